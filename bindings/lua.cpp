@@ -1,0 +1,503 @@
+// lua.cpp -- checked arguments, errors at the user's line, pressure on the collector
+#include "bindings/lua.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <unordered_map>
+
+#include "engine/device.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt::lua {
+
+const char kMetatable = 0;
+const char kModuleCall = 0;
+
+// ---- signatures -----------------------------------------------------------------------------------------------------
+
+std::string name_of(const Entry& e) {
+  const char* end = std::strchr(e.signature, '(');
+  return std::string(e.signature, end ? size_t(end - e.signature) : std::strlen(e.signature));
+}
+
+namespace {
+
+Signature parse(const std::string& text) {
+  Signature s;
+  const size_t open = text.find('(');
+  s.name = text.substr(0, open);
+  std::string params = text.substr(open + 1, text.rfind(')') - open - 1);
+  for (size_t at = 0; at < params.size();) {
+    size_t end = at;
+    for (int depth = 0; end < params.size() && (depth > 0 || params[end] != ','); ++end)
+      depth += params[end] == '{' || params[end] == '[' ? 1 : params[end] == '}' || params[end] == ']' ? -1 : 0;
+    std::string item = params.substr(at, end - at);
+    item.erase(0, item.find_first_not_of(' '));
+    at = end + 1;
+    if (item == "..") {
+      s.open = true;
+      continue;
+    }
+    Signature::Param p;
+    if (const size_t equals = item.find('='); equals != std::string::npos) {
+      p.optional = true;
+      p.default_text = item.substr(equals + 1);
+      item.resize(equals);
+    }
+    if (item[0] == '[') {
+      p.list = true;
+      item = item.substr(1, item.size() - 2);
+      if (item.size() > 2 && item.substr(item.size() - 2) == "..") p.collect = true, item.resize(item.size() - 2);
+    }
+    p.name = item;
+    s.params.push_back(p);
+  }
+  return s;
+}
+
+}  // namespace
+
+const Signature& signature_of(const Entry& e) {
+  thread_local std::unordered_map<const Entry*, Signature> known;
+  auto [it, fresh] = known.try_emplace(&e);
+  if (fresh) it->second = parse(e.signature);
+  return it->second;
+}
+
+// ---- putting arguments into their places ----------------------------------------------------------------------------
+
+namespace {
+
+/// Option tables have string keys, no metatable, and nothing at [1].
+bool is_options(lua_State* L, int i, bool list_part_allowed) {
+  if (lua_type(L, i) != LUA_TTABLE) return false;
+  if (lua_getmetatable(L, i)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  lua_rawgeti(L, i, 1);
+  const bool has_first = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  if (has_first && !list_part_allowed) return false;
+  lua_pushnil(L);
+  bool named = false;
+  while (lua_next(L, i)) {
+    named |= lua_type(L, -2) == LUA_TSTRING;
+    lua_pop(L, 1);
+  }
+  return named;
+}
+
+}  // namespace
+
+void Args::normalise() {
+  const Signature& s = signature_of(entry_);
+  const int params = int(s.params.size()), n = lua_gettop(L);
+  auto param = [&](int i) -> const Signature::Param& { return s.params[size_t(i - 1)]; };
+  // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the positional ones.
+  const int first = n == 2 && params > 1 && !param(1).list && tensor_at(L, 1) ? 2 : 1;
+  const bool alone = n == first && first <= params && is_options(L, n, true);
+  const bool options = alone || (n > 0 && n <= params + 1 && is_options(L, n, false));
+  const int base = options ? 1 : 0;  // the options lie at the bottom of the stack, below the arguments
+  if (options) lua_insert(L, 1);
+  if (alone) {
+    const int length = int(lua_objlen(L, 1));
+    luaL_checkstack(L, length + 8, "too many arguments");
+    const bool as_list = param(first).list && (length > 0 || param(first).collect);
+    if (as_list) lua_createtable(L, length, 0);
+    for (int i = 1; i <= length; ++i) {
+      lua_rawgeti(L, 1, i);
+      if (as_list) lua_rawseti(L, -2, i);
+    }
+  }
+  for (int i = 1; i <= std::min(params, 2); ++i)
+    if (param(i).collect && lua_type(L, base + i) == LUA_TNUMBER) collect(base + i);
+  const int positional = lua_gettop(L) - base;
+  if (positional > params && !s.open)
+    fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, entry_.signature);
+  if (!s.open || positional < params) lua_settop(L, base + params);
+  if (options) {
+    name_options();
+    lua_remove(L, 1);
+  }
+  for (int i = 1; i <= params; ++i) {
+    if (param(i).optional || !lua_isnil(L, i)) continue;
+    if (i == 1 && param(1).name == "x")
+      fail("{}: argument 1 must be a tensor, got nothing; methods are called with a colon, x:{}(..)", s.name, s.name);
+    fail("{}: argument {} '{}' is missing: {}", s.name, i, param(i).name, entry_.signature);
+  }
+}
+
+/// The numbers from stack index `at` on become one list.
+void Args::collect(int at) {
+  int end = at;
+  while (lua_type(L, end) == LUA_TNUMBER) ++end;
+  lua_createtable(L, end - at, 0);
+  for (int k = at; k < end; ++k) {
+    lua_pushvalue(L, k);
+    lua_rawseti(L, -2, k - at + 1);
+  }
+  lua_insert(L, at);
+  for (int k = at; k < end; ++k) lua_remove(L, at + 1);
+}
+
+/// Moves the options at stack index 1 into the places of their names, which lie above.
+void Args::name_options() {
+  const Signature& s = signature_of(entry_);
+  lua_pushnil(L);
+  while (lua_next(L, 1)) {
+    if (lua_type(L, -2) != LUA_TSTRING) {
+      lua_pop(L, 1);
+      continue;
+    }
+    const std::string key = lua_tostring(L, -2);
+    int place = 0;
+    std::vector<std::string> names;
+    for (const Signature::Param& p : s.params) {
+      names.push_back(p.name);
+      if (p.name == key) place = int(names.size());
+    }
+    if (!place) {
+      const std::string close = nearest(names, key);
+      fail("{}: unknown option '{}'{}", s.name, key,
+           close.empty() ? fmt::format("; it takes {}", entry_.signature) : fmt::format(" (did you mean '{}'?)", close));
+    }
+    if (!lua_isnil(L, 1 + place)) fail("{}: '{}' is given twice, by position and by name", s.name, key);
+    lua_replace(L, 1 + place);
+  }
+}
+
+// ---- one argument ---------------------------------------------------------------------------------------------------
+
+std::string describe(lua_State* L, int i) {
+  switch (lua_type(L, i)) {
+    case LUA_TNONE: return "nothing";
+    case LUA_TNIL: return "nil";
+    case LUA_TNUMBER: return fmt::format("{}", lua_tonumber(L, i));
+    case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
+    case LUA_TSTRING: {
+      std::string s = lua_tostring(L, i);
+      if (s.size() > 40) s = s.substr(0, 37) + "...";
+      return fmt::format("the string '{}'", s);
+    }
+    default: break;
+  }
+  if (const Tensor* t = tensor_at(L, i)) return fmt::format("a tensor {} {}", to_string(t->shape()), dtype_name(t->dtype()));
+  return fmt::format("a {}", lua_typename(L, lua_type(L, i)));
+}
+
+std::string Args::name(int i) const {
+  const Signature& s = signature_of(entry_);
+  return i <= int(s.params.size()) ? fmt::format("argument {} '{}'", i, s.params[size_t(i - 1)].name)
+                                   : fmt::format("argument {}", i);
+}
+
+void Args::wrong(int i, const std::string& expected) const {
+  const bool dot = i == 1 && signature_of(entry_).params[0].name == "x";
+  fail("{}: {} must be {}, got {}{}", signature_of(entry_).name, name(i), expected, describe(L, i),
+       dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name) : "");
+}
+
+const Tensor& Args::tensor(int i) const {
+  const Tensor* t = tensor_at(L, i);
+  if (!t) wrong(i, "a tensor");
+  return *t;
+}
+
+Tensor Args::operand(int i) const {
+  if (lua_type(L, i) == LUA_TNUMBER) return Tensor(lua_tonumber(L, i));
+  if (lua_type(L, i) == LUA_TBOOLEAN) return scalar(lua_toboolean(L, i), Dtype::b8);
+  const Tensor* t = tensor_at(L, i);
+  if (!t) wrong(i, "a tensor or a number");
+  return *t;
+}
+
+double Args::number(int i) const {
+  if (lua_type(L, i) != LUA_TNUMBER) wrong(i, "a number");
+  return lua_tonumber(L, i);
+}
+
+int64_t Args::to_integer(int index, int argument) const {
+  if (lua_type(L, index) != LUA_TNUMBER) {
+    if (index == argument || index == lua_gettop(L)) {
+      const std::string got = describe(L, index);
+      fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument), got);
+    }
+    wrong(argument, "an integer");
+  }
+  const double x = lua_tonumber(L, index);
+  if (x != std::floor(x) || std::fabs(x) > 9007199254740992.0)
+    fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument), x);
+  return int64_t(x);
+}
+int64_t Args::integer(int i) const { return to_integer(i, i); }
+
+bool Args::boolean(int i, bool fallback) const {
+  if (!given(i)) return fallback;
+  if (lua_type(L, i) != LUA_TBOOLEAN) wrong(i, "true or false");
+  return lua_toboolean(L, i);
+}
+
+std::string Args::text(int i) const {
+  if (lua_type(L, i) != LUA_TSTRING) wrong(i, "a string");
+  size_t n;
+  const char* s = lua_tolstring(L, i, &n);
+  return std::string(s, n);
+}
+
+namespace {
+int64_t zero_based(const std::string& who, int64_t p) {
+  if (p == 0) fail("{}: 0 is not a position; positions count from 1, and from -1 at the end", who);
+  return p > 0 ? p - 1 : p;
+}
+}  // namespace
+
+int64_t Args::position(int i) const { return zero_based(signature_of(entry_).name, integer(i)); }
+
+std::vector<int64_t> Args::integers(int i) const {
+  std::vector<int64_t> list;
+  if (lua_type(L, i) == LUA_TNUMBER) return {integer(i)};
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of integers");
+  const int n = int(lua_objlen(L, i));
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    list.push_back(to_integer(lua_gettop(L), i));
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+Shape Args::shape(int i) const {
+  const std::vector<int64_t> list = integers(i);
+  if (list.size() > size_t(kMaxDims))
+    fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name, list.size(), kMaxDims);
+  return Shape(list.data(), int(list.size()));
+}
+
+Shape Args::dims(int i) const {
+  Shape dims;
+  if (!given(i)) return dims;
+  const std::vector<int64_t> list = integers(i);
+  if (list.size() > size_t(kMaxDims)) fail("{}: {} dimensions are named", signature_of(entry_).name, list.size());
+  for (int64_t d : list) dims.push(zero_based(signature_of(entry_).name, d));
+  return dims;
+}
+
+std::vector<Tensor> Args::tensors(int i) const {
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of tensors");
+  std::vector<Tensor> list;
+  const int n = int(lua_objlen(L, i));
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    const Tensor* t = tensor_at(L, -1);
+    if (!t)
+      fail("{}: {} must be a list of tensors, entry {} is {}", signature_of(entry_).name, name(i), k, describe(L, -1));
+    list.push_back(*t);
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+Dtype Args::dtype(int i, Dtype fallback) const {
+  if (!given(i)) return fallback;
+  const std::string s = text(i);
+  const Dtype d = dtype_named(s);
+  if (d == Dtype::none)
+    fail("{}: '{}' is not a dtype; use 'float32', 'float64', 'int64', 'int32', 'uint8' or 'bool'",
+         signature_of(entry_).name, s);
+  return d;
+}
+
+const Device& Args::device(int i) const {
+  if (!given(i)) return cpu_device();
+  try {
+    return device_named(text(i));
+  } catch (const Error& e) {
+    fail("{}: {}", signature_of(entry_).name, e.what());
+  }
+}
+
+void Args::function(int i) const {
+  if (lua_type(L, i) != LUA_TFUNCTION) wrong(i, "a function");
+}
+void Args::table(int i) const {
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a table");
+}
+
+// ---- tensors and lists as Lua values --------------------------------------------------------------------------------
+
+Tensor* tensor_at(lua_State* L, int i) {
+  void* p = lua_touserdata(L, i);
+  if (!p || lua_type(L, i) != LUA_TUSERDATA || !lua_getmetatable(L, i)) return nullptr;
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  const bool ours = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return ours ? static_cast<Tensor*>(p) : nullptr;
+}
+
+void push_tensor(lua_State* L, const Tensor& t) {
+  if (!t.defined()) return lua_pushnil(L);
+  Tensor* box = new (lua_newuserdata(L, sizeof(Tensor))) Tensor;
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_setmetatable(L, -2);
+  *box = t;
+}
+int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
+
+void push_shape(lua_State* L, const Shape& shape) {
+  lua_createtable(L, shape.size(), 0);
+  for (int i = 0; i < shape.size(); ++i) {
+    lua_pushnumber(L, double(shape[i]));
+    lua_rawseti(L, -2, i + 1);
+  }
+  luaL_getmetatable(L, "mtorch.shape");
+  lua_setmetatable(L, -2);
+}
+int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
+
+// ---- errors ---------------------------------------------------------------------------------------------------------
+
+std::string nearest(const std::vector<std::string>& names, const std::string& name) {
+  std::string best;
+  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const std::string& candidate : names) {
+    std::vector<size_t> row(candidate.size() + 1);  // Levenshtein, one row at a time
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 0; i < name.size(); ++i) {
+      size_t diagonal = std::exchange(row[0], i + 1);
+      for (size_t j = 0; j < candidate.size(); ++j) {
+        const bool same = std::tolower(name[i]) == std::tolower(candidate[j]);
+        const size_t replaced = diagonal + !same;
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+      }
+    }
+    if (row.back() < least) least = row.back(), best = candidate;
+  }
+  return best;
+}
+
+std::string nearest_key(lua_State* L, int i, const std::string& name) {
+  std::vector<std::string> names;
+  lua_pushvalue(L, i);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    if (lua_type(L, -2) == LUA_TSTRING) names.push_back(lua_tostring(L, -2));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  std::sort(names.begin(), names.end());
+  return nearest(names, name);
+}
+
+namespace {
+
+/// "Net.forward, net.lua:12" for a module whose own frame a tail call erased: self is the first local of the frame.
+std::string module_at(lua_State* L, lua_Debug& frame) {
+  if (!lua_getlocal(L, &frame, 1)) return "";
+  std::string text;
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "forward");
+    if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
+      lua_Debug forward;
+      lua_pushvalue(L, -1);
+      lua_getinfo(L, ">S", &forward);
+      lua_getfield(L, -2, "__name");
+      if (forward.source[0] == '@' && std::strncmp(forward.source, "@mtorch/", 8) != 0)
+        text = fmt::format("{}.forward, {}:{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module", forward.short_src,
+                           forward.linedefined);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return text;
+}
+
+}  // namespace
+
+std::string position(lua_State* L) {
+  lua_Debug frame;
+  std::string module;
+  for (int level = 0; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Slf", &frame);
+    lua_pushlightuserdata(L, const_cast<char*>(&kModuleCall));
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    const bool is_module_call = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    if (is_module_call && module.empty()) module = module_at(L, frame);
+    if (frame.currentline > 0 && std::strncmp(frame.source, "@mtorch/", 8) != 0) {
+      std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
+      if (!module.empty()) text += "(in " + module + ") ";
+      return text;
+    }
+  }
+  return "";
+}
+
+// ---- the guard ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+thread_local int64_t paid = 0;  // bytes whose garbage the collector has been asked to look for
+
+/// The collector does not see tensors' memory. Beyond a slack, what was allocated is charged to it.
+void press(lua_State* L) {
+  const int64_t debt = bytes_allocated() - paid;
+  const int64_t slack = std::max<int64_t>(32 << 20, memory_use().live / 4);
+  if (debt < slack) return;
+  lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(debt >> 10, 1 << 20)));
+  paid = bytes_allocated();
+}
+
+thread_local lua_State* collectable = nullptr;
+bool collect_all() {
+  if (!collectable) return false;
+  lua_gc(collectable, LUA_GCCOLLECT, 0);
+  return true;
+}
+
+int run_entry(lua_State* L) {
+  const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
+  Args args(L, e);
+  // Elementwise operations of plain operands need nothing put in its place.
+  if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE) args.normalise();
+  return e.body(args);
+}
+
+}  // namespace
+
+int guarded(lua_State* L, int (*body)(lua_State*)) {
+  try {
+    if (mt_interrupted) fail("interrupted!");
+    if (bytes_allocated() - paid > (32 << 20)) press(L);
+    collectable = L;
+    on_out_of_memory = collect_all;
+    return body(L);
+  } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
+    const char* what = e.what();
+    lua_settop(L, 0);
+    lua_pushstring(L, what);
+  }
+  const std::string where = position(L);
+  lua_pushlstring(L, where.data(), where.size());
+  lua_insert(L, 1);
+  lua_concat(L, 2);
+  return -1;
+}
+
+int call(lua_State* L) {
+  const int results = guarded(L, run_entry);
+  return results < 0 ? lua_error(L) : results;
+}
+
+void push_function(lua_State* L, const Entry& e) {
+  lua_pushlightuserdata(L, const_cast<Entry*>(&e));
+  lua_pushcclosure(L, call, 1);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,127 @@
+// lua.h -- the only file that knows how C++ and Lua talk: declarations of functions, checked arguments, the guard
+//
+// A Lua function of mtorch is an `Entry`: its signature, its help, its body. The signature is read by people (help), by
+// the argument checker (how many, what is optional, which names an option table may use) and by the stubs' generator.
+//   "sum(x, dim=nil, keepdim=false)"  optional arguments have '='
+//   "cat([tensors], dim=1)"           the first argument is a list, so that f{a, b, dim=2} means the list {a, b}
+//   "zeros([shape..], dtype=nil)"     the same, and plain integers are collected into the list
+#pragma once
+#include <lua.hpp>
+
+#include <string>
+#include <vector>
+
+#include "engine/ops.h"
+#include "engine/tensor.h"
+
+namespace mt::lua {
+
+class Args;
+
+/// One function that Lua sees. `op` is the elementwise operation it stands for, or -1.
+struct Entry {
+  const char* signature;
+  const char* doc;
+  int (*body)(Args&);
+  int op = -1;
+  bool in_place = false;
+};
+
+/// A signature taken apart.
+struct Signature {
+  struct Param {
+    std::string name, default_text;
+    bool optional = false, list = false, collect = false;
+  };
+  std::string name;
+  std::vector<Param> params;
+  bool open = false;  // ends in "..": takes any further arguments
+};
+const Signature& signature_of(const Entry&);
+/// The name of a function: its signature up to the parenthesis.
+std::string name_of(const Entry&);
+
+/// The arguments of one call: `args.tensor(1)`. Every accessor checks, and throws mt::Error with the argument's number,
+/// name and value. Positions of tensors' elements and dimensions come 1-based from Lua and are 0-based here.
+class Args {
+ public:
+  Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
+  /// Puts options into their places. After this, argument i of the signature lies at stack index i.
+  void normalise();
+
+  lua_State* const L;
+  const Entry& entry() const { return entry_; }
+  bool given(int i) const { return !lua_isnoneornil(L, i); }
+  int count() const { return lua_gettop(L); }
+
+  const Tensor& tensor(int i) const;
+  /// A tensor, or a number that will adopt the other operand's dtype.
+  Tensor operand(int i) const;
+  double number(int i) const;
+  double number(int i, double fallback) const { return given(i) ? number(i) : fallback; }
+  int64_t integer(int i) const;
+  int64_t integer(int i, int64_t fallback) const { return given(i) ? integer(i) : fallback; }
+  bool boolean(int i, bool fallback) const;
+  std::string text(int i) const;
+  /// A dimension or position, 0-based; negative ones count from the end and stay negative.
+  int64_t position(int i) const;
+  std::vector<int64_t> integers(int i) const;
+  Shape shape(int i) const;
+  /// One dimension or a list of them, 0-based; empty when not given.
+  Shape dims(int i) const;
+  std::vector<Tensor> tensors(int i) const;
+  Dtype dtype(int i, Dtype fallback) const;
+  const Device& device(int i) const;
+  void function(int i) const;
+  void table(int i) const;
+
+  /// "argument 2 'dim' must be an integer, got 2.7"
+  [[noreturn]] void wrong(int i, const std::string& expected) const;
+
+  int push(const Tensor&) const;
+  int push(double x) const { return lua_pushnumber(L, x), 1; }
+  int push(bool x) const { return lua_pushboolean(L, x), 1; }
+  int push(const std::string& s) const { return lua_pushlstring(L, s.data(), s.size()), 1; }
+  /// A list of integers that prints as (2, 3) and compares with ==.
+  int push(const Shape&) const;
+  int self() const { return lua_settop(L, 1), 1; }
+
+ private:
+  void collect(int at);
+  void name_options();
+  std::string name(int i) const;
+  int64_t to_integer(int index, int argument) const;
+  const Entry& entry_;
+};
+
+/// The C function behind every entry. Upvalues: the entry, the tensors' metatable.
+int call(lua_State* L);
+/// Pushes the function of an entry. The entry must live as long as the state.
+void push_function(lua_State* L, const Entry&);
+/// Adds functions to the table at the top of the stack, under their names.
+template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
+  for (const Entry& e : entries) {
+    push_function(L, e);
+    lua_setfield(L, -2, name_of(e).c_str());
+  }
+}
+
+/// The tensor at a stack index, or null. Recognised by its metatable, which scripts cannot reach.
+Tensor* tensor_at(lua_State* L, int index);
+/// Pushes a tensor; an undefined one is nil.
+void push_tensor(lua_State* L, const Tensor&);
+void push_shape(lua_State* L, const Shape&);
+/// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
+std::string describe(lua_State* L, int index);
+/// The nearest name among the string keys of the table at `index`, or "".
+std::string nearest_key(lua_State* L, int index, const std::string& name);
+std::string nearest(const std::vector<std::string>& names, const std::string& name);
+/// "train.lua:12: ": the user's line that led here, with the module it passed through.
+std::string position(lua_State* L);
+/// Runs `body`, turning C++ exceptions into Lua errors at the user's line.
+int guarded(lua_State* L, int (*body)(lua_State*));
+
+extern const char kMetatable;    // registry keys: the tensors' metatable,
+extern const char kModuleCall;   // the function by which modules are called
+
+}  // namespace mt::lua

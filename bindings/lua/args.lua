@@ -1,0 +1,24 @@
+-- args.lua -- mt.args: the flags of a script, with types and help taken from their defaults
+local core = require 'mtorch.core'
+
+--- `mt.args{hidden=100, rate=0.05, dataset={'split','xor'}}` reads the script's flags: types come from the defaults, a
+--- list is a choice. Case is ignored. `--device`, `--threads`, `--seed` are always there and take effect at once.
+return function(defaults, arguments)
+  if type(defaults) ~= 'table' then core.fail('args: a table of defaults is needed, got ' .. core.describe(defaults)) end
+  local options = {device = 'cpu', threads = core.get_num_threads(), seed = 1}
+  for name, value in pairs(defaults) do options[name] = value end
+  arguments = arguments or arg or {}
+  local script = arg and arg[0] or 'script'
+  local values, message = core.parse_args(options, arguments, script)
+  if not values then
+    if values == false then
+      io.stdout:write(message)
+      os.exit(0)
+    end
+    io.stderr:write('mtorch: ', script, ': ', message, '\n')
+    os.exit(2)
+  end
+  core.set_num_threads(values.threads)
+  require('mtorch').manual_seed(values.seed)
+  return values
+end

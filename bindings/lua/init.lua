@@ -1,0 +1,75 @@
+-- init.lua -- finishes the module: field access, submodules on first use, and what is easier said in Lua
+
+--- A table whose unknown fields are errors that name the nearest known one.
+local function strict(core, module, name, lazy)
+  return setmetatable(module, {__index = function(self, key)
+    if lazy and lazy[key] then
+      local value = lazy[key]()
+      rawset(self, key, value)
+      return value
+    end
+    local names = {}
+    for k in pairs(self) do names[#names + 1] = k end
+    for k in pairs(lazy or {}) do names[#names + 1] = k end
+    table.sort(names)
+    local close = core.nearest(names, tostring(key))
+    core.fail(("%s has no '%s'%s"):format(name, tostring(key),
+      close ~= '' and (" (did you mean '" .. close .. "'?)") or ''))
+  end})
+end
+
+local function shape_equal(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if a[i] ~= b[i] then return false end
+  end
+  return true
+end
+
+return function(mt, core, methods, tensor_meta, shape_meta)
+  local get = tensor_meta.__get
+  tensor_meta.__get = nil
+  -- A Lua function, so that LuaJIT compiles the look-up of methods into the caller's loop.
+  tensor_meta.__index = function(tensor, key)
+    local method = methods[key]
+    if method ~= nil then return method end
+    return get(tensor, key)
+  end
+
+  shape_meta.__eq = shape_equal
+  shape_meta.__tostring = function(shape) return '(' .. table.concat(shape, ', ') .. ')' end
+  shape_meta.__metatable = false
+
+  local address = methods.data_address
+  methods.data_address = nil
+  local pointer = {float32 = 'float *', float64 = 'double *', int64 = 'int64_t *', int32 = 'int32_t *',
+                   uint8 = 'uint8_t *', bool = 'bool *'}
+  --- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.
+  function methods.data(x)
+    local p, dtype = address(x)
+    return require('ffi').cast(pointer[dtype], p)
+  end
+
+  -- Modules' functions that are about the program rather than about tensors.
+  mt.set_num_threads, mt.get_num_threads = core.set_num_threads, core.get_num_threads
+  function mt.arange()
+    core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), which includes both')
+  end
+  mt.cuda = strict(core, {
+    is_available = function()
+      local trouble = core.cuda_trouble()
+      if trouble == '' then return true end
+      return false, trouble
+    end,
+    device_count = function() return 0 end,
+  }, 'mt.cuda')
+
+  local lazy = {}
+  for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
+    lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
+  end
+  for _, name in ipairs {'args', 'progress', 'report', 'timeit', 'help'} do
+    lazy[name] = function() return require('mtorch.' .. name) end
+  end
+  strict(core, mt, 'mt', lazy)
+end

@@ -1,0 +1,43 @@
+-- timeit.lua -- mt.timeit: how long a function takes, in the form of IPython's %timeit
+local core = require 'mtorch.core'
+
+local function text(seconds)
+  if seconds >= 1 then return ('%.3g s'):format(seconds) end
+  if seconds >= 1e-3 then return ('%.3g ms'):format(seconds * 1e3) end
+  if seconds >= 1e-6 then return ('%.3g us'):format(seconds * 1e6) end
+  return ('%.3g ns'):format(seconds * 1e9)
+end
+
+--- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean, deviation and median in
+--- seconds. Without n, as many loops as take 0.05 s.
+return function(fn, options)
+  options = options or {}
+  local runs, n = options.runs or 7, options.n
+  local function run(loops)
+    local start = core.time()
+    for _ = 1, loops do fn() end
+    return (core.time() - start) / loops
+  end
+  if not n then
+    n = 1
+    local took = run(1)
+    while took * n < 0.05 and n < 1e8 do
+      n = math.min(1e8, math.max(n * 2, math.ceil(0.06 / math.max(took, 1e-9))))
+      took = run(n)
+    end
+  end
+  local times, sum = {}, 0
+  for i = 1, runs do
+    times[i] = run(n)
+    sum = sum + times[i]
+  end
+  local mean, squares = sum / runs, 0
+  for i = 1, runs do squares = squares + (times[i] - mean) ^ 2 end
+  local deviation = math.sqrt(squares / runs)
+  table.sort(times)
+  local median = (times[math.floor((runs + 1) / 2)] + times[math.ceil((runs + 1) / 2)]) / 2
+  if not options.quiet then
+    print(('%s +- %s per loop (mean +- std. dev. of %d runs, %d loops each)'):format(text(mean), text(deviation), runs, n))
+  end
+  return mean, deviation, median
+end

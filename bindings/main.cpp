@@ -1,0 +1,218 @@
+// main.cpp -- the program: options, scripts, tracebacks, exit status, Ctrl-C
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <cstring>
+
+#include "bindings/open.h"
+#include "bindings/program.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt::program {
+namespace {
+
+lua_State* running = nullptr;
+
+/// Raises the interrupt inside Lua code that calls no function of mtorch.
+void stop_hook(lua_State* L, lua_Debug*) {
+  lua_sethook(L, nullptr, 0, 0);
+  luaL_error(L, "interrupted!");
+}
+
+/// The first Ctrl-C asks; the second ends the process at once, since LuaJIT's compiled loops cannot be asked.
+void on_interrupt(int) {
+  if (mt_interrupted) _exit(130);
+  mt_interrupted = 1;
+  if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+}
+
+int traceback(lua_State* L) {
+  if (!lua_isstring(L, 1)) {
+    if (lua_isnoneornil(L, 1)) lua_pushliteral(L, "nil");
+    else if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
+      lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+    lua_replace(L, 1);
+    lua_settop(L, 1);
+  }
+  // Lua's own error for `x < 0` cannot be reworded, but a hint can be added.
+  const std::string message = lua_tostring(L, 1);
+  if (message.find("attempt to compare") != std::string::npos && message.find("userdata") != std::string::npos) {
+    lua_pushliteral(L, " (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))");
+    lua_concat(L, 2);
+  }
+  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  return 1;
+}
+
+/// Finds modules beside the script, before the usual places.
+void add_script_folder(lua_State* L, const std::string& script) {
+  const size_t slash = script.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : script.substr(0, slash);
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "path");
+  const std::string path = fmt::format("{0}/?.lua;{0}/?/init.lua;{1}", folder, lua_tostring(L, -1));
+  lua_pop(L, 1);
+  lua_pushlstring(L, path.data(), path.size());
+  lua_setfield(L, -2, "path");
+  lua_pop(L, 1);
+}
+
+void set_arg(lua_State* L, const std::vector<std::string>& all, int script) {
+  lua_newtable(L);
+  for (int i = 0; i < int(all.size()); ++i) {
+    lua_pushlstring(L, all[size_t(i)].data(), all[size_t(i)].size());
+    lua_rawseti(L, -2, i - script);
+  }
+  lua_setglobal(L, "arg");
+}
+
+/// os.exit closes the state first, so that files are flushed and tensors freed.
+void close_on_exit(lua_State* L) {
+  luaL_loadstring(L, "local exit = os.exit; os.exit = function(code) exit(code == nil and 0 or code, true) end");
+  lua_call(L, 0, 0);
+}
+
+int load_file(lua_State* L, const std::string& name) {
+  if (name == "-") return luaL_loadfilex(L, nullptr, "t");
+  return luaL_loadfilex(L, name.c_str(), "t");
+}
+
+}  // namespace
+
+int call(lua_State* L, int arguments, int results) {
+  const int base = lua_gettop(L) - arguments;
+  lua_pushcfunction(L, traceback);
+  lua_insert(L, base);
+  running = L;
+  const int status = lua_pcall(L, arguments, results, base);
+  running = nullptr;
+  lua_sethook(L, nullptr, 0, 0);
+  lua_remove(L, base);
+  if (status != 0) lua_gc(L, LUA_GCCOLLECT, 0);  // frees what the failed run held
+  return status;
+}
+
+void report(lua_State* L) {
+  if (lua_isnil(L, -1)) return;
+  const char* message = lua_tostring(L, -1);
+  std::fflush(stdout);
+  fmt::print(stderr, "mtorch: {}\n", message ? message : "(error object is not a string)");
+  lua_pop(L, 1);
+}
+
+bool take_interrupt() {
+  const bool was = mt_interrupted;
+  mt_interrupted = 0;
+  return was;
+}
+
+namespace {
+
+struct Options {
+  std::vector<std::string> code, libraries;
+  bool interactive = false, version = false, clean = false;
+  std::string device, seed;
+  int threads = 0;
+  std::vector<std::string> rest;
+};
+
+/// Sets what --threads and --seed say, as a script would.
+int apply(lua_State* L, const Options& o) {
+  std::string code = "local mt = require 'mtorch' ";
+  if (o.threads) code += fmt::format("mt.set_num_threads({}) ", o.threads);
+  if (!o.seed.empty()) code += fmt::format("mt.manual_seed({}) ", o.seed);
+  if (!o.device.empty()) code += fmt::format("require('mtorch.core').check_device('{}') ", o.device);
+  if (luaL_loadbuffer(L, code.data(), code.size(), "=(options)") != 0) return 1;
+  return call(L, 0, 0);
+}
+
+int run_all(lua_State* L, const Options& o, const std::vector<std::string>& words) {
+  const bool has_script = !o.rest.empty();
+  const int script = has_script ? int(words.size() - o.rest.size()) : 0;
+  set_arg(L, words, script);
+  if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 1;
+  for (const std::string& name : o.libraries) {
+    lua_getglobal(L, "require");
+    lua_pushstring(L, name.c_str());
+    if (call(L, 1, 1) != 0) return 1;
+    lua_setglobal(L, name.c_str());
+  }
+  for (const std::string& code : o.code) {
+    if (luaL_loadbufferx(L, code.data(), code.size(), "=(command line)", "t") != 0 || call(L, 0, 0) != 0) return 1;
+  }
+  if (has_script) {
+    if (o.rest[0] != "-") add_script_folder(L, o.rest[0]);
+    if (load_file(L, o.rest[0]) != 0) return 1;
+    for (size_t i = 1; i < o.rest.size(); ++i) lua_pushlstring(L, o.rest[i].data(), o.rest[i].size());
+    if (call(L, int(o.rest.size()) - 1, 0) != 0) return 1;
+  }
+  const bool nothing = !has_script && o.code.empty() && o.libraries.empty() && !o.version;
+  if (o.interactive || (nothing && isatty(STDIN_FILENO))) return repl(L);
+  if (nothing) {
+    if (load_file(L, "-") != 0) return 1;
+    return call(L, 0, 0) != 0;
+  }
+  return 0;
+}
+
+int usage(const std::string& sentence) {
+  fmt::print(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n", sentence);
+  return 2;
+}
+
+int main(int argc, char** argv) {
+  Options o;
+  CLI::App app("A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
+               "Without a script it reads commands from the terminal; `mtorch doctor` says what it found.",
+               "mtorch");
+  app.prefix_command();
+  app.add_option("-e", o.code, "run a piece of code")->allow_extra_args(false)->type_name("CODE");
+  app.add_option("-l", o.libraries, "require a library into a global of its name")->allow_extra_args(false)->type_name("LIB");
+  app.add_flag("-i", o.interactive, "read commands after the script");
+  app.add_flag("-v,--version", o.version, "show the version");
+  app.add_flag("-E", o.clean, "ignore LUA_PATH and LUA_CPATH");
+  app.add_option("--device", o.device, "'cpu' or 'cuda': an error at once when it cannot be used");
+  app.add_option("--threads", o.threads, "how many threads kernels use")->check(CLI::Range(1, 1024));
+  app.add_option("--seed", o.seed, "the seed of random numbers")->check(CLI::Number);
+  std::vector<std::string> words(argv, argv + argc);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return usage(e.what());
+  }
+  o.rest = app.remaining();
+  if (!o.rest.empty() && o.rest[0] == "--") o.rest.erase(o.rest.begin());
+  if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')
+    return usage(fmt::format("unknown option '{}'", o.rest[0]));
+  if (o.version) fmt::print("mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
+  if (o.rest.size() == 1 && o.rest[0] == "doctor" && access("doctor", F_OK) != 0) return doctor();
+  if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
+
+  lua_State* L = luaL_newstate();
+  if (!L) return usage("cannot start Lua: not enough memory");
+  luaL_openlibs(L);
+  open_lua(L);
+  lua_settop(L, 0);
+  close_on_exit(L);
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+  int status = run_all(L, o, words);
+  if (status != 0) {
+    report(L);
+    if (take_interrupt()) status = 130;
+  }
+  lua_close(L);
+  return status;
+}
+
+}  // namespace
+}  // namespace mt::program
+
+int main(int argc, char** argv) { return mt::program::main(argc, argv); }

@@ -1,0 +1,197 @@
+// module.cpp -- puts `require 'mtorch'` together: the C++ functions, the core for the Lua library, the embedded sources
+#include "bindings/module.h"
+
+#include <omp.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "bindings/open.h"
+#include "engine/autograd.h"
+#include "engine/device.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt::lua {
+namespace {
+
+/// Tensors of a Lua list where `false` or nothing stands for "not yet".
+std::vector<Tensor> state_list(const Args& a, int i, size_t n) {
+  std::vector<Tensor> list(n);
+  a.table(i);
+  for (size_t k = 0; k < n; ++k) {
+    lua_rawgeti(a.L, i, int(k + 1));
+    if (const Tensor* t = tensor_at(a.L, -1)) list[k] = *t;
+    lua_pop(a.L, 1);
+  }
+  return list;
+}
+void store_list(const Args& a, int i, const std::vector<Tensor>& before, const std::vector<Tensor>& after) {
+  for (size_t k = 0; k < after.size(); ++k) {
+    if (!after[k].defined() || (k < before.size() && before[k].impl() == after[k].impl())) continue;
+    push_tensor(a.L, after[k]);
+    lua_rawseti(a.L, i, int(k + 1));
+  }
+}
+
+const Entry kCore[] = {
+    {"sgd_step(parameters, velocity, lr, momentum, dampening, weight_decay, nesterov)",
+     "One step of SGD over all parameters; velocity is filled.",
+     [](Args& a) {
+       const std::vector<Tensor> p = a.tensors(1);
+       const SgdOptions o{a.number(3), a.number(4), a.number(5), a.number(6), a.boolean(7, false)};
+       const std::vector<Tensor> before = o.momentum != 0 ? state_list(a, 2, p.size()) : std::vector<Tensor>();
+       std::vector<Tensor> velocity = before;
+       sgd_step(p, velocity, o);
+       if (o.momentum != 0) store_list(a, 2, before, velocity);
+       return 0;
+     }},
+    {"adam_step(parameters, mean, square, lr, beta1, beta2, eps, weight_decay, decoupled, step)",
+     "One step of Adam over all parameters; mean and square are filled.",
+     [](Args& a) {
+       const std::vector<Tensor> p = a.tensors(1);
+       const std::vector<Tensor> m0 = state_list(a, 2, p.size()), s0 = state_list(a, 3, p.size());
+       std::vector<Tensor> m = m0, s = s0;
+       adam_step(p, m, s,
+                 {a.number(4), a.number(5), a.number(6), a.number(7), a.number(8), a.boolean(9, false), a.integer(10)});
+       store_list(a, 2, m0, m);
+       store_list(a, 3, s0, s);
+       return 0;
+     }},
+    {"zero_grad(parameters)", "Drops the gradients of a list of tensors.",
+     [](Args& a) {
+       a.table(1);
+       const int n = int(lua_objlen(a.L, 1));
+       for (int k = 1; k <= n; ++k) {
+         lua_rawgeti(a.L, 1, k);
+         if (const Tensor* t = tensor_at(a.L, -1)) t->set_grad({});
+         lua_pop(a.L, 1);
+       }
+       return 0;
+     }},
+    {"isatty(fd)", "Whether a file descriptor is a terminal.",
+     [](Args& a) { return a.push(isatty(int(a.integer(1))) == 1); }},
+    {"columns()", "The width of the terminal, 80 where there is none.",
+     [](Args& a) {
+       winsize w{};
+       const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+       return a.push(known ? double(w.ws_col) : 80.0);
+     }},
+    {"time()", "Seconds of a clock that never steps back.",
+     [](Args& a) {
+       const auto now = std::chrono::steady_clock::now().time_since_epoch();
+       return a.push(std::chrono::duration<double>(now).count());
+     }},
+    {"memory()", "Bytes live in tensors, at most so far, and kept for reuse.",
+     [](Args& a) {
+       const MemoryUse m = memory_use();
+       a.push(double(m.live)), a.push(double(m.peak)), a.push(double(m.cached));
+       return 3;
+     }},
+    {"isa()", "The instruction set of the kernels.", [](Args& a) { return a.push(std::string(cpu_isa())); }},
+    {"cuda_trouble()", "Why CUDA cannot be used; an empty string when it can.",
+     [](Args& a) { return a.push(cuda_trouble()); }},
+    {"set_num_threads(n)", "How many threads kernels use.",
+     [](Args& a) {
+       const int64_t n = a.integer(1);
+       if (n < 1 || n > 1024) fail("set_num_threads: {} threads; use 1..1024", n);
+       omp_set_num_threads(int(n));
+       return 0;
+     }},
+    {"get_num_threads()", "How many threads kernels use.",
+     [](Args& a) { return a.push(double(omp_get_max_threads())); }},
+    {"check_device(device)", "An error when a device cannot be used.",
+     [](Args& a) {
+       a.device(1);
+       return 0;
+     }},
+    {"set_module_call(fn)", "Tells error messages which function calls modules.",
+     [](Args& a) {
+       a.function(1);
+       lua_pushlightuserdata(a.L, const_cast<char*>(&kModuleCall));
+       lua_pushvalue(a.L, 1);
+       lua_rawset(a.L, LUA_REGISTRYINDEX);
+       return 0;
+     }},
+    {"fail(message)", "An error at the user's line.",
+     [](Args& a) -> int { throw Error(a.text(1)); }},
+    {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
+     [](Args& a) {
+       std::vector<std::string> names;
+       a.table(1);
+       for (int k = 1, n = int(lua_objlen(a.L, 1)); k <= n; ++k) {
+         lua_rawgeti(a.L, 1, k);
+         if (lua_type(a.L, -1) == LUA_TSTRING) names.push_back(lua_tostring(a.L, -1));
+         lua_pop(a.L, 1);
+       }
+       return a.push(nearest(names, a.text(2)));
+     }},
+    {"describe(value)", "How errors show a value.",
+     [](Args& a) { return a.push(describe(a.L, 1)); }},
+    {"parse_args(options, arguments, script)", "The values of a script's flags.", &parse_args},
+};
+
+int load_embedded(lua_State* L) {
+  const Embedded& e = *static_cast<const Embedded*>(lua_touserdata(L, lua_upvalueindex(1)));
+  if (luaL_loadbuffer(L, reinterpret_cast<const char*>(e.text), e.size, e.chunk) != 0) return lua_error(L);
+  lua_pushstring(L, e.name);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+void preload(lua_State* L) {
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  for (size_t i = 0; i < embedded_count; ++i) {
+    lua_pushlightuserdata(L, const_cast<Embedded*>(&embedded[i]));
+    lua_pushcclosure(L, load_embedded, 1);
+    lua_setfield(L, -2, embedded[i].name);
+  }
+  lua_pop(L, 2);
+}
+
+void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaded");
+  lua_pushvalue(L, -3);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 2);
+}
+
+}  // namespace
+
+void open_core(lua_State* L) { add(L, kCore); }
+
+}  // namespace mt::lua
+
+namespace mt {
+
+void open_lua(lua_State* L) {
+  using namespace lua;
+  index_base = 1;
+  luaL_newmetatable(L, "mtorch.methods");
+  luaL_newmetatable(L, "mtorch.shape");
+  lua_pop(L, 2);
+  open_tensor(L);
+  preload(L);
+  lua_newtable(L);  // the module
+  open_functions(L);
+  lua_newtable(L);  // the core
+  open_core(L);
+  set_loaded(L, "mtorch.core");
+  // init.lua finishes the module: init(mt, core, methods, tensor metatable, shape metatable)
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtorch.init");
+  lua_call(L, 1, 1);
+  lua_pushvalue(L, -3);
+  lua_pushvalue(L, -3);
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  luaL_getmetatable(L, "mtorch.shape");
+  lua_call(L, 5, 0);
+  lua_pop(L, 1);
+  set_loaded(L, "mtorch");
+}
+
+}  // namespace mt

@@ -1,0 +1,18 @@
+// program.h -- the parts of the program `mtorch`
+#pragma once
+#include <lua.hpp>
+
+namespace mt::program {
+
+/// Calls a function with a traceback handler. On failure the message is on the stack and the status not 0.
+int call(lua_State* L, int arguments, int results);
+/// Prints the message at the top of the stack and removes it.
+void report(lua_State* L);
+/// Whether Ctrl-C came since the last time; forgets it.
+bool take_interrupt();
+/// Reads and runs commands until the input ends; returns the exit status.
+int repl(lua_State* L);
+/// Says what was found on this machine and how to mend what was not; returns the exit status.
+int doctor();
+
+}  // namespace mt::program

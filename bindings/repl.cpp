@@ -1,0 +1,129 @@
+// repl.cpp -- the interactive prompt: results are printed, unfinished input is continued, errors are survived
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "bindings/program.h"
+
+namespace mt::program {
+namespace {
+
+/// libedit, opened when the prompt first appears; without it lines are read plainly.
+class Editor {
+ public:
+  Editor() {
+    if (!isatty(STDIN_FILENO)) return;
+    void* library = dlopen("libedit.so.2", RTLD_LAZY);
+    if (!library) return;
+    readline_ = reinterpret_cast<char* (*)(const char*)>(dlsym(library, "readline"));
+    add_ = reinterpret_cast<int (*)(const char*)>(dlsym(library, "add_history"));
+    write_ = reinterpret_cast<int (*)(const char*)>(dlsym(library, "write_history"));
+    const auto read = reinterpret_cast<int (*)(const char*)>(dlsym(library, "read_history"));
+    path_ = history_path();
+    if (read && !path_.empty()) read(path_.c_str());
+  }
+  ~Editor() {
+    if (write_ && !path_.empty()) write_(path_.c_str());
+  }
+
+  /// False at the end of the input.
+  bool read(const char* prompt, std::string& line) {
+    if (readline_ && add_) {
+      char* text = readline_(prompt);
+      if (!text) return false;
+      line = text;
+      if (*text) add_(text);
+      std::free(text);
+      return true;
+    }
+    if (isatty(STDIN_FILENO)) fmt::print("{}", prompt);
+    std::fflush(stdout);
+    return bool(std::getline(std::cin, line));
+  }
+
+ private:
+  static std::string history_path() {
+    const char* state = std::getenv("XDG_STATE_HOME");
+    const char* home = std::getenv("HOME");
+    if (!state && !home) return "";
+    std::string folder = state ? state : std::string(home) + "/.local/state";
+    for (size_t at = 1; at != std::string::npos; at = folder.find('/', at + 1)) mkdir(folder.substr(0, at).c_str(), 0755);
+    mkdir(folder.c_str(), 0755);
+    folder += "/mtorch";
+    mkdir(folder.c_str(), 0755);
+    return folder + "/history";
+  }
+
+  char* (*readline_)(const char*) = nullptr;
+  int (*add_)(const char*) = nullptr;
+  int (*write_)(const char*) = nullptr;
+  std::string path_;
+};
+
+bool load(lua_State* L, const std::string& code) {
+  return luaL_loadbufferx(L, code.data(), code.size(), "=stdin", "t") == 0;
+}
+
+/// Whether the error at the top of the stack says that the input is not complete.
+bool unfinished(lua_State* L) {
+  const std::string message = lua_tostring(L, -1);
+  return message.size() >= 7 && message.compare(message.size() - 7, 7, "'<eof>'") == 0;
+}
+
+/// Compiles what was typed: as an expression if it is one, else as statements, asking for more lines where they are
+/// needed. Leaves a function or an error message.
+bool compile(lua_State* L, Editor& editor, std::string code) {
+  if (!code.empty() && code[0] == '=') code = "return " + code.substr(1);
+  for (;;) {
+    if (load(L, "return " + code)) return true;
+    lua_pop(L, 1);
+    if (load(L, code)) return true;
+    if (!unfinished(L)) return false;
+    std::string more;
+    if (!editor.read(">> ", more)) return false;
+    lua_pop(L, 1);
+    code += "\n" + more;
+  }
+}
+
+void print_results(lua_State* L) {
+  const int n = lua_gettop(L);
+  if (n == 0) return;
+  lua_pushvalue(L, 1);
+  lua_setglobal(L, "_");
+  lua_getglobal(L, "print");
+  lua_insert(L, 1);
+  if (call(L, n, 0) != 0) report(L);
+}
+
+}  // namespace
+
+int repl(lua_State* L) {
+  if (isatty(STDIN_FILENO))
+    fmt::print("mtorch {} -- {}. Ctrl-D ends; mt, nn and optim are there.\n", MT_VERSION, LUAJIT_VERSION);
+  const char* names = "mt = require 'mtorch'; nn, optim = mt.nn, mt.optim";
+  luaL_loadstring(L, names);
+  if (call(L, 0, 0) != 0) report(L);
+  Editor editor;
+  std::string line;
+  for (; editor.read("> ", line); lua_settop(L, 0)) {
+    lua_settop(L, 0);
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    const bool silent = line.back() == ';';
+    if (!compile(L, editor, line) || call(L, 0, LUA_MULTRET) != 0) {
+      report(L);
+      take_interrupt();
+    } else if (!silent) {
+      print_results(L);
+    }
+  }
+  if (isatty(STDIN_FILENO)) fmt::print("\n");
+  return 0;
+}
+
+}  // namespace mt::program

@@ -1,0 +1,386 @@
+// tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that are about one tensor
+#include <cmath>
+#include <limits>
+
+#include "bindings/module.h"
+#include "engine/autograd.h"
+#include "engine/device.h"
+
+namespace mt::lua {
+namespace {
+
+// ---- numbers in and out ---------------------------------------------------------------------------------------------
+
+/// Element i as a Lua value: a boolean for bool, else a number.
+void push_element(lua_State* L, const Tensor& x, int64_t i) {
+  const double v = x.at(i);
+  if (x.dtype() == Dtype::b8) return lua_pushboolean(L, v != 0);
+  if (x.dtype() == Dtype::i64 && std::fabs(v) > 9007199254740992.0)
+    fail("item: an int64 beyond 2^53 is not exact as a Lua number; use x:data()");
+  lua_pushnumber(L, v);
+}
+
+void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
+  if (d == x.dim()) return push_element(L, x, at++);
+  luaL_checkstack(L, 3, "tolist");
+  lua_createtable(L, int(std::min<int64_t>(x.size(d), 1 << 26)), 0);
+  for (int64_t i = 1; i <= x.size(d); ++i) {
+    push_list(L, x, d + 1, at);
+    lua_rawseti(L, -2, int(i));
+  }
+}
+
+/// Reads a number, a boolean or nested tables of them into `values`, checking that they are regular.
+class Nested {
+ public:
+  explicit Nested(lua_State* L) : L_(L) {}
+  Shape shape;
+  std::vector<double> values;
+  bool booleans = false;
+
+  void read(int index) { level(index, 0, "tensor"); }
+
+ private:
+  void level(int index, int depth, const std::string& path) {
+    switch (lua_type(L_, index)) {
+      case LUA_TNUMBER: return leaf(depth, path, lua_tonumber(L_, index), false);
+      case LUA_TBOOLEAN: return leaf(depth, path, lua_toboolean(L_, index), true);
+      case LUA_TTABLE: break;
+      default:
+        fail("tensor: {} is {}; a number, a boolean or nested lists of them are needed", path, describe(L_, index));
+    }
+    if (depth >= kMaxDims) fail("tensor: {} is nested deeper than {} levels", path, kMaxDims);
+    const int64_t n = int64_t(lua_objlen(L_, index));
+    if (n == 0) no_holes(index, path);
+    if (depth == shape.size()) {
+      if (rank_known_) fail("tensor: {} is a list, where the others are numbers", path);
+      shape.push(n);
+    } else if (shape[depth] != n) {
+      fail("tensor: {} has {} entries, the others at its level {}", path, n, shape[depth]);
+    }
+    luaL_checkstack(L_, 2, "tensor");
+    for (int64_t i = 1; i <= n; ++i) {
+      lua_rawgeti(L_, index, int(i));
+      level(lua_gettop(L_), depth + 1, path + "[" + std::to_string(i) + "]");
+      lua_pop(L_, 1);
+    }
+  }
+
+  void leaf(int depth, const std::string& path, double v, bool boolean) {
+    if (rank_known_ && depth != shape.size()) fail("tensor: {} is a number, where the others are lists", path);
+    if (!rank_known_ && depth != shape.size()) fail("tensor: {} is a number, where the others are lists", path);
+    if (rank_known_ && boolean != booleans) fail("tensor: {} mixes booleans and numbers", path);
+    rank_known_ = true;
+    booleans = boolean;
+    values.push_back(v);
+  }
+
+  void no_holes(int index, const std::string& path) {
+    lua_pushnil(L_);
+    if (lua_next(L_, index)) {
+      lua_pop(L_, 2);
+      fail("tensor: {} has entries but none at [1]", path);
+    }
+  }
+
+  lua_State* L_;
+  bool rank_known_ = false;
+};
+
+void check_value(double v, Dtype dtype) {
+  if (is_float(dtype)) return;
+  const auto refuse = [&] { fail("tensor: {} does not fit into {}", v, dtype_name(dtype)); };
+  if (v != std::floor(v)) refuse();
+  if (dtype == Dtype::u8 && (v < 0 || v > 255)) refuse();
+  if (dtype == Dtype::i32 && std::fabs(v) > 2147483647.0) refuse();
+  if (dtype == Dtype::i64 && std::fabs(v) > 9.2233720368547e18) refuse();
+}
+
+// ---- indexing -------------------------------------------------------------------------------------------------------
+
+int64_t index_number(lua_State* L, int i) {
+  const double x = lua_tonumber(L, i);
+  if (lua_type(L, i) != LUA_TNUMBER || x != std::floor(x) || std::fabs(x) > 9007199254740992.0)
+    fail("index: a position must be an integer, got {}", describe(L, i));
+  return int64_t(x);
+}
+
+int64_t index_position(int64_t i, int64_t size, int dim) {
+  if (i == 0) fail("index: 0 is not a position; positions count from 1, and from -1 at the end");
+  if (i > size || i < -size)
+    fail("index: position {} is outside 1..{} (dimension {})", i, size, dim + 1);
+  return i > 0 ? i - 1 : i + size;
+}
+
+/// {}, {first, last[, step]} or {k} applied to one dimension.
+Tensor index_range(lua_State* L, int item, const Tensor& x, int dim) {
+  const int n = int(lua_objlen(L, item));
+  if (n == 0) return x;
+  if (n > 3) fail("index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers", n);
+  int64_t v[3] = {0, 0, 1};
+  for (int k = 0; k < n; ++k) {
+    lua_rawgeti(L, item, k + 1);
+    v[k] = index_number(L, -1);
+    lua_pop(L, 1);
+  }
+  const int64_t size = x.size(dim);
+  if (n == 1) return slice(x, dim, index_position(v[0], size, dim), 1);
+  if (v[2] < 1) fail("index: the step is {}, it must be at least 1", v[2]);
+  const int64_t first = v[0] < 0 ? v[0] + size + 1 : v[0], last = v[1] < 0 ? v[1] + size + 1 : v[1];
+  if (first == last + 1 && first >= 1 && last <= size) return slice(x, dim, last, 0);
+  if (first < 1 || last > size || first > last)
+    fail("index: the range {}..{} does not lie inside 1..{} (dimension {})", v[0], v[1], size, dim + 1);
+  return slice(x, dim, first - 1, (last - first) / v[2] + 1, v[2]);
+}
+
+bool is_marker(lua_State* L, int i, const char* name) {
+  if (lua_type(L, i) != LUA_TUSERDATA && lua_type(L, i) != LUA_TLIGHTUSERDATA) return false;
+  return lua_touserdata(L, i) == marker(name);
+}
+
+/// x[{...}]: a view.
+Tensor index_table(lua_State* L, int key, Tensor x) {
+  const int n = int(lua_objlen(L, key));
+  int consumed = 0, ellipses = 0;
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, key, k);
+    if (is_marker(L, -1, "ellipsis")) ++ellipses;
+    else if (!is_marker(L, -1, "newaxis")) ++consumed;
+    lua_pop(L, 1);
+  }
+  if (consumed > x.dim())
+    fail("index: {} positions for a tensor of {} dimensions, {}", consumed, x.dim(), to_string(x.shape()));
+  if (ellipses > 1) fail("index: only one mt.ellipsis can be used");
+  int dim = 0;
+  const int rank = x.dim();
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, key, k);
+    const int item = lua_gettop(L);
+    if (is_marker(L, item, "newaxis")) x = unsqueeze(x, dim++);
+    else if (is_marker(L, item, "ellipsis")) dim += rank - consumed;
+    else if (lua_type(L, item) == LUA_TTABLE) x = index_range(L, item, x, dim), ++dim;
+    else x = pick(x, dim, index_position(index_number(L, item), x.size(dim), dim));
+    lua_pop(L, 1);
+  }
+  return x;
+}
+
+Tensor index_any(lua_State* L, int key, const Tensor& x) {
+  if (lua_type(L, key) == LUA_TNUMBER) {
+    if (x.dim() == 0) fail("index: a 0-d tensor has no positions; use x:item()");
+    return pick(x, 0, index_position(index_number(L, key), x.size(0), 0));
+  }
+  if (lua_type(L, key) == LUA_TTABLE) return index_table(L, key, x);
+  fail("index: {} is not an index; use a number, or a table such as {{ {{1, 3}}, {{}} }}", describe(L, key));
+}
+
+/// What the Lua-side __index does not find among the methods.
+int get_field(lua_State* L) {
+  const Tensor* self = tensor_at(L, 1);
+  if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
+  const Tensor& x = *self;
+  if (lua_type(L, 2) != LUA_TSTRING) {
+    push_tensor(L, index_any(L, 2, x));
+    return 1;
+  }
+  const std::string key = lua_tostring(L, 2);
+  if (key == "shape") push_shape(L, x.shape());
+  else if (key == "dtype") lua_pushstring(L, dtype_name(x.dtype()));
+  else if (key == "device") lua_pushstring(L, x.device().name);
+  else if (key == "grad") push_tensor(L, x.grad());
+  else if (key == "requires_grad") lua_pushboolean(L, x.requires_grad());
+  else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
+  else {
+    luaL_getmetatable(L, "mtorch.methods");
+    const std::string close = nearest_key(L, -1, key);
+    fail("a tensor has no field or method '{}'{}", key, close.empty() ? "" : " (did you mean '" + close + "'?)");
+  }
+  return 1;
+}
+
+int set_field(lua_State* L) {
+  const Tensor* self = tensor_at(L, 1);
+  if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
+  const Tensor& x = *self;
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    const std::string key = lua_tostring(L, 2);
+    if (key == "requires_grad") {
+      if (lua_type(L, 3) != LUA_TBOOLEAN) fail("requires_grad must be true or false, got {}", describe(L, 3));
+      x.requires_grad_(lua_toboolean(L, 3));
+    } else if (key == "grad") {
+      const Tensor* g = tensor_at(L, 3);
+      if (!g && !lua_isnil(L, 3)) fail("grad must be a tensor or nil, got {}", describe(L, 3));
+      if (g && !(g->shape() == x.shape()))
+        fail("grad: the tensor is {}, this gradient {}", to_string(x.shape()), to_string(g->shape()));
+      x.set_grad(g ? *g : Tensor());
+    } else {
+      fail("the field '{}' of a tensor cannot be set; only grad and requires_grad can", key);
+    }
+    return 0;
+  }
+  Tensor value;
+  if (lua_type(L, 3) == LUA_TNUMBER) {
+    const double v = lua_tonumber(L, 3);
+    check_value(v, x.dtype());
+    value = scalar(v, x.dtype(), x.device());
+  } else if (lua_type(L, 3) == LUA_TBOOLEAN) {
+    value = scalar(lua_toboolean(L, 3), Dtype::b8);
+  } else if (const Tensor* t = tensor_at(L, 3)) {
+    value = *t;
+  } else {
+    fail("assignment: the value must be a number or a tensor, got {}", describe(L, 3));
+  }
+  Tensor region;
+  {
+    NoGrad off;
+    region = index_any(L, 2, x);
+  }
+  assign(x, region, value);
+  return 0;
+}
+
+int collect_garbage(lua_State* L) {
+  if (Tensor* t = tensor_at(L, 1)) t->reset();
+  return 0;
+}
+
+int length(lua_State* L) {
+  const Tensor* x = tensor_at(L, 1);
+  if (!x || x->dim() == 0) fail("#: a 0-d tensor has no length");
+  lua_pushnumber(L, double(x->size(0)));
+  return 1;
+}
+
+int text(lua_State* L) {
+  const Tensor* x = tensor_at(L, 1);
+  const std::string s = x ? to_string(*x) : "tensor";
+  lua_pushlstring(L, s.data(), s.size());
+  return 1;
+}
+
+int refuse_less(lua_State*) {
+  fail("'<' and '<=' can only answer true or false in Lua; use x:lt(y), x:le(y), x:gt(y), x:ge(y)");
+}
+int refuse_concat(lua_State*) { fail("'..' does not join tensors; use mt.cat{{a, b}}, or tostring(x) for text"); }
+
+template <int (*body)(lua_State*)> int safely(lua_State* L) {
+  const int results = guarded(L, body);
+  return results < 0 ? lua_error(L) : results;
+}
+
+// ---- methods about one tensor ---------------------------------------------------------------------------------------
+
+const Entry kMethods[] = {
+    {"dim(x)", "The number of dimensions.", [](Args& a) { return a.push(double(a.tensor(1).dim())); }},
+    {"numel(x)", "The number of elements.", [](Args& a) { return a.push(double(a.tensor(1).numel())); }},
+    {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (!a.given(2)) return a.push(x.shape());
+       if (x.dim() == 0) fail("size: a 0-d tensor has no dimensions");
+       return a.push(double(x.size(wrap_dim("size", a.position(2), x.dim()))));
+     }},
+    {"stride(x, dim=nil)", "How many elements apart neighbours lie, for each dimension or one.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (!a.given(2)) return a.push(x.strides());
+       if (x.dim() == 0) fail("stride: a 0-d tensor has no dimensions");
+       return a.push(double(x.stride(wrap_dim("stride", a.position(2), x.dim()))));
+     }},
+    {"is_contiguous(x)", "Whether the elements lie in row-major order without gaps.",
+     [](Args& a) { return a.push(a.tensor(1).is_contiguous()); }},
+    {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
+     [](Args& a) { return a.push(double(a.tensor(1).offset())); }},
+    {"item(x)", "The number in a tensor of one element; a boolean for bool.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (x.numel() != 1) x.item();  // the engine's sentence
+       push_element(a.L, x, 0);
+       return 1;
+     }},
+    {"at(x, ..)", "The number at a position, x:at(i, j): fast, outside the graph.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (a.count() - 1 != x.dim())
+         fail("at: {} positions for a tensor of {} dimensions, {}", a.count() - 1, x.dim(), to_string(x.shape()));
+       int64_t i = 0;
+       for (int d = 0; d < x.dim(); ++d)
+         i = i * x.size(d) + index_position(index_number(a.L, d + 2), x.size(d), d);
+       push_element(a.L, x, i);
+       return 1;
+     }},
+    {"tolist(x)", "Nested lists of numbers (booleans for bool); a number for a 0-d tensor.",
+     [](Args& a) {
+       int64_t at = 0;
+       push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
+       return 1;
+     }},
+    {"data_address(x)", "The address of the first element, for x:data().",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (!x.is_contiguous()) fail("data: the tensor is not contiguous; use x:contiguous():data()");
+       if (&x.device() != &cpu_device()) fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
+       bump(x);  // whoever asks for the address may write
+       lua_pushlightuserdata(a.L, x.data());
+       lua_pushstring(a.L, dtype_name(x.dtype()));
+       return 2;
+     }},
+    {"requires_grad_(x, wanted=true)", "Asks for a gradient (or no longer); returns x.",
+     [](Args& a) {
+       a.tensor(1).requires_grad_(a.boolean(2, true));
+       return a.self();
+     }},
+    {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",
+     "Adds to .grad of every leaf that x was computed from. Uses the graph up unless retain_graph.",
+     [](Args& a) {
+       a.tensor(1).backward(a.given(2) ? a.tensor(2) : Tensor(), a.boolean(3, false), a.boolean(4, false));
+       return 0;
+     }},
+    {"detach(x)", "The same data, outside the graph.", [](Args& a) { return a.push(a.tensor(1).detach()); }},
+    {"zero_grad_(x)", "Drops the gradient (sets it to nil); returns x.",
+     [](Args& a) {
+       a.tensor(1).set_grad({});
+       return a.self();
+     }},
+};
+
+}  // namespace
+
+Tensor tensor_from(Args& a, int i, Dtype dtype) {
+  if (const Tensor* t = tensor_at(a.L, i)) return dtype == Dtype::none ? clone(t->detach()) : to(clone(t->detach()), dtype);
+  Nested nested(a.L);
+  nested.read(i);
+  if (dtype == Dtype::none) dtype = nested.booleans ? Dtype::b8 : default_dtype();
+  Tensor x = empty(nested.shape, dtype);
+  if (nested.values.size() != size_t(x.numel())) fail("tensor: the lists are not regular");
+  with_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (size_t k = 0; k < nested.values.size(); ++k) {
+      check_value(nested.values[k], dtype);
+      x.data_as<T>()[k] = static_cast<T>(nested.values[k]);
+    }
+  });
+  return x;
+}
+
+void open_tensor(lua_State* L) {
+  static const luaL_Reg meta[] = {
+      {"__newindex", safely<set_field>}, {"__gc", collect_garbage},        {"__len", safely<length>},
+      {"__tostring", safely<text>},      {"__lt", safely<refuse_less>},    {"__le", safely<refuse_less>},
+      {"__concat", safely<refuse_concat>}, {nullptr, nullptr}};
+  lua_newtable(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  luaL_register(L, nullptr, meta);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");  // getmetatable(x) is false: scripts cannot reach it
+  lua_pushcfunction(L, safely<get_field>);
+  lua_setfield(L, -2, "__get");
+  lua_pop(L, 1);
+  luaL_getmetatable(L, "mtorch.methods");
+  add(L, kMethods);
+  lua_pop(L, 1);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,32 @@
+// dtype.h -- names, kinds and promotion of element types
+#pragma once
+#include <string_view>
+#include <utility>
+
+#include "kernels/base.h"
+
+namespace mt {
+
+/// 'float32', 'int64', ..
+const char* dtype_name(Dtype);
+/// The dtype of that name, or Dtype::none.
+Dtype dtype_named(std::string_view);
+/// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then the wider one.
+Dtype promote(Dtype, Dtype);
+/// float32, unless `set_default_dtype` said float64. Numbers without a dtype become this.
+Dtype default_dtype();
+void set_default_dtype(Dtype);
+
+/// Calls `body(T{})` with the C++ type of a dtype.
+template <class Body> decltype(auto) with_dtype(Dtype d, Body&& body) {
+  switch (d) {
+    case Dtype::b8: return body(bool{});
+    case Dtype::u8: return body(uint8_t{});
+    case Dtype::i32: return body(int32_t{});
+    case Dtype::i64: return body(int64_t{});
+    case Dtype::f64: return body(double{});
+    default: return body(float{});
+  }
+}
+
+}  // namespace mt

@@ -1,0 +1,337 @@
+// elementwise.cpp -- elementwise operations on tensors: broadcasting, promotion, the verb, the gradient
+//
+// This file contains no operation's name: what an operation is comes from the list in kernels/ops.h.
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+
+namespace mt {
+namespace {
+
+// ---- facts folded from the list -------------------------------------------------------------------------------------
+
+/// Stands in for the incoming gradient, to find derivatives that hand it on unchanged (add, sub's left side).
+struct Probe {
+  bool same;
+  Probe operator-() const { return {false}; }
+  friend Probe zeros_like(Probe) { return {false}; }
+};
+
+template <class Op, int Part> bool passes_gradient() {
+  if constexpr (op::has_derivative<Op, Part> && Op::info.saves[Part - 1] == op::nothing &&
+                op::count_params(Op::info) == 0)
+    return op::Formula<Op, Part>::call(Probe{true}).same;
+  else
+    return false;
+}
+
+/// The derivative as recorded operations: the formula of kernels/ops.h at T = Tensor.
+using Recorded = Tensor (*)(const Tensor* operands, const double* params);
+template <class Op, int Part, int... I, int... S>
+Tensor recorded(const Tensor* operand, const double* params, std::integer_sequence<int, I...>,
+                std::integer_sequence<int, S...>) {
+  (void)params;
+  return op::Formula<Op, Part>::call(operand[I]..., Tensor(params[S])...);
+}
+template <class Op, int Part> Tensor recorded(const Tensor* operand, const double* params) {
+  return recorded<Op, Part>(operand, params, std::make_integer_sequence<int, op::operands<Op, Part>>{},
+                            std::make_integer_sequence<int, op::count_params(Op::info)>{});
+}
+
+struct Derivative {
+  bool exists, passes;
+  uint8_t saves;
+  Recorded recorded;
+};
+template <class Op, int Part> Derivative derivative_of() {
+  if constexpr (op::has_derivative<Op, Part>)
+    return {true, passes_gradient<Op, Part>(), Op::info.saves[Part - 1], &recorded<Op, Part>};
+  else
+    return {};
+}
+
+struct Facts {
+  OpRow row;
+  Derivative by[3];
+};
+template <class... Op> std::array<Facts, kOps> collect(op::List<Op...>) {
+  return {{{{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>, op::mask_first<Op>,
+             op::has_derivative<Op, 1> || op::has_derivative<Op, 2> || op::has_derivative<Op, 3>},
+            {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}}...}};
+}
+const std::array<Facts, kOps> facts = collect(op::Elementwise{});
+
+// ---- the way back ---------------------------------------------------------------------------------------------------
+
+/// Runs part `part` of an operation over operands of one shape.
+Tensor run_part(int op, int part, const Tensor* operand, int n, const double* params) {
+  const Tensor& like = operand[0];
+  Tensor out = empty(like.shape(), like.dtype(), like.device());
+  Map m;
+  m.op = op, m.part = part, m.dtype = like.dtype(), m.inputs = n;
+  std::memcpy(m.scalar, params, sizeof m.scalar);
+  m.data[0] = out.data();
+  bool flat = true;
+  for (int k = 0; k < n; ++k) {
+    m.data[k + 1] = operand[k].data();
+    flat &= operand[k].is_contiguous();
+  }
+  if (flat) {
+    m.ndim = 1;
+    m.size[0] = out.numel();
+    for (int k = 0; k <= n; ++k) m.stride[k][0] = 1;
+  } else {
+    m.ndim = out.dim();
+    std::memcpy(m.size, out.impl()->size, sizeof(int64_t) * size_t(m.ndim));
+    std::memcpy(m.stride[0], out.impl()->stride, sizeof(int64_t) * size_t(m.ndim));
+    for (int k = 0; k < n; ++k)
+      std::memcpy(m.stride[k + 1], operand[k].impl()->stride, sizeof(int64_t) * size_t(m.ndim));
+  }
+  like.device().map(m);
+  return out;
+}
+
+void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const int op = node.type->op;
+  for (int i = 0; i < node.inputs; ++i) {
+    if (!node.wants(i)) continue;
+    const Derivative& d = facts[op].by[i];
+    if (d.passes) {
+      dx[i] = g;
+      continue;
+    }
+    Tensor operand[kMaxOperands];
+    int n = 0;
+    operand[n++] = g;
+    for (int slot = 0; slot < kMaxSaved; ++slot)
+      if (d.saves >> slot & 1) operand[n++] = node.get(slot);
+    dx[i] = grad_enabled() ? d.recorded(operand, node.number) : run_part(op, i + 1, operand, n, node.number);
+  }
+}
+
+struct Types {
+  NodeType of[kOps];
+};
+const Types node_types = [] {
+  Types types{};
+  for (int i = 0; i < kOps; ++i) types.of[i] = {facts[i].row.info->name, &elementwise_backward, i};
+  return types;
+}();
+
+/// Records the operation; inputs have the shape and dtype of the computation.
+void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs, const double* params) {
+  const Facts& f = facts[op];
+  Node& node = f.row.inputs == 1   ? record(node_types.of[op], out, {inputs[0]})
+               : f.row.inputs == 2 ? record(node_types.of[op], out, {inputs[0], inputs[1]})
+                                   : record(node_types.of[op], out, {inputs[0], inputs[1], inputs[2]});
+  uint8_t saves = 0;
+  for (int i = 0; i < f.row.inputs; ++i) {
+    if (!node.wants(i)) continue;
+    if (!f.by[i].exists) node.edge[i] = {};  // a mask, for one
+    else saves |= f.by[i].saves;
+  }
+  for (int i = 0; i < f.row.inputs; ++i)
+    if (saves >> i & 1) node.save(i, *inputs[i], i);
+  if (saves & op::output) node.save(3, out, Node::kOutput);
+  if (params) std::memcpy(node.number, params, sizeof(double) * size_t(f.row.params));
+}
+
+// ---- the way forward ------------------------------------------------------------------------------------------------
+
+/// The type an operation computes in: that of its tensors, with plain numbers adopting it.
+Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs) {
+  Dtype tensors = Dtype::none, numbers = Dtype::none;
+  for (int i = row.mask_first ? 1 : 0; i < row.inputs; ++i) {
+    Dtype& kind = inputs[i]->impl()->number ? numbers : tensors;
+    kind = promote(kind, inputs[i]->dtype());
+  }
+  Dtype d = tensors;
+  if (numbers != Dtype::none) {
+    const Dtype number = is_float(numbers) ? default_dtype() : numbers;
+    if (tensors == Dtype::none) d = number;
+    else if (!is_float(tensors) && is_float(numbers)) d = number;
+    else if (tensors == Dtype::b8) d = Dtype::i64;
+  }
+  switch (row.info->accepts) {
+    case op::Accepts::any: return d;
+    case op::Accepts::number: return d == Dtype::b8 ? Dtype::i64 : d;
+    case op::Accepts::boolean: return Dtype::b8;
+    case op::Accepts::real: return is_float(d) ? d : default_dtype();
+  }
+  return d;
+}
+
+/// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
+void check_integers(int op, const Tensor& divisor, Dtype dtype) {
+  const char* name = facts[op].row.info->name;
+  const bool divides = op == op::id<op::FloorDivide> || op == op::id<op::Remainder> || op == op::id<op::Fmod>;
+  if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) || divisor.numel() == 0) return;
+  NoGrad off;
+  if (divides && any(op::eq(divisor, 0.0)).item() != 0) fail("{}: an integer is divided by 0; use :float() first", name);
+  if (!divides && any(op::lt(divisor, 0.0)).item() != 0)
+    fail("{}: an integer to a negative power is not whole; use :float() first", name);
+}
+
+void check_devices(const OpRow& row, const Tensor* const* inputs) {
+  for (int i = 1; i < row.inputs; ++i)
+    if (&inputs[i]->device() != &inputs[0]->device() && !inputs[i]->impl()->number && !inputs[0]->impl()->number)
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", row.info->name, inputs[0]->device().name,
+           inputs[i]->device().name, inputs[0]->device().name);
+}
+
+Dtype answer_dtype(const OpRow& row, Dtype computed) { return row.answers_bool ? Dtype::b8 : computed; }
+
+/// Equal shapes and dtypes, contiguous: nothing to prepare.
+bool simple(const OpRow& row, const Tensor* const* inputs) {
+  const TensorImpl& a = *inputs[0]->impl();
+  const op::Accepts accepts = row.info->accepts;
+  if (row.mask_first || !a.contiguous || a.number) return false;
+  if (is_float(a.dtype) ? accepts == op::Accepts::boolean : accepts != op::Accepts::any) return false;
+  for (int i = 1; i < row.inputs; ++i) {
+    const TensorImpl& b = *inputs[i]->impl();
+    if (b.dtype != a.dtype || b.ndim != a.ndim || !b.contiguous || b.number || b.storage->device != a.storage->device)
+      return false;
+    for (int d = 0; d < a.ndim; ++d)
+      if (b.size[d] != a.size[d]) return false;
+  }
+  return true;
+}
+
+void run_flat(int op, const Tensor& out, const Tensor* const* inputs, int n, Dtype dtype, const double* params) {
+  Map m;
+  m.op = op, m.part = 0, m.dtype = dtype, m.inputs = n, m.ndim = 1;
+  m.size[0] = out.numel();
+  if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
+  m.data[0] = out.data();
+  m.stride[0][0] = 1;
+  for (int k = 0; k < n; ++k) {
+    m.data[k + 1] = inputs[k]->data();
+    m.stride[k + 1][0] = 1;
+  }
+  out.device().map(m);
+}
+
+bool any_requires_grad(const Tensor* const* inputs, int n) {
+  for (int i = 0; i < n; ++i)
+    if (inputs[i]->impl()->requires_grad) return true;
+  return false;
+}
+
+/// Inputs made ready: one dtype, one device, and broadcast to one shape by recorded operations.
+struct Prepared {
+  Tensor tensor[3];
+  const Tensor* input[3];
+  Shape shape;
+  Dtype dtype;
+};
+Prepared prepare(int op, const Tensor* const* inputs) {
+  const OpRow& row = facts[op].row;
+  check_devices(row, inputs);
+  Prepared p;
+  p.dtype = computing_dtype(row, inputs);
+  p.shape = inputs[0]->shape();
+  const Device* device = &inputs[0]->device();
+  for (int i = 1; i < row.inputs; ++i) {
+    p.shape = broadcast(row.info->name, p.shape, inputs[i]->shape());
+    if (inputs[0]->impl()->number) device = &inputs[i]->device();
+  }
+  if (row.inputs == 2) check_integers(op, *inputs[1], p.dtype);
+  for (int i = 0; i < row.inputs; ++i) {
+    const bool mask = row.mask_first && i == 0;
+    if (mask && inputs[0]->dtype() != Dtype::b8)
+      fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
+           dtype_name(inputs[0]->dtype()));
+    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), p.dtype, *device)
+               : mask                    ? *inputs[i]
+                                         : to(*inputs[i], p.dtype);
+    p.tensor[i] = x.shape() == p.shape ? x : expand(x, p.shape);
+    p.input[i] = &p.tensor[i];
+  }
+  return p;
+}
+
+/// The result of an operation in place must have the target's shape.
+void check_fits(const char* name, const Tensor& target, const Shape& result) {
+  if (!(result == target.shape()))
+    fail("{}: the result is {}, the tensor {}; a change in place keeps the shape", name, to_string(result),
+         to_string(target.shape()));
+}
+
+void run_any(int op, const Tensor& out, const Prepared& p, const double* params) {
+  Map m;
+  const int n = facts[op].row.inputs;
+  m.op = op, m.part = 0, m.dtype = p.dtype, m.inputs = n, m.ndim = p.shape.size();
+  if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
+  const size_t bytes = sizeof(int64_t) * size_t(m.ndim);
+  std::memcpy(m.size, p.shape.data(), bytes);
+  m.data[0] = out.data();
+  std::memcpy(m.stride[0], out.impl()->stride, bytes);
+  for (int k = 0; k < n; ++k) {
+    m.data[k + 1] = p.tensor[k].data();
+    std::memcpy(m.stride[k + 1], p.tensor[k].impl()->stride, bytes);
+  }
+  out.device().map(m);
+}
+
+}  // namespace
+
+const OpRow& op_row(int op) { return facts[size_t(op)].row; }
+
+int op_named(std::string_view name) {
+  for (int i = 0; i < kOps; ++i)
+    if (name == facts[i].row.info->name) return i;
+  return -1;
+}
+
+Tensor elementwise(int op, const Tensor* const* inputs, const double* params) {
+  const OpRow& row = facts[op].row;
+  const bool wants = row.differentiable && grad_enabled() && any_requires_grad(inputs, row.inputs);
+  if (simple(row, inputs)) {
+    const Tensor& a = *inputs[0];
+    if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, *inputs[1], a.dtype());
+    Tensor out = empty(a.shape(), answer_dtype(row, a.dtype()), a.device());
+    run_flat(op, out, inputs, row.inputs, a.dtype(), params);
+    if (wants) record_elementwise(op, out, inputs, params);
+    return out;
+  }
+  const Prepared p = prepare(op, inputs);
+  Tensor out = empty(p.shape, answer_dtype(row, p.dtype), p.tensor[row.inputs - 1].device());
+  run_any(op, out, p, params);
+  if (wants) record_elementwise(op, out, p.input, params);
+  return out;
+}
+
+const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* params) {
+  const OpRow& row = facts[op].row;
+  const Tensor& target = *inputs[0];
+  const std::string name = std::string(row.info->name) + "_";
+  check_writable(name.c_str(), target);
+  const Dtype computed = computing_dtype(row, inputs), answer = answer_dtype(row, computed);
+  if (promote(answer, target.dtype()) != target.dtype())
+    fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name, dtype_name(answer),
+         dtype_name(target.dtype()), row.info->name);
+  const bool wants = row.differentiable && grad_enabled() && any_requires_grad(inputs, row.inputs);
+  bool overlaps = false;
+  for (int i = 1; i < row.inputs; ++i)
+    overlaps |= inputs[i]->impl()->storage == target.impl()->storage && inputs[i]->impl() != target.impl();
+  if (!wants && !overlaps && answer == target.dtype()) {
+    const Prepared p = prepare(op, inputs);
+    check_fits(name.c_str(), target, p.shape);
+    run_any(op, target, p, params);
+    bump(target);
+    return target;
+  }
+  const Tensor result = elementwise(op, inputs, params);  // aside, then written
+  check_fits(name.c_str(), target, result.shape());
+  return copy_(target, result);
+}
+
+const Tensor& add_(const Tensor& a, const Tensor& b) {
+  const Tensor* inputs[] = {&a, &b};
+  return elementwise_(op::id<op::Add>, inputs);
+}
+
+}  // namespace mt

@@ -1,0 +1,21 @@
+// error.h -- the one exception of the engine: a sentence that says operation, values, cure
+#pragma once
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace mt {
+
+/// What went wrong with a call. The text starts with the operation: `matmul: inner sizes differ: (2 x 3) and (4 x 5)`.
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws an Error; arguments as fmt::format's.
+template <class... A> [[noreturn]] void fail(fmt::format_string<A...> text, A&&... values) {
+  throw Error(fmt::format(text, std::forward<A>(values)...));
+}
+
+}  // namespace mt

@@ -1,0 +1,100 @@
+// gradcheck.cpp -- compares gradients with finite differences
+#include "engine/gradcheck.h"
+
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+
+namespace mt {
+namespace {
+
+std::vector<double> values_of(const Tensor& x) {
+  std::vector<double> v(size_t(x.numel()));
+  for (int64_t i = 0; i < x.numel(); ++i) v[size_t(i)] = x.at(i);
+  return v;
+}
+
+/// The place of element i in the storage of a float64 tensor.
+double& element(const Tensor& x, int64_t i) {
+  int64_t offset = 0;
+  for (int d = x.dim() - 1; d >= 0; --d) {
+    offset += i % x.size(d) * x.stride(d);
+    i /= x.size(d);
+  }
+  return x.data_as<double>()[offset];
+}
+
+/// The gradient of output element o by input `x`, from one backward.
+std::vector<double> analytic(const Tensor& out, int64_t o, const std::vector<Tensor>& inputs, const Tensor& x) {
+  Tensor seed = zeros(out.shape(), out.dtype());
+  element(seed, o) = 1;
+  for (const Tensor& t : inputs) t.set_grad({});
+  out.backward(seed, true);
+  const Tensor g = x.grad();
+  for (const Tensor& t : inputs) t.set_grad({});
+  return g.defined() ? values_of(g) : std::vector<double>(size_t(x.numel()), 0.0);
+}
+
+Tensor evaluate(const TensorFunction& f, const std::vector<Tensor>& inputs) {
+  Tensor out = f(inputs);
+  if (!out.defined() || out.dtype() != Dtype::f64)
+    fail("gradcheck: the function must return one float64 tensor, it returned {}",
+         out.defined() ? dtype_name(out.dtype()) : "none");
+  return out;
+}
+
+}  // namespace
+
+void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const GradcheckOptions& o) {
+  const Tensor out = evaluate(f, inputs);
+  bool any_input = false;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const Tensor& x = inputs[k];
+    if (!x.requires_grad()) continue;
+    any_input = true;
+    if (x.dtype() != Dtype::f64)
+      fail("gradcheck: input {} is {}; finite differences need float64", k + 1, dtype_name(x.dtype()));
+    if (!out.requires_grad()) fail("gradcheck: the result does not depend on input {}", k + 1);
+    std::vector<std::vector<double>> jacobian;
+    for (int64_t i = 0; i < out.numel(); ++i) jacobian.push_back(analytic(out, i, inputs, x));
+    NoGrad off;
+    for (int64_t j = 0; j < x.numel(); ++j) {
+      double& cell = element(x, j);
+      const double before = cell;
+      cell = before + o.eps;
+      const std::vector<double> up = values_of(evaluate(f, inputs));
+      cell = before - o.eps;
+      const std::vector<double> down = values_of(evaluate(f, inputs));
+      cell = before;
+      for (size_t i = 0; i < up.size(); ++i) {
+        const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][size_t(j)];
+        if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
+          fail("gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences say {}", k + 1,
+               j + index_base, int64_t(i) + index_base, got, numeric);
+      }
+    }
+  }
+  if (!any_input) fail("gradcheck: no input requires a gradient");
+}
+
+void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const GradcheckOptions& o) {
+  const Tensor probe = f(inputs);
+  const Tensor weights = full(probe.shape(), 0.75, probe.dtype());
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].requires_grad()) continue;
+    const TensorFunction gradient = [&](const std::vector<Tensor>& in) {
+      const bool recording = grad_enabled();
+      NoGrad on(true);
+      for (const Tensor& t : in) t.set_grad({});
+      sum(f(in) * weights).backward({}, true, recording);
+      Tensor g = in[k].grad();
+      for (const Tensor& t : in) t.set_grad({});
+      return g.defined() ? g : zeros_like(in[k]);
+    };
+    if (!gradient(inputs).requires_grad()) continue;  // linear: its second derivative is zero everywhere
+    gradcheck(gradient, inputs, o);
+  }
+}
+
+}  // namespace mt

@@ -1,0 +1,132 @@
+// memory.cpp -- where tensors' bytes come from: reference-counted storage, free lists, and the count of what lives
+#include "engine/memory.h"
+
+#include <bit>
+#include <cstdlib>
+#include <new>
+
+#include "engine/error.h"
+
+namespace mt {
+
+bool (*on_out_of_memory)() = nullptr;
+
+namespace {
+
+std::atomic<int64_t> live{0}, peak{0};
+
+// A host storage is one block: the header, then the data on its own cache line.
+constexpr size_t kHeader = 64;
+static_assert(sizeof(Storage) <= kHeader);
+
+// Size classes: four for each power of two, so that at most a fifth of a block is unused.
+constexpr size_t kSmallest = 64;
+constexpr int kClasses = 4 * 24;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int64_t kMostCached = 0;  // so that the sanitizer sees every use after free
+#else
+constexpr int64_t kMostCached = 32 << 20;
+#endif
+
+struct SizeClass {
+  int index;
+  size_t bytes;
+};
+SizeClass class_of(size_t bytes) {
+  if (bytes <= kSmallest) return {0, kSmallest};
+  const int power = std::bit_width(bytes - 1) - 1;  // 2^power < bytes <= 2^(power + 1)
+  const size_t step = size_t(1) << (power - 2);
+  const size_t quarter = (bytes - (size_t(1) << power) + step - 1) / step;  // 1..4
+  return {4 * (power - 6) + int(quarter), (size_t(1) << power) + quarter * step};
+}
+
+/// Freed blocks of this thread, by size class.
+struct FreeList {
+  struct Link {
+    Link* next;
+  };
+  Link* head[kClasses + 1] = {};
+  int64_t cached = 0, allocated = 0;
+  bool closed = false;  // the thread is ending
+
+  ~FreeList() {
+    closed = true;
+    clear();
+  }
+  void clear() {
+    for (Link*& list : head)
+      while (list) std::free(std::exchange(list, list->next));
+    cached = 0;
+  }
+  void* take(size_t bytes) {
+    const SizeClass c = class_of(bytes);
+    if (c.index <= kClasses && head[c.index]) {
+      cached -= int64_t(c.bytes);
+      return std::exchange(head[c.index], head[c.index]->next);
+    }
+    return std::aligned_alloc(64, (c.bytes + 63) / 64 * 64);
+  }
+  void give(void* block, size_t bytes) {
+    const SizeClass c = class_of(bytes);
+    if (closed || c.index > kClasses || cached + int64_t(c.bytes) > kMostCached) return std::free(block);
+    Link* link = static_cast<Link*>(block);
+    link->next = head[c.index];
+    head[c.index] = link;
+    cached += int64_t(c.bytes);
+  }
+};
+thread_local FreeList free_list;
+
+bool on_host(const Device& device) { return &device == &cpu_device(); }
+
+void* try_allocate(const Device& device, size_t bytes) {
+  return on_host(device) ? free_list.take(kHeader + bytes) : device.alloc(bytes);
+}
+
+[[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
+  fail("out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use smaller batches or "
+       "drop references",
+       bytes, device.name, live.load(), peak.load());
+}
+
+}  // namespace
+
+Ref<Storage> allocate(const Device& device, size_t bytes) {
+  void* block = bytes > (size_t(1) << 46) ? nullptr : try_allocate(device, bytes);
+  if (!block && bytes <= (size_t(1) << 46)) {
+    free_list.clear();
+    if (on_out_of_memory && on_out_of_memory()) block = try_allocate(device, bytes);
+  }
+  if (!block) out_of_memory(device, bytes);
+  const bool host = on_host(device);
+  Storage* s = new (host ? block : take_block(sizeof(Storage))) Storage;
+  s->device = &device;
+  s->data = host ? static_cast<char*>(block) + kHeader : block;
+  s->bytes = bytes;
+  free_list.allocated += int64_t(bytes + kHeader);
+  const int64_t now = live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
+  if (now > peak.load(std::memory_order_relaxed)) peak.store(now, std::memory_order_relaxed);
+  return Ref<Storage>::adopt(s);
+}
+
+void Storage::destroy(Storage* s) {
+  live.fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
+  if (on_host(*s->device)) {
+    free_list.give(s, kHeader + s->bytes);
+  } else {
+    s->device->free(s->data, s->bytes);
+    give_block(s, sizeof(Storage));
+  }
+}
+
+void* take_block(size_t bytes) {
+  void* block = free_list.take(bytes);
+  if (!block) throw std::bad_alloc();
+  return block;
+}
+void give_block(void* block, size_t bytes) { free_list.give(block, bytes); }
+
+MemoryUse memory_use() { return {live.load(), peak.load(), free_list.cached}; }
+int64_t bytes_allocated() { return free_list.allocated; }
+
+}  // namespace mt

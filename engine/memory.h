@@ -1,0 +1,79 @@
+// memory.h -- where tensors' bytes come from: reference-counted storage, free lists, and the count of what lives
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/device.h"
+
+namespace mt {
+
+/// A counted pointer to a T that has `std::atomic<int> refs` and a `static void destroy(T*)`.
+template <class T> class Ref {
+ public:
+  Ref() = default;
+  /// Takes over one count.
+  static Ref adopt(T* p) {
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
+  static Ref share(T* p) {
+    if (p) p->refs.fetch_add(1, std::memory_order_relaxed);
+    return adopt(p);
+  }
+  Ref(const Ref& o) : p_(o.p_) {
+    if (p_) p_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  Ref(Ref&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  Ref& operator=(Ref o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~Ref() { reset(); }
+  void reset() {
+    T* p = std::exchange(p_, nullptr);
+    // The last owner needs no atomic subtraction: nobody else can be looking.
+    if (p && (p->refs.load(std::memory_order_acquire) == 1 || p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1))
+      T::destroy(p);
+  }
+  T* get() const { return p_; }
+  T* operator->() const { return p_; }
+  T& operator*() const { return *p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+  T* release() { return std::exchange(p_, nullptr); }
+  bool unique() const { return p_ && p_->refs.load(std::memory_order_acquire) == 1; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+/// A buffer on a device. `version` counts the changes in place, so that backward can tell that a saved tensor is stale.
+struct Storage {
+  std::atomic<int> refs{1};
+  uint32_t version = 0;
+  const Device* device = nullptr;
+  void* data = nullptr;
+  size_t bytes = 0;
+  static void destroy(Storage*);
+};
+
+/// Uninitialised memory, 64-byte aligned. Throws Error with the sizes when there is none.
+Ref<Storage> allocate(const Device& device, size_t bytes);
+
+/// Fixed-size blocks for tensors and graph nodes.
+void* take_block(size_t bytes);
+void give_block(void* block, size_t bytes);
+
+struct MemoryUse {
+  int64_t live, peak;  // bytes of all storages
+  int64_t cached;      // bytes in this thread's free list
+};
+MemoryUse memory_use();
+/// Bytes that this thread has ever asked for: the collector's measure of garbage.
+int64_t bytes_allocated();
+/// Called once before "out of memory" is raised; returns whether trying again makes sense. Bindings set it.
+extern bool (*on_out_of_memory)();
+
+}  // namespace mt

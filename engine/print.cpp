@@ -1,0 +1,136 @@
+// print.cpp -- tensors as text: aligned columns, one format for all numbers of a tensor, large ones summarised
+#include <algorithm>
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+
+namespace mt {
+namespace {
+
+constexpr int64_t kThreshold = 1000;  // more elements than this are summarised
+constexpr int64_t kEdge = 3;
+constexpr int kPrecision = 4;
+constexpr int kLineWidth = 80;
+
+/// How the numbers of one tensor are written.
+struct Format {
+  bool whole = true, scientific = false, boolean = false, integer = false;
+  int width = 0;
+
+  std::string text(double v) const {
+    if (boolean) return v != 0 ? "true" : "false";
+    if (integer) return fmt::format("{}", int64_t(v));
+    if (std::isnan(v)) return "nan";
+    if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
+    if (scientific) return fmt::format("{:.{}e}", v, kPrecision);
+    if (whole) return fmt::format("{:.0f}.", v);
+    return fmt::format("{:.{}f}", v, kPrecision);
+  }
+};
+
+/// The positions of a dimension that are shown; -1 stands for the gap.
+std::vector<int64_t> shown(int64_t size, bool summarise) {
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < size; ++i) {
+    if (summarise && size > 2 * kEdge && i == kEdge) {
+      positions.push_back(-1);
+      i = size - kEdge;
+    }
+    positions.push_back(i);
+  }
+  return positions;
+}
+
+class Printer {
+ public:
+  explicit Printer(const Tensor& x) : x_(x), summarise_(x.numel() > kThreshold) {
+    format_.boolean = x.dtype() == Dtype::b8;
+    format_.integer = !format_.boolean && !is_float(x.dtype());
+    measure(x);
+  }
+
+  std::string print() {
+    if (x_.numel() == 0) return "";
+    if (x_.dim() == 0) return format_.text(x_.at(0)) + "\n";
+    slices(x_, "");
+    return std::move(out_);
+  }
+
+ private:
+  /// Chooses the format and the width from the elements that will be shown.
+  void measure(const Tensor& x) {
+    std::vector<double> values;
+    collect(x, values);
+    double low = INFINITY, high = 0;
+    for (double v : values) {
+      if (!std::isfinite(v)) continue;
+      format_.whole &= v == std::floor(v);
+      if (v != 0) low = std::min(low, std::fabs(v));
+      high = std::max(high, std::fabs(v));
+    }
+    format_.scientific = is_float(x.dtype()) && high > 0 &&
+                         (high >= 1e8 || (!format_.whole && (low < 1e-4 || high / low > 1e7)));
+    for (double v : values) format_.width = std::max(format_.width, int(format_.text(v).size()));
+  }
+  void collect(const Tensor& x, std::vector<double>& values) {
+    if (x.dim() == 0) return values.push_back(x.at(0));
+    for (int64_t i : shown(x.size(0), summarise_))
+      if (i >= 0) collect(pick(x, 0, i), values);
+  }
+
+  void slices(const Tensor& x, const std::string& where) {
+    if (x.dim() <= 2) {
+      if (!where.empty()) out_ += fmt::format("({}., .) =\n", where);
+      matrix(x);
+      return;
+    }
+    for (int64_t i : shown(x.size(0), summarise_)) {
+      if (i < 0) out_ += "...\n";
+      else slices(pick(x, 0, i), where + fmt::format("{}, ", i + index_base));
+    }
+  }
+
+  void matrix(const Tensor& x) {
+    if (x.dim() == 1) return line(x);
+    for (int64_t i : shown(x.size(0), summarise_)) {
+      if (i < 0) out_ += " ...\n";
+      else line(pick(x, 0, i));
+    }
+  }
+
+  /// One row, broken where it would leave the screen.
+  void line(const Tensor& x) {
+    const size_t start = out_.size();
+    size_t begin = start;
+    for (int64_t i : shown(x.size(0), summarise_)) {
+      const std::string cell = i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x.at(i)), format_.width);
+      if (out_.size() - begin + cell.size() > kLineWidth && out_.size() > begin) {
+        out_ += "\n";
+        begin = out_.size();
+        out_ += " ";
+      }
+      out_ += cell;
+    }
+    out_ += "\n";
+  }
+
+  const Tensor& x_;
+  bool summarise_;
+  Format format_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_string(const Tensor& x) {
+  NoGrad off;
+  std::string text = Printer(x).print();
+  text += fmt::format("[{} {} {}{}]", to_string(x.shape()), dtype_name(x.dtype()), x.device().name,
+                      x.impl()->node         ? fmt::format(", from {}", x.impl()->node->type->name)
+                      : x.requires_grad() ? ", requires grad"
+                                          : "");
+  return text;
+}
+
+}  // namespace mt

@@ -1,0 +1,126 @@
+// tensor.cpp -- a tensor: a view of storage, and its place in the graph of gradients
+#include "engine/tensor.h"
+
+#include <cmath>
+#include <new>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+
+namespace mt {
+namespace {
+
+Tensor make(const Shape& size, Dtype dtype) {
+  TensorImpl* t = TensorImpl::create();
+  t->dtype = dtype;
+  t->ndim = uint8_t(size.size());
+  int64_t n = 1;
+  for (int d = size.size() - 1; d >= 0; --d) {
+    t->size[d] = size[d];
+    t->stride[d] = n;
+    n *= size[d];
+  }
+  t->numel = n;
+  return Tensor(Ref<TensorImpl>::adopt(t));
+}
+
+bool row_major(const TensorImpl& t) {
+  int64_t expected = 1;
+  for (int d = t.ndim - 1; d >= 0; --d) {
+    if (t.size[d] != 1 && t.stride[d] != expected) return t.numel == 0;
+    expected *= t.size[d];
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorImpl* TensorImpl::create() { return new (take_block(sizeof(TensorImpl))) TensorImpl; }
+
+void TensorImpl::destroy(TensorImpl* t) {
+  Ref<Storage>::adopt(t->storage);
+  Ref<TensorImpl>::adopt(t->grad);
+  Ref<TensorImpl>::adopt(t->pending);
+  if (t->node) Ref<Node>::adopt(t->node);
+  give_block(t, sizeof(TensorImpl));
+}
+
+Tensor::Tensor(double number) {
+  const bool whole = number == std::floor(number) && std::fabs(number) < 9.2e18;
+  *this = scalar(number, whole ? Dtype::i64 : Dtype::f64);
+  impl_->number = true;
+}
+
+Tensor empty(const Shape& size, Dtype dtype, const Device& device) {
+  const int64_t n = checked_count("empty", size);
+  Tensor t = make(size, dtype);
+  t.impl()->storage = allocate(device, size_t(n * item_size(dtype))).release();
+  return t;
+}
+
+Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
+  Tensor t = make(size, x.dtype());
+  TensorImpl& v = *t.impl();
+  for (int d = 0; d < stride.size(); ++d) v.stride[d] = stride[d];
+  v.offset = offset;
+  v.contiguous = row_major(v);
+  v.base = false;
+  v.storage = Ref<Storage>::share(x.impl()->storage).release();
+  return t;
+}
+
+Tensor shape_of(const Tensor& x) { return make(x.shape(), x.dtype()); }
+
+Tensor scalar(double value, Dtype dtype, const Device& device) {
+  Tensor t = empty({}, dtype, cpu_device());
+  with_dtype(dtype, [&](auto zero) { *t.data_as<decltype(zero)>() = static_cast<decltype(zero)>(value); });
+  return &device == &cpu_device() ? t : to(t, device);
+}
+
+const Tensor& Tensor::requires_grad_(bool wanted) const {
+  if (wanted && !is_float(dtype()))
+    fail("requires_grad_: only float tensors have gradients, this one is {}", dtype_name(dtype()));
+  if (!is_leaf() && wanted != requires_grad())
+    fail("requires_grad_: this tensor was computed from others; use x:detach() to leave the graph");
+  impl_->requires_grad = wanted;
+  return *this;
+}
+
+Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(impl_->grad)); }
+
+void Tensor::set_grad(const Tensor& g) const {
+  Ref<TensorImpl>::adopt(impl_->grad);
+  impl_->grad = nullptr;
+  if (g.defined()) impl_->grad = Ref<TensorImpl>::share(g.impl()).release();
+}
+
+Tensor Tensor::detach() const {
+  Tensor t = view_of(*this, shape(), strides(), offset());
+  t.impl()->base = impl_->base;
+  return t;
+}
+
+double Tensor::at(int64_t i) const {
+  int64_t offset = 0;
+  for (int d = dim() - 1; d >= 0; --d) {
+    offset += i % size(d) * stride(d);
+    i /= size(d);
+  }
+  const Tensor host = &device() == &cpu_device() ? *this : to(*this, cpu_device());
+  return with_dtype(dtype(), [&](auto zero) { return double(host.data_as<decltype(zero)>()[offset]); });
+}
+
+double Tensor::item() const {
+  if (numel() != 1)
+    fail("item: a tensor of one element is needed, this one is {}; use x:tolist() or an index", to_string(shape()));
+  return at(0);
+}
+
+Tensor Tensor::sum() const { return mt::sum(*this); }
+Tensor Tensor::t() const { return mt::t(*this); }
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  mt::backward(*this, gradient, retain_graph, create_graph);
+}
+
+}  // namespace mt

@@ -1,0 +1,98 @@
+// tensor.h -- a tensor: a view of storage, and its place in the graph of gradients
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/dtype.h"
+#include "engine/memory.h"
+#include "engine/shape.h"
+
+namespace mt {
+
+struct Node;
+class Tensor;
+
+/// What a Tensor points to. Sizes, strides and the offset count elements.
+struct TensorImpl {
+  std::atomic<int> refs{1};
+  Dtype dtype = Dtype::f32;
+  uint8_t ndim = 0;
+  bool contiguous = true;      // row-major without gaps
+  bool requires_grad = false;  // a leaf that asked for it, or computed from one
+  bool number = false;         // made from a plain number: adopts the other operand's dtype
+  bool base = true;            // owns its storage's elements; false: a view made from another tensor
+  int64_t offset = 0;
+  int64_t numel = 1;
+  Storage* storage = nullptr;         // counted; null for a shape without data
+  Node* node = nullptr;               // counted: the operation that computed it; null for a leaf
+  TensorImpl* grad = nullptr;         // counted
+  TensorImpl* pending = nullptr;      // counted: the gradient of a backward under way
+  int64_t size[kMaxDims], stride[kMaxDims];
+
+  static TensorImpl* create();
+  static void destroy(TensorImpl*);
+};
+
+/// A handle; copies share the tensor. The default one is undefined: it stands for "no tensor".
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(double number);  // NOLINT: formulas write T(0.5)
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return bool(impl_); }
+  TensorImpl* impl() const { return impl_.get(); }
+  TensorImpl* release() { return impl_.release(); }
+  bool unique() const { return impl_.unique(); }
+  void reset() { impl_.reset(); }
+
+  int dim() const { return impl_->ndim; }
+  int64_t size(int d) const { return impl_->size[d]; }
+  int64_t stride(int d) const { return impl_->stride[d]; }
+  Shape shape() const { return Shape(impl_->size, impl_->ndim); }
+  Shape strides() const { return Shape(impl_->stride, impl_->ndim); }
+  int64_t numel() const { return impl_->numel; }
+  int64_t offset() const { return impl_->offset; }
+  Dtype dtype() const { return impl_->dtype; }
+  const Device& device() const { return *impl_->storage->device; }
+  bool is_contiguous() const { return impl_->contiguous; }
+  void* data() const {
+    return static_cast<char*>(impl_->storage->data) + impl_->offset * item_size(impl_->dtype);
+  }
+  template <class T> T* data_as() const { return static_cast<T*>(data()); }
+
+  bool requires_grad() const { return impl_->requires_grad; }
+  bool is_leaf() const { return !impl_->node; }
+  /// Asks for a gradient; only leaves of float type can.
+  const Tensor& requires_grad_(bool wanted = true) const;
+  Tensor grad() const;
+  void set_grad(const Tensor&) const;
+  /// Fills `.grad` of the leaves. Without `gradient` the tensor must hold one element.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
+
+  /// The same data, outside the graph.
+  Tensor detach() const;
+  /// The number in a tensor of one element.
+  double item() const;
+  /// Element by 0-based position, counted in row-major order.
+  double at(int64_t i) const;
+
+  Tensor sum() const;  // the most common ends of a chain; everything else is in ops.h
+  Tensor t() const;
+
+ private:
+  Ref<TensorImpl> impl_;
+};
+
+/// An uninitialised contiguous tensor.
+Tensor empty(const Shape&, Dtype, const Device& = cpu_device());
+/// A view: the same storage seen with other sizes and strides. Outside the graph.
+Tensor view_of(const Tensor&, const Shape& size, const Shape& stride, int64_t offset);
+/// A copy of the shape without the data, for gradients that need only that.
+Tensor shape_of(const Tensor&);
+/// A 0-d tensor.
+Tensor scalar(double value, Dtype, const Device& = cpu_device());
+/// Counts a change in place.
+inline void bump(const Tensor& t) { ++t.impl()->storage->version; }
+
+}  // namespace mt

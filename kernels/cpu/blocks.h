@@ -1,0 +1,112 @@
+// blocks.h -- lets a plain contiguous loop run over operands of any strides, block by block
+//
+// An elementwise loop is compiled once, for contiguous data. Here the flattened index space is cut into blocks; an
+// operand that lies contiguous in a block is handed over as it is, any other is gathered into a small buffer first
+// (and an output scattered after). Elements then cost one extra trip through the first-level cache, and an
+// operation costs one loop instead of one for each combination of strides.
+#pragma once
+#include "kernels/cpu/parallel.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+constexpr int64_t kBufferBytes = 4096;
+constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
+constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
+
+/// out[i * to] = in[i * from] for elements of `item` bytes.
+inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
+  if (item == 4)
+    for (int64_t i = 0; i < n; ++i) __builtin_memcpy(out + i * to * 4, in + i * from * 4, 4);
+  else if (item == 8)
+    for (int64_t i = 0; i < n; ++i) __builtin_memcpy(out + i * to * 8, in + i * from * 8, 8);
+  else
+    for (int64_t i = 0; i < n; ++i) out[i * to] = in[i * from];
+}
+
+/// One operand of a blocked loop.
+struct Operand {
+  char* data;
+  int64_t item;           // bytes of an element
+  int ndim;
+  const int64_t *size, *stride;  // strides in elements
+  bool flat, scalar;      // contiguous through all dimensions; the same element everywhere
+  alignas(64) char buffer[kBufferBytes];
+
+  void set(void* at, Dtype dtype, int dims, const int64_t* sizes, const int64_t* strides) {
+    data = static_cast<char*>(at), item = item_size(dtype), ndim = dims, size = sizes, stride = strides;
+    flat = dims == 0 || (dims == 1 && strides[0] == 1);
+    scalar = true;
+    for (int d = 0; d < dims; ++d) scalar &= strides[d] == 0;
+    scalar &= dims > 0;
+    if (!flat && dims > 1) {
+      int64_t expected = 1;
+      flat = true;
+      for (int d = dims - 1; d >= 0; expected *= sizes[d--]) flat &= strides[d] == expected;
+    }
+    if (scalar) move_run(buffer, 1, data, 0, smaller(kBufferBytes / item, count(dims, sizes)), item);
+  }
+  /// Whether the block must pass through the buffer.
+  bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
+
+  /// Visits the elements [at, at + n) row by row: `run(first in block, offset, length)`.
+  template <class Run> void rows(int64_t at, int64_t n, const Run& run) const {
+    const int64_t row = size[ndim - 1];
+    for (int64_t done = 0; done < n;) {
+      const int64_t length = smaller(n - done, row - (at + done) % row);
+      run(done, offset_of(at + done, ndim, size, stride), length);
+      done += length;
+    }
+  }
+  /// The address of the block's elements, made contiguous.
+  char* read(int64_t at, int64_t n, bool one_row) {
+    if (flat) return data + at * item;
+    if (scalar) return buffer;
+    if (direct(one_row)) return data + offset_of(at, ndim, size, stride) * item;
+    rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
+      move_run(buffer + i * item, 1, data + offset * item, stride[ndim - 1], length, item);
+    });
+    return buffer;
+  }
+  /// The address where the block's results may be written contiguously; `store` then brings them home.
+  char* target(int64_t at, bool one_row) {
+    if (flat) return data + at * item;
+    return direct(one_row) ? data + offset_of(at, ndim, size, stride) * item : buffer;
+  }
+  void store(const char* target, int64_t at, int64_t n) {
+    if (target != buffer) return;
+    rows(at, n, [&](int64_t i, int64_t offset, int64_t length) {
+      move_run(data + offset * item, stride[ndim - 1], buffer + i * item, 1, length, item);
+    });
+  }
+};
+
+/// Runs `loop(pointers, n)` over all blocks. `prepare(operands)` sets `operands[0]`, the output, and the inputs.
+template <int Operands, class Prepare, class Loop>
+void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare& prepare, const Loop& loop) {
+  const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
+  const bool one_row = row >= kShortRow;  // blocks end where a row ends
+  const int64_t pieces = (total + kGrain - 1) / kGrain;
+  parallel(pieces, total * cost > 2 * kGrain, [&](int64_t piece) {
+    Operand operand[Operands];
+    prepare(operand);
+    bool buffered = false;
+    for (int k = 0; k < used; ++k) buffered |= !operand[k].direct(one_row);
+    const int64_t end = smaller(total, (piece + 1) * kGrain);
+    for (int64_t at = piece * kGrain; at < end;) {
+      int64_t n = end - at;
+      if (one_row) n = smaller(n, row - at % row);
+      if (buffered) n = smaller(n, kBufferBytes / 8);
+      char* data[Operands] = {};
+      for (int k = 1; k < used; ++k) data[k] = operand[k].read(at, n, one_row);
+      data[0] = operand[0].target(at, one_row);
+      loop(data, n);
+      operand[0].store(data[0], at, n);
+      at += n;
+    }
+  });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,112 @@
+// elementwise.cpp -- the map verb on the CPU: one contiguous loop for each operation, derivative and element type
+#include <utility>
+
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/verbs.h"
+#include "kernels/device.h"
+#include "kernels/table.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+using Loop = void (*)(char* const* data, int64_t n, const double* scalar);
+
+/// bool for a mask or an answer, else T.
+template <bool Mask, class T> struct MaskOr { using type = T; };
+template <class T> struct MaskOr<true, T> { using type = bool; };
+
+template <class Op, int Part, class T> struct Kernel {
+  template <int I> using In = typename MaskOr<op::mask_first<Op> && I == (Part == 0 ? 0 : 1), T>::type;
+
+  template <int... I, int... S>
+  static void run(char* const* data, int64_t n, const double* scalar, std::integer_sequence<int, I...>,
+                  std::integer_sequence<int, S...>) {
+    using F = op::Formula<Op, Part>;
+    using Out = typename MaskOr<Part == 0 && op::answers_bool<Op>, T>::type;
+    const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
+    auto loop = [n, &given](Out* out, const In<I>*... in) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
+    };
+    loop(reinterpret_cast<Out*>(data[0]), reinterpret_cast<const In<I>*>(data[I + 1])...);
+  }
+  static void run(char* const* data, int64_t n, const double* scalar) {
+    run(data, n, scalar, std::make_integer_sequence<int, op::operands<Op, Part>>{},
+        std::make_integer_sequence<int, op::count_params(Op::info)>{});
+  }
+};
+
+struct Loops {
+  Loop of[4][kDtypes];  // part, dtype
+};
+
+template <class Op, int Part, int D> constexpr void enter(Loops& loops) {
+  using T = ctype<static_cast<Dtype>(D)>;
+  if constexpr (op::accepts<T>(Op::info.accepts) && (Part == 0 || math::is_floating<T>))
+    loops.of[Part][D] = &Kernel<Op, Part, T>::run;
+}
+template <class Op, int Part, int... D> constexpr void enter(Loops& loops, std::integer_sequence<int, D...>) {
+  if constexpr (Part == 0 || op::has_derivative<Op, Part>) (enter<Op, Part, D>(loops), ...);
+}
+template <class Op> constexpr Loops loops_of() {
+  Loops loops{};
+  using All = std::make_integer_sequence<int, kDtypes>;
+  enter<Op, 0>(loops, All{});
+  enter<Op, 1>(loops, All{});
+  enter<Op, 2>(loops, All{});
+  enter<Op, 3>(loops, All{});
+  return loops;
+}
+template <class L> struct Table;
+template <class... Op> struct Table<op::List<Op...>> {
+  static constexpr Loops row[] = {loops_of<Op>()...};
+  static constexpr op::Accepts accepts[] = {Op::info.accepts...};
+  static constexpr bool mask_first[] = {op::mask_first<Op>...};
+  static constexpr bool answers_bool[] = {op::answers_bool<Op>...};
+};
+using All = Table<op::Elementwise>;
+
+}  // namespace
+
+void map(const Map& call) {
+  const Loop loop = All::row[call.op].of[call.part][static_cast<int>(call.dtype)];
+  Map m;  // collapsed
+  m.ndim = call.ndim;
+  const int used = call.inputs + 1;
+  bool flat = true;
+  if (call.ndim == 1) {  // the common case: the engine saw that all is contiguous
+    for (int k = 0; k < used; ++k) flat &= call.stride[k][0] == 1;
+    if (flat && call.size[0] <= kGrain) {
+      loop(reinterpret_cast<char* const*>(call.data), call.size[0], call.scalar);
+      return;
+    }
+  }
+  int64_t* stride[kMaxOperands + 1];
+  for (int k = 0; k < used; ++k) {
+    __builtin_memcpy(m.stride[k], call.stride[k], sizeof(int64_t) * size_t(call.ndim));
+    stride[k] = m.stride[k];
+  }
+  __builtin_memcpy(m.size, call.size, sizeof(int64_t) * size_t(call.ndim));
+  if (count(m.ndim, m.size) == 0) return;
+  m.ndim = collapse(m.ndim, m.size, stride, used);
+  const int mask = All::mask_first[call.op] ? (call.part == 0 ? 1 : 2) : -1;
+  const bool answers_bool = call.part == 0 && All::answers_bool[call.op];
+  const int cost = All::accepts[call.op] == op::Accepts::real ? 8 : 1;
+  for_blocks<kMaxOperands + 1>(
+      used, m.ndim, m.size, cost,
+      [&](Operand* operand) {
+        for (int k = 0; k < used; ++k) {
+          const bool is_bool = k == mask || (k == 0 && answers_bool);
+          operand[k].set(call.data[k], is_bool ? Dtype::b8 : call.dtype, m.ndim, m.size, m.stride[k]);
+        }
+      },
+      [&](char* const* data, int64_t n) { loop(data, n, call.scalar); });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

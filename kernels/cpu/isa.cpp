@@ -1,0 +1,20 @@
+// isa.cpp -- the verbs of one instruction set, gathered in its table
+#include "kernels/cpu/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+void fill_verbs(Device& device) {
+  device.map = map;
+  device.copy = copy;
+  device.reduce = reduce;
+  device.matmul = matmul;
+  device.gather = gather;
+  device.scatter = scatter;
+  device.random = random;
+  device.sgd = sgd;
+  device.adam = adam;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,16 @@
+// isa.h -- what each instruction set's copy of the CPU kernels offers to cpu.cpp
+#pragma once
+#include "kernels/cpu/parallel.h"
+#include "kernels/device.h"
+
+namespace mt {
+namespace isa_base {
+void fill_verbs(Device&);
+}
+namespace isa_avx2 {
+void fill_verbs(Device&);
+}
+namespace isa_avx512 {
+void fill_verbs(Device&);
+}
+}  // namespace mt

@@ -1,0 +1,398 @@
+// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, OpenBLAS beyond
+#include "kernels/matmul.h"
+
+#include <cblas.h>
+#include <omp.h>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+using namespace simd;
+
+// Arrays of registers become registers only if the loops over them are unrolled early.
+#define MT_UNROLL _Pragma("GCC unroll 8")
+
+int64_t at_most(int64_t x, int64_t limit) { return x < limit ? x : limit; }
+int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/// Element (i, j) lies at `at + i * row + j * col`.
+template <class T> struct Mat {
+  T* at;
+  int64_t row, col;
+  T* operator()(int64_t i, int64_t j) const { return at + i * row + j * col; }
+  Mat from(int64_t i, int64_t j) const { return {(*this)(i, j), row, col}; }
+  Mat transposed() const { return {at, col, row}; }
+};
+
+template <class T> struct Product {
+  int64_t m, n, k;
+  Mat<const T> a, b;
+  Mat<T> c;
+  bool accumulate;
+  double work() const { return double(m) * double(n) * double(k); }
+  /// c^T = b^T . a^T: every kernel is written for rows of c, and serves columns through this.
+  Product transposed() const {
+    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate};
+  }
+};
+
+// ---- The outer form: a tile of c stays in registers while k rows of b stream past it, each scaled
+// ---- by one element of a per row of the tile. It fetches M + V things for M * V multiply-adds.
+
+/// What the tiles of one panel of columns share. The rows of b are contiguous; a has any strides,
+/// because its elements are broadcast. Of the last register of columns only `last` exist.
+template <class T> struct Panel {
+  int64_t k;
+  Mat<const T> a;
+  const T* b;
+  int64_t b_row;
+  Mat<T> c;
+  int last;
+  bool accumulate;
+};
+
+/// c (+)= tile, for a c whose columns are not contiguous.
+template <class T>
+__attribute__((noinline)) void scatter(const T* tile, int64_t tile_row, int64_t m, int64_t n,
+                                       Mat<T> c, bool accumulate) {
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t i = 0; i < m; ++i)
+      *c(i, j) = accumulate ? *c(i, j) + tile[i * tile_row + j] : tile[i * tile_row + j];
+}
+
+/// M rows and V registers of columns, `times` times, from row i on. Tail: the last is not full.
+template <class T, int M, int V, bool Tail>
+__attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t times) {
+  constexpr int W = kWidth<T>;
+  const int last = t.last;
+#pragma GCC unroll 1
+  for (; times > 0; --times, i += M) {
+    Vector<T> sum[M][V];
+    MT_UNROLL for (int r = 0; r < M; ++r)
+      MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = broadcast(T(0));
+    const T *a = t.a(i, 0), *b = t.b;
+    const int64_t a_row = t.a.row, a_col = t.a.col, b_row = t.b_row;
+    for (int64_t p = t.k; p > 0; --p, a += a_col, b += b_row) {
+      Vector<T> y[V];
+      MT_UNROLL for (int v = 0; v < V; ++v)
+        y[v] = Tail && v == V - 1 ? load_first(b + v * W, last) : load(b + v * W);
+      MT_UNROLL for (int r = 0; r < M; ++r) {
+        const Vector<T> x = broadcast(a[r * a_row]);
+        MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(x, y[v], sum[r][v]);
+      }
+    }
+    const bool accumulate = t.accumulate;
+    if (t.c.col != 1) {
+      T tile[M * V * W];
+      MT_UNROLL for (int r = 0; r < M; ++r)
+        MT_UNROLL for (int v = 0; v < V; ++v) store(tile + (r * V + v) * W, sum[r][v]);
+      scatter(tile, V * W, M, (V - 1) * W + last, t.c.from(i, 0), accumulate);
+      continue;
+    }
+    const int64_t c_row = t.c.row;
+    T* c = t.c(i, 0);
+    if (accumulate) {
+      MT_UNROLL for (int r = 0; r < M; ++r)
+        MT_UNROLL for (int v = 0; v < V; ++v) {
+          const T* old = c + r * c_row + v * W;
+          sum[r][v] = add(sum[r][v], Tail && v == V - 1 ? load_first(old, last) : load(old));
+        }
+    }
+    MT_UNROLL for (int r = 0; r < M; ++r)
+      MT_UNROLL for (int v = 0; v < V; ++v) {
+        T* to = c + r * c_row + v * W;
+        if (Tail && v == V - 1) store_first(to, sum[r][v], last);
+        else store(to, sum[r][v]);
+      }
+  }
+}
+
+/// All m rows of a panel. The 16 registers of AVX2 hold a tile of 6 x 2 with 2 of b and 1 of a; the
+/// last 7 to 11 rows are halved, since fewer than 8 sums cannot hide the latency of fma.
+template <class T, int V, bool Tail> void outer_panel(const Panel<T>& t, int64_t m) {
+  int64_t i = 0;
+  if constexpr (V <= 2) {
+    if (m >= 12) outer_tile<T, 6, V, Tail>(t, 0, m / 6 - 1), i = (m / 6 - 1) * 6;
+  }
+  while (i < m) {
+    const int64_t left = m - i, rows = left <= 6 ? left : (left + 1) / 2;
+    const int64_t times = 2 * rows == left ? 2 : 1;
+    if (rows == 1) outer_tile<T, 1, V, Tail>(t, i, times);
+    if constexpr (V <= 4) {
+      if (rows == 2) outer_tile<T, 2, V, Tail>(t, i, times);
+      if (rows == 3) outer_tile<T, 3, V, Tail>(t, i, times);
+    }
+    if constexpr (V <= 2) {
+      if (rows == 4) outer_tile<T, 4, V, Tail>(t, i, times);
+      if (rows == 5) outer_tile<T, 5, V, Tail>(t, i, times);
+      if (rows == 6) outer_tile<T, 6, V, Tail>(t, i, times);
+    }
+    i += rows * times;
+  }
+}
+
+/// Copies k x n elements of b, of any strides, to rows of unit stride.
+template <class T> void pack(int64_t k, int64_t n, Mat<const T> b, T* to, int64_t to_row) {
+  constexpr int W = kWidth<T>, L = kLane<T>;
+  if (b.col == 1 && n % W == 0) {
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t j = 0; j < n; j += W) store(to + p * to_row + j, load(b(p, j)));
+    return;
+  }
+  const int64_t full_k = b.row == 1 ? k / L * L : 0, full_n = n / W * W;
+  for (int64_t j = 0; j < full_n; j += W)
+    for (int64_t p = 0; p < full_k; p += L) {
+      Vector<T> r[L];
+      MT_UNROLL for (int i = 0; i < L; ++i) r[i] = load_lanes(b(p, j + i), L * b.col);
+      transpose_lanes(r);
+      MT_UNROLL for (int i = 0; i < L; ++i) store(to + (p + i) * to_row + j, r[i]);
+    }
+  for (int64_t p = 0; p < k; ++p)
+    for (int64_t j = p < full_k ? full_n : 0; j < n; ++j) to[p * to_row + j] = *b(p, j);
+}
+
+constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of an L1
+
+/// Packing what is contiguous already pays where the panel, read in place, would be spread over too
+/// many cache lines and used often enough: +10 % at 64 x 784 x 128, x 2 at 512 x 512 x 512.
+template <class T> bool packs(const Product<T>& q) {
+  return q.b.col != 1 || (q.m >= 32 && q.k >= 128);
+}
+
+template <class T> void outer_product(const Product<T>& q) {
+  constexpr int W = kWidth<T>;
+  const bool packing = packs(q);
+  alignas(64) T packed[kDeep * 2 * W];
+  int64_t p = 0;
+  do {
+    Panel<T> t;
+    t.k = at_most(q.k - p, kDeep);
+    t.a = q.a.from(0, p);
+    t.accumulate = q.accumulate || p > 0;
+    for (int64_t j = 0, columns; j < q.n; j += columns) {
+      const int64_t left = q.n - j;
+      int v = left > W ? 2 : 1;  // few rows leave registers for more columns
+      if (!packing && q.m <= 3 && left >= 4 * W) v = q.m == 1 && left >= 8 * W ? 8 : 4;
+      columns = at_most(left, v * W);
+      t.last = int(columns - (v - 1) * W);
+      t.c = q.c.from(0, j);
+      t.b = q.b(p, j), t.b_row = q.b.row;
+      if (packing) {
+        // A narrow panel is packed with columns before it, so that no register is cut.
+        const int64_t before = q.n < v * W ? 0 : v * W - columns;
+        pack(t.k, before + columns, q.b.from(p, j - before), packed, v * W);
+        t.b = packed + before, t.b_row = v * W;
+      }
+      if (v == 8) outer_panel<T, 8, false>(t, q.m);
+      if (v == 4) outer_panel<T, 4, false>(t, q.m);
+      if (v == 2 && t.last == W) outer_panel<T, 2, false>(t, q.m);
+      if (v == 2 && t.last < W) outer_panel<T, 2, true>(t, q.m);
+      if (v == 1 && t.last == W) outer_panel<T, 1, false>(t, q.m);
+      if (v == 1 && t.last < W) outer_panel<T, 1, true>(t, q.m);
+    }
+    p += t.k;
+  } while (p < q.k);
+}
+
+// ---- The inner form: rows of a and columns of b are contiguous, each element of c a dot product.
+// ---- It needs no packing, but fetches M + N registers for M * N multiply-adds, and ends in a sum
+// ---- across each register.
+
+/// M x N elements of c. Only the first n columns exist; the others repeat the last of them.
+template <class T, int M, int N>
+__attribute__((noinline)) void inner_tile(int64_t k, int64_t n, Mat<const T> a, Mat<const T> b,
+                                          Mat<T> c, bool accumulate) {
+  constexpr int W = kWidth<T>, L = kLane<T>;
+  const T* column[N];
+  Vector<T> sum[M][N];
+  MT_UNROLL for (int j = 0; j < N; ++j) {
+    column[j] = b(0, at_most(j, n - 1));
+    MT_UNROLL for (int i = 0; i < M; ++i) sum[i][j] = broadcast(T(0));
+  }
+  for (int64_t p = 0; p < k; p += W) {
+    const int rest = int(at_most(k - p, W));
+    const auto get = [=](const T* of) {
+      return rest == W ? load(of + p) : load_first(of + p, rest);
+    };
+    Vector<T> x[M];
+    MT_UNROLL for (int i = 0; i < M; ++i) x[i] = get(a(i, 0));
+    MT_UNROLL for (int j = 0; j < N; ++j) {
+      const Vector<T> y = get(column[j]);
+      MT_UNROLL for (int i = 0; i < M; ++i) sum[i][j] = fma(x[i], y, sum[i][j]);
+    }
+  }
+  MT_UNROLL for (int i = 0; i < M; ++i) {
+    T total[N];
+    MT_UNROLL for (int j = 0; j < N; j += L) {
+      Vector<T> r[L];
+      MT_UNROLL for (int l = 0; l < L; ++l) r[l] = sum[i][j + l];
+      transpose_lanes(r);
+      Vector<T> s = add(r[0], r[1]);
+      if constexpr (L == 4) s = add(s, add(r[2], r[3]));
+      store_lane_sum(total + j, s);
+    }
+#pragma GCC unroll 1
+    for (int64_t j = 0; j < n; ++j) *c(i, j) = accumulate ? *c(i, j) + total[j] : total[j];
+  }
+}
+
+template <class T> void inner_product(const Product<T>& q) {
+  for (int64_t i = 0, rows; i < q.m; i += rows) {
+    rows = at_most(q.m - i, 2);
+    for (int64_t j = 0, n; j < q.n; j += n) {
+      n = at_most(q.n - j, rows == 1 ? 8 : 4);
+      const Mat<const T> a = q.a.from(i, 0), b = q.b.from(0, j);
+      const Mat<T> c = q.c.from(i, j);
+      if (rows == 2) inner_tile<T, 2, 4>(q.k, n, a, b, c, q.accumulate);
+      else if (n > 4) inner_tile<T, 1, 8>(q.k, n, a, b, c, q.accumulate);
+      else inner_tile<T, 1, 4>(q.k, n, a, b, c, q.accumulate);
+    }
+  }
+}
+
+// ---- OpenBLAS, which packs both operands in blocks tuned to every level of cache.
+
+using Op = CBLAS_TRANSPOSE;
+void gemm(Op ta, Op tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb,
+          float beta, float* c, int ldc) {
+  cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+}
+void gemm(Op ta, Op tb, int m, int n, int k, const double* a, int lda, const double* b, int ldb,
+          double beta, double* c, int ldc) {
+  cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
+}
+
+/// The leading dimension under which BLAS reads this matrix by rows, or 0 if it cannot.
+template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
+  if (rows > INT32_MAX || (x.col != 1 && cols > 1)) return 0;
+  const int64_t step = rows > 1 ? x.row : cols;
+  return step >= cols && step <= INT32_MAX ? int(step) : 0;
+}
+
+/// False, with nothing done, if the strides or sizes are beyond BLAS.
+template <class T> bool blas_product(const Product<T>& q) {
+  const int ldc = leading(q.c, q.m, q.n);
+  if (!ldc) return leading(q.c.transposed(), q.n, q.m) && blas_product(q.transposed());
+  int lda = leading(q.a, q.m, q.k), ldb = leading(q.b, q.k, q.n);
+  const Op ta = lda ? CblasNoTrans : CblasTrans, tb = ldb ? CblasNoTrans : CblasTrans;
+  if (!lda) lda = leading(q.a.transposed(), q.k, q.m);
+  if (!ldb) ldb = leading(q.b.transposed(), q.n, q.k);
+  if (!lda || !ldb) return false;
+  // Outside a parallel region OpenBLAS would cut the work by the number of its own threads.
+  const int threads = omp_get_max_threads();
+  if (threads > 1) omp_set_num_threads(1);
+  gemm(ta, tb, int(q.m), int(q.n), int(q.k), q.a.at, lda, q.b.at, ldb, T(q.accumulate), q.c.at,
+       ldc);
+  if (threads > 1) omp_set_num_threads(threads);
+  return true;
+}
+
+// ---- Which of them, and in what pieces. The shape alone decides, never the number of threads.
+
+/// Estimates in cycles, of which the order matters: two fma each, a third for a transposing copy,
+/// two for a copied or scattered element, 6 for the sum across a register. Measured on Zen 3.
+template <class T> double outer_cost(const Product<T>& q) {
+  const double m = double(q.m), n = double(q.n), k = double(q.k);
+  double cost = m * double(ceil_div(q.n, kWidth<T>)) * k / 2;
+  if (q.b.col != 1) cost += n * k * (q.b.row == 1 ? 0.33 : 2);
+  if (q.c.col != 1) cost += m * n * 2 * double(ceil_div(q.k, kDeep));
+  return cost;
+}
+template <class T> double inner_cost(const Product<T>& q) {
+  if (q.a.col != 1 || q.b.row != 1 || q.k == 0) return 1e300;
+  return double(q.m) * double(q.n) * (0.75 * double(ceil_div(q.k, kWidth<T>)) + 6);
+}
+
+/// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
+/// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
+template <class T> void one_thread(const Product<T>& q) {
+  if (q.m >= 32 && q.n >= 32 && q.work() > 8e6 && blas_product(q)) return;
+  const Product<T> t = q.transposed();
+  const double outer = outer_cost(q), outer_t = outer_cost(t), inner = inner_cost(q);
+  if (inner < outer && inner < outer_t) return inner_product(q.n < 4 && q.n < q.m ? t : q);
+  outer_product(outer <= outer_t ? q : t);
+}
+
+/// One entry of the batch: from two MFLOP on in panels of 128 to 256 rows or columns.
+template <class T> void entry(const Product<T>& q) {
+  const int64_t longer = q.m >= q.n ? q.m : q.n;
+  if (longer <= 128 || q.work() < 1e6) return one_thread(q);
+  const int64_t panels = ceil_div(longer, longer < 1024 ? 128 : longer < 2048 ? longer / 8 : 256);
+  parallel(panels, true, [&](int64_t i) {
+    const int64_t begin = longer * i / panels, size = longer * (i + 1) / panels - begin;
+    Product<T> part = q;
+    if (q.m >= q.n) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
+    else part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
+    one_thread(part);
+  });
+}
+
+/// Integers wrap around, which unsigned arithmetic defines.
+template <class T> void wrapping_entry(const Product<T>& q) {
+  parallel(q.m, q.work() > 1e6, [&](int64_t i) {
+    for (int64_t j = 0; j < q.n && !q.accumulate; ++j) *q.c(i, j) = 0;
+    for (int64_t p = 0; p < q.k; ++p) {
+      const T x = *q.a(i, p);
+      for (int64_t j = 0; j < q.n; ++j) *q.c(i, j) = T(*q.c(i, j) + x * *q.b(p, j));
+    }
+  });
+}
+void entry(const Product<uint8_t>& q) { wrapping_entry(q); }
+void entry(const Product<uint32_t>& q) { wrapping_entry(q); }
+void entry(const Product<uint64_t>& q) { wrapping_entry(q); }
+
+template <class T> void batched(const Matmul& call) {
+  Product<T> first{call.m, call.n, call.k,
+                   {static_cast<const T*>(call.a), call.a_row, call.a_col},
+                   {static_cast<const T*>(call.b), call.b_row, call.b_col},
+                   {static_cast<T*>(call.c), call.c_row, call.c_col}, call.accumulate};
+  int dims = call.batch_dims;
+  // Entries that share b and follow each other in a and c are rows of one larger product.
+  for (; dims > 0 && call.b_batch[dims - 1] == 0; --dims) {
+    const int64_t size = call.batch_size[dims - 1];
+    const int64_t a = call.a_batch[dims - 1], c = call.c_batch[dims - 1];
+    if (first.m == 1) first.a.row = a, first.c.row = c;
+    else if (a != first.m * first.a.row || c != first.m * first.c.row) break;
+    first.m *= size;
+  }
+  int64_t entries = 1;
+  for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
+  if (first.m == 0 || first.n == 0 || entries == 0) return;
+  if (entries == 1) return entry(first);
+  // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
+  const double work = first.work();
+  const int64_t chunk = work > 5e5 ? 1 : int64_t(5e5 / (work + 1)) + 1;
+  parallel(ceil_div(entries, chunk), entries >= 8 * chunk || work < 5e5, [&](int64_t piece) {
+    Product<T> q = first;
+    for (int64_t e = piece * chunk; e < at_most((piece + 1) * chunk, entries); ++e) {
+      int64_t rest = e, a = 0, b = 0, c = 0;
+      for (int d = dims - 1; d >= 0; --d) {
+        const int64_t index = d > 0 ? rest % call.batch_size[d] : rest;
+        if (d > 0) rest /= call.batch_size[d];
+        a += index * call.a_batch[d], b += index * call.b_batch[d], c += index * call.c_batch[d];
+      }
+      q.a.at = first.a.at + a, q.b.at = first.b.at + b, q.c.at = first.c.at + c;
+      entry(q);
+    }
+  });
+}
+
+}  // namespace
+
+void matmul(const Matmul& call) {
+  switch (call.dtype) {
+    case Dtype::u8: return batched<uint8_t>(call);
+    case Dtype::i32: return batched<uint32_t>(call);
+    case Dtype::i64: return batched<uint64_t>(call);
+    case Dtype::f32: return batched<float>(call);
+    case Dtype::f64: return batched<double>(call);
+    default: return;
+  }
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,24 @@
+// parallel.h -- the one place where work is spread over OpenMP threads
+#pragma once
+#include <cstdint>
+
+/// Set by Ctrl-C: loops skip the pieces that have not begun; the caller throws the half-done result away.
+extern "C" volatile int mt_interrupted;
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// Runs `body(i)` for every piece i in [0, pieces), on several threads when `spread` says it is worth waking them.
+/// What a piece computes must depend on the shape alone, never on the number of threads: that keeps results bit-equal.
+template <class Body> inline void parallel(int64_t pieces, bool spread, const Body& body) {
+  if (!spread || pieces < 2) {
+    for (int64_t i = 0; i < pieces && !mt_interrupted; ++i) body(i);
+    return;
+  }
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t i = 0; i < pieces; ++i)
+    if (!mt_interrupted) body(i);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,180 @@
+// simd.h -- one vector register of floats or doubles, as wide as the instruction set allows
+#pragma once
+#ifndef __clang__
+#pragma GCC diagnostic push  // g++ 12 warns of its own header: bug 105593
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
+
+#include <cstdint>
+
+// The intrinsics of the three widths differ in their prefix only.
+#if defined(__AVX512F__)
+#define MT_MM(op) _mm512_##op
+#elif defined(__AVX2__)
+#define MT_MM(op) _mm256_##op
+#else
+#define MT_MM(op) _mm_##op
+#endif
+#define MT_SIMD inline __attribute__((always_inline))
+
+namespace mt {
+inline namespace MT_ISA {
+namespace simd {
+
+#if defined(__AVX512F__)
+using F32s = __m512;
+using F64s = __m512d;
+#elif defined(__AVX2__)
+using F32s = __m256;
+using F64s = __m256d;
+#else
+using F32s = __m128;
+using F64s = __m128d;
+#endif
+
+template <class T> struct VectorOf;
+template <> struct VectorOf<float> { using type = F32s; };
+template <> struct VectorOf<double> { using type = F64s; };
+/// The register type for elements T, and how many it holds.
+template <class T> using Vector = typename VectorOf<T>::type;
+template <class T> constexpr int kWidth = int(sizeof(F32s) / sizeof(T));
+/// A register is made of lanes of 16 bytes, which shuffles do not cross; the elements in each.
+template <class T> constexpr int kLane = int(16 / sizeof(T));
+
+MT_SIMD F32s load(const float* p) { return MT_MM(loadu_ps)(p); }
+MT_SIMD F64s load(const double* p) { return MT_MM(loadu_pd)(p); }
+MT_SIMD void store(float* p, F32s v) { MT_MM(storeu_ps)(p, v); }
+MT_SIMD void store(double* p, F64s v) { MT_MM(storeu_pd)(p, v); }
+MT_SIMD F32s broadcast(float x) { return MT_MM(set1_ps)(x); }
+MT_SIMD F64s broadcast(double x) { return MT_MM(set1_pd)(x); }
+MT_SIMD F32s add(F32s a, F32s b) { return MT_MM(add_ps)(a, b); }
+MT_SIMD F64s add(F64s a, F64s b) { return MT_MM(add_pd)(a, b); }
+
+/// a * b + c: rounded once where the instruction set has it, twice elsewhere.
+#if defined(__FMA__) || defined(__AVX512F__)
+MT_SIMD F32s fma(F32s a, F32s b, F32s c) { return MT_MM(fmadd_ps)(a, b, c); }
+MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return MT_MM(fmadd_pd)(a, b, c); }
+#else
+MT_SIMD F32s fma(F32s a, F32s b, F32s c) { return add(MT_MM(mul_ps)(a, b), c); }
+MT_SIMD F64s fma(F64s a, F64s b, F64s c) { return add(MT_MM(mul_pd)(a, b), c); }
+#endif
+
+/// The first `count` elements, 1 to all. Memory of the others is not touched; they load as zero.
+#if defined(__AVX512F__)
+MT_SIMD F32s load_first(const float* p, int count) {
+  return _mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
+}
+MT_SIMD F64s load_first(const double* p, int count) {
+  return _mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
+}
+MT_SIMD void store_first(float* p, F32s v, int count) {
+  _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), v);
+}
+MT_SIMD void store_first(double* p, F64s v, int count) {
+  _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), v);
+}
+#elif defined(__AVX2__)
+MT_SIMD __m256i first32(int count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+MT_SIMD __m256i first64(int count) {
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+MT_SIMD F32s load_first(const float* p, int n) { return _mm256_maskload_ps(p, first32(n)); }
+MT_SIMD F64s load_first(const double* p, int n) { return _mm256_maskload_pd(p, first64(n)); }
+// In powers of two: a masked store costs 12 cycles or more on AMD's Zen.
+MT_SIMD void store_first(float* p, F32s v, int count) {
+  __m128 x = _mm256_castps256_ps128(v);
+  if (count & 4) _mm_storeu_ps(p, x), p += 4, x = _mm256_extractf128_ps(v, 1);
+  if (count & 2) _mm_storel_pi(reinterpret_cast<__m64*>(p), x), p += 2, x = _mm_movehl_ps(x, x);
+  if (count & 1) _mm_store_ss(p, x);
+}
+MT_SIMD void store_first(double* p, F64s v, int count) {
+  __m128d x = _mm256_castpd256_pd128(v);
+  if (count & 2) _mm_storeu_pd(p, x), p += 2, x = _mm256_extractf128_pd(v, 1);
+  if (count & 1) _mm_store_sd(p, x);
+}
+#else
+template <class T> MT_SIMD Vector<T> load_first(const T* p, int count) {
+  T x[kWidth<T>] = {};
+  for (int i = 0; i < count; ++i) x[i] = p[i];
+  return load(x);
+}
+template <class T> MT_SIMD void store_first(T* p, Vector<T> v, int count) {
+  T x[kWidth<T>];
+  store(x, v);
+  for (int i = 0; i < count; ++i) p[i] = x[i];
+}
+#endif
+
+/// One lane from each of p, p + stride, p + 2 stride, ...
+#if defined(__AVX512F__)
+MT_SIMD F32s load_lanes(const float* p, int64_t stride) {
+  F32s v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(p + stride), 1);
+  v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 2 * stride), 2);
+  return _mm512_insertf32x4(v, _mm_loadu_ps(p + 3 * stride), 3);
+}
+MT_SIMD F64s load_lanes(const double* p, int64_t stride) {
+  F64s v = _mm512_castpd128_pd512(_mm_loadu_pd(p));
+  v = _mm512_insertf64x2(v, _mm_loadu_pd(p + stride), 1);
+  v = _mm512_insertf64x2(v, _mm_loadu_pd(p + 2 * stride), 2);
+  return _mm512_insertf64x2(v, _mm_loadu_pd(p + 3 * stride), 3);
+}
+#elif defined(__AVX2__)
+MT_SIMD F32s load_lanes(const float* p, int64_t stride) {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + stride), 1);
+}
+MT_SIMD F64s load_lanes(const double* p, int64_t stride) {
+  return _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_loadu_pd(p)), _mm_loadu_pd(p + stride), 1);
+}
+#else
+MT_SIMD F32s load_lanes(const float* p, int64_t) { return load(p); }
+MT_SIMD F64s load_lanes(const double* p, int64_t) { return load(p); }
+#endif
+
+/// Within every lane, transposes a square: element j of register i becomes element i of register j.
+MT_SIMD void transpose_lanes(F32s (&r)[4]) {
+  const auto pairs = [](F32s v) { return MT_MM(castps_pd)(v); };
+  const auto floats = [](F64s v) { return MT_MM(castpd_ps)(v); };
+  const F64s a = pairs(MT_MM(unpacklo_ps)(r[0], r[1])), b = pairs(MT_MM(unpackhi_ps)(r[0], r[1]));
+  const F64s c = pairs(MT_MM(unpacklo_ps)(r[2], r[3])), d = pairs(MT_MM(unpackhi_ps)(r[2], r[3]));
+  r[0] = floats(MT_MM(unpacklo_pd)(a, c)), r[1] = floats(MT_MM(unpackhi_pd)(a, c));
+  r[2] = floats(MT_MM(unpacklo_pd)(b, d)), r[3] = floats(MT_MM(unpackhi_pd)(b, d));
+}
+MT_SIMD void transpose_lanes(F64s (&r)[2]) {
+  const F64s low = MT_MM(unpacklo_pd)(r[0], r[1]);
+  r[1] = MT_MM(unpackhi_pd)(r[0], r[1]);
+  r[0] = low;
+}
+
+/// Adds the lanes of v together and stores the one that is left.
+#if defined(__AVX512F__)
+MT_SIMD void store_lane_sum(float* p, F32s v) {
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+MT_SIMD void store_lane_sum(double* p, F64s v) {
+  const __m256d half = _mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1));
+  _mm_storeu_pd(p, _mm_add_pd(_mm256_castpd256_pd128(half), _mm256_extractf128_pd(half, 1)));
+}
+#elif defined(__AVX2__)
+MT_SIMD void store_lane_sum(float* p, F32s v) {
+  _mm_storeu_ps(p, _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)));
+}
+MT_SIMD void store_lane_sum(double* p, F64s v) {
+  _mm_storeu_pd(p, _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1)));
+}
+#else
+MT_SIMD void store_lane_sum(float* p, F32s v) { store(p, v); }
+MT_SIMD void store_lane_sum(double* p, F64s v) { store(p, v); }
+#endif
+
+}  // namespace simd
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,123 @@
+// device.h -- what a device can do: the table of verbs that a backend fills, and what each verb is told
+//
+// Strides count elements. Positions are 0-based. Every argument has been checked by the engine: verbs do not fail.
+// Outputs never overlap inputs, except that an elementwise `out` may be exactly one of the inputs (in place).
+#pragma once
+#include "kernels/base.h"
+#include "kernels/matmul.h"
+
+namespace mt {
+
+constexpr uint32_t kDeviceAbi = 1;
+constexpr int kMaxOperands = 5;
+
+/// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its formula, part k its
+/// derivative by input k, which reads the incoming gradient first and then what the operation saves.
+struct Map {
+  int op, part;
+  Dtype dtype;  // of the operands, except a mask (bool) and the answer of a comparison (bool)
+  int inputs;
+  int ndim;
+  int64_t size[kMaxDims];
+  double scalar[4];
+  void* data[kMaxOperands + 1];  // [0] is the output
+  int64_t stride[kMaxOperands + 1][kMaxDims];
+};
+
+/// out[i] = x[i], converted from one dtype to another.
+struct Copy {
+  Dtype to, from;
+  int ndim;
+  int64_t size[kMaxDims];
+  void* out;
+  const void* in;
+  int64_t out_stride[kMaxDims], in_stride[kMaxDims];
+};
+
+/// What `Reduce` computes: an entry of op::Reductions, or the position of the first largest or smallest element.
+enum : int { kArgmax = 100, kArgmin = 101 };
+
+/// out[kept] = join over the reduced dimensions of in[kept, reduced]; `in` and `out` dtypes differ for sum of integers
+/// (int64), all/any (bool) and argmax/argmin (int64, counted through the reduced dimensions in order).
+struct Reduce {
+  int op;
+  Dtype dtype, out_dtype;
+  void* out;
+  const void* in;
+  int kept, reduced;  // numbers of dimensions
+  int64_t kept_size[kMaxDims], out_stride[kMaxDims], kept_stride[kMaxDims];
+  int64_t reduced_size[kMaxDims], reduced_stride[kMaxDims];
+};
+
+/// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in` is `step`.
+/// Scatter: the same with `in` and `out` exchanged; values that meet are added, in order (`add`), or the last one wins.
+struct Gather {
+  Dtype dtype;
+  int ndim;
+  int64_t size[kMaxDims];  // of index and of the gathered side
+  void* out;
+  const void* in;
+  const int64_t* index;
+  int64_t out_stride[kMaxDims], in_stride[kMaxDims], index_stride[kMaxDims];  // 0 along the indexed dimension
+  int64_t step;
+  bool add;
+};
+
+enum class Distribution : int { uniform, normal, integer };
+/// Fills n contiguous elements from the counters [offset, ..) of the stream `seed` (Philox4x32-10, Salmon 2011):
+/// uniform in [0, 1), normal (0, 1), or whole numbers in [low, low + span).
+struct Random {
+  Distribution what;
+  Dtype dtype;
+  void* out;
+  int64_t n;
+  uint64_t seed, offset;
+  int64_t low;
+  uint64_t span;
+};
+
+/// One parameter's update; all arrays contiguous, n long. Formulas as in torch.optim.
+struct SgdStep {
+  Dtype dtype;
+  int64_t n;
+  void* value;
+  const void* grad;
+  void* momentum_buffer;  // null without momentum
+  double lr, momentum, dampening, weight_decay;
+  bool nesterov, first;  // first: the buffer starts as the gradient
+};
+struct AdamStep {
+  Dtype dtype;
+  int64_t n;
+  void* value;
+  const void* grad;
+  void *mean, *square;
+  double lr, beta1, beta2, eps, weight_decay;
+  bool decoupled;  // AdamW: the decay acts on the value, not through the gradient
+  int64_t step;    // 1, 2, ..
+};
+
+/// The table. A device that lacks a verb leaves it null and the engine refuses by name.
+struct Device {
+  uint32_t abi;
+  const char* name;
+  void* (*alloc)(size_t bytes);  // 64-byte aligned; null when there is no memory
+  void (*free)(void* data, size_t bytes);
+  void (*sync)();
+  void (*map)(const Map&);
+  void (*copy)(const Copy&);
+  void (*reduce)(const Reduce&);
+  void (*matmul)(const Matmul&);
+  void (*gather)(const Gather&);
+  void (*scatter)(const Gather&);
+  void (*random)(const Random&);
+  void (*sgd)(const SgdStep&);
+  void (*adam)(const AdamStep&);
+};
+
+/// The CPU, with the kernels of the best instruction set this machine has (`MTORCH_ISA=base|avx2|avx512` overrides).
+const Device& cpu_device();
+/// Which instruction set that is: "base", "avx2" or "avx512"; null when MTORCH_ISA names one that is not there.
+const char* cpu_isa();
+
+}  // namespace mt

@@ -1,0 +1,427 @@
+// math.h -- exp, log, tanh, erf and their kin as branch-free functions that vectorise in a loop
+#pragma once
+#include "kernels/base.h"
+
+/// What holds for everything here:
+/// - `for (...) y[i] = math::exp(x[i])` becomes SIMD code in every instruction set. No branch and
+///   no table: a `?:` takes one of two values that are both computed.
+/// - One formula serves float and double; constants and polynomials are chosen by the type.
+/// - Each polynomial is a minimax fit of our own: Remez exchange in 300 bits, coefficients rounded
+///   one by one from the lowest power, the rest fitted again. The bounds named are those of the
+///   rounded coefficients.
+/// - NaN, infinities, signed zeros and denormals come out as C99 Annex F asks; flags do not.
+/// - Needs `-ffp-contract=off -fno-math-errno -fno-trapping-math`, and never `-ffast-math`.
+/// - On CUDA the same names call the CUDA library.
+#ifdef __CUDA_ARCH__
+#define MT_LIBM(name) ::name
+#else
+#define MT_LIBM(name) __builtin_##name
+#endif
+#define MT_FROM_LIBM(name)                                  \
+  MT_HD float name(float x) { return MT_LIBM(name##f)(x); } \
+  MT_HD double name(double x) { return MT_LIBM(name)(x); }
+#define MT_FROM_LIBM2(name)                                             \
+  MT_HD float name(float x, float y) { return MT_LIBM(name##f)(x, y); } \
+  MT_HD double name(double x, double y) { return MT_LIBM(name)(x, y); }
+#define MT_FROM_CORE(name)                            \
+  MT_HD float name(float x) { return core::name(x); } \
+  MT_HD double name(double x) { return core::name(x); }
+
+namespace mt {
+inline namespace MT_ISA {
+namespace math {
+
+MT_FROM_LIBM(fabs)
+MT_FROM_LIBM(sqrt)
+MT_FROM_LIBM(floor)
+MT_FROM_LIBM(ceil)
+MT_FROM_LIBM(trunc)
+MT_FROM_LIBM(rint)  // ties go to the even neighbour
+MT_FROM_LIBM2(copysign)
+MT_FROM_LIBM2(fmod)  // has the sign of x, as in C
+MT_FROM_LIBM2(pow)
+
+#ifdef __CUDA_ARCH__
+
+MT_HD float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+MT_HD double fma(double a, double b, double c) { return ::fma(a, b, c); }
+MT_FROM_LIBM(exp)
+MT_FROM_LIBM(exp2)
+MT_FROM_LIBM(expm1)
+MT_FROM_LIBM(log)
+MT_FROM_LIBM(log2)
+MT_FROM_LIBM(log10)
+MT_FROM_LIBM(log1p)
+MT_FROM_LIBM(sin)
+MT_FROM_LIBM(cos)
+MT_FROM_LIBM(tanh)
+MT_FROM_LIBM(erf)
+MT_FROM_LIBM(erfc)
+
+namespace core {
+template <class T> MT_HD T exp_minus(T x) { return math::exp(-math::fabs(x)); }
+template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
+}  // namespace core
+
+#else  // the CPU
+
+/// a * b + c, rounded once where the instruction set has FMA and twice where it has not.
+#if defined(__FMA__) || defined(__AVX512F__)
+MT_HD float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+MT_HD double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+MT_HD float fma(float a, float b, float c) { return a * b + c; }
+MT_HD double fma(double a, double b, double c) { return a * b + c; }
+#endif
+
+namespace core {
+
+/// A floating-point format and the constants that depend on it. A `_hi` has so few bits that its
+/// product with an exponent, or with a number of half the mantissa, is exact; `_lo` is the rest.
+template <class T> struct Real;
+template <> struct Real<float> {
+  using Bits = uint32_t;
+  static constexpr int mantissa = 23;
+  static constexpr Bits bias = 127, upper_half = 0xfffff000u;
+  static constexpr float smallest = 0x1p-126f;    // normal number
+  static constexpr float two_mantissa = 0x1p23f;  // 2^mantissa
+  static constexpr float round = 0x1.8p23f;       // adding and subtracting it rounds to integer
+  static constexpr float ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f;
+  static constexpr float log2e = 1.44269502f, log2e_hi = 0x1.716p+0f, log2e_lo = -0x1.7135a8p-13f;
+  static constexpr float log10e = 0.434294492f;
+  static constexpr float log10e_hi = 0x1.bccp-2f, log10e_lo = -0x1.09d5b2p-15f;
+  static constexpr float log10_2_hi = 0x1.344p-2f, log10_2_lo = 0x1.3509f8p-18f;
+  static constexpr float exp_max = 104, exp2_max = 151, expm1_max = 89, tanh_max = 10;
+};
+template <> struct Real<double> {
+  using Bits = uint64_t;
+  static constexpr int mantissa = 52;
+  static constexpr Bits bias = 1023, upper_half = 0xfffffffff8000000u;
+  static constexpr double smallest = 0x1p-1022;
+  static constexpr double two_mantissa = 0x1p52;
+  static constexpr double round = 0x1.8p52;
+  static constexpr double ln2_hi = 0x1.62e42fefa38p-1, ln2_lo = 0x1.ef35793c7673p-45;
+  static constexpr double log2e = 1.4426950408889634;
+  static constexpr double log2e_hi = 0x1.7154768p+0, log2e_lo = -0x1.6a3e80f444178p-27;
+  static constexpr double log10e = 0.4342944819032518;
+  static constexpr double log10e_hi = 0x1.bcb7b18p-2, log10e_lo = -0x1.6c8d78e6acaa4p-29;
+  static constexpr double log10_2_hi = 0x1.34413509f78p-2, log10_2_lo = 0x1.fef311f12b358p-46;
+  static constexpr double exp_max = 746, exp2_max = 1076, expm1_max = 710, tanh_max = 20;
+};
+template <class T> using bits_of = typename Real<T>::Bits;
+
+template <class T> MT_HD bits_of<T> to_bits(T x) { return __builtin_bit_cast(bits_of<T>, x); }
+template <class T> MT_HD T from_bits(bits_of<T> b) { return __builtin_bit_cast(T, b); }
+
+/// c0 + c1 x + c2 x^2 + ... by Horner's rule.
+template <class T> MT_HD T poly(T, T c0) { return c0; }
+template <class T, class... C> MT_HD T poly(T x, T c0, C... c) {
+  return fma(poly(x, c...), x, c0);
+}
+
+/// The smaller of x and max; NaN stays NaN.
+template <class T> MT_HD T at_most(T x, T max) { return x > max ? max : x; }
+
+/// x cut to [-max, max]; NaN stays NaN. (Two comparisons of x with constants become jumps in g++,
+/// and six selects where one is needed.)
+template <class T> MT_HD T limit(T x, T max) { return copysign(at_most(fabs(x), max), x); }
+
+// ---- the exponential ----------------------------------------------------------------------------
+
+/// (e^r - 1 - r) / r^2 on |r| <= ln(2)/2; the error relative to e^r is 2^-27.6 and 2^-61.8.
+MT_HD float exp_poly(float r) {
+  return poly(r, 0.5f, 0.166665122f, 0.0416661873f, 0.00836959854f, 0.00139517186f);
+}
+MT_HD double exp_poly(double r) {
+  return poly(r, 0.5, 0.16666666666666685, 0.041666666666666727, 0.0083333333333153771,
+              0.0013888888888856058, 0.00019841269900459151, 2.4801587377929172e-05,
+              2.7557230817310702e-06, 2.7557230071228129e-07, 2.5113438019108969e-08,
+              2.0927895187793429e-09);
+}
+
+/// e^x = 2^k (1 + r + t) with |r| <= ln(2)/2. `n` is k + Real::round: its low bits are the integer.
+template <class T> struct Exp {
+  T n, r, t;
+};
+
+/// Cody and Waite's reduction; t also holds what rounding r lost.
+template <class T> MT_HD Exp<T> exp_parts(T x) {
+  using R = Real<T>;
+  T n = fma(x, R::log2e, R::round), k = n - R::round;
+  T hi = fma(k, -R::ln2_hi, x), lo = k * R::ln2_lo, r = hi - lo;
+  return {n, r, fma(r * r, exp_poly(r), (hi - r) - lo)};
+}
+
+/// 2^k for a k that is the exponent of a normal number.
+template <class T> MT_HD T power_of_two(T n) {
+  return from_bits<T>((to_bits(n) + Real<T>::bias) << Real<T>::mantissa);
+}
+
+/// 2^k (1 + r + t) for any k: 2^k in two factors, so that only the last product rounds, be it to a
+/// denormal.
+template <class T> MT_HD T scaled(Exp<T> e) {
+  using R = Real<T>;
+  bits_of<T> k = to_bits(e.n) - to_bits(R::round) + 2 * R::bias, half = k >> 1;
+  T sum = T(1) + e.r, y = sum + (((T(1) - sum) + e.r) + e.t);
+  return y * from_bits<T>(half << R::mantissa) * from_bits<T>((k - half) << R::mantissa);
+}
+
+template <class T> MT_HD T exp(T x) { return scaled(exp_parts(limit(x, Real<T>::exp_max))); }
+
+/// e^-|x|.
+template <class T> MT_HD T exp_minus(T x) {
+  return scaled(exp_parts(-at_most(fabs(x), Real<T>::exp_max)));
+}
+
+template <class T> MT_HD T exp2(T x) {
+  using R = Real<T>;
+  T y = limit(x, R::exp2_max), n = y + R::round;
+  T r = (y - (n - R::round)) * (R::ln2_hi + R::ln2_lo);
+  return scaled(Exp<T>{n, r, r * r * exp_poly(r)});
+}
+
+/// 2^k (r + t) + (2^k - 1), doubled at the end because 2^k itself may overflow; x where it is tiny.
+template <class T> MT_HD T expm1(T x) {
+  using R = Real<T>;
+  Exp<T> e = exp_parts(limit(x, R::expm1_max));
+  const T least = R::round - T(R::mantissa + 10);  // a smaller 2^k is lost beside -1
+  T s = power_of_two((e.n < least ? least : e.n) - T(1));
+  T y = fma(s, e.t, fma(s, e.r, s - T(0.5)));
+  return fabs(x) < T(0.25) / R::two_mantissa ? x : y + y;
+}
+
+// ---- the logarithm ------------------------------------------------------------------------------
+
+/// (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2 on |s| <= 3 - sqrt(8); the error relative to the
+/// logarithm is 2^-30.1 and 2^-59.4.
+MT_HD float log_poly(float z) { return poly(z, 0.666667819f, 0.399767905f, 0.298935264f); }
+MT_HD double log_poly(double z) {
+  return poly(z, 0.66666666666667396, 0.3999999999937659, 0.2857142875163694, 0.22222197550716216,
+              0.18183621004813999, 0.15312515605986882, 0.14812108205743862);
+}
+
+/// x = 2^k m with sqrt(1/2) <= m < sqrt(2); `inverse` is 2^-k.
+template <class T> struct Split {
+  T k, m, inverse;
+};
+
+/// For a positive normal x; anything else gives some numbers.
+template <class T> MT_HD Split<T> split(T x) {
+  using R = Real<T>;
+  const bits_of<T> root = to_bits(T(0.70710678118654757)), one = to_bits(T(1));
+  bits_of<T> b = to_bits(x) - root + one, k = b >> R::mantissa, fraction = to_bits(R::smallest) - 1;
+  return {from_bits<T>(k | to_bits(R::two_mantissa)) - (R::two_mantissa + T(R::bias)),
+          from_bits<T>((b & fraction) + root), from_bits<T>((2 * R::bias - k) << R::mantissa)};
+}
+
+/// The same for denormals too.
+template <class T> MT_HD Split<T> split_any(T x) {
+  using R = Real<T>;
+  bool tiny = x < R::smallest;
+  Split<T> p = split(tiny ? x * R::two_mantissa : x);
+  p.k -= tiny ? T(R::mantissa) : T(0);
+  return p;
+}
+
+/// log(1 + f) = f - (half - t) with half = f^2 / 2, for sqrt(1/2) <= 1 + f < sqrt(2). The
+/// arrangement is that of FreeBSD's e_log.c: s = f / (2 + f) and log(1 + f) = f - s (f - R).
+template <class T> struct Log {
+  T half, t;
+};
+template <class T> MT_HD Log<T> log_parts(T f) {
+  T s = f / (T(2) + f), z = s * s, half = T(0.5) * f * f;
+  return {half, s * fma(z, log_poly(z), half)};
+}
+
+/// k ln(2) + log(1 + f).
+template <class T> MT_HD T log_sum(T k, T f) {
+  Log<T> l = log_parts(f);
+  return fma(k, Real<T>::ln2_hi, f - (l.half - fma(k, Real<T>::ln2_lo, l.t)));
+}
+
+/// y, or what the logarithm of an x is that is not a positive number.
+template <class T> MT_HD T log_special(T x, T y) {
+  const T inf = T(__builtin_inf()), nan = T(__builtin_nan(""));
+  T above = x < inf ? y : x, below = x == T(0) ? -inf : nan;
+  return x > T(0) ? above : below;
+}
+
+template <class T> MT_HD T log(T x) {
+  Split<T> p = split_any(x);
+  return log_special(x, log_sum(p.k, p.m - T(1)));
+}
+
+/// k * unit + log(m) * scale. log(m) is cut in two, so that the product of the upper half with
+/// scale_hi is exact, and a power of the base has an exact logarithm.
+template <class T>
+MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit_hi, T unit_lo) {
+  Split<T> p = split_any(x);
+  T f = p.m - T(1);
+  Log<T> l = log_parts(f);
+  T upper = from_bits<T>(to_bits(f - l.half) & Real<T>::upper_half);
+  T rest = ((f - upper) - l.half) + l.t;
+  T low = fma(p.k, unit_lo, fma(upper, scale_lo, rest * scale));
+  T a = p.k * unit_hi, b = upper * scale_hi, sum = a + b;  // |a| > |b|, or a is 0
+  return log_special(x, sum + (((a - sum) + b) + low));
+}
+template <class T> MT_HD T log2(T x) {
+  using R = Real<T>;
+  return log_base(x, R::log2e, R::log2e_hi, R::log2e_lo, T(1), T(0));
+}
+template <class T> MT_HD T log10(T x) {
+  using R = Real<T>;
+  return log_base(x, R::log10e, R::log10e_hi, R::log10e_lo, R::log10_2_hi, R::log10_2_lo);
+}
+
+/// log(u + c), where u is 1 + x rounded and c what the rounding lost (Knuth's two-sum). For a large
+/// u the loss does not matter, and 2^-k need not exist. A tiny x is its own result.
+template <class T> MT_HD T log1p(T x) {
+  using R = Real<T>;
+  T u = T(1) + x, v = u - T(1), c = (T(1) - (u - v)) + (x - v);
+  Split<T> p = split(u);
+  T f = (p.m - T(1)) + (u < T(4) * R::two_mantissa ? c * p.inverse : T(0));
+  return fabs(x) < T(0.25) / R::two_mantissa ? x : log_special(u, log_sum(p.k, f));
+}
+
+/// log(1 + x) for 0 <= x <= 1.
+template <class T> MT_HD T log1p_unit(T x) {
+  bool big = x > T(0.41421356237309503);  // 1 + x > sqrt(2)
+  return log_sum(big ? T(1) : T(0), big ? T(0.5) * x - T(0.5) : x);
+}
+
+// ---- tanh ---------------------------------------------------------------------------------------
+
+/// (tanh(x) - x) / x^3 in z = x^2 on |x| <= 0.5625; the error relative to tanh is 2^-29.4 and
+/// 2^-59.8.
+MT_HD float tanh_poly(float z) {
+  return poly(z, -0.333333135f, 0.13332437f, -0.0538357571f, 0.0210005436f, -0.00617022766f);
+}
+MT_HD double tanh_poly(double z) {
+  return poly(z, -0.33333333333333276, 0.13333333333322822, -0.053968253961546711,
+              0.021869488322275556, -0.0088632315566989171, 0.0035920814520366408,
+              -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
+              8.2289900700901637e-05, -1.8861084704467454e-05);
+}
+
+/// The polynomial near zero, 1 - 2 / (e^2|x| + 1) elsewhere.
+template <class T> MT_HD T tanh(T x) {
+  T a = at_most(fabs(x), Real<T>::tanh_max), z = a * a;
+  Exp<T> e = exp_parts(a + a);
+  T s = power_of_two(e.n), far = T(1) - T(2) / (fma(s, e.r + e.t, s) + T(1));
+  return copysign(a < T(0.5625) ? fma(a * z, tanh_poly(z), a) : far, x);
+}
+
+// ---- the error function, in float ---------------------------------------------------------------
+
+/// x + x p(x^2) up to 0.921875 and 1 - e^q(|x|) beyond, where q fits log(erfc(x)) on [0.92, 4], as
+/// in N. Juffa's erff; the errors relative to erf are 2^-29.8 and 2^-28.9. From 3.92 on it is 1.
+MT_HD float erf(float x) {
+  float a = at_most(fabs(x), 4.0f), z = a * a;
+  float p = poly(z, 0.128379166f, -0.376126289f, 0.112836242f, -0.0268555768f, 0.00519185606f,
+                 -0.000804190175f, 7.95756278e-05f);
+  float q = poly(a, -0.000207018442f, -1.12762737f, -0.637265801f, -0.10385631f, 0.0221897401f,
+                 -0.0030336848f, 0.000194946289f);
+  Exp<float> e = exp_parts(q);
+  float s = power_of_two(e.n), far = 1.0f - fma(s, e.r + e.t, s);
+  return copysign(a < 0.921875f ? fma(a, p, a) : far, x);
+}
+
+/// erfc(x) = e^(-x^2) p(t) / (1 + 2x) with t = (x - 3) / (x + 3), in double, for 0 <= x <= 10.1
+/// within 2^-29; float has no erfc beyond.
+MT_HD float erfc(float x) {
+  double a = at_most(double(fabs(x)), 10.1), t = (a - 3) / (a + 3);
+  double p = poly(t, 1.2530080591222463, -0.13562113929697764, -0.047562399455516262,
+                  0.12964641447390604, -0.11927097515987017, 0.068295767775355926,
+                  -0.023797530598328166, 0.0025673764872669886, 0.0020018120895851808,
+                  -0.00077758276864272453, -0.00026812748025931843);
+  Exp<double> e = exp_parts(-a * a);
+  double y = power_of_two(e.n) * (1 + (e.r + e.t)) * p / (1 + 2 * a);
+  return float(x < 0 ? 2 - y : y);
+}
+
+// ---- sine and cosine, in float ------------------------------------------------------------------
+
+/// sin(a + shift pi/2) for a >= 0, with a reduction that is exact for every float. a * 2/pi is
+/// taken modulo 4, by those 111 bits of 2/pi that matter at the size of a: the product with those
+/// above is a multiple of 4, with those below it is too small. The first two of the three pieces
+/// have 29 bits, so that their products with a float are exact in double.
+/// The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1.
+MT_HD float sin_shifted(float a, uint32_t shift) {
+  const double four = 0x1.8p54, one = 0x1.8p52;  // adding, subtracting rounds to a multiple
+  double x = a;
+  bool w1 = x >= 0x1p53, w2 = x >= 0x1p81, w3 = x >= 0x1p109;
+  double p1 = w1 ? 0x1.c9c882ap-29 : 0x1.45f306dp-1;
+  double p2 = w1 ? 0x1.4fe13aap-59 : 0x1.9391054p-30;
+  double p3 = w1 ? 0x1.e8fa9a6ee06dbp-87 : 0x1.4fe13abe8fa9ap-59;
+  p1 = w2 ? 0x1.4fe13a8p-59 : p1, p1 = w3 ? 0x1.f47d4d2p-86 : p1;
+  p2 = w2 ? 0x1.f47d4d3p-86 : p2, p2 = w3 ? 0x1.77036d8p-114 : p2;
+  p3 = w2 ? 0x1.dc0db6295993cp-116 : p3, p3 = w3 ? 0x1.4acc9e21c821p-143 : p3;
+  double t1 = x * p1, t2 = x * p2, t3 = x * p3;
+  t1 = t1 - ((t1 + four) - four);
+  t2 = t2 - ((t2 + four) - four);
+  double n = (t1 + t2) + one, turn = ((t1 - (n - one)) + t2) + t3;
+  uint32_t quadrant = uint32_t(to_bits(n)) + shift;
+
+  double y = turn * 0x1.921fb54442d18p+0;
+  float r = float(y), rest = float(y - r), z = r * r, half = 0.5f * z, rough = 1.0f - half;
+  float s = poly(z, -0.166666552f, 0.00833218731f, -0.000195178975f);
+  float c = poly(z, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
+  s = r + fma(r * z, s, rest);
+  c = rough + fma(z * z, c, (1.0f - rough) - half);
+  return from_bits<float>(to_bits(quadrant & 1 ? c : s) ^ (quadrant & 2) << 30);
+}
+MT_HD float sin(float x) {
+  return from_bits<float>(to_bits(sin_shifted(fabs(x), 0)) ^ (to_bits(x) & 0x80000000u));
+}
+MT_HD float cos(float x) { return sin_shifted(fabs(x), 1); }
+
+}  // namespace core
+
+MT_FROM_CORE(exp)
+MT_FROM_CORE(exp2)
+MT_FROM_CORE(expm1)
+MT_FROM_CORE(log)
+MT_FROM_CORE(log2)
+MT_FROM_CORE(log10)
+MT_FROM_CORE(log1p)
+MT_FROM_CORE(tanh)
+
+MT_HD float sin(float x) { return core::sin(x); }
+MT_HD float cos(float x) { return core::cos(x); }
+MT_HD float erf(float x) { return core::erf(x); }
+MT_HD float erfc(float x) { return core::erfc(x); }
+MT_HD double sin(double x) { return __builtin_sin(x); }
+MT_HD double cos(double x) { return __builtin_cos(x); }
+MT_HD double erf(double x) { return __builtin_erf(x); }
+MT_HD double erfc(double x) { return __builtin_erfc(x); }
+
+#endif  // __CUDA_ARCH__
+
+namespace core {
+
+/// 1 / (1 + e^-x), from e^-|x| so that the tail keeps its bits. The last line takes out what
+/// rounding 1 + e lost; for that the line 0.957 - e/2 is near enough to 1 / (1 + e).
+template <class T> MT_HD T sigmoid(T x) {
+  T e = exp_minus(x), sum = T(1) + e, lost = (T(1) - sum) + e;
+  T y = (x < T(0) ? e : T(1)) / sum;
+  return fma(-y, lost * fma(e, T(-0.5), T(0.957)), y);
+}
+
+/// log(1 + e^x).
+template <class T> MT_HD T softplus(T x) {
+  return (x < T(0) ? T(0) : x) + log1p_unit(exp_minus(x));
+}
+
+}  // namespace core
+
+MT_FROM_CORE(sigmoid)
+MT_FROM_CORE(softplus)
+
+}  // namespace math
+}  // namespace MT_ISA
+}  // namespace mt
+
+#undef MT_FROM_CORE
+#undef MT_FROM_LIBM2
+#undef MT_FROM_LIBM
+#undef MT_LIBM

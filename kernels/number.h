@@ -1,0 +1,113 @@
+// number.h -- limits, and arithmetic that means different things for integers and floats
+#pragma once
+#include "kernels/math.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace math {
+
+template <class T> inline constexpr bool is_integer = false;
+template <> inline constexpr bool is_integer<bool> = true;
+template <> inline constexpr bool is_integer<uint8_t> = true;
+template <> inline constexpr bool is_integer<int32_t> = true;
+template <> inline constexpr bool is_integer<int64_t> = true;
+template <class T> inline constexpr bool is_floating = false;
+template <> inline constexpr bool is_floating<float> = true;
+template <> inline constexpr bool is_floating<double> = true;
+/// Whether T is a plain number, so that a formula can be evaluated on it at once.
+template <class T> inline constexpr bool is_number = is_integer<T> || is_floating<T>;
+
+constexpr double kInfinity = __builtin_inf();
+
+/// The smallest value of T: -infinity for floats.
+template <class T> MT_HD constexpr T lowest() {
+  if constexpr (is_floating<T>) return static_cast<T>(-kInfinity);
+  else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MIN);
+  else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MIN);
+  else return T(0);
+}
+/// The largest value of T: infinity for floats.
+template <class T> MT_HD constexpr T highest() {
+  if constexpr (is_floating<T>) return static_cast<T>(kInfinity);
+  else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MAX);
+  else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MAX);
+  else return T(255);  // uint8; as bool this is true
+}
+
+/// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every device.
+template <class T, class From> MT_HD constexpr T convert(From x) {
+  if constexpr (is_integer<T> && is_floating<From> && sizeof(T) > 1) {
+    constexpr From end = sizeof(T) == 8 ? From(9223372036854775808.0) : From(2147483648.0);
+    return x >= end ? highest<T>() : x < -end ? lowest<T>() : x != x ? T(0) : static_cast<T>(x);
+  } else if constexpr (sizeof(T) == 1 && is_floating<From>) {
+    if constexpr (static_cast<T>(2) == static_cast<T>(1)) return x != From(0);  // bool
+    else return x >= From(255) ? T(255) : x > From(0) ? static_cast<T>(x) : T(0);
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+template <class T> MT_HD T abs(T x) {
+  if constexpr (sizeof(T) == 8 && is_floating<T>) return __builtin_fabs(x);
+  else if constexpr (is_floating<T>) return __builtin_fabsf(x);
+  else return static_cast<T>(x < T(0) ? T(0) - x : x);
+}
+
+// Integers know no fraction; the floats' own are in math.h.
+#define MT_WHOLE(name)                          \
+  MT_HD uint8_t name(uint8_t x) { return x; }   \
+  MT_HD int32_t name(int32_t x) { return x; }   \
+  MT_HD int64_t name(int64_t x) { return x; }
+MT_WHOLE(floor)
+MT_WHOLE(ceil)
+MT_WHOLE(round)
+MT_WHOLE(trunc)
+#undef MT_WHOLE
+MT_HD float round(float x) { return rint(x); }
+MT_HD double round(double x) { return rint(x); }
+
+/// C's %; the engine has refused y == 0. INT_MIN % -1 would trap, so -1 takes its own way.
+template <class T> MT_HD T fmod(T x, T y) {
+  return static_cast<T>(y == T(-1) ? T(0) : x % (y == T(0) ? T(1) : y));
+}
+
+/// a / b rounded towards minus infinity.
+template <class T> MT_HD T floor_divide(T x, T y) {
+  if constexpr (is_floating<T>) {  // as Python does it: exact where x / y would round up to a whole number
+    T rest = fmod(x, y);
+    T quotient = (x - rest) / y;
+    quotient = rest != T(0) && ((rest < T(0)) != (y < T(0))) ? quotient - T(1) : quotient;
+    T whole = floor(quotient);
+    whole = quotient - whole > T(0.5) ? whole + T(1) : whole;
+    return y == T(0) ? x / y : whole;
+  } else {
+    if (y == T(-1)) return static_cast<T>(T(0) - x);
+    T quotient = static_cast<T>(x / (y == T(0) ? T(1) : y));
+    return static_cast<T>(quotient - T(x % (y == T(0) ? T(1) : y) != T(0) && ((x < T(0)) != (y < T(0)))));
+  }
+}
+
+/// The rest with the sign of the divisor.
+template <class T> MT_HD T remainder(T x, T y) {
+  T rest = fmod(x, y);
+  return static_cast<T>(rest != T(0) && ((rest < T(0)) != (y < T(0))) ? rest + y : rest);
+}
+
+/// Integer power by squaring; the engine has refused negative powers.
+template <class T> MT_HD T pow(T x, T y) {
+  T result = T(1);
+  for (; y > T(0); y = static_cast<T>(y >> 1)) {
+    if (y & 1) result = static_cast<T>(result * x);
+    x = static_cast<T>(x * x);
+  }
+  return result;
+}
+
+MT_HD float hypot(float x, float y) { return static_cast<float>(sqrt(double(x) * x + double(y) * y)); }
+MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
+MT_HD float atan2(float y, float x) { return __builtin_atan2f(y, x); }
+MT_HD double atan2(double y, double x) { return __builtin_atan2(y, x); }
+
+}  // namespace math
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,101 @@
+// table.h -- folds the lists of ops.h into numbers and arrays: the id of an operation, its arity, its declarations
+#pragma once
+#include "kernels/ops.h"
+
+namespace mt::op {
+inline namespace MT_ISA {
+
+// ---- the place of a type in a list ----------------------------------------------------------------------------------
+
+template <class Op, class L> struct IndexIn;
+template <class Op, class... Rest> struct IndexIn<Op, List<Op, Rest...>> {
+  static constexpr int value = 0;
+};
+template <class Op, class First, class... Rest> struct IndexIn<Op, List<First, Rest...>> {
+  static constexpr int value = 1 + IndexIn<Op, List<Rest...>>::value;
+};
+/// The number by which devices and bindings know an elementwise operation.
+template <class Op> constexpr int id = IndexIn<Op, Elementwise>::value;
+/// The number of a reduction.
+template <class Op> constexpr int reduction_id = IndexIn<Op, Reductions>::value;
+
+/// Calls `body(Op{})` for each entry of a list.
+template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& body) {
+  (body(Op{}), ...);
+}
+
+// ---- what can be asked about an operation ---------------------------------------------------------------------------
+
+template <class Op, class = void> constexpr bool mask_first = false;
+template <class Op> constexpr bool mask_first<Op, decltype(void(Op::mask_first))> = true;
+
+constexpr int count_params(const Info& info) {
+  int n = 0;
+  while (n < kMaxParams && info.params[n].name) ++n;
+  return n;
+}
+
+template <class R, class... A> constexpr int count_arguments(R (*)(A...)) { return sizeof...(A); }
+
+/// How many tensors an operation takes: its formula's arguments less its parameters.
+template <class Op> constexpr int count_inputs() {
+  if constexpr (mask_first<Op>) return count_arguments(&Op::template f<bool, double>) - count_params(Op::info);
+  else return count_arguments(&Op::template f<double>) - count_params(Op::info);
+}
+template <class Op> constexpr int inputs = count_inputs<Op>();
+
+template <class T> constexpr bool is_bool = static_cast<T>(2) == static_cast<T>(1);
+template <class R, class... A> constexpr bool returns_bool(R (*)(A...)) { return is_bool<R>; }
+/// Whether the operation asks a question, so that its answer is bool whatever the inputs are.
+template <class Op> constexpr bool asks() {
+  if constexpr (mask_first<Op>) return false;
+  else return returns_bool(&Op::template f<double>);
+}
+template <class Op> constexpr bool answers_bool = asks<Op>();
+
+/// The formula as a type with a static `call`: part 0 is f, part i is the derivative by input i.
+template <class Op, int Part> struct Formula;
+template <class Op> struct Formula<Op, 0> {
+  template <class... T> MT_HD static auto call(T... x) { return Op::f(x...); }
+};
+template <class Op> struct Formula<Op, 2> {
+  template <class... T> MT_HD static auto call(const T&... x) { return Op::db(x...); }
+};
+template <class Op> struct Formula<Op, 3> {
+  template <class... T> MT_HD static auto call(const T&... x) { return Op::dc(x...); }
+};
+template <class Op> struct Formula<Op, 1> {
+  template <class... T> MT_HD static auto call(const T&... x) {
+    if constexpr (inputs<Op> == 1) return Op::df(x...);
+    else return Op::da(x...);
+  }
+};
+
+template <class Op, class = void> constexpr bool has_df = false;
+template <class Op> constexpr bool has_df<Op, decltype(void(&Op::template df<double>))> = true;
+template <class Op, class = void> constexpr bool has_da = false;
+template <class Op> constexpr bool has_da<Op, decltype(void(&Op::template da<double>))> = true;
+template <class Op, class = void> constexpr bool has_db = false;
+template <class Op> constexpr bool has_db<Op, decltype(void(&Op::template db<double>))> = true;
+template <class Op> constexpr bool has_db<Op, decltype(void(&Op::template db<bool, double>))> = true;
+template <class Op, class = void> constexpr bool has_dc = false;
+template <class Op> constexpr bool has_dc<Op, decltype(void(&Op::template dc<double>))> = true;
+template <class Op> constexpr bool has_dc<Op, decltype(void(&Op::template dc<bool, double>))> = true;
+/// Whether the operation has a derivative by input `Part` (1-based).
+template <class Op, int Part> constexpr bool has_derivative =
+    Part == 1 ? has_df<Op> || has_da<Op> : Part == 2 ? has_db<Op> : has_dc<Op>;
+
+constexpr int count_saved(int mask) { return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1); }
+/// How many tensors the formula of a part reads: the inputs, or the incoming gradient and what it saved.
+template <class Op, int Part> constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves[Part - 1]);
+
+/// Whether element type T reaches the formula (otherwise the engine has converted it before).
+template <class T> constexpr bool accepts(Accepts what) {
+  return what == Accepts::any       ? true
+         : what == Accepts::number  ? !is_bool<T>
+         : what == Accepts::boolean ? is_bool<T>
+                                    : math::is_floating<T>;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt::op

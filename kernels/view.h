@@ -1,0 +1,48 @@
+// view.h -- walking strided data: merging dimensions and finding where element i lies
+#pragma once
+#include "kernels/base.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+template <class T> MT_HD constexpr T smaller(T x, T y) { return y < x ? y : x; }
+
+/// The product of the sizes.
+MT_HD int64_t count(int ndim, const int64_t* size) {
+  int64_t n = 1;
+  for (int d = 0; d < ndim; ++d) n *= size[d];
+  return n;
+}
+
+/// Drops dimensions of size 1 and joins neighbours that every operand walks as one; returns the new number of
+/// dimensions. `stride[k]` are operand k's strides; all arrays are changed in place.
+template <int Operands>
+MT_HD int collapse(int ndim, int64_t* size, int64_t* const (&stride)[Operands], int operands = Operands) {
+  int last = -1;  // the dimension that grows
+  for (int d = 0; d < ndim; ++d) {
+    if (size[d] == 1) continue;
+    bool joins = last >= 0;
+    for (int k = 0; k < operands && joins; ++k) joins = stride[k][last] == stride[k][d] * size[d];
+    if (joins) {
+      size[last] *= size[d];
+    } else {
+      size[++last] = size[d];
+    }
+    for (int k = 0; k < operands; ++k) stride[k][last] = stride[k][d];
+  }
+  return last + 1;
+}
+
+/// The offset of the i-th element, counting in row-major order.
+MT_HD int64_t offset_of(int64_t i, int ndim, const int64_t* size, const int64_t* stride) {
+  int64_t offset = 0;
+  for (int d = ndim - 1; d > 0; --d) {
+    int64_t rest = i / size[d];
+    offset += (i - rest * size[d]) * stride[d];
+    i = rest;
+  }
+  return ndim > 0 ? offset + i * stride[0] : offset;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

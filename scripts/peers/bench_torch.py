@@ -1,0 +1,159 @@
+# bench_torch.py -- PyTorch's times for the rows of scripts/bench.lua: name<TAB>microseconds, one core unless --threads
+"""Rows: <op>/<size> with sizes 4, 1Ki, 1Mi (1-D, float32, values in 0.5..1.5), reductions of a
+1024 x 1024 matrix over its rows' elements (_rows, the last dimension) or columns' (_cols, the
+first), matmul/MxKxN, chain/4, split_epoch/100, startup. Forward only, except for the last three.
+"""
+import statistics
+import sys
+
+sys.dont_write_bytecode = True
+import torch
+import torch.nn.functional as F
+
+import split_torch
+from timing import MATMULS, SIZES, Bench, options
+
+UNARY = {
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "sign": torch.sign,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "square": torch.square,
+    "reciprocal": torch.reciprocal,
+    "exp": torch.exp,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "expm1": torch.expm1,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "erf": torch.erf,
+    "floor": torch.floor,
+    "ceil": torch.ceil,
+    "round": torch.round,
+    "trunc": torch.trunc,
+    "isnan": torch.isnan,
+    "logical_not": torch.logical_not,
+}
+BINARY = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "pow": torch.pow,
+    "minimum": torch.minimum,
+    "maximum": torch.maximum,
+    "atan2": torch.atan2,
+    "hypot": torch.hypot,
+    "lt": torch.lt,
+    "le": torch.le,
+    "gt": torch.gt,
+    "ge": torch.ge,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "fmod": torch.fmod,
+    "remainder": torch.remainder,
+    "floor_divide": torch.floor_divide,
+}
+REDUCTIONS = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "max": torch.max,
+    "min": torch.min,
+    "prod": torch.prod,
+    "argmax": torch.argmax,
+}
+
+
+def safe(*shape):
+    return torch.rand(*shape) + 0.5
+
+
+def elementwise(bench):
+    for size, n in SIZES.items():
+        x, y, mask = safe(n), safe(n), torch.rand(n) < 0.5
+        for name, f in UNARY.items():
+            bench.row(f"{name}/{size}", lambda: f(x))
+        for name, f in BINARY.items():
+            bench.row(f"{name}/{size}", lambda: f(x, y))
+        bench.row(f"where/{size}", lambda: torch.where(mask, x, y))
+        bench.row(f"lerp/{size}", lambda: torch.lerp(x, y, 0.3))
+        bench.row(f"clamp/{size}", lambda: torch.clamp(x, 0.7, 1.2))
+
+
+def reductions(bench):
+    for size, n in SIZES.items():
+        x = safe(n)
+        for name, f in REDUCTIONS.items():
+            bench.row(f"{name}/{size}", lambda: f(x))
+    x = safe(1024, 1024)
+    for name in ("sum", "max", "argmax"):
+        f = REDUCTIONS[name]
+        bench.row(f"{name}_rows/1Mi", lambda: f(x, 1))
+        bench.row(f"{name}_cols/1Mi", lambda: f(x, 0))
+
+
+def movement(bench):
+    n = 1024
+    x, row, column = safe(n, n), safe(n), safe(n, 1)
+    index = torch.randint(n, (n, n))
+    top, bottom = safe(n // 2, n), safe(n // 2, n)
+    bench.row("softmax/1Mi", lambda: torch.softmax(x, 1))
+    bench.row("copy_t/1Mi", lambda: x.t().contiguous())
+    bench.row("add_row/1Mi", lambda: x + row)
+    bench.row("add_col/1Mi", lambda: x + column)
+    bench.row("gather/1Mi", lambda: torch.gather(x, 1, index))
+    bench.row("cat/1Mi", lambda: torch.cat((top, bottom)))
+    bench.row("rand/1Mi", lambda: torch.rand(n * n))
+    bench.row("randn/1Mi", lambda: torch.randn(n * n))
+
+
+def products(bench):
+    for name in MATMULS:
+        m, k, n = map(int, name.split("x"))
+        a, b = safe(m, k), safe(k, n)
+        bench.row(f"matmul/{name}", lambda: torch.matmul(a, b))
+
+
+def chain(bench):
+    x, y = safe(4).requires_grad_(), safe(4)
+
+    def call():
+        x.grad = None
+        (x + y).relu().sum().backward()
+
+    bench.row("chain/4", call)
+
+
+def split(bench):
+    if bench.wants("split_epoch/100"):
+        seconds, _, _ = split_torch.train(epochs=50 if bench.quick else 500)
+        bench.put("split_epoch/100", statistics.median(seconds[1:]))
+
+
+def main():
+    args = options(__doc__)
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    print(f"torch {torch.__version__}, {args.threads} threads", file=sys.stderr)
+    bench = Bench(args)
+    with torch.no_grad():
+        for part in (elementwise, reductions, movement, products):
+            part(bench)
+    chain(bench)
+    split(bench)
+    bench.startup("import torch")
+
+
+if __name__ == "__main__":
+    main()

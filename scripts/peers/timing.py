@@ -1,0 +1,69 @@
+# timing.py -- how the peers' benchmarks take a time, choose their rows and print them
+import argparse
+import itertools
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+SIZES = {"4": 4, "1Ki": 1024, "1Mi": 1024 * 1024}
+MATMULS = (
+    "10x2x100 10x100x100 10x100x1 32x32x32 64x64x64 128x128x128 256x256x256 512x512x512 "
+    "1024x1024x1024 1x1024x1024 5x784x10 50000x784x10"
+).split()
+
+
+def options(purpose):
+    parser = argparse.ArgumentParser(description=purpose)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", default="", metavar="REGEX", help="rows whose name matches")
+    parser.add_argument("--quick", action="store_true", help="shorter, rougher runs")
+    return parser.parse_args()
+
+
+class Bench:
+    """Prints rows `name<TAB>microseconds` as they are measured."""
+
+    def __init__(self, args):
+        self.only = re.compile(args.only)
+        self.runs, self.least = (3, 1e-3) if args.quick else (7, 5e-3)
+        self.quick = args.quick
+
+    def wants(self, name):
+        return self.only.search(name) is not None
+
+    def row(self, name, call):
+        """Measures one call: the median of runs that each last `least` seconds, after a warm-up."""
+        if not self.wants(name):
+            return
+        run(call, 1)
+        loops = 1
+        while (taken := run(call, loops)) < self.least:
+            loops = max(2 * loops, int(1.2 * loops * self.least / taken))
+            loops = min(loops, 10_000_000)
+        self.put(name, statistics.median(run(call, loops) / loops for _ in range(self.runs)))
+
+    def put(self, name, seconds):
+        print(f"{name}\t{seconds * 1e6:.3f}", flush=True)
+
+    def startup(self, code):
+        """Measures a whole process of this Python that runs `code`."""
+        if not self.wants("startup"):
+            return
+        command = [sys.executable, "-c", code]
+        times = []
+        for _ in range(5):
+            began = time.perf_counter()
+            subprocess.run(command, check=True)
+            times.append(time.perf_counter() - began)
+        self.put("startup", statistics.median(times))
+
+
+def run(call, loops):
+    """The seconds that `loops` calls take."""
+    turns = itertools.repeat(None, loops)
+    began = time.perf_counter()
+    for _ in turns:
+        call()
+    return time.perf_counter() - began

@@ -1,0 +1,387 @@
+-- test_plot.lua -- Tests of mt.plot, mt.report, mt.progress and the helpers they share (util.lua).
+local here = debug.getinfo(1, 'S').source:match('^@(.*/)') or './'
+package.path = here .. '?.lua;' .. package.path
+local t = require 'testing'
+
+-- Under a stock luajit the modules come from the tree, with the chunk names of the program.
+if not pcall(require, 'mtorch.plot') then
+  local names = {'util', 'plot', 'plot_scale', 'plot_svg', 'plot_term', 'plot_contour', 'report',
+                 'report_style', 'progress'}
+  for _, name in ipairs(names) do
+    package.loaded['mtorch.' .. name] = nil
+    package.preload['mtorch.' .. name] = function(...)
+      local file = assert(io.open(here .. '../../bindings/lua/' .. name .. '.lua'))
+      local text = file:read('*a')
+      file:close()
+      return assert(loadstring(text, '@mtorch/' .. name .. '.lua'))(...)
+    end
+  end
+end
+
+local plot, report, progress, util, scale, contour = require 'mtorch.plot', require 'mtorch.report',
+  require 'mtorch.progress', require 'mtorch.util', require 'mtorch.plot_scale',
+  require 'mtorch.plot_contour'
+
+local nan, inf = 0 / 0, math.huge
+local folder = os.tmpname()
+os.remove(folder)
+
+local function read(path)
+  local file = io.open(path, 'rb')
+  if not file then return nil end
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+
+local function series(n, f)
+  local out = {}
+  for i = 1, n do out[i] = f(i) end
+  return out
+end
+
+local function count(text, pattern) return select(2, text:gsub(pattern, '')) end
+
+-- A userdata with :tolist(), as a tensor is.
+local function tensor(data)
+  local proxy = newproxy(true)
+  getmetatable(proxy).__index = function(_, key)
+    if key == 'tolist' then return function() return data end end
+    error('no field ' .. key)
+  end
+  return proxy
+end
+
+-- Runs fn with another environment, host module and output; returns what it wrote to both streams.
+local function captured(environment, core, fn)
+  local getenv, stdout, stderr, real_print = os.getenv, io.stdout, io.stderr, print
+  local host, out, err = package.loaded['mtorch.core'], {}, {}
+  local function sink(list)
+    local function write(_, ...) list[#list + 1] = table.concat{...} end
+    return {write = write, flush = function() end}
+  end
+  os.getenv = function(name) return environment[name] end -- luacheck: ignore
+  package.loaded['mtorch.core'] = core
+  io.stdout, io.stderr = sink(out), sink(err) -- luacheck: ignore
+  print = function(...) out[#out + 1] = table.concat({...}, '\t') .. '\n' end -- luacheck: ignore
+  local ok, message = pcall(fn)
+  os.getenv, io.stdout, io.stderr, print = getenv, stdout, stderr, real_print -- luacheck: ignore
+  package.loaded['mtorch.core'] = host
+  if not ok then error(message, 0) end
+  return table.concat(out), table.concat(err)
+end
+
+local plain_utf8 = {LC_ALL = 'C.UTF-8', COLUMNS = '80'}
+local no_terminal = {isatty = function() return false end}
+
+-- Every element is closed in order, every & is an entity, and no number is nan or inf.
+local function well_formed(svg)
+  local open = {}
+  for close, name, rest in svg:gmatch('<(/?)([%a]+)([^>]*)>') do
+    if close == '/' then t.eq(table.remove(open), name)
+    elseif rest:sub(-1) ~= '/' then open[#open + 1] = name end
+  end
+  t.eq(#open, 0)
+  t.eq(count(svg, '&') - count(svg, '&%a+;') - count(svg, '&#%d+;'), 0)
+  for attribute in svg:gmatch('="([^"]*)"') do
+    if attribute:find('%f[%a]nan%f[%A]') or attribute:find('%f[%a]inf%f[%A]') then
+      error('not a number in ' .. attribute:sub(1, 80))
+    end
+  end
+  return svg
+end
+
+t.test('nearest names', function()
+  t.eq(util.distance('titel', 'title'), 1)
+  t.eq(util.distance('kitten', 'sitting'), 3)
+  t.eq(util.nearest('Ylabl', {'xlabel', 'ylabel', 'path'}), 'ylabel')
+  t.eq(util.nearest('zzzzzz', {'xlabel', 'path'}), nil)
+end)
+
+t.test('texts', function()
+  t.eq(util.truncate('αβγδ', 3), 'αβ…')
+  t.eq(util.length('αβγδ'), 4)
+  t.eq(util.number_text(1e-5), '1e-5')
+  t.eq(util.duration_text(125), '2m 05s')
+  t.eq(util.duration_text(0.0034), '3.4 ms')
+  t.eq(plot.escape([[<a & 'b'>]]), '&lt;a &amp; &#39;b&#39;&gt;')
+end)
+
+t.test('ticks are 1-2-5', function()
+  local values, texts = scale.ticks(0, 1, 6)
+  t.near(values, {0, 0.2, 0.4, 0.6, 0.8, 1}, 1e-12)
+  t.eq(texts, {'0', '0.2', '0.4', '0.6', '0.8', '1.0'})
+  t.eq(select(2, scale.ticks(-2e7, 2e7, 4)), {'-2e7', '-1e7', '0', '1e7', '2e7'})
+  t.eq(select(2, scale.ticks(0.001, 1000, 9, true)),
+       {'0.001', '0.01', '0.1', '1', '10', '100', '1000'})
+  t.eq(select(2, scale.ticks(1, 3, 9, false, true)), {'1', '2', '3'})
+end)
+
+t.test('line writes a file and returns its path', function()
+  local path = folder .. '.svg'
+  t.eq(plot.line{{1, 2, 3}, {4, 5, 6}, {6, 5, 4}, title = 'a <b> & c', labels = {'up', 'down'},
+                 path = path}, path)
+  local svg = well_formed(read(path))
+  t.eq(read(path .. '.tmp'), nil)
+  os.remove(path)
+  t.eq(count(svg, '<path class="c1"'), 2) -- the line and its legend mark
+  t.eq(count(svg, '<path class="c2"'), 2)
+  t.eq(count(svg, 'a &lt;b&gt; &amp; c'), 2)
+  t.eq(count(svg, '>down</text>'), 1)
+  t.eq(count(svg, 'https?://'), 1) -- the name space alone
+end)
+
+t.test('the same figure has the same text; options may come last', function()
+  local svg = plot.svg_line{{1, 2, 4}, {1, 2, 3}}
+  t.eq(plot.svg_line{{1, 2, 4}, {1, 2, 3}}, svg)
+  t.eq(plot.svg_line{tensor{1, 2, 4}, tensor{{1}, {2}, {3}}}, svg)
+  t.eq(plot.svg_line{x = {1, 2, 4}, y = {1, 2, 3}}, svg)
+  t.eq(plot.svg_line{{x = {1, 2, 4}, y = {1, 2, 3}}}, svg)
+  t.eq(plot.svg_line{5, 6, 7}, plot.svg_line{{1, 2, 3}, {5, 6, 7}})
+  local path = folder .. '.svg'
+  t.eq(plot.line({1, 2, 4}, {1, 2, 3}, {path = path}), path)
+  t.eq(read(path), svg)
+  os.remove(path)
+end)
+
+t.test('coordinates: the ends of the data are the corners', function()
+  local svg, fig = plot.svg_line{{0, 10}, {0, 1}, width = 640, height = 400}
+  local x1, y1, x2, y2 = svg:match('<path class="c1" d="M([%d.]+) ([%d.]+)L([%d.]+) ([%d.]+)"')
+  t.near({fig.x_lo, fig.x_hi, fig.y_lo, fig.y_hi}, {0, 10, -0.04, 1.04}, 1e-12)
+  t.near(tonumber(x2), 618, 0.11)
+  t.eq(tonumber(x1) < tonumber(x2) and tonumber(y1) > tonumber(y2), true)
+end)
+
+t.test('gaps: NaN and inf break the line and nothing else', function()
+  local svg = well_formed((plot.svg_line{{1, 2, nan, 4, inf, 6, 7}}))
+  local d = svg:match('<path class="c1" d="([^"]*)"')
+  t.eq({count(d, 'M'), count(d, 'L'), count(d, 'h0')}, {3, 2, 1})
+  t.eq(count(well_formed((plot.svg_line{{nan, nan}})), 'no value can be drawn'), 1)
+  t.eq(count((plot.svg_line{{1, 0, 10}, logy = true}):match('c1" d="([^"]*)"'), 'M'), 2)
+  for _, kind in ipairs{'line', 'bar', 'hist'} do
+    for _, data in ipairs{{1e308, -1e308}, {1e300, -1e300}, {5e-324, 0}, {inf, 1, -inf}, {0, 0},
+                          {1, 1 + 1e-15}, {1e16, 1e16 + 2}, {nan}} do
+      well_formed((plot['svg_' .. kind]{data}))
+    end
+  end
+end)
+
+t.test('large series stay small', function()
+  local noise = series(200000, function(i) return (i * 7919) % 1000 end)
+  local svg = plot.svg_line{noise}
+  t.eq(#svg < 30000 and #svg > 5000, true)
+  local many = series(40, function() return noise end)
+  t.eq(#plot.svg_line(many) < 200000, true)
+  local other = series(200000, function(i) return (i * 104729) % 997 end)
+  t.eq(#plot.svg_scatter{noise, other} < 200000, true)
+  local function cell(i) return function(j) return (i * j * 7919) % 101 end end
+  local z = series(300, function(i) return series(300, cell(i)) end)
+  t.eq(#plot.svg_heatmap{z} < 200000, true)
+  t.eq(#plot.svg_contour{z} < 200000, true)
+end)
+
+t.test('thinning keeps the extremes', function()
+  local ys = series(10000, function() return 0 end)
+  ys[5003], ys[7001] = 9, -9
+  local id = function(v) return v end
+  local _, py = scale.polyline(series(10000, id), ys, function(v) return v / 20 end, id, 1, 1200)
+  t.eq({math.max(unpack(py)), math.min(unpack(py)), #py < 1100}, {9, -9, true})
+end)
+
+t.test('scatter colours by class', function()
+  local svg = well_formed((plot.svg_scatter{{1, 2, 3}, {1, 2, 3}, class = {1, 0, 1}}))
+  t.eq({count(svg, 'class="c1"'), count(svg, 'class="c2"')}, {2, 2})
+  t.eq(count(svg:match('<path class="c2" d="([^"]*)"'), 'h0'), 2)
+  t.eq(plot.svg_scatter{tensor{{1, 4}, {2, 5}}}, plot.svg_scatter{{1, 2}, {4, 5}})
+end)
+
+t.test('bar and hist', function()
+  local svg = well_formed((plot.svg_bar{{3, -1}, labels = {'one', 'two'}}))
+  t.eq({count(svg, '>one<'), count(svg:match('c1" d="([^"]*)"'), 'M')}, {1, 2})
+  local _, fig = plot.svg_hist{{0, 0.1, 0.2, 0.9, 1, nan}, bins = 2}
+  t.eq(fig.values, {3, 2})
+  _, fig = plot.svg_hist{tensor{{1, 2}, {2, 3}}}
+  t.eq(fig.values, {1, 2, 1})
+end)
+
+t.test('marching squares', function()
+  t.eq(contour.lines({{0, 0}, {1, 1}}, 0.25), {{1, 1.25, 2, 1.25}})
+  t.eq(#contour.lines({{0, nan}, {1, 1}}, 0.25), 0)
+  local ring = contour.lines({{0, 0, 0}, {0, 1, 0}, {0, 0, 0}}, 0.5)
+  t.eq(#ring, 1)
+  t.eq({#ring[1], ring[1][1], ring[1][2]}, {10, ring[1][9], ring[1][10]})
+  local all = contour.lines({{1, 1}, {1, 1}}, 0, true)[1]
+  local lo, hi = math.min(unpack(all)), math.max(unpack(all))
+  t.eq({lo, hi}, {1, 2})
+end)
+
+t.test('marching squares: every point is on a cell edge, at the level', function()
+  local z = series(15, function(i)
+    return series(15, function(j) return (i * i * 7919 + j * j * j * 104729) % 101 end)
+  end)
+  local points = 0
+  for _, line in ipairs(contour.lines(z, 50.5)) do
+    for k = 1, #line, 2 do
+      local x, y = line[k], line[k + 1]
+      local j, i = math.min(math.floor(x), 14), math.min(math.floor(y), 14)
+      local u, v = x - j, y - i
+      local low = z[i][j] + (z[i][j + 1] - z[i][j]) * u
+      local high = z[i + 1][j] + (z[i + 1][j + 1] - z[i + 1][j]) * u
+      t.near(low + (high - low) * v, 50.5, 1e-9)
+      t.eq(u * v * (1 - u) * (1 - v) < 1e-12, true)
+      if k > 1 then -- both ends of a piece belong to one cell
+        t.eq(math.max(math.abs(x - line[k - 2]), math.abs(y - line[k - 1])) <= 1, true)
+      end
+      points = points + 1
+    end
+  end
+  t.eq(points > 100, true)
+end)
+
+t.test('contour and heatmap', function()
+  local svg, fig = plot.svg_contour{function(x, y) return x * y end, grid = 20, levels = 4,
+                                    points = {x = {0, 1}, y = {0, 1}, class = {0, 1}}}
+  well_formed(svg)
+  t.near(fig.thresholds, {0.25, 0.5, 0.75})
+  t.eq({count(svg, 'evenodd'), count(svg, 'class="p2"'), fig.middle}, {4, 2, 0.5})
+  t.eq(plot.svg_contour{{{0, 1}, {1, 0}}}, (plot.svg_contour{tensor{{0, 1}, {1, 0}}}))
+  svg = well_formed((plot.svg_heatmap{{{1, 2}, {3, nan}}, rows = {'a', 'b'}}))
+  t.eq({count(svg, '>3<'), count(svg, '>nan<'), count(svg, '>b<')}, {1, 1, 1})
+  fig = select(2, plot.svg_contour{function(x) return x end, points = {x = {-3, 3}, y = {0, 1}}})
+  t.eq({fig.x_lo < -3, fig.x_hi > 3, fig.y_lo, fig.y_hi}, {true, true, 0, 1})
+end)
+
+t.test('errors name the operation, the values, the cure and this line', function()
+  local function raises(fn, pattern)
+    local message = t.raises(fn, pattern)
+    if not message:find('test_plot.lua:%d+: ') then error('no user line in: ' .. message, 2) end
+  end
+  local ten, five = series(10, tostring), {1, 2, 3, 4, 5}
+  for i = 1, 10 do ten[i] = i end
+  raises(function() plot.line{ten, ten, five, path = 'a.svg'} end,
+         'plot.line: series 2 has 5 values, expected 10 %(as many as x%)')
+  raises(function() plot.line{five, titel = 'x'} end,
+         "plot.line: unknown option 'titel': did you mean 'title'%?")
+  raises(function() plot.line{{}} end, 'plot.line: series 1 is empty: give at least one value')
+  raises(function() plot.line{} end, 'plot.line: no data')
+  raises(function() plot.line{{1, 'a'}} end,
+         "plot.line: series 1: value 2 is the string 'a', expected a number")
+  raises(function() plot.line{five, path = 'a.png'} end,
+         "plot.line: cannot write 'a.png' yet: use a path ending in .svg")
+  raises(function() plot.line{five, path = '/no/such/x.svg'} end,
+         "plot.line: cannot write '/no/such/x.svg': No such file")
+  raises(function() plot.line{five, title = {}} end, 'title is a table, expected a text')
+  raises(function() plot.scatter{five, five, class = {1}} end, 'class has 1 values, expected 5')
+  raises(function() plot.scatter{five} end, 'plot.scatter: y is missing')
+  raises(function() plot.heatmap{{1, 2}, {3}} end, 'row 2 has 1 values, expected 2')
+  raises(function() plot.contour{function() end} end, 'f%(0, 0%): value 1 is a nil')
+  raises(function() plot.contour{{{1, 2}, {3, 4}}, xrange = {1, 0}} end, 'xrange is not a range')
+  raises(function() plot.hist{five, bins = 0.5} end, 'bins is 0.5, expected a whole number')
+  raises(function() return plot.lines end, "mt.plot has no field 'lines': did you mean 'line'%?")
+  raises(function() report{curvs = {}} end, "report: unknown option 'curvs': did you mean 'curves'")
+  raises(function() report{path = 'a.pdf'} end, "cannot write 'a.pdf': use a path ending in .html")
+  raises(function() report{curves = {{{1, 2}, {1}}}} end,
+         'report: curves%[1%]: series 1 has 1 values')
+  raises(function() progress('9') end, 'progress: total is 9, expected a whole number')
+  raises(function() progress(9, {evry = 2}) end, "unknown option 'evry': did you mean 'every'%?")
+end)
+
+t.test('terminal: braille, ASCII, no escapes without a terminal', function()
+  local function draw() t.eq(select('#', plot.line{{1, 3, 2}, title = 'T', width = 60}), 0) end
+  local text = captured(plain_utf8, no_terminal, draw)
+  t.eq({text:find('[\226][\160-\163]') ~= nil, text:find('\27') == nil}, {true, true})
+  text = captured({LANG = 'C'}, nil, draw)
+  t.eq({text:find('[\128-\255]') == nil, text:find('%*') ~= nil}, {true, true})
+  local tty = {isatty = function() return true end}
+  t.eq(captured(plain_utf8, tty, draw):find('\27%[38;5;') ~= nil, true)
+  local quiet = {LC_ALL = 'C.UTF-8', NO_COLOR = '1'}
+  t.eq(captured(quiet, tty, draw):find('\27'), nil)
+end)
+
+t.test('terminal: every kind, width kept, nothing printed beyond', function()
+  local text = captured(plain_utf8, no_terminal, function()
+    plot.scatter{{1, 2, 3}, {1, 2, nan}, class = {'a', 'b', 'a'}}
+    plot.bar{{1, -2, nan}, labels = {'x', 'y', 'z'}}
+    plot.hist{series(100, function(i) return i % 7 end)}
+    plot.heatmap{{{1, 2}, {3, nan}}}
+    plot.heatmap{series(40, function(i) return series(90, function(j) return i * j end) end)}
+    plot.contour{function(x) return x end, points = {x = {0.5}, y = {0.5}}}
+    plot.line{{nan}}
+    plot.line{series(9, math.sqrt), series(9, math.exp), series(9, math.sin), logy = true}
+  end)
+  for line in text:gmatch('[^\n]+') do
+    if util.length(line) > 80 then error('too wide: ' .. line) end
+  end
+  t.eq({text:find('█') ~= nil, text:find('no value can be drawn') ~= nil}, {true, true})
+end)
+
+t.test('report is one small page', function()
+  local path = folder .. '.html'
+  local times = series(201, function(i) return i == 1 and 5 or 0.001 * (i - 1) end)
+  t.eq(report{path = path, title = 'A <run>', config = {b = 1, a = {c = '<x>'}},
+              curves = {{title = 'Loss', x = {1, 2, 3}, y = {3, 2, 1.5}}, {{1, 2}, {3, 4}, {5, 6}}},
+              surface = {function(x, y) return x * y end}, timing = {epoch = times, total = 2},
+              table = {{'epoch', 'loss'}, {1, 0.25}}, notes = 'one\n\ntwo & three'}, path)
+  local html = read(path)
+  os.remove(path)
+  t.eq({count(html, '<svg'), count(html, '<script'), count(html, '<link'), count(html, 'src=')},
+       {4, 0, 0, 0})
+  t.eq({count(html, 'a%.c'), count(html, '&lt;x&gt;'), count(html, '<p>two &amp; three</p>')},
+       {1, 1, 1})
+  t.eq({count(html, '>101 ms<'), count(html, '>5 s<'), count(html, '<b>1.5</b>')}, {1, 1, 1})
+  t.eq({html:find('prefers%-color%-scheme:dark') ~= nil, #html < 200000}, {true, true})
+  t.eq(html:find('a%.c') < html:find('<th>b</th>'), true)
+  for svg in html:gmatch('<svg.-</svg>') do well_formed(svg) end
+end)
+
+-- A host whose clock moves by `step` at every look.
+local function host(live, step)
+  local now = 0
+  return {isatty = function() return live end, columns = function() return 60 end,
+          time = function() now = now + step return now end}
+end
+
+t.test('progress: nothing without a terminal, lines when asked', function()
+  local _, err = captured(plain_utf8, host(false, 1), function()
+    for _ in progress(1000) do end -- luacheck: ignore
+  end)
+  t.eq(err, '')
+  _, err = captured(plain_utf8, host(false, 1), function()
+    local bar = progress(10, {label = 'train', every = 4})
+    for i = 1, 10 do bar:update(i, {loss = tensor(0.5), acc = i}) end
+    bar:finish()
+  end)
+  t.eq({count(err, '\n'), err:find('[\r\27]'), err:match('train  40%% 4/10') ~= nil},
+       {3, nil, true})
+  t.eq(err:match('acc 10  loss 0.5\n$') ~= nil, true)
+end)
+
+t.test('progress: a live line, at most ten a second, within the width', function()
+  local out, err = captured(plain_utf8, host(true, 0.02), function()
+    local seen = 0
+    for i in progress(100, {label = 'x'}) do seen = seen + i end
+    t.eq(seen, 5050)
+    local bar = progress(3)
+    bar:update(1)
+    bar:print('a line')
+    bar:update()
+    bar:update({loss = 1})
+    bar:finish()
+  end)
+  local draws = count(err, '\r')
+  t.eq({draws > 10, draws < 40, out, count(err, '\n')}, {true, true, 'a line\n', 2})
+  for line in err:gmatch('\27%[K([^\r\n]*)') do t.eq(util.length(line) <= 59, true) end
+  t.eq({err:find('100%%') ~= nil, err:find('ETA') ~= nil, err:find('loss 1\n') ~= nil},
+       {true, true, true})
+end)
+
+t.test('progress: an update costs little', function()
+  captured(plain_utf8, {isatty = function() return true end}, function()
+    local bar, stats = progress(1e6), {loss = 1}
+    local start = os.clock()
+    for i = 1, 1e6 do bar:update(i, stats) end
+    t.eq(os.clock() - start < 0.3, true)
+  end)
+end)
+
+t.finish()
