@@ -58,7 +58,8 @@ const std::deque<Generated>& generated() {
         Generated& g = all->emplace_back();
         g.signature = op_signature(row, in_place);
         g.doc = fmt::format("{}{}.", row.info->doc, in_place ? ", written into x" : "");
-        g.entry = {g.signature.c_str(), g.doc.c_str(), &elementwise_body, i, in_place};
+        g.entry.signature = g.signature.c_str(), g.entry.doc = g.doc.c_str();
+        g.entry.body = &elementwise_body, g.entry.op = i, g.entry.in_place = in_place;
       }
     }
     return all;
@@ -83,12 +84,12 @@ struct Made {
 
 template <double Value> int filled(Args& a) {
   const Made made(a, 2, default_dtype());
-  return made.push(a, full(a.shape(1), Value, made.dtype, made.device));
+  return made.push(a, full(a.new_shape(1), Value, made.dtype, made.device));
 }
 
 template <Tensor (*draw)(const Shape&, Dtype, const Device&)> int drawn(Args& a) {
   const Made made(a, 2, default_dtype());
-  return made.push(a, draw(a.shape(1), made.dtype, made.device));
+  return made.push(a, draw(a.new_shape(1), made.dtype, made.device));
 }
 
 template <double Value> int filled_like(Args& a) {
@@ -107,8 +108,14 @@ int range_body(Args& a) {
 /// 0-based positions as the user counts them.
 int push_positions(const Args& a, const Tensor& index) {
   NoGrad off;
-  add_(index, Tensor(1.0));
-  return a.push(index);
+  return a.push(index + Tensor(1.0));
+}
+
+/// The user's positions, counted from 0. What is no integer tensor is handed on, for the engine's sentence.
+Tensor from_positions(const Tensor& index) {
+  if (is_float(index.dtype()) || index.dtype() == Dtype::b8) return index;
+  NoGrad off;
+  return to(index, Dtype::i64) - Tensor(1.0);
 }
 
 // ---- reductions -----------------------------------------------------------------------------------------------------
@@ -135,15 +142,20 @@ template <int Op, Tensor (*extreme)(const Tensor&, const Shape&, bool),
           Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)>
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
-  if (!a.given(2)) return a.push(extreme(x, {}, false));
+  if (!a.given(2)) {
+    if (x.numel() == 0) fail("{}: {} is empty", signature_of(a.entry()).name, to_string(x.shape()));
+    return a.push(extreme(x, {}, false));
+  }
   if (const Tensor* y = tensor_at(a.L, 2)) {
     const Tensor* inputs[] = {&x, y};
     return a.push(elementwise(Op, inputs));
   }
-  const int64_t dim = a.position(2);
   const bool keepdim = a.boolean(3, false);
-  const Tensor index = find(x, dim, true);
-  const int d = wrap_dim("max", dim, x.dim());
+  const std::string& name = signature_of(a.entry()).name;
+  const int d = wrap_dim(name.c_str(), a.position(2), x.dim());
+  if (x.dim() > 0 && x.size(d) == 0)
+    fail("{}: {} has no elements along dimension {}, and nothing has no {}", name, to_string(x.shape()), d + 1, name);
+  const Tensor index = find(x, d, true);
   Tensor values = x.dim() ? gather(x, d, index) : x;
   a.push(keepdim || !x.dim() ? values : squeeze(values, d));
   push_positions(a, keepdim || !x.dim() ? index : squeeze(index, d));
@@ -159,18 +171,6 @@ Reduction reduction(const Args& a, int i) {
   if (s == "sum") return Reduction::sum;
   if (s == "none") return Reduction::none;
   fail("{}: reduction is '{}'; use 'mean', 'sum' or 'none'", signature_of(a.entry()).name, s);
-}
-
-int cross_entropy_body(Args& a) {
-  const int64_t ignore = a.integer(3, -100);
-  NoGrad* off = new NoGrad;
-  // Labels count from 1; the sentinel stays what it is.
-  const Tensor& given = a.tensor(2);
-  const Tensor target = is_float(given.dtype()) || given.dtype() == Dtype::b8
-                            ? given
-                            : where(eq(given, Tensor(double(ignore))), Tensor(-100.0), to(given, Dtype::i64) - Tensor(1.0));
-  delete off;
-  return a.push(cross_entropy(a.tensor(1), target, -100, reduction(a, 4)));
 }
 
 /// Calls argument 1 with the arguments after it; recording stays off until it returns or fails.
@@ -205,6 +205,7 @@ int gradcheck_body(Args& a) {
 
 bool close(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan) {
   NoGrad off;
+  broadcast("allclose", x.shape(), y.shape());
   const Tensor a = to(x, Dtype::f64), b = to(y, Dtype::f64);
   const Tensor same = eq(a, b);
   const Tensor near = le(abs(a - b), Tensor(atol) + Tensor(rtol) * abs(b));
@@ -220,6 +221,7 @@ int allclose_body(Args& a) {
 int test_close_body(Args& a) {
   const double eps = a.number(3, 1e-5);
   NoGrad off;
+  broadcast("test_close", a.tensor(1).shape(), a.tensor(2).shape());
   const Tensor x = to(a.tensor(1), Dtype::f64), y = to(a.tensor(2), Dtype::f64);
   const Tensor bad = logical_not(lt(abs(x - y), Tensor(eps)));
   const int64_t n = int64_t(sum(bad).item());
@@ -269,19 +271,21 @@ const Entry kFunctions[] = {
     {"empty([shape..], " MT_SHAPED, "A tensor whose elements are not set.",
      [](Args& a) {
        const Made made(a, 2, default_dtype());
-       return made.push(a, empty(a.shape(1), made.dtype, made.device));
+       return made.push(a, empty(a.new_shape(1), made.dtype, made.device));
      }},
     {"full(shape, value, " MT_SHAPED, "A tensor filled with a value; the shape is a list.",
      [](Args& a) {
        const bool boolean = lua_type(a.L, 2) == LUA_TBOOLEAN;
        const Made made(a, 3, boolean ? Dtype::b8 : default_dtype());
        const double value = boolean ? double(lua_toboolean(a.L, 2)) : a.number(2);
-       return made.push(a, full(a.shape(1), value, made.dtype, made.device));
+       return made.push(a, full(a.new_shape(1), value, made.dtype, made.device));
      }},
     {"eye(n, m=nil, " MT_SHAPED, "A matrix with ones on the diagonal.",
      [](Args& a) {
        const Made made(a, 3, default_dtype());
-       return made.push(a, eye(a.integer(1), a.integer(2, a.integer(1)), made.dtype, made.device));
+       const int64_t n = a.integer(1), m = a.integer(2, n);
+       checked_count("eye", {n, m});
+       return made.push(a, eye(n, m, made.dtype, made.device));
      }},
     {"range(first, last, step=1, " MT_SHAPED, "first, first + step, .. up to last, which is included.", range_body},
     {"linspace(first, last, n, " MT_SHAPED, "n numbers at equal distances, both ends included.",
@@ -296,7 +300,7 @@ const Entry kFunctions[] = {
     {"randint(first, last, shape, " MT_SHAPED, "Whole numbers from first to last, both included.",
      [](Args& a) {
        const Made made(a, 4, Dtype::i64);
-       return made.push(a, randint(a.integer(1), a.integer(2), a.shape(3), made.dtype, made.device));
+       return made.push(a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype, made.device));
      }},
     {"randperm(n)", "The numbers 1..n in random order.",
      [](Args& a) {
@@ -307,7 +311,7 @@ const Entry kFunctions[] = {
      [](Args& a) { return a.push(cat(a.tensors(1), a.given(2) ? a.position(2) : 0)); }},
     {"stack([tensors], dim=1)", "Joins tensors of one shape along a new dimension.",
      [](Args& a) { return a.push(stack(a.tensors(1), a.given(2) ? a.position(2) : 0)); }},
-    {"is_tensor(value)", "Whether a value is a tensor.",
+    {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
     {"manual_seed(n)", "Starts the random numbers anew; the same seed gives the same numbers on every device.",
      [](Args& a) {
@@ -377,33 +381,30 @@ const Entry kMethods[] = {
        const Tensor& x = a.tensor(1);
        const int d = wrap_dim("narrow", a.position(2), x.dim());
        int64_t first = a.position(3);
-       if (x.dim() > 0 && first < 0) first += x.size(d);
-       return a.push(slice(x, d, first, a.integer(4)));
+       const int64_t length = a.integer(4), size = x.dim() > 0 ? x.size(d) : 0;
+       if (first < 0) first += size;
+       if (first < 0 || length < 0 || first + length > size)
+         fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length, first + 1, size, d + 1);
+       return a.push(slice(x, d, first, length));
      }},
     {"select(x, dim, index)", "One position of a dimension, which goes away.",
      [](Args& a) { return a.push(pick(a.tensor(1), a.position(2), a.position(3))); }},
     {"index_select(x, dim, index)", "The positions of a dimension that an integer tensor lists.",
      [](Args& a) {
-       const Tensor& index = a.tensor(3);
-       NoGrad* off = is_float(index.dtype()) ? nullptr : new NoGrad;
-       const Tensor at = off ? to(index, Dtype::i64) - Tensor(1.0) : index;
-       delete off;
-       return a.push(index_select(a.tensor(1), a.position(2), at));
+       return a.push(index_select(a.tensor(1), a.position(2), from_positions(a.tensor(3))));
      }},
     {"gather(x, dim, index)", "out[i][j] = x[index[i][j]][j] along dim 1, and so on.",
      [](Args& a) {
-       const Tensor& index = a.tensor(3);
-       const Tensor at = is_float(index.dtype()) || index.dtype() == Dtype::b8 ? index : to(index, Dtype::i64) - Tensor(1.0);
-       return a.push(gather(a.tensor(1), a.position(2), at));
+       return a.push(gather(a.tensor(1), a.position(2), from_positions(a.tensor(3))));
      }},
-    {"sum(x, dim=nil, keepdim=false)", "The sum of all elements, or along one dimension or several.", reduced<sum>},
-    {"mean(x, dim=nil, keepdim=false)", "The mean of all elements, or along dimensions.", reduced<mean>},
-    {"prod(x, dim=nil, keepdim=false)", "The product of all elements, or along dimensions.", reduced<prod>},
-    {"amax(x, dim=nil, keepdim=false)", "The largest element; ties share the gradient.", reduced<amax>},
-    {"amin(x, dim=nil, keepdim=false)", "The smallest element; ties share the gradient.", reduced<amin>},
-    {"all(x, dim=nil, keepdim=false)", "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.",
+    {"sum(x, [dim]=nil, keepdim=false)", "The sum of all elements, or along one dimension or several.", reduced<sum>},
+    {"mean(x, [dim]=nil, keepdim=false)", "The mean of all elements, or along dimensions.", reduced<mean>},
+    {"prod(x, [dim]=nil, keepdim=false)", "The product of all elements, or along dimensions.", reduced<prod>},
+    {"amax(x, [dim]=nil, keepdim=false)", "The largest element; ties share the gradient.", reduced<amax>},
+    {"amin(x, [dim]=nil, keepdim=false)", "The smallest element; ties share the gradient.", reduced<amin>},
+    {"all(x, [dim]=nil, keepdim=false)", "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.",
      asked<all>},
-    {"any(x, dim=nil, keepdim=false)", "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
+    {"any(x, [dim]=nil, keepdim=false)", "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
      asked<any>},
     {"max(x, dim=nil, keepdim=false)", "The largest element; with dim values and positions; with a tensor maximum(x, y).",
      extremes<op::id<op::Maximum>, amax, argmax>},
@@ -440,7 +441,8 @@ const Entry kMethods[] = {
     {"binary_cross_entropy_with_logits(x, target, reduction='mean')", "The same for raw scores, before the sigmoid.",
      [](Args& a) { return a.push(binary_cross_entropy_with_logits(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
     {"cross_entropy(x, target, ignore_index=-100, reduction='mean')",
-     "-log of the softmax of the target classes (from 1), for scores [n x classes].", cross_entropy_body},
+     "-log of the softmax of the target classes (from 1), for scores [n x classes].",
+     [](Args& a) { return a.push(cross_entropy(a.tensor(1), a.tensor(2), a.integer(3, -100), reduction(a, 4))); }},
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)", "Whether |x - y| <= atol + rtol |y| everywhere.",
      allclose_body},
     {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", equal_body},

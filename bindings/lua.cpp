@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <new>
-#include <unordered_map>
 
 #include "engine/device.h"
 #include "kernels/cpu/parallel.h"
@@ -52,6 +51,8 @@ Signature parse(const std::string& text) {
       if (item.size() > 2 && item.substr(item.size() - 2) == "..") p.collect = true, item.resize(item.size() - 2);
     }
     p.name = item;
+    s.collects |= p.collect;
+    if (!p.optional) s.required = int(s.params.size()) + 1;
     s.params.push_back(p);
   }
   return s;
@@ -60,10 +61,12 @@ Signature parse(const std::string& text) {
 }  // namespace
 
 const Signature& signature_of(const Entry& e) {
-  thread_local std::unordered_map<const Entry*, Signature> known;
-  auto [it, fresh] = known.try_emplace(&e);
-  if (fresh) it->second = parse(e.signature);
-  return it->second;
+  const Signature* known = e.parsed.load(std::memory_order_acquire);
+  if (known) return *known;
+  const Signature* fresh = new Signature(parse(e.signature));  // once for each entry, for the life of the process
+  if (e.parsed.compare_exchange_strong(known, fresh)) return *fresh;
+  delete fresh;
+  return *known;
 }
 
 // ---- putting arguments into their places ----------------------------------------------------------------------------
@@ -95,11 +98,14 @@ bool is_options(lua_State* L, int i, bool list_part_allowed) {
 void Args::normalise() {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
+  if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
+    return lua_settop(L, params);  // the common case: by position, nothing to move
   auto param = [&](int i) -> const Signature::Param& { return s.params[size_t(i - 1)]; };
   // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the positional ones.
-  const int first = n == 2 && params > 1 && !param(1).list && tensor_at(L, 1) ? 2 : 1;
-  const bool alone = n == first && first <= params && is_options(L, n, true);
-  const bool options = alone || (n > 0 && n <= params + 1 && is_options(L, n, false));
+  const bool method = params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
+  const int first = n == 2 && method ? 2 : 1;
+  const bool alone = !s.open && n == first && first <= params && is_options(L, n, true);
+  const bool options = alone || (!s.open && n > 0 && n <= params + 1 && is_options(L, n, false));
   const int base = options ? 1 : 0;  // the options lie at the bottom of the stack, below the arguments
   if (options) lua_insert(L, 1);
   if (alone) {
@@ -175,7 +181,10 @@ std::string describe(lua_State* L, int i) {
   switch (lua_type(L, i)) {
     case LUA_TNONE: return "nothing";
     case LUA_TNIL: return "nil";
-    case LUA_TNUMBER: return fmt::format("{}", lua_tonumber(L, i));
+    case LUA_TNUMBER: {
+      const double x = lua_tonumber(L, i);
+      return x != x ? "nan" : fmt::format("{}", x);
+    }
     case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
     case LUA_TSTRING: {
       std::string s = lua_tostring(L, i);
@@ -228,8 +237,10 @@ int64_t Args::to_integer(int index, int argument) const {
     wrong(argument, "an integer");
   }
   const double x = lua_tonumber(L, index);
-  if (x != std::floor(x) || std::fabs(x) > 9007199254740992.0)
-    fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument), x);
+  if (x != std::floor(x))
+    fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument), describe(L, index));
+  if (std::fabs(x) > 9007199254740992.0)
+    fail("{}: {} is too large: {} is beyond 2^53", signature_of(entry_).name, name(argument), x);
   return int64_t(x);
 }
 int64_t Args::integer(int i) const { return to_integer(i, i); }
@@ -274,6 +285,12 @@ Shape Args::shape(int i) const {
   if (list.size() > size_t(kMaxDims))
     fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name, list.size(), kMaxDims);
   return Shape(list.data(), int(list.size()));
+}
+
+Shape Args::new_shape(int i) const {
+  const Shape s = shape(i);
+  checked_count(signature_of(entry_).name.c_str(), s);
+  return s;
 }
 
 Shape Args::dims(int i) const {
@@ -328,23 +345,36 @@ void Args::table(int i) const {
 
 // ---- tensors and lists as Lua values --------------------------------------------------------------------------------
 
+namespace {
+
+/// What a tensor's userdata holds. No other userdata has this size and these first bytes, and scripts cannot make any.
+struct Box {
+  uint64_t mark = kMark;
+  Tensor tensor;
+  static constexpr uint64_t kMark = 0x726f736e65742174;  // "t!tensor"
+};
+
+}  // namespace
+
 Tensor* tensor_at(lua_State* L, int i) {
-  void* p = lua_touserdata(L, i);
-  if (!p || lua_type(L, i) != LUA_TUSERDATA || !lua_getmetatable(L, i)) return nullptr;
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  const bool ours = lua_rawequal(L, -1, -2);
-  lua_pop(L, 2);
-  return ours ? static_cast<Tensor*>(p) : nullptr;
+  Box* box = static_cast<Box*>(lua_touserdata(L, i));
+  if (!box || lua_objlen(L, i) != sizeof(Box) || box->mark != Box::kMark) return nullptr;
+  if (!box->tensor.defined()) fail("this tensor has been collected already");
+  return &box->tensor;
 }
 
 void push_tensor(lua_State* L, const Tensor& t) {
   if (!t.defined()) return lua_pushnil(L);
-  Tensor* box = new (lua_newuserdata(L, sizeof(Tensor))) Tensor;
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
-  lua_rawget(L, LUA_REGISTRYINDEX);
+  Box* box = new (lua_newuserdata(L, sizeof(Box))) Box;
+  lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
-  *box = t;
+  box->tensor = t;
+}
+
+void free_tensor(lua_State* L, int i) {
+  Box* box = static_cast<Box*>(lua_touserdata(L, i));
+  if (box && lua_type(L, i) == LUA_TUSERDATA && lua_objlen(L, i) == sizeof(Box) && box->mark == Box::kMark)
+    box->tensor.reset();
 }
 int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
 
@@ -381,8 +411,7 @@ std::string nearest(const std::vector<std::string>& names, const std::string& na
   return best;
 }
 
-std::string nearest_key(lua_State* L, int i, const std::string& name) {
-  std::vector<std::string> names;
+std::string nearest_key(lua_State* L, int i, const std::string& name, std::vector<std::string> names) {
   lua_pushvalue(L, i);
   lua_pushnil(L);
   while (lua_next(L, -2)) {
@@ -495,9 +524,18 @@ int call(lua_State* L) {
   return results < 0 ? lua_error(L) : results;
 }
 
-void push_function(lua_State* L, const Entry& e) {
-  lua_pushlightuserdata(L, const_cast<Entry*>(&e));
-  lua_pushcclosure(L, call, 1);
+void push_closure(lua_State* L, lua_CFunction function, const Entry* e) {
+  lua_pushlightuserdata(L, const_cast<Entry*>(e));
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushcclosure(L, function, 2);
 }
+const Entry* entry_at(lua_State* L, int i) {
+  if (lua_tocfunction(L, i) != call || !lua_getupvalue(L, i, 1)) return nullptr;
+  const Entry* e = static_cast<const Entry*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return e;
+}
+void push_function(lua_State* L, const Entry& e) { push_closure(L, call, &e); }
 
 }  // namespace mt::lua

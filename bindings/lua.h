@@ -8,6 +8,7 @@
 #pragma once
 #include <lua.hpp>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Entry {
   int (*body)(Args&);
   int op = -1;
   bool in_place = false;
+  mutable std::atomic<const struct Signature*> parsed{nullptr};
 };
 
 /// A signature taken apart.
@@ -35,7 +37,9 @@ struct Signature {
   };
   std::string name;
   std::vector<Param> params;
-  bool open = false;  // ends in "..": takes any further arguments
+  bool open = false;      // ends in "..": takes any further arguments
+  bool collects = false;  // some parameter collects plain integers
+  int required = 0;       // how many must be given
 };
 const Signature& signature_of(const Entry&);
 /// The name of a function: its signature up to the parenthesis.
@@ -67,6 +71,8 @@ class Args {
   int64_t position(int i) const;
   std::vector<int64_t> integers(int i) const;
   Shape shape(int i) const;
+  /// A shape for a new tensor: no size is negative, the product fits.
+  Shape new_shape(int i) const;
   /// One dimension or a list of them, 0-based; empty when not given.
   Shape dims(int i) const;
   std::vector<Tensor> tensors(int i) const;
@@ -96,6 +102,10 @@ class Args {
 
 /// The C function behind every entry. Upvalues: the entry, the tensors' metatable.
 int call(lua_State* L);
+/// Pushes a C function with the two upvalues that pushing tensors needs.
+void push_closure(lua_State* L, lua_CFunction, const Entry* = nullptr);
+/// The entry of a function made by push_function, or null.
+const Entry* entry_at(lua_State* L, int index);
 /// Pushes the function of an entry. The entry must live as long as the state.
 void push_function(lua_State* L, const Entry&);
 /// Adds functions to the table at the top of the stack, under their names.
@@ -106,15 +116,17 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
   }
 }
 
-/// The tensor at a stack index, or null. Recognised by its metatable, which scripts cannot reach.
+/// The tensor at a stack index, or null.
 Tensor* tensor_at(lua_State* L, int index);
-/// Pushes a tensor; an undefined one is nil.
+/// Pushes a tensor; an undefined one is nil. Only inside functions made by push_closure.
 void push_tensor(lua_State* L, const Tensor&);
+/// What __gc does.
+void free_tensor(lua_State* L, int index);
 void push_shape(lua_State* L, const Shape&);
 /// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
 std::string describe(lua_State* L, int index);
-/// The nearest name among the string keys of the table at `index`, or "".
-std::string nearest_key(lua_State* L, int index, const std::string& name);
+/// The nearest name among the string keys of the table at `index` and `names`, or "".
+std::string nearest_key(lua_State* L, int index, const std::string& name, std::vector<std::string> names = {});
 std::string nearest(const std::vector<std::string>& names, const std::string& name);
 /// "train.lua:12: ": the user's line that led here, with the module it passed through.
 std::string position(lua_State* L);

@@ -69,15 +69,47 @@ void set_arg(lua_State* L, const std::vector<std::string>& all, int script) {
   lua_setglobal(L, "arg");
 }
 
-/// os.exit closes the state first, so that files are flushed and tensors freed.
-void close_on_exit(lua_State* L) {
-  luaL_loadstring(L, "local exit = os.exit; os.exit = function(code) exit(code == nil and 0 or code, true) end");
+/// os.exit closes the state first, so that files are flushed and tensors freed; nothing loads bytecode, which LuaJIT
+/// does not check.
+void adjust_library(lua_State* L) {
+  static const char code[] = R"lua(
+local exit, load_any, load_file = os.exit, load, loadfile
+os.exit = function(code) exit(code == nil and 0 or code, true) end
+local function text_only(chunk, message)
+  if not chunk and message and message:find('wrong mode', 1, true) then message = 'bytecode is not accepted' end
+  return chunk, message
+end
+load = function(chunk, name, _, ...)
+  return text_only(load_any(chunk, name or (type(chunk) == 'string' and chunk or '=(load)'), 't', ...))
+end
+loadstring = load
+loadfile = function(name, _, ...) return text_only(load_file(name, 't', ...)) end
+dofile = function(name)
+  local chunk, message = loadfile(name)
+  if not chunk then error(message, 2) end
+  return chunk()
+end
+package.loaders[2] = function(name)
+  local path, tried = package.searchpath(name, package.path)
+  if not path then return tried end
+  local chunk, message = loadfile(path)
+  if not chunk then
+    error(("error loading module '%s' from file '%s':\n\t%s"):format(name, path, message), 3)
+  end
+  return chunk
+end
+)lua";
+  luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/start.lua");
   lua_call(L, 0, 0);
 }
 
 int load_file(lua_State* L, const std::string& name) {
-  if (name == "-") return luaL_loadfilex(L, nullptr, "t");
-  return luaL_loadfilex(L, name.c_str(), "t");
+  const int status = luaL_loadfilex(L, name == "-" ? nullptr : name.c_str(), "t");
+  if (status != 0 && std::strstr(lua_tostring(L, -1), "wrong mode")) {
+    lua_pop(L, 1);
+    lua_pushfstring(L, "%s: bytecode is not accepted; run the Lua source", name.c_str());
+  }
+  return status;
 }
 
 }  // namespace
@@ -119,14 +151,19 @@ struct Options {
   std::vector<std::string> rest;
 };
 
-/// Sets what --threads and --seed say, as a script would.
+/// Does what --threads, --seed and --device say, through the module's own functions.
 int apply(lua_State* L, const Options& o) {
-  std::string code = "local mt = require 'mtorch' ";
-  if (o.threads) code += fmt::format("mt.set_num_threads({}) ", o.threads);
-  if (!o.seed.empty()) code += fmt::format("mt.manual_seed({}) ", o.seed);
-  if (!o.device.empty()) code += fmt::format("require('mtorch.core').check_device('{}') ", o.device);
-  if (luaL_loadbuffer(L, code.data(), code.size(), "=(options)") != 0) return 1;
-  return call(L, 0, 0);
+  static const char code[] =
+      "local threads, seed, device = ... local mt, core = require 'mtorch', require 'mtorch.core' "
+      "if threads > 0 then mt.set_num_threads(threads) end "
+      "if seed then mt.manual_seed(seed) end "
+      "if device ~= '' then core.check_device(device) end";
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "=(options)") != 0) return 1;
+  lua_pushinteger(L, o.threads);
+  if (o.seed.empty()) lua_pushnil(L);
+  else lua_pushnumber(L, std::atof(o.seed.c_str()));
+  lua_pushstring(L, o.device.c_str());
+  return call(L, 3, 0);
 }
 
 int run_all(lua_State* L, const Options& o, const std::vector<std::string>& words) {
@@ -199,7 +236,7 @@ int main(int argc, char** argv) {
   luaL_openlibs(L);
   open_lua(L);
   lua_settop(L, 0);
-  close_on_exit(L);
+  adjust_library(L);
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <deque>
+#include <mutex>
 
 #include "bindings/open.h"
 #include "engine/autograd.h"
@@ -126,9 +128,87 @@ const Entry kCore[] = {
        }
        return a.push(nearest(names, a.text(2)));
      }},
-    {"describe(value)", "How errors show a value.",
+    {"describe(..)", "How errors show a value.",
      [](Args& a) { return a.push(describe(a.L, 1)); }},
     {"parse_args(options, arguments, script)", "The values of a script's flags.", &parse_args},
+};
+
+// ---- functions written in Lua with the declarations of C++ ones -----------------------------------------------------
+
+/// What core.declare makes: kept for the life of the process, as closures point to it.
+struct Declared {
+  std::string signature, doc;
+  Entry entry;
+};
+
+int declared_body(Args& a) {
+  lua_pushvalue(a.L, lua_upvalueindex(3));
+  lua_insert(a.L, 1);
+  lua_call(a.L, lua_gettop(a.L) - 1, LUA_MULTRET);
+  return lua_gettop(a.L);
+}
+
+int declare(Args& a) {
+  static std::mutex guard;
+  static std::deque<Declared> all;
+  a.function(3);
+  std::lock_guard lock(guard);
+  Declared& d = all.emplace_back();
+  d.signature = a.text(1), d.doc = a.text(2);
+  d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(), d.entry.body = &declared_body;
+  lua_pushlightuserdata(a.L, &d.entry);
+  lua_pushvalue(a.L, lua_upvalueindex(2));
+  lua_pushvalue(a.L, 3);
+  lua_pushcclosure(a.L, call, 3);
+  return 1;
+}
+
+/// The elementwise operations, for the benchmark and the reference.
+int operations(Args& a) {
+  static const char* const accepts[] = {"any", "number", "real", "boolean"};
+  lua_State* L = a.L;
+  lua_createtable(L, kOps, 0);
+  for (int i = 0; i < kOps; ++i) {
+    const OpRow& row = op_row(i);
+    lua_newtable(L);
+    auto set = [L](const char* key) { lua_setfield(L, -2, key); };
+    a.push(std::string(row.info->name)), set("name");
+    a.push(std::string(row.info->doc)), set("doc");
+    a.push(double(row.inputs)), set("inputs");
+    a.push(row.answers_bool), set("answers_bool");
+    a.push(row.mask_first), set("mask_first");
+    a.push(std::string(accepts[int(row.info->accepts)])), set("accepts");
+    a.push(row.info->lo), set("lo");
+    a.push(row.info->hi), set("hi");
+    lua_newtable(L);
+    for (int k = 0; k < row.params; ++k) {
+      a.push(std::string(row.info->params[k].name));
+      lua_rawseti(L, -2, k + 1);
+    }
+    set("params");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+const Entry kLanguage[] = {
+    {"declare(signature, doc, fn)", "A function whose arguments are put into their places and checked as C++ ones are.",
+     declare},
+    {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.", operations},
+    {"entry(..)", "The signature and the help of a function, or nothing.",
+     [](Args& a) {
+       const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
+       if (!e) return 0;
+       std::string signature = e->signature;
+       if (const size_t self = signature.find("(self, "); self != std::string::npos) signature.erase(self + 1, 6);
+       a.push(signature), a.push(std::string(e->doc));
+       return 2;
+     }},
+    {"set_data(x, y)", "Makes x the data of y; its gradient and its identity stay.",
+     [](Args& a) {
+       replace_data(a.tensor(1), a.tensor(2));
+       return a.self();
+     }},
 };
 
 int load_embedded(lua_State* L) {
@@ -160,7 +240,12 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 
 }  // namespace
 
-void open_core(lua_State* L) { add(L, kCore); }
+void open_core(lua_State* L) {
+  add(L, kCore);
+  add(L, kLanguage);
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_setfield(L, -2, "methods");
+}
 
 }  // namespace mt::lua
 

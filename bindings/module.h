@@ -28,8 +28,4 @@ struct Embedded {
 extern const Embedded embedded[];
 extern const size_t embedded_count;
 
-/// The names of entries with their signatures and help, for mt.help and the reference.
-const std::vector<const Entry*>& all_entries();
-void remember(const Entry&);
-
 }  // namespace mt::lua

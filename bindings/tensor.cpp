@@ -13,11 +13,12 @@ namespace {
 
 /// Element i as a Lua value: a boolean for bool, else a number.
 void push_element(lua_State* L, const Tensor& x, int64_t i) {
-  const double v = x.at(i);
+  if (is_float(x.dtype())) return lua_pushnumber(L, x.at(i));
+  const int64_t v = x.at_integer(i);
   if (x.dtype() == Dtype::b8) return lua_pushboolean(L, v != 0);
-  if (x.dtype() == Dtype::i64 && std::fabs(v) > 9007199254740992.0)
-    fail("item: an int64 beyond 2^53 is not exact as a Lua number; use x:data()");
-  lua_pushnumber(L, v);
+  if (v > (int64_t(1) << 53) || v < -(int64_t(1) << 53))
+    fail("item: {} is beyond 2^53 and not exact as a Lua number; use x:data()", v);
+  lua_pushnumber(L, double(v));
 }
 
 void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
@@ -27,6 +28,24 @@ void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
   for (int64_t i = 1; i <= x.size(d); ++i) {
     push_list(L, x, d + 1, at);
     lua_rawseti(L, -2, int(i));
+  }
+}
+
+/// Refuses a list with holes, or with other keys than 1..n.
+void check_keys(lua_State* L, int index, int64_t n, const char* operation, const std::string& what) {
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    lua_pop(L, 1);
+    const double key = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+    if (key >= 1 && key <= double(n) && key == std::floor(key)) continue;
+    if (lua_type(L, -1) == LUA_TNUMBER)
+      fail("{}: {} has an entry at [{}] but none at [{}]", operation, what, key, n + 1);
+    fail("{}: {} has the key {}, only 1, 2, .. are meant", operation, what, describe(L, -1));
+  }
+  for (int64_t i = 1; i <= n; ++i) {
+    lua_rawgeti(L, index, int(i));
+    if (lua_isnil(L, -1)) fail("{}: {} has nothing at [{}]", operation, what, i);
+    lua_pop(L, 1);
   }
 }
 
@@ -51,7 +70,7 @@ class Nested {
     }
     if (depth >= kMaxDims) fail("tensor: {} is nested deeper than {} levels", path, kMaxDims);
     const int64_t n = int64_t(lua_objlen(L_, index));
-    if (n == 0) no_holes(index, path);
+    check_keys(L_, index, n, "tensor", path);
     if (depth == shape.size()) {
       if (rank_known_) fail("tensor: {} is a list, where the others are numbers", path);
       shape.push(n);
@@ -75,26 +94,9 @@ class Nested {
     values.push_back(v);
   }
 
-  void no_holes(int index, const std::string& path) {
-    lua_pushnil(L_);
-    if (lua_next(L_, index)) {
-      lua_pop(L_, 2);
-      fail("tensor: {} has entries but none at [1]", path);
-    }
-  }
-
   lua_State* L_;
   bool rank_known_ = false;
 };
-
-void check_value(double v, Dtype dtype) {
-  if (is_float(dtype)) return;
-  const auto refuse = [&] { fail("tensor: {} does not fit into {}", v, dtype_name(dtype)); };
-  if (v != std::floor(v)) refuse();
-  if (dtype == Dtype::u8 && (v < 0 || v > 255)) refuse();
-  if (dtype == Dtype::i32 && std::fabs(v) > 2147483647.0) refuse();
-  if (dtype == Dtype::i64 && std::fabs(v) > 9.2233720368547e18) refuse();
-}
 
 // ---- indexing -------------------------------------------------------------------------------------------------------
 
@@ -113,8 +115,9 @@ int64_t index_position(int64_t i, int64_t size, int dim) {
 }
 
 /// {}, {first, last[, step]} or {k} applied to one dimension.
-Tensor index_range(lua_State* L, int item, const Tensor& x, int dim) {
+Tensor index_range(lua_State* L, int item, const Tensor& x, int dim, int shown) {
   const int n = int(lua_objlen(L, item));
+  check_keys(L, item, n, "index", "the range");
   if (n == 0) return x;
   if (n > 3) fail("index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers", n);
   int64_t v[3] = {0, 0, 1};
@@ -124,12 +127,12 @@ Tensor index_range(lua_State* L, int item, const Tensor& x, int dim) {
     lua_pop(L, 1);
   }
   const int64_t size = x.size(dim);
-  if (n == 1) return slice(x, dim, index_position(v[0], size, dim), 1);
+  if (n == 1) return slice(x, dim, index_position(v[0], size, shown), 1);
   if (v[2] < 1) fail("index: the step is {}, it must be at least 1", v[2]);
   const int64_t first = v[0] < 0 ? v[0] + size + 1 : v[0], last = v[1] < 0 ? v[1] + size + 1 : v[1];
   if (first == last + 1 && first >= 1 && last <= size) return slice(x, dim, last, 0);
   if (first < 1 || last > size || first > last)
-    fail("index: the range {}..{} does not lie inside 1..{} (dimension {})", v[0], v[1], size, dim + 1);
+    fail("index: the range {}..{} does not lie inside 1..{} (dimension {})", v[0], v[1], size, shown + 1);
   return slice(x, dim, first - 1, (last - first) / v[2] + 1, v[2]);
 }
 
@@ -141,6 +144,7 @@ bool is_marker(lua_State* L, int i, const char* name) {
 /// x[{...}]: a view.
 Tensor index_table(lua_State* L, int key, Tensor x) {
   const int n = int(lua_objlen(L, key));
+  check_keys(L, key, n, "index", "the table");
   int consumed = 0, ellipses = 0;
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, key, k);
@@ -151,15 +155,15 @@ Tensor index_table(lua_State* L, int key, Tensor x) {
   if (consumed > x.dim())
     fail("index: {} positions for a tensor of {} dimensions, {}", consumed, x.dim(), to_string(x.shape()));
   if (ellipses > 1) fail("index: only one mt.ellipsis can be used");
-  int dim = 0;
+  int dim = 0, shown = 0;  // in what is left of x; as the user counts
   const int rank = x.dim();
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, key, k);
     const int item = lua_gettop(L);
     if (is_marker(L, item, "newaxis")) x = unsqueeze(x, dim++);
-    else if (is_marker(L, item, "ellipsis")) dim += rank - consumed;
-    else if (lua_type(L, item) == LUA_TTABLE) x = index_range(L, item, x, dim), ++dim;
-    else x = pick(x, dim, index_position(index_number(L, item), x.size(dim), dim));
+    else if (is_marker(L, item, "ellipsis")) dim += rank - consumed, shown += rank - consumed;
+    else if (lua_type(L, item) == LUA_TTABLE) x = index_range(L, item, x, dim++, shown++);
+    else x = pick(x, dim, index_position(index_number(L, item), x.size(dim), shown++));
     lua_pop(L, 1);
   }
   return x;
@@ -183,7 +187,7 @@ int get_field(lua_State* L) {
     push_tensor(L, index_any(L, 2, x));
     return 1;
   }
-  const std::string key = lua_tostring(L, 2);
+  const std::string_view key = lua_tostring(L, 2);
   if (key == "shape") push_shape(L, x.shape());
   else if (key == "dtype") lua_pushstring(L, dtype_name(x.dtype()));
   else if (key == "device") lua_pushstring(L, x.device().name);
@@ -192,7 +196,8 @@ int get_field(lua_State* L) {
   else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
   else {
     luaL_getmetatable(L, "mtorch.methods");
-    const std::string close = nearest_key(L, -1, key);
+    std::vector<std::string> names = {"shape", "dtype", "device", "grad", "requires_grad", "is_leaf"};
+    const std::string close = nearest_key(L, -1, std::string(key), names);
     fail("a tensor has no field or method '{}'{}", key, close.empty() ? "" : " (did you mean '" + close + "'?)");
   }
   return 1;
@@ -203,7 +208,7 @@ int set_field(lua_State* L) {
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
   if (lua_type(L, 2) == LUA_TSTRING) {
-    const std::string key = lua_tostring(L, 2);
+    const std::string_view key = lua_tostring(L, 2);
     if (key == "requires_grad") {
       if (lua_type(L, 3) != LUA_TBOOLEAN) fail("requires_grad must be true or false, got {}", describe(L, 3));
       x.requires_grad_(lua_toboolean(L, 3));
@@ -221,7 +226,7 @@ int set_field(lua_State* L) {
   Tensor value;
   if (lua_type(L, 3) == LUA_TNUMBER) {
     const double v = lua_tonumber(L, 3);
-    check_value(v, x.dtype());
+    check_value("assignment", v, x.dtype());
     value = scalar(v, x.dtype(), x.device());
   } else if (lua_type(L, 3) == LUA_TBOOLEAN) {
     value = scalar(lua_toboolean(L, 3), Dtype::b8);
@@ -240,7 +245,7 @@ int set_field(lua_State* L) {
 }
 
 int collect_garbage(lua_State* L) {
-  if (Tensor* t = tensor_at(L, 1)) t->reset();
+  free_tensor(L, 1);
   return 0;
 }
 
@@ -255,6 +260,13 @@ int text(lua_State* L) {
   const Tensor* x = tensor_at(L, 1);
   const std::string s = x ? to_string(*x) : "tensor";
   lua_pushlstring(L, s.data(), s.size());
+  return 1;
+}
+
+/// `a == b` asks whether they are the same tensor.
+int same(lua_State* L) {
+  const Tensor *a = tensor_at(L, 1), *b = tensor_at(L, 2);
+  lua_pushboolean(L, a && b && a->impl() == b->impl());
   return 1;
 }
 
@@ -356,7 +368,7 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     for (size_t k = 0; k < nested.values.size(); ++k) {
-      check_value(nested.values[k], dtype);
+      check_value("tensor", nested.values[k], dtype);
       x.data_as<T>()[k] = static_cast<T>(nested.values[k]);
     }
   });
@@ -367,7 +379,7 @@ void open_tensor(lua_State* L) {
   static const luaL_Reg meta[] = {
       {"__newindex", safely<set_field>}, {"__gc", collect_garbage},        {"__len", safely<length>},
       {"__tostring", safely<text>},      {"__lt", safely<refuse_less>},    {"__le", safely<refuse_less>},
-      {"__concat", safely<refuse_concat>}, {nullptr, nullptr}};
+      {"__concat", safely<refuse_concat>}, {"__eq", safely<same>},          {nullptr, nullptr}};
   lua_newtable(L);
   lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
   lua_pushvalue(L, -2);
@@ -375,7 +387,7 @@ void open_tensor(lua_State* L) {
   luaL_register(L, nullptr, meta);
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");  // getmetatable(x) is false: scripts cannot reach it
-  lua_pushcfunction(L, safely<get_field>);
+  push_closure(L, safely<get_field>);
   lua_setfield(L, -2, "__get");
   lua_pop(L, 1);
   luaL_getmetatable(L, "mtorch.methods");

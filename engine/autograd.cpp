@@ -34,7 +34,8 @@ void connect(Edge& edge, const Tensor& input) {
 
 // Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion, because a graph can be
 // a chain of millions.
-thread_local std::vector<Node*>* doomed = nullptr;
+thread_local Node* doomed = nullptr;
+thread_local bool freeing = false;
 
 void free_node(Node* node) {
   node->~Node();
@@ -54,13 +55,23 @@ Tensor accumulate(Tensor sum, const Tensor& more) {
 
 bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
 
+// The memory of the last walk's lists, for the next.
+thread_local std::vector<Node*> spare_ready;
+thread_local std::vector<Ref<TensorImpl>> spare_leaves;
+
 /// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
 class Walk {
  public:
-  Walk(bool retain, bool create) : retain_(retain), mode_(create) {}
+  Walk(bool retain, bool create) : retain_(retain), mode_(create) {
+    ready_.swap(spare_ready);
+    leaves_.swap(spare_leaves);
+  }
   ~Walk() {
     while (!ready_.empty()) next()->pending.reset();
     for (auto& leaf : leaves_) drop_pending(*leaf);
+    leaves_.clear();
+    ready_.swap(spare_ready);
+    leaves_.swap(spare_leaves);
   }
 
   void send(Edge& edge, Tensor g) {
@@ -148,19 +159,15 @@ bool grad_enabled() { return enabled; }
 bool set_grad_enabled(bool on) { return std::exchange(enabled, on); }
 
 void Node::destroy(Node* node) {
-  if (doomed) {
-    doomed->push_back(node);
-    return;
+  node->next = std::exchange(doomed, node);
+  if (freeing) return;
+  freeing = true;
+  while (doomed) {
+    Node* first = doomed;
+    doomed = first->next;
+    free_node(first);
   }
-  std::vector<Node*> list;
-  doomed = &list;
-  free_node(node);
-  while (!list.empty()) {
-    Node* next = list.back();
-    list.pop_back();
-    free_node(next);
-  }
-  doomed = nullptr;
+  freeing = false;
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
@@ -222,7 +229,8 @@ void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, boo
   Walk walk(retain_graph || create_graph, create_graph);
   Edge edge;
   connect(edge, root);
-  walk.send(edge, gradient.defined() ? to(gradient, root.dtype()) : full(root.shape(), 1, root.dtype(), root.device()));
+  Tensor one = gradient.defined() ? to(gradient, root.dtype()) : scalar(1, root.dtype(), root.device());
+  walk.send(edge, one.shape() == root.shape() ? std::move(one) : reshape(one, root.shape()));
   edge = {};
   walk.run();
   walk.commit();

@@ -38,6 +38,7 @@ struct Node {
   int8_t source[kMaxSaved];       // which input it is; kOutput; kOther
   double number[4] = {};          // parameters of the operation
   Tensor pending;                 // the gradient so far, while a walk is under way
+  Node* next = nullptr;           // the list of nodes to be freed
 
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);

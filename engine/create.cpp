@@ -35,7 +35,9 @@ Tensor history(const Tensor& x) {
 }  // namespace
 
 Tensor full(const Shape& shape, double value, Dtype dtype, const Device& device) {
+  check_value("full", value, dtype);
   Tensor out = empty(shape, dtype, device);
+  NoGrad off;
   return fill_(out, value);
 }
 Tensor zeros(const Shape& shape, Dtype dtype, const Device& device) { return full(shape, 0, dtype, device); }
@@ -51,9 +53,13 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 
 Tensor range(double first, double last, double step, Dtype dtype, const Device& device) {
   if (step == 0 || std::isnan(step)) fail("range: the step is {}", step);
+  if (!std::isfinite(first) || !std::isfinite(last) || !std::isfinite(step))
+    fail("range: {} to {} by {} does not end", first, last, step);
   const double count = std::floor((last - first) / step * (1 + 1e-12) + 1e-12) + 1;
   if (!(count < 1e13)) fail("range: {} to {} by {} does not end", first, last, step);
   const int64_t n = count > 0 ? int64_t(count) : 0;
+  if (n > 0) check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
+  if (!is_float(dtype) && step != std::floor(step)) fail("range: the step {} does not fit into {}", step, dtype_name(dtype));
   Tensor out = empty({n}, dtype);
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -63,6 +69,7 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
 }
 
 Tensor linspace(double first, double last, int64_t n, Dtype dtype, const Device& device) {
+  if (!is_float(dtype)) fail("linspace: {} cannot hold fractions; use range", dtype_name(dtype));
   Tensor out = empty({n}, dtype);
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -106,12 +113,17 @@ void check_writable(const char* operation, const Tensor& target) {
            d + 1, target.size(d));
 }
 
-const Tensor& copy_(const Tensor& target, const Tensor& source) {
-  check_writable("copy_", target);
+const Tensor& copy_(const Tensor& target, const Tensor& source) { return write_("copy_", target, source); }
+
+const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source) {
+  check_writable(operation, target);
+  if (source.dim() > target.dim() || !(broadcast(operation, target.shape(), source.shape()) == target.shape()))
+    fail("{}: the source {} does not fit into {}", operation, to_string(source.shape()), to_string(target.shape()));
   Tensor value = expand(source, target.shape());
   const bool wants = grad_enabled() && is_float(target.dtype()) && (value.requires_grad() || target.requires_grad());
   if (wants && !target.impl()->base)
-    fail("copy_: this is a view of another tensor, and gradients are recorded; clone() it or change the whole tensor");
+    fail("{}: this is a view of another tensor, and gradients are recorded; clone() it or change the whole tensor",
+         operation);
   if (value.impl()->storage == target.impl()->storage && value.impl() != target.impl()) {
     NoGrad off;
     value = clone(value);
@@ -131,10 +143,25 @@ const Tensor& copy_(const Tensor& target, const Tensor& source) {
 }
 
 const Tensor& fill_(const Tensor& target, double value) {
-  check_writable("fill_", target);
-  const Tensor number = scalar(value, target.dtype(), target.device());
-  NoGrad off;
-  return copy_(target, number);
+  check_value("fill_", value, target.dtype());
+  return write_("fill_", target, scalar(value, target.dtype(), target.device()));
+}
+
+/// The gradient of an assignment as recorded operations: by the positions that the region takes in the whole.
+void assign_backward_recorded(Node& node, const Tensor& g, Tensor* dx) {
+  const TensorImpl& r = *node.saved[0];
+  Tensor positions, mask;
+  {
+    NoGrad off;
+    const Tensor all = range(0, double(g.numel()) - 1, 1, Dtype::i64, g.device());
+    const Shape size(r.size, r.ndim);
+    positions = reshape(view_of(all, size, Shape(r.stride, r.ndim), r.offset), {-1});
+    mask = ones(g.shape(), g.dtype(), g.device());
+    fill_(view_of(mask, size, Shape(r.stride, r.ndim), r.offset), 0);
+  }
+  if (node.wants(0)) dx[0] = g * mask;
+  if (node.wants(1))
+    dx[1] = sum_to(reshape(gather(reshape(g, {-1}), 0, positions), Shape(r.size, r.ndim)), node.shape(1));
 }
 
 void assign(const Tensor& x, const Tensor& region, const Tensor& value) {
@@ -151,6 +178,7 @@ void assign(const Tensor& x, const Tensor& region, const Tensor& value) {
   if (!wants) return;
   static const NodeType type{"assignment", [](Node& node, const Tensor& g, Tensor* dx) {
     const TensorImpl& r = *node.saved[0];  // a shape whose strides and offset say where the region lies
+    if (grad_enabled()) return assign_backward_recorded(node, g, dx);
     const Tensor whole = clone(g);
     const Tensor part = view_of(whole, Shape(r.size, r.ndim), Shape(r.stride, r.ndim), r.offset);
     if (node.wants(1)) dx[1] = sum_to(clone(part), node.shape(1));

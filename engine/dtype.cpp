@@ -1,6 +1,8 @@
 // dtype.cpp -- names, kinds and promotion of element types
 #include "engine/dtype.h"
 
+#include <cmath>
+
 #include "engine/error.h"
 
 namespace mt {
@@ -24,6 +26,21 @@ Dtype promote(Dtype a, Dtype b) {
   if (a == Dtype::none) return b;
   if (b == Dtype::none) return a;
   return a < b ? b : a;
+}
+
+void check_value(const char* operation, double v, Dtype dtype) {
+  if (is_float(dtype)) return;
+  const bool whole = v == std::floor(v);
+  const bool fits = dtype == Dtype::b8    ? whole
+                    : dtype == Dtype::u8  ? whole && v >= 0 && v <= 255
+                    : dtype == Dtype::i32 ? whole && v >= -2147483648.0 && v <= 2147483647.0
+                                          : whole && v >= -9223372036854775808.0 && v < 9223372036854775808.0;
+  if (!fits) fail("{}: {} does not fit into {}", operation, v, dtype_name(dtype));
+}
+
+bool can_hold(Dtype target, Dtype result) {
+  if (target == Dtype::b8) return result == Dtype::b8;
+  return is_float(target) || !is_float(result);
 }
 
 Dtype default_dtype() { return the_default; }

@@ -13,6 +13,10 @@ const char* dtype_name(Dtype);
 Dtype dtype_named(std::string_view);
 /// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then the wider one.
 Dtype promote(Dtype, Dtype);
+/// Refuses a number that a dtype cannot hold: 300 in uint8, 2.5 in int64.
+void check_value(const char* operation, double value, Dtype);
+/// Whether results of one type may be written into another in place: floats never into integers.
+bool can_hold(Dtype target, Dtype result);
 /// float32, unless `set_default_dtype` said float64. Numbers without a dtype become this.
 Dtype default_dtype();
 void set_default_dtype(Dtype);

@@ -66,32 +66,43 @@ const std::array<Facts, kOps> facts = collect(op::Elementwise{});
 
 // ---- the way back ---------------------------------------------------------------------------------------------------
 
-/// Runs part `part` of an operation over operands of one shape.
-Tensor run_part(int op, int part, const Tensor* operand, int n, const double* params) {
-  const Tensor& like = operand[0];
-  Tensor out = empty(like.shape(), like.dtype(), like.device());
+/// Whether every element is the same place.
+bool repeats(const TensorImpl& t) {
+  for (int d = 0; d < t.ndim; ++d)
+    if (t.stride[d] != 0 && t.size[d] != 1) return false;
+  return true;
+}
+
+/// Calls the map verb for operands of one shape. What is contiguous, or one element repeated, is told as one dimension.
+void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
+              const double* params) {
   Map m;
-  m.op = op, m.part = part, m.dtype = like.dtype(), m.inputs = n;
-  std::memcpy(m.scalar, params, sizeof m.scalar);
+  m.op = op, m.part = part, m.dtype = dtype, m.inputs = n;
+  if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
+  const TensorImpl& o = *out.impl();
   m.data[0] = out.data();
-  bool flat = true;
-  for (int k = 0; k < n; ++k) {
-    m.data[k + 1] = operand[k].data();
-    flat &= operand[k].is_contiguous();
+  m.stride[0][0] = 1;
+  bool flat = o.contiguous;
+  for (int k = 1; k <= n && flat; ++k) {
+    const TensorImpl& t = *operand[k - 1]->impl();
+    m.data[k] = operand[k - 1]->data();
+    m.stride[k][0] = t.contiguous ? 1 : 0;
+    flat = t.contiguous || repeats(t);
   }
   if (flat) {
     m.ndim = 1;
-    m.size[0] = out.numel();
-    for (int k = 0; k <= n; ++k) m.stride[k][0] = 1;
+    m.size[0] = o.numel;
   } else {
-    m.ndim = out.dim();
-    std::memcpy(m.size, out.impl()->size, sizeof(int64_t) * size_t(m.ndim));
-    std::memcpy(m.stride[0], out.impl()->stride, sizeof(int64_t) * size_t(m.ndim));
-    for (int k = 0; k < n; ++k)
-      std::memcpy(m.stride[k + 1], operand[k].impl()->stride, sizeof(int64_t) * size_t(m.ndim));
+    m.ndim = o.ndim;
+    const size_t bytes = sizeof(int64_t) * o.ndim;
+    std::memcpy(m.size, o.size, bytes);
+    std::memcpy(m.stride[0], o.stride, bytes);
+    for (int k = 1; k <= n; ++k) {
+      m.data[k] = operand[k - 1]->data();
+      std::memcpy(m.stride[k], operand[k - 1]->impl()->stride, bytes);
+    }
   }
-  like.device().map(m);
-  return out;
+  out.device().map(m);
 }
 
 void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
@@ -104,11 +115,21 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
       continue;
     }
     Tensor operand[kMaxOperands];
-    int n = 0;
-    operand[n++] = g;
-    for (int slot = 0; slot < kMaxSaved; ++slot)
-      if (d.saves >> slot & 1) operand[n++] = node.get(slot);
-    dx[i] = grad_enabled() ? d.recorded(operand, node.number) : run_part(op, i + 1, operand, n, node.number);
+    const Tensor* given[kMaxOperands] = {&g};
+    int n = 1;
+    for (int slot = 0; slot < kMaxSaved; ++slot) {
+      if (!(d.saves >> slot & 1)) continue;
+      operand[n] = node.get(slot);
+      given[n] = &operand[n];
+      ++n;
+    }
+    if (grad_enabled()) {
+      operand[0] = g;
+      dx[i] = d.recorded(operand, node.number);
+    } else {
+      dx[i] = empty(g.shape(), g.dtype(), g.device());
+      run_part(op, i + 1, g.dtype(), dx[i], given, n, node.number);
+    }
   }
 }
 
@@ -141,20 +162,23 @@ void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs, 
 
 // ---- the way forward ------------------------------------------------------------------------------------------------
 
-/// The type an operation computes in: that of its tensors, with plain numbers adopting it.
+/// What a lesser operand (0-d beside tensors, a plain number beside both) makes of a type: it adds a kind (float to
+/// integers, integer to bool) but no width. As in PyTorch.
+Dtype widen(Dtype d, Dtype lesser) {
+  if (d == Dtype::none) return lesser;
+  if (lesser == Dtype::none || is_float(d)) return d;
+  return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
+}
+
+/// The type an operation computes in.
 Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs) {
-  Dtype tensors = Dtype::none, numbers = Dtype::none;
+  Dtype tensors = Dtype::none, points = Dtype::none, numbers = Dtype::none;
   for (int i = row.mask_first ? 1 : 0; i < row.inputs; ++i) {
-    Dtype& kind = inputs[i]->impl()->number ? numbers : tensors;
-    kind = promote(kind, inputs[i]->dtype());
+    const TensorImpl& t = *inputs[i]->impl();
+    Dtype& kind = t.number ? numbers : t.ndim == 0 ? points : tensors;
+    kind = promote(kind, t.number && is_float(t.dtype) ? default_dtype() : t.dtype);
   }
-  Dtype d = tensors;
-  if (numbers != Dtype::none) {
-    const Dtype number = is_float(numbers) ? default_dtype() : numbers;
-    if (tensors == Dtype::none) d = number;
-    else if (!is_float(tensors) && is_float(numbers)) d = number;
-    else if (tensors == Dtype::b8) d = Dtype::i64;
-  }
+  const Dtype d = widen(widen(tensors, points), numbers);
   switch (row.info->accepts) {
     case op::Accepts::any: return d;
     case op::Accepts::number: return d == Dtype::b8 ? Dtype::i64 : d;
@@ -200,24 +224,17 @@ bool simple(const OpRow& row, const Tensor* const* inputs) {
   return true;
 }
 
-void run_flat(int op, const Tensor& out, const Tensor* const* inputs, int n, Dtype dtype, const double* params) {
-  Map m;
-  m.op = op, m.part = 0, m.dtype = dtype, m.inputs = n, m.ndim = 1;
-  m.size[0] = out.numel();
-  if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
-  m.data[0] = out.data();
-  m.stride[0][0] = 1;
-  for (int k = 0; k < n; ++k) {
-    m.data[k + 1] = inputs[k]->data();
-    m.stride[k + 1][0] = 1;
-  }
-  out.device().map(m);
-}
-
 bool any_requires_grad(const Tensor* const* inputs, int n) {
   for (int i = 0; i < n; ++i)
     if (inputs[i]->impl()->requires_grad) return true;
   return false;
+}
+
+/// A 0-d tensor seen in any shape.
+Tensor repeat_everywhere(const Tensor& x, const Shape& shape) {
+  Shape stride = shape;
+  for (int d = 0; d < shape.size(); ++d) stride[d] = 0;
+  return view_of(x, shape, stride, x.offset());
 }
 
 /// Inputs made ready: one dtype, one device, and broadcast to one shape by recorded operations.
@@ -244,10 +261,13 @@ Prepared prepare(int op, const Tensor* const* inputs) {
     if (mask && inputs[0]->dtype() != Dtype::b8)
       fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
            dtype_name(inputs[0]->dtype()));
+    if (inputs[i]->impl()->number) check_value(row.info->name, inputs[i]->at(0), p.dtype);
     Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), p.dtype, *device)
                : mask                    ? *inputs[i]
                                          : to(*inputs[i], p.dtype);
-    p.tensor[i] = x.shape() == p.shape ? x : expand(x, p.shape);
+    p.tensor[i] = x.shape() == p.shape     ? x
+                  : inputs[i]->impl()->number ? repeat_everywhere(x, p.shape)
+                                              : expand(x, p.shape);
     p.input[i] = &p.tensor[i];
   }
   return p;
@@ -258,22 +278,6 @@ void check_fits(const char* name, const Tensor& target, const Shape& result) {
   if (!(result == target.shape()))
     fail("{}: the result is {}, the tensor {}; a change in place keeps the shape", name, to_string(result),
          to_string(target.shape()));
-}
-
-void run_any(int op, const Tensor& out, const Prepared& p, const double* params) {
-  Map m;
-  const int n = facts[op].row.inputs;
-  m.op = op, m.part = 0, m.dtype = p.dtype, m.inputs = n, m.ndim = p.shape.size();
-  if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
-  const size_t bytes = sizeof(int64_t) * size_t(m.ndim);
-  std::memcpy(m.size, p.shape.data(), bytes);
-  m.data[0] = out.data();
-  std::memcpy(m.stride[0], out.impl()->stride, bytes);
-  for (int k = 0; k < n; ++k) {
-    m.data[k + 1] = p.tensor[k].data();
-    std::memcpy(m.stride[k + 1], p.tensor[k].impl()->stride, bytes);
-  }
-  out.device().map(m);
 }
 
 }  // namespace
@@ -293,13 +297,13 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* params) {
     const Tensor& a = *inputs[0];
     if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, *inputs[1], a.dtype());
     Tensor out = empty(a.shape(), answer_dtype(row, a.dtype()), a.device());
-    run_flat(op, out, inputs, row.inputs, a.dtype(), params);
+    run_part(op, 0, a.dtype(), out, inputs, row.inputs, params);
     if (wants) record_elementwise(op, out, inputs, params);
     return out;
   }
   const Prepared p = prepare(op, inputs);
   Tensor out = empty(p.shape, answer_dtype(row, p.dtype), p.tensor[row.inputs - 1].device());
-  run_any(op, out, p, params);
+  run_part(op, 0, p.dtype, out, p.input, row.inputs, params);
   if (wants) record_elementwise(op, out, p.input, params);
   return out;
 }
@@ -310,7 +314,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
   const std::string name = std::string(row.info->name) + "_";
   check_writable(name.c_str(), target);
   const Dtype computed = computing_dtype(row, inputs), answer = answer_dtype(row, computed);
-  if (promote(answer, target.dtype()) != target.dtype())
+  if (!can_hold(target.dtype(), answer))
     fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name, dtype_name(answer),
          dtype_name(target.dtype()), row.info->name);
   const bool wants = row.differentiable && grad_enabled() && any_requires_grad(inputs, row.inputs);
@@ -320,13 +324,13 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
   if (!wants && !overlaps && answer == target.dtype()) {
     const Prepared p = prepare(op, inputs);
     check_fits(name.c_str(), target, p.shape);
-    run_any(op, target, p, params);
+    run_part(op, 0, p.dtype, target, p.input, row.inputs, params);
     bump(target);
     return target;
   }
   const Tensor result = elementwise(op, inputs, params);  // aside, then written
   check_fits(name.c_str(), target, result.shape());
-  return copy_(target, result);
+  return write_(name.c_str(), target, result);
 }
 
 const Tensor& add_(const Tensor& a, const Tensor& b) {

@@ -70,20 +70,21 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
   if (is_float(target.dtype()) || target.dtype() == Dtype::b8)
     fail("cross_entropy: targets are class positions and must be integers, these are {}; use target:long()",
          dtype_name(target.dtype()));
-  NoGrad* off = new NoGrad;
-  const Tensor labels = to(target, Dtype::i64);
-  const int64_t classes = logits.size(1);
-  const Tensor kept = ne(labels, Tensor(double(ignore_index)));
-  for (int64_t i = 0; i < labels.numel(); ++i) {
-    const int64_t label = int64_t(labels.at(i));
-    if (label == ignore_index || (label >= 0 && label < classes)) continue;
-    delete off;
-    fail("cross_entropy: target {} is {}, expected {}..{} (labels count from {} here)", i + index_base,
-         label + index_base, index_base, classes - 1 + index_base, index_base);
+  Tensor safe, weight;
+  {
+    NoGrad off;
+    const Tensor labels = to(target, Dtype::i64);
+    const int64_t first = index_base, last = logits.size(1) - 1 + index_base;
+    for (int64_t i = 0; i < labels.numel(); ++i) {
+      const int64_t label = labels.at_integer(i);
+      if (label != ignore_index && (label < first || label > last))
+        fail("cross_entropy: target {} is {}, expected {}..{} (labels count from {} here)", i + index_base, label, first,
+             last, first);
+    }
+    const Tensor kept = ne(labels, Tensor(double(ignore_index)));
+    safe = where(kept, labels - Tensor(double(first)), Tensor(0.0));
+    weight = to(kept, logits.dtype());
   }
-  const Tensor safe = where(kept, labels, Tensor(0.0));
-  const Tensor weight = to(kept, logits.dtype());
-  delete off;
   const Tensor picked = squeeze(gather(log_softmax(logits, 1), 1, unsqueeze(safe, 1)), 1);
   const Tensor loss = -(picked * weight);
   if (how == Reduction::none) return loss;

@@ -19,9 +19,8 @@ std::atomic<int64_t> live{0}, peak{0};
 constexpr size_t kHeader = 64;
 static_assert(sizeof(Storage) <= kHeader);
 
-// Size classes: four for each power of two, so that at most a fifth of a block is unused.
-constexpr size_t kSmallest = 64;
-constexpr int kClasses = 4 * 24;
+// Size classes: steps of 64 bytes to 1 KiB, then four for each power of two, so that at most a fifth is unused.
+constexpr int kLinear = 16, kClasses = kLinear + 4 * 20;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kMostCached = 0;  // so that the sanitizer sees every use after free
 #else
@@ -33,11 +32,14 @@ struct SizeClass {
   size_t bytes;
 };
 SizeClass class_of(size_t bytes) {
-  if (bytes <= kSmallest) return {0, kSmallest};
+  if (bytes <= 64 * kLinear) {
+    const size_t lines = (bytes + 63) / 64;
+    return {int(lines), lines * 64};
+  }
   const int power = std::bit_width(bytes - 1) - 1;  // 2^power < bytes <= 2^(power + 1)
   const size_t step = size_t(1) << (power - 2);
   const size_t quarter = (bytes - (size_t(1) << power) + step - 1) / step;  // 1..4
-  return {4 * (power - 6) + int(quarter), (size_t(1) << power) + quarter * step};
+  return {kLinear + 4 * (power - 10) + int(quarter), (size_t(1) << power) + quarter * step};
 }
 
 /// Freed blocks of this thread, by size class.

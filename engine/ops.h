@@ -82,7 +82,8 @@ Tensor clone(const Tensor&);
 Tensor contiguous(const Tensor&);
 Tensor to(const Tensor&, Dtype);
 Tensor to(const Tensor&, const Device&);
-/// Writes `source`, broadcast and converted, into `target`.
+/// Writes `source`, broadcast and converted, into `target`; `operation` is who asks, for messages.
+const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
 /// Refuses what must not be changed in place: a leaf that requires a gradient, and memory that lies upon itself.
 void check_writable(const char* operation, const Tensor& target);
 const Tensor& copy_(const Tensor& target, const Tensor& source);
@@ -151,7 +152,7 @@ Tensor log_softmax(const Tensor&, int64_t dim);
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Reduction = Reduction::mean);
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
-/// Rows of logits against class positions; targets equal to `ignore_index` do not count.
+/// Rows of logits against class labels, which count from `index_base`; targets equal to `ignore_index` do not count.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index = -100,
                      Reduction = Reduction::mean);
 

@@ -18,9 +18,10 @@ struct Format {
   bool whole = true, scientific = false, boolean = false, integer = false;
   int width = 0;
 
-  std::string text(double v) const {
+  std::string text(const Tensor& x, int64_t i) const {
+    if (integer) return fmt::format("{}", x.at_integer(i));
+    const double v = x.at(i);
     if (boolean) return v != 0 ? "true" : "false";
-    if (integer) return fmt::format("{}", int64_t(v));
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
     if (scientific) return fmt::format("{:.{}e}", v, kPrecision);
@@ -52,31 +53,35 @@ class Printer {
 
   std::string print() {
     if (x_.numel() == 0) return "";
-    if (x_.dim() == 0) return format_.text(x_.at(0)) + "\n";
+    if (x_.dim() == 0) return format_.text(x_, 0) + "\n";
     slices(x_, "");
     return std::move(out_);
   }
 
  private:
-  /// Chooses the format and the width from the elements that will be shown.
+  /// Chooses the format and then the width from the elements that will be shown.
   void measure(const Tensor& x) {
-    std::vector<double> values;
-    collect(x, values);
     double low = INFINITY, high = 0;
-    for (double v : values) {
-      if (!std::isfinite(v)) continue;
+    visit(x, [&](const Tensor& row, int64_t i) {
+      const double v = row.at(i);
+      if (!std::isfinite(v)) return;
       format_.whole &= v == std::floor(v);
       if (v != 0) low = std::min(low, std::fabs(v));
       high = std::max(high, std::fabs(v));
-    }
+    });
     format_.scientific = is_float(x.dtype()) && high > 0 &&
                          (high >= 1e8 || (!format_.whole && (low < 1e-4 || high / low > 1e7)));
-    for (double v : values) format_.width = std::max(format_.width, int(format_.text(v).size()));
+    visit(x, [&](const Tensor& row, int64_t i) {
+      format_.width = std::max(format_.width, int(format_.text(row, i).size()));
+    });
   }
-  void collect(const Tensor& x, std::vector<double>& values) {
-    if (x.dim() == 0) return values.push_back(x.at(0));
-    for (int64_t i : shown(x.size(0), summarise_))
-      if (i >= 0) collect(pick(x, 0, i), values);
+  template <class Body> void visit(const Tensor& x, const Body& body) {
+    if (x.dim() == 0) return body(x, 0);
+    for (int64_t i : shown(x.size(0), summarise_)) {
+      if (i < 0) continue;
+      if (x.dim() == 1) body(x, i);
+      else visit(pick(x, 0, i), body);
+    }
   }
 
   void slices(const Tensor& x, const std::string& where) {
@@ -104,7 +109,7 @@ class Printer {
     const size_t start = out_.size();
     size_t begin = start;
     for (int64_t i : shown(x.size(0), summarise_)) {
-      const std::string cell = i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x.at(i)), format_.width);
+      const std::string cell = i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x, i), format_.width);
       if (out_.size() - begin + cell.size() > kLineWidth && out_.size() > begin) {
         out_ += "\n";
         begin = out_.size();

@@ -56,6 +56,11 @@ Tensor run(const char* name, int op, const Tensor& x, unsigned mask, bool keepdi
 
 /// A gradient or a result with its reduced dimensions back as size 1, seen in the input's shape.
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
+  if (reduced.numel() == 1 && !grad_enabled()) {
+    Shape stride = input;
+    for (int d = 0; d < input.size(); ++d) stride[d] = 0;
+    return view_of(reduced, input, stride, reduced.offset());
+  }
   Shape shape = input;
   for (int d = 0; d < shape.size(); ++d)
     if (mask >> d & 1) shape[d] = 1;
@@ -96,9 +101,11 @@ Tensor position(const char* name, int op, const Tensor& x, std::optional<int64_t
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
-  const unsigned mask = dims_mask("sum", x, dims);
-  Tensor out = run("sum", op::reduction_id<op::Sum>, x, mask, keepdim, sum_dtype(x.dtype()), true);
+namespace {
+
+Tensor sum_as(const char* name, const Tensor& x, const Shape& dims, bool keepdim) {
+  const unsigned mask = dims_mask(name, x, dims);
+  Tensor out = run(name, op::reduction_id<op::Sum>, x, mask, keepdim, sum_dtype(x.dtype()), true);
   if (wants_grad(x)) {
     static const NodeType type{"sum", [](Node& node, const Tensor& g, Tensor* dx) {
       dx[0] = spread(g, node.shape(0), unsigned(node.number[0]));
@@ -110,11 +117,17 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
   return out;
 }
 
+}  // namespace
+
+Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) { return sum_as("sum", x, dims, keepdim); }
+
 Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   if (!is_float(x.dtype()))
     fail("mean: of {} the mean is a fraction; use x:float():mean()", dtype_name(x.dtype()));
-  const Tensor total = sum(x, dims, keepdim);
-  const double n = total.numel() ? double(x.numel()) / double(total.numel()) : 1;
+  const Tensor total = sum_as("mean", x, dims, keepdim);
+  double n = 1;
+  for (int d = 0; d < x.dim(); ++d)
+    if (dims_mask("mean", x, dims) >> d & 1) n *= double(x.size(d));
   return total / Tensor(n);
 }
 

@@ -15,12 +15,14 @@ Tensor make(const Shape& size, Dtype dtype) {
   t->dtype = dtype;
   t->ndim = uint8_t(size.size());
   int64_t n = 1;
+  bool empty = false;
   for (int d = size.size() - 1; d >= 0; --d) {
     t->size[d] = size[d];
     t->stride[d] = n;
-    n *= size[d];
+    n *= size[d] > 0 ? size[d] : 1;
+    empty |= size[d] == 0;
   }
-  t->numel = n;
+  t->numel = empty ? 0 : n;
   return Tensor(Ref<TensorImpl>::adopt(t));
 }
 
@@ -46,7 +48,7 @@ void TensorImpl::destroy(TensorImpl* t) {
 }
 
 Tensor::Tensor(double number) {
-  const bool whole = number == std::floor(number) && std::fabs(number) < 9.2e18;
+  const bool whole = number == std::floor(number) && std::fabs(number) < 9.2e18 && !(number == 0 && std::signbit(number));
   *this = scalar(number, whole ? Dtype::i64 : Dtype::f64);
   impl_->number = true;
 }
@@ -100,14 +102,30 @@ Tensor Tensor::detach() const {
   return t;
 }
 
-double Tensor::at(int64_t i) const {
+namespace {
+
+/// Element i, counted in row-major order, as a T.
+template <class T> T element(const Tensor& x, int64_t i) {
   int64_t offset = 0;
-  for (int d = dim() - 1; d >= 0; --d) {
-    offset += i % size(d) * stride(d);
-    i /= size(d);
+  for (int d = x.dim() - 1; d >= 0; --d) {
+    offset += i % x.size(d) * x.stride(d);
+    i /= x.size(d);
   }
-  const Tensor host = &device() == &cpu_device() ? *this : to(*this, cpu_device());
-  return with_dtype(dtype(), [&](auto zero) { return double(host.data_as<decltype(zero)>()[offset]); });
+  const Tensor host = &x.device() == &cpu_device() ? x : to(x, cpu_device());
+  return with_dtype(x.dtype(), [&](auto zero) { return static_cast<T>(host.data_as<decltype(zero)>()[offset]); });
+}
+
+}  // namespace
+
+double Tensor::at(int64_t i) const { return element<double>(*this, i); }
+int64_t Tensor::at_integer(int64_t i) const { return element<int64_t>(*this, i); }
+
+void replace_data(const Tensor& x, const Tensor& y) {
+  TensorImpl &a = *x.impl(), &b = *y.impl();
+  Ref<Storage> old = Ref<Storage>::adopt(a.storage);
+  a.storage = Ref<Storage>::share(b.storage).release();
+  a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset, a.numel = b.numel;
+  for (int d = 0; d < b.ndim; ++d) a.size[d] = b.size[d], a.stride[d] = b.stride[d];
 }
 
 double Tensor::item() const {

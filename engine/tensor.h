@@ -76,6 +76,8 @@ class Tensor {
   double item() const;
   /// Element by 0-based position, counted in row-major order.
   double at(int64_t i) const;
+  /// The same for integer dtypes, exact beyond 2^53.
+  int64_t at_integer(int64_t i) const;
 
   Tensor sum() const;  // the most common ends of a chain; everything else is in ops.h
   Tensor t() const;
@@ -92,6 +94,8 @@ Tensor view_of(const Tensor&, const Shape& size, const Shape& stride, int64_t of
 Tensor shape_of(const Tensor&);
 /// A 0-d tensor.
 Tensor scalar(double value, Dtype, const Device& = cpu_device());
+/// Makes x the data of y, in place: its storage, shape and dtype. Its gradient and its identity stay.
+void replace_data(const Tensor& x, const Tensor& y);
 /// Counts a change in place.
 inline void bump(const Tensor& t) { ++t.impl()->storage->version; }
 

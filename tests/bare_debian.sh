@@ -45,7 +45,7 @@ clean() {
 }
 trap clean EXIT
 trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'exit 143' TERM HUP PIPE
 
 # Prints the last $2 lines of the log $1, without the names of hosts.
 show() { tail -n "$2" "$target/log.$1" | sed -E 's#(https?|ftp)://[^/ ]+#\1://...#g; s/^/    /'; }

@@ -34,8 +34,8 @@ struct Operand {
   bool flat, scalar;      // contiguous through all dimensions; the same element everywhere
   alignas(64) char buffer[kBufferBytes];
 
-  void set(void* at, Dtype dtype, int dims, const int64_t* sizes, const int64_t* strides) {
-    data = static_cast<char*>(at), item = item_size(dtype), ndim = dims, size = sizes, stride = strides;
+  void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
+    data = static_cast<char*>(at), item = bytes, ndim = dims, size = sizes, stride = strides;
     flat = dims == 0 || (dims == 1 && strides[0] == 1);
     scalar = true;
     for (int d = 0; d < dims; ++d) scalar &= strides[d] == 0;

@@ -69,8 +69,8 @@ void copy(const Copy& call) {
   for_blocks<2>(
       2, c.ndim, c.size, 1,
       [&](Operand* operand) {
-        operand[0].set(c.out, c.to, c.ndim, c.size, c.out_stride);
-        operand[1].set(const_cast<void*>(c.in), c.from, c.ndim, c.size, c.in_stride);
+        operand[0].set(c.out, item_size(c.to), c.ndim, c.size, c.out_stride);
+        operand[1].set(const_cast<void*>(c.in), item_size(c.from), c.ndim, c.size, c.in_stride);
       },
       [&](char* const* data, int64_t n) {
         if (same) __builtin_memcpy(data[0], data[1], size_t(n * item));

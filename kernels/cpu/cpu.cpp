@@ -47,8 +47,11 @@ Device make() {
 
 }  // namespace
 
-const Device& cpu_device() {
+const Device* the_cpu = nullptr;
+
+const Device& start_cpu() {
   static const Device device = make();
+  the_cpu = &device;
   return device;
 }
 const char* cpu_isa() {

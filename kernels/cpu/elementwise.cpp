@@ -71,6 +71,36 @@ template <class... Op> struct Table<op::List<Op...>> {
 };
 using All = Table<op::Elementwise>;
 
+constexpr int64_t kFew = 512;
+
+int64_t operand_item(const Map& m, int k) {
+  const int mask = !All::mask_first[m.op] ? -1 : m.part == 0 ? 1 : 2;
+  const bool is_bool = k == mask || (k == 0 && m.part == 0 && All::answers_bool[m.op]);
+  return is_bool ? 1 : item_size(m.dtype);
+}
+
+/// A few elements in one dimension, some inputs being one element repeated: without the machinery of blocks.
+void map_few(const Map& m, Loop loop) {
+  alignas(64) char buffer[kMaxOperands][kFew * 8];
+  char* data[kMaxOperands + 1];
+  data[0] = static_cast<char*>(m.data[0]);
+  const int64_t n = m.size[0];
+  for (int k = 1; k <= m.inputs; ++k) {
+    data[k] = static_cast<char*>(m.data[k]);
+    if (m.stride[k][0] == 1) continue;
+    const int64_t item = operand_item(m, k);
+    move_run(buffer[k - 1], 1, data[k], m.stride[k][0], n, item);
+    data[k] = buffer[k - 1];
+  }
+  if (m.stride[0][0] == 1 || n <= 1) return loop(data, n, m.scalar);
+  const int64_t item = operand_item(m, 0);
+  alignas(64) char answer[kFew * 8];
+  char* const out = data[0];
+  data[0] = answer;
+  loop(data, n, m.scalar);
+  move_run(out, m.stride[0][0], answer, 1, n, item);
+}
+
 }  // namespace
 
 void map(const Map& call) {
@@ -79,12 +109,13 @@ void map(const Map& call) {
   m.ndim = call.ndim;
   const int used = call.inputs + 1;
   bool flat = true;
-  if (call.ndim == 1) {  // the common case: the engine saw that all is contiguous
+  if (call.ndim == 1) {  // the common cases: the engine saw that all is contiguous, or repeats one element
     for (int k = 0; k < used; ++k) flat &= call.stride[k][0] == 1;
     if (flat && call.size[0] <= kGrain) {
       loop(reinterpret_cast<char* const*>(call.data), call.size[0], call.scalar);
       return;
     }
+    if (call.size[0] <= kFew) return map_few(call, loop);
   }
   int64_t* stride[kMaxOperands + 1];
   for (int k = 0; k < used; ++k) {
@@ -94,15 +125,12 @@ void map(const Map& call) {
   __builtin_memcpy(m.size, call.size, sizeof(int64_t) * size_t(call.ndim));
   if (count(m.ndim, m.size) == 0) return;
   m.ndim = collapse(m.ndim, m.size, stride, used);
-  const int mask = All::mask_first[call.op] ? (call.part == 0 ? 1 : 2) : -1;
-  const bool answers_bool = call.part == 0 && All::answers_bool[call.op];
   const int cost = All::accepts[call.op] == op::Accepts::real ? 8 : 1;
   for_blocks<kMaxOperands + 1>(
       used, m.ndim, m.size, cost,
       [&](Operand* operand) {
         for (int k = 0; k < used; ++k) {
-          const bool is_bool = k == mask || (k == 0 && answers_bool);
-          operand[k].set(call.data[k], is_bool ? Dtype::b8 : call.dtype, m.ndim, m.size, m.stride[k]);
+          operand[k].set(call.data[k], operand_item(call, k), m.ndim, m.size, m.stride[k]);
         }
       },
       [&](char* const* data, int64_t n) { loop(data, n, call.scalar); });

@@ -45,7 +45,7 @@ template <class Op, class T> struct Reducer {
   }
 
   /// The reduced elements [from, to) of one output; what is not contiguous passes through a buffer.
-  static A piece(const T* x, const Reduce& r, int64_t from, int64_t to) {
+  __attribute__((noinline)) static A piece(const T* x, const Reduce& r, int64_t from, int64_t to) {
     if (r.reduced == 0) return math::convert<A>(*x);
     const int last = r.reduced - 1;
     const int64_t row = r.reduced_size[last], step = r.reduced_stride[last];
@@ -82,7 +82,7 @@ template <class Op, class T> struct Reducer {
     });
   }
 
-  static void store(const Reduce& r, char* out, int64_t output, A value) {
+  __attribute__((noinline)) static void store(const Reduce& r, char* out, int64_t output, A value) {
     char* at = out + offset_of(output, r.kept, r.kept_size, r.out_stride) * item_size(r.out_dtype);
     if (r.out_dtype == Dtype::f32) *reinterpret_cast<float*>(at) = math::convert<float>(value);
     else if (r.out_dtype == Dtype::f64) *reinterpret_cast<double*>(at) = math::convert<double>(value);

@@ -1,0 +1,38 @@
+-- help.lua -- mt.help: what a function takes and does, from the declaration that also checks its arguments
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+local function find(name)
+  local value = mt
+  for part in name:gsub('^mt%.', ''):gmatch('[^.:]+') do
+    local ok, inner = pcall(function() return value[part] end)
+    if not ok then return nil end
+    value = inner
+  end
+  return value
+end
+
+--- `mt.help('matmul')` prints the signature and the help of a function; `mt.help()` lists the names.
+return function(name)
+  if name == nil then
+    local names = {}
+    for key, value in pairs(mt) do
+      if type(value) == 'function' then names[#names + 1] = key end
+    end
+    table.sort(names)
+    print(table.concat(names, ' '))
+    return
+  end
+  local found = type(name) == 'string' and (find(name) or core.methods[name])
+  if not found and type(name) == 'string' then
+    local names = {}
+    for key in pairs(core.methods) do names[#names + 1] = key end
+    for key in pairs(mt) do names[#names + 1] = tostring(key) end
+    table.sort(names)
+    local close = core.nearest(names, name)
+    core.fail(("help: nothing is called '%s'%s"):format(name, close ~= '' and (" (did you mean '" .. close .. "'?)") or ''))
+  end
+  local init = type(found) == 'table' and rawget(found, '__init')
+  local signature, doc = core.entry(init or found or name)
+  print(signature and (signature .. '\n  ' .. doc) or tostring(name) .. ' is a ' .. type(found))
+end

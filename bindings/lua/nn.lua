@@ -1,0 +1,327 @@
+-- nn.lua -- mt.nn: modules that know their parameters, and the layers made of them
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+local nn = {}
+
+-- What a tensor is to a module: 'parameter' or 'buffer'. Weak, so that it keeps no tensor alive.
+local role = setmetatable({}, {__mode = 'k'})
+
+--- `nn.Parameter(t)`: a tensor that modules register and optimizers change; it requires a gradient.
+nn.Parameter = core.declare('Parameter(tensor)', 'A tensor that modules register and optimizers change.',
+  function(tensor)
+    if not mt.is_tensor(tensor) then core.fail('Parameter: a tensor is needed, got ' .. core.describe(tensor)) end
+    local p = tensor:detach():requires_grad_()
+    role[p] = 'parameter'
+    return p
+  end)
+
+--- `nn.Buffer(t)`: a tensor that is saved and moved with the module but not trained.
+nn.Buffer = core.declare('Buffer(tensor)', 'A tensor that is saved with the module but not trained.',
+  function(tensor)
+    if not mt.is_tensor(tensor) then core.fail('Buffer: a tensor is needed, got ' .. core.describe(tensor)) end
+    local b = tensor:detach()
+    role[b] = 'buffer'
+    return b
+  end)
+
+-- ---- classes -------------------------------------------------------------------------------------
+
+local Module = {__name = 'Module'}
+
+local function is_module(value) return type(value) == 'table' and rawget(value, '__fields') ~= nil end
+
+--- Field names in the order of their first assignment; what each is to the module is seen when asked.
+local function register(self, key, value)
+  if type(value) == 'table' and not is_module(value) and is_module(value[1]) then
+    core.fail(("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}"):format(self.__name, key))
+  end
+  local fields = rawget(self, '__fields')
+  fields[#fields + 1] = key
+  rawset(self, key, value)
+end
+
+local function results(...) return ... end
+
+--- `net(...)`. The call of forward is no tail call, so that errors can name the module.
+local function call(self, ...) return results(self:forward(...)) end
+core.set_module_call(call)
+
+local function construct(class, ...)
+  local self = setmetatable({__fields = {}, training = true}, class.__meta)
+  class.__init(self, ...)
+  return self
+end
+
+--- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with Net(...).
+nn.class = core.declare('class(name, base=nil)', 'A class of modules: define __init and forward, then call it.',
+  function(name, base)
+    if type(name) ~= 'string' then core.fail('class: a name is needed, got ' .. core.describe(name)) end
+    base = base or Module
+    local class = {__name = name}
+    class.__meta = {__index = class, __newindex = register, __call = call,
+      __tostring = function(self) return self:describe() end}
+    return setmetatable(class, {__index = base, __call = construct, __tostring = function() return name end})
+  end)
+nn.Module = Module
+
+function Module.__init() end
+
+function Module:forward()
+  core.fail(('%s has no forward: define function %s:forward(x)'):format(self.__name, self.__name))
+end
+
+-- ---- walking -------------------------------------------------------------------------------------
+
+--- PyTorch's name of a field: children of a Sequential count from 0.
+local function field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
+
+--- Calls visit(name, value, owner, key) for every parameter, buffer and module, depth first, each once.
+local function walk(self, visit, prefix, seen)
+  prefix, seen = prefix or '', seen or {}
+  for _, key in ipairs(rawget(self, '__fields')) do
+    local value = rawget(self, key)
+    if value ~= nil and not seen[value] and (is_module(value) or role[value]) then
+      seen[value] = true
+      local name = prefix .. field_name(key)
+      visit(name, value, self, key)
+      if is_module(value) then walk(value, visit, name .. '.', seen) end
+    end
+  end
+end
+
+local function collect(self, wanted)
+  local list, names = {}, {}
+  walk(self, function(name, value)
+    if (is_module(value) and 'module' or role[value]) == wanted then
+      list[#list + 1], names[#names + 1] = value, name
+    end
+  end)
+  return list, names
+end
+
+local function named(list, names)
+  local i = 0
+  return function()
+    i = i + 1
+    return names[i], list[i]
+  end
+end
+
+--- All parameters, as a list.
+function Module:parameters() return (collect(self, 'parameter')) end
+--- Iterates name, parameter.
+function Module:named_parameters() return named(collect(self, 'parameter')) end
+--- Iterates name, buffer.
+function Module:named_buffers() return named(collect(self, 'buffer')) end
+--- Iterates name, module, without the module itself.
+function Module:named_modules() return named(collect(self, 'module')) end
+--- The modules that are direct fields, as a list.
+function Module:children()
+  local list = {}
+  for _, key in ipairs(rawget(self, '__fields')) do
+    if is_module(rawget(self, key)) then list[#list + 1] = rawget(self, key) end
+  end
+  return list
+end
+
+--- Calls fn for every module inside, then for this one; returns self.
+function Module:apply(fn)
+  for _, child in ipairs(self:children()) do child:apply(fn) end
+  fn(self)
+  return self
+end
+
+--- Switches to training (or not); returns self.
+function Module:train(mode)
+  return self:apply(function(m) rawset(m, 'training', mode ~= false) end)
+end
+function Module:eval() return self:train(false) end
+
+--- Drops all gradients.
+function Module:zero_grad() core.zero_grad(self:parameters()) end
+
+--- Another dtype or device, for all parameters and buffers in place; returns self.
+function Module:to(...)
+  local target = {...}
+  walk(self, function(_, value)
+    if role[value] and (value.dtype == 'float32' or value.dtype == 'float64') then
+      core.set_data(value, value:detach():to(unpack(target)))
+    end
+  end)
+  return self
+end
+
+--- A copy with parameters of its own.
+function Module:clone()
+  local copy = setmetatable({__fields = {}, training = self.training}, getmetatable(self))
+  for key, value in pairs(self) do
+    if key ~= '__fields' and key ~= 'training' then rawset(copy, key, value) end
+  end
+  for _, key in ipairs(self.__fields) do
+    local value = rawget(self, key)
+    copy.__fields[#copy.__fields + 1] = key
+    if is_module(value) then rawset(copy, key, value:clone())
+    elseif role[value] == 'parameter' then rawset(copy, key, nn.Parameter(value:detach():clone()))
+    elseif role[value] then rawset(copy, key, nn.Buffer(value:detach():clone())) end
+  end
+  return copy
+end
+
+-- ---- state ---------------------------------------------------------------------------------------
+
+local function state_of(self)
+  local tensors, order = {}, {}
+  walk(self, function(name, value)
+    if role[value] then tensors[name], order[#order + 1] = value, name end
+  end)
+  return tensors, order
+end
+
+--- A table of PyTorch's names to detached tensors that share the parameters' memory.
+function Module:state_dict()
+  local state = {}
+  for name, value in pairs((state_of(self))) do state[name] = value:detach() end
+  return state
+end
+
+--- Copies a state into the parameters. All differences are named at once, and then nothing is loaded.
+function Module:load_state_dict(state)
+  if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got ' .. core.describe(state)) end
+  local mine, order = state_of(self)
+  local trouble = {}
+  for _, name in ipairs(order) do
+    local value = state[name]
+    if value == nil then trouble[#trouble + 1] = ("'%s' is missing"):format(name)
+    elseif not mt.is_tensor(value) then trouble[#trouble + 1] = ("'%s' is no tensor"):format(name)
+    elseif value.shape ~= mine[name].shape then
+      trouble[#trouble + 1] = ("'%s' is %s, expected %s"):format(name, tostring(value.shape), tostring(mine[name].shape))
+    end
+  end
+  local unexpected = {}
+  for name in pairs(state) do
+    if not mine[name] then unexpected[#unexpected + 1] = ("'%s' is unknown"):format(tostring(name)) end
+  end
+  table.sort(unexpected)
+  for _, text in ipairs(unexpected) do trouble[#trouble + 1] = text end
+  if #trouble > 0 then
+    core.fail(('load_state_dict: nothing loaded into %s: %s'):format(self.__name, table.concat(trouble, ', ')))
+  end
+  mt.no_grad(function()
+    for _, name in ipairs(order) do mine[name]:copy_(state[name]) end
+  end)
+  return self
+end
+
+-- ---- text ----------------------------------------------------------------------------------------
+
+local function thousands(n)
+  local text, count = tostring(n), 0
+  repeat
+    text, count = text:gsub('^(%d+)(%d%d%d)', '%1,%2')
+  until count == 0
+  return text
+end
+
+local function count_parameters(self)
+  local n = 0
+  for _, p in ipairs(self:parameters()) do n = n + p:numel() end
+  return n
+end
+
+--- What `print(net)` shows: the tree with the parameters of each layer and the total.
+function Module:describe(indent)
+  indent = indent or ''
+  local children = {}
+  for _, key in ipairs(self.__fields) do
+    local value = rawget(self, key)
+    if is_module(value) then
+      local name = type(key) == 'number' and ('[%d]'):format(key) or key
+      children[#children + 1] = ('%s  %s: %s'):format(indent, name, value:describe(indent .. '  '))
+    end
+  end
+  local head = self.__name .. (self.extra and self:extra() or '')
+  local n = count_parameters(self)
+  local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''
+  if #children == 0 then return head .. tail end
+  return ('%s(\n%s\n%s)%s'):format(head, table.concat(children, '\n'), indent, tail)
+end
+
+-- ---- containers ----------------------------------------------------------------------------------
+
+local function fill(self, op, children)
+  if not is_module(children) and type(children) ~= 'table' then
+    core.fail(('%s: a list of modules is needed, got %s'):format(op, core.describe(children)))
+  end
+  for i, child in ipairs(children) do
+    if not is_module(child) then
+      core.fail(('%s: entry %d must be a module, got %s'):format(op, i, core.describe(child)))
+    end
+    self[i] = child
+  end
+end
+
+--- `nn.Sequential{a, b, c}` or `nn.Sequential(a, b, c)`: each module's result is the next one's input.
+nn.Sequential = nn.class('Sequential')
+function nn.Sequential:__init(...)
+  local first = ...
+  fill(self, 'Sequential', (select('#', ...) == 1 and not is_module(first)) and first or {...})
+end
+function nn.Sequential:forward(x)
+  for i = 1, #self do x = self[i](x) end
+  return x
+end
+
+--- `nn.ModuleList{a, b}`: a list whose modules are registered; it is indexed, not called.
+nn.ModuleList = nn.class('ModuleList')
+function nn.ModuleList:__init(children) fill(self, 'ModuleList', children or {}) end
+
+-- ---- layers --------------------------------------------------------------------------------------
+
+--- `nn.Linear(in, out[, {bias=true}])`: x . weight' + bias, weight [out x in], uniform in +-1/sqrt(in) as PyTorch.
+nn.Linear = nn.class('Linear')
+nn.Linear.__init = core.declare('Linear(self, in_features, out_features, bias=true)',
+  'x . weight\' + bias; weight [out x in] and bias uniform in +-1/sqrt(in).',
+  function(self, inputs, outputs, bias)
+    for name, n in pairs {in_features = inputs, out_features = outputs} do
+      if type(n) ~= 'number' or n < 1 or n % 1 ~= 0 then
+        core.fail(('Linear: %s must be a whole number from 1, got %s'):format(name, core.describe(n)))
+      end
+    end
+    local bound = 1 / math.sqrt(inputs)
+    local function uniform(...) return (mt.rand(...) * 2 - 1) * bound end
+    self.in_features, self.out_features = inputs, outputs
+    self.weight = nn.Parameter(uniform(outputs, inputs))
+    if bias ~= false then self.bias = nn.Parameter(uniform(outputs)) end
+  end)
+function nn.Linear:forward(x)
+  local y = mt.linear(x, self.weight, self.bias)
+  return y
+end
+function nn.Linear:extra()
+  return ('(%d -> %d%s)'):format(self.in_features, self.out_features, self.bias and '' or ', no bias')
+end
+
+--- Modules that apply a function without parameters.
+local function functional(name, forward)
+  local class = nn.class(name)
+  function class:forward(...)
+    local y = forward(...)
+    return y
+  end
+  nn[name] = class
+end
+functional('ReLU', mt.relu)
+functional('Sigmoid', mt.sigmoid)
+functional('Tanh', mt.tanh)
+functional('GELU', mt.gelu)
+functional('SiLU', mt.silu)
+functional('Softplus', mt.softplus)
+functional('Identity', function(x) return x end)
+functional('Flatten', function(x) return (mt.flatten(x, 2)) end)
+functional('MSELoss', mt.mse_loss)
+functional('BCELoss', mt.binary_cross_entropy)
+functional('BCEWithLogitsLoss', mt.binary_cross_entropy_with_logits)
+functional('CrossEntropyLoss', mt.cross_entropy)
+
+return nn

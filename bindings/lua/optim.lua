@@ -1,0 +1,150 @@
+-- optim.lua -- mt.optim: optimizers that change parameters by their gradients
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+local optim = {}
+
+-- ---- what all share ------------------------------------------------------------------------------
+
+local Optimizer = {}
+Optimizer.__index = Optimizer
+
+local function check_parameters(name, list)
+  if type(list) ~= 'table' or #list == 0 then
+    core.fail(('%s: a list of parameters is needed, got %s'):format(name,
+      type(list) == 'table' and 'an empty list' or core.describe(list)))
+  end
+  for i, p in ipairs(list) do
+    if not mt.is_tensor(p) then core.fail(('%s: entry %d is %s, not a parameter'):format(name, i, core.describe(p))) end
+    if not p.is_leaf then
+      core.fail(('%s: entry %d was computed from others; only leaves can be optimized'):format(name, i))
+    end
+  end
+end
+
+local function check_numbers(name, group, least)
+  for key, low in pairs(least) do
+    local value = group[key]
+    if type(value) ~= 'number' or value ~= value or value < low then
+      core.fail(('%s: %s must be a number from %g, got %s'):format(name, key, low, core.describe(value)))
+    end
+  end
+end
+
+--- Groups of parameters with their options: a plain list is one group; {params=list, lr=..} entries are several.
+local function make(class, name, parameters, defaults, least)
+  local groups = {}
+  local grouped = type(parameters) == 'table' and type(parameters[1]) == 'table' and parameters[1].params
+  for _, entry in ipairs(grouped and parameters or {{params = parameters}}) do
+    local group = {}
+    for key, value in pairs(defaults) do group[key] = value end
+    for key, value in pairs(entry) do
+      if key ~= 'params' and defaults[key] == nil then
+        core.fail(("%s: unknown option '%s' in a group"):format(name, tostring(key)))
+      end
+      group[key] = value
+    end
+    check_parameters(name, group.params)
+    check_numbers(name, group, least)
+    group.state = {}
+    groups[#groups + 1] = group
+  end
+  return setmetatable({param_groups = groups, name = name}, class)
+end
+
+local function class()
+  local new = setmetatable({}, Optimizer)
+  new.__index = new
+  return new
+end
+
+--- Drops the gradients of all parameters.
+function Optimizer:zero_grad()
+  local groups = self.param_groups
+  for i = 1, #groups do core.zero_grad(groups[i].params) end
+end
+
+--- One step from the gradients; a closure is called first, with recording on, and its loss returned.
+function Optimizer:step(closure)
+  local loss
+  if closure then loss = closure() end
+  local groups = self.param_groups
+  for i = 1, #groups do self:update(groups[i]) end
+  return loss
+end
+
+--- The options and the state of each group, for saving.
+function Optimizer:state_dict()
+  local state = {}
+  for i, group in ipairs(self.param_groups) do
+    local copy = {}
+    for key, value in pairs(group) do
+      if key ~= 'params' then copy[key] = value end
+    end
+    state[i] = copy
+  end
+  return state
+end
+
+function Optimizer:load_state_dict(state)
+  if type(state) ~= 'table' or #state ~= #self.param_groups then
+    core.fail(('load_state_dict: %s groups are needed, got %s'):format(#self.param_groups,
+      type(state) == 'table' and #state or core.describe(state)))
+  end
+  for i, group in ipairs(self.param_groups) do
+    for key, value in pairs(state[i]) do group[key] = value end
+  end
+  return self
+end
+
+-- ---- the optimizers ------------------------------------------------------------------------------
+
+local SGD = class()
+--- `optim.SGD(parameters, {lr=, momentum=0, dampening=0, weight_decay=0, nesterov=false})`, as torch.optim.SGD.
+optim.SGD = core.declare('SGD([parameters], lr=0.001, momentum=0, dampening=0, weight_decay=0, nesterov=false)',
+  'Stochastic gradient descent, as torch.optim.SGD.',
+  function(parameters, lr, momentum, dampening, weight_decay, nesterov)
+    local defaults = {lr = lr or 0.001, momentum = momentum or 0, dampening = dampening or 0,
+      weight_decay = weight_decay or 0, nesterov = nesterov or false}
+    if nesterov and (defaults.momentum == 0 or defaults.dampening ~= 0) then
+      core.fail('SGD: nesterov needs a momentum and no dampening')
+    end
+    return make(SGD, 'SGD', parameters, defaults, {lr = 0, momentum = 0, weight_decay = 0})
+  end)
+
+function SGD:update(group)
+  core.sgd_step(group.params, group.state, group.lr, group.momentum, group.dampening, group.weight_decay,
+    group.nesterov)
+end
+
+local Adam = class()
+
+local function adam(name, decoupled, default_decay)
+  return core.declare(name .. '([parameters], lr=0.001, betas={0.9, 0.999}, eps=1e-8, weight_decay=' ..
+    default_decay .. ')', 'Adaptive moments, as torch.optim.' .. name .. '.',
+    function(parameters, lr, betas, eps, weight_decay)
+      betas = betas or {0.9, 0.999}
+      if type(betas) ~= 'table' or type(betas[1]) ~= 'number' or type(betas[2]) ~= 'number' or
+          betas[1] < 0 or betas[1] >= 1 or betas[2] < 0 or betas[2] >= 1 then
+        core.fail(name .. ': betas must be two numbers in [0, 1), such as {0.9, 0.999}')
+      end
+      local self = make(Adam, name, parameters, {lr = lr or 0.001, betas = betas, eps = eps or 1e-8,
+        weight_decay = weight_decay or default_decay}, {lr = 0, eps = 0, weight_decay = 0})
+      self.decoupled = decoupled
+      for _, group in ipairs(self.param_groups) do group.state = {mean = {}, square = {}, step = 0} end
+      return self
+    end)
+end
+--- `optim.Adam(parameters, {lr=0.001, betas={0.9, 0.999}, eps=1e-8, weight_decay=0})` (Kingma 2015).
+optim.Adam = adam('Adam', false, 0)
+--- As Adam, with the decay on the parameters themselves (Loshchilov 2019).
+optim.AdamW = adam('AdamW', true, 0.01)
+
+function Adam:update(group)
+  local state = group.state
+  state.step = state.step + 1
+  core.adam_step(group.params, state.mean, state.square, group.lr, group.betas[1], group.betas[2], group.eps,
+    group.weight_decay, self.decoupled, state.step)
+end
+
+return optim

@@ -1,0 +1,293 @@
+-- bench.lua -- the time of every operation and of whole jobs, alone or beside a peer
+--
+--   mtorch scripts/bench.lua --peer torch --save now.tsv
+--   mtorch scripts/bench.lua --only '^relu/' --compare before.tsv
+--
+-- Prints `name<TAB>microseconds`. Rows are those of peers/bench_torch.py: <op>/<size> of 1-D
+-- float32 values in 0.5..1.5, _rows along the last dimension of a 1024 x 1024 matrix and _cols
+-- along the first, matmul/MxKxN. Each is the median of 7 runs of 5 ms, or of one call if that is
+-- longer. A ratio is the other time / ours.
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local ffi = require 'ffi'
+local bench_table = require 'bench_table'
+
+ffi.cdef [[
+int posix_spawnp(int *pid, const char *file, const void *, const void *,
+                 char *const argv[], char *const env[]);
+int waitpid(int pid, int *status, int options);
+extern char **environ;
+]]
+
+local sizes = {{'4', 4}, {'1Ki', 1024}, {'1Mi', 1024 * 1024}}
+local matmuls = {'10x2x100', '10x100x100', '10x100x1', '32x32x32', '64x64x64', '128x128x128',
+                 '256x256x256', '512x512x512', '1024x1024x1024', '1x1024x1024', '5x784x10',
+                 '50000x784x10'}
+-- Arguments that are plain numbers in the peers' rows, by position.
+local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}}
+
+local folder = arg[0]:match('^(.*/)') or ''
+local program = arg[0]
+for i = -1, -100, -1 do program = arg[i] or program end
+
+local options = mt.args {
+  only = '', quick = false, threads = 1, peer = {'none', 'torch', 'numpy'}, save = '', plot = '',
+  compare = '', format = {'plain', 'markdown'},
+}
+
+local function say(sentence, ...)
+  mt.progress.close()
+  io.stderr:write('mtorch: bench.lua: ', sentence:format(...), '\n')
+end
+
+local function quit(...)
+  say(...)
+  os.exit(1)
+end
+
+-- ---- taking a time ----
+
+local function median(list)
+  table.sort(list)
+  local n = #list
+  return (list[math.floor((n + 1) / 2)] + list[math.ceil((n + 1) / 2)]) / 2
+end
+
+local function run(call, loops)
+  local began = core.time()
+  for _ = 1, loops do call() end
+  return core.time() - began
+end
+
+local function seconds_of(call)
+  local runs, least = options.quick and 3 or 7, options.quick and 1e-3 or 5e-3
+  jit.flush() -- the loop would keep the traces of earlier rows and be slower for each
+  collectgarbage()
+  run(call, 1)
+  local loops, taken = 1, run(call, 1)
+  while taken < least and loops < 1e7 do
+    loops = math.min(math.max(2 * loops, math.floor(1.2 * loops * least / taken)), 1e7)
+    taken = run(call, loops)
+  end
+  local times = {}
+  for i = 1, runs do times[i] = run(call, loops) / loops end
+  return median(times)
+end
+
+-- ---- rows: {name=, group=, prepare=}; prepare() gives the function to time, or its seconds ----
+
+local rows, groups = {}, {}
+
+local function row(name, group, prepare)
+  local ok, at = pcall(string.find, name, options.only) -- a prefix need not be a Lua pattern
+  if not (ok and at) and name:sub(1, #options.only) ~= options.only then return end
+  rows[#rows + 1] = {name = name, prepare = prepare}
+  if not groups[group] then
+    groups[#groups + 1], groups[group] = group, {}
+  end
+  table.insert(groups[group], rows[#rows])
+end
+
+local function uniform(lo, hi, ...) return mt.rand(...) * (hi - lo) + lo end
+local function safe(...) return uniform(0.5, 1.5, ...) end
+
+--- A function that calls f with these arguments.
+local function bound(f, ...)
+  local n, a, b, c = select('#', ...), ...
+  if n == 1 then return function() return f(a) end end
+  if n == 2 then return function() return f(a, b) end end
+  if n == 3 then return function() return f(a, b, c) end end
+  local all = {...}
+  return function() return f(unpack(all, 1, n)) end
+end
+
+local function operation(op, n)
+  local f, given, arguments = mt[op.name], numbers[op.name] or {}, {}
+  local lo, hi = math.max(op.lo, 0.5), math.min(op.hi, 1.5)
+  if lo >= hi then lo, hi = op.lo, op.hi end
+  for i = 1, op.inputs do arguments[i] = given[i] or uniform(lo, hi, n) end
+  if op.mask_first then arguments[1] = mt.rand(n):lt(0.5) end
+  for i = op.inputs + 1, op.inputs + #op.params do arguments[i] = given[i] end
+  if not pcall(f, unpack(arguments)) then -- a parameter has no default
+    for i = op.inputs + 1, op.inputs + #op.params do arguments[i] = 0.5 end
+  end
+  return bound(f, unpack(arguments))
+end
+
+local function elementwise_rows()
+  for _, size in ipairs(sizes) do
+    for _, op in ipairs(core.operations()) do
+      row(op.name .. '/' .. size[1], 'elementwise, ' .. size[1], function()
+        return operation(op, size[2])
+      end)
+    end
+  end
+end
+
+local function reduction_rows()
+  for _, size in ipairs(sizes) do
+    for _, name in ipairs {'sum', 'mean', 'max', 'min', 'prod', 'argmax'} do
+      row(name .. '/' .. size[1], 'reductions', function()
+        return bound(mt[name], safe(size[2]))
+      end)
+    end
+  end
+  for _, name in ipairs {'sum', 'max', 'argmax'} do
+    for dim, which in ipairs {'_cols', '_rows'} do
+      row(name .. which .. '/1Mi', 'reductions', function()
+        return bound(mt[name], safe(1024, 1024), dim)
+      end)
+    end
+  end
+end
+
+local function movement_rows()
+  local n = 1024
+  local function move(name, prepare) row(name .. '/1Mi', 'movement', prepare) end
+  local function add(x, y) return x + y end
+  move('softmax', function() return bound(mt.softmax, safe(n, n), 2) end)
+  move('copy_t', function()
+    return bound(function(x) return x:t():contiguous() end, safe(n, n))
+  end)
+  move('add_row', function() return bound(add, safe(n, n), safe(n)) end)
+  move('add_col', function() return bound(add, safe(n, n), safe(n, 1)) end)
+  move('gather', function() return bound(mt.gather, safe(n, n), 2, mt.randint(1, n, {n, n})) end)
+  move('cat', function() return bound(mt.cat, {safe(n / 2, n), safe(n / 2, n)}, 1) end)
+  move('rand', function() return bound(mt.rand, n * n) end)
+  move('randn', function() return bound(mt.randn, n * n) end)
+end
+
+local function product_rows()
+  for _, name in ipairs(matmuls) do
+    local m, k, n = name:match('(%d+)x(%d+)x(%d+)')
+    m, k, n = tonumber(m), tonumber(k), tonumber(n)
+    row('matmul/' .. name, 'products', function()
+      return bound(mt.matmul, safe(m, k), safe(k, n))
+    end)
+  end
+end
+
+-- ---- whole jobs ----
+
+local function chain()
+  local x, y = safe(4):requires_grad_(), safe(4)
+  return function()
+    x.grad = nil;
+    (x + y):relu():sum():backward()
+  end
+end
+
+local function split_epoch()
+  local script = folder .. 'train_split.lua'
+  local file = io.open(script) or error(script .. ' is not there', 0)
+  file:close()
+  local ok, last = bench_table.run_program {
+    program, script, '--hidden', '100', '--dataset', 'split', '--rate', '0.05', '--epochs',
+    options.quick and '50' or '500', '--seed', '1', '--threads', tostring(options.threads),
+  }
+  local ms = tonumber(last:match('ms_per_epoch=([%d.]+)'))
+  if not (ok and ms) then error('train_split.lua ended with: ' .. last, 0) end
+  return ms / 1e3
+end
+
+local function startup()
+  local argv = ffi.new('const char *[4]', program, '-e', '')
+  local pid, status, times = ffi.new('int[1]'), ffi.new('int[1]'), {}
+  for i = 1, options.quick and 5 or 20 do
+    local began = core.time()
+    local failed = ffi.C.posix_spawnp(pid, program, nil, nil, ffi.cast('char *const *', argv),
+                                      ffi.C.environ)
+    if failed == 0 then ffi.C.waitpid(pid[0], status, 0) end
+    times[i] = core.time() - began
+    if failed ~= 0 or status[0] ~= 0 then error("cannot run " .. program .. " -e ''", 0) end
+  end
+  return median(times)
+end
+
+local function job_rows()
+  row('chain/4', 'whole jobs', chain)
+  row('split_epoch/100', 'whole jobs', split_epoch)
+  row('startup', 'whole jobs', startup)
+end
+
+local function peer_column(name)
+  local python = os.getenv('MTORCH_PEER_PYTHON') or 'python3'
+  local script = folder .. 'peers/bench_' .. name .. '.py'
+  local words = {python, script, '--threads', tostring(options.threads)}
+  if options.quick then words[#words + 1] = '--quick' end
+  local names = {}
+  for i, r in ipairs(rows) do names[i] = r.name end
+  if options.only ~= '' then words[#words + 1] = '--only=^(' .. table.concat(names, '|') .. ')$' end
+  local column, last = bench_table.from_program(name, words, #rows)
+  return column or quit('%s fails with %s (MTORCH_PEER_PYTHON names the Python): %s', script,
+                        python, last)
+end
+
+-- ---- from the options to the table ----
+
+local function check_options()
+  local with_ratio = options.peer ~= 'none' or options.compare ~= ''
+  if options.device ~= 'cpu' then quit("it measures the CPU only, not '%s'", options.device) end
+  if options.plot ~= '' and not with_ratio then
+    quit('--plot draws ratios; give --peer or --compare too')
+  end
+  if options.plot ~= '' and not options.plot:match('%.svg$') then
+    quit("--plot writes SVG, so '%s' must end in .svg", options.plot)
+  end
+  for _, path in ipairs {options.save, options.plot} do
+    if path ~= '' then
+      local file = io.open(path .. '.tmp', 'w') or quit("cannot write '%s'", path)
+      file:close()
+      os.remove(path .. '.tmp')
+    end
+  end
+end
+
+--- Times the rows and shows each as it comes; returns those that could be measured.
+local function measure_all(writer)
+  local measured, bar = {}, mt.progress(#rows, {label = 'mtorch'})
+  for _, r in ipairs(rows) do
+    local ok, call = pcall(r.prepare)
+    if ok and type(call) == 'function' then ok, call = pcall(seconds_of, call) end
+    if not ok and tostring(call):match('interrupted!$') then error(call, 0) end
+    if ok then
+      r.us, measured[#measured + 1] = call * 1e6, r
+      bar:print(writer:row(r.name, r.us))
+    else
+      say('skipped %s: %s', r.name, tostring(call))
+    end
+    bar:update()
+  end
+  return measured
+end
+
+local function main()
+  check_options()
+  for _, add_rows in ipairs {elementwise_rows, reduction_rows, movement_rows, product_rows,
+                             job_rows} do add_rows() end
+  if #rows == 0 then quit("no row's name matches '%s'", options.only) end
+  local others = {}
+  if options.compare ~= '' then
+    local before, trouble = bench_table.read(options.compare)
+    others[1] = before or quit('%s', trouble)
+  end
+  if options.peer ~= 'none' then table.insert(others, 1, peer_column(options.peer)) end
+  local writer = bench_table.writer(others, options.format == 'markdown')
+  if #others > 0 or options.format == 'markdown' then print(writer:head()) end
+  local measured = measure_all(writer)
+  for _, name in ipairs(options.only == '' and writer:missing(measured) or {}) do
+    print(writer:row(name))
+  end
+  for _, group in ipairs(groups) do
+    local mean = writer:mean(group, groups[group])
+    if mean then print(mean) end
+  end
+  if options.save ~= '' then
+    local header = ('mtorch %s, %d threads%s'):format(core.isa(), options.threads,
+                                                      options.quick and ', quick' or '')
+    bench_table.write(options.save, header, measured)
+  end
+  if options.plot ~= '' then bench_table.plot(options.plot, measured, others[1]) end
+end
+
+main()

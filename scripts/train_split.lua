@@ -1,0 +1,203 @@
+-- train_split.lua -- MiniTorch's training job: a small network on points of the unit square
+--
+--   mtorch scripts/train_split.lua --hidden 100 --dataset split --rate 0.05
+--   mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50 --PLOT
+--   mtorch scripts/train_split.lua --dataset all --seeds 5       a table for simple, split and xor
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local nn, optim, data = mt.nn, mt.optim, mt.data
+
+local options = mt.args{
+  backend = 'cpu', pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
+  dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all'},
+  plot = false, json = '', report = '',
+}
+local device = options.backend == 'gpu' and 'cuda' or options.device
+core.check_device(device)
+
+-- ---- the network ---------------------------------------------------------------------------------
+
+--- Weights uniform in (-0.5, 0.5), biases 0.1, as in MiniTorch.
+local function layer(inputs, outputs)
+  local linear = nn.Linear(inputs, outputs)
+  mt.no_grad(function()
+    linear.weight:copy_(mt.rand(outputs, inputs) - 0.5)
+    linear.bias:fill_(0.1)
+  end)
+  return linear
+end
+
+local Net = nn.class('Net')
+function Net:__init(hidden)
+  self.layer1, self.layer2, self.layer3 = layer(2, hidden), layer(hidden, hidden), layer(hidden, 1)
+end
+function Net:forward(x)
+  local h = self.layer1(x):relu()
+  h = self.layer2(h):relu()
+  return (self.layer3(h):sigmoid())
+end
+
+--- The probability that the network gives to each point's own class.
+local function probability(net, x, y)
+  local out = net(x):view(-1)
+  return out * y + (out - 1) * (y - 1)
+end
+
+--- -log p of each point; MiniTorch's log is log(x + 1e-6).
+local function losses(net, x, y) return -(probability(net, x, y) + 1e-6):log() end
+
+local function count_correct(net, set)
+  return mt.no_grad(function() return probability(net, set.x, set.y):gt(0.5):sum():item() end)
+end
+
+-- ---- training ------------------------------------------------------------------------------------
+
+local function median(list)
+  local sorted = {}
+  for i, v in ipairs(list) do sorted[i] = v end
+  table.sort(sorted)
+  local n = #sorted
+  if n == 0 then return 0 end
+  return (sorted[math.floor((n + 1) / 2)] + sorted[math.ceil((n + 1) / 2)]) / 2
+end
+
+--- One pass over the points in a new order; returns the last batch's summed loss, as MiniTorch logs it.
+local function run_epoch(net, opt, set)
+  local n, batch = set:size(), options.batch
+  local order = mt.randperm(n)
+  local x, y = set.x:index_select(1, order), set.y:index_select(1, order)
+  local loss
+  for first = 1, n, batch do
+    local size = math.min(batch, n - first + 1)
+    opt:zero_grad()
+    loss = losses(net, x:narrow(1, first, size), y:narrow(1, first, size))
+    ;(loss / size):sum():backward()
+    opt:step()
+  end
+  return loss
+end
+
+--- Trains one network and returns what happened.
+local function train(dataset, seed, quiet)
+  local started = core.time()
+  mt.manual_seed(seed)
+  local set = data[dataset](options.pts)
+  local net = Net(options.hidden)
+  local opt = optim.SGD(net:parameters(), {lr = options.rate})
+  local run = {dataset = dataset, seed = seed, set = set, net = net, times = {}, epochs = {}, losses = {}, correct = {}}
+  local bar = mt.progress(options.epochs, {label = dataset})
+  for epoch = 1, options.epochs do
+    local before = core.time()
+    local loss = run_epoch(net, opt, set)
+    run.times[epoch] = core.time() - before
+    if epoch % 10 == 0 or epoch == options.epochs then
+      run.loss = loss:detach():sum():item()
+      local correct = count_correct(net, set)
+      run.epochs[#run.epochs + 1] = epoch
+      run.losses[#run.losses + 1], run.correct[#run.correct + 1] = run.loss, correct
+      if not quiet and epoch % 10 == 0 then
+        bar:print(('Epoch  %d  loss  %.4f correct %d  time/epoch %.5fs'):format(epoch, run.loss, correct,
+          run.times[epoch]))
+      end
+    end
+    bar:update(epoch)
+  end
+  bar:finish()
+  run.total = core.time() - started
+  local later = {}
+  for i = 2, #run.times do later[#later + 1] = run.times[i] end
+  run.ms_per_epoch = median(#later > 0 and later or run.times) * 1e3
+  return run
+end
+
+local function final_line(run)
+  local n = run.set:size()
+  return ('final: dataset=%s hidden=%d rate=%g epochs=%d seed=%d device=%s threads=%d correct=%d/%d loss=%.4f ' ..
+    'ms_per_epoch=%.4f first_epoch_ms=%.1f total_s=%.2f'):format(run.dataset, options.hidden, options.rate,
+    options.epochs, run.seed, device, mt.get_num_threads(), run.correct[#run.correct], n, run.loss,
+    run.ms_per_epoch, run.times[1] * 1e3, run.total)
+end
+
+-- ---- what is left behind: pictures, a report, a record -------------------------------------------
+
+local function surface(run)
+  local x, y = run.set.x, run.set.y
+  return {
+    function(a, b)
+      return mt.no_grad(function() return run.net(mt.tensor{{a, b}}):item() end)
+    end,
+    points = {x = x[{{}, 1}]:tolist(), y = x[{{}, 2}]:tolist(), class = y:tolist()},
+    title = ('%s: what the network has learned'):format(run.dataset), xlabel = 'x1', ylabel = 'x2',
+  }
+end
+
+local function curves(run)
+  return {
+    {x = run.epochs, y = run.losses, title = 'Loss of the last batch', xlabel = 'epoch', ylabel = 'loss'},
+    {x = run.epochs, y = run.correct, title = 'Points classified correctly', xlabel = 'epoch', ylabel = 'points'},
+  }
+end
+
+local function with_path(arguments, path)
+  arguments.path = path
+  return arguments
+end
+
+local function write_plots(run)
+  local c = curves(run)
+  local paths = {
+    mt.plot.line(with_path({c[1].x, c[1].y, title = c[1].title, xlabel = 'epoch', ylabel = 'loss'},
+      run.dataset .. '_loss.svg')),
+    mt.plot.line(with_path({c[2].x, c[2].y, title = c[2].title, xlabel = 'epoch', ylabel = 'points'},
+      run.dataset .. '_correct.svg')),
+    mt.plot.contour(with_path(surface(run), run.dataset .. '_surface.svg')),
+  }
+  print('plots: ' .. table.concat(paths, ' '))
+end
+
+local function write_json(run, path)
+  local file, reason = io.open(path, 'w')
+  if not file then core.fail(("train_split: cannot write '%s': %s"):format(path, reason)) end
+  local function list(values, format)
+    local parts = {}
+    for i, v in ipairs(values) do parts[i] = format:format(v) end
+    return '[' .. table.concat(parts, ',') .. ']'
+  end
+  file:write(('{"dataset":"%s","hidden":%d,"rate":%.17g,"seed":%d,"points":%d,"ms_per_epoch":%.6f,"total_s":%.4f,'):format(
+    run.dataset, options.hidden, options.rate, run.seed, run.set:size(), run.ms_per_epoch, run.total))
+  file:write(('"epochs":%s,"loss":%s,"correct":%s,"epoch_s":%s}\n'):format(list(run.epochs, '%d'),
+    list(run.losses, '%.9g'), list(run.correct, '%d'), list(run.times, '%.9f')))
+  file:close()
+end
+
+local function write_report(run, path)
+  local config = {}
+  for _, key in ipairs {'pts', 'hidden', 'rate', 'epochs', 'batch', 'seed', 'threads'} do config[key] = options[key] end
+  config.dataset, config.device = run.dataset, device
+  mt.report{path = path, title = 'mtorch: ' .. run.dataset, config = config, curves = curves(run),
+    surface = surface(run), timing = run.times}
+end
+
+-- ---- one run, or the table -----------------------------------------------------------------------
+
+if options.dataset == 'all' then
+  print('| dataset | correct, median of seeds | loss | ms/epoch | total s |')
+  print('|---|---|---|---|---|')
+  for _, name in ipairs {'simple', 'split', 'xor'} do
+    local correct, loss, ms, total, points = {}, {}, {}, {}, 0
+    for seed = options.seed, options.seed + options.seeds - 1 do
+      local run = train(name, seed, true)
+      points = run.set:size()
+      correct[#correct + 1], loss[#loss + 1] = run.correct[#run.correct], run.loss
+      ms[#ms + 1], total[#total + 1] = run.ms_per_epoch, run.total
+    end
+    print(('| %s | %g/%d | %.4f | %.3f | %.2f |'):format(name, median(correct), points, median(loss), median(ms),
+      median(total)))
+  end
+else
+  local run = train(options.dataset, options.seed)
+  if options.plot then write_plots(run) end
+  if options.json ~= '' then write_json(run, options.json) end
+  if options.report ~= '' then write_report(run, options.report) end
+  print(final_line(run))
+end

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# make_torch_values.py -- writes torch_values.txt, what PyTorch answers at special and ordinary points
+#
+#   python3 tests/data/make_torch_values.py > tests/data/torch_values.txt
+#
+# `points NAME ARITY` is followed by one line for each input. `op NAME DTYPE POINTS PARAMS..` is followed by `y`, the
+# values, and where there is a gradient by one `g` for each input (of the sum of the outputs). float32 values are those
+# that float64 gives for the same inputs, rounded; where PyTorch's float32 answer is of another class (NaN, infinite,
+# zero and its sign), its own stands; but not for fmod and remainder, where its SIMD code loses huge quotients.
+import itertools
+import math
+
+import torch
+import torch.nn.functional as F
+
+nan, inf = math.nan, math.inf
+
+
+def both(*values):
+    return [s * v for v in values for s in (1.0, -1.0)]
+
+
+UNARY = [nan, inf, -inf, 0.0, -0.0] + both(
+    1.4e-45, 1e-40, 1.2e-38, 1e-30, 1e-8, 1e-4, 1e-3, 0.01, 0.25, 0.5, 0.70710678, 0.75, 0.999, 1, 1.0000001, 1.3, 1.5,
+    1.5707964, 2, 2.5, 3, 3.1415927, 3.5, 4, 5, 6.5, 8, 10, 13, 20, 20.5, 30, 50, 87, 88, 89, 103, 104, 105, 200, 709,
+    710, 744, 745, 746, 1e4, 8388607.5, 1e10, 1e30, 3e38)
+UNARY64 = both(5e-324, 1e-310, 2.3e-308, 1e-200, 1e-17, 4503599627370495.5, 1e40, 1e200, 1.7e308)
+BINARY = [nan, inf, -inf, 0.0, -0.0] + both(0.5, 1, 2, 3) + [-7.5, 7, 1e-40, -1e30, 3e38]
+TERNARY = [(0, 1, 0.5), (1, 3, 0.25), (1, 3, 0), (1, 3, 1), (-2, 2.5, 2), (5, -5, -1), (0.1, 0.7, 0.3), (2, 2, 7),
+           (nan, 1, 0.5), (1, nan, 0.5), (1, 2, nan), (inf, 1, 0.5), (1, inf, 0.5), (1, -inf, 0.5), (0.0, -0.0, 0.5),
+           (-0.0, -0.0, 0.5), (1e30, 1, 1), (1, 1e30, 0), (3e38, -3e38, 0.75), (1e-40, 2e-40, 0.5)]
+WHERE = [(c, a, b) for c in (0, 1) for a, b in itertools.product([nan, inf, 0.0, -0.0, 1.5], repeat=2)]
+POINTS = {'unary': [[x] for x in UNARY], 'unary64': [[x] for x in UNARY64],
+          'binary': [list(p) for p in itertools.product(BINARY, repeat=2)],
+          'ternary': [list(p) for p in TERNARY], 'where': [list(p) for p in WHERE]}
+
+# name, function of tensors and parameters, point list, parameters
+SAME = 'neg sign abs reciprocal square sqrt rsqrt floor ceil round trunc exp expm1 log log1p log2 log10 sin cos erf erfc tanh sigmoid relu'
+OPS = [(n, getattr(torch, n), 'unary', ()) for n in SAME.split()]
+OPS += [('clamp', torch.clamp, 'unary', (-1.5, 2.5)), ('clamp', torch.clamp, 'unary', (2.5, -1.5)),
+        ('clamp', torch.clamp, 'unary', (-0.0, inf)),
+        ('leaky_relu', F.leaky_relu, 'unary', (0.01,)), ('leaky_relu', F.leaky_relu, 'unary', (-2.0,)),
+        ('elu', F.elu, 'unary', (1.0,)), ('elu', F.elu, 'unary', (1.75,)),
+        ('gelu', F.gelu, 'unary', ()), ('silu', F.silu, 'unary', ()),
+        ('softplus', F.softplus, 'unary', (1.0, 20.0)), ('softplus', F.softplus, 'unary', (1.75, 30.0))]
+OPS += [(n, getattr(torch, n), 'unary', ()) for n in 'logical_not isnan isinf isfinite'.split()]
+SAME = 'add sub mul div floor_divide remainder fmod pow minimum maximum atan2 hypot'
+OPS += [(n, getattr(torch, n), 'binary', ()) for n in SAME.split()]
+OPS += [(n, getattr(torch, n), 'binary', ()) for n in 'lt le gt ge eq ne logical_and logical_or logical_xor'.split()]
+OPS += [('lerp', torch.lerp, 'ternary', ()), ('where', lambda c, a, b: torch.where(c != 0, a, b), 'where', ())]
+
+
+# These round the same way in both types: float32 is enough.
+EXACT = set('neg sign abs floor ceil round trunc square relu clamp leaky_relu add sub mul div floor_divide remainder fmod minimum '
+            'maximum where'.split())
+
+
+def text(x):
+    if isinstance(x, bool):
+        return str(int(x))
+    if math.isnan(x) or math.isinf(x):
+        return str(x)
+    if x == int(x) and abs(x) < 1e6:
+        return '-0' if x == 0 and math.copysign(1, x) < 0 else str(int(x))
+    return repr(x)
+
+
+def float32_text(x):
+    if math.isnan(x) or math.isinf(x) or x == 0:
+        return text(x)
+    for digits in range(1, 10):
+        s = '%.*g' % (digits, x)
+        if torch.tensor(float(s), dtype=torch.float32).item() == x:
+            return text(float(s))
+    return repr(x)
+
+
+def run(f, columns, params, dtype):
+    """The values, and a gradient for each input, or None."""
+    x = [torch.tensor(c, dtype=dtype, requires_grad=True) for c in columns]
+    y = f(*x, *params)
+    if not y.requires_grad or not y.dtype.is_floating_point or f is torch.floor_divide:  # PyTorch has no gradient of it
+        return y.tolist(), None
+    g = torch.autograd.grad(y.sum(), x, allow_unused=True)
+    return y.tolist(), [None if t is None else t.tolist() for t in g]
+
+
+def kind(x):
+    if math.isnan(x):
+        return 'nan'
+    return (math.copysign(1, x), 'inf' if math.isinf(x) else 'zero' if x == 0 else '')
+
+
+def merge(wide, narrow):
+    """float64's values rounded, or float32's own where the class differs."""
+    out = []
+    for w, n in zip(wide, narrow):
+        r = w if isinstance(w, bool) else torch.tensor(w, dtype=torch.float64).float().item()
+        out.append(r if isinstance(w, bool) or kind(r) == kind(n) else n)
+    return out
+
+
+def rounded(columns):
+    return [torch.tensor(c, dtype=torch.float32).double().tolist() for c in columns]
+
+
+def line(letter, values, write):
+    print(letter, *(write(v) for v in values))
+
+
+def main():
+    print('# made by make_torch_values.py with torch', torch.__version__)
+    for name, points in POINTS.items():
+        print('points', name, len(points[0]))
+        columns = list(zip(*points)) if name == 'unary64' else rounded(list(zip(*points)))
+        for c in columns:
+            line('x', c, text if name == 'unary64' else float32_text)
+    for name, f, points, params in OPS:
+        columns = rounded(list(zip(*POINTS[points])))
+        y64, g64 = run(f, columns, params, torch.float64)
+        y32, g32 = run(f, columns, params, torch.float32)
+        words = [text(p) for p in params]
+        print('op', name, 'float32', points, *words)
+        line('y', merge(y64, y64 if name in ('fmod', 'remainder') else y32), float32_text)
+        if g64 and (points != 'binary' or name in EXACT):
+            for a, b in zip(g64, g32):
+                print('g -') if a is None else line('g', merge(a, b), float32_text)
+        if isinstance(y64[0], bool):
+            continue
+        if name not in EXACT:
+            print('op', name, 'float64', points, *words)
+            line('y', y64, text)
+            for g in g64 or []:
+                print('g -') if g is None else line('g', g, text)
+        if points == 'unary':
+            y64, g64 = run(f, list(zip(*POINTS['unary64'])), params, torch.float64)
+            print('op', name, 'float64 unary64', *words)
+            line('y', y64, text)
+            for g in g64 or []:
+                line('g', g, text)
+
+
+main()

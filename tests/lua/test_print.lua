@@ -1,0 +1,134 @@
+-- test_print.lua -- How tensors and shapes look: aligned columns, four decimals, summaries, the line of facts.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq = t.test, t.eq
+
+local function lines(x)
+  local list = {}
+  for line in (tostring(x) .. '\n'):gmatch('(.-)\n') do list[#list + 1] = line end
+  return list
+end
+local function facts(x) return lines(x)[#lines(x)] end
+
+--- The numbers in a line, as text.
+local function words(line)
+  local list = {}
+  for word in line:gmatch('%S+') do list[#list + 1] = word end
+  return list
+end
+
+test('the last line says shape, dtype, device and gradient', function()
+  eq(facts(mt.zeros(2, 3)), '[(2 x 3) float32 cpu]')
+  eq(facts(mt.tensor(1)), '[() float32 cpu]')
+  eq(facts(mt.zeros({4}, 'int64')), '[(4) int64 cpu]')
+  eq(facts(mt.ones(2, {requires_grad = true})), '[(2) float32 cpu, requires grad]')
+  eq(facts(mt.ones(2, {requires_grad = true}) * 2), '[(2) float32 cpu, from mul]')
+  eq(facts((mt.ones(2, {requires_grad = true}) * 2):detach()), '[(2) float32 cpu]')
+  eq(tostring(mt.zeros(0)), '[(0) float32 cpu]')
+  eq(tostring(mt.tensor{{}, {}}), '[(2 x 0) float32 cpu]')
+end)
+
+test('whole numbers have a point, fractions four decimals, integers neither', function()
+  eq(lines(mt.tensor{1, 2, 3})[1], '  1.  2.  3.')
+  eq(lines(mt.tensor{1, 2.5, -3})[1], '   1.0000   2.5000  -3.0000')
+  eq(lines(mt.tensor({1, -20, 300}, 'int64'))[1], '    1  -20  300')
+  eq(lines(mt.tensor{true, false})[1], '   true  false')
+  eq(lines(mt.tensor(3))[1], '3.')
+  eq(lines(mt.tensor(1 / 3))[1], '0.3333')
+  eq(lines(mt.tensor({7}, 'uint8'))[1], '  7')
+  eq(lines(mt.tensor({1 / 3}, 'float64'))[1], '  0.3333')
+end)
+
+test('columns are aligned over all rows', function()
+  local text = lines(mt.tensor{{1, 100.5}, {-20.25, 3}})
+  eq(#text, 3)
+  eq(#text[1], #text[2])
+  eq(text[1], '    1.0000  100.5000')
+  eq(text[2], '  -20.2500    3.0000')
+end)
+
+test('NaN, infinities and signed zero', function()
+  eq(words(lines(mt.tensor{0 / 0, math.huge, -math.huge, 1})[1]), {'nan', 'inf', '-inf', '1.'})
+  eq(words(lines(mt.tensor{0 / 0, 0.5})[1]), {'nan', '0.5000'})
+  eq(words(lines(mt.tensor{-0.0, 1})[1])[1], '-0.')
+  eq(lines(mt.tensor(0 / 0))[1], 'nan')
+  eq(lines(mt.tensor(-(0 / 0)))[1], 'nan')
+end)
+
+test('very large, small or uneven numbers are scientific', function()
+  eq(words(lines(mt.tensor{1, 2.5, 1e10})[1]), {'1.0000e+00', '2.5000e+00', '1.0000e+10'})
+  eq(words(lines(mt.tensor{1e-6, 1})[1]), {'1.0000e-06', '1.0000e+00'})
+  eq(words(lines(mt.tensor{1e30})[1]), {'1.0000e+30'})
+  eq(words(lines(mt.tensor{123456.5})[1]), {'123456.5000'})
+  eq(words(lines(mt.tensor{0, 0.001})[1]), {'0.0000', '0.0010'})
+end)
+
+test('integers are printed exactly', function()
+  eq(words(lines(mt.tensor({2 ^ 53, -(2 ^ 53)}, 'int64'))[1]), {'9007199254740992', '-9007199254740992'})
+  local x = mt.tensor({2 ^ 53}, 'int64') + 1
+  eq(words(lines(x)[1]), {'9007199254740993'})
+end)
+
+test('more than two dimensions: one matrix after the other, counted from 1', function()
+  eq(tostring(mt.range(1, 8):view(2, 2, 2)),
+     '(1, ., .) =\n  1  2\n  3  4\n(2, ., .) =\n  5  6\n  7  8\n[(2 x 2 x 2) int64 cpu]')
+  local heads = {}
+  for _, line in ipairs(lines(mt.zeros(2, 2, 1, 1))) do heads[#heads + 1] = line:match('^%(.* =$') end
+  eq(heads, {'(1, 1, ., .) =', '(1, 2, ., .) =', '(2, 1, ., .) =', '(2, 2, ., .) ='})
+end)
+
+test('large tensors are summarised', function()
+  eq(words(lines(mt.range(1, 2000))[1]), {'1', '2', '3', '...', '1998', '1999', '2000'})
+  local text = lines(mt.range(1, 10000):view(100, 100))
+  eq(#text, 8)
+  eq(words(text[1]), {'1', '2', '3', '...', '98', '99', '100'})
+  eq(text[4]:match('%S+'), '...')
+  eq(words(text[7])[7], '10000')
+  eq(text[8], '[(100 x 100) int64 cpu]')
+  assert(#tostring(mt.zeros(50, 50, 50)) < 5000)
+  eq(select(2, tostring(mt.range(1, 1000)):gsub('%.%.%.', '')), 0)
+  assert(#tostring(mt.zeros(1):expand(2 ^ 40)) < 200)
+end)
+
+test('a number in the middle of a summary does not decide the format', function()
+  local x = mt.zeros(2000)
+  x[1000] = 1e20
+  eq(words(lines(x)[1])[1], '0.')
+end)
+
+test('lines stay inside 80 columns and numbers below each other', function()
+  local x = mt.range(1, 100):double() + 0.5
+  local text = lines(x)
+  assert(#text > 5)
+  local numbers = 0
+  for i = 1, #text - 1 do
+    assert(#text[i] <= 80, text[i])
+    numbers = numbers + #words(text[i])
+    if i > 1 and i < #text - 1 then eq(#text[i], #text[2]) end
+  end
+  eq(numbers, 100)
+end)
+
+test('printing changes nothing', function()
+  local x = mt.ones(2, 2, {requires_grad = true})
+  local y = x * x
+  tostring(y)
+  y:sum():backward()
+  eq(x.grad:tolist(), {{2, 2}, {2, 2}})
+  eq(mt.is_grad_enabled(), true)
+end)
+
+test('shapes print as lists', function()
+  eq(tostring(mt.zeros(5, 784).shape), '(5, 784)')
+  eq(tostring(mt.zeros(3).shape), '(3)')
+  eq(tostring(mt.tensor(1).shape), '()')
+  eq(tostring(mt.zeros(2, 3):stride()), '(3, 1)')
+end)
+
+test('print writes to standard output, views as what they show', function()
+  eq(tostring(mt.tensor{{1, 2}, {3, 4}}:t()), '  1.  3.\n  2.  4.\n[(2 x 2) float32 cpu]')
+  eq(tostring(mt.tensor{1, 2, 3}[{{2, 3}}]), '  2.  3.\n[(2) float32 cpu]')
+  eq(tostring(mt.tensor{5}:expand(2, 2)), '  5.  5.\n  5.  5.\n[(2 x 2) float32 cpu]')
+end)
+
+t.finish()
