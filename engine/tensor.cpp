@@ -6,6 +6,7 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "kernels/number.h"
 
 namespace mt {
 namespace {
@@ -75,7 +76,7 @@ Tensor shape_of(const Tensor& x) { return make(x.shape(), x.dtype()); }
 
 Tensor scalar(double value, Dtype dtype, const Device& device) {
   Tensor t = empty({}, dtype, cpu_device());
-  with_dtype(dtype, [&](auto zero) { *t.data_as<decltype(zero)>() = static_cast<decltype(zero)>(value); });
+  with_dtype(dtype, [&](auto zero) { *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value); });
   return &device == &cpu_device() ? t : to(t, device);
 }
 

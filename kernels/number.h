@@ -79,6 +79,7 @@ template <class T> MT_HD T floor_divide(T x, T y) {
     quotient = rest != T(0) && ((rest < T(0)) != (y < T(0))) ? quotient - T(1) : quotient;
     T whole = floor(quotient);
     whole = quotient - whole > T(0.5) ? whole + T(1) : whole;
+    whole = whole == T(0) ? copysign(T(0), x / y) : whole;
     return y == T(0) ? x / y : whole;
   } else {
     if (y == T(-1)) return static_cast<T>(T(0) - x);
@@ -103,7 +104,11 @@ template <class T> MT_HD T pow(T x, T y) {
   return result;
 }
 
-MT_HD float hypot(float x, float y) { return static_cast<float>(sqrt(double(x) * x + double(y) * y)); }
+MT_HD float hypot(float x, float y) {
+  constexpr float infinity = static_cast<float>(kInfinity);
+  const float length = static_cast<float>(sqrt(double(x) * x + double(y) * y));
+  return abs(x) == infinity || abs(y) == infinity ? infinity : length;  // also beside NaN, as C has it
+}
 MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
 MT_HD float atan2(float y, float x) { return __builtin_atan2f(y, x); }
 MT_HD double atan2(double y, double x) { return __builtin_atan2(y, x); }

@@ -155,11 +155,14 @@ struct Trunc {
 inline constexpr Function<Trunc> trunc;
 
 struct Clamp {
-  static constexpr Info info{"clamp", "x held between min and max; NaN stays", Accepts::number, {a}, -4, 4, {{{-1.25}, -1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}},
+  static constexpr Info info{"clamp", "x held between min and max; NaN stays; the slope at the ends is 0", Accepts::number, {a}, -4, 4, {{{-1.25}, -1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}},
                              {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
-  template <class T> MT_HD static T f(T x, T lo, T hi) { return select(x > hi, hi, select(x < lo, lo, x)); }
+  template <class T> MT_HD static T f(T x, T lo, T hi) {
+    T raised = select(x < lo, lo, x);
+    return select(raised > hi, hi, raised);
+  }
   template <class T> MT_HD static T df(T g, T x, T lo, T hi) {
-    return select(x < lo, zero(g), select(x > hi, zero(g), g));
+    return select(x > lo, select(x < hi, g, zero(g)), zero(g));
   }
 };
 inline constexpr Function<Clamp> clamp;
@@ -417,7 +420,7 @@ struct Minimum {
                              {a | b, a | b}, -4, 4, {{{2.5, 0.75}, 0.75}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x < y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x < y, g, zero(g)));
+    return select(x == y, g / T(2), select(x > y, zero(g), g));
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
@@ -428,7 +431,7 @@ struct Maximum {
                              {a | b, a | b}, -4, 4, {{{2.5, 0.75}, 2.5}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 3.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x > y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
-    return select(x == y, g / T(2), select(x > y, g, zero(g)));
+    return select(x == y, g / T(2), select(x < y, zero(g), g));
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
@@ -438,8 +441,13 @@ struct Atan2 {
   static constexpr Info info{"atan2", "the angle of the point (b, a), in radians", Accepts::real, {a | b, a | b}, 0.3,
                              4, {{{2.5, 0.75}, 1.2793395323170295}, {{1.25, 1.25}, 0.78539816339744831}, {{0.5, 3.5}, 0.14189705460416392}}, {}};
   template <class T> MT_HD static T f(T y, T x) { return math::atan2(y, x); }
-  template <class T> MT_HD static T da(T g, T y, T x) { return g * x / (x * x + y * y); }
-  template <class T> MT_HD static T db(T g, T y, T x) { return -g * y / (x * x + y * y); }
+  template <class T> MT_HD static T da(T g, T y, T x) { return g * x / squares(x, y); }
+  template <class T> MT_HD static T db(T g, T y, T x) { return -g * y / squares(x, y); }
+
+ private:
+  template <class T> MT_HD static T squares(T x, T y) {  // 1 at the origin, where the gradient is 0
+    return select(x * x + y * y == T(0), zero(x) + T(1), x * x + y * y);
+  }
 };
 inline constexpr Function<Atan2> atan2;
 
@@ -524,7 +532,9 @@ inline constexpr Function<Where> where;
 struct Lerp {
   static constexpr Info info{"lerp", "a + weight * (b - a), the weight being c", Accepts::real, {c, c, a | b}, -4, 4,
                              {{{1, 3, 0.25}, 1.5}, {{-2, 2.5, 0.5}, 0.25}, {{0.5, 0.5, 2}, 0.5}}, {}};
-  template <class T> MT_HD static T f(T x, T y, T weight) { return x + weight * (y - x); }
+  template <class T> MT_HD static T f(T x, T y, T weight) {  // exact at both ends
+    return select(weight < T(0.5), x + weight * (y - x), y - (y - x) * (T(1) - weight));
+  }
   template <class T> MT_HD static T da(T g, T weight) { return g * (T(1) - weight); }
   template <class T> MT_HD static T db(T g, T weight) { return g * weight; }
   template <class T> MT_HD static T dc(T g, T x, T y) { return g * (y - x); }

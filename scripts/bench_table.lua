@@ -27,28 +27,28 @@ function bench_table.read(path)
   return column
 end
 
---- Runs a program; each line that it prints goes to `each`. Returns success, and its last line.
+--- Runs a program; each line that it prints goes to `each`. Returns success, and its last words.
 function bench_table.run_program(words, each)
   for i, word in ipairs(words) do words[i] = "'" .. word:gsub("'", "'\\''") .. "'" end
   local pipe = io.popen(table.concat(words, ' ') .. ' 2>&1; echo "status $?"')
   local status, last = nil, ''
   for line in pipe:lines() do
     status = line:match('^status (%d+)$')
-    if not status and line:match('%S') then last = line end
+    if not status and line:match('^%S') and line ~= 'stack traceback:' then last = line end
     if not status and each then each(line) end
   end
   pipe:close()
   return status == '0', last
 end
 
---- The column that a program prints, with a progress bar; nil and its last line where it fails.
+--- The column that a program prints, with a progress bar; nil and its last words where it fails.
 function bench_table.from_program(title, words, total)
   local column, bar = new_column(title), mt.progress(total, {label = title})
   local ok, last = bench_table.run_program(words, function(line)
     if add_line(column, line) then bar:update() end
   end)
   mt.progress.close()
-  return ok and column, last
+  return ok and column or nil, last
 end
 
 function bench_table.write(path, header, measured)
@@ -120,7 +120,7 @@ function Writer:mean(group, measured)
     end
     most = math.max(most, n)
     local mean = n > 0 and ('%.2f'):format(math.exp(sum / n)) or '-'
-    return n .. ' rows', self.markdown and '**' .. mean .. '**' or mean
+    return n .. (n == 1 and ' row' or ' rows'), self.markdown and '**' .. mean .. '**' or mean
   end
   local title = self.markdown and '**' .. group .. ', geometric mean**' or 'mean: ' .. group
   local text = self:line(title, '', pair)

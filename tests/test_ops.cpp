@@ -3,8 +3,7 @@
 
 #include "tests/support.h"
 
-using namespace mt;
-using namespace mt::test;
+namespace mt::test {
 
 namespace {
 
@@ -449,3 +448,5 @@ MT_TEST("broadcasting is expanding", "[ops]") {
       }
   });
 }
+
+}  // namespace mt::test

@@ -6,8 +6,7 @@
 
 #include "tests/support.h"
 
-using namespace mt;
-using namespace mt::test;
+namespace mt::test {
 
 namespace {
 
@@ -147,3 +146,5 @@ MT_TEST("each operation of the list is compared with PyTorch", "[reference]") {
     CHECK(compared.count(op_row(op).info->name) == 1);
   }
 }
+
+}  // namespace mt::test
