@@ -458,6 +458,7 @@ const Entry kMethods[] = {
      }},
     {"zero_(x)", "Sets every element to 0.",
      [](Args& a) {
+       check_writable("zero_", a.tensor(1));
        fill_(a.tensor(1), 0);
        return a.self();
      }},

@@ -181,10 +181,7 @@ std::string describe(lua_State* L, int i) {
   switch (lua_type(L, i)) {
     case LUA_TNONE: return "nothing";
     case LUA_TNIL: return "nil";
-    case LUA_TNUMBER: {
-      const double x = lua_tonumber(L, i);
-      return x != x ? "nan" : fmt::format("{}", x);
-    }
+    case LUA_TNUMBER: return show(lua_tonumber(L, i));
     case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
     case LUA_TSTRING: {
       std::string s = lua_tostring(L, i);
@@ -240,7 +237,7 @@ int64_t Args::to_integer(int index, int argument) const {
   if (x != std::floor(x))
     fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument), describe(L, index));
   if (std::fabs(x) > 9007199254740992.0)
-    fail("{}: {} is too large: {} is beyond 2^53", signature_of(entry_).name, name(argument), x);
+    fail("{}: {} must be an integer within 2^53, got {}", signature_of(entry_).name, name(argument), show(x));
   return int64_t(x);
 }
 int64_t Args::integer(int i) const { return to_integer(i, i); }
@@ -306,6 +303,7 @@ std::vector<Tensor> Args::tensors(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of tensors");
   std::vector<Tensor> list;
   const int n = int(lua_objlen(L, i));
+  list.reserve(size_t(n));
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, i, k);
     const Tensor* t = tensor_at(L, -1);
@@ -483,7 +481,13 @@ void press(lua_State* L) {
   paid = bytes_allocated();
 }
 
-thread_local lua_State* collectable = nullptr;
+thread_local lua_State* collectable = nullptr;  // the state of the call under way: another may be closed already
+struct Collectable {
+  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)) {}
+  Collectable(const Collectable&) = delete;
+  ~Collectable() { collectable = before; }
+  lua_State* const before;
+};
 bool collect_all() {
   if (!collectable) return false;
   lua_gc(collectable, LUA_GCCOLLECT, 0);
@@ -504,7 +508,7 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {
     if (mt_interrupted) fail("interrupted!");
     if (bytes_allocated() - paid > (32 << 20)) press(L);
-    collectable = L;
+    const Collectable scope(L);
     on_out_of_memory = collect_all;
     return body(L);
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors

@@ -39,12 +39,12 @@ void check_keys(lua_State* L, int index, int64_t n, const char* operation, const
     const double key = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
     if (key >= 1 && key <= double(n) && key == std::floor(key)) continue;
     if (lua_type(L, -1) == LUA_TNUMBER)
-      fail("{}: {} has an entry at [{}] but none at [{}]", operation, what, key, n + 1);
+      fail("{}: {} has an entry at [{}] but nil at [{}]", operation, what, key, n + 1);
     fail("{}: {} has the key {}, only 1, 2, .. are meant", operation, what, describe(L, -1));
   }
   for (int64_t i = 1; i <= n; ++i) {
     lua_rawgeti(L, index, int(i));
-    if (lua_isnil(L, -1)) fail("{}: {} has nothing at [{}]", operation, what, i);
+    if (lua_isnil(L, -1)) fail("{}: {} has nil at [{}]", operation, what, i);
     lua_pop(L, 1);
   }
 }

@@ -54,7 +54,7 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 Tensor range(double first, double last, double step, Dtype dtype, const Device& device) {
   if (step == 0 || std::isnan(step)) fail("range: the step is {}", step);
   if (!std::isfinite(first) || !std::isfinite(last) || !std::isfinite(step))
-    fail("range: {} to {} by {} does not end", first, last, step);
+    fail("range: {} to {} by {} does not end", show(first), show(last), show(step));
   const double count = std::floor((last - first) / step * (1 + 1e-12) + 1e-12) + 1;
   if (!(count < 1e13)) fail("range: {} to {} by {} does not end", first, last, step);
   const int64_t n = count > 0 ? int64_t(count) : 0;

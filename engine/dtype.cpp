@@ -35,7 +35,7 @@ void check_value(const char* operation, double v, Dtype dtype) {
                     : dtype == Dtype::u8  ? whole && v >= 0 && v <= 255
                     : dtype == Dtype::i32 ? whole && v >= -2147483648.0 && v <= 2147483647.0
                                           : whole && v >= -9223372036854775808.0 && v < 9223372036854775808.0;
-  if (!fits) fail("{}: {} does not fit into {}", operation, v, dtype_name(dtype));
+  if (!fits) fail("{}: {} does not fit into {}", operation, show(v), dtype_name(dtype));
 }
 
 bool can_hold(Dtype target, Dtype result) {

@@ -2,6 +2,7 @@
 //
 // This file contains no operation's name: what an operation is comes from the list in kernels/ops.h.
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -171,13 +172,15 @@ Dtype widen(Dtype d, Dtype lesser) {
 }
 
 /// The type an operation computes in.
-Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs) {
+Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params) {
   Dtype tensors = Dtype::none, points = Dtype::none, numbers = Dtype::none;
   for (int i = row.mask_first ? 1 : 0; i < row.inputs; ++i) {
     const TensorImpl& t = *inputs[i]->impl();
     Dtype& kind = t.number ? numbers : t.ndim == 0 ? points : tensors;
     kind = promote(kind, t.number && is_float(t.dtype) ? default_dtype() : t.dtype);
   }
+  for (int i = 0; params && i < row.params; ++i)  // a fraction, such as the end of a clamp
+    if (std::isfinite(params[i]) && params[i] != std::floor(params[i])) numbers = promote(numbers, default_dtype());
   const Dtype d = widen(widen(tensors, points), numbers);
   switch (row.info->accepts) {
     case op::Accepts::any: return d;
@@ -212,7 +215,7 @@ Dtype answer_dtype(const OpRow& row, Dtype computed) { return row.answers_bool ?
 bool simple(const OpRow& row, const Tensor* const* inputs) {
   const TensorImpl& a = *inputs[0]->impl();
   const op::Accepts accepts = row.info->accepts;
-  if (row.mask_first || !a.contiguous || a.number) return false;
+  if (row.mask_first || !a.contiguous || a.number || (row.params > 0 && !is_float(a.dtype))) return false;
   if (is_float(a.dtype) ? accepts == op::Accepts::boolean : accepts != op::Accepts::any) return false;
   for (int i = 1; i < row.inputs; ++i) {
     const TensorImpl& b = *inputs[i]->impl();
@@ -244,11 +247,11 @@ struct Prepared {
   Shape shape;
   Dtype dtype;
 };
-Prepared prepare(int op, const Tensor* const* inputs) {
+Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = facts[op].row;
   check_devices(row, inputs);
   Prepared p;
-  p.dtype = computing_dtype(row, inputs);
+  p.dtype = computing_dtype(row, inputs, params);
   p.shape = inputs[0]->shape();
   const Device* device = &inputs[0]->device();
   for (int i = 1; i < row.inputs; ++i) {
@@ -301,7 +304,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* params) {
     if (wants) record_elementwise(op, out, inputs, params);
     return out;
   }
-  const Prepared p = prepare(op, inputs);
+  const Prepared p = prepare(op, inputs, params);
   Tensor out = empty(p.shape, answer_dtype(row, p.dtype), p.tensor[row.inputs - 1].device());
   run_part(op, 0, p.dtype, out, p.input, row.inputs, params);
   if (wants) record_elementwise(op, out, p.input, params);
@@ -313,7 +316,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
   const Tensor& target = *inputs[0];
   const std::string name = std::string(row.info->name) + "_";
   check_writable(name.c_str(), target);
-  const Dtype computed = computing_dtype(row, inputs), answer = answer_dtype(row, computed);
+  const Dtype computed = computing_dtype(row, inputs, params), answer = answer_dtype(row, computed);
   if (!can_hold(target.dtype(), answer))
     fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name, dtype_name(answer),
          dtype_name(target.dtype()), row.info->name);
@@ -322,7 +325,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
   for (int i = 1; i < row.inputs; ++i)
     overlaps |= inputs[i]->impl()->storage == target.impl()->storage && inputs[i]->impl() != target.impl();
   if (!wants && !overlaps && answer == target.dtype()) {
-    const Prepared p = prepare(op, inputs);
+    const Prepared p = prepare(op, inputs, params);
     check_fits(name.c_str(), target, p.shape);
     run_part(op, 0, p.dtype, target, p.input, row.inputs, params);
     bump(target);

@@ -18,4 +18,7 @@ template <class... A> [[noreturn]] void fail(fmt::format_string<A...> text, A&&.
   throw Error(fmt::format(text, std::forward<A>(values)...));
 }
 
+/// A number as messages show it (fmt would write -nan).
+inline std::string show(double x) { return x != x ? "nan" : fmt::format("{}", x); }
+
 }  // namespace mt

@@ -18,6 +18,7 @@ void same_shape(const char* name, const Tensor& x, const Tensor& target) {
 /// The largest along a dimension, outside the graph: what is taken off before exp, so that it cannot overflow.
 Tensor stable_offset(const Tensor& x, int d) {
   NoGrad off;
+  if (x.numel() == 0) return Tensor(0.0);
   const Tensor most = amax(x, {d}, true);
   return where(isfinite(most), most, Tensor(0.0));
 }

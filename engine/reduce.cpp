@@ -70,23 +70,24 @@ Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
 Dtype sum_dtype(Dtype d) { return is_float(d) ? d : Dtype::i64; }
 
 /// amax and amin: the gradient goes to all elements that equal the result, in equal shares.
-const NodeType kExtreme{"amax", [](Node& node, const Tensor& g, Tensor* dx) {
+void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   const unsigned mask = unsigned(node.number[0]);
   const Tensor x = node.get(0);
   Shape dims;
   for (int d = 0; d < x.dim(); ++d)
     if (mask >> d & 1) dims.push(d);
   const Tensor best = spread(node.get(1), x.shape(), mask);
-  const Tensor hits = to(eq(x, best) , x.dtype());
+  const Tensor hits = to(eq(x, best), x.dtype());
   const Tensor shares = dims.size() ? sum(hits, dims, true) : hits;
   dx[0] = spread(g, x.shape(), mask) * hits / shares;
-}};
+}
+const NodeType kAmax{"amax", extreme_backward}, kAmin{"amin", extreme_backward};
 
 Tensor extreme(const char* name, int op, const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask(name, x, dims);
   Tensor out = run(name, op, x, mask, keepdim, x.dtype(), false);
   if (wants_grad(x)) {
-    Node& node = record(kExtreme, out, {&x});
+    Node& node = record(op == op::reduction_id<op::Amax> ? kAmax : kAmin, out, {&x});
     node.save(0, x, 0);
     node.save(1, out, Node::kOutput);
     node.number[0] = mask;
@@ -96,7 +97,7 @@ Tensor extreme(const char* name, int op, const Tensor& x, const Shape& dims, boo
 
 Tensor position(const char* name, int op, const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   const unsigned mask = dim ? dims_mask(name, x, {*dim}) : dims_mask(name, x, {});
-  return run(name, op, x, mask, keepdim && dim, Dtype::i64, false);
+  return run(name, op, x, mask, keepdim, Dtype::i64, false);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
+using Catch::Approx;  // version 2 shows it everywhere
 #else
 #define CATCH_CONFIG_FAST_COMPILE
 #include <catch2/catch.hpp>

@@ -37,7 +37,7 @@ Tensor maybe_strided(Rng& rng, const Tensor& x) {
 
 }  // namespace
 
-MT_TEST("gather and scatter_add agree with loops", "[shape]") {
+MT_TEST("gather and scatter_add agree with loops", "[index]") {
   Rng rng(51);
   for (int round = 0; round < 400; ++round) {
     const Shape shape = random_shape(rng);
@@ -67,7 +67,7 @@ MT_TEST("gather and scatter_add agree with loops", "[shape]") {
   }
 }
 
-MT_TEST("index_select takes whole slices", "[shape]") {
+MT_TEST("index_select takes whole slices", "[index]") {
   Rng rng(52);
   for (int round = 0; round < 200; ++round) {
     const Shape shape = random_shape(rng);
@@ -83,7 +83,7 @@ MT_TEST("index_select takes whole slices", "[shape]") {
   }
 }
 
-MT_TEST("large gathers and scatters agree with loops", "[shape]") {
+MT_TEST("large gathers and scatters agree with loops", "[index]") {
   Rng rng(53);
   const int64_t n = 50021;
   const Tensor x = random_tensor(rng, {n, 3}, Dtype::f32), index = random_index(rng, {n, 3}, n);
@@ -99,7 +99,7 @@ MT_TEST("large gathers and scatters agree with loops", "[shape]") {
   CHECK(values(scatter_add(zeros({n, 3}), 0, index, x)) == added);
 }
 
-MT_TEST("gradients of gather, scatter_add and index_select agree with finite differences", "[shape]") {
+MT_TEST("gradients of gather, scatter_add and index_select agree with finite differences", "[index]") {
   Rng rng(54);
   const Tensor x = leaf(random_tensor(rng, {3, 4})), source = leaf(random_tensor(rng, {3, 3})), index = random_index(rng, {2, 3}, 4);
   const std::vector<Tensor> rows = {x}, both = {x, source};
@@ -115,7 +115,7 @@ MT_TEST("gradients of gather, scatter_add and index_select agree with finite dif
   CHECK_NOTHROW(check_second_order(select, rows));
 }
 
-MT_TEST("assignment writes the region and nothing else", "[shape]") {
+MT_TEST("assignment writes the region and nothing else", "[index]") {
   Rng rng(55);
   for (const Dtype dtype : {Dtype::f32, Dtype::i64, Dtype::b8}) {
     const Tensor x = random_tensor(rng, {4, 5}, dtype), before = clone(x), value = random_tensor(rng, {2, 1}, Dtype::f64);
@@ -128,7 +128,7 @@ MT_TEST("assignment writes the region and nothing else", "[shape]") {
   }
 }
 
-MT_TEST("gradients pass through assignment, to the second order", "[autograd]") {
+MT_TEST("gradients pass through assignment, to the second order", "[index][autograd]") {
   Rng rng(56);
   const std::vector<Tensor> in = {leaf(random_tensor(rng, {3, 4})), leaf(random_tensor(rng, {2, 1}))};
   const TensorFunction f = [](const std::vector<Tensor>& x) {

@@ -14,7 +14,7 @@ void check_gradients(const TensorFunction& f, const std::vector<Tensor>& in) {
 
 }  // namespace
 
-MT_TEST("softmax and log_softmax agree with a loop", "[autograd]") {
+MT_TEST("softmax and log_softmax agree with a loop", "[loss]") {
   Rng rng(71);
   const Tensor x = leaf(random_tensor(rng, {2, 3, 4}));
   for (int64_t d = -3; d < 3; ++d) {
@@ -29,7 +29,7 @@ MT_TEST("softmax and log_softmax agree with a loop", "[autograd]") {
   }
 }
 
-MT_TEST("softmax of extremes", "[autograd]") {
+MT_TEST("softmax of extremes", "[loss]") {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     const auto row = [&](std::vector<double> v) { return tensor({1, int64_t(v.size())}, v, dtype); };
     CHECK(values(softmax(row({1e4, 1e4}), 1)) == std::vector<double>{0.5, 0.5});
@@ -46,7 +46,7 @@ MT_TEST("softmax of extremes", "[autograd]") {
   CHECK_NOTHROW(softmax(zeros({3, 0}), 1));
 }
 
-MT_TEST("mse_loss, binary_cross_entropy and its form with logits", "[autograd]") {
+MT_TEST("mse_loss, binary_cross_entropy and its form with logits", "[loss]") {
   Rng rng(72);
   const Tensor x = leaf(random_tensor(rng, {2, 3})), p = leaf(random_tensor(rng, {2, 3}, Dtype::f64, 0.05, 0.95));
   const Tensor target = random_tensor(rng, {2, 3}, Dtype::f64, 0, 1);
@@ -73,7 +73,7 @@ MT_TEST("mse_loss, binary_cross_entropy and its form with logits", "[autograd]")
   }
 }
 
-MT_TEST("binary cross entropy at the ends", "[autograd]") {
+MT_TEST("binary cross entropy at the ends", "[loss]") {
   const Tensor p = tensor({4}, {0, 1, 0, 1}), target = tensor({4}, {0, 1, 1, 0});
   CHECK(values(binary_cross_entropy(p, target, Reduction::none)) == std::vector<double>{0, 0, 100, 100});
   const Tensor x = leaf(tensor({4}, {1000, -1000, 1000, -1000}));
@@ -83,7 +83,7 @@ MT_TEST("binary cross entropy at the ends", "[autograd]") {
   CHECK(values(x.grad()) == std::vector<double>{1, -1, 0, 0});
 }
 
-MT_TEST("cross_entropy picks the class, weighs by what counts", "[autograd]") {
+MT_TEST("cross_entropy picks the class, weighs by what counts", "[loss]") {
   Rng rng(73);
   const Tensor logits = leaf(random_tensor(rng, {4, 3})), target = tensor({4}, {2, 0, -100, 1}, Dtype::i64);
   const Tensor l = log_softmax(logits.detach(), 1);

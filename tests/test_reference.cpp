@@ -66,12 +66,30 @@ struct Reference {
   }
 };
 
-/// How far the two systems may lie apart, in units of the last place of the dtype. PyTorch's own float64 functions and
-/// gradients are several operations long too; where it cancels, `absolute` (in the size of the result near 1) says so.
-struct Tolerance {
-  double value = 4, gradient = 16, absolute = 0;
+/// How far the two systems may lie apart, in units of the last place of the dtype: what a value is, and a gradient, which
+/// is several operations long in both. A gradient made of 1 - y may also be wrong by a few units at 1.
+constexpr double kValueUlps = 4, kGradientUlps = 16, kGradientAtOne = 4;
+
+/// Where another answer than PyTorch's is meant, and why.
+struct Exception {
+  const char* op;
+  const char* what;
+  bool (*at)(const std::vector<double>& x, double got, double expected);
+  const char* why;
 };
-Tolerance tolerance_of(const std::string&, Dtype) { return {}; }
+const Exception kExceptions[] = {
+    {"gelu", "the value", [](const auto&, double got, double expected) { return got == 0 && expected == 0; },
+     "ours has the sign of x times a positive number, PyTorch's vectorised one has none"},
+    {"gelu", "the value", [](const auto& x, double got, double expected) { return x[0] < -1 && std::fabs(got - expected) < 1e-16; },
+     "PyTorch's float64 loses digits in 1 + erf(x)"},
+    {"pow", "d/db", [](const auto& x, double got, double) { return x[0] == 0 && !(x[1] >= 0) && got == 0; },
+     "0 to a negative power is infinite for every power: ours says that the power does not matter"},
+};
+bool excepted(const std::string& op, const char* what, const std::vector<double>& x, double got, double expected) {
+  for (const Exception& e : kExceptions)
+    if (op == e.op && std::string(what) == e.what && e.at(x, got, expected)) return true;
+  return false;
+}
 
 /// The distance in units of the last place of `dtype`, which for denormals is that of the smallest of them.
 double distance(double a, double b, Dtype dtype) {
@@ -90,16 +108,18 @@ bool agrees(double got, double expected, Dtype dtype, double ulps, double absolu
 }
 
 void compare(const Block& b, const std::vector<std::vector<double>>& x, const Tensor& got, const std::vector<double>& expected,
-             const char* what, double ulps, double absolute, bool signed_zero) {
+             const char* what, bool is_value) {
   REQUIRE(got.numel() == int64_t(expected.size()));
+  const double ulps = is_value ? kValueUlps : kGradientUlps, unit = b.dtype == Dtype::f32 ? 0x1p-24 : 0x1p-53;
   for (size_t i = 0; i < expected.size(); ++i) {
     const double y = got.at(int64_t(i));
-    const bool zeros_agree = !signed_zero || y != 0 || std::signbit(y) == std::signbit(expected[i]);
-    if (agrees(y, expected[i], b.dtype, ulps, absolute) && zeros_agree) continue;
-    std::string at;
-    for (const std::vector<double>& column : x) at += fmt::format("{} ", column[i]);
+    const bool sign = !is_value || y != 0 || std::signbit(y) == std::signbit(expected[i]);  // that of a zero gradient is noise
+    if (sign && agrees(y, expected[i], b.dtype, ulps, is_value ? 0 : kGradientAtOne * unit)) continue;
+    std::vector<double> at;
+    for (const std::vector<double>& column : x) at.push_back(column[i]);
+    if (excepted(b.op, what, at, y, expected[i])) continue;
     FAIL_CHECK(fmt::format("{} {}{} at {}: {} is {}, PyTorch says {} ({} ulp)", b.op, dtype_name(b.dtype),
-                           fmt::join(b.params, ","), at, what, y, expected[i], distance(y, expected[i], b.dtype)));
+                           fmt::join(b.params, ","), fmt::join(at, " "), what, y, expected[i], distance(y, expected[i], b.dtype)));
   }
 }
 
@@ -127,13 +147,11 @@ MT_TEST("values and gradients are PyTorch's", "[reference]") {
     }
     for (int i = 0; i < row.inputs; ++i) inputs[i] = &in[size_t(i)];
     const Tensor y = elementwise(op, inputs, params);
-    const double ulp_of_one = b.dtype == Dtype::f32 ? 0x1p-24 : 0x1p-53;
-    const Tolerance t = tolerance_of(b.op, b.dtype);
-    compare(b, x, y, b.y, "the value", t.value, t.absolute, true);
+    compare(b, x, y, b.y, "the value", true);
     if (b.g.empty()) continue;
     y.backward(ones(y.shape(), y.dtype()));
     for (size_t i = 0; i < b.g.size(); ++i)
-      if (!b.g[i].empty()) compare(b, x, in[i].grad(), b.g[i], i == 0 ? "d/da" : i == 1 ? "d/db" : "d/dc", t.gradient, 4 * ulp_of_one, false);
+      if (!b.g[i].empty()) compare(b, x, in[i].grad(), b.g[i], i == 0 ? "d/da" : i == 1 ? "d/db" : "d/dc", false);
   }
 }
 

@@ -308,6 +308,18 @@ MT_TEST("tensors are made with the values asked for", "[shape]") {
   CHECK(even.at(76) == 2.3);
 }
 
+MT_TEST("numbers keep their sign and are never undefined", "[shape]") {
+  CHECK(std::signbit((ones({1}) * Tensor(-0.0)).item()));
+  CHECK((ones({1}) / Tensor(-0.0)).item() == -kInf);
+  CHECK(std::signbit(full({1}, -0.0).item()));
+  for (const double value : {300., -1., 1e30, kInf, kNan}) {
+    INFO(value << " as uint8");
+    Tensor x;
+    if (error_of([&] { x = full({1}, value, Dtype::u8); }) != kNoError) continue;  // refused, or what `to` makes of it
+    CHECK(x.item() == to(full({1}, value, Dtype::f64), Dtype::u8).item());
+  }
+}
+
 MT_TEST("cat and stack put parts beside each other", "[shape]") {
   Rng rng(2);
   for (int round = 0; round < 100; ++round) {

@@ -18,6 +18,7 @@ return function(defaults, arguments)
     io.stderr:write('mtorch: ', script, ': ', message, '\n')
     os.exit(2)
   end
+  if values.device ~= 'cpu' then core.check_device(values.device) end
   core.set_num_threads(values.threads)
   require('mtorch').manual_seed(values.seed)
   return values

@@ -26,6 +26,10 @@ template <> struct Accumulator<op::Prod, bool> { using type = int64_t; };
 template <> struct Accumulator<op::Prod, uint8_t> { using type = int64_t; };
 template <> struct Accumulator<op::Prod, int32_t> { using type = int64_t; };
 
+template <class P> struct PointeeOf;
+template <class T> struct PointeeOf<T*> { using type = T; };
+template <class P> using Pointee = typename PointeeOf<P>::type;
+
 /// One reduction over elements of type T, answers of type Out.
 template <class Op, class T> struct Reducer {
   using A = typename Accumulator<Op, T>::type;
@@ -78,18 +82,24 @@ template <class Op, class T> struct Reducer {
         const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
         for (int64_t j = 0; j < n; ++j) sum[j] = Op::join(sum[j], math::convert<A>(at[j]));
       }
-      for (int64_t j = 0; j < n; ++j) store(r, out, row * width + first + j, sum[j]);
+      store(r, out, row * width + first, n, sum);
     });
   }
 
-  __attribute__((noinline)) static void store(const Reduce& r, char* out, int64_t output, A value) {
-    char* at = out + offset_of(output, r.kept, r.kept_size, r.out_stride) * item_size(r.out_dtype);
-    if (r.out_dtype == Dtype::f32) *reinterpret_cast<float*>(at) = math::convert<float>(value);
-    else if (r.out_dtype == Dtype::f64) *reinterpret_cast<double*>(at) = math::convert<double>(value);
-    else if (r.out_dtype == Dtype::i64) *reinterpret_cast<int64_t*>(at) = math::convert<int64_t>(value);
-    else if (r.out_dtype == Dtype::i32) *reinterpret_cast<int32_t*>(at) = math::convert<int32_t>(value);
-    else if (r.out_dtype == Dtype::u8) *reinterpret_cast<uint8_t*>(at) = math::convert<uint8_t>(value);
-    else *reinterpret_cast<bool*>(at) = math::convert<bool>(value);
+  /// Writes the answers of the outputs [first, first + n), which lie in one row.
+  __attribute__((noinline)) static void store(const Reduce& r, char* out, int64_t first, int64_t n, const A* value) {
+    const int64_t step = r.kept > 0 ? r.out_stride[r.kept - 1] : 1;
+    char* at = out + offset_of(first, r.kept, r.kept_size, r.out_stride) * item_size(r.out_dtype);
+    auto write = [&](auto* cell) {
+      using Out = Pointee<decltype(cell)>;
+      for (int64_t i = 0; i < n; ++i) cell[i * step] = math::convert<Out>(value[i]);
+    };
+    if (r.out_dtype == Dtype::f32) write(reinterpret_cast<float*>(at));
+    else if (r.out_dtype == Dtype::f64) write(reinterpret_cast<double*>(at));
+    else if (r.out_dtype == Dtype::i64) write(reinterpret_cast<int64_t*>(at));
+    else if (r.out_dtype == Dtype::i32) write(reinterpret_cast<int32_t*>(at));
+    else if (r.out_dtype == Dtype::u8) write(reinterpret_cast<uint8_t*>(at));
+    else write(reinterpret_cast<bool*>(at));
   }
 
   /// A few outputs of many elements: threads share the pieces of one output.
@@ -110,7 +120,7 @@ template <class Op, class T> struct Reducer {
         });
         for (int64_t p = 0; p < n; ++p) total = Op::join(total, part[p]);
       }
-      store(r, out, o, total);
+      store(r, out, o, 1, &total);
     }
     return true;
   }
@@ -131,7 +141,7 @@ template <class Op, class T> struct Reducer {
         A total = Op::template identity<A>();
         for (int64_t from = 0; from < elements; from += kPiece)
           total = Op::join(total, piece(x, r, from, smaller(elements, from + kPiece)));
-        store(r, out, o, total);
+        store(r, out, o, 1, &total);
       }
     });
   }

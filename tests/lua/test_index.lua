@@ -138,7 +138,7 @@ end)
 
 test('a hole or a name in an index is an error', function()
   local x = grid()
-  raises(function() return x[{1, nil, 2}] end, 'nil')
+  raises(function() return x[{1, nil, 2}] end, 'none at %[2%]')
   raises(function() return x[{dim = 2}] end, 'dim')
   raises(function() return x[{{first = 1}}] end, 'first')
 end)

@@ -1,0 +1,22 @@
+# install_headers.cmake -- installs the public headers (run by `cmake --install`; `binary`, `include` come from there)
+#
+# In the tree they include each other from its root: "engine/tensor.h". Installed, it is "mtorch/engine/tensor.h", so
+# that a program with an engine/tensor.h or a lua.h of its own never gets the wrong one.
+get_filename_component(source ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
+set(staged ${binary}/include/mtorch)
+file(REMOVE_RECURSE ${staged})
+
+function(stage from to)
+  file(READ ${source}/${from} text)
+  string(REGEX REPLACE "#include \"(engine|kernels)/" "#include \"mtorch/\\1/" text "${text}")
+  file(WRITE ${staged}/${to} "${text}")
+endfunction()
+
+file(GLOB headers RELATIVE ${source} ${source}/engine/*.h ${source}/kernels/*.h)
+list(REMOVE_ITEM headers engine/mtorch.h)
+foreach(header ${headers})
+  stage(${header} ${header})
+endforeach()
+stage(engine/mtorch.h mtorch.h)
+stage(bindings/open.h lua.h)
+file(INSTALL ${staged} DESTINATION ${CMAKE_INSTALL_PREFIX}/${include})

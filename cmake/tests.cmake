@@ -1,0 +1,38 @@
+# tests.cmake -- every test: Catch2 for the engine, Lua scripts for the surface, shell scripts for the program
+find_package(Catch2 REQUIRED)
+
+file(GLOB test_sources CONFIGURE_DEPENDS tests/*.cpp)
+add_executable(mtorch_tests ${test_sources})
+target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2)
+target_compile_options(mtorch_tests PRIVATE -O1)
+foreach(tag ops reference shape reduce matmul index autograd loss memory random optim)
+  add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endforeach()
+
+file(GLOB lua_tests CONFIGURE_DEPENDS tests/lua/test_*.lua)
+foreach(script ${lua_tests})
+  get_filename_component(name ${script} NAME_WE)
+  string(REPLACE "test_" "lua." name ${name})
+  add_test(NAME ${name} COMMAND mtorch ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endforeach()
+
+# The checks of the house and of the program.
+if(EXISTS ${CMAKE_SOURCE_DIR}/tests/house.lua)
+  add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endif()
+foreach(script symbols program install)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${script}.sh)
+    add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
+  endif()
+endforeach()
+if(TEST program)
+  set_tests_properties(program PROPERTIES RUN_SERIAL ON)
+endif()
+
+# Every script that people run is a test with a target.
+add_test(NAME script.train_split
+  COMMAND mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.train_split PROPERTIES PASS_REGULAR_EXPRESSION "final: .*correct=(49|50)/50")
+add_test(NAME script.bench COMMAND mtorch scripts/bench.lua --quick --only add WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

@@ -1,0 +1,228 @@
+-- house.lua -- Checks of the house itself: which room includes which, first lines, tabs, widths, lengths of files.
+--
+--   build/mtorch tests/house.lua [ROOT]        prints the lines of each room, and one line per fault
+local root = arg and arg[1] or (debug.getinfo(1, 'S').source:match('^@(.*)/[^/]*/[^/]*$') or '.')
+
+local rooms = {'kernels', 'engine', 'bindings', 'scripts', 'tests'}
+local may_include = {
+  kernels = {kernels = true},
+  engine = {engine = true, kernels = true},
+  bindings = {bindings = true, engine = true, kernels = true},
+  scripts = {bindings = true, engine = true, kernels = true},
+  tests = {tests = true, bindings = true, engine = true, kernels = true},
+}
+local containers = {}
+for name in ([[array bitset deque flat_map flat_set forward_list list map queue set span stack string
+  string_view unordered_map unordered_set valarray vector iostream sstream fstream functional memory]]):gmatch('%S+') do
+  containers[name] = true
+end
+local longest_file, widest_line = 700, 120
+
+local function read(path)
+  local file = io.open(path, 'rb')
+  if not file then return nil end
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+local function exists(path)
+  local file = io.open(path, 'rb')
+  if file then file:close() end
+  return file ~= nil
+end
+local function lines_of(text)
+  local list = {}
+  for line in (text:sub(-1) == '\n' and text or text .. '\n'):gmatch('(.-)\n') do list[#list + 1] = line end
+  return list
+end
+local function characters(line) return select(2, line:gsub('[^\128-\191]', '')) end
+local cpp = {cpp = true, h = true, cu = true, cuh = true}
+local function is_cpp(path) return cpp[path:match('%.(%w+)$') or ''] end
+
+--- The text without comments and strings, line by line, so that words in them do not count.
+local function code_of(text)
+  text = text:gsub('\\.', '  '):gsub('"[^"\n]*"', '""')
+  text = text:gsub('/%*.-%*/', function(comment) return (comment:gsub('[^\n]', '')) end)
+  return (text:gsub('//[^\n]*', ''))
+end
+
+-- One rule each: check(path, lines, text, tell) calls tell(line number, fault). ---------------------
+
+local rules = {}
+
+--- Arrows: scripts -> bindings -> engine -> kernels; includes start at the root.
+function rules.includes(path, lines, _, tell)
+  if not is_cpp(path) then return end
+  local room = path:match('^(%w+)/')
+  for number, line in ipairs(lines) do
+    local included = line:match('^%s*#%s*include%s*"([^"]*)"')
+    if included then
+      local target = included:match('^(%w+)/')
+      if not target or not may_include[target] then
+        tell(number, ('"%s" does not start at the root'):format(included))
+      elseif not may_include[room][target] then
+        tell(number, ('%s includes %s'):format(room, included))
+      elseif not exists(root .. '/' .. included) then
+        tell(number, ('"%s" does not exist'):format(included))
+      end
+    end
+    local system = line:match('^%s*#%s*include%s*<([^>]*)>')
+    if system then
+      if may_include[system:match('^(%w+)/') or ''] then tell(number, 'a room in angle brackets: ' .. system) end
+      if (system:find('^lua') or system == 'lauxlib.h') and (room == 'kernels' or room == 'engine') then
+        tell(number, ('%s knows no Lua, but includes <%s>'):format(room, system))
+      end
+      if path:find('^kernels/[^/]*%.h$') and containers[system] then
+        tell(number, ('nvcc and NVRTC read this header; <%s> is for the host'):format(system))
+      end
+    end
+  end
+end
+
+--- kernels throws nothing.
+function rules.throws(path, _, text, tell)
+  if not path:find('^kernels/') or not is_cpp(path) then return end
+  for number, line in ipairs(lines_of(code_of(text))) do
+    for _, word in ipairs{'throw', 'try', 'catch'} do
+      if line:find('%f[%w_]' .. word .. '%f[^%w_]') then tell(number, 'kernels throws nothing') end
+    end
+  end
+end
+
+--- The library in bindings/lua requires its own modules and LuaJIT's, nothing of scripts or tests.
+function rules.requires(path, lines, _, tell)
+  if not path:find('^bindings/lua/') then return end
+  for number, line in ipairs(lines) do
+    local wanted = line:match("^[^-'\"]-require%s*%(?%s*['\"]([^'\"]+)['\"]")
+    local fine = not wanted or wanted == 'mtorch' or wanted:find('^mtorch%.') or wanted == 'ffi' or
+      wanted == 'bit' or wanted == 'jit' or wanted:find('^jit%.') or wanted:find('^table%.')
+    if not fine then tell(number, 'the library requires ' .. wanted) end
+  end
+end
+
+--- The first line says what the file is for: `// name -- ..`, `-- name -- ..`, `# name -- ..`.
+function rules.purpose(path, lines, _, tell)
+  local name = path:match('[^/]*$')
+  local at = (lines[1] or ''):find('^#!') and 2 or 1
+  local line = lines[at] or ''
+  local mark = is_cpp(path) and '//' or path:find('%.lua$') and '--' or '#'
+  local start = mark .. ' ' .. name .. ' -- '
+  if path:find('CMakeLists.txt$') then start = '# ' end
+  if line:sub(1, #start) ~= start or #line < #start + 10 then
+    tell(at, ('the first line must be "%swhat it is for"'):format(start))
+  end
+end
+
+function rules.tabs(_, lines, _, tell)
+  for number, line in ipairs(lines) do
+    if line:find('\t', 1, true) then tell(number, 'a tab') end
+    if line:find('\r', 1, true) then tell(number, 'a carriage return') end
+  end
+end
+
+--- The rows of test points in kernels/ops.h are a table and may be as wide as it is.
+function rules.width(path, lines, _, tell)
+  for number, line in ipairs(lines) do
+    local width = characters(line)
+    local a_table = path == 'kernels/ops.h' and line:find('^%s+static constexpr %w*Info info{')
+    if width > widest_line and not a_table then
+      tell(number, ('%d columns, at most %d'):format(width, widest_line))
+    end
+  end
+end
+
+function rules.length(path, lines, _, tell)
+  local room = path:match('^(%w+)/')
+  if (room == 'kernels' or room == 'engine' or room == 'bindings') and #lines > longest_file then
+    tell(#lines, ('%d lines, at most %d'):format(#lines, longest_file))
+  end
+end
+
+function rules.guard(path, _, text, tell)
+  if path:find('%.h$') and not text:find('#pragma once', 1, true) then tell(1, '#pragma once is missing') end
+end
+
+local function faults_of(path, text)
+  local faults, lines = {}, lines_of(text)
+  for name, check in pairs(rules) do
+    check(path, lines, text, function(number, what)
+      faults[#faults + 1] = {line = number, rule = name, text = ('%s:%d: %s'):format(path, number, what)}
+    end)
+  end
+  table.sort(faults, function(a, b) return a.line < b.line or a.line == b.line and a.text < b.text end)
+  return faults
+end
+
+-- Each rule must find its fault, and find none in a good file. --------------------------------------
+
+local good = '// good.h -- a header that keeps all rules\n#pragma once\n#include <cstdint>\n'
+local samples = {
+  {'includes', 'kernels/bad.h', '#include "engine/shape.h"\n'},
+  {'includes', 'kernels/bad.h', '#include <vector>\n'},
+  {'includes', 'kernels/cpu/bad.cpp', '#include "bindings/lua.h"\n'},
+  {'includes', 'kernels/cpu/bad.cpp', '#include <lua.hpp>\n'},
+  {'includes', 'engine/bad.cpp', '#include "bindings/lua.h"\n'},
+  {'includes', 'engine/bad.cpp', '#include <lauxlib.h>\n'},
+  {'includes', 'engine/bad.cpp', '#include "shape.h"\n'},
+  {'includes', 'engine/bad.cpp', '#include "engine/no_such_header.h"\n'},
+  {'includes', 'bindings/bad.cpp', '#include "../engine/shape.h"\n'},
+  {'throws', 'kernels/cpu/bad.cpp', 'void f() { throw 1; }\n'},
+  {'requires', 'bindings/lua/bad.lua', "local t = require 'testing'\n"},
+  {'purpose', 'engine/bad.cpp', '#include "engine/shape.h"\n'},
+  {'purpose', 'engine/bad.cpp', '// other.cpp -- the name of another file\n'},
+  {'purpose', 'tests/bad.sh', '#!/bin/sh\nset -eu\n'},
+  {'tabs', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n\tint x;\n'},
+  {'width', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('x'):rep(121) .. '\n'},
+  {'length', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('int x;\n'):rep(700)},
+  {'guard', 'engine/bad.h', '// bad.h -- what this file is for\n'},
+}
+local broken = 0
+for _, sample in ipairs(samples) do
+  local rule, path, text = unpack(sample)
+  local found = false
+  for _, fault in ipairs(faults_of(path, text)) do found = found or fault.rule == rule end
+  if not found then
+    broken = broken + 1
+    print(('the rule %s does not find the fault in %q'):format(rule, text:sub(1, 60)))
+  end
+end
+for _, fault in ipairs(faults_of('kernels/good.h', good)) do
+  broken = broken + 1
+  print('a good file is refused: ' .. fault.text)
+end
+
+-- The house ---------------------------------------------------------------------------------------
+
+local kinds = {cpp = true, h = true, cu = true, cuh = true, lua = true, sh = true, py = true, cmake = true}
+local function find(folder)
+  local list = {}
+  local pipe = io.popen(("cd '%s' && find %s -type f 2>/dev/null | LC_ALL=C sort"):format(root, folder))
+  for path in pipe:lines() do
+    if kinds[path:match('%.(%w+)$') or ''] or path:find('CMakeLists%.txt$') then list[#list + 1] = path end
+  end
+  pipe:close()
+  return list
+end
+
+local faults, total_files, total_lines = {}, 0, 0
+for _, room in ipairs(rooms) do
+  local files, count = find(room), 0
+  for _, path in ipairs(files) do
+    local text = read(root .. '/' .. path)
+    count = count + #lines_of(text)
+    for _, fault in ipairs(faults_of(path, text)) do faults[#faults + 1] = fault end
+  end
+  if #files == 0 then faults[#faults + 1] = {text = room .. ': no files found; is the root ' .. root .. '?'} end
+  total_files, total_lines = total_files + #files, total_lines + count
+  print(('%-10s %4d files %7d lines'):format(room, #files, count))
+end
+for _, path in ipairs{'CMakeLists.txt', 'cmake/embed.cmake'} do
+  local text = read(root .. '/' .. path)
+  if not text then faults[#faults + 1] = {text = path .. ' is missing'} else
+    for _, fault in ipairs(faults_of(path, text)) do faults[#faults + 1] = fault end
+  end
+end
+print(('%-10s %4d files %7d lines'):format('all', total_files, total_lines))
+for _, fault in ipairs(faults) do print(fault.text) end
+print(('%d samples, %d not found; %d faults'):format(#samples, broken, #faults))
+if broken + #faults > 0 then os.exit(1) end

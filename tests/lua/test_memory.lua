@@ -1,0 +1,237 @@
+-- test_memory.lua -- Memory: garbage tensors without collectgarbage, graphs, training loops, a chain of a million nodes.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq = t.test, t.eq
+local memory = require('mtorch.core').memory
+
+local function status(field)
+  for line in io.lines('/proc/self/status') do
+    local kilobytes = line:match('^' .. field .. ':%s+(%d+) kB')
+    if kilobytes then return tonumber(kilobytes) * 1024 end
+  end
+  error('no ' .. field .. ' in /proc/self/status')
+end
+
+local function collect()
+  collectgarbage()
+  collectgarbage()
+end
+
+local mebibyte = 2 ^ 20
+
+--- A tensor of 1 MiB whose pages are all in memory.
+local function touched()
+  local x = mt.empty(2 ^ 18)
+  local p = x:data()
+  for i = 0, 2 ^ 18 - 1, 1024 do p[i] = 1 end
+  return x
+end
+
+--- Runs `iterations` that drop two tensors each; the peak must stay within 64 MiB of the start.
+local function drop(iterations)
+  collect()
+  local start = status 'VmHWM'
+  for i = 1, iterations do
+    local a, b = touched(), touched()
+    if i % 1000 == 0 then
+      local grown = (status 'VmHWM' - start) / mebibyte
+      assert(grown <= 64, ('the peak grew by %.0f MiB in %d iterations'):format(grown, i))
+    end
+    a, b = b, a
+  end
+end
+
+test('100,000 iterations that drop two tensors of 1 MiB', function() drop(100000) end)
+
+test('the same beside 200,000 tables', function()
+  local heap = {}
+  for i = 1, 200000 do heap[i] = {i} end
+  drop(2000)
+  eq(#heap, 200000)
+end)
+
+test('live bytes count storages, not views', function()
+  collect()
+  local live = memory()
+  local x = mt.zeros(256, 1024)
+  eq(memory() - live, mebibyte)
+  local views = {x:t(), x[1], x:view(-1), x:detach(), x:expand(2, 256, 1024)}
+  eq(memory() - live, mebibyte)
+  x = nil
+  collect()
+  eq(memory() - live, mebibyte)
+  views = nil
+  collect()
+  eq({views, memory() - live}, {nil, 0})
+end)
+
+test('what only a graph keeps is freed with it', function()
+  collect()
+  local live = memory()
+  local w = mt.ones(2 ^ 18, {requires_grad = true})
+  local y = w
+  for _ = 1, 20 do y = (y * 1.5):exp():sin() end
+  collect()
+  assert(memory() - live > 20 * mebibyte, 'the graph should keep what it needs')
+  y = y:detach()
+  collect()
+  eq((memory() - live) / mebibyte, 2)
+  y, w = nil, nil
+  collect()
+  eq({y, w, memory() - live}, {nil, nil, 0})
+end)
+
+test('backward frees the graph while the loss is still held', function()
+  collect()
+  local live = memory()
+  local w = mt.ones(2 ^ 18, {requires_grad = true})
+  local loss = w
+  for _ = 1, 20 do loss = (loss * 1.01):sin() end
+  loss = loss:sum()
+  loss:backward()
+  collect()
+  assert(memory() - live <= 2 * mebibyte + 4096, ('%.1f MiB are left'):format((memory() - live) / mebibyte))
+  eq(loss.requires_grad, true)
+end)
+
+test('an output needs its node only, not itself', function()
+  collect()
+  local live = memory()
+  for _ = 1, 10 do
+    local x = mt.ones(1000, {requires_grad = true})
+    local y = x:exp():sigmoid():tanh():sqrt()
+    eq(y.is_leaf, false)
+  end
+  collect()
+  eq(memory() - live, 0)
+end)
+
+test('gradients of gradients leave nothing behind', function()
+  collect()
+  local live = memory()
+  for _ = 1, 5 do
+    local x = mt.ones(1000, {requires_grad = true})
+    x:exp():sum():backward{create_graph = true}
+    local g = x.grad
+    x.grad = nil
+    g:square():sum():backward()
+    x.grad = nil
+  end
+  collect()
+  eq(memory() - live, 0)
+end)
+
+test('a training loop keeps live bytes and resident memory constant', function()
+  mt.manual_seed(1)
+  local x, y = mt.randn(256, 64), mt.randn(256, 1)
+  local w, v = mt.randn(64, 64):requires_grad_(), mt.randn(64, 1):requires_grad_()
+  local function step()
+    local loss = mt.mse_loss(x:matmul(w):tanh():matmul(v), y)
+    loss:backward()
+    mt.no_grad(function()
+      w:sub_(w.grad * 0.01)
+      v:sub_(v.grad * 0.01)
+    end)
+    w:zero_grad_()
+    v:zero_grad_()
+  end
+  local function run(n)
+    for _ = 1, n do step() end
+    collect()
+    return memory()
+  end
+  local live = run(100)
+  local resident = status 'VmRSS'
+  for _ = 1, 3 do eq(run(500), live) end
+  assert(status 'VmRSS' - resident < 16 * mebibyte, 'resident memory grows')
+end)
+
+test('errors in a loop leak nothing', function()
+  local x, y = mt.ones(100, 100, {requires_grad = true}), mt.ones(3)
+  local wrong = {function() return x:matmul(y) end, function() return x + y end, function() return mt.cat{x, y} end,
+                 function() return mt.tensor{{1, 2}, {3}} end, function() x:add_(1) end, function() return x:view(7) end,
+                 function() return x[{1, 101}] end, function() (x * 2):backward() end,
+                 function() mt.no_grad(function() local z = x * 2 error(z) end) end,
+                 function() mt.gradcheck(function(z) return z end, {x}) end}
+  local function run()
+    for _, f in ipairs(wrong) do assert(not pcall(f)) end
+  end
+  run()
+  collect()
+  local live = memory()
+  for _ = 1, 1000 do run() end
+  collect()
+  eq(memory(), live)
+end)
+
+test('cycles through Lua are collected', function()
+  collect()
+  local live = memory()
+  for _ = 1, 10 do
+    local net = {weight = mt.ones(1000, {requires_grad = true})}
+    net.loss = (net.weight * 2):sum()
+    net.step = function() return net.loss end
+    net.self = net
+  end
+  collect()
+  collect()
+  eq(memory() - live, 0)
+end)
+
+test('a chain of a million nodes: built, walked backwards, freed', function()
+  collect()
+  local live = memory()
+  local x = mt.tensor(1, {requires_grad = true})
+  local function chain()
+    local y = x
+    for _ = 1, 1000000 do y = y + 1 end
+    return y
+  end
+  local y = chain()
+  eq(y:item(), 1000001)
+  y:backward()
+  eq(x.grad:item(), 1)
+  y = nil
+  collect()
+  y = chain() * 2
+  collect()
+  y = nil
+  collect()
+  x.grad = nil
+  eq({y, memory() - live}, {nil, 4})
+end)
+
+test('a chain in which every node has a sibling', function()
+  collect()
+  local live = memory()
+  do
+    local x = mt.tensor(1, {requires_grad = true})
+    local y = x
+    for _ = 1, 100000 do y = y * 0.5 + y * 0.5 end
+    y:backward{retain_graph = true}
+    eq(x.grad:item(), 1)
+  end
+  collect()
+  eq(memory() - live, 0)
+end)
+
+test('the collector may be stopped', function()
+  collect()
+  collectgarbage 'stop'
+  for _ = 1, 200 do mt.zeros(1000) end
+  collectgarbage 'restart'
+  local live = memory()
+  collect()
+  assert(memory() <= live)
+end)
+
+test('peak and cached bytes', function()
+  collect()
+  local live, peak, cached = memory()
+  assert(peak >= live and live >= 0 and cached >= 0 and cached <= 32 * mebibyte, 'unreasonable')
+  local x = mt.zeros(2 ^ 24)
+  local _, higher = memory()
+  assert(higher >= live + 64 * mebibyte and x:numel() == 2 ^ 24)
+end)
+
+t.finish()

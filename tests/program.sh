@@ -1,0 +1,272 @@
+#!/bin/sh
+# program.sh -- the program from outside: options, exit status, stdin, bytecode, the prompt, Ctrl-C, what it prints
+#
+#   sh tests/program.sh [PROGRAM]        (build/mtorch by default)
+#
+# Prints `ok` or `not ok` for each check and a count; the status is 0 if all are ok.
+set -u
+unset LUA_PATH LUA_CPATH LUA_INIT
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+program=${1:-$here/build/mtorch}
+case $program in /*) ;; *) program=$PWD/$program ;; esac
+[ -x "$program" ] || { echo "not ok - $program is missing" && exit 1; }
+folder=$(mktemp -d /tmp/mtorch_program.XXXXXX)
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+cd "$folder" || exit 1
+export HOME="$folder"
+
+count=0 failures=0
+tab=$(printf '\t')
+ok() { count=$((count + 1)) && echo "ok $count - $1"; }
+not_ok() {
+  count=$((count + 1)) failures=$((failures + 1))
+  echo "not ok $count - $1"
+  printf '%s\n' "$2" | head -n 12 | sed 's/^/    /'
+}
+# run INPUT ARGUMENTS...: leaves status, out and err.
+run() {
+  input=$1
+  shift
+  printf '%b' "$input" >in
+  timeout 60 "$program" "$@" <in >out 2>err
+  status=$?
+  out=$(cat out) err=$(cat err)
+}
+# expect NAME STATUS OUTPUT: what the last run gave, exactly.
+expect() {
+  if [ "$status" = "$2" ] && [ "$out" = "$3" ]; then ok "$1"; else
+    not_ok "$1" "status $status, wanted $2; output: $out; wanted: $3; errors: $err"
+  fi
+}
+# has NAME FILE TEXT: the file holds the text.
+has() {
+  if grep -qF -e "$3" "$2"; then ok "$1"; else not_ok "$1" "no '$3' in $2: $(cat "$2")"; fi
+}
+hasnt() {
+  if grep -qF -e "$3" "$2"; then not_ok "$1" "'$3' in $2: $(cat "$2")"; else ok "$1"; fi
+}
+is() {
+  if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "got '$2', wanted '$3'"; fi
+}
+lines() { wc -l <"$1" | tr -d ' '; }
+
+# ---- code and scripts ----
+run '' -e 'io.write(1 + 1)' && expect '-e runs code' 0 2
+run '' -e 'x = 1' -e 'io.write(x + 1)' && expect 'several -e share the state' 0 2
+run '' -e 'local mt = require "mtorch" io.write(mt.ones(2, 3):sum():item())' && expect 'require mtorch' 0 6
+run '' -e 'io.write(tostring(mt), tostring(nn))' && expect 'nothing is predefined outside the prompt' 0 nilnil
+printf 'print(#arg, arg[0], ...)\n' >script.lua
+run '' script.lua && expect 'a script' 0 "0${tab}script.lua"
+run '' script.lua a 'b c' -e --seed 1 -- && expect 'arguments of a script' 0 "6${tab}script.lua${tab}a${tab}b c$tab-e$tab--seed${tab}1$tab--"
+run '' -- script.lua a && expect '-- ends the options' 0 "1${tab}script.lua${tab}a"
+run '' -e 'y = 5' script.lua z && expect '-e before a script' 0 "1${tab}script.lua${tab}z"
+printf 'io.write(arg[-1] or "", "|", arg[0], "|", arg[1])\n' >names.lua
+run '' --seed=3 names.lua one && expect 'arg has what stands before the script at negative places' 0 '--seed=3|names.lua|one'
+run 'io.write("from stdin")' && expect 'a script from stdin' 0 'from stdin'
+run 'io.write("dash ", ...)' - a b && expect '- is stdin, with arguments' 0 'dash ab'
+run '' && expect 'nothing to do is no error' 0 ''
+: >empty.lua
+run '' empty.lua && expect 'an empty script' 0 ''
+printf '#!/usr/bin/env mtorch\nio.write("shebang")\n' >shebang.lua
+run '' shebang.lua && expect 'a first line with #!' 0 shebang
+printf 'io.write("a")\r\nio.write("b")\r\n' >crlf.lua
+run '' crlf.lua && expect 'CRLF' 0 ab
+printf '\357\273\277io.write("bom")\n' >bom.lua
+run '' bom.lua && expect 'a byte order mark' 0 bom
+mkdir lib && printf 'return {value = 7}\n' >lib/beside.lua
+mkdir lib/pack && printf 'return {value = 8}\n' >lib/pack/init.lua
+printf 'io.write(require("beside").value, require("pack").value)\n' >lib/main.lua
+run '' lib/main.lua && expect 'require finds files beside the script' 0 78
+printf 'answer = 42\nreturn answer\n' >answer.lua
+run '' -l answer -e 'io.write(answer)' && expect '-l requires a library' 0 42
+run '' -l nothing_there -e 'io.write(1)' && expect '-l of a missing library' 1 ''
+has 'and names it' err "module 'nothing_there' not found"
+run '' --threads 1 --seed 5 -e 'local mt = require "mtorch" io.write(mt.get_num_threads())' && expect '--threads' 0 1
+run '' --seed 5 -e 'io.write(require("mtorch").rand(1):item())' && first=$out
+run '' -e 'local mt = require "mtorch" mt.manual_seed(5) io.write(mt.rand(1):item())'
+is '--seed is manual_seed' "$out" "$first"
+run '' --seed 6 -e 'io.write(require("mtorch").rand(1):item())'
+[ "$out" != "$first" ] && ok 'another seed, other numbers' || not_ok 'another seed, other numbers' "$out"
+
+# ---- exit status and messages ----
+run '' --version && expect '--version ends' 0 "$out"
+has '--version names the program and LuaJIT' out 'LuaJIT 2.'
+run '' -v -e 'io.write("x")' && has '-v and then the code' out x
+run '' --help && is '--help' "$status" 0
+for word in -e -l -i --version --device --threads --seed script; do has "--help shows $word" out "$word"; done
+run '' --helpp && is 'an unknown option is a usage error' "$status" 2
+has 'and is named' err "--helpp"
+has 'on stderr, with the usage' err usage
+for words in '-e' '--threads 0' '--threads many' '--seed abc' '--threads'; do
+  # shellcheck disable=SC2086  # words
+  run '' $words && is "usage error: $words" "$status" 2
+  is "nothing on stdout: $words" "$out" ''
+done
+run '' missing.lua && expect 'a missing script' 1 ''
+has 'is named' err missing.lua
+run '' lib && expect 'a directory as script' 1 ''
+printf 'local x = = 1\n' >syntax.lua
+run '' syntax.lua && expect 'a syntax error' 1 ''
+has 'with file and line' err 'syntax.lua:1:'
+hasnt 'and no traceback' err 'stack traceback'
+run '' -e 'x =' && expect 'a syntax error in -e' 1 ''
+printf 'local function f()\n  error("told")\nend\nio.write("before")\nf()\n' >wrong.lua
+run '' wrong.lua && expect 'an error' 1 before
+has 'its message' err 'mtorch: wrong.lua:2: told'
+has 'the traceback' err 'stack traceback:'
+has 'and where it was called' err 'wrong.lua:5: in main chunk'
+printf 'local mt = require "mtorch"\nlocal x = mt.zeros(2, 3)\n\nlocal y = x:matmul(x)\n' >shapes.lua
+run '' shapes.lua && expect 'an error of mtorch' 1 ''
+has 'has the line of the script' err 'mtorch: shapes.lua:4: matmul: inner sizes differ: (2 x 3) and (2 x 3)'
+run '' -e 'local x = require("mtorch").ones(1) return x < 0' && has 'a hint for x < 0' err 'x:lt(y)'
+run '' -e 'error({})' && expect 'an error that is a table' 1 ''
+has 'is described' err 'table'
+run '' -e 'error(setmetatable({}, {__tostring = function() return "own text" end}))' && has 'or shown by itself' err 'own text'
+run '' -e 'error()' && is 'an error that is nil' "$status" 1
+run '' -e 'local function f() return 1 + f() end f()' && expect 'endless recursion' 1 ''
+has 'is a stack overflow' err 'stack overflow'
+for n in 0 1 7 42 255; do run '' -e "io.write('x') os.exit($n)" && expect "os.exit($n)" "$n" x; done
+run '' -e 'os.exit()' && is 'os.exit()' "$status" 0
+run '' -e 'os.exit(true)' && is 'os.exit(true)' "$status" 0
+run '' -e 'os.exit(false)' && is 'os.exit(false)' "$status" 1
+run '' -e 'local f = io.open("flushed", "w") f:write("all") os.exit(0)' && is 'os.exit flushes files' "$(cat flushed)" all
+run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 1 ''
+has 'is named' err "'gpu'"
+run '' --device "cpu') io.write('injected" -e '' && hasnt 'an option is data, not code' out injected
+run '' -E -e 'io.write(1)' && expect '-E' 0 1
+"$program" -e 'for i = 1, 1e6 do io.write("line\n") end' 2>err | head -n 1 >out
+hasnt 'a closed pipe is no crash' err 'terminate'
+
+# ---- bytecode ----
+printf 'io.write("bytecode ran")\n' >plain.lua
+run '' -e 'local f = io.open("code.lua", "wb") f:write(string.dump(loadfile("plain.lua"))) f:close()'
+[ -s code.lua ] && ok 'bytecode made' || not_ok 'bytecode made' "$err"
+if command -v luajit >/dev/null; then luajit -b plain.lua code.lua; fi
+run '' code.lua && expect 'a script of bytecode is refused' 1 ''
+run "$(cat plain.lua)" - && is 'text on stdin' "$out" 'bytecode ran'
+timeout 20 "$program" - <code.lua >out 2>err
+status=$? out=$(cat out) err=$(cat err)
+expect 'bytecode on stdin is refused' 1 ''
+for call in 'load(b)' 'loadstring(b)' 'loadfile("code.lua")' 'load(function() local c = b b = nil return c end)' \
+  'load(b, "x", "b")' 'load(b, "x", "bt")' 'loadfile("code.lua", "b")'; do
+  run '' -e "b = io.open('code.lua', 'rb'):read('*a') local f, m = $call io.write(tostring(f), '|', tostring(m))"
+  case $status:$out in
+    0:nil\|*bytecode*) ok "$call refuses bytecode" ;;
+    *) not_ok "$call refuses bytecode" "status $status: $out $err" ;;
+  esac
+done
+for call in 'dofile("code.lua")' 'require("code")'; do
+  run '' -e "$call" && expect "$call refuses bytecode" 1 ''
+done
+run '' -e 'io.write(load("return 5")(), loadstring("return 6")(), load(function() return nil end) and 7 or 8)' &&
+  expect 'load takes text' 0 567
+run '' -e 'io.write(dofile("answer.lua"), loadfile("answer.lua")(), tostring(load("return y", "c", "t", {y = 9})()))' &&
+  expect 'dofile, loadfile and environments' 0 42429
+run '' -e 'local f, m = load("x = =", "=mine") io.write(tostring(f), m)' && has 'load names what is wrong' out 'mine:1:'
+
+# ---- the prompt, through a pipe ----
+run '1+1\n=1+1\nx = 3\nx\nerror("a")\n2+2\n' -i && expect 'the prompt prints values and survives errors' 0 '2
+2
+3
+4'
+has 'the error is on stderr' err 'a'
+run 'for i = 1, 2 do\nprint(i)\nend\n(function()\nreturn 5\nend)()\n' -i && expect 'unfinished input is continued' 0 '1
+2
+5'
+run 'x = = 1\n7\n' -i && expect 'a syntax error is survived' 0 7
+run '1;\nnil\n1, nil, 3\n\n   \n_\n' -i && is 'nil, several values, empty lines' "$status" 0
+has 'several values' out "1${tab}nil${tab}3"
+run 'mt.ones(2)\nmt.ones(2):sum()\n' -i && has 'mt is there and tensors are shown' out '[(2) float32 cpu]'
+run 'local y = 3\nmt.zeros(2):view(7)\nmt.ones(3):sum():item()\n' -i && has 'an error of mtorch is survived' out 3
+has 'and printed' err 'view: (2) has 2 elements'
+run 'x\n' -i -e 'x = 11' && expect '-i after -e' 0 11
+printf 'from_script = 12\n' >pre.lua
+run 'from_script\n' -i pre.lua && expect '-i after a script' 0 12
+run 'os.exit(5)\n' -i && is 'os.exit in the prompt' "$status" 5
+run 'while true do\n' -i && is 'input that ends unfinished' "$status" 0
+
+# ---- Ctrl-C ----
+# stop NAME MOST CODE: runs the code, sends SIGINT after it says "ready", wants status 130 within MOST milliseconds.
+stop() {
+  name=$1 most=$2
+  rm -f ready
+  timeout 60 "$program" -e "local mt = require 'mtorch' local ready = io.open('ready', 'w') $3" >out 2>err &
+  timer=$!
+  tries=0
+  while [ ! -e ready ] && [ $tries -lt 100 ]; do sleep 0.05 && tries=$((tries + 1)); done
+  sleep 0.4
+  pid=$(ps -o pid= --ppid $timer | tr -d ' ')
+  begin=$(date +%s%N)
+  kill -INT "$pid" 2>/dev/null
+  if [ "${4:-}" = twice ]; then sleep 0.3 && begin=$(date +%s%N) && kill -INT "$pid" 2>/dev/null; fi
+  wait $timer
+  status=$?
+  took=$((($(date +%s%N) - begin) / 1000000))
+  if [ $status = 130 ] && [ $took -le "$most" ]; then ok "$name ($took ms)"; else
+    not_ok "$name" "status $status (130), $took ms (at most $most): $(cat err)"
+  fi
+}
+limit=${MTORCH_STOP_MS:-200}
+train="local x, w = mt.randn(64, 64), mt.randn(64, 64):requires_grad_()
+  while true do local l = (x:matmul(w)):tanh():sum() l:backward() w:zero_grad_() end"
+stop 'Ctrl-C ends a training loop' "$limit" "$train"
+has 'and says so' err 'interrupted'
+has 'with a traceback' err 'stack traceback'
+stop 'Ctrl-C ends a pure Lua loop that is not compiled' "$limit" 'jit.off() while true do local x = {} end'
+stop 'Ctrl-C ends a loop of closures' "$limit" 'while true do local f = function() return f end end'
+stop 'Ctrl-C ends a large matmul' "$limit" 'local x = mt.rand(6000, 6000) x:matmul(x):matmul(x):matmul(x)'
+stop 'Ctrl-C ends elementwise work on a large tensor' "$limit" \
+  'local x = mt.rand(4e7) while true do x:sin_():exp_():log1p_() end'
+stop 'Ctrl-C ends a long backward' "$limit" 'local x = mt.rand(10, {requires_grad = true})
+  local y = x for i = 1, 1500000 do y = y + 1 end y:sum():backward() while true do local z = x:exp() end'
+stop 'Ctrl-C ends a loop inside no_grad' "$limit" 'mt.no_grad(function() while true do mt.ones(10):sum() end end)'
+stop 'Ctrl-C ends a coroutine' "$limit" \
+  'coroutine.wrap(function() while true do local z = mt.ones(10):sum() end end)()'
+stop 'a second Ctrl-C ends a compiled loop' 1000 'local x = 0 while true do x = x + 1 end' twice
+stop 'a second Ctrl-C ends a loop that catches errors' 1000 'while true do pcall(mt.ones, 10) end' twice
+mkfifo keys
+"$program" -i <keys >out 2>err &
+pid=$!
+exec 9>keys
+printf 'before = 5\nwhile true do mt.ones(10) end\n' >&9
+sleep 1
+kill -INT $pid
+sleep 0.5
+printf 'before\n' >&9
+exec 9>&-
+wait $pid
+is 'Ctrl-C in the prompt ends the command, not the prompt' "$?:$(cat out)" 0:5
+has 'and says so' err interrupted
+
+# ---- output that is not a terminal ----
+cat >prints.lua <<'EOF'
+local mt = require 'mtorch'
+print(mt.rand(3, 3), mt.zeros(2):bool(), mt.zeros(50, 50))
+io.stderr:write('to stderr\n')
+local ok, progress = pcall(function() return mt.progress end)
+if ok then for _ in progress(3) do end end
+error('with a traceback')
+EOF
+run '' prints.lua
+run2=$(cat out err >both && LC_ALL=C tr -cd '\015\033' <both | wc -c | tr -d ' ')
+is 'a pipe gets no carriage returns and no escapes' "$run2" 0
+run 'mt.ones(2)\nerror("x")\n' -i
+is 'nor from the prompt' "$(cat out err | LC_ALL=C tr -cd '\015\033' | wc -c | tr -d ' ')" 0
+hasnt 'the prompt shows no prompt to a pipe' out '> '
+run '' doctor && is 'doctor' "$status" 0
+is 'doctor to a pipe' "$(cat out err | LC_ALL=C tr -cd '\015\033' | wc -c | tr -d ' ')" 0
+has 'doctor names the instruction set' out avx
+
+# ---- start ----
+best=999999
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  begin=$(date +%s%N)
+  "$program" -e ''
+  took=$((($(date +%s%N) - begin) / 1000))
+  [ $took -lt $best ] && best=$took
+done
+if [ $best -lt $((${MTORCH_START_MS:-100} * 1000)) ]; then ok "start: $((best / 1000)).$((best / 100 % 10)) ms"; else not_ok 'start' "$best us"; fi
+
+echo "$count checks, $failures failed"
+[ $failures = 0 ]
