@@ -28,6 +28,10 @@ Node& new_node(const NodeType& type, const Tensor& out, size_t inputs) {
 void connect(Edge& edge, const Tensor& input) {
   TensorImpl* t = input.impl();
   if (!t->requires_grad) return;
+  if (!t->base && t->node && t->recorded != t->storage->recorded)
+    fail("this tensor {} is a view of one that was changed in place since, while gradients were recorded; take the view "
+         "again after the change",
+         to_string(input.shape()));
   if (t->node) edge.node = Ref<Node>::share(t->node);
   else edge.leaf = Ref<TensorImpl>::share(t);
 }

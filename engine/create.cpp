@@ -131,6 +131,7 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
   copy_data(target, value);
   bump(target);
   if (wants) {
+    ++target.impl()->storage->recorded;
     history(target);
     if (value.requires_grad()) {
       value = to(value, target.dtype());
@@ -188,6 +189,7 @@ void assign(const Tensor& x, const Tensor& region, const Tensor& value) {
       dx[0] = whole;
     }
   }};
+  ++x.impl()->storage->recorded;
   const Tensor old = history(x);
   Node& node = record(type, x, {&old, &value});
   node.save_shape(0, region);

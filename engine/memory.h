@@ -52,7 +52,8 @@ template <class T> class Ref {
 /// A buffer on a device. `version` counts the changes in place, so that backward can tell that a saved tensor is stale.
 struct Storage {
   std::atomic<int> refs{1};
-  uint32_t version = 0;
+  uint32_t version = 0;   // changes in place
+  uint32_t recorded = 0;  // those of them that were recorded
   const Device* device = nullptr;
   void* data = nullptr;
   size_t bytes = 0;

@@ -132,25 +132,54 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   return total / Tensor(n);
 }
 
+namespace {
+
+Shape dims_of(unsigned mask, int rank) {
+  Shape dims;
+  for (int d = 0; d < rank; ++d)
+    if (mask >> d & 1) dims.push(d);
+  return dims;
+}
+
+/// For each element the product of the others: the whole divided by the element, where no zero is in the way.
+Tensor others_of(const Tensor& x, unsigned mask) {
+  const Shape dims = dims_of(mask, x.dim());
+  if (dims.size() == 0) return ones(x.shape(), x.dtype(), x.device());
+  const Tensor is_zero = eq(x, 0.0);
+  const Tensor zeros_there = spread(sum(to(is_zero, x.dtype()), dims, true), x.shape(), mask);
+  const Tensor safe = where(is_zero, Tensor(1.0), x);
+  const Tensor rest = spread(prod(safe, dims, true), x.shape(), mask);
+  const Tensor alone = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
+  return where(alone, rest / safe, Tensor(0.0));
+}
+
+/// The same in operations that can be differentiated again: each row is repeated and loses one element.
+Tensor others_recorded(const Tensor& x, unsigned mask) {
+  Shape order, back = x.shape(), kept;
+  for (int d = 0; d < x.dim(); ++d)
+    if (!(mask >> d & 1)) order.push(d), kept.push(x.size(d));
+  int64_t n = 1;
+  for (int64_t d : dims_of(mask, x.dim())) order.push(d), n *= x.size(int(d));
+  for (int i = 0; i < x.dim(); ++i) back[int(order[i])] = i;
+  const Tensor moved = permute(x, order);
+  Shape square = kept;
+  square.push(1), square.push(n);
+  const Tensor rows = reshape(moved, square);
+  const Tensor left_out = where(to(eye(n, n), Dtype::b8), Tensor(1.0), rows);
+  return permute(reshape(prod(left_out, {-1}), moved.shape()), back);
+}
+
+}  // namespace
+
 Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask("prod", x, dims);
   Tensor out = run("prod", op::reduction_id<op::Prod>, x, mask, keepdim, sum_dtype(x.dtype()), true);
   if (wants_grad(x)) {
-    // Each element's share is the product of the others: result / element, or without zeros computed afresh.
     static const NodeType type{"prod", [](Node& node, const Tensor& g, Tensor* dx) {
-      const unsigned mask = unsigned(node.number[0]);
       const Tensor x = node.get(0);
-      Shape dims;
-      for (int d = 0; d < x.dim(); ++d)
-        if (mask >> d & 1) dims.push(d);
-      const Tensor is_zero = eq(x, 0.0);
-      const Tensor zeros_there = spread(dims.size() ? sum(to(is_zero, x.dtype()), dims, true) : to(is_zero, x.dtype()),
-                                        x.shape(), mask);
-      const Tensor safe = where(is_zero, Tensor(1.0), x);
-      const Tensor others = spread(dims.size() ? prod(safe, dims, true) : safe, x.shape(), mask);
-      const Tensor share = where(is_zero, others, others / safe);
-      const Tensor alone = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
-      dx[0] = spread(g, x.shape(), mask) * where(alone, share, Tensor(0.0));
+      const unsigned mask = unsigned(node.number[0]);
+      const Tensor others = grad_enabled() ? others_recorded(x, mask) : others_of(x, mask);
+      dx[0] = spread(g, x.shape(), mask) * others;
     }};
     Node& node = record(type, out, {&x});
     node.save(0, x, 0);

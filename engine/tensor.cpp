@@ -68,6 +68,7 @@ Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t 
   v.offset = offset;
   v.contiguous = row_major(v);
   v.base = false;
+  v.recorded = x.impl()->storage->recorded;
   v.storage = Ref<Storage>::share(x.impl()->storage).release();
   return t;
 }

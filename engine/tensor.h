@@ -21,6 +21,7 @@ struct TensorImpl {
   bool requires_grad = false;  // a leaf that asked for it, or computed from one
   bool number = false;         // made from a plain number: adopts the other operand's dtype
   bool base = true;            // owns its storage's elements; false: a view made from another tensor
+  uint32_t recorded = 0;       // of a view: the storage's recorded changes when it was made
   int64_t offset = 0;
   int64_t numel = 1;
   Storage* storage = nullptr;         // counted; null for a shape without data

@@ -59,16 +59,18 @@ local function run(call, loops)
   return core.time() - began
 end
 
+--- The time of one call. The warm-up is long enough for the memory of results to be reused.
 local function seconds_of(call)
-  local runs, least = options.quick and 3 or 7, options.quick and 1e-3 or 5e-3
+  local runs, least, warm = options.quick and 3 or 7, options.quick and 1e-3 or 5e-3, 5e-2
   jit.flush() -- the loop would keep the traces of earlier rows and be slower for each
   collectgarbage()
-  run(call, 1)
-  local loops, taken = 1, run(call, 1)
-  while taken < least and loops < 1e7 do
-    loops = math.min(math.max(2 * loops, math.floor(1.2 * loops * least / taken)), 1e7)
+  local began, loops, taken = core.time(), 1, nil
+  repeat
     taken = run(call, loops)
-  end
+    if taken < least then
+      loops = math.max(2 * loops, math.floor(1.2 * loops * least / taken))
+    end
+  until taken >= least and core.time() - began > warm
   local times = {}
   for i = 1, runs do times[i] = run(call, loops) / loops end
   return median(times)

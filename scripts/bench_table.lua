@@ -137,8 +137,8 @@ function bench_table.plot(path, measured, column)
     end
   end
   mt.plot.bar {values, labels = labels, title = 'Time of ' .. column.title .. ' / time of mtorch',
-               ylabel = 'doublings (0: equal, 1: half the time)', path = path,
-               width = math.min(math.max(16 * #values, 640), 4000)}
+               ylabel = 'log2 of the ratio', path = path,
+               width = math.min(math.max(30 * #values, 640), 4000)}
 end
 
 return bench_table

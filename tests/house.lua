@@ -1,6 +1,6 @@
--- house.lua -- Checks of the house itself: which room includes which, first lines, tabs, widths, lengths of files.
+-- house.lua -- Checks of the house itself: includes between rooms, first lines, widths, lengths.
 --
---   build/mtorch tests/house.lua [ROOT]        prints the lines of each room, and one line per fault
+--   build/mtorch tests/house.lua [ROOT]     prints the lines of each room, and its faults
 local root = arg and arg[1] or (debug.getinfo(1, 'S').source:match('^@(.*)/[^/]*/[^/]*$') or '.')
 
 local rooms = {'kernels', 'engine', 'bindings', 'scripts', 'tests'}
@@ -32,7 +32,8 @@ local function exists(path)
 end
 local function lines_of(text)
   local list = {}
-  for line in (text:sub(-1) == '\n' and text or text .. '\n'):gmatch('(.-)\n') do list[#list + 1] = line end
+  for line in (text:sub(-1) == '\n' and text or text ..
+    '\n'):gmatch('(.-)\n') do list[#list + 1] = line end
   return list
 end
 local function characters(line) return select(2, line:gsub('[^\128-\191]', '')) end
@@ -46,7 +47,7 @@ local function code_of(text)
   return (text:gsub('//[^\n]*', ''))
 end
 
--- One rule each: check(path, lines, text, tell) calls tell(line number, fault). ---------------------
+-- One rule each: check(path, lines, text, tell) calls tell(line number, fault). -----------------
 
 local rules = {}
 
@@ -68,8 +69,10 @@ function rules.includes(path, lines, _, tell)
     end
     local system = line:match('^%s*#%s*include%s*<([^>]*)>')
     if system then
-      if may_include[system:match('^(%w+)/') or ''] then tell(number, 'a room in angle brackets: ' .. system) end
-      if (system:find('^lua') or system == 'lauxlib.h') and (room == 'kernels' or room == 'engine') then
+      if may_include[system:match('^(%w+)/') or ''] then tell(number,
+        'a room in angle brackets: ' .. system) end
+      if (system:find('^lua') or system == 'lauxlib.h') and (room == 'kernels' or
+        room == 'engine') then
         tell(number, ('%s knows no Lua, but includes <%s>'):format(room, system))
       end
       if path:find('^kernels/[^/]*%.h$') and containers[system] then
@@ -139,21 +142,24 @@ function rules.length(path, lines, _, tell)
 end
 
 function rules.guard(path, _, text, tell)
-  if path:find('%.h$') and not text:find('#pragma once', 1, true) then tell(1, '#pragma once is missing') end
+  if path:find('%.h$') and not text:find('#pragma once', 1, true) then tell(1,
+    '#pragma once is missing') end
 end
 
 local function faults_of(path, text)
   local faults, lines = {}, lines_of(text)
   for name, check in pairs(rules) do
     check(path, lines, text, function(number, what)
-      faults[#faults + 1] = {line = number, rule = name, text = ('%s:%d: %s'):format(path, number, what)}
+      faults[#faults + 1] = {line = number, rule = name, text = ('%s:%d: %s'):format(path, number,
+        what)}
     end)
   end
-  table.sort(faults, function(a, b) return a.line < b.line or a.line == b.line and a.text < b.text end)
+  table.sort(faults, function(a,
+    b) return a.line < b.line or a.line == b.line and a.text < b.text end)
   return faults
 end
 
--- Each rule must find its fault, and find none in a good file. --------------------------------------
+-- Each rule must find its fault, and find none in a good file. ----------------------------------
 
 local good = '// good.h -- a header that keeps all rules\n#pragma once\n#include <cstdint>\n'
 local samples = {
@@ -193,12 +199,15 @@ end
 
 -- The house ---------------------------------------------------------------------------------------
 
-local kinds = {cpp = true, h = true, cu = true, cuh = true, lua = true, sh = true, py = true, cmake = true}
+local kinds = {cpp = true, h = true, cu = true, cuh = true, lua = true, sh = true, py = true,
+  cmake = true}
 local function find(folder)
   local list = {}
-  local pipe = io.popen(("cd '%s' && find %s -type f 2>/dev/null | LC_ALL=C sort"):format(root, folder))
+  local pipe = io.popen(("cd '%s' && find %s -type f 2>/dev/null | LC_ALL=C sort"):format(root,
+    folder))
   for path in pipe:lines() do
-    if kinds[path:match('%.(%w+)$') or ''] or path:find('CMakeLists%.txt$') then list[#list + 1] = path end
+    if kinds[path:match('%.(%w+)$') or ''] or
+      path:find('CMakeLists%.txt$') then list[#list + 1] = path end
   end
   pipe:close()
   return list
@@ -212,7 +221,8 @@ for _, room in ipairs(rooms) do
     count = count + #lines_of(text)
     for _, fault in ipairs(faults_of(path, text)) do faults[#faults + 1] = fault end
   end
-  if #files == 0 then faults[#faults + 1] = {text = room .. ': no files found; is the root ' .. root .. '?'} end
+  if #files == 0 then faults[#faults + 1] = {text = room .. ': no files found; is the root ' ..
+    root .. '?'} end
   total_files, total_lines = total_files + #files, total_lines + count
   print(('%-10s %4d files %7d lines'):format(room, #files, count))
 end

@@ -1,5 +1,5 @@
 #!/bin/sh
-# program.sh -- the program from outside: options, exit status, stdin, bytecode, the prompt, Ctrl-C, what it prints
+# program.sh -- the program from outside: options, exit status, stdin, bytecode, prompt, Ctrl-C
 #
 #   sh tests/program.sh [PROGRAM]        (build/mtorch by default)
 #
@@ -54,15 +54,19 @@ lines() { wc -l <"$1" | tr -d ' '; }
 # ---- code and scripts ----
 run '' -e 'io.write(1 + 1)' && expect '-e runs code' 0 2
 run '' -e 'x = 1' -e 'io.write(x + 1)' && expect 'several -e share the state' 0 2
-run '' -e 'local mt = require "mtorch" io.write(mt.ones(2, 3):sum():item())' && expect 'require mtorch' 0 6
-run '' -e 'io.write(tostring(mt), tostring(nn))' && expect 'nothing is predefined outside the prompt' 0 nilnil
+run '' -e 'local mt = require "mtorch" io.write(mt.ones(2, 3):sum():item())' &&
+  expect 'require mtorch' 0 6
+run '' -e 'io.write(tostring(mt), tostring(nn))' &&
+  expect 'nothing is predefined outside the prompt' 0 nilnil
 printf 'print(#arg, arg[0], ...)\n' >script.lua
 run '' script.lua && expect 'a script' 0 "0${tab}script.lua"
-run '' script.lua a 'b c' -e --seed 1 -- && expect 'arguments of a script' 0 "6${tab}script.lua${tab}a${tab}b c$tab-e$tab--seed${tab}1$tab--"
+run '' script.lua a 'b c' -e --seed 1 -- &&
+  expect 'arguments of a script' 0 "6${tab}script.lua${tab}a${tab}b c$tab-e$tab--seed${tab}1$tab--"
 run '' -- script.lua a && expect '-- ends the options' 0 "1${tab}script.lua${tab}a"
 run '' -e 'y = 5' script.lua z && expect '-e before a script' 0 "1${tab}script.lua${tab}z"
 printf 'io.write(arg[-1] or "", "|", arg[0], "|", arg[1])\n' >names.lua
-run '' --seed=3 names.lua one && expect 'arg has what stands before the script at negative places' 0 '--seed=3|names.lua|one'
+run '' --seed=3 names.lua one &&
+  expect 'arg has what stands before the script at negative places' 0 '--seed=3|names.lua|one'
 run 'io.write("from stdin")' && expect 'a script from stdin' 0 'from stdin'
 run 'io.write("dash ", ...)' - a b && expect '- is stdin, with arguments' 0 'dash ab'
 run '' && expect 'nothing to do is no error' 0 ''
@@ -82,7 +86,8 @@ printf 'answer = 42\nreturn answer\n' >answer.lua
 run '' -l answer -e 'io.write(answer)' && expect '-l requires a library' 0 42
 run '' -l nothing_there -e 'io.write(1)' && expect '-l of a missing library' 1 ''
 has 'and names it' err "module 'nothing_there' not found"
-run '' --threads 1 --seed 5 -e 'local mt = require "mtorch" io.write(mt.get_num_threads())' && expect '--threads' 0 1
+run '' --threads 1 --seed 5 -e 'local mt = require "mtorch" io.write(mt.get_num_threads())' &&
+  expect '--threads' 0 1
 run '' --seed 5 -e 'io.write(require("mtorch").rand(1):item())' && first=$out
 run '' -e 'local mt = require "mtorch" mt.manual_seed(5) io.write(mt.rand(1):item())'
 is '--seed is manual_seed' "$out" "$first"
@@ -122,7 +127,8 @@ has 'has the line of the script' err 'mtorch: shapes.lua:4: matmul: inner sizes 
 run '' -e 'local x = require("mtorch").ones(1) return x < 0' && has 'a hint for x < 0' err 'x:lt(y)'
 run '' -e 'error({})' && expect 'an error that is a table' 1 ''
 has 'is described' err 'table'
-run '' -e 'error(setmetatable({}, {__tostring = function() return "own text" end}))' && has 'or shown by itself' err 'own text'
+run '' -e 'error(setmetatable({}, {__tostring = function() return "own text" end}))' &&
+  has 'or shown by itself' err 'own text'
 run '' -e 'error()' && is 'an error that is nil' "$status" 1
 run '' -e 'local function f() return 1 + f() end f()' && expect 'endless recursion' 1 ''
 has 'is a stack overflow' err 'stack overflow'
@@ -130,7 +136,8 @@ for n in 0 1 7 42 255; do run '' -e "io.write('x') os.exit($n)" && expect "os.ex
 run '' -e 'os.exit()' && is 'os.exit()' "$status" 0
 run '' -e 'os.exit(true)' && is 'os.exit(true)' "$status" 0
 run '' -e 'os.exit(false)' && is 'os.exit(false)' "$status" 1
-run '' -e 'local f = io.open("flushed", "w") f:write("all") os.exit(0)' && is 'os.exit flushes files' "$(cat flushed)" all
+run '' -e 'local f = io.open("flushed", "w") f:write("all") os.exit(0)' &&
+  is 'os.exit flushes files' "$(cat flushed)" all
 run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 1 ''
 has 'is named' err "'gpu'"
 run '' --device "cpu') io.write('injected" -e '' && hasnt 'an option is data, not code' out injected
@@ -163,22 +170,27 @@ run '' -e 'io.write(load("return 5")(), loadstring("return 6")(), load(function(
   expect 'load takes text' 0 567
 run '' -e 'io.write(dofile("answer.lua"), loadfile("answer.lua")(), tostring(load("return y", "c", "t", {y = 9})()))' &&
   expect 'dofile, loadfile and environments' 0 42429
-run '' -e 'local f, m = load("x = =", "=mine") io.write(tostring(f), m)' && has 'load names what is wrong' out 'mine:1:'
+run '' -e 'local f, m = load("x = =", "=mine") io.write(tostring(f), m)' &&
+  has 'load names what is wrong' out 'mine:1:'
 
 # ---- the prompt, through a pipe ----
-run '1+1\n=1+1\nx = 3\nx\nerror("a")\n2+2\n' -i && expect 'the prompt prints values and survives errors' 0 '2
+run '1+1\n=1+1\nx = 3\nx\nerror("a")\n2+2\n' -i &&
+  expect 'the prompt prints values and survives errors' 0 '2
 2
 3
 4'
 has 'the error is on stderr' err 'a'
-run 'for i = 1, 2 do\nprint(i)\nend\n(function()\nreturn 5\nend)()\n' -i && expect 'unfinished input is continued' 0 '1
+run 'for i = 1, 2 do\nprint(i)\nend\n(function()\nreturn 5\nend)()\n' -i &&
+  expect 'unfinished input is continued' 0 '1
 2
 5'
 run 'x = = 1\n7\n' -i && expect 'a syntax error is survived' 0 7
 run '1;\nnil\n1, nil, 3\n\n   \n_\n' -i && is 'nil, several values, empty lines' "$status" 0
 has 'several values' out "1${tab}nil${tab}3"
-run 'mt.ones(2)\nmt.ones(2):sum()\n' -i && has 'mt is there and tensors are shown' out '[(2) float32 cpu]'
-run 'local y = 3\nmt.zeros(2):view(7)\nmt.ones(3):sum():item()\n' -i && has 'an error of mtorch is survived' out 3
+run 'mt.ones(2)\nmt.ones(2):sum()\n' -i &&
+  has 'mt is there and tensors are shown' out '[(2) float32 cpu]'
+run 'local y = 3\nmt.zeros(2):view(7)\nmt.ones(3):sum():item()\n' -i &&
+  has 'an error of mtorch is survived' out 3
 has 'and printed' err 'view: (2) has 2 elements'
 run 'x\n' -i -e 'x = 11' && expect '-i after -e' 0 11
 printf 'from_script = 12\n' >pre.lua
@@ -187,11 +199,11 @@ run 'os.exit(5)\n' -i && is 'os.exit in the prompt' "$status" 5
 run 'while true do\n' -i && is 'input that ends unfinished' "$status" 0
 
 # ---- Ctrl-C ----
-# stop NAME MOST CODE: runs the code, sends SIGINT after it says "ready", wants status 130 within MOST milliseconds.
-stop() {
-  name=$1 most=$2
+# once CODE [twice]: runs the code and sends SIGINT after it says "ready"; leaves status and took.
+once() {
   rm -f ready
-  timeout 60 "$program" -e "local mt = require 'mtorch' local ready = io.open('ready', 'w') $3" >out 2>err &
+  code="local mt = require 'mtorch' local ready = io.open('ready', 'w') $1"
+  timeout 60 "$program" -e "$code" >out 2>err &
   timer=$!
   tries=0
   while [ ! -e ready ] && [ $tries -lt 100 ]; do sleep 0.05 && tries=$((tries + 1)); done
@@ -199,13 +211,20 @@ stop() {
   pid=$(ps -o pid= --ppid $timer | tr -d ' ')
   begin=$(date +%s%N)
   kill -INT "$pid" 2>/dev/null
-  if [ "${4:-}" = twice ]; then sleep 0.3 && begin=$(date +%s%N) && kill -INT "$pid" 2>/dev/null; fi
+  if [ "${2:-}" = twice ]; then sleep 0.3 && begin=$(date +%s%N) && kill -INT "$pid" 2>/dev/null; fi
   wait $timer
   status=$?
   took=$((($(date +%s%N) - begin) / 1000000))
-  if [ $status = 130 ] && [ $took -le "$most" ]; then ok "$name ($took ms)"; else
-    not_ok "$name" "status $status (130), $took ms (at most $most): $(cat err)"
-  fi
+}
+# stop NAME MOST CODE [twice]: status 130 always, and within MOST milliseconds in one of three tries
+# (the machine may be busy with something else).
+stop() {
+  for _ in 1 2 3; do
+    once "$3" "${4:-}"
+    if [ $status = 130 ] && [ $took -le "$2" ]; then ok "$1 ($took ms)" && return; fi
+    [ $status = 130 ] || break
+  done
+  not_ok "$1" "status $status (130), $took ms (at most $2): $(cat err)"
 }
 limit=${MTORCH_STOP_MS:-200}
 train="local x, w = mt.randn(64, 64), mt.randn(64, 64):requires_grad_()
@@ -213,6 +232,16 @@ train="local x, w = mt.randn(64, 64), mt.randn(64, 64):requires_grad_()
 stop 'Ctrl-C ends a training loop' "$limit" "$train"
 has 'and says so' err 'interrupted'
 has 'with a traceback' err 'stack traceback'
+clean=0
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
+  timeout 20 "$program" -e "local mt = require 'mtorch' $train" 2>err &
+  timer=$!
+  sleep 0.2
+  kill -INT "$(ps -o pid= --ppid $timer | tr -d ' ')"
+  wait $timer
+  if [ $? = 130 ] && grep -q 'interrupted!' err; then clean=$((clean + 1)); fi
+done
+is 'the message is the same whenever Ctrl-C comes' $clean 12
 stop 'Ctrl-C ends a pure Lua loop that is not compiled' "$limit" 'jit.off() while true do local x = {} end'
 stop 'Ctrl-C ends a loop of closures' "$limit" 'while true do local f = function() return f end end'
 stop 'Ctrl-C ends a large matmul' "$limit" 'local x = mt.rand(6000, 6000) x:matmul(x):matmul(x):matmul(x)'
@@ -266,7 +295,9 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
   took=$((($(date +%s%N) - begin) / 1000))
   [ $took -lt $best ] && best=$took
 done
-if [ $best -lt $((${MTORCH_START_MS:-100} * 1000)) ]; then ok "start: $((best / 1000)).$((best / 100 % 10)) ms"; else not_ok 'start' "$best us"; fi
+if [ $best -lt $((${MTORCH_START_MS:-100} * 1000)) ]; then
+  ok "start: $((best / 1000)).$((best / 100 % 10)) ms"
+else not_ok 'start' "$best us"; fi
 
 echo "$count checks, $failures failed"
 [ $failures = 0 ]

@@ -41,7 +41,9 @@ class Rng {
   }
   int64_t below(int64_t n) { return int64_t(next() % uint64_t(n)); }
   int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
-  double uniform(double low, double high) { return low + (high - low) * double(next() >> 11) * 0x1p-53; }
+  double uniform(double low, double high) {
+    return low + (high - low) * double(next() >> 11) * 0x1p-53;
+  }
 
  private:
   uint64_t state_;
@@ -57,7 +59,8 @@ inline void put(const Tensor& x, int64_t i, double value) {
   });
 }
 
-inline Tensor tensor(const Shape& shape, const std::vector<double>& values, Dtype dtype = Dtype::f64) {
+inline Tensor tensor(const Shape& shape, const std::vector<double>& values,
+                     Dtype dtype = Dtype::f64) {
   Tensor x = empty(shape, dtype);
   REQUIRE(x.numel() == int64_t(values.size()));
   for (size_t i = 0; i < values.size(); ++i) put(x, int64_t(i), values[i]);
@@ -70,11 +73,15 @@ inline std::vector<double> values(const Tensor& x) {
   return v;
 }
 
-inline Tensor random_tensor(Rng& rng, const Shape& shape, Dtype dtype = Dtype::f64, double low = -4, double high = 4) {
+inline Tensor random_tensor(Rng& rng, const Shape& shape, Dtype dtype = Dtype::f64, double low = -4,
+                            double high = 4) {
   Tensor x = empty(shape, dtype);
   for (int64_t i = 0; i < x.numel(); ++i) {
     const double v = rng.uniform(low, high);
-    put(x, i, is_float(dtype) ? v : dtype == Dtype::b8 ? double(v > (low + high) / 2) : std::floor(v));
+    put(x, i,
+        is_float(dtype)      ? v
+        : dtype == Dtype::b8 ? double(v > (low + high) / 2)
+                             : std::floor(v));
   }
   return x;
 }
@@ -85,27 +92,37 @@ inline bool same_value(double a, double b) {
 
 /// What is not alike in two tensors: dtype, shape, or an element; empty when all is. NaN equals NaN, 0 is not -0.
 inline std::string difference(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype()) return fmt::format("dtype {} and {}", dtype_name(a.dtype()), dtype_name(b.dtype()));
-  if (!(a.shape() == b.shape())) return fmt::format("shape {} and {}", to_string(a.shape()), to_string(b.shape()));
+  if (a.dtype() != b.dtype())
+    return fmt::format("dtype {} and {}", dtype_name(a.dtype()), dtype_name(b.dtype()));
+  if (!(a.shape() == b.shape()))
+    return fmt::format("shape {} and {}", to_string(a.shape()), to_string(b.shape()));
   NoGrad off;
   const Tensor x = contiguous(a), y = contiguous(b);
-  if (x.numel() == 0 || std::memcmp(x.data(), y.data(), size_t(x.numel() * item_size(x.dtype()))) == 0) return "";
+  if (x.numel() == 0 ||
+      std::memcmp(x.data(), y.data(), size_t(x.numel() * item_size(x.dtype()))) == 0)
+    return "";
   for (int64_t i = 0; i < x.numel(); ++i)
-    if (!same_value(x.at(i), y.at(i))) return fmt::format("element {}: {} and {}", i, x.at(i), y.at(i));
+    if (!same_value(x.at(i), y.at(i)))
+      return fmt::format("element {}: {} and {}", i, x.at(i), y.at(i));
   return "";
 }
 
 /// The same with a tolerance, across dtypes; infinities and NaN must agree.
-inline std::string difference(const Tensor& a, const Tensor& b, double relative, double absolute = 0) {
-  if (!(a.shape() == b.shape())) return fmt::format("shape {} and {}", to_string(a.shape()), to_string(b.shape()));
+inline std::string difference(const Tensor& a, const Tensor& b, double relative,
+                              double absolute = 0) {
+  if (!(a.shape() == b.shape()))
+    return fmt::format("shape {} and {}", to_string(a.shape()), to_string(b.shape()));
   for (int64_t i = 0; i < a.numel(); ++i) {
     const double x = a.at(i), y = b.at(i);
-    if (std::isnan(x) ? std::isnan(y) : x == y || std::fabs(x - y) <= absolute + relative * std::fabs(y)) continue;
+    if (std::isnan(x) ? std::isnan(y)
+                      : x == y || std::fabs(x - y) <= absolute + relative * std::fabs(y))
+      continue;
     return fmt::format("element {}: {} and {}, off by {}", i, x, y, x - y);
   }
   return "";
 }
-inline std::string difference(const Tensor& a, const std::vector<double>& b, double relative, double absolute = 0) {
+inline std::string difference(const Tensor& a, const std::vector<double>& b, double relative,
+                              double absolute = 0) {
   if (a.numel() != int64_t(b.size())) return fmt::format("{} elements and {}", a.numel(), b.size());
   return difference(a, tensor(a.shape(), b), relative, absolute);
 }
@@ -115,13 +132,13 @@ const std::string kNoError = "nothing was thrown";
 inline std::string error_of(const std::function<void()>& f) {
   try {
     f();
-  } catch (const Error& e) {
-    return e.what();
-  }
+  } catch (const Error& e) { return e.what(); }
   return kNoError;
 }
 
-inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// A tensor that requires a gradient, with a copy of x's values.
 inline Tensor leaf(const Tensor& x) {
@@ -131,7 +148,8 @@ inline Tensor leaf(const Tensor& x) {
 }
 
 /// The gradients of sum(f(inputs) * weights) by every input that requires one.
-inline std::vector<Tensor> gradients(const TensorFunction& f, const std::vector<Tensor>& inputs, bool create_graph = false) {
+inline std::vector<Tensor> gradients(const TensorFunction& f, const std::vector<Tensor>& inputs,
+                                     bool create_graph = false) {
   for (const Tensor& x : inputs) x.set_grad({});
   const Tensor out = f(inputs);
   Tensor weights = empty(out.shape(), out.dtype());
@@ -156,12 +174,14 @@ inline void check_second_order(const TensorFunction& f, const std::vector<Tensor
       continue;
     }
     moved.push_back(leaf(x));
-    for (int64_t i = 0; i < x.numel(); ++i) put(moved.back(), i, x.at(i) + 1e-3 * (1 + double(i % 3)));
+    for (int64_t i = 0; i < x.numel(); ++i)
+      put(moved.back(), i, x.at(i) + 1e-3 * (1 + double(i % 3)));
   }
   const std::vector<Tensor> after = gradients(f, moved);
   for (size_t i = 0; i < before.size(); ++i) {
     if (!before[i].defined() || before[i].requires_grad()) continue;
-    INFO("input " << i << ": its gradient is outside the graph, so it must not depend on the inputs");
+    INFO("input " << i
+                  << ": its gradient is outside the graph, so it must not depend on the inputs");
     CHECK(difference(before[i], after[i], 1e-9, 1e-9) == "");
   }
 }
@@ -175,14 +195,21 @@ struct Layout {
 
 /// All the ways to show a rows x columns matrix, then (`odd_ones`) an empty, a 0-d and a size-1 tensor.
 inline std::vector<Layout> matrix_layouts(int64_t rows, int64_t columns) {
-  return {{"contiguous", {rows, columns}, [](const Tensor& x) { return x; }},
-          {"transposed", {columns, rows}, [](const Tensor& x) { return transpose(x, 0, 1); }},
-          {"strided slice", {2 * rows + 1, 2 * columns + 3}, [=](const Tensor& x) {
-             return slice(slice(x, 0, 1, rows, 2), 1, 2, columns, 2);
-           }},
-          {"rows apart", {rows, columns + 5}, [=](const Tensor& x) { return slice(x, 1, 3, columns); }},
-          {"expanded", {1, columns}, [=](const Tensor& x) { return expand(x, {rows, columns}); }},
-          {"expanded columns", {rows, 1}, [=](const Tensor& x) { return expand(x, {rows, columns}); }}};
+  return {
+      {"contiguous", {rows, columns}, [](const Tensor& x) { return x; }},
+      {"transposed", {columns, rows}, [](const Tensor& x) { return transpose(x, 0, 1); }},
+      {"strided slice",
+       {2 * rows + 1, 2 * columns + 3},
+       [=](const Tensor& x) { return slice(slice(x, 0, 1, rows, 2), 1, 2, columns, 2); }},
+      {"rows apart", {rows, columns + 5}, [=](const Tensor& x) { return slice(x, 1, 3, columns); }},
+      {"expanded",
+       {1, columns},
+       [=](const Tensor& x) {
+         return expand(x, {rows, columns});
+       }},
+      {"expanded columns", {rows, 1}, [=](const Tensor& x) {
+         return expand(x, {rows, columns});
+       }}};
 }
 inline std::vector<Layout> odd_layouts() {
   return {{"zero-size", {3, 0}, [](const Tensor& x) { return x; }},

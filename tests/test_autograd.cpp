@@ -63,7 +63,8 @@ MT_TEST("shared subexpressions add their gradients", "[autograd]") {
   CHECK(grad_of(x) == std::ldexp(1, 40));
   x.set_grad({});
   const Tensor wide = leaf(tensor({3}, {1, 2, 3}));
-  sum(wide * wide + wide * pick(wide, 0, 0)).backward();  // 2 x_i + x_0, and the sum of all once more for x_0
+  sum(wide * wide + wide * pick(wide, 0, 0))
+      .backward();  // 2 x_i + x_0, and the sum of all once more for x_0
   CHECK(values(wide.grad()) == std::vector<double>{2 + 1 + 6, 5, 7});
 }
 
@@ -82,7 +83,8 @@ MT_TEST("leaves accumulate over several backwards", "[autograd]") {
 }
 
 MT_TEST("gradients of different leaves share no memory", "[autograd]") {
-  const Tensor a = leaf(tensor({2}, {1, 2})), b = leaf(tensor({2}, {3, 4})), seed = tensor({2}, {10, 20});
+  const Tensor a = leaf(tensor({2}, {1, 2})), b = leaf(tensor({2}, {3, 4})),
+               seed = tensor({2}, {10, 20});
   (a + b).backward(seed);
   CHECK(values(a.grad()) == std::vector<double>{10, 20});
   fill_(a.grad(), 0);
@@ -132,13 +134,61 @@ MT_TEST("a saved tensor that was changed in place is refused", "[autograd]") {
     bool refused;
   };
   const std::vector<Change> changes = {
-      {"exp", [](const Tensor& x) { Tensor y = exp(x); add_(y, 1.0); return y; }, true},
-      {"mul", [](const Tensor& x) { Tensor a = clone(x), y = a * x; add_(a, 1.0); return y; }, true},
-      {"mul", [](const Tensor& x) { Tensor a = clone(x), y = a * x; { NoGrad off; copy_(slice(a, 0, 0, 1), Tensor(1.0)); } return y; }, true},
-      {"matmul", [](const Tensor& x) { Tensor a = view(clone(x), {1, 2}), y = matmul(a, t(view(x, {1, 2}))); { NoGrad off; fill_(a, 1); } return y; }, true},
-      {"add", [](const Tensor& x) { Tensor a = clone(x), y = a + x; add_(a, 1.0); return y; }, false},
-      {"sin", [](const Tensor& x) { Tensor y = sin(x); add_(y, 1.0); return y; }, false},
-      {"sum", [](const Tensor& x) { Tensor a = clone(x), y = sum(a); add_(a, 1.0); return y; }, false}};
+      {"exp",
+       [](const Tensor& x) {
+         Tensor y = exp(x);
+         add_(y, 1.0);
+         return y;
+       },
+       true},
+      {"mul",
+       [](const Tensor& x) {
+         Tensor a = clone(x), y = a * x;
+         add_(a, 1.0);
+         return y;
+       },
+       true},
+      {"mul",
+       [](const Tensor& x) {
+         Tensor a = clone(x), y = a * x;
+         {
+           NoGrad off;
+           copy_(slice(a, 0, 0, 1), Tensor(1.0));
+         }
+         return y;
+       },
+       true},
+      {"matmul",
+       [](const Tensor& x) {
+         Tensor a = view(clone(x), {1, 2}), y = matmul(a, t(view(x, {1, 2})));
+         {
+           NoGrad off;
+           fill_(a, 1);
+         }
+         return y;
+       },
+       true},
+      {"add",
+       [](const Tensor& x) {
+         Tensor a = clone(x), y = a + x;
+         add_(a, 1.0);
+         return y;
+       },
+       false},
+      {"sin",
+       [](const Tensor& x) {
+         Tensor y = sin(x);
+         add_(y, 1.0);
+         return y;
+       },
+       false},
+      {"sum",
+       [](const Tensor& x) {
+         Tensor a = clone(x), y = sum(a);
+         add_(a, 1.0);
+         return y;
+       },
+       false}};
   for (const Change& c : changes) {
     INFO(c.name);
     const Tensor x = leaf(tensor({2}, {1, 2}));
@@ -156,7 +206,8 @@ MT_TEST("a saved tensor that was changed in place is refused", "[autograd]") {
   const Tensor loss = sum(square(w));
   std::vector<Tensor> velocity;
   sgd_step({w}, velocity, {});
-  CHECK(contains(error_of([&] { loss.backward(); }), "backward: square needs a tensor (2) that was changed in place"));
+  CHECK(contains(error_of([&] { loss.backward(); }),
+                 "backward: square needs a tensor (2) that was changed in place"));
 }
 
 MT_TEST("a backward that fails leaves no gradient behind", "[autograd]") {
@@ -164,7 +215,8 @@ MT_TEST("a backward that fails leaves no gradient behind", "[autograd]") {
   const Tensor used = sum(square(a));
   used.backward();
   const std::vector<double> before = values(a.grad());
-  const Tensor both = sum(exp(a) * b) + used;  // the walk reaches the leaves first, then what is used up
+  const Tensor both =
+      sum(exp(a) * b) + used;  // the walk reaches the leaves first, then what is used up
   CHECK(contains(error_of([&] { both.backward(); }), "used up"));
   CHECK(values(a.grad()) == before);
   CHECK(!b.grad().defined());
@@ -205,9 +257,11 @@ MT_TEST("no_grad and detach leave the graph", "[autograd]") {
 
 MT_TEST("gradients have the shape and dtype of their tensor", "[autograd]") {
   Rng rng(61);
-  for (const Shape& a : std::vector<Shape>{{}, {1}, {4}, {3, 1}, {1, 4}, {3, 4}, {2, 3, 4}, {2, 1, 1}})
+  for (const Shape& a :
+       std::vector<Shape>{{}, {1}, {4}, {3, 1}, {1, 4}, {3, 4}, {2, 3, 4}, {2, 1, 1}})
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const Tensor x = leaf(random_tensor(rng, a, dtype)), y = leaf(random_tensor(rng, {3, 4}, Dtype::f64));
+      const Tensor x = leaf(random_tensor(rng, a, dtype)),
+                   y = leaf(random_tensor(rng, {3, 4}, Dtype::f64));
       const Tensor z = x * y + x;
       sum(z).backward();
       INFO(to_string(a) << " " << dtype_name(dtype));
@@ -225,16 +279,31 @@ MT_TEST("gradients pass through views and slices", "[autograd]") {
   Rng rng(62);
   const std::vector<Tensor> in = {leaf(random_tensor(rng, {3, 4}))};
   const std::vector<std::pair<const char*, std::function<Tensor(const Tensor&)>>> views = {
-      {"view", [](const Tensor& x) { return view(x, {2, 6}); }},
-      {"reshape with copy", [](const Tensor& x) { return reshape(t(x), {6, 2}); }},
-      {"permute", [](const Tensor& x) { return permute(unsqueeze(x, 1), {2, 0, 1}); }},
-      {"expand", [](const Tensor& x) { return expand(unsqueeze(x, 0), {2, 3, 4}); }},
+      {"view",
+       [](const Tensor& x) {
+         return view(x, {2, 6});
+       }},
+      {"reshape with copy",
+       [](const Tensor& x) {
+         return reshape(t(x), {6, 2});
+       }},
+      {"permute",
+       [](const Tensor& x) {
+         return permute(unsqueeze(x, 1), {2, 0, 1});
+       }},
+      {"expand",
+       [](const Tensor& x) {
+         return expand(unsqueeze(x, 0), {2, 3, 4});
+       }},
       {"slice", [](const Tensor& x) { return slice(x, 1, 1, 2, 2); }},
       {"pick", [](const Tensor& x) { return pick(x, 0, -1); }},
       {"squeeze", [](const Tensor& x) { return squeeze(slice(x, 0, 1, 1)); }},
       {"flatten", [](const Tensor& x) { return flatten(x); }},
       {"contiguous", [](const Tensor& x) { return contiguous(t(x)); }},
-      {"sum_to", [](const Tensor& x) { return sum_to(x, {1, 4}); }},
+      {"sum_to",
+       [](const Tensor& x) {
+         return sum_to(x, {1, 4});
+       }},
       {"to", [](const Tensor& x) { return to(to(x, Dtype::f32), Dtype::f64); }}};
   for (const auto& [name, v] : views) {
     INFO(name);
@@ -311,7 +380,8 @@ MT_TEST("gradients can be differentiated again", "[autograd]") {
 
   const Tensor s = sin(x * 2.0);
   Tensor g = s;
-  const double expected[] = {2 * std::cos(4.), -4 * std::sin(4.), -8 * std::cos(4.), 16 * std::sin(4.), 32 * std::cos(4.)};
+  const double expected[] = {2 * std::cos(4.), -4 * std::sin(4.), -8 * std::cos(4.),
+                             16 * std::sin(4.), 32 * std::cos(4.)};
   for (double e : expected) {
     g.backward({}, true, true);
     g = x.grad();
@@ -326,7 +396,8 @@ MT_TEST("gradients can be differentiated again", "[autograd]") {
   CHECK(difference(v.grad(), std::vector<double>{2 * std::exp(2.), 2 * std::exp(4.)}, 1e-14) == "");
 }
 
-MT_TEST("a chain of a million nodes builds, runs backward and is freed in a small stack", "[autograd]") {
+MT_TEST("a chain of a million nodes builds, runs backward and is freed in a small stack",
+        "[autograd]") {
   static std::string error;
   static double gradient;
   error = kNoError, gradient = 0;
@@ -367,7 +438,9 @@ MT_TEST("a hundred thousand siblings meet in one leaf", "[autograd]") {
 
 MT_TEST("gradcheck finds a wrong gradient", "[autograd]") {
   const Tensor x = leaf(tensor({2}, {0.5, 0.7}));
-  const TensorFunction wrong = [](const std::vector<Tensor>& in) { return square(in[0]) + in[0].detach() * 0.01; };
+  const TensorFunction wrong = [](const std::vector<Tensor>& in) {
+    return square(in[0]) + in[0].detach() * 0.01;
+  };
   const std::string error = error_of([&] { gradcheck(wrong, {x}); });
   CHECK(contains(error, "gradcheck: input 1, element 0, output 0"));
   const TensorFunction wrong_twice = [](const std::vector<Tensor>& in) {
@@ -376,13 +449,20 @@ MT_TEST("gradcheck finds a wrong gradient", "[autograd]") {
       NoGrad off;
       slope = in[0] * 2.0;
     }
-    return square(in[0]) + in[0] * slope - in[0] * slope.detach() + in[0] * (in[0].detach() - in[0].detach());
+    return square(in[0]) + in[0] * slope - in[0] * slope.detach() +
+           in[0] * (in[0].detach() - in[0].detach());
   };
   CHECK(error_of([&] { gradcheck(wrong_twice, {x}); }) == kNoError);
-  const TensorFunction detached_slope = [](const std::vector<Tensor>& in) { return in[0] * in[0].detach() * 2.0 - square(in[0].detach()); };
-  CHECK(error_of([&] { gradcheck(detached_slope, {x}); }) == kNoError);      // the first order is right
+  const TensorFunction detached_slope = [](const std::vector<Tensor>& in) {
+    return in[0] * in[0].detach() * 2.0 - square(in[0].detach());
+  };
+  CHECK(error_of([&] { gradcheck(detached_slope, {x}); }) == kNoError);  // the first order is right
   CHECK(error_of([&] { gradgradcheck(detached_slope, {x}); }) != kNoError);  // the second is not
-  CHECK(contains(error_of([] { gradcheck([](const std::vector<Tensor>& in) { return in[0]; }, {leaf(zeros({1}))}); }), "float64"));
+  CHECK(contains(error_of([] {
+                   gradcheck([](const std::vector<Tensor>& in) { return in[0]; },
+                             {leaf(zeros({1}))});
+                 }),
+                 "float64"));
 }
 
 }  // namespace mt::test

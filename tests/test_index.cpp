@@ -43,10 +43,14 @@ MT_TEST("gather and scatter_add agree with loops", "[index]") {
     const Shape shape = random_shape(rng);
     const int d = int(rng.below(shape.size()));
     Shape size = shape, larger = shape;
-    for (int k = 0; k < size.size(); ++k) size[k] = rng.between(k == d ? 0 : 1, k == d ? 6 : shape[k]), larger[k] = size[k] + rng.below(2);
+    for (int k = 0; k < size.size(); ++k)
+      size[k] = rng.between(k == d ? 0 : 1, k == d ? 6 : shape[k]),
+      larger[k] = size[k] + rng.below(2);
     const Dtype dtype = Dtype(rng.between(int(Dtype::u8), int(Dtype::f64)));
-    const Tensor x = maybe_strided(rng, random_tensor(rng, shape, dtype, 0, 9)), source = maybe_strided(rng, random_tensor(rng, larger, dtype, 0, 9));
-    const Tensor index = maybe_strided(rng, random_index(rng, size, shape[d], rng.below(2) ? Dtype::i64 : Dtype::i32));
+    const Tensor x = maybe_strided(rng, random_tensor(rng, shape, dtype, 0, 9)),
+                 source = maybe_strided(rng, random_tensor(rng, larger, dtype, 0, 9));
+    const Tensor index = maybe_strided(
+        rng, random_index(rng, size, shape[d], rng.below(2) ? Dtype::i64 : Dtype::i32));
     INFO(to_string(shape) << " index " << to_string(size) << " dimension " << d);
     std::vector<double> gathered, added = values(x);
     for (int64_t i = 0; i < index.numel(); ++i) {
@@ -74,12 +78,14 @@ MT_TEST("index_select takes whole slices", "[index]") {
     const int d = int(rng.below(shape.size()));
     const Tensor x = maybe_strided(rng, random_tensor(rng, shape));
     const int64_t n = rng.below(6);
-    const Tensor whole = random_index(rng, {2 * n + 1}, shape[d]), index = rng.below(2) ? slice(whole, 0, 0, n) : slice(whole, 0, 1, n, 2);
+    const Tensor whole = random_index(rng, {2 * n + 1}, shape[d]),
+                 index = rng.below(2) ? slice(whole, 0, 0, n) : slice(whole, 0, 1, n, 2);
     const Tensor y = index_select(x, d, index);
     Shape expected = shape;
     expected[d] = n;
     REQUIRE(y.shape() == expected);
-    for (int64_t i = 0; i < n; ++i) CHECK(difference(pick(y, d, i), pick(x, d, int64_t(index.at(i)))) == "");
+    for (int64_t i = 0; i < n; ++i)
+      CHECK(difference(pick(y, d, i), pick(x, d, int64_t(index.at(i)))) == "");
   }
 }
 
@@ -99,18 +105,26 @@ MT_TEST("large gathers and scatters agree with loops", "[index]") {
   CHECK(values(scatter_add(zeros({n, 3}), 0, index, x)) == added);
 }
 
-MT_TEST("gradients of gather, scatter_add and index_select agree with finite differences", "[index]") {
+MT_TEST("gradients of gather, scatter_add and index_select agree with finite differences",
+        "[index]") {
   Rng rng(54);
-  const Tensor x = leaf(random_tensor(rng, {3, 4})), source = leaf(random_tensor(rng, {3, 3})), index = random_index(rng, {2, 3}, 4);
+  const Tensor x = leaf(random_tensor(rng, {3, 4})), source = leaf(random_tensor(rng, {3, 3})),
+               index = random_index(rng, {2, 3}, 4);
   const std::vector<Tensor> rows = {x}, both = {x, source};
-  const TensorFunction g = [&](const std::vector<Tensor>& in) { return square(gather(in[0], 1, index)); };
+  const TensorFunction g = [&](const std::vector<Tensor>& in) {
+    return square(gather(in[0], 1, index));
+  };
   CHECK_NOTHROW(gradcheck(g, rows));
   CHECK_NOTHROW(check_second_order(g, rows));
-  const TensorFunction s = [&](const std::vector<Tensor>& in) { return square(scatter_add(in[0], 1, index, in[1])); };
+  const TensorFunction s = [&](const std::vector<Tensor>& in) {
+    return square(scatter_add(in[0], 1, index, in[1]));
+  };
   CHECK_NOTHROW(gradcheck(s, both));
   CHECK_NOTHROW(check_second_order(s, both));
   const Tensor picks = tensor({4}, {2, 0, 2, 2}, Dtype::i64);
-  const TensorFunction select = [&](const std::vector<Tensor>& in) { return square(index_select(in[0], 0, picks)); };
+  const TensorFunction select = [&](const std::vector<Tensor>& in) {
+    return square(index_select(in[0], 0, picks));
+  };
   CHECK_NOTHROW(gradcheck(select, rows));
   CHECK_NOTHROW(check_second_order(select, rows));
 }
@@ -118,7 +132,8 @@ MT_TEST("gradients of gather, scatter_add and index_select agree with finite dif
 MT_TEST("assignment writes the region and nothing else", "[index]") {
   Rng rng(55);
   for (const Dtype dtype : {Dtype::f32, Dtype::i64, Dtype::b8}) {
-    const Tensor x = random_tensor(rng, {4, 5}, dtype), before = clone(x), value = random_tensor(rng, {2, 1}, Dtype::f64);
+    const Tensor x = random_tensor(rng, {4, 5}, dtype), before = clone(x),
+                 value = random_tensor(rng, {2, 1}, Dtype::f64);
     assign(x, slice(slice(x, 0, 1, 2), 1, 0, 3, 2), value);
     for (int64_t i = 0; i < 4; ++i)
       for (int64_t j = 0; j < 5; ++j) {
@@ -130,7 +145,8 @@ MT_TEST("assignment writes the region and nothing else", "[index]") {
 
 MT_TEST("gradients pass through assignment, to the second order", "[index][autograd]") {
   Rng rng(56);
-  const std::vector<Tensor> in = {leaf(random_tensor(rng, {3, 4})), leaf(random_tensor(rng, {2, 1}))};
+  const std::vector<Tensor> in = {leaf(random_tensor(rng, {3, 4})),
+                                  leaf(random_tensor(rng, {2, 1}))};
   const TensorFunction f = [](const std::vector<Tensor>& x) {
     const Tensor y = square(x[0]);
     assign(y, slice(slice(y, 0, 1, 2), 1, 0, 2, 2), square(x[1]));

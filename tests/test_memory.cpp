@@ -50,7 +50,8 @@ MT_TEST("storage is aligned to 64 bytes at every size", "[memory]") {
 MT_TEST("blocks of all sizes hold what was asked for", "[memory]") {
   std::vector<Tensor> all;
   for (int64_t n = 1; n < 3000; n += 1 + n / 7)
-    for (int copies = 0; copies < 3; ++copies) all.push_back(full({n}, double(all.size() % 251), Dtype::u8));
+    for (int copies = 0; copies < 3; ++copies)
+      all.push_back(full({n}, double(all.size() % 251), Dtype::u8));
   for (size_t i = 0; i < all.size(); i += 2) all[i].reset();
   std::vector<Tensor> more;
   for (int64_t n = 1; n < 3000; n += 1 + n / 5) more.push_back(full({n}, 252, Dtype::u8));
@@ -73,7 +74,8 @@ MT_TEST("freed storage is used again", "[memory]") {
     const Tensor y = empty({5001}, Dtype::f64);  // of the same size class
     second = y.data();
     cached[2] = memory_use().cached;
-  }).join();
+  })
+      .join();
   CHECK(first == second);
   CHECK(cached[1] >= cached[0] + 40000);
   CHECK(cached[2] <= cached[1] - 40000);
@@ -110,9 +112,15 @@ MT_TEST("what cannot be allocated is refused with its sizes", "[memory]") {
   CHECK(contains(text, "4611686018427387904"));
   text = error_of([] { zeros({int64_t(1) << 31, int64_t(1) << 31, 4}); });
   CHECK(contains(text, "(2147483648 x 2147483648 x 4)"));
-  CHECK(contains(error_of([] { empty({int64_t(1) << 40, int64_t(1) << 40, 0, -1}, Dtype::f64); }), "-1"));
+  CHECK(contains(error_of([] {
+                   empty({int64_t(1) << 40, int64_t(1) << 40, 0, -1}, Dtype::f64);
+                 }),
+                 "-1"));
   CHECK(empty({int64_t(1) << 40, int64_t(1) << 40, 0}, Dtype::f64).numel() == 0);
-  CHECK(contains(error_of([] { expand(ones({1, 1}), {int64_t(1) << 40, int64_t(1) << 40}); }), "1099511627776"));
+  CHECK(contains(error_of([] {
+                   expand(ones({1, 1}), {int64_t(1) << 40, int64_t(1) << 40});
+                 }),
+                 "1099511627776"));
   CHECK(memory_use().live == before);
 }
 

@@ -41,7 +41,8 @@ template <class Body> void for_each_case(const Body& body) {
   for (int op = 0; op < kOps; ++op)
     for (int variant = 0; variant < (op_row(op).params ? 2 : 1); ++variant) {
       const Case c(op, variant);
-      INFO("operation " << c.row.info->name << ", parameters " << c.params[0] << " " << c.params[1]);
+      INFO("operation " << c.row.info->name << ", parameters " << c.params[0] << " "
+                        << c.params[1]);
       CHECK(error_of([&] { body(c); }) == kNoError);
     }
 }
@@ -58,7 +59,8 @@ std::vector<double> sample(Rng& rng, const Case& c) {
       x[i] = double(float(rng.uniform(c.row.info->lo, c.row.info->hi)));
       smooth &= !near_whole(x[i]);
       for (int k = 0; k < c.row.params; ++k) smooth &= std::fabs(x[i] - c.params[k]) > 0.01;
-      for (int k = 0; k < i; ++k) smooth &= std::fabs(x[i] - x[k]) > 0.01 && !near_whole(x[k] / x[i]);
+      for (int k = 0; k < i; ++k)
+        smooth &= std::fabs(x[i] - x[k]) > 0.01 && !near_whole(x[k] / x[i]);
     }
     if (c.row.mask_first) x[0] = double(rng.below(2));
     if (smooth) return {x, x + c.row.inputs};
@@ -100,8 +102,8 @@ bool all_smooth(const Case& c, const std::vector<Tensor>& in) {
   return true;
 }
 
-Laid lay_out(Rng& rng, const Case& c, const std::vector<Layout>& layouts, size_t first, size_t shift, Dtype dtype,
-             bool smooth) {
+Laid lay_out(Rng& rng, const Case& c, const std::vector<Layout>& layouts, size_t first,
+             size_t shift, Dtype dtype, bool smooth) {
   Laid laid;
   for (int i = 0; i < c.row.inputs; ++i) {
     laid.layout.push_back(&layouts[(first + size_t(i) * shift) % layouts.size()]);
@@ -116,12 +118,14 @@ Laid lay_out(Rng& rng, const Case& c, const std::vector<Layout>& layouts, size_t
 
 /// Calls `body(laid)` for every layout of the first input beside the others in the same and in other layouts.
 template <class Body>
-void for_each_layout(Rng& rng, const Case& c, int64_t rows, int64_t columns, Dtype dtype, bool smooth, const Body& body) {
+void for_each_layout(Rng& rng, const Case& c, int64_t rows, int64_t columns, Dtype dtype,
+                     bool smooth, const Body& body) {
   const std::vector<Layout> matrices = matrix_layouts(rows, columns), odd = odd_layouts();
   for (size_t first = 0; first < matrices.size(); ++first)
     for (size_t shift = 0; shift < (c.row.inputs > 1 ? 3 : 1); ++shift) {
       INFO("layout " << matrices[first].name << ", shift " << shift);
-      CHECK(error_of([&] { body(lay_out(rng, c, matrices, first, shift, dtype, smooth)); }) == kNoError);
+      CHECK(error_of([&] { body(lay_out(rng, c, matrices, first, shift, dtype, smooth)); }) ==
+            kNoError);
     }
   for (size_t i = 0; i < odd.size(); ++i) {
     INFO("layout " << odd[i].name);
@@ -131,7 +135,8 @@ void for_each_layout(Rng& rng, const Case& c, int64_t rows, int64_t columns, Dty
 
 std::vector<Tensor> leaves(const Case& c, const std::vector<Tensor>& in) {
   std::vector<Tensor> out;
-  for (int i = 0; i < c.row.inputs; ++i) out.push_back(c.is_mask(i) ? in[size_t(i)] : leaf(in[size_t(i)]));
+  for (int i = 0; i < c.row.inputs; ++i)
+    out.push_back(c.is_mask(i) ? in[size_t(i)] : leaf(in[size_t(i)]));
   return out;
 }
 
@@ -143,7 +148,8 @@ MT_TEST("each operation gives the values computed elsewhere", "[ops]") {
     for (const op::Point& p : c.row.info->points)
       for (int d = 0; d < kDtypes; ++d) {
         const Dtype dtype = Dtype(d);
-        INFO(c.row.info->name << " of " << p.in[0] << " " << p.in[1] << " " << p.in[2] << " as " << dtype_name(dtype));
+        INFO(c.row.info->name << " of " << p.in[0] << " " << p.in[1] << " " << p.in[2] << " as "
+                              << dtype_name(dtype));
         std::vector<Tensor> in;
         bool fits = true;
         for (int i = 0; i < c.row.inputs; ++i) {
@@ -152,7 +158,9 @@ MT_TEST("each operation gives the values computed elsewhere", "[ops]") {
         }
         if (!fits) continue;
         const Tensor y = c.run(in);
-        const double tolerance = y.dtype() == Dtype::f64 ? 1e-14 : y.dtype() == Dtype::f32 ? 3 * 0x1p-23 : 0;
+        const double tolerance = y.dtype() == Dtype::f64   ? 1e-14
+                                 : y.dtype() == Dtype::f32 ? 3 * 0x1p-23
+                                                           : 0;
         double expected = p.out;
         if (y.dtype() == Dtype::u8) expected = double(uint8_t(int64_t(expected)));
         CHECK(std::fabs(y.item() - expected) <= tolerance * std::fabs(expected));
@@ -168,14 +176,20 @@ MT_TEST("an operation answers in the dtype that it declares", "[ops]") {
       INFO("dtype " << dtype_name(dtype));
       const std::vector<Tensor> in = sample_inputs(rng, c, {5}, dtype);
       std::vector<Tensor> safe;  // integers from 1 on, so that they divide
-      for (const Tensor& x : in) safe.push_back(is_float(x.dtype()) ? x : to(full({5}, 1, Dtype::u8), x.dtype()));
-      const Dtype computed = c.row.info->accepts == op::Accepts::boolean ? Dtype::b8
-                             : c.row.info->accepts == op::Accepts::real && !is_float(dtype) ? Dtype::f32
-                             : c.row.info->accepts == op::Accepts::number && dtype == Dtype::b8 ? Dtype::i64
-                                                                                                : dtype;
+      for (const Tensor& x : in)
+        safe.push_back(is_float(x.dtype()) ? x : to(full({5}, 1, Dtype::u8), x.dtype()));
+      bool fraction = false;  // which would not fit into an integer
+      for (double p : c.params) fraction |= std::isfinite(p) && p != std::round(p);
+      const op::Accepts accepts = c.row.info->accepts;
+      const Dtype computed = accepts == op::Accepts::boolean ? Dtype::b8
+                             : is_float(dtype)               ? dtype
+                             : accepts == op::Accepts::real || fraction ? Dtype::f32
+                             : accepts == op::Accepts::number && dtype == Dtype::b8 ? Dtype::i64
+                                                                                    : dtype;
       CHECK(c.run(safe).dtype() == (c.row.answers_bool ? Dtype::b8 : computed));
       std::vector<Tensor> converted;
-      for (int i = 0; i < c.row.inputs; ++i) converted.push_back(to(safe[size_t(i)], c.input_dtype(i, computed)));
+      for (int i = 0; i < c.row.inputs; ++i)
+        converted.push_back(to(safe[size_t(i)], c.input_dtype(i, computed)));
       CHECK(difference(c.run(safe), c.run(converted)) == "");
     }
   });
@@ -208,11 +222,13 @@ MT_TEST("mixed dtypes are promoted before the operation", "[ops]") {
     if (c.row.inputs != 2) return;
     for (int a = 0; a < kDtypes; ++a)
       for (int b = 0; b < kDtypes; ++b) {
-        const Tensor x = random_tensor(rng, {40}, Dtype(a), 1, 6), y = random_tensor(rng, {40}, Dtype(b), 1, 6);
+        const Tensor x = random_tensor(rng, {40}, Dtype(a), 1, 6),
+                     y = random_tensor(rng, {40}, Dtype(b), 1, 6);
         const Tensor one = to(ones({40}), y.dtype());
         const Dtype both = promote(x.dtype(), y.dtype());
         INFO(dtype_name(x.dtype()) << " with " << dtype_name(y.dtype()));
-        const Tensor right = y.dtype() == Dtype::b8 ? one : y;  // a false would divide integers by 0
+        const Tensor right =
+            y.dtype() == Dtype::b8 ? one : y;  // a false would divide integers by 0
         CHECK(difference(c.run({x, right}), c.run({to(x, both), to(right, both)})) == "");
       }
   });
@@ -222,13 +238,15 @@ MT_TEST("each layout gives the bits of a contiguous clone", "[ops]") {
   Rng rng(14);
   for_each_case([&](const Case& c) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8, Dtype::i64}) {
-      if (!is_float(dtype) && c.row.info->accepts == op::Accepts::real && c.row.inputs > 1) continue;
+      if (!is_float(dtype) && c.row.info->accepts == op::Accepts::real && c.row.inputs > 1)
+        continue;
       INFO("dtype " << dtype_name(dtype));
       for_each_layout(rng, c, 21, 45, dtype, false, [&](const Laid& laid) {
         std::vector<Tensor> strided = laid.views(), dense;
         if (!is_float(dtype))
           for (int i = 0; i < c.row.inputs; ++i)
-            if (!c.is_mask(i)) strided[size_t(i)] = laid.layout[size_t(i)]->view(clone(laid.base[size_t(i)] + 1.0));
+            if (!c.is_mask(i))
+              strided[size_t(i)] = laid.layout[size_t(i)]->view(clone(laid.base[size_t(i)] + 1.0));
         for (const Tensor& x : strided) dense.push_back(clone(x));
         CHECK(difference(c.run(strided), c.run(dense)) == "");
       });
@@ -241,7 +259,8 @@ MT_TEST("float32 agrees with float64", "[ops]") {
   for_each_case([&](const Case& c) {
     const std::vector<Tensor> in = sample_inputs(rng, c, {2000}, Dtype::f64);
     std::vector<Tensor> narrow;
-    for (int i = 0; i < c.row.inputs; ++i) narrow.push_back(to(in[size_t(i)], c.input_dtype(i, Dtype::f32)));
+    for (int i = 0; i < c.row.inputs; ++i)
+      narrow.push_back(to(in[size_t(i)], c.input_dtype(i, Dtype::f32)));
     Case rounded = c;  // the parameters that float32 sees
     for (double& p : rounded.params) p = double(float(p));
     const Tensor y = c.run(narrow), expected = rounded.run(in);
@@ -258,7 +277,8 @@ MT_TEST("float32 agrees with float64", "[ops]") {
       for (const Tensor& x : at)
         if (x.grad().defined()) moved += std::fabs(x.at(k) * x.grad().at(k));
       const double off = std::fabs(y.at(k) - expected.at(k));
-      if (off > 0x1p-22 * std::fabs(expected.at(k)) + 0x1p-23 * moved) FAIL_CHECK("at " << at[0].at(k) << " off by " << off);
+      if (off > 0x1p-22 * std::fabs(expected.at(k)) + 0x1p-23 * moved)
+        FAIL_CHECK("at " << at[0].at(k) << " off by " << off);
     }
     const std::vector<Tensor> g32 = gradients(c.function(), leaves(c, narrow)),
                               g64 = gradients(rounded.function(), leaves(rounded, in));
@@ -278,7 +298,8 @@ MT_TEST("gradients agree with finite differences in every layout", "[ops]") {
       const std::vector<Tensor> in = leaves(c, laid.base);
       gradcheck(f, in);
       const std::vector<Tensor> fast = gradients(f, in), recorded = gradients(f, in, true);
-      for (size_t i = 0; i < fast.size(); ++i) CHECK(difference(fast[i], recorded[i], 1e-13, 1e-13) == "");
+      for (size_t i = 0; i < fast.size(); ++i)
+        CHECK(difference(fast[i], recorded[i], 1e-13, 1e-13) == "");
     });
   });
 }
@@ -321,7 +342,8 @@ MT_TEST("bits do not depend on the number of threads", "[ops]") {
       INFO((strided ? "strided" : "contiguous"));
       const TensorFunction f = [&](const std::vector<Tensor>& whole) {
         std::vector<Tensor> column;
-        for (const Tensor& x : whole) column.push_back(strided ? pick(x, 1, 1) : slice(reshape(x, {-1}), 0, 0, n));
+        for (const Tensor& x : whole)
+          column.push_back(strided ? pick(x, 1, 1) : slice(reshape(x, {-1}), 0, 0, n));
         return c.run(column);
       };
       Tensor value;
@@ -350,7 +372,8 @@ MT_TEST("the form in place writes what the plain form returns", "[ops]") {
       INFO("layout " << layouts[l].name);
       Laid laid = lay_out(rng, c, layouts, l, 1, Dtype::f32, false);
       const std::vector<Tensor> in = laid.views();
-      const Tensor expected = c.run(in), base_before = clone(laid.base[0]), target_before = clone(in[0]);
+      const Tensor expected = c.run(in), base_before = clone(laid.base[0]),
+                   target_before = clone(in[0]);
       if (promote(expected.dtype(), in[0].dtype()) != in[0].dtype()) {
         CHECK(contains(error_of([&] { c.run_in_place(in); }), std::string(c.row.info->name) + "_"));
         CHECK(difference(in[0], target_before) == "");
@@ -409,7 +432,8 @@ MT_TEST("a number is a tensor of that value, and adopts the other's dtype", "[op
         INFO("number " << number << " beside " << dtype_name(dtype));
         const Dtype both = is_float(dtype) || number == 2 ? dtype : Dtype::f32;
         std::vector<Tensor> in;
-        for (int i = 0; i < c.row.inputs; ++i) in.push_back(random_tensor(rng, {4, 3}, dtype, 1, 6));
+        for (int i = 0; i < c.row.inputs; ++i)
+          in.push_back(random_tensor(rng, {4, 3}, dtype, 1, 6));
         for (int i = 0; i < c.row.inputs; ++i) {
           std::vector<Tensor> short_form = in, long_form = in;
           short_form[size_t(i)] = Tensor(number);
@@ -430,7 +454,11 @@ MT_TEST("broadcasting is expanding", "[ops]") {
         std::vector<Tensor> in, expanded;
         Shape all;
         for (int i = 0; i < c.row.inputs; ++i) {
-          in.push_back(sample_inputs(rng, c, shapes[i == 0 ? a : i == 1 ? b : (a + b) % shapes.size()], Dtype::f64)[size_t(i)]);
+          in.push_back(sample_inputs(rng, c,
+                                     shapes[i == 0   ? a
+                                            : i == 1 ? b
+                                                     : (a + b) % shapes.size()],
+                                     Dtype::f64)[size_t(i)]);
           all = broadcast("test", all, in.back().shape());
         }
         for (const Tensor& x : in) expanded.push_back(clone(expand(x, all)));
@@ -438,7 +466,8 @@ MT_TEST("broadcasting is expanding", "[ops]") {
         CHECK(difference(c.run(in), c.run(expanded)) == "");
         if (!c.row.differentiable) continue;
         const std::vector<Tensor> at = leaves(c, in), wide = leaves(c, expanded);
-        const std::vector<Tensor> g = gradients(c.function(), at), full_g = gradients(c.function(), wide);
+        const std::vector<Tensor> g = gradients(c.function(), at),
+                                  full_g = gradients(c.function(), wide);
         size_t k = 0;
         for (const Tensor& x : at) {
           if (!x.requires_grad()) continue;

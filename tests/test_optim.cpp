@@ -38,7 +38,8 @@ struct PlainAdam {
       else g += o.weight_decay * p[i];
       mean[i] = o.beta1 * mean[i] + (1 - o.beta1) * g;
       square[i] = o.beta2 * square[i] + (1 - o.beta2) * g * g;
-      const double m = mean[i] / (1 - std::pow(o.beta1, double(o.step))), v = square[i] / (1 - std::pow(o.beta2, double(o.step)));
+      const double m = mean[i] / (1 - std::pow(o.beta1, double(o.step))),
+                   v = square[i] / (1 - std::pow(o.beta2, double(o.step)));
       p[i] -= o.lr * m / (std::sqrt(v) + o.eps);
     }
   }
@@ -48,8 +49,10 @@ double tolerance(Dtype d) { return d == Dtype::f32 ? 3e-6 : 1e-14; }
 
 /// Parameters of several shapes and layouts; the third has no gradient.
 std::vector<Tensor> parameters(Rng& rng, Dtype dtype) {
-  std::vector<Tensor> all = {random_tensor(rng, {3, 5}, dtype), t(random_tensor(rng, {4, 3}, dtype)), random_tensor(rng, {2}, dtype),
-                             random_tensor(rng, {}, dtype), random_tensor(rng, {0}, dtype), random_tensor(rng, {37}, dtype)};
+  std::vector<Tensor> all = {
+      random_tensor(rng, {3, 5}, dtype), t(random_tensor(rng, {4, 3}, dtype)),
+      random_tensor(rng, {2}, dtype),    random_tensor(rng, {}, dtype),
+      random_tensor(rng, {0}, dtype),    random_tensor(rng, {37}, dtype)};
   for (const Tensor& p : all) p.requires_grad_();
   return all;
 }
@@ -94,9 +97,12 @@ MT_TEST("sgd_step is torch.optim.SGD with every option", "[optim]") {
           for (const bool nesterov : {false, true}) {
             if (nesterov && (momentum == 0 || dampening != 0)) continue;  // refused by torch.optim
             const SgdOptions o{0.07, momentum, dampening, weight_decay, nesterov};
-            INFO("momentum " << momentum << " dampening " << dampening << " weight_decay " << weight_decay << " nesterov " << nesterov);
+            INFO("momentum " << momentum << " dampening " << dampening << " weight_decay "
+                             << weight_decay << " nesterov " << nesterov);
             std::vector<Tensor> velocity;
-            compare<PlainSgd>(rng, dtype, {{o, {}}}, [&](const std::vector<Tensor>& p, int64_t) { sgd_step(p, velocity, o); });
+            compare<PlainSgd>(rng, dtype, {{o, {}}}, [&](const std::vector<Tensor>& p, int64_t) {
+              sgd_step(p, velocity, o);
+            });
             CHECK(velocity[0].defined() == (momentum != 0));
             CHECK(!velocity[2].defined());
           }
@@ -109,20 +115,23 @@ MT_TEST("adam_step is torch.optim.Adam and AdamW with every option", "[optim]") 
       for (const bool decoupled : {false, true})
         for (const double eps : {1e-8, 1e-2}) {
           AdamOptions o;
-          o.lr = 0.03, o.beta1 = 0.8, o.beta2 = 0.95, o.eps = eps, o.weight_decay = weight_decay, o.decoupled = decoupled;
+          o.lr = 0.03, o.beta1 = 0.8, o.beta2 = 0.95, o.eps = eps, o.weight_decay = weight_decay,
+          o.decoupled = decoupled;
           INFO("weight_decay " << weight_decay << " decoupled " << decoupled << " eps " << eps);
           std::vector<Tensor> mean, square;
-          compare<PlainAdam>(rng, dtype, {{o, {}, {}}}, [&](const std::vector<Tensor>& p, int64_t step) {
-            o.step = step;
-            adam_step(p, mean, square, o);
-          });
+          compare<PlainAdam>(rng, dtype, {{o, {}, {}}},
+                             [&](const std::vector<Tensor>& p, int64_t step) {
+                               o.step = step;
+                               adam_step(p, mean, square, o);
+                             });
         }
 }
 
 MT_TEST("optimizer steps have the same bits for every number of threads", "[optim]") {
   Rng rng(83);
   const int before = omp_get_max_threads();
-  const Tensor start = random_tensor(rng, {100003}, Dtype::f32), g = random_tensor(rng, {100003}, Dtype::f32, -1, 1);
+  const Tensor start = random_tensor(rng, {100003}, Dtype::f32),
+               g = random_tensor(rng, {100003}, Dtype::f32, -1, 1);
   Tensor first_sgd, first_adam;
   for (const int threads : {1, 2, 3, 8}) {
     omp_set_num_threads(threads);
@@ -149,7 +158,8 @@ MT_TEST("a gradient of another dtype or layout is converted", "[optim]") {
   sgd_step({p}, velocity, {1});
   CHECK(values(p) == Numbers{0, -1, 1, 0});
   p.set_grad(zeros({4}));
-  CHECK(contains(error_of([&] { sgd_step({p}, velocity, {1}); }), "parameter 1 is (2 x 2), its gradient (4)"));
+  CHECK(contains(error_of([&] { sgd_step({p}, velocity, {1}); }),
+                 "parameter 1 is (2 x 2), its gradient (4)"));
   CHECK(values(p) == Numbers{0, -1, 1, 0});
 }
 

@@ -40,13 +40,16 @@ MT_TEST("the stream is Philox 4x32-10", "[random]") {
   for (int i = 0; i < 4; ++i) CHECK(single.at(i) == double(words[i] >> 8) * 0x1p-24);
   manual_seed(0);
   const Tensor wide = rand({2}, Dtype::f64);
-  for (int i = 0; i < 2; ++i) CHECK(wide.at(i) == double((uint64_t(words[2 * i]) << 32 | words[2 * i + 1]) >> 11) * 0x1p-53);
+  for (int i = 0; i < 2; ++i)
+    CHECK(wide.at(i) == double((uint64_t(words[2 * i]) << 32 | words[2 * i + 1]) >> 11) * 0x1p-53);
   manual_seed(0);
   const Tensor whole = randint(5, 104, {2});
-  for (int i = 0; i < 2; ++i) CHECK(whole.at(i) == double(5 + (uint64_t(words[2 * i]) << 32 | words[2 * i + 1]) % 100));
+  for (int i = 0; i < 2; ++i)
+    CHECK(whole.at(i) == double(5 + (uint64_t(words[2 * i]) << 32 | words[2 * i + 1]) % 100));
   manual_seed(0);
   const Tensor normal = randn({2}, Dtype::f64);
-  const double radius = std::sqrt(-2 * std::log(1 - wide.at(0))), angle = 6.283185307179586 * wide.at(1);
+  const double radius = std::sqrt(-2 * std::log(1 - wide.at(0))),
+               angle = 6.283185307179586 * wide.at(1);
   CHECK(normal.at(0) == Approx(radius * std::cos(angle)).epsilon(1e-14));
   CHECK(normal.at(1) == Approx(radius * std::sin(angle)).epsilon(1e-14));
 }
@@ -54,7 +57,8 @@ MT_TEST("the stream is Philox 4x32-10", "[random]") {
 MT_TEST("the same seed gives the same numbers, another seed others", "[random]") {
   Seeded seed(7);
   const auto draw = [] {
-    return std::vector<Tensor>{rand({5}), randn({3}, Dtype::f64), randint(1, 6, {9}), randperm(10), rand({2}), randn({1})};
+    return std::vector<Tensor>{
+        rand({5}), randn({3}, Dtype::f64), randint(1, 6, {9}), randperm(10), rand({2}), randn({1})};
   };
   const std::vector<Tensor> first = draw(), next = draw();
   manual_seed(7);
@@ -79,8 +83,12 @@ MT_TEST("random numbers do not depend on the number of threads", "[random]") {
   for (const int threads : {1, 2, 3, 8}) {
     omp_set_num_threads(threads);
     Seeded seed(3);
-    const std::vector<Tensor> drawn = {rand({100003}), randn({100003}), rand({50001}, Dtype::f64), randn({50001}, Dtype::f64),
-                                       randint(0, 9, {70001}), randperm(1000)};
+    const std::vector<Tensor> drawn = {rand({100003}),
+                                       randn({100003}),
+                                       rand({50001}, Dtype::f64),
+                                       randn({50001}, Dtype::f64),
+                                       randint(0, 9, {70001}),
+                                       randperm(1000)};
     if (first.empty()) first = drawn;
     for (size_t i = 0; i < drawn.size(); ++i) CHECK(difference(drawn[i], first[i]) == "");
   }
@@ -130,7 +138,8 @@ MT_TEST("randint reaches both ends and nothing beyond, evenly", "[random]") {
     CHECK(x.dtype() == dtype);
     double chi = 0;
     for (int face = 1; face <= 6; ++face) {
-      const double count = sum(to(eq(x, Tensor(double(face))), Dtype::f64)).item(), expected = double(n) / 6;
+      const double count = sum(to(eq(x, Tensor(double(face))), Dtype::f64)).item(),
+                   expected = double(n) / 6;
       chi += (count - expected) * (count - expected) / expected;
     }
     CHECK(chi < 25.7);  // 5 degrees of freedom, one in ten thousand
@@ -141,7 +150,8 @@ MT_TEST("randint reaches both ends and nothing beyond, evenly", "[random]") {
   const Tensor extreme = randint(INT64_MIN, INT64_MAX, {1000});
   CHECK(amin(extreme).item() < -8e18);
   CHECK(amax(extreme).item() > 8e18);
-  CHECK(contains(error_of([] { randint(2, 1, {3}); }), "randint: the first 2 lies above the last 1"));
+  CHECK(
+      contains(error_of([] { randint(2, 1, {3}); }), "randint: the first 2 lies above the last 1"));
 }
 
 MT_TEST("randperm is a permutation, each as likely", "[random]") {
@@ -160,7 +170,8 @@ MT_TEST("randperm is a permutation, each as likely", "[random]") {
     ++count[int(p.at(0) * 9 + p.at(1) * 3 + p.at(2))];
   }
   double chi = 0;
-  for (int code : {5, 7, 11, 15, 19, 21}) chi += std::pow(count[code] - draws / 6., 2) / (draws / 6.);
+  for (int code : {5, 7, 11, 15, 19, 21})
+    chi += std::pow(count[code] - draws / 6., 2) / (draws / 6.);
   CHECK(chi < 25.7);
 }
 

@@ -12,7 +12,8 @@ namespace {
 /// A random view: up to four dimensions, permuted, sliced and expanded.
 Tensor random_view(Rng& rng, Dtype dtype, int64_t most) {
   Shape size;
-  for (int64_t rank = rng.between(0, 4); rank > 0; --rank) size.push(rng.below(25) ? rng.between(1, most) : 0);
+  for (int64_t rank = rng.between(0, 4); rank > 0; --rank)
+    size.push(rng.below(25) ? rng.between(1, most) : 0);
   Tensor x = random_tensor(rng, size, dtype, is_float(dtype) ? -2 : dtype == Dtype::u8 ? 0 : -3, 4);
   for (int64_t times = rng.below(3); times > 0 && x.dim() > 0; --times) {
     const int64_t d = rng.below(x.dim());
@@ -75,12 +76,18 @@ struct Reduction {
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 double smaller_of(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 const Reduction kReductions[] = {
-    {"sum", [](const Tensor& x, const Shape& d, bool k) { return sum(x, d, k); }, 0, [](double a, double b) { return a + b; }, true},
-    {"prod", [](const Tensor& x, const Shape& d, bool k) { return prod(x, d, k); }, 1, [](double a, double b) { return a * b; }, true},
-    {"amax", [](const Tensor& x, const Shape& d, bool k) { return amax(x, d, k); }, -kInf, larger, false},
-    {"amin", [](const Tensor& x, const Shape& d, bool k) { return amin(x, d, k); }, kInf, smaller_of, false},
-    {"all", [](const Tensor& x, const Shape& d, bool k) { return all(x, d, k); }, 1, [](double a, double b) { return double(a && b); }, true},
-    {"any", [](const Tensor& x, const Shape& d, bool k) { return any(x, d, k); }, 0, [](double a, double b) { return double(a || b); }, true}};
+    {"sum", [](const Tensor& x, const Shape& d, bool k) { return sum(x, d, k); }, 0,
+     [](double a, double b) { return a + b; }, true},
+    {"prod", [](const Tensor& x, const Shape& d, bool k) { return prod(x, d, k); }, 1,
+     [](double a, double b) { return a * b; }, true},
+    {"amax", [](const Tensor& x, const Shape& d, bool k) { return amax(x, d, k); }, -kInf, larger,
+     false},
+    {"amin", [](const Tensor& x, const Shape& d, bool k) { return amin(x, d, k); }, kInf,
+     smaller_of, false},
+    {"all", [](const Tensor& x, const Shape& d, bool k) { return all(x, d, k); }, 1,
+     [](double a, double b) { return double(a && b); }, true},
+    {"any", [](const Tensor& x, const Shape& d, bool k) { return any(x, d, k); }, 0,
+     [](double a, double b) { return double(a || b); }, true}};
 
 Dtype answer(const Reduction& r, Dtype d) {
   const std::string name = r.name;
@@ -98,10 +105,12 @@ MT_TEST("reductions agree with a loop on random layouts and dimensions", "[reduc
       const Tensor x = random_view(rng, dtype, round % 10 ? 5 : 23);
       const Shape dims = random_dims(rng, x.dim());
       const bool keepdim = rng.below(2);
-      INFO(r.name << " " << dtype_name(dtype) << " " << to_string(x.shape()) << " by " << to_string(x.strides()) << " over "
-                  << to_string(dims) << (keepdim ? " keepdim" : ""));
+      INFO(r.name << " " << dtype_name(dtype) << " " << to_string(x.shape()) << " by "
+                  << to_string(x.strides()) << " over " << to_string(dims)
+                  << (keepdim ? " keepdim" : ""));
       const Groups g = group(x, dims, keepdim);
-      const bool empty = std::any_of(g.of.begin(), g.of.end(), [](const auto& of) { return of.empty(); });
+      const bool empty =
+          std::any_of(g.of.begin(), g.of.end(), [](const auto& of) { return of.empty(); });
       Tensor y;
       const std::string error = error_of([&] { y = r.run(x, dims, keepdim); });
       if (empty && !r.empty_ok) {
@@ -116,7 +125,8 @@ MT_TEST("reductions agree with a loop on random layouts and dimensions", "[reduc
       for (const std::vector<double>& of : g.of) {
         double total = r.start;
         for (double v : of) total = r.join(total, v);
-        if (y.dtype() == Dtype::i64 && std::fabs(total) > 0x1p52) total = double(y.at(int64_t(expected.size())));  // wrapped
+        if (y.dtype() == Dtype::i64 && std::fabs(total) > 0x1p52)
+          total = double(y.at(int64_t(expected.size())));  // wrapped
         expected.push_back(total);
       }
       const double tolerance = dtype == Dtype::f32 ? 0x1p-23 : dtype == Dtype::f64 ? 1e-13 : 0;
@@ -157,10 +167,13 @@ MT_TEST("argmax and argmin give the first position of the extreme", "[reduce]") 
     const Groups g = group(x, whole ? Shape{} : Shape{d}, false);
     std::vector<double> expected;
     for (const std::vector<double>& of : g.of)
-      expected.push_back(double((largest ? std::max_element(of.begin(), of.end()) : std::min_element(of.begin(), of.end())) - of.begin()));
+      expected.push_back(double((largest ? std::max_element(of.begin(), of.end())
+                                         : std::min_element(of.begin(), of.end())) -
+                                of.begin()));
     const auto run = largest ? argmax : argmin;
     const Tensor y = whole ? run(x, {}, false) : run(x, rng.below(2) ? d : d - x.dim(), false);
-    INFO(to_string(x.shape()) << " by " << to_string(x.strides()) << ", dimension " << (whole ? -1 : d));
+    INFO(to_string(x.shape()) << " by " << to_string(x.strides()) << ", dimension "
+                              << (whole ? -1 : d));
     REQUIRE(y.shape() == g.out);
     CHECK(y.dtype() == Dtype::i64);
     CHECK(values(y) == expected);
@@ -237,8 +250,13 @@ MT_TEST("reductions have the same bits for every number of threads", "[reduce]")
   const int before = omp_get_max_threads();
   Tensor x = random_tensor(rng, {331, 307}, Dtype::f32);
   x = contiguous(expand(unsqueeze(x, 0), {3, 331, 307}));
-  const std::vector<std::pair<Tensor, Shape>> calls = {
-      {x, {}}, {x, {0}}, {x, {1}}, {x, {2}}, {x, {0, 2}}, {transpose(x, 0, 2), {0, 1}}, {slice(x, 2, 0, 153, 2), {}}};
+  const std::vector<std::pair<Tensor, Shape>> calls = {{x, {}},
+                                                       {x, {0}},
+                                                       {x, {1}},
+                                                       {x, {2}},
+                                                       {x, {0, 2}},
+                                                       {transpose(x, 0, 2), {0, 1}},
+                                                       {slice(x, 2, 0, 153, 2), {}}};
   for (const Reduction& r : kReductions)
     for (const auto& [input, dims] : calls) {
       INFO(r.name << " over " << to_string(dims));
@@ -260,10 +278,15 @@ MT_TEST("gradients of reductions agree with finite differences", "[reduce]") {
     for (const Shape& dims : std::vector<Shape>{{}, {0}, {1}, {-1, 0}})
       for (const bool keepdim : {false, true}) {
         INFO(layout.name << " over " << to_string(dims) << (keepdim ? " keepdim" : ""));
-        const auto check = [&](const char* name, Tensor (*reduction)(const Tensor&, const Shape&, bool), bool smooth) {
+        const auto check = [&](const char* name,
+                               Tensor (*reduction)(const Tensor&, const Shape&, bool),
+                               bool smooth) {
           INFO(name);
           const TensorFunction f = [&](const std::vector<Tensor>& x) {
-            return reduction(smooth ? layout.view(x[0]) : contiguous(layout.view(x[0])) * tensor({4}, {1, 1.25, 0.5, 2}), dims, keepdim);
+            return reduction(smooth
+                                 ? layout.view(x[0])
+                                 : contiguous(layout.view(x[0])) * tensor({4}, {1, 1.25, 0.5, 2}),
+                             dims, keepdim);
           };
           CHECK_NOTHROW(gradcheck(f, in));
           CHECK_NOTHROW(check_second_order(f, in));
@@ -287,7 +310,8 @@ MT_TEST("gradients of reductions agree with finite differences", "[reduce]") {
 MT_TEST("ties share the gradient of an extreme", "[reduce]") {
   const Tensor x = leaf(tensor({2, 3}, {1, 5, 5, 2, 2, 2}));
   sum(amax(x, {1})).backward();
-  CHECK(difference(x.grad(), std::vector<double>{0, 0.5, 0.5, 1. / 3, 1. / 3, 1. / 3}, 1e-15) == "");
+  CHECK(difference(x.grad(), std::vector<double>{0, 0.5, 0.5, 1. / 3, 1. / 3, 1. / 3}, 1e-15) ==
+        "");
   x.set_grad({});
   amin(x).backward();
   CHECK(values(x.grad()) == std::vector<double>{1, 0, 0, 0, 0, 0});
@@ -295,7 +319,8 @@ MT_TEST("ties share the gradient of an extreme", "[reduce]") {
 
 MT_TEST("the gradient of a product knows zeros, to the second order", "[reduce]") {
   const TensorFunction f = [](const std::vector<Tensor>& x) { return prod(x[0], {1}); };
-  for (const std::vector<double>& row : std::vector<std::vector<double>>{{2, 3, 4}, {0, 3, 4}, {0, 0, 4}, {0, 0, 0}}) {
+  for (const std::vector<double>& row :
+       std::vector<std::vector<double>>{{2, 3, 4}, {0, 3, 4}, {0, 0, 4}, {0, 0, 0}}) {
     INFO("row " << row[0] << " " << row[1] << " " << row[2]);
     const std::vector<Tensor> in = {leaf(tensor({1, 3}, row))};
     CHECK_NOTHROW(gradcheck(f, in));

@@ -16,7 +16,8 @@ struct Slow {
   Shape shape() const { return Shape(size.data(), int(size.size())); }
 
   /// A tensor of another size whose element at an index is this one's element at `source(index)`.
-  Slow seen(std::vector<int64_t> new_size, const std::function<std::vector<int64_t>(std::vector<int64_t>)>& source) const {
+  Slow seen(std::vector<int64_t> new_size,
+            const std::function<std::vector<int64_t>(std::vector<int64_t>)>& source) const {
     Slow out;
     out.size = std::move(new_size);
     int64_t n = 1;
@@ -43,7 +44,8 @@ bool affine(const std::vector<int64_t>& offset, const Shape& shape) {
     step.insert(step.begin(), shape[d] > 1 ? offset[size_t(n)] - offset[0] : 0);
   for (size_t i = 0; i < offset.size(); ++i) {
     int64_t rest = int64_t(i), place = offset[0];
-    for (int d = shape.size() - 1; d >= 0; --d) place += rest % shape[d] * step[size_t(d)], rest /= shape[d];
+    for (int d = shape.size() - 1; d >= 0; --d)
+      place += rest % shape[d] * step[size_t(d)], rest /= shape[d];
     if (place != offset[i]) return false;
   }
   return true;
@@ -53,7 +55,8 @@ std::vector<int64_t> offsets(const Tensor& x) {
   std::vector<int64_t> all;
   for (int64_t i = 0; i < x.numel(); ++i) {
     int64_t rest = i, place = x.offset();
-    for (int d = x.dim() - 1; d >= 0; --d) place += rest % x.size(d) * x.stride(d), rest /= x.size(d);
+    for (int d = x.dim() - 1; d >= 0; --d)
+      place += rest % x.size(d) * x.stride(d), rest /= x.size(d);
     all.push_back(place);
   }
   return all;
@@ -70,7 +73,8 @@ std::vector<int64_t> factors(Rng& rng, int64_t n) {
     n /= size.back();
   }
   if (n > 1) size.back() *= n;
-  for (int64_t ones = rng.below(3); ones > 0; --ones) size.insert(size.begin() + rng.below(int64_t(size.size()) + 1), 1);
+  for (int64_t ones = rng.below(3); ones > 0; --ones)
+    size.insert(size.begin() + rng.below(int64_t(size.size()) + 1), 1);
   return size;
 }
 
@@ -90,7 +94,8 @@ void step(Rng& rng, Pair& p) {
   if (kind == 0 && rank > 0) {
     std::vector<int64_t> order(static_cast<size_t>(rank)), new_size;
     std::iota(order.begin(), order.end(), 0);
-    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[size_t(rng.below(int64_t(i)))]);
+    for (size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[size_t(rng.below(int64_t(i)))]);
     Shape dims;
     for (int64_t d : order) dims.push(signed_dim(d)), new_size.push_back(size[size_t(d)]);
     p.fast = permute(p.fast, dims);
@@ -111,7 +116,8 @@ void step(Rng& rng, Pair& p) {
     });
     p.history += fmt::format(" transpose({},{})", a, b);
   } else if (kind == 2 && rank > 0) {
-    const int64_t d = any_dim(), have = size[size_t(d)], by = rng.between(1, 3), first = rng.below(have + 1);
+    const int64_t d = any_dim(), have = size[size_t(d)], by = rng.between(1, 3),
+                  first = rng.below(have + 1);
     const int64_t most = have > first ? (have - first - 1) / by + 1 : 0;
     const int64_t n = most > 0 && rng.below(20) ? rng.between(1, most) : rng.below(12) ? most : 0;
     if (n == 0 && rng.below(4)) return;
@@ -190,7 +196,8 @@ void step(Rng& rng, Pair& p) {
     int64_t a = any_dim(), b = any_dim();
     if (a > b) std::swap(a, b);
     std::vector<int64_t> new_size(size.begin(), size.begin() + a);
-    new_size.push_back(std::accumulate(size.begin() + a, size.begin() + b + 1, int64_t(1), std::multiplies<>()));
+    new_size.push_back(
+        std::accumulate(size.begin() + a, size.begin() + b + 1, int64_t(1), std::multiplies<>()));
     new_size.insert(new_size.end(), size.begin() + b + 1, size.end());
     p.fast = flatten(p.fast, signed_dim(a), signed_dim(b));
     p.slow = p.slow.reshaped(new_size);
@@ -204,7 +211,8 @@ MT_TEST("random sequences of views show the right elements and send gradients ho
   Rng rng(1);
   for (int round = 0; round < 3000; ++round) {
     std::vector<int64_t> size;
-    for (int64_t rank = rng.between(0, 4); rank > 0; --rank) size.push_back(rng.below(30) ? rng.between(1, 5) : 0);
+    for (int64_t rank = rng.between(0, 4); rank > 0; --rank)
+      size.push_back(rng.below(30) ? rng.between(1, 5) : 0);
     Slow slow{size, {}};
     const int64_t n = checked_count("test", slow.shape());
     for (int64_t i = 0; i < n; ++i) slow.from.push_back(i);
@@ -230,7 +238,8 @@ MT_TEST("random sequences of views show the right elements and send gradients ho
     INFO(p.history);
     const Tensor weights = random_tensor(rng, p.fast.shape(), Dtype::f64, 0, 9);
     std::vector<double> expected(size_t(n), 0.0);
-    for (int64_t i = 0; i < p.slow.numel(); ++i) expected[size_t(p.slow.from[size_t(i)])] += weights.at(i);
+    for (int64_t i = 0; i < p.slow.numel(); ++i)
+      expected[size_t(p.slow.from[size_t(i)])] += weights.at(i);
     p.fast.backward(weights);
     REQUIRE(base.grad().shape() == base.shape());
     CHECK(difference(base.grad(), expected, 1e-13) == "");
@@ -251,7 +260,8 @@ MT_TEST("shapes broadcast from the right", "[shape]") {
   CHECK(both({2, 0}, {1, 1}) == "(2 x 0)");
   CHECK(both({1, 5, 1, 5}, {5, 1, 5, 1}) == "(5 x 5 x 5 x 5)");
   CHECK(both({2, 3, 1}, {7, 2, 3, 5}) == "(7 x 2 x 3 x 5)");
-  for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{{{5, 7, 5, 1}, {1, 5, 1, 5}}, {{5, 2}, {5}}, {{3}, {0}}, {{2, 3}, {3, 2}}}) {
+  for (const auto& [a, b] : std::vector<std::pair<Shape, Shape>>{
+           {{5, 7, 5, 1}, {1, 5, 1, 5}}, {{5, 2}, {5}}, {{3}, {0}}, {{2, 3}, {3, 2}}}) {
     const std::string text = error_of([&a = a, &b = b] { broadcast("add", a, b); });
     CHECK(contains(text, "add: "));
     CHECK(contains(text, to_string(a)));
@@ -264,7 +274,9 @@ MT_TEST("shapes broadcast from the right", "[shape]") {
 }
 
 MT_TEST("-1 is inferred where it is one number", "[shape]") {
-  const auto inferred = [](int64_t n, const Shape& wanted) { return to_string(infer("view", n, wanted, {n})); };
+  const auto inferred = [](int64_t n, const Shape& wanted) {
+    return to_string(infer("view", n, wanted, {n}));
+  };
   CHECK(inferred(12, {3, -1}) == "(3 x 4)");
   CHECK(inferred(12, {-1}) == "(12)");
   CHECK(inferred(0, {-1}) == "(0)");
@@ -280,7 +292,8 @@ MT_TEST("-1 is inferred where it is one number", "[shape]") {
 }
 
 MT_TEST("tensors are made with the values asked for", "[shape]") {
-  for (const Shape& shape : std::vector<Shape>{{}, {0}, {3, 0}, {0, 3}, {2, 0, 3}, {5}, {2, 3}, {1, 1, 1}, {33, 7}})
+  for (const Shape& shape :
+       std::vector<Shape>{{}, {0}, {3, 0}, {0, 3}, {2, 0, 3}, {5}, {2, 3}, {1, 1, 1}, {33, 7}})
     for (int d = 0; d < kDtypes; ++d) {
       INFO(to_string(shape) << " " << dtype_name(Dtype(d)));
       for (const double value : {0.0, 1.0}) {
@@ -315,7 +328,8 @@ MT_TEST("numbers keep their sign and are never undefined", "[shape]") {
   for (const double value : {300., -1., 1e30, kInf, kNan}) {
     INFO(value << " as uint8");
     Tensor x;
-    if (error_of([&] { x = full({1}, value, Dtype::u8); }) != kNoError) continue;  // refused, or what `to` makes of it
+    if (error_of([&] { x = full({1}, value, Dtype::u8); }) != kNoError)
+      continue;  // refused, or what `to` makes of it
     CHECK(x.item() == to(full({1}, value, Dtype::f64), Dtype::u8).item());
   }
 }
@@ -332,7 +346,8 @@ MT_TEST("cat and stack put parts beside each other", "[shape]") {
       size[int(d)] = rng.between(0, 3);
       total += size[int(d)];
       Tensor part = leaf(random_tensor(rng, size));
-      if (rng.below(3) == 0) part = transpose(leaf(random_tensor(rng, transpose(part, 0, -1).shape())), 0, -1);
+      if (rng.below(3) == 0)
+        part = transpose(leaf(random_tensor(rng, transpose(part, 0, -1).shape())), 0, -1);
       parts.push_back(part);
     }
     const Tensor all = cat(parts, rng.below(2) ? d : d - rank);
@@ -355,10 +370,14 @@ MT_TEST("cat and stack put parts beside each other", "[shape]") {
 
 MT_TEST("the gradient of cat and stack goes to the parts, in their dtypes", "[shape]") {
   Rng rng(3);
-  const std::vector<Tensor> parts = {leaf(random_tensor(rng, {2, 2})), random_tensor(rng, {2, 1}), leaf(random_tensor(rng, {2, 0})),
-                                     leaf(random_tensor(rng, {2, 3})), leaf(random_tensor(rng, {2, 1}))};
+  const std::vector<Tensor> parts = {leaf(random_tensor(rng, {2, 2})), random_tensor(rng, {2, 1}),
+                                     leaf(random_tensor(rng, {2, 0})),
+                                     leaf(random_tensor(rng, {2, 3})),
+                                     leaf(random_tensor(rng, {2, 1}))};
   gradcheck([](const std::vector<Tensor>& in) { return square(cat(in, 1)); }, parts);
-  check_second_order([](const std::vector<Tensor>& in) { return square(cat(in, 1)) * square(cat(in, -1)); }, parts);
+  check_second_order(
+      [](const std::vector<Tensor>& in) { return square(cat(in, 1)) * square(cat(in, -1)); },
+      parts);
   const std::vector<Tensor> alike = {leaf(random_tensor(rng, {2})), leaf(random_tensor(rng, {2}))};
   gradcheck([](const std::vector<Tensor>& in) { return square(stack(in, 1)); }, alike);
   const Tensor narrow = leaf(to(parts[0], Dtype::f32)), wide = leaf(parts[0]);
@@ -369,7 +388,8 @@ MT_TEST("the gradient of cat and stack goes to the parts, in their dtypes", "[sh
 
 MT_TEST("copies of every layout and dtype keep the elements", "[shape]") {
   Rng rng(4);
-  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{{3, 4}, {17, 33}, {64, 65}, {130, 5}, {1, 9}, {300, 301}})
+  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
+           {3, 4}, {17, 33}, {64, 65}, {130, 5}, {1, 9}, {300, 301}})
     for (const Layout& layout : matrix_layouts(rows, columns))
       for (const Dtype dtype : {Dtype::b8, Dtype::i32, Dtype::f64}) {
         INFO(rows << " x " << columns << " " << layout.name << " " << dtype_name(dtype));
@@ -382,7 +402,8 @@ MT_TEST("copies of every layout and dtype keep the elements", "[shape]") {
         fill_(base, 0);
         copy_(x, dense);
         CHECK(difference(x, dense) == "");
-        CHECK(sum(to(base, Dtype::f64)).item() == Approx(sum(to(dense, Dtype::f64)).item()));  // nothing beside the view
+        CHECK(sum(to(base, Dtype::f64)).item() ==
+              Approx(sum(to(dense, Dtype::f64)).item()));  // nothing beside the view
       }
 }
 
@@ -401,7 +422,8 @@ MT_TEST("conversions hold what fits, saturate what does not, and make NaN 0", "[
   struct Row {
     double from, b8, u8, i32, i64;
   };
-  const double least32 = -2147483648.0, most32 = 2147483647.0, least64 = -9223372036854775808.0, most64 = 9223372036854775808.0;
+  const double least32 = -2147483648.0, most32 = 2147483647.0, least64 = -9223372036854775808.0,
+               most64 = 9223372036854775808.0;
   const std::vector<Row> rows = {{0, 0, 0, 0, 0},
                                  {-0.0, 0, 0, 0, 0},
                                  {0.5, 1, 0, 0, 0},
@@ -435,14 +457,17 @@ MT_TEST("conversions hold what fits, saturate what does not, and make NaN 0", "[
   CHECK(to(tensor({1}, {1e-300}), Dtype::f32).item() == 0);
   const Tensor whole = tensor({4}, {0, 1, 200, 3}, Dtype::i64);
   for (int d = 0; d < kDtypes; ++d)
-    CHECK(values(to(whole, Dtype(d))) == (Dtype(d) == Dtype::b8 ? std::vector<double>{0, 1, 1, 1} : std::vector<double>{0, 1, 200, 3}));
+    CHECK(values(to(whole, Dtype(d))) == (Dtype(d) == Dtype::b8
+                                              ? std::vector<double>{0, 1, 1, 1}
+                                              : std::vector<double>{0, 1, 200, 3}));
 }
 
 MT_TEST("two dtypes promote as in PyTorch", "[shape]") {
   using enum Dtype;
-  const Dtype expected[kDtypes][kDtypes] = {{b8, u8, i32, i64, f32, f64},   {u8, u8, i32, i64, f32, f64},
-                                            {i32, i32, i32, i64, f32, f64}, {i64, i64, i64, i64, f32, f64},
-                                            {f32, f32, f32, f32, f32, f64}, {f64, f64, f64, f64, f64, f64}};
+  const Dtype expected[kDtypes][kDtypes] = {
+      {b8, u8, i32, i64, f32, f64},   {u8, u8, i32, i64, f32, f64},
+      {i32, i32, i32, i64, f32, f64}, {i64, i64, i64, i64, f32, f64},
+      {f32, f32, f32, f32, f32, f64}, {f64, f64, f64, f64, f64, f64}};
   for (int a = 0; a < kDtypes; ++a) {
     for (int b = 0; b < kDtypes; ++b) CHECK(promote(Dtype(a), Dtype(b)) == expected[a][b]);
     CHECK(dtype_named(dtype_name(Dtype(a))) == Dtype(a));

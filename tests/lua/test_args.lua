@@ -1,4 +1,4 @@
--- test_args.lua -- mt.args: flags with types from their defaults; --help, unknown flags and exit status of a real run.
+-- test_args.lua -- mt.args: typed flags, --help, unknown flags, and the exit status of real runs.
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
@@ -22,7 +22,8 @@ local function run(code, ...)
   local words = {quoted(program), quoted(script)}
   for _, word in ipairs{...} do words[#words + 1] = quoted(word) end
   local errors = os.tmpname()
-  local pipe = io.popen(table.concat(words, ' ') .. ' 2>' .. errors .. ' </dev/null; echo "status $?"')
+  local pipe = io.popen(table.concat(words,
+    ' ') .. ' 2>' .. errors .. ' </dev/null; echo "status $?"')
   local text = pipe:read('*a')
   pipe:close()
   local handle = io.open(errors)
@@ -50,7 +51,8 @@ test('defaults', function()
 end)
 
 test('values, in both spellings, case ignored', function()
-  local status, out, errors = run(show, '--hidden', '7', '--RATE=1e-3', '--Name', 'a b', '--deep', '--dataset', 'XOR',
+  local status, out, errors = run(show, '--hidden', '7', '--RATE=1e-3', '--Name', 'a b', '--deep',
+    '--dataset', 'XOR',
                                   '--seed=5')
   eq(errors, '')
   eq(status, 0)
@@ -67,7 +69,8 @@ test('--help lists flags with their defaults and ends with 0', function()
   local status, out, errors = run(show .. "\nio.write('not reached')", '--help')
   eq(status, 0)
   eq(errors, '')
-  for _, piece in ipairs{'--hidden', '100', '--rate', '0.05', '--dataset', 'split | xor', '--deep', '--device', '--threads',
+  for _, piece in ipairs{'--hidden', '100', '--rate', '0.05', '--dataset', 'split | xor', '--deep',
+    '--device', '--threads',
                          '--seed', script} do
     assert(out:find(piece, 1, true), piece .. ' is missing in ' .. out)
   end
@@ -85,7 +88,8 @@ test('an unknown flag suggests the nearest and ends with 2', function()
   assert(errors:find('did you mean --hidden?', 1, true), errors)
   status, _, errors = run(show, '--zzzzzzzzzzzzz')
   eq(status, 2)
-  assert(errors:find('--zzzzzzzzzzzzz', 1, true) and not errors:find('did you mean', 1, true), errors)
+  assert(errors:find('--zzzzzzzzzzzzz', 1, true) and not errors:find('did you mean', 1, true),
+    errors)
   status, _, errors = run(show, 'word')
   eq(status, 2)
   assert(errors:find("'word' is not a flag", 1, true), errors)
@@ -97,7 +101,8 @@ test('wrong values end with 2 and name flag and value', function()
   assert(errors:find('--hidden', 1, true) and errors:find('abc', 1, true), errors)
   status, _, errors = run(show, '--dataset', 'spiral')
   eq(status, 2)
-  assert(errors:find('--dataset', 1, true) and errors:find('spiral', 1, true) and errors:find('xor', 1, true), errors)
+  assert(errors:find('--dataset', 1, true) and errors:find('spiral', 1,
+    true) and errors:find('xor', 1, true), errors)
   status, _, errors = run(show, '--hidden')
   eq(status, 2)
   assert(errors:find('--hidden', 1, true), errors)
@@ -146,7 +151,8 @@ test('arguments can be handed in', function()
 end)
 
 test('a script sees its arguments and its name', function()
-  local status, out = run("io.write(arg[0], '|', table.concat(arg, ','), '|', select('#', ...), ...)", '-x', '--y=1', 'z')
+  local code = "io.write(arg[0], '|', table.concat(arg, ','), '|', select('#', ...), ...)"
+  local status, out = run(code, '-x', '--y=1', 'z')
   eq(out, script .. '|-x,--y=1,z|3-x--y=1z')
   eq(status, 0)
 end)
@@ -160,7 +166,8 @@ test('exit status of scripts', function()
   eq((run('x = = 1')), 1)
   local status, out, errors = run('io.write("before ")\nlocal function f() error("told") end\nf()')
   eq({status, out}, {1, 'before '})
-  assert(errors:find('mtorch: ' .. script .. ':3: told', 1, true) and errors:find('stack traceback:', 1, true) and
+  assert(errors:find('mtorch: ' .. script .. ':3: told', 1,
+    true) and errors:find('stack traceback:', 1, true) and
          errors:find(":4: in main chunk", 1, true), errors)
 end)
 

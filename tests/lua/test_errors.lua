@@ -1,4 +1,4 @@
--- test_errors.lua -- Wrong calls: one sentence at the user's line, with operation and values; nothing changed after it.
+-- test_errors.lua -- Wrong calls: one sentence at the user's line, and nothing changed after it.
 local mt = require 'mtorch'
 local t = require 'testing'
 local memory = require('mtorch.core').memory
@@ -17,18 +17,24 @@ local function text_of(value)
   return type(value) == 'number' and ('%.17g'):format(value) or tostring(value)
 end
 local function state_of(x)
-  return table.concat({x.dtype, tostring(x.shape), tostring(x:stride()), tostring(x.requires_grad), tostring(x.is_leaf),
+  return table.concat({x.dtype, tostring(x.shape), tostring(x:stride()), tostring(x.requires_grad),
+    tostring(x.is_leaf),
                        x.grad and text_of(x.grad:tolist()) or 'no grad', text_of(x:tolist())}, ' ')
 end
 
 --- Tensors that the rows below work on, made anew for each.
 local function fixture()
   local f = {
-    x = mt.range(1, 6):float():view(2, 3), y = mt.range(1, 20):float():view(4, 5), v = mt.tensor{1, 2, 3},
-    one = mt.tensor(5), none = mt.tensor{}, i = mt.tensor({1, 2, 3}, 'int64'), zeros = mt.tensor({1, 0, 3}, 'int64'),
-    b = mt.tensor{true, false, true}, u = mt.tensor({1, 2}, 'uint8'), big = mt.tensor({2 ^ 53, 1}, 'int64'),
-    batch = mt.range(1, 24):float():view(2, 3, 4), leaf = mt.tensor({1, 2, 3}, {requires_grad = true}),
-    probability = mt.tensor{0.5, 1.5}, logits = mt.tensor{{1, 2, 3}, {4, 5, 6}}, double = mt.tensor({1, 2}, 'float64'),
+    x = mt.range(1, 6):float():view(2, 3), y = mt.range(1, 20):float():view(4, 5), v = mt.tensor{1,
+      2, 3},
+    one = mt.tensor(5), none = mt.tensor{}, i = mt.tensor({1, 2, 3}, 'int64'),
+      zeros = mt.tensor({1, 0, 3}, 'int64'),
+    b = mt.tensor{true, false, true}, u = mt.tensor({1, 2}, 'uint8'), big = mt.tensor({2 ^ 53, 1},
+      'int64'),
+    batch = mt.range(1, 24):float():view(2, 3, 4), leaf = mt.tensor({1, 2, 3},
+      {requires_grad = true}),
+    probability = mt.tensor{0.5, 1.5}, logits = mt.tensor{{1, 2, 3}, {4, 5, 6}},
+      double = mt.tensor({1, 2}, 'float64'),
     other = mt.tensor({1, 2, 3}, 'float64', 'cpu', true)}
   f.result = f.leaf * 2
   f.total = (f.leaf * f.leaf):sum()
@@ -38,7 +44,7 @@ end
 
 local rows, calls = 0, 0
 
---- One wrong call per line: the function, the operation that the message begins with, and what it must contain.
+--- One wrong call per line: the function, how the message begins, and what it must contain.
 local function row(call, operation, ...)
   local pieces, line = {...}, debug.getinfo(call, 'S').linedefined
   rows = rows + 1
@@ -62,11 +68,13 @@ local function row(call, operation, ...)
     eq(message:sub(1, #place), place)
     local sentence = message:sub(#place + 1)
     assert(not sentence:find('\n'), 'more than one line: ' .. sentence)
-    assert(sentence:sub(1, #operation) == operation, ('"%s" does not begin with "%s"'):format(sentence, operation))
+    assert(sentence:sub(1, #operation) == operation,
+      ('"%s" does not begin with "%s"'):format(sentence, operation))
     for _, piece in ipairs(pieces) do
       assert(sentence:find(piece, 1, true), ('"%s" does not contain "%s"'):format(sentence, piece))
     end
-    assert(not sentence:find('%-nan') and not sentence:find('C%+%+') and not sentence:find('0x'), sentence)
+    assert(not sentence:find('%-nan') and not sentence:find('C%+%+') and not sentence:find('0x'),
+      sentence)
 
     for name, x in pairs(f) do after[name] = state_of(x) end
     eq(after, before)
@@ -80,7 +88,8 @@ local function row(call, operation, ...)
 end
 
 -- A1..A6: shapes
-row(function(f) local _ = f.x + f.y end, 'add', '(2 x 3)', '(4 x 5)', 'sizes 2 and 4', 'dimension 1')
+row(function(f) local _ = f.x + f.y end, 'add', '(2 x 3)', '(4 x 5)', 'sizes 2 and 4',
+  'dimension 1')
 row(function(f) local _ = f.x * mt.tensor{1, 2} end, 'mul', '(2 x 3)', '(2)')
 row(function(f) f.x:lt(f.y) end, 'lt', '(2 x 3)', '(4 x 5)')
 row(function(f) mt.where(f.b, f.x, f.y) end, 'where', '(2 x 3)', '(4 x 5)')
@@ -212,7 +221,8 @@ row(function() mt.empty(2 ^ 40, 2 ^ 40) end, 'empty', '1099511627776')
 row(function() mt.zeros(2 ^ 31, 2 ^ 31) end, 'zeros', '2147483648')
 row(function() mt.ones(2 ^ 62) end, 'ones', '4.6')
 row(function(f) local _ = f.v:expand(2 ^ 43, 3) + 1 end, '', 'bytes')
-row(function() mt.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) end, 'zeros', '17', 'at most 16')
+row(function() mt.zeros(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) end, 'zeros', '17',
+  'at most 16')
 row(function() mt.linspace(0, 1, -1) end, 'linspace', '-1')
 row(function() mt.linspace(0, 1, 2.5) end, 'linspace', '2.5')
 row(function() mt.range(1, 3, 0) end, 'range', '0')
@@ -278,8 +288,10 @@ row(function(f) mt.where(f.x, 1, 0) end, 'where', 'bool', 'float32')
 row(function(f) f.x:t():data() end, 'data', 'contiguous')
 row(function() mt.no_grad(3) end, 'no_grad', "'fn'", 'got 3')
 row(function(f) mt.gradcheck(3, {f.other}) end, 'gradcheck', 'function', 'got 3')
-row(function(f) mt.gradcheck(function(x) return x end, {f.leaf}) end, 'gradcheck', 'float32', 'float64')
-row(function(f) mt.gradcheck(function(x) return x * x:detach() end, {f.other}) end, 'gradcheck', 'input 1', 'element 1')
+row(function(f) mt.gradcheck(function(x) return x end, {f.leaf}) end, 'gradcheck', 'float32',
+  'float64')
+row(function(f) mt.gradcheck(function(x) return x * x:detach() end, {f.other}) end, 'gradcheck',
+  'input 1', 'element 1')
 row(function(f) mt.allclose(f.x, f.y) end, 'allclose', '(2 x 3)', '(4 x 5)')
 row(function(f) mt.test_close(f.v, f.v * 2) end, 'test_close', '3 of 3', '1', '2')
 
@@ -305,11 +317,15 @@ row(function(f) mt.tensor{f.one, f.one} end, 'tensor', '[1]', 'a tensor')
 -- Losses
 row(function(f) mt.mse_loss(f.x, f.v) end, 'mse_loss', '(2 x 3)', '(3)')
 row(function(f) mt.mse_loss(f.v, f.v, 'avg') end, 'mse_loss', "'avg'", "'mean'")
-row(function(f) mt.binary_cross_entropy(f.probability, f.probability) end, 'binary_cross_entropy', '1.5', '0..1')
+row(function(f) mt.binary_cross_entropy(f.probability, f.probability) end, 'binary_cross_entropy',
+  '1.5', '0..1')
 row(function(f) mt.binary_cross_entropy(f.v, f.x) end, 'binary_cross_entropy', '(3)', '(2 x 3)')
-row(function(f) mt.cross_entropy(f.logits, mt.tensor({1, 4}, 'int64')) end, 'cross_entropy', 'target 2', '4', '1..3')
-row(function(f) mt.cross_entropy(f.logits, mt.tensor({0, 1}, 'int64')) end, 'cross_entropy', 'target 1', '0', '1..3')
-row(function(f) mt.cross_entropy(f.logits, mt.tensor({1, -99}, 'int64')) end, 'cross_entropy', 'target 2', '-99')
+row(function(f) mt.cross_entropy(f.logits, mt.tensor({1, 4}, 'int64')) end, 'cross_entropy',
+  'target 2', '4', '1..3')
+row(function(f) mt.cross_entropy(f.logits, mt.tensor({0, 1}, 'int64')) end, 'cross_entropy',
+  'target 1', '0', '1..3')
+row(function(f) mt.cross_entropy(f.logits, mt.tensor({1, -99}, 'int64')) end, 'cross_entropy',
+  'target 2', '-99')
 row(function(f) mt.cross_entropy(f.logits, f.double) end, 'cross_entropy', 'float64', ':long()')
 row(function(f) mt.cross_entropy(f.logits, f.i) end, 'cross_entropy', '(2 x 3)', '(3)')
 row(function(f) mt.cross_entropy(f.v, f.i) end, 'cross_entropy', '(3)')
@@ -332,7 +348,8 @@ t.test('backward twice', function()
   local x = mt.ones(2, {requires_grad = true})
   local y = (x * x):sum()
   y:backward()
-  raises(function() y:backward() end, '^[^\n]*: backward: the graph behind .* was used up [^\n]*retain_graph=true[^\n]*$')
+  raises(function() y:backward() end,
+    '^[^\n]*: backward: the graph behind .* was used up [^\n]*retain_graph=true[^\n]*$')
   eq(x.grad:tolist(), {2, 2})
 end)
 
@@ -344,7 +361,8 @@ t.test('a size that memory cannot hold', function()
   collectgarbage()
   collectgarbage()
   local live = memory()
-  raises(function() mt.empty(2 ^ 44) end, 'out of memory: 70368744177664 bytes asked for on cpu, %d+ bytes live')
+  raises(function() mt.empty(2 ^ 44) end,
+    'out of memory: 70368744177664 bytes asked for on cpu, %d+ bytes live')
   collectgarbage()
   eq(memory(), live)
   eq(mt.ones(3):sum():item(), 3)
@@ -423,7 +441,8 @@ t.test('an error of the Lua library names the user\'s line, not the library\'s',
 end)
 
 t.test('errors are strings that pcall, error and xpcall hand on', function()
-  local ok, message = xpcall(function() mt.zeros(2):view(7) end, function(m) return 'handled ' .. m end)
+  local ok, message = xpcall(function() mt.zeros(2):view(7) end,
+    function(m) return 'handled ' .. m end)
   assert(not ok and message:find('^handled .*view'), message)
   local again = message_of(function() error(message, 0) end)
   eq(again, message)

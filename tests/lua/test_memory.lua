@@ -1,4 +1,4 @@
--- test_memory.lua -- Memory: garbage tensors without collectgarbage, graphs, training loops, a chain of a million nodes.
+-- test_memory.lua -- Garbage tensors without collectgarbage, graphs, loops, a chain of a million nodes.
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -90,7 +90,8 @@ test('backward frees the graph while the loss is still held', function()
   loss = loss:sum()
   loss:backward()
   collect()
-  assert(memory() - live <= 2 * mebibyte + 4096, ('%.1f MiB are left'):format((memory() - live) / mebibyte))
+  assert(memory() - live <= 2 * mebibyte + 4096,
+    ('%.1f MiB are left'):format((memory() - live) / mebibyte))
   eq(loss.requires_grad, true)
 end)
 
@@ -148,8 +149,10 @@ end)
 
 test('errors in a loop leak nothing', function()
   local x, y = mt.ones(100, 100, {requires_grad = true}), mt.ones(3)
-  local wrong = {function() return x:matmul(y) end, function() return x + y end, function() return mt.cat{x, y} end,
-                 function() return mt.tensor{{1, 2}, {3}} end, function() x:add_(1) end, function() return x:view(7) end,
+  local wrong = {function() return x:matmul(y) end, function() return x + y end,
+    function() return mt.cat{x, y} end,
+                 function() return mt.tensor{{1, 2}, {3}} end, function() x:add_(1) end,
+                   function() return x:view(7) end,
                  function() return x[{1, 101}] end, function() (x * 2):backward() end,
                  function() mt.no_grad(function() local z = x * 2 error(z) end) end,
                  function() mt.gradcheck(function(z) return z end, {x}) end}

@@ -1,4 +1,4 @@
--- test_print.lua -- How tensors and shapes look: aligned columns, four decimals, summaries, the line of facts.
+-- test_print.lua -- How tensors look: aligned columns, four decimals, summaries, the line of facts.
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -64,7 +64,8 @@ test('very large, small or uneven numbers are scientific', function()
 end)
 
 test('integers are printed exactly', function()
-  eq(words(lines(mt.tensor({2 ^ 53, -(2 ^ 53)}, 'int64'))[1]), {'9007199254740992', '-9007199254740992'})
+  eq(words(lines(mt.tensor({2 ^ 53, -(2 ^ 53)}, 'int64'))[1]), {'9007199254740992',
+    '-9007199254740992'})
   local x = mt.tensor({2 ^ 53}, 'int64') + 1
   eq(words(lines(x)[1]), {'9007199254740993'})
 end)
@@ -73,7 +74,8 @@ test('more than two dimensions: one matrix after the other, counted from 1', fun
   eq(tostring(mt.range(1, 8):view(2, 2, 2)),
      '(1, ., .) =\n  1  2\n  3  4\n(2, ., .) =\n  5  6\n  7  8\n[(2 x 2 x 2) int64 cpu]')
   local heads = {}
-  for _, line in ipairs(lines(mt.zeros(2, 2, 1, 1))) do heads[#heads + 1] = line:match('^%(.* =$') end
+  for _, line in ipairs(lines(mt.zeros(2, 2, 1,
+    1))) do heads[#heads + 1] = line:match('^%(.* =$') end
   eq(heads, {'(1, 1, ., .) =', '(1, 2, ., .) =', '(2, 1, ., .) =', '(2, 2, ., .) ='})
 end)
 

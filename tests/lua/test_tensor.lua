@@ -1,4 +1,4 @@
--- test_tensor.lua -- Tensors from Lua: making, dtypes, arithmetic, reductions, shapes, products, losses, random numbers.
+-- test_tensor.lua -- Making tensors, dtypes, arithmetic, reductions, shapes, products, random numbers.
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
@@ -87,7 +87,8 @@ test('range includes its end and is whole for whole ends', function()
 end)
 
 test('numbers that do not fit are errors', function()
-  for _, row in ipairs{{300, 'uint8'}, {-1, 'uint8'}, {2.5, 'int64'}, {3e9, 'int32'}, {1e30, 'int64'}, {nan, 'int64'},
+  for _, row in ipairs{{300, 'uint8'}, {-1, 'uint8'}, {2.5, 'int64'}, {3e9, 'int32'}, {1e30,
+    'int64'}, {nan, 'int64'},
                        {inf, 'int32'}, {0.5, 'bool'}} do
     local value, dtype = unpack(row)
     raises(function() mt.tensor(value, dtype) end, 'does not fit into ' .. dtype)
@@ -160,7 +161,8 @@ test('data is a typed pointer from 0', function()
   eq({p[0], p[3]}, {1, 4})
   p[1] = 7
   is(x, {{1, 7}, {3, 4}})
-  for dtype, c_type in pairs{float32 = 'float *', float64 = 'double *', int64 = 'int64_t *', int32 = 'int *',
+  for dtype, c_type in pairs{float32 = 'float *', float64 = 'double *', int64 = 'int64_t *',
+    int32 = 'int *',
                              uint8 = 'unsigned char *', bool = 'bool *'} do
     local q = mt.ones({3}, dtype):data()
     assert(tostring(q):find(c_type, 1, true), tostring(q))
@@ -183,7 +185,8 @@ end)
 
 test('unknown names are errors with the nearest', function()
   raises(function() return mt.zeroes end, "mt has no 'zeroes' %(did you mean 'zeros'%?%)")
-  raises(function() return mt.zeros(1).relux end, "no field or method 'relux' %(did you mean 'relu'%?%)")
+  raises(function() return mt.zeros(1).relux end,
+    "no field or method 'relux' %(did you mean 'relu'%?%)")
   raises(function() return mt.zeros(1).shap end, "'shap' %(did you mean 'shape'%?%)")
   raises(function() return mt.cuda.is_availabel end, "did you mean 'is_available'")
   for _, field in ipairs{'shape', 'dtype', 'device', 'is_leaf', 'something'} do
@@ -194,7 +197,8 @@ end)
 
 test('is_tensor takes anything', function()
   eq(mt.is_tensor(mt.ones(1)), true)
-  for _, value in ipairs{1, 'a', true, {}, {1}, {a = 1}, print, io.stdout, coroutine.create(print)} do
+  for _, value in ipairs{1, 'a', true, {}, {1}, {a = 1}, print, io.stdout,
+    coroutine.create(print)} do
     eq(mt.is_tensor(value), false)
   end
   eq(mt.is_tensor(nil), false)
@@ -210,8 +214,10 @@ end)
 
 test('options by position or by name, never both', function()
   local x = mt.tensor{{1, 2}, {3, 4}}
-  for _, y in ipairs{x:sum(2, true), x:sum(2, {keepdim = true}), x:sum{2, keepdim = true}, x:sum{dim = 2, keepdim = true},
-                     x:sum({dim = 2, keepdim = true}), mt.sum(x, 2, true), mt.sum(x, {dim = 2, keepdim = true}),
+  for _, y in ipairs{x:sum(2, true), x:sum(2, {keepdim = true}), x:sum{2, keepdim = true},
+    x:sum{dim = 2, keepdim = true},
+                     x:sum({dim = 2, keepdim = true}), mt.sum(x, 2, true), mt.sum(x, {dim = 2,
+                       keepdim = true}),
                      x:sum({2}, {keepdim = true}), mt.sum{x, 2, keepdim = true}} do
     is(y, {{3}, {7}})
   end
@@ -222,14 +228,18 @@ test('options by position or by name, never both', function()
   is(x:sum{1, 2}, 10)
   raises(function() x:sum(2, {dim = 2}) end, "sum: 'dim' is given twice, by position and by name")
   raises(function() x:sum(2, true, {keepdim = true}) end, "sum: 'keepdim' is given twice")
-  raises(function() mt.zeros({2}, 'float32', {dtype = 'float32'}) end, "zeros: 'dtype' is given twice")
+  raises(function() mt.zeros({2}, 'float32', {dtype = 'float32'}) end,
+    "zeros: 'dtype' is given twice")
 end)
 
 test('unknown options name the nearest, too many arguments name the signature', function()
   local x = mt.ones(2, 2)
-  raises(function() x:sum{keepdims = true} end, "sum: unknown option 'keepdims' %(did you mean 'keepdim'%?%)")
-  raises(function() mt.zeros(2, {dtyp = 'int64'}) end, "zeros: unknown option 'dtyp' %(did you mean 'dtype'%?%)")
-  raises(function() mt.zeros(2, {zzzzzzzzzz = 1}) end, "zeros: unknown option 'zzzzzzzzzz'; it takes zeros")
+  raises(function() x:sum{keepdims = true} end,
+    "sum: unknown option 'keepdims' %(did you mean 'keepdim'%?%)")
+  raises(function() mt.zeros(2, {dtyp = 'int64'}) end,
+    "zeros: unknown option 'dtyp' %(did you mean 'dtype'%?%)")
+  raises(function() mt.zeros(2, {zzzzzzzzzz = 1}) end,
+    "zeros: unknown option 'zzzzzzzzzz'; it takes zeros")
   raises(function() x:sum(1, true, 3) end, 'sum: 4 arguments given, it takes 3')
   raises(function() x:relu(1) end, 'relu: 2 arguments given, it takes 1')
   raises(function() x:add(1, 2) end, 'add: 3 arguments given, it takes 2')
@@ -258,11 +268,13 @@ end)
 -- Dtypes (rule 9) ---------------------------------------------------------------------------------
 
 local of = {}
-for _, dtype in ipairs{'bool', 'uint8', 'int32', 'int64', 'float32', 'float64'} do of[dtype] = mt.ones({2}, dtype) end
+for _, dtype in ipairs{'bool', 'uint8', 'int32', 'int64', 'float32',
+  'float64'} do of[dtype] = mt.ones({2}, dtype) end
 
 test('promotion between tensors, as in PyTorch', function()
   local table_ = {
-    {'bool', 'uint8', 'uint8'}, {'bool', 'int64', 'int64'}, {'bool', 'float32', 'float32'}, {'uint8', 'int32', 'int32'},
+    {'bool', 'uint8', 'uint8'}, {'bool', 'int64', 'int64'}, {'bool', 'float32', 'float32'},
+      {'uint8', 'int32', 'int32'},
     {'uint8', 'int64', 'int64'}, {'int32', 'int64', 'int64'}, {'int64', 'float32', 'float32'},
     {'int32', 'float64', 'float64'}, {'float32', 'float64', 'float64'}, {'uint8', 'uint8', 'uint8'}}
   for _, row in ipairs(table_) do
@@ -303,7 +315,8 @@ test('conversions', function()
   is(x:int(), {-1, 0, 2}, 'int32')
   is(x:bool(), {true, false, true}, 'bool')
   is(mt.tensor{0, 2, 255}:byte(), {0, 2, 255}, 'uint8')
-  eq({x:double().dtype, x:float().dtype, x:to('float64').dtype, x:to('int32').dtype}, {'float64', 'float32', 'float64',
+  eq({x:double().dtype, x:float().dtype, x:to('float64').dtype, x:to('int32').dtype}, {'float64',
+    'float32', 'float64',
                                                                                     'int32'})
   is(x:to('cpu', 'int64'), {-1, 0, 2}, 'int64')
   eq(x:type_as(of.float64).dtype, 'float64')
@@ -346,8 +359,10 @@ test('broadcasting', function()
   is(column + row, {{11, 12, 13}, {21, 22, 23}})
   is(mt.tensor(1) + row, {2, 3, 4})
   shape(mt.ones(2, 1, 4) * mt.ones(3, 1), 2, 3, 4)
-  raises(function() return mt.ones(2, 3) + mt.ones(4) end, 'add: shapes %(2 x 3%) and %(4%) do not broadcast')
-  raises(function() return mt.ones(0) + mt.ones(2) end, 'add: shapes %(0%) and %(2%) do not broadcast')
+  raises(function() return mt.ones(2, 3) + mt.ones(4) end,
+    'add: shapes %(2 x 3%) and %(4%) do not broadcast')
+  raises(function() return mt.ones(0) + mt.ones(2) end,
+    'add: shapes %(0%) and %(2%) do not broadcast')
 end)
 
 test('comparisons are methods and give bool', function()
@@ -376,7 +391,8 @@ test('logic and masks', function()
   is(a:logical_not(), {false, false, true})
   is(mt.where(a, mt.tensor{1, 2, 3}, mt.tensor{-1, -2, -3}), {1, 2, -3})
   is(mt.where(a, 1, 0), {1, 1, 0})
-  raises(function() mt.where(mt.ones(3), 1, 0) end, 'where: the condition must be a bool tensor, this one is float32')
+  raises(function() mt.where(mt.ones(3), 1, 0) end,
+    'where: the condition must be a bool tensor, this one is float32')
   is(mt.tensor{nan, inf, 1}:isnan(), {true, false, false})
   is(mt.tensor{nan, inf, 1}:isinf(), {false, true, false})
   is(mt.tensor{nan, inf, 1}:isfinite(), {false, false, true})
@@ -386,16 +402,21 @@ test('common functions against Lua\'s own', function()
   local list = {0.1, 0.5, 1, 1.7, 3}
   local x = mt.tensor(list, 'float64')
   local reference = {
-    exp = math.exp, log = math.log, sin = math.sin, cos = math.cos, sqrt = math.sqrt, tanh = math.tanh, abs = math.abs,
-    floor = math.floor, ceil = math.ceil, neg = function(v) return -v end, square = function(v) return v * v end,
+    exp = math.exp, log = math.log, sin = math.sin, cos = math.cos, sqrt = math.sqrt,
+      tanh = math.tanh, abs = math.abs,
+    floor = math.floor, ceil = math.ceil, neg = function(v) return -v end,
+      square = function(v) return v * v end,
     reciprocal = function(v) return 1 / v end, rsqrt = function(v) return 1 / math.sqrt(v) end,
     log2 = function(v) return math.log(v) / math.log(2) end, log10 = math.log10,
     expm1 = function(v) return math.exp(v) - 1 end, log1p = function(v) return math.log(1 + v) end,
-    sigmoid = function(v) return 1 / (1 + math.exp(-v)) end, relu = function(v) return math.max(v, 0) end,
-    softplus = function(v) return math.log(1 + math.exp(v)) end, silu = function(v) return v / (1 + math.exp(-v)) end,
+    sigmoid = function(v) return 1 / (1 + math.exp(-v)) end, relu = function(v) return math.max(v,
+      0) end,
+    softplus = function(v) return math.log(1 + math.exp(v)) end,
+      silu = function(v) return v / (1 + math.exp(-v)) end,
     sign = function(v) return v > 0 and 1 or v < 0 and -1 or 0 end}
   for name, f in pairs(reference) do
-    for _, sign in ipairs(({log = 1, sqrt = 1, rsqrt = 1, log2 = 1, log10 = 1, log1p = 1})[name] and {1} or {1, -1}) do
+    for _, sign in ipairs(({log = 1, sqrt = 1, rsqrt = 1, log2 = 1, log10 = 1,
+      log1p = 1})[name] and {1} or {1, -1}) do
       local wanted = {}
       for i, v in ipairs(list) do wanted[i] = f(sign * v) end
       near((x * sign)[name](x * sign):tolist(), wanted, 1e-12)
@@ -496,14 +517,19 @@ test('all and any are Lua booleans for the whole tensor', function()
   eq({mt.zeros(0):all(), mt.zeros(0):any()}, {true, false})
   is(x:all(1), {true, false}, 'bool')
   is(x:any(2), {true, true}, 'bool')
-  eq({mt.equal(x, x), mt.equal(x, x:t()), mt.equal(mt.ones(2), mt.ones(2, 1))}, {true, false, false})
-  eq({mt.allclose(mt.ones(2), mt.ones(2) + 1e-7), mt.allclose(mt.ones(2), mt.full({2}, 1.1))}, {true, false})
-  eq({mt.allclose(mt.ones(2), mt.full({2}, 1.1), {atol = 0.2}), mt.ones(2):allclose(mt.ones(2))}, {true, true})
+  eq({mt.equal(x, x), mt.equal(x, x:t()), mt.equal(mt.ones(2), mt.ones(2, 1))}, {true, false,
+    false})
+  eq({mt.allclose(mt.ones(2), mt.ones(2) + 1e-7), mt.allclose(mt.ones(2), mt.full({2}, 1.1))},
+    {true, false})
+  eq({mt.allclose(mt.ones(2), mt.full({2}, 1.1), {atol = 0.2}), mt.ones(2):allclose(mt.ones(2))},
+    {true, true})
   local n = mt.tensor{nan}
-  eq({mt.allclose(n, n), mt.allclose(n, n, {equal_nan = true}), mt.allclose(mt.tensor{inf}, mt.tensor{inf}),
+  eq({mt.allclose(n, n), mt.allclose(n, n, {equal_nan = true}), mt.allclose(mt.tensor{inf},
+    mt.tensor{inf}),
       mt.allclose(mt.tensor{inf}, mt.tensor{-inf})}, {false, true, true, false})
   mt.test_close(mt.ones(2), mt.ones(2) + 1e-6)
-  raises(function() mt.test_close(mt.tensor{1, 2}, mt.tensor{1, 3}) end, 'test_close: 1 of 2 .*number 2: 2 and 3')
+  raises(function() mt.test_close(mt.tensor{1, 2}, mt.tensor{1, 3}) end,
+    'test_close: 1 of 2 .*number 2: 2 and 3')
   raises(function() mt.test_close(n, n) end, 'test_close: 1 of 1')
   raises(function() mt.test_close(mt.tensor{1}, mt.tensor{1.05}, 0.01) end, 'by 0.01 or more')
 end)
@@ -538,13 +564,17 @@ end)
 
 test('views share memory', function()
   local x = mt.range(1, 6)
-  local views = {x:view(2, 3), x:view(2, 3):t(), x:view(2, -1):transpose(1, 2), x:unsqueeze(1), x:view(1, 6):squeeze(),
-                 x:view(2, 3):permute(2, 1), x[{{3, 5}}], x:detach(), x:narrow(1, 1, 2), x:view(2, 3):flatten(),
+  local views = {x:view(2, 3), x:view(2, 3):t(), x:view(2, -1):transpose(1, 2), x:unsqueeze(1),
+    x:view(1, 6):squeeze(),
+                 x:view(2, 3):permute(2, 1), x[{{3, 5}}], x:detach(), x:narrow(1, 1, 2), x:view(2,
+                   3):flatten(),
                  x:view(2, 3):reshape(3, 2), x:contiguous(), x:expand(2, 6)}
   x:fill_(0)
   for i, v in ipairs(views) do assert(not v:any(), 'view ' .. i .. ' does not share') end
-  for _, f in ipairs{function(y) return y:clone() end, function(y) return y:view(2, 3):t():reshape(6) end,
-                     function(y) return y:view(2, 3):t():contiguous() end, function(y) return y:long():double() end,
+  for _, f in ipairs{function(y) return y:clone() end, function(y) return y:view(2,
+    3):t():reshape(6) end,
+                     function(y) return y:view(2, 3):t():contiguous() end,
+                       function(y) return y:long():double() end,
                      function(y) return mt.cat{y} end} do
     local y = mt.range(1, 6)
     local copy = f(y)
@@ -599,7 +629,8 @@ test('cat and stack', function()
   local a, b = mt.tensor{{1, 2}}, mt.tensor{{3, 4}}
   is(mt.cat{a, b}, {{1, 2}, {3, 4}})
   is(mt.cat({a, b}), {{1, 2}, {3, 4}})
-  for _, y in ipairs{mt.cat({a, b}, 2), mt.cat({a, b}, {dim = 2}), mt.cat{a, b, dim = 2}, mt.cat{a, b, dim = -1}} do
+  for _, y in ipairs{mt.cat({a, b}, 2), mt.cat({a, b}, {dim = 2}), mt.cat{a, b, dim = 2}, mt.cat{a,
+    b, dim = -1}} do
     is(y, {{1, 2, 3, 4}})
   end
   is(mt.stack{mt.tensor(1), mt.tensor(2)}, {1, 2})
@@ -631,12 +662,14 @@ test('matmul of vectors, matrices and batches', function()
   shape(mt.ones(3):matmul(mt.ones(5, 3, 2)), 5, 2)
   is(mt.tensor({{2}}, 'int64'):matmul(mt.tensor({{3}}, 'int64')), {{6}}, 'int64')
   eq(mt.ones(2, 2):matmul(mt.ones({2, 2}, 'float64')).dtype, 'float64')
-  raises(function() mt.ones(2, 3):matmul(mt.ones(4, 3)) end, 'inner sizes differ: %(2 x 3%) and %(4 x 3%).*w:t%(%)')
+  raises(function() mt.ones(2, 3):matmul(mt.ones(4, 3)) end,
+    'inner sizes differ: %(2 x 3%) and %(4 x 3%).*w:t%(%)')
 end)
 
 test('matmul agrees with a loop, for many shapes and layouts', function()
   mt.manual_seed(3)
-  for _, n in ipairs{{1, 1, 1}, {3, 5, 7}, {17, 1, 33}, {64, 64, 64}, {65, 31, 9}, {2, 300, 3}, {130, 17, 70}} do
+  for _, n in ipairs{{1, 1, 1}, {3, 5, 7}, {17, 1, 33}, {64, 64, 64}, {65, 31, 9}, {2, 300, 3},
+    {130, 17, 70}} do
     local a, b = mt.randn({n[1], n[2]}, 'float64'), mt.randn({n[3], n[2]}, 'float64')
     local wanted = (a:unsqueeze(2) * b:unsqueeze(1)):sum(3)
     mt.test_close(a:matmul(b:t()), wanted, 1e-10)
@@ -676,11 +709,13 @@ test('losses', function()
   near(mt.mse_loss(x, y, {reduction = 'none'}):tolist(), {0.25, 0.0625})
   near(mt.binary_cross_entropy(x, y):item(), -(math.log(0.5) + math.log(0.75)) / 2)
   near(mt.binary_cross_entropy(mt.tensor{0, 1}, mt.tensor{1, 1}, 'none'):tolist(), {100, 0})
-  near(mt.binary_cross_entropy_with_logits(mt.tensor{0, 1000}, mt.tensor{1, 1}, 'none'):tolist(), {math.log(2), 0})
+  near(mt.binary_cross_entropy_with_logits(mt.tensor{0, 1000}, mt.tensor{1, 1}, 'none'):tolist(),
+    {math.log(2), 0})
   local logits = mt.tensor{{1, 2, 3}, {0, 0, 0}}
   local first = math.log(math.exp(1) + math.exp(2) + math.exp(3)) - 3
   near(mt.cross_entropy(logits, mt.tensor({3, 1}, 'int64')):item(), (first + math.log(3)) / 2)
-  near(mt.cross_entropy(logits, mt.tensor({3, 1}, 'int64'), {reduction = 'none'}):tolist(), {first, math.log(3)})
+  near(mt.cross_entropy(logits, mt.tensor({3, 1}, 'int64'), {reduction = 'none'}):tolist(), {first,
+    math.log(3)})
   near(mt.cross_entropy(logits, mt.tensor({3, -100}, 'int64')):item(), first)
   near(mt.cross_entropy(logits, mt.tensor({3, 2}, 'int32'), {ignore_index = 2}):item(), first)
   near(mt.cross_entropy(mt.tensor{{1e4, 0}}, mt.tensor({2}, 'int64')):item(), 1e4)
@@ -695,10 +730,13 @@ test('labels count from 1 and a wrong one is named', function()
   local logits = mt.zeros(2, 3)
   for _, label in ipairs{0, -1, 4, -99, -101, 1000} do
     raises(function() mt.cross_entropy(logits, mt.tensor({1, label}, 'int64')) end,
-           'cross_entropy: target 2 is ' .. (tostring(label):gsub('%-', '%%-')) .. ', expected 1%.%.3')
+           'cross_entropy: target 2 is ' .. (tostring(label):gsub('%-',
+             '%%-')) .. ', expected 1%.%.3')
   end
-  raises(function() mt.cross_entropy(logits, mt.tensor{1, 2}) end, 'targets are class positions.*float32.*:long%(%)')
-  raises(function() mt.cross_entropy(logits, 'foo') end, "cross_entropy: argument 2 'target' must be a tensor")
+  raises(function() mt.cross_entropy(logits, mt.tensor{1, 2}) end,
+    'targets are class positions.*float32.*:long%(%)')
+  raises(function() mt.cross_entropy(logits, 'foo') end,
+    "cross_entropy: argument 2 'target' must be a tensor")
   eq(mt.is_grad_enabled(), true)
 end)
 
@@ -706,7 +744,8 @@ end)
 
 test('the seed decides the numbers', function()
   local function draw()
-    return {mt.rand(3):tolist(), mt.randn(3):tolist(), mt.randint(1, 100, {5}):tolist(), mt.randperm(6):tolist()}
+    return {mt.rand(3):tolist(), mt.randn(3):tolist(), mt.randint(1, 100, {5}):tolist(),
+      mt.randperm(6):tolist()}
   end
   mt.manual_seed(5)
   local a, b = draw(), draw()
@@ -751,7 +790,8 @@ test('threads do not change bits', function()
     local a = mt.randn(301, 257)
     local b = mt.randn(257, 129)
     local c = a:matmul(b)
-    return mt.stack{c:sum(), a:sum(), a:exp():mean(), a:sum(1):max(), c:tanh():prod(), a:t():sum(2):min()}
+    return mt.stack{c:sum(), a:sum(), a:exp():mean(), a:sum(1):max(), c:tanh():prod(),
+      a:t():sum(2):min()}
   end
   local wanted
   for _, n in ipairs{1, 2, 3, 8} do

@@ -1,0 +1,67 @@
+-- test_data.lua -- mt.data: MiniTorch's point sets, checked point by point against their rules.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local data = mt.data
+
+local rules = {
+  simple = function(a) return a < 0.5 end,
+  diag = function(a, b) return a + b < 0.5 end,
+  split = function(a) return a < 0.2 or a > 0.8 end,
+  xor = function(a, b) return (a < 0.5 and b > 0.5) or (a > 0.5 and b < 0.5) end,
+  circle = function(a, b) return (a - 0.5) ^ 2 + (b - 0.5) ^ 2 > 0.1 end,
+}
+
+for name, rule in pairs(rules) do
+  test(name, function()
+    mt.manual_seed(1)
+    local set = data[name](500)
+    eq({set:size(), tostring(set.x.shape), tostring(set.y.shape)}, {500, '(500, 2)', '(500)'})
+    eq({set.x.dtype, set.y.dtype, set.x.requires_grad}, {'float32', 'float32', false})
+    local x, y, ones = set.x:tolist(), set.y:tolist(), 0
+    for i = 1, 500 do
+      local a, b = x[i][1], x[i][2]
+      assert(a >= 0 and a < 1 and b >= 0 and b < 1)
+      local margin = math.min(math.abs(a - 0.5), math.abs(a - 0.2), math.abs(a - 0.8),
+        math.abs(b - 0.5),
+                              math.abs(a + b - 0.5), math.abs((a - 0.5) ^ 2 + (b - 0.5) ^ 2 - 0.1))
+      if margin > 1e-6 then eq({i, y[i]}, {i, rule(a, b) and 1 or 0}) end
+      ones = ones + y[i]
+    end
+    assert(ones > 25 and ones < 475, ones .. ' of class 1')
+    local input, target = set:get(3)
+    eq(input:tolist(), x[3])
+    eq(target:item(), y[3])
+    mt.manual_seed(1)
+    assert(mt.equal(data[name](500).x, set.x))
+    assert(not mt.equal(data[name](500).x, set.x))
+  end)
+end
+
+test('spiral', function()
+  local set = data.spiral(10)
+  eq({set:size(), tostring(set.x.shape)}, {10, '(10, 2)'})
+  eq(set.y:tolist(), {0, 0, 0, 0, 0, 1, 1, 1, 1, 1})
+  local x = set.x:tolist()
+  for i = 5, 9 do
+    local angle = 10 * i / 5
+    near(x[i - 4], {angle * math.cos(angle) / 20 + 0.5, angle * math.sin(angle) / 20 + 0.5}, 1e-6)
+    near(x[i + 1], {-angle * math.sin(-angle) / 20 + 0.5, -angle * math.cos(-angle) / 20 + 0.5},
+      1e-6)
+  end
+  eq(data.spiral(11):size(), 10)
+end)
+
+test('what is refused', function()
+  for _, bad in ipairs{0, -1, 2.5, 0 / 0, 'a', '10', {1}} do
+    for _, name in ipairs{'simple', 'split', 'spiral'} do
+      raises(function() data[name](bad) end, name .. ': ')
+    end
+  end
+  raises(function() data.simple() end, 'simple: ')
+  raises(function() data.spiral(1) end, 'spiral: at least 2')
+  raises(function() return data.spirl end, "did you mean 'spiral'")
+  raises(function() data.simple(5):get(6) end, 'position 6')
+end)
+
+t.finish()

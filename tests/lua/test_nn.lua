@@ -1,0 +1,272 @@
+-- test_nn.lua -- Modules: classes, registration, layers, state, containers, and what is refused.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local nn = mt.nn
+
+local function shape(x, ...)
+  local list, wanted = {}, {...}
+  for i, n in ipairs(x.shape) do list[i] = n end
+  eq(list, wanted)
+end
+local function names(net)
+  local list = {}
+  for name in net:named_parameters() do list[#list + 1] = name end
+  return list
+end
+
+local Net = nn.class 'Net'
+function Net.__init(self, hidden)
+  self.first = nn.Linear(2, hidden)
+  self.second = nn.Linear(hidden, 1, {bias = false})
+  self.scale = nn.Parameter(mt.ones(1))
+  self.seen = nn.Buffer(mt.zeros(1))
+  self.plain = mt.ones(5)
+end
+function Net.forward(self, x) return self.second(self.first(x):relu()) * self.scale end
+
+-- Classes -----------------------------------------------------------------------------------------
+
+test('a class makes objects that are called', function()
+  local net = Net(4)
+  shape(net(mt.ones(7, 2)), 7, 1)
+  local y = net(mt.ones(7, 2))
+  assert(y.requires_grad and mt.equal(y, net:forward(mt.ones(7, 2))))
+  eq(tostring(Net), 'Net')
+end)
+
+test('forward takes and returns any number of values', function()
+  local Many = nn.class 'Many'
+  function Many.forward(_, ...) return select('#', ...), ... end
+  eq({Many()(1, nil, 'a', nil)}, {4, 1, nil, 'a', nil})
+  eq(select('#', Many()(nil, nil)), 3)
+end)
+
+test('a base class is inherited from', function()
+  local Wide = nn.class('Wide', Net)
+  function Wide.__init(self, hidden)
+    Net.__init(self, 2 * hidden)
+    self.extra_weight = nn.Parameter(mt.ones(3))
+  end
+  local net = Wide(3)
+  shape(net(mt.ones(1, 2)), 1, 1)
+  shape(net.first.weight, 6, 2)
+  eq(names(net), {'first.weight', 'first.bias', 'second.weight', 'scale', 'extra_weight'})
+  local Quiet = nn.class('Quiet', Wide)
+  eq(#Quiet(3):parameters(), 5)
+end)
+
+test('fields register in the order of their first assignment', function()
+  local net = Net(4)
+  eq(names(net), {'first.weight', 'first.bias', 'second.weight', 'scale'})
+  local list = net:parameters()
+  eq(#list, 4)
+  assert(list[1] == net.first.weight and list[4] == net.scale)
+  for _, p in ipairs(list) do assert(p.requires_grad and p.is_leaf) end
+  local first = net.first
+  net.first = nn.Linear(2, 4)
+  net.late = nn.Parameter(mt.ones(1))
+  eq(names(net), {'first.weight', 'first.bias', 'second.weight', 'scale', 'late'})
+  assert(net:parameters()[1] ~= first.weight)
+  net.scale = nil
+  eq(names(net), {'first.weight', 'first.bias', 'second.weight', 'late'})
+end)
+
+test('a shared parameter counts once', function()
+  local net = nn.class('Shared')()
+  net.a = nn.Linear(3, 3)
+  net.b = nn.Linear(3, 3)
+  net.b.weight = net.a.weight
+  net.c = net.a
+  eq(#net:parameters(), 3)
+end)
+
+test('a plain list of modules is refused, with the cure', function()
+  local net = nn.class('Listed')()
+  raises(function() net.layers = {nn.Linear(1, 1), nn.Linear(1, 1)} end,
+    'Listed.layers: .*nn.ModuleList')
+  net.numbers = {1, 2, 3}
+  eq(net.numbers[2], 2)
+  net.layers = nn.ModuleList{nn.Linear(1, 1), nn.Linear(1, 1)}
+  eq(#net:parameters(), 4)
+end)
+
+test('a module without forward says so', function()
+  raises(function() nn.class('Empty')()(mt.ones(1)) end, 'Empty has no forward')
+  raises(function() nn.ModuleList{nn.Linear(1, 1)}(mt.ones(1)) end, 'ModuleList')
+end)
+
+-- Layers ------------------------------------------------------------------------------------------
+
+test('Linear', function()
+  mt.manual_seed(1)
+  local layer = nn.Linear(100, 50)
+  shape(layer.weight, 50, 100)
+  shape(layer.bias, 50)
+  local bound = 0.1
+  for _, p in ipairs(layer:parameters()) do
+    assert(p:max():item() <= bound and p:min():item() >= -bound)
+    assert(p:max():item() > 0.8 * bound and p:min():item() < -0.8 * bound)
+  end
+  near(layer.weight:mean():item(), 0, 0.005)
+  local x = mt.randn(7, 100)
+  mt.test_close(layer(x), x:matmul(layer.weight:t()) + layer.bias, 1e-4)
+  shape(layer(mt.ones(2, 3, 100)), 2, 3, 50)
+  shape(layer(mt.ones(100)), 50)
+  for _, plain in ipairs{nn.Linear(3, 2, false), nn.Linear(3, 2, {bias = false}), nn.Linear{3, 2,
+    bias = false}} do
+    eq({#plain:parameters(), plain.bias}, {1, nil})
+    mt.test_close(plain(mt.ones(1, 3)), plain.weight:sum(2):unsqueeze(1))
+  end
+  raises(function() layer(mt.ones(2, 3)) end,
+    'linear: the input is %(2 x 3%), the weight %(50 x 100%)')
+  for _, bad in ipairs{{0, 1}, {1, -1}, {1.5, 1}, {'1', 1}} do
+    raises(function() nn.Linear(bad[1], bad[2]) end, 'Linear: ')
+  end
+  raises(function() nn.Linear(3) end, 'Linear: .*out_features')
+  raises(function() nn.Linear(3, 2, {bais = false}) end,
+    "Linear: unknown option 'bais' %(did you mean 'bias'%?%)")
+end)
+
+test('the gradient of a Linear', function()
+  local layer = nn.Linear(3, 2):to('float64')
+  eq(layer.weight.dtype, 'float64')
+  mt.gradcheck(function(x, w, b) return mt.linear(x, w, b):tanh() end,
+               {mt.randn({4, 3}, 'float64'):requires_grad_(), layer.weight, layer.bias})
+end)
+
+test('activations are the functions', function()
+  local x = mt.tensor{-2, -0.5, 0, 0.5, 2}
+  for name, method in pairs{ReLU = 'relu', Sigmoid = 'sigmoid', Tanh = 'tanh'} do
+    local layer = nn[name]()
+    assert(mt.equal(layer(x), x[method](x)), name)
+    eq(#layer:parameters(), 0)
+    assert(tostring(layer):find(name, 1, true))
+  end
+end)
+
+test('Sequential keeps its children at 1..n and calls them in turn', function()
+  for _, net in ipairs{nn.Sequential{nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)},
+                       nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))} do
+    local x = mt.randn(5, 2)
+    assert(mt.equal(net(x), net[3](net[2](net[1](x)))))
+    eq(#net, 3)
+    eq(names(net), {'0.weight', '0.bias', '2.weight', '2.bias'})
+  end
+  eq(#nn.Sequential{nn.ReLU()}, 1)
+  eq(#nn.Sequential(nn.ReLU()), 1)
+  eq(nn.Sequential{}(5), 5)
+  raises(function() nn.Sequential{nn.ReLU(), 3} end, 'Sequential: entry 2 must be a module, got 3')
+  raises(function() nn.Sequential{nn.ReLU} end, 'Sequential: entry 1')
+  raises(function() nn.Sequential(3) end, 'Sequential')
+  local deep = nn.Sequential{nn.Sequential{nn.Linear(1, 1)}, nn.ReLU()}
+  eq(names(deep), {'0.0.weight', '0.0.bias'})
+end)
+
+-- What modules do ---------------------------------------------------------------------------------
+
+test('zero_grad drops gradients', function()
+  local net = Net(4)
+  net(mt.ones(3, 2)):sum():backward()
+  for _, p in ipairs(net:parameters()) do assert(p.grad) end
+  net:zero_grad()
+  for _, p in ipairs(net:parameters()) do eq(p.grad, nil) end
+end)
+
+test('train and eval reach every module and return self', function()
+  local net = nn.Sequential{nn.Sequential{nn.ReLU()}, nn.Tanh()}
+  eq(net.training, true)
+  assert(net:eval() == net)
+  eq({net.training, net[1].training, net[1][1].training, net[2].training}, {false, false, false,
+    false})
+  net:train()
+  eq({net.training, net[1][1].training}, {true, true})
+  net:train(false)
+  eq(net[2].training, false)
+end)
+
+test('state_dict shares memory, load_state_dict copies', function()
+  local net, other = Net(4), Net(4)
+  local state = net:state_dict()
+  local keys = {}
+  for name, value in pairs(state) do
+    keys[#keys + 1] = name
+    eq(value.requires_grad, false)
+  end
+  table.sort(keys)
+  eq(keys, {'first.bias', 'first.weight', 'scale', 'second.weight', 'seen'})
+  local x = mt.randn(3, 2)
+  assert(not mt.equal(net(x), other(x)))
+  local weight = other.first.weight
+  other:load_state_dict(state)
+  assert(mt.equal(net(x), other(x)) and other.first.weight == weight and weight.requires_grad and
+    weight.is_leaf)
+  mt.no_grad(function() net.first.weight:zero_() end)
+  assert(not state['first.weight']:any(), 'state_dict is a copy')
+  assert(other.first.weight:any(), 'load_state_dict shares memory')
+end)
+
+test('a state that does not fit names all differences and loads nothing', function()
+  local net = Net(4)
+  local before = net.first.weight:clone()
+  local state = Net(4):state_dict()
+  state['first.bias'] = mt.ones(9)
+  state['scale'] = nil
+  state['more'] = mt.ones(1)
+  local message = raises(function() net:load_state_dict(state) end, 'load_state_dict: ')
+  for _, piece in ipairs{"'first.bias' is (9), expected (4)", "'scale' is missing",
+    "'more' is unknown"} do
+    assert(message:find(piece, 1, true), message)
+  end
+  assert(mt.equal(net.first.weight, before))
+  raises(function() net:load_state_dict(3) end, 'load_state_dict: .*got 3')
+end)
+
+test('clone is a copy of its own', function()
+  local net = Net(4)
+  local copy = net:clone()
+  local x = mt.randn(3, 2)
+  assert(mt.equal(net(x), copy(x)))
+  eq(names(copy), names(net))
+  mt.no_grad(function() copy.first.weight:zero_() end)
+  assert(net.first.weight:any())
+  for i, p in ipairs(copy:parameters()) do assert(p ~= net:parameters()[i] and p.requires_grad) end
+end)
+
+test('to changes the dtype in place', function()
+  local net = Net(4)
+  local weight = net.first.weight
+  assert(net:to('float64') == net)
+  eq({weight.dtype, net.first.weight.dtype, net.seen.dtype, weight.requires_grad}, {'float64',
+    'float64', 'float64', true})
+  assert(net.first.weight == weight)
+  eq(net(mt.ones({1, 2}, 'float64')).dtype, 'float64')
+end)
+
+test('apply goes through all modules', function()
+  local seen = {}
+  nn.Sequential{nn.Linear(1, 1), nn.ReLU()}:apply(function(m) seen[#seen + 1] = m.__name end)
+  eq(seen, {'Linear', 'ReLU', 'Sequential'})
+end)
+
+test('print shows the tree and the parameters', function()
+  local text = tostring(nn.Sequential{nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 10, false)})
+  for _, piece in ipairs{'Sequential(', '[1]: Linear(784 -> 100)', '78,500 parameters',
+    '[2]: ReLU', 'no bias',
+                         '79,500 parameters'} do
+    assert(text:find(piece, 1, true), piece .. ' is missing in ' .. text)
+  end
+end)
+
+test('Parameter and Buffer', function()
+  local x = mt.ones(2)
+  local p = nn.Parameter(x)
+  assert(p.requires_grad and p.is_leaf and not x.requires_grad)
+  raises(function() nn.Parameter(3) end, 'Parameter: .*got 3')
+  raises(function() nn.Parameter(mt.ones({2}, 'int64')) end, 'int64')
+  eq(nn.Buffer(x).requires_grad, false)
+  raises(function() nn.Buffer('a') end, "Buffer: .*'a'")
+  raises(function() return nn.Liner end, "did you mean 'Linear'")
+end)
+
+t.finish()

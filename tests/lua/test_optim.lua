@@ -1,0 +1,194 @@
+-- test_optim.lua -- Optimizers against PyTorch's formulas in plain Lua; groups, closures, refusals.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local nn, optim = mt.nn, mt.optim
+
+local start = {1, -2, 0.5}
+
+--- The gradient of 0.5 * (x - i)^2 + x at element i, which is what the tensor below is trained on.
+local function gradient(x, i) return x - i + 1 end
+
+--- Five steps by the optimizer, and by `update(x, g, state, step)` on Lua numbers.
+local function compare(make, update, dtype)
+  local p = mt.tensor(start, dtype or 'float64'):requires_grad_()
+  local opt = make({p})
+  local target = mt.tensor({1, 2, 3}, p.dtype)
+  local x, state = {unpack(start)}, {{}, {}, {}}
+  for step = 1, 5 do
+    opt:zero_grad()
+    local loss = (p - target):square() * 0.5 + p
+    loss:sum():backward()
+    opt:step()
+    for i = 1, 3 do x[i] = update(x[i], gradient(x[i], i), state[i], step) end
+    near(p:tolist(), x, dtype == 'float32' and 1e-5 or 1e-12)
+  end
+  assert(p.is_leaf and p.requires_grad)
+end
+
+--- torch.optim.SGD.
+local function sgd(o)
+  return function(x, g, state)
+    g = g + (o.weight_decay or 0) * x
+    if (o.momentum or 0) ~= 0 then
+      state.v = state.v and o.momentum * state.v + (1 - (o.dampening or 0)) * g or g
+      g = o.nesterov and g + o.momentum * state.v or state.v
+    end
+    return x - o.lr * g
+  end
+end
+for name, o in pairs{plain = {lr = 0.1}, momentum = {lr = 0.1, momentum = 0.9}, decay = {lr = 0.1,
+  weight_decay = 0.05},
+                     nesterov = {lr = 0.05, momentum = 0.9, nesterov = true},
+                     all = {lr = 0.05, momentum = 0.8, dampening = 0.3, weight_decay = 0.01}} do
+  test('SGD ' .. name, function()
+    compare(function(p) return optim.SGD(p, o) end, sgd(o))
+    compare(function(p) return optim.SGD(p, o) end, sgd(o), 'float32')
+  end)
+end
+
+--- torch.optim.Adam and AdamW.
+local function adam(o, decoupled)
+  local beta1, beta2 = unpack(o.betas or {0.9, 0.999})
+  local lr, eps, decay = o.lr or 0.001, o.eps or 1e-8, o.weight_decay or (decoupled and 0.01 or 0)
+  return function(x, g, state, step)
+    if decoupled then x = x - lr * decay * x else g = g + decay * x end
+    state.m = beta1 * (state.m or 0) + (1 - beta1) * g
+    state.s = beta2 * (state.s or 0) + (1 - beta2) * g * g
+    local m, s = state.m / (1 - beta1 ^ step), state.s / (1 - beta2 ^ step)
+    return x - lr * m / (math.sqrt(s) + eps)
+  end
+end
+for name, o in pairs{plain = {}, rate = {lr = 0.1}, betas = {lr = 0.1, betas = {0.7, 0.95},
+  eps = 1e-3},
+                     decay = {lr = 0.1, weight_decay = 0.1}} do
+  test('Adam ' .. name, function()
+    compare(function(p) return optim.Adam(p, next(o) and o or nil) end, adam(o))
+    compare(function(p) return optim.Adam(p, next(o) and o or nil) end, adam(o), 'float32')
+  end)
+end
+
+test('options in the list, by position, by name', function()
+  local p = nn.Parameter(mt.ones(2))
+  for _, opt in ipairs{optim.SGD({p}, {lr = 0.5}), optim.SGD{p, lr = 0.5}, optim.SGD({p}, 0.5)} do
+    eq(opt.param_groups[1].lr, 0.5)
+  end
+  eq(optim.Adam({p}).param_groups[1].lr, 0.001)
+  raises(function() optim.SGD({p}, {rate = 1}) end, "SGD: unknown option 'rate'")
+  raises(function() optim.SGD({p}, {momentun = 1}) end,
+    "SGD: unknown option 'momentun' %(did you mean 'momentum'%?%)")
+end)
+
+test('the rate can be changed', function()
+  local p = nn.Parameter(mt.zeros(1))
+  local opt = optim.SGD{p, lr = 1}
+  p.grad = mt.ones(1)
+  opt:step()
+  opt.param_groups[1].lr = 0.25
+  opt:step()
+  eq(p:item(), -1.25)
+end)
+
+test('groups have their own options', function()
+  local a, b = nn.Parameter(mt.zeros(1)), nn.Parameter(mt.zeros(1))
+  local opt = optim.SGD({{params = {a}}, {params = {b}, lr = 0.5}}, {lr = 0.1})
+  a.grad, b.grad = mt.ones(1), mt.ones(1)
+  opt:step()
+  near({a:item(), b:item()}, {-0.1, -0.5})
+  opt:zero_grad()
+  eq({a.grad, b.grad}, {nil, nil})
+end)
+
+test('a parameter without gradient stays', function()
+  local a, b = nn.Parameter(mt.ones(1)), nn.Parameter(mt.ones(1))
+  for _, opt in ipairs{optim.SGD{a, b, lr = 0.5, momentum = 0.9}, optim.Adam{a, b, lr = 0.5}} do
+    local before = b:item()
+    a.grad = mt.ones(1)
+    opt:step()
+    opt:step()
+    eq(b:item(), before)
+  end
+end)
+
+test('step takes a closure and returns its loss', function()
+  local p = nn.Parameter(mt.tensor{4})
+  local opt = optim.SGD{p, lr = 0.5}
+  local loss = opt:step(function()
+    opt:zero_grad()
+    local l = p:square():sum()
+    l:backward()
+    return l
+  end)
+  eq({loss:item(), p:item()}, {16, 0})
+  eq(opt:step(), nil)
+end)
+
+test('steps are not recorded and parameters stay leaves', function()
+  local p = nn.Parameter(mt.ones(2))
+  local opt = optim.SGD{p, lr = 0.1}
+  p:sum():backward()
+  opt:step()
+  assert(p.is_leaf and p.requires_grad and not p.grad.requires_grad)
+  local y = (p * p):sum()
+  opt:step()
+  raises(function() y:backward() end, 'changed in place')
+end)
+
+test('what is refused', function()
+  local p = nn.Parameter(mt.ones(2))
+  raises(function() optim.SGD() end, 'SGD: .*parameters')
+  raises(function() optim.SGD({}, {lr = 0.1}) end, 'SGD: .*an empty list')
+  raises(function() optim.SGD({3}, {lr = 0.1}) end, 'SGD: entry 1 is 3')
+  raises(function() optim.SGD({p * 2}, {lr = 0.1}) end, 'SGD: entry 1 was computed from others')
+  raises(function() optim.SGD({p}, {lr = -1}) end, 'SGD: lr must be .*%-1')
+  raises(function() optim.SGD({p}, {lr = 0 / 0}) end, 'SGD: lr')
+  raises(function() optim.SGD({p}, {lr = '0.1'}) end, 'SGD: lr')
+  raises(function() optim.SGD({p}, {lr = 1, nesterov = true}) end, 'SGD: nesterov')
+  raises(function() optim.Adam({p}, {betas = {1, 0.9}}) end, 'Adam: betas')
+  raises(function() optim.Adam({p}, {betas = 0.9}) end, 'Adam: betas')
+  raises(function() optim.SGD(p, {lr = 0.1}) end, 'SGD: ')
+  raises(function() return optim.Adamm end, "did you mean 'Adam'")
+end)
+
+test('state_dict and load_state_dict continue where they were', function()
+  for _, make in ipairs{function(p) return optim.SGD{p, lr = 0.1, momentum = 0.9} end,
+                        function(p) return optim.Adam{p, lr = 0.1} end} do
+    local p, q = nn.Parameter(mt.tensor{1, 2}), nil
+    local opt, other = make(p), nil
+    local function step(x, o)
+      o:zero_grad()
+      x:square():sum():backward()
+      o:step()
+    end
+    for i = 1, 6 do
+      if i == 4 then
+        q = nn.Parameter(p:detach():clone())
+        other = make(q)
+        other:load_state_dict(opt:state_dict())
+      end
+      if other then step(q, other) end
+      if not other or i > 3 then step(p, opt) end
+    end
+    eq(q:tolist(), p:tolist())
+  end
+end)
+
+test('a network learns xor', function()
+  mt.manual_seed(3)
+  local x, y = mt.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, mt.tensor{{0}, {1}, {1}, {0}}
+  for _, make in ipairs{function(p) return optim.SGD(p, {lr = 0.5, momentum = 0.9}) end,
+                        function(p) return optim.Adam(p, {lr = 0.05}) end} do
+    local net = nn.Sequential{nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid()}
+    local opt, first, last = make(net:parameters()), nil, nil
+    for _ = 1, 300 do
+      opt:zero_grad()
+      local loss = mt.binary_cross_entropy(net(x), y)
+      loss:backward()
+      opt:step()
+      first, last = first or loss:item(), loss:item()
+    end
+    assert(first > 0.5 and last < 0.05, first .. ' to ' .. last)
+  end
+end)
+
+t.finish()
