@@ -18,7 +18,10 @@ struct Flag {
 };
 
 std::string default_text(const Flag& f) {
-  return f.type == LUA_TNUMBER ? fmt::format("{}", f.number) : f.type == LUA_TSTRING ? f.text : f.on ? "true" : "false";
+  return f.type == LUA_TNUMBER   ? fmt::format("{}", f.number)
+         : f.type == LUA_TSTRING ? f.text
+         : f.on                  ? "true"
+                                 : "false";
 }
 
 /// Reads the table of defaults at stack index 1, in alphabetical order.
@@ -27,14 +30,16 @@ std::deque<Flag> read_flags(const Args& a) {
   std::deque<Flag> flags;
   lua_pushnil(L);
   while (lua_next(L, 1)) {
-    if (lua_type(L, -2) != LUA_TSTRING) fail("args: every option needs a name, got the key {}", describe(L, -2));
+    if (lua_type(L, -2) != LUA_TSTRING)
+      fail("args: every option needs a name, got the key {}", describe(L, -2));
     Flag f{lua_tostring(L, -2), lua_type(L, -1), "", 0, false, {}};
     const int value = lua_gettop(L);
     if (f.type == LUA_TTABLE) {
       f.type = LUA_TSTRING;
       for (int k = 1, n = int(lua_objlen(L, value)); k <= n; ++k) {
         lua_rawgeti(L, value, k);
-        if (lua_type(L, -1) != LUA_TSTRING) fail("args: the choices of '{}' must be strings", f.name);
+        if (lua_type(L, -1) != LUA_TSTRING)
+          fail("args: the choices of '{}' must be strings", f.name);
         f.choices.push_back(lua_tostring(L, -1));
         lua_pop(L, 1);
       }
@@ -47,13 +52,16 @@ std::deque<Flag> read_flags(const Args& a) {
     } else if (f.type == LUA_TSTRING) {
       f.text = lua_tostring(L, -1);
     } else {
-      fail("args: the default of '{}' must be a number, a string, a boolean or a list of choices, got {}", f.name,
-           describe(L, -1));
+      fail(
+          "args: the default of '{}' must be a number, a string, a boolean or a list of choices, "
+          "got {}",
+          f.name, describe(L, -1));
     }
     flags.push_back(f);
     lua_pop(L, 1);
   }
-  std::sort(flags.begin(), flags.end(), [](const Flag& x, const Flag& y) { return x.name < y.name; });
+  std::sort(flags.begin(), flags.end(),
+            [](const Flag& x, const Flag& y) { return x.name < y.name; });
   return flags;
 }
 
@@ -64,8 +72,9 @@ void declare(CLI::App& app, Flag& f) {
   } else if (f.type == LUA_TNUMBER) {
     app.add_option(spelling, f.number, "default " + before)->ignore_case()->type_name("NUMBER");
   } else {
-    std::string help = f.choices.empty() ? "default '" + before + "'"
-                                         : fmt::format("{}; default {}", fmt::join(f.choices, " | "), before);
+    std::string help = f.choices.empty()
+                           ? "default '" + before + "'"
+                           : fmt::format("{}; default {}", fmt::join(f.choices, " | "), before);
     CLI::Option* option = app.add_option(spelling, f.text, help)->ignore_case()->type_name("TEXT");
     if (!f.choices.empty()) option->check(CLI::IsMember(f.choices, CLI::ignore_case));
   }
@@ -76,12 +85,14 @@ std::string unknown(const std::string& word, const std::deque<Flag>& flags) {
   for (const Flag& f : flags) names.push_back("--" + f.name);
   if (word.substr(0, 2) != "--") return fmt::format("'{}' is not a flag; see --help", word);
   const std::string close = nearest(names, word.substr(0, word.find('=')));
-  return fmt::format("unknown flag {}{}", word, close.empty() ? "; see --help" : " (did you mean " + close + "?)");
+  return fmt::format("unknown flag {}{}", word,
+                     close.empty() ? "; see --help" : " (did you mean " + close + "?)");
 }
 
 }  // namespace
 
-/// parse_args(defaults, arguments, script) -> values, or nil and a sentence, or false and the help text.
+/// parse_args(defaults, arguments, script) -> values, or nil and a sentence, or false and the help
+/// text.
 int parse_args(Args& a) {
   lua_State* L = a.L;
   a.table(1);
@@ -113,7 +124,8 @@ int parse_args(Args& a) {
     if (f.type == LUA_TNUMBER) lua_pushnumber(L, f.number);
     else if (f.type == LUA_TBOOLEAN) lua_pushboolean(L, f.on);
     else {
-      std::string text = f.text;  // a choice is returned as it was declared, whatever the case given
+      std::string text =
+          f.text;  // a choice is returned as it was declared, whatever the case given
       for (const std::string& c : f.choices)
         if (strcasecmp(c.c_str(), text.c_str()) == 0) text = c;
       lua_pushlstring(L, text.data(), text.size());

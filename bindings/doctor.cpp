@@ -9,7 +9,7 @@
 
 #include "bindings/program.h"
 #include "engine/device.h"
-#include "lua.hpp"
+#include <lua.hpp>
 
 extern "C" char* openblas_get_config(void);
 extern "C" int openblas_get_parallel(void);
@@ -37,8 +37,10 @@ int doctor() {
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", omp_get_max_threads()));
   const bool openmp = openblas_get_parallel() == 2;
   row("blas", openmp, openblas_get_config(),
-      "this is not the OpenMP build, and would run threads of its own: apt-get install libopenblas0-openmp");
-  row("line editing", there("libedit.so.2"), "libedit.so.2", "the prompt works without: apt-get install libedit2");
+      "this is not the OpenMP build, and would run threads of its own: apt-get install "
+      "libopenblas0-openmp");
+  row("line editing", there("libedit.so.2"), "libedit.so.2",
+      "the prompt works without: apt-get install libedit2");
   const std::string trouble = cuda_trouble();
   row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
   return 0;

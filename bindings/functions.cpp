@@ -1,4 +1,5 @@
-// functions.cpp -- the functions of tensors that Lua sees: signature, help, and the engine function behind each
+// functions.cpp -- the functions of tensors that Lua sees: signature, help, and the engine function
+// behind each
 #include <deque>
 
 #include "bindings/module.h"
@@ -9,7 +10,7 @@
 namespace mt::lua {
 namespace {
 
-// ---- elementwise: one body for every operation of kernels/ops.h -----------------------------------------------------
+// ---- elementwise: one body for every operation of kernels/ops.h ---------------------------------
 
 int elementwise_body(Args& a) {
   const Entry& e = a.entry();
@@ -31,7 +32,8 @@ int elementwise_body(Args& a) {
 }
 
 std::string op_signature(const OpRow& row, bool in_place) {
-  static const char* const names[][3] = {{"x"}, {"x", "y"}, {"x", "y", "z"}, {"condition", "x", "y"}};
+  static const char* const names[][3] = {
+      {"x"}, {"x", "y"}, {"x", "y", "z"}, {"condition", "x", "y"}};
   const auto& inputs = names[row.mask_first ? 3 : row.inputs - 1];
   std::string s = fmt::format("{}{}(", row.info->name, in_place ? "_" : "");
   for (int i = 0; i < row.inputs; ++i) s += fmt::format("{}{}", i ? ", " : "", inputs[i]);
@@ -67,7 +69,7 @@ const std::deque<Generated>& generated() {
   return *list;
 }
 
-// ---- making ---------------------------------------------------------------------------------------------------------
+// ---- making -------------------------------------------------------------------------------------
 
 /// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
 struct Made {
@@ -75,7 +77,9 @@ struct Made {
   const Device& device;
   bool requires_grad;
   Made(const Args& a, int i, Dtype fallback)
-      : dtype(a.dtype(i, fallback)), device(a.device(i + 1)), requires_grad(a.boolean(i + 2, false)) {}
+      : dtype(a.dtype(i, fallback)),
+        device(a.device(i + 1)),
+        requires_grad(a.boolean(i + 2, false)) {}
   int push(const Args& a, const Tensor& t) const {
     if (requires_grad) t.requires_grad_();
     return a.push(t);
@@ -100,7 +104,8 @@ template <double Value> int filled_like(Args& a) {
 
 int range_body(Args& a) {
   const double first = a.number(1), last = a.number(2), step = a.number(3, 1);
-  const bool whole = first == std::floor(first) && last == std::floor(last) && step == std::floor(step);
+  const bool whole =
+      first == std::floor(first) && last == std::floor(last) && step == std::floor(step);
   const Made made(a, 4, whole ? Dtype::i64 : default_dtype());
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
@@ -111,14 +116,15 @@ int push_positions(const Args& a, const Tensor& index) {
   return a.push(index + Tensor(1.0));
 }
 
-/// The user's positions, counted from 0. What is no integer tensor is handed on, for the engine's sentence.
+/// The user's positions, counted from 0. What is no integer tensor is handed on, for the engine's
+/// sentence.
 Tensor from_positions(const Tensor& index) {
   if (is_float(index.dtype()) || index.dtype() == Dtype::b8) return index;
   NoGrad off;
   return to(index, Dtype::i64) - Tensor(1.0);
 }
 
-// ---- reductions -----------------------------------------------------------------------------------------------------
+// ---- reductions ---------------------------------------------------------------------------------
 
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced(Args& a) {
   return a.push(reduce(a.tensor(1), a.dims(2), a.boolean(3, false)));
@@ -137,7 +143,8 @@ template <Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)> int found
   return push_positions(a, find(a.tensor(1), dim, a.boolean(3, false)));
 }
 
-/// max and min: of everything one tensor; along a dimension values and positions; of two tensors elementwise.
+/// max and min: of everything one tensor; along a dimension values and positions; of two tensors
+/// elementwise.
 template <int Op, Tensor (*extreme)(const Tensor&, const Shape&, bool),
           Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)>
 int extremes(Args& a) {
@@ -154,7 +161,8 @@ int extremes(Args& a) {
   const std::string& name = signature_of(a.entry()).name;
   const int d = wrap_dim(name.c_str(), a.position(2), x.dim());
   if (x.dim() > 0 && x.size(d) == 0)
-    fail("{}: {} has no elements along dimension {}, and nothing has no {}", name, to_string(x.shape()), d + 1, name);
+    fail("{}: {} has no elements along dimension {}, and nothing has no {}", name,
+         to_string(x.shape()), d + 1, name);
   const Tensor index = find(x, d, true);
   Tensor values = x.dim() ? gather(x, d, index) : x;
   a.push(keepdim || !x.dim() ? values : squeeze(values, d));
@@ -162,7 +170,7 @@ int extremes(Args& a) {
   return 2;
 }
 
-// ---- losses and gradients -------------------------------------------------------------------------------------------
+// ---- losses and gradients -----------------------------------------------------------------------
 
 Reduction reduction(const Args& a, int i) {
   if (!a.given(i)) return Reduction::mean;
@@ -198,7 +206,8 @@ TensorFunction lua_function(const Args& a, int i) {
 template <void (*check)(const TensorFunction&, const std::vector<Tensor>&, const GradcheckOptions&)>
 int gradcheck_body(Args& a) {
   a.function(1);
-  const std::vector<Tensor> inputs = tensor_at(a.L, 2) ? std::vector<Tensor>{a.tensor(2)} : a.tensors(2);
+  const std::vector<Tensor> inputs =
+      tensor_at(a.L, 2) ? std::vector<Tensor>{a.tensor(2)} : a.tensors(2);
   check(lua_function(a, 1), inputs, {a.number(3, 1e-6), a.number(4, 1e-5), a.number(5, 1e-3)});
   return a.push(true);
 }
@@ -215,7 +224,8 @@ bool close(const Tensor& x, const Tensor& y, double rtol, double atol, bool equa
 }
 
 int allclose_body(Args& a) {
-  return a.push(close(a.tensor(1), a.tensor(2), a.number(3, 1e-5), a.number(4, 1e-8), a.boolean(5, false)));
+  return a.push(
+      close(a.tensor(1), a.tensor(2), a.number(3, 1e-5), a.number(4, 1e-8), a.boolean(5, false)));
 }
 
 int test_close_body(Args& a) {
@@ -228,9 +238,10 @@ int test_close_body(Args& a) {
   if (n > 0) {
     const Tensor flat = reshape(bad, {-1});
     const int64_t first = int64_t(argmax(flat).item());
-    const Tensor xs = reshape(expand(x, bad.shape()), {-1}), ys = reshape(expand(y, bad.shape()), {-1});
-    fail("test_close: {} of {} elements differ by {} or more; the first is number {}: {} and {}", n, bad.numel(), eps,
-         first + 1, xs.at(first), ys.at(first));
+    const Tensor xs = reshape(expand(x, bad.shape()), {-1}),
+                 ys = reshape(expand(y, bad.shape()), {-1});
+    fail("test_close: {} of {} elements differ by {} or more; the first is number {}: {} and {}", n,
+         bad.numel(), eps, first + 1, xs.at(first), ys.at(first));
   }
   return 0;
 }
@@ -241,7 +252,7 @@ int equal_body(Args& a) {
   return a.push(x.shape() == y.shape() && all(eq(x, y)).item() != 0);
 }
 
-// ---- conversions ----------------------------------------------------------------------------------------------------
+// ---- conversions --------------------------------------------------------------------------------
 
 template <Dtype D> int converted(Args& a) { return a.push(to(a.tensor(1), D)); }
 
@@ -273,7 +284,7 @@ const Entry kFunctions[] = {
        const Made made(a, 2, default_dtype());
        return made.push(a, empty(a.new_shape(1), made.dtype, made.device));
      }},
-    {"full(shape, value, " MT_SHAPED, "A tensor filled with a value; the shape is a list.",
+    {"full([shape], value, " MT_SHAPED, "A tensor filled with a value; the shape is a list.",
      [](Args& a) {
        const bool boolean = lua_type(a.L, 2) == LUA_TBOOLEAN;
        const Made made(a, 3, boolean ? Dtype::b8 : default_dtype());
@@ -287,7 +298,8 @@ const Entry kFunctions[] = {
        checked_count("eye", {n, m});
        return made.push(a, eye(n, m, made.dtype, made.device));
      }},
-    {"range(first, last, step=1, " MT_SHAPED, "first, first + step, .. up to last, which is included.", range_body},
+    {"range(first, last, step=1, " MT_SHAPED,
+     "first, first + step, .. up to last, which is included.", range_body},
     {"linspace(first, last, n, " MT_SHAPED, "n numbers at equal distances, both ends included.",
      [](Args& a) {
        const Made made(a, 4, default_dtype());
@@ -297,10 +309,11 @@ const Entry kFunctions[] = {
      }},
     {"rand([shape..], " MT_SHAPED, "Uniform numbers in [0, 1).", drawn<rand>},
     {"randn([shape..], " MT_SHAPED, "Normal numbers with mean 0 and deviation 1.", drawn<randn>},
-    {"randint(first, last, shape, " MT_SHAPED, "Whole numbers from first to last, both included.",
+    {"randint(first, last, [shape], " MT_SHAPED, "Whole numbers from first to last, both included.",
      [](Args& a) {
        const Made made(a, 4, Dtype::i64);
-       return made.push(a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype, made.device));
+       return made.push(
+           a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype, made.device));
      }},
     {"randperm(n)", "The numbers 1..n in random order.",
      [](Args& a) {
@@ -313,7 +326,8 @@ const Entry kFunctions[] = {
      [](Args& a) { return a.push(stack(a.tensors(1), a.given(2) ? a.position(2) : 0)); }},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
-    {"manual_seed(n)", "Starts the random numbers anew; the same seed gives the same numbers on every device.",
+    {"manual_seed(n)",
+     "Starts the random numbers anew; the same seed gives the same numbers on every device.",
      [](Args& a) {
        const int64_t n = a.integer(1);
        manual_seed(uint64_t(n));
@@ -324,19 +338,23 @@ const Entry kFunctions[] = {
        set_default_dtype(a.dtype(1, Dtype::f32));
        return 0;
      }},
-    {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.", no_grad_body},
+    {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.",
+     no_grad_body},
     {"set_grad_enabled(enabled)", "Switches recording on or off; returns the old state.",
      [](Args& a) {
        const bool on = a.boolean(1, true);
        return a.push(set_grad_enabled(on));
      }},
-    {"is_grad_enabled()", "Whether operations are recorded.", [](Args& a) { return a.push(grad_enabled()); }},
-    {"gradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3)",
-     "Compares the gradients of fn(inputs..), all float64, with finite differences; an error where they differ.",
+    {"is_grad_enabled()", "Whether operations are recorded.",
+     [](Args& a) { return a.push(grad_enabled()); }},
+    {"gradcheck(fn, [inputs], eps=1e-6, atol=1e-5, rtol=1e-3)",
+     "Compares the gradients of fn(inputs..), all float64, with finite differences; an error where "
+     "they differ.",
      gradcheck_body<gradcheck>},
-    {"gradgradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3)",
+    {"gradgradcheck(fn, [inputs], eps=1e-6, atol=1e-5, rtol=1e-3)",
      "The same for the gradients of the gradients.", gradcheck_body<gradgradcheck>},
-    {"test_close(a, b, eps=1e-5)", "An error where two tensors differ by eps or more.", test_close_body},
+    {"test_close(a, b, eps=1e-5)", "An error where two tensors differ by eps or more.",
+     test_close_body},
 };
 
 /// Functions of the module that are methods of their first argument too.
@@ -344,24 +362,29 @@ const Entry kMethods[] = {
     {"clone(x)", "A copy, inside the graph.", [](Args& a) { return a.push(clone(a.tensor(1))); }},
     {"contiguous(x)", "x itself if it is contiguous, else a copy that is.",
      [](Args& a) { return a.push(contiguous(a.tensor(1))); }},
-    {"to(x, target, other=nil)", "Another dtype or device: x:to('float64'), x:to('cuda').", to_body},
-    {"type_as(x, y)", "x with the dtype of y.", [](Args& a) { return a.push(to(a.tensor(1), a.tensor(2).dtype())); }},
+    {"to(x, target, other=nil)", "Another dtype or device: x:to('float64'), x:to('cuda').",
+     to_body},
+    {"type_as(x, y)", "x with the dtype of y.",
+     [](Args& a) { return a.push(to(a.tensor(1), a.tensor(2).dtype())); }},
     {"float(x)", "x as float32.", converted<Dtype::f32>},
     {"double(x)", "x as float64.", converted<Dtype::f64>},
     {"long(x)", "x as int64.", converted<Dtype::i64>},
     {"int(x)", "x as int32.", converted<Dtype::i32>},
     {"byte(x)", "x as uint8.", converted<Dtype::u8>},
     {"bool(x)", "x as bool: true where it is not 0.", converted<Dtype::b8>},
-    {"cpu(x)", "x in the memory of the CPU.", [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},
+    {"cpu(x)", "x in the memory of the CPU.",
+     [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},
     {"zeros_like(x, " MT_SHAPED, "Zeros of the same shape.", filled_like<0.0>},
     {"ones_like(x, " MT_SHAPED, "Ones of the same shape.", filled_like<1.0>},
-    {"view(x, [shape..])", "The same elements in another shape, without a copy; -1 for one size that follows.",
+    {"view(x, [shape..])",
+     "The same elements in another shape, without a copy; -1 for one size that follows.",
      [](Args& a) { return a.push(view(a.tensor(1), a.shape(2))); }},
     {"reshape(x, [shape..])", "The same elements in another shape, copied where they must be.",
      [](Args& a) { return a.push(reshape(a.tensor(1), a.shape(2))); }},
     {"flatten(x, first=1, last=-1)", "Joins dimensions first to last into one.",
      [](Args& a) {
-       return a.push(flatten(a.tensor(1), a.given(2) ? a.position(2) : 0, a.given(3) ? a.position(3) : -1));
+       return a.push(
+           flatten(a.tensor(1), a.given(2) ? a.position(2) : 0, a.given(3) ? a.position(3) : -1));
      }},
     {"permute(x, [dims..])", "The dimensions in another order.",
      [](Args& a) { return a.push(permute(a.tensor(1), a.dims(2))); }},
@@ -373,7 +396,9 @@ const Entry kMethods[] = {
     {"expand_as(x, y)", "x expanded to the shape of y.",
      [](Args& a) { return a.push(expand(a.tensor(1), a.tensor(2).shape())); }},
     {"squeeze(x, dim=nil)", "Without the dimensions of size 1, or without one of them.",
-     [](Args& a) { return a.push(a.given(2) ? squeeze(a.tensor(1), a.position(2)) : squeeze(a.tensor(1))); }},
+     [](Args& a) {
+       return a.push(a.given(2) ? squeeze(a.tensor(1), a.position(2)) : squeeze(a.tensor(1)));
+     }},
     {"unsqueeze(x, dim)", "With a new dimension of size 1.",
      [](Args& a) { return a.push(unsqueeze(a.tensor(1), a.position(2))); }},
     {"narrow(x, dim, first, length)", "A view of `length` positions of a dimension.",
@@ -384,7 +409,8 @@ const Entry kMethods[] = {
        const int64_t length = a.integer(4), size = x.dim() > 0 ? x.size(d) : 0;
        if (first < 0) first += size;
        if (first < 0 || length < 0 || first + length > size)
-         fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length, first + 1, size, d + 1);
+         fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length,
+              first + 1, size, d + 1);
        return a.push(slice(x, d, first, length));
      }},
     {"select(x, dim, index)", "One position of a dimension, which goes away.",
@@ -397,54 +423,73 @@ const Entry kMethods[] = {
      [](Args& a) {
        return a.push(gather(a.tensor(1), a.position(2), from_positions(a.tensor(3))));
      }},
-    {"sum(x, [dim]=nil, keepdim=false)", "The sum of all elements, or along one dimension or several.", reduced<sum>},
-    {"mean(x, [dim]=nil, keepdim=false)", "The mean of all elements, or along dimensions.", reduced<mean>},
-    {"prod(x, [dim]=nil, keepdim=false)", "The product of all elements, or along dimensions.", reduced<prod>},
-    {"amax(x, [dim]=nil, keepdim=false)", "The largest element; ties share the gradient.", reduced<amax>},
-    {"amin(x, [dim]=nil, keepdim=false)", "The smallest element; ties share the gradient.", reduced<amin>},
-    {"all(x, [dim]=nil, keepdim=false)", "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.",
-     asked<all>},
-    {"any(x, [dim]=nil, keepdim=false)", "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
-     asked<any>},
-    {"max(x, dim=nil, keepdim=false)", "The largest element; with dim values and positions; with a tensor maximum(x, y).",
+    {"sum(x, [dim]=nil, keepdim=false)",
+     "The sum of all elements, or along one dimension or several.", reduced<sum>},
+    {"mean(x, [dim]=nil, keepdim=false)", "The mean of all elements, or along dimensions.",
+     reduced<mean>},
+    {"prod(x, [dim]=nil, keepdim=false)", "The product of all elements, or along dimensions.",
+     reduced<prod>},
+    {"amax(x, [dim]=nil, keepdim=false)", "The largest element; ties share the gradient.",
+     reduced<amax>},
+    {"amin(x, [dim]=nil, keepdim=false)", "The smallest element; ties share the gradient.",
+     reduced<amin>},
+    {"all(x, [dim]=nil, keepdim=false)",
+     "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.", asked<all>},
+    {"any(x, [dim]=nil, keepdim=false)",
+     "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.", asked<any>},
+    {"max(x, dim=nil, keepdim=false)",
+     "The largest element; with dim values and positions; with a tensor maximum(x, y).",
      extremes<op::id<op::Maximum>, amax, argmax>},
-    {"min(x, dim=nil, keepdim=false)", "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
+    {"min(x, dim=nil, keepdim=false)",
+     "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
      extremes<op::id<op::Minimum>, amin, argmin>},
-    {"argmax(x, dim=nil, keepdim=false)", "The position (from 1) of the first largest element.", found<argmax>},
-    {"argmin(x, dim=nil, keepdim=false)", "The position (from 1) of the first smallest element.", found<argmin>},
+    {"argmax(x, dim=nil, keepdim=false)", "The position (from 1) of the first largest element.",
+     found<argmax>},
+    {"argmin(x, dim=nil, keepdim=false)", "The position (from 1) of the first smallest element.",
+     found<argmin>},
     {"matmul(x, y)", "The matrix product; batches broadcast; vectors as in torch.matmul.",
      [](Args& a) { return a.push(matmul(a.tensor(1), a.tensor(2))); }},
     {"mm(x, y)", "The product of two matrices.",
      [](Args& a) {
        if (a.tensor(1).dim() != 2 || a.tensor(2).dim() != 2)
-         fail("mm: two matrices are needed, got {} and {}; use matmul", to_string(a.tensor(1).shape()),
-              to_string(a.tensor(2).shape()));
+         fail("mm: two matrices are needed, got {} and {}; use matmul",
+              to_string(a.tensor(1).shape()), to_string(a.tensor(2).shape()));
        return a.push(matmul(a.tensor(1), a.tensor(2)));
      }},
     {"dot(x, y)", "The sum of the products of two vectors.",
      [](Args& a) {
        if (a.tensor(1).dim() != 1 || a.tensor(2).dim() != 1)
-         fail("dot: two vectors are needed, got {} and {}; use matmul", to_string(a.tensor(1).shape()),
-              to_string(a.tensor(2).shape()));
+         fail("dot: two vectors are needed, got {} and {}; use matmul",
+              to_string(a.tensor(1).shape()), to_string(a.tensor(2).shape()));
        return a.push(matmul(a.tensor(1), a.tensor(2)));
      }},
     {"linear(x, weight, bias=nil)", "x . weight' + bias, with weight [out x in].",
-     [](Args& a) { return a.push(linear(a.tensor(1), a.tensor(2), a.given(3) ? a.tensor(3) : Tensor())); }},
+     [](Args& a) {
+       return a.push(linear(a.tensor(1), a.tensor(2), a.given(3) ? a.tensor(3) : Tensor()));
+     }},
     {"softmax(x, dim)", "exp(x) / sum of exp(x) along dim.",
      [](Args& a) { return a.push(softmax(a.tensor(1), a.position(2))); }},
     {"log_softmax(x, dim)", "log of softmax, exact far out.",
      [](Args& a) { return a.push(log_softmax(a.tensor(1), a.position(2))); }},
     {"mse_loss(x, target, reduction='mean')", "The mean squared difference.",
      [](Args& a) { return a.push(mse_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
-    {"binary_cross_entropy(x, target, reduction='mean')", "-log of the probability of the target, for x in 0..1.",
-     [](Args& a) { return a.push(binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
-    {"binary_cross_entropy_with_logits(x, target, reduction='mean')", "The same for raw scores, before the sigmoid.",
-     [](Args& a) { return a.push(binary_cross_entropy_with_logits(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
+    {"binary_cross_entropy(x, target, reduction='mean')",
+     "-log of the probability of the target, for x in 0..1.",
+     [](Args& a) {
+       return a.push(binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 3)));
+     }},
+    {"binary_cross_entropy_with_logits(x, target, reduction='mean')",
+     "The same for raw scores, before the sigmoid.",
+     [](Args& a) {
+       return a.push(binary_cross_entropy_with_logits(a.tensor(1), a.tensor(2), reduction(a, 3)));
+     }},
     {"cross_entropy(x, target, ignore_index=-100, reduction='mean')",
      "-log of the softmax of the target classes (from 1), for scores [n x classes].",
-     [](Args& a) { return a.push(cross_entropy(a.tensor(1), a.tensor(2), a.integer(3, -100), reduction(a, 4))); }},
-    {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)", "Whether |x - y| <= atol + rtol |y| everywhere.",
-     allclose_body},
+     [](Args& a) {
+       return a.push(cross_entropy(a.tensor(1), a.tensor(2), a.integer(3, -100), reduction(a, 4)));
+     }},
+    {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
+     "Whether |x - y| <= atol + rtol |y| everywhere.", allclose_body},
     {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", equal_body},
     {"copy_(x, source)", "Writes source, broadcast and converted, into x.",
      [](Args& a) {
@@ -477,8 +522,9 @@ void add_operators(lua_State* L) {
   static const struct {
     const char* event;
     int op;
-  } operators[] = {{"__add", op::id<op::Add>}, {"__sub", op::id<op::Sub>}, {"__mul", op::id<op::Mul>},
-                   {"__div", op::id<op::Div>}, {"__pow", op::id<op::Pow>}, {"__mod", op::id<op::Remainder>}};
+  } operators[] = {{"__add", op::id<op::Add>}, {"__sub", op::id<op::Sub>},
+                   {"__mul", op::id<op::Mul>}, {"__div", op::id<op::Div>},
+                   {"__pow", op::id<op::Pow>}, {"__mod", op::id<op::Remainder>}};
   lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
   lua_rawget(L, LUA_REGISTRYINDEX);
   for (const auto& o : operators)
@@ -487,7 +533,8 @@ void add_operators(lua_State* L) {
         push_function(L, g.entry);
         lua_setfield(L, -2, o.event);
       }
-  static const Entry negate{"neg(x, ignored=nil)", "-x.", [](Args& a) { return a.push(-a.tensor(1)); }};
+  static const Entry negate{"neg(x, ignored=nil)", "-x.",
+                            [](Args& a) { return a.push(-a.tensor(1)); }};
   push_function(L, negate);
   lua_setfield(L, -2, "__unm");
   lua_pop(L, 1);

@@ -14,7 +14,7 @@ namespace mt::lua {
 const char kMetatable = 0;
 const char kModuleCall = 0;
 
-// ---- signatures -----------------------------------------------------------------------------------------------------
+// ---- signatures ---------------------------------------------------------------------------------
 
 std::string name_of(const Entry& e) {
   const char* end = std::strchr(e.signature, '(');
@@ -31,7 +31,9 @@ Signature parse(const std::string& text) {
   for (size_t at = 0; at < params.size();) {
     size_t end = at;
     for (int depth = 0; end < params.size() && (depth > 0 || params[end] != ','); ++end)
-      depth += params[end] == '{' || params[end] == '[' ? 1 : params[end] == '}' || params[end] == ']' ? -1 : 0;
+      depth += params[end] == '{' || params[end] == '['   ? 1
+               : params[end] == '}' || params[end] == ']' ? -1
+                                                          : 0;
     std::string item = params.substr(at, end - at);
     item.erase(0, item.find_first_not_of(' '));
     at = end + 1;
@@ -48,7 +50,8 @@ Signature parse(const std::string& text) {
     if (item[0] == '[') {
       p.list = true;
       item = item.substr(1, item.size() - 2);
-      if (item.size() > 2 && item.substr(item.size() - 2) == "..") p.collect = true, item.resize(item.size() - 2);
+      if (item.size() > 2 && item.substr(item.size() - 2) == "..")
+        p.collect = true, item.resize(item.size() - 2);
     }
     p.name = item;
     s.collects |= p.collect;
@@ -63,15 +66,25 @@ Signature parse(const std::string& text) {
 const Signature& signature_of(const Entry& e) {
   const Signature* known = e.parsed.load(std::memory_order_acquire);
   if (known) return *known;
-  const Signature* fresh = new Signature(parse(e.signature));  // once for each entry, for the life of the process
+  const Signature* fresh =
+      new Signature(parse(e.signature));  // once for each entry, for the life of the process
   if (e.parsed.compare_exchange_strong(known, fresh)) return *fresh;
   delete fresh;
   return *known;
 }
 
-// ---- putting arguments into their places ----------------------------------------------------------------------------
+// ---- putting arguments into their places --------------------------------------------------------
 
 namespace {
+
+/// Whether a table is empty and plain: options built step by step often are.
+bool is_empty(lua_State* L, int i) {
+  if (lua_type(L, i) != LUA_TTABLE) return false;
+  lua_pushnil(L);
+  if (!lua_next(L, i)) return !lua_getmetatable(L, i) || (lua_pop(L, 1), false);
+  lua_pop(L, 2);
+  return false;
+}
 
 /// Option tables have string keys, no metatable, and nothing at [1].
 bool is_options(lua_State* L, int i, bool list_part_allowed) {
@@ -101,12 +114,17 @@ void Args::normalise() {
   if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
     return lua_settop(L, params);  // the common case: by position, nothing to move
   auto param = [&](int i) -> const Signature::Param& { return s.params[size_t(i - 1)]; };
-  // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the positional ones.
-  const bool method = params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
+  // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
+  // positional ones.
+  const bool method =
+      params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
   const int first = n == 2 && method ? 2 : 1;
   const bool alone = !s.open && n == first && first <= params && is_options(L, n, true);
-  const bool options = alone || (!s.open && n > 0 && n <= params + 1 && is_options(L, n, false));
-  const int base = options ? 1 : 0;  // the options lie at the bottom of the stack, below the arguments
+  const bool may = !s.open && n > 0 && n <= params + 1;
+  const bool empty = may && (n > params || !param(n).list) && is_empty(L, n);
+  const bool options = alone || empty || (may && is_options(L, n, false));
+  const int base =
+      options ? 1 : 0;  // the options lie at the bottom of the stack, below the arguments
   if (options) lua_insert(L, 1);
   if (alone) {
     const int length = int(lua_objlen(L, 1));
@@ -131,7 +149,9 @@ void Args::normalise() {
   for (int i = 1; i <= params; ++i) {
     if (param(i).optional || !lua_isnil(L, i)) continue;
     if (i == 1 && param(1).name == "x")
-      fail("{}: argument 1 must be a tensor, got nothing; methods are called with a colon, x:{}(..)", s.name, s.name);
+      fail(
+          "{}: argument 1 must be a tensor, got nothing; methods are called with a colon, x:{}(..)",
+          s.name, s.name);
     fail("{}: argument {} '{}' is missing: {}", s.name, i, param(i).name, entry_.signature);
   }
 }
@@ -168,14 +188,16 @@ void Args::name_options() {
     if (!place) {
       const std::string close = nearest(names, key);
       fail("{}: unknown option '{}'{}", s.name, key,
-           close.empty() ? fmt::format("; it takes {}", entry_.signature) : fmt::format(" (did you mean '{}'?)", close));
+           close.empty() ? fmt::format("; it takes {}", entry_.signature)
+                         : fmt::format(" (did you mean '{}'?)", close));
     }
-    if (!lua_isnil(L, 1 + place)) fail("{}: '{}' is given twice, by position and by name", s.name, key);
+    if (!lua_isnil(L, 1 + place))
+      fail("{}: '{}' is given twice, by position and by name", s.name, key);
     lua_replace(L, 1 + place);
   }
 }
 
-// ---- one argument ---------------------------------------------------------------------------------------------------
+// ---- one argument -------------------------------------------------------------------------------
 
 std::string describe(lua_State* L, int i) {
   switch (lua_type(L, i)) {
@@ -190,20 +212,23 @@ std::string describe(lua_State* L, int i) {
     }
     default: break;
   }
-  if (const Tensor* t = tensor_at(L, i)) return fmt::format("a tensor {} {}", to_string(t->shape()), dtype_name(t->dtype()));
+  if (const Tensor* t = tensor_at(L, i))
+    return fmt::format("a tensor {} {}", to_string(t->shape()), dtype_name(t->dtype()));
   return fmt::format("a {}", lua_typename(L, lua_type(L, i)));
 }
 
 std::string Args::name(int i) const {
   const Signature& s = signature_of(entry_);
-  return i <= int(s.params.size()) ? fmt::format("argument {} '{}'", i, s.params[size_t(i - 1)].name)
-                                   : fmt::format("argument {}", i);
+  return i <= int(s.params.size())
+             ? fmt::format("argument {} '{}'", i, s.params[size_t(i - 1)].name)
+             : fmt::format("argument {}", i);
 }
 
 void Args::wrong(int i, const std::string& expected) const {
   const bool dot = i == 1 && signature_of(entry_).params[0].name == "x";
   fail("{}: {} must be {}, got {}{}", signature_of(entry_).name, name(i), expected, describe(L, i),
-       dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name) : "");
+       dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name)
+           : "");
 }
 
 const Tensor& Args::tensor(int i) const {
@@ -235,9 +260,11 @@ int64_t Args::to_integer(int index, int argument) const {
   }
   const double x = lua_tonumber(L, index);
   if (x != std::floor(x))
-    fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument), describe(L, index));
+    fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument),
+         describe(L, index));
   if (std::fabs(x) > 9007199254740992.0)
-    fail("{}: {} must be an integer within 2^53, got {}", signature_of(entry_).name, name(argument), show(x));
+    fail("{}: {} must be an integer within 2^53, got {}", signature_of(entry_).name, name(argument),
+         show(x));
   return int64_t(x);
 }
 int64_t Args::integer(int i) const { return to_integer(i, i); }
@@ -280,7 +307,8 @@ std::vector<int64_t> Args::integers(int i) const {
 Shape Args::shape(int i) const {
   const std::vector<int64_t> list = integers(i);
   if (list.size() > size_t(kMaxDims))
-    fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name, list.size(), kMaxDims);
+    fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name,
+         list.size(), kMaxDims);
   return Shape(list.data(), int(list.size()));
 }
 
@@ -294,7 +322,8 @@ Shape Args::dims(int i) const {
   Shape dims;
   if (!given(i)) return dims;
   const std::vector<int64_t> list = integers(i);
-  if (list.size() > size_t(kMaxDims)) fail("{}: {} dimensions are named", signature_of(entry_).name, list.size());
+  if (list.size() > size_t(kMaxDims))
+    fail("{}: {} dimensions are named", signature_of(entry_).name, list.size());
   for (int64_t d : list) dims.push(zero_based(signature_of(entry_).name, d));
   return dims;
 }
@@ -308,7 +337,8 @@ std::vector<Tensor> Args::tensors(int i) const {
     lua_rawgeti(L, i, k);
     const Tensor* t = tensor_at(L, -1);
     if (!t)
-      fail("{}: {} must be a list of tensors, entry {} is {}", signature_of(entry_).name, name(i), k, describe(L, -1));
+      fail("{}: {} must be a list of tensors, entry {} is {}", signature_of(entry_).name, name(i),
+           k, describe(L, -1));
     list.push_back(*t);
     lua_pop(L, 1);
   }
@@ -329,9 +359,7 @@ const Device& Args::device(int i) const {
   if (!given(i)) return cpu_device();
   try {
     return device_named(text(i));
-  } catch (const Error& e) {
-    fail("{}: {}", signature_of(entry_).name, e.what());
-  }
+  } catch (const Error& e) { fail("{}: {}", signature_of(entry_).name, e.what()); }
 }
 
 void Args::function(int i) const {
@@ -341,11 +369,12 @@ void Args::table(int i) const {
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a table");
 }
 
-// ---- tensors and lists as Lua values --------------------------------------------------------------------------------
+// ---- tensors and lists as Lua values ------------------------------------------------------------
 
 namespace {
 
-/// What a tensor's userdata holds. No other userdata has this size and these first bytes, and scripts cannot make any.
+/// What a tensor's userdata holds. No other userdata has this size and these first bytes, and
+/// scripts cannot make any.
 struct Box {
   uint64_t mark = kMark;
   Tensor tensor;
@@ -371,7 +400,8 @@ void push_tensor(lua_State* L, const Tensor& t) {
 
 void free_tensor(lua_State* L, int i) {
   Box* box = static_cast<Box*>(lua_touserdata(L, i));
-  if (box && lua_type(L, i) == LUA_TUSERDATA && lua_objlen(L, i) == sizeof(Box) && box->mark == Box::kMark)
+  if (box && lua_type(L, i) == LUA_TUSERDATA && lua_objlen(L, i) == sizeof(Box) &&
+      box->mark == Box::kMark)
     box->tensor.reset();
 }
 int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
@@ -387,7 +417,7 @@ void push_shape(lua_State* L, const Shape& shape) {
 }
 int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
-// ---- errors ---------------------------------------------------------------------------------------------------------
+// ---- errors -------------------------------------------------------------------------------------
 
 std::string nearest(const std::vector<std::string>& names, const std::string& name) {
   std::string best;
@@ -409,7 +439,8 @@ std::string nearest(const std::vector<std::string>& names, const std::string& na
   return best;
 }
 
-std::string nearest_key(lua_State* L, int i, const std::string& name, std::vector<std::string> names) {
+std::string nearest_key(lua_State* L, int i, const std::string& name,
+                        std::vector<std::string> names) {
   lua_pushvalue(L, i);
   lua_pushnil(L);
   while (lua_next(L, -2)) {
@@ -423,7 +454,8 @@ std::string nearest_key(lua_State* L, int i, const std::string& name, std::vecto
 
 namespace {
 
-/// "Net.forward, net.lua:12" for a module whose own frame a tail call erased: self is the first local of the frame.
+/// "Net.forward, net.lua:12" for a module whose own frame a tail call erased: self is the first
+/// local of the frame.
 std::string module_at(lua_State* L, lua_Debug& frame) {
   if (!lua_getlocal(L, &frame, 1)) return "";
   std::string text;
@@ -435,8 +467,9 @@ std::string module_at(lua_State* L, lua_Debug& frame) {
       lua_getinfo(L, ">S", &forward);
       lua_getfield(L, -2, "__name");
       if (forward.source[0] == '@' && std::strncmp(forward.source, "@mtorch/", 8) != 0)
-        text = fmt::format("{}.forward, {}:{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module", forward.short_src,
-                           forward.linedefined);
+        text =
+            fmt::format("{}.forward, {}:{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
+                        forward.short_src, forward.linedefined);
       lua_pop(L, 1);
     }
     lua_pop(L, 1);
@@ -466,7 +499,7 @@ std::string position(lua_State* L) {
   return "";
 }
 
-// ---- the guard ------------------------------------------------------------------------------------------------------
+// ---- the guard ----------------------------------------------------------------------------------
 
 namespace {
 
@@ -481,7 +514,8 @@ void press(lua_State* L) {
   paid = bytes_allocated();
 }
 
-thread_local lua_State* collectable = nullptr;  // the state of the call under way: another may be closed already
+thread_local lua_State* collectable =
+    nullptr;  // the state of the call under way: another may be closed already
 struct Collectable {
   explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)) {}
   Collectable(const Collectable&) = delete;
@@ -498,7 +532,8 @@ int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
   // Elementwise operations of plain operands need nothing put in its place.
-  if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE) args.normalise();
+  if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
+    args.normalise();
   return e.body(args);
 }
 

@@ -1,9 +1,12 @@
-// lua.h -- the only file that knows how C++ and Lua talk: declarations of functions, checked arguments, the guard
+// lua.h -- the only file that knows how C++ and Lua talk: declarations of functions, checked
+// arguments, the guard
 //
-// A Lua function of mtorch is an `Entry`: its signature, its help, its body. The signature is read by people (help), by
-// the argument checker (how many, what is optional, which names an option table may use) and by the stubs' generator.
+// A Lua function of mtorch is an `Entry`: its signature, its help, its body. The signature is read
+// by people (help), by the argument checker (how many, what is optional, which names an option
+// table may use) and by the stubs' generator.
 //   "sum(x, dim=nil, keepdim=false)"  optional arguments have '='
-//   "cat([tensors], dim=1)"           the first argument is a list, so that f{a, b, dim=2} means the list {a, b}
+// "cat([tensors], dim=1)"           the first argument is a list, so that f{a, b, dim=2} means the
+// list {a, b}
 //   "zeros([shape..], dtype=nil)"     the same, and plain integers are collected into the list
 #pragma once
 #include <lua.hpp>
@@ -45,8 +48,9 @@ const Signature& signature_of(const Entry&);
 /// The name of a function: its signature up to the parenthesis.
 std::string name_of(const Entry&);
 
-/// The arguments of one call: `args.tensor(1)`. Every accessor checks, and throws mt::Error with the argument's number,
-/// name and value. Positions of tensors' elements and dimensions come 1-based from Lua and are 0-based here.
+/// The arguments of one call: `args.tensor(1)`. Every accessor checks, and throws mt::Error with
+/// the argument's number, name and value. Positions of tensors' elements and dimensions come
+/// 1-based from Lua and are 0-based here.
 class Args {
  public:
   Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
@@ -126,14 +130,15 @@ void push_shape(lua_State* L, const Shape&);
 /// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
 std::string describe(lua_State* L, int index);
 /// The nearest name among the string keys of the table at `index` and `names`, or "".
-std::string nearest_key(lua_State* L, int index, const std::string& name, std::vector<std::string> names = {});
+std::string nearest_key(lua_State* L, int index, const std::string& name,
+                        std::vector<std::string> names = {});
 std::string nearest(const std::vector<std::string>& names, const std::string& name);
 /// "train.lua:12: ": the user's line that led here, with the module it passed through.
 std::string position(lua_State* L);
 /// Runs `body`, turning C++ exceptions into Lua errors at the user's line.
 int guarded(lua_State* L, int (*body)(lua_State*));
 
-extern const char kMetatable;    // registry keys: the tensors' metatable,
-extern const char kModuleCall;   // the function by which modules are called
+extern const char kMetatable;   // registry keys: the tensors' metatable,
+extern const char kModuleCall;  // the function by which modules are called
 
 }  // namespace mt::lua

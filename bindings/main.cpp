@@ -22,7 +22,8 @@ void stop_hook(lua_State* L, lua_Debug*) {
   luaL_error(L, "interrupted!");
 }
 
-/// The first Ctrl-C asks; the second ends the process at once, since LuaJIT's compiled loops cannot be asked.
+/// The first Ctrl-C asks; the second ends the process at once, since LuaJIT's compiled loops cannot
+/// be asked.
 void on_interrupt(int) {
   if (mt_interrupted) _exit(130);
   mt_interrupted = 1;
@@ -30,6 +31,7 @@ void on_interrupt(int) {
 }
 
 int traceback(lua_State* L) {
+  lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not strike in here
   if (!lua_isstring(L, 1)) {
     if (lua_isnoneornil(L, 1)) lua_pushliteral(L, "nil");
     else if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
@@ -39,7 +41,8 @@ int traceback(lua_State* L) {
   }
   // Lua's own error for `x < 0` cannot be reworded, but a hint can be added.
   const std::string message = lua_tostring(L, 1);
-  if (message.find("attempt to compare") != std::string::npos && message.find("userdata") != std::string::npos) {
+  if (message.find("attempt to compare") != std::string::npos &&
+      message.find("userdata") != std::string::npos) {
     lua_pushliteral(L, " (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))");
     lua_concat(L, 2);
   }
@@ -69,8 +72,8 @@ void set_arg(lua_State* L, const std::vector<std::string>& all, int script) {
   lua_setglobal(L, "arg");
 }
 
-/// os.exit closes the state first, so that files are flushed and tensors freed; nothing loads bytecode, which LuaJIT
-/// does not check.
+/// os.exit closes the state first, so that files are flushed and tensors freed; nothing loads
+/// bytecode, which LuaJIT does not check.
 void adjust_library(lua_State* L) {
   static const char code[] = R"lua(
 local exit, load_any, load_file = os.exit, load, loadfile
@@ -178,12 +181,15 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
     lua_setglobal(L, name.c_str());
   }
   for (const std::string& code : o.code) {
-    if (luaL_loadbufferx(L, code.data(), code.size(), "=(command line)", "t") != 0 || call(L, 0, 0) != 0) return 1;
+    if (luaL_loadbufferx(L, code.data(), code.size(), "=(command line)", "t") != 0 ||
+        call(L, 0, 0) != 0)
+      return 1;
   }
   if (has_script) {
     if (o.rest[0] != "-") add_script_folder(L, o.rest[0]);
     if (load_file(L, o.rest[0]) != 0) return 1;
-    for (size_t i = 1; i < o.rest.size(); ++i) lua_pushlstring(L, o.rest[i].data(), o.rest[i].size());
+    for (size_t i = 1; i < o.rest.size(); ++i)
+      lua_pushlstring(L, o.rest[i].data(), o.rest[i].size());
     if (call(L, int(o.rest.size()) - 1, 0) != 0) return 1;
   }
   const bool nothing = !has_script && o.code.empty() && o.libraries.empty() && !o.version;
@@ -196,23 +202,28 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
 }
 
 int usage(const std::string& sentence) {
-  fmt::print(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n", sentence);
+  fmt::print(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n",
+             sentence);
   return 2;
 }
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app("A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
-               "Without a script it reads commands from the terminal; `mtorch doctor` says what it found.",
-               "mtorch");
+  CLI::App app(
+      "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
+      "Without a script it reads commands from the terminal; `mtorch doctor` says what it found.",
+      "mtorch");
   app.prefix_command();
   app.add_option("-e", o.code, "run a piece of code")->allow_extra_args(false)->type_name("CODE");
-  app.add_option("-l", o.libraries, "require a library into a global of its name")->allow_extra_args(false)->type_name("LIB");
+  app.add_option("-l", o.libraries, "require a library into a global of its name")
+      ->allow_extra_args(false)
+      ->type_name("LIB");
   app.add_flag("-i", o.interactive, "read commands after the script");
   app.add_flag("-v,--version", o.version, "show the version");
   app.add_flag("-E", o.clean, "ignore LUA_PATH and LUA_CPATH");
   app.add_option("--device", o.device, "'cpu' or 'cuda': an error at once when it cannot be used");
-  app.add_option("--threads", o.threads, "how many threads kernels use")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", o.threads, "how many threads kernels use")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--seed", o.seed, "the seed of random numbers")->check(CLI::Number);
   std::vector<std::string> words(argv, argv + argc);
   try {
@@ -220,9 +231,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", app.help());
     return 0;
-  } catch (const CLI::ParseError& e) {
-    return usage(e.what());
-  }
+  } catch (const CLI::ParseError& e) { return usage(e.what()); }
   o.rest = app.remaining();
   if (!o.rest.empty() && o.rest[0] == "--") o.rest.erase(o.rest.begin());
   if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')

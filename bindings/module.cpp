@@ -1,4 +1,5 @@
-// module.cpp -- puts `require 'mtorch'` together: the C++ functions, the core for the Lua library, the embedded sources
+// module.cpp -- puts `require 'mtorch'` together: the C++ functions, the core for the Lua library,
+// the embedded sources
 #include "bindings/module.h"
 
 #include <omp.h>
@@ -28,7 +29,8 @@ std::vector<Tensor> state_list(const Args& a, int i, size_t n) {
   }
   return list;
 }
-void store_list(const Args& a, int i, const std::vector<Tensor>& before, const std::vector<Tensor>& after) {
+void store_list(const Args& a, int i, const std::vector<Tensor>& before,
+                const std::vector<Tensor>& after) {
   for (size_t k = 0; k < after.size(); ++k) {
     if (!after[k].defined() || (k < before.size() && before[k].impl() == after[k].impl())) continue;
     push_tensor(a.L, after[k]);
@@ -42,7 +44,8 @@ const Entry kCore[] = {
      [](Args& a) {
        const std::vector<Tensor> p = a.tensors(1);
        const SgdOptions o{a.number(3), a.number(4), a.number(5), a.number(6), a.boolean(7, false)};
-       const std::vector<Tensor> before = o.momentum != 0 ? state_list(a, 2, p.size()) : std::vector<Tensor>();
+       const std::vector<Tensor> before =
+           o.momentum != 0 ? state_list(a, 2, p.size()) : std::vector<Tensor>();
        std::vector<Tensor> velocity = before;
        sgd_step(p, velocity, o);
        if (o.momentum != 0) store_list(a, 2, before, velocity);
@@ -55,12 +58,13 @@ const Entry kCore[] = {
        const std::vector<Tensor> m0 = state_list(a, 2, p.size()), s0 = state_list(a, 3, p.size());
        std::vector<Tensor> m = m0, s = s0;
        adam_step(p, m, s,
-                 {a.number(4), a.number(5), a.number(6), a.number(7), a.number(8), a.boolean(9, false), a.integer(10)});
+                 {a.number(4), a.number(5), a.number(6), a.number(7), a.number(8),
+                  a.boolean(9, false), a.integer(10)});
        store_list(a, 2, m0, m);
        store_list(a, 3, s0, s);
        return 0;
      }},
-    {"zero_grad(parameters)", "Drops the gradients of a list of tensors.",
+    {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
      [](Args& a) {
        a.table(1);
        const int n = int(lua_objlen(a.L, 1));
@@ -90,7 +94,8 @@ const Entry kCore[] = {
        a.push(double(m.live)), a.push(double(m.peak)), a.push(double(m.cached));
        return 3;
      }},
-    {"isa()", "The instruction set of the kernels.", [](Args& a) { return a.push(std::string(cpu_isa())); }},
+    {"isa()", "The instruction set of the kernels.",
+     [](Args& a) { return a.push(std::string(cpu_isa())); }},
     {"cuda_trouble()", "Why CUDA cannot be used; an empty string when it can.",
      [](Args& a) { return a.push(cuda_trouble()); }},
     {"set_num_threads(n)", "How many threads kernels use.",
@@ -117,7 +122,7 @@ const Entry kCore[] = {
      }},
     {"fail(message)", "An error at the user's line.",
      [](Args& a) -> int { throw Error(a.text(1)); }},
-    {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
+    {"nearest([names], name)", "The entry of a list that is nearest to a name, or an empty string.",
      [](Args& a) {
        std::vector<std::string> names;
        a.table(1);
@@ -128,12 +133,11 @@ const Entry kCore[] = {
        }
        return a.push(nearest(names, a.text(2)));
      }},
-    {"describe(..)", "How errors show a value.",
-     [](Args& a) { return a.push(describe(a.L, 1)); }},
+    {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
     {"parse_args(options, arguments, script)", "The values of a script's flags.", &parse_args},
 };
 
-// ---- functions written in Lua with the declarations of C++ ones -----------------------------------------------------
+// ---- functions written in Lua with the declarations of C++ ones ---------------------------------
 
 /// What core.declare makes: kept for the life of the process, as closures point to it.
 struct Declared {
@@ -155,7 +159,8 @@ int declare(Args& a) {
   std::lock_guard lock(guard);
   Declared& d = all.emplace_back();
   d.signature = a.text(1), d.doc = a.text(2);
-  d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(), d.entry.body = &declared_body;
+  d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(),
+  d.entry.body = &declared_body;
   lua_pushlightuserdata(a.L, &d.entry);
   lua_pushvalue(a.L, lua_upvalueindex(2));
   lua_pushvalue(a.L, 3);
@@ -192,15 +197,17 @@ int operations(Args& a) {
 }
 
 const Entry kLanguage[] = {
-    {"declare(signature, doc, fn)", "A function whose arguments are put into their places and checked as C++ ones are.",
-     declare},
-    {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.", operations},
+    {"declare(signature, doc, fn)",
+     "A function whose arguments are put into their places and checked as C++ ones are.", declare},
+    {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.",
+     operations},
     {"entry(..)", "The signature and the help of a function, or nothing.",
      [](Args& a) {
        const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
        if (!e) return 0;
        std::string signature = e->signature;
-       if (const size_t self = signature.find("(self, "); self != std::string::npos) signature.erase(self + 1, 6);
+       if (const size_t self = signature.find("(self, "); self != std::string::npos)
+         signature.erase(self + 1, 6);
        a.push(signature), a.push(std::string(e->doc));
        return 2;
      }},
@@ -213,7 +220,8 @@ const Entry kLanguage[] = {
 
 int load_embedded(lua_State* L) {
   const Embedded& e = *static_cast<const Embedded*>(lua_touserdata(L, lua_upvalueindex(1)));
-  if (luaL_loadbuffer(L, reinterpret_cast<const char*>(e.text), e.size, e.chunk) != 0) return lua_error(L);
+  if (luaL_loadbuffer(L, reinterpret_cast<const char*>(e.text), e.size, e.chunk) != 0)
+    return lua_error(L);
   lua_pushstring(L, e.name);
   lua_call(L, 1, 1);
   return 1;

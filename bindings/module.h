@@ -6,7 +6,8 @@ namespace mt::lua {
 
 /// Builds the tensor's metatable and the methods about one tensor.
 void open_tensor(lua_State* L);
-/// Adds the functions of tensors to the module at the top of the stack and, where they take one first, to the methods.
+/// Adds the functions of tensors to the module at the top of the stack and, where they take one
+/// first, to the methods.
 void open_functions(lua_State* L);
 /// Adds what the Lua library needs from C++ to the table at the top of the stack (`mtorch.core`).
 void open_core(lua_State* L);
@@ -20,8 +21,8 @@ void* marker(const char* name);
 int parse_args(Args&);
 /// Lua sources embedded in the program.
 struct Embedded {
-  const char* name;  // "mtorch.nn"
-  const char* chunk; // "@mtorch/nn.lua"
+  const char* name;   // "mtorch.nn"
+  const char* chunk;  // "@mtorch/nn.lua"
   const unsigned char* text;
   size_t size;
 };

@@ -4,7 +4,8 @@
 
 namespace mt::program {
 
-/// Calls a function with a traceback handler. On failure the message is on the stack and the status not 0.
+/// Calls a function with a traceback handler. On failure the message is on the stack and the status
+/// not 0.
 int call(lua_State* L, int arguments, int results);
 /// Prints the message at the top of the stack and removes it.
 void report(lua_State* L);

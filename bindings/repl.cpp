@@ -1,4 +1,5 @@
-// repl.cpp -- the interactive prompt: results are printed, unfinished input is continued, errors are survived
+// repl.cpp -- the interactive prompt: results are printed, unfinished input is continued, errors
+// are survived
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -52,7 +53,8 @@ class Editor {
     const char* home = std::getenv("HOME");
     if (!state && !home) return "";
     std::string folder = state ? state : std::string(home) + "/.local/state";
-    for (size_t at = 1; at != std::string::npos; at = folder.find('/', at + 1)) mkdir(folder.substr(0, at).c_str(), 0755);
+    for (size_t at = 1; at != std::string::npos; at = folder.find('/', at + 1))
+      mkdir(folder.substr(0, at).c_str(), 0755);
     mkdir(folder.c_str(), 0755);
     folder += "/mtorch";
     mkdir(folder.c_str(), 0755);
@@ -75,8 +77,8 @@ bool unfinished(lua_State* L) {
   return message.size() >= 7 && message.compare(message.size() - 7, 7, "'<eof>'") == 0;
 }
 
-/// Compiles what was typed: as an expression if it is one, else as statements, asking for more lines where they are
-/// needed. Leaves a function or an error message.
+/// Compiles what was typed: as an expression if it is one, else as statements, asking for more
+/// lines where they are needed. Leaves a function or an error message.
 bool compile(lua_State* L, Editor& editor, std::string code) {
   if (!code.empty() && code[0] == '=') code = "return " + code.substr(1);
   for (;;) {
@@ -105,7 +107,8 @@ void print_results(lua_State* L) {
 
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
-    fmt::print("mtorch {} -- {}. Ctrl-D ends; mt, nn and optim are there.\n", MT_VERSION, LUAJIT_VERSION);
+    fmt::print("mtorch {} -- {}. Ctrl-D ends; mt, nn and optim are there.\n", MT_VERSION,
+               LUAJIT_VERSION);
   const char* names = "mt = require 'mtorch'; nn, optim = mt.nn, mt.optim";
   luaL_loadstring(L, names);
   if (call(L, 0, 0) != 0) report(L);

@@ -1,4 +1,5 @@
-// tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that are about one tensor
+// tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that are about one
+// tensor
 #include <cmath>
 #include <limits>
 
@@ -9,7 +10,7 @@
 namespace mt::lua {
 namespace {
 
-// ---- numbers in and out ---------------------------------------------------------------------------------------------
+// ---- numbers in and out -------------------------------------------------------------------------
 
 /// Element i as a Lua value: a boolean for bool, else a number.
 void push_element(lua_State* L, const Tensor& x, int64_t i) {
@@ -32,7 +33,8 @@ void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
 }
 
 /// Refuses a list with holes, or with other keys than 1..n.
-void check_keys(lua_State* L, int index, int64_t n, const char* operation, const std::string& what) {
+void check_keys(lua_State* L, int index, int64_t n, const char* operation,
+                const std::string& what) {
   lua_pushnil(L);
   while (lua_next(L, index)) {
     lua_pop(L, 1);
@@ -49,7 +51,8 @@ void check_keys(lua_State* L, int index, int64_t n, const char* operation, const
   }
 }
 
-/// Reads a number, a boolean or nested tables of them into `values`, checking that they are regular.
+/// Reads a number, a boolean or nested tables of them into `values`, checking that they are
+/// regular.
 class Nested {
  public:
   explicit Nested(lua_State* L) : L_(L) {}
@@ -66,7 +69,8 @@ class Nested {
       case LUA_TBOOLEAN: return leaf(depth, path, lua_toboolean(L_, index), true);
       case LUA_TTABLE: break;
       default:
-        fail("tensor: {} is {}; a number, a boolean or nested lists of them are needed", path, describe(L_, index));
+        fail("tensor: {} is {}; a number, a boolean or nested lists of them are needed", path,
+             describe(L_, index));
     }
     if (depth >= kMaxDims) fail("tensor: {} is nested deeper than {} levels", path, kMaxDims);
     const int64_t n = int64_t(lua_objlen(L_, index));
@@ -86,8 +90,10 @@ class Nested {
   }
 
   void leaf(int depth, const std::string& path, double v, bool boolean) {
-    if (rank_known_ && depth != shape.size()) fail("tensor: {} is a number, where the others are lists", path);
-    if (!rank_known_ && depth != shape.size()) fail("tensor: {} is a number, where the others are lists", path);
+    if (rank_known_ && depth != shape.size())
+      fail("tensor: {} is a number, where the others are lists", path);
+    if (!rank_known_ && depth != shape.size())
+      fail("tensor: {} is a number, where the others are lists", path);
     if (rank_known_ && boolean != booleans) fail("tensor: {} mixes booleans and numbers", path);
     rank_known_ = true;
     booleans = boolean;
@@ -98,7 +104,7 @@ class Nested {
   bool rank_known_ = false;
 };
 
-// ---- indexing -------------------------------------------------------------------------------------------------------
+// ---- indexing -----------------------------------------------------------------------------------
 
 int64_t index_number(lua_State* L, int i) {
   const double x = lua_tonumber(L, i);
@@ -119,7 +125,8 @@ Tensor index_range(lua_State* L, int item, const Tensor& x, int dim, int shown) 
   const int n = int(lua_objlen(L, item));
   check_keys(L, item, n, "index", "the range");
   if (n == 0) return x;
-  if (n > 3) fail("index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers", n);
+  if (n > 3)
+    fail("index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers", n);
   int64_t v[3] = {0, 0, 1};
   for (int k = 0; k < n; ++k) {
     lua_rawgeti(L, item, k + 1);
@@ -132,7 +139,8 @@ Tensor index_range(lua_State* L, int item, const Tensor& x, int dim, int shown) 
   const int64_t first = v[0] < 0 ? v[0] + size + 1 : v[0], last = v[1] < 0 ? v[1] + size + 1 : v[1];
   if (first == last + 1 && first >= 1 && last <= size) return slice(x, dim, last, 0);
   if (first < 1 || last > size || first > last)
-    fail("index: the range {}..{} does not lie inside 1..{} (dimension {})", v[0], v[1], size, shown + 1);
+    fail("index: the range {}..{} does not lie inside 1..{} (dimension {})", v[0], v[1], size,
+         shown + 1);
   return slice(x, dim, first - 1, (last - first) / v[2] + 1, v[2]);
 }
 
@@ -153,7 +161,8 @@ Tensor index_table(lua_State* L, int key, Tensor x) {
     lua_pop(L, 1);
   }
   if (consumed > x.dim())
-    fail("index: {} positions for a tensor of {} dimensions, {}", consumed, x.dim(), to_string(x.shape()));
+    fail("index: {} positions for a tensor of {} dimensions, {}", consumed, x.dim(),
+         to_string(x.shape()));
   if (ellipses > 1) fail("index: only one mt.ellipsis can be used");
   int dim = 0, shown = 0;  // in what is left of x; as the user counts
   const int rank = x.dim();
@@ -175,7 +184,8 @@ Tensor index_any(lua_State* L, int key, const Tensor& x) {
     return pick(x, 0, index_position(index_number(L, key), x.size(0), 0));
   }
   if (lua_type(L, key) == LUA_TTABLE) return index_table(L, key, x);
-  fail("index: {} is not an index; use a number, or a table such as {{ {{1, 3}}, {{}} }}", describe(L, key));
+  fail("index: {} is not an index; use a number, or a table such as {{ {{1, 3}}, {{}} }}",
+       describe(L, key));
 }
 
 /// What the Lua-side __index does not find among the methods.
@@ -196,9 +206,11 @@ int get_field(lua_State* L) {
   else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
   else {
     luaL_getmetatable(L, "mtorch.methods");
-    std::vector<std::string> names = {"shape", "dtype", "device", "grad", "requires_grad", "is_leaf"};
+    std::vector<std::string> names = {"shape", "dtype",         "device",
+                                      "grad",  "requires_grad", "is_leaf"};
     const std::string close = nearest_key(L, -1, std::string(key), names);
-    fail("a tensor has no field or method '{}'{}", key, close.empty() ? "" : " (did you mean '" + close + "'?)");
+    fail("a tensor has no field or method '{}'{}", key,
+         close.empty() ? "" : " (did you mean '" + close + "'?)");
   }
   return 1;
 }
@@ -210,13 +222,15 @@ int set_field(lua_State* L) {
   if (lua_type(L, 2) == LUA_TSTRING) {
     const std::string_view key = lua_tostring(L, 2);
     if (key == "requires_grad") {
-      if (lua_type(L, 3) != LUA_TBOOLEAN) fail("requires_grad must be true or false, got {}", describe(L, 3));
+      if (lua_type(L, 3) != LUA_TBOOLEAN)
+        fail("requires_grad must be true or false, got {}", describe(L, 3));
       x.requires_grad_(lua_toboolean(L, 3));
     } else if (key == "grad") {
       const Tensor* g = tensor_at(L, 3);
       if (!g && !lua_isnil(L, 3)) fail("grad must be a tensor or nil, got {}", describe(L, 3));
       if (g && !(g->shape() == x.shape()))
-        fail("grad: the tensor is {}, this gradient {}", to_string(x.shape()), to_string(g->shape()));
+        fail("grad: the tensor is {}, this gradient {}", to_string(x.shape()),
+             to_string(g->shape()));
       x.set_grad(g ? *g : Tensor());
     } else {
       fail("the field '{}' of a tensor cannot be set; only grad and requires_grad can", key);
@@ -273,18 +287,22 @@ int same(lua_State* L) {
 int refuse_less(lua_State*) {
   fail("'<' and '<=' can only answer true or false in Lua; use x:lt(y), x:le(y), x:gt(y), x:ge(y)");
 }
-int refuse_concat(lua_State*) { fail("'..' does not join tensors; use mt.cat{{a, b}}, or tostring(x) for text"); }
+int refuse_concat(lua_State*) {
+  fail("'..' does not join tensors; use mt.cat{{a, b}}, or tostring(x) for text");
+}
 
 template <int (*body)(lua_State*)> int safely(lua_State* L) {
   const int results = guarded(L, body);
   return results < 0 ? lua_error(L) : results;
 }
 
-// ---- methods about one tensor ---------------------------------------------------------------------------------------
+// ---- methods about one tensor -------------------------------------------------------------------
 
 const Entry kMethods[] = {
-    {"dim(x)", "The number of dimensions.", [](Args& a) { return a.push(double(a.tensor(1).dim())); }},
-    {"numel(x)", "The number of elements.", [](Args& a) { return a.push(double(a.tensor(1).numel())); }},
+    {"dim(x)", "The number of dimensions.",
+     [](Args& a) { return a.push(double(a.tensor(1).dim())); }},
+    {"numel(x)", "The number of elements.",
+     [](Args& a) { return a.push(double(a.tensor(1).numel())); }},
     {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -314,7 +332,8 @@ const Entry kMethods[] = {
      [](Args& a) {
        const Tensor& x = a.tensor(1);
        if (a.count() - 1 != x.dim())
-         fail("at: {} positions for a tensor of {} dimensions, {}", a.count() - 1, x.dim(), to_string(x.shape()));
+         fail("at: {} positions for a tensor of {} dimensions, {}", a.count() - 1, x.dim(),
+              to_string(x.shape()));
        int64_t i = 0;
        for (int d = 0; d < x.dim(); ++d)
          i = i * x.size(d) + index_position(index_number(a.L, d + 2), x.size(d), d);
@@ -330,8 +349,10 @@ const Entry kMethods[] = {
     {"data_address(x)", "The address of the first element, for x:data().",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       if (!x.is_contiguous()) fail("data: the tensor is not contiguous; use x:contiguous():data()");
-       if (&x.device() != &cpu_device()) fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
+       if (!x.is_contiguous())
+         fail("data: the tensor is not contiguous; use x:contiguous():data()");
+       if (&x.device() != &cpu_device())
+         fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
        bump(x);  // whoever asks for the address may write
        lua_pushlightuserdata(a.L, x.data());
        lua_pushstring(a.L, dtype_name(x.dtype()));
@@ -345,10 +366,12 @@ const Entry kMethods[] = {
     {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",
      "Adds to .grad of every leaf that x was computed from. Uses the graph up unless retain_graph.",
      [](Args& a) {
-       a.tensor(1).backward(a.given(2) ? a.tensor(2) : Tensor(), a.boolean(3, false), a.boolean(4, false));
+       a.tensor(1).backward(a.given(2) ? a.tensor(2) : Tensor(), a.boolean(3, false),
+                            a.boolean(4, false));
        return 0;
      }},
-    {"detach(x)", "The same data, outside the graph.", [](Args& a) { return a.push(a.tensor(1).detach()); }},
+    {"detach(x)", "The same data, outside the graph.",
+     [](Args& a) { return a.push(a.tensor(1).detach()); }},
     {"zero_grad_(x)", "Drops the gradient (sets it to nil); returns x.",
      [](Args& a) {
        a.tensor(1).set_grad({});
@@ -359,7 +382,8 @@ const Entry kMethods[] = {
 }  // namespace
 
 Tensor tensor_from(Args& a, int i, Dtype dtype) {
-  if (const Tensor* t = tensor_at(a.L, i)) return dtype == Dtype::none ? clone(t->detach()) : to(clone(t->detach()), dtype);
+  if (const Tensor* t = tensor_at(a.L, i))
+    return dtype == Dtype::none ? clone(t->detach()) : to(clone(t->detach()), dtype);
   Nested nested(a.L);
   nested.read(i);
   if (dtype == Dtype::none) dtype = nested.booleans ? Dtype::b8 : default_dtype();
@@ -376,10 +400,15 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
 }
 
 void open_tensor(lua_State* L) {
-  static const luaL_Reg meta[] = {
-      {"__newindex", safely<set_field>}, {"__gc", collect_garbage},        {"__len", safely<length>},
-      {"__tostring", safely<text>},      {"__lt", safely<refuse_less>},    {"__le", safely<refuse_less>},
-      {"__concat", safely<refuse_concat>}, {"__eq", safely<same>},          {nullptr, nullptr}};
+  static const luaL_Reg meta[] = {{"__newindex", safely<set_field>},
+                                  {"__gc", collect_garbage},
+                                  {"__len", safely<length>},
+                                  {"__tostring", safely<text>},
+                                  {"__lt", safely<refuse_less>},
+                                  {"__le", safely<refuse_less>},
+                                  {"__concat", safely<refuse_concat>},
+                                  {"__eq", safely<same>},
+                                  {nullptr, nullptr}};
   lua_newtable(L);
   lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
   lua_pushvalue(L, -2);

@@ -29,15 +29,17 @@ void connect(Edge& edge, const Tensor& input) {
   TensorImpl* t = input.impl();
   if (!t->requires_grad) return;
   if (!t->base && t->node && t->recorded != t->storage->recorded)
-    fail("this tensor {} is a view of one that was changed in place since, while gradients were recorded; take the view "
-         "again after the change",
-         to_string(input.shape()));
+    fail(
+        "this tensor {} is a view of one that was changed in place since, while gradients were "
+        "recorded; take the view "
+        "again after the change",
+        to_string(input.shape()));
   if (t->node) edge.node = Ref<Node>::share(t->node);
   else edge.leaf = Ref<TensorImpl>::share(t);
 }
 
-// Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion, because a graph can be
-// a chain of millions.
+// Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion,
+// because a graph can be a chain of millions.
 thread_local Node* doomed = nullptr;
 thread_local bool freeing = false;
 
@@ -90,7 +92,8 @@ class Walk {
     } else {
       TensorImpl& leaf = *edge.leaf;
       if (!leaf.pending) leaves_.push_back(edge.leaf);
-      Tensor sum = accumulate(Tensor(Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr))), g);
+      Tensor sum =
+          accumulate(Tensor(Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr))), g);
       leaf.pending = sum.release();
     }
   }
@@ -102,7 +105,8 @@ class Walk {
     }
   }
 
-  /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is, otherwise copied.
+  /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is,
+  /// otherwise copied.
   void commit() {
     for (auto& leaf : leaves_) {
       Tensor g(Ref<TensorImpl>::adopt(std::exchange(leaf->pending, nullptr)));
@@ -120,7 +124,9 @@ class Walk {
   }
 
  private:
-  static void drop_pending(TensorImpl& leaf) { Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr)); }
+  static void drop_pending(TensorImpl& leaf) {
+    Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr));
+  }
 
   /// The latest of the nodes that have a gradient: all that used its result have been visited.
   Ref<Node> next() {
@@ -134,8 +140,10 @@ class Walk {
     Tensor g = std::move(node.pending);
     node.pending.reset();
     if (node.consumed)
-      fail("backward: the graph behind '{}' was used up by an earlier backward; pass {{retain_graph=true}} to the first",
-           node.type->name);
+      fail(
+          "backward: the graph behind '{}' was used up by an earlier backward; pass "
+          "{{retain_graph=true}} to the first",
+          node.type->name);
     Tensor few[3];
     std::vector<Tensor> many(node.more ? node.inputs : 0);
     Tensor* dx = node.more ? many.data() : few;
@@ -175,7 +183,8 @@ void Node::destroy(Node* node) {
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
-  // A parameter can be held as it is; what has, or may get, a node behind it is held as a plain view.
+  // A parameter can be held as it is; what has, or may get, a node behind it is held as a plain
+  // view.
   const bool parameter = from >= 0 && t.is_leaf() && t.requires_grad();
   Tensor held = parameter ? t : t.detach();
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
@@ -192,9 +201,11 @@ Tensor Node::get(int slot) {
   Tensor t(saved[slot]);
   const uint32_t now = t.impl()->storage->version;
   if (now != version[slot])
-    fail("backward: {} needs a tensor {} that was changed in place since (version {}, expected {}); use the form "
-         "without '_' or clone() first",
-         type->name, to_string(t.shape()), now, version[slot]);
+    fail(
+        "backward: {} needs a tensor {} that was changed in place since (version {}, expected {}); "
+        "use the form "
+        "without '_' or clone() first",
+        type->name, to_string(t.shape()), now, version[slot]);
   if (!grad_enabled()) return t;
   if (source[slot] == kOutput) {
     t = t.detach();
@@ -224,16 +235,22 @@ Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>&
 
 void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, bool create_graph) {
   if (!root.requires_grad())
-    fail("backward: this tensor does not depend on any that requires a gradient; see x:requires_grad_() and no_grad");
+    fail(
+        "backward: this tensor does not depend on any that requires a gradient; see "
+        "x:requires_grad_() and no_grad");
   if (!gradient.defined() && root.numel() != 1)
-    fail("backward: the tensor is {}, only one element has a gradient by itself; use :sum() or pass the gradient",
-         to_string(root.shape()));
+    fail(
+        "backward: the tensor is {}, only one element has a gradient by itself; use :sum() or pass "
+        "the gradient",
+        to_string(root.shape()));
   if (gradient.defined() && !(gradient.shape() == root.shape()))
-    fail("backward: the gradient is {}, the tensor {}", to_string(gradient.shape()), to_string(root.shape()));
+    fail("backward: the gradient is {}, the tensor {}", to_string(gradient.shape()),
+         to_string(root.shape()));
   Walk walk(retain_graph || create_graph, create_graph);
   Edge edge;
   connect(edge, root);
-  Tensor one = gradient.defined() ? to(gradient, root.dtype()) : scalar(1, root.dtype(), root.device());
+  Tensor one =
+      gradient.defined() ? to(gradient, root.dtype()) : scalar(1, root.dtype(), root.device());
   walk.send(edge, one.shape() == root.shape() ? std::move(one) : reshape(one, root.shape()));
   edge = {};
   walk.run();

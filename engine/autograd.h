@@ -7,15 +7,16 @@
 
 namespace mt {
 
-/// The kind of a node: its name for messages, and the gradient that stands beside the forward formula.
-/// `backward(node, g, dx)` sets dx[i] for each input i with `node.wants(i)`.
+/// The kind of a node: its name for messages, and the gradient that stands beside the forward
+/// formula. `backward(node, g, dx)` sets dx[i] for each input i with `node.wants(i)`.
 struct NodeType {
   const char* name;
   void (*backward)(Node& node, const Tensor& g, Tensor* dx);
   int op = -1;  // for elementwise operations: which
 };
 
-/// Where a gradient goes: to the node that computed an input, or to a leaf. One of the two, or neither.
+/// Where a gradient goes: to the node that computed an input, or to a leaf. One of the two, or
+/// neither.
 struct Edge {
   Ref<Node> node;
   Ref<TensorImpl> leaf;
@@ -24,7 +25,8 @@ struct Edge {
 
 constexpr int kMaxSaved = 4;
 
-/// One recorded operation. It holds storage and views, never the tensors it computed: those hold it.
+/// One recorded operation. It holds storage and views, never the tensors it computed: those hold
+/// it.
 struct Node {
   std::atomic<int> refs{1};
   int inputs = 0;
@@ -35,22 +37,23 @@ struct Node {
   std::unique_ptr<Edge[]> more;  // all edges, where there are more than three
   Ref<TensorImpl> saved[kMaxSaved];
   uint32_t version[kMaxSaved] = {};
-  int8_t source[kMaxSaved];       // which input it is; kOutput; kOther
-  double number[4] = {};          // parameters of the operation
-  Tensor pending;                 // the gradient so far, while a walk is under way
-  Node* next = nullptr;           // the list of nodes to be freed
+  int8_t source[kMaxSaved];  // which input it is; kOutput; kOther
+  double number[4] = {};     // parameters of the operation
+  Tensor pending;            // the gradient so far, while a walk is under way
+  Node* next = nullptr;      // the list of nodes to be freed
 
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);
 
   Edge& input(int i) { return more ? more[size_t(i)] : edge[i]; }
   bool wants(int i) { return bool(input(i)); }
-  /// Remembers a tensor for the way back, and its version. `source`: the input's number, kOutput or kOther.
+  /// Remembers a tensor for the way back, and its version. `source`: the input's number, kOutput or
+  /// kOther.
   void save(int slot, const Tensor&, int source);
   /// Remembers the shape alone.
   void save_shape(int slot, const Tensor&);
-  /// The remembered tensor. Throws when it was changed in place since. While gradients are themselves recorded it is
-  /// connected to the graph again.
+  /// The remembered tensor. Throws when it was changed in place since. While gradients are
+  /// themselves recorded it is connected to the graph again.
   Tensor get(int slot);
   Shape shape(int slot) const { return Shape(saved[slot]->size, saved[slot]->ndim); }
 };
@@ -71,11 +74,14 @@ inline bool wants_grad(const Tensor& a, const Tensor& b) {
   return (a.impl()->requires_grad || b.impl()->requires_grad) && grad_enabled();
 }
 
-/// Makes `out` the result of a new node over `inputs`; the caller saves into it what the gradient needs.
+/// Makes `out` the result of a new node over `inputs`; the caller saves into it what the gradient
+/// needs.
 Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs);
 Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs);
 
-/// Walks the graph backwards from `root` and adds to `.grad` of its leaves: all of them, or none if it fails.
-void backward(const Tensor& root, const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false);
+/// Walks the graph backwards from `root` and adds to `.grad` of its leaves: all of them, or none if
+/// it fails.
+void backward(const Tensor& root, const Tensor& gradient = {}, bool retain_graph = false,
+              bool create_graph = false);
 
 }  // namespace mt

@@ -22,7 +22,8 @@ void copy_data(const Tensor& out, const Tensor& in) {
 }
 
 const NodeType kCopy{"clone", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
-const NodeType kConvert{"to", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.saved[0]->dtype); }};
+const NodeType kConvert{
+    "to", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.saved[0]->dtype); }};
 
 /// Takes a tensor's history away, as a tensor of its own, so that a new node can follow it.
 Tensor history(const Tensor& x) {
@@ -40,8 +41,12 @@ Tensor full(const Shape& shape, double value, Dtype dtype, const Device& device)
   NoGrad off;
   return fill_(out, value);
 }
-Tensor zeros(const Shape& shape, Dtype dtype, const Device& device) { return full(shape, 0, dtype, device); }
-Tensor ones(const Shape& shape, Dtype dtype, const Device& device) { return full(shape, 1, dtype, device); }
+Tensor zeros(const Shape& shape, Dtype dtype, const Device& device) {
+  return full(shape, 0, dtype, device);
+}
+Tensor ones(const Shape& shape, Dtype dtype, const Device& device) {
+  return full(shape, 1, dtype, device);
+}
 Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype(), x.device()); }
 
 Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
@@ -58,8 +63,10 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
   const double count = std::floor((last - first) / step * (1 + 1e-12) + 1e-12) + 1;
   if (!(count < 1e13)) fail("range: {} to {} by {} does not end", first, last, step);
   const int64_t n = count > 0 ? int64_t(count) : 0;
-  if (n > 0) check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
-  if (!is_float(dtype) && step != std::floor(step)) fail("range: the step {} does not fit into {}", step, dtype_name(dtype));
+  if (n > 0)
+    check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
+  if (!is_float(dtype) && step != std::floor(step))
+    fail("range: the step {} does not fit into {}", step, dtype_name(dtype));
   Tensor out = empty({n}, dtype);
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -105,25 +112,36 @@ Tensor to(const Tensor& x, const Device& device) {
 
 void check_writable(const char* operation, const Tensor& target) {
   if (grad_enabled() && target.requires_grad() && target.is_leaf())
-    fail("{}: this leaf requires a gradient, a change in place would lose it; use mt.no_grad(function) around it",
-         operation);
+    fail(
+        "{}: this leaf requires a gradient, a change in place would lose it; use "
+        "mt.no_grad(function) around it",
+        operation);
   for (int d = 0; d < target.dim(); ++d)
     if (target.stride(d) == 0 && target.size(d) > 1)
-      fail("{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it first", operation,
-           d + 1, target.size(d));
+      fail(
+          "{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it "
+          "first",
+          operation, d + 1, target.size(d));
 }
 
-const Tensor& copy_(const Tensor& target, const Tensor& source) { return write_("copy_", target, source); }
+const Tensor& copy_(const Tensor& target, const Tensor& source) {
+  return write_("copy_", target, source);
+}
 
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source) {
   check_writable(operation, target);
-  if (source.dim() > target.dim() || !(broadcast(operation, target.shape(), source.shape()) == target.shape()))
-    fail("{}: the source {} does not fit into {}", operation, to_string(source.shape()), to_string(target.shape()));
+  if (source.dim() > target.dim() ||
+      !(broadcast(operation, target.shape(), source.shape()) == target.shape()))
+    fail("{}: the source {} does not fit into {}", operation, to_string(source.shape()),
+         to_string(target.shape()));
   Tensor value = expand(source, target.shape());
-  const bool wants = grad_enabled() && is_float(target.dtype()) && (value.requires_grad() || target.requires_grad());
+  const bool wants = grad_enabled() && is_float(target.dtype()) &&
+                     (value.requires_grad() || target.requires_grad());
   if (wants && !target.impl()->base)
-    fail("{}: this is a view of another tensor, and gradients are recorded; clone() it or change the whole tensor",
-         operation);
+    fail(
+        "{}: this is a view of another tensor, and gradients are recorded; clone() it or change "
+        "the whole tensor",
+        operation);
   if (value.impl()->storage == target.impl()->storage && value.impl() != target.impl()) {
     NoGrad off;
     value = clone(value);
@@ -148,7 +166,8 @@ const Tensor& fill_(const Tensor& target, double value) {
   return write_("fill_", target, scalar(value, target.dtype(), target.device()));
 }
 
-/// The gradient of an assignment as recorded operations: by the positions that the region takes in the whole.
+/// The gradient of an assignment as recorded operations: by the positions that the region takes in
+/// the whole.
 void assign_backward_recorded(Node& node, const Tensor& g, Tensor* dx) {
   const TensorImpl& r = *node.saved[0];
   Tensor positions, mask;
@@ -162,33 +181,42 @@ void assign_backward_recorded(Node& node, const Tensor& g, Tensor* dx) {
   }
   if (node.wants(0)) dx[0] = g * mask;
   if (node.wants(1))
-    dx[1] = sum_to(reshape(gather(reshape(g, {-1}), 0, positions), Shape(r.size, r.ndim)), node.shape(1));
+    dx[1] = sum_to(reshape(gather(reshape(g, {-1}), 0, positions), Shape(r.size, r.ndim)),
+                   node.shape(1));
 }
 
 void assign(const Tensor& x, const Tensor& region, const Tensor& value) {
   check_writable("assignment", x);
-  const bool wants = grad_enabled() && is_float(x.dtype()) && (value.requires_grad() || x.requires_grad());
-  if (value.dim() > region.dim() || !(broadcast("assignment", region.shape(), value.shape()) == region.shape()))
-    fail("assignment: the value {} does not fit into {}", to_string(value.shape()), to_string(region.shape()));
+  const bool wants =
+      grad_enabled() && is_float(x.dtype()) && (value.requires_grad() || x.requires_grad());
+  if (value.dim() > region.dim() ||
+      !(broadcast("assignment", region.shape(), value.shape()) == region.shape()))
+    fail("assignment: the value {} does not fit into {}", to_string(value.shape()),
+         to_string(region.shape()));
   if (wants && (!x.impl()->base || !x.is_contiguous()))
-    fail("assignment: this is a view of another tensor, and gradients are recorded; clone() it first");
+    fail(
+        "assignment: this is a view of another tensor, and gradients are recorded; clone() it "
+        "first");
   {
     NoGrad off;
     copy_(region, value);
   }
   if (!wants) return;
-  static const NodeType type{"assignment", [](Node& node, const Tensor& g, Tensor* dx) {
-    const TensorImpl& r = *node.saved[0];  // a shape whose strides and offset say where the region lies
-    if (grad_enabled()) return assign_backward_recorded(node, g, dx);
-    const Tensor whole = clone(g);
-    const Tensor part = view_of(whole, Shape(r.size, r.ndim), Shape(r.stride, r.ndim), r.offset);
-    if (node.wants(1)) dx[1] = sum_to(clone(part), node.shape(1));
-    if (node.wants(0)) {
-      NoGrad off;
-      fill_(part, 0);
-      dx[0] = whole;
-    }
-  }};
+  static const NodeType type{
+      "assignment", [](Node& node, const Tensor& g, Tensor* dx) {
+        const TensorImpl& r =
+            *node.saved[0];  // a shape whose strides and offset say where the region lies
+        if (grad_enabled()) return assign_backward_recorded(node, g, dx);
+        const Tensor whole = clone(g);
+        const Tensor part =
+            view_of(whole, Shape(r.size, r.ndim), Shape(r.stride, r.ndim), r.offset);
+        if (node.wants(1)) dx[1] = sum_to(clone(part), node.shape(1));
+        if (node.wants(0)) {
+          NoGrad off;
+          fill_(part, 0);
+          dx[0] = whole;
+        }
+      }};
   ++x.impl()->storage->recorded;
   const Tensor old = history(x);
   Node& node = record(type, x, {&old, &value});

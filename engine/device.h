@@ -7,7 +7,8 @@
 
 namespace mt {
 
-/// The device called 'cpu', 'cuda' or 'cuda:0'. Throws Error with one sentence when it is not usable.
+/// The device called 'cpu', 'cuda' or 'cuda:0'. Throws Error with one sentence when it is not
+/// usable.
 const Device& device_named(std::string_view name);
 /// Why CUDA cannot be used; empty when it can.
 std::string cuda_trouble();

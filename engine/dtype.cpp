@@ -31,10 +31,11 @@ Dtype promote(Dtype a, Dtype b) {
 void check_value(const char* operation, double v, Dtype dtype) {
   if (is_float(dtype)) return;
   const bool whole = v == std::floor(v);
-  const bool fits = dtype == Dtype::b8    ? whole
-                    : dtype == Dtype::u8  ? whole && v >= 0 && v <= 255
-                    : dtype == Dtype::i32 ? whole && v >= -2147483648.0 && v <= 2147483647.0
-                                          : whole && v >= -9223372036854775808.0 && v < 9223372036854775808.0;
+  const bool fits = dtype == Dtype::b8   ? whole
+                    : dtype == Dtype::u8 ? whole && v >= 0 && v <= 255
+                    : dtype == Dtype::i32
+                        ? whole && v >= -2147483648.0 && v <= 2147483647.0
+                        : whole && v >= -9223372036854775808.0 && v < 9223372036854775808.0;
   if (!fits) fail("{}: {} does not fit into {}", operation, show(v), dtype_name(dtype));
 }
 
@@ -46,7 +47,8 @@ bool can_hold(Dtype target, Dtype result) {
 Dtype default_dtype() { return the_default; }
 
 void set_default_dtype(Dtype d) {
-  if (!is_float(d)) fail("set_default_dtype: {} is not a float type; use 'float32' or 'float64'", dtype_name(d));
+  if (!is_float(d))
+    fail("set_default_dtype: {} is not a float type; use 'float32' or 'float64'", dtype_name(d));
   the_default = d;
 }
 

@@ -11,7 +11,8 @@ namespace mt {
 const char* dtype_name(Dtype);
 /// The dtype of that name, or Dtype::none.
 Dtype dtype_named(std::string_view);
-/// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then the wider one.
+/// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then
+/// the wider one.
 Dtype promote(Dtype, Dtype);
 /// Refuses a number that a dtype cannot hold: 300 in uint8, 2.5 in int64.
 void check_value(const char* operation, double value, Dtype);

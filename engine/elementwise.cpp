@@ -1,6 +1,8 @@
-// elementwise.cpp -- elementwise operations on tensors: broadcasting, promotion, the verb, the gradient
+// elementwise.cpp -- elementwise operations on tensors: broadcasting, promotion, the verb, the
+// gradient
 //
-// This file contains no operation's name: what an operation is comes from the list in kernels/ops.h.
+// This file contains no operation's name: what an operation is comes from the list in
+// kernels/ops.h.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -12,9 +14,10 @@
 namespace mt {
 namespace {
 
-// ---- facts folded from the list -------------------------------------------------------------------------------------
+// ---- facts folded from the list -----------------------------------------------------------------
 
-/// Stands in for the incoming gradient, to find derivatives that hand it on unchanged (add, sub's left side).
+/// Stands in for the incoming gradient, to find derivatives that hand it on unchanged (add, sub's
+/// left side).
 struct Probe {
   bool same;
   Probe operator-() const { return {false}; }
@@ -25,8 +28,7 @@ template <class Op, int Part> bool passes_gradient() {
   if constexpr (op::has_derivative<Op, Part> && Op::info.saves[Part - 1] == op::nothing &&
                 op::count_params(Op::info) == 0)
     return op::Formula<Op, Part>::call(Probe{true}).same;
-  else
-    return false;
+  else return false;
 }
 
 /// The derivative as recorded operations: the formula of kernels/ops.h at T = Tensor.
@@ -38,7 +40,8 @@ Tensor recorded(const Tensor* operand, const double* params, std::integer_sequen
   return op::Formula<Op, Part>::call(operand[I]..., Tensor(params[S])...);
 }
 template <class Op, int Part> Tensor recorded(const Tensor* operand, const double* params) {
-  return recorded<Op, Part>(operand, params, std::make_integer_sequence<int, op::operands<Op, Part>>{},
+  return recorded<Op, Part>(operand, params,
+                            std::make_integer_sequence<int, op::operands<Op, Part>>{},
                             std::make_integer_sequence<int, op::count_params(Op::info)>{});
 }
 
@@ -50,8 +53,7 @@ struct Derivative {
 template <class Op, int Part> Derivative derivative_of() {
   if constexpr (op::has_derivative<Op, Part>)
     return {true, passes_gradient<Op, Part>(), Op::info.saves[Part - 1], &recorded<Op, Part>};
-  else
-    return {};
+  else return {};
 }
 
 struct Facts {
@@ -59,13 +61,14 @@ struct Facts {
   Derivative by[3];
 };
 template <class... Op> std::array<Facts, kOps> collect(op::List<Op...>) {
-  return {{{{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>, op::mask_first<Op>,
+  return {{{{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
+             op::mask_first<Op>,
              op::has_derivative<Op, 1> || op::has_derivative<Op, 2> || op::has_derivative<Op, 3>},
             {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}}...}};
 }
 const std::array<Facts, kOps> facts = collect(op::Elementwise{});
 
-// ---- the way back ---------------------------------------------------------------------------------------------------
+// ---- the way back -------------------------------------------------------------------------------
 
 /// Whether every element is the same place.
 bool repeats(const TensorImpl& t) {
@@ -74,7 +77,8 @@ bool repeats(const TensorImpl& t) {
   return true;
 }
 
-/// Calls the map verb for operands of one shape. What is contiguous, or one element repeated, is told as one dimension.
+/// Calls the map verb for operands of one shape. What is contiguous, or one element repeated, is
+/// told as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
   Map m;
@@ -144,11 +148,13 @@ const Types node_types = [] {
 }();
 
 /// Records the operation; inputs have the shape and dtype of the computation.
-void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs, const double* params) {
+void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
+                        const double* params) {
   const Facts& f = facts[op];
-  Node& node = f.row.inputs == 1   ? record(node_types.of[op], out, {inputs[0]})
-               : f.row.inputs == 2 ? record(node_types.of[op], out, {inputs[0], inputs[1]})
-                                   : record(node_types.of[op], out, {inputs[0], inputs[1], inputs[2]});
+  Node& node = f.row.inputs == 1 ? record(node_types.of[op], out, {inputs[0]})
+               : f.row.inputs == 2
+                   ? record(node_types.of[op], out, {inputs[0], inputs[1]})
+                   : record(node_types.of[op], out, {inputs[0], inputs[1], inputs[2]});
   uint8_t saves = 0;
   for (int i = 0; i < f.row.inputs; ++i) {
     if (!node.wants(i)) continue;
@@ -161,10 +167,10 @@ void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs, 
   if (params) std::memcpy(node.number, params, sizeof(double) * size_t(f.row.params));
 }
 
-// ---- the way forward ------------------------------------------------------------------------------------------------
+// ---- the way forward ----------------------------------------------------------------------------
 
-/// What a lesser operand (0-d beside tensors, a plain number beside both) makes of a type: it adds a kind (float to
-/// integers, integer to bool) but no width. As in PyTorch.
+/// What a lesser operand (0-d beside tensors, a plain number beside both) makes of a type: it adds
+/// a kind (float to integers, integer to bool) but no width. As in PyTorch.
 Dtype widen(Dtype d, Dtype lesser) {
   if (d == Dtype::none) return lesser;
   if (lesser == Dtype::none || is_float(d)) return d;
@@ -180,7 +186,8 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
     kind = promote(kind, t.number && is_float(t.dtype) ? default_dtype() : t.dtype);
   }
   for (int i = 0; params && i < row.params; ++i)  // a fraction, such as the end of a clamp
-    if (std::isfinite(params[i]) && params[i] != std::floor(params[i])) numbers = promote(numbers, default_dtype());
+    if (std::isfinite(params[i]) && params[i] != std::floor(params[i]))
+      numbers = promote(numbers, default_dtype());
   const Dtype d = widen(widen(tensors, points), numbers);
   switch (row.info->accepts) {
     case op::Accepts::any: return d;
@@ -194,32 +201,42 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 /// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {
   const char* name = facts[op].row.info->name;
-  const bool divides = op == op::id<op::FloorDivide> || op == op::id<op::Remainder> || op == op::id<op::Fmod>;
-  if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) || divisor.numel() == 0) return;
+  const bool divides =
+      op == op::id<op::FloorDivide> || op == op::id<op::Remainder> || op == op::id<op::Fmod>;
+  if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) ||
+      divisor.numel() == 0)
+    return;
   NoGrad off;
-  if (divides && any(op::eq(divisor, 0.0)).item() != 0) fail("{}: an integer is divided by 0; use :float() first", name);
+  if (divides && any(op::eq(divisor, 0.0)).item() != 0)
+    fail("{}: an integer is divided by 0; use :float() first", name);
   if (!divides && any(op::lt(divisor, 0.0)).item() != 0)
     fail("{}: an integer to a negative power is not whole; use :float() first", name);
 }
 
 void check_devices(const OpRow& row, const Tensor* const* inputs) {
   for (int i = 1; i < row.inputs; ++i)
-    if (&inputs[i]->device() != &inputs[0]->device() && !inputs[i]->impl()->number && !inputs[0]->impl()->number)
-      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", row.info->name, inputs[0]->device().name,
-           inputs[i]->device().name, inputs[0]->device().name);
+    if (&inputs[i]->device() != &inputs[0]->device() && !inputs[i]->impl()->number &&
+        !inputs[0]->impl()->number)
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", row.info->name,
+           inputs[0]->device().name, inputs[i]->device().name, inputs[0]->device().name);
 }
 
-Dtype answer_dtype(const OpRow& row, Dtype computed) { return row.answers_bool ? Dtype::b8 : computed; }
+Dtype answer_dtype(const OpRow& row, Dtype computed) {
+  return row.answers_bool ? Dtype::b8 : computed;
+}
 
 /// Equal shapes and dtypes, contiguous: nothing to prepare.
 bool simple(const OpRow& row, const Tensor* const* inputs) {
   const TensorImpl& a = *inputs[0]->impl();
   const op::Accepts accepts = row.info->accepts;
-  if (row.mask_first || !a.contiguous || a.number || (row.params > 0 && !is_float(a.dtype))) return false;
-  if (is_float(a.dtype) ? accepts == op::Accepts::boolean : accepts != op::Accepts::any) return false;
+  if (row.mask_first || !a.contiguous || a.number || (row.params > 0 && !is_float(a.dtype)))
+    return false;
+  if (is_float(a.dtype) ? accepts == op::Accepts::boolean : accepts != op::Accepts::any)
+    return false;
   for (int i = 1; i < row.inputs; ++i) {
     const TensorImpl& b = *inputs[i]->impl();
-    if (b.dtype != a.dtype || b.ndim != a.ndim || !b.contiguous || b.number || b.storage->device != a.storage->device)
+    if (b.dtype != a.dtype || b.ndim != a.ndim || !b.contiguous || b.number ||
+        b.storage->device != a.storage->device)
       return false;
     for (int d = 0; d < a.ndim; ++d)
       if (b.size[d] != a.size[d]) return false;
@@ -268,7 +285,7 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
     Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), p.dtype, *device)
                : mask                    ? *inputs[i]
                                          : to(*inputs[i], p.dtype);
-    p.tensor[i] = x.shape() == p.shape     ? x
+    p.tensor[i] = x.shape() == p.shape        ? x
                   : inputs[i]->impl()->number ? repeat_everywhere(x, p.shape)
                                               : expand(x, p.shape);
     p.input[i] = &p.tensor[i];
@@ -279,8 +296,8 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
 /// The result of an operation in place must have the target's shape.
 void check_fits(const char* name, const Tensor& target, const Shape& result) {
   if (!(result == target.shape()))
-    fail("{}: the result is {}, the tensor {}; a change in place keeps the shape", name, to_string(result),
-         to_string(target.shape()));
+    fail("{}: the result is {}, the tensor {}; a change in place keeps the shape", name,
+         to_string(result), to_string(target.shape()));
 }
 
 }  // namespace
@@ -318,12 +335,13 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
   check_writable(name.c_str(), target);
   const Dtype computed = computing_dtype(row, inputs, params), answer = answer_dtype(row, computed);
   if (!can_hold(target.dtype(), answer))
-    fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name, dtype_name(answer),
-         dtype_name(target.dtype()), row.info->name);
+    fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name,
+         dtype_name(answer), dtype_name(target.dtype()), row.info->name);
   const bool wants = row.differentiable && grad_enabled() && any_requires_grad(inputs, row.inputs);
   bool overlaps = false;
   for (int i = 1; i < row.inputs; ++i)
-    overlaps |= inputs[i]->impl()->storage == target.impl()->storage && inputs[i]->impl() != target.impl();
+    overlaps |=
+        inputs[i]->impl()->storage == target.impl()->storage && inputs[i]->impl() != target.impl();
   if (!wants && !overlaps && answer == target.dtype()) {
     const Prepared p = prepare(op, inputs, params);
     check_fits(name.c_str(), target, p.shape);

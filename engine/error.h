@@ -8,7 +8,8 @@
 
 namespace mt {
 
-/// What went wrong with a call. The text starts with the operation: `matmul: inner sizes differ: (2 x 3) and (4 x 5)`.
+/// What went wrong with a call. The text starts with the operation: `matmul: inner sizes differ: (2
+/// x 3) and (4 x 5)`.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -26,7 +26,8 @@ double& element(const Tensor& x, int64_t i) {
 }
 
 /// The gradient of output element o by input `x`, from one backward.
-std::vector<double> analytic(const Tensor& out, int64_t o, const std::vector<Tensor>& inputs, const Tensor& x) {
+std::vector<double> analytic(const Tensor& out, int64_t o, const std::vector<Tensor>& inputs,
+                             const Tensor& x) {
   Tensor seed = zeros(out.shape(), out.dtype());
   element(seed, o) = 1;
   for (const Tensor& t : inputs) t.set_grad({});
@@ -36,9 +37,10 @@ std::vector<double> analytic(const Tensor& out, int64_t o, const std::vector<Ten
   return g.defined() ? values_of(g) : std::vector<double>(size_t(x.numel()), 0.0);
 }
 
-/// A gradient outside the graph claims to be the same everywhere: so it must be, at inputs a little aside.
-void check_constant(const TensorFunction& gradient, const std::vector<Tensor>& inputs, const std::vector<double>& here,
-                    const GradcheckOptions& o) {
+/// A gradient outside the graph claims to be the same everywhere: so it must be, at inputs a little
+/// aside.
+void check_constant(const TensorFunction& gradient, const std::vector<Tensor>& inputs,
+                    const std::vector<double>& here, const GradcheckOptions& o) {
   NoGrad off;
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
@@ -65,7 +67,8 @@ Tensor evaluate(const TensorFunction& f, const std::vector<Tensor>& inputs) {
 
 }  // namespace
 
-void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const GradcheckOptions& o) {
+void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
+               const GradcheckOptions& o) {
   const Tensor out = evaluate(f, inputs);
   bool any_input = false;
   for (size_t k = 0; k < inputs.size(); ++k) {
@@ -73,7 +76,8 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const
     if (!x.requires_grad()) continue;
     any_input = true;
     if (x.dtype() != Dtype::f64)
-      fail("gradcheck: input {} is {}; finite differences need float64", k + 1, dtype_name(x.dtype()));
+      fail("gradcheck: input {} is {}; finite differences need float64", k + 1,
+           dtype_name(x.dtype()));
     if (!out.requires_grad()) fail("gradcheck: the result does not depend on input {}", k + 1);
     std::vector<std::vector<double>> jacobian;
     for (int64_t i = 0; i < out.numel(); ++i) jacobian.push_back(analytic(out, i, inputs, x));
@@ -89,15 +93,18 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const
       for (size_t i = 0; i < up.size(); ++i) {
         const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][size_t(j)];
         if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
-          fail("gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences say {}", k + 1,
-               j + index_base, int64_t(i) + index_base, got, numeric);
+          fail(
+              "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
+              "say {}",
+              k + 1, j + index_base, int64_t(i) + index_base, got, numeric);
       }
     }
   }
   if (!any_input) fail("gradcheck: no input requires a gradient");
 }
 
-void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const GradcheckOptions& o) {
+void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
+                   const GradcheckOptions& o) {
   const Tensor probe = f(inputs);
   const Tensor weights = full(probe.shape(), 0.75, probe.dtype());
   for (size_t k = 0; k < inputs.size(); ++k) {

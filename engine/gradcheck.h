@@ -12,10 +12,12 @@ struct GradcheckOptions {
 };
 using TensorFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
-/// Checks every entry of the Jacobian of `f` by each float64 input that requires a gradient, against central
-/// differences. Throws naming the first entry that differs.
-void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const GradcheckOptions& = {});
+/// Checks every entry of the Jacobian of `f` by each float64 input that requires a gradient,
+/// against central differences. Throws naming the first entry that differs.
+void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
+               const GradcheckOptions& = {});
 /// The same for the gradient's own gradient, with random weights on the outputs.
-void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs, const GradcheckOptions& = {});
+void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
+                   const GradcheckOptions& = {});
 
 }  // namespace mt

@@ -15,7 +15,8 @@ void same_shape(const char* name, const Tensor& x, const Tensor& target) {
          to_string(target.shape()));
 }
 
-/// The largest along a dimension, outside the graph: what is taken off before exp, so that it cannot overflow.
+/// The largest along a dimension, outside the graph: what is taken off before exp, so that it
+/// cannot overflow.
 Tensor stable_offset(const Tensor& x, int d) {
   NoGrad off;
   if (x.numel() == 0) return Tensor(0.0);
@@ -50,9 +51,11 @@ Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Reduction how
   {
     NoGrad off;
     if (p.numel() > 0 && (amin(p).item() < 0 || amax(p).item() > 1))
-      fail("binary_cross_entropy: probabilities must lie in 0..1, found {} to {}; use binary_cross_entropy_with_logits "
-           "for raw scores",
-           amin(p).item(), amax(p).item());
+      fail(
+          "binary_cross_entropy: probabilities must lie in 0..1, found {} to {}; use "
+          "binary_cross_entropy_with_logits "
+          "for raw scores",
+          amin(p).item(), amax(p).item());
   }
   const Tensor floor = Tensor(-100.0);
   const Tensor yes = maximum(log(p), floor), no = maximum(log1p(-p), floor);
@@ -64,13 +67,16 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, R
   return reduced(softplus(x, Tensor(1.0), Tensor(1e30)) - x * target, how);
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index, Reduction how) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index,
+                     Reduction how) {
   if (logits.dim() != 2 || target.dim() != 1 || logits.size(0) != target.size(0))
-    fail("cross_entropy: the logits are {}, the targets {}; expected (n x classes) and (n)", to_string(logits.shape()),
-         to_string(target.shape()));
+    fail("cross_entropy: the logits are {}, the targets {}; expected (n x classes) and (n)",
+         to_string(logits.shape()), to_string(target.shape()));
   if (is_float(target.dtype()) || target.dtype() == Dtype::b8)
-    fail("cross_entropy: targets are class positions and must be integers, these are {}; use target:long()",
-         dtype_name(target.dtype()));
+    fail(
+        "cross_entropy: targets are class positions and must be integers, these are {}; use "
+        "target:long()",
+        dtype_name(target.dtype()));
   Tensor safe, weight;
   {
     NoGrad off;
@@ -79,8 +85,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
     for (int64_t i = 0; i < labels.numel(); ++i) {
       const int64_t label = labels.at_integer(i);
       if (label != ignore_index && (label < first || label > last))
-        fail("cross_entropy: target {} is {}, expected {}..{} (labels count from {} here)", i + index_base, label, first,
-             last, first);
+        fail("cross_entropy: target {} is {}, expected {}..{} (labels count from {} here)",
+             i + index_base, label, first, last, first);
     }
     const Tensor kept = ne(labels, Tensor(double(ignore_index)));
     safe = where(kept, labels - Tensor(double(first)), Tensor(0.0));

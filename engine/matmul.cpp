@@ -5,7 +5,8 @@
 namespace mt {
 namespace {
 
-/// Fills the batch part and the strides of a product whose operands have rank >= 2 and equal leading sizes.
+/// Fills the batch part and the strides of a product whose operands have rank >= 2 and equal
+/// leading sizes.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate) {
   const int rank = out.dim(), batch = rank - 2;
   Matmul m;
@@ -32,9 +33,11 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool accumula
 }
 
 const NodeType kMatmul{"matmul", [](Node& node, const Tensor& g, Tensor* dx) {
-  if (node.wants(0)) dx[0] = sum_to(matmul(g, transpose(node.get(1), -2, -1)), node.shape(2));
-  if (node.wants(1)) dx[1] = sum_to(matmul(transpose(node.get(0), -2, -1), g), node.shape(3));
-}};
+                         if (node.wants(0))
+                           dx[0] = sum_to(matmul(g, transpose(node.get(1), -2, -1)), node.shape(2));
+                         if (node.wants(1))
+                           dx[1] = sum_to(matmul(transpose(node.get(0), -2, -1), g), node.shape(3));
+                       }};
 
 /// Both of rank >= 2.
 Tensor product(const Tensor& a, const Tensor& b) {
@@ -43,7 +46,8 @@ Tensor product(const Tensor& a, const Tensor& b) {
   Shape size{a.size(ra - 2), b.size(rb - 1)};
   Tensor x = a, y = b;
   if (ra > 2 || rb > 2) {
-    const Shape batch = broadcast("matmul", Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
+    const Shape batch =
+        broadcast("matmul", Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
     Shape sa = batch, sb = batch, so = batch;
     sa.push(a.size(ra - 2)), sa.push(a.size(ra - 1));
     sb.push(b.size(rb - 2)), sb.push(b.size(rb - 1));
@@ -63,15 +67,16 @@ Tensor product(const Tensor& a, const Tensor& b) {
 
 void check(const char* name, const Tensor& a, const Tensor& b) {
   if (&a.device() != &b.device())
-    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, a.device().name, b.device().name,
-         a.device().name);
+    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, a.device().name,
+         b.device().name, a.device().name);
 }
 
 }  // namespace
 
 Tensor matmul(const Tensor& a0, const Tensor& b0) {
   if (a0.dim() == 0 || b0.dim() == 0)
-    fail("matmul: a 0-d tensor has no rows or columns: {} and {}; use *", to_string(a0.shape()), to_string(b0.shape()));
+    fail("matmul: a 0-d tensor has no rows or columns: {} and {}; use *", to_string(a0.shape()),
+         to_string(b0.shape()));
   check("matmul", a0, b0);
   Tensor a = a0, b = b0;
   if (a.dtype() != b.dtype()) {
@@ -92,19 +97,23 @@ Tensor matmul(const Tensor& a0, const Tensor& b0) {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (weight.dim() != 2 || x.dim() == 0 || x.size(x.dim() - 1) != weight.size(1))
-    fail("linear: the input is {}, the weight {}; the input's last size must be the weight's second", to_string(x.shape()),
-         to_string(weight.shape()));
+    fail(
+        "linear: the input is {}, the weight {}; the input's last size must be the weight's second",
+        to_string(x.shape()), to_string(weight.shape()));
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
-    fail("linear: the bias is {}, the weight {}", to_string(bias.shape()), to_string(weight.shape()));
-  const bool alike = x.dtype() == weight.dtype() && x.dim() == 2 && bias.defined() && bias.dtype() == x.dtype() &&
-                     &x.device() == &weight.device() && &x.device() == &bias.device();
+    fail("linear: the bias is {}, the weight {}", to_string(bias.shape()),
+         to_string(weight.shape()));
+  const bool alike = x.dtype() == weight.dtype() && x.dim() == 2 && bias.defined() &&
+                     bias.dtype() == x.dtype() && &x.device() == &weight.device() &&
+                     &x.device() == &bias.device();
   if (!alike) {
     const Tensor y = matmul(x, t(weight));
     return bias.defined() ? y + bias : y;
   }
   // The rows start as the bias and the product is added: one pass and one node instead of two.
   Tensor out = empty({x.size(0), weight.size(0)}, x.dtype(), x.device());
-  const bool wants = grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
+  const bool wants =
+      grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
   {
     NoGrad off;
     copy_(out, bias);
@@ -112,10 +121,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
   if (wants) {
     static const NodeType type{"linear", [](Node& node, const Tensor& g, Tensor* dx) {
-      if (node.wants(0)) dx[0] = matmul(g, node.get(1));
-      if (node.wants(1)) dx[1] = matmul(t(g), node.get(0));
-      if (node.wants(2)) dx[2] = sum(g, {0});
-    }};
+                                 if (node.wants(0)) dx[0] = matmul(g, node.get(1));
+                                 if (node.wants(1)) dx[1] = matmul(t(g), node.get(0));
+                                 if (node.wants(2)) dx[2] = sum(g, {0});
+                               }};
     Node& node = record(type, out, {&x, &weight, &bias});
     if (node.wants(1)) node.save(0, x, 0);
     if (node.wants(0)) node.save(1, weight, 1);

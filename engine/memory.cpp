@@ -1,4 +1,5 @@
-// memory.cpp -- where tensors' bytes come from: reference-counted storage, free lists, and the count of what lives
+// memory.cpp -- where tensors' bytes come from: reference-counted storage, free lists, and the
+// count of what lives
 #include "engine/memory.h"
 
 #include <bit>
@@ -19,7 +20,8 @@ std::atomic<int64_t> live{0}, peak{0};
 constexpr size_t kHeader = 64;
 static_assert(sizeof(Storage) <= kHeader);
 
-// Size classes: steps of 64 bytes to 1 KiB, then four for each power of two, so that at most a fifth is unused.
+// Size classes: steps of 64 bytes to 1 KiB, then four for each power of two, so that at most a
+// fifth is unused.
 constexpr int kLinear = 16, kClasses = kLinear + 4 * 20;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kMostCached = 0;  // so that the sanitizer sees every use after free
@@ -70,7 +72,8 @@ struct FreeList {
   }
   void give(void* block, size_t bytes) {
     const SizeClass c = class_of(bytes);
-    if (closed || c.index > kClasses || cached + int64_t(c.bytes) > kMostCached) return std::free(block);
+    if (closed || c.index > kClasses || cached + int64_t(c.bytes) > kMostCached)
+      return std::free(block);
     Link* link = static_cast<Link*>(block);
     link->next = head[c.index];
     head[c.index] = link;
@@ -86,9 +89,11 @@ void* try_allocate(const Device& device, size_t bytes) {
 }
 
 [[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
-  fail("out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use smaller batches or "
-       "drop references",
-       bytes, device.name, live.load(), peak.load());
+  fail(
+      "out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
+      "smaller batches or "
+      "drop references",
+      bytes, device.name, live.load(), peak.load());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// memory.h -- where tensors' bytes come from: reference-counted storage, free lists, and the count of what lives
+// memory.h -- where tensors' bytes come from: reference-counted storage, free lists, and the count
+// of what lives
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -35,7 +36,8 @@ template <class T> class Ref {
   void reset() {
     T* p = std::exchange(p_, nullptr);
     // The last owner needs no atomic subtraction: nobody else can be looking.
-    if (p && (p->refs.load(std::memory_order_acquire) == 1 || p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1))
+    if (p && (p->refs.load(std::memory_order_acquire) == 1 ||
+              p->refs.fetch_sub(1, std::memory_order_acq_rel) == 1))
       T::destroy(p);
   }
   T* get() const { return p_; }
@@ -49,7 +51,8 @@ template <class T> class Ref {
   T* p_ = nullptr;
 };
 
-/// A buffer on a device. `version` counts the changes in place, so that backward can tell that a saved tensor is stale.
+/// A buffer on a device. `version` counts the changes in place, so that backward can tell that a
+/// saved tensor is stale.
 struct Storage {
   std::atomic<int> refs{1};
   uint32_t version = 0;   // changes in place
@@ -74,7 +77,8 @@ struct MemoryUse {
 MemoryUse memory_use();
 /// Bytes that this thread has ever asked for: the collector's measure of garbage.
 int64_t bytes_allocated();
-/// Called once before "out of memory" is raised; returns whether trying again makes sense. Bindings set it.
+/// Called once before "out of memory" is raised; returns whether trying again makes sense. Bindings
+/// set it.
 extern bool (*on_out_of_memory)();
 
 }  // namespace mt

@@ -1,4 +1,5 @@
-// movement.cpp -- tensors seen with other sizes and strides: views, whose gradients are views of the gradient
+// movement.cpp -- tensors seen with other sizes and strides: views, whose gradients are views of
+// the gradient
 #include <numeric>
 
 #include "engine/autograd.h"
@@ -24,7 +25,8 @@ bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
     }
     if (d < 0) return false;
     int64_t step = x.stride(d), have = x.size(d), need = 1;
-    for (; d > 0 && (x.size(d - 1) == 1 || x.stride(d - 1) == step * have); --d) have *= x.size(d - 1);
+    for (; d > 0 && (x.size(d - 1) == 1 || x.stride(d - 1) == step * have); --d)
+      have *= x.size(d - 1);
     for (; w >= 0 && need < have; --w) {
       stride[w] = step * need;
       need *= wanted[w];
@@ -35,7 +37,8 @@ bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
   return true;
 }
 
-const NodeType kReshape{"view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.shape(0)); }};
+const NodeType kReshape{
+    "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.shape(0)); }};
 
 Tensor seen_as(const Tensor& x, const Shape& size, const Shape& stride) {
   Tensor out = view_of(x, size, stride, x.offset());
@@ -49,8 +52,8 @@ Tensor view(const Tensor& x, const Shape& shape) {
   const Shape size = infer("view", x.numel(), shape, x.shape());
   Shape stride;
   if (!strides_for(x, size, stride))
-    fail("view: {} with strides {} cannot be seen as {} without a copy; use reshape", to_string(x.shape()),
-         to_string(x.strides()), to_string(size));
+    fail("view: {} with strides {} cannot be seen as {} without a copy; use reshape",
+         to_string(x.shape()), to_string(x.strides()), to_string(size));
   return seen_as(x, size, stride);
 }
 
@@ -75,7 +78,8 @@ Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
 
 Tensor permute(const Tensor& x, const Shape& dims) {
   if (dims.size() != x.dim())
-    fail("permute: {} dimensions are named, the tensor {} has {}", dims.size(), to_string(x.shape()), x.dim());
+    fail("permute: {} dimensions are named, the tensor {} has {}", dims.size(),
+         to_string(x.shape()), x.dim());
   Shape size, stride;
   unsigned seen = 0;
   int order[kMaxDims];
@@ -90,8 +94,8 @@ Tensor permute(const Tensor& x, const Shape& dims) {
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) {
     static const NodeType type{"permute", [](Node& node, const Tensor& g, Tensor* dx) {
-      dx[0] = permute(g, node.shape(0));
-    }};
+                                 dx[0] = permute(g, node.shape(0));
+                               }};
     Shape back = size;
     for (int i = 0; i < x.dim(); ++i) back[order[i]] = i;
     Node& node = record(type, out, {&x});
@@ -126,8 +130,8 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
     if (size[d] == -1 && d >= skip) size[d] = have;
     if (size[d] < 0) fail("expand: size {} is negative in {}", size[d], to_string(wanted));
     if (size[d] != have && have != 1)
-      fail("expand: dimension {} has size {}, only 1 can become {}, in {} to {}", d - skip + 1, have, size[d],
-           to_string(x.shape()), to_string(wanted));
+      fail("expand: dimension {} has size {}, only 1 can become {}, in {} to {}", d - skip + 1,
+           have, size[d], to_string(x.shape()), to_string(wanted));
     stride[d] = d < skip || size[d] != have ? 0 : x.stride(d - skip);
     same &= size[d] == have;
   }
@@ -136,8 +140,8 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) {
     static const NodeType type{"expand", [](Node& node, const Tensor& g, Tensor* dx) {
-      dx[0] = sum_to(g, node.shape(0));
-    }};
+                                 dx[0] = sum_to(g, node.shape(0));
+                               }};
     record(type, out, {&x}).save_shape(0, x);
   }
   return out;
@@ -172,22 +176,26 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t first, int64_t n, int64_t ste
   if (x.dim() == 0) fail("slice: a 0-d tensor has no dimension to slice");
   if (step < 1) fail("slice: the step is {}, it must be at least 1", step);
   if (first < 0 || n < 0 || first > x.size(d) || (n > 0 && first + (n - 1) * step >= x.size(d)))
-    fail("slice: {} elements from {} by {} do not lie inside 1..{} (dimension {})", n, first + 1, step, x.size(d),
-         d + 1);
+    fail("slice: {} elements from {} by {} do not lie inside 1..{} (dimension {})", n, first + 1,
+         step, x.size(d), d + 1);
   Shape size = x.shape(), stride = x.strides();
   size[d] = n;
   stride[d] *= step;
   Tensor out = view_of(x, size, stride, x.offset() + first * x.stride(d));
   if (wants_grad(x)) {
     static const NodeType type{"slice", [](Node& node, const Tensor& g, Tensor* dx) {
-      const Tensor whole = zeros(node.shape(0), g.dtype(), g.device());
-      assign(whole, slice(whole, int64_t(node.number[0]), int64_t(node.number[1]), int64_t(node.number[2]),
-                          int64_t(node.number[3])), g);
-      dx[0] = whole;
-    }};
+                                 const Tensor whole = zeros(node.shape(0), g.dtype(), g.device());
+                                 assign(
+                                     whole,
+                                     slice(whole, int64_t(node.number[0]), int64_t(node.number[1]),
+                                           int64_t(node.number[2]), int64_t(node.number[3])),
+                                     g);
+                                 dx[0] = whole;
+                               }};
     Node& node = record(type, out, {&x});
     node.save_shape(0, x);
-    node.number[0] = d, node.number[1] = double(first), node.number[2] = double(n), node.number[3] = double(step);
+    node.number[0] = d, node.number[1] = double(first), node.number[2] = double(n),
+    node.number[3] = double(step);
   }
   return out;
 }
@@ -197,8 +205,8 @@ Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
   if (x.dim() == 0) fail("select: a 0-d tensor has no positions; use x:item()");
   const int64_t n = x.size(d), at = index < 0 ? index + n : index;
   if (at < 0 || at >= n)
-    fail("select: position {} is outside 1..{} (dimension {} of {})", index < 0 ? index : index + index_base, n, d + 1,
-         to_string(x.shape()));
+    fail("select: position {} is outside 1..{} (dimension {} of {})",
+         index < 0 ? index : index + index_base, n, d + 1, to_string(x.shape()));
   const Tensor row = slice(x, d, at, 1);
   return squeeze(row, d);
 }
@@ -216,8 +224,8 @@ Tensor cat(const std::vector<Tensor>& parts, int64_t dim) {
     bool fits = p.dim() == first.dim();
     for (int k = 0; fits && k < p.dim(); ++k) fits = k == d || p.size(k) == first.size(k);
     if (!fits)
-      fail("cat: tensor {} is {}, the first {}; they may differ only in dimension {}", i + 1, to_string(p.shape()),
-           to_string(first.shape()), d + 1);
+      fail("cat: tensor {} is {}, the first {}; they may differ only in dimension {}", i + 1,
+           to_string(p.shape()), to_string(first.shape()), d + 1);
     size[d] += p.size(d);
     dtype = promote(dtype, p.dtype());
     wants |= p.requires_grad();
@@ -232,13 +240,15 @@ Tensor cat(const std::vector<Tensor>& parts, int64_t dim) {
     }
   }
   if (wants && grad_enabled()) {
-    static const NodeType type{"cat", [](Node& node, const Tensor& g, Tensor* dx) {
-      const TensorImpl& sizes = *node.saved[0];  // a 1-d tensor of the parts' sizes
-      const int64_t* n = static_cast<int64_t*>(sizes.storage->data);
-      int64_t at = 0;
-      for (int i = 0; i < node.inputs; at += n[i++])
-        if (node.wants(i)) dx[i] = to(slice(g, int64_t(node.number[0]), at, n[i]), Dtype(n[node.inputs + i]));
-    }};
+    static const NodeType type{
+        "cat", [](Node& node, const Tensor& g, Tensor* dx) {
+          const TensorImpl& sizes = *node.saved[0];  // a 1-d tensor of the parts' sizes
+          const int64_t* n = static_cast<int64_t*>(sizes.storage->data);
+          int64_t at = 0;
+          for (int i = 0; i < node.inputs; at += n[i++])
+            if (node.wants(i))
+              dx[i] = to(slice(g, int64_t(node.number[0]), at, n[i]), Dtype(n[node.inputs + i]));
+        }};
     Node& node = record(type, out, parts);
     Tensor sizes = empty({int64_t(2 * parts.size())}, Dtype::i64);
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -257,8 +267,8 @@ Tensor stack(const std::vector<Tensor>& parts, int64_t dim) {
   std::vector<Tensor> rows;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!(parts[i].shape() == parts[0].shape()))
-      fail("stack: tensor {} is {}, the first {}; all must be alike", i + 1, to_string(parts[i].shape()),
-           to_string(parts[0].shape()));
+      fail("stack: tensor {} is {}, the first {}; all must be alike", i + 1,
+           to_string(parts[i].shape()), to_string(parts[0].shape()));
     rows.push_back(unsqueeze(parts[i], d));
   }
   return cat(rows, d);

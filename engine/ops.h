@@ -1,6 +1,8 @@
-// ops.h -- the functions of tensors: each checks shapes, calls a verb of the device, and records its gradient
+// ops.h -- the functions of tensors: each checks shapes, calls a verb of the device, and records
+// its gradient
 //
-// Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad input.
+// Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
+// input.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,7 +12,7 @@
 
 namespace mt {
 
-// ---- elementwise (elementwise.cpp): every operation of kernels/ops.h is a function `mt::relu(x)`, `mt::add(x, y)` ------
+// ---- elementwise (elementwise.cpp): every operation of kernels/ops.h is a function `mt::relu(x)`, `mt::add(x, y)`
 
 /// What the engine and the bindings know about an elementwise operation.
 struct OpRow {
@@ -29,12 +31,14 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* params = n
 const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* params = nullptr);
 
 template <class Op, class... More> Tensor apply(Op, const Tensor& x, const More&... more) {
-  static_assert(1 + sizeof...(More) == op::inputs<Op> + op::count_params(Op::info), "wrong number of arguments");
+  static_assert(1 + sizeof...(More) == op::inputs<Op> + op::count_params(Op::info),
+                "wrong number of arguments");
   const Tensor all[] = {x, Tensor(more)...};
   const Tensor* inputs[op::inputs<Op>];
   double params[op::kMaxParams] = {};
   for (int i = 0; i < op::inputs<Op>; ++i) inputs[i] = &all[i];
-  for (int i = op::inputs<Op>; i < int(1 + sizeof...(More)); ++i) params[i - op::inputs<Op>] = all[i].item();
+  for (int i = op::inputs<Op>; i < int(1 + sizeof...(More)); ++i)
+    params[i - op::inputs<Op>] = all[i].item();
   return elementwise(op::id<Op>, inputs, params);
 }
 template <class Op> Tensor apply(Op, const Tensor& x) {
@@ -60,12 +64,14 @@ inline Tensor operator>=(const Tensor& a, const Tensor& b) { return op::ge(a, b)
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return op::eq(a, b); }
 inline Tensor operator!=(const Tensor& a, const Tensor& b) { return op::ne(a, b); }
 /// What a formula's `select` is for tensors.
-inline Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no) { return op::where(mask, yes, no); }
+inline Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no) {
+  return op::where(mask, yes, no);
+}
 
 /// a += b in place.
 const Tensor& add_(const Tensor& a, const Tensor& b);
 
-// ---- making (create.cpp) --------------------------------------------------------------------------------------------
+// ---- making (create.cpp) ------------------------------------------------------------------------
 
 Tensor full(const Shape&, double value, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor zeros(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
@@ -74,9 +80,10 @@ Tensor zeros_like(const Tensor&);
 Tensor eye(int64_t rows, int64_t columns, Dtype = default_dtype(), const Device& = cpu_device());
 /// first, first + step, .. up to last inclusive.
 Tensor range(double first, double last, double step, Dtype, const Device& = cpu_device());
-Tensor linspace(double first, double last, int64_t n, Dtype = default_dtype(), const Device& = cpu_device());
+Tensor linspace(double first, double last, int64_t n, Dtype = default_dtype(),
+                const Device& = cpu_device());
 
-// ---- copies and conversions (create.cpp) ----------------------------------------------------------------------------
+// ---- copies and conversions (create.cpp) --------------------------------------------------------
 
 Tensor clone(const Tensor&);
 Tensor contiguous(const Tensor&);
@@ -84,12 +91,13 @@ Tensor to(const Tensor&, Dtype);
 Tensor to(const Tensor&, const Device&);
 /// Writes `source`, broadcast and converted, into `target`; `operation` is who asks, for messages.
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
-/// Refuses what must not be changed in place: a leaf that requires a gradient, and memory that lies upon itself.
+/// Refuses what must not be changed in place: a leaf that requires a gradient, and memory that lies
+/// upon itself.
 void check_writable(const char* operation, const Tensor& target);
 const Tensor& copy_(const Tensor& target, const Tensor& source);
 const Tensor& fill_(const Tensor& target, double value);
 
-// ---- movement (movement.cpp): views, except where reshape and cat must copy -----------------------------------------
+// ---- movement (movement.cpp): views, except where reshape and cat must copy ---------------------
 
 Tensor view(const Tensor&, const Shape&);
 Tensor reshape(const Tensor&, const Shape&);
@@ -109,7 +117,7 @@ Tensor pick(const Tensor&, int64_t dim, int64_t index);
 Tensor cat(const std::vector<Tensor>&, int64_t dim = 0);
 Tensor stack(const std::vector<Tensor>&, int64_t dim = 0);
 
-// ---- reductions (reduce.cpp): over `dims`, or over all when it is empty ---------------------------------------------
+// ---- reductions (reduce.cpp): over `dims`, or over all when it is empty -------------------------
 
 Tensor sum(const Tensor&, const Shape& dims = {}, bool keepdim = false);
 Tensor mean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
@@ -124,14 +132,14 @@ Tensor argmin(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = fal
 /// Sums what broadcasting repeated, so that the result has this shape.
 Tensor sum_to(const Tensor&, const Shape&);
 
-// ---- products (matmul.cpp) ------------------------------------------------------------------------------------------
+// ---- products (matmul.cpp) ----------------------------------------------------------------------
 
 /// (.., m, k) x (.., k, n), batches broadcast; vectors as in torch.matmul.
 Tensor matmul(const Tensor&, const Tensor&);
 /// x . weight' + bias with weight (out, in), bias (out) or undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-// ---- positions (index.cpp) ------------------------------------------------------------------------------------------
+// ---- positions (index.cpp) ----------------------------------------------------------------------
 
 /// out[.., i, ..] = x[.., index[.., i, ..], ..]; index is an integer tensor of x's rank.
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
@@ -139,50 +147,56 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 /// Whole slices at the positions of a 1-d index.
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
-/// x[region] = value, recorded: `region` is a view of x made by slice, pick and unsqueeze; the value broadcasts to it.
+/// x[region] = value, recorded: `region` is a view of x made by slice, pick and unsqueeze; the
+/// value broadcasts to it.
 void assign(const Tensor& x, const Tensor& region, const Tensor& value);
 /// How errors count positions: 1 in Lua, 0 for C++ users.
 extern int index_base;
 
-// ---- losses (loss.cpp): compositions --------------------------------------------------------------------------------
+// ---- losses (loss.cpp): compositions ------------------------------------------------------------
 
 enum class Reduction { none, mean, sum };
 Tensor softmax(const Tensor&, int64_t dim);
 Tensor log_softmax(const Tensor&, int64_t dim);
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Reduction = Reduction::mean);
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
-/// Rows of logits against class labels, which count from `index_base`; targets equal to `ignore_index` do not count.
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                        Reduction = Reduction::mean);
+/// Rows of logits against class labels, which count from `index_base`; targets equal to
+/// `ignore_index` do not count.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index = -100,
                      Reduction = Reduction::mean);
 
-// ---- random numbers (random.cpp) ------------------------------------------------------------------------------------
+// ---- random numbers (random.cpp) ----------------------------------------------------------------
 
 void manual_seed(uint64_t seed);
 Tensor rand(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
 Tensor randn(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
 /// Whole numbers from low to high, both included.
-Tensor randint(int64_t low, int64_t high, const Shape&, Dtype = Dtype::i64, const Device& = cpu_device());
+Tensor randint(int64_t low, int64_t high, const Shape&, Dtype = Dtype::i64,
+               const Device& = cpu_device());
 /// A random order of 0 .. n-1.
 Tensor randperm(int64_t n, const Device& = cpu_device());
 
-// ---- optimizer steps (optim.cpp) ------------------------------------------------------------------------------------
+// ---- optimizer steps (optim.cpp) ----------------------------------------------------------------
 
 struct SgdOptions {
   double lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
 };
-/// One step for every parameter that has a gradient; `velocity` (one entry each) is filled when momentum asks for it.
-void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& velocity, const SgdOptions&);
+/// One step for every parameter that has a gradient; `velocity` (one entry each) is filled when
+/// momentum asks for it.
+void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& velocity,
+              const SgdOptions&);
 struct AdamOptions {
   double lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool decoupled = false;
   int64_t step = 1;
 };
-void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean, std::vector<Tensor>& square,
-               const AdamOptions&);
+void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean,
+               std::vector<Tensor>& square, const AdamOptions&);
 
-// ---- text (print.cpp) -----------------------------------------------------------------------------------------------
+// ---- text (print.cpp) ---------------------------------------------------------------------------
 
 std::string to_string(const Tensor&);
 

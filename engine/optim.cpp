@@ -5,15 +5,18 @@
 namespace mt {
 namespace {
 
-/// Calls `step(i, value, gradient)` for each parameter that has a gradient, with plain contiguous data.
-template <class Step> void each(const char* name, const std::vector<Tensor>& parameters, const Step& step) {
+/// Calls `step(i, value, gradient)` for each parameter that has a gradient, with plain contiguous
+/// data.
+template <class Step>
+void each(const char* name, const std::vector<Tensor>& parameters, const Step& step) {
   NoGrad off;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& p = parameters[i];
     Tensor g = p.grad();
     if (!g.defined()) continue;
     if (!(g.shape() == p.shape()))
-      fail("{}: parameter {} is {}, its gradient {}", name, i + 1, to_string(p.shape()), to_string(g.shape()));
+      fail("{}: parameter {} is {}, its gradient {}", name, i + 1, to_string(p.shape()),
+           to_string(g.shape()));
     if (!is_float(p.dtype())) fail("{}: parameter {} is {}", name, i + 1, dtype_name(p.dtype()));
     g = contiguous(to(g, p.dtype()));
     const Tensor value = contiguous(p);
@@ -29,26 +32,28 @@ void fill_state(std::vector<Tensor>& state, size_t i, const Tensor& like) {
 
 }  // namespace
 
-void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& velocity, const SgdOptions& o) {
+void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& velocity,
+              const SgdOptions& o) {
   velocity.resize(parameters.size());
   each("SGD", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
     const bool first = !velocity[i].defined();
     if (o.momentum != 0) fill_state(velocity, i, value);
     value.device().sgd({value.dtype(), value.numel(), value.data(), g.data(),
-                        o.momentum != 0 ? velocity[i].data() : nullptr, o.lr, o.momentum, o.dampening, o.weight_decay,
-                        o.nesterov, first});
+                        o.momentum != 0 ? velocity[i].data() : nullptr, o.lr, o.momentum,
+                        o.dampening, o.weight_decay, o.nesterov, first});
   });
 }
 
-void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean, std::vector<Tensor>& square,
-               const AdamOptions& o) {
+void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean,
+               std::vector<Tensor>& square, const AdamOptions& o) {
   mean.resize(parameters.size());
   square.resize(parameters.size());
   each("Adam", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
     fill_state(mean, i, value);
     fill_state(square, i, value);
-    value.device().adam({value.dtype(), value.numel(), value.data(), g.data(), mean[i].data(), square[i].data(), o.lr,
-                         o.beta1, o.beta2, o.eps, o.weight_decay, o.decoupled, o.step});
+    value.device().adam({value.dtype(), value.numel(), value.data(), g.data(), mean[i].data(),
+                         square[i].data(), o.lr, o.beta1, o.beta2, o.eps, o.weight_decay,
+                         o.decoupled, o.step});
   });
 }
 

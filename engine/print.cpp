@@ -1,4 +1,5 @@
-// print.cpp -- tensors as text: aligned columns, one format for all numbers of a tensor, large ones summarised
+// print.cpp -- tensors as text: aligned columns, one format for all numbers of a tensor, large ones
+// summarised
 #include <algorithm>
 #include <cmath>
 
@@ -109,7 +110,8 @@ class Printer {
     const size_t start = out_.size();
     size_t begin = start;
     for (int64_t i : shown(x.size(0), summarise_)) {
-      const std::string cell = i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x, i), format_.width);
+      const std::string cell =
+          i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x, i), format_.width);
       if (out_.size() - begin + cell.size() > kLineWidth && out_.size() > begin) {
         out_ += "\n";
         begin = out_.size();
@@ -132,7 +134,7 @@ std::string to_string(const Tensor& x) {
   NoGrad off;
   std::string text = Printer(x).print();
   text += fmt::format("[{} {} {}{}]", to_string(x.shape()), dtype_name(x.dtype()), x.device().name,
-                      x.impl()->node         ? fmt::format(", from {}", x.impl()->node->type->name)
+                      x.impl()->node      ? fmt::format(", from {}", x.impl()->node->type->name)
                       : x.requires_grad() ? ", requires grad"
                                           : "");
   return text;

@@ -28,7 +28,8 @@ Shape reduced_shape(const Tensor& x, unsigned mask, bool keepdim) {
   return shape;
 }
 
-Tensor run(const char* name, int op, const Tensor& x, unsigned mask, bool keepdim, Dtype answer, bool empty_ok) {
+Tensor run(const char* name, int op, const Tensor& x, unsigned mask, bool keepdim, Dtype answer,
+           bool empty_ok) {
   const Shape shape = reduced_shape(x, mask, keepdim);
   Tensor out = empty(shape, answer, x.device());
   Reduce r;
@@ -95,7 +96,8 @@ Tensor extreme(const char* name, int op, const Tensor& x, const Shape& dims, boo
   return out;
 }
 
-Tensor position(const char* name, int op, const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+Tensor position(const char* name, int op, const Tensor& x, std::optional<int64_t> dim,
+                bool keepdim) {
   const unsigned mask = dim ? dims_mask(name, x, {*dim}) : dims_mask(name, x, {});
   return run(name, op, x, mask, keepdim, Dtype::i64, false);
 }
@@ -109,8 +111,8 @@ Tensor sum_as(const char* name, const Tensor& x, const Shape& dims, bool keepdim
   Tensor out = run(name, op::reduction_id<op::Sum>, x, mask, keepdim, sum_dtype(x.dtype()), true);
   if (wants_grad(x)) {
     static const NodeType type{"sum", [](Node& node, const Tensor& g, Tensor* dx) {
-      dx[0] = spread(g, node.shape(0), unsigned(node.number[0]));
-    }};
+                                 dx[0] = spread(g, node.shape(0), unsigned(node.number[0]));
+                               }};
     Node& node = record(type, out, {&x});
     node.save_shape(0, x);
     node.number[0] = mask;
@@ -120,7 +122,9 @@ Tensor sum_as(const char* name, const Tensor& x, const Shape& dims, bool keepdim
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) { return sum_as("sum", x, dims, keepdim); }
+Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
+  return sum_as("sum", x, dims, keepdim);
+}
 
 Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   if (!is_float(x.dtype()))
@@ -141,7 +145,8 @@ Shape dims_of(unsigned mask, int rank) {
   return dims;
 }
 
-/// For each element the product of the others: the whole divided by the element, where no zero is in the way.
+/// For each element the product of the others: the whole divided by the element, where no zero is
+/// in the way.
 Tensor others_of(const Tensor& x, unsigned mask) {
   const Shape dims = dims_of(mask, x.dim());
   if (dims.size() == 0) return ones(x.shape(), x.dtype(), x.device());
@@ -153,7 +158,8 @@ Tensor others_of(const Tensor& x, unsigned mask) {
   return where(alone, rest / safe, Tensor(0.0));
 }
 
-/// The same in operations that can be differentiated again: each row is repeated and loses one element.
+/// The same in operations that can be differentiated again: each row is repeated and loses one
+/// element.
 Tensor others_recorded(const Tensor& x, unsigned mask) {
   Shape order, back = x.shape(), kept;
   for (int d = 0; d < x.dim(); ++d)
@@ -173,14 +179,16 @@ Tensor others_recorded(const Tensor& x, unsigned mask) {
 
 Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask("prod", x, dims);
-  Tensor out = run("prod", op::reduction_id<op::Prod>, x, mask, keepdim, sum_dtype(x.dtype()), true);
+  Tensor out =
+      run("prod", op::reduction_id<op::Prod>, x, mask, keepdim, sum_dtype(x.dtype()), true);
   if (wants_grad(x)) {
     static const NodeType type{"prod", [](Node& node, const Tensor& g, Tensor* dx) {
-      const Tensor x = node.get(0);
-      const unsigned mask = unsigned(node.number[0]);
-      const Tensor others = grad_enabled() ? others_recorded(x, mask) : others_of(x, mask);
-      dx[0] = spread(g, x.shape(), mask) * others;
-    }};
+                                 const Tensor x = node.get(0);
+                                 const unsigned mask = unsigned(node.number[0]);
+                                 const Tensor others =
+                                     grad_enabled() ? others_recorded(x, mask) : others_of(x, mask);
+                                 dx[0] = spread(g, x.shape(), mask) * others;
+                               }};
     Node& node = record(type, out, {&x});
     node.save(0, x, 0);
     node.number[0] = mask;
@@ -195,10 +203,12 @@ Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) {
   return extreme("amin", op::reduction_id<op::Amin>, x, dims, keepdim);
 }
 Tensor all(const Tensor& x, const Shape& dims, bool keepdim) {
-  return run("all", op::reduction_id<op::All>, to(x, Dtype::b8), dims_mask("all", x, dims), keepdim, Dtype::b8, true);
+  return run("all", op::reduction_id<op::All>, to(x, Dtype::b8), dims_mask("all", x, dims), keepdim,
+             Dtype::b8, true);
 }
 Tensor any(const Tensor& x, const Shape& dims, bool keepdim) {
-  return run("any", op::reduction_id<op::Any>, to(x, Dtype::b8), dims_mask("any", x, dims), keepdim, Dtype::b8, true);
+  return run("any", op::reduction_id<op::Any>, to(x, Dtype::b8), dims_mask("any", x, dims), keepdim,
+             Dtype::b8, true);
 }
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   return position("argmax", kArgmax, x, dim, keepdim);

@@ -14,7 +14,9 @@ void Shape::erase(int at) {
   --n_;
 }
 
-std::string to_string(const Shape& shape) { return fmt::format("({})", fmt::join(shape.begin(), shape.end(), " x ")); }
+std::string to_string(const Shape& shape) {
+  return fmt::format("({})", fmt::join(shape.begin(), shape.end(), " x "));
+}
 
 int64_t checked_count(const char* operation, const Shape& shape) {
   int64_t n = 1;
@@ -49,9 +51,11 @@ Shape broadcast(const char* operation, const Shape& a, const Shape& b) {
     int64_t& size = out[skip + d];
     if (size == shorter[d] || shorter[d] == 1) continue;
     if (size != 1)
-      fail("{}: shapes {} and {} do not broadcast: sizes {} and {} in dimension {} differ and neither is 1", operation,
-           to_string(a), to_string(b), a[a.size() - shorter.size() + d], b[b.size() - shorter.size() + d],
-           skip + d + 1);
+      fail(
+          "{}: shapes {} and {} do not broadcast: sizes {} and {} in dimension {} differ and "
+          "neither is 1",
+          operation, to_string(a), to_string(b), a[a.size() - shorter.size() + d],
+          b[b.size() - shorter.size() + d], skip + d + 1);
     size = shorter[d];
   }
   return out;
@@ -78,8 +82,8 @@ Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& 
     fail("{}: -1 could be anything beside a size of 0 in {}", operation, to_string(asked));
   }
   if (known != elements)
-    fail("{}: {} has {} elements, {} cannot hold exactly these", operation, to_string(from), elements,
-         to_string(asked));
+    fail("{}: {} has {} elements, {} cannot hold exactly these", operation, to_string(from),
+         elements, to_string(asked));
   return wanted;
 }
 

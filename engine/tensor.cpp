@@ -49,7 +49,8 @@ void TensorImpl::destroy(TensorImpl* t) {
 }
 
 Tensor::Tensor(double number) {
-  const bool whole = number == std::floor(number) && std::fabs(number) < 9.2e18 && !(number == 0 && std::signbit(number));
+  const bool whole = number == std::floor(number) && std::fabs(number) < 9.2e18 &&
+                     !(number == 0 && std::signbit(number));
   *this = scalar(number, whole ? Dtype::i64 : Dtype::f64);
   impl_->number = true;
 }
@@ -77,7 +78,9 @@ Tensor shape_of(const Tensor& x) { return make(x.shape(), x.dtype()); }
 
 Tensor scalar(double value, Dtype dtype, const Device& device) {
   Tensor t = empty({}, dtype, cpu_device());
-  with_dtype(dtype, [&](auto zero) { *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value); });
+  with_dtype(dtype, [&](auto zero) {
+    *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
+  });
   return &device == &cpu_device() ? t : to(t, device);
 }
 
@@ -114,7 +117,8 @@ template <class T> T element(const Tensor& x, int64_t i) {
     i /= x.size(d);
   }
   const Tensor host = &x.device() == &cpu_device() ? x : to(x, cpu_device());
-  return with_dtype(x.dtype(), [&](auto zero) { return static_cast<T>(host.data_as<decltype(zero)>()[offset]); });
+  return with_dtype(
+      x.dtype(), [&](auto zero) { return static_cast<T>(host.data_as<decltype(zero)>()[offset]); });
 }
 
 }  // namespace
@@ -126,13 +130,15 @@ void replace_data(const Tensor& x, const Tensor& y) {
   TensorImpl &a = *x.impl(), &b = *y.impl();
   Ref<Storage> old = Ref<Storage>::adopt(a.storage);
   a.storage = Ref<Storage>::share(b.storage).release();
-  a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset, a.numel = b.numel;
+  a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset,
+  a.numel = b.numel;
   for (int d = 0; d < b.ndim; ++d) a.size[d] = b.size[d], a.stride[d] = b.stride[d];
 }
 
 double Tensor::item() const {
   if (numel() != 1)
-    fail("item: a tensor of one element is needed, this one is {}; use x:tolist() or an index", to_string(shape()));
+    fail("item: a tensor of one element is needed, this one is {}; use x:tolist() or an index",
+         to_string(shape()));
   return at(0);
 }
 

@@ -20,14 +20,14 @@ struct TensorImpl {
   bool contiguous = true;      // row-major without gaps
   bool requires_grad = false;  // a leaf that asked for it, or computed from one
   bool number = false;         // made from a plain number: adopts the other operand's dtype
-  bool base = true;            // owns its storage's elements; false: a view made from another tensor
-  uint32_t recorded = 0;       // of a view: the storage's recorded changes when it was made
+  bool base = true;       // owns its storage's elements; false: a view made from another tensor
+  uint32_t recorded = 0;  // of a view: the storage's recorded changes when it was made
   int64_t offset = 0;
   int64_t numel = 1;
-  Storage* storage = nullptr;         // counted; null for a shape without data
-  Node* node = nullptr;               // counted: the operation that computed it; null for a leaf
-  TensorImpl* grad = nullptr;         // counted
-  TensorImpl* pending = nullptr;      // counted: the gradient of a backward under way
+  Storage* storage = nullptr;     // counted; null for a shape without data
+  Node* node = nullptr;           // counted: the operation that computed it; null for a leaf
+  TensorImpl* grad = nullptr;     // counted
+  TensorImpl* pending = nullptr;  // counted: the gradient of a backward under way
   int64_t size[kMaxDims], stride[kMaxDims];
 
   static TensorImpl* create();
@@ -69,7 +69,8 @@ class Tensor {
   Tensor grad() const;
   void set_grad(const Tensor&) const;
   /// Fills `.grad` of the leaves. Without `gradient` the tensor must hold one element.
-  void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
+  void backward(const Tensor& gradient = {}, bool retain_graph = false,
+                bool create_graph = false) const;
 
   /// The same data, outside the graph.
   Tensor detach() const;
@@ -95,7 +96,8 @@ Tensor view_of(const Tensor&, const Shape& size, const Shape& stride, int64_t of
 Tensor shape_of(const Tensor&);
 /// A 0-d tensor.
 Tensor scalar(double value, Dtype, const Device& = cpu_device());
-/// Makes x the data of y, in place: its storage, shape and dtype. Its gradient and its identity stay.
+/// Makes x the data of y, in place: its storage, shape and dtype. Its gradient and its identity
+/// stay.
 void replace_data(const Tensor& x, const Tensor& y);
 /// Counts a change in place.
 inline void bump(const Tensor& t) { ++t.impl()->storage->version; }

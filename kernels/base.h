@@ -1,4 +1,5 @@
-// base.h -- what every kernel header stands on: dtypes, host/device macros, the namespace of an instruction set
+// base.h -- what every kernel header stands on: dtypes, host/device macros, the namespace of an
+// instruction set
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <cstddef>
@@ -11,8 +12,9 @@
 #define MT_HD inline __attribute__((always_inline))
 #endif
 
-/// Code instantiated once per instruction set lives in `inline namespace MT_ISA`, so that the linker never merges an
-/// AVX-512 copy of a function into the baseline. The build sets it; everybody else gets `generic`.
+/// Code instantiated once per instruction set lives in `inline namespace MT_ISA`, so that the
+/// linker never merges an AVX-512 copy of a function into the baseline. The build sets it;
+/// everybody else gets `generic`.
 #ifndef MT_ISA
 #define MT_ISA generic
 #endif

@@ -1,7 +1,9 @@
-// device.h -- what a device can do: the table of verbs that a backend fills, and what each verb is told
+// device.h -- what a device can do: the table of verbs that a backend fills, and what each verb is
+// told
 //
-// Strides count elements. Positions are 0-based. Every argument has been checked by the engine: verbs do not fail.
-// Outputs never overlap inputs, except that an elementwise `out` may be exactly one of the inputs (in place).
+// Strides count elements. Positions are 0-based. Every argument has been checked by the engine:
+// verbs do not fail. Outputs never overlap inputs, except that an elementwise `out` may be exactly
+// one of the inputs (in place).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/matmul.h"
@@ -11,8 +13,9 @@ namespace mt {
 constexpr uint32_t kDeviceAbi = 1;
 constexpr int kMaxOperands = 5;
 
-/// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its formula, part k its
-/// derivative by input k, which reads the incoming gradient first and then what the operation saves.
+/// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
+/// formula, part k its derivative by input k, which reads the incoming gradient first and then what
+/// the operation saves.
 struct Map {
   int op, part;
   Dtype dtype;  // of the operands, except a mask (bool) and the answer of a comparison (bool)
@@ -34,11 +37,13 @@ struct Copy {
   int64_t out_stride[kMaxDims], in_stride[kMaxDims];
 };
 
-/// What `Reduce` computes: an entry of op::Reductions, or the position of the first largest or smallest element.
+/// What `Reduce` computes: an entry of op::Reductions, or the position of the first largest or
+/// smallest element.
 enum : int { kArgmax = 100, kArgmin = 101 };
 
-/// out[kept] = join over the reduced dimensions of in[kept, reduced]; `in` and `out` dtypes differ for sum of integers
-/// (int64), all/any (bool) and argmax/argmin (int64, counted through the reduced dimensions in order).
+/// out[kept] = join over the reduced dimensions of in[kept, reduced]; `in` and `out` dtypes differ
+/// for sum of integers (int64), all/any (bool) and argmax/argmin (int64, counted through the
+/// reduced dimensions in order).
 struct Reduce {
   int op;
   Dtype dtype, out_dtype;
@@ -49,8 +54,9 @@ struct Reduce {
   int64_t reduced_size[kMaxDims], reduced_stride[kMaxDims];
 };
 
-/// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in` is `step`.
-/// Scatter: the same with `in` and `out` exchanged; values that meet are added, in order (`add`), or the last one wins.
+/// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in`
+/// is `step`. Scatter: the same with `in` and `out` exchanged; values that meet are added, in order
+/// (`add`), or the last one wins.
 struct Gather {
   Dtype dtype;
   int ndim;
@@ -58,14 +64,15 @@ struct Gather {
   void* out;
   const void* in;
   const int64_t* index;
-  int64_t out_stride[kMaxDims], in_stride[kMaxDims], index_stride[kMaxDims];  // 0 along the indexed dimension
+  int64_t out_stride[kMaxDims], in_stride[kMaxDims],
+      index_stride[kMaxDims];  // 0 along the indexed dimension
   int64_t step;
   bool add;
 };
 
 enum class Distribution : int { uniform, normal, integer };
-/// Fills n contiguous elements from the counters [offset, ..) of the stream `seed` (Philox4x32-10, Salmon 2011):
-/// uniform in [0, 1), normal (0, 1), or whole numbers in [low, low + span).
+/// Fills n contiguous elements from the counters [offset, ..) of the stream `seed` (Philox4x32-10,
+/// Salmon 2011): uniform in [0, 1), normal (0, 1), or whole numbers in [low, low + span).
 struct Random {
   Distribution what;
   Dtype dtype;
@@ -117,9 +124,11 @@ struct Device {
 
 extern const Device* the_cpu;
 const Device& start_cpu();
-/// The CPU, with the kernels of the best instruction set this machine has (`MTORCH_ISA=base|avx2|avx512` overrides).
+/// The CPU, with the kernels of the best instruction set this machine has
+/// (`MTORCH_ISA=base|avx2|avx512` overrides).
 inline const Device& cpu_device() { return the_cpu ? *the_cpu : start_cpu(); }
-/// Which instruction set that is: "base", "avx2" or "avx512"; null when MTORCH_ISA names one that is not there.
+/// Which instruction set that is: "base", "avx2" or "avx512"; null when MTORCH_ISA names one that
+/// is not there.
 const char* cpu_isa();
 
 }  // namespace mt

@@ -115,9 +115,7 @@ template <class T> MT_HD T from_bits(bits_of<T> b) { return __builtin_bit_cast(T
 
 /// c0 + c1 x + c2 x^2 + ... by Horner's rule.
 template <class T> MT_HD T poly(T, T c0) { return c0; }
-template <class T, class... C> MT_HD T poly(T x, T c0, C... c) {
-  return fma(poly(x, c...), x, c0);
-}
+template <class T, class... C> MT_HD T poly(T x, T c0, C... c) { return fma(poly(x, c...), x, c0); }
 
 /// The smaller of x and max; NaN stays NaN.
 template <class T> MT_HD T at_most(T x, T max) { return x > max ? max : x; }
@@ -140,9 +138,7 @@ MT_HD double exp_poly(double r) {
 }
 
 /// e^x = 2^k (1 + r + t) with |r| <= ln(2)/2. `n` is k + Real::round: its low bits are the integer.
-template <class T> struct Exp {
-  T n, r, t;
-};
+template <class T> struct Exp { T n, r, t; };
 
 /// Cody and Waite's reduction; t also holds what rounding r lost.
 template <class T> MT_HD Exp<T> exp_parts(T x) {
@@ -201,9 +197,7 @@ MT_HD double log_poly(double z) {
 }
 
 /// x = 2^k m with sqrt(1/2) <= m < sqrt(2); `inverse` is 2^-k.
-template <class T> struct Split {
-  T k, m, inverse;
-};
+template <class T> struct Split { T k, m, inverse; };
 
 /// For a positive normal x; anything else gives some numbers.
 template <class T> MT_HD Split<T> split(T x) {
@@ -225,9 +219,7 @@ template <class T> MT_HD Split<T> split_any(T x) {
 
 /// log(1 + f) = f - (half - t) with half = f^2 / 2, for sqrt(1/2) <= 1 + f < sqrt(2). The
 /// arrangement is that of FreeBSD's e_log.c: s = f / (2 + f) and log(1 + f) = f - s (f - R).
-template <class T> struct Log {
-  T half, t;
-};
+template <class T> struct Log { T half, t; };
 template <class T> MT_HD Log<T> log_parts(T f) {
   T s = f / (T(2) + f), z = s * s, half = T(0.5) * f * f;
   return {half, s * fma(z, log_poly(z), half)};
@@ -253,8 +245,7 @@ template <class T> MT_HD T log(T x) {
 
 /// k * unit + log(m) * scale. log(m) is cut in two, so that the product of the upper half with
 /// scale_hi is exact, and a power of the base has an exact logarithm.
-template <class T>
-MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit_hi, T unit_lo) {
+template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit_hi, T unit_lo) {
   Split<T> p = split_any(x);
   T f = p.m - T(1);
   Log<T> l = log_parts(f);
@@ -330,10 +321,10 @@ MT_HD float erf(float x) {
 /// within 2^-29; float has no erfc beyond.
 MT_HD float erfc(float x) {
   double a = at_most(double(fabs(x)), 10.1), t = (a - 3) / (a + 3);
-  double p = poly(t, 1.2530080591222463, -0.13562113929697764, -0.047562399455516262,
-                  0.12964641447390604, -0.11927097515987017, 0.068295767775355926,
-                  -0.023797530598328166, 0.0025673764872669886, 0.0020018120895851808,
-                  -0.00077758276864272453, -0.00026812748025931843);
+  double p =
+      poly(t, 1.2530080591222463, -0.13562113929697764, -0.047562399455516262, 0.12964641447390604,
+           -0.11927097515987017, 0.068295767775355926, -0.023797530598328166, 0.0025673764872669886,
+           0.0020018120895851808, -0.00077758276864272453, -0.00026812748025931843);
   Exp<double> e = exp_parts(-a * a);
   double y = power_of_two(e.n) * (1 + (e.r + e.t)) * p / (1 + 2 * a);
   return float(x < 0 ? 2 - y : y);

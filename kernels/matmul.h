@@ -8,13 +8,13 @@ namespace mt {
 /// be anything; in a and b a stride of 0 broadcasts. c overlaps neither a nor b, and no two of its
 /// elements share a place.
 struct Matmul {
-  Dtype dtype;                      // of all three: a float or an integer, not bool
-  int64_t m, n, k;                  // a is m x k, b is k x n, c is m x n; k == 0 gives zeros
+  Dtype dtype;      // of all three: a float or an integer, not bool
+  int64_t m, n, k;  // a is m x k, b is k x n, c is m x n; k == 0 gives zeros
   const void* a;
   const void* b;
   void* c;
   int64_t a_row, a_col, b_row, b_col, c_row, c_col;
-  int batch_dims;                   // leading dimensions, 0 for a plain product
+  int batch_dims;  // leading dimensions, 0 for a plain product
   int64_t batch_size[kMaxDims], a_batch[kMaxDims], b_batch[kMaxDims], c_batch[kMaxDims];
   bool accumulate;
 };

@@ -34,7 +34,8 @@ template <class T> MT_HD constexpr T highest() {
   else return T(255);  // uint8; as bool this is true
 }
 
-/// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every device.
+/// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every
+/// device.
 template <class T, class From> MT_HD constexpr T convert(From x) {
   if constexpr (is_integer<T> && is_floating<From> && sizeof(T) > 1) {
     constexpr From end = sizeof(T) == 8 ? From(9223372036854775808.0) : From(2147483648.0);
@@ -54,9 +55,9 @@ template <class T> MT_HD T abs(T x) {
 }
 
 // Integers know no fraction; the floats' own are in math.h.
-#define MT_WHOLE(name)                          \
-  MT_HD uint8_t name(uint8_t x) { return x; }   \
-  MT_HD int32_t name(int32_t x) { return x; }   \
+#define MT_WHOLE(name)                        \
+  MT_HD uint8_t name(uint8_t x) { return x; } \
+  MT_HD int32_t name(int32_t x) { return x; } \
   MT_HD int64_t name(int64_t x) { return x; }
 MT_WHOLE(floor)
 MT_WHOLE(ceil)
@@ -73,7 +74,8 @@ template <class T> MT_HD T fmod(T x, T y) {
 
 /// a / b rounded towards minus infinity.
 template <class T> MT_HD T floor_divide(T x, T y) {
-  if constexpr (is_floating<T>) {  // as Python does it: exact where x / y would round up to a whole number
+  if constexpr (is_floating<
+                    T>) {  // as Python does it: exact where x / y would round up to a whole number
     T rest = fmod(x, y);
     T quotient = (x - rest) / y;
     quotient = rest != T(0) && ((rest < T(0)) != (y < T(0))) ? quotient - T(1) : quotient;
@@ -84,7 +86,8 @@ template <class T> MT_HD T floor_divide(T x, T y) {
   } else {
     if (y == T(-1)) return static_cast<T>(T(0) - x);
     T quotient = static_cast<T>(x / (y == T(0) ? T(1) : y));
-    return static_cast<T>(quotient - T(x % (y == T(0) ? T(1) : y) != T(0) && ((x < T(0)) != (y < T(0)))));
+    return static_cast<T>(quotient -
+                          T(x % (y == T(0) ? T(1) : y) != T(0) && ((x < T(0)) != (y < T(0)))));
   }
 }
 
@@ -107,7 +110,8 @@ template <class T> MT_HD T pow(T x, T y) {
 MT_HD float hypot(float x, float y) {
   constexpr float infinity = static_cast<float>(kInfinity);
   const float length = static_cast<float>(sqrt(double(x) * x + double(y) * y));
-  return abs(x) == infinity || abs(y) == infinity ? infinity : length;  // also beside NaN, as C has it
+  return abs(x) == infinity || abs(y) == infinity ? infinity
+                                                  : length;  // also beside NaN, as C has it
 }
 MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
 MT_HD float atan2(float y, float x) { return __builtin_atan2f(y, x); }

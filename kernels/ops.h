@@ -1,11 +1,13 @@
-// ops.h -- every elementwise operation and every reduction: formula, derivatives, help, test points, in one struct each
+// ops.h -- every elementwise operation: formula, derivatives, help, test points in one struct
 //
-// A formula is a template over T and is written with `select`, never with `?:` or `if`. So the same line serves
+// A formula is a template over T and is written with `select`, never with `?:` or `if`. So the same
+// line serves
 //   float, double, integers   the loops of the CPU and CUDA kernels,
 //   mt::Tensor                recorded operations, which makes gradients of gradients,
 //   a symbolic value          fused kernels.
 // Operations call one another by their names (`sigmoid(x)`), which works for each such T.
-// To add an operation: write its struct, its function, and its entry in the list at the end of the file. That is all.
+// To add an operation: write its struct, its function, and its entry in the list at the end of the
+// file. That is all.
 #pragma once
 #include "kernels/base.h"
 #include "kernels/math.h"
@@ -14,7 +16,7 @@
 namespace mt::op {
 inline namespace MT_ISA {
 
-// ---- what an operation declares -------------------------------------------------------------------------------------
+// ---- what an operation declares -----------------------------------------------------------------
 
 /// Which element types the formula takes; others are converted first.
 enum class Accepts : uint8_t {
@@ -24,10 +26,12 @@ enum class Accepts : uint8_t {
   boolean,  // everything becomes bool (nonzero is true)
 };
 
-/// What a derivative needs besides the incoming gradient; the arguments arrive in the order a, b, c, output.
+/// What a derivative needs besides the incoming gradient; the arguments arrive in the order a, b,
+/// c, output.
 enum Saves : uint8_t { nothing = 0, a = 1, b = 2, c = 4, output = 8 };
 
-/// A number given with the call, not a tensor. Without a default (`required`) the value is where tests sample.
+/// A number given with the call, not a tensor. Without a default (`required`) the value is where
+/// tests sample.
 struct Param {
   const char* name = nullptr;
   double value = 0;
@@ -52,9 +56,11 @@ struct Info {
   Param params[kMaxParams];
 };
 
-/// Makes an operation callable by name: on numbers it is the formula, on anything else `apply` of that type's namespace.
+/// Makes an operation callable by name: on numbers it is the formula, on anything else `apply` of
+/// that type's namespace.
 template <class Op> struct Function {
-  template <class T, class... U> MT_HD constexpr auto operator()(const T& x, const U&... more) const {
+  template <class T, class... U>
+  MT_HD constexpr auto operator()(const T& x, const U&... more) const {
     if constexpr (math::is_number<T>)
       return static_cast<T>(Op::f(x, more...));
     else
@@ -62,7 +68,9 @@ template <class Op> struct Function {
   }
 };
 
-template <class T> MT_HD constexpr T select(bool condition, T yes, T no) { return condition ? yes : no; }
+template <class T> MT_HD constexpr T select(bool condition, T yes, T no) {
+  return condition ? yes : no;
+}
 /// A zero of the same shape: the derivative of what is flat.
 template <class T> MT_HD constexpr auto zero(const T& x) {
   if constexpr (math::is_number<T>)
@@ -71,92 +79,117 @@ template <class T> MT_HD constexpr auto zero(const T& x) {
     return zeros_like(x);
 }
 
-// ---- one input: arithmetic and rounding -----------------------------------------------------------------------------
+// ---- one input: arithmetic and rounding ---------------------------------------------------------
 
 struct Neg {
-  static constexpr Info info{"neg", "-x", Accepts::number, {nothing}, -4, 4, {{{-1.25}, 1.25}, {{0.5}, -0.5}, {{2.75}, -2.75}}, {}};
+  static constexpr Info info{"neg", "-x",
+    Accepts::number, {nothing}, -4, 4,
+    {{{-1.25}, 1.25}, {{0.5}, -0.5}, {{2.75}, -2.75}}, {}};
   template <class T> MT_HD static T f(T x) { return -x; }
   template <class T> MT_HD static T df(T g) { return -g; }
 };
 inline constexpr Function<Neg> neg;
 
 struct Sign {
-  static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0", Accepts::number, {nothing}, -4, 4,
-                             {{{-1.25}, -1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
-  template <class T> MT_HD static T f(T x) { return select(x > T(0), T(1), select(x < T(0), T(-1), T(0))); }
+  static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
+    Accepts::number, {nothing}, -4, 4,
+    {{{-1.25}, -1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
+  template <class T> MT_HD static T f(T x) {
+    return select(x > T(0), T(1), select(x < T(0), T(-1), T(0)));
+  }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
 inline constexpr Function<Sign> sign;
 
 struct Abs {
-  static constexpr Info info{"abs", "|x|; the slope at 0 is 0", Accepts::number, {a}, -4, 4, {{{-1.25}, 1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {}};
+  static constexpr Info info{"abs", "|x|; the slope at 0 is 0",
+    Accepts::number, {a}, -4, 4,
+    {{{-1.25}, 1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {}};
   template <class T> MT_HD static T f(T x) { return math::abs(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sign(x); }
 };
 inline constexpr Function<Abs> abs;
 
 struct Reciprocal {
-  static constexpr Info info{"reciprocal", "1 / x", Accepts::real, {output}, 0.3, 4, {{{0.375}, 2.6666666666666667}, {{1.5}, 0.66666666666666667}, {{3.25}, 0.30769230769230769}}, {}};
+  static constexpr Info info{"reciprocal", "1 / x",
+    Accepts::real, {output}, 0.3, 4,
+    {{{0.375}, 2.6666666666666667}, {{1.5}, 0.66666666666666667},
+     {{3.25}, 0.30769230769230769}}, {}};
   template <class T> MT_HD static T f(T x) { return T(1) / x; }
   template <class T> MT_HD static T df(T g, T y) { return -g * y * y; }
 };
 inline constexpr Function<Reciprocal> reciprocal;
 
 struct Square {
-  static constexpr Info info{"square", "x * x", Accepts::number, {a}, -4, 4, {{{-1.25}, 1.5625}, {{0.5}, 0.25}, {{2.75}, 7.5625}}, {}};
+  static constexpr Info info{"square", "x * x",
+    Accepts::number, {a}, -4, 4,
+    {{{-1.25}, 1.5625}, {{0.5}, 0.25}, {{2.75}, 7.5625}}, {}};
   template <class T> MT_HD static T f(T x) { return x * x; }
   template <class T> MT_HD static T df(T g, T x) { return g * (x + x); }
 };
 inline constexpr Function<Square> square;
 
 struct Sqrt {
-  static constexpr Info info{"sqrt", "square root", Accepts::real, {output}, 0.1, 4, {{{0.375}, 0.61237243569579452}, {{1.5}, 1.224744871391589}, {{3.25}, 1.8027756377319946}}, {}};
+  static constexpr Info info{"sqrt", "square root",
+    Accepts::real, {output}, 0.1, 4,
+    {{{0.375}, 0.61237243569579452}, {{1.5}, 1.224744871391589}, {{3.25}, 1.8027756377319946}}, {}};
   template <class T> MT_HD static T f(T x) { return math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return g / (y + y); }
 };
 inline constexpr Function<Sqrt> sqrt;
 
 struct Rsqrt {
-  static constexpr Info info{"rsqrt", "1 / sqrt(x)", Accepts::real, {output}, 0.3, 4, {{{0.375}, 1.6329931618554521}, {{1.5}, 0.81649658092772603}, {{3.25}, 0.55470019622522912}}, {}};
+  static constexpr Info info{"rsqrt", "1 / sqrt(x)",
+    Accepts::real, {output}, 0.3, 4,
+    {{{0.375}, 1.6329931618554521}, {{1.5}, 0.81649658092772603},
+     {{3.25}, 0.55470019622522912}}, {}};
   template <class T> MT_HD static T f(T x) { return T(1) / math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
 inline constexpr Function<Rsqrt> rsqrt;
 
 struct Floor {
-  static constexpr Info info{"floor", "the largest whole number not above x", Accepts::number, {nothing}, -4, 4,
-                             {{{-1.25}, -2}, {{0.5}, 0}, {{2.75}, 2}}, {}};
+  static constexpr Info info{"floor", "the largest whole number not above x",
+    Accepts::number, {nothing}, -4, 4,
+    {{{-1.25}, -2}, {{0.5}, 0}, {{2.75}, 2}}, {}};
   template <class T> MT_HD static T f(T x) { return math::floor(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
 inline constexpr Function<Floor> floor;
 
 struct Ceil {
-  static constexpr Info info{"ceil", "the smallest whole number not below x", Accepts::number, {nothing}, -4, 4,
-                             {{{-1.25}, -1}, {{0.5}, 1}, {{2.75}, 3}}, {}};
+  static constexpr Info info{"ceil", "the smallest whole number not below x",
+    Accepts::number, {nothing}, -4, 4,
+    {{{-1.25}, -1}, {{0.5}, 1}, {{2.75}, 3}}, {}};
   template <class T> MT_HD static T f(T x) { return math::ceil(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
 inline constexpr Function<Ceil> ceil;
 
 struct Round {
-  static constexpr Info info{"round", "the nearest whole number, halves to even", Accepts::number, {nothing}, -4, 4,
-                             {{{-1.25}, -1}, {{0.5}, 0}, {{2.75}, 3}}, {}};
+  static constexpr Info info{"round", "the nearest whole number, halves to even",
+    Accepts::number, {nothing}, -4, 4,
+    {{{-1.25}, -1}, {{0.5}, 0}, {{2.75}, 3}}, {}};
   template <class T> MT_HD static T f(T x) { return math::round(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
 inline constexpr Function<Round> round;
 
 struct Trunc {
-  static constexpr Info info{"trunc", "x without its fraction", Accepts::number, {nothing}, -4, 4, {{{-1.25}, -1}, {{0.5}, 0}, {{2.75}, 2}}, {}};
+  static constexpr Info info{"trunc", "x without its fraction",
+    Accepts::number, {nothing}, -4, 4,
+    {{{-1.25}, -1}, {{0.5}, 0}, {{2.75}, 2}}, {}};
   template <class T> MT_HD static T f(T x) { return math::trunc(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
 inline constexpr Function<Trunc> trunc;
 
 struct Clamp {
-  static constexpr Info info{"clamp", "x held between min and max; NaN stays; the slope at the ends is 0", Accepts::number, {a}, -4, 4, {{{-1.25}, -1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}},
-                             {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
+  static constexpr Info info{"clamp",
+    "x held between min and max; NaN stays; the slope at the ends is 0",
+    Accepts::number, {a}, -4, 4,
+    {{{-1.25}, -1.25}, {{0.5}, 0.5},
+     {{2.75}, 2.75}}, {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
   template <class T> MT_HD static T f(T x, T lo, T hi) {
     T raised = select(x < lo, lo, x);
     return select(raised > hi, hi, raised);
@@ -167,45 +200,62 @@ struct Clamp {
 };
 inline constexpr Function<Clamp> clamp;
 
-// ---- one input: exponentials, logarithms, trigonometry --------------------------------------------------------------
+// ---- one input: exponentials, logarithms, trigonometry ------------------------------------------
 
 struct Exp {
-  static constexpr Info info{"exp", "e to the power x", Accepts::real, {output}, -4, 4, {{{-1.25}, 0.2865047968601901}, {{0.5}, 1.6487212707001281}, {{2.75}, 15.642631884188172}}, {}};
+  static constexpr Info info{"exp", "e to the power x",
+    Accepts::real, {output}, -4, 4,
+    {{{-1.25}, 0.2865047968601901}, {{0.5}, 1.6487212707001281}, {{2.75}, 15.642631884188172}}, {}};
   template <class T> MT_HD static T f(T x) { return math::exp(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y; }
 };
 inline constexpr Function<Exp> exp;
 
 struct Expm1 {
-  static constexpr Info info{"expm1", "exp(x) - 1, exact near 0", Accepts::real, {output}, -4, 4, {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.64872127070012815}, {{2.75}, 14.642631884188172}}, {}};
+  static constexpr Info info{"expm1", "exp(x) - 1, exact near 0",
+    Accepts::real, {output}, -4, 4,
+    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.64872127070012815},
+     {{2.75}, 14.642631884188172}}, {}};
   template <class T> MT_HD static T f(T x) { return math::expm1(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
 inline constexpr Function<Expm1> expm1;
 
 struct Log {
-  static constexpr Info info{"log", "natural logarithm", Accepts::real, {a}, 0.2, 4, {{{0.375}, -0.98082925301172624}, {{1.5}, 0.40546510810816438}, {{3.25}, 1.1786549963416461}}, {}};
+  static constexpr Info info{"log", "natural logarithm",
+    Accepts::real, {a}, 0.2, 4,
+    {{{0.375}, -0.98082925301172624}, {{1.5}, 0.40546510810816438},
+     {{3.25}, 1.1786549963416461}}, {}};
   template <class T> MT_HD static T f(T x) { return math::log(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / x; }
 };
 inline constexpr Function<Log> log;
 
 struct Log1p {
-  static constexpr Info info{"log1p", "log(1 + x), exact near 0", Accepts::real, {a}, -0.7, 4, {{{-0.625}, -0.98082925301172624}, {{0.5}, 0.40546510810816438}, {{2.75}, 1.3217558399823194}}, {}};
+  static constexpr Info info{"log1p", "log(1 + x), exact near 0",
+    Accepts::real, {a}, -0.7, 4,
+    {{{-0.625}, -0.98082925301172624}, {{0.5}, 0.40546510810816438},
+     {{2.75}, 1.3217558399823194}}, {}};
   template <class T> MT_HD static T f(T x) { return math::log1p(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
 };
 inline constexpr Function<Log1p> log1p;
 
 struct Log2 {
-  static constexpr Info info{"log2", "logarithm to base 2", Accepts::real, {a}, 0.2, 4, {{{0.375}, -1.4150374992788438}, {{1.5}, 0.58496250072115618}, {{3.25}, 1.7004397181410922}}, {}};
+  static constexpr Info info{"log2", "logarithm to base 2",
+    Accepts::real, {a}, 0.2, 4,
+    {{{0.375}, -1.4150374992788438}, {{1.5}, 0.58496250072115618},
+     {{3.25}, 1.7004397181410922}}, {}};
   template <class T> MT_HD static T f(T x) { return math::log2(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
 };
 inline constexpr Function<Log2> log2;
 
 struct Log10 {
-  static constexpr Info info{"log10", "logarithm to base 10", Accepts::real, {a}, 0.2, 4, {{{0.375}, -0.42596873227228115}, {{1.5}, 0.17609125905568124}, {{3.25}, 0.51188336097887438}}, {}};
+  static constexpr Info info{"log10", "logarithm to base 10",
+    Accepts::real, {a}, 0.2, 4,
+    {{{0.375}, -0.42596873227228115}, {{1.5}, 0.17609125905568124},
+     {{3.25}, 0.51188336097887438}}, {}};
   template <class T> MT_HD static T f(T x) { return math::log10(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
 };
@@ -215,78 +265,111 @@ inline constexpr Function<Log10> log10;
 struct Cos;  // the derivative of sin names it
 
 struct Sin {
-  static constexpr Info info{"sin", "sine, x in radians", Accepts::real, {a}, -4, 4, {{{-1.25}, -0.94898461935558621}, {{0.5}, 0.479425538604203}, {{2.75}, 0.3816609920523317}}, {}};
+  static constexpr Info info{"sin", "sine, x in radians",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.94898461935558621}, {{0.5}, 0.479425538604203},
+     {{2.75}, 0.3816609920523317}}, {}};
   template <class T> MT_HD static T f(T x) { return math::sin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cos>{}(x); }
 };
 inline constexpr Function<Sin> sin;
 
 struct Cos {
-  static constexpr Info info{"cos", "cosine, x in radians", Accepts::real, {a}, -4, 4, {{{-1.25}, 0.31532236239526867}, {{0.5}, 0.87758256189037272}, {{2.75}, -0.92430237863246354}}, {}};
+  static constexpr Info info{"cos", "cosine, x in radians",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, 0.31532236239526867}, {{0.5}, 0.87758256189037272},
+     {{2.75}, -0.92430237863246354}}, {}};
   template <class T> MT_HD static T f(T x) { return math::cos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
 };
 inline constexpr Function<Cos> cos;
 
 struct Erf {
-  static constexpr Info info{"erf", "error function", Accepts::real, {a}, -3, 3, {{{-1.25}, -0.92290012825645823}, {{0.5}, 0.52049987781304654}, {{2.75}, 0.99989937807788036}}, {}};
+  static constexpr Info info{"erf", "error function",
+    Accepts::real, {a}, -3, 3,
+    {{{-1.25}, -0.92290012825645823}, {{0.5}, 0.52049987781304654},
+     {{2.75}, 0.99989937807788036}}, {}};
   template <class T> MT_HD static T f(T x) { return math::erf(x); }
-  template <class T> MT_HD static T df(T g, T x) { return g * T(1.12837916709551257) * exp(-x * x); }
+  template <class T> MT_HD static T df(T g, T x) {
+    return g * T(1.12837916709551257) * exp(-x * x);
+  }
 };
 inline constexpr Function<Erf> erf;
 
 struct Erfc {
-  static constexpr Info info{"erfc", "1 - erf(x), exact far out", Accepts::real, {a}, -3, 3, {{{-1.25}, 1.9229001282564582}, {{0.5}, 0.47950012218695346}, {{2.75}, 0.00010062192211963684}}, {}};
+  static constexpr Info info{"erfc", "1 - erf(x), exact far out",
+    Accepts::real, {a}, -3, 3,
+    {{{-1.25}, 1.9229001282564582}, {{0.5}, 0.47950012218695346},
+     {{2.75}, 0.00010062192211963684}}, {}};
   template <class T> MT_HD static T f(T x) { return math::erfc(x); }
-  template <class T> MT_HD static T df(T g, T x) { return g * T(-1.12837916709551257) * exp(-x * x); }
+  template <class T> MT_HD static T df(T g, T x) {
+    return g * T(-1.12837916709551257) * exp(-x * x);
+  }
 };
 inline constexpr Function<Erfc> erfc;
 
-// ---- one input: activations -----------------------------------------------------------------------------------------
+// ---- one input: activations ---------------------------------------------------------------------
 
 struct Tanh {
-  static constexpr Info info{"tanh", "hyperbolic tangent", Accepts::real, {output}, -4, 4, {{{-1.25}, -0.8482836399575129}, {{0.5}, 0.46211715726000976}, {{2.75}, 0.99185972456820775}}, {}};
+  static constexpr Info info{"tanh", "hyperbolic tangent",
+    Accepts::real, {output}, -4, 4,
+    {{{-1.25}, -0.8482836399575129}, {{0.5}, 0.46211715726000976},
+     {{2.75}, 0.99185972456820775}}, {}};
   template <class T> MT_HD static T f(T x) { return math::tanh(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (T(1) - y * y); }
 };
 inline constexpr Function<Tanh> tanh;
 
 struct Sigmoid {
-  static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))", Accepts::real, {output}, -4, 4, {{{-1.25}, 0.22270013882530885}, {{0.5}, 0.62245933120185456}, {{2.75}, 0.93991334982599238}}, {}};
+  static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
+    Accepts::real, {output}, -4, 4,
+    {{{-1.25}, 0.22270013882530885}, {{0.5}, 0.62245933120185456},
+     {{2.75}, 0.93991334982599238}}, {}};
   template <class T> MT_HD static T f(T x) { return math::sigmoid(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * (T(1) - y)); }
 };
 inline constexpr Function<Sigmoid> sigmoid;
 
 struct Relu {
-  static constexpr Info info{"relu", "max(x, 0); the slope at 0 is 0", Accepts::number, {output}, -4, 4, {{{-1.25}, 0}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {}};
+  static constexpr Info info{"relu", "max(x, 0); the slope at 0 is 0",
+    Accepts::number, {output}, -4, 4,
+    {{{-1.25}, 0}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {}};
   template <class T> MT_HD static T f(T x) { return select(x < T(0), T(0), x); }  // NaN stays NaN
   template <class T> MT_HD static T df(T g, T y) { return select(y <= T(0), zero(g), g); }
 };
 inline constexpr Function<Relu> relu;
 
 struct LeakyRelu {
-  static constexpr Info info{"leaky_relu", "x, or negative_slope * x below 0", Accepts::real, {a}, -4, 4,
-                             {{{-1.25}, -0.0125}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"negative_slope", 0.01}}};
+  static constexpr Info info{"leaky_relu", "x, or negative_slope * x below 0",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.0125}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"negative_slope", 0.01}}};
   template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
   template <class T> MT_HD static T df(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
 };
 inline constexpr Function<LeakyRelu> leaky_relu;
 
 struct Elu {
-  static constexpr Info info{"elu", "x, or alpha * (exp(x) - 1) below 0 (Clevert 2015)", Accepts::real, {a}, -4, 4,
-                             {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}}};
-  template <class T> MT_HD static T f(T x, T alpha) { return select(x > T(0), x, alpha * math::expm1(x)); }
-  template <class T> MT_HD static T df(T g, T x, T alpha) {  // exp of what is held below 0 never overflows
+  static constexpr Info info{"elu", "x, or alpha * (exp(x) - 1) below 0 (Clevert 2015)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}}};
+  template <class T> MT_HD static T f(T x, T alpha) {
+    return select(x > T(0), x, alpha * math::expm1(x));
+  }
+  // exp of what is held below 0 never overflows
+  template <class T> MT_HD static T df(T g, T x, T alpha) {
     return select(x > T(0), g, g * alpha * exp(clamp(x, T(-math::kInfinity), T(0))));
   }
 };
 inline constexpr Function<Elu> elu;
 
 struct Gelu {
-  static constexpr Info info{"gelu", "x times the normal distribution function of x (Hendrycks 2016)", Accepts::real,
-                             {a}, -4, 4, {{{-1.25}, -0.13206221708356907}, {{0.5}, 0.34573123063700655}, {{2.75}, 2.7418056511036}}, {}};
-  template <class T> MT_HD static T f(T x) { return T(0.5) * x * math::erfc(x * T(-0.707106781186547524)); }
+  static constexpr Info info{"gelu",
+    "x times the normal distribution function of x (Hendrycks 2016)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.13206221708356907}, {{0.5}, 0.34573123063700655}, {{2.75}, 2.7418056511036}}, {}};
+  template <class T> MT_HD static T f(T x) {
+    return T(0.5) * x * math::erfc(x * T(-0.707106781186547524));
+  }
   template <class T> MT_HD static T df(T g, T x) {
     return g * (T(0.5) * erfc(x * T(-0.707106781186547524)) +
                 x * exp(T(-0.5) * x * x) * T(0.398942280401432678));
@@ -295,7 +378,10 @@ struct Gelu {
 inline constexpr Function<Gelu> gelu;
 
 struct Silu {
-  static constexpr Info info{"silu", "x * sigmoid(x), also called swish", Accepts::real, {a}, -4, 4, {{{-1.25}, -0.27837517353163607}, {{0.5}, 0.31122966560092728}, {{2.75}, 2.584761712021479}}, {}};
+  static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.27837517353163607}, {{0.5}, 0.31122966560092728},
+     {{2.75}, 2.584761712021479}}, {}};
   template <class T> MT_HD static T f(T x) { return x * math::sigmoid(x); }
   template <class T> MT_HD static T df(T g, T x) {
     return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
@@ -304,8 +390,11 @@ struct Silu {
 inline constexpr Function<Silu> silu;
 
 struct Softplus {
-  static constexpr Info info{"softplus", "log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold",
-                             Accepts::real, {a}, -4, 4, {{{-1.25}, 0.25192908134537289}, {{0.5}, 0.97407698418010668}, {{2.75}, 2.8119675890031986}}, {{"beta", 1}, {"threshold", 20}}};
+  static constexpr Info info{"softplus",
+    "log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, 0.25192908134537289}, {{0.5}, 0.97407698418010668},
+     {{2.75}, 2.8119675890031986}}, {{"beta", 1}, {"threshold", 20}}};
   template <class T> MT_HD static T f(T x, T beta, T threshold) {
     return select(x * beta > threshold, x, math::softplus(x * beta) / beta);
   }
@@ -315,37 +404,46 @@ struct Softplus {
 };
 inline constexpr Function<Softplus> softplus;
 
-// ---- one input: questions (the answer is bool, there is no gradient) ------------------------------------------------
+// ---- one input: questions (the answer is bool, there is no gradient) ----------------------------
 
 struct LogicalNot {
-  static constexpr Info info{"logical_not", "true where x is 0", Accepts::boolean, {}, -1, 1, {{{-1}, 0}, {{0}, 1}, {{1}, 0}}, {}};
+  static constexpr Info info{"logical_not", "true where x is 0",
+    Accepts::boolean, {}, -1, 1,
+    {{{-1}, 0}, {{0}, 1}, {{1}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return !x; }
 };
 inline constexpr Function<LogicalNot> logical_not;
 
 struct Isnan {
-  static constexpr Info info{"isnan", "true where x is not a number", Accepts::number, {}, -4, 4, {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+  static constexpr Info info{"isnan", "true where x is not a number",
+    Accepts::number, {}, -4, 4,
+    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return x != x; }
 };
 inline constexpr Function<Isnan> isnan;
 
 struct Isinf {
-  static constexpr Info info{"isinf", "true where x is infinite", Accepts::real, {}, -4, 4, {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+  static constexpr Info info{"isinf", "true where x is infinite",
+    Accepts::real, {}, -4, 4,
+    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) == T(math::kInfinity); }
 };
 inline constexpr Function<Isinf> isinf;
 
 struct Isfinite {
-  static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN", Accepts::real, {}, -4, 4,
-                             {{{-1.25}, 1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
+  static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
+    Accepts::real, {}, -4, 4,
+    {{{-1.25}, 1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) < T(math::kInfinity); }
 };
 inline constexpr Function<Isfinite> isfinite;
 
-// ---- two inputs: arithmetic -----------------------------------------------------------------------------------------
+// ---- two inputs: arithmetic ---------------------------------------------------------------------
 
 struct Add {
-  static constexpr Info info{"add", "a + b", Accepts::number, {nothing, nothing}, -4, 4, {{{2.5, 0.75}, 3.25}, {{1.25, 1.25}, 2.5}, {{0.5, 3.5}, 4}}, {}};
+  static constexpr Info info{"add", "a + b",
+    Accepts::number, {nothing, nothing}, -4, 4,
+    {{{2.5, 0.75}, 3.25}, {{1.25, 1.25}, 2.5}, {{0.5, 3.5}, 4}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return x + y; }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return g; }
@@ -353,7 +451,9 @@ struct Add {
 inline constexpr Function<Add> add;
 
 struct Sub {
-  static constexpr Info info{"sub", "a - b", Accepts::number, {nothing, nothing}, -4, 4, {{{2.5, 0.75}, 1.75}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, -3}}, {}};
+  static constexpr Info info{"sub", "a - b",
+    Accepts::number, {nothing, nothing}, -4, 4,
+    {{{2.5, 0.75}, 1.75}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, -3}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return x - y; }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return -g; }
@@ -361,7 +461,9 @@ struct Sub {
 inline constexpr Function<Sub> sub;
 
 struct Mul {
-  static constexpr Info info{"mul", "a * b", Accepts::number, {b, a}, -4, 4, {{{2.5, 0.75}, 1.875}, {{1.25, 1.25}, 1.5625}, {{0.5, 3.5}, 1.75}}, {}};
+  static constexpr Info info{"mul", "a * b",
+    Accepts::number, {b, a}, -4, 4,
+    {{{2.5, 0.75}, 1.875}, {{1.25, 1.25}, 1.5625}, {{0.5, 3.5}, 1.75}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return x * y; }
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
@@ -369,7 +471,9 @@ struct Mul {
 inline constexpr Function<Mul> mul;
 
 struct Div {
-  static constexpr Info info{"div", "a / b; of integers a float", Accepts::real, {b, b | output}, 0.3, 4, {{{2.5, 0.75}, 3.3333333333333333}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0.14285714285714286}}, {}};
+  static constexpr Info info{"div", "a / b; of integers a float",
+    Accepts::real, {b, b | output}, 0.3, 4,
+    {{{2.5, 0.75}, 3.3333333333333333}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0.14285714285714286}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return x / y; }
   template <class T> MT_HD static T da(T g, T y) { return g / y; }
   template <class T> MT_HD static T db(T g, T y, T quotient) { return -g * quotient / y; }
@@ -377,8 +481,9 @@ struct Div {
 inline constexpr Function<Div> div;
 
 struct FloorDivide {
-  static constexpr Info info{"floor_divide", "a / b rounded down; integers stay integers", Accepts::number,
-                             {nothing, nothing}, 0.3, 4, {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {}};
+  static constexpr Info info{"floor_divide", "a / b rounded down; integers stay integers",
+    Accepts::number, {nothing, nothing}, 0.3, 4,
+    {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::floor_divide(x, y); }
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
@@ -386,8 +491,9 @@ struct FloorDivide {
 inline constexpr Function<FloorDivide> floor_divide;
 
 struct Remainder {
-  static constexpr Info info{"remainder", "a - b * floor(a / b): the sign of b, as Lua's %", Accepts::number,
-                             {nothing, a | b}, 0.3, 4, {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {}};
+  static constexpr Info info{"remainder", "a - b * floor(a / b): the sign of b, as Lua's %",
+    Accepts::number, {nothing, a | b}, 0.3, 4,
+    {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::remainder(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor_divide(x, y); }
@@ -395,8 +501,9 @@ struct Remainder {
 inline constexpr Function<Remainder> remainder;
 
 struct Fmod {
-  static constexpr Info info{"fmod", "a - b * trunc(a / b): the sign of a, as C's fmod", Accepts::number,
-                             {nothing, a | b}, 0.3, 4, {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {}};
+  static constexpr Info info{"fmod", "a - b * trunc(a / b): the sign of a, as C's fmod",
+    Accepts::number, {nothing, a | b}, 0.3, 4,
+    {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::fmod(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * trunc(x / y); }
@@ -404,20 +511,25 @@ struct Fmod {
 inline constexpr Function<Fmod> fmod;
 
 struct Pow {
-  static constexpr Info info{"pow", "a to the power b", Accepts::number, {a | b, a | output}, 0.3, 3, {{{2.5, 0.75}, 1.9881768219176267}, {{1.25, 1.25}, 1.3217140793007051}, {{0.5, 3.5}, 0.088388347648318441}}, {}};
+  static constexpr Info info{"pow", "a to the power b",
+    Accepts::number, {a | b, a | output}, 0.3, 3,
+    {{{2.5, 0.75}, 1.9881768219176267}, {{1.25, 1.25}, 1.3217140793007051},
+     {{0.5, 3.5}, 0.088388347648318441}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::pow(x, y); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     return select(y == T(0), zero(g), g * y * Function<Pow>{}(x, y - T(1)));
   }
-  template <class T> MT_HD static T db(T g, T x, T power) {  // 0 to a power: the power does not matter
+  // 0 to a power: the power does not matter
+  template <class T> MT_HD static T db(T g, T x, T power) {
     return select(x == T(0), zero(g), g * power * log(select(x == T(0), x + T(1), x)));
   }
 };
 inline constexpr Function<Pow> pow;
 
 struct Minimum {
-  static constexpr Info info{"minimum", "the smaller of a and b; NaN wins; ties share the gradient", Accepts::number,
-                             {a | b, a | b}, -4, 4, {{{2.5, 0.75}, 0.75}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 0.5}}, {}};
+  static constexpr Info info{"minimum", "the smaller of a and b; NaN wins; ties share the gradient",
+    Accepts::number, {a | b, a | b}, -4, 4,
+    {{{2.5, 0.75}, 0.75}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x < y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     return select(x == y, g / T(2), select(x > y, zero(g), g));
@@ -427,8 +539,9 @@ struct Minimum {
 inline constexpr Function<Minimum> minimum;
 
 struct Maximum {
-  static constexpr Info info{"maximum", "the larger of a and b; NaN wins; ties share the gradient", Accepts::number,
-                             {a | b, a | b}, -4, 4, {{{2.5, 0.75}, 2.5}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 3.5}}, {}};
+  static constexpr Info info{"maximum", "the larger of a and b; NaN wins; ties share the gradient",
+    Accepts::number, {a | b, a | b}, -4, 4,
+    {{{2.5, 0.75}, 2.5}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 3.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x > y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     return select(x == y, g / T(2), select(x < y, zero(g), g));
@@ -438,8 +551,10 @@ struct Maximum {
 inline constexpr Function<Maximum> maximum;
 
 struct Atan2 {
-  static constexpr Info info{"atan2", "the angle of the point (b, a), in radians", Accepts::real, {a | b, a | b}, 0.3,
-                             4, {{{2.5, 0.75}, 1.2793395323170295}, {{1.25, 1.25}, 0.78539816339744831}, {{0.5, 3.5}, 0.14189705460416392}}, {}};
+  static constexpr Info info{"atan2", "the angle of the point (b, a), in radians",
+    Accepts::real, {a | b, a | b}, 0.3, 4,
+    {{{2.5, 0.75}, 1.2793395323170295}, {{1.25, 1.25}, 0.78539816339744831},
+     {{0.5, 3.5}, 0.14189705460416392}}, {}};
   template <class T> MT_HD static T f(T y, T x) { return math::atan2(y, x); }
   template <class T> MT_HD static T da(T g, T y, T x) { return g * x / squares(x, y); }
   template <class T> MT_HD static T db(T g, T y, T x) { return -g * y / squares(x, y); }
@@ -452,77 +567,98 @@ struct Atan2 {
 inline constexpr Function<Atan2> atan2;
 
 struct Hypot {
-  static constexpr Info info{"hypot", "sqrt(a*a + b*b) without overflow", Accepts::real, {a | output, b | output}, 0.3,
-                             4, {{{2.5, 0.75}, 2.6100766272276375}, {{1.25, 1.25}, 1.7677669529663688}, {{0.5, 3.5}, 3.5355339059327376}}, {}};
+  static constexpr Info info{"hypot", "sqrt(a*a + b*b) without overflow",
+    Accepts::real, {a | output, b | output}, 0.3, 4,
+    {{{2.5, 0.75}, 2.6100766272276375}, {{1.25, 1.25}, 1.7677669529663688},
+     {{0.5, 3.5}, 3.5355339059327376}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::hypot(x, y); }
   template <class T> MT_HD static T da(T g, T x, T length) { return g * (x / length); }
   template <class T> MT_HD static T db(T g, T y, T length) { return g * (y / length); }
 };
 inline constexpr Function<Hypot> hypot;
 
-// ---- two inputs: comparisons and logic (the answer is bool) ---------------------------------------------------------
+// ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
 
 struct Lt {
-  static constexpr Info info{"lt", "a < b", Accepts::any, {}, -4, 4, {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
+  static constexpr Info info{"lt", "a < b",
+    Accepts::any, {}, -4, 4,
+    {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x < y; }
 };
 inline constexpr Function<Lt> lt;
 
 struct Le {
-  static constexpr Info info{"le", "a <= b", Accepts::any, {}, -4, 4, {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 1}}, {}};
+  static constexpr Info info{"le", "a <= b",
+    Accepts::any, {}, -4, 4,
+    {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x <= y; }
 };
 inline constexpr Function<Le> le;
 
 struct Gt {
-  static constexpr Info info{"gt", "a > b", Accepts::any, {}, -4, 4, {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 0}}, {}};
+  static constexpr Info info{"gt", "a > b",
+    Accepts::any, {}, -4, 4,
+    {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x > y; }
 };
 inline constexpr Function<Gt> gt;
 
 struct Ge {
-  static constexpr Info info{"ge", "a >= b", Accepts::any, {}, -4, 4, {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
+  static constexpr Info info{"ge", "a >= b",
+    Accepts::any, {}, -4, 4,
+    {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x >= y; }
 };
 inline constexpr Function<Ge> ge;
 
 struct Eq {
-  static constexpr Info info{"eq", "a equals b", Accepts::any, {}, -4, 4, {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
+  static constexpr Info info{"eq", "a equals b",
+    Accepts::any, {}, -4, 4,
+    {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x == y; }
 };
 inline constexpr Function<Eq> eq;
 
 struct Ne {
-  static constexpr Info info{"ne", "a differs from b", Accepts::any, {}, -4, 4, {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
+  static constexpr Info info{"ne", "a differs from b",
+    Accepts::any, {}, -4, 4,
+    {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
 };
 inline constexpr Function<Ne> ne;
 
 struct LogicalAnd {
-  static constexpr Info info{"logical_and", "both are nonzero", Accepts::boolean, {}, -1, 1, {{{0, 1}, 0}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
+  static constexpr Info info{"logical_and", "both are nonzero",
+    Accepts::boolean, {}, -1, 1,
+    {{{0, 1}, 0}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x && y; }
 };
 inline constexpr Function<LogicalAnd> logical_and;
 
 struct LogicalOr {
-  static constexpr Info info{"logical_or", "one is nonzero", Accepts::boolean, {}, -1, 1, {{{0, 1}, 1}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
+  static constexpr Info info{"logical_or", "one is nonzero",
+    Accepts::boolean, {}, -1, 1,
+    {{{0, 1}, 1}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x || y; }
 };
 inline constexpr Function<LogicalOr> logical_or;
 
 struct LogicalXor {
-  static constexpr Info info{"logical_xor", "exactly one is nonzero", Accepts::boolean, {}, -1, 1, {{{0, 1}, 1}, {{1, 1}, 0}, {{0, 0}, 0}}, {}};
+  static constexpr Info info{"logical_xor", "exactly one is nonzero",
+    Accepts::boolean, {}, -1, 1,
+    {{{0, 1}, 1}, {{1, 1}, 0}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
 };
 inline constexpr Function<LogicalXor> logical_xor;
 
-// ---- three inputs ---------------------------------------------------------------------------------------------------
+// ---- three inputs -------------------------------------------------------------------------------
 
 /// The first input is a bool tensor: `mask_first`.
 struct Where {
   static constexpr bool mask_first = true;
-  static constexpr Info info{"where", "b where the condition a is true, else c", Accepts::any, {nothing, a, a}, -4, 4,
-                             {{{1, 2.5, -3}, 2.5}, {{0, 2.5, -3}, -3}, {{1, 0, 7}, 0}}, {}};
+  static constexpr Info info{"where", "b where the condition a is true, else c",
+    Accepts::any, {nothing, a, a}, -4, 4,
+    {{{1, 2.5, -3}, 2.5}, {{0, 2.5, -3}, -3}, {{1, 0, 7}, 0}}, {}};
   template <class M, class T> MT_HD static T f(M mask, T x, T y) { return select(mask, x, y); }
   template <class M, class T> MT_HD static T db(T g, M mask) { return select(mask, g, zero(g)); }
   template <class M, class T> MT_HD static T dc(T g, M mask) { return select(mask, zero(g), g); }
@@ -530,8 +666,9 @@ struct Where {
 inline constexpr Function<Where> where;
 
 struct Lerp {
-  static constexpr Info info{"lerp", "a + weight * (b - a), the weight being c", Accepts::real, {c, c, a | b}, -4, 4,
-                             {{{1, 3, 0.25}, 1.5}, {{-2, 2.5, 0.5}, 0.25}, {{0.5, 0.5, 2}, 0.5}}, {}};
+  static constexpr Info info{"lerp", "a + weight * (b - a), the weight being c",
+    Accepts::real, {c, c, a | b}, -4, 4,
+    {{{1, 3, 0.25}, 1.5}, {{-2, 2.5, 0.5}, 0.25}, {{0.5, 0.5, 2}, 0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y, T weight) {  // exact at both ends
     return select(weight < T(0.5), x + weight * (y - x), y - (y - x) * (T(1) - weight));
   }
@@ -541,68 +678,20 @@ struct Lerp {
 };
 inline constexpr Function<Lerp> lerp;
 
-// ---- the lists: the only registration -------------------------------------------------------------------------------
+// ---- the lists: the only registration -----------------------------------------------------------
 
 template <class... Op> struct List {
   static constexpr int size = sizeof...(Op);
 };
 
 using Elementwise =
-    List<Neg, Sign, Abs, Reciprocal, Square, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc, Clamp,                     //
-         Exp, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Erf, Erfc,                                              //
-         Tanh, Sigmoid, Relu, LeakyRelu, Elu, Gelu, Silu, Softplus,                                             //
-         LogicalNot, Isnan, Isinf, Isfinite,                                                                    //
-         Add, Sub, Mul, Div, FloorDivide, Remainder, Fmod, Pow, Minimum, Maximum, Atan2, Hypot,                 //
-         Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,                                             //
+    List<Neg, Sign, Abs, Reciprocal, Square, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc, Clamp,
+         Exp, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Erf, Erfc,
+         Tanh, Sigmoid, Relu, LeakyRelu, Elu, Gelu, Silu, Softplus,
+         LogicalNot, Isnan, Isinf, Isfinite,
+         Add, Sub, Mul, Div, FloorDivide, Remainder, Fmod, Pow, Minimum, Maximum, Atan2, Hypot,
+         Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,
          Where, Lerp>;
-
-// ---- reductions -----------------------------------------------------------------------------------------------------
-
-/// A reduction joins elements with an associative function, starting from its identity.
-struct ReduceInfo {
-  const char* name;
-  const char* doc;
-  bool empty_ok;         // false: an empty dimension has no answer (max of nothing)
-  bool boolean = false;  // asks of each element whether it is nonzero, and answers bool
-};
-
-struct Sum {
-  static constexpr ReduceInfo info{"sum", "the sum; of integers an int64, of nothing 0", true};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return x + y; }
-};
-
-struct Prod {
-  static constexpr ReduceInfo info{"prod", "the product; of integers an int64, of nothing 1", true};
-  template <class T> MT_HD static T identity() { return T(1); }
-  template <class T> MT_HD static T join(T x, T y) { return x * y; }
-};
-
-struct Amax {
-  static constexpr ReduceInfo info{"amax", "the largest element; NaN wins; ties share the gradient", false};
-  template <class T> MT_HD static T identity() { return math::lowest<T>(); }
-  template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
-};
-
-struct Amin {
-  static constexpr ReduceInfo info{"amin", "the smallest element; NaN wins; ties share the gradient", false};
-  template <class T> MT_HD static T identity() { return math::highest<T>(); }
-  template <class T> MT_HD static T join(T x, T y) { return Minimum::f(x, y); }
-};
-
-struct All {
-  static constexpr ReduceInfo info{"all", "whether every element is nonzero", true, true};
-  template <class T> MT_HD static T identity() { return T(1); }
-  template <class T> MT_HD static T join(T x, T y) { return T(x && y); }
-};
-
-struct Any {
-  static constexpr ReduceInfo info{"any", "whether some element is nonzero", true, true};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return T(x || y); }
-};
-
-using Reductions = List<Sum, Prod, Amax, Amin, All, Any>;
 
 }  // namespace MT_ISA
 }  // namespace mt::op

@@ -1,7 +1,9 @@
-// random.h -- counter-based random numbers: element i of a stream depends on (seed, offset + i) alone
+// random.h -- counter-based random numbers: element i of a stream depends on (seed, offset + i)
+// alone
 //
-// Philox4x32-10 (Salmon et al. 2011), from Random123. One counter gives four 32-bit words: four float32, two float64.
-// The same integers and uniforms come out on every device; normals agree within 2 ulp (log and cos differ).
+// Philox4x32-10 (Salmon et al. 2011), from Random123. One counter gives four 32-bit words: four
+// float32, two float64. The same integers and uniforms come out on every device; normals agree
+// within 2 ulp (log and cos differ).
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <Random123/philox.h>
@@ -19,7 +21,8 @@ struct Words {
 };
 
 MT_HD Words philox(uint64_t seed, uint64_t counter) {
-  philox4x32_ctr_t c = {{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}};
+  philox4x32_ctr_t c = {
+      {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0}};
   philox4x32_key_t k = {{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}};
   philox4x32_ctr_t r = philox4x32_R(10, c, k);
   return {{r.v[0], r.v[1], r.v[2], r.v[3]}};

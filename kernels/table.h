@@ -1,11 +1,13 @@
-// table.h -- folds the lists of ops.h into numbers and arrays: the id of an operation, its arity, its declarations
+// table.h -- folds the lists of ops.h into numbers and arrays: the id of an operation, its arity,
+// its declarations
 #pragma once
 #include "kernels/ops.h"
+#include "kernels/reductions.h"
 
 namespace mt::op {
 inline namespace MT_ISA {
 
-// ---- the place of a type in a list ----------------------------------------------------------------------------------
+// ---- the place of a type in a list --------------------------------------------------------------
 
 template <class Op, class L> struct IndexIn;
 template <class Op, class... Rest> struct IndexIn<Op, List<Op, Rest...>> {
@@ -24,7 +26,7 @@ template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& b
   (body(Op{}), ...);
 }
 
-// ---- what can be asked about an operation ---------------------------------------------------------------------------
+// ---- what can be asked about an operation -------------------------------------------------------
 
 template <class Op, class = void> constexpr bool mask_first = false;
 template <class Op> constexpr bool mask_first<Op, decltype(void(Op::mask_first))> = true;
@@ -39,7 +41,8 @@ template <class R, class... A> constexpr int count_arguments(R (*)(A...)) { retu
 
 /// How many tensors an operation takes: its formula's arguments less its parameters.
 template <class Op> constexpr int count_inputs() {
-  if constexpr (mask_first<Op>) return count_arguments(&Op::template f<bool, double>) - count_params(Op::info);
+  if constexpr (mask_first<Op>)
+    return count_arguments(&Op::template f<bool, double>) - count_params(Op::info);
   else return count_arguments(&Op::template f<double>) - count_params(Op::info);
 }
 template <class Op> constexpr int inputs = count_inputs<Op>();
@@ -77,17 +80,25 @@ template <class Op, class = void> constexpr bool has_da = false;
 template <class Op> constexpr bool has_da<Op, decltype(void(&Op::template da<double>))> = true;
 template <class Op, class = void> constexpr bool has_db = false;
 template <class Op> constexpr bool has_db<Op, decltype(void(&Op::template db<double>))> = true;
-template <class Op> constexpr bool has_db<Op, decltype(void(&Op::template db<bool, double>))> = true;
+template <class Op>
+constexpr bool has_db<Op, decltype(void(&Op::template db<bool, double>))> = true;
 template <class Op, class = void> constexpr bool has_dc = false;
 template <class Op> constexpr bool has_dc<Op, decltype(void(&Op::template dc<double>))> = true;
-template <class Op> constexpr bool has_dc<Op, decltype(void(&Op::template dc<bool, double>))> = true;
+template <class Op>
+constexpr bool has_dc<Op, decltype(void(&Op::template dc<bool, double>))> = true;
 /// Whether the operation has a derivative by input `Part` (1-based).
-template <class Op, int Part> constexpr bool has_derivative =
-    Part == 1 ? has_df<Op> || has_da<Op> : Part == 2 ? has_db<Op> : has_dc<Op>;
+template <class Op, int Part>
+constexpr bool has_derivative = Part == 1   ? has_df<Op> || has_da<Op>
+                                : Part == 2 ? has_db<Op>
+                                            : has_dc<Op>;
 
-constexpr int count_saved(int mask) { return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1); }
-/// How many tensors the formula of a part reads: the inputs, or the incoming gradient and what it saved.
-template <class Op, int Part> constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves[Part - 1]);
+constexpr int count_saved(int mask) {
+  return (mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1) + (mask >> 3 & 1);
+}
+/// How many tensors the formula of a part reads: the inputs, or the incoming gradient and what it
+/// saved.
+template <class Op, int Part>
+constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves[Part - 1]);
 
 /// Whether element type T reaches the formula (otherwise the engine has converted it before).
 template <class T> constexpr bool accepts(Accepts what) {

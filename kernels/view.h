@@ -14,10 +14,11 @@ MT_HD int64_t count(int ndim, const int64_t* size) {
   return n;
 }
 
-/// Drops dimensions of size 1 and joins neighbours that every operand walks as one; returns the new number of
-/// dimensions. `stride[k]` are operand k's strides; all arrays are changed in place.
+/// Drops dimensions of size 1 and joins neighbours that every operand walks as one; returns the new
+/// number of dimensions. `stride[k]` are operand k's strides; all arrays are changed in place.
 template <int Operands>
-MT_HD int collapse(int ndim, int64_t* size, int64_t* const (&stride)[Operands], int operands = Operands) {
+MT_HD int collapse(int ndim, int64_t* size, int64_t* const (&stride)[Operands],
+                   int operands = Operands) {
   int last = -1;  // the dimension that grows
   for (int d = 0; d < ndim; ++d) {
     if (size[d] == 1) continue;

@@ -1,7 +1,8 @@
 -- train_split.lua -- MiniTorch's training job: a small network on points of the unit square
 --
 --   mtorch scripts/train_split.lua --hidden 100 --dataset split --rate 0.05
---   mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50 --PLOT
+-- mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50
+-- --PLOT
 --   mtorch scripts/train_split.lua --dataset all --seeds 5       a table for simple, split and xor
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
@@ -61,7 +62,8 @@ local function median(list)
   return (sorted[math.floor((n + 1) / 2)] + sorted[math.ceil((n + 1) / 2)]) / 2
 end
 
---- One pass over the points in a new order; returns the last batch's summed loss, as MiniTorch logs it.
+--- One pass over the points in a new order; returns the last batch's summed loss, as MiniTorch logs
+--- it.
 local function run_epoch(net, opt, set)
   local n, batch = set:size(), options.batch
   local order = mt.randperm(n)

@@ -1,13 +1,14 @@
 #!/bin/sh
 # program.sh -- the program from outside: options, exit status, stdin, bytecode, prompt, Ctrl-C
 #
-#   sh tests/program.sh [PROGRAM]        (build/mtorch by default)
+#   sh tests/program.sh [PROGRAM | BUILD]        (build/mtorch by default)
 #
 # Prints `ok` or `not ok` for each check and a count; the status is 0 if all are ok.
 set -u
 unset LUA_PATH LUA_CPATH LUA_INIT
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 program=${1:-$here/build/mtorch}
+[ ! -d "$program" ] || program=$program/mtorch
 case $program in /*) ;; *) program=$PWD/$program ;; esac
 [ -x "$program" ] || { echo "not ok - $program is missing" && exit 1; }
 folder=$(mktemp -d /tmp/mtorch_program.XXXXXX)

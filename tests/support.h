@@ -1,4 +1,5 @@
-// support.h -- what the C++ tests share: seeded numbers, comparisons, layouts, and a check that memory is given back
+// support.h -- what the C++ tests share: seeded numbers, comparisons, layouts, and a check that
+// memory is given back
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -16,7 +17,8 @@ namespace mt::test {
 
 constexpr double kInf = __builtin_inf(), kNan = __builtin_nan("");
 
-/// A fixture: when the test ends, as many bytes live in tensors as before, and gradients are recorded again.
+/// A fixture: when the test ends, as many bytes live in tensors as before, and gradients are
+/// recorded again.
 struct Balanced {
   Balanced() : live(memory_use().live) {}
   Balanced(const Balanced&) = delete;
@@ -90,7 +92,8 @@ inline bool same_value(double a, double b) {
   return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
 }
 
-/// What is not alike in two tensors: dtype, shape, or an element; empty when all is. NaN equals NaN, 0 is not -0.
+/// What is not alike in two tensors: dtype, shape, or an element; empty when all is. NaN equals
+/// NaN, 0 is not -0.
 inline std::string difference(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype())
     return fmt::format("dtype {} and {}", dtype_name(a.dtype()), dtype_name(b.dtype()));
@@ -163,29 +166,6 @@ inline std::vector<Tensor> gradients(const TensorFunction& f, const std::vector<
   return result;
 }
 
-/// gradgradcheck, which skips a gradient that is outside the graph; here such a gradient must really be constant.
-inline void check_second_order(const TensorFunction& f, const std::vector<Tensor>& inputs) {
-  gradgradcheck(f, inputs);
-  const std::vector<Tensor> before = gradients(f, inputs, true);
-  std::vector<Tensor> moved;
-  for (const Tensor& x : inputs) {
-    if (!x.requires_grad()) {
-      moved.push_back(x);
-      continue;
-    }
-    moved.push_back(leaf(x));
-    for (int64_t i = 0; i < x.numel(); ++i)
-      put(moved.back(), i, x.at(i) + 1e-3 * (1 + double(i % 3)));
-  }
-  const std::vector<Tensor> after = gradients(f, moved);
-  for (size_t i = 0; i < before.size(); ++i) {
-    if (!before[i].defined() || before[i].requires_grad()) continue;
-    INFO("input " << i
-                  << ": its gradient is outside the graph, so it must not depend on the inputs");
-    CHECK(difference(before[i], after[i], 1e-9, 1e-9) == "");
-  }
-}
-
 /// A way to lie in memory: `view` shows a contiguous base of shape `base` with other strides.
 struct Layout {
   const char* name;
@@ -193,7 +173,8 @@ struct Layout {
   std::function<Tensor(const Tensor&)> view;
 };
 
-/// All the ways to show a rows x columns matrix, then (`odd_ones`) an empty, a 0-d and a size-1 tensor.
+/// All the ways to show a rows x columns matrix, then (`odd_ones`) an empty, a 0-d and a size-1
+/// tensor.
 inline std::vector<Layout> matrix_layouts(int64_t rows, int64_t columns) {
   return {
       {"contiguous", {rows, columns}, [](const Tensor& x) { return x; }},
@@ -211,6 +192,7 @@ inline std::vector<Layout> matrix_layouts(int64_t rows, int64_t columns) {
          return expand(x, {rows, columns});
        }}};
 }
+/// Empty, 0-d and size-1 tensors.
 inline std::vector<Layout> odd_layouts() {
   return {{"zero-size", {3, 0}, [](const Tensor& x) { return x; }},
           {"zero-size slice", {3, 4}, [](const Tensor& x) { return slice(x, 0, 2, 0); }},

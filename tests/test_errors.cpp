@@ -1,4 +1,5 @@
-// test_errors.cpp -- wrong calls: the text names the operation and the values, and nothing has been changed
+// test_errors.cpp -- wrong calls: the text names the operation and the values, and nothing has been
+// changed
 #include "engine/device.h"
 #include "tests/support.h"
 

@@ -115,18 +115,18 @@ MT_TEST("gradients of gather, scatter_add and index_select agree with finite dif
     return square(gather(in[0], 1, index));
   };
   CHECK_NOTHROW(gradcheck(g, rows));
-  CHECK_NOTHROW(check_second_order(g, rows));
+  CHECK_NOTHROW(gradgradcheck(g, rows));
   const TensorFunction s = [&](const std::vector<Tensor>& in) {
     return square(scatter_add(in[0], 1, index, in[1]));
   };
   CHECK_NOTHROW(gradcheck(s, both));
-  CHECK_NOTHROW(check_second_order(s, both));
+  CHECK_NOTHROW(gradgradcheck(s, both));
   const Tensor picks = tensor({4}, {2, 0, 2, 2}, Dtype::i64);
   const TensorFunction select = [&](const std::vector<Tensor>& in) {
     return square(index_select(in[0], 0, picks));
   };
   CHECK_NOTHROW(gradcheck(select, rows));
-  CHECK_NOTHROW(check_second_order(select, rows));
+  CHECK_NOTHROW(gradgradcheck(select, rows));
 }
 
 MT_TEST("assignment writes the region and nothing else", "[index]") {
@@ -153,14 +153,14 @@ MT_TEST("gradients pass through assignment, to the second order", "[index][autog
     return square(y);
   };
   CHECK_NOTHROW(gradcheck(f, in));
-  CHECK_NOTHROW(check_second_order(f, in));
+  CHECK_NOTHROW(gradgradcheck(f, in));
   const TensorFunction constant = [](const std::vector<Tensor>& x) {
     const Tensor y = square(x[0]);
     assign(y, pick(y, 1, 2), Tensor(3.0));
     return square(y);
   };
   CHECK_NOTHROW(gradcheck(constant, {in[0]}));
-  CHECK_NOTHROW(check_second_order(constant, {in[0]}));
+  CHECK_NOTHROW(gradgradcheck(constant, {in[0]}));
   const Tensor plain = zeros({3}, Dtype::f64), v = leaf(tensor({}, {2}));
   assign(plain, pick(plain, 0, 1), square(v));
   sum(square(plain)).backward();

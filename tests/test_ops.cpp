@@ -1,4 +1,5 @@
-// test_ops.cpp -- every elementwise operation of the list x dtype x layout; no operation's name stands here
+// test_ops.cpp -- every elementwise operation of the list x dtype x layout; no operation's name
+// stands here
 #include <omp.h>
 
 #include "tests/support.h"
@@ -7,7 +8,8 @@ namespace mt::test {
 
 namespace {
 
-/// One operation with its parameters: as declared, or (`variant` 1) with others, so that each of them acts.
+/// One operation with its parameters: as declared, or (`variant` 1) with others, so that each of
+/// them acts.
 struct Case {
   int op;
   OpRow row;
@@ -49,8 +51,8 @@ template <class Body> void for_each_case(const Body& body) {
 
 bool near_whole(double x) { return std::fabs(x - std::round(x)) < 0.01; }
 
-/// Numbers for all inputs of one element, exact in float32, away from kinks: whole numbers, ties, whole quotients, and
-/// the places where a parameter bends the curve.
+/// Numbers for all inputs of one element, exact in float32, away from kinks: whole numbers, ties,
+/// whole quotients, and the places where a parameter bends the curve.
 std::vector<double> sample(Rng& rng, const Case& c) {
   for (;;) {
     double x[3] = {};
@@ -78,8 +80,9 @@ std::vector<Tensor> sample_inputs(Rng& rng, const Case& c, const Shape& shape, D
   return in;
 }
 
-/// The bases of inputs that lie in the layouts first, first + shift, .. (mod all), with samples that are smooth where
-/// they meet: operand 0 is drawn in place, the others are drawn again until each element of the result is smooth.
+/// The bases of inputs that lie in the layouts first, first + shift, .. (mod all), with samples
+/// that are smooth where they meet: operand 0 is drawn in place, the others are drawn again until
+/// each element of the result is smooth.
 struct Laid {
   std::vector<Tensor> base;
   std::vector<const Layout*> layout;
@@ -102,6 +105,8 @@ bool all_smooth(const Case& c, const std::vector<Tensor>& in) {
   return true;
 }
 
+/// Input i lies in the layout first + i * shift (mod all). `smooth`: drawn again until no element
+/// of the result is near a kink.
 Laid lay_out(Rng& rng, const Case& c, const std::vector<Layout>& layouts, size_t first,
              size_t shift, Dtype dtype, bool smooth) {
   Laid laid;
@@ -116,7 +121,8 @@ Laid lay_out(Rng& rng, const Case& c, const std::vector<Layout>& layouts, size_t
   return laid;
 }
 
-/// Calls `body(laid)` for every layout of the first input beside the others in the same and in other layouts.
+/// Calls `body(laid)` for every layout of the first input beside the others in the same and in
+/// other layouts.
 template <class Body>
 void for_each_layout(Rng& rng, const Case& c, int64_t rows, int64_t columns, Dtype dtype,
                      bool smooth, const Body& body) {
@@ -310,7 +316,7 @@ MT_TEST("gradients of gradients agree with finite differences", "[ops]") {
     if (!c.row.differentiable) return;
     for_each_layout(rng, c, 2, 2, Dtype::f64, true, [&](const Laid& laid) {
       const TensorFunction f = [&](const std::vector<Tensor>& in) { return c.run(laid.views(in)); };
-      check_second_order(f, leaves(c, laid.base));
+      gradgradcheck(f, leaves(c, laid.base));
     });
   });
 }

@@ -57,7 +57,8 @@ std::vector<Tensor> parameters(Rng& rng, Dtype dtype) {
   return all;
 }
 
-/// Runs `steps` steps of both and compares after each. `engine(parameters, step)`, `plain[i].step(values, gradient)`.
+/// Runs `steps` steps of both and compares after each. `engine(parameters, step)`,
+/// `plain[i].step(values, gradient)`.
 template <class Plain, class Engine>
 void compare(Rng& rng, Dtype dtype, std::vector<Plain> plain, const Engine& engine) {
   const std::vector<Tensor> all = parameters(rng, dtype);

@@ -1,4 +1,5 @@
-// test_reference.cpp -- the engine against values and gradients computed by PyTorch, at special and ordinary points
+// test_reference.cpp -- the engine against values and gradients computed by PyTorch, at special and
+// ordinary points
 #include <fstream>
 #include <map>
 #include <set>
@@ -67,8 +68,9 @@ struct Reference {
   }
 };
 
-/// How far the two systems may lie apart, in units of the last place of the dtype: what a value is, and a gradient, which
-/// is several operations long in both. A gradient made of 1 - y may also be wrong by a few units at 1.
+/// How far the two systems may lie apart, in units of the last place of the dtype: what a value is,
+/// and a gradient, which is several operations long in both. A gradient made of 1 - y may also be
+/// wrong by a few units at 1.
 constexpr double kValueUlps = 4, kGradientUlps = 16, kGradientAtOne = 4;
 
 /// Where another answer than PyTorch's is meant, and why.
@@ -87,7 +89,8 @@ const Exception kExceptions[] = {
        const bool narrow = got == double(float(got));
        return x[0] < -1 && std::fabs(got - expected) < (narrow ? 0x1p-20 * std::fabs(got) : 3e-16);
      },
-     "PyTorch's float64 loses digits in 1 + erf(x); our float32 has x^2/2 units from rounding x / sqrt(2)"},
+     "PyTorch's float64 loses digits in 1 + erf(x); our float32 has x^2/2 units from rounding "
+     "x / sqrt(2)"},
     {"pow", "d/db",
      [](const auto& x, double got, double) { return x[0] == 0 && !(x[1] >= 0) && got == 0; },
      "0 to a negative power is infinite for every power: ours says that the power does not matter"},
@@ -99,7 +102,8 @@ bool excepted(const std::string& op, const char* what, const std::vector<double>
   return false;
 }
 
-/// The distance in units of the last place of `dtype`, which for denormals is that of the smallest of them.
+/// The distance in units of the last place of `dtype`, which for denormals is that of the smallest
+/// of them.
 double distance(double a, double b, Dtype dtype) {
   if (a == b) return 0;
   const bool f32 = dtype == Dtype::f32;

@@ -1,8 +1,9 @@
 -- args.lua -- mt.args: the flags of a script, with types and help taken from their defaults
 local core = require 'mtorch.core'
 
---- `mt.args{hidden=100, rate=0.05, dataset={'split','xor'}}` reads the script's flags: types come from the defaults, a
---- list is a choice. Case is ignored. `--device`, `--threads`, `--seed` are always there and take effect at once.
+--- `mt.args{hidden=100, rate=0.05, dataset={'split','xor'}}` reads the script's flags: types come
+--- from the defaults, a list is a choice. Case is ignored. `--device`, `--threads`, `--seed` are
+--- always there and take effect at once.
 return function(defaults, arguments)
   if type(defaults) ~= 'table' then core.fail('args: a table of defaults is needed, got ' .. core.describe(defaults)) end
   local options = {device = 'cpu', threads = core.get_num_threads(), seed = 1}

@@ -40,7 +40,8 @@ end)
 points('circle', 'n points, class 1 outside the circle (x1 - .5)^2 + (x2 - .5)^2 = 0.1.',
   function(x1, x2) return (((x1 - 0.5):square() + (x2 - 0.5):square()):gt(0.1)) end)
 
---- Two arms of a spiral, n / 2 points each: t = 10 i / (n / 2), i from 5; the second with t = -t and x1, x2 exchanged.
+--- Two arms of a spiral, n / 2 points each: t = 10 i / (n / 2), i from 5; the second with t = -t
+--- and x1, x2 exchanged.
 data.spiral = core.declare('spiral(n)', 'Two arms of a spiral, floor(n / 2) points each.', function(n)
   check_count('spiral', n)
   local half = math.floor(n / 2)

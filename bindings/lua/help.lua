@@ -1,4 +1,5 @@
--- help.lua -- mt.help: what a function takes and does, from the declaration that also checks its arguments
+-- help.lua -- mt.help: what a function takes and does, from the declaration that also checks its
+-- arguments
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
@@ -12,7 +13,8 @@ local function find(name)
   return value
 end
 
---- `mt.help('matmul')` prints the signature and the help of a function; `mt.help()` lists the names.
+--- `mt.help('matmul')` prints the signature and the help of a function; `mt.help()` lists the
+--- names.
 return function(name)
   if name == nil then
     local names = {}

@@ -1,4 +1,5 @@
--- init.lua -- finishes the module: field access, submodules on first use, and what is easier said in Lua
+-- init.lua -- finishes the module: field access, submodules on first use, and what is easier said
+-- in Lua
 
 --- A table whose unknown fields are errors that name the nearest known one.
 local function strict(core, module, name, lazy)
@@ -44,7 +45,8 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   methods.data_address = nil
   local pointer = {float32 = 'float *', float64 = 'double *', int64 = 'int64_t *', int32 = 'int32_t *',
                    uint8 = 'uint8_t *', bool = 'bool *'}
-  --- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.
+  --- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is
+  --- referenced.
   function methods.data(x)
     local p, dtype = address(x)
     return require('ffi').cast(pointer[dtype], p)

@@ -31,7 +31,8 @@ local Module = {__name = 'Module'}
 
 local function is_module(value) return type(value) == 'table' and rawget(value, '__fields') ~= nil end
 
---- Field names in the order of their first assignment; what each is to the module is seen when asked.
+--- Field names in the order of their first assignment; what each is to the module is seen when
+--- asked.
 local function register(self, key, value)
   if type(value) == 'table' and not is_module(value) and is_module(value[1]) then
     core.fail(("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}"):format(self.__name, key))
@@ -53,7 +54,8 @@ local function construct(class, ...)
   return self
 end
 
---- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with Net(...).
+--- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with
+--- Net(...).
 nn.class = core.declare('class(name, base=nil)', 'A class of modules: define __init and forward, then call it.',
   function(name, base)
     if type(name) ~= 'string' then core.fail('class: a name is needed, got ' .. core.describe(name)) end
@@ -76,7 +78,8 @@ end
 --- PyTorch's name of a field: children of a Sequential count from 0.
 local function field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
 
---- Calls visit(name, value, owner, key) for every parameter, buffer and module, depth first, each once.
+--- Calls visit(name, value, owner, key) for every parameter, buffer and module, depth first, each
+--- once.
 local function walk(self, visit, prefix, seen)
   prefix, seen = prefix or '', seen or {}
   for _, key in ipairs(rawget(self, '__fields')) do
@@ -185,7 +188,8 @@ function Module:state_dict()
   return state
 end
 
---- Copies a state into the parameters. All differences are named at once, and then nothing is loaded.
+--- Copies a state into the parameters. All differences are named at once, and then nothing is
+--- loaded.
 function Module:load_state_dict(state)
   if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got ' .. core.describe(state)) end
   local mine, order = state_of(self)
@@ -261,7 +265,8 @@ local function fill(self, op, children)
   end
 end
 
---- `nn.Sequential{a, b, c}` or `nn.Sequential(a, b, c)`: each module's result is the next one's input.
+--- `nn.Sequential{a, b, c}` or `nn.Sequential(a, b, c)`: each module's result is the next one's
+--- input.
 nn.Sequential = nn.class('Sequential')
 function nn.Sequential:__init(...)
   local first = ...
@@ -278,7 +283,8 @@ function nn.ModuleList:__init(children) fill(self, 'ModuleList', children or {})
 
 -- ---- layers --------------------------------------------------------------------------------------
 
---- `nn.Linear(in, out[, {bias=true}])`: x . weight' + bias, weight [out x in], uniform in +-1/sqrt(in) as PyTorch.
+--- `nn.Linear(in, out[, {bias=true}])`: x . weight' + bias, weight [out x in], uniform in
+--- +-1/sqrt(in) as PyTorch.
 nn.Linear = nn.class('Linear')
 nn.Linear.__init = core.declare('Linear(self, in_features, out_features, bias=true)',
   'x . weight\' + bias; weight [out x in] and bias uniform in +-1/sqrt(in).',

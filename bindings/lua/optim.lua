@@ -31,7 +31,8 @@ local function check_numbers(name, group, least)
   end
 end
 
---- Groups of parameters with their options: a plain list is one group; {params=list, lr=..} entries are several.
+--- Groups of parameters with their options: a plain list is one group; {params=list, lr=..} entries
+--- are several.
 local function make(class, name, parameters, defaults, least)
   local groups = {}
   local grouped = type(parameters) == 'table' and type(parameters[1]) == 'table' and parameters[1].params
@@ -64,13 +65,23 @@ function Optimizer:zero_grad()
   for i = 1, #groups do core.zero_grad(groups[i].params) end
 end
 
---- One step from the gradients; a closure is called first, with recording on, and its loss returned.
+--- One step from the gradients; a closure is called first, with recording on, and its loss
+--- returned.
 function Optimizer:step(closure)
   local loss
   if closure then loss = closure() end
   local groups = self.param_groups
   for i = 1, #groups do self:update(groups[i]) end
   return loss
+end
+
+--- A copy that shares no table and no tensor.
+local function copied(value)
+  if mt.is_tensor(value) then return (value:detach():clone()) end
+  if type(value) ~= 'table' then return value end
+  local copy = {}
+  for k, v in pairs(value) do copy[k] = copied(v) end
+  return copy
 end
 
 --- The options and the state of each group, for saving.
@@ -92,7 +103,7 @@ function Optimizer:load_state_dict(state)
       type(state) == 'table' and #state or core.describe(state)))
   end
   for i, group in ipairs(self.param_groups) do
-    for key, value in pairs(state[i]) do group[key] = value end
+    for key, value in pairs(state[i]) do group[key] = copied(value) end
   end
   return self
 end
@@ -100,7 +111,8 @@ end
 -- ---- the optimizers ------------------------------------------------------------------------------
 
 local SGD = class()
---- `optim.SGD(parameters, {lr=, momentum=0, dampening=0, weight_decay=0, nesterov=false})`, as torch.optim.SGD.
+--- `optim.SGD(parameters, {lr=, momentum=0, dampening=0, weight_decay=0, nesterov=false})`, as
+--- torch.optim.SGD.
 optim.SGD = core.declare('SGD([parameters], lr=0.001, momentum=0, dampening=0, weight_decay=0, nesterov=false)',
   'Stochastic gradient descent, as torch.optim.SGD.',
   function(parameters, lr, momentum, dampening, weight_decay, nesterov)
@@ -135,7 +147,8 @@ local function adam(name, decoupled, default_decay)
       return self
     end)
 end
---- `optim.Adam(parameters, {lr=0.001, betas={0.9, 0.999}, eps=1e-8, weight_decay=0})` (Kingma 2015).
+--- `optim.Adam(parameters, {lr=0.001, betas={0.9, 0.999}, eps=1e-8, weight_decay=0})` (Kingma
+--- 2015).
 optim.Adam = adam('Adam', false, 0)
 --- As Adam, with the decay on the parameters themselves (Loshchilov 2019).
 optim.AdamW = adam('AdamW', true, 0.01)

@@ -8,8 +8,8 @@ local function text(seconds)
   return ('%.3g ns'):format(seconds * 1e9)
 end
 
---- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean, deviation and median in
---- seconds. Without n, as many loops as take 0.05 s.
+--- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
+--- deviation and median in seconds. Without n, as many loops as take 0.05 s.
 return function(fn, options)
   options = options or {}
   local runs, n = options.runs or 7, options.n

@@ -1,9 +1,10 @@
 // blocks.h -- lets a plain contiguous loop run over operands of any strides, block by block
 //
-// An elementwise loop is compiled once, for contiguous data. Here the flattened index space is cut into blocks; an
-// operand that lies contiguous in a block is handed over as it is, any other is gathered into a small buffer first
-// (and an output scattered after). Elements then cost one extra trip through the first-level cache, and an
-// operation costs one loop instead of one for each combination of strides.
+// An elementwise loop is compiled once, for contiguous data. Here the flattened index space is cut
+// into blocks; an operand that lies contiguous in a block is handed over as it is, any other is
+// gathered into a small buffer first (and an output scattered after). Elements then cost one extra
+// trip through the first-level cache, and an operation costs one loop instead of one for each
+// combination of strides.
 #pragma once
 #include "kernels/cpu/parallel.h"
 #include "kernels/view.h"
@@ -28,10 +29,10 @@ inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_
 /// One operand of a blocked loop.
 struct Operand {
   char* data;
-  int64_t item;           // bytes of an element
+  int64_t item;  // bytes of an element
   int ndim;
   const int64_t *size, *stride;  // strides in elements
-  bool flat, scalar;      // contiguous through all dimensions; the same element everywhere
+  bool flat, scalar;             // contiguous through all dimensions; the same element everywhere
   alignas(64) char buffer[kBufferBytes];
 
   void set(void* at, int64_t bytes, int dims, const int64_t* sizes, const int64_t* strides) {
@@ -45,7 +46,8 @@ struct Operand {
       flat = true;
       for (int d = dims - 1; d >= 0; expected *= sizes[d--]) flat &= strides[d] == expected;
     }
-    if (scalar) move_run(buffer, 1, data, 0, smaller(kBufferBytes / item, count(dims, sizes)), item);
+    if (scalar)
+      move_run(buffer, 1, data, 0, smaller(kBufferBytes / item, count(dims, sizes)), item);
   }
   /// Whether the block must pass through the buffer.
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
@@ -69,7 +71,8 @@ struct Operand {
     });
     return buffer;
   }
-  /// The address where the block's results may be written contiguously; `store` then brings them home.
+  /// The address where the block's results may be written contiguously; `store` then brings them
+  /// home.
   char* target(int64_t at, bool one_row) {
     if (flat) return data + at * item;
     return direct(one_row) ? data + offset_of(at, ndim, size, stride) * item : buffer;
@@ -82,9 +85,11 @@ struct Operand {
   }
 };
 
-/// Runs `loop(pointers, n)` over all blocks. `prepare(operands)` sets `operands[0]`, the output, and the inputs.
+/// Runs `loop(pointers, n)` over all blocks. `prepare(operands)` sets `operands[0]`, the output,
+/// and the inputs.
 template <int Operands, class Prepare, class Loop>
-void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare& prepare, const Loop& loop) {
+void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare& prepare,
+                const Loop& loop) {
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
   const bool one_row = row >= kShortRow;  // blocks end where a row ends
   const int64_t pieces = (total + kGrain - 1) / kGrain;

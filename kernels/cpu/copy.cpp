@@ -1,4 +1,5 @@
-// copy.cpp -- the copy verb on the CPU: strided copies, conversions between dtypes, and transposition in tiles
+// copy.cpp -- the copy verb on the CPU: strided copies, conversions between dtypes, and
+// transposition in tiles
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/verbs.h"
 #include "kernels/number.h"
@@ -14,10 +15,10 @@ template <class To, class From> void convert_run(char* out, const char* in, int6
 }
 
 using Convert = void (*)(char*, const char*, int64_t);
-#define MT_ROW(To)                                                                                           \
-  {                                                                                                          \
-    convert_run<To, bool>, convert_run<To, uint8_t>, convert_run<To, int32_t>, convert_run<To, int64_t>,     \
-        convert_run<To, float>, convert_run<To, double>                                                      \
+#define MT_ROW(To)                                                                \
+  {                                                                               \
+    convert_run<To, bool>, convert_run<To, uint8_t>, convert_run<To, int32_t>,    \
+        convert_run<To, int64_t>, convert_run<To, float>, convert_run<To, double> \
   }
 constexpr Convert converts[kDtypes][kDtypes] = {MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
                                                 MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
@@ -27,7 +28,8 @@ constexpr int64_t kTile = 16;
 
 /// out[i, j] = in[j, i] in tiles, so that both sides are read and written a cache line at a time.
 template <class U>
-void transpose(U* out, int64_t out_row, const U* in, int64_t in_row, int64_t rows, int64_t columns) {
+void transpose(U* out, int64_t out_row, const U* in, int64_t in_row, int64_t rows,
+               int64_t columns) {
   for (int64_t i0 = 0; i0 < rows; i0 += kTile)
     for (int64_t j0 = 0; j0 < columns; j0 += kTile) {
       const int64_t i1 = smaller(i0 + kTile, rows), j1 = smaller(j0 + kTile, columns);
@@ -46,7 +48,8 @@ bool transposed(const Copy& c) {
     char* out = static_cast<char*>(c.out) + first * c.out_stride[0] * item;
     const char* in = static_cast<const char*>(c.in) + first * item;
     auto go = [&](auto* to) {
-      transpose(to, c.out_stride[0], reinterpret_cast<decltype(to)>(const_cast<char*>(in)), c.in_stride[1], n, columns);
+      transpose(to, c.out_stride[0], reinterpret_cast<decltype(to)>(const_cast<char*>(in)),
+                c.in_stride[1], n, columns);
     };
     if (item == 4) go(reinterpret_cast<uint32_t*>(out));
     else if (item == 8) go(reinterpret_cast<uint64_t*>(out));

@@ -9,9 +9,7 @@ volatile int mt_interrupted = 0;
 namespace mt {
 namespace {
 
-void* cpu_alloc(size_t bytes) {
-  return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-}
+void* cpu_alloc(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 * 64); }
 void cpu_free(void* data, size_t) { std::free(data); }
 void cpu_sync() {}
 
@@ -23,8 +21,9 @@ struct Choice {
 Choice choose() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512bw");
   const Choice base{"base", isa_base::fill_verbs}, two{"avx2", isa_avx2::fill_verbs},
       wide{"avx512", isa_avx512::fill_verbs};
   const char* wish = std::getenv("MTORCH_ISA");

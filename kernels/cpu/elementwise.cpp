@@ -1,4 +1,5 @@
-// elementwise.cpp -- the map verb on the CPU: one contiguous loop for each operation, derivative and element type
+// elementwise.cpp -- the map verb on the CPU: one contiguous loop for each operation, derivative
+// and element type
 #include <utility>
 
 #include "kernels/cpu/blocks.h"
@@ -17,11 +18,12 @@ template <bool Mask, class T> struct MaskOr { using type = T; };
 template <class T> struct MaskOr<true, T> { using type = bool; };
 
 template <class Op, int Part, class T> struct Kernel {
-  template <int I> using In = typename MaskOr<op::mask_first<Op> && I == (Part == 0 ? 0 : 1), T>::type;
+  template <int I>
+  using In = typename MaskOr<op::mask_first<Op> && I == (Part == 0 ? 0 : 1), T>::type;
 
   template <int... I, int... S>
-  static void run(char* const* data, int64_t n, const double* scalar, std::integer_sequence<int, I...>,
-                  std::integer_sequence<int, S...>) {
+  static void run(char* const* data, int64_t n, const double* scalar,
+                  std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
     using F = op::Formula<Op, Part>;
     using Out = typename MaskOr<Part == 0 && op::answers_bool<Op>, T>::type;
     const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
@@ -50,7 +52,8 @@ template <class Op, int Part, int D> constexpr void enter(Loops& loops) {
   if constexpr (op::accepts<T>(Op::info.accepts) && (Part == 0 || math::is_floating<T>))
     loops.of[Part][D] = &Kernel<Op, Part, T>::run;
 }
-template <class Op, int Part, int... D> constexpr void enter(Loops& loops, std::integer_sequence<int, D...>) {
+template <class Op, int Part, int... D>
+constexpr void enter(Loops& loops, std::integer_sequence<int, D...>) {
   if constexpr (Part == 0 || op::has_derivative<Op, Part>) (enter<Op, Part, D>(loops), ...);
 }
 template <class Op> constexpr Loops loops_of() {
@@ -79,7 +82,8 @@ int64_t operand_item(const Map& m, int k) {
   return is_bool ? 1 : item_size(m.dtype);
 }
 
-/// A few elements in one dimension, some inputs being one element repeated: without the machinery of blocks.
+/// A few elements in one dimension, some inputs being one element repeated: without the machinery
+/// of blocks.
 void map_few(const Map& m, Loop loop) {
   alignas(64) char buffer[kMaxOperands][kFew * 8];
   char* data[kMaxOperands + 1];
@@ -109,7 +113,8 @@ void map(const Map& call) {
   m.ndim = call.ndim;
   const int used = call.inputs + 1;
   bool flat = true;
-  if (call.ndim == 1) {  // the common cases: the engine saw that all is contiguous, or repeats one element
+  if (call.ndim ==
+      1) {  // the common cases: the engine saw that all is contiguous, or repeats one element
     for (int k = 0; k < used; ++k) flat &= call.stride[k][0] == 1;
     if (flat && call.size[0] <= kGrain) {
       loop(reinterpret_cast<char* const*>(call.data), call.size[0], call.scalar);

@@ -7,17 +7,21 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Calls `body(i, out offset, in offset, index offset)` for the elements [from, to), walking row by row.
+/// Calls `body(i, out offset, in offset, index offset)` for the elements [from, to), walking row by
+/// row.
 template <class Body> void walk(const Gather& g, int64_t from, int64_t to, const Body& body) {
   const int last = g.ndim - 1;
   const int64_t row = g.ndim > 0 ? g.size[last] : 1;
   for (int64_t i = from; i < to;) {
     const int64_t n = smaller(to - i, row - i % row);
-    const int64_t out = offset_of(i, g.ndim, g.size, g.out_stride), in = offset_of(i, g.ndim, g.size, g.in_stride),
+    const int64_t out = offset_of(i, g.ndim, g.size, g.out_stride),
+                  in = offset_of(i, g.ndim, g.size, g.in_stride),
                   index = offset_of(i, g.ndim, g.size, g.index_stride);
-    const int64_t out_step = last < 0 ? 0 : g.out_stride[last], in_step = last < 0 ? 0 : g.in_stride[last],
+    const int64_t out_step = last < 0 ? 0 : g.out_stride[last],
+                  in_step = last < 0 ? 0 : g.in_stride[last],
                   index_step = last < 0 ? 0 : g.index_stride[last];
-    for (int64_t j = 0; j < n; ++j) body(out + j * out_step, in + j * in_step, g.index[index + j * index_step]);
+    for (int64_t j = 0; j < n; ++j)
+      body(out + j * out_step, in + j * in_step, g.index[index + j * index_step]);
     i += n;
   }
 }
@@ -43,7 +47,8 @@ template <class T> void scatter_as(const Gather& g) {
       cell = static_cast<T>(cell + in[i]);
     });
   else
-    walk(g, 0, total, [&](int64_t o, int64_t i, int64_t index) { out[o + index * g.step] = in[i]; });
+    walk(g, 0, total,
+         [&](int64_t o, int64_t i, int64_t index) { out[o + index * g.step] = in[i]; });
 }
 
 }  // namespace

@@ -72,14 +72,14 @@ __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t 
 #pragma GCC unroll 1
   for (; times > 0; --times, i += M) {
     Vector<T> sum[M][V];
-    MT_UNROLL for (int r = 0; r < M; ++r)
-      MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = broadcast(T(0));
+    MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] =
+        broadcast(T(0));
     const T *a = t.a(i, 0), *b = t.b;
     const int64_t a_row = t.a.row, a_col = t.a.col, b_row = t.b_row;
     for (int64_t p = t.k; p > 0; --p, a += a_col, b += b_row) {
       Vector<T> y[V];
-      MT_UNROLL for (int v = 0; v < V; ++v)
-        y[v] = Tail && v == V - 1 ? load_first(b + v * W, last) : load(b + v * W);
+      MT_UNROLL for (int v = 0; v < V; ++v) y[v] =
+          Tail && v == V - 1 ? load_first(b + v * W, last) : load(b + v * W);
       MT_UNROLL for (int r = 0; r < M; ++r) {
         const Vector<T> x = broadcast(a[r * a_row]);
         MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(x, y[v], sum[r][v]);
@@ -88,26 +88,24 @@ __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t 
     const bool accumulate = t.accumulate;
     if (t.c.col != 1) {
       T tile[M * V * W];
-      MT_UNROLL for (int r = 0; r < M; ++r)
-        MT_UNROLL for (int v = 0; v < V; ++v) store(tile + (r * V + v) * W, sum[r][v]);
+      MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v)
+          store(tile + (r * V + v) * W, sum[r][v]);
       scatter(tile, V * W, M, (V - 1) * W + last, t.c.from(i, 0), accumulate);
       continue;
     }
     const int64_t c_row = t.c.row;
     T* c = t.c(i, 0);
     if (accumulate) {
-      MT_UNROLL for (int r = 0; r < M; ++r)
-        MT_UNROLL for (int v = 0; v < V; ++v) {
-          const T* old = c + r * c_row + v * W;
-          sum[r][v] = add(sum[r][v], Tail && v == V - 1 ? load_first(old, last) : load(old));
-        }
-    }
-    MT_UNROLL for (int r = 0; r < M; ++r)
-      MT_UNROLL for (int v = 0; v < V; ++v) {
-        T* to = c + r * c_row + v * W;
-        if (Tail && v == V - 1) store_first(to, sum[r][v], last);
-        else store(to, sum[r][v]);
+      MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
+        const T* old = c + r * c_row + v * W;
+        sum[r][v] = add(sum[r][v], Tail && v == V - 1 ? load_first(old, last) : load(old));
       }
+    }
+    MT_UNROLL for (int r = 0; r < M; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
+      T* to = c + r * c_row + v * W;
+      if (Tail && v == V - 1) store_first(to, sum[r][v], last);
+      else store(to, sum[r][v]);
+    }
   }
 }
 
@@ -317,6 +315,19 @@ template <class T> void one_thread(const Product<T>& q) {
   outer_product(outer <= outer_t ? q : t);
 }
 
+/// A panel of a very large product, cut across so that Ctrl-C is seen every 50 ms or so.
+template <class T> void panel(const Product<T>& q, bool by_rows) {
+  const int64_t across = by_rows ? q.n : q.m;
+  const int64_t cuts = at_most(int64_t(q.work() / 1.5e9) + 1, across / 256 + 1);
+  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) {
+    const int64_t begin = across * i / cuts, size = across * (i + 1) / cuts - begin;
+    Product<T> part = q;
+    if (by_rows) part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
+    else part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
+    one_thread(part);
+  }
+}
+
 /// One entry of the batch: from two MFLOP on in panels of 128 to 256 rows or columns.
 template <class T> void entry(const Product<T>& q) {
   const int64_t longer = q.m >= q.n ? q.m : q.n;
@@ -327,7 +338,7 @@ template <class T> void entry(const Product<T>& q) {
     Product<T> part = q;
     if (q.m >= q.n) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
     else part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
-    one_thread(part);
+    panel(part, q.m >= q.n);
   });
 }
 
@@ -346,10 +357,13 @@ void entry(const Product<uint32_t>& q) { wrapping_entry(q); }
 void entry(const Product<uint64_t>& q) { wrapping_entry(q); }
 
 template <class T> void batched(const Matmul& call) {
-  Product<T> first{call.m, call.n, call.k,
+  Product<T> first{call.m,
+                   call.n,
+                   call.k,
                    {static_cast<const T*>(call.a), call.a_row, call.a_col},
                    {static_cast<const T*>(call.b), call.b_row, call.b_col},
-                   {static_cast<T*>(call.c), call.c_row, call.c_col}, call.accumulate};
+                   {static_cast<T*>(call.c), call.c_row, call.c_col},
+                   call.accumulate};
   int dims = call.batch_dims;
   // Entries that share b and follow each other in a and c are rows of one larger product.
   for (; dims > 0 && call.b_batch[dims - 1] == 0; --dims) {

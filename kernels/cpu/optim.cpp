@@ -46,10 +46,12 @@ template <class T> void adam_as(const AdamStep& s) {
   const T* grad = static_cast<const T*>(s.grad);
   T* mean = static_cast<T*>(s.mean);
   T* square = static_cast<T*>(s.square);
-  const double unbias1 = 1 - math::pow(s.beta1, double(s.step)), unbias2 = 1 - math::pow(s.beta2, double(s.step));
+  const double unbias1 = 1 - math::pow(s.beta1, double(s.step)),
+               unbias2 = 1 - math::pow(s.beta2, double(s.step));
   const T beta1 = T(s.beta1), beta2 = T(s.beta2), rest1 = T(1 - s.beta1), rest2 = T(1 - s.beta2);
   const T step = T(s.lr / unbias1), scale = T(1 / __builtin_sqrt(unbias2)), eps = T(s.eps);
-  const T shrink = s.decoupled ? T(1 - s.lr * s.weight_decay) : T(1), decay = s.decoupled ? T(0) : T(s.weight_decay);
+  const T shrink = s.decoupled ? T(1 - s.lr * s.weight_decay) : T(1),
+          decay = s.decoupled ? T(0) : T(s.weight_decay);
   pieces(s.n, [&](int64_t from, int64_t to) {
 #pragma GCC ivdep
     for (int64_t i = from; i < to; ++i) {

@@ -1,8 +1,9 @@
 // reduce.cpp -- the reduce verb on the CPU
 //
-// The order of additions depends on the shape alone: the reduced elements are cut into pieces of kPiece, a piece is
-// summed in kLanes interleaved partial results, and pieces are joined in their order. Threads take outputs or pieces;
-// neither changes the order. Floats are summed in double, so that 2^25 times 0.1f is still right.
+// The order of additions depends on the shape alone: the reduced elements are cut into pieces of
+// kPiece, a piece is summed in kLanes interleaved partial results, and pieces are joined in their
+// order. Threads take outputs or pieces; neither changes the order. Floats are summed in double, so
+// that 2^25 times 0.1f is still right.
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/verbs.h"
 #include "kernels/table.h"
@@ -60,7 +61,8 @@ template <class Op, class T> struct Reducer {
       T buffer[kBuffer];
       if (step != 1) {
         n = smaller(n, kBuffer);
-        move_run(reinterpret_cast<char*>(buffer), 1, reinterpret_cast<const char*>(at), step, n, sizeof(T));
+        move_run(reinterpret_cast<char*>(buffer), 1, reinterpret_cast<const char*>(at), step, n,
+                 sizeof(T));
         at = buffer;
       }
       result = Op::join(result, run(at, n));
@@ -69,13 +71,16 @@ template <class Op, class T> struct Reducer {
     return result;
   }
 
-  /// Outputs whose elements are neighbours in memory: whole rows are joined into a row of partial results.
+  /// Outputs whose elements are neighbours in memory: whole rows are joined into a row of partial
+  /// results.
   static void columns(const Reduce& r, char* out, int64_t outputs, int64_t elements) {
     const int inner = r.kept - 1;
     const int64_t width = r.kept_size[inner], tiles = (width + kColumns - 1) / kColumns;
     parallel(outputs / width * tiles, outputs * elements > 2 * kGrain, [&](int64_t tile) {
-      const int64_t row = tile / tiles, first = tile % tiles * kColumns, n = smaller(kColumns, width - first);
-      const T* x = static_cast<const T*>(r.in) + offset_of(row * width + first, r.kept, r.kept_size, r.kept_stride);
+      const int64_t row = tile / tiles, first = tile % tiles * kColumns,
+                    n = smaller(kColumns, width - first);
+      const T* x = static_cast<const T*>(r.in) +
+                   offset_of(row * width + first, r.kept, r.kept_size, r.kept_stride);
       A sum[kColumns];
       for (int64_t j = 0; j < n; ++j) sum[j] = Op::template identity<A>();
       for (int64_t i = 0; i < elements; ++i) {
@@ -87,7 +92,8 @@ template <class Op, class T> struct Reducer {
   }
 
   /// Writes the answers of the outputs [first, first + n), which lie in one row.
-  __attribute__((noinline)) static void store(const Reduce& r, char* out, int64_t first, int64_t n, const A* value) {
+  __attribute__((noinline)) static void store(const Reduce& r, char* out, int64_t first, int64_t n,
+                                              const A* value) {
     const int64_t step = r.kept > 0 ? r.out_stride[r.kept - 1] : 1;
     char* at = out + offset_of(first, r.kept, r.kept_size, r.out_stride) * item_size(r.out_dtype);
     auto write = [&](auto* cell) {
@@ -129,21 +135,23 @@ template <class Op, class T> struct Reducer {
     char* out = static_cast<char*>(r.out);
     const int64_t outputs = count(r.kept, r.kept_size), elements = count(r.reduced, r.reduced_size);
     if (outputs == 0) return;
-    if (elements > 0 && r.kept > 0 && r.kept_stride[r.kept - 1] == 1 && r.kept_size[r.kept - 1] >= 4 &&
-        !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1))
+    if (elements > 0 && r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
+        r.kept_size[r.kept - 1] >= 4 && !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1))
       return columns(r, out, outputs, elements);
     if (long_outputs(r, out, outputs, elements)) return;
     constexpr int64_t kOutputs = 64;
-    parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain, [&](int64_t group) {
-      const int64_t end = smaller(outputs, (group + 1) * kOutputs);
-      for (int64_t o = group * kOutputs; o < end; ++o) {
-        const T* x = static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
-        A total = Op::template identity<A>();
-        for (int64_t from = 0; from < elements; from += kPiece)
-          total = Op::join(total, piece(x, r, from, smaller(elements, from + kPiece)));
-        store(r, out, o, 1, &total);
-      }
-    });
+    parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain,
+             [&](int64_t group) {
+               const int64_t end = smaller(outputs, (group + 1) * kOutputs);
+               for (int64_t o = group * kOutputs; o < end; ++o) {
+                 const T* x =
+                     static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
+                 A total = Op::template identity<A>();
+                 for (int64_t from = 0; from < elements; from += kPiece)
+                   total = Op::join(total, piece(x, r, from, smaller(elements, from + kPiece)));
+                 store(r, out, o, 1, &total);
+               }
+             });
   }
 };
 
@@ -151,19 +159,22 @@ template <class Op, class T> struct Reducer {
 template <class T, bool Largest> void arg_extreme(const Reduce& r) {
   const int64_t outputs = count(r.kept, r.kept_size), elements = count(r.reduced, r.reduced_size);
   constexpr int64_t kOutputs = 64;
-  parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain, [&](int64_t group) {
-    const int64_t end = smaller(outputs, (group + 1) * kOutputs);
-    for (int64_t o = group * kOutputs; o < end; ++o) {
-      const T* x = static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
-      int64_t best = 0;
-      T champion = *x;
-      for (int64_t i = 1; i < elements && champion == champion; ++i) {
-        const T value = x[offset_of(i, r.reduced, r.reduced_size, r.reduced_stride)];
-        if ((Largest ? value > champion : value < champion) || value != value) champion = value, best = i;
-      }
-      static_cast<int64_t*>(r.out)[offset_of(o, r.kept, r.kept_size, r.out_stride)] = best;
-    }
-  });
+  parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain,
+           [&](int64_t group) {
+             const int64_t end = smaller(outputs, (group + 1) * kOutputs);
+             for (int64_t o = group * kOutputs; o < end; ++o) {
+               const T* x =
+                   static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
+               int64_t best = 0;
+               T champion = *x;
+               for (int64_t i = 1; i < elements && champion == champion; ++i) {
+                 const T value = x[offset_of(i, r.reduced, r.reduced_size, r.reduced_stride)];
+                 if ((Largest ? value > champion : value < champion) || value != value)
+                   champion = value, best = i;
+               }
+               static_cast<int64_t*>(r.out)[offset_of(o, r.kept, r.kept_size, r.out_stride)] = best;
+             }
+           });
 }
 
 using Verb = void (*)(const Reduce&);
@@ -174,14 +185,15 @@ template <class Op, class T> constexpr Verb verb() {
 }
 template <class L> struct Table;
 template <class... Op> struct Table<op::List<Op...>> {
-  static constexpr Verb row[][kDtypes] = {{verb<Op, bool>(), verb<Op, uint8_t>(), verb<Op, int32_t>(),
-                                           verb<Op, int64_t>(), verb<Op, float>(), verb<Op, double>()}...};
+  static constexpr Verb row[][kDtypes] = {{verb<Op, bool>(), verb<Op, uint8_t>(),
+                                           verb<Op, int32_t>(), verb<Op, int64_t>(),
+                                           verb<Op, float>(), verb<Op, double>()}...};
 };
 constexpr Verb arg_row[2][kDtypes] = {
-    {arg_extreme<bool, true>, arg_extreme<uint8_t, true>, arg_extreme<int32_t, true>, arg_extreme<int64_t, true>,
-     arg_extreme<float, true>, arg_extreme<double, true>},
-    {arg_extreme<bool, false>, arg_extreme<uint8_t, false>, arg_extreme<int32_t, false>, arg_extreme<int64_t, false>,
-     arg_extreme<float, false>, arg_extreme<double, false>}};
+    {arg_extreme<bool, true>, arg_extreme<uint8_t, true>, arg_extreme<int32_t, true>,
+     arg_extreme<int64_t, true>, arg_extreme<float, true>, arg_extreme<double, true>},
+    {arg_extreme<bool, false>, arg_extreme<uint8_t, false>, arg_extreme<int32_t, false>,
+     arg_extreme<int64_t, false>, arg_extreme<float, false>, arg_extreme<double, false>}};
 
 }  // namespace
 

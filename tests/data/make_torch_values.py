@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-# make_torch_values.py -- writes torch_values.txt, what PyTorch answers at special and ordinary points
+# make_torch_values.py -- writes torch_values.txt: PyTorch's answers at special and ordinary points
 #
 #   python3 tests/data/make_torch_values.py > tests/data/torch_values.txt
 #
-# `points NAME ARITY` is followed by one line for each input. `op NAME DTYPE POINTS PARAMS..` is followed by `y`, the
-# values, and where there is a gradient by one `g` for each input (of the sum of the outputs). float32 values are those
-# that float64 gives for the same inputs, rounded; where PyTorch's float32 answer is of another class (NaN, infinite,
-# zero and its sign), its own stands; but not for fmod and remainder, where its SIMD code loses huge quotients.
+# `points NAME ARITY` is followed by one line for each input. `op NAME DTYPE POINTS PARAMS..` is
+# followed by `y`, the values, and where there is a gradient by one `g` for each input (of the sum
+# of the outputs). float32 values are those that float64 gives for the same inputs, rounded; where
+# PyTorch's float32 answer is of another class (NaN, infinite, zero and its sign), its own stands;
+# but not for fmod and remainder, where its SIMD code loses huge quotients.
 import itertools
 import math
 
@@ -21,38 +22,47 @@ def both(*values):
 
 
 UNARY = [nan, inf, -inf, 0.0, -0.0] + both(
-    1.4e-45, 1e-40, 1.2e-38, 1e-30, 1e-8, 1e-4, 1e-3, 0.01, 0.25, 0.5, 0.70710678, 0.75, 0.999, 1, 1.0000001, 1.3, 1.5,
-    1.5707964, 2, 2.5, 3, 3.1415927, 3.5, 4, 5, 6.5, 8, 10, 13, 20, 20.5, 30, 50, 87, 88, 89, 103, 104, 105, 200, 709,
-    710, 744, 745, 746, 1e4, 8388607.5, 1e10, 1e30, 3e38)
+    1.4e-45, 1e-40, 1.2e-38, 1e-30, 1e-8, 1e-4, 1e-3, 0.01, 0.25, 0.5, 0.70710678, 0.75, 0.999, 1,
+    1.0000001, 1.3, 1.5, 1.5707964, 2, 2.5, 3, 3.1415927, 3.5, 4, 5, 6.5, 8, 10, 13, 20, 20.5, 30,
+    50, 87, 88, 89, 103, 104, 105, 200, 709, 710, 744, 745, 746, 1e4, 8388607.5, 1e10, 1e30, 3e38)
 UNARY64 = both(5e-324, 1e-310, 2.3e-308, 1e-200, 1e-17, 4503599627370495.5, 1e40, 1e200, 1.7e308)
 BINARY = [nan, inf, -inf, 0.0, -0.0] + both(0.5, 1, 2, 3) + [-7.5, 7, 1e-40, -1e30, 3e38]
-TERNARY = [(0, 1, 0.5), (1, 3, 0.25), (1, 3, 0), (1, 3, 1), (-2, 2.5, 2), (5, -5, -1), (0.1, 0.7, 0.3), (2, 2, 7),
-           (nan, 1, 0.5), (1, nan, 0.5), (1, 2, nan), (inf, 1, 0.5), (1, inf, 0.5), (1, -inf, 0.5), (0.0, -0.0, 0.5),
-           (-0.0, -0.0, 0.5), (1e30, 1, 1), (1, 1e30, 0), (3e38, -3e38, 0.75), (1e-40, 2e-40, 0.5)]
-WHERE = [(c, a, b) for c in (0, 1) for a, b in itertools.product([nan, inf, 0.0, -0.0, 1.5], repeat=2)]
+TERNARY = [(0, 1, 0.5), (1, 3, 0.25), (1, 3, 0), (1, 3, 1), (-2, 2.5, 2), (5, -5, -1),
+           (0.1, 0.7, 0.3), (2, 2, 7), (nan, 1, 0.5), (1, nan, 0.5), (1, 2, nan), (inf, 1, 0.5),
+           (1, inf, 0.5), (1, -inf, 0.5), (0.0, -0.0, 0.5), (-0.0, -0.0, 0.5), (1e30, 1, 1),
+           (1, 1e30, 0), (3e38, -3e38, 0.75), (1e-40, 2e-40, 0.5)]
+WHERE = list(itertools.product((0, 1), *[[nan, inf, 0.0, -0.0, 1.5]] * 2))
 POINTS = {'unary': [[x] for x in UNARY], 'unary64': [[x] for x in UNARY64],
           'binary': [list(p) for p in itertools.product(BINARY, repeat=2)],
           'ternary': [list(p) for p in TERNARY], 'where': [list(p) for p in WHERE]}
 
+
+def same(points, names):
+    """Operations that PyTorch has under the same name, without parameters."""
+    return [(n, getattr(torch, n), points, ()) for n in names.split()]
+
+
 # name, function of tensors and parameters, point list, parameters
-SAME = 'neg sign abs reciprocal square sqrt rsqrt floor ceil round trunc exp expm1 log log1p log2 log10 sin cos erf erfc tanh sigmoid relu'
-OPS = [(n, getattr(torch, n), 'unary', ()) for n in SAME.split()]
+OPS = same('unary', 'neg sign abs reciprocal square sqrt rsqrt floor ceil round trunc exp expm1 '
+                    'log log1p log2 log10 sin cos erf erfc tanh sigmoid relu')
 OPS += [('clamp', torch.clamp, 'unary', (-1.5, 2.5)), ('clamp', torch.clamp, 'unary', (2.5, -1.5)),
         ('clamp', torch.clamp, 'unary', (-0.0, inf)),
-        ('leaky_relu', F.leaky_relu, 'unary', (0.01,)), ('leaky_relu', F.leaky_relu, 'unary', (-2.0,)),
+        ('leaky_relu', F.leaky_relu, 'unary', (0.01,)),
+        ('leaky_relu', F.leaky_relu, 'unary', (-2.0,)),
         ('elu', F.elu, 'unary', (1.0,)), ('elu', F.elu, 'unary', (1.75,)),
         ('gelu', F.gelu, 'unary', ()), ('silu', F.silu, 'unary', ()),
-        ('softplus', F.softplus, 'unary', (1.0, 20.0)), ('softplus', F.softplus, 'unary', (1.75, 30.0))]
-OPS += [(n, getattr(torch, n), 'unary', ()) for n in 'logical_not isnan isinf isfinite'.split()]
-SAME = 'add sub mul div floor_divide remainder fmod pow minimum maximum atan2 hypot'
-OPS += [(n, getattr(torch, n), 'binary', ()) for n in SAME.split()]
-OPS += [(n, getattr(torch, n), 'binary', ()) for n in 'lt le gt ge eq ne logical_and logical_or logical_xor'.split()]
-OPS += [('lerp', torch.lerp, 'ternary', ()), ('where', lambda c, a, b: torch.where(c != 0, a, b), 'where', ())]
+        ('softplus', F.softplus, 'unary', (1.0, 20.0)),
+        ('softplus', F.softplus, 'unary', (1.75, 30.0))]
+OPS += same('unary', 'logical_not isnan isinf isfinite')
+OPS += same('binary', 'add sub mul div floor_divide remainder fmod pow minimum maximum atan2 hypot')
+OPS += same('binary', 'lt le gt ge eq ne logical_and logical_or logical_xor')
+OPS += same('ternary', 'lerp')
+OPS += [('where', lambda c, a, b: torch.where(c != 0, a, b), 'where', ())]
 
 
 # These round the same way in both types: float32 is enough.
-EXACT = set('neg sign abs floor ceil round trunc square relu clamp leaky_relu add sub mul div floor_divide remainder fmod minimum '
-            'maximum where'.split())
+EXACT = set('neg sign abs floor ceil round trunc square relu clamp leaky_relu add sub mul div '
+            'floor_divide remainder fmod minimum maximum where'.split())
 
 
 def text(x):
@@ -76,10 +86,10 @@ def float32_text(x):
 
 
 def run(f, columns, params, dtype):
-    """The values, and a gradient for each input, or None."""
+    """The values, and a gradient for each input, or None (PyTorch has none of floor_divide)."""
     x = [torch.tensor(c, dtype=dtype, requires_grad=True) for c in columns]
     y = f(*x, *params)
-    if not y.requires_grad or not y.dtype.is_floating_point or f is torch.floor_divide:  # PyTorch has no gradient of it
+    if not y.requires_grad or not y.dtype.is_floating_point or f is torch.floor_divide:
         return y.tolist(), None
     g = torch.autograd.grad(y.sum(), x, allow_unused=True)
     return y.tolist(), [None if t is None else t.tolist() for t in g]

@@ -1,4 +1,5 @@
--- test_memory.lua -- Garbage tensors without collectgarbage, graphs, loops, a chain of a million nodes.
+-- test_memory.lua -- Garbage tensors without collectgarbage, graphs, loops, a chain of a million
+-- nodes.
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq = t.test, t.eq
@@ -93,6 +94,17 @@ test('backward frees the graph while the loss is still held', function()
   assert(memory() - live <= 2 * mebibyte + 4096,
     ('%.1f MiB are left'):format((memory() - live) / mebibyte))
   eq(loss.requires_grad, true)
+end)
+
+test('backward frees what the last operation saved', function()
+  collect()
+  local live = memory()
+  local w = mt.ones(2 ^ 18, {requires_grad = true})
+  local y = (w * 2):sin()
+  y:backward(mt.ones(2 ^ 18))
+  collect()
+  eq((memory() - live) / mebibyte, 3)
+  eq(w.grad:numel() + y:numel(), 2 ^ 19)
 end)
 
 test('an output needs its node only, not itself', function()

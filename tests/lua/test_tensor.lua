@@ -1,4 +1,5 @@
--- test_tensor.lua -- Making tensors, dtypes, arithmetic, reductions, shapes, products, random numbers.
+-- test_tensor.lua -- Making tensors, dtypes, arithmetic, reductions, shapes, products, random
+-- numbers.
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises

@@ -1,4 +1,5 @@
--- test_training.lua -- same start, same result: 20 epochs of MiniTorch's job against plain loops over Lua numbers
+-- test_training.lua -- same start, same result: 20 epochs of MiniTorch's job against plain loops
+-- over Lua numbers
 local t = require 'testing'
 local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
