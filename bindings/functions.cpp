@@ -284,7 +284,7 @@ const Entry kFunctions[] = {
        const Made made(a, 2, default_dtype());
        return made.push(a, empty(a.new_shape(1), made.dtype, made.device));
      }},
-    {"full([shape], value, " MT_SHAPED, "A tensor filled with a value; the shape is a list.",
+    {"full(shape, value, " MT_SHAPED, "A tensor filled with a value; the shape is a list.",
      [](Args& a) {
        const bool boolean = lua_type(a.L, 2) == LUA_TBOOLEAN;
        const Made made(a, 3, boolean ? Dtype::b8 : default_dtype());
@@ -309,7 +309,7 @@ const Entry kFunctions[] = {
      }},
     {"rand([shape..], " MT_SHAPED, "Uniform numbers in [0, 1).", drawn<rand>},
     {"randn([shape..], " MT_SHAPED, "Normal numbers with mean 0 and deviation 1.", drawn<randn>},
-    {"randint(first, last, [shape], " MT_SHAPED, "Whole numbers from first to last, both included.",
+    {"randint(first, last, shape, " MT_SHAPED, "Whole numbers from first to last, both included.",
      [](Args& a) {
        const Made made(a, 4, Dtype::i64);
        return made.push(
@@ -347,11 +347,11 @@ const Entry kFunctions[] = {
      }},
     {"is_grad_enabled()", "Whether operations are recorded.",
      [](Args& a) { return a.push(grad_enabled()); }},
-    {"gradcheck(fn, [inputs], eps=1e-6, atol=1e-5, rtol=1e-3)",
+    {"gradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3)",
      "Compares the gradients of fn(inputs..), all float64, with finite differences; an error where "
      "they differ.",
      gradcheck_body<gradcheck>},
-    {"gradgradcheck(fn, [inputs], eps=1e-6, atol=1e-5, rtol=1e-3)",
+    {"gradgradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3)",
      "The same for the gradients of the gradients.", gradcheck_body<gradgradcheck>},
     {"test_close(a, b, eps=1e-5)", "An error where two tensors differ by eps or more.",
      test_close_body},

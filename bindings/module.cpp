@@ -64,7 +64,7 @@ const Entry kCore[] = {
        store_list(a, 3, s0, s);
        return 0;
      }},
-    {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
+    {"zero_grad(parameters)", "Drops the gradients of a list of tensors.",
      [](Args& a) {
        a.table(1);
        const int n = int(lua_objlen(a.L, 1));
@@ -122,7 +122,7 @@ const Entry kCore[] = {
      }},
     {"fail(message)", "An error at the user's line.",
      [](Args& a) -> int { throw Error(a.text(1)); }},
-    {"nearest([names], name)", "The entry of a list that is nearest to a name, or an empty string.",
+    {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
      [](Args& a) {
        std::vector<std::string> names;
        a.table(1);

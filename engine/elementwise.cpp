@@ -281,7 +281,8 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
     if (mask && inputs[0]->dtype() != Dtype::b8)
       fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
            dtype_name(inputs[0]->dtype()));
-    if (inputs[i]->impl()->number) check_value(row.info->name, inputs[i]->at(0), p.dtype);
+    if (inputs[i]->impl()->number && row.info->accepts != op::Accepts::boolean)
+      check_value(row.info->name, inputs[i]->at(0), p.dtype);
     Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), p.dtype, *device)
                : mask                    ? *inputs[i]
                                          : to(*inputs[i], p.dtype);

@@ -26,7 +26,7 @@ constexpr int kLinear = 16, kClasses = kLinear + 4 * 20;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int64_t kMostCached = 0;  // so that the sanitizer sees every use after free
 #else
-constexpr int64_t kMostCached = 32 << 20;
+constexpr int64_t kMostCached = 48 << 20;
 #endif
 
 struct SizeClass {

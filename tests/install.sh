@@ -56,7 +56,8 @@ if [ -s "$log" ]; then bad "a file names the source or the build"; else ok "no f
 mv "$prefix" "$scratch/moved" && prefix=$scratch/moved # the folder may move
 
 # ---- C++ programs ----
-set -- -S "$here/install" -B "$example" -DCMAKE_PREFIX_PATH="$prefix;$(setting CMAKE_PREFIX_PATH)" -DCMAKE_BUILD_TYPE=Release
+set -- -S "$here/install" -B "$example" -DCMAKE_BUILD_TYPE=Release
+set -- "$@" -DCMAKE_PREFIX_PATH="$prefix;$(setting CMAKE_PREFIX_PATH)"
 compiler=$(setting CMAKE_CXX_COMPILER)
 [ -z "$compiler" ] || set -- "$@" -DCMAKE_CXX_COMPILER="$compiler"
 check "find_package(mtorch)" "*" cmake "$@" -DCMAKE_CXX_FLAGS='-Wall -Wextra -Werror'

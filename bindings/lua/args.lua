@@ -5,7 +5,9 @@ local core = require 'mtorch.core'
 --- from the defaults, a list is a choice. Case is ignored. `--device`, `--threads`, `--seed` are
 --- always there and take effect at once.
 return function(defaults, arguments)
-  if type(defaults) ~= 'table' then core.fail('args: a table of defaults is needed, got ' .. core.describe(defaults)) end
+  if type(defaults) ~= 'table' then
+    core.fail('args: a table of defaults is needed, got ' .. core.describe(defaults))
+  end
   local options = {device = 'cpu', threads = core.get_num_threads(), seed = 1}
   for name, value in pairs(defaults) do options[name] = value end
   arguments = arguments or arg or {}

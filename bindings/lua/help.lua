@@ -32,7 +32,8 @@ return function(name)
     for key in pairs(mt) do names[#names + 1] = tostring(key) end
     table.sort(names)
     local close = core.nearest(names, name)
-    core.fail(("help: nothing is called '%s'%s"):format(name, close ~= '' and (" (did you mean '" .. close .. "'?)") or ''))
+    local hint = close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
+    core.fail(("help: nothing is called '%s'%s"):format(name, hint))
   end
   local init = type(found) == 'table' and rawget(found, '__init')
   local signature, doc = core.entry(init or found or name)

@@ -55,7 +55,8 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   -- Modules' functions that are about the program rather than about tensors.
   mt.set_num_threads, mt.get_num_threads = core.set_num_threads, core.get_num_threads
   function mt.arange()
-    core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), which includes both')
+    core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), ' ..
+      'which includes both')
   end
   mt.cuda = strict(core, {
     is_available = function()

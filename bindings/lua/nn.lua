@@ -199,7 +199,8 @@ function Module:load_state_dict(state)
     if value == nil then trouble[#trouble + 1] = ("'%s' is missing"):format(name)
     elseif not mt.is_tensor(value) then trouble[#trouble + 1] = ("'%s' is no tensor"):format(name)
     elseif value.shape ~= mine[name].shape then
-      trouble[#trouble + 1] = ("'%s' is %s, expected %s"):format(name, tostring(value.shape), tostring(mine[name].shape))
+      trouble[#trouble + 1] = ("'%s' is %s, expected %s"):format(name, tostring(value.shape),
+        tostring(mine[name].shape))
     end
   end
   local unexpected = {}

@@ -37,7 +37,8 @@ return function(fn, options)
   table.sort(times)
   local median = (times[math.floor((runs + 1) / 2)] + times[math.ceil((runs + 1) / 2)]) / 2
   if not options.quiet then
-    print(('%s +- %s per loop (mean +- std. dev. of %d runs, %d loops each)'):format(text(mean), text(deviation), runs, n))
+    print(('%s +- %s per loop (mean +- std. dev. of %d runs, %d loops each)'):format(text(mean),
+      text(deviation), runs, n))
   end
   return mean, deviation, median
 end
