@@ -165,8 +165,9 @@ local function write_json(run, path)
     for i, v in ipairs(values) do parts[i] = format:format(v) end
     return '[' .. table.concat(parts, ',') .. ']'
   end
-  file:write(('{"dataset":"%s","hidden":%d,"rate":%.17g,"seed":%d,"points":%d,' ..
-    '"ms_per_epoch":%.6f,"total_s":%.4f,'):format(run.dataset, options.hidden, options.rate, run.seed, run.set:size(), run.ms_per_epoch, run.total))
+  file:write(('{"dataset":"%s","hidden":%d,"rate":%.17g,"seed":%d,"points":%d,'):format(run.dataset,
+    options.hidden, options.rate, run.seed, run.set:size()))
+  file:write(('"ms_per_epoch":%.6f,"total_s":%.4f,'):format(run.ms_per_epoch, run.total))
   file:write(('"epochs":%s,"loss":%s,"correct":%s,"epoch_s":%s}\n'):format(list(run.epochs, '%d'),
     list(run.losses, '%.9g'), list(run.correct, '%d'), list(run.times, '%.9f')))
   file:close()
