@@ -404,6 +404,16 @@ struct Softplus {
 };
 inline constexpr Function<Softplus> softplus;
 
+struct Softsign {
+  static constexpr Info info{"softsign", "x / (1 + |x|)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.55555555555555556}, {{0.5}, 0.33333333333333333}, {{2.75}, 0.73333333333333333}},
+    {}};
+  template <class T> MT_HD static T f(T x) { return x / (T(1) + abs(x)); }
+  template <class T> MT_HD static T df(T g, T x) { return g / square(T(1) + abs(x)); }
+};
+inline constexpr Function<Softsign> softsign;
+
 // ---- one input: questions (the answer is bool, there is no gradient) ----------------------------
 
 struct LogicalNot {
@@ -687,7 +697,7 @@ template <class... Op> struct List {
 using Elementwise =
     List<Neg, Sign, Abs, Reciprocal, Square, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc, Clamp,
          Exp, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Erf, Erfc,
-         Tanh, Sigmoid, Relu, LeakyRelu, Elu, Gelu, Silu, Softplus,
+         Tanh, Sigmoid, Relu, LeakyRelu, Elu, Gelu, Silu, Softplus, Softsign,
          LogicalNot, Isnan, Isinf, Isfinite,
          Add, Sub, Mul, Div, FloorDivide, Remainder, Fmod, Pow, Minimum, Maximum, Atan2, Hypot,
          Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,

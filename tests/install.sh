@@ -56,7 +56,7 @@ if [ -s "$log" ]; then bad "a file names the source or the build"; else ok "no f
 mv "$prefix" "$scratch/moved" && prefix=$scratch/moved # the folder may move
 
 # ---- C++ programs ----
-set -- -S "$here/install" -B "$example" -DCMAKE_BUILD_TYPE=Release
+set -- -G "$(setting CMAKE_GENERATOR)" -S "$here/install" -B "$example" -DCMAKE_BUILD_TYPE=Release
 set -- "$@" -DCMAKE_PREFIX_PATH="$prefix;$(setting CMAKE_PREFIX_PATH)"
 compiler=$(setting CMAKE_CXX_COMPILER)
 [ -z "$compiler" ] || set -- "$@" -DCMAKE_CXX_COMPILER="$compiler"

@@ -222,6 +222,24 @@ MT_TEST("linear is the product with the weight transposed, plus the bias", "[mat
   CHECK(linear(to(x, Dtype::f32), w, b).dtype() == Dtype::f64);
 }
 
+MT_TEST("linear adds the bias in every kind of product", "[matmul]") {
+  Rng rng(46);
+  for (int round = 0; round < 120; ++round) {
+    const Dtype dtype = round % 2 ? Dtype::f32 : Dtype::f64;
+    const int64_t n = rng.between(1, 20), k = rng.between(1, round % 4 ? 30 : 700),
+                  m = rng.between(1, 20);
+    const Tensor x = in_some_layout(rng, {m, k}, dtype), w = in_some_layout(rng, {n, k}, dtype);
+    const Tensor bias = full({n}, 1000, dtype);  // the product is far smaller
+    INFO(m << " x " << k << " x " << n << " " << dtype_name(dtype));
+    const Tensor expected = naive(x, t(w)) + bias;
+    CHECK(difference(linear(x, w, bias), expected, dtype == Dtype::f32 ? 1e-6 : 1e-14) == "");
+  }
+  const Tensor x = random_tensor(rng, {260, 220}, Dtype::f32, -1, 1),
+               w = random_tensor(rng, {230, 220}, Dtype::f32, -1, 1);
+  CHECK(difference(linear(x, w, full({230}, 1000)), naive(x, t(w)) + full({230}, 1000), 1e-6) ==
+        "");
+}
+
 MT_TEST("mixed dtypes of a product are promoted", "[matmul]") {
   const Tensor a = tensor({1, 2}, {2, 3}, Dtype::i32), b = tensor({2, 1}, {0.5, 2}, Dtype::f32);
   CHECK(matmul(a, b).dtype() == Dtype::f32);

@@ -77,6 +77,27 @@ MT_TEST("the same seed gives the same numbers, another seed others", "[random]")
   CHECK(difference(slice(long_draw, 0, 0, 512), view(short_draw, {512})) == "");
 }
 
+MT_TEST("draws follow each other in the stream without a gap or an overlap", "[random]") {
+  const auto in_parts = [](Tensor (*draw)(const Shape&, Dtype, const Device&), Dtype dtype) {
+    Seeded seed(5);
+    const Tensor whole = draw({64}, dtype, cpu_device());
+    manual_seed(5);
+    std::vector<Tensor> parts;
+    for (int64_t n : {4, 12, 32, 16}) parts.push_back(draw({n}, dtype, cpu_device()));
+    return difference(cat(parts), whole);
+  };
+  for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
+    CHECK(in_parts(rand, dtype) == "");
+    CHECK(in_parts(randn, dtype) == "");
+  }
+  Seeded seed(6);
+  const Tensor first = rand({1}), second = rand({1});  // a part of a counter is not used twice
+  manual_seed(6);
+  const Tensor both = rand({8});
+  CHECK(first.item() == both.at(0));
+  CHECK(second.item() == both.at(4));
+}
+
 MT_TEST("random numbers do not depend on the number of threads", "[random]") {
   const int before = omp_get_max_threads();
   std::vector<Tensor> first;
