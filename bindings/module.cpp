@@ -101,7 +101,8 @@ const Entry kCore[] = {
     {"set_num_threads(n)", "How many threads kernels use.",
      [](Args& a) {
        const int64_t n = a.integer(1);
-       if (n < 1 || n > 1024) fail("set_num_threads: {} threads; use 1..1024", n);
+       const int most = std::max(16, 4 * omp_get_num_procs());
+       if (n < 1 || n > most) fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
        omp_set_num_threads(int(n));
        return 0;
      }},

@@ -342,6 +342,9 @@ const Entry kMethods[] = {
      }},
     {"tolist(x)", "Nested lists of numbers (booleans for bool); a number for a 0-d tensor.",
      [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       for (int d = 0; d < x.dim() && x.numel() == 0; ++d)
+         if (x.size(d) > 1000000) fail("tolist: {} would be {} empty lists", to_string(x.shape()), x.size(d));
        int64_t at = 0;
        push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
        return 1;

@@ -27,13 +27,13 @@ Node& new_node(const NodeType& type, const Tensor& out, size_t inputs) {
 
 void connect(Edge& edge, const Tensor& input) {
   TensorImpl* t = input.impl();
-  if (!t->requires_grad) return;
-  if (!t->base && t->node && t->recorded != t->storage->recorded)
+  if (!t->base && t->recorded != t->storage->recorded)
     fail(
         "this tensor {} is a view of one that was changed in place since, while gradients were "
         "recorded; take the view "
         "again after the change",
         to_string(input.shape()));
+  if (!t->requires_grad) return;
   if (t->node) edge.node = Ref<Node>::share(t->node);
   else edge.leaf = Ref<TensorImpl>::share(t);
 }
@@ -91,6 +91,10 @@ class Walk {
       }
     } else {
       TensorImpl& leaf = *edge.leaf;
+      if (!(g.shape() == Shape(leaf.size, leaf.ndim)) || g.dtype() != leaf.dtype)
+        fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since",
+             to_string(g.shape()), dtype_name(g.dtype()),
+             to_string(Shape(leaf.size, leaf.ndim)), dtype_name(leaf.dtype));
       if (!leaf.pending) leaves_.push_back(edge.leaf);
       Tensor sum =
           accumulate(Tensor(Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr))), g);
@@ -183,10 +187,7 @@ void Node::destroy(Node* node) {
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
-  // A parameter can be held as it is; what has, or may get, a node behind it is held as a plain
-  // view.
-  const bool parameter = from >= 0 && t.is_leaf() && t.requires_grad();
-  Tensor held = parameter ? t : t.detach();
+  Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
   version[slot] = t.impl()->storage->version;
   source[slot] = int8_t(from);
@@ -206,16 +207,18 @@ Tensor Node::get(int slot) {
         "use the form "
         "without '_' or clone() first",
         type->name, to_string(t.shape()), now, version[slot]);
-  if (!grad_enabled()) return t;
-  if (source[slot] == kOutput) {
-    t = t.detach();
-    t.impl()->node = Ref<Node>::share(this).release();
-    t.impl()->requires_grad = true;
-  } else if (source[slot] >= 0 && input(source[slot]).node) {
-    t = t.detach();
-    t.impl()->node = Ref<Node>::share(input(source[slot]).node.get()).release();
-    t.impl()->requires_grad = true;
+  if (!grad_enabled() || source[slot] == kOther) return t;
+  Edge* edge = source[slot] >= 0 ? &input(source[slot]) : nullptr;
+  if (edge && edge->leaf) {
+    if (edge->leaf->storage != t.impl()->storage)
+      fail("backward: a leaf of {} was replaced since", type->name);
+    return Tensor(edge->leaf);
   }
+  Node* behind = edge ? edge->node.get() : this;
+  if (!behind) return t;
+  t = t.detach();
+  t.impl()->node = Ref<Node>::share(behind).release();
+  t.impl()->requires_grad = true;
   return t;
 }
 

@@ -6,10 +6,8 @@
 #include "engine/ops.h"
 
 namespace mt {
-namespace {
 
-/// The copy verb, without the graph.
-void copy_data(const Tensor& out, const Tensor& in) {
+void copy_elements(const Tensor& out, const Tensor& in) {
   Copy c;
   c.to = out.dtype(), c.from = in.dtype();
   c.ndim = out.dim();
@@ -20,6 +18,8 @@ void copy_data(const Tensor& out, const Tensor& in) {
   c.out = out.data(), c.in = in.data();
   out.device().copy(c);
 }
+
+namespace {
 
 const NodeType kCopy{"clone", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
 const NodeType kConvert{
@@ -90,7 +90,7 @@ Tensor linspace(double first, double last, int64_t n, Dtype dtype, const Device&
 
 Tensor clone(const Tensor& x) {
   Tensor out = empty(x.shape(), x.dtype(), x.device());
-  copy_data(out, x);
+  copy_elements(out, x);
   if (wants_grad(x)) record(kCopy, out, {&x});
   return out;
 }
@@ -100,7 +100,7 @@ Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
 Tensor to(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
   Tensor out = empty(x.shape(), dtype, x.device());
-  copy_data(out, x);
+  copy_elements(out, x);
   if (is_float(dtype) && wants_grad(x)) record(kConvert, out, {&x}).save_shape(0, x);
   return out;
 }
@@ -142,11 +142,9 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
         "{}: this is a view of another tensor, and gradients are recorded; clone() it or change "
         "the whole tensor",
         operation);
-  if (value.impl()->storage == target.impl()->storage && value.impl() != target.impl()) {
-    NoGrad off;
+  if (value.impl()->storage == target.impl()->storage && value.impl() != target.impl())
     value = clone(value);
-  }
-  copy_data(target, value);
+  copy_elements(target, value);
   bump(target);
   if (wants) {
     ++target.impl()->storage->recorded;
@@ -185,8 +183,9 @@ void assign_backward_recorded(Node& node, const Tensor& g, Tensor* dx) {
                    node.shape(1));
 }
 
-void assign(const Tensor& x, const Tensor& region, const Tensor& value) {
+void assign(const Tensor& x, const Tensor& region, const Tensor& source) {
   check_writable("assignment", x);
+  const Tensor value = source.impl()->storage == x.impl()->storage ? clone(source) : source;
   const bool wants =
       grad_enabled() && is_float(x.dtype()) && (value.requires_grad() || x.requires_grad());
   if (value.dim() > region.dim() ||

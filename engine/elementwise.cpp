@@ -91,8 +91,9 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
   for (int k = 1; k <= n && flat; ++k) {
     const TensorImpl& t = *operand[k - 1]->impl();
     m.data[k] = operand[k - 1]->data();
-    m.stride[k][0] = t.contiguous ? 1 : 0;
-    flat = t.contiguous || repeats(t);
+    const bool whole = t.contiguous && t.numel == o.numel;
+    m.stride[k][0] = whole ? 1 : 0;
+    flat = whole || repeats(t);
   }
   if (flat) {
     m.ndim = 1;
@@ -301,6 +302,31 @@ void check_fits(const char* name, const Tensor& target, const Shape& result) {
          to_string(result), to_string(target.shape()));
 }
 
+/// Which of two inputs is a plain number beside a contiguous float tensor, or -1: the other common case.
+int number_beside(const OpRow& row, const Tensor* const* inputs) {
+  if (row.inputs != 2 || row.info->accepts == op::Accepts::boolean) return -1;
+  for (int k = 0; k < 2; ++k) {
+    const TensorImpl &number = *inputs[k]->impl(), &x = *inputs[1 - k]->impl();
+    if (number.number && !x.number && x.contiguous && is_float(x.dtype)) return k;
+  }
+  return -1;
+}
+
+/// x + 2 and its kin: the number stands on the stack and is repeated.
+Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params) {
+  const OpRow& row = facts[op].row;
+  const Tensor& x = *inputs[1 - k];
+  Tensor number = scalar(inputs[k]->at(0), x.dtype(), x.device());
+  Tensor out = empty(x.shape(), answer_dtype(row, x.dtype()), x.device());
+  const Tensor* operand[2] = {&x, &x};
+  operand[k] = &number;
+  run_part(op, 0, x.dtype(), out, operand, 2, params);
+  if (!wants) return out;
+  if (facts[op].by[1 - k].saves >> k & 1) number = repeat_everywhere(number, x.shape());
+  record_elementwise(op, out, operand, params);
+  return out;
+}
+
 }  // namespace
 
 const OpRow& op_row(int op) { return facts[size_t(op)].row; }
@@ -322,6 +348,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* params) {
     if (wants) record_elementwise(op, out, inputs, params);
     return out;
   }
+  if (const int k = number_beside(row, inputs); k >= 0) return with_number(op, inputs, k, wants, params);
   const Prepared p = prepare(op, inputs, params);
   Tensor out = empty(p.shape, answer_dtype(row, p.dtype), p.tensor[row.inputs - 1].device());
   run_part(op, 0, p.dtype, out, p.input, row.inputs, params);

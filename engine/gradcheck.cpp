@@ -25,6 +25,31 @@ double& element(const Tensor& x, int64_t i) {
   return x.data_as<double>()[offset];
 }
 
+/// Moves one element of an input aside, and back at the end, whatever happens. The storage is held.
+class Nudge {
+ public:
+  Nudge(const Tensor& x, int64_t i) : held_(x.detach()), cell_(element(held_, i)), before_(cell_) {}
+  Nudge(const Nudge&) = delete;
+  ~Nudge() { cell_ = before_; }
+  void by(double step) { cell_ = before_ + step; }
+
+ private:
+  Tensor held_;
+  double& cell_;
+  const double before_;
+};
+
+void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
+  bool any = false;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].requires_grad()) continue;
+    any = true;
+    if (inputs[k].dtype() != Dtype::f64)
+      fail("{}: input {} is {}; finite differences need float64", name, k + 1, dtype_name(inputs[k].dtype()));
+  }
+  if (!any) fail("{}: no input requires a gradient", name);
+}
+
 /// The gradient of output element o by input `x`, from one backward.
 std::vector<double> analytic(const Tensor& out, int64_t o, const std::vector<Tensor>& inputs,
                              const Tensor& x) {
@@ -45,11 +70,10 @@ void check_constant(const TensorFunction& gradient, const std::vector<Tensor>& i
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
     for (int64_t j = 0; j < inputs[k].numel(); ++j) {
-      double& cell = element(inputs[k], j);
-      const double before = cell;
-      cell = before + 1e-3;
+      Nudge nudge(inputs[k], j);
+      nudge.by(1e-3);
       const std::vector<double> aside = values_of(gradient(inputs));
-      cell = before;
+      if (aside.size() != here.size()) fail("gradgradcheck: the function changes its shape");
       for (size_t i = 0; i < here.size(); ++i)
         if (std::fabs(aside[i] - here[i]) > o.atol + 1e-3 * std::fabs(here[i]))
           fail("gradgradcheck: the gradient changes with input {}, but was not recorded", k + 1);
@@ -69,42 +93,40 @@ Tensor evaluate(const TensorFunction& f, const std::vector<Tensor>& inputs) {
 
 void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                const GradcheckOptions& o) {
+  check_inputs("gradcheck", inputs);
   const Tensor out = evaluate(f, inputs);
-  bool any_input = false;
+  auto values_at = [&] {
+    const std::vector<double> values = values_of(evaluate(f, inputs));
+    if (int64_t(values.size()) != out.numel()) fail("gradcheck: the function changes its shape");
+    return values;
+  };
   for (size_t k = 0; k < inputs.size(); ++k) {
     const Tensor& x = inputs[k];
     if (!x.requires_grad()) continue;
-    any_input = true;
-    if (x.dtype() != Dtype::f64)
-      fail("gradcheck: input {} is {}; finite differences need float64", k + 1,
-           dtype_name(x.dtype()));
     if (!out.requires_grad()) fail("gradcheck: the result does not depend on input {}", k + 1);
     std::vector<std::vector<double>> jacobian;
     for (int64_t i = 0; i < out.numel(); ++i) jacobian.push_back(analytic(out, i, inputs, x));
     NoGrad off;
     for (int64_t j = 0; j < x.numel(); ++j) {
-      double& cell = element(x, j);
-      const double before = cell;
-      cell = before + o.eps;
-      const std::vector<double> up = values_of(evaluate(f, inputs));
-      cell = before - o.eps;
-      const std::vector<double> down = values_of(evaluate(f, inputs));
-      cell = before;
+      Nudge nudge(x, j);
+      nudge.by(o.eps);
+      const std::vector<double> up = values_at();
+      nudge.by(-o.eps);
+      const std::vector<double> down = values_at();
       for (size_t i = 0; i < up.size(); ++i) {
         const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][size_t(j)];
         if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
-          fail(
-              "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
-              "say {}",
-              k + 1, j + index_base, int64_t(i) + index_base, got, numeric);
+          fail("gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
+               "say {}",
+               k + 1, j + index_base, int64_t(i) + index_base, got, numeric);
       }
     }
   }
-  if (!any_input) fail("gradcheck: no input requires a gradient");
 }
 
 void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                    const GradcheckOptions& o) {
+  check_inputs("gradgradcheck", inputs);
   const Tensor probe = f(inputs);
   const Tensor weights = full(probe.shape(), 0.75, probe.dtype());
   for (size_t k = 0; k < inputs.size(); ++k) {

@@ -18,7 +18,7 @@ Tensor checked_index(const char* name, const Tensor& x, int d, const Tensor& ind
   const Tensor at = to(index, Dtype::i64);
   if (at.numel() == 0) return at;
   NoGrad off;
-  const int64_t low = int64_t(amin(at).item()), high = int64_t(amax(at).item()), size = x.size(d);
+  const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0), size = x.size(d);
   if (low < 0 || high >= size)
     fail("{}: position {} is outside {}..{} (dimension {} of {})", name,
          (low < 0 ? low : high) + index_base, index_base, size - 1 + index_base, d + 1,

@@ -116,7 +116,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
       grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
   {
     NoGrad off;
-    copy_(out, bias);
+    const Shape rows{0, bias.stride(0)};
+    copy_elements(out, view_of(bias, out.shape(), rows, bias.offset()));
     multiply(out, x, t(weight), true);
   }
   if (wants) {

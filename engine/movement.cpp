@@ -116,7 +116,9 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
 
 Tensor t(const Tensor& x) {
   if (x.dim() > 2) fail("t: {} has more than two dimensions; use transpose", to_string(x.shape()));
-  return x.dim() < 2 ? x : transpose(x, 0, 1);
+  if (x.dim() < 2) return x;
+  if (wants_grad(x)) return transpose(x, 0, 1);
+  return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
 }
 
 Tensor expand(const Tensor& x, const Shape& wanted) {

@@ -26,8 +26,16 @@ void each(const char* name, const std::vector<Tensor>& parameters, const Step& s
   }
 }
 
-void fill_state(std::vector<Tensor>& state, size_t i, const Tensor& like) {
-  if (!state[i].defined()) state[i] = zeros_like(like);
+/// State beside a parameter: zeros at first, then of the parameter's shape and dtype.
+void fit_state(const char* name, Tensor& state, const Tensor& value, size_t i) {
+  if (!state.defined()) {
+    state = zeros_like(value);
+    return;
+  }
+  if (!(state.shape() == value.shape()))
+    fail("{}: parameter {} is {}, its state {}; make a new optimizer", name, i + 1,
+         to_string(value.shape()), to_string(state.shape()));
+  state = contiguous(to(to(state, value.device()), value.dtype()));
 }
 
 }  // namespace
@@ -37,7 +45,7 @@ void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& veloci
   velocity.resize(parameters.size());
   each("SGD", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
     const bool first = !velocity[i].defined();
-    if (o.momentum != 0) fill_state(velocity, i, value);
+    if (o.momentum != 0) fit_state("SGD", velocity[i], value, i);
     value.device().sgd({value.dtype(), value.numel(), value.data(), g.data(),
                         o.momentum != 0 ? velocity[i].data() : nullptr, o.lr, o.momentum,
                         o.dampening, o.weight_decay, o.nesterov, first});
@@ -49,8 +57,8 @@ void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean,
   mean.resize(parameters.size());
   square.resize(parameters.size());
   each("Adam", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
-    fill_state(mean, i, value);
-    fill_state(square, i, value);
+    fit_state("Adam", mean[i], value, i);
+    fit_state("Adam", square[i], value, i);
     value.device().adam({value.dtype(), value.numel(), value.data(), g.data(), mean[i].data(),
                          square[i].data(), o.lr, o.beta1, o.beta2, o.eps, o.weight_decay,
                          o.decoupled, o.step});

@@ -49,7 +49,7 @@ class Printer {
   explicit Printer(const Tensor& x) : x_(x), summarise_(x.numel() > kThreshold) {
     format_.boolean = x.dtype() == Dtype::b8;
     format_.integer = !format_.boolean && !is_float(x.dtype());
-    measure(x);
+    if (x.numel() > 0) measure(x);
   }
 
   std::string print() {

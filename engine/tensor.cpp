@@ -41,11 +41,14 @@ bool row_major(const TensorImpl& t) {
 TensorImpl* TensorImpl::create() { return new (take_block(sizeof(TensorImpl))) TensorImpl; }
 
 void TensorImpl::destroy(TensorImpl* t) {
-  Ref<Storage>::adopt(t->storage);
-  Ref<TensorImpl>::adopt(t->grad);
-  Ref<TensorImpl>::adopt(t->pending);
-  if (t->node) Ref<Node>::adopt(t->node);
-  give_block(t, sizeof(TensorImpl));
+  while (t) {  // a gradient may have a gradient, and so on: no recursion
+    Ref<Storage>::adopt(t->storage);
+    Ref<TensorImpl>::adopt(t->pending);
+    if (t->node) Ref<Node>::adopt(t->node);
+    TensorImpl* grad = t->grad;
+    give_block(t, sizeof(TensorImpl));
+    t = grad && grad->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 ? grad : nullptr;
+  }
 }
 
 Tensor::Tensor(double number) {
@@ -128,6 +131,10 @@ int64_t Tensor::at_integer(int64_t i) const { return element<int64_t>(*this, i);
 
 void replace_data(const Tensor& x, const Tensor& y) {
   TensorImpl &a = *x.impl(), &b = *y.impl();
+  if (!x.is_leaf()) fail("set_data: this tensor was computed from others; only leaves can be replaced");
+  if (!(x.shape() == y.shape()))
+    fail("set_data: the tensor is {}, the new data {}", to_string(x.shape()), to_string(y.shape()));
+  x.set_grad({});
   Ref<Storage> old = Ref<Storage>::adopt(a.storage);
   a.storage = Ref<Storage>::share(b.storage).release();
   a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset,

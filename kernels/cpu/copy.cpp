@@ -58,6 +58,19 @@ bool transposed(const Copy& c) {
   return true;
 }
 
+/// Rows that are contiguous on both sides, such as a bias repeated: false when the copy is another.
+bool by_rows(const Copy& c) {
+  if (c.to != c.from || c.ndim != 2 || c.out_stride[1] != 1 || c.in_stride[1] != 1) return false;
+  const int64_t item = item_size(c.to), total = c.size[0] * c.size[1];
+  if (total > kGrain) return false;
+  char* out = static_cast<char*>(c.out);
+  const char* in = static_cast<const char*>(c.in);
+  for (int64_t i = 0; i < c.size[0]; ++i)
+    __builtin_memcpy(out + i * c.out_stride[0] * item, in + i * c.in_stride[0] * item,
+                     size_t(c.size[1] * item));
+  return true;
+}
+
 }  // namespace
 
 void copy(const Copy& call) {
@@ -65,7 +78,7 @@ void copy(const Copy& call) {
   if (count(c.ndim, c.size) == 0) return;
   int64_t* const stride[2] = {c.out_stride, c.in_stride};
   c.ndim = collapse(c.ndim, c.size, stride);
-  if (transposed(c)) return;
+  if (transposed(c) || by_rows(c)) return;
   const Convert run = converts[static_cast<int>(c.to)][static_cast<int>(c.from)];
   const bool same = c.to == c.from;
   const int64_t item = item_size(c.to);
