@@ -100,7 +100,13 @@ int parse_args(Args& a) {
   std::deque<Flag> flags = read_flags(a);
   CLI::App app("", "mtorch " + a.text(3));
   app.allow_extras();
-  for (Flag& f : flags) declare(app, f);
+  for (Flag& f : flags) {
+    try {
+      declare(app, f);
+    } catch (const CLI::ConstructionError&) {
+      fail("args: '{}' cannot be the name of a flag, or is one already", f.name);
+    }
+  }
   std::vector<std::string> words;
   for (int k = int(lua_objlen(L, 2)); k >= 1; --k) {  // CLI11 wants them reversed
     lua_rawgeti(L, 2, k);

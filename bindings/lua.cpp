@@ -419,22 +419,34 @@ int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
 // ---- errors -------------------------------------------------------------------------------------
 
+namespace {
+
+/// Edits from one name to another: insert, delete, replace, exchange neighbours. Case is ignored.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> before, last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  auto same = [](char x, char y) { return std::tolower(x) == std::tolower(y); };
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + !same(a[i - 1], b[j - 1])});
+      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = last;
+    last = row;
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
 std::string nearest(const std::vector<std::string>& names, const std::string& name) {
   std::string best;
-  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  size_t least = std::max<size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : names) {
-    std::vector<size_t> row(candidate.size() + 1);  // Levenshtein, one row at a time
-    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 0; i < name.size(); ++i) {
-      size_t diagonal = std::exchange(row[0], i + 1);
-      for (size_t j = 0; j < candidate.size(); ++j) {
-        const bool same = std::tolower(name[i]) == std::tolower(candidate[j]);
-        const size_t replaced = diagonal + !same;
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-      }
-    }
-    if (row.back() < least) least = row.back(), best = candidate;
+    const size_t d = distance(name, candidate);
+    if (d < least) least = d, best = candidate;
   }
   return best;
 }
@@ -503,17 +515,18 @@ std::string position(lua_State* L) {
 
 namespace {
 
-constexpr int64_t kSlack = 8 << 20;
+constexpr int64_t kSlack = 1 << 20;
 thread_local int64_t paid = 0;  // bytes whose garbage the collector has been asked to look for
 
 /// The collector does not see tensors' memory. Beyond a slack, what was allocated is charged to it.
-/// Small, so that memory is reused while it is in the cache; larger where Lua's own heap makes a
-/// collection expensive (1Mi floats, add: 250 us with 8 MiB, 400 with 32).
+/// Small, so that memory is reused while it is in the cache (a product of 10 x 100 x 100 costs 2.7 us
+/// into warm memory, 4.5 into 4 MiB of garbage); larger where Lua's own heap makes a collection
+/// expensive.
 void press(lua_State* L) {
   const int64_t debt = bytes_allocated() - paid;
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t slack =
-      std::max(std::clamp<int64_t>(16 * heap, kSlack, 4 * kSlack), memory_use().live / 4);
+      std::max(std::clamp<int64_t>(4 * heap, kSlack, 32 * kSlack), memory_use().live / 4);
   if (debt < slack) return;
   lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(debt >> 10, 1 << 20)));
   paid = bytes_allocated();
@@ -550,7 +563,9 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
     if (bytes_allocated() - paid > kSlack) press(L);
     const Collectable scope(L);
     on_out_of_memory = collect_all;
-    return body(L);
+    const int results = body(L);
+    if (mt_interrupted) fail("interrupted!");  // what was computed meanwhile may be half done
+    return results;
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
     const char* what = e.what();
     lua_settop(L, 0);

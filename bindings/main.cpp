@@ -117,6 +117,12 @@ int load_file(lua_State* L, const std::string& name) {
 
 }  // namespace
 
+/// Frees what a failed run held.
+static int collect(lua_State* L) {
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  return 0;
+}
+
 int call(lua_State* L, int arguments, int results) {
   const int base = lua_gettop(L) - arguments;
   lua_pushcfunction(L, traceback);
@@ -126,7 +132,7 @@ int call(lua_State* L, int arguments, int results) {
   running = nullptr;
   lua_sethook(L, nullptr, 0, 0);
   lua_remove(L, base);
-  if (status != 0) lua_gc(L, LUA_GCCOLLECT, 0);  // frees what the failed run held
+  if (status != 0 && lua_cpcall(L, collect, nullptr) != 0) lua_pop(L, 1);  // a finalizer failed
   return status;
 }
 

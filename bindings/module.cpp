@@ -113,6 +113,15 @@ const Entry kCore[] = {
        a.device(1);
        return 0;
      }},
+    {"device_trouble(device)", "Why a device cannot be used; an empty string when it can.",
+     [](Args& a) {
+       try {
+         a.device(1);
+         return a.push(std::string());
+       } catch (const Error& e) {
+         return a.push(std::string(e.what() + std::string("device_trouble: ").size()));
+       }
+     }},
     {"set_module_call(fn)", "Tells error messages which function calls modules.",
      [](Args& a) {
        a.function(1);

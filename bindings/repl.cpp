@@ -34,8 +34,10 @@ class Editor {
 
   /// False at the end of the input.
   bool read(const char* prompt, std::string& line) {
+    take_interrupt();  // a Ctrl-C at the prompt drops the line, no more
     if (readline_ && add_) {
       char* text = readline_(prompt);
+      for (; !text && take_interrupt(); text = readline_(prompt)) fmt::print("\n");
       if (!text) return false;
       line = text;
       if (*text) add_(text);

@@ -231,6 +231,10 @@ int set_field(lua_State* L) {
       if (g && !(g->shape() == x.shape()))
         fail("grad: the tensor is {}, this gradient {}", to_string(x.shape()),
              to_string(g->shape()));
+      if (g && (g->dtype() != x.dtype() || !g->is_contiguous() ||
+                g->impl()->storage == x.impl()->storage))
+        fail("grad must be a contiguous {} tensor of its own; use g:to('{}'):clone()",
+             dtype_name(x.dtype()), dtype_name(x.dtype()));
       x.set_grad(g ? *g : Tensor());
     } else {
       fail("the field '{}' of a tensor cannot be set; only grad and requires_grad can", key);

@@ -109,20 +109,27 @@ class Walk {
     }
   }
 
-  /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is,
-  /// otherwise copied.
+  /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is, others
+  /// are copied; a `.grad` that is there changes in place, as in PyTorch. What may fail comes first.
   void commit() {
     for (auto& leaf : leaves_) {
       Tensor g(Ref<TensorImpl>::adopt(std::exchange(leaf->pending, nullptr)));
-      Tensor sum(Ref<TensorImpl>::adopt(std::exchange(leaf->grad, nullptr)));
-      if (sum.defined()) {
-        sum = accumulate(std::move(sum), g);
+      const bool mine = g.unique() && g.impl()->storage->refs == 1 && g.is_contiguous();
+      const bool joins = leaf->grad != nullptr;
+      if (joins && grad_enabled()) g = add(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
+      else if (joins) g = to(g, leaf->grad->dtype);
+      else if (!mine && !grad_enabled()) g = clone(g);
+      leaf->pending = g.release();
+    }
+    for (auto& leaf : leaves_) {
+      Tensor g(Ref<TensorImpl>::adopt(std::exchange(leaf->pending, nullptr)));
+      if (leaf->grad && !grad_enabled()) {
+        add_(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
       } else {
-        const bool mine = g.unique() && g.impl()->storage->refs == 1 && g.is_contiguous();
-        sum = mine || grad_enabled() ? std::move(g) : clone(g);
-        sum.impl()->base = true;
+        Ref<TensorImpl>::adopt(leaf->grad);
+        g.impl()->base = true;
+        leaf->grad = g.release();
       }
-      leaf->grad = sum.release();
     }
     leaves_.clear();
   }

@@ -28,14 +28,14 @@ Tensor stable_offset(const Tensor& x, int d) {
 
 Tensor softmax(const Tensor& x, int64_t dim) {
   const int d = wrap_dim("softmax", dim, x.dim());
-  if (x.dim() == 0) return ones({}, x.dtype());
+  if (x.dim() == 0) return reshape(softmax(reshape(x, {1}), 0), {});
   const Tensor e = exp(x - stable_offset(x, d));
   return e / sum(e, {d}, true);
 }
 
 Tensor log_softmax(const Tensor& x, int64_t dim) {
   const int d = wrap_dim("log_softmax", dim, x.dim());
-  if (x.dim() == 0) return zeros({}, x.dtype());
+  if (x.dim() == 0) return reshape(log_softmax(reshape(x, {1}), 0), {});
   const Tensor shifted = x - stable_offset(x, d);
   return shifted - log(sum(exp(shifted), {d}, true));
 }
@@ -93,7 +93,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
     weight = to(kept, logits.dtype());
   }
   const Tensor picked = squeeze(gather(log_softmax(logits, 1), 1, unsqueeze(safe, 1)), 1);
-  const Tensor loss = -(picked * weight);
+  const Tensor loss = -where(to(weight, Dtype::b8), picked, Tensor(0.0));
   if (how == Reduction::none) return loss;
   return how == Reduction::sum ? sum(loss) : sum(loss) / sum(weight);
 }

@@ -103,7 +103,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
     fail("linear: the bias is {}, the weight {}", to_string(bias.shape()),
          to_string(weight.shape()));
-  const bool alike = x.dtype() == weight.dtype() && x.dim() == 2 && bias.defined() &&
+  const bool alike = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 && bias.defined() &&
                      bias.dtype() == x.dtype() && &x.device() == &weight.device() &&
                      &x.device() == &bias.device();
   if (!alike) {

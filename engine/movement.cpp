@@ -182,8 +182,8 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t first, int64_t n, int64_t ste
          step, x.size(d), d + 1);
   Shape size = x.shape(), stride = x.strides();
   size[d] = n;
-  stride[d] *= step;
-  Tensor out = view_of(x, size, stride, x.offset() + first * x.stride(d));
+  if (n > 1) stride[d] *= step;
+  Tensor out = view_of(x, size, stride, x.offset() + (n > 0 ? first * x.stride(d) : 0));
   if (wants_grad(x)) {
     static const NodeType type{"slice", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor whole = zeros(node.shape(0), g.dtype(), g.device());

@@ -25,11 +25,10 @@ int64_t checked_count(const char* operation, const Shape& shape) {
     if (size < 0) fail("{}: size {} is negative in {}", operation, size, to_string(shape));
     empty |= size == 0;
   }
-  if (empty) return 0;
-  for (int64_t size : shape)
-    if (__builtin_mul_overflow(n, size, &n) || n > (int64_t(1) << 46))
+  for (int64_t size : shape)  // the sizes beside a 0 make strides, which must fit too
+    if (size > 0 && (__builtin_mul_overflow(n, size, &n) || n > (int64_t(1) << 46)))
       fail("{}: {} has more elements than memory can hold", operation, to_string(shape));
-  return n;
+  return empty ? 0 : n;
 }
 
 Shape contiguous_strides(const Shape& shape) {

@@ -68,8 +68,11 @@ MT_HD float round(float x) { return rint(x); }
 MT_HD double round(double x) { return rint(x); }
 
 /// C's %; the engine has refused y == 0. INT_MIN % -1 would trap, so -1 takes its own way.
+template <class T> MT_HD constexpr bool is_minus_one(T y) {
+  return T(-1) < T(0) && y == T(-1);
+}
 template <class T> MT_HD T fmod(T x, T y) {
-  return static_cast<T>(y == T(-1) ? T(0) : x % (y == T(0) ? T(1) : y));
+  return static_cast<T>(is_minus_one(y) ? T(0) : x % (y == T(0) ? T(1) : y));
 }
 
 /// a / b rounded towards minus infinity.
@@ -84,7 +87,7 @@ template <class T> MT_HD T floor_divide(T x, T y) {
     whole = whole == T(0) ? copysign(T(0), x / y) : whole;
     return y == T(0) ? x / y : whole;
   } else {
-    if (y == T(-1)) return static_cast<T>(T(0) - x);
+    if (is_minus_one(y)) return static_cast<T>(T(0) - x);
     T quotient = static_cast<T>(x / (y == T(0) ? T(1) : y));
     return static_cast<T>(quotient -
                           T(x % (y == T(0) ? T(1) : y) != T(0) && ((x < T(0)) != (y < T(0)))));

@@ -9,12 +9,25 @@ local core = require 'mtorch.core'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 
 local options = mt.args{
-  backend = 'cpu', pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
+  backend = {'cpu', 'gpu'}, pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
   dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all'},
   plot = false, json = '', report = '',
 }
+--- A flag that cannot be meant ends the script with one sentence.
+local function refuse(...)
+  io.stderr:write('train_split: ', string.format(...), '\n')
+  os.exit(1)
+end
+
 local device = options.backend == 'gpu' and 'cuda' or options.device
-core.check_device(device)
+if core.device_trouble(device) ~= '' then refuse('%s', core.device_trouble(device)) end
+for _, name in ipairs {'pts', 'hidden', 'epochs', 'batch', 'seeds'} do
+  local value = options[name]
+  if value < 1 or value % 1 ~= 0 then refuse('--%s must be a whole number from 1, got %g', name, value) end
+end
+if options.dataset == 'all' and (options.plot or options.json ~= '' or options.report ~= '') then
+  refuse('--plot, --json and --report show one run; choose one --dataset')
+end
 
 -- ---- the network ---------------------------------------------------------------------------------
 

@@ -16,7 +16,9 @@ for name in ([[array bitset deque flat_map flat_set forward_list list map queue 
   string_view unordered_map unordered_set valarray vector iostream sstream fstream functional memory]]):gmatch('%S+') do
   containers[name] = true
 end
+-- The list of operations grows by design; every other file fits in the head.
 local longest_file, widest_line = 700, 120
+local may_grow = {['kernels/ops.h'] = true}
 
 local function read(path)
   local file = io.open(path, 'rb')
@@ -136,7 +138,8 @@ end
 
 function rules.length(path, lines, _, tell)
   local room = path:match('^(%w+)/')
-  if (room == 'kernels' or room == 'engine' or room == 'bindings') and #lines > longest_file then
+  if (room == 'kernels' or room == 'engine' or room == 'bindings') and #lines > longest_file and
+      not may_grow[path] then
     tell(#lines, ('%d lines, at most %d'):format(#lines, longest_file))
   end
 end

@@ -21,7 +21,16 @@ return function(defaults, arguments)
     io.stderr:write('mtorch: ', script, ': ', message, '\n')
     os.exit(2)
   end
-  if values.device ~= 'cpu' then core.check_device(values.device) end
+  local function refuse(text)
+    io.stderr:write('mtorch: ', script, ': ', text, '\n')
+    os.exit(1)
+  end
+  local trouble = core.device_trouble(values.device)
+  if trouble ~= '' then refuse(trouble) end
+  if values.threads < 1 or values.threads % 1 ~= 0 then
+    refuse(('--threads must be a whole number from 1, got %g'):format(values.threads))
+  end
+  if values.seed % 1 ~= 0 then refuse(('--seed must be a whole number, got %g'):format(values.seed)) end
   core.set_num_threads(values.threads)
   require('mtorch').manual_seed(values.seed)
   return values

@@ -25,8 +25,10 @@ return function(name)
     print(table.concat(names, ' '))
     return
   end
-  local found = type(name) == 'string' and (find(name) or core.methods[name])
-  if not found and type(name) == 'string' then
+  if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
+  local found = find(name) or core.methods[name] or find('nn.' .. name) or find('optim.' .. name) or
+    find('data.' .. name)
+  if not found then
     local names = {}
     for key in pairs(core.methods) do names[#names + 1] = key end
     for key in pairs(mt) do names[#names + 1] = tostring(key) end

@@ -1,4 +1,5 @@
 // cpu.cpp -- the CPU as a device: memory, and the choice of an instruction set at start
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -28,7 +29,11 @@ Choice choose() {
       wide{"avx512", isa_avx512::fill_verbs};
   const char* wish = std::getenv("MTORCH_ISA");
   if (wish && std::strcmp(wish, "base") == 0) return base;
+  if (wish && std::strcmp(wish, "avx2") == 0 && avx2) return two;
   if (wish && std::strcmp(wish, "avx512") == 0 && avx512) return wide;
+  if (wish && *wish)
+    std::fprintf(stderr, "mtorch: MTORCH_ISA=%s is not one of base, avx2, avx512 that this machine has; "
+                         "it is ignored\n", wish);
   // AVX-512 only on request, until the tests have passed on a machine that has it.
   return avx2 ? two : base;
 }
