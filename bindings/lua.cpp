@@ -526,7 +526,7 @@ void press(lua_State* L) {
   const int64_t debt = bytes_allocated() - paid;
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t slack =
-      std::max(std::clamp<int64_t>(4 * heap, kSlack, 32 * kSlack), memory_use().live / 4);
+      std::max(std::clamp<int64_t>(8 * heap, kSlack, 32 * kSlack), memory_use().live / 4);
   if (debt < slack) return;
   lua_gc(L, LUA_GCSTEP, int(std::min<int64_t>(debt >> 10, 1 << 20)));
   paid = bytes_allocated();
