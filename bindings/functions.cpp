@@ -86,7 +86,7 @@ struct Made {
   }
 };
 
-template <double Value> int filled(Args& a) {
+template <int Value> int filled(Args& a) {
   const Made made(a, 2, default_dtype());
   return made.push(a, full(a.new_shape(1), Value, made.dtype, made.device));
 }
@@ -96,7 +96,7 @@ template <Tensor (*draw)(const Shape&, Dtype, const Device&)> int drawn(Args& a)
   return made.push(a, draw(a.new_shape(1), made.dtype, made.device));
 }
 
-template <double Value> int filled_like(Args& a) {
+template <int Value> int filled_like(Args& a) {
   const Tensor& x = a.tensor(1);
   const Made made(a, 2, x.dtype());
   return made.push(a, full(x.shape(), Value, made.dtype, made.device));
@@ -277,8 +277,8 @@ const Entry kFunctions[] = {
        const Made made(a, 2, Dtype::none);
        return made.push(a, to(tensor_from(a, 1, made.dtype), made.device));
      }},
-    {"zeros([shape..], " MT_SHAPED, "A tensor of zeros.", filled<0.0>},
-    {"ones([shape..], " MT_SHAPED, "A tensor of ones.", filled<1.0>},
+    {"zeros([shape..], " MT_SHAPED, "A tensor of zeros.", filled<0>},
+    {"ones([shape..], " MT_SHAPED, "A tensor of ones.", filled<1>},
     {"empty([shape..], " MT_SHAPED, "A tensor whose elements are not set.",
      [](Args& a) {
        const Made made(a, 2, default_dtype());
@@ -374,8 +374,8 @@ const Entry kMethods[] = {
     {"bool(x)", "x as bool: true where it is not 0.", converted<Dtype::b8>},
     {"cpu(x)", "x in the memory of the CPU.",
      [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},
-    {"zeros_like(x, " MT_SHAPED, "Zeros of the same shape.", filled_like<0.0>},
-    {"ones_like(x, " MT_SHAPED, "Ones of the same shape.", filled_like<1.0>},
+    {"zeros_like(x, " MT_SHAPED, "Zeros of the same shape.", filled_like<0>},
+    {"ones_like(x, " MT_SHAPED, "Ones of the same shape.", filled_like<1>},
     {"view(x, [shape..])",
      "The same elements in another shape, without a copy; -1 for one size that follows.",
      [](Args& a) { return a.push(view(a.tensor(1), a.shape(2))); }},

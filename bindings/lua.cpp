@@ -63,11 +63,13 @@ Signature parse(const std::string& text) {
 
 }  // namespace
 
+Entry::~Entry() { delete parsed.load(); }
+
 const Signature& signature_of(const Entry& e) {
   const Signature* known = e.parsed.load(std::memory_order_acquire);
   if (known) return *known;
   const Signature* fresh =
-      new Signature(parse(e.signature));  // once for each entry, for the life of the process
+      new Signature(parse(e.signature));  // once for each entry
   if (e.parsed.compare_exchange_strong(known, fresh)) return *fresh;
   delete fresh;
   return *known;

@@ -30,6 +30,7 @@ struct Entry {
   int op = -1;
   bool in_place = false;
   mutable std::atomic<const struct Signature*> parsed{nullptr};
+  ~Entry();
 };
 
 /// A signature taken apart.

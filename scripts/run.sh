@@ -236,7 +236,8 @@ sanitize() {
   make_in "$dir" -DMTORCH_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMTORCH_TESTS=ON \
     -DMTORCH_CUDA=OFF -DMTORCH_WERROR=OFF
   asan=strict_string_checks=1:detect_stack_use_after_return=1:check_initialization_order=1
-  asan=$asan:strict_init_order=1:detect_leaks=1:halt_on_error=1
+  asan=$asan:strict_init_order=1:detect_leaks=1:halt_on_error=1:allocator_may_return_null=1
+  export MTORCH_SANITIZED=1 MTORCH_STOP_MS=2000 MTORCH_START_MS=1000
   export ASAN_OPTIONS="$asan${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
   export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
   if [ -e "$root/tests/lsan.supp" ]; then

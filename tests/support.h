@@ -11,6 +11,7 @@
 #include "engine/gradcheck.h"
 #include "engine/memory.h"
 #include "engine/ops.h"
+#include "kernels/number.h"
 #include "tests/catch.h"
 
 namespace mt::test {
@@ -57,7 +58,7 @@ inline void put(const Tensor& x, int64_t i, double value) {
   for (int d = x.dim() - 1; d >= 0; --d) offset += i % x.size(d) * x.stride(d), i /= x.size(d);
   with_dtype(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    x.data_as<T>()[offset] = static_cast<T>(value);
+    x.data_as<T>()[offset] = math::convert<T>(value);
   });
 }
 

@@ -27,12 +27,8 @@ template <class Op, int Part, class T> struct Kernel {
     using F = op::Formula<Op, Part>;
     using Out = typename MaskOr<Part == 0 && op::answers_bool<Op>, T>::type;
     const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
-    auto loop = [n, &given](Out* out, const In<I>*... in) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
+    auto loop = [&](Out* out, const In<I>*... in) {
+      MT_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
     };
     loop(reinterpret_cast<Out*>(data[0]), reinterpret_cast<const In<I>*>(data[I + 1])...);

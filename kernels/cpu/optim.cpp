@@ -25,12 +25,12 @@ template <class T> void sgd_as(const SgdStep& s) {
   const T fresh = s.first ? T(1) : T(1 - s.dampening), kept = s.first ? T(0) : momentum;
   pieces(s.n, [&](int64_t from, int64_t to) {
     if (!velocity) {
-#pragma GCC ivdep
+      MT_INDEPENDENT
       for (int64_t i = from; i < to; ++i) value[i] -= lr * (grad[i] + decay * value[i]);
       return;
     }
     const T ahead = s.nesterov ? momentum : T(1), now = s.nesterov ? T(1) : T(0);
-#pragma GCC ivdep
+    MT_INDEPENDENT
     for (int64_t i = from; i < to; ++i) {
       const T g = grad[i] + decay * value[i];
       const T v = kept * velocity[i] + fresh * g;
@@ -53,7 +53,7 @@ template <class T> void adam_as(const AdamStep& s) {
   const T shrink = s.decoupled ? T(1 - s.lr * s.weight_decay) : T(1),
           decay = s.decoupled ? T(0) : T(s.weight_decay);
   pieces(s.n, [&](int64_t from, int64_t to) {
-#pragma GCC ivdep
+    MT_INDEPENDENT
     for (int64_t i = from; i < to; ++i) {
       const T v = value[i] * shrink, g = grad[i] + decay * v;
       const T m = beta1 * mean[i] + rest1 * g, q = beta2 * square[i] + rest2 * g * g;

@@ -2,6 +2,13 @@
 #pragma once
 #include <cstdint>
 
+/// Before a loop whose elements do not depend on each other, though the compiler cannot know.
+#if defined(__clang__)
+#define MT_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define MT_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 /// Set by Ctrl-C: loops skip the pieces that have not begun; the caller throws the half-done result
 /// away.
 extern "C" volatile int mt_interrupted;
