@@ -1,13 +1,11 @@
-// lua.h -- the only file that knows how C++ and Lua talk: declarations of functions, checked
-// arguments, the guard
+// lua.h -- the only file that knows how C++ and Lua talk: entries, checked arguments, the guard
 //
 // A Lua function of mtorch is an `Entry`: its signature, its help, its body. The signature is read
 // by people (help), by the argument checker (how many, what is optional, which names an option
 // table may use) and by the stubs' generator.
-//   "sum(x, dim=nil, keepdim=false)"  optional arguments have '='
-// "cat([tensors], dim=1)"           the first argument is a list, so that f{a, b, dim=2} means the
-// list {a, b}
-//   "zeros([shape..], dtype=nil)"     the same, and plain integers are collected into the list
+//   "sum(x, [dim]=nil, keepdim=false)"  optional arguments have '='
+//   "cat([tensors], dim=1)"             a list: f{a, b, dim=2} means the list {a, b}
+//   "zeros([shape..], dtype=nil)"       a list, into which plain integers are collected
 #pragma once
 #include <lua.hpp>
 

@@ -1,5 +1,4 @@
-// memory.h -- where tensors' bytes come from: reference-counted storage, free lists, and the count
-// of what lives
+// memory.h -- where tensors' bytes come from: counted storage, free lists, what lives
 #pragma once
 #include <atomic>
 #include <cstddef>

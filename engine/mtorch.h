@@ -1,5 +1,4 @@
-// mtorch.h -- the engine for C++ programs: `#include <mtorch/mtorch.h>`, then
-// mt::relu(x).sum().backward()
+// mtorch.h -- the engine for C++ programs: include it, then mt::relu(x).sum().backward()
 #pragma once
 #include "engine/autograd.h"
 #include "engine/ops.h"

@@ -1,5 +1,4 @@
-// ops.h -- the functions of tensors: each checks shapes, calls a verb of the device, and records
-// its gradient
+// ops.h -- the functions of tensors: each checks shapes, calls a verb, records its gradient
 //
 // Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
 // input.

@@ -1,5 +1,4 @@
-// base.h -- what every kernel header stands on: dtypes, host/device macros, the namespace of an
-// instruction set
+// base.h -- what every kernel header stands on: dtypes, macros, the instruction set's namespace
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <cstddef>

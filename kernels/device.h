@@ -1,5 +1,4 @@
-// device.h -- what a device can do: the table of verbs that a backend fills, and what each verb is
-// told
+// device.h -- what a device can do: the table of verbs that a backend fills, and their arguments
 //
 // Strides count elements. Positions are 0-based. Every argument has been checked by the engine:
 // verbs do not fail. Outputs never overlap inputs, except that an elementwise `out` may be exactly

@@ -1,5 +1,4 @@
-// random.h -- counter-based random numbers: element i of a stream depends on (seed, offset + i)
-// alone
+// random.h -- counter-based random numbers: element i depends on (seed, offset + i) alone
 //
 // Philox4x32-10 (Salmon et al. 2011), from Random123. One counter gives four 32-bit words: four
 // float32, two float64. The same integers and uniforms come out on every device; normals agree

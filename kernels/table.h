@@ -1,5 +1,4 @@
-// table.h -- folds the lists of ops.h into numbers and arrays: the id of an operation, its arity,
-// its declarations
+// table.h -- folds the lists of operations into numbers: ids, arities, declarations
 #pragma once
 #include "kernels/ops.h"
 #include "kernels/reductions.h"

@@ -1,8 +1,7 @@
 -- train_split.lua -- MiniTorch's training job: a small network on points of the unit square
 --
 --   mtorch scripts/train_split.lua --hidden 100 --dataset split --rate 0.05
--- mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50
--- --PLOT
+--   mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PLOT
 --   mtorch scripts/train_split.lua --dataset all --seeds 5       a table for simple, split and xor
 local mt = require 'mtorch'
 local core = require 'mtorch.core'

@@ -1,5 +1,4 @@
-// copy.cpp -- the copy verb on the CPU: strided copies, conversions between dtypes, and
-// transposition in tiles
+// copy.cpp -- the copy verb on the CPU: strided copies, conversions, transposition in tiles
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/verbs.h"
 #include "kernels/number.h"

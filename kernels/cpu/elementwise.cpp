@@ -1,5 +1,4 @@
-// elementwise.cpp -- the map verb on the CPU: one contiguous loop for each operation, derivative
-// and element type
+// elementwise.cpp -- the map verb on the CPU: one loop for each operation, derivative and type
 #include <utility>
 
 #include "kernels/cpu/blocks.h"
