@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "kernels/view.h"
 
 namespace mt {
 namespace {
@@ -17,12 +18,7 @@ std::vector<double> values_of(const Tensor& x) {
 
 /// The place of element i in the storage of a float64 tensor.
 double& element(const Tensor& x, int64_t i) {
-  int64_t offset = 0;
-  for (int d = x.dim() - 1; d >= 0; --d) {
-    offset += i % x.size(d) * x.stride(d);
-    i /= x.size(d);
-  }
-  return x.data_as<double>()[offset];
+  return x.data_as<double>()[offset_of(i, x.dim(), x.impl()->size, x.impl()->stride)];
 }
 
 /// Moves one element of an input aside, and back at the end, whatever happens. The storage is held.

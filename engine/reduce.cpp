@@ -19,6 +19,14 @@ unsigned dims_mask(const char* name, const Tensor& x, const Shape& dims) {
   return mask;
 }
 
+/// The dimensions of a mask, as a list.
+Shape dims_of(unsigned mask, int rank) {
+  Shape dims;
+  for (int d = 0; d < rank; ++d)
+    if (mask >> d & 1) dims.push(d);
+  return dims;
+}
+
 Shape reduced_shape(const Tensor& x, unsigned mask, bool keepdim) {
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) {
@@ -74,9 +82,7 @@ Dtype sum_dtype(Dtype d) { return is_float(d) ? d : Dtype::i64; }
 void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
   const unsigned mask = unsigned(node.number[0]);
   const Tensor x = node.get(0);
-  Shape dims;
-  for (int d = 0; d < x.dim(); ++d)
-    if (mask >> d & 1) dims.push(d);
+  const Shape dims = dims_of(mask, x.dim());
   const Tensor best = spread(node.get(1), x.shape(), mask);
   const Tensor hits = to(eq(x, best), x.dtype());
   const Tensor shares = dims.size() ? sum(hits, dims, true) : hits;
@@ -131,19 +137,11 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
     fail("mean: of {} the mean is a fraction; use x:float():mean()", dtype_name(x.dtype()));
   const Tensor total = sum_as("mean", x, dims, keepdim);
   double n = 1;
-  for (int d = 0; d < x.dim(); ++d)
-    if (dims_mask("mean", x, dims) >> d & 1) n *= double(x.size(d));
+  for (int64_t d : dims_of(dims_mask("mean", x, dims), x.dim())) n *= double(x.size(int(d)));
   return total / Tensor(n);
 }
 
 namespace {
-
-Shape dims_of(unsigned mask, int rank) {
-  Shape dims;
-  for (int d = 0; d < rank; ++d)
-    if (mask >> d & 1) dims.push(d);
-  return dims;
-}
 
 /// For each element the product of the others: the whole divided by the element, where no zero is
 /// in the way.

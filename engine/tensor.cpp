@@ -7,6 +7,7 @@
 #include "engine/autograd.h"
 #include "engine/ops.h"
 #include "kernels/number.h"
+#include "kernels/view.h"
 
 namespace mt {
 namespace {
@@ -114,11 +115,7 @@ namespace {
 
 /// Element i, counted in row-major order, as a T.
 template <class T> T element(const Tensor& x, int64_t i) {
-  int64_t offset = 0;
-  for (int d = x.dim() - 1; d >= 0; --d) {
-    offset += i % x.size(d) * x.stride(d);
-    i /= x.size(d);
-  }
+  const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   const Tensor host = &x.device() == &cpu_device() ? x : to(x, cpu_device());
   return with_dtype(
       x.dtype(), [&](auto zero) { return static_cast<T>(host.data_as<decltype(zero)>()[offset]); });

@@ -31,6 +31,19 @@ template <class P> struct PointeeOf;
 template <class T> struct PointeeOf<T*> { using type = T; };
 template <class P> using Pointee = typename PointeeOf<P>::type;
 
+/// Calls `body(output, its first element)` for every output, threads taking them in groups.
+template <class T, class Body>
+void each_output(const Reduce& r, int64_t outputs, int64_t elements, const Body& body) {
+  constexpr int64_t kOutputs = 64;
+  parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain,
+           [&](int64_t group) {
+             const int64_t end = smaller(outputs, (group + 1) * kOutputs);
+             for (int64_t o = group * kOutputs; o < end; ++o)
+               body(o, static_cast<const T*>(r.in) +
+                           offset_of(o, r.kept, r.kept_size, r.kept_stride));
+           });
+}
+
 /// One reduction over elements of type T, answers of type Out.
 template <class Op, class T> struct Reducer {
   using A = typename Accumulator<Op, T>::type;
@@ -139,42 +152,28 @@ template <class Op, class T> struct Reducer {
         r.kept_size[r.kept - 1] >= 4 && !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1))
       return columns(r, out, outputs, elements);
     if (long_outputs(r, out, outputs, elements)) return;
-    constexpr int64_t kOutputs = 64;
-    parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain,
-             [&](int64_t group) {
-               const int64_t end = smaller(outputs, (group + 1) * kOutputs);
-               for (int64_t o = group * kOutputs; o < end; ++o) {
-                 const T* x =
-                     static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
-                 A total = Op::template identity<A>();
-                 for (int64_t from = 0; from < elements; from += kPiece)
-                   total = Op::join(total, piece(x, r, from, smaller(elements, from + kPiece)));
-                 store(r, out, o, 1, &total);
-               }
-             });
+    each_output<T>(r, outputs, elements, [&](int64_t o, const T* x) {
+      A total = Op::template identity<A>();
+      for (int64_t from = 0; from < elements; from += kPiece)
+        total = Op::join(total, piece(x, r, from, smaller(elements, from + kPiece)));
+      store(r, out, o, 1, &total);
+    });
   }
 };
 
 /// The position of the first largest (`Largest`) or smallest element; a NaN counts as the extreme.
 template <class T, bool Largest> void arg_extreme(const Reduce& r) {
   const int64_t outputs = count(r.kept, r.kept_size), elements = count(r.reduced, r.reduced_size);
-  constexpr int64_t kOutputs = 64;
-  parallel((outputs + kOutputs - 1) / kOutputs, outputs * elements > 2 * kGrain,
-           [&](int64_t group) {
-             const int64_t end = smaller(outputs, (group + 1) * kOutputs);
-             for (int64_t o = group * kOutputs; o < end; ++o) {
-               const T* x =
-                   static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
-               int64_t best = 0;
-               T champion = *x;
-               for (int64_t i = 1; i < elements && champion == champion; ++i) {
-                 const T value = x[offset_of(i, r.reduced, r.reduced_size, r.reduced_stride)];
-                 if ((Largest ? value > champion : value < champion) || value != value)
-                   champion = value, best = i;
-               }
-               static_cast<int64_t*>(r.out)[offset_of(o, r.kept, r.kept_size, r.out_stride)] = best;
-             }
-           });
+  each_output<T>(r, outputs, elements, [&](int64_t o, const T* x) {
+    int64_t best = 0;
+    T champion = *x;
+    for (int64_t i = 1; i < elements && champion == champion; ++i) {
+      const T value = x[offset_of(i, r.reduced, r.reduced_size, r.reduced_stride)];
+      if ((Largest ? value > champion : value < champion) || value != value)
+        champion = value, best = i;
+    }
+    static_cast<int64_t*>(r.out)[offset_of(o, r.kept, r.kept_size, r.out_stride)] = best;
+  });
 }
 
 using Verb = void (*)(const Reduce&);
