@@ -1,0 +1,33 @@
+// functions.h -- what the files of this folder share: adding entries, positions, who opens what
+//
+// Each file holds the functions of one subject: a table of entries (signature, help, body) and the
+// bodies. A function of the module goes into kFunctions, one that is a method of its first argument
+// too into kMethods.
+#pragma once
+#include "bindings/module.h"
+
+namespace mt::lua {
+
+/// Adds a function to the module, at the top of the stack, and to the methods.
+void add_method(lua_State* L, const Entry&);
+template <size_t N> void add_methods(lua_State* L, const Entry (&entries)[N]) {
+  for (const Entry& e : entries) add_method(L, e);
+}
+
+/// Pushes 0-based positions as the user counts them.
+int push_positions(const Args&, const Tensor& index);
+/// The user's positions, counted from 0. What is no integer tensor is handed on, for the engine's
+/// sentence.
+Tensor from_positions(const Tensor& index);
+
+// Each adds the functions of its file to the module at the top of the stack.
+void open_create(lua_State* L);
+void open_elementwise(lua_State* L);
+void open_gradient(lua_State* L);
+void open_index(lua_State* L);
+void open_neural(lua_State* L);
+void open_product(lua_State* L);
+void open_reduce(lua_State* L);
+void open_shape(lua_State* L);
+
+}  // namespace mt::lua

@@ -1,0 +1,35 @@
+// create.h -- making tensors, copying, converting and writing into them
+#pragma once
+#include "engine/tensor.h"
+
+namespace mt {
+
+// ---- making ----
+
+Tensor full(const Shape&, double value, Dtype = default_dtype(), const Device& = cpu_device());
+Tensor zeros(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
+Tensor ones(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
+Tensor zeros_like(const Tensor&);
+Tensor eye(int64_t rows, int64_t columns, Dtype = default_dtype(), const Device& = cpu_device());
+/// first, first + step, .. up to last inclusive.
+Tensor range(double first, double last, double step, Dtype, const Device& = cpu_device());
+Tensor linspace(double first, double last, int64_t n, Dtype = default_dtype(),
+                const Device& = cpu_device());
+
+// ---- copies and conversions ----
+
+Tensor clone(const Tensor&);
+Tensor contiguous(const Tensor&);
+Tensor to(const Tensor&, Dtype);
+Tensor to(const Tensor&, const Device&);
+/// Writes `source`, broadcast and converted, into `target`; `operation` is who asks, for messages.
+const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
+/// The copy verb alone, for shapes that agree: no checks, no graph.
+void copy_elements(const Tensor& out, const Tensor& in);
+/// Refuses what must not be changed in place: a leaf that requires a gradient, and memory that lies
+/// upon itself.
+void check_writable(const char* operation, const Tensor& target);
+const Tensor& copy_(const Tensor& target, const Tensor& source);
+const Tensor& fill_(const Tensor& target, double value);
+
+}  // namespace mt

@@ -1,0 +1,12 @@
+// matmul.h -- products of matrices, batches and vectors
+#pragma once
+#include "engine/tensor.h"
+
+namespace mt {
+
+/// (.., m, k) x (.., k, n), batches broadcast; vectors as in torch.matmul.
+Tensor matmul(const Tensor&, const Tensor&);
+/// x . weight' + bias with weight (out, in), bias (out) or undefined.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+}  // namespace mt
