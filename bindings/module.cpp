@@ -13,6 +13,7 @@
 #include "bindings/open.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/io/idx.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -94,6 +95,8 @@ const Entry kCore[] = {
        a.push(double(m.live)), a.push(double(m.peak)), a.push(double(m.cached));
        return 3;
      }},
+    {"read_idx(path)", "The tensor in an IDX file.",
+     [](Args& a) { return a.push(read_idx(a.text(1))); }},
     {"isa()", "The instruction set of the kernels.",
      [](Args& a) { return a.push(std::string(cpu_isa())); }},
     {"cuda_trouble()", "Why CUDA cannot be used; an empty string when it can.",

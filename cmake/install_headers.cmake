@@ -12,7 +12,7 @@ function(stage from to)
   file(WRITE ${staged}/${to} "${text}")
 endfunction()
 
-file(GLOB headers RELATIVE ${source} ${source}/engine/*.h ${source}/kernels/*.h)
+file(GLOB headers RELATIVE ${source} ${source}/engine/*.h ${source}/engine/io/*.h ${source}/kernels/*.h)
 list(REMOVE_ITEM headers engine/mtorch.h)
 foreach(header ${headers})
   stage(${header} ${header})

@@ -1,4 +1,4 @@
--- data.lua -- mt.data: the point sets of MiniTorch, by its formulas
+-- data.lua -- mt.data: the point sets of MiniTorch, by its formulas; files of tensors
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
@@ -56,5 +56,8 @@ data.spiral = core.declare('spiral(n)', 'Two arms of a spiral, floor(n / 2) poin
   end
   return setmetatable({name = 'spiral', x = mt.tensor(x), y = mt.tensor(y)}, Set)
 end)
+
+data.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST's (also .gz): the file's " ..
+  'own values, uint8 for images and labels.', core.read_idx)
 
 return data

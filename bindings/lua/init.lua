@@ -58,6 +58,19 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), ' ..
       'which includes both')
   end
+  mt.launch_kernel = core.declare('launch_kernel(fn, grid_x, grid_y, ..)',
+    'Calls fn(i, j, ..) once for each cell, i = 1..grid_x and j = 1..grid_y, in order: a grid kernel without a GPU.',
+    function(fn, grid_x, grid_y, ...)
+      if type(fn) ~= 'function' then core.fail('launch_kernel: fn must be a function, got ' .. core.describe(fn)) end
+      for name, n in pairs {grid_x = grid_x, grid_y = grid_y} do
+        if type(n) ~= 'number' or n % 1 ~= 0 or n < 0 then
+          core.fail(('launch_kernel: %s must be a whole number from 0, got %s'):format(name, core.describe(n)))
+        end
+      end
+      for i = 1, grid_x do
+        for j = 1, grid_y do fn(i, j, ...) end
+      end
+    end)
   mt.cuda = strict(core, {
     is_available = function()
       local trouble = core.cuda_trouble()
