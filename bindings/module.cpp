@@ -266,6 +266,8 @@ void open_core(lua_State* L) {
   add(L, kLanguage);
   luaL_getmetatable(L, "mtorch.methods");
   lua_setfield(L, -2, "methods");
+  lua_getfield(L, LUA_REGISTRYINDEX, "mtorch.subjects");
+  lua_setfield(L, -2, "subjects");
 }
 
 }  // namespace mt::lua
@@ -278,7 +280,6 @@ void open_lua(lua_State* L) {
   luaL_newmetatable(L, "mtorch.methods");
   luaL_newmetatable(L, "mtorch.shape");
   lua_pop(L, 2);
-  open_tensor(L);
   preload(L);
   lua_newtable(L);  // the module
   open_functions(L);

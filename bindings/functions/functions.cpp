@@ -31,15 +31,62 @@ Tensor from_positions(const Tensor& index) {
   return to(index, Dtype::i64) - Tensor(1.0);
 }
 
+namespace {
+
+/// Appends the names of the table at `index` that are not in `seen` to the list at the top.
+void list_new(lua_State* L, int index, int seen) {
+  const int list = lua_gettop(L);
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, seen);
+    const bool known = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    if (known) continue;
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);
+    lua_pushvalue(L, -1);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, seen);
+  }
+}
+
+}  // namespace
+
+/// Opens each subject, and leaves what it added in the registry (`mtorch.subjects`), a list of
+/// {title, names}: help and the reference are ordered by it.
 void open_functions(lua_State* L) {
-  open_create(L);
-  open_elementwise(L);
-  open_gradient(L);
-  open_index(L);
-  open_neural(L);
-  open_product(L);
-  open_reduce(L);
-  open_shape(L);
+  static const struct {
+    const char* title;
+    void (*open)(lua_State*);
+  } subjects[] = {{"About one tensor", open_tensor},
+                  {"Making tensors", open_create},
+                  {"Positions", open_index},
+                  {"Shapes", open_shape},
+                  {"Elementwise", open_elementwise},
+                  {"Reductions", open_reduce},
+                  {"Products", open_product},
+                  {"Networks", open_neural},
+                  {"Gradients", open_gradient}};
+  const int module = lua_gettop(L);
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_newtable(L);  // the names seen so far
+  lua_newtable(L);  // the subjects
+  int n = 0;
+  for (const auto& subject : subjects) {
+    lua_pushvalue(L, module);
+    subject.open(L);
+    lua_pop(L, 1);
+    lua_newtable(L);
+    list_new(L, module, module + 2);
+    list_new(L, module + 1, module + 2);
+    lua_pushstring(L, subject.title);
+    lua_setfield(L, -2, "title");
+    lua_rawseti(L, module + 3, ++n);
+  }
+  lua_setfield(L, LUA_REGISTRYINDEX, "mtorch.subjects");
+  lua_settop(L, module);
 }
 
 void* marker(const char* name) {

@@ -1,43 +1,176 @@
 -- help.lua -- mt.help: what a function takes and does, from the declaration that also checks its
--- arguments
+-- arguments; topics; PyTorch's words for what has another name here
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local topics = require 'mtorch.topics'
 
-local function find(name)
-  local value = mt
-  for part in name:gsub('^mt%.', ''):gmatch('[^.:]+') do
-    local ok, inner = pcall(function() return value[part] end)
-    if not ok then return nil end
-    value = inner
-  end
-  return value
+local modules = {'nn', 'optim', 'data', 'linalg', 'plot', 'cuda'}
+
+local function field(object, key)
+  local ok, value = pcall(function() return object[key] end)
+  return ok and value or nil
 end
 
---- `mt.help('matmul')` prints the signature and the help of a function; `mt.help()` lists the
---- names.
-return function(name)
-  if name == nil then
+--- The declaration of a function, a class (its constructor) or a table that can be called.
+local function declaration(value)
+  local init = type(value) == 'table' and rawget(value, '__init')
+  return core.entry(init or value)
+end
+
+--- What goes by a name such as `matmul`, `x:sum`, `nn.Linear`: a list of {shown=, value=}.
+local function find(name)
+  local found = {}
+  local function add(shown, value)
+    if value ~= nil then found[#found + 1] = {shown = shown, value = value} end
+  end
+  local module, rest = name:match('^(%w+)%.(.+)$')
+  if module then
+    local inner = field(mt, module)
+    add(name, type(inner) == 'table' and field(inner, rest) or nil)
+    return found
+  end
+  local method, of_module = core.methods[name], rawget(mt, name) or field(mt, name)
+  if method and method == of_module then
+    add(name, method)
+  else
+    add('mt.' .. name, of_module)
+    add('x:' .. name, method)
+  end
+  for _, other in ipairs(modules) do
+    local inner = field(mt, other)
+    add(other .. '.' .. name, type(inner) == 'table' and field(inner, name) or nil)
+  end
+  return found
+end
+
+local function wrap(text, indent, width)
+  local lines, line = {}, ''
+  for word in text:gmatch('%S+') do
+    if #line + #word + 1 > width and line ~= '' then
+      lines[#lines + 1], line = line, ''
+    end
+    line = line == '' and word or line .. ' ' .. word
+  end
+  lines[#lines + 1] = line
+  return indent .. table.concat(lines, '\n' .. indent)
+end
+
+local function members(value)
+  local names = {}
+  for key in pairs(value) do
+    if type(key) == 'string' and not key:find('^_') then names[#names + 1] = key end
+  end
+  table.sort(names)
+  return table.concat(names, ' ')
+end
+
+--- "mt.sum(x, ..) or x:sum(..)": the ways a signature is called.
+local function ways(shown, signature, is_both)
+  local name, arguments = signature:match('^([%w_]+)%((.*)%)$')
+  local prefix = shown:match('^(.*[.:])') or 'mt.'
+  if prefix == 'x:' then return ('x:%s(%s)'):format(name, (arguments:gsub('^x,? ?', ''))) end
+  local text = prefix .. signature
+  if not is_both then return text end
+  local first, rest = arguments:match('^([%w_]+),? ?(.*)$')
+  return ('%s   or   %s:%s(%s)'):format(text, first, name, rest)
+end
+
+local function show(found)
+  local value, shown = found.value, found.shown
+  local signature, doc = declaration(value)
+  if signature then
+    local name = shown:match('[%w_]+$')
+    print(ways(shown, signature, core.methods[name] == value))
+    print(wrap(doc, '  ', 92))
+    local in_place = not name:find('_$') and core.methods[name .. '_']
+    if in_place and core.methods[name] == value then print(('  In place: x:%s_(..)'):format(name)) end
+  elseif type(value) == 'table' then
+    print(shown .. ' has ' .. members(value))
+  else
+    print(('%s is a %s'):format(shown, type(value)))
+  end
+end
+
+local function list_subjects()
+  for _, subject in ipairs(core.subjects) do
     local names = {}
-    for key, value in pairs(mt) do
-      if type(value) == 'function' then names[#names + 1] = key end
+    for _, name in ipairs(subject) do
+      local twin = name:find('_$') and core.methods[name:sub(1, -2)]
+      if not twin and (core.methods[name] or rawget(mt, name)) then names[#names + 1] = name end
     end
     table.sort(names)
-    print(table.concat(names, ' '))
-    return
+    print(subject.title .. '\n' .. wrap(table.concat(names, ' '), '  ', 92))
   end
-  if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
-  local found = find(name) or core.methods[name] or find('nn.' .. name) or find('optim.' .. name) or
-    find('data.' .. name)
-  if not found then
-    local names = {}
-    for key in pairs(core.methods) do names[#names + 1] = key end
-    for key in pairs(mt) do names[#names + 1] = tostring(key) end
-    table.sort(names)
-    local close = core.nearest(names, name)
-    local hint = close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
-    core.fail(("help: nothing is called '%s'%s"):format(name, hint))
+  local rest = {}
+  local listed = {}
+  for _, subject in ipairs(core.subjects) do
+    for _, name in ipairs(subject) do listed[name] = true end
   end
-  local init = type(found) == 'table' and rawget(found, '__init')
-  local signature, doc = core.entry(init or found or name)
-  print(signature and (signature .. '\n  ' .. doc) or tostring(name) .. ' is a ' .. type(found))
+  for key in pairs(core.lazy) do rest[#rest + 1] = key end
+  for key in pairs(mt) do
+    if not listed[key] and not core.lazy[key] and not topics.renamed[key] then rest[#rest + 1] = key end
+  end
+  table.sort(rest)
+  print('The rest\n' .. wrap(table.concat(rest, ' '), '  ', 92))
+  local titles = {}
+  for title in pairs(topics.text) do titles[#titles + 1] = title end
+  table.sort(titles)
+  print("Topics: mt.help('indexing')\n" .. wrap(table.concat(titles, ' '), '  ', 92))
 end
+
+--- Names whose help has the word, for a name that nothing has.
+local function mentioning(word)
+  local names = {}
+  for _, subject in ipairs(core.subjects) do
+    for _, name in ipairs(subject) do
+      local _, doc = core.entry(core.methods[name] or rawget(mt, name))
+      if doc and doc:lower():find(word:lower(), 1, true) and not name:find('_$') then names[#names + 1] = name end
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+local function near(name)
+  local names = {}
+  for key in pairs(core.methods) do names[#names + 1] = key end
+  for key in pairs(mt) do names[#names + 1] = tostring(key) end
+  for key in pairs(core.lazy) do names[#names + 1] = key end
+  for key in pairs(topics.text) do names[#names + 1] = key end
+  for _, module in ipairs(modules) do
+    local inner = field(mt, module)
+    for key in pairs(type(inner) == 'table' and inner or {}) do names[#names + 1] = key end
+  end
+  table.sort(names)
+  return core.nearest(names, name)
+end
+
+local function unknown(name)
+  local close, others = near(name), mentioning(name)
+  local hint = close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
+  if #others > 0 then
+    hint = hint .. '; in the help of: ' .. table.concat(others, ' ', 1, math.min(#others, 12))
+  end
+  core.fail(("help: nothing is called '%s'%s"):format(name, hint))
+end
+
+--- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` what a
+--- module has, `mt.help('indexing')` a topic; `mt.help()` lists all names. A function itself will do.
+return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
+  function(name)
+    if name == nil then return list_subjects() end
+    if type(name) == 'function' or (type(name) == 'table' and declaration(name)) then
+      local signature = declaration(name) or core.fail('help: this function is not one of mtorch')
+      name = signature:match('^[%w_]+')
+    end
+    if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
+    local plain = name:gsub('^torch%.nn%.functional%.', ''):gsub('^F%.', ''):gsub('^torch%.', '')
+    plain = plain:gsub('^mt%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
+    local said = topics.text[plain] or topics.text[plain:lower()]
+    if said then print(said) end
+    local other = topics.renamed[plain]
+    if other then print(("'%s' is here: %s"):format(plain, other)) end
+    local found = other and {} or find(plain)
+    for _, one in ipairs(found) do show(one) end
+    if #found == 0 and not said and not other then unknown(plain) end
+  end)

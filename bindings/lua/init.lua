@@ -45,19 +45,19 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   methods.data_address = nil
   local pointer = {float32 = 'float *', float64 = 'double *', int64 = 'int64_t *', int32 = 'int32_t *',
                    uint8 = 'uint8_t *', bool = 'bool *'}
-  --- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is
-  --- referenced.
-  function methods.data(x)
-    local p, dtype = address(x)
-    return require('ffi').cast(pointer[dtype], p)
-  end
+  methods.data = core.declare('data(x)',
+    'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.',
+    function(x)
+      local p, dtype = address(x)
+      return require('ffi').cast(pointer[dtype], p)
+    end)
 
   -- Modules' functions that are about the program rather than about tensors.
   mt.set_num_threads, mt.get_num_threads = core.set_num_threads, core.get_num_threads
-  function mt.arange()
+  mt.arange = core.declare('arange(..)', 'Not here: mt.range(first, last[, step]) includes both ends.', function()
     core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), ' ..
       'which includes both')
-  end
+  end)
   mt.launch_kernel = core.declare('launch_kernel(fn, grid_x, grid_y, ..)',
     'Calls fn(i, j, ..) once for each cell, i = 1..grid_x and j = 1..grid_y, in order: a grid kernel without a GPU.',
     function(fn, grid_x, grid_y, ...)
@@ -81,6 +81,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   }, 'mt.cuda')
 
   local lazy = {}
+  core.lazy = lazy -- for help: what mt has, but has not opened yet
   for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
     lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
   end

@@ -1,0 +1,81 @@
+-- topics.lua -- what mt.help says about subjects rather than functions, and where PyTorch's words went
+local topics = {}
+
+--- title -> text
+topics.text = {
+  indexing = [[
+Indexing. Positions count from 1; -1 is the last; 0 is an error.
+  x[2]                 one position of dimension 1        x[{2, 3}]     one element (0-d tensor)
+  x[{{}, 3}]           a column: {} is all                x[{{2, 5}}]   rows 2 to 5, both included
+  x[{{1, 9, 2}}]       every second row                   x[{{2}}]      row 2, the dimension stays
+  x[{{-3, -1}}]        the last three rows                x[{mt.ellipsis, 1}]   ... , 1
+  x[{{}, mt.newaxis}]  a new dimension of size 1          x['1:3, :, -1']       the same as text
+  x[mask]              elements where a bool tensor is true
+  x[index]             rows that an integer tensor lists  x[{{}, index}]        columns
+  x[{2, 3}] = 7        any of these on the left of =; the value may be a number or a tensor
+  x:at(2, 3)           a Lua number (fast);  x:item() of a tensor of one element
+Ranges of numbers and slices are views: writing into them writes into x. Index tensors and masks copy.
+x:select(dim, i), x:narrow(dim, first, length), x:index_select(dim, index), x:gather(dim, index).]],
+  shapes = [[
+Shapes. x.shape prints as (5, 784), compares with ==, and its entries are numbers: x.shape[1].
+  mt.zeros(2, 3)   mt.zeros({2, 3}, {dtype='float64'})   mt.full({2, 3}, 7)   {} is a 0-d tensor
+  local rows, columns = unpack(x.shape)     #x is the size of dimension 1     x:dim()  x:numel()
+Dimensions count from 1; -1 is the last. x:view(4, -1), x:reshape(..), x:t(), x:permute(2, 1, 3),
+x:unsqueeze(1), x:expand(3, -1). Sizes of 1 are repeated where two tensors meet (broadcasting).]],
+  dtypes = [[
+Dtypes: 'float32' 'float64' 'int64' 'int32' 'uint8' 'bool'. Numbers make float32 whatever their values:
+mt.tensor({1, 2}) is float32, mt.tensor({1, 2}, {dtype='int64'}) is not; of booleans bool. randint,
+randperm, range with whole ends and results that are positions are int64. x:float() x:double() x:long()
+x:int() x:byte() x:bool() x:to('float64'). Between tensors as in PyTorch; a Lua number adopts the
+tensor's dtype, a fraction makes an integer tensor float. mt.set_default_dtype('float64').]],
+  options = [[
+Arguments come in PyTorch's order; optional ones by position (nil is the default) or by name in one
+last table: x:sum(2, true) is x:sum(2, {keepdim=true}) is x:sum{dim=2, keepdim=true}.
+In a signature, name=value is optional, [name] takes a list, [shape..] numbers or a list.]],
+  comparisons = [[
+Comparisons are methods, x:lt(y) le gt ge eq ne, and give bool tensors: Lua's < and == can only give
+true or false. a == b asks whether they are the same tensor. A tensor is always true in `if`: write
+x:item(), x:any(), x:all(). The mean of a condition: x:lt(0.5):float():mean().]],
+  gradients = [[
+Gradients. w = mt.randn(3):requires_grad_(); loss = (w * w):sum(); loss:backward(); print(w.grad)
+Gradients add up in w.grad: w.grad = nil or opt:zero_grad() before the next step.
+mt.no_grad(function() w:sub_(w.grad * 0.1) end) changes a leaf. mt.grad(out, inputs) gives gradients
+without touching .grad; {create_graph=true} makes them differentiable. mt.jacobian, mt.hessian, mt.vjp,
+mt.jvp; x:register_hook(fn); mt.Function{forward=, backward=}; mt.gradcheck(fn, inputs) in float64.]],
+  operators = [[
++ - * / ^ % and unary minus are elementwise with broadcasting, a number on either side. There is no @:
+x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:
+x:logical_not(), x:logical_and(y), x:logical_or(y).]],
+  training = [[
+A training step:
+  local net = nn.Sequential(nn.Linear(2, 100), nn.ReLU(), nn.Linear(100, 1))
+  local opt = optim.Adam(net:parameters(), {lr=0.01})
+  opt:zero_grad();  local loss = mt.mse_loss(net(x), y);  loss:backward();  opt:step()
+  print(loss:item())
+Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
+nn.class('Net') with __init and forward makes your own module.]],
+  random = [[
+mt.manual_seed(1) starts the stream anew, the same on every device. mt.rand mt.randn mt.randint(first,
+last, shape) mt.randperm(n) mt.bernoulli mt.multinomial mt.normal; x:normal_() x:uniform_().
+mt.get_rng_state, mt.set_rng_state. PyTorch's own numbers: g = mt.Generator('mt19937', 1),
+mt.randn(784, 10, {generator=g}).]],
+}
+
+--- PyTorch's, NumPy's and Python's word -> what it is here
+topics.renamed = {
+  arange = "mt.range(first, last[, step]), which counts to last included; mt.range(1, n)",
+  ['repeat'] = 'x:tile(2, 3)', ['@'] = 'x:matmul(y)', __matmul__ = 'x:matmul(y)', len = '#x, the size of dimension 1',
+  from_numpy = "mt.frombuffer(string, {dtype=, shape=}), mt.tensor(table), or mt.data.npy(path)",
+  numpy = 'x:tolist(), or x:data() for a typed FFI pointer', clip = 'mt.clamp(x, min, max)',
+  ['None'] = 'mt.newaxis inside x[{..}]; nil as an argument', DoubleTensor = "mt.tensor(.., {dtype='float64'})",
+  as_tensor = 'mt.tensor', asarray = 'mt.tensor', LongTensor = "mt.tensor(.., {dtype='int64'})",
+  Tensor = 'mt.tensor', FloatTensor = 'mt.tensor', device = "a string: 'cpu', 'cuda', 'cuda:0'",
+  ['nn.functional'] = 'functions of mt: mt.relu, mt.softmax, mt.cross_entropy, ..',
+  ['autograd.grad'] = 'mt.grad', ['autograd.Function'] = 'mt.Function', ['autograd.functional.jacobian'] = 'mt.jacobian',
+  ['autograd.functional.hessian'] = 'mt.hessian', ['autograd.set_detect_anomaly'] = 'mt.set_debug(true)',
+  item = 'x:item()', inference_mode = 'mt.no_grad(function)', checkpoint = 'mt.recompute(fn, ..)',
+  ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
+  ['random.manual_seed'] = 'mt.manual_seed', ['utils.data.DataLoader'] = 'mt.data.DataLoader',
+}
+
+return topics
