@@ -95,6 +95,13 @@ const Entry kCore[] = {
        a.push(double(m.live)), a.push(double(m.peak)), a.push(double(m.cached));
        return 3;
      }},
+    {"set_memory_limit(bytes)", "Tensors may hold this much together; more is 'out of memory'.",
+     [](Args& a) {
+       const int64_t bytes = a.integer(1);
+       if (bytes < 0) fail("set_memory_limit: {} bytes", bytes);
+       set_memory_limit(bytes);
+       return 0;
+     }},
     {"read_idx(path)", "The tensor in an IDX file.",
      [](Args& a) { return a.push(read_idx(a.text(1))); }},
     {"isa()", "The instruction set of the kernels.",

@@ -16,6 +16,8 @@ foreach(script ${lua_tests})
   add_test(NAME ${name} COMMAND mtorch ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 
+add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+
 # The checks of the house and of the program.
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/house.lua)
   add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

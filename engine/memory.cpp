@@ -14,7 +14,7 @@ bool (*on_out_of_memory)() = nullptr;
 
 namespace {
 
-std::atomic<int64_t> live{0}, peak{0};
+std::atomic<int64_t> live{0}, peak{0}, limit{int64_t(1) << 46};
 
 // A host storage is one block: the header, then the data on its own cache line.
 constexpr size_t kHeader = 64;
@@ -82,6 +82,11 @@ struct FreeList {
 };
 thread_local FreeList free_list;
 
+bool fits(size_t bytes) {
+  const int64_t most = limit.load(std::memory_order_relaxed);
+  return bytes <= size_t(most) && live.load(std::memory_order_relaxed) + int64_t(bytes) <= most;
+}
+
 bool on_host(const Device& device) { return &device == &cpu_device(); }
 
 void* try_allocate(const Device& device, size_t bytes) {
@@ -99,10 +104,10 @@ void* try_allocate(const Device& device, size_t bytes) {
 }  // namespace
 
 Ref<Storage> allocate(const Device& device, size_t bytes) {
-  void* block = bytes > (size_t(1) << 46) ? nullptr : try_allocate(device, bytes);
-  if (!block && bytes <= (size_t(1) << 46)) {
+  void* block = fits(bytes) ? try_allocate(device, bytes) : nullptr;
+  if (!block && bytes <= size_t(limit)) {
     free_list.clear();
-    if (on_out_of_memory && on_out_of_memory()) block = try_allocate(device, bytes);
+    if (on_out_of_memory && on_out_of_memory() && fits(bytes)) block = try_allocate(device, bytes);
   }
   if (!block) out_of_memory(device, bytes);
   const bool host = on_host(device);
@@ -134,6 +139,7 @@ void* take_block(size_t bytes) {
 void give_block(void* block, size_t bytes) { free_list.give(block, bytes); }
 
 MemoryUse memory_use() { return {live.load(), peak.load(), free_list.cached}; }
+void set_memory_limit(int64_t bytes) { limit = bytes; }
 int64_t bytes_allocated() { return free_list.allocated; }
 
 }  // namespace mt

@@ -74,6 +74,8 @@ struct MemoryUse {
   int64_t cached;      // bytes in this thread's free list
 };
 MemoryUse memory_use();
+/// Storages may hold this many bytes together; what would exceed it is "out of memory".
+void set_memory_limit(int64_t bytes);
 /// Bytes that this thread has ever asked for: the collector's measure of garbage.
 int64_t bytes_allocated();
 /// Called once before "out of memory" is raised; returns whether trying again makes sense. Bindings

@@ -1,0 +1,200 @@
+-- reference.lua -- writes docs/reference.md and docs/mtorch.lua (stubs for the Lua language server)
+--
+--   mtorch scripts/reference.lua [FOLDER]     from the declarations that check arguments and answer mt.help
+--
+-- A test compares the files with what this makes, so that they cannot go stale.
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+
+local reference = {}
+
+-- What a parameter's name says of its type. Every name that a declaration uses stands here.
+local tensor, list = 'mt.Tensor', 'mt.Tensor[]'
+local integer, integers, number, boolean, text = 'integer', 'integer|integer[]', 'number', 'boolean', 'string'
+local operand, callable, dtype = 'mt.Tensor|number', 'function', 'mt.Dtype'
+reference.types = {
+  x = tensor, y = operand, z = operand, data = 'number|boolean|table|mt.Tensor', shape = integers, dims = integers,
+  dim = integers, keepdim = boolean, dtype = dtype, device = text, requires_grad = boolean, value = number,
+  first = number, last = number, step = number, n = integer, m = integer, tensors = list, fn = callable,
+  inputs = 'mt.Tensor|mt.Tensor[]', eps = number, atol = number, rtol = number, equal_nan = boolean,
+  enabled = boolean, index = tensor, source = tensor, target = tensor, other = text, reduction = text,
+  ignore_index = integer, weight = tensor, bias = tensor, gradient = tensor, retain_graph = boolean,
+  create_graph = boolean, wanted = boolean, length = integer, condition = tensor, a = tensor, b = tensor,
+  dim1 = integer, dim2 = integer, name = text, path = text, grid_x = integer, grid_y = integer,
+  parameters = list, lr = number, betas = 'number[]', weight_decay = number, momentum = number, dampening = number,
+  nesterov = boolean, in_features = integer, out_features = integer, tensor = tensor, base = 'table',
+}
+-- Where one name means something else.
+reference.of = {['to.target'] = text, ['full.value'] = 'number|boolean'}
+for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
+  for _, param in ipairs(op.params) do reference.of[op.name .. '.' .. param] = number end
+end
+-- What comes back, where that is no tensor.
+reference.returns = {}
+for returned, names in pairs {
+  integer = 'dim numel get_num_threads storage_offset', boolean = 'is_contiguous is_tensor allclose equal ' ..
+    'set_grad_enabled is_grad_enabled gradcheck gradgradcheck', any = 'all any size stride item at tolist data ' ..
+    'no_grad help', ['mt.Tensor, mt.Tensor'] = '',
+} do
+  for name in names:gmatch('%S+') do reference.returns[name] = returned end
+end
+
+local function parameters(signature)
+  local list_of, arguments = {}, signature:match('%((.*)%)$')
+  local depth, item = 0, ''
+  for c in (arguments .. ','):gmatch('.') do
+    if c == '{' or c == '[' then depth = depth + 1 elseif c == '}' or c == ']' then depth = depth - 1 end
+    if c == ',' and depth == 0 then
+      item = item:match('^%s*(.-)%s*$')
+      if item ~= '' then
+        local name, default = item:match('^(.-)=(.*)$')
+        name = name or item
+        list_of[#list_of + 1] = {name = name:gsub('[%[%]]', ''):gsub('%.%.$', ''), default = default,
+                                 open = item == '..', collects = name:find('..', 1, true) ~= nil}
+      end
+      item = ''
+    else
+      item = item .. c
+    end
+  end
+  return list_of
+end
+
+local function type_of(owner, p, untyped)
+  local known = reference.of[owner:gsub('_$', '') .. '.' .. p.name] or reference.types[p.name]
+  if not known then untyped[#untyped + 1] = owner .. '.' .. p.name end
+  return known or 'any'
+end
+
+--- One function as a stub: `---@param` lines and an empty body.
+local function stub(owner, name, signature, doc, is_method, untyped)
+  local lines, names = {'--- ' .. doc}, {}
+  for i, p in ipairs(parameters(signature)) do
+    local self = is_method and i == 1
+    if p.open then
+      lines[#lines + 1], names[#names + 1] = '---@param ... any', '...'
+    elseif not self then
+      lines[#lines + 1] = ('---@param %s%s %s%s'):format(p.name, p.default and '?' or '',
+        type_of(name, p, untyped), p.default and p.default ~= 'nil' and ' default ' .. p.default or '')
+      names[#names + 1] = p.name
+    end
+  end
+  local returned = reference.returns[name] or (owner == 'mt' or is_method) and tensor or 'any'
+  lines[#lines + 1] = '---@return ' .. returned .. ' ...'
+  lines[#lines + 1] = ('function %s%s%s(%s) end'):format(owner, is_method and ':' or '.', name,
+    table.concat(names, ', '))
+  return table.concat(lines, '\n') .. '\n'
+end
+
+local function sorted(names)
+  table.sort(names)
+  return names
+end
+
+local function keys(t)
+  local names = {}
+  for key in pairs(t) do names[#names + 1] = key end
+  return sorted(names)
+end
+
+local modules = {}
+for name in ('linalg nn optim data plot cuda'):gmatch('%S+') do
+  local ok, module = pcall(function() return mt[name] end)
+  if ok then modules[#modules + 1] = {name = name, module = module} end
+end
+
+--- Every declared function: {subject=, name=, signature=, doc=, method=, of_module=}, in order.
+function reference.functions()
+  local all = {}
+  local function add(subject, owner, name, value)
+    local init = type(value) == 'table' and rawget(value, '__init')
+    local signature, doc = core.entry(init or value)
+    if signature then
+      all[#all + 1] = {subject = subject, owner = owner, name = name, signature = signature, doc = doc,
+                       method = owner == 'mt' and core.methods[name] == value or owner == 'x'}
+    end
+    return signature
+  end
+  local listed = {}
+  for _, subject in ipairs(core.subjects) do
+    local names = {}
+    for _, name in ipairs(subject) do names[#names + 1], listed[name] = name, true end
+    for _, name in ipairs(sorted(names)) do
+      if rawget(mt, name) then add(subject.title, 'mt', name, mt[name]) end
+      if core.methods[name] and core.methods[name] ~= rawget(mt, name) then
+        add(subject.title, 'x', name, core.methods[name])
+      end
+    end
+  end
+  for _, name in ipairs(keys(core.methods)) do
+    if not listed[name] then add('About one tensor', 'x', name, core.methods[name]) end
+  end
+  for _, name in ipairs(keys(core.lazy)) do local _ = mt[name] end
+  for _, name in ipairs(keys(mt)) do
+    if not listed[name] then add('The program', 'mt', name, mt[name]) end
+  end
+  for _, m in ipairs(modules) do
+    for _, name in ipairs(keys(m.module)) do add('mt.' .. m.name, 'mt.' .. m.name, name, m.module[name]) end
+  end
+  return all
+end
+
+function reference.markdown()
+  local lines = {
+    '# Reference', '',
+    'Made by `mtorch scripts/reference.lua` from the declarations that also check arguments and answer `mt.help`.',
+    "`name=value` is optional, by position or by name in one last table; `[name]` takes a list, `[shape..]` numbers",
+    'or a list. What has the mark · is a method too: `x:sum(2)` is `mt.sum(x, 2)`. Positions count from 1.',
+  }
+  local subject
+  for _, f in ipairs(reference.functions()) do
+    local in_place = f.name:find('_$') and core.methods[f.name:sub(1, -2)]
+    if f.subject ~= subject then
+      subject = f.subject
+      lines[#lines + 1], lines[#lines + 2], lines[#lines + 3] = '', '## ' .. subject, ''
+    end
+    if not in_place then
+      local twin = core.methods[f.name .. '_'] and f.method and ' In place: `' .. f.name .. '_`.' or ''
+      local prefix = f.owner == 'x' and 'x:' or f.owner == 'mt' and '' or f.owner .. '.'
+      local signature = f.owner == 'x' and f.signature:gsub('%(x,? ?', '(') or f.signature
+      lines[#lines + 1] = ('- `%s%s`%s %s%s'):format(prefix, signature, f.method and f.owner == 'mt' and ' ·' or '',
+        f.doc, twin)
+    end
+  end
+  return table.concat(lines, '\n') .. '\n'
+end
+
+--- The stubs, and the names of parameters whose type nobody knows.
+function reference.stubs()
+  local untyped, parts = {}, {
+    '---@meta mtorch', '-- Stubs for the Lua language server, made by scripts/reference.lua.', '',
+    "---@alias mt.Dtype 'float32'|'float64'|'int64'|'int32'|'uint8'|'bool'", '',
+    '---@class mt.Tensor', '---@field shape integer[]', '---@field dtype mt.Dtype', '---@field device string',
+    '---@field grad? mt.Tensor', '---@field requires_grad boolean', '---@field is_leaf boolean',
+    '---@field [any] any', '---@operator add(mt.Tensor|number): mt.Tensor', '---@operator sub(mt.Tensor|number): mt.Tensor',
+    '---@operator mul(mt.Tensor|number): mt.Tensor', '---@operator div(mt.Tensor|number): mt.Tensor',
+    '---@operator pow(mt.Tensor|number): mt.Tensor', '---@operator mod(mt.Tensor|number): mt.Tensor',
+    '---@operator unm: mt.Tensor', '---@operator len: integer', 'local Tensor = {}', '', 'local mt = {}', '',
+  }
+  for _, m in ipairs(modules) do parts[#parts + 1] = ('mt.%s = {}'):format(m.name) end
+  parts[#parts + 1] = ''
+  for _, f in ipairs(reference.functions()) do
+    if f.owner ~= 'x' then parts[#parts + 1] = stub(f.owner, f.name, f.signature, f.doc, false, untyped) end
+    if f.method then parts[#parts + 1] = stub('Tensor', f.name, f.signature, f.doc, true, untyped) end
+  end
+  parts[#parts + 1] = 'return mt\n'
+  return table.concat(parts, '\n'), untyped
+end
+
+if arg and arg[0] and arg[0]:find('reference%.lua$') then
+  local folder = arg[1] or 'docs'
+  for name, content in pairs {['reference.md'] = reference.markdown(), ['mtorch.lua'] = (reference.stubs())} do
+    local file = assert(io.open(folder .. '/' .. name, 'wb'))
+    assert(file:write(content))
+    file:close()
+  end
+  local _, untyped = reference.stubs()
+  if #untyped > 0 then print('no type is known for: ' .. table.concat(sorted(untyped), ' ')) end
+end
+
+return reference
