@@ -8,9 +8,11 @@
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
+
+constinit thread_local bool recording = true;
+
 namespace {
 
-thread_local bool enabled = true;
 std::atomic<uint64_t> next_sequence{1};
 
 Node& new_node(const NodeType& type, const Tensor& out, size_t inputs) {
@@ -27,13 +29,7 @@ Node& new_node(const NodeType& type, const Tensor& out, size_t inputs) {
 
 void connect(Edge& edge, const Tensor& input) {
   TensorImpl* t = input.impl();
-  if (!t->base && t->recorded != t->storage->recorded)
-    fail(
-        "this tensor {} is a view of one that was changed in place since, while gradients were "
-        "recorded; take the view "
-        "again after the change",
-        to_string(input.shape()));
-  if (!t->requires_grad) return;
+  if (!input.requires_grad()) return;
   if (t->node) edge.node = Ref<Node>::share(t->node);
   else edge.leaf = Ref<TensorImpl>::share(t);
 }
@@ -127,7 +123,7 @@ class Walk {
         add_(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
       } else {
         Ref<TensorImpl>::adopt(leaf->grad);
-        g.impl()->base = true;
+        g.impl()->quiet = false;
         leaf->grad = g.release();
       }
     }
@@ -177,9 +173,6 @@ class Walk {
 };
 
 }  // namespace
-
-bool grad_enabled() { return enabled; }
-bool set_grad_enabled(bool on) { return std::exchange(enabled, on); }
 
 void Node::destroy(Node* node) {
   node->next = std::exchange(doomed, node);

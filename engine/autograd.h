@@ -59,8 +59,9 @@ struct Node {
 };
 
 /// Whether operations are recorded, on this thread.
-bool grad_enabled();
-bool set_grad_enabled(bool);
+extern constinit thread_local bool recording;
+inline bool grad_enabled() { return recording; }
+inline bool set_grad_enabled(bool on) { return std::exchange(recording, on); }
 struct NoGrad {
   explicit NoGrad(bool enabled = false) : before(set_grad_enabled(enabled)) {}
   ~NoGrad() { set_grad_enabled(before); }
@@ -69,9 +70,9 @@ struct NoGrad {
 };
 
 /// Whether an operation on these inputs is to be recorded.
-inline bool wants_grad(const Tensor& a) { return a.impl()->requires_grad && grad_enabled(); }
+inline bool wants_grad(const Tensor& a) { return a.requires_grad() && grad_enabled(); }
 inline bool wants_grad(const Tensor& a, const Tensor& b) {
-  return (a.impl()->requires_grad || b.impl()->requires_grad) && grad_enabled();
+  return (a.requires_grad() || b.requires_grad()) && grad_enabled();
 }
 
 /// Makes `out` the result of a new node over `inputs`; the caller saves into it what the gradient

@@ -1,4 +1,4 @@
-// create.h -- making tensors, copying, converting and writing into them
+// create.h -- making tensors, copying and converting them
 #pragma once
 #include "engine/tensor.h"
 
@@ -22,14 +22,7 @@ Tensor clone(const Tensor&);
 Tensor contiguous(const Tensor&);
 Tensor to(const Tensor&, Dtype);
 Tensor to(const Tensor&, const Device&);
-/// Writes `source`, broadcast and converted, into `target`; `operation` is who asks, for messages.
-const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source);
 /// The copy verb alone, for shapes that agree: no checks, no graph.
 void copy_elements(const Tensor& out, const Tensor& in);
-/// Refuses what must not be changed in place: a leaf that requires a gradient, and memory that lies
-/// upon itself.
-void check_writable(const char* operation, const Tensor& target);
-const Tensor& copy_(const Tensor& target, const Tensor& source);
-const Tensor& fill_(const Tensor& target, double value);
 
 }  // namespace mt

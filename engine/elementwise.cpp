@@ -247,7 +247,7 @@ bool simple(const OpRow& row, const Tensor* const* inputs) {
 
 bool any_requires_grad(const Tensor* const* inputs, int n) {
   for (int i = 0; i < n; ++i)
-    if (inputs[i]->impl()->requires_grad) return true;
+    if (inputs[i]->requires_grad()) return true;
   return false;
 }
 
@@ -379,6 +379,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* pa
   }
   const Tensor result = elementwise(op, inputs, params);  // aside, then written
   check_fits(name.c_str(), target, result.shape());
+  if (wants) keep_saved(result, target);
   return write_(name.c_str(), target, result);
 }
 

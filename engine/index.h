@@ -10,9 +10,6 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 /// Whole slices at the positions of a 1-d index.
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
-/// x[region] = value, recorded: `region` is a view of x made by slice, pick and unsqueeze; the
-/// value broadcasts to it.
-void assign(const Tensor& x, const Tensor& region, const Tensor& value);
 /// How errors count positions: 1 in Lua, 0 for C++ users.
 extern int index_base;
 

@@ -54,8 +54,7 @@ template <class T> class Ref {
 /// saved tensor is stale.
 struct Storage {
   std::atomic<int> refs{1};
-  uint32_t version = 0;   // changes in place
-  uint32_t recorded = 0;  // those of them that were recorded
+  uint32_t version = 0;  // changes in place
   const Device* device = nullptr;
   void* data = nullptr;
   size_t bytes = 0;

@@ -12,6 +12,7 @@
 #include "engine/print.h"
 #include "engine/random.h"
 #include "engine/reduce.h"
+#include "engine/write.h"
 #include "kernels/table.h"
 
 namespace mt {

@@ -45,6 +45,7 @@ void TensorImpl::destroy(TensorImpl* t) {
   while (t) {  // a gradient may have a gradient, and so on: no recursion
     Ref<Storage>::adopt(t->storage);
     Ref<TensorImpl>::adopt(t->pending);
+    Ref<TensorImpl>::adopt(t->base);
     if (t->node) Ref<Node>::adopt(t->node);
     TensorImpl* grad = t->grad;
     give_block(t, sizeof(TensorImpl));
@@ -66,15 +67,31 @@ Tensor empty(const Shape& size, Dtype dtype, const Device& device) {
   return t;
 }
 
-Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
+namespace {
+
+/// The same storage seen with other sizes and strides, as a tensor without a past.
+Tensor alias_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
   Tensor t = make(size, x.dtype());
   TensorImpl& v = *t.impl();
   for (int d = 0; d < stride.size(); ++d) v.stride[d] = stride[d];
   v.offset = offset;
   v.contiguous = row_major(v);
-  v.base = false;
-  v.recorded = x.impl()->storage->recorded;
   v.storage = Ref<Storage>::share(x.impl()->storage).release();
+  return t;
+}
+
+}  // namespace
+
+Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
+  Tensor t = alias_of(x, size, stride, offset);
+  TensorImpl& v = *t.impl();
+  if (grad_enabled()) {
+    TensorImpl* base = x.impl()->base ? x.impl()->base : x.impl();
+    v.recorded = base->recorded;
+    v.base = Ref<TensorImpl>::share(base).release();
+  } else {
+    v.quiet = true;
+  }
   return t;
 }
 
@@ -94,6 +111,9 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
   if (!is_leaf() && wanted != requires_grad())
     fail("requires_grad_: this tensor was computed from others; use x:detach() to leave the graph");
   impl_->requires_grad = wanted;
+  // A leaf of its own follows no base: the base's graph may lead back to it, and nobody would ever
+  // free the circle.
+  if (wanted && !impl_->node) Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
   return *this;
 }
 
@@ -106,9 +126,7 @@ void Tensor::set_grad(const Tensor& g) const {
 }
 
 Tensor Tensor::detach() const {
-  Tensor t = view_of(*this, shape(), strides(), offset());
-  t.impl()->base = impl_->base;
-  return t;
+  return alias_of(*this, shape(), strides(), offset());
 }
 
 namespace {
@@ -132,6 +150,8 @@ void replace_data(const Tensor& x, const Tensor& y) {
   if (!(x.shape() == y.shape()))
     fail("set_data: the tensor is {}, the new data {}", to_string(x.shape()), to_string(y.shape()));
   x.set_grad({});
+  Ref<TensorImpl>::adopt(std::exchange(a.base, nullptr));
+  ++a.recorded;  // its views stay with the old data: see renew
   Ref<Storage> old = Ref<Storage>::adopt(a.storage);
   a.storage = Ref<Storage>::share(b.storage).release();
   a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset,

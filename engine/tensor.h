@@ -20,12 +20,13 @@ struct TensorImpl {
   bool contiguous = true;      // row-major without gaps
   bool requires_grad = false;  // a leaf that asked for it, or computed from one
   bool number = false;         // made from a plain number: adopts the other operand's dtype
-  bool base = true;       // owns its storage's elements; false: a view made from another tensor
-  uint32_t recorded = 0;  // of a view: the storage's recorded changes when it was made
+  bool quiet = false;          // a view made while nothing was recorded: outside the graph
+  uint32_t recorded = 0;  // recorded changes in place; of a view: its base's when its node was made
   int64_t offset = 0;
   int64_t numel = 1;
   Storage* storage = nullptr;     // counted; null for a shape without data
   Node* node = nullptr;           // counted: the operation that computed it; null for a leaf
+  TensorImpl* base = nullptr;     // counted: of a view the whole tensor, which is no view; or null
   TensorImpl* grad = nullptr;     // counted
   TensorImpl* pending = nullptr;  // counted: the gradient of a backward under way
   int64_t size[kMaxDims], stride[kMaxDims];
@@ -62,8 +63,18 @@ class Tensor {
   }
   template <class T> T* data_as() const { return static_cast<T*>(data()); }
 
-  bool requires_grad() const { return impl_->requires_grad; }
-  bool is_leaf() const { return !impl_->node; }
+  bool requires_grad() const {
+    follow();
+    return impl_->requires_grad;
+  }
+  bool is_leaf() const {
+    follow();
+    return !impl_->node;
+  }
+  /// Gives a view its base's new history, where that changed since the view's was made.
+  void follow() const {
+    if (impl_->base && impl_->recorded != impl_->base->recorded) renew();
+  }
   /// Asks for a gradient; only leaves of float type can.
   const Tensor& requires_grad_(bool wanted = true) const;
   Tensor grad() const;
@@ -85,12 +96,14 @@ class Tensor {
   Tensor t() const;
 
  private:
+  void renew() const;  // write.cpp
   Ref<TensorImpl> impl_;
 };
 
 /// An uninitialised contiguous tensor.
 Tensor empty(const Shape&, Dtype, const Device& = cpu_device());
-/// A view: the same storage seen with other sizes and strides. Outside the graph.
+/// A view: the same storage seen with other sizes and strides. Without a node; while gradients are
+/// recorded it knows its base, whose recorded changes it follows.
 Tensor view_of(const Tensor&, const Shape& size, const Shape& stride, int64_t offset);
 /// A copy of the shape without the data, for gradients that need only that.
 Tensor shape_of(const Tensor&);

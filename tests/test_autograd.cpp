@@ -333,35 +333,36 @@ MT_TEST("copy_ moves the graph to its source", "[autograd]") {
   CHECK(values(y.grad()) == std::vector<double>{3, 3});
 }
 
-MT_TEST("fill_ of a computed tensor is part of the graph, or refused", "[autograd]") {
-  const Tensor x = leaf(tensor({2}, {1, 2}));
-  const Tensor y = x * 2.0;
-  if (error_of([&] { fill_(y, 0); }) == kNoError && y.requires_grad()) {
-    sum(y).backward();
-    CHECK((!x.grad().defined() || values(x.grad()) == std::vector<double>{0, 0}));
-  }
-  x.set_grad({});
+MT_TEST("fill_ cuts what it fills off the graph", "[autograd]") {
+  const Tensor x = leaf(tensor({2}, {1, 2})), y = x * 2.0;
+  fill_(y, 0);
+  CHECK(!y.requires_grad());
   const Tensor z = x * 2.0;
-  if (error_of([&] { fill_(slice(z, 0, 0, 1), 0); }) == kNoError) {
-    sum(z).backward();
-    CHECK(values(x.grad()) == std::vector<double>{0, 2});
-  }
+  fill_(slice(z, 0, 0, 1), 0);
+  sum(z).backward();
+  CHECK(values(x.grad()) == std::vector<double>{0, 2});
 }
 
-MT_TEST("a change of the base reaches the gradients of its views, or is refused", "[autograd]") {
+MT_TEST("a change of the base reaches the gradients of its views", "[autograd]") {
   const Tensor x = leaf(tensor({2}, {1, 2}));
   const Tensor base = x * 1.0, part = slice(base, 0, 0, 1);
   const Tensor *inputs[] = {&base, nullptr}, three(3.0);
   inputs[1] = &three;
-  std::string error = error_of([&] { elementwise_(op::id<op::Mul>, inputs); });
-  if (error == kNoError) error = error_of([&] { sum(part).backward(); });
-  if (error == kNoError) CHECK(values(x.grad()) == std::vector<double>{3, 0});
+  elementwise_(op::id<op::Mul>, inputs);
+  sum(part).backward();
+  CHECK(values(x.grad()) == std::vector<double>{3, 0});
 }
 
-MT_TEST("a view that is changed while gradients are recorded is refused by name", "[autograd]") {
-  const Tensor x = leaf(tensor({2}, {1, 2})), y = x * 1.0;
-  CHECK(contains(error_of([&] { copy_(slice(y, 0, 0, 1), pick(x, 0, 0)); }), "copy_: "));
-  CHECK(values(y) == std::vector<double>{1, 2});
+MT_TEST("a view that is changed while gradients are recorded changes its base", "[autograd]") {
+  const Tensor x = leaf(tensor({2}, {3, 2})), y = x * 1.0;
+  copy_(slice(y, 0, 1, 1), pick(x, 0, 0));
+  CHECK(values(y) == std::vector<double>{3, 3});
+  sum(square(y)).backward();
+  CHECK(values(x.grad()) == std::vector<double>{12, 0});
+  const Tensor two = leaf(tensor({2}, {1, 2})), z = two * 1.0;
+  for (int i = 0; i < 100000; ++i) add_(slice(z, 0, 0, 1), 1.0);  // a long history is freed by a loop
+  sum(z).backward();
+  CHECK(values(two.grad()) == std::vector<double>{1, 1});
 }
 
 MT_TEST("gradients can be differentiated again", "[autograd]") {

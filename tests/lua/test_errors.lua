@@ -340,7 +340,7 @@ row(function(f) f.result:backward(1) end, 'backward', "'gradient'", 'got 1')
 row(function(f) f.total:backward{retain = true} end, 'backward', "'retain'")
 row(function(f) f.i:requires_grad_() end, 'requires_grad_', 'int64')
 row(function(f) f.result:requires_grad_(false) end, 'requires_grad_', 'detach()')
-row(function(f) f.result[1]:add_(1) end, 'add_', 'view')
+row(function(f) f.leaf[1]:add_(1) end, 'add_', 'view of a leaf')
 row(function() mt.zeros({2}, 'int64', 'cpu', true) end, '', 'int64')
 
 -- These change what they are given before they fail, so they stand outside the table.

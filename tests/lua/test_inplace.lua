@@ -1,0 +1,292 @@
+-- test_inplace.lua -- Changes in place while gradients are recorded: through views, of bases, refusals.
+local mt = require 'mtorch'
+local t = require 'testing'
+local eq, near, raises = t.eq, t.near, t.raises
+local function test(name, fn)
+  mt.set_grad_enabled(true)
+  t.test(name, fn)
+end
+
+local function leaf(values, dtype) return (mt.tensor(values, {dtype = dtype, requires_grad = true})) end
+local function is(x, values) eq(x and x:tolist(), values) end
+local function count(rows, columns) return (mt.range(0, rows * columns - 1):view(rows, columns):float()) end
+
+-- The numbers are PyTorch's.
+test('a change through a view reaches the base', function()
+  local x = leaf{1, 2, 3}
+  local y = x * 2
+  local v = y[1]
+  v:mul_(3)
+  is(y, {6, 4, 6});
+  (y * y):sum():backward()
+  is(x.grad, {72, 16, 24})
+end)
+
+test('a column of a plain tensor takes the gradient in', function()
+  local w, z = leaf{1, 2, 3}, mt.zeros(3, 4)
+  local v = z[{{}, 2}]
+  v:copy_(w)
+  eq({z.requires_grad, z.is_leaf, v.requires_grad, v.is_leaf}, {true, false, true, false});
+  (z * count(3, 4)):sum():backward()
+  is(w.grad, {1, 5, 9})
+end)
+
+test('assignment to plain, recorded and view tensors', function()
+  local w, z = leaf{1, 2, 3, 4}, mt.ones(3, 4)
+  z[2] = w * 2;
+  (z * z):sum():backward()
+  is(w.grad, {8, 16, 24, 32})
+  w, z = leaf{1, 2, 3}, mt.ones(3, 4)
+  z:t()[1] = w;
+  (z * z):sum():backward()
+  is(w.grad, {2, 4, 6})
+  local x = leaf{{1, 2}, {3, 4}}
+  w = leaf{5, 6}
+  local y = x * x
+  y[{{}, 2}] = w * 10
+  y[2][1] = 7
+  y:sum():backward()
+  is(x.grad, {{2, 0}, {0, 0}})
+  is(w.grad, {10, 10})
+end)
+
+test('views taken earlier see the new history', function()
+  local x = leaf{1, 2, 3, 4}
+  local y = x * 1
+  local a, b = y[{{1, 2}}], y:view(2, 2)
+  y:mul_(3);
+  ((a * a):sum() + (b * b):sum()):backward()
+  is(x.grad, {36, 72, 54, 72})
+  x = leaf{1, 2, 3, 4}
+  y = x * 1
+  a, b = y[{{1, 2}}], y:view(2, 2)
+  a:mul_(b[2]:clone());
+  (b * b):sum():backward()
+  is(x.grad, {18, 64, 12, 40})
+  x = leaf{1, 2, 3, 4}
+  local z = mt.zeros(4)
+  local e = z:view(4, 1):expand(4, 3) -- lies upon itself: its gradient is added up
+  z:copy_(x * x);
+  (e * count(4, 3)):sum():backward()
+  is(x.grad, {6, 48, 126, 240})
+end)
+
+test('views of views, and a region set to a number', function()
+  local x = leaf{1, 2, 3, 4}
+  local y = x * 1
+  local v = y[{{2, 4}}][{{2, 3}}]
+  v:add_(y[1]:clone())
+  v:mul_(v:clone())
+  y[1] = 5;
+  (y * y):sum():backward()
+  is(x.grad, {756, 4, 256, 500})
+end)
+
+test('a detached, strided base', function()
+  local x, w = leaf{1, 2, 3, 4}, leaf{5, 6}
+  local y = (x * 1):view(2, 2):t():detach()
+  y[2] = w
+  eq({y.requires_grad, y:is_contiguous()}, {true, false});
+  (y * y):sum():backward()
+  eq(x.grad, nil)
+  is(w.grad, {10, 12})
+  local z = mt.zeros(3, 4):t()[{{1, 4, 2}}]:detach() -- every second column of 3 x 4
+  local u = leaf{1, 2, 3}
+  z[2] = u;
+  (z * count(2, 3)):sum():backward()
+  is(u.grad, {3, 4, 5})
+end)
+
+test('gradients of the second order through changes in place', function()
+  local x = leaf({1, 2, 3}, 'float64')
+  local y = x * x
+  y[2] = x[1] * y[3]:clone();
+  (y:clone() ^ 2):sum():backward{create_graph = true}
+  local g = x.grad
+  x.grad = nil
+  g:sum():backward()
+  is(g, {166, 0, 216})
+  is(x.grad, {390, 0, 432})
+end)
+
+local layouts = {
+  {'a row', function(z) return z[2] end, {3}},
+  {'a column', function(z) return z[{{}, 2}] end, {2}},
+  {'transposed', function(z) return z:t() end, {3, 2}},
+  {'strided', function(z) return z[{{}, {1, 3, 2}}] end, {2, 2}},
+  {'a view of a view', function(z) return z:t():unsqueeze(1)[{1, {2, 3}}] end, {2, 2}},
+  {'one element', function(z) return z[{2, 3}] end, {}},
+  {'size 1', function(z) return z[{{1}, {2}}] end, {1, 1}},
+  {'nothing', function(z) return z[{{1, 0}}] end, {0, 3}},
+  {'all of it', function(z) return z:view(6) end, {6}},
+}
+for _, row in ipairs(layouts) do
+  test('gradcheck of a write into ' .. row[1], function()
+    mt.manual_seed(3)
+    local function inputs()
+      return {mt.randn({2, 3}, 'float64'):requires_grad_(), mt.randn(row[3], 'float64'):requires_grad_()}
+    end
+    local function copied(x, w)
+      local z = x * 1
+      local other = z:view(3, 2)
+      row[2](z):copy_(w:sin())
+      return z:square():sum() + other[1]:prod()
+    end
+    local function scaled(x, w)
+      local z = x:sin()
+      row[2](z):mul_(w)
+      row[2](z):add_(w)
+      return z:square()
+    end
+    local function plain(_, w)
+      local z = mt.ones({2, 3}, 'float64')
+      local v = row[2](z)
+      v:copy_(w)
+      return v:square() + z:sum()
+    end
+    local in_ = inputs()
+    for i, f in ipairs{copied, scaled, plain} do
+      if i < 3 then
+        eq(mt.gradcheck(f, in_), true)
+        eq(mt.gradgradcheck(f, in_), true)
+      else
+        local function alone(w) return plain(nil, w) end
+        eq(mt.gradcheck(alone, {in_[2]}), true)
+        eq(mt.gradgradcheck(alone, {in_[2]}), true)
+      end
+    end
+  end)
+end
+
+test('a whole tensor that loses its history takes its views along', function()
+  local x = leaf{1, 2}
+  local y = x * 2
+  local v = y[1]
+  y:copy_(mt.tensor{7, 8})
+  eq({y.requires_grad, v.requires_grad, v.is_leaf}, {false, false, true})
+  v:fill_(3)
+  is(y, {3, 8})
+  local w = leaf(4)
+  v:copy_(w)
+  eq(y.requires_grad, true)
+  y:sum():backward()
+  eq({w.grad:item(), x.grad}, {1})
+end)
+
+test('a tensor written into itself stays what it is', function()
+  local x = leaf{1, 2}
+  local y = x * 2
+  y:copy_(y)
+  y:sum():backward()
+  is(x.grad, {2, 2})
+end)
+
+test('an infinite gradient outside the region stays there', function()
+  local x = leaf{1, 2}
+  local y = x * 1
+  y[1] = 0
+  y:backward{gradient = mt.tensor{math.huge, 1}, create_graph = true}
+  is(x.grad, {0, 1})
+end)
+
+test('leaves and their views are not changed while recording', function()
+  local x = leaf{1, 2}
+  local taken = mt.no_grad(function() return x[1] end)
+  for _, f in ipairs{function() x:add_(1) end, function() x[1] = 5 end, function() x:fill_(0) end} do
+    raises(f, 'this leaf requires a gradient.*mt.no_grad')
+  end
+  for _, f in ipairs{function() x[1]:add_(1) end, function() x:view(2, 1):mul_(2) end,
+                     function() x[{{1}}]:copy_(mt.ones(1)) end, function() x:t()[1] = 3 end} do
+    raises(f, 'leaf.* requires a gradient.*mt.no_grad')
+  end
+  is(x, {1, 2})
+  raises(function() taken:copy_(leaf(3)) end, 'made while nothing was recorded.*both inside mt.no_grad')
+  mt.no_grad(function()
+    x[1] = 5
+    x[{{2}}]:add_(1)
+  end)
+  is(x, {5, 3})
+end)
+
+test('a view made without recording stays outside the graph', function()
+  local x = leaf{1, 2}
+  local y = x * 2
+  local v = mt.no_grad(function() return y[1] end)
+  eq(v.requires_grad, false)
+  raises(function() v:mul_(leaf(2)) end, 'mul_: this view was made while nothing was recorded')
+  y:mul_(3)
+  eq({v.requires_grad, v:item()}, {false, 6})
+  y:sum():backward()
+  is(x.grad, {6, 6})
+end)
+
+test('a view that becomes a leaf is one', function()
+  local z = mt.zeros(3)
+  local v = z[{{1, 2}}]
+  v:requires_grad_()
+  z:copy_(leaf{1, 2, 3})
+  eq({v.is_leaf, v.requires_grad}, {true, true})
+  raises(function() v:add_(1) end, 'leaf requires a gradient')
+  raises(function() v[1] = 1 end, 'leaf')
+end)
+
+test('saved tensors notice a change through base and view', function()
+  local function refused(change)
+    local x = leaf{1, 2}
+    local y = x * 1
+    local v = y[{{1}}]
+    local loss = (v:exp() * v):sum() + y:square():sum()
+    change(x, y, v)
+    raises(function() loss:backward() end, 'changed in place')
+    eq(x.grad, nil)
+  end
+  refused(function(_, y) y:mul_(2) end)
+  refused(function(_, _, v) v:mul_(2) end)
+  refused(function(_, y) y[2] = 1 end)
+  refused(function(_, y) mt.no_grad(function() y:add_(1) end) end)
+  refused(function(_, y) mt.no_grad(function() y[1] = 2 end) end)
+  refused(function(_, y) y:detach():zero_() end)
+  refused(function(_, y) y:data()[0] = 1 end)
+  local w = leaf{1, 2}
+  local loss = w:square():sum()
+  w.grad = mt.ones(2)
+  mt.optim.SGD({w}, {lr = 1}):step()
+  raises(function() loss:backward() end, 'changed in place')
+end)
+
+test('views, bases and their histories are freed', function()
+  collectgarbage() collectgarbage()
+  local core = require 'mtorch.core'
+  local before = core.memory()
+  for _ = 1, 50 do
+    local x = mt.ones(1000):requires_grad_()
+    local y = x * 2
+    local v, u = y[{{1, 500}}], y:view(10, 100)
+    v:mul_(u:view(1000)[{{501, 1000}}]:clone())
+    local z = u:sum() + v:sum()
+    if x:size(1) == 3 then z:backward() end
+  end
+  collectgarbage() collectgarbage()
+  eq(core.memory(), before)
+end)
+
+test('a view keeps its elements when the base is gone', function()
+  local v
+  do
+    local base = mt.range(1, 6):float():view(2, 3) * 2
+    v = base[2]
+  end
+  collectgarbage() collectgarbage()
+  is(v, {8, 10, 12})
+  local x = leaf{1, 2, 3}
+  do
+    local base = x * 2
+    v = base[{{2, 3}}]
+    base:mul_(5)
+  end
+  collectgarbage() collectgarbage()
+  v:sum():backward()
+  is(x.grad, {0, 10, 10})
+end)
+
+t.finish()
