@@ -36,6 +36,7 @@ void open_functions(lua_State* L) {
   open_elementwise(L);
   open_gradient(L);
   open_index(L);
+  open_linalg(L);
   open_neural(L);
   open_product(L);
   open_reduce(L);

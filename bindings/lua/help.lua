@@ -27,7 +27,7 @@ return function(name)
   end
   if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
   local found = find(name) or core.methods[name] or find('nn.' .. name) or find('optim.' .. name) or
-    find('data.' .. name)
+    find('data.' .. name) or find('linalg.' .. name)
   if not found then
     local names = {}
     for key in pairs(core.methods) do names[#names + 1] = key end

@@ -67,6 +67,8 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     device_count = function() return 0 end,
   }, 'mt.cuda')
 
+  strict(core, mt.linalg, 'mt.linalg')
+
   local lazy = {}
   for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
     lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
