@@ -12,6 +12,8 @@ namespace {
 
 // ---- QR -----------------------------------------------------------------------------------------
 
+/// Without Q where q_columns is kNoQ.
+constexpr int64_t kNoQ = -1;
 Qr qr_values(const Tensor& a, int64_t q_columns) {
   NoGrad off;
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n), wide = std::max(n, q_columns);
@@ -33,10 +35,11 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
       for (int64_t row = 0; row < r_rows; ++row)
         to[c * r_rows + row] = row > c ? T(0) : finite ? w[c * m + row] : nan;
     for (int64_t e = 0; !finite && e < wide * m; ++e) w[e] = nan;
-    if (q_columns == 0 || !finite) return 0;
+    if (q_columns <= 0 || !finite) return 0;
     return lapack::qr_q(int(m), int(q_columns), int(std::min(k, q_columns)), w, t);
   });
-  return {q_columns ? contiguous(mT(slice(work, -2, 0, q_columns))) : empty({0}, a.dtype()),
+  return {q_columns == kNoQ ? empty({0}, a.dtype())
+                            : contiguous(mT(slice(work, -2, 0, q_columns))),
           contiguous(mT(r))};
 }
 
@@ -179,7 +182,7 @@ Qr qr(const Tensor& a, const std::string& mode) {
   check_matrices("qr", a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const bool complete = mode == "complete" && m > k;
-  if (!wants_grad(a)) return qr_values(a, mode == "r" ? 0 : complete ? m : k);
+  if (!wants_grad(a)) return qr_values(a, mode == "r" ? kNoQ : complete ? m : k);
   const Qr f = qr_values(a, complete ? m : k);
   const Tensor packed = recorded(kQr, a, {f.q, f.r}, true);
   packed.impl()->node->number[0] = complete;
