@@ -36,7 +36,8 @@ Expression read(std::string_view text) {
         fail("einsum: '{}' occurs more than once in the output of '{}'", c, text);
       term += c;
     } else if (c == '.') {
-      if (text.substr(i, 3) != "...") fail("einsum: a lone '.' in '{}'; an ellipsis is '...'", text);
+      if (text.substr(i, 3) != "...")
+        fail("einsum: a lone '.' in '{}'; an ellipsis is '...'", text);
       if (term.find(kDots) != std::string::npos)
         fail("einsum: '...' occurs twice in one term of '{}'", text);
       term += kDots;
@@ -47,9 +48,10 @@ Expression read(std::string_view text) {
       e.arrow = true;
       ++i;
     } else {
-      fail("einsum: '{}' at character {} of '{}' has no place there; terms of letters and '...' are "
-           "parted by ',', then '->' and one term may follow",
-           std::isprint(static_cast<unsigned char>(c)) ? std::string(1, c) : "?", i + 1, text);
+      fail(
+          "einsum: '{}' at character {} of '{}' has no place there; terms of letters and '...' are "
+          "parted by ',', then '->' and one term may follow",
+          std::isprint(static_cast<unsigned char>(c)) ? std::string(1, c) : "?", i + 1, text);
     }
   }
   return e;
@@ -85,7 +87,8 @@ class Naming {
       const bool dots = e.inputs[i].find(kDots) != std::string::npos;
       if (dots ? letters > rank : letters != rank)
         fail("einsum: operand {} is {}, '{}' names {}{} dimensions", i + 1,
-             to_string(operands[i].shape()), spelled(e.inputs[i]), dots ? "at least " : "", letters);
+             to_string(operands[i].shape()), spelled(e.inputs[i]), dots ? "at least " : "",
+             letters);
       if (dots) dots_ = std::max(dots_, rank - letters);
     }
     for (size_t i = 0; i < operands.size(); ++i) name(i, e.inputs[i], operands[i]);
@@ -278,8 +281,8 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
                           as_matrices(b, r.batch, r.inner, r.right), "einsum");
   const Labels order = joined(r.batch, r.left, r.right);
   Shape size;
-  for (int64_t label : order) size.push(a.find(label) >= 0 ? a.x.size(a.find(label))
-                                                           : b.x.size(b.find(label)));
+  for (int64_t label : order)
+    size.push(a.find(label) >= 0 ? a.x.size(a.find(label)) : b.x.size(b.find(label)));
   return {y.shape() == size ? y : reshape(y, size), order};
 }
 
@@ -291,7 +294,9 @@ constexpr int kExact = 8;  // up to so many operands every order is considered
 class ExactOrder {
  public:
   ExactOrder(const std::vector<Term>& terms, const Set& output, const Labels& result)
-      : terms_(terms), result_(result), all_((1u << terms.size()) - 1) {
+      : terms_(terms),
+        result_(result),
+        all_((1u << terms.size()) - 1) {
     for (unsigned s = 1; s <= all_; ++s) {
       Set outside = output;
       for (size_t i = 0; i < terms.size(); ++i) {
@@ -353,7 +358,8 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
         for (const Term* t : {&terms[i], &terms[k]})
           for (int d = 0; d < t->at.size(); ++d) {
             const int64_t label = t->at[d];
-            const bool both = t == &terms[i] ? terms[k].find(label) >= 0 : terms[i].find(label) >= 0;
+            const bool both =
+                t == &terms[i] ? terms[k].find(label) >= 0 : terms[i].find(label) >= 0;
             if (keep.test(size_t(label)) ||
                 (!output.test(size_t(label)) && uses[size_t(label)] == (both ? 2 : 1)))
               continue;
@@ -376,8 +382,8 @@ Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& resu
 Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
   Set output;
   for (int64_t label : result) output.set(size_t(label));
-  Term end = terms.size() == 1   ? terms[0]
-             : terms.size() == 2 ? product(terms[0], terms[1], output, &result)
+  Term end = terms.size() == 1                ? terms[0]
+             : terms.size() == 2              ? product(terms[0], terms[1], output, &result)
              : terms.size() <= size_t(kExact) ? ExactOrder(terms, output, result).run()
                                               : greedy_order(terms, output, result);
   return aligned(summed(end, output), result);
@@ -410,7 +416,8 @@ Tensor join_dims(const Tensor& x, int a, int b) {
                                  Tensor part;
                                  {
                                    NoGrad off;
-                                   part = join_dims(whole, int(node.number[0]), int(node.number[1]));
+                                   part =
+                                       join_dims(whole, int(node.number[0]), int(node.number[1]));
                                  }
                                  assign(whole, part, g);
                                  dx[0] = whole;

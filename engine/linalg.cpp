@@ -142,7 +142,9 @@ Tensor inv(const Tensor& a, const char* name) {
 namespace {
 
 /// sign and log |det| of every matrix, in double.
-struct Logs { std::vector<double> sign, log; };
+struct Logs {
+  std::vector<double> sign, log;
+};
 Logs logs_of(const Lu& lu, const Tensor& a) {
   const int64_t n = rows_of(a), count = lu.factors.numel() / std::max<int64_t>(1, n * n);
   Logs out{std::vector<double>(size_t(count), 1.0), std::vector<double>(size_t(count), 0.0)};
@@ -190,9 +192,10 @@ Tensor cofactors_by_svd(const Tensor& a) {
 Tensor cofactors_by_minors(const Tensor& a) {
   const int64_t n = rows_of(a);
   if (n > 32)
-    fail("det: the second derivative of a singular {} x {} matrix is not available, only up to 32 x "
-         "32",
-         n, n);
+    fail(
+        "det: the second derivative of a singular {} x {} matrix is not available, only up to 32 x "
+        "32",
+        n, n);
   Tensor rest = empty({n * (n - 1)}, Dtype::i64);
   int64_t* at = rest.data_as<int64_t>();
   for (int64_t i = 0; i < n; ++i)
@@ -369,8 +372,8 @@ Tensor cholesky(const Tensor& a, bool upper) {
 }
 
 Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
-  const Tensor first = solve_triangular(upper ? mT(factor) : factor, b, false, true, false,
-                                        "cholesky_solve");
+  const Tensor first =
+      solve_triangular(upper ? mT(factor) : factor, b, false, true, false, "cholesky_solve");
   return solve_triangular(upper ? factor : mT(factor), first, true, true, false, "cholesky_solve");
 }
 

@@ -16,7 +16,9 @@ namespace mt::linalg {
 Tensor solve(const Tensor& a, const Tensor& b, bool left = true, const char* name = "solve");
 Tensor inv(const Tensor&, const char* name = "inv");
 Tensor det(const Tensor&);
-struct Slogdet { Tensor sign, logabsdet; };
+struct Slogdet {
+  Tensor sign, logabsdet;
+};
 /// 0 and -inf for singular matrices.
 Slogdet slogdet(const Tensor&);
 /// log det, NaN where det is negative.
@@ -29,23 +31,33 @@ Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper = false)
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left = true,
                         bool unitriangular = false, const char* name = "solve_triangular");
 
-struct Qr { Tensor q, r; };
+struct Qr {
+  Tensor q, r;
+};
 /// mode: 'reduced', 'complete' or 'r' (then Q is empty).
 Qr qr(const Tensor&, const std::string& mode = "reduced");
-struct Svd { Tensor u, s, vh; };
+struct Svd {
+  Tensor u, s, vh;
+};
 /// A = U diag(S) Vh, S descending. Gradients flow to the first min(m, n) vectors.
 Svd svd(const Tensor&, bool full_matrices = true, const char* name = "svd");
 Tensor svdvals(const Tensor&, const char* name = "svdvals");
-struct Eigh { Tensor values, vectors; };
+struct Eigh {
+  Tensor values, vectors;
+};
 /// A = V diag(w) V', w ascending, from one triangle of A.
 Eigh eigh(const Tensor&, bool upper = false, const char* name = "eigh");
 Tensor eigvalsh(const Tensor&, bool upper = false, const char* name = "eigvalsh");
 
 /// What counts as zero among singular values: those up to max(atol, rtol * the largest).
-struct Tolerance { std::optional<double> atol, rtol; };
+struct Tolerance {
+  std::optional<double> atol, rtol;
+};
 Tensor pinv(const Tensor&, const Tolerance& = {}, bool hermitian = false);
 Tensor matrix_rank(const Tensor&, const Tolerance& = {}, bool hermitian = false);
-struct Lstsq { Tensor solution, residuals, rank, singular_values; };
+struct Lstsq {
+  Tensor solution, residuals, rank, singular_values;
+};
 /// driver: 'gelsy', 'gels', 'gelsd' or 'gelss', as LAPACK calls them.
 Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {},
             const std::string& driver = "gelsy");

@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kNoQ = -1;
 Qr qr_values(const Tensor& a, int64_t q_columns) {
   NoGrad off;
-  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n), wide = std::max(n, q_columns);
+  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n),
+                wide = std::max(n, q_columns);
   const Shape batch = batch_of(a);
   // By columns: the matrix, then what Q needs beyond it.
   Tensor work = empty(with(batch, wide, m), a.dtype());
@@ -38,8 +39,7 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
     if (q_columns <= 0 || !finite) return 0;
     return lapack::qr_q(int(m), int(q_columns), int(std::min(k, q_columns)), w, t);
   });
-  return {q_columns == kNoQ ? empty({0}, a.dtype())
-                            : contiguous(mT(slice(work, -2, 0, q_columns))),
+  return {q_columns == kNoQ ? empty({0}, a.dtype()) : contiguous(mT(slice(work, -2, 0, q_columns))),
           contiguous(mT(r))};
 }
 
@@ -65,7 +65,8 @@ void qr_backward(Node& node, const Tensor& g, Tensor* dx) {
   }
   // A = [X Y] = Q [U V]: V = Q' Y.
   const Tensor y = slice(a, -1, m, n - m), gv = slice(gr, -1, m, n - m);
-  const Tensor gx = tall_gradient(q, slice(r, -1, 0, m), gq + matmul(y, mT(gv)), slice(gr, -1, 0, m));
+  const Tensor gx =
+      tall_gradient(q, slice(r, -1, 0, m), gq + matmul(y, mT(gv)), slice(gr, -1, 0, m));
   dx[0] = cat({gx, matmul(q, gv)}, -1);
 }
 const NodeType kQr{"qr", qr_backward};
@@ -121,8 +122,7 @@ void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor inverse = reciprocal_or_zero(s);
   dx[0] = matmul(matmul(u, inner), vh);
   if (m > k) dx[0] = dx[0] + matmul((gu - matmul(u, ugu)) * unsqueeze(inverse, -2), vh);
-  if (n > k)
-    dx[0] = dx[0] + matmul(u, unsqueeze(inverse, -1) * (gvh - matmul(mT(vgv), vh)));
+  if (n > k) dx[0] = dx[0] + matmul(u, unsqueeze(inverse, -1) * (gvh - matmul(mT(vgv), vh)));
 }
 const NodeType kSvd{"svd", svd_backward};
 
@@ -157,8 +157,8 @@ void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor w = results.next({n}), v = results.next({n, n});
   const Tensor gw = grads.next({n}), gv = grads.next({n, n});
   const Tensor apart = reciprocal_or_zero(unsqueeze(w, -2) - unsqueeze(w, -1));
-  const Tensor inner = where(to(eye(n, n), Dtype::b8), unsqueeze(gw, -1),
-                             matmul(mT(v), gv) * apart);
+  const Tensor inner =
+      where(to(eye(n, n), Dtype::b8), unsqueeze(gw, -1), matmul(mT(v), gv) * apart);
   dx[0] = matmul(v, matmul(inner, mT(v)));
 }
 const NodeType kEigh{"eigh", eigh_backward};
@@ -197,8 +197,8 @@ Svd svd(const Tensor& a, bool full_matrices, const char* name) {
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
   if (!wants_grad(a)) return f;
-  const Tensor packed = recorded(
-      kSvd, a, {slice(f.u, -1, 0, k), f.s, slice(f.vh, -2, 0, k)}, false);
+  const Tensor packed =
+      recorded(kSvd, a, {slice(f.u, -1, 0, k), f.s, slice(f.vh, -2, 0, k)}, false);
   Unpack results{packed};
   Svd out{results.next({m, k}), results.next({k}), results.next({k, n})};
   // The further vectors are any basis of what is left: constants.

@@ -62,9 +62,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
   if (x.numel() == 0 && batch_of(x).size() == 0)
     fail("{}: {} is empty, and nothing has no norm of order {}", name, to_string(x.shape()),
          show_order(o));
-  const Tensor sizes = p == 2   ? svdvals(x, name)
-                       : p == 1 ? sum(abs(x), {-2})
-                                : sum(abs(x), {-1});
+  const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
   return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
 }
 
@@ -73,8 +71,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
 Tensor matrix_norm(const Tensor& x0, const Order& o, const Shape& dims, bool keepdim,
                    const char* name) {
   const Tensor x = as_float(name, x0);
-  if (dims.size() != 2)
-    fail("{}: two dimensions make a matrix, {} are named", name, dims.size());
+  if (dims.size() != 2) fail("{}: two dimensions make a matrix, {} are named", name, dims.size());
   if (x.dim() < 2)
     fail("{}: a matrix, or a batch of them, is needed, got {}", name, to_string(x.shape()));
   const int a = wrap_dim(name, dims[0], x.dim()), b = wrap_dim(name, dims[1], x.dim());
@@ -92,10 +89,9 @@ Tensor norm(const Tensor& x, const Order& o, const Shape& dims, bool keepdim) {
   if (o.kind == Order::none) return vector_norm(x, 2, dims, keepdim, "norm");
   const int over = dims.size() ? dims.size() : x.dim();
   if (dims.size() == 0 && x.dim() != 1 && x.dim() != 2)
-    fail("norm: an order is for vectors or matrices, {} is neither; say which dim", to_string(x.shape()));
-  if (over == 2) {
-    return matrix_norm(x, o, dims.size() ? dims : Shape{-2, -1}, keepdim, "norm");
-  }
+    fail("norm: an order is for vectors or matrices, {} is neither; say which dim",
+         to_string(x.shape()));
+  if (over == 2) { return matrix_norm(x, o, dims.size() ? dims : Shape{-2, -1}, keepdim, "norm"); }
   if (over > 2) fail("norm: {} dimensions are named; one makes a vector, two a matrix", over);
   if (o.kind != Order::number)
     fail("norm: {} is the norm of a matrix; a vector has none", show_order(o));

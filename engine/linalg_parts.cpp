@@ -58,9 +58,7 @@ Tensor triangle_mask(const Tensor& x, int64_t k) {
 }  // namespace
 
 Tensor lower(const Tensor& x, int64_t k) { return where(triangle_mask(x, k), x, Tensor(0.0)); }
-Tensor upper(const Tensor& x, int64_t k) {
-  return where(triangle_mask(x, k - 1), Tensor(0.0), x);
-}
+Tensor upper(const Tensor& x, int64_t k) { return where(triangle_mask(x, k - 1), Tensor(0.0), x); }
 
 Tensor reciprocal_or_zero(const Tensor& x) {
   const Tensor none = eq(x, 0.0);

@@ -1,5 +1,4 @@
-// products.cpp -- the relatives of the matrix product: vectors, batches, sums with a product, cross,
-// Kronecker, distances
+// products.cpp -- relatives of the matrix product: batches, sums with one, Kronecker, distances
 #include "engine/products.h"
 
 #include <cmath>
@@ -28,8 +27,7 @@ void check_batches(const char* name, const Tensor& a, const Tensor& b) {
 Tensor added(const char* name, const Tensor& x, Tensor product, double beta, double alpha) {
   const Dtype dtype = promote(x.dtype(), product.dtype());
   check_value(name, alpha, dtype), check_value(name, beta, dtype);
-  if (x.dim() > product.dim() ||
-      !(broadcast(name, product.shape(), x.shape()) == product.shape()))
+  if (x.dim() > product.dim() || !(broadcast(name, product.shape(), x.shape()) == product.shape()))
     fail("{}: {} does not broadcast to the product, which is {}", name, to_string(x.shape()),
          to_string(product.shape()));
   if (alpha != 1) product = product * Tensor(alpha);
@@ -39,9 +37,7 @@ Tensor added(const char* name, const Tensor& x, Tensor product, double beta, dou
 }
 
 /// Of each dimension the elements 2, 3, 1: the cyclic step of the cross product.
-Tensor next_axis(const Tensor& x, int d) {
-  return cat({slice(x, d, 1, 2), slice(x, d, 0, 1)}, d);
-}
+Tensor next_axis(const Tensor& x, int d) { return cat({slice(x, d, 1, 2), slice(x, d, 0, 1)}, d); }
 
 }  // namespace
 
@@ -115,9 +111,10 @@ Tensor cross(const Tensor& x, const Tensor& y, int64_t dim) {
   const Shape size = broadcast("cross", x.shape(), y.shape());
   const int d = wrap_dim("cross", dim, size.size());
   if (size.size() == 0 || x.dim() != y.dim() || x.size(d) != 3 || y.size(d) != 3)
-    fail("cross: both need the same number of dimensions and 3 elements along dimension {}: {} and "
-         "{}",
-         d + 1, to_string(x.shape()), to_string(y.shape()));
+    fail(
+        "cross: both need the same number of dimensions and 3 elements along dimension {}: {} and "
+        "{}",
+        d + 1, to_string(x.shape()), to_string(y.shape()));
   return next_axis(x * next_axis(y, d) - next_axis(x, d) * y, d);
 }
 
@@ -277,8 +274,8 @@ Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
   if (&x0.device() != &y0.device())
     fail("cdist: the tensors are on {} and {}", x0.device().name, y0.device().name);
   const Dtype dtype = promote(x0.dtype(), y0.dtype());
-  if (!is_float(dtype)) fail("cdist: distances are fractions, these are {}; use x:float()",
-                             dtype_name(dtype));
+  if (!is_float(dtype))
+    fail("cdist: distances are fractions, these are {}; use x:float()", dtype_name(dtype));
   const Shape batch = broadcast("cdist", Shape(x0.impl()->size, x0.dim() - 2),
                                 Shape(y0.impl()->size, y0.dim() - 2));
   if (batch.size() + 3 > kMaxDims)

@@ -1,5 +1,4 @@
-// products.h -- the relatives of the matrix product: vectors, batches, sums with a product, cross,
-// Kronecker, distances
+// products.h -- relatives of the matrix product: batches, sums with one, Kronecker, distances
 #pragma once
 #include <vector>
 

@@ -46,7 +46,8 @@ MT_TEST("a tensor changed in place since is refused", "[linalg]") {
 
 MT_TEST("einsum agrees with matmul bit for bit where it is one", "[linalg]") {
   Rng rng(54);
-  const Tensor a = random_tensor(rng, {70, 90}, Dtype::f32), b = random_tensor(rng, {90, 50}, Dtype::f32);
+  const Tensor a = random_tensor(rng, {70, 90}, Dtype::f32),
+               b = random_tensor(rng, {90, 50}, Dtype::f32);
   CHECK(difference(einsum("ik,kj->ij", {a, b}), matmul(a, b)) == "");
   CHECK(einsum("ij->ji", {a}).data() == a.data());
   CHECK(einsum("ik,kj->ji", {a, b}).is_contiguous());

@@ -48,9 +48,7 @@ const Entry kLinalg[] = {
     {"solve(A, B, left=true)",
      "X with A X = B, or X A = B where left is false; batches broadcast; B may be a vector.\n"
      "A singular matrix is an error.",
-     [](Args& a) {
-       return a.push(linalg::solve(a.tensor(1), a.tensor(2), a.boolean(3, true)));
-     }},
+     [](Args& a) { return a.push(linalg::solve(a.tensor(1), a.tensor(2), a.boolean(3, true))); }},
     {"inv(A)", "The inverses of square matrices; a singular one is an error.", inv_body},
     {"det(A)", "The determinants of square matrices.",
      [](Args& a) { return a.push(linalg::det(a.tensor(1))); }},
@@ -122,10 +120,9 @@ const Entry kLinalg[] = {
     {"matrix_norm(A, ord='fro', [dim]=nil, keepdim=false)",
      "The norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf, -inf; dim (-2, -1) by default.",
      [](Args& a) {
-       return a.push(linalg::matrix_norm(a.tensor(1),
-                                         a.given(2) ? order(a, 2) : linalg::Order{linalg::Order::fro},
-                                         a.given(3) ? a.dims(3) : Shape{-2, -1},
-                                         a.boolean(4, false)));
+       return a.push(linalg::matrix_norm(
+           a.tensor(1), a.given(2) ? order(a, 2) : linalg::Order{linalg::Order::fro},
+           a.given(3) ? a.dims(3) : Shape{-2, -1}, a.boolean(4, false)));
      }},
     {"matrix_power(A, n)", "The n-th power of square matrices; of their inverses for negative n.",
      [](Args& a) { return a.push(matrix_power(a.tensor(1), a.integer(2))); }},
@@ -147,7 +144,9 @@ const Entry kMethods[] = {
      [](Args& a) { return a.push(linalg::logdet(a.tensor(1))); }},
     {"inverse(x)", "The inverses of square matrices; a singular one is an error.", inv_body},
     {"pinverse(x, rcond=1e-15)", "The Moore-Penrose inverse.",
-     [](Args& a) { return a.push(linalg::pinv(a.tensor(1), {{}, a.number(2, 1e-15)})); }},
+     [](Args& a) {
+       return a.push(linalg::pinv(a.tensor(1), {{}, a.number(2, 1e-15)}));
+     }},
     {"cholesky(x, upper=false)", "L with x = L L' for positive-definite x, or U with x = U' U.",
      cholesky_body},
     {"cholesky_solve(x, factor, upper=false)",

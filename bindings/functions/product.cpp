@@ -32,7 +32,8 @@ int tensordot_body(Args& a) {
       lua_rawgeti(a.L, 3, side);
       const int list = lua_gettop(a.L);
       for (int64_t d : a.integers(list)) {
-        if (d == 0) fail("tensordot: 0 is not a position; positions count from 1, and from -1 at the end");
+        if (d == 0)
+          fail("tensordot: 0 is not a position; positions count from 1, and from -1 at the end");
         (side == 1 ? xs : ys).push(d > 0 ? d - 1 : d);
       }
     }
@@ -58,7 +59,8 @@ int cross_body(Args& a) {
 const Entry kFunctions[] = {
     {"einsum(equation, ..)",
      "Sums of products over named dimensions: einsum('bij,bjk->bik', x, y); '...' stands for "
-     "dimensions that broadcast.\nThe tensors follow, or come as one list; without '->' the letters "
+     "dimensions that broadcast.\nThe tensors follow, or come as one list; without '->' the "
+     "letters "
      "that occur once are kept, in order.",
      einsum_body},
     {"tensordot(x, y, dims=2)",

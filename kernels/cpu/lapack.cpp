@@ -9,30 +9,30 @@
 #include <omp.h>
 
 // Fortran's symbols; lapacke.h may not be installed. Lengths of strings follow the arguments.
-#define MT_LAPACK(T, x)                                                                             \
-  void x##getrf_(const int*, const int*, T*, const int*, int*, int*);                               \
-  void x##getrs_(const char*, const int*, const int*, const T*, const int*, const int*, T*,         \
-                 const int*, int*, size_t);                                                         \
-  void x##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);                     \
-  void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                            \
-  void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,         \
-                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);    \
-  void x##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                 \
-  void x##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,      \
-                 int*);                                                                             \
-  void x##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,       \
-                 const int*, T*, const int*, int*, int*, size_t);                                   \
-  void x##gesvd_(const char*, const char*, const int*, const int*, T*, const int*, T*, T*,          \
-                 const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                 \
-  void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,    \
-                 const int*, int*, size_t, size_t);                                                 \
-  void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,    \
-                T*, const int*, int*, size_t);                                                      \
-  void x##gelsy_(const int*, const int*, const int*, T*, const int*, T*, const int*, int*,          \
-                 const T*, int*, T*, const int*, int*);                                             \
-  void x##gelss_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*,  \
-                 int*, T*, const int*, int*);                                                       \
-  void x##gelsd_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*,  \
+#define MT_LAPACK(T, x)                                                                            \
+  void x##getrf_(const int*, const int*, T*, const int*, int*, int*);                              \
+  void x##getrs_(const char*, const int*, const int*, const T*, const int*, const int*, T*,        \
+                 const int*, int*, size_t);                                                        \
+  void x##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);                    \
+  void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                           \
+  void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,        \
+                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);   \
+  void x##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                \
+  void x##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,     \
+                 int*);                                                                            \
+  void x##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,      \
+                 const int*, T*, const int*, int*, int*, size_t);                                  \
+  void x##gesvd_(const char*, const char*, const int*, const int*, T*, const int*, T*, T*,         \
+                 const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                \
+  void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,   \
+                 const int*, int*, size_t, size_t);                                                \
+  void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,   \
+                T*, const int*, int*, size_t);                                                     \
+  void x##gelsy_(const int*, const int*, const int*, T*, const int*, T*, const int*, int*,         \
+                 const T*, int*, T*, const int*, int*);                                            \
+  void x##gelss_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
+                 int*, T*, const int*, int*);                                                      \
+  void x##gelsd_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
                  int*, T*, const int*, int*, int*);
 extern "C" {
 MT_LAPACK(float, s)
@@ -43,22 +43,22 @@ namespace mt::lapack {
 namespace {
 
 template <class T> struct Routines;
-#define MT_ROUTINES(T, x)                                                                          \
-  template <> struct Routines<T> {                                                                 \
-    static constexpr auto getrf = x##getrf_;                                                       \
-    static constexpr auto getrs = x##getrs_;                                                       \
-    static constexpr auto getri = x##getri_;                                                       \
-    static constexpr auto potrf = x##potrf_;                                                       \
-    static constexpr auto trsm = x##trsm_;                                                         \
-    static constexpr auto geqrf = x##geqrf_;                                                       \
-    static constexpr auto orgqr = x##orgqr_;                                                       \
-    static constexpr auto gesdd = x##gesdd_;                                                       \
-    static constexpr auto gesvd = x##gesvd_;                                                       \
-    static constexpr auto syevd = x##syevd_;                                                       \
-    static constexpr auto gels = x##gels_;                                                         \
-    static constexpr auto gelsy = x##gelsy_;                                                       \
-    static constexpr auto gelss = x##gelss_;                                                       \
-    static constexpr auto gelsd = x##gelsd_;                                                       \
+#define MT_ROUTINES(T, x)                    \
+  template <> struct Routines<T> {           \
+    static constexpr auto getrf = x##getrf_; \
+    static constexpr auto getrs = x##getrs_; \
+    static constexpr auto getri = x##getri_; \
+    static constexpr auto potrf = x##potrf_; \
+    static constexpr auto trsm = x##trsm_;   \
+    static constexpr auto geqrf = x##geqrf_; \
+    static constexpr auto orgqr = x##orgqr_; \
+    static constexpr auto gesdd = x##gesdd_; \
+    static constexpr auto gesvd = x##gesvd_; \
+    static constexpr auto syevd = x##syevd_; \
+    static constexpr auto gels = x##gels_;   \
+    static constexpr auto gelsy = x##gelsy_; \
+    static constexpr auto gelss = x##gelss_; \
+    static constexpr auto gelsd = x##gelsd_; \
   };
 MT_ROUTINES(float, s)
 MT_ROUTINES(double, d)
@@ -233,17 +233,17 @@ int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rco
   });
 }
 
-#define MT_INSTANCES(T)                                                                            \
-  template bool finite(const T*, int64_t);                                                         \
-  template int lu(int, T*, int*);                                                                  \
-  template int lu_solve(bool, int, int, const T*, const int*, T*);                                 \
-  template int lu_inverse(int, T*, const int*);                                                    \
-  template int cholesky(int, T*);                                                                  \
-  template void triangle_solve(bool, bool, bool, int, int, const T*, T*);                          \
-  template int qr(int, int, T*, T*);                                                               \
-  template int qr_q(int, int, int, T*, const T*);                                                  \
-  template int svd(char, int, int, T*, T*, T*, T*);                                                \
-  template int eigh(bool, bool, int, T*, T*);                                                      \
+#define MT_INSTANCES(T)                                                   \
+  template bool finite(const T*, int64_t);                                \
+  template int lu(int, T*, int*);                                         \
+  template int lu_solve(bool, int, int, const T*, const int*, T*);        \
+  template int lu_inverse(int, T*, const int*);                           \
+  template int cholesky(int, T*);                                         \
+  template void triangle_solve(bool, bool, bool, int, int, const T*, T*); \
+  template int qr(int, int, T*, T*);                                      \
+  template int qr_q(int, int, int, T*, const T*);                         \
+  template int svd(char, int, int, T*, T*, T*, T*);                       \
+  template int eigh(bool, bool, int, T*, T*);                             \
   template int least_squares(LeastSquares, int, int, int, T*, T*, T, T*, int*);
 MT_INSTANCES(float)
 MT_INSTANCES(double)
