@@ -27,9 +27,14 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool accumula
 
 [[noreturn]] void inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
   const Shape x = a.shape(), y = b.shape();
-  const bool other = y.size() >= 2 && y[y.size() - 1] == x[x.size() - 1];
-  fail("{}: inner sizes differ: {} and {}{}", name, to_string(x), to_string(y),
-       other ? "; did you mean the second transposed, w:t()?" : "");
+  const bool second = y.size() >= 2 && y[y.size() - 1] == x[x.size() - 1];
+  const bool first = x.size() >= 2 && x[x.size() - 2] == y[y.size() >= 2 ? y.size() - 2 : 0];
+  const char* hint = second && y.size() == 2  ? "; did you mean the second transposed, w:t()?"
+                     : second                 ? "; did you mean the second's :transpose(-2, -1)?"
+                     : first && x.size() == 2 ? "; did you mean the first transposed, x:t()?"
+                     : first                  ? "; did you mean the first's :transpose(-2, -1)?"
+                                              : "";
+  fail("{}: inner sizes differ: {} and {}{}", name, to_string(x), to_string(y), hint);
 }
 
 const NodeType kMatmul{"matmul", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -40,14 +45,14 @@ const NodeType kMatmul{"matmul", [](Node& node, const Tensor& g, Tensor* dx) {
                        }};
 
 /// Both of rank >= 2.
-Tensor product(const Tensor& a, const Tensor& b) {
+Tensor product(const char* name, const Tensor& a, const Tensor& b) {
   const int ra = a.dim(), rb = b.dim();
-  if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes("matmul", a, b);
+  if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
   Tensor x = a, y = b;
   if (ra > 2 || rb > 2) {
     const Shape batch =
-        broadcast("matmul", Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
+        broadcast(name, Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
     Shape sa = batch, sb = batch, so = batch;
     sa.push(a.size(ra - 2)), sa.push(a.size(ra - 1));
     sb.push(b.size(rb - 2)), sb.push(b.size(rb - 1));
@@ -73,23 +78,23 @@ void check(const char* name, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor matmul(const Tensor& a0, const Tensor& b0) {
+Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (a0.dim() == 0 || b0.dim() == 0)
-    fail("matmul: a 0-d tensor has no rows or columns: {} and {}; use *", to_string(a0.shape()),
+    fail("{}: a 0-d tensor has no rows or columns: {} and {}; use *", name, to_string(a0.shape()),
          to_string(b0.shape()));
-  check("matmul", a0, b0);
+  check(name, a0, b0);
   Tensor a = a0, b = b0;
   if (a.dtype() != b.dtype()) {
     const Dtype d = promote(a.dtype(), b.dtype());
     a = to(a, d), b = to(b, d);
   }
-  if (a.dtype() == Dtype::b8) fail("matmul: bool tensors are not multiplied; use x:float()");
-  if (a.dim() >= 2 && b.dim() >= 2) return product(a, b);
+  if (a.dtype() == Dtype::b8) fail("{}: bool tensors are not multiplied; use x:float()", name);
+  if (a.dim() >= 2 && b.dim() >= 2) return product(name, a, b);
   const bool row = a.dim() == 1, column = b.dim() == 1;
-  if (a.size(a.dim() - 1) != b.size(column ? 0 : b.dim() - 2)) inner_sizes("matmul", a0, b0);
+  if (a.size(a.dim() - 1) != b.size(column ? 0 : b.dim() - 2)) inner_sizes(name, a0, b0);
   if (row) a = unsqueeze(a, 0);
   if (column) b = unsqueeze(b, -1);
-  Tensor out = product(a, b);
+  Tensor out = product(name, a, b);
   if (column) out = squeeze(out, -1);
   if (row) out = squeeze(out, column ? -1 : -2);
   return out;

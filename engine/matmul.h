@@ -4,8 +4,9 @@
 
 namespace mt {
 
-/// (.., m, k) x (.., k, n), batches broadcast; vectors as in torch.matmul.
-Tensor matmul(const Tensor&, const Tensor&);
+/// (.., m, k) x (.., k, n), batches broadcast; vectors as in torch.matmul; dtypes are promoted.
+/// `name` is who asks, for messages.
+Tensor matmul(const Tensor&, const Tensor&, const char* name = "matmul");
 /// x . weight' + bias with weight (out, in), bias (out) or undefined.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 

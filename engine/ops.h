@@ -4,12 +4,15 @@
 // input.
 #pragma once
 #include "engine/create.h"
+#include "engine/einsum.h"
 #include "engine/index.h"
 #include "engine/loss.h"
+#include "engine/linalg.h"
 #include "engine/matmul.h"
 #include "engine/movement.h"
 #include "engine/optim.h"
 #include "engine/print.h"
+#include "engine/products.h"
 #include "engine/random.h"
 #include "engine/reduce.h"
 #include "engine/write.h"

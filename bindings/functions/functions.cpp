@@ -67,6 +67,7 @@ void open_functions(lua_State* L) {
                   {"Elementwise", open_elementwise},
                   {"Reductions", open_reduce},
                   {"Products", open_product},
+                  {"Linear algebra", open_linalg},
                   {"Networks", open_neural},
                   {"Gradients", open_gradient}};
   const int module = lua_gettop(L);

@@ -80,6 +80,8 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     device_count = function() return 0 end,
   }, 'mt.cuda')
 
+  strict(core, mt.linalg, 'mt.linalg')
+
   local lazy = {}
   core.lazy = lazy -- for help: what mt has, but has not opened yet
   for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do

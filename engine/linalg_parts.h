@@ -1,0 +1,63 @@
+// linalg_parts.h -- what the files of linalg share: checks, the walk over a batch, triangles
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/lapack.h"
+
+namespace mt::linalg {
+
+inline int64_t rows_of(const Tensor& x) { return x.size(x.dim() - 2); }
+inline int64_t columns_of(const Tensor& x) { return x.size(x.dim() - 1); }
+inline Tensor mT(const Tensor& x) { return transpose(x, -2, -1); }
+
+/// Refuses what LAPACK cannot take: other devices and dtypes, vectors, sizes beyond 32 bits.
+void check_matrices(const char* name, const Tensor&);
+void check_square(const char* name, const Tensor&);
+/// Beyond it workspaces that grow with the square of a side overflow.
+void check_workspace(const char* name, int64_t side);
+
+/// The sizes before the last `n`.
+Shape batch_of(const Tensor&, int n = 2);
+inline Shape with(Shape batch, int64_t a) { return batch.push(a), batch; }
+inline Shape with(Shape batch, int64_t a, int64_t b) { return batch.push(a), batch.push(b), batch; }
+/// "the matrix", or "matrix (2, 1) of the batch".
+std::string which(const Shape& batch, int64_t i);
+
+/// Calls body(zero of the element type, i) for every matrix of the batch; the values that are not 0
+/// (LAPACK's info) come back. `work`: elements touched by each. Throws where memory was short.
+template <class Body>
+std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double work,
+                      const Body& body) {
+  const int64_t n = checked_count(name, batch);
+  std::vector<int> info(size_t(n), 0);
+  parallel(n, double(n) * work > 1e5, [&](int64_t i) {
+    info[size_t(i)] = dtype == Dtype::f64 ? body(0.0, i) : body(0.0f, i);
+  });
+  for (int value : info)
+    if (value == lapack::kNoMemory) fail("{}: there is no memory for the work", name);
+  return info;
+}
+/// The first matrix whose info is not 0, or -1.
+int64_t first_failed(const std::vector<int>& info);
+
+/// The lower triangle up to diagonal k, zeros above; the upper one from diagonal k.
+Tensor lower(const Tensor&, int64_t k = 0);
+Tensor upper(const Tensor&, int64_t k = 0);
+/// 1 / x, and 0 where x is 0: for differences of values whose vectors are not unique.
+Tensor reciprocal_or_zero(const Tensor& x);
+
+/// Several results as one tensor, so that one node has them all: their elements joined in the last
+/// dimension.
+Tensor pack(const Shape& batch, const std::vector<Tensor>& parts);
+/// Takes the next part of a packed tensor, of this shape behind the batch.
+struct Unpack {
+  const Tensor& packed;
+  int64_t at = 0;
+  Tensor next(std::initializer_list<int64_t> shape);
+};
+
+}  // namespace mt::linalg

@@ -1,0 +1,251 @@
+// lapack.cpp -- the factorisations of OpenBLAS's LAPACK, on one thread
+#include "kernels/lapack.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+#include <omp.h>
+
+// Fortran's symbols; lapacke.h may not be installed. Lengths of strings follow the arguments.
+#define MT_LAPACK(T, x)                                                                            \
+  void x##getrf_(const int*, const int*, T*, const int*, int*, int*);                              \
+  void x##getrs_(const char*, const int*, const int*, const T*, const int*, const int*, T*,        \
+                 const int*, int*, size_t);                                                        \
+  void x##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);                    \
+  void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                           \
+  void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,        \
+                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);   \
+  void x##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                \
+  void x##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,     \
+                 int*);                                                                            \
+  void x##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,      \
+                 const int*, T*, const int*, int*, int*, size_t);                                  \
+  void x##gesvd_(const char*, const char*, const int*, const int*, T*, const int*, T*, T*,         \
+                 const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                \
+  void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,   \
+                 const int*, int*, size_t, size_t);                                                \
+  void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,   \
+                T*, const int*, int*, size_t);                                                     \
+  void x##gelsy_(const int*, const int*, const int*, T*, const int*, T*, const int*, int*,         \
+                 const T*, int*, T*, const int*, int*);                                            \
+  void x##gelss_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
+                 int*, T*, const int*, int*);                                                      \
+  void x##gelsd_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
+                 int*, T*, const int*, int*, int*);
+extern "C" {
+MT_LAPACK(float, s)
+MT_LAPACK(double, d)
+}
+
+namespace mt::lapack {
+namespace {
+
+template <class T> struct Routines;
+#define MT_ROUTINES(T, x)                    \
+  template <> struct Routines<T> {           \
+    static constexpr auto getrf = x##getrf_; \
+    static constexpr auto getrs = x##getrs_; \
+    static constexpr auto getri = x##getri_; \
+    static constexpr auto potrf = x##potrf_; \
+    static constexpr auto trsm = x##trsm_;   \
+    static constexpr auto geqrf = x##geqrf_; \
+    static constexpr auto orgqr = x##orgqr_; \
+    static constexpr auto gesdd = x##gesdd_; \
+    static constexpr auto gesvd = x##gesvd_; \
+    static constexpr auto syevd = x##syevd_; \
+    static constexpr auto gels = x##gels_;   \
+    static constexpr auto gelsy = x##gelsy_; \
+    static constexpr auto gelss = x##gelss_; \
+    static constexpr auto gelsd = x##gelsd_; \
+  };
+MT_ROUTINES(float, s)
+MT_ROUTINES(double, d)
+
+/// OpenBLAS cuts its work by its number of threads, which changes bits: one, while this lives.
+struct OneThread {
+  const int before = omp_get_max_threads();
+  OneThread() {
+    if (before > 1) omp_set_num_threads(1);
+  }
+  ~OneThread() {
+    if (before > 1) omp_set_num_threads(before);
+  }
+  OneThread(const OneThread&) = delete;
+};
+
+/// An array that is freed at the end; null when there is no memory.
+template <class T> struct Array {
+  T* const at;
+  explicit Array(double n) : at(static_cast<T*>(std::calloc(size_t(n < 1 ? 1 : n), sizeof(T)))) {}
+  ~Array() { std::free(at); }
+  Array(const Array&) = delete;
+  operator T*() const { return at; }
+};
+
+/// Calls `routine(work, length, info)` twice: for the length of its workspace, then in earnest.
+template <class T, class Routine> int with_workspace(const Routine& routine, double least = 1) {
+  T wish = 0;
+  int query = -1, info = 0;
+  routine(&wish, &query, &info);
+  if (info != 0) return info;
+  double size = double(wish) * (sizeof(T) == 4 ? 1.0000003 : 1) + 1;  // a float may have lost some
+  if (size < least) size = least;
+  if (size > 2147483000.0) return kNoMemory;
+  const Array<T> work(size);
+  if (!work.at) return kNoMemory;
+  const int length = int(size);
+  routine(work.at, &length, &info);
+  return info;
+}
+
+constexpr int lead(int n) { return n > 1 ? n : 1; }
+
+}  // namespace
+
+template <class T> bool finite(const T* x, int64_t n) {
+  T sum = 0;  // x - x is 0 for a number, NaN for the rest
+  for (int64_t i = 0; i < n; ++i) sum += x[i] - x[i];
+  return sum == 0;
+}
+
+template <class T> int lu(int n, T* a, int* pivots) {
+  const OneThread one;
+  const int ld = lead(n);
+  int info = 0;
+  Routines<T>::getrf(&n, &n, a, &ld, pivots, &info);
+  return info;
+}
+
+template <class T>
+int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots, T* b) {
+  const OneThread one;
+  const int ld = lead(n);
+  int info = 0;
+  Routines<T>::getrs(transposed ? "T" : "N", &n, &columns, a, &ld, pivots, b, &ld, &info, 1);
+  return info;
+}
+
+template <class T> int lu_inverse(int n, T* a, const int* pivots) {
+  const OneThread one;
+  const int ld = lead(n);
+  return with_workspace<T>([&](T* work, const int* length, int* info) {
+    Routines<T>::getri(&n, a, &ld, pivots, work, length, info);
+  });
+}
+
+template <class T> int cholesky(int n, T* a) {
+  const OneThread one;
+  const int ld = lead(n);
+  int info = 0;
+  Routines<T>::potrf("U", &n, a, &ld, &info, 1);
+  return info;
+}
+
+template <class T>
+void triangle_solve(bool upper, bool transposed, bool unit, int n, int columns, const T* a, T* b) {
+  const OneThread one;
+  const int ld = lead(n);
+  const T alpha = 1;
+  Routines<T>::trsm("L", upper ? "U" : "L", transposed ? "T" : "N", unit ? "U" : "N", &n, &columns,
+                    &alpha, a, &ld, b, &ld, 1, 1, 1, 1);
+}
+
+template <class T> int qr(int m, int n, T* a, T* tau) {
+  const OneThread one;
+  const int ld = lead(m);
+  return with_workspace<T>([&](T* work, const int* length, int* info) {
+    Routines<T>::geqrf(&m, &n, a, &ld, tau, work, length, info);
+  });
+}
+
+template <class T> int qr_q(int m, int columns, int k, T* a, const T* tau) {
+  const OneThread one;
+  const int ld = lead(m);
+  return with_workspace<T>([&](T* work, const int* length, int* info) {
+    Routines<T>::orgqr(&m, &columns, &k, a, &ld, tau, work, length, info);
+  });
+}
+
+template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
+  const OneThread one;
+  const int k = m < n ? m : n, ldm = lead(m), ldvt = lead(job == 'S' ? k : n);
+  const size_t bytes = sizeof(T) * size_t(m) * size_t(n);
+  const Array<T> copy(double(m) * n);
+  const Array<int> whole(8.0 * k);
+  if (!copy.at || !whole.at) return kNoMemory;
+  std::memcpy(copy.at, a, bytes);
+  int info = with_workspace<T>([&](T* work, const int* length, int* result) {
+    Routines<T>::gesdd(&job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, whole.at, result,
+                       1);
+  });
+  if (info <= 0) return info;
+  // Divide and conquer may fail where the slower method does not.
+  std::memcpy(a, copy.at, bytes);
+  return with_workspace<T>([&](T* work, const int* length, int* result) {
+    Routines<T>::gesvd(&job, &job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, result, 1,
+                       1);
+  });
+}
+
+template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
+  const OneThread one;
+  const int ld = lead(n), whole_length = 3 + 5 * n;
+  const Array<int> whole(whole_length);
+  if (!whole.at) return kNoMemory;
+  return with_workspace<T>(
+      [&](T* work, const int* length, int* info) {
+        // A query for the real workspace must be one for the whole numbers too.
+        const int whole_query = *length == -1 ? -1 : whole_length;
+        int wish = 0;
+        Routines<T>::syevd(vectors ? "V" : "N", upper ? "U" : "L", &n, a, &ld, values, work, length,
+                           *length == -1 ? &wish : whole.at, &whole_query, info, 1, 1);
+      },
+      1 + 6.0 * n + 2.0 * n * n);
+}
+
+template <class T>
+int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rcond, T* s,
+                  int* rank) {
+  const OneThread one;
+  const int ldm = lead(m), ldb = lead(m > n ? m : n);
+  const double levels = std::log2(double(m < n ? m : n) + 1) + 2;  // of the divisions, at most
+  const Array<int> whole(double(n) + (m < n ? m : n) * (3 * levels + 11));
+  if (!whole.at) return kNoMemory;
+  return with_workspace<T>([&](T* work, const int* length, int* info) {
+    switch (how) {
+      case LeastSquares::qr:
+        Routines<T>::gels("N", &m, &n, &columns, a, &ldm, b, &ldb, work, length, info, 1);
+        break;
+      case LeastSquares::pivoted:
+        Routines<T>::gelsy(&m, &n, &columns, a, &ldm, b, &ldb, whole.at, &rcond, rank, work, length,
+                           info);
+        break;
+      case LeastSquares::svd:
+        Routines<T>::gelss(&m, &n, &columns, a, &ldm, b, &ldb, s, &rcond, rank, work, length, info);
+        break;
+      case LeastSquares::divide:
+        Routines<T>::gelsd(&m, &n, &columns, a, &ldm, b, &ldb, s, &rcond, rank, work, length,
+                           whole.at, info);
+        break;
+    }
+  });
+}
+
+#define MT_INSTANCES(T)                                                   \
+  template bool finite(const T*, int64_t);                                \
+  template int lu(int, T*, int*);                                         \
+  template int lu_solve(bool, int, int, const T*, const int*, T*);        \
+  template int lu_inverse(int, T*, const int*);                           \
+  template int cholesky(int, T*);                                         \
+  template void triangle_solve(bool, bool, bool, int, int, const T*, T*); \
+  template int qr(int, int, T*, T*);                                      \
+  template int qr_q(int, int, int, T*, const T*);                         \
+  template int svd(char, int, int, T*, T*, T*, T*);                       \
+  template int eigh(bool, bool, int, T*, T*);                             \
+  template int least_squares(LeastSquares, int, int, int, T*, T*, T, T*, int*);
+MT_INSTANCES(float)
+MT_INSTANCES(double)
+
+}  // namespace mt::lapack
