@@ -32,6 +32,7 @@ Tensor from_positions(const Tensor& index) {
 }
 
 void open_functions(lua_State* L) {
+  open_conv(L);
   open_create(L);
   open_elementwise(L);
   open_gradient(L);
