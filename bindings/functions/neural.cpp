@@ -148,7 +148,7 @@ const Entry kFunctions[] = {
        if (a.given(4) && !(a.number(4) >= 0)) a.wrong(4, "at least 0");
        return a.push(rms_norm(a.tensor(1), a.shape(2), maybe(a, 3), a.number(4, -1)));
      }},
-    {"batch_norm(input, running_mean, running_var, weight=nil, bias=nil, training=false, "
+    {"batch_norm(input, running_mean=nil, running_var=nil, weight=nil, bias=nil, training=false, "
      "momentum=0.1, eps=1e-5)",
      "Mean 0 and variance 1 over all but dimension 2; in training with the batch's statistics, "
      "which move the running ones (or nil) in place.",

@@ -42,7 +42,7 @@ test('cross_entropy far out, and of nothing', function()
 end)
 
 test('labels are checked', function()
-  raises(function() mt.cross_entropy(x, labels + 1) end, 'target 6 is 4, expected 1%.%.3')
+  raises(function() mt.cross_entropy(x, labels + 1) end, 'target 3 is %-99, expected 1%.%.3')
   raises(function() mt.nll_loss(mt.zeros(2, 3), mt.tensor({0, 1}, 'int64')) end,
     'nll_loss: target 1 is 0, expected 1%.%.3')
   raises(function() mt.cross_entropy(mt.zeros(2, 3), mt.tensor({1, -1}, 'int64')) end,
@@ -146,7 +146,7 @@ test('attention', function()
   attend(q, k, v, mask):sum():backward()
   eq(q.grad:isfinite():all(), true)
   raises(function() attend(q, k, v, {attn_mask = mask, is_causal = true}) end, 'not both')
-  raises(function() attend(q, k, v, mt.ones(5, 4)) end, 'attn_mask')
+  raises(function() attend(q, k, v, mt.ones(5, 4)) end, 'do not broadcast')
   raises(function() attend(q, k, lin{1, 3, 2}) end, 'different lengths')
   raises(function() attend(q, k, v, {dropout_p = 2}) end, 'dropout_p is 2')
 end)
