@@ -3,6 +3,8 @@
 // Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
 // input.
 #pragma once
+#include "engine/attention.h"
+#include "engine/conv.h"
 #include "engine/create.h"
 #include "engine/einsum.h"
 #include "engine/index.h"
@@ -10,7 +12,9 @@
 #include "engine/linalg.h"
 #include "engine/matmul.h"
 #include "engine/movement.h"
+#include "engine/normalize.h"
 #include "engine/optim.h"
+#include "engine/pool.h"
 #include "engine/print.h"
 #include "engine/products.h"
 #include "engine/random.h"

@@ -5,6 +5,7 @@
 // one of the inputs (in place).
 #pragma once
 #include "kernels/base.h"
+#include "kernels/conv.h"
 #include "kernels/matmul.h"
 
 namespace mt {
@@ -114,6 +115,8 @@ struct Device {
   void (*copy)(const Copy&);
   void (*reduce)(const Reduce&);
   void (*matmul)(const Matmul&);
+  void (*conv)(const Conv&);
+  void (*max_pool)(const MaxPool&);
   void (*gather)(const Gather&);
   void (*scatter)(const Gather&);
   void (*random)(const Random&);

@@ -68,6 +68,7 @@ void open_functions(lua_State* L) {
                   {"Reductions", open_reduce},
                   {"Products", open_product},
                   {"Linear algebra", open_linalg},
+                  {"Convolution and pooling", open_conv},
                   {"Networks", open_neural},
                   {"Gradients", open_gradient}};
   const int module = lua_gettop(L);

@@ -21,6 +21,7 @@ int push_positions(const Args&, const Tensor& index);
 Tensor from_positions(const Tensor& index);
 
 // Each adds the functions of its file to the module at the top of the stack.
+void open_conv(lua_State* L);
 void open_create(lua_State* L);
 void open_elementwise(lua_State* L);
 void open_gradient(lua_State* L);

@@ -1,4 +1,4 @@
-// neural.cpp -- what networks are made of: softmax, losses
+// neural.cpp -- what networks are made of: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
 #include "engine/ops.h"
 
@@ -14,6 +14,8 @@ Reduction reduction(const Args& a, int i) {
   fail("{}: reduction is '{}'; use 'mean', 'sum' or 'none'", signature_of(a.entry()).name, s);
 }
 
+/// A tensor, or an undefined one for nothing.
+Tensor maybe(const Args& a, int i) { return a.given(i) ? a.tensor(i) : Tensor(); }
 
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
@@ -23,26 +25,178 @@ const Entry kMethods[] = {
      [](Args& a) { return a.push(log_softmax(a.tensor(1), a.position(2))); }},
     {"mse_loss(x, target, reduction='mean')", "The mean squared difference.",
      [](Args& a) { return a.push(mse_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
-    {"binary_cross_entropy(x, target, reduction='mean')",
+    {"l1_loss(x, target, reduction='mean')", "The mean absolute difference.",
+     [](Args& a) { return a.push(l1_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
+    {"smooth_l1_loss(x, target, reduction='mean', beta=1)",
+     "With d = |x - target|: d^2 / (2 beta) below beta, d - beta / 2 beyond.",
+     [](Args& a) {
+       return a.push(smooth_l1_loss(a.tensor(1), a.tensor(2), a.number(4, 1), reduction(a, 3)));
+     }},
+    {"huber_loss(x, target, reduction='mean', delta=1)",
+     "With d = |x - target|: d^2 / 2 up to delta, delta (d - delta / 2) beyond.",
+     [](Args& a) {
+       return a.push(huber_loss(a.tensor(1), a.tensor(2), a.number(4, 1), reduction(a, 3)));
+     }},
+    {"binary_cross_entropy(x, target, reduction='mean', weight=nil)",
      "-log of the probability of the target, for x in 0..1.",
      [](Args& a) {
-       return a.push(binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 3)));
+       return a.push(
+           binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 3), maybe(a, 4)));
      }},
-    {"binary_cross_entropy_with_logits(x, target, reduction='mean')",
-     "The same for raw scores, before the sigmoid.",
+    {"binary_cross_entropy_with_logits(x, target, reduction='mean', weight=nil, pos_weight=nil)",
+     "The same for raw scores, before the sigmoid; pos_weight counts targets of 1 so often.",
      [](Args& a) {
-       return a.push(binary_cross_entropy_with_logits(a.tensor(1), a.tensor(2), reduction(a, 3)));
+       return a.push(binary_cross_entropy_with_logits(a.tensor(1), a.tensor(2), reduction(a, 3),
+                                                      maybe(a, 4), maybe(a, 5)));
      }},
-    {"cross_entropy(x, target, ignore_index=-100, reduction='mean')",
-     "-log of the softmax of the target classes (from 1), for scores [n x classes].",
+    {"cross_entropy(x, target, ignore_index=-100, reduction='mean', weight=nil, "
+     "label_smoothing=0)",
+     "-log of the softmax of the target classes (from 1), for scores [n x classes x ..]; weight "
+     "for each class. A float target of x's shape holds probabilities.",
      [](Args& a) {
-       return a.push(cross_entropy(a.tensor(1), a.tensor(2), a.integer(3, -100), reduction(a, 4)));
+       return a.push(cross_entropy(a.tensor(1), a.tensor(2), a.integer(3, -100), reduction(a, 4),
+                                   maybe(a, 5), a.number(6, 0)));
      }},
+    {"nll_loss(x, target, weight=nil, ignore_index=-100, reduction='mean')",
+     "-x of the target classes (from 1), for log-probabilities [n x classes x ..].",
+     [](Args& a) {
+       return a.push(nll_loss(a.tensor(1), a.tensor(2), maybe(a, 3), a.integer(4, -100),
+                              reduction(a, 5)));
+     }},
+    {"kl_div(x, target, reduction='mean', log_target=false)",
+     "target (log target - x) for log-probabilities x; reduction also 'batchmean'.",
+     [](Args& a) {
+       const bool batch = a.given(3) && a.text(3) == "batchmean";
+       return a.push(kl_div(a.tensor(1), a.tensor(2),
+                            batch ? Reduction::batchmean : reduction(a, 3), a.boolean(4, false)));
+     }},
+    {"normalize(x, p=2, dim=2, eps=1e-12)", "x over its p-norm along dim, which is held above eps.",
+     [](Args& a) {
+       return a.push(normalize(a.tensor(1), a.number(2, 2), a.given(3) ? a.position(3) : 1,
+                               a.number(4, 1e-12)));
+     }},
+    {"softmin(x, dim)", "softmax of -x.",
+     [](Args& a) { return a.push(softmax(-a.tensor(1), a.position(2))); }},
+    {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.",
+     [](Args& a) { return a.push(glu(a.tensor(1), a.given(2) ? a.position(2) : -1)); }},
+    {"dropout(x, p=0.5, training=true)",
+     "Elements zeroed with probability p, the others scaled by 1 / (1 - p).",
+     [](Args& a) {
+       return a.push(dropout(a.tensor(1), a.number(2, 0.5), a.boolean(3, true)));
+     }},
+    {"dropout_(x, p=0.5, training=true)", "dropout in place.",
+     [](Args& a) {
+       dropout_(a.tensor(1), a.number(2, 0.5), a.boolean(3, true));
+       return a.self();
+     }},
+    {"one_hot(x, num_classes=nil)",
+     "int64 zeros with a one at each id (from 1) along a new last dimension.",
+     [](Args& a) {
+       return a.push(one_hot(a.tensor(1), a.given(2) ? std::optional(a.integer(2)) : std::nullopt));
+     }},
+};
+
+/// Functions of the module alone.
+const Entry kFunctions[] = {
+    {"cosine_similarity(input1, input2, dim=2, eps=1e-8)",
+     "The cosine of the angle between vectors along dim; their lengths are held above eps.",
+     [](Args& a) {
+       return a.push(cosine_similarity(a.tensor(1), a.tensor(2), a.given(3) ? a.position(3) : 1,
+                                       a.number(4, 1e-8)));
+     }},
+    {"pairwise_distance(input1, input2, p=2, eps=1e-6, keepdim=false)",
+     "The p-norm of input1 - input2 + eps along the last dimension.",
+     [](Args& a) {
+       return a.push(pairwise_distance(a.tensor(1), a.tensor(2), a.number(3, 2), a.number(4, 1e-6),
+                                       a.boolean(5, false)));
+     }},
+    {"margin_ranking_loss(input1, input2, target, margin=0, reduction='mean')",
+     "max(0, -target (input1 - input2) + margin); the target is 1 or -1.",
+     [](Args& a) {
+       return a.push(margin_ranking_loss(a.tensor(1), a.tensor(2), a.tensor(3), a.number(4, 0),
+                                         reduction(a, 5)));
+     }},
+    {"hinge_embedding_loss(input, target, margin=1, reduction='mean')",
+     "input where the target is 1, max(0, margin - input) where it is -1.",
+     [](Args& a) {
+       return a.push(
+           hinge_embedding_loss(a.tensor(1), a.tensor(2), a.number(3, 1), reduction(a, 4)));
+     }},
+    {"cosine_embedding_loss(input1, input2, target, margin=0, reduction='mean')",
+     "1 - cosine where the target is 1, max(0, cosine - margin) where it is -1.",
+     [](Args& a) {
+       return a.push(cosine_embedding_loss(a.tensor(1), a.tensor(2), a.tensor(3), a.number(4, 0),
+                                           reduction(a, 5)));
+     }},
+    {"triplet_margin_loss(anchor, positive, negative, margin=1, p=2, eps=1e-6, swap=false, "
+     "reduction='mean')",
+     "max(0, distance to the positive - distance to the negative + margin).",
+     [](Args& a) {
+       return a.push(triplet_margin_loss(a.tensor(1), a.tensor(2), a.tensor(3), a.number(4, 1),
+                                         a.number(5, 2), a.number(6, 1e-6), a.boolean(7, false),
+                                         reduction(a, 8)));
+     }},
+    {"layer_norm(input, normalized_shape, weight=nil, bias=nil, eps=1e-5)",
+     "Mean 0 and variance 1 over the last dimensions, whose sizes are normalized_shape.",
+     [](Args& a) {
+       return a.push(layer_norm(a.tensor(1), a.shape(2), maybe(a, 3), maybe(a, 4),
+                                a.number(5, 1e-5)));
+     }},
+    {"rms_norm(input, normalized_shape, weight=nil, eps=nil)",
+     "The input over the root of its mean square, over the last dimensions.",
+     [](Args& a) {
+       if (a.given(4) && !(a.number(4) >= 0)) a.wrong(4, "at least 0");
+       return a.push(rms_norm(a.tensor(1), a.shape(2), maybe(a, 3), a.number(4, -1)));
+     }},
+    {"batch_norm(input, running_mean=nil, running_var=nil, weight=nil, bias=nil, training=false, "
+     "momentum=0.1, eps=1e-5)",
+     "Mean 0 and variance 1 over all but dimension 2; in training with the batch's statistics, "
+     "which move the running ones (or nil) in place.",
+     [](Args& a) {
+       return a.push(batch_norm(a.tensor(1), maybe(a, 2), maybe(a, 3), maybe(a, 4), maybe(a, 5),
+                                a.boolean(6, false), a.number(7, 0.1), a.number(8, 1e-5)));
+     }},
+    {"instance_norm(input, running_mean=nil, running_var=nil, weight=nil, bias=nil, "
+     "use_input_stats=true, momentum=0.1, eps=1e-5)",
+     "The same over each image alone.",
+     [](Args& a) {
+       return a.push(instance_norm(a.tensor(1), maybe(a, 2), maybe(a, 3), maybe(a, 4), maybe(a, 5),
+                                   a.boolean(6, true), a.number(7, 0.1), a.number(8, 1e-5)));
+     }},
+    {"group_norm(input, num_groups, weight=nil, bias=nil, eps=1e-5)",
+     "Mean 0 and variance 1 over each group of channels of each image.",
+     [](Args& a) {
+       return a.push(group_norm(a.tensor(1), a.integer(2), maybe(a, 3), maybe(a, 4),
+                                a.number(5, 1e-5)));
+     }},
+    {"embedding(ids, weight, padding_idx=nil)",
+     "Rows of weight [entries x features] by ids (from 1); the row padding_idx gets no gradient.",
+     [](Args& a) {
+       return a.push(embedding(a.tensor(1), a.tensor(2),
+                               a.given(3) ? std::optional(a.position(3)) : std::nullopt));
+     }},
+    {"scaled_dot_product_attention(query, key, value, attn_mask=nil, dropout_p=0, "
+     "is_causal=false, scale=nil)",
+     "softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true "
+     "where a key takes part.",
+     [](Args& a) {
+       return a.push(scaled_dot_product_attention(
+           a.tensor(1), a.tensor(2), a.tensor(3), maybe(a, 4), a.number(5, 0), a.boolean(6, false),
+           a.given(7) ? std::optional(a.number(7)) : std::nullopt));
+     }},
+    {"bilinear(input1, input2, weight, bias=nil)",
+     "input1 . weight[o] . input2 for each o; weight [out x in1 x in2].",
+     [](Args& a) {
+       return a.push(bilinear(a.tensor(1), a.tensor(2), a.tensor(3), maybe(a, 4)));
+     }},
+    {"pixel_shuffle(input, upscale_factor)", "[.. x c r^2 x h x w] as [.. x c x h r x w r].",
+     [](Args& a) { return a.push(pixel_shuffle(a.tensor(1), a.integer(2))); }},
 };
 
 }  // namespace
 
 void open_neural(lua_State* L) {
+  add(L, kFunctions);
   add_methods(L, kMethods);
 }
 

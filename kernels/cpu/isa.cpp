@@ -9,6 +9,8 @@ void fill_verbs(Device& device) {
   device.copy = copy;
   device.reduce = reduce;
   device.matmul = matmul;
+  device.conv = conv;
+  device.max_pool = max_pool;
   device.gather = gather;
   device.scatter = scatter;
   device.random = random;

@@ -9,6 +9,8 @@ void map(const Map&);
 void copy(const Copy&);
 void reduce(const Reduce&);
 void matmul(const Matmul&);
+void conv(const Conv&);
+void max_pool(const MaxPool&);
 void gather(const Gather&);
 void scatter(const Gather&);
 void random(const Random&);

@@ -1,0 +1,202 @@
+// conv.cpp -- convolutions, pooling, images at other sizes
+#include <cmath>
+
+#include "bindings/functions/functions.h"
+#include "engine/ops.h"
+
+namespace mt::lua {
+namespace {
+
+/// A number or a list of them; nothing is empty.
+Shape numbers(const Args& a, int i) { return a.given(i) ? a.shape(i) : Shape(); }
+
+Tensor maybe(const Args& a, int i) { return a.given(i) ? a.tensor(i) : Tensor(); }
+
+template <int Spatial> int convolution(Args& a) {
+  const char* name = Spatial == 1 ? "conv1d" : "conv2d";
+  ConvOptions o;
+  o.stride = numbers(a, 4), o.dilation = numbers(a, 6), o.groups = a.integer(7, 1);
+  if (a.given(5) && lua_type(a.L, 5) == LUA_TSTRING) {
+    const std::string how = a.text(5);
+    if (how != "same" && how != "valid")
+      fail("{}: padding is '{}'; use a number, a list, 'same' or 'valid'", name, how);
+    o.same = how == "same";
+  } else {
+    o.padding = numbers(a, 5);
+  }
+  return a.push(conv(name, Spatial, a.tensor(1), a.tensor(2), maybe(a, 3), o));
+}
+
+template <int Spatial> int transposed(Args& a) {
+  ConvOptions o;
+  o.stride = numbers(a, 4), o.padding = numbers(a, 5), o.output_padding = numbers(a, 6);
+  o.groups = a.integer(7, 1), o.dilation = numbers(a, 8);
+  return a.push(conv_transpose(Spatial == 1 ? "conv_transpose1d" : "conv_transpose2d", Spatial,
+                               a.tensor(1), a.tensor(2), maybe(a, 3), o));
+}
+
+template <int Spatial> int anchored(Args& a) {
+  return a.push(conv_anchored(Spatial == 1 ? "conv1d_anchored" : "conv2d_anchored", Spatial,
+                              a.tensor(1), a.tensor(2), a.boolean(3, false)));
+}
+
+template <int Spatial> int max_pooled(Args& a) {
+  PoolOptions o;
+  o.kernel = numbers(a, 2), o.stride = numbers(a, 3), o.padding = numbers(a, 4);
+  o.dilation = numbers(a, 5), o.ceil = a.boolean(6, false);
+  const bool indices = a.boolean(7, false);
+  const Pooled p = max_pool(Spatial == 1 ? "max_pool1d" : "max_pool2d", Spatial, a.tensor(1), o);
+  a.push(p.values);
+  if (indices) push_positions(a, p.index);
+  return indices ? 2 : 1;
+}
+
+template <int Spatial> int averaged(Args& a) {
+  PoolOptions o;
+  o.kernel = numbers(a, 2), o.stride = numbers(a, 3), o.padding = numbers(a, 4);
+  o.ceil = a.boolean(5, false), o.count_include_pad = a.boolean(6, true);
+  if (Spatial == 2 && a.given(7)) o.divisor = a.number(7);
+  return a.push(avg_pool(Spatial == 1 ? "avg_pool1d" : "avg_pool2d", Spatial, a.tensor(1), o));
+}
+
+template <int Spatial> int adaptive(Args& a) {
+  return a.push(adaptive_avg_pool(Spatial == 1 ? "adaptive_avg_pool1d" : "adaptive_avg_pool2d",
+                                  Spatial, a.tensor(1), a.shape(2)));
+}
+
+/// The size and the scale of each spatial dimension; a scale of 0 stands for the sizes' ratio.
+struct Target {
+  Shape size;
+  double scale[2] = {0, 0};
+};
+Target target_of(const Args& a, const Tensor& x, int spatial) {
+  if (a.given(2) == a.given(3)) fail("interpolate: give size or scale_factor, and not both");
+  Target t;
+  if (a.given(2)) {
+    t.size = spatial_numbers("interpolate", "size", a.shape(2), spatial, 1, 1);
+    return t;
+  }
+  const bool list = lua_type(a.L, 3) == LUA_TTABLE;
+  if (list && int(lua_objlen(a.L, 3)) != spatial)
+    fail("interpolate: scale_factor has {} numbers; give one number, or {}", lua_objlen(a.L, 3),
+         spatial);
+  for (int i = 0; i < spatial; ++i) {
+    double scale;
+    if (list) {
+      lua_rawgeti(a.L, 3, i + 1);
+      if (lua_type(a.L, -1) != LUA_TNUMBER) a.wrong(3, "a number or a list of numbers");
+      scale = lua_tonumber(a.L, -1);
+      lua_pop(a.L, 1);
+    } else {
+      scale = a.number(3);
+    }
+    const double size = std::floor(double(x.size(x.dim() - spatial + i)) * scale);
+    if (!(scale > 0) || !(size >= 1) || size > INT32_MAX)
+      fail("interpolate: scale_factor is {}, which makes {} of {}", show(scale), show(size),
+           x.size(x.dim() - spatial + i));
+    t.size.push(int64_t(size));
+    t.scale[i] = scale;
+  }
+  return t;
+}
+
+int interpolated(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const std::string mode = a.given(4) ? a.text(4) : "nearest";
+  if (mode != "nearest" && mode != "linear" && mode != "bilinear" && mode != "bicubic")
+    fail("interpolate: mode is '{}'; use 'nearest', 'linear', 'bilinear' or 'bicubic'", mode);
+  const int spatial = x.dim() - 2;
+  if (spatial < 1 || spatial > 2 || (mode == "linear" && spatial != 1) ||
+      (mode[0] == 'b' && spatial != 2))
+    fail("interpolate: the input is {}; mode '{}' takes {}", to_string(x.shape()), mode,
+         mode == "linear"    ? "(batch x channels x length)"
+         : mode == "nearest" ? "(batch x channels x length) or (batch x channels x height x width)"
+                             : "(batch x channels x height x width)");
+  const bool corners = a.boolean(5, false);
+  if (mode == "nearest" && a.given(5)) fail("interpolate: align_corners is not for mode 'nearest'");
+  if (mode != "nearest" && !is_float(x.dtype()))
+    fail("interpolate: the input is {}; use x:float()", dtype_name(x.dtype()));
+  const Target t = target_of(a, x, spatial);
+  Shape result = x.shape();
+  for (int i = 0; i < spatial; ++i) {
+    if (x.size(2 + i) == 0)
+      fail("interpolate: the input {} has a size of 0", to_string(x.shape()));
+    result[2 + i] = t.size[i];
+  }
+  checked_count("interpolate", result);
+  const Interpolation how = mode == "nearest"   ? Interpolation::nearest
+                            : mode == "bicubic" ? Interpolation::cubic
+                                                : Interpolation::linear;
+  Tensor y = x;
+  for (int i = spatial - 1; i >= 0; --i) y = resample(y, 2 + i, t.size[i], t.scale[i], how, corners);
+  return a.push(y);
+}
+
+/// Functions of the module alone.
+const Entry kFunctions[] = {
+    {"conv1d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
+     "Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, "
+     "'same' or 'valid'.",
+     convolution<1>},
+    {"conv2d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
+     "Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and "
+     "dilation: a number or {h, w}; padding also 'same' or 'valid'.",
+     convolution<2>},
+    {"conv_transpose1d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
+     "dilation=1)",
+     "The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel].",
+     transposed<1>},
+    {"conv_transpose2d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
+     "dilation=1)",
+     "The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw].",
+     transposed<2>},
+    {"conv1d_anchored(input, weight, reverse=false)",
+     "MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
+     "[n x in x t] and [out x in x k] give [n x out x t].",
+     anchored<1>},
+    {"conv2d_anchored(input, weight, reverse=false)",
+     "The same over two dimensions: [n x in x h x w] and [out x in x kh x kw].", anchored<2>},
+    {"max_pool1d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
+     "return_indices=false)",
+     "The largest of each window of the last dimension; with return_indices also its position "
+     "(from 1).",
+     max_pooled<1>},
+    {"max_pool2d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
+     "return_indices=false)",
+     "The largest of each window; with return_indices also its position in its plane, counted row "
+     "by row from 1.",
+     max_pooled<2>},
+    {"avg_pool1d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
+     "count_include_pad=true)",
+     "The mean of each window of the last dimension.", averaged<1>},
+    {"avg_pool2d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
+     "count_include_pad=true, divisor_override=nil)",
+     "The mean of each window of the last two dimensions.", averaged<2>},
+    {"adaptive_avg_pool1d(input, output_size)",
+     "Means over windows that cut the last dimension into output_size parts.", adaptive<1>},
+    {"adaptive_avg_pool2d(input, output_size)",
+     "The same for the last two dimensions: a number or {h, w}; -1 keeps a size.", adaptive<2>},
+    {"interpolate(input, size=nil, scale_factor=nil, mode='nearest', align_corners=nil)",
+     "Images at another size: mode 'nearest', 'linear', 'bilinear' or 'bicubic'.", interpolated},
+    {"unfold(input, kernel_size, dilation=1, padding=0, stride=1)",
+     "The patches that a convolution sees, as columns: [n x c x h x w] gives [n x c*kh*kw x "
+     "patches].",
+     [](Args& a) {
+       return a.push(im2col(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4),
+                            numbers(a, 5)));
+     }},
+    {"fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1)",
+     "The sum of patches at their places: the opposite of unfold.",
+     [](Args& a) {
+       return a.push(col2im(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4),
+                            numbers(a, 5), numbers(a, 6)));
+     }},
+};
+
+}  // namespace
+
+void open_conv(lua_State* L) {
+  add(L, kFunctions);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,244 @@
+// pool.cpp -- pooling and interpolation, composed of convolutions, gathers and sums
+#include "engine/pool.h"
+
+#include <cmath>
+
+#include "engine/autograd.h"
+#include "engine/ops.h"
+
+namespace mt {
+namespace {
+
+/// The windows along one dimension. In `ceil` mode the last may end outside, but must begin inside
+/// or in the padding before.
+Window window_of(const char* name, int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+                 int64_t dilation, bool ceil) {
+  const int64_t span = (kernel - 1) * dilation + 1, padded = size + 2 * padding;
+  if (padding > span / 2)
+    fail("{}: padding is {}, at most half of the window's {}", name, padding, span);
+  if (span > padded && !(ceil && padded - span + stride - 1 >= 0))
+    fail("{}: kernel_size is {}, a window spans {}, more than the input of {} with padding {}",
+         name, kernel, span, size, 2 * padding);
+  int64_t out = (padded - span + (ceil ? stride - 1 : 0)) / stride + 1;
+  if (ceil && (out - 1) * stride >= size + padding) --out;
+  return {size, kernel, stride, dilation, -padding, out};
+}
+
+struct Windows {
+  Window h{1, 1}, w{1, 1};
+  Tensor planes;  // (planes, height, width)
+  Shape result;
+};
+
+Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  check_image(name, x, spatial);
+  if (o.kernel.size() == 0) fail("{}: kernel_size is missing", name);
+  const Shape kernel = spatial_numbers(name, "kernel_size", o.kernel, spatial, 1, 1),
+              stride = spatial_numbers(name, "stride", o.stride.size() ? o.stride : o.kernel,
+                                       spatial, 1, 1),
+              padding = spatial_numbers(name, "padding", o.padding, spatial, 0, 0),
+              dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1);
+  Windows all;
+  all.result = x.shape();
+  int64_t planes = 1;
+  for (int d = 0; d < x.dim() - spatial; ++d) planes *= x.size(d);
+  for (int i = 0; i < spatial; ++i) {
+    const int d = x.dim() - spatial + i;
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    const Window one =
+        window_of(name, x.size(d), kernel[i], stride[i], padding[i], dilation[i], o.ceil);
+    all.result[d] = one.out;
+    if (spatial == 2 && i == 0) all.h = one;
+    else all.w = one;
+  }
+  if (spatial == 1) all.h.out = 1;
+  checked_count(name, all.result);
+  all.planes = reshape(x, {planes, all.h.size, all.w.size});
+  return all;
+}
+
+/// Each window must hold an element, or it has no largest; dilation can step over all of them.
+void check_filled(const char* name, const Window& w) {
+  for (int64_t p = 0; p < w.out; ++p) {
+    const int64_t first = p * w.stride + w.offset;
+    const int64_t skip = first < 0 ? (-first + w.dilation - 1) / w.dilation : 0;
+    if (skip >= w.kernel || first + skip * w.dilation >= w.size)
+      fail("{}: with padding {} and dilation {} a window has no element of an input of {}", name,
+           -w.offset, w.dilation, w.size);
+  }
+}
+
+/// How many elements each window is divided by, as a row of out numbers.
+Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
+  Tensor n = empty({w.out}, Dtype::f64);
+  for (int64_t p = 0; p < w.out; ++p) {
+    const int64_t first = p * w.stride + w.offset,
+                  last = std::min(first + w.kernel, w.size - w.offset);
+    n.data_as<double>()[p] = double(include_pad ? last - first
+                                                : std::min(last, w.size) - std::max<int64_t>(first, 0));
+  }
+  return to(to(n, like.dtype()), like.device());
+}
+
+}  // namespace
+
+Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  const Windows all = windows_of(name, spatial, x, o);
+  check_filled(name, all.h), check_filled(name, all.w);
+  const int64_t planes = all.planes.size(0), places = all.h.out * all.w.out;
+  Tensor index = empty({planes, places}, Dtype::i64, x.device());
+  if (!x.device().max_pool) fail("{}: {} has no pooling; use x:to('cpu')", name, x.device().name);
+  Tensor data;
+  {
+    NoGrad off;
+    data = contiguous(all.planes);
+  }
+  MaxPool m;
+  m.dtype = x.dtype(), m.planes = planes, m.x = data.data(), m.index = index.data_as<int64_t>();
+  const Window* axis[2] = {&all.h, &all.w};
+  for (int d = 0; d < 2; ++d) {
+    m.size[d] = axis[d]->size, m.kernel[d] = axis[d]->kernel, m.out[d] = axis[d]->out;
+    m.stride[d] = axis[d]->stride, m.dilation[d] = axis[d]->dilation;
+    m.offset[d] = axis[d]->offset;
+  }
+  if (index.numel() > 0) x.device().max_pool(m);
+  const Tensor flat = reshape(all.planes, {planes, all.h.size * all.w.size});
+  return {reshape(gather(flat, 1, index), all.result), reshape(index, all.result)};
+}
+
+Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  if (o.divisor && (*o.divisor == 0 || !std::isfinite(*o.divisor)))
+    fail("{}: divisor_override is {}", name, show(*o.divisor));
+  const Windows all = windows_of(name, spatial, x, o);
+  const Tensor sums = reshape(window_sums(all.planes, all.h, all.w), all.result);
+  if (o.divisor) return sums / Tensor(*o.divisor);
+  NoGrad off;
+  const bool whole = !o.ceil && (o.count_include_pad || (all.h.offset == 0 && all.w.offset == 0));
+  Tensor n(double(all.h.kernel) * double(all.w.kernel));
+  if (!whole) {
+    n = counts(all.w, o.count_include_pad, x);
+    if (spatial == 2) n = unsqueeze(counts(all.h, o.count_include_pad, x), 1) * n;
+  }
+  set_grad_enabled(off.before);
+  return sums / n;
+}
+
+namespace {
+
+/// Means along one dimension: window i is floor(i * size / out) .. ceil((i + 1) * size / out).
+Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
+  const int64_t size = x.size(d);
+  if (out == size) return x;
+  if (out == 1) return mean(x, {d}, true);
+  Shape split = x.shape();
+  if (size % out == 0) {
+    split[d] = out;
+    split.insert(d + 1, size / out);
+    return mean(reshape(x, split), {d + 1});
+  }
+  int64_t most = 0;
+  const auto first = [=](int64_t i) { return i * size / out; };
+  const auto last = [=](int64_t i) { return ((i + 1) * size + out - 1) / out; };
+  for (int64_t i = 0; i < out; ++i) most = std::max(most, last(i) - first(i));
+  Tensor at = empty({out * most}, Dtype::i64), inside = empty({out, most}, Dtype::b8),
+         n = empty({out, 1}, Dtype::f64);
+  for (int64_t i = 0; i < out; ++i) {
+    n.data_as<double>()[i] = double(last(i) - first(i));
+    for (int64_t k = 0; k < most; ++k) {
+      inside.data_as<bool>()[i * most + k] = first(i) + k < last(i);
+      at.data_as<int64_t>()[i * most + k] = std::min(first(i) + k, size - 1);
+    }
+  }
+  split[d] = out;
+  split.insert(d + 1, most);
+  Shape wide{out, most}, narrow{out};
+  for (int k = d + 1; k < x.dim(); ++k) wide.push(1), narrow.push(1);
+  const Tensor rows = reshape(index_select(x, d, to(at, x.device())), split);
+  const Tensor kept = where(reshape(to(inside, x.device()), wide), rows, Tensor(0.0));
+  return sum(kept, {d + 1}) / reshape(to(to(n, x.dtype()), x.device()), narrow);
+}
+
+}  // namespace
+
+Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
+  check_image(name, x, spatial);
+  if (out.size() != 1 && out.size() != spatial)
+    fail("{}: output_size is {}; give one number, or {}", name, to_string(out), spatial);
+  Tensor y = x;
+  Shape size;
+  for (int i = 0; i < spatial; ++i) {
+    const int d = x.dim() - spatial + i;
+    const int64_t n = out[out.size() == 1 ? 0 : i];
+    if (n < -1 || n > INT32_MAX) fail("{}: output_size is {}", name, n);
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    size.push(n == -1 ? x.size(d) : n);
+  }
+  Shape result = x.shape(), windows = x.shape();
+  for (int i = 0; i < spatial; ++i) {
+    const int d = x.dim() - spatial + i;
+    result[d] = size[i];
+    windows[d] = size[i] + x.size(d);  // at most so many elements lie in windows
+  }
+  checked_count(name, windows);
+  if (checked_count(name, result) == 0) return zeros(result, x.dtype(), x.device());
+  for (int i = spatial - 1; i >= 0; --i) y = adaptive_means(y, x.dim() - spatial + i, size[i]);
+  return y;
+}
+
+// ---- interpolation ------------------------------------------------------------------------------
+
+namespace {
+
+/// Where output position i samples, as a fraction of source positions.
+double sample_at(int64_t i, int64_t from, int64_t to, double scale, bool corners) {
+  if (corners) return to > 1 ? double(i) * (double(from - 1) / double(to - 1)) : 0;
+  return (double(i) + 0.5) * (scale > 0 ? 1 / scale : double(from) / double(to)) - 0.5;
+}
+
+/// The weights of the cubic kernel (Keys 1981, a = -0.75) at distances 1 + t, t, 1 - t, 2 - t.
+void cubic_weights(double t, double* w) {
+  constexpr double a = -0.75;
+  const auto near = [](double x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto far = [](double x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  w[0] = far(t + 1), w[1] = near(t), w[2] = near(1 - t), w[3] = far(2 - t);
+}
+
+}  // namespace
+
+Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation how,
+                bool corners) {
+  const int64_t from = x.size(dim);
+  const int taps = how == Interpolation::nearest ? 1 : how == Interpolation::linear ? 2 : 4;
+  if (from == size && (scale == 0 || scale == 1)) return x;
+  Tensor at[4], weight[4];
+  for (int k = 0; k < taps; ++k) at[k] = empty({size}, Dtype::i64), weight[k] = empty({size}, Dtype::f64);
+  const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
+  for (int64_t i = 0; i < size; ++i) {
+    if (how == Interpolation::nearest) {  // in float, as PyTorch
+      const float step = scale > 0 ? float(1 / scale) : float(from) / float(size);
+      at[0].data_as<int64_t>()[i] = held(std::floor(float(i) * step));
+      continue;
+    }
+    double p = sample_at(i, from, size, scale, corners);
+    if (how == Interpolation::linear && p < 0) p = 0;
+    const double low = std::floor(p), t = p - low;
+    double w[4] = {1 - t, t, 0, 0};
+    if (how == Interpolation::cubic) cubic_weights(t, w);
+    for (int k = 0; k < taps; ++k) {
+      at[k].data_as<int64_t>()[i] = held(low + k - (taps == 4 ? 1 : 0));
+      weight[k].data_as<double>()[i] = w[k];
+    }
+  }
+  if (how == Interpolation::nearest) return index_select(x, dim, to(at[0], x.device()));
+  Shape column{size};
+  for (int d = dim + 1; d < x.dim(); ++d) column.push(1);
+  Tensor y;
+  for (int k = 0; k < taps; ++k) {
+    const Tensor w = reshape(to(to(weight[k], x.dtype()), x.device()), column),
+                 part = index_select(x, dim, to(at[k], x.device())) * w;
+    y = k == 0 ? part : y + part;
+  }
+  return y;
+}
+
+}  // namespace mt

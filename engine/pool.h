@@ -1,0 +1,32 @@
+// pool.h -- pooling, and images at other sizes
+#pragma once
+#include <optional>
+#include <string>
+
+#include "engine/tensor.h"
+
+namespace mt {
+
+/// Sizes of windows, one number for all spatial dimensions or one for each. An empty stride is the
+/// kernel's size.
+struct PoolOptions {
+  Shape kernel, stride, padding, dilation;
+  bool ceil = false;               // windows that begin inside and end outside count
+  bool count_include_pad = true;   // an average divides by the whole window
+  std::optional<double> divisor;   // an average divides by this
+};
+struct Pooled {
+  Tensor values, index;  // index: where in its plane (height * width) each value lies
+};
+/// Over the last `spatial` (1 or 2) dimensions, as torch.nn.functional.max_pool2d and avg_pool2d.
+Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
+Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
+/// Means over windows that cut a dimension into `out` parts; -1 keeps its size.
+Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
+
+enum class Interpolation { nearest, linear, cubic };
+/// Dimension `dim` at another size; `scale` (target by source, or 0) places the samples instead of
+/// the sizes' ratio.
+Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation, bool corners);
+
+}  // namespace mt

@@ -1,0 +1,559 @@
+// conv.cpp -- convolution on CPUs: tiles of outputs in registers, inputs laid out so that taps are
+// pointers
+//
+// A piece is one image, one group and one block of output positions. Its input is copied into a
+// scratch block in which each tap (a channel and a place in the kernel) is a contiguous run: either
+// shared, with zeros around and one plane for each phase of the stride, so that taps overlap and
+// nothing is copied twice; or, where the waste at the ends of short rows would cost more, one row
+// for each tap (im2col). The gradient for the input is the same job, once for each phase of the
+// stride. The gradient for the weight multiplies im2col blocks with the matrix kernels.
+#include "kernels/conv.h"
+
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+using namespace simd;
+
+#define MT_UNROLL _Pragma("GCC unroll 8")
+
+constexpr int64_t kScratch = 192 * 1024;  // bytes of a piece's copied input: a part of an L2
+constexpr int64_t kTaps = 1024;           // taps that are summed before the result is stored
+
+int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/// One spatial axis of a job: position q in [0, count) of the result lies at start + q * step; tap
+/// j reads the input at q * stride + shift + j * shift_step and the kernel at at + j * at_step.
+struct Axis {
+  int64_t in, count, start, step, stride;
+  int64_t taps, shift, shift_step, at, at_step;
+  int64_t lowest() const { return shift_step < 0 ? shift + (taps - 1) * shift_step : shift; }
+  int64_t reach() const { return (taps - 1) * (shift_step < 0 ? -shift_step : shift_step); }
+  /// How far tap j lies above the lowest.
+  int64_t above(int64_t j) const { return shift + j * shift_step - lowest(); }
+  int64_t phases() const { return smaller(stride, reach() + 1); }
+  /// Elements of a phase that `n` positions need.
+  int64_t run(int64_t n) const { return n + reach() / stride; }
+};
+
+/// out[m, q] = bias[m] + sum over channels and taps of a[m, tap] * in[channel, q, tap].
+template <class T> struct Job {
+  Axis axis[2];
+  int64_t channels, rows;  // input planes, output planes
+  const T* in;
+  T* out;
+  const T* a;
+  int64_t a_row, kernel[2];
+  const T* bias;
+  int64_t plane, out_plane, out_width;
+  int64_t taps() const { return axis[0].taps * axis[1].taps; }
+};
+
+/// Where the taps of one chunk lie: in the weights, and in the copied input.
+struct Taps {
+  int64_t n;
+  int64_t a[kTaps], b[kTaps];
+};
+
+/// A block of positions of a job.
+struct Block {
+  int64_t first[2], size[2];
+  int64_t pitch;  // of a row of positions in the copied input
+};
+
+// ---- the tile: R rows of the result, V registers of positions -----------------------------------
+
+template <class T, int R, int V, bool Tail>
+__attribute__((noinline)) void tile(const Taps& taps, const T* a, int64_t a_row, const T* b,
+                                    const T* bias, T* to, int64_t to_row, bool add_to, int last) {
+  constexpr int W = kWidth<T>;
+  Vector<T> sum[R][V];
+  MT_UNROLL for (int r = 0; r < R; ++r) {
+    const Vector<T> start = broadcast(bias ? bias[r] : T(0));
+    MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = start;
+  }
+  for (int64_t t = 0; t < taps.n; ++t) {
+    const T *x = a + taps.a[t], *y = b + taps.b[t];
+    Vector<T> in[V];
+    MT_UNROLL for (int v = 0; v < V; ++v) in[v] =
+        Tail ? load_first(y + v * W, last) : load(y + v * W);
+    MT_UNROLL for (int r = 0; r < R; ++r) {
+      const Vector<T> scale = broadcast(x[r * a_row]);
+      MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(scale, in[v], sum[r][v]);
+    }
+  }
+  MT_UNROLL for (int r = 0; r < R; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
+    T* at = to + r * to_row + v * W;
+    store(at, add_to ? add(sum[r][v], load(at)) : sum[r][v]);
+  }
+}
+
+template <class T>
+using Tile = void (*)(const Taps&, const T*, int64_t, const T*, const T*, T*, int64_t, bool, int);
+
+/// The tile for so many rows, with as many registers of positions as fit beside them.
+template <class T, bool One, bool Tail> Tile<T> tile_for(int64_t rows, int& v) {
+  v = One ? 1 : rows == 1 ? 8 : rows == 2 ? 4 : rows == 3 ? 3 : 2;
+  switch (rows) {
+    case 1: return tile<T, 1, One ? 1 : 8, Tail>;
+    case 2: return tile<T, 2, One ? 1 : 4, Tail>;
+    case 3: return tile<T, 3, One ? 1 : 3, Tail>;
+    case 4: return tile<T, 4, One ? 1 : 2, Tail>;
+    case 5: return tile<T, 5, One ? 1 : 2, Tail>;
+    default: return tile<T, 6, One ? 1 : 2, Tail>;
+  }
+}
+
+/// What the tiles of one chunk of taps share.
+template <class T> struct Chunk {
+  const Job<T>& job;
+  const Block& block;
+  const Taps& taps;
+  const T* b;
+  bool first, slack;  // slack: b may be read beyond the last position
+};
+
+/// Writes a tile's positions [q, q + n) home, without those between two rows.
+template <class T>
+__attribute__((noinline)) void bring_home(const Chunk<T>& c, int64_t row0, int64_t rows, int64_t q,
+                                          int64_t n, const T* from, int64_t from_row) {
+  const Axis &h = c.job.axis[0], &w = c.job.axis[1];
+  for (int64_t i = 0; i < n;) {
+    const int64_t y = (q + i) / c.block.pitch, x = (q + i) % c.block.pitch;
+    const int64_t length = smaller(n - i, c.block.pitch - x);
+    const int64_t valid = smaller(length, c.block.size[1] - x);
+    T* to = c.job.out + row0 * c.job.out_plane +
+            (h.start + (c.block.first[0] + y) * h.step) * c.job.out_width + w.start +
+            (c.block.first[1] + x) * w.step;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t k = 0; k < valid; ++k) {
+        T& cell = to[r * c.job.out_plane + k * w.step];
+        const T value = from[r * from_row + i + k];
+        cell = c.first ? value : cell + value;
+      }
+    i += length;
+  }
+}
+
+/// Rows [row, row + rows) of the result at all positions of the block.
+template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
+  constexpr int W = kWidth<T>;
+  const Job<T>& job = c.job;
+  const Axis &h = job.axis[0], &w = job.axis[1];
+  const int64_t total = (c.block.size[0] - 1) * c.block.pitch + c.block.size[1];
+  const bool flat = w.step == 1 && h.step == 1 && c.block.pitch == job.out_width &&
+                    c.block.size[1] == job.out_width;
+  const T *a = job.a + row * job.a_row, *bias = c.first && job.bias ? job.bias + row : nullptr;
+  alignas(64) T buffer[12 * W];
+  int wide;
+  const Tile<T> full = tile_for<T, false, false>(rows, wide);
+  for (int64_t q = 0, n; q < total; q += n) {
+    const int64_t left = total - q;
+    Tile<T> run = full;
+    int v = wide, last = W;
+    if (left < v * W && (!c.slack || left <= W)) {
+      run = left >= W ? tile_for<T, true, false>(rows, v) : tile_for<T, true, true>(rows, v);
+      last = int(smaller(left, int64_t(W)));
+    }
+    n = smaller(left, int64_t(v) * W);
+    const int64_t y = q / c.block.pitch, x = q % c.block.pitch;
+    if (n == v * W && w.step == 1 && (flat || x + n <= c.block.size[1])) {
+      T* to = job.out + row * job.out_plane +
+              (h.start + (c.block.first[0] + y) * h.step) * job.out_width + w.start +
+              c.block.first[1] + x;
+      run(c.taps, a, job.a_row, c.b + q, bias, to, job.out_plane, !c.first, last);
+    } else {
+      run(c.taps, a, job.a_row, c.b + q, bias, buffer, v * W, false, last);
+      bring_home(c, row, rows, q, n, buffer, v * W);
+    }
+  }
+}
+
+/// All rows, in groups that fill the registers.
+template <class T> void all_rows(const Chunk<T>& c, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to;) {
+    const int64_t left = to - i;
+    const int64_t rows = left >= 12 ? 6 : left <= 6 ? left : (left + 1) / 2;
+    band(c, i, rows);
+    i += rows;
+  }
+}
+
+// ---- laying out the input -----------------------------------------------------------------------
+
+/// to[i] = in[first + i * stride] for i in [0, n), zero where that lies outside [0, size).
+template <class T>
+void lay_run(T* to, int64_t n, const T* in, int64_t first, int64_t stride, int64_t size) {
+  int64_t begin = first < 0 ? ceil_div(-first, stride) : 0;
+  int64_t end = first < size ? (size - 1 - first) / stride + 1 : 0;
+  begin = smaller(begin, n), end = larger(begin, smaller(end, n));
+  for (int64_t i = 0; i < begin; ++i) to[i] = T(0);
+  if (stride == 1)
+    for (int64_t i = begin; i < end; ++i) to[i] = in[first + i];
+  else
+    for (int64_t i = begin; i < end; ++i) to[i] = in[first + i * stride];
+  for (int64_t i = end; i < n; ++i) to[i] = T(0);
+}
+
+/// The elements that a shared layout of `channels` planes takes for a block of positions.
+int64_t shared_size(const Axis* axis, int64_t channels, int64_t rows, int64_t columns) {
+  return channels * axis[0].phases() * axis[1].phases() * axis[0].run(rows) * axis[1].run(columns);
+}
+
+/// The shared layout: [channel][phase][phase][row][column].
+template <class T>
+void lay_shared(const Job<T>& job, const Block& block, int64_t channel, int64_t channels, T* to,
+                Taps& taps) {
+  const Axis &h = job.axis[0], &w = job.axis[1];
+  const int64_t height = h.run(block.size[0]), width = w.run(block.size[1]);
+  const int64_t top = block.first[0] * h.stride + h.lowest(),
+                left = block.first[1] * w.stride + w.lowest();
+  const int64_t plane = h.phases() * w.phases() * height * width;
+  T* at = to;
+  for (int64_t c = 0; c < channels; ++c) {
+    const T* in = job.in + (channel + c) * job.plane;
+    for (int64_t ph = 0; ph < h.phases(); ++ph)
+      for (int64_t pw = 0; pw < w.phases(); ++pw)
+        for (int64_t i = 0; i < height; ++i, at += width) {
+          const int64_t y = top + ph + i * h.stride;
+          const bool inside = y >= 0 && y < h.in;
+          lay_run(at, width, inside ? in + y * w.in : in, left + pw, w.stride, inside ? w.in : 0);
+        }
+  }
+  taps.n = 0;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t i = 0; i < h.taps; ++i)
+      for (int64_t j = 0; j < w.taps; ++j) {
+        const int64_t y = h.above(i), x = w.above(j);
+        taps.a[taps.n] = ((channel + c) * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] +
+                         w.at + j * w.at_step;
+        taps.b[taps.n++] =
+            c * plane + (y % h.stride * w.phases() + x % w.stride) * height * width +
+            y / h.stride * width + x / w.stride;
+      }
+}
+
+/// One row of positions for each of the taps [tap, tap + n), counted through the channels.
+template <class T>
+void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int64_t n, T* to, Taps& taps) {
+  const Axis &h = job.axis[0], &w = job.axis[1];
+  const int64_t positions = block.size[0] * block.size[1];
+  taps.n = n;
+  for (int64_t t = 0; t < n; ++t) {
+    const int64_t c = (tap + t) / job.taps(), i = (tap + t) / w.taps % h.taps,
+                  j = (tap + t) % w.taps;
+    taps.a[t] =
+        (c * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] + w.at + j * w.at_step;
+    taps.b[t] = t * positions;
+    const T* in = job.in + c * job.plane;
+    for (int64_t p = 0; p < block.size[0]; ++p) {
+      const int64_t y = (block.first[0] + p) * h.stride + h.shift + i * h.shift_step;
+      const bool inside = y >= 0 && y < h.in;
+      lay_run(to + t * positions + p * block.size[1], block.size[1], inside ? in + y * w.in : in,
+              block.first[1] * w.stride + w.shift + j * w.shift_step, w.stride, inside ? w.in : 0);
+    }
+  }
+}
+
+// ---- which layout, in what blocks. The shape alone decides, never the number of threads. --------
+
+struct Plan {
+  enum { direct, shared, columns } layout;
+  int64_t block[2];    // positions
+  int64_t chunk;       // channels (shared, direct) or taps (columns) at a time
+  int64_t row_pieces;  // the rows are cut too, where there are few blocks
+};
+
+template <class T> Plan plan_for(const Job<T>& job, int64_t images) {
+  const Axis &h = job.axis[0], &w = job.axis[1];
+  constexpr int64_t room = kScratch / int64_t(sizeof(T)) - 8 * kWidth<T>;
+  Plan plan{Plan::shared, {h.count, w.count}, smaller(job.channels, kTaps / larger(job.taps(), 1)), 1};
+  const auto inside = [](const Axis& x) {
+    return x.stride == 1 && x.lowest() >= 0 && x.lowest() + x.reach() + x.count <= x.in;
+  };
+  if (plan.chunk > 0 && inside(h) && inside(w) && w.count * 2 > w.in) {
+    plan.layout = Plan::direct;
+  } else {
+    int64_t& rows = plan.block[0];
+    while (plan.chunk > 0 && (w.run(w.count) > room / 8 ||
+                              shared_size(job.axis, plan.chunk, rows, w.count) > room)) {
+      if (rows > 8) rows = (rows + 1) / 2;
+      else if (plan.chunk > 1) plan.chunk = (plan.chunk + 1) / 2;
+      else if (rows > 1) rows = (rows + 1) / 2;
+      else plan.chunk = 0;
+    }
+    // A row of each tap costs a copy of it; a shared row costs multiplications beyond its end.
+    const double waste = double(w.run(w.count)) / double(w.count) - 1;
+    if (plan.chunk == 0 || waste * double(job.rows) > 8) {
+      plan.layout = Plan::columns;
+      plan.block[1] = smaller(w.count, int64_t(256));
+      plan.block[0] = larger(smaller(h.count, 256 / plan.block[1]), 1);
+      plan.chunk = smaller(smaller(job.channels * job.taps(), kTaps),
+                           room / (plan.block[0] * plan.block[1]));
+    }
+  }
+  const int64_t pieces =
+      images * ceil_div(h.count, plan.block[0]) * ceil_div(w.count, plan.block[1]);
+  if (pieces < 8 && job.rows >= 96) plan.row_pieces = ceil_div(job.rows, int64_t(48));
+  return plan;
+}
+
+/// Rows [from, to) of one block, chunk after chunk of the taps.
+template <class T>
+void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t from, int64_t to) {
+  alignas(64) T scratch[kScratch / sizeof(T)];
+  Block block = where;
+  Taps taps;
+  const int64_t all = plan.layout == Plan::columns ? job.channels * job.taps() : job.channels;
+  for (int64_t at = 0; at < all; at += plan.chunk) {
+    const int64_t n = smaller(plan.chunk, all - at);
+    const T* b = scratch;
+    if (plan.layout == Plan::columns) {
+      block.pitch = block.size[1];
+      lay_columns(job, block, at, n, scratch, taps);
+    } else if (plan.layout == Plan::shared) {
+      block.pitch = job.axis[1].run(block.size[1]);
+      lay_shared(job, block, at, n, scratch, taps);
+    } else {
+      const Axis &h = job.axis[0], &w = job.axis[1];
+      block.pitch = w.in;
+      b = job.in + at * job.plane;
+      taps.n = 0;
+      for (int64_t c = 0; c < n; ++c)
+        for (int64_t i = 0; i < h.taps; ++i)
+          for (int64_t j = 0; j < w.taps; ++j) {
+            taps.a[taps.n] = ((at + c) * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] +
+                             w.at + j * w.at_step;
+            taps.b[taps.n++] = c * job.plane + (h.shift + i * h.shift_step) * w.in + w.shift +
+                               j * w.shift_step;
+          }
+    }
+    all_rows(Chunk<T>{job, block, taps, b, at == 0, plan.layout != Plan::direct}, from, to);
+  }
+}
+
+/// The job of every image and group: `image`, `group` say how far apart they are in in, out, a and
+/// bias.
+template <class T> struct Steps {
+  int64_t in, out, a, bias;
+};
+template <class T>
+void run_jobs(const Job<T>& first, int64_t images, int64_t groups, const Steps<T>& image,
+              const Steps<T>& group) {
+  const Axis &h = first.axis[0], &w = first.axis[1];
+  if (h.count <= 0 || w.count <= 0) return;
+  const Plan plan = plan_for(first, images * groups);
+  const int64_t down = ceil_div(h.count, plan.block[0]), across = ceil_div(w.count, plan.block[1]);
+  const int64_t per_image = down * across * plan.row_pieces, entries = images * groups;
+  const double work = double(h.count) * double(w.count) * double(first.rows) *
+                      double(first.channels * first.taps() + 1) * double(entries);
+  parallel(entries * per_image, work > 1e6, [&](int64_t piece) {
+    const int64_t e = piece / per_image, n = e / groups, g = e % groups;
+    int64_t rest = piece % per_image;
+    Job<T> job = first;
+    job.in += n * image.in + g * group.in, job.out += n * image.out + g * group.out;
+    job.a += g * group.a;
+    if (job.bias) job.bias += g * group.bias;
+    const int64_t part = rest % plan.row_pieces;
+    rest /= plan.row_pieces;
+    Block block;
+    block.first[0] = rest / across * plan.block[0], block.first[1] = rest % across * plan.block[1];
+    block.size[0] = smaller(plan.block[0], h.count - block.first[0]);
+    block.size[1] = smaller(plan.block[1], w.count - block.first[1]);
+    run_block(job, plan, block, job.rows * part / plan.row_pieces,
+              job.rows * (part + 1) / plan.row_pieces);
+  });
+}
+
+// ---- the three parts ----------------------------------------------------------------------------
+
+int64_t area(const int64_t (&size)[2]) { return size[0] * size[1]; }
+
+/// A kernel of one element that reads every place once: a product of matrices for each image.
+bool is_product(const Conv& c) {
+  return area(c.kernel) == 1 && c.stride[0] == 1 && c.stride[1] == 1 && c.offset[0] == 0 &&
+         c.offset[1] == 0 && c.size[0] == c.out[0] && c.size[1] == c.out[1];
+}
+
+template <class T> Matmul product_of(const Conv& c) {
+  Matmul m;
+  m.dtype = c.dtype;
+  m.batch_dims = 0;
+  m.accumulate = false;
+  return m;
+}
+
+/// y = w . x, or x = w' . y where the weight comes transposed: rows x inner, inner x places.
+template <class T> void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
+  Matmul m = product_of<T>(c);
+  m.m = rows, m.k = inner, m.n = area(c.out);
+  m.a = c.w, m.b = in, m.c = out;
+  m.a_row = inner, m.a_col = 1, m.b_row = m.c_row = m.n, m.b_col = m.c_col = 1;
+  m.batch_dims = 2;
+  m.batch_size[0] = c.batch, m.batch_size[1] = c.groups;
+  m.a_batch[0] = 0, m.a_batch[1] = rows * inner;
+  m.b_batch[0] = c.groups * inner * m.n, m.b_batch[1] = inner * m.n;
+  m.c_batch[0] = c.groups * rows * m.n, m.c_batch[1] = rows * m.n;
+  m.accumulate = c.part == ConvPart::output && c.bias;
+  if (m.accumulate) {
+    const T* bias = static_cast<const T*>(c.bias);
+    parallel(c.batch * c.groups * rows, c.batch * c.groups * rows * m.n > 2 * kGrain, [&](int64_t i) {
+      for (int64_t p = 0; p < m.n; ++p) out[i * m.n + p] = bias[i % (c.groups * rows)];
+    });
+  }
+  matmul(m);
+}
+
+template <class T> Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
+  Job<T> job;
+  job.channels = inner, job.rows = rows;
+  job.in = in, job.out = out, job.a = static_cast<const T*>(c.w), job.bias = nullptr;
+  job.a_row = inner * area(c.kernel);
+  job.kernel[0] = c.kernel[0], job.kernel[1] = c.kernel[1];
+  return job;
+}
+
+template <class T> void output_part(const Conv& c) {
+  const T* x = static_cast<const T*>(c.x);
+  T* y = static_cast<T*>(c.y);
+  if (is_product(c)) return one_by_one(c, x, y, c.outputs, c.inputs);
+  Job<T> job = job_of(c, x, y, c.outputs, c.inputs);
+  job.bias = static_cast<const T*>(c.bias);
+  job.plane = area(c.size), job.out_plane = area(c.out), job.out_width = c.out[1];
+  for (int d = 0; d < 2; ++d)
+    job.axis[d] = {c.size[d],   c.out[d],    0,             1, c.stride[d],
+                   c.kernel[d], c.offset[d], c.dilation[d], 0, 1};
+  const Steps<T> group{c.inputs * job.plane, c.outputs * job.out_plane, c.outputs * job.a_row,
+                       c.outputs};
+  run_jobs(job, c.batch, c.groups, {c.groups * group.in, c.groups * group.out, 0, 0}, group);
+}
+
+/// Position i of x receives from y at (i - offset - k * dilation) / stride, where that is whole: one
+/// job for each remainder of i by the stride, with the taps of that remainder.
+Axis input_axis(const Conv& c, int d, int64_t remainder) {
+  const int64_t s = c.stride[d];
+  Axis axis{c.out[d], (c.size[d] - remainder + s - 1) / s, remainder, s, 1, 0, 0, 0, 0, 1};
+  int64_t second = -1;
+  for (int64_t k = 0; k < c.kernel[d] && second < 0; ++k) {
+    const int64_t distance = remainder - c.offset[d] - k * c.dilation[d];
+    if (distance % s != 0) continue;
+    if (axis.taps++ == 0) axis.at = k, axis.shift = distance / s;
+    else second = k, axis.at_step = k - axis.at, axis.shift_step = distance / s - axis.shift;
+  }
+  if (second >= 0) axis.taps = (c.kernel[d] - 1 - axis.at) / axis.at_step + 1;
+  return axis;
+}
+
+template <class T> void input_part(const Conv& c) {
+  T* x = static_cast<T*>(c.x);
+  const T* y = static_cast<const T*>(c.y);
+  if (is_product(c)) return one_by_one(c, y, x, c.inputs, c.outputs);
+  Job<T> job = job_of(c, y, x, c.inputs, c.outputs);
+  job.plane = area(c.out), job.out_plane = area(c.size), job.out_width = c.size[1];
+  const Steps<T> group{c.outputs * job.plane, c.inputs * job.out_plane, c.inputs * job.a_row, 0};
+  const Steps<T> image{c.groups * group.in, c.groups * group.out, 0, 0};
+  const int64_t total = c.batch * c.groups * c.inputs * job.out_plane;
+  if (c.stride[0] > 1 || c.stride[1] > 1) __builtin_memset(x, 0, size_t(total) * sizeof(T));
+  for (int64_t i = 0; i < smaller(c.stride[0], c.size[0]) && !mt_interrupted; ++i)
+    for (int64_t j = 0; j < smaller(c.stride[1], c.size[1]); ++j) {
+      job.axis[0] = input_axis(c, 0, i), job.axis[1] = input_axis(c, 1, j);
+      if (job.taps() > 0) run_jobs(job, c.batch, c.groups, image, group);
+    }
+}
+
+/// A group's channels in pieces; every piece goes through all images and blocks in their order.
+template <class T> void weight_part(const Conv& c) {
+  const T *x = static_cast<const T*>(c.x), *y = static_cast<const T*>(c.y);
+  T* w = static_cast<T*>(c.w);
+  Job<T> job = job_of<T>(c, x, nullptr, c.outputs, c.inputs);
+  job.plane = area(c.size);
+  for (int d = 0; d < 2; ++d)
+    job.axis[d] = {c.size[d],   c.out[d],    0,             1, c.stride[d],
+                   c.kernel[d], c.offset[d], c.dilation[d], 0, 1};
+  const int64_t taps = c.inputs * job.taps(), places = area(c.out);
+  constexpr int64_t room = kScratch / int64_t(sizeof(T));
+  const int64_t columns = smaller(c.out[1], int64_t(512)),
+                rows = larger(smaller(c.out[0], 512 / columns), 1);
+  const int64_t most = smaller(smaller(taps, room / (rows * columns)), kTaps);
+  const int64_t cuts = ceil_div(taps, smaller(most, int64_t(96)));
+  const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
+  parallel(c.groups * cuts, work > 1e6, [&](int64_t piece) {
+    alignas(64) T scratch[room];
+    Taps table;
+    const int64_t g = piece / cuts, cut = piece % cuts;
+    const int64_t tap = taps * cut / cuts, n = taps * (cut + 1) / cuts - tap;
+    Matmul m = product_of<T>(c);
+    m.m = c.outputs, m.n = n;
+    m.a_row = places, m.a_col = 1, m.b_col = 0, m.b_row = 1;
+    m.c = w + g * c.outputs * taps + tap, m.c_row = taps, m.c_col = 1;
+    for (int64_t image = 0; image < c.batch && !mt_interrupted; ++image) {
+      Job<T> mine = job;
+      mine.in = x + (image * c.groups + g) * c.inputs * job.plane;
+      const T* from = y + (image * c.groups + g) * c.outputs * places;
+      Block block;
+      for (int64_t p = 0; p < c.out[0]; p += rows)
+        for (int64_t q = 0; q < c.out[1]; q += columns) {
+          block.first[0] = p, block.first[1] = q;
+          block.size[0] = smaller(rows, c.out[0] - p), block.size[1] = smaller(columns, c.out[1] - q);
+          lay_columns(mine, block, tap, n, scratch, table);
+          m.k = block.size[0] * block.size[1];
+          m.a = from + p * c.out[1] + q, m.b = scratch, m.b_col = m.k;
+          matmul(m);
+          m.accumulate = true;
+        }
+    }
+  });
+}
+
+template <class T> void conv_as(const Conv& c) {
+  if (c.part == ConvPart::output) output_part<T>(c);
+  else if (c.part == ConvPart::input) input_part<T>(c);
+  else weight_part<T>(c);
+}
+
+// ---- pooling ------------------------------------------------------------------------------------
+
+template <class T> void max_pool_as(const MaxPool& c) {
+  const int64_t places = area(c.out);
+  parallel(c.planes, c.planes * places * area(c.kernel) > 2 * kGrain, [&](int64_t plane) {
+    const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
+    int64_t* index = c.index + plane * places;
+    for (int64_t p = 0; p < c.out[0]; ++p)
+      for (int64_t q = 0; q < c.out[1]; ++q) {
+        int64_t best = -1;
+        T most = T(0);
+        for (int64_t i = 0; i < c.kernel[0]; ++i) {
+          const int64_t row = p * c.stride[0] + i * c.dilation[0] + c.offset[0];
+          if (row < 0 || row >= c.size[0]) continue;
+          for (int64_t j = 0; j < c.kernel[1]; ++j) {
+            const int64_t column = q * c.stride[1] + j * c.dilation[1] + c.offset[1];
+            if (column < 0 || column >= c.size[1]) continue;
+            const T value = x[row * c.size[1] + column];
+            if (best < 0 || value > most || value != value)
+              best = row * c.size[1] + column, most = value;
+          }
+        }
+        *index++ = best;
+      }
+  });
+}
+
+}  // namespace
+
+void conv(const Conv& c) {
+  if (c.dtype == Dtype::f64) conv_as<double>(c);
+  else conv_as<float>(c);
+}
+
+void max_pool(const MaxPool& c) {
+  if (c.dtype == Dtype::f64) max_pool_as<double>(c);
+  else max_pool_as<float>(c);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

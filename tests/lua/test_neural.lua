@@ -1,0 +1,256 @@
+-- test_neural.lua -- Losses, normalisation, attention, embeddings, dropout: values, gradients, refusals.
+local mt = require 'mtorch'
+local t = require 'testing'
+local eq, near, raises, test = t.eq, t.near, t.raises, t.test
+local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
+local torch = dofile(here .. '/data/neural_values.lua')
+local inf = math.huge
+
+--- sin(a i + b) for i = 1, 2, ..: the numbers of neural_values.py.
+local function lin(shape, a, b)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return (mt.range(1, n):double() * (a or 0.37) + (b or 1)):sin():reshape(shape)
+end
+local function doubles(list) return mt.tensor(list, 'float64') end
+local function is(name, tensor) near(tensor:flatten():tolist(), torch[name], 1e-7) end
+
+local labels = mt.tensor({{1, 2, -100, 3}, {3, 3, 1, 2}}, 'int64')
+local x, w = lin{2, 3, 4}, doubles{0.5, 2, 1.5}
+local a, b = lin{6} * 2, lin({6}, 1.1) * 2
+local signs = doubles{1, -1, 1, -1, 1, 1}
+
+test('cross_entropy', function()
+  local p = lin({2, 3, 4}, 1.3):softmax(2)
+  for _, r in ipairs{'none', 'mean', 'sum'} do
+    is('ce_' .. r, mt.cross_entropy(x, labels, {reduction = r}))
+    is('cew_' .. r, mt.cross_entropy(x, labels, {reduction = r, weight = w, label_smoothing = 0.2}))
+    is('cep_' .. r, mt.cross_entropy(x, p, {reduction = r, weight = w, label_smoothing = 0.1}))
+  end
+  is('ce1', mt.cross_entropy(x[1][{{}, 1}], mt.tensor(2, 'int64')))
+  is('nll', mt.nll_loss(x:log_softmax(2), labels, w))
+  eq(mt.cross_entropy(x, labels, {reduction = 'none'}).shape, mt.zeros(2, 4).shape)
+end)
+
+test('cross_entropy far out, and of nothing', function()
+  near(mt.cross_entropy(mt.tensor{{1000, 0}, {-1000, 0}}, mt.tensor({1, 1}, 'int64')):item(), 500)
+  local none = mt.cross_entropy(mt.ones(2, 3), mt.tensor({-100, -100}, 'int64')):item()
+  eq(none ~= none, true)
+  eq(mt.cross_entropy(mt.ones(0, 3), mt.zeros({0}, 'int64'), {reduction = 'sum'}):item(), 0)
+  eq(mt.cross_entropy(mt.tensor{{inf, 0}}, mt.tensor({1}, 'int64'), {ignore_index = 1,
+    reduction = 'sum'}):item(), 0)
+end)
+
+test('labels are checked', function()
+  raises(function() mt.cross_entropy(x, labels + 1) end, 'target 3 is %-99, expected 1%.%.3')
+  raises(function() mt.nll_loss(mt.zeros(2, 3), mt.tensor({0, 1}, 'int64')) end,
+    'nll_loss: target 1 is 0, expected 1%.%.3')
+  raises(function() mt.cross_entropy(mt.zeros(2, 3), mt.tensor({1, -1}, 'int64')) end,
+    'target 2 is %-1')
+  raises(function() mt.cross_entropy(mt.zeros(2, 0), mt.tensor({1, 1}, 'int64')) end, 'target 1')
+  raises(function() mt.cross_entropy(mt.zeros(2, 3), mt.tensor({1, 1}, 'int64'),
+    {weight = mt.ones(2)}) end, 'weight is %(2%).*3 classes')
+  raises(function() mt.cross_entropy(mt.zeros(2, 3), mt.tensor({1, 1}, 'int64'),
+    {label_smoothing = 2}) end, 'label_smoothing is 2')
+  raises(function() mt.cross_entropy(x, mt.tensor({1}, 'int64')) end, 'logits are')
+  raises(function() mt.cross_entropy(labels, labels) end, 'int64.*float')
+end)
+
+test('distances of elements', function()
+  is('sl1', mt.smooth_l1_loss(a, b, {beta = 0.7, reduction = 'none'}))
+  is('huber', mt.huber_loss(a, b, {delta = 0.7, reduction = 'none'}))
+  is('l1', mt.l1_loss(a, b))
+  near(mt.smooth_l1_loss(a, b, {beta = 0}):item(), torch.l1[1])
+  raises(function() mt.smooth_l1_loss(a, b, {beta = -1}) end, 'beta is %-1')
+  raises(function() mt.huber_loss(a, b, {delta = 0}) end, 'delta is 0')
+  raises(function() mt.l1_loss(a, x) end, 'l1_loss: the input is %(6%)')
+end)
+
+test('binary cross entropy', function()
+  local y = b:sigmoid()
+  is('bce', mt.binary_cross_entropy(a:sigmoid(), y, {weight = y + 1, reduction = 'none'}))
+  is('bcel', mt.binary_cross_entropy_with_logits(a, y, {weight = y + 1, pos_weight = y * 2,
+    reduction = 'none'}))
+  local p = mt.tensor{0, 1, 0, 1}:requires_grad_()
+  local loss = mt.binary_cross_entropy(p, mt.tensor{0, 1, 1, 0}, {reduction = 'none'})
+  eq(loss:tolist(), {0, 0, 100, 100})
+  loss:sum():backward()
+  eq(p.grad:isfinite():all(), true)
+  near(mt.binary_cross_entropy_with_logits(mt.tensor{100, -200, 300}, mt.tensor{1, 0, 0},
+    {reduction = 'none'}):tolist(), {0, 0, 300})
+  raises(function() mt.binary_cross_entropy_with_logits(a, y, {weight = mt.ones(7)}) end,
+    'do not broadcast')
+end)
+
+test('distributions and vectors', function()
+  local q, p, y = lin{2, 3}:log_softmax(2), lin({2, 3}, 1.3):softmax(2), lin({2, 3}, 1.3)
+  is('kl', mt.kl_div(q, p, 'batchmean'))
+  is('kll', mt.kl_div(q, p:log(), 'sum', true))
+  eq(mt.kl_div(mt.zeros(2), mt.zeros(2), 'sum'):item(), 0)
+  is('cos', mt.cosine_similarity(lin{2, 3}, y))
+  is('pd', mt.pairwise_distance(lin{2, 3}, y, 3))
+  is('norm1', mt.normalize(lin{2, 3}, {p = 1, dim = 1}))
+  is('norm3', mt.normalize(lin{2, 3}, {p = 3}))
+  is('norminf', mt.normalize(lin{2, 3}, {p = inf}))
+  is('tri', mt.triplet_margin_loss(lin{2, 3}, y, lin({2, 3}, 0.8), {swap = true}))
+  is('mr', mt.margin_ranking_loss(a, b, signs, 0.2))
+  is('he', mt.hinge_embedding_loss(a, signs))
+  is('ces', mt.cosine_embedding_loss(lin{2, 3}, y, doubles{1, -1}, 0.1))
+  eq(mt.normalize(mt.zeros(2, 2)):tolist(), {{0, 0}, {0, 0}})
+  raises(function() mt.normalize(x, {p = -1}) end, 'p is %-1')
+  raises(function() mt.normalize(mt.tensor(3)) end, '0%-d')
+end)
+
+test('layer, rms and group norm', function()
+  is('ln', mt.layer_norm(lin{2, 3}, {3}, w, w + 1))
+  is('rms', mt.rms_norm(lin{2, 3}, {3}, w))
+  is('gn', mt.group_norm(lin{2, 4, 2}, 2, lin{4}, lin{4} + 1))
+  eq(mt.layer_norm(mt.zeros(0, 3), {3}).shape, mt.zeros(0, 3).shape)
+  raises(function() mt.layer_norm(x, {3}) end, 'normalized_shape is %(3%).*%(2 x 3 x 4%)')
+  raises(function() mt.layer_norm(x, {4}, w) end, 'weight is %(3%), expected %(4%)')
+  raises(function() mt.layer_norm(x, {4}, nil, nil, -1) end, 'eps is %-1')
+  raises(function() mt.group_norm(x, 2) end, 'num_groups is 2.*3 channels')
+  raises(function() mt.group_norm(x, 0) end, 'num_groups is 0')
+  raises(function() mt.rms_norm(x:long(), {4}) end, 'int64')
+end)
+
+test('batch and instance norm move the running statistics', function()
+  local z = lin{2, 3, 2}
+  local rm, rv = mt.zeros({3}, 'float64'), mt.ones({3}, 'float64')
+  is('bn', mt.batch_norm(z, rm, rv, w, w + 1, true, 0.3))
+  is('rm', rm)
+  is('rv', rv)
+  is('bne', mt.batch_norm(z, rm, rv, w, w + 1))
+  rm, rv = mt.zeros({3}, 'float64'), mt.ones({3}, 'float64')
+  is('inn', mt.instance_norm(z, rm, rv, w, w + 1, true, 0.3))
+  is('irm', rm)
+  is('irv', rv)
+  raises(function() mt.batch_norm(z, mt.zeros(4), rv, w, w, true) end,
+    'running_mean is %(4%), expected %(3%)')
+  raises(function() mt.batch_norm(z, nil, nil) end, 'running_mean and running_var are needed')
+  raises(function() mt.batch_norm(mt.ones(1, 3), nil, nil, {training = true}) end, 'no variance')
+  raises(function() mt.instance_norm(mt.ones(2, 3, 1)) end, 'no variance')
+  is('irm', rm)
+end)
+
+test('attention', function()
+  local q, k, v = lin{1, 3, 2}, lin({1, 4, 2}, 0.9), lin({1, 4, 2}, 1.7)
+  local mask = mt.tensor{{true, false, true, true}, {false, false, false, false}, {true, true,
+    false, false}}
+  local attend = mt.scaled_dot_product_attention
+  is('att', attend(q, k, v))
+  is('attm', attend(q, k, v, mask))
+  is('attc', attend(q, k, v, {is_causal = true, scale = 0.3}))
+  is('attf', attend(q, k, v, lin{3, 4}))
+  q:requires_grad_()
+  attend(q, k, v, mask):sum():backward()
+  eq(q.grad:isfinite():all(), true)
+  raises(function() attend(q, k, v, {attn_mask = mask, is_causal = true}) end, 'not both')
+  raises(function() attend(q, k, v, mt.ones(5, 4)) end, 'do not broadcast')
+  raises(function() attend(q, k, lin{1, 3, 2}) end, 'different lengths')
+  raises(function() attend(q, k, v, {dropout_p = 2}) end, 'dropout_p is 2')
+end)
+
+test('embedding and one_hot', function()
+  local table = mt.tensor({{1, 2}, {3, 4}, {5, 6}}, 'float64'):requires_grad_()
+  local ids = mt.tensor({{1, 3}, {3, 2}}, 'int64')
+  local rows = mt.embedding(ids, table, 3)
+  eq(rows:tolist(), {{{1, 2}, {5, 6}}, {{5, 6}, {3, 4}}})
+  rows:sum():backward()
+  eq(table.grad:tolist(), {{1, 1}, {1, 1}, {0, 0}})
+  eq(mt.one_hot(mt.tensor({1, 3}, 'int64')):tolist(), {{1, 0, 0}, {0, 0, 1}})
+  eq(mt.one_hot(ids, 4).shape, mt.zeros(2, 2, 4).shape)
+  raises(function() mt.embedding(ids + 1, table) end, 'id 4 %(element 2%) is outside 1%.%.3')
+  raises(function() mt.embedding(ids - 1, table) end, 'id 0 %(element 1%)')
+  raises(function() mt.embedding(ids, table, 4) end, 'padding_idx is 4')
+  raises(function() mt.embedding(ids:double(), table) end, 'float64.*long')
+  raises(function() mt.one_hot(ids, 2) end, 'id 3')
+  raises(function() mt.one_hot(ids, 0) end, 'num_classes is 0')
+  raises(function() mt.one_hot(mt.zeros({0}, 'int64')) end, 'num_classes is needed')
+  raises(function() mt.one_hot(mt.tensor({2 ^ 52}, 'int64')) end, 'more elements')
+end)
+
+test('dropout', function()
+  local ones = mt.ones(20000)
+  local results = {}
+  for _, threads in ipairs{1, 2, 3} do
+    mt.set_num_threads(threads)
+    mt.manual_seed(5)
+    results[#results + 1] = mt.dropout(ones, 0.25)
+  end
+  mt.set_num_threads(2)
+  eq((results[1] - results[2]):abs():sum():item() + (results[1] - results[3]):abs():sum():item(), 0)
+  near(results[1]:mean():item(), 1, 0.02)
+  near(results[1]:max():item(), 1 / 0.75)
+  eq(mt.dropout(ones, 0.5, false):equal(ones), true)
+  eq(mt.dropout(ones, 1):sum():item(), 0)
+  mt.manual_seed(5)
+  local y = mt.ones(20000)
+  eq(y:dropout_(0.25) == y, true)
+  eq(y:equal(results[1]), true)
+  raises(function() mt.dropout(ones, 1.5) end, 'p is 1.5')
+  raises(function() mt.dropout(ones, 0 / 0) end, 'p is')
+  raises(function() mt.dropout(ones:long()) end, 'int64')
+end)
+
+test('glu, bilinear, pixel_shuffle, softmin', function()
+  is('glu', mt.glu(lin{2, 4}))
+  is('bil', mt.bilinear(lin{2, 3}, lin{2, 2}, lin{2, 3, 2}, lin{2}))
+  is('ps', mt.pixel_shuffle(lin{1, 4, 1, 2}, 2))
+  eq(mt.softmin(a, 1):equal((-a):softmax(1)), true)
+  raises(function() mt.glu(lin{2, 3}) end, 'halved along dimension 2')
+  raises(function() mt.bilinear(lin{2, 3}, lin{2, 2}, lin{2, 3, 3}) end, 'bilinear')
+  raises(function() mt.pixel_shuffle(lin{1, 4, 1, 2}, 3) end, 'upscale_factor is 3')
+  raises(function() mt.pixel_shuffle(lin{1, 4, 1, 2}, 2 ^ 40) end, 'upscale_factor')
+end)
+
+local two = mt.tensor({3, 1}, 'int64')
+local rows = {
+  {'cross entropy, all options', function(v) return mt.cross_entropy(v, labels, {weight = w,
+    label_smoothing = 0.2}) end, {2, 3, 4}},
+  {'cross entropy of probabilities', function(v, p) return mt.cross_entropy(v, p) end, {2, 3},
+    {2, 3}},
+  {'nll', function(v) return mt.nll_loss(v:log_softmax(2), two, w) end, {2, 3}},
+  {'smooth l1', function(v, y) return mt.smooth_l1_loss(v, y, {beta = 0.3}) end, {5}, {5}},
+  {'huber', function(v, y) return mt.huber_loss(v, y, {delta = 0.3}) end, {5}, {5}},
+  {'bce', function(v, y) return mt.binary_cross_entropy(v:sigmoid(), y:sigmoid()) end, {4}, {4}},
+  {'bce logits', function(v, y, p) return mt.binary_cross_entropy_with_logits(v, y,
+    {pos_weight = p}) end, {2, 3}, {2, 3}, {3}},
+  {'kl', function(v, y) return mt.kl_div(v:log_softmax(2), y:softmax(2)) end, {2, 3}, {2, 3}},
+  {'kl of logs', function(v, y) return mt.kl_div(v, y, 'sum', true) end, {2, 3}, {2, 3}},
+  {'cosine', function(v, y) return mt.cosine_similarity(v, y) end, {2, 3}, {2, 3}},
+  {'normalize', function(v) return mt.normalize(v) end, {2, 3}},
+  {'layer norm', function(v, g, h) return mt.layer_norm(v, {3}, g, h) end, {2, 3}, {3}, {3}},
+  {'layer norm of two', function(v) return mt.layer_norm(v, {2, 3}) end, {2, 2, 3}},
+  {'rms norm', function(v, g) return mt.rms_norm(v, {3}, g) end, {2, 3}, {3}},
+  {'batch norm', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end, {3, 2, 2},
+    {2}, {2}},
+  {'batch norm, running', function(v, g, h) return mt.batch_norm(v, mt.zeros({2}, 'float64'),
+    mt.ones({2}, 'float64'), g, h) end, {3, 2}, {2}, {2}},
+  {'group norm', function(v, g) return mt.group_norm(v, 2, g) end, {2, 4, 2}, {4}},
+  {'instance norm', function(v) return mt.instance_norm(v) end, {2, 2, 3}},
+  {'attention', function(q, k, v) return mt.scaled_dot_product_attention(q, k, v,
+    {is_causal = true}) end, {2, 3, 2}, {2, 3, 2}, {2, 3, 2}},
+  {'embedding', function(v) return mt.embedding(two, v):square() end, {3, 2}},
+  {'glu', function(v) return mt.glu(v) end, {2, 4}},
+  {'bilinear', function(v, y, g) return mt.bilinear(v, y, g) end, {2, 3}, {2, 2}, {2, 3, 2}},
+  {'triplet', function(u, v, y) return mt.triplet_margin_loss(u, v, y) end, {2, 3}, {2, 3}, {2, 3}},
+}
+for _, row in ipairs(rows) do
+  test('gradcheck: ' .. row[1], function()
+    mt.manual_seed(7)
+    local contiguous, turned = {}, {}
+    for i = 3, #row do
+      local size = row[i]
+      contiguous[i - 2] = mt.randn(size, 'float64'):requires_grad_()
+      local back, order = {}, {}
+      for d = 1, #size do back[d], order[d] = size[#size + 1 - d], #size + 1 - d end
+      turned[i - 2] = mt.randn(back, 'float64'):permute(order):requires_grad_()
+    end
+    eq(mt.gradcheck(row[2], contiguous), true)
+    eq(mt.gradgradcheck(row[2], contiguous), true)
+    eq(mt.gradcheck(row[2], turned), true)
+  end)
+end
+
+t.finish()
