@@ -349,6 +349,11 @@ Tensor masked_put(const Tensor& x, const Tensor& mask, const Tensor& value, bool
 }  // namespace
 
 Tensor index(const Tensor& x, const At* items, int n) {
+  if (n == 1 && items[0].kind == At::pick && !wants_grad(x)) {  // x[2], in every loop
+    Shape size = x.shape(), stride = x.strides();
+    size.erase(0), stride.erase(0);
+    return view_of(x, size, stride, x.offset() + items[0].first * x.stride(0));
+  }
   const Region region(x, items, n, true);
   if (region.plain()) return region.view();
   if (const Tensor* mask = region.whole_mask()) return masked_select(region.view(), *mask);

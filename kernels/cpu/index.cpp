@@ -7,26 +7,25 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// How positions are read: `at(i)` counts from 0; `wrong` remembers that one was not there.
+/// How positions are read.
 struct Positions {
   int64_t extent, first, back;
-  bool wrong = false;
-  explicit Positions(const Gather& g) : extent(g.extent), first(g.first), back(g.back) {}
-  explicit Positions(const Locate& l) : extent(l.extent), first(l.first), back(l.back) {}
 
-  /// Whether position i is there; `k` is it counted from 0, or 0.
-  MT_HD bool read(int64_t i, int64_t& k) {
-    k = i + (i < 0 ? back : -first);
+  /// Position i counted from 0, and whether it is not there: then 0. Callers keep `wrong` in a
+  /// variable of their own, so that it lives in a register.
+  MT_HD int64_t read(int64_t i, bool& wrong) const {
+    const int64_t k = i + (i < 0 ? back : -first);
     const bool there = uint64_t(k) < uint64_t(extent);
     wrong |= !there;
-    k = there ? k : 0;
-    return there;
-  }
-  /// Tells the others; one of them at most decides.
-  void report(bool& fine) const {
-    if (wrong) __atomic_store_n(&fine, false, __ATOMIC_RELAXED);
+    return there ? k : 0;
   }
 };
+Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
+
+/// Tells the others that a position was not there.
+void report(bool wrong, bool& fine) {
+  if (wrong) __atomic_store_n(&fine, false, __ATOMIC_RELAXED);
+}
 
 /// Walks rows of the last dimension without a division for each: where each operand is.
 struct Rows {
@@ -66,42 +65,81 @@ Gather collapsed(const Gather& call) {
 
 // ---- gather -------------------------------------------------------------------------------------
 
-template <class T> void gather_row(const Gather& g, const Rows& r, int64_t j, int64_t n, Positions& p) {
-  const int last = g.ndim - 1;
-  const int64_t os = g.out_stride[last], is = g.in_stride[last], xs = g.index_stride[last];
-  T* out = static_cast<T*>(g.out) + r.out + j * os;
-  const T* in = static_cast<const T*>(g.in) + r.in + j * is;
-  const int64_t* index = g.index + r.index + j * xs;
-  const int64_t step = g.step;
-  int64_t k;
-  if (xs == 0) {  // one position for the whole row
-    p.read(*index, k);
-    in += k * step;
-    if (os == 1 && is == 1) __builtin_memcpy(out, in, size_t(n) * sizeof(T));
-    else
-      for (int64_t i = 0; i < n; ++i) out[i * os] = in[i * is];
-  } else if (xs == 1 && os == 1 && is == 0) {
-    for (int64_t i = 0; i < n; ++i) p.read(index[i], k), out[i] = in[k * step];
+/// A row whose elements have each a position of their own.
+template <class T>
+bool gather_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
+                  int64_t step, int64_t n, const Positions p) {
+  bool wrong = false;
+  if (xs == 1 && os == 1 && is == 0 && step == 1) {
+    for (int64_t i = 0; i < n; ++i) out[i] = in[p.read(index[i], wrong)];
+  } else if (xs == 1 && os == 1) {
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * is + p.read(index[i], wrong) * step];
   } else {
-    for (int64_t i = 0; i < n; ++i) p.read(index[i * xs], k), out[i * os] = in[i * is + k * step];
+    for (int64_t i = 0; i < n; ++i)
+      out[i * os] = in[i * is + p.read(index[i * xs], wrong) * step];
   }
+  return wrong;
+}
+
+/// A row that is moved as it is.
+template <class T> void move_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
+  if (os == 1 && is == 1) __builtin_memcpy(out, in, size_t(n) * sizeof(T));
+  else
+    for (int64_t i = 0; i < n; ++i) out[i * os] = in[i * is];
+}
+
+constexpr int64_t kOffsets = 512;
+
+/// Rows [from, to) in which column j has the same position: read once for all.
+template <class T> bool gather_columns(const Gather& g, int64_t from, int64_t to) {
+  const int last = g.ndim - 1;
+  const int64_t row = g.size[last], os = g.out_stride[last], is = g.in_stride[last];
+  const Positions p = positions_of(g);
+  bool wrong = false;
+  int64_t offset[kOffsets];
+  for (int64_t j = 0; j < row; j += kOffsets) {
+    const int64_t n = smaller(kOffsets, row - j);
+    for (int64_t i = 0; i < n; ++i)
+      offset[i] = (j + i) * is + p.read(g.index[(j + i) * g.index_stride[last]], wrong) * g.step;
+    Rows r(g, from);
+    for (int64_t k = from; k < to; ++k, r.next()) {
+      T* const out = static_cast<T*>(g.out) + r.out + j * os;
+      const T* const in = static_cast<const T*>(g.in) + r.in;
+      if (os == 1)
+        for (int64_t i = 0; i < n; ++i) out[i] = in[offset[i]];
+      else
+        for (int64_t i = 0; i < n; ++i) out[i * os] = in[offset[i]];
+    }
+  }
+  return wrong;
 }
 
 template <class T> bool gather_as(const Gather& g) {
-  const int64_t row = g.size[g.ndim - 1], rows = count(g.ndim - 1, g.size), total = rows * row;
+  const int last = g.ndim - 1;
+  const int64_t row = g.size[last], rows = count(last, g.size), total = rows * row;
+  const int64_t os = g.out_stride[last], is = g.in_stride[last], xs = g.index_stride[last];
+  bool same = xs != 0;  // every row has the same positions
+  for (int d = 0; d < last; ++d) same &= g.index_stride[d] == 0;
   bool fine = true;
   // Pieces are whole rows, or parts of one where it is long.
   const int64_t step = row >= kGrain ? kGrain : row;
   const int64_t parts = (row + step - 1) / step, together = step >= kGrain ? 1 : kGrain / step;
   const int64_t groups = (rows + together - 1) / together;
+  const Positions p = positions_of(g);
   parallel(groups * parts, total > 2 * kGrain, [&](int64_t piece) {
-    const int64_t group = piece / parts, j = piece % parts * step;
-    const int64_t last = smaller(rows, (group + 1) * together);
-    Positions p(g);
-    Rows r(g, group * together);
-    for (int64_t i = group * together; i < last; ++i, r.next())
-      gather_row<T>(g, r, j, smaller(step, row - j), p);
-    p.report(fine);
+    const int64_t from = piece / parts * together, to = smaller(rows, from + together);
+    const int64_t j = piece % parts * step, n = smaller(step, row - j);
+    if (same && parts == 1 && to - from >= 4) return report(gather_columns<T>(g, from, to), fine);
+    bool wrong = false;
+    Rows r(g, from);
+    for (int64_t i = from; i < to; ++i, r.next()) {
+      T* const out = static_cast<T*>(g.out) + r.out + j * os;
+      const T* const in = static_cast<const T*>(g.in) + r.in + j * is;
+      const int64_t* const index = g.index + r.index + j * xs;
+      if (xs == 0) move_row(out, os, in + p.read(*index, wrong) * g.step, is, n);
+      else wrong |= gather_cells(out, os, in, is, index, xs, g.step, n, p);
+    }
+    report(wrong, fine);
   });
   return fine;
 }
@@ -116,33 +154,57 @@ template <Join J, class T> MT_HD T join(T cell, T x) {
   else return x < cell || x != x ? x : cell;
 }
 
-template <Join J, class T> void scatter_rows(const Gather& g, Positions& p) {
+/// A row whose elements go each to a position of their own; what is not there is passed over.
+template <Join J, class T>
+bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
+                   int64_t step, int64_t n, const Positions p) {
+  bool wrong = false;
+  auto put = [&](int64_t at, int64_t i, T x) {
+    bool here = false;
+    const int64_t k = p.read(at, here);
+    wrong |= here;
+    if (__builtin_expect(here, 0)) return;
+    T& cell = out[i * os + k * step];
+    cell = join<J>(cell, x);
+  };
+  if (xs == 1 && is == 1 && os == 0 && step == 1)
+    for (int64_t i = 0; i < n; ++i) put(index[i], 0, in[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) put(index[i * xs], i, in[i * is]);
+  return wrong;
+}
+
+/// A row that is joined with another as it is.
+template <Join J, class T> void join_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
+  if (os == 1 && is == 1) {
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = join<J>(out[i], in[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i * os] = join<J>(out[i * os], in[i * is]);
+  }
+}
+
+template <Join J, class T> bool scatter_rows(const Gather& g) {
   const int last = g.ndim - 1;
   const int64_t n = g.size[last], rows = count(last, g.size), step = g.step;
   const int64_t os = g.out_stride[last], is = g.in_stride[last], xs = g.index_stride[last];
+  const Positions p = positions_of(g);
+  bool wrong = false;
   Rows r(g, 0);
   for (int64_t row = 0; row < rows; ++row, r.next()) {
-    T* out = static_cast<T*>(g.out) + r.out;
-    const T* in = static_cast<const T*>(g.in) + r.in;
-    const int64_t* index = g.index + r.index;
-    int64_t k;
-    if (xs == 0 && os != 0) {
-      if (!p.read(*index, k)) continue;
-      out += k * step;
-      if (os == 1 && is == 1) {
-        MT_INDEPENDENT
-        for (int64_t i = 0; i < n; ++i) out[i] = join<J>(out[i], in[i]);
-      } else {
-        for (int64_t i = 0; i < n; ++i) out[i * os] = join<J>(out[i * os], in[i * is]);
-      }
+    T* const out = static_cast<T*>(g.out) + r.out;
+    const T* const in = static_cast<const T*>(g.in) + r.in;
+    const int64_t* const index = g.index + r.index;
+    if (xs != 0 || os == 0) {
+      wrong |= scatter_cells<J>(out, os, in, is, index, xs, step, n, p);
       continue;
     }
-    for (int64_t i = 0; i < n; ++i) {
-      if (!p.read(index[i * xs], k)) continue;
-      T& cell = out[i * os + k * step];
-      cell = join<J>(cell, in[i * is]);
-    }
+    bool here = false;
+    const int64_t k = p.read(*index, here);
+    wrong |= here;
+    if (!here) join_row<J>(out + k * step, os, in, is, n);
   }
+  return wrong;
 }
 
 /// Values that meet are joined in the same order every time: only a dimension along which they
@@ -163,9 +225,7 @@ template <Join J, class T> bool scatter_as(const Gather& g) {
       part.in = static_cast<const T*>(g.in) + from * g.in_stride[cut];
       part.index += from * g.index_stride[cut];
     }
-    Positions p(g);
-    scatter_rows<J, T>(part, p);
-    p.report(fine);
+    report(scatter_rows<J, T>(part), fine);
   });
   return fine;
 }
@@ -212,20 +272,20 @@ bool locate(const Locate& l) {
     const int64_t end = smaller(total, (piece + 1) * kGrain);
     const int64_t row = l.ndim > 0 ? l.size[l.ndim - 1] : 1;
     const int64_t by = l.ndim > 0 ? l.index_stride[l.ndim - 1] : 0;
-    Positions p(l);
-    int64_t k;
+    const Positions p{l.extent, l.first, l.back};
+    bool wrong = false;
     for (int64_t i = piece * kGrain; i < end;) {
       const int64_t n = smaller(end - i, row - i % row);
       const int64_t* index = l.index + offset_of(i, l.ndim, l.size, l.index_stride);
       if (!l.out)
-        for (int64_t j = 0; j < n; ++j) p.read(index[j * by], k);
+        for (int64_t j = 0; j < n; ++j) p.read(index[j * by], wrong);
       else if (l.add)
-        for (int64_t j = 0; j < n; ++j) p.read(index[j * by], k), l.out[i + j] += k * l.step;
+        for (int64_t j = 0; j < n; ++j) l.out[i + j] += p.read(index[j * by], wrong) * l.step;
       else
-        for (int64_t j = 0; j < n; ++j) p.read(index[j * by], k), l.out[i + j] = k * l.step;
+        for (int64_t j = 0; j < n; ++j) l.out[i + j] = p.read(index[j * by], wrong) * l.step;
       i += n;
     }
-    p.report(fine);
+    report(wrong, fine);
   });
   return fine;
 }
