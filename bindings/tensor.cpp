@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bindings/indexing.h"
 #include "bindings/module.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
@@ -32,7 +33,8 @@ void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
   }
 }
 
-/// Refuses a list with holes, or with other keys than 1..n.
+}  // namespace
+
 void check_keys(lua_State* L, int index, int64_t n, const char* operation,
                 const std::string& what) {
   lua_pushnil(L);
@@ -50,6 +52,8 @@ void check_keys(lua_State* L, int index, int64_t n, const char* operation,
     lua_pop(L, 1);
   }
 }
+
+namespace {
 
 /// Reads a number, a boolean or nested tables of them into `values`, checking that they are
 /// regular.
@@ -104,97 +108,15 @@ class Nested {
   bool rank_known_ = false;
 };
 
-// ---- indexing -----------------------------------------------------------------------------------
-
-int64_t index_number(lua_State* L, int i) {
-  const double x = lua_tonumber(L, i);
-  if (lua_type(L, i) != LUA_TNUMBER || x != std::floor(x) || std::fabs(x) > 9007199254740992.0)
-    fail("index: a position must be an integer, got {}", describe(L, i));
-  return int64_t(x);
-}
-
-int64_t index_position(int64_t i, int64_t size, int dim) {
-  if (i == 0) fail("index: 0 is not a position; positions count from 1, and from -1 at the end");
-  if (i > size || i < -size)
-    fail("index: position {} is outside 1..{} (dimension {})", i, size, dim + 1);
-  return i > 0 ? i - 1 : i + size;
-}
-
-/// {}, {first, last[, step]} or {k} applied to one dimension.
-Tensor index_range(lua_State* L, int item, const Tensor& x, int dim, int shown) {
-  const int n = int(lua_objlen(L, item));
-  check_keys(L, item, n, "index", "the range");
-  if (n == 0) return x;
-  if (n > 3)
-    fail("index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers", n);
-  int64_t v[3] = {0, 0, 1};
-  for (int k = 0; k < n; ++k) {
-    lua_rawgeti(L, item, k + 1);
-    v[k] = index_number(L, -1);
-    lua_pop(L, 1);
-  }
-  const int64_t size = x.size(dim);
-  if (n == 1) return slice(x, dim, index_position(v[0], size, shown), 1);
-  if (v[2] < 1) fail("index: the step is {}, it must be at least 1", v[2]);
-  const int64_t first = v[0] < 0 ? v[0] + size + 1 : v[0], last = v[1] < 0 ? v[1] + size + 1 : v[1];
-  if (first == last + 1 && first >= 1 && last <= size) return slice(x, dim, last, 0);
-  if (first < 1 || last > size || first > last)
-    fail("index: the range {}..{} does not lie inside 1..{} (dimension {})", v[0], v[1], size,
-         shown + 1);
-  return slice(x, dim, first - 1, (last - first) / v[2] + 1, v[2]);
-}
-
-bool is_marker(lua_State* L, int i, const char* name) {
-  if (lua_type(L, i) != LUA_TUSERDATA && lua_type(L, i) != LUA_TLIGHTUSERDATA) return false;
-  return lua_touserdata(L, i) == marker(name);
-}
-
-/// x[{...}]: a view.
-Tensor index_table(lua_State* L, int key, Tensor x) {
-  const int n = int(lua_objlen(L, key));
-  check_keys(L, key, n, "index", "the table");
-  int consumed = 0, ellipses = 0;
-  for (int k = 1; k <= n; ++k) {
-    lua_rawgeti(L, key, k);
-    if (is_marker(L, -1, "ellipsis")) ++ellipses;
-    else if (!is_marker(L, -1, "newaxis")) ++consumed;
-    lua_pop(L, 1);
-  }
-  if (consumed > x.dim())
-    fail("index: {} positions for a tensor of {} dimensions, {}", consumed, x.dim(),
-         to_string(x.shape()));
-  if (ellipses > 1) fail("index: only one mt.ellipsis can be used");
-  int dim = 0, shown = 0;  // in what is left of x; as the user counts
-  const int rank = x.dim();
-  for (int k = 1; k <= n; ++k) {
-    lua_rawgeti(L, key, k);
-    const int item = lua_gettop(L);
-    if (is_marker(L, item, "newaxis")) x = unsqueeze(x, dim++);
-    else if (is_marker(L, item, "ellipsis")) dim += rank - consumed, shown += rank - consumed;
-    else if (lua_type(L, item) == LUA_TTABLE) x = index_range(L, item, x, dim++, shown++);
-    else x = pick(x, dim, index_position(index_number(L, item), x.size(dim), shown++));
-    lua_pop(L, 1);
-  }
-  return x;
-}
-
-Tensor index_any(lua_State* L, int key, const Tensor& x) {
-  if (lua_type(L, key) == LUA_TNUMBER) {
-    if (x.dim() == 0) fail("index: a 0-d tensor has no positions; use x:item()");
-    return pick(x, 0, index_position(index_number(L, key), x.size(0), 0));
-  }
-  if (lua_type(L, key) == LUA_TTABLE) return index_table(L, key, x);
-  fail("index: {} is not an index; use a number, or a table such as {{ {{1, 3}}, {{}} }}",
-       describe(L, key));
-}
+// ---- fields --------------------------------------------------------------------------------------
 
 /// What the Lua-side __index does not find among the methods.
 int get_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
-  if (lua_type(L, 2) != LUA_TSTRING) {
-    push_tensor(L, index_any(L, 2, x));
+  if (is_index(L, 2)) {
+    push_tensor(L, read_index(L, 2, x));
     return 1;
   }
   const std::string_view key = lua_tostring(L, 2);
@@ -219,7 +141,7 @@ int set_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
-  if (lua_type(L, 2) == LUA_TSTRING) {
+  if (!is_index(L, 2)) {
     const std::string_view key = lua_tostring(L, 2);
     if (key == "requires_grad") {
       if (lua_type(L, 3) != LUA_TBOOLEAN)
@@ -253,12 +175,7 @@ int set_field(lua_State* L) {
   } else {
     fail("assignment: the value must be a number or a tensor, got {}", describe(L, 3));
   }
-  Tensor region;
-  {
-    NoGrad off;
-    region = index_any(L, 2, x);
-  }
-  assign(x, region, value);
+  write_index(L, 2, x, value);
   return 0;
 }
 

@@ -54,9 +54,12 @@ struct Reduce {
   int64_t reduced_size[kMaxDims], reduced_stride[kMaxDims];
 };
 
+/// Scatter: what becomes of values that meet. `set`: the last one wins.
+enum class Join : int { set, add, mul, max, min };
+
 /// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in`
-/// is `step`. Scatter: the same with `in` and `out` exchanged; values that meet are added, in order
-/// (`add`), or the last one wins.
+/// is `step`. Scatter: the same with `in` and `out` exchanged; values that meet are joined, in
+/// order.
 struct Gather {
   Dtype dtype;
   int ndim;
@@ -65,9 +68,58 @@ struct Gather {
   const void* in;
   const int64_t* index;
   int64_t out_stride[kMaxDims], in_stride[kMaxDims],
-      index_stride[kMaxDims];  // 0 along the indexed dimension
+      index_stride[kMaxDims];  // 0 along the indexed dimension, on the side that it belongs to
   int64_t step;
+  int64_t extent;  // positions go from `first` to `first + extent - 1`, extent > 0
+  int64_t first;
+  int64_t back;  // what is added to a negative position; 0: there are none
+  Join join;
+};
+
+/// out[i] = index[i] * step, counted from 0 (`add`: is added to); a null `out` asks only whether
+/// every position is there.
+struct Locate {
+  int ndim;
+  int64_t size[kMaxDims];
+  const int64_t* index;
+  int64_t index_stride[kMaxDims];
+  int64_t* out;  // contiguous
+  int64_t step, extent, first, back;
   bool add;
+};
+
+/// A mask, n long, and how many of its elements are set before each piece of `kMaskPiece`:
+/// `before` has an entry for each piece and one more for the total; `count_mask` fills it.
+constexpr int64_t kMaskPiece = 32768;
+struct Mask {
+  int64_t n;
+  const bool* set;
+  int64_t* before;
+};
+/// unpack false: packed[k] = whole[i] for the k-th i where the mask is set; true: the reverse.
+struct Compress {
+  Mask mask;
+  Dtype dtype;
+  void *whole, *packed;
+  bool unpack;
+};
+/// out[d][k] = first + coordinate d of the k-th element where the mask of this shape is set.
+struct Nonzero {
+  Mask mask;
+  int ndim;
+  int64_t size[kMaxDims];
+  int64_t* out;  // ndim rows, contiguous
+  int64_t first;
+};
+/// out[r][i] = first + how many elements of sorted[r] come before value[r][i]; of equal ones none
+/// (`right`: all). A NaN comes last.
+struct Search {
+  Dtype dtype;
+  const void *sorted, *value;
+  int64_t rows, sorted_row, sorted_size, values;  // sorted_row 0: one sequence for all rows
+  int64_t* out;
+  int64_t first;
+  bool right;
 };
 
 enum class Distribution : int { uniform, normal, integer };
@@ -117,8 +169,13 @@ struct Device {
   void (*matmul)(const Matmul&);
   void (*conv)(const Conv&);
   void (*max_pool)(const MaxPool&);
-  void (*gather)(const Gather&);
-  void (*scatter)(const Gather&);
+  bool (*gather)(const Gather&);   // false: a position is not there; `out` holds anything
+  bool (*scatter)(const Gather&);  // false: a position is not there, and was passed over
+  bool (*locate)(const Locate&);
+  void (*count_mask)(const Mask&);
+  void (*compress)(const Compress&);
+  void (*nonzero)(const Nonzero&);
+  void (*search)(const Search&);
   void (*random)(const Random&);
   void (*sgd)(const SgdStep&);
   void (*adam)(const AdamStep&);

@@ -1,27 +1,269 @@
 // index.cpp -- reading and writing at positions that are data
 #include "bindings/functions/functions.h"
+#include "bindings/indexing.h"
+#include "engine/autograd.h"
 #include "engine/ops.h"
 
 namespace mt::lua {
 namespace {
 
+/// Positions as the user counts them.
+Index positions(const Args& a, int i) { return {a.tensor(i), 1}; }
+
+/// A tensor, or a number in x's dtype seen in the index's shape.
+Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
+  if (lua_type(a.L, i) != LUA_TNUMBER && lua_type(a.L, i) != LUA_TBOOLEAN) return a.tensor(i);
+  const double v = lua_toboolean(a.L, i) && lua_type(a.L, i) == LUA_TBOOLEAN ? 1
+                   : lua_type(a.L, i) == LUA_TBOOLEAN                       ? 0
+                                                                            : a.number(i);
+  check_value(signature_of(a.entry()).name.c_str(), v, x.dtype());
+  return expand(scalar(v, x.dtype(), x.device()), index.shape());
+}
+
+template <bool InPlace> int answer(Args& a, const Tensor& result) {
+  return InPlace ? a.self() : a.push(result);
+}
+
+template <bool InPlace> int scatter_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const Index at = positions(a, 3);
+  const Tensor source = source_for(a, 4, x, at.at);
+  if (!a.given(5)) return answer<InPlace>(a, scatter(x, a.position(2), at, source, InPlace));
+  const std::string how = a.text(5);
+  if (how != "add" && how != "multiply")
+    fail("scatter: '{}' is no way to reduce; use 'add' or 'multiply', or scatter_reduce", how);
+  return answer<InPlace>(a, scatter_reduce(x, a.position(2), at, source,
+                                           how == "add" ? "sum" : "prod", true, InPlace));
+}
+
+template <bool InPlace> int scatter_add_body(Args& a) {
+  const Index at = positions(a, 3);
+  const Tensor source = source_for(a, 4, a.tensor(1), at.at);
+  return answer<InPlace>(a, scatter_add(a.tensor(1), a.position(2), at, source, InPlace));
+}
+
+template <bool InPlace> int scatter_reduce_body(Args& a) {
+  return answer<InPlace>(a, scatter_reduce(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4),
+                                           a.text(5), a.boolean(6, true), InPlace));
+}
+
+template <bool InPlace> int index_add_body(Args& a) {
+  return answer<InPlace>(a, index_add(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4),
+                                      a.number(5, 1), InPlace));
+}
+
+template <bool InPlace> int index_copy_body(Args& a) {
+  return answer<InPlace>(
+      a, index_copy(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4), InPlace));
+}
+
+template <bool InPlace> int index_fill_body(Args& a) {
+  return answer<InPlace>(
+      a, index_fill(a.tensor(1), a.position(2), positions(a, 3), a.operand(4), InPlace));
+}
+
+template <bool InPlace> int index_put_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  a.table(2);
+  Tensor value = a.operand(3);
+  if (value.impl()->number) {
+    check_value("index_put", value.at(0), x.dtype());
+    value = scalar(value.at(0), x.dtype(), x.device());
+  } else if (value.dtype() != x.dtype()) {
+    fail("index_put: the values are {}, the tensor {}; use values:to('{}')",
+         dtype_name(value.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
+  }
+  const Tensor target = InPlace ? x : clone(x);
+  write_index(a.L, 2, target, value, a.boolean(4, false), InPlace ? "index_put_" : "index_put");
+  return answer<InPlace>(a, target);
+}
+
+template <bool InPlace> int masked_fill_body(Args& a) {
+  return answer<InPlace>(a, masked_fill(a.tensor(1), a.tensor(2), a.operand(3), InPlace));
+}
+
+template <bool InPlace> int masked_scatter_body(Args& a) {
+  return answer<InPlace>(a, masked_scatter(a.tensor(1), a.tensor(2), a.tensor(3), InPlace));
+}
+
+// ---- what is set, what is sorted ----------------------------------------------------------------
+
+int push_list(Args& a, const std::vector<Tensor>& list) {
+  lua_createtable(a.L, int(list.size()), 0);
+  for (size_t k = 0; k < list.size(); ++k) {
+    push_tensor(a.L, list[k]);
+    lua_rawseti(a.L, -2, int(k + 1));
+  }
+  return 1;
+}
+
+int nonzero_body(Args& a) {
+  if (a.boolean(2, false)) return push_list(a, nonzero_list(a.tensor(1), 1));
+  return a.push(nonzero(a.tensor(1), 1));
+}
+
+int choose(Args& a, const Tensor& mask, const Tensor& x, const Tensor& y) {
+  const Tensor* inputs[] = {&mask, &x, &y};
+  return a.push(elementwise(op::id<op::Where>, inputs));
+}
+
+int where_body(Args& a) {
+  if (!a.given(2) && !a.given(3)) return push_list(a, nonzero_list(a.tensor(1), 1));
+  if (!a.given(3)) a.wrong(3, "a tensor or a number");
+  return choose(a, a.operand(1), a.operand(2), a.operand(3));
+}
+
+/// x:where(condition, y) as in PyTorch, and condition:where(x, y).
+int where_method(Args& a) {
+  if (!a.given(2) || !a.given(3)) return where_body(a);
+  const Tensor* middle = tensor_at(a.L, 2);
+  if (middle && middle->dtype() == Dtype::b8) return choose(a, *middle, a.operand(1), a.operand(3));
+  return where_body(a);
+}
+
+/// Numbers adopt the sequence's dtype.
+Tensor values_for(const Args& a, int i, const Tensor& sorted) {
+  const Tensor v = a.operand(i);
+  if (!v.impl()->number) return v;
+  check_value(signature_of(a.entry()).name.c_str(), v.at(0), sorted.dtype());
+  return scalar(v.at(0), sorted.dtype(), sorted.device());
+}
+
+int searchsorted_body(Args& a) {
+  Tensor sorted = a.tensor(1);
+  bool right = a.boolean(3, false);
+  if (a.given(4)) {
+    const std::string side = a.text(4);
+    if (side != "left" && side != "right")
+      fail("searchsorted: the side is '{}'; it must be 'left' or 'right'", side);
+    if (a.given(3) && right != (side == "right"))
+      fail("searchsorted: side and right say different things");
+    right = side == "right";
+  }
+  if (a.given(5)) sorted = gather(sorted, -1, positions(a, 5));
+  return a.push(searchsorted("searchsorted", sorted, values_for(a, 2, sorted), right, 1));
+}
+
+int bucketize_body(Args& a) {
+  const Tensor& sorted = a.tensor(2);
+  if (sorted.dim() != 1)
+    fail("bucketize: the boundaries are {}; they must have one dimension",
+         to_string(sorted.shape()));
+  return a.push(
+      searchsorted("bucketize", sorted, values_for(a, 1, sorted), a.boolean(3, false), 1));
+}
+
+int isin_body(Args& a) {
+  const Tensor x = a.operand(1), test = a.operand(2);
+  if (x.impl()->number && test.impl()->number) fail("isin: one of the two must be a tensor");
+  for (const Tensor* t : {&x, &test}) {
+    const Tensor& other = t == &x ? test : x;
+    if (t->impl()->number) check_value("isin", t->at(0), other.dtype());
+  }
+  return a.push(isin(x, test, a.boolean(4, false)));
+}
+
+int slice_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const int d = wrap_dim("slice", a.position(2), x.dim());
+  if (x.dim() == 0) fail("slice: a 0-d tensor has no dimension to slice");
+  At items[2] = {{At::skip, 0, d}, range_in(a.integer(3, 1), a.integer(4, -1), a.integer(5, 1),
+                                            x.size(d), d, "slice")};
+  return a.push(index(x, items, 2));
+}
 
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
-    {"index_select(x, dim, index)", "The positions of a dimension that an integer tensor lists.",
+    {"index_select(x, dim, index)",
+     "The positions of a dimension that a 1-d integer tensor lists: a copy.",
+     [](Args& a) { return a.push(index_select(a.tensor(1), a.position(2), positions(a, 3))); }},
+    {"gather(x, dim, index)",
+     "out[i][j] = x[index[i][j]][j] along dim 1, and so on; the index has x's rank.",
+     [](Args& a) { return a.push(gather(a.tensor(1), a.position(2), positions(a, 3))); }},
+    {"take(x, index)", "The elements at positions of the flattened x, in the index's shape.",
+     [](Args& a) { return a.push(take(a.tensor(1), positions(a, 2))); }},
+    {"take_along_dim(x, index, dim=nil)",
+     "gather where x and the index broadcast; without dim both are flattened.",
      [](Args& a) {
-       return a.push(index_select(a.tensor(1), a.position(2), from_positions(a.tensor(3))));
+       std::optional<int64_t> dim;
+       if (a.given(3)) dim = a.position(3);
+       return a.push(take_along_dim(a.tensor(1), positions(a, 2), dim));
      }},
-    {"gather(x, dim, index)", "out[i][j] = x[index[i][j]][j] along dim 1, and so on.",
-     [](Args& a) {
-       return a.push(gather(a.tensor(1), a.position(2), from_positions(a.tensor(3))));
-     }},
+    {"scatter(x, dim, index, src, reduce=nil)",
+     "x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of values that meet the last. "
+     "src may be a number; reduce 'add' or 'multiply' joins them with x.",
+     scatter_body<false>},
+    {"scatter_(x, dim, index, src, reduce=nil)", "scatter, written into x.", scatter_body<true>},
+    {"scatter_add(x, dim, index, src)", "x with src added at the positions that gather would read.",
+     scatter_add_body<false>},
+    {"scatter_add_(x, dim, index, src)", "scatter_add, written into x.", scatter_add_body<true>},
+    {"scatter_reduce(x, dim, index, src, reduce, include_self=true)",
+     "src joined by 'sum', 'prod', 'mean', 'amax' or 'amin' at the positions that gather would read.",
+     scatter_reduce_body<false>},
+    {"scatter_reduce_(x, dim, index, src, reduce, include_self=true)",
+     "scatter_reduce, written into x.", scatter_reduce_body<true>},
+    {"index_add(x, dim, index, source, alpha=1)",
+     "x with alpha times the slices of source added at the positions of a 1-d index.",
+     index_add_body<false>},
+    {"index_add_(x, dim, index, source, alpha=1)", "index_add, written into x.",
+     index_add_body<true>},
+    {"index_copy(x, dim, index, source)",
+     "x with the slices of source at the positions of a 1-d index.", index_copy_body<false>},
+    {"index_copy_(x, dim, index, source)", "index_copy, written into x.", index_copy_body<true>},
+    {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
+     index_fill_body<false>},
+    {"index_fill_(x, dim, index, value)", "index_fill, written into x.", index_fill_body<true>},
+    {"index_put(x, indices, values, accumulate=false)",
+     "x with x[indices] = values; accumulate adds, also where positions repeat.",
+     index_put_body<false>},
+    {"index_put_(x, indices, values, accumulate=false)",
+     "x[indices] = values; accumulate adds, also where positions repeat.", index_put_body<true>},
+    {"masked_select(x, mask)", "The elements where a bool mask is set, in row-major order.",
+     [](Args& a) { return a.push(masked_select(a.tensor(1), a.tensor(2))); }},
+    {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.",
+     masked_fill_body<false>},
+    {"masked_fill_(x, mask, value)", "masked_fill, written into x.", masked_fill_body<true>},
+    {"masked_scatter(x, mask, source)",
+     "x with the elements of source, in order, where a bool mask is set.",
+     masked_scatter_body<false>},
+    {"masked_scatter_(x, mask, source)", "masked_scatter, written into x.",
+     masked_scatter_body<true>},
+    {"nonzero(x, as_tuple=false)",
+     "[n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each "
+     "dimension.",
+     nonzero_body},
+    {"argwhere(x)", "[n x rank], the positions of what is not zero.",
+     [](Args& a) { return a.push(nonzero(a.tensor(1), 1)); }},
+    {"searchsorted(sorted_sequence, values, right=false, side=nil, sorter=nil)",
+     "The position before which each value would be inserted, from 1; after equal ones with right. "
+     "The sequence is 1-d, or has one row for each row of values.",
+     searchsorted_body},
+    {"bucketize(x, boundaries, right=false)",
+     "The number of the bucket of each element, from 1: boundaries[k - 1] < x <= boundaries[k].",
+     bucketize_body},
+    {"isin(elements, test_elements, assume_unique=false, invert=false)",
+     "Whether each element is one of test_elements.", isin_body},
+    {"slice(x, dim, first=1, last=-1, step=1)",
+     "A view of the positions first to last of a dimension, every step-th.", slice_body},
 };
+
+const Entry kWhere{"where(condition, x=nil, y=nil)",
+                   "x where the condition is set, else y; where(condition) is the list that "
+                   "nonzero gives as_tuple.",
+                   where_body};
+const Entry kWhereMethod{"where(x, condition=nil, y=nil)",
+                         "x where the condition is set, else y.", where_method};
 
 }  // namespace
 
 void open_index(lua_State* L) {
   add_methods(L, kMethods);
+  push_function(L, kWhere);
+  lua_setfield(L, -2, "where");
+  luaL_getmetatable(L, "mtorch.methods");
+  push_function(L, kWhereMethod);
+  lua_setfield(L, -2, "where");
+  lua_pop(L, 1);
   for (const char* name : {"newaxis", "ellipsis"}) {
     lua_pushlightuserdata(L, marker(name));
     lua_setfield(L, -2, name);

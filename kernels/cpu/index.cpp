@@ -7,53 +7,244 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Calls `body(i, out offset, in offset, index offset)` for the elements [from, to), walking row by
-/// row.
-template <class Body> void walk(const Gather& g, int64_t from, int64_t to, const Body& body) {
+/// How positions are read.
+struct Positions {
+  int64_t extent, first, back;
+
+  /// Position i counted from 0, and whether it is not there: then 0. Callers keep `wrong` in a
+  /// variable of their own, so that it lives in a register.
+  MT_HD int64_t read(int64_t i, bool& wrong) const {
+    const int64_t k = i + (i < 0 ? back : -first);
+    const bool there = uint64_t(k) < uint64_t(extent);
+    wrong |= !there;
+    return there ? k : 0;
+  }
+};
+Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
+
+/// Tells the others that a position was not there.
+void report(bool wrong, bool& fine) {
+  if (wrong) __atomic_store_n(&fine, false, __ATOMIC_RELAXED);
+}
+
+/// Walks rows of the last dimension without a division for each: where each operand is.
+struct Rows {
+  int outer;  // dimensions above the rows
+  int64_t at[kMaxDims], out, in, index;
+  const Gather& g;
+
+  Rows(const Gather& call, int64_t row) : outer(call.ndim - 1), out(0), in(0), index(0), g(call) {
+    for (int d = outer - 1; d >= 0; --d) {
+      at[d] = row % g.size[d], row /= g.size[d];
+      out += at[d] * g.out_stride[d], in += at[d] * g.in_stride[d];
+      index += at[d] * g.index_stride[d];
+    }
+  }
+  void next() {
+    for (int d = outer - 1; d >= 0; --d) {
+      out += g.out_stride[d], in += g.in_stride[d], index += g.index_stride[d];
+      if (++at[d] < g.size[d]) return;
+      out -= at[d] * g.out_stride[d], in -= at[d] * g.in_stride[d];
+      index -= at[d] * g.index_stride[d];
+      at[d] = 0;
+    }
+  }
+};
+
+/// A call with at least one dimension, and as few as possible.
+Gather collapsed(const Gather& call) {
+  Gather g = call;
+  int64_t* const stride[3] = {g.out_stride, g.in_stride, g.index_stride};
+  g.ndim = collapse(g.ndim, g.size, stride);
+  if (g.ndim == 0) {
+    g.ndim = 1, g.size[0] = 1;
+    g.out_stride[0] = g.in_stride[0] = g.index_stride[0] = 0;
+  }
+  return g;
+}
+
+// ---- gather -------------------------------------------------------------------------------------
+
+/// A row whose elements have each a position of their own.
+template <class T>
+bool gather_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
+                  int64_t step, int64_t n, const Positions p) {
+  bool wrong = false;
+  if (xs == 1 && os == 1 && is == 0 && step == 1) {
+    for (int64_t i = 0; i < n; ++i) out[i] = in[p.read(index[i], wrong)];
+  } else if (xs == 1 && os == 1) {
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * is + p.read(index[i], wrong) * step];
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      out[i * os] = in[i * is + p.read(index[i * xs], wrong) * step];
+  }
+  return wrong;
+}
+
+/// A row that is moved as it is.
+template <class T> void move_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
+  if (os == 1 && is == 1) __builtin_memcpy(out, in, size_t(n) * sizeof(T));
+  else
+    for (int64_t i = 0; i < n; ++i) out[i * os] = in[i * is];
+}
+
+constexpr int64_t kOffsets = 512;
+
+/// Rows [from, to) in which column j has the same position: read once for all.
+template <class T> bool gather_columns(const Gather& g, int64_t from, int64_t to) {
   const int last = g.ndim - 1;
-  const int64_t row = g.ndim > 0 ? g.size[last] : 1;
-  for (int64_t i = from; i < to;) {
-    const int64_t n = smaller(to - i, row - i % row);
-    const int64_t out = offset_of(i, g.ndim, g.size, g.out_stride),
-                  in = offset_of(i, g.ndim, g.size, g.in_stride),
-                  index = offset_of(i, g.ndim, g.size, g.index_stride);
-    const int64_t out_step = last < 0 ? 0 : g.out_stride[last],
-                  in_step = last < 0 ? 0 : g.in_stride[last],
-                  index_step = last < 0 ? 0 : g.index_stride[last];
-    for (int64_t j = 0; j < n; ++j)
-      body(out + j * out_step, in + j * in_step, g.index[index + j * index_step]);
-    i += n;
+  const int64_t row = g.size[last], os = g.out_stride[last], is = g.in_stride[last];
+  const Positions p = positions_of(g);
+  bool wrong = false;
+  int64_t offset[kOffsets];
+  for (int64_t j = 0; j < row; j += kOffsets) {
+    const int64_t n = smaller(kOffsets, row - j);
+    for (int64_t i = 0; i < n; ++i)
+      offset[i] = (j + i) * is + p.read(g.index[(j + i) * g.index_stride[last]], wrong) * g.step;
+    Rows r(g, from);
+    for (int64_t k = from; k < to; ++k, r.next()) {
+      T* const out = static_cast<T*>(g.out) + r.out + j * os;
+      const T* const in = static_cast<const T*>(g.in) + r.in;
+      if (os == 1)
+        for (int64_t i = 0; i < n; ++i) out[i] = in[offset[i]];
+      else
+        for (int64_t i = 0; i < n; ++i) out[i * os] = in[offset[i]];
+    }
+  }
+  return wrong;
+}
+
+template <class T> bool gather_as(const Gather& g) {
+  const int last = g.ndim - 1;
+  const int64_t row = g.size[last], rows = count(last, g.size), total = rows * row;
+  const int64_t os = g.out_stride[last], is = g.in_stride[last], xs = g.index_stride[last];
+  bool same = xs != 0;  // every row has the same positions
+  for (int d = 0; d < last; ++d) same &= g.index_stride[d] == 0;
+  bool fine = true;
+  // Pieces are whole rows, or parts of one where it is long.
+  const int64_t step = row >= kGrain ? kGrain : row;
+  const int64_t parts = (row + step - 1) / step, together = step >= kGrain ? 1 : kGrain / step;
+  const int64_t groups = (rows + together - 1) / together;
+  const Positions p = positions_of(g);
+  parallel(groups * parts, total > 2 * kGrain, [&](int64_t piece) {
+    const int64_t from = piece / parts * together, to = smaller(rows, from + together);
+    const int64_t j = piece % parts * step, n = smaller(step, row - j);
+    if (same && parts == 1 && to - from >= 4) return report(gather_columns<T>(g, from, to), fine);
+    bool wrong = false;
+    Rows r(g, from);
+    for (int64_t i = from; i < to; ++i, r.next()) {
+      T* const out = static_cast<T*>(g.out) + r.out + j * os;
+      const T* const in = static_cast<const T*>(g.in) + r.in + j * is;
+      const int64_t* const index = g.index + r.index + j * xs;
+      if (xs == 0) move_row(out, os, in + p.read(*index, wrong) * g.step, is, n);
+      else wrong |= gather_cells(out, os, in, is, index, xs, g.step, n, p);
+    }
+    report(wrong, fine);
+  });
+  return fine;
+}
+
+// ---- scatter ------------------------------------------------------------------------------------
+
+template <Join J, class T> MT_HD T join(T cell, T x) {
+  if constexpr (J == Join::set) return x;
+  else if constexpr (J == Join::add) return static_cast<T>(cell + x);
+  else if constexpr (J == Join::mul) return static_cast<T>(cell * x);
+  else if constexpr (J == Join::max) return x > cell || x != x ? x : cell;  // NaN stays
+  else return x < cell || x != x ? x : cell;
+}
+
+/// A row whose elements go each to a position of their own; what is not there is passed over.
+template <Join J, class T>
+bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
+                   int64_t step, int64_t n, const Positions p) {
+  bool wrong = false;
+  auto put = [&](int64_t at, int64_t i, T x) {
+    bool here = false;
+    const int64_t k = p.read(at, here);
+    wrong |= here;
+    if (__builtin_expect(here, 0)) return;
+    T& cell = out[i * os + k * step];
+    cell = join<J>(cell, x);
+  };
+  if (xs == 1 && is == 1 && os == 0 && step == 1)
+    for (int64_t i = 0; i < n; ++i) put(index[i], 0, in[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) put(index[i * xs], i, in[i * is]);
+  return wrong;
+}
+
+/// A row that is joined with another as it is.
+template <Join J, class T> void join_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
+  if (os == 1 && is == 1) {
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) out[i] = join<J>(out[i], in[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i * os] = join<J>(out[i * os], in[i * is]);
   }
 }
 
-template <class T> void gather_as(const Gather& g) {
-  const int64_t total = count(g.ndim, g.size);
-  T* out = static_cast<T*>(g.out);
-  const T* in = static_cast<const T*>(g.in);
-  parallel((total + kGrain - 1) / kGrain, total > 2 * kGrain, [&](int64_t piece) {
-    walk(g, piece * kGrain, smaller(total, (piece + 1) * kGrain),
-         [&](int64_t o, int64_t i, int64_t index) { out[o] = in[i + index * g.step]; });
-  });
+template <Join J, class T> bool scatter_rows(const Gather& g) {
+  const int last = g.ndim - 1;
+  const int64_t n = g.size[last], rows = count(last, g.size), step = g.step;
+  const int64_t os = g.out_stride[last], is = g.in_stride[last], xs = g.index_stride[last];
+  const Positions p = positions_of(g);
+  bool wrong = false;
+  Rows r(g, 0);
+  for (int64_t row = 0; row < rows; ++row, r.next()) {
+    T* const out = static_cast<T*>(g.out) + r.out;
+    const T* const in = static_cast<const T*>(g.in) + r.in;
+    const int64_t* const index = g.index + r.index;
+    if (xs != 0 || os == 0) {
+      wrong |= scatter_cells<J>(out, os, in, is, index, xs, step, n, p);
+      continue;
+    }
+    bool here = false;
+    const int64_t k = p.read(*index, here);
+    wrong |= here;
+    if (!here) join_row<J>(out + k * step, os, in, is, n);
+  }
+  return wrong;
 }
 
-/// One thread, in order: values that meet are added in the same order every time.
-template <class T> void scatter_as(const Gather& g) {
+/// Values that meet are joined in the same order every time: only a dimension along which they
+/// cannot meet is spread over threads.
+template <Join J, class T> bool scatter_as(const Gather& g) {
   const int64_t total = count(g.ndim, g.size);
-  T* out = static_cast<T*>(g.out);
-  const T* in = static_cast<const T*>(g.in);
-  if (g.add)
-    walk(g, 0, total, [&](int64_t o, int64_t i, int64_t index) {
-      T& cell = out[o + index * g.step];
-      cell = static_cast<T>(cell + in[i]);
-    });
-  else
-    walk(g, 0, total,
-         [&](int64_t o, int64_t i, int64_t index) { out[o + index * g.step] = in[i]; });
+  int cut = 0;
+  while (cut < g.ndim && g.out_stride[cut] == 0) ++cut;
+  int64_t pieces = 1;
+  if (cut < g.ndim) pieces = smaller(smaller(g.size[cut], total / kGrain + 1), int64_t(64));
+  bool fine = true;
+  parallel(pieces, total > 2 * kGrain, [&](int64_t piece) {
+    Gather part = g;
+    if (pieces > 1) {
+      const int64_t from = g.size[cut] * piece / pieces;
+      part.size[cut] = g.size[cut] * (piece + 1) / pieces - from;
+      part.out = static_cast<T*>(g.out) + from * g.out_stride[cut];
+      part.in = static_cast<const T*>(g.in) + from * g.in_stride[cut];
+      part.index += from * g.index_stride[cut];
+    }
+    report(scatter_rows<J, T>(part), fine);
+  });
+  return fine;
+}
+
+template <class T> bool scatter_join(const Gather& g) {
+  switch (g.join) {
+    case Join::set: return scatter_as<Join::set, T>(g);
+    case Join::add: return scatter_as<Join::add, T>(g);
+    case Join::mul: return scatter_as<Join::mul, T>(g);
+    case Join::max: return scatter_as<Join::max, T>(g);
+    default: return scatter_as<Join::min, T>(g);
+  }
 }
 
 }  // namespace
 
-void gather(const Gather& g) {
+bool gather(const Gather& call) {
+  if (count(call.ndim, call.size) == 0) return true;
+  const Gather g = collapsed(call);
   switch (item_size(g.dtype)) {
     case 1: return gather_as<uint8_t>(g);
     case 4: return gather_as<uint32_t>(g);
@@ -61,15 +252,42 @@ void gather(const Gather& g) {
   }
 }
 
-void scatter(const Gather& g) {
+bool scatter(const Gather& call) {
+  if (count(call.ndim, call.size) == 0) return true;
+  const Gather g = collapsed(call);
   switch (g.dtype) {
-    case Dtype::b8: return scatter_as<bool>(g);
-    case Dtype::u8: return scatter_as<uint8_t>(g);
-    case Dtype::i32: return scatter_as<int32_t>(g);
-    case Dtype::i64: return scatter_as<int64_t>(g);
-    case Dtype::f32: return scatter_as<float>(g);
-    default: return scatter_as<double>(g);
+    case Dtype::b8: return scatter_join<bool>(g);
+    case Dtype::u8: return scatter_join<uint8_t>(g);
+    case Dtype::i32: return scatter_join<int32_t>(g);
+    case Dtype::i64: return scatter_join<int64_t>(g);
+    case Dtype::f32: return scatter_join<float>(g);
+    default: return scatter_join<double>(g);
   }
+}
+
+bool locate(const Locate& l) {
+  const int64_t total = count(l.ndim, l.size);
+  bool fine = true;
+  parallel((total + kGrain - 1) / kGrain, total > 2 * kGrain, [&](int64_t piece) {
+    const int64_t end = smaller(total, (piece + 1) * kGrain);
+    const int64_t row = l.ndim > 0 ? l.size[l.ndim - 1] : 1;
+    const int64_t by = l.ndim > 0 ? l.index_stride[l.ndim - 1] : 0;
+    const Positions p{l.extent, l.first, l.back};
+    bool wrong = false;
+    for (int64_t i = piece * kGrain; i < end;) {
+      const int64_t n = smaller(end - i, row - i % row);
+      const int64_t* index = l.index + offset_of(i, l.ndim, l.size, l.index_stride);
+      if (!l.out)
+        for (int64_t j = 0; j < n; ++j) p.read(index[j * by], wrong);
+      else if (l.add)
+        for (int64_t j = 0; j < n; ++j) l.out[i + j] += p.read(index[j * by], wrong) * l.step;
+      else
+        for (int64_t j = 0; j < n; ++j) l.out[i + j] = p.read(index[j * by], wrong) * l.step;
+      i += n;
+    }
+    report(wrong, fine);
+  });
+  return fine;
 }
 
 }  // namespace MT_ISA

@@ -13,6 +13,11 @@ void fill_verbs(Device& device) {
   device.max_pool = max_pool;
   device.gather = gather;
   device.scatter = scatter;
+  device.locate = locate;
+  device.count_mask = count_mask;
+  device.compress = compress;
+  device.nonzero = nonzero;
+  device.search = search;
   device.random = random;
   device.sgd = sgd;
   device.adam = adam;

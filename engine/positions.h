@@ -1,0 +1,19 @@
+// positions.h -- what index.cpp and select.cpp share: reading positions, refusing those that are not there
+#pragma once
+#include "engine/index.h"
+
+namespace mt {
+
+/// The index as int64; refuses what is no integer.
+Index integer_positions(const char* name, const Index&);
+/// "gather: position 5 is outside 1..4 (dimension 2 of (3 x 4))": finds the one that is not there.
+[[noreturn]] void fail_position(const char* name, const Index&, int64_t extent, int dim,
+                                const Shape& shape);
+/// Refuses positions outside, before anything is written.
+void check_positions(const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
+/// out[i] = (or +=) index[i] * step, counted from 0; false: a position is not there.
+bool locate(const Index&, int64_t extent, int64_t* out, int64_t step = 1, bool add = false);
+/// Refuses a source of another dtype.
+void check_source(const char* name, const Tensor& x, const Tensor& source);
+
+}  // namespace mt
