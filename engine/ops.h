@@ -3,15 +3,18 @@
 // Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
 // input.
 #pragma once
+#include "engine/arrange.h"
 #include "engine/create.h"
 #include "engine/index.h"
 #include "engine/loss.h"
+#include "engine/make.h"
 #include "engine/matmul.h"
 #include "engine/movement.h"
 #include "engine/optim.h"
 #include "engine/print.h"
 #include "engine/random.h"
 #include "engine/reduce.h"
+#include "engine/views.h"
 #include "kernels/table.h"
 
 namespace mt {
