@@ -15,6 +15,7 @@ namespace mt {
 namespace {
 
 constexpr int kWords = 624, kMiddle = 397;
+constexpr uint64_t kWide = uint64_t(1) << 28;  // from this span on PyTorch draws two words
 constexpr uint64_t kFirstSeed = 0x6d746f726368;  // until manual_seed: the same numbers in every run
 
 /// Takes one number off the front of `text`.
@@ -146,7 +147,7 @@ template <class T> void Generator::normals(T* out, int64_t n) {
 template <class T> void Generator::fill_as(const Random& r) {
   T* out = static_cast<T*>(r.out);
   if (r.what == Distribution::integer) {
-    const bool narrow = r.span != 0 && r.span < (uint64_t(1) << 32);
+    const bool narrow = r.span != 0 && r.span < kWide;
     for (int64_t i = 0; i < r.n; ++i) {
       if ((i & 0xffff) == 0 && mt_interrupted) return;
       const uint64_t drawn = narrow ? word() % r.span : r.span ? wide() % r.span : wide();

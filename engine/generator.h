@@ -27,9 +27,10 @@ class Generator {
   void set_state(std::string_view);
   /// Draws r.n elements into r.out. With mt19937 that is memory of the CPU.
   void fill(Random r, const Device&);
+  /// The next 32 bits of an mt19937 stream.
+  uint32_t word();
 
  private:
-  uint32_t word();
   uint64_t wide() {
     const uint64_t high = word();
     return high << 32 | word();

@@ -63,12 +63,9 @@ Tensor randperm(int64_t n, const Device& device, Generator* g) {
   int64_t* p = out.data_as<int64_t>();
   Generator& from = stream(g);
   if (from.kind() == Generator::Kind::mt19937) {  // PyTorch draws a 32-bit word per step, forwards
-    if (n >= int64_t(1) << 31) fail("randperm: {} is too long for an mt19937 generator", n);
-    const Tensor words = draw(g, Distribution::integer, {std::max<int64_t>(n - 1, 0)}, Dtype::i64,
-                              cpu_device(), 0, 0xffffffff);
+    if (n >= int64_t(1) << 32) fail("randperm: {} is too long for an mt19937 generator", n);
     std::iota(p, p + n, 0);
-    const int64_t* word = words.data_as<int64_t>();
-    for (int64_t i = 0; i + 1 < n; ++i) std::swap(p[i], p[i + word[i] % (n - i)]);
+    for (int64_t i = 0; i + 1 < n; ++i) std::swap(p[i], p[i + int64_t(from.word()) % (n - i)]);
     return to(out, device);
   }
   const Tensor words = draw(g, Distribution::integer, {n}, Dtype::i64, cpu_device(), 0, 0);
