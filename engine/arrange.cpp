@@ -1,4 +1,4 @@
-// arrange.cpp -- the same elements in another arrangement: turned, repeated, padded, cut to triangles
+// arrange.cpp -- the same elements arranged anew: turned, repeated, padded, cut to triangles
 #include "engine/arrange.h"
 
 #include <algorithm>
@@ -297,14 +297,17 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
     const int64_t n = x.size(d), before = sides[2 * i], after = sides[2 * i + 1];
     if (std::max(std::abs(before), std::abs(after)) > kFar)
       fail("pad: ({}, {}) has more elements than memory can hold", before, after);
-    if (n + before + after < 0 || n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0)
+    if (n + before + after < 0 ||
+        n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0)
       fail("pad: ({}, {}) cuts off more than the {} positions of dimension {}", before, after, n,
            d + 1);
     const int64_t most = std::max(before, after);
     if (mode == Padding::reflect && most >= n && most > 0)
-      fail("pad: a reflection of {} positions needs more than the {} of dimension {}", most, n, d + 1);
+      fail("pad: a reflection of {} positions needs more than the {} of dimension {}", most, n,
+           d + 1);
     if (mode == Padding::circular && most > n)
-      fail("pad: {} positions around the end need as many in dimension {}, it has {}", most, d + 1, n);
+      fail("pad: {} positions around the end need as many in dimension {}, it has {}", most, d + 1,
+           n);
     if (mode == Padding::replicate && most > 0 && n == 0)
       fail("pad: dimension {} has no position to replicate", d + 1);
     s.before[d] = before, s.after[d] = after;

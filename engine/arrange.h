@@ -1,4 +1,4 @@
-// arrange.h -- the same elements in another arrangement: turned, repeated, padded, cut to triangles
+// arrange.h -- the same elements arranged anew: turned, repeated, padded, cut to triangles
 #pragma once
 #include <vector>
 
@@ -7,7 +7,7 @@
 namespace mt {
 
 Tensor flip(const Tensor&, const Shape& dims);
-/// Shifts along dimensions; what leaves at the end comes back at the beginning. Without dims, of the
+/// Shifts along dimensions; what leaves at the end comes back at the beginning. Without dims of the
 /// flattened tensor.
 Tensor roll(const Tensor&, const Shape& shifts, const Shape& dims);
 /// A quarter turn, k times, from dimension a towards b.

@@ -15,7 +15,7 @@ namespace mt {
 namespace {
 
 constexpr int kWords = 624, kMiddle = 397;
-constexpr uint64_t kWide = uint64_t(1) << 28;  // from this span on PyTorch draws two words
+constexpr uint64_t kWide = uint64_t(1) << 28;    // from this span on PyTorch draws two words
 constexpr uint64_t kFirstSeed = 0x6d746f726368;  // until manual_seed: the same numbers in every run
 
 /// Takes one number off the front of `text`.

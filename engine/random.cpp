@@ -32,8 +32,7 @@ void check_float(const char* name, Dtype dtype) {
 bool every(const Tensor& answers) { return answers.numel() == 0 || all(answers).item() != 0; }
 
 void check_probabilities(const char* name, const Tensor& p) {
-  if (!every(ge(p, 0.0)) || !every(le(p, 1.0)))
-    fail("{}: a probability lies outside 0..1", name);
+  if (!every(ge(p, 0.0)) || !every(le(p, 1.0))) fail("{}: a probability lies outside 0..1", name);
 }
 
 }  // namespace
@@ -119,7 +118,8 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
              r + 1, show(v));
       total += v, possible += v > 0;
     }
-    if (!(total > 0) || std::isinf(total)) fail("multinomial: the weights of row {} sum to {}", r + 1, total);
+    if (!(total > 0) || std::isinf(total))
+      fail("multinomial: the weights of row {} sum to {}", r + 1, total);
     if (!replacement && possible < n)
       fail("multinomial: row {} has {} weights above 0, {} cannot be drawn without replacement",
            r + 1, possible, n);
@@ -187,7 +187,8 @@ const Tensor& bernoulli_(const Tensor& x, const Tensor& p, Generator* g) {
 
 const Tensor& exponential_(const Tensor& x, double rate, Generator* g) {
   check_float("exponential_", x.dtype());
-  if (!(rate > 0) || std::isinf(rate)) fail("exponential_: the rate is {}; it must be positive", show(rate));
+  if (!(rate > 0) || std::isinf(rate))
+    fail("exponential_: the rate is {}; it must be positive", show(rate));
   check_writable("exponential_", x);
   const Tensor u = rand(x.shape(), x.dtype(), x.device(), g);
   return write_("exponential_", x, log1p(-u) * Tensor(-1 / rate));

@@ -50,7 +50,8 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
 Tensor movedim(const Tensor& x, const Shape& from, const Shape& to) {
   if (from.size() != to.size())
     fail("movedim: {} dimensions are moved to {} places", from.size(), to.size());
-  const Shape source = wrap_dims("movedim", from, x.dim()), place = wrap_dims("movedim", to, x.dim());
+  const Shape source = wrap_dims("movedim", from, x.dim()),
+              place = wrap_dims("movedim", to, x.dim());
   if (x.dim() == 0) return x;
   Shape dims = x.shape();
   unsigned moved = 0, taken = 0;
@@ -70,7 +71,8 @@ Tensor squeeze(const Tensor& x, const Shape& dims) {
   const Shape list = wrap_dims("squeeze", dims, x.dim());
   Shape size;
   for (int d = 0; d < x.dim(); ++d)
-    if (x.size(d) != 1 || std::find(list.begin(), list.end(), d) == list.end()) size.push(x.size(d));
+    if (x.size(d) != 1 || std::find(list.begin(), list.end(), d) == list.end())
+      size.push(x.size(d));
   return size.size() == x.dim() ? x : view(x, size);
 }
 
@@ -86,16 +88,17 @@ Tensor unsqueeze(const Tensor& x, const Shape& dims) {
 Tensor at_least(const Tensor& x, int dims) {
   Shape size = x.shape();
   if (size.size() >= dims) return x;
-  if (size.size() == 2) size.push(1);                          // (m, n) -> (m, n, 1)
-  while (size.size() < std::min(dims, 2)) size.insert(0, 1);   // (n) -> (1, n)
-  if (size.size() < dims) size.push(1);                        // (1, n) -> (1, n, 1)
+  if (size.size() == 2) size.push(1);                         // (m, n) -> (m, n, 1)
+  while (size.size() < std::min(dims, 2)) size.insert(0, 1);  // (n) -> (1, n)
+  if (size.size() < dims) size.push(1);                       // (1, n) -> (1, n, 1)
   return view(x, size);
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   const int d = dim_of_parts("split", x, dim);
   const int64_t n = x.size(d);
-  if (size < 0 || (size == 0 && n > 0)) fail("split: parts of {} positions do not make up {}", size, n);
+  if (size < 0 || (size == 0 && n > 0))
+    fail("split: parts of {} positions do not make up {}", size, n);
   std::vector<Tensor> parts;
   if (n == 0) return {slice(x, d, 0, 0)};
   parts.reserve(size_t((n - 1) / size + 1));
@@ -155,7 +158,8 @@ std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& list) {
 
 std::vector<Tensor> meshgrid(const std::vector<Tensor>& list, bool xy) {
   if (list.empty()) fail("meshgrid: at least one tensor is needed");
-  if (list.size() > size_t(kMaxDims)) fail("meshgrid: a tensor has at most {} dimensions", kMaxDims);
+  if (list.size() > size_t(kMaxDims))
+    fail("meshgrid: a tensor has at most {} dimensions", kMaxDims);
   const int rank = int(list.size());
   Shape shape;
   for (const Tensor& x : list) {
@@ -187,7 +191,8 @@ namespace {
 Tensor diagonal_view(const Tensor& x, int64_t offset, int a, int b) {
   const int64_t rows = x.size(a), columns = x.size(b);
   const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
-  const int64_t n = std::max<int64_t>(0, std::min(rows - std::min(down, rows), columns - std::min(right, columns)));
+  const int64_t n = std::max<int64_t>(
+      0, std::min(rows - std::min(down, rows), columns - std::min(right, columns)));
   Shape size, stride;
   for (int d = 0; d < x.dim(); ++d)
     if (d != a && d != b) size.push(x.size(d)), stride.push(x.stride(d));
@@ -216,11 +221,11 @@ Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int 
 Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
   Tensor out = diagonal_view(x, offset, a, b);
   if (wants_grad(x)) {
-    static const NodeType type{
-        "diagonal", [](Node& node, const Tensor& g, Tensor* dx) {
-          const Shape p = numbers_of(node);
-          dx[0] = around_diagonal(g, node.shape(0), p[0], int(p[1]), int(p[2]));
-        }};
+    static const NodeType type{"diagonal", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Shape p = numbers_of(node);
+                                 dx[0] =
+                                     around_diagonal(g, node.shape(0), p[0], int(p[1]), int(p[2]));
+                               }};
     Node& node = record(type, out, {&x});
     node.save_shape(0, x);
     node.number[0] = double(offset), node.number[1] = a, node.number[2] = b;
@@ -312,8 +317,8 @@ namespace {
 Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
   Tensor at = scalar(double(offset), Dtype::i64);
   for (int d = 0; d < size.size(); ++d)
-    at = unsqueeze(at, -1) + (size[d] > 0 ? arange(size[d], 1) * Tensor(double(stride[d]))
-                                          : zeros({0}, Dtype::i64));
+    at = unsqueeze(at, -1) +
+         (size[d] > 0 ? arange(size[d], 1) * Tensor(double(stride[d])) : zeros({0}, Dtype::i64));
   return at;
 }
 
@@ -344,7 +349,8 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64
     fail("as_strided: {} sizes and {} strides", size.size(), stride.size());
   const int64_t count = checked_count("as_strided", size);
   const int64_t have = int64_t(x.impl()->storage->bytes) / item_size(x.dtype());
-  if (offset < 0 || offset > have) fail("as_strided: the offset {} lies outside the storage of {}", offset, have);
+  if (offset < 0 || offset > have)
+    fail("as_strided: the offset {} lies outside the storage of {}", offset, have);
   int64_t last = offset;
   for (int d = 0; d < size.size(); ++d) {
     if (stride[d] < 0) fail("as_strided: the stride {} is negative", stride[d]);

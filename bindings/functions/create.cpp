@@ -85,7 +85,7 @@ Tensor to_named(const Args& a, int i, const Tensor& x) {
 int to_body(Args& a) {
   Tensor x = a.tensor(1);
   if (!a.given(2) && !a.given(3) && !a.given(4) && !a.given(5))
-    fail("to: a dtype, a device or a tensor is needed: x:to('float64')");
+    fail("to: argument 2 'target' is missing; a dtype, a device or a tensor: x:to('float64')");
   for (int i = 2; i <= 3; ++i) {
     if (const Tensor* like = tensor_at(a.L, i)) x = to(to(x, like->dtype()), like->device());
     else if (a.given(i)) x = to_named(a, i, x);

@@ -61,6 +61,7 @@ void open_functions(lua_State* L) {
   open_gradient(L);
   open_index(L);
   open_neural(L);
+  open_print(L);
   open_product(L);
   open_random(L);
   open_reduce(L);

@@ -43,6 +43,7 @@ void open_elementwise(lua_State* L);
 void open_gradient(lua_State* L);
 void open_index(lua_State* L);
 void open_neural(lua_State* L);
+void open_print(lua_State* L);
 void open_product(lua_State* L);
 void open_random(lua_State* L);
 void open_reduce(lua_State* L);

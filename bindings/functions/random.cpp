@@ -155,7 +155,8 @@ int random_in_place(Args& a) {
   const Tensor& x = a.tensor(1);
   const int64_t most = largest_whole(x.dtype());
   int64_t low = a.integer(2, 0), high = a.integer(3, most);
-  if (a.given(2) && !a.given(3)) fail("random_: the last number is missing: x:random_(first, last)");
+  if (a.given(2) && !a.given(3))
+    fail("random_: the last number is missing: x:random_(first, last)");
   random_(x, low, high, generator_at(a, 4));
   return a.self();
 }
@@ -213,8 +214,8 @@ const Entry kMethods[] = {
     {"multinomial(weights, n, replacement=false, generator=nil)",
      "n positions (from 1) drawn by the weights of each row.",
      [](Args& a) {
-       return push_positions(a, multinomial(a.tensor(1), a.integer(2), a.boolean(3, false),
-                                            generator_at(a, 4)));
+       return push_positions(
+           a, multinomial(a.tensor(1), a.integer(2), a.boolean(3, false), generator_at(a, 4)));
      }},
     {"normal_(x, mean=0, std=1, generator=nil)", "Fills x with normal numbers.",
      [](Args& a) {

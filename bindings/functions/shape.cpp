@@ -18,9 +18,7 @@ template <Tensor (*join)(const std::vector<Tensor>&)> int stacked(Args& a) {
 }
 template <int Dims> int at_least_body(Args& a) { return a.push(at_least(a.tensor(1), Dims)); }
 int expand_body(Args& a) { return a.push(expand(a.tensor(1), a.shape(2))); }
-int transpose_body(Args& a) {
-  return a.push(transpose(a.tensor(1), a.position(2), a.position(3)));
-}
+int transpose_body(Args& a) { return a.push(transpose(a.tensor(1), a.position(2), a.position(3))); }
 int tile_body(Args& a) { return a.push(tile(a.tensor(1), a.shape(2))); }
 
 /// x['repeat'](x, 2, 3), PyTorch's name: as tile, with a number for every dimension.
@@ -212,16 +210,16 @@ const Entry kMethods[] = {
     {"diagonal(x, offset=0, dim1=1, dim2=2)",
      "A view of the diagonals of two dimensions, as a last dimension.",
      [](Args& a) {
-       return a.push(diagonal(a.tensor(1), a.integer(2, 0), position_or(a, 3, 0),
-                              position_or(a, 4, 1)));
+       return a.push(
+           diagonal(a.tensor(1), a.integer(2, 0), position_or(a, 3, 0), position_or(a, 4, 1)));
      }},
     {"diag(x, diagonal=0)", "A vector as the diagonal of a matrix, or a matrix's diagonal.",
      [](Args& a) { return a.push(diag(a.tensor(1), a.integer(2, 0))); }},
     {"diag_embed(x, offset=0, dim1=-2, dim2=-1)",
      "Zeros whose diagonals are the last dimension of x.",
      [](Args& a) {
-       return a.push(diag_embed(a.tensor(1), a.integer(2, 0), position_or(a, 3, -2),
-                                position_or(a, 4, -1)));
+       return a.push(
+           diag_embed(a.tensor(1), a.integer(2, 0), position_or(a, 3, -2), position_or(a, 4, -1)));
      }},
     {"as_strided(x, size, stride, storage_offset=nil)",
      "The storage of x seen with any sizes and strides that stay inside it.",
@@ -242,15 +240,13 @@ const Entry kMethods[] = {
        if (a.tensor(1).dim() < 2) fail("fliplr: a vector has no columns; use flip(1)");
        return a.push(flip(a.tensor(1), {1}));
      }},
-    {"flipud(x)", "The rows in reverse.",
-     [](Args& a) { return a.push(flip(a.tensor(1), {0})); }},
+    {"flipud(x)", "The rows in reverse.", [](Args& a) { return a.push(flip(a.tensor(1), {0})); }},
     {"roll(x, [shifts], [dims]=nil)",
      "Shifted along dimensions; what leaves at the end comes back at the beginning.",
      [](Args& a) {
        const std::vector<int64_t> shifts = a.integers(2);
        if (shifts.size() > size_t(kMaxDims)) fail("roll: {} shifts are given", shifts.size());
-       return a.push(
-           roll(a.tensor(1), Shape(shifts.data(), int(shifts.size())), a.dims(3)));
+       return a.push(roll(a.tensor(1), Shape(shifts.data(), int(shifts.size())), a.dims(3)));
      }},
     {"rot90(x, k=1, [dims]=nil)", "Turned by k quarters in the plane of two dimensions.",
      [](Args& a) {

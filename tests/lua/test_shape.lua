@@ -1,4 +1,4 @@
--- test_shape.lua -- Views, joins, parts and repetitions: PyTorch's values, gradients, sharing, errors
+-- test_shape.lua -- Views, joins, parts, repetitions: values of PyTorch, gradients, sharing, errors
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, raises = t.test, t.eq, t.raises
