@@ -112,6 +112,19 @@ template <class U> void reverse_run(char* out, const char* in, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = from[n - 1 - i];
 }
 
+/// out[i] = in[0] for elements of the size of U.
+template <class U> void fill_run(char* out, const char* in, int64_t n) {
+  U* to = reinterpret_cast<U*>(out);
+  const U value = *reinterpret_cast<const U*>(in);
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) to[i] = value;
+}
+
+/// Calls `run<U>` with the unsigned integer of an element's size.
+#define MT_BY_SIZE(run)                                       \
+  (item == 4 ? run<uint32_t>(out, in, n)                      \
+   : item == 8 ? run<uint64_t>(out, in, n) : run<uint8_t>(out, in, n))
+
 /// memcpy with vector loads and stores: where both sides differ in alignment, the C library's `rep
 /// movsb` is several times slower on AMD's Zen.
 void copy_bytes(char* out, const char* in, int64_t n) {
@@ -131,13 +144,15 @@ void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, in
   if (to == 1 && from == 1) {
     copy_bytes(out, in, n * item);
   } else if (to == 1 && from == -1) {
-    if (item == 4) reverse_run<uint32_t>(out, in, n);
-    else if (item == 8) reverse_run<uint64_t>(out, in, n);
-    else reverse_run<uint8_t>(out, in, n);
+    MT_BY_SIZE(reverse_run);
+  } else if (to == 1 && from == 0) {
+    MT_BY_SIZE(fill_run);
   } else {
     move_run(out, to, in, from, n, item);
   }
 }
+
+#undef MT_BY_SIZE
 
 /// One long row, piece by piece.
 bool one_row(const Copy& c) {
