@@ -1,5 +1,6 @@
 // movement.cpp -- tensors seen with other sizes and strides: views, whose gradients are views of
 // the gradient
+#include <algorithm>
 #include <numeric>
 
 #include "engine/autograd.h"
@@ -213,8 +214,22 @@ Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
   return squeeze(row, d);
 }
 
-Tensor cat(const std::vector<Tensor>& parts, int64_t dim) {
-  if (parts.empty()) fail("cat: at least one tensor is needed");
+Tensor cat(const std::vector<Tensor>& all, int64_t dim) {
+  if (all.empty()) fail("cat: at least one tensor is needed");
+  // As in PyTorch, a list of no elements (0) joins with anything.
+  const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
+  const auto real = std::find_if_not(all.begin(), all.end(), nothing);
+  if (real != all.end() && real->dim() != 1 && std::any_of(all.begin(), all.end(), nothing)) {
+    Dtype dtype = Dtype::none;
+    std::vector<Tensor> rest;
+    for (const Tensor& x : all) {
+      dtype = promote(dtype, x.dtype());
+      if (!nothing(x)) rest.push_back(x);
+    }
+    rest[0] = to(rest[0], dtype);
+    return cat(rest, dim);
+  }
+  const std::vector<Tensor>& parts = all;
   const Tensor& first = parts[0];
   const int d = wrap_dim("cat", dim, first.dim());
   if (first.dim() == 0) fail("cat: 0-d tensors have no dimension to join along; use stack");
@@ -233,13 +248,10 @@ Tensor cat(const std::vector<Tensor>& parts, int64_t dim) {
     wants |= p.requires_grad();
   }
   Tensor out = empty(size, dtype, first.device());
-  {
-    NoGrad off;
-    int64_t at = 0;
-    for (const Tensor& p : parts) {
-      copy_(slice(out, d, at, p.size(d)), p);
-      at += p.size(d);
-    }
+  int64_t at = 0;
+  for (const Tensor& p : parts) {
+    copy_elements(slice(out, d, at, p.size(d)), p);
+    at += p.size(d);
   }
   if (wants && grad_enabled()) {
     static const NodeType type{

@@ -5,11 +5,13 @@
 #pragma once
 #include "engine/attention.h"
 #include "engine/conv.h"
+#include "engine/arrange.h"
 #include "engine/create.h"
 #include "engine/einsum.h"
 #include "engine/index.h"
 #include "engine/loss.h"
 #include "engine/linalg.h"
+#include "engine/make.h"
 #include "engine/matmul.h"
 #include "engine/movement.h"
 #include "engine/normalize.h"
@@ -20,6 +22,7 @@
 #include "engine/random.h"
 #include "engine/reduce.h"
 #include "engine/write.h"
+#include "engine/views.h"
 #include "kernels/table.h"
 
 namespace mt {

@@ -9,15 +9,10 @@
 namespace mt {
 namespace {
 
-constexpr int64_t kThreshold = 1000;  // more elements than this are summarised
-constexpr int64_t kEdge = 3;
-constexpr int kPrecision = 4;
-constexpr int kLineWidth = 80;
-
 /// How the numbers of one tensor are written.
 struct Format {
   bool whole = true, scientific = false, boolean = false, integer = false;
-  int width = 0;
+  int width = 0, precision = 4;
 
   std::string text(const Tensor& x, int64_t i) const {
     if (integer) return fmt::format("{}", x.at_integer(i));
@@ -25,28 +20,31 @@ struct Format {
     if (boolean) return v != 0 ? "true" : "false";
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
-    if (scientific) return fmt::format("{:.{}e}", v, kPrecision);
+    if (scientific) return fmt::format("{:.{}e}", v, precision);
     if (whole) return fmt::format("{:.0f}.", v);
-    return fmt::format("{:.{}f}", v, kPrecision);
+    return fmt::format("{:.{}f}{}", v, precision, precision == 0 ? "." : "");
   }
 };
 
 /// The positions of a dimension that are shown; -1 stands for the gap.
 std::vector<int64_t> shown(int64_t size, bool summarise) {
+  const int64_t edge = print_options().edgeitems;
+  const bool gap = summarise && size > 2 * edge;
   std::vector<int64_t> positions;
-  for (int64_t i = 0; i < size; ++i) {
-    if (summarise && size > 2 * kEdge && i == kEdge) {
-      positions.push_back(-1);
-      i = size - kEdge;
-    }
-    positions.push_back(i);
-  }
+  for (int64_t i = 0; i < (gap ? edge : size); ++i) positions.push_back(i);
+  if (!gap) return positions;
+  positions.push_back(-1);
+  for (int64_t i = size - edge; i < size; ++i) positions.push_back(i);
   return positions;
 }
 
 class Printer {
  public:
-  explicit Printer(const Tensor& x) : x_(x), summarise_(x.numel() > kThreshold) {
+  explicit Printer(const Tensor& x)
+      : x_(x),
+        options_(print_options()),
+        summarise_(x.numel() > options_.threshold) {
+    format_.precision = options_.precision;
     format_.boolean = x.dtype() == Dtype::b8;
     format_.integer = !format_.boolean && !is_float(x.dtype());
     if (x.numel() > 0) measure(x);
@@ -70,8 +68,12 @@ class Printer {
       if (v != 0) low = std::min(low, std::fabs(v));
       high = std::max(high, std::fabs(v));
     });
+    // PyTorch's rule, but that whole numbers are written out up to 1e8 however uneven they are.
     format_.scientific = is_float(x.dtype()) && high > 0 &&
-                         (high >= 1e8 || (!format_.whole && (low < 1e-4 || high / low > 1e7)));
+                         (high >= 1e8 || (!format_.whole && (low < 1e-4 || high / low > 1000)));
+    if (options_.scientific != PrintOptions::Scientific::automatic)
+      format_.scientific =
+          is_float(x.dtype()) && options_.scientific == PrintOptions::Scientific::always;
     visit(x, [&](const Tensor& row, int64_t i) {
       format_.width = std::max(format_.width, int(format_.text(row, i).size()));
     });
@@ -107,12 +109,11 @@ class Printer {
 
   /// One row, broken where it would leave the screen.
   void line(const Tensor& x) {
-    const size_t start = out_.size();
-    size_t begin = start;
+    size_t begin = out_.size();
     for (int64_t i : shown(x.size(0), summarise_)) {
       const std::string cell =
           i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x, i), format_.width);
-      if (out_.size() - begin + cell.size() > kLineWidth && out_.size() > begin) {
+      if (out_.size() - begin + cell.size() > size_t(options_.linewidth) && out_.size() > begin) {
         out_ += "\n";
         begin = out_.size();
         out_ += " ";
@@ -123,12 +124,18 @@ class Printer {
   }
 
   const Tensor& x_;
+  const PrintOptions& options_;
   bool summarise_;
   Format format_;
   std::string out_;
 };
 
 }  // namespace
+
+PrintOptions& print_options() {
+  static PrintOptions options;
+  return options;
+}
 
 std::string to_string(const Tensor& x) {
   NoGrad off;

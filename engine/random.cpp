@@ -1,68 +1,216 @@
-// random.cpp -- random tensors: one counter-based stream, whose numbers do not depend on device or
-// threads
-#include <mutex>
+// random.cpp -- random tensors: every distribution is made from uniforms, normals or integers of a
+// stream
+#include "engine/random.h"
+
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "engine/autograd.h"
 #include "engine/ops.h"
-#include "kernels/random.h"
 
 namespace mt {
 namespace {
 
-std::mutex guard;
-uint64_t seed = 0x6d746f726368;  // until manual_seed: the same numbers in every run
-uint64_t counter = 0;
+Generator& stream(Generator* g) { return g ? *g : default_generator(); }
 
-Tensor draw(Distribution what, const Shape& shape, Dtype dtype, const Device& device,
+Tensor draw(Generator* g, Distribution what, const Shape& shape, Dtype dtype, const Device& device,
             int64_t low = 0, uint64_t span = 0) {
-  Tensor out = empty(shape, dtype, device);
-  Random r{what, dtype, out.data(), out.numel(), 0, 0, low, span};
-  const int64_t group = random_group(what, dtype);
-  {
-    std::lock_guard lock(guard);
-    r.seed = seed, r.offset = counter;
-    counter += uint64_t((out.numel() + group - 1) / group);
-  }
-  device.random(r);
-  return out;
+  Generator& from = stream(g);
+  const bool host = from.kind() == Generator::Kind::mt19937;
+  const Device& where = host ? cpu_device() : device;
+  Tensor out = empty(shape, dtype, where);
+  from.fill({what, dtype, out.data(), out.numel(), 0, 0, low, span}, where);
+  return to(out, device);
 }
 
 void check_float(const char* name, Dtype dtype) {
   if (!is_float(dtype)) fail("{}: {} cannot hold fractions; use randint", name, dtype_name(dtype));
 }
 
+/// Whether every element answers yes; of nothing, yes.
+bool every(const Tensor& answers) { return answers.numel() == 0 || all(answers).item() != 0; }
+
+void check_probabilities(const char* name, const Tensor& p) {
+  if (!every(ge(p, 0.0)) || !every(le(p, 1.0))) fail("{}: a probability lies outside 0..1", name);
+}
+
 }  // namespace
 
-void manual_seed(uint64_t s) {
-  std::lock_guard lock(guard);
-  seed = s, counter = 0;
-}
+void manual_seed(uint64_t seed) { default_generator().manual_seed(seed); }
 
-Tensor rand(const Shape& shape, Dtype dtype, const Device& device) {
+Tensor rand(const Shape& shape, Dtype dtype, const Device& device, Generator* g) {
   check_float("rand", dtype);
-  return draw(Distribution::uniform, shape, dtype, device);
+  return draw(g, Distribution::uniform, shape, dtype, device);
 }
-Tensor randn(const Shape& shape, Dtype dtype, const Device& device) {
+Tensor randn(const Shape& shape, Dtype dtype, const Device& device, Generator* g) {
   check_float("randn", dtype);
-  return draw(Distribution::normal, shape, dtype, device);
+  return draw(g, Distribution::normal, shape, dtype, device);
 }
-Tensor randint(int64_t low, int64_t high, const Shape& shape, Dtype dtype, const Device& device) {
+Tensor randint(int64_t low, int64_t high, const Shape& shape, Dtype dtype, const Device& device,
+               Generator* g) {
   if (low > high) fail("randint: the first {} lies above the last {}", low, high);
   if (dtype != Dtype::i64)
     check_value("randint", double(low), dtype), check_value("randint", double(high), dtype);
-  return draw(Distribution::integer, shape, dtype, device, low, uint64_t(high) - uint64_t(low) + 1);
+  return draw(g, Distribution::integer, shape, dtype, device, low,
+              uint64_t(high) - uint64_t(low) + 1);
 }
 
-Tensor randperm(int64_t n, const Device& device) {
+Tensor randperm(int64_t n, const Device& device, Generator* g) {
   if (n < 0) fail("randperm: {} is negative", n);
-  const Tensor words = draw(Distribution::integer, {n}, Dtype::i64, cpu_device(), 0, 0);
   Tensor out = empty({n}, Dtype::i64);
   int64_t* p = out.data_as<int64_t>();
+  Generator& from = stream(g);
+  if (from.kind() == Generator::Kind::mt19937) {  // PyTorch draws a 32-bit word per step, forwards
+    if (n >= int64_t(1) << 32) fail("randperm: {} is too long for an mt19937 generator", n);
+    std::iota(p, p + n, 0);
+    for (int64_t i = 0; i + 1 < n; ++i) std::swap(p[i], p[i + int64_t(from.word()) % (n - i)]);
+    return to(out, device);
+  }
+  const Tensor words = draw(g, Distribution::integer, {n}, Dtype::i64, cpu_device(), 0, 0);
   const uint64_t* word = static_cast<const uint64_t*>(words.data());
   std::iota(p, p + n, 0);
   for (int64_t i = n - 1; i > 0; --i)
     std::swap(p[i], p[word[i] % uint64_t(i + 1)]);  // Fisher and Yates
   return to(out, device);
+}
+
+Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
+  NoGrad off;
+  Dtype dtype = promote(mean.dtype(), deviation.dtype());
+  if (mean.impl()->number) dtype = deviation.dtype();
+  else if (deviation.impl()->number) dtype = mean.dtype();
+  check_float("normal", dtype);
+  if (!every(ge(deviation, 0.0))) fail("normal: a standard deviation is negative or NaN");
+  const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
+  return randn(shape, dtype, mean.device(), g) * deviation + mean;
+}
+
+Tensor bernoulli(const Tensor& p, Generator* g) {
+  NoGrad off;
+  check_float("bernoulli", p.dtype());
+  check_probabilities("bernoulli", p);
+  return to(lt(rand(p.shape(), p.dtype(), p.device(), g), p), p.dtype());
+}
+
+Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator* g) {
+  NoGrad off;
+  if (weights.dim() < 1 || weights.dim() > 2)
+    fail("multinomial: the weights are {}; one row or a matrix of rows is needed",
+         to_string(weights.shape()));
+  if (n < 1) fail("multinomial: {} positions are asked for; at least 1", n);
+  const int64_t classes = weights.size(weights.dim() - 1),
+                rows = weights.dim() == 2 ? weights.size(0) : 1;
+  if (classes == 0) fail("multinomial: there are no weights in {}", to_string(weights.shape()));
+  if (!replacement && n > classes)
+    fail("multinomial: {} of {} cannot be drawn without replacement", n, classes);
+  const Shape shape = weights.dim() == 2 ? Shape{rows, n} : Shape{n};
+  checked_count("multinomial", shape);
+  const Tensor w = contiguous(to(to(weights.detach(), cpu_device()), Dtype::f64));
+  const double* row = w.data_as<double>();
+  for (int64_t r = 0; r < rows; ++r) {
+    double total = 0;
+    int64_t possible = 0;
+    for (int64_t i = 0; i < classes; ++i) {
+      const double v = row[r * classes + i];
+      if (!(v >= 0) || std::isinf(v))
+        fail("multinomial: weight {} of row {} is {}; weights are finite and not negative", i + 1,
+             r + 1, show(v));
+      total += v, possible += v > 0;
+    }
+    if (!(total > 0) || std::isinf(total))
+      fail("multinomial: the weights of row {} sum to {}", r + 1, total);
+    if (!replacement && possible < n)
+      fail("multinomial: row {} has {} weights above 0, {} cannot be drawn without replacement",
+           r + 1, possible, n);
+  }
+  const int64_t draws = replacement ? n : classes;
+  const Tensor u = rand({rows, draws}, Dtype::f64, cpu_device(), g);
+  Tensor out = empty(shape, Dtype::i64);
+  std::vector<double> key(static_cast<size_t>(classes));
+  std::vector<int64_t> order(static_cast<size_t>(classes));
+  for (int64_t r = 0; r < rows; ++r, row += classes) {
+    const double* uniform = u.data_as<double>() + r * draws;
+    int64_t* to_row = out.data_as<int64_t>() + r * n;
+    if (replacement) {
+      std::partial_sum(row, row + classes, key.begin());
+      int64_t last = classes - 1;  // rounding must not reach a class of weight 0
+      while (row[last] == 0) --last;
+      for (int64_t i = 0; i < n; ++i)
+        to_row[i] = std::min<int64_t>(
+            last, std::upper_bound(key.begin(), key.end(), uniform[i] * key.back()) - key.begin());
+      continue;
+    }
+    for (int64_t i = 0; i < classes; ++i)  // the first n of exponential waiting times
+      key[size_t(i)] = row[i] > 0 ? std::min(-std::log1p(-uniform[i]) / row[i], 1e308) : INFINITY;
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](int64_t a, int64_t b) {
+      const double x = key[size_t(a)], y = key[size_t(b)];
+      return x < y || (x == y && a < b);
+    });
+    std::copy_n(order.begin(), n, to_row);
+  }
+  return to(out, weights.device());
+}
+
+// ---- in place -----------------------------------------------------------------------------------
+
+const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator* g) {
+  check_float("normal_", x.dtype());
+  if (!(deviation >= 0))
+    fail("normal_: the standard deviation is {}; it is not negative", show(deviation));
+  check_writable("normal_", x);
+  Tensor r = randn(x.shape(), x.dtype(), x.device(), g);
+  if (deviation != 1) r = r * Tensor(deviation);
+  if (mean != 0) r = r + Tensor(mean);
+  return write_("normal_", x, r);
+}
+
+const Tensor& uniform_(const Tensor& x, double low, double high, Generator* g) {
+  check_float("uniform_", x.dtype());
+  if (!(low <= high) || !std::isfinite(high - low))
+    fail("uniform_: {} to {} is not a range", show(low), show(high));
+  check_writable("uniform_", x);
+  Tensor r = rand(x.shape(), x.dtype(), x.device(), g);
+  if (low != 0 || high != 1) r = r * Tensor(high - low) + Tensor(low);
+  return write_("uniform_", x, r);
+}
+
+const Tensor& bernoulli_(const Tensor& x, const Tensor& p, Generator* g) {
+  check_writable("bernoulli_", x);
+  const Tensor wide = p.impl()->number || !is_float(p.dtype()) ? to(p, Dtype::f64) : p;
+  if (!(broadcast("bernoulli_", x.shape(), p.shape()) == x.shape()))
+    fail("bernoulli_: the probabilities {} do not fit into {}", to_string(p.shape()),
+         to_string(x.shape()));
+  return write_("bernoulli_", x, to(bernoulli(expand(wide, x.shape()), g), x.dtype()));
+}
+
+const Tensor& exponential_(const Tensor& x, double rate, Generator* g) {
+  check_float("exponential_", x.dtype());
+  if (!(rate > 0) || std::isinf(rate))
+    fail("exponential_: the rate is {}; it must be positive", show(rate));
+  check_writable("exponential_", x);
+  const Tensor u = rand(x.shape(), x.dtype(), x.device(), g);
+  return write_("exponential_", x, log1p(-u) * Tensor(-1 / rate));
+}
+
+const Tensor& random_(const Tensor& x, int64_t low, int64_t high, Generator* g) {
+  if (low > high) fail("random_: the first {} lies above the last {}", low, high);
+  check_value("random_", double(low), x.dtype());
+  if (x.dtype() != Dtype::i64) check_value("random_", double(high), x.dtype());
+  check_writable("random_", x);
+  return write_("random_", x, randint(low, high, x.shape(), x.dtype(), x.device(), g));
+}
+
+int64_t largest_whole(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::b8: return 1;
+    case Dtype::u8: return 255;
+    case Dtype::i32: return INT32_MAX;
+    case Dtype::i64: return INT64_MAX;
+    case Dtype::f32: return int64_t(1) << 24;
+    default: return int64_t(1) << 53;
+  }
 }
 
 }  // namespace mt

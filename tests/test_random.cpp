@@ -78,12 +78,13 @@ MT_TEST("the same seed gives the same numbers, another seed others", "[random]")
 }
 
 MT_TEST("draws follow each other in the stream without a gap or an overlap", "[random]") {
-  const auto in_parts = [](Tensor (*draw)(const Shape&, Dtype, const Device&), Dtype dtype) {
+  using Draw = Tensor (*)(const Shape&, Dtype, const Device&, Generator*);
+  const auto in_parts = [](Draw draw, Dtype dtype) {
     Seeded seed(5);
-    const Tensor whole = draw({64}, dtype, cpu_device());
+    const Tensor whole = draw({64}, dtype, cpu_device(), nullptr);
     manual_seed(5);
     std::vector<Tensor> parts;
-    for (int64_t n : {4, 12, 32, 16}) parts.push_back(draw({n}, dtype, cpu_device()));
+    for (int64_t n : {4, 12, 32, 16}) parts.push_back(draw({n}, dtype, cpu_device(), nullptr));
     return difference(cat(parts), whole);
   };
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {

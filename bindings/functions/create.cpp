@@ -8,35 +8,54 @@
 namespace mt::lua {
 namespace {
 
-/// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
-struct Made {
-  Dtype dtype;
-  const Device& device;
-  bool requires_grad;
-  Made(const Args& a, int i, Dtype fallback)
-      : dtype(a.dtype(i, fallback)),
-        device(a.device(i + 1)),
-        requires_grad(a.boolean(i + 2, false)) {}
-  int push(const Args& a, const Tensor& t) const {
-    if (requires_grad) t.requires_grad_();
-    return a.push(t);
-  }
-};
-
 template <int Value> int filled(Args& a) {
   const Made made(a, 2, default_dtype());
   return made.push(a, full(a.new_shape(1), Value, made.dtype, made.device));
 }
 
-template <Tensor (*draw)(const Shape&, Dtype, const Device&)> int drawn(Args& a) {
-  const Made made(a, 2, default_dtype());
-  return made.push(a, draw(a.new_shape(1), made.dtype, made.device));
-}
-
 template <int Value> int filled_like(Args& a) {
   const Tensor& x = a.tensor(1);
-  const Made made(a, 2, x.dtype());
+  const Made made(a, 2, x.dtype(), x.device());
   return made.push(a, full(x.shape(), Value, made.dtype, made.device));
+}
+
+/// x:new_zeros(2, 3): the dtype and device of x, another shape.
+template <int Value> int filled_new(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const Made made(a, 3, x.dtype(), x.device());
+  return made.push(a, full(a.new_shape(2), Value, made.dtype, made.device));
+}
+
+/// The number or boolean that fills a tensor.
+double fill_value(const Args& a, int i) {
+  return lua_type(a.L, i) == LUA_TBOOLEAN ? double(lua_toboolean(a.L, i)) : a.number(i);
+}
+
+int64_t count_of(const Args& a, int i) {
+  const int64_t n = a.integer(i);
+  const std::string& name = signature_of(a.entry()).name;
+  if (n < 0) fail("{}: {} numbers are asked for", name, n);
+  checked_count(name.c_str(), {n});
+  return n;
+}
+
+int logspace_body(Args& a) {
+  const Made made(a, 5, default_dtype());
+  const double first = a.number(1), last = a.number(2), base = a.number(4, 10);
+  return made.push(a, logspace(first, last, count_of(a, 3), base, made.dtype, made.device));
+}
+
+int frombuffer_body(Args& a) {
+  if (lua_type(a.L, 1) != LUA_TSTRING) a.wrong(1, "a string");
+  size_t n;
+  const char* bytes = lua_tolstring(a.L, 1, &n);
+  const Dtype dtype = a.dtype(2, default_dtype());
+  const Shape shape = a.given(3) ? a.new_shape(3) : Shape();
+  return a.push(from_bytes({bytes, n}, dtype, a.given(3) ? &shape : nullptr));
+}
+
+template <bool Lower> int triangle_body(Args& a) {
+  return push_positions(a, triangle_indices(Lower, a.integer(1), a.integer(2), a.integer(3, 0)));
 }
 
 int range_body(Args& a) {
@@ -47,87 +66,87 @@ int range_body(Args& a) {
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
 
+int missing(Args& a) {
+  const std::string& name = signature_of(a.entry()).name;
+  fail("{}: {} is not there yet; use float32", name, name == "half" ? "float16" : name);
+}
+
 template <Dtype D> int converted(Args& a) { return a.push(to(a.tensor(1), D)); }
+
+/// A dtype or a device by name; 'float16' gets a sentence of its own.
+Tensor to_named(const Args& a, int i, const Tensor& x) {
+  const std::string s = a.text(i);
+  if (const Dtype d = dtype_named(s); d != Dtype::none) return to(x, d);
+  if (s == "cpu" || s.substr(0, 4) == "cuda") return to(x, a.device(i));
+  if (s == "float16" || s == "bfloat16") fail("to: {} is not there yet; use 'float32'", s);
+  fail("to: '{}' is neither a dtype ('float32', ..) nor a device ('cpu', 'cuda')", s);
+}
 
 int to_body(Args& a) {
   Tensor x = a.tensor(1);
+  if (!a.given(2) && !a.given(3) && !a.given(4) && !a.given(5))
+    fail("to: argument 2 'target' is missing; a dtype, a device or a tensor: x:to('float64')");
   for (int i = 2; i <= 3; ++i) {
-    if (!a.given(i)) continue;
-    const std::string s = a.text(i);
-    if (const Dtype d = dtype_named(s); d != Dtype::none) x = to(x, d);
-    else if (s == "cpu" || s.substr(0, 4) == "cuda") x = to(x, a.device(i));
-    else fail("to: '{}' is neither a dtype ('float32', ..) nor a device ('cpu', 'cuda')", s);
+    if (const Tensor* like = tensor_at(a.L, i)) x = to(to(x, like->dtype()), like->device());
+    else if (a.given(i)) x = to_named(a, i, x);
   }
-  return a.push(x);
+  x = to(x, a.dtype(4, x.dtype()));
+  return a.push(a.given(5) ? to(x, a.device(5)) : x);
 }
-
-#define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false)"
-
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
-    {"tensor([data], " MT_SHAPED, "A tensor from a number, a boolean or nested lists.",
+    {"tensor([data], " MT_SHAPED ")", "A tensor from a number, a boolean or nested lists.",
      [](Args& a) {
        const Made made(a, 2, Dtype::none);
        return made.push(a, to(tensor_from(a, 1, made.dtype), made.device));
      }},
-    {"zeros([shape..], " MT_SHAPED, "A tensor of zeros.", filled<0>},
-    {"ones([shape..], " MT_SHAPED, "A tensor of ones.", filled<1>},
-    {"empty([shape..], " MT_SHAPED, "A tensor whose elements are not set.",
+    {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", filled<0>},
+    {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", filled<1>},
+    {"empty([shape..], " MT_SHAPED ")", "A tensor whose elements are not set.",
      [](Args& a) {
        const Made made(a, 2, default_dtype());
        return made.push(a, empty(a.new_shape(1), made.dtype, made.device));
      }},
-    {"full(shape, value, " MT_SHAPED, "A tensor filled with a value; the shape is a list.",
+    {"full(shape, value, " MT_SHAPED ")", "A tensor filled with a value; the shape is a list.",
      [](Args& a) {
        const bool boolean = lua_type(a.L, 2) == LUA_TBOOLEAN;
        const Made made(a, 3, boolean ? Dtype::b8 : default_dtype());
-       const double value = boolean ? double(lua_toboolean(a.L, 2)) : a.number(2);
-       return made.push(a, full(a.new_shape(1), value, made.dtype, made.device));
+       return made.push(a, full(a.new_shape(1), fill_value(a, 2), made.dtype, made.device));
      }},
-    {"eye(n, m=nil, " MT_SHAPED, "A matrix with ones on the diagonal.",
+    {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
      [](Args& a) {
        const Made made(a, 3, default_dtype());
        const int64_t n = a.integer(1), m = a.integer(2, n);
        checked_count("eye", {n, m});
        return made.push(a, eye(n, m, made.dtype, made.device));
      }},
-    {"range(first, last, step=1, " MT_SHAPED,
-     "first, first + step, .. up to last, which is included.", range_body},
-    {"linspace(first, last, n, " MT_SHAPED, "n numbers at equal distances, both ends included.",
+    {"range(first, last, step=1, " MT_SHAPED ")",
+     "first, first + step, .. up to last, which is included; int64 where all are whole.", range_body},
+    {"linspace(first, last, n, " MT_SHAPED ")", "n numbers at equal distances, both ends included.",
      [](Args& a) {
        const Made made(a, 4, default_dtype());
-       const int64_t n = a.integer(3);
-       if (n < 0) fail("linspace: {} numbers are asked for", n);
-       return made.push(a, linspace(a.number(1), a.number(2), n, made.dtype, made.device));
+       const double first = a.number(1), last = a.number(2);
+       return made.push(a, linspace(first, last, count_of(a, 3), made.dtype, made.device));
      }},
-    {"rand([shape..], " MT_SHAPED, "Uniform numbers in [0, 1).", drawn<rand>},
-    {"randn([shape..], " MT_SHAPED, "Normal numbers with mean 0 and deviation 1.", drawn<randn>},
-    {"randint(first, last, shape, " MT_SHAPED, "Whole numbers from first to last, both included.",
-     [](Args& a) {
-       const Made made(a, 4, Dtype::i64);
-       return made.push(
-           a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype, made.device));
-     }},
-    {"randperm(n)", "The numbers 1..n in random order.",
-     [](Args& a) {
-       const int64_t n = a.integer(1);
-       return push_positions(a, randperm(n));
-     }},
+    {"logspace(first, last, n, base=10, " MT_SHAPED ")",
+     "base to the power of n exponents at equal distances, both ends included.", logspace_body},
+    {"frombuffer(data, dtype=nil, shape=nil)",
+     "A copy of a string's bytes as elements; the size must fit the shape exactly.",
+     frombuffer_body},
+    {"tril_indices(rows, columns, offset=0)",
+     "The positions on and below the diagonal: (2 x n), rows above columns.", triangle_body<true>},
+    {"triu_indices(rows, columns, offset=0)",
+     "The positions on and above the diagonal: (2 x n), rows above columns.", triangle_body<false>},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
-    {"manual_seed(n)",
-     "Starts the random numbers anew; the same seed gives the same numbers on every device.",
-     [](Args& a) {
-       const int64_t n = a.integer(1);
-       manual_seed(uint64_t(n));
-       return 0;
-     }},
     {"set_default_dtype(dtype)", "The type of numbers without a dtype: 'float32' or 'float64'.",
      [](Args& a) {
        set_default_dtype(a.dtype(1, Dtype::f32));
        return 0;
      }},
+    {"get_default_dtype()", "The type of numbers without a dtype.",
+     [](Args& a) { return a.push(std::string(dtype_name(default_dtype()))); }},
 };
 
 /// Functions of the module that are methods of their first argument too.
@@ -135,7 +154,8 @@ const Entry kMethods[] = {
     {"clone(x)", "A copy, inside the graph.", [](Args& a) { return a.push(clone(a.tensor(1))); }},
     {"contiguous(x)", "x itself if it is contiguous, else a copy that is.",
      [](Args& a) { return a.push(contiguous(a.tensor(1))); }},
-    {"to(x, target, other=nil)", "Another dtype or device: x:to('float64'), x:to('cuda').",
+    {"to(x, target=nil, other=nil, dtype=nil, device=nil)",
+     "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.",
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
      [](Args& a) { return a.push(to(a.tensor(1), a.tensor(2).dtype())); }},
@@ -147,8 +167,42 @@ const Entry kMethods[] = {
     {"bool(x)", "x as bool: true where it is not 0.", converted<Dtype::b8>},
     {"cpu(x)", "x in the memory of the CPU.",
      [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},
-    {"zeros_like(x, " MT_SHAPED, "Zeros of the same shape.", filled_like<0>},
-    {"ones_like(x, " MT_SHAPED, "Ones of the same shape.", filled_like<1>},
+    {"half(x)", "x as float16: not there yet.", missing},
+    {"bfloat16(x)", "x as bfloat16: not there yet.", missing},
+    {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled_like<0>},
+    {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled_like<1>},
+    {"empty_like(x, " MT_LIKE ")", "The same shape; the elements are not set.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       const Made made(a, 2, x.dtype(), x.device());
+       return made.push(a, empty(x.shape(), made.dtype, made.device));
+     }},
+    {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       const Made made(a, 3, x.dtype(), x.device());
+       return made.push(a, full(x.shape(), fill_value(a, 2), made.dtype, made.device));
+     }},
+    {"new_zeros(x, [shape..], " MT_LIKE ")", "Zeros with the dtype and device of x.", filled_new<0>},
+    {"new_ones(x, [shape..], " MT_LIKE ")", "Ones with the dtype and device of x.", filled_new<1>},
+    {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, not set.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       const Made made(a, 3, x.dtype(), x.device());
+       return made.push(a, empty(a.new_shape(2), made.dtype, made.device));
+     }},
+    {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       const Made made(a, 4, x.dtype(), x.device());
+       return made.push(a, full(a.new_shape(2), fill_value(a, 3), made.dtype, made.device));
+     }},
+    {"new_tensor(x, [data], " MT_LIKE ")", "A tensor of data with the dtype and device of x.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       const Made made(a, 3, x.dtype(), x.device());
+       return made.push(a, to(tensor_from(a, 2, made.dtype), made.device));
+     }},
     {"copy_(x, source)", "Writes source, broadcast and converted, into x.",
      [](Args& a) {
        copy_(a.tensor(1), a.tensor(2));

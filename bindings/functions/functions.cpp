@@ -31,6 +31,30 @@ Tensor from_positions(const Tensor& index) {
   return to(index, Dtype::i64) - Tensor(1.0);
 }
 
+Made::Made(const Args& a, int i, Dtype fallback, const Device& place)
+    : dtype(a.dtype(i, fallback)),
+      device(a.given(i + 1) ? a.device(i + 1) : place),
+      requires_grad(a.boolean(i + 2, false)) {}
+int Made::push(const Args& a, const Tensor& t) const {
+  if (requires_grad) t.requires_grad_();
+  return a.push(t);
+}
+
+int push_list(const Args& a, const std::vector<Tensor>& list) {
+  lua_createtable(a.L, int(list.size()), 0);
+  for (size_t i = 0; i < list.size(); ++i) {
+    a.push(list[i]);
+    lua_rawseti(a.L, -2, int(i + 1));
+  }
+  return 1;
+}
+int push_all(const Args& a, const std::vector<Tensor>& list) {
+  if (list.size() > 200 || !lua_checkstack(a.L, int(list.size()) + 4))
+    fail("{}: {} results are too many", signature_of(a.entry()).name, list.size());
+  for (const Tensor& x : list) a.push(x);
+  return int(list.size());
+}
+
 namespace {
 
 /// Appends the names of the table at `index` that are not in `seen` to the list at the top.
@@ -62,6 +86,7 @@ void open_functions(lua_State* L) {
     void (*open)(lua_State*);
   } subjects[] = {{"About one tensor", open_tensor},
                   {"Making tensors", open_create},
+                  {"Random numbers", open_random},
                   {"Positions", open_index},
                   {"Shapes", open_shape},
                   {"Elementwise", open_elementwise},
@@ -70,7 +95,8 @@ void open_functions(lua_State* L) {
                   {"Linear algebra", open_linalg},
                   {"Convolution and pooling", open_conv},
                   {"Networks", open_neural},
-                  {"Gradients", open_gradient}};
+                  {"Gradients", open_gradient},
+                  {"Printing", open_print}};
   const int module = lua_gettop(L);
   luaL_getmetatable(L, "mtorch.methods");
   lua_newtable(L);  // the names seen so far

@@ -20,6 +20,23 @@ int push_positions(const Args&, const Tensor& index);
 /// sentence.
 Tensor from_positions(const Tensor& index);
 
+/// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
+struct Made {
+  Dtype dtype;
+  const Device& device;
+  bool requires_grad;
+  Made(const Args& a, int i, Dtype fallback, const Device& place = cpu_device());
+  int push(const Args&, const Tensor&) const;
+};
+#define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
+#define MT_LIKE "dtype=nil, device=nil, requires_grad=false"
+
+/// A list of tensors as one value, or as several.
+int push_list(const Args&, const std::vector<Tensor>&);
+int push_all(const Args&, const std::vector<Tensor>&);
+/// The generator at argument i; null, the stream of manual_seed, where none is given.
+Generator* generator_at(const Args&, int i);
+
 // Each adds the functions of its file to the module at the top of the stack.
 void open_conv(lua_State* L);
 void open_create(lua_State* L);
@@ -28,7 +45,9 @@ void open_gradient(lua_State* L);
 void open_index(lua_State* L);
 void open_linalg(lua_State* L);
 void open_neural(lua_State* L);
+void open_print(lua_State* L);
 void open_product(lua_State* L);
+void open_random(lua_State* L);
 void open_reduce(lua_State* L);
 void open_shape(lua_State* L);
 

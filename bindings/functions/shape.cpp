@@ -1,17 +1,162 @@
-// shape.cpp -- the same elements in other shapes: views, joins and splits
+// shape.cpp -- the same elements in other shapes: views, joins, parts, repetitions
 #include "bindings/functions/functions.h"
 #include "engine/ops.h"
 
 namespace mt::lua {
 namespace {
 
+/// A position that may be left out.
+int64_t position_or(const Args& a, int i, int64_t fallback) {
+  return a.given(i) ? a.position(i) : fallback;
+}
+
+template <Tensor (*join)(const std::vector<Tensor>&, int64_t)> int joined(Args& a) {
+  return a.push(join(a.tensors(1), position_or(a, 2, 0)));
+}
+template <Tensor (*join)(const std::vector<Tensor>&)> int stacked(Args& a) {
+  return a.push(join(a.tensors(1)));
+}
+template <int Dims> int at_least_body(Args& a) { return a.push(at_least(a.tensor(1), Dims)); }
+int expand_body(Args& a) { return a.push(expand(a.tensor(1), a.shape(2))); }
+int transpose_body(Args& a) { return a.push(transpose(a.tensor(1), a.position(2), a.position(3))); }
+int tile_body(Args& a) { return a.push(tile(a.tensor(1), a.shape(2))); }
+
+/// x['repeat'](x, 2, 3), PyTorch's name: as tile, with a number for every dimension.
+int repeat_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const Shape times = a.shape(2);
+  if (times.size() < x.dim())
+    fail("repeat: {} repeats for the {} dimensions of {}; use tile", times.size(), x.dim(),
+         to_string(x.shape()));
+  return a.push(tile(x, times));
+}
+
+int narrow_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const int d = wrap_dim("narrow", a.position(2), x.dim());
+  if (x.dim() == 0) fail("narrow: a 0-d tensor has no dimension to narrow");
+  const int64_t asked = a.integer(3), length = a.integer(4), size = x.size(d);
+  const int64_t position = a.position(3), first = position < 0 ? position + size : position;
+  if (first < 0 || length < 0 || length > size || first > size - length)
+    fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length, asked, size,
+         d + 1);
+  return a.push(slice(x, d, first, length));
+}
+
+int split_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const int64_t dim = position_or(a, 3, 0);
+  if (lua_type(a.L, 2) == LUA_TNUMBER) return push_list(a, split(x, a.integer(2), dim));
+  return push_list(a, split(x, a.integers(2), dim));
+}
+
+int repeat_interleave_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const int64_t dim = position_or(a, 3, 0);
+  const int64_t* d = a.given(3) ? &dim : nullptr;
+  if (const Tensor* times = tensor_at(a.L, 2)) return a.push(repeat_interleave(x, *times, d));
+  if (lua_type(a.L, 2) == LUA_TTABLE) {
+    const std::vector<int64_t> list = a.integers(2);
+    Tensor times = empty({int64_t(list.size())}, Dtype::i64);
+    std::copy(list.begin(), list.end(), times.data_as<int64_t>());
+    return a.push(repeat_interleave(x, times, d));
+  }
+  return a.push(repeat_interleave(x, a.integer(2), d));
+}
+
+int pad_body(Args& a) {
+  const std::string mode = a.given(3) ? a.text(3) : "constant";
+  const char* const names[] = {"constant", "reflect", "replicate", "circular"};
+  int which = 0;
+  while (which < 4 && mode != names[which]) ++which;
+  if (which == 4)
+    fail("pad: '{}' is no mode; use 'constant', 'reflect', 'replicate' or 'circular'", mode);
+  if (which > 0 && a.given(4)) fail("pad: a value is for the mode 'constant', not '{}'", mode);
+  return a.push(pad(a.tensor(1), a.integers(2), Padding(which), a.number(4, 0)));
+}
+
+/// The tensors of f(a, b, ..) or f{a, b, ..}; what is no tensor at the end is left for the caller.
+std::vector<Tensor> several(const Args& a, int& next) {
+  const int n = lua_gettop(a.L);
+  next = 1;
+  if (n > 0 && lua_type(a.L, 1) == LUA_TTABLE) return ++next, a.tensors(1);
+  std::vector<Tensor> list;
+  while (next <= n && tensor_at(a.L, next)) list.push_back(a.tensor(next++));
+  return list;
+}
+
+/// meshgrid(a, b, {indexing='xy'}), meshgrid({a, b}, ..) and meshgrid{a, b, indexing='xy'}.
+int meshgrid_body(Args& a) {
+  int next;
+  const std::vector<Tensor> list = several(a, next);
+  std::string indexing = "ij";
+  const auto read = [&](int table) {
+    lua_pushnil(a.L);
+    while (lua_next(a.L, table)) {
+      if (lua_type(a.L, -2) == LUA_TSTRING) {
+        const std::string key = lua_tostring(a.L, -2);
+        if (key != "indexing" || lua_type(a.L, -1) != LUA_TSTRING)
+          fail("meshgrid: the only option is indexing='ij' or 'xy', got '{}'", key);
+        indexing = lua_tostring(a.L, -1);
+      }
+      lua_pop(a.L, 1);
+    }
+  };
+  const int n = lua_gettop(a.L);
+  if (n > 0 && lua_type(a.L, 1) == LUA_TTABLE) read(1);
+  if (next <= n && lua_type(a.L, next) == LUA_TTABLE) read(next++);
+  else if (next <= n && lua_type(a.L, next) == LUA_TSTRING) indexing = a.text(next++);
+  if (next <= n) a.wrong(next, "a tensor");
+  if (indexing != "ij" && indexing != "xy")
+    fail("meshgrid: indexing is 'ij' or 'xy', not '{}'", indexing);
+  return push_all(a, meshgrid(list, indexing == "xy"));
+}
+
+int broadcast_tensors_body(Args& a) {
+  int next;
+  const std::vector<Tensor> list = several(a, next);
+  if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
+  if (list.empty()) fail("broadcast_tensors: at least one tensor is needed");
+  return push_all(a, broadcast_tensors(list));
+}
+
+int broadcast_shapes_body(Args& a) {
+  Shape shape;
+  for (int i = 1; i <= lua_gettop(a.L); ++i)
+    shape = broadcast("broadcast_shapes", shape, a.new_shape(i));
+  return a.push(shape);
+}
+
+int squeeze_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  if (!a.given(2)) return a.push(squeeze(x));
+  if (lua_type(a.L, 2) == LUA_TTABLE) return a.push(squeeze(x, a.dims(2)));
+  return a.push(squeeze(x, a.position(2)));
+}
+int unsqueeze_body(Args& a) {
+  if (lua_type(a.L, 2) == LUA_TTABLE) return a.push(unsqueeze(a.tensor(1), a.dims(2)));
+  return a.push(unsqueeze(a.tensor(1), a.position(2)));
+}
+
+#define MT_CAT "Joins tensors along a dimension."
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
-    {"cat([tensors], dim=1)", "Joins tensors along a dimension.",
-     [](Args& a) { return a.push(cat(a.tensors(1), a.given(2) ? a.position(2) : 0)); }},
-    {"stack([tensors], dim=1)", "Joins tensors of one shape along a new dimension.",
-     [](Args& a) { return a.push(stack(a.tensors(1), a.given(2) ? a.position(2) : 0)); }},
+    {"cat([tensors], dim=1)", MT_CAT, joined<cat>},
+    {"concat([tensors], dim=1)", MT_CAT, joined<cat>},
+    {"concatenate([tensors], dim=1)", MT_CAT, joined<cat>},
+    {"stack([tensors], dim=1)", "Joins tensors of one shape along a new dimension.", joined<stack>},
+    {"vstack([tensors])", "Joins tensors as rows, along dimension 1.", stacked<vstack>},
+    {"hstack([tensors])", "Joins tensors along dimension 2; vectors along 1.", stacked<hstack>},
+    {"dstack([tensors])", "Joins tensors along dimension 3.", stacked<dstack>},
+    {"column_stack([tensors])", "Joins vectors as columns of a matrix.", stacked<column_stack>},
+    {"meshgrid(..)",
+     "One tensor for each vector, expanded to the grid of all; {indexing='xy'} exchanges the "
+     "first two dimensions.",
+     meshgrid_body},
+    {"broadcast_tensors(..)", "Each tensor expanded to the shape that all broadcast to.",
+     broadcast_tensors_body},
+    {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
 };
 
 /// Functions of the module that are methods of their first argument too.
@@ -19,42 +164,121 @@ const Entry kMethods[] = {
     {"view(x, [shape..])",
      "The same elements in another shape, without a copy; -1 for one size that follows.",
      [](Args& a) { return a.push(view(a.tensor(1), a.shape(2))); }},
+    {"view_as(x, y)", "x seen in the shape of y.",
+     [](Args& a) { return a.push(view(a.tensor(1), a.tensor(2).shape())); }},
     {"reshape(x, [shape..])", "The same elements in another shape, copied where they must be.",
      [](Args& a) { return a.push(reshape(a.tensor(1), a.shape(2))); }},
+    {"reshape_as(x, y)", "x in the shape of y, copied where it must be.",
+     [](Args& a) { return a.push(reshape(a.tensor(1), a.tensor(2).shape())); }},
+    {"ravel(x)", "The elements in one dimension, copied where they must be.",
+     [](Args& a) { return a.push(reshape(a.tensor(1), {-1})); }},
     {"flatten(x, first=1, last=-1)", "Joins dimensions first to last into one.",
      [](Args& a) {
-       return a.push(
-           flatten(a.tensor(1), a.given(2) ? a.position(2) : 0, a.given(3) ? a.position(3) : -1));
+       return a.push(flatten(a.tensor(1), position_or(a, 2, 0), position_or(a, 3, -1)));
      }},
+    {"unflatten(x, dim, sizes)", "One dimension seen as several; -1 for one size that follows.",
+     [](Args& a) { return a.push(unflatten(a.tensor(1), a.position(2), a.shape(3))); }},
     {"permute(x, [dims..])", "The dimensions in another order.",
      [](Args& a) { return a.push(permute(a.tensor(1), a.dims(2))); }},
-    {"transpose(x, dim1, dim2)", "Two dimensions exchanged.",
-     [](Args& a) { return a.push(transpose(a.tensor(1), a.position(2), a.position(3))); }},
-    {"t(x)", "The transposed matrix.", [](Args& a) { return a.push(t(a.tensor(1))); }},
-    {"expand(x, [shape..])", "Sizes of 1 repeated without a copy; -1 keeps a size.",
-     [](Args& a) { return a.push(expand(a.tensor(1), a.shape(2))); }},
+    {"movedim(x, source, destination)", "Dimensions moved to other places; the rest keep order.",
+     [](Args& a) { return a.push(movedim(a.tensor(1), a.dims(2), a.dims(3))); }},
+    {"transpose(x, dim1, dim2)", "Two dimensions exchanged.", transpose_body},
+    {"swapaxes(x, dim1, dim2)", "Two dimensions exchanged.", transpose_body},
+    {"swapdims(x, dim1, dim2)", "Two dimensions exchanged.", transpose_body},
+    {"t(x)", "The transposed matrix; a vector as it is.",
+     [](Args& a) { return a.push(t(a.tensor(1))); }},
+    {"expand(x, [shape..])", "Sizes of 1 repeated without a copy; -1 keeps a size.", expand_body},
+    {"broadcast_to(x, [shape..])", "Sizes of 1 repeated without a copy.", expand_body},
     {"expand_as(x, y)", "x expanded to the shape of y.",
      [](Args& a) { return a.push(expand(a.tensor(1), a.tensor(2).shape())); }},
-    {"squeeze(x, dim=nil)", "Without the dimensions of size 1, or without one of them.",
-     [](Args& a) {
-       return a.push(a.given(2) ? squeeze(a.tensor(1), a.position(2)) : squeeze(a.tensor(1)));
-     }},
-    {"unsqueeze(x, dim)", "With a new dimension of size 1.",
-     [](Args& a) { return a.push(unsqueeze(a.tensor(1), a.position(2))); }},
-    {"narrow(x, dim, first, length)", "A view of `length` positions of a dimension.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       const int d = wrap_dim("narrow", a.position(2), x.dim());
-       int64_t first = a.position(3);
-       const int64_t length = a.integer(4), size = x.dim() > 0 ? x.size(d) : 0;
-       if (first < 0) first += size;
-       if (first < 0 || length < 0 || first + length > size)
-         fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length,
-              first + 1, size, d + 1);
-       return a.push(slice(x, d, first, length));
-     }},
+    {"squeeze(x, [dim]=nil)", "Without the dimensions of size 1, or without some of them.",
+     squeeze_body},
+    {"unsqueeze(x, [dim])", "With a new dimension of size 1, or several.", unsqueeze_body},
+    {"atleast_1d(x)", "With at least one dimension.", at_least_body<1>},
+    {"atleast_2d(x)", "With at least two dimensions.", at_least_body<2>},
+    {"atleast_3d(x)", "With at least three dimensions.", at_least_body<3>},
+    {"narrow(x, dim, first, length)", "A view of `length` positions of a dimension.", narrow_body},
     {"select(x, dim, index)", "One position of a dimension, which goes away.",
      [](Args& a) { return a.push(pick(a.tensor(1), a.position(2), a.position(3))); }},
+    {"split(x, size, dim=1)",
+     "A list of views of `size` positions each (the last may be smaller), or of listed sizes.",
+     split_body},
+    {"chunk(x, n, dim=1)", "A list of at most n views of equal size; the last may be smaller.",
+     [](Args& a) { return push_list(a, chunk(a.tensor(1), a.integer(2), position_or(a, 3, 0))); }},
+    {"unbind(x, dim=1)", "A list of views, one for each position of a dimension.",
+     [](Args& a) { return push_list(a, unbind(a.tensor(1), position_or(a, 2, 0))); }},
+    {"diagonal(x, offset=0, dim1=1, dim2=2)",
+     "A view of the diagonals of two dimensions, as a last dimension.",
+     [](Args& a) {
+       return a.push(
+           diagonal(a.tensor(1), a.integer(2, 0), position_or(a, 3, 0), position_or(a, 4, 1)));
+     }},
+    {"diag(x, diagonal=0)", "A vector as the diagonal of a matrix, or a matrix's diagonal.",
+     [](Args& a) { return a.push(diag(a.tensor(1), a.integer(2, 0))); }},
+    {"diag_embed(x, offset=0, dim1=-2, dim2=-1)",
+     "Zeros whose diagonals are the last dimension of x.",
+     [](Args& a) {
+       return a.push(
+           diag_embed(a.tensor(1), a.integer(2, 0), position_or(a, 3, -2), position_or(a, 4, -1)));
+     }},
+    {"as_strided(x, size, stride, storage_offset=nil)",
+     "The storage of x seen with any sizes and strides that stay inside it.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       return a.push(as_strided(x, a.shape(2), a.shape(3), a.integer(4, x.offset())));
+     }},
+    {"tile(x, [repeats..])", "The tensor repeated along each dimension.", tile_body},
+    {"repeat(x, [repeats..])", "PyTorch's name for tile, a word of Lua: x['repeat'](x, 2, 3).",
+     repeat_body},
+    {"repeat_interleave(x, repeats, dim=nil)",
+     "Each position repeated, a number of times or a tensor of numbers; flattened without dim.",
+     repeat_interleave_body},
+    {"flip(x, [dims..])", "The positions of dimensions in reverse.",
+     [](Args& a) { return a.push(flip(a.tensor(1), a.dims(2))); }},
+    {"fliplr(x)", "The columns in reverse.",
+     [](Args& a) {
+       if (a.tensor(1).dim() < 2) fail("fliplr: a vector has no columns; use flip(1)");
+       return a.push(flip(a.tensor(1), {1}));
+     }},
+    {"flipud(x)", "The rows in reverse.", [](Args& a) { return a.push(flip(a.tensor(1), {0})); }},
+    {"roll(x, [shifts], [dims]=nil)",
+     "Shifted along dimensions; what leaves at the end comes back at the beginning.",
+     [](Args& a) {
+       const std::vector<int64_t> shifts = a.integers(2);
+       if (shifts.size() > size_t(kMaxDims)) fail("roll: {} shifts are given", shifts.size());
+       return a.push(roll(a.tensor(1), Shape(shifts.data(), int(shifts.size())), a.dims(3)));
+     }},
+    {"rot90(x, k=1, [dims]=nil)", "Turned by k quarters in the plane of two dimensions.",
+     [](Args& a) {
+       const Shape dims = a.given(3) ? a.dims(3) : Shape{0, 1};
+       if (dims.size() != 2) fail("rot90: two dimensions are needed, got {}", dims.size());
+       return a.push(rot90(a.tensor(1), a.integer(2, 1), dims[0], dims[1]));
+     }},
+    {"tril(x, diagonal=0)", "Zero above a diagonal.",
+     [](Args& a) { return a.push(tril(a.tensor(1), a.integer(2, 0))); }},
+    {"triu(x, diagonal=0)", "Zero below a diagonal.",
+     [](Args& a) { return a.push(triu(a.tensor(1), a.integer(2, 0))); }},
+    {"pad(x, [sides], mode='constant', value=nil)",
+     "Positions added before and after the last dimension, then the one before it, and so on: "
+     "'constant', 'reflect', 'replicate' or 'circular'. Negative sides cut off.",
+     pad_body},
+};
+
+/// Methods only: mt.unfold is another function, of images.
+const Entry kOnlyMethods[] = {
+    {"unfold(x, dim, size, step)",
+     "A view of all windows of `size` positions, `step` apart; the last dimension is inside them.",
+     [](Args& a) {
+       return a.push(unfold(a.tensor(1), a.position(2), a.integer(3), a.integer(4)));
+     }},
+    {"storage(x)", "All elements of the memory that x is a view of, in one dimension.",
+     [](Args& a) { return a.push(storage_of(a.tensor(1))); }},
+    {"element_size(x)", "Bytes of an element.",
+     [](Args& a) { return a.push(double(item_size(a.tensor(1).dtype()))); }},
+    {"nelement(x)", "The number of elements.",
+     [](Args& a) { return a.push(double(a.tensor(1).numel())); }},
+    {"ndimension(x)", "The number of dimensions.",
+     [](Args& a) { return a.push(double(a.tensor(1).dim())); }},
 };
 
 }  // namespace
@@ -62,6 +286,9 @@ const Entry kMethods[] = {
 void open_shape(lua_State* L) {
   add(L, kFunctions);
   add_methods(L, kMethods);
+  luaL_getmetatable(L, "mtorch.methods");
+  add(L, kOnlyMethods);
+  lua_pop(L, 1);
 }
 
 }  // namespace mt::lua

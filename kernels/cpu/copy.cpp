@@ -1,5 +1,6 @@
-// copy.cpp -- the copy verb on the CPU: strided copies, conversions, transposition in tiles
+// copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/cpu/verbs.h"
 #include "kernels/number.h"
 
@@ -23,50 +24,173 @@ constexpr Convert converts[kDtypes][kDtypes] = {MT_ROW(bool),    MT_ROW(uint8_t)
                                                 MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
 #undef MT_ROW
 
-constexpr int64_t kTile = 16;
+// ---- transposition ------------------------------------------------------------------------------
 
-/// out[i, j] = in[j, i] in tiles, so that both sides are read and written a cache line at a time.
-template <class U>
-void transpose(U* out, int64_t out_row, const U* in, int64_t in_row, int64_t rows,
+/// out[i, j] = in[j, i] for a square of cache lines. It goes through a buffer: where rows lie a
+/// power of two apart, the lines of a square fall into one set of the cache and push each other out.
+template <class T> void transpose_square(T* out, int64_t out_row, const T* in, int64_t in_row) {
+  constexpr int line = 64 / int(sizeof(T)), width = simd::kWidth<T>, lane = simd::kLane<T>;
+  alignas(64) T square[line * line];
+  for (int j = 0; j < line; ++j) __builtin_memcpy(square + j * line, in + j * in_row, 64);
+  for (int i = 0; i < line; i += lane)
+    for (int j = 0; j < line; j += width) {
+      simd::Vector<T> r[lane];
+      for (int k = 0; k < lane; ++k)
+        r[k] = simd::load_lanes(square + (j + k) * line + i, lane * line);
+      simd::transpose_lanes(r);
+      for (int k = 0; k < lane; ++k) simd::store(out + (i + k) * out_row + j, r[k]);
+    }
+}
+void transpose_square(uint8_t* out, int64_t out_row, const uint8_t* in, int64_t in_row) {
+  for (int i = 0; i < 64; ++i)
+    for (int j = 0; j < 64; ++j) out[i * out_row + j] = in[j * in_row + i];
+}
+
+/// out[i, j] = in[j, i].
+template <class T>
+void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows,
                int64_t columns) {
-  for (int64_t i0 = 0; i0 < rows; i0 += kTile)
-    for (int64_t j0 = 0; j0 < columns; j0 += kTile) {
-      const int64_t i1 = smaller(i0 + kTile, rows), j1 = smaller(j0 + kTile, columns);
-      for (int64_t i = i0; i < i1; ++i)
-        for (int64_t j = j0; j < j1; ++j) out[i * out_row + j] = in[j * in_row + i];
+  constexpr int64_t line = 64 / int64_t(sizeof(T));
+  for (int64_t j = 0; j < columns; j += line)
+    for (int64_t i = 0; i < rows; i += line) {
+      T* to = out + i * out_row + j;
+      const T* from = in + j * in_row + i;
+      if (i + line <= rows && j + line <= columns) {
+        transpose_square(to, out_row, from, in_row);
+        continue;
+      }
+      const int64_t m = smaller(line, rows - i), n = smaller(line, columns - j);
+      for (int64_t k = 0; k < m; ++k)
+        for (int64_t l = 0; l < n; ++l)
+          __builtin_memcpy(to + k * out_row + l, from + l * in_row + k, sizeof(T));
     }
 }
 
-/// A plain matrix read by columns and written by rows; false when the copy is of another shape.
+/// Written along the last dimension and read along another one: matrices transposed, for every
+/// position of the other dimensions. False when the copy is of another kind.
 bool transposed(const Copy& c) {
-  if (c.to != c.from || c.ndim != 2 || c.out_stride[1] != 1 || c.in_stride[0] != 1) return false;
-  const int64_t rows = c.size[0], columns = c.size[1], item = item_size(c.to);
-  constexpr int64_t kPanel = 64;
-  parallel((rows + kPanel - 1) / kPanel, rows * columns > 2 * kGrain, [&](int64_t panel) {
-    const int64_t first = panel * kPanel, n = smaller(kPanel, rows - first);
-    char* out = static_cast<char*>(c.out) + first * c.out_stride[0] * item;
-    const char* in = static_cast<const char*>(c.in) + first * item;
-    auto go = [&](auto* to) {
-      transpose(to, c.out_stride[0], reinterpret_cast<decltype(to)>(const_cast<char*>(in)),
-                c.in_stride[1], n, columns);
+  const int last = c.ndim - 1;
+  if (c.ndim < 2 || c.out_stride[last] != 1 || c.in_stride[last] == 1) return false;
+  int other = 0;
+  while (other < last && c.in_stride[other] != 1) ++other;
+  if (other == last || c.size[other] < 4 || c.size[last] < 4) return false;
+  int64_t size[kMaxDims], out_stride[kMaxDims], in_stride[kMaxDims], outer = 1;
+  int n = 0;
+  for (int d = 0; d < last; ++d) {
+    if (d == other) continue;
+    size[n] = c.size[d], out_stride[n] = c.out_stride[d], in_stride[n] = c.in_stride[d];
+    outer *= size[n++];
+  }
+  const int64_t rows = c.size[other], columns = c.size[last], item = item_size(c.to);
+  constexpr int64_t kPanel = 128;
+  const int64_t panels = (rows + kPanel - 1) / kPanel;
+  parallel(outer * panels, outer * rows * columns > 2 * kGrain, [&](int64_t piece) {
+    const int64_t at = piece / panels, first = piece % panels * kPanel;
+    const int64_t here = smaller(kPanel, rows - first);
+    char* out = static_cast<char*>(c.out) +
+                (offset_of(at, n, size, out_stride) + first * c.out_stride[other]) * item;
+    const char* in =
+        static_cast<const char*>(c.in) + (offset_of(at, n, size, in_stride) + first) * item;
+    const auto go = [&](auto* to) {
+      transpose(to, c.out_stride[other], reinterpret_cast<decltype(to)>(const_cast<char*>(in)),
+                c.in_stride[last], here, columns);
     };
-    if (item == 4) go(reinterpret_cast<uint32_t*>(out));
-    else if (item == 8) go(reinterpret_cast<uint64_t*>(out));
+    if (item == 4) go(reinterpret_cast<float*>(out));
+    else if (item == 8) go(reinterpret_cast<double*>(out));
     else go(reinterpret_cast<uint8_t*>(out));
   });
   return true;
 }
 
-/// Rows that are contiguous on both sides, such as a bias repeated: false when the copy is another.
+// ---- rows ---------------------------------------------------------------------------------------
+
+/// out[i] = in[-i] for elements of the size of U.
+template <class U> void reverse_run(char* out, const char* in, int64_t n) {
+  U* to = reinterpret_cast<U*>(out);
+  const U* from = reinterpret_cast<const U*>(in) - (n - 1);
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) to[i] = from[n - 1 - i];
+}
+
+/// out[i] = in[0] for elements of the size of U.
+template <class U> void fill_run(char* out, const char* in, int64_t n) {
+  U* to = reinterpret_cast<U*>(out);
+  const U value = *reinterpret_cast<const U*>(in);
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) to[i] = value;
+}
+
+/// Calls `run<U>` with the unsigned integer of an element's size.
+#define MT_BY_SIZE(run)                                       \
+  (item == 4 ? run<uint32_t>(out, in, n)                      \
+   : item == 8 ? run<uint64_t>(out, in, n) : run<uint8_t>(out, in, n))
+
+/// memcpy with vector loads and stores: where both sides differ in alignment, the C library's `rep
+/// movsb` is several times slower on AMD's Zen.
+void copy_bytes(char* out, const char* in, int64_t n) {
+  constexpr int64_t width = int64_t(sizeof(simd::F32s)), step = 4 * width;
+  if (n < step || n > 65536) return void(__builtin_memcpy(out, in, size_t(n)));
+  const auto block = [&](int64_t at) {
+    simd::F32s v[4];
+    for (int k = 0; k < 4; ++k)
+      v[k] = simd::load(reinterpret_cast<const float*>(in + at + k * width));
+    for (int k = 0; k < 4; ++k) simd::store(reinterpret_cast<float*>(out + at + k * width), v[k]);
+  };
+  for (int64_t at = 0; at + step <= n; at += step) block(at);
+  if (n % step) block(n - step);  // over some bytes again
+}
+
+void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
+  if (to == 1 && from == 1) {
+    copy_bytes(out, in, n * item);
+  } else if (to == 1 && from == -1) {
+    MT_BY_SIZE(reverse_run);
+  } else if (to == 1 && from == 0) {
+    MT_BY_SIZE(fill_run);
+  } else {
+    move_run(out, to, in, from, n, item);
+  }
+}
+
+#undef MT_BY_SIZE
+
+/// One long row, piece by piece.
+bool one_row(const Copy& c) {
+  if (c.ndim != 1) return false;
+  const int64_t n = c.size[0], to = c.out_stride[0], from = c.in_stride[0], item = item_size(c.to);
+  parallel((n + kGrain - 1) / kGrain, n > 2 * kGrain, [&](int64_t piece) {
+    const int64_t at = piece * kGrain;
+    copy_row(static_cast<char*>(c.out) + at * to * item, to,
+             static_cast<const char*>(c.in) + at * from * item, from, smaller(kGrain, n - at),
+             item);
+  });
+  return true;
+}
+
+/// Elements of one dtype, row by row; false where one row is work for several threads.
 bool by_rows(const Copy& c) {
-  if (c.to != c.from || c.ndim != 2 || c.out_stride[1] != 1 || c.in_stride[1] != 1) return false;
-  const int64_t item = item_size(c.to), total = c.size[0] * c.size[1];
-  if (total > kGrain) return false;
-  char* out = static_cast<char*>(c.out);
-  const char* in = static_cast<const char*>(c.in);
-  for (int64_t i = 0; i < c.size[0]; ++i)
-    __builtin_memcpy(out + i * c.out_stride[0] * item, in + i * c.in_stride[0] * item,
-                     size_t(c.size[1] * item));
+  const int last = c.ndim - 1;
+  if (c.ndim == 0 || c.size[last] > kGrain) return false;
+  const int64_t item = item_size(c.to), n = c.size[last], rows = count(last, c.size);
+  const int64_t together = n < kGrain ? kGrain / n : 1;
+  parallel((rows + together - 1) / together, rows * n > 2 * kGrain, [&](int64_t piece) {
+    const int64_t first = piece * together, end = smaller(rows, first + together);
+    int64_t at[kMaxDims];
+    for (int64_t d = last - 1, rest = first; d >= 0; rest /= c.size[d--]) at[d] = rest % c.size[d];
+    char* out = static_cast<char*>(c.out) + offset_of(first, last, c.size, c.out_stride) * item;
+    const char* in =
+        static_cast<const char*>(c.in) + offset_of(first, last, c.size, c.in_stride) * item;
+    for (int64_t row = first;;) {
+      copy_row(out, c.out_stride[last], in, c.in_stride[last], n, item);
+      if (++row >= end) return;
+      for (int d = last - 1; d >= 0; --d) {
+        out += c.out_stride[d] * item, in += c.in_stride[d] * item;
+        if (++at[d] < c.size[d]) break;
+        out -= c.size[d] * c.out_stride[d] * item, in -= c.size[d] * c.in_stride[d] * item;
+        at[d] = 0;
+      }
+    }
+  });
   return true;
 }
 
@@ -77,7 +201,7 @@ void copy(const Copy& call) {
   if (count(c.ndim, c.size) == 0) return;
   int64_t* const stride[2] = {c.out_stride, c.in_stride};
   c.ndim = collapse(c.ndim, c.size, stride);
-  if (transposed(c) || by_rows(c)) return;
+  if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
   const Convert run = converts[static_cast<int>(c.to)][static_cast<int>(c.from)];
   const bool same = c.to == c.from;
   const int64_t item = item_size(c.to);

@@ -133,4 +133,76 @@ test('print writes to standard output, views as what they show', function()
   eq(tostring(mt.tensor{5}:expand(2, 2)), '  5.  5.\n  5.  5.\n[(2 x 2) float32 cpu]')
 end)
 
+--- Runs a test with printing options and puts the defaults back.
+local function printing(name, options, fn)
+  test(name, function()
+    mt.set_printoptions(options)
+    local ok, message = pcall(fn)
+    mt.set_printoptions{profile = 'default'}
+    if not ok then error(message, 0) end
+  end)
+end
+
+test('uneven fractions are scientific from a ratio of 1000 on, as in PyTorch', function()
+  eq(words(lines(mt.tensor{0.001, 0.5})[1]), {'0.0010', '0.5000'})
+  eq(words(lines(mt.tensor{0.001, 5.5})[1]), {'1.0000e-03', '5.5000e+00'})
+  eq(words(lines(mt.tensor{1, 5000})[1]), {'1.', '5000.'})
+  eq(words(lines(mt.tensor{9e-5, 1e-4})[1]), {'9.0000e-05', '1.0000e-04'})
+end)
+
+printing("the seed's 5 x 10 table", {precision = 2, linewidth = 140, sci_mode = false}, function()
+  local g = mt.Generator('mt19937', 1)
+  eq(tostring(mt.randn({5, 10}, {generator = g})), table.concat({
+    '  -1.53  -0.75  -0.65  -1.61  -0.10  -0.61  -0.98  -1.61  -0.71   0.30',
+    '  -0.78  -0.25  -0.22   1.69   0.23   0.47  -0.70  -1.16   0.70   0.20',
+    '   0.87   0.24  -0.66   0.81   1.10  -0.18  -2.25  -1.45   0.06  -0.62',
+    '  -0.80  -0.13   1.88  -0.07   0.07  -0.44   0.76   0.44   1.17   2.02',
+    '   0.22  -0.52  -0.19  -0.64   1.54  -0.87  -3.33  -0.75   1.12   0.30',
+    '[(5 x 10) float32 cpu]'}, '\n'))
+  eq(lines(mt.tensor{0.001, 1e6 + 0.5})[1], '        0.00  1000000.50')
+end)
+
+test("the seed's table with four decimals, wrapped", function()
+  local x = mt.tensor{{-10.9417, -0.6844, -7.0038, -4.0066, -2.0857, -3.3588, 3.9127, -3.4375,
+                       -11.4696, -2.1153}}
+  eq(tostring(x), table.concat({
+    '  -10.9417   -0.6844   -7.0038   -4.0066   -2.0857   -3.3588    3.9127   -3.4375',
+    '   -11.4696   -2.1153', '[(1 x 10) float32 cpu]'}, '\n'))
+end)
+
+printing('linewidth and precision', {linewidth = 20, precision = 1}, function()
+  for _, line in ipairs(lines(mt.range(1, 9):double() / 4)) do
+    assert(#line <= 20 or line:find('^%['), line)
+  end
+  eq(words(lines(mt.tensor{1.25, 3})[1]), {'1.2', '3.0'})
+end)
+printing('no digits at all', {precision = 0}, function()
+  eq(words(lines(mt.tensor{0.75, 3.5})[1]), {'1.', '4.'})
+end)
+printing('scientific on request', {sci_mode = true, precision = 2}, function()
+  eq(words(lines(mt.tensor{1, 20})[1]), {'1.00e+00', '2.00e+01'})
+  eq(words(lines(mt.tensor({1, 20}, 'int64'))[1]), {'1', '20'})
+end)
+printing('threshold and edgeitems', {threshold = 5, edgeitems = 1}, function()
+  eq(words(lines(mt.range(1, 6))[1]), {'1', '...', '6'})
+  eq(words(lines(mt.range(1, 5))[1]), {'1', '2', '3', '4', '5'})
+end)
+printing('no edges', {threshold = 0, edgeitems = 0}, function()
+  eq(words(lines(mt.range(1, 6))[1]), {'...'})
+end)
+printing('everything, unless that is more than anyone can read', {profile = 'full'}, function()
+  eq(#words(lines(mt.zeros(1500))[1]), 20)
+  assert(#tostring(mt.zeros(1):expand(2 ^ 40)) < 200)
+end)
+
+test('options are read back, and refused with a sentence', function()
+  eq(mt.get_printoptions(), {precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80})
+  t.raises(function() mt.set_printoptions{precision = 18} end, 'precision is 18')
+  t.raises(function() mt.set_printoptions{linewidth = 0} end, 'linewidth must be at least 1, got 0')
+  t.raises(function() mt.set_printoptions{edgeitems = -1} end, 'edgeitems must be at least 0')
+  t.raises(function() mt.set_printoptions{profile = 'long'} end, "'long' is no profile")
+  t.raises(function() mt.set_printoptions{width = 3} end, "unknown option 'width'")
+  eq(mt.get_printoptions().precision, 4)
+end)
+
 t.finish()

@@ -1,0 +1,261 @@
+// random.cpp -- random tensors, and the generators that they can be drawn from
+#include <cmath>
+#include <new>
+
+#include "bindings/functions/functions.h"
+#include "engine/ops.h"
+
+namespace mt::lua {
+namespace {
+
+// ---- generators as Lua values -------------------------------------------------------------------
+
+struct GeneratorBox {
+  uint64_t mark = kMark;
+  Generator generator;
+  GeneratorBox(Generator::Kind kind, uint64_t seed) : generator(kind, seed) {}
+  static constexpr uint64_t kMark = 0x726f74617265672e;
+};
+const char kGeneratorMeta[] = "mtorch.generator";
+
+GeneratorBox* box_at(lua_State* L, int i) {
+  if (lua_type(L, i) != LUA_TUSERDATA || lua_objlen(L, i) != sizeof(GeneratorBox)) return nullptr;
+  auto* box = static_cast<GeneratorBox*>(lua_touserdata(L, i));
+  return box->mark == GeneratorBox::kMark ? box : nullptr;
+}
+
+Generator& self_of(const Args& a) {
+  GeneratorBox* box = box_at(a.L, 1);
+  if (!box) a.wrong(1, "a generator");
+  return box->generator;
+}
+
+int new_generator(Args& a) {
+  Generator::Kind kind = Generator::Kind::philox;
+  int seed = 2;
+  if (lua_type(a.L, 1) == LUA_TNUMBER && !a.given(2)) {
+    seed = 1;
+  } else if (a.given(1)) {
+    const std::string name = a.text(1);
+    if (name == "mt19937") kind = Generator::Kind::mt19937;
+    else if (name != "philox")
+      fail("Generator: '{}' is no generator; use 'philox' or 'mt19937' (PyTorch's)", name);
+  }
+  const int64_t n = a.integer(seed, 0);
+  new (lua_newuserdata(a.L, sizeof(GeneratorBox))) GeneratorBox(kind, uint64_t(n));
+  luaL_getmetatable(a.L, kGeneratorMeta);
+  lua_setmetatable(a.L, -2);
+  return 1;
+}
+
+const Entry kGeneratorMethods[] = {
+    {"manual_seed(self, n)", "Starts the generator anew; returns it.",
+     [](Args& a) {
+       Generator& g = self_of(a);
+       g.manual_seed(uint64_t(a.integer(2)));
+       return a.self();
+     }},
+    {"seed(self)", "Starts the generator at a seed from the system; returns the seed.",
+     [](Args& a) { return a.push(double(self_of(a).seed())); }},
+    {"initial_seed(self)", "The seed that the generator was started with.",
+     [](Args& a) { return a.push(double(int64_t(self_of(a).initial_seed()))); }},
+    {"get_state(self)", "Where the generator stands, as a string.",
+     [](Args& a) { return a.push(self_of(a).state()); }},
+    {"set_state(self, state)", "Goes back to where get_state was called; returns the generator.",
+     [](Args& a) {
+       Generator& g = self_of(a);
+       g.set_state(a.text(2));
+       return a.self();
+     }},
+};
+
+int free_generator(lua_State* L) {
+  if (GeneratorBox* box = box_at(L, 1)) {
+    box->mark = 0;
+    box->~GeneratorBox();
+  }
+  return 0;
+}
+int generator_text(lua_State* L) {
+  GeneratorBox* box = box_at(L, 1);
+  const bool philox = !box || box->generator.kind() == Generator::Kind::philox;
+  lua_pushfstring(L, "Generator('%s')", philox ? "philox" : "mt19937");
+  return 1;
+}
+
+void open_generators(lua_State* L) {
+  luaL_newmetatable(L, kGeneratorMeta);
+  lua_newtable(L);
+  add(L, kGeneratorMethods);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, free_generator);
+  lua_setfield(L, -2, "__gc");
+  lua_pushcfunction(L, generator_text);
+  lua_setfield(L, -2, "__tostring");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_pop(L, 1);
+}
+
+// ---- drawing ------------------------------------------------------------------------------------
+
+template <Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)> int drawn(Args& a) {
+  const Made made(a, 2, default_dtype());
+  return made.push(a, draw(a.new_shape(1), made.dtype, made.device, generator_at(a, 5)));
+}
+template <Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)> int drawn_like(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const Made made(a, 2, x.dtype(), x.device());
+  return made.push(a, draw(x.shape(), made.dtype, made.device, generator_at(a, 5)));
+}
+
+/// A number that will not adopt another operand's dtype.
+Tensor plain(double value) { return scalar(value, default_dtype()); }
+
+int normal_body(Args& a) {
+  const Tensor *mean = tensor_at(a.L, 1), *deviation = tensor_at(a.L, 2);
+  const Made made(a, 4, default_dtype());
+  Generator* g = generator_at(a, 7);
+  if (mean || deviation) {
+    if (a.given(3)) fail("normal: the shape follows from the tensors; it is for two numbers");
+    const Tensor m = mean ? *mean : Tensor(a.number(1, 0)),
+                 d = deviation ? *deviation : Tensor(a.number(2, 1));
+    const Tensor x = normal(m, d, g);
+    return made.push(a, a.given(4) ? to(x, made.dtype) : x);
+  }
+  const double m = a.number(1, 0), d = a.number(2, 1);
+  if (!a.given(3)) fail("normal: two numbers need a shape: mt.normal(0, 1, {{2, 3}})");
+  Tensor x = empty(a.new_shape(3), made.dtype, made.device);
+  normal_(x, m, d, g);
+  return made.push(a, x);
+}
+
+int bernoulli_body(Args& a) {
+  if (const Tensor* p = tensor_at(a.L, 1)) {
+    Generator* g = generator_at(a, 4);
+    Tensor x = *p;
+    if (lua_type(a.L, 2) == LUA_TNUMBER) {  // x:bernoulli(p): x says the shape alone
+      x = full(x.shape(), a.number(2), is_float(x.dtype()) ? x.dtype() : Dtype::f64, x.device());
+      x = to(bernoulli(x, g), p->dtype());
+    } else if (a.given(2)) {
+      fail("bernoulli: the shape follows from the tensor of probabilities");
+    } else {
+      x = bernoulli(x, g);
+    }
+    return a.push(a.given(3) ? to(x, a.dtype(3, Dtype::none)) : x);
+  }
+  const double p = a.number(1);
+  if (!a.given(2)) fail("bernoulli: a number needs a shape: mt.bernoulli(0.5, {{2, 3}})");
+  const Dtype dtype = a.dtype(3, default_dtype());
+  const Tensor all = full(a.new_shape(2), p, is_float(dtype) ? dtype : Dtype::f64);
+  return a.push(to(bernoulli(all, generator_at(a, 4)), dtype));
+}
+
+int random_in_place(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const int64_t most = largest_whole(x.dtype());
+  int64_t low = a.integer(2, 0), high = a.integer(3, most);
+  if (a.given(2) && !a.given(3))
+    fail("random_: the last number is missing: x:random_(first, last)");
+  random_(x, low, high, generator_at(a, 4));
+  return a.self();
+}
+
+#define MT_DRAWN MT_SHAPED ", generator=nil)"
+#define MT_DRAWN_LIKE MT_LIKE ", generator=nil)"
+
+const Entry kFunctions[] = {
+    {"rand([shape..], " MT_DRAWN, "Uniform numbers in [0, 1).", drawn<rand>},
+    {"randn([shape..], " MT_DRAWN, "Normal numbers with mean 0 and deviation 1.", drawn<randn>},
+    {"randint(first, last, shape, " MT_DRAWN, "Whole numbers from first to last, both included.",
+     [](Args& a) {
+       const Made made(a, 4, Dtype::i64);
+       return made.push(a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype,
+                                   made.device, generator_at(a, 7)));
+     }},
+    {"randperm(n, generator=nil)", "The numbers 1..n in random order.",
+     [](Args& a) {
+       return push_positions(a, randperm(a.integer(1), cpu_device(), generator_at(a, 2)));
+     }},
+    {"normal(mean=0, std=1, shape=nil, " MT_DRAWN,
+     "Normal numbers of a shape; or with a mean and deviation for each, as tensors.", normal_body},
+    {"manual_seed(n)",
+     "Starts the random numbers anew; the same seed gives the same numbers on every device.",
+     [](Args& a) {
+       manual_seed(uint64_t(a.integer(1)));
+       return 0;
+     }},
+    {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",
+     [](Args& a) { return a.push(default_generator().state()); }},
+    {"set_rng_state(state)", "Goes back to where get_rng_state was called.",
+     [](Args& a) {
+       default_generator().set_state(a.text(1));
+       return 0;
+     }},
+    {"Generator(kind='philox', seed=0)",
+     "A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', "
+     "as PyTorch's on the CPU. Methods: manual_seed seed initial_seed get_state set_state.",
+     new_generator},
+};
+
+const Entry kMethods[] = {
+    {"rand_like(x, " MT_DRAWN_LIKE, "Uniform numbers in x's shape.", drawn_like<rand>},
+    {"randn_like(x, " MT_DRAWN_LIKE, "Normal numbers in x's shape.", drawn_like<randn>},
+    {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Whole numbers in x's shape, ends included.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       const Made made(a, 4, x.dtype(), x.device());
+       return made.push(a, randint(a.integer(2), a.integer(3), x.shape(), made.dtype, made.device,
+                                   generator_at(a, 7)));
+     }},
+    {"bernoulli(p, shape=nil, dtype=nil, generator=nil)",
+     "1 with probability p, else 0: for each element of a tensor p, or a number and a shape.",
+     bernoulli_body},
+    {"multinomial(weights, n, replacement=false, generator=nil)",
+     "n positions (from 1) drawn by the weights of each row.",
+     [](Args& a) {
+       return push_positions(
+           a, multinomial(a.tensor(1), a.integer(2), a.boolean(3, false), generator_at(a, 4)));
+     }},
+    {"normal_(x, mean=0, std=1, generator=nil)", "Fills x with normal numbers.",
+     [](Args& a) {
+       normal_(a.tensor(1), a.number(2, 0), a.number(3, 1), generator_at(a, 4));
+       return a.self();
+     }},
+    {"uniform_(x, from=0, to=1, generator=nil)", "Fills x with uniform numbers in [from, to).",
+     [](Args& a) {
+       uniform_(a.tensor(1), a.number(2, 0), a.number(3, 1), generator_at(a, 4));
+       return a.self();
+     }},
+    {"bernoulli_(x, p=0.5, generator=nil)", "Fills x with 1 with probability p, else 0.",
+     [](Args& a) {
+       const Tensor* p = tensor_at(a.L, 2);
+       bernoulli_(a.tensor(1), p ? *p : plain(a.number(2, 0.5)), generator_at(a, 3));
+       return a.self();
+     }},
+    {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of that rate.",
+     [](Args& a) {
+       exponential_(a.tensor(1), a.number(2, 1), generator_at(a, 3));
+       return a.self();
+     }},
+    {"random_(x, first=nil, last=nil, generator=nil)",
+     "Fills x with whole numbers from first to last; without them from all that the dtype holds.",
+     random_in_place},
+};
+
+}  // namespace
+
+Generator* generator_at(const Args& a, int i) {
+  if (!a.given(i)) return nullptr;
+  GeneratorBox* box = box_at(a.L, i);
+  if (!box) a.wrong(i, "a generator, mt.Generator(seed)");
+  return &box->generator;
+}
+
+void open_random(lua_State* L) {
+  open_generators(L);
+  add(L, kFunctions);
+  add_methods(L, kMethods);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,114 @@
+-- test_create.lua -- Making tensors: like others, from bytes, at distances; default dtype; moves
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+
+test('logspace and linspace', function()
+  near(mt.logspace(0, 3, 4):tolist(), {1, 10, 100, 1000}, 1e-4)
+  near(mt.logspace(-1, 1, 3, 2):tolist(), {0.5, 1, 2})
+  near(mt.logspace(0, 1, 3, {base = 2, dtype = 'float64'}):tolist(), {1, math.sqrt(2), 2}, 1e-15)
+  eq(mt.logspace(0, 1, 0):numel(), 0)
+  eq(mt.linspace(0, 1, 5):tolist(), {0, 0.25, 0.5, 0.75, 1})
+  eq(mt.linspace(3, 9, 1):tolist(), {3})
+end)
+
+test('like another tensor', function()
+  local x = mt.zeros({2, 3}, 'int32')
+  eq(mt.full_like(x, 7):tolist(), {{7, 7, 7}, {7, 7, 7}})
+  eq(x:full_like(2.5, {dtype = 'float64'}):tolist()[1], {2.5, 2.5, 2.5})
+  eq({x:empty_like().dtype, tostring(x:empty_like().shape)}, {'int32', '(2, 3)'})
+  eq({x:new_zeros(2, 2).dtype, x:new_ones({3}):tolist()}, {'int32', {1, 1, 1}})
+  eq(x:new_full({2}, 5):tolist(), {5, 5})
+  eq(x:new_tensor{1, 2}.dtype, 'int32')
+  eq(x:new_tensor({1, 2}, {dtype = 'bool'}):tolist(), {true, true})
+  eq({x:new_empty(0, 4).dtype, x:new_zeros{4, dtype = 'float64'}.dtype}, {'int32', 'float64'})
+  eq(mt.zeros(2):new_ones(2, {requires_grad = true}).requires_grad, true)
+end)
+
+test('from the bytes of a string', function()
+  eq(mt.frombuffer('\1\2\255', {dtype = 'uint8'}):tolist(), {1, 2, 255})
+  eq(mt.frombuffer('\1\0\0\0\255\255\255\255', {dtype = 'int32'}):tolist(), {1, -1})
+  eq(mt.frombuffer('\0\0\128\63', {shape = {1, 1}}):tolist(), {{1}})
+  eq(mt.frombuffer('\0\2', {dtype = 'bool'}):tolist(), {false, true})
+  eq(mt.frombuffer('', {dtype = 'int64'}):numel(), 0)
+  eq(mt.frombuffer('', {dtype = 'int64', shape = {0, 3}}).shape[2], 3)
+  eq(mt.frombuffer('a', {dtype = 'uint8', shape = {}}):item(), 97)
+  raises(function() mt.frombuffer('abc') end, '3 bytes are not a whole number of float32 elements')
+  raises(function() mt.frombuffer('abcd', {shape = {2}}) end, 'needs 8 bytes, the string has 4')
+  raises(function() mt.frombuffer('abcd', {shape = {2 ^ 50}}) end, 'more elements than memory')
+  raises(function() mt.frombuffer('abcd', {shape = {-1}}) end, 'negative')
+  raises(function() mt.frombuffer({1}) end, 'must be a string')
+end)
+
+test('the default dtype is honoured everywhere', function()
+  eq(mt.get_default_dtype(), 'float32')
+  mt.set_default_dtype('float64')
+  local made = {mt.tensor{1}, mt.zeros(1), mt.ones(1), mt.empty(1), mt.full({1}, 2), mt.eye(1),
+    mt.linspace(0, 1, 2), mt.logspace(0, 1, 2), mt.range(0, 1, 0.5),
+    mt.frombuffer('12345678'), mt.tensor({1}, 'int64') / 2, mt.tensor({1}, 'int64') + 0.5,
+    mt.tensor({1}, 'int64'):exp()}
+  local name = mt.get_default_dtype()
+  mt.set_default_dtype('float32')
+  eq(name, 'float64')
+  for _, x in ipairs(made) do eq(x.dtype, 'float64') end
+  eq(mt.range(1, 3).dtype, 'int64')
+  raises(function() mt.set_default_dtype('int64') end, 'not a float type')
+end)
+
+test('moves between dtypes', function()
+  local x, y = mt.tensor{1.5, -2}, mt.zeros({1}, 'int64')
+  eq(x:to(y):tolist(), {1, -2})
+  eq(x:to(y).dtype, 'int64')
+  eq(x:to{dtype = 'float64', device = 'cpu'}.dtype, 'float64')
+  eq(x:to('cpu', 'int32').dtype, 'int32')
+  eq(x:to{device = 'cpu'}.dtype, 'float32')
+  raises(function() x:half() end, 'half: float16 is not there yet; use float32')
+  raises(function() x:to('bfloat16') end, 'bfloat16 is not there yet')
+  raises(function() x:to('flaot') end, "neither a dtype")
+  raises(function() x:to() end, 'missing')
+end)
+
+test('copies of every layout hold the same elements', function()
+  mt.manual_seed(1)
+  local function slow(x) return mt.tensor(x:tolist()):to(x.dtype) end
+  for _, dtype in ipairs{'float32', 'float64', 'uint8'} do
+    local function whole(...) return mt.randint(0, 200, {...}):to(dtype) end
+    for _, n in ipairs{1, 3, 15, 16, 17, 33, 64, 65, 130} do
+      for _, m in ipairs{1, 5, 16, 31, 48, 129} do
+        local x = whole(n, m)
+        for _, y in ipairs{x:t(), x:flip(1):t(), x[{{1, -1, 2}}]:t(), x[{{}, {1, -1, 2}}]} do
+          eq(y:contiguous():tolist(), y:tolist())
+        end
+      end
+    end
+    local x = whole(3, 20, 5, 17)
+    for _, dims in ipairs{{1, 3, 4, 2}, {4, 3, 2, 1}, {2, 1, 4, 3}, {3, 1, 2, 4}, {1, 4, 2, 3}} do
+      local y = x:permute(dims)
+      eq(y:contiguous():tolist(), y:tolist())
+    end
+    eq(x:flip(4, 1):tolist(), slow(x:flip(4):flip(1)):tolist())
+  end
+end)
+
+test('large copies are the same on any number of threads', function()
+  local x = mt.randn(3, 300, 301)
+  local before = mt.get_num_threads()
+  local results = {}
+  for _, threads in ipairs{1, 2, 3, 8} do
+    mt.set_num_threads(threads)
+    results[#results + 1] = {x:permute(3, 1, 2):contiguous(), x:flip(3, 1), x:roll({5, 7}, {2, 3}),
+      x:tile(1, 2, 1), mt.cat{x, x, dim = 3}, x:flatten():flip(1), x:expand(2, 3, 300, 301):clone()}
+  end
+  mt.set_num_threads(before)
+  for k = 2, 4 do
+    for i, y in ipairs(results[1]) do eq(results[k][i]:eq(y):all(), true) end
+  end
+  local y = results[1]
+  eq(y[1]:permute(2, 3, 1):eq(x):all(), true)
+  eq(y[2]:flip(1):flip(3):eq(x):all(), true)
+  eq(y[3]:roll({-5, -7}, {2, 3}):eq(x):all(), true)
+  eq(y[5][{{}, {}, {302, 602}}]:eq(x):all(), true)
+  eq(y[6]:flip(1):eq(x:flatten()):all(), true)
+end)
+
+t.finish()
