@@ -1,12 +1,10 @@
-// loss.h -- softmax and losses
+// loss.h -- losses
 #pragma once
 #include "engine/tensor.h"
 
 namespace mt {
 
 enum class Reduction { none, mean, sum };
-Tensor softmax(const Tensor&, int64_t dim);
-Tensor log_softmax(const Tensor&, int64_t dim);
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Reduction = Reduction::mean);
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,

@@ -12,6 +12,10 @@
 #include "engine/print.h"
 #include "engine/random.h"
 #include "engine/reduce.h"
+#include "engine/scan.h"
+#include "engine/softmax.h"
+#include "engine/sort.h"
+#include "engine/statistics.h"
 #include "kernels/table.h"
 
 namespace mt {

@@ -40,6 +40,7 @@ void open_functions(lua_State* L) {
   open_product(L);
   open_reduce(L);
   open_shape(L);
+  open_sort(L);
 }
 
 void* marker(const char* name) {
