@@ -1,4 +1,4 @@
-// loss.cpp -- softmax and losses, composed of other operations
+// loss.cpp -- losses, composed of other operations
 #include <cmath>
 
 #include "engine/autograd.h"
@@ -19,30 +19,7 @@ void same_shape(const char* name, const Tensor& x, const Tensor& target) {
          to_string(target.shape()));
 }
 
-/// The largest along a dimension, outside the graph: what is taken off before exp, so that it
-/// cannot overflow.
-Tensor stable_offset(const Tensor& x, int d) {
-  NoGrad off;
-  if (x.numel() == 0) return Tensor(0.0);
-  const Tensor most = amax(x, {d}, true);
-  return where(isfinite(most), most, Tensor(0.0));
-}
-
 }  // namespace
-
-Tensor softmax(const Tensor& x, int64_t dim) {
-  const int d = wrap_dim("softmax", dim, x.dim());
-  if (x.dim() == 0) return reshape(softmax(reshape(x, {1}), 0), {});
-  const Tensor e = exp(x - stable_offset(x, d));
-  return e / sum(e, {d}, true);
-}
-
-Tensor log_softmax(const Tensor& x, int64_t dim) {
-  const int d = wrap_dim("log_softmax", dim, x.dim());
-  if (x.dim() == 0) return reshape(log_softmax(reshape(x, {1}), 0), {});
-  const Tensor shifted = x - stable_offset(x, d);
-  return shifted - log(sum(exp(shifted), {d}, true));
-}
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction how) {
   same_shape("mse_loss", x, target);

@@ -1,4 +1,4 @@
-// loss.h -- softmax and losses
+// loss.h -- losses
 #pragma once
 #include "engine/tensor.h"
 
@@ -6,8 +6,6 @@ namespace mt {
 
 /// batchmean, of kl_div: the sum over the size of dimension 1.
 enum class Reduction { none, mean, sum, batchmean };
-Tensor softmax(const Tensor&, int64_t dim);
-Tensor log_softmax(const Tensor&, int64_t dim);
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 /// d^2 / (2 beta) below beta, d - beta / 2 beyond, for d = |x - target|.

@@ -23,6 +23,10 @@
 #include "engine/reduce.h"
 #include "engine/write.h"
 #include "engine/views.h"
+#include "engine/scan.h"
+#include "engine/softmax.h"
+#include "engine/sort.h"
+#include "engine/statistics.h"
 #include "kernels/table.h"
 
 namespace mt {

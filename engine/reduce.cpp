@@ -1,13 +1,10 @@
 // reduce.cpp -- reductions of tensors: which dimensions go, the verb, the gradient
+#include "engine/reducing.h"
+
 #include <cstring>
 
-#include "engine/autograd.h"
-#include "engine/ops.h"
-
 namespace mt {
-namespace {
 
-/// The dimensions that go, as bits; all when none are named.
 unsigned dims_mask(const char* name, const Tensor& x, const Shape& dims) {
   if (dims.size() == 0) return (1u << x.dim()) - 1;
   unsigned mask = 0;
@@ -19,7 +16,6 @@ unsigned dims_mask(const char* name, const Tensor& x, const Shape& dims) {
   return mask;
 }
 
-/// The dimensions of a mask, as a list.
 Shape dims_of(unsigned mask, int rank) {
   Shape dims;
   for (int d = 0; d < rank; ++d)
@@ -27,43 +23,56 @@ Shape dims_of(unsigned mask, int rank) {
   return dims;
 }
 
-Shape reduced_shape(const Tensor& x, unsigned mask, bool keepdim) {
-  Shape shape;
-  for (int d = 0; d < x.dim(); ++d) {
-    if (!(mask >> d & 1)) shape.push(x.size(d));
-    else if (keepdim) shape.push(1);
-  }
-  return shape;
+int64_t count_of(const Tensor& x, unsigned mask) {
+  int64_t n = 1;
+  for (int d = 0; d < x.dim(); ++d)
+    if (mask >> d & 1) n *= x.size(d);
+  return n;
 }
 
-Tensor run(const char* name, int op, const Tensor& x, unsigned mask, bool keepdim, Dtype answer,
-           bool empty_ok) {
-  const Shape shape = reduced_shape(x, mask, keepdim);
+void need_float(const char* name, const Tensor& x) {
+  if (!is_float(x.dtype()))
+    fail("{}: of {} it is a fraction; use x:float():{}()", name, dtype_name(x.dtype()), name);
+}
+
+void need_elements(const char* name, const Tensor& x, int d) {
+  if (x.dim() == 0 || x.size(d) > 0) return;
+  for (int k = 0; k < x.dim(); ++k)
+    if (k != d && x.size(k) == 0) return;
+  fail("{}: {} has no elements along dimension {}, and nothing has no {}", name,
+       to_string(x.shape()), d + 1, name);
+}
+
+Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* also) {
+  Shape shape;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (!(how.mask >> d & 1)) shape.push(x.size(d));
+    else if (how.keepdim) shape.push(1);
+  }
   Tensor out = empty(shape, answer, x.device());
+  if (count_of(x, how.mask) == 0 && !how.empty_ok && out.numel() > 0)
+    fail("{}: {} has no elements there, and nothing has no {}", how.name, to_string(x.shape()),
+         how.name);
   Reduce r;
-  r.op = op, r.dtype = x.dtype(), r.out_dtype = answer;
-  r.out = out.data(), r.in = x.data();
+  r.op = how.op, r.number = how.number, r.dtype = x.dtype(), r.out_dtype = answer;
+  r.out = out.data(), r.in = x.data(), r.also = nullptr;
+  if (also) *also = empty(shape, x.dtype(), x.device()), r.also = also->data();
   r.kept = r.reduced = 0;
-  int64_t elements = 1;
   for (int d = 0, o = 0; d < x.dim(); ++d) {
-    if (mask >> d & 1) {
+    if (how.mask >> d & 1) {
       r.reduced_size[r.reduced] = x.size(d);
       r.reduced_stride[r.reduced++] = x.stride(d);
-      elements *= x.size(d);
-      o += keepdim;
+      o += how.keepdim;
     } else {
       r.kept_size[r.kept] = x.size(d);
       r.kept_stride[r.kept] = x.stride(d);
       r.out_stride[r.kept++] = out.stride(o++);
     }
   }
-  if (elements == 0 && !empty_ok && out.numel() > 0)
-    fail("{}: {} has no elements there, and nothing has no {}", name, to_string(x.shape()), name);
   x.device().reduce(r);
   return out;
 }
 
-/// A gradient or a result with its reduced dimensions back as size 1, seen in the input's shape.
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
   if (reduced.numel() == 1 && !grad_enabled()) {
     Shape stride = input;
@@ -74,6 +83,29 @@ Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
   for (int d = 0; d < shape.size(); ++d)
     if (mask >> d & 1) shape[d] = 1;
   return expand(reshape(reduced, shape), input);
+}
+
+void picked_backward(Node& node, const Tensor& g, Tensor* dx) {
+  dx[0] = scatter_add(zeros(node.shape(0), g.dtype(), g.device()), int64_t(node.number[0]),
+                      node.get(1), g);
+}
+
+void record_picked(const NodeType& type, const Tensor& x, const Tensor& values, int d,
+                   const Tensor& index) {
+  if (!wants_grad(x)) return;
+  Node& node = record(type, values, {&x});
+  node.save_shape(0, x);
+  node.save(1, index, Node::kOther);
+  node.number[0] = d;
+}
+
+namespace {
+
+/// An entry of op::Reductions over the dimensions of a mask.
+template <class Op>
+Tensor run(const Tensor& x, unsigned mask, bool keepdim, Dtype answer,
+           const char* name = Op::info.name) {
+  return run_reduce({name, op::reduction_id<Op>, mask, keepdim, Op::info.empty_ok}, x, answer);
 }
 
 Dtype sum_dtype(Dtype d) { return is_float(d) ? d : Dtype::i64; }
@@ -90,11 +122,12 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kAmax{"amax", extreme_backward}, kAmin{"amin", extreme_backward};
 
-Tensor extreme(const char* name, int op, const Tensor& x, const Shape& dims, bool keepdim) {
-  const unsigned mask = dims_mask(name, x, dims);
-  Tensor out = run(name, op, x, mask, keepdim, x.dtype(), false);
+template <class Op>
+Tensor extreme(const NodeType& type, const Tensor& x, const Shape& dims, bool keepdim) {
+  const unsigned mask = dims_mask(Op::info.name, x, dims);
+  Tensor out = run<Op>(x, mask, keepdim, x.dtype());
   if (wants_grad(x)) {
-    Node& node = record(op == op::reduction_id<op::Amax> ? kAmax : kAmin, out, {&x});
+    Node& node = record(type, out, {&x});
     node.save(0, x, 0);
     node.save(1, out, Node::kOutput);
     node.number[0] = mask;
@@ -105,16 +138,23 @@ Tensor extreme(const char* name, int op, const Tensor& x, const Shape& dims, boo
 Tensor position(const char* name, int op, const Tensor& x, std::optional<int64_t> dim,
                 bool keepdim) {
   const unsigned mask = dim ? dims_mask(name, x, {*dim}) : dims_mask(name, x, {});
-  return run(name, op, x, mask, keepdim, Dtype::i64, false);
+  return run_reduce({name, op, mask, keepdim, false}, x, Dtype::i64);
 }
 
-}  // namespace
-
-namespace {
+Picked extreme_along(const NodeType& type, int op, const Tensor& x, int64_t dim, bool keepdim) {
+  return as_lines(type.name, x, dim, [&](const Tensor& y, int d) {
+    need_elements(type.name, y, d);
+    Picked p;
+    p.index = run_reduce({type.name, op, 1u << d, true, true}, y, Dtype::i64, &p.values);
+    record_picked(type, y, p.values, d, p.index);
+    return without(p, d, keepdim || x.dim() == 0);
+  });
+}
+const NodeType kMax{"max", picked_backward}, kMin{"min", picked_backward};
 
 Tensor sum_as(const char* name, const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask(name, x, dims);
-  Tensor out = run(name, op::reduction_id<op::Sum>, x, mask, keepdim, sum_dtype(x.dtype()), true);
+  Tensor out = run<op::Sum>(x, mask, keepdim, sum_dtype(x.dtype()), name);
   if (wants_grad(x)) {
     static const NodeType type{"sum", [](Node& node, const Tensor& g, Tensor* dx) {
                                  dx[0] = spread(g, node.shape(0), unsigned(node.number[0]));
@@ -136,12 +176,15 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   if (!is_float(x.dtype()))
     fail("mean: of {} the mean is a fraction; use x:float():mean()", dtype_name(x.dtype()));
   const Tensor total = sum_as("mean", x, dims, keepdim);
-  double n = 1;
-  for (int64_t d : dims_of(dims_mask("mean", x, dims), x.dim())) n *= double(x.size(int(d)));
-  return total / Tensor(n);
+  return total / Tensor(double(count_of(x, dims_mask("mean", x, dims))));
 }
 
 namespace {
+
+bool has_zero(const Tensor& x) {
+  NoGrad off;
+  return count_nonzero(x).at_integer(0) != x.numel();
+}
 
 /// For each element the product of the others: the whole divided by the element, where no zero is
 /// in the way.
@@ -177,42 +220,73 @@ Tensor others_recorded(const Tensor& x, unsigned mask) {
 
 Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask("prod", x, dims);
-  Tensor out =
-      run("prod", op::reduction_id<op::Prod>, x, mask, keepdim, sum_dtype(x.dtype()), true);
+  Tensor out = run<op::Prod>(x, mask, keepdim, sum_dtype(x.dtype()));
   if (wants_grad(x)) {
-    static const NodeType type{"prod", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Tensor x = node.get(0);
-                                 const unsigned mask = unsigned(node.number[0]);
-                                 const Tensor others =
-                                     grad_enabled() ? others_recorded(x, mask) : others_of(x, mask);
-                                 dx[0] = spread(g, x.shape(), mask) * others;
-                               }};
+    static const NodeType type{
+        "prod", [](Node& node, const Tensor& g, Tensor* dx) {
+          const Tensor x = node.get(0);
+          const unsigned mask = unsigned(node.number[0]);
+          const bool zeros = has_zero(x);
+          dx[0] = spread(g, x.shape(), mask) *
+                  (!zeros           ? spread(node.get(1), x.shape(), mask) / x
+                   : grad_enabled() ? others_recorded(x, mask)
+                                    : others_of(x, mask));
+        }};
     Node& node = record(type, out, {&x});
     node.save(0, x, 0);
+    node.save(1, out, Node::kOutput);
     node.number[0] = mask;
   }
   return out;
 }
 
 Tensor amax(const Tensor& x, const Shape& dims, bool keepdim) {
-  return extreme("amax", op::reduction_id<op::Amax>, x, dims, keepdim);
+  return extreme<op::Amax>(kAmax, x, dims, keepdim);
 }
 Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) {
-  return extreme("amin", op::reduction_id<op::Amin>, x, dims, keepdim);
+  return extreme<op::Amin>(kAmin, x, dims, keepdim);
 }
 Tensor all(const Tensor& x, const Shape& dims, bool keepdim) {
-  return run("all", op::reduction_id<op::All>, to(x, Dtype::b8), dims_mask("all", x, dims), keepdim,
-             Dtype::b8, true);
+  return run<op::All>(to(x, Dtype::b8), dims_mask("all", x, dims), keepdim, Dtype::b8);
 }
 Tensor any(const Tensor& x, const Shape& dims, bool keepdim) {
-  return run("any", op::reduction_id<op::Any>, to(x, Dtype::b8), dims_mask("any", x, dims), keepdim,
-             Dtype::b8, true);
+  return run<op::Any>(to(x, Dtype::b8), dims_mask("any", x, dims), keepdim, Dtype::b8);
+}
+Tensor count_nonzero(const Tensor& x, const Shape& dims, bool keepdim) {
+  return run<op::CountNonzero>(x, dims_mask("count_nonzero", x, dims), keepdim, Dtype::i64);
 }
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   return position("argmax", kArgmax, x, dim, keepdim);
 }
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   return position("argmin", kArgmin, x, dim, keepdim);
+}
+Picked max_along(const Tensor& x, int64_t dim, bool keepdim) {
+  return extreme_along(kMax, kArgmax, x, dim, keepdim);
+}
+Picked min_along(const Tensor& x, int64_t dim, bool keepdim) {
+  return extreme_along(kMin, kArgmin, x, dim, keepdim);
+}
+
+Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
+  const Tensor x = as_float(input);
+  const unsigned mask = dims_mask("logsumexp", x, dims);
+  Tensor out = run_reduce({"logsumexp", kLogsumexp, mask, keepdim, true}, x, x.dtype());
+  if (wants_grad(x)) {
+    // A row of -infinity alone has the gradient 0: its sum of exp does not feel any element.
+    static const NodeType type{
+        "logsumexp", [](Node& node, const Tensor& g, Tensor* dx) {
+          const Tensor x = node.get(0), out = node.get(1);
+          const unsigned mask = unsigned(node.number[0]);
+          const Tensor offset = where(eq(out, Tensor(-math::kInfinity)), Tensor(0.0), out);
+          dx[0] = spread(g, x.shape(), mask) * exp(x - spread(offset, x.shape(), mask));
+        }};
+    Node& node = record(type, out, {&x});
+    node.save(0, x, 0);
+    node.save(1, out, Node::kOutput);
+    node.number[0] = mask;
+  }
+  return out;
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

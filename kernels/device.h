@@ -37,9 +37,10 @@ struct Copy {
   int64_t out_stride[kMaxDims], in_stride[kMaxDims];
 };
 
-/// What `Reduce` computes: an entry of op::Reductions, or the position of the first largest or
-/// smallest element.
-enum : int { kArgmax = 100, kArgmin = 101 };
+/// What `Reduce` computes: an entry of op::Reductions; the position of the first largest or smallest
+/// element, and in `also` the element; the sum of squared deviations from the mean over
+/// max(0, n - number), and in `also` the mean; log(sum(exp)).
+enum : int { kArgmax = 100, kArgmin = 101, kMoments = 102, kLogsumexp = 103 };
 
 /// out[kept] = join over the reduced dimensions of in[kept, reduced]; `in` and `out` dtypes differ
 /// for sum of integers (int64), all/any (bool) and argmax/argmin (int64, counted through the
@@ -48,6 +49,8 @@ struct Reduce {
   int op;
   Dtype dtype, out_dtype;
   void* out;
+  void* also;     // a second answer with out's strides, of dtype `dtype`; may be null
+  double number;  // of kMoments: the correction
   const void* in;
   int kept, reduced;  // numbers of dimensions
   int64_t kept_size[kMaxDims], out_stride[kMaxDims], kept_stride[kMaxDims];
@@ -56,6 +59,51 @@ struct Reduce {
 
 /// Scatter: what becomes of values that meet. `set`: the last one wins.
 enum class Join : int { set, add, mul, max, min };
+
+/// The lines of a tensor along one dimension: n elements, `step` apart; the other dimensions say
+/// where they begin.
+struct Lines {
+  int ndim;
+  int64_t size[kMaxDims], out_stride[kMaxDims], in_stride[kMaxDims];
+  int64_t n, out_step, in_step;  // a negative step walks backwards
+};
+
+enum class ScanOp : int { sum, prod, logaddexp, max, min };
+/// out[i] = in[0] joined .. with in[i] along each line; of max and min also the position of the last
+/// extreme so far, or of the last NaN.
+struct Scan {
+  ScanOp op;
+  Dtype dtype;
+  void* out;
+  int64_t* index;  // of max and min, with out's strides
+  const void* in;
+  Lines lines;
+};
+
+/// The elements first, .., first + keep - 1 of each line in sorted order, and their positions;
+/// equal elements stay in their order, NaN is the largest.
+struct Sort {
+  Dtype dtype;
+  bool descending;
+  void* out;       // keep elements along the line
+  int64_t* index;  // with out's strides
+  const void* in;
+  Lines lines;
+  int64_t first, keep;
+  void* scratch;  // sort_scratch(n) bytes for each thread that may run
+};
+constexpr int64_t sort_scratch(int64_t n) { return (32 * n + 127) / 64 * 64; }
+
+/// Along the middle dimension of contiguous [outer, n, inner]: softmax of `in`, its logarithm, or
+/// the gradients of the two, for which `in` is the result and `grad` what came in.
+enum class SoftmaxPart : int { softmax, log_softmax, softmax_gradient, log_softmax_gradient };
+struct Softmax {
+  SoftmaxPart part;
+  Dtype dtype;
+  void* out;
+  const void *in, *grad;
+  int64_t outer, n, inner;
+};
 
 /// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in`
 /// is `step`. Scatter: the same with `in` and `out` exchanged; values that meet are joined, in
@@ -166,6 +214,9 @@ struct Device {
   void (*map)(const Map&);
   void (*copy)(const Copy&);
   void (*reduce)(const Reduce&);
+  void (*scan)(const Scan&);
+  void (*sort)(const Sort&);
+  void (*softmax)(const Softmax&);
   void (*matmul)(const Matmul&);
   void (*conv)(const Conv&);
   void (*max_pool)(const MaxPool&);
@@ -186,6 +237,8 @@ const Device& start_cpu();
 /// The CPU, with the kernels of the best instruction set this machine has
 /// (`MTORCH_ISA=base|avx2|avx512` overrides).
 inline const Device& cpu_device() { return the_cpu ? *the_cpu : start_cpu(); }
+/// On how many threads a verb of the CPU may run.
+int cpu_threads();
 /// Which instruction set that is: "base", "avx2" or "avx512".
 const char* cpu_isa();
 

@@ -5,53 +5,99 @@
 namespace mt::op {
 inline namespace MT_ISA {
 
+/// What becomes of an element before it is joined.
+enum class Enters { plain, magnitude, square, whether };
+
 /// A reduction joins elements with an associative function, starting from its identity.
 struct ReduceInfo {
   const char* name;
   const char* doc;
   bool empty_ok;         // false: an empty dimension has no answer (max of nothing)
   bool boolean = false;  // asks of each element whether it is nonzero, and answers bool
+  Enters enters = Enters::plain;
+  int extreme = 0;  // 1: the largest is kept, -1: the smallest; NaN wins
 };
 
 struct Sum {
-  static constexpr ReduceInfo info{"sum", "the sum; of integers an int64, of nothing 0", true};
+  static constexpr ReduceInfo info{"sum", "The sum; of integers an int64, of nothing 0.", true};
   template <class T> MT_HD static T identity() { return T(0); }
   template <class T> MT_HD static T join(T x, T y) { return x + y; }
 };
 
 struct Prod {
-  static constexpr ReduceInfo info{"prod", "the product; of integers an int64, of nothing 1", true};
+  static constexpr ReduceInfo info{"prod", "The product; of integers an int64, of nothing 1.",
+                                   true};
   template <class T> MT_HD static T identity() { return T(1); }
   template <class T> MT_HD static T join(T x, T y) { return x * y; }
 };
 
 struct Amax {
   static constexpr ReduceInfo info{"amax",
-                                   "the largest element; NaN wins; ties share the gradient", false};
+                                   "The largest element; NaN wins; ties share the gradient.",
+                                   false, false, Enters::plain, 1};
   template <class T> MT_HD static T identity() { return math::lowest<T>(); }
   template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
 };
 
 struct Amin {
   static constexpr ReduceInfo info{"amin",
-                                   "the smallest element; NaN wins; ties share the gradient", false};
+                                   "The smallest element; NaN wins; ties share the gradient.",
+                                   false, false, Enters::plain, -1};
   template <class T> MT_HD static T identity() { return math::highest<T>(); }
   template <class T> MT_HD static T join(T x, T y) { return Minimum::f(x, y); }
 };
 
 struct All {
-  static constexpr ReduceInfo info{"all", "whether every element is nonzero", true, true};
+  static constexpr ReduceInfo info{"all", "Whether every element is nonzero.", true, true};
   template <class T> MT_HD static T identity() { return T(1); }
   template <class T> MT_HD static T join(T x, T y) { return T(x && y); }
 };
 
 struct Any {
-  static constexpr ReduceInfo info{"any", "whether some element is nonzero", true, true};
+  static constexpr ReduceInfo info{"any", "Whether some element is nonzero; NaN is.", true, true};
   template <class T> MT_HD static T identity() { return T(0); }
   template <class T> MT_HD static T join(T x, T y) { return T(x || y); }
 };
 
-using Reductions = List<Sum, Prod, Amax, Amin, All, Any>;
+struct CountNonzero {
+  static constexpr ReduceInfo info{"count_nonzero", "How many elements are not 0; NaN is not.",
+                                   true, false, Enters::whether};
+  template <class T> MT_HD static T identity() { return T(0); }
+  template <class T> MT_HD static T join(T x, T y) { return x + y; }
+};
+
+struct Norm1 {
+  static constexpr ReduceInfo info{"norm", "The sum of magnitudes.", true, false,
+                                   Enters::magnitude};
+  template <class T> MT_HD static T identity() { return T(0); }
+  template <class T> MT_HD static T join(T x, T y) { return x + y; }
+};
+
+/// The square of the norm: the engine takes the root.
+struct Norm2 {
+  static constexpr ReduceInfo info{"norm", "The sum of squares.", true, false, Enters::square};
+  template <class T> MT_HD static T identity() { return T(0); }
+  template <class T> MT_HD static T join(T x, T y) { return x + y; }
+};
+
+struct NormMax {
+  static constexpr ReduceInfo info{"norm", "The largest magnitude.", false, false,
+                                   Enters::magnitude, 1};
+  template <class T> MT_HD static T identity() { return T(0); }
+  template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
+};
+
+using Reductions =
+    List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, Norm1, Norm2, NormMax>;
+
+/// An element as its reduction joins it, in the type A of the partial results.
+template <class Op, class A, class T> MT_HD A enter(T x) {
+  if constexpr (Op::info.enters == Enters::whether) return A(x != T(0));
+  const A a = math::convert<A>(x);
+  if constexpr (Op::info.enters == Enters::magnitude) return select(a < A(0), A(A(0) - a), a);
+  else if constexpr (Op::info.enters == Enters::square) return a * a;
+  else return a;
+}
 
 }  // namespace MT_ISA
 }  // namespace mt::op

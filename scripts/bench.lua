@@ -141,6 +141,23 @@ local function reduction_rows()
       end)
     end
   end
+  for _, name in ipairs {'var', 'norm', 'logsumexp', 'median', 'cumsum', 'cumprod', 'sort'} do
+    row(name .. '/1Mi', 'reductions', function()
+      local x = safe(1024 * 1024)
+      if name:find('^cum') then return bound(mt[name], x, 1) end
+      return bound(mt[name], x)
+    end)
+  end
+  for _, name in ipairs {'prod', 'amax', 'var', 'logsumexp', 'cumsum', 'cumprod', 'cummax', 'sort',
+                         'median', 'softmax', 'log_softmax'} do
+    for dim, which in ipairs {'_cols', '_rows'} do
+      row(name .. which .. '/1Mi', 'reductions', function()
+        return bound(mt[name], safe(1024, 1024), dim)
+      end)
+    end
+  end
+  row('topk/1Mi', 'reductions', function() return bound(mt.topk, safe(1024 * 1024), 100) end)
+  row('topk_rows/1Mi', 'reductions', function() return bound(mt.topk, safe(1024, 1024), 10, 2) end)
 end
 
 local function movement_rows()

@@ -91,6 +91,7 @@ void open_functions(lua_State* L) {
                   {"Shapes", open_shape},
                   {"Elementwise", open_elementwise},
                   {"Reductions", open_reduce},
+                  {"Sorting and scanning", open_sort},
                   {"Products", open_product},
                   {"Linear algebra", open_linalg},
                   {"Convolution and pooling", open_conv},

@@ -5,6 +5,7 @@
 // too into kMethods.
 #pragma once
 #include "bindings/module.h"
+#include "engine/reduce.h"
 
 namespace mt::lua {
 
@@ -16,6 +17,8 @@ template <size_t N> void add_methods(lua_State* L, const Entry (&entries)[N]) {
 
 /// Pushes 0-based positions as the user counts them.
 int push_positions(const Args&, const Tensor& index);
+/// Pushes values and where they stood.
+int push_picked(const Args&, Picked);
 /// The user's positions, counted from 0. What is no integer tensor is handed on, for the engine's
 /// sentence.
 Tensor from_positions(const Tensor& index);
@@ -50,5 +53,6 @@ void open_product(lua_State* L);
 void open_random(lua_State* L);
 void open_reduce(lua_State* L);
 void open_shape(lua_State* L);
+void open_sort(lua_State* L);
 
 }  // namespace mt::lua

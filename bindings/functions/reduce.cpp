@@ -1,12 +1,29 @@
-// reduce.cpp -- reductions: fewer elements out than in
+// reduce.cpp -- reductions, moments, norms, scans: fewer elements out than in, or all so far
+#include <cmath>
+
 #include "bindings/functions/functions.h"
+#include "engine/autograd.h"
 #include "engine/ops.h"
 
 namespace mt::lua {
 namespace {
 
+std::string name_in(const Args& a) { return signature_of(a.entry()).name; }
+
+/// Argument 1, converted to the dtype that argument i names.
+Tensor converted(const Args& a, int i) {
+  const Tensor& x = a.tensor(1);
+  return a.given(i) ? to(x, a.dtype(i, x.dtype())) : x;
+}
+
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced(Args& a) {
   return a.push(reduce(a.tensor(1), a.dims(2), a.boolean(3, false)));
+}
+/// The same with a dtype to compute in.
+template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced_as(Args& a) {
+  const Shape dims = a.dims(2);
+  const bool keepdim = a.boolean(3, false);
+  return a.push(reduce(converted(a, 4), dims, keepdim));
 }
 
 /// all and any: a Lua boolean for the whole tensor, a tensor along a dimension.
@@ -22,60 +39,143 @@ template <Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)> int found
   return push_positions(a, find(a.tensor(1), dim, a.boolean(3, false)));
 }
 
+void need_some(const Args& a, const Tensor& x) {
+  if (x.numel() == 0)
+    fail("{}: {} is empty, and nothing has no {}", name_in(a), to_string(x.shape()), name_in(a));
+}
+
 /// max and min: of everything one tensor; along a dimension values and positions; of two tensors
 /// elementwise.
 template <int Op, Tensor (*extreme)(const Tensor&, const Shape&, bool),
-          Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)>
+          Picked (*along)(const Tensor&, int64_t, bool)>
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!a.given(2)) {
-    if (x.numel() == 0) fail("{}: {} is empty", signature_of(a.entry()).name, to_string(x.shape()));
+    need_some(a, x);
     return a.push(extreme(x, {}, false));
   }
   if (const Tensor* y = tensor_at(a.L, 2)) {
     const Tensor* inputs[] = {&x, y};
     return a.push(elementwise(Op, inputs));
   }
-  const bool keepdim = a.boolean(3, false);
-  const std::string& name = signature_of(a.entry()).name;
-  const int d = wrap_dim(name.c_str(), a.position(2), x.dim());
-  if (x.dim() > 0 && x.size(d) == 0)
-    fail("{}: {} has no elements along dimension {}, and nothing has no {}", name,
-         to_string(x.shape()), d + 1, name);
-  const Tensor index = find(x, d, true);
-  Tensor values = x.dim() ? gather(x, d, index) : x;
-  a.push(keepdim || !x.dim() ? values : squeeze(values, d));
-  push_positions(a, keepdim || !x.dim() ? index : squeeze(index, d));
-  return 2;
+  return push_picked(a, along(x, a.position(2), a.boolean(3, false)));
 }
 
+int aminmax_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const Shape dims = a.given(2) ? Shape{a.position(2)} : Shape{};
+  const bool keepdim = a.boolean(3, false);
+  if (dims.size() == 0) need_some(a, x);
+  a.push(amin(x, dims, keepdim));
+  return 1 + a.push(amax(x, dims, keepdim));
+}
+
+/// The correction: argument 4, or 1 and 0 for argument 5, `unbiased`.
+double correction(const Args& a) {
+  if (!a.given(5)) return a.number(4, 1);
+  if (a.given(4)) fail("{}: give correction or unbiased, not both", name_in(a));
+  return a.boolean(5, true) ? 1 : 0;
+}
+template <Tensor (*moment)(const Tensor&, const Shape&, double, bool)> int spread_of(Args& a) {
+  return a.push(moment(a.tensor(1), a.dims(2), correction(a), a.boolean(3, false)));
+}
+template <bool Root> int spread_and_mean(Args& a) {
+  const Moments m = var_mean(a.tensor(1), a.dims(2), correction(a), a.boolean(3, false));
+  a.push(Root ? root_of_variance(m.variance) : m.variance);
+  return 1 + a.push(m.mean);
+}
+
+int norm_body(Args& a) {
+  double p = 2;
+  if (lua_type(a.L, 2) == LUA_TSTRING) {
+    const std::string s = a.text(2);
+    if (s == "inf") p = INFINITY;
+    else if (s == "-inf") p = -INFINITY;
+    else if (s != "fro")
+      fail("norm: p is '{}'; use a number, math.huge or 'fro' (matrix norms are in mt.linalg)", s);
+  } else {
+    p = a.number(2, 2);
+  }
+  const Shape dims = a.dims(3);
+  const bool keepdim = a.boolean(4, false);
+  return a.push(norm(converted(a, 5), p, dims, keepdim));
+}
+
+template <Tensor (*scan)(const Tensor&, int64_t)> int scanned(Args& a) {
+  const int64_t dim = a.position(2);
+  return a.push(scan(converted(a, 3), dim));
+}
+template <Picked (*scan)(const Tensor&, int64_t)> int scanned_extreme(Args& a) {
+  return push_picked(a, scan(a.tensor(1), a.position(2)));
+}
+
+int diff_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const int64_t n = a.integer(2, 1), dim = a.given(3) ? a.position(3) : -1;
+  if (n < 0) fail("diff: n is {}; it must be 0 or more", n);
+  if (x.dim() == 0) fail("diff: a 0-d tensor has no neighbours");
+  std::vector<Tensor> parts;
+  if (a.given(4)) parts.push_back(a.tensor(4));
+  parts.push_back(x);
+  if (a.given(5)) parts.push_back(a.tensor(5));
+  return a.push(diff(parts.size() > 1 ? cat(parts, dim) : x, n, dim));
+}
 
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
-    {"sum(x, [dim]=nil, keepdim=false)",
-     "The sum of all elements, or along one dimension or several.", reduced<sum>},
-    {"mean(x, [dim]=nil, keepdim=false)", "The mean of all elements, or along dimensions.",
-     reduced<mean>},
-    {"prod(x, [dim]=nil, keepdim=false)", "The product of all elements, or along dimensions.",
-     reduced<prod>},
-    {"amax(x, [dim]=nil, keepdim=false)", "The largest element; ties share the gradient.",
-     reduced<amax>},
-    {"amin(x, [dim]=nil, keepdim=false)", "The smallest element; ties share the gradient.",
-     reduced<amin>},
+    {"sum(x, [dim]=nil, keepdim=false, dtype=nil)", op::Sum::info.doc, reduced_as<sum>},
+    {"mean(x, [dim]=nil, keepdim=false, dtype=nil)",
+     "The mean of all elements, or along dimensions; of nothing NaN.", reduced_as<mean>},
+    {"prod(x, [dim]=nil, keepdim=false, dtype=nil)", op::Prod::info.doc, reduced_as<prod>},
+    {"amax(x, [dim]=nil, keepdim=false)", op::Amax::info.doc, reduced<amax>},
+    {"amin(x, [dim]=nil, keepdim=false)", op::Amin::info.doc, reduced<amin>},
+    {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element.", aminmax_body},
     {"all(x, [dim]=nil, keepdim=false)",
      "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.", asked<all>},
     {"any(x, [dim]=nil, keepdim=false)",
      "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.", asked<any>},
     {"max(x, dim=nil, keepdim=false)",
      "The largest element; with dim values and positions; with a tensor maximum(x, y).",
-     extremes<op::id<op::Maximum>, amax, argmax>},
+     extremes<op::id<op::Maximum>, amax, max_along>},
     {"min(x, dim=nil, keepdim=false)",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
-     extremes<op::id<op::Minimum>, amin, argmin>},
+     extremes<op::id<op::Minimum>, amin, min_along>},
     {"argmax(x, dim=nil, keepdim=false)", "The position (from 1) of the first largest element.",
      found<argmax>},
     {"argmin(x, dim=nil, keepdim=false)", "The position (from 1) of the first smallest element.",
      found<argmin>},
+    {"count_nonzero(x, [dim]=nil, keepdim=false)", op::CountNonzero::info.doc,
+     reduced<count_nonzero>},
+    {"logsumexp(x, [dim]=nil, keepdim=false)",
+     "log(sum(exp(x))) without overflow; of nothing -inf.", reduced<logsumexp>},
+    {"nansum(x, [dim]=nil, keepdim=false)", "The sum of what is not NaN.", reduced<nansum>},
+    {"nanmean(x, [dim]=nil, keepdim=false)", "The mean of what is not NaN.", reduced<nanmean>},
+    {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
+     "The variance: squared deviations over n - correction. unbiased=false is correction=0.",
+     spread_of<var>},
+    {"std(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
+     "The standard deviation, the root of var; where it is 0 its gradient is 0.",
+     spread_of<standard_deviation>},
+    {"var_mean(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
+     "The variance and the mean.", spread_and_mean<false>},
+    {"std_mean(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
+     "The standard deviation and the mean.", spread_and_mean<true>},
+    {"norm(x, p='fro', [dim]=nil, keepdim=false, dtype=nil)",
+     "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
+     "or -math.huge. Where it is 0 its gradient is 0.",
+     norm_body},
+    {"cumsum(x, dim, dtype=nil)", "The sum of all elements so far along dim.", scanned<cumsum>},
+    {"cumprod(x, dim, dtype=nil)", "The product of all elements so far along dim.",
+     scanned<cumprod>},
+    {"logcumsumexp(x, dim)", "log(cumsum(exp(x))) along dim, without overflow.",
+     [](Args& a) { return a.push(logcumsumexp(a.tensor(1), a.position(2))); }},
+    {"cummax(x, dim)", "The largest element so far and where it stood last; NaN stays.",
+     scanned_extreme<cummax>},
+    {"cummin(x, dim)", "The smallest element so far and where it stood last; NaN stays.",
+     scanned_extreme<cummin>},
+    {"diff(x, n=1, dim=-1, prepend=nil, append=nil)",
+     "The differences of neighbours along dim, taken n times; of bools whether they differ.",
+     diff_body},
 };
 
 }  // namespace

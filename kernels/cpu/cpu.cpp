@@ -1,4 +1,6 @@
 // cpu.cpp -- the CPU as a device: memory, and the choice of an instruction set at start
+#include <omp.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -58,6 +60,7 @@ const Device& start_cpu() {
   the_cpu = &device;
   return device;
 }
+int cpu_threads() { return omp_get_max_threads(); }
 const char* cpu_isa() {
   static const char* const name = choose().name;
   return name;

@@ -8,6 +8,9 @@ void fill_verbs(Device& device) {
   device.map = map;
   device.copy = copy;
   device.reduce = reduce;
+  device.scan = scan;
+  device.sort = sort;
+  device.softmax = softmax;
   device.matmul = matmul;
   device.conv = conv;
   device.max_pool = max_pool;

@@ -8,6 +8,9 @@ inline namespace MT_ISA {
 void map(const Map&);
 void copy(const Copy&);
 void reduce(const Reduce&);
+void scan(const Scan&);
+void sort(const Sort&);
+void softmax(const Softmax&);
 void matmul(const Matmul&);
 void conv(const Conv&);
 void max_pool(const MaxPool&);

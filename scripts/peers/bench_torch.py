@@ -101,6 +101,20 @@ def reductions(bench):
         f = REDUCTIONS[name]
         bench.row(f"{name}_rows/1Mi", lambda: f(x, 1))
         bench.row(f"{name}_cols/1Mi", lambda: f(x, 0))
+    line = safe(1024 * 1024)
+    for name in ("var", "norm", "median", "sort"):
+        f = getattr(torch, name)
+        bench.row(f"{name}/1Mi", lambda: f(line))
+    for name in ("logsumexp", "cumsum", "cumprod"):
+        f = getattr(torch, name)
+        bench.row(f"{name}/1Mi", lambda: f(line, 0))
+    names = "prod amax var logsumexp cumsum cumprod cummax sort median softmax log_softmax"
+    for name in names.split():
+        f = getattr(torch, name)
+        bench.row(f"{name}_cols/1Mi", lambda: f(x, 0))
+        bench.row(f"{name}_rows/1Mi", lambda: f(x, 1))
+    bench.row("topk/1Mi", lambda: torch.topk(line, 100))
+    bench.row("topk_rows/1Mi", lambda: torch.topk(x, 10, 1))
 
 
 def movement(bench):

@@ -1,0 +1,205 @@
+// statistics.cpp -- moments, norms, and counts of values
+#include "engine/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/reducing.h"
+
+namespace mt {
+
+// ---- moments ------------------------------------------------------------------------------------
+
+namespace {
+
+void variance_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor x = node.get(0);
+  const unsigned mask = unsigned(node.number[0]);
+  const double left = std::max(0.0, double(count_of(x, mask)) - node.number[1]);
+  const Shape dims = dims_of(mask, x.dim());
+  const Tensor centre = dims.size() ? mean(x, dims, true) : x;
+  dx[0] = spread(g, x.shape(), mask) * (x - centre) * Tensor(2 / left);
+}
+
+Tensor variance(const char* name, const Tensor& x, const Shape& dims, double correction,
+                bool keepdim, Tensor* centre) {
+  if (!is_float(x.dtype()))
+    fail("{}: of {} it is a fraction; use x:float():{}()", name, dtype_name(x.dtype()), name);
+  if (std::isnan(correction)) fail("{}: the correction is NaN", name);
+  const unsigned mask = dims_mask(name, x, dims);
+  Tensor out = run_reduce({name, kMoments, mask, keepdim, true, correction}, x, x.dtype(), centre);
+  if (wants_grad(x)) {
+    static const NodeType type{"var", variance_backward};
+    Node& node = record(type, out, {&x});
+    node.save(0, x, 0);
+    node.number[0] = mask, node.number[1] = correction;
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor root_of_variance(const Tensor& variance) {
+  Tensor out;
+  {
+    NoGrad off;
+    out = sqrt(variance.detach());
+  }
+  if (wants_grad(variance)) {
+    static const NodeType type{"std", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor root = node.get(0);
+                                 const Tensor none = eq(root, Tensor(0.0));
+                                 dx[0] = where(none, Tensor(0.0),
+                                               g / (where(none, Tensor(1.0), root) * Tensor(2.0)));
+                               }};
+    record(type, out, {&variance}).save(0, out, Node::kOutput);
+  }
+  return out;
+}
+
+Moments var_mean(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  if (wants_grad(x))
+    return {variance("var_mean", x, dims, correction, keepdim, nullptr), mean(x, dims, keepdim)};
+  Moments m;
+  m.variance = variance("var_mean", x, dims, correction, keepdim, &m.mean);
+  return m;
+}
+Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  return variance("var", x, dims, correction, keepdim, nullptr);
+}
+Tensor standard_deviation(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  return root_of_variance(variance("std", x, dims, correction, keepdim, nullptr));
+}
+
+// ---- norms --------------------------------------------------------------------------------------
+
+namespace {
+
+/// The slope of the norm by each element; where the norm is 0 it is 0.
+void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor x = node.get(0), out = node.get(1), nothing(0.0), one(1.0);
+  const unsigned mask = unsigned(node.number[0]);
+  const double p = node.number[1];
+  const Tensor norms = spread(out, x.shape(), mask), grads = spread(g, x.shape(), mask);
+  const Tensor none = eq(norms, nothing), zero = eq(x, nothing);
+  const Tensor safe = where(none, one, norms);
+  if (p == 0) {
+    dx[0] = zeros_like(x);
+  } else if (p == 1) {
+    dx[0] = grads * sign(x);
+  } else if (p == 2) {
+    dx[0] = where(none, nothing, x / safe * grads);
+  } else if (std::isinf(p)) {
+    const Tensor hits = to(eq(abs(x), norms), x.dtype());
+    const Shape dims = dims_of(mask, x.dim());
+    dx[0] = grads * sign(x) * (hits / (dims.size() ? sum(hits, dims, true) : hits));
+  } else {
+    const Tensor size = abs(where(zero, one, x));
+    const Tensor slope = sign(x) * pow(size / safe, Tensor(p - 1));
+    dx[0] = where(logical_or(none, zero), nothing, grads * slope);
+  }
+}
+
+template <class Op> Tensor summed(const Tensor& x, unsigned mask, bool keepdim) {
+  return run_reduce({"norm", op::reduction_id<Op>, mask, keepdim, Op::info.empty_ok}, x, x.dtype());
+}
+
+Tensor norm_value(const Tensor& x, double p, unsigned mask, bool keepdim) {
+  if (p == 2) {  // the squares are summed in double, and rounded after the root where that is free
+    return sqrt(summed<op::Norm2>(x, mask, keepdim));
+  }
+  if (p == 1) return summed<op::Norm1>(x, mask, keepdim);
+  if (p == math::kInfinity) return summed<op::NormMax>(x, mask, keepdim);
+  const Shape dims = dims_of(mask, x.dim());
+  if (p == 0) return to(dims.size() ? count_nonzero(x, dims, keepdim) : ne(x, Tensor(0.0)), x.dtype());
+  if (p < 0 && std::isinf(p)) {
+    const Tensor size = abs(x);
+    return dims.size() ? amin(size, dims, keepdim) : size;
+  }
+  const Tensor powers = pow(abs(x), Tensor(p));
+  return pow(dims.size() ? sum(powers, dims, keepdim) : powers, Tensor(1 / p));
+}
+
+}  // namespace
+
+Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
+  need_float("norm", x);
+  if (std::isnan(p)) fail("norm: p is NaN");
+  const unsigned mask = dims_mask("norm", x, dims);
+  if (std::isinf(p) && count_of(x, mask) == 0)
+    fail("norm: {} has no elements there, and nothing has no largest or smallest magnitude",
+         to_string(x.shape()));
+  Tensor out;
+  {
+    NoGrad off;
+    out = norm_value(x.detach(), p, mask, keepdim);
+  }
+  if (wants_grad(x)) {
+    static const NodeType type{"norm", norm_backward};
+    Node& node = record(type, out, {&x});
+    node.save(0, x, 0);
+    node.save(1, out, Node::kOutput);
+    node.number[0] = mask, node.number[1] = p;
+  }
+  return out;
+}
+
+// ---- without NaN --------------------------------------------------------------------------------
+
+Tensor nansum(const Tensor& x, const Shape& dims, bool keepdim) {
+  if (!is_float(x.dtype())) return sum(x, dims, keepdim);
+  return sum(where(isnan(x), Tensor(0.0), x), dims, keepdim);
+}
+Tensor nanmean(const Tensor& x, const Shape& dims, bool keepdim) {
+  need_float("nanmean", x);
+  return nansum(x, dims, keepdim) / to(sum(eq(x, x), dims, keepdim), x.dtype());
+}
+
+// ---- counts -------------------------------------------------------------------------------------
+
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t first) {
+  NoGrad off;
+  if (is_float(x.dtype()) || x.dtype() == Dtype::b8 || x.dim() != 1)
+    fail("bincount: it counts a 1-d tensor of integers, this is {} {}", to_string(x.shape()),
+         dtype_name(x.dtype()));
+  if (least < 0) fail("bincount: minlength is {}; it must be 0 or more", least);
+  if (weights.defined() && !(weights.shape() == x.shape()))
+    fail("bincount: the weights are {}, the values {}", to_string(weights.shape()),
+         to_string(x.shape()));
+  const Tensor at = to(x.detach(), Dtype::i64);
+  int64_t bins = least;
+  if (x.numel() > 0) {
+    const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
+    if (low < first) fail("bincount: {} is below {}, where counting begins", low, first);
+    constexpr int64_t kMost = int64_t(1) << 40;
+    if (high - first >= kMost) fail("bincount: {} would need as many counts; use unique", high);
+    bins = std::max(bins, high - first + 1);
+  }
+  const Dtype dtype = !weights.defined()                ? Dtype::i64
+                      : weights.dtype() == Dtype::f32 ? Dtype::f32
+                                                        : Dtype::f64;
+  const Tensor amount = weights.defined() ? to(weights.detach(), dtype) : ones(x.shape(), dtype);
+  return scatter_add(zeros({bins}, dtype), 0, first ? at - Tensor(double(first)) : at, amount);
+}
+
+Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
+  NoGrad off;
+  need_float("histc", input);
+  if (bins < 1) fail("histc: bins is {}; it must be 1 or more", bins);
+  const Tensor x = reshape(input.detach(), {-1});
+  if (low == high && x.numel() > 0) low = amin(x).item(), high = amax(x).item();
+  if (low == high) low -= 1, high += 1;
+  if (!std::isfinite(low) || !std::isfinite(high))
+    fail("histc: the range {} to {} is not finite; give min and max", low, high);
+  if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
+  const Tensor out = zeros({bins}, x.dtype());
+  if (x.numel() == 0) return out;
+  const Tensor inside = logical_and(ge(x, Tensor(low)), le(x, Tensor(high)));
+  const Tensor place = (to(x, Dtype::f64) - Tensor(low)) * (Tensor(double(bins) / (high - low)));
+  const Tensor bin = minimum(to(where(inside, place, Tensor(0.0)), Dtype::i64),
+                             Tensor(double(bins - 1)));
+  const Tensor counts = scatter_add(zeros({bins}, Dtype::i64), 0, bin, to(inside, Dtype::i64));
+  return to(counts, x.dtype());
+}
+
+}  // namespace mt

@@ -1,0 +1,30 @@
+// statistics.h -- moments, norms, and counts of values
+#pragma once
+#include <optional>
+
+#include "engine/reduce.h"
+
+namespace mt {
+
+/// The variance sum((x - mean)^2) / max(0, n - correction), and the mean.
+struct Moments {
+  Tensor variance, mean;
+};
+Moments var_mean(const Tensor&, const Shape& dims = {}, double correction = 1,
+                 bool keepdim = false);
+Tensor var(const Tensor&, const Shape& dims = {}, double correction = 1, bool keepdim = false);
+/// The root of the variance; where it is 0 the gradient is 0.
+Tensor standard_deviation(const Tensor&, const Shape& dims = {}, double correction = 1,
+                          bool keepdim = false);
+Tensor root_of_variance(const Tensor& variance);
+/// sum(|x|^p)^(1/p); p = 0 counts what is not 0, infinity and -infinity are the extreme magnitudes.
+Tensor norm(const Tensor&, double p = 2, const Shape& dims = {}, bool keepdim = false);
+Tensor nansum(const Tensor&, const Shape& dims = {}, bool keepdim = false);
+Tensor nanmean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
+/// How often each of the values `first`, first + 1, .. stands in a 1-d integer tensor, or the sum of
+/// the weights there; at least `least` answers.
+Tensor bincount(const Tensor&, const Tensor& weights = {}, int64_t least = 0, int64_t first = 0);
+/// How many elements lie in each of `bins` equal parts of low..high; both 0: of the data's range.
+Tensor histc(const Tensor&, int64_t bins = 100, double low = 0, double high = 0);
+
+}  // namespace mt
