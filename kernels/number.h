@@ -18,6 +18,8 @@ template <> inline constexpr bool is_floating<double> = true;
 template <class T> inline constexpr bool is_number = is_integer<T> || is_floating<T>;
 
 constexpr double kInfinity = __builtin_inf();
+/// What a parameter is that was not given and has no number for that.
+constexpr double kNil = __builtin_nan("");
 
 /// The smallest value of T: -infinity for floats.
 template <class T> MT_HD constexpr T lowest() {
@@ -32,6 +34,12 @@ template <class T> MT_HD constexpr T highest() {
   else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MAX);
   else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MAX);
   else return T(255);  // uint8; as bool this is true
+}
+
+/// The largest finite number of a float type.
+template <class T> MT_HD constexpr T largest() {
+  if constexpr (sizeof(T) == 8) return 0x1.fffffffffffffp1023;
+  else return 0x1.fffffep127f;
 }
 
 /// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every
@@ -92,6 +100,28 @@ template <class T> MT_HD T floor_divide(T x, T y) {
     return static_cast<T>(quotient -
                           T(x % (y == T(0) ? T(1) : y) != T(0) && ((x < T(0)) != (y < T(0)))));
   }
+}
+
+/// a / b without its fraction.
+template <class T> MT_HD T trunc_divide(T x, T y) {
+  if constexpr (is_floating<T>) return trunc(x / y);
+  else if (is_minus_one(y)) return static_cast<T>(T(0) - x);
+  else return static_cast<T>(x / (y == T(0) ? T(1) : y));
+}
+
+/// The bits of an integer as one that the operators work on; a float has none.
+template <class T> MT_HD constexpr int64_t bits(T x) {
+  return is_integer<T> ? static_cast<int64_t>(x) : 0;
+}
+/// Whether a shift of T by y leaves no bit of the value: C++ leaves it undefined, we do not.
+template <class T> MT_HD constexpr bool shifts_out(T y) {
+  return bits(y) < 0 || bits(y) >= int64_t(8 * sizeof(T));
+}
+template <class T> MT_HD T shift_left(T x, T y) {
+  return static_cast<T>(shifts_out(y) ? 0 : static_cast<uint64_t>(bits(x)) << bits(y));
+}
+template <class T> MT_HD T shift_right(T x, T y) {
+  return static_cast<T>(shifts_out(y) ? bits(x) >> 63 : bits(x) >> bits(y));
 }
 
 /// The rest with the sign of the divisor.
