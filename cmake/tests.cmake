@@ -5,9 +5,13 @@ file(GLOB test_sources CONFIGURE_DEPENDS tests/*.cpp)
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
-foreach(tag ops reference shape reduce matmul linalg index autograd loss memory random optim io)
+foreach(tag ops accuracy reference shape reduce matmul linalg index autograd loss memory random optim io)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
+
+# All floats through every function: minutes on an idle machine. `ctest -C nightly -L nightly` runs it.
+add_test(NAME nightly.accuracy COMMAND mtorch_tests "[nightly]" CONFIGURATIONS nightly)
+set_tests_properties(nightly.accuracy PROPERTIES LABELS nightly RUN_SERIAL ON TIMEOUT 7200)
 
 file(GLOB lua_tests CONFIGURE_DEPENDS tests/lua/test_*.lua)
 foreach(script ${lua_tests})

@@ -39,16 +39,6 @@ MT_FROM_LIBM(trunc)
 MT_FROM_LIBM(rint)  // ties go to the even neighbour
 MT_FROM_LIBM2(copysign)
 MT_FROM_LIBM2(fmod)  // has the sign of x, as in C
-MT_FROM_LIBM2(pow)
-MT_FROM_LIBM(tan)
-MT_FROM_LIBM(asin)
-MT_FROM_LIBM(acos)
-MT_FROM_LIBM(atan)
-MT_FROM_LIBM(sinh)
-MT_FROM_LIBM(cosh)
-MT_FROM_LIBM(asinh)
-MT_FROM_LIBM(acosh)
-MT_FROM_LIBM(atanh)
 
 #ifdef __CUDA_ARCH__
 
@@ -65,7 +55,6 @@ MT_FROM_LIBM(sin)
 MT_FROM_LIBM(cos)
 MT_FROM_LIBM(tanh)
 MT_FROM_LIBM(erf)
-MT_FROM_LIBM(erfc)
 
 namespace core {
 template <class T> MT_HD T exp_minus(T x) { return math::exp(-math::fabs(x)); }
@@ -117,6 +106,16 @@ template <> struct Real<double> {
   static constexpr double log10_2_hi = 0x1.34413509f78p-2, log10_2_lo = 0x1.fef311f12b358p-46;
   static constexpr double exp_max = 746, exp2_max = 1076, expm1_max = 710, tanh_max = 20;
 };
+/// a * b + c, of floats rounded once in every instruction set.
+MT_HD float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__AVX512F__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return float(double(a) * b + c);
+#endif
+}
+MT_HD double fused(double a, double b, double c) { return fma(a, b, c); }
+
 template <class T> using bits_of = typename Real<T>::Bits;
 
 template <class T> MT_HD bits_of<T> to_bits(T x) { return __builtin_bit_cast(bits_of<T>, x); }
@@ -326,27 +325,36 @@ MT_HD float erf(float x) {
   return copysign(a < 0.921875f ? fma(a, p, a) : far, x);
 }
 
-/// erfc(x) = e^(-x^2) p(t) / (1 + 2x) with t = (x - 3) / (x + 3), in double, for 0 <= x <= 10.1
-/// within 2^-29; float has no erfc beyond.
-MT_HD float erfc(float x) {
-  double a = at_most(double(fabs(x)), 10.1), t = (a - 3) / (a + 3);
-  double p =
-      poly(t, 1.2530080591222463, -0.13562113929697764, -0.047562399455516262, 0.12964641447390604,
-           -0.11927097515987017, 0.068295767775355926, -0.023797530598328166, 0.0025673764872669886,
-           0.0020018120895851808, -0.00077758276864272453, -0.00026812748025931843);
-  Exp<double> e = exp_parts(-a * a);
-  double y = power_of_two(e.n) * (1 + (e.r + e.t)) * p / (1 + 2 * a);
-  return float(x < 0 ? 2 - y : y);
-}
-
 // ---- sine and cosine, in float ------------------------------------------------------------------
 
-/// sin(a + shift pi/2) for a >= 0, with a reduction that is exact for every float. a * 2/pi is
-/// taken modulo 4, by those 111 bits of 2/pi that matter at the size of a: the product with those
-/// above is a multiple of 4, with those below it is too small. The first two of the three pieces
-/// have 29 bits, so that their products with a float are exact in double.
-/// The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1.
-MT_HD float sin_shifted(float a, uint32_t shift) {
+/// a = r + rest + n pi/2 with |r| <= pi/4; the low bits of `quadrant` are those of n.
+struct Angle { float r, rest; uint32_t quadrant; };
+/// The same in double, without a rest.
+struct Quadrant { double r; uint64_t quadrant; };
+
+/// Up to this size an angle is reduced by subtraction: pi/2 in three pieces, n below 2^14.
+constexpr float kNear = 0x1p14f;
+
+/// The first subtraction is exact, because r has no bit below 2^-24 and is less than 1; the second
+/// keeps what it loses; a fourth piece would add 2^-60.
+MT_HD Angle near_angle(float a) {
+  float shifted = fma(a, 0x1.45f306p-1f, Real<float>::round), n = shifted - Real<float>::round;
+  float r1 = fused(n, -0x1.921fb6p+0f, a), p = n * -0x1.777a5cp-25f, r = r1 - p, back = r1 - r;
+  float lost = (r1 - (r + back)) + (back - p);
+  float rest = fma(n, 0x1.ee59dap-50f, lost - fused(n, -0x1.777a5cp-25f, -p));
+  return {r, rest, to_bits(shifted)};
+}
+MT_HD Quadrant near_quadrant(float a) {
+  using R = Real<double>;
+  double x = a, shifted = fma(x, 0x1.45f306dc9c883p-1, R::round), n = shifted - R::round;
+  return {fma(n, -0x1.0b4611a626331p-34, fma(n, -0x1.921fb544p+0, x)), to_bits(shifted)};
+}
+
+/// A reduction that is exact for every float. a * 2/pi is taken modulo 4, by those 111 bits of 2/pi
+/// that matter at the size of a: the product with those above is a multiple of 4, with those below
+/// it is too small. The first two of the three pieces have 29 bits, so that their products with a
+/// float are exact in double.
+MT_HD Quadrant any_quadrant(float a) {
   const double four = 0x1.8p54, one = 0x1.8p52;  // adding, subtracting rounds to a multiple
   double x = a;
   bool w1 = x >= 0x1p53, w2 = x >= 0x1p81, w3 = x >= 0x1p109;
@@ -360,20 +368,41 @@ MT_HD float sin_shifted(float a, uint32_t shift) {
   t1 = t1 - ((t1 + four) - four);
   t2 = t2 - ((t2 + four) - four);
   double n = (t1 + t2) + one, turn = ((t1 - (n - one)) + t2) + t3;
-  uint32_t quadrant = uint32_t(to_bits(n)) + shift;
+  return {turn * 0x1.921fb54442d18p+0, to_bits(n)};
+}
+MT_HD Angle any_angle(float a) {
+  Quadrant q = any_quadrant(a);
+  float r = float(q.r);
+  return {r, float(q.r - r), uint32_t(q.quadrant)};
+}
 
-  double y = turn * 0x1.921fb54442d18p+0;
-  float r = float(y), rest = float(y - r), z = r * r, half = 0.5f * z, rough = 1.0f - half;
+/// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1.
+MT_HD float sin_of(Angle a, uint32_t shift) {
+  float r = a.r, z = r * r, half = 0.5f * z, rough = 1.0f - half;
   float s = poly(z, -0.166666552f, 0.00833218731f, -0.000195178975f);
   float c = poly(z, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
-  s = r + fma(r * z, s, rest);
-  c = rough + fma(z * z, c, (1.0f - rough) - half);
+  s = r + fma(r * z, s, a.rest);
+  c = rough + fma(z * z, c, fma(-r, a.rest, (1.0f - rough) - half));
+  uint32_t quadrant = a.quadrant + shift;
   return from_bits<float>(to_bits(quadrant & 1 ? c : s) ^ (quadrant & 2) << 30);
 }
-MT_HD float sin(float x) {
-  return from_bits<float>(to_bits(sin_shifted(fabs(x), 0)) ^ (to_bits(x) & 0x80000000u));
+MT_HD float with_sign_of(float x, float y) {  // y, or -y where x is negative
+  return from_bits<float>(to_bits(y) ^ (to_bits(x) & 0x80000000u));
 }
-MT_HD float cos(float x) { return sin_shifted(fabs(x), 1); }
+
+/// For |x| <= kNear.
+MT_HD float near_sin(float x) { return with_sign_of(x, sin_of(near_angle(fabs(x)), 0)); }
+MT_HD float near_cos(float x) { return sin_of(near_angle(fabs(x)), 1); }
+
+/// For every x, and with the near ones' results where those hold.
+MT_HD float sin(float x) {
+  float far = with_sign_of(x, sin_of(any_angle(fabs(x)), 0));
+  return fabs(x) <= kNear ? near_sin(x) : far;
+}
+MT_HD float cos(float x) {
+  float far = sin_of(any_angle(fabs(x)), 1);
+  return fabs(x) <= kNear ? near_cos(x) : far;
+}
 
 }  // namespace core
 
@@ -389,23 +418,59 @@ MT_FROM_CORE(tanh)
 MT_HD float sin(float x) { return core::sin(x); }
 MT_HD float cos(float x) { return core::cos(x); }
 MT_HD float erf(float x) { return core::erf(x); }
-MT_HD float erfc(float x) { return core::erfc(x); }
 MT_HD double sin(double x) { return __builtin_sin(x); }
 MT_HD double cos(double x) { return __builtin_cos(x); }
 MT_HD double erf(double x) { return __builtin_erf(x); }
-MT_HD double erfc(double x) { return __builtin_erfc(x); }
 
 #endif  // __CUDA_ARCH__
 
 namespace core {
 
-/// 1 / (1 + e^-x), from e^-|x| so that the tail keeps its bits. The last line takes out what
-/// rounding 1 + e lost; for that the line 0.957 - e/2 is near enough to 1 / (1 + e).
+#ifdef __CUDA_ARCH__
+/// From e^-|x|, so that the tail keeps its bits.
 template <class T> MT_HD T sigmoid(T x) {
-  T e = exp_minus(x), sum = T(1) + e, lost = (T(1) - sum) + e;
-  T y = (x < T(0) ? e : T(1)) / sum;
-  return fma(-y, lost * fma(e, T(-0.5), T(0.957)), y);
+  T e = exp_minus(x);
+  return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
+template <class T> MT_HD T silu(T x) {
+  T y = x < T(-120) ? T(-120) : x, e = math::exp(T(0.5) * y);
+  return x < T(0) ? y * e / (T(1) + e * e) * e : x * sigmoid(x);
+}
+#else
+/// yes where x has a minus sign, else no. (g++ makes two ways of several `?:` with one condition,
+/// and divides in both.)
+template <class T> MT_HD T if_minus(T x, T yes, T no) {
+  bits_of<T> mask = 0 - (to_bits(x) >> (8 * sizeof(T) - 1));
+  return from_bits<T>((to_bits(yes) & mask) | (to_bits(no) & ~mask));
+}
+
+/// 1 / (1 + e^-x) = (y + rest) up down. From e^-|x| = m up down, so that the tail keeps its bits;
+/// rest is what the roundings of m and of 1 + e lost, for which the line 0.957 - e/2 is near enough
+/// to 1 / (1 + e). `limited` is |x| held where the result is nothing.
+template <class T> struct Logistic { T y, rest, up, down, limited; };
+template <class T> MT_HD Logistic<T> logistic(T x, T most) {
+  using R = Real<T>;
+  T a = at_most(fabs(x), most);
+  Exp<T> p = exp_parts(-a);
+  bits_of<T> k = to_bits(p.n) - to_bits(R::round) + 2 * R::bias, half = k >> 1;
+  T up = from_bits<T>(half << R::mantissa), down = from_bits<T>((k - half) << R::mantissa);
+  T one = T(1) + p.r, w = ((T(1) - one) + p.r) + p.t, m = one + w, m_lost = w - (m - one);
+  T e = m * up * down, sum = T(1) + e, lost = (T(1) - sum) + fma(m_lost, up * down, e);
+  T y = if_minus(x, m, T(1)) / sum;
+  T rest = (if_minus(x, m_lost, T(0)) - y * lost) * fma(e, T(-0.5), T(0.957));
+  return {y, rest, if_minus(x, up, T(1)), if_minus(x, down, T(1)), a};
+}
+template <class T> MT_HD T sigmoid(T x) {
+  Logistic<T> l = logistic(x, Real<T>::exp_max);
+  return (l.y + l.rest) * l.up * l.down;
+}
+/// The powers of two come last here too, because x e^x reaches further than e^x.
+template <class T> MT_HD T silu(T x) {
+  Logistic<T> l = logistic(x, Real<T>::exp_max + T(8));
+  T s = if_minus(x, -l.limited, x);
+  return fused(s, l.y, copysign(l.limited, x) * l.rest) * l.up * l.down;
+}
+#endif
 
 /// log(1 + e^x).
 template <class T> MT_HD T softplus(T x) {
@@ -415,6 +480,7 @@ template <class T> MT_HD T softplus(T x) {
 }  // namespace core
 
 MT_FROM_CORE(sigmoid)
+MT_FROM_CORE(silu)
 MT_FROM_CORE(softplus)
 
 }  // namespace math

@@ -1,6 +1,6 @@
 // number.h -- limits, and arithmetic that means different things for integers and floats
 #pragma once
-#include "kernels/math.h"
+#include "kernels/math_wide.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -83,17 +83,25 @@ template <class T> MT_HD T fmod(T x, T y) {
   return static_cast<T>(is_minus_one(y) ? T(0) : x % (y == T(0) ? T(1) : y));
 }
 
+/// x / y of floats rounded down, given fmod(x, y); as Python does it: exact where x / y would round
+/// up to a whole number.
+template <class T> MT_HD T floor_quotient(T x, T y, T rest) {
+  T quotient = (x - rest) / y;
+  quotient = (rest != T(0)) & ((rest < T(0)) != (y < T(0))) ? quotient - T(1) : quotient;
+  T whole = floor(quotient);
+  whole = quotient - whole > T(0.5) ? whole + T(1) : whole;
+  whole = whole == T(0) ? copysign(T(0), x / y) : whole;
+  return y == T(0) ? x / y : whole;
+}
+/// The rest with the sign of the divisor, given C's.
+template <class T> MT_HD T floor_rest(T rest, T y) {
+  return static_cast<T>((rest != T(0)) & ((rest < T(0)) != (y < T(0))) ? rest + y : rest);
+}
+
 /// a / b rounded towards minus infinity.
 template <class T> MT_HD T floor_divide(T x, T y) {
-  if constexpr (is_floating<
-                    T>) {  // as Python does it: exact where x / y would round up to a whole number
-    T rest = fmod(x, y);
-    T quotient = (x - rest) / y;
-    quotient = rest != T(0) && ((rest < T(0)) != (y < T(0))) ? quotient - T(1) : quotient;
-    T whole = floor(quotient);
-    whole = quotient - whole > T(0.5) ? whole + T(1) : whole;
-    whole = whole == T(0) ? copysign(T(0), x / y) : whole;
-    return y == T(0) ? x / y : whole;
+  if constexpr (is_floating<T>) {
+    return floor_quotient(x, y, fmod(x, y));
   } else {
     if (is_minus_one(y)) return static_cast<T>(T(0) - x);
     T quotient = static_cast<T>(x / (y == T(0) ? T(1) : y));
@@ -125,10 +133,7 @@ template <class T> MT_HD T shift_right(T x, T y) {
 }
 
 /// The rest with the sign of the divisor.
-template <class T> MT_HD T remainder(T x, T y) {
-  T rest = fmod(x, y);
-  return static_cast<T>(rest != T(0) && ((rest < T(0)) != (y < T(0))) ? rest + y : rest);
-}
+template <class T> MT_HD T remainder(T x, T y) { return floor_rest(fmod(x, y), y); }
 
 /// Integer power by squaring; the engine has refused negative powers.
 template <class T> MT_HD T pow(T x, T y) {
@@ -143,12 +148,63 @@ template <class T> MT_HD T pow(T x, T y) {
 MT_HD float hypot(float x, float y) {
   constexpr float infinity = static_cast<float>(kInfinity);
   const float length = static_cast<float>(sqrt(double(x) * x + double(y) * y));
-  return abs(x) == infinity || abs(y) == infinity ? infinity
-                                                  : length;  // also beside NaN, as C has it
+  return (abs(x) == infinity) | (abs(y) == infinity) ? infinity
+                                                     : length;  // also beside NaN, as C has it
 }
 MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
-MT_HD float atan2(float y, float x) { return __builtin_atan2f(y, x); }
-MT_HD double atan2(double y, double x) { return __builtin_atan2(y, x); }
+
+#ifndef __CUDA_ARCH__
+/// A number for which the short way is right, so that a formula called with it takes that way. The
+/// loop that makes it has looked at all its elements (kernels/cpu/shortcut.h).
+template <class T> struct Easy {
+  T v;
+  template <class U> explicit constexpr Easy(U x) : v(static_cast<T>(x)) {}
+  explicit constexpr operator T() const { return v; }
+};
+template <class T> inline constexpr bool is_number<Easy<T>> = true;
+#define MT_EASY(operation, Result)                                   \
+  template <class T> MT_HD Result operator operation(Easy<T> x, Easy<T> y) { \
+    return Result(x.v operation y.v);                                \
+  }
+MT_EASY(+, Easy<T>)
+MT_EASY(-, Easy<T>)
+MT_EASY(*, Easy<T>)
+MT_EASY(/, Easy<T>)
+MT_EASY(<, bool)
+MT_EASY(>, bool)
+#undef MT_EASY
+template <class T> MT_HD Easy<T> operator-(Easy<T> x) { return Easy<T>(-x.v); }
+
+// |x| <= core::kNear
+MT_HD Easy<float> sin(Easy<float> x) { return Easy<float>(core::near_sin(x.v)); }
+MT_HD Easy<float> cos(Easy<float> x) { return Easy<float>(core::near_cos(x.v)); }
+MT_HD Easy<float> tan(Easy<float> x) { return Easy<float>(core::near_tan(x.v)); }
+
+/// x > 0, where elu does not use it.
+template <class T> MT_HD Easy<T> expm1(Easy<T> x) { return x; }
+
+/// x - y trunc(x / y), exact by one fma. A float's quotient below 2^28, computed in double, cannot
+/// round up to a whole number; a double's can, and the rest then has the wrong sign.
+MT_HD float near_fmod(float x, float y) {
+  double a = x, b = y, rest = core::fused(-trunc(a / b), b, a);
+  return copysign(float(rest), x);
+}
+MT_HD double near_fmod(double x, double y) {
+  double a = abs(x), b = abs(y), rest = core::fused(-trunc(a / b), b, a);
+  return copysign(rest < 0 ? rest + b : rest, x);
+}
+/// |x| < 2^28 |y|, and y is finite.
+template <class T> MT_HD Easy<T> fmod(Easy<T> x, Easy<T> y) {
+  return Easy<T>(near_fmod(x.v, y.v));
+}
+template <class T> MT_HD Easy<T> floor_divide(Easy<T> x, Easy<T> y) {
+  return Easy<T>(floor_quotient(x.v, y.v, near_fmod(x.v, y.v)));
+}
+template <class T> MT_HD Easy<T> remainder(Easy<T> x, Easy<T> y) {
+  return Easy<T>(floor_rest(near_fmod(x.v, y.v), y.v));
+}
+template <class T> MT_HD Easy<T> trunc(Easy<T> x) { return Easy<T>(trunc(x.v)); }
+#endif
 
 }  // namespace math
 }  // namespace MT_ISA

@@ -704,7 +704,7 @@ struct Gelu {
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.13206221708356907}, {{0.5}, 0.34573123063700655}, {{2.75}, 2.7418056511036}}, {}};
   template <class T> MT_HD static T f(T x) {
-    return T(0.5) * x * math::erfc(x * T(-0.707106781186547524));
+    return math::gelu(x);
   }
   template <class T> MT_HD static T df(T g, T x) {
     return g * (T(0.5) * erfc(x * T(-0.707106781186547524)) +
@@ -737,7 +737,7 @@ struct Silu {
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.27837517353163607}, {{0.5}, 0.31122966560092728},
      {{2.75}, 2.584761712021479}}, {}};
-  template <class T> MT_HD static T f(T x) { return x * math::sigmoid(x); }
+  template <class T> MT_HD static T f(T x) { return math::silu(x); }
   template <class T> MT_HD static T df(T g, T x) {
     return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
   }
@@ -1125,7 +1125,7 @@ struct LogicalAnd {
   static constexpr Info info{"logical_and", "both are nonzero",
     Accepts::boolean, {}, -1, 1,
     {{{0, 1}, 0}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
-  template <class T> MT_HD static auto f(T x, T y) { return x && y; }
+  template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
 inline constexpr Function<LogicalAnd> logical_and;
 
@@ -1133,7 +1133,7 @@ struct LogicalOr {
   static constexpr Info info{"logical_or", "one is nonzero",
     Accepts::boolean, {}, -1, 1,
     {{{0, 1}, 1}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
-  template <class T> MT_HD static auto f(T x, T y) { return x || y; }
+  template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
 inline constexpr Function<LogicalOr> logical_or;
 

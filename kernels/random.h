@@ -33,11 +33,21 @@ MT_HD double uniform(uint32_t high, uint32_t low) {
   return static_cast<double>((static_cast<uint64_t>(high) << 32 | low) >> 11) * 0x1p-53;
 }
 
+#ifdef __CUDA_ARCH__
+template <class T> MT_HD T cos_once(T x) { return math::cos(x); }
+template <class T> MT_HD T sin_once(T x) { return math::sin(x); }
+#else  // within one turn no long reduction is needed
+MT_HD float cos_once(float x) { return math::core::near_cos(x); }
+MT_HD float sin_once(float x) { return math::core::near_sin(x); }
+MT_HD double cos_once(double x) { return math::cos(x); }
+MT_HD double sin_once(double x) { return math::sin(x); }
+#endif
+
 /// Two normals from two uniforms (Box and Muller 1958); 1 - u keeps the logarithm finite.
 template <class T> MT_HD void normals(T u, T v, T* out) {
-  const T radius = math::sqrt(T(-2) * math::log(T(1) - u));
-  out[0] = radius * math::cos(T(6.28318530717958648) * v);
-  out[1] = radius * math::sin(T(6.28318530717958648) * v);
+  const T radius = math::sqrt(T(-2) * math::log(T(1) - u)), angle = T(6.28318530717958648) * v;
+  out[0] = radius * cos_once(angle);
+  out[1] = radius * sin_once(angle);
 }
 
 /// How many elements one counter yields.

@@ -16,14 +16,29 @@ constexpr int64_t kBufferBytes = 4096;
 constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
 
+using Four [[gnu::may_alias]] = uint32_t;  // an element of any type of this size
+using Eight [[gnu::may_alias]] = uint64_t;
+
+template <class U>
+inline void move_items(U* out, int64_t to, const U* in, int64_t from, int64_t n) {
+  if (to == 1 && from == 0) {
+    const U value = *in;
+    for (int64_t i = 0; i < n; ++i) out[i] = value;
+  } else if (to == 1) {
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i * from];
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i * to] = in[i * from];
+  }
+}
 /// out[i * to] = in[i * from] for elements of `item` bytes.
 inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
-  if (item == 4)
-    for (int64_t i = 0; i < n; ++i) __builtin_memcpy(out + i * to * 4, in + i * from * 4, 4);
+  if (n == 0) return;
+  if (to == 1 && from == 1) __builtin_memcpy(out, in, size_t(n * item));
+  else if (item == 4)
+    move_items(reinterpret_cast<Four*>(out), to, reinterpret_cast<const Four*>(in), from, n);
   else if (item == 8)
-    for (int64_t i = 0; i < n; ++i) __builtin_memcpy(out + i * to * 8, in + i * from * 8, 8);
-  else
-    for (int64_t i = 0; i < n; ++i) out[i * to] = in[i * from];
+    move_items(reinterpret_cast<Eight*>(out), to, reinterpret_cast<const Eight*>(in), from, n);
+  else move_items(out, to, in, from, n);
 }
 
 /// One operand of a blocked loop.
@@ -96,13 +111,14 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare
   parallel(pieces, total * cost > 2 * kGrain, [&](int64_t piece) {
     Operand operand[Operands];
     prepare(operand);
-    bool buffered = false;
-    for (int k = 0; k < used; ++k) buffered |= !operand[k].direct(one_row);
+    int64_t longest = kGrain;
+    for (int k = 0; k < used; ++k)
+      if (!operand[k].direct(one_row)) longest = smaller(longest, kBufferBytes / operand[k].item);
     const int64_t end = smaller(total, (piece + 1) * kGrain);
     for (int64_t at = piece * kGrain; at < end;) {
       int64_t n = end - at;
       if (one_row) n = smaller(n, row - at % row);
-      if (buffered) n = smaller(n, kBufferBytes / 8);
+      n = smaller(n, longest);
       char* data[Operands] = {};
       for (int k = 1; k < used; ++k) data[k] = operand[k].read(at, n, one_row);
       data[0] = operand[0].target(at, one_row);

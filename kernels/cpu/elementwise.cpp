@@ -1,7 +1,9 @@
 // elementwise.cpp -- the map verb on the CPU: one loop for each operation, derivative and type
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/shortcut.h"
 #include "kernels/cpu/verbs.h"
 #include "kernels/device.h"
 #include "kernels/table.h"
@@ -27,8 +29,29 @@ template <class Op, int Part, class T> struct Kernel {
     using Out = typename MaskOr<Part == 0 && op::answers_bool<Op>, T>::type;
     const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
     auto loop = [&](Out* out, const In<I>*... in) {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
+      if constexpr (has_shortcut<Op, Part, T>) {
+        using E = math::Easy<T>;
+        for (int64_t at = 0, end; at < n; at = end) {
+          end = smaller(n, at + kLook);
+          if (is_easy<Op, Part>(end - at, in + at...)) {
+            MT_INDEPENDENT
+            for (int64_t i = at; i < end; ++i)
+              out[i] = static_cast<Out>(F::call(E(in[i])..., E(given[S])...));
+          } else {
+            MT_INDEPENDENT
+            for (int64_t i = at; i < end; ++i)
+              out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
+          }
+        }
+      } else if constexpr (std::is_same_v<Op, op::LogicalNot>) {  // g++ has no vector of !bool
+        const uint8_t* from = reinterpret_cast<const uint8_t*>(data[1]);
+        uint8_t* to = reinterpret_cast<uint8_t*>(out);
+        MT_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ 1;
+      } else {
+        MT_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
+      }
     };
     loop(reinterpret_cast<Out*>(data[0]), reinterpret_cast<const In<I>*>(data[I + 1])...);
   }
