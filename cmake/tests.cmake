@@ -5,7 +5,7 @@ file(GLOB test_sources CONFIGURE_DEPENDS tests/*.cpp)
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2)
 target_compile_options(mtorch_tests PRIVATE -O1)
-foreach(tag ops reference shape reduce matmul index autograd loss memory random optim)
+foreach(tag ops reference shape reduce matmul conv index autograd loss memory random optim)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 
