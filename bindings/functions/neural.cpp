@@ -37,25 +37,25 @@ const Entry kMethods[] = {
      [](Args& a) {
        return a.push(huber_loss(a.tensor(1), a.tensor(2), a.number(4, 1), reduction(a, 3)));
      }},
-    {"binary_cross_entropy(x, target, reduction='mean', weight=nil)",
+    {"binary_cross_entropy(x, target, weight=nil, reduction='mean')",
      "-log of the probability of the target, for x in 0..1.",
      [](Args& a) {
        return a.push(
-           binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 3), maybe(a, 4)));
+           binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 4), maybe(a, 3)));
      }},
-    {"binary_cross_entropy_with_logits(x, target, reduction='mean', weight=nil, pos_weight=nil)",
+    {"binary_cross_entropy_with_logits(x, target, weight=nil, reduction='mean', pos_weight=nil)",
      "The same for raw scores, before the sigmoid; pos_weight counts targets of 1 so often.",
      [](Args& a) {
-       return a.push(binary_cross_entropy_with_logits(a.tensor(1), a.tensor(2), reduction(a, 3),
-                                                      maybe(a, 4), maybe(a, 5)));
+       return a.push(binary_cross_entropy_with_logits(a.tensor(1), a.tensor(2), reduction(a, 4),
+                                                      maybe(a, 3), maybe(a, 5)));
      }},
-    {"cross_entropy(x, target, ignore_index=-100, reduction='mean', weight=nil, "
+    {"cross_entropy(x, target, weight=nil, ignore_index=-100, reduction='mean', "
      "label_smoothing=0)",
      "-log of the softmax of the target classes (from 1), for scores [n x classes x ..]; weight "
      "for each class. A float target of x's shape holds probabilities.",
      [](Args& a) {
-       return a.push(cross_entropy(a.tensor(1), a.tensor(2), a.integer(3, -100), reduction(a, 4),
-                                   maybe(a, 5), a.number(6, 0)));
+       return a.push(cross_entropy(a.tensor(1), a.tensor(2), a.integer(4, -100), reduction(a, 5),
+                                   maybe(a, 3), a.number(6, 0)));
      }},
     {"nll_loss(x, target, weight=nil, ignore_index=-100, reduction='mean')",
      "-x of the target classes (from 1), for log-probabilities [n x classes x ..].",

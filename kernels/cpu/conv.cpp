@@ -130,12 +130,18 @@ __attribute__((noinline)) void bring_home(const Chunk<T>& c, int64_t row0, int64
     T* to = c.job.out + row0 * c.job.out_plane +
             (h.start + (c.block.first[0] + y) * h.step) * c.job.out_width + w.start +
             (c.block.first[1] + x) * w.step;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t k = 0; k < valid; ++k) {
-        T& cell = to[r * c.job.out_plane + k * w.step];
-        const T value = from[r * from_row + i + k];
-        cell = c.first ? value : cell + value;
+    for (int64_t r = 0; r < rows; ++r) {
+      T* cell = to + r * c.job.out_plane;
+      const T* value = from + r * from_row + i;
+      if (w.step == 1 && c.first) {
+        MT_INDEPENDENT for (int64_t k = 0; k < valid; ++k) cell[k] = value[k];
+      } else if (w.step == 1) {
+        MT_INDEPENDENT for (int64_t k = 0; k < valid; ++k) cell[k] += value[k];
+      } else {
+        for (int64_t k = 0; k < valid; ++k)
+          cell[k * w.step] = c.first ? value[k] : cell[k * w.step] + value[k];
       }
+    }
     i += length;
   }
 }
@@ -518,28 +524,40 @@ template <class T> void conv_as(const Conv& c) {
 
 // ---- pooling ------------------------------------------------------------------------------------
 
+/// The taps [begin, end) of a window at position p of an axis that lie inside.
+struct Inside {
+  int64_t start, begin, end;
+  Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
+    const int64_t step = c.dilation[d], left = c.size[d] - start;
+    begin = start < 0 ? ceil_div(-start, step) : 0;
+    end = left > 0 ? smaller(c.kernel[d], ceil_div(left, step)) : 0;
+  }
+};
+
 template <class T> void max_pool_as(const MaxPool& c) {
   const int64_t places = area(c.out);
   parallel(c.planes, c.planes * places * area(c.kernel) > 2 * kGrain, [&](int64_t plane) {
     const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
     int64_t* index = c.index + plane * places;
-    for (int64_t p = 0; p < c.out[0]; ++p)
+    for (int64_t p = 0; p < c.out[0]; ++p) {
+      const Inside rows(c, 0, p);
       for (int64_t q = 0; q < c.out[1]; ++q) {
-        int64_t best = -1;
-        T most = T(0);
-        for (int64_t i = 0; i < c.kernel[0]; ++i) {
-          const int64_t row = p * c.stride[0] + i * c.dilation[0] + c.offset[0];
-          if (row < 0 || row >= c.size[0]) continue;
-          for (int64_t j = 0; j < c.kernel[1]; ++j) {
-            const int64_t column = q * c.stride[1] + j * c.dilation[1] + c.offset[1];
-            if (column < 0 || column >= c.size[1]) continue;
-            const T value = x[row * c.size[1] + column];
-            if (best < 0 || value > most || value != value)
-              best = row * c.size[1] + column, most = value;
+        const Inside columns(c, 1, q);
+        const int64_t left = columns.start + columns.begin * c.dilation[1];
+        int64_t best = (rows.start + rows.begin * c.dilation[0]) * c.size[1] + left;
+        T most = x[best];
+        for (int64_t i = rows.begin; i < rows.end; ++i) {
+          int64_t at = (rows.start + i * c.dilation[0]) * c.size[1] + left;
+          for (int64_t j = columns.begin; j < columns.end; ++j, at += c.dilation[1]) {
+            const T value = x[at];
+            const bool wins = (value > most) | (value != value);
+            best = wins ? at : best;
+            most = wins ? value : most;
           }
         }
         *index++ = best;
       }
+    }
   });
 }
 

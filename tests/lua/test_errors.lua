@@ -330,7 +330,7 @@ row(function(f) mt.cross_entropy(f.logits, f.double) end, 'cross_entropy', 'floa
 row(function(f) mt.cross_entropy(f.logits, f.i) end, 'cross_entropy', '(2 x 3)', '(3)')
 row(function(f) mt.cross_entropy(f.v, f.i) end, 'cross_entropy', '(3)')
 row(function(f) mt.cross_entropy(f.logits, 'a') end, 'cross_entropy', "'a'")
-row(function(f) mt.cross_entropy(f.logits, f.u, -100, 'avg') end, 'cross_entropy', "'avg'")
+row(function(f) mt.cross_entropy(f.logits, f.u, nil, -100, 'avg') end, 'cross_entropy', "'avg'")
 
 -- C: gradients
 row(function(f) f.result:backward() end, 'backward', '(3)', ':sum()')
