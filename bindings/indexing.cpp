@@ -221,7 +221,9 @@ int resolve(const Key& key, const Tensor& x, At* at) {
         at[n++] = {At::pick, index_position(e.first, x.size(dim), dim)};
         break;
       case Entry::keep: at[n++] = {At::range, index_position(e.first, x.size(dim), dim)}; break;
-      case Entry::range: at[n++] = range_in(e.first, e.last, e.step, x.size(dim), dim, "index"); break;
+      case Entry::range:
+        at[n++] = range_in(e.first, e.last, e.step, x.size(dim), dim, "index");
+        break;
       case Entry::all: at[n++] = {At::skip, 0, 1}; break;
       case Entry::newaxis: at[n++] = {At::newaxis}; break;
       case Entry::ellipsis:

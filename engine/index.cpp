@@ -25,7 +25,7 @@ Index integer_positions(const char* name, const Index& index) {
 void fail_position(const char* name, const Index& index, int64_t extent, int dim,
                    const Shape& shape) {
   const int64_t last = extent - 1 + index.first, back = index.back(extent);
-  const int64_t shift = index.first ? 0 : index_base;  // positions from 0 are shown as the user counts
+  const int64_t shift = index.first ? 0 : index_base;  // shown as the user counts
   for (int64_t i = 0; i < index.at.numel(); ++i) {
     const int64_t p = index.at.at_integer(i);
     if (p < 0 ? back > 0 && p + back >= 0 : p >= index.first && p <= last) continue;

@@ -1,4 +1,4 @@
-// positions.h -- what index.cpp and select.cpp share: reading positions, refusing those that are not there
+// positions.h -- what index.cpp and select.cpp share: reading positions, refusing wrong ones
 #pragma once
 #include "engine/index.h"
 

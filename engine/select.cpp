@@ -210,7 +210,7 @@ class Region {
   bool plain() const { return indices_.empty(); }
   /// The one mask over all of the view, or null.
   const Tensor* whole_mask() const {
-    return masks_ == 1 && int(indices_.size()) == mask_->dim() && mask_->dim() == view_.dim()
+    return masks_ == 1 && mask_ && int(indices_.size()) == mask_->dim() && mask_->dim() == view_.dim()
                ? mask_
                : nullptr;
   }
@@ -259,7 +259,7 @@ class Region {
   /// Becomes the positions that it sets, counted from 0: one index for each dimension of the mask.
   void enter_mask(const Tensor& mask) {
     NoGrad off;
-    ++masks_, mask_ = &mask;
+    ++masks_;
     const int rank = mask.dim();
     if (rank == 0) {  // a new dimension, of size 1 or 0
       const bool on = mask.item() != 0;
@@ -278,7 +278,7 @@ class Region {
     const std::vector<Tensor> at =
         alone ? std::vector<Tensor>(size_t(rank), mask) : nonzero_list(mask);
     for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[size_t(d)]));
-    lazy_ |= alone;
+    lazy_ |= alone, mask_ = &mask;
   }
 
   Tensor x_, view_;
@@ -297,7 +297,7 @@ Key Region::key(const char* name) const {
   std::vector<Entry> at = indices_;
   if (lazy_) {
     const std::vector<Tensor> rows = nonzero_list(*mask_);
-    for (size_t i = 0; i < at.size(); ++i) at[i].at = Index(rows[i]);
+    for (size_t i = 0; i < rows.size(); ++i) at[i].at = Index(rows[i]);
   }
   for (const Entry& e : at) key.dims |= 1u << e.dim;
   const int first = at.front().dim, n = int(at.size());
@@ -324,8 +324,8 @@ Key Region::key(const char* name) const {
   return key;
 }
 
-/// A value without the leading dimensions of size 1 that it has too many, in x's dtype, in the shape
-/// of what it is written to.
+/// A value without leading dimensions of size 1 that are too many, in x's dtype, in the shape of what
+/// it is written to.
 Tensor fitted(const Tensor& x, const Tensor& given, const Shape& shape) {
   Tensor value = given;
   while (value.dim() > shape.size() && value.size(0) == 1) value = squeeze(value, 0);
