@@ -40,6 +40,15 @@ MT_FROM_LIBM(rint)  // ties go to the even neighbour
 MT_FROM_LIBM2(copysign)
 MT_FROM_LIBM2(fmod)  // has the sign of x, as in C
 MT_FROM_LIBM2(pow)
+MT_FROM_LIBM(tan)
+MT_FROM_LIBM(asin)
+MT_FROM_LIBM(acos)
+MT_FROM_LIBM(atan)
+MT_FROM_LIBM(sinh)
+MT_FROM_LIBM(cosh)
+MT_FROM_LIBM(asinh)
+MT_FROM_LIBM(acosh)
+MT_FROM_LIBM(atanh)
 
 #ifdef __CUDA_ARCH__
 

@@ -18,6 +18,8 @@ template <> inline constexpr bool is_floating<double> = true;
 template <class T> inline constexpr bool is_number = is_integer<T> || is_floating<T>;
 
 constexpr double kInfinity = __builtin_inf();
+/// What a parameter is that was not given and has no number for that.
+constexpr double kNil = __builtin_nan("");
 
 /// The smallest value of T: -infinity for floats.
 template <class T> MT_HD constexpr T lowest() {
@@ -32,6 +34,12 @@ template <class T> MT_HD constexpr T highest() {
   else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MAX);
   else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MAX);
   else return T(255);  // uint8; as bool this is true
+}
+
+/// The largest finite number of a float type.
+template <class T> MT_HD constexpr T largest() {
+  if constexpr (sizeof(T) == 8) return 0x1.fffffffffffffp1023;
+  else return 0x1.fffffep127f;
 }
 
 /// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every

@@ -12,6 +12,7 @@
 #include "kernels/base.h"
 #include "kernels/math.h"
 #include "kernels/number.h"
+#include "kernels/special.h"
 
 namespace mt::op {
 inline namespace MT_ISA {
@@ -129,6 +130,25 @@ struct Square {
 };
 inline constexpr Function<Square> square;
 
+struct Deg2rad {
+  static constexpr Info info{"deg2rad", "degrees as radians",
+    Accepts::real, {nothing}, -4, 4,
+    {{{-1.25}, -0.02181661564992912}, {{0.5}, 0.0087266462599716479},
+     {{2.75}, 0.047996554429844063}}, {}};
+  template <class T> MT_HD static T f(T x) { return x * T(0.0174532925199432958); }
+  template <class T> MT_HD static T df(T g) { return g * T(0.0174532925199432958); }
+};
+inline constexpr Function<Deg2rad> deg2rad;
+
+struct Rad2deg {
+  static constexpr Info info{"rad2deg", "radians as degrees",
+    Accepts::real, {nothing}, -4, 4,
+    {{{-1.25}, -71.619724391352901}, {{0.5}, 28.64788975654116}, {{2.75}, 157.56339366097638}}, {}};
+  template <class T> MT_HD static T f(T x) { return x * T(57.2957795130823209); }
+  template <class T> MT_HD static T df(T g) { return g * T(57.2957795130823209); }
+};
+inline constexpr Function<Rad2deg> rad2deg;
+
 struct Sqrt {
   static constexpr Info info{"sqrt", "square root",
     Accepts::real, {output}, 0.1, 4,
@@ -184,6 +204,15 @@ struct Trunc {
 };
 inline constexpr Function<Trunc> trunc;
 
+struct Frac {
+  static constexpr Info info{"frac", "x - trunc(x): the fraction, with the sign of x",
+    Accepts::number, {nothing}, -4, 4,
+    {{{-1.25}, -0.25}, {{0.5}, 0.5}, {{2.75}, 0.75}}, {}};
+  template <class T> MT_HD static T f(T x) { return x - math::trunc(x); }
+  template <class T> MT_HD static T df(T g) { return g; }
+};
+inline constexpr Function<Frac> frac;
+
 struct Clamp {
   static constexpr Info info{"clamp",
     "x held between min and max; NaN stays; the slope at the ends is 0",
@@ -199,6 +228,28 @@ struct Clamp {
   }
 };
 inline constexpr Function<Clamp> clamp;
+
+struct NanToNum {
+  static constexpr Info info{"nan_to_num",
+    "NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers",
+    Accepts::number, {a}, -4, 4,
+    {{{-1.25}, -1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}},
+    {{"nan", 0}, {"posinf", math::kNil}, {"neginf", math::kNil}}};
+  template <class T> MT_HD static T f(T x, T nan, T above, T below) {
+    if constexpr (math::is_floating<T>) {
+      const T inf = T(math::kInfinity);
+      T high = select(above != above, math::largest<T>(), above);
+      T low = select(below != below, -math::largest<T>(), below);
+      return select(x != x, nan, select(x == inf, high, select(x == -inf, low, x)));
+    } else {
+      return x;
+    }
+  }
+  template <class T> MT_HD static T df(T g, T x, T, T, T) {
+    return select(abs(x) < T(math::kInfinity), g, zero(g));
+  }
+};
+inline constexpr Function<NanToNum> nan_to_num;
 
 // ---- one input: exponentials, logarithms, trigonometry ------------------------------------------
 
@@ -220,6 +271,15 @@ struct Expm1 {
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
 inline constexpr Function<Expm1> expm1;
+
+struct Exp2 {
+  static constexpr Info info{"exp2", "2 to the power x",
+    Accepts::real, {output}, -4, 4,
+    {{{-1.25}, 0.42044820762685727}, {{0.5}, 1.414213562373095}, {{2.75}, 6.7271713220297163}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::exp2(x); }
+  template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
+};
+inline constexpr Function<Exp2> exp2;
 
 struct Log {
   static constexpr Info info{"log", "natural logarithm",
@@ -284,6 +344,97 @@ struct Cos {
 };
 inline constexpr Function<Cos> cos;
 
+struct Tan {
+  static constexpr Info info{"tan", "tangent, x in radians",
+    Accepts::real, {output}, -1.4, 1.4,
+    {{{-1.25}, -3.0095696738628313}, {{0.5}, 0.54630248984379051},
+     {{2.75}, -0.41291789448493249}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::tan(x); }
+  template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
+};
+inline constexpr Function<Tan> tan;
+
+struct Asin {
+  static constexpr Info info{"asin", "arcsine, in radians",
+    Accepts::real, {a}, -0.9, 0.9,
+    {{{-0.625}, -0.67513153293703165}, {{0.375}, 0.38439677449563908},
+     {{0.875}, 1.0654358165107393}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::asin(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
+};
+inline constexpr Function<Asin> asin;
+
+struct Acos {
+  static constexpr Info info{"acos", "arccosine, in radians",
+    Accepts::real, {a}, -0.9, 0.9,
+    {{{-0.625}, 2.2459278597319283}, {{0.375}, 1.1863995522992575},
+     {{0.875}, 0.50536051028415731}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::acos(x); }
+  template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
+};
+inline constexpr Function<Acos> acos;
+
+struct Atan {
+  static constexpr Info info{"atan", "arctangent, in radians",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.89605538457134396}, {{0.5}, 0.46364760900080612},
+     {{2.75}, 1.2220253232109896}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::atan(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g / (x * x + T(1)); }
+};
+inline constexpr Function<Atan> atan;
+
+struct Cosh;  // the derivative of sinh names it
+
+struct Sinh {
+  static constexpr Info info{"sinh", "hyperbolic sine",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -1.6019190803008256}, {{0.5}, 0.52109530549374736},
+     {{2.75}, 7.789352011490732}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::sinh(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * Function<Cosh>{}(x); }
+};
+inline constexpr Function<Sinh> sinh;
+
+struct Cosh {
+  static constexpr Info info{"cosh", "hyperbolic cosine",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, 1.8884238771610157}, {{0.5}, 1.1276259652063808}, {{2.75}, 7.8532798726974396}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::cosh(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
+};
+inline constexpr Function<Cosh> cosh;
+
+struct Asinh {
+  static constexpr Info info{"asinh", "inverse hyperbolic sine",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -1.0475930126492587}, {{0.5}, 0.48121182505960345},
+     {{2.75}, 1.7362775864618003}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::asinh(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * rsqrt(x * x + T(1)); }
+};
+inline constexpr Function<Asinh> asinh;
+
+struct Acosh {
+  static constexpr Info info{"acosh", "inverse hyperbolic cosine, for x from 1 on",
+    Accepts::real, {a}, 1.2, 4,
+    {{{1.25}, 0.69314718055994531}, {{1.5}, 0.96242365011920689},
+     {{3.25}, 1.8472460857138378}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::acosh(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((x - T(1)) * (x + T(1))); }
+};
+inline constexpr Function<Acosh> acosh;
+
+struct Atanh {
+  static constexpr Info info{"atanh", "inverse hyperbolic tangent",
+    Accepts::real, {a}, -0.9, 0.9,
+    {{{-0.625}, -0.73316853439671352}, {{0.375}, 0.39422868018213508},
+     {{0.875}, 1.354025100551105}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::atanh(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g / ((T(1) - x) * (T(1) + x)); }
+};
+inline constexpr Function<Atanh> atanh;
+
 struct Erf {
   static constexpr Info info{"erf", "error function",
     Accepts::real, {a}, -3, 3,
@@ -308,6 +459,50 @@ struct Erfc {
 };
 inline constexpr Function<Erfc> erfc;
 
+struct Erfinv {
+  static constexpr Info info{"erfinv", "the inverse of erf",
+    Accepts::real, {output}, -0.9, 0.9,
+    {{{-0.625}, -0.62730734778855896}, {{0.375}, 0.3456171147832066},
+     {{0.875}, 1.0847870400692831}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::erfinv(x); }
+  template <class T> MT_HD static T df(T g, T y) {
+    return g * T(0.886226925452758014) * exp(y * y);
+  }
+};
+inline constexpr Function<Erfinv> erfinv;
+
+struct Polygamma {
+  static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
+    Accepts::real, {a}, 0.4, 4,
+    {{{0.375}, 8.1617776327615079}, {{1.5}, 0.93480220054467931},
+     {{3.25}, 0.35979829030957988}}, {{"n", 1, true}}};
+  template <class T> MT_HD static T f(T x, T n) { return math::polygamma(x, n); }
+  template <class T> MT_HD static T df(T g, T x, T n) {
+    return g * Function<Polygamma>{}(x, n + T(1));
+  }
+};
+inline constexpr Function<Polygamma> polygamma;
+
+struct Digamma {
+  static constexpr Info info{"digamma", "the derivative of lgamma",
+    Accepts::real, {a}, 0.4, 4,
+    {{{0.375}, -2.7539990491451396}, {{1.5}, 0.036489973978576521},
+     {{3.25}, 1.016990911068179}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::digamma(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * polygamma(x, T(1)); }
+};
+inline constexpr Function<Digamma> digamma;
+
+struct Lgamma {
+  static constexpr Info info{"lgamma", "the logarithm of |gamma(x)|",
+    Accepts::real, {a}, 0.4, 4,
+    {{{0.375}, 0.86307398227064746}, {{1.5}, -0.12078223763524522},
+     {{3.25}, 0.93580193110872536}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::lgamma(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
+};
+inline constexpr Function<Lgamma> lgamma;
+
 // ---- one input: activations ---------------------------------------------------------------------
 
 struct Tanh {
@@ -330,6 +525,27 @@ struct Sigmoid {
 };
 inline constexpr Function<Sigmoid> sigmoid;
 
+struct Logit {
+  static constexpr Info info{"logit",
+    "log(x / (1 - x)); with eps, x is first held between eps and 1 - eps",
+    Accepts::real, {a}, 0.1, 0.9,
+    {{{0.125}, -1.9459101490553133}, {{0.375}, -0.51082562376599068},
+     {{0.875}, 1.9459101490553133}}, {{"eps", math::kNil}}};
+  // Where x / (1 - x) is near 1, its logarithm is that of 1 and a small number.
+  template <class T> MT_HD static T f(T x, T eps) {
+    T raised = select(x < eps, eps, x), y = select(raised > T(1) - eps, T(1) - eps, raised);
+    return select(y < T(0.25), math::log(y / (T(1) - y)), math::log1p((y + y - T(1)) / (T(1) - y)));
+  }
+  // flat where x is held; NaN outside 0..1; nothing infinite in an arm that is not taken
+  template <class T> MT_HD static T df(T g, T x, T eps) {
+    T p = x * (T(1) - x), one = zero(x) + T(1);
+    T free = select(x < eps, zero(x), select(T(1) - x < eps, zero(x), one));
+    T inside = select(p < T(0), zero(g) + T(math::kNil), g / select(free == T(0), one, p));
+    return select(free == T(0), zero(g), inside);
+  }
+};
+inline constexpr Function<Logit> logit;
+
 struct Relu {
   static constexpr Info info{"relu", "max(x, 0); the slope at 0 is 0",
     Accepts::number, {output}, -4, 4,
@@ -338,6 +554,93 @@ struct Relu {
   template <class T> MT_HD static T df(T g, T y) { return select(y <= T(0), zero(g), g); }
 };
 inline constexpr Function<Relu> relu;
+
+struct Hardtanh {
+  static constexpr Info info{"hardtanh",
+    "x held between min_val and max_val; the slope at the ends is 0",
+    Accepts::number, {a}, -4, 4,
+    {{{-1.25}, -1}, {{0.5}, 0.5}, {{2.75}, 1}}, {{"min_val", -1}, {"max_val", 1}}};
+  template <class T> MT_HD static T f(T x, T low, T high) { return clamp(x, low, high); }
+  template <class T> MT_HD static T df(T g, T x, T low, T high) {
+    return select(x <= low, zero(g), select(x >= high, zero(g), g));
+  }
+};
+inline constexpr Function<Hardtanh> hardtanh;
+
+struct Relu6 {
+  static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends is 0",
+    Accepts::number, {a}, -4, 8,
+    {{{-1.25}, 0}, {{0.5}, 0.5}, {{6.5}, 6}}, {}};
+  template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
+  template <class T> MT_HD static T df(T g, T x) {
+    return select(x <= T(0), zero(g), select(x >= T(6), zero(g), g));
+  }
+};
+inline constexpr Function<Relu6> relu6;
+
+struct Hardsigmoid {
+  static constexpr Info info{"hardsigmoid",
+    "(x + 3) / 6 held between 0 and 1; the slope at the ends is 0",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, 0.29166666666666667}, {{0.5}, 0.58333333333333333},
+     {{2.75}, 0.95833333333333333}}, {}};
+  template <class T> MT_HD static T f(T x) { return clamp(x + T(3), T(0), T(6)) / T(6); }
+  template <class T> MT_HD static T df(T g, T x) {
+    return select(x > T(-3), select(x < T(3), g / T(6), zero(g)), zero(g));
+  }
+};
+inline constexpr Function<Hardsigmoid> hardsigmoid;
+
+struct Hardswish {
+  static constexpr Info info{"hardswish", "x * hardsigmoid(x) (Howard 2019)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.36458333333333333}, {{0.5}, 0.29166666666666667},
+     {{2.75}, 2.6354166666666667}}, {}};
+  template <class T> MT_HD static T f(T x) { return x * (clamp(x + T(3), T(0), T(6)) / T(6)); }
+  template <class T> MT_HD static T df(T g, T x) {
+    return select(x <= T(-3), zero(g), select(x < T(3), g * (x / T(3) + T(0.5)), g));
+  }
+};
+inline constexpr Function<Hardswish> hardswish;
+
+struct Threshold {
+  static constexpr Info info{"threshold", "x where it exceeds threshold, else value",
+    Accepts::number, {a}, -4, 4,
+    {{{-1.25}, 2}, {{0.5}, 2}, {{2.75}, 2.75}}, {{"threshold", 0.5, true}, {"value", 2, true}}};
+  template <class T> MT_HD static T f(T x, T threshold, T value) {
+    return select(x <= threshold, value, x);
+  }
+  template <class T> MT_HD static T df(T g, T x, T threshold, T) {
+    return select(x <= threshold, zero(g), g);
+  }
+};
+inline constexpr Function<Threshold> threshold;
+
+struct Hardshrink {
+  static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -1.25}, {{0.5}, 0}, {{2.75}, 2.75}}, {{"lambd", 0.5}}};
+  template <class T> MT_HD static T f(T x, T lambd) {
+    return select(math::abs(x) <= lambd, T(0), x);
+  }
+  template <class T> MT_HD static T df(T g, T x, T lambd) {
+    return select(abs(x) <= lambd, zero(g), g);
+  }
+};
+inline constexpr Function<Hardshrink> hardshrink;
+
+struct Softshrink {
+  static constexpr Info info{"softshrink", "x moved towards 0 by lambd, 0 where |x| <= lambd",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.75}, {{0.5}, 0}, {{2.75}, 2.25}}, {{"lambd", 0.5}}};
+  template <class T> MT_HD static T f(T x, T lambd) {
+    return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, x * T(0)));
+  }
+  template <class T> MT_HD static T df(T g, T x, T lambd) {
+    return select(abs(x) <= lambd, zero(g), g);
+  }
+};
+inline constexpr Function<Softshrink> softshrink;
 
 struct LeakyRelu {
   static constexpr Info info{"leaky_relu", "x, or negative_slope * x below 0",
@@ -362,6 +665,38 @@ struct Elu {
 };
 inline constexpr Function<Elu> elu;
 
+struct Celu {
+  static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}}};
+  template <class T> MT_HD static T f(T x, T alpha) {
+    return select(x > T(0), x, alpha * math::expm1(x / alpha));
+  }
+  template <class T> MT_HD static T df(T g, T x, T alpha) {
+    return select(x > T(0), g, g * exp(clamp(x, T(-math::kInfinity), T(0)) / alpha));
+  }
+};
+inline constexpr Function<Celu> celu;
+
+struct Selu {
+  static constexpr Info info{"selu",
+    "elu with the alpha and the scale that keep mean and variance (Klambauer 2017)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -1.254395446337865}, {{0.5}, 0.52535049367774025},
+     {{2.75}, 2.8894277152275714}}, {}};
+  template <class T> MT_HD static T f(T x) {
+    return select(x > T(0), T(kScale) * x, T(kScale * kAlpha) * math::expm1(x));
+  }
+  template <class T> MT_HD static T df(T g, T x) {
+    T below = g * T(kScale * kAlpha) * exp(clamp(x, T(-math::kInfinity), T(0)));
+    return select(x <= T(0), below, g * T(kScale));
+  }
+
+ private:
+  static constexpr double kScale = 1.05070098735548049, kAlpha = 1.67326324235437728;
+};
+inline constexpr Function<Selu> selu;
+
 struct Gelu {
   static constexpr Info info{"gelu",
     "x times the normal distribution function of x (Hendrycks 2016)",
@@ -376,6 +711,25 @@ struct Gelu {
   }
 };
 inline constexpr Function<Gelu> gelu;
+
+struct GeluTanh {
+  static constexpr Info info{"gelu_tanh",
+    "gelu by its approximation with tanh: gelu(x, {approximate='tanh'})",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.1322857970302854}, {{0.5}, 0.34571400982514392},
+     {{2.75}, 2.742276855926382}}, {}};
+  template <class T> MT_HD static T f(T x) {  // (1 + tanh(u)) / 2 is sigmoid(2u)
+    return x * math::sigmoid(x * (T(k1) + T(k3) * (x * x)));
+  }
+  template <class T> MT_HD static T df(T g, T x) {  // beyond 25 all is 0 or 1
+    T s = sigmoid(x * (T(k1) + T(k3) * (x * x))), y = clamp(x, T(-25), T(25));
+    return g * (s + y * s * (T(1) - s) * (T(k1) + T(3 * k3) * (y * y)));
+  }
+
+ private:
+  static constexpr double k1 = 1.59576912160573071, k3 = 0.0713548162726002488;
+};
+inline constexpr Function<GeluTanh> gelu_tanh;
 
 struct Silu {
   static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
@@ -403,6 +757,43 @@ struct Softplus {
   }
 };
 inline constexpr Function<Softplus> softplus;
+
+struct Logsigmoid {
+  static constexpr Info info{"logsigmoid", "log(sigmoid(x)), exact far out",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -1.5019290813453729}, {{0.5}, -0.47407698418010668},
+     {{2.75}, -0.061967589003198625}}, {}};
+  template <class T> MT_HD static T f(T x) { return T(0) - math::softplus(-x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * sigmoid(-x); }
+};
+inline constexpr Function<Logsigmoid> logsigmoid;
+
+struct Mish {
+  static constexpr Info info{"mish", "x * tanh(softplus(x)) (Misra 2019)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.30841396114152768}, {{0.5}, 0.3752452113048951},
+     {{2.75}, 2.7302142043358296}}, {}};
+  // tanh(softplus(x)) in e = exp(-|x|): sums of positive numbers, nothing overflows
+  template <class T> MT_HD static T f(T x) {
+    T e = math::core::exp_minus(x), up = T(1) + e + e, down = e * (e + T(2));
+    return x * (select(x < T(0), down, up) / select(x < T(0), down + T(2), up + T(2) * e * e));
+  }
+  template <class T> MT_HD static T df(T g, T x) {
+    T t = tanh(softplus(x, T(1), T(20)));
+    return g * (t + x * sigmoid(x) * (T(1) - t * t));
+  }
+};
+inline constexpr Function<Mish> mish;
+
+struct Tanhshrink {
+  static constexpr Info info{"tanhshrink", "x - tanh(x)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.4017163600424871}, {{0.5}, 0.037882842739990241},
+     {{2.75}, 1.7581402754317923}}, {}};
+  template <class T> MT_HD static T f(T x) { return x - math::tanh(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
+};
+inline constexpr Function<Tanhshrink> tanhshrink;
 
 struct Softsign {
   static constexpr Info info{"softsign", "x / (1 + |x|)",
@@ -447,6 +838,17 @@ struct Isfinite {
   template <class T> MT_HD static auto f(T x) { return math::abs(x) < T(math::kInfinity); }
 };
 inline constexpr Function<Isfinite> isfinite;
+
+struct Signbit {
+  static constexpr Info info{"signbit", "true where x has a minus sign, -0 too",
+    Accepts::any, {}, -4, 4,
+    {{{-1.25}, 1}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+  template <class T> MT_HD static auto f(T x) {
+    if constexpr (math::is_floating<T>) return math::copysign(T(1), x) < T(0);
+    else return x < T(0);
+  }
+};
+inline constexpr Function<Signbit> signbit;
 
 // ---- two inputs: arithmetic ---------------------------------------------------------------------
 
@@ -695,10 +1097,14 @@ template <class... Op> struct List {
 };
 
 using Elementwise =
-    List<Neg, Sign, Abs, Reciprocal, Square, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc, Clamp,
-         Exp, Expm1, Log, Log1p, Log2, Log10, Sin, Cos, Erf, Erfc,
-         Tanh, Sigmoid, Relu, LeakyRelu, Elu, Gelu, Silu, Softplus, Softsign,
-         LogicalNot, Isnan, Isinf, Isfinite,
+    List<Neg, Sign, Abs, Reciprocal, Square, Deg2rad, Rad2deg, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc,
+         Frac, Clamp, NanToNum,
+         Exp, Expm1, Exp2, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
+         Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Polygamma, Digamma, Lgamma,
+         Tanh, Sigmoid, Logit, Relu, Hardtanh, Relu6, Hardsigmoid, Hardswish, Threshold, Hardshrink,
+         Softshrink, LeakyRelu, Elu, Celu, Selu, Gelu, GeluTanh, Silu, Softplus, Logsigmoid, Mish,
+         Tanhshrink, Softsign,
+         LogicalNot, Isnan, Isinf, Isfinite, Signbit,
          Add, Sub, Mul, Div, FloorDivide, Remainder, Fmod, Pow, Minimum, Maximum, Atan2, Hypot,
          Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,
          Where, Lerp>;
