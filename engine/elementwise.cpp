@@ -195,6 +195,11 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
     case op::Accepts::number: return d == Dtype::b8 ? Dtype::i64 : d;
     case op::Accepts::boolean: return Dtype::b8;
     case op::Accepts::real: return is_float(d) ? d : default_dtype();
+    case op::Accepts::integer:
+      if (is_float(d))
+        fail("{}: {} numbers have no bits to work on; use bool or integer tensors, as from :long()",
+             row.info->name, dtype_name(d));
+      return d;
   }
   return d;
 }
@@ -203,7 +208,8 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {
   const char* name = facts[op].row.info->name;
   const bool divides =
-      op == op::id<op::FloorDivide> || op == op::id<op::Remainder> || op == op::id<op::Fmod>;
+      op == op::id<op::FloorDivide> || op == op::id<op::TruncDivide> ||
+      op == op::id<op::Remainder> || op == op::id<op::Fmod>;
   if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) ||
       divisor.numel() == 0)
     return;
@@ -232,8 +238,9 @@ bool simple(const OpRow& row, const Tensor* const* inputs) {
   const op::Accepts accepts = row.info->accepts;
   if (row.mask_first || !a.contiguous || a.number || (row.params > 0 && !is_float(a.dtype)))
     return false;
-  if (is_float(a.dtype) ? accepts == op::Accepts::boolean : accepts != op::Accepts::any)
-    return false;
+  const bool takes_any = accepts == op::Accepts::any,
+             takes_floats = takes_any || accepts == op::Accepts::number || accepts == op::Accepts::real;
+  if (!(is_float(a.dtype) ? takes_floats : takes_any)) return false;
   for (int i = 1; i < row.inputs; ++i) {
     const TensorImpl& b = *inputs[i]->impl();
     if (b.dtype != a.dtype || b.ndim != a.ndim || !b.contiguous || b.number ||
@@ -304,7 +311,9 @@ void check_fits(const char* name, const Tensor& target, const Shape& result) {
 
 /// Which of two inputs is a plain number beside a contiguous float tensor, or -1: the other common case.
 int number_beside(const OpRow& row, const Tensor* const* inputs) {
-  if (row.inputs != 2 || row.info->accepts == op::Accepts::boolean) return -1;
+  if (row.inputs != 2 || row.info->accepts == op::Accepts::boolean ||
+      row.info->accepts == op::Accepts::integer)
+    return -1;
   for (int k = 0; k < 2; ++k) {
     const TensorImpl &number = *inputs[k]->impl(), &x = *inputs[1 - k]->impl();
     if (number.number && !x.number && x.contiguous && is_float(x.dtype)) return k;

@@ -102,6 +102,28 @@ template <class T> MT_HD T floor_divide(T x, T y) {
   }
 }
 
+/// a / b without its fraction.
+template <class T> MT_HD T trunc_divide(T x, T y) {
+  if constexpr (is_floating<T>) return trunc(x / y);
+  else if (is_minus_one(y)) return static_cast<T>(T(0) - x);
+  else return static_cast<T>(x / (y == T(0) ? T(1) : y));
+}
+
+/// The bits of an integer as one that the operators work on; a float has none.
+template <class T> MT_HD constexpr int64_t bits(T x) {
+  return is_integer<T> ? static_cast<int64_t>(x) : 0;
+}
+/// Whether a shift of T by y leaves no bit of the value: C++ leaves it undefined, we do not.
+template <class T> MT_HD constexpr bool shifts_out(T y) {
+  return bits(y) < 0 || bits(y) >= int64_t(8 * sizeof(T));
+}
+template <class T> MT_HD T shift_left(T x, T y) {
+  return static_cast<T>(shifts_out(y) ? 0 : static_cast<uint64_t>(bits(x)) << bits(y));
+}
+template <class T> MT_HD T shift_right(T x, T y) {
+  return static_cast<T>(shifts_out(y) ? bits(x) >> 63 : bits(x) >> bits(y));
+}
+
 /// The rest with the sign of the divisor.
 template <class T> MT_HD T remainder(T x, T y) {
   T rest = fmod(x, y);

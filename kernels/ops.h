@@ -25,6 +25,7 @@ enum class Accepts : uint8_t {
   number,   // bool becomes int64
   real,     // bool and integers become the default float
   boolean,  // everything becomes bool (nonzero is true)
+  integer,  // bool and integers as they are; floats are refused
 };
 
 /// What a derivative needs besides the incoming gradient; the arguments arrive in the order a, b,
@@ -902,6 +903,17 @@ struct FloorDivide {
 };
 inline constexpr Function<FloorDivide> floor_divide;
 
+struct TruncDivide {
+  static constexpr Info info{"trunc_divide",
+    "a / b without its fraction: div(a, b, {rounding_mode='trunc'})",
+    Accepts::number, {nothing, nothing}, 0.3, 4,
+    {{{7.5, 2}, 3}, {{-7.5, 2}, -3}, {{7.5, -2}, -3}}, {}};
+  template <class T> MT_HD static T f(T x, T y) { return math::trunc_divide(x, y); }
+  template <class T> MT_HD static T da(T g) { return zero(g); }
+  template <class T> MT_HD static T db(T g) { return zero(g); }
+};
+inline constexpr Function<TruncDivide> trunc_divide;
+
 struct Remainder {
   static constexpr Info info{"remainder", "a - b * floor(a / b): the sign of b, as Lua's %",
     Accepts::number, {nothing, a | b}, 0.3, 4,
@@ -929,7 +941,8 @@ struct Pow {
      {{0.5, 3.5}, 0.088388347648318441}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::pow(x, y); }
   template <class T> MT_HD static T da(T g, T x, T y) {
-    return select(y == T(0), zero(g), g * y * Function<Pow>{}(x, y - T(1)));
+    T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
+    return select(y == T(0), zero(g), g * y * Function<Pow>{}(x, less));
   }
   // 0 to a power: the power does not matter
   template <class T> MT_HD static T db(T g, T x, T power) {
@@ -988,6 +1001,85 @@ struct Hypot {
   template <class T> MT_HD static T db(T g, T y, T length) { return g * (y / length); }
 };
 inline constexpr Function<Hypot> hypot;
+
+struct Copysign {
+  static constexpr Info info{"copysign", "|a| with the sign of b; the slope at 0 is 0",
+    Accepts::real, {a | b, nothing}, -4, 4,
+    {{{2.5, -0.75}, -2.5}, {{-1.25, 1.25}, 1.25}, {{-0.5, -3.5}, -0.5}}, {}};
+  template <class T> MT_HD static T f(T x, T y) { return math::copysign(x, y); }
+  template <class T> MT_HD static T da(T g, T x, T y) {
+    return g * sign(x) * Function<Copysign>{}(zero(y) + T(1), y);
+  }
+  template <class T> MT_HD static T db(T g) { return zero(g); }
+};
+inline constexpr Function<Copysign> copysign;
+
+struct Xlogy {
+  static constexpr Info info{"xlogy", "a * log(b), and 0 where a is 0, unless b is NaN",
+    Accepts::real, {a | b, a | b}, 0.3, 4,
+    {{{2.5, 0.75}, -0.71920518112945232}, {{1.25, 1.25}, 0.27892943914276219},
+     {{0.5, 3.5}, 0.626381484247684}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return select(y != y, y, select(x == T(0), T(0), x * math::log(y)));
+  }
+  template <class T> MT_HD static T da(T g, T x, T y) {  // 0 where both the value and log are lost
+    T some = select(y <= T(0), select(x == T(0), zero(y) + T(1), y), y);
+    return Function<Xlogy>{}(g, some);
+  }
+  template <class T> MT_HD static T db(T g, T x, T y) { return g * x / y; }
+};
+inline constexpr Function<Xlogy> xlogy;
+
+struct Logaddexp {
+  static constexpr Info info{"logaddexp", "log(exp(a) + exp(b)) without overflow",
+    Accepts::real, {a | b, a | b}, -4, 4,
+    {{{2.5, 0.75}, 2.6602241504380872}, {{1.25, 1.25}, 1.9431471805599453},
+     {{0.5, 3.5}, 3.5485873515737421}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    T larger = select(x != x, x, select(x > y, x, y)), apart = -math::abs(x - y);
+    return select(x == y, x + T(0.693147180559945309), larger + math::log1p(math::exp(apart)));
+  }
+  template <class T> MT_HD static T da(T g, T x, T y) { return g * sigmoid(x - y); }
+  template <class T> MT_HD static T db(T g, T x, T y) { return g * sigmoid(y - x); }
+};
+inline constexpr Function<Logaddexp> logaddexp;
+
+struct Logaddexp2 {
+  static constexpr Info info{"logaddexp2", "log2(2^a + 2^b) without overflow",
+    Accepts::real, {a | b, a | b}, -4, 4,
+    {{{2.5, 0.75}, 2.8755141188067473}, {{1.25, 1.25}, 2.25},
+     {{0.5, 3.5}, 3.6699250014423124}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    T larger = select(x != x, x, select(x > y, x, y)), apart = -math::abs(x - y);
+    T more = math::log1p(math::exp2(apart)) * T(1.44269504088896341);
+    return select(x == y, x + T(1), larger + more);
+  }
+  template <class T> MT_HD static T da(T g, T x, T y) {
+    return g * sigmoid((x - y) * T(0.693147180559945309));
+  }
+  template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
+};
+inline constexpr Function<Logaddexp2> logaddexp2;
+
+struct Heaviside {
+  static constexpr Info info{"heaviside", "0 below 0, 1 above, b where a is 0; it has no gradient",
+    Accepts::number, {}, -4, 4,
+    {{{2.5, 0.75}, 1}, {{0, 1.25}, 1.25}, {{-0.5, 3.5}, 0}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return select(x == T(0), y, select(x > T(0), T(1), T(0)));
+  }
+};
+inline constexpr Function<Heaviside> heaviside;
+
+struct Prelu {
+  static constexpr Info info{"prelu", "a, or b * a below 0: a slope for each channel (He 2015)",
+    Accepts::real, {a | b, a}, -4, 4,
+    {{{2.5, 0.75}, 2.5}, {{-1.25, 1.25}, -1.5625}, {{-0.5, 3.5}, -1.75}}, {}};
+  template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
+  template <class T> MT_HD static T da(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
+  template <class T> MT_HD static T db(T g, T x) { return select(x > T(0), zero(g), x * g); }
+};
+inline constexpr Function<Prelu> prelu;
 
 // ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
 
@@ -1063,6 +1155,67 @@ struct LogicalXor {
 };
 inline constexpr Function<LogicalXor> logical_xor;
 
+// ---- bits: bool and integers only ---------------------------------------------------------------
+
+struct BitwiseNot {
+  static constexpr Info info{"bitwise_not",
+    "the bits of an integer inverted; of a bool its contrary",
+    Accepts::integer, {}, 0, 9,
+    {{{0}, -1}, {{5}, -6}, {{12}, -13}}, {}};
+  template <class T> MT_HD static T f(T x) {
+    return static_cast<T>(math::bits(x) ^ math::bits(T(-1)));
+  }
+};
+inline constexpr Function<BitwiseNot> bitwise_not;
+
+struct BitwiseAnd {
+  static constexpr Info info{"bitwise_and", "the bits that both have",
+    Accepts::integer, {}, 0, 9,
+    {{{12, 10}, 8}, {{7, 0}, 0}, {{6, 3}, 2}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return static_cast<T>(math::bits(x) & math::bits(y));
+  }
+};
+inline constexpr Function<BitwiseAnd> bitwise_and;
+
+struct BitwiseOr {
+  static constexpr Info info{"bitwise_or", "the bits that one has",
+    Accepts::integer, {}, 0, 9,
+    {{{12, 10}, 14}, {{7, 0}, 7}, {{6, 3}, 7}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return static_cast<T>(math::bits(x) | math::bits(y));
+  }
+};
+inline constexpr Function<BitwiseOr> bitwise_or;
+
+struct BitwiseXor {
+  static constexpr Info info{"bitwise_xor", "the bits that differ",
+    Accepts::integer, {}, 0, 9,
+    {{{12, 10}, 6}, {{7, 0}, 7}, {{6, 3}, 5}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return static_cast<T>(math::bits(x) ^ math::bits(y));
+  }
+};
+inline constexpr Function<BitwiseXor> bitwise_xor;
+
+struct BitwiseLeftShift {
+  static constexpr Info info{"bitwise_left_shift",
+    "a * 2^b without what leaves the dtype; 0 where b is negative or its width",
+    Accepts::integer, {}, 0, 9,
+    {{{3, 2}, 12}, {{1, 6}, 64}, {{9, 0}, 9}}, {}};
+  template <class T> MT_HD static T f(T x, T y) { return math::shift_left(x, y); }
+};
+inline constexpr Function<BitwiseLeftShift> bitwise_left_shift;
+
+struct BitwiseRightShift {
+  static constexpr Info info{"bitwise_right_shift",
+    "a / 2^b rounded down; only the sign is left where b is negative or the width",
+    Accepts::integer, {}, 0, 9,
+    {{{12, 2}, 3}, {{64, 6}, 1}, {{9, 70}, 0}}, {}};
+  template <class T> MT_HD static T f(T x, T y) { return math::shift_right(x, y); }
+};
+inline constexpr Function<BitwiseRightShift> bitwise_right_shift;
+
 // ---- three inputs -------------------------------------------------------------------------------
 
 /// The first input is a bool tensor: `mask_first`.
@@ -1090,6 +1243,30 @@ struct Lerp {
 };
 inline constexpr Function<Lerp> lerp;
 
+struct Addcmul {
+  static constexpr Info info{"addcmul", "a + value * b * c",
+    Accepts::number, {nothing, c, b}, -4, 4,
+    {{{1, 3, 0.25}, 1.75}, {{-2, 2.5, 0.5}, -0.75}, {{0.5, 0.5, 2}, 1.5}}, {{"value", 1}}};
+  template <class T> MT_HD static T f(T x, T y, T z, T value) { return x + value * y * z; }
+  template <class T> MT_HD static T da(T g, T) { return g; }
+  template <class T> MT_HD static T db(T g, T z, T value) { return g * (z * value); }
+  template <class T> MT_HD static T dc(T g, T y, T value) { return g * (y * value); }
+};
+inline constexpr Function<Addcmul> addcmul;
+
+struct Addcdiv {
+  static constexpr Info info{"addcdiv", "a + value * b / c",
+    Accepts::real, {nothing, c, b | c}, 0.3, 4,
+    {{{1, 3, 0.25}, 13}, {{-2, 2.5, 0.5}, 3}, {{0.5, 0.5, 2}, 0.75}}, {{"value", 1}}};
+  template <class T> MT_HD static T f(T x, T y, T z, T value) { return x + value * y / z; }
+  template <class T> MT_HD static T da(T g, T) { return g; }
+  template <class T> MT_HD static T db(T g, T z, T value) { return g * (value / z); }
+  template <class T> MT_HD static T dc(T g, T y, T z, T value) {
+    return -g * (value * y / (z * z));
+  }
+};
+inline constexpr Function<Addcdiv> addcdiv;
+
 // ---- the lists: the only registration -----------------------------------------------------------
 
 template <class... Op> struct List {
@@ -1097,17 +1274,19 @@ template <class... Op> struct List {
 };
 
 using Elementwise =
-    List<Neg, Sign, Abs, Reciprocal, Square, Deg2rad, Rad2deg, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc,
-         Frac, Clamp, NanToNum,
+    List<Neg, Sign, Abs, Reciprocal, Square, Deg2rad, Rad2deg, Sqrt, Rsqrt, Floor, Ceil, Round,
+         Trunc, Frac, Clamp, NanToNum,
          Exp, Expm1, Exp2, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
          Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Polygamma, Digamma, Lgamma,
          Tanh, Sigmoid, Logit, Relu, Hardtanh, Relu6, Hardsigmoid, Hardswish, Threshold, Hardshrink,
          Softshrink, LeakyRelu, Elu, Celu, Selu, Gelu, GeluTanh, Silu, Softplus, Logsigmoid, Mish,
          Tanhshrink, Softsign,
          LogicalNot, Isnan, Isinf, Isfinite, Signbit,
-         Add, Sub, Mul, Div, FloorDivide, Remainder, Fmod, Pow, Minimum, Maximum, Atan2, Hypot,
+         Add, Sub, Mul, Div, FloorDivide, TruncDivide, Remainder, Fmod, Pow, Minimum, Maximum,
+         Atan2, Hypot, Copysign, Xlogy, Logaddexp, Logaddexp2, Heaviside, Prelu,
          Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,
-         Where, Lerp>;
+         BitwiseNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseLeftShift, BitwiseRightShift,
+         Where, Lerp, Addcmul, Addcdiv>;
 
 }  // namespace MT_ISA
 }  // namespace mt::op

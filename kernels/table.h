@@ -104,6 +104,7 @@ template <class T> constexpr bool accepts(Accepts what) {
   return what == Accepts::any       ? true
          : what == Accepts::number  ? !is_bool<T>
          : what == Accepts::boolean ? is_bool<T>
+         : what == Accepts::integer ? math::is_integer<T>
                                     : math::is_floating<T>;
 }
 

@@ -5,7 +5,7 @@
 #
 # `points NAME ARITY` is followed by one line for each input. `op NAME DTYPE POINTS PARAMS..` is
 # followed by `y`, the values, and where there is a gradient by one `g` for each input (of the sum
-# of the outputs). float32 values are those that float64 gives for the same inputs, rounded; where
+# of the outputs). Operations on bits have blocks of integers. float32 values are those that float64 gives for the same inputs, rounded; where
 # PyTorch's float32 answer is of another class (NaN, infinite, zero and its sign), its own stands;
 # but not for fmod and remainder, where its SIMD code loses huge quotients.
 import itertools
@@ -31,9 +31,17 @@ TERNARY = [(0, 1, 0.5), (1, 3, 0.25), (1, 3, 0), (1, 3, 1), (-2, 2.5, 2), (5, -5
            (0.1, 0.7, 0.3), (2, 2, 7), (nan, 1, 0.5), (1, nan, 0.5), (1, 2, nan), (inf, 1, 0.5),
            (1, inf, 0.5), (1, -inf, 0.5), (0.0, -0.0, 0.5), (-0.0, -0.0, 0.5), (1e30, 1, 1),
            (1, 1e30, 0), (3e38, -3e38, 0.75), (1e-40, 2e-40, 0.5)]
+UNIT = [nan, inf, -inf, 0.0, -0.0, 1, -1, 0.5, 0.25, 0.75, 0.125, 1e-40, 1e-8, 0.001, 0.1, 0.3, 0.49,
+        0.51, 0.7, 0.9, 0.999, 0.9999999, 1.5, -0.5]
+GAMMA = [nan, inf, 0.0, -0.0, -1, -2, 1e-40, 1e-4, 0.25, 0.5, 1, 1.25, 1.4616321, 1.5, 2, 2.75, 3, 5.5,
+         9.5, 10, 11.25, 33, 1e4, 1e10]  # below 0 PyTorch's own digits are few
+INTEGERS = [(12, 10), (-12, 10), (0, 0), (255, 1), (7, 3), (100, 7), (-1, 31), (-100, 63), (5, 64),
+            (-5, 64), (5, -1), (-5, -1), (2**40 + 5, 2), (-2**62, 3), (1, 62), (9, 0)]
 WHERE = list(itertools.product((0, 1), *[[nan, inf, 0.0, -0.0, 1.5]] * 2))
 POINTS = {'unary': [[x] for x in UNARY], 'unary64': [[x] for x in UNARY64],
           'binary': [list(p) for p in itertools.product(BINARY, repeat=2)],
+          'unit': [[x] for x in UNIT], 'gamma': [[x] for x in GAMMA],
+          'integer': [p[:1] for p in INTEGERS], 'integers': INTEGERS,
           'ternary': [list(p) for p in TERNARY], 'where': [list(p) for p in WHERE]}
 
 
@@ -44,7 +52,8 @@ def same(points, names):
 
 # name, function of tensors and parameters, point list, parameters
 OPS = same('unary', 'neg sign abs reciprocal square sqrt rsqrt floor ceil round trunc exp expm1 '
-                    'log log1p log2 log10 sin cos erf erfc tanh sigmoid relu')
+                    'log log1p log2 log10 sin cos erf erfc tanh sigmoid relu frac deg2rad rad2deg exp2 '
+                    'tan asin acos atan sinh cosh asinh acosh atanh erfinv selu')
 OPS += [('clamp', torch.clamp, 'unary', (-1.5, 2.5)), ('clamp', torch.clamp, 'unary', (2.5, -1.5)),
         ('clamp', torch.clamp, 'unary', (-0.0, inf)),
         ('leaky_relu', F.leaky_relu, 'unary', (0.01,)),
@@ -53,16 +62,38 @@ OPS += [('clamp', torch.clamp, 'unary', (-1.5, 2.5)), ('clamp', torch.clamp, 'un
         ('gelu', F.gelu, 'unary', ()), ('silu', F.silu, 'unary', ()),
         ('softplus', F.softplus, 'unary', (1.0, 20.0)),
         ('softplus', F.softplus, 'unary', (1.75, 30.0))]
-OPS += same('unary', 'logical_not isnan isinf isfinite')
+OPS += [('nan_to_num', torch.nan_to_num, 'unary', ()),
+        ('nan_to_num', torch.nan_to_num, 'unary', (1.5, 2.5, -3.5)),
+        ('logit', torch.logit, 'unit', ()), ('logit', torch.logit, 'unit', (0.25,)),
+        ('hardtanh', F.hardtanh, 'unary', (-1.0, 1.0)), ('hardtanh', F.hardtanh, 'unary', (0.5, 2.5)),
+        ('threshold', F.threshold, 'unary', (1.5, -7.0)),
+        ('hardshrink', F.hardshrink, 'unary', (0.5,)),
+        ('softshrink', F.softshrink, 'unary', (0.5,)),
+        ('celu', F.celu, 'unary', (1.0,)), ('celu', F.celu, 'unary', (1.75,)),
+        ('gelu_tanh', lambda x: F.gelu(x, approximate='tanh'), 'unary', ()),
+        ('polygamma', lambda x, n: torch.polygamma(int(n), x), 'gamma', (1.0,)),
+        ('polygamma', lambda x, n: torch.polygamma(int(n), x), 'gamma', (2.0,))]
+OPS += [(n, getattr(F, n), 'unary', ())
+        for n in 'relu6 hardsigmoid hardswish logsigmoid mish tanhshrink'.split()]
+OPS += same('gamma', 'digamma lgamma')
+OPS += same('unary', 'logical_not isnan isinf isfinite signbit')
 OPS += same('binary', 'add sub mul div floor_divide remainder fmod pow minimum maximum atan2 hypot')
+OPS += same('binary', 'copysign xlogy logaddexp logaddexp2 heaviside')
+OPS += [('trunc_divide', lambda a, b: torch.div(a, b, rounding_mode='trunc'), 'binary', ()),
+        ('prelu', torch._prelu_kernel, 'binary', ())]
 OPS += same('binary', 'lt le gt ge eq ne logical_and logical_or logical_xor')
 OPS += same('ternary', 'lerp')
+OPS += [(n, lambda a, b, c, value, f=getattr(torch, n): f(a, b, c, value=value), 'ternary', (v,))
+        for n in ('addcmul', 'addcdiv') for v in (1.0, -2.5)]
 OPS += [('where', lambda c, a, b: torch.where(c != 0, a, b), 'where', ())]
 
 
 # These round the same way in both types: float32 is enough.
 EXACT = set('neg sign abs floor ceil round trunc square relu clamp leaky_relu add sub mul div '
-            'floor_divide remainder fmod minimum maximum where'.split())
+            'floor_divide remainder fmod minimum maximum where frac nan_to_num hardtanh relu6 '
+            'threshold hardshrink softshrink trunc_divide copysign heaviside prelu'.split())
+FLAT = set('floor_divide trunc_divide heaviside'.split())  # PyTorch refuses their gradient
+BITS = 'and or xor not left_shift right_shift'.split()
 
 
 def text(x):
@@ -85,11 +116,11 @@ def float32_text(x):
     return repr(x)
 
 
-def run(f, columns, params, dtype):
-    """The values, and a gradient for each input, or None (PyTorch has none of floor_divide)."""
+def run(name, f, columns, params, dtype):
+    """The values, and a gradient for each input, or None (what is flat in PyTorch has none)."""
     x = [torch.tensor(c, dtype=dtype, requires_grad=True) for c in columns]
     y = f(*x, *params)
-    if not y.requires_grad or not y.dtype.is_floating_point or f is torch.floor_divide:
+    if not y.requires_grad or not y.dtype.is_floating_point or name in FLAT:
         return y.tolist(), None
     g = torch.autograd.grad(y.sum(), x, allow_unused=True)
     return y.tolist(), [None if t is None else t.tolist() for t in g]
@@ -118,17 +149,27 @@ def line(letter, values, write):
     print(letter, *(write(v) for v in values))
 
 
+def print_bits():
+    for name in BITS:
+        f, arity = getattr(torch, 'bitwise_' + name), 1 if name == 'not' else 2
+        for dtype in ('int64', 'int32', 'uint8'):
+            columns = [torch.tensor(c).to(getattr(torch, dtype)) for c in zip(*INTEGERS)][:arity]
+            print('op', 'bitwise_' + name, dtype, 'integer' if arity == 1 else 'integers')
+            line('y', f(*columns).tolist(), str)
+
+
 def main():
     print('# made by make_torch_values.py with torch', torch.__version__)
     for name, points in POINTS.items():
         print('points', name, len(points[0]))
-        columns = list(zip(*points)) if name == 'unary64' else rounded(list(zip(*points)))
+        exact = name == 'unary64' or name.startswith('integer')
+        columns = list(zip(*points)) if exact else rounded(list(zip(*points)))
         for c in columns:
-            line('x', c, text if name == 'unary64' else float32_text)
+            line('x', c, str if name.startswith('integer') else text if exact else float32_text)
     for name, f, points, params in OPS:
         columns = rounded(list(zip(*POINTS[points])))
-        y64, g64 = run(f, columns, params, torch.float64)
-        y32, g32 = run(f, columns, params, torch.float32)
+        y64, g64 = run(name, f, columns, params, torch.float64)
+        y32, g32 = run(name, f, columns, params, torch.float32)
         words = [text(p) for p in params]
         print('op', name, 'float32', points, *words)
         line('y', merge(y64, y64 if name in ('fmod', 'remainder') else y32), float32_text)
@@ -143,11 +184,12 @@ def main():
             for g in g64 or []:
                 print('g -') if g is None else line('g', g, text)
         if points == 'unary':
-            y64, g64 = run(f, list(zip(*POINTS['unary64'])), params, torch.float64)
+            y64, g64 = run(name, f, list(zip(*POINTS['unary64'])), params, torch.float64)
             print('op', name, 'float64 unary64', *words)
             line('y', y64, text)
             for g in g64 or []:
                 line('g', g, text)
+    print_bits()
 
 
 main()
