@@ -19,9 +19,12 @@ namespace {
 /// Stands in for the incoming gradient, to find derivatives that hand it on unchanged (add, sub's
 /// left side).
 struct Probe {
-  bool same;
-  Probe operator-() const { return {false}; }
-  friend Probe zeros_like(Probe) { return {false}; }
+  bool same = false;
+  explicit Probe(bool incoming) : same(incoming) {}
+  explicit Probe(double) {}
+  Probe operator-() const { return Probe(false); }
+  friend Probe operator*(Probe, Probe) { return Probe(false); }
+  friend Probe zeros_like(Probe) { return Probe(false); }
 };
 
 template <class Op, int Part> bool passes_gradient() {
