@@ -180,7 +180,7 @@ int declare(Args& a) {
 
 /// The elementwise operations, for the benchmark and the reference.
 int operations(Args& a) {
-  static const char* const accepts[] = {"any", "number", "real", "boolean"};
+  static const char* const accepts[] = {"any", "number", "real", "boolean", "integer"};
   lua_State* L = a.L;
   lua_createtable(L, kOps, 0);
   for (int i = 0; i < kOps; ++i) {

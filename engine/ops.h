@@ -49,7 +49,10 @@ template <class Op> Tensor apply(Op, const Tensor& x) {
   const Tensor* inputs[] = {&x};
   return elementwise(op::id<Op>, inputs);
 }
-template <class Op> Tensor apply(Op, const Tensor& x, const Tensor& y) {
+template <class Op>
+Tensor apply(Op, const Tensor& x, const Tensor& y)
+  requires(op::inputs<Op> == 2)
+{
   const Tensor* inputs[] = {&x, &y};
   return elementwise(op::id<Op>, inputs);
 }

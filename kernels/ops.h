@@ -563,7 +563,7 @@ struct Hardtanh {
     {{{-1.25}, -1}, {{0.5}, 0.5}, {{2.75}, 1}}, {{"min_val", -1}, {"max_val", 1}}};
   template <class T> MT_HD static T f(T x, T low, T high) { return clamp(x, low, high); }
   template <class T> MT_HD static T df(T g, T x, T low, T high) {
-    return select(x <= low, zero(g), select(x >= high, zero(g), g));
+    return select(x > low, select(x < high, g, zero(g)), zero(g));
   }
 };
 inline constexpr Function<Hardtanh> hardtanh;
@@ -574,7 +574,7 @@ struct Relu6 {
     {{{-1.25}, 0}, {{0.5}, 0.5}, {{6.5}, 6}}, {}};
   template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
   template <class T> MT_HD static T df(T g, T x) {
-    return select(x <= T(0), zero(g), select(x >= T(6), zero(g), g));
+    return select(x > T(0), select(x < T(6), g, zero(g)), zero(g));
   }
 };
 inline constexpr Function<Relu6> relu6;
@@ -599,7 +599,7 @@ struct Hardswish {
      {{2.75}, 2.6354166666666667}}, {}};
   template <class T> MT_HD static T f(T x) { return x * (clamp(x + T(3), T(0), T(6)) / T(6)); }
   template <class T> MT_HD static T df(T g, T x) {
-    return select(x <= T(-3), zero(g), select(x < T(3), g * (x / T(3) + T(0.5)), g));
+    return select(x <= T(-3), zero(g), select(x >= T(3), g, g * (x / T(3) + T(0.5))));
   }
 };
 inline constexpr Function<Hardswish> hardswish;
@@ -625,7 +625,7 @@ struct Hardshrink {
     return select(math::abs(x) <= lambd, T(0), x);
   }
   template <class T> MT_HD static T df(T g, T x, T lambd) {
-    return select(abs(x) <= lambd, zero(g), g);
+    return select(abs(x) > lambd, g, zero(g));
   }
 };
 inline constexpr Function<Hardshrink> hardshrink;
@@ -635,10 +635,10 @@ struct Softshrink {
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.75}, {{0.5}, 0}, {{2.75}, 2.25}}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
-    return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, x * T(0)));
+    return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, select(x != x, x, T(0))));
   }
   template <class T> MT_HD static T df(T g, T x, T lambd) {
-    return select(abs(x) <= lambd, zero(g), g);
+    return select(abs(x) > lambd, g, zero(g));
   }
 };
 inline constexpr Function<Softshrink> softshrink;
@@ -690,7 +690,7 @@ struct Selu {
   }
   template <class T> MT_HD static T df(T g, T x) {
     T below = g * T(kScale * kAlpha) * exp(clamp(x, T(-math::kInfinity), T(0)));
-    return select(x <= T(0), below, g * T(kScale));
+    return select(x > T(0), g * T(kScale), below);
   }
 
  private:
@@ -785,16 +785,6 @@ struct Mish {
   }
 };
 inline constexpr Function<Mish> mish;
-
-struct Tanhshrink {
-  static constexpr Info info{"tanhshrink", "x - tanh(x)",
-    Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.4017163600424871}, {{0.5}, 0.037882842739990241},
-     {{2.75}, 1.7581402754317923}}, {}};
-  template <class T> MT_HD static T f(T x) { return x - math::tanh(x); }
-  template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
-};
-inline constexpr Function<Tanhshrink> tanhshrink;
 
 struct Softsign {
   static constexpr Info info{"softsign", "x / (1 + |x|)",
@@ -1280,7 +1270,7 @@ using Elementwise =
          Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Polygamma, Digamma, Lgamma,
          Tanh, Sigmoid, Logit, Relu, Hardtanh, Relu6, Hardsigmoid, Hardswish, Threshold, Hardshrink,
          Softshrink, LeakyRelu, Elu, Celu, Selu, Gelu, GeluTanh, Silu, Softplus, Logsigmoid, Mish,
-         Tanhshrink, Softsign,
+         Softsign,
          LogicalNot, Isnan, Isinf, Isfinite, Signbit,
          Add, Sub, Mul, Div, FloorDivide, TruncDivide, Remainder, Fmod, Pow, Minimum, Maximum,
          Atan2, Hypot, Copysign, Xlogy, Logaddexp, Logaddexp2, Heaviside, Prelu,

@@ -24,7 +24,7 @@ local matmuls = {'10x2x100', '10x100x100', '10x100x1', '32x32x32', '64x64x64', '
                  '256x256x256', '512x512x512', '1024x1024x1024', '1x1024x1024', '5x784x10',
                  '50000x784x10'}
 -- Arguments that are plain numbers in the peers' rows, by position.
-local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}}
+local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1}}
 
 local folder = arg[0]:match('^(.*/)') or ''
 local program = arg[0]
@@ -107,7 +107,10 @@ local function operation(op, n)
   local f, given, arguments = mt[op.name], numbers[op.name] or {}, {}
   local lo, hi = math.max(op.lo, 0.5), math.min(op.hi, 1.5)
   if lo >= hi then lo, hi = op.lo, op.hi end
-  for i = 1, op.inputs do arguments[i] = given[i] or uniform(lo, hi, n) end
+  for i = 1, op.inputs do
+    arguments[i] = given[i] or op.accepts == 'integer' and mt.randint(0, 9, {n}) or
+                       uniform(lo, hi, n)
+  end
   if op.mask_first then arguments[1] = mt.rand(n):lt(0.5) end
   for i = op.inputs + 1, op.inputs + #op.params do arguments[i] = given[i] end
   if not pcall(f, unpack(arguments)) then -- a parameter has no default

@@ -291,6 +291,10 @@ MT_TEST("float32 agrees with float64", "[ops]") {
       return;
     }
     CHECK(y.dtype() == Dtype::f32);
+    if (!c.row.differentiable) {
+      CHECK(difference(y, expected, 0x1p-22) == "");
+      return;
+    }
     // Two units in the last place, and what an error of one in the inputs makes of the result.
     const std::vector<Tensor> at = leaves(rounded, in);
     rounded.run(at).backward(ones(expected.shape(), Dtype::f64));

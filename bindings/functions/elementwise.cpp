@@ -1,5 +1,7 @@
 // elementwise.cpp -- the operations of kernels/ops.h as Lua functions, operators, and comparisons
+#include <cmath>
 #include <deque>
+#include <initializer_list>
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd.h"
@@ -7,6 +9,13 @@
 
 namespace mt::lua {
 namespace {
+
+int finish(Args& a, int op, const Tensor* const* input, const double* params) {
+  if (!a.entry().in_place) return a.push(elementwise(op, input, params));
+  a.tensor(1);
+  elementwise_(op, input, params);
+  return a.self();
+}
 
 int elementwise_body(Args& a) {
   const Entry& e = a.entry();
@@ -21,13 +30,140 @@ int elementwise_body(Args& a) {
   double params[op::kMaxParams] = {};
   for (int i = 0; i < row.params; ++i)
     params[i] = a.number(row.inputs + i + 1, row.info->params[i].value);
-  if (!e.in_place) return a.push(elementwise(e.op, input, params));
-  a.tensor(1);
-  elementwise_(e.op, input, params);
+  return finish(a, e.op, input, params);
+}
+
+// ---- operations that take more than their formula does ------------------------------------------
+
+int finish(Args& a, int op, std::initializer_list<Tensor> operands) {
+  const Tensor* input[op::kMaxInputs];
+  int n = 0;
+  for (const Tensor& t : operands) input[n++] = &t;
+  return finish(a, op, input, nullptr);
+}
+
+/// The same for a result that several operations made: nothing is changed unless it fits.
+int finish(Args& a, const Tensor& result) {
+  if (!a.entry().in_place) return a.push(result);
+  const Tensor& x = a.tensor(1);
+  const std::string name = name_of(a.entry());
+  if (!can_hold(x.dtype(), result.dtype()) || !(result.shape() == x.shape()))
+    fail("{}: the result is {} {}, the tensor {} {}; use the form without '_'", name,
+         to_string(result.shape()), dtype_name(result.dtype()), to_string(x.shape()),
+         dtype_name(x.dtype()));
+  write_(name.c_str(), x, result);
   return a.self();
 }
 
+/// x + alpha * y and x - alpha * y.
+int scaled_body(Args& a) {
+  if (!a.given(3)) return elementwise_body(a);
+  const double alpha = a.number(3);
+  const Tensor y = a.operand(2);
+  return finish(a, a.entry().op,
+                {a.operand(1), y.impl()->number ? Tensor(y.item() * alpha) : y * Tensor(alpha)});
+}
+
+int div_body(Args& a) {
+  if (!a.given(3)) return elementwise_body(a);
+  const std::string mode = a.text(3);
+  if (mode != "floor" && mode != "trunc")
+    fail("div: rounding_mode is '{}'; use 'floor', 'trunc' or nil", mode);
+  return finish(a, mode == "floor" ? op::id<op::FloorDivide> : op::id<op::TruncDivide>,
+                {a.operand(1), a.operand(2)});
+}
+
+int gelu_body(Args& a) {
+  if (!a.given(2)) return elementwise_body(a);
+  const std::string kind = a.text(2);
+  if (kind != "none" && kind != "tanh")
+    fail("gelu: approximate is '{}'; use 'none' or 'tanh'", kind);
+  return finish(a, kind == "tanh" ? op::id<op::GeluTanh> : op::id<op::Gelu>, {a.operand(1)});
+}
+
+/// Rounds to 10^-decimals. As in PyTorch by a division where that power of ten is whole.
+int round_body(Args& a) {
+  const int64_t decimals = a.integer(2, 0);
+  if (decimals == 0) return elementwise_body(a);
+  if (decimals < -300 || decimals > 300)
+    fail("round: decimals is {}; it must be between -300 and 300", decimals);
+  const Tensor& x = a.tensor(1);
+  if (!is_float(x.dtype())) {
+    if (decimals > 0) return elementwise_body(a);
+    fail("round: tens of {} numbers; use :double() first", dtype_name(x.dtype()));
+  }
+  const Tensor power(std::pow(10.0, double(std::abs(decimals))));
+  return finish(a, decimals > 0 ? round(x * power) / power : round(x / power) * power);
+}
+
+/// A slope for all, or one for each channel (dimension 2 of the user's).
+int prelu_body(Args& a) {
+  const Tensor x = a.operand(1), weight = a.operand(2);
+  if (weight.numel() == 1) return finish(a, a.entry().op, {x, reshape(weight, {})});
+  const int64_t channels = x.dim() > 1 ? x.size(1) : 1;
+  if (weight.dim() != 1 || weight.size(0) != channels)
+    fail("prelu: weight {} does not fit x {}; give 1 slope, or a list of {} for the channels",
+         to_string(weight.shape()), to_string(x.shape()), channels);
+  Shape shape;
+  for (int d = 0; d < x.dim(); ++d) shape.push(d == 1 ? channels : 1);
+  return finish(a, a.entry().op, {x, reshape(weight, shape)});
+}
+
+/// The ends are numbers or tensors; ties with a tensor share the gradient, as in maximum.
+int clamp_body(Args& a) {
+  if (!tensor_at(a.L, 2) && !tensor_at(a.L, 3)) return elementwise_body(a);
+  Tensor y = a.tensor(1);
+  if (a.given(2)) y = maximum(y, a.operand(2));
+  if (a.given(3)) y = minimum(y, a.operand(3));
+  return finish(a, y);
+}
+template <bool Low> int clamp_one_body(Args& a) {
+  if (tensor_at(a.L, 2))
+    return finish(a, Low ? op::id<op::Maximum> : op::id<op::Minimum>, {a.tensor(1), a.operand(2)});
+  const Tensor* x = &a.tensor(1);
+  const double ends[op::kMaxParams] = {Low ? a.number(2) : -math::kInfinity,
+                                       Low ? math::kInfinity : a.number(2)};
+  return finish(a, op::id<op::Clamp>, &x, ends);
+}
+
+constexpr int64_t kMaxOrder = 30;
+/// x:polygamma(n), and mt.polygamma(n, x) as in PyTorch.
+int polygamma_body(Args& a) {
+  const int at = tensor_at(a.L, 1) || !tensor_at(a.L, 2) ? 1 : 2;
+  const Tensor* x = &a.tensor(at);
+  const int64_t n = a.integer(3 - at);
+  if (n < 0 || n > kMaxOrder)
+    fail("polygamma: the order is {}; it must be between 0 and {}", n, kMaxOrder);
+  const double order[op::kMaxParams] = {double(n)};
+  return finish(a, a.entry().op, &x, order);
+}
+
+/// Operations with a body of their own, and the arguments that it takes.
+struct Special {
+  const char *name, *arguments;
+  int (*body)(Args&);
+};
+const Special kSpecial[] = {
+    {"add", "x, y, alpha=1", scaled_body},
+    {"sub", "x, y, alpha=1", scaled_body},
+    {"div", "x, y, rounding_mode=nil", div_body},
+    {"gelu", "x, approximate='none'", gelu_body},
+    {"round", "x, decimals=0", round_body},
+    {"prelu", "x, weight", prelu_body},
+    {"clamp", "x, min=nil, max=nil", clamp_body},
+    {"polygamma", "x, n", polygamma_body},
+};
+const Special* special(const OpRow& row) {
+  for (const Special& s : kSpecial)
+    if (std::string_view(s.name) == row.info->name) return &s;
+  return nullptr;
+}
+
+// ---- the entries --------------------------------------------------------------------------------
+
 std::string op_signature(const OpRow& row, bool in_place) {
+  if (const Special* s = special(row))
+    return fmt::format("{}{}({})", s->name, in_place ? "_" : "", s->arguments);
   static const char* const names[][3] = {
       {"x"}, {"x", "y"}, {"x", "y", "z"}, {"condition", "x", "y"}};
   const auto& inputs = names[row.mask_first ? 3 : row.inputs - 1];
@@ -35,7 +171,9 @@ std::string op_signature(const OpRow& row, bool in_place) {
   for (int i = 0; i < row.inputs; ++i) s += fmt::format("{}{}", i ? ", " : "", inputs[i]);
   for (int i = 0; i < row.params; ++i) {
     const op::Param& p = row.info->params[i];
-    s += p.required ? fmt::format(", {}", p.name) : fmt::format(", {}={}", p.name, p.value);
+    s += p.required             ? fmt::format(", {}", p.name)
+         : std::isnan(p.value) ? fmt::format(", {}=nil", p.name)
+                               : fmt::format(", {}={}", p.name, p.value);
   }
   return s + ")";
 }
@@ -57,7 +195,9 @@ const std::deque<Generated>& generated() {
         g.signature = op_signature(row, in_place);
         g.doc = fmt::format("{}{}.", row.info->doc, in_place ? ", written into x" : "");
         g.entry.signature = g.signature.c_str(), g.entry.doc = g.doc.c_str();
-        g.entry.body = &elementwise_body, g.entry.op = i, g.entry.in_place = in_place;
+        const Special* own = special(row);
+        g.entry.body = own ? own->body : &elementwise_body;
+        g.entry.op = i, g.entry.in_place = in_place;
       }
     }
     return all;
@@ -67,20 +207,34 @@ const std::deque<Generated>& generated() {
 
 // ---- comparing whole tensors ---
 
-bool close(const Tensor& x, const Tensor& y, double rtol, double atol, bool equal_nan) {
+/// |x - y| <= atol + rtol |y|, and equal infinities; in float64, and for integers exactly too.
+Tensor close(Args& a) {
+  const std::string name = name_of(a.entry());
+  const Tensor &x = a.tensor(1), &y = a.tensor(2);
+  const double rtol = a.number(3, 1e-5), atol = a.number(4, 1e-8);
+  if (!(rtol >= 0) || !(atol >= 0))
+    fail("{}: rtol is {} and atol is {}; they must be 0 or more", name, rtol, atol);
   NoGrad off;
-  broadcast("allclose", x.shape(), y.shape());
-  const Tensor a = to(x, Dtype::f64), b = to(y, Dtype::f64);
-  const Tensor same = eq(a, b);
-  const Tensor near = le(abs(a - b), Tensor(atol) + Tensor(rtol) * abs(b));
-  Tensor ok = logical_or(same, logical_and(near, isfinite(b)));
-  if (equal_nan) ok = logical_or(ok, logical_and(isnan(a), isnan(b)));
-  return all(ok).item() != 0;
+  broadcast(name.c_str(), x.shape(), y.shape());
+  const Tensor p = to(x, Dtype::f64), q = to(y, Dtype::f64);
+  const Tensor allowed = Tensor(atol) + Tensor(rtol) * abs(q);
+  Tensor near = logical_and(le(abs(p - q), allowed), isfinite(q));
+  if (!is_float(x.dtype()) && !is_float(y.dtype()))  // beyond 2^53 float64 sees no difference
+    near = logical_and(
+        near, le(to(abs(to(x, Dtype::i64) - to(y, Dtype::i64)), Dtype::f64), allowed));
+  const Tensor ok = logical_or(eq(x, y), near);
+  return a.boolean(5, false) ? logical_or(ok, logical_and(isnan(p), isnan(q))) : ok;
 }
 
-int allclose_body(Args& a) {
-  return a.push(
-      close(a.tensor(1), a.tensor(2), a.number(3, 1e-5), a.number(4, 1e-8), a.boolean(5, false)));
+int allclose_body(Args& a) { return a.push(all(close(a)).item() != 0); }
+int isclose_body(Args& a) { return a.push(close(a)); }
+
+/// "x:at(2, 3)" for element i of a shape, as the user counts.
+std::string at_text(const Shape& shape, int64_t i) {
+  std::string inside;
+  for (int d = shape.size() - 1; d >= 0; i /= shape[d], --d)
+    inside = fmt::format("{}{}{}", i % shape[d] + 1, inside.empty() ? "" : ", ", inside);
+  return inside.empty() ? "x:item()" : fmt::format("x:at({})", inside);
 }
 
 int test_close_body(Args& a) {
@@ -88,15 +242,13 @@ int test_close_body(Args& a) {
   NoGrad off;
   broadcast("test_close", a.tensor(1).shape(), a.tensor(2).shape());
   const Tensor x = to(a.tensor(1), Dtype::f64), y = to(a.tensor(2), Dtype::f64);
-  const Tensor bad = logical_not(lt(abs(x - y), Tensor(eps)));
+  const Tensor bad = logical_not(logical_or(lt(abs(x - y), Tensor(eps)), eq(x, y)));
   const int64_t n = int64_t(sum(bad).item());
   if (n > 0) {
-    const Tensor flat = reshape(bad, {-1});
-    const int64_t first = int64_t(argmax(flat).item());
-    const Tensor xs = reshape(expand(x, bad.shape()), {-1}),
-                 ys = reshape(expand(y, bad.shape()), {-1});
-    fail("test_close: {} of {} elements differ by {} or more; the first is number {}: {} and {}", n,
-         bad.numel(), eps, first + 1, xs.at(first), ys.at(first));
+    const int64_t first = int64_t(argmax(reshape(bad, {-1})).item());
+    fail("test_close: {} of {} elements differ by {} or more; the first is {}: {} and {}", n,
+         bad.numel(), eps, at_text(bad.shape(), first), expand(x, bad.shape()).at(first),
+         expand(y, bad.shape()).at(first));
   }
   return 0;
 }
@@ -117,8 +269,45 @@ const Entry kFunctions[] = {
 const Entry kMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y| everywhere.", allclose_body},
+    {"isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
+     "Whether |x - y| <= atol + rtol |y|, for each element.", isclose_body},
+    {"positive(x)", "x itself.", [](Args& a) { return a.push(a.tensor(1)); }},
+    {"clamp_min(x, min)", "x, or min where x is below; a number or a tensor.",
+     clamp_one_body<true>},
+    {"clamp_max(x, max)", "x, or max where x is above; a number or a tensor.",
+     clamp_one_body<false>},
+    {"clamp_min_(x, min)", "x, or min where x is below, written into x.", clamp_one_body<true>, -1,
+     true},
+    {"clamp_max_(x, max)", "x, or max where x is above, written into x.", clamp_one_body<false>, -1,
+     true},
     {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", equal_body},
 };
+
+/// Other names that PyTorch has for the same functions; in place too.
+const char* const kAliases[][2] = {
+    {"absolute", "abs"},      {"arccos", "acos"},     {"arccosh", "acosh"},
+    {"arcsin", "asin"},       {"arcsinh", "asinh"},   {"arctan", "atan"},
+    {"arctan2", "atan2"},     {"arctanh", "atanh"},   {"clip", "clamp"},
+    {"divide", "div"},        {"fix", "trunc"},       {"greater", "gt"},
+    {"greater_equal", "ge"},  {"less", "lt"},         {"less_equal", "le"},
+    {"multiply", "mul"},      {"negative", "neg"},    {"not_equal", "ne"},
+    {"subtract", "sub"},      {"true_divide", "div"}, {"log_sigmoid", "logsigmoid"},
+};
+void add_aliases(lua_State* L) {
+  luaL_getmetatable(L, "mtorch.methods");
+  for (const auto& [alias, name] : kAliases)
+    for (const char* suffix : {"", "_"}) {
+      lua_getfield(L, -1, (std::string(name) + suffix).c_str());
+      if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        continue;
+      }
+      lua_pushvalue(L, -1);
+      lua_setfield(L, -3, (std::string(alias) + suffix).c_str());
+      lua_setfield(L, -3, (std::string(alias) + suffix).c_str());
+    }
+  lua_pop(L, 1);
+}
 
 /// The operators + - * / ^ % and unary minus.
 void add_operators(lua_State* L) {
@@ -146,9 +335,10 @@ void add_operators(lua_State* L) {
 }  // namespace
 
 void open_elementwise(lua_State* L) {
+  for (const Generated& g : generated()) add_method(L, g.entry);
   add(L, kFunctions);
   add_methods(L, kMethods);
-  for (const Generated& g : generated()) add_method(L, g.entry);
+  add_aliases(L);
   add_operators(L);
 }
 

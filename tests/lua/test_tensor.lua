@@ -530,7 +530,7 @@ test('all and any are Lua booleans for the whole tensor', function()
       mt.allclose(mt.tensor{inf}, mt.tensor{-inf})}, {false, true, true, false})
   mt.test_close(mt.ones(2), mt.ones(2) + 1e-6)
   raises(function() mt.test_close(mt.tensor{1, 2}, mt.tensor{1, 3}) end,
-    'test_close: 1 of 2 .*number 2: 2 and 3')
+    'test_close: 1 of 2 .*x:at%(2%): 2 and 3')
   raises(function() mt.test_close(n, n) end, 'test_close: 1 of 1')
   raises(function() mt.test_close(mt.tensor{1}, mt.tensor{1.05}, 0.01) end, 'by 0.01 or more')
 end)
