@@ -723,7 +723,7 @@ struct GeluTanh {
     return x * math::sigmoid(x * (T(k1) + T(k3) * (x * x)));
   }
   template <class T> MT_HD static T df(T g, T x) {  // beyond 25 all is 0 or 1
-    T s = sigmoid(x * (T(k1) + T(k3) * (x * x))), y = clamp(x, T(-25), T(25));
+    T y = clamp(x, T(-25), T(25)), s = sigmoid(y * (T(k1) + T(k3) * (y * y)));
     return g * (s + y * s * (T(1) - s) * (T(k1) + T(3 * k3) * (y * y)));
   }
 

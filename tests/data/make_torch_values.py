@@ -77,7 +77,7 @@ OPS += [('nan_to_num', torch.nan_to_num, 'unary', ()),
         ('polygamma', lambda x, n: torch.polygamma(int(n), x), 'poly', (1.0,)),
         ('polygamma', lambda x, n: torch.polygamma(int(n), x), 'poly', (2.0,))]
 OPS += [(n, getattr(F, n), 'unary', ())
-        for n in 'relu6 hardsigmoid hardswish logsigmoid mish'.split()]
+        for n in 'softsign relu6 hardsigmoid hardswish logsigmoid mish'.split()]
 OPS += same('gamma', 'lgamma') + same('poly', 'digamma')
 OPS += same('unary', 'logical_not isnan isinf isfinite signbit')
 OPS += same('binary', 'add sub mul div floor_divide remainder fmod pow minimum maximum atan2 hypot')

@@ -243,7 +243,7 @@ test('unknown options name the nearest, too many arguments name the signature', 
     "zeros: unknown option 'zzzzzzzzzz'; it takes zeros")
   raises(function() x:sum(1, true, 3) end, 'sum: 4 arguments given, it takes 3')
   raises(function() x:relu(1) end, 'relu: 2 arguments given, it takes 1')
-  raises(function() x:add(1, 2) end, 'add: 3 arguments given, it takes 2')
+  raises(function() x:add(1, 2, 3) end, 'add: 4 arguments given, it takes 3')
   raises(function() mt.manual_seed(1, 2) end, 'manual_seed: 2 arguments given, it takes 1')
 end)
 
