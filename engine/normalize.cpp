@@ -16,11 +16,11 @@ Shape dims_from(unsigned mask) {
   return dims;
 }
 
-struct Moments {
+struct Standard {
   Tensor mean, variance, rate, result;
 };
-Moments moments(const Tensor& x, const Shape& dims, double eps) {
-  Moments m;
+Standard moments(const Tensor& x, const Shape& dims, double eps) {
+  Standard m;
   m.mean = mean(x, dims, true);
   const Tensor centred = x - m.mean;
   m.variance = mean(square(centred), dims, true);
@@ -36,7 +36,7 @@ const NodeType kStandardize{
       const Shape dims = dims_from(unsigned(node.number[0]));
       Tensor rate, y;
       if (grad_enabled()) {
-        const Moments m = moments(node.get(0), dims, node.number[1]);
+        const Standard m = moments(node.get(0), dims, node.number[1]);
         rate = m.rate, y = m.result;
       } else {
         node.get(0);  // refuses an x that was changed in place
@@ -111,7 +111,7 @@ Tensor standardize(const char* name, const Tensor& x, const Shape& dims, double 
   check_float(name, x);
   if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
   if (x.numel() == 0) return clone(x);
-  Moments m;
+  Standard m;
   {
     NoGrad off;
     m = moments(x, dims, eps);

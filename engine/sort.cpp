@@ -178,12 +178,12 @@ Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
   return where(eq(weight, Tensor(0.0)), low, lerp(low, high, weight));
 }
 /// A place in the sorted order as interpolation sees it: which neighbours, how far between.
-double settle(double rank, Interpolation how) {
+double settle(double rank, QuantileRule how) {
   switch (how) {
-    case Interpolation::lower: return std::floor(rank);
-    case Interpolation::higher: return std::ceil(rank);
-    case Interpolation::nearest: return std::nearbyint(rank);
-    case Interpolation::midpoint:
+    case QuantileRule::lower: return std::floor(rank);
+    case QuantileRule::higher: return std::ceil(rank);
+    case QuantileRule::nearest: return std::nearbyint(rank);
+    case QuantileRule::midpoint:
       return rank == std::floor(rank) ? rank : std::floor(rank) + 0.5;
     default: return rank;
   }
@@ -192,7 +192,7 @@ double settle(double rank, Interpolation how) {
 }  // namespace
 
 Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional<int64_t> dim,
-                bool keepdim, Interpolation how, bool skip_nan) {
+                bool keepdim, QuantileRule how, bool skip_nan) {
   const char* name = skip_nan ? "nanquantile" : "quantile";
   need_float(name, input);
   for (double f : q)
@@ -224,10 +224,10 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
       {
         NoGrad off;
         Tensor rank = last * Tensor(f);
-        if (how == Interpolation::lower) rank = floor(rank);
-        else if (how == Interpolation::higher) rank = ceil(rank);
-        else if (how == Interpolation::nearest) rank = round(rank);
-        else if (how == Interpolation::midpoint) rank = (floor(rank) + ceil(rank)) / Tensor(2.0);
+        if (how == QuantileRule::lower) rank = floor(rank);
+        else if (how == QuantileRule::higher) rank = ceil(rank);
+        else if (how == QuantileRule::nearest) rank = round(rank);
+        else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / Tensor(2.0);
         low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
         weight = to(rank - floor(rank), x.dtype());
       }

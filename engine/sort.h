@@ -23,11 +23,11 @@ Tensor nanmedian(const Tensor&);
 /// The smallest of the most frequent values, and where it stands last.
 Picked mode(const Tensor&, int64_t dim = -1, bool keepdim = false);
 
-enum class Interpolation { linear, lower, higher, midpoint, nearest };
+enum class QuantileRule { linear, lower, higher, midpoint, nearest };
 /// The elements at the fractions `q` (0..1) of the sorted order, one answer for each along a new
 /// first dimension. Without `dim` of everything. NaN wins, or is left out.
 Tensor quantile(const Tensor&, const std::vector<double>& q, std::optional<int64_t> dim = {},
-                bool keepdim = false, Interpolation = Interpolation::linear, bool skip_nan = false);
+                bool keepdim = false, QuantileRule = QuantileRule::linear, bool skip_nan = false);
 
 struct Unique {
   Tensor values;

@@ -47,12 +47,12 @@ int mode_body(Args& a) {
   return push_picked(a, mode(a.tensor(1), dim_or(a, 2, -1), a.boolean(3, false)));
 }
 
-Interpolation interpolation(const Args& a, int i) {
-  if (!a.given(i)) return Interpolation::linear;
+QuantileRule interpolation(const Args& a, int i) {
+  if (!a.given(i)) return QuantileRule::linear;
   const std::string s = a.text(i);
   static const char* const names[] = {"linear", "lower", "higher", "midpoint", "nearest"};
   for (int k = 0; k < 5; ++k)
-    if (s == names[k]) return Interpolation(k);
+    if (s == names[k]) return QuantileRule(k);
   fail("{}: interpolation is '{}'; use 'linear', 'lower', 'higher', 'midpoint' or 'nearest'",
        signature_of(a.entry()).name, s);
 }
