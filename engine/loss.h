@@ -1,4 +1,4 @@
-// loss.h -- losses
+// loss.h -- losses: how far a result is from its target
 #pragma once
 #include "engine/tensor.h"
 

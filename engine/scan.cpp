@@ -82,7 +82,14 @@ Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
 }
 
 Tensor log_sums(const Tensor& x, int d, bool backwards) {
-  Tensor out = run(ScanOp::logaddexp, x, d, backwards);
+  Tensor out;
+  {
+    NoGrad off;  // lines side by side are joined as vectors, which pays for two transpositions
+    const bool turn = d > 0 && x.stride(d) == 1 && x.numel() >= 4 * x.size(d);
+    const Tensor y = turn ? contiguous(transpose(x.detach(), 0, d)) : x;
+    out = run(ScanOp::logaddexp, y, turn ? 0 : d, backwards);
+    if (turn) out = contiguous(transpose(out, 0, d));
+  }
   if (!wants_grad(x)) return out;
   // sum over later i of g[i] exp(x - out[i]), in logarithms and for each sign of g by itself.
   static const NodeType type{

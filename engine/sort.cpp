@@ -95,7 +95,8 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
   {
     NoGrad off;
     const Tensor all = flat(x.detach());
-    if (all.numel() == 0 && !is_float(x.dtype())) fail("{}: {} is empty", name, to_string(x.shape()));
+    if (all.numel() == 0 && !is_float(x.dtype()))
+      fail("{}: {} is empty", name, to_string(x.shape()));
     out = all.numel() == 0 ? scalar(NAN, x.dtype())
                            : clone(skip ? nanmedian(all, 0).values : median(all, 0).values);
   }
@@ -160,10 +161,12 @@ Picked mode(const Tensor& x, int64_t dim, bool keepdim) {
       const Tensor &s = sorted.values, place = counting(n, d, y.dim());
       const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
       Tensor begins = ne(a, b);
-      if (is_float(s.dtype())) begins = logical_and(begins, logical_not(logical_and(isnan(a), isnan(b))));
+      if (is_float(s.dtype()))
+        begins = logical_and(begins, logical_not(logical_and(isnan(a), isnan(b))));
       const Tensor from =
           where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), Tensor(0.0));
-      const Tensor start = cummax(cat({zeros_like(slice(sorted.index, d, 0, n > 0)), from}, d), d).values;
+      const Tensor zero = zeros_like(slice(sorted.index, d, 0, n > 0));
+      const Tensor start = cummax(cat({zero, from}, d), d).values;
       const Picked longest = max_along(place - start, d, true);
       index = gather(sorted.index, d, longest.index);
     }
@@ -201,7 +204,8 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   const Tensor x = dim && input.dim() > 0 ? input : flat(input);
   const int d = dim ? given : 0;
   if (x.size(d) == 0)
-    fail("{}: {} has no elements there, and nothing has no quantile", name, to_string(input.shape()));
+    fail("{}: {} has no elements there, and nothing has no quantile", name,
+         to_string(input.shape()));
   const int64_t n = x.size(d);
   const bool nan = has_nan(x);
   Tensor bad, last;  // lines with a NaN; the last place of the others in each line
@@ -312,9 +316,8 @@ Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive)
   } else {
     u.values = flat(u.values);
   }
-  const Tensor inverse =
-      consecutive ? group : scatter_add(zeros({n}, Dtype::i64), 0, order, group);
-  u.inverse = reshape(inverse, inverse_shape);
+  u.inverse = reshape(consecutive ? group : scatter_add(zeros({n}, Dtype::i64), 0, order, group),
+                      inverse_shape);
   u.counts = diff(cat({first, full({1}, double(n), Dtype::i64)}, 0));
   return u;
 }

@@ -100,18 +100,18 @@ void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
   }
 }
 
-template <class Op> Tensor summed(const Tensor& x, unsigned mask, bool keepdim) {
-  return run_reduce({"norm", op::reduction_id<Op>, mask, keepdim, Op::info.empty_ok}, x, x.dtype());
+template <class Op> Tensor summed(const Tensor& x, unsigned mask, bool keepdim, Dtype answer) {
+  return run_reduce({"norm", op::reduction_id<Op>, mask, keepdim, Op::info.empty_ok}, x, answer);
 }
 
 Tensor norm_value(const Tensor& x, double p, unsigned mask, bool keepdim) {
-  if (p == 2) {  // the squares are summed in double, and rounded after the root where that is free
-    return sqrt(summed<op::Norm2>(x, mask, keepdim));
-  }
-  if (p == 1) return summed<op::Norm1>(x, mask, keepdim);
-  if (p == math::kInfinity) return summed<op::NormMax>(x, mask, keepdim);
+  if (p == 2)  // the squares of float32 would overflow
+    return to(sqrt(summed<op::Norm2>(x, mask, keepdim, Dtype::f64)), x.dtype());
+  if (p == 1) return summed<op::Norm1>(x, mask, keepdim, x.dtype());
+  if (p == math::kInfinity) return summed<op::NormMax>(x, mask, keepdim, x.dtype());
   const Shape dims = dims_of(mask, x.dim());
-  if (p == 0) return to(dims.size() ? count_nonzero(x, dims, keepdim) : ne(x, Tensor(0.0)), x.dtype());
+  if (p == 0)
+    return to(dims.size() ? count_nonzero(x, dims, keepdim) : ne(x, Tensor(0.0)), x.dtype());
   if (p < 0 && std::isinf(p)) {
     const Tensor size = abs(x);
     return dims.size() ? amin(size, dims, keepdim) : size;
@@ -185,7 +185,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
 Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   NoGrad off;
   need_float("histc", input);
-  if (bins < 1) fail("histc: bins is {}; it must be 1 or more", bins);
+  constexpr int64_t kMost = int64_t(1) << 40;
+  if (bins < 1 || bins > kMost) fail("histc: bins is {}; it must be 1 to 2^40", bins);
   const Tensor x = reshape(input.detach(), {-1});
   if (low == high && x.numel() > 0) low = amin(x).item(), high = amax(x).item();
   if (low == high) low -= 1, high += 1;
@@ -195,7 +196,8 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   const Tensor out = zeros({bins}, x.dtype());
   if (x.numel() == 0) return out;
   const Tensor inside = logical_and(ge(x, Tensor(low)), le(x, Tensor(high)));
-  const Tensor place = (to(x, Dtype::f64) - Tensor(low)) * (Tensor(double(bins) / (high - low)));
+  const Tensor place =
+      (to(x, Dtype::f64) - Tensor(low)) / Tensor(high - low) * Tensor(double(bins));
   const Tensor bin = minimum(to(where(inside, place, Tensor(0.0)), Dtype::i64),
                              Tensor(double(bins - 1)));
   const Tensor counts = scatter_add(zeros({bins}, Dtype::i64), 0, bin, to(inside, Dtype::i64));

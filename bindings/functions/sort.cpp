@@ -5,13 +5,22 @@
 
 namespace mt::lua {
 
+namespace {
+
+/// Positions that nobody else holds are counted from 1 in place: no second copy.
+int push_own_positions(const Args& a, const Tensor& index) {
+  if (index.impl()->storage->refs > 1) return push_positions(a, index);
+  NoGrad off;
+  add_(index, Tensor(1.0));
+  return a.push(index);
+}
+
+}  // namespace
+
 int push_picked(const Args& a, Picked p) {
   a.push(p.values);
   p.values.reset();
-  if (p.index.impl()->storage->refs > 1) return 1 + push_positions(a, p.index);
-  NoGrad off;  // nobody else holds the positions: no second copy
-  add_(p.index, Tensor(1.0));
-  return 1 + a.push(p.index);
+  return 1 + push_own_positions(a, p.index);
 }
 
 namespace {
@@ -27,7 +36,7 @@ int sort_body(Args& a) {
 int argsort_body(Args& a) {
   NoGrad off;
   a.boolean(4, false);
-  return push_positions(a, sort(a.tensor(1), dim_or(a, 2, -1), a.boolean(3, false)).index);
+  return push_own_positions(a, sort(a.tensor(1), dim_or(a, 2, -1), a.boolean(3, false)).index);
 }
 int topk_body(Args& a) {
   a.boolean(5, true);

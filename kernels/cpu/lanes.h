@@ -1,6 +1,7 @@
 // lanes.h -- joins contiguous elements in many partial results at once, in an order that n decides
 #pragma once
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/reductions.h"
 
 namespace mt {
@@ -47,12 +48,22 @@ template <class Op, class V> MT_HD V join_packs(V x, V y) {
   else return Op::join(x, y);
 }
 
+/// As many elements as a pack of A holds, converted. (g++ 12 makes four instructions of
+/// __builtin_convertvector where one widens floats.)
+template <class A, class T> MT_HD Pack<A> widened(const T* x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm512_cvtps_pd(_mm256_loadu_ps(x));
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm256_cvtps_pd(_mm_loadu_ps(x));
+#endif
+  Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))> v;
+  __builtin_memcpy(&v, x, sizeof v);
+  return __builtin_convertvector(v, Pack<A>);
+}
+
 /// A pack of elements of type T as a pack of A, each entered.
 template <class Op, class A, class T> MT_HD Pack<A> load_pack(const T* x) {
-  constexpr int bytes = kPackBytes / int(sizeof(A)) * int(sizeof(T));
-  Pack<T, bytes> v;
-  __builtin_memcpy(&v, x, sizeof v);
-  const Pack<A> a = __builtin_convertvector(v, Pack<A>);
+  const Pack<A> a = widened<A>(x);
   if constexpr (Op::info.enters == op::Enters::square) return a * a;
   else if constexpr (Op::info.enters == op::Enters::magnitude) return a < 0 ? -a : a;
   else return a;

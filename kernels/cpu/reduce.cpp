@@ -76,15 +76,12 @@ template <class Element> struct Moments {
   }
   __attribute__((noinline)) static double deviations(const T* x, double mean, int64_t n) {
     using V = Pack<double>;
-    using Narrow = Pack<T, kPackBytes / 8 * int(sizeof(T))>;
     constexpr int width = kPackBytes / 8;
     V part[4] = {};
     int64_t i = 0;
     for (; i + 4 * width <= n; i += 4 * width)
       for (int k = 0; k < 4; ++k) {
-        Narrow v;
-        __builtin_memcpy(&v, x + i + k * width, sizeof v);
-        const V d = __builtin_convertvector(v, V) - mean;
+        const V d = widened<double>(x + i + k * width) - mean;
         part[k] += d * d;
       }
     double rest = 0;

@@ -62,22 +62,27 @@ template <class Op, class T> struct Running {
     }
     return s;
   }
+  /// Whether a line is cut into parts: lines that begin a power of two apart would drive each other
+  /// out of the cache.
+  static bool cuts(const Lines& l) { return Op::cut && l.in_step == 1 && l.n >= 8 * kLines; }
   /// One line; where it is long, kLines parts of it at a time.
   static void line(const T* in, T* out, const Lines& l) {
     A s = Op::template identity<A>();
     int64_t i = 0;
-    if constexpr (Op::cut)
-      for (; l.in_step == 1 && i + kLines * kPart <= l.n; i += kLines * kPart) {
+    if constexpr (Op::cut) {
+      const int64_t part = smaller(kPart, l.n / kLines);
+      for (; cuts(l) && i + kLines * part <= l.n; i += kLines * part) {
         const T* from[kLines];
         T* to[kLines];
         A state[kLines];
         for (int k = 0; k < kLines; ++k) {
-          from[k] = in + i + k * kPart, to[k] = out + (i + k * kPart) * l.out_step;
+          from[k] = in + i + k * part, to[k] = out + (i + k * part) * l.out_step;
           state[k] = s;
-          s = Op::join(s, A(join_run<typename Op::Of>(from[k], kPart)));
+          s = Op::join(s, A(join_run<typename Op::Of>(from[k], part)));
         }
-        together(from, to, state, kPart, 1, l.out_step);
+        together(from, to, state, part, 1, l.out_step);
       }
+    }
     alone(in + i * l.in_step, out + i * l.out_step, s, l.n - i, l.in_step, l.out_step);
   }
 
@@ -86,7 +91,7 @@ template <class Op, class T> struct Running {
     T* out = static_cast<T*>(s.out) + out_at(l, first);
     const int64_t apart = l.ndim > 0 ? l.in_stride[l.ndim - 1] : 0;
     const int64_t out_apart = l.ndim > 0 ? l.out_stride[l.ndim - 1] : 0;
-    if (n == kLines) {
+    if (n == kLines && !cuts(l)) {
       const T* from[kLines];
       T* to[kLines];
       A state[kLines];

@@ -157,6 +157,21 @@ template <int Bits, class K> Rank<K> select_rank(const K* x, K* scratch, int64_t
   }
 }
 
+constexpr int64_t kFew = 32;
+/// The `few` smallest items, sorted: each that is smaller than the largest of them is inserted.
+template <class K, class I> void smallest_items(const K* key, int64_t n, int64_t few, I* x) {
+  for (int64_t i = 0; i < few; ++i) x[i] = item(key[i], i);
+  insertion_sort(x, few);
+  K most = key_in(x[few - 1]);
+  for (int64_t i = few; i < n; ++i) {
+    if (key[i] >= most) continue;
+    int64_t k = few - 1;
+    for (; k > 0 && key_in(x[k - 1]) > key[i]; --k) x[k] = x[k - 1];
+    x[k] = item(key[i], i);
+    most = key_in(x[few - 1]);
+  }
+}
+
 /// The items of the places [first, first + keep), sorted.
 template <class K, class I>
 I* select_items(const K* key, int64_t n, int64_t first, int64_t keep, K* spare, I* x, I* other) {
@@ -164,7 +179,9 @@ I* select_items(const K* key, int64_t n, int64_t first, int64_t keep, K* spare, 
     return n < kManyItems ? select_rank<8>(key, spare, n, rank)
                           : select_rank<11>(key, spare, n, rank);
   };
-  const Rank<K> low = ranked(first), high = keep == 1 ? low : ranked(first + keep - 1);
+  if (first + keep <= kFew) return smallest_items(key, n, first + keep, x), x + first;
+  const Rank<K> low = first == 0 ? Rank<K>{0, 0} : ranked(first);
+  const Rank<K> high = keep == 1 && first > 0 ? low : ranked(first + keep - 1);
   int64_t skip = first - low.before, room = first + keep - high.before, found = 0;
   for (int64_t i = 0; i < n && found < keep; ++i) {
     const K k = key[i];
@@ -202,7 +219,8 @@ template <class T, class K> struct Sorter {
       K* spare = key + n;
       I* x = reinterpret_cast<I*>(scratch + (2 * n * int64_t(sizeof(K)) + 63) / 64 * 64);
       for (int64_t i = 0; i < n; ++i) key[i] = K(key_of(in[i * l.in_step])) ^ turn;
-      return write(s, l, number, in, select_items(key, n, s.first, s.keep, spare, x, x + s.keep));
+      return write(s, l, number, in,
+                   select_items(key, n, s.first, s.keep, spare, x, x + s.keep + kFew));
     }
     I *x = reinterpret_cast<I*>(scratch), *other = x + n;
     for (int64_t i = 0; i < n; ++i) x[i] = item(K(K(key_of(in[i * l.in_step])) ^ turn), i);
