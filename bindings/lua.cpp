@@ -148,13 +148,19 @@ void Args::normalise() {
     name_options();
     lua_remove(L, 1);
   }
-  for (int i = 1; i <= params; ++i) {
-    if (param(i).optional || !lua_isnil(L, i)) continue;
-    if (i == 1 && param(1).name == "x")
+  require_all();
+}
+
+void Args::require_all() const {
+  const Signature& s = signature_of(entry_);
+  for (int i = 1; i <= int(s.params.size()); ++i) {
+    const Signature::Param& p = s.params[size_t(i - 1)];
+    if (p.optional || !lua_isnil(L, i)) continue;
+    if (i == 1 && p.name == "x")
       fail(
           "{}: argument 1 must be a tensor, got nothing; methods are called with a colon, x:{}(..)",
           s.name, s.name);
-    fail("{}: argument {} '{}' is missing: {}", s.name, i, param(i).name, entry_.signature);
+    fail("{}: argument {} '{}' is missing: {}", s.name, i, p.name, entry_.signature);
   }
 }
 
@@ -227,7 +233,8 @@ std::string Args::name(int i) const {
 }
 
 void Args::wrong(int i, const std::string& expected) const {
-  const bool dot = i == 1 && signature_of(entry_).params[0].name == "x";
+  const std::vector<Signature::Param>& params = signature_of(entry_).params;
+  const bool dot = i == 1 && !params.empty() && params[0].name == "x";
   fail("{}: {} must be {}, got {}{}", signature_of(entry_).name, name(i), expected, describe(L, i),
        dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name)
            : "");

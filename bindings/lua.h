@@ -55,6 +55,8 @@ class Args {
   Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
   /// Puts options into their places. After this, argument i of the signature lies at stack index i.
   void normalise();
+  /// Refuses a call that leaves out what is not optional.
+  void require_all() const;
 
   lua_State* const L;
   const Entry& entry() const { return entry_; }

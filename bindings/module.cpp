@@ -166,6 +166,7 @@ struct Declared {
 };
 
 int declared_body(Args& a) {
+  a.require_all();
   lua_pushvalue(a.L, lua_upvalueindex(3));
   lua_insert(a.L, 1);
   lua_call(a.L, lua_gettop(a.L) - 1, LUA_MULTRET);

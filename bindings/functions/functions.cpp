@@ -79,7 +79,7 @@ void list_new(lua_State* L, int index, int seen) {
 }  // namespace
 
 /// Opens each subject, and leaves what it added in the registry (`mtorch.subjects`), a list of
-/// {title, names}: help and the reference are ordered by it.
+/// {title, names}: help and the reference are ordered by it. A later subject may replace a name.
 void open_functions(lua_State* L) {
   static const struct {
     const char* title;
@@ -87,9 +87,9 @@ void open_functions(lua_State* L) {
   } subjects[] = {{"About one tensor", open_tensor},
                   {"Making tensors", open_create},
                   {"Random numbers", open_random},
+                  {"Elementwise", open_elementwise},
                   {"Positions", open_index},
                   {"Shapes", open_shape},
-                  {"Elementwise", open_elementwise},
                   {"Reductions", open_reduce},
                   {"Sorting and scanning", open_sort},
                   {"Products", open_product},
