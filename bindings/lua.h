@@ -136,6 +136,8 @@ std::string nearest_key(lua_State* L, int index, const std::string& name,
 std::string nearest(const std::vector<std::string>& names, const std::string& name);
 /// "train.lua:12: ": the user's line that led here, with the module it passed through.
 std::string position(lua_State* L);
+/// The state of the call of ours that is under way on this thread, or null.
+lua_State* current_state();
 /// Runs `body`, turning C++ exceptions into Lua errors at the user's line.
 int guarded(lua_State* L, int (*body)(lua_State*));
 

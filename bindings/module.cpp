@@ -274,6 +274,8 @@ void open_core(lua_State* L) {
   add(L, kLanguage);
   luaL_getmetatable(L, "mtorch.methods");
   lua_setfield(L, -2, "methods");
+  lua_getfield(L, LUA_REGISTRYINDEX, "mtorch.gradient");
+  lua_setfield(L, -2, "gradient");
   lua_getfield(L, LUA_REGISTRYINDEX, "mtorch.subjects");
   lua_setfield(L, -2, "subjects");
 }

@@ -42,4 +42,7 @@ add_test(NAME script.train_split
   COMMAND mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.train_split PROPERTIES PASS_REGULAR_EXPRESSION "final: .*correct=(49|50)/50")
+add_test(NAME script.matmul_ladder COMMAND mtorch scripts/matmul_ladder.lua --rows 500 --runs 2
+  --plot ${CMAKE_BINARY_DIR}/ladder.svg WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.matmul_ladder PROPERTIES PASS_REGULAR_EXPRESSION "storage of 3 numbers.*\\| matmul \\|.*chart: ")
 add_test(NAME script.bench COMMAND mtorch scripts/bench.lua --quick --only add WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

@@ -1,7 +1,10 @@
 // autograd.h -- the graph of gradients: nodes, recording, and the walk backwards
 #pragma once
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "engine/tensor.h"
 
@@ -25,6 +28,24 @@ struct Edge {
 
 constexpr int kMaxSaved = 4;
 
+/// A function that sees a gradient, and may return another of its shape in its place. Without
+/// `call` it was removed.
+struct Hook {
+  std::function<Tensor(const Tensor&)> call;
+};
+struct Custom;   // custom.h
+struct Stretch;  // custom.h
+
+/// What few nodes have.
+struct NodeExtra {
+  std::vector<std::shared_ptr<Hook>> hooks;
+  Ref<TensorImpl> retained;         // a leaf that collects the gradient, for retain_grad
+  std::shared_ptr<Custom> custom;   // of a function with its own gradient
+  std::shared_ptr<Stretch> stretch;  // computes what was not saved
+  int place[kMaxSaved] = {-1, -1, -1, -1};
+  std::string line;  // where it was recorded, while debugging
+};
+
 /// One recorded operation. It holds storage and views, never the tensors it computed: those hold
 /// it.
 struct Node {
@@ -41,12 +62,17 @@ struct Node {
   double number[4] = {};     // parameters of the operation
   Tensor pending;            // the gradient so far, while a walk is under way
   Node* next = nullptr;      // the list of nodes to be freed
+  std::unique_ptr<NodeExtra> extra;
 
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);
 
   Edge& input(int i) { return more ? more[size_t(i)] : edge[i]; }
   bool wants(int i) { return bool(input(i)); }
+  NodeExtra& facts() {
+    if (!extra) extra = std::make_unique<NodeExtra>();
+    return *extra;
+  }
   /// Remembers a tensor for the way back, and its version. `source`: the input's number, kOutput or
   /// kOther.
   void save(int slot, const Tensor&, int source);
@@ -84,5 +110,37 @@ Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>&
 /// it fails.
 void backward(const Tensor& root, const Tensor& gradient = {}, bool retain_graph = false,
               bool create_graph = false);
+
+struct GradOptions {
+  bool retain_graph = false, create_graph = false, allow_unused = false;
+};
+/// The gradients of the sum of `outputs` (each times its gradient, where one is given) by `inputs`,
+/// leaves or not; no `.grad` changes. An input that took no part is an error, or undefined with
+/// allow_unused.
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& gradients = {}, const GradOptions& = {});
+
+/// Calls the function with the gradient of x whenever that has been computed.
+std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
+
+/// The number of the walk under way on this thread: no two are alike.
+extern thread_local uint64_t walk_now;
+
+// ---- debugging: mt.set_debug (tensor.h has the switch) ----
+
+/// Another state of the switch for a while: what debugging itself computes is not debugged.
+struct Debugging {
+  explicit Debugging(bool on) : before(std::exchange(debugging, on)) {}
+  Debugging(const Debugging&) = delete;
+  ~Debugging() { debugging = before; }
+  const bool before;
+};
+
+/// Where the script is; the host sets it.
+extern std::string (*where_now)();
+void set_debug(bool);
+/// Throws when x holds a NaN: "tanh produced NaN at [3, 1], ..".
+void check_nan(const Tensor& x, const std::string& what, const std::string& where = "");
+bool holds_nan(const Tensor& x);
 
 }  // namespace mt

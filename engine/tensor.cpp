@@ -47,6 +47,7 @@ void TensorImpl::destroy(TensorImpl* t) {
     Ref<TensorImpl>::adopt(t->pending);
     Ref<TensorImpl>::adopt(t->base);
     if (t->node) Ref<Node>::adopt(t->node);
+    delete t->hooks;
     TensorImpl* grad = t->grad;
     give_block(t, sizeof(TensorImpl));
     t = grad && grad->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 ? grad : nullptr;
@@ -117,12 +118,31 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
   return *this;
 }
 
-Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(impl_->grad)); }
+namespace {
+
+/// The tensor that holds x's gradient: x itself, or what its node keeps for retain_grad.
+TensorImpl& keeper(const TensorImpl& x) {
+  Node* node = x.node;
+  return node && node->extra && node->extra->retained ? *node->extra->retained
+                                                      : const_cast<TensorImpl&>(x);
+}
+
+}  // namespace
+
+Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(keeper(*impl_).grad)); }
 
 void Tensor::set_grad(const Tensor& g) const {
-  Ref<TensorImpl>::adopt(impl_->grad);
-  impl_->grad = nullptr;
-  if (g.defined()) impl_->grad = Ref<TensorImpl>::share(g.impl()).release();
+  TensorImpl& k = keeper(*impl_);
+  Ref<TensorImpl>::adopt(std::exchange(k.grad, nullptr));
+  if (g.defined()) k.grad = Ref<TensorImpl>::share(g.impl()).release();
+}
+
+void Tensor::retain_grad() const {
+  if (!requires_grad()) fail("retain_grad: this tensor does not require a gradient");
+  if (is_leaf() || impl_->node->facts().retained) return;
+  Tensor leaf = shape_of(*this);
+  leaf.impl()->requires_grad = true;
+  impl_->node->facts().retained = Ref<TensorImpl>::adopt(leaf.release());
 }
 
 Tensor Tensor::detach() const {

@@ -1,5 +1,6 @@
 // tensor.h -- a tensor: a view of storage, and its place in the graph of gradients
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 namespace mt {
 
 struct Node;
+struct Hook;
 class Tensor;
 
 /// What a Tensor points to. Sizes, strides and the offset count elements.
@@ -29,6 +31,7 @@ struct TensorImpl {
   TensorImpl* base = nullptr;     // counted: of a view the whole tensor, which is no view; or null
   TensorImpl* grad = nullptr;     // counted
   TensorImpl* pending = nullptr;  // counted: the gradient of a backward under way
+  std::vector<std::shared_ptr<Hook>>* hooks = nullptr;  // owned: called with a leaf's gradient
   int64_t size[kMaxDims], stride[kMaxDims];
 
   static TensorImpl* create();
@@ -79,6 +82,8 @@ class Tensor {
   const Tensor& requires_grad_(bool wanted = true) const;
   Tensor grad() const;
   void set_grad(const Tensor&) const;
+  /// Keeps the gradient of a tensor that was computed, as leaves do.
+  void retain_grad() const;
   /// Fills `.grad` of the leaves. Without `gradient` the tensor must hold one element.
   void backward(const Tensor& gradient = {}, bool retain_graph = false,
                 bool create_graph = false) const;
@@ -112,7 +117,14 @@ Tensor scalar(double value, Dtype, const Device& = cpu_device());
 /// Makes x the data of y, in place: its storage, shape and dtype. Its gradient and its identity
 /// stay.
 void replace_data(const Tensor& x, const Tensor& y);
+/// Whether operations remember their lines and stop at the first NaN (mt.set_debug).
+extern bool debugging;
+/// Remembers where a storage was changed, while debugging.
+void note_change(const Storage*);
 /// Counts a change in place.
-inline void bump(const Tensor& t) { ++t.impl()->storage->version; }
+inline void bump(const Tensor& t) {
+  ++t.impl()->storage->version;
+  if (debugging) [[unlikely]] note_change(t.impl()->storage);
+}
 
 }  // namespace mt

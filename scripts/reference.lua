@@ -187,7 +187,7 @@ function reference.stubs()
   return table.concat(parts, '\n'), untyped
 end
 
-if arg and arg[0] and arg[0]:find('reference%.lua$') then
+if arg and arg[0] and (arg[0] == 'reference.lua' or arg[0]:find('/reference%.lua$')) then
   local folder = arg[1] or 'docs'
   for name, content in pairs {['reference.md'] = reference.markdown(), ['mtorch.lua'] = (reference.stubs())} do
     local file = assert(io.open(folder .. '/' .. name, 'wb'))

@@ -1,6 +1,11 @@
 // gradient.cpp -- gradients: recording, checking
 #include "bindings/functions/functions.h"
+
+#include <algorithm>
+
+#include "bindings/callback.h"
 #include "engine/autograd.h"
+#include "engine/custom.h"
 #include "engine/gradcheck.h"
 #include "engine/ops.h"
 
@@ -39,8 +44,187 @@ int gradcheck_body(Args& a) {
 }
 
 
+/// One tensor or a list of them.
+std::vector<Tensor> one_or_list(const Args& a, int i) {
+  return tensor_at(a.L, i) ? std::vector<Tensor>{a.tensor(i)} : a.tensors(i);
+}
+
+int grad_body(Args& a) {
+  const std::vector<Tensor> outputs = one_or_list(a, 1), inputs = one_or_list(a, 2);
+  const std::vector<Tensor> first = a.given(3) ? one_or_list(a, 3) : std::vector<Tensor>();
+  const bool create = a.boolean(5, false);
+  const bool single = tensor_at(a.L, 2) != nullptr;
+  const std::vector<Tensor> g =
+      grad(outputs, inputs, first, {a.boolean(4, create), create, a.boolean(6, false)});
+  if (!single) lua_createtable(a.L, int(g.size()), 0);
+  for (size_t i = 0; i < g.size(); ++i) {
+    if (g[i].defined()) a.push(g[i]);
+    else lua_pushboolean(a.L, 0);
+    if (!single) lua_rawseti(a.L, -2, int(i + 1));
+  }
+  return 1;
+}
+
+/// Calls a kept function with a gradient; it may return another.
+Tensor call_hook(const Callback& callback, const Tensor& g) {
+  lua_State* L = current_state();
+  const int top = lua_gettop(L);
+  if (!L || !lua_checkstack(L, 8) || !callback.push(L)) return {};
+  push_tensor(L, g);
+  lua_call(L, 1, 1);
+  const Tensor* other = tensor_at(L, -1);
+  if (!other && !lua_isnil(L, -1))
+    fail("hook: it must return a gradient or nothing, it returned {}", describe(L, -1));
+  const Tensor result = other ? *other : Tensor();
+  lua_settop(L, top);
+  return result;
+}
+
+/// The handle of a hook holds it; `remove` empties it.
+int register_hook_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  a.function(2);
+  const auto callback = x.is_leaf() ? std::make_shared<Callback>(a.L, 2, 1)
+                                    : std::make_shared<Callback>(a.L, 2);
+  using Held = std::weak_ptr<Hook>;
+  const std::weak_ptr<Hook> hook =
+      register_hook(x, [callback](const Tensor& g) { return call_hook(*callback, g); });
+  new (lua_newuserdata(a.L, sizeof(Held))) Held(hook);
+  if (luaL_newmetatable(a.L, "mtorch.hook")) {
+    lua_pushvalue(a.L, -1);
+    lua_setfield(a.L, -2, "__index");
+    lua_pushboolean(a.L, 0);
+    lua_setfield(a.L, -2, "__metatable");
+    lua_pushcfunction(a.L, [](lua_State* L) {
+      if (void* h = luaL_checkudata(L, 1, "mtorch.hook"))
+        if (const auto hook = static_cast<Held*>(h)->lock()) hook->call = nullptr;
+      return 0;
+    });
+    lua_setfield(a.L, -2, "remove");
+    lua_pushcfunction(a.L, [](lua_State* L) {
+      static_cast<Held*>(lua_touserdata(L, 1))->~Held();
+      return 0;
+    });
+    lua_setfield(a.L, -2, "__gc");
+  }
+  lua_setmetatable(a.L, -2);
+  return 1;
+}
+
+// ---- mt.Function: the engine's side of bindings/lua/gradient.lua --------------------------------
+
+/// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil for
+/// none; `at` says which arguments were tensors.
+std::vector<Tensor> call_backward(const Callback& callback, const std::string& name, int arguments,
+                                  const std::vector<int>& at, const std::vector<Tensor>& g) {
+  lua_State* L = current_state();
+  if (!L || !lua_checkstack(L, int(g.size()) + arguments + 8) || !callback.push(L))
+    fail("{}: its backward function is gone", name);
+  const int top = lua_gettop(L) - 1;
+  for (const Tensor& t : g) push_tensor(L, t);
+  lua_call(L, int(g.size()), LUA_MULTRET);
+  const int returned = lua_gettop(L) - top;
+  if (returned > arguments)
+    fail("{}: backward returned {} values, the function has {} arguments", name, returned,
+         arguments);
+  std::vector<Tensor> found(at.size());
+  for (int i = 1; i <= returned; ++i) {
+    const Tensor* t = tensor_at(L, top + i);
+    const auto place = std::find(at.begin(), at.end(), i);
+    if (!t && !lua_isnil(L, top + i))
+      fail("{}: backward returned {} for argument {}; a gradient is a tensor, or nil for none",
+           name, describe(L, top + i), i);
+    if (t && place == at.end())
+      fail("{}: backward returned a gradient for argument {}, which is no tensor", name, i);
+    if (t) found[size_t(place - at.begin())] = *t;
+  }
+  lua_settop(L, top);
+  return found;
+}
+
+/// custom(name, arguments, n, outputs, plain, saved, backward): lists; `plain[k]` true for a result
+/// without a gradient. Returns the outputs, with their place in the graph.
+int custom_body(Args& a) {
+  lua_State* L = a.L;
+  const std::string name = a.text(1);
+  a.table(2);
+  const int n = int(a.integer(3));
+  std::vector<Tensor> inputs;
+  std::vector<int> at;
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, 2, i);
+    if (const Tensor* t = tensor_at(L, -1)) inputs.push_back(*t), at.push_back(i);
+    lua_pop(L, 1);
+  }
+  const std::vector<Tensor> outputs = a.tensors(4), saved = a.tensors(6);
+  std::vector<bool> plain;
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    lua_rawgeti(L, 5, int(k + 1));
+    plain.push_back(lua_toboolean(L, -1));
+    lua_pop(L, 1);
+  }
+  a.function(7);
+  bool wanted = false;
+  for (const Tensor& x : inputs) wanted |= wants_grad(x);
+  std::vector<Tensor> results = outputs;
+  if (wanted) {
+    const auto callback = std::make_shared<Callback>(L, 7);
+    results = record_function(name, inputs, outputs, plain, saved,
+                              [=](const std::vector<Tensor>& g) {
+                                return call_backward(*callback, name, n, at, g);
+                              });
+  }
+  return push_list(a, results);
+}
+
+/// stretch(again, fn, ..): fn(..) whose operations save nothing; `again` runs the same.
+int stretch_body(Args& a) {
+  a.function(1), a.function(2);
+  const auto callback = std::make_shared<Callback>(a.L, 1);
+  const auto stretch = std::make_shared<Stretch>();
+  stretch->again = [callback] {
+    lua_State* L = current_state();
+    const int top = lua_gettop(L);
+    if (!callback->push(L)) fail("recompute: the function is gone");
+    lua_call(L, 0, 0);
+    lua_settop(L, top);
+  };
+  const InStretch scope(stretch, false);
+  lua_call(a.L, lua_gettop(a.L) - 2, LUA_MULTRET);
+  return lua_gettop(a.L) - 1;
+}
+
+int enable_grad_body(Args& a) {
+  a.function(1);
+  NoGrad on(true);
+  lua_call(a.L, a.count() - 1, LUA_MULTRET);
+  return lua_gettop(a.L);
+}
+
+/// What gradient.lua needs; it takes them out of the module again.
+const Entry kParts[] = {
+    {"custom_function(name, arguments, n, outputs, plain, saved, backward)",
+     "Results of a function with its own gradient.", custom_body},
+    {"saved_tensors()", "What the running backward's forward saved, a list.",
+     [](Args& a) { return push_list(a, saved_tensors()); }},
+    {"stretch(again, fn, ..)", "fn(..) whose operations save nothing.", stretch_body},
+};
+
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
+    {"grad(outputs, inputs, grad_outputs=nil, retain_graph=nil, create_graph=false, "
+     "allow_unused=false)",
+     "The gradients of outputs (one tensor or a list) by inputs: a list for a list, one tensor for "
+     "one. No .grad changes. An input without part is an error, or false with allow_unused.",
+     grad_body},
+    {"enable_grad(fn, ..)", "Calls fn with recording on, also inside no_grad; returns its results.",
+     enable_grad_body},
+    {"set_debug(enabled)",
+     "Errors name the line that recorded an operation, and the first NaN is an error. Slow.",
+     [](Args& a) {
+       set_debug(a.boolean(1, true));
+       return 0;
+     }},
     {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.",
      no_grad_body},
     {"set_grad_enabled(enabled)", "Switches recording on or off; returns the old state.",
@@ -58,10 +242,34 @@ const Entry kFunctions[] = {
      "The same for the gradients of the gradients.", gradcheck_body<gradgradcheck>},
 };
 
+const Entry kMethods[] = {
+    {"register_hook(x, fn)",
+     "Calls fn(g) with the gradient of x in every backward; what fn returns takes its place. "
+     "Returns a handle with h:remove().",
+     register_hook_body},
+    {"retain_grad(x)", "Keeps the gradient of a computed tensor in x.grad too; returns x.",
+     [](Args& a) {
+       a.tensor(1).retain_grad();
+       return a.self();
+     }},
+};
+
 }  // namespace
 
 void open_gradient(lua_State* L) {
+  where_now = [] {
+    lua_State* now = current_state();
+    std::string place = now ? position(now) : "";
+    while (!place.empty() && (place.back() == ' ' || place.back() == ':')) place.pop_back();
+    return place;
+  };
   add(L, kFunctions);
+  luaL_getmetatable(L, "mtorch.methods");
+  add(L, kMethods);
+  lua_pop(L, 1);
+  lua_newtable(L);
+  add(L, kParts);
+  lua_setfield(L, LUA_REGISTRYINDEX, "mtorch.gradient");
 }
 
 }  // namespace mt::lua

@@ -90,5 +90,8 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   for _, name in ipairs {'args', 'progress', 'report', 'timeit', 'help'} do
     lazy[name] = function() return require('mtorch.' .. name) end
   end
+  for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
+    lazy[name] = function() return require('mtorch.gradient')[name] end
+  end
   strict(core, mt, 'mt', lazy)
 end

@@ -1,0 +1,241 @@
+-- gradient.lua -- functions with their own gradient, whole Jacobians, and memory for time
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local parts = core.gradient
+
+local gradient = {}
+
+local function pack(...) return {n = select('#', ...), ...} end
+local function is_function(value)
+  local meta = type(value) == 'table' and getmetatable(value)
+  return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
+end
+
+-- ---- mt.Function -------------------------------------------------------------------------------
+
+local Context = {}
+Context.__index = Context
+
+--- Tensors that backward needs. Inputs and results kept this way make no circle; fields of ctx may.
+function Context:save_for_backward(...)
+  local list = pack(...)
+  for i = 1, list.n do
+    if not mt.is_tensor(list[i]) then
+      core.fail(('save_for_backward: argument %d must be a tensor, got %s'):format(i, core.describe(list[i])))
+    end
+  end
+  rawset(self, 'saved_by_forward', list)
+end
+--- The tensors that were saved, as several values; only inside backward.
+function Context:saved_tensors() return unpack(parts.saved_tensors()) end
+--- Results that have no gradient.
+function Context:mark_non_differentiable(...) rawset(self, 'without_gradient', {...}) end
+
+local function contains(list, value)
+  for _, entry in ipairs(list or {}) do
+    if rawequal(entry, value) then return true end
+  end
+  return false
+end
+
+--- Calls forward, and records it as one operation with the gradient that backward computes.
+local function call_function(self, ...)
+  local arguments = pack(...)
+  local ctx = setmetatable({needs_input_grad = {}}, Context)
+  for i = 1, arguments.n do
+    local x = arguments[i]
+    ctx.needs_input_grad[i] = mt.is_tensor(x) and x.requires_grad or false
+  end
+  local results = pack(mt.no_grad(self.forward, ctx, ...))
+  local outputs, places, plain = {}, {}, {}
+  for k = 1, results.n do
+    if mt.is_tensor(results[k]) then
+      outputs[#outputs + 1], places[#places + 1] = results[k], k
+      plain[#outputs] = contains(ctx.without_gradient, results[k])
+    end
+  end
+  if #outputs == 0 then core.fail(self.name .. ': forward returned no tensor') end
+  local saved = ctx.saved_by_forward or {}
+  ctx.saved_by_forward, ctx.without_gradient = nil, nil
+  local backward = self.backward
+  local recorded = parts.custom_function(self.name, arguments, arguments.n, outputs, plain, saved,
+    function(...) return backward(ctx, ...) end)
+  for i, k in ipairs(places) do results[k] = recorded[i] end
+  return unpack(results, 1, results.n)
+end
+
+local kind = {__call = call_function, __tostring = function(self) return 'mt.Function ' .. self.name end}
+
+gradient.Function = core.declare("Function(forward, backward, name='Function')",
+  'An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, ' ..
+  'backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ' ..
+  'ctx:saved_tensors(); backward gets a gradient for each result and returns one for each argument, nil for none.',
+  function(forward, backward, name)
+    if not is_function(forward) or not is_function(backward) then
+      core.fail(('Function: forward and backward must be functions, got %s and %s'):format(core.describe(forward),
+        core.describe(backward)))
+    end
+    return setmetatable({forward = forward, backward = backward, name = name or 'Function'}, kind)
+  end)
+
+-- ---- mt.recompute --------------------------------------------------------------------------------
+
+gradient.recompute = core.declare('recompute(fn, ..)',
+  'fn(..) without saving what its gradient needs: the backward runs fn a second time, with the same random numbers.',
+  function(fn, ...)
+    if not is_function(fn) then core.fail('recompute: a function is needed, got ' .. core.describe(fn)) end
+    local arguments, state = pack(...), mt.get_rng_state()
+    local function again()
+      local now = mt.get_rng_state()
+      mt.set_rng_state(state)
+      local ok, trouble = pcall(fn, unpack(arguments, 1, arguments.n))
+      mt.set_rng_state(now)
+      if not ok then error(trouble, 0) end
+    end
+    return parts.stretch(again, fn, ...)
+  end)
+
+-- ---- whole Jacobians ------------------------------------------------------------------------------
+
+--- The inputs as a list of tensors that record: leaves of their own, or parts of the graph.
+local function fresh(name, inputs, create_graph)
+  local single = mt.is_tensor(inputs)
+  local list = single and {inputs} or inputs
+  if type(list) ~= 'table' or #list == 0 then
+    core.fail(('%s: inputs must be a tensor or a list of tensors, got %s'):format(name, core.describe(inputs)))
+  end
+  local new = {}
+  for i, x in ipairs(list) do
+    if not mt.is_tensor(x) then
+      core.fail(('%s: input %d must be a tensor, got %s'):format(name, i, core.describe(x)))
+    end
+    new[i] = create_graph and x.requires_grad and x:view_as(x) or x:detach():requires_grad_()
+  end
+  return new, single
+end
+
+--- fn's results as a list of tensors.
+local function results_of(name, fn, inputs)
+  if not is_function(fn) then core.fail(('%s: a function is needed, got %s'):format(name, core.describe(fn))) end
+  local results = pack(mt.enable_grad(fn, unpack(inputs)))
+  if results.n == 1 and type(results[1]) == 'table' and not mt.is_tensor(results[1]) then results = results[1] end
+  for k = 1, results.n or #results do
+    if not mt.is_tensor(results[k]) then
+      core.fail(('%s: the function must return tensors, it returned %s'):format(name, core.describe(results[k])))
+    end
+  end
+  if (results.n or #results) == 0 then core.fail(name .. ': the function returned nothing') end
+  return results
+end
+
+local function joined(a, b)
+  local shape = {}
+  for _, n in ipairs(a.shape) do shape[#shape + 1] = n end
+  for _, n in ipairs(b.shape) do shape[#shape + 1] = n end
+  return shape
+end
+
+--- d y / d x for each x of a list: shapes y.shape followed by x.shape.
+local function jacobian_of(y, inputs, create_graph)
+  local rows = {}
+  for i = 1, #inputs do rows[i] = {} end
+  if y.requires_grad then
+    local flat = y:reshape(-1)
+    for k = 1, #flat do
+      local g = mt.grad(flat[k], inputs, {retain_graph = true, create_graph = create_graph, allow_unused = true})
+      for i, x in ipairs(inputs) do rows[i][k] = g[i] or mt.zeros_like(x) end
+    end
+  end
+  local blocks = {}
+  for i, x in ipairs(inputs) do
+    local shape = joined(y, x)
+    blocks[i] = #rows[i] > 0 and mt.stack(rows[i]):reshape(shape) or
+      mt.zeros(shape, {dtype = y.dtype, device = y.device})
+  end
+  return blocks
+end
+
+gradient.jacobian = core.declare('jacobian(fn, inputs, create_graph=false)',
+  'All derivatives of fn(inputs..) by its inputs: of one result by one input a tensor of the shape result then input; ' ..
+  'lists of inputs or results give lists, J[result][input].',
+  function(fn, inputs, create_graph)
+    local list, single = fresh('jacobian', inputs, create_graph)
+    local results = results_of('jacobian', fn, list)
+    local all = {}
+    for k = 1, results.n or #results do
+      local blocks = jacobian_of(results[k], list, create_graph or false)
+      all[k] = single and blocks[1] or blocks
+    end
+    return (results.n or #results) == 1 and all[1] or all
+  end)
+
+gradient.hessian = core.declare('hessian(fn, inputs, create_graph=false)',
+  'The second derivatives of fn(inputs..), which returns one number: for one input a tensor of its shape twice; ' ..
+  'for a list H[input][input].',
+  function(fn, inputs, create_graph)
+    local list, single = fresh('hessian', inputs, create_graph)
+    local y = results_of('hessian', fn, list)[1]
+    if y:numel() ~= 1 then
+      core.fail(('hessian: the function must return one number, it returned a tensor %s'):format(tostring(y.shape)))
+    end
+    local slopes = y.requires_grad and
+      mt.grad(y:reshape({}), list, {create_graph = true, allow_unused = true}) or {}
+    local rows = {}
+    for i, x in ipairs(list) do
+      local slope = slopes[i] or mt.zeros_like(x)
+      rows[i] = jacobian_of(slope, list, create_graph or false)
+      if single then rows[i] = rows[i][1] end
+    end
+    return single and rows[1] or rows
+  end)
+
+local function vectors(name, v, like)
+  local list = mt.is_tensor(v) and {v} or v
+  if v == nil and #like == 1 and like[1]:numel() == 1 then list = {mt.ones_like(like[1])} end
+  if type(list) ~= 'table' or #list ~= #like then
+    core.fail(('%s: v must be a tensor or a list of %d tensors, got %s'):format(name, #like, core.describe(v)))
+  end
+  for i, t in ipairs(list) do
+    if not mt.is_tensor(t) or t.shape ~= like[i].shape then
+      core.fail(('%s: vector %d must have the shape %s, got %s'):format(name, i, tostring(like[i].shape),
+        core.describe(t)))
+    end
+  end
+  return list
+end
+
+gradient.vjp = core.declare('vjp(fn, inputs, v=nil)',
+  "fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.",
+  function(fn, inputs, v)
+    local list, single = fresh('vjp', inputs)
+    local results = results_of('vjp', fn, list)
+    local outputs = {unpack(results, 1, results.n or #results)}
+    local g = mt.grad(outputs, list, {grad_outputs = vectors('vjp', v, outputs), allow_unused = true})
+    for i, x in ipairs(list) do g[i] = g[i] or mt.zeros_like(x) end
+    for k, y in ipairs(outputs) do outputs[k] = y:detach() end
+    return #outputs == 1 and outputs[1] or outputs, single and g[1] or g
+  end)
+
+--- The gradient by v of the gradient's product with v (the double-backward trick of J. Townsend, 2017).
+gradient.jvp = core.declare('jvp(fn, inputs, v=nil)',
+  "fn(inputs..), and J v: how the results change when the inputs move along v. v has the inputs' shapes.",
+  function(fn, inputs, v)
+    local list = fresh('jvp', inputs)
+    local results = results_of('jvp', fn, list)
+    local outputs, dummies = {unpack(results, 1, results.n or #results)}, {}
+    for k, y in ipairs(outputs) do dummies[k] = mt.zeros_like(y):requires_grad_() end
+    local g = mt.grad(outputs, list, {grad_outputs = dummies, create_graph = true, allow_unused = true})
+    local along, weight = {}, {}
+    for i, t in ipairs(vectors('jvp', v, list)) do
+      if g[i] and g[i].requires_grad then along[#along + 1], weight[#weight + 1] = g[i], t end
+    end
+    local moved = #along > 0 and mt.grad(along, dummies, {grad_outputs = weight, allow_unused = true}) or {}
+    for k, y in ipairs(outputs) do
+      moved[k] = moved[k] or mt.zeros_like(y)
+      outputs[k] = y:detach()
+    end
+    if #outputs == 1 then return outputs[1], moved[1] end
+    return outputs, moved
+  end)
+
+return gradient

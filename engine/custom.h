@@ -1,0 +1,76 @@
+// custom.h -- functions whose gradient the user wrote, and stretches that are computed twice
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/autograd.h"
+
+namespace mt {
+
+// ---- a function with its own gradient -----------------------------------------------------------
+
+/// What its inner node holds. Each result has a node of its own, which leaves the gradient here and
+/// leads to the inner one; that runs when all have come.
+struct Custom {
+  /// From the results' gradients (undefined for results without one) to those of the inputs
+  /// (undefined for none).
+  using Backward = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+  struct Result {
+    Shape size;
+    Dtype dtype = Dtype::none;
+    const Device* device = nullptr;  // null: without a gradient
+    Node* node = nullptr;            // the result's node while it lives, not counted
+    Tensor gradient;
+    uint64_t walk = 0;  // whose gradient that is
+  };
+  struct Saved {
+    Tensor tensor;  // without a past
+    uint32_t version = 0;
+    int input = -1, result = -1;  // which it is, if one of them
+  };
+  std::string name;
+  Backward backward;
+  std::vector<Tensor> inputs;  // their shapes, without data
+  std::vector<Result> results;
+  std::vector<Saved> saved;
+};
+
+/// `outputs`, which were computed without recording, as results of a function of `inputs`: those of
+/// float type get a node, unless plain[k]. `save` are tensors for the way back.
+std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
+                                    const std::vector<Tensor>& outputs,
+                                    const std::vector<bool>& plain, const std::vector<Tensor>& save,
+                                    Custom::Backward);
+/// What the function saved whose backward is running on this thread: checked against changes in
+/// place, part of the graph while gradients are recorded.
+std::vector<Tensor> saved_tensors();
+
+// ---- a stretch that is computed twice (Chen 2016, "sublinear memory cost") ----------------------
+
+/// Operations in a stretch save nothing; what they need on the way back comes from running it again.
+struct Stretch {
+  struct Value {
+    Tensor tensor;
+    uint32_t version = 0;
+  };
+  std::function<void()> again;  // runs the same operations
+  std::vector<Value> values;    // what they saved, in order, once it has run again
+  int count = 0;                // how many that must be
+};
+/// While one lives, what operations on this thread would save is left to the stretch.
+class InStretch {
+ public:
+  InStretch(std::shared_ptr<Stretch>, bool again);
+  ~InStretch();
+  InStretch(const InStretch&) = delete;
+
+ private:
+  std::shared_ptr<Stretch> before_;
+  bool again_before_;
+};
+bool in_stretch();
+bool stretch_save(Node&, int slot, const Tensor&, int from);
+void stretch_restore(Node&, int slot);
+
+}  // namespace mt

@@ -1,0 +1,246 @@
+-- matmul_ladder.lua -- one matrix product, from three loops to one call: what each step gains
+--
+--   mtorch scripts/matmul_ladder.lua                         generated digits
+--   mtorch scripts/matmul_ladder.lua --data DIR              MNIST's files (also .gz) in DIR
+--   mtorch scripts/matmul_ladder.lua --plot ladder.svg       where the chart goes ('' for none)
+--
+-- The product is 5 digits (5 x 784) times weights (784 x 10), as in fast.ai's matmul notebook. The
+-- weights are PyTorch's `manual_seed(1); randn(784, 10)`, so that with MNIST's training images the
+-- notebook's own numbers appear. Each step is checked against the first and timed; speed-ups are
+-- to the first step.
+local mt = require 'mtorch'
+local ffi = require 'ffi'
+
+local options = mt.args {data = '', rows = 50000, runs = 7, plot = 'matmul_ladder.svg'}
+
+local function title(text) print('\n-- ' .. text .. ' ' .. ('-'):rep(math.max(3, 76 - #text))) end
+local function exists(path)
+  local file = io.open(path, 'rb')
+  if file then file:close() end
+  return file ~= nil
+end
+
+-- ---- the digits --------------------------------------------------------------------------------
+
+--- Images as rows of 784 numbers in 0..1 (byte / 256, as the notebook's file has them), or nil.
+local function images(name)
+  for _, ending in ipairs {'', '.gz'} do
+    local path = options.data .. '/' .. name .. ending
+    if exists(path) then return mt.data.idx(path):view(-1, 784):float() / 256 end
+  end
+end
+
+--- Blobs that look a little like digits: most pixels are 0, as in MNIST.
+local function generated(n)
+  mt.manual_seed(3)
+  local centre, width = mt.rand(n, 2, 1) * 12 + 8, mt.rand(n, 2, 1) * 20 + 4
+  local pixel = mt.range(1, 28):float()
+  local square = (pixel - centre):square() / width
+  local bump = (-square):exp()
+  local image = bump[{{}, 1, {}, mt.newaxis}] * bump[{{}, 2, mt.newaxis}]
+  return mt.where(image:gt(0.05), image, mt.zeros_like(image)):view(n, 784)
+end
+
+--- x_train (rows x 784), x_valid (at least 5 x 784), and whether they are the notebook's.
+local function load_digits()
+  if options.data == '' then
+    print('digits: generated (give --data DIR for real ones)')
+    local all = generated(options.rows)
+    return all, all, false
+  end
+  local train = images('train-images-idx3-ubyte')
+  if train then
+    print(('digits: %d training images of %s; rows 50001.. validate, as in the notebook'):format(#train, options.data))
+    return train[{{1, math.min(options.rows, 50000)}}], train[{{50001, -1}}], true
+  end
+  local test = images('t10k-images-idx3-ubyte')
+  if not test then
+    io.stderr:write(("matmul_ladder: '%s' has neither train- nor t10k-images-idx3-ubyte(.gz)\n"):format(options.data))
+    os.exit(1)
+  end
+  print(('digits: the %d test images of %s (without the training images the numbers are not the notebook\'s)')
+    :format(#test, options.data))
+  local times = math.ceil(options.rows / #test)
+  return test:tile(times, 1)[{{1, options.rows}}], test, false
+end
+
+local x_train, x_valid, is_notebook = load_digits()
+local weights = mt.randn(784, 10, {generator = mt.Generator('mt19937', 1)})
+local m1, m2 = x_valid[{{1, 5}}]:contiguous(), weights
+print('m1 ' .. tostring(m1.shape) .. '   m2 ' .. tostring(m2.shape))
+
+-- ---- the steps: each makes c (rows x 10) of a (rows x 784) and b (784 x 10) ---------------------
+
+local function new(a, b) return (mt.zeros(a.shape[1], b.shape[2])) end
+
+local function three_loops(a, b)
+  local c = new(a, b)
+  for i = 1, a.shape[1] do
+    for j = 1, b.shape[2] do
+      local sum = 0
+      for k = 1, a.shape[2] do sum = sum + a:at(i, k) * b:at(k, j) end
+      c[{i, j}] = sum
+    end
+  end
+  return c
+end
+
+--- A plain loop over FFI pointers: LuaJIT compiles it, as Numba's njit does. n numbers, b's a row apart.
+local function dot(a, b, n, step)
+  local sum = 0
+  for k = 0, n - 1 do sum = sum + a[k] * b[k * step] end
+  return sum
+end
+local function ffi_loop(a, b)
+  local c = new(a, b)
+  local pa, pb, pc = a:data(), b:data(), c:data()
+  local n, columns = a.shape[2], b.shape[2]
+  for i = 0, a.shape[1] - 1 do
+    for j = 0, columns - 1 do pc[i * columns + j] = dot(pa + i * n, pb + j, n, columns) end
+  end
+  return c
+end
+
+local function row_times_column(a, b)
+  local c = new(a, b)
+  for i = 1, a.shape[1] do
+    for j = 1, b.shape[2] do c[{i, j}] = (a[i] * b[{{}, j}]):sum() end
+  end
+  return c
+end
+
+local function row_dot_column(a, b)
+  local c = new(a, b)
+  for i = 1, a.shape[1] do
+    for j = 1, b.shape[2] do c[{i, j}] = a[i]:dot(b[{{}, j}]) end
+  end
+  return c
+end
+
+local function broadcasting(a, b)
+  local c = new(a, b)
+  for i = 1, a.shape[1] do c[i] = (a[{i, {}, mt.newaxis}] * b):sum(1) end
+  return c
+end
+
+local function einsum(a, b) return (mt.einsum('ik,kj->ij', a, b)) end
+local function matmul(a, b) return (a:matmul(b)) end
+
+--- One cell of the product: what a thread of a GPU would do.
+local function cell(i, j, a, b, c)
+  if i <= c.shape[1] and j <= c.shape[2] then
+    local sum = 0
+    for k = 1, a.shape[2] do sum = sum + a:at(i, k) * b:at(k, j) end
+    c[{i, j}] = sum
+  end
+end
+local function grid_kernel(a, b)
+  local c = new(a, b)
+  mt.launch_kernel(cell, a.shape[1], b.shape[2], a, b, c)
+  return c
+end
+
+-- ---- the first step, and the small tables of the notebook ---------------------------------------
+
+title('Three Lua loops')
+local t1 = three_loops(m1, m2)
+print(t1)
+mt.set_printoptions {precision = 2, linewidth = 140, sci_mode = false}
+print(t1)
+if is_notebook then
+  mt.test_close(t1[1], mt.tensor {-10.9417, -0.6844, -7.0038, -4.0066, -2.0857, -3.3588, 3.9127, -3.4375, -11.4696,
+                                  -2.1153}, 1e-3)
+  print("these are the notebook's numbers")
+end
+
+title('Elementwise')
+local a, b = mt.tensor {10, 6, -4}, mt.tensor {2, 8, 7}
+print(a + b)
+print(('(a < b) mean: %.2f'):format(a:lt(b):float():mean():item()))
+local m = mt.tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, {dtype = 'int64'})
+print(('Frobenius norm of m: %.2f'):format((m * m):sum():float():sqrt():item()))
+print(a:gt(0))
+print(a + 1)
+print(2 * m)
+
+title('Broadcasting a vector to a matrix')
+local c = mt.tensor {10, 20, 30}
+print(m + c)
+local t = c:expand_as(m)
+print(t)
+print(('no copy: strides %s, shape %s, storage of %d numbers'):format(tostring(t:stride()), tostring(t.shape),
+  #t:storage()))
+print(m + c[{{}, mt.newaxis}])
+print(("m1['1, :, newaxis'] * m2 summed over dimension 1, the first row of the product:"))
+print((m1['1, :, newaxis'] * m2):sum(1))
+
+title('Outer product, comparisons')
+print(c[{mt.newaxis}] * c[{{}, mt.newaxis}])
+print(c[{mt.newaxis}]:gt(c[{{}, mt.newaxis}]))
+
+title('One dot product, first and second call')
+-- A fresh function that LuaJIT has not compiled: the first call is interpreted, then compiled.
+local fresh = loadstring [[return function(a, b, n, step)
+  local sum = 0
+  for k = 0, n - 1 do sum = sum + a[k] * b[k * step] end
+  return sum
+end]]()
+local core = require 'mtorch.core'
+for call = 1, 2 do
+  local began = core.time()
+  fresh(m1:data(), m2:data(), 784, 10)
+  print(('call %d: %6.1f us%s'):format(call, (core.time() - began) * 1e6, call == 1 and ', compiling' or ''))
+end
+
+title('One cell by a kernel')
+local res = new(m1, m2)
+cell(1, 1, m1, m2, res)
+print(res)
+
+-- ---- the ladder --------------------------------------------------------------------------------
+
+title('The ladder, ' .. tostring(m1.shape) .. ' x ' .. tostring(m2.shape))
+local steps = {
+  {'three Lua loops, x:at', three_loops, 2}, {'launch_kernel over the grid', grid_kernel, 2},
+  {'row times column, sum', row_times_column, 50}, {'row dot column', row_dot_column, 50},
+  {'broadcasting', broadcasting, 50}, {'FFI loop (LuaJIT)', ffi_loop, 50}, {'einsum', einsum, 50},
+  {'matmul', matmul, 50},
+}
+local names, gains, first = {}, {}, nil
+for _, step in ipairs(steps) do
+  local name, f, n = unpack(step)
+  mt.test_close(t1, f(m1, m2), 1e-3)
+  io.write(('%-28s'):format(name))
+  local _, _, median = mt.timeit(function() return (f(m1, m2)) end, {n = n, runs = options.runs})
+  first = first or median
+  step.median = median
+  names[#names + 1], gains[#gains + 1] = name, first / median
+end
+
+title('The whole set, ' .. tostring(x_train.shape) .. ' x ' .. tostring(m2.shape))
+local tr = matmul(x_train, weights)
+for _, step in ipairs {{'broadcasting', broadcasting, 1}, {'einsum', einsum, 5}, {'matmul', matmul, 5}} do
+  local name, f, n = unpack(step)
+  mt.test_close(tr, f(x_train, weights), 1e-3)
+  io.write(('%-28s'):format(name))
+  mt.timeit(function() return (f(x_train, weights)) end, {n = n, runs = options.runs})
+end
+
+title('Speed-up per step')
+local function time_text(seconds)
+  if seconds >= 1e-3 then return ('%.3g ms'):format(seconds * 1e3) end
+  return ('%.3g us'):format(seconds * 1e6)
+end
+print('| step | median | to the first step | to the one before |\n|---|---|---|---|')
+for i, step in ipairs(steps) do
+  local before = i > 1 and steps[i - 1].median or step.median
+  print(('| %s | %s | %.1fx | %.2fx |'):format(step[1], time_text(step.median), first / step.median,
+    before / step.median))
+end
+if options.plot ~= '' then
+  local logs = {}
+  for i, gain in ipairs(gains) do logs[i] = math.log10(math.max(gain, 1)) end
+  mt.plot.bar {logs, labels = names, title = 'Matrix product 5 x 784 x 10: speed-up to three Lua loops',
+               ylabel = 'log10 of the speed-up', path = options.plot}
+  print('chart: ' .. options.plot)
+end

@@ -1,0 +1,363 @@
+-- test_gradient.lua -- mt.grad, hooks, functions with their own gradient, Jacobians, recompute, debugging
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+
+local function leaf(list) return mt.tensor(list, {dtype = 'float64'}):requires_grad_() end
+local function is(x, values)
+  assert(mt.is_tensor(x), 'not a tensor')
+  near(x:tolist(), values, 1e-12)
+end
+
+-- mt.grad -----------------------------------------------------------------------------------------
+
+test('grad: one for one, a list for a list, no .grad', function()
+  local w, v = leaf{1, 2, 3}, leaf{4, 5, 6}
+  is(mt.grad((w * v):sum(), w), {4, 5, 6})
+  local g = mt.grad((w * v):sum(), {v, w})
+  is(g[1], {1, 2, 3})
+  is(g[2], {4, 5, 6})
+  eq(w.grad, nil)
+  eq(v.grad, nil)
+end)
+
+test('grad: by computed tensors, by the same twice, of several outputs', function()
+  local w = leaf{1, 2}
+  local y = w * 2
+  local g = mt.grad((y * y):sum(), {y, w, y})
+  is(g[1], {4, 8})
+  is(g[2], {8, 16})
+  is(g[3], {4, 8})
+  is(mt.grad({(w * 3):sum(), w * w}, w, {grad_outputs = {mt.tensor(1), mt.tensor{10, 100}}}), {23, 403})
+  is(mt.grad(w * w, w, mt.tensor{1, 2}), {2, 8})
+end)
+
+test('grad: the graph is used up unless it is kept', function()
+  local w = leaf{1, 2}
+  local y = (w * w):sum()
+  mt.grad(y, w, {retain_graph = true})
+  is(mt.grad(y, w), {2, 4})
+  raises(function() mt.grad(y, w) end, 'used up by an earlier backward')
+end)
+
+test('grad: only what is needed is visited', function()
+  local w, v = leaf{1, 2}, leaf{3, 4}
+  local a, b = w * 2, v:exp()
+  local y = (a * b):sum()
+  mt.grad(y, a)       -- neither w's nor v's part is used up
+  is(mt.grad(b:sum(), v), v:exp():tolist())
+  is(mt.grad(a:sum(), w), {2, 2})
+end)
+
+test('grad: gradients of gradients', function()
+  local w = leaf{1, 2, 3}
+  local g = mt.grad((w ^ 4):sum(), w, {create_graph = true})
+  is(g, {4, 32, 108})
+  local h = mt.grad(g:sum(), w, {create_graph = true})
+  is(h, {12, 48, 108})
+  is(mt.grad(h:sum(), w), {24, 48, 72})
+end)
+
+test('grad: what took no part is an error, or false', function()
+  local w, v = leaf{1}, leaf{2}
+  raises(function() mt.grad((w * 2):sum(), {w, v}) end, 'test_gradient.lua:%d+: grad: input 2 took no part')
+  local g = mt.grad((w * 2):sum(), {w, v}, {allow_unused = true})
+  is(g[1], {2})
+  eq(g[2], false)
+  eq(mt.grad((w * 2):sum(), v, {allow_unused = true}), false)
+  raises(function() mt.grad((w * 2):sum(), mt.ones(1)) end, 'input 1 does not require a gradient')
+  raises(function() mt.grad(w * leaf{1, 2}, w) end, 'only one element has a gradient')
+  raises(function() mt.grad(mt.ones(1), w) end, 'does not depend on any')
+  raises(function() mt.grad({w:sum(), w:sum()}, w, {grad_outputs = {mt.tensor(1)}}) end, '2 outputs, but 1 grad_outputs')
+end)
+
+-- Hooks, retain_grad ------------------------------------------------------------------------------
+
+test('a hook sees the gradient of a leaf, and may replace it', function()
+  local w, seen = leaf{1, 2}, {}
+  local handle = w:register_hook(function(g) seen[#seen + 1] = g:tolist() end)
+  local second = w:register_hook(function(g) return g * 10 end);
+  (w * w + w):sum():backward()
+  eq(seen, {{3, 5}}) -- once, with the whole gradient
+  is(w.grad, {30, 50})
+  second:remove()
+  second:remove()
+  is(mt.grad((w * 2):sum(), w), {2, 2})
+  eq(#seen, 2)
+  handle:remove()
+  w:sum():backward()
+  eq(#seen, 2)
+end)
+
+test('a hook on a computed tensor', function()
+  local w = leaf{1, 2}
+  local y = w * 3
+  y:register_hook(function(g) return g + 1 end);
+  (y * y):sum():backward()
+  is(w.grad, {21, 39})
+end)
+
+test('a hook that fails or answers nonsense changes nothing', function()
+  local w, v = leaf{1, 2}, leaf{3, 4}
+  local h = w:register_hook(function() error('mine', 0) end)
+  local ok, trouble = pcall(function() (w * v):sum():backward() end)
+  eq({ok, trouble}, {false, 'mine'})
+  eq(w.grad, nil)
+  eq(v.grad, nil)
+  h:remove()
+  h = w:register_hook(function() return mt.ones(3) end)
+  raises(function() (w * v):sum():backward() end, 'hook: it returned a gradient %(3%)')
+  h:remove()
+  h = w:register_hook(function() return 7 end)
+  raises(function() (w * v):sum():backward() end, 'hook: it must return a gradient or nothing, it returned 7')
+  h:remove();
+  (w * v):sum():backward()
+  is(w.grad, {3, 4})
+  raises(function() mt.ones(1):register_hook(print) end, 'does not require a gradient')
+  raises(function() w:register_hook(3) end, 'must be a function')
+end)
+
+test('retain_grad keeps the gradient of a computed tensor', function()
+  local w = leaf{1, 2}
+  local y = (w * 2):retain_grad()
+  local z = y * y
+  z:sum():backward()
+  is(y.grad, {4, 8})
+  is(w.grad, {8, 16})
+  eq(z.grad, nil)
+  y.grad = nil
+  eq(y.grad, nil)
+  raises(function() mt.ones(1):retain_grad() end, 'does not require a gradient')
+end)
+
+test('what a hook captures does not live for ever', function()
+  local function live()
+    collectgarbage()
+    collectgarbage()
+    return (core.memory())
+  end
+  local before = live()
+  local function circles()
+    local w = mt.zeros(1000):requires_grad_()
+    w:register_hook(function(g) return g + w end) -- a circle through the leaf
+    local y = w * 2
+    y:register_hook(function(g) return g + y:detach() end) -- one through the graph, ended by backward
+    y:sum():backward()
+    eq(w.grad:numel(), 1000)
+  end
+  circles()
+  eq(live(), before)
+end)
+
+-- mt.Function --------------------------------------------------------------------------------------
+
+local Exp = mt.Function{
+  forward = function(ctx, x)
+    local y = x:exp()
+    ctx:save_for_backward(y)
+    return y
+  end,
+  backward = function(ctx, g) return g * ctx:saved_tensors() end,
+}
+
+local Pair = mt.Function{
+  name = 'Pair',
+  forward = function(ctx, x, n, y)
+    ctx:save_for_backward(x, y)
+    ctx.n = n
+    return x * y * n, 'kept', x:sin()
+  end,
+  backward = function(ctx, g, _, h)
+    local x, y = ctx:saved_tensors()
+    h = h or _
+    return g * y * ctx.n + h * x:cos(), nil, g * x * ctx.n
+  end,
+}
+
+test('Function: gradients of both orders, saved results and inputs', function()
+  local x, y = leaf{0.3, -0.7, 1.1}, leaf{0.5, 1.5, -0.2}
+  is(Exp(x), x:exp():tolist())
+  mt.gradcheck(function(a) return (Exp(a)) end, {x})
+  mt.gradgradcheck(function(a) return (Exp(a)) end, {x})
+  local both = function(a, b)
+    local p, word, q = Pair(a, 3, b)
+    eq(word, 'kept')
+    return p * q
+  end
+  mt.gradcheck(both, {x, y})
+  mt.gradgradcheck(both, {x, y})
+  local third = mt.grad(mt.grad(mt.grad(Exp(x):sum(), x, {create_graph = true}):sum(), x,
+    {create_graph = true}):sum(), x)
+  is(third, x:exp():tolist())
+end)
+
+test('Function: a result without a gradient, no recording, what is not asked for', function()
+  local Split = mt.Function{
+    forward = function(ctx, x)
+      local positive = x:relu()
+      local rest = x - positive
+      ctx:mark_non_differentiable(rest)
+      eq(ctx.needs_input_grad, {true})
+      return positive, rest, x:gt(0)
+    end,
+    backward = function(_, g) return g * 5 end,
+  }
+  local x = leaf{1, -2}
+  local a, b, c = Split(x)
+  eq({a.requires_grad, b.requires_grad, c.requires_grad}, {true, false, false});
+  (a * 2):sum():backward()
+  is(x.grad, {10, 10})
+  local off = mt.no_grad(Exp, x)
+  eq(off.requires_grad, false)
+  eq(Exp(mt.ones(2)).requires_grad, false)
+end)
+
+test('Function: what is wrong is said with the function and the place', function()
+  local x, y = leaf{1, 2}, leaf{3, 4}
+  local function with(backward)
+    local F = mt.Function{name = 'F', forward = function(_, a, n, b) return a * b * n end, backward = backward}
+    return function() F(x, 2, y):sum():backward() end
+  end
+  raises(with(function() return mt.ones(3) end), 'F: backward returned a gradient %(3%) for argument 1, which is %(2%)')
+  raises(with(function(_, g) return g, g, g end), 'F: backward returned a gradient for argument 2, which is no tensor')
+  raises(with(function(_, g) return g, nil, g, g end), 'F: backward returned 4 values, the function has 3 arguments')
+  raises(with(function() return 'x' end), "F: backward returned the string 'x' for argument 1")
+  raises(with(function(_, g) return g:long() end), 'a gradient of int64 for argument 1')
+  raises(with(function() error('inside', 0) end), '^inside$')
+  eq(x.grad, nil)
+  with(function() return nil end)()
+  eq(x.grad, nil)
+  raises(function() mt.Function{forward = print} end, "'backward' is missing")
+  raises(function() mt.Function{forward = print, backward = 3} end, 'must be functions')
+  raises(function() Exp() end, 'nil')
+  raises(function() mt.Function{name = 'None', forward = function() end, backward = print}(x) end,
+    'None: forward returned no tensor')
+  local Saves = mt.Function{forward = function(ctx, a) ctx:save_for_backward(7) return a end, backward = print}
+  raises(function() Saves(x) end, 'save_for_backward: argument 1 must be a tensor, got 7')
+end)
+
+test('Function: a saved tensor that was changed is refused, a graph is used once', function()
+  local x = leaf{1, 2}
+  local y = Exp(x)
+  y:add_(1)
+  raises(function() y:sum():backward() end, 'saved tensor %(2%) was changed in place')
+  local z = Exp(x)
+  z:sum():backward()
+  raises(function() z:sum():backward() end, 'used up')
+  eq(x.grad ~= nil, true)
+end)
+
+-- Jacobians ------------------------------------------------------------------------------------------
+
+test('jacobian, hessian, vjp, jvp as torch.autograd.functional', function()
+  local x, y = mt.tensor({1, 2}, {dtype = 'float64'}), mt.tensor({3, 4, 5}, {dtype = 'float64'})
+  is(mt.jacobian(function(a) return a * a end, x), {{2, 0}, {0, 4}})
+  local J = mt.jacobian(function(a, b) return a:outer(b), a:sum() end, {x, y})
+  eq(#J[1][1].shape, 3)
+  is(J[1][2], {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}, {{2, 0, 0}, {0, 2, 0}, {0, 0, 2}}})
+  is(J[2][1], {1, 1})
+  is(J[2][2], {0, 0, 0})
+  is(mt.hessian(function(a) return (a ^ 3):sum() end, x), {{6, 0}, {0, 12}})
+  local H = mt.hessian(function(a, b) return a:sum() * b:square():sum() end, {x, y})
+  is(H[1][1], {{0, 0}, {0, 0}})
+  is(H[1][2], {{6, 8, 10}, {6, 8, 10}})
+  is(H[2][2], {{6, 0, 0}, {0, 6, 0}, {0, 0, 6}})
+  local value, g = mt.vjp(function(a) return a * a end, x, mt.tensor({1, 10}, {dtype = 'float64'}))
+  is(value, {1, 4})
+  is(g, {2, 40})
+  local moved, by = mt.jvp(function(a) return a * a:sum() end, x, mt.tensor({1, 10}, {dtype = 'float64'}))
+  is(moved, {3, 6})
+  is(by, {14, 52})
+  raises(function() mt.hessian(function(a) return a end, x) end, 'must return one number')
+  raises(function() mt.jacobian(function() return 7 end, x) end, 'must return tensors, it returned 7')
+  raises(function() mt.jvp(function(a) return a end, x, mt.ones(3)) end, 'vector 1 must have the shape %(2%)')
+end)
+
+-- recompute ------------------------------------------------------------------------------------------
+
+test('recompute: the same gradients, of every order and of captured parameters', function()
+  local x, w = leaf{0.3, -0.7, 1.1}, leaf{0.5, 1.5, -0.2}
+  local runs = 0
+  local function f(a)
+    runs = runs + 1
+    return ((a * w):sin() * a:exp()):tanh()
+  end
+  local expected = mt.grad(f(x):sum(), {x, w})
+  runs = 0
+  local y = mt.recompute(f, x)
+  eq(runs, 1)
+  local got = mt.grad(y:sum(), {x, w})
+  eq(runs, 2)
+  is(got[1], expected[1]:tolist())
+  is(got[2], expected[2]:tolist())
+  mt.gradcheck(function(a) return (mt.recompute(f, a)) end, {x})
+  mt.gradgradcheck(function(a) return (mt.recompute(f, a)) end, {x})
+end)
+
+test('recompute: the same random numbers, less memory', function()
+  local x = mt.rand(100000):requires_grad_()
+  local function f(a)
+    for _ = 1, 10 do a = mt.dropout(a:exp():sin(), 0.3) end
+    return a
+  end
+  mt.manual_seed(5)
+  local expected = mt.grad(f(x):sum(), x)
+  mt.manual_seed(5)
+  local y = mt.recompute(f, x)
+  collectgarbage()
+  collectgarbage()
+  local with = core.memory()
+  local after = mt.rand(3)
+  local got = mt.grad(y:sum(), x)
+  assert(got:equal(expected), 'other numbers')
+  eq(mt.rand(1):numel(), 1)
+  mt.manual_seed(5)
+  f(x)
+  eq(after:tolist(), mt.rand(3):tolist())
+  local z = f(x)
+  collectgarbage()
+  collectgarbage()
+  local without = core.memory()
+  assert(without - with > 5 * 400000, ('saved only %d bytes'):format(without - with))
+  assert(z)
+end)
+
+test('recompute: a function that does something else the second time is refused', function()
+  local x, first = leaf{1, 2}, true
+  local y = mt.recompute(function(a)
+    if first then
+      first = false
+      return a:exp():sin()
+    end
+    return a:exp()
+  end, x)
+  raises(function() y:sum():backward() end, 'recompute: the second run')
+  eq(x.grad, nil)
+  raises(function() mt.recompute(3) end, 'a function is needed')
+end)
+
+-- Debugging --------------------------------------------------------------------------------------------
+
+test('set_debug: the first NaN, forward and backward, with lines', function()
+  mt.set_debug(true)
+  local ok, trouble = pcall(function()
+    raises(function() return (mt.tensor{4, -1}:sqrt()) end, 'test_gradient.lua:%d+: sqrt produced NaN at %[2%]')
+    raises(function() return (mt.tensor{{1, 1}, {0, 1}} / mt.tensor{{1, 1}, {0, 1}}) end,
+      'div produced NaN at %[2, 1%]')
+    local x = leaf{0, 4}
+    local line = debug.getinfo(1, 'l').currentline + 1
+    local y = x:sqrt() * 0
+    raises(function() y:sum():backward() end, 'sqrt backward produced NaN at %[1%], recorded at .*test_gradient.lua:' .. line)
+    eq(x.grad, nil)
+    local z = x:exp()
+    z:add_(1)
+    raises(function() z:sum():backward() end, 'changed in place .*recorded at .*:' .. line + 3 .. ', changed at .*:' .. line + 4)
+    eq((mt.tensor{0 / 0} + 1):isnan():any(), true) -- not the first
+  end)
+  mt.set_debug(false)
+  assert(ok, trouble)
+  eq(mt.tensor{-1}:sqrt():isnan():any(), true)
+end)
+
+t.finish()

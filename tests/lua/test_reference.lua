@@ -1,0 +1,121 @@
+-- test_reference.lua -- Nothing public is missing: the names of the contract, their help, docs/, the stubs.
+package.path = 'scripts/?.lua;' .. package.path
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local reference = require 'reference'
+local t = require 'testing'
+
+local function read(path)
+  local file = assert(io.open(path, 'rb'))
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+
+-- The contract: functions of mt, and methods where PyTorch has methods.
+local functions = [[tensor zeros ones full empty eye range linspace logspace rand randn randint randperm bernoulli
+  multinomial normal zeros_like ones_like full_like empty_like rand_like randn_like frombuffer is_tensor arange
+  index_select gather scatter scatter_add index_add masked_select masked_fill masked_scatter index_copy index_fill
+  scatter_reduce take_along_dim where take nonzero searchsorted bucketize isin narrow select
+  reshape flatten unflatten squeeze unsqueeze t transpose permute movedim broadcast_to clone cat stack split
+  chunk unbind tile repeat_interleave flip roll tril triu diag diagonal meshgrid pad ravel swapaxes vstack hstack
+  add sub mul div floor_divide remainder fmod pow neg abs sign reciprocal sqrt rsqrt square exp exp2 expm1 log log2
+  log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh sigmoid logit softplus relu leaky_relu
+  elu selu celu gelu silu mish hardtanh relu6 softsign hardsigmoid hardswish logsigmoid threshold prelu erf erfc erfinv
+  lgamma digamma xlogy addcmul addcdiv floor ceil round trunc frac clamp minimum maximum lerp hypot copysign logaddexp
+  logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not isnan isinf isfinite
+  nan_to_num lt le gt ge eq ne
+  sum mean prod max min amax amin argmax argmin var std norm logsumexp median mode quantile all any count_nonzero cumsum
+  cumprod cummax cummin sort argsort topk unique bincount histc
+  matmul mm bmm mv dot outer addmm einsum tensordot kron cross cdist trace
+  conv1d conv2d conv_transpose2d max_pool1d max_pool2d avg_pool1d avg_pool2d adaptive_avg_pool2d interpolate unfold
+  fold conv1d_anchored conv2d_anchored
+  softmax log_softmax cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss binary_cross_entropy
+  binary_cross_entropy_with_logits kl_div huber_loss cosine_similarity normalize softmin glu layer_norm batch_norm
+  group_norm instance_norm rms_norm dropout embedding one_hot scaled_dot_product_attention
+  set_printoptions allclose isclose test_close manual_seed get_rng_state set_rng_state Generator
+  grad jacobian hessian vjp jvp set_debug no_grad set_grad_enabled Function gradcheck gradgradcheck recompute
+  launch_kernel timeit help set_num_threads set_default_dtype args]]
+local methods = [[size stride dim numel is_contiguous storage_offset storage item at tolist data new_zeros
+  narrow select index_select gather scatter scatter_add index_add masked_select masked_fill masked_scatter
+  index_copy index_fill scatter_reduce take_along_dim where take nonzero slice isin
+  view reshape flatten unflatten squeeze unsqueeze t transpose permute movedim expand expand_as broadcast_to contiguous
+  clone split chunk unbind tile repeat_interleave flip roll tril triu diag diagonal ravel view_as reshape_as swapaxes
+  unfold sum mean prod max min amax amin argmax argmin var std norm logsumexp median mode quantile all any count_nonzero
+  cumsum cumprod cummax cummin sort argsort topk unique bincount histc matmul mm bmm mv dot outer addmm cross trace
+  softmax log_softmax to float double long int byte bool type_as cpu
+  fill_ zero_ copy_ normal_ uniform_ requires_grad_ backward zero_grad_ detach retain_grad register_hook
+  add_ mul_ exp_ relu_ clamp_ lerp_ equal allclose isclose]]
+local linalg = 'solve inv det cholesky qr svd eigh lstsq norm'
+
+t.test('every name of the contract is there', function()
+  local missing = {}
+  for name in functions:gmatch('%S+') do
+    if not pcall(function() return mt[name] end) then missing[#missing + 1] = 'mt.' .. name end
+  end
+  for name in methods:gmatch('%S+') do
+    if not core.methods[name] then missing[#missing + 1] = 'x:' .. name end
+  end
+  for name in linalg:gmatch('%S+') do
+    if not pcall(function() return mt.linalg[name] end) then missing[#missing + 1] = 'mt.linalg.' .. name end
+  end
+  t.eq(missing, {})
+end)
+
+t.test('every elementwise operation has its form in place', function()
+  local missing = {}
+  for _, op in ipairs(core.operations()) do
+    if not op.answers_bool and not op.mask_first and not core.methods[op.name .. '_'] then
+      missing[#missing + 1] = op.name .. '_'
+    end
+  end
+  t.eq(missing, {})
+end)
+
+t.test('every function is declared: it has a signature and help', function()
+  local bare = {}
+  local function look(where, name, value)
+    local init = type(value) == 'table' and rawget(value, '__init')
+    local signature, doc = core.entry(init or value)
+    local is_code = type(value) == 'function' or init
+    if is_code and not (signature and doc and #doc >= 8) then bare[#bare + 1] = where .. name end
+  end
+  for name in pairs(core.lazy) do local _ = mt[name] end
+  for name, value in pairs(mt) do look('mt.', name, value) end
+  for name, value in pairs(core.methods) do look('x:', name, value) end
+  for _, module in ipairs {'nn', 'optim', 'data', 'linalg'} do
+    for name, value in pairs(mt[module]) do look('mt.' .. module .. '.', name, value) end
+  end
+  table.sort(bare)
+  t.eq(bare, {})
+end)
+
+t.test('docs/ is what the declarations say now (mtorch scripts/reference.lua)', function()
+  assert(read('docs/reference.md') == reference.markdown(), 'docs/reference.md is stale')
+  assert(read('docs/mtorch.lua') == reference.stubs(), 'docs/mtorch.lua is stale')
+end)
+
+t.test('the stubs are Lua, and know the type of every parameter', function()
+  assert(loadstring((reference.stubs())))
+  local _, untyped = reference.stubs()
+  table.sort(untyped)
+  t.eq(untyped, {})
+end)
+
+t.test('help shows every function, and each topic', function()
+  local printed, real = {}, print
+  rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
+  local ok, trouble = pcall(function()
+    for _, f in ipairs(reference.functions()) do
+      printed = {}
+      mt.help(f.owner == 'mt' and f.name or f.owner == 'x' and 'x:' .. f.name or (f.owner .. '.' .. f.name))
+      assert(table.concat(printed, '\n'):find(f.name, 1, true), f.name)
+    end
+    mt.help()
+  end)
+  rawset(_G, 'print', real)
+  assert(ok, trouble)
+  t.raises(function() mt.help('matmull') end, "did you mean 'matmul'")
+end)
+
+t.finish()
