@@ -12,18 +12,32 @@ local reference = {}
 local tensor, list = 'mt.Tensor', 'mt.Tensor[]'
 local integer, integers, number, boolean, text = 'integer', 'integer|integer[]', 'number', 'boolean', 'string'
 local operand, callable, dtype = 'mt.Tensor|number', 'function', 'mt.Dtype'
-reference.types = {
-  x = tensor, y = operand, z = operand, data = 'number|boolean|table|mt.Tensor', shape = integers, dims = integers,
-  dim = integers, keepdim = boolean, dtype = dtype, device = text, requires_grad = boolean, value = number,
-  first = number, last = number, step = number, n = integer, m = integer, tensors = list, fn = callable,
-  inputs = 'mt.Tensor|mt.Tensor[]', eps = number, atol = number, rtol = number, equal_nan = boolean,
-  enabled = boolean, index = tensor, source = tensor, target = tensor, other = text, reduction = text,
-  ignore_index = integer, weight = tensor, bias = tensor, gradient = tensor, retain_graph = boolean,
-  create_graph = boolean, wanted = boolean, length = integer, condition = tensor, a = tensor, b = tensor,
-  dim1 = integer, dim2 = integer, name = text, path = text, grid_x = integer, grid_y = integer,
-  parameters = list, lr = number, betas = 'number[]', weight_decay = number, momentum = number, dampening = number,
-  nesterov = boolean, in_features = integer, out_features = integer, tensor = tensor, base = 'table',
-}
+reference.types = {}
+for kind, names in pairs {
+  [tensor] = [[x index source target weight bias gradient condition a b tensor A B input input1 input2 src mask sorter
+    factor running_mean running_var values sorted_sequence boundaries weights pos_weight anchor positive negative query
+    key attn_mask ids v kept]],
+  [operand] = 'y z p_or_shape elements test_elements prepend append mean std sizes_or_number',
+  [list] = 'tensors parameters indices',
+  ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
+  [integer] = [[n m grid_x grid_y length in_features out_features ignore_index dim1 dim2 k diagonal offset minlength
+    num_classes padding_idx num_groups groups upscale_factor rows columns storage_offset edgeitems linewidth
+    precision threshold seed decimals bins runs max_iter]],
+  [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
+    repeats shifts destination source_dims sizes sides scale]],
+  [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
+    margin rcond lambd from to label_smoothing dropout_p correction scale_factor divisor_override]],
+  [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
+    ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
+    full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
+    accumulate include_self allow_unused quiet unbiased sci_mode align_corners use_input_stats swap]],
+  [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
+    equation state kind profile]],
+  [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base',
+  ['number|boolean|table|mt.Tensor'] = 'data', ['number|string'] = 'ord', ['mt.Generator'] = 'generator',
+} do
+  for name in names:gmatch('%S+') do reference.types[name] = kind end
+end
 -- Where one name means something else.
 reference.of = {['to.target'] = text, ['full.value'] = 'number|boolean'}
 for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
@@ -68,7 +82,7 @@ end
 
 --- One function as a stub: `---@param` lines and an empty body.
 local function stub(owner, name, signature, doc, is_method, untyped)
-  local lines, names = {'--- ' .. doc}, {}
+  local lines, names = {'--- ' .. doc:gsub('\n', ' ')}, {}
   for i, p in ipairs(parameters(signature)) do
     local self = is_method and i == 1
     if p.open then
@@ -109,6 +123,10 @@ function reference.functions()
   local function add(subject, owner, name, value)
     local init = type(value) == 'table' and rawget(value, '__init')
     local signature, doc = core.entry(init or value)
+    local known = signature and signature:match('^[%w_]+')
+    if signature and known ~= name then -- another name of the same function
+      signature, doc = name .. signature:sub(#known + 1), ('The same as %s.'):format(known)
+    end
     if signature then
       all[#all + 1] = {subject = subject, owner = owner, name = name, signature = signature, doc = doc,
                        method = owner == 'mt' and core.methods[name] == value or owner == 'x'}
@@ -169,6 +187,7 @@ function reference.stubs()
   local untyped, parts = {}, {
     '---@meta mtorch', '-- Stubs for the Lua language server, made by scripts/reference.lua.', '',
     "---@alias mt.Dtype 'float32'|'float64'|'int64'|'int32'|'uint8'|'bool'", '',
+    '---@class mt.Generator', '',
     '---@class mt.Tensor', '---@field shape integer[]', '---@field dtype mt.Dtype', '---@field device string',
     '---@field grad? mt.Tensor', '---@field requires_grad boolean', '---@field is_leaf boolean',
     '---@field [any] any', '---@operator add(mt.Tensor|number): mt.Tensor',
@@ -180,8 +199,11 @@ function reference.stubs()
   for _, m in ipairs(modules) do parts[#parts + 1] = ('mt.%s = {}'):format(m.name) end
   parts[#parts + 1] = ''
   for _, f in ipairs(reference.functions()) do
-    if f.owner ~= 'x' then parts[#parts + 1] = stub(f.owner, f.name, f.signature, f.doc, false, untyped) end
-    if f.method then parts[#parts + 1] = stub('Tensor', f.name, f.signature, f.doc, true, untyped) end
+    if f.name == 'repeat' then -- no name in Lua's grammar; x['repeat'](x, 2) works
+    elseif f.owner ~= 'x' then parts[#parts + 1] = stub(f.owner, f.name, f.signature, f.doc, false, untyped) end
+    if f.method and f.name ~= 'repeat' then
+      parts[#parts + 1] = stub('Tensor', f.name, f.signature, f.doc, true, untyped)
+    end
   end
   parts[#parts + 1] = 'return mt\n'
   return table.concat(parts, '\n'), untyped

@@ -4,7 +4,9 @@ local core = require 'mtorch.core'
 --- `mt.args{hidden=100, rate=0.05, dataset={'split','xor'}}` reads the script's flags: types come
 --- from the defaults, a list is a choice. Case is ignored. `--device`, `--threads`, `--seed` are
 --- always there and take effect at once.
-return function(defaults, arguments)
+return core.declare('args(..)', "The script's flags, mt.args{hidden=100, rate=0.05, dataset={'split', 'xor'}}: " ..
+  'types from the defaults, a list is a choice; --device --threads --seed --help always. Returns their values.',
+function(defaults, arguments)
   if type(defaults) ~= 'table' then
     core.fail('args: a table of defaults is needed, got ' .. core.describe(defaults))
   end
@@ -34,4 +36,4 @@ return function(defaults, arguments)
   core.set_num_threads(values.threads)
   require('mtorch').manual_seed(values.seed)
   return values
-end
+end)

@@ -156,8 +156,8 @@ local function jacobian_of(y, inputs, create_graph)
 end
 
 gradient.jacobian = core.declare('jacobian(fn, inputs, create_graph=false)',
-  'All derivatives of fn(inputs..) by its inputs: of one result by one input a tensor of the shape result then input; ' ..
-  'lists of inputs or results give lists, J[result][input].',
+  'All derivatives of fn(inputs..) by its inputs: of one result by one input a tensor of the shape result then ' ..
+  'input; lists of inputs or results give lists, J[result][input].',
   function(fn, inputs, create_graph)
     local list, single = fresh('jacobian', inputs, create_graph)
     local results = results_of('jacobian', fn, list)

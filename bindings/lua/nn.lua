@@ -67,7 +67,7 @@ nn.class = core.declare('class(name, base=nil)', 'A class of modules: define __i
   end)
 nn.Module = Module
 
-function Module.__init() end
+Module.__init = core.declare('Module(..)', 'The base of all modules; see nn.class.', function() end)
 
 function Module:forward()
   core.fail(('%s has no forward: define function %s:forward(x)'):format(self.__name, self.__name))
@@ -269,10 +269,12 @@ end
 --- `nn.Sequential{a, b, c}` or `nn.Sequential(a, b, c)`: each module's result is the next one's
 --- input.
 nn.Sequential = nn.class('Sequential')
-function nn.Sequential:__init(...)
-  local first = ...
-  fill(self, 'Sequential', (select('#', ...) == 1 and not is_module(first)) and first or {...})
-end
+nn.Sequential.__init = core.declare('Sequential(self, ..)',
+  "Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.",
+  function(self, ...)
+    local first = ...
+    fill(self, 'Sequential', (select('#', ...) == 1 and not is_module(first)) and first or {...})
+  end)
 function nn.Sequential:forward(x)
   for i = 1, #self do x = self[i](x) end
   return x
@@ -280,7 +282,9 @@ end
 
 --- `nn.ModuleList{a, b}`: a list whose modules are registered; it is indexed, not called.
 nn.ModuleList = nn.class('ModuleList')
-function nn.ModuleList:__init(children) fill(self, 'ModuleList', children or {}) end
+nn.ModuleList.__init = core.declare('ModuleList(self, ..)',
+  'A list whose modules are registered, nn.ModuleList{a, b}; it is indexed, not called.',
+  function(self, children) fill(self, 'ModuleList', children or {}) end)
 
 -- ---- layers --------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
 -- report.lua -- mt.report: one self-contained HTML page of a run: figures, tables, no scripts.
+local core = require 'mtorch.core'
 local util = require 'mtorch.util'
 local plot = require 'mtorch.plot'
 local style = require 'mtorch.report_style'
@@ -222,7 +223,9 @@ end
 --- mt.report{path='report.html', title=, config={k=v}, curves={{title=, x=, y=}, ..},
 --- surface={arguments of plot.contour}, timing={name=seconds or a list}, table={rows}, notes=}:
 --- writes one HTML page that needs nothing else; returns its path.
-return function(args)
+return core.declare('report(..)', 'Writes one HTML page that needs nothing else: mt.report{path=, title=, config=, ' ..
+  'curves=, surface=, timing=, table=, notes=}; returns its path.',
+function(args)
   util.check_options('report', args, known)
   if args[1] ~= nil then
     util.fail('report: takes named parts only: report{title=.., curves=..}')
@@ -232,4 +235,4 @@ return function(args)
     util.fail("report: cannot write '%s': use a path ending in .html", path)
   end
   return (util.write_file('report', path, page(args)))
-end
+end)

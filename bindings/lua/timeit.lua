@@ -10,9 +10,15 @@ end
 
 --- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
 --- deviation and median in seconds. Without n, as many loops as take 0.05 s.
-return function(fn, options)
-  options = options or {}
-  local runs, n = options.runs or 7, options.n
+return core.declare('timeit(fn, n=nil, runs=7, quiet=false)', 'How long fn() takes: prints "mean +- deviation per ' ..
+  'loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median in seconds.',
+function(fn, n, runs, quiet)
+  runs = runs or 7
+  for name, count in pairs {n = n, runs = runs} do
+    if type(count) ~= 'number' or count < 1 or count % 1 ~= 0 then
+      core.fail(('timeit: %s must be a whole number from 1, got %s'):format(name, core.describe(count)))
+    end
+  end
   local function run(loops)
     local start = core.time()
     for _ = 1, loops do fn() end
@@ -36,9 +42,9 @@ return function(fn, options)
   local deviation = math.sqrt(squares / runs)
   table.sort(times)
   local median = (times[math.floor((runs + 1) / 2)] + times[math.ceil((runs + 1) / 2)]) / 2
-  if not options.quiet then
+  if not quiet then
     print(('%s +- %s per loop (mean +- std. dev. of %d runs, %d loops each)'):format(text(mean),
       text(deviation), runs, n))
   end
   return mean, deviation, median
-end
+end)

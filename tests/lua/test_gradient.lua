@@ -69,7 +69,8 @@ test('grad: what took no part is an error, or false', function()
   raises(function() mt.grad((w * 2):sum(), mt.ones(1)) end, 'input 1 does not require a gradient')
   raises(function() mt.grad(w * leaf{1, 2}, w) end, 'only one element has a gradient')
   raises(function() mt.grad(mt.ones(1), w) end, 'does not depend on any')
-  raises(function() mt.grad({w:sum(), w:sum()}, w, {grad_outputs = {mt.tensor(1)}}) end, '2 outputs, but 1 grad_outputs')
+  raises(function() mt.grad({w:sum(), w:sum()}, w, {grad_outputs = {mt.tensor(1)}}) end,
+    '2 outputs, but 1 grad_outputs')
 end)
 
 -- Hooks, retain_grad ------------------------------------------------------------------------------
@@ -219,7 +220,8 @@ test('Function: what is wrong is said with the function and the place', function
     local F = mt.Function{name = 'F', forward = function(_, a, n, b) return a * b * n end, backward = backward}
     return function() F(x, 2, y):sum():backward() end
   end
-  raises(with(function() return mt.ones(3) end), 'F: backward returned a gradient %(3%) for argument 1, which is %(2%)')
+  raises(with(function() return mt.ones(3) end),
+    'F: backward returned a gradient %(3%) for argument 1, which is %(2%)')
   raises(with(function(_, g) return g, g, g end), 'F: backward returned a gradient for argument 2, which is no tensor')
   raises(with(function(_, g) return g, nil, g, g end), 'F: backward returned 4 values, the function has 3 arguments')
   raises(with(function() return 'x' end), "F: backward returned the string 'x' for argument 1")
@@ -348,11 +350,13 @@ test('set_debug: the first NaN, forward and backward, with lines', function()
     local x = leaf{0, 4}
     local line = debug.getinfo(1, 'l').currentline + 1
     local y = x:sqrt() * 0
-    raises(function() y:sum():backward() end, 'sqrt backward produced NaN at %[1%], recorded at .*test_gradient.lua:' .. line)
+    raises(function() y:sum():backward() end,
+      'sqrt backward produced NaN at %[1%], recorded at .*test_gradient.lua:' .. line)
     eq(x.grad, nil)
     local z = x:exp()
     z:add_(1)
-    raises(function() z:sum():backward() end, 'changed in place .*recorded at .*:' .. line + 3 .. ', changed at .*:' .. line + 4)
+    raises(function() z:sum():backward() end,
+      'changed in place .*recorded at .*:' .. line + 4 .. ', changed at .*:' .. line + 5)
     eq((mt.tensor{0 / 0} + 1):isnan():any(), true) -- not the first
   end)
   mt.set_debug(false)

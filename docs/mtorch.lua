@@ -1,0 +1,6012 @@
+---@meta mtorch
+-- Stubs for the Lua language server, made by scripts/reference.lua.
+
+---@alias mt.Dtype 'float32'|'float64'|'int64'|'int32'|'uint8'|'bool'
+
+---@class mt.Generator
+
+---@class mt.Tensor
+---@field shape integer[]
+---@field dtype mt.Dtype
+---@field device string
+---@field grad? mt.Tensor
+---@field requires_grad boolean
+---@field is_leaf boolean
+---@field [any] any
+---@operator add(mt.Tensor|number): mt.Tensor
+---@operator sub(mt.Tensor|number): mt.Tensor
+---@operator mul(mt.Tensor|number): mt.Tensor
+---@operator div(mt.Tensor|number): mt.Tensor
+---@operator pow(mt.Tensor|number): mt.Tensor
+---@operator mod(mt.Tensor|number): mt.Tensor
+---@operator unm: mt.Tensor
+---@operator len: integer
+local Tensor = {}
+
+local mt = {}
+
+mt.linalg = {}
+mt.nn = {}
+mt.optim = {}
+mt.data = {}
+mt.plot = {}
+mt.cuda = {}
+
+--- The number at a position, x:at(i, j): fast, outside the graph.
+---@param ... any
+---@return any ...
+function Tensor:at(...) end
+
+--- Adds to .grad of every leaf that x was computed from. Uses the graph up unless retain_graph.
+---@param gradient? mt.Tensor
+---@param retain_graph? boolean default false
+---@param create_graph? boolean default false
+---@return mt.Tensor ...
+function Tensor:backward(gradient, retain_graph, create_graph) end
+
+--- The same data, outside the graph.
+---@return mt.Tensor ...
+function Tensor:detach() end
+
+--- The number of dimensions.
+---@return integer ...
+function Tensor:dim() end
+
+--- Whether the elements lie in row-major order without gaps.
+---@return boolean ...
+function Tensor:is_contiguous() end
+
+--- The number in a tensor of one element; a boolean for bool.
+---@return any ...
+function Tensor:item() end
+
+--- The number of elements.
+---@return integer ...
+function Tensor:numel() end
+
+--- Asks for a gradient (or no longer); returns x.
+---@param wanted? boolean default true
+---@return mt.Tensor ...
+function Tensor:requires_grad_(wanted) end
+
+--- The shape as a list, or the size of one dimension.
+---@param dim? integer|integer[]
+---@return any ...
+function Tensor:size(dim) end
+
+--- Where the tensor begins in its storage, in elements.
+---@return integer ...
+function Tensor:storage_offset() end
+
+--- How many elements apart neighbours lie, for each dimension or one.
+---@param dim? integer|integer[]
+---@return any ...
+function Tensor:stride(dim) end
+
+--- Nested lists of numbers (booleans for bool); a number for a 0-d tensor.
+---@return any ...
+function Tensor:tolist() end
+
+--- Drops the gradient (sets it to nil); returns x.
+---@return mt.Tensor ...
+function Tensor:zero_grad_() end
+
+--- x as bfloat16: not there yet.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.bfloat16(x) end
+
+--- x as bfloat16: not there yet.
+---@return mt.Tensor ...
+function Tensor:bfloat16() end
+
+--- x as bool: true where it is not 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.bool(x) end
+
+--- x as bool: true where it is not 0.
+---@return mt.Tensor ...
+function Tensor:bool() end
+
+--- x as uint8.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.byte(x) end
+
+--- x as uint8.
+---@return mt.Tensor ...
+function Tensor:byte() end
+
+--- A copy, inside the graph.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.clone(x) end
+
+--- A copy, inside the graph.
+---@return mt.Tensor ...
+function Tensor:clone() end
+
+--- x itself if it is contiguous, else a copy that is.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.contiguous(x) end
+
+--- x itself if it is contiguous, else a copy that is.
+---@return mt.Tensor ...
+function Tensor:contiguous() end
+
+--- Writes source, broadcast and converted, into x.
+---@param x mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function mt.copy_(x, source) end
+
+--- Writes source, broadcast and converted, into x.
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function Tensor:copy_(source) end
+
+--- x in the memory of the CPU.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.cpu(x) end
+
+--- x in the memory of the CPU.
+---@return mt.Tensor ...
+function Tensor:cpu() end
+
+--- x as float64.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.double(x) end
+
+--- x as float64.
+---@return mt.Tensor ...
+function Tensor:double() end
+
+--- A tensor whose elements are not set.
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.empty(shape, dtype, device, requires_grad) end
+
+--- The same shape; the elements are not set.
+---@param x mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.empty_like(x, dtype, device, requires_grad) end
+
+--- The same shape; the elements are not set.
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:empty_like(dtype, device, requires_grad) end
+
+--- A matrix with ones on the diagonal.
+---@param n integer
+---@param m? integer
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.eye(n, m, dtype, device, requires_grad) end
+
+--- Sets every element.
+---@param x mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function mt.fill_(x, value) end
+
+--- Sets every element.
+---@param value number
+---@return mt.Tensor ...
+function Tensor:fill_(value) end
+
+--- x as float32.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.float(x) end
+
+--- x as float32.
+---@return mt.Tensor ...
+function Tensor:float() end
+
+--- A copy of a string's bytes as elements; the size must fit the shape exactly.
+---@param data number|boolean|table|mt.Tensor
+---@param dtype? mt.Dtype
+---@param shape? integer|integer[]
+---@return mt.Tensor ...
+function mt.frombuffer(data, dtype, shape) end
+
+--- A tensor filled with a value; the shape is a list.
+---@param shape integer|integer[]
+---@param value number|boolean
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.full(shape, value, dtype, device, requires_grad) end
+
+--- The same shape, filled with a value.
+---@param x mt.Tensor
+---@param value number
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.full_like(x, value, dtype, device, requires_grad) end
+
+--- The same shape, filled with a value.
+---@param value number
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:full_like(value, dtype, device, requires_grad) end
+
+--- The type of numbers without a dtype.
+---@return mt.Tensor ...
+function mt.get_default_dtype() end
+
+--- x as float16: not there yet.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.half(x) end
+
+--- x as float16: not there yet.
+---@return mt.Tensor ...
+function Tensor:half() end
+
+--- x as int32.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.int(x) end
+
+--- x as int32.
+---@return mt.Tensor ...
+function Tensor:int() end
+
+--- Whether a value is a tensor.
+---@param ... any
+---@return boolean ...
+function mt.is_tensor(...) end
+
+--- n numbers at equal distances, both ends included.
+---@param first number
+---@param last number
+---@param n integer
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.linspace(first, last, n, dtype, device, requires_grad) end
+
+--- base to the power of n exponents at equal distances, both ends included.
+---@param first number
+---@param last number
+---@param n integer
+---@param base? table default 10
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.logspace(first, last, n, base, dtype, device, requires_grad) end
+
+--- x as int64.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.long(x) end
+
+--- x as int64.
+---@return mt.Tensor ...
+function Tensor:long() end
+
+--- A tensor like x of another shape, not set.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.new_empty(x, shape, dtype, device, requires_grad) end
+
+--- A tensor like x of another shape, not set.
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:new_empty(shape, dtype, device, requires_grad) end
+
+--- A tensor like x of another shape, filled.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@param value number
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.new_full(x, shape, value, dtype, device, requires_grad) end
+
+--- A tensor like x of another shape, filled.
+---@param shape integer|integer[]
+---@param value number
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:new_full(shape, value, dtype, device, requires_grad) end
+
+--- Ones with the dtype and device of x.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.new_ones(x, shape, dtype, device, requires_grad) end
+
+--- Ones with the dtype and device of x.
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:new_ones(shape, dtype, device, requires_grad) end
+
+--- A tensor of data with the dtype and device of x.
+---@param x mt.Tensor
+---@param data number|boolean|table|mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.new_tensor(x, data, dtype, device, requires_grad) end
+
+--- A tensor of data with the dtype and device of x.
+---@param data number|boolean|table|mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:new_tensor(data, dtype, device, requires_grad) end
+
+--- Zeros with the dtype and device of x.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.new_zeros(x, shape, dtype, device, requires_grad) end
+
+--- Zeros with the dtype and device of x.
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:new_zeros(shape, dtype, device, requires_grad) end
+
+--- A tensor of ones.
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.ones(shape, dtype, device, requires_grad) end
+
+--- Ones of the same shape.
+---@param x mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.ones_like(x, dtype, device, requires_grad) end
+
+--- Ones of the same shape.
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:ones_like(dtype, device, requires_grad) end
+
+--- first, first + step, .. up to last, which is included; int64 where all are whole.
+---@param first number
+---@param last number
+---@param step? number default 1
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.range(first, last, step, dtype, device, requires_grad) end
+
+--- The type of numbers without a dtype: 'float32' or 'float64'.
+---@param dtype mt.Dtype
+---@return mt.Tensor ...
+function mt.set_default_dtype(dtype) end
+
+--- A tensor from a number, a boolean or nested lists.
+---@param data number|boolean|table|mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.tensor(data, dtype, device, requires_grad) end
+
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.
+---@param x mt.Tensor
+---@param target? string
+---@param other? string
+---@param dtype? mt.Dtype
+---@param device? string
+---@return mt.Tensor ...
+function mt.to(x, target, other, dtype, device) end
+
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.
+---@param target? string
+---@param other? string
+---@param dtype? mt.Dtype
+---@param device? string
+---@return mt.Tensor ...
+function Tensor:to(target, other, dtype, device) end
+
+--- The positions on and below the diagonal: (2 x n), rows above columns.
+---@param rows integer
+---@param columns integer
+---@param offset? integer default 0
+---@return mt.Tensor ...
+function mt.tril_indices(rows, columns, offset) end
+
+--- The positions on and above the diagonal: (2 x n), rows above columns.
+---@param rows integer
+---@param columns integer
+---@param offset? integer default 0
+---@return mt.Tensor ...
+function mt.triu_indices(rows, columns, offset) end
+
+--- x with the dtype of y.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.type_as(x, y) end
+
+--- x with the dtype of y.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:type_as(y) end
+
+--- Sets every element to 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.zero_(x) end
+
+--- Sets every element to 0.
+---@return mt.Tensor ...
+function Tensor:zero_() end
+
+--- A tensor of zeros.
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.zeros(shape, dtype, device, requires_grad) end
+
+--- Zeros of the same shape.
+---@param x mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function mt.zeros_like(x, dtype, device, requires_grad) end
+
+--- Zeros of the same shape.
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@return mt.Tensor ...
+function Tensor:zeros_like(dtype, device, requires_grad) end
+
+--- A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', as PyTorch's on the CPU. Methods: manual_seed seed initial_seed get_state set_state.
+---@param kind? string default 'philox'
+---@param seed? integer default 0
+---@return mt.Tensor ...
+function mt.Generator(kind, seed) end
+
+--- 1 with probability p, else 0: for each element of a tensor p, or a number and a shape.
+---@param p number
+---@param shape? integer|integer[]
+---@param dtype? mt.Dtype
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.bernoulli(p, shape, dtype, generator) end
+
+--- 1 with probability p, else 0: for each element of a tensor p, or a number and a shape.
+---@param shape? integer|integer[]
+---@param dtype? mt.Dtype
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:bernoulli(shape, dtype, generator) end
+
+--- Fills x with 1 with probability p, else 0.
+---@param x mt.Tensor
+---@param p? number default 0.5
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.bernoulli_(x, p, generator) end
+
+--- Fills x with 1 with probability p, else 0.
+---@param p? number default 0.5
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:bernoulli_(p, generator) end
+
+--- Fills x with exponential numbers of that rate.
+---@param x mt.Tensor
+---@param lambd? number default 1
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.exponential_(x, lambd, generator) end
+
+--- Fills x with exponential numbers of that rate.
+---@param lambd? number default 1
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:exponential_(lambd, generator) end
+
+--- Where the random numbers stand, as a string for set_rng_state.
+---@return mt.Tensor ...
+function mt.get_rng_state() end
+
+--- Starts the random numbers anew; the same seed gives the same numbers on every device.
+---@param n integer
+---@return mt.Tensor ...
+function mt.manual_seed(n) end
+
+--- n positions (from 1) drawn by the weights of each row.
+---@param weights mt.Tensor
+---@param n integer
+---@param replacement? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.multinomial(weights, n, replacement, generator) end
+
+--- n positions (from 1) drawn by the weights of each row.
+---@param n integer
+---@param replacement? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:multinomial(n, replacement, generator) end
+
+--- Normal numbers of a shape; or with a mean and deviation for each, as tensors.
+---@param mean? mt.Tensor|number default 0
+---@param std? mt.Tensor|number default 1
+---@param shape? integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.normal(mean, std, shape, dtype, device, requires_grad, generator) end
+
+--- Fills x with normal numbers.
+---@param x mt.Tensor
+---@param mean? mt.Tensor|number default 0
+---@param std? mt.Tensor|number default 1
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.normal_(x, mean, std, generator) end
+
+--- Fills x with normal numbers.
+---@param mean? mt.Tensor|number default 0
+---@param std? mt.Tensor|number default 1
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:normal_(mean, std, generator) end
+
+--- Uniform numbers in [0, 1).
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.rand(shape, dtype, device, requires_grad, generator) end
+
+--- Uniform numbers in x's shape.
+---@param x mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.rand_like(x, dtype, device, requires_grad, generator) end
+
+--- Uniform numbers in x's shape.
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:rand_like(dtype, device, requires_grad, generator) end
+
+--- Whole numbers from first to last, both included.
+---@param first number
+---@param last number
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.randint(first, last, shape, dtype, device, requires_grad, generator) end
+
+--- Whole numbers in x's shape, ends included.
+---@param x mt.Tensor
+---@param first number
+---@param last number
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.randint_like(x, first, last, dtype, device, requires_grad, generator) end
+
+--- Whole numbers in x's shape, ends included.
+---@param first number
+---@param last number
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:randint_like(first, last, dtype, device, requires_grad, generator) end
+
+--- Normal numbers with mean 0 and deviation 1.
+---@param shape integer|integer[]
+---@param dtype? mt.Dtype
+---@param device? string default 'cpu'
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.randn(shape, dtype, device, requires_grad, generator) end
+
+--- Normal numbers in x's shape.
+---@param x mt.Tensor
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.randn_like(x, dtype, device, requires_grad, generator) end
+
+--- Normal numbers in x's shape.
+---@param dtype? mt.Dtype
+---@param device? string
+---@param requires_grad? boolean default false
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:randn_like(dtype, device, requires_grad, generator) end
+
+--- Fills x with whole numbers from first to last; without them from all that the dtype holds.
+---@param x mt.Tensor
+---@param first? number
+---@param last? number
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.random_(x, first, last, generator) end
+
+--- Fills x with whole numbers from first to last; without them from all that the dtype holds.
+---@param first? number
+---@param last? number
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:random_(first, last, generator) end
+
+--- The numbers 1..n in random order.
+---@param n integer
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.randperm(n, generator) end
+
+--- Goes back to where get_rng_state was called.
+---@param state string
+---@return mt.Tensor ...
+function mt.set_rng_state(state) end
+
+--- Fills x with uniform numbers in [from, to).
+---@param x mt.Tensor
+---@param from? number default 0
+---@param to? number default 1
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function mt.uniform_(x, from, to, generator) end
+
+--- Fills x with uniform numbers in [from, to).
+---@param from? number default 0
+---@param to? number default 1
+---@param generator? mt.Generator
+---@return mt.Tensor ...
+function Tensor:uniform_(from, to, generator) end
+
+--- |x|; the slope at 0 is 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.abs(x) end
+
+--- |x|; the slope at 0 is 0.
+---@return mt.Tensor ...
+function Tensor:abs() end
+
+--- |x|; the slope at 0 is 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.abs_(x) end
+
+--- |x|; the slope at 0 is 0, written into x.
+---@return mt.Tensor ...
+function Tensor:abs_() end
+
+--- The same as abs.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.absolute(x) end
+
+--- The same as abs.
+---@return mt.Tensor ...
+function Tensor:absolute() end
+
+--- The same as abs_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.absolute_(x) end
+
+--- The same as abs_.
+---@return mt.Tensor ...
+function Tensor:absolute_() end
+
+--- arccosine, in radians.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.acos(x) end
+
+--- arccosine, in radians.
+---@return mt.Tensor ...
+function Tensor:acos() end
+
+--- arccosine, in radians, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.acos_(x) end
+
+--- arccosine, in radians, written into x.
+---@return mt.Tensor ...
+function Tensor:acos_() end
+
+--- inverse hyperbolic cosine, for x from 1 on.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.acosh(x) end
+
+--- inverse hyperbolic cosine, for x from 1 on.
+---@return mt.Tensor ...
+function Tensor:acosh() end
+
+--- inverse hyperbolic cosine, for x from 1 on, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.acosh_(x) end
+
+--- inverse hyperbolic cosine, for x from 1 on, written into x.
+---@return mt.Tensor ...
+function Tensor:acosh_() end
+
+--- a + b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.add(x, y, alpha) end
+
+--- a + b.
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:add(y, alpha) end
+
+--- a + b, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.add_(x, y, alpha) end
+
+--- a + b, written into x.
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:add_(y, alpha) end
+
+--- a + value * b / c.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function mt.addcdiv(x, y, z, value) end
+
+--- a + value * b / c.
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function Tensor:addcdiv(y, z, value) end
+
+--- a + value * b / c, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function mt.addcdiv_(x, y, z, value) end
+
+--- a + value * b / c, written into x.
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function Tensor:addcdiv_(y, z, value) end
+
+--- a + value * b * c.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function mt.addcmul(x, y, z, value) end
+
+--- a + value * b * c.
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function Tensor:addcmul(y, z, value) end
+
+--- a + value * b * c, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function mt.addcmul_(x, y, z, value) end
+
+--- a + value * b * c, written into x.
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@param value? number default 1
+---@return mt.Tensor ...
+function Tensor:addcmul_(y, z, value) end
+
+--- Whether |x - y| <= atol + rtol |y| everywhere.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rtol? number default 1e-5
+---@param atol? number default 1e-8
+---@param equal_nan? boolean default false
+---@return boolean ...
+function mt.allclose(x, y, rtol, atol, equal_nan) end
+
+--- Whether |x - y| <= atol + rtol |y| everywhere.
+---@param y mt.Tensor|number
+---@param rtol? number default 1e-5
+---@param atol? number default 1e-8
+---@param equal_nan? boolean default false
+---@return boolean ...
+function Tensor:allclose(y, rtol, atol, equal_nan) end
+
+--- The same as acos.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arccos(x) end
+
+--- The same as acos.
+---@return mt.Tensor ...
+function Tensor:arccos() end
+
+--- The same as acos_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arccos_(x) end
+
+--- The same as acos_.
+---@return mt.Tensor ...
+function Tensor:arccos_() end
+
+--- The same as acosh.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arccosh(x) end
+
+--- The same as acosh.
+---@return mt.Tensor ...
+function Tensor:arccosh() end
+
+--- The same as acosh_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arccosh_(x) end
+
+--- The same as acosh_.
+---@return mt.Tensor ...
+function Tensor:arccosh_() end
+
+--- The same as asin.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arcsin(x) end
+
+--- The same as asin.
+---@return mt.Tensor ...
+function Tensor:arcsin() end
+
+--- The same as asin_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arcsin_(x) end
+
+--- The same as asin_.
+---@return mt.Tensor ...
+function Tensor:arcsin_() end
+
+--- The same as asinh.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arcsinh(x) end
+
+--- The same as asinh.
+---@return mt.Tensor ...
+function Tensor:arcsinh() end
+
+--- The same as asinh_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arcsinh_(x) end
+
+--- The same as asinh_.
+---@return mt.Tensor ...
+function Tensor:arcsinh_() end
+
+--- The same as atan.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arctan(x) end
+
+--- The same as atan.
+---@return mt.Tensor ...
+function Tensor:arctan() end
+
+--- The same as atan2.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.arctan2(x, y) end
+
+--- The same as atan2.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:arctan2(y) end
+
+--- The same as atan2_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.arctan2_(x, y) end
+
+--- The same as atan2_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:arctan2_(y) end
+
+--- The same as atan_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arctan_(x) end
+
+--- The same as atan_.
+---@return mt.Tensor ...
+function Tensor:arctan_() end
+
+--- The same as atanh.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arctanh(x) end
+
+--- The same as atanh.
+---@return mt.Tensor ...
+function Tensor:arctanh() end
+
+--- The same as atanh_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.arctanh_(x) end
+
+--- The same as atanh_.
+---@return mt.Tensor ...
+function Tensor:arctanh_() end
+
+--- arcsine, in radians.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.asin(x) end
+
+--- arcsine, in radians.
+---@return mt.Tensor ...
+function Tensor:asin() end
+
+--- arcsine, in radians, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.asin_(x) end
+
+--- arcsine, in radians, written into x.
+---@return mt.Tensor ...
+function Tensor:asin_() end
+
+--- inverse hyperbolic sine.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.asinh(x) end
+
+--- inverse hyperbolic sine.
+---@return mt.Tensor ...
+function Tensor:asinh() end
+
+--- inverse hyperbolic sine, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.asinh_(x) end
+
+--- inverse hyperbolic sine, written into x.
+---@return mt.Tensor ...
+function Tensor:asinh_() end
+
+--- arctangent, in radians.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.atan(x) end
+
+--- arctangent, in radians.
+---@return mt.Tensor ...
+function Tensor:atan() end
+
+--- the angle of the point (b, a), in radians.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.atan2(x, y) end
+
+--- the angle of the point (b, a), in radians.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:atan2(y) end
+
+--- the angle of the point (b, a), in radians, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.atan2_(x, y) end
+
+--- the angle of the point (b, a), in radians, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:atan2_(y) end
+
+--- arctangent, in radians, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.atan_(x) end
+
+--- arctangent, in radians, written into x.
+---@return mt.Tensor ...
+function Tensor:atan_() end
+
+--- inverse hyperbolic tangent.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.atanh(x) end
+
+--- inverse hyperbolic tangent.
+---@return mt.Tensor ...
+function Tensor:atanh() end
+
+--- inverse hyperbolic tangent, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.atanh_(x) end
+
+--- inverse hyperbolic tangent, written into x.
+---@return mt.Tensor ...
+function Tensor:atanh_() end
+
+--- the bits that both have.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_and(x, y) end
+
+--- the bits that both have.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_and(y) end
+
+--- the bits that both have, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_and_(x, y) end
+
+--- the bits that both have, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_and_(y) end
+
+--- a * 2^b without what leaves the dtype; 0 where b is negative or its width.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_left_shift(x, y) end
+
+--- a * 2^b without what leaves the dtype; 0 where b is negative or its width.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_left_shift(y) end
+
+--- a * 2^b without what leaves the dtype; 0 where b is negative or its width, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_left_shift_(x, y) end
+
+--- a * 2^b without what leaves the dtype; 0 where b is negative or its width, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_left_shift_(y) end
+
+--- the bits of an integer inverted; of a bool its contrary.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.bitwise_not(x) end
+
+--- the bits of an integer inverted; of a bool its contrary.
+---@return mt.Tensor ...
+function Tensor:bitwise_not() end
+
+--- the bits of an integer inverted; of a bool its contrary, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.bitwise_not_(x) end
+
+--- the bits of an integer inverted; of a bool its contrary, written into x.
+---@return mt.Tensor ...
+function Tensor:bitwise_not_() end
+
+--- the bits that one has.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_or(x, y) end
+
+--- the bits that one has.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_or(y) end
+
+--- the bits that one has, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_or_(x, y) end
+
+--- the bits that one has, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_or_(y) end
+
+--- a / 2^b rounded down; only the sign is left where b is negative or the width.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_right_shift(x, y) end
+
+--- a / 2^b rounded down; only the sign is left where b is negative or the width.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_right_shift(y) end
+
+--- a / 2^b rounded down; only the sign is left where b is negative or the width, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_right_shift_(x, y) end
+
+--- a / 2^b rounded down; only the sign is left where b is negative or the width, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_right_shift_(y) end
+
+--- the bits that differ.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_xor(x, y) end
+
+--- the bits that differ.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_xor(y) end
+
+--- the bits that differ, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bitwise_xor_(x, y) end
+
+--- the bits that differ, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bitwise_xor_(y) end
+
+--- the smallest whole number not below x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.ceil(x) end
+
+--- the smallest whole number not below x.
+---@return mt.Tensor ...
+function Tensor:ceil() end
+
+--- the smallest whole number not below x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.ceil_(x) end
+
+--- the smallest whole number not below x, written into x.
+---@return mt.Tensor ...
+function Tensor:ceil_() end
+
+--- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017).
+---@param x mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.celu(x, alpha) end
+
+--- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017).
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:celu(alpha) end
+
+--- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017), written into x.
+---@param x mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.celu_(x, alpha) end
+
+--- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017), written into x.
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:celu_(alpha) end
+
+--- x held between min and max; NaN stays; the slope at the ends is 0.
+---@param x mt.Tensor
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function mt.clamp(x, min, max) end
+
+--- x held between min and max; NaN stays; the slope at the ends is 0.
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function Tensor:clamp(min, max) end
+
+--- x held between min and max; NaN stays; the slope at the ends is 0, written into x.
+---@param x mt.Tensor
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function mt.clamp_(x, min, max) end
+
+--- x held between min and max; NaN stays; the slope at the ends is 0, written into x.
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function Tensor:clamp_(min, max) end
+
+--- x, or max where x is above; a number or a tensor.
+---@param x mt.Tensor
+---@param max number
+---@return mt.Tensor ...
+function mt.clamp_max(x, max) end
+
+--- x, or max where x is above; a number or a tensor.
+---@param max number
+---@return mt.Tensor ...
+function Tensor:clamp_max(max) end
+
+--- x, or max where x is above, written into x.
+---@param x mt.Tensor
+---@param max number
+---@return mt.Tensor ...
+function mt.clamp_max_(x, max) end
+
+--- x, or max where x is above, written into x.
+---@param max number
+---@return mt.Tensor ...
+function Tensor:clamp_max_(max) end
+
+--- x, or min where x is below; a number or a tensor.
+---@param x mt.Tensor
+---@param min number
+---@return mt.Tensor ...
+function mt.clamp_min(x, min) end
+
+--- x, or min where x is below; a number or a tensor.
+---@param min number
+---@return mt.Tensor ...
+function Tensor:clamp_min(min) end
+
+--- x, or min where x is below, written into x.
+---@param x mt.Tensor
+---@param min number
+---@return mt.Tensor ...
+function mt.clamp_min_(x, min) end
+
+--- x, or min where x is below, written into x.
+---@param min number
+---@return mt.Tensor ...
+function Tensor:clamp_min_(min) end
+
+--- The same as clamp.
+---@param x mt.Tensor
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function mt.clip(x, min, max) end
+
+--- The same as clamp.
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function Tensor:clip(min, max) end
+
+--- The same as clamp_.
+---@param x mt.Tensor
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function mt.clip_(x, min, max) end
+
+--- The same as clamp_.
+---@param min? number
+---@param max? number
+---@return mt.Tensor ...
+function Tensor:clip_(min, max) end
+
+--- |a| with the sign of b; the slope at 0 is 0.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.copysign(x, y) end
+
+--- |a| with the sign of b; the slope at 0 is 0.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:copysign(y) end
+
+--- |a| with the sign of b; the slope at 0 is 0, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.copysign_(x, y) end
+
+--- |a| with the sign of b; the slope at 0 is 0, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:copysign_(y) end
+
+--- cosine, x in radians.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.cos(x) end
+
+--- cosine, x in radians.
+---@return mt.Tensor ...
+function Tensor:cos() end
+
+--- cosine, x in radians, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.cos_(x) end
+
+--- cosine, x in radians, written into x.
+---@return mt.Tensor ...
+function Tensor:cos_() end
+
+--- hyperbolic cosine.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.cosh(x) end
+
+--- hyperbolic cosine.
+---@return mt.Tensor ...
+function Tensor:cosh() end
+
+--- hyperbolic cosine, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.cosh_(x) end
+
+--- hyperbolic cosine, written into x.
+---@return mt.Tensor ...
+function Tensor:cosh_() end
+
+--- degrees as radians.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.deg2rad(x) end
+
+--- degrees as radians.
+---@return mt.Tensor ...
+function Tensor:deg2rad() end
+
+--- degrees as radians, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.deg2rad_(x) end
+
+--- degrees as radians, written into x.
+---@return mt.Tensor ...
+function Tensor:deg2rad_() end
+
+--- the derivative of lgamma.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.digamma(x) end
+
+--- the derivative of lgamma.
+---@return mt.Tensor ...
+function Tensor:digamma() end
+
+--- the derivative of lgamma, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.digamma_(x) end
+
+--- the derivative of lgamma, written into x.
+---@return mt.Tensor ...
+function Tensor:digamma_() end
+
+--- a / b; of integers a float.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function mt.div(x, y, rounding_mode) end
+
+--- a / b; of integers a float.
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function Tensor:div(y, rounding_mode) end
+
+--- a / b; of integers a float, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function mt.div_(x, y, rounding_mode) end
+
+--- a / b; of integers a float, written into x.
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function Tensor:div_(y, rounding_mode) end
+
+--- The same as div.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function mt.divide(x, y, rounding_mode) end
+
+--- The same as div.
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function Tensor:divide(y, rounding_mode) end
+
+--- The same as div_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function mt.divide_(x, y, rounding_mode) end
+
+--- The same as div_.
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function Tensor:divide_(y, rounding_mode) end
+
+--- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015).
+---@param x mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.elu(x, alpha) end
+
+--- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015).
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:elu(alpha) end
+
+--- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015), written into x.
+---@param x mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.elu_(x, alpha) end
+
+--- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015), written into x.
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:elu_(alpha) end
+
+--- a equals b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.eq(x, y) end
+
+--- a equals b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:eq(y) end
+
+--- Whether shapes and all elements are equal: a Lua boolean.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return boolean ...
+function mt.equal(x, y) end
+
+--- Whether shapes and all elements are equal: a Lua boolean.
+---@param y mt.Tensor|number
+---@return boolean ...
+function Tensor:equal(y) end
+
+--- error function.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.erf(x) end
+
+--- error function.
+---@return mt.Tensor ...
+function Tensor:erf() end
+
+--- error function, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.erf_(x) end
+
+--- error function, written into x.
+---@return mt.Tensor ...
+function Tensor:erf_() end
+
+--- 1 - erf(x), exact far out.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.erfc(x) end
+
+--- 1 - erf(x), exact far out.
+---@return mt.Tensor ...
+function Tensor:erfc() end
+
+--- 1 - erf(x), exact far out, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.erfc_(x) end
+
+--- 1 - erf(x), exact far out, written into x.
+---@return mt.Tensor ...
+function Tensor:erfc_() end
+
+--- the inverse of erf.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.erfinv(x) end
+
+--- the inverse of erf.
+---@return mt.Tensor ...
+function Tensor:erfinv() end
+
+--- the inverse of erf, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.erfinv_(x) end
+
+--- the inverse of erf, written into x.
+---@return mt.Tensor ...
+function Tensor:erfinv_() end
+
+--- e to the power x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.exp(x) end
+
+--- e to the power x.
+---@return mt.Tensor ...
+function Tensor:exp() end
+
+--- 2 to the power x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.exp2(x) end
+
+--- 2 to the power x.
+---@return mt.Tensor ...
+function Tensor:exp2() end
+
+--- 2 to the power x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.exp2_(x) end
+
+--- 2 to the power x, written into x.
+---@return mt.Tensor ...
+function Tensor:exp2_() end
+
+--- e to the power x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.exp_(x) end
+
+--- e to the power x, written into x.
+---@return mt.Tensor ...
+function Tensor:exp_() end
+
+--- exp(x) - 1, exact near 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.expm1(x) end
+
+--- exp(x) - 1, exact near 0.
+---@return mt.Tensor ...
+function Tensor:expm1() end
+
+--- exp(x) - 1, exact near 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.expm1_(x) end
+
+--- exp(x) - 1, exact near 0, written into x.
+---@return mt.Tensor ...
+function Tensor:expm1_() end
+
+--- The same as trunc.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.fix(x) end
+
+--- The same as trunc.
+---@return mt.Tensor ...
+function Tensor:fix() end
+
+--- The same as trunc_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.fix_(x) end
+
+--- The same as trunc_.
+---@return mt.Tensor ...
+function Tensor:fix_() end
+
+--- the largest whole number not above x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.floor(x) end
+
+--- the largest whole number not above x.
+---@return mt.Tensor ...
+function Tensor:floor() end
+
+--- the largest whole number not above x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.floor_(x) end
+
+--- the largest whole number not above x, written into x.
+---@return mt.Tensor ...
+function Tensor:floor_() end
+
+--- a / b rounded down; integers stay integers.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.floor_divide(x, y) end
+
+--- a / b rounded down; integers stay integers.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:floor_divide(y) end
+
+--- a / b rounded down; integers stay integers, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.floor_divide_(x, y) end
+
+--- a / b rounded down; integers stay integers, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:floor_divide_(y) end
+
+--- a - b * trunc(a / b): the sign of a, as C's fmod.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.fmod(x, y) end
+
+--- a - b * trunc(a / b): the sign of a, as C's fmod.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:fmod(y) end
+
+--- a - b * trunc(a / b): the sign of a, as C's fmod, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.fmod_(x, y) end
+
+--- a - b * trunc(a / b): the sign of a, as C's fmod, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:fmod_(y) end
+
+--- x - trunc(x): the fraction, with the sign of x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.frac(x) end
+
+--- x - trunc(x): the fraction, with the sign of x.
+---@return mt.Tensor ...
+function Tensor:frac() end
+
+--- x - trunc(x): the fraction, with the sign of x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.frac_(x) end
+
+--- x - trunc(x): the fraction, with the sign of x, written into x.
+---@return mt.Tensor ...
+function Tensor:frac_() end
+
+--- a >= b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.ge(x, y) end
+
+--- a >= b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:ge(y) end
+
+--- x times the normal distribution function of x (Hendrycks 2016).
+---@param x mt.Tensor
+---@param approximate? string default 'none'
+---@return mt.Tensor ...
+function mt.gelu(x, approximate) end
+
+--- x times the normal distribution function of x (Hendrycks 2016).
+---@param approximate? string default 'none'
+---@return mt.Tensor ...
+function Tensor:gelu(approximate) end
+
+--- x times the normal distribution function of x (Hendrycks 2016), written into x.
+---@param x mt.Tensor
+---@param approximate? string default 'none'
+---@return mt.Tensor ...
+function mt.gelu_(x, approximate) end
+
+--- x times the normal distribution function of x (Hendrycks 2016), written into x.
+---@param approximate? string default 'none'
+---@return mt.Tensor ...
+function Tensor:gelu_(approximate) end
+
+--- gelu by its approximation with tanh: gelu(x, {approximate='tanh'}).
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.gelu_tanh(x) end
+
+--- gelu by its approximation with tanh: gelu(x, {approximate='tanh'}).
+---@return mt.Tensor ...
+function Tensor:gelu_tanh() end
+
+--- gelu by its approximation with tanh: gelu(x, {approximate='tanh'}), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.gelu_tanh_(x) end
+
+--- gelu by its approximation with tanh: gelu(x, {approximate='tanh'}), written into x.
+---@return mt.Tensor ...
+function Tensor:gelu_tanh_() end
+
+--- The same as gt.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.greater(x, y) end
+
+--- The same as gt.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:greater(y) end
+
+--- The same as ge.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.greater_equal(x, y) end
+
+--- The same as ge.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:greater_equal(y) end
+
+--- a > b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.gt(x, y) end
+
+--- a > b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:gt(y) end
+
+--- x, or 0 where |x| <= lambd.
+---@param x mt.Tensor
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function mt.hardshrink(x, lambd) end
+
+--- x, or 0 where |x| <= lambd.
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function Tensor:hardshrink(lambd) end
+
+--- x, or 0 where |x| <= lambd, written into x.
+---@param x mt.Tensor
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function mt.hardshrink_(x, lambd) end
+
+--- x, or 0 where |x| <= lambd, written into x.
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function Tensor:hardshrink_(lambd) end
+
+--- (x + 3) / 6 held between 0 and 1; the slope at the ends is 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.hardsigmoid(x) end
+
+--- (x + 3) / 6 held between 0 and 1; the slope at the ends is 0.
+---@return mt.Tensor ...
+function Tensor:hardsigmoid() end
+
+--- (x + 3) / 6 held between 0 and 1; the slope at the ends is 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.hardsigmoid_(x) end
+
+--- (x + 3) / 6 held between 0 and 1; the slope at the ends is 0, written into x.
+---@return mt.Tensor ...
+function Tensor:hardsigmoid_() end
+
+--- x * hardsigmoid(x) (Howard 2019).
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.hardswish(x) end
+
+--- x * hardsigmoid(x) (Howard 2019).
+---@return mt.Tensor ...
+function Tensor:hardswish() end
+
+--- x * hardsigmoid(x) (Howard 2019), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.hardswish_(x) end
+
+--- x * hardsigmoid(x) (Howard 2019), written into x.
+---@return mt.Tensor ...
+function Tensor:hardswish_() end
+
+--- x held between min_val and max_val; the slope at the ends is 0.
+---@param x mt.Tensor
+---@param min_val? number default -1
+---@param max_val? number default 1
+---@return mt.Tensor ...
+function mt.hardtanh(x, min_val, max_val) end
+
+--- x held between min_val and max_val; the slope at the ends is 0.
+---@param min_val? number default -1
+---@param max_val? number default 1
+---@return mt.Tensor ...
+function Tensor:hardtanh(min_val, max_val) end
+
+--- x held between min_val and max_val; the slope at the ends is 0, written into x.
+---@param x mt.Tensor
+---@param min_val? number default -1
+---@param max_val? number default 1
+---@return mt.Tensor ...
+function mt.hardtanh_(x, min_val, max_val) end
+
+--- x held between min_val and max_val; the slope at the ends is 0, written into x.
+---@param min_val? number default -1
+---@param max_val? number default 1
+---@return mt.Tensor ...
+function Tensor:hardtanh_(min_val, max_val) end
+
+--- 0 below 0, 1 above, b where a is 0; it has no gradient.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.heaviside(x, y) end
+
+--- 0 below 0, 1 above, b where a is 0; it has no gradient.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:heaviside(y) end
+
+--- 0 below 0, 1 above, b where a is 0; it has no gradient, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.heaviside_(x, y) end
+
+--- 0 below 0, 1 above, b where a is 0; it has no gradient, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:heaviside_(y) end
+
+--- sqrt(a*a + b*b) without overflow.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.hypot(x, y) end
+
+--- sqrt(a*a + b*b) without overflow.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:hypot(y) end
+
+--- sqrt(a*a + b*b) without overflow, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.hypot_(x, y) end
+
+--- sqrt(a*a + b*b) without overflow, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:hypot_(y) end
+
+--- Whether |x - y| <= atol + rtol |y|, for each element.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rtol? number default 1e-5
+---@param atol? number default 1e-8
+---@param equal_nan? boolean default false
+---@return mt.Tensor ...
+function mt.isclose(x, y, rtol, atol, equal_nan) end
+
+--- Whether |x - y| <= atol + rtol |y|, for each element.
+---@param y mt.Tensor|number
+---@param rtol? number default 1e-5
+---@param atol? number default 1e-8
+---@param equal_nan? boolean default false
+---@return mt.Tensor ...
+function Tensor:isclose(y, rtol, atol, equal_nan) end
+
+--- true where x is neither infinite nor NaN.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.isfinite(x) end
+
+--- true where x is neither infinite nor NaN.
+---@return mt.Tensor ...
+function Tensor:isfinite() end
+
+--- true where x is infinite.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.isinf(x) end
+
+--- true where x is infinite.
+---@return mt.Tensor ...
+function Tensor:isinf() end
+
+--- true where x is not a number.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.isnan(x) end
+
+--- true where x is not a number.
+---@return mt.Tensor ...
+function Tensor:isnan() end
+
+--- a <= b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.le(x, y) end
+
+--- a <= b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:le(y) end
+
+--- x, or negative_slope * x below 0.
+---@param x mt.Tensor
+---@param negative_slope? number default 0.01
+---@return mt.Tensor ...
+function mt.leaky_relu(x, negative_slope) end
+
+--- x, or negative_slope * x below 0.
+---@param negative_slope? number default 0.01
+---@return mt.Tensor ...
+function Tensor:leaky_relu(negative_slope) end
+
+--- x, or negative_slope * x below 0, written into x.
+---@param x mt.Tensor
+---@param negative_slope? number default 0.01
+---@return mt.Tensor ...
+function mt.leaky_relu_(x, negative_slope) end
+
+--- x, or negative_slope * x below 0, written into x.
+---@param negative_slope? number default 0.01
+---@return mt.Tensor ...
+function Tensor:leaky_relu_(negative_slope) end
+
+--- a + weight * (b - a), the weight being c.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@return mt.Tensor ...
+function mt.lerp(x, y, z) end
+
+--- a + weight * (b - a), the weight being c.
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:lerp(y, z) end
+
+--- a + weight * (b - a), the weight being c, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@return mt.Tensor ...
+function mt.lerp_(x, y, z) end
+
+--- a + weight * (b - a), the weight being c, written into x.
+---@param y mt.Tensor|number
+---@param z mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:lerp_(y, z) end
+
+--- The same as lt.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.less(x, y) end
+
+--- The same as lt.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:less(y) end
+
+--- The same as le.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.less_equal(x, y) end
+
+--- The same as le.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:less_equal(y) end
+
+--- the logarithm of |gamma(x)|.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.lgamma(x) end
+
+--- the logarithm of |gamma(x)|.
+---@return mt.Tensor ...
+function Tensor:lgamma() end
+
+--- the logarithm of |gamma(x)|, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.lgamma_(x) end
+
+--- the logarithm of |gamma(x)|, written into x.
+---@return mt.Tensor ...
+function Tensor:lgamma_() end
+
+--- natural logarithm.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log(x) end
+
+--- natural logarithm.
+---@return mt.Tensor ...
+function Tensor:log() end
+
+--- logarithm to base 10.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log10(x) end
+
+--- logarithm to base 10.
+---@return mt.Tensor ...
+function Tensor:log10() end
+
+--- logarithm to base 10, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log10_(x) end
+
+--- logarithm to base 10, written into x.
+---@return mt.Tensor ...
+function Tensor:log10_() end
+
+--- log(1 + x), exact near 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log1p(x) end
+
+--- log(1 + x), exact near 0.
+---@return mt.Tensor ...
+function Tensor:log1p() end
+
+--- log(1 + x), exact near 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log1p_(x) end
+
+--- log(1 + x), exact near 0, written into x.
+---@return mt.Tensor ...
+function Tensor:log1p_() end
+
+--- logarithm to base 2.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log2(x) end
+
+--- logarithm to base 2.
+---@return mt.Tensor ...
+function Tensor:log2() end
+
+--- logarithm to base 2, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log2_(x) end
+
+--- logarithm to base 2, written into x.
+---@return mt.Tensor ...
+function Tensor:log2_() end
+
+--- natural logarithm, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log_(x) end
+
+--- natural logarithm, written into x.
+---@return mt.Tensor ...
+function Tensor:log_() end
+
+--- The same as logsigmoid.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log_sigmoid(x) end
+
+--- The same as logsigmoid.
+---@return mt.Tensor ...
+function Tensor:log_sigmoid() end
+
+--- The same as logsigmoid_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.log_sigmoid_(x) end
+
+--- The same as logsigmoid_.
+---@return mt.Tensor ...
+function Tensor:log_sigmoid_() end
+
+--- log(exp(a) + exp(b)) without overflow.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logaddexp(x, y) end
+
+--- log(exp(a) + exp(b)) without overflow.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logaddexp(y) end
+
+--- log2(2^a + 2^b) without overflow.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logaddexp2(x, y) end
+
+--- log2(2^a + 2^b) without overflow.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logaddexp2(y) end
+
+--- log2(2^a + 2^b) without overflow, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logaddexp2_(x, y) end
+
+--- log2(2^a + 2^b) without overflow, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logaddexp2_(y) end
+
+--- log(exp(a) + exp(b)) without overflow, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logaddexp_(x, y) end
+
+--- log(exp(a) + exp(b)) without overflow, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logaddexp_(y) end
+
+--- both are nonzero.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logical_and(x, y) end
+
+--- both are nonzero.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logical_and(y) end
+
+--- true where x is 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.logical_not(x) end
+
+--- true where x is 0.
+---@return mt.Tensor ...
+function Tensor:logical_not() end
+
+--- one is nonzero.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logical_or(x, y) end
+
+--- one is nonzero.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logical_or(y) end
+
+--- exactly one is nonzero.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logical_xor(x, y) end
+
+--- exactly one is nonzero.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logical_xor(y) end
+
+--- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps.
+---@param x mt.Tensor
+---@param eps? number
+---@return mt.Tensor ...
+function mt.logit(x, eps) end
+
+--- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps.
+---@param eps? number
+---@return mt.Tensor ...
+function Tensor:logit(eps) end
+
+--- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps, written into x.
+---@param x mt.Tensor
+---@param eps? number
+---@return mt.Tensor ...
+function mt.logit_(x, eps) end
+
+--- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps, written into x.
+---@param eps? number
+---@return mt.Tensor ...
+function Tensor:logit_(eps) end
+
+--- log(sigmoid(x)), exact far out.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.logsigmoid(x) end
+
+--- log(sigmoid(x)), exact far out.
+---@return mt.Tensor ...
+function Tensor:logsigmoid() end
+
+--- log(sigmoid(x)), exact far out, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.logsigmoid_(x) end
+
+--- log(sigmoid(x)), exact far out, written into x.
+---@return mt.Tensor ...
+function Tensor:logsigmoid_() end
+
+--- a < b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.lt(x, y) end
+
+--- a < b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:lt(y) end
+
+--- the larger of a and b; NaN wins; ties share the gradient.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.maximum(x, y) end
+
+--- the larger of a and b; NaN wins; ties share the gradient.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:maximum(y) end
+
+--- the larger of a and b; NaN wins; ties share the gradient, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.maximum_(x, y) end
+
+--- the larger of a and b; NaN wins; ties share the gradient, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:maximum_(y) end
+
+--- the smaller of a and b; NaN wins; ties share the gradient.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.minimum(x, y) end
+
+--- the smaller of a and b; NaN wins; ties share the gradient.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:minimum(y) end
+
+--- the smaller of a and b; NaN wins; ties share the gradient, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.minimum_(x, y) end
+
+--- the smaller of a and b; NaN wins; ties share the gradient, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:minimum_(y) end
+
+--- x * tanh(softplus(x)) (Misra 2019).
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.mish(x) end
+
+--- x * tanh(softplus(x)) (Misra 2019).
+---@return mt.Tensor ...
+function Tensor:mish() end
+
+--- x * tanh(softplus(x)) (Misra 2019), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.mish_(x) end
+
+--- x * tanh(softplus(x)) (Misra 2019), written into x.
+---@return mt.Tensor ...
+function Tensor:mish_() end
+
+--- a * b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.mul(x, y) end
+
+--- a * b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:mul(y) end
+
+--- a * b, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.mul_(x, y) end
+
+--- a * b, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:mul_(y) end
+
+--- The same as mul.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.multiply(x, y) end
+
+--- The same as mul.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:multiply(y) end
+
+--- The same as mul_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.multiply_(x, y) end
+
+--- The same as mul_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:multiply_(y) end
+
+--- NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers.
+---@param x mt.Tensor
+---@param nan? number default 0
+---@param posinf? number
+---@param neginf? number
+---@return mt.Tensor ...
+function mt.nan_to_num(x, nan, posinf, neginf) end
+
+--- NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers.
+---@param nan? number default 0
+---@param posinf? number
+---@param neginf? number
+---@return mt.Tensor ...
+function Tensor:nan_to_num(nan, posinf, neginf) end
+
+--- NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers, written into x.
+---@param x mt.Tensor
+---@param nan? number default 0
+---@param posinf? number
+---@param neginf? number
+---@return mt.Tensor ...
+function mt.nan_to_num_(x, nan, posinf, neginf) end
+
+--- NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers, written into x.
+---@param nan? number default 0
+---@param posinf? number
+---@param neginf? number
+---@return mt.Tensor ...
+function Tensor:nan_to_num_(nan, posinf, neginf) end
+
+--- a differs from b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.ne(x, y) end
+
+--- a differs from b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:ne(y) end
+
+--- -x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.neg(x) end
+
+--- -x.
+---@return mt.Tensor ...
+function Tensor:neg() end
+
+--- -x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.neg_(x) end
+
+--- -x, written into x.
+---@return mt.Tensor ...
+function Tensor:neg_() end
+
+--- The same as neg.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.negative(x) end
+
+--- The same as neg.
+---@return mt.Tensor ...
+function Tensor:negative() end
+
+--- The same as neg_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.negative_(x) end
+
+--- The same as neg_.
+---@return mt.Tensor ...
+function Tensor:negative_() end
+
+--- The same as ne.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.not_equal(x, y) end
+
+--- The same as ne.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:not_equal(y) end
+
+--- the n-th derivative of digamma, n from 0 to 30.
+---@param x mt.Tensor
+---@param n number
+---@return mt.Tensor ...
+function mt.polygamma(x, n) end
+
+--- the n-th derivative of digamma, n from 0 to 30.
+---@param n number
+---@return mt.Tensor ...
+function Tensor:polygamma(n) end
+
+--- the n-th derivative of digamma, n from 0 to 30, written into x.
+---@param x mt.Tensor
+---@param n number
+---@return mt.Tensor ...
+function mt.polygamma_(x, n) end
+
+--- the n-th derivative of digamma, n from 0 to 30, written into x.
+---@param n number
+---@return mt.Tensor ...
+function Tensor:polygamma_(n) end
+
+--- x itself.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.positive(x) end
+
+--- x itself.
+---@return mt.Tensor ...
+function Tensor:positive() end
+
+--- a to the power b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.pow(x, y) end
+
+--- a to the power b.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:pow(y) end
+
+--- a to the power b, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.pow_(x, y) end
+
+--- a to the power b, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:pow_(y) end
+
+--- a, or b * a below 0: a slope for each channel (He 2015).
+---@param x mt.Tensor
+---@param weight mt.Tensor
+---@return mt.Tensor ...
+function mt.prelu(x, weight) end
+
+--- a, or b * a below 0: a slope for each channel (He 2015).
+---@param weight mt.Tensor
+---@return mt.Tensor ...
+function Tensor:prelu(weight) end
+
+--- a, or b * a below 0: a slope for each channel (He 2015), written into x.
+---@param x mt.Tensor
+---@param weight mt.Tensor
+---@return mt.Tensor ...
+function mt.prelu_(x, weight) end
+
+--- a, or b * a below 0: a slope for each channel (He 2015), written into x.
+---@param weight mt.Tensor
+---@return mt.Tensor ...
+function Tensor:prelu_(weight) end
+
+--- radians as degrees.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.rad2deg(x) end
+
+--- radians as degrees.
+---@return mt.Tensor ...
+function Tensor:rad2deg() end
+
+--- radians as degrees, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.rad2deg_(x) end
+
+--- radians as degrees, written into x.
+---@return mt.Tensor ...
+function Tensor:rad2deg_() end
+
+--- 1 / x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.reciprocal(x) end
+
+--- 1 / x.
+---@return mt.Tensor ...
+function Tensor:reciprocal() end
+
+--- 1 / x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.reciprocal_(x) end
+
+--- 1 / x, written into x.
+---@return mt.Tensor ...
+function Tensor:reciprocal_() end
+
+--- max(x, 0); the slope at 0 is 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.relu(x) end
+
+--- max(x, 0); the slope at 0 is 0.
+---@return mt.Tensor ...
+function Tensor:relu() end
+
+--- x held between 0 and 6; the slope at the ends is 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.relu6(x) end
+
+--- x held between 0 and 6; the slope at the ends is 0.
+---@return mt.Tensor ...
+function Tensor:relu6() end
+
+--- x held between 0 and 6; the slope at the ends is 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.relu6_(x) end
+
+--- x held between 0 and 6; the slope at the ends is 0, written into x.
+---@return mt.Tensor ...
+function Tensor:relu6_() end
+
+--- max(x, 0); the slope at 0 is 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.relu_(x) end
+
+--- max(x, 0); the slope at 0 is 0, written into x.
+---@return mt.Tensor ...
+function Tensor:relu_() end
+
+--- a - b * floor(a / b): the sign of b, as Lua's %.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.remainder(x, y) end
+
+--- a - b * floor(a / b): the sign of b, as Lua's %.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:remainder(y) end
+
+--- a - b * floor(a / b): the sign of b, as Lua's %, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.remainder_(x, y) end
+
+--- a - b * floor(a / b): the sign of b, as Lua's %, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:remainder_(y) end
+
+--- the nearest whole number, halves to even.
+---@param x mt.Tensor
+---@param decimals? integer default 0
+---@return mt.Tensor ...
+function mt.round(x, decimals) end
+
+--- the nearest whole number, halves to even.
+---@param decimals? integer default 0
+---@return mt.Tensor ...
+function Tensor:round(decimals) end
+
+--- the nearest whole number, halves to even, written into x.
+---@param x mt.Tensor
+---@param decimals? integer default 0
+---@return mt.Tensor ...
+function mt.round_(x, decimals) end
+
+--- the nearest whole number, halves to even, written into x.
+---@param decimals? integer default 0
+---@return mt.Tensor ...
+function Tensor:round_(decimals) end
+
+--- 1 / sqrt(x).
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.rsqrt(x) end
+
+--- 1 / sqrt(x).
+---@return mt.Tensor ...
+function Tensor:rsqrt() end
+
+--- 1 / sqrt(x), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.rsqrt_(x) end
+
+--- 1 / sqrt(x), written into x.
+---@return mt.Tensor ...
+function Tensor:rsqrt_() end
+
+--- elu with the alpha and the scale that keep mean and variance (Klambauer 2017).
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.selu(x) end
+
+--- elu with the alpha and the scale that keep mean and variance (Klambauer 2017).
+---@return mt.Tensor ...
+function Tensor:selu() end
+
+--- elu with the alpha and the scale that keep mean and variance (Klambauer 2017), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.selu_(x) end
+
+--- elu with the alpha and the scale that keep mean and variance (Klambauer 2017), written into x.
+---@return mt.Tensor ...
+function Tensor:selu_() end
+
+--- 1 / (1 + exp(-x)).
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sigmoid(x) end
+
+--- 1 / (1 + exp(-x)).
+---@return mt.Tensor ...
+function Tensor:sigmoid() end
+
+--- 1 / (1 + exp(-x)), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sigmoid_(x) end
+
+--- 1 / (1 + exp(-x)), written into x.
+---@return mt.Tensor ...
+function Tensor:sigmoid_() end
+
+--- -1, 0 or 1 (0 for NaN); flat: its gradient is 0.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sign(x) end
+
+--- -1, 0 or 1 (0 for NaN); flat: its gradient is 0.
+---@return mt.Tensor ...
+function Tensor:sign() end
+
+--- -1, 0 or 1 (0 for NaN); flat: its gradient is 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sign_(x) end
+
+--- -1, 0 or 1 (0 for NaN); flat: its gradient is 0, written into x.
+---@return mt.Tensor ...
+function Tensor:sign_() end
+
+--- true where x has a minus sign, -0 too.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.signbit(x) end
+
+--- true where x has a minus sign, -0 too.
+---@return mt.Tensor ...
+function Tensor:signbit() end
+
+--- x * sigmoid(x), also called swish.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.silu(x) end
+
+--- x * sigmoid(x), also called swish.
+---@return mt.Tensor ...
+function Tensor:silu() end
+
+--- x * sigmoid(x), also called swish, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.silu_(x) end
+
+--- x * sigmoid(x), also called swish, written into x.
+---@return mt.Tensor ...
+function Tensor:silu_() end
+
+--- sine, x in radians.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sin(x) end
+
+--- sine, x in radians.
+---@return mt.Tensor ...
+function Tensor:sin() end
+
+--- sine, x in radians, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sin_(x) end
+
+--- sine, x in radians, written into x.
+---@return mt.Tensor ...
+function Tensor:sin_() end
+
+--- hyperbolic sine.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sinh(x) end
+
+--- hyperbolic sine.
+---@return mt.Tensor ...
+function Tensor:sinh() end
+
+--- hyperbolic sine, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sinh_(x) end
+
+--- hyperbolic sine, written into x.
+---@return mt.Tensor ...
+function Tensor:sinh_() end
+
+--- log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold.
+---@param x mt.Tensor
+---@param beta? number default 1
+---@param threshold? number default 20
+---@return mt.Tensor ...
+function mt.softplus(x, beta, threshold) end
+
+--- log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold.
+---@param beta? number default 1
+---@param threshold? number default 20
+---@return mt.Tensor ...
+function Tensor:softplus(beta, threshold) end
+
+--- log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold, written into x.
+---@param x mt.Tensor
+---@param beta? number default 1
+---@param threshold? number default 20
+---@return mt.Tensor ...
+function mt.softplus_(x, beta, threshold) end
+
+--- log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold, written into x.
+---@param beta? number default 1
+---@param threshold? number default 20
+---@return mt.Tensor ...
+function Tensor:softplus_(beta, threshold) end
+
+--- x moved towards 0 by lambd, 0 where |x| <= lambd.
+---@param x mt.Tensor
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function mt.softshrink(x, lambd) end
+
+--- x moved towards 0 by lambd, 0 where |x| <= lambd.
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function Tensor:softshrink(lambd) end
+
+--- x moved towards 0 by lambd, 0 where |x| <= lambd, written into x.
+---@param x mt.Tensor
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function mt.softshrink_(x, lambd) end
+
+--- x moved towards 0 by lambd, 0 where |x| <= lambd, written into x.
+---@param lambd? number default 0.5
+---@return mt.Tensor ...
+function Tensor:softshrink_(lambd) end
+
+--- x / (1 + |x|).
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.softsign(x) end
+
+--- x / (1 + |x|).
+---@return mt.Tensor ...
+function Tensor:softsign() end
+
+--- x / (1 + |x|), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.softsign_(x) end
+
+--- x / (1 + |x|), written into x.
+---@return mt.Tensor ...
+function Tensor:softsign_() end
+
+--- square root.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sqrt(x) end
+
+--- square root.
+---@return mt.Tensor ...
+function Tensor:sqrt() end
+
+--- square root, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sqrt_(x) end
+
+--- square root, written into x.
+---@return mt.Tensor ...
+function Tensor:sqrt_() end
+
+--- x * x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.square(x) end
+
+--- x * x.
+---@return mt.Tensor ...
+function Tensor:square() end
+
+--- x * x, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.square_(x) end
+
+--- x * x, written into x.
+---@return mt.Tensor ...
+function Tensor:square_() end
+
+--- a - b.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.sub(x, y, alpha) end
+
+--- a - b.
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:sub(y, alpha) end
+
+--- a - b, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.sub_(x, y, alpha) end
+
+--- a - b, written into x.
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:sub_(y, alpha) end
+
+--- The same as sub.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.subtract(x, y, alpha) end
+
+--- The same as sub.
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:subtract(y, alpha) end
+
+--- The same as sub_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.subtract_(x, y, alpha) end
+
+--- The same as sub_.
+---@param y mt.Tensor|number
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:subtract_(y, alpha) end
+
+--- tangent, x in radians.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.tan(x) end
+
+--- tangent, x in radians.
+---@return mt.Tensor ...
+function Tensor:tan() end
+
+--- tangent, x in radians, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.tan_(x) end
+
+--- tangent, x in radians, written into x.
+---@return mt.Tensor ...
+function Tensor:tan_() end
+
+--- hyperbolic tangent.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.tanh(x) end
+
+--- hyperbolic tangent.
+---@return mt.Tensor ...
+function Tensor:tanh() end
+
+--- hyperbolic tangent, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.tanh_(x) end
+
+--- hyperbolic tangent, written into x.
+---@return mt.Tensor ...
+function Tensor:tanh_() end
+
+--- An error where two tensors differ by eps or more.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param eps? number default 1e-5
+---@return mt.Tensor ...
+function mt.test_close(a, b, eps) end
+
+--- x where it exceeds threshold, else value.
+---@param x mt.Tensor
+---@param threshold number
+---@param value number
+---@return mt.Tensor ...
+function mt.threshold(x, threshold, value) end
+
+--- x where it exceeds threshold, else value.
+---@param threshold number
+---@param value number
+---@return mt.Tensor ...
+function Tensor:threshold(threshold, value) end
+
+--- x where it exceeds threshold, else value, written into x.
+---@param x mt.Tensor
+---@param threshold number
+---@param value number
+---@return mt.Tensor ...
+function mt.threshold_(x, threshold, value) end
+
+--- x where it exceeds threshold, else value, written into x.
+---@param threshold number
+---@param value number
+---@return mt.Tensor ...
+function Tensor:threshold_(threshold, value) end
+
+--- The same as div.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function mt.true_divide(x, y, rounding_mode) end
+
+--- The same as div.
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function Tensor:true_divide(y, rounding_mode) end
+
+--- The same as div_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function mt.true_divide_(x, y, rounding_mode) end
+
+--- The same as div_.
+---@param y mt.Tensor|number
+---@param rounding_mode? string
+---@return mt.Tensor ...
+function Tensor:true_divide_(y, rounding_mode) end
+
+--- x without its fraction.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.trunc(x) end
+
+--- x without its fraction.
+---@return mt.Tensor ...
+function Tensor:trunc() end
+
+--- x without its fraction, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.trunc_(x) end
+
+--- x without its fraction, written into x.
+---@return mt.Tensor ...
+function Tensor:trunc_() end
+
+--- a / b without its fraction: div(a, b, {rounding_mode='trunc'}).
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.trunc_divide(x, y) end
+
+--- a / b without its fraction: div(a, b, {rounding_mode='trunc'}).
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:trunc_divide(y) end
+
+--- a / b without its fraction: div(a, b, {rounding_mode='trunc'}), written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.trunc_divide_(x, y) end
+
+--- a / b without its fraction: div(a, b, {rounding_mode='trunc'}), written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:trunc_divide_(y) end
+
+--- x where the condition is set, else y; where(condition) is the list that nonzero gives as_tuple.
+---@param condition mt.Tensor
+---@param x? mt.Tensor
+---@param y? mt.Tensor|number
+---@return mt.Tensor ...
+function mt.where(condition, x, y) end
+
+--- x where the condition is set, else y.
+---@param condition? mt.Tensor
+---@param y? mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:where(condition, y) end
+
+--- a * log(b), and 0 where a is 0, unless b is NaN.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.xlogy(x, y) end
+
+--- a * log(b), and 0 where a is 0, unless b is NaN.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:xlogy(y) end
+
+--- a * log(b), and 0 where a is 0, unless b is NaN, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.xlogy_(x, y) end
+
+--- a * log(b), and 0 where a is 0, unless b is NaN, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:xlogy_(y) end
+
+--- [n x rank], the positions of what is not zero.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.argwhere(x) end
+
+--- [n x rank], the positions of what is not zero.
+---@return mt.Tensor ...
+function Tensor:argwhere() end
+
+--- The number of the bucket of each element, from 1: boundaries[k - 1] < x <= boundaries[k].
+---@param x mt.Tensor
+---@param boundaries mt.Tensor
+---@param right? boolean default false
+---@return mt.Tensor ...
+function mt.bucketize(x, boundaries, right) end
+
+--- The number of the bucket of each element, from 1: boundaries[k - 1] < x <= boundaries[k].
+---@param boundaries mt.Tensor
+---@param right? boolean default false
+---@return mt.Tensor ...
+function Tensor:bucketize(boundaries, right) end
+
+--- out[i][j] = x[index[i][j]][j] along dim 1, and so on; the index has x's rank.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function mt.gather(x, dim, index) end
+
+--- out[i][j] = x[index[i][j]][j] along dim 1, and so on; the index has x's rank.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function Tensor:gather(dim, index) end
+
+--- x with alpha times the slices of source added at the positions of a 1-d index.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.index_add(x, dim, index, source, alpha) end
+
+--- x with alpha times the slices of source added at the positions of a 1-d index.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:index_add(dim, index, source, alpha) end
+
+--- index_add, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.index_add_(x, dim, index, source, alpha) end
+
+--- index_add, written into x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:index_add_(dim, index, source, alpha) end
+
+--- x with the slices of source at the positions of a 1-d index.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function mt.index_copy(x, dim, index, source) end
+
+--- x with the slices of source at the positions of a 1-d index.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function Tensor:index_copy(dim, index, source) end
+
+--- index_copy, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function mt.index_copy_(x, dim, index, source) end
+
+--- index_copy, written into x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function Tensor:index_copy_(dim, index, source) end
+
+--- x with a number at the positions of a 1-d index.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function mt.index_fill(x, dim, index, value) end
+
+--- x with a number at the positions of a 1-d index.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function Tensor:index_fill(dim, index, value) end
+
+--- index_fill, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function mt.index_fill_(x, dim, index, value) end
+
+--- index_fill, written into x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function Tensor:index_fill_(dim, index, value) end
+
+--- x with x[indices] = values; accumulate adds, also where positions repeat.
+---@param x mt.Tensor
+---@param indices mt.Tensor[]
+---@param values mt.Tensor
+---@param accumulate? boolean default false
+---@return mt.Tensor ...
+function mt.index_put(x, indices, values, accumulate) end
+
+--- x with x[indices] = values; accumulate adds, also where positions repeat.
+---@param indices mt.Tensor[]
+---@param values mt.Tensor
+---@param accumulate? boolean default false
+---@return mt.Tensor ...
+function Tensor:index_put(indices, values, accumulate) end
+
+--- x[indices] = values; accumulate adds, also where positions repeat.
+---@param x mt.Tensor
+---@param indices mt.Tensor[]
+---@param values mt.Tensor
+---@param accumulate? boolean default false
+---@return mt.Tensor ...
+function mt.index_put_(x, indices, values, accumulate) end
+
+--- x[indices] = values; accumulate adds, also where positions repeat.
+---@param indices mt.Tensor[]
+---@param values mt.Tensor
+---@param accumulate? boolean default false
+---@return mt.Tensor ...
+function Tensor:index_put_(indices, values, accumulate) end
+
+--- The positions of a dimension that a 1-d integer tensor lists: a copy.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function mt.index_select(x, dim, index) end
+
+--- The positions of a dimension that a 1-d integer tensor lists: a copy.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function Tensor:index_select(dim, index) end
+
+--- Whether each element is one of test_elements.
+---@param elements mt.Tensor|number
+---@param test_elements mt.Tensor|number
+---@param assume_unique? boolean default false
+---@param invert? boolean default false
+---@return mt.Tensor ...
+function mt.isin(elements, test_elements, assume_unique, invert) end
+
+--- Whether each element is one of test_elements.
+---@param test_elements mt.Tensor|number
+---@param assume_unique? boolean default false
+---@param invert? boolean default false
+---@return mt.Tensor ...
+function Tensor:isin(test_elements, assume_unique, invert) end
+
+--- x with a number where a bool mask is set.
+---@param x mt.Tensor
+---@param mask mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function mt.masked_fill(x, mask, value) end
+
+--- x with a number where a bool mask is set.
+---@param mask mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function Tensor:masked_fill(mask, value) end
+
+--- masked_fill, written into x.
+---@param x mt.Tensor
+---@param mask mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function mt.masked_fill_(x, mask, value) end
+
+--- masked_fill, written into x.
+---@param mask mt.Tensor
+---@param value number
+---@return mt.Tensor ...
+function Tensor:masked_fill_(mask, value) end
+
+--- x with the elements of source, in order, where a bool mask is set.
+---@param x mt.Tensor
+---@param mask mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function mt.masked_scatter(x, mask, source) end
+
+--- x with the elements of source, in order, where a bool mask is set.
+---@param mask mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function Tensor:masked_scatter(mask, source) end
+
+--- masked_scatter, written into x.
+---@param x mt.Tensor
+---@param mask mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function mt.masked_scatter_(x, mask, source) end
+
+--- masked_scatter, written into x.
+---@param mask mt.Tensor
+---@param source mt.Tensor
+---@return mt.Tensor ...
+function Tensor:masked_scatter_(mask, source) end
+
+--- The elements where a bool mask is set, in row-major order.
+---@param x mt.Tensor
+---@param mask mt.Tensor
+---@return mt.Tensor ...
+function mt.masked_select(x, mask) end
+
+--- The elements where a bool mask is set, in row-major order.
+---@param mask mt.Tensor
+---@return mt.Tensor ...
+function Tensor:masked_select(mask) end
+
+--- [n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each dimension.
+---@param x mt.Tensor
+---@param as_tuple? boolean default false
+---@return mt.Tensor ...
+function mt.nonzero(x, as_tuple) end
+
+--- [n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each dimension.
+---@param as_tuple? boolean default false
+---@return mt.Tensor ...
+function Tensor:nonzero(as_tuple) end
+
+--- x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of values that meet the last. src may be a number; reduce 'add' or 'multiply' joins them with x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce? string
+---@return mt.Tensor ...
+function mt.scatter(x, dim, index, src, reduce) end
+
+--- x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of values that meet the last. src may be a number; reduce 'add' or 'multiply' joins them with x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce? string
+---@return mt.Tensor ...
+function Tensor:scatter(dim, index, src, reduce) end
+
+--- scatter, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce? string
+---@return mt.Tensor ...
+function mt.scatter_(x, dim, index, src, reduce) end
+
+--- scatter, written into x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce? string
+---@return mt.Tensor ...
+function Tensor:scatter_(dim, index, src, reduce) end
+
+--- x with src added at the positions that gather would read.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@return mt.Tensor ...
+function mt.scatter_add(x, dim, index, src) end
+
+--- x with src added at the positions that gather would read.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@return mt.Tensor ...
+function Tensor:scatter_add(dim, index, src) end
+
+--- scatter_add, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@return mt.Tensor ...
+function mt.scatter_add_(x, dim, index, src) end
+
+--- scatter_add, written into x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@return mt.Tensor ...
+function Tensor:scatter_add_(dim, index, src) end
+
+--- src joined by 'sum', 'prod', 'mean', 'amax' or 'amin' at the positions that gather would read.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function mt.scatter_reduce(x, dim, index, src, reduce, include_self) end
+
+--- src joined by 'sum', 'prod', 'mean', 'amax' or 'amin' at the positions that gather would read.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function Tensor:scatter_reduce(dim, index, src, reduce, include_self) end
+
+--- scatter_reduce, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function mt.scatter_reduce_(x, dim, index, src, reduce, include_self) end
+
+--- scatter_reduce, written into x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param src mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function Tensor:scatter_reduce_(dim, index, src, reduce, include_self) end
+
+--- The position before which each value would be inserted, from 1; after equal ones with right. The sequence is 1-d, or has one row for each row of values.
+---@param sorted_sequence mt.Tensor
+---@param values mt.Tensor
+---@param right? boolean default false
+---@param side? string
+---@param sorter? mt.Tensor
+---@return mt.Tensor ...
+function mt.searchsorted(sorted_sequence, values, right, side, sorter) end
+
+--- The position before which each value would be inserted, from 1; after equal ones with right. The sequence is 1-d, or has one row for each row of values.
+---@param values mt.Tensor
+---@param right? boolean default false
+---@param side? string
+---@param sorter? mt.Tensor
+---@return mt.Tensor ...
+function Tensor:searchsorted(values, right, side, sorter) end
+
+--- A view of the positions first to last of a dimension, every step-th.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param first? number default 1
+---@param last? number default -1
+---@param step? number default 1
+---@return mt.Tensor ...
+function mt.slice(x, dim, first, last, step) end
+
+--- A view of the positions first to last of a dimension, every step-th.
+---@param dim integer|integer[]
+---@param first? number default 1
+---@param last? number default -1
+---@param step? number default 1
+---@return mt.Tensor ...
+function Tensor:slice(dim, first, last, step) end
+
+--- The elements at positions of the flattened x, in the index's shape.
+---@param x mt.Tensor
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function mt.take(x, index) end
+
+--- The elements at positions of the flattened x, in the index's shape.
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function Tensor:take(index) end
+
+--- gather where x and the index broadcast; without dim both are flattened.
+---@param x mt.Tensor
+---@param index mt.Tensor
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function mt.take_along_dim(x, index, dim) end
+
+--- gather where x and the index broadcast; without dim both are flattened.
+---@param index mt.Tensor
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:take_along_dim(index, dim) end
+
+--- The storage of x seen with any sizes and strides that stay inside it.
+---@param x mt.Tensor
+---@param size integer|integer[]
+---@param stride integer|integer[]
+---@param storage_offset? integer
+---@return mt.Tensor ...
+function mt.as_strided(x, size, stride, storage_offset) end
+
+--- The storage of x seen with any sizes and strides that stay inside it.
+---@param size integer|integer[]
+---@param stride integer|integer[]
+---@param storage_offset? integer
+---@return mt.Tensor ...
+function Tensor:as_strided(size, stride, storage_offset) end
+
+--- With at least one dimension.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.atleast_1d(x) end
+
+--- With at least one dimension.
+---@return mt.Tensor ...
+function Tensor:atleast_1d() end
+
+--- With at least two dimensions.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.atleast_2d(x) end
+
+--- With at least two dimensions.
+---@return mt.Tensor ...
+function Tensor:atleast_2d() end
+
+--- With at least three dimensions.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.atleast_3d(x) end
+
+--- With at least three dimensions.
+---@return mt.Tensor ...
+function Tensor:atleast_3d() end
+
+--- The shape that shapes broadcast to.
+---@param ... any
+---@return mt.Tensor ...
+function mt.broadcast_shapes(...) end
+
+--- Each tensor expanded to the shape that all broadcast to.
+---@param ... any
+---@return mt.Tensor ...
+function mt.broadcast_tensors(...) end
+
+--- Sizes of 1 repeated without a copy.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function mt.broadcast_to(x, shape) end
+
+--- Sizes of 1 repeated without a copy.
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function Tensor:broadcast_to(shape) end
+
+--- Joins tensors along a dimension.
+---@param tensors mt.Tensor[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.cat(tensors, dim) end
+
+--- A list of at most n views of equal size; the last may be smaller.
+---@param x mt.Tensor
+---@param n integer
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.chunk(x, n, dim) end
+
+--- A list of at most n views of equal size; the last may be smaller.
+---@param n integer
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function Tensor:chunk(n, dim) end
+
+--- Joins vectors as columns of a matrix.
+---@param tensors mt.Tensor[]
+---@return mt.Tensor ...
+function mt.column_stack(tensors) end
+
+--- Joins tensors along a dimension.
+---@param tensors mt.Tensor[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.concat(tensors, dim) end
+
+--- Joins tensors along a dimension.
+---@param tensors mt.Tensor[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.concatenate(tensors, dim) end
+
+--- A vector as the diagonal of a matrix, or a matrix's diagonal.
+---@param x mt.Tensor
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function mt.diag(x, diagonal) end
+
+--- A vector as the diagonal of a matrix, or a matrix's diagonal.
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function Tensor:diag(diagonal) end
+
+--- Zeros whose diagonals are the last dimension of x.
+---@param x mt.Tensor
+---@param offset? integer default 0
+---@param dim1? integer default -2
+---@param dim2? integer default -1
+---@return mt.Tensor ...
+function mt.diag_embed(x, offset, dim1, dim2) end
+
+--- Zeros whose diagonals are the last dimension of x.
+---@param offset? integer default 0
+---@param dim1? integer default -2
+---@param dim2? integer default -1
+---@return mt.Tensor ...
+function Tensor:diag_embed(offset, dim1, dim2) end
+
+--- A view of the diagonals of two dimensions, as a last dimension.
+---@param x mt.Tensor
+---@param offset? integer default 0
+---@param dim1? integer default 1
+---@param dim2? integer default 2
+---@return mt.Tensor ...
+function mt.diagonal(x, offset, dim1, dim2) end
+
+--- A view of the diagonals of two dimensions, as a last dimension.
+---@param offset? integer default 0
+---@param dim1? integer default 1
+---@param dim2? integer default 2
+---@return mt.Tensor ...
+function Tensor:diagonal(offset, dim1, dim2) end
+
+--- Joins tensors along dimension 3.
+---@param tensors mt.Tensor[]
+---@return mt.Tensor ...
+function mt.dstack(tensors) end
+
+--- Bytes of an element.
+---@return mt.Tensor ...
+function Tensor:element_size() end
+
+--- Sizes of 1 repeated without a copy; -1 keeps a size.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function mt.expand(x, shape) end
+
+--- Sizes of 1 repeated without a copy; -1 keeps a size.
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function Tensor:expand(shape) end
+
+--- x expanded to the shape of y.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.expand_as(x, y) end
+
+--- x expanded to the shape of y.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:expand_as(y) end
+
+--- Joins dimensions first to last into one.
+---@param x mt.Tensor
+---@param first? number default 1
+---@param last? number default -1
+---@return mt.Tensor ...
+function mt.flatten(x, first, last) end
+
+--- Joins dimensions first to last into one.
+---@param first? number default 1
+---@param last? number default -1
+---@return mt.Tensor ...
+function Tensor:flatten(first, last) end
+
+--- The positions of dimensions in reverse.
+---@param x mt.Tensor
+---@param dims integer|integer[]
+---@return mt.Tensor ...
+function mt.flip(x, dims) end
+
+--- The positions of dimensions in reverse.
+---@param dims integer|integer[]
+---@return mt.Tensor ...
+function Tensor:flip(dims) end
+
+--- The columns in reverse.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.fliplr(x) end
+
+--- The columns in reverse.
+---@return mt.Tensor ...
+function Tensor:fliplr() end
+
+--- The rows in reverse.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.flipud(x) end
+
+--- The rows in reverse.
+---@return mt.Tensor ...
+function Tensor:flipud() end
+
+--- Joins tensors along dimension 2; vectors along 1.
+---@param tensors mt.Tensor[]
+---@return mt.Tensor ...
+function mt.hstack(tensors) end
+
+--- One tensor for each vector, expanded to the grid of all; {indexing='xy'} exchanges the first two dimensions.
+---@param ... any
+---@return mt.Tensor ...
+function mt.meshgrid(...) end
+
+--- Dimensions moved to other places; the rest keep order.
+---@param x mt.Tensor
+---@param source mt.Tensor
+---@param destination integer|integer[]
+---@return mt.Tensor ...
+function mt.movedim(x, source, destination) end
+
+--- Dimensions moved to other places; the rest keep order.
+---@param source mt.Tensor
+---@param destination integer|integer[]
+---@return mt.Tensor ...
+function Tensor:movedim(source, destination) end
+
+--- A view of `length` positions of a dimension.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param first number
+---@param length integer
+---@return mt.Tensor ...
+function mt.narrow(x, dim, first, length) end
+
+--- A view of `length` positions of a dimension.
+---@param dim integer|integer[]
+---@param first number
+---@param length integer
+---@return mt.Tensor ...
+function Tensor:narrow(dim, first, length) end
+
+--- The number of dimensions.
+---@return mt.Tensor ...
+function Tensor:ndimension() end
+
+--- The number of elements.
+---@return mt.Tensor ...
+function Tensor:nelement() end
+
+--- Positions added before and after the last dimension, then the one before it, and so on: 'constant', 'reflect', 'replicate' or 'circular'. Negative sides cut off.
+---@param x mt.Tensor
+---@param sides integer|integer[]
+---@param mode? string default 'constant'
+---@param value? number
+---@return mt.Tensor ...
+function mt.pad(x, sides, mode, value) end
+
+--- Positions added before and after the last dimension, then the one before it, and so on: 'constant', 'reflect', 'replicate' or 'circular'. Negative sides cut off.
+---@param sides integer|integer[]
+---@param mode? string default 'constant'
+---@param value? number
+---@return mt.Tensor ...
+function Tensor:pad(sides, mode, value) end
+
+--- The dimensions in another order.
+---@param x mt.Tensor
+---@param dims integer|integer[]
+---@return mt.Tensor ...
+function mt.permute(x, dims) end
+
+--- The dimensions in another order.
+---@param dims integer|integer[]
+---@return mt.Tensor ...
+function Tensor:permute(dims) end
+
+--- The elements in one dimension, copied where they must be.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.ravel(x) end
+
+--- The elements in one dimension, copied where they must be.
+---@return mt.Tensor ...
+function Tensor:ravel() end
+
+--- Each position repeated, a number of times or a tensor of numbers; flattened without dim.
+---@param x mt.Tensor
+---@param repeats integer|integer[]
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function mt.repeat_interleave(x, repeats, dim) end
+
+--- Each position repeated, a number of times or a tensor of numbers; flattened without dim.
+---@param repeats integer|integer[]
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:repeat_interleave(repeats, dim) end
+
+--- The same elements in another shape, copied where they must be.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function mt.reshape(x, shape) end
+
+--- The same elements in another shape, copied where they must be.
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function Tensor:reshape(shape) end
+
+--- x in the shape of y, copied where it must be.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.reshape_as(x, y) end
+
+--- x in the shape of y, copied where it must be.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:reshape_as(y) end
+
+--- Shifted along dimensions; what leaves at the end comes back at the beginning.
+---@param x mt.Tensor
+---@param shifts integer|integer[]
+---@param dims? integer|integer[]
+---@return mt.Tensor ...
+function mt.roll(x, shifts, dims) end
+
+--- Shifted along dimensions; what leaves at the end comes back at the beginning.
+---@param shifts integer|integer[]
+---@param dims? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:roll(shifts, dims) end
+
+--- Turned by k quarters in the plane of two dimensions.
+---@param x mt.Tensor
+---@param k? integer default 1
+---@param dims? integer|integer[]
+---@return mt.Tensor ...
+function mt.rot90(x, k, dims) end
+
+--- Turned by k quarters in the plane of two dimensions.
+---@param k? integer default 1
+---@param dims? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:rot90(k, dims) end
+
+--- One position of a dimension, which goes away.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function mt.select(x, dim, index) end
+
+--- One position of a dimension, which goes away.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function Tensor:select(dim, index) end
+
+--- A list of views of `size` positions each (the last may be smaller), or of listed sizes.
+---@param x mt.Tensor
+---@param size integer|integer[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.split(x, size, dim) end
+
+--- A list of views of `size` positions each (the last may be smaller), or of listed sizes.
+---@param size integer|integer[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function Tensor:split(size, dim) end
+
+--- Without the dimensions of size 1, or without some of them.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function mt.squeeze(x, dim) end
+
+--- Without the dimensions of size 1, or without some of them.
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:squeeze(dim) end
+
+--- Joins tensors of one shape along a new dimension.
+---@param tensors mt.Tensor[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.stack(tensors, dim) end
+
+--- All elements of the memory that x is a view of, in one dimension.
+---@return mt.Tensor ...
+function Tensor:storage() end
+
+--- Two dimensions exchanged.
+---@param x mt.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return mt.Tensor ...
+function mt.swapaxes(x, dim1, dim2) end
+
+--- Two dimensions exchanged.
+---@param dim1 integer
+---@param dim2 integer
+---@return mt.Tensor ...
+function Tensor:swapaxes(dim1, dim2) end
+
+--- Two dimensions exchanged.
+---@param x mt.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return mt.Tensor ...
+function mt.swapdims(x, dim1, dim2) end
+
+--- Two dimensions exchanged.
+---@param dim1 integer
+---@param dim2 integer
+---@return mt.Tensor ...
+function Tensor:swapdims(dim1, dim2) end
+
+--- The transposed matrix; a vector as it is.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.t(x) end
+
+--- The transposed matrix; a vector as it is.
+---@return mt.Tensor ...
+function Tensor:t() end
+
+--- The tensor repeated along each dimension.
+---@param x mt.Tensor
+---@param repeats integer|integer[]
+---@return mt.Tensor ...
+function mt.tile(x, repeats) end
+
+--- The tensor repeated along each dimension.
+---@param repeats integer|integer[]
+---@return mt.Tensor ...
+function Tensor:tile(repeats) end
+
+--- Two dimensions exchanged.
+---@param x mt.Tensor
+---@param dim1 integer
+---@param dim2 integer
+---@return mt.Tensor ...
+function mt.transpose(x, dim1, dim2) end
+
+--- Two dimensions exchanged.
+---@param dim1 integer
+---@param dim2 integer
+---@return mt.Tensor ...
+function Tensor:transpose(dim1, dim2) end
+
+--- Zero above a diagonal.
+---@param x mt.Tensor
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function mt.tril(x, diagonal) end
+
+--- Zero above a diagonal.
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function Tensor:tril(diagonal) end
+
+--- Zero below a diagonal.
+---@param x mt.Tensor
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function mt.triu(x, diagonal) end
+
+--- Zero below a diagonal.
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function Tensor:triu(diagonal) end
+
+--- A list of views, one for each position of a dimension.
+---@param x mt.Tensor
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.unbind(x, dim) end
+
+--- A list of views, one for each position of a dimension.
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function Tensor:unbind(dim) end
+
+--- One dimension seen as several; -1 for one size that follows.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param sizes integer|integer[]
+---@return mt.Tensor ...
+function mt.unflatten(x, dim, sizes) end
+
+--- One dimension seen as several; -1 for one size that follows.
+---@param dim integer|integer[]
+---@param sizes integer|integer[]
+---@return mt.Tensor ...
+function Tensor:unflatten(dim, sizes) end
+
+--- The patches that a convolution sees, as columns: [n x c x h x w] gives [n x c*kh*kw x patches].
+---@param input mt.Tensor
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param stride? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.unfold(input, kernel_size, dilation, padding, stride) end
+
+--- A view of all windows of `size` positions, `step` apart; the last dimension is inside them.
+---@param dim integer|integer[]
+---@param size integer|integer[]
+---@param step number
+---@return mt.Tensor ...
+function Tensor:unfold(dim, size, step) end
+
+--- With a new dimension of size 1, or several.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function mt.unsqueeze(x, dim) end
+
+--- With a new dimension of size 1, or several.
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function Tensor:unsqueeze(dim) end
+
+--- The same elements in another shape, without a copy; -1 for one size that follows.
+---@param x mt.Tensor
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function mt.view(x, shape) end
+
+--- The same elements in another shape, without a copy; -1 for one size that follows.
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function Tensor:view(shape) end
+
+--- x seen in the shape of y.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.view_as(x, y) end
+
+--- x seen in the shape of y.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:view_as(y) end
+
+--- Joins tensors as rows, along dimension 1.
+---@param tensors mt.Tensor[]
+---@return mt.Tensor ...
+function mt.vstack(tensors) end
+
+--- Whether all are nonzero: a Lua boolean, or a bool tensor along dim.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return any ...
+function mt.all(x, dim, keepdim) end
+
+--- Whether all are nonzero: a Lua boolean, or a bool tensor along dim.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return any ...
+function Tensor:all(dim, keepdim) end
+
+--- The largest element; NaN wins; ties share the gradient.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.amax(x, dim, keepdim) end
+
+--- The largest element; NaN wins; ties share the gradient.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:amax(dim, keepdim) end
+
+--- The smallest element; NaN wins; ties share the gradient.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.amin(x, dim, keepdim) end
+
+--- The smallest element; NaN wins; ties share the gradient.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:amin(dim, keepdim) end
+
+--- The smallest and the largest element.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.aminmax(x, dim, keepdim) end
+
+--- The smallest and the largest element.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:aminmax(dim, keepdim) end
+
+--- Whether one is nonzero: a Lua boolean, or a bool tensor along dim.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return any ...
+function mt.any(x, dim, keepdim) end
+
+--- Whether one is nonzero: a Lua boolean, or a bool tensor along dim.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return any ...
+function Tensor:any(dim, keepdim) end
+
+--- The position (from 1) of the first largest element.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.argmax(x, dim, keepdim) end
+
+--- The position (from 1) of the first largest element.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:argmax(dim, keepdim) end
+
+--- The position (from 1) of the first smallest element.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.argmin(x, dim, keepdim) end
+
+--- The position (from 1) of the first smallest element.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:argmin(dim, keepdim) end
+
+--- How many elements are not 0; NaN is not.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.count_nonzero(x, dim, keepdim) end
+
+--- How many elements are not 0; NaN is not.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:count_nonzero(dim, keepdim) end
+
+--- The largest element so far and where it stood last; NaN stays.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function mt.cummax(x, dim) end
+
+--- The largest element so far and where it stood last; NaN stays.
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function Tensor:cummax(dim) end
+
+--- The smallest element so far and where it stood last; NaN stays.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function mt.cummin(x, dim) end
+
+--- The smallest element so far and where it stood last; NaN stays.
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function Tensor:cummin(dim) end
+
+--- The product of all elements so far along dim.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.cumprod(x, dim, dtype) end
+
+--- The product of all elements so far along dim.
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:cumprod(dim, dtype) end
+
+--- The sum of all elements so far along dim.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.cumsum(x, dim, dtype) end
+
+--- The sum of all elements so far along dim.
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:cumsum(dim, dtype) end
+
+--- The differences of neighbours along dim, taken n times; of bools whether they differ.
+---@param x mt.Tensor
+---@param n? integer default 1
+---@param dim? integer|integer[] default -1
+---@param prepend? mt.Tensor|number
+---@param append? mt.Tensor|number
+---@return mt.Tensor ...
+function mt.diff(x, n, dim, prepend, append) end
+
+--- The differences of neighbours along dim, taken n times; of bools whether they differ.
+---@param n? integer default 1
+---@param dim? integer|integer[] default -1
+---@param prepend? mt.Tensor|number
+---@param append? mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:diff(n, dim, prepend, append) end
+
+--- log(cumsum(exp(x))) along dim, without overflow.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function mt.logcumsumexp(x, dim) end
+
+--- log(cumsum(exp(x))) along dim, without overflow.
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function Tensor:logcumsumexp(dim) end
+
+--- log(sum(exp(x))) without overflow; of nothing -inf.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.logsumexp(x, dim, keepdim) end
+
+--- log(sum(exp(x))) without overflow; of nothing -inf.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:logsumexp(dim, keepdim) end
+
+--- The largest element; with dim values and positions; with a tensor maximum(x, y).
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.max(x, dim, keepdim) end
+
+--- The largest element; with dim values and positions; with a tensor maximum(x, y).
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:max(dim, keepdim) end
+
+--- The mean of all elements, or along dimensions; of nothing NaN.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.mean(x, dim, keepdim, dtype) end
+
+--- The mean of all elements, or along dimensions; of nothing NaN.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:mean(dim, keepdim, dtype) end
+
+--- The smallest element; with dim values and positions; with a tensor minimum(x, y).
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.min(x, dim, keepdim) end
+
+--- The smallest element; with dim values and positions; with a tensor minimum(x, y).
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:min(dim, keepdim) end
+
+--- The mean of what is not NaN.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.nanmean(x, dim, keepdim) end
+
+--- The mean of what is not NaN.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:nanmean(dim, keepdim) end
+
+--- The sum of what is not NaN.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.nansum(x, dim, keepdim) end
+
+--- The sum of what is not NaN.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:nansum(dim, keepdim) end
+
+--- sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge or -math.huge. Where it is 0 its gradient is 0.
+---@param x mt.Tensor
+---@param p? number default 'fro'
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.norm(x, p, dim, keepdim, dtype) end
+
+--- sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge or -math.huge. Where it is 0 its gradient is 0.
+---@param p? number default 'fro'
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:norm(p, dim, keepdim, dtype) end
+
+--- The product; of integers an int64, of nothing 1.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.prod(x, dim, keepdim, dtype) end
+
+--- The product; of integers an int64, of nothing 1.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:prod(dim, keepdim, dtype) end
+
+--- The standard deviation, the root of var; where it is 0 its gradient is 0.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function mt.std(x, dim, keepdim, correction, unbiased) end
+
+--- The standard deviation, the root of var; where it is 0 its gradient is 0.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function Tensor:std(dim, keepdim, correction, unbiased) end
+
+--- The standard deviation and the mean.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function mt.std_mean(x, dim, keepdim, correction, unbiased) end
+
+--- The standard deviation and the mean.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function Tensor:std_mean(dim, keepdim, correction, unbiased) end
+
+--- The sum; of integers an int64, of nothing 0.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.sum(x, dim, keepdim, dtype) end
+
+--- The sum; of integers an int64, of nothing 0.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:sum(dim, keepdim, dtype) end
+
+--- The variance: squared deviations over n - correction. unbiased=false is correction=0.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function mt.var(x, dim, keepdim, correction, unbiased) end
+
+--- The variance: squared deviations over n - correction. unbiased=false is correction=0.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function Tensor:var(dim, keepdim, correction, unbiased) end
+
+--- The variance and the mean.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function mt.var_mean(x, dim, keepdim, correction, unbiased) end
+
+--- The variance and the mean.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param correction? number default 1
+---@param unbiased? boolean
+---@return mt.Tensor ...
+function Tensor:var_mean(dim, keepdim, correction, unbiased) end
+
+--- The positions that bring x into order along dim; always stable.
+---@param x mt.Tensor
+---@param dim? integer|integer[] default -1
+---@param descending? boolean default false
+---@param stable? boolean default false
+---@return mt.Tensor ...
+function mt.argsort(x, dim, descending, stable) end
+
+--- The positions that bring x into order along dim; always stable.
+---@param dim? integer|integer[] default -1
+---@param descending? boolean default false
+---@param stable? boolean default false
+---@return mt.Tensor ...
+function Tensor:argsort(dim, descending, stable) end
+
+--- How often each of 1, 2, .. stands in a 1-d integer tensor, or the sum of its weights.
+---@param x mt.Tensor
+---@param weights? mt.Tensor
+---@param minlength? integer default 0
+---@return mt.Tensor ...
+function mt.bincount(x, weights, minlength) end
+
+--- How often each of 1, 2, .. stands in a 1-d integer tensor, or the sum of its weights.
+---@param weights? mt.Tensor
+---@param minlength? integer default 0
+---@return mt.Tensor ...
+function Tensor:bincount(weights, minlength) end
+
+--- How many elements lie in each of `bins` equal parts of min..max; both 0: of x's range.
+---@param x mt.Tensor
+---@param bins? integer default 100
+---@param min? number default 0
+---@param max? number default 0
+---@return mt.Tensor ...
+function mt.histc(x, bins, min, max) end
+
+--- How many elements lie in each of `bins` equal parts of min..max; both 0: of x's range.
+---@param bins? integer default 100
+---@param min? number default 0
+---@param max? number default 0
+---@return mt.Tensor ...
+function Tensor:histc(bins, min, max) end
+
+--- The k-th smallest element along dim, and its position.
+---@param x mt.Tensor
+---@param k integer
+---@param dim? integer|integer[] default -1
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.kthvalue(x, k, dim, keepdim) end
+
+--- The k-th smallest element along dim, and its position.
+---@param k integer
+---@param dim? integer|integer[] default -1
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:kthvalue(k, dim, keepdim) end
+
+--- The lower of the two in the middle, NaN wins; with dim values and positions.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.median(x, dim, keepdim) end
+
+--- The lower of the two in the middle, NaN wins; with dim values and positions.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:median(dim, keepdim) end
+
+--- The smallest of the most frequent values along dim, and where it stands last.
+---@param x mt.Tensor
+---@param dim? integer|integer[] default -1
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.mode(x, dim, keepdim) end
+
+--- The smallest of the most frequent values along dim, and where it stands last.
+---@param dim? integer|integer[] default -1
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:mode(dim, keepdim) end
+
+--- The elements in order along dimension 1, without their positions.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.msort(x) end
+
+--- The elements in order along dimension 1, without their positions.
+---@return mt.Tensor ...
+function Tensor:msort() end
+
+--- The median of what is not NaN.
+---@param x mt.Tensor
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.nanmedian(x, dim, keepdim) end
+
+--- The median of what is not NaN.
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function Tensor:nanmedian(dim, keepdim) end
+
+--- The quantile of what is not NaN.
+---@param x mt.Tensor
+---@param q number
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param interpolation? string default 'linear'
+---@return mt.Tensor ...
+function mt.nanquantile(x, q, dim, keepdim, interpolation) end
+
+--- The quantile of what is not NaN.
+---@param q number
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param interpolation? string default 'linear'
+---@return mt.Tensor ...
+function Tensor:nanquantile(q, dim, keepdim, interpolation) end
+
+--- The element at the fraction q (0..1) of the sorted order; NaN wins. A 1-d tensor q gives a new first dimension. Also 'lower', 'higher', 'midpoint', 'nearest'.
+---@param x mt.Tensor
+---@param q number
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param interpolation? string default 'linear'
+---@return mt.Tensor ...
+function mt.quantile(x, q, dim, keepdim, interpolation) end
+
+--- The element at the fraction q (0..1) of the sorted order; NaN wins. A 1-d tensor q gives a new first dimension. Also 'lower', 'higher', 'midpoint', 'nearest'.
+---@param q number
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@param interpolation? string default 'linear'
+---@return mt.Tensor ...
+function Tensor:quantile(q, dim, keepdim, interpolation) end
+
+--- The elements in order along dim, and their positions; always stable, NaN is the largest.
+---@param x mt.Tensor
+---@param dim? integer|integer[] default -1
+---@param descending? boolean default false
+---@param stable? boolean default false
+---@return mt.Tensor ...
+function mt.sort(x, dim, descending, stable) end
+
+--- The elements in order along dim, and their positions; always stable, NaN is the largest.
+---@param dim? integer|integer[] default -1
+---@param descending? boolean default false
+---@param stable? boolean default false
+---@return mt.Tensor ...
+function Tensor:sort(dim, descending, stable) end
+
+--- The k largest (or smallest) elements along dim, in order, and their positions.
+---@param x mt.Tensor
+---@param k integer
+---@param dim? integer|integer[] default -1
+---@param largest? boolean default true
+---@param sorted? boolean default true
+---@return mt.Tensor ...
+function mt.topk(x, k, dim, largest, sorted) end
+
+--- The k largest (or smallest) elements along dim, in order, and their positions.
+---@param k integer
+---@param dim? integer|integer[] default -1
+---@param largest? boolean default true
+---@param sorted? boolean default true
+---@return mt.Tensor ...
+function Tensor:topk(k, dim, largest, sorted) end
+
+--- Each value once, in order (each slice along dim); then for each element the position of its value, then how often each stands.
+---@param x mt.Tensor
+---@param sorted? boolean default true
+---@param return_inverse? boolean default false
+---@param return_counts? boolean default false
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function mt.unique(x, sorted, return_inverse, return_counts, dim) end
+
+--- Each value once, in order (each slice along dim); then for each element the position of its value, then how often each stands.
+---@param sorted? boolean default true
+---@param return_inverse? boolean default false
+---@param return_counts? boolean default false
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:unique(sorted, return_inverse, return_counts, dim) end
+
+--- The same without sorting: only neighbours that are equal become one.
+---@param x mt.Tensor
+---@param return_inverse? boolean default false
+---@param return_counts? boolean default false
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function mt.unique_consecutive(x, return_inverse, return_counts, dim) end
+
+--- The same without sorting: only neighbours that are equal become one.
+---@param return_inverse? boolean default false
+---@param return_counts? boolean default false
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:unique_consecutive(return_inverse, return_counts, dim) end
+
+--- beta * x + alpha * bmm(a, b) summed over the batch.
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.addbmm(x, a, b, beta, alpha) end
+
+--- beta * x + alpha * bmm(a, b) summed over the batch.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:addbmm(a, b, beta, alpha) end
+
+--- beta * x + alpha * the product of two matrices; x broadcasts and is not read when beta is 0.
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.addmm(x, a, b, beta, alpha) end
+
+--- beta * x + alpha * the product of two matrices; x broadcasts and is not read when beta is 0.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:addmm(a, b, beta, alpha) end
+
+--- beta * x + alpha * the product of a matrix and a vector.
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.addmv(x, a, b, beta, alpha) end
+
+--- beta * x + alpha * the product of a matrix and a vector.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:addmv(a, b, beta, alpha) end
+
+--- beta * x + alpha * bmm(a, b).
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.baddbmm(x, a, b, beta, alpha) end
+
+--- beta * x + alpha * bmm(a, b).
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:baddbmm(a, b, beta, alpha) end
+
+--- The products of two batches of matrices, [b x m x k] and [b x k x n].
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.bmm(x, y) end
+
+--- The products of two batches of matrices, [b x m x k] and [b x k x n].
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:bmm(y) end
+
+--- The p-norms of the differences of all rows: [.. x m x d] and [.. x n x d] to [.. x m x n]. The gradient at distance 0 is 0.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param p? number default 2
+---@return mt.Tensor ...
+function mt.cdist(x, y, p) end
+
+--- The cross products of vectors along dim, by default the first of 3 elements.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function mt.cross(x, y, dim) end
+
+--- The cross products of vectors along dim, by default the first of 3 elements.
+---@param y mt.Tensor|number
+---@param dim? integer|integer[]
+---@return mt.Tensor ...
+function Tensor:cross(y, dim) end
+
+--- The sum of the products of two vectors.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.dot(x, y) end
+
+--- The sum of the products of two vectors.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:dot(y) end
+
+--- Sums of products over named dimensions: einsum('bij,bjk->bik', x, y); '...' stands for dimensions that broadcast. The tensors follow, or come as one list; without '->' the letters that occur once are kept, in order.
+---@param equation string
+---@param ... any
+---@return mt.Tensor ...
+function mt.einsum(equation, ...) end
+
+--- The same as outer.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.ger(x, y) end
+
+--- The same as outer.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:ger(y) end
+
+--- The sums of the products over the last dimensions.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.inner(x, y) end
+
+--- The sums of the products over the last dimensions.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:inner(y) end
+
+--- The Kronecker product: every element of x times y; sizes multiply.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.kron(x, y) end
+
+--- The Kronecker product: every element of x times y; sizes multiply.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:kron(y) end
+
+--- x . weight' + bias, with weight [out x in].
+---@param x mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@return mt.Tensor ...
+function mt.linear(x, weight, bias) end
+
+--- x . weight' + bias, with weight [out x in].
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@return mt.Tensor ...
+function Tensor:linear(weight, bias) end
+
+--- The matrix product; batches broadcast; vectors as in torch.matmul; dtypes are promoted.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.matmul(x, y) end
+
+--- The matrix product; batches broadcast; vectors as in torch.matmul; dtypes are promoted.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:matmul(y) end
+
+--- The n-th power of square matrices; of their inverses for negative n.
+---@param x mt.Tensor
+---@param n integer
+---@return mt.Tensor ...
+function mt.matrix_power(x, n) end
+
+--- The n-th power of square matrices; of their inverses for negative n.
+---@param n integer
+---@return mt.Tensor ...
+function Tensor:matrix_power(n) end
+
+--- The product of two matrices.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.mm(x, y) end
+
+--- The product of two matrices.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:mm(y) end
+
+--- The product of a matrix and a vector.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.mv(x, y) end
+
+--- The product of a matrix and a vector.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:mv(y) end
+
+--- The products of all pairs of two vectors, [m] and [n] to [m x n].
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.outer(x, y) end
+
+--- The products of all pairs of two vectors, [m] and [n] to [m x n].
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:outer(y) end
+
+--- Sums over the last dims dimensions of x and the first of y, or over the pairs of {{dims of x}, {dims of y}}.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param dims? integer|integer[] default 2
+---@return mt.Tensor ...
+function mt.tensordot(x, y, dims) end
+
+--- The sum of the diagonal of a matrix.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.trace(x) end
+
+--- The sum of the diagonal of a matrix.
+---@return mt.Tensor ...
+function Tensor:trace() end
+
+--- The sum of the products of two vectors.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.vdot(x, y) end
+
+--- The sum of the products of two vectors.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:vdot(y) end
+
+--- L with x = L L' for positive-definite x, or U with x = U' U.
+---@param x mt.Tensor
+---@param upper? boolean default false
+---@return mt.Tensor ...
+function mt.cholesky(x, upper) end
+
+--- L with x = L L' for positive-definite x, or U with x = U' U.
+---@param upper? boolean default false
+---@return mt.Tensor ...
+function Tensor:cholesky(upper) end
+
+--- The solution of A y = x from the Cholesky factor of A.
+---@param x mt.Tensor
+---@param factor mt.Tensor
+---@param upper? boolean default false
+---@return mt.Tensor ...
+function mt.cholesky_solve(x, factor, upper) end
+
+--- The solution of A y = x from the Cholesky factor of A.
+---@param factor mt.Tensor
+---@param upper? boolean default false
+---@return mt.Tensor ...
+function Tensor:cholesky_solve(factor, upper) end
+
+--- The determinants of square matrices.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.det(x) end
+
+--- The determinants of square matrices.
+---@return mt.Tensor ...
+function Tensor:det() end
+
+--- The inverses of square matrices; a singular one is an error.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.inverse(x) end
+
+--- The inverses of square matrices; a singular one is an error.
+---@return mt.Tensor ...
+function Tensor:inverse() end
+
+--- The logarithm of the determinant; nan where it is negative.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.logdet(x) end
+
+--- The logarithm of the determinant; nan where it is negative.
+---@return mt.Tensor ...
+function Tensor:logdet() end
+
+--- The Moore-Penrose inverse.
+---@param x mt.Tensor
+---@param rcond? number default 1e-15
+---@return mt.Tensor ...
+function mt.pinverse(x, rcond) end
+
+--- The Moore-Penrose inverse.
+---@param rcond? number default 1e-15
+---@return mt.Tensor ...
+function Tensor:pinverse(rcond) end
+
+--- The sign of the determinant and the logarithm of its size: two tensors.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.slogdet(x) end
+
+--- The sign of the determinant and the logarithm of its size: two tensors.
+---@return mt.Tensor ...
+function Tensor:slogdet() end
+
+--- Means over windows that cut the last dimension into output_size parts.
+---@param input mt.Tensor
+---@param output_size integer|integer[]
+---@return mt.Tensor ...
+function mt.adaptive_avg_pool1d(input, output_size) end
+
+--- The same for the last two dimensions: a number or {h, w}; -1 keeps a size.
+---@param input mt.Tensor
+---@param output_size integer|integer[]
+---@return mt.Tensor ...
+function mt.adaptive_avg_pool2d(input, output_size) end
+
+--- The mean of each window of the last dimension.
+---@param input mt.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]
+---@param padding? integer|integer[] default 0
+---@param ceil_mode? boolean default false
+---@param count_include_pad? boolean default true
+---@return mt.Tensor ...
+function mt.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad) end
+
+--- The mean of each window of the last two dimensions.
+---@param input mt.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]
+---@param padding? integer|integer[] default 0
+---@param ceil_mode? boolean default false
+---@param count_include_pad? boolean default true
+---@param divisor_override? number
+---@return mt.Tensor ...
+function mt.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+--- Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, 'same' or 'valid'.
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@param stride? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param dilation? integer|integer[] default 1
+---@param groups? integer default 1
+---@return mt.Tensor ...
+function mt.conv1d(input, weight, bias, stride, padding, dilation, groups) end
+
+--- MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; [n x in x t] and [out x in x k] give [n x out x t].
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param reverse? boolean default false
+---@return mt.Tensor ...
+function mt.conv1d_anchored(input, weight, reverse) end
+
+--- Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and dilation: a number or {h, w}; padding also 'same' or 'valid'.
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@param stride? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param dilation? integer|integer[] default 1
+---@param groups? integer default 1
+---@return mt.Tensor ...
+function mt.conv2d(input, weight, bias, stride, padding, dilation, groups) end
+
+--- The same over two dimensions: [n x in x h x w] and [out x in x kh x kw].
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param reverse? boolean default false
+---@return mt.Tensor ...
+function mt.conv2d_anchored(input, weight, reverse) end
+
+--- The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel].
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@param stride? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param output_padding? integer|integer[] default 0
+---@param groups? integer default 1
+---@param dilation? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.conv_transpose1d(input, weight, bias, stride, padding, output_padding, groups, dilation) end
+
+--- The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw].
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@param stride? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param output_padding? integer|integer[] default 0
+---@param groups? integer default 1
+---@param dilation? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.conv_transpose2d(input, weight, bias, stride, padding, output_padding, groups, dilation) end
+
+--- The sum of patches at their places: the opposite of unfold.
+---@param input mt.Tensor
+---@param output_size integer|integer[]
+---@param kernel_size integer|integer[]
+---@param dilation? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param stride? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.fold(input, output_size, kernel_size, dilation, padding, stride) end
+
+--- Images at another size: mode 'nearest', 'linear', 'bilinear' or 'bicubic'.
+---@param input mt.Tensor
+---@param size? integer|integer[]
+---@param scale_factor? number
+---@param mode? string default 'nearest'
+---@param align_corners? boolean
+---@return mt.Tensor ...
+function mt.interpolate(input, size, scale_factor, mode, align_corners) end
+
+--- The largest of each window of the last dimension; with return_indices also its position (from 1).
+---@param input mt.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]
+---@param padding? integer|integer[] default 0
+---@param dilation? integer|integer[] default 1
+---@param ceil_mode? boolean default false
+---@param return_indices? boolean default false
+---@return mt.Tensor ...
+function mt.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
+
+--- The largest of each window; with return_indices also its position in its plane, counted row by row from 1.
+---@param input mt.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]
+---@param padding? integer|integer[] default 0
+---@param dilation? integer|integer[] default 1
+---@param ceil_mode? boolean default false
+---@param return_indices? boolean default false
+---@return mt.Tensor ...
+function mt.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
+
+--- Mean 0 and variance 1 over all but dimension 2; in training with the batch's statistics, which move the running ones (or nil) in place.
+---@param input mt.Tensor
+---@param running_mean? mt.Tensor
+---@param running_var? mt.Tensor
+---@param weight? mt.Tensor
+---@param bias? mt.Tensor
+---@param training? boolean default false
+---@param momentum? number default 0.1
+---@param eps? number default 1e-5
+---@return mt.Tensor ...
+function mt.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps) end
+
+--- input1 . weight[o] . input2 for each o; weight [out x in1 x in2].
+---@param input1 mt.Tensor
+---@param input2 mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@return mt.Tensor ...
+function mt.bilinear(input1, input2, weight, bias) end
+
+--- -log of the probability of the target, for x in 0..1.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.binary_cross_entropy(x, target, weight, reduction) end
+
+--- -log of the probability of the target, for x in 0..1.
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:binary_cross_entropy(target, weight, reduction) end
+
+--- The same for raw scores, before the sigmoid; pos_weight counts targets of 1 so often.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@param pos_weight? mt.Tensor
+---@return mt.Tensor ...
+function mt.binary_cross_entropy_with_logits(x, target, weight, reduction, pos_weight) end
+
+--- The same for raw scores, before the sigmoid; pos_weight counts targets of 1 so often.
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@param pos_weight? mt.Tensor
+---@return mt.Tensor ...
+function Tensor:binary_cross_entropy_with_logits(target, weight, reduction, pos_weight) end
+
+--- 1 - cosine where the target is 1, max(0, cosine - margin) where it is -1.
+---@param input1 mt.Tensor
+---@param input2 mt.Tensor
+---@param target mt.Tensor
+---@param margin? number default 0
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.cosine_embedding_loss(input1, input2, target, margin, reduction) end
+
+--- The cosine of the angle between vectors along dim; their lengths are held above eps.
+---@param input1 mt.Tensor
+---@param input2 mt.Tensor
+---@param dim? integer|integer[] default 2
+---@param eps? number default 1e-8
+---@return mt.Tensor ...
+function mt.cosine_similarity(input1, input2, dim, eps) end
+
+--- -log of the softmax of the target classes (from 1), for scores [n x classes x ..]; weight for each class. A float target of x's shape holds probabilities.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param ignore_index? integer default -100
+---@param reduction? string default 'mean'
+---@param label_smoothing? number default 0
+---@return mt.Tensor ...
+function mt.cross_entropy(x, target, weight, ignore_index, reduction, label_smoothing) end
+
+--- -log of the softmax of the target classes (from 1), for scores [n x classes x ..]; weight for each class. A float target of x's shape holds probabilities.
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param ignore_index? integer default -100
+---@param reduction? string default 'mean'
+---@param label_smoothing? number default 0
+---@return mt.Tensor ...
+function Tensor:cross_entropy(target, weight, ignore_index, reduction, label_smoothing) end
+
+--- Elements zeroed with probability p, the others scaled by 1 / (1 - p).
+---@param x mt.Tensor
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function mt.dropout(x, p, training) end
+
+--- Elements zeroed with probability p, the others scaled by 1 / (1 - p).
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function Tensor:dropout(p, training) end
+
+--- dropout in place.
+---@param x mt.Tensor
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function mt.dropout_(x, p, training) end
+
+--- dropout in place.
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function Tensor:dropout_(p, training) end
+
+--- Rows of weight [entries x features] by ids (from 1); the row padding_idx gets no gradient.
+---@param ids mt.Tensor
+---@param weight mt.Tensor
+---@param padding_idx? integer
+---@return mt.Tensor ...
+function mt.embedding(ids, weight, padding_idx) end
+
+--- One half of dim times the sigmoid of the other.
+---@param x mt.Tensor
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function mt.glu(x, dim) end
+
+--- One half of dim times the sigmoid of the other.
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function Tensor:glu(dim) end
+
+--- Mean 0 and variance 1 over each group of channels of each image.
+---@param input mt.Tensor
+---@param num_groups integer
+---@param weight? mt.Tensor
+---@param bias? mt.Tensor
+---@param eps? number default 1e-5
+---@return mt.Tensor ...
+function mt.group_norm(input, num_groups, weight, bias, eps) end
+
+--- input where the target is 1, max(0, margin - input) where it is -1.
+---@param input mt.Tensor
+---@param target mt.Tensor
+---@param margin? number default 1
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.hinge_embedding_loss(input, target, margin, reduction) end
+
+--- With d = |x - target|: d^2 / 2 up to delta, delta (d - delta / 2) beyond.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@param delta? number default 1
+---@return mt.Tensor ...
+function mt.huber_loss(x, target, reduction, delta) end
+
+--- With d = |x - target|: d^2 / 2 up to delta, delta (d - delta / 2) beyond.
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@param delta? number default 1
+---@return mt.Tensor ...
+function Tensor:huber_loss(target, reduction, delta) end
+
+--- The same over each image alone.
+---@param input mt.Tensor
+---@param running_mean? mt.Tensor
+---@param running_var? mt.Tensor
+---@param weight? mt.Tensor
+---@param bias? mt.Tensor
+---@param use_input_stats? boolean default true
+---@param momentum? number default 0.1
+---@param eps? number default 1e-5
+---@return mt.Tensor ...
+function mt.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps) end
+
+--- target (log target - x) for log-probabilities x; reduction also 'batchmean'.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@param log_target? boolean default false
+---@return mt.Tensor ...
+function mt.kl_div(x, target, reduction, log_target) end
+
+--- target (log target - x) for log-probabilities x; reduction also 'batchmean'.
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@param log_target? boolean default false
+---@return mt.Tensor ...
+function Tensor:kl_div(target, reduction, log_target) end
+
+--- The mean absolute difference.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.l1_loss(x, target, reduction) end
+
+--- The mean absolute difference.
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:l1_loss(target, reduction) end
+
+--- Mean 0 and variance 1 over the last dimensions, whose sizes are normalized_shape.
+---@param input mt.Tensor
+---@param normalized_shape integer|integer[]
+---@param weight? mt.Tensor
+---@param bias? mt.Tensor
+---@param eps? number default 1e-5
+---@return mt.Tensor ...
+function mt.layer_norm(input, normalized_shape, weight, bias, eps) end
+
+--- log of softmax, exact far out.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function mt.log_softmax(x, dim) end
+
+--- log of softmax, exact far out.
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function Tensor:log_softmax(dim) end
+
+--- max(0, -target (input1 - input2) + margin); the target is 1 or -1.
+---@param input1 mt.Tensor
+---@param input2 mt.Tensor
+---@param target mt.Tensor
+---@param margin? number default 0
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.margin_ranking_loss(input1, input2, target, margin, reduction) end
+
+--- The mean squared difference.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.mse_loss(x, target, reduction) end
+
+--- The mean squared difference.
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:mse_loss(target, reduction) end
+
+--- -x of the target classes (from 1), for log-probabilities [n x classes x ..].
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param ignore_index? integer default -100
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.nll_loss(x, target, weight, ignore_index, reduction) end
+
+--- -x of the target classes (from 1), for log-probabilities [n x classes x ..].
+---@param target mt.Tensor
+---@param weight? mt.Tensor
+---@param ignore_index? integer default -100
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:nll_loss(target, weight, ignore_index, reduction) end
+
+--- x over its p-norm along dim, which is held above eps.
+---@param x mt.Tensor
+---@param p? number default 2
+---@param dim? integer|integer[] default 2
+---@param eps? number default 1e-12
+---@return mt.Tensor ...
+function mt.normalize(x, p, dim, eps) end
+
+--- x over its p-norm along dim, which is held above eps.
+---@param p? number default 2
+---@param dim? integer|integer[] default 2
+---@param eps? number default 1e-12
+---@return mt.Tensor ...
+function Tensor:normalize(p, dim, eps) end
+
+--- int64 zeros with a one at each id (from 1) along a new last dimension.
+---@param x mt.Tensor
+---@param num_classes? integer
+---@return mt.Tensor ...
+function mt.one_hot(x, num_classes) end
+
+--- int64 zeros with a one at each id (from 1) along a new last dimension.
+---@param num_classes? integer
+---@return mt.Tensor ...
+function Tensor:one_hot(num_classes) end
+
+--- The p-norm of input1 - input2 + eps along the last dimension.
+---@param input1 mt.Tensor
+---@param input2 mt.Tensor
+---@param p? number default 2
+---@param eps? number default 1e-6
+---@param keepdim? boolean default false
+---@return mt.Tensor ...
+function mt.pairwise_distance(input1, input2, p, eps, keepdim) end
+
+--- [.. x c r^2 x h x w] as [.. x c x h r x w r].
+---@param input mt.Tensor
+---@param upscale_factor integer
+---@return mt.Tensor ...
+function mt.pixel_shuffle(input, upscale_factor) end
+
+--- The input over the root of its mean square, over the last dimensions.
+---@param input mt.Tensor
+---@param normalized_shape integer|integer[]
+---@param weight? mt.Tensor
+---@param eps? number
+---@return mt.Tensor ...
+function mt.rms_norm(input, normalized_shape, weight, eps) end
+
+--- softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true where a key takes part.
+---@param query mt.Tensor
+---@param key mt.Tensor
+---@param value number
+---@param attn_mask? mt.Tensor
+---@param dropout_p? number default 0
+---@param is_causal? boolean default false
+---@param scale? integer|integer[]
+---@return mt.Tensor ...
+function mt.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale) end
+
+--- With d = |x - target|: d^2 / (2 beta) below beta, d - beta / 2 beyond.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@param beta? number default 1
+---@return mt.Tensor ...
+function mt.smooth_l1_loss(x, target, reduction, beta) end
+
+--- With d = |x - target|: d^2 / (2 beta) below beta, d - beta / 2 beyond.
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@param beta? number default 1
+---@return mt.Tensor ...
+function Tensor:smooth_l1_loss(target, reduction, beta) end
+
+--- exp(x) / sum of exp(x) along dim.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function mt.softmax(x, dim) end
+
+--- exp(x) / sum of exp(x) along dim.
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function Tensor:softmax(dim) end
+
+--- softmax of -x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function mt.softmin(x, dim) end
+
+--- softmax of -x.
+---@param dim integer|integer[]
+---@return mt.Tensor ...
+function Tensor:softmin(dim) end
+
+--- max(0, distance to the positive - distance to the negative + margin).
+---@param anchor mt.Tensor
+---@param positive mt.Tensor
+---@param negative mt.Tensor
+---@param margin? number default 1
+---@param p? number default 2
+---@param eps? number default 1e-6
+---@param swap? boolean default false
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction) end
+
+--- Calls fn with recording on, also inside no_grad; returns its results.
+---@param fn function
+---@param ... any
+---@return mt.Tensor ...
+function mt.enable_grad(fn, ...) end
+
+--- The gradients of outputs (one tensor or a list) by inputs: a list for a list, one tensor for one. No .grad changes. An input without part is an error, or false with allow_unused.
+---@param outputs mt.Tensor|mt.Tensor[]
+---@param inputs mt.Tensor|mt.Tensor[]
+---@param grad_outputs? mt.Tensor|mt.Tensor[]
+---@param retain_graph? boolean
+---@param create_graph? boolean default false
+---@param allow_unused? boolean default false
+---@return mt.Tensor ...
+function mt.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused) end
+
+--- Compares the gradients of fn(inputs..), all float64, with finite differences; an error where they differ.
+---@param fn function
+---@param inputs mt.Tensor|mt.Tensor[]
+---@param eps? number default 1e-6
+---@param atol? number default 1e-5
+---@param rtol? number default 1e-3
+---@return boolean ...
+function mt.gradcheck(fn, inputs, eps, atol, rtol) end
+
+--- The same for the gradients of the gradients.
+---@param fn function
+---@param inputs mt.Tensor|mt.Tensor[]
+---@param eps? number default 1e-6
+---@param atol? number default 1e-5
+---@param rtol? number default 1e-3
+---@return boolean ...
+function mt.gradgradcheck(fn, inputs, eps, atol, rtol) end
+
+--- Whether operations are recorded.
+---@return boolean ...
+function mt.is_grad_enabled() end
+
+--- Calls fn with the arguments, without recording; returns its results.
+---@param fn function
+---@param ... any
+---@return any ...
+function mt.no_grad(fn, ...) end
+
+--- Calls fn(g) with the gradient of x in every backward; what fn returns takes its place. Returns a handle with h:remove().
+---@param fn function
+---@return mt.Tensor ...
+function Tensor:register_hook(fn) end
+
+--- Keeps the gradient of a computed tensor in x.grad too; returns x.
+---@return mt.Tensor ...
+function Tensor:retain_grad() end
+
+--- Errors name the line that recorded an operation, and the first NaN is an error. Slow.
+---@param enabled boolean
+---@return mt.Tensor ...
+function mt.set_debug(enabled) end
+
+--- Switches recording on or off; returns the old state.
+---@param enabled boolean
+---@return boolean ...
+function mt.set_grad_enabled(enabled) end
+
+--- The options of set_printoptions as a table.
+---@return mt.Tensor ...
+function mt.get_printoptions() end
+
+--- How tensors are written; what is not given stays. profile='default' restores everything, 'short' and 'full' are others; sci_mode is true, false, or chosen for each tensor.
+---@param precision? integer
+---@param threshold? integer
+---@param edgeitems? integer
+---@param linewidth? integer
+---@param profile? string
+---@param sci_mode? boolean
+---@return mt.Tensor ...
+function mt.set_printoptions(precision, threshold, edgeitems, linewidth, profile, sci_mode) end
+
+--- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.
+---@return any ...
+function Tensor:data() end
+
+--- An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ctx:saved_tensors(); backward gets a gradient for each result and returns one for each argument, nil for none.
+---@param forward function
+---@param backward function
+---@param name? string default 'Function'
+---@return mt.Tensor ...
+function mt.Function(forward, backward, name) end
+
+--- Not here: mt.range(first, last[, step]) includes both ends.
+---@param ... any
+---@return mt.Tensor ...
+function mt.arange(...) end
+
+--- The script's flags, mt.args{hidden=100, rate=0.05, dataset={'split', 'xor'}}: types from the defaults, a list is a choice; --device --threads --seed --help always. Returns their values.
+---@param ... any
+---@return mt.Tensor ...
+function mt.args(...) end
+
+--- How many threads kernels use.
+---@return integer ...
+function mt.get_num_threads() end
+
+--- How a function is called and what it does; without a name all names.
+---@param name? string
+---@return any ...
+function mt.help(name) end
+
+--- The second derivatives of fn(inputs..), which returns one number: for one input a tensor of its shape twice; for a list H[input][input].
+---@param fn function
+---@param inputs mt.Tensor|mt.Tensor[]
+---@param create_graph? boolean default false
+---@return mt.Tensor ...
+function mt.hessian(fn, inputs, create_graph) end
+
+--- All derivatives of fn(inputs..) by its inputs: of one result by one input a tensor of the shape result then input; lists of inputs or results give lists, J[result][input].
+---@param fn function
+---@param inputs mt.Tensor|mt.Tensor[]
+---@param create_graph? boolean default false
+---@return mt.Tensor ...
+function mt.jacobian(fn, inputs, create_graph) end
+
+--- fn(inputs..), and J v: how the results change when the inputs move along v. v has the inputs' shapes.
+---@param fn function
+---@param inputs mt.Tensor|mt.Tensor[]
+---@param v? mt.Tensor
+---@return mt.Tensor ...
+function mt.jvp(fn, inputs, v) end
+
+--- Calls fn(i, j, ..) once for each cell, i = 1..grid_x and j = 1..grid_y, in order: a grid kernel without a GPU.
+---@param fn function
+---@param grid_x integer
+---@param grid_y integer
+---@param ... any
+---@return mt.Tensor ...
+function mt.launch_kernel(fn, grid_x, grid_y, ...) end
+
+--- fn(..) without saving what its gradient needs: the backward runs fn a second time, with the same random numbers.
+---@param fn function
+---@param ... any
+---@return mt.Tensor ...
+function mt.recompute(fn, ...) end
+
+--- Writes one HTML page that needs nothing else: mt.report{path=, title=, config=, curves=, surface=, timing=, table=, notes=}; returns its path.
+---@param ... any
+---@return mt.Tensor ...
+function mt.report(...) end
+
+--- How many threads kernels use.
+---@param n integer
+---@return mt.Tensor ...
+function mt.set_num_threads(n) end
+
+--- How long fn() takes: prints "mean +- deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median in seconds.
+---@param fn function
+---@param n? integer
+---@param runs? integer default 7
+---@param quiet? boolean default false
+---@return mt.Tensor ...
+function mt.timeit(fn, n, runs, quiet) end
+
+--- fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.
+---@param fn function
+---@param inputs mt.Tensor|mt.Tensor[]
+---@param v? mt.Tensor
+---@return mt.Tensor ...
+function mt.vjp(fn, inputs, v) end
+
+--- L with A = L L' for positive-definite A, or U with A = U' U; only that triangle is read.
+---@param A mt.Tensor
+---@param upper? boolean default false
+---@return any ...
+function mt.linalg.cholesky(A, upper) end
+
+--- The condition: the norm of order p (default 2) times the inverse's.
+---@param A mt.Tensor
+---@param p? number
+---@return any ...
+function mt.linalg.cond(A, p) end
+
+--- The cross products of vectors of 3 elements along dim.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param dim? integer|integer[] default -1
+---@return any ...
+function mt.linalg.cross(x, y, dim) end
+
+--- The determinants of square matrices.
+---@param A mt.Tensor
+---@return any ...
+function mt.linalg.det(A) end
+
+--- Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle.
+---@param A mt.Tensor
+---@param UPLO? string default 'L'
+---@return any ...
+function mt.linalg.eigh(A, UPLO) end
+
+--- The eigenvalues of symmetric matrices, ascending.
+---@param A mt.Tensor
+---@param UPLO? string default 'L'
+---@return any ...
+function mt.linalg.eigvalsh(A, UPLO) end
+
+--- The inverses of square matrices; a singular one is an error.
+---@param A mt.Tensor
+---@return any ...
+function mt.linalg.inv(A) end
+
+--- The X of least |A X - B|: solution, residuals (squared; empty without full rank), rank, singular_values. Drivers as LAPACK's: 'gelsy', 'gels', 'gelsd', 'gelss'.
+---@param A mt.Tensor
+---@param B mt.Tensor
+---@param rcond? number
+---@param driver? string default 'gelsy'
+---@return any ...
+function mt.linalg.lstsq(A, B, rcond, driver) end
+
+--- The norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf, -inf; dim (-2, -1) by default.
+---@param A mt.Tensor
+---@param ord? number|string default 'fro'
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return any ...
+function mt.linalg.matrix_norm(A, ord, dim, keepdim) end
+
+--- The n-th power of square matrices; of their inverses for negative n.
+---@param A mt.Tensor
+---@param n integer
+---@return any ...
+function mt.linalg.matrix_power(A, n) end
+
+--- How many singular values lie above max(atol, rtol * largest).
+---@param A mt.Tensor
+---@param atol? number
+---@param rtol? number
+---@param hermitian? boolean default false
+---@return any ...
+function mt.linalg.matrix_rank(A, atol, rtol, hermitian) end
+
+--- The product of a list of matrices in the cheapest order.
+---@param tensors mt.Tensor[]
+---@return any ...
+function mt.linalg.multi_dot(tensors) end
+
+--- The norm of vectors (one dim, or 1-d) or matrices (two dims, or 2-d); of all elements without ord. ord: a number, inf, -inf; for matrices 'fro', 'nuc', 1, -1, 2, -2, inf, -inf.
+---@param A mt.Tensor
+---@param ord? number|string
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return any ...
+function mt.linalg.norm(A, ord, dim, keepdim) end
+
+--- The Moore-Penrose inverse; singular values up to max(atol, rtol * largest) count as 0.
+---@param A mt.Tensor
+---@param atol? number
+---@param rtol? number
+---@param hermitian? boolean default false
+---@return any ...
+function mt.linalg.pinv(A, atol, rtol, hermitian) end
+
+--- Q, R with A = Q R; mode 'reduced', 'complete', or 'r' (then Q is empty).
+---@param A mt.Tensor
+---@param mode? string default 'reduced'
+---@return any ...
+function mt.linalg.qr(A, mode) end
+
+--- The sign of the determinant and the logarithm of its size: two tensors.
+---@param A mt.Tensor
+---@return any ...
+function mt.linalg.slogdet(A) end
+
+--- X with A X = B, or X A = B where left is false; batches broadcast; B may be a vector. A singular matrix is an error.
+---@param A mt.Tensor
+---@param B mt.Tensor
+---@param left? boolean default true
+---@return any ...
+function mt.linalg.solve(A, B, left) end
+
+--- X with A X = B for triangular A; the rest of A is not read.
+---@param A mt.Tensor
+---@param B mt.Tensor
+---@param upper boolean
+---@param left? boolean default true
+---@param unitriangular? boolean default false
+---@return any ...
+function mt.linalg.solve_triangular(A, B, upper, left, unitriangular) end
+
+--- U, S, Vh with A = U diag(S) Vh, S descending; gradients reach the first min(m, n) vectors.
+---@param A mt.Tensor
+---@param full_matrices? boolean default true
+---@return any ...
+function mt.linalg.svd(A, full_matrices) end
+
+--- The singular values, descending.
+---@param A mt.Tensor
+---@return any ...
+function mt.linalg.svdvals(A) end
+
+--- (sum |x|^ord)^(1/ord) over dimensions or all; 0 counts, inf and -inf are max and min.
+---@param x mt.Tensor
+---@param ord? number|string default 2
+---@param dim? integer|integer[]
+---@param keepdim? boolean default false
+---@return any ...
+function mt.linalg.vector_norm(x, ord, dim, keepdim) end
+
+--- A tensor that is saved with the module but not trained.
+---@param tensor mt.Tensor
+---@return any ...
+function mt.nn.Buffer(tensor) end
+
+--- x . weight' + bias; weight [out x in] and bias uniform in +-1/sqrt(in).
+---@param in_features integer
+---@param out_features integer
+---@param bias? mt.Tensor default true
+---@return any ...
+function mt.nn.Linear(in_features, out_features, bias) end
+
+--- The base of all modules; see nn.class.
+---@param ... any
+---@return any ...
+function mt.nn.Module(...) end
+
+--- A list whose modules are registered, nn.ModuleList{a, b}; it is indexed, not called.
+---@param ... any
+---@return any ...
+function mt.nn.ModuleList(...) end
+
+--- A tensor that modules register and optimizers change.
+---@param tensor mt.Tensor
+---@return any ...
+function mt.nn.Parameter(tensor) end
+
+--- Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.
+---@param ... any
+---@return any ...
+function mt.nn.Sequential(...) end
+
+--- A class of modules: define __init and forward, then call it.
+---@param name string
+---@param base? table
+---@return any ...
+function mt.nn.class(name, base) end
+
+--- Adaptive moments, as torch.optim.Adam.
+---@param parameters mt.Tensor[]
+---@param lr? number default 0.001
+---@param betas? number[] default {0.9, 0.999}
+---@param eps? number default 1e-8
+---@param weight_decay? number default 0
+---@return any ...
+function mt.optim.Adam(parameters, lr, betas, eps, weight_decay) end
+
+--- Adaptive moments, as torch.optim.AdamW.
+---@param parameters mt.Tensor[]
+---@param lr? number default 0.001
+---@param betas? number[] default {0.9, 0.999}
+---@param eps? number default 1e-8
+---@param weight_decay? number default 0.01
+---@return any ...
+function mt.optim.AdamW(parameters, lr, betas, eps, weight_decay) end
+
+--- Stochastic gradient descent, as torch.optim.SGD.
+---@param parameters mt.Tensor[]
+---@param lr? number default 0.001
+---@param momentum? number default 0
+---@param dampening? number default 0
+---@param weight_decay? number default 0
+---@param nesterov? boolean default false
+---@return any ...
+function mt.optim.SGD(parameters, lr, momentum, dampening, weight_decay, nesterov) end
+
+--- n points, class 1 outside the circle (x1 - .5)^2 + (x2 - .5)^2 = 0.1.
+---@param n integer
+---@return any ...
+function mt.data.circle(n) end
+
+--- n points, class 1 where x1 + x2 < 0.5.
+---@param n integer
+---@return any ...
+function mt.data.diag(n) end
+
+--- The tensor in an IDX file, such as MNIST's (also .gz): the file's own values, uint8 for images and labels.
+---@param path string
+---@return any ...
+function mt.data.idx(path) end
+
+--- n points, class 1 where x1 < 0.5.
+---@param n integer
+---@return any ...
+function mt.data.simple(n) end
+
+--- Two arms of a spiral, floor(n / 2) points each.
+---@param n integer
+---@return any ...
+function mt.data.spiral(n) end
+
+--- n points, class 1 where x1 < 0.2 or x1 > 0.8.
+---@param n integer
+---@return any ...
+function mt.data.split(n) end
+
+--- n points, class 1 in the upper left and the lower right quarter.
+---@param n integer
+---@return any ...
+function mt.data.xor(n) end
+
+return mt
