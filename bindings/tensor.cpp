@@ -126,10 +126,11 @@ int get_field(lua_State* L) {
   else if (key == "grad") push_tensor(L, x.grad());
   else if (key == "requires_grad") lua_pushboolean(L, x.requires_grad());
   else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
+  else if (key == "ndim") lua_pushinteger(L, x.dim());
   else {
     luaL_getmetatable(L, "mtorch.methods");
     std::vector<std::string> names = {"shape", "dtype",         "device",
-                                      "grad",  "requires_grad", "is_leaf"};
+                                      "grad",  "requires_grad", "is_leaf", "ndim"};
     const std::string close = nearest_key(L, -1, std::string(key), names);
     fail("a tensor has no field or method '{}'{}", key,
          close.empty() ? "" : " (did you mean '" + close + "'?)");

@@ -155,7 +155,7 @@ const Entry kFunctions[] = {
      "[n x in x t] and [out x in x k] give [n x out x t].",
      anchored<1>},
     {"conv2d_anchored(input, weight, reverse=false)",
-     "The same over two dimensions: [n x in x h x w] and [out x in x kh x kw].", anchored<2>},
+     "conv1d_anchored over two dimensions: [n x in x h x w] and [out x in x kh x kw].", anchored<2>},
     {"max_pool1d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window of the last dimension; with return_indices also its position "

@@ -239,7 +239,7 @@ const Entry kFunctions[] = {
      "they differ.",
      gradcheck_body<gradcheck>},
     {"gradgradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3)",
-     "The same for the gradients of the gradients.", gradcheck_body<gradgradcheck>},
+     "gradcheck for the gradients of the gradients.", gradcheck_body<gradgradcheck>},
 };
 
 const Entry kMethods[] = {

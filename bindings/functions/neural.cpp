@@ -25,7 +25,7 @@ const Entry kMethods[] = {
      [](Args& a) { return a.push(log_softmax(a.tensor(1), a.position(2))); }},
     {"mse_loss(x, target, reduction='mean')", "The mean squared difference.",
      [](Args& a) { return a.push(mse_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
-    {"l1_loss(x, target, reduction='mean')", "The mean absolute difference.",
+    {"l1_loss(x, target, reduction='mean')", "The mean absolute difference; reduction 'mean', 'sum' or 'none'.",
      [](Args& a) { return a.push(l1_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
     {"smooth_l1_loss(x, target, reduction='mean', beta=1)",
      "With d = |x - target|: d^2 / (2 beta) below beta, d - beta / 2 beyond.",
@@ -158,7 +158,7 @@ const Entry kFunctions[] = {
      }},
     {"instance_norm(input, running_mean=nil, running_var=nil, weight=nil, bias=nil, "
      "use_input_stats=true, momentum=0.1, eps=1e-5)",
-     "The same over each image alone.",
+     "Mean 0 and variance 1 over each channel of each image alone.",
      [](Args& a) {
        return a.push(instance_norm(a.tensor(1), maybe(a, 2), maybe(a, 3), maybe(a, 4), maybe(a, 5),
                                    a.boolean(6, true), a.number(7, 0.1), a.number(8, 1e-5)));

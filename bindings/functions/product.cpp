@@ -89,7 +89,7 @@ const Entry kMethods[] = {
     {"inner(x, y)", "The sums of the products over the last dimensions.", of_two<inner>},
     {"outer(x, y)", "The products of all pairs of two vectors, [m] and [n] to [m x n].",
      [](Args& a) { return a.push(outer(a.tensor(1), a.tensor(2))); }},
-    {"ger(x, y)", "The same as outer.",
+    {"ger(x, y)", "Another name of outer.",
      [](Args& a) { return a.push(outer(a.tensor(1), a.tensor(2), "ger")); }},
     {"addmm(x, a, b, beta=1, alpha=1)",
      "beta * x + alpha * the product of two matrices; x broadcasts and is not read when beta is 0.",

@@ -212,7 +212,8 @@ const Entry kMethods[] = {
      "1 with probability p, else 0: for each element of a tensor p, or a number and a shape.",
      bernoulli_body},
     {"multinomial(weights, n, replacement=false, generator=nil)",
-     "n positions (from 1) drawn by the weights of each row.",
+     "n positions (from 1) drawn by weights that need not sum to 1: [classes] gives [n], [rows x "
+     "classes] gives [rows x n].",
      [](Args& a) {
        return push_positions(
            a, multinomial(a.tensor(1), a.integer(2), a.boolean(3, false), generator_at(a, 4)));

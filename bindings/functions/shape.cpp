@@ -138,7 +138,7 @@ int unsqueeze_body(Args& a) {
   return a.push(unsqueeze(a.tensor(1), a.position(2)));
 }
 
-#define MT_CAT "Joins tensors along a dimension."
+#define MT_CAT "Joins tensors along a dimension; the other sizes must be alike."
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
@@ -254,9 +254,9 @@ const Entry kMethods[] = {
        if (dims.size() != 2) fail("rot90: two dimensions are needed, got {}", dims.size());
        return a.push(rot90(a.tensor(1), a.integer(2, 1), dims[0], dims[1]));
      }},
-    {"tril(x, diagonal=0)", "Zero above a diagonal.",
+    {"tril(x, diagonal=0)", "x with zeros above a diagonal (0 is the main one, 1 the next above).",
      [](Args& a) { return a.push(tril(a.tensor(1), a.integer(2, 0))); }},
-    {"triu(x, diagonal=0)", "Zero below a diagonal.",
+    {"triu(x, diagonal=0)", "x with zeros below a diagonal (0 is the main one, 1 the next above).",
      [](Args& a) { return a.push(triu(a.tensor(1), a.integer(2, 0))); }},
     {"pad(x, [sides], mode='constant', value=nil)",
      "Positions added before and after the last dimension, then the one before it, and so on: "

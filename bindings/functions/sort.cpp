@@ -143,7 +143,7 @@ const Entry kMethods[] = {
      "value, then how often each stands.",
      unique_body},
     {"unique_consecutive(x, return_inverse=false, return_counts=false, dim=nil)",
-     "The same without sorting: only neighbours that are equal become one.",
+     "Like unique, without sorting: only neighbours that are equal become one.",
      unique_consecutive_body},
     {"bincount(x, weights=nil, minlength=0)",
      "How often each of 1, 2, .. stands in a 1-d integer tensor, or the sum of its weights.",

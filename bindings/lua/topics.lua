@@ -14,6 +14,7 @@ Indexing. Positions count from 1; -1 is the last; 0 is an error.
   x[index]             rows that an integer tensor lists  x[{{}, index}]        columns
   x[{2, 3}] = 7        any of these on the left of =; the value may be a number or a tensor
   x:at(2, 3)           a Lua number (fast);  x:item() of a tensor of one element
+A range past the end is an error: the last batch is x[{{i, math.min(i + 63, #x)}}], or use x:split(64).
 Ranges of numbers and slices are views: writing into them writes into x. Index tensors and masks copy.
 x:select(dim, i), x:narrow(dim, first, length), x:index_select(dim, index), x:gather(dim, index).]],
   shapes = [[
@@ -63,10 +64,21 @@ mt.randn(784, 10, {generator=g}).]],
 
 --- PyTorch's, NumPy's and Python's word -> what it is here
 topics.renamed = {
+  shape = "a field: x.shape, x.shape[1], x:size(1); see mt.help('shapes')",
+  dtype = "a field, a string: x.dtype; see mt.help('dtypes')", ndim = 'a field: x.ndim, or x:dim()',
+  grad = "a field: x.grad, nil before x:backward(); see mt.help('gradients')",
+  requires_grad = 'a field: x.requires_grad; x:requires_grad_() sets it, or {requires_grad=true}',
+  is_leaf = 'a field: x.is_leaf', grad_fn = "print(x) ends in 'from <operation>'; x.requires_grad, x.is_leaf",
+  T = 'x:t() of a matrix, x:transpose(-2, -1) of batches', mT = 'x:transpose(-2, -1)',
+  autograd = "see mt.help('gradients')", slicing = "see mt.help('indexing')",
+  ['in-place'] = "a last underscore: x:add_(y), x:zero_(); see mt.help('operators')",
+  print = 'print(x) or tostring(x); mt.set_printoptions',
+  cov = 'c = x - x:mean(1); c:t():matmul(c) / (#x - 1), for rows of observations',
   arange = "mt.range(first, last[, step]), which counts to last included; mt.range(1, n)",
-  ['repeat'] = 'x:tile(2, 3)', ['@'] = 'x:matmul(y)', __matmul__ = 'x:matmul(y)', len = '#x, the size of dimension 1',
+  ['repeat'] = "x:tile(2, 3), or x['repeat'](x, 2, 3)", ['@'] = 'x:matmul(y)', __matmul__ = 'x:matmul(y)',
+  len = '#x, the size of dimension 1',
   from_numpy = "mt.frombuffer(string, {dtype=, shape=}), mt.tensor(table), or mt.data.npy(path)",
-  numpy = 'x:tolist(), or x:data() for a typed FFI pointer', clip = 'mt.clamp(x, min, max)',
+  numpy = 'x:tolist(), or x:data() for a typed FFI pointer',
   ['None'] = 'mt.newaxis inside x[{..}]; nil as an argument', DoubleTensor = "mt.tensor(.., {dtype='float64'})",
   as_tensor = 'mt.tensor', asarray = 'mt.tensor', LongTensor = "mt.tensor(.., {dtype='int64'})",
   Tensor = 'mt.tensor', FloatTensor = 'mt.tensor', device = "a string: 'cpu', 'cuda', 'cuda:0'",
@@ -74,7 +86,7 @@ topics.renamed = {
   ['autograd.grad'] = 'mt.grad', ['autograd.Function'] = 'mt.Function',
   ['autograd.functional.jacobian'] = 'mt.jacobian',
   ['autograd.functional.hessian'] = 'mt.hessian', ['autograd.set_detect_anomaly'] = 'mt.set_debug(true)',
-  item = 'x:item()', inference_mode = 'mt.no_grad(function)', checkpoint = 'mt.recompute(fn, ..)',
+  inference_mode = 'mt.no_grad(function)', checkpoint = 'mt.recompute(fn, ..)',
   ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
   ['random.manual_seed'] = 'mt.manual_seed', ['utils.data.DataLoader'] = 'mt.data.DataLoader',
 }
