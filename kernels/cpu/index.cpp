@@ -207,6 +207,8 @@ template <Join J, class T> bool scatter_rows(const Gather& g) {
   return wrong;
 }
 
+constexpr int64_t kStrip = 512;
+
 /// Values that meet are joined in the same order every time: only a dimension along which they
 /// cannot meet is spread over threads.
 template <Join J, class T> bool scatter_as(const Gather& g) {
@@ -214,7 +216,13 @@ template <Join J, class T> bool scatter_as(const Gather& g) {
   int cut = 0;
   while (cut < g.ndim && g.out_stride[cut] == 0) ++cut;
   int64_t pieces = 1;
-  if (cut < g.ndim) pieces = smaller(smaller(g.size[cut], total / kGrain + 1), int64_t(64));
+  if (cut < g.ndim) {
+    // Rows that are joined as they are stay long: strips of a few elements would cost a line each.
+    const bool rows = cut == g.ndim - 1 && g.index_stride[cut] == 0;
+    pieces = rows ? (g.size[cut] + kStrip - 1) / kStrip : g.size[cut];
+    pieces = smaller(smaller(pieces, total / kGrain + 1), int64_t(64));
+    if (rows && cpu_threads() == 1) pieces = 1;  // each cell meets its values in the same order
+  }
   bool fine = true;
   parallel(pieces, total > 2 * kGrain, [&](int64_t piece) {
     Gather part = g;
