@@ -24,7 +24,8 @@ local matmuls = {'10x2x100', '10x100x100', '10x100x1', '32x32x32', '64x64x64', '
                  '256x256x256', '512x512x512', '1024x1024x1024', '1x1024x1024', '5x784x10',
                  '50000x784x10'}
 -- Arguments that are plain numbers in the peers' rows, by position.
-local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1}}
+local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1},
+                 prelu = {[2] = mt.full({1}, 0.25)}}
 
 local folder = arg[0]:match('^(.*/)') or ''
 local program = arg[0]
