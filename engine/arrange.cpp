@@ -2,10 +2,12 @@
 #include "engine/arrange.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 namespace {
@@ -192,24 +194,47 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
 
 namespace {
 
-Tensor triangle(const char* name, const Tensor& x, int64_t diagonal, bool lower) {
-  if (x.dim() < 2) fail("{}: {} is no matrix", name, to_string(x.shape()));
+/// One matrix after the other, row by row: what is kept is copied, the rest is zeros.
+void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool lower) {
+  const int64_t rows = to.size(to.dim() - 2), columns = to.size(to.dim() - 1);
+  const size_t item = size_t(item_size(to.dtype()));
+  const char* in = static_cast<const char*>(from.data());
+  char* out = static_cast<char*>(to.data());
+  const int64_t all = to.numel() / columns;
+  for (int64_t row = 0; row < all && !mt_interrupted; ++row) {
+    const int64_t middle = row % rows + diagonal + (lower ? 1 : 0);
+    const size_t at = size_t(std::clamp<int64_t>(middle, 0, columns)) * item;
+    const size_t end = size_t(columns) * item;
+    if (lower) std::memcpy(out, in, at), std::memset(out + at, 0, end - at);
+    else std::memset(out, 0, at), std::memcpy(out + at, in + at, end - at);
+    in += end, out += end;
+  }
+}
+
+Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lower) {
+  if (x.dim() < 2) fail("{}: {} is no matrix", type.name, to_string(x.shape()));
   const int64_t rows = x.size(x.dim() - 2), columns = x.size(x.dim() - 1);
   diagonal = std::clamp(diagonal, -rows - 1, columns + 1);
-  Tensor keep;
-  {
+  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  if (x.numel() > 0) {
     NoGrad off;
-    const Tensor i = range(double(diagonal), double(rows - 1 + diagonal), 1, Dtype::i64),
-                 j = range(0, double(columns - 1), 1, Dtype::i64);
-    keep = to(lower ? le(j, unsqueeze(i, 1)) : ge(j, unsqueeze(i, 1)), x.device());
+    cut_triangles(contiguous(x), out, diagonal, lower);
   }
-  return where(keep, x, scalar(0, x.dtype(), x.device()));
+  if (wants_grad(x)) record(type, out, {&x}).number[0] = double(diagonal);
+  return out;
 }
+
+const NodeType kTril{"tril", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = tril(g, int64_t(node.number[0]));
+                     }};
+const NodeType kTriu{"triu", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = triu(g, int64_t(node.number[0]));
+                     }};
 
 }  // namespace
 
-Tensor tril(const Tensor& x, int64_t diagonal) { return triangle("tril", x, diagonal, true); }
-Tensor triu(const Tensor& x, int64_t diagonal) { return triangle("triu", x, diagonal, false); }
+Tensor tril(const Tensor& x, int64_t diagonal) { return triangle(kTril, x, diagonal, true); }
+Tensor triu(const Tensor& x, int64_t diagonal) { return triangle(kTriu, x, diagonal, false); }
 
 Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offset) {
   const char* name = lower ? "tril_indices" : "triu_indices";

@@ -9,41 +9,67 @@
 namespace mt {
 namespace {
 
-Shape dims_from(unsigned mask) {
-  Shape dims;
-  for (int d = 0; mask >> d; ++d)
-    if (mask >> d & 1) dims.push(d);
-  return dims;
-}
-
-struct Standard {
-  Tensor mean, variance, rate, result;
+/// How the verb sees x: [outer, images, period, per, run]; a row is what `images` and `period` name,
+/// weight and bias are [period, per].
+struct Sizes {
+  int64_t outer, images, period, per, run;
+  Shape shape() const { return {outer, images, period, per, run}; }
 };
-Standard moments(const Tensor& x, const Shape& dims, double eps) {
-  Standard m;
-  m.mean = mean(x, dims, true);
-  const Tensor centred = x - m.mean;
-  m.variance = mean(square(centred), dims, true);
-  m.rate = rsqrt(m.variance + Tensor(eps));
-  m.result = centred * m.rate;
-  return m;
+
+Normalize call(const Tensor& x, const Sizes& n, double eps, bool centred, const Tensor& out,
+               const Tensor& mean, const Tensor& rate) {
+  Normalize c{};
+  c.dtype = x.dtype(), c.eps = eps, c.centred = centred;
+  c.outer = n.outer, c.images = n.images, c.period = n.period, c.per = n.per, c.run = n.run;
+  c.x = x.data(), c.out = out.data(), c.mean = mean.data(), c.rate = rate.data();
+  return c;
+}
+const void* data_of(const Tensor& t) { return t.defined() ? t.data() : nullptr; }
+
+/// By operations that can be recorded: rate and y are computed anew from x, so that they are part of
+/// the graph.
+void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Tensor& weight,
+                       const Tensor& g, Tensor* dx) {
+  const Shape row{0, 3, 4}, others{0, 1, 4};  // what a row, what a weight is summed over
+  const double eps = node.number[2];
+  const bool centred = node.number[3] != 0;
+  const Tensor x = reshape(given, n.shape()), slope = reshape(g, n.shape());
+  const Tensor centre = centred ? x - mean(x, row, true) : x;
+  const Tensor rate = rsqrt(mean(square(centre), row, true) + Tensor(eps)), y = centre * rate;
+  if (node.wants(1)) dx[1] = reshape(sum(slope * y, others), weight.shape());
+  if (node.wants(2)) dx[2] = reshape(sum(slope, others), weight.shape());
+  if (!node.wants(0)) return;
+  const Tensor s =
+      weight.defined() ? slope * reshape(weight, {1, 1, n.period, n.per, 1}) : slope;
+  const Tensor along = s - y * mean(s * y, row, true);
+  dx[0] = reshape((centred ? along - mean(s, row, true) : along) * rate, given.shape());
 }
 
-/// dx = rate (g - mean of g - y mean of g y). While gradients are recorded, rate and y are computed
-/// anew from x, so that they are part of the graph.
-const NodeType kStandardize{
-    "standardize", [](Node& node, const Tensor& g, Tensor* dx) {
-      const Shape dims = dims_from(unsigned(node.number[0]));
-      Tensor rate, y;
-      if (grad_enabled()) {
-        const Standard m = moments(node.get(0), dims, node.number[1]);
-        rate = m.rate, y = m.result;
-      } else {
-        node.get(0);  // refuses an x that was changed in place
-        y = node.get(1), rate = node.get(2);
-      }
-      dx[0] = (g - mean(g, dims, true) - y * mean(g * y, dims, true)) * rate;
-    }};
+void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor given = node.get(0), mean = node.get(2), rate = node.get(3);
+  const Tensor weight = node.saved[1] ? node.get(1) : Tensor();
+  Sizes n{int64_t(node.number[0]), rate.size(0), rate.size(1), int64_t(node.number[1]), 1};
+  n.run = given.numel() / (n.outer * n.images * n.period * n.per);
+  if (grad_enabled()) return recorded_backward(node, n, given, weight, g, dx);
+  const Tensor x = contiguous(given), slope = contiguous(g);
+  const Tensor w = weight.defined() ? contiguous(weight) : weight;
+  const Tensor out = empty(x.shape(), x.dtype(), x.device());
+  Normalize c = call(x, n, node.number[2], node.number[3] != 0, out, mean, rate);
+  c.weight = data_of(w), c.grad = slope.data();
+  const Shape parts{normalize_parts(c), n.period * n.per};
+  Tensor part[3];
+  for (int i = 1; i < 3; ++i)
+    if (node.wants(i)) part[i] = zeros(parts, x.dtype(), x.device());
+  c.weight_grad = const_cast<void*>(data_of(part[1]));
+  c.bias_grad = const_cast<void*>(data_of(part[2]));
+  x.device().normalize(c);
+  dx[0] = out;
+  for (int i = 1; i < 3; ++i)
+    if (node.wants(i))
+      dx[i] = reshape(parts[0] > 1 ? sum(part[i], {0}) : part[i], weight.shape());
+}
+
+const NodeType kNormalize{"normalize", normalize_backward};
 
 void check_float(const char* name, const Tensor& x) {
   if (!is_float(x.dtype()))
@@ -51,18 +77,14 @@ void check_float(const char* name, const Tensor& x) {
 }
 
 /// The sizes in `shape` must be x's last ones.
-Shape last_dims(const char* name, const Tensor& x, const Shape& shape) {
+void check_last(const char* name, const Tensor& x, const Shape& shape) {
   check_float(name, x);
   if (shape.size() == 0) fail("{}: normalized_shape is empty", name);
   const int first = x.dim() - shape.size();
-  Shape dims;
-  for (int d = 0; d < shape.size(); ++d) {
+  for (int d = 0; d < shape.size(); ++d)
     if (first < 0 || x.size(first + d) != shape[d])
       fail("{}: normalized_shape is {}, the input {}; its last sizes must be these", name,
            to_string(shape), to_string(x.shape()));
-    dims.push(first + d);
-  }
-  return dims;
 }
 
 void check_shape(const char* name, const char* what, const Tensor& t, const Shape& shape) {
@@ -104,48 +126,77 @@ void move(const Tensor& running, const Tensor& now, double momentum) {
   copy_(running, running * Tensor(1 - momentum) + to(now, running.dtype()) * Tensor(momentum));
 }
 
-}  // namespace
+/// What the running statistics move to.
+struct Statistics {
+  Tensor mean, variance;
+};
 
-Tensor standardize(const char* name, const Tensor& x, const Shape& dims, double eps,
-                   Tensor* mean_out, Tensor* variance_out) {
-  check_float(name, x);
+/// x with mean 0 (where `centred`) and variance 1 in each row, times weight, plus bias.
+Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double eps,
+                   const Tensor& weight, const Tensor& bias, bool centred = true,
+                   Statistics* statistics = nullptr) {
+  check_float(name, given);
   if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
-  if (x.numel() == 0) return clone(x);
-  Standard m;
+  const bool fused = weight.defined() && weight.dtype() == given.dtype() &&
+                     (!bias.defined() || bias.dtype() == given.dtype());
+  const Tensor none, &w = fused ? weight : none, &b = fused ? bias : none;
+  Tensor out, mean, rate, variance;
   {
     NoGrad off;
-    m = moments(x, dims, eps);
+    const Tensor x = contiguous(given), near_w = fused ? contiguous(w) : w,
+                 near_b = b.defined() ? contiguous(b) : b;
+    const Shape rows{n.images, n.period};
+    out = empty(x.shape(), x.dtype(), x.device());
+    mean = empty(rows, x.dtype(), x.device()), rate = empty(rows, x.dtype(), x.device());
+    variance = empty(rows, x.dtype(), x.device());
+    Normalize c = call(x, n, eps, centred, out, mean, rate);
+    c.variance = variance.data(), c.weight = data_of(near_w), c.bias = data_of(near_b);
+    x.device().normalize(c);
   }
-  if (mean_out) *mean_out = m.mean;
-  if (variance_out) *variance_out = m.variance;
-  if (wants_grad(x)) {
-    Node& node = record(kStandardize, m.result, {&x});
-    node.save(0, x, 0);
-    node.save(1, m.result, Node::kOutput);
-    node.save(2, m.rate, Node::kOther);
-    unsigned mask = 0;
-    for (int64_t d : dims) mask |= 1u << d;
-    node.number[0] = mask, node.number[1] = eps;
+  if (statistics) *statistics = {mean, variance};
+  if (wants_grad(given) || (fused && wants_grad(w)) || (b.defined() && wants_grad(b))) {
+    Node& node = b.defined() ? record(kNormalize, out, {&given, &w, &b})
+                 : fused     ? record(kNormalize, out, {&given, &w})
+                             : record(kNormalize, out, {&given});
+    node.save(0, given, 0);
+    if (fused) node.save(1, w, 1);
+    node.save(2, mean, Node::kOther);
+    node.save(3, rate, Node::kOther);
+    node.number[0] = double(n.outer), node.number[1] = double(n.per);
+    node.number[2] = eps, node.number[3] = centred;
   }
-  return m.result;
+  if (fused || !(weight.defined() || bias.defined())) return out;
+  const auto beside = [&](const Tensor& t) {
+    return t.defined() ? reshape(t, {1, 1, n.period, n.per, 1}) : t;
+  };
+  return reshape(scaled(reshape(out, n.shape()), beside(weight), beside(bias)), given.shape());
 }
+
+/// The rows of the last dimensions, each element with its own weight.
+Sizes last_sizes(const Tensor& x, const Shape& shape) {
+  const int64_t row = checked_count("normalized_shape", shape);
+  return {1, x.numel() / row, 1, row, 1};
+}
+
+}  // namespace
 
 Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight, const Tensor& bias,
                   double eps) {
-  const Shape dims = last_dims("layer_norm", x, shape);
+  check_last("layer_norm", x, shape);
   check_shape("layer_norm", "weight", weight, shape);
   check_shape("layer_norm", "bias", bias, shape);
-  return scaled(standardize("layer_norm", x, dims, eps), weight, bias);
+  if (x.numel() == 0) return scaled(clone(x), weight, bias);
+  return standardize("layer_norm", x, last_sizes(x, shape), eps, weight, bias);
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight, double eps) {
-  const Shape dims = last_dims("rms_norm", x, shape);
+  check_last("rms_norm", x, shape);
   check_shape("rms_norm", "weight", weight, shape);
   if (eps < 0)
     eps = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
                                   : double(std::numeric_limits<float>::epsilon());
   if (x.numel() == 0) return clone(x);
-  return scaled(x * rsqrt(mean(square(x), dims, true) + Tensor(eps)), weight, {});
+  return standardize("rms_norm", x, last_sizes(x, shape), eps, weight, {}, false);
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
@@ -165,16 +216,17 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   if (n == 1)
     fail("{}: one value for each channel has no variance; training needs more than {}", name,
          to_string(x.shape()));
-  Shape dims{0};
-  for (int d = 2; d < x.dim(); ++d) dims.push(d);
-  Tensor middle, variance;
-  const Tensor y = standardize(name, x, dims, eps, &middle, &variance);
-  if (middle.defined()) {
-    NoGrad off;
-    move(running_mean, reshape(middle, {x.size(1)}), momentum);
-    move(running_var, reshape(variance, {x.size(1)}) * Tensor(double(n) / double(n - 1)), momentum);
-  }
-  return scaled(y, w, b);
+  if (x.numel() == 0) return scaled(clone(x), w, b);
+  // Channels of few elements each are laid along memory first.
+  const int64_t images = x.size(0), channels = x.size(1), run = n / images;
+  const bool along = images == 1 || run >= 16;
+  const Tensor z = along ? x : contiguous(transpose(x, 0, 1));
+  Statistics now;
+  const Sizes sizes{along ? images : 1, 1, channels, 1, along ? run : n};
+  const Tensor y = standardize(name, z, sizes, eps, weight, bias, true, &now);
+  move(running_mean, reshape(now.mean, {channels}), momentum);
+  move(running_var, reshape(now.variance, {channels}) * Tensor(double(n) / double(n - 1)), momentum);
+  return along ? y : contiguous(transpose(y, 0, 1));
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
@@ -184,21 +236,18 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   check_channels(name, x, 3, running_mean, running_var, weight, bias);
   if (!use_input_stats)
     return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
-  Shape dims;
   int64_t n = 1;
-  for (int d = 2; d < x.dim(); ++d) dims.push(d), n *= x.size(d);
+  for (int d = 2; d < x.dim(); ++d) n *= x.size(d);
   if (n == 1)
     fail("{}: one value for each channel has no variance: {}", name, to_string(x.shape()));
-  Tensor middle, variance;
-  const Tensor y = standardize(name, x, dims, eps, &middle, &variance);
-  if (middle.defined()) {
-    NoGrad off;
-    const Shape each{x.size(0), x.size(1)};
-    move(running_mean, mean(reshape(middle, each), {0}), momentum);
-    move(running_var, mean(reshape(variance, each), {0}) * Tensor(double(n) / double(n - 1)),
-         momentum);
-  }
-  return scaled(y, by_channel(weight, x), by_channel(bias, x));
+  if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
+  const Shape each{x.size(0), x.size(1)};
+  Statistics now;
+  const Tensor y = standardize(name, x, {1, each[0], each[1], 1, n}, eps, weight, bias, true, &now);
+  NoGrad off;
+  move(running_mean, mean(now.mean, {0}), momentum);
+  move(running_var, mean(now.variance, {0}) * Tensor(double(n) / double(n - 1)), momentum);
+  return y;
 }
 
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
@@ -209,9 +258,8 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     fail("{}: num_groups is {}, which does not divide the {} channels of {}", name, groups,
          x.size(1), to_string(x.shape()));
   if (x.numel() == 0) return clone(x);
-  const Tensor y = standardize(
-      name, reshape(x, {x.size(0), groups, x.numel() / x.size(0) / groups}), {2}, eps);
-  return scaled(reshape(y, x.shape()), by_channel(weight, x), by_channel(bias, x));
+  const int64_t per = x.size(1) / groups, run = x.numel() / (x.size(0) * x.size(1));
+  return standardize(name, x, {1, x.size(0), groups, per, run}, eps, weight, bias);
 }
 
 }  // namespace mt

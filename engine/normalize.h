@@ -4,11 +4,6 @@
 
 namespace mt {
 
-/// (x - mean) / sqrt(variance + eps) over `dims`; mean and biased variance (kept as size 1) are
-/// handed out where asked for, outside the graph.
-Tensor standardize(const char* name, const Tensor& x, const Shape& dims, double eps,
-                   Tensor* mean = nullptr, Tensor* variance = nullptr);
-
 /// Over the last dimensions, whose sizes are `shape`; weight and bias have that shape or are
 /// undefined.
 Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},

@@ -1,6 +1,7 @@
 // sort.cpp -- sorting, the k-th element and what equal elements have to do with each other
 #include "engine/sort.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/reducing.h"
@@ -277,6 +278,27 @@ Tensor order_of_rows(const Tensor& rows) {
   return order;
 }
 
+/// Of integers that lie close together: by counting each. False where they do not.
+bool unique_by_counting(const Tensor& x, Unique& u) {
+  const int64_t n = x.numel();
+  if (is_float(x.dtype()) || n == 0) return false;
+  const Tensor at = to(flat(x), Dtype::i64);
+  const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
+  int64_t span;
+  if (__builtin_sub_overflow(high, low, &span) || span > std::max<int64_t>(n, 4096)) return false;
+  const Tensor counts = bincount(at, {}, 0, low), there = ne(counts, Tensor(0.0));
+  const Index known(nonzero_list(there)[0]);
+  const Tensor ids = range(0, double(span), 1, Dtype::i64);
+  // Not `+ low`: a number of this size may not be a double.
+  const Tensor first = full({1}, 0, Dtype::i64);
+  first.data_as<int64_t>()[0] = low;
+  u.values = to(index_select(ids, 0, known) + first, x.dtype());
+  u.counts = index_select(counts, 0, known);
+  const Tensor place = cumsum(to(there, Dtype::i64), 0) - Tensor(1.0);
+  u.inverse = reshape(index_select(place, 0, Index(at - first)), x.shape());
+  return true;
+}
+
 }  // namespace
 
 Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive) {
@@ -285,6 +307,7 @@ Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive)
   const char* name = consecutive ? "unique_consecutive" : "unique";
   const int d = dim ? wrap_dim(name, *dim, x.dim()) : 0;
   const bool slices = dim && x.dim() > 0;
+  if (Unique u; !slices && !consecutive && unique_by_counting(x, u)) return u;
   Tensor moved = slices ? transpose(x, 0, d) : flat(x);
   const int64_t n = moved.size(0);
   if (slices && n > 0 && x.numel() == 0)

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/reducing.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 
@@ -157,6 +158,31 @@ Tensor nanmean(const Tensor& x, const Shape& dims, bool keepdim) {
 
 // ---- counts -------------------------------------------------------------------------------------
 
+namespace {
+
+/// How often first, first + 1, .. stand in contiguous integers that lie in this range. Four tables
+/// take turns, so that equal neighbours do not wait for each other.
+Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
+  constexpr int64_t kTables = 4, kSmall = 8192, kPart = int64_t(1) << 20;
+  const int64_t n = at.numel();
+  const Tensor out = zeros({bins}, Dtype::i64);
+  const bool few = bins <= kSmall && n >= kTables * bins;
+  const Tensor tables = few ? zeros({kTables, bins}, Dtype::i64) : out;
+  int64_t* const c0 = tables.data_as<int64_t>();
+  const int64_t step = few ? bins : 0, *const x = at.data_as<int64_t>();
+  int64_t *const c1 = c0 + step, *const c2 = c1 + step, *const c3 = c2 + step;
+  int64_t i = 0;
+  while (i + kTables <= n && !mt_interrupted)
+    for (const int64_t end = std::min(n, i + kPart); i + kTables <= end; i += kTables) {
+      ++c0[x[i] - first], ++c1[x[i + 1] - first];
+      ++c2[x[i + 2] - first], ++c3[x[i + 3] - first];
+    }
+  for (; i < n && !mt_interrupted; ++i) ++c0[x[i] - first];
+  return few ? sum(tables, {0}) : out;
+}
+
+}  // namespace
+
 Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t first) {
   NoGrad off;
   if (is_float(x.dtype()) || x.dtype() == Dtype::b8 || x.dim() != 1)
@@ -166,7 +192,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   if (weights.defined() && !(weights.shape() == x.shape()))
     fail("bincount: the weights are {}, the values {}", to_string(weights.shape()),
          to_string(x.shape()));
-  const Tensor at = to(x.detach(), Dtype::i64);
+  const Tensor at = contiguous(to(x.detach(), Dtype::i64));
   int64_t bins = least;
   if (x.numel() > 0) {
     const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
@@ -175,10 +201,9 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
     if (high - first >= kMost) fail("bincount: {} would need as many counts; use unique", high);
     bins = std::max(bins, high - first + 1);
   }
-  const Dtype dtype = !weights.defined()                ? Dtype::i64
-                      : weights.dtype() == Dtype::f32 ? Dtype::f32
-                                                        : Dtype::f64;
-  const Tensor amount = weights.defined() ? to(weights.detach(), dtype) : ones(x.shape(), dtype);
+  if (!weights.defined()) return counted(at, bins, first);
+  const Dtype dtype = weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64;
+  const Tensor amount = to(weights.detach(), dtype);
   return scatter_add(zeros({bins}, dtype), 0, first ? at - Tensor(double(first)) : at, amount);
 }
 

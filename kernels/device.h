@@ -105,6 +105,30 @@ struct Softmax {
   int64_t outer, n, inner;
 };
 
+/// x seen as contiguous [outer, images, period, per, run], with a mean and a biased variance for each
+/// row [images, period]: out = (x - mean) * rate * weight + bias, where weight and bias (or null)
+/// are [period, per] and rate = 1 / sqrt(variance + eps). With `grad`, the gradient of out, the
+/// verb goes back: `out` is the gradient of x, and those of weight and bias (or null), which begin
+/// as zeros, come as parts to be added up, normalize_parts() of them. run is 1 only where outer is.
+struct Normalize {
+  Dtype dtype;
+  bool centred;  // false: the mean is taken to be 0
+  int64_t outer, images, period, per, run;
+  double eps;
+  const void *x, *weight, *bias;
+  void *out, *mean, *variance, *rate;
+  const void* grad;
+  void *weight_grad, *bias_grad;
+};
+/// How many images share one part of the weight's gradient.
+constexpr int64_t normalize_images(const Normalize& c) {
+  const int64_t most = 65536 / (c.period * c.per);
+  return c.run > 1 ? 1 : most < 1 ? 1 : most > 512 ? 512 : most;
+}
+constexpr int64_t normalize_parts(const Normalize& c) {
+  return (c.images + normalize_images(c) - 1) / normalize_images(c);
+}
+
 /// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in`
 /// is `step`. Scatter: the same with `in` and `out` exchanged; values that meet are joined, in
 /// order.
@@ -217,6 +241,7 @@ struct Device {
   void (*scan)(const Scan&);
   void (*sort)(const Sort&);
   void (*softmax)(const Softmax&);
+  void (*normalize)(const Normalize&);
   void (*matmul)(const Matmul&);
   void (*conv)(const Conv&);
   void (*max_pool)(const MaxPool&);

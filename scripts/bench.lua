@@ -24,7 +24,8 @@ local matmuls = {'10x2x100', '10x100x100', '10x100x1', '32x32x32', '64x64x64', '
                  '256x256x256', '512x512x512', '1024x1024x1024', '1x1024x1024', '5x784x10',
                  '50000x784x10'}
 -- Arguments that are plain numbers in the peers' rows, by position.
-local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1}}
+local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1},
+                 prelu = {[2] = mt.full({1}, 0.25)}}
 
 local folder = arg[0]:match('^(.*/)') or ''
 local program = arg[0]
@@ -174,6 +175,24 @@ local function movement_rows()
   move('add_row', function() return bound(add, safe(n, n), safe(n)) end)
   move('add_col', function() return bound(add, safe(n, n), safe(n, 1)) end)
   move('gather', function() return bound(mt.gather, safe(n, n), 2, mt.randint(1, n, {n, n})) end)
+  move('scatter_add', function()
+    return bound(mt.scatter_add, mt.zeros(n, n), 2, mt.randint(1, n, {n, n}), safe(n, n))
+  end)
+  move('index_select', function()
+    return bound(mt.index_select, safe(n, n), 1, mt.randint(1, n, {n}))
+  end)
+  move('index_add', function()
+    local x, at, source = mt.zeros(n, n), mt.randint(1, n, {n}), safe(n, n)
+    return function() return mt.index_add(x, 1, at, source) end
+  end)
+  move('masked_select', function()
+    return bound(mt.masked_select, safe(n, n), mt.rand(n, n):lt(0.5))
+  end)
+  move('bincount', function() return bound(mt.bincount, mt.randint(1, n, {n * n})) end)
+  move('layer_norm', function()
+    local x, weight, bias = safe(n, n), safe(n), safe(n)
+    return function() return mt.layer_norm(x, {n}, weight, bias) end
+  end)
   move('cat', function() return bound(mt.cat, {safe(n / 2, n), safe(n / 2, n)}, 1) end)
   move('rand', function() return bound(mt.rand, n * n) end)
   move('randn', function() return bound(mt.randn, n * n) end)

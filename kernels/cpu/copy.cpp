@@ -1,5 +1,6 @@
 // copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/copy_bytes.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/verbs.h"
 #include "kernels/number.h"
@@ -124,21 +125,6 @@ template <class U> void fill_run(char* out, const char* in, int64_t n) {
 #define MT_BY_SIZE(run)                                       \
   (item == 4 ? run<uint32_t>(out, in, n)                      \
    : item == 8 ? run<uint64_t>(out, in, n) : run<uint8_t>(out, in, n))
-
-/// memcpy with vector loads and stores: where both sides differ in alignment, the C library's `rep
-/// movsb` is several times slower on AMD's Zen.
-void copy_bytes(char* out, const char* in, int64_t n) {
-  constexpr int64_t width = int64_t(sizeof(simd::F32s)), step = 4 * width;
-  if (n < step || n > 65536) return void(__builtin_memcpy(out, in, size_t(n)));
-  const auto block = [&](int64_t at) {
-    simd::F32s v[4];
-    for (int k = 0; k < 4; ++k)
-      v[k] = simd::load(reinterpret_cast<const float*>(in + at + k * width));
-    for (int k = 0; k < 4; ++k) simd::store(reinterpret_cast<float*>(out + at + k * width), v[k]);
-  };
-  for (int64_t at = 0; at + step <= n; at += step) block(at);
-  if (n % step) block(n - step);  // over some bytes again
-}
 
 void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
   if (to == 1 && from == 1) {

@@ -1,5 +1,6 @@
 // index.cpp -- the gather and scatter verbs on the CPU
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/copy_bytes.h"
 #include "kernels/cpu/verbs.h"
 #include "kernels/number.h"
 
@@ -83,12 +84,14 @@ bool gather_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* in
 
 /// A row that is moved as it is.
 template <class T> void move_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
-  if (os == 1 && is == 1) __builtin_memcpy(out, in, size_t(n) * sizeof(T));
+  if (os == 1 && is == 1)
+    copy_bytes(reinterpret_cast<char*>(out), reinterpret_cast<const char*>(in),
+               n * int64_t(sizeof(T)));
   else
     for (int64_t i = 0; i < n; ++i) out[i * os] = in[i * is];
 }
 
-constexpr int64_t kOffsets = 512;
+constexpr int64_t kOffsets = 512, kAhead = 4;
 
 /// Rows [from, to) in which column j has the same position: read once for all.
 template <class T> bool gather_columns(const Gather& g, int64_t from, int64_t to) {
@@ -136,8 +139,18 @@ template <class T> bool gather_as(const Gather& g) {
       T* const out = static_cast<T*>(g.out) + r.out + j * os;
       const T* const in = static_cast<const T*>(g.in) + r.in + j * is;
       const int64_t* const index = g.index + r.index + j * xs;
-      if (xs == 0) move_row(out, os, in + p.read(*index, wrong) * g.step, is, n);
-      else wrong |= gather_cells(out, os, in, is, index, xs, g.step, n, p);
+      if (xs == 0) {
+        if (last == 1 && i + kAhead < to) {  // short rows: none could be foreseen by the machine
+          bool later = false;
+          const int64_t k = p.read(index[kAhead * g.index_stride[0]], later);
+          const char* const row_in = reinterpret_cast<const char*>(in + k * g.step);
+          for (int64_t line = 0; line < smaller(n * int64_t(sizeof(T)), int64_t(512)); line += 64)
+            __builtin_prefetch(row_in + line);
+        }
+        move_row(out, os, in + p.read(*index, wrong) * g.step, is, n);
+      } else {
+        wrong |= gather_cells(out, os, in, is, index, xs, g.step, n, p);
+      }
     }
     report(wrong, fine);
   });
@@ -207,6 +220,8 @@ template <Join J, class T> bool scatter_rows(const Gather& g) {
   return wrong;
 }
 
+constexpr int64_t kStrip = 512;
+
 /// Values that meet are joined in the same order every time: only a dimension along which they
 /// cannot meet is spread over threads.
 template <Join J, class T> bool scatter_as(const Gather& g) {
@@ -214,7 +229,13 @@ template <Join J, class T> bool scatter_as(const Gather& g) {
   int cut = 0;
   while (cut < g.ndim && g.out_stride[cut] == 0) ++cut;
   int64_t pieces = 1;
-  if (cut < g.ndim) pieces = smaller(smaller(g.size[cut], total / kGrain + 1), int64_t(64));
+  if (cut < g.ndim) {
+    // Rows that are joined as they are stay long: strips of a few elements would cost a line each.
+    const bool rows = cut == g.ndim - 1 && g.index_stride[cut] == 0;
+    pieces = rows ? (g.size[cut] + kStrip - 1) / kStrip : g.size[cut];
+    pieces = smaller(smaller(pieces, total / kGrain + 1), int64_t(64));
+    if (rows && cpu_threads() == 1) pieces = 1;  // each cell meets its values in the same order
+  }
   bool fine = true;
   parallel(pieces, total > 2 * kGrain, [&](int64_t piece) {
     Gather part = g;

@@ -11,6 +11,7 @@ void fill_verbs(Device& device) {
   device.scan = scan;
   device.sort = sort;
   device.softmax = softmax;
+  device.normalize = normalize;
   device.matmul = matmul;
   device.conv = conv;
   device.max_pool = max_pool;

@@ -11,6 +11,7 @@ void reduce(const Reduce&);
 void scan(const Scan&);
 void sort(const Sort&);
 void softmax(const Softmax&);
+void normalize(const Normalize&);
 void matmul(const Matmul&);
 void conv(const Conv&);
 void max_pool(const MaxPool&);

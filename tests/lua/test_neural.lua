@@ -114,6 +114,59 @@ test('layer, rms and group norm', function()
   raises(function() mt.rms_norm(x:long(), {4}) end, 'int64')
 end)
 
+--- What a normalisation gives and its gradients, as one list of numbers.
+local function slopes(f, dtype, shape, width, wanted)
+  mt.manual_seed(3)
+  local v = mt.randn(unpack(shape)):add(2):to(dtype)
+  local g, h, up = mt.rand(width):to(dtype), mt.rand(width):to(dtype), mt.randn(unpack(shape)):to(dtype)
+  for _, t in ipairs {v, g, h} do t:requires_grad_() end
+  local y = f(v, g, h)
+  y:backward(up)
+  local all = {y:detach(), v.grad}
+  for _, t in ipairs {g, h} do if t.grad then all[#all + 1] = t.grad end end
+  eq(#all, wanted or 4)
+  for i, t in ipairs(all) do all[i] = t:double():reshape{-1} end
+  return mt.cat(all, 1)
+end
+local norms = {
+  {'layer', function(v, g, h) return mt.layer_norm(v, {70}, g, h) end, {1100, 70}, 70},
+  {'layer without bias', function(v, g) return mt.layer_norm(v, {37}, g) end, {9, 37}, 37, 3},
+  {'layer with bias alone', function(v, _, h) return mt.layer_norm(v, {37}, nil, h) end, {9, 37}, 37,
+    3},
+  {'layer across memory', function(v, g, h) return mt.layer_norm(v:t(), {300}, g, h):t() end,
+    {300, 200}, 300},
+  {'rms', function(v, g) return mt.rms_norm(v, {70}, g) end, {1100, 70}, 70, 3},
+  {'batch', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end, {5, 30, 20, 20}, 30},
+  {'batch, short', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end, {500, 30, 3},
+    30},
+  {'batch, flat', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end, {900, 70}, 70},
+  {'group', function(v, g, h) return mt.group_norm(v, 5, g, h) end, {7, 30, 20, 16}, 30},
+  {'group, flat', function(v, g, h) return mt.group_norm(v, 5, g, h) end, {700, 60}, 60},
+  {'instance', function(v, g, h)
+    return mt.instance_norm(v, nil, nil, g, h)
+  end, {7, 30, 20, 16}, 30},
+}
+for _, row in ipairs(norms) do
+  test(row[1] .. ' norm: float32 beside float64, and the same bits on every number of threads', function()
+    local before = mt.get_num_threads()
+    mt.set_num_threads(1)
+    local exact = slopes(row[2], 'float64', row[3], row[4], row[5])
+    local one = slopes(row[2], 'float32', row[3], row[4], row[5])
+    local error = (one - exact):abs():max():item() / exact:abs():max():item()
+    assert(error < 2e-6, 'error ' .. error)
+    for _, n in ipairs {2, 3, 8} do
+      mt.set_num_threads(n)
+      assert(mt.equal(slopes(row[2], 'float32', row[3], row[4], row[5]), one), n .. ' threads')
+    end
+    mt.set_num_threads(before)
+  end)
+end
+
+test('weights of another dtype promote', function()
+  local y = mt.layer_norm(mt.randn(2, 3):float(), {3}, mt.ones({3}, 'float64'))
+  eq(y.dtype, 'float64')
+end)
+
 test('batch and instance norm move the running statistics', function()
   local z = lin{2, 3, 2}
   local rm, rv = mt.zeros({3}, 'float64'), mt.ones({3}, 'float64')
@@ -225,6 +278,10 @@ local rows = {
   {'rms norm', function(v, g) return mt.rms_norm(v, {3}, g) end, {2, 3}, {3}},
   {'batch norm', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end, {3, 2, 2},
     {2}, {2}},
+  {'batch norm, long', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end,
+    {2, 2, 16}, {2}, {2}},
+  {'layer norm, bias', function(v, h) return mt.layer_norm(v, {3}, nil, h) end, {2, 3}, {3}},
+  {'group norm, flat', function(v, g, h) return mt.group_norm(v, 2, g, h) end, {3, 4}, {4}, {4}},
   {'batch norm, running', function(v, g, h) return mt.batch_norm(v, mt.zeros({2}, 'float64'),
     mt.ones({2}, 'float64'), g, h) end, {3, 2}, {2}, {2}},
   {'group norm', function(v, g) return mt.group_norm(v, 2, g) end, {2, 4, 2}, {4}},

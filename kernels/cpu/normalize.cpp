@@ -1,0 +1,212 @@
+// normalize.cpp -- the normalize verb on the CPU: two trips through a row forwards, two backwards
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+struct ReadPack {
+  template <class T> MT_HD Pack<T> operator()(const T* p) const {
+    Pack<T> v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+  }
+};
+struct ReadOne {
+  template <class T> MT_HD T operator()(const T* p) const { return *p; }
+};
+struct Two {
+  double a, b;
+};
+
+/// `f(read, i, a, b)` adds its terms to a and b, which are packs or numbers as `read` says. The
+/// order of the additions depends on n alone: four packs of each, which every kRun elements are
+/// added to a double.
+template <class T, class F> MT_HD Two sums(int64_t n, const F& f) {
+  constexpr int64_t kRun = 512, width = kPackBytes / int(sizeof(T));
+  Two total{0, 0};
+  int64_t i = 0;
+  while (i + 4 * width <= n) {
+    const int64_t end = smaller(n, i + kRun);
+    Pack<T> a0{}, a1{}, a2{}, a3{}, b0{}, b1{}, b2{}, b3{};
+    for (; i + 4 * width <= end; i += 4 * width) {
+      f(ReadPack{}, i, a0, b0);
+      f(ReadPack{}, i + width, a1, b1);
+      f(ReadPack{}, i + 2 * width, a2, b2);
+      f(ReadPack{}, i + 3 * width, a3, b3);
+    }
+    const Pack<T> a = (a0 + a1) + (a2 + a3), b = (b0 + b1) + (b2 + b3);
+    for (int l = 0; l < width; ++l) total.a += double(a[l]), total.b += double(b[l]);
+  }
+  T a = 0, b = 0;
+  for (; i < n; ++i) f(ReadOne{}, i, a, b);
+  return {total.a + double(a), total.b + double(b)};
+}
+
+template <class T> struct Rows {
+  const Normalize& c;
+  const int64_t inner = c.per * c.run, step = c.images * c.period * inner;
+  const double n = double(c.outer * inner);
+
+  const T* in(int64_t row, int64_t o) const {
+    return static_cast<const T*>(c.x) + o * step + row * inner;
+  }
+  const T* grad(int64_t row, int64_t o) const {
+    return static_cast<const T*>(c.grad) + o * step + row * inner;
+  }
+  T* out(int64_t row, int64_t o) const { return static_cast<T*>(c.out) + o * step + row * inner; }
+  int64_t channel(int64_t row) const { return row % c.period * c.per; }
+  static T at(const void* values, int64_t i, T otherwise) {
+    return values ? static_cast<const T*>(values)[i] : otherwise;
+  }
+  static void add(void* sums, int64_t i, double x) {
+    if (sums) static_cast<T*>(sums)[i] += T(x);
+  }
+
+  void forward(int64_t row) const {
+    double sum = 0, squares = 0;
+    if (c.centred)
+      for (int64_t o = 0; o < c.outer; ++o) sum += join_run<op::Sum>(in(row, o), inner);
+    const T mean = T(sum / n);
+    for (int64_t o = 0; o < c.outer; ++o) {
+      const T* const x = in(row, o);
+      squares += sums<T>(inner, [=](auto read, int64_t i, auto& a, auto&) {
+                   const auto d = read(x + i) - mean;
+                   a += d * d;
+                 }).a;
+    }
+    const double variance = squares / n;
+    const T rate = T(1 / math::sqrt(variance + c.eps));
+    static_cast<T*>(c.mean)[row] = mean;
+    static_cast<T*>(c.variance)[row] = T(variance);
+    static_cast<T*>(c.rate)[row] = rate;
+    const int64_t first = channel(row);
+    for (int64_t o = 0; o < c.outer; ++o) {
+      if (c.run == 1) {
+        scale(out(row, o), in(row, o), mean, rate, first);
+        continue;
+      }
+      for (int64_t p = 0; p < c.per; ++p) {
+        const T w = at(c.weight, first + p, 1), b = at(c.bias, first + p, 0);
+        const T* const x = in(row, o) + p * c.run;
+        T* const y = out(row, o) + p * c.run;
+        MT_INDEPENDENT
+        for (int64_t i = 0; i < c.run; ++i) y[i] = (x[i] - mean) * rate * w + b;
+      }
+    }
+  }
+  /// A row in which every element has its own weight.
+  void scale(T* y, const T* x, T mean, T rate, int64_t first) const {
+    const T* const w = static_cast<const T*>(c.weight) + first;
+    const T* const b = static_cast<const T*>(c.bias) + first;
+    if (c.weight && c.bias) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < inner; ++i) y[i] = (x[i] - mean) * rate * w[i] + b[i];
+    } else if (c.weight) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < inner; ++i) y[i] = (x[i] - mean) * rate * w[i];
+    } else {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < inner; ++i) y[i] = (x[i] - mean) * rate + at(c.bias, first + i, 0);
+    }
+  }
+
+  /// A row of channels: `to` is where the sums of its image begin.
+  void channels_backward(int64_t row) const {
+    const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
+    const int64_t first = channel(row), to = row / c.period * c.period * c.per + first;
+    Two all{0, 0};
+    for (int64_t p = 0; p < c.per; ++p) {
+      Two here{0, 0};
+      for (int64_t o = 0; o < c.outer; ++o) {
+        const T *const x = in(row, o) + p * c.run, *const g = grad(row, o) + p * c.run;
+        const Two s = sums<T>(c.run, [=](auto read, int64_t i, auto& a, auto& b) {
+          const auto gi = read(g + i);
+          a += gi, b += gi * ((read(x + i) - mean) * rate);
+        });
+        here.a += s.a, here.b += s.b;
+      }
+      add(c.bias_grad, to + p, here.a), add(c.weight_grad, to + p, here.b);
+      const double w = double(at(c.weight, first + p, 1));
+      all.a += w * here.a, all.b += w * here.b;
+    }
+    const T middle = c.centred ? T(all.a / n) : T(0), slope = T(all.b / n);
+    for (int64_t o = 0; o < c.outer; ++o)
+      for (int64_t p = 0; p < c.per; ++p) {
+        const T w = at(c.weight, first + p, 1);
+        const T *const x = in(row, o) + p * c.run, *const g = grad(row, o) + p * c.run;
+        T* const dx = out(row, o) + p * c.run;
+        MT_INDEPENDENT
+        for (int64_t i = 0; i < c.run; ++i)
+          dx[i] = (g[i] * w - middle - (x[i] - mean) * rate * slope) * rate;
+      }
+  }
+  /// A row in which every element has its own weight; what those get is added in place of `piece`.
+  void elements_backward(int64_t row, int64_t piece) const {
+    const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
+    const int64_t first = channel(row), to = piece * c.period * c.per + first;
+    const T *const x = in(row, 0), *const g = grad(row, 0);
+    const T* const w = static_cast<const T*>(c.weight) + first;
+    const bool weighted = c.weight != nullptr;
+    const auto slopes = [=](auto read, int64_t i, auto& a, auto& b) {
+      const auto gw = read(g + i) * read(w + i);
+      a += gw, b += gw * ((read(x + i) - mean) * rate);
+    };
+    const auto plain = [=](auto read, int64_t i, auto& a, auto& b) {
+      const auto gi = read(g + i);
+      a += gi, b += gi * ((read(x + i) - mean) * rate);
+    };
+    const Two s = weighted ? sums<T>(inner, slopes) : sums<T>(inner, plain);
+    const T middle = c.centred ? T(s.a / n) : T(0), slope = T(s.b / n);
+    T* const dx = out(row, 0);
+    if (weighted) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < inner; ++i)
+        dx[i] = (g[i] * w[i] - middle - (x[i] - mean) * rate * slope) * rate;
+    } else {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < inner; ++i)
+        dx[i] = (g[i] - middle - (x[i] - mean) * rate * slope) * rate;
+    }
+    if (T* const dw = static_cast<T*>(c.weight_grad) + to; c.weight_grad) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < inner; ++i) dw[i] += g[i] * ((x[i] - mean) * rate);
+    }
+    if (T* const db = static_cast<T*>(c.bias_grad) + to; c.bias_grad) {
+      MT_INDEPENDENT
+      for (int64_t i = 0; i < inner; ++i) db[i] += g[i];
+    }
+  }
+};
+
+template <class T> void run(const Normalize& c) {
+  const Rows<T> rows{c};
+  const int64_t all = c.images * c.period;
+  const bool spread = all * c.outer * rows.inner > kGrain;
+  if (!c.grad || c.run > 1) {
+    const int64_t together = smaller(kGrain / (c.outer * rows.inner) + 1, all);
+    return parallel((all + together - 1) / together, spread, [&](int64_t piece) {
+      for (int64_t row = piece * together; row < smaller(all, (piece + 1) * together); ++row)
+        if (c.grad) rows.channels_backward(row);
+        else rows.forward(row);
+    });
+  }
+  const int64_t each = normalize_images(c);
+  parallel((c.images + each - 1) / each, spread, [&](int64_t piece) {
+    const int64_t end = smaller(c.images, (piece + 1) * each) * c.period;
+    for (int64_t row = piece * each * c.period; row < end; ++row)
+      rows.elements_backward(row, piece);
+  });
+}
+
+}  // namespace
+
+void normalize(const Normalize& c) {
+  if (c.dtype == Dtype::f32) run<float>(c);
+  else run<double>(c);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
