@@ -15,6 +15,7 @@ inline namespace MT_ISA {
 constexpr int64_t kBufferBytes = 4096;
 constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
+constexpr int64_t kRepeat = 256;   // copies of an element that a whole row repeats
 
 using Four [[gnu::may_alias]] = uint32_t;  // an element of any type of this size
 using Eight [[gnu::may_alias]] = uint64_t;
@@ -66,6 +67,7 @@ struct Operand {
   }
   /// Whether the block must pass through the buffer.
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
+  bool repeated() const { return !flat && stride[ndim - 1] == 0; }  // within a row
 
   /// Visits the elements [at, at + n) row by row: `run(first in block, offset, length)`.
   template <class Run> void rows(int64_t at, int64_t n, const Run& run) const {
@@ -100,6 +102,29 @@ struct Operand {
   }
 };
 
+/// Runs `loop` over the elements [at, at + n) of one row, where every operand is contiguous or one
+/// element repeated; of the latter a few copies are made.
+template <int Operands, class Loop>
+void run_row(Operand* operand, int used, int64_t at, int64_t n, const Loop& loop) {
+  char* data[Operands] = {};
+  int64_t step[Operands] = {}, longest = n;
+  for (int k = 0; k < used; ++k) {
+    Operand& o = operand[k];
+    data[k] = o.target(at, true);
+    step[k] = o.item;
+    if (!o.repeated()) continue;
+    longest = smaller(n, kRepeat);
+    step[k] = 0, data[k] = o.buffer;
+    if (!o.scalar)
+      move_run(o.buffer, 1, o.data + offset_of(at, o.ndim, o.size, o.stride) * o.item, 0, longest,
+               o.item);
+  }
+  for (int64_t done = 0; done < n; done += longest) {
+    loop(data, smaller(longest, n - done));
+    for (int k = 0; k < used; ++k) data[k] += step[k] * longest;
+  }
+}
+
 /// Runs `loop(pointers, n)` over all blocks. `prepare(operands)` sets `operands[0]`, the output,
 /// and the inputs.
 template <int Operands, class Prepare, class Loop>
@@ -115,6 +140,15 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare
     for (int k = 0; k < used; ++k)
       if (!operand[k].direct(one_row)) longest = smaller(longest, kBufferBytes / operand[k].item);
     const int64_t end = smaller(total, (piece + 1) * kGrain);
+    bool by_rows = one_row && operand[0].direct(true);
+    for (int k = 1; k < used; ++k) by_rows &= operand[k].direct(true) || operand[k].repeated();
+    if (by_rows) {
+      for (int64_t at = piece * kGrain, n; at < end; at += n) {
+        n = smaller(end - at, row - at % row);
+        run_row<Operands>(operand, used, at, n, loop);
+      }
+      return;
+    }
     for (int64_t at = piece * kGrain; at < end;) {
       int64_t n = end - at;
       if (one_row) n = smaller(n, row - at % row);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kTile = 256;  // lines that lie side by side and run together
 constexpr int kLines = 8;       // lines, or parts of one, that run together
-constexpr int64_t kPart = 1024;
+constexpr int64_t kPart = 1040;  // a power of two apart, parts would share one place in the cache
 
 /// log(exp(a) + exp(b)).
 struct LogAdd {

@@ -30,6 +30,8 @@ template <> inline constexpr Shortcut shortcut<op::Remainder, 0> = Shortcut::quo
 template <> inline constexpr Shortcut shortcut<op::Remainder, 2> = Shortcut::quotient;
 template <> inline constexpr Shortcut shortcut<op::FloorDivide, 0> = Shortcut::quotient;
 template <> inline constexpr Shortcut shortcut<op::Elu, 0> = Shortcut::positive;
+template <> inline constexpr Shortcut shortcut<op::Celu, 0> = Shortcut::positive;
+template <> inline constexpr Shortcut shortcut<op::Selu, 0> = Shortcut::positive;
 
 #if defined(__FMA__) || defined(__AVX512F__)
 constexpr bool kHasFma = true;

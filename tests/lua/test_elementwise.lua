@@ -70,6 +70,30 @@ test('gelu approximates', function()
   raises(function() mt.ones(1):gelu('fast') end, "approximate is 'fast'")
 end)
 
+test('a row, a column or one element is repeated as if it were copied', function()
+  for _, size in ipairs {{3, 33}, {40, 300}, {70, 1025}, {1, 2000}, {257, 511}} do
+    local n, m = unpack(size)
+    local x, row, column, one = mt.randn(n, m), mt.randn(m), mt.randn(n, 1), mt.randn(1, 1)
+    local function full(y) return y:expand(n, m):clone() end
+    assert(mt.equal(x + row, x + full(row)))
+    assert(mt.equal(column * row, full(column) * full(row)))
+    assert(mt.equal(x - one, x - full(one)))
+    assert(mt.equal(mt.lerp(column, row, x), mt.lerp(full(column), full(row), x)))
+    assert(mt.equal(mt.where(column:gt(0), x, row), mt.where(full(column):gt(0), x, full(row))))
+    local part = mt.randn(n, m + 9):narrow(2, 4, m)
+    local sum = part:clone() + full(column)
+    part:add_(column)
+    assert(mt.equal(part, sum))
+  end
+end)
+
+test('celu and selu of positive numbers do not depend on their neighbours', function()
+  local x = mt.rand(3000) + 0.1
+  for _, f in ipairs {mt.celu, mt.selu} do
+    assert(mt.equal(f(x), f(mt.cat {x, -x}):narrow(1, 1, 3000)))
+  end
+end)
+
 test('clamp takes tensors', function()
   local y, gx, glo, ghi = gradients(mt.clamp, f64 {-2, 0, 1, 5}, f64 {-1, 0, 2, 3},
     f64 {0, 1, 1, 4})

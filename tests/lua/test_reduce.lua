@@ -121,6 +121,14 @@ test('max and min: the first of ties, NaN wins, on long lines too', function()
   raises(function() mt.zeros(2, 0):max(2) end, 'max: %(2 x 0%)')
 end)
 
+test('a long running sum where its parts meet', function()
+  for _, n in ipairs {63, 64, 8319, 8320, 8321, 20000} do
+    local x = mt.rand(n)
+    local off = (x:cumsum(1):double() - x:double():cumsum(1)):abs():max():item()
+    assert(off <= 6e-8 * n, off)
+  end
+end)
+
 test('cumsum, cumprod, logcumsumexp', function()
   is(mt.tensor{{1, 2}, {3, 4}}:cumsum(1), {{1, 2}, {4, 6}})
   is(mt.tensor{{1, 2}, {3, 4}}:cumprod(-1), {{1, 2}, {3, 12}})
