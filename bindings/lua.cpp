@@ -131,8 +131,10 @@ void Args::normalise() {
   if (options) lua_insert(L, 1);
   if (alone) {
     const int length = int(lua_objlen(L, 1));
-    luaL_checkstack(L, length + 8, "too many arguments");
     const bool as_list = param(first).list && (length > 0 || param(first).collect);
+    if (!as_list && length > params)
+      fail("{}: {} arguments given, it takes {}: {}", s.name, length, params, entry_.signature);
+    luaL_checkstack(L, params + 8, "too many arguments");
     if (as_list) lua_createtable(L, length, 0);
     for (int i = 1; i <= length; ++i) {
       lua_rawgeti(L, 1, i);

@@ -94,6 +94,12 @@ int to_body(Args& a) {
   return a.push(a.given(5) ? to(x, a.device(5)) : x);
 }
 
+/// A tensor whose elements are not set; bools are, since one that is neither 0 nor 1 is undefined.
+Tensor unset(const Shape& shape, const Made& made) {
+  return made.dtype == Dtype::b8 ? zeros(shape, Dtype::b8, made.device)
+                                 : empty(shape, made.dtype, made.device);
+}
+
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
     {"tensor([data], " MT_SHAPED ")", "A tensor from a number, a boolean or nested lists.",
@@ -106,7 +112,7 @@ const Entry kFunctions[] = {
     {"empty([shape..], " MT_SHAPED ")", "A tensor whose elements are not set.",
      [](Args& a) {
        const Made made(a, 2, default_dtype());
-       return made.push(a, empty(a.new_shape(1), made.dtype, made.device));
+       return made.push(a, unset(a.new_shape(1), made));
      }},
     {"full(shape, value, " MT_SHAPED ")", "A tensor filled with a value; the shape is a list.",
      [](Args& a) {
@@ -175,7 +181,7 @@ const Entry kMethods[] = {
      [](Args& a) {
        const Tensor& x = a.tensor(1);
        const Made made(a, 2, x.dtype(), x.device());
-       return made.push(a, empty(x.shape(), made.dtype, made.device));
+       return made.push(a, unset(x.shape(), made));
      }},
     {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
      [](Args& a) {
@@ -189,7 +195,7 @@ const Entry kMethods[] = {
      [](Args& a) {
        const Tensor& x = a.tensor(1);
        const Made made(a, 3, x.dtype(), x.device());
-       return made.push(a, empty(a.new_shape(2), made.dtype, made.device));
+       return made.push(a, unset(a.new_shape(2), made));
      }},
     {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
      [](Args& a) {

@@ -111,4 +111,20 @@ test('large copies are the same on any number of threads', function()
   eq(y[6]:flip(1):eq(x:flatten()):all(), true)
 end)
 
+test('bools are never unset', function()
+  for _ = 1, 20 do
+    mt.frombuffer(('\171'):rep(64), {dtype = 'uint8'})
+    eq(mt.empty({64}, {dtype = 'bool'}):any() or mt.zeros(64):empty_like{dtype = 'bool'}:any(), false)
+    eq(mt.zeros(3):new_empty(64, {dtype = 'bool'}):any(), false)
+    eq(mt.frombuffer('\2\255\0', {dtype = 'bool'}):long():tolist(), {1, 1, 0})
+  end
+end)
+
+test('a list of any length with options', function()
+  local values = {dtype = 'float64'}
+  for i = 1, 20000 do values[i] = i end
+  eq(mt.tensor(values):sum():item(), 200010000)
+  raises(function() return (mt.eye(values)) end, ':%d+: eye: 20000 arguments given, it takes ')
+end)
+
 t.finish()
