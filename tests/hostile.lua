@@ -386,6 +386,21 @@ local function fault(text)
   if faults <= 20 then print('FAULT: ' .. text) end
 end
 
+-- A gradient that was recorded and its leaf keep each other alive until the gradient is dropped, as in PyTorch.
+local leaves = {}
+local function note(v, depth)
+  if mt.is_tensor(v) then leaves[#leaves + 1] = v
+  elseif type(v) == 'table' and not getmetatable(v) and depth < 4 then
+    for _, inner in pairs(v) do note(inner, depth + 1) end
+  end
+end
+local function drop_gradients()
+  for _, list_of in ipairs {leaves, pool} do
+    for _, x in ipairs(list_of) do x:zero_grad_() end
+  end
+  leaves = {}
+end
+
 local function key_of(x, depth)
   local r = random()
   if r < 0.2 then return dimension(x) end
@@ -406,6 +421,7 @@ local function indexing()
   if trace then io.stderr:write('x[k] ', show(x), ' ', show(key):sub(1, 300), '\n') end
   if random() < 0.5 then return 'x[k]', pcall(function() return x[key] end) end
   local v = partner(x)
+  note(v, 0)
   return 'x[k]=v', pcall(function() x[key] = v end)
 end
 
@@ -466,6 +482,7 @@ local function invoke(target, list_of, n)
   return coroutine.resume(thread)
 end
 
+note(pool, 0)
 local print_options = mt.get_printoptions()
 --- Puts back what calls may have changed.
 local function put_back()
@@ -477,7 +494,9 @@ end
 local began, longest = os.time(), os.getenv('MTORCH_SANITIZED') and 20 or 3
 for i = 1, calls do
   if i % 300 == 0 then
+    drop_gradients()
     pool = tensors()
+    note(pool, 0)
     mt.set_num_threads(random(1, 3))
     if random() < 0.1 then collectgarbage() end
   end
@@ -490,6 +509,7 @@ for i = 1, calls do
     local y = random() < 0.6 and partner(x) or value(0)
     if random() < 0.5 then x, y = y, x end
     local ok, e = pcall(op, x, y)
+    note({x, y, e}, 0)
     if ok then returned = returned + 1; use(e, 'operator') else raised = raised + 1
       if mt.is_tensor(x) then check(e, 'operator') end
     end
@@ -504,6 +524,7 @@ for i = 1, calls do
     if took > slowest then slowest, slowest_name = took, call_text(target, list_of, n) end
     if took > longest then fault(('%s took %.1f s'):format(call_text(target, list_of, n):sub(1, 300), took)) end
     put_back()
+    note({list_of, e}, 0)
     if ok then
       returned = returned + 1
       use(e, target.name)
@@ -514,6 +535,7 @@ for i = 1, calls do
     end
   end
 end
+drop_gradients()
 pool = {}
 collectgarbage()
 collectgarbage()
