@@ -23,6 +23,7 @@ local function any(list) return list[random(#list)] end
 -- ---- what is thrown ----
 
 local function tensors()
+  local p, q = mt.rand(2, 2):requires_grad_(), mt.rand({3, 4}, {dtype = 'float64'}):requires_grad_()
   local list = {
     mt.tensor(2.5), mt.tensor(-0.0), mt.zeros(0), mt.zeros(0, 3), mt.zeros(2, 0, 3), mt.zeros({}, {dtype = 'int64'}),
     mt.rand(3), mt.rand(4), mt.rand(3, 4), mt.rand(4, 3):t(), mt.rand(2, 3, 4), mt.rand(1, 1), mt.rand(5, 5),
@@ -33,9 +34,9 @@ local function tensors()
     mt.tensor({2 ^ 53, -2 ^ 53}, {dtype = 'int64'}), mt.randint(1, 3, {3, 4}), mt.randint(-3, 3, {2, 3}),
     mt.tensor({0, 255}, {dtype = 'uint8'}), mt.tensor({-2147483648, 2147483647}, {dtype = 'int32'}),
     mt.rand(3, 4):lt(0.5), mt.rand(3):lt(0.5), mt.tensor(true), mt.eye(4), mt.eye(3):double(), mt.ones(4, 4),
-    mt.zeros(1, 1, 1, 1, 1, 1, 1, 1), mt.rand(64), mt.rand(2, 2):requires_grad_() * 2, mt.rand(1000),
+    mt.zeros(1, 1, 1, 1, 1, 1, 1, 1), mt.rand(64), p, q, p * 2, mt.rand(1000),
     mt.rand(9):as_strided({3, 3}, {1, 1}), mt.rand(9):unfold(1, 3, 2), mt.rand(4, 3):flip(1):t(), mt.rand(2, 3, 4)[2],
-    mt.rand(3, 4, {dtype = 'float64'}):requires_grad_():t(), mt.frombuffer('\0\1\2\255', {dtype = 'bool'}),
+    q:t(), mt.frombuffer('\0\1\2\255', {dtype = 'bool'}),
     mt.tensor({-2 ^ 63, -1}, {dtype = 'int64'}), mt.empty({3, 4}, {dtype = 'bool'}),
     mt.zeros(3, 0):requires_grad_(), mt.rand({4, 4}, {dtype = 'float64'}) + mt.eye(4),
     mt.rand(2, 3, 6, 6):requires_grad_(), mt.rand(3, 1, 2):permute(3, 1, 2), mt.randint(0, 5, {3, 4}):t(),
