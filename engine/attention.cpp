@@ -26,14 +26,15 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   if (is_float(ids.dtype()) || ids.dtype() == Dtype::b8)
     fail("{}: ids must be integers, these are {}; use ids:long()", name, dtype_name(ids.dtype()));
   NoGrad off;
-  const Tensor at = reshape(to(ids, Dtype::i64), {-1}) - scalar(index_base, Dtype::i64);
-  if (at.numel() == 0) return at;
-  if (amin(at).at_integer(0) >= 0 && amax(at).at_integer(0) < size) return at;
-  for (int64_t i = 0; i < at.numel(); ++i) {
-    const int64_t id = at.at_integer(i);
-    if (id < 0 || id >= size)
-      fail("{}: id {} (element {}) is outside {}..{}", name, id + index_base, i + index_base,
-           index_base, size - 1 + index_base);
+  const Tensor read = reshape(to(ids, Dtype::i64), {-1});
+  const Tensor at = read - scalar(index_base, Dtype::i64);  // wraps around for the least integers
+  if (read.numel() == 0) return at;
+  const int64_t last = size - 1 + index_base;
+  if (amin(read).at_integer(0) >= index_base && amax(read).at_integer(0) <= last) return at;
+  for (int64_t i = 0; i < read.numel(); ++i) {
+    const int64_t id = read.at_integer(i);
+    if (id < index_base || id > last)
+      fail("{}: id {} (element {}) is outside {}..{}", name, id, i + index_base, index_base, last);
   }
   fail("{}: the ids changed while they were read", name);
 }

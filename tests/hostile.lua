@@ -23,6 +23,7 @@ local function any(list) return list[random(#list)] end
 -- ---- what is thrown ----
 
 local function tensors()
+  local p, q = mt.rand(2, 2):requires_grad_(), mt.rand({3, 4}, {dtype = 'float64'}):requires_grad_()
   local list = {
     mt.tensor(2.5), mt.tensor(-0.0), mt.zeros(0), mt.zeros(0, 3), mt.zeros(2, 0, 3), mt.zeros({}, {dtype = 'int64'}),
     mt.rand(3), mt.rand(4), mt.rand(3, 4), mt.rand(4, 3):t(), mt.rand(2, 3, 4), mt.rand(1, 1), mt.rand(5, 5),
@@ -33,9 +34,9 @@ local function tensors()
     mt.tensor({2 ^ 53, -2 ^ 53}, {dtype = 'int64'}), mt.randint(1, 3, {3, 4}), mt.randint(-3, 3, {2, 3}),
     mt.tensor({0, 255}, {dtype = 'uint8'}), mt.tensor({-2147483648, 2147483647}, {dtype = 'int32'}),
     mt.rand(3, 4):lt(0.5), mt.rand(3):lt(0.5), mt.tensor(true), mt.eye(4), mt.eye(3):double(), mt.ones(4, 4),
-    mt.zeros(1, 1, 1, 1, 1, 1, 1, 1), mt.rand(64), mt.rand(2, 2):requires_grad_() * 2, mt.rand(1000),
+    mt.zeros(1, 1, 1, 1, 1, 1, 1, 1), mt.rand(64), p, q, p * 2, mt.rand(1000),
     mt.rand(9):as_strided({3, 3}, {1, 1}), mt.rand(9):unfold(1, 3, 2), mt.rand(4, 3):flip(1):t(), mt.rand(2, 3, 4)[2],
-    mt.rand(3, 4, {dtype = 'float64'}):requires_grad_():t(), mt.frombuffer('\0\1\2\255', {dtype = 'bool'}),
+    q:t(), mt.frombuffer('\0\1\2\255', {dtype = 'bool'}),
     mt.tensor({-2 ^ 63, -1}, {dtype = 'int64'}), mt.empty({3, 4}, {dtype = 'bool'}),
     mt.zeros(3, 0):requires_grad_(), mt.rand({4, 4}, {dtype = 'float64'}) + mt.eye(4),
     mt.rand(2, 3, 6, 6):requires_grad_(), mt.rand(3, 1, 2):permute(3, 1, 2), mt.randint(0, 5, {3, 4}):t(),
@@ -386,6 +387,21 @@ local function fault(text)
   if faults <= 20 then print('FAULT: ' .. text) end
 end
 
+-- A gradient that was recorded and its leaf keep each other alive until the gradient is dropped, as in PyTorch.
+local leaves = {}
+local function note(v, depth)
+  if mt.is_tensor(v) then leaves[#leaves + 1] = v
+  elseif type(v) == 'table' and not getmetatable(v) and depth < 4 then
+    for _, inner in pairs(v) do note(inner, depth + 1) end
+  end
+end
+local function drop_gradients()
+  for _, list_of in ipairs {leaves, pool} do
+    for _, x in ipairs(list_of) do x:zero_grad_() end
+  end
+  leaves = {}
+end
+
 local function key_of(x, depth)
   local r = random()
   if r < 0.2 then return dimension(x) end
@@ -406,6 +422,7 @@ local function indexing()
   if trace then io.stderr:write('x[k] ', show(x), ' ', show(key):sub(1, 300), '\n') end
   if random() < 0.5 then return 'x[k]', pcall(function() return x[key] end) end
   local v = partner(x)
+  note(v, 0)
   return 'x[k]=v', pcall(function() x[key] = v end)
 end
 
@@ -466,6 +483,7 @@ local function invoke(target, list_of, n)
   return coroutine.resume(thread)
 end
 
+note(pool, 0)
 local print_options = mt.get_printoptions()
 --- Puts back what calls may have changed.
 local function put_back()
@@ -477,7 +495,9 @@ end
 local began, longest = os.time(), os.getenv('MTORCH_SANITIZED') and 20 or 3
 for i = 1, calls do
   if i % 300 == 0 then
+    drop_gradients()
     pool = tensors()
+    note(pool, 0)
     mt.set_num_threads(random(1, 3))
     if random() < 0.1 then collectgarbage() end
   end
@@ -490,6 +510,7 @@ for i = 1, calls do
     local y = random() < 0.6 and partner(x) or value(0)
     if random() < 0.5 then x, y = y, x end
     local ok, e = pcall(op, x, y)
+    note({x, y, e}, 0)
     if ok then returned = returned + 1; use(e, 'operator') else raised = raised + 1
       if mt.is_tensor(x) then check(e, 'operator') end
     end
@@ -504,6 +525,7 @@ for i = 1, calls do
     if took > slowest then slowest, slowest_name = took, call_text(target, list_of, n) end
     if took > longest then fault(('%s took %.1f s'):format(call_text(target, list_of, n):sub(1, 300), took)) end
     put_back()
+    note({list_of, e}, 0)
     if ok then
       returned = returned + 1
       use(e, target.name)
@@ -514,6 +536,7 @@ for i = 1, calls do
     end
   end
 end
+drop_gradients()
 pool = {}
 collectgarbage()
 collectgarbage()

@@ -310,4 +310,12 @@ for _, row in ipairs(rows) do
   end)
 end
 
+test('the least and the greatest integers are no ids', function()
+  local ends = mt.tensor({-2 ^ 63, -1}, {dtype = 'int64'})
+  local raises = t.raises
+  raises(function() ends:one_hot() end, 'one_hot: id %-9223372036854775808 %(element 1%) is outside 1%.%.')
+  raises(function() ends:one_hot(3) end, 'one_hot: id %-9223372036854775808 %(element 1%) is outside 1%.%.3')
+  raises(function() mt.embedding(ends, mt.rand(4, 2)) end, 'embedding: id %-9223372036854775808 ')
+end)
+
 t.finish()
