@@ -533,9 +533,9 @@ constexpr int64_t kSlack = 1 << 20;
 thread_local int64_t paid = 0;  // bytes whose garbage the collector has been asked to look for
 
 /// The collector does not see tensors' memory. Beyond a slack, what was allocated is charged to it.
-/// Small, and a small part of what lives, so that memory is reused while it is in the cache (a product of 10 x 100 x 100 costs 2.7 us
-/// into warm memory, 4.5 into 4 MiB of garbage); larger where Lua's own heap makes a collection
-/// expensive.
+/// Small, and a small part of what lives, so that memory is reused while it is in the cache (a
+/// product of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage); larger where
+/// Lua's own heap makes a collection expensive.
 void press(lua_State* L) {
   const int64_t debt = bytes_allocated() - paid;
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;

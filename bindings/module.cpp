@@ -227,8 +227,8 @@ const Entry kLanguage[] = {
        const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
        if (!e) return 0;
        std::string signature = e->signature;
-       if (const size_t self = signature.find("(self, "); self != std::string::npos)
-         signature.erase(self + 1, 6);
+       if (const size_t self = signature.find("(self"); self != std::string::npos)
+         signature.erase(self + 1, signature[self + 5] == ',' ? 6 : 4);
        a.push(signature), a.push(std::string(e->doc));
        return 2;
      }},

@@ -570,7 +570,7 @@ function mt.get_rng_state() end
 ---@return mt.Tensor ...
 function mt.manual_seed(n) end
 
---- n positions (from 1) drawn by the weights of each row.
+--- n positions (from 1) drawn by weights that need not sum to 1: [classes] gives [n], [rows x classes] gives [rows x n].
 ---@param weights mt.Tensor
 ---@param n integer
 ---@param replacement? boolean default false
@@ -578,7 +578,7 @@ function mt.manual_seed(n) end
 ---@return mt.Tensor ...
 function mt.multinomial(weights, n, replacement, generator) end
 
---- n positions (from 1) drawn by the weights of each row.
+--- n positions (from 1) drawn by weights that need not sum to 1: [classes] gives [n], [rows x classes] gives [rows x n].
 ---@param n integer
 ---@param replacement? boolean default false
 ---@param generator? mt.Generator
@@ -3705,7 +3705,7 @@ function mt.broadcast_to(x, shape) end
 ---@return mt.Tensor ...
 function Tensor:broadcast_to(shape) end
 
---- Joins tensors along a dimension.
+--- Joins tensors along a dimension; the other sizes must be alike.
 ---@param tensors mt.Tensor[]
 ---@param dim? integer|integer[] default 1
 ---@return mt.Tensor ...
@@ -3729,13 +3729,13 @@ function Tensor:chunk(n, dim) end
 ---@return mt.Tensor ...
 function mt.column_stack(tensors) end
 
---- Joins tensors along a dimension.
+--- Joins tensors along a dimension; the other sizes must be alike.
 ---@param tensors mt.Tensor[]
 ---@param dim? integer|integer[] default 1
 ---@return mt.Tensor ...
 function mt.concat(tensors, dim) end
 
---- Joins tensors along a dimension.
+--- Joins tensors along a dimension; the other sizes must be alike.
 ---@param tensors mt.Tensor[]
 ---@param dim? integer|integer[] default 1
 ---@return mt.Tensor ...
@@ -4103,24 +4103,24 @@ function mt.transpose(x, dim1, dim2) end
 ---@return mt.Tensor ...
 function Tensor:transpose(dim1, dim2) end
 
---- Zero above a diagonal.
+--- x with zeros above a diagonal (0 is the main one, 1 the next above).
 ---@param x mt.Tensor
 ---@param diagonal? integer default 0
 ---@return mt.Tensor ...
 function mt.tril(x, diagonal) end
 
---- Zero above a diagonal.
+--- x with zeros above a diagonal (0 is the main one, 1 the next above).
 ---@param diagonal? integer default 0
 ---@return mt.Tensor ...
 function Tensor:tril(diagonal) end
 
---- Zero below a diagonal.
+--- x with zeros below a diagonal (0 is the main one, 1 the next above).
 ---@param x mt.Tensor
 ---@param diagonal? integer default 0
 ---@return mt.Tensor ...
 function mt.triu(x, diagonal) end
 
---- Zero below a diagonal.
+--- x with zeros below a diagonal (0 is the main one, 1 the next above).
 ---@param diagonal? integer default 0
 ---@return mt.Tensor ...
 function Tensor:triu(diagonal) end
@@ -4242,14 +4242,14 @@ function mt.amin(x, dim, keepdim) end
 ---@return mt.Tensor ...
 function Tensor:amin(dim, keepdim) end
 
---- The smallest and the largest element.
+--- The smallest and the largest element: two tensors.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@return mt.Tensor ...
 function mt.aminmax(x, dim, keepdim) end
 
---- The smallest and the largest element.
+--- The smallest and the largest element: two tensors.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@return mt.Tensor ...
@@ -4512,7 +4512,7 @@ function mt.std(x, dim, keepdim, correction, unbiased) end
 ---@return mt.Tensor ...
 function Tensor:std(dim, keepdim, correction, unbiased) end
 
---- The standard deviation and the mean.
+--- The standard deviation and the mean: two tensors.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
@@ -4521,7 +4521,7 @@ function Tensor:std(dim, keepdim, correction, unbiased) end
 ---@return mt.Tensor ...
 function mt.std_mean(x, dim, keepdim, correction, unbiased) end
 
---- The standard deviation and the mean.
+--- The standard deviation and the mean: two tensors.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param correction? number default 1
@@ -4561,7 +4561,7 @@ function mt.var(x, dim, keepdim, correction, unbiased) end
 ---@return mt.Tensor ...
 function Tensor:var(dim, keepdim, correction, unbiased) end
 
---- The variance and the mean.
+--- The variance and the mean: two tensors.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
@@ -4570,7 +4570,7 @@ function Tensor:var(dim, keepdim, correction, unbiased) end
 ---@return mt.Tensor ...
 function mt.var_mean(x, dim, keepdim, correction, unbiased) end
 
---- The variance and the mean.
+--- The variance and the mean: two tensors.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param correction? number default 1
@@ -4767,7 +4767,7 @@ function mt.unique(x, sorted, return_inverse, return_counts, dim) end
 ---@return mt.Tensor ...
 function Tensor:unique(sorted, return_inverse, return_counts, dim) end
 
---- The same without sorting: only neighbours that are equal become one.
+--- Like unique, without sorting: only neighbours that are equal become one.
 ---@param x mt.Tensor
 ---@param return_inverse? boolean default false
 ---@param return_counts? boolean default false
@@ -4775,7 +4775,7 @@ function Tensor:unique(sorted, return_inverse, return_counts, dim) end
 ---@return mt.Tensor ...
 function mt.unique_consecutive(x, return_inverse, return_counts, dim) end
 
---- The same without sorting: only neighbours that are equal become one.
+--- Like unique, without sorting: only neighbours that are equal become one.
 ---@param return_inverse? boolean default false
 ---@param return_counts? boolean default false
 ---@param dim? integer|integer[]
@@ -4898,13 +4898,13 @@ function Tensor:dot(y) end
 ---@return mt.Tensor ...
 function mt.einsum(equation, ...) end
 
---- The same as outer.
+--- Another name of outer.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.ger(x, y) end
 
---- The same as outer.
+--- Another name of outer.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:ger(y) end
@@ -5159,7 +5159,7 @@ function mt.conv1d_anchored(input, weight, reverse) end
 ---@return mt.Tensor ...
 function mt.conv2d(input, weight, bias, stride, padding, dilation, groups) end
 
---- The same over two dimensions: [n x in x h x w] and [out x in x kh x kw].
+--- conv1d_anchored over two dimensions: [n x in x h x w] and [out x in x kh x kw].
 ---@param input mt.Tensor
 ---@param weight mt.Tensor
 ---@param reverse? boolean default false
@@ -5395,7 +5395,7 @@ function mt.huber_loss(x, target, reduction, delta) end
 ---@return mt.Tensor ...
 function Tensor:huber_loss(target, reduction, delta) end
 
---- The same over each image alone.
+--- Mean 0 and variance 1 over each channel of each image alone.
 ---@param input mt.Tensor
 ---@param running_mean? mt.Tensor
 ---@param running_var? mt.Tensor
@@ -5422,14 +5422,14 @@ function mt.kl_div(x, target, reduction, log_target) end
 ---@return mt.Tensor ...
 function Tensor:kl_div(target, reduction, log_target) end
 
---- The mean absolute difference.
+--- The mean absolute difference; reduction 'mean', 'sum' or 'none'.
 ---@param x mt.Tensor
 ---@param target mt.Tensor
 ---@param reduction? string default 'mean'
 ---@return mt.Tensor ...
 function mt.l1_loss(x, target, reduction) end
 
---- The mean absolute difference.
+--- The mean absolute difference; reduction 'mean', 'sum' or 'none'.
 ---@param target mt.Tensor
 ---@param reduction? string default 'mean'
 ---@return mt.Tensor ...
@@ -5628,7 +5628,7 @@ function mt.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allo
 ---@return boolean ...
 function mt.gradcheck(fn, inputs, eps, atol, rtol) end
 
---- The same for the gradients of the gradients.
+--- gradcheck for the gradients of the gradients.
 ---@param fn function
 ---@param inputs mt.Tensor|mt.Tensor[]
 ---@param eps? number default 1e-6
@@ -5908,10 +5908,47 @@ function mt.linalg.svdvals(A) end
 ---@return any ...
 function mt.linalg.vector_norm(x, ord, dim, keepdim) end
 
+--- -log of the probability of the target, for x in 0..1.
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@return any ...
+function mt.nn.BCELoss(weight, reduction) end
+
+--- -log of the probability of the target, for raw scores.
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@param pos_weight? mt.Tensor
+---@return any ...
+function mt.nn.BCEWithLogitsLoss(weight, reduction, pos_weight) end
+
 --- A tensor that is saved with the module but not trained.
 ---@param tensor mt.Tensor
 ---@return any ...
 function mt.nn.Buffer(tensor) end
+
+--- -log of the softmax of the target classes (from 1), for scores [n x classes].
+---@param weight? mt.Tensor
+---@param ignore_index? integer default -100
+---@param reduction? string default 'mean'
+---@param label_smoothing? number default 0
+---@return any ...
+function mt.nn.CrossEntropyLoss(weight, ignore_index, reduction, label_smoothing) end
+
+--- Joins the dimensions first to last: all but the batch.
+---@param first? number default 2
+---@param last? number default -1
+---@return any ...
+function mt.nn.Flatten(first, last) end
+
+--- x times the normal distribution function; approximate='tanh'.
+---@param approximate? string default 'none'
+---@return any ...
+function mt.nn.GELU(approximate) end
+
+--- x itself.
+---@param self any
+---@return any ...
+function mt.nn.Identity(self) end
 
 --- x . weight' + bias; weight [out x in] and bias uniform in +-1/sqrt(in).
 ---@param in_features integer
@@ -5919,6 +5956,11 @@ function mt.nn.Buffer(tensor) end
 ---@param bias? mt.Tensor default true
 ---@return any ...
 function mt.nn.Linear(in_features, out_features, bias) end
+
+--- The mean squared difference of x and target.
+---@param reduction? string default 'mean'
+---@return any ...
+function mt.nn.MSELoss(reduction) end
 
 --- The base of all modules; see nn.class.
 ---@param ... any
@@ -5935,10 +5977,36 @@ function mt.nn.ModuleList(...) end
 ---@return any ...
 function mt.nn.Parameter(tensor) end
 
+--- max(x, 0).
+---@param self any
+---@return any ...
+function mt.nn.ReLU(self) end
+
 --- Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.
 ---@param ... any
 ---@return any ...
 function mt.nn.Sequential(...) end
+
+--- x * sigmoid(x).
+---@param self any
+---@return any ...
+function mt.nn.SiLU(self) end
+
+--- 1 / (1 + exp(-x)).
+---@param self any
+---@return any ...
+function mt.nn.Sigmoid(self) end
+
+--- log(1 + exp(beta x)) / beta.
+---@param beta? number default 1
+---@param threshold? integer default 20
+---@return any ...
+function mt.nn.Softplus(beta, threshold) end
+
+--- The hyperbolic tangent.
+---@param self any
+---@return any ...
+function mt.nn.Tanh(self) end
 
 --- A class of modules: define __init and forward, then call it.
 ---@param name string

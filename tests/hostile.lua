@@ -457,18 +457,7 @@ local function use(result, shown)
   local r = random()
   if result.requires_grad and r < 0.3 then
     try(function() (result * 1):sum():backward() end)
-  elseif result.requires_grad and r < 0.5 then
-    try(function()
-      local leaf = pool[20]
-      local y = (result * result):sum() + leaf:sum() * 0
-      y:backward(nil, {create_graph = true})
-      for _, x in ipairs(pool) do
-        local g = x.is_leaf and x.requires_grad and x.grad
-        if g and g.requires_grad then (g * g):sum():backward() break end
-      end
-      for _, x in ipairs(pool) do if x.is_leaf and x.requires_grad then x:zero_grad_() end end
-    end)
-  elseif result.requires_grad and r < 0.6 and rawget(mt, 'grad') then
+  elseif result.requires_grad and r < 0.6 then
     try(function()
       local g = mt.grad((result * result):sum(), pool[20], {create_graph = true, allow_unused = true})
       if g and g.requires_grad then (g * g):sum():backward() end
@@ -478,6 +467,10 @@ local function use(result, shown)
 end
 
 local function invoke(target, list_of, n)
+  if target.name == 'x:backward' then -- a recorded .grad and its leaf keep each other alive, as in PyTorch
+    if list_of[4] then list_of[4] = false end
+    for i = 1, n do if type(list_of[i]) == 'table' then list_of[i].create_graph = nil end end
+  end
   if random() < 0.97 then return pcall(target.fn, unpack(list_of, 1, n)) end
   local thread = coroutine.create(function() return (target.fn(unpack(list_of, 1, n))) end)
   return coroutine.resume(thread)

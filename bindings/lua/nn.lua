@@ -313,26 +313,52 @@ function nn.Linear:extra()
   return ('(%d -> %d%s)'):format(self.in_features, self.out_features, self.bias and '' or ', no bias')
 end
 
---- Modules that apply a function without parameters.
-local function functional(name, forward)
+--- Modules that apply a function without weights; `options` are its named ones, as in a signature.
+local function functional(name, forward, options, doc)
+  local names = {}
+  for option in (options or ''):gmatch('([%w_]+)=') do names[#names + 1] = option end
   local class = nn.class(name)
-  function class:forward(...)
-    local y = forward(...)
-    return y
+  class.__init = core.declare(('%s(self%s)'):format(name, options and ', ' .. options or ''), doc, function(self, ...)
+    local given
+    for i, option in ipairs(names) do
+      local value = select(i, ...)
+      if value ~= nil then
+        given = given or {}
+        given[option] = value
+      end
+    end
+    rawset(self, 'options', given)
+  end)
+  function class:forward(x, y)
+    local given, result = rawget(self, 'options'), nil
+    if y ~= nil then
+      if given then result = forward(x, y, given) else result = forward(x, y) end
+    elseif given then
+      result = forward(x, given)
+    else
+      result = forward(x)
+    end
+    return result
   end
   nn[name] = class
 end
-functional('ReLU', mt.relu)
-functional('Sigmoid', mt.sigmoid)
-functional('Tanh', mt.tanh)
-functional('GELU', mt.gelu)
-functional('SiLU', mt.silu)
-functional('Softplus', mt.softplus)
-functional('Identity', function(x) return x end)
-functional('Flatten', function(x) return (mt.flatten(x, 2)) end)
-functional('MSELoss', mt.mse_loss)
-functional('BCELoss', mt.binary_cross_entropy)
-functional('BCEWithLogitsLoss', mt.binary_cross_entropy_with_logits)
-functional('CrossEntropyLoss', mt.cross_entropy)
+functional('ReLU', mt.relu, nil, 'max(x, 0).')
+functional('Sigmoid', mt.sigmoid, nil, '1 / (1 + exp(-x)).')
+functional('Tanh', mt.tanh, nil, 'The hyperbolic tangent.')
+functional('GELU', mt.gelu, "approximate='none'", "x times the normal distribution function; approximate='tanh'.")
+functional('SiLU', mt.silu, nil, 'x * sigmoid(x).')
+functional('Softplus', mt.softplus, 'beta=1, threshold=20', 'log(1 + exp(beta x)) / beta.')
+functional('Identity', function(x) return x end, nil, 'x itself.')
+functional('Flatten', function(x, given)
+  return (mt.flatten(x, given and given.first or 2, given and given.last or -1))
+end, 'first=2, last=-1', 'Joins the dimensions first to last: all but the batch.')
+functional('MSELoss', mt.mse_loss, "reduction='mean'", 'The mean squared difference of x and target.')
+functional('BCELoss', mt.binary_cross_entropy, "weight=nil, reduction='mean'",
+  '-log of the probability of the target, for x in 0..1.')
+functional('BCEWithLogitsLoss', mt.binary_cross_entropy_with_logits, "weight=nil, reduction='mean', pos_weight=nil",
+  '-log of the probability of the target, for raw scores.')
+functional('CrossEntropyLoss', mt.cross_entropy,
+  "weight=nil, ignore_index=-100, reduction='mean', label_smoothing=0",
+  '-log of the softmax of the target classes (from 1), for scores [n x classes].')
 
 return nn

@@ -269,4 +269,18 @@ test('Parameter and Buffer', function()
   raises(function() return nn.Liner end, "did you mean 'Linear'")
 end)
 
+t.test('modules of functions take their options, or refuse them', function()
+  local x, y = mt.tensor{1, 2, 3}, mt.tensor{0, 0, 0}
+  t.near(nn.MSELoss()(x, y):item(), 14 / 3)
+  t.near(nn.MSELoss{reduction = 'sum'}(x, y):item(), 14)
+  t.eq(nn.Flatten(1, 2)(mt.zeros(2, 3, 4)).shape[1], 6)
+  t.eq(#nn.Flatten()(mt.zeros(2, 3, 4)).shape, 2)
+  t.near(nn.GELU('tanh')(x):tolist(), mt.gelu(x, 'tanh'):tolist())
+  local scores = mt.randn(2, 3)
+  t.near(nn.CrossEntropyLoss{label_smoothing = 0.1}(scores, mt.tensor({1, 3}, {dtype = 'int64'})):item(),
+    mt.cross_entropy(scores, mt.tensor({1, 3}, {dtype = 'int64'}), {label_smoothing = 0.1}):item())
+  t.raises(function() nn.ReLU(3) end, 'ReLU: ')
+  t.raises(function() nn.MSELoss{reductoin = 'sum'} end, "did you mean 'reduction'")
+end)
+
 t.finish()
