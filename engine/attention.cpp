@@ -32,8 +32,9 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   for (int64_t i = 0; i < at.numel(); ++i) {
     const int64_t id = at.at_integer(i);
     if (id < 0 || id >= size)
-      fail("{}: id {} (element {}) is outside {}..{}", name, id + index_base, i + index_base,
-           index_base, size - 1 + index_base);
+      fail("{}: id {} (element {}) is outside {}..{}; ids count from {}", name, id + index_base,
+           i + index_base, index_base,
+           size == INT64_MAX ? "" : std::to_string(size - 1 + index_base), index_base);
   }
   fail("{}: the ids changed while they were read", name);
 }

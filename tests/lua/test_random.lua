@@ -101,8 +101,8 @@ test('broken states are refused and change nothing', function()
     end
   end
   eq(g:get_state(), state)
-  raises(function() mt.set_rng_state('philox 1') end, 'set_state: ')
-  raises(function() mt.set_rng_state('philox 99999999999999999999 1') end, 'set_state: ')
+  raises(function() mt.set_rng_state('philox 1') end, 'set_rng_state: ')
+  raises(function() mt.set_rng_state('philox 99999999999999999999 1') end, 'set_rng_state: ')
   raises(function() mt.set_rng_state(12) end, 'must be a string')
 end)
 
