@@ -11,15 +11,18 @@ namespace mt::lua {
 
 int64_t index_number(lua_State* L, int i) {
   const double x = lua_tonumber(L, i);
-  if (lua_type(L, i) != LUA_TNUMBER || x != std::floor(x) || std::fabs(x) > 9007199254740992.0)
+  if (lua_type(L, i) != LUA_TNUMBER || x != std::floor(x) || std::isinf(x))
     fail("index: a position must be an integer, got {}", describe(L, i));
+  if (std::fabs(x) > 9007199254740992.0)
+    fail("index: a position must be an integer within 2^53, got {}", show(x));
   return int64_t(x);
 }
 
 int64_t index_position(int64_t i, int64_t size, int dim) {
   if (i == 0) fail("index: 0 is not a position; positions count from 1, and from -1 at the end");
   if (i > size || i < -size)
-    fail("index: position {} is outside 1..{} (dimension {})", i, size, dim + 1);
+    fail("index: position {} is outside {} (dimension {})", i,
+         size > 0 ? fmt::format("1..{}", size) : "a size of 0", dim + 1);
   return i > 0 ? i - 1 : i + size;
 }
 

@@ -141,9 +141,16 @@ void Args::normalise() {
       if (as_list) lua_rawseti(L, -2, i);
     }
   }
-  for (int i = 1; i <= std::min(params, 2); ++i)
-    if (param(i).collect && lua_type(L, base + i) == LUA_TNUMBER) collect(base + i);
+  int collected = 0;  // how many integers became the list that ends the signature
+  for (int i = 1; i <= std::min(params, 2); ++i) {
+    if (!param(i).collect || lua_type(L, base + i) != LUA_TNUMBER) continue;
+    collect(base + i);
+    if (i == params) collected = int(lua_objlen(L, base + i));
+  }
   const int positional = lua_gettop(L) - base;
+  if (positional > params && collected > 0)  // numbers, then something else
+    fail("{}: argument {} must be an integer, got {}", s.name, collected + params,
+         describe(L, base + params + 1));
   if (positional > params && !s.open)
     fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, entry_.signature);
   if (!s.open || positional < params) lua_settop(L, base + params);
@@ -163,6 +170,9 @@ void Args::require_all() const {
       fail(
           "{}: argument 1 must be a tensor, got nothing; methods are called with a colon, x:{}(..)",
           s.name, s.name);
+    if (i > 1 && s.params[0].name == "x" && !tensor_at(L, 1) && lua_type(L, 1) != LUA_TTABLE)
+      fail("{}: argument {} '{}' is missing; methods are called with a colon, x:{}(..)", s.name, i,
+           p.name, s.name);
     fail("{}: argument {} '{}' is missing: {}", s.name, i, p.name, entry_.signature);
   }
 }
@@ -262,22 +272,13 @@ double Args::number(int i) const {
   return lua_tonumber(L, i);
 }
 
-int64_t Args::to_integer(int index, int argument) const {
-  if (lua_type(L, index) != LUA_TNUMBER) {
-    if (index == argument || index == lua_gettop(L)) {
-      const std::string got = describe(L, index);
-      fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument), got);
-    }
-    wrong(argument, "an integer");
-  }
+int64_t Args::to_integer(int index, int argument, int entry) const {
   const double x = lua_tonumber(L, index);
-  if (x != std::floor(x))
-    fail("{}: {} must be an integer, got {}", signature_of(entry_).name, name(argument),
-         describe(L, index));
-  if (std::fabs(x) > 9007199254740992.0)
-    fail("{}: {} must be an integer within 2^53, got {}", signature_of(entry_).name, name(argument),
-         show(x));
-  return int64_t(x);
+  const bool number = lua_type(L, index) == LUA_TNUMBER, large = std::fabs(x) > 9007199254740992.0;
+  if (number && x == std::floor(x) && !large) return int64_t(x);
+  const std::string where = entry > 0 ? fmt::format("entry {} of ", entry) : "";
+  fail("{}: {}{} must be an integer{}, got {}", signature_of(entry_).name, where, name(argument),
+       number && large ? " within 2^53" : "", describe(L, index));
 }
 int64_t Args::integer(int i) const { return to_integer(i, i); }
 
@@ -306,11 +307,11 @@ int64_t Args::position(int i) const { return zero_based(signature_of(entry_).nam
 std::vector<int64_t> Args::integers(int i) const {
   std::vector<int64_t> list;
   if (lua_type(L, i) == LUA_TNUMBER) return {integer(i)};
-  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of integers");
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "an integer or a list of integers");
   const int n = int(lua_objlen(L, i));
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, i, k);
-    list.push_back(to_integer(lua_gettop(L), i));
+    list.push_back(to_integer(lua_gettop(L), i, n > 1 ? k : 0));
     lua_pop(L, 1);
   }
   return list;
@@ -335,7 +336,8 @@ Shape Args::dims(int i) const {
   if (!given(i)) return dims;
   const std::vector<int64_t> list = integers(i);
   if (list.size() > size_t(kMaxDims))
-    fail("{}: {} dimensions are named", signature_of(entry_).name, list.size());
+    fail("{}: {} dimensions are named, a tensor has at most {}", signature_of(entry_).name,
+         list.size(), kMaxDims);
   for (int64_t d : list) dims.push(zero_based(signature_of(entry_).name, d));
   return dims;
 }
@@ -369,8 +371,9 @@ Dtype Args::dtype(int i, Dtype fallback) const {
 
 const Device& Args::device(int i) const {
   if (!given(i)) return cpu_device();
+  const std::string wanted = text(i);
   try {
-    return device_named(text(i));
+    return device_named(wanted);
   } catch (const Error& e) { fail("{}: {}", signature_of(entry_).name, e.what()); }
 }
 
@@ -506,6 +509,13 @@ std::string module_at(lua_State* L, lua_Debug& frame) {
 
 }  // namespace
 
+std::string named(const std::string& operation, const std::string& sentence) {
+  size_t n = 0;
+  while (n < sentence.size() && (std::isalnum(sentence[n]) || sentence[n] == '_')) ++n;
+  const bool has_name = n > 0 && sentence.compare(n, 2, ": ") == 0;
+  return operation + ": " + (has_name ? sentence.substr(n + 2) : sentence);
+}
+
 std::string position(lua_State* L) {
   lua_Debug frame;
   std::string module;
@@ -571,7 +581,7 @@ int run_debugged(Args& args) {
   const int results = args.entry().body(args);
   if (looks && !had && debugging)
     for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i)
-      if (const Tensor* t = tensor_at(L, i)) check_nan(*t, name);
+      if (const Tensor* t = tensor_at(L, i)) check_nan(*t, name + ":");
   return results;
 }
 
@@ -581,14 +591,29 @@ bool collect_all() {
   return true;
 }
 
+/// Whether the sentences of other operations pass as they are: those whose gradient is taken, and
+/// those of the Lua library's own helpers.
+bool passes_on(const Entry& e, const std::string& name) {
+  for (const char* other : {"backward", "grad", "gradcheck", "gradgradcheck", "jacobian", "hessian",
+                            "vjp", "jvp", "recompute", "no_grad", "data_address"})
+    if (name == other) return true;
+  return e.internal.load(std::memory_order_relaxed);
+}
+
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
-  // Elementwise operations of plain operands need nothing put in its place.
-  if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
-    args.normalise();
-  if (debugging) [[unlikely]] return run_debugged(args);
-  return e.body(args);
+  try {
+    // Elementwise operations of plain operands need nothing put in its place.
+    if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
+      args.normalise();
+    if (debugging) [[unlikely]] return run_debugged(args);
+    return e.body(args);
+  } catch (const Error& error) {
+    const std::string name = name_of(e);
+    if (mt_interrupted || passes_on(e, name)) throw;
+    throw Error(named(name, error.what()));
+  }
 }
 
 }  // namespace

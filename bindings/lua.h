@@ -27,6 +27,7 @@ struct Entry {
   int (*body)(Args&);
   int op = -1;
   bool in_place = false;
+  mutable std::atomic<bool> internal{false};  // of the Lua library: errors pass as they are
   mutable std::atomic<const struct Signature*> parsed{nullptr};
   ~Entry();
 };
@@ -101,7 +102,7 @@ class Args {
   void collect(int at);
   void name_options();
   std::string name(int i) const;
-  int64_t to_integer(int index, int argument) const;
+  int64_t to_integer(int index, int argument, int entry = 0) const;
   const Entry& entry_;
 };
 
@@ -134,6 +135,8 @@ std::string describe(lua_State* L, int index);
 std::string nearest_key(lua_State* L, int index, const std::string& name,
                         std::vector<std::string> names = {});
 std::string nearest(const std::vector<std::string>& names, const std::string& name);
+/// The sentence with the name of the function that was called: "clamp: .." for "minimum: .."
+std::string named(const std::string& operation, const std::string& sentence);
 /// "train.lua:12: ": the user's line that led here, with the module it passed through.
 std::string position(lua_State* L);
 /// The state of the call of ours that is under way on this thread, or null.

@@ -103,7 +103,11 @@ const Entry kCore[] = {
        return 0;
      }},
     {"read_idx(path)", "The tensor in an IDX file.",
-     [](Args& a) { return a.push(read_idx(a.text(1))); }},
+     [](Args& a) {
+       if (lua_type(a.L, 1) != LUA_TSTRING)
+         fail("idx: the path must be a string, got {}", describe(a.L, 1));
+       return a.push(read_idx(a.text(1)));
+     }},
     {"isa()", "The instruction set of the kernels.",
      [](Args& a) { return a.push(std::string(cpu_isa())); }},
     {"cuda_trouble()", "Why CUDA cannot be used; an empty string when it can.",
@@ -272,6 +276,8 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 void open_core(lua_State* L) {
   add(L, kCore);
   add(L, kLanguage);
+  for (const Entry& e : kCore) e.internal = true;
+  for (const Entry& e : kLanguage) e.internal = true;
   luaL_getmetatable(L, "mtorch.methods");
   lua_setfield(L, -2, "methods");
   lua_getfield(L, LUA_REGISTRYINDEX, "mtorch.gradient");

@@ -7,6 +7,7 @@
 #include "bindings/module.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
 namespace {
@@ -116,7 +117,12 @@ int get_field(lua_State* L) {
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
   if (is_index(L, 2)) {
-    push_tensor(L, read_index(L, 2, x));
+    try {
+      push_tensor(L, read_index(L, 2, x));
+    } catch (const Error& e) {
+      if (mt_interrupted) throw;
+      throw Error(named("index", e.what()));
+    }
     return 1;
   }
   const std::string_view key = lua_tostring(L, 2);
@@ -132,8 +138,14 @@ int get_field(lua_State* L) {
     std::vector<std::string> names = {"shape", "dtype",         "device",
                                       "grad",  "requires_grad", "is_leaf", "ndim"};
     const std::string close = nearest_key(L, -1, std::string(key), names);
+    lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+    lua_getfield(L, -1, "mtorch");
+    const bool loaded = lua_istable(L, -1);
+    if (loaded) lua_pushvalue(L, 2), lua_rawget(L, -2);
     fail("a tensor has no field or method '{}'{}", key,
-         close.empty() ? "" : " (did you mean '" + close + "'?)");
+         loaded && lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
+         : close.empty()                 ? ""
+                                         : " (did you mean '" + close + "'?)");
   }
   return 1;
 }
@@ -176,7 +188,12 @@ int set_field(lua_State* L) {
   } else {
     fail("assignment: the value must be a number or a tensor, got {}", describe(L, 3));
   }
-  write_index(L, 2, x, value);
+  try {
+    write_index(L, 2, x, value);
+  } catch (const Error& e) {
+    if (mt_interrupted) throw;
+    throw Error(named("assignment", e.what()));
+  }
   return 0;
 }
 

@@ -5946,9 +5946,8 @@ function mt.nn.Flatten(first, last) end
 function mt.nn.GELU(approximate) end
 
 --- x itself.
----@param self any
 ---@return any ...
-function mt.nn.Identity(self) end
+function mt.nn.Identity() end
 
 --- x . weight' + bias; weight [out x in] and bias uniform in +-1/sqrt(in).
 ---@param in_features integer
@@ -5978,9 +5977,8 @@ function mt.nn.ModuleList(...) end
 function mt.nn.Parameter(tensor) end
 
 --- max(x, 0).
----@param self any
 ---@return any ...
-function mt.nn.ReLU(self) end
+function mt.nn.ReLU() end
 
 --- Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.
 ---@param ... any
@@ -5988,14 +5986,12 @@ function mt.nn.ReLU(self) end
 function mt.nn.Sequential(...) end
 
 --- x * sigmoid(x).
----@param self any
 ---@return any ...
-function mt.nn.SiLU(self) end
+function mt.nn.SiLU() end
 
 --- 1 / (1 + exp(-x)).
----@param self any
 ---@return any ...
-function mt.nn.Sigmoid(self) end
+function mt.nn.Sigmoid() end
 
 --- log(1 + exp(beta x)) / beta.
 ---@param beta? number default 1
@@ -6004,9 +6000,8 @@ function mt.nn.Sigmoid(self) end
 function mt.nn.Softplus(beta, threshold) end
 
 --- The hyperbolic tangent.
----@param self any
 ---@return any ...
-function mt.nn.Tanh(self) end
+function mt.nn.Tanh() end
 
 --- A class of modules: define __init and forward, then call it.
 ---@param name string

@@ -34,7 +34,8 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   for (int64_t i = 0; i < read.numel(); ++i) {
     const int64_t id = read.at_integer(i);
     if (id < index_base || id > last)
-      fail("{}: id {} (element {}) is outside {}..{}", name, id, i + index_base, index_base, last);
+      fail("{}: id {} (element {}) is outside {}..{}; ids count from {}", name, id, i + index_base,
+           index_base, size == INT64_MAX ? "" : std::to_string(last), index_base);
   }
   fail("{}: the ids changed while they were read", name);
 }

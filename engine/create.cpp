@@ -49,7 +49,8 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 }
 
 Tensor range(double first, double last, double step, Dtype dtype, const Device& device) {
-  if (step == 0 || std::isnan(step)) fail("range: the step is {}", step);
+  if (step == 0 || std::isnan(step))
+    fail("range: the step is {}; it must not be 0 or nan", show(step));
   if (!std::isfinite(first) || !std::isfinite(last) || !std::isfinite(step))
     fail("range: {} to {} by {} does not end", show(first), show(last), show(step));
   const double count = std::floor((last - first) / step * (1 + 1e-12) + 1e-12) + 1;

@@ -195,7 +195,12 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
   const Dtype d = widen(widen(tensors, points), numbers);
   switch (row.info->accepts) {
     case op::Accepts::any: return d;
-    case op::Accepts::number: return d == Dtype::b8 ? Dtype::i64 : d;
+    case op::Accepts::number:
+      if (d == Dtype::b8 && row.info == &op::Neg::info)
+        fail("neg: minus of a bool tensor; use logical_not, or :long() first");
+      if (d == Dtype::b8 && row.info == &op::Sub::info)
+        fail("sub: the difference of two bool tensors; use logical_xor, or :long() first");
+      return d == Dtype::b8 ? Dtype::i64 : d;
     case op::Accepts::boolean: return Dtype::b8;
     case op::Accepts::real: return is_float(d) ? d : default_dtype();
     case op::Accepts::integer:

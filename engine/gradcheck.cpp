@@ -35,6 +35,22 @@ class Nudge {
   const double before_;
 };
 
+/// The gradients that inputs had, back at the end.
+class KeepGradients {
+ public:
+  explicit KeepGradients(const std::vector<Tensor>& inputs) : inputs_(inputs) {
+    for (const Tensor& x : inputs) before_.push_back(x.grad());
+  }
+  KeepGradients(const KeepGradients&) = delete;
+  ~KeepGradients() {
+    for (size_t k = 0; k < inputs_.size(); ++k) inputs_[k].set_grad(before_[k]);
+  }
+
+ private:
+  const std::vector<Tensor>& inputs_;
+  std::vector<Tensor> before_;
+};
+
 void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
   bool any = false;
   for (size_t k = 0; k < inputs.size(); ++k) {
@@ -91,6 +107,7 @@ Tensor evaluate(const TensorFunction& f, const std::vector<Tensor>& inputs) {
 void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                const GradcheckOptions& o) {
   check_inputs("gradcheck", inputs);
+  const KeepGradients keep(inputs);
   const Tensor out = evaluate(f, inputs);
   auto values_at = [&] {
     const std::vector<double> values = values_of(evaluate(f, inputs));
@@ -115,7 +132,7 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
         if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
           fail("gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
                "say {}",
-               k + 1, j + index_base, int64_t(i) + index_base, got, numeric);
+               k + 1, j + index_base, int64_t(i) + index_base, show(got), show(numeric));
       }
     }
   }
@@ -124,6 +141,7 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
 void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                    const GradcheckOptions& o) {
   check_inputs("gradgradcheck", inputs);
+  const KeepGradients keep(inputs);
   const Tensor probe = f(inputs);
   const Tensor weights = full(probe.shape(), 0.75, probe.dtype());
   for (size_t k = 0; k < inputs.size(); ++k) {

@@ -32,7 +32,7 @@ Tensor vector_norm(const Tensor& x0, double p, const Shape& dims, bool keepdim, 
   bool nothing = dims.size() == 0 && x.numel() == 0;
   for (int64_t d : dims) nothing |= x.dim() > 0 && x.size(wrap_dim(name, d, x.dim())) == 0;
   if (nothing && (p < 0 || std::isinf(p)))
-    fail("{}: {} has no elements there, and nothing has no norm of order {}", name,
+    fail("{}: {} has no elements there; of none there is no norm of order {}", name,
          to_string(x.shape()), p);
   if (p == HUGE_VAL) return amax(abs(x), dims, keepdim);
   if (p == -HUGE_VAL) return amin(abs(x), dims, keepdim);
@@ -60,7 +60,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
     fail("{}: matrices have no norm of order {}; use 'fro', 'nuc', 1, 2, inf or their negatives",
          name, show_order(o));
   if (x.numel() == 0 && batch_of(x).size() == 0)
-    fail("{}: {} is empty, and nothing has no norm of order {}", name, to_string(x.shape()),
+    fail("{}: {} is empty; of none there is no norm of order {}", name, to_string(x.shape()),
          show_order(o));
   const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
   return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});

@@ -294,6 +294,9 @@ Tensor is_one(const Tensor& y) { return eq(y, Tensor(1.0)); }
 
 Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                            Reduction how) {
+  if (x.dim() != y.dim() || x.dim() != target.dim())
+    fail("margin_ranking_loss: the inputs are {} and {}, the target {}; all need as many dimensions",
+         to_string(x.shape()), to_string(y.shape()), to_string(target.shape()));
   return reduced(relu(target * (y - x) + Tensor(margin)), how);
 }
 
@@ -309,6 +312,7 @@ Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& tar
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            double margin, double p, double eps, bool swap, Reduction how) {
+  if (!(margin > 0)) fail("triplet_margin_loss: margin is {}, it must be above 0", show(margin));
   const Tensor near = pairwise_distance(anchor, positive, p, eps, false);
   Tensor far = pairwise_distance(anchor, negative, p, eps, false);
   if (swap) far = minimum(far, pairwise_distance(positive, negative, p, eps, false));

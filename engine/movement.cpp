@@ -167,7 +167,7 @@ Tensor squeeze(const Tensor& x, int64_t dim) {
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
-  const int d = wrap_dim("unsqueeze", dim, x.dim() + 1);
+  const int d = wrap_dim("unsqueeze", dim, x.dim() + 1, true);
   Shape size = x.shape(), stride = x.strides();
   stride.insert(d, d < x.dim() ? x.size(d) * x.stride(d) : 1);
   size.insert(d, 1);
@@ -277,7 +277,7 @@ Tensor cat(const std::vector<Tensor>& all, int64_t dim) {
 
 Tensor stack(const std::vector<Tensor>& parts, int64_t dim) {
   if (parts.empty()) fail("stack: at least one tensor is needed");
-  const int d = wrap_dim("stack", dim, parts[0].dim() + 1);
+  const int d = wrap_dim("stack", dim, parts[0].dim() + 1, true);
   std::vector<Tensor> rows;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!(parts[i].shape() == parts[0].shape()))

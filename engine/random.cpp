@@ -31,8 +31,18 @@ void check_float(const char* name, Dtype dtype) {
 /// Whether every element answers yes; of nothing, yes.
 bool every(const Tensor& answers) { return answers.numel() == 0 || all(answers).item() != 0; }
 
+constexpr double kMost = std::numeric_limits<double>::infinity();
+
+/// The first number that does not lie in low..high, as messages show it.
+std::string first_not(const Tensor& x, double low, double high) {
+  for (int64_t i = 0; i < x.numel(); ++i)
+    if (const double v = x.at(i); !(v >= low && v <= high)) return show(v);
+  return "another by now";
+}
+
 void check_probabilities(const char* name, const Tensor& p) {
-  if (!every(ge(p, 0.0)) || !every(le(p, 1.0))) fail("{}: a probability lies outside 0..1", name);
+  if (!every(logical_and(ge(p, 0.0), le(p, 1.0))))
+    fail("{}: a probability is {}, outside 0..1", name, first_not(p, 0, 1));
 }
 
 }  // namespace
@@ -81,7 +91,8 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
   if (mean.impl()->number) dtype = deviation.dtype();
   else if (deviation.impl()->number) dtype = mean.dtype();
   check_float("normal", dtype);
-  if (!every(ge(deviation, 0.0))) fail("normal: a standard deviation is negative or NaN");
+  if (!every(ge(deviation, 0.0)))
+    fail("normal: a standard deviation is {}; it must be 0 or more", first_not(deviation, 0, kMost));
   const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
   return randn(shape, dtype, mean.device(), g) * deviation + mean;
 }
@@ -158,7 +169,7 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
 const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator* g) {
   check_float("normal_", x.dtype());
   if (!(deviation >= 0))
-    fail("normal_: the standard deviation is {}; it is not negative", show(deviation));
+    fail("normal_: the standard deviation is {}; it must be 0 or more", show(deviation));
   check_writable("normal_", x);
   Tensor r = randn(x.shape(), x.dtype(), x.device(), g);
   if (deviation != 1) r = r * Tensor(deviation);

@@ -39,7 +39,7 @@ void need_elements(const char* name, const Tensor& x, int d) {
   if (x.dim() == 0 || x.size(d) > 0) return;
   for (int k = 0; k < x.dim(); ++k)
     if (k != d && x.size(k) == 0) return;
-  fail("{}: {} has no elements along dimension {}, and nothing has no {}", name,
+  fail("{}: {} has no elements along dimension {}; of none there is no {}", name,
        to_string(x.shape()), d + 1, name);
 }
 
@@ -51,7 +51,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* al
   }
   Tensor out = empty(shape, answer, x.device());
   if (count_of(x, how.mask) == 0 && !how.empty_ok && out.numel() > 0)
-    fail("{}: {} has no elements there, and nothing has no {}", how.name, to_string(x.shape()),
+    fail("{}: {} has no elements there; of none there is no {}", how.name, to_string(x.shape()),
          how.name);
   Reduce r;
   r.op = how.op, r.number = how.number, r.dtype = x.dtype(), r.out_dtype = answer;

@@ -53,6 +53,6 @@ Shape broadcast(const char* operation, const Shape&, const Shape&);
 /// Resolves one -1 in `wanted` so that it holds `elements`.
 Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& from);
 /// A dimension from -rank .. rank-1 as 0 .. rank-1. Messages count from 1, as Lua does.
-int wrap_dim(const char* operation, int64_t dim, int rank);
+int wrap_dim(const char* operation, int64_t dim, int rank, bool is_result = false);
 
 }  // namespace mt

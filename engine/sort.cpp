@@ -200,12 +200,12 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   const char* name = skip_nan ? "nanquantile" : "quantile";
   need_float(name, input);
   for (double f : q)
-    if (!(f >= 0 && f <= 1)) fail("{}: q is {}; it must lie in 0..1", name, f);
+    if (!(f >= 0 && f <= 1)) fail("{}: q is {}; it must lie in 0..1", name, show(f));
   const int given = dim ? wrap_dim(name, *dim, input.dim()) : 0;
   const Tensor x = dim && input.dim() > 0 ? input : flat(input);
   const int d = dim ? given : 0;
   if (x.size(d) == 0)
-    fail("{}: {} has no elements there, and nothing has no quantile", name,
+    fail("{}: {} has no elements there; of none there is no quantile", name,
          to_string(input.shape()));
   const int64_t n = x.size(d);
   const bool nan = has_nan(x);

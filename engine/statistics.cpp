@@ -128,7 +128,7 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   if (std::isnan(p)) fail("norm: p is NaN");
   const unsigned mask = dims_mask("norm", x, dims);
   if (std::isinf(p) && count_of(x, mask) == 0)
-    fail("norm: {} has no elements there, and nothing has no largest or smallest magnitude",
+    fail("norm: {} has no elements there; of none there is no largest or smallest magnitude",
          to_string(x.shape()));
   Tensor out;
   {
@@ -216,7 +216,8 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   if (low == high && x.numel() > 0) low = amin(x).item(), high = amax(x).item();
   if (low == high) low -= 1, high += 1;
   if (!std::isfinite(low) || !std::isfinite(high))
-    fail("histc: the range {} to {} is not finite; give min and max", low, high);
+    fail("histc: the range {} to {} is not finite; give min and max", show(low),
+         show(high));
   if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
   const Tensor out = zeros({bins}, x.dtype());
   if (x.numel() == 0) return out;

@@ -94,14 +94,21 @@ Tensor at_least(const Tensor& x, int dims) {
   return view(x, size);
 }
 
+/// Room for n results, which a tensor without elements can ask for in billions.
+static std::vector<Tensor> room_for(const char* name, int64_t n) {
+  if (n > (1 << 20)) fail("{}: {} tensors would come out, at most {} can", name, n, 1 << 20);
+  std::vector<Tensor> parts;
+  parts.reserve(size_t(n));
+  return parts;
+}
+
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   const int d = dim_of_parts("split", x, dim);
   const int64_t n = x.size(d);
   if (size < 0 || (size == 0 && n > 0))
     fail("split: parts of {} positions do not make up {}", size, n);
-  std::vector<Tensor> parts;
   if (n == 0) return {slice(x, d, 0, 0)};
-  parts.reserve(size_t((n - 1) / size + 1));
+  std::vector<Tensor> parts = room_for("split", (n - 1) / size + 1);
   for (int64_t at = 0; at < n; at += std::min(size, n - at))
     parts.push_back(slice(x, d, at, std::min(size, n - at)));
   return parts;
@@ -142,8 +149,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t dim) {
 
 std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
   const int d = dim_of_parts("unbind", x, dim);
-  std::vector<Tensor> parts;
-  parts.reserve(size_t(x.size(d)));
+  std::vector<Tensor> parts = room_for("unbind", x.size(d));
   for (int64_t i = 0; i < x.size(d); ++i) parts.push_back(pick(x, d, i));
   return parts;
 }

@@ -86,6 +86,15 @@ int to_body(Args& a) {
   Tensor x = a.tensor(1);
   if (!a.given(2) && !a.given(3) && !a.given(4) && !a.given(5))
     fail("to: argument 2 'target' is missing; a dtype, a device or a tensor: x:to('float64')");
+  int dtypes = a.given(4), devices = a.given(5);
+  for (int i = 2; i <= 3; ++i) {
+    const Tensor* like = tensor_at(a.L, i);
+    if (!like && !a.given(i)) continue;
+    const bool dtype = like || dtype_named(a.text(i)) != Dtype::none;
+    dtypes += dtype, devices += like || !dtype;
+  }
+  if (dtypes > 1 || devices > 1)
+    fail("to: {} is said twice", dtypes > 1 ? "the dtype" : "the device");
   for (int i = 2; i <= 3; ++i) {
     if (const Tensor* like = tensor_at(a.L, i)) x = to(to(x, like->dtype()), like->device());
     else if (a.given(i)) x = to_named(a, i, x);

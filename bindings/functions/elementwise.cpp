@@ -30,6 +30,9 @@ int elementwise_body(Args& a) {
   double params[op::kMaxParams] = {};
   for (int i = 0; i < row.params; ++i)
     params[i] = a.number(row.inputs + i + 1, row.info->params[i].value);
+  if (e.op == op::id<op::Celu> && params[0] == 0) fail("celu: alpha is 0; x is divided by it");
+  if (e.op == op::id<op::Hardtanh> && params[0] > params[1])
+    fail("hardtanh: min_val is {} and max_val {}; max_val must not be less", params[0], params[1]);
   return finish(a, e.op, input, params);
 }
 
@@ -111,6 +114,10 @@ int prelu_body(Args& a) {
 
 /// The ends are numbers or tensors; ties with a tensor share the gradient, as in maximum.
 int clamp_body(Args& a) {
+  if (!a.given(2) && !a.given(3)) fail("clamp: give min, max or both");
+  for (int i = 2; i <= 3; ++i)
+    if (a.given(i) && !tensor_at(a.L, i) && lua_type(a.L, i) != LUA_TNUMBER)
+      a.wrong(i, "a number or a tensor");
   if (!tensor_at(a.L, 2) && !tensor_at(a.L, 3)) return elementwise_body(a);
   Tensor y = a.tensor(1);
   if (a.given(2)) y = maximum(y, a.operand(2));

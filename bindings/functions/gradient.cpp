@@ -39,7 +39,12 @@ int gradcheck_body(Args& a) {
   a.function(1);
   const std::vector<Tensor> inputs =
       tensor_at(a.L, 2) ? std::vector<Tensor>{a.tensor(2)} : a.tensors(2);
-  check(lua_function(a, 1), inputs, {a.number(3, 1e-6), a.number(4, 1e-5), a.number(5, 1e-3)});
+  const double eps = a.number(3, 1e-6), atol = a.number(4, 1e-5), rtol = a.number(5, 1e-3);
+  const std::string name = name_of(a.entry());
+  if (!(eps > 0)) fail("{}: eps is {}; it must be above 0", name, show(eps));
+  if (!(atol >= 0) || !(rtol >= 0))
+    fail("{}: atol is {} and rtol is {}; they must be 0 or more", name, show(atol), show(rtol));
+  check(lua_function(a, 1), inputs, {eps, atol, rtol});
   return a.push(true);
 }
 

@@ -65,6 +65,7 @@ template <bool InPlace> int index_fill_body(Args& a) {
 template <bool InPlace> int index_put_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.table(2);
+  if (lua_objlen(a.L, 2) == 0) fail("index_put: indices is empty; at least one tensor is needed");
   Tensor value = a.operand(3);
   if (value.impl()->number) {
     check_value("index_put", value.at(0), x.dtype());

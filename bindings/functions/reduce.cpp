@@ -23,7 +23,8 @@ template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced(Args&
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced_as(Args& a) {
   const Shape dims = a.dims(2);
   const bool keepdim = a.boolean(3, false);
-  return a.push(reduce(converted(a, 4), dims, keepdim));
+  const Tensor result = reduce(converted(a, 4), dims, keepdim);
+  return a.push(a.given(4) && a.text(4) == "bool" ? to(result, Dtype::b8) : result);
 }
 
 /// all and any: a Lua boolean for the whole tensor, a tensor along a dimension.
@@ -41,7 +42,7 @@ template <Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)> int found
 
 void need_some(const Args& a, const Tensor& x) {
   if (x.numel() == 0)
-    fail("{}: {} is empty, and nothing has no {}", name_in(a), to_string(x.shape()), name_in(a));
+    fail("{}: {} is empty; of no elements there is no {}", name_in(a), to_string(x.shape()), name_in(a));
 }
 
 /// max and min: of everything one tensor; along a dimension values and positions; of two tensors

@@ -240,7 +240,10 @@ const Entry kMethods[] = {
        if (a.tensor(1).dim() < 2) fail("fliplr: a vector has no columns; use flip(1)");
        return a.push(flip(a.tensor(1), {1}));
      }},
-    {"flipud(x)", "The rows in reverse.", [](Args& a) { return a.push(flip(a.tensor(1), {0})); }},
+    {"flipud(x)", "The rows in reverse.", [](Args& a) {
+       if (a.tensor(1).dim() == 0) fail("flipud: a 0-d tensor has no rows");
+       return a.push(flip(a.tensor(1), {0}));
+     }},
     {"roll(x, [shifts], [dims]=nil)",
      "Shifted along dimensions; what leaves at the end comes back at the beginning.",
      [](Args& a) {

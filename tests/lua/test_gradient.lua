@@ -344,9 +344,9 @@ end)
 test('set_debug: the first NaN, forward and backward, with lines', function()
   mt.set_debug(true)
   local ok, trouble = pcall(function()
-    raises(function() return (mt.tensor{4, -1}:sqrt()) end, 'test_gradient.lua:%d+: sqrt produced NaN at %[2%]')
+    raises(function() return (mt.tensor{4, -1}:sqrt()) end, 'test_gradient.lua:%d+: sqrt: produced NaN at %[2%]')
     raises(function() return (mt.tensor{{1, 1}, {0, 1}} / mt.tensor{{1, 1}, {0, 1}}) end,
-      'div produced NaN at %[2, 1%]')
+      'div: produced NaN at %[2, 1%]')
     local x = leaf{0, 4}
     local line = debug.getinfo(1, 'l').currentline + 1
     local y = x:sqrt() * 0

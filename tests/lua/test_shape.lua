@@ -460,4 +460,10 @@ test('sixteen dimensions are enough for repetitions of many', function()
   eq(y:sum():item(), x:sum():item() * 2 ^ 6)
 end)
 
+t.test('billions of parts of nothing are refused', function()
+  local x = mt.zeros(0, 2 ^ 40)
+  t.raises(function() x:unbind(2) end, 'unbind: 1099511627776 tensors would come out')
+  t.raises(function() x:split(1, 2) end, 'split: 1099511627776 tensors')
+end)
+
 t.finish()
