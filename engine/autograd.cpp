@@ -145,7 +145,12 @@ std::atomic<uint64_t> walks{0};
 class Walk {
  public:
   Walk(bool retain, bool create, Targets* targets = nullptr)
-      : retain_(retain), mode_(create), targets_(targets), before_(std::exchange(walk_now, ++walks)) {
+      : retain_(retain),
+        mode_(create),
+        targets_(targets),
+        before_(std::exchange(walk_now, ++walks)),
+        outer_(std::exchange(current, this)) {
+    if (outer_) outer_->set_aside();
     ready_.swap(spare_ready);
     leaves_.swap(spare_leaves);
   }
@@ -156,6 +161,15 @@ class Walk {
     leaves_.clear();
     ready_.swap(spare_ready);
     leaves_.swap(spare_leaves);
+    current = outer_;
+    if (outer_) outer_->take_back();
+  }
+
+  /// A hook that walks to the tensor that it hangs on would never end.
+  static void check_depth(const char* who) {
+    int depth = 0;
+    for (const Walk* w = current; w; w = w->outer_) ++depth;
+    if (depth > 20) fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
   }
 
   void send(Edge& edge, Tensor g) {
@@ -232,6 +246,20 @@ class Walk {
   }
 
  private:
+  /// A hook or a function's backward may walk a graph of its own, through the same nodes and leaves:
+  /// what has come to them in this walk waits meanwhile.
+  void set_aside() {
+    for (Node* node : ready_) aside_.push_back(std::exchange(node->pending, {}));
+    for (auto& leaf : leaves_)
+      aside_.push_back(Tensor(Ref<TensorImpl>::adopt(std::exchange(leaf->pending, nullptr))));
+  }
+  void take_back() {
+    size_t i = 0;
+    for (Node* node : ready_) node->pending = std::move(aside_[i++]);
+    for (auto& leaf : leaves_) leaf->pending = aside_[i++].release();
+    aside_.clear();
+  }
+
   static void drop_pending(TensorImpl& leaf) {
     Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr));
   }
@@ -294,9 +322,13 @@ class Walk {
   NoGrad mode_;
   Targets* targets_;
   uint64_t before_;
+  static thread_local Walk* current;
+  Walk* outer_;
+  std::vector<Tensor> aside_;
   std::vector<Node*> ready_;  // a heap, each counted
   std::vector<Ref<TensorImpl>> leaves_;
 };
+thread_local Walk* Walk::current = nullptr;
 
 }  // namespace
 
@@ -395,6 +427,7 @@ void start(Walk& walk, const Tensor& root, Tensor g) {
 }  // namespace
 
 void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, bool create_graph) {
+  Walk::check_depth("backward");
   Tensor g = first_gradient("backward", root, gradient);
   Walk walk(retain_graph || create_graph, create_graph);
   start(walk, root, std::move(g));
@@ -405,6 +438,7 @@ void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, boo
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& gradients, const GradOptions& o) {
+  Walk::check_depth("grad");
   if (outputs.empty()) fail("grad: no outputs are given");
   if (!gradients.empty() && gradients.size() != outputs.size())
     fail("grad: {} outputs, but {} grad_outputs", outputs.size(), gradients.size());

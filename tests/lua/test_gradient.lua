@@ -250,6 +250,36 @@ test('Function: a saved tensor that was changed is refused, a graph is used once
   eq(x.grad ~= nil, true)
 end)
 
+test('a walk inside a walk, through the same leaf', function()
+  local w = leaf{1, 2}
+  local Inner = mt.Function{
+    name = 'Inner',
+    forward = function(_, x) return x * 1 end,
+    backward = function(_, g)
+      mt.enable_grad(function() is(mt.grad((w * w * 3):sum(), w), {6, 12}) end)
+      return g * 2
+    end,
+  }
+  local y = Inner(w:exp()) -- visited after w's own part has come
+  ;(y + w * 5):sum():backward()
+  near(w.grad:tolist(), {2 * math.exp(1) + 5, 2 * math.exp(2) + 5}, 1e-12)
+  w.grad = nil
+  local v = w * 2
+  v:register_hook(function()
+    mt.enable_grad(function() is(mt.grad((w * 3):sum(), w), {3, 3}) end)
+  end)
+  v:sum():backward()
+  is(w.grad, {2, 2})
+end)
+
+test('a hook that calls itself is refused', function()
+  local w = leaf{1, 2}
+  w:register_hook(function() mt.enable_grad(function() mt.grad((w * 3):sum(), w) end) end)
+  raises(function() w:sum():backward() end, 'more than 20 walks inside one another')
+  eq(w.grad, nil)
+  is(mt.grad((leaf{1} * 3):sum() + (w * 0):sum(), {w * 1}, {allow_unused = true})[1] or w, {1, 2})
+end)
+
 -- Jacobians ------------------------------------------------------------------------------------------
 
 test('jacobian, hessian, vjp, jvp as torch.autograd.functional', function()
