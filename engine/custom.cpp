@@ -79,7 +79,13 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
   record(kFunction, inner, inputs).facts().custom = c;
   std::vector<Tensor> results;
   for (size_t k = 0; k < outputs.size(); ++k) {
+    bool shared = false;  // with an input: a change of one would go unseen by the other's graph
+    for (const Tensor& x : inputs) shared |= x.impl()->storage == outputs[k].impl()->storage;
     Tensor y = outputs[k].detach();
+    if (shared) {
+      NoGrad off;
+      y = clone(y);
+    }
     Custom::Result r;
     r.size = y.shape(), r.dtype = y.dtype();
     if (is_float(y.dtype()) && !plain[k]) {

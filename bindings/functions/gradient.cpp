@@ -187,7 +187,15 @@ int stretch_body(Args& a) {
   a.function(1), a.function(2);
   const auto callback = std::make_shared<Callback>(a.L, 1);
   const auto stretch = std::make_shared<Stretch>();
-  stretch->again = [callback] {
+  std::vector<std::pair<Tensor, uint32_t>> given;  // with the versions that the first run saw
+  for (int i = 3; i <= lua_gettop(a.L); ++i)
+    if (const Tensor* t = tensor_at(a.L, i))
+      given.emplace_back(t->detach(), t->impl()->storage->version);
+  stretch->again = [callback, given] {
+    for (const auto& [x, version] : given)
+      if (x.impl()->storage->version != version)
+        fail("recompute: an argument {} was changed in place since; clone() it first",
+             to_string(x.shape()));
     lua_State* L = current_state();
     const int top = lua_gettop(L);
     if (!callback->push(L)) fail("recompute: the function is gone");

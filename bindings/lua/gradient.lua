@@ -114,6 +114,11 @@ local function fresh(name, inputs, create_graph)
   return new, single
 end
 
+--- The function with recording on, also inside no_grad.
+local function recorded(body)
+  return function(...) return mt.enable_grad(body, ...) end
+end
+
 --- fn's results as a list of tensors.
 local function results_of(name, fn, inputs)
   if not is_function(fn) then core.fail(('%s: a function is needed, got %s'):format(name, core.describe(fn))) end
@@ -158,7 +163,7 @@ end
 gradient.jacobian = core.declare('jacobian(fn, inputs, create_graph=false)',
   'All derivatives of fn(inputs..) by its inputs: of one result by one input a tensor of the shape result then ' ..
   'input; lists of inputs or results give lists, J[result][input].',
-  function(fn, inputs, create_graph)
+  recorded(function(fn, inputs, create_graph)
     local list, single = fresh('jacobian', inputs, create_graph)
     local results = results_of('jacobian', fn, list)
     local all = {}
@@ -167,12 +172,12 @@ gradient.jacobian = core.declare('jacobian(fn, inputs, create_graph=false)',
       all[k] = single and blocks[1] or blocks
     end
     return (results.n or #results) == 1 and all[1] or all
-  end)
+  end))
 
 gradient.hessian = core.declare('hessian(fn, inputs, create_graph=false)',
   'The second derivatives of fn(inputs..), which returns one number: for one input a tensor of its shape twice; ' ..
   'for a list H[input][input].',
-  function(fn, inputs, create_graph)
+  recorded(function(fn, inputs, create_graph)
     local list, single = fresh('hessian', inputs, create_graph)
     local y = results_of('hessian', fn, list)[1]
     if y:numel() ~= 1 then
@@ -187,7 +192,7 @@ gradient.hessian = core.declare('hessian(fn, inputs, create_graph=false)',
       if single then rows[i] = rows[i][1] end
     end
     return single and rows[1] or rows
-  end)
+  end))
 
 local function vectors(name, v, like)
   local list = mt.is_tensor(v) and {v} or v
@@ -206,7 +211,7 @@ end
 
 gradient.vjp = core.declare('vjp(fn, inputs, v=nil)',
   "fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.",
-  function(fn, inputs, v)
+  recorded(function(fn, inputs, v)
     local list, single = fresh('vjp', inputs)
     local results = results_of('vjp', fn, list)
     local outputs = {unpack(results, 1, results.n or #results)}
@@ -214,12 +219,12 @@ gradient.vjp = core.declare('vjp(fn, inputs, v=nil)',
     for i, x in ipairs(list) do g[i] = g[i] or mt.zeros_like(x) end
     for k, y in ipairs(outputs) do outputs[k] = y:detach() end
     return #outputs == 1 and outputs[1] or outputs, single and g[1] or g
-  end)
+  end))
 
 --- The gradient by v of the gradient's product with v (the double-backward trick of J. Townsend, 2017).
 gradient.jvp = core.declare('jvp(fn, inputs, v=nil)',
   "fn(inputs..), and J v: how the results change when the inputs move along v. v has the inputs' shapes.",
-  function(fn, inputs, v)
+  recorded(function(fn, inputs, v)
     local list = fresh('jvp', inputs)
     local results = results_of('jvp', fn, list)
     local outputs, dummies = {unpack(results, 1, results.n or #results)}, {}
@@ -236,6 +241,6 @@ gradient.jvp = core.declare('jvp(fn, inputs, v=nil)',
     end
     if #outputs == 1 then return outputs[1], moved[1] end
     return outputs, moved
-  end)
+  end))
 
 return gradient

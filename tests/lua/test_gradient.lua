@@ -369,6 +369,22 @@ test('recompute: a function that does something else the second time is refused'
   raises(function() mt.recompute(3) end, 'a function is needed')
 end)
 
+test('no_grad around a Jacobian, a function that returns its input, changed arguments', function()
+  local x = leaf{1, 2}
+  is(mt.no_grad(mt.jacobian, function(a) return a * a end, x), {{2, 0}, {0, 4}})
+  is(mt.no_grad(mt.hessian, function(a) return (a ^ 3):sum() end, x), {{6, 0}, {0, 12}})
+  local Same = mt.Function{forward = function(_, a) return a end, backward = function(_, g) return g end}
+  local y = x * 1
+  local z = Same(y)
+  z:mul_(3)
+  is(y, {1, 2})
+  is(mt.grad((z * z + y):sum(), x), {19, 37})
+  local w = x * 2
+  local r = mt.recompute(function(a) return a:exp() end, w)
+  w:add_(1)
+  raises(function() r:sum():backward() end, 'recompute: an argument %(2%) was changed in place')
+end)
+
 -- Debugging --------------------------------------------------------------------------------------------
 
 test('set_debug: the first NaN, forward and backward, with lines', function()
