@@ -205,6 +205,8 @@ MT_TEST("an operation answers in the dtype that it declares", "[ops]") {
                              : accepts == op::Accepts::real || fraction             ? Dtype::f32
                              : accepts == op::Accepts::number && dtype == Dtype::b8 ? Dtype::i64
                                                                                     : dtype;
+      if (dtype == Dtype::b8 && contains(error_of([&] { c.run(safe); }), "bool tensor"))
+        continue;  // minus of bools is refused
       CHECK(c.run(safe).dtype() == (c.row.answers_bool ? Dtype::b8 : computed));
       std::vector<Tensor> converted;
       for (int i = 0; i < c.row.inputs; ++i)
@@ -249,6 +251,8 @@ MT_TEST("mixed dtypes are promoted before the operation", "[ops]") {
         if (!c.takes(both)) continue;
         const Tensor right =
             y.dtype() == Dtype::b8 ? one : y;  // a false would divide integers by 0
+        if (both == Dtype::b8 && contains(error_of([&] { c.run({x, right}); }), "bool tensor"))
+          continue;
         CHECK(difference(c.run({x, right}), c.run({to(x, both), to(right, both)})) == "");
       }
   });
