@@ -175,7 +175,8 @@ local function label(x, list_of)
   return mt.randint(random() < 0.1 and 0 or 1, classes, x:dim() == 1 and {} or {x:size(1)})
 end
 local function channels(x)
-  return random() < 0.8 and mt.rand(extent(x, 2)) or any(pool)
+  local n = extent(x, 2) -- of a tensor without elements it may be billions
+  return n < 1e5 and random() < 0.8 and mt.rand(n) or any(pool)
 end
 local function trailing(x)
   local t = {}
