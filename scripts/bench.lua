@@ -1,7 +1,7 @@
 -- bench.lua -- the time of every operation and of whole jobs, alone or beside a peer
 --
 --   mtorch scripts/bench.lua --peer torch --save now.tsv
---   mtorch scripts/bench.lua --only '^relu/' --compare before.tsv
+--   mtorch scripts/bench.lua --only '^relu/,^add/' --compare before.tsv
 --
 -- Prints `name<TAB>microseconds`. Rows are those of peers/bench_torch.py: <op>/<size> of 1-D
 -- float32 values in 0.5..1.5, _rows along the last dimension of a 1024 x 1024 matrix and _cols
@@ -81,9 +81,17 @@ end
 
 local rows, groups = {}, {}
 
+--- Whether --only, patterns or beginnings of names with commas between, names this row.
+local function selected(name)
+  for part in (options.only .. ','):gmatch('([^,]*),') do
+    local ok, at = pcall(string.find, name, part) -- a beginning need not be a Lua pattern
+    if ok and at or name:sub(1, #part) == part then return true end
+  end
+  return false
+end
+
 local function row(name, group, prepare)
-  local ok, at = pcall(string.find, name, options.only) -- a prefix need not be a Lua pattern
-  if not (ok and at) and name:sub(1, #options.only) ~= options.only then return end
+  if not selected(name) then return end
   rows[#rows + 1] = {name = name, prepare = prepare}
   if not groups[group] then
     groups[#groups + 1], groups[group] = group, {}
@@ -138,13 +146,6 @@ local function reduction_rows()
       end)
     end
   end
-  for _, name in ipairs {'sum', 'max', 'argmax'} do
-    for dim, which in ipairs {'_cols', '_rows'} do
-      row(name .. which .. '/1Mi', 'reductions', function()
-        return bound(mt[name], safe(1024, 1024), dim)
-      end)
-    end
-  end
   for _, name in ipairs {'var', 'norm', 'logsumexp', 'median', 'cumsum', 'cumprod', 'sort'} do
     row(name .. '/1Mi', 'reductions', function()
       local x = safe(1024 * 1024)
@@ -152,8 +153,8 @@ local function reduction_rows()
       return bound(mt[name], x)
     end)
   end
-  for _, name in ipairs {'prod', 'amax', 'var', 'logsumexp', 'cumsum', 'cumprod', 'cummax', 'sort',
-                         'median', 'softmax', 'log_softmax'} do
+  for _, name in ipairs {'sum', 'max', 'argmax', 'prod', 'amax', 'var', 'logsumexp', 'cumsum',
+                         'cumprod', 'cummax', 'sort', 'median', 'softmax', 'log_softmax'} do
     for dim, which in ipairs {'_cols', '_rows'} do
       row(name .. which .. '/1Mi', 'reductions', function()
         return bound(mt[name], safe(1024, 1024), dim)

@@ -16,6 +16,7 @@ constexpr int64_t kBufferBytes = 4096;
 constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
 constexpr int64_t kRepeat = 256;   // copies of an element that a whole row repeats
+constexpr int64_t kStep = 512;     // elements written between two looks ahead
 
 using Four [[gnu::may_alias]] = uint32_t;  // an element of any type of this size
 using Eight [[gnu::may_alias]] = uint64_t;
@@ -102,6 +103,24 @@ struct Operand {
   }
 };
 
+/// Runs `loop` over n contiguous elements in short steps, and asks for the lines of the output one
+/// step ahead: a result is written to memory that has mostly left the cache, which the processor's
+/// own prefetcher, made for reading, follows poorly.
+template <int Operands, class Loop>
+void run_ahead(char* const* data, const Operand* operand, int used, int64_t n, const Loop& loop) {
+  if (n < 4 * kStep) return loop(data, n);
+  char* at[Operands] = {};
+  for (int k = 0; k < used; ++k) at[k] = data[k];
+  for (int64_t done = 0, step; done < n; done += step) {
+    step = smaller(kStep, n - done);
+    const int64_t bytes = step * operand[0].item;
+    for (int64_t line = 0; line < bytes; line += 64)
+      __builtin_prefetch(at[0] + bytes + line, 1);
+    loop(at, step);
+    for (int k = 0; k < used; ++k) at[k] += step * operand[k].item;
+  }
+}
+
 /// Runs `loop` over the elements [at, at + n) of one row, where every operand is contiguous or one
 /// element repeated; of the latter a few copies are made.
 template <int Operands, class Loop>
@@ -156,7 +175,7 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare
       char* data[Operands] = {};
       for (int k = 1; k < used; ++k) data[k] = operand[k].read(at, n, one_row);
       data[0] = operand[0].target(at, one_row);
-      loop(data, n);
+      run_ahead<Operands>(data, operand, used, n, loop);
       operand[0].store(data[0], at, n);
       at += n;
     }
