@@ -10,6 +10,7 @@
 #include <deque>
 #include <mutex>
 
+#include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
@@ -224,6 +225,35 @@ int operations(Args& a) {
 const Entry kLanguage[] = {
     {"declare(signature, doc, fn)",
      "A function whose arguments are put into their places and checked as C++ ones are.", declare},
+    {"complete()", "Makes all functions of mt and all methods; their subjects, lists with a title.",
+     [](Args& a) {
+       open_all(a.L);
+       return 1;
+     }},
+    {"open(name)", "Makes the functions that go by a name; whether there are any.",
+     [](Args& a) { return a.push(open_name(a.L, a.text(1))); }},
+    {"linalg()", "The functions of mt.linalg.",
+     [](Args& a) {
+       push_linalg(a.L);
+       return 1;
+     }},
+    {"gradient()", "What gradient.lua is made of.",
+     [](Args& a) {
+       push_gradient(a.L);
+       return 1;
+     }},
+    {"data_address(x)", "The address of the first element, for x:data().",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (!x.is_contiguous())
+         fail("data: the tensor is not contiguous; use x:contiguous():data()");
+       if (&x.device() != &cpu_device())
+         fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
+       bump(x);  // whoever asks for the address may write
+       lua_pushlightuserdata(a.L, x.data());
+       lua_pushstring(a.L, dtype_name(x.dtype()));
+       return 2;
+     }},
     {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.",
      operations},
     {"entry(..)", "The signature and the help of a function, or nothing.",
@@ -280,10 +310,6 @@ void open_core(lua_State* L) {
   for (const Entry& e : kLanguage) e.internal = true;
   luaL_getmetatable(L, "mtorch.methods");
   lua_setfield(L, -2, "methods");
-  lua_getfield(L, LUA_REGISTRYINDEX, "mtorch.gradient");
-  lua_setfield(L, -2, "gradient");
-  lua_getfield(L, LUA_REGISTRYINDEX, "mtorch.subjects");
-  lua_setfield(L, -2, "subjects");
 }
 
 }  // namespace mt::lua
@@ -297,8 +323,12 @@ void open_lua(lua_State* L) {
   luaL_newmetatable(L, "mtorch.shape");
   lua_pop(L, 2);
   preload(L);
-  lua_newtable(L);  // the module
-  open_functions(L);
+  open_tensor(L);
+  open_generators(L);
+  open_operators(L);
+  open_gradient();
+  luaL_newmetatable(L, "mtorch.module");
+  open_markers(L);
   lua_newtable(L);  // the core
   open_core(L);
   set_loaded(L, "mtorch.core");

@@ -4,11 +4,8 @@
 
 namespace mt::lua {
 
-/// Builds the tensor's metatable and the methods about one tensor.
+/// Builds the tensor's metatable.
 void open_tensor(lua_State* L);
-/// Adds the functions of tensors to the module at the top of the stack and, where they take one
-/// first, to the methods.
-void open_functions(lua_State* L);
 /// Adds what the Lua library needs from C++ to the table at the top of the stack (`mtorch.core`).
 void open_core(lua_State* L);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bindings/catalogue.h"
 #include "bindings/indexing.h"
 #include "bindings/module.h"
 #include "engine/autograd.h"
@@ -111,7 +112,31 @@ class Nested {
 
 // ---- fields --------------------------------------------------------------------------------------
 
-/// What the Lua-side __index does not find among the methods.
+/// Pushes the method of this name, made now that it is asked for; false where there is none.
+bool push_method(lua_State* L, const std::string& key) {
+  if (!open_name(L, key)) return false;
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_getfield(L, -1, key.c_str());
+  return !lua_isnil(L, -1);
+}
+
+[[noreturn]] void no_field(lua_State* L, const std::string& key) {
+  open_all(L);
+  luaL_getmetatable(L, "mtorch.methods");
+  std::vector<std::string> names = {"shape", "dtype",         "device",
+                                    "grad",  "requires_grad", "is_leaf", "ndim"};
+  const std::string close = nearest_key(L, -1, key, names);
+  luaL_getmetatable(L, "mtorch.module");
+  lua_pushstring(L, key.c_str());
+  lua_rawget(L, -2);
+  fail("a tensor has no field or method '{}'{}", key,
+       lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
+       : close.empty()       ? ""
+                             : " (did you mean '" + close + "'?)");
+}
+
+/// What the Lua-side __index does not find among the methods: fields, positions, and methods that
+/// nobody has asked for yet.
 int get_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
@@ -133,20 +158,7 @@ int get_field(lua_State* L) {
   else if (key == "requires_grad") lua_pushboolean(L, x.requires_grad());
   else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
   else if (key == "ndim") lua_pushinteger(L, x.dim());
-  else {
-    luaL_getmetatable(L, "mtorch.methods");
-    std::vector<std::string> names = {"shape", "dtype",         "device",
-                                      "grad",  "requires_grad", "is_leaf", "ndim"};
-    const std::string close = nearest_key(L, -1, std::string(key), names);
-    lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-    lua_getfield(L, -1, "mtorch");
-    const bool loaded = lua_istable(L, -1);
-    if (loaded) lua_pushvalue(L, 2), lua_rawget(L, -2);
-    fail("a tensor has no field or method '{}'{}", key,
-         loaded && lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
-         : close.empty()                 ? ""
-                                         : " (did you mean '" + close + "'?)");
-  }
+  else if (!push_method(L, std::string(key))) no_field(L, std::string(key));
   return 1;
 }
 
@@ -288,18 +300,6 @@ const Entry kMethods[] = {
        push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
        return 1;
      }},
-    {"data_address(x)", "The address of the first element, for x:data().",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       if (!x.is_contiguous())
-         fail("data: the tensor is not contiguous; use x:contiguous():data()");
-       if (&x.device() != &cpu_device())
-         fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
-       bump(x);  // whoever asks for the address may write
-       lua_pushlightuserdata(a.L, x.data());
-       lua_pushstring(a.L, dtype_name(x.dtype()));
-       return 2;
-     }},
     {"requires_grad_(x, wanted=true)", "Asks for a gradient (or no longer); returns x.",
      [](Args& a) {
        a.tensor(1).requires_grad_(a.boolean(2, true));
@@ -361,9 +361,8 @@ void open_tensor(lua_State* L) {
   push_closure(L, safely<get_field>);
   lua_setfield(L, -2, "__get");
   lua_pop(L, 1);
-  luaL_getmetatable(L, "mtorch.methods");
-  add(L, kMethods);
-  lua_pop(L, 1);
 }
+
+void list_tensor(Catalogue& c) { c.methods(kMethods); }
 
 }  // namespace mt::lua

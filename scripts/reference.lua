@@ -134,7 +134,7 @@ function reference.functions()
     return signature
   end
   local listed = {}
-  for _, subject in ipairs(core.subjects) do
+  for _, subject in ipairs(core.complete()) do
     local names = {}
     for _, name in ipairs(subject) do names[#names + 1], listed[name] = name, true end
     for _, name in ipairs(sorted(names)) do

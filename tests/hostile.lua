@@ -303,6 +303,7 @@ local left_out = {}
 for name in ([[args progress report timeit help plot set_num_threads
   set_grad_enabled set_debug cuda launch_kernel Module]]):gmatch('%S+') do left_out[name] = true end
 
+core.complete()
 local targets = {}
 local function add(shown, fn, self, open)
   local init = type(fn) == 'table' and rawget(fn, '__init')

@@ -195,8 +195,8 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void open_conv(lua_State* L) {
-  add(L, kFunctions);
+void list_conv(Catalogue& c) {
+  c.functions(kFunctions);
 }
 
 }  // namespace mt::lua

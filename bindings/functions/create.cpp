@@ -238,9 +238,9 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void open_create(lua_State* L) {
-  add(L, kFunctions);
-  add_methods(L, kMethods);
+void list_create(Catalogue& c) {
+  c.functions(kFunctions);
+  c.both_of(kMethods);
 }
 
 }  // namespace mt::lua

@@ -300,24 +300,11 @@ const char* const kAliases[][2] = {
     {"multiply", "mul"},      {"negative", "neg"},    {"not_equal", "ne"},
     {"subtract", "sub"},      {"true_divide", "div"}, {"log_sigmoid", "logsigmoid"},
 };
-void add_aliases(lua_State* L) {
-  luaL_getmetatable(L, "mtorch.methods");
-  for (const auto& [alias, name] : kAliases)
-    for (const char* suffix : {"", "_"}) {
-      lua_getfield(L, -1, (std::string(name) + suffix).c_str());
-      if (lua_isnil(L, -1)) {
-        lua_pop(L, 1);
-        continue;
-      }
-      lua_pushvalue(L, -1);
-      lua_setfield(L, -3, (std::string(alias) + suffix).c_str());
-      lua_setfield(L, -3, (std::string(alias) + suffix).c_str());
-    }
-  lua_pop(L, 1);
-}
+
+}  // namespace
 
 /// The operators + - * / ^ % and unary minus.
-void add_operators(lua_State* L) {
+void open_operators(lua_State* L) {
   static const struct {
     const char* event;
     int op;
@@ -339,14 +326,13 @@ void add_operators(lua_State* L) {
   lua_pop(L, 1);
 }
 
-}  // namespace
-
-void open_elementwise(lua_State* L) {
-  for (const Generated& g : generated()) add_method(L, g.entry);
-  add(L, kFunctions);
-  add_methods(L, kMethods);
-  add_aliases(L);
-  add_operators(L);
+void list_elementwise(Catalogue& c) {
+  for (const Generated& g : generated()) c.both(g.entry);
+  c.functions(kFunctions);
+  c.both_of(kMethods);
+  for (const auto& [alias, name] : kAliases)
+    for (const char* suffix : {"", "_"})
+      c.alias(std::string(alias) + suffix, std::string(name) + suffix);
 }
 
 }  // namespace mt::lua

@@ -4,16 +4,11 @@
 // bodies. A function of the module goes into kFunctions, one that is a method of its first argument
 // too into kMethods.
 #pragma once
+#include "bindings/catalogue.h"
 #include "bindings/module.h"
 #include "engine/reduce.h"
 
 namespace mt::lua {
-
-/// Adds a function to the module, at the top of the stack, and to the methods.
-void add_method(lua_State* L, const Entry&);
-template <size_t N> void add_methods(lua_State* L, const Entry (&entries)[N]) {
-  for (const Entry& e : entries) add_method(L, e);
-}
 
 /// Pushes 0-based positions as the user counts them.
 int push_positions(const Args&, const Tensor& index);
@@ -40,19 +35,28 @@ int push_all(const Args&, const std::vector<Tensor>&);
 /// The generator at argument i; null, the stream of manual_seed, where none is given.
 Generator* generator_at(const Args&, int i);
 
-// Each adds the functions of its file to the module at the top of the stack.
-void open_conv(lua_State* L);
-void open_create(lua_State* L);
-void open_elementwise(lua_State* L);
-void open_gradient(lua_State* L);
-void open_index(lua_State* L);
-void open_linalg(lua_State* L);
-void open_neural(lua_State* L);
-void open_print(lua_State* L);
-void open_product(lua_State* L);
-void open_random(lua_State* L);
-void open_reduce(lua_State* L);
-void open_shape(lua_State* L);
-void open_sort(lua_State* L);
+// Each names the functions of its file.
+void list_conv(Catalogue&);
+void list_create(Catalogue&);
+void list_elementwise(Catalogue&);
+void list_gradient(Catalogue&);
+void list_index(Catalogue&);
+void list_linalg(Catalogue&);
+void list_neural(Catalogue&);
+void list_print(Catalogue&);
+void list_product(Catalogue&);
+void list_random(Catalogue&);
+void list_reduce(Catalogue&);
+void list_shape(Catalogue&);
+void list_sort(Catalogue&);
+void list_tensor(Catalogue&);
+
+// What a Lua state needs besides functions that are made when asked for.
+void open_generators(lua_State* L);  // the metatable of generators
+void open_gradient();                // how the engine learns the script's line
+void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
+void open_operators(lua_State* L);   // x + y, -x
+void push_gradient(lua_State* L);    // parts of the gradient functions that are written in Lua
+void push_linalg(lua_State* L);      // mt.linalg
 
 }  // namespace mt::lua

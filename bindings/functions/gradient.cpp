@@ -269,20 +269,23 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void open_gradient(lua_State* L) {
+void list_gradient(Catalogue& c) {
+  c.functions(kFunctions);
+  c.methods(kMethods);
+}
+
+void push_gradient(lua_State* L) {
+  lua_newtable(L);
+  add(L, kParts);
+}
+
+void open_gradient() {
   where_now = [] {
     lua_State* now = current_state();
     std::string place = now ? position(now) : "";
     while (!place.empty() && (place.back() == ' ' || place.back() == ':')) place.pop_back();
     return place;
   };
-  add(L, kFunctions);
-  luaL_getmetatable(L, "mtorch.methods");
-  add(L, kMethods);
-  lua_pop(L, 1);
-  lua_newtable(L);
-  add(L, kParts);
-  lua_setfield(L, LUA_REGISTRYINDEX, "mtorch.gradient");
 }
 
 }  // namespace mt::lua

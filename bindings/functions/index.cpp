@@ -257,14 +257,13 @@ const Entry kWhereMethod{"where(x, condition=nil, y=nil)",
 
 }  // namespace
 
-void open_index(lua_State* L) {
-  add_methods(L, kMethods);
-  push_function(L, kWhere);
-  lua_setfield(L, -2, "where");
-  luaL_getmetatable(L, "mtorch.methods");
-  push_function(L, kWhereMethod);
-  lua_setfield(L, -2, "where");
-  lua_pop(L, 1);
+void list_index(Catalogue& c) {
+  c.both_of(kMethods);
+  c.function(kWhere);
+  c.method(kWhereMethod);
+}
+
+void open_markers(lua_State* L) {
   for (const char* name : {"newaxis", "ellipsis"}) {
     lua_pushlightuserdata(L, marker(name));
     lua_setfield(L, -2, name);

@@ -158,11 +158,11 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void open_linalg(lua_State* L) {
-  add_methods(L, kMethods);
+void list_linalg(Catalogue& c) { c.both_of(kMethods); }
+
+void push_linalg(lua_State* L) {
   lua_newtable(L);
   add(L, kLinalg);
-  lua_setfield(L, -2, "linalg");
 }
 
 }  // namespace mt::lua

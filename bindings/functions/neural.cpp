@@ -195,9 +195,9 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void open_neural(lua_State* L) {
-  add(L, kFunctions);
-  add_methods(L, kMethods);
+void list_neural(Catalogue& c) {
+  c.functions(kFunctions);
+  c.both_of(kMethods);
 }
 
 }  // namespace mt::lua

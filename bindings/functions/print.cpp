@@ -71,6 +71,6 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void open_print(lua_State* L) { add(L, kFunctions); }
+void list_print(Catalogue& c) { c.functions(kFunctions); }
 
 }  // namespace mt::lua

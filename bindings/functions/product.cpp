@@ -115,9 +115,9 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void open_product(lua_State* L) {
-  add(L, kFunctions);
-  add_methods(L, kMethods);
+void list_product(Catalogue& c) {
+  c.functions(kFunctions);
+  c.both_of(kMethods);
 }
 
 }  // namespace mt::lua

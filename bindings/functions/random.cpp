@@ -83,20 +83,6 @@ int generator_text(lua_State* L) {
   return 1;
 }
 
-void open_generators(lua_State* L) {
-  luaL_newmetatable(L, kGeneratorMeta);
-  lua_newtable(L);
-  add(L, kGeneratorMethods);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, free_generator);
-  lua_setfield(L, -2, "__gc");
-  lua_pushcfunction(L, generator_text);
-  lua_setfield(L, -2, "__tostring");
-  lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");
-  lua_pop(L, 1);
-}
-
 // ---- drawing ------------------------------------------------------------------------------------
 
 template <Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)> int drawn(Args& a) {
@@ -253,10 +239,23 @@ Generator* generator_at(const Args& a, int i) {
   return &box->generator;
 }
 
-void open_random(lua_State* L) {
-  open_generators(L);
-  add(L, kFunctions);
-  add_methods(L, kMethods);
+void open_generators(lua_State* L) {
+  luaL_newmetatable(L, kGeneratorMeta);
+  lua_newtable(L);
+  add(L, kGeneratorMethods);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, free_generator);
+  lua_setfield(L, -2, "__gc");
+  lua_pushcfunction(L, generator_text);
+  lua_setfield(L, -2, "__tostring");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_pop(L, 1);
+}
+
+void list_random(Catalogue& c) {
+  c.functions(kFunctions);
+  c.both_of(kMethods);
 }
 
 }  // namespace mt::lua

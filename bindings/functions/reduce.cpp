@@ -181,8 +181,8 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void open_reduce(lua_State* L) {
-  add_methods(L, kMethods);
+void list_reduce(Catalogue& c) {
+  c.both_of(kMethods);
 }
 
 }  // namespace mt::lua

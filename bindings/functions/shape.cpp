@@ -286,12 +286,10 @@ const Entry kOnlyMethods[] = {
 
 }  // namespace
 
-void open_shape(lua_State* L) {
-  add(L, kFunctions);
-  add_methods(L, kMethods);
-  luaL_getmetatable(L, "mtorch.methods");
-  add(L, kOnlyMethods);
-  lua_pop(L, 1);
+void list_shape(Catalogue& c) {
+  c.functions(kFunctions);
+  c.both_of(kMethods);
+  c.methods(kOnlyMethods);
 }
 
 }  // namespace mt::lua

@@ -157,8 +157,8 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void open_sort(lua_State* L) {
-  add_methods(L, kMethods);
+void list_sort(Catalogue& c) {
+  c.both_of(kMethods);
 }
 
 }  // namespace mt::lua

@@ -1,7 +1,7 @@
 -- gradient.lua -- functions with their own gradient, whole Jacobians, and memory for time
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local parts = core.gradient
+local parts = core.gradient()
 
 local gradient = {}
 

@@ -4,6 +4,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local topics = require 'mtorch.topics'
 
+local subjects = core.complete()
 local modules = {'nn', 'optim', 'data', 'linalg', 'plot', 'cuda'}
 
 local function field(object, key)
@@ -92,7 +93,7 @@ local function show(found)
 end
 
 local function list_subjects()
-  for _, subject in ipairs(core.subjects) do
+  for _, subject in ipairs(subjects) do
     local names = {}
     for _, name in ipairs(subject) do
       local twin = name:find('_$') and core.methods[name:sub(1, -2)]
@@ -103,7 +104,7 @@ local function list_subjects()
   end
   local rest = {}
   local listed = {}
-  for _, subject in ipairs(core.subjects) do
+  for _, subject in ipairs(subjects) do
     for _, name in ipairs(subject) do listed[name] = true end
   end
   for key in pairs(core.lazy) do rest[#rest + 1] = key end
@@ -121,7 +122,7 @@ end
 --- Names whose help has the word, for a name that nothing has.
 local function mentioning(word)
   local names = {}
-  for _, subject in ipairs(core.subjects) do
+  for _, subject in ipairs(subjects) do
     for _, name in ipairs(subject) do
       local _, doc = core.entry(core.methods[name] or rawget(mt, name))
       if doc and doc:lower():find(word:lower(), 1, true) and not name:find('_$') then names[#names + 1] = name end

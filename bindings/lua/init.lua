@@ -1,14 +1,16 @@
 -- init.lua -- finishes the module: field access, submodules on first use, and what is easier said
 -- in Lua
 
---- A table whose unknown fields are errors that name the nearest known one.
-local function strict(core, module, name, lazy)
+--- A table whose unknown fields are errors that name the nearest known one. `open(key)` may make one.
+local function strict(core, module, name, lazy, open)
   return setmetatable(module, {__index = function(self, key)
+    if open and open(key) and rawget(self, key) ~= nil then return rawget(self, key) end
     if lazy and lazy[key] then
       local value = lazy[key]()
       rawset(self, key, value)
       return value
     end
+    if open then core.complete() end
     local names = {}
     for k in pairs(self) do names[#names + 1] = k end
     for k in pairs(lazy or {}) do names[#names + 1] = k end
@@ -41,14 +43,12 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   shape_meta.__tostring = function(shape) return '(' .. table.concat(shape, ', ') .. ')' end
   shape_meta.__metatable = false
 
-  local address = methods.data_address
-  methods.data_address = nil
   local pointer = {float32 = 'float *', float64 = 'double *', int64 = 'int64_t *', int32 = 'int32_t *',
                    uint8 = 'uint8_t *', bool = 'bool *'}
   methods.data = core.declare('data(x)',
     'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.',
     function(x)
-      local p, dtype = address(x)
+      local p, dtype = core.data_address(x)
       return require('ffi').cast(pointer[dtype], p)
     end)
 
@@ -80,18 +80,17 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     device_count = function() return 0 end,
   }, 'mt.cuda')
 
-  strict(core, mt.linalg, 'mt.linalg')
-
   local lazy = {}
   core.lazy = lazy -- for help: what mt has, but has not opened yet
   for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
     lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
   end
+  lazy.linalg = function() return strict(core, core.linalg(), 'mt.linalg') end
   for _, name in ipairs {'args', 'progress', 'report', 'timeit', 'help'} do
     lazy[name] = function() return require('mtorch.' .. name) end
   end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.gradient')[name] end
   end
-  strict(core, mt, 'mt', lazy)
+  strict(core, mt, 'mt', lazy, function(key) return type(key) == 'string' and core.open(key) end)
 end

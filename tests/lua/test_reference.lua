@@ -3,6 +3,7 @@ package.path = 'scripts/?.lua;' .. package.path
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local reference = require 'reference'
+core.complete()
 local t = require 'testing'
 
 local function read(path)
