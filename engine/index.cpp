@@ -60,6 +60,20 @@ void check_positions(const char* name, const Index& index, int64_t extent, int d
   if (!locate(index, extent, nullptr)) fail_position(name, index, extent, dim, shape);
 }
 
+Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
+  if (value.dim() != 0)
+    fail("{}: the value is {}; one number or a 0-d tensor is needed", name,
+         to_string(value.shape()));
+  if (value.impl()->number) {
+    check_value(name, value.at(0), x.dtype());
+    return scalar(value.at(0), x.dtype(), x.device());
+  }
+  if (!can_hold(x.dtype(), value.dtype()))
+    fail("{}: the value is {}, which this {} tensor cannot hold", name, dtype_name(value.dtype()),
+         dtype_name(x.dtype()));
+  return to(value, x.dtype());
+}
+
 void check_source(const char* name, const Tensor& x, const Tensor& source) {
   if (source.dtype() != x.dtype())
     fail("{}: the source is {}, the tensor {}; use source:to('{}')", name,
