@@ -435,6 +435,19 @@ test('gradients of scatter_reduce where values tie and are zero', function()
   end
 end)
 
+test('a product of several zeros has no second derivative, and says so', function()
+  local function slope(values, create)
+    local a, b = mt.tensor({2, 3}, 'float64'):requires_grad_(), mt.tensor(values, 'float64'):requires_grad_()
+    local y = a:scatter_reduce(1, long{1, 1, 1}, b, 'prod')
+    return mt.grad(y:sum(), b, {create_graph = create}), b
+  end
+  is(slope({0, 0, 5}), {0, 0, 0})
+  raises(function() slope({0, 0, 5}, true) end, 'scatter_reduce: two zeros of the source go to one place')
+  local g, b = slope({0, 4, 5}, true)
+  is(g, {40, 0, 0})
+  is(mt.grad(g:sum(), b), {18, 10, 8})
+end)
+
 test('index_add, index_copy, index_fill, index_put', function()
   local s = square3()
   is(s:index_add(1, long{3, 1, 3}, s, 2), {{9, 12, 15}, {4, 5, 6}, {23, 28, 33}})
