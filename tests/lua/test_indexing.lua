@@ -506,6 +506,7 @@ test('nonzero, argwhere, where', function()
   is(mt.argwhere(x), {{1, 2}, {2, 1}, {2, 3}})
   for _, list in ipairs{x:nonzero(true), x:nonzero{as_tuple = true}, mt.where(x:ne(0))} do
     eq(#list, 2)
+    eq(x[list]:tolist(), x[x:ne(0)]:tolist()) -- a list, as long as x has dimensions, is an index
     is(list[1], {1, 2, 2})
     is(list[2], {2, 1, 3})
   end
