@@ -7,6 +7,7 @@
 #include "bindings/module.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/movement.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -111,6 +112,18 @@ class Nested {
 
 // ---- fields --------------------------------------------------------------------------------------
 
+/// x.T and x.mT.
+Tensor turned(const Tensor& x) {
+  if (x.dim() > 2)
+    fail("T: {} is no matrix; x.mT turns each of its matrices, x:permute(..) any dimensions",
+         to_string(x.shape()));
+  return t(x);
+}
+Tensor turned_matrices(const Tensor& x) {
+  if (x.dim() < 2) fail("mT: {} is no matrix, nor a batch of them", to_string(x.shape()));
+  return transpose(x, -2, -1);
+}
+
 /// What the Lua-side __index does not find among the methods.
 int get_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
@@ -133,10 +146,12 @@ int get_field(lua_State* L) {
   else if (key == "requires_grad") lua_pushboolean(L, x.requires_grad());
   else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
   else if (key == "ndim") lua_pushinteger(L, x.dim());
+  else if (key == "T") push_tensor(L, turned(x));
+  else if (key == "mT") push_tensor(L, turned_matrices(x));
   else {
     luaL_getmetatable(L, "mtorch.methods");
     std::vector<std::string> names = {"shape", "dtype",         "device",
-                                      "grad",  "requires_grad", "is_leaf", "ndim"};
+                                      "grad",  "requires_grad", "is_leaf", "ndim", "T", "mT"};
     const std::string close = nearest_key(L, -1, std::string(key), names);
     lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
     lua_getfield(L, -1, "mtorch");
