@@ -378,6 +378,10 @@ void open_tensor(lua_State* L) {
   lua_pop(L, 1);
   luaL_getmetatable(L, "mtorch.methods");
   add(L, kMethods);
+  for (const char* name : {"numel", "detach"}) {  // functions of the module too, as in PyTorch
+    lua_getfield(L, -1, name);
+    lua_setfield(L, -3, name);
+  }
   lua_pop(L, 1);
 }
 
