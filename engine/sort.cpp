@@ -323,7 +323,7 @@ Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive)
     }
   }
   Shape inverse_shape = slices ? Shape{n} : x.shape();
-  if (n == 0) return {x, zeros(inverse_shape, Dtype::i64), zeros({0}, Dtype::i64)};
+  if (n == 0) return {slices ? x : moved, zeros(inverse_shape, Dtype::i64), zeros({0}, Dtype::i64)};
   const Tensor begins = any(ne(slice(sorted, 0, 0, n - 1), slice(sorted, 0, 1, n - 1)), {1});
   const Tensor group = cumsum(cat({zeros({1}, Dtype::i64), to(begins, Dtype::i64)}, 0), 0);
   const int64_t groups = group.at_integer(n - 1) + 1;

@@ -10,6 +10,7 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "engine/positions.h"
 
 namespace mt {
 namespace {
@@ -220,6 +221,10 @@ const Tensor& copy_(const Tensor& target, const Tensor& source) {
 const Tensor& fill_(const Tensor& target, double value) {
   check_value("fill_", value, target.dtype());
   return write_("fill_", target, scalar(value, target.dtype(), target.device()));
+}
+
+const Tensor& fill_(const Tensor& target, const Tensor& value) {
+  return write_("fill_", target, filling("fill_", target, value));
 }
 
 void assign(const Tensor& x, const Tensor& region, const Tensor& source) {

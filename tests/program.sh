@@ -125,6 +125,10 @@ has 'and where it was called' err 'wrong.lua:5: in main chunk'
 printf 'local mt = require "mtorch"\nlocal x = mt.zeros(2, 3)\n\nlocal y = x:matmul(x)\n' >shapes.lua
 run '' shapes.lua && expect 'an error of mtorch' 1 ''
 has 'has the line of the script' err 'mtorch: shapes.lua:4: matmul: inner sizes differ: (2 x 3) and (2 x 3)'
+hasnt 'and no traceback, which would say the same line again' err 'stack traceback'
+run '' -e 'local mt = require "mtorch" mt.help("matmull")' && expect 'help for an unknown word' 1 ''
+is 'is one sentence at the line' "$(cat err)" \
+  "mtorch: (command line):1: help: nothing is called 'matmull' (did you mean 'matmul'?)"
 run '' -e 'local x = require("mtorch").ones(1) return x < 0' && has 'a hint for x < 0' err 'x:lt(y)'
 run '' -e 'error({})' && expect 'an error that is a table' 1 ''
 has 'is described' err 'table'
