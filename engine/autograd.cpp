@@ -345,7 +345,7 @@ void Node::destroy(Node* node) {
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
-  if (from != kOther && in_stretch() && stretch_save(*this, slot, t, from)) return;
+  if (from != kOther && in_stretch()) return stretch_save(*this, slot, t, from);
   Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
   version[slot] = t.impl()->storage->version;

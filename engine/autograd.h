@@ -81,6 +81,8 @@ struct Node {
   /// The remembered tensor. Throws when it was changed in place since. While gradients are
   /// themselves recorded it is connected to the graph again.
   Tensor get(int slot);
+  /// Whether `get` has something there.
+  bool has(int slot) const { return saved[slot] || (extra && extra->place[slot] >= 0); }
   Shape shape(int slot) const { return Shape(saved[slot]->size, saved[slot]->ndim); }
 };
 

@@ -1,7 +1,12 @@
 // custom.cpp -- functions whose gradient the user wrote, and stretches that are computed twice
 #include "engine/custom.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
 #include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 namespace {
@@ -140,8 +145,46 @@ std::vector<Tensor> saved_tensors() {
 // ---- stretches ----------------------------------------------------------------------------------
 
 namespace {
+
 thread_local std::shared_ptr<Stretch> stretch;
 thread_local bool running_again = false;
+
+/// A number for `n` bytes from place `at` on, in which every bit and its place count.
+uint64_t digest_of(const char* bytes, int64_t n, uint64_t at) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15, kMix = 0xbf58476d1ce4e5b9;  // those of splitmix64
+  uint64_t sum = 0, place = at * kStep;
+  for (int64_t i = 0; i < n; i += 8, place += kStep) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes + i, n - i < 8 ? size_t(n - i) : 8);
+    word += place;
+    word = (word ^ word >> 32) * kMix;
+    sum += word ^ word >> 29;
+  }
+  return sum;
+}
+
+/// Of a tensor's shape, type and bits. Elements that share a place count once.
+uint64_t digest_of(const Tensor& t) {
+  constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
+  const NoGrad off;
+  const Debugging quiet(false);
+  Shape size = t.shape();
+  std::vector<int64_t> head{int64_t(t.dtype())};
+  for (int d = 0; d < size.size(); ++d) {
+    head.push_back(size[d]);
+    if (t.stride(d) == 0 && size[d] > 1) size[d] = 1;
+  }
+  const Tensor x = contiguous(to(view_of(t.detach(), size, t.strides(), t.offset()), cpu_device()));
+  const char* bytes = static_cast<const char*>(x.data());
+  const int64_t n = x.numel() * item_size(x.dtype());
+  std::atomic<uint64_t> sum{digest_of(reinterpret_cast<const char*>(head.data()),
+                                      int64_t(head.size() * sizeof(int64_t)), uint64_t(1) << 60)};
+  parallel((n + kPiece - 1) / kPiece, n > 4 * kPiece, [&](int64_t i) {
+    sum += digest_of(bytes + i * kPiece, std::min(kPiece, n - i * kPiece), uint64_t(i * kPiece));
+  });
+  return sum;
+}
+
 }  // namespace
 
 InStretch::InStretch(std::shared_ptr<Stretch> s, bool again)
@@ -153,16 +196,30 @@ InStretch::~InStretch() {
 }
 bool in_stretch() { return bool(stretch); }
 
-bool stretch_save(Node& node, int slot, const Tensor& t, int from) {
-  if (running_again) {
-    stretch->values.push_back({t.detach(), t.impl()->storage->version});
-    return true;
+void stretch_save(Node& node, int slot, const Tensor& t, int from) {
+  if (!running_again) {
+    NodeExtra& extra = node.facts();
+    extra.stretch = stretch;
+    extra.place[slot] = int(stretch->digests.size());
+    node.source[slot] = int8_t(from);
+    stretch->digests.push_back(digest_of(t));
+    return;
   }
-  NodeExtra& extra = node.facts();
-  extra.stretch = stretch;
-  extra.place[slot] = stretch->count++;
-  node.source[slot] = int8_t(from);
-  return true;
+  const size_t place = stretch->values.size();
+  if (place < stretch->digests.size() && digest_of(t) != stretch->digests[place] &&
+      stretch->different.empty())
+    stretch->different = fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
+  stretch->values.push_back({t.detach(), t.impl()->storage->version, &node});
+}
+
+void stretch_keep(const Node& node, const Storage* storage) {
+  if (!stretch || !running_again) return;
+  for (auto v = stretch->values.rbegin(); v != stretch->values.rend() && v->node == &node; ++v) {
+    if (v->tensor.impl()->storage != storage) continue;
+    const NoGrad off;
+    v->tensor = clone(v->tensor);
+    v->version = v->tensor.impl()->storage->version;
+  }
 }
 
 void stretch_restore(Node& node, int slot) {
@@ -170,17 +227,22 @@ void stretch_restore(Node& node, int slot) {
   if (place < 0 || node.saved[slot]) return;
   const std::shared_ptr<Stretch> s = node.extra->stretch;
   if (s->values.empty()) {
+    const auto second = std::make_shared<Stretch>();  // s has its values all or not at all
+    second->digests = s->digests;
     const NoGrad on(true);
-    const InStretch scope(s, true);
+    const InStretch scope(second, true);
     s->again();
-  }
-  if (int(s->values.size()) != s->count) {
-    const size_t now = s->values.size();
-    s->values.clear();
-    fail(
-        "recompute: the second run of the function made {} intermediate values, the first {}; it "
-        "must do the same both times",
-        now, s->count);
+    if (second->values.size() != s->digests.size())
+      fail(
+          "recompute: the second run of the function made {} intermediate values, the first {}; it "
+          "must do the same both times",
+          second->values.size(), s->digests.size());
+    if (!second->different.empty())
+      fail(
+          "recompute: the second run of the function computed {} from other numbers than the first; "
+          "what it uses was changed in between: clone() that first",
+          second->different);
+    s->values = std::move(second->values);
   }
   const Stretch::Value& v = s->values[size_t(place)];
   node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());

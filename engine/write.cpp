@@ -8,7 +8,7 @@
 // see its latest history, in whatever order they were taken, and no node holds a tensor.
 #include <cstring>
 
-#include "engine/autograd.h"
+#include "engine/custom.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -211,6 +211,7 @@ void keep_saved(const Tensor& result, const Tensor& target) {
     if (held && held->storage && held->storage == target.impl()->storage)
       node->save(slot, clone(Tensor(node->saved[slot])), node->source[slot]);
   }
+  stretch_keep(*node, target.impl()->storage);
 }
 
 const Tensor& copy_(const Tensor& target, const Tensor& source) {

@@ -369,6 +369,108 @@ test('recompute: a function that does something else the second time is refused'
   raises(function() mt.recompute(3) end, 'a function is needed')
 end)
 
+test('recompute: operations in place inside, as without it', function()
+  local scale = mt.tensor({0.5, -1.5, 2}, 'float64')
+  local changes = {
+    sin_ = function(x) return x:sin_() end, square_ = function(x) return x:square_() end,
+    log_ = function(x) return x:abs():log_() end, silu_ = function(x) return x:silu_() end,
+    gelu_ = function(x) return x:gelu_() end, mul_ = function(x) return x:mul_(scale) end,
+    pow_ = function(x) return x:pow_(3) end, abs_ = function(x) return x:abs_() end,
+    clamp_ = function(x) return x:clamp_(-0.5, 0.5) end, exp_ = function(x) return x:exp_() end,
+    itself = function(x) return x:mul_(x) end, twice = function(x) return x:sin_():square_():mul_(scale) end,
+    view = function(x) x[{{1, 2}}]:sin_() return x:cos_() end,
+    regions = function(x) x[2] = x[1] * 4 return x:square_() end,
+  }
+  for name, change in pairs(changes) do
+    local function f(x) return change(x * 2) * 3 end
+    local x = leaf{0.3, -0.7, 1.1}
+    local expected = mt.grad(f(x):sum(), x):tolist()
+    local y = mt.recompute(f, x)
+    near(y:tolist(), f(x):tolist(), 0)
+    local got = mt.grad(y:sum(), x)
+    assert(got:equal(mt.tensor(expected, 'float64')), name)
+    mt.gradcheck(function(a) return (mt.recompute(f, a)) end, {x})
+    mt.gradgradcheck(function(a) return (mt.recompute(f, a)) end, {x})
+  end
+end)
+
+test('recompute: what the function captures and what was changed since is refused', function()
+  local changed = "recompute: the second run of the function computed '%a+' %(%d+%) from other numbers"
+  local function refused(make, change, n)
+    local x = mt.rand(n or 3, 'float64'):requires_grad_()
+    local fn, captured = make()
+    local y = mt.recompute(fn, x)
+    mt.no_grad(change, captured)
+    raises(function() y:sum():backward() end, changed)
+    raises(function() y:sum():backward() end, changed) -- and again
+    eq(x.grad, nil)
+  end
+  local function one_of(n) return function(w) w[n] = w[n] + 1 end end
+  for _, n in ipairs{3, 1001, 2000001} do
+    local function parameter() -- saved itself
+      local w = mt.rand(n, 'float64'):requires_grad_()
+      return function(a) return a * w end, w
+    end
+    local function constant() -- behind an operation that is not recorded
+      local w = mt.rand(n, 'float64')
+      return function(a) return a * w:exp() end, w
+    end
+    local function shift() -- behind an operation that saves nothing
+      local w = mt.rand(n, 'float64'):requires_grad_()
+      return function(a) return (a + w):sin() end, w
+    end
+    for _, make in ipairs{parameter, constant, shift} do
+      refused(make, one_of(1), n)
+      refused(make, one_of(n), n)
+      refused(make, one_of(math.floor(n / 2) + 1), n)
+    end
+    refused(constant, function(w) -- two elements change places
+      local first = w[1]:clone()
+      w[1] = w[2]
+      w[2] = first
+    end, n)
+  end
+  refused(function()
+    local box = {mt.rand(3, 'float64')}
+    return function(a) return a * box[1] end, box
+  end, function(box) box[1] = mt.rand(3, 'float64') end)
+  refused(function()
+    local box = {2.5}
+    return function(a) return a * box[1] end, box
+  end, function(box) box[1] = 3 end)
+  refused(function() -- random numbers that are not mtorch's own
+    local g = mt.Generator('philox', 3)
+    return function(a) return a * mt.rand(3, {generator = g, dtype = 'float64'}) end, g
+  end, function() end)
+  local w, x = mt.rand(3, 'float64'), leaf{1, 2, 3}
+  local y = mt.recompute(function(a) return a * w end, x)
+  local kept = w:clone()
+  mt.no_grad(function()
+    w:zero_()
+    w:copy_(kept) -- the same numbers are no harm
+  end)
+  is(mt.grad(y:sum(), x), kept:tolist())
+end)
+
+test('recompute: a second run that fails leaves nothing behind', function()
+  local x, broken = leaf{1, 2}, false
+  local y = mt.recompute(function(a)
+    local b = a:exp()
+    if broken then error('not now', 0) end
+    return b:sin()
+  end, x)
+  broken = true
+  raises(function() y:sum():backward() end, '^not now$')
+  broken = false
+  y:sum():backward()
+  is(x.grad, {math.cos(math.exp(1)) * math.exp(1), math.cos(math.exp(2)) * math.exp(2)})
+end)
+
+test('recompute: a layer norm with a weight', function()
+  local x, w = mt.rand({4, 3}, 'float64'):requires_grad_(), mt.rand(3, 'float64'):requires_grad_()
+  mt.gradcheck(function(a, b) return (mt.recompute(function(c, d) return mt.layer_norm(c, 3, d) end, a, b)) end, {x, w})
+end)
+
 test('no_grad around a Jacobian, a function that returns its input, changed arguments', function()
   local x = leaf{1, 2}
   is(mt.no_grad(mt.jacobian, function(a) return a * a end, x), {{2, 0}, {0, 4}})
