@@ -14,7 +14,7 @@
 namespace mt {
 
 constinit thread_local bool recording = true;
-thread_local uint64_t walk_now = 0;
+constinit thread_local Gathered* gathered = nullptr;
 bool debugging = false;
 std::string (*where_now)() = nullptr;
 
@@ -139,8 +139,6 @@ struct Targets {
   }
 };
 
-std::atomic<uint64_t> walks{0};
-
 /// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
 class Walk {
  public:
@@ -148,14 +146,14 @@ class Walk {
       : retain_(retain),
         mode_(create),
         targets_(targets),
-        before_(std::exchange(walk_now, ++walks)),
+        before_(std::exchange(gathered, &gathered_)),
         outer_(std::exchange(current, this)) {
     if (outer_) outer_->set_aside();
     ready_.swap(spare_ready);
     leaves_.swap(spare_leaves);
   }
   ~Walk() {
-    walk_now = before_;
+    gathered = before_;
     while (!ready_.empty()) next()->pending.reset();
     for (auto& leaf : leaves_) drop_pending(*leaf);
     leaves_.clear();
@@ -321,7 +319,7 @@ class Walk {
   bool retain_;
   NoGrad mode_;
   Targets* targets_;
-  uint64_t before_;
+  Gathered gathered_, *before_;
   static thread_local Walk* current;
   Walk* outer_;
   std::vector<Tensor> aside_;

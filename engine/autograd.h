@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/tensor.h"
@@ -125,8 +126,10 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
 
-/// The number of the walk under way on this thread: no two are alike.
-extern thread_local uint64_t walk_now;
+/// In the walk under way on this thread: the gradients of a function's results (custom.h) that wait
+/// for the function's turn, by its node. They go with the walk.
+using Gathered = std::unordered_map<const Node*, std::vector<Tensor>>;
+extern constinit thread_local Gathered* gathered;
 
 // ---- debugging: mt.set_debug (tensor.h has the switch) ----
 

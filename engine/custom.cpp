@@ -32,11 +32,12 @@ void check_gradient(const Custom& c, size_t i, const Tensor& g) {
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
   const std::shared_ptr<Custom> c = node.extra->custom;
   const Running scope(&node);
-  std::vector<Tensor> gradients;
-  for (Custom::Result& r : c->results) {
-    Tensor g = r.walk == walk_now ? std::exchange(r.gradient, {}) : Tensor();
-    if (!g.defined() && r.device) g = zeros(r.size, r.dtype, *r.device);
-    gradients.push_back(std::move(g));
+  std::vector<Tensor> gradients = std::move((*gathered)[&node]);
+  gathered->erase(&node);
+  gradients.resize(c->results.size());
+  for (size_t k = 0; k < gradients.size(); ++k) {
+    const Custom::Result& r = c->results[k];
+    if (!gradients[k].defined() && r.device) gradients[k] = zeros(r.size, r.dtype, *r.device);
   }
   const std::vector<Tensor> found = c->backward(gradients);
   for (size_t i = 0; i < c->inputs.size() && i < found.size(); ++i) {
@@ -47,16 +48,16 @@ void function_backward(Node& node, const Tensor&, Tensor* dx) {
 }
 const NodeType kFunction{"mt.Function", function_backward};
 
-/// Leaves its gradient with the inner node. What it sends there only says "come".
+/// Leaves its gradient for the inner node. What it sends there only says "come".
 void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   Node& inner = *node.edge[0].node;
   if (!inner.extra->custom)
     fail(
         "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
-  Custom::Result& r = inner.extra->custom->results[size_t(node.number[0])];
-  r.gradient = g;
-  r.walk = walk_now;
+  std::vector<Tensor>& gradients = (*gathered)[&inner];
+  gradients.resize(inner.extra->custom->results.size());
+  gradients[size_t(node.number[0])] = g;
   NoGrad off;
   dx[0] = scalar(0, Dtype::f32);
 }

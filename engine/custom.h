@@ -10,8 +10,8 @@ namespace mt {
 
 // ---- a function with its own gradient -----------------------------------------------------------
 
-/// What its inner node holds. Each result has a node of its own, which leaves the gradient here and
-/// leads to the inner one; that runs when all have come.
+/// What its inner node holds. Each result has a node of its own, which leaves its gradient with the
+/// walk and leads to the inner one; that runs when all have come.
 struct Custom {
   /// From the results' gradients (undefined for results without one) to those of the inputs
   /// (undefined for none).
@@ -21,8 +21,6 @@ struct Custom {
     Dtype dtype = Dtype::none;
     const Device* device = nullptr;  // null: without a gradient
     Node* node = nullptr;            // the result's node while it lives, not counted
-    Tensor gradient;
-    uint64_t walk = 0;  // whose gradient that is
   };
   struct Saved {
     Tensor tensor;  // without a past

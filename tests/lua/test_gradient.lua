@@ -272,6 +272,34 @@ test('a walk inside a walk, through the same leaf', function()
   is(w.grad, {2, 2})
 end)
 
+test('a walk inside a walk, through the same function', function()
+  local x, y = leaf{1, 2}, leaf{3, 4}
+  local expected = mt.grad(((Pair(x, 3, y)) * 2 + select(3, Pair(x, 3, y)) * 5):sum(), {x, y})
+  for _, through in ipairs{1, 2} do -- the hook sits on the result that is visited last
+    local p, _, q = Pair(x, 3, y)
+    local inner
+    p:register_hook(function(g)
+      if inner then return end -- the inner walk comes here too
+      inner = true
+      inner = mt.grad(through == 1 and (p * 7):sum() or (q * 7):sum(), x, {retain_graph = true}):tolist()
+      return g
+    end)
+    local got = mt.grad((p * 2 + q * 5):sum(), {x, y})
+    is(got[1], expected[1]:tolist())
+    is(got[2], expected[2]:tolist())
+    near(inner, through == 1 and {63, 84} or {7 * math.cos(1), 7 * math.cos(2)}, 1e-12)
+  end
+  local p, _, q = Pair(x, 3, y) -- a walk that fails between the results leaves nothing for the next
+  local handle = p:register_hook(function() error('mine', 0) end)
+  raises(function() mt.grad((p + q):sum(), x) end, '^mine$')
+  handle:remove()
+  p, _, q = Pair(x, 3, y)
+  handle = p:register_hook(function() error('mine', 0) end)
+  raises(function() mt.grad((p + q):sum(), x, {retain_graph = true}) end, '^mine$')
+  handle:remove()
+  is(mt.grad((p * 2):sum(), x), {18, 24})
+end)
+
 test('a hook that calls itself is refused', function()
   local w = leaf{1, 2}
   w:register_hook(function() mt.enable_grad(function() mt.grad((w * 3):sum(), w) end) end)
