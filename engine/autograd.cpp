@@ -282,7 +282,8 @@ class Walk {
     node.type->backward(node, g, dx);
     if (debugging && !holds_nan(g)) [[unlikely]]
       for (int i = 0; i < node.inputs; ++i)
-        if (dx[i].defined()) check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
+        if (dx[i].defined())
+          check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
     for (int i = 0; i < node.inputs; ++i)
       if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
     if (!retain_) consume(node);
@@ -373,9 +374,12 @@ Tensor Node::get(int slot) {
     return Tensor(edge->leaf);
   }
   Node* behind = edge ? edge->node.get() : this;
-  if (!behind) return t;
-  t = t.detach();
-  t.impl()->node = Ref<Node>::share(behind).release();
+  return behind ? rejoin(t, Ref<Node>::share(behind)) : t;
+}
+
+Tensor rejoin(const Tensor& x, Ref<Node> node) {
+  Tensor t = x.detach();
+  t.impl()->node = node.release();
   t.impl()->requires_grad = true;
   return t;
 }
@@ -506,10 +510,10 @@ void note_change(const Storage* s) {
 }
 
 bool holds_nan(const Tensor& x) {
-  if (!is_float(x.dtype())) return false;
+  if (!is_float(x.dtype()) || x.numel() == 0) return false;
   const Debugging off(false);
   NoGrad quiet;
-  return any(isnan(x)).item() != 0;
+  return std::isnan(amax(x).item());
 }
 
 void check_nan(const Tensor& x, const std::string& what, const std::string& where) {

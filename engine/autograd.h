@@ -109,6 +109,9 @@ inline bool wants_grad(const Tensor& a, const Tensor& b) {
 Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs);
 Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs);
 
+/// A computed tensor that was kept without its past, as the result of its node again.
+Tensor rejoin(const Tensor& x, Ref<Node> node);
+
 /// Walks the graph backwards from `root` and adds to `.grad` of its leaves: all of them, or none if
 /// it fails.
 void backward(const Tensor& root, const Tensor& gradient = {}, bool retain_graph = false,

@@ -63,6 +63,35 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 const NodeType kResult{"result of mt.Function", result_backward};
 
+/// Makes y result k of the function whose inner node computed `inner`.
+void record_result(const std::shared_ptr<Custom>& c, const Tensor& inner, size_t k,
+                   const Tensor& y) {
+  Node& node = record(kResult, y, {&inner});
+  node.number[0] = double(k);
+  c->results[k].node = &node;
+  // The inner node must not hold the result's, which holds it; it forgets it in time.
+  const std::weak_ptr<Custom> held = c;
+  node.facts().custom = std::shared_ptr<Custom>(nullptr, [held, k, &node](Custom*) {
+    const auto alive = held.lock();
+    if (alive && alive->results[k].node == &node) alive->results[k].node = nullptr;
+  });
+}
+
+/// A saved tensor in the graph again: the argument or the result that it is.
+Tensor connected(Node& node, const std::shared_ptr<Custom>& c, const Custom::Saved& s) {
+  if (s.input >= 0 && node.wants(s.input)) {
+    Edge& edge = node.input(s.input);
+    return edge.leaf ? Tensor(edge.leaf) : rejoin(s.tensor, edge.node);
+  }
+  if (s.result < 0 || !c->results[size_t(s.result)].device) return s.tensor;
+  if (Node* result = c->results[size_t(s.result)].node)
+    return rejoin(s.tensor, Ref<Node>::share(result));
+  // Nobody holds that result any more, but its gradient's gradient still leads here.
+  Tensor y = s.tensor.detach();
+  record_result(c, rejoin(scalar(0, Dtype::f32), Ref<Node>::share(&node)), size_t(s.result), y);
+  return y;
+}
+
 }  // namespace
 
 std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
@@ -94,18 +123,9 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
     }
     Custom::Result r;
     r.size = y.shape(), r.dtype = y.dtype();
-    if (is_float(y.dtype()) && !plain[k]) {
-      Node& node = record(kResult, y, {&inner});
-      node.number[0] = double(k);
-      r.device = &y.device();
-      r.node = &node;
-      // The inner node must not hold the result's, which holds it; it forgets it in time.
-      const std::weak_ptr<Custom> held = c;
-      node.facts().custom = std::shared_ptr<Custom>(nullptr, [held, k](Custom*) {
-        if (const auto alive = held.lock()) alive->results[k].node = nullptr;
-      });
-    }
+    if (is_float(y.dtype()) && !plain[k]) r.device = &y.device();
     c->results.push_back(std::move(r));
+    if (c->results[k].device) record_result(c, inner, k, y);
     results.push_back(std::move(y));
   }
   return results;
@@ -123,22 +143,7 @@ std::vector<Tensor> saved_tensors() {
           "{}: a saved tensor {} was changed in place since (version {}, expected {}); clone() it "
           "first",
           c->name, to_string(s.tensor.shape()), now, s.version);
-    Tensor t = s.tensor;
-    if (grad_enabled() && s.input >= 0 && node.wants(s.input)) {
-      Edge& edge = node.input(s.input);
-      if (edge.leaf) {
-        list.push_back(Tensor(edge.leaf));
-        continue;
-      }
-      t = t.detach();
-      t.impl()->node = Ref<Node>(edge.node).release();
-      t.impl()->requires_grad = true;
-    } else if (grad_enabled() && s.result >= 0 && c->results[size_t(s.result)].node) {
-      t = t.detach();
-      t.impl()->node = Ref<Node>::share(c->results[size_t(s.result)].node).release();
-      t.impl()->requires_grad = true;
-    }
-    list.push_back(t);
+    list.push_back(grad_enabled() ? connected(node, c, s) : s.tensor);
   }
   return list;
 }

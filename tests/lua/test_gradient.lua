@@ -193,6 +193,27 @@ test('Function: gradients of both orders, saved results and inputs', function()
   is(third, x:exp():tolist())
 end)
 
+test('Function: a saved result that nobody holds keeps its part in second gradients', function()
+  local Both = mt.Function{
+    forward = function(ctx, x)
+      local y = x:exp()
+      ctx:save_for_backward(y)
+      return x * x, y
+    end,
+    backward = function(ctx, g, h)
+      local y = ctx:saved_tensors()
+      return g * y + h * y -- not the square's gradient, but one whose own is easy
+    end,
+  }
+  local x = leaf{0.5, 2}
+  local first = Both(x)
+  collectgarbage()
+  collectgarbage()
+  local g = mt.grad(first:sum(), x, {create_graph = true})
+  is(g, x:exp():tolist())
+  is(mt.grad(g:sum(), x), x:exp():tolist())
+end)
+
 test('Function: a result without a gradient, no recording, what is not asked for', function()
   local Split = mt.Function{
     forward = function(ctx, x)
