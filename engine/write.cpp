@@ -119,6 +119,18 @@ Tensor history(const Tensor& x) {
   return old;
 }
 
+bool retains(const Tensor& x) {
+  const Node* node = x.impl()->node;
+  return node && node->extra && node->extra->retained;
+}
+
+/// What retain_grad asked of the old tensor its new node does: `.grad` is that of the latest values.
+/// Hooks stay with the values that they were hung on. As in PyTorch.
+void keep_retaining(const Tensor& old, const Tensor& x) {
+  if (retains(old) && x.impl()->node)
+    x.impl()->node->facts().retained = std::move(old.impl()->node->extra->retained);
+}
+
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 
 /// What a recorded write needs to know before anything is changed.
@@ -143,11 +155,14 @@ void Tensor::renew() const {
   }
   impl_->recorded = base.impl()->recorded;
   impl_->requires_grad = false;
+  Tensor old;
+  if (retains(*this)) old = rejoin(*this, Ref<Node>::share(impl_->node));
   if (impl_->node) Ref<Node>::adopt(std::exchange(impl_->node, nullptr));
   if (!base.requires_grad()) return;
   Node& node = record(kView, *this, {&base});
   save_place(node, 0, base, base.offset());
   save_place(node, 1, *this, base.offset());
+  if (old.defined()) keep_retaining(old, *this);
 }
 
 void check_writable(const char* operation, const Tensor& target) {
@@ -195,9 +210,12 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
     Node& node = record(kWrite, whole, {&old, &value});
     save_place(node, 0, whole, whole.offset());
     save_place(node, 1, target, whole.offset());
+    keep_retaining(old, whole);
+    if (retains(target)) target.follow();
   } else {
-    history(target);
+    const Tensor old = history(target);
     if (value.requires_grad()) record(kCopy, target, {&value});
+    keep_retaining(old, target);
   }
   return target;
 }

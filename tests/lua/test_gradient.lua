@@ -132,6 +132,44 @@ test('retain_grad keeps the gradient of a computed tensor', function()
   raises(function() mt.ones(1):retain_grad() end, 'does not require a gradient')
 end)
 
+test('retain_grad follows a tensor through changes in place, as in PyTorch', function()
+  local w = leaf{1, 2}
+  local function after(change) -- y * y, unless the change says otherwise
+    local y = w * 2
+    local of, loss = change(y)
+    ;(loss or y * y):sum():backward()
+    return of.grad and of.grad:tolist()
+  end
+  eq(after(function(y) y:retain_grad():mul_(3) return y end), {12, 24})
+  eq(after(function(y) y:retain_grad()[1] = 5 return y end), {10, 8})
+  eq(after(function(y) y:retain_grad()[{{1, 1}}]:mul_(3) return y end), {12, 8})
+  eq(after(function(y) y:retain_grad():mul_(3):add_(1) return y end), {14, 26})
+  eq(after(function(y)
+    local v = y[{{1, 1}}]:retain_grad()
+    v:mul_(3)
+    return v, v * v
+  end), {12})
+  eq(after(function(y)
+    local v = y[{{1, 1}}]:retain_grad()
+    y:mul_(3)
+    return v, v * v
+  end), {12})
+  eq(after(function(y) -- changed, then not used
+    local v = y[{{1, 1}}]:retain_grad()
+    v:mul_(3)
+    return v
+  end), nil)
+  local y, seen = (w * 2):retain_grad(), nil -- what came before stays until the next backward
+  y:sum():backward()
+  y:mul_(3)
+  is(y.grad, {1, 1})
+  y = w * 2
+  y:register_hook(function(g) seen = g:tolist() end) -- a hook stays with the old values
+  y:mul_(3)
+  y:sum():backward()
+  eq(seen, {3, 3})
+end)
+
 test('what a hook captures does not live for ever', function()
   local function live()
     collectgarbage()
