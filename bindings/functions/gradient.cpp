@@ -118,8 +118,8 @@ int register_hook_body(Args& a) {
 
 // ---- mt.Function: the engine's side of bindings/lua/gradient.lua --------------------------------
 
-/// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil for
-/// none; `at` says which arguments were tensors.
+/// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil or false
+/// for none (more of those may follow: arguments that were left out); `at` says which were tensors.
 std::vector<Tensor> call_backward(const Callback& callback, const std::string& name, int arguments,
                                   const std::vector<int>& at, const std::vector<Tensor>& g) {
   lua_State* L = current_state();
@@ -129,14 +129,18 @@ std::vector<Tensor> call_backward(const Callback& callback, const std::string& n
   for (const Tensor& t : g) push_tensor(L, t);
   lua_call(L, int(g.size()), LUA_MULTRET);
   const int returned = lua_gettop(L) - top;
-  if (returned > arguments)
-    fail("{}: backward returned {} values, the function has {} arguments", name, returned,
-         arguments);
+  int last = returned;
+  while (last > arguments && !lua_toboolean(L, top + last)) --last;
+  if (last != arguments)
+    fail(
+        "{}: backward returned {} gradients, the function was called with {} arguments; return one "
+        "for each, nil for none",
+        name, last, arguments);
   std::vector<Tensor> found(at.size());
-  for (int i = 1; i <= returned; ++i) {
+  for (int i = 1; i <= last; ++i) {
     const Tensor* t = tensor_at(L, top + i);
     const auto place = std::find(at.begin(), at.end(), i);
-    if (!t && !lua_isnil(L, top + i))
+    if (!t && lua_toboolean(L, top + i))
       fail("{}: backward returned {} for argument {}; a gradient is a tensor, or nil for none",
            name, describe(L, top + i), i);
     if (t && place == at.end())
