@@ -377,6 +377,22 @@ test('a hook that calls itself is refused', function()
   is(mt.grad((leaf{1} * 3):sum() + (w * 0):sum(), {w * 1}, {allow_unused = true})[1] or w, {1, 2})
 end)
 
+test('gradcheck: a gradient that differs the second time is refused', function()
+  local x, calls = leaf{1, 2}, 0
+  local Drifts = mt.Function{
+    forward = function(_, a) return a * 1 end,
+    backward = function(_, g)
+      calls = calls + 1
+      return g * (1 + calls * 1e-9)
+    end,
+  }
+  local function f(a) return (Drifts(a)) end
+  raises(function() mt.gradcheck(f, x) end,
+    'gradcheck: input 1, element 1, output 1: the gradient is 1.000000001, and 1.000000002 when it is computed again')
+  eq(mt.gradcheck(f, x, {nondet_tol = 1e-6}), true)
+  raises(function() mt.gradcheck(f, x, {nondet_tol = -1}) end, 'nondet_tol %-1; they must be 0 or more')
+end)
+
 -- Jacobians ------------------------------------------------------------------------------------------
 
 test('jacobian, hessian, vjp, jvp as torch.autograd.functional', function()
