@@ -279,7 +279,7 @@ test('Function: what is wrong is said with the function and the place', function
     local F = mt.Function{name = 'F', forward = function(_, a, n, b) return a * b * n end, backward = backward}
     return function() F(x, 2, y):sum():backward() end
   end
-  raises(with(function() return mt.ones(3) end),
+  raises(with(function() return mt.ones(3), nil, nil end),
     'F: backward returned a gradient %(3%) for argument 1, which is %(2%)')
   raises(with(function(_, g) return g, g, g end), 'F: backward returned a gradient for argument 2, which is no tensor')
   raises(with(function(_, g) return g, nil, g, g end),
@@ -287,8 +287,8 @@ test('Function: what is wrong is said with the function and the place', function
   raises(with(function() end), 'F: backward returned 0 gradients, the function was called with 3 arguments; return')
   raises(with(function(_, g) return g end), 'F: backward returned 1 gradients')
   raises(with(function(_, g) return g, nil end), 'F: backward returned 2 gradients')
-  raises(with(function() return 'x' end), "F: backward returned the string 'x' for argument 1")
-  raises(with(function(_, g) return g:long() end), 'a gradient of int64 for argument 1')
+  raises(with(function() return 'x', nil, nil end), "F: backward returned the string 'x' for argument 1")
+  raises(with(function(_, g) return g:long(), nil, nil end), 'a gradient of int64 for argument 1')
   raises(with(function() error('inside', 0) end), '^inside$')
   eq(x.grad, nil)
   eq(y.grad, nil)
