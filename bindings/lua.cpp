@@ -413,6 +413,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
   box->tensor = t;
+  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]] announce(*node);
 }
 
 void free_tensor(lua_State* L, int i) {

@@ -38,8 +38,12 @@ Node& new_node(const NodeType& type, const Tensor& out, size_t inputs) {
 void connect(Edge& edge, const Tensor& input) {
   TensorImpl* t = input.impl();
   if (!input.requires_grad()) return;
-  if (t->node) edge.node = Ref<Node>::share(t->node);
-  else edge.leaf = Ref<TensorImpl>::share(t);
+  if (!t->node) {
+    edge.leaf = Ref<TensorImpl>::share(t);
+    return;
+  }
+  edge.node = Ref<Node>::share(t->node);
+  if (t->node->extra) [[unlikely]] announce(*t->node);
 }
 
 // Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion,
@@ -475,9 +479,14 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   return found;
 }
 
+void announce(const Node& node) {
+  for (const auto& hook : node.extra->hooks)
+    if (hook->joined) hook->joined();
+}
+
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)> call) {
   if (!x.requires_grad()) fail("register_hook: this tensor does not require a gradient");
-  auto hook = std::make_shared<Hook>(Hook{std::move(call)});
+  auto hook = std::make_shared<Hook>(Hook{std::move(call), {}});
   if (x.impl()->node) {
     x.impl()->node->facts().hooks.push_back(hook);
   } else {

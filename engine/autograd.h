@@ -33,6 +33,7 @@ constexpr int kMaxSaved = 4;
 /// `call` it was removed.
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
+  std::function<void()> joined;  // of a computed tensor: its node gets one more owner
 };
 struct Custom;   // custom.h
 struct Stretch;  // custom.h
@@ -55,6 +56,7 @@ struct Node {
   bool consumed = false;
   uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
   const NodeType* type = nullptr;
+  std::unique_ptr<NodeExtra> extra;
   Edge edge[3];
   std::unique_ptr<Edge[]> more;  // all edges, where there are more than three
   Ref<TensorImpl> saved[kMaxSaved];
@@ -63,7 +65,6 @@ struct Node {
   double number[4] = {};     // parameters of the operation
   Tensor pending;            // the gradient so far, while a walk is under way
   Node* next = nullptr;      // the list of nodes to be freed
-  std::unique_ptr<NodeExtra> extra;
 
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);
@@ -126,6 +127,8 @@ struct GradOptions {
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& gradients = {}, const GradOptions& = {});
 
+/// Tells the hooks of a computed tensor that it, or its node, gets one more owner.
+void announce(const Node&);
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
 

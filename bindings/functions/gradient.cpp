@@ -90,11 +90,11 @@ Tensor call_hook(const Callback& callback, const Tensor& g) {
 int register_hook_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.function(2);
-  const auto callback = x.is_leaf() ? std::make_shared<Callback>(a.L, 2, 1)
-                                    : std::make_shared<Callback>(a.L, 2);
+  const auto callback = std::make_shared<Callback>(a.L, 2, 1, x.is_leaf());
   using Held = std::weak_ptr<Hook>;
-  const std::weak_ptr<Hook> hook =
+  const Held hook =
       register_hook(x, [callback](const Tensor& g) { return call_hook(*callback, g); });
+  if (!x.is_leaf()) hook.lock()->joined = [callback] { callback->hold(); };
   new (lua_newuserdata(a.L, sizeof(Held))) Held(hook);
   if (luaL_newmetatable(a.L, "mtorch.hook")) {
     lua_pushvalue(a.L, -1);
@@ -103,7 +103,7 @@ int register_hook_body(Args& a) {
     lua_setfield(a.L, -2, "__metatable");
     lua_pushcfunction(a.L, [](lua_State* L) {
       if (void* h = luaL_checkudata(L, 1, "mtorch.hook"))
-        if (const auto hook = static_cast<Held*>(h)->lock()) hook->call = nullptr;
+        if (const auto hook = static_cast<Held*>(h)->lock()) *hook = {};
       return 0;
     });
     lua_setfield(a.L, -2, "remove");

@@ -170,6 +170,72 @@ test('retain_grad follows a tensor through changes in place, as in PyTorch', fun
   eq(seen, {3, 3})
 end)
 
+local function settled() -- bytes of tensors, once the collector has seen everything
+  for _ = 1, 5 do collectgarbage() end
+  return (core.memory())
+end
+
+test('a hook on a computed tensor that holds it is garbage with it, also without a backward', function()
+  local w = mt.zeros(1000):requires_grad_()
+  local before = settled()
+  local function circle(use)
+    local y = w * 2
+    y:register_hook(function(g) return g + y:detach() end)
+    if use then use(y) end
+  end
+  circle()
+  eq(settled(), before)
+  circle(function(y) return y:sum() * 2 end)
+  eq(settled(), before)
+  circle(function(y)
+    settled() -- seen alone, then used
+    return y:sum()
+  end)
+  eq(settled(), before)
+  for _ = 1, 50 do
+    local y = w * 2
+    y:register_hook(function(g) return g + y end):remove()
+  end
+  eq(settled(), before)
+  local removed = setmetatable({}, {__mode = 'v'})
+  removed[1] = function() end
+  w:register_hook(removed[1]):remove()
+  settled()
+  eq(removed[1], nil)
+end)
+
+test('a hook is called while anything leads to its tensor, whatever the collector saw', function()
+  local w, calls = leaf{1, 2}, 0
+  local function count() calls = calls + 1 end
+  local function hooked(early, use)
+    local y = w * 2
+    if early == 'before' then y:register_hook(function(g) count() return g + y:detach() end) end
+    if early == 'alone' then
+      y:register_hook(function(g) count() return g + y:detach() end)
+      settled()
+    end
+    local z = use(y)
+    if early == 'after' then y:register_hook(function(g) count() return g + y:detach() end) end
+    return z
+  end
+  local uses = {
+    function(y) return y:sum() end,
+    function(y) return (y * 1)[1] + y[2] end,
+    function(y) return y:contiguous() end,
+    function(y) return y[{}] end,
+    function(y) return {y} end,
+  }
+  for _, early in ipairs{'before', 'alone', 'after'} do
+    for k, use in ipairs(uses) do
+      local z = hooked(early, use)
+      settled()
+      calls = 0
+      is(mt.grad(mt.is_tensor(z) and z:sum() or z[1]:sum(), w), {2 * (1 + 2), 2 * (1 + 4)})
+      eq({early, k, calls}, {early, k, 1})
+    end
+  end
+end)
+
 test('what a hook captures does not live for ever', function()
   local function live()
     collectgarbage()
@@ -350,10 +416,12 @@ test('a walk inside a walk, through the same function', function()
     p:register_hook(function(g)
       if inner then return end -- the inner walk comes here too
       inner = true
-      inner = mt.grad(through == 1 and (p * 7):sum() or (q * 7):sum(), x, {retain_graph = true}):tolist()
+      inner = mt.enable_grad(function()
+        return mt.grad(through == 1 and (p * 7):sum() or (q * 7):sum(), x, {retain_graph = true}):tolist()
+      end)
       return g
     end)
-    local got = mt.grad((p * 2 + q * 5):sum(), {x, y})
+    local got = mt.grad((p * 2 + q * 5):sum(), {x, y}, {retain_graph = true})
     is(got[1], expected[1]:tolist())
     is(got[2], expected[2]:tolist())
     near(inner, through == 1 and {63, 84} or {7 * math.cos(1), 7 * math.cos(2)}, 1e-12)
