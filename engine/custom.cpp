@@ -155,18 +155,27 @@ namespace {
 thread_local std::shared_ptr<Stretch> stretch;
 thread_local bool running_again = false;
 
-/// A number for `n` bytes from place `at` on, in which every bit and its place count.
-uint64_t digest_of(const char* bytes, int64_t n, uint64_t at) {
-  constexpr uint64_t kStep = 0x9e3779b97f4a7c15, kMix = 0xbf58476d1ce4e5b9;  // those of splitmix64
-  uint64_t sum = 0, place = at * kStep;
-  for (int64_t i = 0; i < n; i += 8, place += kStep) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes + i, n - i < 8 ? size_t(n - i) : 8);
-    word += place;
-    word = (word ^ word >> 32) * kMix;
-    sum += word ^ word >> 29;
+uint64_t mix(uint64_t x) {  // splitmix64's
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+/// A number in which every bit of `n` bytes counts, and its place: in eight lanes the words' sum and
+/// the sum of the sums (Fletcher 1982), at the speed of memory.
+uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
+  using Lanes = uint64_t __attribute__((vector_size(64)));
+  Lanes sum{}, sums{};
+  for (; n > 0; bytes += sizeof(Lanes), n -= int64_t(sizeof(Lanes))) {
+    Lanes word{};
+    if (n >= int64_t(sizeof word)) std::memcpy(&word, bytes, sizeof word);
+    else std::memcpy(&word, bytes, size_t(n));
+    word ^= word >> 32;  // plain numbers have zeros below
+    sum += word;
+    sums += sum;
   }
-  return sum;
+  for (int lane = 0; lane < 8; ++lane) seed = mix(mix(seed ^ sum[lane]) ^ sums[lane]);
+  return seed;
 }
 
 /// Of a tensor's shape, type and bits. Elements that share a place count once.
@@ -184,9 +193,9 @@ uint64_t digest_of(const Tensor& t) {
   const char* bytes = static_cast<const char*>(x.data());
   const int64_t n = x.numel() * item_size(x.dtype());
   std::atomic<uint64_t> sum{digest_of(reinterpret_cast<const char*>(head.data()),
-                                      int64_t(head.size() * sizeof(int64_t)), uint64_t(1) << 60)};
+                                      int64_t(head.size() * sizeof(int64_t)), 0)};
   parallel((n + kPiece - 1) / kPiece, n > 4 * kPiece, [&](int64_t i) {
-    sum += digest_of(bytes + i * kPiece, std::min(kPiece, n - i * kPiece), uint64_t(i * kPiece));
+    sum += digest_of(bytes + i * kPiece, std::min(kPiece, n - i * kPiece), uint64_t(i + 1));
   });
   return sum;
 }
