@@ -461,6 +461,16 @@ test('gradcheck: a gradient that differs the second time is refused', function()
   raises(function() mt.gradcheck(f, x, {nondet_tol = -1}) end, 'nondet_tol %-1; they must be 0 or more')
 end)
 
+test('gradcheck: no .grad changes, neither of inputs nor of what the function captures', function()
+  local x, w = leaf{1, 2}, leaf{3, 4}
+  x.grad = mt.tensor({5, 6}, 'float64')
+  mt.gradcheck(function(a) return a * a * w end, x)
+  mt.gradgradcheck(function(a) return a * a * w end, x)
+  is(x.grad, {5, 6})
+  eq(w.grad, nil)
+  mt.gradcheck(function(a) return a * a end, x * 2) -- an input that was computed
+end)
+
 -- Jacobians ------------------------------------------------------------------------------------------
 
 test('jacobian, hessian, vjp, jvp as torch.autograd.functional', function()
