@@ -5930,14 +5930,15 @@ function mt.enable_grad(fn, ...) end
 ---@return mt.Tensor ...
 function mt.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused) end
 
---- Compares the gradients of fn(inputs..), all float64, with finite differences; an error where they differ.
+--- Compares the gradients of fn(inputs..), all float64, with finite differences; an error where they differ, or where two backwards differ by more than nondet_tol.
 ---@param fn function
 ---@param inputs mt.Tensor|mt.Tensor[]
 ---@param eps? number default 1e-6
 ---@param atol? number default 1e-5
 ---@param rtol? number default 1e-3
+---@param nondet_tol? number default 0
 ---@return boolean ...
-function mt.gradcheck(fn, inputs, eps, atol, rtol) end
+function mt.gradcheck(fn, inputs, eps, atol, rtol, nondet_tol) end
 
 --- gradcheck for the gradients of the gradients.
 ---@param fn function
@@ -5945,8 +5946,9 @@ function mt.gradcheck(fn, inputs, eps, atol, rtol) end
 ---@param eps? number default 1e-6
 ---@param atol? number default 1e-5
 ---@param rtol? number default 1e-3
+---@param nondet_tol? number default 0
 ---@return boolean ...
-function mt.gradgradcheck(fn, inputs, eps, atol, rtol) end
+function mt.gradgradcheck(fn, inputs, eps, atol, rtol, nondet_tol) end
 
 --- Whether operations are recorded.
 ---@return boolean ...

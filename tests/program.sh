@@ -137,6 +137,12 @@ run '' -e 'error(setmetatable({}, {__tostring = function() return "own text" end
 run '' -e 'error()' && is 'an error that is nil' "$status" 1
 run '' -e 'local function f() return 1 + f() end f()' && expect 'endless recursion' 1 ''
 has 'is a stack overflow' err 'stack overflow'
+echo 'local function f() return require("mtorch").no_grad(f) + 1 end f()' >deep.lua
+if [ -z "${MTORCH_SANITIZED:-}" ]; then # there the usual stack is small enough
+  (ulimit -s 1024 && "$program" deep.lua) >out 2>err
+  is 'endless recursion through C, on a small stack' $? 1
+  has 'is a stack overflow too' err 'deep.lua:1: stack overflow: '
+fi
 for n in 0 1 7 42 255; do run '' -e "io.write('x') os.exit($n)" && expect "os.exit($n)" "$n" x; done
 run '' -e 'os.exit()' && is 'os.exit()' "$status" 0
 run '' -e 'os.exit(true)' && is 'os.exit(true)' "$status" 0

@@ -298,22 +298,7 @@ local rows = {
   {'bilinear', function(v, y, g) return mt.bilinear(v, y, g) end, {2, 3}, {2, 2}, {2, 3, 2}},
   {'triplet', function(u, v, y) return mt.triplet_margin_loss(u, v, y) end, {2, 3}, {2, 3}, {2, 3}},
 }
-for _, row in ipairs(rows) do
-  test('gradcheck: ' .. row[1], function()
-    mt.manual_seed(7)
-    local contiguous, turned = {}, {}
-    for i = 3, #row do
-      local size = row[i]
-      contiguous[i - 2] = mt.randn(size, 'float64'):requires_grad_()
-      local back, order = {}, {}
-      for d = 1, #size do back[d], order[d] = size[#size + 1 - d], #size + 1 - d end
-      turned[i - 2] = mt.randn(back, 'float64'):permute(order):requires_grad_()
-    end
-    eq(mt.gradcheck(row[2], contiguous), true)
-    eq(mt.gradgradcheck(row[2], contiguous), true)
-    eq(mt.gradcheck(row[2], turned), true)
-  end)
-end
+for _, row in ipairs(rows) do t.gradients(unpack(row)) end
 
 test('the least and the greatest integers are no ids', function()
   local ends = mt.tensor({-2 ^ 63, -1}, {dtype = 'int64'})
