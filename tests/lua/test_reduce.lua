@@ -191,6 +191,40 @@ test('cummax, cummin', function()
   picks(v, i, 5, 1)
 end)
 
+test('cummax and cummin of long lines, where blocks hold nothing new, an equal, or a NaN', function()
+  for _, name in ipairs{'cummax', 'cummin'} do
+    for _, place in ipairs{1, 32, 33, 64, 70, 96, 131} do
+      for _, value in ipairs{9, -9, nan, 2} do
+        local t = mt.zeros(131)
+        t[1], t[40] = name == 'cummax' and 2 or -2, -1
+        t[place] = value
+        local list, best, at, values, positions = t:tolist(), nil, nil, {}, {}
+        for k, x in ipairs(list) do
+          if not best or x ~= x or (name == 'cummax' and x >= best) or
+              (name == 'cummin' and x <= best) then
+            best, at = x, k
+          end
+          values[k], positions[k] = best, at
+        end
+        local v, i = t[name](t, 1)
+        picks(v, i, values, positions)
+        v, i = mt.stack({t, t}, 2)[name](mt.stack({t, t}, 2), 1) -- lines side by side
+        picks(v:select(2, 2), i:select(2, 2), values, positions)
+      end
+    end
+  end
+end)
+
+test('sums of long rows meet infinities and NaN, and stay within an ulp', function()
+  for n = 100, 300, 40 do
+    local x = mt.ones(3, n)
+    x[{1, 70}], x[{2, 3}], x[{2, n}], x[{3, 81}] = inf, inf, -inf, nan
+    is(x:sum(2), {inf, nan, nan})
+    local y = mt.rand(1000 * n)
+    near(y:sum():item() / y:double():sum():item(), 1, 2 ^ -23)
+  end
+end)
+
 test('diff', function()
   is(mt.tensor({1, 4, 9}, 'int64'):diff{prepend = mt.tensor({0}, 'int64')}, {1, 3, 5})
   is(mt.tensor{1, 4, 9, 16}:diff(2), {2, 2})
