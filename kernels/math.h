@@ -169,7 +169,8 @@ template <class T> MT_HD T power_of_two(T n) {
 template <class T> MT_HD T scaled(Exp<T> e) {
   using R = Real<T>;
   bits_of<T> k = to_bits(e.n) - to_bits(R::round) + 2 * R::bias, half = k >> 1;
-  return (T(1) + (e.r + e.t)) * from_bits<T>(half << R::mantissa) * from_bits<T>((k - half) << R::mantissa);
+  const T up = from_bits<T>(half << R::mantissa), down = from_bits<T>((k - half) << R::mantissa);
+  return (T(1) + (e.r + e.t)) * up * down;
 }
 
 template <class T> MT_HD T exp(T x) { return scaled(exp_parts(limit(x, Real<T>::exp_max))); }

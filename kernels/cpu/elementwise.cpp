@@ -56,7 +56,8 @@ template <class Op, int Part, class T> struct Kernel {
       } else if constexpr (std::is_same_v<Op, op::Where> && Part == 0) {  // g++ would jump
         using U = typename BitsOf<sizeof(T)>::type;
         const uint8_t* mask = reinterpret_cast<const uint8_t*>(data[1]);
-        const U *yes = reinterpret_cast<const U*>(data[2]), *no = reinterpret_cast<const U*>(data[3]);
+        const U* yes = reinterpret_cast<const U*>(data[2]);
+        const U* no = reinterpret_cast<const U*>(data[3]);
         U* to = reinterpret_cast<U*>(out);
         MT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) to[i] = no[i] ^ ((yes[i] ^ no[i]) & U(0 - U(mask[i])));
