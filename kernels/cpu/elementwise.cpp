@@ -18,6 +18,11 @@ using Loop = void (*)(char* const* data, int64_t n, const double* scalar);
 template <bool Mask, class T> struct MaskOr { using type = T; };
 template <class T> struct MaskOr<true, T> { using type = bool; };
 
+/// An element of any type as bits.
+template <size_t Bytes> struct BitsOf { using type = uint8_t; };
+template <> struct BitsOf<4> { using type = Four; };
+template <> struct BitsOf<8> { using type = Eight; };
+
 template <class Op, int Part, class T> struct Kernel {
   template <int I>
   using In = typename MaskOr<op::mask_first<Op> && I == (Part == 0 ? 0 : 1), T>::type;
@@ -48,6 +53,14 @@ template <class Op, int Part, class T> struct Kernel {
         uint8_t* to = reinterpret_cast<uint8_t*>(out);
         MT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ 1;
+      } else if constexpr (std::is_same_v<Op, op::Where> && Part == 0) {  // g++ would jump
+        using U = typename BitsOf<sizeof(T)>::type;
+        const uint8_t* mask = reinterpret_cast<const uint8_t*>(data[1]);
+        const U* yes = reinterpret_cast<const U*>(data[2]);
+        const U* no = reinterpret_cast<const U*>(data[3]);
+        U* to = reinterpret_cast<U*>(out);
+        MT_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) to[i] = no[i] ^ ((yes[i] ^ no[i]) & U(0 - U(mask[i])));
       } else {
         MT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
