@@ -129,10 +129,13 @@ local function operation(op, n)
 end
 
 local function elementwise_rows()
+  local names = {}
+  for i, op in ipairs(core.operations()) do names[i] = op.name end
   for _, size in ipairs(sizes) do
-    for _, op in ipairs(core.operations()) do
-      row(op.name .. '/' .. size[1], 'elementwise, ' .. size[1], function()
-        return operation(op, size[2])
+    for i, name in ipairs(names) do
+      -- The description is asked for again, not kept: what rows keep, the collector walks.
+      row(name .. '/' .. size[1], 'elementwise, ' .. size[1], function()
+        return operation(core.operations()[i], size[2])
       end)
     end
   end
