@@ -16,7 +16,6 @@ constexpr int64_t kBufferBytes = 4096;
 constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
 constexpr int64_t kRepeat = 256;   // copies of an element that a whole row repeats
-constexpr int64_t kStep = 512;     // elements written between two looks ahead
 
 using Four [[gnu::may_alias]] = uint32_t;  // an element of any type of this size
 using Eight [[gnu::may_alias]] = uint64_t;
@@ -68,6 +67,8 @@ struct Operand {
   }
   /// Whether the block must pass through the buffer.
   bool direct(bool one_row) const { return flat || (one_row && stride[ndim - 1] == 1); }
+  /// Where row r begins.
+  int64_t row_at(int64_t r) const { return offset_of(r, ndim - 1, size, stride); }
   bool repeated() const { return !flat && stride[ndim - 1] == 0; }  // within a row
 
   /// Visits the elements [at, at + n) row by row: `run(first in block, offset, length)`.
@@ -103,40 +104,21 @@ struct Operand {
   }
 };
 
-/// Runs `loop` over n contiguous elements in short steps, and asks for the lines of the output one
-/// step ahead: a result is written to memory that has mostly left the cache, which the processor's
-/// own prefetcher, made for reading, follows poorly.
-template <int Operands, class Loop>
-void run_ahead(char* const* data, const Operand* operand, int used, int64_t n, const Loop& loop) {
-  if (n < 4 * kStep) return loop(data, n);
-  char* at[Operands] = {};
-  for (int k = 0; k < used; ++k) at[k] = data[k];
-  for (int64_t done = 0, step; done < n; done += step) {
-    step = smaller(kStep, n - done);
-    const int64_t bytes = step * operand[0].item;
-    for (int64_t line = 0; line < bytes; line += 64)
-      __builtin_prefetch(at[0] + bytes + line, 1);
-    loop(at, step);
-    for (int k = 0; k < used; ++k) at[k] += step * operand[k].item;
-  }
-}
-
-/// Runs `loop` over the elements [at, at + n) of one row, where every operand is contiguous or one
+/// Runs `loop` over the elements [at, at + n) of a row, where every operand is contiguous or one
 /// element repeated; of the latter a few copies are made.
 template <int Operands, class Loop>
-void run_row(Operand* operand, int used, int64_t at, int64_t n, const Loop& loop) {
+void run_row(Operand* operand, int used, int64_t row, int64_t at, int64_t n, const Loop& loop) {
   char* data[Operands] = {};
   int64_t step[Operands] = {}, longest = n;
   for (int k = 0; k < used; ++k) {
     Operand& o = operand[k];
-    data[k] = o.target(at, true);
+    data[k] = o.data + (o.row_at(row) + (o.repeated() ? 0 : at)) * o.item;
     step[k] = o.item;
     if (!o.repeated()) continue;
     longest = smaller(n, kRepeat);
-    step[k] = 0, data[k] = o.buffer;
-    if (!o.scalar)
-      move_run(o.buffer, 1, o.data + offset_of(at, o.ndim, o.size, o.stride) * o.item, 0, longest,
-               o.item);
+    step[k] = 0;
+    if (!o.scalar) move_run(o.buffer, 1, data[k], 0, longest, o.item);
+    data[k] = o.buffer;
   }
   for (int64_t done = 0; done < n; done += longest) {
     loop(data, smaller(longest, n - done));
@@ -162,9 +144,10 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare
     bool by_rows = one_row && operand[0].direct(true);
     for (int k = 1; k < used; ++k) by_rows &= operand[k].direct(true) || operand[k].repeated();
     if (by_rows) {
-      for (int64_t at = piece * kGrain, n; at < end; at += n) {
-        n = smaller(end - at, row - at % row);
-        run_row<Operands>(operand, used, at, n, loop);
+      int64_t at = piece * kGrain, r = at / row, within = at - r * row;
+      for (int64_t n; at < end; at += n, ++r, within = 0) {
+        n = smaller(end - at, row - within);
+        run_row<Operands>(operand, used, r, within, n, loop);
       }
       return;
     }
@@ -175,7 +158,7 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare
       char* data[Operands] = {};
       for (int k = 1; k < used; ++k) data[k] = operand[k].read(at, n, one_row);
       data[0] = operand[0].target(at, one_row);
-      run_ahead<Operands>(data, operand, used, n, loop);
+      loop(data, n);
       operand[0].store(data[0], at, n);
       at += n;
     }
