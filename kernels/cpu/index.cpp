@@ -1,7 +1,7 @@
 // index.cpp -- the gather and scatter verbs on the CPU
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 #include "kernels/number.h"
 
 namespace mt {

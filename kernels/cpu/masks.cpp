@@ -1,6 +1,6 @@
 // masks.cpp -- the verbs that pack and unpack by a mask, find what is set, and search sorted data
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {

@@ -1,6 +1,6 @@
 // optim.cpp -- the optimizers' verbs on the CPU: one pass over value, gradient and state
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 #include "kernels/math.h"
 #include "kernels/number.h"
 #include "kernels/view.h"

@@ -4,7 +4,7 @@
 // side, and a long line is cut into parts whose totals are found first. Floats are summed in double.
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/lines.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -26,7 +26,7 @@ struct LogAdd {
   }
 };
 template <class Op, class T> struct Running {
-  using A = typename Accumulator<op::Sum, T>::type;
+  using A = typename op::Accumulator<op::Sum, T>::type;
 
   /// Lines side by side: row after row.
   static void tile(const Scan& s, const Lines& l, int64_t first, int64_t n) {

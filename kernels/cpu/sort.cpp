@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/lines.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 #include "kernels/number.h"
 
 namespace mt {
