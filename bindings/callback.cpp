@@ -1,23 +1,70 @@
 // callback.cpp -- Lua functions that the engine keeps: hooks, gradients that the user wrote
 #include "bindings/callback.h"
 
+#include <algorithm>
 #include <new>
+
+#include "engine/autograd.h"
 
 namespace mt::lua {
 
-/// Of a Lua state: whether it lives, and its main thread.
+/// Of a Lua state: whether it lives, its main thread, and what it keeps for computed tensors.
 struct Callback::State {
   lua_State* L;
   bool open = true;
-  double next = 0;
+  int next = 0;
+  std::vector<Callback*> computed = {};
+  bool watched = false;  // the next cycle of the collector will look at them
 };
 
 namespace {
-const char kState = 0, kWeak = 0, kOwned = 0;  // registry keys; the mark of an environment of ours
+// Registry keys; the mark of an environment of ours.
+const char kState = 0, kFunctions = 0, kOwners = 0, kOwned = 0;
 
 void push_at(lua_State* L, const char* key) {
   lua_pushlightuserdata(L, const_cast<char*>(key));
   lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+/// A table in the registry whose values are weak.
+void make_weak(lua_State* L, const char* key) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_newtable(L);
+  lua_newtable(L);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+void push_entry(lua_State* L, const char* key, int id) {
+  push_at(L, key);
+  lua_rawgeti(L, -1, id);
+  lua_remove(L, -2);
+}
+
+/// Puts the value at `index` into a table of the registry.
+void set_entry(lua_State* L, const char* key, int id, int index) {
+  push_at(L, key);
+  lua_pushvalue(L, index);
+  lua_rawseti(L, -2, id);
+  lua_pop(L, 1);
+}
+
+/// Pushes the userdata's environment, made ours on first use.
+void push_environment(lua_State* L, int owner) {
+  lua_getfenv(L, owner);
+  lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
+  lua_rawget(L, -2);
+  const bool own = lua_toboolean(L, -1);
+  lua_pop(L, own ? 1 : 2);
+  if (own) return;
+  lua_newtable(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pushvalue(L, -1);
+  lua_setfenv(L, owner);
 }
 }  // namespace
 
@@ -30,13 +77,8 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
     return *static_cast<Held*>(found);
   }
   lua_pop(L, 1);
-  lua_pushlightuserdata(L, const_cast<char*>(&kWeak));
-  lua_newtable(L);  // id -> function
-  lua_newtable(L);
-  lua_pushliteral(L, "v");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  make_weak(L, &kFunctions);
+  make_weak(L, &kOwners);
   lua_pushlightuserdata(L, const_cast<char*>(&kState));
   Held* held = new (lua_newuserdata(L, sizeof(Held))) Held(std::make_shared<State>(State{L}));
   lua_newtable(L);
@@ -57,32 +99,35 @@ Callback::Callback(lua_State* L, int index) : state_(state_of(L)) {
   ref_ = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-Callback::Callback(lua_State* L, int index, int owner) : state_(state_of(L)) {
-  id_ = ++state_->next;
-  push_at(L, &kWeak);
+Callback::Callback(lua_State* L, int index, int owner, bool leaf)
+    : state_(state_of(L)), id_(++state_->next) {
+  set_entry(L, &kFunctions, id_, index);
+  set_entry(L, &kOwners, id_, owner);
+  push_environment(L, owner);
   lua_pushvalue(L, index);
-  lua_rawseti(L, -2, int(id_));
+  lua_rawseti(L, -2, id_);
   lua_pop(L, 1);
-  lua_getfenv(L, owner);
-  lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
-  lua_rawget(L, -2);
-  const bool own = lua_toboolean(L, -1);
-  lua_pop(L, own ? 1 : 2);
-  if (!own) {
-    lua_newtable(L);
-    lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
-    lua_pushboolean(L, 1);
-    lua_rawset(L, -3);
-    lua_pushvalue(L, -1);
-    lua_setfenv(L, owner);
-  }
-  lua_pushvalue(L, index);
-  lua_rawseti(L, -2, int(id_));
-  lua_pop(L, 1);
+  if (leaf) return;
+  node_ = tensor_at(L, owner)->impl()->node;
+  state_->computed.push_back(this);
+  hold();
 }
 
 Callback::~Callback() {
-  if (state_->open && ref_ != LUA_NOREF) luaL_unref(state_->L, LUA_REGISTRYINDEX, ref_);
+  auto& all = state_->computed;
+  if (node_) all.erase(std::remove(all.begin(), all.end(), this), all.end());
+  if (!state_->open) return;
+  lua_State* L = state_->L;
+  luaL_unref(L, LUA_REGISTRYINDEX, ref_);
+  if (!id_ || !lua_checkstack(L, 6)) return;
+  push_entry(L, &kOwners, id_);
+  if (lua_isuserdata(L, -1)) {  // a hook that was removed
+    push_environment(L, lua_gettop(L));
+    lua_pushnil(L);
+    lua_rawseti(L, -2, id_);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
 }
 
 bool Callback::push(lua_State* L) const {
@@ -91,12 +136,59 @@ bool Callback::push(lua_State* L) const {
     lua_rawgeti(L, LUA_REGISTRYINDEX, ref_);
     return true;
   }
-  push_at(L, &kWeak);
-  lua_rawgeti(L, -1, int(id_));
-  lua_remove(L, -2);
+  push_entry(L, &kFunctions, id_);
   if (lua_isfunction(L, -1)) return true;
   lua_pop(L, 1);
   return false;
+}
+
+void Callback::hold() {
+  lua_State* L = state_->L;
+  if (ref_ != LUA_NOREF || !lua_checkstack(L, 8) || !push(L)) return;
+  ref_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  watch(L);
+}
+
+/// Whether one userdata owns the tensor, and that alone its node.
+bool Callback::alone() const {
+  lua_State* L = state_->L;
+  if (!lua_checkstack(L, 8)) return false;
+  push_entry(L, &kOwners, id_);
+  const TensorImpl* t = lua_isuserdata(L, -1) ? tensor_at(L, -1)->impl() : nullptr;
+  lua_pop(L, 1);
+  return t && t->refs == 1 && t->node == node_ && t->node->refs == 1;
+}
+
+/// Leaves garbage behind that calls `look_again` when it is collected.
+void Callback::watch(lua_State* L) {
+  const std::shared_ptr<State> state = state_of(L);
+  if (std::exchange(state->watched, true)) return;
+  lua_newuserdata(L, 1);
+  lua_newtable(L);
+  lua_pushcfunction(L, look_again);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+/// In each cycle of the collector: functions whose tensors' nodes have no other owner leave the
+/// registry.
+int Callback::look_again(lua_State* L) {
+  push_at(L, &kState);
+  void* found = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  if (!found) return 0;  // the state is being closed
+  const std::shared_ptr<State> state = *static_cast<std::shared_ptr<State>*>(found);
+  if (!state || !state->open) return 0;
+  state->watched = false;
+  bool more = false;
+  for (Callback* c : state->computed) {
+    if (c->ref_ == LUA_NOREF) continue;
+    if (c->alone()) luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(c->ref_, LUA_NOREF));
+    else more = true;
+  }
+  if (more) watch(L);
+  return 0;
 }
 
 }  // namespace mt::lua

@@ -68,6 +68,19 @@ void put(lua_State* L, int table, const std::string& name) {
 
 void open_into(lua_State* L, int module, int methods, const std::string& key,
                const Catalogue::Name& name) {
+  const Entry& entry = name.function ? *name.function : *name.method;
+  if (const std::string own = name_of(entry); own != key) {  // one function, whatever its name
+    if (const Catalogue::Name* first = catalogue().find(own);
+        first && first->function == name.function && first->method == name.method) {
+      open_into(L, module, methods, own, *first);
+      for (const int table : {module, methods}) {
+        lua_pushlstring(L, own.data(), own.size());
+        lua_rawget(L, table);
+        if (entry_at(L, -1) == &entry) put(L, table, key);
+        else lua_pop(L, 1);
+      }
+    }
+  }
   if (name.function) push_function(L, *name.function);
   if (name.method && name.method == name.function) lua_pushvalue(L, -1);
   else if (name.method) push_function(L, *name.method);

@@ -1,6 +1,8 @@
 // lua.cpp -- checked arguments, errors at the user's line, pressure on the collector
 #include "bindings/lua.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -413,6 +415,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
   box->tensor = t;
+  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]] announce(*node);
 }
 
 void free_tensor(lua_State* L, int i) {
@@ -558,12 +561,35 @@ void press(lua_State* L) {
 
 thread_local lua_State* collectable =
     nullptr;  // the state of the call under way: another may be closed already
+thread_local int depth = 0;  // calls of ours inside one another
 struct Collectable {
-  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)) {}
+  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)) { ++depth; }
   Collectable(const Collectable&) = delete;
-  ~Collectable() { collectable = before; }
+  ~Collectable() {
+    collectable = before;
+    --depth;
+  }
   lua_State* const before;
 };
+
+/// Lua counts the levels of its own stack, not the bytes of C's, where functions that call functions
+/// (no_grad, gradcheck, hooks) may use that up first: on a thread with a small one, for example.
+void check_stack() {
+  constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest of our own functions
+  static thread_local const char* const lowest = [] {
+    void* low = nullptr;
+    size_t bytes = 0;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      pthread_attr_getstack(&attributes, &low, &bytes);
+      pthread_attr_destroy(&attributes);
+    }
+    return static_cast<const char*>(low);
+  }();
+  if (lowest && static_cast<const char*>(__builtin_frame_address(0)) - lowest < kReserve)
+    fail("stack overflow: {} calls are under way inside one another; does a function call itself?",
+         depth);
+}
 
 /// Whether some tensor among the stack's entries from `first` to `last` holds a NaN.
 bool any_nan(lua_State* L, int first, int last) {
@@ -625,6 +651,7 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
     if (mt_interrupted) fail("interrupted!");
     if (bytes_allocated() - paid > kSlack) press(L);
     const Collectable scope(L);
+    if (depth > 100) [[unlikely]] check_stack();
     on_out_of_memory = collect_all;
     const int results = body(L);
     if (mt_interrupted) fail("interrupted!");  // what was computed meanwhile may be half done

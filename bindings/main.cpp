@@ -30,6 +30,19 @@ void on_interrupt(int) {
   if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
 }
 
+/// Whether the message says where already: it begins with the only line of the user's on the stack.
+bool says_where(lua_State* L, const std::string& message) {
+  lua_Debug frame;
+  std::string line;
+  for (int level = 1, lines = 0; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    if (frame.currentline <= 0 || std::strncmp(frame.source, "@mtorch/", 8) == 0) continue;
+    if (++lines > 1) return false;
+    line = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
+  }
+  return message.rfind(line, 0) == 0;
+}
+
 int traceback(lua_State* L) {
   lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not strike in here
   if (!lua_isstring(L, 1)) {
@@ -46,6 +59,7 @@ int traceback(lua_State* L) {
     lua_pushliteral(L, " (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))");
     lua_concat(L, 2);
   }
+  if (!mt_interrupted && says_where(L, message)) return 1;
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return 1;
 }

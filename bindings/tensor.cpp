@@ -8,6 +8,7 @@
 #include "bindings/module.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/movement.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -112,6 +113,18 @@ class Nested {
 
 // ---- fields --------------------------------------------------------------------------------------
 
+/// x.T and x.mT.
+Tensor turned(const Tensor& x) {
+  if (x.dim() > 2)
+    fail("T: {} is no matrix; x.mT turns each of its matrices, x:permute(..) any dimensions",
+         to_string(x.shape()));
+  return t(x);
+}
+Tensor turned_matrices(const Tensor& x) {
+  if (x.dim() < 2) fail("mT: {} is no matrix, nor a batch of them", to_string(x.shape()));
+  return transpose(x, -2, -1);
+}
+
 /// Pushes the method of this name, made now that it is asked for; false where there is none.
 bool push_method(lua_State* L, const std::string& key) {
   if (!open_name(L, key)) return false;
@@ -124,7 +137,7 @@ bool push_method(lua_State* L, const std::string& key) {
   open_all(L);
   luaL_getmetatable(L, "mtorch.methods");
   std::vector<std::string> names = {"shape", "dtype",         "device",
-                                    "grad",  "requires_grad", "is_leaf", "ndim"};
+                                    "grad",  "requires_grad", "is_leaf", "ndim", "T", "mT"};
   const std::string close = nearest_key(L, -1, key, names);
   luaL_getmetatable(L, "mtorch.module");
   lua_pushstring(L, key.c_str());
@@ -158,6 +171,8 @@ int get_field(lua_State* L) {
   else if (key == "requires_grad") lua_pushboolean(L, x.requires_grad());
   else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
   else if (key == "ndim") lua_pushinteger(L, x.dim());
+  else if (key == "T") push_tensor(L, turned(x));
+  else if (key == "mT") push_tensor(L, turned_matrices(x));
   else if (!push_method(L, std::string(key))) no_field(L, std::string(key));
   return 1;
 }
@@ -363,6 +378,10 @@ void open_tensor(lua_State* L) {
   lua_pop(L, 1);
 }
 
-void list_tensor(Catalogue& c) { c.methods(kMethods); }
+void list_tensor(Catalogue& c) {
+  c.methods(kMethods);
+  for (const Entry& e : kMethods)  // functions of the module too, as in PyTorch
+    if (const std::string name = name_of(e); name == "numel" || name == "detach") c.function(e);
+}
 
 }  // namespace mt::lua

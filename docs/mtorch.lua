@@ -12,6 +12,9 @@
 ---@field grad? mt.Tensor
 ---@field requires_grad boolean
 ---@field is_leaf boolean
+---@field ndim integer
+---@field T mt.Tensor
+---@field mT mt.Tensor
 ---@field [any] any
 ---@operator add(mt.Tensor|number): mt.Tensor
 ---@operator sub(mt.Tensor|number): mt.Tensor
@@ -45,6 +48,11 @@ function Tensor:at(...) end
 function Tensor:backward(gradient, retain_graph, create_graph) end
 
 --- The same data, outside the graph.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.detach(x) end
+
+--- The same data, outside the graph.
 ---@return mt.Tensor ...
 function Tensor:detach() end
 
@@ -59,6 +67,11 @@ function Tensor:is_contiguous() end
 --- The number in a tensor of one element; a boolean for bool.
 ---@return any ...
 function Tensor:item() end
+
+--- The number of elements.
+---@param x mt.Tensor
+---@return integer ...
+function mt.numel(x) end
 
 --- The number of elements.
 ---@return integer ...
@@ -156,6 +169,10 @@ function mt.cpu(x) end
 ---@return mt.Tensor ...
 function Tensor:cpu() end
 
+--- x in the memory of the first GPU.
+---@return mt.Tensor ...
+function Tensor:cuda() end
+
 --- x as float64.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
@@ -197,14 +214,14 @@ function Tensor:empty_like(dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.eye(n, m, dtype, device, requires_grad) end
 
---- Sets every element.
+--- Sets every element, to a number or a 0-d tensor.
 ---@param x mt.Tensor
----@param value number
+---@param value mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.fill_(x, value) end
 
---- Sets every element.
----@param value number
+--- Sets every element, to a number or a 0-d tensor.
+---@param value mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:fill_(value) end
 
@@ -808,33 +825,33 @@ function mt.acosh_(x) end
 ---@return mt.Tensor ...
 function Tensor:acosh_() end
 
---- a + b.
+--- x + y; of two bools their or.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function mt.add(x, y, alpha) end
 
---- a + b.
+--- x + y; of two bools their or.
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function Tensor:add(y, alpha) end
 
---- a + b, written into x.
+--- x + y; of two bools their or, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function mt.add_(x, y, alpha) end
 
---- a + b, written into x.
+--- x + y; of two bools their or, written into x.
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function Tensor:add_(y, alpha) end
 
---- a + value * b / c.
+--- x + value * y / z.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
@@ -842,14 +859,14 @@ function Tensor:add_(y, alpha) end
 ---@return mt.Tensor ...
 function mt.addcdiv(x, y, z, value) end
 
---- a + value * b / c.
+--- x + value * y / z.
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
 ---@return mt.Tensor ...
 function Tensor:addcdiv(y, z, value) end
 
---- a + value * b / c, written into x.
+--- x + value * y / z, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
@@ -857,14 +874,14 @@ function Tensor:addcdiv(y, z, value) end
 ---@return mt.Tensor ...
 function mt.addcdiv_(x, y, z, value) end
 
---- a + value * b / c, written into x.
+--- x + value * y / z, written into x.
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
 ---@return mt.Tensor ...
 function Tensor:addcdiv_(y, z, value) end
 
---- a + value * b * c.
+--- x + value * y * z.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
@@ -872,14 +889,14 @@ function Tensor:addcdiv_(y, z, value) end
 ---@return mt.Tensor ...
 function mt.addcmul(x, y, z, value) end
 
---- a + value * b * c.
+--- x + value * y * z.
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
 ---@return mt.Tensor ...
 function Tensor:addcmul(y, z, value) end
 
---- a + value * b * c, written into x.
+--- x + value * y * z, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
@@ -887,7 +904,7 @@ function Tensor:addcmul(y, z, value) end
 ---@return mt.Tensor ...
 function mt.addcmul_(x, y, z, value) end
 
---- a + value * b * c, written into x.
+--- x + value * y * z, written into x.
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
@@ -1086,24 +1103,24 @@ function mt.atan(x) end
 ---@return mt.Tensor ...
 function Tensor:atan() end
 
---- the angle of the point (b, a), in radians.
+--- the angle of the point (y, x), in radians: of x / y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.atan2(x, y) end
 
---- the angle of the point (b, a), in radians.
+--- the angle of the point (y, x), in radians: of x / y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:atan2(y) end
 
---- the angle of the point (b, a), in radians, written into x.
+--- the angle of the point (y, x), in radians: of x / y, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.atan2_(x, y) end
 
---- the angle of the point (b, a), in radians, written into x.
+--- the angle of the point (y, x), in radians: of x / y, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:atan2_(y) end
@@ -1157,24 +1174,24 @@ function mt.bitwise_and_(x, y) end
 ---@return mt.Tensor ...
 function Tensor:bitwise_and_(y) end
 
---- a * 2^b without what leaves the dtype; 0 where b is negative or its width.
+--- x * 2^y without what leaves the dtype; 0 where y is negative or its width.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.bitwise_left_shift(x, y) end
 
---- a * 2^b without what leaves the dtype; 0 where b is negative or its width.
+--- x * 2^y without what leaves the dtype; 0 where y is negative or its width.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:bitwise_left_shift(y) end
 
---- a * 2^b without what leaves the dtype; 0 where b is negative or its width, written into x.
+--- x * 2^y without what leaves the dtype; 0 where y is negative or its width, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.bitwise_left_shift_(x, y) end
 
---- a * 2^b without what leaves the dtype; 0 where b is negative or its width, written into x.
+--- x * 2^y without what leaves the dtype; 0 where y is negative or its width, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:bitwise_left_shift_(y) end
@@ -1219,24 +1236,24 @@ function mt.bitwise_or_(x, y) end
 ---@return mt.Tensor ...
 function Tensor:bitwise_or_(y) end
 
---- a / 2^b rounded down; only the sign is left where b is negative or the width.
+--- x / 2^y rounded down; only the sign is left where y is negative or the width.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.bitwise_right_shift(x, y) end
 
---- a / 2^b rounded down; only the sign is left where b is negative or the width.
+--- x / 2^y rounded down; only the sign is left where y is negative or the width.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:bitwise_right_shift(y) end
 
---- a / 2^b rounded down; only the sign is left where b is negative or the width, written into x.
+--- x / 2^y rounded down; only the sign is left where y is negative or the width, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.bitwise_right_shift_(x, y) end
 
---- a / 2^b rounded down; only the sign is left where b is negative or the width, written into x.
+--- x / 2^y rounded down; only the sign is left where y is negative or the width, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:bitwise_right_shift_(y) end
@@ -1303,27 +1320,27 @@ function mt.celu_(x, alpha) end
 ---@return mt.Tensor ...
 function Tensor:celu_(alpha) end
 
---- x held between min and max; NaN stays; the slope at the ends is 0.
+--- x held between min and max; NaN stays; the slope is 0 at the ends and of NaN.
 ---@param x mt.Tensor
 ---@param min? number
 ---@param max? number
 ---@return mt.Tensor ...
 function mt.clamp(x, min, max) end
 
---- x held between min and max; NaN stays; the slope at the ends is 0.
+--- x held between min and max; NaN stays; the slope is 0 at the ends and of NaN.
 ---@param min? number
 ---@param max? number
 ---@return mt.Tensor ...
 function Tensor:clamp(min, max) end
 
---- x held between min and max; NaN stays; the slope at the ends is 0, written into x.
+--- x held between min and max; NaN stays; the slope is 0 at the ends and of NaN, written into x.
 ---@param x mt.Tensor
 ---@param min? number
 ---@param max? number
 ---@return mt.Tensor ...
 function mt.clamp_(x, min, max) end
 
---- x held between min and max; NaN stays; the slope at the ends is 0, written into x.
+--- x held between min and max; NaN stays; the slope is 0 at the ends and of NaN, written into x.
 ---@param min? number
 ---@param max? number
 ---@return mt.Tensor ...
@@ -1399,24 +1416,24 @@ function mt.clip_(x, min, max) end
 ---@return mt.Tensor ...
 function Tensor:clip_(min, max) end
 
---- |a| with the sign of b; the slope at 0 is 0.
+--- |x| with the sign of y; the slope at 0 is 0.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.copysign(x, y) end
 
---- |a| with the sign of b; the slope at 0 is 0.
+--- |x| with the sign of y; the slope at 0 is 0.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:copysign(y) end
 
---- |a| with the sign of b; the slope at 0 is 0, written into x.
+--- |x| with the sign of y; the slope at 0 is 0, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.copysign_(x, y) end
 
---- |a| with the sign of b; the slope at 0 is 0, written into x.
+--- |x| with the sign of y; the slope at 0 is 0, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:copysign_(y) end
@@ -1493,27 +1510,27 @@ function mt.digamma_(x) end
 ---@return mt.Tensor ...
 function Tensor:digamma_() end
 
---- a / b; of integers a float.
+--- x / y; of integers a float.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
 ---@return mt.Tensor ...
 function mt.div(x, y, rounding_mode) end
 
---- a / b; of integers a float.
+--- x / y; of integers a float.
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
 ---@return mt.Tensor ...
 function Tensor:div(y, rounding_mode) end
 
---- a / b; of integers a float, written into x.
+--- x / y; of integers a float, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
 ---@return mt.Tensor ...
 function mt.div_(x, y, rounding_mode) end
 
---- a / b; of integers a float, written into x.
+--- x / y; of integers a float, written into x.
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
 ---@return mt.Tensor ...
@@ -1567,16 +1584,27 @@ function mt.elu_(x, alpha) end
 ---@return mt.Tensor ...
 function Tensor:elu_(alpha) end
 
---- a equals b.
+--- x equals y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.eq(x, y) end
 
---- a equals b.
+--- x equals y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:eq(y) end
+
+--- x equals y, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.eq_(x, y) end
+
+--- x equals y, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:eq_(y) end
 
 --- Whether shapes and all elements are equal: a Lua boolean.
 ---@param x mt.Tensor
@@ -1733,46 +1761,46 @@ function mt.floor_(x) end
 ---@return mt.Tensor ...
 function Tensor:floor_() end
 
---- a / b rounded down; integers stay integers.
+--- x / y rounded down; integers stay integers.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.floor_divide(x, y) end
 
---- a / b rounded down; integers stay integers.
+--- x / y rounded down; integers stay integers.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:floor_divide(y) end
 
---- a / b rounded down; integers stay integers, written into x.
+--- x / y rounded down; integers stay integers, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.floor_divide_(x, y) end
 
---- a / b rounded down; integers stay integers, written into x.
+--- x / y rounded down; integers stay integers, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:floor_divide_(y) end
 
---- a - b * trunc(a / b): the sign of a, as C's fmod.
+--- x - y * trunc(x / y): the sign of x, as C's fmod.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.fmod(x, y) end
 
---- a - b * trunc(a / b): the sign of a, as C's fmod.
+--- x - y * trunc(x / y): the sign of x, as C's fmod.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:fmod(y) end
 
---- a - b * trunc(a / b): the sign of a, as C's fmod, written into x.
+--- x - y * trunc(x / y): the sign of x, as C's fmod, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.fmod_(x, y) end
 
---- a - b * trunc(a / b): the sign of a, as C's fmod, written into x.
+--- x - y * trunc(x / y): the sign of x, as C's fmod, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:fmod_(y) end
@@ -1795,16 +1823,27 @@ function mt.frac_(x) end
 ---@return mt.Tensor ...
 function Tensor:frac_() end
 
---- a >= b.
+--- x >= y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.ge(x, y) end
 
---- a >= b.
+--- x >= y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:ge(y) end
+
+--- x >= y, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.ge_(x, y) end
+
+--- x >= y, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:ge_(y) end
 
 --- x times the normal distribution function of x (Hendrycks 2016).
 ---@param x mt.Tensor
@@ -1857,6 +1896,17 @@ function mt.greater(x, y) end
 ---@return mt.Tensor ...
 function Tensor:greater(y) end
 
+--- The same as gt_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.greater_(x, y) end
+
+--- The same as gt_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:greater_(y) end
+
 --- The same as ge.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
@@ -1868,16 +1918,38 @@ function mt.greater_equal(x, y) end
 ---@return mt.Tensor ...
 function Tensor:greater_equal(y) end
 
---- a > b.
+--- The same as ge_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.greater_equal_(x, y) end
+
+--- The same as ge_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:greater_equal_(y) end
+
+--- x > y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.gt(x, y) end
 
---- a > b.
+--- x > y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:gt(y) end
+
+--- x > y, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.gt_(x, y) end
+
+--- x > y, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:gt_(y) end
 
 --- x, or 0 where |x| <= lambd.
 ---@param x mt.Tensor
@@ -1963,46 +2035,46 @@ function mt.hardtanh_(x, min_val, max_val) end
 ---@return mt.Tensor ...
 function Tensor:hardtanh_(min_val, max_val) end
 
---- 0 below 0, 1 above, b where a is 0; it has no gradient.
+--- 0 below 0, 1 above, y where x is 0; it has no gradient.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.heaviside(x, y) end
 
---- 0 below 0, 1 above, b where a is 0; it has no gradient.
+--- 0 below 0, 1 above, y where x is 0; it has no gradient.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:heaviside(y) end
 
---- 0 below 0, 1 above, b where a is 0; it has no gradient, written into x.
+--- 0 below 0, 1 above, y where x is 0; it has no gradient, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.heaviside_(x, y) end
 
---- 0 below 0, 1 above, b where a is 0; it has no gradient, written into x.
+--- 0 below 0, 1 above, y where x is 0; it has no gradient, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:heaviside_(y) end
 
---- sqrt(a*a + b*b) without overflow.
+--- sqrt(x*x + y*y) without overflow.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.hypot(x, y) end
 
---- sqrt(a*a + b*b) without overflow.
+--- sqrt(x*x + y*y) without overflow.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:hypot(y) end
 
---- sqrt(a*a + b*b) without overflow, written into x.
+--- sqrt(x*x + y*y) without overflow, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.hypot_(x, y) end
 
---- sqrt(a*a + b*b) without overflow, written into x.
+--- sqrt(x*x + y*y) without overflow, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:hypot_(y) end
@@ -2051,16 +2123,27 @@ function mt.isnan(x) end
 ---@return mt.Tensor ...
 function Tensor:isnan() end
 
---- a <= b.
+--- x <= y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.le(x, y) end
 
---- a <= b.
+--- x <= y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:le(y) end
+
+--- x <= y, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.le_(x, y) end
+
+--- x <= y, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:le_(y) end
 
 --- x, or negative_slope * x below 0.
 ---@param x mt.Tensor
@@ -2084,31 +2167,31 @@ function mt.leaky_relu_(x, negative_slope) end
 ---@return mt.Tensor ...
 function Tensor:leaky_relu_(negative_slope) end
 
---- a + weight * (b - a), the weight being c.
+--- x + weight * (y - x).
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
----@param z mt.Tensor|number
+---@param weight mt.Tensor
 ---@return mt.Tensor ...
-function mt.lerp(x, y, z) end
+function mt.lerp(x, y, weight) end
 
---- a + weight * (b - a), the weight being c.
+--- x + weight * (y - x).
 ---@param y mt.Tensor|number
----@param z mt.Tensor|number
+---@param weight mt.Tensor
 ---@return mt.Tensor ...
-function Tensor:lerp(y, z) end
+function Tensor:lerp(y, weight) end
 
---- a + weight * (b - a), the weight being c, written into x.
+--- x + weight * (y - x), written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
----@param z mt.Tensor|number
+---@param weight mt.Tensor
 ---@return mt.Tensor ...
-function mt.lerp_(x, y, z) end
+function mt.lerp_(x, y, weight) end
 
---- a + weight * (b - a), the weight being c, written into x.
+--- x + weight * (y - x), written into x.
 ---@param y mt.Tensor|number
----@param z mt.Tensor|number
+---@param weight mt.Tensor
 ---@return mt.Tensor ...
-function Tensor:lerp_(y, z) end
+function Tensor:lerp_(y, weight) end
 
 --- The same as lt.
 ---@param x mt.Tensor
@@ -2121,6 +2204,17 @@ function mt.less(x, y) end
 ---@return mt.Tensor ...
 function Tensor:less(y) end
 
+--- The same as lt_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.less_(x, y) end
+
+--- The same as lt_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:less_(y) end
+
 --- The same as le.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
@@ -2131,6 +2225,17 @@ function mt.less_equal(x, y) end
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:less_equal(y) end
+
+--- The same as le_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.less_equal_(x, y) end
+
+--- The same as le_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:less_equal_(y) end
 
 --- the logarithm of |gamma(x)|.
 ---@param x mt.Tensor
@@ -2240,46 +2345,46 @@ function mt.log_sigmoid_(x) end
 ---@return mt.Tensor ...
 function Tensor:log_sigmoid_() end
 
---- log(exp(a) + exp(b)) without overflow.
+--- log(exp(x) + exp(y)) without overflow.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.logaddexp(x, y) end
 
---- log(exp(a) + exp(b)) without overflow.
+--- log(exp(x) + exp(y)) without overflow.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:logaddexp(y) end
 
---- log2(2^a + 2^b) without overflow.
+--- log2(2^x + 2^y) without overflow.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.logaddexp2(x, y) end
 
---- log2(2^a + 2^b) without overflow.
+--- log2(2^x + 2^y) without overflow.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:logaddexp2(y) end
 
---- log2(2^a + 2^b) without overflow, written into x.
+--- log2(2^x + 2^y) without overflow, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.logaddexp2_(x, y) end
 
---- log2(2^a + 2^b) without overflow, written into x.
+--- log2(2^x + 2^y) without overflow, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:logaddexp2_(y) end
 
---- log(exp(a) + exp(b)) without overflow, written into x.
+--- log(exp(x) + exp(y)) without overflow, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.logaddexp_(x, y) end
 
---- log(exp(a) + exp(b)) without overflow, written into x.
+--- log(exp(x) + exp(y)) without overflow, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:logaddexp_(y) end
@@ -2295,6 +2400,17 @@ function mt.logical_and(x, y) end
 ---@return mt.Tensor ...
 function Tensor:logical_and(y) end
 
+--- both are nonzero, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logical_and_(x, y) end
+
+--- both are nonzero, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logical_and_(y) end
+
 --- true where x is 0.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
@@ -2303,6 +2419,15 @@ function mt.logical_not(x) end
 --- true where x is 0.
 ---@return mt.Tensor ...
 function Tensor:logical_not() end
+
+--- true where x is 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.logical_not_(x) end
+
+--- true where x is 0, written into x.
+---@return mt.Tensor ...
+function Tensor:logical_not_() end
 
 --- one is nonzero.
 ---@param x mt.Tensor
@@ -2315,6 +2440,17 @@ function mt.logical_or(x, y) end
 ---@return mt.Tensor ...
 function Tensor:logical_or(y) end
 
+--- one is nonzero, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logical_or_(x, y) end
+
+--- one is nonzero, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logical_or_(y) end
+
 --- exactly one is nonzero.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
@@ -2325,6 +2461,17 @@ function mt.logical_xor(x, y) end
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:logical_xor(y) end
+
+--- exactly one is nonzero, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.logical_xor_(x, y) end
+
+--- exactly one is nonzero, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:logical_xor_(y) end
 
 --- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps.
 ---@param x mt.Tensor
@@ -2366,57 +2513,68 @@ function mt.logsigmoid_(x) end
 ---@return mt.Tensor ...
 function Tensor:logsigmoid_() end
 
---- a < b.
+--- x < y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.lt(x, y) end
 
---- a < b.
+--- x < y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:lt(y) end
 
---- the larger of a and b; NaN wins; ties share the gradient.
+--- x < y, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.lt_(x, y) end
+
+--- x < y, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:lt_(y) end
+
+--- the larger of x and y; NaN wins; ties share the gradient.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.maximum(x, y) end
 
---- the larger of a and b; NaN wins; ties share the gradient.
+--- the larger of x and y; NaN wins; ties share the gradient.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:maximum(y) end
 
---- the larger of a and b; NaN wins; ties share the gradient, written into x.
+--- the larger of x and y; NaN wins; ties share the gradient, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.maximum_(x, y) end
 
---- the larger of a and b; NaN wins; ties share the gradient, written into x.
+--- the larger of x and y; NaN wins; ties share the gradient, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:maximum_(y) end
 
---- the smaller of a and b; NaN wins; ties share the gradient.
+--- the smaller of x and y; NaN wins; ties share the gradient.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.minimum(x, y) end
 
---- the smaller of a and b; NaN wins; ties share the gradient.
+--- the smaller of x and y; NaN wins; ties share the gradient.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:minimum(y) end
 
---- the smaller of a and b; NaN wins; ties share the gradient, written into x.
+--- the smaller of x and y; NaN wins; ties share the gradient, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.minimum_(x, y) end
 
---- the smaller of a and b; NaN wins; ties share the gradient, written into x.
+--- the smaller of x and y; NaN wins; ties share the gradient, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:minimum_(y) end
@@ -2439,24 +2597,24 @@ function mt.mish_(x) end
 ---@return mt.Tensor ...
 function Tensor:mish_() end
 
---- a * b.
+--- x * y; of two bools their and.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.mul(x, y) end
 
---- a * b.
+--- x * y; of two bools their and.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:mul(y) end
 
---- a * b, written into x.
+--- x * y; of two bools their and, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.mul_(x, y) end
 
---- a * b, written into x.
+--- x * y; of two bools their and, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:mul_(y) end
@@ -2513,16 +2671,27 @@ function mt.nan_to_num_(x, nan, posinf, neginf) end
 ---@return mt.Tensor ...
 function Tensor:nan_to_num_(nan, posinf, neginf) end
 
---- a differs from b.
+--- x differs from y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.ne(x, y) end
 
---- a differs from b.
+--- x differs from y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:ne(y) end
+
+--- x differs from y, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.ne_(x, y) end
+
+--- x differs from y, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:ne_(y) end
 
 --- -x.
 ---@param x mt.Tensor
@@ -2571,6 +2740,17 @@ function mt.not_equal(x, y) end
 ---@return mt.Tensor ...
 function Tensor:not_equal(y) end
 
+--- The same as ne_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.not_equal_(x, y) end
+
+--- The same as ne_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:not_equal_(y) end
+
 --- the n-th derivative of digamma, n from 0 to 30.
 ---@param x mt.Tensor
 ---@param n number
@@ -2602,46 +2782,46 @@ function mt.positive(x) end
 ---@return mt.Tensor ...
 function Tensor:positive() end
 
---- a to the power b.
+--- x to the power y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.pow(x, y) end
 
---- a to the power b.
+--- x to the power y.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:pow(y) end
 
---- a to the power b, written into x.
+--- x to the power y, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.pow_(x, y) end
 
---- a to the power b, written into x.
+--- x to the power y, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:pow_(y) end
 
---- a, or b * a below 0: a slope for each channel (He 2015).
+--- x, or weight * x below 0: a slope for each channel (He 2015).
 ---@param x mt.Tensor
 ---@param weight mt.Tensor
 ---@return mt.Tensor ...
 function mt.prelu(x, weight) end
 
---- a, or b * a below 0: a slope for each channel (He 2015).
+--- x, or weight * x below 0: a slope for each channel (He 2015).
 ---@param weight mt.Tensor
 ---@return mt.Tensor ...
 function Tensor:prelu(weight) end
 
---- a, or b * a below 0: a slope for each channel (He 2015), written into x.
+--- x, or weight * x below 0: a slope for each channel (He 2015), written into x.
 ---@param x mt.Tensor
 ---@param weight mt.Tensor
 ---@return mt.Tensor ...
 function mt.prelu_(x, weight) end
 
---- a, or b * a below 0: a slope for each channel (He 2015), written into x.
+--- x, or weight * x below 0: a slope for each channel (He 2015), written into x.
 ---@param weight mt.Tensor
 ---@return mt.Tensor ...
 function Tensor:prelu_(weight) end
@@ -2718,24 +2898,24 @@ function mt.relu_(x) end
 ---@return mt.Tensor ...
 function Tensor:relu_() end
 
---- a - b * floor(a / b): the sign of b, as Lua's %.
+--- x - y * floor(x / y): the sign of y, as Lua's %.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.remainder(x, y) end
 
---- a - b * floor(a / b): the sign of b, as Lua's %.
+--- x - y * floor(x / y): the sign of y, as Lua's %.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:remainder(y) end
 
---- a - b * floor(a / b): the sign of b, as Lua's %, written into x.
+--- x - y * floor(x / y): the sign of y, as Lua's %, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.remainder_(x, y) end
 
---- a - b * floor(a / b): the sign of b, as Lua's %, written into x.
+--- x - y * floor(x / y): the sign of y, as Lua's %, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:remainder_(y) end
@@ -2999,27 +3179,27 @@ function mt.square_(x) end
 ---@return mt.Tensor ...
 function Tensor:square_() end
 
---- a - b.
+--- x - y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function mt.sub(x, y, alpha) end
 
---- a - b.
+--- x - y.
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function Tensor:sub(y, alpha) end
 
---- a - b, written into x.
+--- x - y, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function mt.sub_(x, y, alpha) end
 
---- a - b, written into x.
+--- x - y, written into x.
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
@@ -3164,24 +3344,24 @@ function mt.trunc_(x) end
 ---@return mt.Tensor ...
 function Tensor:trunc_() end
 
---- a / b without its fraction: div(a, b, {rounding_mode='trunc'}).
+--- x / y without its fraction: div(x, y, {rounding_mode='trunc'}).
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.trunc_divide(x, y) end
 
---- a / b without its fraction: div(a, b, {rounding_mode='trunc'}).
+--- x / y without its fraction: div(x, y, {rounding_mode='trunc'}).
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:trunc_divide(y) end
 
---- a / b without its fraction: div(a, b, {rounding_mode='trunc'}), written into x.
+--- x / y without its fraction: div(x, y, {rounding_mode='trunc'}), written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.trunc_divide_(x, y) end
 
---- a / b without its fraction: div(a, b, {rounding_mode='trunc'}), written into x.
+--- x / y without its fraction: div(x, y, {rounding_mode='trunc'}), written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:trunc_divide_(y) end
@@ -3199,24 +3379,24 @@ function mt.where(condition, x, y) end
 ---@return mt.Tensor ...
 function Tensor:where(condition, y) end
 
---- a * log(b), and 0 where a is 0, unless b is NaN.
+--- x * log(y), and 0 where x is 0, unless y is NaN.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.xlogy(x, y) end
 
---- a * log(b), and 0 where a is 0, unless b is NaN.
+--- x * log(y), and 0 where x is 0, unless y is NaN.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:xlogy(y) end
 
---- a * log(b), and 0 where a is 0, unless b is NaN, written into x.
+--- x * log(y), and 0 where x is 0, unless y is NaN, written into x.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function mt.xlogy_(x, y) end
 
---- a * log(b), and 0 where a is 0, unless b is NaN, written into x.
+--- x * log(y), and 0 where x is 0, unless y is NaN, written into x.
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:xlogy_(y) end
@@ -3471,13 +3651,13 @@ function mt.masked_select(x, mask) end
 ---@return mt.Tensor ...
 function Tensor:masked_select(mask) end
 
---- [n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each dimension.
+--- [n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each dimension, as many as x has, which is an index: x[x:nonzero(true)].
 ---@param x mt.Tensor
 ---@param as_tuple? boolean default false
 ---@return mt.Tensor ...
 function mt.nonzero(x, as_tuple) end
 
---- [n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each dimension.
+--- [n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each dimension, as many as x has, which is an index: x[x:nonzero(true)].
 ---@param as_tuple? boolean default false
 ---@return mt.Tensor ...
 function Tensor:nonzero(as_tuple) end
@@ -4114,6 +4294,17 @@ function mt.tril(x, diagonal) end
 ---@return mt.Tensor ...
 function Tensor:tril(diagonal) end
 
+--- tril, written into x.
+---@param x mt.Tensor
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function mt.tril_(x, diagonal) end
+
+--- tril, written into x.
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function Tensor:tril_(diagonal) end
+
 --- x with zeros below a diagonal (0 is the main one, 1 the next above).
 ---@param x mt.Tensor
 ---@param diagonal? integer default 0
@@ -4124,6 +4315,17 @@ function mt.triu(x, diagonal) end
 ---@param diagonal? integer default 0
 ---@return mt.Tensor ...
 function Tensor:triu(diagonal) end
+
+--- triu, written into x.
+---@param x mt.Tensor
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function mt.triu_(x, diagonal) end
+
+--- triu, written into x.
+---@param diagonal? integer default 0
+---@return mt.Tensor ...
+function Tensor:triu_(diagonal) end
 
 --- A list of views, one for each position of a dimension.
 ---@param x mt.Tensor
@@ -4307,6 +4509,21 @@ function mt.count_nonzero(x, dim, keepdim) end
 ---@return mt.Tensor ...
 function Tensor:count_nonzero(dim, keepdim) end
 
+--- The covariances of the rows (variables) over the columns (observations), [n x m] to [n x n]; of one variable 0-d. fweights: how often an observation counts; aweights: how much.
+---@param x mt.Tensor
+---@param correction? number default 1
+---@param fweights? mt.Tensor
+---@param aweights? mt.Tensor
+---@return mt.Tensor ...
+function mt.cov(x, correction, fweights, aweights) end
+
+--- The covariances of the rows (variables) over the columns (observations), [n x m] to [n x n]; of one variable 0-d. fweights: how often an observation counts; aweights: how much.
+---@param correction? number default 1
+---@param fweights? mt.Tensor
+---@param aweights? mt.Tensor
+---@return mt.Tensor ...
+function Tensor:cov(correction, fweights, aweights) end
+
 --- The largest element so far and where it stood last; NaN stays.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
@@ -4342,6 +4559,19 @@ function mt.cumprod(x, dim, dtype) end
 ---@return mt.Tensor ...
 function Tensor:cumprod(dim, dtype) end
 
+--- cumprod, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.cumprod_(x, dim, dtype) end
+
+--- cumprod, written into x.
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:cumprod_(dim, dtype) end
+
 --- The sum of all elements so far along dim.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
@@ -4354,6 +4584,19 @@ function mt.cumsum(x, dim, dtype) end
 ---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
 function Tensor:cumsum(dim, dtype) end
+
+--- cumsum, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function mt.cumsum_(x, dim, dtype) end
+
+--- cumsum, written into x.
+---@param dim integer|integer[]
+---@param dtype? mt.Dtype
+---@return mt.Tensor ...
+function Tensor:cumsum_(dim, dtype) end
 
 --- The differences of neighbours along dim, taken n times; of bools whether they differ.
 ---@param x mt.Tensor
@@ -4544,7 +4787,7 @@ function mt.sum(x, dim, keepdim, dtype) end
 ---@return mt.Tensor ...
 function Tensor:sum(dim, keepdim, dtype) end
 
---- The variance: squared deviations over n - correction. unbiased=false is correction=0.
+--- The variance: squared deviations over n - correction; unbiased=false is correction=0. By position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
@@ -4553,7 +4796,7 @@ function Tensor:sum(dim, keepdim, dtype) end
 ---@return mt.Tensor ...
 function mt.var(x, dim, keepdim, correction, unbiased) end
 
---- The variance: squared deviations over n - correction. unbiased=false is correction=0.
+--- The variance: squared deviations over n - correction; unbiased=false is correction=0. By position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param correction? number default 1
@@ -4799,6 +5042,23 @@ function mt.addbmm(x, a, b, beta, alpha) end
 ---@return mt.Tensor ...
 function Tensor:addbmm(a, b, beta, alpha) end
 
+--- addbmm, written into x.
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.addbmm_(x, a, b, beta, alpha) end
+
+--- addbmm, written into x.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:addbmm_(a, b, beta, alpha) end
+
 --- beta * x + alpha * the product of two matrices; x broadcasts and is not read when beta is 0.
 ---@param x mt.Tensor
 ---@param a mt.Tensor
@@ -4815,6 +5075,23 @@ function mt.addmm(x, a, b, beta, alpha) end
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function Tensor:addmm(a, b, beta, alpha) end
+
+--- addmm, written into x.
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.addmm_(x, a, b, beta, alpha) end
+
+--- addmm, written into x.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:addmm_(a, b, beta, alpha) end
 
 --- beta * x + alpha * the product of a matrix and a vector.
 ---@param x mt.Tensor
@@ -4833,6 +5110,23 @@ function mt.addmv(x, a, b, beta, alpha) end
 ---@return mt.Tensor ...
 function Tensor:addmv(a, b, beta, alpha) end
 
+--- addmv, written into x.
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.addmv_(x, a, b, beta, alpha) end
+
+--- addmv, written into x.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:addmv_(a, b, beta, alpha) end
+
 --- beta * x + alpha * bmm(a, b).
 ---@param x mt.Tensor
 ---@param a mt.Tensor
@@ -4849,6 +5143,23 @@ function mt.baddbmm(x, a, b, beta, alpha) end
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function Tensor:baddbmm(a, b, beta, alpha) end
+
+--- baddbmm, written into x.
+---@param x mt.Tensor
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function mt.baddbmm_(x, a, b, beta, alpha) end
+
+--- baddbmm, written into x.
+---@param a mt.Tensor
+---@param b mt.Tensor
+---@param beta? number default 1
+---@param alpha? number default 1
+---@return mt.Tensor ...
+function Tensor:baddbmm_(a, b, beta, alpha) end
 
 --- The products of two batches of matrices, [b x m x k] and [b x k x n].
 ---@param x mt.Tensor
@@ -5407,7 +5718,7 @@ function Tensor:huber_loss(target, reduction, delta) end
 ---@return mt.Tensor ...
 function mt.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps) end
 
---- target (log target - x) for log-probabilities x; reduction also 'batchmean'.
+--- target (log target - x) for log-probabilities x, broadcast; reduction also 'batchmean', over the first size of x.
 ---@param x mt.Tensor
 ---@param target mt.Tensor
 ---@param reduction? string default 'mean'
@@ -5415,7 +5726,7 @@ function mt.instance_norm(input, running_mean, running_var, weight, bias, use_in
 ---@return mt.Tensor ...
 function mt.kl_div(x, target, reduction, log_target) end
 
---- target (log target - x) for log-probabilities x; reduction also 'batchmean'.
+--- target (log target - x) for log-probabilities x, broadcast; reduction also 'batchmean', over the first size of x.
 ---@param target mt.Tensor
 ---@param reduction? string default 'mean'
 ---@param log_target? boolean default false
@@ -5619,14 +5930,15 @@ function mt.enable_grad(fn, ...) end
 ---@return mt.Tensor ...
 function mt.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused) end
 
---- Compares the gradients of fn(inputs..), all float64, with finite differences; an error where they differ.
+--- Compares the gradients of fn(inputs..), all float64, with finite differences; an error where they differ, or where two backwards differ by more than nondet_tol.
 ---@param fn function
 ---@param inputs mt.Tensor|mt.Tensor[]
 ---@param eps? number default 1e-6
 ---@param atol? number default 1e-5
 ---@param rtol? number default 1e-3
+---@param nondet_tol? number default 0
 ---@return boolean ...
-function mt.gradcheck(fn, inputs, eps, atol, rtol) end
+function mt.gradcheck(fn, inputs, eps, atol, rtol, nondet_tol) end
 
 --- gradcheck for the gradients of the gradients.
 ---@param fn function
@@ -5634,8 +5946,9 @@ function mt.gradcheck(fn, inputs, eps, atol, rtol) end
 ---@param eps? number default 1e-6
 ---@param atol? number default 1e-5
 ---@param rtol? number default 1e-3
+---@param nondet_tol? number default 0
 ---@return boolean ...
-function mt.gradgradcheck(fn, inputs, eps, atol, rtol) end
+function mt.gradgradcheck(fn, inputs, eps, atol, rtol, nondet_tol) end
 
 --- Whether operations are recorded.
 ---@return boolean ...
@@ -6026,6 +6339,17 @@ function mt.optim.Adam(parameters, lr, betas, eps, weight_decay) end
 ---@param weight_decay? number default 0.01
 ---@return any ...
 function mt.optim.AdamW(parameters, lr, betas, eps, weight_decay) end
+
+--- Steps divided by the root of a running mean of squared gradients, as torch.optim.RMSprop; centered: less the square of their mean.
+---@param parameters mt.Tensor[]
+---@param lr? number default 0.01
+---@param alpha? number default 0.99
+---@param eps? number default 1e-8
+---@param weight_decay? number default 0
+---@param momentum? number default 0
+---@param centered? boolean default false
+---@return any ...
+function mt.optim.RMSprop(parameters, lr, alpha, eps, weight_decay, momentum, centered) end
 
 --- Stochastic gradient descent, as torch.optim.SGD.
 ---@param parameters mt.Tensor[]

@@ -14,7 +14,7 @@
 namespace mt {
 
 constinit thread_local bool recording = true;
-thread_local uint64_t walk_now = 0;
+constinit thread_local Gathered* gathered = nullptr;
 bool debugging = false;
 std::string (*where_now)() = nullptr;
 
@@ -38,8 +38,12 @@ Node& new_node(const NodeType& type, const Tensor& out, size_t inputs) {
 void connect(Edge& edge, const Tensor& input) {
   TensorImpl* t = input.impl();
   if (!input.requires_grad()) return;
-  if (t->node) edge.node = Ref<Node>::share(t->node);
-  else edge.leaf = Ref<TensorImpl>::share(t);
+  if (!t->node) {
+    edge.leaf = Ref<TensorImpl>::share(t);
+    return;
+  }
+  edge.node = Ref<Node>::share(t->node);
+  if (t->node->extra) [[unlikely]] announce(*t->node);
 }
 
 // Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion,
@@ -139,8 +143,6 @@ struct Targets {
   }
 };
 
-std::atomic<uint64_t> walks{0};
-
 /// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
 class Walk {
  public:
@@ -148,14 +150,14 @@ class Walk {
       : retain_(retain),
         mode_(create),
         targets_(targets),
-        before_(std::exchange(walk_now, ++walks)),
+        before_(std::exchange(gathered, &gathered_)),
         outer_(std::exchange(current, this)) {
     if (outer_) outer_->set_aside();
     ready_.swap(spare_ready);
     leaves_.swap(spare_leaves);
   }
   ~Walk() {
-    walk_now = before_;
+    gathered = before_;
     while (!ready_.empty()) next()->pending.reset();
     for (auto& leaf : leaves_) drop_pending(*leaf);
     leaves_.clear();
@@ -284,7 +286,8 @@ class Walk {
     node.type->backward(node, g, dx);
     if (debugging && !holds_nan(g)) [[unlikely]]
       for (int i = 0; i < node.inputs; ++i)
-        if (dx[i].defined()) check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
+        if (dx[i].defined())
+          check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
     for (int i = 0; i < node.inputs; ++i)
       if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
     if (!retain_) consume(node);
@@ -321,7 +324,7 @@ class Walk {
   bool retain_;
   NoGrad mode_;
   Targets* targets_;
-  uint64_t before_;
+  Gathered gathered_, *before_;
   static thread_local Walk* current;
   Walk* outer_;
   std::vector<Tensor> aside_;
@@ -345,7 +348,7 @@ void Node::destroy(Node* node) {
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
-  if (from != kOther && in_stretch() && stretch_save(*this, slot, t, from)) return;
+  if (from != kOther && in_stretch()) return stretch_save(*this, slot, t, from);
   Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
   version[slot] = t.impl()->storage->version;
@@ -375,9 +378,12 @@ Tensor Node::get(int slot) {
     return Tensor(edge->leaf);
   }
   Node* behind = edge ? edge->node.get() : this;
-  if (!behind) return t;
-  t = t.detach();
-  t.impl()->node = Ref<Node>::share(behind).release();
+  return behind ? rejoin(t, Ref<Node>::share(behind)) : t;
+}
+
+Tensor rejoin(const Tensor& x, Ref<Node> node) {
+  Tensor t = x.detach();
+  t.impl()->node = node.release();
   t.impl()->requires_grad = true;
   return t;
 }
@@ -473,9 +479,14 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   return found;
 }
 
+void announce(const Node& node) {
+  for (const auto& hook : node.extra->hooks)
+    if (hook->joined) hook->joined();
+}
+
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)> call) {
   if (!x.requires_grad()) fail("register_hook: this tensor does not require a gradient");
-  auto hook = std::make_shared<Hook>(Hook{std::move(call)});
+  auto hook = std::make_shared<Hook>(Hook{std::move(call), {}});
   if (x.impl()->node) {
     x.impl()->node->facts().hooks.push_back(hook);
   } else {
@@ -508,10 +519,10 @@ void note_change(const Storage* s) {
 }
 
 bool holds_nan(const Tensor& x) {
-  if (!is_float(x.dtype())) return false;
+  if (!is_float(x.dtype()) || x.numel() == 0) return false;
   const Debugging off(false);
   NoGrad quiet;
-  return any(isnan(x)).item() != 0;
+  return std::isnan(amax(x).item());
 }
 
 void check_nan(const Tensor& x, const std::string& what, const std::string& where) {

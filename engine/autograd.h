@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/tensor.h"
@@ -32,6 +33,7 @@ constexpr int kMaxSaved = 4;
 /// `call` it was removed.
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
+  std::function<void()> joined;  // of a computed tensor: its node gets one more owner
 };
 struct Custom;   // custom.h
 struct Stretch;  // custom.h
@@ -54,6 +56,7 @@ struct Node {
   bool consumed = false;
   uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
   const NodeType* type = nullptr;
+  std::unique_ptr<NodeExtra> extra;
   Edge edge[3];
   std::unique_ptr<Edge[]> more;  // all edges, where there are more than three
   Ref<TensorImpl> saved[kMaxSaved];
@@ -62,7 +65,6 @@ struct Node {
   double number[4] = {};     // parameters of the operation
   Tensor pending;            // the gradient so far, while a walk is under way
   Node* next = nullptr;      // the list of nodes to be freed
-  std::unique_ptr<NodeExtra> extra;
 
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);
@@ -81,6 +83,8 @@ struct Node {
   /// The remembered tensor. Throws when it was changed in place since. While gradients are
   /// themselves recorded it is connected to the graph again.
   Tensor get(int slot);
+  /// Whether `get` has something there.
+  bool has(int slot) const { return saved[slot] || (extra && extra->place[slot] >= 0); }
   Shape shape(int slot) const { return Shape(saved[slot]->size, saved[slot]->ndim); }
 };
 
@@ -106,6 +110,9 @@ inline bool wants_grad(const Tensor& a, const Tensor& b) {
 Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs);
 Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs);
 
+/// A computed tensor that was kept without its past, as the result of its node again.
+Tensor rejoin(const Tensor& x, Ref<Node> node);
+
 /// Walks the graph backwards from `root` and adds to `.grad` of its leaves: all of them, or none if
 /// it fails.
 void backward(const Tensor& root, const Tensor& gradient = {}, bool retain_graph = false,
@@ -120,11 +127,15 @@ struct GradOptions {
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& gradients = {}, const GradOptions& = {});
 
+/// Tells the hooks of a computed tensor that it, or its node, gets one more owner.
+void announce(const Node&);
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
 
-/// The number of the walk under way on this thread: no two are alike.
-extern thread_local uint64_t walk_now;
+/// In the walk under way on this thread: the gradients of a function's results (custom.h) that wait
+/// for the function's turn, by its node. They go with the walk.
+using Gathered = std::unordered_map<const Node*, std::vector<Tensor>>;
+extern constinit thread_local Gathered* gathered;
 
 // ---- debugging: mt.set_debug (tensor.h has the switch) ----
 

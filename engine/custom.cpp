@@ -1,7 +1,12 @@
 // custom.cpp -- functions whose gradient the user wrote, and stretches that are computed twice
 #include "engine/custom.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
 #include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 namespace {
@@ -27,11 +32,12 @@ void check_gradient(const Custom& c, size_t i, const Tensor& g) {
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
   const std::shared_ptr<Custom> c = node.extra->custom;
   const Running scope(&node);
-  std::vector<Tensor> gradients;
-  for (Custom::Result& r : c->results) {
-    Tensor g = r.walk == walk_now ? std::exchange(r.gradient, {}) : Tensor();
-    if (!g.defined() && r.device) g = zeros(r.size, r.dtype, *r.device);
-    gradients.push_back(std::move(g));
+  std::vector<Tensor> gradients = std::move((*gathered)[&node]);
+  gathered->erase(&node);
+  gradients.resize(c->results.size());
+  for (size_t k = 0; k < gradients.size(); ++k) {
+    const Custom::Result& r = c->results[k];
+    if (!gradients[k].defined() && r.device) gradients[k] = zeros(r.size, r.dtype, *r.device);
   }
   const std::vector<Tensor> found = c->backward(gradients);
   for (size_t i = 0; i < c->inputs.size() && i < found.size(); ++i) {
@@ -42,20 +48,49 @@ void function_backward(Node& node, const Tensor&, Tensor* dx) {
 }
 const NodeType kFunction{"mt.Function", function_backward};
 
-/// Leaves its gradient with the inner node. What it sends there only says "come".
+/// Leaves its gradient for the inner node. What it sends there only says "come".
 void result_backward(Node& node, const Tensor& g, Tensor* dx) {
   Node& inner = *node.edge[0].node;
   if (!inner.extra->custom)
     fail(
         "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
-  Custom::Result& r = inner.extra->custom->results[size_t(node.number[0])];
-  r.gradient = g;
-  r.walk = walk_now;
+  std::vector<Tensor>& gradients = (*gathered)[&inner];
+  gradients.resize(inner.extra->custom->results.size());
+  gradients[size_t(node.number[0])] = g;
   NoGrad off;
   dx[0] = scalar(0, Dtype::f32);
 }
 const NodeType kResult{"result of mt.Function", result_backward};
+
+/// Makes y result k of the function whose inner node computed `inner`.
+void record_result(const std::shared_ptr<Custom>& c, const Tensor& inner, size_t k,
+                   const Tensor& y) {
+  Node& node = record(kResult, y, {&inner});
+  node.number[0] = double(k);
+  c->results[k].node = &node;
+  // The inner node must not hold the result's, which holds it; it forgets it in time.
+  const std::weak_ptr<Custom> held = c;
+  node.facts().custom = std::shared_ptr<Custom>(nullptr, [held, k, &node](Custom*) {
+    const auto alive = held.lock();
+    if (alive && alive->results[k].node == &node) alive->results[k].node = nullptr;
+  });
+}
+
+/// A saved tensor in the graph again: the argument or the result that it is.
+Tensor connected(Node& node, const std::shared_ptr<Custom>& c, const Custom::Saved& s) {
+  if (s.input >= 0 && node.wants(s.input)) {
+    Edge& edge = node.input(s.input);
+    return edge.leaf ? Tensor(edge.leaf) : rejoin(s.tensor, edge.node);
+  }
+  if (s.result < 0 || !c->results[size_t(s.result)].device) return s.tensor;
+  if (Node* result = c->results[size_t(s.result)].node)
+    return rejoin(s.tensor, Ref<Node>::share(result));
+  // Nobody holds that result any more, but its gradient's gradient still leads here.
+  Tensor y = s.tensor.detach();
+  record_result(c, rejoin(scalar(0, Dtype::f32), Ref<Node>::share(&node)), size_t(s.result), y);
+  return y;
+}
 
 }  // namespace
 
@@ -88,18 +123,9 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
     }
     Custom::Result r;
     r.size = y.shape(), r.dtype = y.dtype();
-    if (is_float(y.dtype()) && !plain[k]) {
-      Node& node = record(kResult, y, {&inner});
-      node.number[0] = double(k);
-      r.device = &y.device();
-      r.node = &node;
-      // The inner node must not hold the result's, which holds it; it forgets it in time.
-      const std::weak_ptr<Custom> held = c;
-      node.facts().custom = std::shared_ptr<Custom>(nullptr, [held, k](Custom*) {
-        if (const auto alive = held.lock()) alive->results[k].node = nullptr;
-      });
-    }
+    if (is_float(y.dtype()) && !plain[k]) r.device = &y.device();
     c->results.push_back(std::move(r));
+    if (c->results[k].device) record_result(c, inner, k, y);
     results.push_back(std::move(y));
   }
   return results;
@@ -117,22 +143,7 @@ std::vector<Tensor> saved_tensors() {
           "{}: a saved tensor {} was changed in place since (version {}, expected {}); clone() it "
           "first",
           c->name, to_string(s.tensor.shape()), now, s.version);
-    Tensor t = s.tensor;
-    if (grad_enabled() && s.input >= 0 && node.wants(s.input)) {
-      Edge& edge = node.input(s.input);
-      if (edge.leaf) {
-        list.push_back(Tensor(edge.leaf));
-        continue;
-      }
-      t = t.detach();
-      t.impl()->node = Ref<Node>(edge.node).release();
-      t.impl()->requires_grad = true;
-    } else if (grad_enabled() && s.result >= 0 && c->results[size_t(s.result)].node) {
-      t = t.detach();
-      t.impl()->node = Ref<Node>::share(c->results[size_t(s.result)].node).release();
-      t.impl()->requires_grad = true;
-    }
-    list.push_back(t);
+    list.push_back(grad_enabled() ? connected(node, c, s) : s.tensor);
   }
   return list;
 }
@@ -140,8 +151,55 @@ std::vector<Tensor> saved_tensors() {
 // ---- stretches ----------------------------------------------------------------------------------
 
 namespace {
+
 thread_local std::shared_ptr<Stretch> stretch;
 thread_local bool running_again = false;
+
+uint64_t mix(uint64_t x) {  // splitmix64's
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+/// A number in which every bit of `n` bytes counts, and its place: in eight lanes the words' sum and
+/// the sum of the sums (Fletcher 1982), at the speed of memory.
+uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
+  using Lanes = uint64_t __attribute__((vector_size(64)));
+  Lanes sum{}, sums{};
+  for (; n > 0; bytes += sizeof(Lanes), n -= int64_t(sizeof(Lanes))) {
+    Lanes word{};
+    if (n >= int64_t(sizeof word)) std::memcpy(&word, bytes, sizeof word);
+    else std::memcpy(&word, bytes, size_t(n));
+    word ^= word >> 32;  // plain numbers have zeros below
+    sum += word;
+    sums += sum;
+  }
+  for (int lane = 0; lane < 8; ++lane) seed = mix(mix(seed ^ sum[lane]) ^ sums[lane]);
+  return seed;
+}
+
+/// Of a tensor's shape, type and bits. Elements that share a place count once.
+uint64_t digest_of(const Tensor& t) {
+  constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
+  const NoGrad off;
+  const Debugging quiet(false);
+  Shape size = t.shape();
+  std::vector<int64_t> head{int64_t(t.dtype())};
+  for (int d = 0; d < size.size(); ++d) {
+    head.push_back(size[d]);
+    if (t.stride(d) == 0 && size[d] > 1) size[d] = 1;
+  }
+  const Tensor x = contiguous(to(view_of(t.detach(), size, t.strides(), t.offset()), cpu_device()));
+  const char* bytes = static_cast<const char*>(x.data());
+  const int64_t n = x.numel() * item_size(x.dtype());
+  std::atomic<uint64_t> sum{digest_of(reinterpret_cast<const char*>(head.data()),
+                                      int64_t(head.size() * sizeof(int64_t)), 0)};
+  parallel((n + kPiece - 1) / kPiece, n > 4 * kPiece, [&](int64_t i) {
+    sum += digest_of(bytes + i * kPiece, std::min(kPiece, n - i * kPiece), uint64_t(i + 1));
+  });
+  return sum;
+}
+
 }  // namespace
 
 InStretch::InStretch(std::shared_ptr<Stretch> s, bool again)
@@ -153,16 +211,30 @@ InStretch::~InStretch() {
 }
 bool in_stretch() { return bool(stretch); }
 
-bool stretch_save(Node& node, int slot, const Tensor& t, int from) {
-  if (running_again) {
-    stretch->values.push_back({t.detach(), t.impl()->storage->version});
-    return true;
+void stretch_save(Node& node, int slot, const Tensor& t, int from) {
+  if (!running_again) {
+    NodeExtra& extra = node.facts();
+    extra.stretch = stretch;
+    extra.place[slot] = int(stretch->digests.size());
+    node.source[slot] = int8_t(from);
+    stretch->digests.push_back(digest_of(t));
+    return;
   }
-  NodeExtra& extra = node.facts();
-  extra.stretch = stretch;
-  extra.place[slot] = stretch->count++;
-  node.source[slot] = int8_t(from);
-  return true;
+  const size_t place = stretch->values.size();
+  if (place < stretch->digests.size() && digest_of(t) != stretch->digests[place] &&
+      stretch->different.empty())
+    stretch->different = fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
+  stretch->values.push_back({t.detach(), t.impl()->storage->version, &node});
+}
+
+void stretch_keep(const Node& node, const Storage* storage) {
+  if (!stretch || !running_again) return;
+  for (auto v = stretch->values.rbegin(); v != stretch->values.rend() && v->node == &node; ++v) {
+    if (v->tensor.impl()->storage != storage) continue;
+    const NoGrad off;
+    v->tensor = clone(v->tensor);
+    v->version = v->tensor.impl()->storage->version;
+  }
 }
 
 void stretch_restore(Node& node, int slot) {
@@ -170,17 +242,22 @@ void stretch_restore(Node& node, int slot) {
   if (place < 0 || node.saved[slot]) return;
   const std::shared_ptr<Stretch> s = node.extra->stretch;
   if (s->values.empty()) {
+    const auto second = std::make_shared<Stretch>();  // s has its values all or not at all
+    second->digests = s->digests;
     const NoGrad on(true);
-    const InStretch scope(s, true);
+    const InStretch scope(second, true);
     s->again();
-  }
-  if (int(s->values.size()) != s->count) {
-    const size_t now = s->values.size();
-    s->values.clear();
-    fail(
-        "recompute: the second run of the function made {} intermediate values, the first {}; it "
-        "must do the same both times",
-        now, s->count);
+    if (second->values.size() != s->digests.size())
+      fail(
+          "recompute: the second run of the function made {} intermediate values, the first {}; it "
+          "must do the same both times",
+          second->values.size(), s->digests.size());
+    if (!second->different.empty())
+      fail(
+          "recompute: the second run of the function computed {} from other numbers than the first; "
+          "what it uses was changed in between: clone() that first",
+          second->different);
+    s->values = std::move(second->values);
   }
   const Stretch::Value& v = s->values[size_t(place)];
   node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());

@@ -10,8 +10,8 @@ namespace mt {
 
 // ---- a function with its own gradient -----------------------------------------------------------
 
-/// What its inner node holds. Each result has a node of its own, which leaves the gradient here and
-/// leads to the inner one; that runs when all have come.
+/// What its inner node holds. Each result has a node of its own, which leaves its gradient with the
+/// walk and leads to the inner one; that runs when all have come.
 struct Custom {
   /// From the results' gradients (undefined for results without one) to those of the inputs
   /// (undefined for none).
@@ -21,8 +21,6 @@ struct Custom {
     Dtype dtype = Dtype::none;
     const Device* device = nullptr;  // null: without a gradient
     Node* node = nullptr;            // the result's node while it lives, not counted
-    Tensor gradient;
-    uint64_t walk = 0;  // whose gradient that is
   };
   struct Saved {
     Tensor tensor;  // without a past
@@ -49,14 +47,18 @@ std::vector<Tensor> saved_tensors();
 // ---- a stretch that is computed twice (Chen 2016, "sublinear memory cost") ----------------------
 
 /// Operations in a stretch save nothing; what they need on the way back comes from running it again.
+/// Of what the first run would have saved it keeps a digest of the bits: the second run must make
+/// the same, or the gradient would belong to another function.
 struct Stretch {
   struct Value {
     Tensor tensor;
     uint32_t version = 0;
+    const Node* node = nullptr;  // of the second run, to compare with only
   };
-  std::function<void()> again;  // runs the same operations
-  std::vector<Value> values;    // what they saved, in order, once it has run again
-  int count = 0;                // how many that must be
+  std::function<void()> again;    // runs the same operations
+  std::vector<uint64_t> digests;  // of what the first run would have saved, in order
+  std::vector<Value> values;      // what the second run saved
+  std::string different;          // its first operation that did so with other bits
 };
 /// While one lives, what operations on this thread would save is left to the stretch.
 class InStretch {
@@ -70,7 +72,9 @@ class InStretch {
   bool again_before_;
 };
 bool in_stretch();
-bool stretch_save(Node&, int slot, const Tensor&, int from);
+void stretch_save(Node&, int slot, const Tensor&, int from);
+/// Before the storage changes in place: what the node saved of it in this stretch is copied.
+void stretch_keep(const Node&, const Storage*);
 void stretch_restore(Node&, int slot);
 
 }  // namespace mt

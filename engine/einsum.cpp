@@ -121,7 +121,8 @@ class Naming {
     for (Term& t : terms) {
       for (int d = 0; d < t.at.size(); ++d)
         for (int later = t.at.size() - 1; later > d; --later)
-          if (t.at[later] == t.at[d]) t.x = join_dims(t.x, d, later), t.at.erase(later);
+          if (t.at[later] == t.at[d])
+            t.x = movedim(diagonal(t.x, 0, d, later), {-1}, {d}), t.at.erase(later);
       for (int d = t.at.size() - 1; d >= 0; --d)
         if (t.x.size(d) == 1 && size_[size_t(t.at[d])] != 1) t.x = squeeze(t.x, d), t.at.erase(d);
     }
@@ -404,30 +405,6 @@ void make_alike(const char* name, std::vector<Tensor>& operands) {
 }
 
 }  // namespace
-
-Tensor join_dims(const Tensor& x, int a, int b) {
-  Shape size = x.shape(), stride = x.strides();
-  stride[a] += stride[b];
-  size.erase(b), stride.erase(b);
-  Tensor out = view_of(x, size, stride, x.offset());
-  if (wants_grad(x)) {
-    static const NodeType type{"diagonal", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Tensor whole = zeros(node.shape(0), g.dtype(), g.device());
-                                 Tensor part;
-                                 {
-                                   NoGrad off;
-                                   part =
-                                       join_dims(whole, int(node.number[0]), int(node.number[1]));
-                                 }
-                                 assign(whole, part, g);
-                                 dx[0] = whole;
-                               }};
-    Node& node = record(type, out, {&x});
-    node.save_shape(0, x);
-    node.number[0] = a, node.number[1] = b;
-  }
-  return out;
-}
 
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& given) {
   const Expression e = read(equation);

@@ -12,8 +12,5 @@ namespace mt {
 Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands);
 /// Sums the products over dimension xs[i] of x and ys[i] of y; what is left of x, then of y.
 Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape& ys);
-/// The view in which dimensions a < b of equal size have become one, in place of a: element i is
-/// the one at (i, i).
-Tensor join_dims(const Tensor&, int a, int b);
 
 }  // namespace mt

@@ -291,7 +291,9 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
     p.shape = broadcast(row.info->name, p.shape, inputs[i]->shape());
     if (inputs[0]->impl()->number) device = &inputs[i]->device();
   }
-  if (row.inputs == 2) check_integers(op, *inputs[1], p.dtype);
+  bool nothing = false;
+  for (int64_t size : p.shape) nothing |= size == 0;
+  if (row.inputs == 2 && !nothing) check_integers(op, *inputs[1], p.dtype);
   for (int i = 0; i < row.inputs; ++i) {
     const bool mask = row.mask_first && i == 0;
     if (mask && inputs[0]->dtype() != Dtype::b8)

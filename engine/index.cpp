@@ -60,6 +60,20 @@ void check_positions(const char* name, const Index& index, int64_t extent, int d
   if (!locate(index, extent, nullptr)) fail_position(name, index, extent, dim, shape);
 }
 
+Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
+  if (value.dim() != 0)
+    fail("{}: the value is {}; one number or a 0-d tensor is needed", name,
+         to_string(value.shape()));
+  if (value.impl()->number) {
+    check_value(name, value.at(0), x.dtype());
+    return scalar(value.at(0), x.dtype(), x.device());
+  }
+  if (!can_hold(x.dtype(), value.dtype()))
+    fail("{}: the value is {}, which this {} tensor cannot hold", name, dtype_name(value.dtype()),
+         dtype_name(x.dtype()));
+  return to(value, x.dtype());
+}
+
 void check_source(const char* name, const Tensor& x, const Tensor& source) {
   if (source.dtype() != x.dtype())
     fail("{}: the source is {}, the tensor {}; use source:to('{}')", name,
@@ -188,7 +202,7 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
 }
 
 /// As PyTorch: the product without the element, which for the only zero among its kin is computed
-/// anew.
+/// anew. Among several zeros that is 0, but not its own derivative: refused where it is recorded.
 void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   const int d = int(node.number[0]);
   const Index index = saved_index(node);
@@ -198,6 +212,7 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
     dx[0] = g * scatter_reduce(safe, d, index, source, "prod") / safe;
   }
   if (!node.wants(1)) return;
+  const bool recorded = grad_enabled();
   Tensor is_zero, alone;
   {
     NoGrad off;
@@ -205,6 +220,9 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
     const Tensor zeros_there =
         scatter_add(zeros(x.shape(), Dtype::i64), d, index, to(is_zero, Dtype::i64));
     alone = logical_and(is_zero, eq(gather(zeros_there, d, index), Tensor(1.0)));
+    if (recorded && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
+      fail("scatter_reduce: two zeros of the source go to one place; their product has no second "
+           "derivative here; leave create_graph out, or use mt.prod");
   }
   const Tensor others =
       scatter_reduce(x, d, index, where(alone, Tensor(1.0), source), "prod");

@@ -287,7 +287,7 @@ const NodeType kTriangle{
       if (node.wants(1)) dx[1] = gb;
       if (!node.wants(0)) return;
       const Tensor ga = -matmul(gb, mT(node.get(1)));
-      dx[0] = t.upper ? upper(ga, t.unit) : lower(ga, -int64_t(t.unit));
+      dx[0] = t.upper ? triu(ga, t.unit) : tril(ga, -int64_t(t.unit));
     }};
 
 Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Triangle t) {
@@ -325,7 +325,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
 void cholesky_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor l = node.get(0), lt = mT(l);
   const Tensor phi = matmul(lt, g);
-  const Tensor half = (lower(phi) + lower(phi, -1)) * Tensor(0.5);
+  const Tensor half = (tril(phi) + tril(phi, -1)) * Tensor(0.5);
   const Tensor left = solve_triangles("cholesky", lt, half, {true, false});
   const Tensor both = mT(solve_triangles("cholesky", lt, mT(left), {true, false}));
   dx[0] = (both + mT(both)) * Tensor(0.5);

@@ -46,7 +46,7 @@ Qr qr_values(const Tensor& a, int64_t q_columns) {
 /// For at least as many rows as columns (Walter and Lehmann 2018).
 Tensor tall_gradient(const Tensor& q, const Tensor& r, const Tensor& gq, const Tensor& gr) {
   const Tensor m = matmul(r, mT(gr)) - matmul(mT(gq), q);
-  const Tensor symmetric = lower(m) + mT(lower(m, -1));
+  const Tensor symmetric = tril(m) + mT(tril(m, -1));
   const Tensor right = gq + matmul(q, symmetric);
   return mT(solve_triangular(r, mT(right), true, true, false, "qr's gradient"));
 }

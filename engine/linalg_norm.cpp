@@ -6,12 +6,6 @@
 namespace mt::linalg {
 namespace {
 
-/// root(sum) with the slope 0 where the sum is 0.
-Tensor safe_root(const Tensor& sum, double p) {
-  const Tensor none = eq(sum, 0.0), safe = where(none, Tensor(1.0), sum);
-  return where(none, Tensor(p < 0 ? HUGE_VAL : 0.0), p == 2 ? sqrt(safe) : pow(safe, 1 / p));
-}
-
 Tensor as_float(const char* name, const Tensor& x) {
   if (!is_float(x.dtype()))
     fail("{}: a norm is a fraction, these are {}; use x:float()", name, dtype_name(x.dtype()));
@@ -34,14 +28,7 @@ Tensor vector_norm(const Tensor& x0, double p, const Shape& dims, bool keepdim, 
   if (nothing && (p < 0 || std::isinf(p)))
     fail("{}: {} has no elements there; of none there is no norm of order {}", name,
          to_string(x.shape()), p);
-  if (p == HUGE_VAL) return amax(abs(x), dims, keepdim);
-  if (p == -HUGE_VAL) return amin(abs(x), dims, keepdim);
-  if (p == 0) return sum(to(ne(x, 0.0), x.dtype()), dims, keepdim);
-  if (p == 1) return sum(abs(x), dims, keepdim);
-  if (p == 2) return safe_root(sum(square(x), dims, keepdim), 2);
-  const Tensor size = abs(x), none = eq(size, 0.0), safe = where(none, Tensor(1.0), size);
-  const Tensor powers = where(none, Tensor(p < 0 ? HUGE_VAL : 0.0), pow(safe, p));
-  return safe_root(sum(powers, dims, keepdim), p);
+  return mt::norm(x, p, dims, keepdim);
 }
 
 namespace {

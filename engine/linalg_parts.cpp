@@ -1,4 +1,4 @@
-// linalg_parts.cpp -- what the files of linalg share: checks, names for messages, triangles
+// linalg_parts.cpp -- what the files of linalg share: checks, names for messages, packed results
 #include "engine/linalg_parts.h"
 
 namespace mt::linalg {
@@ -42,23 +42,6 @@ int64_t first_failed(const std::vector<int>& info) {
     if (info[i] != 0) return int64_t(i);
   return -1;
 }
-
-namespace {
-
-/// Whether row - column >= -k, as a bool matrix of x's last sizes.
-Tensor triangle_mask(const Tensor& x, int64_t k) {
-  const int64_t rows = rows_of(x), columns = columns_of(x);
-  Tensor mask = empty({rows, columns}, Dtype::b8);
-  bool* at = mask.data_as<bool>();
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) *at++ = j - i <= k;
-  return mask;
-}
-
-}  // namespace
-
-Tensor lower(const Tensor& x, int64_t k) { return where(triangle_mask(x, k), x, Tensor(0.0)); }
-Tensor upper(const Tensor& x, int64_t k) { return where(triangle_mask(x, k - 1), Tensor(0.0), x); }
 
 Tensor reciprocal_or_zero(const Tensor& x) {
   const Tensor none = eq(x, 0.0);

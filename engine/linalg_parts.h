@@ -1,4 +1,4 @@
-// linalg_parts.h -- what the files of linalg share: checks, the walk over a batch, triangles
+// linalg_parts.h -- what the files of linalg share: checks, the walk over a batch, packed results
 #pragma once
 #include <string>
 #include <vector>
@@ -44,9 +44,6 @@ std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double 
 /// The first matrix whose info is not 0, or -1.
 int64_t first_failed(const std::vector<int>& info);
 
-/// The lower triangle up to diagonal k, zeros above; the upper one from diagonal k.
-Tensor lower(const Tensor&, int64_t k = 0);
-Tensor upper(const Tensor&, int64_t k = 0);
 /// 1 / x, and 0 where x is 0: for differences of values whose vectors are not unique.
 Tensor reciprocal_or_zero(const Tensor& x);
 

@@ -8,8 +8,6 @@ namespace mt {
 namespace {
 
 Tensor reduced(const Tensor& loss, Reduction how) {
-  if (how == Reduction::batchmean)
-    return sum(loss) / Tensor(double(loss.dim() > 0 ? loss.size(0) : 1));
   return how == Reduction::mean ? mean(loss) : how == Reduction::sum ? sum(loss) : loss;
 }
 
@@ -111,7 +109,11 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, R
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_target) {
-  same_shape("kl_div", x, target);
+  broadcast("kl_div", x.shape(), target.shape());
+  if (how == Reduction::batchmean) {  // over the input's batch, the target's does not count
+    const Tensor total = kl_div(x, target, Reduction::sum, log_target);
+    return x.dim() > 0 ? total / Tensor(double(x.size(0))) : total;
+  }
   if (log_target) return reduced(exp(target) * (target - x), how);
   const Tensor none = eq(target, Tensor(0.0));
   const Tensor entropy = where(none, Tensor(0.0), target * log(where(none, Tensor(1.0), target)));

@@ -47,7 +47,7 @@ void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Te
 
 void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor given = node.get(0), mean = node.get(2), rate = node.get(3);
-  const Tensor weight = node.saved[1] ? node.get(1) : Tensor();
+  const Tensor weight = node.has(1) ? node.get(1) : Tensor();
   Sizes n{int64_t(node.number[0]), rate.size(0), rate.size(1), int64_t(node.number[1]), 1};
   n.run = given.numel() / (n.outer * n.images * n.period * n.per);
   if (grad_enabled()) return recorded_backward(node, n, given, weight, g, dx);

@@ -3,6 +3,7 @@
 #include "engine/random.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <numeric>
 
@@ -104,6 +105,47 @@ Tensor bernoulli(const Tensor& p, Generator* g) {
   return to(lt(rand(p.shape(), p.dtype(), p.device(), g), p), p.dtype());
 }
 
+namespace {
+
+/// Draws n of the classes with replacement: by where uniform numbers fall among the sums so far.
+template <class T>
+void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t n, int64_t* out) {
+  std::vector<T> sums(static_cast<size_t>(classes));
+  std::partial_sum(row, row + classes, sums.begin());
+  const T total = sums.back();
+  for (T& sum : sums) sum /= total;
+  const int64_t first = std::find_if(row, row + classes, [](T w) { return w > 0; }) - row;
+  int64_t last = classes - 1;  // rounding must not reach a class of weight 0
+  while (row[last] == 0) --last;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t at = std::lower_bound(sums.begin(), sums.end(), uniform[i]) - sums.begin();
+    out[i] = std::clamp(at, first, last);
+  }
+}
+
+/// Draws n different classes: those with the shortest exponential waiting times.
+template <class T>
+void draw_by_waiting(const T* row, int64_t classes, const double* uniform, int64_t n,
+                     int64_t* out) {
+  std::vector<T> speed(static_cast<size_t>(classes));
+  for (int64_t i = 0; i < classes; ++i)
+    speed[size_t(i)] = row[i] > 0 ? row[i] / T(-std::log1p(-uniform[i])) : T(-1);
+  if (n == 1) {
+    out[0] = std::max_element(speed.begin(), speed.end()) - speed.begin();
+    return;
+  }
+  std::vector<int64_t> order(static_cast<size_t>(classes));
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](int64_t a, int64_t b) {
+    const T x = speed[size_t(a)], y = speed[size_t(b)];
+    return x > y || (x == y && a < b);
+  });
+  std::copy_n(order.begin(), n, out);
+}
+
+}  // namespace
+
+/// The arithmetic is PyTorch's, in the weights' dtype, so that its stream gives its positions.
 Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator* g) {
   NoGrad off;
   if (weights.dim() < 1 || weights.dim() > 2)
@@ -117,8 +159,10 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
     fail("multinomial: {} of {} cannot be drawn without replacement", n, classes);
   const Shape shape = weights.dim() == 2 ? Shape{rows, n} : Shape{n};
   checked_count("multinomial", shape);
-  const Tensor w = contiguous(to(to(weights.detach(), cpu_device()), Dtype::f64));
-  const double* row = w.data_as<double>();
+  const Dtype dtype = weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64;
+  const Tensor w = contiguous(to(to(weights.detach(), cpu_device()), dtype));
+  const Tensor wide = to(w, Dtype::f64);
+  const double* row = wide.data_as<double>();
   for (int64_t r = 0; r < rows; ++r) {
     double total = 0;
     int64_t possible = 0;
@@ -129,38 +173,24 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
              r + 1, show(v));
       total += v, possible += v > 0;
     }
-    if (!(total > 0) || std::isinf(total))
+    if (!(total > 0) || total > (dtype == Dtype::f32 ? FLT_MAX : DBL_MAX))
       fail("multinomial: the weights of row {} sum to {}", r + 1, total);
     if (!replacement && possible < n)
       fail("multinomial: row {} has {} weights above 0, {} cannot be drawn without replacement",
            r + 1, possible, n);
   }
-  const int64_t draws = replacement ? n : classes;
+  const bool by_sums = replacement && n > 1;
+  const int64_t draws = by_sums ? n : classes;
   const Tensor u = rand({rows, draws}, Dtype::f64, cpu_device(), g);
   Tensor out = empty(shape, Dtype::i64);
-  std::vector<double> key(static_cast<size_t>(classes));
-  std::vector<int64_t> order(static_cast<size_t>(classes));
-  for (int64_t r = 0; r < rows; ++r, row += classes) {
-    const double* uniform = u.data_as<double>() + r * draws;
-    int64_t* to_row = out.data_as<int64_t>() + r * n;
-    if (replacement) {
-      std::partial_sum(row, row + classes, key.begin());
-      int64_t last = classes - 1;  // rounding must not reach a class of weight 0
-      while (row[last] == 0) --last;
-      for (int64_t i = 0; i < n; ++i)
-        to_row[i] = std::min<int64_t>(
-            last, std::upper_bound(key.begin(), key.end(), uniform[i] * key.back()) - key.begin());
-      continue;
-    }
-    for (int64_t i = 0; i < classes; ++i)  // the first n of exponential waiting times
-      key[size_t(i)] = row[i] > 0 ? std::min(-std::log1p(-uniform[i]) / row[i], 1e308) : INFINITY;
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](int64_t a, int64_t b) {
-      const double x = key[size_t(a)], y = key[size_t(b)];
-      return x < y || (x == y && a < b);
-    });
-    std::copy_n(order.begin(), n, to_row);
-  }
+  const auto draw = [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t r = 0; r < rows; ++r)
+      (by_sums ? draw_by_sums<T> : draw_by_waiting<T>)(
+          w.data_as<T>() + r * classes, classes, u.data_as<double>() + r * draws, n,
+          out.data_as<int64_t>() + r * n);
+  };
+  dtype == Dtype::f32 ? draw(0.0f) : draw(0.0);
   return to(out, weights.device());
 }
 

@@ -71,18 +71,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, boo
   const char* const name = in_place ? "masked_fill_" : "masked_fill";
   if (in_place) check_writable(name, x);
   masked_shape(name, x, mask, in_place);
-  if (value.dim() != 0)
-    fail("{}: the value is {}; one number or a 0-d tensor is needed", name,
-         to_string(value.shape()));
-  Tensor v = value;
-  if (value.impl()->number) {
-    check_value(name, value.at(0), x.dtype());
-    v = scalar(value.at(0), x.dtype(), x.device());
-  } else if (!can_hold(x.dtype(), value.dtype())) {
-    fail("{}: the value is {}, which this {} tensor cannot hold", name, dtype_name(value.dtype()),
-         dtype_name(x.dtype()));
-  }
-  const Tensor out = where(mask, to(v, x.dtype()), x);
+  const Tensor out = where(mask, filling(name, x, value), x);
   return in_place ? write_(name, x, out) : out;
 }
 

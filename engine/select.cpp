@@ -463,15 +463,7 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Index& index, const Tensor
 Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor& value,
                   bool in_place) {
   const char* const name = in_place ? "index_fill_" : "index_fill";
-  if (value.dim() != 0)
-    fail("{}: the value is {}; one number or a 0-d tensor is needed", name,
-         to_string(value.shape()));
-  Tensor v = value;
-  if (value.impl()->number) {
-    check_value(name, value.at(0), x.dtype());
-    v = scalar(value.at(0), x.dtype(), x.device());
-  }
-  return put_slices(name, x, dim, index, v, Join::set, true, in_place);
+  return put_slices(name, x, dim, index, filling(name, x, value), Join::set, true, in_place);
 }
 
 }  // namespace mt

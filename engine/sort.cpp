@@ -38,9 +38,6 @@ Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, i
 }
 
 Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
-bool has_nan(const Tensor& x) {
-  return is_float(x.dtype()) && x.numel() > 0 && std::isnan(amax(x.detach()).item());
-}
 /// The elements of x at positions along d, with the gradient going back there.
 Picked pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index) {
   Picked p;
@@ -69,7 +66,7 @@ Picked middle(const NodeType& type, const Tensor& x, int64_t dim, bool keepdim, 
     need_elements(type.name, y, d);
     const bool tail = x.dim() == 0 || keepdim;
     const int64_t n = y.size(d), at = n > 0 ? (n - 1) / 2 : 0, keep = n > 0;
-    if (!has_nan(y)) {
+    if (!holds_nan(y)) {
       if (n > 0) return without(places(type, y, d, at, keep, false), d, tail);
       return without(places(type, slice(y, d, 0, 0), d, 0, 0, false), d, tail);
     }
@@ -208,7 +205,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
     fail("{}: {} has no elements there; of none there is no quantile", name,
          to_string(input.shape()));
   const int64_t n = x.size(d);
-  const bool nan = has_nan(x);
+  const bool nan = holds_nan(x);
   Tensor bad, last;  // lines with a NaN; the last place of the others in each line
   if (nan) {
     NoGrad off;
@@ -323,7 +320,7 @@ Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive)
     }
   }
   Shape inverse_shape = slices ? Shape{n} : x.shape();
-  if (n == 0) return {x, zeros(inverse_shape, Dtype::i64), zeros({0}, Dtype::i64)};
+  if (n == 0) return {slices ? x : moved, zeros(inverse_shape, Dtype::i64), zeros({0}, Dtype::i64)};
   const Tensor begins = any(ne(slice(sorted, 0, 0, n - 1), slice(sorted, 0, 1, n - 1)), {1});
   const Tensor group = cumsum(cat({zeros({1}, Dtype::i64), to(begins, Dtype::i64)}, 0), 0);
   const int64_t groups = group.at_integer(n - 1) + 1;

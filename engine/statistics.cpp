@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops.h"
 #include "engine/reducing.h"
 #include "kernels/cpu/parallel.h"
 
@@ -70,6 +71,50 @@ Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) 
 }
 Tensor standard_deviation(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
   return root_of_variance(variance("std", x, dims, correction, keepdim, nullptr));
+}
+
+// ---- covariance ----------------------------------------------------------------------------------
+
+namespace {
+
+void check_weights(const char* name, const Tensor& w, int64_t observations, bool whole) {
+  if (w.dim() > 1 || w.numel() != observations)
+    fail("cov: {} is {}; one for each of the {} observations is needed", name, to_string(w.shape()),
+         observations);
+  if (whole ? is_float(w.dtype()) || w.dtype() == Dtype::b8 : !is_float(w.dtype()))
+    fail("cov: {} is {}; it must be of {}", name, dtype_name(w.dtype()),
+         whole ? "integers" : "floats");
+  NoGrad off;
+  if (any(lt(w, Tensor(0.0))).item() != 0) fail("cov: a number of {} is below 0", name);
+}
+
+}  // namespace
+
+Tensor cov(const Tensor& given, double correction, const Tensor& times, const Tensor& weight) {
+  if (given.dim() > 2)
+    fail("cov: {} has more than two dimensions; rows are variables, columns observations",
+         to_string(given.shape()));
+  if (given.dtype() == Dtype::b8) fail("cov: of bool; use x:float()");
+  if (!std::isfinite(correction)) fail("cov: the correction is {}", show(correction));
+  Tensor x = is_float(given.dtype()) ? given : to(given, default_dtype());
+  if (x.dim() < 2) x = reshape(x, {1, x.numel()});
+  const int64_t n = x.size(1);
+  if (times.defined()) check_weights("fweights", times, n, true);
+  if (weight.defined()) check_weights("aweights", weight, n, false);
+  const bool weighs = times.defined() || weight.defined();
+  const Tensor w = !weighs           ? Tensor(1.0)
+                   : !weight.defined() ? to(times, x.dtype())
+                   : !times.defined()  ? weight
+                                       : weight * to(times, weight.dtype());
+  const Tensor total = weighs ? sum(w) : Tensor(double(n));
+  if (weighs && total.item() == 0) fail("cov: the weights sum to 0");
+  Tensor left = weight.defined() && correction != 0
+                    ? total - sum(w * weight) * Tensor(correction) / total
+                    : total - Tensor(correction);
+  if (!(left.item() > 0)) left = Tensor(0.0);  // infinite or NaN, as in PyTorch
+  const Tensor centred = x - sum(x * w, {1}, true) / total;
+  const Tensor out = matmul(centred, t(centred * w)) / left;
+  return out.numel() == 1 ? reshape(out, {}) : out;
 }
 
 // ---- norms --------------------------------------------------------------------------------------

@@ -17,6 +17,9 @@ Tensor var(const Tensor&, const Shape& dims = {}, double correction = 1, bool ke
 Tensor standard_deviation(const Tensor&, const Shape& dims = {}, double correction = 1,
                           bool keepdim = false);
 Tensor root_of_variance(const Tensor& variance);
+/// The covariances of the rows (variables) over the columns (observations): [n x m] gives [n x n],
+/// one row a number. `times`, integers, repeats an observation, `weight` counts it for more or less.
+Tensor cov(const Tensor&, double correction = 1, const Tensor& times = {}, const Tensor& weight = {});
 /// sum(|x|^p)^(1/p); p = 0 counts what is not 0, infinity and -infinity are the extreme magnitudes.
 Tensor norm(const Tensor&, double p = 2, const Shape& dims = {}, bool keepdim = false);
 Tensor nansum(const Tensor&, const Shape& dims = {}, bool keepdim = false);

@@ -8,8 +8,9 @@
 // see its latest history, in whatever order they were taken, and no node holds a tensor.
 #include <cstring>
 
-#include "engine/autograd.h"
+#include "engine/custom.h"
 #include "engine/ops.h"
+#include "engine/positions.h"
 
 namespace mt {
 namespace {
@@ -119,6 +120,18 @@ Tensor history(const Tensor& x) {
   return old;
 }
 
+bool retains(const Tensor& x) {
+  const Node* node = x.impl()->node;
+  return node && node->extra && node->extra->retained;
+}
+
+/// What retain_grad asked of the old tensor its new node does: `.grad` is that of the latest values.
+/// Hooks stay with the values that they were hung on. As in PyTorch.
+void keep_retaining(const Tensor& old, const Tensor& x) {
+  if (retains(old) && x.impl()->node)
+    x.impl()->node->facts().retained = std::move(old.impl()->node->extra->retained);
+}
+
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 
 /// What a recorded write needs to know before anything is changed.
@@ -143,11 +156,14 @@ void Tensor::renew() const {
   }
   impl_->recorded = base.impl()->recorded;
   impl_->requires_grad = false;
+  Tensor old;
+  if (retains(*this)) old = rejoin(*this, Ref<Node>::share(impl_->node));
   if (impl_->node) Ref<Node>::adopt(std::exchange(impl_->node, nullptr));
   if (!base.requires_grad()) return;
   Node& node = record(kView, *this, {&base});
   save_place(node, 0, base, base.offset());
   save_place(node, 1, *this, base.offset());
+  if (old.defined()) keep_retaining(old, *this);
 }
 
 void check_writable(const char* operation, const Tensor& target) {
@@ -195,9 +211,12 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
     Node& node = record(kWrite, whole, {&old, &value});
     save_place(node, 0, whole, whole.offset());
     save_place(node, 1, target, whole.offset());
+    keep_retaining(old, whole);
+    if (retains(target)) target.follow();
   } else {
-    history(target);
+    const Tensor old = history(target);
     if (value.requires_grad()) record(kCopy, target, {&value});
+    keep_retaining(old, target);
   }
   return target;
 }
@@ -211,6 +230,7 @@ void keep_saved(const Tensor& result, const Tensor& target) {
     if (held && held->storage && held->storage == target.impl()->storage)
       node->save(slot, clone(Tensor(node->saved[slot])), node->source[slot]);
   }
+  stretch_keep(*node, target.impl()->storage);
 }
 
 const Tensor& copy_(const Tensor& target, const Tensor& source) {
@@ -220,6 +240,10 @@ const Tensor& copy_(const Tensor& target, const Tensor& source) {
 const Tensor& fill_(const Tensor& target, double value) {
   check_value("fill_", value, target.dtype());
   return write_("fill_", target, scalar(value, target.dtype(), target.device()));
+}
+
+const Tensor& fill_(const Tensor& target, const Tensor& value) {
+  return write_("fill_", target, filling("fill_", target, value));
 }
 
 void assign(const Tensor& x, const Tensor& region, const Tensor& source) {

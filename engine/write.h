@@ -13,6 +13,8 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
 void keep_saved(const Tensor& result, const Tensor& target);
 const Tensor& copy_(const Tensor& target, const Tensor& source);
 const Tensor& fill_(const Tensor& target, double value);
+/// With a 0-d tensor, whose gradient is the sum of the target's.
+const Tensor& fill_(const Tensor& target, const Tensor& value);
 /// x[region] = value: `region` is a view of x, made with or without recording; the value broadcasts
 /// to it.
 void assign(const Tensor& x, const Tensor& region, const Tensor& value);

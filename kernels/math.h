@@ -97,6 +97,8 @@ template <> struct Real<float> {
   static constexpr float log10e_hi = 0x1.bccp-2f, log10e_lo = -0x1.09d5b2p-15f;
   static constexpr float log10_2_hi = 0x1.344p-2f, log10_2_lo = 0x1.3509f8p-18f;
   static constexpr float exp_max = 104, exp2_max = 151, expm1_max = 89, tanh_max = 10;
+  // x / (1 + e^-x) is nothing before least and x after most; unit e^-x is finite everywhere
+  static constexpr float logistic_least = -109, logistic_most = 30, logistic_unit = 0x1p-30f;
 };
 template <> struct Real<double> {
   using Bits = uint64_t;
@@ -112,6 +114,7 @@ template <> struct Real<double> {
   static constexpr double log10e_hi = 0x1.bcb7b18p-2, log10e_lo = -0x1.6c8d78e6acaa4p-29;
   static constexpr double log10_2_hi = 0x1.34413509f78p-2, log10_2_lo = 0x1.fef311f12b358p-46;
   static constexpr double exp_max = 746, exp2_max = 1076, expm1_max = 710, tanh_max = 20;
+  static constexpr double logistic_least = -754, logistic_most = 50, logistic_unit = 0x1p-70;
 };
 /// a * b + c, of floats rounded once in every instruction set.
 MT_HD float fused(float a, float b, float c) {
@@ -151,11 +154,11 @@ MT_HD double exp_poly(double r) {
 /// e^x = 2^k (1 + r + t) with |r| <= ln(2)/2. `n` is k + Real::round: its low bits are the integer.
 template <class T> struct Exp { T n, r, t; };
 
-/// Cody and Waite's reduction; t also holds what rounding r lost.
-template <class T> MT_HD Exp<T> exp_parts(T x) {
+/// Cody and Waite's reduction of x - less; t also holds what rounding r lost.
+template <class T> MT_HD Exp<T> exp_parts(T x, T less = T(0)) {
   using R = Real<T>;
   T n = fma(x, R::log2e, R::round), k = n - R::round;
-  T hi = fma(k, -R::ln2_hi, x), lo = k * R::ln2_lo, r = hi - lo;
+  T hi = fma(k, -R::ln2_hi, x), lo = fma(k, R::ln2_lo, less), r = hi - lo;
   return {n, r, fma(r * r, exp_poly(r), (hi - r) - lo)};
 }
 
@@ -169,8 +172,8 @@ template <class T> MT_HD T power_of_two(T n) {
 template <class T> MT_HD T scaled(Exp<T> e) {
   using R = Real<T>;
   bits_of<T> k = to_bits(e.n) - to_bits(R::round) + 2 * R::bias, half = k >> 1;
-  T sum = T(1) + e.r, y = sum + (((T(1) - sum) + e.r) + e.t);
-  return y * from_bits<T>(half << R::mantissa) * from_bits<T>((k - half) << R::mantissa);
+  const T up = from_bits<T>(half << R::mantissa), down = from_bits<T>((k - half) << R::mantissa);
+  return (T(1) + (e.r + e.t)) * up * down;
 }
 
 template <class T> MT_HD T exp(T x) { return scaled(exp_parts(limit(x, Real<T>::exp_max))); }
@@ -447,31 +450,22 @@ template <class T> MT_HD T if_minus(T x, T yes, T no) {
   return from_bits<T>((to_bits(yes) & mask) | (to_bits(no) & ~mask));
 }
 
-/// 1 / (1 + e^-x) = (y + rest) up down. From e^-|x| = m up down, so that the tail keeps its bits;
-/// rest is what the roundings of m and of 1 + e lost, for which the line 0.957 - e/2 is near enough
-/// to 1 / (1 + e). `limited` is |x| held where the result is nothing.
-template <class T> struct Logistic { T y, rest, up, down, limited; };
-template <class T> MT_HD Logistic<T> logistic(T x, T most) {
+/// y / (1 + e^-x) with e^-x = 2^k (1 + u). Where x is negative the sum is taken times `unit`, a
+/// small power of two, so that it does not overflow, and the quotient may become denormal in the
+/// last product. Beyond `most` the sum is 1.
+template <class T> MT_HD T logistic(T x, T y) {
   using R = Real<T>;
-  T a = at_most(fabs(x), most);
-  Exp<T> p = exp_parts(-a);
-  bits_of<T> k = to_bits(p.n) - to_bits(R::round) + 2 * R::bias, half = k >> 1;
-  T up = from_bits<T>(half << R::mantissa), down = from_bits<T>((k - half) << R::mantissa);
-  T one = T(1) + p.r, w = ((T(1) - one) + p.r) + p.t, m = one + w, m_lost = w - (m - one);
-  T e = m * up * down, sum = T(1) + e, lost = (T(1) - sum) + fma(m_lost, up * down, e);
-  T y = if_minus(x, m, T(1)) / sum;
-  T rest = (if_minus(x, m_lost, T(0)) - y * lost) * fma(e, T(-0.5), T(0.957));
-  return {y, rest, if_minus(x, up, T(1)), if_minus(x, down, T(1)), a};
+  T held = x < R::logistic_least ? R::logistic_least : x;
+  held = held > R::logistic_most ? R::logistic_most : held;
+  Exp<T> e = exp_parts(-held);
+  T unit = if_minus(x, R::logistic_unit, T(1));
+  T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
+  T sum = power + unit, lost = unit - (sum - power);
+  return y / (sum + fma(power, e.r + e.t, lost)) * unit;
 }
-template <class T> MT_HD T sigmoid(T x) {
-  Logistic<T> l = logistic(x, Real<T>::exp_max);
-  return (l.y + l.rest) * l.up * l.down;
-}
-/// The powers of two come last here too, because x e^x reaches further than e^x.
+template <class T> MT_HD T sigmoid(T x) { return logistic(x, T(1)); }
 template <class T> MT_HD T silu(T x) {
-  Logistic<T> l = logistic(x, Real<T>::exp_max + T(8));
-  T s = if_minus(x, -l.limited, x);
-  return fused(s, l.y, copysign(l.limited, x) * l.rest) * l.up * l.down;
+  return logistic(x, x < Real<T>::logistic_least ? Real<T>::logistic_least : x);
 }
 #endif
 

@@ -75,6 +75,10 @@ MT_WHOLE(trunc)
 MT_HD float round(float x) { return rint(x); }
 MT_HD double round(double x) { return rint(x); }
 
+/// Both of two bools; a product of anything else.
+MT_HD bool times(bool x, bool y) { return x & y; }
+template <class T> MT_HD T times(T x, T y) { return static_cast<T>(x * y); }
+
 /// C's %; the engine has refused y == 0. INT_MIN % -1 would trap, so -1 takes its own way.
 template <class T> MT_HD constexpr bool is_minus_one(T y) {
   return T(-1) < T(0) && y == T(-1);

@@ -101,7 +101,7 @@ MT_NAME Function<Neg> neg;
 
 struct Sign {
   static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
-    Accepts::number, {nothing}, -4, 4,
+    Accepts::any, {nothing}, -4, 4,
     {{{-1.25}, -1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
   template <class T> MT_HD static T f(T x) {
     return select(x > T(0), T(1), select(x < T(0), T(-1), T(0)));
@@ -223,7 +223,7 @@ MT_NAME Function<Frac> frac;
 
 struct Clamp {
   static constexpr Info info{"clamp",
-    "x held between min and max; NaN stays; the slope at the ends is 0",
+    "x held between min and max; NaN stays; the slope is 0 at the ends and of NaN",
     Accepts::number, {a}, -4, 4,
     {{{-1.25}, -1.25}, {{0.5}, 0.5},
      {{2.75}, 2.75}}, {{"min", -math::kInfinity}, {"max", math::kInfinity}}};
@@ -231,8 +231,10 @@ struct Clamp {
     T raised = select(x < lo, lo, x);
     return select(raised > hi, hi, raised);
   }
+  // an end that is NaN is none
   template <class T> MT_HD static T df(T g, T x, T lo, T hi) {
-    return select(x > lo, select(x < hi, g, zero(g)), zero(g));
+    T under = select(x < hi, g, select(hi != hi, g, zero(g)));
+    return select(x > lo, under, select(lo != lo, under, zero(g)));
   }
 };
 MT_NAME Function<Clamp> clamp;
@@ -240,7 +242,7 @@ MT_NAME Function<Clamp> clamp;
 struct NanToNum {
   static constexpr Info info{"nan_to_num",
     "NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers",
-    Accepts::number, {a}, -4, 4,
+    Accepts::any, {a}, -4, 4,
     {{{-1.25}, -1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}},
     {{"nan", 0}, {"posinf", math::kNil}, {"neginf", math::kNil}}};
   template <class T> MT_HD static T f(T x, T nan, T above, T below) {
@@ -851,8 +853,8 @@ MT_NAME Function<Signbit> signbit;
 // ---- two inputs: arithmetic ---------------------------------------------------------------------
 
 struct Add {
-  static constexpr Info info{"add", "a + b",
-    Accepts::number, {nothing, nothing}, -4, 4,
+  static constexpr Info info{"add", "x + y; of two bools their or",
+    Accepts::any, {nothing, nothing}, -4, 4,
     {{{2.5, 0.75}, 3.25}, {{1.25, 1.25}, 2.5}, {{0.5, 3.5}, 4}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return x + y; }
   template <class T> MT_HD static T da(T g) { return g; }
@@ -861,7 +863,7 @@ struct Add {
 MT_NAME Function<Add> add;
 
 struct Sub {
-  static constexpr Info info{"sub", "a - b",
+  static constexpr Info info{"sub", "x - y",
     Accepts::number, {nothing, nothing}, -4, 4,
     {{{2.5, 0.75}, 1.75}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, -3}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return x - y; }
@@ -871,17 +873,17 @@ struct Sub {
 MT_NAME Function<Sub> sub;
 
 struct Mul {
-  static constexpr Info info{"mul", "a * b",
-    Accepts::number, {b, a}, -4, 4,
+  static constexpr Info info{"mul", "x * y; of two bools their and",
+    Accepts::any, {b, a}, -4, 4,
     {{{2.5, 0.75}, 1.875}, {{1.25, 1.25}, 1.5625}, {{0.5, 3.5}, 1.75}}, {}};
-  template <class T> MT_HD static T f(T x, T y) { return x * y; }
+  template <class T> MT_HD static T f(T x, T y) { return math::times(x, y); }
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
 };
 MT_NAME Function<Mul> mul;
 
 struct Div {
-  static constexpr Info info{"div", "a / b; of integers a float",
+  static constexpr Info info{"div", "x / y; of integers a float",
     Accepts::real, {b, b | output}, 0.3, 4,
     {{{2.5, 0.75}, 3.3333333333333333}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0.14285714285714286}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return x / y; }
@@ -891,7 +893,7 @@ struct Div {
 MT_NAME Function<Div> div;
 
 struct FloorDivide {
-  static constexpr Info info{"floor_divide", "a / b rounded down; integers stay integers",
+  static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
     Accepts::number, {nothing, nothing}, 0.3, 4,
     {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::floor_divide(x, y); }
@@ -902,7 +904,7 @@ MT_NAME Function<FloorDivide> floor_divide;
 
 struct TruncDivide {
   static constexpr Info info{"trunc_divide",
-    "a / b without its fraction: div(a, b, {rounding_mode='trunc'})",
+    "x / y without its fraction: div(x, y, {rounding_mode='trunc'})",
     Accepts::number, {nothing, nothing}, 0.3, 4,
     {{{7.5, 2}, 3}, {{-7.5, 2}, -3}, {{7.5, -2}, -3}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::trunc_divide(x, y); }
@@ -912,7 +914,7 @@ struct TruncDivide {
 MT_NAME Function<TruncDivide> trunc_divide;
 
 struct Remainder {
-  static constexpr Info info{"remainder", "a - b * floor(a / b): the sign of b, as Lua's %",
+  static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
     Accepts::number, {nothing, a | b}, 0.3, 4,
     {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::remainder(x, y); }
@@ -922,7 +924,7 @@ struct Remainder {
 MT_NAME Function<Remainder> remainder;
 
 struct Fmod {
-  static constexpr Info info{"fmod", "a - b * trunc(a / b): the sign of a, as C's fmod",
+  static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
     Accepts::number, {nothing, a | b}, 0.3, 4,
     {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::fmod(x, y); }
@@ -932,7 +934,7 @@ struct Fmod {
 MT_NAME Function<Fmod> fmod;
 
 struct Pow {
-  static constexpr Info info{"pow", "a to the power b",
+  static constexpr Info info{"pow", "x to the power y",
     Accepts::number, {a | b, a | output}, 0.3, 3,
     {{{2.5, 0.75}, 1.9881768219176267}, {{1.25, 1.25}, 1.3217140793007051},
      {{0.5, 3.5}, 0.088388347648318441}}, {}};
@@ -941,16 +943,18 @@ struct Pow {
     T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
     return select(y == T(0), zero(g), g * y * Function<Pow>{}(x, less));
   }
-  // 0 to a power: the power does not matter
+  // 0 to a power: the power does not matter, unless it is negative
   template <class T> MT_HD static T db(T g, T x, T power) {
-    return select(x == T(0), zero(g), g * power * log(select(x == T(0), x + T(1), x)));
+    T one = zero(x) + T(1), whole = select(abs(power) < T(math::kInfinity), one, zero(x));
+    T flat = select(x == T(0), whole, zero(x));
+    return select(flat == T(0), g * power * log(select(flat == T(0), x, one)), zero(g));
   }
 };
 MT_NAME Function<Pow> pow;
 
 struct Minimum {
-  static constexpr Info info{"minimum", "the smaller of a and b; NaN wins; ties share the gradient",
-    Accepts::number, {a | b, a | b}, -4, 4,
+  static constexpr Info info{"minimum", "the smaller of x and y; NaN wins; ties share the gradient",
+    Accepts::any, {a | b, a | b}, -4, 4,
     {{{2.5, 0.75}, 0.75}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x < y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
@@ -961,8 +965,8 @@ struct Minimum {
 MT_NAME Function<Minimum> minimum;
 
 struct Maximum {
-  static constexpr Info info{"maximum", "the larger of a and b; NaN wins; ties share the gradient",
-    Accepts::number, {a | b, a | b}, -4, 4,
+  static constexpr Info info{"maximum", "the larger of x and y; NaN wins; ties share the gradient",
+    Accepts::any, {a | b, a | b}, -4, 4,
     {{{2.5, 0.75}, 2.5}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 3.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return select(x != x, x, select(x > y, x, y)); }
   template <class T> MT_HD static T da(T g, T x, T y) {
@@ -973,7 +977,7 @@ struct Maximum {
 MT_NAME Function<Maximum> maximum;
 
 struct Atan2 {
-  static constexpr Info info{"atan2", "the angle of the point (b, a), in radians",
+  static constexpr Info info{"atan2", "the angle of the point (y, x), in radians: of x / y",
     Accepts::real, {a | b, a | b}, 0.3, 4,
     {{{2.5, 0.75}, 1.2793395323170295}, {{1.25, 1.25}, 0.78539816339744831},
      {{0.5, 3.5}, 0.14189705460416392}}, {}};
@@ -989,7 +993,7 @@ struct Atan2 {
 MT_NAME Function<Atan2> atan2;
 
 struct Hypot {
-  static constexpr Info info{"hypot", "sqrt(a*a + b*b) without overflow",
+  static constexpr Info info{"hypot", "sqrt(x*x + y*y) without overflow",
     Accepts::real, {a | output, b | output}, 0.3, 4,
     {{{2.5, 0.75}, 2.6100766272276375}, {{1.25, 1.25}, 1.7677669529663688},
      {{0.5, 3.5}, 3.5355339059327376}}, {}};
@@ -1000,19 +1004,20 @@ struct Hypot {
 MT_NAME Function<Hypot> hypot;
 
 struct Copysign {
-  static constexpr Info info{"copysign", "|a| with the sign of b; the slope at 0 is 0",
+  static constexpr Info info{"copysign", "|x| with the sign of y; the slope at 0 is 0",
     Accepts::real, {a | b, nothing}, -4, 4,
     {{{2.5, -0.75}, -2.5}, {{-1.25, 1.25}, 1.25}, {{-0.5, -3.5}, -0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::copysign(x, y); }
   template <class T> MT_HD static T da(T g, T x, T y) {
-    return g * sign(x) * Function<Copysign>{}(zero(y) + T(1), y);
+    T slope = select(x == x, sign(x), x);  // of NaN NaN
+    return g * slope * Function<Copysign>{}(zero(y) + T(1), y);
   }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
 MT_NAME Function<Copysign> copysign;
 
 struct Xlogy {
-  static constexpr Info info{"xlogy", "a * log(b), and 0 where a is 0, unless b is NaN",
+  static constexpr Info info{"xlogy", "x * log(y), and 0 where x is 0, unless y is NaN",
     Accepts::real, {a | b, a | b}, 0.3, 4,
     {{{2.5, 0.75}, -0.71920518112945232}, {{1.25, 1.25}, 0.27892943914276219},
      {{0.5, 3.5}, 0.626381484247684}}, {}};
@@ -1028,7 +1033,7 @@ struct Xlogy {
 MT_NAME Function<Xlogy> xlogy;
 
 struct Logaddexp {
-  static constexpr Info info{"logaddexp", "log(exp(a) + exp(b)) without overflow",
+  static constexpr Info info{"logaddexp", "log(exp(x) + exp(y)) without overflow",
     Accepts::real, {a | b, a | b}, -4, 4,
     {{{2.5, 0.75}, 2.6602241504380872}, {{1.25, 1.25}, 1.9431471805599453},
      {{0.5, 3.5}, 3.5485873515737421}}, {}};
@@ -1042,7 +1047,7 @@ struct Logaddexp {
 MT_NAME Function<Logaddexp> logaddexp;
 
 struct Logaddexp2 {
-  static constexpr Info info{"logaddexp2", "log2(2^a + 2^b) without overflow",
+  static constexpr Info info{"logaddexp2", "log2(2^x + 2^y) without overflow",
     Accepts::real, {a | b, a | b}, -4, 4,
     {{{2.5, 0.75}, 2.8755141188067473}, {{1.25, 1.25}, 2.25},
      {{0.5, 3.5}, 3.6699250014423124}}, {}};
@@ -1059,8 +1064,8 @@ struct Logaddexp2 {
 MT_NAME Function<Logaddexp2> logaddexp2;
 
 struct Heaviside {
-  static constexpr Info info{"heaviside", "0 below 0, 1 above, b where a is 0; it has no gradient",
-    Accepts::number, {}, -4, 4,
+  static constexpr Info info{"heaviside", "0 below 0, 1 above, y where x is 0; it has no gradient",
+    Accepts::any, {}, -4, 4,
     {{{2.5, 0.75}, 1}, {{0, 1.25}, 1.25}, {{-0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static T f(T x, T y) {
     return select(x == T(0), y, select(x > T(0), T(1), T(0)));
@@ -1069,7 +1074,8 @@ struct Heaviside {
 MT_NAME Function<Heaviside> heaviside;
 
 struct Prelu {
-  static constexpr Info info{"prelu", "a, or b * a below 0: a slope for each channel (He 2015)",
+  static constexpr Info info{"prelu",
+    "x, or weight * x below 0: a slope for each channel (He 2015)",
     Accepts::real, {a | b, a}, -4, 4,
     {{{2.5, 0.75}, 2.5}, {{-1.25, 1.25}, -1.5625}, {{-0.5, 3.5}, -1.75}}, {}};
   template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
@@ -1081,7 +1087,7 @@ MT_NAME Function<Prelu> prelu;
 // ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
 
 struct Lt {
-  static constexpr Info info{"lt", "a < b",
+  static constexpr Info info{"lt", "x < y",
     Accepts::any, {}, -4, 4,
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x < y; }
@@ -1089,7 +1095,7 @@ struct Lt {
 MT_NAME Function<Lt> lt;
 
 struct Le {
-  static constexpr Info info{"le", "a <= b",
+  static constexpr Info info{"le", "x <= y",
     Accepts::any, {}, -4, 4,
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x <= y; }
@@ -1097,7 +1103,7 @@ struct Le {
 MT_NAME Function<Le> le;
 
 struct Gt {
-  static constexpr Info info{"gt", "a > b",
+  static constexpr Info info{"gt", "x > y",
     Accepts::any, {}, -4, 4,
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x > y; }
@@ -1105,7 +1111,7 @@ struct Gt {
 MT_NAME Function<Gt> gt;
 
 struct Ge {
-  static constexpr Info info{"ge", "a >= b",
+  static constexpr Info info{"ge", "x >= y",
     Accepts::any, {}, -4, 4,
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x >= y; }
@@ -1113,7 +1119,7 @@ struct Ge {
 MT_NAME Function<Ge> ge;
 
 struct Eq {
-  static constexpr Info info{"eq", "a equals b",
+  static constexpr Info info{"eq", "x equals y",
     Accepts::any, {}, -4, 4,
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x == y; }
@@ -1121,7 +1127,7 @@ struct Eq {
 MT_NAME Function<Eq> eq;
 
 struct Ne {
-  static constexpr Info info{"ne", "a differs from b",
+  static constexpr Info info{"ne", "x differs from y",
     Accepts::any, {}, -4, 4,
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
@@ -1197,7 +1203,7 @@ MT_NAME Function<BitwiseXor> bitwise_xor;
 
 struct BitwiseLeftShift {
   static constexpr Info info{"bitwise_left_shift",
-    "a * 2^b without what leaves the dtype; 0 where b is negative or its width",
+    "x * 2^y without what leaves the dtype; 0 where y is negative or its width",
     Accepts::integer, {}, 0, 9,
     {{{3, 2}, 12}, {{1, 6}, 64}, {{9, 0}, 9}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_left(x, y); }
@@ -1206,7 +1212,7 @@ MT_NAME Function<BitwiseLeftShift> bitwise_left_shift;
 
 struct BitwiseRightShift {
   static constexpr Info info{"bitwise_right_shift",
-    "a / 2^b rounded down; only the sign is left where b is negative or the width",
+    "x / 2^y rounded down; only the sign is left where y is negative or the width",
     Accepts::integer, {}, 0, 9,
     {{{12, 2}, 3}, {{64, 6}, 1}, {{9, 70}, 0}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_right(x, y); }
@@ -1218,7 +1224,7 @@ MT_NAME Function<BitwiseRightShift> bitwise_right_shift;
 /// The first input is a bool tensor: `mask_first`.
 struct Where {
   static constexpr bool mask_first = true;
-  static constexpr Info info{"where", "b where the condition a is true, else c",
+  static constexpr Info info{"where", "x where the condition is true, else y",
     Accepts::any, {nothing, a, a}, -4, 4,
     {{{1, 2.5, -3}, 2.5}, {{0, 2.5, -3}, -3}, {{1, 0, 7}, 0}}, {}};
   template <class M, class T> MT_HD static T f(M mask, T x, T y) { return select(mask, x, y); }
@@ -1228,7 +1234,7 @@ struct Where {
 MT_NAME Function<Where> where;
 
 struct Lerp {
-  static constexpr Info info{"lerp", "a + weight * (b - a), the weight being c",
+  static constexpr Info info{"lerp", "x + weight * (y - x)",
     Accepts::real, {c, c, a | b}, -4, 4,
     {{{1, 3, 0.25}, 1.5}, {{-2, 2.5, 0.5}, 0.25}, {{0.5, 0.5, 2}, 0.5}}, {}};
   template <class T> MT_HD static T f(T x, T y, T weight) {  // exact at both ends
@@ -1241,7 +1247,7 @@ struct Lerp {
 MT_NAME Function<Lerp> lerp;
 
 struct Addcmul {
-  static constexpr Info info{"addcmul", "a + value * b * c",
+  static constexpr Info info{"addcmul", "x + value * y * z",
     Accepts::number, {nothing, c, b}, -4, 4,
     {{{1, 3, 0.25}, 1.75}, {{-2, 2.5, 0.5}, -0.75}, {{0.5, 0.5, 2}, 1.5}}, {{"value", 1}}};
   template <class T> MT_HD static T f(T x, T y, T z, T value) { return x + value * y * z; }
@@ -1252,7 +1258,7 @@ struct Addcmul {
 MT_NAME Function<Addcmul> addcmul;
 
 struct Addcdiv {
-  static constexpr Info info{"addcdiv", "a + value * b / c",
+  static constexpr Info info{"addcdiv", "x + value * y / z",
     Accepts::real, {nothing, c, b | c}, 0.3, 4,
     {{{1, 3, 0.25}, 13}, {{-2, 2.5, 0.5}, 3}, {{0.5, 0.5, 2}, 0.75}}, {{"value", 1}}};
   template <class T> MT_HD static T f(T x, T y, T z, T value) { return x + value * y / z; }

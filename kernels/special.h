@@ -1,6 +1,6 @@
 // special.h -- the gamma function's logarithm and derivatives, and the inverse of erf
 #pragma once
-#include "kernels/math.h"
+#include "kernels/number.h"
 #if !defined(__CUDACC_RTC__)
 #include <math.h>  // lgamma_r; nothing inline is taken from it
 #endif
@@ -160,7 +160,32 @@ MT_HD double lgamma(double x) {
   return ::lgamma_r(x, &sign);
 #endif
 }
+#ifdef __CUDA_ARCH__
 MT_HD float lgamma(float x) { return float(lgamma(double(x))); }
+#else
+/// For x > 0, within 2^-29: (x - 1) (x - 2) times a polynomial around its two zeros, elsewhere
+/// Stirling's series (Abramowitz and Stegun 6.1.41) at x + 5 less the logarithm of the factors.
+MT_HD float positive_lgamma(float v) {
+  const double x = v, z = x + 5, inverse = 1 / z;
+  const double middle =
+      (x - 1) * (x - 2) *
+      core::poly(x - 1.5, 0.48312895112372634, -0.14595989896056608, 0.06291130152477091,
+                 -0.03130829130699261, 0.016799859901709867, -0.009429261971099794,
+                 0.005417993234503707, -0.0031825489558525524, 0.002060470642077102,
+                 -0.00128546430377022, 0.0003808317869584261, -0.00018069363399419018,
+                 0.0006349995022965223, -0.00042476761790169427);
+  const double series = inverse * core::poly(inverse * inverse, 1. / 12, -1. / 360, 1. / 1260,
+                                             -1. / 1680);
+  const double factors = x * (x + 1) * (x + 2) * (x + 3) * (x + 4);
+  const double outside = (z - 0.5) * core::wide_log(z) - z + 0.91893853320467274 + series -
+                         core::wide_log(factors);
+  const double y = math::fabs(x - 1.5) < 0.75 ? middle : outside;
+  return x < __builtin_inf() ? float(y + 0.0) : v;  // not -0 at 1
+}
+MT_HD double positive_lgamma(double x) { return lgamma(x); }
+MT_HD float lgamma(float x) { return x > 0 ? positive_lgamma(x) : float(lgamma(double(x))); }
+template <class T> MT_HD Easy<T> lgamma(Easy<T> x) { return Easy<T>(positive_lgamma(x.v)); }
+#endif
 
 MT_HD double erfinv(double x) { return special::erfinv(x); }
 MT_HD float erfinv(float x) { return float(special::erfinv(double(x))); }

@@ -9,6 +9,7 @@
 -- notebook's own numbers appear. Each step is checked against the first and timed; speed-ups are
 -- to the first step.
 local mt = require 'mtorch'
+local core = require 'mtorch.core'
 local ffi = require 'ffi'
 
 local options = mt.args {data = '', rows = 50000, runs = 7, plot = 'matmul_ladder.svg'}
@@ -185,7 +186,6 @@ local fresh = loadstring [[return function(a, b, n, step)
   for k = 0, n - 1 do sum = sum + a[k] * b[k * step] end
   return sum
 end]]()
-local core = require 'mtorch.core'
 for call = 1, 2 do
   local began = core.time()
   fresh(m1:data(), m2:data(), 784, 10)

@@ -16,7 +16,7 @@ reference.types = {}
 for kind, names in pairs {
   [tensor] = [[x index source target weight bias gradient condition a b tensor A B input input1 input2 src mask sorter
     factor running_mean running_var values sorted_sequence boundaries weights pos_weight anchor positive negative query
-    key attn_mask ids v kept]],
+    key attn_mask ids v kept fweights aweights]],
   [operand] = 'y z p_or_shape elements test_elements prepend append mean std sizes_or_number',
   [list] = 'tensors parameters indices',
   ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
@@ -26,11 +26,11 @@ for kind, names in pairs {
   [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
     repeats shifts destination source_dims sizes sides scale]],
   [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
-    margin rcond lambd from to label_smoothing dropout_p correction scale_factor divisor_override]],
+    nondet_tol margin rcond lambd from to label_smoothing dropout_p correction scale_factor divisor_override]],
   [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
     ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
-    accumulate include_self allow_unused quiet unbiased sci_mode align_corners use_input_stats swap]],
+    accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats swap]],
   [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
     equation state kind profile]],
   [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base',
@@ -39,7 +39,7 @@ for kind, names in pairs {
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
 -- Where one name means something else.
-reference.of = {['to.target'] = text, ['full.value'] = 'number|boolean'}
+reference.of = {['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand}
 for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
   for _, param in ipairs(op.params) do reference.of[op.name .. '.' .. param] = number end
 end
@@ -190,6 +190,7 @@ function reference.stubs()
     '---@class mt.Generator', '',
     '---@class mt.Tensor', '---@field shape integer[]', '---@field dtype mt.Dtype', '---@field device string',
     '---@field grad? mt.Tensor', '---@field requires_grad boolean', '---@field is_leaf boolean',
+    '---@field ndim integer', '---@field T mt.Tensor', '---@field mT mt.Tensor',
     '---@field [any] any', '---@operator add(mt.Tensor|number): mt.Tensor',
     '---@operator sub(mt.Tensor|number): mt.Tensor',
     '---@operator mul(mt.Tensor|number): mt.Tensor', '---@operator div(mt.Tensor|number): mt.Tensor',

@@ -125,6 +125,10 @@ has 'and where it was called' err 'wrong.lua:5: in main chunk'
 printf 'local mt = require "mtorch"\nlocal x = mt.zeros(2, 3)\n\nlocal y = x:matmul(x)\n' >shapes.lua
 run '' shapes.lua && expect 'an error of mtorch' 1 ''
 has 'has the line of the script' err 'mtorch: shapes.lua:4: matmul: inner sizes differ: (2 x 3) and (2 x 3)'
+hasnt 'and no traceback, which would say the same line again' err 'stack traceback'
+run '' -e 'local mt = require "mtorch" mt.help("matmull")' && expect 'help for an unknown word' 1 ''
+is 'is one sentence at the line' "$(cat err)" \
+  "mtorch: (command line):1: help: nothing is called 'matmull' (did you mean 'matmul'?)"
 run '' -e 'local x = require("mtorch").ones(1) return x < 0' && has 'a hint for x < 0' err 'x:lt(y)'
 run '' -e 'error({})' && expect 'an error that is a table' 1 ''
 has 'is described' err 'table'
@@ -133,6 +137,12 @@ run '' -e 'error(setmetatable({}, {__tostring = function() return "own text" end
 run '' -e 'error()' && is 'an error that is nil' "$status" 1
 run '' -e 'local function f() return 1 + f() end f()' && expect 'endless recursion' 1 ''
 has 'is a stack overflow' err 'stack overflow'
+echo 'local function f() return require("mtorch").no_grad(f) + 1 end f()' >deep.lua
+if [ -z "${MTORCH_SANITIZED:-}" ]; then # there the usual stack is small enough
+  (ulimit -s 1024 && "$program" deep.lua) >out 2>err
+  is 'endless recursion through C, on a small stack' $? 1
+  has 'is a stack overflow too' err 'deep.lua:1: stack overflow: '
+fi
 for n in 0 1 7 42 255; do run '' -e "io.write('x') os.exit($n)" && expect "os.exit($n)" "$n" x; done
 run '' -e 'os.exit()' && is 'os.exit()' "$status" 0
 run '' -e 'os.exit(true)' && is 'os.exit(true)' "$status" 0

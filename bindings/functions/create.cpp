@@ -187,6 +187,12 @@ const Entry kMethods[] = {
     {"bool(x)", "x as bool: true where it is not 0.", converted<Dtype::b8>},
     {"cpu(x)", "x in the memory of the CPU.",
      [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},
+    {"cuda(x)", "x in the memory of the first GPU.",
+     [](Args& a) {
+       try {
+         return a.push(to(a.tensor(1), device_named("cuda")));
+       } catch (const Error& e) { fail("cuda: {}", e.what()); }
+     }},
     {"half(x)", "x as float16: not there yet.", missing},
     {"bfloat16(x)", "x as bfloat16: not there yet.", missing},
     {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled_like<0>},
@@ -228,9 +234,10 @@ const Entry kMethods[] = {
        copy_(a.tensor(1), a.tensor(2));
        return a.self();
      }},
-    {"fill_(x, value)", "Sets every element.",
+    {"fill_(x, value)", "Sets every element, to a number or a 0-d tensor.",
      [](Args& a) {
-       fill_(a.tensor(1), a.number(2));
+       if (const Tensor* value = tensor_at(a.L, 2)) fill_(a.tensor(1), *value);
+       else fill_(a.tensor(1), a.number(2));
        return a.self();
      }},
     {"zero_(x)", "Sets every element to 0.",

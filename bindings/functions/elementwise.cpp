@@ -45,26 +45,33 @@ int finish(Args& a, int op, std::initializer_list<Tensor> operands) {
   return finish(a, op, input, nullptr);
 }
 
-/// The same for a result that several operations made: nothing is changed unless it fits.
-int finish(Args& a, const Tensor& result) {
+}  // namespace
+
+int push_or_write(const Args& a, const Tensor& result) {
   if (!a.entry().in_place) return a.push(result);
   const Tensor& x = a.tensor(1);
   const std::string name = name_of(a.entry());
+  check_writable(name.c_str(), x);
   if (!can_hold(x.dtype(), result.dtype()) || !(result.shape() == x.shape()))
     fail("{}: the result is {} {}, the tensor {} {}; use the form without '_'", name,
          to_string(result.shape()), dtype_name(result.dtype()), to_string(x.shape()),
          dtype_name(x.dtype()));
+  keep_saved(result, x);
   write_(name.c_str(), x, result);
   return a.self();
 }
+
+namespace {
 
 /// x + alpha * y and x - alpha * y.
 int scaled_body(Args& a) {
   if (!a.given(3)) return elementwise_body(a);
   const double alpha = a.number(3);
   const Tensor y = a.operand(2);
-  return finish(a, a.entry().op,
-                {a.operand(1), y.impl()->number ? Tensor(y.item() * alpha) : y * Tensor(alpha)});
+  const Tensor x = a.operand(1);
+  Tensor scaled = y.impl()->number ? Tensor(y.item() * alpha) : y * Tensor(alpha);
+  if (x.dtype() == Dtype::b8 && y.dtype() == Dtype::b8) scaled = to(scaled, Dtype::b8);
+  return finish(a, a.entry().op, {x, scaled});
 }
 
 int div_body(Args& a) {
@@ -96,7 +103,7 @@ int round_body(Args& a) {
     fail("round: tens of {} numbers; use :double() first", dtype_name(x.dtype()));
   }
   const Tensor power(std::pow(10.0, double(std::abs(decimals))));
-  return finish(a, decimals > 0 ? round(x * power) / power : round(x / power) * power);
+  return push_or_write(a, decimals > 0 ? round(x * power) / power : round(x / power) * power);
 }
 
 /// A slope for all, or one for each channel (dimension 2 of the user's).
@@ -112,25 +119,36 @@ int prelu_body(Args& a) {
   return finish(a, a.entry().op, {x, reshape(weight, shape)});
 }
 
+/// An end of clamp; what is not given holds no float, not even an infinite one, and no integer.
+double end_of(Args& a, int i, double none) {
+  return a.given(i) ? a.number(i) : is_float(a.tensor(1).dtype()) ? math::kNil : none;
+}
+int clamp_to_numbers(Args& a, int low, int high) {
+  const Tensor* x = &a.tensor(1);
+  const double ends[op::kMaxParams] = {end_of(a, low, -math::kInfinity),
+                                       end_of(a, high, math::kInfinity)};
+  return finish(a, op::id<op::Clamp>, &x, ends);
+}
+
 /// The ends are numbers or tensors; ties with a tensor share the gradient, as in maximum.
 int clamp_body(Args& a) {
   if (!a.given(2) && !a.given(3)) fail("clamp: give min, max or both");
   for (int i = 2; i <= 3; ++i)
     if (a.given(i) && !tensor_at(a.L, i) && lua_type(a.L, i) != LUA_TNUMBER)
       a.wrong(i, "a number or a tensor");
-  if (!tensor_at(a.L, 2) && !tensor_at(a.L, 3)) return elementwise_body(a);
+  bool numbers = true;
+  for (int i = 2; i <= 3; ++i)  // where an end is NaN all becomes NaN
+    numbers &= !tensor_at(a.L, i) && !(a.given(i) && std::isnan(a.number(i)));
+  if (numbers) return clamp_to_numbers(a, 2, 3);
   Tensor y = a.tensor(1);
   if (a.given(2)) y = maximum(y, a.operand(2));
   if (a.given(3)) y = minimum(y, a.operand(3));
-  return finish(a, y);
+  return push_or_write(a, y);
 }
 template <bool Low> int clamp_one_body(Args& a) {
-  if (tensor_at(a.L, 2))
+  if (tensor_at(a.L, 2) || std::isnan(a.number(2)))
     return finish(a, Low ? op::id<op::Maximum> : op::id<op::Minimum>, {a.tensor(1), a.operand(2)});
-  const Tensor* x = &a.tensor(1);
-  const double ends[op::kMaxParams] = {Low ? a.number(2) : -math::kInfinity,
-                                       Low ? math::kInfinity : a.number(2)};
-  return finish(a, op::id<op::Clamp>, &x, ends);
+  return clamp_to_numbers(a, Low ? 2 : 3, Low ? 3 : 2);
 }
 
 constexpr int64_t kMaxOrder = 30;
@@ -157,6 +175,7 @@ const Special kSpecial[] = {
     {"gelu", "x, approximate='none'", gelu_body},
     {"round", "x, decimals=0", round_body},
     {"prelu", "x, weight", prelu_body},
+    {"lerp", "x, y, weight", elementwise_body},
     {"clamp", "x, min=nil, max=nil", clamp_body},
     {"polygamma", "x, n", polygamma_body},
 };
@@ -190,6 +209,12 @@ struct Generated {
   Entry entry;
 };
 
+/// As in PyTorch: comparisons and logic write 0 and 1 into x, what is asked of one number does not.
+bool has_in_place(const OpRow& row) {
+  const bool asks = row.answers_bool && row.inputs == 1 && row.info->accepts != op::Accepts::boolean;
+  return !row.mask_first && !asks;
+}
+
 /// The entries of all elementwise operations, and of their forms in place.
 const std::deque<Generated>& generated() {
   static const std::deque<Generated>* const list = [] {
@@ -197,7 +222,7 @@ const std::deque<Generated>& generated() {
     for (int i = 0; i < kOps; ++i) {
       const OpRow& row = op_row(i);
       for (const bool in_place : {false, true}) {
-        if (in_place && (row.mask_first || row.answers_bool)) continue;
+        if (in_place && !has_in_place(row)) continue;
         Generated& g = all->emplace_back();
         g.signature = op_signature(row, in_place);
         g.doc = fmt::format("{}{}.", row.info->doc, in_place ? ", written into x" : "");

@@ -29,6 +29,8 @@ struct Made {
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
 #define MT_LIKE "dtype=nil, device=nil, requires_grad=false"
 
+/// Pushes a result, or in a form in place writes it into argument 1: nothing changes unless it fits.
+int push_or_write(const Args&, const Tensor& result);
 /// A list of tensors as one value, or as several.
 int push_list(const Args&, const std::vector<Tensor>&);
 int push_all(const Args&, const std::vector<Tensor>&);

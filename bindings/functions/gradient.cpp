@@ -12,10 +12,11 @@
 namespace mt::lua {
 namespace {
 
-/// Calls argument 1 with the arguments after it; recording stays off until it returns or fails.
-int no_grad_body(Args& a) {
+/// Calls argument 1 with the arguments after it; recording stays on or off until it returns or
+/// fails.
+template <bool on> int with_recording(Args& a) {
   a.function(1);
-  NoGrad off;
+  NoGrad scope(on);
   lua_call(a.L, a.count() - 1, LUA_MULTRET);
   return lua_gettop(a.L);
 }
@@ -34,24 +35,24 @@ TensorFunction lua_function(const Args& a, int i) {
   };
 }
 
-template <void (*check)(const TensorFunction&, const std::vector<Tensor>&, const GradcheckOptions&)>
-int gradcheck_body(Args& a) {
-  a.function(1);
-  const std::vector<Tensor> inputs =
-      tensor_at(a.L, 2) ? std::vector<Tensor>{a.tensor(2)} : a.tensors(2);
-  const double eps = a.number(3, 1e-6), atol = a.number(4, 1e-5), rtol = a.number(5, 1e-3);
-  const std::string name = name_of(a.entry());
-  if (!(eps > 0)) fail("{}: eps is {}; it must be above 0", name, show(eps));
-  if (!(atol >= 0) || !(rtol >= 0))
-    fail("{}: atol is {} and rtol is {}; they must be 0 or more", name, show(atol), show(rtol));
-  check(lua_function(a, 1), inputs, {eps, atol, rtol});
-  return a.push(true);
-}
-
-
 /// One tensor or a list of them.
 std::vector<Tensor> one_or_list(const Args& a, int i) {
   return tensor_at(a.L, i) ? std::vector<Tensor>{a.tensor(i)} : a.tensors(i);
+}
+
+template <void (*check)(const TensorFunction&, const std::vector<Tensor>&, const GradcheckOptions&)>
+int gradcheck_body(Args& a) {
+  a.function(1);
+  const std::vector<Tensor> inputs = one_or_list(a, 2);
+  const double eps = a.number(3, 1e-6), atol = a.number(4, 1e-5), rtol = a.number(5, 1e-3),
+               nondet_tol = a.number(6, 0);
+  const std::string name = name_of(a.entry());
+  if (!(eps > 0)) fail("{}: eps is {}; it must be above 0", name, show(eps));
+  if (!(atol >= 0) || !(rtol >= 0) || !(nondet_tol >= 0))
+    fail("{}: atol is {}, rtol {}, nondet_tol {}; they must be 0 or more", name, show(atol),
+         show(rtol), show(nondet_tol));
+  check(lua_function(a, 1), inputs, {eps, atol, rtol, nondet_tol});
+  return a.push(true);
 }
 
 int grad_body(Args& a) {
@@ -89,11 +90,11 @@ Tensor call_hook(const Callback& callback, const Tensor& g) {
 int register_hook_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.function(2);
-  const auto callback = x.is_leaf() ? std::make_shared<Callback>(a.L, 2, 1)
-                                    : std::make_shared<Callback>(a.L, 2);
+  const auto callback = std::make_shared<Callback>(a.L, 2, 1, x.is_leaf());
   using Held = std::weak_ptr<Hook>;
-  const std::weak_ptr<Hook> hook =
+  const Held hook =
       register_hook(x, [callback](const Tensor& g) { return call_hook(*callback, g); });
+  if (!x.is_leaf()) hook.lock()->joined = [callback] { callback->hold(); };
   new (lua_newuserdata(a.L, sizeof(Held))) Held(hook);
   if (luaL_newmetatable(a.L, "mtorch.hook")) {
     lua_pushvalue(a.L, -1);
@@ -102,7 +103,7 @@ int register_hook_body(Args& a) {
     lua_setfield(a.L, -2, "__metatable");
     lua_pushcfunction(a.L, [](lua_State* L) {
       if (void* h = luaL_checkudata(L, 1, "mtorch.hook"))
-        if (const auto hook = static_cast<Held*>(h)->lock()) hook->call = nullptr;
+        if (const auto hook = static_cast<Held*>(h)->lock()) *hook = {};
       return 0;
     });
     lua_setfield(a.L, -2, "remove");
@@ -118,8 +119,8 @@ int register_hook_body(Args& a) {
 
 // ---- mt.Function: the engine's side of bindings/lua/gradient.lua --------------------------------
 
-/// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil for
-/// none; `at` says which arguments were tensors.
+/// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil or false
+/// for none (more of those may follow: arguments that were left out); `at` says which were tensors.
 std::vector<Tensor> call_backward(const Callback& callback, const std::string& name, int arguments,
                                   const std::vector<int>& at, const std::vector<Tensor>& g) {
   lua_State* L = current_state();
@@ -129,14 +130,18 @@ std::vector<Tensor> call_backward(const Callback& callback, const std::string& n
   for (const Tensor& t : g) push_tensor(L, t);
   lua_call(L, int(g.size()), LUA_MULTRET);
   const int returned = lua_gettop(L) - top;
-  if (returned > arguments)
-    fail("{}: backward returned {} values, the function has {} arguments", name, returned,
-         arguments);
+  int last = returned;
+  while (last > arguments && !lua_toboolean(L, top + last)) --last;
+  if (last != arguments)
+    fail(
+        "{}: backward returned {} gradients, the function was called with {} arguments; return one "
+        "for each, nil for none",
+        name, last, arguments);
   std::vector<Tensor> found(at.size());
-  for (int i = 1; i <= returned; ++i) {
+  for (int i = 1; i <= last; ++i) {
     const Tensor* t = tensor_at(L, top + i);
     const auto place = std::find(at.begin(), at.end(), i);
-    if (!t && !lua_isnil(L, top + i))
+    if (!t && lua_toboolean(L, top + i))
       fail("{}: backward returned {} for argument {}; a gradient is a tensor, or nil for none",
            name, describe(L, top + i), i);
     if (t && place == at.end())
@@ -207,13 +212,6 @@ int stretch_body(Args& a) {
   return lua_gettop(a.L) - 1;
 }
 
-int enable_grad_body(Args& a) {
-  a.function(1);
-  NoGrad on(true);
-  lua_call(a.L, a.count() - 1, LUA_MULTRET);
-  return lua_gettop(a.L);
-}
-
 /// What gradient.lua needs; it takes them out of the module again.
 const Entry kParts[] = {
     {"custom_function(name, arguments, n, outputs, plain, saved, backward)",
@@ -231,7 +229,7 @@ const Entry kFunctions[] = {
      "one. No .grad changes. An input without part is an error, or false with allow_unused.",
      grad_body},
     {"enable_grad(fn, ..)", "Calls fn with recording on, also inside no_grad; returns its results.",
-     enable_grad_body},
+     with_recording<true>},
     {"set_debug(enabled)",
      "Errors name the line that recorded an operation, and the first NaN is an error. Slow.",
      [](Args& a) {
@@ -239,7 +237,7 @@ const Entry kFunctions[] = {
        return 0;
      }},
     {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.",
-     no_grad_body},
+     with_recording<false>},
     {"set_grad_enabled(enabled)", "Switches recording on or off; returns the old state.",
      [](Args& a) {
        const bool on = a.boolean(1, true);
@@ -247,11 +245,11 @@ const Entry kFunctions[] = {
      }},
     {"is_grad_enabled()", "Whether operations are recorded.",
      [](Args& a) { return a.push(grad_enabled()); }},
-    {"gradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3)",
+    {"gradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, nondet_tol=0)",
      "Compares the gradients of fn(inputs..), all float64, with finite differences; an error where "
-     "they differ.",
+     "they differ, or where two backwards differ by more than nondet_tol.",
      gradcheck_body<gradcheck>},
-    {"gradgradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3)",
+    {"gradgradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, nondet_tol=0)",
      "gradcheck for the gradients of the gradients.", gradcheck_body<gradgradcheck>},
 };
 

@@ -231,7 +231,7 @@ const Entry kMethods[] = {
      masked_scatter_body<true>},
     {"nonzero(x, as_tuple=false)",
      "[n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each "
-     "dimension.",
+     "dimension, as many as x has, which is an index: x[x:nonzero(true)].",
      nonzero_body},
     {"argwhere(x)", "[n x rank], the positions of what is not zero.",
      [](Args& a) { return a.push(nonzero(a.tensor(1), 1)); }},

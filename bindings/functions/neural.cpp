@@ -64,7 +64,8 @@ const Entry kMethods[] = {
                               reduction(a, 5)));
      }},
     {"kl_div(x, target, reduction='mean', log_target=false)",
-     "target (log target - x) for log-probabilities x; reduction also 'batchmean'.",
+     "target (log target - x) for log-probabilities x, broadcast; reduction also 'batchmean', over "
+     "the first size of x.",
      [](Args& a) {
        const bool batch = a.given(3) && a.text(3) == "batchmean";
        return a.push(kl_div(a.tensor(1), a.tensor(2),

@@ -10,7 +10,8 @@ template <Tensor (*product)(const Tensor&, const Tensor&)> int of_two(Args& a) {
 }
 template <Tensor (*add)(const Tensor&, const Tensor&, const Tensor&, double, double)>
 int added(Args& a) {
-  return a.push(add(a.tensor(1), a.tensor(2), a.tensor(3), a.number(4, 1), a.number(5, 1)));
+  return push_or_write(
+      a, add(a.tensor(1), a.tensor(2), a.tensor(3), a.number(4, 1), a.number(5, 1)));
 }
 
 int einsum_body(Args& a) {
@@ -99,6 +100,10 @@ const Entry kMethods[] = {
     {"baddbmm(x, a, b, beta=1, alpha=1)", "beta * x + alpha * bmm(a, b).", added<baddbmm>},
     {"addbmm(x, a, b, beta=1, alpha=1)", "beta * x + alpha * bmm(a, b) summed over the batch.",
      added<addbmm>},
+    {"addmm_(x, a, b, beta=1, alpha=1)", "addmm, written into x.", added<addmm>, -1, true},
+    {"addmv_(x, a, b, beta=1, alpha=1)", "addmv, written into x.", added<addmv>, -1, true},
+    {"baddbmm_(x, a, b, beta=1, alpha=1)", "baddbmm, written into x.", added<baddbmm>, -1, true},
+    {"addbmm_(x, a, b, beta=1, alpha=1)", "addbmm, written into x.", added<addbmm>, -1, true},
     {"kron(x, y)", "The Kronecker product: every element of x times y; sizes multiply.",
      of_two<kron>},
     {"cross(x, y, dim=nil)",

@@ -104,7 +104,7 @@ int norm_body(Args& a) {
 
 template <Tensor (*scan)(const Tensor&, int64_t)> int scanned(Args& a) {
   const int64_t dim = a.position(2);
-  return a.push(scan(converted(a, 3), dim));
+  return push_or_write(a, scan(converted(a, 3), dim));
 }
 template <Picked (*scan)(const Tensor&, int64_t)> int scanned_extreme(Args& a) {
   return push_picked(a, scan(a.tensor(1), a.position(2)));
@@ -152,7 +152,8 @@ const Entry kMethods[] = {
     {"nansum(x, [dim]=nil, keepdim=false)", "The sum of what is not NaN.", reduced<nansum>},
     {"nanmean(x, [dim]=nil, keepdim=false)", "The mean of what is not NaN.", reduced<nanmean>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
-     "The variance: squared deviations over n - correction. unbiased=false is correction=0.",
+     "The variance: squared deviations over n - correction; unbiased=false is correction=0. By "
+     "position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).",
      spread_of<var>},
     {"std(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
      "The standard deviation, the root of var; where it is 0 its gradient is 0.",
@@ -161,6 +162,13 @@ const Entry kMethods[] = {
      "The variance and the mean: two tensors.", spread_and_mean<false>},
     {"std_mean(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
      "The standard deviation and the mean: two tensors.", spread_and_mean<true>},
+    {"cov(x, correction=1, fweights=nil, aweights=nil)",
+     "The covariances of the rows (variables) over the columns (observations), [n x m] to [n x n]; "
+     "of one variable 0-d.\nfweights: how often an observation counts; aweights: how much.",
+     [](Args& a) {
+       return a.push(cov(a.tensor(1), a.number(2, 1), a.given(3) ? a.tensor(3) : Tensor(),
+                         a.given(4) ? a.tensor(4) : Tensor()));
+     }},
     {"norm(x, p='fro', [dim]=nil, keepdim=false, dtype=nil)",
      "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
      "or -math.huge. Where it is 0 its gradient is 0.",
@@ -168,6 +176,8 @@ const Entry kMethods[] = {
     {"cumsum(x, dim, dtype=nil)", "The sum of all elements so far along dim.", scanned<cumsum>},
     {"cumprod(x, dim, dtype=nil)", "The product of all elements so far along dim.",
      scanned<cumprod>},
+    {"cumsum_(x, dim, dtype=nil)", "cumsum, written into x.", scanned<cumsum>, -1, true},
+    {"cumprod_(x, dim, dtype=nil)", "cumprod, written into x.", scanned<cumprod>, -1, true},
     {"logcumsumexp(x, dim)", "log(cumsum(exp(x))) along dim, without overflow.",
      [](Args& a) { return a.push(logcumsumexp(a.tensor(1), a.position(2))); }},
     {"cummax(x, dim)", "The largest element so far and where it stood last; NaN stays.",

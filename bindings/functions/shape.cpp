@@ -140,6 +140,10 @@ int unsqueeze_body(Args& a) {
 
 #define MT_CAT "Joins tensors along a dimension; the other sizes must be alike."
 
+template <Tensor (*part)(const Tensor&, int64_t)> int triangle(Args& a) {
+  return push_or_write(a, part(a.tensor(1), a.integer(2, 0)));
+}
+
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
     {"cat([tensors], dim=1)", MT_CAT, joined<cat>},
@@ -258,9 +262,11 @@ const Entry kMethods[] = {
        return a.push(rot90(a.tensor(1), a.integer(2, 1), dims[0], dims[1]));
      }},
     {"tril(x, diagonal=0)", "x with zeros above a diagonal (0 is the main one, 1 the next above).",
-     [](Args& a) { return a.push(tril(a.tensor(1), a.integer(2, 0))); }},
+     triangle<tril>},
     {"triu(x, diagonal=0)", "x with zeros below a diagonal (0 is the main one, 1 the next above).",
-     [](Args& a) { return a.push(triu(a.tensor(1), a.integer(2, 0))); }},
+     triangle<triu>},
+    {"tril_(x, diagonal=0)", "tril, written into x.", triangle<tril>, -1, true},
+    {"triu_(x, diagonal=0)", "triu, written into x.", triangle<triu>, -1, true},
     {"pad(x, [sides], mode='constant', value=nil)",
      "Positions added before and after the last dimension, then the one before it, and so on: "
      "'constant', 'reflect', 'replicate' or 'circular'. Negative sides cut off.",

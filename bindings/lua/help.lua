@@ -80,7 +80,10 @@ local function show(found)
   local value, shown = found.value, found.shown
   local signature, doc = declaration(value)
   if signature then
-    local name = shown:match('[%w_]+$')
+    local name, known = shown:match('[%w_]+$'), signature:match('^[%w_]+')
+    if name ~= known and (core.methods[known] == value or rawget(mt, known) == value) then
+      print(("'%s' is another name of %s:"):format(name, known))
+    end
     print(ways(shown, signature, core.methods[name] == value))
     print(wrap(doc, '  ', 92))
     local in_place = not name:find('_$') and core.methods[name .. '_']

@@ -160,4 +160,52 @@ function Adam:update(group)
     group.weight_decay, self.decoupled, state.step)
 end
 
+local RMSprop = class()
+--- `optim.RMSprop(parameters, {lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0,
+--- centered=false})`, as torch.optim.RMSprop (Hinton 2012).
+optim.RMSprop = core.declare(
+  'RMSprop([parameters], lr=0.01, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=false)',
+  'Steps divided by the root of a running mean of squared gradients, as torch.optim.RMSprop; centered: less ' ..
+  'the square of their mean.',
+  function(parameters, lr, alpha, eps, weight_decay, momentum, centered)
+    if centered ~= nil and type(centered) ~= 'boolean' then
+      core.fail('RMSprop: centered must be true or false, got ' .. core.describe(centered))
+    end
+    local self = make(RMSprop, 'RMSprop', parameters, {lr = lr or 0.01, alpha = alpha or 0.99, eps = eps or 1e-8,
+      weight_decay = weight_decay or 0, momentum = momentum or 0, centered = centered or false},
+      {lr = 0, alpha = 0, eps = 0, weight_decay = 0, momentum = 0})
+    for _, group in ipairs(self.param_groups) do group.state = {square = {}, mean = {}, buffer = {}} end
+    return self
+  end)
+
+--- One parameter's step. `i` is its place in the state.
+local function rmsprop_step(group, i, p, gradient)
+  local square, mean, buffer = group.state.square, group.state.mean, group.state.buffer
+  if group.weight_decay ~= 0 then gradient = gradient + p * group.weight_decay end
+  square[i] = square[i] or mt.zeros_like(p)
+  square[i]:mul_(group.alpha):addcmul_(gradient, gradient, 1 - group.alpha)
+  local root = square[i]
+  if group.centered then
+    mean[i] = mean[i] or mt.zeros_like(p)
+    mean[i]:lerp_(gradient, 1 - group.alpha)
+    root = root - mean[i]:square()
+  end
+  root = root:sqrt():add_(group.eps)
+  if group.momentum == 0 then
+    p:addcdiv_(gradient, root, -group.lr)
+  else
+    buffer[i] = buffer[i] or mt.zeros_like(p)
+    buffer[i]:mul_(group.momentum):addcdiv_(gradient, root)
+    p:add_(buffer[i], -group.lr)
+  end
+end
+
+function RMSprop:update(group)
+  mt.no_grad(function()
+    for i, p in ipairs(group.params) do
+      if p.grad then rmsprop_step(group, i, p, p.grad) end
+    end
+  end)
+end
+
 return optim

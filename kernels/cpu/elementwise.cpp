@@ -14,6 +14,11 @@ namespace {
 
 using Loop = void (*)(char* const* data, int64_t n, const double* scalar);
 
+/// An element of any type as bits.
+template <size_t Bytes> struct BitsOf { using type = uint8_t; };
+template <> struct BitsOf<4> { using type = Four; };
+template <> struct BitsOf<8> { using type = Eight; };
+
 template <class Op, int Part, class T> struct Kernel {
   template <int I> using In = op::In<Op, Part, T, I>;
 
@@ -43,6 +48,14 @@ template <class Op, int Part, class T> struct Kernel {
         uint8_t* to = reinterpret_cast<uint8_t*>(out);
         MT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) to[i] = from[i] ^ 1;
+      } else if constexpr (std::is_same_v<Op, op::Where> && Part == 0) {  // g++ would jump
+        using U = typename BitsOf<sizeof(T)>::type;
+        const uint8_t* mask = reinterpret_cast<const uint8_t*>(data[1]);
+        const U* yes = reinterpret_cast<const U*>(data[2]);
+        const U* no = reinterpret_cast<const U*>(data[3]);
+        U* to = reinterpret_cast<U*>(out);
+        MT_INDEPENDENT
+        for (int64_t i = 0; i < n; ++i) to[i] = no[i] ^ ((yes[i] ^ no[i]) & U(0 - U(mask[i])));
       } else {
         MT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));

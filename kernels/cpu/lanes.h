@@ -1,5 +1,7 @@
 // lanes.h -- joins contiguous elements in many partial results at once, in an order that n decides
 #pragma once
+#include <type_traits>
+
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/reductions.h"
@@ -30,21 +32,41 @@ template <class Op, class V> MT_HD V join_packs(V x, V y) {
   else return Op::join(x, y);
 }
 
-/// As many elements as a pack of A holds, converted. (g++ 12 makes four instructions of
-/// __builtin_convertvector where one widens floats.)
-template <class A, class T> MT_HD Pack<A> widened(const T* x) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm512_cvtps_pd(_mm256_loadu_ps(x));
-#elif defined(__AVX2__)
-  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm256_cvtps_pd(_mm_loadu_ps(x));
-#endif
-  Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))> v;
+/// How many elements are joined before they are widened. Of floats to be added four: a conversion
+/// costs as much as four additions do, and an error of an ulp of four elements is one that rounding
+/// the elements may have made before.
+template <class Op, class T>
+constexpr int kFold = std::is_same_v<Op, op::Sum> && std::is_same_v<T, float> ? 4 : 1;
+
+/// Elements of type T, as many as a pack of A holds.
+template <class A, class T> using Part = Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))>;
+
+template <class A, class T> MT_HD Part<A, T> load_part(const T* x) {
+  Part<A, T> v;
   __builtin_memcpy(&v, x, sizeof v);
+  return v;
+}
+/// The part converted. (g++ 12 makes four instructions of __builtin_convertvector where one widens
+/// floats.)
+template <class A, class T> MT_HD Pack<A> widen(Part<A, T> v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm512_cvtps_pd((__m256)v);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm256_cvtps_pd((__m128)v);
+#endif
   return __builtin_convertvector(v, Pack<A>);
 }
+template <class A, class T> MT_HD Pack<A> widened(const T* x) {
+  return widen<A, T>(load_part<A>(x));
+}
 
-/// A pack of elements of type T as a pack of A, each entered.
-template <class Op, class A, class T> MT_HD Pack<A> load_pack(const T* x) {
+/// Elements of type T as a pack of A, each entered; every one joins Fold of them.
+template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
+  constexpr int width = kPackBytes / int(sizeof(A));
+  if constexpr (Fold == 4)
+    return widen<A, T>(Op::join(
+        Op::join(load_part<A>(x), load_part<A>(x + width)),
+        Op::join(load_part<A>(x + 2 * width), load_part<A>(x + 3 * width))));
   const Pack<A> a = widened<A>(x);
   if constexpr (Op::info.enters == op::Enters::square) return a * a;
   else if constexpr (Op::info.enters == op::Enters::magnitude) return a < 0 ? -a : a;
@@ -52,28 +74,27 @@ template <class Op, class A, class T> MT_HD Pack<A> load_pack(const T* x) {
 }
 
 /// `n` contiguous elements joined: eight packs of partial results, then the packs pairwise, then
-/// their elements pairwise, then the rest.
-template <class Op, class T>
+/// their elements pairwise, then the rest. With Fold 1 each element is widened.
+template <class Op, class T, int Fold = kFold<Op, T>>
 __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T* x, int64_t n) {
   using A = typename op::Accumulator<Op, T>::type;
   A total = Op::template identity<A>();
   int64_t i = 0;
   if constexpr (kPacks<A, T>) {
-    constexpr int width = kPackBytes / int(sizeof(A));
-    if (n >= 8 * width) {
-      Pack<A> a = load_pack<Op, A>(x), b = load_pack<Op, A>(x + width),
-              c = load_pack<Op, A>(x + 2 * width), d = load_pack<Op, A>(x + 3 * width),
-              e = load_pack<Op, A>(x + 4 * width), f = load_pack<Op, A>(x + 5 * width),
-              g = load_pack<Op, A>(x + 6 * width), h = load_pack<Op, A>(x + 7 * width);
-      for (i = 8 * width; i + 8 * width <= n; i += 8 * width) {
-        a = join_packs<Op>(a, load_pack<Op, A>(x + i));
-        b = join_packs<Op>(b, load_pack<Op, A>(x + i + width));
-        c = join_packs<Op>(c, load_pack<Op, A>(x + i + 2 * width));
-        d = join_packs<Op>(d, load_pack<Op, A>(x + i + 3 * width));
-        e = join_packs<Op>(e, load_pack<Op, A>(x + i + 4 * width));
-        f = join_packs<Op>(f, load_pack<Op, A>(x + i + 5 * width));
-        g = join_packs<Op>(g, load_pack<Op, A>(x + i + 6 * width));
-        h = join_packs<Op>(h, load_pack<Op, A>(x + i + 7 * width));
+    constexpr int width = kPackBytes / int(sizeof(A)), step = Fold * width;
+    const auto load = [&](int64_t at) { return load_pack<Op, A, Fold>(x + at); };
+    if (n >= 8 * step) {
+      Pack<A> a = load(0), b = load(step), c = load(2 * step), d = load(3 * step),
+              e = load(4 * step), f = load(5 * step), g = load(6 * step), h = load(7 * step);
+      for (i = 8 * step; i + 8 * step <= n; i += 8 * step) {
+        a = join_packs<Op>(a, load(i));
+        b = join_packs<Op>(b, load(i + step));
+        c = join_packs<Op>(c, load(i + 2 * step));
+        d = join_packs<Op>(d, load(i + 3 * step));
+        e = join_packs<Op>(e, load(i + 4 * step));
+        f = join_packs<Op>(f, load(i + 5 * step));
+        g = join_packs<Op>(g, load(i + 6 * step));
+        h = join_packs<Op>(h, load(i + 7 * step));
       }
       a = join_packs<Op>(join_packs<Op>(join_packs<Op>(a, b), join_packs<Op>(c, d)),
                          join_packs<Op>(join_packs<Op>(e, f), join_packs<Op>(g, h)));
@@ -83,6 +104,7 @@ __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T
         for (int l = 0; l < half; ++l) lane[l] = Op::join(lane[l], lane[l + half]);
       total = lane[0];
     }
+    if constexpr (Fold > 1) return Op::join(total, A(join_run<Op, T, 1>(x + i, n - i)));
     A rest = Op::template identity<A>();
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       rest = Op::join(rest, op::enter<Op, A>(*at));

@@ -2,8 +2,8 @@
 //
 // The order of additions depends on the shape alone: the reduced elements are cut into pieces of
 // kPiece, a piece is joined in interleaved partial results (lanes.h), and pieces are joined in their
-// order. Threads take outputs or pieces; neither changes the order. Floats are summed in double, so
-// that 2^25 times 0.1f is still right.
+// order. Threads take outputs or pieces; neither changes the order. Floats are summed in double, in
+// long runs the sums of four, so that 2^25 times 0.1f is still right.
 #include <type_traits>
 
 #include "kernels/cpu/blocks.h"
@@ -26,6 +26,7 @@ constexpr int64_t kRows = 32;      // rows of columns that are joined at a time
 template <class Op, class Element> struct Simple {
   using T = Element;
   using State = typename op::Accumulator<Op, T>::type;
+  static constexpr int64_t kWidth = 4 * kColumns;
   static State start() { return Op::template identity<State>(); }
   static State run(const T* x, int64_t n) { return join_run<Op>(x, n); }
   static State join(const State& a, const State& b) { return Op::join(a, b); }
@@ -69,9 +70,10 @@ struct Spread {
 template <class Element> struct Moments {
   using T = Element;
   using State = Spread;
+  static constexpr int64_t kWidth = kColumns;
   static State start() { return {0, 0, 0}; }
   static State run(const T* x, int64_t n) {
-    const double mean = double(join_run<op::Sum>(x, n)) / double(n);
+    const double mean = double(join_run<op::Sum, T, 1>(x, n)) / double(n);
     return {double(n), mean, deviations(x, mean, n)};
   }
   __attribute__((noinline)) static double deviations(const T* x, double mean, int64_t n) {
@@ -129,6 +131,7 @@ template <class T> MT_HD T offset_for(T most) {
 template <class Element> struct LogSumExp {
   using T = Element;
   using State = Scaled<T>;
+  static constexpr int64_t kWidth = kColumns;
   static State start() { return {T(0), 0}; }
   static State run(const T* x, int64_t n) {
     const T offset = offset_for(join_run<op::Amax>(x, n));
@@ -248,13 +251,15 @@ template <class Rule> struct Reducer {
     return result;
   }
 
-  /// Whole rows are joined to a row of partial results.
+  /// Whole rows are joined to a row of partial results, as wide as threads have work then: memory
+  /// is read best from one end to the other.
   static void columns(const Reduce& r, int64_t outputs, int64_t elements) {
-    const int64_t width = r.kept_size[r.kept - 1], tiles = (width + kColumns - 1) / kColumns;
+    const int64_t most = cpu_threads() == 1 ? Rule::kWidth : kColumns;
+    const int64_t width = r.kept_size[r.kept - 1], tiles = (width + most - 1) / most;
     parallel(outputs / width * tiles, outputs * elements > 2 * kGrain, [&](int64_t tile) {
-      const int64_t first = tile / tiles * width + tile % tiles * kColumns;
-      const int64_t n = smaller(kColumns, width - tile % tiles * kColumns);
-      State state[kColumns];
+      const int64_t first = tile / tiles * width + tile % tiles * most;
+      const int64_t n = smaller(most, width - tile % tiles * most);
+      State state[Rule::kWidth];
       for (int64_t j = 0; j < n; ++j) state[j] = Rule::start();
       each_rows(r,
                 static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),

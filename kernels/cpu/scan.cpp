@@ -78,7 +78,7 @@ template <class Op, class T> struct Running {
         for (int k = 0; k < kLines; ++k) {
           from[k] = in + i + k * part, to[k] = out + (i + k * part) * l.out_step;
           state[k] = s;
-          s = Op::join(s, A(join_run<typename Op::Of>(from[k], part)));
+          s = Op::join(s, A(join_run<typename Op::Of, T, 1>(from[k], part)));
         }
         together(from, to, state, part, 1, l.out_step);
       }
@@ -151,16 +151,32 @@ template <class T, bool Largest> struct Extremes {
       }
     }
   }
+  /// Most elements change nothing: kBlock of them are compared at once, and only a block that holds
+  /// a new extreme is walked.
   static void line(const T* in, T* out, int64_t* index, const Lines& l) {
+    constexpr int64_t kBlock = 32;
     T best = worst();
     int64_t at = 0;
-    for (int64_t i = 0; i < l.n; ++i) {
-      const T x = in[i * l.in_step];
-      const bool won = wins(x, best);
-      best = won ? x : best;
-      at = won ? i : at;
-      out[i * l.out_step] = best;
-      index[i * l.out_step] = at;
+    const bool near = l.in_step == 1 && l.out_step == 1;
+    for (int64_t from = 0, end; from < l.n; from = end) {
+      end = smaller(l.n, from + kBlock);
+      if (near && end - from == kBlock) {
+        int winners = 0;
+        for (int64_t i = 0; i < kBlock; ++i) winners |= wins(in[from + i], best) ? 1 : 0;
+        if (winners == 0) {
+          for (int64_t i = 0; i < kBlock; ++i) out[from + i] = best;
+          for (int64_t i = 0; i < kBlock; ++i) index[from + i] = at;
+          continue;
+        }
+      }
+      for (int64_t i = from; i < end; ++i) {
+        const T x = in[i * l.in_step];
+        const bool won = wins(x, best);
+        best = won ? x : best;
+        at = won ? i : at;
+        out[i * l.out_step] = best;
+        index[i * l.out_step] = at;
+      }
     }
   }
   static void scan(const Scan& s) {

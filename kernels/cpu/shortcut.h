@@ -32,6 +32,7 @@ template <> inline constexpr Shortcut shortcut<op::FloorDivide, 0> = Shortcut::q
 template <> inline constexpr Shortcut shortcut<op::Elu, 0> = Shortcut::positive;
 template <> inline constexpr Shortcut shortcut<op::Celu, 0> = Shortcut::positive;
 template <> inline constexpr Shortcut shortcut<op::Selu, 0> = Shortcut::positive;
+template <> inline constexpr Shortcut shortcut<op::Lgamma, 0> = Shortcut::positive;
 
 #if defined(__FMA__) || defined(__AVX512F__)
 constexpr bool kHasFma = true;

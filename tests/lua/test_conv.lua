@@ -185,22 +185,7 @@ local rows = {
   {'unfold', function(x) return mt.unfold(x, 2, 1, 1, 2):sin() end, {1, 2, 3, 3}},
   {'fold', function(x) return mt.fold(x, {3, 4}, 2):sin() end, {1, 4, 6}},
 }
-for _, row in ipairs(rows) do
-  test('gradcheck: ' .. row[1], function()
-    mt.manual_seed(7)
-    local contiguous, turned = {}, {}
-    for i = 3, #row do
-      local size = row[i]
-      contiguous[i - 2] = mt.randn(size, 'float64'):requires_grad_()
-      local back, order = {}, {}
-      for d = 1, #size do back[d], order[d] = size[#size + 1 - d], #size + 1 - d end
-      turned[i - 2] = mt.randn(back, 'float64'):permute(order):requires_grad_()
-    end
-    eq(mt.gradcheck(row[2], contiguous), true)
-    eq(mt.gradgradcheck(row[2], contiguous), true)
-    eq(mt.gradcheck(row[2], turned), true)
-  end)
-end
+for _, row in ipairs(rows) do t.gradients(unpack(row)) end
 
 test('an expanded kernel and a strided image', function()
   local wide = mt.randn({2, 2, 6, 10}, 'float64')

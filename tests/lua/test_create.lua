@@ -63,6 +63,8 @@ test('moves between dtypes', function()
   eq(x:to('cpu', 'int32').dtype, 'int32')
   eq(x:to{device = 'cpu'}.dtype, 'float32')
   raises(function() x:half() end, 'half: float16 is not there yet; use float32')
+  if not mt.cuda.is_available() then raises(function() x:cuda() end, "cuda: device 'cuda' cannot be used") end
+  eq({mt.numel(x), mt.detach(x).requires_grad}, {x:numel(), false})
   raises(function() x:to('bfloat16') end, 'bfloat16 is not there yet')
   raises(function() x:to('flaot') end, "neither a dtype")
   raises(function() x:to() end, 'missing')

@@ -36,6 +36,75 @@ test('add and sub take alpha', function()
   eq(list(x:detach() + y:detach()), {4, 6}) -- the operators take no option
 end)
 
+test('bools stay bools where PyTorch keeps them', function()
+  local a, b = mt.tensor{true, false, true, false}, mt.tensor{true, true, false, false}
+  local function is(x, values) eq({x.dtype, x:tolist()}, {'bool', values}) end
+  is(a + b, {true, true, true, false})
+  is(a * b, {true, false, false, false})
+  is(a + true, {true, true, true, true})
+  is(a:add(b, {alpha = 2}), {true, true, true, false})
+  is(a:add(b, 0), {true, false, true, false})
+  is(mt.minimum(a, b), {true, false, false, false})
+  is(mt.maximum(a, b), {true, true, true, false})
+  is(mt.maximum(a, mt.tensor(true)), {true, true, true, true})
+  is(a:clamp(b), {true, true, true, false})
+  is(a:clamp({max = b}), {true, false, false, false})
+  is(a:clamp_min(b), {true, true, true, false})
+  is(a:sign(), {true, false, true, false})
+  is(a:nan_to_num(), {true, false, true, false})
+  is(a:heaviside(b), {true, true, true, false})
+  is(a:clone():add_(b), {true, true, true, false})
+  is(a:clone():mul_(b), {true, false, false, false})
+  is(a:view(2, 2):t() + b:view(2, 2), {{true, true}, {false, false}})
+  is(mt.tensor{true, false}:outer(b), {{true, true, false, false}, {false, false, false, false}})
+  is(mt.tensor{true, false}:kron(b), {true, true, false, false, false, false, false, false})
+  is(mt.zeros(0, 'bool') + mt.zeros(0, 'bool'), {})
+  local whole, byte = mt.ones(4):int(), mt.ones(4):byte()
+  for dtype, x in pairs{int64 = a + 1, float32 = a * 0.5, int32 = a + whole, uint8 = a * byte} do
+    eq(x.dtype, dtype)
+  end
+  eq((a:abs() + a:square() + a:clamp(0)).dtype, 'int64') -- PyTorch has none for the first
+  raises(function() return a - b end, 'sub: .*logical_xor')
+  local kept = a:clone()
+  raises(function() kept:add_(1) end, 'add_: the result is int64, which this bool tensor cannot hold')
+  is(kept, a:tolist())
+end)
+
+test('slopes at bounds, at infinity and at NaN', function()
+  local points = {nan, inf, -inf, 0, 6, -1, 1}
+  -- PyTorch's, as its vectorised loops give them: the ends have no slope, NaN passes elu but not clamp.
+  for name, case in pairs{
+    clamp = {function(x) return x:clamp(0, 6) end, {0, 0, 0, 0, 0, 0, 1}},
+    clamp_min = {function(x) return x:clamp_min(0) end, {0, 1, 0, 0, 1, 0, 1}},
+    clamp_max = {function(x) return x:clamp({max = 1}) end, {0, 0, 1, 1, 0, 1, 0}},
+    to_inf = {function(x) return x:clamp(0, inf) end, {0, 0, 0, 0, 1, 0, 1}},
+    hardtanh = {function(x) return x:hardtanh() end, {0, 0, 0, 1, 0, 0, 0}},
+    relu6 = {function(x) return x:relu6() end, {0, 0, 0, 0, 0, 0, 1}},
+    relu = {function(x) return x:relu() end, {1, 1, 0, 0, 1, 0, 1}},
+    elu = {function(x) return x:elu() end, {nan, 1, 0, 1, 1, math.exp(-1), 1}},
+    celu = {function(x) return x:celu() end, {nan, 1, 0, 1, 1, math.exp(-1), 1}},
+    leaky_relu = {function(x) return x:leaky_relu(0.5) end, {.5, 1, .5, .5, 1, .5, 1}},
+    copysign = {function(x) return x:copysign(f64(-1)) end, {nan, -1, 1, 0, -1, 1, -1}},
+    to_zero = {function(x) return mt.pow(f64(0), x) end, {nan, 0, -inf, 0, 0, -inf, 0}},
+  } do
+    for _, recorded in ipairs{false, true} do
+      local x = f64(points):requires_grad_()
+      local y = case[1](x)
+      local g = mt.grad(y, x, {grad_outputs = mt.ones_like(y), create_graph = recorded}):tolist()
+      for i, expected in ipairs(case[2]) do
+        local right = g[i] == expected or math.abs(g[i] - expected) < 1e-12 or g[i] ~= g[i] and expected ~= expected
+        assert(right, ('%s at %g: %g, not %g'):format(name, points[i], g[i], expected))
+      end
+    end
+  end
+  eq(list(f64{1, 2}:clamp(nan)), {nan, nan}) -- an end that is NaN takes all along
+  eq(list(f64{1, 2}:clamp(0, nan)), {nan, nan})
+  eq(list(f64{1, 2}:clamp_max(nan)), {nan, nan})
+  eq(int{-3, 2 ^ 53}:clamp_min(0):tolist(), {0, 2 ^ 53})
+  eq(int({3, 200}, 'uint8'):clamp_max(9):tolist(), {3, 9})
+  eq(int{-3, 3}:clamp{max = 0.5}:tolist(), {-3, 0.5})
+end)
+
 test('div rounds', function()
   local x, y = f64 {7, -7, 7.5, -7.5}, f64 {2, 2, -2, -2}
   eq(list(x:div(y, {rounding_mode = 'trunc'})), {3, -3, -3, 3})
@@ -50,6 +119,9 @@ test('div rounds', function()
   eq(list(most:div(-1, {rounding_mode = 'trunc'})), {-2 ^ 31}) -- wraps
   raises(function() a:div(int {1, 0, 1, 1}, {rounding_mode = 'trunc'}) end,
     'integer is divided by 0')
+  for _, f in ipairs{mt.floor_divide, mt.remainder, mt.fmod} do -- nothing is divided
+    eq({f(mt.zeros({0}, 'int64'), int {0}).dtype, f(mt.zeros({2, 0}, 'int64'), 0):tolist()}, {'int64', {{}, {}}})
+  end
   raises(function() x:div(y, {rounding_mode = 'up'}) end,
     "div: rounding_mode is 'up'; use 'floor', 'trunc' or nil")
 end)
@@ -241,6 +313,19 @@ test("PyTorch's other names", function()
   eq(list(x:clone():subtract_(x)), {0, 0})
   eq(list(x:greater(0)), {false, true})
   eq(x:positive(), x)
+end)
+
+test('an alias says in its help whose name it is', function()
+  local printed, real = {}, print
+  rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
+  local ok, trouble = pcall(function() mt.help('greater'); mt.help('x:clip_'); mt.help('gt') end)
+  rawset(_G, 'print', real)
+  assert(ok, trouble)
+  eq(printed[1], "'greater' is another name of gt:")
+  local text = table.concat(printed, '\n')
+  assert(text:find("'clip_' is another name of clamp_:", 1, true))
+  assert(not text:find("'gt' is another name", 1, true))
+  assert(text:find('mt.gt(x, y)   or   x:gt(y)\n  x > y.', 1, true), text) -- the letters of the signature
 end)
 
 test('addcmul and addcdiv', function()

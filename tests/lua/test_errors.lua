@@ -7,21 +7,6 @@ local nan, inf = 0 / 0, math.huge
 
 local here = debug.getinfo(1, 'S').short_src
 
---- What a tensor is, to the last bit that Lua can see.
-local function text_of(value)
-  if type(value) == 'table' then
-    local parts = {}
-    for i, item in ipairs(value) do parts[i] = text_of(item) end
-    return '{' .. table.concat(parts, ' ') .. '}'
-  end
-  return type(value) == 'number' and ('%.17g'):format(value) or tostring(value)
-end
-local function state_of(x)
-  return table.concat({x.dtype, tostring(x.shape), tostring(x:stride()), tostring(x.requires_grad),
-    tostring(x.is_leaf),
-                       x.grad and text_of(x.grad:tolist()) or 'no grad', text_of(x:tolist())}, ' ')
-end
-
 --- Tensors that the rows below work on, made anew for each.
 local function fixture()
   local f = {
@@ -51,7 +36,7 @@ local function row(call, operation, ...)
   t.test(('row %d (line %d)'):format(rows, line), function()
     mt.set_grad_enabled(true)
     local f, before, after = fixture(), {}, {}
-    for name, x in pairs(f) do before[name] = state_of(x) end
+    for name, x in pairs(f) do before[name] = t.state(x) end
     mt.manual_seed(11)
     collectgarbage()
     collectgarbage()
@@ -76,7 +61,7 @@ local function row(call, operation, ...)
     assert(not sentence:find('%-nan') and not sentence:find('C%+%+') and not sentence:find('0x'),
       sentence)
 
-    for name, x in pairs(f) do after[name] = state_of(x) end
+    for name, x in pairs(f) do after[name] = t.state(x) end
     eq(after, before)
     eq(left, live)
     eq(mt.is_grad_enabled(), true)

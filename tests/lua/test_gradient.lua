@@ -132,6 +132,110 @@ test('retain_grad keeps the gradient of a computed tensor', function()
   raises(function() mt.ones(1):retain_grad() end, 'does not require a gradient')
 end)
 
+test('retain_grad follows a tensor through changes in place, as in PyTorch', function()
+  local w = leaf{1, 2}
+  local function after(change) -- y * y, unless the change says otherwise
+    local y = w * 2
+    local of, loss = change(y)
+    ;(loss or y * y):sum():backward()
+    return of.grad and of.grad:tolist()
+  end
+  eq(after(function(y) y:retain_grad():mul_(3) return y end), {12, 24})
+  eq(after(function(y) y:retain_grad()[1] = 5 return y end), {10, 8})
+  eq(after(function(y) y:retain_grad()[{{1, 1}}]:mul_(3) return y end), {12, 8})
+  eq(after(function(y) y:retain_grad():mul_(3):add_(1) return y end), {14, 26})
+  eq(after(function(y)
+    local v = y[{{1, 1}}]:retain_grad()
+    v:mul_(3)
+    return v, v * v
+  end), {12})
+  eq(after(function(y)
+    local v = y[{{1, 1}}]:retain_grad()
+    y:mul_(3)
+    return v, v * v
+  end), {12})
+  eq(after(function(y) -- changed, then not used
+    local v = y[{{1, 1}}]:retain_grad()
+    v:mul_(3)
+    return v
+  end), nil)
+  local y, seen = (w * 2):retain_grad(), nil -- what came before stays until the next backward
+  y:sum():backward()
+  y:mul_(3)
+  is(y.grad, {1, 1})
+  y = w * 2
+  y:register_hook(function(g) seen = g:tolist() end) -- a hook stays with the old values
+  y:mul_(3)
+  y:sum():backward()
+  eq(seen, {3, 3})
+end)
+
+local function settled() -- bytes of tensors, once the collector has seen everything
+  for _ = 1, 5 do collectgarbage() end
+  return (core.memory())
+end
+
+test('a hook on a computed tensor that holds it is garbage with it, also without a backward', function()
+  local w = mt.zeros(1000):requires_grad_()
+  local before = settled()
+  local function circle(use)
+    local y = w * 2
+    y:register_hook(function(g) return g + y:detach() end)
+    if use then use(y) end
+  end
+  circle()
+  eq(settled(), before)
+  circle(function(y) return y:sum() * 2 end)
+  eq(settled(), before)
+  circle(function(y)
+    settled() -- seen alone, then used
+    return y:sum()
+  end)
+  eq(settled(), before)
+  for _ = 1, 50 do
+    local y = w * 2
+    y:register_hook(function(g) return g + y end):remove()
+  end
+  eq(settled(), before)
+  local removed = setmetatable({}, {__mode = 'v'})
+  removed[1] = function() end
+  w:register_hook(removed[1]):remove()
+  settled()
+  eq(removed[1], nil)
+end)
+
+test('a hook is called while anything leads to its tensor, whatever the collector saw', function()
+  local w, calls = leaf{1, 2}, 0
+  local function count() calls = calls + 1 end
+  local function hooked(early, use)
+    local y = w * 2
+    if early == 'before' then y:register_hook(function(g) count() return g + y:detach() end) end
+    if early == 'alone' then
+      y:register_hook(function(g) count() return g + y:detach() end)
+      settled()
+    end
+    local z = use(y)
+    if early == 'after' then y:register_hook(function(g) count() return g + y:detach() end) end
+    return z
+  end
+  local uses = {
+    function(y) return y:sum() end,
+    function(y) return (y * 1)[1] + y[2] end,
+    function(y) return y:contiguous() end,
+    function(y) return y[{}] end,
+    function(y) return {y} end,
+  }
+  for _, early in ipairs{'before', 'alone', 'after'} do
+    for k, use in ipairs(uses) do
+      local z = hooked(early, use)
+      settled()
+      calls = 0
+      is(mt.grad(mt.is_tensor(z) and z:sum() or z[1]:sum(), w), {2 * (1 + 2), 2 * (1 + 4)})
+      eq({early, k, calls}, {early, k, 1})
+    end
+  end
+end)
+
 test('what a hook captures does not live for ever', function()
   local function live()
     collectgarbage()
@@ -193,6 +297,27 @@ test('Function: gradients of both orders, saved results and inputs', function()
   is(third, x:exp():tolist())
 end)
 
+test('Function: a saved result that nobody holds keeps its part in second gradients', function()
+  local Both = mt.Function{
+    forward = function(ctx, x)
+      local y = x:exp()
+      ctx:save_for_backward(y)
+      return x * x, y
+    end,
+    backward = function(ctx, g, h)
+      local y = ctx:saved_tensors()
+      return g * y + h * y -- not the square's gradient, but one whose own is easy
+    end,
+  }
+  local x = leaf{0.5, 2}
+  local first = Both(x)
+  collectgarbage()
+  collectgarbage()
+  local g = mt.grad(first:sum(), x, {create_graph = true})
+  is(g, x:exp():tolist())
+  is(mt.grad(g:sum(), x), x:exp():tolist())
+end)
+
 test('Function: a result without a gradient, no recording, what is not asked for', function()
   local Split = mt.Function{
     forward = function(ctx, x)
@@ -220,16 +345,26 @@ test('Function: what is wrong is said with the function and the place', function
     local F = mt.Function{name = 'F', forward = function(_, a, n, b) return a * b * n end, backward = backward}
     return function() F(x, 2, y):sum():backward() end
   end
-  raises(with(function() return mt.ones(3) end),
+  raises(with(function() return mt.ones(3), nil, nil end),
     'F: backward returned a gradient %(3%) for argument 1, which is %(2%)')
   raises(with(function(_, g) return g, g, g end), 'F: backward returned a gradient for argument 2, which is no tensor')
-  raises(with(function(_, g) return g, nil, g, g end), 'F: backward returned 4 values, the function has 3 arguments')
-  raises(with(function() return 'x' end), "F: backward returned the string 'x' for argument 1")
-  raises(with(function(_, g) return g:long() end), 'a gradient of int64 for argument 1')
+  raises(with(function(_, g) return g, nil, g, g end),
+    'F: backward returned 4 gradients, the function was called with 3 arguments')
+  raises(with(function() end), 'F: backward returned 0 gradients, the function was called with 3 arguments; return')
+  raises(with(function(_, g) return g end), 'F: backward returned 1 gradients')
+  raises(with(function(_, g) return g, nil end), 'F: backward returned 2 gradients')
+  raises(with(function() return 'x', nil, nil end), "F: backward returned the string 'x' for argument 1")
+  raises(with(function(_, g) return g:long(), nil, nil end), 'a gradient of int64 for argument 1')
   raises(with(function() error('inside', 0) end), '^inside$')
   eq(x.grad, nil)
-  with(function() return nil end)()
+  eq(y.grad, nil)
+  with(function() return nil, nil, nil end)()
+  eq({x.grad, y.grad}, {})
+  with(function(_, g) return false, nil, g end)()
   eq(x.grad, nil)
+  is(y.grad, {1, 1})
+  with(function(_, g) return g, false, nil, nil, false end)() -- as for arguments that were left out
+  is(x.grad, {1, 1})
   raises(function() mt.Function{forward = print} end, "'backward' is missing")
   raises(function() mt.Function{forward = print, backward = 3} end, 'must be functions')
   raises(function() Exp() end, 'nil')
@@ -272,12 +407,68 @@ test('a walk inside a walk, through the same leaf', function()
   is(w.grad, {2, 2})
 end)
 
+test('a walk inside a walk, through the same function', function()
+  local x, y = leaf{1, 2}, leaf{3, 4}
+  local expected = mt.grad(((Pair(x, 3, y)) * 2 + select(3, Pair(x, 3, y)) * 5):sum(), {x, y})
+  for _, through in ipairs{1, 2} do -- the hook sits on the result that is visited last
+    local p, _, q = Pair(x, 3, y)
+    local inner
+    p:register_hook(function(g)
+      if inner then return end -- the inner walk comes here too
+      inner = true
+      inner = mt.enable_grad(function()
+        return mt.grad(through == 1 and (p * 7):sum() or (q * 7):sum(), x, {retain_graph = true}):tolist()
+      end)
+      return g
+    end)
+    local got = mt.grad((p * 2 + q * 5):sum(), {x, y}, {retain_graph = true})
+    is(got[1], expected[1]:tolist())
+    is(got[2], expected[2]:tolist())
+    near(inner, through == 1 and {63, 84} or {7 * math.cos(1), 7 * math.cos(2)}, 1e-12)
+  end
+  local p, _, q = Pair(x, 3, y) -- a walk that fails between the results leaves nothing for the next
+  local handle = p:register_hook(function() error('mine', 0) end)
+  raises(function() mt.grad((p + q):sum(), x) end, '^mine$')
+  handle:remove()
+  p, _, q = Pair(x, 3, y)
+  handle = p:register_hook(function() error('mine', 0) end)
+  raises(function() mt.grad((p + q):sum(), x, {retain_graph = true}) end, '^mine$')
+  handle:remove()
+  is(mt.grad((p * 2):sum(), x), {18, 24})
+end)
+
 test('a hook that calls itself is refused', function()
   local w = leaf{1, 2}
   w:register_hook(function() mt.enable_grad(function() mt.grad((w * 3):sum(), w) end) end)
   raises(function() w:sum():backward() end, 'more than 20 walks inside one another')
   eq(w.grad, nil)
   is(mt.grad((leaf{1} * 3):sum() + (w * 0):sum(), {w * 1}, {allow_unused = true})[1] or w, {1, 2})
+end)
+
+test('gradcheck: a gradient that differs the second time is refused', function()
+  local x, calls = leaf{1, 2}, 0
+  local Drifts = mt.Function{
+    forward = function(_, a) return a * 1 end,
+    backward = function(_, g)
+      calls = calls + 1
+      return g * (1 + calls * 1e-9)
+    end,
+  }
+  local function f(a) return (Drifts(a)) end
+  raises(function() mt.gradcheck(f, x) end,
+    'gradcheck: input 1, element 1, output 1: the gradient is 1.000000001, and 1.000000002 when it is computed again')
+  eq(mt.gradcheck(f, x, {nondet_tol = 1e-6}), true)
+  raises(function() mt.gradcheck(f, x, {nondet_tol = -1}) end, 'nondet_tol %-1; they must be 0 or more')
+end)
+
+test('gradcheck: no .grad changes, neither of inputs nor of what the function captures', function()
+  local x, w = leaf{1, 2}, leaf{3, 4}
+  x.grad = mt.tensor({5, 6}, 'float64')
+  mt.gradcheck(function(a) return a * a * w end, x)
+  mt.gradgradcheck(function(a) return a * a * w end, x)
+  is(x.grad, {5, 6})
+  eq(w.grad, nil)
+  mt.gradcheck(function(a) return a * a end, x * 2) -- an input that was computed
 end)
 
 -- Jacobians ------------------------------------------------------------------------------------------
@@ -367,6 +558,108 @@ test('recompute: a function that does something else the second time is refused'
   raises(function() y:sum():backward() end, 'recompute: the second run')
   eq(x.grad, nil)
   raises(function() mt.recompute(3) end, 'a function is needed')
+end)
+
+test('recompute: operations in place inside, as without it', function()
+  local scale = mt.tensor({0.5, -1.5, 2}, 'float64')
+  local changes = {
+    sin_ = function(x) return x:sin_() end, square_ = function(x) return x:square_() end,
+    log_ = function(x) return x:abs():log_() end, silu_ = function(x) return x:silu_() end,
+    gelu_ = function(x) return x:gelu_() end, mul_ = function(x) return x:mul_(scale) end,
+    pow_ = function(x) return x:pow_(3) end, abs_ = function(x) return x:abs_() end,
+    clamp_ = function(x) return x:clamp_(-0.5, 0.5) end, exp_ = function(x) return x:exp_() end,
+    itself = function(x) return x:mul_(x) end, twice = function(x) return x:sin_():square_():mul_(scale) end,
+    view = function(x) x[{{1, 2}}]:sin_() return x:cos_() end,
+    regions = function(x) x[2] = x[1] * 4 return x:square_() end,
+  }
+  for name, change in pairs(changes) do
+    local function f(x) return change(x * 2) * 3 end
+    local x = leaf{0.3, -0.7, 1.1}
+    local expected = mt.grad(f(x):sum(), x):tolist()
+    local y = mt.recompute(f, x)
+    near(y:tolist(), f(x):tolist(), 0)
+    local got = mt.grad(y:sum(), x)
+    assert(got:equal(mt.tensor(expected, 'float64')), name)
+    mt.gradcheck(function(a) return (mt.recompute(f, a)) end, {x})
+    mt.gradgradcheck(function(a) return (mt.recompute(f, a)) end, {x})
+  end
+end)
+
+test('recompute: what the function captures and what was changed since is refused', function()
+  local changed = "recompute: the second run of the function computed '%a+' %(%d+%) from other numbers"
+  local function refused(make, change, n)
+    local x = mt.rand(n or 3, 'float64'):requires_grad_()
+    local fn, captured = make()
+    local y = mt.recompute(fn, x)
+    mt.no_grad(change, captured)
+    raises(function() y:sum():backward() end, changed)
+    raises(function() y:sum():backward() end, changed) -- and again
+    eq(x.grad, nil)
+  end
+  local function one_of(n) return function(w) w[n] = w[n] + 1 end end
+  for _, n in ipairs{3, 1001, 2000001} do
+    local function parameter() -- saved itself
+      local w = mt.rand(n, 'float64'):requires_grad_()
+      return function(a) return a * w end, w
+    end
+    local function constant() -- behind an operation that is not recorded
+      local w = mt.rand(n, 'float64')
+      return function(a) return a * w:exp() end, w
+    end
+    local function shift() -- behind an operation that saves nothing
+      local w = mt.rand(n, 'float64'):requires_grad_()
+      return function(a) return (a + w):sin() end, w
+    end
+    for _, make in ipairs{parameter, constant, shift} do
+      refused(make, one_of(1), n)
+      refused(make, one_of(n), n)
+      refused(make, one_of(math.floor(n / 2) + 1), n)
+    end
+    refused(constant, function(w) -- two elements change places
+      local first = w[1]:clone()
+      w[1] = w[2]
+      w[2] = first
+    end, n)
+  end
+  refused(function()
+    local box = {mt.rand(3, 'float64')}
+    return function(a) return a * box[1] end, box
+  end, function(box) box[1] = mt.rand(3, 'float64') end)
+  refused(function()
+    local box = {2.5}
+    return function(a) return a * box[1] end, box
+  end, function(box) box[1] = 3 end)
+  refused(function() -- random numbers that are not mtorch's own
+    local g = mt.Generator('philox', 3)
+    return function(a) return a * mt.rand(3, {generator = g, dtype = 'float64'}) end, g
+  end, function() end)
+  local w, x = mt.rand(3, 'float64'), leaf{1, 2, 3}
+  local y = mt.recompute(function(a) return a * w end, x)
+  local kept = w:clone()
+  mt.no_grad(function()
+    w:zero_()
+    w:copy_(kept) -- the same numbers are no harm
+  end)
+  is(mt.grad(y:sum(), x), kept:tolist())
+end)
+
+test('recompute: a second run that fails leaves nothing behind', function()
+  local x, broken = leaf{1, 2}, false
+  local y = mt.recompute(function(a)
+    local b = a:exp()
+    if broken then error('not now', 0) end
+    return b:sin()
+  end, x)
+  broken = true
+  raises(function() y:sum():backward() end, '^not now$')
+  broken = false
+  y:sum():backward()
+  is(x.grad, {math.cos(math.exp(1)) * math.exp(1), math.cos(math.exp(2)) * math.exp(2)})
+end)
+
+test('recompute: a layer norm with a weight', function()
+  local x, w = mt.rand({4, 3}, 'float64'):requires_grad_(), mt.rand(3, 'float64'):requires_grad_()
+  mt.gradcheck(function(a, b) return (mt.recompute(function(c, d) return mt.layer_norm(c, 3, d) end, a, b)) end, {x, w})
 end)
 
 test('no_grad around a Jacobian, a function that returns its input, changed arguments', function()

@@ -435,6 +435,19 @@ test('gradients of scatter_reduce where values tie and are zero', function()
   end
 end)
 
+test('a product of several zeros has no second derivative, and says so', function()
+  local function slope(values, create)
+    local a, b = mt.tensor({2, 3}, 'float64'):requires_grad_(), mt.tensor(values, 'float64'):requires_grad_()
+    local y = a:scatter_reduce(1, long{1, 1, 1}, b, 'prod')
+    return mt.grad(y:sum(), b, {create_graph = create}), b
+  end
+  is(slope({0, 0, 5}), {0, 0, 0})
+  raises(function() slope({0, 0, 5}, true) end, 'scatter_reduce: two zeros of the source go to one place')
+  local g, b = slope({0, 4, 5}, true)
+  is(g, {40, 0, 0})
+  is(mt.grad(g:sum(), b), {18, 10, 8})
+end)
+
 test('index_add, index_copy, index_fill, index_put', function()
   local s = square3()
   is(s:index_add(1, long{3, 1, 3}, s, 2), {{9, 12, 15}, {4, 5, 6}, {23, 28, 33}})
@@ -451,6 +464,9 @@ test('index_add, index_copy, index_fill, index_put', function()
   is(s:index_copy_(2, long{1}, mt.ones(3, 1)), {{1, 2, 2}, {1, 5, 0}, {1, 9, 0}})
   raises(function() s:index_add(1, long{1, 2}, mt.ones(3, 3)) end, 'index_add: the source is %(3 x 3%)')
   raises(function() s:index_fill(1, long{1}, mt.ones(2)) end, 'index_fill: the value is %(2%)')
+  is(mt.zeros(2):index_fill(1, long{2}, mt.tensor(3, 'int64')), {0, 3})
+  raises(function() s:long():index_fill(1, long{1}, mt.tensor(1.5)) end,
+    'index_fill: the value is float32, which this int64 tensor cannot hold')
   raises(function() s:index_fill(1, long{{1}}, 1) end, 'must have one dimension')
   raises(function() s:long():index_fill(1, long{1}, 1.5) end, '1.5 does not fit into int64')
   raises(function() s:index_put({long{1}}, long{1}) end, 'index_put: the values are int64')
@@ -490,6 +506,7 @@ test('nonzero, argwhere, where', function()
   is(mt.argwhere(x), {{1, 2}, {2, 1}, {2, 3}})
   for _, list in ipairs{x:nonzero(true), x:nonzero{as_tuple = true}, mt.where(x:ne(0))} do
     eq(#list, 2)
+    eq(x[list]:tolist(), x[x:ne(0)]:tolist()) -- a list, as long as x has dimensions, is an index
     is(list[1], {1, 2, 2})
     is(list[2], {2, 1, 3})
   end

@@ -173,6 +173,76 @@ test('a whole tensor that loses its history takes its views along', function()
   eq({w.grad:item(), x.grad}, {1})
 end)
 
+test('comparisons and logic in place keep the dtype', function()
+  local x, y = mt.tensor{1, 2, 3}, mt.tensor{2, 2, 2}
+  for name, expected in pairs{lt = {1, 0, 0}, le = {1, 1, 0}, gt = {0, 0, 1}, ge = {0, 1, 1}, eq = {0, 1, 0},
+                              ne = {1, 0, 1}, less = {1, 0, 0}, greater_equal = {0, 1, 1}, not_equal = {1, 0, 1}} do
+    local z = x:clone()
+    assert(z[name .. '_'](z, y) == z)
+    eq({z.dtype, z:tolist()}, {'float32', expected})
+    z = x:clone()
+    z[name .. '_'](z, 2)
+    is(z, expected)
+  end
+  local bits = {and_ = {0, 0, 1}, or_ = {1, 1, 1}, xor_ = {1, 1, 0}}
+  for name, expected in pairs(bits) do
+    for _, dtype in ipairs{'float64', 'int32', 'uint8'} do
+      local z = mt.tensor({0, 2, 3}, dtype)
+      z['logical_' .. name](z, mt.tensor({5, 0, 7}, dtype))
+      eq({z.dtype, z:tolist()}, {dtype, expected})
+    end
+  end
+  local b = mt.tensor{true, false}
+  eq(b:logical_not_():tolist(), {false, true})
+  eq(b:eq_(mt.tensor{0.5, 1}):tolist(), {false, true})
+  is(mt.tensor{0, 2}:logical_not_(), {1, 0})
+  local whole = mt.range(1, 6):view(2, 3):float() -- every second column of a transposed tensor
+  whole:t()[{{1, 3, 2}}]:gt_(3)
+  is(whole, {{0, 2, 0}, {1, 5, 1}})
+  raises(function() mt.tensor{1, 2}:lt_(mt.zeros(2, 2)) end, 'lt_: the result is %(2 x 2%), the tensor %(2%)')
+  raises(function() leaf{1, 2}:lt_(1) end, 'lt_: this leaf requires a gradient')
+  local w = leaf{1, 2}
+  local v = w * 3;
+  v:gt_(4);
+  (v + w):sum():backward() -- what is compared has no slope
+  is(w.grad, {1, 1})
+  raises(function() return mt.tensor{1}.isnan_ end, "no field or method 'isnan_'") -- as in PyTorch
+end)
+
+test('sums so far, triangles and products written into a tensor', function()
+  local x = mt.tensor{{1, 2}, {3, 4}}
+  assert(x:cumsum_(1) == x)
+  is(x, {{1, 2}, {4, 6}})
+  is(x:cumprod_(2), {{1, 2}, {4, 24}})
+  is(x:clone():tril_(), {{1, 0}, {4, 24}})
+  is(x:triu_(1), {{0, 2}, {0, 0}})
+  local m, v = mt.tensor{{1, 2}, {3, 4}}, mt.tensor{1, 1}
+  is(mt.ones(2, 2):addmm_(m, m, {beta = 2}), {{9, 12}, {17, 24}})
+  is(mt.ones(2):addmv_(m, v), {4, 8})
+  is(mt.ones(1, 2, 2):baddbmm_(m:view(1, 2, 2), m:view(1, 2, 2)), {{{8, 11}, {16, 23}}})
+  is(mt.ones(2, 2):addbmm_(m:view(1, 2, 2), m:view(1, 2, 2), {alpha = 0}), {{1, 1}, {1, 1}})
+  raises(function() v:addmm_(m, m) end, "addmm_: the result is %(2 x 2%) float32, the tensor %(2%) float32")
+  is(v, {1, 1})
+  raises(function() mt.tensor{true}:cumsum_(1) end, 'cumsum_: the result is %(1%) int64')
+  local w = leaf{{1, 2}, {3, 4}}
+  local y = w * 1
+  y:cumprod_(1):tril_():sum():backward() -- what cumprod saved is kept
+  is(w.grad, {{4, 4}, {1, 2}})
+end)
+
+test('fill_ takes a 0-d tensor', function()
+  local w = leaf(2)
+  local x = mt.zeros(2, 3)
+  assert(x[1]:fill_(w * 3) ~= x)
+  is(x, {{6, 6, 6}, {0, 0, 0}})
+  x:sum():backward()
+  eq(w.grad:item(), 9)
+  is(mt.ones(2, 'int64'):fill_(mt.tensor(4, 'uint8')), {4, 4})
+  raises(function() mt.ones(2):fill_(mt.ones(2)) end, 'fill_: the value is %(2%); one number or a 0%-d tensor')
+  raises(function() mt.ones(2, 'int64'):fill_(mt.tensor(2.5)) end, 'fill_: the value is float32')
+  raises(function() mt.ones(2):fill_('a') end, "fill_: argument 2 'value' must be a number")
+end)
+
 test('a tensor written into itself stays what it is', function()
   local x = leaf{1, 2}
   local y = x * 2

@@ -123,6 +123,42 @@ test('step takes a closure and returns its loss', function()
   eq(opt:step(), nil)
 end)
 
+test('RMSprop takes the steps of torch.optim.RMSprop', function()
+  for _, case in ipairs{ -- after 20 steps of PyTorch 2.15, in float64
+    {{lr = 0.1}, {0, 0.992206947950468, 1.9999999993932782, -12.41605421379495, -13.651331051419954}},
+    {{lr = 0.05, alpha = 0.9, eps = 1e-6, weight_decay = 0.01, momentum = 0.9},
+      {0.18492211636522946, 1.686749206580948, 1.5730507770345632, 0.08175319856657694, -16.288215469113943}},
+    {{lr = 0.02, centered = true},
+      {0.06357143629501918, -0.5813692061022109, 1.6787530422027455, 4.67644273654001e-07, -3.2655367553692356}},
+    {{lr = 0.02, centered = true, momentum = 0.5},
+      {0.0006595929448125157, 0.33267558193586877, 1.990454174229256, -0.0002203556540790156, -5.9534663925028175}},
+  } do
+    local p = mt.tensor({1, -2, .5}, 'float64'):requires_grad_()
+    local q = mt.tensor({{.3, -.7}}, 'float64'):requires_grad_()
+    local still = mt.ones(2):requires_grad_() -- has no gradient
+    local opt, aim = optim.RMSprop({p, still, q}, case[1]), mt.tensor({1, 2, 3}, 'float64')
+    for step = 1, 20 do
+      if step == 11 then -- saved and taken up by another
+        local state = opt:state_dict()
+        opt = optim.RMSprop({p, still, q}, {lr = 9})
+        opt:load_state_dict(state)
+      end
+      opt:zero_grad()
+      local loss = ((p - aim):square() * .5 + p):sum() + q:square():sum() + (q ^ 3):sum()
+      loss:backward()
+      opt:step()
+    end
+    local found = p:tolist()
+    for _, v in ipairs(q:reshape(-1):tolist()) do found[#found + 1] = v end
+    near(found, case[2], 1e-9)
+    eq(still:tolist(), {1, 1})
+    assert(p.is_leaf and p.requires_grad)
+  end
+  local p = nn.Parameter(mt.ones(2))
+  raises(function() optim.RMSprop({p}, {alpha = -1}) end, 'RMSprop: alpha must be .*%-1')
+  raises(function() optim.RMSprop({p}, {centered = 1}) end, 'RMSprop: centered must be true or false')
+end)
+
 test('steps are not recorded and parameters stay leaves', function()
   local p = nn.Parameter(mt.ones(2))
   local opt = optim.SGD{p, lr = 0.1}

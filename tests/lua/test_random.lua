@@ -43,6 +43,36 @@ test('mt19937: tails, pairs that wait, doubles', function()
     1.9172346797519741, 0.2521633133845829}, 1e-15)
 end)
 
+test('mt19937: multinomial as PyTorch 2.15 draws it', function()
+  local g = mt.Generator('mt19937', 7)
+  for _, dtype in ipairs{'float32', 'float64'} do
+    local w = mt.tensor({.1, 0, 3, .4, .5, 1.5, .05}, dtype)
+    local function single(...)
+      local drawn = {}
+      for i = 1, 12 do drawn[i] = w:multinomial(1, ...):item() end
+      return drawn
+    end
+    local expected = {3, 5, 3, 3, 4, 3, 3, 3, 6, 3, 3, 3}
+    g:manual_seed(7)
+    eq(single(true, g), expected) -- one draw is one without replacement
+    near(mt.rand(1, {generator = g}):item(), 0.8760198354721069, 1e-7)
+    g:manual_seed(7)
+    eq(single(false, g), expected)
+    g:manual_seed(8)
+    for _, three in ipairs{{3, 6, 4}, {1, 6, 3}, {3, 6, 1}, {6, 3, 5}} do
+      eq(w:multinomial(3, {generator = g}):tolist(), three)
+    end
+    g:manual_seed(9)
+    eq(w:multinomial(12, true, g):tolist(), {3, 6, 3, 3, 3, 4, 3, 3, 3, 4, 3, 3})
+    g:manual_seed(10)
+    local rows = mt.stack{w, w:flip(1)}
+    eq(rows:multinomial(1, true, g):tolist(), {{6}, {5}})
+    eq(rows:multinomial(4, true, g):tolist(), {{3, 3, 3, 6}, {5, 5, 2, 2}})
+    eq(rows:multinomial(2, {generator = g}):tolist(), {{7, 5}, {2, 5}})
+  end
+  raises(function() mt.full({2}, 3e38):multinomial(1) end, 'multinomial: the weights of row 1 sum to 6')
+end)
+
 test('mt19937: whole numbers, permutations, coins as PyTorch 2.15 draws them', function()
   local g = mt.Generator('mt19937', 3)
   eq(mt.randint(1, 6, {8}, {generator = g}):tolist(), {5, 3, 2, 4, 5, 1, 1, 6})

@@ -57,6 +57,35 @@ test('var, std, var_mean, std_mean', function()
   raises(function() m:var(3) end, 'var: dimension 3')
 end)
 
+test('cov', function()
+  local x = mt.tensor({{1, 2, 4, 3}, {0, 5, -1, 2}}, 'float64')
+  local times, weight = mt.tensor({1, 2, 3, 1}, 'int64'), mt.tensor({.5, 1, 2, .25}, 'float64')
+  local function is_near(c, values) near(c:reshape(-1):tolist(), values, 1e-12) end
+  is_near(mt.cov(mt.tensor({{0, 1, 2}, {2, 1, 0}}, 'float64')), {1, -1, -1, 1})
+  is_near(mt.tensor({{0, 1, 2}, {2, 1, 0}}, 'float64'):cov{correction = 0}, {2 / 3, -2 / 3, -2 / 3, 2 / 3})
+  is_near(x:cov{fweights = times}, {1.4761904761904763, -1.9523809523809523, -1.9523809523809523, 7.57142857142857})
+  is_near(x:cov{aweights = weight}, {2.1428571428571432, -3, -3, 10.6})
+  is_near(x:cov(0, times, weight), {1.02530612244898, -2.0048979591836735, -2.0048979591836735, 6.249795918367347})
+  is_near(x:cov(1, times, weight), {1.2610441767068277, -2.4658634538152615, -2.4658634538152615, 7.686746987951809})
+  near(mt.tensor{1, 2, 4}:cov():item(), 2.3333334922790527)
+  is(mt.tensor({{1, 2}, {3, 5}}, 'int64'):cov(), {{.5, 1}, {1, 2}}, 'float32')
+  shape(mt.tensor{{1, 2, 4}}:cov())
+  shape(mt.zeros(0, 2):cov(), 0, 0)
+  is(mt.tensor(3):cov(), nan)
+  is(mt.zeros(2, 0):cov(), {{nan, nan}, {nan, nan}})
+  is(mt.tensor{{1, 2}, {3, 5}}:cov(9), {{inf, inf}, {inf, inf}})
+  local v = x:clone():requires_grad_()
+  assert(mt.gradcheck(function(a, w) return a:cov(1, times, w) end, {v, weight:clone():requires_grad_()}))
+  assert(mt.gradgradcheck(function(a) return a:t():cov() end, {v:t():detach():requires_grad_()}))
+  raises(function() mt.zeros(2, 2, 2):cov() end, 'cov: %(2 x 2 x 2%) has more than two dimensions')
+  raises(function() x:cov{fweights = weight} end, 'cov: fweights is float64; it must be of integers')
+  raises(function() x:cov{aweights = times} end, 'cov: aweights is int64; it must be of floats')
+  raises(function() x:cov{fweights = times[{{1, 2}}]} end, 'cov: fweights is %(2%); one for each of the 4')
+  raises(function() x:cov{fweights = -times} end, 'cov: a number of fweights is below 0')
+  raises(function() x:cov{fweights = times * 0} end, 'cov: the weights sum to 0')
+  raises(function() x:gt(0):cov() end, 'cov: of bool')
+end)
+
 test('norm', function()
   local x = mt.tensor{0, 3, -4}
   local expected = {[0] = 2, [0.5] = 13.9282, [1] = 7, [1.5] = 5.5843, [2] = 5, [3] = 4.4979,
@@ -160,6 +189,40 @@ test('cummax, cummin', function()
   picks(v, i, {3, 1, 1}, {1, 2, 2})
   v, i = mt.tensor(5):cummax(1)
   picks(v, i, 5, 1)
+end)
+
+test('cummax and cummin of long lines, where blocks hold nothing new, an equal, or a NaN', function()
+  for _, name in ipairs{'cummax', 'cummin'} do
+    for _, place in ipairs{1, 32, 33, 64, 70, 96, 131} do
+      for _, value in ipairs{9, -9, nan, 2} do
+        local t = mt.zeros(131)
+        t[1], t[40] = name == 'cummax' and 2 or -2, -1
+        t[place] = value
+        local list, best, at, values, positions = t:tolist(), nil, nil, {}, {}
+        for k, x in ipairs(list) do
+          if not best or x ~= x or (name == 'cummax' and x >= best) or
+              (name == 'cummin' and x <= best) then
+            best, at = x, k
+          end
+          values[k], positions[k] = best, at
+        end
+        local v, i = t[name](t, 1)
+        picks(v, i, values, positions)
+        v, i = mt.stack({t, t}, 2)[name](mt.stack({t, t}, 2), 1) -- lines side by side
+        picks(v:select(2, 2), i:select(2, 2), values, positions)
+      end
+    end
+  end
+end)
+
+test('sums of long rows meet infinities and NaN, and stay within an ulp', function()
+  for n = 100, 300, 40 do
+    local x = mt.ones(3, n)
+    x[{1, 70}], x[{2, 3}], x[{2, n}], x[{3, 81}] = inf, inf, -inf, nan
+    is(x:sum(2), {inf, nan, nan})
+    local y = mt.rand(1000 * n)
+    near(y:sum():item() / y:double():sum():item(), 1, 2 ^ -23)
+  end
 end)
 
 test('diff', function()
@@ -279,6 +342,7 @@ test('quantile, nanquantile', function()
 end)
 
 test('unique, unique_consecutive', function()
+  shape(mt.zeros(2, 0):unique(), 0) -- a list of values, as always
   local v, inverse, counts = mt.tensor{{3, 1}, {1, 3}, {7, -2}}:unique(true, true, true)
   is(v, {-2, 1, 3, 7})
   is(inverse, {{3, 2}, {2, 3}, {4, 1}}, 'int64')

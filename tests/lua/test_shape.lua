@@ -282,6 +282,24 @@ for _, case in ipairs(smooth) do
   end)
 end
 
+test('T and mT are fields', function()
+  local m, b = mt.tensor{{1, 2, 3}, {4, 5, 6}}, mt.range(1, 6):view(1, 2, 3)
+  eq(m.T:tolist(), {{1, 4}, {2, 5}, {3, 6}})
+  eq(m.T:storage_offset(), 0)
+  m.T[1][2] = 9 -- a view
+  eq(m:at(2, 1), 9)
+  eq(b.mT:tolist(), {{{1, 4}, {2, 5}, {3, 6}}})
+  eq({unpack(mt.zeros(2, 0).T.shape)}, {0, 2})
+  eq(mt.tensor{1, 2}.T:tolist(), {1, 2})
+  eq(mt.tensor(1).T:item(), 1)
+  local w = mt.ones(2, 3):requires_grad_();
+  (w.T:matmul(w)).mT:sum():backward()
+  eq(w.grad:tolist(), {{6, 6, 6}, {6, 6, 6}})
+  raises(function() return b.T end, 'T: %(1 x 2 x 3%) is no matrix; x.mT turns each')
+  raises(function() return mt.ones(2).mT end, 'mT: %(2%) is no matrix, nor a batch')
+  raises(function() m.T = m end, 'T')
+end)
+
 test('gradients through expanded, empty and 0-d tensors', function()
   local x = mt.randn({3, 1}, {dtype = 'float64', requires_grad = true})
   for _, f in ipairs{

@@ -277,7 +277,8 @@ test('promotion between tensors, as in PyTorch', function()
     {'bool', 'uint8', 'uint8'}, {'bool', 'int64', 'int64'}, {'bool', 'float32', 'float32'},
       {'uint8', 'int32', 'int32'},
     {'uint8', 'int64', 'int64'}, {'int32', 'int64', 'int64'}, {'int64', 'float32', 'float32'},
-    {'int32', 'float64', 'float64'}, {'float32', 'float64', 'float64'}, {'uint8', 'uint8', 'uint8'}}
+    {'int32', 'float64', 'float64'}, {'float32', 'float64', 'float64'}, {'uint8', 'uint8', 'uint8'},
+    {'bool', 'bool', 'bool'}}
   for _, row in ipairs(table_) do
     eq((of[row[1]] + of[row[2]]).dtype, row[3])
     eq((of[row[2]] * of[row[1]]).dtype, row[3])
@@ -307,7 +308,8 @@ test('a number adopts the dtype of the tensor', function()
     eq(mt.where(mt.tensor{true, false}, x, 0).dtype, dtype == 'bool' and 'int64' or dtype)
   end
   is(of.int64 + 0.5, {1.5, 1.5}, 'float32')
-  is(of.bool + of.bool, {2, 2}, 'int64')
+  is(of.bool + of.bool, {true, true}, 'bool')
+  is(of.bool + 1, {2, 2}, 'int64')
 end)
 
 test('conversions', function()

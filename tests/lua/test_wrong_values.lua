@@ -502,7 +502,7 @@ wrong{
     '^hardtanh: .*1.*%-1.*max_val must not be less'},
   {'A24 hardshrink', function(f) f.x:hardshrink('a') end, "^hardshrink: .*2.*'lambd'.*string.*'a'"},
   {'A24 prelu', function(f) f.x:prelu('a') end, "^prelu: .*2.*'weight'.*string.*'a'"},
-  {'A24 lerp', function(f) f.x:lerp(1) end, "^lerp: .*3.*'z'.*missing"},
+  {'A24 lerp', function(f) f.x:lerp(1) end, "^lerp: .*3.*'weight'.*missing"},
   {'A24 addcmul', function(f) f.x:addcmul(1) end, "^addcmul: .*3.*'z'.*missing"},
   {'A24 addcmul 2', function(f) f.x:addcmul(f.v, f.v, 'a') end,
     "^addcmul: .*4.*'value'.*string.*'a'"},

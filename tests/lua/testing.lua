@@ -1,4 +1,5 @@
 -- testing.lua -- A tiny test helper: t.test(name, fn), t.eq, t.near, t.raises, t.finish().
+local mt = require 'mtorch'
 local testing = {}
 
 local count, failures = 0, 0
@@ -66,6 +67,43 @@ function testing.test(name, fn)
   failures = failures + 1
   local place, text = report:match('^([^:]+:%d+: )(.*)$')
   print((place or '') .. name .. ': ' .. (text or report))
+end
+
+--- A test of fn's gradients, and of theirs, by random float64 inputs of these sizes: contiguous, and
+--- with the dimensions turned round.
+function testing.gradients(name, fn, ...)
+  local sizes = {...}
+  testing.test('gradcheck: ' .. name, function()
+    mt.manual_seed(7)
+    local contiguous, turned = {}, {}
+    for i, size in ipairs(sizes) do
+      contiguous[i] = mt.randn(size, 'float64'):requires_grad_()
+      local back, order = {}, {}
+      for d = 1, #size do back[d], order[d] = size[#size + 1 - d], #size + 1 - d end
+      turned[i] = mt.randn(back, 'float64'):permute(order):requires_grad_()
+    end
+    testing.eq(mt.gradcheck(fn, contiguous), true)
+    testing.eq(mt.gradgradcheck(fn, contiguous), true)
+    testing.eq(mt.gradcheck(fn, turned), true)
+  end)
+end
+
+--- Text of a number or of nested lists, to the last bit that Lua can see; NaN of any sign is one.
+function testing.bits(value)
+  if type(value) == 'table' then
+    local parts = {}
+    for i, item in ipairs(value) do parts[i] = testing.bits(item) end
+    return '{' .. table.concat(parts, ' ') .. '}'
+  end
+  if value ~= value then return 'nan' end
+  return type(value) == 'number' and ('%.17g'):format(value) or tostring(value)
+end
+
+--- What a tensor is: type, layout, gradient and values.
+function testing.state(x)
+  return table.concat({x.dtype, tostring(x.shape), tostring(x:stride()), x:storage_offset(),
+    tostring(x.requires_grad), tostring(x.is_leaf), x.grad and testing.bits(x.grad:tolist()) or 'no grad',
+    testing.bits(x:tolist())}, ' ')
 end
 
 --- Prints `N tests, M failed`; ends the program with 1 where one failed or none ran.

@@ -4,21 +4,8 @@ local t = require 'testing'
 local core = require 'mtorch.core'
 local nan = 0 / 0
 
---- Bits of a value as Lua sees them; NaN of any sign is one value.
-local function text_of(value)
-  if type(value) == 'table' then
-    local parts = {}
-    for i, item in ipairs(value) do parts[i] = text_of(item) end
-    return '{' .. table.concat(parts, ' ') .. '}'
-  end
-  if value ~= value then return 'nan' end
-  return type(value) == 'number' and ('%.17g'):format(value) or tostring(value)
-end
 local function state_of(x)
-  if not mt.is_tensor(x) then return x:get_state() end
-  return table.concat({x.dtype, tostring(x.shape), tostring(x:stride()), x:storage_offset(),
-    tostring(x.requires_grad), tostring(x.is_leaf), x.grad and text_of(x.grad:tolist()) or 'no grad',
-    text_of(x:tolist())}, ' ')
+  return mt.is_tensor(x) and t.state(x) or x:get_state()
 end
 
 --- What the cases work on, made anew for each.
