@@ -83,6 +83,13 @@ template <int I> Device table() {
   d.trouble = trouble;
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
+  d.gather = On<I, gather>::call;
+  d.scatter = On<I, scatter>::call;
+  d.locate = On<I, locate>::call;
+  d.count_mask = On<I, count_mask>::call;
+  d.compress = On<I, compress>::call;
+  d.nonzero = On<I, nonzero>::call;
+  d.search = On<I, search>::call;
   d.reduce = On<I, reduce>::call;
   return d;
 }
