@@ -83,6 +83,7 @@ template <int I> Device table() {
   d.trouble = trouble;
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
+  d.matmul = On<I, matmul>::call;
   d.reduce = On<I, reduce>::call;
   return d;
 }
