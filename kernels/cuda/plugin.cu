@@ -84,6 +84,8 @@ template <int I> Device table() {
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
   d.matmul = On<I, matmul>::call;
+  d.conv = On<I, conv>::call;
+  d.max_pool = On<I, max_pool>::call;
   d.reduce = On<I, reduce>::call;
   return d;
 }
