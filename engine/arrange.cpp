@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -215,10 +216,18 @@ Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lo
   if (x.dim() < 2) fail("{}: {} is no matrix", type.name, to_string(x.shape()));
   const int64_t rows = x.size(x.dim() - 2), columns = x.size(x.dim() - 1);
   diagonal = std::clamp(diagonal, -rows - 1, columns + 1);
-  Tensor out = empty(x.shape(), x.dtype(), x.device());
-  if (x.numel() > 0) {
-    NoGrad off;
-    cut_triangles(contiguous(x), out, diagonal, lower);
+  Tensor out;
+  {
+    const NoGrad off;
+    if (is_cpu(x.device())) {
+      out = empty(x.shape(), x.dtype(), x.device());
+      if (x.numel() > 0) cut_triangles(contiguous(x), out, diagonal, lower);
+    } else {
+      const Tensor i = unsqueeze(range(0, double(rows - 1), 1, Dtype::i64, x.device()), 1);
+      const Tensor j = range(0, double(columns - 1), 1, Dtype::i64, x.device());
+      const Tensor end = i + Tensor(double(diagonal));
+      out = masked_fill(x.detach(), lower ? gt(j, end) : lt(j, end), Tensor(0.0));
+    }
   }
   if (wants_grad(x)) record(type, out, {&x}).number[0] = double(diagonal);
   return out;

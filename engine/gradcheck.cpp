@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "kernels/view.h"
 
@@ -43,6 +44,9 @@ void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
     if (inputs[k].dtype() != Dtype::f64)
       fail("{}: finite differences need float64, input {} is {}", name, k + 1,
            dtype_name(inputs[k].dtype()));
+    if (!is_cpu(inputs[k].device()))
+      fail("{}: inputs are nudged on the CPU, input {} is on {}; use x:cpu()", name, k + 1,
+           inputs[k].device().name);
   }
   if (!any) fail("{}: no input requires a gradient", name);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "engine/reducing.h"
 #include "kernels/cpu/parallel.h"
@@ -210,7 +211,9 @@ namespace {
 Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
   constexpr int64_t kTables = 4, kSmall = 8192, kPart = int64_t(1) << 20;
   const int64_t n = at.numel();
-  const Tensor out = zeros({bins}, Dtype::i64);
+  const Tensor out = zeros({bins}, Dtype::i64, at.device());
+  if (!is_cpu(at.device()))
+    return scatter_add(out, 0, at - Tensor(double(first)), ones({n}, Dtype::i64, at.device()));
   const bool few = bins <= kSmall && n >= kTables * bins;
   const Tensor tables = few ? zeros({kTables, bins}, Dtype::i64) : out;
   int64_t* const c0 = tables.data_as<int64_t>();
