@@ -83,7 +83,6 @@ template <int I> Device table() {
   d.trouble = trouble;
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
-<<<<<<< HEAD
   d.gather = On<I, gather>::call;
   d.scatter = On<I, scatter>::call;
   d.locate = On<I, locate>::call;
@@ -91,11 +90,9 @@ template <int I> Device table() {
   d.compress = On<I, compress>::call;
   d.nonzero = On<I, nonzero>::call;
   d.search = On<I, search>::call;
-=======
   d.matmul = On<I, matmul>::call;
   d.conv = On<I, conv>::call;
   d.max_pool = On<I, max_pool>::call;
->>>>>>> c3
   d.reduce = On<I, reduce>::call;
   return d;
 }
