@@ -84,6 +84,9 @@ template <int I> Device table() {
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
   d.reduce = On<I, reduce>::call;
+  d.random = On<I, mt::random>::call;
+  d.sgd = On<I, sgd>::call;
+  d.adam = On<I, adam>::call;
   return d;
 }
 template <int... I> const Device* table(int index, std::integer_sequence<int, I...>) {
