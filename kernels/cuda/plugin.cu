@@ -84,6 +84,8 @@ template <int I> Device table() {
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
   d.reduce = On<I, reduce>::call;
+  d.softmax = On<I, softmax>::call;
+  d.normalize = On<I, normalize>::call;
   d.random = On<I, mt::random>::call;
   d.sgd = On<I, sgd>::call;
   d.adam = On<I, adam>::call;
