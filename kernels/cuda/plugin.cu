@@ -84,6 +84,8 @@ template <int I> Device table() {
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
   d.reduce = On<I, reduce>::call;
+  d.scan = On<I, scan>::call;
+  d.sort = On<I, sort>::call;
   d.softmax = On<I, softmax>::call;
   d.normalize = On<I, normalize>::call;
   d.random = On<I, mt::random>::call;
