@@ -25,6 +25,7 @@ test('cumsum, cumprod, logcumsumexp, cummax, cummin along every dimension', func
   mt.manual_seed(1)
   for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'bool'} do
     for _, shape in ipairs(shapes) do
+      if #shape == 3 and dtype ~= 'float32' then shape = {4, 33, 5} end
       local x = random(shape, dtype)
       local y = x:to('cuda')
       local float = dtype:find('float')
