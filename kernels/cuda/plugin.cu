@@ -94,6 +94,13 @@ template <int I> Device table() {
   d.conv = On<I, conv>::call;
   d.max_pool = On<I, max_pool>::call;
   d.reduce = On<I, reduce>::call;
+  d.scan = On<I, scan>::call;
+  d.sort = On<I, sort>::call;
+  d.softmax = On<I, softmax>::call;
+  d.normalize = On<I, normalize>::call;
+  d.random = On<I, mt::random>::call;
+  d.sgd = On<I, sgd>::call;
+  d.adam = On<I, adam>::call;
   return d;
 }
 template <int... I> const Device* table(int index, std::integer_sequence<int, I...>) {
