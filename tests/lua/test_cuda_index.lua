@@ -266,6 +266,12 @@ t.test('gradients', function()
   t.eq(mt.gradgradcheck(fn, {w}), true)
 end)
 
+t.test('repeat_interleave', function()
+  same(function(x, n) return mt.repeat_interleave(x, n, 1) end, mt.range(1, 12):reshape({3, 4}),
+    mt.tensor({2, 0, 1}, 'int64'))
+  same(function(x) return mt.repeat_interleave(x, 3, 2) end, mt.range(1, 12):reshape({3, 4}))
+end)
+
 t.test('losses by class', function()
   mt.manual_seed(12)
   local target = positions(10, {40})
