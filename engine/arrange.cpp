@@ -175,9 +175,10 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
   if (repeats.dim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
     fail("repeat_interleave: repeats {} for {} positions of dimension {}",
          to_string(repeats.shape()), n, d + 1);
+  const Tensor host = to(repeats.detach(), cpu_device());
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = repeats.at_integer(repeats.numel() == 1 ? 0 : i);
+    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
     if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + index_base);
     if (times > kFar || (total += times) > kFar)
       fail("repeat_interleave: the repeats sum to more than memory can hold");
@@ -185,7 +186,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
   Tensor index = empty({total}, Dtype::i64);
   int64_t* p = index.data_as<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = repeats.at_integer(repeats.numel() == 1 ? 0 : i);
+    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
     p = std::fill_n(p, times, i);
   }
   return index_select(from, d, to(index, x.device()));

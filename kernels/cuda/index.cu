@@ -227,6 +227,7 @@ uint64_t* sort_entries(uint64_t* entry, uint64_t* other, int64_t n, int from, in
   const int64_t runs = (n + kRun - 1) / kRun;
   const cuda::Scratch scratch(size_t(runs * kDigits) * sizeof(int64_t));
   int64_t* const place = scratch.as<int64_t>();
+  if (!place) return entry;  // the trouble is noted
   const unsigned blocks = cuda::blocks_for(runs, kSorters);
   for (int shift = from; shift < to; shift += kDigitBits) {
     cuda::launch("scatter", count_digits, blocks, kSorters, entry, n, shift, runs, place);
@@ -301,6 +302,7 @@ template <Join J, class T> bool scatter_as(const Spread& s) {
   if (shift > 63 || top > 64) return by_lines<J, T>(s);
   const cuda::Scratch scratch(size_t(n) * 2 * sizeof(uint64_t));
   uint64_t* const entry = scratch.as<uint64_t>();
+  if (!entry) return found.wrong == 0;  // the trouble is noted
   cuda::launch("scatter", list_cells, blocks, cuda::kThreads, s, entry, shift, extent, cells);
   const uint64_t* const sorted = sort_entries(entry, entry + n, n, shift, top);
   cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
