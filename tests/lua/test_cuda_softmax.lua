@@ -105,4 +105,19 @@ test('batch_norm, instance_norm and group_norm', function()
   end
 end)
 
+test('gradcheck and gradgradcheck work on the GPU', function()
+  mt.manual_seed(5)
+  local x = (mt.rand(3, 4, {dtype = 'float64'}) + 0.5):to('cuda'):requires_grad_()
+  for _, f in ipairs {
+    function(y) return mt.softmax(y, 1) end, function(y) return mt.log_softmax(y, 2) end,
+    function(y) return mt.layer_norm(y, {4}) end, function(y) return mt.cumsum(y, 1) end,
+  } do
+    t.eq(mt.gradcheck(f, {x}), true)
+    t.eq(mt.gradgradcheck(f, {x}), true)
+  end
+  t.raises(function()
+    mt.gradcheck(function(y) return y * y:detach() end, {x})
+  end, 'finite differences')
+end)
+
 t.finish()
