@@ -39,8 +39,7 @@ __device__ void line(const Team& team, T* out, const T* in, const T* grad, int64
   } else if constexpr (part == SoftmaxPart::softmax_gradient) {
     for (int64_t i = first; i < n; i += by) sum += double(grad[i * step] * in[i * step]);
     const T mean = T(team.total(sum, Add{}));
-    for (int64_t i = first; i < n; i += by)
-      out[i * step] = in[i * step] * (grad[i * step] - mean);
+    for (int64_t i = first; i < n; i += by) out[i * step] = in[i * step] * (grad[i * step] - mean);
   } else {
     for (int64_t i = first; i < n; i += by) sum += double(grad[i * step]);
     const T total = T(team.total(sum, Add{}));

@@ -9,15 +9,15 @@
 
 namespace mt::cuda {
 
-#define MT_SHUFFLE(name, builtin)                                                      \
-  template <class T> __device__ inline T name(const T& value, int by) {                \
-    static_assert(sizeof(T) % 4 == 0);                                                 \
-    uint32_t word[sizeof(T) / 4];                                                      \
-    memcpy(word, &value, sizeof(T));                                                   \
-    for (uint32_t& w : word) w = builtin(0xffffffffu, w, by);                          \
-    T answer;                                                                          \
-    memcpy(&answer, word, sizeof(T));                                                  \
-    return answer;                                                                     \
+#define MT_SHUFFLE(name, builtin)                                       \
+  template <class T> __device__ inline T name(const T& value, int by) { \
+    static_assert(sizeof(T) % 4 == 0);                                  \
+    uint32_t word[sizeof(T) / 4];                                       \
+    memcpy(word, &value, sizeof(T));                                    \
+    for (uint32_t & w : word) w = builtin(0xffffffffu, w, by);          \
+    T answer;                                                           \
+    memcpy(&answer, word, sizeof(T));                                   \
+    return answer;                                                      \
   }
 MT_SHUFFLE(from_lane, __shfl_sync)
 MT_SHUFFLE(from_lane_before, __shfl_up_sync)
