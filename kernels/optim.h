@@ -12,8 +12,11 @@ template <class T> struct SgdFormula {
   T lr, decay, fresh, kept, ahead, now;
 
   explicit SgdFormula(const SgdStep& s)
-      : lr(T(s.lr)), decay(T(s.weight_decay)), fresh(s.first ? T(1) : T(1 - s.dampening)),
-        kept(s.first ? T(0) : T(s.momentum)), ahead(s.nesterov ? T(s.momentum) : T(1)),
+      : lr(T(s.lr)),
+        decay(T(s.weight_decay)),
+        fresh(s.first ? T(1) : T(1 - s.dampening)),
+        kept(s.first ? T(0) : T(s.momentum)),
+        ahead(s.nesterov ? T(s.momentum) : T(1)),
         now(s.nesterov ? T(1) : T(0)) {}
   /// Without momentum.
   MT_HD void step(T& value, T grad) const { value -= lr * (grad + decay * value); }
@@ -30,9 +33,13 @@ template <class T> struct AdamFormula {
   T beta1, beta2, rest1, rest2, rate, scale, eps, shrink, decay;
 
   explicit AdamFormula(const AdamStep& s)
-      : beta1(T(s.beta1)), beta2(T(s.beta2)), rest1(T(1 - s.beta1)), rest2(T(1 - s.beta2)),
+      : beta1(T(s.beta1)),
+        beta2(T(s.beta2)),
+        rest1(T(1 - s.beta1)),
+        rest2(T(1 - s.beta2)),
         rate(T(s.lr / (1 - math::pow(s.beta1, double(s.step))))),
-        scale(T(1 / __builtin_sqrt(1 - math::pow(s.beta2, double(s.step))))), eps(T(s.eps)),
+        scale(T(1 / __builtin_sqrt(1 - math::pow(s.beta2, double(s.step))))),
+        eps(T(s.eps)),
         shrink(s.decoupled ? T(1 - s.lr * s.weight_decay) : T(1)),
         decay(s.decoupled ? T(0) : T(s.weight_decay)) {}
   MT_HD void step(T& value, T grad, T& mean, T& square) const {

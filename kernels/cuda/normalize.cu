@@ -28,8 +28,13 @@ template <class T, class Team> struct Row {
   const int64_t channel;  // the first one
 
   __device__ Row(const Normalize& c, const Team& team, int64_t row)
-      : c(c), team(team), row(row), inner(c.per * c.run), step(c.images * c.period * inner),
-        n(double(c.outer * inner)), channel(row % c.period * c.per) {}
+      : c(c),
+        team(team),
+        row(row),
+        inner(c.per * c.run),
+        step(c.images * c.period * inner),
+        n(double(c.outer * inner)),
+        channel(row % c.period * c.per) {}
 
   /// Calls `body(where in memory, where in the piece)` for this thread's share of what lies in the
   /// elements [from, from + n) of every piece.
@@ -135,18 +140,20 @@ template <class T, class Team> __global__ void rows(const __grid_constant__ Norm
 /// What the weights of single elements get: a thread goes through the images that share a part, in
 /// their order.
 template <class T> __global__ void element_parts(const __grid_constant__ Normalize c) {
-  const int64_t width = c.period * c.per, each = normalize_images(c), n = normalize_parts(c) * width;
+  const int64_t width = c.period * c.per, each = normalize_images(c),
+                n = normalize_parts(c) * width;
   const T *const x = static_cast<const T*>(c.x), *const g = static_cast<const T*>(c.grad);
   T* const dw = static_cast<T*>(c.weight_grad);
   T* const db = static_cast<T*>(c.bias_grad);
   for (int64_t t = cuda::thread_number(); t < n; t += cuda::thread_count()) {
-    const int64_t part = t / width, i = t - part * width, end = smaller(c.images, (part + 1) * each);
+    const int64_t part = t / width, i = t - part * width,
+                  end = smaller(c.images, (part + 1) * each);
     const int64_t place = divide(i, c.per);
     T w = 0, b = 0;
     for (int64_t image = part * each; image < end; ++image) {
       const int64_t at = image * width + i, row = image * c.period + place;
-      w += g[at] * ((x[at] - static_cast<const T*>(c.mean)[row]) *
-                    static_cast<const T*>(c.rate)[row]);
+      w += g[at] *
+           ((x[at] - static_cast<const T*>(c.mean)[row]) * static_cast<const T*>(c.rate)[row]);
       b += g[at];
     }
     if (dw) dw[t] += w;
@@ -156,7 +163,9 @@ template <class T> __global__ void element_parts(const __grid_constant__ Normali
 
 template <class T> void run(const Normalize& c) {
   const int64_t n = c.images * c.period, elements = c.outer * c.per * c.run;
-  if (elements <= 512)
+  // Short channels are summed one by one: by a warp, which needs no barriers for it.
+  const bool short_channels = c.grad && c.run > 1 && c.outer * c.run <= 64;
+  if (elements <= 512 || short_channels)
     cuda::launch_teams<cuda::Warp>("normalize", rows<T, cuda::Warp>, n, c);
   else cuda::launch_teams<cuda::Block>("normalize", rows<T, cuda::Block>, n, c);
   if (!c.grad || c.run > 1 || !(c.weight_grad || c.bias_grad)) return;

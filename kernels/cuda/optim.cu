@@ -8,8 +8,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-template <class T>
-__global__ void sgd_plain(SgdFormula<T> f, int64_t n, T* value, const T* grad) {
+template <class T> __global__ void sgd_plain(SgdFormula<T> f, int64_t n, T* value, const T* grad) {
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count())
     f.step(value[i], grad[i]);
 }

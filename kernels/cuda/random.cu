@@ -11,7 +11,9 @@ namespace {
 
 /// `Group` elements to a counter; the last one may be used in part.
 template <class T, int Group> __global__ void fill(const __grid_constant__ Random r) {
-  struct alignas(sizeof(T) * Group) Values { T v[Group]; };
+  struct alignas(sizeof(T) * Group) Values {
+    T v[Group];
+  };
   T* const out = static_cast<T*>(r.out);
   const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(Values) == 0;
   const int64_t groups = (r.n + Group - 1) / Group;
@@ -30,8 +32,8 @@ template <class T, int Group> __global__ void fill(const __grid_constant__ Rando
 }
 
 template <class T, int Group> void run(const Random& r) {
-  cuda::launch("random", fill<T, Group>, cuda::blocks_for((r.n + Group - 1) / Group, cuda::kThreads),
-               cuda::kThreads, r);
+  cuda::launch("random", fill<T, Group>,
+               cuda::blocks_for((r.n + Group - 1) / Group, cuda::kThreads), cuda::kThreads, r);
 }
 
 }  // namespace

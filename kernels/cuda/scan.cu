@@ -70,8 +70,7 @@ __device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in
     const int64_t first = base + int64_t(team.number()) * each;
     State mine[each], sum = nothing;
     for (int k = 0; k < each; ++k) {
-      if (first + k < to)
-        sum = join(sum, Rule::enter(x[(first + k) * s.lines.in_step], first + k));
+      if (first + k < to) sum = join(sum, Rule::enter(x[(first + k) * s.lines.in_step], first + k));
       mine[k] = sum;
     }
     const cuda::Scanned<State> scanned = team.scan(sum, nothing, join);

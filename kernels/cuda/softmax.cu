@@ -39,8 +39,7 @@ __device__ void line(const Team& team, T* out, const T* in, const T* grad, int64
   } else if constexpr (part == SoftmaxPart::softmax_gradient) {
     for (int64_t i = first; i < n; i += by) sum += double(grad[i * step] * in[i * step]);
     const T mean = T(team.total(sum, Add{}));
-    for (int64_t i = first; i < n; i += by)
-      out[i * step] = in[i * step] * (grad[i * step] - mean);
+    for (int64_t i = first; i < n; i += by) out[i * step] = in[i * step] * (grad[i * step] - mean);
   } else {
     for (int64_t i = first; i < n; i += by) sum += double(grad[i * step]);
     const T total = T(team.total(sum, Add{}));
@@ -52,17 +51,20 @@ __device__ void line(const Team& team, T* out, const T* in, const T* grad, int64
 template <SoftmaxPart part, class T, class Team>
 __global__ void lines(const __grid_constant__ Softmax s) {
   const Team team;
-  const int64_t lines = s.outer * s.inner;
-  for (int64_t i = team.first_line(); i < lines; i += team.lines_at_once()) {
-    const int64_t o = s.inner == 1 ? i : i / s.inner;
+  const int64_t lines = s.outer * s.inner, turns = (lines + Team::kTogether - 1) / Team::kTogether;
+  for (int64_t t = team.first_line(); t < turns * Team::kTogether; t += team.lines_at_once()) {
+    const bool there = t < lines;
+    const int64_t i = there ? t : 0, o = s.inner == 1 ? i : i / s.inner;
     const int64_t at = o * s.n * s.inner + (i - o * s.inner);
     line<part>(team, static_cast<T*>(s.out) + at, static_cast<const T*>(s.in) + at,
-               s.grad ? static_cast<const T*>(s.grad) + at : nullptr, s.n, s.inner);
+               s.grad ? static_cast<const T*>(s.grad) + at : nullptr, there ? s.n : 0, s.inner);
   }
 }
 
 template <SoftmaxPart part, class T> void run(const Softmax& s) {
   const int64_t n = s.outer * s.inner;
+  if (s.inner >= 8 && s.n > 32 && n < 65536)
+    return cuda::launch_teams<cuda::Column>("softmax", lines<part, T, cuda::Column>, n, s);
   switch (cuda::team_for(n, s.n, s.inner > 1)) {
     case cuda::Teams::alone:
       return cuda::launch_teams<cuda::Alone>("softmax", lines<part, T, cuda::Alone>, n, s);

@@ -13,8 +13,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kTile = 1024, kLeastTile = 32;  // items that a block sorts
-constexpr int kMerged = 8;                    // items that a thread merges
+constexpr int kTile = 1024, kLeastTile = 32;      // items that a block sorts
+constexpr int kMerged = 8;                        // items that a thread merges
 constexpr int64_t kMostItems = int64_t(1) << 26;  // of the lines that are sorted at once
 
 __device__ inline bool comes_before(uint64_t a, uint64_t b) { return a < b; }
@@ -54,7 +54,8 @@ template <class T, class K> struct Items {
   /// The i-th place of the output.
   static __device__ void put(const Job& j, int64_t line, int64_t i, const I& sorted) {
     const Lines& l = j.s.lines;
-    const int64_t to = offset_of(j.first_line + line, l.ndim, l.size, l.out_stride) + i * l.out_step;
+    const int64_t to =
+        offset_of(j.first_line + line, l.ndim, l.size, l.out_stride) + i * l.out_step;
     const auto key = KeyOf<T>(key_in(sorted) ^ turn(j));
     const int64_t at = at_in(sorted);
     static_cast<T*>(j.s.out)[to] =
@@ -106,7 +107,8 @@ template <class I> __global__ void merge_runs(const __grid_constant__ Job j) {
     const int64_t line = w / groups, place = (w - line * groups) * kMerged;
     const int64_t start = place / (2 * j.run) * (2 * j.run), before = place - start;
     const int64_t middle = smaller(j.n, start + j.run), end = smaller(j.n, start + 2 * j.run);
-    const int64_t many_a = smaller(middle - start, j.limit), many_b = smaller(end - middle, j.limit);
+    const int64_t many_a = smaller(middle - start, j.limit),
+                  many_b = smaller(end - middle, j.limit);
     const I* const a = static_cast<const I*>(j.from) + line * j.pitch + start;
     const I* const b = a + (middle - start);
     I* const to = static_cast<I*>(j.to) + line * j.pitch + start;

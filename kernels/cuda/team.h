@@ -2,21 +2,22 @@
 //
 // A team knows its threads by number, joins what each of them holds (`total`), and joins it in their
 // order (`scan`). Who joins what with whom depends on the team alone: the same bits on every run.
-// Where all teams of a kernel do not take equally many turns, only a whole team may leave.
+// Teams that share a block and its barriers take equally many turns: `kTogether` of them, of which
+// the last ones may find no line.
 #pragma once
 #include "kernels/cuda/cuda.h"
 
 namespace mt::cuda {
 
-#define MT_SHUFFLE(name, builtin)                                                      \
-  template <class T> __device__ inline T name(const T& value, int by) {                \
-    static_assert(sizeof(T) % 4 == 0);                                                 \
-    uint32_t word[sizeof(T) / 4];                                                      \
-    memcpy(word, &value, sizeof(T));                                                   \
-    for (uint32_t& w : word) w = builtin(0xffffffffu, w, by);                          \
-    T answer;                                                                          \
-    memcpy(&answer, word, sizeof(T));                                                  \
-    return answer;                                                                     \
+#define MT_SHUFFLE(name, builtin)                                       \
+  template <class T> __device__ inline T name(const T& value, int by) { \
+    static_assert(sizeof(T) % 4 == 0);                                  \
+    uint32_t word[sizeof(T) / 4];                                       \
+    memcpy(word, &value, sizeof(T));                                    \
+    for (uint32_t & w : word) w = builtin(0xffffffffu, w, by);          \
+    T answer;                                                           \
+    memcpy(&answer, word, sizeof(T));                                   \
+    return answer;                                                      \
   }
 MT_SHUFFLE(from_lane, __shfl_sync)
 MT_SHUFFLE(from_lane_before, __shfl_up_sync)
@@ -29,7 +30,7 @@ template <class S> struct Scanned {
 };
 
 struct Alone {
-  static constexpr int kLines = kThreads;  // of a block
+  static constexpr int kLines = kThreads, kTogether = 1;  // of a block
   __device__ int number() const { return 0; }
   __device__ int size() const { return 1; }
   __device__ int64_t first_line() const { return thread_number(); }
@@ -43,7 +44,7 @@ struct Alone {
 
 /// The block is (32, kLines).
 struct Warp {
-  static constexpr int kLines = kThreads / 32;
+  static constexpr int kLines = kThreads / 32, kTogether = 1;
   __device__ int number() const { return int(threadIdx.x); }
   __device__ int size() const { return 32; }
   __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.y; }
@@ -66,7 +67,7 @@ struct Warp {
 
 /// The block is kThreads; needs kShared bytes of shared memory.
 struct Block {
-  static constexpr int kLines = 1, kWarps = kThreads / 32;
+  static constexpr int kLines = 1, kTogether = 1, kWarps = kThreads / 32;
   static constexpr size_t kShared = kWarps * 16;
   __device__ int number() const { return int(threadIdx.x); }
   __device__ int size() const { return kThreads; }
@@ -105,15 +106,38 @@ struct Block {
   }
 };
 
+/// Lines side by side: the block is (kLines, kDown), a team being a column of it.
+struct Column {
+  static constexpr int kLines = 32, kTogether = 32, kDown = kThreads / kLines;
+  static constexpr size_t kShared = kThreads * 8;
+  __device__ int number() const { return int(threadIdx.y); }
+  __device__ int size() const { return kDown; }
+  __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.x; }
+  __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
+  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+    static_assert(sizeof(S) <= 8);
+    S* const column = shared_memory<S>() + threadIdx.x;
+    column[threadIdx.y * kLines] = s;
+    __syncthreads();
+    s = column[0];
+    for (int y = 1; y < kDown; ++y) s = join(s, column[y * kLines]);
+    __syncthreads();
+    return s;
+  }
+};
+
 /// A kernel whose teams take `lines` lines in turns.
 template <class Team, class... P, class... A>
 void launch_teams(const char* name, void (*kernel)(P...), int64_t lines, const A&... a) {
   const int64_t blocks = (lines + Team::kLines - 1) / Team::kLines, most = int64_t(1) << 20;
   const unsigned grid = unsigned(blocks < most ? blocks : most);
   if constexpr (Team::kLines == kThreads) launch(name, kernel, grid, kThreads, a...);
+  else if constexpr (Team::kTogether > 1)
+    launch_blocks(name, kernel, grid, dim3(Team::kLines, kThreads / Team::kLines), Team::kShared,
+                  a...);
   else if constexpr (Team::kLines > 1)
     launch_blocks(name, kernel, grid, dim3(32, Team::kLines), 0, a...);
-  else launch_blocks(name, kernel, grid, kThreads, Block::kShared, a...);
+  else launch_blocks(name, kernel, grid, kThreads, Team::kShared, a...);
 }
 
 enum class Teams { alone, warp, block };

@@ -31,8 +31,8 @@ local function compare(what, f, ...)
   for i = 1, #here do same(there[i].grad, here[i].grad, what .. ': gradient ' .. i) end
 end
 
-local shapes = {{16}, {48}, {500}, {1025}, {33, 3}, {45, 33, 40}, {3, 700, 2}, {2, 3, 600},
-                {5, 1}, {1, 7}, {9000, 2}, {0}, {0, 3}, {3, 0}, {2, 70, 129}}
+local shapes = {{16}, {48}, {500}, {1025}, {33, 3}, {45, 33, 40}, {3, 700, 2}, {2, 3, 600}, {1, 300, 100},
+                {5, 1}, {1, 7}, {9000, 2}, {0}, {0, 3}, {3, 0}, {2, 70, 129}, {40, 9}}
 
 test('softmax and log_softmax along every dimension', function()
   mt.manual_seed(1)
@@ -85,7 +85,7 @@ end)
 test('batch_norm, instance_norm and group_norm', function()
   mt.manual_seed(4)
   for _, dtype in ipairs {'float32', 'float64'} do
-    for _, shape in ipairs {{16, 6}, {5, 4, 33}, {3, 6, 5, 7}, {4, 2, 30, 20}, {2, 8, 16}, {1, 4, 700}} do
+    for _, shape in ipairs {{16, 6}, {5, 4, 33}, {3, 6, 5, 7}, {4, 2, 30, 20}, {2, 8, 16}, {1, 4, 700}, {2, 80, 9}} do
       local c = shape[2]
       local x = mt.randn(shape, {dtype = dtype}) * 2 + 1
       local w, b = mt.rand(c, {dtype = dtype}) + 0.5, mt.randn(c, {dtype = dtype})
@@ -103,6 +103,21 @@ test('batch_norm, instance_norm and group_norm', function()
       end
     end
   end
+end)
+
+test('gradcheck and gradgradcheck work on the GPU', function()
+  mt.manual_seed(5)
+  local x = (mt.rand(3, 4, {dtype = 'float64'}) + 0.5):to('cuda'):requires_grad_()
+  for _, f in ipairs {
+    function(y) return mt.softmax(y, 1) end, function(y) return mt.log_softmax(y, 2) end,
+    function(y) return mt.layer_norm(y, {4}) end, function(y) return mt.cumsum(y, 1) end,
+  } do
+    t.eq(mt.gradcheck(f, {x}), true)
+    t.eq(mt.gradgradcheck(f, {x}), true)
+  end
+  t.raises(function()
+    mt.gradcheck(function(y) return y * y:detach() end, {x})
+  end, 'finite differences')
 end)
 
 t.finish()
