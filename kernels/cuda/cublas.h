@@ -5,6 +5,8 @@
 #include <cublas_v2.h>
 #include <dlfcn.h>
 
+#include <initializer_list>
+
 #include "kernels/cuda/cuda.h"
 
 namespace mt::cuda {
