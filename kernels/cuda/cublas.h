@@ -1,8 +1,11 @@
 // cublas.h -- cuBLAS, opened when the first large product is asked for; never needed
 #pragma once
-#ifdef __CUDACC__
+#if defined(__CUDACC__) && __has_include(<cublas_v2.h>)
+#define MT_CUBLAS
 #include <cublas_v2.h>
 #include <dlfcn.h>
+
+#include <initializer_list>
 
 #include "kernels/cuda/cuda.h"
 

@@ -86,7 +86,7 @@ template <class P> __global__ void elements(const __grid_constant__ P p) {
   }
 }
 
-#ifdef __CUDACC__
+#ifdef MT_CUBLAS
 // ---- cuBLAS, which sees our rows as columns -----------------------------------------------------
 
 /// A matrix as cuBLAS reads it by rows, transposed or not; ld 0: it cannot.
@@ -182,10 +182,11 @@ template <class T, class Sum> void run(const Matmul& call) {
   using P = Product<T, Sum>;
   const P p = product_of<T, Sum>(call);
   if (p.m == 0 || p.n == 0 || p.entries == 0) return;
-#ifdef __CUDACC__
+#ifdef MT_CUBLAS
   if constexpr (math::is_floating<T>) {
-    constexpr double kLarge = 32768;  // multiplications of one entry
-    if (double(p.m) * double(p.n) * double(p.k) >= kLarge && by_cublas(p)) return;
+    // Loading cuBLAS takes a second: small products, and batches of very small ones, do without.
+    const double work = double(p.m) * double(p.n) * double(p.k);
+    if (work >= 4096 && work * double(p.entries) >= 1 << 20 && by_cublas(p)) return;
   }
 #endif
   const bool thin = p.m < 16 || p.n < 16;
