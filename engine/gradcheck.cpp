@@ -140,7 +140,7 @@ void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                    const GradcheckOptions& o) {
   check_inputs("gradgradcheck", inputs);
   const Tensor probe = f(inputs);
-  const Tensor weights = full(probe.shape(), 0.75, probe.dtype());
+  const Tensor weights = full(probe.shape(), 0.75, probe.dtype(), probe.device());
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
     const TensorFunction gradient = [&](const std::vector<Tensor>& in) {
