@@ -372,7 +372,7 @@ Dtype Args::dtype(int i, Dtype fallback) const {
 }
 
 const Device& Args::device(int i) const {
-  if (!given(i)) return cpu_device();
+  if (!given(i)) return default_device();
   const std::string wanted = text(i);
   try {
     return device_named(wanted);

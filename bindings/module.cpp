@@ -113,6 +113,18 @@ const Entry kCore[] = {
      [](Args& a) { return a.push(std::string(cpu_isa())); }},
     {"cuda_trouble()", "Why CUDA cannot be used; an empty string when it can.",
      [](Args& a) { return a.push(cuda_trouble()); }},
+    {"cuda_devices()", "How many GPUs can be used.",
+     [](Args& a) { return a.push(double(cuda_devices())); }},
+    {"device_model(device)", "What a device is sold as.",
+     [](Args& a) {
+       const Device& d = a.device(1);
+       return a.push(std::string(d.model ? d.model : "CPU"));
+     }},
+    {"synchronize(device)", "Waits until a device has done what it was asked.",
+     [](Args& a) {
+       synchronize(a.device(1));
+       return 0;
+     }},
     {"set_num_threads(n)", "How many threads kernels use.",
      [](Args& a) {
        const int64_t n = a.integer(1);

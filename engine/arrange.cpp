@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -174,9 +175,10 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
   if (repeats.dim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
     fail("repeat_interleave: repeats {} for {} positions of dimension {}",
          to_string(repeats.shape()), n, d + 1);
+  const Tensor host = to(repeats.detach(), cpu_device());
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = repeats.at_integer(repeats.numel() == 1 ? 0 : i);
+    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
     if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + index_base);
     if (times > kFar || (total += times) > kFar)
       fail("repeat_interleave: the repeats sum to more than memory can hold");
@@ -184,7 +186,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
   Tensor index = empty({total}, Dtype::i64);
   int64_t* p = index.data_as<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = repeats.at_integer(repeats.numel() == 1 ? 0 : i);
+    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
     p = std::fill_n(p, times, i);
   }
   return index_select(from, d, to(index, x.device()));
@@ -215,10 +217,18 @@ Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lo
   if (x.dim() < 2) fail("{}: {} is no matrix", type.name, to_string(x.shape()));
   const int64_t rows = x.size(x.dim() - 2), columns = x.size(x.dim() - 1);
   diagonal = std::clamp(diagonal, -rows - 1, columns + 1);
-  Tensor out = empty(x.shape(), x.dtype(), x.device());
-  if (x.numel() > 0) {
-    NoGrad off;
-    cut_triangles(contiguous(x), out, diagonal, lower);
+  Tensor out;
+  {
+    const NoGrad off;
+    if (is_cpu(x.device())) {
+      out = empty(x.shape(), x.dtype(), x.device());
+      if (x.numel() > 0) cut_triangles(contiguous(x), out, diagonal, lower);
+    } else {
+      const Tensor i = unsqueeze(range(0, double(rows - 1), 1, Dtype::i64, x.device()), 1);
+      const Tensor j = range(0, double(columns - 1), 1, Dtype::i64, x.device());
+      const Tensor end = i + Tensor(double(diagonal));
+      out = masked_fill(x.detach(), lower ? gt(j, end) : lt(j, end), Tensor(0.0));
+    }
   }
   if (wants_grad(x)) record(type, out, {&x}).number[0] = double(diagonal);
   return out;

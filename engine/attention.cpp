@@ -27,12 +27,14 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
     fail("{}: ids must be integers, these are {}; use ids:long()", name, dtype_name(ids.dtype()));
   NoGrad off;
   const Tensor read = reshape(to(ids, Dtype::i64), {-1});
-  const Tensor at = read - scalar(index_base, Dtype::i64);  // wraps around for the least integers
+  // Wraps around for the least integers.
+  const Tensor at = read - scalar(index_base, Dtype::i64, ids.device());
   if (read.numel() == 0) return at;
   const int64_t last = size - 1 + index_base;
   if (amin(read).at_integer(0) >= index_base && amax(read).at_integer(0) <= last) return at;
-  for (int64_t i = 0; i < read.numel(); ++i) {
-    const int64_t id = read.at_integer(i);
+  const Tensor host = to(read, cpu_device());
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const int64_t id = host.at_integer(i);
     if (id < index_base || id > last)
       fail("{}: id {} (element {}) is outside {}..{}; ids count from {}", name, id, i + index_base,
            index_base, size == INT64_MAX ? "" : std::to_string(last), index_base);
@@ -114,7 +116,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t>
   Tensor rows = index_select(weight, 0, at);
   if (padding && wants_grad(weight)) {
     const int64_t row = *padding < 0 ? *padding + n : *padding;
-    const Tensor pads = unsqueeze(eq(at, scalar(double(row), Dtype::i64)), 1);
+    const Tensor pads = unsqueeze(eq(at, scalar(double(row), Dtype::i64, at.device())), 1);
     rows = where(pads, rows.detach(), rows);
   }
   return reshape(rows, shape);

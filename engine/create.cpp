@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -98,9 +99,32 @@ Tensor to(const Tensor& x, Dtype dtype) {
   return out;
 }
 
+namespace {
+
+void move_backward(Node& node, const Tensor& g, Tensor* dx) {
+  dx[0] = to(g, node.get(0).device());
+}
+const NodeType kMove{"to", move_backward};
+
+}  // namespace
+
+/// What moves is contiguous; between two GPUs it goes by way of the CPU.
 Tensor to(const Tensor& x, const Device& device) {
-  if (&x.device() == &device) return x;
-  fail("to: no copies between {} and {} yet", x.device().name, device.name);
+  const Device& from = x.device();
+  if (&from == &device) return x;
+  if (!is_cpu(from) && !is_cpu(device)) return to(to(x, cpu_device()), device);
+  Tensor whole, out;
+  {
+    NoGrad off;
+    whole = contiguous(x.detach());
+    out = empty(x.shape(), x.dtype(), device);
+    const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
+    if (is_cpu(from)) device.upload(out.data(), whole.data(), bytes);
+    else from.download(out.data(), whole.data(), bytes);
+    check_device(is_cpu(from) ? device : from);
+  }
+  if (wants_grad(x)) record(kMove, out, {&x}).save(0, empty({0}, x.dtype(), from), Node::kOther);
+  return out;
 }
 
 }  // namespace mt

@@ -1,17 +1,112 @@
-// device.cpp -- finding devices by name
+// device.cpp -- finding devices by name; the CUDA plug-in, opened when it is first asked for
 #include "engine/device.h"
+
+#include <dlfcn.h>
+
+#include <charconv>
+#include <cstdlib>
 
 #include "engine/error.h"
 
 namespace mt {
+namespace {
 
-std::string cuda_trouble() { return "this build of mtorch has no CUDA plug-in"; }
+/// libmtorch_cuda.so: beside the program, or in ../lib/mtorch of it, or where MTORCH_CUDA_PLUGIN says.
+struct Plugin {
+  using Count = int (*)(char* why, size_t room);
+  using Open = const Device* (*)(uint32_t abi, int index, char* why, size_t room);
+  Open open = nullptr;
+  int devices = 0;
+  std::string why;
+
+  Plugin() {
+    void* library = nullptr;
+    if (const char* path = std::getenv("MTORCH_CUDA_PLUGIN"); path && *path) {
+      library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      if (!library) {
+        why = std::string("MTORCH_CUDA_PLUGIN cannot be loaded: ") + dlerror();
+        return;
+      }
+    } else {
+      const std::string here = folder();
+      for (const char* place : {"/libmtorch_cuda.so", "/../lib/mtorch/libmtorch_cuda.so"}) {
+        if (library) break;
+        dlerror();
+        library = dlopen((here + place).c_str(), RTLD_NOW | RTLD_LOCAL);
+        const char* said = dlerror();
+        if (said && !std::string_view(said).ends_with("No such file or directory")) why = said;
+      }
+      if (!library) {
+        why = why.empty() ? "this build of mtorch has no CUDA plug-in" : "the CUDA plug-in: " + why;
+        return;
+      }
+    }
+    const auto count = reinterpret_cast<Count>(dlsym(library, "mtorch_cuda_count"));
+    open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
+    if (!count || !open) {
+      why = "the CUDA plug-in is not one of mtorch";
+      return;
+    }
+    char text[512] = "";
+    devices = count(text, sizeof text);
+    why = text;
+  }
+
+  /// The folder of the program, or of the library that this code is part of.
+  static std::string folder() {
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<void*>(&cuda_devices), &info) || !info.dli_fname) return ".";
+    const std::string path = info.dli_fname;
+    if (path.find('/') == std::string::npos) {  // the program, found through PATH
+      char* full = realpath("/proc/self/exe", nullptr);
+      std::string found = full ? full : "./mtorch";
+      std::free(full);
+      return found.substr(0, found.rfind('/'));
+    }
+    return path.substr(0, path.rfind('/'));
+  }
+};
+const Plugin& plugin() {
+  static const Plugin p;
+  return p;
+}
+
+}  // namespace
+
+namespace {
+const Device* chosen = nullptr;
+}
+const Device& default_device() { return chosen ? *chosen : cpu_device(); }
+void set_default_device(const Device& d) { chosen = &d; }
+
+int cuda_devices() { return plugin().devices; }
+std::string cuda_trouble() { return plugin().devices > 0 ? "" : plugin().why; }
 
 const Device& device_named(std::string_view name) {
   if (name == "cpu") return cpu_device();
-  if (name == "cuda" || name.substr(0, 5) == "cuda:")
-    fail("device '{}' cannot be used: {}", name, cuda_trouble());
-  fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
+  int index = 0;
+  bool known = name == "cuda";
+  if (name.substr(0, 5) == "cuda:") {
+    const char* const end = name.data() + name.size();
+    const auto [at, error] = std::from_chars(name.data() + 5, end, index);
+    known = error == std::errc() && at == end && index >= 0;
+  }
+  if (!known) fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
+  const Plugin& p = plugin();
+  if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);
+  char why[512] = "";
+  const Device* d = p.open(kDeviceAbi, index, why, sizeof why);
+  if (!d) fail("device '{}' cannot be used: {}", name, why);
+  return *d;
+}
+
+void check_device(const Device& d) {
+  if (!d.trouble) return;
+  if (const char* what = d.trouble()) fail("{}: {}", d.name, what);
+}
+void synchronize(const Device& d) {
+  d.sync();
+  check_device(d);
 }
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// device.h -- finding devices by name
+// device.h -- finding devices by name, the CUDA plug-in, and asking a device whether all went well
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,7 +10,18 @@ namespace mt {
 /// The device called 'cpu', 'cuda' or 'cuda:0'. Throws Error with one sentence when it is not
 /// usable.
 const Device& device_named(std::string_view name);
-/// Why CUDA cannot be used; empty when it can.
+inline bool is_cpu(const Device& d) { return &d == &cpu_device(); }
+/// Where Lua's constructors make tensors when nothing is said: the CPU, unless set_default_device
+/// said otherwise. The engine's own functions always start from the CPU.
+const Device& default_device();
+void set_default_device(const Device&);
+/// How many GPUs can be used, and why none can: an empty sentence when there are some.
+int cuda_devices();
 std::string cuda_trouble();
+
+/// Waits until the device has done what it was asked. Throws Error when something of it failed.
+void synchronize(const Device&);
+/// Throws Error with what went wrong on the device, where it has waited.
+void check_device(const Device&);
 
 }  // namespace mt

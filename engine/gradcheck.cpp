@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "kernels/view.h"
 
@@ -16,22 +17,24 @@ std::vector<double> values_of(const Tensor& x) {
   return v;
 }
 
-/// The place of element i in the storage of a float64 tensor.
-double& element(const Tensor& x, int64_t i) {
-  return x.data_as<double>()[offset_of(i, x.dim(), x.impl()->size, x.impl()->stride)];
+/// Writes element i of a float64 tensor, unseen by its version.
+void set_element(const Tensor& x, int64_t i, double value) {
+  double* const at = x.data_as<double>() + offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
+  if (is_cpu(x.device())) *at = value;
+  else x.device().upload(at, &value, sizeof value);
 }
 
 /// Moves one element of an input aside, and back at the end, whatever happens. The storage is held.
 class Nudge {
  public:
-  Nudge(const Tensor& x, int64_t i) : held_(x.detach()), cell_(element(held_, i)), before_(cell_) {}
+  Nudge(const Tensor& x, int64_t i) : held_(x.detach()), i_(i), before_(held_.at(i)) {}
   Nudge(const Nudge&) = delete;
-  ~Nudge() { cell_ = before_; }
-  void by(double step) { cell_ = before_ + step; }
+  ~Nudge() { set_element(held_, i_, before_); }
+  void by(double step) { set_element(held_, i_, before_ + step); }
 
  private:
-  Tensor held_;
-  double& cell_;
+  const Tensor held_;
+  const int64_t i_;
   const double before_;
 };
 
@@ -50,8 +53,8 @@ void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
 /// The gradient of output element o by input `x`, from one walk. No `.grad` changes, nor that of what
 /// the function captures.
 std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
-  Tensor seed = zeros(out.shape(), out.dtype());
-  element(seed, o) = 1;
+  const Tensor seed = zeros(out.shape(), out.dtype(), out.device());
+  set_element(seed, o, 1);
   const Tensor g = grad({out}, {x}, {seed}, {true, false, true})[0];
   return g.defined() ? values_of(g) : std::vector<double>(size_t(x.numel()), 0.0);
 }
@@ -137,7 +140,7 @@ void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
                    const GradcheckOptions& o) {
   check_inputs("gradgradcheck", inputs);
   const Tensor probe = f(inputs);
-  const Tensor weights = full(probe.shape(), 0.75, probe.dtype());
+  const Tensor weights = full(probe.shape(), 0.75, probe.dtype(), probe.device());
   for (size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].requires_grad()) continue;
     const TensorFunction gradient = [&](const std::vector<Tensor>& in) {

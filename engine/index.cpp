@@ -26,8 +26,9 @@ void fail_position(const char* name, const Index& index, int64_t extent, int dim
                    const Shape& shape) {
   const int64_t last = extent - 1 + index.first, back = index.back(extent);
   const int64_t shift = index.first ? 0 : index_base;  // shown as the user counts
-  for (int64_t i = 0; i < index.at.numel(); ++i) {
-    const int64_t p = index.at.at_integer(i);
+  const Tensor at = to(index.at.detach(), cpu_device());
+  for (int64_t i = 0; i < at.numel(); ++i) {
+    const int64_t p = at.at_integer(i);
     if (p < 0 ? back > 0 && p + back >= 0 : p >= index.first && p <= last) continue;
     fail("{}: position {} is outside {}..{} (dimension {} of {}){}", name, p + shift,
          index.first + shift, last + shift, dim + 1, to_string(shape),
@@ -71,13 +72,20 @@ Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
   if (!can_hold(x.dtype(), value.dtype()))
     fail("{}: the value is {}, which this {} tensor cannot hold", name, dtype_name(value.dtype()),
          dtype_name(x.dtype()));
-  return to(value, x.dtype());
+  return to(to(value, x.dtype()), x.device());
+}
+
+void check_together(const char* name, const Tensor& x, const Tensor& y) {
+  if (&x.device() != &y.device())
+    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, x.device().name,
+         y.device().name, x.device().name);
 }
 
 void check_source(const char* name, const Tensor& x, const Tensor& source) {
   if (source.dtype() != x.dtype())
     fail("{}: the source is {}, the tensor {}; use source:to('{}')", name,
          dtype_name(source.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
+  check_together(name, x, source);
 }
 
 namespace {
@@ -101,6 +109,7 @@ Gather call(const Tensor& whole, const Tensor& part, const Index& index, int d) 
 }
 
 void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) {
+  check_together(name, x, index);
   if (index.dim() != x.dim())
     fail("{}: the index is {}, the tensor {}; they need the same number of dimensions", name,
          to_string(index.shape()), to_string(x.shape()));
@@ -167,7 +176,8 @@ Tensor stayed(const Shape& whole, int d, const Index& index) {
   const int64_t n = index.at.numel();
   const Tensor ids =
       reshape(range(1, double(n), 1, Dtype::i64, index.at.device()), index.at.shape());
-  return eq(gather(scatter(zeros(whole, Dtype::i64), d, index, ids), d, index), ids);
+  const Tensor none = zeros(whole, Dtype::i64, ids.device());
+  return eq(gather(scatter(none, d, index, ids), d, index), ids);
 }
 
 void set_backward(Node& node, const Tensor& g, Tensor* dx) {
@@ -217,8 +227,8 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
   {
     NoGrad off;
     is_zero = eq(source, 0.0);
-    const Tensor zeros_there =
-        scatter_add(zeros(x.shape(), Dtype::i64), d, index, to(is_zero, Dtype::i64));
+    const Tensor none = zeros(x.shape(), Dtype::i64, x.device());
+    const Tensor zeros_there = scatter_add(none, d, index, to(is_zero, Dtype::i64));
     alone = logical_and(is_zero, eq(gather(zeros_there, d, index), Tensor(1.0)));
     if (recorded && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
       fail("scatter_reduce: two zeros of the source go to one place; their product has no second "

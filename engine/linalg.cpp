@@ -110,11 +110,13 @@ Tensor answer(const System& s, bool left, const Tensor& x) {
 }  // namespace
 
 Tensor solve(const Tensor& a, const Tensor& b, bool left, const char* name) {
+  if (const Device* d = away(a, b)) return to(solve(here(a), here(b), left, name), *d);
   const System s = system_of(name, a, b, left, left);
   return answer(s, left, solve_matrices(name, s.a, s.b));
 }
 
 Tensor inv(const Tensor& a, const char* name) {
+  if (const Device* d = away(a)) return to(inv(here(a), name), *d);
   check_square(name, a);
   const int64_t n = rows_of(a);
   Tensor out;
@@ -230,6 +232,7 @@ Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& v
 }  // namespace
 
 Tensor det(const Tensor& a) {
+  if (const Device* d = away(a)) return to(det(here(a)), *d);
   check_square("det", a);
   const Lu lu = factor("det", a);
   const int64_t n = rows_of(a);
@@ -248,6 +251,10 @@ Tensor det(const Tensor& a) {
 }
 
 Slogdet slogdet(const Tensor& a) {
+  if (const Device* d = away(a)) {
+    const Slogdet s = slogdet(here(a));
+    return {to(s.sign, *d), to(s.logabsdet, *d)};
+  }
   check_square("slogdet", a);
   const Lu lu = factor("slogdet", a);
   const Shape batch = batch_of(a);
@@ -362,11 +369,14 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left,
   if (b.dim() < 2)
     fail("{}: the right side must be a matrix, got {}; use b:unsqueeze(-1)", name,
          to_string(b.shape()));
+  if (const Device* d = away(a, b))
+    return to(solve_triangular(here(a), here(b), upper, left, unitriangular, name), *d);
   const System s = system_of(name, a, b, left, false);
   return answer(s, left, solve_triangles(name, s.a, s.b, {left ? upper : !upper, unitriangular}));
 }
 
 Tensor cholesky(const Tensor& a, bool upper) {
+  if (const Device* d = away(a)) return to(cholesky(here(a), upper), *d);
   check_square("cholesky", a);
   return upper ? mT(cholesky_lower(mT(a))) : cholesky_lower(a);
 }

@@ -1,7 +1,7 @@
 // linalg.h -- linear algebra on batches of matrices, with gradients of every order (CPU, LAPACK)
 //
 // The last two dimensions are rows and columns, the ones before them a batch. float32 or float64.
-// Conventions as in torch.linalg.
+// Matrices of a GPU go to the CPU, and the results back. Conventions as in torch.linalg.
 #pragma once
 #include <optional>
 #include <string>

@@ -177,6 +177,10 @@ Tensor recorded(const NodeType& type, const Tensor& a, const std::vector<Tensor>
 }  // namespace
 
 Qr qr(const Tensor& a, const std::string& mode) {
+  if (const Device* d = away(a)) {
+    const Qr f = qr(here(a), mode);
+    return {to(f.q, *d), to(f.r, *d)};
+  }
   if (mode != "reduced" && mode != "complete" && mode != "r")
     fail("qr: the mode is '{}'; use 'reduced', 'complete' or 'r'", mode);
   check_matrices("qr", a);
@@ -193,6 +197,10 @@ Qr qr(const Tensor& a, const std::string& mode) {
 }
 
 Svd svd(const Tensor& a, bool full_matrices, const char* name) {
+  if (const Device* d = away(a)) {
+    const Svd f = svd(here(a), full_matrices, name);
+    return {to(f.u, *d), to(f.s, *d), to(f.vh, *d)};
+  }
   check_matrices(name, a);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
   const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
@@ -208,11 +216,16 @@ Svd svd(const Tensor& a, bool full_matrices, const char* name) {
 }
 
 Tensor svdvals(const Tensor& a, const char* name) {
+  if (const Device* d = away(a)) return to(svdvals(here(a), name), *d);
   check_matrices(name, a);
   return wants_grad(a) ? svd(a, false, name).s : svd_values(name, a, 'N').s;
 }
 
 Eigh eigh(const Tensor& a, bool upper, const char* name) {
+  if (const Device* d = away(a)) {
+    const Eigh f = eigh(here(a), upper, name);
+    return {to(f.values, *d), to(f.vectors, *d)};
+  }
   check_square(name, a);
   const Eigh f = eigh_values(name, a, upper, true);
   if (!wants_grad(a)) return f;
@@ -224,6 +237,7 @@ Eigh eigh(const Tensor& a, bool upper, const char* name) {
 }
 
 Tensor eigvalsh(const Tensor& a, bool upper, const char* name) {
+  if (const Device* d = away(a)) return to(eigvalsh(here(a), upper, name), *d);
   check_square(name, a);
   return wants_grad(a) ? eigh(a, upper, name).values : eigh_values(name, a, upper, false).values;
 }
@@ -285,10 +299,12 @@ Tensor pinv_named(const char* name, const Tensor& a, const Tolerance& t, bool he
 }  // namespace
 
 Tensor pinv(const Tensor& a, const Tolerance& t, bool hermitian) {
+  if (const Device* d = away(a)) return to(pinv(here(a), t, hermitian), *d);
   return pinv_named("pinv", a, t, hermitian);
 }
 
 Tensor matrix_rank(const Tensor& a, const Tolerance& t, bool hermitian) {
+  if (const Device* d = away(a)) return to(matrix_rank(here(a), t, hermitian), *d);
   if (hermitian) check_square("matrix_rank", a);
   check_matrices("matrix_rank", a);
   NoGrad off;
@@ -368,6 +384,10 @@ const NodeType kLstsq{"lstsq", lstsq_backward};
 
 Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
             const std::string& driver) {
+  if (const Device* d = away(a0, b0)) {
+    const Lstsq s = lstsq(here(a0), here(b0), rcond, driver);
+    return {to(s.solution, *d), to(s.residuals, *d), to(s.rank, *d), to(s.singular_values, *d)};
+  }
   const lapack::LeastSquares how = driver_named(driver);
   const Dtype dtype = promote(a0.dtype(), b0.dtype());
   Tensor a = to(a0, dtype), b = to(b0, dtype);

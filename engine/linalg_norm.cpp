@@ -86,6 +86,7 @@ Tensor norm(const Tensor& x, const Order& o, const Shape& dims, bool keepdim) {
 }
 
 Tensor cond(const Tensor& a, const Order& o) {
+  if (const Device* d = away(a)) return to(cond(here(a), o), *d);
   const bool by_values = o.kind == Order::none || (o.kind == Order::number && std::fabs(o.p) == 2);
   check_matrices("cond", a);
   if (by_values) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/lapack.h"
@@ -13,6 +14,13 @@ namespace mt::linalg {
 inline int64_t rows_of(const Tensor& x) { return x.size(x.dim() - 2); }
 inline int64_t columns_of(const Tensor& x) { return x.size(x.dim() - 1); }
 inline Tensor mT(const Tensor& x) { return transpose(x, -2, -1); }
+
+/// LAPACK is on the CPU: matrices of another device go there, and the results go back.
+inline const Device* away(const Tensor& x) { return is_cpu(x.device()) ? nullptr : &x.device(); }
+inline const Device* away(const Tensor& x, const Tensor& y) {
+  return &x.device() == &y.device() ? away(x) : nullptr;
+}
+inline Tensor here(const Tensor& x) { return to(x, cpu_device()); }
 
 /// Refuses what LAPACK cannot take: other devices and dtypes, vectors, sizes beyond 32 bits.
 void check_matrices(const char* name, const Tensor&);

@@ -131,8 +131,9 @@ struct Labels {
 
 [[noreturn]] void bad_label(const char* name, const Tensor& labels, int64_t ignore, int64_t first,
                             int64_t last) {
-  for (int64_t i = 0; i < labels.numel(); ++i) {
-    const int64_t label = labels.at_integer(i);
+  const Tensor host = to(labels, cpu_device());
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const int64_t label = host.at_integer(i);
     if (label != ignore && (label < first || label > last))
       fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name,
            i + index_base, label, first, last, first);
@@ -145,10 +146,11 @@ Labels labels_of(const char* name, const Tensor& target, int64_t classes, int64_
     fail("{}: targets are class positions and must be integers, these are {}; use target:long()",
          name, dtype_name(target.dtype()));
   NoGrad off;
-  const Tensor labels = to(target, Dtype::i64), base = scalar(index_base, Dtype::i64);
+  const Device& device = target.device();
+  const Tensor labels = to(target, Dtype::i64), base = scalar(index_base, Dtype::i64, device);
   Labels l;
-  l.kept = ne(labels, scalar(double(ignore), Dtype::i64));
-  l.position = where(l.kept, labels - base, scalar(0, Dtype::i64));
+  l.kept = ne(labels, scalar(double(ignore), Dtype::i64, device));
+  l.position = where(l.kept, labels - base, scalar(0, Dtype::i64, device));
   if (l.position.numel() == 0) return l;
   if (amin(l.position).at_integer(0) < 0 || amax(l.position).at_integer(0) >= classes) {
     if (classes > 0 || any(l.kept).item() != 0)

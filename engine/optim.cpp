@@ -18,6 +18,9 @@ void each(const char* name, const std::vector<Tensor>& parameters, const Step& s
       fail("{}: parameter {} is {}, its gradient {}", name, i + 1, to_string(p.shape()),
            to_string(g.shape()));
     if (!is_float(p.dtype())) fail("{}: parameter {} is {}", name, i + 1, dtype_name(p.dtype()));
+    if (&g.device() != &p.device())
+      fail("{}: parameter {} is on {}, its gradient on {}", name, i + 1, p.device().name,
+           g.device().name);
     g = contiguous(to(g, p.dtype()));
     const Tensor value = contiguous(p);
     step(i, value, g);

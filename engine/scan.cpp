@@ -74,8 +74,8 @@ Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, in
 Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
   const int64_t n = x.size(d);
   const Tensor rows = unsqueeze(transpose(x, d, -1), -2), grads = unsqueeze(transpose(g, d, -1), -2);
-  const Tensor missing = where(to(eye(n, n), Dtype::b8), Tensor(1.0), rows);
-  const Tensor place = range(0, double(n - 1), 1, Dtype::i64);
+  const Tensor missing = where(eye(n, n, Dtype::b8, x.device()), Tensor(1.0), rows);
+  const Tensor place = range(0, double(n - 1), 1, Dtype::i64, x.device());
   const Tensor after = le(unsqueeze(place, 1), unsqueeze(place, 0));
   const Tensor parts = where(after, cumprod(missing, -1) * grads, Tensor(0.0));
   return transpose(sum(parts, {-1}), d, -1);

@@ -31,6 +31,7 @@ void check_mask(const char* name, const Tensor& mask) {
 /// The shape that x and the mask have together; in place it must be x's.
 Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, bool in_place) {
   check_mask(name, mask);
+  check_together(name, x, mask);
   const Shape shape = broadcast(name, x.shape(), mask.shape());
   if (in_place && !(shape == x.shape()))
     fail("{}: the mask {} does not fit into {}", name, to_string(mask.shape()),
@@ -146,6 +147,7 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
   if (sorted.dtype() != values.dtype())
     fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name,
          dtype_name(sorted.dtype()), dtype_name(values.dtype()), dtype_name(sorted.dtype()));
+  check_together(name, sorted, values);
   const bool one = sorted.dim() == 1;
   bool fits = one || sorted.dim() == values.dim();
   for (int d = 0; fits && !one && d + 1 < sorted.dim(); ++d) fits = sorted.size(d) == values.size(d);
@@ -167,10 +169,13 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
 
 Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
   NoGrad off;
+  if (!elements.impl()->number && !test.impl()->number) check_together("isin", elements, test);
+  const Device& device = elements.impl()->number ? test.device() : elements.device();
   const Dtype dtype = elements.impl()->number ? test.dtype()
                       : test.impl()->number   ? elements.dtype()
                                               : promote(elements.dtype(), test.dtype());
-  const Tensor x = to(elements, dtype), sorted = clone(reshape(to(test, dtype), {-1}));
+  const Tensor x = to(to(elements, dtype), device);
+  const Tensor sorted = clone(reshape(to(to(test, dtype), cpu_device()), {-1}));
   int64_t n = 0;
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -179,8 +184,8 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
     std::sort(begin, end);
     n = end - begin;  // NaN equals nothing
   });
-  if (n == 0) return full(elements.shape(), invert, Dtype::b8, elements.device());
-  const Tensor known = slice(sorted, 0, 0, n);
+  if (n == 0) return full(elements.shape(), invert, Dtype::b8, device);
+  const Tensor known = to(slice(sorted, 0, 0, n), device);
   const Tensor at = minimum(searchsorted("isin", known, x, false), Tensor(double(n - 1)));
   const Tensor found = take(known, at);
   return invert ? ne(found, x) : eq(found, x);

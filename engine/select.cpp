@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -145,8 +146,8 @@ Tensor stayed(const Key& key) {
   const Shape shape = shape_at(key.whole, key);
   const Tensor ids = reshape(
       range(1, double(checked_count("index", shape)), 1, Dtype::i64, key.at.at.device()), shape);
-  const Tensor winners =
-      put_at("index", zeros(key.whole, Dtype::i64), key, ids, Join::set, true);
+  const Tensor none = zeros(key.whole, Dtype::i64, ids.device());
+  const Tensor winners = put_at("index", none, key, ids, Join::set, true);
   return eq(pick_at("index", winners, key), ids);
 }
 
@@ -210,8 +211,9 @@ class Region {
   bool plain() const { return indices_.empty(); }
   /// The one mask over all of the view, or null.
   const Tensor* whole_mask() const {
-    return masks_ == 1 && mask_ && int(indices_.size()) == mask_->dim() && mask_->dim() == view_.dim()
-               ? mask_
+    return masks_ == 1 && mask_.defined() && int(indices_.size()) == mask_.dim() &&
+                   mask_.dim() == view_.dim()
+               ? &mask_
                : nullptr;
   }
   Key key(const char* name) const;
@@ -230,10 +232,16 @@ class Region {
       case At::pick: return take_one(item.first);
       case At::range: return take_range(item);
       case At::positions:
-        indices_.emplace_back(dim_++, shown_++, Index(*item.at, item.base));
+        indices_.emplace_back(dim_++, shown_++, Index(here(*item.at), item.base));
         return;
-      case At::mask: return enter_mask(*item.at);
+      case At::mask: return enter_mask(here(*item.at));
     }
+  }
+
+  /// An index where x is: one on the CPU goes there.
+  Tensor here(const Tensor& index) const {
+    if (!is_cpu(index.device())) check_together("index", x_, index);
+    return to(index, x_.device());
   }
 
   void add_dimension() {
@@ -267,7 +275,7 @@ class Region {
         NoGrad record(recorded_);
         add_dimension();
       }
-      indices_.emplace_back(dim_ - 1, shown_, Index(zeros({on ? 1 : 0}, Dtype::i64)));
+      indices_.emplace_back(dim_ - 1, shown_, Index(zeros({on ? 1 : 0}, Dtype::i64, x_.device())));
       return;
     }
     for (int d = 0; d < rank; ++d)
@@ -278,7 +286,7 @@ class Region {
     const std::vector<Tensor> at =
         alone ? std::vector<Tensor>(size_t(rank), mask) : nonzero_list(mask);
     for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[size_t(d)]));
-    lazy_ |= alone, mask_ = &mask;
+    lazy_ |= alone, mask_ = mask;
   }
 
   Tensor x_, view_;
@@ -288,7 +296,7 @@ class Region {
   int dim_ = 0, shown_ = 0;  // in what is left of x; as the user counts
   std::vector<Entry> indices_;
   int masks_ = 0;
-  const Tensor* mask_ = nullptr;
+  Tensor mask_;  // the last one
 };
 
 Key Region::key(const char* name) const {
@@ -296,7 +304,7 @@ Key Region::key(const char* name) const {
   key.whole = given_;
   std::vector<Entry> at = indices_;
   if (lazy_) {
-    const std::vector<Tensor> rows = nonzero_list(*mask_);
+    const std::vector<Tensor> rows = nonzero_list(mask_);
     for (size_t i = 0; i < rows.size(); ++i) at[i].at = Index(rows[i]);
   }
   for (const Entry& e : at) key.dims |= 1u << e.dim;
@@ -363,7 +371,8 @@ Tensor index(const Tensor& x, const At* items, int n) {
 void index_put_(const char* name, const Tensor& x, const At* items, int n, const Tensor& given,
                 bool accumulate) {
   check_writable(name, x);
-  const Tensor value = given.impl()->storage == x.impl()->storage ? clone(given) : given;
+  const Tensor value =
+      to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
   const Region region(x, items, n, false);
   const Tensor& view = region.view();
   const bool wants = is_float(x.dtype()) && wants_grad(x, value);
@@ -396,6 +405,7 @@ namespace {
 Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
   if (given.at.dim() > 1)
     fail("{}: the index is {}; it must have one dimension", name, to_string(given.at.shape()));
+  check_together(name, x, given.at);
   Key key;
   key.dims = 1u << d, key.place = key.shown = d, key.whole = x.shape();
   key.at = integer_positions(name, given);
@@ -439,6 +449,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Index& given) {
 }
 
 Tensor take(const Tensor& x, const Index& given) {
+  check_together("take", x, given.at);
   const Tensor flat = reshape(x, {-1});
   Key key;
   key.dims = 1, key.whole = flat.shape();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/device.h"
 #include "engine/reducing.h"
 
 namespace mt {
@@ -25,10 +26,13 @@ Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, i
     p = {empty(shape, x.dtype(), x.device()), empty(shape, Dtype::i64, x.device())};
     Sort s{x.dtype(), descending,    p.values.data(), p.index.data_as<int64_t>(), x.data(),
            lines_along(x, p.values, line), first, keep, nullptr};
-    const int64_t lines = x.size(line) > 0 ? x.numel() / x.size(line) : 0;
-    const int64_t threads = lines > 1 ? cpu_threads() : 1;
-    const Tensor scratch = empty({threads, sort_scratch(x.size(line))}, Dtype::u8, x.device());
-    s.scratch = scratch.data();
+    Tensor scratch;  // a GPU has its own
+    if (is_cpu(x.device())) {
+      const int64_t lines = x.size(line) > 0 ? x.numel() / x.size(line) : 0;
+      const int64_t threads = lines > 1 ? cpu_threads() : 1;
+      scratch = empty({threads, sort_scratch(x.size(line))}, Dtype::u8);
+      s.scratch = scratch.data();
+    }
     if (x.numel() > 0) x.device().sort(s);
     if (!along)
       p = {contiguous(transpose(p.values, d, last)), contiguous(transpose(p.index, d, last))};
@@ -50,11 +54,11 @@ Picked pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index
 }
 
 /// 0, 1, .., n-1 along dimension d of a tensor of this rank.
-Tensor counting(int64_t n, int d, int rank) {
+Tensor counting(int64_t n, int d, int rank, const Device& device) {
   Shape shape;
   for (int k = 0; k < rank; ++k) shape.push(k == d ? n : 1);
-  return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64), shape)
-               : zeros(shape, Dtype::i64);
+  return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64, device), shape)
+               : zeros(shape, Dtype::i64, device);
 }
 
 const NodeType kSort{"sort", picked_backward}, kTopk{"topk", picked_backward},
@@ -95,7 +99,7 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
     const Tensor all = flat(x.detach());
     if (all.numel() == 0 && !is_float(x.dtype()))
       fail("{}: {} is empty", name, to_string(x.shape()));
-    out = all.numel() == 0 ? scalar(NAN, x.dtype())
+    out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
                            : clone(skip ? nanmedian(all, 0).values : median(all, 0).values);
   }
   if (wants_grad(x)) {
@@ -156,7 +160,7 @@ Picked mode(const Tensor& x, int64_t dim, bool keepdim) {
       NoGrad off;
       const Picked sorted = sort(y.detach(), d);
       const int64_t n = y.size(d);
-      const Tensor &s = sorted.values, place = counting(n, d, y.dim());
+      const Tensor &s = sorted.values, place = counting(n, d, y.dim(), y.device());
       const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
       Tensor begins = ne(a, b);
       if (is_float(s.dtype()))
@@ -239,7 +243,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
       answer = slice(sorted, d, int64_t(low) - first, 1);
       if (rank != low)
         answer = lerp(answer, slice(sorted, d, int64_t(low) + 1 - first, 1),
-                      scalar(rank - low, x.dtype()));
+                      scalar(rank - low, x.dtype(), x.device()));
     }
     if (nan) answer = where(bad, Tensor(math::kInfinity - math::kInfinity), answer);
     if (!dim) {
@@ -258,7 +262,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
     if (!dim) shape = {};
     else if (input.dim() > 0) shape.erase(d);
     shape.insert(0, 0);
-    return empty(shape, x.dtype());
+    return empty(shape, x.dtype(), x.device());
   }
   return stack(answers, 0);
 }
@@ -267,7 +271,7 @@ namespace {
 
 /// The order of x's rows (along dimension 0), compared from their first element on.
 Tensor order_of_rows(const Tensor& rows) {
-  Tensor order = counting(rows.size(0), 0, 1);
+  Tensor order = counting(rows.size(0), 0, 1, rows.device());
   for (int64_t c = rows.size(1) - 1; c >= 0; --c) {
     const Tensor column = index_select(pick(rows, 1, c), 0, order);
     order = index_select(order, 0, sort(column, 0).index);
@@ -285,10 +289,11 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
   if (__builtin_sub_overflow(high, low, &span) || span > std::max<int64_t>(n, 4096)) return false;
   const Tensor counts = bincount(at, {}, 0, low), there = ne(counts, Tensor(0.0));
   const Index known(nonzero_list(there)[0]);
-  const Tensor ids = range(0, double(span), 1, Dtype::i64);
+  const Tensor ids = range(0, double(span), 1, Dtype::i64, x.device());
   // Not `+ low`: a number of this size may not be a double.
-  const Tensor first = full({1}, 0, Dtype::i64);
-  first.data_as<int64_t>()[0] = low;
+  const Tensor lowest = full({1}, 0, Dtype::i64);
+  lowest.data_as<int64_t>()[0] = low;
+  const Tensor first = to(lowest, x.device());
   u.values = to(index_select(ids, 0, known) + first, x.dtype());
   u.counts = index_select(counts, 0, known);
   const Tensor place = cumsum(to(there, Dtype::i64), 0) - Tensor(1.0);
@@ -319,14 +324,15 @@ Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive)
       order = order_of_rows(rows), sorted = index_select(rows, 0, order);
     }
   }
-  Shape inverse_shape = slices ? Shape{n} : x.shape();
-  if (n == 0) return {slices ? x : moved, zeros(inverse_shape, Dtype::i64), zeros({0}, Dtype::i64)};
+  const Shape inverse_shape = slices ? Shape{n} : x.shape();
+  const auto none = [&](const Shape& shape) { return zeros(shape, Dtype::i64, x.device()); };
+  if (n == 0) return {slices ? x : moved, none(inverse_shape), none({0})};
   const Tensor begins = any(ne(slice(sorted, 0, 0, n - 1), slice(sorted, 0, 1, n - 1)), {1});
-  const Tensor group = cumsum(cat({zeros({1}, Dtype::i64), to(begins, Dtype::i64)}, 0), 0);
+  const Tensor group = cumsum(cat({none({1}), to(begins, Dtype::i64)}, 0), 0);
   const int64_t groups = group.at_integer(n - 1) + 1;
-  const Tensor starts = cat({ones({1}, Dtype::b8), begins}, 0);
-  const Tensor first = scatter_add(zeros({groups}, Dtype::i64), 0, group,
-                                   where(starts, counting(n, 0, 1), Tensor(0.0)));
+  const Tensor starts = cat({ones({1}, Dtype::b8, x.device()), begins}, 0);
+  const Tensor first = scatter_add(none({groups}), 0, group,
+                                   where(starts, counting(n, 0, 1, x.device()), Tensor(0.0)));
   Unique u;
   u.values = index_select(sorted, 0, first);
   if (slices) {
@@ -336,9 +342,8 @@ Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive)
   } else {
     u.values = flat(u.values);
   }
-  u.inverse = reshape(consecutive ? group : scatter_add(zeros({n}, Dtype::i64), 0, order, group),
-                      inverse_shape);
-  u.counts = diff(cat({first, full({1}, double(n), Dtype::i64)}, 0));
+  u.inverse = reshape(consecutive ? group : scatter_add(none({n}), 0, order, group), inverse_shape);
+  u.counts = diff(cat({first, full({1}, double(n), Dtype::i64, x.device())}, 0));
   return u;
 }
 

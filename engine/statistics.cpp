@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "engine/reducing.h"
 #include "kernels/cpu/parallel.h"
@@ -210,7 +211,9 @@ namespace {
 Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
   constexpr int64_t kTables = 4, kSmall = 8192, kPart = int64_t(1) << 20;
   const int64_t n = at.numel();
-  const Tensor out = zeros({bins}, Dtype::i64);
+  const Tensor out = zeros({bins}, Dtype::i64, at.device());
+  if (!is_cpu(at.device()))
+    return scatter_add(out, 0, at - Tensor(double(first)), ones({n}, Dtype::i64, at.device()));
   const bool few = bins <= kSmall && n >= kTables * bins;
   const Tensor tables = few ? zeros({kTables, bins}, Dtype::i64) : out;
   int64_t* const c0 = tables.data_as<int64_t>();
@@ -246,10 +249,20 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
     if (high - first >= kMost) fail("bincount: {} would need as many counts; use unique", high);
     bins = std::max(bins, high - first + 1);
   }
-  if (!weights.defined()) return counted(at, bins, first);
-  const Dtype dtype = weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64;
-  const Tensor amount = to(weights.detach(), dtype);
-  return scatter_add(zeros({bins}, dtype), 0, first ? at - Tensor(double(first)) : at, amount);
+  const Device& device = at.device();
+  if (!weights.defined() && is_cpu(device)) return counted(at, bins, first);
+  const Dtype dtype = !weights.defined()                ? Dtype::i64
+                      : weights.dtype() == Dtype::f32 ? Dtype::f32
+                                                      : Dtype::f64;
+  const Tensor amount =
+      weights.defined() ? to(weights.detach(), dtype) : ones(at.shape(), dtype, device);
+  Tensor place = at;
+  if (first != 0) {  // not `- first`: a number of this size may not be a double
+    const Tensor lowest = full({1}, 0, Dtype::i64);
+    lowest.data_as<int64_t>()[0] = first;
+    place = at - to(lowest, device);
+  }
+  return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
 }
 
 Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
@@ -264,14 +277,13 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
     fail("histc: the range {} to {} is not finite; give min and max", show(low),
          show(high));
   if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
-  const Tensor out = zeros({bins}, x.dtype());
-  if (x.numel() == 0) return out;
+  if (x.numel() == 0) return zeros({bins}, x.dtype(), x.device());
   const Tensor inside = logical_and(ge(x, Tensor(low)), le(x, Tensor(high)));
   const Tensor place =
       (to(x, Dtype::f64) - Tensor(low)) / Tensor(high - low) * Tensor(double(bins));
   const Tensor bin = minimum(to(where(inside, place, Tensor(0.0)), Dtype::i64),
                              Tensor(double(bins - 1)));
-  const Tensor counts = scatter_add(zeros({bins}, Dtype::i64), 0, bin, to(inside, Dtype::i64));
+  const Tensor counts = scatter_add(zeros({bins}, Dtype::i64, x.device()), 0, bin, to(inside, Dtype::i64));
   return to(counts, x.dtype());
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "kernels/number.h"
 #include "kernels/view.h"
@@ -154,9 +155,14 @@ namespace {
 /// Element i, counted in row-major order, as a T.
 template <class T> T element(const Tensor& x, int64_t i) {
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
-  const Tensor host = &x.device() == &cpu_device() ? x : to(x, cpu_device());
-  return with_dtype(
-      x.dtype(), [&](auto zero) { return static_cast<T>(host.data_as<decltype(zero)>()[offset]); });
+  return with_dtype(x.dtype(), [&](auto zero) {
+    using E = decltype(zero);
+    if (is_cpu(x.device())) return static_cast<T>(x.data_as<E>()[offset]);
+    E value;
+    x.device().download(&value, static_cast<const E*>(x.data()) + offset, sizeof value);
+    check_device(x.device());
+    return static_cast<T>(value);
+  });
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 1;
+constexpr uint32_t kDeviceAbi = 2;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -231,10 +231,17 @@ struct AdamStep {
 /// The table. A device that lacks a verb leaves it null and the engine refuses by name.
 struct Device {
   uint32_t abi;
-  const char* name;
+  const char* name;   // "cpu", "cuda:0"
+  const char* model;  // what it is sold as; null for the CPU
   void* (*alloc)(size_t bytes);  // 64-byte aligned; null when there is no memory
   void (*free)(void* data, size_t bytes);
   void (*sync)();
+  /// From and to the CPU's memory, null for the CPU. The source of `upload` may be changed at once;
+  /// `download` waits for all that was asked of the device before.
+  void (*upload)(void* to, const void* from, size_t bytes);
+  void (*download)(void* to, const void* from, size_t bytes);
+  /// What went wrong since this was asked last, or null: to be asked after waiting.
+  const char* (*trouble)();
   void (*map)(const Map&);
   void (*copy)(const Copy&);
   void (*reduce)(const Reduce&);

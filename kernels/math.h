@@ -40,10 +40,26 @@ MT_FROM_LIBM(rint)  // ties go to the even neighbour
 MT_FROM_LIBM2(copysign)
 MT_FROM_LIBM2(fmod)  // has the sign of x, as in C
 
+/// a * b + c, rounded once where the instruction set has FMA and twice where it has not.
 #ifdef __CUDA_ARCH__
-
 MT_HD float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 MT_HD double fma(double a, double b, double c) { return ::fma(a, b, c); }
+#elif defined(__FMA__) || defined(__AVX512F__)
+MT_HD float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+MT_HD double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+MT_HD float fma(float a, float b, float c) { return a * b + c; }
+MT_HD double fma(double a, double b, double c) { return a * b + c; }
+#endif
+
+namespace core {
+/// c0 + c1 x + c2 x^2 + ... by Horner's rule.
+template <class T> MT_HD T poly(T, T c0) { return c0; }
+template <class T, class... C> MT_HD T poly(T x, T c0, C... c) { return fma(poly(x, c...), x, c0); }
+}  // namespace core
+
+#ifdef __CUDA_ARCH__
+
 MT_FROM_LIBM(exp)
 MT_FROM_LIBM(exp2)
 MT_FROM_LIBM(expm1)
@@ -62,15 +78,6 @@ template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
 }  // namespace core
 
 #else  // the CPU
-
-/// a * b + c, rounded once where the instruction set has FMA and twice where it has not.
-#if defined(__FMA__) || defined(__AVX512F__)
-MT_HD float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-MT_HD double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-#else
-MT_HD float fma(float a, float b, float c) { return a * b + c; }
-MT_HD double fma(double a, double b, double c) { return a * b + c; }
-#endif
 
 namespace core {
 
@@ -123,10 +130,6 @@ template <class T> using bits_of = typename Real<T>::Bits;
 
 template <class T> MT_HD bits_of<T> to_bits(T x) { return __builtin_bit_cast(bits_of<T>, x); }
 template <class T> MT_HD T from_bits(bits_of<T> b) { return __builtin_bit_cast(T, b); }
-
-/// c0 + c1 x + c2 x^2 + ... by Horner's rule.
-template <class T> MT_HD T poly(T, T c0) { return c0; }
-template <class T, class... C> MT_HD T poly(T x, T c0, C... c) { return fma(poly(x, c...), x, c0); }
 
 /// The smaller of x and max; NaN stays NaN.
 template <class T> MT_HD T at_most(T x, T max) { return x > max ? max : x; }

@@ -58,6 +58,13 @@ struct Info {
   Param params[kMaxParams];
 };
 
+/// The name of an operation, as an object: nvcc wants those that kernels call to be on the device.
+#ifdef __CUDACC__
+#define MT_NAME static __device__ constexpr
+#else
+#define MT_NAME inline constexpr
+#endif
+
 /// Makes an operation callable by name: on numbers it is the formula, on anything else `apply` of
 /// that type's namespace.
 template <class Op> struct Function {
@@ -90,7 +97,7 @@ struct Neg {
   template <class T> MT_HD static T f(T x) { return -x; }
   template <class T> MT_HD static T df(T g) { return -g; }
 };
-inline constexpr Function<Neg> neg;
+MT_NAME Function<Neg> neg;
 
 struct Sign {
   static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
@@ -101,7 +108,7 @@ struct Sign {
   }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-inline constexpr Function<Sign> sign;
+MT_NAME Function<Sign> sign;
 
 struct Abs {
   static constexpr Info info{"abs", "|x|; the slope at 0 is 0",
@@ -110,7 +117,7 @@ struct Abs {
   template <class T> MT_HD static T f(T x) { return math::abs(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sign(x); }
 };
-inline constexpr Function<Abs> abs;
+MT_NAME Function<Abs> abs;
 
 struct Reciprocal {
   static constexpr Info info{"reciprocal", "1 / x",
@@ -120,7 +127,7 @@ struct Reciprocal {
   template <class T> MT_HD static T f(T x) { return T(1) / x; }
   template <class T> MT_HD static T df(T g, T y) { return -g * y * y; }
 };
-inline constexpr Function<Reciprocal> reciprocal;
+MT_NAME Function<Reciprocal> reciprocal;
 
 struct Square {
   static constexpr Info info{"square", "x * x",
@@ -129,7 +136,7 @@ struct Square {
   template <class T> MT_HD static T f(T x) { return x * x; }
   template <class T> MT_HD static T df(T g, T x) { return g * (x + x); }
 };
-inline constexpr Function<Square> square;
+MT_NAME Function<Square> square;
 
 struct Deg2rad {
   static constexpr Info info{"deg2rad", "degrees as radians",
@@ -139,7 +146,7 @@ struct Deg2rad {
   template <class T> MT_HD static T f(T x) { return x * T(0.0174532925199432958); }
   template <class T> MT_HD static T df(T g) { return g * T(0.0174532925199432958); }
 };
-inline constexpr Function<Deg2rad> deg2rad;
+MT_NAME Function<Deg2rad> deg2rad;
 
 struct Rad2deg {
   static constexpr Info info{"rad2deg", "radians as degrees",
@@ -148,7 +155,7 @@ struct Rad2deg {
   template <class T> MT_HD static T f(T x) { return x * T(57.2957795130823209); }
   template <class T> MT_HD static T df(T g) { return g * T(57.2957795130823209); }
 };
-inline constexpr Function<Rad2deg> rad2deg;
+MT_NAME Function<Rad2deg> rad2deg;
 
 struct Sqrt {
   static constexpr Info info{"sqrt", "square root",
@@ -157,7 +164,7 @@ struct Sqrt {
   template <class T> MT_HD static T f(T x) { return math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return g / (y + y); }
 };
-inline constexpr Function<Sqrt> sqrt;
+MT_NAME Function<Sqrt> sqrt;
 
 struct Rsqrt {
   static constexpr Info info{"rsqrt", "1 / sqrt(x)",
@@ -167,7 +174,7 @@ struct Rsqrt {
   template <class T> MT_HD static T f(T x) { return T(1) / math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
-inline constexpr Function<Rsqrt> rsqrt;
+MT_NAME Function<Rsqrt> rsqrt;
 
 struct Floor {
   static constexpr Info info{"floor", "the largest whole number not above x",
@@ -176,7 +183,7 @@ struct Floor {
   template <class T> MT_HD static T f(T x) { return math::floor(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-inline constexpr Function<Floor> floor;
+MT_NAME Function<Floor> floor;
 
 struct Ceil {
   static constexpr Info info{"ceil", "the smallest whole number not below x",
@@ -185,7 +192,7 @@ struct Ceil {
   template <class T> MT_HD static T f(T x) { return math::ceil(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-inline constexpr Function<Ceil> ceil;
+MT_NAME Function<Ceil> ceil;
 
 struct Round {
   static constexpr Info info{"round", "the nearest whole number, halves to even",
@@ -194,7 +201,7 @@ struct Round {
   template <class T> MT_HD static T f(T x) { return math::round(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-inline constexpr Function<Round> round;
+MT_NAME Function<Round> round;
 
 struct Trunc {
   static constexpr Info info{"trunc", "x without its fraction",
@@ -203,7 +210,7 @@ struct Trunc {
   template <class T> MT_HD static T f(T x) { return math::trunc(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-inline constexpr Function<Trunc> trunc;
+MT_NAME Function<Trunc> trunc;
 
 struct Frac {
   static constexpr Info info{"frac", "x - trunc(x): the fraction, with the sign of x",
@@ -212,7 +219,7 @@ struct Frac {
   template <class T> MT_HD static T f(T x) { return x - math::trunc(x); }
   template <class T> MT_HD static T df(T g) { return g; }
 };
-inline constexpr Function<Frac> frac;
+MT_NAME Function<Frac> frac;
 
 struct Clamp {
   static constexpr Info info{"clamp",
@@ -230,7 +237,7 @@ struct Clamp {
     return select(x > lo, under, select(lo != lo, under, zero(g)));
   }
 };
-inline constexpr Function<Clamp> clamp;
+MT_NAME Function<Clamp> clamp;
 
 struct NanToNum {
   static constexpr Info info{"nan_to_num",
@@ -252,7 +259,7 @@ struct NanToNum {
     return select(abs(x) < T(math::kInfinity), g, zero(g));
   }
 };
-inline constexpr Function<NanToNum> nan_to_num;
+MT_NAME Function<NanToNum> nan_to_num;
 
 // ---- one input: exponentials, logarithms, trigonometry ------------------------------------------
 
@@ -263,7 +270,7 @@ struct Exp {
   template <class T> MT_HD static T f(T x) { return math::exp(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y; }
 };
-inline constexpr Function<Exp> exp;
+MT_NAME Function<Exp> exp;
 
 struct Expm1 {
   static constexpr Info info{"expm1", "exp(x) - 1, exact near 0",
@@ -273,7 +280,7 @@ struct Expm1 {
   template <class T> MT_HD static T f(T x) { return math::expm1(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
-inline constexpr Function<Expm1> expm1;
+MT_NAME Function<Expm1> expm1;
 
 struct Exp2 {
   static constexpr Info info{"exp2", "2 to the power x",
@@ -282,7 +289,7 @@ struct Exp2 {
   template <class T> MT_HD static T f(T x) { return math::exp2(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
 };
-inline constexpr Function<Exp2> exp2;
+MT_NAME Function<Exp2> exp2;
 
 struct Log {
   static constexpr Info info{"log", "natural logarithm",
@@ -292,7 +299,7 @@ struct Log {
   template <class T> MT_HD static T f(T x) { return math::log(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / x; }
 };
-inline constexpr Function<Log> log;
+MT_NAME Function<Log> log;
 
 struct Log1p {
   static constexpr Info info{"log1p", "log(1 + x), exact near 0",
@@ -302,7 +309,7 @@ struct Log1p {
   template <class T> MT_HD static T f(T x) { return math::log1p(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
 };
-inline constexpr Function<Log1p> log1p;
+MT_NAME Function<Log1p> log1p;
 
 struct Log2 {
   static constexpr Info info{"log2", "logarithm to base 2",
@@ -312,7 +319,7 @@ struct Log2 {
   template <class T> MT_HD static T f(T x) { return math::log2(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
 };
-inline constexpr Function<Log2> log2;
+MT_NAME Function<Log2> log2;
 
 struct Log10 {
   static constexpr Info info{"log10", "logarithm to base 10",
@@ -322,7 +329,7 @@ struct Log10 {
   template <class T> MT_HD static T f(T x) { return math::log10(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
 };
-inline constexpr Function<Log10> log10;
+MT_NAME Function<Log10> log10;
 
 
 struct Cos;  // the derivative of sin names it
@@ -335,7 +342,7 @@ struct Sin {
   template <class T> MT_HD static T f(T x) { return math::sin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cos>{}(x); }
 };
-inline constexpr Function<Sin> sin;
+MT_NAME Function<Sin> sin;
 
 struct Cos {
   static constexpr Info info{"cos", "cosine, x in radians",
@@ -345,7 +352,7 @@ struct Cos {
   template <class T> MT_HD static T f(T x) { return math::cos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
 };
-inline constexpr Function<Cos> cos;
+MT_NAME Function<Cos> cos;
 
 struct Tan {
   static constexpr Info info{"tan", "tangent, x in radians",
@@ -355,7 +362,7 @@ struct Tan {
   template <class T> MT_HD static T f(T x) { return math::tan(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
 };
-inline constexpr Function<Tan> tan;
+MT_NAME Function<Tan> tan;
 
 struct Asin {
   static constexpr Info info{"asin", "arcsine, in radians",
@@ -365,7 +372,7 @@ struct Asin {
   template <class T> MT_HD static T f(T x) { return math::asin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
-inline constexpr Function<Asin> asin;
+MT_NAME Function<Asin> asin;
 
 struct Acos {
   static constexpr Info info{"acos", "arccosine, in radians",
@@ -375,7 +382,7 @@ struct Acos {
   template <class T> MT_HD static T f(T x) { return math::acos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
-inline constexpr Function<Acos> acos;
+MT_NAME Function<Acos> acos;
 
 struct Atan {
   static constexpr Info info{"atan", "arctangent, in radians",
@@ -385,7 +392,7 @@ struct Atan {
   template <class T> MT_HD static T f(T x) { return math::atan(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * x + T(1)); }
 };
-inline constexpr Function<Atan> atan;
+MT_NAME Function<Atan> atan;
 
 struct Cosh;  // the derivative of sinh names it
 
@@ -397,7 +404,7 @@ struct Sinh {
   template <class T> MT_HD static T f(T x) { return math::sinh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cosh>{}(x); }
 };
-inline constexpr Function<Sinh> sinh;
+MT_NAME Function<Sinh> sinh;
 
 struct Cosh {
   static constexpr Info info{"cosh", "hyperbolic cosine",
@@ -406,7 +413,7 @@ struct Cosh {
   template <class T> MT_HD static T f(T x) { return math::cosh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
 };
-inline constexpr Function<Cosh> cosh;
+MT_NAME Function<Cosh> cosh;
 
 struct Asinh {
   static constexpr Info info{"asinh", "inverse hyperbolic sine",
@@ -416,7 +423,7 @@ struct Asinh {
   template <class T> MT_HD static T f(T x) { return math::asinh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt(x * x + T(1)); }
 };
-inline constexpr Function<Asinh> asinh;
+MT_NAME Function<Asinh> asinh;
 
 struct Acosh {
   static constexpr Info info{"acosh", "inverse hyperbolic cosine, for x from 1 on",
@@ -426,7 +433,7 @@ struct Acosh {
   template <class T> MT_HD static T f(T x) { return math::acosh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((x - T(1)) * (x + T(1))); }
 };
-inline constexpr Function<Acosh> acosh;
+MT_NAME Function<Acosh> acosh;
 
 struct Atanh {
   static constexpr Info info{"atanh", "inverse hyperbolic tangent",
@@ -436,7 +443,7 @@ struct Atanh {
   template <class T> MT_HD static T f(T x) { return math::atanh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / ((T(1) - x) * (T(1) + x)); }
 };
-inline constexpr Function<Atanh> atanh;
+MT_NAME Function<Atanh> atanh;
 
 struct Erf {
   static constexpr Info info{"erf", "error function",
@@ -448,7 +455,7 @@ struct Erf {
     return g * T(1.12837916709551257) * exp(-x * x);
   }
 };
-inline constexpr Function<Erf> erf;
+MT_NAME Function<Erf> erf;
 
 struct Erfc {
   static constexpr Info info{"erfc", "1 - erf(x), exact far out",
@@ -460,7 +467,7 @@ struct Erfc {
     return g * T(-1.12837916709551257) * exp(-x * x);
   }
 };
-inline constexpr Function<Erfc> erfc;
+MT_NAME Function<Erfc> erfc;
 
 struct Erfinv {
   static constexpr Info info{"erfinv", "the inverse of erf",
@@ -472,7 +479,7 @@ struct Erfinv {
     return g * T(0.886226925452758014) * exp(y * y);
   }
 };
-inline constexpr Function<Erfinv> erfinv;
+MT_NAME Function<Erfinv> erfinv;
 
 struct Polygamma {
   static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
@@ -484,7 +491,7 @@ struct Polygamma {
     return g * Function<Polygamma>{}(x, n + T(1));
   }
 };
-inline constexpr Function<Polygamma> polygamma;
+MT_NAME Function<Polygamma> polygamma;
 
 struct Digamma {
   static constexpr Info info{"digamma", "the derivative of lgamma",
@@ -494,7 +501,7 @@ struct Digamma {
   template <class T> MT_HD static T f(T x) { return math::digamma(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * polygamma(x, T(1)); }
 };
-inline constexpr Function<Digamma> digamma;
+MT_NAME Function<Digamma> digamma;
 
 struct Lgamma {
   static constexpr Info info{"lgamma", "the logarithm of |gamma(x)|",
@@ -504,7 +511,7 @@ struct Lgamma {
   template <class T> MT_HD static T f(T x) { return math::lgamma(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
 };
-inline constexpr Function<Lgamma> lgamma;
+MT_NAME Function<Lgamma> lgamma;
 
 // ---- one input: activations ---------------------------------------------------------------------
 
@@ -516,7 +523,7 @@ struct Tanh {
   template <class T> MT_HD static T f(T x) { return math::tanh(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (T(1) - y * y); }
 };
-inline constexpr Function<Tanh> tanh;
+MT_NAME Function<Tanh> tanh;
 
 struct Sigmoid {
   static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
@@ -526,7 +533,7 @@ struct Sigmoid {
   template <class T> MT_HD static T f(T x) { return math::sigmoid(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * (T(1) - y)); }
 };
-inline constexpr Function<Sigmoid> sigmoid;
+MT_NAME Function<Sigmoid> sigmoid;
 
 struct Logit {
   static constexpr Info info{"logit",
@@ -547,7 +554,7 @@ struct Logit {
     return select(free == T(0), zero(g), inside);
   }
 };
-inline constexpr Function<Logit> logit;
+MT_NAME Function<Logit> logit;
 
 struct Relu {
   static constexpr Info info{"relu", "max(x, 0); the slope at 0 is 0",
@@ -556,7 +563,7 @@ struct Relu {
   template <class T> MT_HD static T f(T x) { return select(x < T(0), T(0), x); }  // NaN stays NaN
   template <class T> MT_HD static T df(T g, T y) { return select(y <= T(0), zero(g), g); }
 };
-inline constexpr Function<Relu> relu;
+MT_NAME Function<Relu> relu;
 
 struct Hardtanh {
   static constexpr Info info{"hardtanh",
@@ -568,7 +575,7 @@ struct Hardtanh {
     return select(x > low, select(x < high, g, zero(g)), zero(g));
   }
 };
-inline constexpr Function<Hardtanh> hardtanh;
+MT_NAME Function<Hardtanh> hardtanh;
 
 struct Relu6 {
   static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends is 0",
@@ -579,7 +586,7 @@ struct Relu6 {
     return select(x > T(0), select(x < T(6), g, zero(g)), zero(g));
   }
 };
-inline constexpr Function<Relu6> relu6;
+MT_NAME Function<Relu6> relu6;
 
 struct Hardsigmoid {
   static constexpr Info info{"hardsigmoid",
@@ -592,7 +599,7 @@ struct Hardsigmoid {
     return select(x > T(-3), select(x < T(3), g / T(6), zero(g)), zero(g));
   }
 };
-inline constexpr Function<Hardsigmoid> hardsigmoid;
+MT_NAME Function<Hardsigmoid> hardsigmoid;
 
 struct Hardswish {
   static constexpr Info info{"hardswish", "x * hardsigmoid(x) (Howard 2019)",
@@ -604,7 +611,7 @@ struct Hardswish {
     return select(x <= T(-3), zero(g), select(x >= T(3), g, g * (x / T(3) + T(0.5))));
   }
 };
-inline constexpr Function<Hardswish> hardswish;
+MT_NAME Function<Hardswish> hardswish;
 
 struct Threshold {
   static constexpr Info info{"threshold", "x where it exceeds threshold, else value",
@@ -617,7 +624,7 @@ struct Threshold {
     return select(x <= threshold, zero(g), g);
   }
 };
-inline constexpr Function<Threshold> threshold;
+MT_NAME Function<Threshold> threshold;
 
 struct Hardshrink {
   static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd",
@@ -630,7 +637,7 @@ struct Hardshrink {
     return select(abs(x) > lambd, g, zero(g));
   }
 };
-inline constexpr Function<Hardshrink> hardshrink;
+MT_NAME Function<Hardshrink> hardshrink;
 
 struct Softshrink {
   static constexpr Info info{"softshrink", "x moved towards 0 by lambd, 0 where |x| <= lambd",
@@ -643,7 +650,7 @@ struct Softshrink {
     return select(abs(x) > lambd, g, zero(g));
   }
 };
-inline constexpr Function<Softshrink> softshrink;
+MT_NAME Function<Softshrink> softshrink;
 
 struct LeakyRelu {
   static constexpr Info info{"leaky_relu", "x, or negative_slope * x below 0",
@@ -652,7 +659,7 @@ struct LeakyRelu {
   template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
   template <class T> MT_HD static T df(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
 };
-inline constexpr Function<LeakyRelu> leaky_relu;
+MT_NAME Function<LeakyRelu> leaky_relu;
 
 struct Elu {
   static constexpr Info info{"elu", "x, or alpha * (exp(x) - 1) below 0 (Clevert 2015)",
@@ -666,7 +673,7 @@ struct Elu {
     return select(x > T(0), g, g * alpha * exp(clamp(x, T(-math::kInfinity), T(0))));
   }
 };
-inline constexpr Function<Elu> elu;
+MT_NAME Function<Elu> elu;
 
 struct Celu {
   static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017)",
@@ -679,7 +686,7 @@ struct Celu {
     return select(x > T(0), g, g * exp(clamp(x, T(-math::kInfinity), T(0)) / alpha));
   }
 };
-inline constexpr Function<Celu> celu;
+MT_NAME Function<Celu> celu;
 
 struct Selu {
   static constexpr Info info{"selu",
@@ -698,7 +705,7 @@ struct Selu {
  private:
   static constexpr double kScale = 1.05070098735548049, kAlpha = 1.67326324235437728;
 };
-inline constexpr Function<Selu> selu;
+MT_NAME Function<Selu> selu;
 
 struct Gelu {
   static constexpr Info info{"gelu",
@@ -713,7 +720,7 @@ struct Gelu {
                 x * exp(T(-0.5) * x * x) * T(0.398942280401432678));
   }
 };
-inline constexpr Function<Gelu> gelu;
+MT_NAME Function<Gelu> gelu;
 
 struct GeluTanh {
   static constexpr Info info{"gelu_tanh",
@@ -732,7 +739,7 @@ struct GeluTanh {
  private:
   static constexpr double k1 = 1.59576912160573071, k3 = 0.0713548162726002488;
 };
-inline constexpr Function<GeluTanh> gelu_tanh;
+MT_NAME Function<GeluTanh> gelu_tanh;
 
 struct Silu {
   static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
@@ -744,7 +751,7 @@ struct Silu {
     return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
   }
 };
-inline constexpr Function<Silu> silu;
+MT_NAME Function<Silu> silu;
 
 struct Softplus {
   static constexpr Info info{"softplus",
@@ -759,7 +766,7 @@ struct Softplus {
     return select(x * beta > threshold, g, g * sigmoid(x * beta));
   }
 };
-inline constexpr Function<Softplus> softplus;
+MT_NAME Function<Softplus> softplus;
 
 struct Logsigmoid {
   static constexpr Info info{"logsigmoid", "log(sigmoid(x)), exact far out",
@@ -769,7 +776,7 @@ struct Logsigmoid {
   template <class T> MT_HD static T f(T x) { return T(0) - math::softplus(-x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sigmoid(-x); }
 };
-inline constexpr Function<Logsigmoid> logsigmoid;
+MT_NAME Function<Logsigmoid> logsigmoid;
 
 struct Mish {
   static constexpr Info info{"mish", "x * tanh(softplus(x)) (Misra 2019)",
@@ -786,7 +793,7 @@ struct Mish {
     return g * (t + x * sigmoid(x) * (T(1) - t * t));
   }
 };
-inline constexpr Function<Mish> mish;
+MT_NAME Function<Mish> mish;
 
 struct Softsign {
   static constexpr Info info{"softsign", "x / (1 + |x|)",
@@ -796,7 +803,7 @@ struct Softsign {
   template <class T> MT_HD static T f(T x) { return x / (T(1) + abs(x)); }
   template <class T> MT_HD static T df(T g, T x) { return g / square(T(1) + abs(x)); }
 };
-inline constexpr Function<Softsign> softsign;
+MT_NAME Function<Softsign> softsign;
 
 // ---- one input: questions (the answer is bool, there is no gradient) ----------------------------
 
@@ -806,7 +813,7 @@ struct LogicalNot {
     {{{-1}, 0}, {{0}, 1}, {{1}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return !x; }
 };
-inline constexpr Function<LogicalNot> logical_not;
+MT_NAME Function<LogicalNot> logical_not;
 
 struct Isnan {
   static constexpr Info info{"isnan", "true where x is not a number",
@@ -814,7 +821,7 @@ struct Isnan {
     {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return x != x; }
 };
-inline constexpr Function<Isnan> isnan;
+MT_NAME Function<Isnan> isnan;
 
 struct Isinf {
   static constexpr Info info{"isinf", "true where x is infinite",
@@ -822,7 +829,7 @@ struct Isinf {
     {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) == T(math::kInfinity); }
 };
-inline constexpr Function<Isinf> isinf;
+MT_NAME Function<Isinf> isinf;
 
 struct Isfinite {
   static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
@@ -830,7 +837,7 @@ struct Isfinite {
     {{{-1.25}, 1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) < T(math::kInfinity); }
 };
-inline constexpr Function<Isfinite> isfinite;
+MT_NAME Function<Isfinite> isfinite;
 
 struct Signbit {
   static constexpr Info info{"signbit", "true where x has a minus sign, -0 too",
@@ -841,7 +848,7 @@ struct Signbit {
     else return x < T(0);
   }
 };
-inline constexpr Function<Signbit> signbit;
+MT_NAME Function<Signbit> signbit;
 
 // ---- two inputs: arithmetic ---------------------------------------------------------------------
 
@@ -853,7 +860,7 @@ struct Add {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return g; }
 };
-inline constexpr Function<Add> add;
+MT_NAME Function<Add> add;
 
 struct Sub {
   static constexpr Info info{"sub", "x - y",
@@ -863,7 +870,7 @@ struct Sub {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return -g; }
 };
-inline constexpr Function<Sub> sub;
+MT_NAME Function<Sub> sub;
 
 struct Mul {
   static constexpr Info info{"mul", "x * y; of two bools their and",
@@ -873,7 +880,7 @@ struct Mul {
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
 };
-inline constexpr Function<Mul> mul;
+MT_NAME Function<Mul> mul;
 
 struct Div {
   static constexpr Info info{"div", "x / y; of integers a float",
@@ -883,7 +890,7 @@ struct Div {
   template <class T> MT_HD static T da(T g, T y) { return g / y; }
   template <class T> MT_HD static T db(T g, T y, T quotient) { return -g * quotient / y; }
 };
-inline constexpr Function<Div> div;
+MT_NAME Function<Div> div;
 
 struct FloorDivide {
   static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
@@ -893,7 +900,7 @@ struct FloorDivide {
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
-inline constexpr Function<FloorDivide> floor_divide;
+MT_NAME Function<FloorDivide> floor_divide;
 
 struct TruncDivide {
   static constexpr Info info{"trunc_divide",
@@ -904,7 +911,7 @@ struct TruncDivide {
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
-inline constexpr Function<TruncDivide> trunc_divide;
+MT_NAME Function<TruncDivide> trunc_divide;
 
 struct Remainder {
   static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
@@ -914,7 +921,7 @@ struct Remainder {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor_divide(x, y); }
 };
-inline constexpr Function<Remainder> remainder;
+MT_NAME Function<Remainder> remainder;
 
 struct Fmod {
   static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
@@ -924,7 +931,7 @@ struct Fmod {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * trunc(x / y); }
 };
-inline constexpr Function<Fmod> fmod;
+MT_NAME Function<Fmod> fmod;
 
 struct Pow {
   static constexpr Info info{"pow", "x to the power y",
@@ -943,7 +950,7 @@ struct Pow {
     return select(flat == T(0), g * power * log(select(flat == T(0), x, one)), zero(g));
   }
 };
-inline constexpr Function<Pow> pow;
+MT_NAME Function<Pow> pow;
 
 struct Minimum {
   static constexpr Info info{"minimum", "the smaller of x and y; NaN wins; ties share the gradient",
@@ -955,7 +962,7 @@ struct Minimum {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-inline constexpr Function<Minimum> minimum;
+MT_NAME Function<Minimum> minimum;
 
 struct Maximum {
   static constexpr Info info{"maximum", "the larger of x and y; NaN wins; ties share the gradient",
@@ -967,7 +974,7 @@ struct Maximum {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-inline constexpr Function<Maximum> maximum;
+MT_NAME Function<Maximum> maximum;
 
 struct Atan2 {
   static constexpr Info info{"atan2", "the angle of the point (y, x), in radians: of x / y",
@@ -983,7 +990,7 @@ struct Atan2 {
     return select(x * x + y * y == T(0), zero(x) + T(1), x * x + y * y);
   }
 };
-inline constexpr Function<Atan2> atan2;
+MT_NAME Function<Atan2> atan2;
 
 struct Hypot {
   static constexpr Info info{"hypot", "sqrt(x*x + y*y) without overflow",
@@ -994,7 +1001,7 @@ struct Hypot {
   template <class T> MT_HD static T da(T g, T x, T length) { return g * (x / length); }
   template <class T> MT_HD static T db(T g, T y, T length) { return g * (y / length); }
 };
-inline constexpr Function<Hypot> hypot;
+MT_NAME Function<Hypot> hypot;
 
 struct Copysign {
   static constexpr Info info{"copysign", "|x| with the sign of y; the slope at 0 is 0",
@@ -1007,7 +1014,7 @@ struct Copysign {
   }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
-inline constexpr Function<Copysign> copysign;
+MT_NAME Function<Copysign> copysign;
 
 struct Xlogy {
   static constexpr Info info{"xlogy", "x * log(y), and 0 where x is 0, unless y is NaN",
@@ -1023,7 +1030,7 @@ struct Xlogy {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * x / y; }
 };
-inline constexpr Function<Xlogy> xlogy;
+MT_NAME Function<Xlogy> xlogy;
 
 struct Logaddexp {
   static constexpr Info info{"logaddexp", "log(exp(x) + exp(y)) without overflow",
@@ -1037,7 +1044,7 @@ struct Logaddexp {
   template <class T> MT_HD static T da(T g, T x, T y) { return g * sigmoid(x - y); }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * sigmoid(y - x); }
 };
-inline constexpr Function<Logaddexp> logaddexp;
+MT_NAME Function<Logaddexp> logaddexp;
 
 struct Logaddexp2 {
   static constexpr Info info{"logaddexp2", "log2(2^x + 2^y) without overflow",
@@ -1054,7 +1061,7 @@ struct Logaddexp2 {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-inline constexpr Function<Logaddexp2> logaddexp2;
+MT_NAME Function<Logaddexp2> logaddexp2;
 
 struct Heaviside {
   static constexpr Info info{"heaviside", "0 below 0, 1 above, y where x is 0; it has no gradient",
@@ -1064,7 +1071,7 @@ struct Heaviside {
     return select(x == T(0), y, select(x > T(0), T(1), T(0)));
   }
 };
-inline constexpr Function<Heaviside> heaviside;
+MT_NAME Function<Heaviside> heaviside;
 
 struct Prelu {
   static constexpr Info info{"prelu",
@@ -1075,7 +1082,7 @@ struct Prelu {
   template <class T> MT_HD static T da(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
   template <class T> MT_HD static T db(T g, T x) { return select(x > T(0), zero(g), x * g); }
 };
-inline constexpr Function<Prelu> prelu;
+MT_NAME Function<Prelu> prelu;
 
 // ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
 
@@ -1085,7 +1092,7 @@ struct Lt {
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x < y; }
 };
-inline constexpr Function<Lt> lt;
+MT_NAME Function<Lt> lt;
 
 struct Le {
   static constexpr Info info{"le", "x <= y",
@@ -1093,7 +1100,7 @@ struct Le {
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x <= y; }
 };
-inline constexpr Function<Le> le;
+MT_NAME Function<Le> le;
 
 struct Gt {
   static constexpr Info info{"gt", "x > y",
@@ -1101,7 +1108,7 @@ struct Gt {
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x > y; }
 };
-inline constexpr Function<Gt> gt;
+MT_NAME Function<Gt> gt;
 
 struct Ge {
   static constexpr Info info{"ge", "x >= y",
@@ -1109,7 +1116,7 @@ struct Ge {
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x >= y; }
 };
-inline constexpr Function<Ge> ge;
+MT_NAME Function<Ge> ge;
 
 struct Eq {
   static constexpr Info info{"eq", "x equals y",
@@ -1117,7 +1124,7 @@ struct Eq {
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x == y; }
 };
-inline constexpr Function<Eq> eq;
+MT_NAME Function<Eq> eq;
 
 struct Ne {
   static constexpr Info info{"ne", "x differs from y",
@@ -1125,7 +1132,7 @@ struct Ne {
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
 };
-inline constexpr Function<Ne> ne;
+MT_NAME Function<Ne> ne;
 
 struct LogicalAnd {
   static constexpr Info info{"logical_and", "both are nonzero",
@@ -1133,7 +1140,7 @@ struct LogicalAnd {
     {{{0, 1}, 0}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
-inline constexpr Function<LogicalAnd> logical_and;
+MT_NAME Function<LogicalAnd> logical_and;
 
 struct LogicalOr {
   static constexpr Info info{"logical_or", "one is nonzero",
@@ -1141,7 +1148,7 @@ struct LogicalOr {
     {{{0, 1}, 1}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
-inline constexpr Function<LogicalOr> logical_or;
+MT_NAME Function<LogicalOr> logical_or;
 
 struct LogicalXor {
   static constexpr Info info{"logical_xor", "exactly one is nonzero",
@@ -1149,7 +1156,7 @@ struct LogicalXor {
     {{{0, 1}, 1}, {{1, 1}, 0}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
 };
-inline constexpr Function<LogicalXor> logical_xor;
+MT_NAME Function<LogicalXor> logical_xor;
 
 // ---- bits: bool and integers only ---------------------------------------------------------------
 
@@ -1162,7 +1169,7 @@ struct BitwiseNot {
     return static_cast<T>(math::bits(x) ^ math::bits(T(-1)));
   }
 };
-inline constexpr Function<BitwiseNot> bitwise_not;
+MT_NAME Function<BitwiseNot> bitwise_not;
 
 struct BitwiseAnd {
   static constexpr Info info{"bitwise_and", "the bits that both have",
@@ -1172,7 +1179,7 @@ struct BitwiseAnd {
     return static_cast<T>(math::bits(x) & math::bits(y));
   }
 };
-inline constexpr Function<BitwiseAnd> bitwise_and;
+MT_NAME Function<BitwiseAnd> bitwise_and;
 
 struct BitwiseOr {
   static constexpr Info info{"bitwise_or", "the bits that one has",
@@ -1182,7 +1189,7 @@ struct BitwiseOr {
     return static_cast<T>(math::bits(x) | math::bits(y));
   }
 };
-inline constexpr Function<BitwiseOr> bitwise_or;
+MT_NAME Function<BitwiseOr> bitwise_or;
 
 struct BitwiseXor {
   static constexpr Info info{"bitwise_xor", "the bits that differ",
@@ -1192,7 +1199,7 @@ struct BitwiseXor {
     return static_cast<T>(math::bits(x) ^ math::bits(y));
   }
 };
-inline constexpr Function<BitwiseXor> bitwise_xor;
+MT_NAME Function<BitwiseXor> bitwise_xor;
 
 struct BitwiseLeftShift {
   static constexpr Info info{"bitwise_left_shift",
@@ -1201,7 +1208,7 @@ struct BitwiseLeftShift {
     {{{3, 2}, 12}, {{1, 6}, 64}, {{9, 0}, 9}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_left(x, y); }
 };
-inline constexpr Function<BitwiseLeftShift> bitwise_left_shift;
+MT_NAME Function<BitwiseLeftShift> bitwise_left_shift;
 
 struct BitwiseRightShift {
   static constexpr Info info{"bitwise_right_shift",
@@ -1210,7 +1217,7 @@ struct BitwiseRightShift {
     {{{12, 2}, 3}, {{64, 6}, 1}, {{9, 70}, 0}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_right(x, y); }
 };
-inline constexpr Function<BitwiseRightShift> bitwise_right_shift;
+MT_NAME Function<BitwiseRightShift> bitwise_right_shift;
 
 // ---- three inputs -------------------------------------------------------------------------------
 
@@ -1224,7 +1231,7 @@ struct Where {
   template <class M, class T> MT_HD static T db(T g, M mask) { return select(mask, g, zero(g)); }
   template <class M, class T> MT_HD static T dc(T g, M mask) { return select(mask, zero(g), g); }
 };
-inline constexpr Function<Where> where;
+MT_NAME Function<Where> where;
 
 struct Lerp {
   static constexpr Info info{"lerp", "x + weight * (y - x)",
@@ -1237,7 +1244,7 @@ struct Lerp {
   template <class T> MT_HD static T db(T g, T weight) { return g * weight; }
   template <class T> MT_HD static T dc(T g, T x, T y) { return g * (y - x); }
 };
-inline constexpr Function<Lerp> lerp;
+MT_NAME Function<Lerp> lerp;
 
 struct Addcmul {
   static constexpr Info info{"addcmul", "x + value * y * z",
@@ -1248,7 +1255,7 @@ struct Addcmul {
   template <class T> MT_HD static T db(T g, T z, T value) { return g * (z * value); }
   template <class T> MT_HD static T dc(T g, T y, T value) { return g * (y * value); }
 };
-inline constexpr Function<Addcmul> addcmul;
+MT_NAME Function<Addcmul> addcmul;
 
 struct Addcdiv {
   static constexpr Info info{"addcdiv", "x + value * y / z",
@@ -1261,7 +1268,7 @@ struct Addcdiv {
     return -g * (value * y / (z * z));
   }
 };
-inline constexpr Function<Addcdiv> addcdiv;
+MT_NAME Function<Addcdiv> addcdiv;
 
 // ---- the lists: the only registration -----------------------------------------------------------
 

@@ -90,6 +90,25 @@ struct NormMax {
 using Reductions =
     List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, Norm1, Norm2, NormMax>;
 
+/// What elements of type T are joined in: floats and small integers in something wider.
+template <class Op, class T> struct Accumulator { using type = T; };
+#define MT_ACCUMULATE(Op, T, A) \
+  template <> struct Accumulator<Op, T> { using type = A; };
+#define MT_ACCUMULATE_WIDE(Op)      \
+  MT_ACCUMULATE(Op, float, double)  \
+  MT_ACCUMULATE(Op, bool, int64_t)  \
+  MT_ACCUMULATE(Op, uint8_t, int64_t) \
+  MT_ACCUMULATE(Op, int32_t, int64_t)
+MT_ACCUMULATE_WIDE(Sum)
+MT_ACCUMULATE_WIDE(Prod)
+MT_ACCUMULATE_WIDE(Norm1)
+MT_ACCUMULATE_WIDE(Norm2)
+MT_ACCUMULATE_WIDE(CountNonzero)
+MT_ACCUMULATE(CountNonzero, double, int64_t)
+#undef MT_ACCUMULATE_WIDE
+#undef MT_ACCUMULATE
+
+
 /// An element as its reduction joins it, in the type A of the partial results.
 template <class Op, class A, class T> MT_HD A enter(T x) {
   if constexpr (Op::info.enters == Enters::whether) return A(x != T(0));

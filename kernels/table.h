@@ -73,18 +73,12 @@ template <class Op> struct Formula<Op, 1> {
   }
 };
 
-template <class Op, class = void> constexpr bool has_df = false;
-template <class Op> constexpr bool has_df<Op, decltype(void(&Op::template df<double>))> = true;
-template <class Op, class = void> constexpr bool has_da = false;
-template <class Op> constexpr bool has_da<Op, decltype(void(&Op::template da<double>))> = true;
-template <class Op, class = void> constexpr bool has_db = false;
-template <class Op> constexpr bool has_db<Op, decltype(void(&Op::template db<double>))> = true;
-template <class Op>
-constexpr bool has_db<Op, decltype(void(&Op::template db<bool, double>))> = true;
-template <class Op, class = void> constexpr bool has_dc = false;
-template <class Op> constexpr bool has_dc<Op, decltype(void(&Op::template dc<double>))> = true;
-template <class Op>
-constexpr bool has_dc<Op, decltype(void(&Op::template dc<bool, double>))> = true;
+template <class Op> constexpr bool has_df = requires { &Op::template df<double>; };
+template <class Op> constexpr bool has_da = requires { &Op::template da<double>; };
+template <class Op> constexpr bool has_db = requires { &Op::template db<double>; } ||
+                                            requires { &Op::template db<bool, double>; };
+template <class Op> constexpr bool has_dc = requires { &Op::template dc<double>; } ||
+                                            requires { &Op::template dc<bool, double>; };
 /// Whether the operation has a derivative by input `Part` (1-based).
 template <class Op, int Part>
 constexpr bool has_derivative = Part == 1   ? has_df<Op> || has_da<Op>
@@ -107,6 +101,17 @@ template <class T> constexpr bool accepts(Accepts what) {
          : what == Accepts::integer ? math::is_integer<T>
                                     : math::is_floating<T>;
 }
+
+// ---- the types of a formula's operands ------------------------------------------------------------
+
+template <bool Bool, class T> struct BoolOr { using type = T; };
+template <class T> struct BoolOr<true, T> { using type = bool; };
+/// Operand I of a part, counted from the first input: a mask is bool, all others have the type of
+/// the computation.
+template <class Op, int Part, class T, int I>
+using In = typename BoolOr<mask_first<Op> && I == (Part == 0 ? 0 : 1), T>::type;
+template <class Op, int Part, class T>
+using Out = typename BoolOr<Part == 0 && answers_bool<Op>, T>::type;
 
 }  // namespace MT_ISA
 }  // namespace mt::op

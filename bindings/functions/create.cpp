@@ -155,6 +155,11 @@ const Entry kFunctions[] = {
      "The positions on and above the diagonal: (2 x n), rows above columns.", triangle_body<false>},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
+    {"set_default_device(device)", "Where new tensors are made when nothing is said: 'cpu', 'cuda'.",
+     [](Args& a) {
+       set_default_device(a.device(1));
+       return 0;
+     }},
     {"set_default_dtype(dtype)", "The type of numbers without a dtype: 'float32' or 'float64'.",
      [](Args& a) {
        set_default_dtype(a.dtype(1, Dtype::f32));

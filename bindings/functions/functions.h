@@ -6,6 +6,7 @@
 #pragma once
 #include "bindings/catalogue.h"
 #include "bindings/module.h"
+#include "engine/device.h"
 #include "engine/reduce.h"
 
 namespace mt::lua {
@@ -23,7 +24,7 @@ struct Made {
   Dtype dtype;
   const Device& device;
   bool requires_grad;
-  Made(const Args& a, int i, Dtype fallback, const Device& place = cpu_device());
+  Made(const Args& a, int i, Dtype fallback, const Device& place = default_device());
   int push(const Args&, const Tensor&) const;
 };
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"

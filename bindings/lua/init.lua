@@ -77,7 +77,11 @@ return function(mt, core, methods, tensor_meta, shape_meta)
       if trouble == '' then return true end
       return false, trouble
     end,
-    device_count = function() return 0 end,
+    device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
+    device_name = core.declare("device_name(device='cuda')", 'What a GPU is sold as.',
+      function(device) return core.device_model(device or 'cuda') end),
+    synchronize = core.declare("synchronize(device='cuda')", 'Waits until a GPU has done what it was asked.',
+      function(device) core.synchronize(device or 'cuda') end),
   }, 'mt.cuda')
 
   local lazy = {}

@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {

@@ -2,7 +2,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 #include "kernels/number.h"
 
 namespace mt {

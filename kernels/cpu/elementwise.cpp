@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/shortcut.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 #include "kernels/device.h"
 #include "kernels/table.h"
 
@@ -14,24 +14,19 @@ namespace {
 
 using Loop = void (*)(char* const* data, int64_t n, const double* scalar);
 
-/// bool for a mask or an answer, else T.
-template <bool Mask, class T> struct MaskOr { using type = T; };
-template <class T> struct MaskOr<true, T> { using type = bool; };
-
 /// An element of any type as bits.
 template <size_t Bytes> struct BitsOf { using type = uint8_t; };
 template <> struct BitsOf<4> { using type = Four; };
 template <> struct BitsOf<8> { using type = Eight; };
 
 template <class Op, int Part, class T> struct Kernel {
-  template <int I>
-  using In = typename MaskOr<op::mask_first<Op> && I == (Part == 0 ? 0 : 1), T>::type;
+  template <int I> using In = op::In<Op, Part, T, I>;
 
   template <int... I, int... S>
   static void run(char* const* data, int64_t n, const double* scalar,
                   std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
     using F = op::Formula<Op, Part>;
-    using Out = typename MaskOr<Part == 0 && op::answers_bool<Op>, T>::type;
+    using Out = op::Out<Op, Part, T>;
     const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
     auto loop = [&](Out* out, const In<I>*... in) {
       if constexpr (has_shortcut<Op, Part, T>) {

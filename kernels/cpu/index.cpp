@@ -1,26 +1,14 @@
 // index.cpp -- the gather and scatter verbs on the CPU
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/cpu/verbs.h"
 #include "kernels/number.h"
+#include "kernels/places.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// How positions are read.
-struct Positions {
-  int64_t extent, first, back;
-
-  /// Position i counted from 0, and whether it is not there: then 0. Callers keep `wrong` in a
-  /// variable of their own, so that it lives in a register.
-  MT_HD int64_t read(int64_t i, bool& wrong) const {
-    const int64_t k = i + (i < 0 ? back : -first);
-    const bool there = uint64_t(k) < uint64_t(extent);
-    wrong |= !there;
-    return there ? k : 0;
-  }
-};
 Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
 
 /// Tells the others that a position was not there.
@@ -158,14 +146,6 @@ template <class T> bool gather_as(const Gather& g) {
 }
 
 // ---- scatter ------------------------------------------------------------------------------------
-
-template <Join J, class T> MT_HD T join(T cell, T x) {
-  if constexpr (J == Join::set) return x;
-  else if constexpr (J == Join::add) return static_cast<T>(cell + x);
-  else if constexpr (J == Join::mul) return static_cast<T>(cell * x);
-  else if constexpr (J == Join::max) return x > cell || x != x ? x : cell;  // NaN stays
-  else return x < cell || x != x ? x : cell;
-}
 
 /// A row whose elements go each to a position of their own; what is not there is passed over.
 template <Join J, class T>

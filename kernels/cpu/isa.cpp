@@ -1,5 +1,5 @@
 // isa.cpp -- the verbs of one instruction set, gathered in its table
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {

@@ -9,24 +9,6 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// What elements of type T are joined in: floats and small integers in something wider.
-template <class Op, class T> struct Accumulator { using type = T; };
-#define MT_ACCUMULATE(Op, T, A) \
-  template <> struct Accumulator<op::Op, T> { using type = A; };
-#define MT_ACCUMULATE_WIDE(Op)      \
-  MT_ACCUMULATE(Op, float, double)  \
-  MT_ACCUMULATE(Op, bool, int64_t)  \
-  MT_ACCUMULATE(Op, uint8_t, int64_t) \
-  MT_ACCUMULATE(Op, int32_t, int64_t)
-MT_ACCUMULATE_WIDE(Sum)
-MT_ACCUMULATE_WIDE(Prod)
-MT_ACCUMULATE_WIDE(Norm1)
-MT_ACCUMULATE_WIDE(Norm2)
-MT_ACCUMULATE_WIDE(CountNonzero)
-MT_ACCUMULATE(CountNonzero, double, int64_t)
-#undef MT_ACCUMULATE_WIDE
-#undef MT_ACCUMULATE
-
 #if defined(__AVX512F__)
 constexpr int kPackBytes = 64;
 #elif defined(__AVX2__)
@@ -94,8 +76,8 @@ template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T*
 /// `n` contiguous elements joined: eight packs of partial results, then the packs pairwise, then
 /// their elements pairwise, then the rest. With Fold 1 each element is widened.
 template <class Op, class T, int Fold = kFold<Op, T>>
-__attribute__((noinline)) typename Accumulator<Op, T>::type join_run(const T* x, int64_t n) {
-  using A = typename Accumulator<Op, T>::type;
+__attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T* x, int64_t n) {
+  using A = typename op::Accumulator<Op, T>::type;
   A total = Op::template identity<A>();
   int64_t i = 0;
   if constexpr (kPacks<A, T>) {

@@ -1,6 +1,7 @@
 // masks.cpp -- the verbs that pack and unpack by a mask, find what is set, and search sorted data
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/places.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -33,10 +34,6 @@ template <class T> void compress_as(const Compress& c) {
   });
 }
 
-template <class T> MT_HD bool before(T x, T value, bool right) {
-  return right ? !(x > value) : !(x >= value);
-}
-
 template <bool Right, class T> void search_as(const Search& s) {
   const int64_t total = s.rows * s.values;
   const T* value = static_cast<const T*>(s.value);
@@ -44,14 +41,7 @@ template <bool Right, class T> void search_as(const Search& s) {
     const int64_t end = smaller(total, (piece + 1) * kMaskPiece);
     for (int64_t i = piece * kMaskPiece; i < end; ++i) {
       const T* const begin = static_cast<const T*>(s.sorted) + i / s.values * s.sorted_row;
-      const T* low = begin;
-      for (int64_t n = s.sorted_size; n > 0;) {
-        const int64_t half = n / 2;
-        const bool up = before(low[half], value[i], Right);
-        low = up ? low + half + 1 : low;
-        n = up ? n - half - 1 : half;
-      }
-      s.out[i] = s.first + (low - begin);
+      s.out[i] = s.first + place_among<Right>(begin, s.sorted_size, value[i]);
     }
   });
 }

@@ -1,7 +1,7 @@
 // normalize.cpp -- the normalize verb on the CPU: two trips through a row forwards, two backwards
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {

@@ -2,7 +2,7 @@
 #include "kernels/random.h"
 
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {

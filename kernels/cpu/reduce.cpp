@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 #include "kernels/table.h"
 
 namespace mt {
@@ -25,7 +25,7 @@ constexpr int64_t kRows = 32;      // rows of columns that are joined at a time
 /// An entry of op::Reductions.
 template <class Op, class Element> struct Simple {
   using T = Element;
-  using State = typename Accumulator<Op, T>::type;
+  using State = typename op::Accumulator<Op, T>::type;
   static constexpr int64_t kWidth = 4 * kColumns;
   static State start() { return Op::template identity<State>(); }
   static State run(const T* x, int64_t n) { return join_run<Op>(x, n); }

@@ -4,7 +4,8 @@
 // side, and a long line is cut into parts whose totals are found first. Floats are summed in double.
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/lines.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/scans.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -14,19 +15,8 @@ constexpr int64_t kTile = 256;  // lines that lie side by side and run together
 constexpr int kLines = 8;       // lines, or parts of one, that run together
 constexpr int64_t kPart = 1040;  // a power of two apart, parts would share one place in the cache
 
-/// log(exp(a) + exp(b)).
-struct LogAdd {
-  static constexpr bool cut = false;
-  template <class A> static A identity() { return math::lowest<A>(); }
-  template <class A> MT_HD static A join(A a, A b) {
-    const A most = a > b ? a : b, least = a > b ? b : a;
-    const A sum = most + math::log1p(math::exp(least - most));
-    const A known = a == b ? a : most;  // an infinity
-    return most - most == A(0) ? sum : (a != a ? a : b != b ? b : known);
-  }
-};
 template <class Op, class T> struct Running {
-  using A = typename Accumulator<op::Sum, T>::type;
+  using A = typename op::Accumulator<op::Sum, T>::type;
 
   /// Lines side by side: row after row.
   static void tile(const Scan& s, const Lines& l, int64_t first, int64_t n) {
@@ -112,26 +102,11 @@ template <class Op, class T> struct Running {
   }
 };
 
-struct SumSoFar {
-  using Of = op::Sum;
-  static constexpr bool cut = true;
-  template <class A> MT_HD static A identity() { return A(0); }
-  template <class A> MT_HD static A join(A a, A b) { return a + b; }
-};
-struct ProdSoFar {
-  using Of = op::Prod;
-  static constexpr bool cut = true;
-  template <class A> MT_HD static A identity() { return A(1); }
-  template <class A> MT_HD static A join(A a, A b) { return a * b; }
-};
-
 /// The extreme so far and the position of its last occurrence; the first NaN stays, and a later NaN
 /// takes the position.
 template <class T, bool Largest> struct Extremes {
-  MT_HD static bool wins(T x, T best) {
-    return (Largest ? x >= best : x <= best) | (x != x);
-  }
-  static T worst() { return Largest ? math::lowest<T>() : math::highest<T>(); }
+  MT_HD static bool wins(T x, T best) { return wins_so_far<Largest>(x, best); }
+  static T worst() { return worst_so_far<T, Largest>(); }
 
   static void tile(const Scan& s, const Lines& l, int64_t first, int64_t n) {
     const T* in = static_cast<const T*>(s.in) + in_at(l, first);

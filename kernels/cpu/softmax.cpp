@@ -1,7 +1,7 @@
 // softmax.cpp -- the softmax verb on the CPU: one trip through memory instead of one per operation
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/verbs.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {

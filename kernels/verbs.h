@@ -1,4 +1,4 @@
-// verbs.h -- the verbs that each instruction set's copy of the CPU kernels defines
+// verbs.h -- the verbs that each backend defines: an instruction set of the CPU, CUDA
 #pragma once
 #include "kernels/device.h"
 

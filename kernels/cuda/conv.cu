@@ -1,0 +1,419 @@
+// conv.cu -- convolution on CUDA: its three parts by elements or by tiles, a filter; max pooling
+//
+// Where there are channels enough, each part is a product of matrices by tiles (tiles.h) whose
+// elements are looked up in the image. Elsewhere a thread, or for the weight a block, computes one
+// element of the result. Plain filters of one channel keep the filter in registers.
+#include "kernels/conv.h"
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/tiles.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+MT_HD int64_t area(const int64_t* size) { return size[0] * size[1]; }
+
+/// Two places of a plane, or of a kernel, from one number.
+struct Place {
+  int64_t of[2];
+  Place() = default;
+  __device__ Place(int64_t i, const int64_t* size) { of[0] = divide(i, size[1], &of[1]); }
+};
+__device__ inline bool within(int64_t i, int64_t size) { return uint64_t(i) < uint64_t(size); }
+
+/// From where in its plane of x window `p` reads at its first tap.
+struct Corner {
+  int64_t at[2];
+  Corner() = default;
+  __device__ Corner(const Conv& c, const Place& p)
+      : at{p.of[0] * c.stride[0] + c.offset[0], p.of[1] * c.stride[1] + c.offset[1]} {}
+};
+
+/// The element of a plane of x that tap k of a window reads.
+template <class T> __device__ T read_x(const Conv& c, const T* plane, const Corner& from,
+                                       const Place& k) {
+  const int64_t h = from.at[0] + k.of[0] * c.dilation[0], w = from.at[1] + k.of[1] * c.dilation[1];
+  return within(h, c.size[0]) && within(w, c.size[1]) ? plane[h * c.size[1] + w] : T(0);
+}
+
+/// Which window reads place `t` (counted from the first tap's) of one axis at tap 0; -1: none.
+__device__ inline int64_t window_at(const Conv& c, int d, int64_t t) {
+  if (t < 0) return -1;
+  int64_t rest = 0;
+  const int64_t p = c.stride[d] == 1 ? t : divide(t, c.stride[d], &rest);
+  return rest == 0 && p < c.out[d] ? p : -1;
+}
+/// The element of a plane of y that reaches a place of x through tap k.
+template <class T> __device__ T read_y(const Conv& c, const T* plane, const int64_t* place,
+                                       const Place& k) {
+  const int64_t p = window_at(c, 0, place[0] - k.of[0] * c.dilation[0]);
+  const int64_t q = window_at(c, 1, place[1] - k.of[1] * c.dilation[1]);
+  return p >= 0 && q >= 0 ? plane[p * c.out[1] + q] : T(0);
+}
+
+// ---- as products of matrices, one for each group ------------------------------------------------
+
+template <class Element> struct Part {
+  using T = Element;
+  using Sum = Element;
+  int64_t entries, m, n, k;
+  bool a_along_k, b_along_k;
+  Conv c;
+};
+
+/// y: outputs x (images and places), summed over (inputs and taps).
+template <class T> struct OutputPart : Part<T> {
+  struct Column { const T* x; Corner corner; };
+  using Row = const T*;
+  explicit OutputPart(const Conv& c)
+      : Part<T>{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true, false,
+                c} {}
+  OutputPart() = default;
+  __device__ Row row(int64_t g, int64_t i) const {
+    return static_cast<const T*>(this->c.w) + (g * this->m + i) * this->k;
+  }
+  __device__ T a(Row row, int64_t k) const { return row[k]; }
+  __device__ Column column(int64_t g, int64_t j) const {
+    const Conv& c = this->c;
+    int64_t place;
+    const int64_t image = divide(j, area(c.out), &place);
+    return {static_cast<const T*>(c.x) + (image * c.groups + g) * c.inputs * area(c.size),
+            Corner(c, Place(place, c.out))};
+  }
+  __device__ T b(const Column& column, int64_t k) const {
+    const Conv& c = this->c;
+    int64_t tap;
+    const int64_t channel = divide(k, area(c.kernel), &tap);
+    return read_x(c, column.x + channel * area(c.size), column.corner, Place(tap, c.kernel));
+  }
+  __device__ void write(int64_t g, int64_t i, int64_t j, T sum) const {
+    const Conv& c = this->c;
+    int64_t place;
+    const int64_t image = divide(j, area(c.out), &place), o = g * c.outputs + i;
+    if (c.bias) sum += static_cast<const T*>(c.bias)[o];
+    static_cast<T*>(c.y)[(image * c.groups * c.outputs + o) * area(c.out) + place] = sum;
+  }
+};
+
+/// x: inputs x (images and places), summed over (outputs and taps).
+template <class T> struct InputPart : Part<T> {
+  struct Column { const T* y; int64_t place[2]; };
+  using Row = const T*;
+  explicit InputPart(const Conv& c)
+      : Part<T>{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true, false,
+                c} {}
+  InputPart() = default;
+  __device__ Row row(int64_t g, int64_t i) const {
+    return static_cast<const T*>(this->c.w) + (g * this->m + i) * this->k;
+  }
+  __device__ T a(Row row, int64_t k) const { return row[k]; }
+  __device__ Column column(int64_t g, int64_t j) const {
+    const Conv& c = this->c;
+    int64_t at;
+    const int64_t image = divide(j, area(c.size), &at);
+    const Place place(at, c.size);
+    return {static_cast<const T*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out),
+            {place.of[0] - c.offset[0], place.of[1] - c.offset[1]}};
+  }
+  __device__ T b(const Column& column, int64_t k) const {
+    const Conv& c = this->c;
+    int64_t tap;
+    const int64_t channel = divide(k, area(c.kernel), &tap);
+    return read_y(c, column.y + channel * area(c.out), column.place, Place(tap, c.kernel));
+  }
+  __device__ void write(int64_t g, int64_t i, int64_t j, T sum) const {
+    const Conv& c = this->c;
+    int64_t place;
+    const int64_t image = divide(j, area(c.size), &place);
+    static_cast<T*>(c.x)[((image * c.groups + g) * c.inputs + i) * area(c.size) + place] = sum;
+  }
+};
+
+/// w: outputs x (inputs and taps), summed over (images and places).
+template <class T> struct WeightPart : Part<T> {
+  struct Column { const T* x; Place tap; };
+  using Row = const T*;
+  explicit WeightPart(const Conv& c)
+      : Part<T>{c.groups, c.outputs, c.inputs * area(c.kernel), c.batch * area(c.out), true, true,
+                c} {}
+  WeightPart() = default;
+  __device__ Row row(int64_t g, int64_t i) const {
+    return static_cast<const T*>(this->c.y) + (g * this->m + i) * area(this->c.out);
+  }
+  __device__ T a(Row row, int64_t k) const {
+    const Conv& c = this->c;
+    int64_t place;
+    const int64_t image = divide(k, area(c.out), &place);
+    return row[image * c.groups * c.outputs * area(c.out) + place];
+  }
+  __device__ Column column(int64_t g, int64_t j) const {
+    const Conv& c = this->c;
+    int64_t tap;
+    const int64_t channel = divide(j, area(c.kernel), &tap);
+    return {static_cast<const T*>(c.x) + (g * c.inputs + channel) * area(c.size),
+            Place(tap, c.kernel)};
+  }
+  __device__ T b(const Column& column, int64_t k) const {
+    const Conv& c = this->c;
+    int64_t place;
+    const int64_t image = divide(k, area(c.out), &place);
+    return read_x(c, column.x + image * c.groups * c.inputs * area(c.size),
+                  Corner(c, Place(place, c.out)), column.tap);
+  }
+  __device__ void write(int64_t g, int64_t i, int64_t j, T sum) const {
+    static_cast<T*>(this->c.w)[(g * this->m + i) * this->n + j] = sum;
+  }
+};
+
+// ---- by elements --------------------------------------------------------------------------------
+
+/// A thread for each element of y.
+template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64_t n) {
+  const int64_t taps = area(c.kernel);
+  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+    int64_t place, o;
+    const int64_t plane = divide(e, area(c.out), &place);
+    const int64_t image = divide(plane, c.groups * c.outputs, &o), g = o / c.outputs;
+    const Corner from(c, Place(place, c.out));
+    const T* x = static_cast<const T*>(c.x) + (image * c.groups + g) * c.inputs * area(c.size);
+    const T* w = static_cast<const T*>(c.w) + o * c.inputs * taps;
+    T sum = c.bias ? static_cast<const T*>(c.bias)[o] : T(0);
+    for (int64_t channel = 0; channel < c.inputs; ++channel, x += area(c.size), w += taps)
+      for (int64_t i = 0; i < c.kernel[0]; ++i) {
+        const int64_t h = from.at[0] + i * c.dilation[0];
+        if (!within(h, c.size[0])) continue;
+        for (int64_t j = 0; j < c.kernel[1]; ++j) {
+          const int64_t at = from.at[1] + j * c.dilation[1];
+          if (within(at, c.size[1]))
+            sum = multiply_add(w[i * c.kernel[1] + j], x[h * c.size[1] + at], sum);
+        }
+      }
+    static_cast<T*>(c.y)[e] = sum;
+  }
+}
+
+/// A thread for each element of x.
+template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_t n) {
+  const int64_t taps = area(c.kernel);
+  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+    int64_t at, channel;
+    const int64_t plane = divide(e, area(c.size), &at);
+    const int64_t image = divide(plane, c.groups * c.inputs, &channel), g = channel / c.inputs;
+    const Place place(at, c.size);
+    const int64_t h = place.of[0] - c.offset[0], v = place.of[1] - c.offset[1];
+    const T* y = static_cast<const T*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out);
+    const T* w = static_cast<const T*>(c.w) + channel * c.outputs * taps;
+    T sum = 0;
+    for (int64_t o = 0; o < c.outputs; ++o, y += area(c.out), w += taps)
+      for (int64_t i = 0; i < c.kernel[0]; ++i) {
+        const int64_t p = window_at(c, 0, h - i * c.dilation[0]);
+        if (p < 0) continue;
+        for (int64_t j = 0; j < c.kernel[1]; ++j) {
+          const int64_t q = window_at(c, 1, v - j * c.dilation[1]);
+          if (q >= 0) sum = multiply_add(w[i * c.kernel[1] + j], y[p * c.out[1] + q], sum);
+        }
+      }
+    static_cast<T*>(c.x)[e] = sum;
+  }
+}
+
+/// A sum over images and places for each weight, cut into parts.
+struct Weights {
+  Conv c;
+  int64_t n, elements, part, parts;
+  double* partial;  // n x parts
+};
+
+/// A block for each part of each element of w.
+template <class T> __global__ void weights(const __grid_constant__ Weights job) {
+  double* const all = cuda::shared_memory<double>();
+  const Conv& c = job.c;
+  const int t = int(threadIdx.x);
+  const int64_t places = area(c.out);
+  for (int64_t number = blockIdx.x; number < job.n * job.parts; number += gridDim.x) {
+    int64_t part, tap, channel;
+    const int64_t e = divide(number, job.parts, &part), rest = divide(e, area(c.kernel), &tap);
+    const int64_t o = divide(rest, c.inputs, &channel), g = o / c.outputs;
+    const Place k(tap, c.kernel);
+    const int64_t last = smaller(job.elements, (part + 1) * job.part);
+    double sum = 0;
+    for (int64_t i = part * job.part + t; i < last; i += blockDim.x) {
+      int64_t place;
+      const int64_t image = divide(i, places, &place);
+      const T* x = static_cast<const T*>(c.x) +
+                   ((image * c.groups + g) * c.inputs + channel) * area(c.size);
+      const T* y = static_cast<const T*>(c.y) + (image * c.groups * c.outputs + o) * places;
+      sum += double(y[place]) * double(read_x(c, x, Corner(c, Place(place, c.out)), k));
+    }
+    all[t] = sum;
+    for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (t < half) all[t] += all[t + half];
+    }
+    if (t == 0) {
+      if (job.parts > 1) job.partial[number] = all[0];
+      else static_cast<T*>(c.w)[e] = T(all[0]);
+    }
+    __syncthreads();
+  }
+}
+template <class T> __global__ void join_weights(const __grid_constant__ Weights job) {
+  for (int64_t e = cuda::thread_number(); e < job.n; e += cuda::thread_count()) {
+    double sum = 0;
+    for (int64_t part = 0; part < job.parts; ++part) sum += job.partial[e * job.parts + part];
+    static_cast<T*>(job.c.w)[e] = T(sum);
+  }
+}
+
+template <class T> void run_weights(const Conv& c) {
+  Weights job;
+  job.c = c;
+  job.n = c.groups * c.outputs * c.inputs * area(c.kernel), job.elements = c.batch * area(c.out);
+  constexpr int64_t wanted = 1024, shortest = 4096;
+  job.parts = smaller(wanted / job.n + 1, (job.elements + shortest - 1) / shortest);
+  job.part = (job.elements + job.parts - 1) / job.parts;
+  job.parts = (job.elements + job.part - 1) / job.part;
+  const cuda::Scratch scratch(job.parts > 1 ? size_t(job.n * job.parts) * sizeof(double) : 0);
+  job.partial = scratch.as<double>();
+  int threads = 32;
+  while (threads < cuda::kThreads && threads < job.part) threads *= 2;
+  cuda::launch_blocks("conv", weights<T>, unsigned(smaller<int64_t>(job.n * job.parts, 1 << 30)),
+                      threads, size_t(threads) * sizeof(double), job);
+  if (job.parts > 1)
+    cuda::launch("conv", join_weights<T>, cuda::blocks_for(job.n, cuda::kThreads), cuda::kThreads,
+                 job);
+}
+
+// ---- a filter of K x K for planes of their own: stride and dilation 1 ---------------------------
+
+constexpr int kFilterWide = 32, kFilterHigh = 8, kFilterRows = 4;  // of a block; rows of a thread
+
+/// A thread computes kFilterRows places of a column: a value that it fetches serves several of them.
+template <class T, int K> __global__ void filter(const __grid_constant__ Conv c, int64_t tiles_h,
+                                                 int64_t tiles_w, int64_t n) {
+  for (int64_t number = blockIdx.x; number < n; number += gridDim.x) {
+    int64_t tile, tile_w, g;
+    const int64_t plane = divide(number, tiles_h * tiles_w, &tile);
+    const int64_t tile_h = divide(tile, tiles_w, &tile_w);
+    divide(plane, c.groups, &g);
+    const int64_t q = tile_w * kFilterWide + threadIdx.x;
+    const int64_t p = (tile_h * kFilterHigh + threadIdx.y) * kFilterRows;
+    if (q >= c.out[1] || p >= c.out[0]) continue;
+    const int64_t h = p + c.offset[0], v = q + c.offset[1];
+    const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
+    T w[K][K], sum[kFilterRows];
+    MT_UNROLLED for (int i = 0; i < K; ++i)
+      MT_UNROLLED for (int j = 0; j < K; ++j)
+        w[i][j] = static_cast<const T*>(c.w)[(g * K + i) * K + j];
+    const T start = c.bias ? static_cast<const T*>(c.bias)[g] : T(0);
+    MT_UNROLLED for (int r = 0; r < kFilterRows; ++r) sum[r] = start;
+    const bool inside = h >= 0 && h + kFilterRows + K - 1 <= c.size[0] && v >= 0 &&
+                        v + K <= c.size[1];
+    MT_UNROLLED for (int i = 0; i < kFilterRows + K - 1; ++i) {
+      T value[K];
+      MT_UNROLLED for (int j = 0; j < K; ++j)
+        value[j] = inside || (within(h + i, c.size[0]) && within(v + j, c.size[1]))
+                       ? x[(h + i) * c.size[1] + v + j]
+                       : T(0);
+      MT_UNROLLED for (int r = 0; r < kFilterRows; ++r)
+        MT_UNROLLED for (int j = 0; j < K; ++j)
+          if (i >= r && i - r < K) sum[r] = multiply_add(w[i - r][j], value[j], sum[r]);
+    }
+    T* y = static_cast<T*>(c.y) + plane * area(c.out) + p * c.out[1] + q;
+    MT_UNROLLED for (int r = 0; r < kFilterRows; ++r)
+      if (p + r < c.out[0]) y[r * c.out[1]] = sum[r];
+  }
+}
+
+template <class T, int K> void run_filter(const Conv& c) {
+  const int64_t tiles_h = (c.out[0] + kFilterHigh * kFilterRows - 1) / (kFilterHigh * kFilterRows);
+  const int64_t tiles_w = (c.out[1] + kFilterWide - 1) / kFilterWide;
+  const int64_t n = c.batch * c.groups * tiles_h * tiles_w;
+  cuda::launch("conv", filter<T, K>, unsigned(smaller<int64_t>(n, 1 << 30)),
+               dim3(kFilterWide, kFilterHigh), c, tiles_h, tiles_w, n);
+}
+
+/// Whether there is a filter kernel for this, which has then been started.
+template <class T> bool by_filter(const Conv& c) {
+  if (c.inputs != 1 || c.outputs != 1 || c.kernel[0] != c.kernel[1]) return false;
+  for (int d = 0; d < 2; ++d)
+    if (c.stride[d] != 1 || c.dilation[d] != 1) return false;
+  if (c.kernel[0] == 3) return run_filter<T, 3>(c), true;
+  if (c.kernel[0] == 5) return run_filter<T, 5>(c), true;
+  return false;
+}
+
+template <class T> void conv_as(const Conv& c) {
+  const int64_t taps = area(c.kernel);
+  constexpr int64_t most = 16;  // a tile with less of anything is mostly empty
+  if (c.part == ConvPart::output) {
+    if (by_filter<T>(c)) return;
+    if (c.outputs >= most && c.inputs * taps >= most) return run_tiles("conv", OutputPart<T>(c));
+    const int64_t n = c.batch * c.groups * c.outputs * area(c.out);
+    cuda::launch("conv", outputs<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, c, n);
+  } else if (c.part == ConvPart::input) {
+    if (c.inputs >= most && c.outputs * taps >= most) return run_tiles("conv", InputPart<T>(c));
+    const int64_t n = c.batch * c.groups * c.inputs * area(c.size);
+    cuda::launch("conv", inputs<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, c, n);
+  } else if (c.outputs >= most && c.inputs * taps >= most) {
+    run_tiles("conv", WeightPart<T>(c));
+  } else {
+    run_weights<T>(c);
+  }
+}
+
+// ---- pooling ------------------------------------------------------------------------------------
+
+/// The taps [begin, end) of a window at position p of an axis that lie inside.
+struct Inside {
+  int64_t start, begin, end;
+  __device__ Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
+    const int64_t step = c.dilation[d], left = c.size[d] - start;
+    begin = start >= 0 ? 0 : step == 1 ? -start : (-start + step - 1) / step;
+    end = left <= 0 ? 0 : smaller(c.kernel[d], step == 1 ? left : (left + step - 1) / step);
+  }
+};
+
+template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64_t n) {
+  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+    int64_t place;
+    const int64_t plane = divide(e, area(c.out), &place);
+    const Place p(place, c.out);
+    const Inside rows(c, 0, p.of[0]), columns(c, 1, p.of[1]);
+    const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
+    const int64_t left = columns.start + columns.begin * c.dilation[1];
+    int64_t best = (rows.start + rows.begin * c.dilation[0]) * c.size[1] + left;
+    T most = x[best];
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      int64_t at = (rows.start + i * c.dilation[0]) * c.size[1] + left;
+      for (int64_t j = columns.begin; j < columns.end; ++j, at += c.dilation[1]) {
+        const T value = x[at];
+        if (value > most || value != value) best = at, most = value;
+      }
+    }
+    c.index[e] = best;
+  }
+}
+
+template <class T> void max_pool_as(const MaxPool& c) {
+  const int64_t n = c.planes * area(c.out);
+  if (n > 0)
+    cuda::launch("max_pool", pool<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, c, n);
+}
+
+}  // namespace
+
+void conv(const Conv& c) {
+  if (c.dtype == Dtype::f64) conv_as<double>(c);
+  else conv_as<float>(c);
+}
+
+void max_pool(const MaxPool& c) {
+  if (c.dtype == Dtype::f64) max_pool_as<double>(c);
+  else max_pool_as<float>(c);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,119 @@
+// copy.cu -- the copy verb on CUDA: plain copies, conversions, transposition through shared memory
+#include "kernels/cuda/cuda.h"
+#include "kernels/device.h"
+#include "kernels/number.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+struct Elements {
+  int64_t n;
+  int ndim;
+  int64_t size[kMaxDims];
+  void* out;
+  const void* in;
+  int64_t stride[2][kMaxDims];  // of out, of in
+};
+
+template <class To, class From> __global__ void convert(const __grid_constant__ Elements c) {
+  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
+    int64_t at[2];
+    cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, 2, at);
+    static_cast<To*>(c.out)[at[0]] = math::convert<To>(static_cast<const From*>(c.in)[at[1]]);
+  }
+}
+
+/// 16 bytes at a time.
+struct alignas(16) Line { uint64_t half[2]; };
+__global__ void copy_lines(Line* out, const Line* in, int64_t n) {
+  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) out[i] = in[i];
+}
+
+constexpr int kTile = 32, kTileRows = 8;
+
+/// out[i, j] = in[j, i] for matrices in a batch (the grid's z), a tile of 32 x 32 to a block: both
+/// sides are walked along their rows. One column more than needed keeps a warp's reads in different
+/// banks.
+template <class T>
+__global__ void transpose(T* out, const T* in, int64_t rows, int64_t columns, int64_t out_row,
+                          int64_t in_row, int64_t out_batch, int64_t in_batch) {
+  __shared__ T tile[kTile][kTile + 1];
+  out += int64_t(blockIdx.z) * out_batch, in += int64_t(blockIdx.z) * in_batch;
+  const int64_t i0 = int64_t(blockIdx.x) * kTile, j0 = int64_t(blockIdx.y) * kTile;
+  for (int k = threadIdx.y; k < kTile; k += kTileRows)
+    if (j0 + k < columns && i0 + threadIdx.x < rows)
+      tile[k][threadIdx.x] = in[(j0 + k) * in_row + i0 + threadIdx.x];
+  __syncthreads();
+  for (int k = threadIdx.y; k < kTile; k += kTileRows)
+    if (i0 + k < rows && j0 + threadIdx.x < columns)
+      out[(i0 + k) * out_row + j0 + threadIdx.x] = tile[threadIdx.x][k];
+}
+
+using Convert = void (*)(Elements);
+#define MT_ROW(To)                                                                          \
+  {                                                                                         \
+    convert<To, bool>, convert<To, uint8_t>, convert<To, int32_t>, convert<To, int64_t>,    \
+        convert<To, float>, convert<To, double>                                             \
+  }
+const Convert converts[kDtypes][kDtypes] = {MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
+                                            MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
+#undef MT_ROW
+
+/// Whether the last two of at most three dimensions change places.
+bool transposes(const Copy& c) {
+  return c.to == c.from && (c.ndim == 2 || c.ndim == 3) && c.out_stride[c.ndim - 1] == 1 &&
+         c.in_stride[c.ndim - 2] == 1 && c.size[c.ndim - 1] >= 8 && c.size[c.ndim - 2] >= 8 &&
+         (c.ndim == 2 || c.size[0] <= 65535) && (c.size[c.ndim - 1] + 31) / 32 <= 65535;
+}
+
+template <class T> void run_transpose(const Copy& c) {
+  const int i = c.ndim - 2, j = c.ndim - 1;
+  const dim3 grid(unsigned((c.size[i] + kTile - 1) / kTile), unsigned((c.size[j] + kTile - 1) / kTile),
+                  c.ndim == 3 ? unsigned(c.size[0]) : 1u);
+  cuda::launch_blocks("copy", transpose<T>, grid, dim3(kTile, kTileRows), 0,
+                      static_cast<T*>(c.out), static_cast<const T*>(c.in), c.size[i], c.size[j],
+                      c.out_stride[i], c.in_stride[j], c.ndim == 3 ? c.out_stride[0] : 0,
+                      c.ndim == 3 ? c.in_stride[0] : 0);
+}
+
+}  // namespace
+
+void copy(const Copy& call) {
+  Copy c = call;
+  int64_t* const stride[2] = {c.out_stride, c.in_stride};
+  const int64_t n = count(c.ndim, c.size);
+  if (n == 0) return;
+  c.ndim = collapse(c.ndim, c.size, stride);
+  const bool flat = c.ndim == 0 || (c.ndim == 1 && c.out_stride[0] == 1 && c.in_stride[0] == 1);
+  if (c.to == c.from && flat) {
+    const int64_t bytes = n * item_size(c.to);
+    if ((reinterpret_cast<uintptr_t>(c.out) | reinterpret_cast<uintptr_t>(c.in) | uintptr_t(bytes)) %
+            16 ==
+        0)
+      return cuda::launch("copy", copy_lines, cuda::blocks_for(bytes / 16, cuda::kThreads),
+                          cuda::kThreads, static_cast<Line*>(c.out),
+                          static_cast<const Line*>(c.in), bytes / 16);
+    cuda::check(cudaMemcpyAsync(c.out, c.in, size_t(bytes), cudaMemcpyDeviceToDevice,
+                                cuda::stream()),
+                "copy");
+    return;
+  }
+  if (transposes(c)) {
+    const int64_t item = item_size(c.to);
+    if (item == 8) return run_transpose<uint64_t>(c);
+    if (item == 4) return run_transpose<uint32_t>(c);
+    return run_transpose<uint8_t>(c);
+  }
+  Elements e;
+  e.n = n, e.ndim = c.ndim, e.out = c.out, e.in = c.in;
+  for (int d = 0; d < c.ndim; ++d)
+    e.size[d] = c.size[d], e.stride[0][d] = c.out_stride[d], e.stride[1][d] = c.in_stride[d];
+  cuda::launch("copy", converts[int(c.to)][int(c.from)], cuda::blocks_for(n, cuda::kThreads),
+               cuda::kThreads, e);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

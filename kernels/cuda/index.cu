@@ -1,0 +1,374 @@
+// index.cu -- the gather, scatter and locate verbs on CUDA
+//
+// Scatter joins values that meet in the order of their positions, whatever runs when. A "line" is
+// one place in the dimensions along which values cannot meet; the other dimensions are "inside" it.
+// Few values in a line: one thread joins them one by one. Many: what they go to is sorted, and one
+// thread joins a run of values for the same cell.
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/prefix.h"
+#include "kernels/device.h"
+#include "kernels/number.h"
+#include "kernels/places.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
+
+/// What a verb finds out about positions, in the GPU's memory.
+struct Found {
+  unsigned long long most;  // the largest
+  unsigned wrong;           // not 0: one is not there
+};
+class Report {
+ public:
+  Report() : memory_(sizeof(Found)) {
+    cuda::check(cudaMemsetAsync(at(), 0, sizeof(Found), cuda::stream()), "positions");
+  }
+  Found* at() const { return memory_.as<Found>(); }
+  /// Waits until what was started is done.
+  Found read() const {
+    Found found{};
+    cuda::check(cudaMemcpyAsync(&found, at(), sizeof found, cudaMemcpyDeviceToHost, cuda::stream()),
+                "positions");
+    cuda::check(cudaStreamSynchronize(cuda::stream()), "positions");
+    return found;
+  }
+
+ private:
+  cuda::Scratch memory_;
+};
+
+// ---- gather and locate --------------------------------------------------------------------------
+
+struct Cells {
+  int64_t n;
+  int ndim;
+  int64_t size[kMaxDims];
+  int64_t stride[3][kMaxDims];  // of out, of in, of the index
+  void* out;
+  const void* in;
+  const int64_t* index;
+  int64_t step;
+  Positions positions;
+};
+
+/// 16 bytes at a time.
+struct alignas(16) Line { uint64_t half[2]; };
+
+template <class T> __global__ void gather_cells(const __grid_constant__ Cells c, Found* found) {
+  bool wrong = false;
+  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
+    int64_t at[3];
+    cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, 3, at);
+    const int64_t k = c.positions.read(c.index[at[2]], wrong);
+    static_cast<T*>(c.out)[at[0]] = static_cast<const T*>(c.in)[at[1] + k * c.step];
+  }
+  if (wrong) found->wrong = 1;
+}
+
+/// Whether rows are moved as they are, in lines of 16 bytes; then the call counts lines.
+bool in_lines(Cells& c, int64_t item) {
+  const int64_t each = 16 / item, last = c.ndim - 1;
+  if (last < 0 || c.stride[0][last] != 1 || c.stride[1][last] != 1 || c.stride[2][last] != 0)
+    return false;
+  bool fits = (reinterpret_cast<uintptr_t>(c.out) | reinterpret_cast<uintptr_t>(c.in)) % 16 == 0 &&
+              c.size[last] % each == 0 && c.step % each == 0;
+  for (int d = 0; d < last; ++d)
+    fits &= c.stride[0][d] % each == 0 && c.stride[1][d] % each == 0;
+  if (!fits) return false;
+  c.n /= each, c.size[last] /= each, c.step /= each;
+  for (int d = 0; d < last; ++d) c.stride[0][d] /= each, c.stride[1][d] /= each;
+  return true;
+}
+
+__global__ void locate_cells(const __grid_constant__ Locate l, int64_t n, Found* found) {
+  const Positions positions{l.extent, l.first, l.back};
+  bool wrong = false;
+  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
+    const int64_t at = offset_of(i, l.ndim, l.size, l.index_stride);
+    const int64_t k = positions.read(l.index[at], wrong) * l.step;
+    if (l.out) l.out[i] = l.add ? l.out[i] + k : k;
+  }
+  if (wrong) found->wrong = 1;
+}
+
+// ---- scatter ------------------------------------------------------------------------------------
+
+struct Spread {
+  int outer, inner;  // numbers of dimensions
+  int64_t lines, inside;
+  int64_t outer_size[kMaxDims], inner_size[kMaxDims];
+  int64_t outer_stride[3][kMaxDims];  // of out, of in, of the index
+  int64_t inner_stride[2][kMaxDims];  // of in, of the index
+  bool shared;  // every line has the same positions
+  void* out;
+  const void* in;
+  const int64_t* index;
+  int64_t step;
+  Positions positions;
+
+  /// How many positions there are to read, and the index's offset of the i-th.
+  MT_HD int64_t read() const { return shared ? inside : lines * inside; }
+  __device__ int64_t index_at(int64_t i) const {
+    const int64_t line = shared ? 0 : i / inside;
+    return offset_of(line, outer, outer_size, outer_stride[2]) +
+           offset_of(i - line * inside, inner, inner_size, inner_stride[1]);
+  }
+};
+
+Spread spread_of(const Gather& g) {
+  Spread s;
+  s.outer = s.inner = 0;
+  s.shared = true;
+  for (int d = 0; d < g.ndim; ++d) {
+    if (g.size[d] == 1) continue;
+    if (g.out_stride[d] != 0) {
+      const int k = s.outer++;
+      s.outer_size[k] = g.size[d], s.outer_stride[0][k] = g.out_stride[d];
+      s.outer_stride[1][k] = g.in_stride[d], s.outer_stride[2][k] = g.index_stride[d];
+      s.shared &= g.index_stride[d] == 0;
+    } else {
+      const int k = s.inner++;
+      s.inner_size[k] = g.size[d];
+      s.inner_stride[0][k] = g.in_stride[d], s.inner_stride[1][k] = g.index_stride[d];
+    }
+  }
+  int64_t* const outer[3] = {s.outer_stride[0], s.outer_stride[1], s.outer_stride[2]};
+  int64_t* const inner[2] = {s.inner_stride[0], s.inner_stride[1]};
+  s.outer = collapse(s.outer, s.outer_size, outer);
+  s.inner = collapse(s.inner, s.inner_size, inner);
+  s.lines = count(s.outer, s.outer_size), s.inside = count(s.inner, s.inner_size);
+  s.out = g.out, s.in = g.in, s.index = g.index, s.step = g.step;
+  s.positions = positions_of(g);
+  return s;
+}
+
+/// A thread for each line.
+template <Join J, class T>
+__global__ void scatter_lines(const __grid_constant__ Spread s, Found* found) {
+  bool wrong = false;
+  for (int64_t line = cuda::thread_number(); line < s.lines; line += cuda::thread_count()) {
+    int64_t at[3];
+    cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, 3, at);
+    T* const out = static_cast<T*>(s.out) + at[0];
+    const T* const in = static_cast<const T*>(s.in) + at[1];
+    for (int64_t m = 0; m < s.inside; ++m) {
+      int64_t inside[2];
+      cuda::offsets_of<2>(m, s.inner, s.inner_size, s.inner_stride, 2, inside);
+      bool here = false;
+      const int64_t k = s.positions.read(s.index[at[2] + inside[1]], here);
+      wrong |= here;
+      if (here) continue;
+      T& cell = out[k * s.step];
+      cell = join<J>(cell, in[inside[0]]);
+    }
+  }
+  if (wrong) found->wrong = 1;
+}
+
+__global__ void look(const __grid_constant__ Spread s, Found* found) {
+  bool wrong = false;
+  int64_t most = 0;
+  for (int64_t i = cuda::thread_number(); i < s.read(); i += cuda::thread_count()) {
+    const int64_t k = s.positions.read(s.index[s.index_at(i)], wrong);
+    most = k > most ? k : most;
+  }
+  if (wrong) found->wrong = 1;
+  if (most > 0) atomicMax(&found->most, static_cast<unsigned long long>(most));
+}
+
+/// entry[i]: the cell that value i goes to (in the bits from `shift` on), and i. Behind all cells
+/// stands what is not there.
+__global__ void list_cells(const __grid_constant__ Spread s, uint64_t* entry, int shift,
+                           int64_t extent, int64_t cells) {
+  for (int64_t i = cuda::thread_number(); i < s.read(); i += cuda::thread_count()) {
+    bool wrong = false;
+    const int64_t k = s.positions.read(s.index[s.index_at(i)], wrong);
+    const int64_t cell = wrong ? cells : s.shared ? k : i / s.inside * extent + k;
+    entry[i] = uint64_t(cell) << shift | uint64_t(i);
+  }
+}
+
+// A stable sort by 4 bits at a time: each thread counts the digits of kRun entries in a row, the
+// sums before those counts say where its entries go, and it puts them there in order.
+constexpr int kDigitBits = 4, kDigits = 1 << kDigitBits, kSorters = 128;
+constexpr int64_t kRun = 32;
+
+__global__ void count_digits(const uint64_t* entry, int64_t n, int shift, int64_t runs,
+                             int64_t* place) {
+  __shared__ int seen[kDigits][kSorters];  // a column for each thread
+  const int me = int(threadIdx.x);
+  for (int64_t run = cuda::thread_number(); run < runs; run += cuda::thread_count()) {
+    for (int d = 0; d < kDigits; ++d) seen[d][me] = 0;
+    for (int64_t i = run * kRun; i < smaller(n, (run + 1) * kRun); ++i)
+      ++seen[entry[i] >> shift & (kDigits - 1)][me];
+    for (int d = 0; d < kDigits; ++d) place[d * runs + run] = seen[d][me];
+  }
+}
+__global__ void move_entries(const uint64_t* entry, int64_t n, int shift, int64_t runs,
+                             const int64_t* place, uint64_t* sorted) {
+  __shared__ int64_t next[kDigits][kSorters];
+  const int me = int(threadIdx.x);
+  for (int64_t run = cuda::thread_number(); run < runs; run += cuda::thread_count()) {
+    for (int d = 0; d < kDigits; ++d) next[d][me] = place[d * runs + run];
+    for (int64_t i = run * kRun; i < smaller(n, (run + 1) * kRun); ++i) {
+      const uint64_t e = entry[i];
+      sorted[next[e >> shift & (kDigits - 1)][me]++] = e;
+    }
+  }
+}
+
+/// Sorts n entries by their bits [from, to); the answer is in one of the two arrays.
+uint64_t* sort_entries(uint64_t* entry, uint64_t* other, int64_t n, int from, int to) {
+  const int64_t runs = (n + kRun - 1) / kRun;
+  const cuda::Scratch scratch(size_t(runs * kDigits) * sizeof(int64_t));
+  int64_t* const place = scratch.as<int64_t>();
+  if (!place) return entry;  // the trouble is noted
+  const unsigned blocks = cuda::blocks_for(runs, kSorters);
+  for (int shift = from; shift < to; shift += kDigitBits) {
+    cuda::launch("scatter", count_digits, blocks, kSorters, entry, n, shift, runs, place);
+    prefix("scatter", place, runs * kDigits);
+    cuda::launch("scatter", move_entries, blocks, kSorters, entry, n, shift, runs, place, other);
+    uint64_t* const sorted = other;
+    other = entry, entry = sorted;
+  }
+  return entry;
+}
+
+/// A thread for each run of entries with the same cell, and where lines share them for each line.
+template <Join J, class T>
+__global__ void join_runs(const __grid_constant__ Spread s, const uint64_t* entry, int shift,
+                          int64_t extent, int64_t cells) {
+  constexpr int kAhead = 8;  // values on their way at once
+  const int64_t n = s.read(), turns = s.shared ? s.lines : 1;
+  const uint64_t below = (uint64_t(1) << shift) - 1;
+  for (int64_t i = cuda::thread_number(); i < n * turns; i += cuda::thread_count()) {
+    const int64_t begin = i / turns;
+    const uint64_t cell = entry[begin] >> shift;
+    if (int64_t(cell) == cells || (begin > 0 && entry[begin - 1] >> shift == cell)) continue;
+    const int64_t line = s.shared ? i - begin * turns : int64_t(cell) / extent;
+    const int64_t k = s.shared ? int64_t(cell) : int64_t(cell) - line * extent;
+    int64_t at[3];
+    cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, 3, at);
+    const T* const in = static_cast<const T*>(s.in) + at[1];
+    const int64_t before = s.shared ? 0 : line * s.inside;
+    T& out = static_cast<T*>(s.out)[at[0] + k * s.step];
+    T sum = out;
+    for (int64_t j = begin; j < n;) {
+      T x[kAhead];
+      int together = 0;
+      for (int a = 0; a < kAhead; ++a) {
+        const bool same = j + a < n && entry[j + a] >> shift == cell;
+        const int64_t m = same ? int64_t(entry[j + a] & below) - before : 0;
+        x[a] = in[offset_of(m, s.inner, s.inner_size, s.inner_stride[0])];
+        together += same;
+      }
+      for (int a = 0; a < kAhead; ++a) sum = a < together ? join<J>(sum, x[a]) : sum;
+      j += together;
+      if (together < kAhead) break;
+    }
+    out = sum;
+  }
+}
+
+int bits_of(uint64_t x) {
+  int bits = 0;
+  for (; x; x >>= 1) ++bits;
+  return bits;
+}
+
+template <Join J, class T> bool by_lines(const Spread& s) {
+  const Report report;
+  cuda::launch("scatter", scatter_lines<J, T>, cuda::blocks_for(s.lines, 64), 64, s, report.at());
+  return report.read().wrong == 0;
+}
+
+template <Join J, class T> bool scatter_as(const Spread& s) {
+  // In lines a value waits for the one before; the sort has its own price for each position.
+  if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s);
+  const Report report;
+  const int64_t n = s.read();
+  const unsigned blocks = cuda::blocks_for(n, cuda::kThreads);
+  cuda::launch("scatter", look, blocks, cuda::kThreads, s, report.at());
+  const Found found = report.read();
+  const int64_t extent = int64_t(found.most) + 1;
+  int64_t cells = extent;
+  if (!s.shared && __builtin_mul_overflow(s.lines, extent, &cells)) return by_lines<J, T>(s);
+  const int shift = bits_of(uint64_t(n - 1)), top = shift + bits_of(uint64_t(cells));
+  if (shift > 63 || top > 64) return by_lines<J, T>(s);
+  const cuda::Scratch scratch(size_t(n) * 2 * sizeof(uint64_t));
+  uint64_t* const entry = scratch.as<uint64_t>();
+  if (!entry) return found.wrong == 0;  // the trouble is noted
+  cuda::launch("scatter", list_cells, blocks, cuda::kThreads, s, entry, shift, extent, cells);
+  const uint64_t* const sorted = sort_entries(entry, entry + n, n, shift, top);
+  cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
+               s, sorted, shift, extent, cells);
+  return found.wrong == 0;
+}
+
+template <class T> bool scatter_join(const Spread& s, Join join) {
+  switch (join) {
+    case Join::set: return scatter_as<Join::set, T>(s);
+    case Join::add: return scatter_as<Join::add, T>(s);
+    case Join::mul: return scatter_as<Join::mul, T>(s);
+    case Join::max: return scatter_as<Join::max, T>(s);
+    default: return scatter_as<Join::min, T>(s);
+  }
+}
+
+template <class T> void gather_as(const Cells& c, const Report& report) {
+  cuda::launch("gather", gather_cells<T>, cuda::blocks_for(c.n, cuda::kThreads), cuda::kThreads, c,
+               report.at());
+}
+
+}  // namespace
+
+bool gather(const Gather& g) {
+  Cells c;
+  c.n = count(g.ndim, g.size);
+  if (c.n == 0) return true;
+  for (int d = 0; d < g.ndim; ++d) {
+    c.size[d] = g.size[d], c.stride[0][d] = g.out_stride[d];
+    c.stride[1][d] = g.in_stride[d], c.stride[2][d] = g.index_stride[d];
+  }
+  int64_t* const stride[3] = {c.stride[0], c.stride[1], c.stride[2]};
+  c.ndim = collapse(g.ndim, c.size, stride);
+  c.out = g.out, c.in = g.in, c.index = g.index, c.step = g.step;
+  c.positions = positions_of(g);
+  const Report report;
+  const int64_t item = item_size(g.dtype);
+  if (in_lines(c, item)) gather_as<Line>(c, report);
+  else if (item == 1) gather_as<uint8_t>(c, report);
+  else if (item == 4) gather_as<uint32_t>(c, report);
+  else gather_as<uint64_t>(c, report);
+  return report.read().wrong == 0;
+}
+
+bool scatter(const Gather& g) {
+  if (count(g.ndim, g.size) == 0) return true;
+  const Spread s = spread_of(g);
+  switch (g.dtype) {
+    case Dtype::b8: return scatter_join<bool>(s, g.join);
+    case Dtype::u8: return scatter_join<uint8_t>(s, g.join);
+    case Dtype::i32: return scatter_join<int32_t>(s, g.join);
+    case Dtype::i64: return scatter_join<int64_t>(s, g.join);
+    case Dtype::f32: return scatter_join<float>(s, g.join);
+    default: return scatter_join<double>(s, g.join);
+  }
+}
+
+bool locate(const Locate& l) {
+  const int64_t n = count(l.ndim, l.size);
+  if (n == 0) return true;
+  const Report report;
+  cuda::launch("locate", locate_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, l, n,
+               report.at());
+  return report.read().wrong == 0;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,141 @@
+// masks.cu -- the verbs that pack and unpack by a mask, find what is set, and search sorted data
+//
+// A block looks after kPart elements of a mask: it counts what is set between the beginning of
+// their piece and them, and then the place of each among what is set is known.
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/prefix.h"
+#include "kernels/device.h"
+#include "kernels/places.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+constexpr int kTogether = 8;  // elements that a thread reads at once
+constexpr int64_t kRound = int64_t(kPrefixThreads) * kTogether;
+constexpr int64_t kPart = 8192;
+static_assert(kMaskPiece % kPart == 0 && kPart % kRound == 0);
+
+/// Elements [i, i + 8) as bytes of 0 or 1; those from `end` on as 0. A mask may begin anywhere.
+__device__ inline uint64_t eight(const bool* set, int64_t i, int64_t end) {
+  if (i + kTogether <= end && reinterpret_cast<uintptr_t>(set + i) % 8 == 0)
+    return *reinterpret_cast<const uint64_t*>(set + i);
+  uint64_t all = 0;
+  for (int b = 0; b < kTogether && i + b < end; ++b) all |= uint64_t(set[i + b]) << (8 * b);
+  return all;
+}
+__device__ inline int count_of(uint64_t all) { return int((all * 0x0101010101010101u) >> 56); }
+
+/// How many of [from, end) are set: a block together, the same answer in every thread.
+__device__ inline int64_t count_set(const bool* set, int64_t from, int64_t end) {
+  int64_t sum = 0, total;
+  for (int64_t i = from + int64_t(threadIdx.x) * kTogether; i < end; i += kRound)
+    sum += count_of(eight(set, i, end));
+  block_prefix(sum, total);
+  return total;
+}
+
+__global__ void count_pieces(const bool* set, int64_t n, int64_t* before) {
+  const int64_t from = int64_t(blockIdx.x) * kMaskPiece;
+  const int64_t sum = count_set(set, from, smaller(n, from + kMaskPiece));
+  if (threadIdx.x == 0) before[blockIdx.x] = sum;
+}
+
+/// each(i, k) for the k-th element i that is set, of the part of this block.
+template <class Each> __device__ void each_set(const Mask& m, const Each& each) {
+  const int64_t from = int64_t(blockIdx.x) * kPart, end = smaller(m.n, from + kPart);
+  const int64_t piece = from / kMaskPiece;
+  int64_t k = m.before[piece] + count_set(m.set, piece * kMaskPiece, from), total;
+  for (int64_t round = from; round < end; round += kRound) {
+    const int64_t i = round + int64_t(threadIdx.x) * kTogether;
+    const uint64_t all = i < end ? eight(m.set, i, end) : 0;
+    int64_t at = k + block_prefix(count_of(all), total);
+    for (int b = 0; b < kTogether; ++b)
+      if (all >> (8 * b) & 1) each(i + b, at++);
+    k += total;
+  }
+}
+
+template <class T, bool Unpack>
+__global__ void compress_as(const __grid_constant__ Mask m, T* whole, T* packed) {
+  each_set(m, [=](int64_t i, int64_t k) {
+    if (Unpack) whole[i] = packed[k];
+    else packed[k] = whole[i];
+  });
+}
+
+__global__ void coordinates(const __grid_constant__ Nonzero z, int64_t pieces) {
+  const int64_t total = z.mask.before[pieces];
+  each_set(z.mask, [&](int64_t i, int64_t k) {
+    for (int d = z.ndim - 1; d >= 0; --d) {
+      const int64_t rest = d > 0 ? i / z.size[d] : 0;
+      z.out[d * total + k] = z.first + i - rest * z.size[d];
+      i = rest;
+    }
+  });
+}
+
+template <class T, bool Right> __global__ void search_as(const __grid_constant__ Search s) {
+  for (int64_t i = cuda::thread_number(); i < s.rows * s.values; i += cuda::thread_count()) {
+    const int64_t row = s.sorted_row ? i / s.values : 0;
+    const T* const sorted = static_cast<const T*>(s.sorted) + row * s.sorted_row;
+    s.out[i] = s.first + place_among<Right>(sorted, s.sorted_size, static_cast<const T*>(s.value)[i]);
+  }
+}
+
+int64_t pieces_of(const Mask& m) { return (m.n + kMaskPiece - 1) / kMaskPiece; }
+unsigned parts_of(const Mask& m) { return unsigned((m.n + kPart - 1) / kPart); }
+
+template <class T> void compress_items(const Compress& c) {
+  cuda::launch_blocks("compress", c.unpack ? compress_as<T, true> : compress_as<T, false>,
+                      parts_of(c.mask), kPrefixThreads, 0, c.mask, static_cast<T*>(c.whole),
+                      static_cast<T*>(c.packed));
+}
+template <class T> void search_side(const Search& s) {
+  cuda::launch("search", s.right ? search_as<T, true> : search_as<T, false>,
+               cuda::blocks_for(s.rows * s.values, cuda::kThreads), cuda::kThreads, s);
+}
+
+}  // namespace
+
+void count_mask(const Mask& m) {
+  const int64_t pieces = pieces_of(m);
+  // The entry behind the last piece counts nothing itself and becomes the total.
+  cuda::check(cudaMemsetAsync(m.before + pieces, 0, sizeof(int64_t), cuda::stream()), "count_mask");
+  if (pieces == 0) return;
+  cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), kPrefixThreads, 0, m.set, m.n,
+                      m.before);
+  prefix("count_mask", m.before, pieces + 1);
+}
+
+void compress(const Compress& c) {
+  if (c.mask.n == 0) return;
+  switch (item_size(c.dtype)) {
+    case 1: return compress_items<uint8_t>(c);
+    case 4: return compress_items<uint32_t>(c);
+    default: return compress_items<uint64_t>(c);
+  }
+}
+
+void nonzero(const Nonzero& z) {
+  if (z.mask.n == 0 || z.ndim == 0) return;
+  cuda::launch_blocks("nonzero", coordinates, parts_of(z.mask), kPrefixThreads, 0, z,
+                      pieces_of(z.mask));
+}
+
+void search(const Search& s) {
+  if (s.rows * s.values == 0) return;
+  switch (s.dtype) {
+    case Dtype::b8:
+    case Dtype::u8: return search_side<uint8_t>(s);
+    case Dtype::i32: return search_side<int32_t>(s);
+    case Dtype::i64: return search_side<int64_t>(s);
+    case Dtype::f32: return search_side<float>(s);
+    default: return search_side<double>(s);
+  }
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,215 @@
+// matmul.cu -- the matrix product on CUDA: own kernels for everything, cuBLAS for large float ones
+#include "kernels/matmul.h"
+
+#include "kernels/cuda/cublas.h"
+#include "kernels/cuda/tiles.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// A Matmul whose batch is as small as it gets, with elements of type Element. Integers wrap around,
+/// which unsigned arithmetic defines.
+template <class Element, class Total> struct Product {
+  using T = Element;
+  using Sum = Total;
+  using Row = const T*;
+  using Column = const T*;
+  int64_t entries, m, n, k;
+  bool a_along_k, b_along_k;
+  const T *a_at, *b_at;
+  T* c_at;
+  int64_t a_row, a_col, b_row, b_col, c_row, c_col;
+  int dims;
+  int64_t size[kMaxDims], batch[3][kMaxDims];  // strides of c, a, b
+  bool accumulate;
+
+  __device__ int64_t start(int64_t entry, int side) const {
+    return entry == 0 ? 0 : offset_of(entry, dims, size, batch[side]);
+  }
+  __device__ Row row(int64_t entry, int64_t i) const { return a_at + start(entry, 1) + i * a_row; }
+  __device__ Column column(int64_t entry, int64_t j) const {
+    return b_at + start(entry, 2) + j * b_col;
+  }
+  __device__ T a(Row row, int64_t p) const { return row[p * a_col]; }
+  __device__ T b(Column column, int64_t p) const { return column[p * b_row]; }
+  __device__ void write(int64_t entry, int64_t i, int64_t j, Sum sum) const {
+    T* c = c_at + start(entry, 0) + i * c_row + j * c_col;
+    *c = accumulate ? T(*c + sum) : T(sum);
+  }
+};
+
+template <class T, class Sum> Product<T, Sum> product_of(const Matmul& call) {
+  Product<T, Sum> p;
+  p.m = call.m, p.n = call.n, p.k = call.k;
+  p.a_at = static_cast<const T*>(call.a), p.b_at = static_cast<const T*>(call.b);
+  p.c_at = static_cast<T*>(call.c);
+  p.a_row = call.a_row, p.a_col = call.a_col, p.b_row = call.b_row, p.b_col = call.b_col;
+  p.c_row = call.c_row, p.c_col = call.c_col;
+  p.accumulate = call.accumulate;
+  p.dims = call.batch_dims;
+  // Entries that share b and follow each other in a and c are rows of one larger product.
+  for (; p.dims > 0 && call.b_batch[p.dims - 1] == 0; --p.dims) {
+    const int64_t size = call.batch_size[p.dims - 1];
+    const int64_t a = call.a_batch[p.dims - 1], c = call.c_batch[p.dims - 1];
+    if (p.m == 1) p.a_row = a, p.c_row = c;
+    else if (size != 1 && (a != p.m * p.a_row || c != p.m * p.c_row)) break;
+    p.m *= size;
+  }
+  for (int d = 0; d < p.dims; ++d) {
+    p.size[d] = call.batch_size[d];
+    p.batch[0][d] = call.c_batch[d], p.batch[1][d] = call.a_batch[d];
+    p.batch[2][d] = call.b_batch[d];
+  }
+  p.entries = count(p.dims, p.size);
+  if (p.entries > 0) {
+    int64_t* const strides[3] = {p.batch[0], p.batch[1], p.batch[2]};
+    p.dims = collapse(p.dims, p.size, strides);
+  }
+  p.a_along_k = p.a_col == 1 || p.m == 1, p.b_along_k = p.b_row == 1 && p.b_col != 1;
+  if (p.n == 1) p.b_along_k = true;
+  return p;
+}
+
+/// One element of the result to a thread: small products, and those without tiles to fill.
+template <class P> __global__ void elements(const __grid_constant__ P p) {
+  const int64_t all = p.entries * p.m * p.n;
+  for (int64_t e = cuda::thread_number(); e < all; e += cuda::thread_count()) {
+    int64_t i, j;
+    const int64_t rest = divide(e, p.n, &j), entry = divide(rest, p.m, &i);
+    const typename P::Row row = p.row(entry, i);
+    const typename P::Column column = p.column(entry, j);
+    typename P::Sum sum = 0;
+    for (int64_t k = 0; k < p.k; ++k) sum = multiply_add(p.a(row, k), p.b(column, k), sum);
+    p.write(entry, i, j, sum);
+  }
+}
+
+#ifdef MT_CUBLAS
+// ---- cuBLAS, which sees our rows as columns -----------------------------------------------------
+
+/// A matrix as cuBLAS reads it by rows, transposed or not; ld 0: it cannot.
+struct Layout {
+  int64_t ld = 0;
+  bool transposed = false;
+};
+int64_t leading(int64_t row, int64_t col, int64_t rows, int64_t cols) {
+  if (col != 1 && cols > 1) return 0;
+  const int64_t step = rows > 1 ? row : cols;
+  return step >= cols && step <= INT32_MAX ? step : 0;
+}
+Layout layout(int64_t row, int64_t col, int64_t rows, int64_t cols) {
+  Layout l;
+  l.ld = leading(row, col, rows, cols);
+  if (l.ld == 0) l.ld = leading(col, row, cols, rows), l.transposed = true;
+  return l;
+}
+
+bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout& b, int64_t ldc,
+          const float* x, const float* y, float* c, bool accumulate, const int64_t (&step)[3],
+          int64_t entries) {
+  const float one = 1, beta = accumulate ? 1 : 0;
+  const auto op = [](const Layout& l) { return l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
+  const auto& lib = cuda::cublas();
+  return (entries == 1
+              ? lib.sgemm(h, op(b), op(a), n, m, k, &one, y, int(b.ld), x, int(a.ld), &beta, c,
+                          int(ldc))
+              : lib.sgemm_batched(h, op(b), op(a), n, m, k, &one, y, int(b.ld), step[2], x,
+                                  int(a.ld), step[1], &beta, c, int(ldc), step[0],
+                                  int(entries))) == CUBLAS_STATUS_SUCCESS;
+}
+bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout& b, int64_t ldc,
+          const double* x, const double* y, double* c, bool accumulate, const int64_t (&step)[3],
+          int64_t entries) {
+  const double one = 1, beta = accumulate ? 1 : 0;
+  const auto op = [](const Layout& l) { return l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
+  const auto& lib = cuda::cublas();
+  return (entries == 1
+              ? lib.dgemm(h, op(b), op(a), n, m, k, &one, y, int(b.ld), x, int(a.ld), &beta, c,
+                          int(ldc))
+              : lib.dgemm_batched(h, op(b), op(a), n, m, k, &one, y, int(b.ld), step[2], x,
+                                  int(a.ld), step[1], &beta, c, int(ldc), step[0],
+                                  int(entries))) == CUBLAS_STATUS_SUCCESS;
+}
+
+/// c^T = b^T . a^T.
+template <class P> P transposed(const P& p) {
+  P t = p;
+  t.m = p.n, t.n = p.m;
+  t.a_at = p.b_at, t.b_at = p.a_at;
+  t.a_row = p.b_col, t.a_col = p.b_row, t.b_row = p.a_col, t.b_col = p.a_row;
+  t.c_row = p.c_col, t.c_col = p.c_row;
+  for (int d = 0; d < p.dims; ++d) t.batch[1][d] = p.batch[2][d], t.batch[2][d] = p.batch[1][d];
+  return t;
+}
+
+/// False, with nothing done, where strides or sizes are beyond cuBLAS, or it is not there.
+template <class P> bool by_cublas(const P& p) {
+  if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.k == 0) return false;
+  const int64_t ldc = leading(p.c_row, p.c_col, p.m, p.n);
+  if (ldc == 0) return leading(p.c_col, p.c_row, p.n, p.m) != 0 && by_cublas(transposed(p));
+  const Layout a = layout(p.a_row, p.a_col, p.m, p.k), b = layout(p.b_row, p.b_col, p.k, p.n);
+  if (a.ld == 0 || b.ld == 0) return false;
+  const int inner = p.dims - 1;  // walked by cuBLAS, the others here
+  const int64_t entries = p.dims > 0 ? p.size[inner] : 1;
+  const int64_t calls = p.entries / entries;
+  if (calls > 256 || entries > 65535) return false;
+  const int64_t step[3] = {p.dims > 0 ? p.batch[0][inner] : 0, p.dims > 0 ? p.batch[1][inner] : 0,
+                           p.dims > 0 ? p.batch[2][inner] : 0};
+  for (int64_t s : step)
+    if (s < 0) return false;
+  const cublasHandle_t handle = cuda::cublas_handle();
+  if (!handle) return false;
+  const int64_t sizes[3] = {p.m, p.n, p.k};
+  for (int64_t i = 0; i < calls; ++i) {
+    int64_t at[3];
+    for (int side = 0; side < 3; ++side) at[side] = offset_of(i, inner, p.size, p.batch[side]);
+    if (!gemm(handle, sizes, a, b, ldc, p.a_at + at[1], p.b_at + at[2], p.c_at + at[0],
+              p.accumulate, step, entries)) {
+      if (i == 0) return false;
+      cuda::check(cudaErrorUnknown, "a matrix product of cuBLAS");
+      return true;
+    }
+  }
+  return true;
+}
+#endif
+
+template <class T, class Sum> void run(const Matmul& call) {
+  using P = Product<T, Sum>;
+  const P p = product_of<T, Sum>(call);
+  if (p.m == 0 || p.n == 0 || p.entries == 0) return;
+#ifdef MT_CUBLAS
+  if constexpr (math::is_floating<T>) {
+    // Loading cuBLAS takes a second: small products, and batches of very small ones, do without.
+    const double work = double(p.m) * double(p.n) * double(p.k);
+    if (work >= 4096 && work * double(p.entries) >= 1 << 20 && by_cublas(p)) return;
+  }
+#endif
+  const bool thin = p.m < 16 || p.n < 16;
+  if (p.k <= 32 || (thin && p.k <= 256)) {
+    cuda::launch("matmul", elements<P>, cuda::blocks_for(p.entries * p.m * p.n, cuda::kThreads),
+                 cuda::kThreads, p);
+    return;
+  }
+  run_tiles("matmul", p);
+}
+
+}  // namespace
+
+void matmul(const Matmul& call) {
+  switch (call.dtype) {
+    case Dtype::u8: return run<uint8_t, uint32_t>(call);
+    case Dtype::i32: return run<uint32_t, uint32_t>(call);
+    case Dtype::i64: return run<uint64_t, uint64_t>(call);
+    case Dtype::f32: return run<float, float>(call);
+    case Dtype::f64: return run<double, double>(call);
+    default: return;
+  }
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

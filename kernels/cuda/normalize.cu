@@ -1,0 +1,186 @@
+// normalize.cu -- the normalize verb on CUDA: a team of threads for each row
+#include "kernels/cuda/team.h"
+#include "kernels/device.h"
+#include "kernels/math.h"
+#include "kernels/number.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+struct Add {
+  __device__ double operator()(double a, double b) const { return a + b; }
+};
+
+/// a / b of numbers that are not negative; 32 bits where they suffice.
+__device__ inline int64_t divide(int64_t a, int64_t b) {
+  return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
+}
+
+/// A row: `outer` pieces of `inner` elements, a piece holding `per` channels of `run` elements.
+template <class T, class Team> struct Row {
+  const Normalize& c;
+  const Team& team;
+  const int64_t row, inner, step;
+  const double n;
+  const int64_t channel;  // the first one
+
+  __device__ Row(const Normalize& c, const Team& team, int64_t row)
+      : c(c),
+        team(team),
+        row(row),
+        inner(c.per * c.run),
+        step(c.images * c.period * inner),
+        n(double(c.outer * inner)),
+        channel(row % c.period * c.per) {}
+
+  /// Calls `body(where in memory, where in the piece)` for this thread's share of what lies in the
+  /// elements [from, from + n) of every piece.
+  template <class F> __device__ void each(int64_t from, int64_t count, const F& body) const {
+    const int64_t base = row * inner + from;
+    if (c.outer == 1) {
+      for (int64_t i = team.number(); i < count; i += team.size()) body(base + i, from + i);
+      return;
+    }
+    const int64_t o_step = team.size() / count, i_step = team.size() % count;
+    int64_t o = team.number() / count, i = team.number() % count;
+    while (o < c.outer) {
+      body(base + o * step + i, from + i);
+      o += o_step, i += i_step;
+      if (i >= count) i -= count, ++o;
+    }
+  }
+  __device__ double total(double s) const { return team.total(s, Add{}); }
+  /// Which of the row's channels has the i-th element of a piece.
+  __device__ int64_t channel_of(int64_t i) const {
+    return c.run == 1 ? i : c.per == 1 ? 0 : divide(i, c.run);
+  }
+  __device__ T weight(int64_t p) const {
+    return c.weight ? static_cast<const T*>(c.weight)[channel + p] : T(1);
+  }
+
+  __device__ void forward() const {
+    const T* const x = static_cast<const T*>(c.x);
+    T* const out = static_cast<T*>(c.out);
+    double sum = 0, squares = 0;
+    if (c.centred) {
+      each(0, inner, [&](int64_t at, int64_t) { sum += double(x[at]); });
+      sum = total(sum);
+    }
+    const T mean = T(sum / n);
+    each(0, inner, [&](int64_t at, int64_t) {
+      const T d = x[at] - mean;
+      squares += double(d * d);
+    });
+    const double variance = total(squares) / n;
+    const T rate = T(1 / math::sqrt(variance + c.eps));
+    if (team.number() == 0) {
+      static_cast<T*>(c.mean)[row] = mean;
+      static_cast<T*>(c.variance)[row] = T(variance);
+      static_cast<T*>(c.rate)[row] = rate;
+    }
+    const T* const bias = static_cast<const T*>(c.bias);
+    each(0, inner, [&](int64_t at, int64_t i) {
+      T y = (x[at] - mean) * rate;
+      if (c.weight || bias) {
+        const int64_t p = channel_of(i);
+        y = y * weight(p) + (bias ? bias[channel + p] : T(0));
+      }
+      out[at] = y;
+    });
+  }
+
+  __device__ void backward() const {
+    const T* const x = static_cast<const T*>(c.x);
+    const T* const g = static_cast<const T*>(c.grad);
+    T* const dx = static_cast<T*>(c.out);
+    const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
+    double a = 0, b = 0;
+    if (c.run > 1) {  // each channel's sums are its weight's gradient too
+      const int64_t to = row / c.period * c.period * c.per + channel;
+      for (int64_t p = 0; p < c.per; ++p) {
+        double here_a = 0, here_b = 0;
+        each(p * c.run, c.run, [&](int64_t at, int64_t) {
+          here_a += double(g[at]), here_b += double(g[at] * ((x[at] - mean) * rate));
+        });
+        here_a = total(here_a), here_b = total(here_b);
+        if (team.number() == 0) {
+          if (c.bias_grad) static_cast<T*>(c.bias_grad)[to + p] += T(here_a);
+          if (c.weight_grad) static_cast<T*>(c.weight_grad)[to + p] += T(here_b);
+        }
+        a += double(weight(p)) * here_a, b += double(weight(p)) * here_b;
+      }
+    } else {
+      each(0, inner, [&](int64_t at, int64_t i) {
+        const T w = g[at] * weight(i);
+        a += double(w), b += double(w * ((x[at] - mean) * rate));
+      });
+      a = total(a), b = total(b);
+    }
+    const T middle = c.centred ? T(a / n) : T(0), slope = T(b / n);
+    each(0, inner, [&](int64_t at, int64_t i) {
+      const T w = c.weight ? weight(channel_of(i)) : T(1);
+      dx[at] = (g[at] * w - middle - (x[at] - mean) * rate * slope) * rate;
+    });
+  }
+};
+
+template <class T, class Team> __global__ void rows(const __grid_constant__ Normalize c) {
+  const Team team;
+  const int64_t rows = c.images * c.period;
+  for (int64_t i = team.first_line(); i < rows; i += team.lines_at_once()) {
+    const Row<T, Team> row(c, team, i);
+    if (c.grad) row.backward();
+    else row.forward();
+  }
+}
+
+/// What the weights of single elements get: a thread goes through the images that share a part, in
+/// their order.
+template <class T> __global__ void element_parts(const __grid_constant__ Normalize c) {
+  const int64_t width = c.period * c.per, each = normalize_images(c),
+                n = normalize_parts(c) * width;
+  const T *const x = static_cast<const T*>(c.x), *const g = static_cast<const T*>(c.grad);
+  T* const dw = static_cast<T*>(c.weight_grad);
+  T* const db = static_cast<T*>(c.bias_grad);
+  for (int64_t t = cuda::thread_number(); t < n; t += cuda::thread_count()) {
+    const int64_t part = t / width, i = t - part * width,
+                  end = smaller(c.images, (part + 1) * each);
+    const int64_t place = divide(i, c.per);
+    T w = 0, b = 0;
+    for (int64_t image = part * each; image < end; ++image) {
+      const int64_t at = image * width + i, row = image * c.period + place;
+      w += g[at] *
+           ((x[at] - static_cast<const T*>(c.mean)[row]) * static_cast<const T*>(c.rate)[row]);
+      b += g[at];
+    }
+    if (dw) dw[t] += w;
+    if (db) db[t] += b;
+  }
+}
+
+template <class T> void run(const Normalize& c) {
+  const int64_t n = c.images * c.period, elements = c.outer * c.per * c.run;
+  // Short channels are summed one by one: by a warp, which needs no barriers for it.
+  const bool short_channels = c.grad && c.run > 1 && c.outer * c.run <= 64;
+  if (elements <= 512 || short_channels)
+    cuda::launch_teams<cuda::Warp>("normalize", rows<T, cuda::Warp>, n, c);
+  else cuda::launch_teams<cuda::Block>("normalize", rows<T, cuda::Block>, n, c);
+  if (!c.grad || c.run > 1 || !(c.weight_grad || c.bias_grad)) return;
+  const int64_t threads = normalize_parts(c) * c.period * c.per;
+  cuda::launch("normalize", element_parts<T>, cuda::blocks_for(threads, cuda::kThreads),
+               cuda::kThreads, c);
+}
+
+}  // namespace
+
+void normalize(const Normalize& c) {
+  if (c.outer * c.images * c.period * c.per * c.run == 0) return;
+  if (c.dtype == Dtype::f32) run<float>(c);
+  else run<double>(c);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,55 @@
+// random.cu -- the random verb on CUDA: a thread for each counter
+#include "kernels/random.h"
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// `Group` elements to a counter; the last one may be used in part.
+template <class T, int Group> __global__ void fill(const __grid_constant__ Random r) {
+  struct alignas(sizeof(T) * Group) Values {
+    T v[Group];
+  };
+  T* const out = static_cast<T*>(r.out);
+  const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(Values) == 0;
+  const int64_t groups = (r.n + Group - 1) / Group;
+  for (int64_t g = cuda::thread_number(); g < groups; g += cuda::thread_count()) {
+    T value[4] = {};
+    random_values(r, static_cast<uint64_t>(g), value);
+    if (aligned && (g + 1) * Group <= r.n) {
+      Values all;
+      for (int i = 0; i < Group; ++i) all.v[i] = value[i];
+      reinterpret_cast<Values*>(out)[g] = all;
+    } else {
+      const int64_t n = smaller<int64_t>(Group, r.n - g * Group);
+      for (int i = 0; i < n; ++i) out[g * Group + i] = value[i];
+    }
+  }
+}
+
+template <class T, int Group> void run(const Random& r) {
+  cuda::launch("random", fill<T, Group>,
+               cuda::blocks_for((r.n + Group - 1) / Group, cuda::kThreads), cuda::kThreads, r);
+}
+
+}  // namespace
+
+void random(const Random& r) {
+  if (r.n == 0) return;
+  const bool four = random_group(r.what, r.dtype) == 4;
+  switch (r.dtype) {
+    case Dtype::b8: return run<bool, 2>(r);
+    case Dtype::u8: return run<uint8_t, 2>(r);
+    case Dtype::i32: return run<int32_t, 2>(r);
+    case Dtype::i64: return run<int64_t, 2>(r);
+    case Dtype::f32: return four ? run<float, 4>(r) : run<float, 2>(r);
+    default: return run<double, 2>(r);
+  }
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

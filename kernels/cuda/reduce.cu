@@ -1,0 +1,273 @@
+// reduce.cu -- the reduce verb on CUDA: lines and columns, whole or in parts
+//
+// What a thread joins, and in which order partial results meet, depends on the shape alone: the same
+// bits on every run. Floats are summed in double, as on the CPU.
+#include "kernels/cuda/cuda.h"
+#include "kernels/device.h"
+#include "kernels/table.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+constexpr int kBlock = 256;
+constexpr int kAcross = 32, kDown = kBlock / kAcross;  // a block over columns
+constexpr int64_t kPart = 16384;                       // elements of one output that a block joins
+
+// ---- rules: what a reduction keeps, how two results join, and what it writes ---------------------
+
+template <class To> __device__ void put(void* out, int64_t at, To value) {
+  static_cast<To*>(out)[at] = value;
+}
+
+/// An entry of op::Reductions.
+template <class Op, class Element> struct Simple {
+  using T = Element;
+  using State = typename op::Accumulator<Op, T>::type;
+  static __device__ State start() { return Op::template identity<State>(); }
+  static __device__ State enter(T x, int64_t) { return op::enter<Op, State>(x); }
+  static __device__ State join(const State& a, const State& b) { return Op::join(a, b); }
+  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
+    switch (r.out_dtype) {
+      case Dtype::f32: return put(r.out, at, math::convert<float>(s));
+      case Dtype::f64: return put(r.out, at, math::convert<double>(s));
+      case Dtype::i64: return put(r.out, at, math::convert<int64_t>(s));
+      case Dtype::i32: return put(r.out, at, math::convert<int32_t>(s));
+      case Dtype::u8: return put(r.out, at, math::convert<uint8_t>(s));
+      default: return put(r.out, at, math::convert<bool>(s));
+    }
+  }
+};
+
+/// The mean and the sum of squared deviations (Chan, Golub & LeVeque 1979).
+struct Spread { double n, mean, m2; };
+template <class Element> struct Moments {
+  using T = Element;
+  using State = Spread;
+  static __device__ State start() { return {0, 0, 0}; }
+  static __device__ State enter(T x, int64_t) { return {1, double(x), 0}; }
+  static __device__ State join(const State& a, const State& b) {
+    if (a.n == 0) return b;
+    if (b.n == 0) return a;
+    const double n = a.n + b.n, delta = b.mean - a.mean;
+    return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
+  }
+  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
+    const double left = s.n - r.number;
+    put(r.out, at, T(s.m2 / (left > 0 ? left : 0.0)));
+    if (r.also) put(r.also, at, T(s.n > 0 ? s.mean : 0.0 / s.n));
+  }
+};
+
+/// log(sum(exp(x))) as an offset, which is finite, and the sum of exp(x - offset).
+struct Scaled { double offset, sum; };
+template <class Element> struct LogSumExp {
+  using T = Element;
+  using State = Scaled;
+  static __device__ State start() { return {0, 0}; }
+  static __device__ State enter(T x, int64_t) {
+    const double v = double(x);
+    return v - v == 0 ? State{v, 1} : State{0, math::exp(v)};  // infinities and NaN unshifted
+  }
+  static __device__ State join(const State& a, const State& b) {
+    if (a.sum == 0) return b;
+    if (b.sum == 0) return a;
+    const double most = a.offset > b.offset ? a.offset : b.offset;
+    return {most, a.sum * math::exp(a.offset - most) + b.sum * math::exp(b.offset - most)};
+  }
+  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
+    put(r.out, at, T(s.offset + math::log(s.sum)));
+  }
+};
+
+/// The first extreme and its position; a NaN counts as the extreme.
+template <class V> struct Found {
+  V value;
+  int64_t at;  // -1: nothing yet
+};
+template <class Op, class Element> struct Arg {
+  using T = Element;
+  using State = Found<T>;
+  static __device__ State start() { return {T(0), -1}; }
+  static __device__ State enter(T x, int64_t i) { return {x, i}; }
+  static __device__ bool beats(T x, T champion) {
+    const bool further = Op::info.extreme > 0 ? x > champion : x < champion;
+    return further || (x != x && champion == champion);
+  }
+  static __device__ State join(const State& a, const State& b) {
+    if (a.at < 0) return b;
+    if (b.at < 0) return a;
+    if (beats(a.value, b.value)) return a;
+    if (beats(b.value, a.value)) return b;
+    return a.at < b.at ? a : b;
+  }
+  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
+    if (r.out) put(r.out, at, s.at);
+    if (r.also) put(r.also, at, s.value);
+  }
+};
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+/// A reduction cut into `parts` of `part` elements each; `partial` (outputs x parts) holds what the
+/// parts came to when there are several.
+struct Job {
+  Reduce r;
+  int64_t outputs, elements, part, parts;
+  void* partial;
+};
+
+template <class Rule> __device__ typename Rule::State element(const Job& j, int64_t base, int64_t i) {
+  using T = typename Rule::T;
+  const int64_t at =
+      j.r.reduced == 1 ? i * j.r.reduced_stride[0]
+                       : offset_of(i, j.r.reduced, j.r.reduced_size, j.r.reduced_stride);
+  return Rule::enter(static_cast<const T*>(j.r.in)[base + at], i);
+}
+__device__ inline int64_t begin_of(const Job& j, int64_t output) {
+  return offset_of(output, j.r.kept, j.r.kept_size, j.r.kept_stride);
+}
+template <class Rule>
+__device__ void finish(const Job& j, int64_t output, int64_t part, const typename Rule::State& s) {
+  if (j.parts > 1) static_cast<typename Rule::State*>(j.partial)[output * j.parts + part] = s;
+  else Rule::write(j.r, offset_of(output, j.r.kept, j.r.kept_size, j.r.out_stride), s);
+}
+
+/// A block for each output, or for each part of one (the grid's y).
+template <class Rule> __global__ void lines(const __grid_constant__ Job j) {
+  using State = typename Rule::State;
+  State* const all = cuda::shared_memory<State>();
+  const int t = int(threadIdx.x), threads = int(blockDim.x);
+  for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
+    const int64_t base = begin_of(j, o), from = int64_t(blockIdx.y) * j.part;
+    const int64_t to = smaller(j.elements, from + j.part);
+    State s = Rule::start();
+    for (int64_t i = from + t; i < to; i += threads) s = Rule::join(s, element<Rule>(j, base, i));
+    all[t] = s;
+    for (int half = threads / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (t < half) all[t] = Rule::join(all[t], all[t + half]);
+    }
+    if (t == 0) finish<Rule>(j, o, blockIdx.y, all[0]);
+    __syncthreads();
+  }
+}
+
+/// Neighbouring outputs side by side: a thread joins every kDown-th element of one column.
+template <class Rule> __global__ void columns(const __grid_constant__ Job j) {
+  using State = typename Rule::State;
+  State* const all = cuda::shared_memory<State>();
+  const int across = int(threadIdx.x), down = int(threadIdx.y);
+  for (int64_t o0 = int64_t(blockIdx.x) * kAcross; o0 < j.outputs;
+       o0 += int64_t(gridDim.x) * kAcross) {
+    const int64_t o = o0 + across, from = int64_t(blockIdx.y) * j.part;
+    const int64_t to = smaller(j.elements, from + j.part);
+    State s = Rule::start();
+    if (o < j.outputs) {
+      const int64_t base = begin_of(j, o);
+      for (int64_t i = from + down; i < to; i += kDown)
+        s = Rule::join(s, element<Rule>(j, base, i));
+    }
+    all[down * kAcross + across] = s;
+    for (int half = kDown / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (down < half)
+        all[down * kAcross + across] =
+            Rule::join(all[down * kAcross + across], all[(down + half) * kAcross + across]);
+    }
+    if (down == 0 && o < j.outputs) finish<Rule>(j, o, blockIdx.y, all[across]);
+    __syncthreads();
+  }
+}
+
+/// The parts of each output, joined in their order.
+template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) {
+  using State = typename Rule::State;
+  for (int64_t o = cuda::thread_number(); o < j.outputs; o += cuda::thread_count()) {
+    const State* part = static_cast<const State*>(j.partial) + o * j.parts;
+    State s = part[0];
+    for (int64_t p = 1; p < j.parts; ++p) s = Rule::join(s, part[p]);
+    Rule::write(j.r, offset_of(o, j.r.kept, j.r.kept_size, j.r.out_stride), s);
+  }
+}
+
+template <class Rule> void run(const Reduce& r) {
+  using State = typename Rule::State;
+  Job j;
+  j.r = r;
+  j.outputs = count(r.kept, r.kept_size), j.elements = count(r.reduced, r.reduced_size);
+  if (j.outputs == 0) return;
+  const bool side_by_side = r.kept > 0 && r.kept_stride[r.kept - 1] == 1 &&
+                            r.kept_size[r.kept - 1] >= 8 &&
+                            !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
+  const int64_t tiles = side_by_side ? (j.outputs + kAcross - 1) / kAcross : j.outputs;
+  // Few outputs of many elements are cut into parts, at most 1024 of each.
+  j.parts = 1;
+  const int64_t part = side_by_side ? kPart / 64 : kPart;
+  if (tiles < 512 && j.elements > part) j.parts = (j.elements + part - 1) / part;
+  if (j.parts > 1024) j.parts = 1024;
+  j.part = (j.elements + j.parts - 1) / j.parts;
+  if (j.part > 0) j.parts = (j.elements + j.part - 1) / j.part;
+  if (j.parts < 1) j.parts = 1;
+  const cuda::Scratch scratch(j.parts > 1 ? size_t(j.outputs * j.parts) * sizeof(State) : 0);
+  j.partial = scratch.as<void>();
+  const dim3 grid(unsigned(smaller<int64_t>(tiles, 1 << 20)), unsigned(j.parts));
+  if (side_by_side) {
+    cuda::launch_blocks("reduce", columns<Rule>, grid, dim3(kAcross, kDown), kBlock * sizeof(State),
+                        j);
+  } else {
+    int threads = 32;
+    while (threads < kBlock && threads < j.part) threads *= 2;
+    cuda::launch_blocks("reduce", lines<Rule>, grid, threads, size_t(threads) * sizeof(State), j);
+  }
+  if (j.parts > 1)
+    cuda::launch("reduce", join_parts<Rule>, cuda::blocks_for(j.outputs, cuda::kThreads),
+                 cuda::kThreads, j);
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+
+using Verb = void (*)(const Reduce&);
+struct Verbs {
+  Verb of[kDtypes];
+};
+/// Reductions of bools take bool alone: the engine has asked each element first.
+template <class Op, class T> constexpr Verb verb() {
+  if constexpr (Op::info.boolean && sizeof(T) > sizeof(bool)) return nullptr;
+  else if constexpr (Op::info.enters != op::Enters::plain &&
+                     Op::info.enters != op::Enters::whether && !math::is_floating<T>)
+    return nullptr;
+  else return run<Simple<Op, T>>;
+}
+template <class... Op> const Verbs& row_of(int op, op::List<Op...>) {
+  static const Verbs rows[] = {{{verb<Op, bool>(), verb<Op, uint8_t>(), verb<Op, int32_t>(),
+                                 verb<Op, int64_t>(), verb<Op, float>(), verb<Op, double>()}}...};
+  return rows[op];
+}
+template <class Op> constexpr Verbs arg_row() {
+  return {{run<Arg<Op, bool>>, run<Arg<Op, uint8_t>>, run<Arg<Op, int32_t>>, run<Arg<Op, int64_t>>,
+           run<Arg<Op, float>>, run<Arg<Op, double>>}};
+}
+template <template <class> class Rule> constexpr Verbs float_row() {
+  return {{nullptr, nullptr, nullptr, nullptr, run<Rule<float>>, run<Rule<double>>}};
+}
+
+}  // namespace
+
+void reduce(const Reduce& call) {
+  static const Verbs special[] = {arg_row<op::Amax>(), arg_row<op::Amin>(), float_row<Moments>(),
+                                  float_row<LogSumExp>()};
+  Reduce r = call;
+  int64_t* const kept[2] = {r.out_stride, r.kept_stride};
+  r.kept = collapse(r.kept, r.kept_size, kept);
+  int64_t* const reduced[1] = {r.reduced_stride};
+  r.reduced = collapse(r.reduced, r.reduced_size, reduced);
+  const Verbs& verbs =
+      r.op >= kArgmax ? special[r.op - kArgmax] : row_of(r.op, op::Reductions{});
+  verbs.of[static_cast<int>(call.dtype)](r);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

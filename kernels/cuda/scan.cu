@@ -1,0 +1,173 @@
+// scan.cu -- the scan verb on CUDA: sums, products and extremes so far
+//
+// A team of threads goes along a line, each thread joining a few neighbours. Where there are few
+// lines, each is cut into parts: their totals are found first, then what comes before each part,
+// then the parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
+#include "kernels/scans.h"
+
+#include "kernels/cuda/team.h"
+#include "kernels/device.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+constexpr int64_t kMostParts = cuda::kThreads;  // a block joins those of one line at once
+constexpr int64_t kLeastPart = 2048;
+
+template <class Op, class Element> struct Running {
+  using T = Element;
+  using State = typename op::Accumulator<op::Sum, T>::type;
+  static __device__ State nothing() { return Op::template identity<State>(); }
+  static __device__ State enter(T x, int64_t) { return State(x); }
+  __device__ State operator()(const State& a, const State& b) const { return Op::join(a, b); }
+  static __device__ void write(const Scan& s, int64_t at, const State& state) {
+    static_cast<T*>(s.out)[at] = T(state);
+  }
+};
+
+/// An extreme and the position of its last occurrence; -1: nothing yet.
+template <class V> struct Found {
+  V value;
+  int64_t at;
+};
+template <bool Largest, class Element> struct Extreme {
+  using T = Element;
+  using State = Found<T>;
+  static __device__ State nothing() { return {worst_so_far<T, Largest>(), -1}; }
+  static __device__ State enter(T x, int64_t i) { return {x, i}; }
+  __device__ State operator()(const State& a, const State& b) const {
+    return b.at >= 0 && (a.at < 0 || wins_so_far<Largest>(b.value, a.value)) ? b : a;
+  }
+  static __device__ void write(const Scan& s, int64_t at, const State& state) {
+    static_cast<T*>(s.out)[at] = state.value;
+    s.index[at] = state.at;
+  }
+};
+
+/// `parts` of `part` elements to a line; `state` (lines x parts) holds each part's total, then what
+/// comes before it. Null: the lines are whole.
+struct Job {
+  Scan s;
+  int64_t lines, parts, part;
+  void* state;
+};
+
+/// The elements [from, to) of a line, whose first one lies at `in`, after `state`; returns what all
+/// come to.
+template <class Rule, class Team>
+__device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in, int64_t out,
+                                     int64_t from, int64_t to, typename Rule::State state,
+                                     bool write) {
+  using State = typename Rule::State;
+  constexpr int each = Team::kLines == cuda::kThreads ? 1 : 4;
+  const Rule join;
+  const State nothing = Rule::nothing();
+  const auto* const x = static_cast<const typename Rule::T*>(s.in) + in;
+  for (int64_t base = from; base < to; base += int64_t(team.size()) * each) {
+    const int64_t first = base + int64_t(team.number()) * each;
+    State mine[each], sum = nothing;
+    for (int k = 0; k < each; ++k) {
+      if (first + k < to) sum = join(sum, Rule::enter(x[(first + k) * s.lines.in_step], first + k));
+      mine[k] = sum;
+    }
+    const cuda::Scanned<State> scanned = team.scan(sum, nothing, join);
+    if (write) {
+      const State before = join(state, scanned.before);
+      for (int k = 0; k < each; ++k)
+        if (first + k < to)
+          Rule::write(s, out + (first + k) * s.lines.out_step, join(before, mine[k]));
+    }
+    state = join(state, scanned.all);
+  }
+  return state;
+}
+
+/// The parts of all lines: `write` false finds their totals.
+template <class Rule, class Team>
+__global__ void scan_parts(const __grid_constant__ Job j, bool write) {
+  using State = typename Rule::State;
+  const Team team;
+  const Lines& l = j.s.lines;
+  State* const states = static_cast<State*>(j.state);
+  for (int64_t p = team.first_line(); p < j.lines * j.parts; p += team.lines_at_once()) {
+    const int64_t line = p / j.parts, from = (p - line * j.parts) * j.part;
+    const State start = states && write ? states[p] : Rule::nothing();
+    const State all = walk<Rule>(j.s, team, offset_of(line, l.ndim, l.size, l.in_stride),
+                                 offset_of(line, l.ndim, l.size, l.out_stride), from,
+                                 smaller(l.n, from + j.part), start, write);
+    if (!write && team.number() == 0) states[p] = all;
+  }
+}
+
+/// Of each line, from its parts' totals to what comes before them.
+template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) {
+  using State = typename Rule::State;
+  const cuda::Block team;
+  for (int64_t line = team.first_line(); line < j.lines; line += team.lines_at_once()) {
+    State* const states = static_cast<State*>(j.state) + line * j.parts;
+    const int64_t p = team.number();
+    const State mine = p < j.parts ? states[p] : Rule::nothing();
+    const State before = team.scan(mine, Rule::nothing(), Rule{}).before;
+    if (p < j.parts) states[p] = before;
+  }
+}
+
+template <class Rule> void run(const Scan& s) {
+  using State = typename Rule::State;
+  Job j{s, 0, 1, 0, nullptr};
+  Lines& l = j.s.lines;
+  int64_t* const stride[2] = {l.out_stride, l.in_stride};
+  l.ndim = collapse(l.ndim, l.size, stride);
+  j.lines = count(l.ndim, l.size), j.part = l.n;
+  const bool apart = l.ndim > 0 && l.in_stride[l.ndim - 1] == 1 && l.out_stride[l.ndim - 1] == 1 &&
+                     !(l.in_step == 1 && l.out_step == 1);
+  const cuda::Teams teams = cuda::team_for(j.lines, l.n, apart);
+  if (teams == cuda::Teams::alone)
+    return cuda::launch_teams<cuda::Alone>("scan", scan_parts<Rule, cuda::Alone>, j.lines, j, true);
+  if (teams == cuda::Teams::warp)
+    return cuda::launch_teams<cuda::Warp>("scan", scan_parts<Rule, cuda::Warp>, j.lines, j, true);
+  const auto kernel = scan_parts<Rule, cuda::Block>;
+  if (j.lines >= 512 || l.n < 2 * kLeastPart)
+    return cuda::launch_teams<cuda::Block>("scan", kernel, j.lines, j, true);
+  const int64_t parts = smaller(kMostParts, (l.n + kLeastPart - 1) / kLeastPart);
+  j.part = (l.n + parts - 1) / parts, j.parts = (l.n + j.part - 1) / j.part;
+  const cuda::Scratch scratch(size_t(j.lines * j.parts) * sizeof(State));
+  j.state = scratch.as<void>();
+  cuda::launch_teams<cuda::Block>("scan", kernel, j.lines * j.parts, j, false);
+  cuda::launch_teams<cuda::Block>("scan", join_parts<Rule>, j.lines, j);
+  cuda::launch_teams<cuda::Block>("scan", kernel, j.lines * j.parts, j, true);
+}
+
+template <class Op> void sums(const Scan& s) {
+  if (s.dtype == Dtype::f32) run<Running<Op, float>>(s);
+  else if (s.dtype == Dtype::f64) run<Running<Op, double>>(s);
+  else if constexpr (Op::cut) run<Running<Op, int64_t>>(s);
+}
+template <bool Largest> void extremes(const Scan& s) {
+  switch (s.dtype) {
+    case Dtype::f32: return run<Extreme<Largest, float>>(s);
+    case Dtype::f64: return run<Extreme<Largest, double>>(s);
+    case Dtype::i64: return run<Extreme<Largest, int64_t>>(s);
+    case Dtype::i32: return run<Extreme<Largest, int32_t>>(s);
+    default: return run<Extreme<Largest, uint8_t>>(s);  // bool too
+  }
+}
+
+}  // namespace
+
+void scan(const Scan& s) {
+  if (s.lines.n == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
+  switch (s.op) {
+    case ScanOp::sum: return sums<SumSoFar>(s);
+    case ScanOp::prod: return sums<ProdSoFar>(s);
+    case ScanOp::logaddexp: return sums<LogAdd>(s);
+    case ScanOp::max: return extremes<true>(s);
+    case ScanOp::min: return extremes<false>(s);
+  }
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,151 @@
+// team.h -- threads that work on one line together: one alone, a warp, a block
+//
+// A team knows its threads by number, joins what each of them holds (`total`), and joins it in their
+// order (`scan`). Who joins what with whom depends on the team alone: the same bits on every run.
+// Teams that share a block and its barriers take equally many turns: `kTogether` of them, of which
+// the last ones may find no line.
+#pragma once
+#include "kernels/cuda/cuda.h"
+
+namespace mt::cuda {
+
+#define MT_SHUFFLE(name, builtin)                                       \
+  template <class T> __device__ inline T name(const T& value, int by) { \
+    static_assert(sizeof(T) % 4 == 0);                                  \
+    uint32_t word[sizeof(T) / 4];                                       \
+    memcpy(word, &value, sizeof(T));                                    \
+    for (uint32_t & w : word) w = builtin(0xffffffffu, w, by);          \
+    T answer;                                                           \
+    memcpy(&answer, word, sizeof(T));                                   \
+    return answer;                                                      \
+  }
+MT_SHUFFLE(from_lane, __shfl_sync)
+MT_SHUFFLE(from_lane_before, __shfl_up_sync)
+MT_SHUFFLE(from_lane_across, __shfl_xor_sync)
+#undef MT_SHUFFLE
+
+template <class S> struct Scanned {
+  S before;  // what the threads before this one hold
+  S all;
+};
+
+struct Alone {
+  static constexpr int kLines = kThreads, kTogether = 1;  // of a block
+  __device__ int number() const { return 0; }
+  __device__ int size() const { return 1; }
+  __device__ int64_t first_line() const { return thread_number(); }
+  __device__ int64_t lines_at_once() const { return thread_count(); }
+  template <class S, class Join> __device__ S total(const S& s, const Join&) const { return s; }
+  template <class S, class Join>
+  __device__ Scanned<S> scan(const S& s, const S& nothing, const Join&) const {
+    return {nothing, s};
+  }
+};
+
+/// The block is (32, kLines).
+struct Warp {
+  static constexpr int kLines = kThreads / 32, kTogether = 1;
+  __device__ int number() const { return int(threadIdx.x); }
+  __device__ int size() const { return 32; }
+  __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.y; }
+  __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
+  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+    for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
+    return s;
+  }
+  template <class S, class Join>
+  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
+    const int lane = int(threadIdx.x);
+    for (int by = 1; by < 32; by *= 2) {
+      const S other = from_lane_before(s, by);
+      if (lane >= by) s = join(other, s);
+    }
+    const S before = from_lane_before(s, 1);
+    return {lane > 0 ? before : nothing, from_lane(s, 31)};
+  }
+};
+
+/// The block is kThreads; needs kShared bytes of shared memory.
+struct Block {
+  static constexpr int kLines = 1, kTogether = 1, kWarps = kThreads / 32;
+  static constexpr size_t kShared = kWarps * 16;
+  __device__ int number() const { return int(threadIdx.x); }
+  __device__ int size() const { return kThreads; }
+  __device__ int64_t first_line() const { return blockIdx.x; }
+  __device__ int64_t lines_at_once() const { return gridDim.x; }
+  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+    static_assert(sizeof(S) <= 16);
+    S* const of_warp = shared_memory<S>();
+    for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = s;
+    __syncthreads();
+    s = of_warp[0];
+    for (int w = 1; w < kWarps; ++w) s = join(s, of_warp[w]);
+    __syncthreads();
+    return s;
+  }
+  template <class S, class Join>
+  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
+    static_assert(sizeof(S) <= 16);
+    S* const of_warp = shared_memory<S>();
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    for (int by = 1; by < 32; by *= 2) {
+      const S other = from_lane_before(s, by);
+      if (lane >= by) s = join(other, s);
+    }
+    const S left = from_lane_before(s, 1);
+    if (lane == 31) of_warp[warp] = s;
+    __syncthreads();
+    S before = nothing, all = nothing;
+    for (int w = 0; w < kWarps; ++w) {
+      if (w == warp) before = all;
+      all = join(all, of_warp[w]);
+    }
+    __syncthreads();
+    return {lane > 0 ? join(before, left) : before, all};
+  }
+};
+
+/// Lines side by side: the block is (kLines, kDown), a team being a column of it.
+struct Column {
+  static constexpr int kLines = 32, kTogether = 32, kDown = kThreads / kLines;
+  static constexpr size_t kShared = kThreads * 8;
+  __device__ int number() const { return int(threadIdx.y); }
+  __device__ int size() const { return kDown; }
+  __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.x; }
+  __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
+  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+    static_assert(sizeof(S) <= 8);
+    S* const column = shared_memory<S>() + threadIdx.x;
+    column[threadIdx.y * kLines] = s;
+    __syncthreads();
+    s = column[0];
+    for (int y = 1; y < kDown; ++y) s = join(s, column[y * kLines]);
+    __syncthreads();
+    return s;
+  }
+};
+
+/// A kernel whose teams take `lines` lines in turns.
+template <class Team, class... P, class... A>
+void launch_teams(const char* name, void (*kernel)(P...), int64_t lines, const A&... a) {
+  const int64_t blocks = (lines + Team::kLines - 1) / Team::kLines, most = int64_t(1) << 20;
+  const unsigned grid = unsigned(blocks < most ? blocks : most);
+  if constexpr (Team::kLines == kThreads) launch(name, kernel, grid, kThreads, a...);
+  else if constexpr (Team::kTogether > 1)
+    launch_blocks(name, kernel, grid, dim3(Team::kLines, kThreads / Team::kLines), Team::kShared,
+                  a...);
+  else if constexpr (Team::kLines > 1)
+    launch_blocks(name, kernel, grid, dim3(32, Team::kLines), 0, a...);
+  else launch_blocks(name, kernel, grid, kThreads, Team::kShared, a...);
+}
+
+enum class Teams { alone, warp, block };
+/// Which team suits `lines` lines of n elements: `apart` where an element's neighbours belong to
+/// other lines, so that threads alone read side by side.
+inline Teams team_for(int64_t lines, int64_t n, bool apart) {
+  if (n <= 4 || (apart && (n <= 32 || lines >= 8192))) return Teams::alone;
+  return n <= 512 ? Teams::warp : Teams::block;
+}
+
+}  // namespace mt::cuda

@@ -1,0 +1,157 @@
+// tiles.h -- a product of two matrices by tiles in shared memory, whatever its elements come from
+//
+// A problem P says how many rows, columns and inner elements there are, gives the elements of its
+// two sides and takes those of the result:
+//   using T, Sum                 what is multiplied, what it is summed in
+//   int64_t entries, m, n, k     `entries` products of (m x k) and (k x n)
+//   bool a_along_k, b_along_k    whether neighbours along k lie side by side in memory
+//   Row row(entry, i), T a(Row, k); Column column(entry, j), T b(Column, k)
+//   void write(entry, i, j, Sum)
+// How the inner sum is cut depends on the shape alone: the same bits on every run.
+#pragma once
+#include "kernels/cuda/cuda.h"
+#include "kernels/number.h"
+#include "kernels/view.h"
+
+// Arrays of registers become registers only if the loops over them are unrolled.
+#ifdef __CUDACC__
+#define MT_UNROLLED _Pragma("unroll")
+#else
+#define MT_UNROLLED
+#endif
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+constexpr int kSide = 64, kDepth = 16;  // a tile of the result, and of the inner sum at a time
+constexpr int kEach = 4, kAcrossTile = kSide / kEach;  // elements of a thread in each direction
+constexpr int kTileThreads = kAcrossTile * kAcrossTile;
+constexpr int kTurns = kSide * kDepth / kTileThreads;  // elements of each side that a thread fetches
+
+/// i / by, and what is left: 32 bits where they suffice.
+__device__ inline int64_t divide(int64_t i, int64_t by, int64_t* rest) {
+  if (((i | by) >> 32) == 0) {
+    const uint32_t q = uint32_t(i) / uint32_t(by);
+    *rest = uint32_t(i) - q * uint32_t(by);
+    return q;
+  }
+  const int64_t q = i / by;
+  *rest = i - q * by;
+  return q;
+}
+
+/// x * y + z, rounded once where T is a float.
+template <class T, class S> __device__ inline S multiply_add(T x, T y, S z) {
+#ifdef __CUDACC__
+  if constexpr (math::is_floating<T>) return ::fma(S(x), S(y), z);
+#endif
+  return S(z + S(x) * S(y));
+}
+
+/// Partial sums of floats meet in double.
+template <class S> struct Wide { using type = S; };
+template <> struct Wide<float> { using type = double; };
+
+/// A problem and how its inner sums are cut: `partial` holds what the parts came to.
+template <class P> struct Cut {
+  P p;
+  int64_t part, parts, tiles_m, tiles_n;
+  typename P::Sum* partial;  // parts x entries x m x n
+};
+
+/// What a thread fetches of one side in each turn: an index along the side, and one along k.
+struct Fetch {
+  int side, k;
+  __device__ Fetch(int thread, int turn, bool along_k)
+      : side(along_k ? thread / kDepth + turn * (kTileThreads / kDepth) : thread % kSide),
+        k(along_k ? thread % kDepth : thread / kSide + turn * (kTileThreads / kSide)) {}
+};
+
+template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
+  using T = typename P::T;
+  using Sum = typename P::Sum;
+  __shared__ T a[kDepth][kSide + 1], b[kDepth][kSide + 1];
+  const int thread = int(threadIdx.x), across = thread % kAcrossTile, down = thread / kAcrossTile;
+  const int64_t each = c.tiles_m * c.tiles_n, all = each * c.parts * c.p.entries;
+  for (int64_t number = blockIdx.x; number < all; number += gridDim.x) {
+    int64_t tile, entry, tile_n;
+    const int64_t place = divide(number, each, &tile), part = divide(place, c.p.entries, &entry);
+    const int64_t tile_m = divide(tile, c.tiles_n, &tile_n);
+    const int64_t i0 = tile_m * kSide, j0 = tile_n * kSide;
+    const int64_t first = part * c.part, last = smaller(c.p.k, first + c.part);
+    typename P::Row row[kTurns];
+    typename P::Column column[kTurns];
+    MT_UNROLLED for (int r = 0; r < kTurns; ++r) {
+      const int64_t i = i0 + Fetch(thread, r, c.p.a_along_k).side;
+      const int64_t j = j0 + Fetch(thread, r, c.p.b_along_k).side;
+      row[r] = c.p.row(entry, smaller(i, c.p.m - 1));
+      column[r] = c.p.column(entry, smaller(j, c.p.n - 1));
+    }
+    Sum sum[kEach][kEach] = {};
+    for (int64_t k0 = first; k0 < last; k0 += kDepth) {
+      MT_UNROLLED for (int r = 0; r < kTurns; ++r) {
+        const Fetch f(thread, r, c.p.a_along_k), g(thread, r, c.p.b_along_k);
+        a[f.k][f.side] = k0 + f.k < last ? c.p.a(row[r], k0 + f.k) : T(0);
+        b[g.k][g.side] = k0 + g.k < last ? c.p.b(column[r], k0 + g.k) : T(0);
+      }
+      __syncthreads();
+      Sum some[kEach][kEach] = {};  // summed apart: long sums lose fewer digits
+      MT_UNROLLED for (int k = 0; k < kDepth; ++k) {
+        T x[kEach], y[kEach];
+        MT_UNROLLED for (int r = 0; r < kEach; ++r) x[r] = a[k][down + r * kAcrossTile];
+        MT_UNROLLED for (int r = 0; r < kEach; ++r) y[r] = b[k][across + r * kAcrossTile];
+        MT_UNROLLED for (int r = 0; r < kEach; ++r)
+          MT_UNROLLED for (int s = 0; s < kEach; ++s) some[r][s] = multiply_add(x[r], y[s], some[r][s]);
+      }
+      MT_UNROLLED for (int r = 0; r < kEach; ++r)
+        MT_UNROLLED for (int s = 0; s < kEach; ++s) sum[r][s] = Sum(sum[r][s] + some[r][s]);
+      __syncthreads();
+    }
+    MT_UNROLLED for (int r = 0; r < kEach; ++r)
+      MT_UNROLLED for (int s = 0; s < kEach; ++s) {
+        const int64_t i = i0 + down + r * kAcrossTile, j = j0 + across + s * kAcrossTile;
+        if (i >= c.p.m || j >= c.p.n) continue;
+        if (c.parts == 1) c.p.write(entry, i, j, sum[r][s]);
+        else c.partial[((part * c.p.entries + entry) * c.p.m + i) * c.p.n + j] = sum[r][s];
+      }
+  }
+}
+
+/// The parts of each element, in their order.
+template <class P> __global__ void join_tiles(const __grid_constant__ Cut<P> c) {
+  using Sum = typename P::Sum;
+  const int64_t n = c.p.entries * c.p.m * c.p.n;
+  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+    typename Wide<Sum>::type total = 0;
+    for (int64_t part = 0; part < c.parts; ++part) total += c.partial[part * n + e];
+    int64_t i, j;
+    const int64_t rest = divide(e, c.p.n, &j), entry = divide(rest, c.p.m, &i);
+    c.p.write(entry, i, j, Sum(total));
+  }
+}
+
+/// The whole product. Few tiles of long sums are cut along k.
+template <class P> void run_tiles(const char* name, const P& p) {
+  Cut<P> c;
+  c.p = p;
+  c.tiles_m = (p.m + kSide - 1) / kSide, c.tiles_n = (p.n + kSide - 1) / kSide;
+  const int64_t whole = c.tiles_m * c.tiles_n * p.entries;
+  constexpr int64_t wanted = 512, shortest = 256;
+  c.parts = whole >= wanted ? 1 : smaller(wanted / whole, (p.k + shortest - 1) / shortest);
+  if (c.parts < 1) c.parts = 1;
+  c.part = (p.k + c.parts - 1) / c.parts;
+  if (c.part > 0) c.parts = (p.k + c.part - 1) / c.part;
+  const int64_t kept = c.parts > 1 ? c.parts * p.entries * p.m * p.n : 0;
+  const cuda::Scratch scratch(size_t(kept) * sizeof(typename P::Sum));
+  c.partial = scratch.as<typename P::Sum>();
+  cuda::launch_blocks(name, tiles<P>, unsigned(smaller<int64_t>(whole * c.parts, 1 << 30)),
+                      kTileThreads, 0, c);
+  if (c.parts > 1)
+    cuda::launch(name, join_tiles<P>,
+                 cuda::blocks_for(p.entries * p.m * p.n, cuda::kThreads), cuda::kThreads, c);
+}
+
+}  // namespace
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,175 @@
+// cuda_runtime.h -- CUDA without a GPU, for tests: a launch runs on the CPU, a thread being a fiber
+//
+// Found instead of NVIDIA's header when the plug-in's files are compiled by the C++ compiler. Blocks
+// run one after the other; the threads of a block take turns, and a turn ends at a barrier or a
+// shuffle. A barrier that some threads of a block never reach, or one in a kernel that was started
+// as needing none, ends the program with a sentence: on a GPU it would hang, or pass unseen.
+#pragma once
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __restrict__
+#define __align__(n) alignas(n)
+#define __shared__ static  // blocks run one after the other, so one copy is enough
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+using uint3 = dim3;
+inline dim3 threadIdx, blockIdx, blockDim, gridDim;
+constexpr int warpSize = 32;
+
+namespace emulation {
+
+/// Runs `kernel` for every thread of the grid. `together`: it may use barriers and shuffles.
+void launch(bool together, dim3 grid, dim3 block, size_t shared,
+            const std::function<void()>& kernel);
+void* shared();
+void barrier();
+/// What lane `from` of the warp gives, once all lanes of `mask` are here: `value` where `from` is no
+/// lane of the mask. At most 16 bytes.
+void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int from);
+int lane();
+/// The lanes of the mask whose `predicate` holds.
+unsigned vote(unsigned mask, bool predicate);
+
+template <class T> T from_lane(unsigned mask, T value, int from) {
+  static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
+  T answer = value;
+  exchange(mask, &value, &answer, sizeof(T), from);
+  return answer;
+}
+
+}  // namespace emulation
+
+inline void __syncthreads() { emulation::barrier(); }
+inline void __syncwarp(unsigned mask = ~0u) { emulation::vote(mask, false); }
+inline void __threadfence() {}
+template <class T> T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
+  const int lane = emulation::lane();
+  return emulation::from_lane(mask, v, lane / width * width + from % width);
+}
+template <class T> T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
+  const int lane = emulation::lane(), from = lane + int(by);
+  return emulation::from_lane(mask, v, from / width == lane / width ? from : lane);
+}
+template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
+  const int lane = emulation::lane(), from = lane - int(by);
+  return emulation::from_lane(mask, v, from >= lane / width * width ? from : lane);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T v, int by, int width = 32) {
+  const int lane = emulation::lane(), from = lane ^ by;
+  return emulation::from_lane(mask, v, from / width == lane / width ? from : lane);
+}
+inline unsigned __ballot_sync(unsigned mask, bool p) { return emulation::vote(mask, p); }
+inline bool __any_sync(unsigned mask, bool p) { return emulation::vote(mask, p) != 0; }
+inline bool __all_sync(unsigned mask, bool p) { return emulation::vote(mask, p) == mask; }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+
+template <class T, class U> T atomicAdd(T* at, U v) {
+  const T old = *at;
+  *at = T(old + v);
+  return old;
+}
+template <class T, class U> T atomicMax(T* at, U v) {
+  const T old = *at;
+  if (T(v) > old) *at = T(v);
+  return old;
+}
+template <class T, class U> T atomicMin(T* at, U v) {
+  const T old = *at;
+  if (T(v) < old) *at = T(v);
+  return old;
+}
+template <class T> T atomicExch(T* at, T v) {
+  const T old = *at;
+  *at = v;
+  return old;
+}
+template <class T> T atomicCAS(T* at, T expected, T v) {
+  const T old = *at;
+  if (old == expected) *at = v;
+  return old;
+}
+
+// ---- the little of the runtime that the plug-in calls --------------------------------------------
+
+enum cudaError_t : int { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
+                      cudaMemcpyDefault };
+using cudaStream_t = void*;
+using cudaMemPool_t = void*;
+constexpr unsigned cudaStreamNonBlocking = 1;
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+struct cudaDeviceProp {
+  char name[256];
+  int multiProcessorCount, major, minor;
+  size_t totalGlobalMem;
+};
+inline cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
+  *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
+  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
+  std::free(p);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind,
+                                   cudaStream_t) {
+  if (n) std::memcpy(to, from, n);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
+  if (n) std::memset(p, v, n);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  *s = nullptr;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t) { return "out of memory"; }
+inline const char* cudaGetErrorName(cudaError_t) { return "cudaErrorMemoryAllocation"; }
+inline cudaError_t cudaGetDeviceCount(int* n) {
+  *n = 2;
+  return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaDriverGetVersion(int* v) {
+  *v = 13000;
+  return cudaSuccess;
+}
+inline cudaError_t cudaRuntimeGetVersion(int* v) {
+  *v = 13000;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {"an emulation on the CPU", 4, 9, 0, size_t(1) << 32};
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int) {
+  *p = nullptr;
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+inline cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = *total = size_t(1) << 32;
+  return cudaSuccess;
+}

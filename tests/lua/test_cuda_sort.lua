@@ -1,0 +1,141 @@
+-- test_cuda_sort.lua -- Sorting and what is built on it, on the GPU against the CPU.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test = t.test
+local ok, why = mt.cuda.is_available(); if not ok then print('skipped: ' .. why) os.exit(0) end
+
+--- The answers of f on both devices are the same bit for bit (a NaN is a NaN).
+local function compare(what, f, x)
+  local a, b = {f(x:to('cuda'))}, {f(x)}
+  t.eq(#a, #b)
+  for i = 1, #b do
+    if a[i].dtype ~= b[i].dtype then error(what .. ': ' .. a[i].dtype .. ' for ' .. b[i].dtype, 2) end
+    if not tostring(a[i].device):find('cuda') then error(what .. ' came back on the CPU', 2) end
+    local p, q = a[i]:cpu(), b[i]
+    t.eq({unpack(p.shape)}, {unpack(q.shape)})
+    if not mt.allclose(p:to('float64'), q:to('float64'), {rtol = 0, atol = 0, equal_nan = true}) then
+      error(('%s: answer %d differs'):format(what, i), 2)
+    end
+  end
+end
+local function random(shape, dtype)
+  if dtype == 'bool' then return mt.randint(0, 1, shape):to('bool') end
+  if dtype == 'int64' then return mt.randint(-2 ^ 40, 2 ^ 40, shape) end
+  if dtype == 'int32' then return mt.randint(-20, 20, shape):to(dtype) end
+  if dtype == 'uint8' then return mt.randint(0, 255, shape):to(dtype) end
+  return mt.randn(shape, {dtype = dtype})
+end
+
+local shapes = {{1}, {16}, {48}, {500}, {1025}, {2048}, {3000}, {33, 3}, {4, 3, 5}, {2, 70, 2},
+                {2, 1100}, {5, 1}, {0}, {0, 3}, {3, 0}}
+
+test('sort along every dimension, both ways, stable', function()
+  mt.manual_seed(1)
+  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'bool'} do
+    for _, shape in ipairs(shapes) do
+      local x = random(shape, dtype)
+      for dim = 1, #shape do
+        for _, descending in ipairs {false, true} do
+          local what = ('%s %s along %d'):format(dtype, table.concat(shape, ' x '), dim)
+          compare('sort ' .. what, function(y) return mt.sort(y, dim, descending) end, x)
+        end
+      end
+    end
+  end
+end)
+
+test('topk and kthvalue: few of many, and many', function()
+  mt.manual_seed(2)
+  for _, dtype in ipairs {'float32', 'int64', 'uint8'} do
+    for _, n in ipairs {7, 1025, 5000} do
+      local x = random({2, n}, dtype)
+      for _, k in ipairs {0, 1, 7, 512, 513, 1500} do
+        if k <= n then
+          local what = ('%d of %d %s'):format(k, n, dtype)
+          compare('topk ' .. what, function(y) return mt.topk(y, k, 2) end, x)
+          if k > 0 then
+            compare('kthvalue ' .. what, function(y) return mt.kthvalue(y, k, 2) end, x)
+            compare('smallest ' .. what, function(y) return mt.topk(y, k, 2, false) end, x)
+          end
+        end
+      end
+    end
+  end
+end)
+
+test('NaN is the largest, zeros are alike, equal ones stay in order', function()
+  local inf, nan = math.huge, 0 / 0
+  for _, n in ipairs {1, 120} do
+    local x = mt.tensor({1, nan, -0.0, 0, -inf, inf, nan, 1, -1, 0}):expand(n, 10):reshape(-1)
+    for _, dtype in ipairs {'float32', 'float64'} do
+      for _, descending in ipairs {false, true} do
+        compare('sort', function(y) return mt.sort(y, 1, descending) end, x:to(dtype))
+        compare('topk', function(y) return mt.topk(y, 6, 1, descending) end, x:to(dtype))
+        -- the sign of a zero goes with its position
+        compare('zeros', function(y) return 1 / (mt.sort(y, 1, descending)) end, x:to(dtype))
+      end
+      compare('nanmedian', function(y) return mt.nanmedian(y, 1) end, x:to(dtype))
+      compare('median', function(y) return mt.median(y, 1) end, x:to(dtype))
+    end
+  end
+end)
+
+test('views and 0-d tensors', function()
+  local x = mt.randn(9, 40, 6)
+  for dim = 1, 3 do
+    compare('transposed', function(y) return mt.sort(y:transpose(1, 3), dim) end, x)
+    compare('strided', function(y) return mt.sort(y[{{}, {1, 40, 3}}], dim) end, x)
+    compare('expanded', function(y) return mt.sort(y[{{1}}]:expand(3, 40, 6), dim) end, x)
+  end
+  compare('a long line', function(y) return mt.sort(y, 1) end, mt.randn(40001))
+  compare('few of a long line', function(y) return mt.topk(y, 100, 1) end, mt.randn(100001))
+  compare('0-d', function(y) return mt.sort(y) end, mt.tensor(3))
+end)
+
+test('what is built on sorting', function()
+  mt.manual_seed(3)
+  local x = mt.randint(0, 9, {40, 33})
+  for dim = 1, 2 do
+    compare('mode', function(y) return mt.mode(y, dim) end, x)
+    compare('mode', function(y) return mt.mode(y, dim) end, x:to('float32'))
+    compare('median', function(y) return mt.median(y, dim) end, x:to('float32'))
+    compare('unique', function(y) return mt.unique(y, {dim = dim, return_inverse = true, return_counts = true}) end, x)
+  end
+  compare('median', function(y) return mt.median(y) end, x:to('float32'))
+  compare('argsort', function(y) return mt.argsort(y) end, x)
+  local whole = {return_inverse = true, return_counts = true}
+  compare('unique', function(y) return mt.unique(y, whole) end, x)
+  compare('unique', function(y) return mt.unique(y, whole) end, x + 2 ^ 60)
+  compare('unique', function(y) return mt.unique(y, whole) end, x:to('float32'))
+  compare('unique_consecutive', function(y) return mt.unique_consecutive(y, whole) end, x:reshape(-1))
+  compare('bincount', function(y) return mt.bincount(y) end, x:reshape(-1) + 1)
+  compare('bincount', function(y) return mt.bincount(y, y:to('float64')) end, x:reshape(-1) + 1)
+  compare('histc', function(y) return mt.histc(y, 7) end, x:to('float32'))
+  for _, q in ipairs {0, 0.25, 0.3, 1} do
+    compare('quantile', function(y) return mt.quantile(y, q, 2) end, x:to('float64'))
+    compare('quantile', function(y) return mt.quantile(y, q) end, x:to('float64'))
+  end
+  compare('nanquantile', function(y) return mt.nanquantile(y, 0.5, 1) end,
+          mt.where(x:eq(3), mt.tensor(0 / 0, {dtype = 'float64'}), x:to('float64')))
+end)
+
+test('gradients', function()
+  mt.manual_seed(4)
+  local x = mt.randn(33, 40)
+  local y = x:to('cuda'):requires_grad_()
+  x:requires_grad_()
+  for _, f in ipairs {
+    function(z) return (mt.sort(z, 1)) end, function(z) return (mt.topk(z, 5, 2)) end,
+    function(z) return (mt.median(z, 1)) end, function(z) return mt.median(z) end,
+    function(z) return mt.quantile(z, 0.3, 2) end, function(z) return (mt.mode(z, 2)) end,
+  } do
+    x.grad, y.grad = nil, nil
+    local a, b = f(y), f(x)
+    local g = mt.rand(b.shape)
+    a:backward(g:to('cuda'))
+    b:backward(g)
+    t.eq(mt.allclose(y.grad:cpu(), x.grad), true)
+  end
+end)
+
+t.finish()
