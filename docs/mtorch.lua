@@ -444,6 +444,11 @@ function Tensor:ones_like(dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.range(first, last, step, dtype, device, requires_grad) end
 
+--- Where new tensors are made when nothing is said: 'cpu', 'cuda'.
+---@param device string
+---@return mt.Tensor ...
+function mt.set_default_device(device) end
+
 --- The type of numbers without a dtype: 'float32' or 'float64'.
 ---@param dtype mt.Dtype
 ---@return mt.Tensor ...
@@ -6395,5 +6400,19 @@ function mt.data.split(n) end
 ---@param n integer
 ---@return any ...
 function mt.data.xor(n) end
+
+--- How many GPUs can be used.
+---@return any ...
+function mt.cuda.device_count() end
+
+--- What a GPU is sold as.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.device_name(device) end
+
+--- Waits until a GPU has done what it was asked.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.synchronize(device) end
 
 return mt
