@@ -25,6 +25,14 @@ foreach(script ${lua_tests})
   endif()
 endforeach()
 
+# Some of them again with the emulated GPU as the default device.
+foreach(name create einsum elementwise index nn optim product reduce training wrong_arguments wrong_shapes wrong_values)
+  add_test(NAME device.${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(device.${name} PROPERTIES
+    ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>")
+endforeach()
+
 add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 
 # The checks of the house and of the program.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -228,12 +229,20 @@ void check_integers(int op, const Tensor& divisor, Dtype dtype) {
     fail("{}: an integer to a negative power is not whole; use :float() first", name);
 }
 
-void check_devices(const OpRow& row, const Tensor* const* inputs) {
-  for (int i = 1; i < row.inputs; ++i)
-    if (&inputs[i]->device() != &inputs[0]->device() && !inputs[i]->impl()->number &&
-        !inputs[0]->impl()->number)
+/// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU.
+bool follows(const Tensor& x) { return x.impl()->number || (x.dim() == 0 && is_cpu(x.device())); }
+
+/// The device that all operands are on which do not follow.
+const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
+  const Device* device = nullptr;
+  for (int i = 0; i < row.inputs; ++i) {
+    if (follows(*inputs[i])) continue;
+    if (device && device != &inputs[i]->device())
       fail("{}: the tensors are on {} and {}; move one with x:to('{}')", row.info->name,
-           inputs[0]->device().name, inputs[i]->device().name, inputs[0]->device().name);
+           device->name, inputs[i]->device().name, device->name);
+    device = &inputs[i]->device();
+  }
+  return device ? *device : inputs[0]->device();
 }
 
 Dtype answer_dtype(const OpRow& row, Dtype computed) {
@@ -282,15 +291,12 @@ struct Prepared {
 };
 Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = facts[op].row;
-  check_devices(row, inputs);
+  const Device& device = common_device(row, inputs);
   Prepared p;
   p.dtype = computing_dtype(row, inputs, params);
   p.shape = inputs[0]->shape();
-  const Device* device = &inputs[0]->device();
-  for (int i = 1; i < row.inputs; ++i) {
+  for (int i = 1; i < row.inputs; ++i)
     p.shape = broadcast(row.info->name, p.shape, inputs[i]->shape());
-    if (inputs[0]->impl()->number) device = &inputs[i]->device();
-  }
   bool nothing = false;
   for (int64_t size : p.shape) nothing |= size == 0;
   if (row.inputs == 2 && !nothing) check_integers(op, *inputs[1], p.dtype);
@@ -301,9 +307,9 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
            dtype_name(inputs[0]->dtype()));
     if (inputs[i]->impl()->number && row.info->accepts != op::Accepts::boolean)
       check_value(row.info->name, inputs[i]->at(0), p.dtype);
-    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), p.dtype, *device)
-               : mask                    ? *inputs[i]
-                                         : to(*inputs[i], p.dtype);
+    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), p.dtype, device)
+               : mask                    ? to(*inputs[i], device)
+                                         : to(to(*inputs[i], p.dtype), device);
     p.tensor[i] = x.shape() == p.shape        ? x
                   : inputs[i]->impl()->number ? repeat_everywhere(x, p.shape)
                                               : expand(x, p.shape);

@@ -212,7 +212,7 @@ Tensor others_recorded(const Tensor& x, unsigned mask) {
   Shape square = kept;
   square.push(1), square.push(n);
   const Tensor rows = reshape(moved, square);
-  const Tensor left_out = where(to(eye(n, n), Dtype::b8), Tensor(1.0), rows);
+  const Tensor left_out = where(eye(n, n, Dtype::b8, x.device()), Tensor(1.0), rows);
   return permute(reshape(prod(left_out, {-1}), moved.shape()), back);
 }
 

@@ -285,7 +285,7 @@ void unfold_backward(Node& node, const Tensor& g, Tensor* dx) {
     Shape line = whole;
     for (int k = 0; k < line.size(); ++k) line[k] = k == d ? size[d] : 1;
     index = unsqueeze(arange(windows, int64_t(node.number[2])), 1) + arange(width, 1);
-    index = expand(reshape(index, line), size);
+    index = expand(reshape(to(index, g.device()), line), size);
   }
   dx[0] = scatter_add(zeros(whole, g.dtype(), g.device()), d, index, flat);
 }
@@ -337,7 +337,9 @@ void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
   {
     NoGrad off;
     source = reshape(places(node.shape(1), Shape(to.stride, to.ndim), to.offset), {-1});
+    source = mt::to(source, g.device());
     target = reshape(places(shape, Shape(from.stride, from.ndim), from.offset), {-1});
+    target = mt::to(target, g.device());
     // Elements of x that share a place share its gradient.
     owners = scatter_add(zeros({n}, g.dtype(), g.device()), 0, target,
                          ones({target.numel()}, g.dtype(), g.device()));
