@@ -1,11 +1,7 @@
 -- test_cuda_conv.lua -- convolutions and pooling of a GPU, with gradients, against the CPU.
 local mt = require 'mtorch'
 local T = require 'testing'
-local available, why = mt.cuda.is_available()
-if not available then
-  print('skipped: ' .. why)
-  os.exit(0)
-end
+T.needs_cuda()
 mt.manual_seed(7)
 
 local function same(got, wanted, tol)

@@ -1,8 +1,7 @@
 -- test_cuda_index.lua -- positions and masks on a GPU: the same answers as on the CPU, to the bit
 local mt = require 'mtorch'
-local t = require 'tests.lua.testing'
-local ok, why = mt.cuda.is_available()
-if not ok then print('skipped: ' .. why) os.exit(0) end
+local t = require 'testing'
+t.needs_cuda()
 
 local kDtypes = {'bool', 'uint8', 'int32', 'int64', 'float32', 'float64'}
 

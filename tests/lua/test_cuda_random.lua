@@ -2,7 +2,7 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
-local ok, why = mt.cuda.is_available(); if not ok then print('skipped: ' .. why) os.exit(0) end
+t.needs_cuda()
 
 --- make(options) on both devices from the same seed.
 local function drawn(make, dtype)

@@ -2,7 +2,7 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
-local ok, why = mt.cuda.is_available(); if not ok then print('skipped: ' .. why) os.exit(0) end
+t.needs_cuda()
 
 local function same(a, b, what, tol)
   if a.dtype ~= b.dtype then error(what .. ': ' .. a.dtype .. ' for ' .. b.dtype, 2) end

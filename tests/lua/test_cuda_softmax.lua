@@ -2,7 +2,7 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local test = t.test
-local ok, why = mt.cuda.is_available(); if not ok then print('skipped: ' .. why) os.exit(0) end
+t.needs_cuda()
 local F = mt
 
 --- a, on the GPU, is b on the CPU, within what rounding leaves.

@@ -106,6 +106,14 @@ function testing.state(x)
     testing.bits(x:tolist())}, ' ')
 end
 
+--- Ends the file, as a skip with its reason, where there is no GPU, not even an emulated one.
+function testing.needs_cuda()
+  local available, why = mt.cuda.is_available()
+  if available then return end
+  print('skipped: ' .. why)
+  os.exit(0)
+end
+
 --- Prints `N tests, M failed`; ends the program with 1 where one failed or none ran.
 function testing.finish()
   print(('%d tests, %d failed'):format(count, failures))
