@@ -118,5 +118,48 @@ template <class Op, class A, class T> MT_HD A enter(T x) {
   else return a;
 }
 
+// ---- partial results that are more than one number ------------------------------------------------
+
+/// The mean and the sum of squared deviations from it.
+struct Spread { double n, mean, m2; };
+/// As in Chan, Golub & LeVeque 1979.
+MT_HD Spread join(const Spread& a, const Spread& b) {
+  if (a.n == 0) return b;
+  if (b.n == 0) return a;
+  const double n = a.n + b.n, delta = b.mean - a.mean;
+  return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
+}
+/// The variance: over nothing where the correction leaves nothing.
+MT_HD double variance(const Spread& s, double correction) {
+  const double left = s.n - correction;
+  return s.m2 / (left > 0 ? left : 0.0);
+}
+MT_HD double mean(const Spread& s) { return s.n > 0 ? s.mean : 0.0 / s.n; }
+
+/// log(sum(exp(x))) as an offset, which is finite, and the sum of exp(x - offset).
+template <class T> struct Scaled {
+  T offset;
+  double sum;
+};
+template <class T> MT_HD T offset_for(T most) {
+  return most - most == T(0) ? most : T(0);  // infinities and NaN are met unshifted
+}
+template <class T> MT_HD Scaled<T> join(const Scaled<T>& a, const Scaled<T>& b) {
+  if (a.sum == 0) return b;
+  if (b.sum == 0) return a;
+  const T most = a.offset > b.offset ? a.offset : b.offset;
+  return {most, a.sum * math::exp(double(a.offset) - double(most)) +
+                    b.sum * math::exp(double(b.offset) - double(most))};
+}
+template <class T> MT_HD double logarithm(const Scaled<T>& s) {
+  return double(s.offset) + math::log(s.sum);
+}
+
+/// Whether x takes the place of the extreme so far; a NaN counts as the extreme.
+template <class Op, class T> MT_HD bool beats(T x, T champion) {
+  const bool further = Op::info.extreme > 0 ? x > champion : x < champion;
+  return further | ((x != x) & (champion == champion));
+}
+
 }  // namespace MT_ISA
 }  // namespace mt::op

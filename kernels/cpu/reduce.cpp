@@ -62,14 +62,10 @@ template <class Op, class Element> struct Simple {
   template <class P> using Pointee = typename PointeeOf<P>::type;
 };
 
-/// The mean and the sum of squared deviations from it: two passes over a run that is in the cache,
-/// runs joined as in Chan, Golub & LeVeque 1979.
-struct Spread {
-  double n, mean, m2;
-};
+/// The mean and the sum of squared deviations from it: two passes over a run that is in the cache.
 template <class Element> struct Moments {
   using T = Element;
-  using State = Spread;
+  using State = op::Spread;
   static constexpr int64_t kWidth = kColumns;
   static State start() { return {0, 0, 0}; }
   static State run(const T* x, int64_t n) {
@@ -92,12 +88,7 @@ template <class Element> struct Moments {
     for (int l = 0; l < width; ++l) rest += all[l];
     return rest;
   }
-  static State join(const State& a, const State& b) {
-    if (a.n == 0) return b;
-    if (b.n == 0) return a;
-    const double n = a.n + b.n, delta = b.mean - a.mean;
-    return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
-  }
+  static State join(const State& a, const State& b) { return op::join(a, b); }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
     double mean[kColumns] = {}, m2[kColumns] = {};
     for (int64_t i = 0; i < rows; ++i)
@@ -112,49 +103,35 @@ template <class Element> struct Moments {
   }
   static void write(const Reduce& r, int64_t at, int64_t step, const State* state, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-      const Spread& s = state[i];
-      const double left = s.n - r.number;
-      static_cast<T*>(r.out)[at + i * step] = T(s.m2 / (left > 0 ? left : 0.0));
-      if (r.also) static_cast<T*>(r.also)[at + i * step] = T(s.n > 0 ? s.mean : 0.0 / s.n);
+      const op::Spread& s = state[i];
+      static_cast<T*>(r.out)[at + i * step] = T(op::variance(s, r.number));
+      if (r.also) static_cast<T*>(r.also)[at + i * step] = T(op::mean(s));
     }
   }
 };
 
-/// log(sum(exp(x))) as an offset, which is finite, and the sum of exp(x - offset).
-template <class T> struct Scaled {
-  T offset;
-  double sum;
-};
-template <class T> MT_HD T offset_for(T most) {
-  return most - most == T(0) ? most : T(0);  // infinities and NaN are met unshifted
-}
+/// log(sum(exp(x))).
 template <class Element> struct LogSumExp {
   using T = Element;
-  using State = Scaled<T>;
+  using State = op::Scaled<T>;
   static constexpr int64_t kWidth = kColumns;
   static State start() { return {T(0), 0}; }
   static State run(const T* x, int64_t n) {
-    const T offset = offset_for(join_run<op::Amax>(x, n));
+    const T offset = op::offset_for(join_run<op::Amax>(x, n));
     double sum = 0;
     T buffer[kExpRun];
     for (int64_t i = 0; i < n; i += kExpRun)
       sum += exp_run(x + i, offset, buffer, smaller(kExpRun, n - i));
     return {offset, sum};
   }
-  static State join(const State& a, const State& b) {
-    if (a.sum == 0) return b;
-    if (b.sum == 0) return a;
-    const T most = a.offset > b.offset ? a.offset : b.offset;
-    return {most, a.sum * math::exp(double(a.offset) - double(most)) +
-                      b.sum * math::exp(double(b.offset) - double(most))};
-  }
+  static State join(const State& a, const State& b) { return op::join(a, b); }
   static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
     T most[kColumns];
     double sum[kColumns] = {};
     for (int64_t j = 0; j < n; ++j) most[j] = math::lowest<T>();
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < n; ++j) most[j] = op::Amax::join(most[j], x[i * step + j]);
-    for (int64_t j = 0; j < n; ++j) most[j] = offset_for(most[j]);
+    for (int64_t j = 0; j < n; ++j) most[j] = op::offset_for(most[j]);
     for (int64_t i = 0; i < rows; ++i) {
       T e[kColumns];
       for (int64_t j = 0; j < n; ++j) e[j] = math::exp(x[i * step + j] - most[j]);
@@ -164,8 +141,7 @@ template <class Element> struct LogSumExp {
   }
   static void write(const Reduce& r, int64_t at, int64_t step, const State* state, int64_t n) {
     for (int64_t i = 0; i < n; ++i)
-      static_cast<T*>(r.out)[at + i * step] =
-          T(double(state[i].offset) + math::log(state[i].sum));
+      static_cast<T*>(r.out)[at + i * step] = T(op::logarithm(state[i]));
   }
 };
 
@@ -174,10 +150,6 @@ template <class T> struct Found {
   T value;
   int64_t at;
 };
-template <class Op, class T> MT_HD bool beats(T x, T champion) {
-  const bool further = Op::info.extreme > 0 ? x > champion : x < champion;
-  return further | ((x != x) & (champion == champion));
-}
 
 // ---- walking ------------------------------------------------------------------------------------
 
@@ -334,7 +306,7 @@ template <class Op, class T> struct Arg {
         at = buffer;
       }
       const T most = join_run<Op>(at, n);
-      if (beats<Op>(most, best.value)) {
+      if (op::beats<Op>(most, best.value)) {
         int64_t k = 0;
         while (!(at[k] == most || (most != most && at[k] != at[k]))) ++k;
         best = {at[k], i + k};
@@ -359,7 +331,7 @@ template <class Op, class T> struct Arg {
       each_rows(r, start, elements, [&](const T* x, int64_t rows, int64_t step) {
         for (int64_t i = 0; i < rows; ++i, ++row, x += step)
           for (int64_t j = 0; j < n; ++j) {
-            const bool wins = beats<Op>(x[j], best[j]);
+            const bool wins = op::beats<Op>(x[j], best[j]);
             best[j] = wins ? x[j] : best[j];
             at[j] = wins ? row : at[j];
           }

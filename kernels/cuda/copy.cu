@@ -21,7 +21,7 @@ struct Elements {
 template <class To, class From> __global__ void convert(const __grid_constant__ Elements c) {
   for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
     int64_t at[2];
-    cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, 2, at);
+    cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, at);
     static_cast<To*>(c.out)[at[0]] = math::convert<To>(static_cast<const From*>(c.in)[at[1]]);
   }
 }

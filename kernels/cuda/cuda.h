@@ -88,7 +88,7 @@ __device__ inline int64_t thread_count() { return int64_t(gridDim.x) * blockDim.
 /// Where the i-th element lies for each of K operands; 32-bit divisions where they suffice.
 template <int K>
 __device__ inline void offsets_of(int64_t i, int ndim, const int64_t* size,
-                                  const int64_t (*stride)[kMaxDims], int used, int64_t* offset) {
+                                  const int64_t (*stride)[kMaxDims], int64_t* offset) {
   for (int k = 0; k < K; ++k) offset[k] = 0;
   for (int d = ndim - 1; d >= 0; --d) {
     int64_t place = i;
@@ -103,8 +103,7 @@ __device__ inline void offsets_of(int64_t i, int ndim, const int64_t* size,
         i = rest;
       }
     }
-    for (int k = 0; k < K; ++k)
-      if (k < used) offset[k] += place * stride[k][d];
+    for (int k = 0; k < K; ++k) offset[k] += place * stride[k][d];
   }
 }
 

@@ -20,7 +20,7 @@ struct Flat {
 };
 struct Strided {
   int64_t n;
-  int ndim, used;
+  int ndim;
   void* data[kMaxOperands + 1];
   int64_t size[kMaxDims], stride[kMaxOperands + 1][kMaxDims];
   double scalar[4];
@@ -82,7 +82,7 @@ template <class Op, int Part, class T> __global__ void strided(const __grid_cons
   constexpr int used = op::operands<Op, Part> + 1;
   for (int64_t i = cuda::thread_number(); i < m.n; i += cuda::thread_count()) {
     int64_t at[used];
-    cuda::offsets_of<used>(i, m.ndim, m.size, m.stride, used, at);
+    cuda::offsets_of<used>(i, m.ndim, m.size, m.stride, at);
     static_cast<op::Out<Op, Part, T>*>(m.data[0])[at[0]] =
         Kernel<Op, Part, T>::one(m, at, Inputs<Op, Part>{}, Params<Op>{});
   }
@@ -152,7 +152,7 @@ void map(const Map& call) {
     return cuda::launch("map", kernels.flat, cuda::blocks_for(n, each), cuda::kThreads, f);
   }
   Strided s;
-  s.n = n, s.ndim = m.ndim, s.used = used;
+  s.n = n, s.ndim = m.ndim;
   for (int d = 0; d < m.ndim; ++d) s.size[d] = m.size[d];
   for (int k = 0; k < used; ++k) {
     s.data[k] = m.data[k];

@@ -63,7 +63,7 @@ template <class T> __global__ void gather_cells(const __grid_constant__ Cells c,
   bool wrong = false;
   for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
     int64_t at[3];
-    cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, 3, at);
+    cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, at);
     const int64_t k = c.positions.read(c.index[at[2]], wrong);
     static_cast<T*>(c.out)[at[0]] = static_cast<const T*>(c.in)[at[1] + k * c.step];
   }
@@ -153,12 +153,12 @@ __global__ void scatter_lines(const __grid_constant__ Spread s, Found* found) {
   bool wrong = false;
   for (int64_t line = cuda::thread_number(); line < s.lines; line += cuda::thread_count()) {
     int64_t at[3];
-    cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, 3, at);
+    cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, at);
     T* const out = static_cast<T*>(s.out) + at[0];
     const T* const in = static_cast<const T*>(s.in) + at[1];
     for (int64_t m = 0; m < s.inside; ++m) {
       int64_t inside[2];
-      cuda::offsets_of<2>(m, s.inner, s.inner_size, s.inner_stride, 2, inside);
+      cuda::offsets_of<2>(m, s.inner, s.inner_size, s.inner_stride, inside);
       bool here = false;
       const int64_t k = s.positions.read(s.index[at[2] + inside[1]], here);
       wrong |= here;
@@ -253,7 +253,7 @@ __global__ void join_runs(const __grid_constant__ Spread s, const uint64_t* entr
     const int64_t line = s.shared ? i - begin * turns : int64_t(cell) / extent;
     const int64_t k = s.shared ? int64_t(cell) : int64_t(cell) - line * extent;
     int64_t at[3];
-    cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, 3, at);
+    cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, at);
     const T* const in = static_cast<const T*>(s.in) + at[1];
     const int64_t before = s.shared ? 0 : line * s.inside;
     T& out = static_cast<T*>(s.out)[at[0] + k * s.step];

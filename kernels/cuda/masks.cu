@@ -90,7 +90,7 @@ unsigned parts_of(const Mask& m) { return unsigned((m.n + kPart - 1) / kPart); }
 
 template <class T> void compress_items(const Compress& c) {
   cuda::launch_blocks("compress", c.unpack ? compress_as<T, true> : compress_as<T, false>,
-                      parts_of(c.mask), kPrefixThreads, 0, c.mask, static_cast<T*>(c.whole),
+                      parts_of(c.mask), kPrefixThreads, kPrefixShared, c.mask, static_cast<T*>(c.whole),
                       static_cast<T*>(c.packed));
 }
 template <class T> void search_side(const Search& s) {
@@ -105,7 +105,7 @@ void count_mask(const Mask& m) {
   // The entry behind the last piece counts nothing itself and becomes the total.
   cuda::check(cudaMemsetAsync(m.before + pieces, 0, sizeof(int64_t), cuda::stream()), "count_mask");
   if (pieces == 0) return;
-  cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), kPrefixThreads, 0, m.set, m.n,
+  cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), kPrefixThreads, kPrefixShared, m.set, m.n,
                       m.before);
   prefix("count_mask", m.before, pieces + 1);
 }
@@ -121,7 +121,7 @@ void compress(const Compress& c) {
 
 void nonzero(const Nonzero& z) {
   if (z.mask.n == 0 || z.ndim == 0) return;
-  cuda::launch_blocks("nonzero", coordinates, parts_of(z.mask), kPrefixThreads, 0, z,
+  cuda::launch_blocks("nonzero", coordinates, parts_of(z.mask), kPrefixThreads, kPrefixShared, z,
                       pieces_of(z.mask));
 }
 

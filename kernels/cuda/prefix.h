@@ -1,34 +1,21 @@
 // prefix.h -- sums before each place: of the threads of a block, of an array
 #pragma once
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/team.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int kPrefixThreads = 256;  // of a block that calls block_prefix
+constexpr int kPrefixThreads = cuda::kThreads;  // of a block that calls block_prefix
+constexpr size_t kPrefixShared = cuda::Block::kShared;
 
 /// The sum of the values of the threads before this one, and in `total` that of all. Called by all
-/// threads of a block of kPrefixThreads in one dimension.
+/// threads of a block of kPrefixThreads in one dimension, started with kPrefixShared bytes.
 __device__ inline int64_t block_prefix(int64_t value, int64_t& total) {
-  constexpr int kWarps = kPrefixThreads / 32;
-  __shared__ int64_t sums[kWarps];
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-  int64_t sum = value;
-  for (int by = 1; by < 32; by *= 2) {
-    const int64_t other = __shfl_up_sync(~0u, sum, unsigned(by));
-    if (lane >= by) sum += other;
-  }
-  if (lane == 31) sums[warp] = sum;
-  __syncthreads();
-  int64_t before = 0;
-  total = 0;
-  for (int w = 0; w < kWarps; ++w) {
-    if (w == warp) before = total;
-    total += sums[w];
-  }
-  __syncthreads();  // nobody writes `sums` anew before all have read
-  return before + sum - value;
+  const auto sum = [](int64_t x, int64_t y) { return x + y; };
+  const cuda::Scanned<int64_t> s = cuda::Block{}.scan(value, int64_t(0), sum);
+  total = s.all;
+  return s.before;
 }
 
 /// a[i] becomes the sum of what came before it: one block for the array.
@@ -67,13 +54,13 @@ template <class T> __global__ void prefix_parts(T* a, int64_t n, const int64_t* 
 /// a[i] becomes the sum of what came before it.
 template <class T> void prefix(const char* name, T* a, int64_t n) {
   if (n <= 2 * kPrefixPart)
-    return cuda::launch_blocks(name, prefix_whole<T>, 1, kPrefixThreads, 0, a, n);
+    return cuda::launch_blocks(name, prefix_whole<T>, 1, kPrefixThreads, kPrefixShared, a, n);
   const int64_t parts = (n + kPrefixPart - 1) / kPrefixPart;
   const cuda::Scratch scratch(size_t(parts) * sizeof(int64_t));
   int64_t* const sums = scratch.as<int64_t>();
-  cuda::launch_blocks(name, prefix_sums<T>, unsigned(parts), kPrefixThreads, 0, a, n, sums);
-  cuda::launch_blocks(name, prefix_whole<int64_t>, 1, kPrefixThreads, 0, sums, parts);
-  cuda::launch_blocks(name, prefix_parts<T>, unsigned(parts), kPrefixThreads, 0, a, n, sums);
+  cuda::launch_blocks(name, prefix_sums<T>, unsigned(parts), kPrefixThreads, kPrefixShared, a, n, sums);
+  cuda::launch_blocks(name, prefix_whole<int64_t>, 1, kPrefixThreads, kPrefixShared, sums, parts);
+  cuda::launch_blocks(name, prefix_parts<T>, unsigned(parts), kPrefixThreads, kPrefixShared, a, n, sums);
 }
 
 }  // namespace

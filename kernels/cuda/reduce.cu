@@ -41,44 +41,29 @@ template <class Op, class Element> struct Simple {
   }
 };
 
-/// The mean and the sum of squared deviations (Chan, Golub & LeVeque 1979).
-struct Spread { double n, mean, m2; };
 template <class Element> struct Moments {
   using T = Element;
-  using State = Spread;
+  using State = op::Spread;
   static __device__ State start() { return {0, 0, 0}; }
   static __device__ State enter(T x, int64_t) { return {1, double(x), 0}; }
-  static __device__ State join(const State& a, const State& b) {
-    if (a.n == 0) return b;
-    if (b.n == 0) return a;
-    const double n = a.n + b.n, delta = b.mean - a.mean;
-    return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
-  }
+  static __device__ State join(const State& a, const State& b) { return op::join(a, b); }
   static __device__ void write(const Reduce& r, int64_t at, const State& s) {
-    const double left = s.n - r.number;
-    put(r.out, at, T(s.m2 / (left > 0 ? left : 0.0)));
-    if (r.also) put(r.also, at, T(s.n > 0 ? s.mean : 0.0 / s.n));
+    put(r.out, at, T(op::variance(s, r.number)));
+    if (r.also) put(r.also, at, T(op::mean(s)));
   }
 };
 
-/// log(sum(exp(x))) as an offset, which is finite, and the sum of exp(x - offset).
-struct Scaled { double offset, sum; };
 template <class Element> struct LogSumExp {
   using T = Element;
-  using State = Scaled;
+  using State = op::Scaled<T>;
   static __device__ State start() { return {0, 0}; }
   static __device__ State enter(T x, int64_t) {
-    const double v = double(x);
-    return v - v == 0 ? State{v, 1} : State{0, math::exp(v)};  // infinities and NaN unshifted
+    const T offset = op::offset_for(x);
+    return {offset, math::exp(double(x) - double(offset))};
   }
-  static __device__ State join(const State& a, const State& b) {
-    if (a.sum == 0) return b;
-    if (b.sum == 0) return a;
-    const double most = a.offset > b.offset ? a.offset : b.offset;
-    return {most, a.sum * math::exp(a.offset - most) + b.sum * math::exp(b.offset - most)};
-  }
+  static __device__ State join(const State& a, const State& b) { return op::join(a, b); }
   static __device__ void write(const Reduce& r, int64_t at, const State& s) {
-    put(r.out, at, T(s.offset + math::log(s.sum)));
+    put(r.out, at, T(op::logarithm(s)));
   }
 };
 
@@ -92,15 +77,11 @@ template <class Op, class Element> struct Arg {
   using State = Found<T>;
   static __device__ State start() { return {T(0), -1}; }
   static __device__ State enter(T x, int64_t i) { return {x, i}; }
-  static __device__ bool beats(T x, T champion) {
-    const bool further = Op::info.extreme > 0 ? x > champion : x < champion;
-    return further || (x != x && champion == champion);
-  }
   static __device__ State join(const State& a, const State& b) {
     if (a.at < 0) return b;
     if (b.at < 0) return a;
-    if (beats(a.value, b.value)) return a;
-    if (beats(b.value, a.value)) return b;
+    if (op::beats<Op>(a.value, b.value)) return a;
+    if (op::beats<Op>(b.value, a.value)) return b;
     return a.at < b.at ? a : b;
   }
   static __device__ void write(const Reduce& r, int64_t at, const State& s) {
