@@ -6,6 +6,10 @@
 #include <cstdlib>
 #include <new>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "engine/error.h"
 
 namespace mt {
@@ -16,9 +20,21 @@ namespace {
 
 std::atomic<int64_t> live{0}, peak{0}, limit{int64_t(1) << 46};
 
-// A host storage is one block: the header, then the data on its own cache line.
-constexpr size_t kHeader = 64;
+// A host storage is one block: the header, then the data on its own cache line. From kHuge bytes the
+// data is a block of its own, so that a power of two fills whole huge pages.
+constexpr size_t kHeader = 64, kHuge = size_t(2) << 20;
 static_assert(sizeof(Storage) <= kHeader);
+
+/// Memory of the system's. Huge pages where they fit: -x of 4 MiB is then a quarter faster, because
+/// the addresses of small pages do not fit into the processor's tables.
+void* fresh(size_t bytes) {
+  if (bytes < kHuge) return std::aligned_alloc(64, bytes);
+  void* block = std::aligned_alloc(kHuge, bytes);
+#if defined(MADV_HUGEPAGE)
+  if (block) madvise(block, bytes / kHuge * kHuge, MADV_HUGEPAGE);
+#endif
+  return block;
+}
 
 // Size classes: steps of 64 bytes to 1 KiB, then four for each power of two, so that at most a
 // fifth is unused.
@@ -68,7 +84,7 @@ struct FreeList {
       cached -= int64_t(c.bytes);
       return std::exchange(head[c.index], head[c.index]->next);
     }
-    return std::aligned_alloc(64, (c.bytes + 63) / 64 * 64);
+    return fresh((c.bytes + 63) / 64 * 64);
   }
   void give(void* block, size_t bytes) {
     const SizeClass c = class_of(bytes);
@@ -88,9 +104,12 @@ bool fits(size_t bytes) {
 }
 
 bool on_host(const Device& device) { return &device == &cpu_device(); }
+/// Whether the header stands before the data.
+bool in_one_block(const Device& device, size_t bytes) { return on_host(device) && bytes < kHuge; }
 
 void* try_allocate(const Device& device, size_t bytes) {
-  return on_host(device) ? free_list.take(kHeader + bytes) : device.alloc(bytes);
+  if (in_one_block(device, bytes)) return free_list.take(kHeader + bytes);
+  return on_host(device) ? free_list.take(bytes) : device.alloc(bytes);
 }
 
 [[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
@@ -110,10 +129,10 @@ Ref<Storage> allocate(const Device& device, size_t bytes) {
     if (on_out_of_memory && on_out_of_memory() && fits(bytes)) block = try_allocate(device, bytes);
   }
   if (!block) out_of_memory(device, bytes);
-  const bool host = on_host(device);
-  Storage* s = new (host ? block : take_block(sizeof(Storage))) Storage;
+  const bool one = in_one_block(device, bytes);
+  Storage* s = new (one ? block : take_block(sizeof(Storage))) Storage;
   s->device = &device;
-  s->data = host ? static_cast<char*>(block) + kHeader : block;
+  s->data = one ? static_cast<char*>(block) + kHeader : block;
   s->bytes = bytes;
   free_list.allocated += int64_t(bytes + kHeader);
   const int64_t now = live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
@@ -123,12 +142,10 @@ Ref<Storage> allocate(const Device& device, size_t bytes) {
 
 void Storage::destroy(Storage* s) {
   live.fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
-  if (on_host(*s->device)) {
-    free_list.give(s, kHeader + s->bytes);
-  } else {
-    s->device->free(s->data, s->bytes);
-    give_block(s, sizeof(Storage));
-  }
+  if (in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
+  if (on_host(*s->device)) free_list.give(s->data, s->bytes);
+  else s->device->free(s->data, s->bytes);
+  give_block(s, sizeof(Storage));
 }
 
 void* take_block(size_t bytes) {

@@ -15,7 +15,7 @@ inline namespace MT_ISA {
 constexpr int64_t kBufferBytes = 4096;
 constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
-constexpr int64_t kRepeat = 256;   // copies of an element that a whole row repeats
+constexpr int64_t kRepeat = 64;    // copies of an element that a whole row repeats
 
 using Four [[gnu::may_alias]] = uint32_t;  // an element of any type of this size
 using Eight [[gnu::may_alias]] = uint64_t;
@@ -105,32 +105,40 @@ struct Operand {
 };
 
 /// Runs `loop` over the elements [at, at + n) of a row, where every operand is contiguous or one
-/// element repeated; of the latter a few copies are made.
+/// element repeated; one such is left as it is for a loop that `takes_one`, of others a few copies
+/// are made.
 template <int Operands, class Loop>
-void run_row(Operand* operand, int used, int64_t row, int64_t at, int64_t n, const Loop& loop) {
+void run_row(Operand* operand, int used, int64_t row, int64_t at, int64_t n, bool takes_one,
+             const Loop& loop) {
   char* data[Operands] = {};
   int64_t step[Operands] = {}, longest = n;
+  int one = -1;
   for (int k = 0; k < used; ++k) {
     Operand& o = operand[k];
     data[k] = o.data + (o.row_at(row) + (o.repeated() ? 0 : at)) * o.item;
     step[k] = o.item;
     if (!o.repeated()) continue;
-    longest = smaller(n, kRepeat);
     step[k] = 0;
+    if (takes_one && one < 0) {
+      one = k - 1;
+      continue;
+    }
+    longest = smaller(n, kRepeat);
     if (!o.scalar) move_run(o.buffer, 1, data[k], 0, longest, o.item);
     data[k] = o.buffer;
   }
   for (int64_t done = 0; done < n; done += longest) {
-    loop(data, smaller(longest, n - done));
+    loop(data, smaller(longest, n - done), one);
     for (int k = 0; k < used; ++k) data[k] += step[k] * longest;
   }
 }
 
-/// Runs `loop(pointers, n)` over all blocks. `prepare(operands)` sets `operands[0]`, the output,
-/// and the inputs.
+/// Runs `loop(pointers, n, one)` over all blocks, where `one` is the input, from 0, that points to
+/// one element for all of the block, or -1. `prepare(operands)` sets `operands[0]`, the output, and
+/// the inputs.
 template <int Operands, class Prepare, class Loop>
-void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare& prepare,
-                const Loop& loop) {
+void for_blocks(int used, int ndim, const int64_t* size, int cost, bool takes_one,
+                const Prepare& prepare, const Loop& loop) {
   const int64_t total = count(ndim, size), row = ndim > 0 ? size[ndim - 1] : 1;
   const bool one_row = row >= kShortRow;  // blocks end where a row ends
   const int64_t pieces = (total + kGrain - 1) / kGrain;
@@ -147,7 +155,7 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare
       int64_t at = piece * kGrain, r = at / row, within = at - r * row;
       for (int64_t n; at < end; at += n, ++r, within = 0) {
         n = smaller(end - at, row - within);
-        run_row<Operands>(operand, used, r, within, n, loop);
+        run_row<Operands>(operand, used, r, within, n, takes_one, loop);
       }
       return;
     }
@@ -158,7 +166,7 @@ void for_blocks(int used, int ndim, const int64_t* size, int cost, const Prepare
       char* data[Operands] = {};
       for (int k = 1; k < used; ++k) data[k] = operand[k].read(at, n, one_row);
       data[0] = operand[0].target(at, one_row);
-      loop(data, n);
+      loop(data, n, -1);
       operand[0].store(data[0], at, n);
       at += n;
     }

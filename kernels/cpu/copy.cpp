@@ -192,12 +192,12 @@ void copy(const Copy& call) {
   const bool same = c.to == c.from;
   const int64_t item = item_size(c.to);
   for_blocks<2>(
-      2, c.ndim, c.size, 1,
+      2, c.ndim, c.size, 1, false,
       [&](Operand* operand) {
         operand[0].set(c.out, item_size(c.to), c.ndim, c.size, c.out_stride);
         operand[1].set(const_cast<void*>(c.in), item_size(c.from), c.ndim, c.size, c.in_stride);
       },
-      [&](char* const* data, int64_t n) {
+      [&](char* const* data, int64_t n, int) {
         if (same) __builtin_memcpy(data[0], data[1], size_t(n * item));
         else run(data[0], data[1], n);
       });

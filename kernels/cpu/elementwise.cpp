@@ -12,7 +12,14 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-using Loop = void (*)(char* const* data, int64_t n, const double* scalar);
+/// `one`: the input, from 0, that is one element for all of the block; -1 for none.
+using Loop = void (*)(char* const* data, int64_t n, const double* scalar, int one);
+
+/// Whether the loop has a way of its own for an input of one element (x + 1, x * column), where
+/// copies of it would cost as much as the operation. A loop without takes copies.
+template <class Op, int Part>
+constexpr bool takes_one = Part == 0 && op::operands<Op, Part> == 2 &&
+                           (Op::info.accepts != op::Accepts::real || std::is_same_v<Op, op::Div>);
 
 /// An element of any type as bits.
 template <size_t Bytes> struct BitsOf { using type = uint8_t; };
@@ -21,6 +28,20 @@ template <> struct BitsOf<8> { using type = Eight; };
 
 template <class Op, int Part, class T> struct Kernel {
   template <int I> using In = op::In<Op, Part, T, I>;
+
+  template <int One>
+  static void with_one(char* const* data, int64_t n) {
+    using Out = op::Out<Op, Part, T>;
+    Out* const out = reinterpret_cast<Out*>(data[0]);
+    const In<0>* const a = reinterpret_cast<const In<0>*>(data[1]);
+    const In<1>* const b = reinterpret_cast<const In<1>*>(data[2]);
+    const In<0> a0 = *a;
+    const In<1> b0 = *b;
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = static_cast<Out>(
+          op::Formula<Op, Part>::call(One == 0 ? a0 : a[i], One == 1 ? b0 : b[i]));
+  }
 
   template <int... I, int... S>
   static void run(char* const* data, int64_t n, const double* scalar,
@@ -63,7 +84,11 @@ template <class Op, int Part, class T> struct Kernel {
     };
     loop(reinterpret_cast<Out*>(data[0]), reinterpret_cast<const In<I>*>(data[I + 1])...);
   }
-  static void run(char* const* data, int64_t n, const double* scalar) {
+  static void run(char* const* data, int64_t n, const double* scalar, int one) {
+    if constexpr (takes_one<Op, Part>) {
+      if (one == 0) return with_one<0>(data, n);
+      if (one == 1) return with_one<1>(data, n);
+    }
     run(data, n, scalar, std::make_integer_sequence<int, op::operands<Op, Part>>{},
         std::make_integer_sequence<int, op::count_params(Op::info)>{});
   }
@@ -97,6 +122,7 @@ template <class... Op> struct Table<op::List<Op...>> {
   static constexpr op::Accepts accepts[] = {Op::info.accepts...};
   static constexpr bool mask_first[] = {op::mask_first<Op>...};
   static constexpr bool answers_bool[] = {op::answers_bool<Op>...};
+  static constexpr bool one[] = {takes_one<Op, 0>...};
 };
 using All = Table<op::Elementwise>;
 
@@ -110,24 +136,30 @@ int64_t operand_item(const Map& m, int k) {
 
 /// A few elements in one dimension, some inputs being one element repeated: without the machinery
 /// of blocks.
-void map_few(const Map& m, Loop loop) {
+void map_few(const Map& m, Loop loop, bool takes_one) {
   alignas(64) char buffer[kMaxOperands][kFew * 8];
   char* data[kMaxOperands + 1];
   data[0] = static_cast<char*>(m.data[0]);
   const int64_t n = m.size[0];
+  if (n == 0) return;
+  int one = -1;
   for (int k = 1; k <= m.inputs; ++k) {
     data[k] = static_cast<char*>(m.data[k]);
     if (m.stride[k][0] == 1) continue;
+    if (takes_one && one < 0 && m.stride[k][0] == 0) {
+      one = k - 1;
+      continue;
+    }
     const int64_t item = operand_item(m, k);
     move_run(buffer[k - 1], 1, data[k], m.stride[k][0], n, item);
     data[k] = buffer[k - 1];
   }
-  if (m.stride[0][0] == 1 || n <= 1) return loop(data, n, m.scalar);
+  if (m.stride[0][0] == 1 || n <= 1) return loop(data, n, m.scalar, one);
   const int64_t item = operand_item(m, 0);
   alignas(64) char answer[kFew * 8];
   char* const out = data[0];
   data[0] = answer;
-  loop(data, n, m.scalar);
+  loop(data, n, m.scalar, one);
   move_run(out, m.stride[0][0], answer, 1, n, item);
 }
 
@@ -135,6 +167,7 @@ void map_few(const Map& m, Loop loop) {
 
 void map(const Map& call) {
   const Loop loop = All::row[call.op].of[call.part][static_cast<int>(call.dtype)];
+  const bool takes_one = call.part == 0 && All::one[call.op];
   Map m;  // collapsed
   m.ndim = call.ndim;
   const int used = call.inputs + 1;
@@ -143,10 +176,10 @@ void map(const Map& call) {
       1) {  // the common cases: the engine saw that all is contiguous, or repeats one element
     for (int k = 0; k < used; ++k) flat &= call.stride[k][0] == 1;
     if (flat && call.size[0] <= kGrain) {
-      loop(reinterpret_cast<char* const*>(call.data), call.size[0], call.scalar);
+      loop(reinterpret_cast<char* const*>(call.data), call.size[0], call.scalar, -1);
       return;
     }
-    if (call.size[0] <= kFew) return map_few(call, loop);
+    if (call.size[0] <= kFew) return map_few(call, loop, takes_one);
   }
   int64_t* stride[kMaxOperands + 1];
   for (int k = 0; k < used; ++k) {
@@ -158,13 +191,13 @@ void map(const Map& call) {
   m.ndim = collapse(m.ndim, m.size, stride, used);
   const int cost = All::accepts[call.op] == op::Accepts::real ? 8 : 1;
   for_blocks<kMaxOperands + 1>(
-      used, m.ndim, m.size, cost,
+      used, m.ndim, m.size, cost, takes_one,
       [&](Operand* operand) {
         for (int k = 0; k < used; ++k) {
           operand[k].set(call.data[k], operand_item(call, k), m.ndim, m.size, m.stride[k]);
         }
       },
-      [&](char* const* data, int64_t n) { loop(data, n, call.scalar); });
+      [&](char* const* data, int64_t n, int one) { loop(data, n, call.scalar, one); });
 }
 
 }  // namespace MT_ISA

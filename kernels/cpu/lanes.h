@@ -32,11 +32,11 @@ template <class Op, class V> MT_HD V join_packs(V x, V y) {
   else return Op::join(x, y);
 }
 
-/// How many elements are joined before they are widened. Of floats to be added four: a conversion
-/// costs as much as four additions do, and an error of an ulp of four elements is one that rounding
-/// the elements may have made before.
+/// How many elements of T a lane of A takes at a time. Of floats to be added eight, in two halves of
+/// which four are joined before they are widened: a conversion costs as much as four additions do,
+/// and an error of an ulp of four elements is one that rounding the elements may have made before.
 template <class Op, class T>
-constexpr int kFold = std::is_same_v<Op, op::Sum> && std::is_same_v<T, float> ? 4 : 1;
+constexpr int kFold = std::is_same_v<Op, op::Sum> && std::is_same_v<T, float> ? 8 : 1;
 
 /// Elements of type T, as many as a pack of A holds.
 template <class A, class T> using Part = Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))>;
@@ -56,17 +56,30 @@ template <class A, class T> MT_HD Pack<A> widen(Part<A, T> v) {
 #endif
   return __builtin_convertvector(v, Pack<A>);
 }
+/// The upper half of the floats added to the lower, in double.
+MT_HD Pack<double> widen_halves(Pack<float> v) {
+#if defined(__AVX512F__)
+  return widen<double, float>((Part<double, float>)_mm512_castps512_ps256((__m512)v)) +
+         widen<double, float>((Part<double, float>)_mm512_extractf32x8_ps((__m512)v, 1));
+#elif defined(__AVX2__)
+  return widen<double, float>((Part<double, float>)_mm256_castps256_ps128((__m256)v)) +
+         widen<double, float>((Part<double, float>)_mm256_extractf128_ps((__m256)v, 1));
+#else
+  return (Pack<double>)_mm_cvtps_pd((__m128)v) +
+         (Pack<double>)_mm_cvtps_pd(_mm_movehl_ps((__m128)v, (__m128)v));
+#endif
+}
 template <class A, class T> MT_HD Pack<A> widened(const T* x) {
   return widen<A, T>(load_part<A>(x));
 }
 
 /// Elements of type T as a pack of A, each entered; every one joins Fold of them.
 template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
-  constexpr int width = kPackBytes / int(sizeof(A));
-  if constexpr (Fold == 4)
-    return widen<A, T>(Op::join(
-        Op::join(load_part<A>(x), load_part<A>(x + width)),
-        Op::join(load_part<A>(x + 2 * width), load_part<A>(x + 3 * width))));
+  if constexpr (Fold == 8) {
+    constexpr int width = kPackBytes / int(sizeof(T));
+    const auto part = [&](int i) { return load_part<T>(x + i * width); };
+    return widen_halves(Op::join(Op::join(part(0), part(1)), Op::join(part(2), part(3))));
+  }
   const Pack<A> a = widened<A>(x);
   if constexpr (Op::info.enters == op::Enters::square) return a * a;
   else if constexpr (Op::info.enters == op::Enters::magnitude) return a < 0 ? -a : a;
