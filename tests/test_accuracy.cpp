@@ -125,12 +125,14 @@ std::vector<double> edges() {
 /// Without FMA a formula rounds more often; these limits are for those that round once.
 double allowed(double limit) { return std::string_view(cpu_isa()) == "base" ? 2 * limit : limit; }
 
-int check_floats(uint64_t stride, bool report) {  // a report is made of many, by our own truth
+/// A report is made of many, by our own truth; `only` names one function.
+int check_floats(uint64_t stride, bool report, std::string_view only = {}) {
   int seen = 0;
   for (const Function& f : kFunctions) {
     const int op = op_named(f.name);
     if (op < 0) continue;
     ++seen;
+    if (!only.empty() && only != f.name) continue;
     const Worst w = worst_of_floats(f, op, stride, report);
     INFO(f.name << ": " << w.error << " ulp at " << w.at);
     CHECK(w.error <= allowed(f.limit32));
@@ -156,11 +158,14 @@ MT_TEST("float32 functions of one number stay within their errors", "[accuracy]"
   }
 }
 
-/// Hidden, because it takes minutes: mtorch_tests '[nightly]'.
+/// Hidden, because it takes minutes: mtorch_tests '[nightly]'. MTORCH_ACCURACY_ONLY=sin is one
+/// function, MTORCH_ACCURACY_STRIDE=100 every hundredth float.
 MT_TEST("float32 functions of one number, over all floats", "[.][nightly]") {
   NoGrad off;
   const char* stride = std::getenv("MTORCH_ACCURACY_STRIDE");
-  CHECK(check_floats(stride ? std::strtoull(stride, nullptr, 10) : 1, true) >= 18);
+  const char* only = std::getenv("MTORCH_ACCURACY_ONLY");
+  CHECK(check_floats(stride ? std::strtoull(stride, nullptr, 10) : 1, true, only ? only : "") >=
+        18);
 }
 
 MT_TEST("float64 functions of one number stay within their errors", "[accuracy]") {
