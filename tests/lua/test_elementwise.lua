@@ -150,6 +150,12 @@ test('a row, a column or one element is repeated as if it were copied', function
     assert(mt.equal(x + row, x + full(row)))
     assert(mt.equal(column * row, full(column) * full(row)))
     assert(mt.equal(x - one, x - full(one)))
+    assert(mt.equal(one - x, full(one) - x))
+    assert(mt.equal(column - x, full(column) - x))
+    assert(mt.equal(x:lt(column), x:lt(full(column))))
+    assert(mt.equal(x + mt.randn(m, n):t():zero_(), x)) -- laid out by columns
+    local turned = mt.randn(m, n)
+    assert(mt.equal(x - turned:t(), x - turned:t():clone()))
     assert(mt.equal(mt.lerp(column, row, x), mt.lerp(full(column), full(row), x)))
     assert(mt.equal(mt.where(column:gt(0), x, row), mt.where(full(column):gt(0), x, full(row))))
     local part = mt.randn(n, m + 9):narrow(2, 4, m)
