@@ -38,6 +38,11 @@ namespace emulation {
 void launch(bool together, dim3 grid, dim3 block, size_t shared,
             const std::function<void()>& kernel);
 void* shared();
+/// The memory of the GPUs.
+void* allocate(size_t bytes);
+void release(void*);
+void copy(void* to, const void* from, size_t bytes);
+void fill(void* p, int value, size_t bytes);
 void barrier();
 /// What lane `from` of the warp gives, once all lanes of `mask` are here: `value` where `from` is no
 /// lane of the mask. At most 16 bytes.
@@ -120,20 +125,20 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
 };
 inline cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
-  *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
+  *p = emulation::allocate(n);
   return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
-  std::free(p);
+  emulation::release(p);
   return cudaSuccess;
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind,
                                    cudaStream_t) {
-  if (n) std::memcpy(to, from, n);
+  if (n) emulation::copy(to, from, n);
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
-  if (n) std::memset(p, v, n);
+  if (n) emulation::fill(p, v, n);
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
