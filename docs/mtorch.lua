@@ -483,15 +483,17 @@ function Tensor:to(target, other, dtype, device) end
 ---@param rows integer
 ---@param columns integer
 ---@param offset? integer default 0
+---@param device? string
 ---@return mt.Tensor ...
-function mt.tril_indices(rows, columns, offset) end
+function mt.tril_indices(rows, columns, offset, device) end
 
 --- The positions on and above the diagonal: (2 x n), rows above columns.
 ---@param rows integer
 ---@param columns integer
 ---@param offset? integer default 0
+---@param device? string
 ---@return mt.Tensor ...
-function mt.triu_indices(rows, columns, offset) end
+function mt.triu_indices(rows, columns, offset, device) end
 
 --- x with the dtype of y.
 ---@param x mt.Tensor
@@ -735,8 +737,9 @@ function Tensor:random_(first, last, generator) end
 --- The numbers 1..n in random order.
 ---@param n integer
 ---@param generator? mt.Generator
+---@param device? string
 ---@return mt.Tensor ...
-function mt.randperm(n, generator) end
+function mt.randperm(n, generator, device) end
 
 --- Goes back to where get_rng_state was called.
 ---@param state string

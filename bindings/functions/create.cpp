@@ -55,7 +55,8 @@ int frombuffer_body(Args& a) {
 }
 
 template <bool Lower> int triangle_body(Args& a) {
-  return push_positions(a, triangle_indices(Lower, a.integer(1), a.integer(2), a.integer(3, 0)));
+  const Tensor at = triangle_indices(Lower, a.integer(1), a.integer(2), a.integer(3, 0));
+  return push_positions(a, to(at, a.given(4) ? a.device(4) : default_device()));
 }
 
 int range_body(Args& a) {
@@ -149,9 +150,9 @@ const Entry kFunctions[] = {
     {"frombuffer(data, dtype=nil, shape=nil)",
      "A copy of a string's bytes as elements; the size must fit the shape exactly.",
      frombuffer_body},
-    {"tril_indices(rows, columns, offset=0)",
+    {"tril_indices(rows, columns, offset=0, device=nil)",
      "The positions on and below the diagonal: (2 x n), rows above columns.", triangle_body<true>},
-    {"triu_indices(rows, columns, offset=0)",
+    {"triu_indices(rows, columns, offset=0, device=nil)",
      "The positions on and above the diagonal: (2 x n), rows above columns.", triangle_body<false>},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},

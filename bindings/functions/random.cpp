@@ -159,9 +159,10 @@ const Entry kFunctions[] = {
        return made.push(a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype,
                                    made.device, generator_at(a, 7)));
      }},
-    {"randperm(n, generator=nil)", "The numbers 1..n in random order.",
+    {"randperm(n, generator=nil, device=nil)", "The numbers 1..n in random order.",
      [](Args& a) {
-       return push_positions(a, randperm(a.integer(1), cpu_device(), generator_at(a, 2)));
+       const Device& place = a.given(3) ? a.device(3) : default_device();
+       return push_positions(a, randperm(a.integer(1), place, generator_at(a, 2)));
      }},
     {"normal(mean=0, std=1, shape=nil, " MT_DRAWN,
      "Normal numbers of a shape; or with a mean and deviation for each, as tensors.", normal_body},
