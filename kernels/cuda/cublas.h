@@ -21,6 +21,8 @@ struct Cublas {
   decltype(&cublasDgemm_v2) dgemm = nullptr;
   decltype(&cublasSgemmStridedBatched) sgemm_batched = nullptr;
   decltype(&cublasDgemmStridedBatched) dgemm_batched = nullptr;
+  decltype(&cublasGemmEx) gemm_ex = nullptr;
+  decltype(&cublasGemmStridedBatchedEx) gemm_ex_batched = nullptr;
   bool found = false;
 
   Cublas() {
@@ -35,7 +37,9 @@ struct Cublas {
             get(library, "cublasSetMathMode", set_math_mode) &&
             get(library, "cublasSgemm_v2", sgemm) && get(library, "cublasDgemm_v2", dgemm) &&
             get(library, "cublasSgemmStridedBatched", sgemm_batched) &&
-            get(library, "cublasDgemmStridedBatched", dgemm_batched);
+            get(library, "cublasDgemmStridedBatched", dgemm_batched) &&
+            get(library, "cublasGemmEx", gemm_ex) &&
+            get(library, "cublasGemmStridedBatchedEx", gemm_ex_batched);
   }
   template <class F> static bool get(void* library, const char* name, F& to) {
     to = reinterpret_cast<F>(dlsym(library, name));
