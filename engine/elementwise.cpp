@@ -184,12 +184,13 @@ Dtype widen(Dtype d, Dtype lesser) {
   return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
 }
 
-/// The type of a plain number beside tensors: theirs; in + - * / of 16-bit floats the float32 that
-/// they are calculated in, so that the number is not rounded first. As PyTorch's CPU does.
-Dtype number_dtype(int op, Dtype d) {
-  const bool arithmetic = op == op::id<op::Add> || op == op::id<op::Sub> ||
-                          op == op::id<op::Mul> || op == op::id<op::Div>;
-  return arithmetic ? wide(d) : d;
+/// The type of a plain number beside tensors: theirs; in x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 of
+/// 16-bit floats the float32 that they are calculated in, so that the number is not rounded first.
+/// As PyTorch's CPU does.
+Dtype number_dtype(int op, int input, Dtype d) {
+  const bool either = op == op::id<op::Add> || op == op::id<op::Mul>,
+             right = op == op::id<op::Sub> || op == op::id<op::Div>;
+  return either || (right && input == 1) ? wide(d) : d;
 }
 
 /// The type an operation computes in.
@@ -317,7 +318,7 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
            dtype_name(inputs[0]->dtype()));
     if (inputs[i]->impl()->number && row.info->accepts != op::Accepts::boolean)
       check_value(row.info->name, inputs[i]->at(0), p.dtype);
-    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, p.dtype), device)
+    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype), device)
                : mask                    ? to(*inputs[i], device)
                                          : to(to(*inputs[i], p.dtype), device);
     p.tensor[i] = x.shape() == p.shape        ? x
@@ -351,7 +352,7 @@ int number_beside(const OpRow& row, const Tensor* const* inputs) {
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params) {
   const OpRow& row = facts[op].row;
   const Tensor& x = *inputs[1 - k];
-  Tensor number = scalar(inputs[k]->at(0), number_dtype(op, x.dtype()), x.device());
+  Tensor number = scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype()), x.device());
   Tensor out = empty(x.shape(), answer_dtype(row, x.dtype()), x.device());
   const Tensor* operand[2] = {&x, &x};
   operand[k] = &number;

@@ -146,9 +146,10 @@ __attribute__((noinline)) void run_half(const Map& m, Loop loop, char* const* da
     char* part[kMaxOperands + 1];
     for (int k = 0; k <= m.inputs; ++k) {
       const Dtype d = operand_dtype(m, k);
-      part[k] = data[k] + (k == one + 1 ? 0 : at) * item_size(d);
+      const bool repeated = one >= 0 && k == one + 1;
+      part[k] = data[k] + (repeated ? 0 : at) * item_size(d);
       if (!is_half(d)) continue;
-      if (k > 0) widen_run(d, buffer[k], part[k], k == one + 1 ? 1 : here);
+      if (k > 0) widen_run(d, buffer[k], part[k], repeated ? 1 : here);
       part[k] = reinterpret_cast<char*>(buffer[k]);
     }
     loop(part, here, m.scalar, one);

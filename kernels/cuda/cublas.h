@@ -21,8 +21,16 @@ struct Cublas {
   decltype(&cublasDgemm_v2) dgemm = nullptr;
   decltype(&cublasSgemmStridedBatched) sgemm_batched = nullptr;
   decltype(&cublasDgemmStridedBatched) dgemm_batched = nullptr;
-  decltype(&cublasGemmEx) gemm_ex = nullptr;
-  decltype(&cublasGemmStridedBatchedEx) gemm_ex_batched = nullptr;
+  // Written out: the header has each of these for C and, overloaded, for C++.
+  cublasStatus_t (*gemm_ex)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
+                            const void*, const void*, cudaDataType, int, const void*, cudaDataType,
+                            int, const void*, void*, cudaDataType, int, cublasComputeType_t,
+                            cublasGemmAlgo_t) = nullptr;
+  cublasStatus_t (*gemm_ex_batched)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
+                                    int, const void*, const void*, cudaDataType, int, long long,
+                                    const void*, cudaDataType, int, long long, const void*, void*,
+                                    cudaDataType, int, long long, int, cublasComputeType_t,
+                                    cublasGemmAlgo_t) = nullptr;
   bool found = false;
 
   Cublas() {
