@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "bindings/casting.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
 #include "kernels/cpu/parallel.h"
@@ -366,7 +367,8 @@ Dtype Args::dtype(int i, Dtype fallback) const {
   const std::string s = text(i);
   const Dtype d = dtype_named(s);
   if (d == Dtype::none)
-    fail("{}: '{}' is not a dtype; use 'float32', 'float64', 'int64', 'int32', 'uint8' or 'bool'",
+    fail("{}: '{}' is not a dtype; use 'float32', 'float64', 'float16', 'bfloat16', 'int64', "
+         "'int32', 'uint8' or 'bool'",
          signature_of(entry_).name, s);
   return d;
 }
@@ -607,7 +609,7 @@ int run_debugged(Args& args) {
   const std::string name = signature_of(args.entry()).name;
   const bool looks = tensor_at(L, 1) && name.find("empty") == std::string::npos;
   const bool had = looks && any_nan(L, 1, lua_gettop(L));
-  const int results = args.entry().body(args);
+  const int results = run_cast(args, casting_of(args.entry()));
   if (looks && !had && debugging)
     for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i)
       if (const Tensor* t = tensor_at(L, i)) check_nan(*t, name + ":");
@@ -637,6 +639,7 @@ int run_entry(lua_State* L) {
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.normalise();
     if (debugging) [[unlikely]] return run_debugged(args);
+    if (const Casting c = casting_of(e); c != Casting::none) return run_cast(args, c);
     return e.body(args);
   } catch (const Error& error) {
     const std::string name = name_of(e);

@@ -29,6 +29,7 @@ struct Entry {
   bool in_place = false;
   mutable std::atomic<bool> internal{false};  // of the Lua library: errors pass as they are
   mutable std::atomic<const struct Signature*> parsed{nullptr};
+  mutable std::atomic<uint8_t> casting{0};  // see casting.h
   ~Entry();
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/autograd.h"
+#include "engine/half.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -30,6 +31,10 @@ ConvPart part_of(Role r) {
 Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
   NoGrad off;
   const Tensor& one = given[result == kX ? kW : kX];
+  if (is_half(one.dtype())) {
+    const Tensor held[3] = {calculable(given[kX]), calculable(given[kW]), calculable(given[kY])};
+    return to(compute(result, held, calculable(bias), g), one.dtype());
+  }
   Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one.dtype(), one.device());
   if (out.numel() == 0) return out;
   if (given[result == kY ? kW : kY].numel() == 0 || one.numel() == 0) {

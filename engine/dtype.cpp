@@ -8,7 +8,8 @@
 namespace mt {
 namespace {
 
-constexpr const char* kNames[kDtypes] = {"bool", "uint8", "int32", "int64", "float32", "float64"};
+constexpr const char* kNames[kDtypes] = {"bool",    "uint8",   "int32",   "int64",
+                                      "float32", "float64", "float16", "bfloat16"};
 Dtype the_default = Dtype::f32;
 
 }  // namespace
@@ -21,10 +22,13 @@ Dtype dtype_named(std::string_view name) {
   return Dtype::none;
 }
 
-// The enum is in the order of promotion.
+// The enum is in the order of promotion, but for the 16-bit floats, which lie between integers and
+// float32.
 Dtype promote(Dtype a, Dtype b) {
-  if (a == Dtype::none) return b;
+  if (a == Dtype::none || a == b) return b;
   if (b == Dtype::none) return a;
+  if (is_half(a)) return is_half(b) ? Dtype::f32 : is_float(b) ? b : a;
+  if (is_half(b)) return is_float(a) ? a : b;
   return a < b ? b : a;
 }
 

@@ -12,7 +12,7 @@ const char* dtype_name(Dtype);
 /// The dtype of that name, or Dtype::none.
 Dtype dtype_named(std::string_view);
 /// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then
-/// the wider one.
+/// the wider one; float16 and bfloat16 make float32.
 Dtype promote(Dtype, Dtype);
 /// Refuses a number that a dtype cannot hold: 300 in uint8, 2.5 in int64.
 void check_value(const char* operation, double value, Dtype);
@@ -30,6 +30,8 @@ template <class Body> decltype(auto) with_dtype(Dtype d, Body&& body) {
     case Dtype::i32: return body(int32_t{});
     case Dtype::i64: return body(int64_t{});
     case Dtype::f64: return body(double{});
+    case Dtype::f16: return body(Float16{});
+    case Dtype::bf16: return body(Bfloat16{});
     default: return body(float{});
   }
 }

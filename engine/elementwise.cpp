@@ -96,7 +96,9 @@ bool lies_across(const Tensor& x) {
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
   Map m;
-  m.op = op, m.part = part, m.dtype = dtype, m.inputs = n;
+  m.op = op, m.part = part, m.dtype = dtype, m.plain = 0, m.inputs = n;
+  if (is_half(dtype)) [[unlikely]]
+    for (int k = 1; k <= n; ++k) m.plain |= unsigned(operand[k - 1]->dtype() == Dtype::f32) << k;
   if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
   const TensorImpl& o = *out.impl();
   m.data[0] = out.data();
@@ -149,7 +151,7 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
     }
     if (grad_enabled()) {
       operand[0] = g;
-      dx[i] = d.recorded(operand, node.number);
+      dx[i] = to(d.recorded(operand, node.number), g.dtype());  // a number beside is float32
     } else {
       dx[i] = empty(g.shape(), g.dtype(), g.device());
       run_part(op, i + 1, g.dtype(), dx[i], given, n, node.number);
@@ -194,6 +196,15 @@ Dtype widen(Dtype d, Dtype lesser) {
   if (d == Dtype::none) return lesser;
   if (lesser == Dtype::none || is_float(d)) return d;
   return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
+}
+
+/// The type of a plain number beside tensors: theirs; in x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 of
+/// 16-bit floats the float32 that they are calculated in, so that the number is not rounded first.
+/// As PyTorch's CPU does.
+Dtype number_dtype(int op, int input, Dtype d) {
+  const bool either = op == op::id<op::Add> || op == op::id<op::Mul>,
+             right = op == op::id<op::Sub> || op == op::id<op::Div>;
+  return either || (right && input == 1) ? wide(d) : d;
 }
 
 /// The type an operation computes in.
@@ -321,7 +332,7 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
            dtype_name(inputs[0]->dtype()));
     if (inputs[i]->impl()->number && row.info->accepts != op::Accepts::boolean)
       check_value(row.info->name, inputs[i]->at(0), p.dtype);
-    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), p.dtype, device)
+    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype), device)
                : mask                    ? to(*inputs[i], device)
                                          : to(to(*inputs[i], p.dtype), device);
     p.tensor[i] = x.shape() == p.shape        ? x
@@ -355,7 +366,7 @@ int number_beside(const OpRow& row, const Tensor* const* inputs) {
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params) {
   const OpRow& row = facts[op].row;
   const Tensor& x = *inputs[1 - k];
-  Tensor number = scalar(inputs[k]->at(0), x.dtype(), x.device());
+  Tensor number = scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype()), x.device());
   Tensor out = empty(x.shape(), answer_dtype(row, x.dtype()), x.device());
   const Tensor* operand[2] = {&x, &x};
   operand[k] = &number;
@@ -364,6 +375,17 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
   if (facts[op].by[1 - k].saves >> k & 1) number = repeat_everywhere(number, x.shape());
   record_elementwise(op, out, operand, params);
   return out;
+}
+
+/// The parameters of a call; what nan_to_num puts in place of infinities unless told is the largest
+/// number of the tensor's own type, not of the one it is calculated in.
+const double* params_for(int op, const Tensor& x, const double* params, double* own) {
+  if (op != op::id<op::NanToNum> || !is_half(x.dtype())) return params;
+  std::memcpy(own, params, sizeof(double) * op::kMaxParams);
+  const double most = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
+  if (std::isnan(own[1])) own[1] = most;
+  if (std::isnan(own[2])) own[2] = -most;
+  return own;
 }
 
 }  // namespace
@@ -376,7 +398,9 @@ int op_named(std::string_view name) {
   return -1;
 }
 
-Tensor elementwise(int op, const Tensor* const* inputs, const double* params) {
+Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
+  double own[op::kMaxParams];
+  const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = facts[op].row;
   const bool wants = row.differentiable && grad_enabled() && any_requires_grad(inputs, row.inputs);
   if (simple(row, inputs)) {
@@ -395,7 +419,9 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* params) {
   return out;
 }
 
-const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* params) {
+const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* given) {
+  double own[op::kMaxParams];
+  const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = facts[op].row;
   const Tensor& target = *inputs[0];
   const std::string name = std::string(row.info->name) + "_";

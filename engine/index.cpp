@@ -1,4 +1,5 @@
 // index.cpp -- gather and scatter: positions along one dimension that are themselves data
+#include "engine/half.h"
 #include "engine/index.h"
 
 #include <cstring>
@@ -162,6 +163,10 @@ namespace {
 void scatter_into(const char* name, const Tensor& out, int d, const Index& index,
                   const Tensor& source, Join join) {
   if (index.at.numel() == 0) return;
+  if (join != Join::set && is_half(out.dtype()))
+    return through_float(out, [&](const Tensor& wide) {
+      scatter_into(name, wide, d, index, calculable(source), join);
+    });
   if (out.size(d) == 0) fail_position(name, index, 0, d, out.shape());
   Gather g = call(out, source, index, d);
   std::swap(g.out_stride, g.in_stride);
@@ -304,7 +309,7 @@ double identity(Join join, Dtype dtype) {
   if (join == Join::mul) return 1;
   if (join == Join::add || join == Join::set) return 0;
   const bool low = join == Join::max;
-  return with_dtype(dtype, [&](auto zero) {
+  return with_dtype(wide(dtype), [&](auto zero) {
     using T = decltype(zero);
     return low ? double(math::lowest<T>()) : double(math::highest<T>());
   });

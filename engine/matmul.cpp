@@ -1,9 +1,15 @@
 // matmul.cpp -- products of matrices, batches and vectors, and the affine map of a layer
 #include "engine/autograd.h"
+#include "engine/device.h"
+#include "engine/half.h"
 #include "engine/ops.h"
 
 namespace mt {
 namespace {
+
+/// Whether the operands are calculated with as float32: the tensor cores of a GPU take 16-bit floats
+/// as they are.
+bool through_float32(const Tensor& a) { return is_half(a.dtype()) && is_cpu(a.device()); }
 
 /// Fills the batch part and the strides of a product whose operands have rank >= 2 and equal
 /// leading sizes.
@@ -49,7 +55,8 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b) {
   const int ra = a.dim(), rb = b.dim();
   if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
-  Tensor x = a, y = b;
+  const bool widened = through_float32(a);
+  Tensor x = widened ? calculable(a) : a, y = widened ? calculable(b) : b;
   if (ra > 2 || rb > 2) {
     const Shape batch =
         broadcast(name, Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
@@ -58,10 +65,11 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b) {
     sb.push(b.size(rb - 2)), sb.push(b.size(rb - 1));
     so.push(size[0]), so.push(size[1]);
     NoGrad off;
-    x = expand(a, sa), y = expand(b, sb), size = so;
+    x = expand(x, sa), y = expand(y, sb), size = so;
   }
-  Tensor out = empty(size, a.dtype(), a.device());
+  Tensor out = empty(size, x.dtype(), a.device());
   multiply(out, x, y, false);
+  if (widened) out = unrecorded(out, a.dtype());
   if (wants_grad(a, b)) {
     Node& node = record(kMatmul, out, {&a, &b});
     if (node.wants(1)) node.save(0, a, 0), node.save_shape(3, b);
@@ -116,14 +124,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return bias.defined() ? y + bias : y;
   }
   // The rows start as the bias and the product is added: one pass and one node instead of two.
-  Tensor out = empty({x.size(0), weight.size(0)}, x.dtype(), x.device());
+  const bool widened = through_float32(x);
+  Tensor out = empty({x.size(0), weight.size(0)}, widened ? wide(x.dtype()) : x.dtype(), x.device());
   const bool wants =
       grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
   {
     NoGrad off;
     const Shape rows{0, bias.stride(0)};
     copy_elements(out, view_of(bias, out.shape(), rows, bias.offset()));
-    multiply(out, x, t(weight), true);
+    if (widened) multiply(out, calculable(x), t(calculable(weight)), true);
+    else multiply(out, x, t(weight), true);
+    out = to(out, x.dtype());
   }
   if (wants) {
     static const NodeType type{"linear", [](Node& node, const Tensor& g, Tensor* dx) {

@@ -1,5 +1,5 @@
 // optim.cpp -- optimizer steps over all parameters in one call
-#include "engine/autograd.h"
+#include "engine/half.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -21,15 +21,16 @@ void each(const char* name, const std::vector<Tensor>& parameters, const Step& s
     if (&g.device() != &p.device())
       fail("{}: parameter {} is on {}, its gradient on {}", name, i + 1, p.device().name,
            g.device().name);
-    g = contiguous(to(g, p.dtype()));
-    const Tensor value = contiguous(p);
+    g = contiguous(to(g, wide(p.dtype())));
+    const Tensor value = contiguous(calculable(p));
     step(i, value, g);
     if (value.impl() != p.impl()) copy_(p, value);
     else bump(p);
   }
 }
 
-/// State beside a parameter: zeros at first, then of the parameter's shape and dtype.
+/// State beside a parameter: zeros at first, then of the parameter's shape and dtype; float32 for
+/// 16-bit floats.
 void fit_state(const char* name, Tensor& state, const Tensor& value, size_t i) {
   if (!state.defined()) {
     state = zeros_like(value);

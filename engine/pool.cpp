@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd.h"
+#include "engine/half.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -91,10 +92,10 @@ Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOption
   Tensor data;
   {
     NoGrad off;
-    data = contiguous(all.planes);
+    data = contiguous(calculable(all.planes));
   }
   MaxPool m;
-  m.dtype = x.dtype(), m.planes = planes, m.x = data.data(), m.index = index.data_as<int64_t>();
+  m.dtype = data.dtype(), m.planes = planes, m.x = data.data(), m.index = index.data_as<int64_t>();
   const Window* axis[2] = {&all.h, &all.w};
   for (int d = 0; d < 2; ++d) {
     m.size[d] = axis[d]->size, m.kernel[d] = axis[d]->kernel, m.out[d] = axis[d]->out;

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/autograd.h"
+#include "engine/half.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -17,6 +17,13 @@ Generator& stream(Generator* g) { return g ? *g : default_generator(); }
 
 Tensor draw(Generator* g, Distribution what, const Shape& shape, Dtype dtype, const Device& device,
             int64_t low = 0, uint64_t span = 0) {
+  if (is_half(dtype)) {
+    NoGrad off;
+    const Tensor x = draw(g, what, shape, Dtype::f32, device, low, span);
+    if (what != Distribution::uniform) return to(x, dtype);
+    const double steps = double(largest_whole(dtype));  // rounded down: 1 does not occur
+    return to(floor(x * Tensor(steps)) / Tensor(steps), dtype);
+  }
   Generator& from = stream(g);
   const bool host = from.kind() == Generator::Kind::mt19937;
   const Device& where = host ? cpu_device() : device;
@@ -95,14 +102,14 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
   if (!every(ge(deviation, 0.0)))
     fail("normal: a standard deviation is {}; it must be 0 or more", first_not(deviation, 0, kMost));
   const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
-  return randn(shape, dtype, mean.device(), g) * deviation + mean;
+  return to(randn(shape, wide(dtype), mean.device(), g) * deviation + mean, dtype);
 }
 
 Tensor bernoulli(const Tensor& p, Generator* g) {
   NoGrad off;
   check_float("bernoulli", p.dtype());
   check_probabilities("bernoulli", p);
-  return to(lt(rand(p.shape(), p.dtype(), p.device(), g), p), p.dtype());
+  return to(lt(rand(p.shape(), wide(p.dtype()), p.device(), g), p), p.dtype());
 }
 
 namespace {
@@ -201,10 +208,10 @@ const Tensor& normal_(const Tensor& x, double mean, double deviation, Generator*
   if (!(deviation >= 0))
     fail("normal_: the standard deviation is {}; it must be 0 or more", show(deviation));
   check_writable("normal_", x);
-  Tensor r = randn(x.shape(), x.dtype(), x.device(), g);
+  Tensor r = randn(x.shape(), wide(x.dtype()), x.device(), g);
   if (deviation != 1) r = r * Tensor(deviation);
   if (mean != 0) r = r + Tensor(mean);
-  return write_("normal_", x, r);
+  return write_("normal_", x, to(r, x.dtype()));
 }
 
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator* g) {
@@ -231,8 +238,8 @@ const Tensor& exponential_(const Tensor& x, double rate, Generator* g) {
   if (!(rate > 0) || std::isinf(rate))
     fail("exponential_: the rate is {}; it must be positive", show(rate));
   check_writable("exponential_", x);
-  const Tensor u = rand(x.shape(), x.dtype(), x.device(), g);
-  return write_("exponential_", x, log1p(-u) * Tensor(-1 / rate));
+  const Tensor u = rand(x.shape(), wide(x.dtype()), x.device(), g);
+  return write_("exponential_", x, to(log1p(-u) * Tensor(-1 / rate), x.dtype()));
 }
 
 const Tensor& random_(const Tensor& x, int64_t low, int64_t high, Generator* g) {
@@ -250,6 +257,8 @@ int64_t largest_whole(Dtype dtype) {
     case Dtype::i32: return INT32_MAX;
     case Dtype::i64: return INT64_MAX;
     case Dtype::f32: return int64_t(1) << 24;
+    case Dtype::f16: return int64_t(1) << 11;
+    case Dtype::bf16: return int64_t(1) << 8;
     default: return int64_t(1) << 53;
   }
 }

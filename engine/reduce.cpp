@@ -1,4 +1,5 @@
 // reduce.cpp -- reductions of tensors: which dimensions go, the verb, the gradient
+#include "engine/half.h"
 #include "engine/reducing.h"
 
 #include <cstring>
@@ -44,6 +45,11 @@ void need_elements(const char* name, const Tensor& x, int d) {
 }
 
 Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* also) {
+  if (is_half(x.dtype())) {
+    const Tensor out = run_reduce(how, calculable(x), wide(answer), also);
+    if (also) *also = unrecorded(*also, x.dtype());
+    return unrecorded(out, answer);
+  }
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) {
     if (!(how.mask >> d & 1)) shape.push(x.size(d));

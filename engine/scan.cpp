@@ -1,6 +1,7 @@
 // scan.cpp -- sums, products and extremes of all elements so far: the verb and the gradients
 #include "engine/scan.h"
 
+#include "engine/half.h"
 #include "engine/reducing.h"
 
 namespace mt {
@@ -22,6 +23,7 @@ namespace {
 
 /// The scan verb; `backwards` from the end of each line to its beginning.
 Tensor run(ScanOp op, const Tensor& x, int d, bool backwards, Tensor* index = nullptr) {
+  if (is_half(x.dtype())) return unrecorded(run(op, calculable(x), d, backwards, index), x.dtype());
   Tensor out = empty(x.shape(), x.dtype(), x.device());
   if (index) *index = empty(x.shape(), Dtype::i64, x.device());
   Scan s{op, x.dtype(), out.data(), index ? index->data_as<int64_t>() : nullptr, x.data(),

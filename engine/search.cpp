@@ -1,7 +1,7 @@
 // search.cpp -- masks and sorted data: what is set, what is not zero, where a value belongs
 #include <algorithm>
 
-#include "engine/autograd.h"
+#include "engine/half.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -148,6 +148,8 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
     fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name,
          dtype_name(sorted.dtype()), dtype_name(values.dtype()), dtype_name(sorted.dtype()));
   check_together(name, sorted, values);
+  if (is_half(sorted.dtype()))
+    return searchsorted(name, calculable(sorted), calculable(values), right, first);
   const bool one = sorted.dim() == 1;
   bool fits = one || sorted.dim() == values.dim();
   for (int d = 0; fits && !one && d + 1 < sorted.dim(); ++d) fits = sorted.size(d) == values.size(d);
@@ -171,9 +173,9 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
   NoGrad off;
   if (!elements.impl()->number && !test.impl()->number) check_together("isin", elements, test);
   const Device& device = elements.impl()->number ? test.device() : elements.device();
-  const Dtype dtype = elements.impl()->number ? test.dtype()
-                      : test.impl()->number   ? elements.dtype()
-                                              : promote(elements.dtype(), test.dtype());
+  const Dtype dtype = wide(elements.impl()->number ? test.dtype()
+                           : test.impl()->number   ? elements.dtype()
+                                                   : promote(elements.dtype(), test.dtype()));
   const Tensor x = to(to(elements, dtype), device);
   const Tensor sorted = clone(reshape(to(to(test, dtype), cpu_device()), {-1}));
   int64_t n = 0;

@@ -1,6 +1,7 @@
 // select.cpp -- x[k]: regions that are views, positions and masks that are data, and writing there
 #include <cstring>
 
+#include "engine/half.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
 #include "engine/ops.h"
@@ -163,15 +164,18 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
   } else if (!key.several()) {
     check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
-  if (source.numel() > 0) {
+  const auto write = [&](const Tensor& whole, const Tensor& part) {
     Tensor offsets;
-    Gather g = call_at(out, source, key, offsets);
+    Gather g = call_at(whole, part, key, offsets);
     std::swap(g.out_stride, g.in_stride);
-    g.out = out.data(), g.in = source.data();
+    g.out = whole.data(), g.in = part.data();
     g.join = join;
-    if (!out.device().scatter(g))
+    if (!whole.device().scatter(g))
       fail_position(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
-  }
+  };
+  if (source.numel() > 0 && join == Join::set) write(out, source);
+  else if (source.numel() > 0)
+    through_float(out, [&](const Tensor& whole) { write(whole, calculable(source)); });
   if (wants) {
     static const NodeType type{
         "index_put", [](Node& node, const Tensor& g, Tensor* dx) {

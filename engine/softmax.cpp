@@ -1,12 +1,17 @@
 // softmax.cpp -- softmax and its logarithm: one verb forwards, one backwards
 #include "engine/softmax.h"
 
+#include "engine/half.h"
 #include "engine/reducing.h"
 
 namespace mt {
 namespace {
 
 Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor* grad = nullptr) {
+  if (is_half(input.dtype())) {
+    const Tensor g = grad ? calculable(*grad) : Tensor();
+    return unrecorded(run(part, calculable(input), d, grad ? &g : nullptr), input.dtype());
+  }
   const Tensor in = contiguous(input), g = grad ? contiguous(*grad) : Tensor();
   Tensor out = empty(in.shape(), in.dtype(), in.device());
   Softmax s{part, in.dtype(), out.data(), in.data(), grad ? g.data() : nullptr, 1, in.size(d), 1};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/device.h"
+#include "engine/half.h"
 #include "engine/reducing.h"
 
 namespace mt {
@@ -15,7 +16,10 @@ namespace {
 Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
               bool descending) {
   Picked p;
-  {
+  if (is_half(input.dtype())) {
+    p = places(type, calculable(input.detach()), d, first, keep, descending);
+    p.values = unrecorded(p.values, input.dtype());
+  } else {
     NoGrad off;
     const int last = input.dim() - 1;
     const bool along = input.size(d) == 1 || input.stride(d) == 1;

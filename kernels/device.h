@@ -3,6 +3,9 @@
 // Strides count elements. Positions are 0-based. Every argument has been checked by the engine:
 // verbs do not fail. Outputs never overlap inputs, except that an elementwise `out` may be exactly
 // one of the inputs (in place).
+//
+// Of the 16-bit floats a verb gets only what its struct names: map, copy, gather, compress, scatter
+// that sets, and matmul of a GPU. For all others the engine converts (engine/half.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"
@@ -10,7 +13,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 2;
+constexpr uint32_t kDeviceAbi = 3;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -19,6 +22,7 @@ constexpr int kMaxOperands = 5;
 struct Map {
   int op, part;
   Dtype dtype;  // of the operands, except a mask (bool) and the answer of a comparison (bool)
+  unsigned plain;  // bit k: of 16-bit floats, operand k is a float32: a number that was not rounded
   int inputs;
   int ndim;
   int64_t size[kMaxDims];

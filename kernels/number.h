@@ -1,5 +1,6 @@
 // number.h -- limits, and arithmetic that means different things for integers and floats
 #pragma once
+#include "kernels/half.h"
 #include "kernels/math_wide.h"
 
 namespace mt {
@@ -14,6 +15,10 @@ template <> inline constexpr bool is_integer<int64_t> = true;
 template <class T> inline constexpr bool is_floating = false;
 template <> inline constexpr bool is_floating<float> = true;
 template <> inline constexpr bool is_floating<double> = true;
+/// Whether T only stores a float.
+template <class T> inline constexpr bool is_stored = false;
+template <> inline constexpr bool is_stored<Float16> = true;
+template <> inline constexpr bool is_stored<Bfloat16> = true;
 /// Whether T is a plain number, so that a formula can be evaluated on it at once.
 template <class T> inline constexpr bool is_number = is_integer<T> || is_floating<T>;
 
@@ -45,7 +50,9 @@ template <class T> MT_HD constexpr T largest() {
 /// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every
 /// device.
 template <class T, class From> MT_HD constexpr T convert(From x) {
-  if constexpr (is_integer<T> && is_floating<From> && sizeof(T) > 1) {
+  if constexpr (is_stored<From>) {
+    return convert<T>(static_cast<float>(x));
+  } else if constexpr (is_integer<T> && is_floating<From> && sizeof(T) > 1) {
     constexpr From end = sizeof(T) == 8 ? From(9223372036854775808.0) : From(2147483648.0);
     return x >= end ? highest<T>() : x < -end ? lowest<T>() : x != x ? T(0) : static_cast<T>(x);
   } else if constexpr (sizeof(T) == 1 && is_floating<From>) {

@@ -186,7 +186,7 @@ end
 function reference.stubs()
   local untyped, parts = {}, {
     '---@meta mtorch', '-- Stubs for the Lua language server, made by scripts/reference.lua.', '',
-    "---@alias mt.Dtype 'float32'|'float64'|'int64'|'int32'|'uint8'|'bool'", '',
+    "---@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'int64'|'int32'|'uint8'|'bool'", '',
     '---@class mt.Generator', '',
     '---@class mt.Tensor', '---@field shape integer[]', '---@field dtype mt.Dtype', '---@field device string',
     '---@field grad? mt.Tensor', '---@field requires_grad boolean', '---@field is_leaf boolean',

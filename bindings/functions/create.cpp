@@ -67,19 +67,13 @@ int range_body(Args& a) {
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
 
-int missing(Args& a) {
-  const std::string& name = signature_of(a.entry()).name;
-  fail("{}: {} is not there yet; use float32", name, name == "half" ? "float16" : name);
-}
-
 template <Dtype D> int converted(Args& a) { return a.push(to(a.tensor(1), D)); }
 
-/// A dtype or a device by name; 'float16' gets a sentence of its own.
+/// A dtype or a device by name.
 Tensor to_named(const Args& a, int i, const Tensor& x) {
   const std::string s = a.text(i);
   if (const Dtype d = dtype_named(s); d != Dtype::none) return to(x, d);
   if (s == "cpu" || s.substr(0, 4) == "cuda") return to(x, a.device(i));
-  if (s == "float16" || s == "bfloat16") fail("to: {} is not there yet; use 'float32'", s);
   fail("to: '{}' is neither a dtype ('float32', ..) nor a device ('cpu', 'cuda')", s);
 }
 
@@ -194,8 +188,8 @@ const Entry kMethods[] = {
          return a.push(to(a.tensor(1), device_named("cuda")));
        } catch (const Error& e) { fail("cuda: {}", e.what()); }
      }},
-    {"half(x)", "x as float16: not there yet.", missing},
-    {"bfloat16(x)", "x as bfloat16: not there yet.", missing},
+    {"half(x)", "x as float16.", converted<Dtype::f16>},
+    {"bfloat16(x)", "x as bfloat16.", converted<Dtype::bf16>},
     {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled_like<0>},
     {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled_like<1>},
     {"empty_like(x, " MT_LIKE ")", "The same shape; the elements are not set.",

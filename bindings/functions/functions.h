@@ -45,6 +45,7 @@ void list_elementwise(Catalogue&);
 void list_gradient(Catalogue&);
 void list_index(Catalogue&);
 void list_linalg(Catalogue&);
+void list_mixed(Catalogue&);
 void list_neural(Catalogue&);
 void list_print(Catalogue&);
 void list_product(Catalogue&);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bindings/callback.h"
+#include "bindings/casting.h"
 #include "engine/autograd.h"
 #include "engine/custom.h"
 #include "engine/gradcheck.h"
@@ -196,7 +197,8 @@ int stretch_body(Args& a) {
   for (int i = 3; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i))
       given.emplace_back(t->detach(), t->impl()->storage->version);
-  stretch->again = [callback, given] {
+  stretch->again = [callback, given, casting = autocast] {
+    const AutocastScope scope(casting);
     for (const auto& [x, version] : given)
       if (x.impl()->storage->version != version)
         fail("recompute: an argument {} was changed in place since; clone() it first",

@@ -44,9 +44,10 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   shape_meta.__metatable = false
 
   local pointer = {float32 = 'float *', float64 = 'double *', int64 = 'int64_t *', int32 = 'int32_t *',
-                   uint8 = 'uint8_t *', bool = 'bool *'}
+                   uint8 = 'uint8_t *', bool = 'bool *', float16 = 'uint16_t *', bfloat16 = 'uint16_t *'}
   methods.data = core.declare('data(x)',
-    'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.',
+    'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to ' ..
+    'the bits of float16 and bfloat16.',
     function(x)
       local p, dtype = core.data_address(x)
       return require('ffi').cast(pointer[dtype], p)
@@ -96,5 +97,6 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.gradient')[name] end
   end
+  lazy.GradScaler = function() return require('mtorch.scaler').GradScaler end
   strict(core, mt, 'mt', lazy, function(key) return type(key) == 'string' and core.open(key) end)
 end

@@ -148,12 +148,17 @@ function Module:zero_grad() core.zero_grad(self:parameters()) end
 function Module:to(...)
   local target = {...}
   walk(self, function(_, value)
-    if role[value] and (value.dtype == 'float32' or value.dtype == 'float64') then
+    if role[value] and value.dtype:find('float') then
       core.set_data(value, value:detach():to(unpack(target)))
     end
   end)
   return self
 end
+
+function Module:float() return self:to('float32') end
+function Module:double() return self:to('float64') end
+function Module:half() return self:to('float16') end
+function Module:bfloat16() return self:to('bfloat16') end
 
 --- A copy with parameters of its own.
 function Module:clone()

@@ -24,10 +24,11 @@ Shapes. x.shape prints as (5, 784), compares with ==, and its entries are number
 Dimensions count from 1; -1 is the last. x:view(4, -1), x:reshape(..), x:t(), x:permute(2, 1, 3),
 x:unsqueeze(1), x:expand(3, -1). Sizes of 1 are repeated where two tensors meet (broadcasting).]],
   dtypes = [[
-Dtypes: 'float32' 'float64' 'int64' 'int32' 'uint8' 'bool'. Numbers make float32 whatever their values:
+Dtypes: 'float32' 'float64' 'int64' 'int32' 'uint8' 'bool', and 'float16' 'bfloat16', which are calculated
+with in float32 and rounded after each operation (mt.autocast). Numbers make float32 whatever their values:
 mt.tensor({1, 2}) is float32, mt.tensor({1, 2}, {dtype='int64'}) is not; of booleans bool. randint,
 randperm, range with whole ends and results that are positions are int64. x:float() x:double() x:long()
-x:int() x:byte() x:bool() x:to('float64'). Between tensors as in PyTorch; a Lua number adopts the
+x:int() x:byte() x:bool() x:half() x:bfloat16() x:to('float64'). Between tensors as in PyTorch; a Lua number adopts the
 tensor's dtype, a fraction makes an integer tensor float. mt.set_default_dtype('float64').]],
   options = [[
 Arguments come in PyTorch's order; optional ones by position (nil is the default) or by name in one

@@ -17,7 +17,8 @@ constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
 constexpr int64_t kRepeat = 64;    // copies of an element that a whole row repeats
 
-using Four [[gnu::may_alias]] = uint32_t;  // an element of any type of this size
+using Two [[gnu::may_alias]] = uint16_t;  // an element of any type of this size
+using Four [[gnu::may_alias]] = uint32_t;
 using Eight [[gnu::may_alias]] = uint64_t;
 
 template <class U>
@@ -39,6 +40,8 @@ inline void move_run(char* out, int64_t to, const char* in, int64_t from, int64_
     move_items(reinterpret_cast<Four*>(out), to, reinterpret_cast<const Four*>(in), from, n);
   else if (item == 8)
     move_items(reinterpret_cast<Eight*>(out), to, reinterpret_cast<const Eight*>(in), from, n);
+  else if (item == 2)
+    move_items(reinterpret_cast<Two*>(out), to, reinterpret_cast<const Two*>(in), from, n);
   else move_items(out, to, in, from, n);
 }
 

@@ -1,6 +1,7 @@
 // copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
+#include "kernels/cpu/half_runs.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/verbs.h"
 #include "kernels/number.h"
@@ -21,9 +22,28 @@ using Convert = void (*)(char*, const char*, int64_t);
     convert_run<To, bool>, convert_run<To, uint8_t>, convert_run<To, int32_t>,    \
         convert_run<To, int64_t>, convert_run<To, float>, convert_run<To, double> \
   }
-constexpr Convert converts[kDtypes][kDtypes] = {MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
-                                                MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
+constexpr Convert converts[kLoopDtypes][kLoopDtypes] = {
+    MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
+    MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
 #undef MT_ROW
+
+/// From or to a 16-bit float, by way of float32.
+void convert_half(Dtype to, Dtype from, char* out, const char* in, int64_t n) {
+  if (to == Dtype::f32) return widen_run(from, reinterpret_cast<float*>(out), in, n);
+  if (from == Dtype::f32) return narrow_run(to, out, reinterpret_cast<const float*>(in), n);
+  constexpr int64_t kPiece = 1024;
+  alignas(64) float middle[kPiece];
+  char* const bytes = reinterpret_cast<char*>(middle);
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t here = smaller(kPiece, n - at);
+    const char* const source = in + at * item_size(from);
+    char* const target = out + at * item_size(to);
+    if (is_half(from)) widen_run(from, middle, source, here);
+    else converts[static_cast<int>(Dtype::f32)][static_cast<int>(from)](bytes, source, here);
+    if (is_half(to)) narrow_run(to, target, middle, here);
+    else converts[static_cast<int>(to)][static_cast<int>(Dtype::f32)](target, bytes, here);
+  }
+}
 
 // ---- transposition ------------------------------------------------------------------------------
 
@@ -45,6 +65,10 @@ template <class T> void transpose_square(T* out, int64_t out_row, const T* in, i
 void transpose_square(uint8_t* out, int64_t out_row, const uint8_t* in, int64_t in_row) {
   for (int i = 0; i < 64; ++i)
     for (int j = 0; j < 64; ++j) out[i * out_row + j] = in[j * in_row + i];
+}
+void transpose_square(uint16_t* out, int64_t out_row, const uint16_t* in, int64_t in_row) {
+  for (int i = 0; i < 32; ++i)
+    for (int j = 0; j < 32; ++j) out[i * out_row + j] = in[j * in_row + i];
 }
 
 /// out[i, j] = in[j, i].
@@ -98,6 +122,7 @@ bool transposed(const Copy& c) {
     };
     if (item == 4) go(reinterpret_cast<float*>(out));
     else if (item == 8) go(reinterpret_cast<double*>(out));
+    else if (item == 2) go(reinterpret_cast<uint16_t*>(out));
     else go(reinterpret_cast<uint8_t*>(out));
   });
   return true;
@@ -124,7 +149,8 @@ template <class U> void fill_run(char* out, const char* in, int64_t n) {
 /// Calls `run<U>` with the unsigned integer of an element's size.
 #define MT_BY_SIZE(run)                                       \
   (item == 4 ? run<uint32_t>(out, in, n)                      \
-   : item == 8 ? run<uint64_t>(out, in, n) : run<uint8_t>(out, in, n))
+   : item == 8 ? run<uint64_t>(out, in, n)                    \
+   : item == 2 ? run<uint16_t>(out, in, n) : run<uint8_t>(out, in, n))
 
 void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
   if (to == 1 && from == 1) {
@@ -188,8 +214,9 @@ void copy(const Copy& call) {
   int64_t* const stride[2] = {c.out_stride, c.in_stride};
   c.ndim = collapse(c.ndim, c.size, stride);
   if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
-  const Convert run = converts[static_cast<int>(c.to)][static_cast<int>(c.from)];
-  const bool same = c.to == c.from;
+  const bool same = c.to == c.from, half = is_half(c.to) || is_half(c.from);
+  const Convert run =
+      half ? nullptr : converts[static_cast<int>(c.to)][static_cast<int>(c.from)];
   const int64_t item = item_size(c.to);
   for_blocks<2>(
       2, c.ndim, c.size, 1, false,
@@ -199,6 +226,7 @@ void copy(const Copy& call) {
       },
       [&](char* const* data, int64_t n, int) {
         if (same) __builtin_memcpy(data[0], data[1], size_t(n * item));
+        else if (half) convert_half(c.to, c.from, data[0], data[1], n);
         else run(data[0], data[1], n);
       });
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/half_runs.h"
 #include "kernels/cpu/shortcut.h"
 #include "kernels/verbs.h"
 #include "kernels/device.h"
@@ -95,7 +96,7 @@ template <class Op, int Part, class T> struct Kernel {
 };
 
 struct Loops {
-  Loop of[4][kDtypes];  // part, dtype
+  Loop of[4][kLoopDtypes];  // part, dtype
 };
 
 template <class Op, int Part, int D> constexpr void enter(Loops& loops) {
@@ -109,7 +110,7 @@ constexpr void enter(Loops& loops, std::integer_sequence<int, D...>) {
 }
 template <class Op> constexpr Loops loops_of() {
   Loops loops{};
-  using All = std::make_integer_sequence<int, kDtypes>;
+  using All = std::make_integer_sequence<int, kLoopDtypes>;
   enter<Op, 0>(loops, All{});
   enter<Op, 1>(loops, All{});
   enter<Op, 2>(loops, All{});
@@ -128,15 +129,46 @@ using All = Table<op::Elementwise>;
 
 constexpr int64_t kFew = 512;
 
-int64_t operand_item(const Map& m, int k) {
+Dtype operand_dtype(const Map& m, int k) {
   const int mask = !All::mask_first[m.op] ? -1 : m.part == 0 ? 1 : 2;
   const bool is_bool = k == mask || (k == 0 && m.part == 0 && All::answers_bool[m.op]);
-  return is_bool ? 1 : item_size(m.dtype);
+  return is_bool ? Dtype::b8 : m.plain >> k & 1 ? Dtype::f32 : m.dtype;
 }
+int64_t operand_item(const Map& m, int k) { return item_size(operand_dtype(m, k)); }
+
+/// The loop of float32 over 16-bit floats, which pass through buffers in the first-level cache.
+__attribute__((noinline)) void run_half(const Map& m, Loop loop, char* const* data, int64_t n,
+                                        int one) {
+  constexpr int64_t kPiece = 512;
+  alignas(64) float buffer[kMaxOperands + 1][kPiece];
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t here = smaller(kPiece, n - at);
+    char* part[kMaxOperands + 1];
+    for (int k = 0; k <= m.inputs; ++k) {
+      const Dtype d = operand_dtype(m, k);
+      const bool repeated = one >= 0 && k == one + 1;
+      part[k] = data[k] + (repeated ? 0 : at) * item_size(d);
+      if (!is_half(d)) continue;
+      if (k > 0) widen_run(d, buffer[k], part[k], repeated ? 1 : here);
+      part[k] = reinterpret_cast<char*>(buffer[k]);
+    }
+    loop(part, here, m.scalar, one);
+    if (is_half(operand_dtype(m, 0))) narrow_run(m.dtype, data[0] + at * 2, buffer[0], here);
+  }
+}
+/// Runs the loop of a call over contiguous data.
+struct Runner {
+  const Map& m;
+  Loop loop;
+  void operator()(char* const* data, int64_t n, int one) const {
+    if (is_half(m.dtype)) run_half(m, loop, data, n, one);
+    else loop(data, n, m.scalar, one);
+  }
+};
 
 /// A few elements in one dimension, some inputs being one element repeated: without the machinery
 /// of blocks.
-void map_few(const Map& m, Loop loop, bool takes_one) {
+void map_few(const Map& m, const Runner& run, bool takes_one) {
   alignas(64) char buffer[kMaxOperands][kFew * 8];
   char* data[kMaxOperands + 1];
   data[0] = static_cast<char*>(m.data[0]);
@@ -154,19 +186,20 @@ void map_few(const Map& m, Loop loop, bool takes_one) {
     move_run(buffer[k - 1], 1, data[k], m.stride[k][0], n, item);
     data[k] = buffer[k - 1];
   }
-  if (m.stride[0][0] == 1 || n <= 1) return loop(data, n, m.scalar, one);
+  if (m.stride[0][0] == 1 || n <= 1) return run(data, n, one);
   const int64_t item = operand_item(m, 0);
   alignas(64) char answer[kFew * 8];
   char* const out = data[0];
   data[0] = answer;
-  loop(data, n, m.scalar, one);
+  run(data, n, one);
   move_run(out, m.stride[0][0], answer, 1, n, item);
 }
 
 }  // namespace
 
 void map(const Map& call) {
-  const Loop loop = All::row[call.op].of[call.part][static_cast<int>(call.dtype)];
+  const Runner run{call,
+                   All::row[call.op].of[call.part][static_cast<int>(wide(call.dtype))]};
   const bool takes_one = call.part == 0 && All::one[call.op];
   Map m;  // collapsed
   m.ndim = call.ndim;
@@ -176,10 +209,10 @@ void map(const Map& call) {
       1) {  // the common cases: the engine saw that all is contiguous, or repeats one element
     for (int k = 0; k < used; ++k) flat &= call.stride[k][0] == 1;
     if (flat && call.size[0] <= kGrain) {
-      loop(reinterpret_cast<char* const*>(call.data), call.size[0], call.scalar, -1);
+      run(reinterpret_cast<char* const*>(call.data), call.size[0], -1);
       return;
     }
-    if (call.size[0] <= kFew) return map_few(call, loop, takes_one);
+    if (call.size[0] <= kFew) return map_few(call, run, takes_one);
   }
   int64_t* stride[kMaxOperands + 1];
   for (int k = 0; k < used; ++k) {
@@ -197,7 +230,7 @@ void map(const Map& call) {
           operand[k].set(call.data[k], operand_item(call, k), m.ndim, m.size, m.stride[k]);
         }
       },
-      [&](char* const* data, int64_t n, int one) { loop(data, n, call.scalar, one); });
+      run);
 }
 
 }  // namespace MT_ISA

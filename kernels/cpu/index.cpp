@@ -248,6 +248,7 @@ bool gather(const Gather& call) {
   const Gather g = collapsed(call);
   switch (item_size(g.dtype)) {
     case 1: return gather_as<uint8_t>(g);
+    case 2: return gather_as<uint16_t>(g);
     case 4: return gather_as<uint32_t>(g);
     default: return gather_as<uint64_t>(g);
   }
@@ -262,6 +263,8 @@ bool scatter(const Gather& call) {
     case Dtype::i32: return scatter_join<int32_t>(g);
     case Dtype::i64: return scatter_join<int64_t>(g);
     case Dtype::f32: return scatter_join<float>(g);
+    case Dtype::f16:
+    case Dtype::bf16: return scatter_as<Join::set, uint16_t>(g);
     default: return scatter_join<double>(g);
   }
 }

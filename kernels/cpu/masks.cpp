@@ -73,6 +73,7 @@ void count_mask(const Mask& m) {
 void compress(const Compress& c) {
   switch (item_size(c.dtype)) {
     case 1: return compress_as<uint8_t>(c);
+    case 2: return compress_as<uint16_t>(c);
     case 4: return compress_as<uint32_t>(c);
     default: return compress_as<uint64_t>(c);
   }

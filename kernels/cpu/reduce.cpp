@@ -368,7 +368,7 @@ template <class Op, class T> constexpr Verb verb() {
   else return Reducer<Simple<Op, T>>::reduce;
 }
 struct Verbs {
-  Verb of[kDtypes];
+  Verb of[kLoopDtypes];
 };
 template <class L> struct Table;
 template <class... Op> struct Table<op::List<Op...>> {

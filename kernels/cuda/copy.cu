@@ -56,10 +56,11 @@ using Convert = void (*)(Elements);
 #define MT_ROW(To)                                                                          \
   {                                                                                         \
     convert<To, bool>, convert<To, uint8_t>, convert<To, int32_t>, convert<To, int64_t>,    \
-        convert<To, float>, convert<To, double>                                             \
+        convert<To, float>, convert<To, double>, convert<To, Float16>, convert<To, Bfloat16> \
   }
-const Convert converts[kDtypes][kDtypes] = {MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
-                                            MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
+const Convert converts[kDtypes][kDtypes] = {
+    MT_ROW(bool),  MT_ROW(uint8_t), MT_ROW(int32_t), MT_ROW(int64_t),
+    MT_ROW(float), MT_ROW(double),  MT_ROW(Float16), MT_ROW(Bfloat16)};
 #undef MT_ROW
 
 /// Whether the last two of at most three dimensions change places.
@@ -105,6 +106,7 @@ void copy(const Copy& call) {
     const int64_t item = item_size(c.to);
     if (item == 8) return run_transpose<uint64_t>(c);
     if (item == 4) return run_transpose<uint32_t>(c);
+    if (item == 2) return run_transpose<uint16_t>(c);
     return run_transpose<uint8_t>(c);
   }
   Elements e;

@@ -21,6 +21,16 @@ struct Cublas {
   decltype(&cublasDgemm_v2) dgemm = nullptr;
   decltype(&cublasSgemmStridedBatched) sgemm_batched = nullptr;
   decltype(&cublasDgemmStridedBatched) dgemm_batched = nullptr;
+  // Written out: the header has each of these for C and, overloaded, for C++.
+  cublasStatus_t (*gemm_ex)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
+                            const void*, const void*, cudaDataType, int, const void*, cudaDataType,
+                            int, const void*, void*, cudaDataType, int, cublasComputeType_t,
+                            cublasGemmAlgo_t) = nullptr;
+  cublasStatus_t (*gemm_ex_batched)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
+                                    int, const void*, const void*, cudaDataType, int, long long,
+                                    const void*, cudaDataType, int, long long, const void*, void*,
+                                    cudaDataType, int, long long, int, cublasComputeType_t,
+                                    cublasGemmAlgo_t) = nullptr;
   bool found = false;
 
   Cublas() {
@@ -35,7 +45,9 @@ struct Cublas {
             get(library, "cublasSetMathMode", set_math_mode) &&
             get(library, "cublasSgemm_v2", sgemm) && get(library, "cublasDgemm_v2", dgemm) &&
             get(library, "cublasSgemmStridedBatched", sgemm_batched) &&
-            get(library, "cublasDgemmStridedBatched", dgemm_batched);
+            get(library, "cublasDgemmStridedBatched", dgemm_batched) &&
+            get(library, "cublasGemmEx", gemm_ex) &&
+            get(library, "cublasGemmStridedBatchedEx", gemm_ex_batched);
   }
   template <class F> static bool get(void* library, const char* name, F& to) {
     to = reinterpret_cast<F>(dlsym(library, name));

@@ -26,8 +26,83 @@ struct Strided {
   double scalar[4];
 };
 
+/// Of 16-bit floats: how the operands lie, as dtypes.
+struct Stored {
+  Dtype of[kMaxOperands + 1];
+};
+
 /// As many elements as a thread reads at once.
 template <class T, int N> struct alignas(sizeof(T) * N) Group { T v[N]; };
+
+/// Element i of an operand, whose dtype is known to the launch alone.
+template <class V> __device__ V read(const void* data, Dtype stored, int64_t i) {
+  if constexpr (op::is_bool<V>) return static_cast<const V*>(data)[i];
+  else if (stored == Dtype::f16) return static_cast<const Float16*>(data)[i];
+  else if (stored == Dtype::bf16) return static_cast<const Bfloat16*>(data)[i];
+  else return static_cast<const float*>(data)[i];
+}
+template <class V> __device__ void write(void* data, Dtype stored, int64_t i, V x) {
+  if constexpr (op::is_bool<V>) static_cast<V*>(data)[i] = x;
+  else if (stored == Dtype::f16) static_cast<Float16*>(data)[i] = Float16(x);
+  else static_cast<Bfloat16*>(data)[i] = Bfloat16(x);
+}
+
+/// The formula for float32, on 16-bit floats that are converted as they come and go; eight at a
+/// time where they lie side by side.
+template <class Op, int Part> struct HalfKernel {
+  using F = op::Formula<Op, Part>;
+  using Out = op::Out<Op, Part, float>;
+  template <int I> using In = op::In<Op, Part, float, I>;
+  static constexpr int kWidth = 8;
+  using Words = Group<uint16_t, kWidth>;
+
+  template <class V> static __device__ Group<V, kWidth> group(const void* data, Dtype stored,
+                                                              int step, int64_t i) {
+    Group<V, kWidth> g;
+    if (!step) {
+      const V x = read<V>(data, stored, 0);
+      for (int k = 0; k < kWidth; ++k) g.v[k] = x;
+    } else if (is_half(stored)) {
+      const Words words = static_cast<const Words*>(data)[i];
+      for (int k = 0; k < kWidth; ++k) g.v[k] = read<V>(words.v, stored, k);
+    } else {
+      for (int k = 0; k < kWidth; ++k) g.v[k] = read<V>(data, stored, i * kWidth + k);
+    }
+    return g;
+  }
+  template <int... I, int... S>
+  static __device__ void flat(const Flat& m, const Stored& stored,
+                              std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
+    const int64_t groups = m.n / kWidth;
+    for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count()) {
+      const auto apply = [&](const auto&... in) {
+        Words words;
+        for (int k = 0; k < kWidth; ++k) {
+          const Out x =
+              static_cast<Out>(F::call(in.v[k]..., math::convert<float>(m.scalar[S])...));
+          if constexpr (op::is_bool<Out>) write<Out>(m.data[0], Dtype::b8, i * kWidth + k, x);
+          else write<Out>(words.v, stored.of[0], k, x);
+        }
+        if constexpr (!op::is_bool<Out>) static_cast<Words*>(m.data[0])[i] = words;
+      };
+      apply(group<In<I>>(m.data[I + 1], stored.of[I + 1], m.step[I + 1], i)...);
+    }
+    const int64_t i = groups * kWidth + cuda::thread_number();
+    if (i < m.n)
+      write<Out>(m.data[0], stored.of[0], i,
+                 static_cast<Out>(F::call(
+                     read<In<I>>(m.data[I + 1], stored.of[I + 1], i * m.step[I + 1])...,
+                     math::convert<float>(m.scalar[S])...)));
+  }
+  template <int... I, int... S>
+  static __device__ void one(const Strided& m, const Stored& stored, const int64_t* at,
+                             std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
+    write<Out>(m.data[0], stored.of[0], at[0],
+               static_cast<Out>(
+                   F::call(read<In<I>>(m.data[I + 1], stored.of[I + 1], at[I + 1])...,
+                           math::convert<float>(m.scalar[S])...)));
+  }
+};
 
 template <class Op, int Part, class T> struct Kernel {
   using F = op::Formula<Op, Part>;
@@ -88,29 +163,52 @@ template <class Op, int Part, class T> __global__ void strided(const __grid_cons
   }
 }
 
+template <class Op, int Part>
+__global__ void flat_half(const __grid_constant__ Flat m, const Stored stored) {
+  HalfKernel<Op, Part>::flat(m, stored, Inputs<Op, Part>{}, Params<Op>{});
+}
+template <class Op, int Part>
+__global__ void strided_half(const __grid_constant__ Strided m, const Stored stored) {
+  constexpr int used = op::operands<Op, Part> + 1;
+  for (int64_t i = cuda::thread_number(); i < m.n; i += cuda::thread_count()) {
+    int64_t at[used];
+    cuda::offsets_of<used>(i, m.ndim, m.size, m.stride, at);
+    HalfKernel<Op, Part>::one(m, stored, at, Inputs<Op, Part>{}, Params<Op>{});
+  }
+}
+
 struct Kernels {
   void (*flat)(Flat);
   void (*strided)(Strided);
 };
+struct HalfKernels {
+  void (*flat)(Flat, Stored);
+  void (*strided)(Strided, Stored);
+};
 struct Row {
-  Kernels of[4][kDtypes];  // part, dtype
+  Kernels of[4][kLoopDtypes];  // part, dtype
+  HalfKernels half[4];
+  bool mask_first, answers_bool;
 };
 
 template <class Op, int Part, int D> void enter(Row& row) {
   using T = ctype<static_cast<Dtype>(D)>;
   if constexpr (op::accepts<T>(Op::info.accepts) && (Part == 0 || math::is_floating<T>))
     row.of[Part][D] = {flat<Op, Part, T>, strided<Op, Part, T>};
+  if constexpr (op::accepts<float>(Op::info.accepts) && D == int(Dtype::f32))
+    row.half[Part] = {flat_half<Op, Part>, strided_half<Op, Part>};
 }
 template <class Op, int Part, int... D> void enter(Row& row, std::integer_sequence<int, D...>) {
   if constexpr (Part == 0 || op::has_derivative<Op, Part>) (enter<Op, Part, D>(row), ...);
 }
 template <class Op> Row row_of() {
   Row row{};
-  using All = std::make_integer_sequence<int, kDtypes>;
+  using All = std::make_integer_sequence<int, kLoopDtypes>;
   enter<Op, 0>(row, All{});
   enter<Op, 1>(row, All{});
   enter<Op, 2>(row, All{});
   enter<Op, 3>(row, All{});
+  row.mask_first = op::mask_first<Op>, row.answers_bool = op::answers_bool<Op>;
   return row;
 }
 template <class... Op> const Row& row_of(int op, op::List<Op...>) {
@@ -125,11 +223,20 @@ bool aligned(const Map& m) {
   return true;
 }
 
+Stored stored_as(const Map& m, const Row& row) {
+  Stored s;
+  for (int k = 0; k <= m.inputs; ++k) s.of[k] = m.plain >> k & 1 ? Dtype::f32 : m.dtype;
+  if (row.mask_first) s.of[m.part == 0 ? 1 : 2] = Dtype::b8;
+  if (row.answers_bool && m.part == 0) s.of[0] = Dtype::b8;
+  return s;
+}
+
 }  // namespace
 
 void map(const Map& call) {
-  const Kernels& kernels =
-      row_of(call.op, op::Elementwise{}).of[call.part][static_cast<int>(call.dtype)];
+  const Row& row = row_of(call.op, op::Elementwise{});
+  const Kernels& kernels = row.of[call.part][static_cast<int>(wide(call.dtype))];
+  const HalfKernels& half = row.half[call.part];
   const int used = call.inputs + 1;
   Map m = call;
   int64_t* stride[kMaxOperands + 1];
@@ -149,6 +256,9 @@ void map(const Map& call) {
     for (int k = 0; k < used; ++k) f.data[k] = m.data[k], f.step[k] = int32_t(m.stride[k][0]);
     for (int k = 0; k < 4; ++k) f.scalar[k] = m.scalar[k];
     const int64_t each = cuda::kThreads * (16 / item_size(m.dtype));
+    if (is_half(m.dtype))
+      return cuda::launch("map", half.flat, cuda::blocks_for(n, each), cuda::kThreads, f,
+                          stored_as(m, row));
     return cuda::launch("map", kernels.flat, cuda::blocks_for(n, each), cuda::kThreads, f);
   }
   Strided s;
@@ -159,6 +269,9 @@ void map(const Map& call) {
     for (int d = 0; d < m.ndim; ++d) s.stride[k][d] = m.stride[k][d];
   }
   for (int k = 0; k < 4; ++k) s.scalar[k] = m.scalar[k];
+  if (is_half(m.dtype))
+    return cuda::launch("map", half.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s,
+                        stored_as(m, row));
   cuda::launch("map", kernels.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s);
 }
 

@@ -343,6 +343,7 @@ bool gather(const Gather& g) {
   const int64_t item = item_size(g.dtype);
   if (in_lines(c, item)) gather_as<Line>(c, report);
   else if (item == 1) gather_as<uint8_t>(c, report);
+  else if (item == 2) gather_as<uint16_t>(c, report);
   else if (item == 4) gather_as<uint32_t>(c, report);
   else gather_as<uint64_t>(c, report);
   return report.read().wrong == 0;
@@ -357,6 +358,8 @@ bool scatter(const Gather& g) {
     case Dtype::i32: return scatter_join<int32_t>(s, g.join);
     case Dtype::i64: return scatter_join<int64_t>(s, g.join);
     case Dtype::f32: return scatter_join<float>(s, g.join);
+    case Dtype::f16:
+    case Dtype::bf16: return scatter_as<Join::set, uint16_t>(s);
     default: return scatter_join<double>(s, g.join);
   }
 }

@@ -114,6 +114,7 @@ void compress(const Compress& c) {
   if (c.mask.n == 0) return;
   switch (item_size(c.dtype)) {
     case 1: return compress_items<uint8_t>(c);
+    case 2: return compress_items<uint16_t>(c);
     case 4: return compress_items<uint32_t>(c);
     default: return compress_items<uint64_t>(c);
   }

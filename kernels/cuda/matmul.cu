@@ -1,6 +1,8 @@
 // matmul.cu -- the matrix product on CUDA: own kernels for everything, cuBLAS for large float ones
 #include "kernels/matmul.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/tiles.h"
 #include "kernels/verbs.h"
@@ -12,14 +14,14 @@ namespace {
 /// A Matmul whose batch is as small as it gets, with elements of type Element. Integers wrap around,
 /// which unsigned arithmetic defines.
 template <class Element, class Total> struct Product {
-  using T = Element;
+  using T = std::conditional_t<math::is_stored<Element>, Total, Element>;
   using Sum = Total;
-  using Row = const T*;
-  using Column = const T*;
+  using Row = const Element*;
+  using Column = const Element*;
   int64_t entries, m, n, k;
   bool a_along_k, b_along_k;
-  const T *a_at, *b_at;
-  T* c_at;
+  const Element *a_at, *b_at;
+  Element* c_at;
   int64_t a_row, a_col, b_row, b_col, c_row, c_col;
   int dims;
   int64_t size[kMaxDims], batch[3][kMaxDims];  // strides of c, a, b
@@ -35,8 +37,8 @@ template <class Element, class Total> struct Product {
   __device__ T a(Row row, int64_t p) const { return row[p * a_col]; }
   __device__ T b(Column column, int64_t p) const { return column[p * b_row]; }
   __device__ void write(int64_t entry, int64_t i, int64_t j, Sum sum) const {
-    T* c = c_at + start(entry, 0) + i * c_row + j * c_col;
-    *c = accumulate ? T(*c + sum) : T(sum);
+    Element* c = c_at + start(entry, 0) + i * c_row + j * c_col;
+    *c = accumulate ? Element(*c + sum) : Element(sum);
   }
 };
 
@@ -135,6 +137,25 @@ bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout
                                   int(entries))) == CUBLAS_STATUS_SUCCESS;
 }
 
+/// Of 16-bit floats, summed in float32.
+template <class T>
+bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout& b, int64_t ldc,
+          const T* x, const T* y, T* c, bool accumulate, const int64_t (&step)[3],
+          int64_t entries) {
+  const float one = 1, beta = accumulate ? 1 : 0;
+  const auto op = [](const Layout& l) { return l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
+  const cudaDataType_t type = std::is_same_v<T, Float16> ? CUDA_R_16F : CUDA_R_16BF;
+  const auto& lib = cuda::cublas();
+  return (entries == 1 ? lib.gemm_ex(h, op(b), op(a), n, m, k, &one, y, type, int(b.ld), x, type,
+                                     int(a.ld), &beta, c, type, int(ldc), CUBLAS_COMPUTE_32F,
+                                     CUBLAS_GEMM_DEFAULT)
+                       : lib.gemm_ex_batched(h, op(b), op(a), n, m, k, &one, y, type, int(b.ld),
+                                             step[2], x, type, int(a.ld), step[1], &beta, c, type,
+                                             int(ldc), step[0], int(entries), CUBLAS_COMPUTE_32F,
+                                             CUBLAS_GEMM_DEFAULT)) == CUBLAS_STATUS_SUCCESS;
+}
+
 /// c^T = b^T . a^T.
 template <class P> P transposed(const P& p) {
   P t = p;
@@ -183,7 +204,7 @@ template <class T, class Sum> void run(const Matmul& call) {
   const P p = product_of<T, Sum>(call);
   if (p.m == 0 || p.n == 0 || p.entries == 0) return;
 #ifdef MT_CUBLAS
-  if constexpr (math::is_floating<T>) {
+  if constexpr (math::is_floating<T> || math::is_stored<T>) {
     // Loading cuBLAS takes a second: small products, and batches of very small ones, do without.
     const double work = double(p.m) * double(p.n) * double(p.k);
     if (work >= 4096 && work * double(p.entries) >= 1 << 20 && by_cublas(p)) return;
@@ -207,6 +228,8 @@ void matmul(const Matmul& call) {
     case Dtype::i64: return run<uint64_t, uint64_t>(call);
     case Dtype::f32: return run<float, float>(call);
     case Dtype::f64: return run<double, double>(call);
+    case Dtype::f16: return run<Float16, float>(call);
+    case Dtype::bf16: return run<Bfloat16, float>(call);
     default: return;
   }
 }

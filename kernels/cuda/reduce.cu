@@ -212,7 +212,7 @@ template <class Rule> void run(const Reduce& r) {
 
 using Verb = void (*)(const Reduce&);
 struct Verbs {
-  Verb of[kDtypes];
+  Verb of[kLoopDtypes];
 };
 /// Reductions of bools take bool alone: the engine has asked each element first.
 template <class Op, class T> constexpr Verb verb() {
