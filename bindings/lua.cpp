@@ -10,6 +10,7 @@
 
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/late.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -629,9 +630,23 @@ bool passes_on(const Entry& e, const std::string& name) {
   return e.internal.load(std::memory_order_relaxed);
 }
 
+thread_local const Entry* under_way = nullptr;
+/// For sentences about what fails later.
+const char* name_under_way() {
+  if (!under_way || passes_on(*under_way, signature_of(*under_way).name)) return nullptr;
+  return signature_of(*under_way).name.c_str();
+}
+struct UnderWay {
+  explicit UnderWay(const Entry& e) : before(std::exchange(under_way, &e)) {}
+  UnderWay(const UnderWay&) = delete;
+  ~UnderWay() { under_way = before; }
+  const Entry* const before;
+};
+
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
+  const UnderWay scope(e);
   try {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
@@ -652,11 +667,13 @@ lua_State* current_state() { return collectable; }
 int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {
     if (mt_interrupted) fail("interrupted!");
-    if (bytes_allocated() - paid > kSlack) press(L);
+    if (bytes_allocated() - paid > kSlack && !capturing) press(L);
     const Collectable scope(L);
     if (depth > 100) [[unlikely]] check_stack();
     on_out_of_memory = collect_all;
+    function_under_way = name_under_way;
     const int results = body(L);
+    if (gpus_at_once) [[unlikely]] check_gpus();
     if (mt_interrupted) fail("interrupted!");  // what was computed meanwhile may be half done
     return results;
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors

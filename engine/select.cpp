@@ -3,6 +3,7 @@
 
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/late.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -87,7 +88,11 @@ Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& 
   insert_block();
   g.index = offsets.data_as<int64_t>();
   g.first = key.at.first, g.back = key.at.back(g.extent);
-  if (several) g.step = 1, g.extent = INT64_MAX, g.first = g.back = 0;
+  if (several) {
+    g.step = 1, g.extent = 1, g.first = g.back = 0;
+    for (int d = 0; d < whole.dim(); ++d)
+      if (key.dims >> d & 1) g.extent += (whole.size(d) - 1) * whole.stride(d);
+  }
   return g;
 }
 
@@ -127,8 +132,9 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
   check_unread(name, x.shape(), key, out.numel());
   if (out.numel() > 0) {
     Tensor offsets;
-    if (!x.device().gather(call_at(x, out, key, offsets)))
-      fail_position(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+    const bool there = x.device().gather(call_at(x, out, key, offsets));
+    if (!key.several())  // those were looked at before
+      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   if (wants_grad(x)) {
     static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -160,7 +166,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
   if (!in_place || wants) {
     out = empty(x.shape(), x.dtype(), x.device());
     copy_elements(out, x);
-  } else if (!key.several()) {
+  } else if (!key.several() && tells_at_once(x.device())) {
     check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   if (source.numel() > 0) {
@@ -169,15 +175,16 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
     std::swap(g.out_stride, g.in_stride);
     g.out = out.data(), g.in = source.data();
     g.join = join;
-    if (!out.device().scatter(g))
-      fail_position(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+    const bool there = out.device().scatter(g);
+    if (!key.several())
+      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   if (wants) {
     static const NodeType type{
         "index_put", [](Node& node, const Tensor& g, Tensor* dx) {
           const Key key = saved_key(node);
           const bool adds = node.number[3] != 0;
-          const Tensor none = scalar(0, g.dtype(), g.device());
+          const Tensor none = zeros({}, g.dtype(), g.device());
           if (node.wants(0))
             dx[0] = adds ? g
                          : put_at("index_put", g, key, expand(none, shape_at(g.shape(), key)),
@@ -326,8 +333,8 @@ Key Region::key(const char* name) const {
   for (int i = 0; i < n; ++i) {
     const Index row{expand(at[size_t(i)].at.at, block), at[size_t(i)].at.first};
     const int64_t extent = view_.size(at[size_t(i)].dim);
-    if (!locate(row, extent, key.at.at.data_as<int64_t>() + i * each))
-      fail_position(name, row, extent, at[size_t(i)].shown, key.whole);
+    found(locate(row, extent, key.at.at.data_as<int64_t>() + i * each), name, row, extent,
+          at[size_t(i)].shown, key.whole);
   }
   return key;
 }

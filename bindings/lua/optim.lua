@@ -158,6 +158,7 @@ function Adam:update(group)
   state.step = state.step + 1
   core.adam_step(group.params, state.mean, state.square, group.lr, group.betas[1], group.betas[2], group.eps,
     group.weight_decay, self.decoupled, state.step)
+  if core.recorded_steps then core.counts_step(group) end
 end
 
 local RMSprop = class()
