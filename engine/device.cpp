@@ -75,7 +75,8 @@ const Plugin& plugin() {
 
 namespace {
 const Device* chosen = nullptr;
-const Gpu* opened[64] = {};
+constexpr int kMostDevices = 64;
+const Gpu* opened[kMostDevices] = {};
 }
 const Device& default_device() { return chosen ? *chosen : cpu_device(); }
 void set_default_device(const Device& d) { chosen = &d; }
@@ -93,12 +94,13 @@ const Device& device_named(std::string_view name) {
     known = error == std::errc() && at == end && index >= 0;
   }
   if (!known) fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
+  if (index < kMostDevices && opened[index]) return *opened[index];
   const Plugin& p = plugin();
   if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);
   char why[512] = "";
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
-  if (index < 64) opened[index] = d;
+  if (index < kMostDevices) opened[index] = d;
   gpus_at_once |= d->at_once;
   return *d;
 }
@@ -106,7 +108,7 @@ const Device& device_named(std::string_view name) {
 bool gpus_at_once = false;
 void check_gpus() {
   for (const Gpu* gpu : opened)
-    if (gpu && !capturing) check_device(*gpu);
+    if (gpu && !capturing) check_done(*gpu);
 }
 
 }  // namespace mt

@@ -28,6 +28,8 @@ extern const Gpu* capturing;
 void synchronize(const Device&);
 /// Throws Error with what went wrong on the device, where it has waited.
 void check_device(const Device&);
+/// The same, but a GPU that was lost before is no error.
+void check_done(const Gpu&);
 /// Throws Error where a GPU cannot be used any more.
 void check_alive(const Device&);
 /// Throws Error where nobody may wait for the device, since a graph is recorded.

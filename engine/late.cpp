@@ -75,13 +75,19 @@ void raise_unexpected(const Gpu& gpu) {
 
 void check_alive(const Device& d) {
   if (is_cpu(d)) return;
-  if (const char* what = gpu_of(d).lost()) fail("{}: {}", d.name, what);
+  const char* what = gpu_of(d).lost();
+  if (!what) return;
+  if (const char* first = d.trouble()) what = first;  // with all that is known
+  fail("{}: {}", d.name, what);
+}
+void check_done(const Gpu& gpu) {
+  if (const char* what = gpu.trouble()) fail("{}: {}", gpu.name, what);
+  raise_unexpected(gpu);
 }
 void check_device(const Device& d) {
   if (is_cpu(d)) return;
-  if (const char* what = d.trouble()) fail("{}: {}", d.name, what);
   check_alive(d);
-  raise_unexpected(gpu_of(d));
+  check_done(gpu_of(d));
 }
 void check_may_wait(const Device& d) {
   if (capturing && capturing == &d)

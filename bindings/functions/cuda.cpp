@@ -75,12 +75,12 @@ void check_recorded(const Event& e, const char* which) {
 
 int elapsed(Args& a) {
   Event &first = Held<Event>::at(a, 1), &second = Held<Event>::at(a, 2);
-  check_recorded(first, "the first");
-  check_recorded(second, "the second");
+  check_recorded(first, "elapsed_time: the first");
+  check_recorded(second, "elapsed_time: the second");
   if (&first.gpu != &second.gpu)
-    fail("the events are of {} and {}", first.gpu.name, second.gpu.name);
+    fail("elapsed_time: the events are of {} and {}", first.gpu.name, second.gpu.name);
   if (!first.gpu.event_done(first.mark) || !second.gpu.event_done(second.mark))
-    fail("the GPU has not come to both events yet; use e:synchronize()");
+    fail("elapsed_time: the GPU has not come to both events yet; use e:synchronize()");
   const float ms = first.gpu.event_ms(first.mark, second.mark);
   check_device(first.gpu);
   return a.push(double(ms));

@@ -28,7 +28,9 @@ function Event:synchronize() parts.event_wait(mark(self, 'synchronize')) end
 --- Whether the GPU has come to the event.
 function Event:query() return parts.event_done(mark(self, 'query')) end
 --- Milliseconds from this event to another; the GPU must have come to both.
-function Event:elapsed_time(other) return parts.elapsed_time(mark(self, 'elapsed_time'), mark(other, 'elapsed_time')) end
+function Event:elapsed_time(other)
+  return parts.elapsed_time(mark(self, 'elapsed_time'), mark(other, 'elapsed_time'))
+end
 
 function cuda.Event(device)
   local event = setmetatable({}, Event)
@@ -66,6 +68,10 @@ end
 
 --- Runs fn `warmup` times, records it once more, and returns the graph.
 function cuda.graph(fn, warmup, device)
+  local meta = type(fn) == 'table' and getmetatable(fn)
+  if type(fn) ~= 'function' and not (type(meta) == 'table' and meta.__call) then
+    core.fail('graph: argument 1 must be a function, got ' .. core.describe(fn))
+  end
   warmup = warmup or 2
   if type(warmup) ~= 'number' or warmup % 1 ~= 0 or warmup < 0 then
     core.fail('graph: warmup must be a whole number from 0, got ' .. core.describe(warmup))

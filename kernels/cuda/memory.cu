@@ -64,7 +64,7 @@ GpuUse use() {
   State& g = state();
   GpuUse u{};
   u.allocated = g.allocated, u.peak = g.peak, u.allocations = g.allocations;
-  u.launches = g.launches, u.copies = g.copies, u.waits = g.waits;
+  u.launches = g.launches - g.copies, u.copies = g.copies, u.waits = g.waits;
   uint64_t reserved = 0;
   size_t free = 0, total = 0;
   check(cudaMemPoolGetAttribute(g.pool, cudaMemPoolAttrReservedMemCurrent, &reserved), "memory");

@@ -87,8 +87,9 @@ const char* lost() { return gpus[current].is_lost ? gpus[current].lost : nullptr
 // ---- copies, waiting ----------------------------------------------------------------------------
 
 void copied(cudaError_t error, const char* doing) {
+  if (!check(error, doing) || state().recording) return;
   ++state().copies;
-  if (check(error, doing)) started(doing);
+  started(doing);
 }
 void upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;

@@ -10,7 +10,7 @@ local function asked(fn)
   local keep = fn()
   local after = stats()
   local counts = {}
-  for _, key in ipairs {'allocations', 'launches', 'copies', 'waits'} do counts[#counts + 1] = after[key] - before[key] end
+  for i, key in ipairs {'allocations', 'launches', 'copies', 'waits'} do counts[i] = after[key] - before[key] end
   return counts, keep
 end
 
@@ -43,12 +43,15 @@ t.test('numbers by value: the answers of the CPU', function()
   local a = mt.randn(5, 7)
   a[1][1], a[1][2], a[1][3] = 0 / 0, -0.0, 1 / 0
   local cases = {
-    function(x) return x + 1 end, function(x) return 1 - x end, function(x) return x / 3 end, function(x) return 3 / x end,
+    function(x) return x + 1 end, function(x) return 1 - x end, function(x) return x / 3 end,
+    function(x) return 3 / x end,
     function(x) return x:t() * 0.1 end, function(x) return x:pow(2) end, function(x) return x:clamp(-1, 1) end,
     function(x) return x:maximum(mt.tensor(0.25)) end, function(x) return x:double() * mt.tensor(0.1) end,
-    function(x) return (x * 4):nan_to_num(0):long():bitwise_and(3) end, function(x) return x:masked_fill(x:gt(0), -0.0) end,
+    function(x) return (x * 4):nan_to_num(0):long():bitwise_and(3) end,
+    function(x) return x:masked_fill(x:gt(0), -0.0) end,
     function(x) return x:gt(0):where(x, 1) end, function(x) return x:gt(0):where(2, x) end,
-    function(x) return x:nan_to_num(0):long() * 2 ^ 40 + 1 end, function(x) return (x:gt(0)):logical_or(true) end,
+    function(x) return x:nan_to_num(0):long() * 2 ^ 40 + 1 end,
+    function(x) return (x:gt(0)):logical_or(true) end,
     function(x) return x:narrow(2, 2, 3):lerp(1, 0.3) end, function(x) return x:eq(0) end,
     function(x) return x[{{}, 1}] * mt.tensor(3, {dtype = 'int64'}) end, function(x) return x:addcmul(x, x, 0.5) end,
     function(x) return mt.full_like(x, -0.0) end, function(x) return mt.full_like(x:gt(0), 1) end,
@@ -63,12 +66,12 @@ t.test('numbers by value: the answers of the CPU', function()
 end)
 
 t.test('gradients through numbers and CPU points', function()
-  local w = mt.tensor({1, 2, 3}, {dtype = 'float64'}):to('cuda'):requires_grad_()
+  local w = mt.tensor({1, 2.5, 3}, {dtype = 'float64'}):to('cuda'):requires_grad_()
   t.eq(mt.gradcheck(function(x) return (x * 3 + 1) / (2 - x) end, {w}), true)
-  t.eq(mt.gradgradcheck(function(x) return (x * 3):pow(2) / 5 + x:clamp(-10, 2.5) * 2 end, {w}), true)
+  t.eq(mt.gradgradcheck(function(x) return (x * 3):pow(2) / 5 + x:clamp(-10, 2.7) * 2 end, {w}), true)
   local point = mt.tensor(2, {dtype = 'float64', requires_grad = true})
   ;(w * point):sum():backward()
-  t.eq({point.grad.device, point.grad:item(), w.grad.device}, {'cpu', 6, 'cuda:0'})
+  t.eq({point.grad.device, point.grad:item(), w.grad.device}, {'cpu', 6.5, 'cuda:0'})
   t.eq(w.grad:cpu():tolist(), {2, 2, 2})
   local y = mt.zeros(3, {dtype = 'float64'}):to('cuda')
   local p2 = mt.tensor(4, {dtype = 'float64', requires_grad = true})
