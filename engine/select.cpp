@@ -378,10 +378,16 @@ Tensor index(const Tensor& x, const At* items, int n) {
 void index_put_(const char* name, const Tensor& x, const At* items, int n, const Tensor& given,
                 bool accumulate) {
   check_writable(name, x);
-  const Tensor value =
-      to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
   const Region region(x, items, n, false);
   const Tensor& view = region.view();
+  if (given.dim() == 0 && !accumulate && is_cpu(given.device()) && !wants_grad(given)) {
+    const Tensor number = to(given, x.dtype());  // goes with the call
+    if (region.plain()) return assign(x, view, number);
+    if (const Tensor* mask = region.whole_mask(); mask && !wants_grad(x))
+      return assign(x, view, where(*mask, number, view));
+  }
+  const Tensor value =
+      to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
   const bool wants = is_float(x.dtype()) && wants_grad(x, value);
   if (region.plain()) {
     const Tensor v = fitted(x, value, view.shape());

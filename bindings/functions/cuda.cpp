@@ -9,7 +9,7 @@ namespace {
 
 const Gpu& gpu_at(const Args& a, int i) {
   const Device& d = a.device(i);
-  if (is_cpu(d)) fail("{}: a GPU is needed, 'cuda' or 'cuda:0'", signature_of(a.entry()).name);
+  if (is_cpu(d)) fail("{}: a GPU is needed, 'cuda' or 'cuda:0'", name_of(a.entry()));
   check_alive(d);
   return gpu_of(d);
 }
@@ -118,7 +118,7 @@ const Entry kCuda[] = {
        gpu_at(a, 1).reset_peak();
        return 0;
      }},
-    {"event(device)", "A mark in the order of a GPU's work.",
+    {"Event(device)", "A mark in the order of a GPU's work.",
      [](Args& a) {
        Held<Event>::push(a.L, std::make_unique<Event>(gpu_at(a, 1)));
        return 1;

@@ -34,7 +34,7 @@ end
 
 function cuda.Event(device)
   local event = setmetatable({}, Event)
-  marks[event] = parts.event(device)
+  marks[event] = parts.Event(device)
   return event
 end
 
