@@ -30,6 +30,7 @@ const Catalogue& catalogue() {
       void (*list)(Catalogue&);
     } subjects[] = {{"About one tensor", list_tensor},
                     {"Making tensors", list_create},
+                    {"Tensors of the CPU for the GPU", list_cuda},
                     {"Random numbers", list_random},
                     {"Elementwise", list_elementwise},
                     {"Positions", list_index},

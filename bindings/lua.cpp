@@ -10,7 +10,7 @@
 
 #include "bindings/casting.h"
 #include "engine/autograd.h"
-#include "engine/device.h"
+#include "engine/late.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -72,8 +72,7 @@ Entry::~Entry() { delete parsed.load(); }
 const Signature& signature_of(const Entry& e) {
   const Signature* known = e.parsed.load(std::memory_order_acquire);
   if (known) return *known;
-  const Signature* fresh =
-      new Signature(parse(e.signature));  // once for each entry
+  const Signature* fresh = new Signature(parse(e.signature));  // once for each entry
   if (e.parsed.compare_exchange_strong(known, fresh)) return *fresh;
   delete fresh;
   return *known;
@@ -129,8 +128,7 @@ void Args::normalise() {
   const bool may = !s.open && n > 0 && n <= params + 1;
   const bool empty = may && n > s.required && (n > params || !param(n).list) && is_empty(L, n);
   const bool options = alone || empty || (may && is_options(L, n, false));
-  const int base =
-      options ? 1 : 0;  // the options lie at the bottom of the stack, below the arguments
+  const int base = options ? 1 : 0;  // options lie at the bottom, below the arguments
   if (options) lua_insert(L, 1);
   if (alone) {
     const int length = int(lua_objlen(L, 1));
@@ -564,17 +562,18 @@ void press(lua_State* L) {
   paid = bytes_allocated();
 }
 
-thread_local lua_State* collectable =
-    nullptr;  // the state of the call under way: another may be closed already
+thread_local lua_State* collectable = nullptr;  // of the call under way: another may be closed
 thread_local int depth = 0;  // calls of ours inside one another
+thread_local const Entry* under_way = nullptr;
 struct Collectable {
-  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)) { ++depth; }
+  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)), entry(under_way) { ++depth; }
   Collectable(const Collectable&) = delete;
   ~Collectable() {
-    collectable = before;
+    collectable = before, under_way = entry;
     --depth;
   }
   lua_State* const before;
+  const Entry* const entry;
 };
 
 /// Lua counts the levels of its own stack, not the bytes of C's, where functions that call functions
@@ -631,9 +630,15 @@ bool passes_on(const Entry& e, const std::string& name) {
   return e.internal.load(std::memory_order_relaxed);
 }
 
+const char* name_under_way() {  // for what fails later
+  if (!under_way || passes_on(*under_way, signature_of(*under_way).name)) return nullptr;
+  return signature_of(*under_way).name.c_str();
+}
+
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
+  under_way = &e;
   try {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
@@ -655,11 +660,12 @@ lua_State* current_state() { return collectable; }
 int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {
     if (mt_interrupted) fail("interrupted!");
-    if (bytes_allocated() - paid > kSlack) press(L);
+    if (bytes_allocated() - paid > kSlack && !capturing) press(L);
     const Collectable scope(L);
     if (depth > 100) [[unlikely]] check_stack();
-    on_out_of_memory = collect_all;
+    on_out_of_memory = collect_all, function_under_way = name_under_way;
     const int results = body(L);
+    if (gpus_at_once) [[unlikely]] check_gpus();
     if (mt_interrupted) fail("interrupted!");  // what was computed meanwhile may be half done
     return results;
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors

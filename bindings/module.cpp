@@ -249,6 +249,11 @@ const Entry kLanguage[] = {
        push_linalg(a.L);
        return 1;
      }},
+    {"cuda()", "What cuda.lua is made of.",
+     [](Args& a) {
+       push_cuda(a.L);
+       return 1;
+     }},
     {"gradient()", "What gradient.lua is made of.",
      [](Args& a) {
        push_gradient(a.L);

@@ -207,7 +207,7 @@ int set_field(lua_State* L) {
   if (lua_type(L, 3) == LUA_TNUMBER) {
     const double v = lua_tonumber(L, 3);
     check_value("assignment", v, x.dtype());
-    value = scalar(v, x.dtype(), x.device());
+    value = scalar(v, x.dtype());
   } else if (lua_type(L, 3) == LUA_TBOOLEAN) {
     value = scalar(lua_toboolean(L, 3), Dtype::b8);
   } else if (const Tensor* t = tensor_at(L, 3)) {

@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "engine/autograd.h"
+#include "engine/late.h"
 #include "engine/ops.h"
+#include "engine/positions.h"
 
 namespace mt {
 namespace {
@@ -28,9 +30,14 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   NoGrad off;
   const Tensor read = reshape(to(ids, Dtype::i64), {-1});
   // Wraps around for the least integers.
-  const Tensor at = read - scalar(index_base, Dtype::i64, ids.device());
+  const Tensor at = read - scalar(index_base, Dtype::i64);
   if (read.numel() == 0) return at;
   const int64_t last = size - 1 + index_base;
+  if (!tells_at_once(ids.device()) && size > 0 && size < INT64_MAX) {
+    locate({at}, size, nullptr);
+    expect(ids.device(), {Expected::id, name, index_base, last, index_base, 0, {}});
+    return at;
+  }
   if (amin(read).at_integer(0) >= index_base && amax(read).at_integer(0) <= last) return at;
   const Tensor host = to(read, cpu_device());
   for (int64_t i = 0; i < host.numel(); ++i) {
@@ -116,7 +123,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t>
   Tensor rows = index_select(weight, 0, at);
   if (padding && wants_grad(weight)) {
     const int64_t row = *padding < 0 ? *padding + n : *padding;
-    const Tensor pads = unsqueeze(eq(at, scalar(double(row), Dtype::i64, at.device())), 1);
+    const Tensor pads = unsqueeze(eq(at, scalar(double(row), Dtype::i64)), 1);
     rows = where(pads, rows.detach(), rows);
   }
   return reshape(rows, shape);

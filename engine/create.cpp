@@ -8,6 +8,20 @@
 
 namespace mt {
 
+namespace {
+
+/// One element of the CPU's memory, everywhere in a GPU's.
+void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
+  const Tensor one = to(view_of(in.detach(), {}, {}, in.offset()), out.dtype());
+  alignas(8) unsigned char value[8] = {};
+  std::memcpy(value, one.data(), size_t(item_size(one.dtype())));
+  c.from = c.to;
+  c.in = value;
+  gpu_of(out.device()).fill(c);
+}
+
+}  // namespace
+
 void copy_elements(const Tensor& out, const Tensor& in) {
   Copy c;
   c.to = out.dtype(), c.from = in.dtype();
@@ -17,6 +31,7 @@ void copy_elements(const Tensor& out, const Tensor& in) {
   std::memcpy(c.out_stride, out.impl()->stride, bytes);
   std::memcpy(c.in_stride, in.impl()->stride, bytes);
   c.out = out.data(), c.in = in.data();
+  if (&in.device() != &out.device()) return fill_elements(out, in, c);
   out.device().copy(c);
 }
 
@@ -89,6 +104,18 @@ Tensor clone(const Tensor& x) {
   return out;
 }
 
+Tensor pin_memory(const Tensor& x) {
+  if (!is_cpu(x.device())) fail("pin_memory: the tensor is on {}; only the CPU's can be pinned", x.device().name);
+  if (x.impl()->storage->pinned && x.is_contiguous()) return x;
+  if (capturing) check_may_wait(*capturing);
+  const Tensor out = shape_of(x);
+  const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
+  out.impl()->storage = allocate_pinned(gpu_of(device_named("cuda")), bytes).release();
+  NoGrad off;
+  copy_elements(out, x);
+  return out;
+}
+
 Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
 
 Tensor to(const Tensor& x, Dtype dtype) {
@@ -109,19 +136,26 @@ const NodeType kMove{"to", move_backward};
 }  // namespace
 
 /// What moves is contiguous; between two GPUs it goes by way of the CPU.
-Tensor to(const Tensor& x, const Device& device) {
+Tensor to(const Tensor& x, const Device& device, bool non_blocking) {
   const Device& from = x.device();
   if (&from == &device) return x;
   if (!is_cpu(from) && !is_cpu(device)) return to(to(x, cpu_device()), device);
   Tensor whole, out;
+  check_may_wait(is_cpu(from) ? device : from);
   {
     NoGrad off;
     whole = contiguous(x.detach());
     out = empty(x.shape(), x.dtype(), device);
     const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
-    if (is_cpu(from)) device.upload(out.data(), whole.data(), bytes);
-    else from.download(out.data(), whole.data(), bytes);
-    check_device(is_cpu(from) ? device : from);
+    if (!is_cpu(from)) {
+      from.download(out.data(), whole.data(), bytes);
+    } else if (whole.impl()->storage->pinned == &device) {
+      gpu_of(device).upload_later(out.data(), whole.data(), bytes);
+      if (!non_blocking) device.sync();
+    } else {
+      device.upload(out.data(), whole.data(), bytes);
+    }
+    if (!non_blocking) check_device(is_cpu(from) ? device : from);
   }
   if (wants_grad(x)) record(kMove, out, {&x}).save(0, empty({0}, x.dtype(), from), Node::kOther);
   return out;

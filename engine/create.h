@@ -21,7 +21,9 @@ Tensor linspace(double first, double last, int64_t n, Dtype = default_dtype(),
 Tensor clone(const Tensor&);
 Tensor contiguous(const Tensor&);
 Tensor to(const Tensor&, Dtype);
-Tensor to(const Tensor&, const Device&);
+Tensor to(const Tensor& x, const Device& device, bool non_blocking = false);
+/// A copy in page-locked memory of the CPU, from which copies to the GPU need not wait.
+Tensor pin_memory(const Tensor&);
 /// The copy verb alone, for shapes that agree: no checks, no graph.
 void copy_elements(const Tensor& out, const Tensor& in);
 

@@ -14,7 +14,7 @@ namespace {
 /// libmtorch_cuda.so: beside the program, or in ../lib/mtorch of it, or where MTORCH_CUDA_PLUGIN says.
 struct Plugin {
   using Count = int (*)(char* why, size_t room);
-  using Open = const Device* (*)(uint32_t abi, int index, char* why, size_t room);
+  using Open = const Gpu* (*)(uint32_t abi, int index, char* why, size_t room);
   Open open = nullptr;
   int devices = 0;
   std::string why;
@@ -75,6 +75,8 @@ const Plugin& plugin() {
 
 namespace {
 const Device* chosen = nullptr;
+constexpr int kMostDevices = 64;
+const Gpu* opened[kMostDevices] = {};
 }
 const Device& default_device() { return chosen ? *chosen : cpu_device(); }
 void set_default_device(const Device& d) { chosen = &d; }
@@ -92,21 +94,21 @@ const Device& device_named(std::string_view name) {
     known = error == std::errc() && at == end && index >= 0;
   }
   if (!known) fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
+  if (index < kMostDevices && opened[index]) return *opened[index];
   const Plugin& p = plugin();
   if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);
   char why[512] = "";
-  const Device* d = p.open(kDeviceAbi, index, why, sizeof why);
+  const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
+  if (index < kMostDevices) opened[index] = d;
+  gpus_at_once |= d->at_once;
   return *d;
 }
 
-void check_device(const Device& d) {
-  if (!d.trouble) return;
-  if (const char* what = d.trouble()) fail("{}: {}", d.name, what);
-}
-void synchronize(const Device& d) {
-  d.sync();
-  check_device(d);
+bool gpus_at_once = false;
+void check_gpus() {
+  for (const Gpu* gpu : opened)
+    if (gpu && !capturing) check_done(*gpu);
 }
 
 }  // namespace mt

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/device.h"
+#include "kernels/gpu.h"
 
 namespace mt {
 
@@ -19,9 +19,23 @@ void set_default_device(const Device&);
 int cuda_devices();
 std::string cuda_trouble();
 
+/// What a device that is not the CPU can do beside the verbs.
+inline const Gpu& gpu_of(const Device& d) { return static_cast<const Gpu&>(d); }
+/// The GPU whose work is recorded into a graph, or null.
+extern const Gpu* capturing;
+
 /// Waits until the device has done what it was asked. Throws Error when something of it failed.
 void synchronize(const Device&);
 /// Throws Error with what went wrong on the device, where it has waited.
 void check_device(const Device&);
+/// The same, but a GPU that was lost before is no error.
+void check_done(const Gpu&);
+/// Throws Error where a GPU cannot be used any more.
+void check_alive(const Device&);
+/// Throws Error where nobody may wait for the device, since a graph is recorded.
+void check_may_wait(const Device&);
+/// With MTORCH_CUDA_SYNC: throws Error with what went wrong on any GPU that was used.
+extern bool gpus_at_once;
+void check_gpus();
 
 }  // namespace mt

@@ -91,8 +91,20 @@ bool lies_across(const Tensor& x) {
   return false;
 }
 
-/// Calls the map verb for operands of one shape. What is contiguous, or one element repeated, is
-/// told as one dimension.
+/// Elements of the CPU's memory that go to a GPU's kernel by value.
+struct Numbers {
+  unsigned which = 0;
+  unsigned char value[kMaxOperands + 1][8] = {};
+
+  void take(Map& m, int k, const Tensor& x) {
+    std::memcpy(value[k], x.data(), size_t(item_size(x.dtype())));
+    m.data[k] = value[k];
+    which |= 1u << k;
+  }
+};
+
+/// Calls the map verb for operands of one shape, or beside a GPU's tensors 0-d ones of the CPU. What
+/// is contiguous, or one element repeated, is told as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
   Map m;
@@ -101,34 +113,46 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
     for (int k = 1; k <= n; ++k) m.plain |= unsigned(operand[k - 1]->dtype() == Dtype::f32) << k;
   if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
   const TensorImpl& o = *out.impl();
+  const bool on_cpu = is_cpu(out.device());
+  Numbers numbers;
   m.data[0] = out.data();
   m.stride[0][0] = 1;
+  for (int k = 1; k <= n; ++k) {
+    const Tensor& x = *operand[k - 1];
+    if (!on_cpu && is_cpu(x.device())) numbers.take(m, k, x);
+    else m.data[k] = x.data();
+  }
   bool flat = o.contiguous;
   for (int k = 1; k <= n && flat; ++k) {
     const TensorImpl& t = *operand[k - 1]->impl();
-    m.data[k] = operand[k - 1]->data();
-    const bool whole = t.contiguous && t.numel == o.numel;
+    const bool whole = t.contiguous && t.numel == o.numel && !(numbers.which >> k & 1);
     m.stride[k][0] = whole ? 1 : 0;
     flat = whole || repeats(t);
   }
   if (flat) {
     m.ndim = 1;
     m.size[0] = o.numel;
-    return out.device().map(m);
   }
-  m.ndim = o.ndim;
-  const size_t bytes = sizeof(int64_t) * o.ndim;
-  std::memcpy(m.size, o.size, bytes);
-  std::memcpy(m.stride[0], o.stride, bytes);
   Tensor turned[kMaxOperands];
-  for (int k = 1; k <= n; ++k) {
-    const Tensor& x = *operand[k - 1];
-    if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
-    const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
-    m.data[k] = given.data();
-    std::memcpy(m.stride[k], given.impl()->stride, bytes);
+  if (!flat) {
+    m.ndim = o.ndim;
+    const size_t bytes = sizeof(int64_t) * o.ndim;
+    std::memcpy(m.size, o.size, bytes);
+    std::memcpy(m.stride[0], o.stride, bytes);
+    for (int k = 1; k <= n; ++k) {
+      if (numbers.which >> k & 1) {
+        std::memset(m.stride[k], 0, bytes);
+        continue;
+      }
+      const Tensor& x = *operand[k - 1];
+      if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
+      const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
+      m.data[k] = given.data();
+      std::memcpy(m.stride[k], given.impl()->stride, bytes);
+    }
   }
-  out.device().map(m);
+  if (numbers.which) gpu_of(out.device()).map_numbers(m, numbers.which);
+  else out.device().map(m);
 }
 
 void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
@@ -254,7 +278,8 @@ void check_integers(int op, const Tensor& divisor, Dtype dtype) {
     fail("{}: an integer to a negative power is not whole; use :float() first", name);
 }
 
-/// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU.
+/// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. Where
+/// no gradient is asked of it, it goes with the call.
 bool follows(const Tensor& x) { return x.impl()->number || (x.dim() == 0 && is_cpu(x.device())); }
 
 /// The device that all operands are on which do not follow.
@@ -313,11 +338,13 @@ struct Prepared {
   const Tensor* input[3];
   Shape shape;
   Dtype dtype;
+  const Device* device;
 };
 Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
   const OpRow& row = facts[op].row;
   const Device& device = common_device(row, inputs);
   Prepared p;
+  p.device = &device;
   p.dtype = computing_dtype(row, inputs, params);
   p.shape = inputs[0]->shape();
   for (int i = 1; i < row.inputs; ++i)
@@ -332,9 +359,17 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
            dtype_name(inputs[0]->dtype()));
     if (inputs[i]->impl()->number && row.info->accepts != op::Accepts::boolean)
       check_value(row.info->name, inputs[i]->at(0), p.dtype);
-    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype), device)
-               : mask                    ? to(*inputs[i], device)
-                                         : to(to(*inputs[i], p.dtype), device);
+    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype))
+               : mask                    ? *inputs[i]
+                                         : to(*inputs[i], p.dtype);
+    if (&x.device() != &device) {
+      if (x.dim() == 0 && !wants_grad(x)) {  // by value
+        p.tensor[i] = x;
+        p.input[i] = &p.tensor[i];
+        continue;
+      }
+      x = to(x, device);
+    }
     p.tensor[i] = x.shape() == p.shape        ? x
                   : inputs[i]->impl()->number ? repeat_everywhere(x, p.shape)
                                               : expand(x, p.shape);
@@ -362,17 +397,18 @@ int number_beside(const OpRow& row, const Tensor* const* inputs) {
   return -1;
 }
 
-/// x + 2 and its kin: the number stands on the stack and is repeated.
+/// x + 2 and its kin: the number is repeated, on a GPU it goes with the call.
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params) {
   const OpRow& row = facts[op].row;
   const Tensor& x = *inputs[1 - k];
-  Tensor number = scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype()), x.device());
+  Tensor number = scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype()));
   Tensor out = empty(x.shape(), answer_dtype(row, x.dtype()), x.device());
   const Tensor* operand[2] = {&x, &x};
   operand[k] = &number;
   run_part(op, 0, x.dtype(), out, operand, 2, params);
   if (!wants) return out;
-  if (facts[op].by[1 - k].saves >> k & 1) number = repeat_everywhere(number, x.shape());
+  if ((facts[op].by[1 - k].saves >> k & 1) && is_cpu(x.device()))
+    number = repeat_everywhere(number, x.shape());
   record_elementwise(op, out, operand, params);
   return out;
 }
@@ -413,7 +449,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   }
   if (const int k = number_beside(row, inputs); k >= 0) return with_number(op, inputs, k, wants, params);
   const Prepared p = prepare(op, inputs, params);
-  Tensor out = empty(p.shape, answer_dtype(row, p.dtype), p.tensor[row.inputs - 1].device());
+  Tensor out = empty(p.shape, answer_dtype(row, p.dtype), *p.device);
   run_part(op, 0, p.dtype, out, p.input, row.inputs, params);
   if (wants) record_elementwise(op, out, p.input, params);
   return out;
@@ -438,6 +474,9 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
   if (!wants && !overlaps && answer == target.dtype()) {
     const Prepared p = prepare(op, inputs, params);
     check_fits(name.c_str(), target, p.shape);
+    if (p.device != &target.device())
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, target.device().name,
+           p.device->name, p.device->name);
     run_part(op, 0, p.dtype, target, p.input, row.inputs, params);
     bump(target);
     return target;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 
+#include "engine/device.h"
 #include "engine/dtype.h"
 #include "engine/error.h"
 #include "kernels/cpu/parallel.h"
@@ -166,6 +167,9 @@ void Generator::fill(Random r, const Device& device) {
   std::unique_lock lock(guard_);
   if (kind_ == Kind::mt19937)
     return with_dtype(r.dtype, [&](auto zero) { fill_as<decltype(zero)>(r); });
+  if (capturing == &device && this != &default_generator())
+    fail("while mt.cuda.graph records, random numbers come from the stream of manual_seed; leave the "
+         "generator out");
   const int64_t group = random_group(r.what, r.dtype);
   r.seed = seed_, r.offset = counter_;
   counter_ += uint64_t((r.n + group - 1) / group);

@@ -25,6 +25,9 @@ class Generator {
   /// Where the stream stands, as text that `set_state` resumes exactly.
   std::string state() const;
   void set_state(std::string_view);
+  /// How many counters of Philox were used.
+  uint64_t counter() const { return counter_; }
+  void set_counter(uint64_t n) { counter_ = n; }
   /// Draws r.n elements into r.out. With mt19937 that is memory of the CPU.
   void fill(Random r, const Device&);
   /// The next 32 bits of an mt19937 stream.

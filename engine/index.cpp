@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/autograd.h"
+#include "engine/late.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 #include "kernels/number.h"
@@ -23,20 +24,37 @@ Index integer_positions(const char* name, const Index& index) {
   return {to(index.at, Dtype::i64), index.first};
 }
 
+namespace {
+
+/// What the positions should be, as the user counts.
+Expected expected(const char* name, const Index& index, int64_t extent, int dim,
+                  const Shape& shape) {
+  const int64_t shift = index.first ? 0 : index_base;
+  return {Expected::position, name, index.first + shift, extent - 1 + index.first + shift,
+          shift,              dim,  shape};
+}
+
+}  // namespace
+
 void fail_position(const char* name, const Index& index, int64_t extent, int dim,
                    const Shape& shape) {
-  const int64_t last = extent - 1 + index.first, back = index.back(extent);
-  const int64_t shift = index.first ? 0 : index_base;  // shown as the user counts
+  const Expected e = expected(name, index, extent, dim, shape);
+  const int64_t back = index.back(extent);
   const Tensor at = to(index.at.detach(), cpu_device());
   for (int64_t i = 0; i < at.numel(); ++i) {
     const int64_t p = at.at_integer(i);
-    if (p < 0 ? back > 0 && p + back >= 0 : p >= index.first && p <= last) continue;
-    fail("{}: position {} is outside {}..{} (dimension {} of {}){}", name, p + shift,
-         index.first + shift, last + shift, dim + 1, to_string(shape),
-         index.first && p == 0 ? "; 0 is not a position, they count from 1" : "");
+    if (p < 0 ? back > 0 && p + back >= 0 : p >= index.first && p < extent + index.first) continue;
+    fail("{}: {}", name, unexpected(e, p));
   }
-  fail("{}: positions outside {}..{} (dimension {} of {})", name, index.first + shift, last + shift,
-       dim + 1, to_string(shape));
+  fail("{}: positions outside {}..{} (dimension {} of {})", name, e.first, e.last, dim + 1,
+       to_string(shape));
+}
+
+void found(bool there, const char* name, const Index& index, int64_t extent, int dim,
+           const Shape& shape) {
+  if (!there) fail_position(name, index, extent, dim, shape);
+  if (!is_cpu(index.at.device()))
+    expect(index.at.device(), expected(name, index, extent, dim, shape));
 }
 
 bool locate(const Index& index, int64_t extent, int64_t* out, int64_t step, bool add) {
@@ -59,7 +77,7 @@ bool locate(const Index& index, int64_t extent, int64_t* out, int64_t step, bool
 
 void check_positions(const char* name, const Index& index, int64_t extent, int dim,
                      const Shape& shape) {
-  if (!locate(index, extent, nullptr)) fail_position(name, index, extent, dim, shape);
+  found(locate(index, extent, nullptr), name, index, extent, dim, shape);
 }
 
 Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
@@ -68,7 +86,7 @@ Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
          to_string(value.shape()));
   if (value.impl()->number) {
     check_value(name, value.at(0), x.dtype());
-    return scalar(value.at(0), x.dtype(), x.device());
+    return scalar(value.at(0), x.dtype());
   }
   if (!can_hold(x.dtype(), value.dtype()))
     fail("{}: the value is {}, which this {} tensor cannot hold", name, dtype_name(value.dtype()),
@@ -146,8 +164,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Index& given) {
   const Index index = integer_positions("gather", given);
   if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
   Tensor out = empty(index.at.shape(), x.dtype(), x.device());
-  if (!x.device().gather(call(x, out, index, d)))
-    fail_position("gather", index, x.size(d), d, x.shape());
+  found(x.device().gather(call(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
   if (wants_grad(x)) {
     Node& node = record(kGather, out, {&x});
     node.save_shape(1, x);
@@ -172,7 +189,7 @@ void scatter_into(const char* name, const Tensor& out, int d, const Index& index
   std::swap(g.out_stride, g.in_stride);
   g.out = out.data(), g.in = source.data();
   g.join = join;
-  if (!out.device().scatter(g)) fail_position(name, index, out.size(d), d, out.shape());
+  found(out.device().scatter(g), name, index, out.size(d), d, out.shape());
 }
 
 /// Where the source's values stayed: the last of those that met.
@@ -188,7 +205,7 @@ Tensor stayed(const Shape& whole, int d, const Index& index) {
 void set_backward(Node& node, const Tensor& g, Tensor* dx) {
   const int d = int(node.number[0]);
   const Index index = saved_index(node);
-  const Tensor none = scalar(0, g.dtype(), g.device());
+  const Tensor none = zeros({}, g.dtype(), g.device());
   if (node.wants(0)) dx[0] = scatter(g, d, index, expand(none, index.at.shape()));
   if (node.wants(1)) dx[1] = where(stayed(g.shape(), d, index), gather(g, d, index), none);
 }
@@ -290,7 +307,7 @@ Tensor scatter_any(const char* name, const Tensor& x, int64_t dim, const Index& 
   if (index.at.numel() == 0) return in_place ? x : clone(x);
   const bool wants = wants_grad(x, part);
   if (in_place && !wants) {
-    check_positions(name, index, x.size(d), d, x.shape());
+    if (tells_at_once(x.device())) check_positions(name, index, x.size(d), d, x.shape());
     if (part.impl()->storage == x.impl()->storage) part = clone(part);
     if (index.at.impl()->storage == x.impl()->storage) index.at = clone(index.at);
     scatter_into(name, x, d, index, part, join);
@@ -355,7 +372,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Te
   Tensor start = x;
   if (!include_self) {
     wrap_dim(name, dim, x.dim());
-    const Tensor neutral = scalar(identity(join, x.dtype()), x.dtype(), x.device());
+    const Tensor neutral = full({}, identity(join, x.dtype()), x.dtype(), x.device());
     start = scatter_any(name, x, dim, index, expand(neutral, index.at.shape()), Join::set, false);
   }
   Tensor out = scatter_any(name, start, dim, index, source, join, false);

@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "engine/autograd.h"
+#include "engine/late.h"
 #include "engine/ops.h"
+#include "engine/positions.h"
 
 namespace mt {
 namespace {
@@ -146,12 +148,17 @@ Labels labels_of(const char* name, const Tensor& target, int64_t classes, int64_
     fail("{}: targets are class positions and must be integers, these are {}; use target:long()",
          name, dtype_name(target.dtype()));
   NoGrad off;
-  const Device& device = target.device();
-  const Tensor labels = to(target, Dtype::i64), base = scalar(index_base, Dtype::i64, device);
+  const Tensor labels = to(target, Dtype::i64), base = scalar(index_base, Dtype::i64);
   Labels l;
-  l.kept = ne(labels, scalar(double(ignore), Dtype::i64, device));
-  l.position = where(l.kept, labels - base, scalar(0, Dtype::i64, device));
+  l.kept = ne(labels, scalar(double(ignore), Dtype::i64));
+  l.position = where(l.kept, labels - base, scalar(0, Dtype::i64));
   if (l.position.numel() == 0) return l;
+  if (!tells_at_once(target.device()) && classes > 0) {
+    locate({l.position}, classes, nullptr);
+    expect(target.device(), {Expected::label, name, index_base, classes - 1 + index_base, index_base,
+                             0, {}});
+    return l;
+  }
   if (amin(l.position).at_integer(0) < 0 || amax(l.position).at_integer(0) >= classes) {
     if (classes > 0 || any(l.kept).item() != 0)
       bad_label(name, labels, ignore, index_base, classes - 1 + index_base);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #endif
 
+#include "engine/device.h"
 #include "engine/error.h"
 
 namespace mt {
@@ -112,7 +113,22 @@ void* try_allocate(const Device& device, size_t bytes) {
   return on_host(device) ? free_list.take(bytes) : device.alloc(bytes);
 }
 
+/// "1.50 GiB", "300 bytes".
+std::string size_of(int64_t bytes) {
+  if (bytes < 1 << 20) return fmt::format("{} bytes", bytes);
+  const double mib = double(bytes) / double(1 << 20);
+  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
+}
+
 [[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
+  if (!on_host(device)) {
+    check_alive(device);
+    const GpuUse u = gpu_of(device).use();
+    fail("out of memory: {} asked for on {}; {} live in tensors, {} reserved, {} free of {}; use "
+         "smaller batches or drop references",
+         size_of(int64_t(bytes)), device.name, size_of(u.allocated), size_of(u.reserved),
+         size_of(u.free), size_of(u.total));
+  }
   fail(
       "out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
       "smaller batches or "
@@ -120,30 +136,47 @@ void* try_allocate(const Device& device, size_t bytes) {
       bytes, device.name, live.load(), peak.load());
 }
 
-}  // namespace
-
-Ref<Storage> allocate(const Device& device, size_t bytes) {
-  void* block = fits(bytes) ? try_allocate(device, bytes) : nullptr;
-  if (!block && bytes <= size_t(limit)) {
-    free_list.clear();
-    if (on_out_of_memory && on_out_of_memory() && fits(bytes)) block = try_allocate(device, bytes);
-  }
-  if (!block) out_of_memory(device, bytes);
-  const bool one = in_one_block(device, bytes);
+Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const Gpu* pinned) {
+  const bool one = !pinned && in_one_block(device, bytes);
   Storage* s = new (one ? block : take_block(sizeof(Storage))) Storage;
   s->device = &device;
+  s->pinned = pinned;
   s->data = one ? static_cast<char*>(block) + kHeader : block;
   s->bytes = bytes;
-  free_list.allocated += int64_t(bytes + kHeader);
+  // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
+  free_list.allocated += int64_t((on_host(device) ? bytes : bytes / 32) + kHeader);
   const int64_t now = live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
   if (now > peak.load(std::memory_order_relaxed)) peak.store(now, std::memory_order_relaxed);
   return Ref<Storage>::adopt(s);
 }
 
+}  // namespace
+
+Ref<Storage> allocate(const Device& device, size_t bytes) {
+  void* block = fits(bytes) ? try_allocate(device, bytes) : nullptr;
+  if (!block && bytes <= size_t(limit) && !capturing) {
+    free_list.clear();
+    if (!on_host(device)) check_alive(device);
+    const bool collected = on_out_of_memory && on_out_of_memory();
+    if (!on_host(device)) gpu_of(device).trim();
+    if ((collected || !on_host(device)) && fits(bytes)) block = try_allocate(device, bytes);
+  }
+  if (!block) out_of_memory(device, bytes);
+  return storage_of(device, block, bytes, nullptr);
+}
+
+Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
+  check_alive(gpu);
+  void* block = fits(bytes) ? gpu.pin(bytes) : nullptr;
+  if (!block) fail("out of memory: {} of page-locked memory asked for", size_of(int64_t(bytes)));
+  return storage_of(cpu_device(), block, bytes, &gpu);
+}
+
 void Storage::destroy(Storage* s) {
   live.fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
-  if (in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
-  if (on_host(*s->device)) free_list.give(s->data, s->bytes);
+  if (s->pinned) s->pinned->unpin(s->data);
+  else if (in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
+  else if (on_host(*s->device)) free_list.give(s->data, s->bytes);
   else s->device->free(s->data, s->bytes);
   give_block(s, sizeof(Storage));
 }

@@ -55,6 +55,7 @@ template <class T> class Ref {
 struct Storage {
   std::atomic<int> refs{1};
   uint32_t version = 0;  // changes in place
+  const struct Gpu* pinned = nullptr;  // page-locked memory of the CPU, which this GPU's driver gave
   const Device* device = nullptr;
   void* data = nullptr;
   size_t bytes = 0;
@@ -63,6 +64,8 @@ struct Storage {
 
 /// Uninitialised memory, 64-byte aligned. Throws Error with the sizes when there is none.
 Ref<Storage> allocate(const Device& device, size_t bytes);
+/// Page-locked memory of the CPU, from which copies to the GPU need not wait.
+Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);
 
 /// Fixed-size blocks for tensors and graph nodes.
 void* take_block(size_t bytes);

@@ -1,5 +1,7 @@
 // optim.cpp -- optimizer steps over all parameters in one call
+#include "engine/autograd.h"
 #include "engine/half.h"
+#include "engine/late.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -12,6 +14,7 @@ void each(const char* name, const std::vector<Tensor>& parameters, const Step& s
   NoGrad off;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& p = parameters[i];
+    check_alive(p.device());
     Tensor g = p.grad();
     if (!g.defined()) continue;
     if (!(g.shape() == p.shape()))
@@ -33,6 +36,9 @@ void each(const char* name, const std::vector<Tensor>& parameters, const Step& s
 /// 16-bit floats.
 void fit_state(const char* name, Tensor& state, const Tensor& value, size_t i) {
   if (!state.defined()) {
+    if (capturing)
+      fail("{}: parameter {} has no state yet, which every replay would make anew; let mt.cuda.graph "
+           "run the function before it records, warmup=1 or more", name, i + 1);
     state = zeros_like(value);
     return;
   }
@@ -60,6 +66,8 @@ void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean,
                std::vector<Tensor>& square, const AdamOptions& o) {
   mean.resize(parameters.size());
   square.resize(parameters.size());
+  const bool replayed = capturing && !parameters.empty() && &parameters[0].device() == capturing;
+  if (replayed) capturing->step_entry(recorded_step());
   each("Adam", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
     fit_state("Adam", mean[i], value, i);
     fit_state("Adam", square[i], value, i);

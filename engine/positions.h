@@ -9,6 +9,9 @@ Index integer_positions(const char* name, const Index&);
 /// "gather: position 5 is outside 1..4 (dimension 2 of (3 x 4))": finds the one that is not there.
 [[noreturn]] void fail_position(const char* name, const Index&, int64_t extent, int dim,
                                 const Shape& shape);
+/// After a verb that looked at positions said whether they are there: refuses, or remembers what to
+/// say if a GPU finds out later.
+void found(bool there, const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
 /// Refuses positions outside, before anything is written.
 void check_positions(const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
 /// out[i] = (or +=) index[i] * step, counted from 0; false: a position is not there.

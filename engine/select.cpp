@@ -4,6 +4,7 @@
 #include "engine/half.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/late.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -88,7 +89,11 @@ Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& 
   insert_block();
   g.index = offsets.data_as<int64_t>();
   g.first = key.at.first, g.back = key.at.back(g.extent);
-  if (several) g.step = 1, g.extent = INT64_MAX, g.first = g.back = 0;
+  if (several) {
+    g.step = 1, g.extent = 1, g.first = g.back = 0;
+    for (int d = 0; d < whole.dim(); ++d)
+      if (key.dims >> d & 1) g.extent += (whole.size(d) - 1) * whole.stride(d);
+  }
   return g;
 }
 
@@ -128,8 +133,9 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
   check_unread(name, x.shape(), key, out.numel());
   if (out.numel() > 0) {
     Tensor offsets;
-    if (!x.device().gather(call_at(x, out, key, offsets)))
-      fail_position(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+    const bool there = x.device().gather(call_at(x, out, key, offsets));
+    if (!key.several())  // those were looked at before
+      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   if (wants_grad(x)) {
     static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -161,7 +167,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
   if (!in_place || wants) {
     out = empty(x.shape(), x.dtype(), x.device());
     copy_elements(out, x);
-  } else if (!key.several()) {
+  } else if (!key.several() && tells_at_once(x.device())) {
     check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   const auto write = [&](const Tensor& whole, const Tensor& part) {
@@ -170,8 +176,9 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
     std::swap(g.out_stride, g.in_stride);
     g.out = whole.data(), g.in = part.data();
     g.join = join;
-    if (!whole.device().scatter(g))
-      fail_position(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+    const bool there = whole.device().scatter(g);
+    if (!key.several())
+      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   };
   if (source.numel() > 0 && join == Join::set) write(out, source);
   else if (source.numel() > 0)
@@ -181,7 +188,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
         "index_put", [](Node& node, const Tensor& g, Tensor* dx) {
           const Key key = saved_key(node);
           const bool adds = node.number[3] != 0;
-          const Tensor none = scalar(0, g.dtype(), g.device());
+          const Tensor none = zeros({}, g.dtype(), g.device());
           if (node.wants(0))
             dx[0] = adds ? g
                          : put_at("index_put", g, key, expand(none, shape_at(g.shape(), key)),
@@ -330,8 +337,8 @@ Key Region::key(const char* name) const {
   for (int i = 0; i < n; ++i) {
     const Index row{expand(at[size_t(i)].at.at, block), at[size_t(i)].at.first};
     const int64_t extent = view_.size(at[size_t(i)].dim);
-    if (!locate(row, extent, key.at.at.data_as<int64_t>() + i * each))
-      fail_position(name, row, extent, at[size_t(i)].shown, key.whole);
+    found(locate(row, extent, key.at.at.data_as<int64_t>() + i * each), name, row, extent,
+          at[size_t(i)].shown, key.whole);
   }
   return key;
 }
@@ -375,10 +382,16 @@ Tensor index(const Tensor& x, const At* items, int n) {
 void index_put_(const char* name, const Tensor& x, const At* items, int n, const Tensor& given,
                 bool accumulate) {
   check_writable(name, x);
-  const Tensor value =
-      to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
   const Region region(x, items, n, false);
   const Tensor& view = region.view();
+  if (given.dim() == 0 && !accumulate && is_cpu(given.device()) && !wants_grad(given)) {
+    const Tensor number = to(given, x.dtype());  // goes with the call
+    if (region.plain()) return assign(x, view, number);
+    if (const Tensor* mask = region.whole_mask(); mask && !wants_grad(x))
+      return assign(x, view, where(*mask, number, view));
+  }
+  const Tensor value =
+      to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
   const bool wants = is_float(x.dtype()) && wants_grad(x, value);
   if (region.plain()) {
     const Tensor v = fitted(x, value, view.shape());

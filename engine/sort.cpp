@@ -103,7 +103,7 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
     const Tensor all = flat(x.detach());
     if (all.numel() == 0 && !is_float(x.dtype()))
       fail("{}: {} is empty", name, to_string(x.shape()));
-    out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
+    out = all.numel() == 0 ? full({}, NAN, x.dtype(), x.device())
                            : clone(skip ? nanmedian(all, 0).values : median(all, 0).values);
   }
   if (wants_grad(x)) {
@@ -247,7 +247,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
       answer = slice(sorted, d, int64_t(low) - first, 1);
       if (rank != low)
         answer = lerp(answer, slice(sorted, d, int64_t(low) + 1 - first, 1),
-                      scalar(rank - low, x.dtype(), x.device()));
+                      scalar(rank - low, x.dtype()));
     }
     if (nan) answer = where(bad, Tensor(math::kInfinity - math::kInfinity), answer);
     if (!dim) {

@@ -159,6 +159,7 @@ template <class T> T element(const Tensor& x, int64_t i) {
     using E = decltype(zero);
     if (is_cpu(x.device())) return static_cast<T>(x.data_as<E>()[offset]);
     E value;
+    check_may_wait(x.device());
     x.device().download(&value, static_cast<const E*>(x.data()) + offset, sizeof value);
     check_device(x.device());
     return static_cast<T>(value);

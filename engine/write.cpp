@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "engine/custom.h"
+#include "engine/device.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -167,6 +168,7 @@ void Tensor::renew() const {
 }
 
 void check_writable(const char* operation, const Tensor& target) {
+  check_alive(target.device());
   if (grad_enabled()) {
     if (target.requires_grad() && target.is_leaf())
       fail(
@@ -187,8 +189,12 @@ void check_writable(const char* operation, const Tensor& target) {
           operation, d + 1, target.size(d));
 }
 
-const Tensor& write_(const char* operation, const Tensor& target, const Tensor& source) {
+const Tensor& write_(const char* operation, const Tensor& target, const Tensor& given) {
   check_writable(operation, target);
+  // One number of the CPU's goes with the call, anything else is moved first.
+  const bool stays = &given.device() == &target.device() ||
+                     (given.dim() == 0 && is_cpu(given.device()) && !wants_grad(given));
+  const Tensor source = stays ? given : to(given, target.device());
   if (source.dim() > target.dim() ||
       !(broadcast(operation, target.shape(), source.shape()) == target.shape()))
     fail("{}: the source {} does not fit into {}", operation, to_string(source.shape()),
@@ -239,7 +245,7 @@ const Tensor& copy_(const Tensor& target, const Tensor& source) {
 
 const Tensor& fill_(const Tensor& target, double value) {
   check_value("fill_", value, target.dtype());
-  return write_("fill_", target, scalar(value, target.dtype(), target.device()));
+  return write_("fill_", target, scalar(value, target.dtype()));
 }
 
 const Tensor& fill_(const Tensor& target, const Tensor& value) {

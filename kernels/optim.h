@@ -32,7 +32,7 @@ template <class T> struct SgdFormula {
 template <class T> struct AdamFormula {
   T beta1, beta2, rest1, rest2, rate, scale, eps, shrink, decay;
 
-  explicit AdamFormula(const AdamStep& s)
+  MT_HD explicit AdamFormula(const AdamStep& s)
       : beta1(T(s.beta1)),
         beta2(T(s.beta2)),
         rest1(T(1 - s.beta1)),

@@ -3,6 +3,7 @@
 --   mtorch scripts/train_split.lua --hidden 100 --dataset split --rate 0.05
 --   mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PLOT
 --   mtorch scripts/train_split.lua --dataset all --seeds 5       a table for simple, split and xor
+--   mtorch scripts/train_split.lua --device cuda                 an epoch is one graph; --eager: without
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local nn, optim, data = mt.nn, mt.optim, mt.data
@@ -10,7 +11,7 @@ local nn, optim, data = mt.nn, mt.optim, mt.data
 local options = mt.args{
   backend = {'cpu', 'gpu'}, pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
   dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all'},
-  plot = false, json = '', report = '',
+  plot = false, json = '', report = '', eager = false,
 }
 --- A flag that cannot be meant ends the script with one sentence.
 local function refuse(...)
@@ -74,12 +75,15 @@ local function median(list)
   return (sorted[math.floor((n + 1) / 2)] + sorted[math.ceil((n + 1) / 2)]) / 2
 end
 
---- One pass over the points in a new order; returns the last batch's summed loss, as MiniTorch logs
---- it.
-local function run_epoch(net, opt, set)
-  local n, batch = set:size(), options.batch
-  local order = mt.randperm(n)
-  local x, y = set.x:index_select(1, order), set.y:index_select(1, order)
+--- The points in a new order.
+local function shuffled(set)
+  local order = mt.randperm(set:size()):to(device)
+  return set.x:index_select(1, order), set.y:index_select(1, order)
+end
+
+--- One pass over the points; returns the last batch's loss, as MiniTorch logs it.
+local function run_batches(net, opt, x, y)
+  local n, batch = y:size(1), options.batch
   local loss
   for first = 1, n, batch do
     local size = math.min(batch, n - first + 1)
@@ -91,18 +95,40 @@ local function run_epoch(net, opt, set)
   return loss
 end
 
+--- A function that trains for one epoch. On a GPU the third one is recorded, and from then on replayed: some
+--- hundred kernels in one launch.
+local function epoch_of(net, opt, set)
+  local epoch, graph, x, y = 0, nil, nil, nil
+  return function()
+    epoch = epoch + 1
+    local new_x, new_y = shuffled(set)
+    if device == 'cpu' or options.eager or epoch < 3 then return run_batches(net, opt, new_x, new_y) end
+    if not graph then
+      x, y = new_x, new_y -- the memory that the graph reads
+      graph = mt.cuda.graph(function() return run_batches(net, opt, x, y) end, 0, device)
+    else
+      x:copy_(new_x)
+      y:copy_(new_y)
+    end
+    return graph()
+  end
+end
+
 --- Trains one network and returns what happened.
 local function train(dataset, seed, quiet)
   local started = core.time()
   mt.manual_seed(seed)
   local set = data[dataset](options.pts)
-  local net = Net(options.hidden)
+  local net = Net(options.hidden):to(device)
+  set.x, set.y = set.x:to(device), set.y:to(device)
   local opt = optim.SGD(net:parameters(), {lr = options.rate})
   local run = {dataset = dataset, seed = seed, set = set, net = net, times = {}, epochs = {}, losses = {}, correct = {}}
   local bar = mt.progress(options.epochs, {label = dataset})
+  local run_epoch = epoch_of(net, opt, set)
   for epoch = 1, options.epochs do
     local before = core.time()
-    local loss = run_epoch(net, opt, set)
+    local loss = run_epoch()
+    if device ~= 'cpu' then mt.cuda.synchronize(device) end
     run.times[epoch] = core.time() - before
     if epoch % 10 == 0 or epoch == options.epochs then
       run.loss = loss:detach():sum():item()
@@ -138,7 +164,7 @@ local function surface(run)
   local x, y = run.set.x, run.set.y
   return {
     function(a, b)
-      return mt.no_grad(function() return run.net(mt.tensor{{a, b}}):item() end)
+      return mt.no_grad(function() return run.net(mt.tensor{{a, b}}:to(device)):item() end)
     end,
     points = {x = x[{{}, 1}]:tolist(), y = x[{{}, 2}]:tolist(), class = y:tolist()},
     title = ('%s: what the network has learned'):format(run.dataset), xlabel = 'x1', ylabel = 'x2',

@@ -70,10 +70,10 @@ int range_body(Args& a) {
 template <Dtype D> int converted(Args& a) { return a.push(to(a.tensor(1), D)); }
 
 /// A dtype or a device by name.
-Tensor to_named(const Args& a, int i, const Tensor& x) {
+Tensor to_named(const Args& a, int i, const Tensor& x, bool non_blocking) {
   const std::string s = a.text(i);
   if (const Dtype d = dtype_named(s); d != Dtype::none) return to(x, d);
-  if (s == "cpu" || s.substr(0, 4) == "cuda") return to(x, a.device(i));
+  if (s == "cpu" || s.substr(0, 4) == "cuda") return to(x, a.device(i), non_blocking);
   fail("to: '{}' is neither a dtype ('float32', ..) nor a device ('cpu', 'cuda')", s);
 }
 
@@ -92,10 +92,10 @@ int to_body(Args& a) {
     fail("to: {} is said twice", dtypes > 1 ? "the dtype" : "the device");
   for (int i = 2; i <= 3; ++i) {
     if (const Tensor* like = tensor_at(a.L, i)) x = to(to(x, like->dtype()), like->device());
-    else if (a.given(i)) x = to_named(a, i, x);
+    else if (a.given(i)) x = to_named(a, i, x, a.boolean(6, false));
   }
   x = to(x, a.dtype(4, x.dtype()));
-  return a.push(a.given(5) ? to(x, a.device(5)) : x);
+  return a.push(a.given(5) ? to(x, a.device(5), a.boolean(6, false)) : x);
 }
 
 /// A tensor whose elements are not set; bools are, since one that is neither 0 nor 1 is undefined.
@@ -169,8 +169,9 @@ const Entry kMethods[] = {
     {"clone(x)", "A copy, inside the graph.", [](Args& a) { return a.push(clone(a.tensor(1))); }},
     {"contiguous(x)", "x itself if it is contiguous, else a copy that is.",
      [](Args& a) { return a.push(contiguous(a.tensor(1))); }},
-    {"to(x, target=nil, other=nil, dtype=nil, device=nil)",
-     "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.",
+    {"to(x, target=nil, other=nil, dtype=nil, device=nil, non_blocking=false)",
+     "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from "
+     "page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.",
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
      [](Args& a) { return a.push(to(a.tensor(1), a.tensor(2).dtype())); }},

@@ -83,6 +83,23 @@ return function(mt, core, methods, tensor_meta, shape_meta)
       function(device) return core.device_model(device or 'cuda') end),
     synchronize = core.declare("synchronize(device='cuda')", 'Waits until a GPU has done what it was asked.',
       function(device) core.synchronize(device or 'cuda') end),
+    memory_stats = core.declare("memory_stats(device='cuda')", 'Bytes of a GPU: allocated (in tensors), peak, ' ..
+      'reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, ' ..
+      'copies and waits there were.',
+      function(device) return require('mtorch.cuda').memory_stats(device or 'cuda') end),
+    empty_cache = core.declare("empty_cache(device='cuda')", 'Gives memory that is kept for reuse back to the driver.',
+      function(device) require('mtorch.cuda').empty_cache(device or 'cuda') end),
+    reset_peak = core.declare("reset_peak(device='cuda')", "memory_stats().peak begins anew at what is allocated.",
+      function(device) require('mtorch.cuda').reset_peak(device or 'cuda') end),
+    Event = core.declare("Event(device='cuda')", 'A mark in the order of a GPU\'s work: e:record(), ' ..
+      'e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.',
+      function(device) return require('mtorch.cuda').Event(device or 'cuda') end),
+    graph = core.declare("graph(fn, warmup=2, device='cuda')", 'Runs fn warmup times, then records what it asks of ' ..
+      'the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the ' ..
+      'recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: ' ..
+      'x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and ' ..
+      'draws random numbers that go on from replay to replay. g:release() ends it.',
+      function(fn, warmup, device) return require('mtorch.cuda').graph(fn, warmup, device or 'cuda') end),
   }, 'mt.cuda')
 
   local lazy = {}

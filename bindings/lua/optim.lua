@@ -156,6 +156,7 @@ optim.AdamW = adam('AdamW', true, 0.01)
 function Adam:update(group)
   local state = group.state
   state.step = state.step + 1
+  if rawget(core, 'recorded_steps') then core.counts_step(group) end
   core.adam_step(group.params, state.mean, state.square, group.lr, group.betas[1], group.betas[2], group.eps,
     group.weight_decay, self.decoupled, state.step)
 end

@@ -1,8 +1,9 @@
 // copy.cu -- the copy verb on CUDA: plain copies, conversions, transposition through shared memory
+#include <cstring>
+
 #include "kernels/cuda/cuda.h"
-#include "kernels/device.h"
+#include "kernels/cuda/verbs.h"
 #include "kernels/number.h"
-#include "kernels/verbs.h"
 #include "kernels/view.h"
 
 namespace mt {
@@ -80,7 +81,45 @@ template <class T> void run_transpose(const Copy& c) {
                       c.ndim == 3 ? c.in_stride[0] : 0);
 }
 
+/// One value everywhere.
+template <class T> __global__ void fill_flat(T* out, int64_t n, T value) {
+  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) out[i] = value;
+}
+template <class T> __global__ void fill_strided(const __grid_constant__ Elements e, T value) {
+  for (int64_t i = cuda::thread_number(); i < e.n; i += cuda::thread_count()) {
+    int64_t at[1];
+    cuda::offsets_of<1>(i, e.ndim, e.size, e.stride, at);
+    static_cast<T*>(e.out)[at[0]] = value;
+  }
+}
+template <class T> void fill_as(const Elements& e, bool flat, const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  const unsigned blocks = cuda::blocks_for(e.n, cuda::kThreads);
+  if (flat) cuda::launch("fill", fill_flat<T>, blocks, cuda::kThreads, static_cast<T*>(e.out), e.n, value);
+  else cuda::launch("fill", fill_strided<T>, blocks, cuda::kThreads, e, value);
+}
+
 }  // namespace
+
+void fill(const Copy& call) {
+  Copy c = call;
+  int64_t* const stride[1] = {c.out_stride};
+  Elements e;
+  e.n = count(c.ndim, c.size);
+  if (e.n == 0) return;
+  e.ndim = collapse(c.ndim, c.size, stride);
+  e.out = c.out, e.in = nullptr;
+  for (int d = 0; d < e.ndim; ++d)
+    e.size[d] = c.size[d], e.stride[0][d] = c.out_stride[d], e.stride[1][d] = 0;
+  const bool flat = e.ndim == 0 || (e.ndim == 1 && c.out_stride[0] == 1);
+  switch (item_size(c.to)) {
+    case 1: return fill_as<uint8_t>(e, flat, c.in);
+    case 2: return fill_as<uint16_t>(e, flat, c.in);
+    case 4: return fill_as<uint32_t>(e, flat, c.in);
+    default: return fill_as<uint64_t>(e, flat, c.in);
+  }
+}
 
 void copy(const Copy& call) {
   Copy c = call;
@@ -97,10 +136,12 @@ void copy(const Copy& call) {
       return cuda::launch("copy", copy_lines, cuda::blocks_for(bytes / 16, cuda::kThreads),
                           cuda::kThreads, static_cast<Line*>(c.out),
                           static_cast<const Line*>(c.in), bytes / 16);
+    if (cuda::stopped()) return;
+    if (cuda::capturing()) cuda::keep(&c, sizeof c);
     cuda::check(cudaMemcpyAsync(c.out, c.in, size_t(bytes), cudaMemcpyDeviceToDevice,
                                 cuda::stream()),
                 "copy");
-    return;
+    return cuda::started("copy");
   }
   if (transposes(c)) {
     const int64_t item = item_size(c.to);

@@ -10,7 +10,11 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "kernels/base.h"
+#ifndef __CUDACC__
+#include <tuple>
+#endif
+
+#include "kernels/gpu.h"
 
 namespace mt::cuda {
 
@@ -23,21 +27,46 @@ int processors();
 /// Notes an error: `doing` says what failed. Returns whether all is well.
 bool check(cudaError_t error, const char* doing);
 
-/// Memory for as long as a verb queues its kernels; freed in the stream's order.
+/// Whether what went wrong leaves nothing to be done: verbs start nothing then.
+bool stopped();
+/// Remembers a kernel's name, for the sentence about what fails later; and with MTORCH_CUDA_SYNC
+/// waits for it.
+void started(const char* name);
+/// Whether verbs are recorded into a graph.
+bool capturing();
+/// A graph that is being captured keeps the memory that these arguments of a kernel point to.
+void keep(const void* arguments, size_t bytes);
+/// Of the graph that is being captured: what its replays say anew; else null.
+const Replay* replay_values();
+/// The entry of Replay::step that `adam` reads, or -1.
+int step_entry();
+
+/// A verb that looks whether positions are there; its kernels call `wrong_position`.
+struct Check {
+  WrongPosition* at;  // in the GPU's memory
+  unsigned long long number;
+};
+Check new_check();
+/// False: one is not there. Waits with MTORCH_CUDA_SYNC only, else says true.
+bool passed(const Check&);
+
+/// Memory in the stream's order; null where there is none, which is noted.
+void* take(size_t bytes);
+void give(void* data, size_t bytes);
+/// Memory for as long as a verb queues its kernels.
 class Scratch {
  public:
-  explicit Scratch(size_t bytes) {
-    check(cudaMallocAsync(&data_, bytes ? bytes : 1, stream()), "scratch memory");
-  }
+  explicit Scratch(size_t bytes) : data_(take(bytes)), bytes_(bytes) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {
-    if (data_) check(cudaFreeAsync(data_, stream()), "scratch memory");
+    if (data_) give(data_, bytes_);
   }
   template <class T> T* as() const { return static_cast<T*>(data_); }
 
  private:
-  void* data_ = nullptr;
+  void* data_;
+  size_t bytes_;
 };
 
 /// How many blocks cover n elements, `each` to a block, when a thread may take several turns.
@@ -49,13 +78,17 @@ inline unsigned blocks_for(int64_t n, int64_t each) {
 template <class... P, class... A>
 void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
            size_t shared, const A&... a) {
+  if (stopped()) return;
+  if (capturing()) (keep(&a, sizeof a), ...);
 #ifdef __CUDACC__
   (void)together;
   kernel<<<grid, block, shared, stream()>>>(static_cast<P>(a)...);
 #else
-  emulation::launch(together, grid, block, shared, [&] { kernel(static_cast<P>(a)...); });
+  emulation::start(together, grid, block, shared,
+                   [kernel, all = std::tuple<P...>(static_cast<P>(a)...)] { std::apply(kernel, all); });
 #endif
   check(cudaGetLastError(), name);
+  started(name);
 }
 /// Threads that do not talk to each other.
 template <class... P, class... A>
@@ -84,6 +117,16 @@ __device__ inline int64_t thread_number() {
   return int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 __device__ inline int64_t thread_count() { return int64_t(gridDim.x) * blockDim.x; }
+
+/// Notes a position that is not there.
+__device__ inline void wrong_position(const Check& c, int64_t position) {
+  static_assert(sizeof(long long) == sizeof(int64_t));
+  const auto before =
+      atomicCAS(reinterpret_cast<unsigned long long*>(&c.at->check), 0ull, c.number);
+  if (before != 0 && before != c.number) return;  // another verb was first
+  atomicMin(reinterpret_cast<long long*>(&c.at->low), static_cast<long long>(position));
+  atomicMax(reinterpret_cast<long long*>(&c.at->high), static_cast<long long>(position));
+}
 
 /// Where the i-th element lies for each of K operands; 32-bit divisions where they suffice.
 template <int K>

@@ -1,27 +1,33 @@
 // elementwise.cu -- the map verb on CUDA: one kernel for each operation, derivative, type and layout
+#include <cstring>
 #include <utility>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/verbs.h"
 #include "kernels/device.h"
 #include "kernels/table.h"
-#include "kernels/verbs.h"
 #include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Operands that lie contiguous, or are one element (step 0).
-struct Flat {
-  int64_t n;
+/// Where operands lie; null: the operand is one element and comes with the kernel's arguments.
+struct Operands {
   void* data[kMaxOperands + 1];
+  alignas(16) unsigned char number[kMaxOperands + 1][8];
+
+  __device__ const void* input(int k) const { return data[k] ? data[k] : number[k]; }
+};
+/// Operands that lie contiguous, or are one element (step 0).
+struct Flat : Operands {
+  int64_t n;
   int32_t step[kMaxOperands + 1];
   double scalar[4];
 };
-struct Strided {
+struct Strided : Operands {
   int64_t n;
   int ndim;
-  void* data[kMaxOperands + 1];
   int64_t size[kMaxDims], stride[kMaxOperands + 1][kMaxDims];
   double scalar[4];
 };
@@ -85,13 +91,13 @@ template <class Op, int Part> struct HalfKernel {
         }
         if constexpr (!op::is_bool<Out>) static_cast<Words*>(m.data[0])[i] = words;
       };
-      apply(group<In<I>>(m.data[I + 1], stored.of[I + 1], m.step[I + 1], i)...);
+      apply(group<In<I>>(m.input(I + 1), stored.of[I + 1], m.step[I + 1], i)...);
     }
     const int64_t i = groups * kWidth + cuda::thread_number();
     if (i < m.n)
       write<Out>(m.data[0], stored.of[0], i,
                  static_cast<Out>(F::call(
-                     read<In<I>>(m.data[I + 1], stored.of[I + 1], i * m.step[I + 1])...,
+                     read<In<I>>(m.input(I + 1), stored.of[I + 1], i * m.step[I + 1])...,
                      math::convert<float>(m.scalar[S])...)));
   }
   template <int... I, int... S>
@@ -99,7 +105,7 @@ template <class Op, int Part> struct HalfKernel {
                              std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
     write<Out>(m.data[0], stored.of[0], at[0],
                static_cast<Out>(
-                   F::call(read<In<I>>(m.data[I + 1], stored.of[I + 1], at[I + 1])...,
+                   F::call(read<In<I>>(m.input(I + 1), stored.of[I + 1], at[I + 1])...,
                            math::convert<float>(m.scalar[S])...)));
   }
 };
@@ -113,7 +119,7 @@ template <class Op, int Part, class T> struct Kernel {
   template <int... I, int... S>
   static __device__ Out one(const Strided& m, const int64_t* at, std::integer_sequence<int, I...>,
                             std::integer_sequence<int, S...>) {
-    return static_cast<Out>(F::call(static_cast<const In<I>*>(m.data[I + 1])[at[I + 1]]...,
+    return static_cast<Out>(F::call(static_cast<const In<I>*>(m.input(I + 1))[at[I + 1]]...,
                                     math::convert<T>(m.scalar[S])...));
   }
 
@@ -136,12 +142,12 @@ template <class Op, int Part, class T> struct Kernel {
           out.v[k] = static_cast<Out>(F::call(in.v[k]..., math::convert<T>(m.scalar[S])...));
         static_cast<Group<Out, kWidth>*>(m.data[0])[i] = out;
       };
-      apply(group<In<I>>(m.data[I + 1], m.step[I + 1], i)...);
+      apply(group<In<I>>(m.input(I + 1), m.step[I + 1], i)...);
     }
     const int64_t i = groups * kWidth + cuda::thread_number();
     if (i < m.n)
       static_cast<Out*>(m.data[0])[i] = static_cast<Out>(
-          F::call(static_cast<const In<I>*>(m.data[I + 1])[i * m.step[I + 1]]...,
+          F::call(static_cast<const In<I>*>(m.input(I + 1))[i * m.step[I + 1]]...,
                   math::convert<T>(m.scalar[S])...));
   }
 };
@@ -231,13 +237,31 @@ Stored stored_as(const Map& m, const Row& row) {
   return s;
 }
 
+/// Where the operands lie, and what comes by value.
+void place(const Map& m, unsigned numbers, Operands& o) {
+  for (int k = 0; k <= m.inputs; ++k) {
+    o.data[k] = m.data[k];
+    if (!(numbers >> k & 1)) continue;
+    std::memcpy(o.number[k], m.data[k], sizeof o.number[k]);
+    o.data[k] = nullptr;
+  }
+}
+
+template <class... Op> const char* name_of(int op, op::List<Op...>) {
+  static const char* const names[] = {Op::info.name...};
+  return names[op];
+}
+
 }  // namespace
 
-void map(const Map& call) {
+void map(const Map& call) { map_numbers(call, 0); }
+
+void map_numbers(const Map& call, unsigned numbers) {
   const Row& row = row_of(call.op, op::Elementwise{});
   const Kernels& kernels = row.of[call.part][static_cast<int>(wide(call.dtype))];
   const HalfKernels& half = row.half[call.part];
   const int used = call.inputs + 1;
+  const char* const name = name_of(call.op, op::Elementwise{});
   Map m = call;
   int64_t* stride[kMaxOperands + 1];
   for (int k = 0; k < used; ++k) stride[k] = m.stride[k];
@@ -246,33 +270,33 @@ void map(const Map& call) {
   m.ndim = collapse(m.ndim, m.size, stride, used);
   if (m.ndim == 0) {
     m.ndim = 1, m.size[0] = 1;
-    for (int k = 0; k < used; ++k) m.stride[k][0] = 1;
+    for (int k = 0; k < used; ++k) m.stride[k][0] = numbers >> k & 1 ? 0 : 1;
   }
   bool is_flat = m.ndim == 1 && m.stride[0][0] == 1 && aligned(m);
   for (int k = 1; k < used; ++k) is_flat &= m.stride[k][0] == 1 || m.stride[k][0] == 0;
   if (is_flat) {
     Flat f;
     f.n = n;
-    for (int k = 0; k < used; ++k) f.data[k] = m.data[k], f.step[k] = int32_t(m.stride[k][0]);
+    place(m, numbers, f);
+    for (int k = 0; k < used; ++k) f.step[k] = int32_t(m.stride[k][0]);
     for (int k = 0; k < 4; ++k) f.scalar[k] = m.scalar[k];
     const int64_t each = cuda::kThreads * (16 / item_size(m.dtype));
     if (is_half(m.dtype))
-      return cuda::launch("map", half.flat, cuda::blocks_for(n, each), cuda::kThreads, f,
+      return cuda::launch(name, half.flat, cuda::blocks_for(n, each), cuda::kThreads, f,
                           stored_as(m, row));
-    return cuda::launch("map", kernels.flat, cuda::blocks_for(n, each), cuda::kThreads, f);
+    return cuda::launch(name, kernels.flat, cuda::blocks_for(n, each), cuda::kThreads, f);
   }
   Strided s;
   s.n = n, s.ndim = m.ndim;
   for (int d = 0; d < m.ndim; ++d) s.size[d] = m.size[d];
-  for (int k = 0; k < used; ++k) {
-    s.data[k] = m.data[k];
+  place(m, numbers, s);
+  for (int k = 0; k < used; ++k)
     for (int d = 0; d < m.ndim; ++d) s.stride[k][d] = m.stride[k][d];
-  }
   for (int k = 0; k < 4; ++k) s.scalar[k] = m.scalar[k];
   if (is_half(m.dtype))
-    return cuda::launch("map", half.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s,
+    return cuda::launch(name, half.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s,
                         stored_as(m, row));
-  cuda::launch("map", kernels.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s);
+  cuda::launch(name, kernels.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s);
 }
 
 }  // namespace MT_ISA

@@ -18,30 +18,6 @@ namespace {
 
 Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
 
-/// What a verb finds out about positions, in the GPU's memory.
-struct Found {
-  unsigned long long most;  // the largest
-  unsigned wrong;           // not 0: one is not there
-};
-class Report {
- public:
-  Report() : memory_(sizeof(Found)) {
-    cuda::check(cudaMemsetAsync(at(), 0, sizeof(Found), cuda::stream()), "positions");
-  }
-  Found* at() const { return memory_.as<Found>(); }
-  /// Waits until what was started is done.
-  Found read() const {
-    Found found{};
-    cuda::check(cudaMemcpyAsync(&found, at(), sizeof found, cudaMemcpyDeviceToHost, cuda::stream()),
-                "positions");
-    cuda::check(cudaStreamSynchronize(cuda::stream()), "positions");
-    return found;
-  }
-
- private:
-  cuda::Scratch memory_;
-};
-
 // ---- gather and locate --------------------------------------------------------------------------
 
 struct Cells {
@@ -59,15 +35,16 @@ struct Cells {
 /// 16 bytes at a time.
 struct alignas(16) Line { uint64_t half[2]; };
 
-template <class T> __global__ void gather_cells(const __grid_constant__ Cells c, Found* found) {
-  bool wrong = false;
+template <class T> __global__ void gather_cells(const __grid_constant__ Cells c, cuda::Check check) {
   for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
     int64_t at[3];
     cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, at);
-    const int64_t k = c.positions.read(c.index[at[2]], wrong);
+    const int64_t given = c.index[at[2]];
+    bool wrong = false;
+    const int64_t k = c.positions.read(given, wrong);
+    if (wrong) cuda::wrong_position(check, given);
     static_cast<T*>(c.out)[at[0]] = static_cast<const T*>(c.in)[at[1] + k * c.step];
   }
-  if (wrong) found->wrong = 1;
 }
 
 /// Whether rows are moved as they are, in lines of 16 bytes; then the call counts lines.
@@ -85,15 +62,15 @@ bool in_lines(Cells& c, int64_t item) {
   return true;
 }
 
-__global__ void locate_cells(const __grid_constant__ Locate l, int64_t n, Found* found) {
+__global__ void locate_cells(const __grid_constant__ Locate l, int64_t n, cuda::Check check) {
   const Positions positions{l.extent, l.first, l.back};
-  bool wrong = false;
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
-    const int64_t at = offset_of(i, l.ndim, l.size, l.index_stride);
-    const int64_t k = positions.read(l.index[at], wrong) * l.step;
+    const int64_t given = l.index[offset_of(i, l.ndim, l.size, l.index_stride)];
+    bool wrong = false;
+    const int64_t k = positions.read(given, wrong) * l.step;
+    if (wrong) cuda::wrong_position(check, given);
     if (l.out) l.out[i] = l.add ? l.out[i] + k : k;
   }
-  if (wrong) found->wrong = 1;
 }
 
 // ---- scatter ------------------------------------------------------------------------------------
@@ -149,8 +126,7 @@ Spread spread_of(const Gather& g) {
 
 /// A thread for each line.
 template <Join J, class T>
-__global__ void scatter_lines(const __grid_constant__ Spread s, Found* found) {
-  bool wrong = false;
+__global__ void scatter_lines(const __grid_constant__ Spread s, cuda::Check check) {
   for (int64_t line = cuda::thread_number(); line < s.lines; line += cuda::thread_count()) {
     int64_t at[3];
     cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, at);
@@ -159,35 +135,27 @@ __global__ void scatter_lines(const __grid_constant__ Spread s, Found* found) {
     for (int64_t m = 0; m < s.inside; ++m) {
       int64_t inside[2];
       cuda::offsets_of<2>(m, s.inner, s.inner_size, s.inner_stride, inside);
-      bool here = false;
-      const int64_t k = s.positions.read(s.index[at[2] + inside[1]], here);
-      wrong |= here;
-      if (here) continue;
+      bool wrong = false;
+      const int64_t given = s.index[at[2] + inside[1]], k = s.positions.read(given, wrong);
+      if (wrong) {
+        cuda::wrong_position(check, given);
+        continue;
+      }
       T& cell = out[k * s.step];
       cell = join<J>(cell, in[inside[0]]);
     }
   }
-  if (wrong) found->wrong = 1;
-}
-
-__global__ void look(const __grid_constant__ Spread s, Found* found) {
-  bool wrong = false;
-  int64_t most = 0;
-  for (int64_t i = cuda::thread_number(); i < s.read(); i += cuda::thread_count()) {
-    const int64_t k = s.positions.read(s.index[s.index_at(i)], wrong);
-    most = k > most ? k : most;
-  }
-  if (wrong) found->wrong = 1;
-  if (most > 0) atomicMax(&found->most, static_cast<unsigned long long>(most));
 }
 
 /// entry[i]: the cell that value i goes to (in the bits from `shift` on), and i. Behind all cells
 /// stands what is not there.
 __global__ void list_cells(const __grid_constant__ Spread s, uint64_t* entry, int shift,
-                           int64_t extent, int64_t cells) {
+                           int64_t cells, cuda::Check check) {
+  const int64_t extent = s.positions.extent;
   for (int64_t i = cuda::thread_number(); i < s.read(); i += cuda::thread_count()) {
     bool wrong = false;
-    const int64_t k = s.positions.read(s.index[s.index_at(i)], wrong);
+    const int64_t given = s.index[s.index_at(i)], k = s.positions.read(given, wrong);
+    if (wrong) cuda::wrong_position(check, given);
     const int64_t cell = wrong ? cells : s.shared ? k : i / s.inside * extent + k;
     entry[i] = uint64_t(cell) << shift | uint64_t(i);
   }
@@ -242,8 +210,9 @@ uint64_t* sort_entries(uint64_t* entry, uint64_t* other, int64_t n, int from, in
 /// A thread for each run of entries with the same cell, and where lines share them for each line.
 template <Join J, class T>
 __global__ void join_runs(const __grid_constant__ Spread s, const uint64_t* entry, int shift,
-                          int64_t extent, int64_t cells) {
+                          int64_t cells) {
   constexpr int kAhead = 8;  // values on their way at once
+  const int64_t extent = s.positions.extent;
   const int64_t n = s.read(), turns = s.shared ? s.lines : 1;
   const uint64_t below = (uint64_t(1) << shift) - 1;
   for (int64_t i = cuda::thread_number(); i < n * turns; i += cuda::thread_count()) {
@@ -282,32 +251,29 @@ int bits_of(uint64_t x) {
 }
 
 template <Join J, class T> bool by_lines(const Spread& s) {
-  const Report report;
-  cuda::launch("scatter", scatter_lines<J, T>, cuda::blocks_for(s.lines, 64), 64, s, report.at());
-  return report.read().wrong == 0;
+  const cuda::Check check = cuda::new_check();
+  cuda::launch("scatter", scatter_lines<J, T>, cuda::blocks_for(s.lines, 64), 64, s, check);
+  return cuda::passed(check);
 }
 
 template <Join J, class T> bool scatter_as(const Spread& s) {
   // In lines a value waits for the one before; the sort has its own price for each position.
   if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s);
-  const Report report;
   const int64_t n = s.read();
-  const unsigned blocks = cuda::blocks_for(n, cuda::kThreads);
-  cuda::launch("scatter", look, blocks, cuda::kThreads, s, report.at());
-  const Found found = report.read();
-  const int64_t extent = int64_t(found.most) + 1;
-  int64_t cells = extent;
-  if (!s.shared && __builtin_mul_overflow(s.lines, extent, &cells)) return by_lines<J, T>(s);
+  int64_t cells = s.positions.extent;
+  if (!s.shared && __builtin_mul_overflow(s.lines, cells, &cells)) return by_lines<J, T>(s);
   const int shift = bits_of(uint64_t(n - 1)), top = shift + bits_of(uint64_t(cells));
   if (shift > 63 || top > 64) return by_lines<J, T>(s);
   const cuda::Scratch scratch(size_t(n) * 2 * sizeof(uint64_t));
   uint64_t* const entry = scratch.as<uint64_t>();
-  if (!entry) return found.wrong == 0;  // the trouble is noted
-  cuda::launch("scatter", list_cells, blocks, cuda::kThreads, s, entry, shift, extent, cells);
+  if (!entry) return true;  // the trouble is noted
+  const cuda::Check check = cuda::new_check();
+  cuda::launch("scatter", list_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s, entry,
+               shift, cells, check);
   const uint64_t* const sorted = sort_entries(entry, entry + n, n, shift, top);
   cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
-               s, sorted, shift, extent, cells);
-  return found.wrong == 0;
+               s, sorted, shift, cells);
+  return cuda::passed(check);
 }
 
 template <class T> bool scatter_join(const Spread& s, Join join) {
@@ -320,9 +286,9 @@ template <class T> bool scatter_join(const Spread& s, Join join) {
   }
 }
 
-template <class T> void gather_as(const Cells& c, const Report& report) {
+template <class T> void gather_as(const Cells& c, const cuda::Check& check) {
   cuda::launch("gather", gather_cells<T>, cuda::blocks_for(c.n, cuda::kThreads), cuda::kThreads, c,
-               report.at());
+               check);
 }
 
 }  // namespace
@@ -339,14 +305,14 @@ bool gather(const Gather& g) {
   c.ndim = collapse(g.ndim, c.size, stride);
   c.out = g.out, c.in = g.in, c.index = g.index, c.step = g.step;
   c.positions = positions_of(g);
-  const Report report;
+  const cuda::Check check = cuda::new_check();
   const int64_t item = item_size(g.dtype);
-  if (in_lines(c, item)) gather_as<Line>(c, report);
-  else if (item == 1) gather_as<uint8_t>(c, report);
-  else if (item == 2) gather_as<uint16_t>(c, report);
-  else if (item == 4) gather_as<uint32_t>(c, report);
-  else gather_as<uint64_t>(c, report);
-  return report.read().wrong == 0;
+  if (in_lines(c, item)) gather_as<Line>(c, check);
+  else if (item == 1) gather_as<uint8_t>(c, check);
+  else if (item == 2) gather_as<uint16_t>(c, check);
+  else if (item == 4) gather_as<uint32_t>(c, check);
+  else gather_as<uint64_t>(c, check);
+  return cuda::passed(check);
 }
 
 bool scatter(const Gather& g) {
@@ -367,10 +333,10 @@ bool scatter(const Gather& g) {
 bool locate(const Locate& l) {
   const int64_t n = count(l.ndim, l.size);
   if (n == 0) return true;
-  const Report report;
+  const cuda::Check check = cuda::new_check();
   cuda::launch("locate", locate_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, l, n,
-               report.at());
-  return report.read().wrong == 0;
+               check);
+  return cuda::passed(check);
 }
 
 }  // namespace MT_ISA

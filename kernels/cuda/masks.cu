@@ -103,6 +103,8 @@ template <class T> void search_side(const Search& s) {
 void count_mask(const Mask& m) {
   const int64_t pieces = pieces_of(m);
   // The entry behind the last piece counts nothing itself and becomes the total.
+  if (cuda::stopped()) return;
+  if (cuda::capturing()) cuda::keep(&m, sizeof m);
   cuda::check(cudaMemsetAsync(m.before + pieces, 0, sizeof(int64_t), cuda::stream()), "count_mask");
   if (pieces == 0) return;
   cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), kPrefixThreads, kPrefixShared, m.set, m.n,

@@ -184,6 +184,8 @@ template <class P> bool by_cublas(const P& p) {
     if (s < 0) return false;
   const cublasHandle_t handle = cuda::cublas_handle();
   if (!handle) return false;
+  if (cuda::stopped()) return true;
+  if (cuda::capturing()) cuda::keep(&p, sizeof p);
   const int64_t sizes[3] = {p.m, p.n, p.k};
   for (int64_t i = 0; i < calls; ++i) {
     int64_t at[3];
@@ -195,6 +197,7 @@ template <class P> bool by_cublas(const P& p) {
       return true;
     }
   }
+  cuda::started("matmul");
   return true;
 }
 #endif

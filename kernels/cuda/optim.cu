@@ -24,6 +24,17 @@ __global__ void adam_step(AdamFormula<T> f, int64_t n, T* value, const T* grad, 
     f.step(value[i], grad[i], mean[i], square[i]);
 }
 
+/// In a graph, whose replays say the number of the step.
+template <class T>
+__global__ void adam_replayed(const __grid_constant__ AdamStep call, const int64_t* number) {
+  AdamStep s = call;
+  s.step = *number;
+  const AdamFormula<T> f(s);
+  for (int64_t i = cuda::thread_number(); i < s.n; i += cuda::thread_count())
+    f.step(static_cast<T*>(s.value)[i], static_cast<const T*>(s.grad)[i],
+           static_cast<T*>(s.mean)[i], static_cast<T*>(s.square)[i]);
+}
+
 template <class T> void sgd_as(const SgdStep& s) {
   const unsigned blocks = cuda::blocks_for(s.n, cuda::kThreads);
   const SgdFormula<T> f(s);
@@ -35,6 +46,9 @@ template <class T> void sgd_as(const SgdStep& s) {
   else cuda::launch("sgd", sgd_plain<T>, blocks, cuda::kThreads, f, s.n, value, grad);
 }
 template <class T> void adam_as(const AdamStep& s) {
+  if (const Replay* replay = cuda::replay_values(); replay && cuda::step_entry() >= 0)
+    return cuda::launch("adam", adam_replayed<T>, cuda::blocks_for(s.n, cuda::kThreads),
+                        cuda::kThreads, s, &replay->step[cuda::step_entry()]);
   cuda::launch("adam", adam_step<T>, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads,
                AdamFormula<T>(s), s.n, static_cast<T*>(s.value), static_cast<const T*>(s.grad),
                static_cast<T*>(s.mean), static_cast<T*>(s.square));

@@ -1,77 +1,137 @@
 // plugin.cu -- the CUDA plug-in's way in: one table of verbs for each GPU, its memory, its stream
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
-#include "kernels/cuda/cuda.h"
-#include "kernels/device.h"
-#include "kernels/verbs.h"
+#include "kernels/cuda/state.h"
+#include "kernels/cuda/verbs.h"
 
 namespace mt::cuda {
 namespace {
 
-constexpr int kMostDevices = 8;
-
-struct Gpu {
-  bool open = false;
-  cudaStream_t stream = nullptr;
-  cudaMemPool_t pool = nullptr;
-  int processors = 1;
-  char name[16], model[256];
-};
-Gpu gpus[kMostDevices];
+State gpus[kMostDevices];
 thread_local int current = -1;
-
-// What went wrong first since the engine asked last.
-char trouble_text[512];
-bool troubled = false;
 
 void enter(int device) {
   if (current == device) return;
-  check(cudaSetDevice(device), "choosing the GPU");
   current = device;
+  check(cudaSetDevice(device), "choosing the GPU");
 }
 
-void* allocate(size_t bytes) {
-  void* data = nullptr;
-  const size_t n = bytes ? bytes : 1;
-  if (cudaMallocAsync(&data, n, stream()) == cudaSuccess) return data;
-  cudaGetLastError();  // out of memory: what the pool keeps may be enough
-  cudaStreamSynchronize(stream());
-  cudaMemPoolTrimTo(gpus[current].pool, 0);
-  if (cudaMallocAsync(&data, n, stream()) == cudaSuccess) return data;
-  cudaGetLastError();
-  return nullptr;
+// ---- what goes wrong ----------------------------------------------------------------------------
+
+/// Errors after which the driver refuses everything that the process asks of the GPU.
+bool ends_everything(cudaError_t e) {
+  switch (e) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable: return true;
+    default: return false;
+  }
 }
-void release(void* data, size_t) { check(cudaFreeAsync(data, stream()), "freeing memory"); }
-void wait() { check(cudaStreamSynchronize(stream()), "waiting for the GPU"); }
+
+/// "add, 3 x relu, sum": the kernels started since somebody waited, at most the last 64.
+void list_started(const State& g, char* text, size_t room) {
+  size_t n = 0;
+  text[0] = 0;
+  int64_t i = g.launches - g.waited > kRing ? g.launches - kRing : g.waited;
+  if (i > g.waited) n = size_t(std::snprintf(text, room, ".., "));
+  while (i < g.launches && n + 64 < room) {
+    const char* const name = g.ring[i % kRing];
+    int64_t same = 1;
+    while (i + same < g.launches && std::strcmp(g.ring[(i + same) % kRing], name) == 0) ++same;
+    const char* const comma = n > 0 && text[n - 1] != ' ' ? ", " : "";
+    n += size_t(same == 1 ? std::snprintf(text + n, room - n, "%s%.40s", comma, name)
+                          : std::snprintf(text + n, room - n, "%s%lld x %.40s", comma,
+                                          static_cast<long long>(same), name));
+    i += same;
+  }
+  if (n == 0) std::snprintf(text, room, "nothing of mtorch");
+}
+
+void lose(State& g, cudaError_t error, const char* doing) {
+  char names[640];
+  list_started(g, names, sizeof names);
+  g.is_lost = g.troubled = true;
+  g.recording = nullptr;
+  const char *const what = cudaGetErrorString(error), *const name = cudaGetErrorName(error);
+  if (at_once())
+    std::snprintf(g.trouble, sizeof g.trouble, "%s failed: %s (%s); the GPU cannot be used any more "
+                  "by this program, the CPU can", doing, what, name);
+  else
+    std::snprintf(g.trouble, sizeof g.trouble, "%s (%s) in one of the operations since the last "
+                  "synchronisation: %s; MTORCH_CUDA_SYNC=1 names the one; the GPU cannot be used any "
+                  "more by this program, the CPU can", what, name, names);
+  std::snprintf(g.lost, sizeof g.lost, "the GPU cannot be used any more since an operation failed "
+                "(%s); start the program again, or go on with the CPU", name);
+}
+
+const char* trouble() {
+  State& g = gpus[current];
+  if (!g.troubled) return nullptr;
+  g.troubled = g.stopped = false;
+  return g.trouble;
+}
+const char* lost() { return gpus[current].is_lost ? gpus[current].lost : nullptr; }
+
+// ---- copies, waiting ----------------------------------------------------------------------------
+
+void copied(cudaError_t error, const char* doing) {
+  if (!check(error, doing) || state().recording) return;
+  ++state().copies;
+  started(doing);
+}
 void upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   // From pageable memory the call returns once the source has been read.
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "a copy to the GPU");
+  copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "a copy to the GPU");
 }
 void download(void* to, const void* from, size_t bytes) {
   if (bytes)
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
+    copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
   wait();
 }
-const char* trouble() {
-  if (!troubled) return nullptr;
-  troubled = false;
-  return trouble_text;
-}
 
-/// A verb of one GPU: makes it the current one first.
+const WrongPosition kNone{0, INT64_MAX, INT64_MIN};
+
+uint64_t last_check() { return state().checks; }
+WrongPosition take_wrong_position() { return std::exchange(state().wrong, WrongPosition{}); }
+
+// ---- the table ----------------------------------------------------------------------------------
+
+/// A function of one GPU: makes it the current one first.
+template <int Index, auto function> struct Of;
+template <int Index, class R, class... A, R (*function)(A...)> struct Of<Index, function> {
+  static R call(A... a) {
+    enter(Index);
+    return function(a...);
+  }
+};
+/// The same for what asks something of the GPU: nothing is done once it is lost.
 template <int Index, auto verb> struct On;
 template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb> {
   static R call(A... a) {
     enter(Index);
+    if (gpus[Index].is_lost) {
+      if constexpr (std::is_same_v<R, bool>) return true;
+      else return R();
+    }
     return verb(a...);
   }
 };
 
-template <int I> Device table() {
-  Device d{};
+template <int I> Gpu table() {
+  Gpu d{};
   d.abi = kDeviceAbi;
   d.name = gpus[I].name;
   d.model = gpus[I].model;
@@ -80,7 +140,30 @@ template <int I> Device table() {
   d.sync = On<I, wait>::call;
   d.upload = On<I, upload>::call;
   d.download = On<I, download>::call;
-  d.trouble = trouble;
+  d.trouble = Of<I, trouble>::call;
+  d.lost = Of<I, lost>::call;
+  d.at_once = at_once();
+  d.map_numbers = On<I, map_numbers>::call;
+  d.fill = On<I, fill>::call;
+  d.last_check = On<I, last_check>::call;
+  d.wrong_position = On<I, take_wrong_position>::call;
+  d.use = On<I, use>::call;
+  d.reset_peak = On<I, reset_peak>::call;
+  d.trim = On<I, trim>::call;
+  d.pin = On<I, pin>::call;
+  d.unpin = On<I, unpin>::call;
+  d.upload_later = On<I, upload>::call;
+  d.event = On<I, event>::call;
+  d.event_drop = On<I, event_drop>::call;
+  d.event_record = On<I, event_record>::call;
+  d.event_wait = On<I, event_wait>::call;
+  d.event_done = On<I, event_done>::call;
+  d.event_ms = On<I, event_ms>::call;
+  d.capture = On<I, capture>::call;
+  d.captured = On<I, captured>::call;
+  d.step_entry = On<I, set_step_entry>::call;
+  d.replay = On<I, replay>::call;
+  d.drop_graph = On<I, drop_graph>::call;
   d.map = On<I, map>::call;
   d.copy = On<I, copy>::call;
   d.gather = On<I, gather>::call;
@@ -103,14 +186,14 @@ template <int I> Device table() {
   d.adam = On<I, adam>::call;
   return d;
 }
-template <int... I> const Device* table(int index, std::integer_sequence<int, I...>) {
-  static const Device all[] = {table<I>()...};
+template <int... I> const Gpu* table(int index, std::integer_sequence<int, I...>) {
+  static const Gpu all[] = {table<I>()...};
   return &all[index];
 }
 
 /// Opens the GPU, or says why not.
 bool open(int index, char* why, size_t room) {
-  Gpu& g = gpus[index];
+  State& g = gpus[index];
   if (g.open) return true;
   cudaDeviceProp p{};
   cudaError_t e = cudaGetDeviceProperties(&p, index);
@@ -119,12 +202,22 @@ bool open(int index, char* why, size_t room) {
   if (e == cudaSuccess) e = cudaDeviceGetDefaultMemPool(&g.pool, index);
   uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: asking the driver again is slow
   if (e == cudaSuccess) e = cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep);
+  void *found = nullptr, *seen = nullptr;
+  if (e == cudaSuccess) e = cudaMalloc(&found, sizeof(WrongPosition));
+  if (e == cudaSuccess) e = cudaHostAlloc(&seen, sizeof(WrongPosition), cudaHostAllocDefault);
+  if (e == cudaSuccess)
+    e = cudaMemcpyAsync(found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream);
   if (e != cudaSuccess) {
-    std::snprintf(why, room, "the GPU cannot be opened: %s", cudaGetErrorString(e));
+    std::snprintf(why, room, "the GPU cannot be opened: %s (%s)%s", cudaGetErrorString(e),
+                  cudaGetErrorName(e),
+                  e == cudaErrorMemoryAllocation ? "; other programs hold its memory, see nvidia-smi"
+                  : e == cudaErrorDevicesUnavailable
+                      ? "; another program has it for itself, see nvidia-smi" : "");
     cudaGetLastError();
     return false;
   }
   current = index;
+  g.found = static_cast<WrongPosition*>(found), g.seen = static_cast<WrongPosition*>(seen);
   g.processors = p.multiProcessorCount;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);
@@ -132,17 +225,85 @@ bool open(int index, char* why, size_t room) {
   return true;
 }
 
+/// Why there are no GPUs: what a user can do about it.
+void explain(cudaError_t e, char* why, size_t room) {
+  int driver = 0, runtime = 0;
+  cudaGetLastError();
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (driver == 0)
+    std::snprintf(why, room, "there is no NVIDIA driver on this machine");
+  else if (e == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
+    std::snprintf(why, room, "the NVIDIA driver is for CUDA %d.%d, mtorch was built with CUDA %d.%d; "
+                  "install a newer driver", driver / 1000, driver % 1000 / 10, runtime / 1000,
+                  runtime % 1000 / 10);
+  else if ((e == cudaSuccess || e == cudaErrorNoDevice) && seen)
+    std::snprintf(why, room, "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES='%.60s'", seen);
+  else if (e == cudaSuccess || e == cudaErrorNoDevice)
+    std::snprintf(why, room, "there is an NVIDIA driver, but no NVIDIA GPU that it can use");
+  else
+    std::snprintf(why, room, "the NVIDIA driver does not work: %s (%s)", cudaGetErrorString(e),
+                  cudaGetErrorName(e));
+}
+
 }  // namespace
 
+State& state() { return gpus[current]; }
 cudaStream_t stream() { return gpus[current].stream; }
 int processors() { return gpus[current].processors; }
+bool stopped() { return gpus[current].stopped || gpus[current].is_lost; }
+bool at_once() {
+  static const bool wanted = [] {
+    const char* const text = std::getenv("MTORCH_CUDA_SYNC");
+    return text && *text && std::strcmp(text, "0") != 0;
+  }();
+  return wanted;
+}
 
 bool check(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return true;
-  if (!troubled)
-    std::snprintf(trouble_text, sizeof trouble_text, "%s failed: %s (%s)", doing,
+  State& g = gpus[current];
+  if (g.is_lost) return false;
+  if (ends_everything(error)) return lose(g, error, doing), false;
+  if (!g.troubled)
+    std::snprintf(g.trouble, sizeof g.trouble, "%s failed: %s (%s)", doing,
                   cudaGetErrorString(error), cudaGetErrorName(error));
-  troubled = true;
+  g.troubled = true;
+  return false;
+}
+
+void started(const char* name) {
+  State& g = gpus[current];
+  if (g.recording) return;
+  g.ring[g.launches++ % kRing] = name;
+  if (at_once()) check(cudaStreamSynchronize(g.stream), name);
+}
+
+void wait() {
+  State& g = gpus[current];
+  if (g.recording || g.is_lost) return;
+  ++g.waits;
+  const bool look = g.unsettled && g.seen;
+  if (look)
+    check(cudaMemcpyAsync(g.seen, g.found, sizeof *g.seen, cudaMemcpyDeviceToHost, g.stream),
+          "reading what went wrong");
+  if (!check(cudaStreamSynchronize(g.stream), "waiting for the GPU")) return;
+  g.waited = g.launches;
+  g.unsettled = false;
+  if (!look || g.seen->check == 0) return;
+  if (g.wrong.check == 0) g.wrong = *g.seen;
+  *g.seen = kNone;
+  check(cudaMemcpyAsync(g.found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream),
+        "forgetting what went wrong");
+}
+
+bool passed(const Check& c) {
+  State& g = gpus[current];
+  if (!at_once() || g.recording) return true;
+  wait();
+  if (g.wrong.check != c.number) return true;
+  g.wrong = {};
   return false;
 }
 
@@ -152,31 +313,20 @@ extern "C" {
 
 /// How many GPUs there are; 0 with a sentence where there are none that can be used.
 __attribute__((visibility("default"))) int mtorch_cuda_count(char* why, size_t room) {
-  int n = 0, driver = 0, runtime = 0;
+  int n = 0;
   const cudaError_t e = cudaGetDeviceCount(&n);
   if (e == cudaSuccess && n > 0)
     return n < mt::cuda::kMostDevices ? n : mt::cuda::kMostDevices;
-  cudaGetLastError();
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  if (driver == 0)
-    std::snprintf(why, room, "there is no NVIDIA driver on this machine");
-  else if (driver / 1000 < runtime / 1000)
-    std::snprintf(why, room, "the NVIDIA driver is for CUDA %d.%d, mtorch was built with CUDA %d.%d; "
-                  "install a newer driver", driver / 1000, driver % 1000 / 10, runtime / 1000,
-                  runtime % 1000 / 10);
-  else
-    std::snprintf(why, room, "there is no NVIDIA GPU to be seen (%s)",
-                  e == cudaSuccess ? "the driver lists none" : cudaGetErrorString(e));
+  mt::cuda::explain(e, why, room);
   return 0;
 }
 
 /// The table of a GPU; null with a sentence where it cannot be used.
-__attribute__((visibility("default"))) const mt::Device* mtorch_cuda_device(uint32_t abi, int index,
+__attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_t abi, int index,
                                                                            char* why, size_t room) {
-  if (abi != mt::kDeviceAbi) {
+  if (abi != mt::kGpuAbi) {
     std::snprintf(why, room, "the plug-in is of another version of mtorch (ABI %u, not %u)",
-                  mt::kDeviceAbi, abi);
+                  mt::kGpuAbi, abi);
     return nullptr;
   }
   const int n = mtorch_cuda_count(why, room);

@@ -10,10 +10,14 @@ inline namespace MT_ISA {
 namespace {
 
 /// `Group` elements to a counter; the last one may be used in part.
-template <class T, int Group> __global__ void fill(const __grid_constant__ Random r) {
+/// A replayed graph says anew where in the stream it is.
+template <class T, int Group>
+__global__ void fill(const __grid_constant__ Random call, const Replay* replay) {
   struct alignas(sizeof(T) * Group) Values {
     T v[Group];
   };
+  Random r = call;
+  if (replay) r.seed = replay->seed, r.offset += replay->offset;
   T* const out = static_cast<T*>(r.out);
   const bool aligned = reinterpret_cast<uintptr_t>(out) % alignof(Values) == 0;
   const int64_t groups = (r.n + Group - 1) / Group;
@@ -33,7 +37,8 @@ template <class T, int Group> __global__ void fill(const __grid_constant__ Rando
 
 template <class T, int Group> void run(const Random& r) {
   cuda::launch("random", fill<T, Group>,
-               cuda::blocks_for((r.n + Group - 1) / Group, cuda::kThreads), cuda::kThreads, r);
+               cuda::blocks_for((r.n + Group - 1) / Group, cuda::kThreads), cuda::kThreads, r,
+               cuda::replay_values());
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ namespace emulation {
 /// Runs `kernel` for every thread of the grid. `together`: it may use barriers and shuffles.
 void launch(bool together, dim3 grid, dim3 block, size_t shared,
             const std::function<void()>& kernel);
+/// The same as part of the stream: done, or recorded while it is captured, or made to fail.
+void start(bool together, dim3 grid, dim3 block, size_t shared, std::function<void()> kernel);
 void* shared();
 /// The memory of the GPUs.
 void* allocate(size_t bytes);
@@ -111,70 +113,83 @@ template <class T> T atomicCAS(T* at, T expected, T v) {
 }
 
 // ---- the little of the runtime that the plug-in calls --------------------------------------------
+//
+// Tests make it fail through the environment:
+//   MTORCH_EMULATED_FAULT=5:700        the 5th launch fails with error 700; those from 700 on, and
+//                                      214 and 220, are seen by the next call that waits, and stay
+//   MTORCH_EMULATED_MEMORY=1048576     as many bytes there are
+//   MTORCH_EMULATED_COUNT=35:12000     cudaGetDeviceCount answers 35, the driver is CUDA 12.0
 
-enum cudaError_t : int { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t : int {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorDevicesUnavailable = 46,
+  cudaErrorNoDevice = 100,
+  cudaErrorECCUncorrectable = 214,
+  cudaErrorNvlinkUncorrectable = 220,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchTimeout = 702,
+  cudaErrorAssert = 710,
+  cudaErrorHardwareStackError = 714,
+  cudaErrorIllegalInstruction = 715,
+  cudaErrorMisalignedAddress = 716,
+  cudaErrorInvalidAddressSpace = 717,
+  cudaErrorInvalidPc = 718,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
                       cudaMemcpyDefault };
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 using cudaStream_t = void*;
 using cudaMemPool_t = void*;
-constexpr unsigned cudaStreamNonBlocking = 1;
-enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+using cudaEvent_t = void*;
+using cudaGraph_t = void*;
+using cudaGraphExec_t = void*;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0, cudaEventDefault = 0;
 struct cudaDeviceProp {
   char name[256];
   int multiProcessorCount, major, minor;
   size_t totalGlobalMem;
 };
-inline cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
-  *p = emulation::allocate(n);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
-  emulation::release(p);
-  return cudaSuccess;
-}
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind,
-                                   cudaStream_t) {
-  if (n) emulation::copy(to, from, n);
-  return cudaSuccess;
-}
-inline cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
-  if (n) emulation::fill(p, v, n);
-  return cudaSuccess;
-}
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-  *s = nullptr;
-  return cudaSuccess;
-}
-inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-inline const char* cudaGetErrorString(cudaError_t) { return "out of memory"; }
-inline const char* cudaGetErrorName(cudaError_t) { return "cudaErrorMemoryAllocation"; }
-inline cudaError_t cudaGetDeviceCount(int* n) {
-  *n = 2;
-  return cudaSuccess;
-}
-inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-inline cudaError_t cudaDriverGetVersion(int* v) {
-  *v = 13000;
-  return cudaSuccess;
-}
-inline cudaError_t cudaRuntimeGetVersion(int* v) {
-  *v = 13000;
-  return cudaSuccess;
-}
-inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-  *p = {"an emulation on the CPU", 4, 9, 0, size_t(1) << 32};
-  return cudaSuccess;
-}
-inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int) {
-  *p = nullptr;
-  return cudaSuccess;
-}
-inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
-  return cudaSuccess;
-}
-inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
-inline cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = *total = size_t(1) << 32;
-  return cudaSuccess;
-}
+
+cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t);
+cudaError_t cudaFreeAsync(void* p, cudaStream_t);
+cudaError_t cudaMalloc(void** p, size_t n);
+cudaError_t cudaFree(void* p);
+cudaError_t cudaHostAlloc(void** p, size_t n, unsigned);
+cudaError_t cudaFreeHost(void* p);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned);
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorString(cudaError_t);
+const char* cudaGetErrorName(cudaError_t);
+cudaError_t cudaGetDeviceCount(int* n);
+cudaError_t cudaSetDevice(int);
+cudaError_t cudaDriverGetVersion(int* v);
+cudaError_t cudaRuntimeGetVersion(int* v);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int);
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*);
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*);
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned);
+cudaError_t cudaEventDestroy(cudaEvent_t);
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t cudaEventSynchronize(cudaEvent_t);
+cudaError_t cudaEventQuery(cudaEvent_t);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t first, cudaEvent_t second);
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long);
+cudaError_t cudaGraphDestroy(cudaGraph_t);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);

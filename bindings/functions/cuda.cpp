@@ -1,0 +1,197 @@
+// cuda.cpp -- what Lua asks of GPUs: memory, page-locked tensors, events, graphs
+#include <memory>
+
+#include "bindings/functions/functions.h"
+#include "engine/late.h"
+
+namespace mt::lua {
+namespace {
+
+const Gpu& gpu_at(const Args& a, int i) {
+  const Device& d = a.device(i);
+  if (is_cpu(d)) fail("{}: a GPU is needed, 'cuda' or 'cuda:0'", name_of(a.entry()));
+  check_alive(d);
+  return gpu_of(d);
+}
+
+// ---- objects that Lua holds ----------------------------------------------------------------------
+
+/// A userdata that ends what it holds. `what` names it in errors.
+template <class T> struct Held {
+  std::unique_ptr<T> object;
+
+  static T* push(lua_State* L, std::unique_ptr<T> object) {
+    Held* h = new (lua_newuserdata(L, sizeof(Held))) Held;
+    if (luaL_newmetatable(L, T::kName)) {
+      lua_pushcfunction(L, collect);
+      lua_setfield(L, -2, "__gc");
+      lua_pushboolean(L, false);
+      lua_setfield(L, -2, "__metatable");
+    }
+    lua_setmetatable(L, -2);
+    h->object = std::move(object);
+    return h->object.get();
+  }
+  static int collect(lua_State* L) {
+    static_cast<Held*>(lua_touserdata(L, 1))->object.reset();
+    return 0;
+  }
+  static T& at(const Args& a, int i) {
+    Held* h = static_cast<Held*>(lua_touserdata(a.L, i));
+    bool is = h && lua_getmetatable(a.L, i);
+    if (is) {
+      luaL_getmetatable(a.L, T::kName);
+      is = lua_rawequal(a.L, -1, -2);
+      lua_pop(a.L, 2);
+    }
+    if (!is || !h->object) a.wrong(i, T::kShown);
+    return *h->object;
+  }
+};
+
+struct Event {
+  static constexpr const char *kName = "mtorch.event", *kShown = "an event of mt.cuda.Event";
+  const Gpu& gpu;
+  void* const mark;
+  bool recorded = false;
+
+  explicit Event(const Gpu& g) : gpu(g), mark(g.event()) {
+    check_device(g);
+    if (!mark) fail("Event: there is no memory for it");
+  }
+  Event(const Event&) = delete;
+  ~Event() { gpu.event_drop(mark); }
+};
+
+/// What Lua holds of a graph.
+struct Recorded : Graph {
+  static constexpr const char *kName = "mtorch.graph", *kShown = "a graph of mt.cuda.graph";
+  using Graph::Graph;
+};
+
+void check_recorded(const Event& e, const char* which) {
+  if (!e.recorded) fail("{} event has not been recorded; use e:record()", which);
+}
+
+int elapsed(Args& a) {
+  Event &first = Held<Event>::at(a, 1), &second = Held<Event>::at(a, 2);
+  check_recorded(first, "elapsed_time: the first");
+  check_recorded(second, "elapsed_time: the second");
+  if (&first.gpu != &second.gpu)
+    fail("elapsed_time: the events are of {} and {}", first.gpu.name, second.gpu.name);
+  if (!first.gpu.event_done(first.mark) || !second.gpu.event_done(second.mark))
+    fail("elapsed_time: the GPU has not come to both events yet; use e:synchronize()");
+  const float ms = first.gpu.event_ms(first.mark, second.mark);
+  check_device(first.gpu);
+  return a.push(double(ms));
+}
+
+// ---- memory ---------------------------------------------------------------------------------------
+
+int memory_stats(Args& a) {
+  const Gpu& gpu = gpu_at(a, 1);
+  const GpuUse u = gpu.use();
+  const std::pair<const char*, int64_t> fields[] = {
+      {"allocated", u.allocated}, {"peak", u.peak},          {"reserved", u.reserved},
+      {"free", u.free},           {"total", u.total},        {"allocations", u.allocations},
+      {"launches", u.launches},   {"copies", u.copies},      {"waits", u.waits}};
+  lua_createtable(a.L, 0, 9);
+  for (const auto& [name, value] : fields) {
+    lua_pushnumber(a.L, double(value));
+    lua_setfield(a.L, -2, name);
+  }
+  return 1;
+}
+
+const Entry kCuda[] = {
+    {"memory_stats(device)", "How much memory of a GPU is in use.", memory_stats},
+    {"empty_cache(device)", "Gives memory that is kept for reuse back to the driver.",
+     [](Args& a) {
+       const Gpu& gpu = gpu_at(a, 1);
+       check_may_wait(gpu);
+       gpu.trim();
+       check_device(gpu);
+       return 0;
+     }},
+    {"reset_peak(device)", "`peak` begins anew.",
+     [](Args& a) {
+       gpu_at(a, 1).reset_peak();
+       return 0;
+     }},
+    {"Event(device)", "A mark in the order of a GPU's work.",
+     [](Args& a) {
+       Held<Event>::push(a.L, std::make_unique<Event>(gpu_at(a, 1)));
+       return 1;
+     }},
+    {"event_record(e)", "Puts the mark behind what was asked so far.",
+     [](Args& a) {
+       Event& e = Held<Event>::at(a, 1);
+       check_alive(e.gpu);
+       if (capturing) fail("record: a graph that is being recorded has no time; record around g()");
+       e.gpu.event_record(e.mark);
+       e.recorded = true;
+       return 0;
+     }},
+    {"event_wait(e)", "Waits until the GPU has come to the mark.",
+     [](Args& a) {
+       Event& e = Held<Event>::at(a, 1);
+       check_recorded(e, "synchronize: the");
+       check_may_wait(e.gpu);
+       e.gpu.event_wait(e.mark);
+       check_device(e.gpu);
+       return 0;
+     }},
+    {"event_done(e)", "Whether the GPU has come to the mark.",
+     [](Args& a) {
+       Event& e = Held<Event>::at(a, 1);
+       check_recorded(e, "query: the");
+       check_alive(e.gpu);
+       return a.push(e.gpu.event_done(e.mark));
+     }},
+    {"elapsed_time(first, second)", "Milliseconds between two marks.", elapsed},
+    {"graph_record(device)", "Begins the recording of a graph, without Lua's collector.",
+     [](Args& a) {
+       const Gpu& gpu = gpu_at(a, 1);
+       Held<Recorded>::push(a.L, std::make_unique<Recorded>(gpu));
+       lua_gc(a.L, LUA_GCSTOP, 0);
+       return 1;
+     }},
+    {"graph_finish(g, keep)", "Ends it.",
+     [](Args& a) {
+       lua_gc(a.L, LUA_GCRESTART, 0);
+       Held<Recorded>::at(a, 1).finish(a.boolean(2, false));
+       return 0;
+     }},
+    {"graph_replay(g, steps)", "Queues what was recorded.",
+     [](Args& a) {
+       Held<Recorded>::at(a, 1).replay(a.integers(2));
+       return 0;
+     }},
+    {"graph_drop(g)", "Ends a graph.",
+     [](Args& a) {
+       Held<Recorded>::at(a, 1);
+       static_cast<Held<Recorded>*>(lua_touserdata(a.L, 1))->object.reset();
+       return 0;
+     }},
+};
+
+const Entry kMethods[] = {
+    {"pin_memory(x)",
+     "x, of the CPU, in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) does not wait. Where "
+     "CUDA cannot be used, an error says why.",
+     [](Args& a) { return a.push(pin_memory(a.tensor(1))); }},
+    {"is_pinned(x)", "Whether x lies in page-locked memory of the CPU.",
+     [](Args& a) { return a.push(a.tensor(1).impl()->storage->pinned != nullptr); }},
+};
+
+}  // namespace
+
+void list_cuda(Catalogue& c) { c.methods(kMethods); }
+
+void push_cuda(lua_State* L) {
+  lua_newtable(L);
+  add(L, kCuda);
+  for (const Entry& e : kCuda) e.internal = true;
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,168 @@
+// late.cpp -- what a GPU tells later than it is asked: wrong positions, failures; graphs under way
+#include "engine/late.h"
+
+#include <cstring>
+#include <map>
+
+#include "engine/error.h"
+#include "engine/generator.h"
+
+namespace mt {
+
+const Gpu* capturing = nullptr;
+const char* (*function_under_way)() = nullptr;
+
+namespace {
+
+// What was asked since somebody waited, the latest of each GPU: there the verbs' numbers are counted.
+constexpr uint64_t kRing = 256;
+struct Asked {
+  uint64_t check = 0;
+  Expected what{};
+};
+struct Ring {
+  Asked asked[kRing];
+  uint64_t next = 0;
+};
+std::map<const Gpu*, Ring> rings;
+
+Graph* graphs = nullptr;
+Graph* under_way = nullptr;
+
+}  // namespace
+
+bool tells_at_once(const Device& d) { return is_cpu(d) || (gpu_of(d).at_once && !capturing); }
+
+std::string unexpected(const Expected& e, int64_t value) {
+  const int64_t shown = value + e.shift;
+  switch (e.kind) {
+    case Expected::label:
+      return fmt::format("a target is {}, expected {}..{} (labels count from {} here)", shown,
+                         e.first, e.last, e.first);
+    case Expected::id:
+      return fmt::format("id {} is outside {}..{}; ids count from {}", shown, e.first, e.last, e.first);
+    default:
+      return fmt::format("position {} is outside {}..{} (dimension {} of {}){}", shown, e.first,
+                         e.last, e.dim + 1, to_string(e.shape),
+                         e.first && shown == 0 ? "; 0 is not a position, they count from 1" : "");
+  }
+}
+
+void expect(const Device& d, const Expected& e) {
+  if (tells_at_once(d)) return;
+  const Gpu& gpu = gpu_of(d);
+  Asked asked{gpu.last_check(), e};
+  if (const char* name = function_under_way ? function_under_way() : nullptr) asked.what.name = name;
+  if (under_way) return under_way->expected_.emplace_back(asked.check, asked.what), void();
+  Ring& ring = rings[&gpu];
+  if (ring.next > 0 && ring.next % kRing == 0) synchronize(d);  // before the first is forgotten
+  ring.asked[ring.next++ % kRing] = asked;
+}
+
+void raise_unexpected(const Gpu& gpu) {
+  const WrongPosition wrong = gpu.wrong_position();
+  if (wrong.check == 0) return;
+  const Expected* e = nullptr;
+  for (const Asked& a : rings[&gpu].asked)
+    if (a.check == wrong.check) e = &a.what;
+  for (const Graph* g = graphs; g && !e; g = g->next_)
+    for (const auto& [check, what] : g->expected_)
+      if (check == wrong.check && &g->gpu() == &gpu) e = &what;
+  if (!e) fail("an earlier operation on {}: a position is not there", gpu.name);
+  fail("an earlier {} on {}: {}; MTORCH_CUDA_SYNC=1 stops at its line", e->name, gpu.name,
+       unexpected(*e, wrong.low));
+}
+
+void check_alive(const Device& d) {
+  if (is_cpu(d)) return;
+  const char* what = gpu_of(d).lost();
+  if (!what) return;
+  if (const char* first = d.trouble()) what = first;  // with all that is known
+  fail("{}: {}", d.name, what);
+}
+void check_done(const Gpu& gpu) {
+  if (const char* what = gpu.trouble()) fail("{}: {}", gpu.name, what);
+  raise_unexpected(gpu);
+}
+void check_device(const Device& d) {
+  if (is_cpu(d)) return;
+  check_alive(d);
+  check_done(gpu_of(d));
+}
+void check_may_wait(const Device& d) {
+  if (capturing && capturing == &d)
+    fail("while mt.cuda.graph records, the CPU cannot wait for {}; take item(), tolist(), printing "
+         "and copies to and from the CPU out of the function", d.name);
+}
+void synchronize(const Device& d) {
+  check_may_wait(d);
+  d.sync();
+  check_device(d);
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+int recorded_step() {
+  if (under_way->steps_ == kMostSteps)
+    fail("a graph can hold {} steps of Adam; use several graphs", kMostSteps);
+  return under_way->steps_++;
+}
+
+Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
+  if (is_cpu(d)) fail("a graph records what a GPU does; this is the CPU");
+  if (under_way) fail("a graph is being recorded already");
+  synchronize(d);
+  if (!gpu_.capture()) {
+    check_device(d);
+    fail("{}: nothing can be recorded", d.name);
+  }
+  begun_ = default_generator().counter();
+  next_ = graphs;
+  graphs = under_way = this;
+  capturing = &gpu_;
+}
+
+void Graph::finish(bool keep) {
+  if (under_way != this) return;
+  under_way = nullptr;
+  capturing = nullptr;
+  // Nothing has been drawn yet: the first replay draws the numbers that come next.
+  draws_ = default_generator().counter() - begun_;
+  default_generator().set_counter(begun_);
+  handle_ = gpu_.captured(keep);
+  if (keep && !handle_) {
+    check_device(gpu_);
+    fail("{}: what was recorded cannot be replayed", gpu_.name);
+  }
+}
+
+void Graph::replay(const std::vector<int64_t>& steps) {
+  if (!handle_) fail("this graph recorded nothing that can be replayed");
+  if (capturing) fail("a graph cannot be replayed while another is recorded");
+  if (steps.size() != size_t(steps_)) fail("{} steps were recorded, not {}", steps_, steps.size());
+  check_alive(gpu_);
+  Generator& generator = default_generator();
+  Replay r{};
+  r.seed = generator.initial_seed();
+  r.offset = generator.counter() - begun_;
+  for (size_t i = 0; i < steps.size(); ++i) r.step[i] = steps[i];
+  gpu_.replay(handle_, r);
+  generator.set_counter(generator.counter() + draws_);
+}
+
+Graph::~Graph() {
+  if (under_way == this) {
+    try {
+      finish(false);
+    } catch (const Error&) {  // there is nothing to lose
+    }
+  }
+  for (Graph** at = &graphs; *at; at = &(*at)->next_)
+    if (*at == this) {
+      *at = next_;
+      break;
+    }
+  if (handle_) gpu_.drop_graph(handle_);
+}
+
+}  // namespace mt

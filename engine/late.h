@@ -1,0 +1,60 @@
+// late.h -- what a GPU tells later than it is asked: wrong positions, failures; graphs under way
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "engine/device.h"
+#include "engine/shape.h"
+
+namespace mt {
+
+/// What a verb of a GPU looks for in positions that are data, for the sentence about a wrong one:
+/// they go from `first` to `last` as the user counts them, who sees `shift` more than the GPU does.
+struct Expected {
+  enum Kind { position, label, id };
+  Kind kind;
+  const char* name;
+  int64_t first, last, shift;
+  int dim;      // of a position: where in
+  Shape shape;  // this
+};
+
+/// After such a verb was started on a GPU. With MTORCH_CUDA_SYNC it has said what it found.
+void expect(const Device&, const Expected&);
+/// "position 5 is outside 1..4 (dimension 2 of (3 x 4))"
+std::string unexpected(const Expected&, int64_t value);
+/// Whether a verb that looks at positions says at once what it finds.
+bool tells_at_once(const Device&);
+
+/// A run of operations on one GPU, recorded to be replayed. See mt.cuda.graph.
+class Graph {
+ public:
+  /// Begins the recording. Throws where one is under way, or the GPU cannot.
+  explicit Graph(const Device&);
+  Graph(const Graph&) = delete;
+  ~Graph();
+  /// Ends the recording. Without `keep`, or where something went wrong, nothing can be replayed.
+  void finish(bool keep);
+  /// Queues all that was recorded; `steps` are the numbers of the optimizers' steps, as many and in
+  /// the order as they were recorded.
+  void replay(const std::vector<int64_t>& steps);
+  const Gpu& gpu() const { return gpu_; }
+
+ private:
+  friend void expect(const Device&, const Expected&);
+  friend int recorded_step();
+  friend void raise_unexpected(const Gpu&);
+  const Gpu& gpu_;
+  void* handle_ = nullptr;
+  int steps_ = 0;
+  uint64_t begun_ = 0, draws_ = 0;  // of the default generator: its place, how far a run goes on
+  std::vector<std::pair<uint64_t, Expected>> expected_;
+  Graph* next_ = nullptr;
+};
+/// The number of another optimizer step in the graph that is being recorded.
+int recorded_step();
+
+/// Which of the user's functions is under way, or null; the bindings know.
+extern const char* (*function_under_way)();
+
+}  // namespace mt

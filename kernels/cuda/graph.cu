@@ -1,0 +1,331 @@
+// graph.cu -- events, and graphs: verbs recorded once and replayed, in memory of their own
+//
+// While verbs are recorded, memory comes from the graph's arena: a block that is freed meanwhile can
+// be given out again, since replays keep the order. A block from before the capture may be one that
+// the graph's kernels read. So all words of all kernels' arguments are remembered, and a freed block
+// that one of them points into is held until the graph goes, as a careful collector would.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "kernels/cuda/state.h"
+
+namespace mt::cuda {
+namespace {
+
+constexpr size_t kStep = 512, kFirstChunk = size_t(2) << 20, kLargestChunk = size_t(64) << 20;
+constexpr int kClasses = 16 + 4 * 40;
+
+/// An array that grows. Nothing here may throw.
+template <class T> struct List {
+  T* at = nullptr;
+  int64_t size = 0, room = 0;
+  bool push(const T& x) {
+    if (size == room) {
+      const int64_t more = room ? 2 * room : 64;
+      T* const moved = static_cast<T*>(std::realloc(at, size_t(more) * sizeof(T)));
+      if (!moved) return false;
+      at = moved, room = more;
+    }
+    at[size++] = x;
+    return true;
+  }
+  void clear() {
+    std::free(at);
+    at = nullptr, size = room = 0;
+  }
+};
+
+struct Chunk {
+  char* data;
+  size_t bytes, used;
+};
+enum class Kind { memory, pinned, graph };
+struct Held {
+  void* data;
+  size_t bytes;
+  Kind kind;
+};
+
+}  // namespace
+
+struct Graph {
+  Graph* next = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  List<Chunk> chunks;
+  List<void*> idle[kClasses];  // blocks of the arena that were freed while it was recorded
+  List<uintptr_t> words;       // of kernels' arguments; sorted when the recording ends
+  List<Held> held;
+  int64_t live = 0;  // blocks of the arena in use, and graphs that use it
+  bool dropped = false;
+  bool checks = false;       // it looks whether positions are there
+  bool reads_values = false;
+  Replay* values = nullptr;  // in the GPU's memory
+
+  bool owns(const void* p) const {
+    for (int64_t i = 0; i < chunks.size; ++i)
+      if (p >= chunks.at[i].data && p < chunks.at[i].data + chunks.at[i].bytes) return true;
+    return false;
+  }
+  bool points_into(const void* data, size_t bytes) const {
+    const uintptr_t from = reinterpret_cast<uintptr_t>(data);
+    const uintptr_t* const end = words.at + words.size;
+    const uintptr_t* const first = std::lower_bound(static_cast<const uintptr_t*>(words.at), end, from);
+    return first != end && *first < from + (bytes ? bytes : 1);
+  }
+};
+
+namespace {
+
+struct SizeClass {
+  int index;
+  size_t bytes;
+};
+/// Steps of 512 bytes to 8 KiB, then four for each power of two.
+SizeClass class_of(size_t bytes) {
+  if (bytes <= 16 * kStep) {
+    const size_t steps = bytes ? (bytes + kStep - 1) / kStep : 1;
+    return {int(steps) - 1, steps * kStep};
+  }
+  int power = 13;
+  while ((size_t(2) << power) < bytes) ++power;  // 2^power < bytes <= 2^(power + 1)
+  const size_t base = size_t(1) << power, step = base / 4;
+  const size_t quarter = (bytes - base + step - 1) / step;  // 1..4
+  return {16 + 4 * (power - 13) + int(quarter) - 1, base + quarter * step};
+}
+
+void destroy(State& g, Graph* graph) {
+  for (Graph** at = &g.graphs; *at; at = &(*at)->next)
+    if (*at == graph) {
+      *at = graph->next;
+      break;
+    }
+  for (int64_t i = 0; i < graph->chunks.size && !g.is_lost; ++i)
+    check(cudaFree(graph->chunks.at[i].data), "freeing a graph's memory");
+  graph->chunks.clear(), graph->words.clear(), graph->held.clear();
+  for (List<void*>& list : graph->idle) list.clear();
+  delete graph;
+}
+/// While something is recorded nothing can go.
+void destroy_if_unused(State& g, Graph* graph) {
+  if (graph->dropped && !graph->exec && graph->live == 0 && !g.recording) destroy(g, graph);
+}
+
+/// Gives back what the graph holds; all of it, or what its kernels do not use.
+void settle(State& g, Graph* graph, bool all) {
+  List<Held> held = graph->held;
+  graph->held = {};
+  for (int64_t i = 0; i < held.size; ++i) {
+    const Held& h = held.at[i];
+    if (!all && (h.kind == Kind::graph || graph->points_into(h.data, h.bytes))) {
+      graph->held.push(h);
+    } else if (h.kind == Kind::graph) {
+      Graph* const other = static_cast<Graph*>(h.data);
+      --other->live;
+      destroy_if_unused(g, other);
+    } else if (h.kind == Kind::pinned) {
+      unpin(h.data);
+    } else {
+      give(h.data, h.bytes);
+    }
+  }
+  held.clear();
+}
+
+/// Ends what replays of the graph; its arena stays while tensors are in it.
+void end(State& g, Graph* graph) {
+  wait();
+  if (graph->exec) check(cudaGraphExecDestroy(graph->exec), "dropping a graph");
+  graph->exec = nullptr;
+  graph->dropped = true;
+  settle(g, graph, true);
+  destroy_if_unused(g, graph);
+}
+
+__global__ void set_values(Replay values, Replay* at) { *at = values; }
+
+}  // namespace
+
+// ---- the arena ----------------------------------------------------------------------------------
+
+void* arena_take(size_t bytes) {
+  Graph* const graph = state().recording;
+  const SizeClass c = class_of(bytes);
+  if (c.index >= kClasses) return nullptr;
+  List<void*>& idle = graph->idle[c.index];
+  if (idle.size > 0) {
+    ++graph->live;
+    return idle.at[--idle.size];
+  }
+  Chunk* last = graph->chunks.size ? &graph->chunks.at[graph->chunks.size - 1] : nullptr;
+  if (!last || last->bytes - last->used < c.bytes) {
+    size_t size = last ? std::min(2 * last->bytes, kLargestChunk) : kFirstChunk;
+    size = std::max(size, (c.bytes + kFirstChunk - 1) / kFirstChunk * kFirstChunk);
+    void* data = nullptr;
+    if (cudaMalloc(&data, size) != cudaSuccess) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    if (!graph->chunks.push({static_cast<char*>(data), size, 0})) return nullptr;
+    last = &graph->chunks.at[graph->chunks.size - 1];
+  }
+  void* const block = last->data + last->used;
+  last->used += c.bytes;
+  ++graph->live;
+  return block;
+}
+
+bool graph_gives(void* data, size_t bytes, bool pinned) {
+  State& g = state();
+  for (Graph* graph = g.graphs; graph && !pinned; graph = graph->next) {
+    if (!graph->owns(data)) continue;
+    --graph->live;
+    if (graph == g.recording) graph->idle[class_of(bytes).index].push(data);
+    else destroy_if_unused(g, graph);
+    return true;
+  }
+  const Held block{data, bytes, pinned ? Kind::pinned : Kind::memory};
+  if (g.recording) return g.recording->held.push(block);
+  for (Graph* graph = g.graphs; graph; graph = graph->next)
+    if (!graph->dropped && graph->points_into(data, bytes)) return graph->held.push(block);
+  return false;
+}
+
+int64_t arena_bytes() {
+  int64_t n = 0;
+  for (const Graph* graph = state().graphs; graph; graph = graph->next)
+    for (int64_t i = 0; i < graph->chunks.size; ++i) n += int64_t(graph->chunks.at[i].bytes);
+  return n;
+}
+
+// ---- recording ----------------------------------------------------------------------------------
+
+bool capturing() { return state().recording != nullptr; }
+int step_entry() { return state().step_entry; }
+void set_step_entry(int entry) { state().step_entry = entry; }
+
+void keep(const void* arguments, size_t bytes) {
+  List<uintptr_t>& words = state().recording->words;
+  for (size_t i = 0; i + sizeof(uintptr_t) <= bytes; i += sizeof(uintptr_t)) {
+    uintptr_t word;
+    std::memcpy(&word, static_cast<const char*>(arguments) + i, sizeof word);
+    if (word >= 65536 && !words.push(word)) check(cudaErrorMemoryAllocation, "recording a graph");
+  }
+}
+
+const Replay* replay_values() {
+  Graph* const graph = state().recording;
+  if (!graph) return nullptr;
+  if (!graph->values) {
+    graph->values = static_cast<Replay*>(arena_take(sizeof(Replay)));
+    if (graph->values) --graph->live;  // it stays as long as the arena
+  }
+  graph->reads_values = graph->values != nullptr;
+  if (!graph->values) check(cudaErrorMemoryAllocation, "recording a graph");
+  return graph->values;
+}
+
+bool capture() {
+  State& g = state();
+  wait();
+  Graph* const graph = new (std::nothrow) Graph;
+  if (!graph) return false;
+  if (!check(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeRelaxed), "recording a graph")) {
+    delete graph;
+    return false;
+  }
+  graph->next = g.graphs;
+  g.graphs = g.recording = graph;
+  g.step_entry = -1;
+  return true;
+}
+
+void* captured(bool keep) {
+  State& g = state();
+  Graph* const graph = g.recording;
+  cudaGraph_t recorded = nullptr;
+  cudaError_t e = cudaStreamEndCapture(g.stream, &recorded);
+  if (e == cudaSuccess && keep) e = cudaGraphInstantiate(&graph->exec, recorded, 0);
+  if (recorded) cudaGraphDestroy(recorded);
+  g.recording = nullptr, g.step_entry = -1;
+  if (e != cudaSuccess) {
+    cudaGetLastError();
+    if (keep) check(e, "recording a graph");
+  }
+  const bool good = e == cudaSuccess && keep && !g.stopped && !g.is_lost;
+  std::sort(graph->words.at, graph->words.at + graph->words.size);
+  graph->words.size =
+      std::unique(graph->words.at, graph->words.at + graph->words.size) - graph->words.at;
+  if (good) {
+    for (Graph* other = g.graphs; other; other = other->next)
+      for (int64_t i = 0; other != graph && i < other->chunks.size; ++i)
+        if (graph->points_into(other->chunks.at[i].data, other->chunks.at[i].bytes)) {
+          if (graph->held.push({other, 0, Kind::graph})) ++other->live;
+          break;
+        }
+    settle(g, graph, false);
+  }
+  // Graphs and arenas that were dropped meanwhile could not go then.
+  for (Graph* other = g.graphs; other;) {
+    const bool late = other != graph && other->dropped && (other->exec || other->live == 0);
+    if (late) end(g, other);
+    other = late ? g.graphs : other->next;
+  }
+  if (good) return graph;
+  end(g, graph);
+  return nullptr;
+}
+
+void replay(void* which, const Replay& values) {
+  State& g = state();
+  Graph* const graph = static_cast<Graph*>(which);
+  if (stopped()) return;
+  if (graph->reads_values) launch("replay", set_values, 1, 1, values, graph->values);
+  check(cudaGraphLaunch(graph->exec, g.stream), "a graph");
+  g.unsettled |= graph->checks;
+  started("a graph's replay");
+}
+
+void drop_graph(void* which) {
+  State& g = state();
+  Graph* const graph = static_cast<Graph*>(which);
+  if (g.recording) graph->dropped = true;  // ends when the recording does
+  else end(g, graph);
+}
+
+Check new_check() {
+  State& g = state();
+  if (g.recording) g.recording->checks = true;
+  else g.unsettled = true;
+  return {g.found, ++g.checks};
+}
+
+// ---- events -------------------------------------------------------------------------------------
+
+void* event() {
+  cudaEvent_t e = nullptr;
+  return check(cudaEventCreateWithFlags(&e, cudaEventDefault), "making an event") ? e : nullptr;
+}
+void event_drop(void* e) { check(cudaEventDestroy(static_cast<cudaEvent_t>(e)), "an event"); }
+void event_record(void* e) {
+  check(cudaEventRecord(static_cast<cudaEvent_t>(e), state().stream), "recording an event");
+}
+void event_wait(void* e) {
+  ++state().waits;
+  check(cudaEventSynchronize(static_cast<cudaEvent_t>(e)), "waiting for an event");
+}
+bool event_done(void* e) {
+  const cudaError_t answer = cudaEventQuery(static_cast<cudaEvent_t>(e));
+  if (answer == cudaErrorNotReady) return cudaGetLastError(), false;
+  return check(answer, "asking an event");
+}
+float event_ms(void* first, void* second) {
+  float ms = -1;
+  const bool known = check(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(first),
+                                                static_cast<cudaEvent_t>(second)),
+                           "the time between events");
+  return known ? ms : -1;
+}
+
+}  // namespace mt::cuda

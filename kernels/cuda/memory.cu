@@ -1,0 +1,93 @@
+// memory.cu -- the GPU's memory in the stream's order, page-locked memory, and how much there is
+#include "kernels/cuda/state.h"
+
+namespace mt::cuda {
+namespace {
+
+/// Null where there is none; other errors are noted.
+void* raw(size_t bytes) {
+  State& g = state();
+  void* data = nullptr;
+  if (g.recording) return arena_take(bytes);
+  const cudaError_t e = cudaMallocAsync(&data, bytes ? bytes : 1, g.stream);
+  if (e == cudaSuccess) return data;
+  cudaGetLastError();
+  if (e != cudaErrorMemoryAllocation) check(e, "asking for memory");
+  return nullptr;
+}
+void give_raw(void* data, size_t bytes) {
+  State& g = state();
+  if (g.graphs && graph_gives(data, bytes, false)) return;
+  check(cudaFreeAsync(data, g.stream), "freeing memory");
+}
+
+}  // namespace
+
+void* allocate(size_t bytes) {
+  void* const data = raw(bytes);
+  if (!data) return nullptr;
+  State& g = state();
+  ++g.allocations;
+  g.allocated += int64_t(bytes);
+  if (g.allocated > g.peak) g.peak = g.allocated;
+  return data;
+}
+void release(void* data, size_t bytes) {
+  state().allocated -= int64_t(bytes);
+  give_raw(data, bytes);
+}
+
+void* take(size_t bytes) {
+  State& g = state();
+  if (g.is_lost) return nullptr;
+  void* data = raw(bytes);
+  if (!data && !g.is_lost) {
+    trim();
+    data = raw(bytes);
+  }
+  if (!data && !g.is_lost) {
+    check(cudaErrorMemoryAllocation, "memory for intermediate results");
+    g.stopped = true;
+  }
+  return data;
+}
+void give(void* data, size_t bytes) { give_raw(data, bytes); }
+
+void trim() {
+  State& g = state();
+  if (g.recording) return;
+  wait();
+  check(cudaMemPoolTrimTo(g.pool, 0), "giving memory back");
+}
+
+GpuUse use() {
+  State& g = state();
+  GpuUse u{};
+  u.allocated = g.allocated, u.peak = g.peak, u.allocations = g.allocations;
+  u.launches = g.launches - g.copies, u.copies = g.copies, u.waits = g.waits;
+  uint64_t reserved = 0;
+  size_t free = 0, total = 0;
+  check(cudaMemPoolGetAttribute(g.pool, cudaMemPoolAttrReservedMemCurrent, &reserved), "memory");
+  check(cudaMemGetInfo(&free, &total), "memory");
+  u.reserved = int64_t(reserved) + arena_bytes();
+  u.free = int64_t(free), u.total = int64_t(total);
+  return u;
+}
+void reset_peak() { state().peak = state().allocated; }
+
+void* pin(size_t bytes) {
+  void* data = nullptr;
+  const cudaError_t e = cudaHostAlloc(&data, bytes ? bytes : 1, cudaHostAllocDefault);
+  if (e == cudaSuccess) return data;
+  cudaGetLastError();
+  if (e != cudaErrorMemoryAllocation) check(e, "page-locked memory");
+  return nullptr;
+}
+void unpin(void* data) {
+  State& g = state();
+  if (g.graphs && graph_gives(data, 0, true)) return;
+  wait();  // a copy from it may be on its way
+  check(cudaFreeHost(data), "freeing page-locked memory");
+}
+
+}  // namespace mt::cuda

@@ -1,0 +1,73 @@
+// state.h -- what the plug-in knows about each GPU, shared by plugin.cu, memory.cu and graph.cu
+#pragma once
+#include "kernels/cuda/cuda.h"
+
+namespace mt::cuda {
+
+constexpr int kMostDevices = 8;
+constexpr int kRing = 64;  // names of kernels that are remembered
+
+struct Graph;
+
+struct State {
+  bool open = false;
+  cudaStream_t stream = nullptr;
+  cudaMemPool_t pool = nullptr;
+  int processors = 1;
+  char name[16], model[256];
+
+  const char* ring[kRing] = {};
+  int64_t launches = 0, waited = 0;  // kernels started, and how many of them somebody waited for
+  int64_t allocations = 0, copies = 0, waits = 0;
+  int64_t allocated = 0, peak = 0;
+
+  char trouble[1024], lost[1024];
+  bool troubled = false;  // `trouble` has not been asked for
+  bool stopped = false;   // a verb got no memory: nothing is started until `trouble` is asked for
+  bool is_lost = false;
+
+  WrongPosition* found = nullptr;  // in the GPU's memory
+  WrongPosition* seen = nullptr;   // page-locked: what of it has been read
+  WrongPosition wrong{};           // not told yet
+  uint64_t checks = 0;
+  bool unsettled = false;  // checks were started whose outcome has not been read
+
+  Graph* graphs = nullptr;     // all that hold memory
+  Graph* recording = nullptr;  // one of them
+  int step_entry = -1;
+};
+
+/// The state of the GPU that the calling thread works on.
+State& state();
+bool at_once();
+void wait();
+
+// memory.cu
+void* allocate(size_t bytes);
+void release(void* data, size_t bytes);
+void trim();
+GpuUse use();
+void reset_peak();
+void* pin(size_t bytes);
+void unpin(void*);
+
+// graph.cu
+void* event();
+void event_drop(void*);
+void event_record(void*);
+void event_wait(void*);
+bool event_done(void*);
+float event_ms(void* first, void* second);
+bool capture();
+void* captured(bool keep);
+void set_step_entry(int);
+void replay(void* graph, const Replay&);
+void drop_graph(void* graph);
+/// Memory of the arena of the graph that is being captured, or null.
+void* arena_take(size_t bytes);
+/// Whether the memory is some graph's business: in its arena, or used by its kernels.
+bool graph_gives(void* data, size_t bytes, bool pinned);
+/// What the arenas hold.
+int64_t arena_bytes();
+
+}  // namespace mt::cuda

@@ -1,0 +1,81 @@
+// gpu.h -- what a GPU can do beside the verbs: operands by value, errors that come late, memory,
+// events, graphs
+//
+// Every device that is not the CPU is a `Gpu`; the plug-in fills it. Work is queued and done later:
+// what goes wrong is told where somebody waits (Device::trouble, Gpu::wrong_position).
+#pragma once
+#include "kernels/device.h"
+
+namespace mt {
+
+/// What the engine and the plug-in must agree about.
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 1;
+constexpr int kMostSteps = 16;
+
+/// Bytes, except `allocations` and what follows, which count since the start.
+struct GpuUse {
+  int64_t allocated, peak;  // in tensors
+  int64_t reserved;         // taken from the driver, in use or kept for reuse
+  int64_t free, total;      // of the GPU
+  int64_t allocations, launches, copies, waits;
+};
+
+/// The first verb that met a position which is not there, by its number, and the smallest and the
+/// largest of its wrong positions.
+struct WrongPosition {
+  uint64_t check;  // 0: none
+  int64_t low, high;
+};
+
+/// What a replay of a graph does not share with the run that was captured: the place in the stream
+/// of random numbers, from where the captured offsets began, and the numbers of optimizer steps.
+struct Replay {
+  uint64_t seed, offset;
+  int64_t step[kMostSteps];
+};
+
+struct Gpu : Device {
+  bool at_once;  // MTORCH_CUDA_SYNC: every verb is waited for
+  /// As `map`; data[k] is one element in the CPU's memory where bit k of `numbers` is set, and has
+  /// been read when the call returns.
+  void (*map_numbers)(const Map&, unsigned numbers);
+  /// As `copy` of one such element, of the same dtype, to all of `out`.
+  void (*fill)(const Copy&);
+  /// Why the GPU cannot be used any more, or null: its verbs do nothing then.
+  const char* (*lost)();
+  /// The number of the last verb that looked whether positions are there. Unless `at_once`, gather,
+  /// scatter and locate say `true` and read 0 (scatter: pass over) where one is not.
+  uint64_t (*last_check)();
+  /// What such a verb met since this was asked last; to be asked after waiting.
+  WrongPosition (*wrong_position)();
+
+  GpuUse (*use)();
+  void (*reset_peak)();
+  void (*trim)();  // waits, and gives what is kept for reuse back to the driver
+  /// Page-locked memory of the CPU. Null when there is none. `unpin` waits.
+  void* (*pin)(size_t bytes);
+  void (*unpin)(void*);
+  /// As `upload` from such memory, which must not be changed before somebody waits.
+  void (*upload_later)(void* to, const void* from, size_t bytes);
+
+  /// Marks in the order of work; null when there is no memory.
+  void* (*event)();
+  void (*event_drop)(void*);
+  void (*event_record)(void*);
+  void (*event_wait)(void*);
+  bool (*event_done)(void*);
+  float (*event_ms)(void* first, void* second);  // both done; negative: cannot be said
+
+  /// From `capture` on verbs are not done but recorded; memory comes from an arena, what is freed
+  /// stays until it is known whether the graph uses it. Then nobody may wait or `upload`.
+  bool (*capture)();
+  /// Ends that. Null where nothing was to be kept, or something went wrong.
+  void* (*captured)(bool keep);
+  /// Which entry of Replay::step the next `adam` reads; -1: the step it is given.
+  void (*step_entry)(int);
+  void (*replay)(void* graph, const Replay&);
+  /// Its arena goes when the last tensor in it does.
+  void (*drop_graph)(void* graph);
+};
+
+}  // namespace mt

@@ -1,0 +1,230 @@
+-- test_cuda_graph.lua -- mt.cuda.graph: what is recorded once and replayed does what running it does
+local mt = require 'mtorch'
+local t = require 'testing'
+t.needs_cuda()
+local nn, optim = mt.nn, mt.optim
+mt.set_default_device('cuda')
+
+local stats = mt.cuda.memory_stats
+
+t.test('a replay reads the inputs anew and writes the same results', function()
+  local x = mt.zeros(3)
+  local runs = 0
+  local g = mt.cuda.graph(function()
+    runs = runs + 1
+    local y = x * 2 + 1
+    return y, y:sum(), 'words', nil
+  end)
+  t.eq(runs, 3)
+  local y, sum, words = g()
+  t.eq({y:tolist(), sum:item(), words}, {{1, 1, 1}, 3, 'words'})
+  x:copy_(mt.tensor {1, 2, 3})
+  local y2, sum2 = g:replay()
+  t.eq({rawequal(y, y2), rawequal(sum, sum2)}, {true, true})
+  t.eq({y:tolist(), sum:item()}, {{3, 5, 7}, 15})
+  t.eq(runs, 3)
+  t.eq(tostring(g), 'a graph of mt.cuda.graph, replayed 2 times')
+  t.eq(select('#', g()), 4)
+end)
+
+t.test('a replay asks the GPU once, whatever is recorded', function()
+  local x = mt.ones(4)
+  local g = mt.cuda.graph(function()
+    for _ = 1, 20 do x:add_(1) end
+  end)
+  local before = stats()
+  g()
+  local after = stats()
+  t.eq({after.launches - before.launches, after.allocations - before.allocations}, {1, 0})
+  t.eq(x:tolist(), {61, 61, 61, 61}) -- twice to warm up, once replayed; recording does nothing
+end)
+
+--- Trains a small network; `steps` of them, in a graph or not; returns what came out.
+local function train(make, steps, graphed, eager_between)
+  mt.manual_seed(7)
+  local first, last = nn.Linear(3, 8), nn.Linear(8, 1)
+  local function net(x) return last(mt.dropout(first(x):tanh(), 0.25)) end
+  local parameters = {first.weight, first.bias, last.weight, last.bias}
+  local opt = make(parameters)
+  local xs, ys = mt.randn(steps, 6, 3), mt.randn(steps, 6, 1)
+  local x, y = mt.zeros(6, 3), mt.zeros(6, 1)
+  local function step()
+    opt:zero_grad()
+    local loss = (net(x) - y):square():mean()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+  local function load(i)
+    x:copy_(xs[i])
+    y:copy_(ys[i])
+  end
+  local losses, g = {}, nil
+  for i = 1, steps do
+    load(i)
+    if graphed and i == 3 then g = mt.cuda.graph(step, 0) end
+    local loss
+    if g and not (eager_between and i == 5) then loss = g() else loss = step() end
+    losses[i] = loss:item()
+  end
+  local weights = {}
+  for i, p in ipairs(parameters) do weights[i] = p:detach():tolist() end
+  return losses, weights, opt
+end
+
+local makers = {
+  SGD = function(p) return optim.SGD(p, {lr = 0.1}) end,
+  momentum = function(p) return optim.SGD(p, {lr = 0.1, momentum = 0.9, nesterov = true}) end,
+  Adam = function(p) return optim.Adam(p, {lr = 0.01}) end,
+  AdamW = function(p) return optim.AdamW(p, {lr = 0.01}) end,
+  RMSprop = function(p) return optim.RMSprop(p, {lr = 0.01, momentum = 0.5, centered = true}) end,
+}
+for name, make in pairs(makers) do
+  t.test('training with ' .. name .. ' and dropout: the numbers of training without a graph', function()
+    local losses, weights, opt = train(make, 8, false)
+    local graph_losses, graph_weights, graph_opt = train(make, 8, true)
+    t.eq(graph_losses, losses)
+    t.eq(graph_weights, weights)
+    local _, between = train(make, 8, true, true)
+    t.eq(between, weights)
+    if name:find('Adam') then
+      t.eq({opt.param_groups[1].state.step, graph_opt.param_groups[1].state.step}, {8, 8})
+    end
+  end)
+end
+
+t.test('random numbers go on from replay to replay, as without a graph', function()
+  mt.manual_seed(5)
+  local a, b, c = mt.rand(5), mt.randn(3), mt.rand(5)
+  local d, e = mt.randn(3), mt.rand(2)
+  mt.manual_seed(5)
+  local g = mt.cuda.graph(function() return mt.rand(5), mt.randn(3) end, 0)
+  local u, n = g()
+  t.eq({u:tolist(), n:tolist()}, {a:tolist(), b:tolist()})
+  g()
+  t.eq({u:tolist(), n:tolist(), mt.rand(2):tolist()}, {c:tolist(), d:tolist(), e:tolist()})
+  mt.manual_seed(5)
+  g()
+  t.eq(u:tolist(), a:tolist())
+  local own = mt.Generator and mt.Generator()
+  if own then
+    t.raises(function() mt.cuda.graph(function() return mt.rand({2}, {generator = own}) end, 0) end,
+      'random numbers come from the stream of manual_seed')
+  end
+end)
+
+t.test('who waits while a graph is recorded is told, and everything goes on', function()
+  local x = mt.ones(3)
+  for name, wait in pairs {
+    item = function(y) return y:sum():item() end,
+    tolist = function(y) return y:tolist() end,
+    cpu = function(y) return y:cpu() end,
+    tostring = function(y) return tostring(y) end,
+    masked_select = function(y) return y:masked_select(y:gt(0)) end,
+    synchronize = function() mt.cuda.synchronize() end,
+    to = function() return mt.ones({3}, {device = 'cpu'}):to('cuda') end,
+    empty_cache = function() mt.cuda.empty_cache() end,
+  } do
+    local text = t.raises(function() mt.cuda.graph(function() return wait(x + 1) end, 0) end,
+      'while mt.cuda.graph records, the CPU cannot wait for cuda:0')
+    assert(text:find('^[%w_./]*test_cuda_graph.lua:%d+: '), text)
+    t.eq((x + 1):tolist(), {2, 2, 2})
+    local _ = name
+  end
+  t.raises(function() mt.cuda.graph(function() error('mine') end, 0) end, 'mine')
+  t.raises(function() mt.cuda.graph(function() mt.cuda.graph(print, 0) end, 0) end, 'is being recorded already')
+  local g = mt.cuda.graph(function() return x * 2 end)
+  t.raises(function() mt.cuda.graph(function() g() end, 0) end, 'cannot be replayed while another is recorded')
+  t.raises(function() mt.cuda.graph(function() mt.cuda.Event():record() end, 0) end, 'record around g%(%)')
+  t.eq(g():tolist(), {2, 2, 2})
+  t.raises(function() mt.cuda.graph(3) end, 'graph: .*function')
+  t.raises(function() mt.cuda.graph(print, 1.5) end, 'warmup must be a whole number from 0, got 1.5')
+  t.raises(function() mt.cuda.graph(print, 1, 'cpu') end, 'a GPU is needed')
+  local opt = optim.Adam({mt.ones(2):requires_grad_()})
+  opt.param_groups[1].params[1].grad = mt.ones(2)
+  t.raises(function() mt.cuda.graph(function() opt:step() end, 0) end, 'parameter 1 has no state yet')
+  t.eq(opt.param_groups[1].state.step, 0)
+end)
+
+t.test('a wrong position in a replay', function()
+  local x, i = mt.ones(3, 2), mt.ones(2):long()
+  local g = mt.cuda.graph(function() return x:index_select(1, i) end)
+  g()
+  mt.cuda.synchronize()
+  i:fill_(4)
+  local y = g()
+  t.raises(function() return y:cpu() end, 'an earlier index_select on cuda:0: position 4 is outside 1..3')
+  i:fill_(2)
+  t.eq(g():tolist(), {{1, 1}, {1, 1}})
+end)
+
+local function collect()
+  collectgarbage()
+  collectgarbage()
+end
+
+t.test('a graph keeps what its kernels read, and gives all back', function()
+  collect()
+  mt.cuda.empty_cache()
+  local before = stats()
+  do
+    local x = mt.full({1000}, 3)
+    local inner = x:narrow(1, 500, 10)
+    local g = mt.cuda.graph(function() return (inner + 1):sum() end)
+    local unused = mt.zeros(1000)
+    x, inner, unused = nil, nil, nil
+    collect()
+    local others = {}
+    for k = 1, 20 do others[k] = mt.full({1000}, k) end -- would take its place
+    t.eq(g():item(), 40)
+    -- Another graph reads the results of the first, whose graph goes.
+    local out = g()
+    local g2 = mt.cuda.graph(function() return out * 2 end)
+    g, out, others = nil, nil, nil
+    collect()
+    for _ = 1, 20 do local _ = mt.full({100}, 9) end
+    t.eq(g2():item(), 80)
+    local kept = g2()
+    g2:release()
+    t.raises(function() g2() end, 'this graph was released')
+    collect()
+    t.eq(kept:item(), 80) -- results outlive the graph
+    kept, g2 = nil, nil
+  end
+  collect()
+  mt.cuda.empty_cache()
+  local after = stats()
+  t.eq({after.allocated, after.reserved}, {before.allocated, before.reserved})
+end)
+
+t.test('what dies while a graph is recorded', function()
+  local p = mt.ones(50):requires_grad_()
+  ;(p * 2):sum():backward() -- a gradient from before, dropped by the recording
+  local g = mt.cuda.graph(function()
+    p.grad = nil
+    collectgarbage()
+    local y = p
+    for _ = 1, 30 do y = y * 1.5 end
+    y:sum():backward()
+    return p.grad
+  end, 0)
+  local grad = g()
+  t.near(grad:tolist()[1], 1.5 ^ 30, 1)
+  mt.no_grad(function() p:zero_() end)
+  p.grad = nil
+  collect()
+  t.near(g():tolist()[50], 1.5 ^ 30, 1)
+end)
+
+t.test('memory is used again inside a recording', function()
+  local x = mt.ones(256, 256)
+  local g = mt.cuda.graph(function()
+    for _ = 1, 100 do x:copy_(x:softmax(1):t()) end
+  end, 0)
+  local reserved = stats().reserved
+  g()
+  assert(reserved < 300 * 2 ^ 20)
+  t.near(x:sum():item(), 256, 1e-2)
+end)
+
+t.finish()

@@ -1,0 +1,169 @@
+-- test_cuda_late.lua -- errors that a GPU tells later than it is asked, and those that end its use
+local mt = require 'mtorch'
+local t = require 'testing'
+t.needs_cuda()
+
+local x = mt.rand(3, 4):to('cuda')
+local function at(...) return mt.tensor({...}, {dtype = 'int64'}):to('cuda') end
+
+t.test('a wrong position is told where somebody waits', function()
+  local y = x:index_select(1, at(1, 4, 2))
+  t.eq(y.shape, {3, 4})
+  local text = t.raises(mt.cuda.synchronize, 'an earlier index_select on cuda:0: position 4 is outside 1..3')
+  assert(text:find('%(dimension 1 of %(3 x 4%)%); MTORCH_CUDA_SYNC=1 stops at its line'), text)
+  mt.cuda.synchronize() -- told once
+  t.eq(x:index_select(1, at(3)):cpu():tolist(), x:cpu():narrow(1, 3, 1):tolist()) -- and the GPU goes on
+end)
+
+t.test('the first verb is told, its smallest wrong position', function()
+  local _ = x:gather(2, at(1, 2):view(2, 1))
+  local bad = at(5, 9, -7):view(3, 1)
+  local _ = x:gather(2, bad)
+  local _ = x:index_select(1, at(8))
+  t.raises(function() return x:sum():item() end, 'item: an earlier gather on cuda:0: position %-7 is outside 1..4')
+  mt.cuda.synchronize()
+end)
+
+t.test('every way to wait tells', function()
+  for _, wait in ipairs {function(y) return y:cpu() end, function(y) return y:tolist() end,
+                         function(y) return tostring(y) end, function(y) return y[1][1]:item() end, function() mt.cuda.synchronize('cuda:0') end} do
+    local y = x:index_select(2, at(0))
+    t.raises(function() return wait(y) end, 'position 0 is outside 1..4 .*; 0 is not a position, they count from 1')
+  end
+end)
+
+t.test('scatters pass over what is not there', function()
+  local y = mt.zeros(4):to('cuda')
+  y:index_add_(1, at(2, 9, 4), mt.ones(3):to('cuda'))
+  t.raises(function() return y:cpu() end, 'index_add_ on cuda:0: position 9 is outside 1..4')
+  t.eq(y:cpu():tolist(), {0, 1, 0, 1})
+  local many = mt.ones(1000):long()
+  many[500] = 7
+  local z = mt.zeros(4):to('cuda'):scatter_add(1, many:to('cuda'), mt.ones(1000):to('cuda'))
+  t.raises(function() return z:cpu() end, 'scatter_add on cuda:0: position 7 is outside 1..4')
+  t.eq(z:cpu():tolist(), {999, 0, 0, 0})
+  local w = x:clone()
+  w[{at(1, 3), at(2, 6)}] = 0
+  t.raises(function() return w:cpu() end, 'position 6 is outside 1..4')
+end)
+
+t.test('labels, ids, and gradients', function()
+  local logits = mt.rand(3, 5):to('cuda'):requires_grad_()
+  local l = mt.cross_entropy(logits, at(1, 6, 2))
+  l:backward()
+  t.raises(function() return l:item() end,
+    'cross_entropy on cuda:0: a target is 6, expected 1..5 %(labels count from 1 here%)')
+  mt.cuda.synchronize()
+  local out = mt.embedding(at(1, 6), mt.rand(5, 2):to('cuda'))
+  t.raises(function() return out:cpu() end, 'id 6 is outside 1..5; ids count from 1')
+end)
+
+t.test('many positions between two waits', function()
+  local i = at(2)
+  local bad = at(44)
+  local ok, why = pcall(function()
+    for k = 1, 700 do local _ = x:index_select(1, k == 3 and bad or i) end
+  end)
+  t.eq(ok, false)
+  assert(why:find('an earlier index_select on cuda:0: position 44 is outside 1..3', 1, true), why)
+  mt.cuda.synchronize()
+end)
+
+-- ---- failures, ordered from the emulation --------------------------------------------------------
+
+local plugin = os.getenv('MTORCH_CUDA_PLUGIN') or ''
+if not plugin:find('emulated') then
+  print('skipped: failures are ordered from the emulation only')
+  t.finish()
+  return
+end
+
+local script = os.tmpname()
+--- What a program prints whose GPU was told to fail.
+local function run(settings, code)
+  local file = assert(io.open(script, 'w'))
+  file:write("local mt = require 'mtorch'\nlocal function try(...) print(select(2, pcall(...))) end\n", code)
+  file:close()
+  local pipe = io.popen(settings .. ' ' .. arg[-1] .. ' ' .. script .. ' 2>&1')
+  local text = pipe:read('*a'):gsub(script:gsub('%p', '%%%0'), 'x.lua')
+  pipe:close()
+  return text
+end
+local function has(text, pattern)
+  if not text:find(pattern) then error(('%q is not like %q'):format(text, pattern), 2) end
+end
+
+local work = [[
+local x = mt.ones({8}, {device = 'cuda'})
+try(function()
+  local y = (x + 1):exp() * 2
+  y = y * 3
+  return y:sum():item()
+end)
+try(function() return x + 1 end)
+try(function() return x:add_(1) end)
+try(function() return x:cpu() end)
+try(function() return mt.zeros({2}, {device = 'cuda'}) end)
+try(mt.cuda.memory_stats)
+print((mt.ones(2) + 1):tolist()[1])
+]]
+
+t.test('a failure that ends the use of the GPU', function()
+  local text = run('MTORCH_EMULATED_FAULT=3:700', work)
+  has(text, '^x.lua:5: mul: cuda:0: an illegal memory access was encountered %(cudaErrorIllegalAddress%) in one of ' ..
+    'the operations since the last synchronisation: fill, add, exp; MTORCH_CUDA_SYNC=1 names the one; the GPU ' ..
+    'cannot be used any more by this program, the CPU can\n')
+  local _, n = text:gsub('cuda:0: the GPU cannot be used any more since an operation failed ' ..
+    '%(cudaErrorIllegalAddress%); start the program again, or go on with the CPU\n', '')
+  t.eq(n, 5)
+  has(text, '\n2\n$')
+end)
+
+t.test('MTORCH_CUDA_SYNC names the operation at its line', function()
+  local text = run('MTORCH_CUDA_SYNC=1 MTORCH_EMULATED_FAULT=3:719', work)
+  has(text, '^x.lua:5: cuda:0: exp failed: unspecified launch failure %(cudaErrorLaunchFailure%); the GPU')
+  text = run('MTORCH_CUDA_SYNC=1 MTORCH_EMULATED_FAULT=3:9', work)
+  has(text, '^x.lua:5: cuda:0: exp failed: invalid configuration argument %(cudaErrorInvalidConf')
+  has(text, 'float32 cuda:0') -- and the GPU goes on
+  text = run('MTORCH_CUDA_SYNC=1', "local i = mt.tensor{1, 9}:to('cuda'):long()\ntry(function() return mt.ones{3, " ..
+    "device='cuda'}:index_select(1, i) end)")
+  has(text, 'index_select: position 9 is outside 1..3')
+end)
+
+t.test('a failure that does not', function()
+  local text = run('MTORCH_EMULATED_FAULT=2:9', work)
+  has(text, '^x.lua:%d+: item: cuda:0: add failed: invalid configuration argument %(cudaErrorInvalidConf')
+  has(text, 'float32 cuda:0')
+end)
+
+t.test('out of memory: collected, trimmed, tried again, then said', function()
+  local text = run('MTORCH_EMULATED_MEMORY=9000000', [[
+    for i = 1, 40 do local x = mt.zeros({1024, 1024}, {device = 'cuda'}) end
+    print('went on')
+    local keep = mt.zeros({1024, 1024}, {device = 'cuda'})
+    try(function() return mt.zeros({1024, 1024, 2}, {device = 'cuda'}) end)
+    print((keep + 1):sum():item())
+  ]])
+  has(text, '^went on\n')
+  has(text, 'out of memory: 8.0 MiB asked for on cuda:0; 4.0 MiB live in tensors, 4.%d MiB reserved, 4.%d MiB ' ..
+    'free of 8.6 MiB; use smaller batches or drop references\n1048576\n$')
+end)
+
+t.test('why there is no GPU', function()
+  local code = 'print(select(2, mt.cuda.is_available()))\ntry(mt.zeros, {2}, {device = "cuda"})\n' ..
+    'print(mt.ones(1):item())'
+  local function reason(count, pattern)
+    local text = run('MTORCH_EMULATED_COUNT=' .. count, code)
+    has(text, '^' .. pattern .. '\n')
+    has(text, "device 'cuda' cannot be used: " .. pattern .. '\n')
+    has(text, '\n1\n$')
+  end
+  reason('35:0', 'there is no NVIDIA driver on this machine')
+  reason('35:12040', 'the NVIDIA driver is for CUDA 12.4, mtorch was built with CUDA 13.0; install a newer driver')
+  reason('100:13000', 'there is an NVIDIA driver, but no NVIDIA GPU that it can use')
+  reason('100:13000 CUDA_VISIBLE_DEVICES=', "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES=''")
+  reason('802:13000', 'the NVIDIA driver does not work: an error of the emulation %(cudaErrorUnknown%)')
+end)
+
+os.remove(script)
+t.finish()
