@@ -254,6 +254,11 @@ const Entry kLanguage[] = {
        push_gradient(a.L);
        return 1;
      }},
+    {"cuda()", "What cuda_kernel.lua is made of.",
+     [](Args& a) {
+       push_cuda(a.L);
+       return 1;
+     }},
     {"data_address(x)", "The address of the first element, for x:data().",
      [](Args& a) {
        const Tensor& x = a.tensor(1);

@@ -5,8 +5,11 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 #include "engine/error.h"
+#include "kernels/module.h"
 
 namespace mt {
 namespace {
@@ -16,6 +19,7 @@ struct Plugin {
   using Count = int (*)(char* why, size_t room);
   using Open = const Device* (*)(uint32_t abi, int index, char* why, size_t room);
   Open open = nullptr;
+  Modules (*modules)(int index) = nullptr;  // may be null
   int devices = 0;
   std::string why;
 
@@ -43,6 +47,7 @@ struct Plugin {
     }
     const auto count = reinterpret_cast<Count>(dlsym(library, "mtorch_cuda_count"));
     open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
+    modules = reinterpret_cast<Modules (*)(int)>(dlsym(library, "mtorch_cuda_modules"));
     if (!count || !open) {
       why = "the CUDA plug-in is not one of mtorch";
       return;
@@ -98,6 +103,17 @@ const Device& device_named(std::string_view name) {
   const Device* d = p.open(kDeviceAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
   return *d;
+}
+
+const Modules* modules_of(const Device& d) {
+  static std::map<int, Modules> known;
+  static std::mutex guard;
+  if (is_cpu(d) || !plugin().modules) return nullptr;
+  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
+  const std::lock_guard lock(guard);
+  auto at = known.find(index);
+  if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
+  return &at->second;
 }
 
 void check_device(const Device& d) {

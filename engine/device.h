@@ -19,6 +19,9 @@ void set_default_device(const Device&);
 int cuda_devices();
 std::string cuda_trouble();
 
+/// How the device runs code that is compiled meanwhile; null: it does not. kernels/module.h
+const struct Modules* modules_of(const Device&);
+
 /// Waits until the device has done what it was asked. Throws Error when something of it failed.
 void synchronize(const Device&);
 /// Throws Error with what went wrong on the device, where it has waited.

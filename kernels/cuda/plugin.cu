@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/modules.h"
 #include "kernels/device.h"
 #include "kernels/verbs.h"
 
@@ -16,7 +17,7 @@ struct Gpu {
   bool open = false;
   cudaStream_t stream = nullptr;
   cudaMemPool_t pool = nullptr;
-  int processors = 1;
+  int processors = 1, arch = 0;
   char name[16], model[256];
 };
 Gpu gpus[kMostDevices];
@@ -70,6 +71,10 @@ template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb
   }
 };
 
+template <int I> Modules modules() {
+  return {gpus[I].arch, On<I, load_module>::call, On<I, unload_module>::call,
+          On<I, module_variable>::call, On<I, launch_module>::call};
+}
 template <int I> Device table() {
   Device d{};
   d.abi = kDeviceAbi;
@@ -107,6 +112,10 @@ template <int... I> const Device* table(int index, std::integer_sequence<int, I.
   static const Device all[] = {table<I>()...};
   return &all[index];
 }
+template <int... I> Modules modules(int index, std::integer_sequence<int, I...>) {
+  static constexpr Modules (*all[])() = {modules<I>...};
+  return all[index]();
+}
 
 /// Opens the GPU, or says why not.
 bool open(int index, char* why, size_t room) {
@@ -126,6 +135,7 @@ bool open(int index, char* why, size_t room) {
   }
   current = index;
   g.processors = p.multiProcessorCount;
+  g.arch = p.major * 10 + p.minor;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);
   g.open = true;
@@ -188,5 +198,10 @@ __attribute__((visibility("default"))) const mt::Device* mtorch_cuda_device(uint
   }
   if (!mt::cuda::open(index, why, room)) return nullptr;
   return mt::cuda::table(index, std::make_integer_sequence<int, mt::cuda::kMostDevices>{});
+}
+
+/// How a GPU whose table was given runs code that is compiled meanwhile.
+__attribute__((visibility("default"))) mt::Modules mtorch_cuda_modules(int index) {
+  return mt::cuda::modules(index, std::make_integer_sequence<int, mt::cuda::kMostDevices>{});
 }
 }
