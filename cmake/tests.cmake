@@ -6,7 +6,7 @@ add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
 target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
-foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim io)
+foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim io code)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 

@@ -79,8 +79,11 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
   if (const CudaFunction* f = find_kernel(text_, source_.name)) {
     if (code_.signature.empty()) parameters_ = f->parameters;
     for (size_t i = 0; i < parameters_.size() && f->parameters.size() == parameters_.size(); ++i) {
-      parameters_[i].name = f->parameters[i].name;
-      if (same(parameters_[i].type, f->parameters[i].type)) parameters_[i].type.text = f->parameters[i].type.text;
+      const CudaParameter& written = f->parameters[i];
+      CudaParameter& p = parameters_[i];
+      p.name = written.name;
+      if (same(p.type, written.type)) p.type.text = written.type.text;
+      else if (!p.name.empty()) p.type.text += " " + p.name;
     }
   }
   if (parameters_.size() > size_t(kMostParameters))
@@ -102,11 +105,7 @@ CudaKernel::~CudaKernel() {
 
 std::string CudaKernel::text() const {
   std::string list;
-  for (const CudaParameter& p : parameters_) {
-    list += list.empty() ? "" : ", ";
-    list += p.type.text;
-    if (!p.name.empty() && p.type.text.find(p.name) == std::string::npos) list += " " + p.name;
-  }
+  for (const CudaParameter& p : parameters_) list += (list.empty() ? "" : ", ") + p.type.text;
   return fmt::format("{}({})", name(), list);
 }
 

@@ -227,11 +227,11 @@ CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
   }
   const bool boxed = bound < end && t[bound] == "(";
   const size_t box_end = boxed ? behind(t, bound, end) : bound;
-  size_t stars = 0, words = 0;
+  size_t stars = 0, boxed_stars = 0, words = 0;
   bool to_const = false, readable = true;
   if (boxed) {
     for (size_t i = bound + 1; i + 1 < box_end; ++i)
-      if (t[i] == "*") ++stars;
+      if (t[i] == "*") ++boxed_stars;
       else if (is_word(t[i]) && !is_decoration(t[i])) name = i;
       else if (!is_word(t[i])) readable = false;
   }
@@ -259,6 +259,7 @@ CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
   }
   if (name < end) p.name = t[name];
   p.type.text = join(t, from, end);
+  stars += boxed_stars;
   // As a parameter, `float f[5][3]` is `float (*f)[3]`.
   std::vector<int64_t> sizes = bounds(t, boxed ? box_end : bound, end);
   if (!boxed && !sizes.empty()) sizes.erase(sizes.begin()), ++stars;

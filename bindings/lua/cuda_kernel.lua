@@ -3,7 +3,7 @@ local core = require 'mtorch.core'
 local parts = core.cuda()
 
 local fail, describe = core.fail, core.describe
-local Kernel = {}
+local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made
 
 -- ---- where the text stands in the script ---------------------------------------------------------
 
@@ -130,7 +130,7 @@ local function sizes(name, what, value)
 end
 
 local function launcher(self, size)
-  local handle, name = rawget(self, 1), rawget(self, 'about').name
+  local handle, name = rawget(self, HANDLE), rawget(self, 'about').name
   local n = #size
   if n < 2 or n > 3 then
     fail(('%s: a launch is k[{blocks, threads}](..) or k[{blocks, threads, bytes of shared memory}](..), got %d ' ..
@@ -152,7 +152,7 @@ local methods = {}
 methods.set_constant = core.declare('set_constant(self, name, value)', 'Fills the variable `__constant__ .. name` of ' ..
   'the source with a tensor of its dtype and number of elements, from any device.', function(self, name, value)
     if type(name) ~= 'string' then fail('set_constant: the name must be a string, got ' .. describe(name)) end
-    parts.cuda_constant(rawget(self, 1), name, value)
+    parts.cuda_constant(rawget(self, HANDLE), name, value)
     return self
   end)
 
@@ -196,5 +196,5 @@ return function(source, name, options, defines, rank, device)
   local handle = parts.cuda_compile(source, name or '', device or 'cuda', place, line, options, defines)
   local about = parts.cuda_about(handle)
   set_ranks(handle, about, rank)
-  return setmetatable({handle, about = about}, Kernel)
+  return setmetatable({[HANDLE] = handle, about = about}, Kernel)
 end

@@ -104,24 +104,20 @@ void launch_module(const Launch& c) {
 
 #else  // the emulation compiles the text anew
 
-bool load_module(const Code& code, LoadedKernel& kernel, char* why, size_t room) {
-  auto* loaded = new emulation::Loaded{};
-  if (!emulation::load(code.source, code.name, *loaded, why, room)) return delete loaded, false;
+bool load_module(const Code& code, LoadedKernel& kernel, char*, size_t) {
+  emulation::Loaded* const loaded = emulation::load(code.source, code.name);
   kernel = {loaded, loaded, 1024, 0, 0, 0, 48 << 10};
   return true;
 }
 void unload_module(const LoadedKernel& kernel) {
-  auto* loaded = static_cast<emulation::Loaded*>(kernel.module);
-  emulation::unload(*loaded);
-  delete loaded;
+  emulation::unload(static_cast<emulation::Loaded*>(kernel.module));
 }
 void* module_variable(const LoadedKernel& kernel, const char* name, size_t* bytes) {
-  return emulation::variable(*static_cast<emulation::Loaded*>(kernel.module), name, bytes);
+  return emulation::variable(static_cast<emulation::Loaded*>(kernel.module), name, bytes);
 }
 void launch_module(const Launch& c) {
-  const auto* loaded = static_cast<emulation::Loaded*>(c.kernel->module);
-  loaded->run(dim3(c.grid[0], c.grid[1], c.grid[2]), dim3(c.block[0], c.block[1], c.block[2]), c.shared,
-              c.arguments);
+  emulation::run(static_cast<emulation::Loaded*>(c.kernel->module), dim3(c.grid[0], c.grid[1], c.grid[2]),
+                 dim3(c.block[0], c.block[1], c.block[2]), c.shared, c.arguments);
 }
 #endif
 

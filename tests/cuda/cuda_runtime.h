@@ -46,14 +46,13 @@ int lane();
 /// The lanes of the mask whose `predicate` holds.
 unsigned vote(unsigned mask, bool predicate);
 
-/// CUDA C compiled by the C++ compiler. `name` is the kernel's in the text.
-struct Loaded {
-  void* library;
-  void (*run)(const dim3& grid, const dim3& block, size_t shared, void** arguments);
-};
-bool load(const char* source, const char* name, Loaded& loaded, char* why, size_t room);
-void unload(const Loaded&);
-void* variable(const Loaded&, const char* name, size_t* bytes);
+/// CUDA C of a script, compiled by the C++ compiler when it is first launched. `name` is the
+/// kernel's in the text.
+struct Loaded;
+Loaded* load(const char* source, const char* name);
+void unload(Loaded*);
+void run(Loaded*, const dim3& grid, const dim3& block, size_t shared, void** arguments);
+void* variable(Loaded*, const char* name, size_t* bytes);
 
 template <class T> T from_lane(unsigned mask, T value, int from) {
   static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
