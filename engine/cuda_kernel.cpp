@@ -43,8 +43,11 @@ std::string choose(const CudaText& text, const std::string& wanted) {
   std::string list;
   for (const CudaFunction& f : text.kernels) list += (list.empty() ? "'" : ", '") + f.name + "'";
   if (wanted.empty()) {
-    if (text.kernels.empty()) fail("cuda.kernel: the source has no __global__ function; which one is it? give name=");
-    if (text.kernels.size() > 1) fail("cuda.kernel: the source has the kernels {}; say which one: name='{}'", list, text.kernels[0].name);
+    if (text.kernels.empty())
+      fail("cuda.kernel: the source has no __global__ function; which one is it? give name=");
+    if (text.kernels.size() > 1)
+      fail("cuda.kernel: the source has the kernels {}; say which one: name='{}'", list,
+           text.kernels[0].name);
   }
   const std::string name = wanted.empty() ? text.kernels[0].name : wanted;
   for (const char c : name)
@@ -62,14 +65,17 @@ std::string choose(const CudaText& text, const std::string& wanted) {
 }  // namespace
 
 CudaKernel::CudaKernel(CudaSource source, const std::string& device)
-    : source_(std::move(source)), text_(read_cuda(source_.text)), device_(device) {
+    : source_(std::move(source)),
+      text_(read_cuda(source_.text)),
+      device_(device) {
   source_.name = choose(text_, source_.name);
   lasting_name_ = lasting(source_.name);
   if (device_ != "cuda" && device_.compare(0, 5, "cuda:") != 0)
     fail("cuda.kernel: '{}' is no GPU; use 'cuda' or 'cuda:0'", device_);
   if (cuda_devices() > 0) home_ = &device_named(device_);
   else why_ = cuda_trouble();
-  if (home_ && !modules_of(*home_)) fail("cuda.kernel: device '{}' has no way to load code", device_);
+  if (home_ && !modules_of(*home_))
+    fail("cuda.kernel: device '{}' has no way to load code", device_);
   if (home_) arch_ = modules_of(*home_)->arch;
   try {
     code_ = compile_cuda(source_, arch_);
@@ -87,13 +93,17 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
     }
   }
   if (parameters_.size() > size_t(kMostParameters))
-    fail("cuda.kernel: '{}' has {} parameters, at most {} can be given", name(), parameters_.size(), kMostParameters);
+    fail("cuda.kernel: '{}' has {} parameters, at most {} can be given", name(), parameters_.size(),
+         kMostParameters);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const CudaType& t = parameters_[i].type;
     const bool half = t.kind == CudaType::floating && t.bytes == 2;
     if (t.kind == CudaType::unknown || half || (t.kind == CudaType::pointer && t.element.empty()))
-      fail("cuda.kernel: {} cannot be given from Lua; parameters are pointers to float, double, int, long long, "
-           "unsigned char, bool or __half, and numbers", argument(int(i)));
+      fail(
+          "cuda.kernel: {} cannot be given from Lua; parameters are pointers to float, double, "
+          "int, long long, "
+          "unsigned char, bool or __half, and numbers",
+          argument(int(i)));
   }
   rank_.assign(parameters_.size(), -1);
   if (home_) load(*home_);
@@ -112,8 +122,8 @@ std::string CudaKernel::text() const {
 /// "argument 2 'f' (const float* f)"
 std::string CudaKernel::argument(int i) const {
   const CudaParameter& p = parameters_[size_t(i)];
-  return fmt::format("argument {}{}{}{} ({})", i + 1, p.name.empty() ? "" : " '", p.name, p.name.empty() ? "" : "'",
-                     p.type.text);
+  return fmt::format("argument {}{}{}{} ({})", i + 1, p.name.empty() ? "" : " '", p.name,
+                     p.name.empty() ? "" : "'", p.type.text);
 }
 
 const LoadedKernel* CudaKernel::loaded() const {
@@ -129,7 +139,8 @@ const LoadedKernel& CudaKernel::load(const Device& d) {
   char why[2048] = "";
   const std::string whole = source_.defines + source_.text;
   const auto try_it = [&] {
-    const Code c{code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(), source_.name.c_str()};
+    const Code c{code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(),
+                 source_.name.c_str()};
     return modules_of(d)->load(c, kernel, why, sizeof why);
   };
   bool fine = try_it();
@@ -158,39 +169,46 @@ void CudaKernel::check_size(const LaunchSize& s) const {
   }
   const int64_t threads = s.block[0] * s.block[1] * s.block[2];
   if (threads > 1024)
-    fail("{}: {} x {} x {} = {} threads in a block; at most 1024", name(), s.block[0], s.block[1], s.block[2], threads);
+    fail("{}: {} x {} x {} = {} threads in a block; at most 1024", name(), s.block[0], s.block[1],
+         s.block[2], threads);
   if (s.shared < 0 || s.shared > 1 << 20) fail("{}: {} bytes of shared memory", name(), s.shared);
 }
 
 void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) const {
   const CudaType& t = parameters_[size_t(i)].type;
   if (t.kind != CudaType::pointer)
-    fail("{}: {} must be a {}, got a tensor {}", name(), argument(i), t.kind == CudaType::boolean ? "boolean" : "number",
-         to_string(x.shape()));
+    fail("{}: {} must be a {}, got a tensor {}", name(), argument(i),
+         t.kind == CudaType::boolean ? "boolean" : "number", to_string(x.shape()));
   if (t.element != dtype_name(x.dtype()))
-    fail("{}: {} takes a tensor of {}, got one of {}; convert it: x:to('{}')", name(), argument(i), t.element,
-         dtype_name(x.dtype()), t.element);
+    fail("{}: {} takes a tensor of {}, got one of {}; convert it: x:to('{}')", name(), argument(i),
+         t.element, dtype_name(x.dtype()), t.element);
   const int least = int(t.sizes.size()) + 1;
   const int rank = rank_[size_t(i)] >= 0 ? rank_[size_t(i)] : t.sizes.empty() ? -1 : least;
   if (rank >= 0 && x.dim() != rank)
-    fail("{}: {} takes a tensor of {} dimension{}, got one of {}: {}", name(), argument(i), rank, rank == 1 ? "" : "s",
-         x.dim(), to_string(x.shape()));
+    fail("{}: {} takes a tensor of {} dimension{}, got one of {}: {}", name(), argument(i), rank,
+         rank == 1 ? "" : "s", x.dim(), to_string(x.shape()));
   for (size_t k = 0; k < t.sizes.size() && x.dim() == least; ++k)
     if (t.sizes[k] >= 0 && x.size(int(k) + 1) != t.sizes[k])
-      fail("{}: {} takes a tensor with {} elements in dimension {}, got {}", name(), argument(i), t.sizes[k], k + 2,
-           to_string(x.shape()));
+      fail("{}: {} takes a tensor with {} elements in dimension {}, got {}", name(), argument(i),
+           t.sizes[k], k + 2, to_string(x.shape()));
   if (!x.is_contiguous())
-    fail("{}: {} is not contiguous: {} with strides {}; use x:contiguous()", name(), argument(i), to_string(x.shape()),
-         to_string(x.strides()));
+    fail("{}: {} is not contiguous: {} with strides {}; use x:contiguous()", name(), argument(i),
+         to_string(x.shape()), to_string(x.strides()));
   if (wants_grad(x))
-    fail("{}: {} requires a gradient, which a kernel in CUDA C does not have; call it inside mt.no_grad(fn), or wrap "
-         "it in mt.Function", name(), argument(i));
-  if (t.lanes > 1 && (x.numel() % t.lanes != 0 || reinterpret_cast<uintptr_t>(x.data()) % size_t(t.bytes) != 0))
-    fail("{}: {} reads {} elements at once: their number {} must be a multiple, and the first one aligned", name(),
-         argument(i), t.lanes, x.numel());
+    fail(
+        "{}: {} requires a gradient, which a kernel in CUDA C does not have; call it inside "
+        "mt.no_grad(fn), or wrap "
+        "it in mt.Function",
+        name(), argument(i));
+  if (t.lanes > 1 &&
+      (x.numel() % t.lanes != 0 || reinterpret_cast<uintptr_t>(x.data()) % size_t(t.bytes) != 0))
+    fail(
+        "{}: {} reads {} elements at once: their number {} must be a multiple, and the first one "
+        "aligned",
+        name(), argument(i), t.lanes, x.numel());
   if (device && device != &x.device())
-    fail("{}: {} is on {}, another one on {}; a kernel runs on one device", name(), argument(i), x.device().name,
-         device->name);
+    fail("{}: {} is on {}, another one on {}; a kernel runs on one device", name(), argument(i),
+         x.device().name, device->name);
   device = &x.device();
 }
 
@@ -198,10 +216,12 @@ uint64_t CudaKernel::value_of(int i, const KernelArgument& a, const void* contex
   const CudaType& t = parameters_[size_t(i)].type;
   uint64_t bits = 0;
   if (t.kind == CudaType::boolean) {
-    if (a.kind != KernelArgument::boolean) fail("{}: {} must be true or false, got {}", name(), argument(i), a.describe(context, i));
+    if (a.kind != KernelArgument::boolean)
+      fail("{}: {} must be true or false, got {}", name(), argument(i), a.describe(context, i));
     return uint64_t(a.value != 0);
   }
-  if (a.kind != KernelArgument::number) fail("{}: {} must be a number, got {}", name(), argument(i), a.describe(context, i));
+  if (a.kind != KernelArgument::number)
+    fail("{}: {} must be a number, got {}", name(), argument(i), a.describe(context, i));
   if (t.kind == CudaType::floating) {
     if (t.bytes == 8) return std::memcpy(&bits, &a.value, 8), bits;
     if (std::isfinite(a.value) && std::fabs(a.value) > FLT_MAX)
@@ -210,16 +230,19 @@ uint64_t CudaKernel::value_of(int i, const KernelArgument& a, const void* contex
     return std::memcpy(&bits, &x, 4), bits;
   }
   const int width = std::min(t.bytes * 8, 54);  // Lua's numbers are whole up to 2^53
-  const double most = t.bytes == 8 ? 9007199254740992.0 : std::ldexp(1, t.is_signed ? width - 1 : width) - 1;
+  const double most =
+      t.bytes == 8 ? 9007199254740992.0 : std::ldexp(1, t.is_signed ? width - 1 : width) - 1;
   const double least = !t.is_signed ? 0 : t.bytes == 8 ? -most : -most - 1;
   if (a.value != std::floor(a.value) || a.value > most || a.value < least || a.value != a.value)
-    fail("{}: {} must be an integer from {:.0f} to {:.0f}, got {}", name(), argument(i), least, most, show(a.value));
+    fail("{}: {} must be an integer from {:.0f} to {:.0f}, got {}", name(), argument(i), least,
+         most, show(a.value));
   return uint64_t(int64_t(a.value));  // little-endian: the first bytes are the shorter type's
 }
 
 // ---- what it does --------------------------------------------------------------------------------
 
-void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments, int count, const void* context) {
+void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments, int count,
+                        const void* context) {
   const int n = int(parameters_.size());
   check_size(size);
   if (count != n) fail("{}: {} arguments given, it takes {}: {}", name(), count, n, text());
@@ -232,29 +255,31 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
       check_tensor(i, *arguments[i].tensor, device);
       value[i] = reinterpret_cast<uintptr_t>(arguments[i].tensor->data());
     } else if (parameters_[size_t(i)].type.kind == CudaType::pointer) {
-      fail("{}: {} must be a tensor, got {}", name(), argument(i), arguments[i].describe(context, i));
+      fail("{}: {} must be a tensor, got {}", name(), argument(i),
+           arguments[i].describe(context, i));
     } else {
       value[i] = value_of(i, arguments[i], context);
     }
   }
   const Device& home = usable();
-  if (device && is_cpu(*device)) fail("{}: its tensors are on the CPU; move them to the GPU with x:to('{}')", name(), home.name);
+  if (device && is_cpu(*device))
+    fail("{}: its tensors are on the CPU; move them to the GPU with x:to('{}')", name(), home.name);
   const Device& d = device ? *device : home;
   const LoadedKernel& kernel = load(d);
   const int64_t threads = size.block[0] * size.block[1] * size.block[2];
   if (threads > kernel.max_threads)
-    fail("{}: {} threads in a block; with its {} registers a thread at most {}", name(), threads, kernel.registers,
-         kernel.max_threads);
+    fail("{}: {} threads in a block; with its {} registers a thread at most {}", name(), threads,
+         kernel.registers, kernel.max_threads);
   if (size.shared > kernel.more_shared)
-    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}", name(), size.shared,
-         kernel.shared, d.name, kernel.more_shared);
+    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
+         name(), size.shared, kernel.shared, d.name, kernel.more_shared);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
   Launch c{&kernel, lasting_name_, {}, {}, unsigned(size.shared), place};
-  for (int k = 0; k < 3; ++k) c.grid[k] = unsigned(size.grid[k]), c.block[k] = unsigned(size.block[k]);
+  for (int k = 0; k < 3; ++k)
+    c.grid[k] = unsigned(size.grid[k]), c.block[k] = unsigned(size.block[k]);
   if (text_.prints) std::fflush(stdout);  // what the script printed comes first
   modules_of(d)->launch(c);
-  if (d.trouble)
-    if (const char* what = d.trouble()) fail("{}: {}", name(), what);
+  check_device(d);
   for (int i = 0; i < n; ++i)
     if (arguments[i].tensor && !parameters_[size_t(i)].type.read_only) bump(*arguments[i].tensor);
 }
@@ -265,28 +290,30 @@ void CudaKernel::set_constant(const std::string& variable, const Tensor& value) 
     if (v.name == variable) known = &v;
   if (!known && !text_.includes && !text_.hides) {
     std::string list;
-    for (const CudaVariable& v : text_.variables) list += (list.empty() ? "; it has '" : ", '") + v.name + "'";
-    fail("{}: the source has no __constant__ or __device__ variable '{}'{}", name(), variable, list);
+    for (const CudaVariable& v : text_.variables)
+      list += (list.empty() ? "; it has '" : ", '") + v.name + "'";
+    fail("{}: the source has no __constant__ or __device__ variable '{}'{}", name(), variable,
+         list);
   }
   if (known && !known->type.element.empty() && known->type.element != dtype_name(value.dtype()))
-    fail("{}: '{}' ({}) takes {}, got a tensor of {}", name(), variable, known->type.text, known->type.element,
-         dtype_name(value.dtype()));
+    fail("{}: '{}' ({}) takes {}, got a tensor of {}", name(), variable, known->type.text,
+         known->type.element, dtype_name(value.dtype()));
   const Device& d = usable();
   const LoadedKernel& kernel = load(d);
   size_t bytes = 0;
   void* const at = modules_of(d)->variable(kernel, variable.c_str(), &bytes);
   const size_t given = size_t(value.numel()) * size_t(item_size(value.dtype()));
-  if (!at) fail("{}: the variable '{}' is not there; it must be at file scope, not static, and used", name(), variable);
+  if (!at)
+    fail("{}: the variable '{}' is not there; it must be at file scope, not static, and used",
+         name(), variable);
   if (given != bytes)
-    fail("{}: '{}' holds {} bytes, got a tensor {} of {}", name(), variable, bytes, to_string(value.shape()), given);
+    fail("{}: '{}' holds {} bytes, got a tensor {} of {}", name(), variable, bytes,
+         to_string(value.shape()), given);
   if (&value.device() != &d && !is_cpu(value.device()))
     fail("{}: '{}' is on {}, the tensor on {}", name(), variable, d.name, value.device().name);
   const Tensor x = contiguous(value.detach());
-  if (is_cpu(x.device())) return d.upload(at, x.data(), bytes);
-  Copy c{};
-  c.to = c.from = x.dtype(), c.ndim = 1, c.size[0] = x.numel(), c.out_stride[0] = c.in_stride[0] = 1;
-  c.out = at, c.in = x.data();
-  d.copy(c);
+  modules_of(d)->write(at, x.data(), bytes);
+  check_device(d);
 }
 
 }  // namespace mt

@@ -60,7 +60,7 @@ class CudaKernel {
   CudaCode code_;
   std::vector<CudaParameter> parameters_;
   std::vector<int> rank_;
-  std::string device_, why_;        // why there is no GPU
+  std::string device_, why_;      // why there is no GPU
   const Device* home_ = nullptr;  // the GPU of that name
   int arch_ = 90;
   const char* lasting_name_;

@@ -11,7 +11,9 @@ namespace {
 
 using Tokens = std::vector<std::string_view>;
 
-bool starts_word(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
+bool starts_word(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$';
+}
 bool in_word(char c) { return starts_word(c) || std::isdigit(static_cast<unsigned char>(c)); }
 bool is_word(std::string_view t) { return !t.empty() && starts_word(t[0]); }
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
@@ -25,7 +27,8 @@ std::string splice(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\\') {
       size_t end = i + 1;
-      while (end < text.size() && (text[end] == ' ' || text[end] == '\t' || text[end] == '\r')) ++end;
+      while (end < text.size() && (text[end] == ' ' || text[end] == '\t' || text[end] == '\r'))
+        ++end;
       if (end < text.size() && text[end] == '\n') {
         i = end;
         continue;
@@ -91,8 +94,10 @@ struct Lexer {
     size_t end = at + 1;
     if (in_word(c)) {  // a digit separator is part of a number
       const bool number = !starts_word(c);
-      while (end < text.size() && (in_word(text[end]) || (number && text[end] == '\'' &&
-             end + 1 < text.size() && in_word(text[end + 1])))) ++end;
+      while (end < text.size() &&
+             (in_word(text[end]) ||
+              (number && text[end] == '\'' && end + 1 < text.size() && in_word(text[end + 1]))))
+        ++end;
     }
     const std::string_view word = text.substr(at, end - at);
     at = end;
@@ -168,7 +173,8 @@ bool scalar_named(const Tokens& words, Scalar& s) {
     else if (w == "int") is_int = true;
     else ++other;
   }
-  if (other > 0 || words.empty() || longs > 2 || (is_char && (longs || is_short || is_int))) return false;
+  if (other > 0 || words.empty() || longs > 2 || (is_char && (longs || is_short || is_int)))
+    return false;
   const int bytes = is_char ? 1 : is_short ? 2 : longs ? 8 : 4;  // as on Linux
   const char* dtype = bytes == 8 ? "int64" : bytes == 4 ? "int32" : nullptr;
   if (is_char && is_unsigned) dtype = "uint8";
@@ -189,7 +195,8 @@ bool is_decoration(std::string_view w) {
 std::string join(const Tokens& t, size_t from, size_t end) {
   std::string text;
   for (size_t i = from; i < end; ++i) {
-    if (!text.empty() && is_word(t[i]) && (in_word(text.back()) || text.back() == '*' || text.back() == '>'))
+    if (!text.empty() && is_word(t[i]) &&
+        (in_word(text.back()) || text.back() == '*' || text.back() == '>'))
       text += ' ';
     text += t[i];
   }
@@ -348,7 +355,8 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
         const Tokens words(t.begin() + long(i), t.begin() + long(name - 1));
         Tokens plain;
         for (const std::string_view w : words)
-          if (!is_decoration(w) && !is_one_of(w, {"static", "extern", "__device__", "__constant__", "inline"}))
+          if (!is_decoration(w) &&
+              !is_one_of(w, {"static", "extern", "__device__", "__constant__", "inline"}))
             plain.push_back(w);
         Scalar s{};
         type.text = join(words, 0, words.size());
@@ -403,7 +411,8 @@ CudaText read_cuda(std::string_view source) {
     if (t[i] == "__constant__" || t[i] == "__device__") variables_at(t, i + 1, text.variables);
     CudaFunction f;
     if (t[i] != "__global__" || !kernel_at(t, i + 1, f)) continue;
-    f.is_template = i > 0 && t[i - 1] == ">" && !(i > 2 && t[i - 2] == "<");  // `template <>` names one
+    f.is_template =
+        i > 0 && t[i - 1] == ">" && !(i > 2 && t[i - 2] == "<");  // `template <>` names one
     text.kernels.push_back(f);
   }
   return text;

@@ -16,13 +16,13 @@ namespace mt {
 struct CudaType {
   enum Kind { unknown, boolean, integer, floating, pointer };
   Kind kind = unknown;
-  std::string text;              // as it was written
-  std::string element;           // of a pointer: the name of the dtype of its tensors; else empty
-  int bytes = 0;                 // of the value; of a pointer's element
-  int lanes = 1;                 // of a pointer: numbers to an element, 4 of float4
-  bool is_signed = true;         // of an integer
-  bool read_only = false;        // of a pointer: to const
-  std::vector<int64_t> sizes;    // of `float (*f)[3]`: the sizes of all dimensions but the first
+  std::string text;            // as it was written
+  std::string element;         // of a pointer: the name of the dtype of its tensors; else empty
+  int bytes = 0;               // of the value; of a pointer's element
+  int lanes = 1;               // of a pointer: numbers to an element, 4 of float4
+  bool is_signed = true;       // of an integer
+  bool read_only = false;      // of a pointer: to const
+  std::vector<int64_t> sizes;  // of `float (*f)[3]`: the sizes of all dimensions but the first
 };
 struct CudaParameter {
   std::string name;  // may be empty

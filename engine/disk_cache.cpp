@@ -63,22 +63,26 @@ struct File {
 /// Whether a name in the folder is one of ours: 32 hexadecimal digits and an ending.
 bool is_ours(const std::string& name, std::string_view ending) {
   return name.size() >= 32 + ending.size() && name.ends_with(ending) &&
-         std::all_of(name.begin(), name.begin() + 32, [](char c) { return std::strchr("0123456789abcdef", c); });
+         std::all_of(name.begin(), name.begin() + 32,
+                     [](char c) { return std::strchr("0123456789abcdef", c); });
 }
 
 }  // namespace
 
-DiskCache::DiskCache(std::string folder, int64_t limit) : folder_(std::move(folder)), limit_(limit) {}
+DiskCache::DiskCache(std::string folder, int64_t limit)
+    : folder_(std::move(folder)),
+      limit_(limit) {}
 
 std::string DiskCache::path_of(std::string_view key) const {
-  return fmt::format("{}/{:016x}{:016x}{}", folder_, mix(key), mix(key, 0x9e3779b97f4a7c15), kEnding);
+  return fmt::format("{}/{:016x}{:016x}{}", folder_, mix(key), mix(key, 0x9e3779b97f4a7c15),
+                     kEnding);
 }
 
 std::optional<std::string> DiskCache::find(std::string_view key) const {
   if (folder_.empty()) return {};
   const std::string path = path_of(key);
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat s{};
+  struct stat s {};
   if (file.fd < 0 || fstat(file.fd, &s) != 0 || !S_ISREG(s.st_mode)) return {};
   Header h{};
   if (!file.read(&h, sizeof h) || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0) return {};
@@ -105,7 +109,8 @@ bool DiskCache::store(std::string_view key, std::string_view value) const {
   {
     const File file(open(begun.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (file.fd < 0) return false;
-    if (!file.write({reinterpret_cast<const char*>(&h), sizeof h}) || !file.write(key) || !file.write(value)) {
+    if (!file.write({reinterpret_cast<const char*>(&h), sizeof h}) || !file.write(key) ||
+        !file.write(value)) {
       unlink(begun.c_str());
       return false;
     }
@@ -130,7 +135,8 @@ void DiskCache::sweep() const {
   int64_t total = 0;
   std::error_code trouble;
   const auto now = fs::file_time_type::clock::now();
-  for (fs::directory_iterator at(folder_, trouble), end; !trouble && at != end; at.increment(trouble)) {
+  for (fs::directory_iterator at(folder_, trouble), end; !trouble && at != end;
+       at.increment(trouble)) {
     const std::string name = at->path().filename().string();
     const bool whole = is_ours(name, kEnding), part = is_ours(name, kBegun);
     std::error_code gone;
@@ -145,7 +151,8 @@ void DiskCache::sweep() const {
     entries.push_back(e);
   }
   if (total <= limit_) return;
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.used < b.used; });
   for (const Entry& e : entries) {
     if (total <= limit_ / 4 * 3) return;
     std::error_code gone;
@@ -159,7 +166,8 @@ const DiskCache& code_cache() {
       const char* text = std::getenv(name);
       return std::string(text ? text : "");
     };
-    const std::string own = variable("MTORCH_CACHE"), xdg = variable("XDG_CACHE_HOME"), home = variable("HOME");
+    const std::string own = variable("MTORCH_CACHE"), xdg = variable("XDG_CACHE_HOME"),
+                      home = variable("HOME");
     if (own == "off") return std::string();
     if (!own.empty()) return own;
     if (!xdg.empty() && xdg[0] == '/') return xdg + "/mtorch";  // a relative one is to be ignored

@@ -22,7 +22,7 @@ namespace {
 const char* const kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 
 std::string file_identity(const std::string& path) {
-  struct stat s{};
+  struct stat s {};
   if (stat(path.c_str(), &s) != 0) return "";
   return fmt::format("{} {} {}.{}", path, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
 }
@@ -80,7 +80,8 @@ using Program = struct NvrtcProgram*;
 
 /// The functions in use; declared here, so that building needs no CUDA.
 struct Library {
-  int (*create)(Program*, const char* text, const char* name, int, const char* const*, const char* const*);
+  int (*create)(Program*, const char* text, const char* name, int, const char* const*,
+                const char* const*);
   int (*destroy)(Program*);
   int (*compile)(Program, int, const char* const*);
   int (*log_size)(Program, size_t*);
@@ -105,20 +106,23 @@ struct Library {
         if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
       trouble = place().path.empty()
-                    ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; install the "
+                    ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; "
+                      "install the "
                       "CUDA toolkit, or name the file in MTORCH_NVRTC"
                     : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(dlerror());
       return;
     }
-    const bool all = get(handle, "nvrtcCreateProgram", create) && get(handle, "nvrtcDestroyProgram", destroy) &&
-                     get(handle, "nvrtcCompileProgram", compile) &&
-                     get(handle, "nvrtcGetProgramLogSize", log_size) && get(handle, "nvrtcGetProgramLog", log) &&
-                     get(handle, "nvrtcGetCUBINSize", cubin_size) && get(handle, "nvrtcGetCUBIN", cubin) &&
-                     get(handle, "nvrtcGetPTXSize", ptx_size) && get(handle, "nvrtcGetPTX", ptx) &&
-                     get(handle, "nvrtcAddNameExpression", add_name) &&
-                     get(handle, "nvrtcGetLoweredName", lowered) &&
-                     get(handle, "nvrtcGetNumSupportedArchs", archs_count) &&
-                     get(handle, "nvrtcGetSupportedArchs", archs) && get(handle, "nvrtcGetErrorString", error_text);
+    const bool all =
+        get(handle, "nvrtcCreateProgram", create) && get(handle, "nvrtcDestroyProgram", destroy) &&
+        get(handle, "nvrtcCompileProgram", compile) &&
+        get(handle, "nvrtcGetProgramLogSize", log_size) && get(handle, "nvrtcGetProgramLog", log) &&
+        get(handle, "nvrtcGetCUBINSize", cubin_size) && get(handle, "nvrtcGetCUBIN", cubin) &&
+        get(handle, "nvrtcGetPTXSize", ptx_size) && get(handle, "nvrtcGetPTX", ptx) &&
+        get(handle, "nvrtcAddNameExpression", add_name) &&
+        get(handle, "nvrtcGetLoweredName", lowered) &&
+        get(handle, "nvrtcGetNumSupportedArchs", archs_count) &&
+        get(handle, "nvrtcGetSupportedArchs", archs) &&
+        get(handle, "nvrtcGetErrorString", error_text);
     int n = 0;
     if (!all || archs_count(&n) != 0 || n < 1) {
       trouble = "NVRTC, CUDA's compiler library, is too old here; CUDA 12 or 13 is needed";
@@ -159,9 +163,10 @@ bool begins_with_any(const std::string& text, std::initializer_list<const char*>
 }
 void check_options(const CudaSource& s) {
   for (const std::string& o : s.options)
-    if (begins_with_any(o, {"-arch", "--gpu-architecture", "-rdc=t", "--relocatable-device-code=t", "-dc",
-                            "--device-c", "-dlto", "--dlink-time-opt"}))
-      fail("option '{}' is not for kernels that are run at once: the code is for the GPU at hand", o);
+    if (begins_with_any(o, {"-arch", "--gpu-architecture", "-rdc=t", "--relocatable-device-code=t",
+                            "-dc", "--device-c", "-dlto", "--dlink-time-opt"}))
+      fail("option '{}' is not for kernels that are run at once: the code is for the GPU at hand",
+           o);
 }
 
 /// The first lines of the compiler's log; `train.lua(12): error` is `train.lua:12: error`, as Lua
@@ -203,14 +208,18 @@ std::string signature_of(const char* mangled) {
 CudaCode compile(const CudaSource& s, int arch) {
   const Library& lib = library();
   if (arch < lib.architectures.front())
-    fail("the GPU is of compute capability {}.{}, this NVRTC compiles for {}.{} and newer; install an older "
-         "CUDA toolkit", arch / 10, arch % 10, lib.architectures.front() / 10, lib.architectures.front() % 10);
+    fail(
+        "the GPU is of compute capability {}.{}, this NVRTC compiles for {}.{} and newer; install "
+        "an older "
+        "CUDA toolkit",
+        arch / 10, arch % 10, lib.architectures.front() / 10, lib.architectures.front() % 10);
   const bool known = std::binary_search(lib.architectures.begin(), lib.architectures.end(), arch);
   int nearest = lib.architectures.front();
   for (const int a : lib.architectures)
     if (a <= arch) nearest = a;
   std::vector<std::string> options = s.options;
-  options.push_back(known ? fmt::format("-arch=sm_{}", arch) : fmt::format("-arch=compute_{}", nearest));
+  options.push_back(known ? fmt::format("-arch=sm_{}", arch)
+                          : fmt::format("-arch=compute_{}", nearest));
   if (!place().include.empty()) {
     options.push_back("-I" + place().include);
     options.push_back("-I" + place().include + "/cccl");
@@ -218,7 +227,8 @@ CudaCode compile(const CudaSource& s, int arch) {
   std::vector<const char*> list;
   for (const std::string& o : options) list.push_back(o.c_str());
 
-  const std::string text = whole_text(s), probe = fmt::format("&mt_signature_<decltype(&{})>", s.name);
+  const std::string text = whole_text(s),
+                    probe = fmt::format("&mt_signature_<decltype(&{})>", s.name);
   Program program = nullptr;
   int status = lib.create(&program, text.c_str(), s.place.c_str(), 0, nullptr, nullptr);
   if (status != 0) fail("NVRTC: {}", lib.error_text(status));
@@ -278,11 +288,13 @@ std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
   std::string identity = place().identity;
   if (identity.empty()) {  // the linker knows where it is, and says so once it is open
     Dl_info info{};
-    if (!dladdr(reinterpret_cast<const void*>(library().create), &info) || !info.dli_fname) return "";
+    if (!dladdr(reinterpret_cast<const void*>(library().create), &info) || !info.dli_fname)
+      return "";
     identity = file_identity(info.dli_fname);
   }
   std::string key = "CUDA C 1\n";
-  for (const std::string& field : {identity, std::to_string(arch), s.name, s.defines, s.text}) add_field(key, field);
+  for (const std::string& field : {identity, std::to_string(arch), s.name, s.defines, s.text})
+    add_field(key, field);
   for (const std::string& o : s.options) add_field(key, o);
   const bool has_lines = std::any_of(s.options.begin(), s.options.end(), [](const std::string& o) {
     return begins_with_any(o, {"-lineinfo", "--generate-line-info", "-G", "--device-debug"});
@@ -296,7 +308,8 @@ std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
 CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
   const auto began = std::chrono::steady_clock::now();
   const auto elapsed = [began] {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began)
+        .count();
   };
   if (s.text.find('\0') != s.text.npos) fail("the source has a zero byte; CUDA C is plain text");
   check_options(s);
@@ -305,7 +318,8 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
     if (const std::optional<std::string> kept = cache.find(key)) {
       std::string_view rest = *kept;
       CudaCode code;
-      if (take_field(rest, code.symbol) && take_field(rest, code.signature) && take_field(rest, code.image)) {
+      if (take_field(rest, code.symbol) && take_field(rest, code.signature) &&
+          take_field(rest, code.image)) {
         code.cached = true;
         code.milliseconds = elapsed();
         return code;
@@ -315,7 +329,8 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
   CudaCode code = compile(s, arch);
   if (!key.empty()) {
     std::string value;
-    for (const std::string& field : {code.symbol, code.signature, code.image}) add_field(value, field);
+    for (const std::string& field : {code.symbol, code.signature, code.image})
+      add_field(value, field);
     cache.store(key, value);
   }
   code.milliseconds = elapsed();

@@ -11,17 +11,18 @@ namespace mt {
 struct CudaSource {
   std::string text;
   std::string defines;  // what stands before it: lines of #define
-  std::string name;   // which kernel of the text: "conv2d_k", "scale<float>"
+  std::string name;     // which kernel of the text: "conv2d_k", "scale<float>"
   std::string place;  // the file that messages of the compiler name, and the line of the text in it
   int line = 1;
   std::vector<std::string> options;  // of NVRTC, but for the architecture
 };
 /// What becomes of it.
 struct CudaCode {
-  std::string image;      // a cubin, or PTX for a GPU that is newer than NVRTC
-  std::string symbol;     // the kernel's name in it
-  std::string signature;  // its parameters, as the compiler sees them: "(float*, float const*, int)"
-  std::string log;        // what the compiler said; nothing when the code came from the cache
+  std::string image;   // a cubin, or PTX for a GPU that is newer than NVRTC
+  std::string symbol;  // the kernel's name in it
+  std::string
+      signature;    // its parameters, as the compiler sees them: "(float*, float const*, int)"
+  std::string log;  // what the compiler said; nothing when the code came from the cache
   bool cached = false;
   double milliseconds = 0;
 };

@@ -16,8 +16,8 @@ struct Code {
 /// A kernel that lies on a GPU, and what a launch of it may ask for.
 struct LoadedKernel {
   void *module, *function;
-  int max_threads;  // of a block
-  int registers;    // of a thread
+  int max_threads;        // of a block
+  int registers;          // of a thread
   int64_t shared, local;  // bytes: shared memory of a block, memory of a thread beside registers
   int64_t more_shared;    // bytes that a launch may add
 };
@@ -37,6 +37,9 @@ struct Modules {
   void (*unload)(const LoadedKernel&);
   /// Where a __constant__ or __device__ variable lies; null: there is none of that name.
   void* (*variable)(const LoadedKernel&, const char* name, size_t* bytes);
+  /// Copies to such a variable, in the stream's order, from the CPU or this GPU; the source may be
+  /// changed at once.
+  void (*write)(void* to, const void* from, size_t bytes);
   void (*launch)(const Launch&);
 };
 

@@ -164,7 +164,8 @@ lesson.table({'step', 'us', 'GB/s', 'times naive'}, rows, options.csv)
 if options.plot ~= '' then
   local times, names = {}, {}
   for i, row in ipairs(rows) do names[i], times[i] = row[1], math.log10(math.max(row[2], 1)) end
-  mt.plot.bar {times, labels = names, title = ('A 3 x 3 filter over %d x %d pixels'):format(options.height, options.width),
+  local title = ('A 3 x 3 filter over %d x %d pixels'):format(options.height, options.width)
+  mt.plot.bar {times, labels = names, title = title,
                ylabel = 'log10 of the microseconds', path = options.plot}
   print('graph: ' .. options.plot)
 end

@@ -79,22 +79,29 @@ std::string read_file(const std::string& path) {
 TEST_CASE("kernels and their parameters are read", "[code]") {
   CHECK(kernels_of("__global__ void f(float* m, const float* f, double *out, int n) {}") ==
         "f(float32* m, const float32* f, float64* out, int32 n)");
-  CHECK(kernels_of("extern \"C\" __global__ void __launch_bounds__(256, 2) k(unsigned char *__restrict__ u, "
-                   "bool const* b, long long *q, unsigned long long t, bool flag)") ==
-        "k(uint8* u, const bool* b, int64* q, uint64 t, bool flag)");
+  CHECK(
+      kernels_of(
+          "extern \"C\" __global__ void __launch_bounds__(256, 2) k(unsigned char *__restrict__ u, "
+          "bool const* b, long long *q, unsigned long long t, bool flag)") ==
+      "k(uint8* u, const bool* b, int64* q, uint64 t, bool flag)");
   CHECK(kernels_of("static __global__ __launch_bounds__((1 + 2) * 64) void k();") == "k()");
   CHECK(kernels_of("__global__ void k(void) {}") == "k()");
-  CHECK(kernels_of("__global__ [[maybe_unused]] __attribute__((used)) void k(float x) {}") == "k(float32 x)");
-  CHECK(kernels_of("__global__ void k(float, int*, unsigned, unsigned short n, const signed char) {}") ==
+  CHECK(kernels_of("__global__ [[maybe_unused]] __attribute__((used)) void k(float x) {}") ==
+        "k(float32 x)");
+  CHECK(kernels_of(
+            "__global__ void k(float, int*, unsigned, unsigned short n, const signed char) {}") ==
         "k(float32, int32*, uint32, uint16 n, int8)");
-  CHECK(kernels_of("__global__ void k(float x[], const float y[4], float z[5][3], const double (*w)[2][7]) {}") ==
+  CHECK(kernels_of("__global__ void k(float x[], const float y[4], float z[5][3], const double "
+                   "(*w)[2][7]) {}") ==
         "k(float32* x, const float32* y, float32*[3] z, const float64*[2][7] w)");
-  CHECK(kernels_of("__global__ void k(const float4* v, int2 *w, __half* h, const __nv_bfloat16* b) {}") ==
+  CHECK(kernels_of(
+            "__global__ void k(const float4* v, int2 *w, __half* h, const __nv_bfloat16* b) {}") ==
         "k(const float32x4* v, int32x2* w, float16* h, const bfloat16* b)");
-  CHECK(kernels_of("__global__ void k(float* const x, float *const __restrict__ y, const float* const z) {}") ==
-        "k(float32* x, float32* y, const float32* z)");
-  CHECK(kernels_of("__global__ void k(std::size_t n, int64_t m, std::uint8_t* u, ::uint32_t v) {}") ==
-        "k(uint64 n, int64 m, uint8* u, uint32 v)");
+  CHECK(kernels_of("__global__ void k(float* const x, float *const __restrict__ y, const float* "
+                   "const z) {}") == "k(float32* x, float32* y, const float32* z)");
+  CHECK(
+      kernels_of("__global__ void k(std::size_t n, int64_t m, std::uint8_t* u, ::uint32_t v) {}") ==
+      "k(uint64 n, int64 m, uint8* u, uint32 v)");
 }
 
 TEST_CASE("what a kernel's parameter cannot be is unknown", "[code]") {
@@ -110,36 +117,87 @@ TEST_CASE("templates, comments, strings and spliced lines do not confuse", "[cod
   CHECK(kernels_of("template <class T, int N = (3 > 2)> __global__ void k(T* x, int n) {}") ==
         "template k(? x, int32 n)");
   CHECK(kernels_of("template <> __global__ void k<float>(float* x) {}") == "k(float32* x)");
-  CHECK(kernels_of("// __global__ void a(int x)\n/* __global__ void b(int x) */ __global__ void c(/* , */ int x // )\n)") ==
-        "c(int32 x)");
-  CHECK(kernels_of("const char* s = \"__global__ void a(int x) \\\" {\"; char c = '\"'; __global__ void d(int x);") ==
+  CHECK(kernels_of("// __global__ void a(int x)\n/* __global__ void b(int x) */ __global__ void "
+                   "c(/* , */ int x // )\n)") == "c(int32 x)");
+  CHECK(kernels_of("const char* s = \"__global__ void a(int x) \\\" {\"; char c = '\"'; __global__ "
+                   "void d(int x);") == "d(int32 x)");
+  CHECK(kernels_of("auto s = R\"x(__global__ void a(int) )\" )x\"; __global__ void d(int x);") ==
         "d(int32 x)");
-  CHECK(kernels_of("auto s = R\"x(__global__ void a(int) )\" )x\"; __global__ void d(int x);") == "d(int32 x)");
   CHECK(kernels_of("__glo\\\nbal__ void \\\r\n k(flo\\\nat* x) {}") == "k(float32* x)");
-  CHECK(kernels_of("// a comment that goes on \\\n__global__ void a(int x);\n__global__ void b(int y);") == "b(int32 y)");
-  CHECK(kernels_of("#define K __global__ void a(int x)\n__global__ void b(int y);") == "b(int32 y)");
+  CHECK(kernels_of(
+            "// a comment that goes on \\\n__global__ void a(int x);\n__global__ void b(int y);") ==
+        "b(int32 y)");
+  CHECK(kernels_of("#define K __global__ void a(int x)\n__global__ void b(int y);") ==
+        "b(int32 y)");
   CHECK(read_cuda("#define K __global__ void a(int x)\n").hides);
-  CHECK(kernels_of("__global__ void a(int x = f(1, 2), int y = g<1, 2>(3));") == "a(int32 x, int32 y)");
-  CHECK(kernels_of("__global__ void a(int); __global__ void b(float x) { c(1); }") == "a(int32); b(float32 x)");
+  CHECK(kernels_of("__global__ void a(int x = f(1, 2), int y = g<1, 2>(3));") ==
+        "a(int32 x, int32 y)");
+  CHECK(kernels_of("__global__ void a(int); __global__ void b(float x) { c(1); }") ==
+        "a(int32); b(float32 x)");
 }
 
 TEST_CASE("a text that is none of CUDA C does no harm", "[code]") {
-  for (const char* hostile :
-       {"", "__global__", "__global__ void", "__global__ void f", "__global__ void f(", "__global__ void f(int",
-        "__global__ void f(int,", "__global__ void f(,,)", "__global__ void f(((((((", "__global__ f<", "__global__ <>",
-        "__global__ void f(int x[", "__global__ void f(float (*", "/*", "//", "\"", "R\"", "R\"x(", "'", "\\", "#", "%:",
-        "__constant__", "__constant__ float", "__constant__ float f[", "__constant__ ;", "__device__ x = {", "]})>",
-        "__global__ [", "__global__ __launch_bounds__(", "#include", "#include <", "# /*", "__global__ void f(*)",
-        "__global__ void f(=)", "__global__ void f(const)", "__global__ void f([3])", "__global__ void f(<)"})
+  for (const char* hostile : {"",
+                              "__global__",
+                              "__global__ void",
+                              "__global__ void f",
+                              "__global__ void f(",
+                              "__global__ void f(int",
+                              "__global__ void f(int,",
+                              "__global__ void f(,,)",
+                              "__global__ void f(((((((",
+                              "__global__ f<",
+                              "__global__ <>",
+                              "__global__ void f(int x[",
+                              "__global__ void f(float (*",
+                              "/*",
+                              "//",
+                              "\"",
+                              "R\"",
+                              "R\"x(",
+                              "'",
+                              "\\",
+                              "#",
+                              "%:",
+                              "__constant__",
+                              "__constant__ float",
+                              "__constant__ float f[",
+                              "__constant__ ;",
+                              "__device__ x = {",
+                              "]})>",
+                              "__global__ [",
+                              "__global__ __launch_bounds__(",
+                              "#include",
+                              "#include <",
+                              "# /*",
+                              "__global__ void f(*)",
+                              "__global__ void f(=)",
+                              "__global__ void f(const)",
+                              "__global__ void f([3])",
+                              "__global__ void f(<)"})
     for (const char* behind : {"", " ", "\n", ")", "{", "\"", "\\"}) {
       const std::string text = std::string(hostile) + behind;
       CHECK_NOTHROW(read_cuda(text));
       CHECK_NOTHROW(parse_parameters(text));
     }
   Rng rng(7);
-  const char* const pieces[] = {"__global__", "__constant__", "void", "f", "(", ")", "<", ">", "[", "]", "{", "}", ",",
-                                ";", "*", "const", "float", "int", "=", "\"", "'", "//", "/*", "*/", "\n", "\\\n", "#",
-                                "include", "template", "::", "R\"(", ")\"", "3", " "};
+  const char* const pieces[] = {"__global__", "__constant__",
+                                "void",       "f",
+                                "(",          ")",
+                                "<",          ">",
+                                "[",          "]",
+                                "{",          "}",
+                                ",",          ";",
+                                "*",          "const",
+                                "float",      "int",
+                                "=",          "\"",
+                                "'",          "//",
+                                "/*",         "*/",
+                                "\n",         "\\\n",
+                                "#",          "include",
+                                "template",   "::",
+                                "R\"(",       ")\"",
+                                "3",          " "};
   for (int round = 0; round < 20000; ++round) {
     std::string text;
     for (int64_t n = rng.below(14); n >= 0; --n) text += pieces[rng.below(std::size(pieces))];
@@ -162,7 +220,8 @@ TEST_CASE("variables, includes and what depends on lines are noticed", "[code]")
   CHECK(read_cuda("  #  include \"mine.h\"").reads_files);
   CHECK(read_cuda("/* */ %: include /* */ \"mine.h\"").reads_files);
   CHECK(read_cuda("#inc\\\nlude NAME").reads_files);
-  CHECK_FALSE(read_cuda("// we include \"the\" edge\nconst char* s = \"#include \\\"x\\\"\";").includes);
+  CHECK_FALSE(
+      read_cuda("// we include \"the\" edge\nconst char* s = \"#include \\\"x\\\"\";").includes);
   CHECK(read_cuda("__global__ void k() { assert(1); }").says_where);
   CHECK(read_cuda("#define HERE __LINE__").says_where);
   CHECK_FALSE(read_cuda("// assert\nint x;").says_where);
@@ -171,9 +230,11 @@ TEST_CASE("variables, includes and what depends on lines are noticed", "[code]")
 }
 
 TEST_CASE("the demangler's form is read", "[code]") {
-  CHECK(show_parameters(parse_parameters("mt_signature_<void (*)(float*, float const*, float const (*) [3], int, long "
-                                         "long, unsigned char*, bool, float4 const*, unsigned long)>")) ==
-        "float32*, const float32*, const float32*[3], int32, int64, uint8*, bool, const float32x4*, uint64");
+  CHECK(show_parameters(parse_parameters(
+            "mt_signature_<void (*)(float*, float const*, float const (*) [3], int, long "
+            "long, unsigned char*, bool, float4 const*, unsigned long)>")) ==
+        "float32*, const float32*, const float32*[3], int32, int64, uint8*, bool, const "
+        "float32x4*, uint64");
   CHECK(show_parameters(parse_parameters("()")) == "");
   CHECK(show_parameters(parse_parameters("(Pair<int, float>, int)")) == "?, int32");
 }
@@ -189,7 +250,7 @@ TEST_CASE("the cache gives back what was stored", "[code]") {
   REQUIRE(cache.store("key", ""));
   CHECK(cache.find("key") == "");
   CHECK(DiskCache(cache.folder()).find("key") == "");
-  struct stat s{};
+  struct stat s {};
   REQUIRE(stat(cache.path_of("key").c_str(), &s) == 0);
   CHECK((s.st_mode & 0777) == 0600);
 }
@@ -249,7 +310,8 @@ TEST_CASE("the oldest entries of a full cache go", "[code]") {
   write_file(folder.path + "/notes.txt", std::string(20000, 'n'));  // not ours, and no entry
   const auto age = [&](const std::string& key, int hours) {
     std::error_code gone;
-    fs::last_write_time(cache.path_of(key), fs::file_time_type::clock::now() - std::chrono::hours(hours), gone);
+    fs::last_write_time(cache.path_of(key),
+                        fs::file_time_type::clock::now() - std::chrono::hours(hours), gone);
   };
   for (int i = 0; i < 9; ++i) {
     REQUIRE(cache.store(fmt::format("{}", i), value));
@@ -264,7 +326,8 @@ TEST_CASE("the oldest entries of a full cache go", "[code]") {
   CHECK(cache.find("9") == value);
   CHECK(fs::exists(folder.path + "/notes.txt"));
   CHECK_FALSE(cache.store("large", std::string(10000, 'x')));
-  const std::string begun = cache.path_of("x") + ".1.1.begun", fresh = cache.path_of("y") + ".1.1.begun";
+  const std::string begun = cache.path_of("x") + ".1.1.begun",
+                    fresh = cache.path_of("y") + ".1.1.begun";
   write_file(begun, "half"), write_file(fresh, "half");
   fs::last_write_time(begun, fs::file_time_type::clock::now() - std::chrono::hours(2));
   REQUIRE(cache.store("10", value));
@@ -311,21 +374,26 @@ TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code
   CHECK(compile_cuda(s, 90, cache).signature == "(float const (*) [3])");
   s.text = "template <class T> __global__ void k(T* x) { x[0] = 1; }", s.name = "k<int>";
   CHECK(compile_cuda(s, 90, cache).signature == "(int*)");
-  s.text = "#include <cuda_fp16.h>\n__global__ void k(float* y, const __half* x) { y[0] = __half2float(x[0]); }";
+  s.text =
+      "#include <cuda_fp16.h>\n__global__ void k(float* y, const __half* x) { y[0] = "
+      "__half2float(x[0]); }";
   s.name = "k";
   CHECK(compile_cuda(s, 90, cache).signature == "(float*, __half const*)");
   CHECK(compile_cuda(s, 90, cache).cached);
   s.text = "__global__ void k() {\n\n  x = 1;\n}", s.name = "k", s.line = 12;
-  CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }), "'k' does not compile:\ntrain.lua:14: error: identifier \"x\""));
+  CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }),
+                 "'k' does not compile:\ntrain.lua:14: error: identifier \"x\""));
   s.place = "odd \"name\\";
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }), "14"));
   s.text = "__global__ void k() {}", s.place = "train.lua", s.options = {"-arch=sm_80"};
-  CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }), "option '-arch=sm_80' is not for kernels"));
+  CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }),
+                 "option '-arch=sm_80' is not for kernels"));
   s.options = {"--no-such-option"};
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }), "no-such-option"));
   s.options.clear();
   CHECK(contains(error_of([&] { compile_cuda(s, 30, cache); }), "compute capability 3.0"));
-  CHECK(compile_cuda(s, 999, cache).image.find(".version") != std::string::npos);  // PTX for what comes
+  CHECK(compile_cuda(s, 999, cache).image.find(".version") !=
+        std::string::npos);  // PTX for what comes
 }
 
 }  // namespace mt::test

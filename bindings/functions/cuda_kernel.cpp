@@ -97,8 +97,10 @@ int launch(Args& a) {
     g.describe = describe_argument;
     const int type = lua_type(a.L, i + 9);
     if (type == LUA_TUSERDATA) g.tensor = tensor_at(a.L, i + 9);
-    else if (type == LUA_TNUMBER) g.kind = KernelArgument::number, g.value = lua_tonumber(a.L, i + 9);
-    else if (type == LUA_TBOOLEAN) g.kind = KernelArgument::boolean, g.value = lua_toboolean(a.L, i + 9);
+    else if (type == LUA_TNUMBER)
+      g.kind = KernelArgument::number, g.value = lua_tonumber(a.L, i + 9);
+    else if (type == LUA_TBOOLEAN)
+      g.kind = KernelArgument::boolean, g.value = lua_toboolean(a.L, i + 9);
   }
   k.launch(size, arguments, count, a.L);
   return 0;
@@ -123,7 +125,8 @@ const Entry kParts[] = {
 
 const Entry kFunctions[] = {
     {"cdiv(a, b)",
-     "a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a elements.",
+     "a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a "
+     "elements.",
      [](Args& a) {
        const int64_t n = a.integer(1), each = a.integer(2);
        if (n < 0 || each < 1) fail("cdiv: {} / {}; a must be 0 or more, b 1 or more", n, each);

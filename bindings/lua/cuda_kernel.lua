@@ -149,8 +149,9 @@ end
 local methods = {}
 
 --- Fills a __constant__ or __device__ variable with a tensor of its dtype and size, on any device.
-methods.set_constant = core.declare('set_constant(self, name, value)', 'Fills the variable `__constant__ .. name` of ' ..
-  'the source with a tensor of its dtype and number of elements, from any device.', function(self, name, value)
+methods.set_constant = core.declare('set_constant(self, name, value)',
+  'Fills a __constant__ or __device__ variable with a tensor of its dtype and number of elements, on any device.',
+  function(self, name, value)
     if type(name) ~= 'string' then fail('set_constant: the name must be a string, got ' .. describe(name)) end
     parts.cuda_constant(rawget(self, HANDLE), name, value)
     return self

@@ -27,10 +27,12 @@ struct Driver {
 
   Driver() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    found = library && get(library, "cuModuleLoadDataEx", load) && get(library, "cuModuleUnload", unload) &&
-            get(library, "cuModuleGetFunction", function) && get(library, "cuModuleGetGlobal_v2", variable) &&
-            get(library, "cuFuncGetAttribute", attribute) &&
-            get(library, "cuFuncSetAttribute", set_attribute) && get(library, "cuLaunchKernel", launch);
+    found =
+        library && get(library, "cuModuleLoadDataEx", load) &&
+        get(library, "cuModuleUnload", unload) && get(library, "cuModuleGetFunction", function) &&
+        get(library, "cuModuleGetGlobal_v2", variable) &&
+        get(library, "cuFuncGetAttribute", attribute) &&
+        get(library, "cuFuncSetAttribute", set_attribute) && get(library, "cuLaunchKernel", launch);
   }
   template <class F> static bool get(void* library, const char* name, F& to) {
     to = reinterpret_cast<F>(dlsym(library, name));
@@ -76,10 +78,10 @@ bool load_module(const Code& code, LoadedKernel& kernel, char* why, size_t room)
   kernel.local = ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
   // More than 48 KiB must be asked for once; that costs a launch nothing that does not use it.
   const int more = most - int(kernel.shared);
-  if (more > 0 && d.set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, more) == CUDA_SUCCESS)
+  if (more > 0 && d.set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                  more) == CUDA_SUCCESS)
     kernel.more_shared = more;
-  else
-    kernel.more_shared = ask(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  else kernel.more_shared = ask(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   return true;
 }
 
@@ -96,9 +98,9 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
 }
 
 void launch_module(const Launch& c) {
-  const CUresult r = driver().launch(static_cast<CUfunction>(c.kernel->function), c.grid[0], c.grid[1],
-                                     c.grid[2], c.block[0], c.block[1], c.block[2], c.shared, stream(),
-                                     c.arguments, nullptr);
+  const CUresult r =
+      driver().launch(static_cast<CUfunction>(c.kernel->function), c.grid[0], c.grid[1], c.grid[2],
+                      c.block[0], c.block[1], c.block[2], c.shared, stream(), c.arguments, nullptr);
   check(cudaError_t(r), c.name);
 }
 
@@ -116,9 +118,16 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
   return emulation::variable(static_cast<emulation::Loaded*>(kernel.module), name, bytes);
 }
 void launch_module(const Launch& c) {
-  emulation::run(static_cast<emulation::Loaded*>(c.kernel->module), dim3(c.grid[0], c.grid[1], c.grid[2]),
-                 dim3(c.block[0], c.block[1], c.block[2]), c.shared, c.arguments);
+  emulation::run(static_cast<emulation::Loaded*>(c.kernel->module),
+                 dim3(c.grid[0], c.grid[1], c.grid[2]), dim3(c.block[0], c.block[1], c.block[2]),
+                 c.shared, c.arguments);
 }
 #endif
+
+// Not by a kernel of ours: constant memory has a cache that stores do not go through.
+void write_variable(void* to, const void* from, size_t bytes) {
+  if (bytes)
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "filling a variable");
+}
 
 }  // namespace mt::cuda

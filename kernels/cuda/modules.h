@@ -7,6 +7,7 @@ namespace mt::cuda {
 bool load_module(const Code&, LoadedKernel&, char* why, size_t room);
 void unload_module(const LoadedKernel&);
 void* module_variable(const LoadedKernel&, const char* name, size_t* bytes);
+void write_variable(void* to, const void* from, size_t bytes);
 void launch_module(const Launch&);
 
 }  // namespace mt::cuda

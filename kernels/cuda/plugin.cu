@@ -73,7 +73,7 @@ template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb
 
 template <int I> Modules modules() {
   return {gpus[I].arch, On<I, load_module>::call, On<I, unload_module>::call,
-          On<I, module_variable>::call, On<I, launch_module>::call};
+          On<I, module_variable>::call, On<I, write_variable>::call, On<I, launch_module>::call};
 }
 template <int I> Device table() {
   Device d{};

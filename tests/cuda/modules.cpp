@@ -20,10 +20,11 @@ struct Loaded {
 namespace {
 
 /// What stands before the script's text, beside the emulation itself.
-constexpr char kBefore[] =
-    "#include \"" MT_EMULATION "/emulation.cpp\"\n#include <algorithm>\n#include <utility>\n"
-    "using std::min; using std::max;\n"
-    "struct float2 { float x, y; }; struct alignas(16) float4 { float x, y, z, w; };\n#line 1 \"source\"\n";
+constexpr char kBefore[] = "#include \"" MT_EMULATION
+                           "/emulation.cpp\"\n#include <algorithm>\n#include <utility>\n"
+                           "using std::min; using std::max;\n"
+                           "struct float2 { float x, y; }; struct alignas(16) float4 { float x, y, "
+                           "z, w; };\n#line 1 \"source\"\n";
 
 /// What follows it: a call of the kernel with arguments that lie apart.
 std::string call_of(const std::string& name) {
@@ -31,11 +32,14 @@ std::string call_of(const std::string& name) {
          "template <class... P, size_t... I>\n"
          "static void mt_call(void (*k)(P...), void** a, std::index_sequence<I...>) {\n"
          "  (void)a;\n  k(*static_cast<std::remove_const_t<P>*>(a[I])...);\n}\n"
-         "template <class... P> static void mt_start(void (*k)(P...), const dim3& g, const dim3& b,\n"
+         "template <class... P> static void mt_start(void (*k)(P...), const dim3& g, const dim3& "
+         "b,\n"
          "                                           size_t shared, void** a) {\n"
-         "  emulation::launch(true, g, b, shared, [&] { mt_call(k, a, std::index_sequence_for<P...>{}); });\n}\n"
+         "  emulation::launch(true, g, b, shared, [&] { mt_call(k, a, "
+         "std::index_sequence_for<P...>{}); });\n}\n"
          "extern \"C\" void mt_run(const dim3& g, const dim3& b, size_t shared, void** a) {\n"
-         "  mt_start(&" + name + ", g, b, shared, a);\n  std::fflush(stdout);\n}\n";
+         "  mt_start(&" +
+         name + ", g, b, shared, a);\n  std::fflush(stdout);\n}\n";
 }
 
 [[noreturn]] void stop(const std::string& sentence) {
@@ -47,14 +51,19 @@ void compile(Loaded& loaded) {
   if (loaded.run) return;
   char folder[] = "/tmp/mtorch-emulated-XXXXXX";
   if (!mkdtemp(folder)) stop("no folder in /tmp");
-  const std::string base = folder, text = base + "/kernel.cpp", log = base + "/log", library = base + "/kernel.so";
+  const std::string base = folder, text = base + "/kernel.cpp", log = base + "/log",
+                    library = base + "/kernel.so";
   const std::string source = std::regex_replace(  // shared memory whose size the launch gives
       loaded.source,
-      std::regex("extern\\s+__shared__\\s+(?:__align__\\(\\d+\\)\\s*)?([\\w ]+?)\\s*(\\w+)\\s*\\[\\s*\\]"),
+      std::regex(
+          "extern\\s+__shared__\\s+(?:__align__\\(\\d+\\)\\s*)?([\\w ]+?)\\s*(\\w+)\\s*\\[\\s*\\]"),
       "$1* $2 = static_cast<$1*>(emulation::shared())");
   std::ofstream(text) << kBefore << source << call_of(loaded.name);
-  const std::string command = std::string(MT_COMPILER) + " -std=c++20 -O1 -w -fPIC -shared -fwrapv "
-      "-ffp-contract=off -fno-gnu-unique -Wl,-Bsymbolic -I" MT_EMULATION " -o " + library + " " + text + " 2> " + log;
+  const std::string command = std::string(MT_COMPILER) +
+                              " -std=c++20 -O1 -w -fPIC -shared -fwrapv "
+                              "-ffp-contract=off -fno-gnu-unique -Wl,-Bsymbolic -I" MT_EMULATION
+                              " -o " +
+                              library + " " + text + " 2> " + log;
   std::string trouble;
   if (std::system(command.c_str()) != 0) {
     std::ifstream said(log);

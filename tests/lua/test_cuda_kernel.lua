@@ -39,9 +39,8 @@ mt.cuda.kernel{source='__global__ void k() {}'}]]
 test('without NVRTC there is one sentence', function()
   local said, status = run('MTORCH_NVRTC=/nowhere/libnvrtc.so', '-e', without)
   eq(status, 1)
-  if not said:find(':2: cuda.kernel: NVRTC, CUDA\'s compiler library, cannot be loaded: /nowhere/libnvrtc.so', 1, true) then
-    error(said)
-  end
+  local wanted = ":2: cuda.kernel: NVRTC, CUDA's compiler library, cannot be loaded: /nowhere/libnvrtc.so"
+  if not said:find(wanted, 1, true) then error(said) end
 end)
 local there, why = pcall(mt.cuda.kernel, {source = '__global__ void k() {}'})
 if not there and why:find('NVRTC, CUDA\'s compiler library', 1, true) then
@@ -135,7 +134,8 @@ test('what is refused when a kernel is made', function()
   refused({source = 'int x;', name = 'k'}, "the source has no kernel 'k', no __global__ function at all")
   refused({source = scale .. '__global__ void other() {}'},
     "cuda.kernel: the source has the kernels 'scale', 'other'; say which one: name='scale'")
-  refused({source = 'template <class T> __global__ void k(T x) {}'}, "'k' is a template; name an instance, as in name='k<float>'")
+  refused({source = 'template <class T> __global__ void k(T x) {}'},
+    "'k' is a template; name an instance, as in name='k<float>'")
   refused({source = scale, name = 'scale; int x'}, "'scale; int x' is no name of a kernel")
   refused({source = scale, nmae = 'scale'}, "kernel: unknown option 'nmae' %(did you mean 'name'%?%)")
   refused({source = scale, device = 'cpu'}, "cuda.kernel: 'cpu' is no GPU; use 'cuda' or 'cuda:0'")
@@ -152,7 +152,8 @@ test('what is refused when a kernel is made', function()
   refused({source = scale, rank = {by = 2}}, "has no tensor 'by'")
   refused({source = scale, rank = {1, 1, 1}}, 'has no tensor number 3')
   refused({source = scale, rank = {x = 1.5}}, 'rank of x must be a number of dimensions, got 1.5')
-  refused({source = 'struct P { int a; }; __global__ void k(int n, P p) {}'}, "cuda.kernel: argument 2 'p' %(P p%) cannot be given from Lua")
+  refused({source = 'struct P { int a; }; __global__ void k(int n, P p) {}'},
+    "cuda.kernel: argument 2 'p' %(P p%) cannot be given from Lua")
   refused({source = '__global__ void k(char* text) {}'}, "argument 1 'text' %(char%* text%) cannot be given")
   refused({source = '__global__ void k(float** x) {}'}, "argument 1 'x' %(float%*%* x%) cannot be given")
 end)
@@ -175,7 +176,8 @@ test('wrong arguments', function()
   wrong("scale: argument 1 'out' %(float%* out%) must be a tensor, got 3", 3, x, 2, 6)
   wrong("argument 2 'x' %(const float%* x%) must be a tensor, got nil", out, nil, 2, 6)
   wrong("argument 2 'x' .* must be a tensor, got a table", out, {1, 2}, 2, 6)
-  wrong("argument 2 'x' .* takes a tensor of float32, got one of float64; convert it: x:to%('float32'%)", out, x:double(), 2, 6)
+  wrong("argument 2 'x' .* takes a tensor of float32, got one of float64; convert it: x:to%('float32'%)", out,
+    x:double(), 2, 6)
   wrong("argument 2 'x' .* takes a tensor of float32, got one of int64", out, x:long(), 2, 6)
   wrong("argument 2 'x' .* is not contiguous: %(3%) with strides %(2%); use x:contiguous%(%)", out, x['1:6:2'], 2, 3)
   wrong("argument 3 'by' %(float by%) must be a number, got a tensor", out, x, x, 6)
@@ -193,7 +195,8 @@ test('ranges of numbers', function()
   local k = mt.cuda.kernel {source = [[__global__ void k(unsigned char a, signed char b, unsigned short c, unsigned d,
     long long e, unsigned long long f, bool g, double h) {}]]}[{1, 1}]
   local good = {255, -128, 65535, 2 ^ 32 - 1, -2 ^ 53, 2 ^ 53, true, 1e300}
-  local bad = {{256, -1, 0.5}, {128, -129}, {65536, -1}, {2 ^ 32, -1}, {2 ^ 54, -2 ^ 54, 1.5}, {-1, 2 ^ 54}, {1, 0, 'x'}, {true}}
+  local bad = {{256, -1, 0.5}, {128, -129}, {65536, -1}, {2 ^ 32, -1}, {2 ^ 54, -2 ^ 54, 1.5}, {-1, 2 ^ 54},
+               {1, 0, 'x'}, {true}}
   for i, values in ipairs(bad) do
     for _, value in ipairs(values) do
       local arguments = {unpack(good)}
@@ -205,13 +208,16 @@ test('ranges of numbers', function()
 end)
 
 test('ranks, and what the signature says of sizes', function()
-  local k = mt.cuda.kernel {source = [[__global__ void k(const float* m, float* out, int n, const float (*f)[3][2]) {}]],
-                            rank = {m = 2, out = 0}}[{1, 1}]
-  local m, out, f = mt.ones({2, 3}, {device = device}), mt.zeros({}, {device = device}), mt.ones({5, 3, 2}, {device = device})
+  local k = mt.cuda.kernel {
+    source = '__global__ void k(const float* m, float* out, int n, const float (*f)[3][2]) {}', rank = {m = 2, out = 0},
+  }[{1, 1}]
+  local m, out = mt.ones({2, 3}, {device = device}), mt.zeros({}, {device = device})
+  local f = mt.ones({5, 3, 2}, {device = device})
   local function try(...) return pcall(k, ...) end
   raises(function() k(m:view(1, 2, 3), out, 1, f) end,
     "k: argument 1 'm' %(const float%* m%) takes a tensor of 2 dimensions, got one of 3: %(1 x 2 x 3%)")
-  raises(function() k(m, out:view(1), 1, f) end, "argument 2 'out' .* takes a tensor of 0 dimensions, got one of 1: %(1%)")
+  raises(function() k(m, out:view(1), 1, f) end,
+    "argument 2 'out' .* takes a tensor of 0 dimensions, got one of 1: %(1%)")
   raises(function() k(m, out, 1, f:view(5, 6)) end, "argument 4 'f' .* takes a tensor of 3 dimensions, got one of 2")
   raises(function() k(m, out, 1, f:view(5, 2, 3)) end,
     "argument 4 'f' .* takes a tensor with 3 elements in dimension 2, got %(5 x 2 x 3%)")
@@ -334,7 +340,8 @@ test('shared memory, fixed and of the launch, and constants', function()
     "turn: 'weight' %(float%) takes float32, got a tensor of int64")
   raises(function() k:set_constant('weight', 5) end, "argument 3 'value' must be a tensor, got 5")
   raises(function() k:set_constant(1, mt.ones(3)) end, 'the name must be a string, got 1')
-  raises(function() k[{1, 64, 64 * 4}](x:cpu(), out, 64) end, "turn: argument 2 'out' .* is on cuda:0, another one on cpu")
+  raises(function() k[{1, 64, 64 * 4}](x:cpu(), out, 64) end,
+    "turn: argument 2 'out' .* is on cuda:0, another one on cpu")
   raises(function() k[{1, 64, 64 * 4}](x:cpu(), out:cpu(), 64) end,
     "turn: its tensors are on the CPU; move them to the GPU with x:to%('cuda:0'%)")
 end)
@@ -348,7 +355,7 @@ test('a template, a plain name, vectors', function()
   k[{1, 4}](out, 2 ^ 40)
   eq(out:tolist(), {2 ^ 40 + 3, 2 ^ 40 + 3, 2 ^ 40 + 3, 2 ^ 40 + 3})
   local v = mt.zeros({8}, {device = 'cuda'})
-  mt.cuda.kernel {source = [[extern "C" __global__ void plain(float4* v) { v[threadIdx.x].z = 7; }]]}[{1, 2}](v)
+  mt.cuda.kernel {source = 'extern "C" __global__ void plain(float4* v) { v[threadIdx.x].z = 7; }'}[{1, 2}](v)
   eq(v:tolist(), {0, 0, 7, 0, 0, 0, 7, 0})
 end)
 
@@ -394,7 +401,8 @@ test('the scripts\' kernels compile', function()
     if not said:find(('%d kernels compiled\n$'):format(n)) then error(said) end
     said, status = run('MTORCH_CUDA_PLUGIN=/nowhere.so', ('scripts/cuda_%s.lua'):format(name))
     eq(status, 0)
-    if not said:find('^skipped: this script runs its kernels on an NVIDIA GPU, and MTORCH_CUDA_PLUGIN') then error(said) end
+    local sentence = '^skipped: this script runs its kernels on an NVIDIA GPU, and MTORCH_CUDA_PLUGIN'
+    if not said:find(sentence) then error(said) end
   end
 end)
 
