@@ -9,6 +9,7 @@
 
 #include "bindings/program.h"
 #include "engine/device.h"
+#include "engine/nvrtc.h"
 #include <lua.hpp>
 
 extern "C" char* openblas_get_config(void);
@@ -43,6 +44,9 @@ int doctor() {
       "the prompt works without: apt-get install libedit2");
   const std::string trouble = cuda_trouble();
   row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
+  const std::string compiler = nvrtc_trouble(), folder = code_cache().folder();
+  row("nvrtc", compiler.empty(), compiler.empty() ? "compiles mt.cuda.kernel" : compiler);
+  row("code cache", !folder.empty(), folder.empty() ? "MTORCH_CACHE=off, or no HOME" : folder);
   return 0;
 }
 

@@ -259,6 +259,11 @@ const Entry kLanguage[] = {
        push_gradient(a.L);
        return 1;
      }},
+    {"cuda_kernel()", "What cuda_kernel.lua is made of.",
+     [](Args& a) {
+       push_cuda_kernel(a.L);
+       return 1;
+     }},
     {"data_address(x)", "The address of the first element, for x:data().",
      [](Args& a) {
        const Tensor& x = a.tensor(1);

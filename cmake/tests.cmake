@@ -6,7 +6,7 @@ add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
 target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
-foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim io)
+foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim io code)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 
@@ -60,4 +60,13 @@ set_tests_properties(script.train_split PROPERTIES PASS_REGULAR_EXPRESSION "fina
 add_test(NAME script.matmul_ladder COMMAND mtorch scripts/matmul_ladder.lua --rows 500 --runs 2
   --plot ${CMAKE_BINARY_DIR}/ladder.svg WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.matmul_ladder PROPERTIES PASS_REGULAR_EXPRESSION "storage of 3 numbers.*\\| matmul \\|.*chart: ")
+# Those of the GPU in small, with the kernels run on the CPU.
+foreach(script "threads --n 2000" "reduce --largest 5000" "matmul --largest 64 --rows 40" "conv2d --height 40 --width 50")
+  separate_arguments(words UNIX_COMMAND "${script}")
+  list(POP_FRONT words name)
+  add_test(NAME script.cuda_${name} COMMAND mtorch --threads 1 ${CMAKE_SOURCE_DIR}/scripts/cuda_${name}.lua ${words}
+    --runs 1 --csv ${CMAKE_BINARY_DIR}/cuda_${name}.csv --plot ${CMAKE_BINARY_DIR}/cuda_${name}.svg)
+  set_tests_properties(script.cuda_${name} PROPERTIES PASS_REGULAR_EXPRESSION "right.*table: .*csv|^skipped: .*NVRTC"
+    ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CACHE=off")
+endforeach()
 add_test(NAME script.bench COMMAND mtorch scripts/bench.lua --quick --only add WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

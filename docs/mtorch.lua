@@ -5987,6 +5987,12 @@ function mt.set_debug(enabled) end
 ---@return boolean ...
 function mt.set_grad_enabled(enabled) end
 
+--- a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a elements.
+---@param a integer
+---@param b integer
+---@return integer ...
+function mt.cdiv(a, b) end
+
 --- The options of set_printoptions as a table.
 ---@return mt.Tensor ...
 function mt.get_printoptions() end
@@ -6412,6 +6418,16 @@ function mt.cuda.device_count() end
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.device_name(device) end
+
+--- A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, {bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = {m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a __constant__.
+---@param source string
+---@param name? string
+---@param options? string[]
+---@param defines? table
+---@param rank? table
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.kernel(source, name, options, defines, rank, device) end
 
 --- Waits until a GPU has done what it was asked.
 ---@param device? string default 'cuda'

@@ -5,8 +5,11 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 
 #include "engine/error.h"
+#include "kernels/module.h"
 
 namespace mt {
 namespace {
@@ -16,6 +19,7 @@ struct Plugin {
   using Count = int (*)(char* why, size_t room);
   using Open = const Gpu* (*)(uint32_t abi, int index, char* why, size_t room);
   Open open = nullptr;
+  Modules (*modules)(int index) = nullptr;  // may be null
   int devices = 0;
   std::string why;
 
@@ -43,6 +47,7 @@ struct Plugin {
     }
     const auto count = reinterpret_cast<Count>(dlsym(library, "mtorch_cuda_count"));
     open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
+    modules = reinterpret_cast<Modules (*)(int)>(dlsym(library, "mtorch_cuda_modules"));
     if (!count || !open) {
       why = "the CUDA plug-in is not one of mtorch";
       return;
@@ -109,6 +114,17 @@ bool gpus_at_once = false;
 void check_gpus() {
   for (const Gpu* gpu : opened)
     if (gpu && !capturing) check_done(*gpu);
+}
+
+const Modules* modules_of(const Device& d) {
+  static std::map<int, Modules> known;
+  static std::mutex guard;
+  if (is_cpu(d) || !plugin().modules) return nullptr;
+  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
+  const std::lock_guard lock(guard);
+  auto at = known.find(index);
+  if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
+  return &at->second;
 }
 
 }  // namespace mt

@@ -23,6 +23,8 @@ std::string cuda_trouble();
 inline const Gpu& gpu_of(const Device& d) { return static_cast<const Gpu&>(d); }
 /// The GPU whose work is recorded into a graph, or null.
 extern const Gpu* capturing;
+/// How the device runs code that is compiled meanwhile; null: it does not. kernels/module.h
+const struct Modules* modules_of(const Device&);
 
 /// Waits until the device has done what it was asked. Throws Error when something of it failed.
 void synchronize(const Device&);

@@ -33,20 +33,22 @@ for kind, names in pairs {
     accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats swap]],
   [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
     equation state kind profile]],
-  [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base',
+  [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base defines rank',
+  ['string[]'] = 'options',
   ['number|boolean|table|mt.Tensor'] = 'data', ['number|string'] = 'ord', ['mt.Generator'] = 'generator',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
 -- Where one name means something else.
-reference.of = {['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand}
+reference.of = {['kernel.source'] = text, ['cdiv.a'] = integer, ['cdiv.b'] = integer,
+  ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand}
 for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
   for _, param in ipairs(op.params) do reference.of[op.name .. '.' .. param] = number end
 end
 -- What comes back, where that is no tensor.
 reference.returns = {}
 for returned, names in pairs {
-  integer = 'dim numel get_num_threads storage_offset', boolean = 'is_contiguous is_tensor allclose equal ' ..
+  integer = 'cdiv dim numel get_num_threads storage_offset', boolean = 'is_contiguous is_tensor allclose equal ' ..
     'set_grad_enabled is_grad_enabled gradcheck gradgradcheck', any = 'all any size stride item at tolist data ' ..
     'no_grad help', ['mt.Tensor, mt.Tensor'] = '',
 } do

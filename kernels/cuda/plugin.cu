@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/verbs.h"
 
@@ -130,6 +131,10 @@ template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb
   }
 };
 
+template <int I> Modules modules() {
+  return {gpus[I].arch, On<I, load_module>::call, On<I, unload_module>::call,
+          On<I, module_variable>::call, On<I, write_variable>::call, On<I, launch_module>::call};
+}
 template <int I> Gpu table() {
   Gpu d{};
   d.abi = kDeviceAbi;
@@ -190,6 +195,10 @@ template <int... I> const Gpu* table(int index, std::integer_sequence<int, I...>
   static const Gpu all[] = {table<I>()...};
   return &all[index];
 }
+template <int... I> Modules modules(int index, std::integer_sequence<int, I...>) {
+  static constexpr Modules (*all[])() = {modules<I>...};
+  return all[index]();
+}
 
 /// Opens the GPU, or says why not.
 bool open(int index, char* why, size_t room) {
@@ -219,6 +228,7 @@ bool open(int index, char* why, size_t room) {
   current = index;
   g.found = static_cast<WrongPosition*>(found), g.seen = static_cast<WrongPosition*>(seen);
   g.processors = p.multiProcessorCount;
+  g.arch = p.major * 10 + p.minor;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);
   g.open = true;
@@ -338,5 +348,10 @@ __attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_
   }
   if (!mt::cuda::open(index, why, room)) return nullptr;
   return mt::cuda::table(index, std::make_integer_sequence<int, mt::cuda::kMostDevices>{});
+}
+
+/// How a GPU whose table was given runs code that is compiled meanwhile.
+__attribute__((visibility("default"))) mt::Modules mtorch_cuda_modules(int index) {
+  return mt::cuda::modules(index, std::make_integer_sequence<int, mt::cuda::kMostDevices>{});
 }
 }

@@ -39,12 +39,16 @@ void launch(bool together, dim3 grid, dim3 block, size_t shared,
             const std::function<void()>& kernel);
 /// The same as part of the stream: done, or recorded while it is captured, or made to fail.
 void start(bool together, dim3 grid, dim3 block, size_t shared, std::function<void()> kernel);
+/// The same for work that launches by itself.
+void submit(std::function<void()> work);
 void* shared();
 /// The memory of the GPUs.
 void* allocate(size_t bytes);
 void release(void*);
 void copy(void* to, const void* from, size_t bytes);
 void fill(void* p, int value, size_t bytes);
+/// Calls `work` while that memory can be touched.
+void with_memory(const std::function<void()>& work);
 void barrier();
 /// What lane `from` of the warp gives, once all lanes of `mask` are here: `value` where `from` is no
 /// lane of the mask. At most 16 bytes.
@@ -52,6 +56,15 @@ void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int 
 int lane();
 /// The lanes of the mask whose `predicate` holds.
 unsigned vote(unsigned mask, bool predicate);
+
+/// CUDA C of a script, compiled by the C++ compiler when it is first launched. `name` is the
+/// kernel's in the text.
+struct Loaded;
+Loaded* load(const char* source, const char* name);
+void unload(Loaded*);
+void run(Loaded*, const dim3& grid, const dim3& block, size_t shared, void** arguments,
+         int count);
+void* variable(Loaded*, const char* name, size_t* bytes);
 
 template <class T> T from_lane(unsigned mask, T value, int from) {
   static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);

@@ -1,0 +1,147 @@
+// cuda_kernel.cpp -- what cuda_kernel.lua is made of: kernels in CUDA C as Lua values; mt.cdiv
+#include "engine/cuda_kernel.h"
+
+#include <memory>
+#include <new>
+
+#include "bindings/functions/functions.h"
+
+namespace mt::lua {
+namespace {
+
+struct KernelBox {
+  uint64_t mark = kMark;
+  std::unique_ptr<CudaKernel> kernel;
+  static constexpr uint64_t kMark = 0x6c656e72656b2174;  // "t!kernel"
+};
+const char kKernelMeta[] = "mtorch.cuda_kernel";
+
+CudaKernel& kernel_at(const Args& a) {
+  KernelBox* box = static_cast<KernelBox*>(lua_touserdata(a.L, 1));
+  const bool ours = box && lua_type(a.L, 1) == LUA_TUSERDATA &&
+                    lua_objlen(a.L, 1) == sizeof(KernelBox) && box->mark == KernelBox::kMark;
+  if (!ours || !box->kernel) a.wrong(1, "a kernel of mt.cuda.kernel");
+  return *box->kernel;
+}
+int free_kernel(lua_State* L) {
+  static_cast<KernelBox*>(lua_touserdata(L, 1))->kernel.reset();
+  return 0;
+}
+
+int compile(Args& a) {
+  CudaSource s;
+  s.text = a.text(1), s.name = a.text(2), s.place = a.text(4), s.line = int(a.integer(5));
+  s.defines = a.text(7);
+  a.table(6);
+  for (int k = 1, n = int(lua_objlen(a.L, 6)); k <= n; ++k) {
+    lua_rawgeti(a.L, 6, k);
+    s.options.push_back(lua_tostring(a.L, -1));
+    lua_pop(a.L, 1);
+  }
+  auto kernel = std::make_unique<CudaKernel>(std::move(s), a.text(3));
+  auto* box = new (lua_newuserdata(a.L, sizeof(KernelBox))) KernelBox;
+  if (luaL_newmetatable(a.L, kKernelMeta)) {
+    lua_pushcfunction(a.L, free_kernel);
+    lua_setfield(a.L, -2, "__gc");
+    lua_pushboolean(a.L, 0);
+    lua_setfield(a.L, -2, "__metatable");
+  }
+  lua_setmetatable(a.L, -2);
+  box->kernel = std::move(kernel);
+  return 1;
+}
+
+int about(Args& a) {
+  const CudaKernel& k = kernel_at(a);
+  lua_newtable(a.L);
+  const auto set = [&](const char* key) { lua_setfield(a.L, -2, key); };
+  a.push(k.name()), set("name");
+  a.push(k.text()), set("signature");
+  a.push(k.code().cached), set("cached");
+  a.push(k.code().milliseconds), set("milliseconds");
+  a.push(k.code().log), set("log");
+  a.push(double(k.arch())), set("arch");
+  if (const LoadedKernel* loaded = k.loaded()) {
+    a.push(double(loaded->max_threads)), set("max_threads");
+    a.push(double(loaded->registers)), set("registers");
+    a.push(double(loaded->shared)), set("shared");
+    a.push(double(loaded->local)), set("local_memory");
+  }
+  lua_createtable(a.L, int(k.parameters().size()), 0);
+  int i = 0;
+  for (const CudaParameter& p : k.parameters()) {
+    lua_createtable(a.L, 0, 3);
+    a.push(p.name), set("name");
+    a.push(p.type.text), set("type");
+    if (p.type.kind == CudaType::pointer) a.push(p.type.element), set("dtype");
+    lua_rawseti(a.L, -2, ++i);
+  }
+  set("parameters");
+  return 1;
+}
+
+std::string describe_argument(const void* state, int i) {
+  return describe(static_cast<lua_State*>(const_cast<void*>(state)), i + 9);
+}
+
+int launch(Args& a) {
+  CudaKernel& k = kernel_at(a);
+  LaunchSize size;
+  for (int d = 0; d < 3; ++d) size.grid[d] = a.integer(2 + d), size.block[d] = a.integer(5 + d);
+  size.shared = a.integer(8);
+  constexpr int kMost = 65;  // one more than any kernel takes
+  KernelArgument arguments[kMost];
+  const int count = lua_gettop(a.L) - 8;
+  for (int i = 0; i < count && i < kMost; ++i) {
+    KernelArgument& g = arguments[i];
+    g.describe = describe_argument;
+    const int type = lua_type(a.L, i + 9);
+    if (type == LUA_TUSERDATA) g.tensor = tensor_at(a.L, i + 9);
+    else if (type == LUA_TNUMBER)
+      g.kind = KernelArgument::number, g.value = lua_tonumber(a.L, i + 9);
+    else if (type == LUA_TBOOLEAN)
+      g.kind = KernelArgument::boolean, g.value = lua_toboolean(a.L, i + 9);
+  }
+  k.launch(size, arguments, count, a.L);
+  return 0;
+}
+
+const Entry kParts[] = {
+    {"cuda_compile(source, name, device, place, line, options, defines)", "A kernel.", compile},
+    {"cuda_about(kernel)", "What is known of a kernel.", about},
+    {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
+    {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",
+     [](Args& a) {
+       CudaKernel& k = kernel_at(a);
+       k.set_rank(int(a.integer(2)) - 1, int(a.integer(3)));
+       return 0;
+     }},
+    {"cuda_constant(kernel, name, value)", "Fills a variable of the source.",
+     [](Args& a) {
+       kernel_at(a).set_constant(a.text(2), a.tensor(3));
+       return 0;
+     }},
+};
+
+const Entry kFunctions[] = {
+    {"cdiv(a, b)",
+     "a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a "
+     "elements.",
+     [](Args& a) {
+       const int64_t n = a.integer(1), each = a.integer(2);
+       if (n < 0 || each < 1) fail("cdiv: {} / {}; a must be 0 or more, b 1 or more", n, each);
+       return a.push(double(n / each + (n % each != 0)));
+     }},
+};
+
+}  // namespace
+
+void push_cuda_kernel(lua_State* L) {
+  lua_newtable(L);
+  add(L, kParts);
+  for (const Entry& e : kParts) e.internal = true;
+}
+
+void list_cuda_kernel(Catalogue& c) { c.functions(kFunctions); }
+
+}  // namespace mt::lua

@@ -1,0 +1,140 @@
+// modules.cu -- loads compiled code and launches its kernels, through the driver's own interface
+#include "kernels/cuda/modules.h"
+
+#include <cstdio>
+
+#include "kernels/cuda/cuda.h"
+#ifdef __CUDACC__
+#include <cuda.h>
+#include <dlfcn.h>
+#endif
+
+namespace mt::cuda {
+
+#ifdef __CUDACC__
+namespace {
+
+/// The functions in use of the driver, which the runtime has opened already.
+struct Driver {
+  decltype(&cuModuleLoadDataEx) load = nullptr;
+  decltype(&cuModuleUnload) unload = nullptr;
+  decltype(&cuModuleGetFunction) function = nullptr;
+  decltype(&cuModuleGetGlobal) variable = nullptr;  // a macro: _v2
+  decltype(&cuFuncGetAttribute) attribute = nullptr;
+  decltype(&cuFuncSetAttribute) set_attribute = nullptr;
+  decltype(&cuLaunchKernel) launch = nullptr;
+  bool found = false;
+
+  Driver() {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    found =
+        library && get(library, "cuModuleLoadDataEx", load) &&
+        get(library, "cuModuleUnload", unload) && get(library, "cuModuleGetFunction", function) &&
+        get(library, "cuModuleGetGlobal_v2", variable) &&
+        get(library, "cuFuncGetAttribute", attribute) &&
+        get(library, "cuFuncSetAttribute", set_attribute) && get(library, "cuLaunchKernel", launch);
+  }
+  template <class F> static bool get(void* library, const char* name, F& to) {
+    to = reinterpret_cast<F>(dlsym(library, name));
+    return to != nullptr;
+  }
+};
+const Driver& driver() {
+  static const Driver d;
+  return d;
+}
+
+/// The runtime's errors have the driver's numbers.
+const char* text_of(CUresult r) { return cudaGetErrorString(cudaError_t(r)); }
+
+}  // namespace
+
+bool load_module(const Code& code, LoadedKernel& kernel, char* why, size_t room) {
+  const Driver& d = driver();
+  if (!d.found) return std::snprintf(why, room, "the NVIDIA driver is too old to load code"), false;
+  char log[1024] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CUresult r = d.load(&module, code.image, 2, options, values);
+  if (r == CUDA_SUCCESS) r = d.function(&function, module, code.symbol);
+  if (r != CUDA_SUCCESS) {
+    std::snprintf(why, room, "%s%s%s", text_of(r), log[0] ? ": " : "", log);
+    if (module) d.unload(module);
+    return false;
+  }
+  const auto ask = [&](CUfunction_attribute what) {
+    int value = 0;
+    return d.attribute(&value, what, function) == CUDA_SUCCESS ? value : 0;
+  };
+  int device = 0, most = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  kernel.module = module, kernel.function = function;
+  kernel.max_threads = ask(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  kernel.registers = ask(CU_FUNC_ATTRIBUTE_NUM_REGS);
+  kernel.shared = ask(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  kernel.local = ask(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+  // More than 48 KiB must be asked for once; that costs a launch nothing that does not use it.
+  const int more = most - int(kernel.shared);
+  if (more > 0 && d.set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                  more) == CUDA_SUCCESS)
+    kernel.more_shared = more;
+  else kernel.more_shared = ask(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  return true;
+}
+
+void unload_module(const LoadedKernel& kernel) {
+  cudaStreamSynchronize(stream());  // its kernels may still run; and what they printed is shown
+  check(cudaError_t(driver().unload(static_cast<CUmodule>(kernel.module))), "unloading a kernel");
+}
+
+void* module_variable(const LoadedKernel& kernel, const char* name, size_t* bytes) {
+  CUdeviceptr at = 0;
+  if (driver().variable(&at, bytes, static_cast<CUmodule>(kernel.module), name) != CUDA_SUCCESS)
+    return nullptr;
+  return reinterpret_cast<void*>(at);
+}
+
+void launch_module(const Launch& c) {
+  if (stopped()) return;
+  for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
+  const CUresult r =
+      driver().launch(static_cast<CUfunction>(c.kernel->function), c.grid[0], c.grid[1], c.grid[2],
+                      c.block[0], c.block[1], c.block[2], c.shared, stream(), c.arguments, nullptr);
+  check(cudaError_t(r), c.name);
+  started(c.name);
+}
+
+#else  // the emulation compiles the text anew
+
+bool load_module(const Code& code, LoadedKernel& kernel, char*, size_t) {
+  emulation::Loaded* const loaded = emulation::load(code.source, code.name);
+  kernel = {loaded, loaded, 1024, 0, 0, 0, 48 << 10};
+  return true;
+}
+void unload_module(const LoadedKernel& kernel) {
+  emulation::unload(static_cast<emulation::Loaded*>(kernel.module));
+}
+void* module_variable(const LoadedKernel& kernel, const char* name, size_t* bytes) {
+  return emulation::variable(static_cast<emulation::Loaded*>(kernel.module), name, bytes);
+}
+void launch_module(const Launch& c) {
+  if (stopped()) return;
+  for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
+  emulation::run(static_cast<emulation::Loaded*>(c.kernel->module),
+                 dim3(c.grid[0], c.grid[1], c.grid[2]), dim3(c.block[0], c.block[1], c.block[2]),
+                 c.shared, c.arguments, c.count);
+  check(cudaGetLastError(), c.name);
+  started(c.name);
+}
+#endif
+
+// Not by a kernel of ours: constant memory has a cache that stores do not go through.
+void write_variable(void* to, const void* from, size_t bytes) {
+  if (bytes)
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "filling a variable");
+}
+
+}  // namespace mt::cuda

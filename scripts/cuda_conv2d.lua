@@ -1,0 +1,171 @@
+-- cuda_conv2d.lua -- a small filter over a large image on a GPU: naive, shared memory, constant memory
+--
+--   mtorch scripts/cuda_conv2d.lua                     a table, a CSV file and a graph
+--   mtorch scripts/cuda_conv2d.lua --compile           only compiles the kernels: needs no GPU
+--
+-- out[row][column] is the sum of the filter's elements times the image's around (row, column); outside
+-- of the image there are zeros. The image has 1000 x 2000 pixels, the filter 3 x 3.
+local mt = require 'mtorch'
+local lesson = require 'cuda_lesson'
+
+local options = mt.args {
+  height = 1000, width = 2000, runs = 5, compile = false, csv = 'cuda_conv2d.csv', plot = 'cuda_conv2d.svg',
+}
+lesson.needs_gpu(options)
+
+-- ---- the kernels -----------------------------------------------------------------------------------
+
+-- Naive: a thread makes one pixel, and reads all it needs from global memory. For 3 x 3 that is 9
+-- reads a pixel, of which the caches serve all but one.
+local naive_source = [[
+__global__ void conv2d_k(const float* m, const float* f, float* out, int f_size, int m_h, int m_w) {
+  int row = blockIdx.y * blockDim.y + threadIdx.y;
+  int column = blockIdx.x * blockDim.x + threadIdx.x;
+  int r = f_size / 2;                                  // how far the filter reaches
+  if (row < m_h && column < m_w) {                     // the guard: blocks may stick out of the image
+    float sum = 0.0f;
+    for (int i = 0; i < f_size; ++i) {
+      for (int j = 0; j < f_size; ++j) {
+        int y = row - r + i, x = column - r + j;       // the pixel under the filter's element (i, j)
+        if (y >= 0 && y < m_h && x >= 0 && x < m_w) {  // outside of the image: nothing to add
+          sum += m[y * m_w + x] * f[i * f_size + j];
+        }
+      }
+    }
+    out[row * m_w + column] = sum;
+  }
+}
+]]
+
+-- Constant memory: 64 KiB that nobody writes while kernels run, with a cache of its own that serves a
+-- whole warp at once when all want the same element, as they do of the filter. And RADIUS is known
+-- when the kernel is compiled, so the compiler unrolls both loops.
+local constant_source = [[
+__constant__ float F_c[2 * RADIUS + 1][2 * RADIUS + 1];  // filled by k:set_constant('F_c', tensor)
+__global__ void conv2d_constant(const float* m, float* out, int m_h, int m_w) {
+  int row = blockIdx.y * blockDim.y + threadIdx.y;
+  int column = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row < m_h && column < m_w) {
+    float sum = 0.0f;
+    for (int i = 0; i < 2 * RADIUS + 1; ++i) {
+      for (int j = 0; j < 2 * RADIUS + 1; ++j) {
+        int y = row - RADIUS + i, x = column - RADIUS + j;
+        if (y >= 0 && y < m_h && x >= 0 && x < m_w) {
+          sum += m[y * m_w + x] * F_c[i][j];
+        }
+      }
+    }
+    out[row * m_w + column] = sum;
+  }
+}
+]]
+
+-- Shared memory: the threads of a block fetch their patch of the image with a rim of RADIUS around it,
+-- outside of the image as zeros; after that no thread asks where the image ends, and each pixel has
+-- been read from global memory about once.
+local shared_source = [[
+#define ROOM_X (TILE_X + 2 * RADIUS)
+#define ROOM_Y (TILE_Y + 2 * RADIUS)
+__constant__ float F_c[2 * RADIUS + 1][2 * RADIUS + 1];
+__global__ void __launch_bounds__(TILE_X * TILE_Y)
+conv2d_shared(const float* m, float* out, int m_h, int m_w) {
+  __shared__ float tile[ROOM_Y][ROOM_X];
+  int row0 = blockIdx.y * TILE_Y, column0 = blockIdx.x * TILE_X;      // the corner of the patch
+  int thread = threadIdx.y * TILE_X + threadIdx.x;
+  for (int i = thread; i < ROOM_X * ROOM_Y; i += TILE_X * TILE_Y) {   // more places than threads
+    int y = row0 + i / ROOM_X - RADIUS, x = column0 + i % ROOM_X - RADIUS;
+    tile[i / ROOM_X][i % ROOM_X] = y >= 0 && y < m_h && x >= 0 && x < m_w ? m[y * m_w + x] : 0.0f;
+  }
+  __syncthreads();                                     // all have written before anybody reads
+  int row = row0 + threadIdx.y, column = column0 + threadIdx.x;
+  if (row < m_h && column < m_w) {
+    float sum = 0.0f;
+    for (int i = 0; i < 2 * RADIUS + 1; ++i) {
+      for (int j = 0; j < 2 * RADIUS + 1; ++j) {
+        sum += tile[threadIdx.y + i][threadIdx.x + j] * F_c[i][j];
+      }
+    }
+    out[row * m_w + column] = sum;
+  }
+}
+]]
+
+local TILE_X, TILE_Y, RADIUS = 32, 8, 1                -- a warp is a row of 32 pixels
+-- `rank`: tensors of any other number of dimensions are refused before anything is launched.
+local k = lesson.kernels(options, {
+  {source = naive_source, name = 'conv2d_k', rank = {m = 2, f = 2, out = 2}},
+  {source = constant_source, name = 'conv2d_constant', rank = {m = 2, out = 2}, defines = {RADIUS = RADIUS}},
+  {source = shared_source, name = 'conv2d_shared', rank = {m = 2, out = 2},
+   defines = {RADIUS = RADIUS, TILE_X = TILE_X, TILE_Y = TILE_Y}},
+})
+
+-- ---- launches --------------------------------------------------------------------------------------
+
+local function blocks(h, w) return {mt.cdiv(w, TILE_X), mt.cdiv(h, TILE_Y)} end
+local threads = {TILE_X, TILE_Y}
+
+local function naive(m, f)
+  local h, w = m.shape[1], m.shape[2]
+  assert(f.shape[1] == f.shape[2] and f.shape[1] % 2 == 1, 'the filter must be square, of an odd size')
+  local out = mt.empty_like(m)
+  k.conv2d_k[{blocks(h, w), threads}](m, f, out, f.shape[1], h, w)
+  return out
+end
+--- A kernel with the filter in constant memory; the filter is copied there with each call.
+local function with_constant(kernel)
+  return function(m, f)
+    local h, w = m.shape[1], m.shape[2]
+    local out = mt.empty_like(m)
+    kernel:set_constant('F_c', f)
+    kernel[{blocks(h, w), threads}](m, out, h, w)
+    return out
+  end
+end
+local constant, shared = with_constant(k.conv2d_constant), with_constant(k.conv2d_shared)
+local function built_in(m, f)
+  local h, w = m.shape[1], m.shape[2]
+  return (mt.conv2d(m:view(1, 1, h, w), f:view(1, 1, 3, 3), nil, 1, 1):view(h, w))
+end
+local steps = {{'naive', naive}, {'constant filter', constant}, {'shared tile', shared}, {'mt.conv2d', built_in}}
+
+-- ---- are they right? -------------------------------------------------------------------------------
+
+local f = mt.randn(3, 3)
+for _, size in ipairs { {1, 1}, {16, 16}, {33, 45}, {48, 500}, {7, 1025}, {options.height, options.width} } do
+  local m = mt.randn(size[1], size[2])
+  local wanted = built_in(m, f)
+  for _, step in ipairs(steps) do
+    lesson.check(('%s %d x %d'):format(step[1], size[1], size[2]), step[2](m:cuda(), f:cuda()), wanted, 1e-5)
+  end
+end
+print('all are right, for images of 1 x 1 to ' .. options.height .. ' x ' .. options.width)
+
+-- The notebook's own mistake: an image of 1 x h x w given to a kernel for h x w. There it ran, with a
+-- height of 1 and a width of h; here the call says what is wrong.
+local m, there = mt.rand(options.height, options.width):cuda(), f:cuda()
+local ok, message = pcall(naive, m:view(1, options.height, options.width), there)
+assert(not ok, 'a 3-d image was not refused')
+print('a 3-d image: ' .. message)
+
+-- ---- how fast? -------------------------------------------------------------------------------------
+
+print(('\n-- %d x %d with 3 x 3 --'):format(options.height, options.width))
+local rows, first = {}, nil
+for _, step in ipairs(steps) do
+  local us = lesson.microseconds(function() step[2](m, there) end, options.runs)
+  first = first or us
+  -- the image is read and written once at least
+  rows[#rows + 1] = {step[1], us, 8 * m:numel() / us / 1e3, first / us}
+end
+local m_cpu = m:cpu()
+local cpu = lesson.cpu_microseconds(function() built_in(m_cpu, f) end, options.runs)
+rows[#rows + 1] = {'CPU', cpu, 8 * m:numel() / cpu / 1e3, first / cpu}
+lesson.table({'step', 'us', 'GB/s', 'times naive'}, rows, options.csv)
+if options.plot ~= '' then
+  local times, names = {}, {}
+  for i, row in ipairs(rows) do names[i], times[i] = row[1], math.log10(math.max(row[2], 1)) end
+  local title = ('A 3 x 3 filter over %d x %d pixels'):format(options.height, options.width)
+  mt.plot.bar {times, labels = names, title = title,
+               ylabel = 'log10 of the microseconds', path = options.plot}
+  print('graph: ' .. options.plot)
+end

@@ -1,0 +1,132 @@
+-- cuda_lesson.lua -- what the cuda_*.lua scripts share: compiling, timing, checking, tables, graphs
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+
+local lesson = {}
+
+--- Ends the script with a sentence, as a success: there is nothing to be seen here.
+local function skip(why)
+  print('skipped: ' .. why)
+  os.exit(0)
+end
+
+--- Where there is no GPU, says so and ends, unless the kernels are only to be compiled.
+function lesson.needs_gpu(options)
+  local usable, why = mt.cuda.is_available()
+  if not usable and not options.compile then
+    skip('this script runs its kernels on an NVIDIA GPU, and ' .. why .. ' (--compile compiles them all the same)')
+  end
+  if usable then print(('GPU: %s'):format(mt.cuda.device_name())) end
+end
+
+--- Compiles {{source =, name =, ..}, ..} and gives the kernels by their names; with --compile that is
+--- all. The first run takes some 50 ms for each, later ones find the code on disk.
+function lesson.kernels(options, list)
+  local kernels = {}
+  for _, spec in ipairs(list) do
+    local ok, k = pcall(mt.cuda.kernel, spec)
+    if not ok and tostring(k):find('NVRTC, CUDA\'s compiler library', 1, true) then skip(tostring(k)) end
+    if not ok then error(k, 0) end
+    kernels[k.name] = k
+    local how = k.cached and 'found on disk' or 'compiled'
+    print(('%-14s in %6.1f ms for sm_%d%s: %s'):format(how, k.milliseconds, k.arch,
+      k.registers and (', %d registers'):format(k.registers) or '', k.signature))
+  end
+  if options.compile then
+    print(('%d kernels compiled'):format(#list))
+    os.exit(0)
+  end
+  return kernels
+end
+
+--- Microseconds of one call of fn: the median of `runs` runs, each long enough to be measured. A
+--- launch only asks the GPU for work, so the clock stops when the GPU has done it.
+function lesson.microseconds(fn, runs)
+  runs = runs or 5
+  local function run(n)
+    mt.cuda.synchronize()
+    local began = core.time()
+    for _ = 1, n do fn() end
+    mt.cuda.synchronize()
+    return (core.time() - began) / n
+  end
+  local once, n = run(1), 1
+  if runs > 1 then
+    once = run(1) -- the first call also loads what is not loaded yet
+    n = math.max(1, math.min(1000, math.floor(0.02 / math.max(once, 1e-7))))
+  end
+  local times = {}
+  for i = 1, runs do times[i] = run(n) end
+  table.sort(times)
+  return times[math.ceil(runs / 2)] * 1e6
+end
+
+--- The same without a GPU in it.
+function lesson.cpu_microseconds(fn, runs)
+  local _, _, median = mt.timeit(fn, {n = 1, runs = runs or 3, quiet = true})
+  return median * 1e6
+end
+
+--- Raises where a result on any device differs from what it should be.
+function lesson.check(what, got, wanted, tolerance)
+  got, wanted = got:cpu(), wanted:cpu()
+  if not mt.allclose(got, wanted, {rtol = tolerance, atol = tolerance}) then
+    local worst = (got - wanted):abs():max():item()
+    error(('%s is wrong: off by up to %g'):format(what, worst), 0)
+  end
+end
+
+local function number(value)
+  if type(value) ~= 'number' then return tostring(value or '-') end
+  if value % 1 == 0 and math.abs(value) < 1e9 then return ('%d'):format(value) end
+  return (value >= 100 and '%.0f' or value >= 10 and '%.1f' or '%.2f'):format(value)
+end
+
+--- Prints rows as a table of markdown, and writes them to a CSV file where `path` is not ''.
+function lesson.table(columns, rows, path)
+  local widths, lines = {}, {}
+  for c, name in ipairs(columns) do
+    widths[c] = #name
+    for _, row in ipairs(rows) do widths[c] = math.max(widths[c], #number(row[c])) end
+  end
+  local function line(cells, text_of)
+    local parts = {}
+    for c in ipairs(columns) do
+      local text = text_of(cells[c])
+      parts[c] = (c == 1 and '%-' or '%') .. widths[c] .. 's'
+      parts[c] = parts[c]:format(text)
+    end
+    return '| ' .. table.concat(parts, ' | ') .. ' |'
+  end
+  print(line(columns, tostring))
+  print('|' .. ('---|'):rep(#columns))
+  for _, row in ipairs(rows) do print(line(row, number)) end
+  if not path or path == '' then return end
+  lines[1] = table.concat(columns, ',')
+  for i, row in ipairs(rows) do
+    local cells = {}
+    for c in ipairs(columns) do cells[c] = row[c] == nil and '' or tostring(row[c]) end
+    lines[i + 1] = table.concat(cells, ',')
+  end
+  require('mtorch.util').write_file('cuda_lesson', path, table.concat(lines, '\n') .. '\n')
+  print('table: ' .. path)
+end
+
+--- A graph over logarithmic axes: one line for each of `columns` from 2 on, over column 1.
+function lesson.graph(columns, rows, title, xlabel, ylabel, path)
+  if path == '' then return end
+  local series = {}
+  for c = 2, #columns do
+    local x, y = {}, {}
+    for _, row in ipairs(rows) do
+      if row[c] then x[#x + 1], y[#y + 1] = row[1], row[c] end
+    end
+    if #x > 0 then series[#series + 1] = {x = x, y = y, label = columns[c]} end
+  end
+  series.title, series.xlabel, series.ylabel, series.path = title, xlabel, ylabel, path
+  series.logx, series.logy = true, true
+  mt.plot.line(series)
+  print('graph: ' .. path)
+end
+
+return lesson

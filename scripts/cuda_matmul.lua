@@ -1,0 +1,216 @@
+-- cuda_matmul.lua -- matrix products on a GPU, each step explained: naive, shared memory, registers
+--
+--   mtorch scripts/cuda_matmul.lua                     tables, CSV files and a graph
+--   mtorch scripts/cuda_matmul.lua --largest 2048      stops earlier than at 8192
+--   mtorch scripts/cuda_matmul.lua --compile           only compiles the kernels: needs no GPU
+--
+-- c = a b, where a is m x k, b is k x n and c is m x n, all row-major: the element in row i and column
+-- j of a lies at a[i * k + j]. Every kernel is checked against the CPU or cuBLAS, then timed.
+local mt = require 'mtorch'
+local lesson = require 'cuda_lesson'
+
+local options = mt.args {
+  largest = 8192, cpu = 2048, rows = 50000, runs = 5, compile = false,
+  csv = 'cuda_matmul.csv', plot = 'cuda_matmul.svg',
+}
+lesson.needs_gpu(options)
+
+-- ---- naive: one thread, one element ----------------------------------------------------------------
+
+-- Every thread reads a whole row of a and a whole column of b from global memory: 2 k numbers for k
+-- multiplications. The neighbours in a warp read the same row and neighbouring columns, so the reads
+-- of b come in one piece (are "coalesced") and those of a are one read for all; the caches help too.
+-- Still, memory decides how fast this is.
+local naive_source = [[
+__global__ void matmul_naive(const float* a, const float* b, float* c, int m, int n, int k) {
+  int column = blockIdx.x * blockDim.x + threadIdx.x;  // x runs along a row of c: neighbours in a warp
+  int row = blockIdx.y * blockDim.y + threadIdx.y;     // have neighbouring columns
+  if (row < m && column < n) {                         // the guard: the grid has whole blocks
+    float sum = 0.0f;
+    for (int i = 0; i < k; ++i) {
+      sum += a[(long long)row * k + i] * b[(long long)i * n + column];
+    }
+    c[(long long)row * n + column] = sum;              // written once: sum lived in a register
+  }
+}
+]]
+
+-- ---- tiled: the threads of a block fetch together --------------------------------------------------
+
+-- A block makes a tile of c. Its threads walk along k in steps of TILE: each fetches one number of a
+-- and one of b into shared memory, then all use what all have fetched. So every number is read from
+-- global memory once for TILE uses instead of once for each.
+local tiled_source = [[
+__global__ void matmul_tiled(const float* a, const float* b, float* c, int m, int n, int k) {
+  __shared__ float left[TILE][TILE];                   // a piece of a, seen by the whole block
+  __shared__ float right[TILE][TILE];                  // a piece of b
+  int x = threadIdx.x, y = threadIdx.y;
+  int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
+  float sum = 0.0f;
+  for (int step = 0; step < k; step += TILE) {
+    // Outside of the matrices a zero is fetched, which adds nothing. No thread leaves early: all must
+    // come to the barriers.
+    left[y][x] = row < m && step + x < k ? a[(long long)row * k + step + x] : 0.0f;
+    right[y][x] = step + y < k && column < n ? b[(long long)(step + y) * n + column] : 0.0f;
+    __syncthreads();                                   // all have written before anybody reads
+    for (int i = 0; i < TILE; ++i) {
+      sum += left[y][i] * right[i][x];                 // left: one number for the warp; right: 32 in a row
+    }
+    __syncthreads();                                   // all have read before anybody writes again
+  }
+  if (row < m && column < n) {
+    c[(long long)row * n + column] = sum;
+  }
+}
+]]
+
+-- ---- registers: a thread makes 8 x 8 elements ------------------------------------------------------
+
+-- Shared memory is fast, but in the tiled kernel two reads of it serve one multiplication. Here a
+-- thread fetches 8 numbers of a and 8 of b into registers and makes 64 multiplications of them. A
+-- block of 256 threads makes a tile of 128 x 128; thread (tx, ty) has the rows ty, ty + 16, .. and
+-- the columns tx, tx + 16, .., so that neighbours always touch neighbours.
+local register_source = [[
+#define EDGE 128                                       // the tile of c that a block makes: EDGE x EDGE
+#define DEPTH 8                                        // how much of k is fetched at once
+#define EACH 8                                         // a thread makes EACH x EACH elements
+#define SIDE (EDGE / EACH)                             // SIDE x SIDE = 256 threads
+__global__ void __launch_bounds__(SIDE * SIDE)
+matmul_registers(const float* a, const float* b, float* c, int m, int n, int k) {
+  __shared__ float left[DEPTH][EDGE + 1];              // turned round; + 1: a column in different banks
+  __shared__ float right[DEPTH][EDGE];
+  int tx = threadIdx.x % SIDE, ty = threadIdx.x / SIDE;
+  int row0 = blockIdx.y * EDGE, column0 = blockIdx.x * EDGE;
+  float sum[EACH][EACH] = {};                          // 64 registers
+  for (int step = 0; step < k; step += DEPTH) {
+    for (int i = threadIdx.x; i < EDGE * DEPTH; i += SIDE * SIDE) {   // 4 numbers of a for each thread
+      int row = i / DEPTH, q = i % DEPTH;              // 8 neighbours read 8 numbers in a row
+      left[q][row] = row0 + row < m && step + q < k ? a[(long long)(row0 + row) * k + step + q] : 0.0f;
+    }
+    for (int i = threadIdx.x; i < DEPTH * EDGE; i += SIDE * SIDE) {   // and 4 of b
+      int q = i / EDGE, column = i % EDGE;
+      right[q][column] =
+          step + q < k && column0 + column < n ? b[(long long)(step + q) * n + column0 + column] : 0.0f;
+    }
+    __syncthreads();
+    for (int q = 0; q < DEPTH; ++q) {
+      float l[EACH], r[EACH];                          // 16 reads of shared memory ..
+      for (int i = 0; i < EACH; ++i) l[i] = left[q][ty + SIDE * i];
+      for (int j = 0; j < EACH; ++j) r[j] = right[q][tx + SIDE * j];
+      for (int i = 0; i < EACH; ++i) {
+        for (int j = 0; j < EACH; ++j) {
+          sum[i][j] += l[i] * r[j];                    // .. for 64 multiplications
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < EACH; ++i) {
+    for (int j = 0; j < EACH; ++j) {
+      int row = row0 + ty + SIDE * i, column = column0 + tx + SIDE * j;
+      if (row < m && column < n) {
+        c[(long long)row * n + column] = sum[i][j];
+      }
+    }
+  }
+}
+]]
+
+local TILE = 32
+local two = {a = 2, b = 2, c = 2}                      -- all three must be matrices
+local k = lesson.kernels(options, {
+  {source = naive_source, name = 'matmul_naive', rank = two},
+  {source = tiled_source, name = 'matmul_tiled', rank = two, defines = {TILE = TILE}},
+  {source = register_source, name = 'matmul_registers', rank = two},
+})
+
+-- ---- launches --------------------------------------------------------------------------------------
+
+--- The sizes of a product, checked: the kernels trust them.
+local function sizes(a, b)
+  assert(a.shape[2] == b.shape[1], 'the inner sizes differ')
+  return a.shape[1], b.shape[2], a.shape[2]
+end
+local function result(m, n) return (mt.empty({m, n}, {device = 'cuda'})) end
+
+local function naive(a, b)
+  local m, n, inner = sizes(a, b)
+  local c = result(m, n)
+  k.matmul_naive[{ {mt.cdiv(n, 32), mt.cdiv(m, 8)}, {32, 8} }](a, b, c, m, n, inner)
+  return c
+end
+local function tiled(a, b)
+  local m, n, inner = sizes(a, b)
+  local c = result(m, n)
+  k.matmul_tiled[{ {mt.cdiv(n, TILE), mt.cdiv(m, TILE)}, {TILE, TILE} }](a, b, c, m, n, inner)
+  return c
+end
+local function registers(a, b)
+  local m, n, inner = sizes(a, b)
+  local c = result(m, n)
+  k.matmul_registers[{ {mt.cdiv(n, 128), mt.cdiv(m, 128)}, 256 }](a, b, c, m, n, inner)
+  return c
+end
+local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, our own and OpenBLAS on the CPU
+
+local steps = {{'naive', naive}, {'tiled', tiled}, {'registers', registers}, {'mt.matmul', built_in}}
+
+--- Every product, against mt.matmul on the CPU where that does not take long, else on the GPU.
+local function check(a, b, a_cpu, b_cpu)
+  local wanted = a_cpu and built_in(a_cpu, b_cpu) or built_in(a, b)
+  local inner = a.shape[2]
+  for _, step in ipairs(steps) do
+    lesson.check(step[1] .. ' ' .. tostring(a.shape), step[2](a, b), wanted, 1e-5 + 1e-6 * inner)
+  end
+end
+
+-- ---- are they right? Sizes that are no multiples of a tile, too ------------------------------------
+
+for _, s in ipairs { {1, 1, 1}, {16, 16, 16}, {48, 48, 48}, {33, 33, 33}, {45, 40, 33}, {128, 128, 8}, {130, 140, 20},
+                     {500, 10, 64}, {2, 300, 7}, {5, 10, 784} } do
+  local a, b = mt.randn(s[1], s[3]), mt.randn(s[3], s[2])
+  if s[1] * s[2] <= options.largest ^ 2 then check(a:cuda(), b:cuda(), a, b) end
+end
+print('all products are right, of 1 x 1 to 500 x 10')
+
+-- ---- how fast, by size -----------------------------------------------------------------------------
+
+print('\n-- n x n times n x n: billions of multiplications and additions a second --')
+local titles, rows = {'n', 'naive', 'tiled', 'registers', 'mt.matmul', 'CPU'}, {}
+local n = 64
+while n <= options.largest do
+  local a_cpu, b_cpu = mt.randn(n, n), mt.randn(n, n)
+  local a, b = a_cpu:cuda(), b_cpu:cuda()
+  local on_cpu = n <= options.cpu
+  check(a, b, on_cpu and a_cpu, on_cpu and b_cpu)
+  local row, work = {n}, 2 * n ^ 3 / 1e3               -- operations in thousands: over us, billions a second
+  for c, step in ipairs(steps) do
+    row[c + 1] = work / lesson.microseconds(function() step[2](a, b) end, options.runs)
+  end
+  row[6] = on_cpu and work / lesson.cpu_microseconds(function() built_in(a_cpu, b_cpu) end, options.runs) or nil
+  rows[#rows + 1] = row
+  n = n * 2
+end
+lesson.table(titles, rows, options.csv)
+lesson.graph(titles, rows, 'Matrix products n x n: what each step gains', 'n', 'Gflop/s', options.plot)
+
+-- ---- a tall one: a whole training set times ten classes --------------------------------------------
+
+print(('\n-- %d x 784 times 784 x 10: what the copy back costs --'):format(options.rows))
+local a_cpu, b_cpu = mt.rand(options.rows, 784), mt.randn(784, 10)
+local a, b = a_cpu:cuda(), b_cpu:cuda()
+check(a, b, a_cpu, b_cpu)
+local tall, first = {}, nil
+for _, step in ipairs(steps) do
+  local alone = lesson.microseconds(function() step[2](a, b) end, options.runs)
+  -- the 500 000 numbers of the result, brought back to the CPU's memory
+  local back = lesson.microseconds(function() step[2](a, b):cpu() end, options.runs)
+  first = first or alone
+  tall[#tall + 1] = {step[1], alone, back, first / alone}
+end
+local cpu = lesson.cpu_microseconds(function() built_in(a_cpu, b_cpu) end, options.runs)
+tall[#tall + 1] = {'CPU', cpu, cpu, first / cpu}
+local both = lesson.microseconds(function() built_in(a_cpu:cuda(), b):cpu() end, options.runs)
+tall[#tall + 1] = {'mt.matmul, digits copied there too', nil, both, first / both}
+lesson.table({'step', 'us', 'us with the copy back', 'times naive'}, tall,
+  options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_tall.csv') or '')
