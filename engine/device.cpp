@@ -3,13 +3,21 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <vector>
 
 #include "engine/error.h"
 
 namespace mt {
+
+void (*on_cuda_open)(const Device&) = nullptr;
+
 namespace {
+
+void* plugin_library = nullptr;
+std::vector<const Device*> in_use;
 
 /// libmtorch_cuda.so: beside the program, or in ../lib/mtorch of it, or where MTORCH_CUDA_PLUGIN says.
 struct Plugin {
@@ -47,6 +55,7 @@ struct Plugin {
       why = "the CUDA plug-in is not one of mtorch";
       return;
     }
+    plugin_library = library;
     char text[512] = "";
     devices = count(text, sizeof text);
     why = text;
@@ -97,8 +106,17 @@ const Device& device_named(std::string_view name) {
   char why[512] = "";
   const Device* d = p.open(kDeviceAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
+  if (std::find(in_use.begin(), in_use.end(), d) == in_use.end()) {
+    in_use.push_back(d);
+    if (on_cuda_open) on_cuda_open(*d);
+  }
   return *d;
 }
+
+void for_each_cuda(void (*call)(const Device&)) {
+  for (const Device* d : in_use) call(*d);
+}
+void* cuda_symbol(const char* name) { return plugin_library ? dlsym(plugin_library, name) : nullptr; }
 
 void check_device(const Device& d) {
   if (!d.trouble) return;

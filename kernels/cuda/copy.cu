@@ -96,6 +96,7 @@ void copy(const Copy& call) {
       return cuda::launch("copy", copy_lines, cuda::blocks_for(bytes / 16, cuda::kThreads),
                           cuda::kThreads, static_cast<Line*>(c.out),
                           static_cast<const Line*>(c.in), bytes / 16);
+    const cuda::Timed timed("copy");
     cuda::check(cudaMemcpyAsync(c.out, c.in, size_t(bytes), cudaMemcpyDeviceToDevice,
                                 cuda::stream()),
                 "copy");

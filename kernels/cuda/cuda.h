@@ -20,8 +20,29 @@ constexpr int kThreads = 256;  // of a block, where nothing asks for another num
 cudaStream_t stream();
 /// The number of multiprocessors of that device.
 int processors();
+/// Its number.
+int current_device();
 /// Notes an error: `doing` says what failed. Returns whether all is well.
 bool check(cudaError_t error, const char* doing);
+
+extern bool timing;  // the profiler asks for times (timing.cu)
+void begin_timing(const char* name);
+void end_timing();
+/// Under the profiler, the time that the GPU takes for what is queued meanwhile.
+class Timed {
+ public:
+  explicit Timed(const char* name) : on_(timing) {
+    if (on_) begin_timing(name);
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() {
+    if (on_) end_timing();
+  }
+
+ private:
+  const bool on_;
+};
 
 /// Memory for as long as a verb queues its kernels; freed in the stream's order.
 class Scratch {
@@ -49,6 +70,7 @@ inline unsigned blocks_for(int64_t n, int64_t each) {
 template <class... P, class... A>
 void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
            size_t shared, const A&... a) {
+  const Timed timed(name);
 #ifdef __CUDACC__
   (void)together;
   kernel<<<grid, block, shared, stream()>>>(static_cast<P>(a)...);

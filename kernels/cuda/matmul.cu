@@ -163,6 +163,7 @@ template <class P> bool by_cublas(const P& p) {
     if (s < 0) return false;
   const cublasHandle_t handle = cuda::cublas_handle();
   if (!handle) return false;
+  const cuda::Timed timed("matmul");
   const int64_t sizes[3] = {p.m, p.n, p.k};
   for (int64_t i = 0; i < calls; ++i) {
     int64_t at[3];

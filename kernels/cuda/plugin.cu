@@ -47,12 +47,15 @@ void release(void* data, size_t) { check(cudaFreeAsync(data, stream()), "freeing
 void wait() { check(cudaStreamSynchronize(stream()), "waiting for the GPU"); }
 void upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
+  const Timed timed("upload");
   // From pageable memory the call returns once the source has been read.
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "a copy to the GPU");
 }
 void download(void* to, const void* from, size_t bytes) {
-  if (bytes)
+  if (bytes) {
+    const Timed timed("download");
     check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
+  }
   wait();
 }
 const char* trouble() {
@@ -104,7 +107,7 @@ template <int I> Device table() {
   return d;
 }
 template <int... I> const Device* table(int index, std::integer_sequence<int, I...>) {
-  static const Device all[] = {table<I>()...};
+  static Device all[] = {table<I>()...};  // not const: the profiler writes into it
   return &all[index];
 }
 
@@ -135,6 +138,7 @@ bool open(int index, char* why, size_t room) {
 }  // namespace
 
 cudaStream_t stream() { return gpus[current].stream; }
+int current_device() { return current; }
 int processors() { return gpus[current].processors; }
 
 bool check(cudaError_t error, const char* doing) {
