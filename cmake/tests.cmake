@@ -19,7 +19,7 @@ foreach(script ${lua_tests})
   get_filename_component(name ${script} NAME_WE)
   string(REPLACE "test_" "lua." name ${name})
   add_test(NAME ${name} COMMAND mtorch ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  if(name MATCHES "^lua.cuda_")  # the plug-in's kernels on the CPU
+  if(name MATCHES "^lua.(cuda_.*|profile)$")  # the plug-in's kernels on the CPU
     set_tests_properties(${name} PROPERTIES
       ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
   endif()

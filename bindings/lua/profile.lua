@@ -138,12 +138,15 @@ end
 return core.declare("profile(fn, path=nil, sort='self', top=nil, quiet=false)",
   'What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first ' ..
   "(sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows " ..
-  '{name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, outside ' ..
-  'and cuda in all, then what fn returned.',
+  '{name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, ' ..
+  'outside and cuda in all, then what fn returned.',
 function(fn, path, sort, top, quiet)
+  if type(fn) ~= 'function' and type(fn) ~= 'table' then
+    core.fail("profile: argument 1 'fn' must be a function, got " .. core.describe(fn))
+  end
   sort = sort == nil and 'self' or sort
   if not orders[sort] then
-    core.fail(("profile: sort must be 'self', 'total', 'cuda' or 'calls', got %s"):format(core.describe(sort)))
+    core.fail("profile: sort must be 'self', 'total', 'cuda' or 'calls', got " .. core.describe(sort))
   end
   if top ~= nil and (type(top) ~= 'number' or top < 0 or top % 1 ~= 0) then
     core.fail('profile: top must be a whole number from 0, got ' .. core.describe(top))
