@@ -41,7 +41,7 @@ add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/house.lua)
   add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endif()
-foreach(script symbols program install)
+foreach(script symbols program install bundle)
   if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${script}.sh)
     add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
@@ -50,6 +50,13 @@ endforeach()
 if(TEST program)
   set_tests_properties(program PROPERTIES RUN_SERIAL ON)
 endif()
+
+# The check of a GPU, tried on the emulated one; and the folder that run.sh bundle made, where there is one.
+add_test(NAME gpu_check COMMAND sh scripts/gpu_check.sh --quick --out ${CMAKE_BINARY_DIR}/gpu_check
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(gpu_check PROPERTIES ENVIRONMENT
+  "MTORCH=$<TARGET_FILE:mtorch>;MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
+set_tests_properties(gpu_check PROPERTIES PASS_REGULAR_EXPRESSION "5 passed[.].*relu/64Mi.*gpu_check.json")
 
 # Every script that people run is a test with a target.
 add_test(NAME script.train_split
