@@ -10,7 +10,9 @@
 
 #include "bindings/casting.h"
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/late.h"
+#include "engine/profile.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -441,51 +443,6 @@ int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
 namespace {
 
-/// Edits from one name to another: insert, delete, replace, exchange neighbours. Case is ignored.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> before, last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  auto same = [](char x, char y) { return std::tolower(x) == std::tolower(y); };
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + !same(a[i - 1], b[j - 1])});
-      if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
-        row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before = last;
-    last = row;
-  }
-  return last[b.size()];
-}
-
-}  // namespace
-
-std::string nearest(const std::vector<std::string>& names, const std::string& name) {
-  std::string best;
-  size_t least = std::max<size_t>(1, name.size() / 3) + 1;
-  for (const std::string& candidate : names) {
-    const size_t d = distance(name, candidate);
-    if (d < least) least = d, best = candidate;
-  }
-  return best;
-}
-
-std::string nearest_key(lua_State* L, int i, const std::string& name,
-                        std::vector<std::string> names) {
-  lua_pushvalue(L, i);
-  lua_pushnil(L);
-  while (lua_next(L, -2)) {
-    if (lua_type(L, -2) == LUA_TSTRING) names.push_back(lua_tostring(L, -2));
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  std::sort(names.begin(), names.end());
-  return nearest(names, name);
-}
-
-namespace {
-
 /// "Net.forward, net.lua:12" for a module whose own frame a tail call erased: self is the first
 /// local of the frame.
 std::string module_at(lua_State* L, lua_Debug& frame) {
@@ -555,6 +512,7 @@ void press(lua_State* L) {
   const int64_t slack =
       std::max(std::clamp<int64_t>(8 * heap, kSlack, 32 * kSlack), memory_use().live / 64);
   if (debt < slack) return;
+  const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
   while (lua_gc(L, LUA_GCSTEP, step) == 0) {
@@ -681,8 +639,20 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
   return -1;
 }
 
+namespace {
+
+/// A call under the profiler; the library's own helpers are part of who calls them.
+int profiled(lua_State* L) {
+  const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
+  if (e.internal.load(std::memory_order_relaxed)) return guarded(L, run_entry);
+  const profile::Scope scope(profile::Kind::operation, uint64_t(&e), [&] { return name_of(e); });
+  return guarded(L, run_entry);
+}
+
+}  // namespace
+
 int call(lua_State* L) {
-  const int results = guarded(L, run_entry);
+  const int results = profile::on ? profiled(L) : guarded(L, run_entry);
   return results < 0 ? lua_error(L) : results;
 }
 

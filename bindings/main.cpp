@@ -169,7 +169,7 @@ namespace {
 struct Options {
   std::vector<std::string> code, libraries;
   bool interactive = false, version = false, clean = false;
-  std::string device, seed;
+  std::string device, seed, profile;
   int threads = 0;
   std::vector<std::string> rest;
 };
@@ -189,11 +189,29 @@ int apply(lua_State* L, const Options& o) {
   return call(L, 3, 0);
 }
 
+/// --profile: records what follows. What ends that stays in the registry, for `end_profile`.
+constexpr char kEndProfile[] = "mtorch.end_profile";
+int begin_profile(lua_State* L, const std::string& path) {
+  static const char code[] =
+      "local path = ... require 'mtorch.profile' "
+      "return require('mtorch.core').profile_program(path ~= 'true' and path or nil)";
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "=(options)") != 0) return 1;
+  lua_pushstring(L, path.c_str());
+  if (call(L, 1, 1) != 0) return 1;
+  lua_setfield(L, LUA_REGISTRYINDEX, kEndProfile);
+  return 0;
+}
+void end_profile(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kEndProfile);
+  if (lua_isfunction(L, -1) && call(L, 0, 0) != 0) report(L);
+}
+
 int run_all(lua_State* L, const Options& o, const std::vector<std::string>& words) {
   const bool has_script = !o.rest.empty();
   const int script = has_script ? int(words.size() - o.rest.size()) : 0;
   set_arg(L, words, script);
   if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 1;
+  if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
   for (const std::string& name : o.libraries) {
     lua_getglobal(L, "require");
     lua_pushstring(L, name.c_str());
@@ -245,6 +263,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", o.threads, "how many threads kernels use")
       ->check(CLI::Range(1, 1024));
   app.add_option("--seed", o.seed, "the seed of random numbers")->check(CLI::Number);
+  app.add_flag("--profile", o.profile,
+               "print at the end what took the time; --profile=FILE.json writes a trace too");
   std::vector<std::string> words(argv, argv + argc);
   try {
     app.parse(argc, argv);
@@ -274,6 +294,7 @@ int main(int argc, char** argv) {
     report(L);
     if (take_interrupt()) status = 130;
   }
+  if (!o.profile.empty()) end_profile(L);
   lua_close(L);
   return status;
 }

@@ -328,6 +328,7 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 void open_core(lua_State* L) {
   add(L, kCore);
   add(L, kLanguage);
+  add_profile(L);
   for (const Entry& e : kCore) e.internal = true;
   for (const Entry& e : kLanguage) e.internal = true;
   luaL_getmetatable(L, "mtorch.methods");

@@ -5,7 +5,9 @@ file(GLOB test_sources CONFIGURE_DEPENDS tests/*.cpp)
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
-target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
+if(NOT MTORCH_BUNDLE)
+  target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
+endif()
 foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim io code)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
@@ -19,7 +21,7 @@ foreach(script ${lua_tests})
   get_filename_component(name ${script} NAME_WE)
   string(REPLACE "test_" "lua." name ${name})
   add_test(NAME ${name} COMMAND mtorch ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  if(name MATCHES "^lua.cuda_")  # the plug-in's kernels on the CPU
+  if(name MATCHES "^lua.(cuda_.*|profile)$")  # the plug-in's kernels on the CPU
     set_tests_properties(${name} PROPERTIES
       ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
   endif()
@@ -42,7 +44,7 @@ add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/house.lua)
   add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endif()
-foreach(script symbols program install)
+foreach(script symbols program install bundle)
   if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${script}.sh)
     add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
@@ -51,6 +53,13 @@ endforeach()
 if(TEST program)
   set_tests_properties(program PROPERTIES RUN_SERIAL ON)
 endif()
+
+# The check of a GPU, tried on the emulated one; and the folder that run.sh bundle made, where there is one.
+add_test(NAME gpu_check COMMAND sh scripts/gpu_check.sh --quick --out ${CMAKE_BINARY_DIR}/gpu_check
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(gpu_check PROPERTIES ENVIRONMENT
+  "MTORCH=$<TARGET_FILE:mtorch>;MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
+set_tests_properties(gpu_check PROPERTIES PASS_REGULAR_EXPRESSION "5 passed[.].*relu/64Mi.*gpu_check.json")
 
 # Every script that people run is a test with a target.
 add_test(NAME script.train_split

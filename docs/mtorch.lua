@@ -6066,6 +6066,15 @@ function mt.jvp(fn, inputs, v) end
 ---@return mt.Tensor ...
 function mt.launch_kernel(fn, grid_x, grid_y, ...) end
 
+--- What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first (sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows {name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, outside and cuda in all, then what fn returned.
+---@param fn function
+---@param path? string
+---@param sort? string default 'self'
+---@param top? integer
+---@param quiet? boolean default false
+---@return any ...
+function mt.profile(fn, path, sort, top, quiet) end
+
 --- fn(..) without saving what its gradient needs: the backward runs fn a second time, with the same random numbers.
 ---@param fn function
 ---@param ... any
@@ -6087,7 +6096,7 @@ function mt.set_num_threads(n) end
 ---@param n? integer
 ---@param runs? integer default 7
 ---@param quiet? boolean default false
----@return mt.Tensor ...
+---@return any ...
 function mt.timeit(fn, n, runs, quiet) end
 
 --- fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.

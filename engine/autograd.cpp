@@ -9,6 +9,7 @@
 
 #include "engine/custom.h"
 #include "engine/ops.h"
+#include "engine/profile.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt {
@@ -283,7 +284,7 @@ class Walk {
     Tensor few[3];
     std::vector<Tensor> many(node.more ? node.inputs : 0);
     Tensor* dx = node.more ? many.data() : few;
-    node.type->backward(node, g, dx);
+    take_gradient(node, g, dx);
     if (debugging && !holds_nan(g)) [[unlikely]]
       for (int i = 0; i < node.inputs; ++i)
         if (dx[i].defined())
@@ -291,6 +292,12 @@ class Walk {
     for (int i = 0; i < node.inputs; ++i)
       if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
     if (!retain_) consume(node);
+  }
+
+  static void take_gradient(Node& node, const Tensor& g, Tensor* dx) {
+    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
+                               [&] { return std::string(node.type->name) + " backward"; });
+    node.type->backward(node, g, dx);
   }
 
   /// Hooks see the gradient, retain_grad keeps it.

@@ -7,12 +7,18 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "engine/error.h"
 #include "kernels/module.h"
 
 namespace mt {
+
+void (*on_cuda_open)(const Device&) = nullptr;
+
 namespace {
+
+void* plugin_library = nullptr;
 
 /// libmtorch_cuda.so: beside the program, or in ../lib/mtorch of it, or where MTORCH_CUDA_PLUGIN says.
 struct Plugin {
@@ -52,6 +58,7 @@ struct Plugin {
       why = "the CUDA plug-in is not one of mtorch";
       return;
     }
+    plugin_library = library;
     char text[512] = "";
     devices = count(text, sizeof text);
     why = text;
@@ -105,10 +112,16 @@ const Device& device_named(std::string_view name) {
   char why[512] = "";
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
-  if (index < kMostDevices) opened[index] = d;
+  if (index < kMostDevices && !std::exchange(opened[index], d) && on_cuda_open) on_cuda_open(*d);
   gpus_at_once |= d->at_once;
   return *d;
 }
+
+void for_each_cuda(void (*call)(const Device&)) {
+  for (const Gpu* gpu : opened)
+    if (gpu) call(*gpu);
+}
+void* cuda_symbol(const char* name) { return plugin_library ? dlsym(plugin_library, name) : nullptr; }
 
 bool gpus_at_once = false;
 void check_gpus() {

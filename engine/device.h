@@ -18,6 +18,12 @@ void set_default_device(const Device&);
 /// How many GPUs can be used, and why none can: an empty sentence when there are some.
 int cuda_devices();
 std::string cuda_trouble();
+/// Calls the function with each GPU that is in use; `on_cuda_open` is called with one that comes
+/// into use, unless it is null.
+void for_each_cuda(void (*)(const Device&));
+extern void (*on_cuda_open)(const Device&);
+/// What the plug-in exports under a name; null where it has not been opened.
+void* cuda_symbol(const char* name);
 
 /// What a device that is not the CPU can do beside the verbs.
 inline const Gpu& gpu_of(const Device& d) { return static_cast<const Gpu&>(d); }

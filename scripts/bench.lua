@@ -2,11 +2,14 @@
 --
 --   mtorch scripts/bench.lua --peer torch --save now.tsv
 --   mtorch scripts/bench.lua --only '^relu/,^add/' --compare before.tsv
+--   mtorch scripts/bench.lua --device cuda --peer torch
 --
 -- Prints `name<TAB>microseconds`. Rows are those of peers/bench_torch.py: <op>/<size> of 1-D
 -- float32 values in 0.5..1.5, _rows along the last dimension of a 1024 x 1024 matrix and _cols
 -- along the first, matmul/MxKxN. Each is the median of 7 runs of 5 ms, or of one call if that is
--- longer. A ratio is the other time / ours.
+-- longer. A ratio is the other time / ours. On a GPU a run ends when the GPU has done its calls, and
+-- there are more rows: launch/<op> (what a call costs Lua, without waiting), 64 Mi elements, larger
+-- products, with the copy back too, and the filter of a 1000 x 2000 image.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -24,8 +27,7 @@ local matmuls = {'10x2x100', '10x100x100', '10x100x1', '32x32x32', '64x64x64', '
                  '256x256x256', '512x512x512', '1024x1024x1024', '1x1024x1024', '5x784x10',
                  '50000x784x10'}
 -- Arguments that are plain numbers in the peers' rows, by position.
-local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1},
-                 prelu = {[2] = mt.full({1}, 0.25)}}
+local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1}}
 
 local folder = arg[0]:match('^(.*/)') or ''
 local program = arg[0]
@@ -54,9 +56,13 @@ local function median(list)
   return (list[math.floor((n + 1) / 2)] + list[math.ceil((n + 1) / 2)]) / 2
 end
 
+local on_gpu = options.device ~= 'cpu'
+local function wait() if on_gpu then core.synchronize(options.device) end end
+
 local function run(call, loops)
   local began = core.time()
   for _ = 1, loops do call() end
+  wait()
   return core.time() - began
 end
 
@@ -212,6 +218,73 @@ local function product_rows()
   end
 end
 
+-- ---- what only a GPU is asked for ----
+
+--- The time that a call takes from Lua while the GPU is far from done with the earlier ones.
+local function launching(call)
+  local times, loops = {}, 200
+  for i = 1, 10 do
+    wait()
+    local began = core.time()
+    for _ = 1, loops do call() end
+    times[i] = (core.time() - began) / loops
+  end
+  wait()
+  return median(times)
+end
+
+local function launch_rows()
+  local function launch(name, prepare)
+    row('launch/' .. name, 'launches', function() return launching(prepare()) end)
+  end
+  local function add(x, y) return x + y end
+  launch('add', function() return bound(add, safe(4), safe(4)) end)
+  launch('relu', function() return bound(mt.relu, safe(4)) end)
+  launch('sum', function() return bound(mt.sum, safe(4)) end)
+  launch('matmul', function() return bound(mt.matmul, safe(10, 10), safe(10, 10)) end)
+end
+
+local function large_rows()
+  local n = options.quick and 2 ^ 16 or 2 ^ 26
+  local function large(name, prepare) row(name .. '/64Mi', 'large', prepare) end
+  large('device_copy', function() -- the bandwidth that others are measured by
+    local x, y = safe(n), mt.empty(n)
+    return function() y:copy_(x) end
+  end)
+  large('clone', function() return bound(function(x) return x:clone() end, safe(n)) end)
+  large('add', function()
+    return bound(function(x, y) return x + y end, safe(n), safe(n))
+  end)
+  for _, name in ipairs {'relu', 'exp', 'gelu', 'sum'} do
+    large(name, function() return bound(mt[name], safe(n)) end)
+  end
+  row('upload/64Mi', 'large', function()
+    local x = mt.rand(n, {device = 'cpu'})
+    return function() return x:to(options.device) end
+  end)
+  row('download/64Mi', 'large', function()
+    return bound(function(x) return x:cpu() end, safe(n))
+  end)
+end
+
+local function gpu_rows()
+  launch_rows()
+  large_rows()
+  for _, n in ipairs(options.quick and {} or {2048, 4096, 8192}) do
+    row(('matmul/%dx%dx%d'):format(n, n, n), 'products', function()
+      return bound(mt.matmul, safe(n, n), safe(n, n))
+    end)
+  end
+  row('matmul_back/50000x784x10', 'products', function()
+    local rows_of_a = options.quick and 500 or 50000
+    return bound(function(a, b) return a:matmul(b):cpu() end, safe(rows_of_a, 784), safe(784, 10))
+  end)
+  row('conv2d/1000x2000', 'products', function()
+    local high = options.quick and 10 or 1000
+    return bound(mt.conv2d, safe(1, 1, high, 2000), safe(1, 1, 3, 3), nil, 1, 1)
+  end)
+end
+
 -- ---- whole jobs ----
 
 local function chain()
@@ -229,6 +302,7 @@ local function split_epoch()
   local ok, last = bench_table.run_program {
     program, script, '--hidden', '100', '--dataset', 'split', '--rate', '0.05', '--epochs',
     options.quick and '50' or '500', '--seed', '1', '--threads', tostring(options.threads),
+    '--device', options.device,
   }
   local ms = tonumber(last:match('ms_per_epoch=([%d.]+)'))
   if not (ok and ms) then error('train_split.lua ended with: ' .. last, 0) end
@@ -260,6 +334,7 @@ local function peer_column(name)
   local script = folder .. 'peers/bench_' .. name .. '.py'
   local words = {python, script, '--threads', tostring(options.threads)}
   if options.quick then words[#words + 1] = '--quick' end
+  if on_gpu then words[#words + 1] = '--device=' .. options.device end
   local names = {}
   for i, r in ipairs(rows) do names[i] = r.name end
   if options.only ~= '' then words[#words + 1] = '--only=^(' .. table.concat(names, '|') .. ')$' end
@@ -272,7 +347,8 @@ end
 
 local function check_options()
   local with_ratio = options.peer ~= 'none' or options.compare ~= ''
-  if options.device ~= 'cpu' then quit("it measures the CPU only, not '%s'", options.device) end
+  if on_gpu then mt.set_default_device(options.device) end
+  numbers.prelu = {[2] = mt.full({1}, 0.25)}
   if options.plot ~= '' and not with_ratio then
     quit('--plot draws ratios; give --peer or --compare too')
   end
@@ -310,6 +386,7 @@ local function main()
   check_options()
   for _, add_rows in ipairs {elementwise_rows, reduction_rows, movement_rows, product_rows,
                              job_rows} do add_rows() end
+  if on_gpu then gpu_rows() end
   if #rows == 0 then quit("no row's name matches '%s'", options.only) end
   local others = {}
   if options.compare ~= '' then
@@ -328,7 +405,8 @@ local function main()
     if mean then print(mean) end
   end
   if options.save ~= '' then
-    local header = ('mtorch %s, %d threads%s'):format(core.isa(), options.threads,
+    local header = ('mtorch %s, %d threads%s'):format(
+      on_gpu and core.device_model(options.device) or core.isa(), options.threads,
                                                       options.quick and ', quick' or '')
     bench_table.write(options.save, header, measured)
   end

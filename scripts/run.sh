@@ -4,6 +4,7 @@
 #   sh scripts/run.sh train [flags]   trains on "split"; the flags go to scripts/train_split.lua
 #   sh scripts/run.sh test [flags]    builds and runs every test; the flags go to ctest
 #   sh scripts/run.sh build           leaves the program at build/mtorch
+#   sh scripts/run.sh bundle          makes build-bundle/mtorch-VERSION, a folder that can be moved
 #   sh scripts/run.sh sanitize        tests and trains under ASan + UBSan, then trains under valgrind
 #
 # Status: 0 ok, 1 the build failed, 2 usage, 3 something is missing and cannot be installed here,
@@ -263,7 +264,17 @@ sanitize() {
   say "sanitize: clean"
 }
 
-usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | sanitize'
+# Native code for compute capability 7.5, 8.x (that of 8.0) and 9.0; newer GPUs translate the PTX.
+bundle() {
+  # shellcheck disable=SC2086
+  ensure $core $tests
+  dir=$root/build-bundle
+  make_in "$dir" -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" -DMTORCH_TESTS=ON \
+    -DMTORCH_BUNDLE=ON "-DCMAKE_CUDA_ARCHITECTURES=75-real;80-real;90"
+  sh "$root/scripts/bundle.sh" "$dir"
+}
+
+usage='usage: sh scripts/run.sh train [flags] | test [flags] | build | bundle | sanitize'
 [ $# -gt 0 ] || fail 2 "$usage"
 verb=$1
 shift
@@ -275,6 +286,7 @@ case $verb in
     ensure $core
     make_normal OFF
     ;;
+  bundle) bundle ;;
   sanitize) sanitize "$@" ;;
   help | -h | --help) printf '%s\n' "$usage" ;;
   *) fail 2 "run.sh: no verb '$verb'; $usage" ;;

@@ -58,6 +58,7 @@ void list_sort(Catalogue&);
 void list_tensor(Catalogue&);
 
 // What a Lua state needs besides functions that are made when asked for.
+void add_profile(lua_State* L);      // what profile.lua is made of, into the core
 void open_generators(lua_State* L);  // the metatable of generators
 void open_gradient();                // how the engine learns the script's line
 void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis

@@ -113,7 +113,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
   end
   lazy.linalg = function() return strict(core, core.linalg(), 'mt.linalg') end
-  for _, name in ipairs {'args', 'progress', 'report', 'timeit', 'help'} do
+  for _, name in ipairs {'args', 'progress', 'report', 'timeit', 'profile', 'help'} do
     lazy[name] = function() return require('mtorch.' .. name) end
   end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do

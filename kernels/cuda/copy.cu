@@ -138,6 +138,7 @@ void copy(const Copy& call) {
                           static_cast<const Line*>(c.in), bytes / 16);
     if (cuda::stopped()) return;
     if (cuda::capturing()) cuda::keep(&c, sizeof c);
+    const cuda::Timed timed("copy");
     cuda::check(cudaMemcpyAsync(c.out, c.in, size_t(bytes), cudaMemcpyDeviceToDevice,
                                 cuda::stream()),
                 "copy");

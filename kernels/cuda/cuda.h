@@ -24,6 +24,8 @@ constexpr int kThreads = 256;  // of a block, where nothing asks for another num
 cudaStream_t stream();
 /// The number of multiprocessors of that device.
 int processors();
+/// Its number.
+int current_device();
 /// Notes an error: `doing` says what failed. Returns whether all is well.
 bool check(cudaError_t error, const char* doing);
 
@@ -49,6 +51,25 @@ struct Check {
 Check new_check();
 /// False: one is not there. Waits with MTORCH_CUDA_SYNC only, else says true.
 bool passed(const Check&);
+
+extern bool timing;  // the profiler asks for times (timing.cu)
+void begin_timing(const char* name);
+void end_timing();
+/// Under the profiler, the time that the GPU takes for what is queued meanwhile.
+class Timed {
+ public:
+  explicit Timed(const char* name) : on_(timing && !capturing()) {
+    if (on_) begin_timing(name);
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() {
+    if (on_) end_timing();
+  }
+
+ private:
+  const bool on_;
+};
 
 /// Memory in the stream's order; null where there is none, which is noted.
 void* take(size_t bytes);
@@ -80,6 +101,7 @@ void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim
            size_t shared, const A&... a) {
   if (stopped()) return;
   if (capturing()) (keep(&a, sizeof a), ...);
+  const Timed timed(name);
 #ifdef __CUDACC__
   (void)together;
   kernel<<<grid, block, shared, stream()>>>(static_cast<P>(a)...);

@@ -186,6 +186,7 @@ template <class P> bool by_cublas(const P& p) {
   if (!handle) return false;
   if (cuda::stopped()) return true;
   if (cuda::capturing()) cuda::keep(&p, sizeof p);
+  const cuda::Timed timed("matmul");
   const int64_t sizes[3] = {p.m, p.n, p.k};
   for (int64_t i = 0; i < calls; ++i) {
     int64_t at[3];

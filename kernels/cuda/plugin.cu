@@ -94,12 +94,15 @@ void copied(cudaError_t error, const char* doing) {
 }
 void upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
+  const Timed timed("upload");
   // From pageable memory the call returns once the source has been read.
   copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "a copy to the GPU");
 }
 void download(void* to, const void* from, size_t bytes) {
-  if (bytes)
+  if (bytes) {
+    const Timed timed("download");
     copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
+  }
   wait();
 }
 
@@ -192,7 +195,7 @@ template <int I> Gpu table() {
   return d;
 }
 template <int... I> const Gpu* table(int index, std::integer_sequence<int, I...>) {
-  static const Gpu all[] = {table<I>()...};
+  static Gpu all[] = {table<I>()...};  // not const: the profiler writes into it
   return &all[index];
 }
 template <int... I> Modules modules(int index, std::integer_sequence<int, I...>) {
@@ -261,6 +264,7 @@ void explain(cudaError_t e, char* why, size_t room) {
 
 State& state() { return gpus[current]; }
 cudaStream_t stream() { return gpus[current].stream; }
+int current_device() { return current; }
 int processors() { return gpus[current].processors; }
 bool stopped() { return gpus[current].stopped || gpus[current].is_lost; }
 bool at_once() {

@@ -2,6 +2,7 @@
 """Rows: <op>/<size> with sizes 4, 1Ki, 1Mi (1-D, float32, values in 0.5..1.5), reductions of a
 1024 x 1024 matrix over its rows' elements (_rows, the last dimension) or columns' (_cols, the
 first), matmul/MxKxN, chain/4, split_epoch/100, startup. Forward only, except for the last three.
+With --device=cuda the tensors are there, and the rows are more: see bench.lua.
 """
 import statistics
 import sys
@@ -166,6 +167,33 @@ def products(bench):
         bench.row(f"matmul/{name}", lambda: torch.matmul(a, b))
 
 
+def gpu(bench):
+    x, y, a, b = safe(4), safe(4), safe(10, 10), safe(10, 10)
+    bench.launch("launch/add", lambda: x + y)
+    bench.launch("launch/relu", lambda: torch.relu(x))
+    bench.launch("launch/sum", lambda: torch.sum(x))
+    bench.launch("launch/matmul", lambda: torch.matmul(a, b))
+    n = 2**16 if bench.quick else 2**26
+    x, y, z = safe(n), safe(n), torch.empty(n)
+    bench.row("device_copy/64Mi", lambda: z.copy_(x))
+    bench.row("clone/64Mi", lambda: x.clone())
+    bench.row("add/64Mi", lambda: x + y)
+    for name, f in (("relu", torch.relu), ("exp", torch.exp), ("gelu", F.gelu), ("sum", torch.sum)):
+        bench.row(f"{name}/64Mi", lambda: f(x))
+    host = torch.rand(n, device="cpu")
+    bench.row("upload/64Mi", lambda: host.to(x.device))
+    bench.row("download/64Mi", lambda: x.cpu())
+    del x, y, z, host
+    for n in () if bench.quick else (2048, 4096, 8192):
+        if bench.wants(f"matmul/{n}x{n}x{n}"):
+            a, b = safe(n, n), safe(n, n)
+            bench.row(f"matmul/{n}x{n}x{n}", lambda: torch.matmul(a, b))
+    a, b = safe(500 if bench.quick else 50000, 784), safe(784, 10)
+    bench.row("matmul_back/50000x784x10", lambda: torch.matmul(a, b).cpu())
+    image, weight = safe(1, 1, 10 if bench.quick else 1000, 2000), safe(1, 1, 3, 3)
+    bench.row("conv2d/1000x2000", lambda: F.conv2d(image, weight, padding=1))
+
+
 def chain(bench):
     x, y = safe(4).requires_grad_(), safe(4)
 
@@ -176,9 +204,9 @@ def chain(bench):
     bench.row("chain/4", call)
 
 
-def split(bench):
+def split(bench, device):
     if bench.wants("split_epoch/100"):
-        seconds, _, _ = split_torch.train(epochs=50 if bench.quick else 500)
+        seconds, _, _ = split_torch.train(epochs=50 if bench.quick else 500, device=device)
         bench.put("split_epoch/100", statistics.median(seconds[1:]))
 
 
@@ -188,11 +216,16 @@ def main():
     torch.manual_seed(1)
     print(f"torch {torch.__version__}, {args.threads} threads", file=sys.stderr)
     bench = Bench(args)
+    parts = [elementwise, reductions, movement, products]
+    if args.device != "cpu":
+        torch.set_default_device(args.device)
+        bench.wait = torch.cuda.synchronize
+        parts.append(gpu)
     with torch.no_grad():
-        for part in (elementwise, reductions, movement, products):
+        for part in parts:
             part(bench)
     chain(bench)
-    split(bench)
+    split(bench, args.device)
     bench.startup("import torch")
 
 

@@ -39,21 +39,23 @@ class Network(nn.Module):
         return torch.sigmoid(self.layer3(h)).view(-1)
 
 
-def train(dataset="split", hidden=100, rate=0.05, epochs=500, seed=1, pts=50, batch=10):
+def train(dataset="split", hidden=100, rate=0.05, epochs=500, seed=1, pts=50, batch=10, device="cpu"):
     """Trains; returns (seconds of every epoch, correct, mean loss over all points)."""
     torch.manual_seed(seed)
-    x = torch.rand(pts, 2)
+    x = torch.rand(pts, 2, device=device)
     y = DATASETS[dataset](x).float()
-    net = Network(hidden)
+    net = Network(hidden).to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=rate, fused=True)
     seconds = []
     for _ in range(epochs):
         began = time.perf_counter()
-        order = torch.randperm(pts)
+        order = torch.randperm(pts, device=device)
         for xb, yb in zip(x[order].split(batch), y[order].split(batch)):
             optimizer.zero_grad()
             F.binary_cross_entropy(net(xb), yb).backward()
             optimizer.step()
+        if x.is_cuda:
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
     with torch.no_grad():
         out = net(x)

@@ -18,6 +18,7 @@ def options(purpose):
     parser = argparse.ArgumentParser(description=purpose)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", metavar="REGEX", help="rows whose name matches")
+    parser.add_argument("--device", default="cpu", help="where tensors are made")
     parser.add_argument("--quick", action="store_true", help="shorter, rougher runs")
     return parser.parse_args()
 
@@ -29,6 +30,7 @@ class Bench:
         self.only = re.compile(args.only)
         self.runs, self.least = (3, 1e-3) if args.quick else (7, 5e-3)
         self.quick = args.quick
+        self.wait = lambda: None  # until the device has done what it was asked
 
     def wants(self, name):
         return self.only.search(name) is not None
@@ -37,12 +39,36 @@ class Bench:
         """Measures one call: the median of runs that each last `least` seconds, after a warm-up."""
         if not self.wants(name):
             return
-        run(call, 1)
+        self.run(call, 1)
         loops = 1
-        while (taken := run(call, loops)) < self.least:
+        while (taken := self.run(call, loops)) < self.least:
             loops = max(2 * loops, int(1.2 * loops * self.least / taken))
             loops = min(loops, 10_000_000)
-        self.put(name, statistics.median(run(call, loops) / loops for _ in range(self.runs)))
+        self.put(name, statistics.median(self.run(call, loops) / loops for _ in range(self.runs)))
+
+    def run(self, call, loops):
+        """The seconds that `loops` calls take, with what the device does for them."""
+        turns = itertools.repeat(None, loops)
+        self.wait()
+        began = time.perf_counter()
+        for _ in turns:
+            call()
+        self.wait()
+        return time.perf_counter() - began
+
+    def launch(self, name, call, loops=200):
+        """Measures what a call costs the host while the device is far from done."""
+        if not self.wants(name):
+            return
+        times = []
+        for _ in range(10):
+            self.wait()
+            began = time.perf_counter()
+            for _ in range(loops):
+                call()
+            times.append((time.perf_counter() - began) / loops)
+        self.wait()
+        self.put(name, statistics.median(times))
 
     def put(self, name, seconds):
         print(f"{name}\t{seconds * 1e6:.3f}", flush=True)
@@ -59,11 +85,3 @@ class Bench:
             times.append(time.perf_counter() - began)
         self.put("startup", statistics.median(times))
 
-
-def run(call, loops):
-    """The seconds that `loops` calls take."""
-    turns = itertools.repeat(None, loops)
-    began = time.perf_counter()
-    for _ in turns:
-        call()
-    return time.perf_counter() - began

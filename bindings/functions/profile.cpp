@@ -1,0 +1,78 @@
+// profile.cpp -- the profiler for bindings/lua/profile.lua: recordings as Lua tables
+#include "engine/profile.h"
+
+#include "bindings/functions/functions.h"
+
+namespace mt::lua {
+namespace {
+
+/// A recording around a call, ended however that ends.
+class Recorded {
+ public:
+  explicit Recorded(bool trace) { profile::start(trace); }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+  ~Recorded() {
+    if (!ended_) profile::stop();
+  }
+  profile::Report end() {
+    ended_ = true;
+    return profile::stop();
+  }
+
+ private:
+  bool ended_ = false;
+};
+
+int push_report(const Args& a, const profile::Report& report) {
+  lua_State* L = a.L;
+  auto set = [L](const char* key) { lua_setfield(L, -2, key); };
+  lua_createtable(L, int(report.rows.size()), 4);
+  for (size_t i = 0; i < report.rows.size(); ++i) {
+    const profile::Row& row = report.rows[i];
+    lua_createtable(L, 0, 8);
+    a.push(row.name), set("name");
+    a.push(std::string(kind_name(row.kind))), set("kind");
+    a.push(double(row.calls)), set("calls");
+    a.push(row.self_cpu), set("self_cpu");
+    a.push(row.cpu_total), set("cpu_total");
+    a.push(row.self_gpu), set("self_cuda");
+    a.push(row.gpu_total), set("cuda_total");
+    lua_rawseti(L, -2, int(i + 1));
+  }
+  a.push(report.wall), set("wall");
+  a.push(report.outside), set("outside");
+  if (report.trace.empty()) return 1;
+  a.push(report.trace), set("trace");
+  a.push(double(report.left_out)), set("left_out");
+  return 1;
+}
+
+const Entry kProfile[] = {
+    {"profile_call(fn, trace=false)", "What fn() did, and what it returned.",
+     [](Args& a) {
+       a.function(1);
+       Recorded recorded(a.boolean(2, false));
+       lua_pushvalue(a.L, 1);
+       lua_call(a.L, 0, LUA_MULTRET);
+       push_report(a, recorded.end());
+       lua_insert(a.L, 3);
+       return lua_gettop(a.L) - 2;
+     }},
+    {"profile_start(trace=false)", "Starts a recording.",
+     [](Args& a) {
+       profile::start(a.boolean(1, false));
+       return 0;
+     }},
+    {"profile_stop()", "What happened since, or nothing where no recording is under way.",
+     [](Args& a) { return profile::depth() > 0 ? push_report(a, profile::stop()) : 0; }},
+};
+
+}  // namespace
+
+void add_profile(lua_State* L) {
+  for (const Entry& e : kProfile) e.internal = true;
+  add(L, kProfile);
+}
+
+}  // namespace mt::lua

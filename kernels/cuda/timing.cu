@@ -1,0 +1,118 @@
+// timing.cu -- what each launch takes on the GPU, for the profiler: a pair of events around it
+#include <chrono>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/profile.h"
+
+namespace mt::cuda {
+
+bool timing = false;
+
+namespace {
+
+constexpr int kMostDevices = 8, kMost = 1024;  // launches between two waits
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+#ifdef __CUDACC__
+/// A moment in the stream.
+struct Mark {
+  cudaEvent_t event = nullptr;
+  void put() {
+    if (!event) check(cudaEventCreate(&event), "timing");
+    check(cudaEventRecord(event, stream()), "timing");
+  }
+  void wait() const { check(cudaEventSynchronize(event), "timing"); }
+  int64_t since(const Mark& other) const {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, other.event, event), "timing");
+    return int64_t(double(ms) * 1e6);
+  }
+};
+/// What a graph records has no times.
+bool capturing() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream(), &status) != cudaSuccess ||
+         status != cudaStreamCaptureStatusNone;
+}
+#else
+struct Mark {
+  int64_t time = 0;
+  void put() { time = now(); }
+  void wait() const {}
+  int64_t since(const Mark& other) const { return time - other.time; }
+};
+bool capturing() { return false; }
+#endif
+
+struct Launch {
+  const char* name;
+  const void* tag;
+  Mark begin, end;
+};
+/// The launches of one GPU that have not been told yet, counted from a moment whose time is known.
+struct Clock {
+  Launch launch[kMost];
+  int n = 0;
+  Mark zero;
+  int64_t zero_time = 0;
+};
+Clock clocks[kMostDevices];
+int open = 0;  // launches inside one another: a library's call may queue kernels of ours
+bool begun = false;
+KernelSink sink = nullptr;
+KernelTag tag = nullptr;
+
+void tell(int device) {
+  Clock& c = clocks[device];
+  if (c.n == 0) return;
+  c.launch[c.n - 1].end.wait();
+  for (int i = 0; i < c.n; ++i) {
+    const Launch& l = c.launch[i];
+    const int64_t begin = c.zero_time + l.begin.since(c.zero);
+    sink({l.tag, l.name, device, begin, begin + l.end.since(l.begin)});
+  }
+  c.n = 0;
+}
+
+}  // namespace
+
+void begin_timing(const char* name) {
+  if (open++ > 0 || capturing()) return;
+  const int device = current_device();
+  Clock& c = clocks[device];
+  if (c.n == kMost) tell(device);
+  if (c.n == 0) {
+    c.zero.put();
+    c.zero.wait();
+    c.zero_time = now();
+  }
+  Launch& l = c.launch[c.n];
+  l.name = name, l.tag = tag();
+  l.begin.put();
+  begun = true;
+}
+
+void end_timing() {
+  if (--open > 0 || !begun) return;
+  begun = false;
+  Clock& c = clocks[current_device()];
+  c.launch[c.n].end.put();
+  ++c.n;
+}
+
+}  // namespace mt::cuda
+
+/// See kernels/profile.h.
+extern "C" __attribute__((visibility("default"))) void mtorch_cuda_profile(mt::KernelSink sink,
+                                                                           mt::KernelTag tag) {
+  using namespace mt::cuda;
+  if (sink) mt::cuda::sink = sink;
+  for (int i = 0; mt::cuda::sink && i < kMostDevices; ++i) tell(i);
+  mt::cuda::tag = tag;
+  timing = tag != nullptr;
+}

@@ -1,0 +1,80 @@
+#!/bin/sh
+# bundle.sh -- puts a folder together that runs on a bare machine, from a build with MTORCH_BUNDLE=ON
+#
+#   sh scripts/bundle.sh [BUILD]       (by default build-bundle; run.sh bundle builds it first)
+#
+# Leaves BUILD/mtorch-VERSION-linux-x86_64 and the same as .tar.gz: bin/ (the program, the Catch2
+# tests), lib/ (what a bare machine lacks), lib/mtorch/ (the CUDA plug-in, and the one that runs its
+# kernels on the CPU), scripts/, tests/, docs/. CUDA's own libraries are the host's. Status 1 where
+# something is missing, or where it is 48 MiB or more.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+build=${1:-$root/build-bundle}
+die() { printf 'bundle: %s\n' "$*" >&2 && exit 1; }
+[ -x "$build/mtorch" ] || die "$build/mtorch is missing; use sh scripts/run.sh bundle"
+name=mtorch-$(sed -n 's/^project(mtorch VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.txt")-linux-$(uname -m)
+out=$build/$name
+rm -rf "$out" "$out.tar.gz"
+mkdir -p "$out/bin" "$out/lib/mtorch" "$out/tests"
+
+# ---- what was built ----
+cp "$build/mtorch" "$out/bin/"
+[ ! -e "$build/mtorch_tests" ] || cp "$build/mtorch_tests" "$out/bin/"
+for plugin in "$build"/libmtorch_cuda*.so; do
+  [ -e "$plugin" ] && cp "$plugin" "$out/lib/mtorch/"
+done
+strip "$out"/bin/* "$out"/lib/mtorch/*.so
+
+# ---- OpenBLAS: of the whole library, a third of the program's size would do ----
+# What mtorch calls, with kernels for seven kinds of processor instead of twenty; the others use
+# those of an older kind whose instructions they have. Without the static library: all of it.
+shared=$(ldd "$build/mtorch" | sed -n 's/^\tlibopenblas.so.0 => \([^ ]*\) .*/\1/p')
+archive=$(pkg-config --variable=libdir openblas 2>/dev/null || :)/libopenblas.a
+symbols() { nm -D "$@" | sed 's/@.*//; s/.* //' | sort -u; }
+small() {
+  set -- -shared -o "$out/lib/libopenblas.so.0" -s -Wl,-soname,libopenblas.so.0 -Wl,--gc-sections -Wl,-z,defs
+  symbols --defined-only "$shared" >"$build/openblas.has"
+  for symbol in $(symbols --undefined-only "$build/mtorch" | comm -12 - "$build/openblas.has"); do
+    set -- "$@" "-Wl,-u,$symbol"
+  done
+  for old in CORE2 PENRYN DUNNINGTON ATOM NANO OPTERON OPTERON_SSE3 BARCELONA BOBCAT; do
+    set -- "$@" "-Wl,--defsym=gotoblas_$old=gotoblas_PRESCOTT"
+  done
+  for old in BULLDOZER PILEDRIVER STEAMROLLER; do
+    set -- "$@" "-Wl,--defsym=gotoblas_$old=gotoblas_SANDYBRIDGE"
+  done
+  set -- "$@" -Wl,--defsym=gotoblas_EXCAVATOR=gotoblas_HASWELL \
+    -Wl,--defsym=gotoblas_COOPERLAKE=gotoblas_SKYLAKEX
+  "${CC:-cc}" "$@" "$archive" -lgfortran -lgomp -lm -lpthread 2>"$build/openblas.log"
+}
+if [ ! -e "$archive" ] || ! small; then
+  echo "bundle: OpenBLAS could not be made smaller (see $build/openblas.log)" >&2
+  cp -L "$shared" "$out/lib/libopenblas.so.0"
+fi
+
+# ---- the libraries of those, but for glibc's and CUDA's ----
+libraries() { ldd "$@" | sed -n 's/^\t\([^ ]*\) => \(\/[^ ]*\) .*/\1 \2/p' | sort -u; }
+while :; do
+  before=$(ls "$out/lib")
+  libraries "$out"/bin/* "$out"/lib/*.so* "$out"/lib/mtorch/*.so | while read -r so path; do
+    case $so in
+      libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | ld-linux* | libcu*) ;;
+      *) [ -e "$out/lib/$so" ] || cp -L "$path" "$out/lib/$so" ;;
+    esac
+  done
+  [ "$before" != "$(ls "$out/lib")" ] || break
+done
+
+# ---- what people read and run ----
+cp -R "$root/scripts" "$root/docs" "$out/"
+cp "$root/README.md" "$root/CHANGELOG.md" "$root/LICENSE" "$out/"
+cp -R "$root/tests/lua" "$root/tests/data" "$root"/tests/*.lua "$root"/tests/*.sh "$out/tests/"
+find "$out" -name __pycache__ -prune -exec rm -rf {} +
+rm -f "$out/tests/house.lua" # it reads the sources
+
+(cd "$build" && tar -czf "$name.tar.gz" "$name")
+bytes=$(du -sb "$out" | cut -f1)
+printf 'bundle: %s (%d MiB; %d MiB as .tar.gz)\n' "$out" $((bytes / 1048576)) \
+  $(($(wc -c <"$out.tar.gz") / 1048576))
+[ "$bytes" -lt $((48 * 1048576)) ] || die "48 MiB are the limit"

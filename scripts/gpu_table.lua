@@ -1,0 +1,109 @@
+-- gpu_table.lua -- what gpu_check.sh measured, as DIR/gpu_check.json and DIR/gpu_check.md
+--
+--   mtorch scripts/gpu_table.lua DIR SECONDS QUICK
+local mt = require 'mtorch'
+
+local folder, seconds, quick = arg[1], tonumber(arg[2]), arg[3] == 'yes'
+
+local function read(path)
+  local file = io.open(path)
+  local text = file and file:read('*a') or ''
+  if file then file:close() end
+  return text
+end
+local function write(name, text)
+  local file = assert(io.open(folder .. '/' .. name, 'w'))
+  file:write(text)
+  file:close()
+end
+
+-- ---- what was found -----------------------------------------------------------------------------
+
+local parts, count = {}, {}
+for line in read(folder .. '/parts.tsv'):gmatch('[^\n]+') do
+  local group, name, outcome, took, words = line:match('^(.-)\t(.-)\t(.-)\t(.-)\t(.*)$')
+  if group then
+    parts[#parts + 1] = {group = group, name = name, outcome = outcome, seconds = tonumber(took), words = words}
+    count[outcome] = (count[outcome] or 0) + 1
+  end
+end
+
+--- Rows of the benchmark: name, ours and the peer's microseconds, from bench.lua's markdown or TSV.
+local rows = {}
+for _, part in ipairs(parts) do
+  if part.group == 'bench' then
+    for line in read(('%s/log/bench.%s'):format(folder, part.name)):gmatch('[^\n]+') do
+      local name, us, theirs = line:match('^| `([^`]+)` | ([%d.]+) |%s*([%d.]*)')
+      if not name then name, us = line:match('^([%w_/]+)\t([%d.]+)$') end
+      if name then rows[#rows + 1] = {name = name, us = tonumber(us), torch_us = tonumber(theirs)} end
+    end
+  end
+end
+
+-- Bytes that a row moves and the arithmetic that it does, for the last columns.
+local moved = {device_copy = 8, clone = 8, add = 12, relu = 8, exp = 8, gelu = 8, sum = 4, upload = 4, download = 4}
+local function rate(row)
+  local name = row.name:match('^([%w_]+)/64Mi$')
+  local numbers = quick and 2 ^ 16 or 2 ^ 26
+  if name and moved[name] then return ('%.0f GB/s'):format(moved[name] * numbers / row.us / 1e3) end
+  local m, k, n = row.name:match('^matmul/(%d+)x(%d+)x(%d+)$')
+  if m and tonumber(m) >= 512 then return ('%.1f TFLOP/s'):format(2 * m * k * n / row.us / 1e6) end
+  return ''
+end
+
+-- ---- JSON ---------------------------------------------------------------------------------------
+
+local function json(value)
+  if type(value) == 'number' then return ('%.10g'):format(value) end
+  if type(value) ~= 'table' then
+    local text = tostring(value):gsub('[%c"\\]', function(c) return ('\\u%04x'):format(c:byte()) end)
+    return type(value) == 'boolean' and text or '"' .. text .. '"'
+  end
+  local entries = {}
+  for i, item in ipairs(value) do entries[i] = json(item) end
+  if #entries > 0 or next(value) == nil then return '[' .. table.concat(entries, ',\n ') .. ']' end
+  for key, item in pairs(value) do entries[#entries + 1] = json(key) .. ': ' .. json(item) end
+  table.sort(entries)
+  return '{' .. table.concat(entries, ', ') .. '}'
+end
+
+local device = mt.cuda.device_name()
+write('gpu_check.json', json {device = device, quick = quick, seconds = seconds, parts = parts, benchmarks = rows} ..
+  '\n')
+
+-- ---- the table ----------------------------------------------------------------------------------
+
+local lines = {}
+local function say(...) lines[#lines + 1] = (...):format(select(2, ...)) end
+local function cell(text) return (tostring(text):gsub('|', '\\|')) end
+
+say('# GPU check: %s%s', device, quick and ' (quick)' or '')
+say('')
+local outcomes = {}
+for _, outcome in ipairs {'passed', 'failed', 'timed out', 'not run', 'skipped'} do
+  if count[outcome] then outcomes[#outcomes + 1] = count[outcome] .. ' ' .. outcome end
+end
+say('%d parts in %d s: %s.', #parts, seconds, table.concat(outcomes, ', '))
+say('')
+if (count.passed or 0) < #parts then
+  say('| part | outcome | s | |')
+  say('|---|---|--:|---|')
+  for _, p in ipairs(parts) do
+    if p.outcome ~= 'passed' then
+      say('| %s %s | %s | %.1f | %s |', p.group, cell(p.name), p.outcome, p.seconds, cell(p.words))
+    end
+  end
+  say('')
+end
+if #rows > 0 then
+  say('| row | mtorch, us | PyTorch, us | times faster | mtorch |')
+  say('|---|--:|--:|--:|--:|')
+  for _, r in ipairs(rows) do
+    say('| `%s` | %.2f | %s | %s | %s |', r.name, r.us, r.torch_us and ('%.2f'):format(r.torch_us) or '-',
+      r.torch_us and ('%.2f'):format(r.torch_us / r.us) or '-', rate(r))
+  end
+end
+write('gpu_check.md', table.concat(lines, '\n') .. '\n')
+print(table.concat(lines, '\n'))
+print(('\n%s/gpu_check.json, gpu_check.md'):format(folder))
+if (count.failed or 0) + (count['timed out'] or 0) + (count['not run'] or 0) > 0 then os.exit(1) end

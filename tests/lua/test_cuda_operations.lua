@@ -1,0 +1,120 @@
+-- test_cuda_operations.lua -- Every elementwise operation on the GPU against the CPU, gradients too.
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local t = require 'testing'
+t.needs_cuda()
+
+local numbers = {clamp = {-1, 2}, nan_to_num = {0.5, 3, -3}, polygamma = {1}, logit = {1e-3}, hardtanh = {-1, 1},
+                 threshold = {0.5, -1}, leaky_relu = {0.1}, softplus = {1, 20}}
+local takes = {any = 'float32 float64 int64 int32 uint8 bool', number = 'float32 float64 int64 int32 uint8',
+               real = 'float32 float64 int64', boolean = 'bool float32 int64', integer = 'int64 int32 uint8 bool'}
+local tolerance = {float32 = 2e-6, float64 = 4e-15}
+
+--- Values where the operation may be sampled, with NaN, infinities and both zeros among floats.
+local function sample(op, shape, dtype)
+  local x = mt.rand(shape, {dtype = 'float64'}) * (op.hi - op.lo) + op.lo
+  if dtype:find('float') then
+    x = x:to(dtype)
+    if x:numel() > 40 then
+      local flat = x:view(-1)
+      for i, special in ipairs {0 / 0, 1 / 0, -1 / 0, 0, -0.0} do flat[7 * i] = special end
+    end
+    return x
+  end
+  if dtype == 'bool' then return mt.rand(shape):gt(0.5) end
+  if dtype == 'uint8' then x = x:abs() end
+  return x:round():clamp(op.name:find('div') and 1 or op.lo, op.hi):to(dtype)
+end
+
+-- The same values in several layouts: name, and what makes it of a contiguous matrix.
+local layouts = {
+  {'contiguous', function(x) return x end},
+  {'turned', function(x) return x:t() end},
+  {'every other', function(x) return x[{{}, {1, -1, 2}}] end},
+  {'expanded', function(x) return x[{{1}, {}}]:expand(x:size(1), x:size(2)) end},
+  {'one row', function(x) return x[1] end},
+  {'0-d', function(x) return x[{1, 1}] end},
+  {'empty', function(x) return x[{{}, {1}}]:narrow(2, 1, 0) end},
+}
+
+local function same(got, wanted, tol, what)
+  t.eq({what, got.dtype}, {what, wanted.dtype})
+  t.eq(tostring(got.shape), tostring(wanted.shape))
+  local equal
+  if wanted.dtype:find('float') then
+    equal = mt.allclose(got:cpu(), wanted, {rtol = tol or 0, atol = tol or 0, equal_nan = true})
+  else
+    equal = got:cpu():equal(wanted)
+  end
+  if not equal then error(what .. ' differs from the CPU') end
+end
+
+local function call(op, inputs)
+  local all = {}
+  for i, x in ipairs(inputs) do all[i] = x end
+  if op.name == 'prelu' and all[2]:numel() > 0 then all[2] = all[2]:reshape(-1):narrow(1, 1, 1) end -- one slope
+  for i = 1, #op.params do all[#inputs + i] = (numbers[op.name] or {})[i] or 0.5 end
+  return mt[op.name](unpack(all))
+end
+
+local function inputs_of(op, dtype, layout, device, base)
+  local inputs = {}
+  for i = 1, op.inputs do inputs[i] = layout(base[i]:to(device)) end
+  return inputs
+end
+
+for _, op in ipairs(core.operations()) do
+  t.test(op.name, function()
+    mt.manual_seed(5)
+    for dtype in takes[op.accepts]:gmatch('%S+') do
+      local base = {}
+      for i = 1, op.inputs do
+        base[i] = sample(op, {33, 46}, op.mask_first and i == 1 and 'bool' or dtype)
+      end
+      for _, layout in ipairs(layouts) do
+        local here = inputs_of(op, dtype, layout[2], 'cpu', base)
+        local there = inputs_of(op, dtype, layout[2], 'cuda', base)
+        local ok, wanted = pcall(call, op, here)
+        local what = ('%s of %s, %s'):format(op.name, dtype, layout[1])
+        if ok then same(call(op, there), wanted, tolerance[wanted.dtype], what)
+        else t.raises(function() call(op, there) end, op.name) end
+      end
+    end
+  end)
+  t.test(op.name .. ': gradients', function()
+    if op.answers_bool or not takes[op.accepts]:find('float') then return end
+    mt.manual_seed(6)
+    for _, dtype in ipairs {'float32', 'float64'} do
+      for _, layout in ipairs {layouts[1], layouts[2], layouts[4]} do
+        local results = {}
+        local base, g = {}, mt.rand(33, 46):to(dtype)
+        for i = 1, op.inputs do
+          local is_mask = op.mask_first and i == 1
+          base[i] = is_mask and mt.rand(33, 46):gt(0.5) or
+            (mt.rand(33, 46, {dtype = 'float64'}) * (op.hi - op.lo) + op.lo):to(dtype)
+        end
+        for _, device in ipairs {'cpu', 'cuda'} do
+          local leaves, inputs = {}, {}
+          for i = 1, op.inputs do
+            local leaf = base[i]:to(device)
+            if leaf.dtype == dtype then leaf = leaf:detach():requires_grad_() leaves[#leaves + 1] = leaf end
+            inputs[i] = layout[2](leaf)
+          end
+          local out = call(op, inputs)
+          if out.requires_grad then
+            local seed = layout[1] == 'turned' and g:t() or g
+            out:backward(seed:to(device))
+            results[device] = leaves
+          end
+        end
+        for i, leaf in ipairs(results.cpu or {}) do
+          local what = ('gradient %d of %s, %s, %s'):format(i, op.name, dtype, layout[1])
+          if leaf.grad then same(results.cuda[i].grad, leaf.grad, 50 * tolerance[dtype], what)
+          else t.eq(results.cuda[i].grad, nil) end
+        end
+      end
+    end
+  end)
+end
+
+t.finish()
