@@ -1,7 +1,7 @@
 ---@meta mtorch
 -- Stubs for the Lua language server, made by scripts/reference.lua.
 
----@alias mt.Dtype 'float32'|'float64'|'int64'|'int32'|'uint8'|'bool'
+---@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'int64'|'int32'|'uint8'|'bool'
 
 ---@class mt.Generator
 
@@ -104,12 +104,12 @@ function Tensor:tolist() end
 ---@return mt.Tensor ...
 function Tensor:zero_grad_() end
 
---- x as bfloat16: not there yet.
+--- x as bfloat16.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.bfloat16(x) end
 
---- x as bfloat16: not there yet.
+--- x as bfloat16.
 ---@return mt.Tensor ...
 function Tensor:bfloat16() end
 
@@ -271,12 +271,12 @@ function Tensor:full_like(value, dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.get_default_dtype() end
 
---- x as float16: not there yet.
+--- x as float16.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.half(x) end
 
---- x as float16: not there yet.
+--- x as float16.
 ---@return mt.Tensor ...
 function Tensor:half() end
 
@@ -462,22 +462,24 @@ function mt.set_default_dtype(dtype) end
 ---@return mt.Tensor ...
 function mt.tensor(data, dtype, device, requires_grad) end
 
---- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
 ---@param x mt.Tensor
 ---@param target? string
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
+---@param non_blocking? any default false
 ---@return mt.Tensor ...
-function mt.to(x, target, other, dtype, device) end
+function mt.to(x, target, other, dtype, device, non_blocking) end
 
---- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
 ---@param target? string
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
+---@param non_blocking? any default false
 ---@return mt.Tensor ...
-function Tensor:to(target, other, dtype, device) end
+function Tensor:to(target, other, dtype, device, non_blocking) end
 
 --- The positions on and below the diagonal: (2 x n), rows above columns.
 ---@param rows integer
@@ -537,6 +539,14 @@ function mt.zeros_like(x, dtype, device, requires_grad) end
 ---@param requires_grad? boolean default false
 ---@return mt.Tensor ...
 function Tensor:zeros_like(dtype, device, requires_grad) end
+
+--- Whether x lies in page-locked memory of the CPU.
+---@return mt.Tensor ...
+function Tensor:is_pinned() end
+
+--- x, of the CPU, in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) does not wait. Where CUDA cannot be used, an error says why.
+---@return mt.Tensor ...
+function Tensor:pin_memory() end
 
 --- A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', as PyTorch's on the CPU. Methods: manual_seed seed initial_seed get_state set_state.
 ---@param kind? string default 'philox'
@@ -5987,6 +5997,17 @@ function mt.set_debug(enabled) end
 ---@return boolean ...
 function mt.set_grad_enabled(enabled) end
 
+--- Calls fn with the arguments and returns its results; inside, products, linear and convolutions of float32 run in 16 bits (bfloat16 on the CPU, float16 on a GPU), exp, log, sums, norms and losses in float32, all else in the widest type it meets. Call backward outside. With options as one table: mt.autocast{fn, x, dtype='bfloat16', device='cuda', enabled=true}.
+---@param fn function
+---@param ... any
+---@return mt.Tensor ...
+function mt.autocast(fn, ...) end
+
+--- Whether mt.autocast is under way for a kind of device.
+---@param device? string default 'cpu'
+---@return mt.Tensor ...
+function mt.is_autocast_enabled(device) end
+
 --- a / b rounded up, for whole a from 0 and b from 1: how many blocks of b threads cover a elements.
 ---@param a integer
 ---@param b integer
@@ -6007,7 +6028,7 @@ function mt.get_printoptions() end
 ---@return mt.Tensor ...
 function mt.set_printoptions(precision, threshold, edgeitems, linewidth, profile, sci_mode) end
 
---- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.
+--- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to the bits of float16 and bfloat16.
 ---@return any ...
 function Tensor:data() end
 
@@ -6017,6 +6038,15 @@ function Tensor:data() end
 ---@param name? string default 'Function'
 ---@return mt.Tensor ...
 function mt.Function(forward, backward, name) end
+
+--- Scales a loss so that small gradients of float16 do not become 0, as torch.amp.GradScaler: s:scale(loss):backward(), s:step(opt), s:update(); also s:unscale_(opt), s:get_scale(), s:state_dict(). Steps with infinite or NaN gradients are left out and shrink the scale.
+---@param init_scale? any default 65536
+---@param growth_factor? any default 2
+---@param backoff_factor? any default 0.5
+---@param growth_interval? any default 2000
+---@param enabled? boolean default true
+---@return mt.Tensor ...
+function mt.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) end
 
 --- Not here: mt.range(first, last[, step]) includes both ends.
 ---@param ... any
@@ -6419,6 +6449,11 @@ function mt.data.split(n) end
 ---@return any ...
 function mt.data.xor(n) end
 
+--- A mark in the order of a GPU's work: e:record(), e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.Event(device) end
+
 --- How many GPUs can be used.
 ---@return any ...
 function mt.cuda.device_count() end
@@ -6427,6 +6462,18 @@ function mt.cuda.device_count() end
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.device_name(device) end
+
+--- Gives memory that is kept for reuse back to the driver.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.empty_cache(device) end
+
+--- Runs fn warmup times, then records what it asks of the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and draws random numbers that go on from replay to replay. g:release() ends it.
+---@param fn function
+---@param warmup? any default 2
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.graph(fn, warmup, device) end
 
 --- A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, {bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = {m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a __constant__.
 ---@param source string
@@ -6437,6 +6484,16 @@ function mt.cuda.device_name(device) end
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.kernel(source, name, options, defines, rank, device) end
+
+--- Bytes of a GPU: allocated (in tensors), peak, reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, copies and waits there were.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.memory_stats(device) end
+
+--- memory_stats().peak begins anew at what is allocated.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.reset_peak(device) end
 
 --- Waits until a GPU has done what it was asked.
 ---@param device? string default 'cuda'

@@ -33,12 +33,6 @@ struct Mark {
     return int64_t(double(ms) * 1e6);
   }
 };
-/// What a graph records has no times.
-bool capturing() {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(stream(), &status) != cudaSuccess ||
-         status != cudaStreamCaptureStatusNone;
-}
 #else
 struct Mark {
   int64_t time = 0;
@@ -46,7 +40,6 @@ struct Mark {
   void wait() const {}
   int64_t since(const Mark& other) const { return time - other.time; }
 };
-bool capturing() { return false; }
 #endif
 
 struct Launch {
