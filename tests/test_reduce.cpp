@@ -129,7 +129,11 @@ MT_TEST("reductions agree with a loop on random layouts and dimensions", "[reduc
           total = double(y.at(int64_t(expected.size())));  // wrapped
         expected.push_back(total);
       }
-      const double tolerance = dtype == Dtype::f32 ? 0x1p-23 : dtype == Dtype::f64 ? 1e-13 : 0;
+      const double tolerance = dtype == Dtype::f32    ? 0x1p-23
+                               : dtype == Dtype::f64  ? 1e-13
+                               : dtype == Dtype::f16  ? 1.001 * 0x1p-11  // one rounding
+                               : dtype == Dtype::bf16 ? 1.001 * 0x1p-8
+                                                      : 0;
       CHECK(difference(y, expected, tolerance, tolerance) == "");
     }
 }
