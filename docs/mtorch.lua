@@ -1,7 +1,7 @@
 ---@meta mtorch
 -- Stubs for the Lua language server, made by scripts/reference.lua.
 
----@alias mt.Dtype 'float32'|'float64'|'int64'|'int32'|'uint8'|'bool'
+---@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'int64'|'int32'|'uint8'|'bool'
 
 ---@class mt.Generator
 
@@ -104,12 +104,12 @@ function Tensor:tolist() end
 ---@return mt.Tensor ...
 function Tensor:zero_grad_() end
 
---- x as bfloat16: not there yet.
+--- x as bfloat16.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.bfloat16(x) end
 
---- x as bfloat16: not there yet.
+--- x as bfloat16.
 ---@return mt.Tensor ...
 function Tensor:bfloat16() end
 
@@ -271,12 +271,12 @@ function Tensor:full_like(value, dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.get_default_dtype() end
 
---- x as float16: not there yet.
+--- x as float16.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.half(x) end
 
---- x as float16: not there yet.
+--- x as float16.
 ---@return mt.Tensor ...
 function Tensor:half() end
 
@@ -449,7 +449,7 @@ function mt.range(first, last, step, dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.set_default_device(device) end
 
---- The type of numbers without a dtype: 'float32' or 'float64'.
+--- The type of numbers without a dtype: a float type, at first 'float32'.
 ---@param dtype mt.Dtype
 ---@return mt.Tensor ...
 function mt.set_default_dtype(dtype) end
@@ -5984,6 +5984,17 @@ function mt.set_debug(enabled) end
 ---@return boolean ...
 function mt.set_grad_enabled(enabled) end
 
+--- Calls fn with the arguments and returns its results; inside, products, linear and convolutions of float32 run in 16 bits (bfloat16 on the CPU, float16 on a GPU), exp, log, sums, norms and losses in float32, all else in the widest type it meets. Call backward outside. With options as one table: mt.autocast{fn, x, dtype='bfloat16', device='cuda', enabled=true}.
+---@param fn function
+---@param ... any
+---@return mt.Tensor ...
+function mt.autocast(fn, ...) end
+
+--- Whether mt.autocast is under way for a kind of device.
+---@param device? string default 'cpu'
+---@return mt.Tensor ...
+function mt.is_autocast_enabled(device) end
+
 --- The options of set_printoptions as a table.
 ---@return mt.Tensor ...
 function mt.get_printoptions() end
@@ -5998,7 +6009,7 @@ function mt.get_printoptions() end
 ---@return mt.Tensor ...
 function mt.set_printoptions(precision, threshold, edgeitems, linewidth, profile, sci_mode) end
 
---- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced.
+--- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to the bits of float16 and bfloat16.
 ---@return any ...
 function Tensor:data() end
 
@@ -6008,6 +6019,15 @@ function Tensor:data() end
 ---@param name? string default 'Function'
 ---@return mt.Tensor ...
 function mt.Function(forward, backward, name) end
+
+--- Scales a loss so that small gradients of float16 do not become 0, as torch.amp.GradScaler: s:scale(loss):backward(), s:step(opt), s:update(); also s:unscale_(opt), s:get_scale(), s:state_dict(). Steps with infinite or NaN gradients are left out and shrink the scale.
+---@param init_scale? number default 65536
+---@param growth_factor? number default 2
+---@param backoff_factor? number default 0.5
+---@param growth_interval? number default 2000
+---@param enabled? boolean default true
+---@return mt.Tensor ...
+function mt.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) end
 
 --- Not here: mt.range(first, last[, step]) includes both ends.
 ---@param ... any

@@ -42,6 +42,16 @@ t.test('made, shown and read', function()
   t.eq(mt.tensor({1, -2}, {dtype = 'float16'}):data()[0], 0x3c00)
 end)
 
+t.test('as default dtype', function()
+  mt.set_default_dtype('bfloat16')
+  local ok, why = pcall(function()
+    t.eq({mt.ones(1).dtype, mt.randn(2).dtype, mt.tensor{1}.dtype, (mt.ones({1}, 'int64') / 2).dtype},
+      {'bfloat16', 'bfloat16', 'bfloat16', 'bfloat16'})
+  end)
+  mt.set_default_dtype('float32')
+  if not ok then error(why) end
+end)
+
 t.test('conversions', function()
   t.eq(mt.tensor({2049, 2051, 4098, 65519, 65520, 70000}, {dtype = 'int64'}):half():tolist(),
     {2048, 2052, 4096, 65504, math.huge, math.huge})
