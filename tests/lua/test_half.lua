@@ -429,6 +429,19 @@ t.test('a state in float32 goes on where another optimizer stopped', function()
   t.eq(p:tolist(), once)
 end)
 
+t.test('a gradient of 0 moves nothing, though eps is 0 in float16', function()
+  for _, name in ipairs {'SGD', 'Adam', 'AdamW', 'RMSprop'} do
+    local p = mt.tensor({1, 2}, {dtype = 'float16'}):requires_grad_()
+    local opt = optim[name]({p}, {lr = 0.5, weight_decay = 0})
+    for _ = 1, 2 do
+      opt:zero_grad();
+      (p * 0):sum():backward()
+      opt:step()
+    end
+    t.eq(p:tolist(), {1, 2})
+  end
+end)
+
 t.test('autocast: which type each operation runs in', function()
   local x, w = mt.randn(2, 3), mt.randn(4, 3)
   local seen = {}
