@@ -31,7 +31,7 @@ constexpr List kLists[] = {
      " avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d interpolate batch_norm glu "
      "quantile nanquantile "},
     {Casting::both,
-     " mean nanmean var std var_mean std_mean cov corrcoef norm dist renorm normalize "
+     " mean nanmean var std var_mean std_mean cov norm normalize "
      "logcumsumexp cdist cosine_similarity pairwise_distance mse_loss l1_loss smooth_l1_loss "
      "huber_loss binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss "
      "kl_div margin_ranking_loss hinge_embedding_loss cosine_embedding_loss "

@@ -26,7 +26,8 @@ for kind, names in pairs {
   [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
     repeats shifts destination source_dims sizes sides scale]],
   [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
-    nondet_tol margin rcond lambd from to label_smoothing dropout_p correction scale_factor divisor_override]],
+    init_scale growth_factor backoff_factor growth_interval nondet_tol margin rcond lambd from to label_smoothing
+    dropout_p correction scale_factor divisor_override]],
   [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
     ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement

@@ -38,6 +38,8 @@ local function tensors()
     mt.rand(9):as_strided({3, 3}, {1, 1}), mt.rand(9):unfold(1, 3, 2), mt.rand(4, 3):flip(1):t(), mt.rand(2, 3, 4)[2],
     q:t(), mt.frombuffer('\0\1\2\255', {dtype = 'bool'}),
     mt.tensor({-2 ^ 63, -1}, {dtype = 'int64'}), mt.empty({3, 4}, {dtype = 'bool'}),
+    mt.rand({3, 4}, 'float16'), mt.rand({3, 4}, 'bfloat16'):requires_grad_(), mt.rand({4, 3}, 'float16'):t(),
+    mt.tensor({0 / 0, 1 / 0, 65504, 1e-8}, 'float16'), mt.zeros({0, 3}, 'bfloat16'), mt.rand({2, 3, 4, 4}, 'float16'),
     mt.zeros(3, 0):requires_grad_(), mt.rand({4, 4}, {dtype = 'float64'}) + mt.eye(4),
     mt.rand(2, 3, 6, 6):requires_grad_(), mt.rand(3, 1, 2):permute(3, 1, 2), mt.randint(0, 5, {3, 4}):t(),
   }
@@ -50,7 +52,7 @@ local numbers = {0, -0.0, 1, 2, 3, 4, 5, -1, -2, -3, 7, 0.5, -0.5, 1.5, 2.7, 100
 local words = {'float32', 'float64', 'int64', 'bool', 'uint8', 'cpu', 'cuda', 'mean', 'sum', 'none', 'ij,jk->ik',
                'ii->i', '...->', 'reflect', 'constant', 'circular', 'linear', 'nearest', '', 'x', '12', ':',
                '1:2, :', '...,1', '0:', 'fro', 'nuc', 'amax', 'prod', 'ij', 'mt19937', 'same', ('z'):rep(300),
-               '\0', '%s%n', 'float16', 'add'}
+               '\0', '%s%n', 'float16', 'bfloat16', 'add'}
 local names = {}
 for _, name in ipairs {'dim', 'keepdim', 'dtype', 'device', 'requires_grad', 'index', 'n', 'shape', 'p', 'eps',
                        'reduction', 'stride', 'padding', 'dilation', 'groups', 'generator', 'value', 'bins', 'k'} do

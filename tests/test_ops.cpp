@@ -172,9 +172,11 @@ MT_TEST("each operation gives the values computed elsewhere", "[ops]") {
         }
         if (!fits) continue;
         const Tensor y = c.run(in);
-        const double tolerance = y.dtype() == Dtype::f64   ? 1e-14
-                                 : y.dtype() == Dtype::f32 ? 3 * 0x1p-23
-                                                           : 0;
+        const double tolerance = y.dtype() == Dtype::f64    ? 1e-14
+                                 : y.dtype() == Dtype::f32  ? 3 * 0x1p-23
+                                 : y.dtype() == Dtype::f16  ? 1.001 * 0x1p-11  // one rounding
+                                 : y.dtype() == Dtype::bf16 ? 1.001 * 0x1p-8
+                                                            : 0;
         double expected = p.out;
         if (y.dtype() == Dtype::u8) expected = double(uint8_t(int64_t(expected)));
         if (y.dtype() == Dtype::b8 && !c.takes(Dtype::f32)) continue;  // shorter than the points
@@ -261,7 +263,7 @@ MT_TEST("mixed dtypes are promoted before the operation", "[ops]") {
 MT_TEST("each layout gives the bits of a contiguous clone", "[ops]") {
   Rng rng(14);
   for_each_case([&](const Case& c) {
-    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::u8, Dtype::i64}) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16, Dtype::u8, Dtype::i64}) {
       if (!is_float(dtype) && c.row.info->accepts == op::Accepts::real && c.row.inputs > 1)
         continue;
       if (!c.takes(dtype)) continue;

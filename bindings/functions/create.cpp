@@ -155,7 +155,7 @@ const Entry kFunctions[] = {
        set_default_device(a.device(1));
        return 0;
      }},
-    {"set_default_dtype(dtype)", "The type of numbers without a dtype: 'float32' or 'float64'.",
+    {"set_default_dtype(dtype)", "The type of numbers without a dtype: a float type, at first 'float32'.",
      [](Args& a) {
        set_default_dtype(a.dtype(1, Dtype::f32));
        return 0;

@@ -102,8 +102,9 @@ int round_body(Args& a) {
     if (decimals > 0) return elementwise_body(a);
     fail("round: tens of {} numbers; use :double() first", dtype_name(x.dtype()));
   }
-  const Tensor power(std::pow(10.0, double(std::abs(decimals))));
-  return push_or_write(a, decimals > 0 ? round(x * power) / power : round(x / power) * power);
+  const Tensor power(std::pow(10.0, double(std::abs(decimals)))), y = to(x, wide(x.dtype()));
+  const Tensor rounded = decimals > 0 ? round(y * power) / power : round(y / power) * power;
+  return push_or_write(a, to(rounded, x.dtype()));
 }
 
 /// A slope for all, or one for each channel (dimension 2 of the user's).

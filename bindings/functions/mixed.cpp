@@ -5,6 +5,11 @@
 namespace mt::lua {
 namespace {
 
+void push_raw(lua_State* L, const char* key) {
+  lua_pushstring(L, key);
+  lua_rawget(L, 1);
+}
+
 /// The options of mt.autocast{fn, .., dtype=, device=, enabled=}: the table at index 1.
 Autocast read_options(lua_State* L) {
   Autocast now{Dtype::bf16, Dtype::f16};
@@ -28,7 +33,7 @@ Autocast read_options(lua_State* L) {
     }
     lua_pop(L, 1);
   }
-  lua_getfield(L, 1, "device");
+  push_raw(L, "device");
   if (!lua_isnil(L, -1)) {
     const std::string name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     if (name != "cpu" && name != "cuda")
@@ -37,7 +42,7 @@ Autocast read_options(lua_State* L) {
     if (name == "cpu") now.cuda = autocast.cuda;
     else now.cpu = autocast.cpu;
   }
-  lua_getfield(L, 1, "enabled");
+  push_raw(L, "enabled");
   if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TBOOLEAN)
     fail("autocast: enabled is {}; use true or false", describe(L, -1));
   if (!lua_isnil(L, -1) && !lua_toboolean(L, -1)) {

@@ -179,15 +179,16 @@ optim.RMSprop = core.declare(
     return self
   end)
 
---- One parameter's step. `i` is its place in the state.
+--- One parameter's step. `i` is its place in the state, which is float32 for 16-bit parameters.
 local function rmsprop_step(group, i, p, gradient)
+  if p.dtype:find('float16') then gradient = gradient:float() end
   local square, mean, buffer = group.state.square, group.state.mean, group.state.buffer
   if group.weight_decay ~= 0 then gradient = gradient + p * group.weight_decay end
-  square[i] = square[i] or mt.zeros_like(p)
+  square[i] = square[i] or mt.zeros_like(gradient)
   square[i]:mul_(group.alpha):addcmul_(gradient, gradient, 1 - group.alpha)
   local root = square[i]
   if group.centered then
-    mean[i] = mean[i] or mt.zeros_like(p)
+    mean[i] = mean[i] or mt.zeros_like(gradient)
     mean[i]:lerp_(gradient, 1 - group.alpha)
     root = root - mean[i]:square()
   end
@@ -195,7 +196,7 @@ local function rmsprop_step(group, i, p, gradient)
   if group.momentum == 0 then
     p:addcdiv_(gradient, root, -group.lr)
   else
-    buffer[i] = buffer[i] or mt.zeros_like(p)
+    buffer[i] = buffer[i] or mt.zeros_like(gradient)
     buffer[i]:mul_(group.momentum):addcdiv_(gradient, root)
     p:add_(buffer[i], -group.lr)
   end

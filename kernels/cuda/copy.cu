@@ -27,6 +27,31 @@ template <class To, class From> __global__ void convert(const __grid_constant__ 
   }
 }
 
+/// From and to a 16-bit float, whose dtype the launch knows; by way of float32.
+__device__ float read_half(const void* in, Dtype d, int64_t i) {
+  return d == Dtype::f16 ? float(static_cast<const Float16*>(in)[i])
+                         : float(static_cast<const Bfloat16*>(in)[i]);
+}
+template <class To> __global__ void from_half(const __grid_constant__ Elements c, Dtype from) {
+  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
+    int64_t at[2];
+    cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, at);
+    static_cast<To*>(c.out)[at[0]] = math::convert<To>(read_half(c.in, from, at[1]));
+  }
+}
+template <class From> __global__ void to_half(const __grid_constant__ Elements c, Dtype to,
+                                              Dtype from) {
+  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
+    int64_t at[2];
+    cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, at);
+    float x;
+    if constexpr (sizeof(From) == 2) x = read_half(c.in, from, at[1]);
+    else x = math::convert<float>(static_cast<const From*>(c.in)[at[1]]);
+    if (to == Dtype::f16) static_cast<Float16*>(c.out)[at[0]] = Float16(x);
+    else static_cast<Bfloat16*>(c.out)[at[0]] = Bfloat16(x);
+  }
+}
+
 /// 16 bytes at a time.
 struct alignas(16) Line { uint64_t half[2]; };
 __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
@@ -57,12 +82,20 @@ using Convert = void (*)(Elements);
 #define MT_ROW(To)                                                                          \
   {                                                                                         \
     convert<To, bool>, convert<To, uint8_t>, convert<To, int32_t>, convert<To, int64_t>,    \
-        convert<To, float>, convert<To, double>, convert<To, Float16>, convert<To, Bfloat16> \
+        convert<To, float>, convert<To, double>                                             \
   }
-const Convert converts[kDtypes][kDtypes] = {
-    MT_ROW(bool),  MT_ROW(uint8_t), MT_ROW(int32_t), MT_ROW(int64_t),
-    MT_ROW(float), MT_ROW(double),  MT_ROW(Float16), MT_ROW(Bfloat16)};
+const Convert converts[kLoopDtypes][kLoopDtypes] = {
+    MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
+    MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
 #undef MT_ROW
+using FromHalf = void (*)(Elements, Dtype);
+const FromHalf from_halves[kLoopDtypes] = {from_half<bool>,    from_half<uint8_t>,
+                                           from_half<int32_t>, from_half<int64_t>,
+                                           from_half<float>,   from_half<double>};
+using ToHalf = void (*)(Elements, Dtype, Dtype);
+const ToHalf to_halves[kLoopDtypes + 1] = {to_half<bool>,    to_half<uint8_t>, to_half<int32_t>,
+                                           to_half<int64_t>, to_half<float>,   to_half<double>,
+                                           to_half<Float16>};
 
 /// Whether the last two of at most three dimensions change places.
 bool transposes(const Copy& c) {
@@ -155,8 +188,14 @@ void copy(const Copy& call) {
   e.n = n, e.ndim = c.ndim, e.out = c.out, e.in = c.in;
   for (int d = 0; d < c.ndim; ++d)
     e.size[d] = c.size[d], e.stride[0][d] = c.out_stride[d], e.stride[1][d] = c.in_stride[d];
-  cuda::launch("copy", converts[int(c.to)][int(c.from)], cuda::blocks_for(n, cuda::kThreads),
-               cuda::kThreads, e);
+  const unsigned blocks = cuda::blocks_for(n, cuda::kThreads);
+  if (is_half(c.to))
+    cuda::launch("copy", to_halves[is_half(c.from) ? kLoopDtypes : int(c.from)], blocks,
+                 cuda::kThreads, e, c.to, c.from);
+  else if (is_half(c.from))
+    cuda::launch("copy", from_halves[int(c.to)], blocks, cuda::kThreads, e, c.from);
+  else
+    cuda::launch("copy", converts[int(c.to)][int(c.from)], blocks, cuda::kThreads, e);
 }
 
 }  // namespace MT_ISA
