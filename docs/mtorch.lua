@@ -462,22 +462,24 @@ function mt.set_default_dtype(dtype) end
 ---@return mt.Tensor ...
 function mt.tensor(data, dtype, device, requires_grad) end
 
---- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
 ---@param x mt.Tensor
 ---@param target? string
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
+---@param non_blocking? any default false
 ---@return mt.Tensor ...
-function mt.to(x, target, other, dtype, device) end
+function mt.to(x, target, other, dtype, device, non_blocking) end
 
---- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor.
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
 ---@param target? string
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
+---@param non_blocking? any default false
 ---@return mt.Tensor ...
-function Tensor:to(target, other, dtype, device) end
+function Tensor:to(target, other, dtype, device, non_blocking) end
 
 --- The positions on and below the diagonal: (2 x n), rows above columns.
 ---@param rows integer
@@ -535,6 +537,14 @@ function mt.zeros_like(x, dtype, device, requires_grad) end
 ---@param requires_grad? boolean default false
 ---@return mt.Tensor ...
 function Tensor:zeros_like(dtype, device, requires_grad) end
+
+--- Whether x lies in page-locked memory of the CPU.
+---@return mt.Tensor ...
+function Tensor:is_pinned() end
+
+--- x, of the CPU, in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) does not wait. Where CUDA cannot be used, an error says why.
+---@return mt.Tensor ...
+function Tensor:pin_memory() end
 
 --- A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', as PyTorch's on the CPU. Methods: manual_seed seed initial_seed get_state set_state.
 ---@param kind? string default 'philox'
@@ -6401,6 +6411,11 @@ function mt.data.split(n) end
 ---@return any ...
 function mt.data.xor(n) end
 
+--- A mark in the order of a GPU's work: e:record(), e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.Event(device) end
+
 --- How many GPUs can be used.
 ---@return any ...
 function mt.cuda.device_count() end
@@ -6409,6 +6424,28 @@ function mt.cuda.device_count() end
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.device_name(device) end
+
+--- Gives memory that is kept for reuse back to the driver.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.empty_cache(device) end
+
+--- Runs fn warmup times, then records what it asks of the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and draws random numbers that go on from replay to replay. g:release() ends it.
+---@param fn function
+---@param warmup? any default 2
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.graph(fn, warmup, device) end
+
+--- Bytes of a GPU: allocated (in tensors), peak, reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, copies and waits there were.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.memory_stats(device) end
+
+--- memory_stats().peak begins anew at what is allocated.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.reset_peak(device) end
 
 --- Waits until a GPU has done what it was asked.
 ---@param device? string default 'cuda'

@@ -216,6 +216,16 @@ t.test('what dies while a graph is recorded', function()
   t.near(g():tolist()[50], 1.5 ^ 30, 1)
 end)
 
+t.test('gradients that were there before add up', function()
+  local p = mt.tensor {1, 2}:requires_grad_()
+  p.grad = mt.zeros(2)
+  local g = mt.cuda.graph(function() (p * p):sum():backward() end)
+  t.eq(p.grad:tolist(), {4, 8}) -- the two runs before the recording
+  g()
+  g()
+  t.eq(p.grad:tolist(), {8, 16})
+end)
+
 t.test('memory is used again inside a recording', function()
   local x = mt.ones(256, 256)
   local g = mt.cuda.graph(function()
