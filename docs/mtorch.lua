@@ -468,7 +468,7 @@ function mt.tensor(data, dtype, device, requires_grad) end
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
----@param non_blocking? any default false
+---@param non_blocking? boolean default false
 ---@return mt.Tensor ...
 function mt.to(x, target, other, dtype, device, non_blocking) end
 
@@ -477,7 +477,7 @@ function mt.to(x, target, other, dtype, device, non_blocking) end
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
----@param non_blocking? any default false
+---@param non_blocking? boolean default false
 ---@return mt.Tensor ...
 function Tensor:to(target, other, dtype, device, non_blocking) end
 
@@ -539,7 +539,7 @@ function mt.zeros_like(x, dtype, device, requires_grad) end
 function Tensor:zeros_like(dtype, device, requires_grad) end
 
 --- Whether x lies in page-locked memory of the CPU.
----@return mt.Tensor ...
+---@return boolean ...
 function Tensor:is_pinned() end
 
 --- x, of the CPU, in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) does not wait. Where CUDA cannot be used, an error says why.
@@ -6432,7 +6432,7 @@ function mt.cuda.empty_cache(device) end
 
 --- Runs fn warmup times, then records what it asks of the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and draws random numbers that go on from replay to replay. g:release() ends it.
 ---@param fn function
----@param warmup? any default 2
+---@param warmup? integer default 2
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.graph(fn, warmup, device) end

@@ -22,12 +22,12 @@ for kind, names in pairs {
   ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
   [integer] = [[n m grid_x grid_y length in_features out_features ignore_index dim1 dim2 k diagonal offset minlength
     num_classes padding_idx num_groups groups upscale_factor rows columns storage_offset edgeitems linewidth
-    precision threshold seed decimals bins runs max_iter]],
+    precision threshold seed decimals warmup bins runs max_iter]],
   [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
     repeats shifts destination source_dims sizes sides scale]],
   [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
     nondet_tol margin rcond lambd from to label_smoothing dropout_p correction scale_factor divisor_override]],
-  [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
+  [boolean] = [[keepdim requires_grad equal_nan enabled non_blocking retain_graph create_graph wanted nesterov descending stable
     ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
     accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats swap]],
@@ -46,7 +46,7 @@ end
 -- What comes back, where that is no tensor.
 reference.returns = {}
 for returned, names in pairs {
-  integer = 'dim numel get_num_threads storage_offset', boolean = 'is_contiguous is_tensor allclose equal ' ..
+  integer = 'dim numel get_num_threads storage_offset', boolean = 'is_contiguous is_pinned is_tensor allclose equal ' ..
     'set_grad_enabled is_grad_enabled gradcheck gradgradcheck', any = 'all any size stride item at tolist data ' ..
     'no_grad help', ['mt.Tensor, mt.Tensor'] = '',
 } do

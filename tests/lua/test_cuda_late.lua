@@ -26,7 +26,8 @@ end)
 
 t.test('every way to wait tells', function()
   for _, wait in ipairs {function(y) return y:cpu() end, function(y) return y:tolist() end,
-                         function(y) return tostring(y) end, function(y) return y[1][1]:item() end, function() mt.cuda.synchronize('cuda:0') end} do
+                         function(y) return tostring(y) end, function(y) return y[1][1]:item() end,
+                         function() mt.cuda.synchronize('cuda:0') end} do
     local y = x:index_select(2, at(0))
     t.raises(function() return wait(y) end, 'position 0 is outside 1..4 .*; 0 is not a position, they count from 1')
   end
