@@ -28,9 +28,10 @@ for kind, names in pairs {
   [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
     nondet_tol margin rcond lambd from to label_smoothing dropout_p correction scale_factor divisor_override]],
   [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
-    ceil_mode count_include_pad non_blocking training upper right reverse log_target is_causal left unitriangular hermitian
+    ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
-    accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats swap]],
+    accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats
+    non_blocking swap]],
   [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
     equation state kind profile]],
   [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base',
