@@ -623,7 +623,7 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
     if (depth > 100) [[unlikely]] check_stack();
     on_out_of_memory = collect_all, function_under_way = name_under_way;
     const int results = body(L);
-    if (gpus_at_once) [[unlikely]] check_gpus();
+    if (gpus_in_use) [[unlikely]] after_call(L);
     if (mt_interrupted) fail("interrupted!");  // what was computed meanwhile may be half done
     return results;
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors

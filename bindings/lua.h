@@ -140,6 +140,8 @@ std::string nearest(const std::vector<std::string>& names, const std::string& na
 std::string named(const std::string& operation, const std::string& sentence);
 /// "train.lua:12: ": the user's line that led here, with the module it passed through.
 std::string position(lua_State* L);
+/// Where a GPU is in use: remembers the user's line, for what fails later, or asks what failed.
+void after_call(lua_State* L);
 /// The state of the call of ours that is under way on this thread, or null.
 lua_State* current_state();
 /// Runs `body`, turning C++ exceptions into Lua errors at the user's line.

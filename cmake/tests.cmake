@@ -66,6 +66,10 @@ add_test(NAME script.train_split
   COMMAND mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.train_split PROPERTIES PASS_REGULAR_EXPRESSION "final: .*correct=(49|50)/50")
+add_test(NAME script.train_split_graph
+  COMMAND mtorch scripts/train_split.lua --device cuda --hidden 10 --epochs 30 --seed 2 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.train_split_graph PROPERTIES PASS_REGULAR_EXPRESSION "final: .*device=cuda"
+  ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
 add_test(NAME script.matmul_ladder COMMAND mtorch scripts/matmul_ladder.lua --rows 500 --runs 2
   --plot ${CMAKE_BINARY_DIR}/ladder.svg WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.matmul_ladder PROPERTIES PASS_REGULAR_EXPRESSION "storage of 3 numbers.*\\| matmul \\|.*chart: ")

@@ -427,7 +427,7 @@ Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradie
     fail("{}: the gradient is {}, the tensor {}", name, to_string(gradient.shape()),
          to_string(root.shape()));
   Tensor one =
-      gradient.defined() ? to(gradient, root.dtype()) : full({}, 1, root.dtype(), root.device());
+      gradient.defined() ? to(gradient, root.dtype()) : scalar(1, root.dtype(), root.device());
   return one.shape() == root.shape() ? one : reshape(one, root.shape());
 }
 

@@ -114,6 +114,7 @@ const Device& device_named(std::string_view name) {
   if (!d) fail("device '{}' cannot be used: {}", name, why);
   if (index < kMostDevices && !std::exchange(opened[index], d) && on_cuda_open) on_cuda_open(*d);
   gpus_at_once |= d->at_once;
+  gpus_in_use = true;
   return *d;
 }
 
@@ -123,7 +124,13 @@ void for_each_cuda(void (*call)(const Device&)) {
 }
 void* cuda_symbol(const char* name) { return plugin_library ? dlsym(plugin_library, name) : nullptr; }
 
-bool gpus_at_once = false;
+bool gpus_at_once = false, gpus_in_use = false;
+int64_t started_on_gpus() {
+  int64_t n = 0;
+  for (int i = 0; i < kMostDevices && i < plugin().devices; ++i)
+    if (opened[i]) n += *opened[i]->started;
+  return n;
+}
 void check_gpus() {
   for (const Gpu* gpu : opened)
     if (gpu && !capturing) check_done(*gpu);

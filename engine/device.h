@@ -42,8 +42,10 @@ void check_done(const Gpu&);
 void check_alive(const Device&);
 /// Throws Error where nobody may wait for the device, since a graph is recorded.
 void check_may_wait(const Device&);
+/// How many kernels and copies GPUs were asked for.
+int64_t started_on_gpus();
 /// With MTORCH_CUDA_SYNC: throws Error with what went wrong on any GPU that was used.
-extern bool gpus_at_once;
+extern bool gpus_at_once, gpus_in_use;
 void check_gpus();
 
 }  // namespace mt

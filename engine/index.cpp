@@ -372,7 +372,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Te
   Tensor start = x;
   if (!include_self) {
     wrap_dim(name, dim, x.dim());
-    const Tensor neutral = full({}, identity(join, x.dtype()), x.dtype(), x.device());
+    const Tensor neutral = scalar(identity(join, x.dtype()), x.dtype(), x.device());
     start = scatter_any(name, x, dim, index, expand(neutral, index.at.shape()), Join::set, false);
   }
   Tensor out = scatter_any(name, start, dim, index, source, join, false);

@@ -26,10 +26,36 @@ struct Ring {
 };
 std::map<const Gpu*, Ring> rings;
 
+// The user's calls, the latest.
+constexpr int64_t kCalls = 32;
+GpuCall calls[kCalls];
+int64_t called = 0, started_before = 0;
+
+/// "; called from train.lua:12 (matmul), train.lua:13 (relu)": what nobody has waited for.
+std::string calls_not_done(const Gpu& gpu) {
+  std::string text;
+  for (int64_t i = called > kCalls ? called - kCalls : 0; i < called; ++i) {
+    const GpuCall& c = calls[i % kCalls];
+    if (c.started <= *gpu.waited) continue;
+    text += text.empty() ? "; called from " : ", ";
+    text += fmt::format("{} ({})", c.where, c.function);
+  }
+  return text;
+}
+
 Graph* graphs = nullptr;
 Graph* under_way = nullptr;
 
 }  // namespace
+
+GpuCall* new_gpu_call() {
+  const int64_t now = started_on_gpus();
+  if (now == started_before) return nullptr;
+  started_before = now;
+  GpuCall& call = calls[called++ % kCalls];
+  call.started = now;
+  return &call;
+}
 
 bool tells_at_once(const Device& d) { return is_cpu(d) || (gpu_of(d).at_once && !capturing); }
 
@@ -75,9 +101,11 @@ void raise_unexpected(const Gpu& gpu) {
 
 void check_alive(const Device& d) {
   if (is_cpu(d)) return;
-  const char* what = gpu_of(d).lost();
+  const char* const what = gpu_of(d).lost();
   if (!what) return;
-  if (const char* first = d.trouble()) what = first;  // with all that is known
+  const char* const first = d.trouble();
+  if (first)  // with all that is known
+    fail("{}: {}{}", d.name, first, gpu_of(d).at_once ? "" : calls_not_done(gpu_of(d)));
   fail("{}: {}", d.name, what);
 }
 void check_done(const Gpu& gpu) {

@@ -57,4 +57,13 @@ int recorded_step();
 /// Which of the user's functions is under way, or null; the bindings know.
 extern const char* (*function_under_way)();
 
+/// A call of the user's after which GPUs had more to do.
+struct GpuCall {
+  const char* function;
+  char where[64];  // "train.lua:12"
+  int64_t started = 0;
+};
+/// A place for what was called, where GPUs have more to do than when this was asked last; else null.
+GpuCall* new_gpu_call();
+
 }  // namespace mt

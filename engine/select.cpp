@@ -491,7 +491,9 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Index& index, const Tensor
 Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor& value,
                   bool in_place) {
   const char* const name = in_place ? "index_fill_" : "index_fill";
-  return put_slices(name, x, dim, index, filling(name, x, value), Join::set, true, in_place);
+  Tensor one = filling(name, x, value);
+  if (&one.device() != &x.device()) one = scalar(one.item(), x.dtype(), x.device());
+  return put_slices(name, x, dim, index, one, Join::set, true, in_place);
 }
 
 }  // namespace mt

@@ -103,7 +103,7 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
     const Tensor all = flat(x.detach());
     if (all.numel() == 0 && !is_float(x.dtype()))
       fail("{}: {} is empty", name, to_string(x.shape()));
-    out = all.numel() == 0 ? full({}, NAN, x.dtype(), x.device())
+    out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
                            : clone(skip ? nanmedian(all, 0).values : median(all, 0).values);
   }
   if (wants_grad(x)) {

@@ -104,7 +104,10 @@ Tensor scalar(double value, Dtype dtype, const Device& device) {
   with_dtype(dtype, [&](auto zero) {
     *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
   });
-  return &device == &cpu_device() ? t : to(t, device);
+  if (is_cpu(device)) return t;
+  const Tensor out = empty({}, dtype, device);
+  copy_elements(out, t);  // the number goes with the call
+  return out;
 }
 
 const Tensor& Tensor::requires_grad_(bool wanted) const {

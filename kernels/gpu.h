@@ -36,6 +36,7 @@ struct Replay {
 
 struct Gpu : Device {
   bool at_once;  // MTORCH_CUDA_SYNC: every verb is waited for
+  const int64_t *started, *waited;  // how many kernels and copies; those that somebody waited for
   /// As `map`; data[k] is one element in the CPU's memory where bit k of `numbers` is set, and has
   /// been read when the call returns.
   void (*map_numbers)(const Map&, unsigned numbers);

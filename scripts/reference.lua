@@ -22,7 +22,7 @@ for kind, names in pairs {
   ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
   [integer] = [[n m grid_x grid_y length in_features out_features ignore_index dim1 dim2 k diagonal offset minlength
     num_classes padding_idx num_groups groups upscale_factor rows columns storage_offset edgeitems linewidth
-    precision threshold seed decimals bins runs max_iter top]],
+    precision threshold seed decimals warmup bins runs max_iter top]],
   [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
     repeats shifts destination source_dims sizes sides scale]],
   [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
@@ -31,7 +31,8 @@ for kind, names in pairs {
   [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
     ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
-    accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats swap]],
+    accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats
+    non_blocking swap]],
   [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
     equation state kind profile sort]],
   [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base defines rank',
@@ -49,7 +50,8 @@ end
 -- What comes back, where that is no tensor.
 reference.returns = {}
 for returned, names in pairs {
-  integer = 'cdiv dim numel get_num_threads storage_offset', boolean = 'is_contiguous is_tensor allclose equal ' ..
+  integer = 'cdiv dim numel get_num_threads storage_offset',
+  boolean = 'is_contiguous is_pinned is_tensor allclose equal ' ..
     'set_grad_enabled is_grad_enabled gradcheck gradgradcheck', any = 'all any size stride item at tolist data ' ..
     'no_grad help profile timeit', ['mt.Tensor, mt.Tensor'] = '',
 } do

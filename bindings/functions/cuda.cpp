@@ -1,4 +1,6 @@
 // cuda.cpp -- what Lua asks of GPUs: memory, page-locked tensors, events, graphs
+#include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "bindings/functions/functions.h"
@@ -185,6 +187,22 @@ const Entry kMethods[] = {
 };
 
 }  // namespace
+
+void after_call(lua_State* L) {
+  if (gpus_at_once) return check_gpus();
+  GpuCall* const call = capturing ? nullptr : new_gpu_call();
+  if (!call) return;
+  const char* const name = function_under_way();
+  call->function = name ? name : "mtorch";
+  call->where[0] = 0;
+  lua_Debug frame;
+  for (int level = 1; level < 12 && lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    if (frame.currentline <= 0 || std::strncmp(frame.source, "@mtorch/", 8) == 0) continue;
+    std::snprintf(call->where, sizeof call->where, "%.50s:%d", frame.short_src, frame.currentline);
+    return;
+  }
+}
 
 void list_cuda(Catalogue& c) { c.methods(kMethods); }
 

@@ -17,7 +17,7 @@ Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
                    : lua_type(a.L, i) == LUA_TBOOLEAN                       ? 0
                                                                             : a.number(i);
   check_value(signature_of(a.entry()).name.c_str(), v, x.dtype());
-  return expand(full({}, v, x.dtype(), x.device()), index.shape());
+  return expand(scalar(v, x.dtype(), x.device()), index.shape());
 }
 
 template <bool InPlace> int answer(Args& a, const Tensor& result) {
@@ -69,7 +69,7 @@ template <bool InPlace> int index_put_body(Args& a) {
   Tensor value = a.operand(3);
   if (value.impl()->number) {
     check_value("index_put", value.at(0), x.dtype());
-    value = full({}, value.at(0), x.dtype(), x.device());
+    value = scalar(value.at(0), x.dtype(), x.device());
   } else if (value.dtype() != x.dtype()) {
     fail("index_put: the values are {}, the tensor {}; use values:to('{}')",
          dtype_name(value.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
@@ -127,7 +127,7 @@ Tensor values_for(const Args& a, int i, const Tensor& sorted) {
   const Tensor v = a.operand(i);
   if (!v.impl()->number) return v;
   check_value(signature_of(a.entry()).name.c_str(), v.at(0), sorted.dtype());
-  return full({}, v.at(0), sorted.dtype(), sorted.device());
+  return scalar(v.at(0), sorted.dtype(), sorted.device());
 }
 
 int searchsorted_body(Args& a) {

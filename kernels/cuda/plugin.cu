@@ -151,6 +151,7 @@ template <int I> Gpu table() {
   d.trouble = Of<I, trouble>::call;
   d.lost = Of<I, lost>::call;
   d.at_once = at_once();
+  d.started = &gpus[I].launches, d.waited = &gpus[I].waited;
   d.map_numbers = On<I, map_numbers>::call;
   d.fill = On<I, fill>::call;
   d.last_check = On<I, last_check>::call;

@@ -26,7 +26,8 @@ end)
 
 t.test('every way to wait tells', function()
   for _, wait in ipairs {function(y) return y:cpu() end, function(y) return y:tolist() end,
-                         function(y) return tostring(y) end, function(y) return y[1][1]:item() end, function() mt.cuda.synchronize('cuda:0') end} do
+                         function(y) return tostring(y) end, function(y) return y[1][1]:item() end,
+                         function() mt.cuda.synchronize('cuda:0') end} do
     local y = x:index_select(2, at(0))
     t.raises(function() return wait(y) end, 'position 0 is outside 1..4 .*; 0 is not a position, they count from 1')
   end
@@ -112,7 +113,8 @@ t.test('a failure that ends the use of the GPU', function()
   local text = run('MTORCH_EMULATED_FAULT=3:700', work)
   has(text, '^x.lua:5: mul: cuda:0: an illegal memory access was encountered %(cudaErrorIllegalAddress%) in one of ' ..
     'the operations since the last synchronisation: fill, add, exp; MTORCH_CUDA_SYNC=1 names the one; the GPU ' ..
-    'cannot be used any more by this program, the CPU can\n')
+    'cannot be used any more by this program, the CPU can; called from x.lua:3 %(ones%), x.lua:5 %(add%), ' ..
+    'x.lua:5 %(exp%)\n')
   local _, n = text:gsub('cuda:0: the GPU cannot be used any more since an operation failed ' ..
     '%(cudaErrorIllegalAddress%); start the program again, or go on with the CPU\n', '')
   t.eq(n, 5)
