@@ -142,7 +142,8 @@ if [ $quick = no ]; then
 fi
 
 # ---- benchmarks ----
-rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^conv2d,^split_epoch,^chain,^add/,^relu/,^sum/,^softmax'
+rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^conv2d,^split_epoch,^chain,^add/,^relu/'
+rows="$rows,^sum/,^softmax"
 flags='' peer=none
 if [ $quick = yes ]; then rows='^launch/add,^relu/64Mi,^conv2d' flags=--quick; fi
 python=${MTORCH_PEER_PYTHON:-python3}

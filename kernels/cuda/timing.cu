@@ -34,7 +34,7 @@ struct Mark {
   }
 };
 /// What a graph records has no times.
-bool capturing() {
+bool in_graph() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   return cudaStreamIsCapturing(stream(), &status) != cudaSuccess ||
          status != cudaStreamCaptureStatusNone;
@@ -46,7 +46,7 @@ struct Mark {
   void wait() const {}
   int64_t since(const Mark& other) const { return time - other.time; }
 };
-bool capturing() { return false; }
+bool in_graph() { return false; }
 #endif
 
 struct Launch {
@@ -82,7 +82,7 @@ void tell(int device) {
 }  // namespace
 
 void begin_timing(const char* name) {
-  if (open++ > 0 || capturing()) return;
+  if (open++ > 0 || in_graph()) return;
   const int device = current_device();
   Clock& c = clocks[device];
   if (c.n == kMost) tell(device);
