@@ -85,13 +85,13 @@ if [ $quick = yes ]; then
   list cuda operations 60 '"$program" tests/lua/test_cuda_operations.lua'
   list device optim 60 '"$program" tests/on_device.lua cuda tests/lua/test_optim.lua'
 else
-  # Longest first.
-  for name in indexing linalg memory reduce neural conv snippets; do
-    list device $name 240 "\"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
-  done
   for file in tests/lua/test_cuda_*.lua tests/lua/test_profile.lua; do
     name=$(basename "$file" .lua)
     list cuda "${name#test_}" 120 "\"\$program\" $file"
+  done
+  # The longest first.
+  for name in indexing linalg memory reduce neural conv snippets; do
+    list device $name 240 "\"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
   done
   for file in tests/lua/test_*.lua; do
     name=$(basename "$file" .lua)
