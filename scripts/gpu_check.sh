@@ -133,7 +133,8 @@ if [ $quick = no ]; then
 fi
 
 # ---- whole scripts ----
-part script train_split 60 '"$program" scripts/train_split.lua --device cuda --hidden 100 --epochs '"$([ $quick = yes ] && echo 3 || echo 200)"
+if [ $quick = yes ]; then epochs=3; else epochs=200; fi
+part script train_split 60 "\"\$program\" scripts/train_split.lua --device cuda --hidden 100 --epochs $epochs"
 if [ $quick = no ]; then
   for script in scripts/cuda_*.lua; do
     [ -e "$script" ] || continue
