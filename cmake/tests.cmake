@@ -8,7 +8,8 @@ target_compile_options(mtorch_tests PRIVATE -O1)
 if(NOT MTORCH_BUNDLE)
   target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
 endif()
-foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim io code)
+foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim profile io
+    code)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 

@@ -384,9 +384,9 @@ end
 
 local function main()
   check_options()
+  if on_gpu then gpu_rows() end
   for _, add_rows in ipairs {elementwise_rows, reduction_rows, movement_rows, product_rows,
                              job_rows} do add_rows() end
-  if on_gpu then gpu_rows() end
   if #rows == 0 then quit("no row's name matches '%s'", options.only) end
   local others = {}
   if options.compare ~= '' then

@@ -85,13 +85,13 @@ if [ $quick = yes ]; then
   list cuda operations 60 '"$program" tests/lua/test_cuda_operations.lua'
   list device optim 60 '"$program" tests/on_device.lua cuda tests/lua/test_optim.lua'
 else
-  # Longest first.
-  for name in indexing linalg memory reduce neural conv snippets; do
-    list device $name 240 "\"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
-  done
   for file in tests/lua/test_cuda_*.lua tests/lua/test_profile.lua; do
     name=$(basename "$file" .lua)
     list cuda "${name#test_}" 120 "\"\$program\" $file"
+  done
+  # The longest first.
+  for name in indexing linalg memory reduce neural conv snippets; do
+    list device $name 240 "\"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
   done
   for file in tests/lua/test_*.lua; do
     name=$(basename "$file" .lua)
@@ -133,7 +133,8 @@ if [ $quick = no ]; then
 fi
 
 # ---- whole scripts ----
-part script train_split 60 '"$program" scripts/train_split.lua --device cuda --hidden 100 --epochs '"$([ $quick = yes ] && echo 3 || echo 200)"
+if [ $quick = yes ]; then epochs=3; else epochs=200; fi
+part script train_split 60 "\"\$program\" scripts/train_split.lua --device cuda --hidden 100 --epochs $epochs"
 if [ $quick = no ]; then
   for script in scripts/cuda_*.lua; do
     [ -e "$script" ] || continue
@@ -142,7 +143,8 @@ if [ $quick = no ]; then
 fi
 
 # ---- benchmarks ----
-rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^conv2d,^split_epoch,^chain,^add/,^relu/,^sum/,^softmax'
+rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^conv2d,^split_epoch,^chain,^add/,^relu/'
+rows="$rows,^sum/,^softmax"
 flags='' peer=none
 if [ $quick = yes ]; then rows='^launch/add,^relu/64Mi,^conv2d' flags=--quick; fi
 python=${MTORCH_PEER_PYTHON:-python3}

@@ -23,7 +23,7 @@ int64_t now() {
 struct Mark {
   cudaEvent_t event = nullptr;
   void put() {
-    if (!event) check(cudaEventCreate(&event), "timing");
+    if (!event) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "timing");
     check(cudaEventRecord(event, stream()), "timing");
   }
   void wait() const { check(cudaEventSynchronize(event), "timing"); }
