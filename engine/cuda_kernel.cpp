@@ -274,7 +274,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
     fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
          name(), size.shared, kernel.shared, d.name, kernel.more_shared);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
-  Launch c{&kernel, lasting_name_, {}, {}, unsigned(size.shared), place};
+  Launch c{&kernel, lasting_name_, {}, {}, unsigned(size.shared), place, n};
   for (int k = 0; k < 3; ++k)
     c.grid[k] = unsigned(size.grid[k]), c.block[k] = unsigned(size.block[k]);
   if (text_.prints) std::fflush(stdout);  // what the script printed comes first
