@@ -41,7 +41,7 @@ const Catalogue& catalogue() {
                     {"Convolution and pooling", list_conv},
                     {"Networks", list_neural},
                     {"Gradients", list_gradient},
-                    {"The GPU", list_cuda},
+                    {"CUDA C", list_cuda_kernel},
                     {"Printing", list_print}};
     Catalogue c;
     for (const auto& subject : subjects) {

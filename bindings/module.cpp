@@ -254,9 +254,9 @@ const Entry kLanguage[] = {
        push_gradient(a.L);
        return 1;
      }},
-    {"cuda()", "What cuda_kernel.lua is made of.",
+    {"cuda_kernel()", "What cuda_kernel.lua is made of.",
      [](Args& a) {
-       push_cuda(a.L);
+       push_cuda_kernel(a.L);
        return 1;
      }},
     {"data_address(x)", "The address of the first element, for x:data().",

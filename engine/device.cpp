@@ -84,6 +84,17 @@ const Device* chosen = nullptr;
 const Device& default_device() { return chosen ? *chosen : cpu_device(); }
 void set_default_device(const Device& d) { chosen = &d; }
 
+const Modules* modules_of(const Device& d) {
+  static std::map<int, Modules> known;
+  static std::mutex guard;
+  if (is_cpu(d) || !plugin().modules) return nullptr;
+  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
+  const std::lock_guard lock(guard);
+  auto at = known.find(index);
+  if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
+  return &at->second;
+}
+
 int cuda_devices() { return plugin().devices; }
 std::string cuda_trouble() { return plugin().devices > 0 ? "" : plugin().why; }
 
@@ -103,17 +114,6 @@ const Device& device_named(std::string_view name) {
   const Device* d = p.open(kDeviceAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
   return *d;
-}
-
-const Modules* modules_of(const Device& d) {
-  static std::map<int, Modules> known;
-  static std::mutex guard;
-  if (is_cpu(d) || !plugin().modules) return nullptr;
-  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
-  const std::lock_guard lock(guard);
-  auto at = known.find(index);
-  if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
-  return &at->second;
 }
 
 void check_device(const Device& d) {

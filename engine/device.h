@@ -15,12 +15,11 @@ inline bool is_cpu(const Device& d) { return &d == &cpu_device(); }
 /// said otherwise. The engine's own functions always start from the CPU.
 const Device& default_device();
 void set_default_device(const Device&);
+/// How the device runs code that is compiled meanwhile; null: it does not. kernels/module.h
+const struct Modules* modules_of(const Device&);
 /// How many GPUs can be used, and why none can: an empty sentence when there are some.
 int cuda_devices();
 std::string cuda_trouble();
-
-/// How the device runs code that is compiled meanwhile; null: it does not. kernels/module.h
-const struct Modules* modules_of(const Device&);
 
 /// Waits until the device has done what it was asked. Throws Error when something of it failed.
 void synchronize(const Device&);

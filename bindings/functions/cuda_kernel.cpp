@@ -136,12 +136,12 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void push_cuda(lua_State* L) {
+void push_cuda_kernel(lua_State* L) {
   lua_newtable(L);
   add(L, kParts);
   for (const Entry& e : kParts) e.internal = true;
 }
 
-void list_cuda(Catalogue& c) { c.functions(kFunctions); }
+void list_cuda_kernel(Catalogue& c) { c.functions(kFunctions); }
 
 }  // namespace mt::lua

@@ -41,7 +41,7 @@ Generator* generator_at(const Args&, int i);
 // Each names the functions of its file.
 void list_conv(Catalogue&);
 void list_create(Catalogue&);
-void list_cuda(Catalogue&);
+void list_cuda_kernel(Catalogue&);
 void list_elementwise(Catalogue&);
 void list_gradient(Catalogue&);
 void list_index(Catalogue&);
@@ -60,7 +60,7 @@ void open_generators(lua_State* L);  // the metatable of generators
 void open_gradient();                // how the engine learns the script's line
 void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);   // x + y, -x
-void push_cuda(lua_State* L);        // parts of mt.cuda.kernel
+void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
 void push_gradient(lua_State* L);    // parts of the gradient functions that are written in Lua
 void push_linalg(lua_State* L);      // mt.linalg
 

@@ -1,6 +1,6 @@
 -- cuda_kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
-local parts = core.cuda()
+local parts = core.cuda_kernel()
 
 local fail, describe = core.fail, core.describe
 local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made

@@ -17,7 +17,7 @@ struct Gpu {
   bool open = false;
   cudaStream_t stream = nullptr;
   cudaMemPool_t pool = nullptr;
-  int processors = 1, arch = 0;
+  int processors = 1;
   char name[16], model[256];
 };
 Gpu gpus[kMostDevices];
@@ -72,7 +72,9 @@ template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb
 };
 
 template <int I> Modules modules() {
-  return {gpus[I].arch, On<I, load_module>::call, On<I, unload_module>::call,
+  cudaDeviceProp p{};
+  check(cudaGetDeviceProperties(&p, I), "asking for the GPU's architecture");
+  return {p.major * 10 + p.minor, On<I, load_module>::call, On<I, unload_module>::call,
           On<I, module_variable>::call, On<I, write_variable>::call, On<I, launch_module>::call};
 }
 template <int I> Device table() {
@@ -135,7 +137,6 @@ bool open(int index, char* why, size_t room) {
   }
   current = index;
   g.processors = p.multiProcessorCount;
-  g.arch = p.major * 10 + p.minor;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);
   g.open = true;
