@@ -118,9 +118,15 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
   return emulation::variable(static_cast<emulation::Loaded*>(kernel.module), name, bytes);
 }
 void launch_module(const Launch& c) {
-  emulation::run(static_cast<emulation::Loaded*>(c.kernel->module),
-                 dim3(c.grid[0], c.grid[1], c.grid[2]), dim3(c.block[0], c.block[1], c.block[2]),
-                 c.shared, c.arguments);
+  const auto kernel = emulation::kernel_of(static_cast<emulation::Loaded*>(c.kernel->module));
+  uint64_t value[64];
+  void* place[64];
+  for (int i = 0; i < c.count; ++i) {
+    value[i] = *static_cast<const uint64_t*>(c.arguments[i]);
+    place[i] = &value[i];
+  }
+  emulation::launch(true, dim3(c.grid[0], c.grid[1], c.grid[2]),
+                    dim3(c.block[0], c.block[1], c.block[2]), c.shared, [&] { kernel(place); });
 }
 #endif
 

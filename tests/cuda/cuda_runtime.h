@@ -51,7 +51,8 @@ unsigned vote(unsigned mask, bool predicate);
 struct Loaded;
 Loaded* load(const char* source, const char* name);
 void unload(Loaded*);
-void run(Loaded*, const dim3& grid, const dim3& block, size_t shared, void** arguments);
+/// What a launch calls for each thread; compiles.
+void (*kernel_of(Loaded*))(void** arguments);
 void* variable(Loaded*, const char* name, size_t* bytes);
 
 template <class T> T from_lane(unsigned mask, T value, int from) {
