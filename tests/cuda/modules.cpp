@@ -31,7 +31,7 @@ struct Words {
 
 /// What stands before the script's text.
 constexpr char kBefore[] = R"(
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 #include <algorithm>
 #include <cstdio>
 #include <utility>
