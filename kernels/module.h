@@ -20,6 +20,7 @@ struct LoadedKernel {
   int registers;          // of a thread
   int64_t shared, local;  // bytes: shared memory of a block, memory of a thread beside registers
   int64_t more_shared;    // bytes that a launch may add
+  mutable bool stays;     // a recorded graph launches it: it is never unloaded
 };
 
 struct Launch {
