@@ -43,7 +43,7 @@ const Catalogue& catalogue() {
                     {"Networks", list_neural},
                     {"Gradients", list_gradient},
                     {"Mixed precision", list_mixed},
-                    {"The GPU", list_cuda_kernel},
+                    {"CUDA C", list_cuda_kernel},
                     {"Printing", list_print}};
     Catalogue c;
     for (const auto& subject : subjects) {

@@ -83,15 +83,25 @@ const Plugin& plugin() {
   return p;
 }
 
-}  // namespace
-
-namespace {
 const Device* chosen = nullptr;
 constexpr int kMostDevices = 64;
 const Gpu* opened[kMostDevices] = {};
-}
+
+}  // namespace
+
 const Device& default_device() { return chosen ? *chosen : cpu_device(); }
 void set_default_device(const Device& d) { chosen = &d; }
+
+const Modules* modules_of(const Device& d) {
+  static std::map<int, Modules> known;
+  static std::mutex guard;
+  if (is_cpu(d) || !plugin().modules) return nullptr;
+  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
+  const std::lock_guard lock(guard);
+  auto at = known.find(index);
+  if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
+  return &at->second;
+}
 
 int cuda_devices() { return plugin().devices; }
 std::string cuda_trouble() { return plugin().devices > 0 ? "" : plugin().why; }
@@ -134,17 +144,6 @@ int64_t started_on_gpus() {
 void check_gpus() {
   for (const Gpu* gpu : opened)
     if (gpu && !capturing) check_done(*gpu);
-}
-
-const Modules* modules_of(const Device& d) {
-  static std::map<int, Modules> known;
-  static std::mutex guard;
-  if (is_cpu(d) || !plugin().modules) return nullptr;
-  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
-  const std::lock_guard lock(guard);
-  auto at = known.find(index);
-  if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
-  return &at->second;
 }
 
 }  // namespace mt

@@ -15,6 +15,8 @@ inline bool is_cpu(const Device& d) { return &d == &cpu_device(); }
 /// said otherwise. The engine's own functions always start from the CPU.
 const Device& default_device();
 void set_default_device(const Device&);
+/// How the device runs code that is compiled meanwhile; null: it does not. kernels/module.h
+const struct Modules* modules_of(const Device&);
 /// How many GPUs can be used, and why none can: an empty sentence when there are some.
 int cuda_devices();
 std::string cuda_trouble();
@@ -29,8 +31,6 @@ void* cuda_symbol(const char* name);
 inline const Gpu& gpu_of(const Device& d) { return static_cast<const Gpu&>(d); }
 /// The GPU whose work is recorded into a graph, or null.
 extern const Gpu* capturing;
-/// How the device runs code that is compiled meanwhile; null: it does not. kernels/module.h
-const struct Modules* modules_of(const Device&);
 
 /// Waits until the device has done what it was asked. Throws Error when something of it failed.
 void synchronize(const Device&);

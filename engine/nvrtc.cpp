@@ -148,13 +148,27 @@ const Library& library() {
 /// The kernel's type is asked for as the name of an instance of this.
 constexpr char kProbe[] = "template <class> __device__ char mt_signature_;\n";
 
-std::string whole_text(const CudaSource& s) {
+std::string line_directive(const CudaOrigin& o) {
   std::string file;
-  for (const char c : s.place) {
+  for (const char c : o.place) {
     if (c == '"' || c == '\\') file += '\\';
     file += uint8_t(c) < 32 ? '?' : c;
   }
-  return fmt::format("{}{}#line {} \"{}\"\n{}\n", kProbe, s.defines, s.line, file, s.text);
+  return fmt::format("#line {} \"{}\"\n", o.line, file);
+}
+std::string whole_text(const CudaSource& s) {
+  std::string text = kProbe + s.defines;
+  size_t next = 0;
+  int number = 1;
+  for (size_t at = 0; at < s.text.size(); ++number) {
+    const bool may = at == 0 || text.size() < 2 || text[text.size() - 2] != '\\';
+    for (; next < s.origins.size() && s.origins[next].first <= number; ++next)
+      if (may) text += line_directive(s.origins[next]);
+    const size_t end = std::min(s.text.find('\n', at), s.text.size() - 1) + 1;
+    text.append(s.text, at, end - at);
+    at = end;
+  }
+  return text + "\n";
 }
 
 bool begins_with_any(const std::string& text, std::initializer_list<const char*> beginnings) {
@@ -171,7 +185,7 @@ void check_options(const CudaSource& s) {
 
 /// The first lines of the compiler's log; `train.lua(12): error` is `train.lua:12: error`, as Lua
 /// writes it.
-std::string readable(const std::string& log, const std::string& file) {
+std::string readable(const std::string& log, const std::vector<CudaOrigin>& origins) {
   std::string text;
   int lines = 0, left_out = 0;
   for (size_t at = 0; at < log.size();) {
@@ -183,10 +197,13 @@ std::string readable(const std::string& log, const std::string& file) {
       ++left_out;
       continue;
     }
-    const size_t close = line.find(')');
-    if (line.compare(0, file.size() + 1, file + "(") == 0 && close != line.npos)
-      line = fmt::format("{}:{}{}", file, line.substr(file.size() + 1, close - file.size() - 1),
+    for (const CudaOrigin& o : origins) {
+      const size_t n = o.place.size(), close = line.find(')', n);
+      if (line.compare(0, n + 1, o.place + "(") != 0 || close == line.npos) continue;
+      line = fmt::format("{}:{}{}", o.place, line.substr(n + 1, close - n - 1),
                          line.substr(close + 1));
+      break;
+    }
     text += (lines++ ? "\n" : "") + line.substr(0, 400);
   }
   while (!text.empty() && text.back() == '\0') text.pop_back();
@@ -230,7 +247,7 @@ CudaCode compile(const CudaSource& s, int arch) {
   const std::string text = whole_text(s),
                     probe = fmt::format("&mt_signature_<decltype(&{})>", s.name);
   Program program = nullptr;
-  int status = lib.create(&program, text.c_str(), s.place.c_str(), 0, nullptr, nullptr);
+  int status = lib.create(&program, text.c_str(), "source", 0, nullptr, nullptr);
   if (status != 0) fail("NVRTC: {}", lib.error_text(status));
   const auto destroy = [&lib](Program* p) { lib.destroy(p); };
   const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
@@ -242,7 +259,7 @@ CudaCode compile(const CudaSource& s, int arch) {
   if (lib.log_size(program, &n) == 0 && n > 1) {
     code.log.resize(n);
     lib.log(program, code.log.data());
-    code.log = readable(code.log, s.place);
+    code.log = readable(code.log, s.origins);
   }
   if (status != 0)
     fail("'{}' does not compile{}{}", s.name, code.log.empty() ? ": " : ":\n",
@@ -299,7 +316,9 @@ std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
   const bool has_lines = std::any_of(s.options.begin(), s.options.end(), [](const std::string& o) {
     return begins_with_any(o, {"-lineinfo", "--generate-line-info", "-G", "--device-debug"});
   });
-  if (has_lines || text.says_where) key += fmt::format("at {} {}", s.line, s.place);
+  if (has_lines || text.says_where)
+    for (const CudaOrigin& o : s.origins)
+      key += fmt::format("at {} {} {}\n", o.first, o.line, o.place);
   return key;
 }
 

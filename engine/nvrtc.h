@@ -7,13 +7,18 @@
 
 namespace mt {
 
+/// Where a part of a text stands: what messages call the file, and the line in it.
+struct CudaOrigin {
+  int first = 1;  // the text's line, counted from 1, with which the part begins
+  std::string place;
+  int line = 1;
+};
 /// A kernel as text.
 struct CudaSource {
   std::string text;
-  std::string defines;  // what stands before it: lines of #define
-  std::string name;     // which kernel of the text: "conv2d_k", "scale<float>"
-  std::string place;  // the file that messages of the compiler name, and the line of the text in it
-  int line = 1;
+  std::string defines;               // what stands before it: lines of #define
+  std::string name;                  // which kernel of the text: "conv2d_k", "scale<float>"
+  std::vector<CudaOrigin> origins;   // of its parts, in order
   std::vector<std::string> options;  // of NVRTC, but for the architecture
 };
 /// What becomes of it.

@@ -20,6 +20,7 @@ struct LoadedKernel {
   int registers;          // of a thread
   int64_t shared, local;  // bytes: shared memory of a block, memory of a thread beside registers
   int64_t more_shared;    // bytes that a launch may add
+  mutable bool stays;     // a recorded graph launches it: it is never unloaded
 };
 
 struct Launch {
@@ -27,7 +28,7 @@ struct Launch {
   const char* name;  // lives as long as the program
   unsigned grid[3], block[3], shared;
   void** arguments;  // of each parameter where its value lies, in 8 bytes
-  int count;
+  int count;         // of them
 };
 
 /// A GPU's verbs for such code.

@@ -345,14 +345,14 @@ TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code
   CudaSource s;
   s.text = "__global__ void k(float* x, const real* y, int n) {\n  x[0] = y[0] * n;\n}\n";
   s.defines = "#define real double\n";
-  s.name = "k", s.place = "train.lua", s.line = 12;
+  s.name = "k", s.origins = {{1, "train.lua", 12}};
   const CudaCode fresh = compile_cuda(s, 90, cache);
   CHECK_FALSE(fresh.cached);
   CHECK(fresh.image.substr(1, 3) == "ELF");
   CHECK(fresh.symbol == "_Z1kPfPKdi");
   CHECK(fresh.signature == "(float*, double const*, int)");
   CHECK(folder.files() == 1);
-  s.line = 40;  // moved in its file: the same code
+  s.origins[0].line = 40;  // moved in its file: the same code
   const CudaCode kept = compile_cuda(s, 90, cache);
   CHECK(kept.cached);
   CHECK(kept.image == fresh.image);
@@ -380,12 +380,12 @@ TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code
   s.name = "k";
   CHECK(compile_cuda(s, 90, cache).signature == "(float*, __half const*)");
   CHECK(compile_cuda(s, 90, cache).cached);
-  s.text = "__global__ void k() {\n\n  x = 1;\n}", s.name = "k", s.line = 12;
+  s.text = "__global__ void k() {\n\n  x = 1;\n}", s.name = "k", s.origins[0].line = 12;
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }),
                  "'k' does not compile:\ntrain.lua:14: error: identifier \"x\""));
-  s.place = "odd \"name\\";
+  s.origins[0].place = "odd \"name\\";
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }), "14"));
-  s.text = "__global__ void k() {}", s.place = "train.lua", s.options = {"-arch=sm_80"};
+  s.text = "__global__ void k() {}", s.origins = {{1, "train.lua", 1}}, s.options = {"-arch=sm_80"};
   CHECK(contains(error_of([&] { compile_cuda(s, 90, cache); }),
                  "option '-arch=sm_80' is not for kernels"));
   s.options = {"--no-such-option"};

@@ -30,11 +30,17 @@ int free_kernel(lua_State* L) {
 
 int compile(Args& a) {
   CudaSource s;
-  s.text = a.text(1), s.name = a.text(2), s.place = a.text(4), s.line = int(a.integer(5));
-  s.defines = a.text(7);
-  a.table(6);
-  for (int k = 1, n = int(lua_objlen(a.L, 6)); k <= n; ++k) {
-    lua_rawgeti(a.L, 6, k);
+  s.text = a.text(1), s.name = a.text(2);
+  s.defines = a.text(6);
+  a.table(4), a.table(5);
+  for (int k = 1, n = int(lua_objlen(a.L, 4)); k < n; k += 3) {  // first, place, line
+    for (int i = 0; i < 3; ++i) lua_rawgeti(a.L, 4, k + i);
+    s.origins.push_back(
+        {int(lua_tointeger(a.L, -3)), lua_tostring(a.L, -2), int(lua_tointeger(a.L, -1))});
+    lua_pop(a.L, 3);
+  }
+  for (int k = 1, n = int(lua_objlen(a.L, 5)); k <= n; ++k) {
+    lua_rawgeti(a.L, 5, k);
     s.options.push_back(lua_tostring(a.L, -1));
     lua_pop(a.L, 1);
   }
@@ -107,7 +113,7 @@ int launch(Args& a) {
 }
 
 const Entry kParts[] = {
-    {"cuda_compile(source, name, device, place, line, options, defines)", "A kernel.", compile},
+    {"cuda_compile(source, name, device, origins, options, defines)", "A kernel.", compile},
     {"cuda_about(kernel)", "What is known of a kernel.", about},
     {"cuda_launch(kernel, gx, gy, gz, bx, by, bz, shared, ..)", "Checks and launches.", launch},
     {"cuda_rank(kernel, i, rank)", "How many dimensions a tensor for a parameter has.",

@@ -29,22 +29,59 @@ local function line_of(text, source, line)
   end
 end
 
---- What the compiler's messages shall call the source, and the number of its first line: the
---- script's own, where the text is found in it.
-local function place_of(source, name)
-  local fallback
+--- Appends to `list` where the parts of a source stand in `text` that was put together of several
+--- strings: from the last line backwards, the longest part that is found there.
+local function parts_of(list, source, text, place, line, elsewhere)
+  local starts, stop = {1}, #source
+  for at in source:gmatch('\n()') do
+    if at <= stop then starts[#starts + 1] = at end
+  end
+  local hi = #starts
+  if hi > 2000 then hi = 0 end
+  local found = {}
+  while hi >= 1 do
+    local last = (starts[hi + 1] or stop + 1) - 1
+    local function stands(i) return text:find(source:sub(starts[i], last), 1, true) end
+    local low, high = 1, hi -- the first line from which all up to `last` is there
+    local known = stands(hi)
+    while known and low < high do
+      local middle = math.floor((low + high) / 2)
+      if stands(middle) then high = middle else low = middle + 1 end
+    end
+    local part = known and source:sub(starts[high], last) or ''
+    if #part:gsub('%s', '') >= 16 then -- a single brace stands everywhere
+      found[#found + 1] = {high, place, line_of(text, part, line)}
+      hi = high - 1
+    else
+      found[#found + 1] = {hi, elsewhere, hi}
+      hi = hi - 1
+    end
+  end
+  for i = #found, 1, -1 do
+    for _, value in ipairs(found[i]) do list[#list + 1] = value end
+  end
+  return list
+end
+
+--- Where the source's parts stand, {first line of the part, what messages call the file, line in it,
+--- ..}: in the script, where the text is found there; else lines are counted in the source.
+local function origins_of(source, name)
+  local script
   for level = 2, 40 do
     local info = debug.getinfo(level, 'Sl')
     if not info then break end
     if info.what ~= 'C' and info.source:sub(1, 8) ~= '@mtorch/' then
-      fallback = fallback or ('%s in %s:%d'):format(name or 'source', info.short_src, info.currentline)
       local kind = info.source:sub(1, 1)
       local text = kind == '@' and file_text(info.source:sub(2)) or kind ~= '=' and info.source or ''
-      local line = source ~= '' and line_of(text:gsub('\r\n', '\n'), source, info.currentline)
-      if line then return info.short_src, line end
+      text = text:gsub('\r\n', '\n')
+      local line = source ~= '' and line_of(text, source, info.currentline)
+      if line then return {1, info.short_src, line} end
+      script = script or {text, info.short_src, info.currentline}
     end
   end
-  return fallback or 'source', 1
+  if not script then return {1, 'source', 1} end
+  local elsewhere = ('%s in %s:%d'):format(name or 'source', script[2], script[3])
+  return parts_of({1, elsewhere, 1}, source, script[1], script[2], script[3], elsewhere)
 end
 
 -- ---- options -------------------------------------------------------------------------------------
@@ -193,8 +230,8 @@ return function(source, name, options, defines, rank, device)
     fail('cuda.kernel: device must be a string, got ' .. describe(device))
   end
   options, defines = list_of_options(options), define_lines(defines)
-  local place, line = place_of(source, name)
-  local handle = parts.cuda_compile(source, name or '', device or 'cuda', place, line, options, defines)
+  local origins = origins_of(source, name)
+  local handle = parts.cuda_compile(source, name or '', device or 'cuda', origins, options, defines)
   local about = parts.cuda_about(handle)
   set_ranks(handle, about, rank)
   return setmetatable({[HANDLE] = handle, about = about}, Kernel)

@@ -56,6 +56,18 @@ A training step:
   print(loss:item())
 Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
 nn.class('Net') with __init and forward makes your own module.]],
+  kernels = [=[
+Kernels in CUDA C. k = mt.cuda.kernel{source=[[ .. ]], name='scale', rank={x=1}, defines={TILE=16}}
+  k[{blocks, threads}](out, x, 2.5, n)       k[{ {gx, gy}, {bx, by} }](..)       k[{blocks, threads, bytes}](..)
+The third number is shared memory beside what the kernel declares. mt.cdiv(n, threads) blocks cover n elements.
+A pointer takes a contiguous tensor of its type on the GPU: float* float32, double* float64, int* int32, long long*
+int64, unsigned char* uint8, bool* bool, __half* float16; float4* whole groups of 4. Write const where a kernel only
+reads: other tensors count as changed in place. `const float (*f)[3]` wants a matrix of 3 columns; rank={f=2} any
+matrix. Numbers are whole and in range for integers, true or false for bool. name='scale<float>' is an instance.
+k:set_constant('F', x) fills `__constant__ float F[..]`. What printf writes is shown by mt.cuda.synchronize().
+k.signature k.parameters k.cached k.milliseconds k.registers k.shared k.max_threads k.log. Compiled code is kept in
+$MTORCH_CACHE, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch, at most 256 MiB; MTORCH_CACHE=off keeps nothing.
+Without a GPU kernels compile (for compute capability 9.0) and arguments are checked; a launch says what is missing.]=],
   random = [[
 mt.manual_seed(1) starts the stream anew, the same on every device. mt.rand mt.randn mt.randint(first,
 last, shape) mt.randperm(n) mt.bernoulli mt.multinomial mt.normal; x:normal_() x:uniform_().

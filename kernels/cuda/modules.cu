@@ -86,6 +86,7 @@ bool load_module(const Code& code, LoadedKernel& kernel, char* why, size_t room)
 }
 
 void unload_module(const LoadedKernel& kernel) {
+  if (kernel.stays) return;
   cudaStreamSynchronize(stream());  // its kernels may still run; and what they printed is shown
   check(cudaError_t(driver().unload(static_cast<CUmodule>(kernel.module))), "unloading a kernel");
 }
@@ -111,10 +112,11 @@ void launch_module(const Launch& c) {
 
 bool load_module(const Code& code, LoadedKernel& kernel, char*, size_t) {
   emulation::Loaded* const loaded = emulation::load(code.source, code.name);
-  kernel = {loaded, loaded, 1024, 0, 0, 0, 48 << 10};
+  kernel = {loaded, loaded, 1024, 0, 0, 0, 48 << 10, false};
   return true;
 }
 void unload_module(const LoadedKernel& kernel) {
+  if (kernel.stays) return;
   emulation::unload(static_cast<emulation::Loaded*>(kernel.module));
 }
 void* module_variable(const LoadedKernel& kernel, const char* name, size_t* bytes) {
@@ -123,9 +125,18 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
 void launch_module(const Launch& c) {
   if (stopped()) return;
   for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
-  emulation::run(static_cast<emulation::Loaded*>(c.kernel->module),
-                 dim3(c.grid[0], c.grid[1], c.grid[2]), dim3(c.block[0], c.block[1], c.block[2]),
-                 c.shared, c.arguments, c.count);
+  const auto kernel = emulation::kernel_of(static_cast<emulation::Loaded*>(c.kernel->module));
+  struct Values {
+    uint64_t of[64];
+  } values;
+  for (int i = 0; i < c.count; ++i) values.of[i] = *static_cast<const uint64_t*>(c.arguments[i]);
+  emulation::start(true, dim3(c.grid[0], c.grid[1], c.grid[2]),
+                   dim3(c.block[0], c.block[1], c.block[2]), c.shared,
+                   [kernel, values, n = c.count]() mutable {
+                     void* place[64];
+                     for (int i = 0; i < n; ++i) place[i] = &values.of[i];
+                     kernel(place);
+                   });
   check(cudaGetLastError(), c.name);
   started(c.name);
 }

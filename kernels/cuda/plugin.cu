@@ -135,7 +135,9 @@ template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb
 };
 
 template <int I> Modules modules() {
-  return {gpus[I].arch, On<I, load_module>::call, On<I, unload_module>::call,
+  cudaDeviceProp p{};
+  check(cudaGetDeviceProperties(&p, I), "asking for the GPU's architecture");
+  return {p.major * 10 + p.minor, On<I, load_module>::call, On<I, unload_module>::call,
           On<I, module_variable>::call, On<I, write_variable>::call, On<I, launch_module>::call};
 }
 template <int I> Gpu table() {
@@ -232,7 +234,6 @@ bool open(int index, char* why, size_t room) {
   current = index;
   g.found = static_cast<WrongPosition*>(found), g.seen = static_cast<WrongPosition*>(seen);
   g.processors = p.multiProcessorCount;
-  g.arch = p.major * 10 + p.minor;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);
   g.open = true;

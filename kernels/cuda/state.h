@@ -13,7 +13,7 @@ struct State {
   bool open = false;
   cudaStream_t stream = nullptr;
   cudaMemPool_t pool = nullptr;
-  int processors = 1, arch = 0;
+  int processors = 1;
   char name[16], model[256];
 
   const char* ring[kRing] = {};

@@ -39,16 +39,12 @@ void launch(bool together, dim3 grid, dim3 block, size_t shared,
             const std::function<void()>& kernel);
 /// The same as part of the stream: done, or recorded while it is captured, or made to fail.
 void start(bool together, dim3 grid, dim3 block, size_t shared, std::function<void()> kernel);
-/// The same for work that launches by itself.
-void submit(std::function<void()> work);
 void* shared();
 /// The memory of the GPUs.
 void* allocate(size_t bytes);
 void release(void*);
 void copy(void* to, const void* from, size_t bytes);
 void fill(void* p, int value, size_t bytes);
-/// Calls `work` while that memory can be touched.
-void with_memory(const std::function<void()>& work);
 void barrier();
 /// What lane `from` of the warp gives, once all lanes of `mask` are here: `value` where `from` is no
 /// lane of the mask. At most 16 bytes.
@@ -62,8 +58,8 @@ unsigned vote(unsigned mask, bool predicate);
 struct Loaded;
 Loaded* load(const char* source, const char* name);
 void unload(Loaded*);
-void run(Loaded*, const dim3& grid, const dim3& block, size_t shared, void** arguments,
-         int count);
+/// What a launch calls for each thread; compiles.
+void (*kernel_of(Loaded*))(void** arguments);
 void* variable(Loaded*, const char* name, size_t* bytes);
 
 template <class T> T from_lane(unsigned mask, T value, int from) {

@@ -318,11 +318,6 @@ void fill(void* p, int value, size_t bytes) {
   std::memset(p, value, bytes);
 }
 
-void with_memory(const std::function<void()>& work) {
-  const Memory::Open open(memory());
-  work();
-}
-
 void* shared() {
   const auto at = reinterpret_cast<uintptr_t>(shared_bytes.data());
   return reinterpret_cast<void*>((at + 15) / 16 * 16);

@@ -16,32 +16,68 @@ namespace emulation {
 struct Loaded {
   std::string source, name;
   void* library = nullptr;
-  void (*run)(const dim3& grid, const dim3& block, size_t shared, void** arguments) = nullptr;
+  void (*kernel)(void** arguments) = nullptr;
 };
 
 namespace {
 
-/// What stands before the script's text, beside the emulation itself.
-constexpr char kBefore[] = "#include \"" MT_EMULATION
-                           "/emulation.cpp\"\n#include <algorithm>\n#include <utility>\n"
-                           "using std::min; using std::max;\n"
-                           "struct float2 { float x, y; }; struct alignas(16) float4 { float x, y, "
-                           "z, w; };\n#line 1 \"source\"\n";
+/// What a kernel's library needs of this one: it is told at the start.
+struct Words {
+  dim3* index[4] = {&threadIdx, &blockIdx, &blockDim, &gridDim};
+  void* (*shared)() = emulation::shared;
+  void (*barrier)() = emulation::barrier;
+  void (*exchange)(unsigned, const void*, void*, size_t, int) = emulation::exchange;
+  int (*lane)() = emulation::lane;
+  unsigned (*vote)(unsigned, bool) = emulation::vote;
+};
+
+/// What stands before the script's text.
+constexpr char kBefore[] = R"(
+#include <cuda_runtime.h>
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+namespace emulation {
+struct Words {
+  dim3* index[4];
+  void* (*shared)();
+  void (*barrier)();
+  void (*exchange)(unsigned, const void*, void*, size_t, int);
+  int (*lane)();
+  unsigned (*vote)(unsigned, bool);
+};
+static Words words;
+void* shared() { return words.shared(); }
+void barrier() { words.barrier(); }
+void exchange(unsigned m, const void* v, void* a, size_t n, int f) { words.exchange(m, v, a, n, f); }
+int lane() { return words.lane(); }
+unsigned vote(unsigned m, bool p) { return words.vote(m, p); }
+}  // namespace emulation
+extern "C" void mt_words(const emulation::Words* w) { emulation::words = *w; }
+#define threadIdx (*emulation::words.index[0])
+#define blockIdx (*emulation::words.index[1])
+#define blockDim (*emulation::words.index[2])
+#define gridDim (*emulation::words.index[3])
+using std::max, std::min;
+struct float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+#line 1 "source"
+)";
 
 /// What follows it: a call of the kernel with arguments that lie apart.
 std::string call_of(const std::string& name) {
-  return "\n#line 1 \"call\"\n"
-         "template <class... P, size_t... I>\n"
-         "static void mt_call(void (*k)(P...), void** a, std::index_sequence<I...>) {\n"
-         "  (void)a;\n  k(*static_cast<std::remove_const_t<P>*>(a[I])...);\n}\n"
-         "template <class... P> static void mt_start(void (*k)(P...), const dim3& g, const dim3& "
-         "b,\n"
-         "                                           size_t shared, void** a) {\n"
-         "  emulation::launch(true, g, b, shared, [&] { mt_call(k, a, "
-         "std::index_sequence_for<P...>{}); });\n}\n"
-         "extern \"C\" void mt_run(const dim3& g, const dim3& b, size_t shared, void** a) {\n"
-         "  mt_start(&" +
-         name + ", g, b, shared, a);\n  std::fflush(stdout);\n}\n";
+  return R"(
+#line 1 "call"
+template <class... P, size_t... I>
+static void mt_call(void (*k)(P...), void** a, std::index_sequence<I...>) {
+  (void)a;
+  k(*static_cast<std::remove_const_t<P>*>(a[I])...);
+}
+template <class... P> static void mt_call(void (*k)(P...), void** a) {
+  mt_call(k, a, std::index_sequence_for<P...>{});
+}
+extern "C" void mt_kernel(void** a) { mt_call(&)" +
+         name + ", a); }\n";
 }
 
 [[noreturn]] void stop(const std::string& sentence) {
@@ -50,7 +86,7 @@ std::string call_of(const std::string& name) {
 }
 
 void compile(Loaded& loaded) {
-  if (loaded.run) return;
+  if (loaded.kernel) return;
   char folder[] = "/tmp/mtorch-emulated-XXXXXX";
   if (!mkdtemp(folder)) stop("no folder in /tmp");
   const std::string base = folder, text = base + "/kernel.cpp", log = base + "/log",
@@ -73,11 +109,13 @@ void compile(Loaded& loaded) {
   } else if (!(loaded.library = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL))) {
     trouble = dlerror();
   } else {
-    loaded.run = reinterpret_cast<decltype(loaded.run)>(dlsym(loaded.library, "mt_run"));
+    static const Words words;
+    reinterpret_cast<void (*)(const Words*)>(dlsym(loaded.library, "mt_words"))(&words);
+    loaded.kernel = reinterpret_cast<void (*)(void**)>(dlsym(loaded.library, "mt_kernel"));
   }
   for (const std::string& file : {text, log, library}) unlink(file.c_str());
   rmdir(folder);
-  if (!loaded.run) stop(trouble);
+  if (!loaded.kernel) stop(trouble);
 }
 
 }  // namespace
@@ -89,16 +127,9 @@ void unload(Loaded* loaded) {
   delete loaded;
 }
 
-void run(Loaded* loaded, const dim3& grid, const dim3& block, size_t shared, void** arguments,
-         int count) {
+void (*kernel_of(Loaded* loaded))(void** arguments) {
   compile(*loaded);
-  std::vector<uint64_t> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], arguments[i], 8);
-  submit([loaded, grid, block, shared, values]() mutable {
-    std::vector<void*> at;
-    for (uint64_t& v : values) at.push_back(&v);
-    with_memory([&] { loaded->run(grid, block, shared, at.data()); });
-  });
+  return loaded->kernel;
 }
 
 void* variable(Loaded* loaded, const char* name, size_t* bytes) {

@@ -95,17 +95,15 @@ struct Event {
 
 }  // namespace
 
-void emulation::submit(Work work) {
+void emulation::start(bool together, dim3 grid, dim3 block, size_t shared, Work kernel) {
   if (!recording && ++launches == orders().launch) {
     const cudaError_t e = static_cast<cudaError_t>(orders().error);
     if (stays(e)) sticky = e;  // seen later
     else last = e;
     return;
   }
-  if (sticky == cudaSuccess) queue(std::move(work));
-}
-void emulation::start(bool together, dim3 grid, dim3 block, size_t shared, Work kernel) {
-  submit([=, run = std::move(kernel)] { launch(together, grid, block, shared, run); });
+  if (sticky == cudaSuccess)
+    queue([=, run = std::move(kernel)] { launch(together, grid, block, shared, run); });
 }
 
 cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
