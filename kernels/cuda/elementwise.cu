@@ -82,7 +82,7 @@ template <class Op, int Part> struct HalfKernel {
     const int64_t groups = m.n / kWidth;
     for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count()) {
       const auto apply = [&](const auto&... in) {
-        Words words;
+        [[maybe_unused]] Words words;
         for (int k = 0; k < kWidth; ++k) {
           const Out x =
               static_cast<Out>(F::call(in.v[k]..., math::convert<float>(m.scalar[S])...));
