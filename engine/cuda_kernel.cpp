@@ -265,6 +265,11 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
   if (device && is_cpu(*device))
     fail("{}: its tensors are on the CPU; move them to the GPU with x:to('{}')", name(), home.name);
   const Device& d = device ? *device : home;
+  if (filled_ && &d != &home)
+    fail(
+        "{}: its variables were filled on {}, its tensors are on {}; make another kernel, with "
+        "device='{}'",
+        name(), home.name, d.name, d.name);
   const LoadedKernel& kernel = load(d);
   const int64_t threads = size.block[0] * size.block[1] * size.block[2];
   if (threads > kernel.max_threads)
@@ -313,6 +318,7 @@ void CudaKernel::set_constant(const std::string& variable, const Tensor& value) 
     fail("{}: '{}' is on {}, the tensor on {}", name(), variable, d.name, value.device().name);
   const Tensor x = contiguous(value.detach());
   modules_of(d)->write(at, x.data(), bytes);
+  filled_ = true;
   check_device(d);
 }
 

@@ -63,6 +63,7 @@ class CudaKernel {
   std::string device_, why_;      // why there is no GPU
   const Device* home_ = nullptr;  // the GPU of that name
   int arch_ = 90;
+  bool filled_ = false;  // set_constant was called: the values lie on home_ alone
   const char* lasting_name_;
   std::map<const Device*, LoadedKernel> loaded_;
 };

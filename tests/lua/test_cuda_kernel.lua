@@ -366,6 +366,24 @@ test('shared memory, fixed and of the launch, and constants', function()
     "turn: its tensors are on the CPU; move them to the GPU with x:to%('cuda:0'%)")
 end)
 
+test('the second GPU', function()
+  if mt.cuda.device_count() < 2 then return end
+  local text = '__constant__ float c[1]; __global__ void k(float* x, int n) { x[threadIdx.x] = n + c[0]; }'
+  local k = mt.cuda.kernel {source = text, device = 'cuda:1'}
+  local one, zero = mt.zeros({3}, {device = 'cuda:1'}), mt.zeros({3}, {device = 'cuda:0'})
+  k[{1, 3}](one, 3)
+  k[{1, 3}](zero, 5) -- compiled and loaded there as well
+  eq(one:tolist(), {3, 3, 3})
+  eq(zero:tolist(), {5, 5, 5})
+  k:set_constant('c', mt.tensor {10})
+  k[{1, 3}](one, 3)
+  eq(one:tolist(), {13, 13, 13})
+  raises(function() k[{1, 3}](zero, 5) end, 'k: its variables were filled on cuda:1, its tensors are on cuda:0; ' ..
+    "make another kernel, with device='cuda:0'")
+  raises(function() k[{1, 3}](zero:cpu(), 5) end, 'k: its tensors are on the CPU')
+  raises(function() mt.cuda.kernel {source = text, device = 'cuda:99'} end, "device 'cuda:99' cannot be used")
+end)
+
 test('a template, a plain name, vectors', function()
   local k = mt.cuda.kernel {source = [[
     template <class T, int N> __global__ void fill(T* out, T value) { out[threadIdx.x] = value + N; }
