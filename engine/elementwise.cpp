@@ -123,6 +123,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
     else m.data[k] = x.data();
   }
   bool flat = o.contiguous;
+  Tensor turned[kMaxOperands];
   for (int k = 1; k <= n && flat; ++k) {
     const TensorImpl& t = *operand[k - 1]->impl();
     const bool whole = t.contiguous && t.numel == o.numel && !(numbers.which >> k & 1);

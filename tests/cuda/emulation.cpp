@@ -1,7 +1,7 @@
 // emulation.cpp -- runs a CUDA launch on the CPU: fibers, barriers, shuffles, memory of its own
 //
 // A GPU runs threads and blocks in any order, and the host cannot touch its memory. To see a kernel
-// that only works in one order, or a host that looks anyway, MTORCH_EMULATED_ORDER names what to do:
+// that only works in one order, or a host that looks anyway, MTORCH_EMULATION names what to do:
 // reverse or shuffle (the order of blocks, and of threads between two barriers), guard (memory can be
 // touched by launches and copies only; slow). New memory is filled with 0xcd in any case.
 #include <cuda_runtime.h>
@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kStack = 128 << 10;
 
 bool asked(const char* word) {
-  const char* const all = std::getenv("MTORCH_EMULATED_ORDER");
+  const char* const all = std::getenv("MTORCH_EMULATION");
   return all && std::string_view(all).find(word) != std::string_view::npos;
 }
 

@@ -1,6 +1,7 @@
 // runtime.cpp -- CUDA's runtime for the emulation: memory, one stream, events, graphs, errors to order
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -69,6 +70,7 @@ cudaError_t take(void** p, size_t n) {
   const size_t size = (n + 511) / 512 * 512;
   if (held + size > orders().memory) return answer(cudaErrorMemoryAllocation);
   *p = emulation::allocate(size);
+  if (!*p) return answer(cudaErrorMemoryAllocation);
   blocks[*p] = size;
   held += size;
   if (held + kept > orders().memory) kept = orders().memory - held;
@@ -80,7 +82,7 @@ cudaError_t put(void* p) {
     std::fprintf(stderr, "emulation: memory is freed that was not given\n");
     std::abort();
   }
-  emulation::fill(p, 0xdd, found->second);  // whoever still reads it sees that
+  emulation::fill(p, 0xdd, std::min(found->second, size_t(1) << 20));  // whoever reads it sees that
   held -= found->second, kept += found->second;
   blocks.erase(found);
   emulation::release(p);

@@ -139,7 +139,7 @@ t.test('who waits while a graph is recorded is told, and everything goes on', fu
   t.eq(g():tolist(), {2, 2, 2})
   t.raises(function() mt.cuda.graph(3) end, 'graph: .*function')
   t.raises(function() mt.cuda.graph(print, 1.5) end, 'warmup must be a whole number from 0, got 1.5')
-  t.raises(function() mt.cuda.graph(print, 1, 'cpu') end, 'a GPU is needed')
+  t.raises(function() mt.cuda.graph(print, 1, 'cpu') end, 'graph: a GPU is needed')
   local opt = optim.Adam({mt.ones(2):requires_grad_()})
   opt.param_groups[1].params[1].grad = mt.ones(2)
   t.raises(function() mt.cuda.graph(function() opt:step() end, 0) end, 'parameter 1 has no state yet')
