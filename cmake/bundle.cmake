@@ -14,4 +14,5 @@ foreach(target ${bundled})
   set_target_properties(${target} PROPERTIES INSTALL_RPATH_USE_LINK_PATH OFF BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN/../lib")
   target_link_options(${target} PRIVATE -Wl,--disable-new-dtags -static-libstdc++)
+  target_sources(${target} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/arc4random.cpp)
 endforeach()
