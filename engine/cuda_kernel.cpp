@@ -270,6 +270,7 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
         "{}: its variables were filled on {}, its tensors are on {}; make another kernel, with "
         "device='{}'",
         name(), home.name, d.name, d.name);
+  check_alive(d);
   const LoadedKernel& kernel = load(d);
   const int64_t threads = size.block[0] * size.block[1] * size.block[2];
   if (threads > kernel.max_threads)
@@ -290,6 +291,8 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
 }
 
 void CudaKernel::set_constant(const std::string& variable, const Tensor& value) {
+  if (capturing)
+    fail("{}: '{}' cannot be filled while a graph is recorded; fill it before", name(), variable);
   const CudaVariable* known = nullptr;
   for (const CudaVariable& v : text_.variables)
     if (v.name == variable) known = &v;

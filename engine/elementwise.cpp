@@ -94,7 +94,7 @@ bool lies_across(const Tensor& x) {
 /// Elements of the CPU's memory that go to a GPU's kernel by value.
 struct Numbers {
   unsigned which = 0;
-  unsigned char value[kMaxOperands + 1][8] = {};
+  unsigned char value[kMaxOperands + 1][8];
 
   void take(Map& m, int k, const Tensor& x) {
     std::memcpy(value[k], x.data(), size_t(item_size(x.dtype())));
@@ -123,37 +123,38 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
     else m.data[k] = x.data();
   }
   bool flat = o.contiguous;
-  Tensor turned[kMaxOperands];
   for (int k = 1; k <= n && flat; ++k) {
     const TensorImpl& t = *operand[k - 1]->impl();
     const bool whole = t.contiguous && t.numel == o.numel && !(numbers.which >> k & 1);
     m.stride[k][0] = whole ? 1 : 0;
     flat = whole || repeats(t);
   }
+  const auto start = [&] {
+    if (numbers.which) gpu_of(out.device()).map_numbers(m, numbers.which);
+    else out.device().map(m);
+  };
   if (flat) {
     m.ndim = 1;
     m.size[0] = o.numel;
+    return start();
   }
+  m.ndim = o.ndim;
+  const size_t bytes = sizeof(int64_t) * o.ndim;
+  std::memcpy(m.size, o.size, bytes);
+  std::memcpy(m.stride[0], o.stride, bytes);
   Tensor turned[kMaxOperands];
-  if (!flat) {
-    m.ndim = o.ndim;
-    const size_t bytes = sizeof(int64_t) * o.ndim;
-    std::memcpy(m.size, o.size, bytes);
-    std::memcpy(m.stride[0], o.stride, bytes);
-    for (int k = 1; k <= n; ++k) {
-      if (numbers.which >> k & 1) {
-        std::memset(m.stride[k], 0, bytes);
-        continue;
-      }
-      const Tensor& x = *operand[k - 1];
-      if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
-      const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
-      m.data[k] = given.data();
-      std::memcpy(m.stride[k], given.impl()->stride, bytes);
+  for (int k = 1; k <= n; ++k) {
+    if (numbers.which >> k & 1) {
+      std::memset(m.stride[k], 0, bytes);
+      continue;
     }
+    const Tensor& x = *operand[k - 1];
+    if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
+    const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
+    m.data[k] = given.data();
+    std::memcpy(m.stride[k], given.impl()->stride, bytes);
   }
-  if (numbers.which) gpu_of(out.device()).map_numbers(m, numbers.which);
-  else out.device().map(m);
+  start();
 }
 
 void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {

@@ -86,7 +86,7 @@ bool load_module(const Code& code, LoadedKernel& kernel, char* why, size_t room)
 }
 
 void unload_module(const LoadedKernel& kernel) {
-  if (kernel.stays) return;
+  if (kernel.stays || capturing()) return;
   cudaStreamSynchronize(stream());  // its kernels may still run; and what they printed is shown
   check(cudaError_t(driver().unload(static_cast<CUmodule>(kernel.module))), "unloading a kernel");
 }
@@ -101,6 +101,8 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
 void launch_module(const Launch& c) {
   if (stopped()) return;
   for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
+  if (capturing()) c.kernel->stays = true;
+  const Timed timed(c.name);
   const CUresult r =
       driver().launch(static_cast<CUfunction>(c.kernel->function), c.grid[0], c.grid[1], c.grid[2],
                       c.block[0], c.block[1], c.block[2], c.shared, stream(), c.arguments, nullptr);
@@ -116,7 +118,7 @@ bool load_module(const Code& code, LoadedKernel& kernel, char*, size_t) {
   return true;
 }
 void unload_module(const LoadedKernel& kernel) {
-  if (kernel.stays) return;
+  if (kernel.stays || capturing()) return;
   emulation::unload(static_cast<emulation::Loaded*>(kernel.module));
 }
 void* module_variable(const LoadedKernel& kernel, const char* name, size_t* bytes) {
@@ -125,6 +127,8 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
 void launch_module(const Launch& c) {
   if (stopped()) return;
   for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
+  if (capturing()) c.kernel->stays = true;
+  const Timed timed(c.name);
   const auto kernel = emulation::kernel_of(static_cast<emulation::Loaded*>(c.kernel->module));
   struct Values {
     uint64_t of[64];
