@@ -449,7 +449,7 @@ function mt.range(first, last, step, dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.set_default_device(device) end
 
---- The type of numbers without a dtype: 'float32' or 'float64'.
+--- The type of numbers without a dtype: a float type, at first 'float32'.
 ---@param dtype mt.Dtype
 ---@return mt.Tensor ...
 function mt.set_default_dtype(dtype) end
@@ -468,7 +468,7 @@ function mt.tensor(data, dtype, device, requires_grad) end
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
----@param non_blocking? any default false
+---@param non_blocking? boolean default false
 ---@return mt.Tensor ...
 function mt.to(x, target, other, dtype, device, non_blocking) end
 
@@ -477,7 +477,7 @@ function mt.to(x, target, other, dtype, device, non_blocking) end
 ---@param other? string
 ---@param dtype? mt.Dtype
 ---@param device? string
----@param non_blocking? any default false
+---@param non_blocking? boolean default false
 ---@return mt.Tensor ...
 function Tensor:to(target, other, dtype, device, non_blocking) end
 
@@ -541,7 +541,7 @@ function mt.zeros_like(x, dtype, device, requires_grad) end
 function Tensor:zeros_like(dtype, device, requires_grad) end
 
 --- Whether x lies in page-locked memory of the CPU.
----@return mt.Tensor ...
+---@return boolean ...
 function Tensor:is_pinned() end
 
 --- x, of the CPU, in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) does not wait. Where CUDA cannot be used, an error says why.
@@ -6040,10 +6040,10 @@ function Tensor:data() end
 function mt.Function(forward, backward, name) end
 
 --- Scales a loss so that small gradients of float16 do not become 0, as torch.amp.GradScaler: s:scale(loss):backward(), s:step(opt), s:update(); also s:unscale_(opt), s:get_scale(), s:state_dict(). Steps with infinite or NaN gradients are left out and shrink the scale.
----@param init_scale? any default 65536
----@param growth_factor? any default 2
----@param backoff_factor? any default 0.5
----@param growth_interval? any default 2000
+---@param init_scale? number default 65536
+---@param growth_factor? number default 2
+---@param backoff_factor? number default 0.5
+---@param growth_interval? number default 2000
 ---@param enabled? boolean default true
 ---@return mt.Tensor ...
 function mt.GradScaler(init_scale, growth_factor, backoff_factor, growth_interval, enabled) end
@@ -6470,7 +6470,7 @@ function mt.cuda.empty_cache(device) end
 
 --- Runs fn warmup times, then records what it asks of the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and draws random numbers that go on from replay to replay. g:release() ends it.
 ---@param fn function
----@param warmup? any default 2
+---@param warmup? integer default 2
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.graph(fn, warmup, device) end
