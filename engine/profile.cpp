@@ -202,11 +202,11 @@ void add_kernel(const void* path, const char* name, int device, int64_t begin, i
   std::lock_guard lock(guard);
   const Path* p = static_cast<const Path*>(path);
   Recording* r = p->log->recording;
-  // "launch: map relu" started "map", which is then called "map relu".
+  // "launch: map relu" started "relu", which is then called "map relu".
   std::string what = p->name;
   if (const size_t colon = what.find(": "); colon != std::string::npos) what.erase(0, colon + 2);
   if (p->kind != Kind::launch) what = name;
-  else if (what.rfind(name, 0) != 0) what += std::string(": ") + name;
+  else if (what.find(name) == std::string::npos) what += std::string(": ") + name;
   Launch& launch = r->launches[{p, "cuda: " + what}];
   ++launch.calls;
   launch.time += end - begin;

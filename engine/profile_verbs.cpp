@@ -58,6 +58,7 @@ What what(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_
 
 template <auto verb> constexpr const char* name_of = "";
 template <auto verb> constexpr int number_of = 0;
+constexpr int kMapVerb = 6;
 
 template <int D, auto verb> struct Timed;
 template <int D, class R, class... A, R (*Device::*verb)(A...)> struct Timed<D, verb> {
@@ -72,8 +73,18 @@ template <int D, class R, class... A, R (*Device::*verb)(A...)> struct Timed<D, 
   }
 };
 
+/// A GPU's map verb for numbers beside its tensors: counted as its map.
+using MapNumbers = void (*)(const Map&, unsigned numbers);
+MapNumbers map_numbers[kMostDevices] = {};
+template <int D> void time_numbers(const Map& m, unsigned numbers) {
+  const What w = what(m);
+  const Scope scope(Kind::launch, uint64_t(D) << 40 | uint64_t(kMapVerb) << 32 | w.detail,
+                    [&] { return "launch: " + w.name("map", w.detail); });
+  map_numbers[D](m, numbers);
+}
+
 #define MT_TIMED_VERBS(V)                                                                      \
-  V(alloc, 1) V(free, 2) V(sync, 3) V(upload, 4) V(download, 5) V(map, 6) V(copy, 7)           \
+  V(alloc, 1) V(free, 2) V(sync, 3) V(upload, 4) V(download, 5) V(map, kMapVerb) V(copy, 7)    \
   V(reduce, 8) V(scan, 9) V(sort, 10) V(softmax, 11) V(normalize, 12) V(matmul, 13)            \
   V(conv, 14) V(max_pool, 15) V(gather, 16) V(scatter, 17) V(locate, 18) V(count_mask, 19)     \
   V(compress, 20) V(nonzero, 21) V(search, 22) V(random, 23) V(sgd, 24) V(adam, 25)
@@ -89,6 +100,8 @@ template <int D> void take_time(Device& table) {
   if (table.verb && (D > 0 || number > 3)) table.verb = Timed<D, &Device::verb>::call;
   MT_TIMED_VERBS(MT_TIMED_VERB)
 #undef MT_TIMED_VERB
+  if (D > 0)
+    map_numbers[D] = std::exchange(static_cast<Gpu&>(table).map_numbers, time_numbers<D>);
 }
 #undef MT_TIMED_VERBS
 
@@ -126,7 +139,10 @@ void watch_devices() {
 void unwatch_devices() {
   on_cuda_open = nullptr;
   for (int i = 0; i < kMostDevices; ++i)
-    if (Device* table = std::exchange(tables[i], nullptr)) *table = verbs[i];
+    if (Device* table = std::exchange(tables[i], nullptr)) {
+      *table = verbs[i];
+      if (i > 0) static_cast<Gpu*>(table)->map_numbers = map_numbers[i];
+    }
   if (const KernelProfile profile = kernels()) profile(nullptr, nullptr);
 }
 

@@ -18,7 +18,6 @@ int64_t now() {
       .count();
 }
 
-#ifdef __CUDACC__
 /// A moment in the stream.
 struct Mark {
   cudaEvent_t event = nullptr;
@@ -33,14 +32,6 @@ struct Mark {
     return int64_t(double(ms) * 1e6);
   }
 };
-#else
-struct Mark {
-  int64_t time = 0;
-  void put() { time = now(); }
-  void wait() const {}
-  int64_t since(const Mark& other) const { return time - other.time; }
-};
-#endif
 
 struct Launch {
   const char* name;
