@@ -6,6 +6,7 @@
 
 #include "engine/error.h"
 #include "engine/generator.h"
+#include "engine/profile.h"
 
 namespace mt {
 
@@ -174,6 +175,7 @@ void Graph::replay(const std::vector<int64_t>& steps) {
   r.seed = generator.initial_seed();
   r.offset = generator.counter() - begun_;
   for (size_t i = 0; i < steps.size(); ++i) r.step[i] = steps[i];
+  const profile::Scope scope(profile::Kind::launch, uint64_t(this), [] { return "launch: graph"; });
   gpu_.replay(handle_, r);
   generator.set_counter(generator.counter() + draws_);
 }

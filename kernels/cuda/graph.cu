@@ -281,6 +281,7 @@ void replay(void* which, const Replay& values) {
   State& g = state();
   Graph* const graph = static_cast<Graph*>(which);
   if (stopped()) return;
+  const Timed timed("graph");
   if (graph->reads_values) launch("replay", set_values, 1, 1, values, graph->values);
   check(cudaGraphLaunch(graph->exec, g.stream), "a graph");
   g.unsettled |= graph->checks;

@@ -345,6 +345,13 @@ if mt.cuda.is_available() then
     t.eq(on_gpu, 4)
   end)
 
+  t.test('a replay of a graph is one launch', function()
+    local x = mt.ones(4, {device = 'cuda'})
+    local graph = mt.cuda.graph(function() return (x + x):exp() end)
+    local rows = quiet(function() for _ = 1, 3 do graph() end end)
+    t.eq({calls(rows, 'launch: graph'), calls(rows, 'cuda: graph'), calls(rows, 'exp')}, {3, 3, 0})
+  end)
+
   t.test('more launches than are kept at once are all counted', function()
     local x = mt.ones(4, {device = 'cuda'})
     local rows = quiet(function() for _ = 1, 2500 do x:exp() end end)
