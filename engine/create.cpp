@@ -149,9 +149,9 @@ Tensor to(const Tensor& x, const Device& device, bool non_blocking) {
     const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
     if (!is_cpu(from)) {
       from.download(out.data(), whole.data(), bytes);
-    } else if (whole.impl()->storage->pinned == &device) {
+    } else if (const Device* pinned = whole.impl()->storage->pinned) {  // for all GPUs
       gpu_of(device).upload_later(out.data(), whole.data(), bytes);
-      if (!non_blocking) device.sync();
+      if (!non_blocking || pinned != &device) device.sync();
     } else {
       device.upload(out.data(), whole.data(), bytes);
     }

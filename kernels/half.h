@@ -32,8 +32,8 @@ MT_HD float float_of_f16(uint16_t h) {
 MT_HD uint16_t f16_of_float(float x) {
 #ifdef __CUDA_ARCH__
   uint16_t h;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-  return h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));  // of a NaN it makes 0x7fff
+  return x == x ? h : uint16_t(((__builtin_bit_cast(uint32_t, x) >> 16) & 0x8000u) | 0x7e00u);
 #else
   const uint32_t word = __builtin_bit_cast(uint32_t, x), twice = word + word;
   const float size = __builtin_bit_cast(float, word & 0x7fffffffu);

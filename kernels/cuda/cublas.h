@@ -71,6 +71,7 @@ inline cublasHandle_t cublas_handle() {
   if (!lib.found || cudaGetDevice(&device) != cudaSuccess || device >= kMost) return nullptr;
   State& s = states[device];
   if (s.tried) return s.handle;
+  if (capturing()) return nullptr;  // it is made outside of recordings
   s.tried = true;
   cublasHandle_t handle = nullptr;
   void* workspace = nullptr;
@@ -82,7 +83,9 @@ inline cublasHandle_t cublas_handle() {
   // Choosing a stream takes the workspace away: this order.
   if (lib.set_stream(handle, stream()) == CUBLAS_STATUS_SUCCESS &&
       lib.set_workspace(handle, workspace, kWorkspace) == CUBLAS_STATUS_SUCCESS &&
-      lib.set_math_mode(handle, CUBLAS_DEFAULT_MATH) == CUBLAS_STATUS_SUCCESS)
+      lib.set_math_mode(handle, cublasMath_t(CUBLAS_DEFAULT_MATH |
+                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)) ==
+          CUBLAS_STATUS_SUCCESS)
     s.handle = handle;
   return s.handle;
 }

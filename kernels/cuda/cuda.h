@@ -77,7 +77,7 @@ void give(void* data, size_t bytes);
 /// Memory for as long as a verb queues its kernels.
 class Scratch {
  public:
-  explicit Scratch(size_t bytes) : data_(take(bytes)), bytes_(bytes) {}
+  explicit Scratch(size_t bytes) : data_(bytes ? take(bytes) : nullptr), bytes_(bytes) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() {

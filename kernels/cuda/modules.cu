@@ -148,8 +148,9 @@ void launch_module(const Launch& c) {
 
 // Not by a kernel of ours: constant memory has a cache that stores do not go through.
 void write_variable(void* to, const void* from, size_t bytes) {
-  if (bytes)
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "filling a variable");
+  if (bytes &&
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "filling a variable"))
+    check(cudaStreamSynchronize(stream()), "filling a variable");  // `from` may be page-locked
 }
 
 }  // namespace mt::cuda

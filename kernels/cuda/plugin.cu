@@ -36,6 +36,12 @@ bool ends_everything(cudaError_t e) {
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
     case cudaErrorECCUncorrectable:
+#if defined(__CUDACC__) && CUDART_VERSION >= 13000
+    case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorExternalDevice:
+    case cudaErrorMpsClientTerminated:
+#endif
     case cudaErrorNvlinkUncorrectable: return true;
     default: return false;
   }
@@ -206,6 +212,10 @@ template <int... I> Modules modules(int index, std::integer_sequence<int, I...>)
   return all[index]();
 }
 
+#ifdef __CUDACC__
+__global__ void nothing() {}
+#endif
+
 /// Opens the GPU, or says why not.
 bool open(int index, char* why, size_t room) {
   State& g = gpus[index];
@@ -213,6 +223,17 @@ bool open(int index, char* why, size_t room) {
   cudaDeviceProp p{};
   cudaError_t e = cudaGetDeviceProperties(&p, index);
   if (e == cudaSuccess) e = cudaSetDevice(index);
+#ifdef __CUDACC__  // whether the plug-in has code for it
+  cudaFuncAttributes attributes;
+  if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, nothing);
+  if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
+    std::snprintf(why, room, "the plug-in has no code for %s (%d.%d); build it on this machine", p.name,
+                  p.major, p.minor);
+    cudaGetLastError();
+    if (current >= 0) cudaSetDevice(current);
+    return false;
+  }
+#endif
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking);
   if (e == cudaSuccess) e = cudaDeviceGetDefaultMemPool(&g.pool, index);
   uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: asking the driver again is slow
@@ -229,6 +250,7 @@ bool open(int index, char* why, size_t room) {
                   : e == cudaErrorDevicesUnavailable
                       ? "; another program has it for itself, see nvidia-smi" : "");
     cudaGetLastError();
+    if (current >= 0) cudaSetDevice(current);
     return false;
   }
   current = index;
@@ -279,6 +301,7 @@ bool at_once() {
 
 bool check(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return true;
+  cudaGetLastError();  // the runtime remembers it, and the next launch would tell it again
   State& g = gpus[current];
   if (g.is_lost) return false;
   if (ends_everything(error)) return lose(g, error, doing), false;
