@@ -116,23 +116,31 @@ __device__ void finish(const Job& j, int64_t output, int64_t part, const typenam
   else Rule::write(j.r, offset_of(output, j.r.kept, j.r.kept_size, j.r.out_stride), s);
 }
 
+/// The states of a block's threads joined, for thread 0.
+template <class Rule> __device__ typename Rule::State join_block(const typename Rule::State& s) {
+  typename Rule::State* const all = cuda::shared_memory<typename Rule::State>();
+  const int t = int(threadIdx.x);
+  all[t] = s;
+  for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (t < half) all[t] = Rule::join(all[t], all[t + half]);
+  }
+  const typename Rule::State joined = all[0];
+  __syncthreads();  // the next output's states come
+  return joined;
+}
+
 /// A block for each output, or for each part of one (the grid's y).
 template <class Rule> __global__ void lines(const __grid_constant__ Job j) {
   using State = typename Rule::State;
-  State* const all = cuda::shared_memory<State>();
   const int t = int(threadIdx.x), threads = int(blockDim.x);
   for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
     const int64_t base = begin_of(j, o), from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
     State s = Rule::start();
     for (int64_t i = from + t; i < to; i += threads) s = Rule::join(s, element<Rule>(j, base, i));
-    all[t] = s;
-    for (int half = threads / 2; half > 0; half /= 2) {
-      __syncthreads();
-      if (t < half) all[t] = Rule::join(all[t], all[t + half]);
-    }
-    if (t == 0) finish<Rule>(j, o, blockIdx.y, all[0]);
-    __syncthreads();
+    s = join_block<Rule>(s);
+    if (t == 0) finish<Rule>(j, o, blockIdx.y, s);
   }
 }
 
@@ -163,15 +171,23 @@ template <class Rule> __global__ void columns(const __grid_constant__ Job j) {
   }
 }
 
-/// The parts of each output, joined in their order.
+/// The parts of each output, joined by a block.
 template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) {
   using State = typename Rule::State;
-  for (int64_t o = cuda::thread_number(); o < j.outputs; o += cuda::thread_count()) {
-    const State* part = static_cast<const State*>(j.partial) + o * j.parts;
-    State s = part[0];
-    for (int64_t p = 1; p < j.parts; ++p) s = Rule::join(s, part[p]);
-    Rule::write(j.r, offset_of(o, j.r.kept, j.r.kept_size, j.r.out_stride), s);
+  for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
+    const State* const part = static_cast<const State*>(j.partial) + o * j.parts;
+    State s = Rule::start();
+    for (int64_t p = threadIdx.x; p < j.parts; p += blockDim.x) s = Rule::join(s, part[p]);
+    s = join_block<Rule>(s);
+    if (threadIdx.x == 0)
+      Rule::write(j.r, offset_of(o, j.r.kept, j.r.kept_size, j.r.out_stride), s);
   }
+}
+
+int threads_for(int64_t n) {
+  int threads = 32;
+  while (threads < kBlock && threads < n) threads *= 2;
+  return threads;
 }
 
 template <class Rule> void run(const Reduce& r) {
@@ -199,13 +215,13 @@ template <class Rule> void run(const Reduce& r) {
     cuda::launch_blocks("reduce", columns<Rule>, grid, dim3(kAcross, kDown), kBlock * sizeof(State),
                         j);
   } else {
-    int threads = 32;
-    while (threads < kBlock && threads < j.part) threads *= 2;
+    const int threads = threads_for(j.part);
     cuda::launch_blocks("reduce", lines<Rule>, grid, threads, size_t(threads) * sizeof(State), j);
   }
-  if (j.parts > 1)
-    cuda::launch("reduce", join_parts<Rule>, cuda::blocks_for(j.outputs, cuda::kThreads),
-                 cuda::kThreads, j);
+  if (j.parts == 1) return;
+  const int threads = threads_for(j.parts);
+  cuda::launch_blocks("reduce", join_parts<Rule>, unsigned(smaller<int64_t>(j.outputs, 1 << 20)),
+                      threads, size_t(threads) * sizeof(State), j);
 }
 
 // ---- tables -------------------------------------------------------------------------------------
