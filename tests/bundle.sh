@@ -66,7 +66,10 @@ bin/mtorch scripts/train_split.lua --epochs 60 --seed 1 >/tmp/train.log 2>&1 ||
 for file in tests/lua/test_*.lua; do
   bin/mtorch "$file" >/tmp/test.log 2>&1 || { echo "$file:" && tail -n 3 /tmp/test.log; }
   case $file in
-    *cuda*) MTORCH_CUDA_PLUGIN=lib/mtorch/libmtorch_cuda_emulated.so OMP_NUM_THREADS=1 bin/mtorch "$file" \
+    *cuda*) at_once=0
+      case $file in *cuda_index* | *cuda_softmax*) at_once=1 ;; esac
+      MTORCH_CUDA_SYNC=$at_once MTORCH_CUDA_PLUGIN=lib/mtorch/libmtorch_cuda_emulated.so \
+      OMP_NUM_THREADS=1 bin/mtorch "$file" \
       >/tmp/test.log 2>&1 || { echo "$file, emulated:" && tail -n 3 /tmp/test.log; } ;;
   esac
 done

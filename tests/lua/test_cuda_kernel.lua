@@ -13,7 +13,7 @@ local program = io.popen("readlink /proc/$PPID/exe"):read('*l')
 local function run(environment, ...)
   local words = {}
   for _, word in ipairs {...} do words[#words + 1] = "'" .. word:gsub("'", "'\\''") .. "'" end
-  local pipe = io.popen(('%s %s %s 2>&1; echo "status $?"'):format(environment, program, table.concat(words, ' ')))
+  local pipe = io.popen(('%s "%s" %s 2>&1; echo "status $?"'):format(environment, program, table.concat(words, ' ')))
   local text = pipe:read('*a')
   pipe:close()
   local said, status = text:match('^(.*)status (%d+)\n$')
