@@ -84,8 +84,7 @@ const Plugin& plugin() {
 }
 
 const Device* chosen = nullptr;
-constexpr int kMostDevices = 64;
-const Gpu* opened[kMostDevices] = {};
+const Gpu* opened[kMostGpus] = {};
 
 }  // namespace
 
@@ -116,13 +115,13 @@ const Device& device_named(std::string_view name) {
     known = error == std::errc() && at == end && index >= 0;
   }
   if (!known) fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
-  if (index < kMostDevices && opened[index]) return *opened[index];
+  if (index < kMostGpus && opened[index]) return *opened[index];
   const Plugin& p = plugin();
   if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);
   char why[512] = "";
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
-  if (index < kMostDevices && !std::exchange(opened[index], d) && on_cuda_open) on_cuda_open(*d);
+  if (index < kMostGpus && !std::exchange(opened[index], d) && on_cuda_open) on_cuda_open(*d);
   gpus_at_once |= d->at_once;
   gpus_in_use = true;
   return *d;
@@ -137,7 +136,7 @@ void* cuda_symbol(const char* name) { return plugin_library ? dlsym(plugin_libra
 bool gpus_at_once = false, gpus_in_use = false;
 int64_t started_on_gpus() {
   int64_t n = 0;
-  for (int i = 0; i < kMostDevices && i < plugin().devices; ++i)
+  for (int i = 0; i < kMostGpus && i < plugin().devices; ++i)
     if (opened[i]) n += *opened[i]->started;
   return n;
 }

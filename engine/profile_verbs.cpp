@@ -14,7 +14,7 @@
 namespace mt::profile {
 namespace {
 
-constexpr int kMostDevices = 9;  // the CPU and eight GPUs
+constexpr int kMostDevices = 1 + kMostGpus;  // the CPU is the first
 Device verbs[kMostDevices];      // what their tables hold otherwise
 Device* tables[kMostDevices] = {};
 

@@ -11,6 +11,7 @@ namespace mt {
 /// What the engine and the plug-in must agree about.
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 1;
 constexpr int kMostSteps = 16;
+constexpr int kMostGpus = 8;  // of a machine
 
 /// Bytes, except `allocations` and what follows, which count since the start.
 struct GpuUse {

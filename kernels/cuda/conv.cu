@@ -63,18 +63,22 @@ template <class Element> struct Part {
   Conv c;
 };
 
-/// y: outputs x (images and places), summed over (inputs and taps).
-template <class T> struct OutputPart : Part<T> {
-  struct Column { const T* x; Corner corner; };
+/// A product on whose left the weights stand as they lie.
+template <class T> struct ByWeights : Part<T> {
   using Row = const T*;
-  explicit OutputPart(const Conv& c)
-      : Part<T>{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true, false,
-                c} {}
-  OutputPart() = default;
   __device__ Row row(int64_t g, int64_t i) const {
     return static_cast<const T*>(this->c.w) + (g * this->m + i) * this->k;
   }
   __device__ T a(Row row, int64_t k) const { return row[k]; }
+};
+
+/// y: outputs x (images and places), summed over (inputs and taps).
+template <class T> struct OutputPart : ByWeights<T> {
+  struct Column { const T* x; Corner corner; };
+  explicit OutputPart(const Conv& c)
+      : ByWeights<T>{{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true,
+                      false, c}} {}
+  OutputPart() = default;
   __device__ Column column(int64_t g, int64_t j) const {
     const Conv& c = this->c;
     int64_t place;
@@ -98,17 +102,12 @@ template <class T> struct OutputPart : Part<T> {
 };
 
 /// x: inputs x (images and places), summed over (outputs and taps).
-template <class T> struct InputPart : Part<T> {
+template <class T> struct InputPart : ByWeights<T> {
   struct Column { const T* y; int64_t place[2]; };
-  using Row = const T*;
   explicit InputPart(const Conv& c)
-      : Part<T>{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true, false,
-                c} {}
+      : ByWeights<T>{{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true,
+                      false, c}} {}
   InputPart() = default;
-  __device__ Row row(int64_t g, int64_t i) const {
-    return static_cast<const T*>(this->c.w) + (g * this->m + i) * this->k;
-  }
-  __device__ T a(Row row, int64_t k) const { return row[k]; }
   __device__ Column column(int64_t g, int64_t j) const {
     const Conv& c = this->c;
     int64_t at;

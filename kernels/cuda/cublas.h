@@ -17,10 +17,6 @@ struct Cublas {
   decltype(&cublasSetStream_v2) set_stream = nullptr;
   decltype(&cublasSetWorkspace_v2) set_workspace = nullptr;
   decltype(&cublasSetMathMode) set_math_mode = nullptr;
-  decltype(&cublasSgemm_v2) sgemm = nullptr;
-  decltype(&cublasDgemm_v2) dgemm = nullptr;
-  decltype(&cublasSgemmStridedBatched) sgemm_batched = nullptr;
-  decltype(&cublasDgemmStridedBatched) dgemm_batched = nullptr;
   // Written out: the header has each of these for C and, overloaded, for C++.
   cublasStatus_t (*gemm_ex)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int,
                             const void*, const void*, cudaDataType, int, const void*, cudaDataType,
@@ -43,9 +39,6 @@ struct Cublas {
             get(library, "cublasSetStream_v2", set_stream) &&
             get(library, "cublasSetWorkspace_v2", set_workspace) &&
             get(library, "cublasSetMathMode", set_math_mode) &&
-            get(library, "cublasSgemm_v2", sgemm) && get(library, "cublasDgemm_v2", dgemm) &&
-            get(library, "cublasSgemmStridedBatched", sgemm_batched) &&
-            get(library, "cublasDgemmStridedBatched", dgemm_batched) &&
             get(library, "cublasGemmEx", gemm_ex) &&
             get(library, "cublasGemmStridedBatchedEx", gemm_ex_batched);
   }

@@ -108,52 +108,29 @@ Layout layout(int64_t row, int64_t col, int64_t rows, int64_t cols) {
   return l;
 }
 
-bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout& b, int64_t ldc,
-          const float* x, const float* y, float* c, bool accumulate, const int64_t (&step)[3],
-          int64_t entries) {
-  const float one = 1, beta = accumulate ? 1 : 0;
-  const auto op = [](const Layout& l) { return l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
-  const auto& lib = cuda::cublas();
-  return (entries == 1
-              ? lib.sgemm(h, op(b), op(a), n, m, k, &one, y, int(b.ld), x, int(a.ld), &beta, c,
-                          int(ldc))
-              : lib.sgemm_batched(h, op(b), op(a), n, m, k, &one, y, int(b.ld), step[2], x,
-                                  int(a.ld), step[1], &beta, c, int(ldc), step[0],
-                                  int(entries))) == CUBLAS_STATUS_SUCCESS;
-}
-bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout& b, int64_t ldc,
-          const double* x, const double* y, double* c, bool accumulate, const int64_t (&step)[3],
-          int64_t entries) {
-  const double one = 1, beta = accumulate ? 1 : 0;
-  const auto op = [](const Layout& l) { return l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
-  const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
-  const auto& lib = cuda::cublas();
-  return (entries == 1
-              ? lib.dgemm(h, op(b), op(a), n, m, k, &one, y, int(b.ld), x, int(a.ld), &beta, c,
-                          int(ldc))
-              : lib.dgemm_batched(h, op(b), op(a), n, m, k, &one, y, int(b.ld), step[2], x,
-                                  int(a.ld), step[1], &beta, c, int(ldc), step[0],
-                                  int(entries))) == CUBLAS_STATUS_SUCCESS;
-}
-
-/// Of 16-bit floats, summed in float32.
+/// How cuBLAS calls T, and what it is summed in: 16-bit floats in float32.
+template <class T>
+constexpr cudaDataType_t kType = std::is_same_v<T, double>    ? CUDA_R_64F
+                                 : std::is_same_v<T, float>   ? CUDA_R_32F
+                                 : std::is_same_v<T, Float16> ? CUDA_R_16F
+                                                              : CUDA_R_16BF;
 template <class T>
 bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout& b, int64_t ldc,
           const T* x, const T* y, T* c, bool accumulate, const int64_t (&step)[3],
           int64_t entries) {
-  const float one = 1, beta = accumulate ? 1 : 0;
+  constexpr bool is_double = std::is_same_v<T, double>;
+  constexpr cublasComputeType_t sum = is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+  const std::conditional_t<is_double, double, float> one = 1, beta = accumulate ? 1 : 0;
   const auto op = [](const Layout& l) { return l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
-  const cudaDataType_t type = std::is_same_v<T, Float16> ? CUDA_R_16F : CUDA_R_16BF;
   const auto& lib = cuda::cublas();
-  return (entries == 1 ? lib.gemm_ex(h, op(b), op(a), n, m, k, &one, y, type, int(b.ld), x, type,
-                                     int(a.ld), &beta, c, type, int(ldc), CUBLAS_COMPUTE_32F,
-                                     CUBLAS_GEMM_DEFAULT)
-                       : lib.gemm_ex_batched(h, op(b), op(a), n, m, k, &one, y, type, int(b.ld),
-                                             step[2], x, type, int(a.ld), step[1], &beta, c, type,
-                                             int(ldc), step[0], int(entries), CUBLAS_COMPUTE_32F,
-                                             CUBLAS_GEMM_DEFAULT)) == CUBLAS_STATUS_SUCCESS;
+  return (entries == 1
+              ? lib.gemm_ex(h, op(b), op(a), n, m, k, &one, y, kType<T>, int(b.ld), x, kType<T>,
+                            int(a.ld), &beta, c, kType<T>, int(ldc), sum, CUBLAS_GEMM_DEFAULT)
+              : lib.gemm_ex_batched(h, op(b), op(a), n, m, k, &one, y, kType<T>, int(b.ld), step[2],
+                                    x, kType<T>, int(a.ld), step[1], &beta, c, kType<T>, int(ldc),
+                                    step[0], int(entries), sum, CUBLAS_GEMM_DEFAULT)) ==
+         CUBLAS_STATUS_SUCCESS;
 }
 
 /// c^T = b^T . a^T.

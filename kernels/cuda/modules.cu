@@ -98,16 +98,11 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
   return reinterpret_cast<void*>(at);
 }
 
-void launch_module(const Launch& c) {
-  if (stopped()) return;
-  for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
-  if (capturing()) c.kernel->stays = true;
-  const Timed timed(c.name);
+void queue(const Launch& c) {
   const CUresult r =
       driver().launch(static_cast<CUfunction>(c.kernel->function), c.grid[0], c.grid[1], c.grid[2],
                       c.block[0], c.block[1], c.block[2], c.shared, stream(), c.arguments, nullptr);
   check(cudaError_t(r), c.name);
-  started(c.name);
 }
 
 #else  // the emulation compiles the text anew
@@ -124,11 +119,7 @@ void unload_module(const LoadedKernel& kernel) {
 void* module_variable(const LoadedKernel& kernel, const char* name, size_t* bytes) {
   return emulation::variable(static_cast<emulation::Loaded*>(kernel.module), name, bytes);
 }
-void launch_module(const Launch& c) {
-  if (stopped()) return;
-  for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
-  if (capturing()) c.kernel->stays = true;
-  const Timed timed(c.name);
+void queue(const Launch& c) {
   const auto kernel = emulation::kernel_of(static_cast<emulation::Loaded*>(c.kernel->module));
   struct Values {
     uint64_t of[64];
@@ -142,9 +133,17 @@ void launch_module(const Launch& c) {
                      kernel(place);
                    });
   check(cudaGetLastError(), c.name);
-  started(c.name);
 }
 #endif
+
+void launch_module(const Launch& c) {
+  if (stopped()) return;
+  for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
+  if (capturing()) c.kernel->stays = true;
+  const Timed timed(c.name);
+  queue(c);
+  started(c.name);
+}
 
 // Not by a kernel of ours: constant memory has a cache that stores do not go through.
 void write_variable(void* to, const void* from, size_t bytes) {

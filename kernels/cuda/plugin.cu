@@ -12,7 +12,7 @@
 namespace mt::cuda {
 namespace {
 
-State gpus[kMostDevices];
+State gpus[kMostGpus];
 thread_local int current = -1;
 
 void enter(int device) {
@@ -226,13 +226,9 @@ bool open(int index, char* why, size_t room) {
 #ifdef __CUDACC__  // whether the plug-in has code for it
   cudaFuncAttributes attributes;
   if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, nothing);
-  if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
-    std::snprintf(why, room, "the plug-in has no code for %s (%d.%d); build it on this machine", p.name,
-                  p.major, p.minor);
-    cudaGetLastError();
-    if (current >= 0) cudaSetDevice(current);
-    return false;
-  }
+  const bool has_code = e != cudaErrorNoKernelImageForDevice && e != cudaErrorInvalidDeviceFunction;
+#else
+  const bool has_code = true;
 #endif
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking);
   if (e == cudaSuccess) e = cudaDeviceGetDefaultMemPool(&g.pool, index);
@@ -246,7 +242,8 @@ bool open(int index, char* why, size_t room) {
   if (e != cudaSuccess) {
     std::snprintf(why, room, "the GPU cannot be opened: %s (%s)%s", cudaGetErrorString(e),
                   cudaGetErrorName(e),
-                  e == cudaErrorMemoryAllocation ? "; other programs hold its memory, see nvidia-smi"
+                  !has_code ? "; the plug-in has no code for it, build it on this machine"
+                  : e == cudaErrorMemoryAllocation ? "; other programs hold its memory, see nvidia-smi"
                   : e == cudaErrorDevicesUnavailable
                       ? "; another program has it for itself, see nvidia-smi" : "");
     cudaGetLastError();
@@ -355,7 +352,7 @@ __attribute__((visibility("default"))) int mtorch_cuda_count(char* why, size_t r
   int n = 0;
   const cudaError_t e = cudaGetDeviceCount(&n);
   if (e == cudaSuccess && n > 0)
-    return n < mt::cuda::kMostDevices ? n : mt::cuda::kMostDevices;
+    return n < mt::kMostGpus ? n : mt::kMostGpus;
   mt::cuda::explain(e, why, room);
   return 0;
 }
@@ -376,11 +373,11 @@ __attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_
     return nullptr;
   }
   if (!mt::cuda::open(index, why, room)) return nullptr;
-  return mt::cuda::table(index, std::make_integer_sequence<int, mt::cuda::kMostDevices>{});
+  return mt::cuda::table(index, std::make_integer_sequence<int, mt::kMostGpus>{});
 }
 
 /// How a GPU whose table was given runs code that is compiled meanwhile.
 __attribute__((visibility("default"))) mt::Modules mtorch_cuda_modules(int index) {
-  return mt::cuda::modules(index, std::make_integer_sequence<int, mt::cuda::kMostDevices>{});
+  return mt::cuda::modules(index, std::make_integer_sequence<int, mt::kMostGpus>{});
 }
 }

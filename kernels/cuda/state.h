@@ -4,7 +4,6 @@
 
 namespace mt::cuda {
 
-constexpr int kMostDevices = 8;
 constexpr int kRing = 64;  // names of kernels that are remembered
 
 struct Graph;

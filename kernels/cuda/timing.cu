@@ -10,7 +10,7 @@ bool timing = false;
 
 namespace {
 
-constexpr int kMostDevices = 8, kMost = 1024;  // launches between two waits
+constexpr int kMost = 1024;  // launches between two waits
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -45,7 +45,7 @@ struct Clock {
   Mark zero;
   int64_t zero_time = 0;
 };
-Clock clocks[kMostDevices];
+Clock clocks[kMostGpus];
 int open = 0;  // launches inside one another: a library's call may queue kernels of ours
 bool begun = false;
 KernelSink sink = nullptr;
@@ -97,7 +97,7 @@ extern "C" __attribute__((visibility("default"))) void mtorch_cuda_profile(mt::K
                                                                            mt::KernelTag tag) {
   using namespace mt::cuda;
   if (sink) mt::cuda::sink = sink;
-  for (int i = 0; mt::cuda::sink && i < kMostDevices; ++i) tell(i);
+  for (int i = 0; mt::cuda::sink && i < mt::kMostGpus; ++i) tell(i);
   mt::cuda::tag = tag;
   timing = tag != nullptr;
 }
