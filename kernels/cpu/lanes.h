@@ -26,17 +26,18 @@ template <class T, int Bytes = kPackBytes> using Pack = typename PackOf<T, Bytes
 template <class A, class T>
 constexpr bool kPacks = math::is_floating<T> && math::is_floating<A>;
 
+/// Which extreme is right where neither is NaN.
 template <class Op, class V> MT_HD V join_packs(V x, V y) {
-  if constexpr (Op::info.extreme > 0) return x != x ? x : (x > y ? x : y);
-  else if constexpr (Op::info.extreme < 0) return x != x ? x : (x < y ? x : y);
+  if constexpr (Op::info.extreme > 0) return x > y ? x : y;
+  else if constexpr (Op::info.extreme < 0) return x < y ? x : y;
   else return Op::join(x, y);
 }
 
-/// How many elements of T a lane of A takes at a time. Of floats to be added eight, in two halves of
-/// which four are joined before they are widened: a conversion costs as much as four additions do,
-/// and an error of an ulp of four elements is one that rounding the elements may have made before.
+/// How many elements of T a lane of A takes at a time. Of floats to be added sixteen, in two halves
+/// of which eight are joined before they are widened: a conversion costs as much as four additions
+/// do, and an error of an ulp of eight elements is small beside what rounding them lost before.
 template <class Op, class T>
-constexpr int kFold = std::is_same_v<Op, op::Sum> && std::is_same_v<T, float> ? 8 : 1;
+constexpr int kFold = std::is_same_v<Op, op::Sum> && std::is_same_v<T, float> ? 16 : 1;
 
 /// Elements of type T, as many as a pack of A holds.
 template <class A, class T> using Part = Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))>;
@@ -75,10 +76,12 @@ template <class A, class T> MT_HD Pack<A> widened(const T* x) {
 
 /// Elements of type T as a pack of A, each entered; every one joins Fold of them.
 template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
-  if constexpr (Fold == 8) {
+  if constexpr (Fold == 16) {
     constexpr int width = kPackBytes / int(sizeof(T));
-    const auto part = [&](int i) { return load_part<T>(x + i * width); };
-    return widen_halves(Op::join(Op::join(part(0), part(1)), Op::join(part(2), part(3))));
+    const auto two = [&](int i) {
+      return Op::join(load_part<T>(x + i * width), load_part<T>(x + (i + 1) * width));
+    };
+    return widen_halves(Op::join(Op::join(two(0), two(2)), Op::join(two(4), two(6))));
   }
   const Pack<A> a = widened<A>(x);
   if constexpr (Op::info.enters == op::Enters::square) return a * a;
@@ -86,8 +89,8 @@ template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T*
   else return a;
 }
 
-/// `n` contiguous elements joined: eight packs of partial results, then the packs pairwise, then
-/// their elements pairwise, then the rest. With Fold 1 each element is widened.
+/// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
+/// elements pairwise, then the rest. With Fold 1 each element is widened.
 template <class Op, class T, int Fold = kFold<Op, T>>
 __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T* x, int64_t n) {
   using A = typename op::Accumulator<Op, T>::type;
@@ -95,27 +98,28 @@ __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T
   int64_t i = 0;
   if constexpr (kPacks<A, T>) {
     constexpr int width = kPackBytes / int(sizeof(A)), step = Fold * width;
+    constexpr int parts = Fold > 1 ? 4 : 8;
     const auto load = [&](int64_t at) { return load_pack<Op, A, Fold>(x + at); };
-    if (n >= 8 * step) {
-      Pack<A> a = load(0), b = load(step), c = load(2 * step), d = load(3 * step),
-              e = load(4 * step), f = load(5 * step), g = load(6 * step), h = load(7 * step);
-      for (i = 8 * step; i + 8 * step <= n; i += 8 * step) {
-        a = join_packs<Op>(a, load(i));
-        b = join_packs<Op>(b, load(i + step));
-        c = join_packs<Op>(c, load(i + 2 * step));
-        d = join_packs<Op>(d, load(i + 3 * step));
-        e = join_packs<Op>(e, load(i + 4 * step));
-        f = join_packs<Op>(f, load(i + 5 * step));
-        g = join_packs<Op>(g, load(i + 6 * step));
-        h = join_packs<Op>(h, load(i + 7 * step));
-      }
-      a = join_packs<Op>(join_packs<Op>(join_packs<Op>(a, b), join_packs<Op>(c, d)),
-                         join_packs<Op>(join_packs<Op>(e, f), join_packs<Op>(g, h)));
+    if (n >= parts * step) {
+      Pack<A> part[parts];
+      for (Pack<A>& p : part) p = Pack<A>{} + total;
+      auto nan = part[0] != part[0];  // noted apart: it costs less than extremes that keep it
+      for (; i + parts * step <= n; i += parts * step)
+#pragma GCC unroll 8
+        for (int k = 0; k < parts; ++k) {
+          const Pack<A> v = load(i + k * step);
+          if constexpr (Op::info.extreme != 0) nan |= v != v;
+          part[k] = join_packs<Op>(part[k], v);
+        }
+      for (int half = parts / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) part[k] = join_packs<Op>(part[k], part[k + half]);
       A lane[width];
-      __builtin_memcpy(lane, &a, sizeof lane);
+      __builtin_memcpy(lane, &part[0], sizeof lane);
       for (int half = width / 2; half > 0; half /= 2)
         for (int l = 0; l < half; ++l) lane[l] = Op::join(lane[l], lane[l + half]);
       total = lane[0];
+      if constexpr (Op::info.extreme != 0)
+        for (int l = 0; l < width; ++l) total = nan[l] ? A(__builtin_nan("")) : total;
     }
     if constexpr (Fold > 1) return Op::join(total, A(join_run<Op, T, 1>(x + i, n - i)));
     A rest = Op::template identity<A>();
