@@ -6468,7 +6468,7 @@ function mt.cuda.device_name(device) end
 ---@return any ...
 function mt.cuda.empty_cache(device) end
 
---- Runs fn warmup times, then records what it asks of the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and draws random numbers that go on from replay to replay. g:release() ends it.
+--- Runs fn warmup times, then records what it asks of the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and draws random numbers that go on from replay to replay. SGD and Adam take the learning rate of the replay; another option that changed is refused. g:release() ends it.
 ---@param fn function
 ---@param warmup? integer default 2
 ---@param device? string default 'cuda'

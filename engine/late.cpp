@@ -131,10 +131,11 @@ void synchronize(const Device& d) {
 
 // ---- graphs -------------------------------------------------------------------------------------
 
-int recorded_step() {
-  if (under_way->steps_ == kMostSteps)
-    fail("a graph can hold {} steps of Adam; use several graphs", kMostSteps);
-  return under_way->steps_++;
+void record_step(StepRule rule) {
+  if (under_way->steps_.size() == kMostSteps)
+    fail("a graph can hold {} steps of optimizers; use several graphs", kMostSteps);
+  capturing->step_entry(int(under_way->steps_.size()));
+  under_way->steps_.push_back(std::move(rule));
 }
 
 Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
@@ -165,16 +166,17 @@ void Graph::finish(bool keep) {
   }
 }
 
-void Graph::replay(const std::vector<int64_t>& steps) {
+void Graph::replay(const std::vector<Step>& steps) {
   if (!handle_) fail("this graph recorded nothing that can be replayed");
   if (capturing) fail("a graph cannot be replayed while another is recorded");
-  if (steps.size() != size_t(steps_)) fail("{} steps were recorded, not {}", steps_, steps.size());
+  if (steps.size() != steps_.size())
+    fail("{} steps were recorded, not {}", steps_.size(), steps.size());
   check_alive(gpu_);
   Generator& generator = default_generator();
   Replay r{};
   r.seed = generator.initial_seed();
   r.offset = generator.counter() - begun_;
-  for (size_t i = 0; i < steps.size(); ++i) r.step[i] = steps[i];
+  for (size_t i = 0; i < steps.size(); ++i) r.step[i] = steps_[i](steps[i].lr, steps[i].number);
   const profile::Scope scope(profile::Kind::launch, uint64_t(this), [] { return "launch: graph"; });
   gpu_.replay(handle_, r);
   generator.set_counter(generator.counter() + draws_);

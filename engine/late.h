@@ -1,5 +1,6 @@
 // late.h -- what a GPU tells later than it is asked: wrong positions, failures; graphs under way
 #pragma once
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,9 @@ std::string unexpected(const Expected&, int64_t value);
 /// Whether a verb that looks at positions says at once what it finds.
 bool tells_at_once(const Device&);
 
+/// The numbers of a step from its learning rate and its place among the steps.
+using StepRule = std::function<StepNumbers(double lr, int64_t step)>;
+
 /// A run of operations on one GPU, recorded to be replayed. See mt.cuda.graph.
 class Graph {
  public:
@@ -35,24 +39,28 @@ class Graph {
   ~Graph();
   /// Ends the recording. Without `keep`, or where something went wrong, nothing can be replayed.
   void finish(bool keep);
-  /// Queues all that was recorded; `steps` are the numbers of the optimizers' steps, as many and in
-  /// the order as they were recorded.
-  void replay(const std::vector<int64_t>& steps);
+  /// Queues all that was recorded; `steps` are the optimizers', as many and in the order as they
+  /// were recorded.
+  struct Step {
+    double lr;
+    int64_t number;
+  };
+  void replay(const std::vector<Step>& steps);
   const Gpu& gpu() const { return gpu_; }
 
  private:
   friend void expect(const Device&, const Expected&);
-  friend int recorded_step();
+  friend void record_step(StepRule);
   friend void raise_unexpected(const Gpu&);
   const Gpu& gpu_;
   void* handle_ = nullptr;
-  int steps_ = 0;
+  std::vector<StepRule> steps_;
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator: its place, how far a run goes on
   std::vector<std::pair<uint64_t, Expected>> expected_;
   Graph* next_ = nullptr;
 };
-/// The number of another optimizer step in the graph that is being recorded.
-int recorded_step();
+/// The next sgd or adam of the GPU that is recorded reads its numbers from each replay.
+void record_step(StepRule);
 
 /// Which of the user's functions is under way, or null; the bindings know.
 extern const char* (*function_under_way)();

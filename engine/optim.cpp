@@ -1,4 +1,6 @@
 // optim.cpp -- optimizer steps over all parameters in one call
+#include <cmath>
+
 #include "engine/autograd.h"
 #include "engine/half.h"
 #include "engine/late.h"
@@ -32,6 +34,12 @@ void each(const char* name, const std::vector<Tensor>& parameters, const Step& s
   }
 }
 
+/// In a graph the step gets its numbers from each replay.
+void tell_graph(const std::vector<Tensor>& parameters, StepRule rule) {
+  if (capturing && !parameters.empty() && &parameters[0].device() == capturing)
+    record_step(std::move(rule));
+}
+
 /// State beside a parameter: zeros at first, then of the parameter's shape and dtype; float32 for
 /// 16-bit floats.
 void fit_state(const char* name, Tensor& state, const Tensor& value, size_t i) {
@@ -53,12 +61,13 @@ void fit_state(const char* name, Tensor& state, const Tensor& value, size_t i) {
 void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& velocity,
               const SgdOptions& o) {
   velocity.resize(parameters.size());
+  tell_graph(parameters, [](double lr, int64_t) { return StepNumbers{lr, 0, 0}; });
   each("SGD", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
     const bool first = !velocity[i].defined();
     if (o.momentum != 0) fit_state("SGD", velocity[i], value, i);
     value.device().sgd({value.dtype(), value.numel(), value.data(), g.data(),
-                        o.momentum != 0 ? velocity[i].data() : nullptr, o.lr, o.momentum,
-                        o.dampening, o.weight_decay, o.nesterov, first});
+                        o.momentum != 0 ? velocity[i].data() : nullptr, {o.lr, 0, 0},
+                        o.momentum, o.dampening, o.weight_decay, o.nesterov, first});
   });
 }
 
@@ -66,14 +75,17 @@ void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean,
                std::vector<Tensor>& square, const AdamOptions& o) {
   mean.resize(parameters.size());
   square.resize(parameters.size());
-  const bool replayed = capturing && !parameters.empty() && &parameters[0].device() == capturing;
-  if (replayed) capturing->step_entry(recorded_step());
+  const auto numbers = [beta1 = o.beta1, beta2 = o.beta2](double lr, int64_t step) {
+    return StepNumbers{lr, 1 - std::pow(beta1, step), 1 - std::pow(beta2, step)};
+  };
+  const StepNumbers now = numbers(o.lr, o.step);
+  tell_graph(parameters, numbers);
   each("Adam", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
     fit_state("Adam", mean[i], value, i);
     fit_state("Adam", square[i], value, i);
     value.device().adam({value.dtype(), value.numel(), value.data(), g.data(), mean[i].data(),
-                         square[i].data(), o.lr, o.beta1, o.beta2, o.eps, o.weight_decay,
-                         o.decoupled, o.step});
+                         square[i].data(), now, o.beta1, o.beta2, o.eps, o.weight_decay,
+                         o.decoupled});
   });
 }
 

@@ -13,7 +13,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 3;
+constexpr uint32_t kDeviceAbi = 4;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -212,13 +212,19 @@ struct Random {
 };
 
 /// One parameter's update; all arrays contiguous, n long. Formulas as in torch.optim.
+/// What a step of an optimizer may have else at each replay of a graph: the learning rate, and
+/// 1 - beta^step of Adam's two averages, which begin as 0.
+struct StepNumbers {
+  double lr, bias1, bias2;
+};
 struct SgdStep {
   Dtype dtype;
   int64_t n;
   void* value;
   const void* grad;
   void* momentum_buffer;  // null without momentum
-  double lr, momentum, dampening, weight_decay;
+  StepNumbers now;
+  double momentum, dampening, weight_decay;
   bool nesterov, first;  // first: the buffer starts as the gradient
 };
 struct AdamStep {
@@ -227,9 +233,9 @@ struct AdamStep {
   void* value;
   const void* grad;
   void *mean, *square;
-  double lr, beta1, beta2, eps, weight_decay;
+  StepNumbers now;
+  double beta1, beta2, eps, weight_decay;
   bool decoupled;  // AdamW: the decay acts on the value, not through the gradient
-  int64_t step;    // 1, 2, ..
 };
 
 /// The table. A device that lacks a verb leaves it null and the engine refuses by name.

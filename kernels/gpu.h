@@ -10,7 +10,7 @@ namespace mt {
 
 /// What the engine and the plug-in must agree about.
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 1;
-constexpr int kMostSteps = 16;
+constexpr int kMostSteps = 32;  // of groups of parameters in a graph
 constexpr int kMostGpus = 8;  // of a machine
 
 /// Bytes, except `allocations` and what follows, which count since the start.
@@ -29,10 +29,10 @@ struct WrongPosition {
 };
 
 /// What a replay of a graph does not share with the run that was captured: the place in the stream
-/// of random numbers, from where the captured offsets began, and the numbers of optimizer steps.
+/// of random numbers, from where the captured offsets began, and the optimizers' numbers.
 struct Replay {
   uint64_t seed, offset;
-  int64_t step[kMostSteps];
+  StepNumbers step[kMostSteps];
 };
 
 struct Gpu : Device {
@@ -73,7 +73,7 @@ struct Gpu : Device {
   bool (*capture)();
   /// Ends that. Null where nothing was to be kept, or something went wrong.
   void* (*captured)(bool keep);
-  /// Which entry of Replay::step the next `adam` reads; -1: the step it is given.
+  /// Which entry of Replay::step the next `sgd` or `adam` reads; -1: the numbers it is given.
   void (*step_entry)(int);
   void (*replay)(void* graph, const Replay&);
   /// Its arena goes when the last tensor in it does.

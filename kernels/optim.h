@@ -11,8 +11,8 @@ inline namespace MT_ISA {
 template <class T> struct SgdFormula {
   T lr, decay, fresh, kept, ahead, now;
 
-  explicit SgdFormula(const SgdStep& s)
-      : lr(T(s.lr)),
+  MT_HD explicit SgdFormula(const SgdStep& s)
+      : lr(T(s.now.lr)),
         decay(T(s.weight_decay)),
         fresh(s.first ? T(1) : T(1 - s.dampening)),
         kept(s.first ? T(0) : T(s.momentum)),
@@ -37,10 +37,10 @@ template <class T> struct AdamFormula {
         beta2(T(s.beta2)),
         rest1(T(1 - s.beta1)),
         rest2(T(1 - s.beta2)),
-        rate(T(s.lr / (1 - math::pow(s.beta1, double(s.step))))),
-        scale(T(1 / __builtin_sqrt(1 - math::pow(s.beta2, double(s.step))))),
+        rate(T(s.now.lr / s.now.bias1)),
+        scale(T(1 / math::sqrt(s.now.bias2))),
         eps(T(s.eps)),
-        shrink(s.decoupled ? T(1 - s.lr * s.weight_decay) : T(1)),
+        shrink(s.decoupled ? T(1 - s.now.lr * s.weight_decay) : T(1)),
         decay(s.decoupled ? T(0) : T(s.weight_decay)) {}
   MT_HD void step(T& value, T grad, T& mean, T& square) const {
     const T v = value * shrink, g = grad + decay * v;

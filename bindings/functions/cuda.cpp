@@ -164,9 +164,16 @@ const Entry kCuda[] = {
        Held<Recorded>::at(a, 1).finish(a.boolean(2, false));
        return 0;
      }},
-    {"graph_replay(g, steps)", "Queues what was recorded.",
+    {"graph_replay(g, rates, steps)", "Queues what was recorded; a rate and a number for each step.",
      [](Args& a) {
-       Held<Recorded>::at(a, 1).replay(a.integers(2));
+       std::vector<Graph::Step> steps(lua_objlen(a.L, 2));
+       for (size_t i = 0; i < steps.size(); ++i) {
+         lua_rawgeti(a.L, 2, int(i) + 1);
+         lua_rawgeti(a.L, 3, int(i) + 1);
+         steps[i] = {lua_tonumber(a.L, -2), int64_t(lua_tonumber(a.L, -1))};
+         lua_pop(a.L, 2);
+       }
+       Held<Recorded>::at(a, 1).replay(steps);
        return 0;
      }},
     {"graph_drop(g)", "Ends a graph.",

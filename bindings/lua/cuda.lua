@@ -46,15 +46,47 @@ Graph.__tostring = function(self) return ('a graph of mt.cuda.graph, replayed %d
 
 local function pack(...) return {n = select('#', ...), ...} end
 
---- Queues what was recorded, and returns what the function returned then: the same tensors.
+--- Every step of an optimizer in the recording: its group, whether a replay may bring another
+--- learning rate, and the options that it may not, as {table, key, value, name}.
+function core.record_group(optimizer, group)
+  local free = optimizer.steps_on_device and group.params[1].device ~= 'cpu'
+  local fixed = {}
+  for key, value in pairs(group) do
+    if type(value) == 'number' or type(value) == 'boolean' then
+      if not (free and key == 'lr') then fixed[#fixed + 1] = {group, key, value, key} end
+    elseif key == 'betas' then
+      for i = 1, 2 do fixed[#fixed + 1] = {value, i, value[i], 'betas[' .. i .. ']'} end
+    end
+  end
+  core.recorded_groups[#core.recorded_groups + 1] = {group = group, free = free, fixed = fixed, name = optimizer.name}
+end
+
+local function check_fixed(recorded)
+  local fixed = recorded.fixed
+  for i = 1, #fixed do
+    local f = fixed[i]
+    local now = f[1][f[2]]
+    if now ~= f[3] then
+      core.fail(('replay: %s of %s is %s, recorded was %s; record the graph again'):format(f[4], recorded.name,
+        tostring(now), tostring(f[3])))
+    end
+  end
+end
+
+--- Queues what was recorded, and returns what the function returned then: the same tensors. The
+--- optimizers' steps count, and take the learning rates of now.
 function Graph:replay()
   if not self.handle then core.fail('replay: this graph was released') end
-  local steps = {}
-  for i, group in ipairs(self.groups) do
-    group.state.step = group.state.step + 1
-    steps[i] = group.state.step
+  local groups = self.groups
+  for i = 1, #groups do check_fixed(groups[i]) end
+  local rates, steps = {}, {}
+  for i = 1, #groups do
+    local group = groups[i].group
+    local state = group.state
+    if state.step then state.step = state.step + 1 end
+    if groups[i].free then rates[#rates + 1], steps[#steps + 1] = group.lr, state.step or 0 end
   end
-  parts.graph_replay(self.handle, steps)
+  parts.graph_replay(self.handle, rates, steps)
   self.replays = self.replays + 1
   return unpack(self.results, 1, self.results.n)
 end
@@ -83,11 +115,14 @@ function cuda.graph(fn, warmup, device)
   collectgarbage() -- what the runs left behind is freed now, not while the graph is recorded
   local groups = {}
   local handle = parts.graph_record(device)
-  core.recorded_steps = groups
+  core.recorded_groups = groups
   local results = pack(pcall(fn))
-  core.recorded_steps = nil
+  core.recorded_groups = false
   -- The recording did nothing yet: the first replay is the step that it counted.
-  for _, group in ipairs(groups) do group.state.step = group.state.step - 1 end
+  for _, recorded in ipairs(groups) do
+    local state = recorded.group.state
+    if state.step then state.step = state.step - 1 end
+  end
   local finished, why = pcall(parts.graph_finish, handle, results[1])
   if not results[1] or not finished then
     handle = nil -- where an interrupt came between, its finalizer ends the recording
@@ -97,12 +132,6 @@ function cuda.graph(fn, warmup, device)
   end
   return setmetatable({handle = handle, groups = groups, replays = 0, fn = fn,
     results = {n = results.n - 1, unpack(results, 2, results.n)}}, Graph)
-end
-
---- Optimizers whose step counts: a replay counts too.
-function core.counts_step(group)
-  local list = rawget(core, 'recorded_steps')
-  if list then list[#list + 1] = group end
 end
 
 return cuda

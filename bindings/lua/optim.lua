@@ -8,6 +8,7 @@ local optim = {}
 
 local Optimizer = {}
 Optimizer.__index = Optimizer
+core.recorded_groups = false -- a list while mt.cuda.graph records
 
 local function check_parameters(name, list)
   if type(list) ~= 'table' or #list == 0 then
@@ -71,7 +72,10 @@ function Optimizer:step(closure)
   local loss
   if closure then loss = closure() end
   local groups = self.param_groups
-  for i = 1, #groups do self:update(groups[i]) end
+  for i = 1, #groups do
+    if core.recorded_groups then core.record_group(self, groups[i]) end
+    self:update(groups[i])
+  end
   return loss
 end
 
@@ -111,6 +115,7 @@ end
 -- ---- the optimizers ------------------------------------------------------------------------------
 
 local SGD = class()
+SGD.steps_on_device = true -- by a verb of its own, which in a graph asks for the learning rate
 --- `optim.SGD(parameters, {lr=, momentum=0, dampening=0, weight_decay=0, nesterov=false})`, as
 --- torch.optim.SGD.
 optim.SGD = core.declare('SGD([parameters], lr=0.001, momentum=0, dampening=0, weight_decay=0, nesterov=false)',
@@ -130,6 +135,7 @@ function SGD:update(group)
 end
 
 local Adam = class()
+Adam.steps_on_device = true
 
 local function adam(name, decoupled, default_decay)
   return core.declare(name .. '([parameters], lr=0.001, betas={0.9, 0.999}, eps=1e-8, weight_decay=' ..
@@ -156,7 +162,6 @@ optim.AdamW = adam('AdamW', true, 0.01)
 function Adam:update(group)
   local state = group.state
   state.step = state.step + 1
-  if rawget(core, 'recorded_steps') then core.counts_step(group) end
   core.adam_step(group.params, state.mean, state.square, group.lr, group.betas[1], group.betas[2], group.eps,
     group.weight_decay, self.decoupled, state.step)
 end

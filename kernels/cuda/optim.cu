@@ -24,19 +24,39 @@ __global__ void adam_step(AdamFormula<T> f, int64_t n, T* value, const T* grad, 
     f.step(value[i], grad[i], mean[i], square[i]);
 }
 
-/// In a graph, whose replays say the number of the step.
+// In a graph, whose replays say the numbers of the step.
 template <class T>
-__global__ void adam_replayed(const __grid_constant__ AdamStep call, const int64_t* number) {
+__global__ void sgd_replayed(const __grid_constant__ SgdStep call, const StepNumbers* now) {
+  SgdStep s = call;
+  s.now = *now;
+  const SgdFormula<T> f(s);
+  T* const value = static_cast<T*>(s.value);
+  T* const velocity = static_cast<T*>(s.momentum_buffer);
+  const T* const grad = static_cast<const T*>(s.grad);
+  for (int64_t i = cuda::thread_number(); i < s.n; i += cuda::thread_count())
+    if (velocity) f.step(value[i], grad[i], velocity[i]);
+    else f.step(value[i], grad[i]);
+}
+template <class T>
+__global__ void adam_replayed(const __grid_constant__ AdamStep call, const StepNumbers* now) {
   AdamStep s = call;
-  s.step = *number;
+  s.now = *now;
   const AdamFormula<T> f(s);
   for (int64_t i = cuda::thread_number(); i < s.n; i += cuda::thread_count())
     f.step(static_cast<T*>(s.value)[i], static_cast<const T*>(s.grad)[i],
            static_cast<T*>(s.mean)[i], static_cast<T*>(s.square)[i]);
 }
 
+/// Where the step that is recorded finds its numbers, or null.
+const StepNumbers* numbers_of_replay() {
+  const Replay* const replay = cuda::step_entry() >= 0 ? cuda::replay_values() : nullptr;
+  return replay ? &replay->step[cuda::step_entry()] : nullptr;
+}
+
 template <class T> void sgd_as(const SgdStep& s) {
   const unsigned blocks = cuda::blocks_for(s.n, cuda::kThreads);
+  if (const StepNumbers* now = numbers_of_replay())
+    return cuda::launch("sgd", sgd_replayed<T>, blocks, cuda::kThreads, s, now);
   const SgdFormula<T> f(s);
   T* const value = static_cast<T*>(s.value);
   const T* const grad = static_cast<const T*>(s.grad);
@@ -46,12 +66,12 @@ template <class T> void sgd_as(const SgdStep& s) {
   else cuda::launch("sgd", sgd_plain<T>, blocks, cuda::kThreads, f, s.n, value, grad);
 }
 template <class T> void adam_as(const AdamStep& s) {
-  if (const Replay* replay = cuda::replay_values(); replay && cuda::step_entry() >= 0)
-    return cuda::launch("adam", adam_replayed<T>, cuda::blocks_for(s.n, cuda::kThreads),
-                        cuda::kThreads, s, &replay->step[cuda::step_entry()]);
-  cuda::launch("adam", adam_step<T>, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads,
-               AdamFormula<T>(s), s.n, static_cast<T*>(s.value), static_cast<const T*>(s.grad),
-               static_cast<T*>(s.mean), static_cast<T*>(s.square));
+  const unsigned blocks = cuda::blocks_for(s.n, cuda::kThreads);
+  if (const StepNumbers* now = numbers_of_replay())
+    return cuda::launch("adam", adam_replayed<T>, blocks, cuda::kThreads, s, now);
+  cuda::launch("adam", adam_step<T>, blocks, cuda::kThreads, AdamFormula<T>(s), s.n,
+               static_cast<T*>(s.value), static_cast<const T*>(s.grad), static_cast<T*>(s.mean),
+               static_cast<T*>(s.square));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ t.test('a replay asks the GPU once, whatever is recorded', function()
 end)
 
 --- Trains a small network; `steps` of them, in a graph or not; returns what came out.
-local function train(make, steps, graphed, eager_between)
+local function train(make, steps, graphed, eager_between, decay)
   mt.manual_seed(7)
   local first, last = nn.Linear(3, 8), nn.Linear(8, 1)
   local function net(x) return last(mt.dropout(first(x):tanh(), 0.25)) end
@@ -62,6 +62,8 @@ local function train(make, steps, graphed, eager_between)
   local losses, g = {}, nil
   for i = 1, steps do
     load(i)
+    local group = opt.param_groups[1]
+    group.lr = group.lr * (decay or 1)
     if graphed and i == 3 then g = mt.cuda.graph(step, 0) end
     local loss
     if g and not (eager_between and i == 5) then loss = g() else loss = step() end
@@ -87,11 +89,43 @@ for name, make in pairs(makers) do
     t.eq(graph_weights, weights)
     local _, between = train(make, 8, true, true)
     t.eq(between, weights)
+    if name == 'RMSprop' then
+      t.raises(function() train(make, 8, true, false, 0.5) end,
+        'replay: lr of RMSprop is 0.00%d*, recorded was 0.00%d*; record the graph again')
+    else
+      local decayed, decayed_weights = train(make, 8, false, false, 0.5)
+      local graph_decayed, graph_decayed_weights = train(make, 8, true, false, 0.5)
+      t.eq(graph_decayed, decayed)
+      t.eq(graph_decayed_weights, decayed_weights)
+      assert(decayed[8] ~= losses[8])
+    end
     if name:find('Adam') then
       t.eq({opt.param_groups[1].state.step, graph_opt.param_groups[1].state.step}, {8, 8})
     end
   end)
 end
+
+t.test('a replay refuses other options than those that were recorded', function()
+  local w = mt.ones(2):requires_grad_()
+  local sgd, adam = optim.SGD({w}, {lr = 0.1, weight_decay = 0.01}), optim.Adam({w})
+  local g = mt.cuda.graph(function()
+    sgd:zero_grad()
+    w:square():sum():backward()
+    sgd:step()
+    adam:step()
+  end)
+  local before = w:tolist()
+  sgd.param_groups[1].weight_decay = 0.5
+  t.raises(g, 'replay: weight_decay of SGD is 0.5, recorded was 0.01; record the graph again')
+  sgd.param_groups[1].weight_decay = 0.01
+  adam.param_groups[1].betas[2] = 0.5
+  t.raises(g, 'replay: betas%[2%] of Adam is 0.5, recorded was 0.999')
+  t.eq(w:tolist(), before)
+  t.eq(adam.param_groups[1].state.step, 2)
+  adam.param_groups[1].betas[2] = 0.999
+  g()
+  t.eq(adam.param_groups[1].state.step, 3)
+end)
 
 t.test('random numbers go on from replay to replay, as without a graph', function()
   mt.manual_seed(5)
