@@ -5580,7 +5580,7 @@ function mt.batch_norm(input, running_mean, running_var, weight, bias, training,
 ---@return mt.Tensor ...
 function mt.bilinear(input1, input2, weight, bias) end
 
---- -log of the probability of the target, for x in 0..1.
+--- -log of the probability of the target, for x in 0..1 (beyond: an error; on a GPU NaN).
 ---@param x mt.Tensor
 ---@param target mt.Tensor
 ---@param weight? mt.Tensor
@@ -5588,7 +5588,7 @@ function mt.bilinear(input1, input2, weight, bias) end
 ---@return mt.Tensor ...
 function mt.binary_cross_entropy(x, target, weight, reduction) end
 
---- -log of the probability of the target, for x in 0..1.
+--- -log of the probability of the target, for x in 0..1 (beyond: an error; on a GPU NaN).
 ---@param target mt.Tensor
 ---@param weight? mt.Tensor
 ---@param reduction? string default 'mean'

@@ -64,6 +64,21 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
   return out;
 }
 
+/// f of 0, 1, .. n - 1, which takes a double or a tensor of them: what is on a GPU is made there, so
+/// that nobody waits.
+template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device, const F& f) {
+  if (is_cpu(device)) {
+    Tensor out = empty({n}, dtype);
+    with_dtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      for (int64_t i = 0; i < n; ++i) out.data_as<T>()[i] = static_cast<T>(f(double(i)));
+    });
+    return out;
+  }
+  NoGrad off;
+  return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - Tensor(1.0), Dtype::f64)), dtype);
+}
+
 Tensor range(double first, double last, double step, Dtype dtype, const Device& device) {
   if (step == 0 || std::isnan(step))
     fail("range: the step is {}; it must not be 0 or nan", show(step));
@@ -76,25 +91,19 @@ Tensor range(double first, double last, double step, Dtype dtype, const Device& 
     check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
   if (!is_float(dtype) && step != std::floor(step))
     fail("range: the step {} does not fit into {}", step, dtype_name(dtype));
-  Tensor out = empty({n}, dtype);
-  with_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (int64_t i = 0; i < n; ++i) out.data_as<T>()[i] = static_cast<T>(first + double(i) * step);
+  return sequence(n, dtype, device, [=](auto i) {
+    using N = decltype(i);
+    return N(first) + i * N(step);
   });
-  return to(out, device);
 }
 
 Tensor linspace(double first, double last, int64_t n, Dtype dtype, const Device& device) {
   if (!is_float(dtype)) fail("linspace: {} cannot hold fractions; use range", dtype_name(dtype));
-  Tensor out = empty({n}, dtype);
-  with_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (int64_t i = 0; i < n; ++i) {
-      const double at = n > 1 ? double(i) / double(n - 1) : 0;  // exact at both ends
-      out.data_as<T>()[i] = static_cast<T>(first * (1 - at) + last * at);
-    }
+  return sequence(n, dtype, device, [=](auto i) {  // exact at both ends
+    using N = decltype(i);
+    const N at = i / N(double(std::max<int64_t>(n - 1, 1)));
+    return N(first) * (N(1.0) - at) + N(last) * at;
   });
-  return to(out, device);
 }
 
 Tensor clone(const Tensor& x) {

@@ -84,7 +84,9 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, Reduction h
   Tensor loss;
   {
     NoGrad off;
-    if (p.numel() > 0 && (amin(p).item() < 0 || amax(p).item() > 1))
+    // A GPU is not waited for: there the loss becomes NaN.
+    if (p.numel() > 0 && tells_at_once(p.device()) &&
+        (amin(p).item() < 0 || amax(p).item() > 1))
       fail(
           "binary_cross_entropy: probabilities must lie in 0..1, found {} to {}; use "
           "binary_cross_entropy_with_logits "

@@ -38,7 +38,7 @@ const Entry kMethods[] = {
        return a.push(huber_loss(a.tensor(1), a.tensor(2), a.number(4, 1), reduction(a, 3)));
      }},
     {"binary_cross_entropy(x, target, weight=nil, reduction='mean')",
-     "-log of the probability of the target, for x in 0..1.",
+     "-log of the probability of the target, for x in 0..1 (beyond: an error; on a GPU NaN).",
      [](Args& a) {
        return a.push(
            binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 4), maybe(a, 3)));

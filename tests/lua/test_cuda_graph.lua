@@ -105,6 +105,27 @@ for name, make in pairs(makers) do
   end)
 end
 
+t.test('sequences and binary cross entropy do not wait for the GPU', function()
+  local p, y = mt.rand(8), mt.rand(8):round()
+  local function work(device)
+    return mt.range(3, -4, -0.7, {device = device}), mt.range(1, 5, 2, {dtype = 'uint8', device = device}),
+      mt.linspace(-1, 2, 7, {device = device}), mt.linspace(5, 6, 1, {dtype = 'float64', device = device}),
+      mt.linspace(0, 3, 11, {dtype = 'bfloat16', device = device}),
+      mt.binary_cross_entropy(p:to(device), y:to(device), {reduction = 'none'})
+  end
+  local here = {work('cpu')}
+  p, y = p:to('cuda'), y:to('cuda')
+  local g = mt.cuda.graph(function() return work('cuda') end, 0)
+  local there = {g()}
+  for i = 1, 5 do
+    t.eq(there[i].dtype, here[i].dtype)
+    t.eq(there[i]:cpu():tolist(), here[i]:tolist())
+  end
+  t.near(there[6]:cpu():tolist(), here[6]:tolist(), 1e-6)
+  p[2] = 1.5
+  t.eq(g and select(6, g()):isnan():sum():item(), 1)
+end)
+
 t.test('a replay refuses other options than those that were recorded', function()
   local w = mt.ones(2):requires_grad_()
   local sgd, adam = optim.SGD({w}, {lr = 0.1, weight_decay = 0.01}), optim.Adam({w})
