@@ -91,26 +91,51 @@ bool lies_across(const Tensor& x) {
   return false;
 }
 
-/// Elements of the CPU's memory that go to a GPU's kernel by value.
+/// The type of a plain number beside tensors: theirs; in x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 of
+/// 16-bit floats the float32 that they are calculated in, so that the number is not rounded first.
+/// As PyTorch's CPU does.
+Dtype number_dtype(int op, int input, Dtype d) {
+  const bool either = op == op::id<op::Add> || op == op::id<op::Mul>,
+             right = op == op::id<op::Sub> || op == op::id<op::Div>;
+  return either || (right && input == 1) ? wide(d) : d;
+}
+
+/// Elements that a kernel gets by value: plain numbers, and beside a GPU's tensors 0-d ones of the CPU.
 struct Numbers {
   unsigned which = 0;
-  unsigned char value[kMaxOperands + 1][8];
+  alignas(8) unsigned char value[kMaxOperands + 1][8];
 
   void take(Map& m, int k, const Tensor& x) {
     std::memcpy(value[k], x.data(), size_t(item_size(x.dtype())));
+    set(m, k);
+  }
+  void take(Map& m, int k, double number, Dtype dtype) {
+    with_dtype(dtype, [&](auto zero) {
+      zero = math::convert<decltype(zero)>(number);
+      std::memcpy(value[k], &zero, sizeof zero);
+    });
+    set(m, k);
+  }
+
+ private:
+  void set(Map& m, int k) {
     m.data[k] = value[k];
     which |= 1u << k;
   }
 };
 
-/// Calls the map verb for operands of one shape, or beside a GPU's tensors 0-d ones of the CPU. What
-/// is contiguous, or one element repeated, is told as one dimension.
+/// Calls the map verb for operands of one shape and plain numbers, or beside a GPU's tensors 0-d ones
+/// of the CPU. What is contiguous, or one element repeated, is told as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
   Map m;
   m.op = op, m.part = part, m.dtype = dtype, m.plain = 0, m.inputs = n;
+  const auto type_of = [&](int k) {
+    const Tensor& x = *operand[k - 1];
+    return x.impl()->number ? number_dtype(op, k - 1, dtype) : x.dtype();
+  };
   if (is_half(dtype)) [[unlikely]]
-    for (int k = 1; k <= n; ++k) m.plain |= unsigned(operand[k - 1]->dtype() == Dtype::f32) << k;
+    for (int k = 1; k <= n; ++k) m.plain |= unsigned(type_of(k) == Dtype::f32) << k;
   if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
   const TensorImpl& o = *out.impl();
   const bool on_cpu = is_cpu(out.device());
@@ -119,7 +144,8 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
   m.stride[0][0] = 1;
   for (int k = 1; k <= n; ++k) {
     const Tensor& x = *operand[k - 1];
-    if (!on_cpu && is_cpu(x.device())) numbers.take(m, k, x);
+    if (x.impl()->number) numbers.take(m, k, x.at(0), type_of(k));
+    else if (!on_cpu && is_cpu(x.device())) numbers.take(m, k, x);
     else m.data[k] = x.data();
   }
   bool flat = o.contiguous;
@@ -130,7 +156,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
     flat = whole || repeats(t);
   }
   const auto start = [&] {
-    if (numbers.which) gpu_of(out.device()).map_numbers(m, numbers.which);
+    if (numbers.which && !on_cpu) gpu_of(out.device()).map_numbers(m, numbers.which);
     else out.device().map(m);
   };
   if (flat) {
@@ -222,15 +248,6 @@ Dtype widen(Dtype d, Dtype lesser) {
   if (d == Dtype::none) return lesser;
   if (lesser == Dtype::none || is_float(d)) return d;
   return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
-}
-
-/// The type of a plain number beside tensors: theirs; in x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 of
-/// 16-bit floats the float32 that they are calculated in, so that the number is not rounded first.
-/// As PyTorch's CPU does.
-Dtype number_dtype(int op, int input, Dtype d) {
-  const bool either = op == op::id<op::Add> || op == op::id<op::Mul>,
-             right = op == op::id<op::Sub> || op == op::id<op::Div>;
-  return either || (right && input == 1) ? wide(d) : d;
 }
 
 /// The type an operation computes in.
@@ -399,11 +416,11 @@ int number_beside(const OpRow& row, const Tensor* const* inputs) {
   return -1;
 }
 
-/// x + 2 and its kin: the number is repeated, on a GPU it goes with the call.
+/// x + 2 and its kin: the number goes with the call; a recorded one is kept.
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params) {
   const OpRow& row = facts[op].row;
   const Tensor& x = *inputs[1 - k];
-  Tensor number = scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype()));
+  Tensor number = wants ? scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype())) : *inputs[k];
   Tensor out = empty(x.shape(), answer_dtype(row, x.dtype()), x.device());
   const Tensor* operand[2] = {&x, &x};
   operand[k] = &number;
