@@ -9,6 +9,7 @@
 #include <new>
 
 #include "bindings/casting.h"
+#include "bindings/indexing.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
 #include "engine/late.h"
@@ -84,38 +85,31 @@ const Signature& signature_of(const Entry& e) {
 
 namespace {
 
-/// Whether a table is empty and plain: options built step by step often are.
-bool is_empty(lua_State* L, int i) {
-  if (lua_type(L, i) != LUA_TTABLE) return false;
-  lua_pushnil(L);
-  if (!lua_next(L, i)) return !lua_getmetatable(L, i) || (lua_pop(L, 1), false);
-  lua_pop(L, 2);
-  return false;
-}
-
-/// Option tables have string keys, no metatable, and nothing at [1].
-bool is_options(lua_State* L, int i, bool list_part_allowed) {
-  if (lua_type(L, i) != LUA_TTABLE) return false;
-  if (lua_getmetatable(L, i)) {
-    lua_pop(L, 1);
-    return false;
-  }
+/// What a table without a metatable may stand for: f{a, b} holds arguments, f{k = v} options.
+struct Look {
+  bool plain = false, empty = false;
+  bool first = false, named = false;  // has something at [1]; has string keys
+};
+/// Names are not looked for beside [1] unless `whole`.
+Look look_at(lua_State* L, int i, bool whole) {
+  Look look;
+  if (lua_type(L, i) != LUA_TTABLE) return look;
+  if (lua_getmetatable(L, i)) return lua_pop(L, 1), look;
+  look.plain = look.empty = true;
   lua_rawgeti(L, i, 1);
-  const bool has_first = !lua_isnil(L, -1);
+  look.first = !lua_isnil(L, -1);
   lua_pop(L, 1);
-  if (has_first && !list_part_allowed) return false;
-  lua_pushnil(L);
-  bool named = false;
-  while (lua_next(L, i)) {
-    named |= lua_type(L, -2) == LUA_TSTRING;
-    lua_pop(L, 1);
+  if (look.first && !whole) return look.empty = false, look;
+  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+    look.empty = false;
+    look.named |= lua_type(L, -2) == LUA_TSTRING;
   }
-  return named;
+  return look;
 }
 
 }  // namespace
 
-void Args::normalise() {
+void Args::normalise(bool spreads) {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
   if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
@@ -126,15 +120,21 @@ void Args::normalise() {
   const bool method =
       params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
   const int first = n == 2 && method ? 2 : 1;
-  const bool alone = !s.open && n == first && first <= params && is_options(L, n, true);
-  const bool may = !s.open && n > 0 && n <= params + 1;
-  const bool empty = may && n > s.required && (n > params || !param(n).list) && is_empty(L, n);
-  const bool options = alone || empty || (may && is_options(L, n, false));
+  const bool only = n == first && first <= params, may = !s.open && n > 0 && n <= params + 1;
+  const Look last = n > 0 ? look_at(L, n, only) : Look{};
+  const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} for one argument
+  if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named) return spread(n);
+  const bool alone = !s.open && only && last.named;
+  const bool empty = may && n > s.required && (n > params || !param(n).list) && last.empty;
+  const bool options = alone || empty || (may && last.named && !last.first);
   const int base = options ? 1 : 0;  // options lie at the bottom, below the arguments
   if (options) lua_insert(L, 1);
   if (alone) {
     const int length = int(lua_objlen(L, 1));
-    const bool as_list = param(first).list && (length > 0 || param(first).collect);
+    lua_getfield(L, 1, param(first).name.c_str());
+    const bool named = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    const bool as_list = param(first).list && (length > 0 || (param(first).collect && !named));
     if (!as_list && length > params)
       fail("{}: {} arguments given, it takes {}: {}", s.name, length, params, entry_.signature);
     luaL_checkstack(L, params + 8, "too many arguments");
@@ -162,6 +162,18 @@ void Args::normalise() {
     lua_remove(L, 1);
   }
   require_all();
+}
+
+/// Puts the entries of the list at the top, f{3, 4}, into its place.
+void Args::spread(int at) {
+  const Signature& s = signature_of(entry_);
+  const int length = int(lua_objlen(L, at)), room = int(s.params.size()) - at + 1;
+  if (length > room && !s.open)
+    fail("{}: {} arguments given, it takes {}: {}", s.name, length, room, entry_.signature);
+  luaL_checkstack(L, length + 1, "too many arguments");
+  for (int k = 1; k <= length; ++k) lua_rawgeti(L, at, k);
+  lua_remove(L, at);
+  normalise(false);
 }
 
 void Args::require_all() const {
@@ -312,6 +324,8 @@ std::vector<int64_t> Args::integers(int i) const {
   if (lua_type(L, i) == LUA_TNUMBER) return {integer(i)};
   if (lua_type(L, i) != LUA_TTABLE) wrong(i, "an integer or a list of integers");
   const int n = int(lua_objlen(L, i));
+  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
+  if (lua_next(L, i)) check_keys(L, i, n, signature_of(entry_).name.c_str(), name(i));
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, i, k);
     list.push_back(to_integer(lua_gettop(L), i, n > 1 ? k : 0));

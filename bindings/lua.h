@@ -56,7 +56,7 @@ class Args {
  public:
   Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
   /// Puts options into their places. After this, argument i of the signature lies at stack index i.
-  void normalise();
+  void normalise(bool spreads = true);
   /// Refuses a call that leaves out what is not optional.
   void require_all() const;
 
@@ -102,6 +102,7 @@ class Args {
  private:
   void collect(int at);
   void name_options();
+  void spread(int at);
   std::string name(int i) const;
   int64_t to_integer(int index, int argument, int entry = 0) const;
   const Entry& entry_;

@@ -66,7 +66,7 @@ const Entry kCore[] = {
        store_list(a, 3, s0, s);
        return 0;
      }},
-    {"zero_grad(parameters)", "Drops the gradients of a list of tensors.",
+    {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
      [](Args& a) {
        a.table(1);
        const int n = int(lua_objlen(a.L, 1));

@@ -33,6 +33,8 @@ tensor's dtype, a fraction makes an integer tensor float. mt.set_default_dtype('
   options = [[
 Arguments come in PyTorch's order; optional ones by position (nil is the default) or by name in one
 last table: x:sum(2, true) is x:sum(2, {keepdim=true}) is x:sum{dim=2, keepdim=true}.
+A table alone, f{3, 4, name=v}: what has no name is the list where the first argument is one, as in
+mt.cat{a, b, dim=2}, else the arguments, as in nn.Linear{784, 10, bias=false}.
 In a signature, name=value is optional, [name] takes a list, [shape..] numbers or a list.]],
   comparisons = [[
 Comparisons are methods, x:lt(y) le gt ge eq ne, and give bool tensors: Lua's < and == can only give

@@ -128,4 +128,31 @@ test('a list of any length with options', function()
   raises(function() return (mt.eye(values)) end, ':%d+: eye: 20000 arguments given, it takes ')
 end)
 
+test('a table alone: options, the list where the first argument is one, else the arguments', function()
+  local a, b = mt.tensor{1, 2}, mt.tensor{3, 4}
+  eq(mt.range{1, 5}:tolist(), {1, 2, 3, 4, 5})
+  eq(mt.range{1, 5, 2, dtype = 'float64'}:tolist(), {1, 3, 5})
+  eq(mt.linspace{0, 1, 3}:tolist(), {0, 0.5, 1})
+  eq(mt.full{{2}, 7}:tolist(), {7, 7})
+  eq(mt.where{a:gt(1), a, 0}:tolist(), {0, 2})
+  eq(mt.einsum{'i,i', a, b}:item(), 11)
+  eq(mt.softmax{a, 1}:tolist(), mt.softmax(a, 1):tolist())
+  eq(mt.cat{a, b}:tolist(), {1, 2, 3, 4})
+  eq(tostring(mt.nn.Linear{3, 4}), tostring(mt.nn.Linear(3, 4)))
+  eq(mt.nn.Softplus{2}(mt.zeros(1)):item(), mt.softplus(mt.zeros(1), 2):item())
+  eq(mt.zeros{shape = {2, 3}}.shape, {2, 3})
+  eq(a:view{shape = {2, 1}}.shape, {2, 1})
+  eq(mt.ones(2, 3):permute{dims = {2, 1}}.shape, {3, 2})
+  eq(#{a:split{1, 1}}[1], 2) -- one argument, of a tensor
+  raises(function() return (mt.zeros{shape = {2}, 3}) end, "zeros: 'shape' is given twice")
+  raises(function() return (mt.range{1, 2, 3, 4, 5, 6, 7}) end, 'range: 7 arguments given, it takes 6')
+  raises(function() return (mt.range{{1, 2}}) end, "range: argument 1 'first' must be a number, got a table")
+end)
+
+test('a list with a hole', function()
+  raises(function() return (mt.zeros{2, nil, 3}) end,
+    "zeros: argument 1 'shape' has an entry at %[3%] but nil at %[2%]")
+  raises(function() return (mt.zeros{[2] = 3}) end, "zeros: argument 1 'shape' has an entry at %[2%] but nil at %[1%]")
+end)
+
 t.finish()

@@ -53,7 +53,7 @@ test('spiral', function()
 end)
 
 test('what is refused', function()
-  for _, bad in ipairs{0, -1, 2.5, 0 / 0, 'a', '10', {1}} do
+  for _, bad in ipairs{0, -1, 2.5, 0 / 0, 'a', '10', {{1}}} do
     for _, name in ipairs{'simple', 'split', 'spiral'} do
       raises(function() data[name](bad) end, name .. ': ')
     end
