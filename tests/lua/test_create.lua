@@ -143,10 +143,10 @@ test('a table alone: options, the list where the first argument is one, else the
   eq(mt.zeros{shape = {2, 3}}.shape, {2, 3})
   eq(a:view{shape = {2, 1}}.shape, {2, 1})
   eq(mt.ones(2, 3):permute{dims = {2, 1}}.shape, {3, 2})
-  eq(#{a:split{1, 1}}[1], 2) -- one argument, of a tensor
+  eq(#a:split{1, 1}, 2) -- one argument, of a tensor
   raises(function() return (mt.zeros{shape = {2}, 3}) end, "zeros: 'shape' is given twice")
   raises(function() return (mt.range{1, 2, 3, 4, 5, 6, 7}) end, 'range: 7 arguments given, it takes 6')
-  raises(function() return (mt.range{{1, 2}}) end, "range: argument 1 'first' must be a number, got a table")
+  raises(function() return (mt.range{{1, 2}}) end, "range: argument 2 'last' is missing")
 end)
 
 test('a list with a hole', function()
