@@ -124,6 +124,12 @@ local function whole(value, least)
 end
 
 local function new(_, total, options)
+  if type(total) == 'table' and not options then -- progress{total=, label=}
+    options = {}
+    for key, value in pairs(total) do options[key] = value end
+    total = options.total or options[1]
+    options.total, options[1] = nil, nil
+  end
   options = options or {}
   if not whole(total, 0) then
     util.fail('progress: total is %s, expected a whole number of steps', tostring(total))
