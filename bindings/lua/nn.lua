@@ -144,13 +144,29 @@ function Module:eval() return self:train(false) end
 --- Drops all gradients.
 function Module:zero_grad() core.zero_grad(self:parameters()) end
 
---- Another dtype or device, for all parameters and buffers in place; returns self.
+--- The same data elsewhere or of another dtype; the gradient goes with it.
+local function convert(value, ...)
+  local data, gradient = value:detach():to(...), value.grad
+  if data.dtype == value.dtype and data.device == value.device then return end
+  core.set_data(value, data)
+  value.grad = gradient and gradient:to(...) or nil
+end
+
+--- Another dtype or device, for all parameters and buffers in place; returns self. Only the device
+--- is for tensors of integers and booleans too.
 function Module:to(...)
-  local target = {...}
+  local dtype = mt.empty({0}, 'float32'):to(...).dtype
+  local asked = dtype == mt.empty({0}, 'float64'):to(...).dtype
+  if asked and not dtype:find('float') then
+    core.fail(("to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'"):format(
+      dtype))
+  end
+  local given, n = {...}, select('#', ...)
   walk(self, function(_, value)
-    if role[value] and value.dtype:find('float') then
-      core.set_data(value, value:detach():to(unpack(target)))
-    end
+    if not role[value] then return end
+    if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
+    local on = mt.empty({0}, {dtype = 'float32', device = value.device}):to(unpack(given, 1, n)).device
+    convert(value, on)
   end)
   return self
 end

@@ -243,6 +243,42 @@ test('to changes the dtype in place', function()
   eq(net(mt.ones({1, 2}, 'float64')).dtype, 'float64')
 end)
 
+test('to moves every dtype to a device, and gives a dtype only to floats', function()
+  local net = nn.class('Counting')()
+  net.count = nn.Buffer(mt.tensor({1, 2}, 'int64'))
+  net.mask = nn.Buffer(mt.tensor{true, false})
+  net.weight = nn.Parameter(mt.ones(2))
+  net:to('float64')
+  eq({net.count.dtype, net.mask.dtype, net.weight.dtype}, {'int64', 'bool', 'float64'})
+  local whole = nn.class('Whole')()
+  whole.count = net.count
+  if mt.cuda.is_available() then
+    whole:to('cuda')
+    eq({whole.count.device, whole.count.dtype, whole.count:tolist()[2]}, {'cuda:0', 'int64', 2})
+    net:to{dtype = 'float32', device = 'cuda'}
+    eq({net.mask.device, net.mask.dtype, net.weight.device, net.weight.dtype}, {'cuda:0', 'bool', 'cuda:0', 'float32'})
+    net:to('cpu')
+    eq({net.mask.device, net.count.device, net.weight.device}, {'cpu', 'cpu', 'cpu'})
+  else
+    raises(function() whole:to('cuda') end, 'to: ')
+  end
+  for _, dtype in ipairs{'int64', 'bool'} do
+    raises(function() net:to(dtype) end, "test_nn.lua:%d+: to: parameters need a float dtype .*got '" .. dtype)
+    raises(function() net:to{dtype = dtype} end, 'to: parameters need a float dtype')
+  end
+  raises(function() net:to('float99') end, "'float99'")
+end)
+
+test('to keeps gradients', function()
+  local layer = nn.Linear(2, 1)
+  layer(mt.ones(1, 2)):sum():backward()
+  local gradient = layer.weight.grad
+  layer:to('cpu')
+  assert(rawequal(layer.weight.grad, gradient) or mt.equal(layer.weight.grad, gradient))
+  layer:to('float64')
+  eq({layer.weight.grad.dtype, layer.weight.grad:tolist()[1][2]}, {'float64', 1})
+end)
+
 test('apply goes through all modules', function()
   local seen = {}
   nn.Sequential{nn.Linear(1, 1), nn.ReLU()}:apply(function(m) seen[#seen + 1] = m.__name end)
