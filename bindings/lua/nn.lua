@@ -176,21 +176,27 @@ function Module:double() return self:to('float64') end
 function Module:half() return self:to('float16') end
 function Module:bfloat16() return self:to('bfloat16') end
 
---- A copy with parameters of its own.
-function Module:clone()
-  local copy = setmetatable({__fields = {}, training = self.training}, getmetatable(self))
-  for key, value in pairs(self) do
-    if key ~= '__fields' and key ~= 'training' then rawset(copy, key, value) end
-  end
-  for _, key in ipairs(self.__fields) do
-    local value = rawget(self, key)
-    copy.__fields[#copy.__fields + 1] = key
-    if is_module(value) then rawset(copy, key, value:clone())
-    elseif role[value] == 'parameter' then rawset(copy, key, nn.Parameter(value:detach():clone()))
-    elseif role[value] then rawset(copy, key, nn.Buffer(value:detach():clone())) end
+--- A copy of a value inside a module; `made` holds the copies so far, so that what was shared stays
+--- shared.
+local function copied(value, made)
+  if made[value] ~= nil then return made[value] end
+  local copy = value
+  if mt.is_tensor(value) then
+    copy = value:detach():clone()
+    if value.is_leaf and value.requires_grad then copy:requires_grad_() end
+    role[copy] = role[value]
+    made[value] = copy
+  elseif type(value) == 'table' and (is_module(value) or not getmetatable(value)) then
+    copy = setmetatable({}, getmetatable(value))
+    made[value] = copy
+    for key, inner in pairs(value) do rawset(copy, key, copied(inner, made)) end
   end
   return copy
 end
+
+--- A copy with tensors, modules and lists of its own, as Python's deepcopy: what is shared inside is
+--- shared inside the copy, what is frozen stays frozen.
+function Module:clone() return copied(self, {}) end
 
 -- ---- state ---------------------------------------------------------------------------------------
 

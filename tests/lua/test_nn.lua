@@ -233,6 +233,30 @@ test('clone is a copy of its own', function()
   for i, p in ipairs(copy:parameters()) do assert(p ~= net:parameters()[i] and p.requires_grad) end
 end)
 
+test('clone keeps what is frozen and what is shared', function()
+  local net = Net(4)
+  net.first.weight:requires_grad_(false)
+  net.sizes = {4, {net.first}}
+  local copy = net:clone()
+  eq({copy.first.weight.requires_grad, copy.first.bias.requires_grad, copy.seen.requires_grad}, {false, true, false})
+  assert(rawequal(copy.sizes[2][1], copy.first) and copy.sizes ~= net.sizes and copy.first ~= net.first)
+  net:eval()
+  eq({net:clone().training, net:clone().first.training, copy.training}, {false, false, true})
+  local l = nn.Linear(2, 2)
+  local twice = nn.Sequential(l, l):clone()
+  assert(rawequal(twice[1], twice[2]) and twice[1] ~= l)
+  eq(#twice:parameters(), 2)
+  local n = nn.Linear(2, 2)
+  n.weight = l.weight
+  local tied = nn.Sequential(l, n):clone()
+  assert(rawequal(tied[1].weight, tied[2].weight) and not rawequal(tied[1].weight, l.weight))
+  eq({#tied:parameters(), tied[1].weight.requires_grad}, {3, true})
+  local a, b = nn.class('A')(), nn.class('B')()
+  a.inner, b.outer = b, a
+  local round = a:clone()
+  assert(rawequal(round.inner.outer, round) and round ~= a)
+end)
+
 test('to changes the dtype in place', function()
   local net = Net(4)
   local weight = net.first.weight
