@@ -200,11 +200,22 @@ function Module:clone() return copied(self, {}) end
 
 -- ---- state ---------------------------------------------------------------------------------------
 
+--- Every parameter and buffer under each of its names, and the names in order.
 local function state_of(self)
-  local tensors, order = {}, {}
-  walk(self, function(name, value)
-    if role[value] then tensors[name], order[#order + 1] = value, name end
-  end)
+  local tensors, order, above = {}, {}, {}
+  local function visit(module, prefix)
+    above[module] = true
+    for _, key in ipairs(rawget(module, '__fields')) do
+      local value, name = rawget(module, key), prefix .. field_name(key)
+      if is_module(value) then
+        if not above[value] then visit(value, name .. '.') end
+      elseif value ~= nil and role[value] then
+        tensors[name], order[#order + 1] = value, name
+      end
+    end
+    above[module] = nil
+  end
+  visit(self, '')
   return tensors, order
 end
 

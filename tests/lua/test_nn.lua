@@ -206,6 +206,25 @@ test('state_dict shares memory, load_state_dict copies', function()
   assert(other.first.weight:any(), 'load_state_dict shares memory')
 end)
 
+test('a state has every name of what is shared', function()
+  local function tied()
+    local l, n = nn.Linear(2, 2), nn.Linear(2, 2)
+    n.weight = l.weight
+    return nn.Sequential(l, n, l)
+  end
+  local net, other = tied(), tied()
+  local keys = {}
+  for name in pairs(net:state_dict()) do keys[#keys + 1] = name end
+  table.sort(keys)
+  eq(keys, {'0.bias', '0.weight', '1.bias', '1.weight', '2.bias', '2.weight'})
+  eq(names(net), {'0.weight', '0.bias', '1.bias'})
+  other:load_state_dict(net:state_dict())
+  assert(mt.equal(other[2].weight, net[1].weight) and rawequal(other[2].weight, other[1].weight))
+  local state = net:state_dict()
+  state['1.weight'] = nil
+  raises(function() other:load_state_dict(state) end, "'1.weight' is missing")
+end)
+
 test('a state that does not fit names all differences and loads nothing', function()
   local net = Net(4)
   local before = net.first.weight:clone()
