@@ -31,15 +31,42 @@ local Module = {__name = 'Module'}
 
 local function is_module(value) return type(value) == 'table' and rawget(value, '__fields') ~= nil end
 
---- Field names in the order of their first assignment; what each is to the module is seen when
---- asked.
-local function register(self, key, value)
+--- The value of a field. A tensor with a role lies in __held, where the module does not see it
+--- itself, so that assigning to it comes to `assign`.
+local function field(self, key)
+  local held, value = rawget(self, '__held'), rawget(self, key)
+  if value == nil then return held[key] end
+  if not role[value] then return value end
+  held[key] = value -- it took the place of something plain
+  rawset(self, key, nil)
+  return value
+end
+
+--- What may not take the place of a parameter or buffer; whether a plain tensor becomes a buffer.
+local function replaces(self, key, old, value)
+  if value == nil or role[value] or is_module(value) then return false end
+  if role[old] == 'parameter' then
+    core.fail(('%s.%s is a parameter: assign nn.Parameter(..) (or nil, which removes it), or write into it with ' ..
+      'mt.no_grad and copy_; got %s'):format(self.__name, tostring(key), core.describe(value)))
+  end
+  if not mt.is_tensor(value) then
+    core.fail(('%s.%s is a buffer: assign a tensor (or nil, which removes it), got %s'):format(self.__name,
+      tostring(key), core.describe(value)))
+  end
+  return true
+end
+
+--- Fields in the order of their first assignment; what each is to the module is seen when asked.
+local function assign(self, key, value)
   if type(value) == 'table' and not is_module(value) and is_module(value[1]) then
     core.fail(("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}"):format(self.__name, key))
   end
-  local fields = rawget(self, '__fields')
-  fields[#fields + 1] = key
-  rawset(self, key, value)
+  local fields, held, known = rawget(self, '__fields'), rawget(self, '__held'), rawget(self, '__known')
+  if held[key] ~= nil and replaces(self, key, held[key], value) then role[value] = 'buffer' end
+  if not known[key] then fields[#fields + 1], known[key] = key, true end
+  local has_role = value ~= nil and role[value]
+  held[key] = has_role and value or nil
+  if not has_role then rawset(self, key, value) end
 end
 
 local function results(...) return ... end
@@ -49,7 +76,7 @@ local function call(self, ...) return results(self:forward(...)) end
 core.set_module_call(call)
 
 local function construct(class, ...)
-  local self = setmetatable({__fields = {}, training = true}, class.__meta)
+  local self = setmetatable({__fields = {}, __held = {}, __known = {}, training = true}, class.__meta)
   class.__init(self, ...)
   return self
 end
@@ -61,7 +88,12 @@ nn.class = core.declare('class(name, base=nil)', 'A class of modules: define __i
     if type(name) ~= 'string' then core.fail('class: a name is needed, got ' .. core.describe(name)) end
     base = base or Module
     local class = {__name = name}
-    class.__meta = {__index = class, __newindex = register, __call = call,
+    local function index(self, key)
+      local value = rawget(self, '__held')[key]
+      if value ~= nil then return value end
+      return class[key]
+    end
+    class.__meta = {__index = index, __newindex = assign, __call = call,
       __tostring = function(self) return self:describe() end}
     return setmetatable(class, {__index = base, __call = construct, __tostring = function() return name end})
   end)
@@ -83,7 +115,7 @@ local function field_name(key) return type(key) == 'number' and tostring(key - 1
 local function walk(self, visit, prefix, seen)
   prefix, seen = prefix or '', seen or {}
   for _, key in ipairs(rawget(self, '__fields')) do
-    local value = rawget(self, key)
+    local value = field(self, key)
     if value ~= nil and not seen[value] and (is_module(value) or role[value]) then
       seen[value] = true
       local name = prefix .. field_name(key)
@@ -123,7 +155,8 @@ function Module:named_modules() return named(collect(self, 'module')) end
 function Module:children()
   local list = {}
   for _, key in ipairs(rawget(self, '__fields')) do
-    if is_module(rawget(self, key)) then list[#list + 1] = rawget(self, key) end
+    local value = field(self, key)
+    if is_module(value) then list[#list + 1] = value end
   end
   return list
 end
@@ -206,7 +239,7 @@ local function state_of(self)
   local function visit(module, prefix)
     above[module] = true
     for _, key in ipairs(rawget(module, '__fields')) do
-      local value, name = rawget(module, key), prefix .. field_name(key)
+      local value, name = field(module, key), prefix .. field_name(key)
       if is_module(value) then
         if not above[value] then visit(value, name .. '.') end
       elseif value ~= nil and role[value] then
@@ -277,7 +310,7 @@ function Module:describe(indent)
   indent = indent or ''
   local children = {}
   for _, key in ipairs(self.__fields) do
-    local value = rawget(self, key)
+    local value = field(self, key)
     if is_module(value) then
       local name = type(key) == 'number' and ('[%d]'):format(key) or key
       children[#children + 1] = ('%s  %s: %s'):format(indent, name, value:describe(indent .. '  '))

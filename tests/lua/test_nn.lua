@@ -81,6 +81,32 @@ test('a shared parameter counts once', function()
   eq(#net:parameters(), 3)
 end)
 
+test('what is registered is replaced by its like, or removed', function()
+  local l = nn.Linear(2, 2)
+  local weight = l.weight
+  for _, plain in ipairs{mt.ones(2, 2), 5, 'a', {1}, false} do
+    raises(function() l.weight = plain end, 'test_nn.lua:%d+: Linear.weight is a parameter: assign nn.Parameter')
+  end
+  assert(rawequal(l.weight, weight))
+  l.weight = nn.Parameter(mt.ones(2, 2))
+  eq({names(l), l.weight:sum():item()}, {{'weight', 'bias'}, 4})
+  l.weight = nil
+  eq({names(l), l.weight}, {{'bias'}, nil})
+  l.weight = nn.Parameter(mt.zeros(2, 2))
+  eq(names(l), {'weight', 'bias'})
+  local net = nn.class('Averaging')()
+  net.mean = nn.Buffer(mt.zeros(2))
+  net.mean = net.mean * 0.9 + 1 -- as in PyTorch a tensor keeps the buffer's place
+  eq(net:state_dict().mean:tolist(), {1, 1})
+  raises(function() net.mean = 5 end, 'Averaging.mean is a buffer: assign a tensor .*got 5')
+  net.late = mt.ones(1)
+  net.late = nn.Parameter(mt.ones(1))
+  eq(names(net), {'late'})
+  raises(function() net.late = mt.ones(1) end, 'Averaging.late is a parameter')
+  net.late = nn.Linear(1, 1, false)
+  eq(names(net), {'late.weight'})
+end)
+
 test('a plain list of modules is refused, with the cure', function()
   local net = nn.class('Listed')()
   raises(function() net.layers = {nn.Linear(1, 1), nn.Linear(1, 1)} end,
