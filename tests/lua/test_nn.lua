@@ -189,6 +189,25 @@ test('Sequential keeps its children at 1..n and calls them in turn', function()
   eq(names(deep), {'0.0.weight', '0.0.bias'})
 end)
 
+test('lists of modules have no holes and no names', function()
+  local a, b = nn.ReLU(), nn.Tanh()
+  raises(function() nn.Sequential{a, nil, b} end, 'Sequential: entry 2 must be a module, got nil')
+  raises(function() nn.Sequential(a, nil, b) end, 'Sequential: entry 2 must be a module, got nil')
+  raises(function() nn.Sequential(a, b, nil) end, 'Sequential: entry 3 must be a module, got nil')
+  raises(function() nn.Sequential(nil) end, 'Sequential: a list of modules is needed, got nil')
+  raises(function() nn.Sequential{first = a} end, "Sequential: entries have no names, got the key the string 'first'")
+  raises(function() nn.Sequential{a, [2.5] = b} end, 'Sequential: entries have no names, got the key 2.5')
+  raises(function() nn.ModuleList{a, nil, b} end, 'ModuleList: entry 2 must be a module, got nil')
+  raises(function() nn.ModuleList{first = a} end, 'ModuleList: entries have no names')
+  raises(function() nn.ModuleList(a) end, 'ModuleList: a list of modules is needed, got ReLU')
+  raises(function() nn.ModuleList(a, b) end, 'ModuleList: 2 arguments given')
+  eq({#nn.Sequential(), #nn.ModuleList(), #nn.ModuleList{}, #nn.ModuleList(nn.Sequential{a, b})}, {0, 0, 0, 2})
+  local list = nn.ModuleList{a}
+  assert(rawequal(list:append(b), list) and rawequal(list[2], b) and #list:children() == 2)
+  eq(#nn.Sequential():append(a), 1)
+  raises(function() list:append(5) end, 'append: a module is needed, got 5')
+end)
+
 -- What modules do ---------------------------------------------------------------------------------
 
 test('zero_grad drops gradients', function()
