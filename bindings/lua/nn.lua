@@ -89,7 +89,8 @@ nn.class = core.declare('class(name, base=nil)', 'A class of modules: define __i
     base = base or Module
     local class = {__name = name}
     local function index(self, key)
-      local value = rawget(self, '__held')[key]
+      if key == '__held' then return nil end -- of a table that is no module
+      local value = self.__held[key]
       if value ~= nil then return value end
       return class[key]
     end
@@ -406,7 +407,8 @@ nn.Linear.__init = core.declare('Linear(self, in_features, out_features, bias=tr
     if bias ~= false then self.bias = nn.Parameter(uniform(outputs)) end
   end)
 function nn.Linear:forward(x)
-  local y = mt.linear(x, self.weight, self.bias)
+  local held = self.__held -- spares two calls of __index
+  local y = mt.linear(x, held.weight or self.weight, held.bias or self.bias)
   return y
 end
 function nn.Linear:extra()
