@@ -209,6 +209,79 @@ test('state_dict and load_state_dict continue where they were', function()
   end
 end)
 
+test('a parameter is in an optimizer once', function()
+  local a, b = nn.Parameter(mt.ones(2)), nn.Parameter(mt.ones(2))
+  raises(function() optim.SGD{a, b, a} end, 'SGD: entry 3 is the same parameter as entry 1')
+  raises(function() optim.Adam({{params = {a, b}}, {params = {b}}}) end,
+    'Adam: entry 1 is a parameter of group 1 already')
+  local opt = optim.RMSprop{a}
+  raises(function() opt:add_param_group{params = {b, a}} end, 'RMSprop: entry 2 is a parameter of group 1 already')
+  eq(#opt.param_groups, 1)
+end)
+
+test('add_param_group', function()
+  local a, b, c = nn.Parameter(mt.zeros(1)), nn.Parameter(mt.zeros(1)), nn.Parameter(mt.zeros(1))
+  local opt = optim.SGD({a}, {lr = 0.1})
+  opt:add_param_group{params = {b}, lr = 0.5}
+  opt:add_param_group{params = c}
+  a.grad, b.grad, c.grad = mt.ones(1), mt.ones(1), mt.ones(1)
+  opt:step()
+  near({a:item(), b:item(), c:item()}, {-0.1, -0.5, -0.1})
+  local d = nn.Parameter(mt.zeros(1))
+  raises(function() opt:add_param_group{params = {d}, rl = 1} end, "unknown option 'rl' in a group")
+  raises(function() opt:add_param_group{params = {d}, momentun = 1} end, "did you mean 'momentum'")
+  raises(function() opt:add_param_group{params = {d}, lr = -1} end, 'SGD: lr must be')
+  raises(function() opt:add_param_group(5) end, 'SGD: a group .*got 5')
+  raises(function() opt:add_param_group{} end, 'SGD: a list of parameters is needed, got nil')
+  eq(#opt.param_groups, 3)
+  raises(function() optim.Adam({{params = {d}, betas = 5}}) end, 'Adam: betas must be two numbers')
+end)
+
+test('a state that does not fit is refused and changes nothing', function()
+  local function trained(make, ...)
+    local list = {}
+    for i, n in ipairs{...} do
+      list[i] = nn.Parameter(mt.ones(n))
+      list[i].grad = mt.ones(n)
+    end
+    local opt = make(list)
+    opt:step()
+    return opt
+  end
+  local function sgd(p) return optim.SGD(p, {lr = 0.1, momentum = 0.9}) end
+  local function adam(p) return optim.Adam(p, {lr = 0.1}) end
+  local opt = trained(adam, 2, 3)
+  local before = t.bits(opt.param_groups[1].state.mean[1]:tolist())
+  local function refused(state, pattern)
+    raises(function() opt:load_state_dict(state) end, 'load_state_dict: ' .. pattern)
+    local group = opt.param_groups[1]
+    eq({group.lr, group.eps, group.state.step, t.bits(group.state.mean[1]:tolist())}, {0.1, 1e-8, 1, before})
+  end
+  refused(trained(sgd, 2, 3):state_dict(), 'the state is of SGD, this is Adam')
+  refused(trained(optim.AdamW, 2, 3):state_dict(), 'the state is of AdamW, this is Adam')
+  refused(trained(adam, 2):state_dict(), 'group 1 has 2 parameters, the state 1')
+  refused(trained(adam, 2, 3, 4):state_dict(), 'group 1 has 2 parameters, the state 3')
+  refused(trained(adam, 2, 4):state_dict(), 'group 1.state.mean%[2%] is %(4%), the parameter %(3%)')
+  refused({{}}, 'group 1 is not what')
+  refused({5}, 'group 1 is not what state_dict%(%) returned, got 5')
+  refused({}, '1 groups are needed, got 0')
+  local function changed(key, value)
+    local state = trained(adam, 2, 3):state_dict()
+    state[1][key] = value
+    return state
+  end
+  refused(changed('lr', 'high'), "group 1: lr is the string 'high'")
+  refused(changed('lr', -1), 'lr must be a number from 0')
+  refused(changed('betas', {0.9}), 'betas must be')
+  refused(changed('state', {mean = {}, square = {}, step = 0.5}), 'group 1.state.step is 0.5')
+  refused(changed('state', {mean = 5, square = {}, step = 1}), 'group 1.state.mean must be a list')
+  refused(changed('state', {mean = {}, square = {[7] = mt.ones(1)}, step = 1}), 'group 1.state.square%[7%] belongs to no parameter')
+  local other = trained(sgd, 2, 3)
+  raises(function() other:load_state_dict(trained(sgd, 3, 3):state_dict()) end, 'group 1.state%[1%] is %(3%)')
+  opt:load_state_dict(trained(function(p) return optim.Adam(p, {lr = 0.5}) end, 2, 3):state_dict())
+  eq(opt.param_groups[1].lr, 0.5)
+end)
+
 test('a network learns xor', function()
   mt.manual_seed(3)
   local x, y = mt.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, mt.tensor{{0}, {1}, {1}, {0}}
