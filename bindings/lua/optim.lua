@@ -61,6 +61,14 @@ local function check_options(class, name, group)
   class.check(group, name)
 end
 
+--- The metatable of the groups: an option that the optimizer has not is an error.
+local function group_meta(name, defaults)
+  local function unknown(_, key)
+    core.fail(("%s: a group has no option '%s'%s"):format(name, tostring(key), hint(keys(defaults), key)))
+  end
+  return {__index = unknown, __newindex = unknown}
+end
+
 --- One more group, {params = a list, lr = ..}; what it does not say is the optimizer's.
 local function add_group(self, entry)
   local name, defaults, class = self.name, self.defaults, self.class
@@ -82,12 +90,13 @@ local function add_group(self, entry)
   options.params = checked_parameters(name, mt.is_tensor(entry.params) and {entry.params} or entry.params, seen)
   check_options(class, name, options)
   options.state = class.new_state()
-  self.param_groups[#self.param_groups + 1] = options
+  self.param_groups[#self.param_groups + 1] = setmetatable(options, self.group_meta)
 end
 
 --- A plain list of parameters is one group; {params=list, lr=..} entries are several.
-local function make(class, name, parameters, defaults)
-  local self = setmetatable({param_groups = {}, name = name, defaults = defaults, class = class}, class)
+local function make(class, name, parameters, defaults, decoupled)
+  local self = setmetatable({param_groups = {}, name = name, defaults = defaults, class = class,
+    group_meta = group_meta(name, defaults), decoupled = decoupled}, class)
   local first = type(parameters) == 'table' and parameters[1]
   local grouped = type(first) == 'table' and rawget(first, 'params') ~= nil
   if grouped then
@@ -101,8 +110,20 @@ end
 --- A class of optimizers: the least values of its numbers, a check of the rest, the state of a group
 --- and the lists of tensors in it (the state itself is the list where none is named).
 local function class(least, check, new_state, lists)
-  local new = setmetatable({least = least, check = check, new_state = new_state, lists = lists}, {__index = Optimizer})
-  new.__index = new
+  local new = setmetatable({least = least, check = check, new_state = new_state, lists = lists or false},
+    {__index = Optimizer})
+  local function unknown(self, key)
+    local options = rawget(self, 'defaults')
+    core.fail(("%s: an optimizer has no '%s'%s"):format(rawget(self, 'name'), tostring(key),
+      options[key] ~= nil and ('; each group has its own: opt.param_groups[i].%s'):format(key) or
+      hint(keys(new, Optimizer, self), key)))
+  end
+  new.__newindex = unknown
+  function new.__index(self, key)
+    local value = new[key]
+    if value == nil then unknown(self, key) end
+    return value
+  end
   return new
 end
 
@@ -110,16 +131,23 @@ end
 function Optimizer:add_param_group(group) add_group(self, group) end
 
 --- Drops the gradients of all parameters.
-function Optimizer:zero_grad()
+function Optimizer:zero_grad(...)
+  if select('#', ...) > 0 then core.fail('zero_grad: it takes no arguments') end
   local groups = self.param_groups
   for i = 1, #groups do core.zero_grad(groups[i].params) end
 end
 
 --- One step from the gradients; a closure is called first, with recording on, and its loss
 --- returned.
-function Optimizer:step(closure)
+function Optimizer:step(closure, ...)
+  if select('#', ...) > 0 then core.fail('step: it takes one argument, a function that returns the loss') end
   local loss
-  if closure then loss = closure() end
+  if closure ~= nil then
+    if not is_callable(closure) then
+      core.fail('step: a function that returns the loss is needed, got ' .. core.describe(closure))
+    end
+    loss = closure()
+  end
   local groups = self.param_groups
   for i = 1, #groups do
     if core.recorded_groups then core.record_group(self, groups[i]) end
@@ -129,7 +157,8 @@ function Optimizer:step(closure)
 end
 
 --- The options and the state of each group, for saving; `params` numbers the parameters.
-function Optimizer:state_dict()
+function Optimizer:state_dict(...)
+  if select('#', ...) > 0 then core.fail('state_dict: it takes no arguments') end
   local state, n = {}, 0
   for i, group in ipairs(self.param_groups) do
     local copy = {optimizer = self.name}
@@ -205,7 +234,8 @@ end
 
 --- Continues from what state_dict() of such an optimizer returned. Where it does not fit, nothing is
 --- loaded.
-function Optimizer:load_state_dict(state)
+function Optimizer:load_state_dict(state, ...)
+  if select('#', ...) > 0 then core.fail('load_state_dict: it takes one argument, the state') end
   if type(state) ~= 'table' or #state ~= #self.param_groups then
     core.fail(('load_state_dict: %s groups are needed, got %s'):format(#self.param_groups,
       type(state) == 'table' and #state or core.describe(state)))
@@ -257,10 +287,8 @@ local function adam(name, decoupled, default_decay)
   return core.declare(name .. '([parameters], lr=0.001, betas={0.9, 0.999}, eps=1e-8, weight_decay=' ..
     default_decay .. ')', 'Adaptive moments, as torch.optim.' .. name .. '.',
     function(parameters, lr, betas, eps, weight_decay)
-      local self = make(Adam, name, parameters, {lr = lr or 0.001, betas = betas or {0.9, 0.999}, eps = eps or 1e-8,
-        weight_decay = weight_decay or default_decay})
-      self.decoupled = decoupled
-      return self
+      return make(Adam, name, parameters, {lr = lr or 0.001, betas = betas or {0.9, 0.999}, eps = eps or 1e-8,
+        weight_decay = weight_decay or default_decay}, decoupled)
     end)
 end
 --- `optim.Adam(parameters, {lr=0.001, betas={0.9, 0.999}, eps=1e-8, weight_decay=0})` (Kingma

@@ -282,6 +282,34 @@ test('a state that does not fit is refused and changes nothing', function()
   eq(opt.param_groups[1].lr, 0.5)
 end)
 
+test('options are those of the groups, and no others', function()
+  local opt = optim.Adam{nn.Parameter(mt.ones(2))}
+  local group = opt.param_groups[1]
+  raises(function() opt.lr = 5 end, "test_optim.lua:%d+: Adam: an optimizer has no 'lr'.*opt.param_groups%[i%].lr")
+  raises(function() return opt.lr end, "Adam: an optimizer has no 'lr'.*opt.param_groups%[i%].lr")
+  raises(function() opt:stepp() end, "Adam: an optimizer has no 'stepp' %(did you mean 'step'%?%)")
+  raises(function() opt.parm_groups = {} end, "did you mean 'param_groups'")
+  raises(function() group.learning_rate = 1 end, "Adam: a group has no option 'learning_rate'")
+  raises(function() group.weight_deacy = 1 end, "did you mean 'weight_decay'")
+  raises(function() return group.momentum end, "Adam: a group has no option 'momentum'")
+  group.lr = 0.25
+  local found = {}
+  for key in pairs(group) do found[#found + 1] = key end
+  table.sort(found)
+  eq(found, {'betas', 'eps', 'lr', 'params', 'state', 'weight_decay'})
+  eq(rawequal(optim.SGD{nn.Parameter(mt.ones(1))}.steps_on_device, true), true)
+end)
+
+test('arguments of methods', function()
+  local opt = optim.SGD{nn.Parameter(mt.ones(2))}
+  raises(function() opt:step(5) end, 'test_optim.lua:%d+: step: a function that returns the loss is needed, got 5')
+  raises(function() opt:step(nil, 5) end, 'step: it takes one argument')
+  raises(function() opt:zero_grad(true) end, 'zero_grad: it takes no arguments')
+  raises(function() opt:state_dict(5) end, 'state_dict: it takes no arguments')
+  raises(function() opt:load_state_dict(opt:state_dict(), 5) end, 'load_state_dict: it takes one argument')
+  eq(opt:step(setmetatable({}, {__call = function() return 7 end})), 7)
+end)
+
 test('a network learns xor', function()
   mt.manual_seed(3)
   local x, y = mt.tensor{{0, 0}, {0, 1}, {1, 0}, {1, 1}}, mt.tensor{{0}, {1}, {1}, {0}}
