@@ -393,6 +393,91 @@ test('Parameter and Buffer', function()
   raises(function() return nn.Liner end, "did you mean 'Linear'")
 end)
 
+test('arguments of methods are checked', function()
+  local net = nn.Sequential{nn.Linear(1, 1), nn.ReLU()}
+  for name, most in pairs{parameters = 0, named_parameters = 0, zero_grad = 0, state_dict = 0, clone = 0, eval = 0,
+    double = 0, modules = 0, train = 1, apply = 1, load_state_dict = 2} do
+    local list = {}
+    for i = 1, most + 1 do list[i] = 5 end
+    raises(function() net[name](net, unpack(list)) end,
+      ('test_nn.lua:%%d+: %s: %d arguments given, it takes %d'):format(name, most + 1, most))
+    raises(function() net[name]() end, name .. ': methods are called with a colon, net:' .. name)
+  end
+  raises(function() net:train('no') end, "test_nn.lua:%d+: train: .*must be true or false, got the string 'no'")
+  raises(function() net:apply(5) end, 'test_nn.lua:%d+: apply: a function of a module is needed, got 5')
+  raises(function() net:requires_grad_(1) end, 'requires_grad_: .* got 1')
+  eq(net:train(nil).training, true)
+  raises(function() nn.Linear(2, 2, {bias = 5}) end, 'Linear: bias must be true or false, got 5')
+  raises(function() nn.Linear(3, 4, 5) end, 'Linear: bias must be true or false, got 5')
+  raises(function() nn.MSELoss('foo') end, "MSELoss: reduction must be 'mean', 'sum', 'none', got the string 'foo'")
+  raises(function() nn.GELU('fast') end, "GELU: approximate must be 'none', 'tanh'")
+  raises(function() nn.CrossEntropyLoss{weight = 5} end, 'CrossEntropyLoss: weight must be a tensor, got 5')
+  raises(function() nn.CrossEntropyLoss{label_smoothing = 2} end, 'label_smoothing must be a number from 0 to 1')
+  raises(function() nn.Softplus('x') end, 'Softplus: beta must be a number')
+  raises(function() nn.Flatten(1.5) end, 'Flatten: first must be a whole number, got 1.5')
+  raises(function() nn.class('X', 5) end, 'class: the base must be a class of modules, got 5')
+  raises(function() nn.class('X', {1}) end, 'class: the base must be a class of modules, got a table')
+  raises(function() nn.class('X', nn.Linear(1, 1)) end, 'class: .*got a module of the class Linear')
+  local x = mt.ones(1, 1)
+  raises(function() net(x, x) end, 'Sequential: too many arguments')
+  raises(function() net[1](x, x) end, 'Linear: too many arguments')
+  raises(function() net[2](x, x) end, 'ReLU: too many arguments')
+  raises(function() nn.MSELoss()(x) end, "argument 2 'target' must be a tensor, got nil")
+end)
+
+test('constructors count arguments as the user does', function()
+  raises(function() nn.Linear(3) end, "test_nn.lua:%d+: Linear: argument 2 'out_features' is missing: Linear%(in_feat")
+  raises(function() nn.ReLU(5) end, 'ReLU: 1 arguments given, it takes 0: ReLU%(%)')
+  raises(function() nn.Linear(1, 2, true, 4) end, 'Linear: 4 arguments given, it takes 3')
+  raises(function() nn.Linear() end, "Linear: argument 1 'in_features' is missing")
+  raises(function() nn.class('Mine', nn.Linear)(3) end, "argument 2 'out_features'")
+  local Own = nn.class('Own', nn.Linear)
+  function Own.__init(self) nn.Linear.__init(self, 2, 3, {bias = false}) end
+  eq({#Own():parameters(), #nn.class('Mine', nn.Linear){2, 3, bias = false}:parameters()}, {1, 1})
+end)
+
+test('load_state_dict with strict=false', function()
+  local net, other = Net(4), Net(4)
+  local state = net:state_dict()
+  state.scale, state.more, state.again = nil, mt.ones(1), mt.ones(2)
+  for _, off in ipairs{false, {strict = false}} do
+    local missing, unexpected = other:load_state_dict(state, off)
+    eq({missing, unexpected}, {{'scale'}, {'again', 'more'}})
+  end
+  eq({other:load_state_dict(net:state_dict(), {strict = false})}, {{}, {}})
+  assert(mt.equal(other.first.weight, net.first.weight))
+  for _, on in ipairs{true, {strict = true}, {}} do
+    raises(function() other:load_state_dict(state, on) end, "'scale' is missing, 'again' is unknown, 'more' is unknown")
+  end
+  state['first.bias'] = mt.ones(9)
+  raises(function() other:load_state_dict(state, false) end, "nothing loaded into Net: 'first.bias' is %(9%)")
+  raises(function() other:load_state_dict(state, {strikt = false}) end, "unknown option 'strikt'")
+  raises(function() other:load_state_dict(state, 5) end, 'strict must be true or false, got 5')
+  raises(function() other:load_state_dict(state, {strict = 5}) end, 'strict must be true or false, got 5')
+  raises(function() other:load_state_dict(net) end, 'load_state_dict: a table of tensors.*got Net')
+end)
+
+test('everyday methods', function()
+  local net = Net(4)
+  assert(net:requires_grad_(false) == net)
+  for _, p in ipairs(net:parameters()) do eq(p.requires_grad, false) end
+  net:requires_grad_()
+  for _, p in ipairs(net:parameters()) do eq(p.requires_grad, true) end
+  local modules = net:modules()
+  eq({#modules, modules[1] == net, modules[2] == net.first, modules[3] == net.second}, {3, true, true, true})
+  eq({#net:buffers(), net:buffers()[1] == net.seen}, {1, true})
+  eq({net:half().scale.dtype, net:double().scale.dtype, net:float().scale.dtype}, {'float16', 'float64', 'float32'})
+  eq(net:cpu().scale.device, 'cpu')
+  if mt.cuda.is_available() then eq(net:cuda().scale.device, 'cuda:0')
+  else raises(function() net:cuda() end, 'to: ') end
+  eq(tostring(nn.Module), 'Module')
+  raises(function() nn.Module()(1) end, 'Module has no forward')
+  local l = nn.Linear(1, 1)
+  eq(#nn.Sequential(l, l):children(), 1)
+  local loss = nn.CrossEntropyLoss{weight = mt.ones(3)}:to('float64')
+  eq(loss(mt.zeros({2, 3}, 'float64'), mt.tensor({1, 3}, 'int64')).dtype, 'float64')
+end)
+
 t.test('modules of functions take their options, or refuse them', function()
   local x, y = mt.tensor{1, 2, 3}, mt.tensor{0, 0, 0}
   t.near(nn.MSELoss()(x, y):item(), 14 / 3)
