@@ -40,6 +40,52 @@ void store_list(const Args& a, int i, const std::vector<Tensor>& before,
   }
 }
 
+/// A parameter counts the steps for which it has a gradient, as PyTorch's do: the group's less those
+/// that it missed. Mostly there are none, and nothing is counted. Otherwise those that missed as many
+/// step together, fewest first: cuda.lua relies on that order.
+int adam_body(Args& a) {
+  const std::vector<Tensor> p = a.tensors(1);
+  const size_t n = p.size();
+  const std::vector<Tensor> m0 = state_list(a, 2, n), s0 = state_list(a, 3, n);
+  std::vector<Tensor> m = m0, s = s0;
+  AdamOptions o{a.number(4), a.number(5), a.number(6), a.number(7), a.number(8),
+                a.boolean(9, false), a.integer(10)};
+  const int64_t step = o.step;
+  std::vector<bool> has(n);
+  for (size_t i = 0; i < n; ++i) has[i] = p[i].grad().defined();
+  const bool some_missed = a.given(11) || std::find(has.begin(), has.end(), false) != has.end();
+  std::vector<int64_t> missed(n);
+  std::vector<int64_t> lags;  // of those that step now
+  if (some_missed) {
+    if (a.given(11)) {
+      missed = a.integers(11);
+      missed.resize(n);
+    }
+    for (size_t i = 0; i < n; ++i)
+      if (has[i]) lags.push_back(missed[i]);
+    std::sort(lags.begin(), lags.end());
+    lags.erase(std::unique(lags.begin(), lags.end()), lags.end());
+  } else {
+    lags.push_back(0);
+  }
+  for (const int64_t lag : lags) {
+    std::vector<Tensor> now = p;
+    for (size_t i = 0; lags.size() > 1 && i < n; ++i)
+      if (missed[i] != lag) now[i] = p[i].detach();  // has no gradient and is passed over
+    o.step = step - lag;
+    adam_step(now, m, s, o);
+  }
+  store_list(a, 2, m0, m);
+  store_list(a, 3, s0, s);
+  if (!some_missed) return 0;
+  lua_createtable(a.L, int(n), 0);
+  for (size_t i = 0; i < n; ++i) {
+    lua_pushnumber(a.L, double(missed[i] + !has[i]));
+    lua_rawseti(a.L, -2, int(i + 1));
+  }
+  return 1;
+}
+
 const Entry kCore[] = {
     {"sgd_step(parameters, velocity, lr, momentum, dampening, weight_decay, nesterov)",
      "One step of SGD over all parameters; velocity is filled.",
@@ -53,19 +99,11 @@ const Entry kCore[] = {
        if (o.momentum != 0) store_list(a, 2, before, velocity);
        return 0;
      }},
-    {"adam_step(parameters, mean, square, lr, beta1, beta2, eps, weight_decay, decoupled, step)",
-     "One step of Adam over all parameters; mean and square are filled.",
-     [](Args& a) {
-       const std::vector<Tensor> p = a.tensors(1);
-       const std::vector<Tensor> m0 = state_list(a, 2, p.size()), s0 = state_list(a, 3, p.size());
-       std::vector<Tensor> m = m0, s = s0;
-       adam_step(p, m, s,
-                 {a.number(4), a.number(5), a.number(6), a.number(7), a.number(8),
-                  a.boolean(9, false), a.integer(10)});
-       store_list(a, 2, m0, m);
-       store_list(a, 3, s0, s);
-       return 0;
-     }},
+    {"adam_step(parameters, mean, square, lr, beta1, beta2, eps, weight_decay, decoupled, step, "
+     "missed=nil)",
+     "One step of Adam over all parameters; mean and square are filled. missed: how many of the steps each "
+     "parameter had no gradient for, nil for none; returned as it is after the step.",
+     &adam_body},
     {"zero_grad(parameters)", "Drops the gradients of a list of tensors.",
      [](Args& a) {
        a.table(1);

@@ -150,8 +150,9 @@ function Optimizer:step(closure, ...)
   end
   local groups = self.param_groups
   for i = 1, #groups do
-    if core.recorded_groups then core.record_group(self, groups[i]) end
+    local recorded = core.recorded_groups and core.record_group(self, groups[i])
     self:update(groups[i])
+    if recorded then recorded.counted = true end
   end
   return loss
 end
@@ -196,6 +197,20 @@ local function loaded_list(list, params, where)
   return copy
 end
 
+--- How many steps each parameter had no gradient for, or nil.
+local function loaded_counts(list, n, step, where)
+  if list == nil or not step then return nil end
+  local copy = {}
+  for i = 1, n do
+    local count = type(list) == 'table' and list[i]
+    if type(count) ~= 'number' or count < 0 or count > step or count % 1 ~= 0 then
+      core.fail(('load_state_dict: %s.state.missed must be a list of %d counts up to %d'):format(where, n, step))
+    end
+    copy[i] = count
+  end
+  return copy
+end
+
 --- What a group becomes by a saved state, after all checks.
 local function loaded_group(self, group, saved, i)
   local where, class = ('group %d'):format(i), self.class
@@ -228,6 +243,7 @@ local function loaded_group(self, group, saved, i)
       core.fail(('load_state_dict: %s.state.step is %s'):format(where, core.describe(state.step)))
     end
   end
+  state.missed = loaded_counts(saved.state.missed, #group.params, state.step, where)
   new.state = state
   return new
 end
@@ -299,9 +315,10 @@ optim.AdamW = adam('AdamW', true, 0.01)
 
 function Adam:update(group)
   local state = group.state
-  state.step = state.step + 1
-  core.adam_step(group.params, state.mean, state.square, group.lr, group.betas[1], group.betas[2], group.eps,
-    group.weight_decay, self.decoupled, state.step)
+  local step = state.step + 1
+  state.missed = core.adam_step(group.params, state.mean, state.square, group.lr, group.betas[1], group.betas[2],
+    group.eps, group.weight_decay, self.decoupled, step, state.missed)
+  state.step = step
 end
 
 local RMSprop = class({lr = 0, alpha = 0, eps = 0, weight_decay = 0, momentum = 0}, function(group, name)

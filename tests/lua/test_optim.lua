@@ -110,6 +110,68 @@ test('a parameter without gradient stays', function()
   end
 end)
 
+--- Twelve steps in which parameter i has a gradient in every i-th, the last two, or (the fourth) never.
+local function sparse_steps(make, saved)
+  local list = {}
+  for i = 1, 4 do list[i] = mt.tensor({1, -2}, 'float64'):requires_grad_() end
+  local opt = make(list)
+  for k = 1, 12 do
+    if k == saved then
+      local state = opt:state_dict()
+      opt = make(list)
+      opt:load_state_dict(state)
+    end
+    for i, p in ipairs(list) do
+      p.grad = i < 4 and (k % i == 0 or k > 10) and (p:detach() * i + k) or nil
+    end
+    opt:step()
+  end
+  local found = {}
+  for _, p in ipairs(list) do
+    for _, v in ipairs(p:tolist()) do found[#found + 1] = v end
+  end
+  return found, opt
+end
+
+test('Adam counts the steps of each parameter', function()
+  for _, case in ipairs{ -- PyTorch 2.15
+    {'Adam', {lr = 0.1}, {-0.2156277335157511, -2.636407662968566, 0.3016127304511235, -2.155584382347415,
+      0.5020080168146013, -1.983366453111134, 1, -2}},
+    {'AdamW', {lr = 0.1, weight_decay = 0.05}, {-0.24161658366122768, -2.5161247717211506, 0.2774238374224857,
+      -2.0914987181388467, 0.48216085065912384, -1.938985799357442, 1, -2}},
+    {'Adam', {lr = 0.05, betas = {0.7, 0.95}, weight_decay = 0.1}, {0.33234925097696666, -2.4089749884875253,
+      0.6310482861791099, -2.1172530439339377, 0.7422381978021048, -2.012620477683475, 1, -2}},
+  } do
+    local function make(p) return optim[case[1]](p, case[2]) end
+    local found, opt = sparse_steps(make)
+    near(found, case[3], 1e-12)
+    eq({opt.param_groups[1].state.step, opt.param_groups[1].state.missed}, {12, {0, 5, 7, 12}})
+    near(sparse_steps(make, 8), case[3], 1e-12)
+  end
+  local a, b = nn.Parameter(mt.ones(1)), nn.Parameter(mt.ones(1))
+  local opt = optim.Adam({a, b}, {lr = 0.1})
+  for i = 1, 101 do
+    a.grad, b.grad = i <= 100 and mt.ones(1) or nil, i > 100 and mt.ones(1) or nil
+    opt:step()
+  end
+  near(b:item(), 0.9, 1e-6)
+  opt = optim.Adam{a, b}
+  a.grad, b.grad = mt.ones(1), mt.ones(1)
+  opt:step()
+  eq(opt.param_groups[1].state.missed, nil)
+  local state = opt:state_dict()
+  for _, bad in ipairs{5, {1}, {0, 2}, {0, -1}, {0, 0.5}} do
+    state[1].state = {mean = {}, square = {}, step = 1, missed = bad}
+    raises(function() opt:load_state_dict(state) end, 'group 1.state.missed must be a list of 2 counts up to 1')
+  end
+  a.grad = mt.ones(1)
+  b.grad = nil
+  opt:step()
+  b.grad = mt.ones(1)
+  opt.param_groups[1].state.mean[2] = mt.ones(3) -- the error names the parameter's own place
+  raises(function() opt:step() end, 'parameter 2 is %(1%), its state %(3%)')
+end)
+
 test('step takes a closure and returns its loss', function()
   local p = nn.Parameter(mt.tensor{4})
   local opt = optim.SGD{p, lr = 0.5}
