@@ -94,14 +94,36 @@ local function construct(class, ...)
   return self
 end
 
+-- The last field that was asked for and not there. It is nil, so that `if self.bias then` and `self.h or
+-- zeros` go on, but where Lua then stops at that nil the program says what the module has.
+local missing = setmetatable({}, {__mode = 'v'})
+
+--- " (Net has no 'wieght'; did you mean 'weight'?)", or nothing.
+function core.missing_field(key)
+  local self = missing.module
+  if not self or missing.key ~= key then return nil end
+  local names, class = {}, getmetatable(self).class
+  for _, name in ipairs(rawget(self, '__fields')) do names[#names + 1] = tostring(name) end
+  while class do
+    for name in pairs(class) do
+      if type(name) == 'string' and not name:find('^__') then names[#names + 1] = name end
+    end
+    class = getmetatable(class).__index
+  end
+  table.sort(names)
+  local close = core.nearest(names, key)
+  return (" (%s has no '%s'%s)"):format(self.__name, key, close ~= '' and ("; did you mean '%s'?"):format(close) or '')
+end
+
 local function make_class(class, base)
   local function index(self, key)
     if key == '__held' then return nil end -- of a table that is no module
     local value = self.__held[key]
-    if value ~= nil then return value end
-    return class[key]
+    if value == nil then value = class[key] end
+    if value == nil then missing.module, missing.key = self, key end
+    return value
   end
-  class.__meta = {__index = index, __newindex = assign, __call = call,
+  class.__meta = {class = class, __index = index, __newindex = assign, __call = call,
     __tostring = function(self) return self:describe() end}
   return setmetatable(class, {__index = base, __call = construct, __tostring = function() return class.__name end})
 end
