@@ -42,8 +42,8 @@ void store_list(const Args& a, int i, const std::vector<Tensor>& before,
 
 /// A parameter counts the steps for which it has a gradient, as PyTorch's do: the group's less those
 /// that it missed. Mostly there are none, and nothing is counted. Otherwise those that missed as many
-/// step together, fewest first: cuda.lua relies on that order.
-int adam_body(Args& a) {
+/// step together, fewest first: cuda.lua relies on that order. Whether it pushed the new counts.
+bool adam_steps(Args& a) {
   const std::vector<Tensor> p = a.tensors(1);
   const size_t n = p.size();
   const std::vector<Tensor> m0 = state_list(a, 2, n), s0 = state_list(a, 3, n);
@@ -77,13 +77,13 @@ int adam_body(Args& a) {
   }
   store_list(a, 2, m0, m);
   store_list(a, 3, s0, s);
-  if (!some_missed) return 0;
+  if (!some_missed) return false;
   lua_createtable(a.L, int(n), 0);
   for (size_t i = 0; i < n; ++i) {
     lua_pushnumber(a.L, double(missed[i] + !has[i]));
     lua_rawseti(a.L, -2, int(i + 1));
   }
-  return 1;
+  return true;
 }
 
 const Entry kCore[] = {
@@ -101,9 +101,12 @@ const Entry kCore[] = {
      }},
     {"adam_step(parameters, mean, square, lr, beta1, beta2, eps, weight_decay, decoupled, step, "
      "missed=nil)",
-     "One step of Adam over all parameters; mean and square are filled. missed: how many of the steps each "
-     "parameter had no gradient for, nil for none; returned as it is after the step.",
-     &adam_body},
+     "One step of Adam over all parameters; mean and square are filled. missed: how many of the "
+     "steps each parameter had no gradient for, nil for none; returned as it is after the step.",
+     [](Args& a) {
+       if (adam_steps(a)) return 1;
+       return 0;
+     }},
     {"zero_grad(parameters)", "Drops the gradients of a list of tensors.",
      [](Args& a) {
        a.table(1);
