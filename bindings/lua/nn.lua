@@ -267,8 +267,12 @@ function Module:to(...)
       dtype))
   end
   local given, n = {...}, select('#', ...)
-  walk(self, function(_, value)
+  walk(self, function(_, value, owner, key)
     if not role[value] then return end
+    if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
+      value = nn.Buffer(value)
+      owner.__held[key] = value
+    end
     if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
     local on = mt.empty({0}, {dtype = 'float32', device = value.device}):to(unpack(given, 1, n)).device
     convert(value, on)
