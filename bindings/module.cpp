@@ -31,56 +31,68 @@ std::vector<Tensor> state_list(const Args& a, int i, size_t n) {
   }
   return list;
 }
-void store_list(const Args& a, int i, const std::vector<Tensor>& before,
+/// Which tensors a list holds; the Lua list keeps them alive.
+std::vector<const TensorImpl*> identities(const std::vector<Tensor>& list) {
+  std::vector<const TensorImpl*> ids(list.size());
+  for (size_t k = 0; k < list.size(); ++k) ids[k] = list[k].defined() ? list[k].impl() : nullptr;
+  return ids;
+}
+void store_list(const Args& a, int i, const std::vector<const TensorImpl*>& before,
                 const std::vector<Tensor>& after) {
   for (size_t k = 0; k < after.size(); ++k) {
-    if (!after[k].defined() || (k < before.size() && before[k].impl() == after[k].impl())) continue;
+    if (!after[k].defined() || (k < before.size() && before[k] == after[k].impl())) continue;
     push_tensor(a.L, after[k]);
     lua_rawseti(a.L, i, int(k + 1));
   }
 }
 
-/// A parameter counts the steps for which it has a gradient, as PyTorch's do: the group's less those
-/// that it missed. Mostly there are none, and nothing is counted. Otherwise those that missed as many
-/// step together, fewest first: cuda.lua relies on that order. Whether it pushed the new counts.
-bool adam_steps(Args& a) {
-  const std::vector<Tensor> p = a.tensors(1);
-  const size_t n = p.size();
-  const std::vector<Tensor> m0 = state_list(a, 2, n), s0 = state_list(a, 3, n);
-  std::vector<Tensor> m = m0, s = s0;
-  AdamOptions o{a.number(4), a.number(5), a.number(6), a.number(7), a.number(8),
-                a.boolean(9, false), a.integer(10)};
+/// Adam where parameters count different numbers of steps: those that missed as many step together,
+/// fewest first, which cuda.lua relies on. Returns how many each has missed now.
+std::vector<int64_t> adam_apart(const std::vector<Tensor>& p, std::vector<Tensor>& m,
+                                std::vector<Tensor>& s, AdamOptions o, std::vector<int64_t> missed) {
   const int64_t step = o.step;
-  std::vector<bool> has(n);
-  for (size_t i = 0; i < n; ++i) has[i] = p[i].grad().defined();
-  const bool some_missed = a.given(11) || std::find(has.begin(), has.end(), false) != has.end();
-  std::vector<int64_t> missed(n);
-  std::vector<int64_t> lags;  // of those that step now
-  if (some_missed) {
-    if (a.given(11)) {
-      missed = a.integers(11);
-      missed.resize(n);
-    }
-    for (size_t i = 0; i < n; ++i)
-      if (has[i]) lags.push_back(missed[i]);
-    std::sort(lags.begin(), lags.end());
-    lags.erase(std::unique(lags.begin(), lags.end()), lags.end());
-  } else {
-    lags.push_back(0);
-  }
+  std::vector<int64_t> lags, after = missed;
+  for (size_t i = 0; i < p.size(); ++i)
+    if (p[i].grad().defined()) lags.push_back(missed[i]);
+    else ++after[i];
+  std::sort(lags.begin(), lags.end());
+  lags.erase(std::unique(lags.begin(), lags.end()), lags.end());
   for (const int64_t lag : lags) {
     std::vector<Tensor> now = p;
-    for (size_t i = 0; lags.size() > 1 && i < n; ++i)
+    for (size_t i = 0; i < p.size(); ++i)
       if (missed[i] != lag) now[i] = p[i].detach();  // has no gradient and is passed over
     o.step = step - lag;
     adam_step(now, m, s, o);
   }
+  return after;
+}
+
+/// A parameter counts the steps for which it has a gradient, as PyTorch's do: the group's less those
+/// that it missed. Mostly there are none, and nothing is counted. Whether it pushed new counts.
+bool adam_steps(Args& a) {
+  const std::vector<Tensor> p = a.tensors(1);
+  const size_t n = p.size();
+  std::vector<Tensor> m = state_list(a, 2, n), s = state_list(a, 3, n);
+  const auto m0 = identities(m), s0 = identities(s);
+  const AdamOptions o{a.number(4), a.number(5), a.number(6), a.number(7), a.number(8),
+                      a.boolean(9, false), a.integer(10)};
+  const bool apart = a.given(11) || std::any_of(p.begin(), p.end(), [](const Tensor& t) {
+                       return !t.grad().defined();
+                     });
+  std::vector<int64_t> missed;
+  if (apart) {
+    if (a.given(11)) missed = a.integers(11);
+    missed.resize(n);
+    missed = adam_apart(p, m, s, o, std::move(missed));
+  } else {
+    adam_step(p, m, s, o);
+  }
   store_list(a, 2, m0, m);
   store_list(a, 3, s0, s);
-  if (!some_missed) return false;
+  if (!apart) return false;
   lua_createtable(a.L, int(n), 0);
   for (size_t i = 0; i < n; ++i) {
-    lua_pushnumber(a.L, double(missed[i] + !has[i]));
+    lua_pushnumber(a.L, double(missed[i]));
     lua_rawseti(a.L, -2, int(i + 1));
   }
   return true;
@@ -92,9 +104,9 @@ const Entry kCore[] = {
      [](Args& a) {
        const std::vector<Tensor> p = a.tensors(1);
        const SgdOptions o{a.number(3), a.number(4), a.number(5), a.number(6), a.boolean(7, false)};
-       const std::vector<Tensor> before =
+       std::vector<Tensor> velocity =
            o.momentum != 0 ? state_list(a, 2, p.size()) : std::vector<Tensor>();
-       std::vector<Tensor> velocity = before;
+       const auto before = identities(velocity);
        sgd_step(p, velocity, o);
        if (o.momentum != 0) store_list(a, 2, before, velocity);
        return 0;
