@@ -43,6 +43,26 @@ bool says_where(lua_State* L, const std::string& message) {
   return message.rfind(line, 0) == 0;
 }
 
+/// What mtorch.core says of a name that Lua found nil: "attempt to call method 'NAME' (a nil value)".
+void hint_missing(lua_State* L, const std::string& message) {
+  const size_t end = message.rfind("' (a nil value)"), begin = message.rfind(" '", end);
+  if (end == std::string::npos || begin == std::string::npos) return;
+  const int top = lua_gettop(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mtorch.core");
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "missing_field");
+    lua_pushstring(L, message.substr(begin + 2, end - begin - 2).c_str());
+    if (lua_isfunction(L, -2) && lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1)) {
+      lua_pushvalue(L, 1);
+      lua_insert(L, -2);
+      lua_concat(L, 2);
+      lua_replace(L, 1);
+    }
+  }
+  lua_settop(L, top);
+}
+
 int traceback(lua_State* L) {
   lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not strike in here
   if (!lua_isstring(L, 1)) {
@@ -59,6 +79,7 @@ int traceback(lua_State* L) {
     lua_pushliteral(L, " (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))");
     lua_concat(L, 2);
   }
+  hint_missing(L, message);
   if (!mt_interrupted && says_where(L, message)) return 1;
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return 1;

@@ -148,6 +148,62 @@ t.test('a replay refuses other options than those that were recorded', function(
   t.eq(adam.param_groups[1].state.step, 3)
 end)
 
+t.test("replays count the steps of each of Adam's parameters", function()
+  --- Eight steps of three parameters; the first four without the second, all without the third.
+  local function train(make, device, graphed)
+    local list, scale = {}, mt.zeros({1}, {device = device})
+    for i = 1, 3 do list[i] = mt.tensor({1, -2}, {device = device}):requires_grad_() end
+    local opt = make(list)
+    local function step()
+      opt:zero_grad()
+      local loss = (list[1]:square() * scale):sum()
+      if graphed ~= 'early' and opt.param_groups[1].state.step >= 4 then
+        loss = loss + (list[2]:square() * scale * 3):sum()
+      end
+      loss:backward()
+      opt:step()
+    end
+    local g
+    for k = 1, 8 do
+      scale:fill_(k * 0.1)
+      if graphed == 'late' and k == 6 or graphed == 'early' and k == 2 then g = mt.cuda.graph(step, 0) end
+      if g then g() else step() end
+    end
+    local found = {}
+    for _, p in ipairs(list) do
+      for _, v in ipairs(p:tolist()) do found[#found + 1] = v end
+    end
+    return found, opt.param_groups[1].state, g
+  end
+  for _, class in ipairs{optim.Adam, optim.AdamW} do
+    local function make(p) return class(p, {lr = 0.1}) end
+    local eager, state = train(make, 'cpu')
+    t.eq({state.step, state.missed}, {8, {0, 4, 8}})
+    local late, of_late, g = train(make, 'cuda', 'late')
+    t.near(late, eager, 1e-5)
+    t.eq({of_late.step, of_late.missed}, {8, {0, 4, 8}})
+    g()
+    t.eq({of_late.step, of_late.missed}, {9, {0, 4, 9}})
+    local early, of_early = train(make, 'cuda', 'early')
+    t.near({early[1], early[2]}, {eager[1], eager[2]}, 1e-5)
+    t.eq({early[3], of_early.step, of_early.missed}, {1, 8, {0, 8, 8}})
+  end
+  local a, b = mt.ones(2):requires_grad_(), mt.ones(2):requires_grad_()
+  local opt = optim.Adam{a, b}
+  local both = mt.cuda.graph(function()
+    opt:zero_grad()
+    local loss = (a * b):sum()
+    loss:backward()
+    opt:step()
+  end)
+  both()
+  t.eq({opt.param_groups[1].state.step, opt.param_groups[1].state.missed}, {3, nil})
+  b.grad = nil
+  opt:step()
+  t.raises(both, 'replay: parameter 2 of Adam has had another number of steps')
+  t.eq({opt.param_groups[1].state.step, opt.param_groups[1].state.missed}, {4, {0, 1}})
+end)
+
 t.test('random numbers go on from replay to replay, as without a graph', function()
   mt.manual_seed(5)
   local a, b, c = mt.rand(5), mt.randn(3), mt.rand(5)

@@ -81,6 +81,34 @@ test('a shared parameter counts once', function()
   eq(#net:parameters(), 3)
 end)
 
+test('what is registered is replaced by its like, or removed', function()
+  local l = nn.Linear(2, 2)
+  local weight = l.weight
+  for _, plain in ipairs{mt.ones(2, 2), 5, 'a', {1}, false} do
+    raises(function() l.weight = plain end, 'test_nn.lua:%d+: Linear.weight is a parameter: assign nn.Parameter')
+  end
+  assert(rawequal(l.weight, weight))
+  l.weight = nn.Parameter(mt.ones(2, 2))
+  eq({names(l), l.weight:sum():item()}, {{'weight', 'bias'}, 4})
+  l.weight = nil
+  eq({names(l), l.weight}, {{'bias'}, nil})
+  l.weight = nn.Parameter(mt.zeros(2, 2))
+  eq(names(l), {'weight', 'bias'})
+  local net = nn.class('Averaging')()
+  net.mean = nn.Buffer(mt.zeros(2))
+  net.mean = net.mean * 0.9 + 1 -- as in PyTorch a tensor keeps the buffer's place
+  eq(net:state_dict().mean:tolist(), {1, 1})
+  net.mean = net.mean + mt.ones(2):requires_grad_()
+  eq({net:to('float64').mean.dtype, net.mean:tolist()}, {'float64', {2, 2}})
+  raises(function() net.mean = 5 end, 'Averaging.mean is a buffer: assign a tensor .*got 5')
+  net.late = mt.ones(1)
+  net.late = nn.Parameter(mt.ones(1))
+  eq(names(net), {'late'})
+  raises(function() net.late = mt.ones(1) end, 'Averaging.late is a parameter')
+  net.late = nn.Linear(1, 1, false)
+  eq(names(net), {'late.weight'})
+end)
+
 test('a plain list of modules is refused, with the cure', function()
   local net = nn.class('Listed')()
   raises(function() net.layers = {nn.Linear(1, 1), nn.Linear(1, 1)} end,
@@ -163,6 +191,25 @@ test('Sequential keeps its children at 1..n and calls them in turn', function()
   eq(names(deep), {'0.0.weight', '0.0.bias'})
 end)
 
+test('lists of modules have no holes and no names', function()
+  local a, b = nn.ReLU(), nn.Tanh()
+  raises(function() nn.Sequential{a, nil, b} end, 'Sequential: entry 2 must be a module, got nil')
+  raises(function() nn.Sequential(a, nil, b) end, 'Sequential: entry 2 must be a module, got nil')
+  raises(function() nn.Sequential(a, b, nil) end, 'Sequential: entry 3 must be a module, got nil')
+  raises(function() nn.Sequential(nil) end, 'Sequential: a list of modules is needed, got nil')
+  raises(function() nn.Sequential{first = a} end, "Sequential: entries have no names, got the key the string 'first'")
+  raises(function() nn.Sequential{a, [2.5] = b} end, 'Sequential: entries have no names, got the key 2.5')
+  raises(function() nn.ModuleList{a, nil, b} end, 'ModuleList: entry 2 must be a module, got nil')
+  raises(function() nn.ModuleList{first = a} end, 'ModuleList: entries have no names')
+  raises(function() nn.ModuleList(a) end, 'ModuleList: a list of modules is needed, got ReLU')
+  raises(function() nn.ModuleList(a, b) end, 'ModuleList: 2 arguments given')
+  eq({#nn.Sequential(), #nn.ModuleList(), #nn.ModuleList{}, #nn.ModuleList(nn.Sequential{a, b})}, {0, 0, 0, 2})
+  local list = nn.ModuleList{a}
+  assert(rawequal(list:append(b), list) and rawequal(list[2], b) and #list:children() == 2)
+  eq(#nn.Sequential():append(a), 1)
+  raises(function() list:append(5) end, 'append: a module is needed, got 5')
+end)
+
 -- What modules do ---------------------------------------------------------------------------------
 
 test('zero_grad drops gradients', function()
@@ -206,6 +253,25 @@ test('state_dict shares memory, load_state_dict copies', function()
   assert(other.first.weight:any(), 'load_state_dict shares memory')
 end)
 
+test('a state has every name of what is shared', function()
+  local function tied()
+    local l, n = nn.Linear(2, 2), nn.Linear(2, 2)
+    n.weight = l.weight
+    return nn.Sequential(l, n, l)
+  end
+  local net, other = tied(), tied()
+  local keys = {}
+  for name in pairs(net:state_dict()) do keys[#keys + 1] = name end
+  table.sort(keys)
+  eq(keys, {'0.bias', '0.weight', '1.bias', '1.weight', '2.bias', '2.weight'})
+  eq(names(net), {'0.weight', '0.bias', '1.bias'})
+  other:load_state_dict(net:state_dict())
+  assert(mt.equal(other[2].weight, net[1].weight) and rawequal(other[2].weight, other[1].weight))
+  local state = net:state_dict()
+  state['1.weight'] = nil
+  raises(function() other:load_state_dict(state) end, "'1.weight' is missing")
+end)
+
 test('a state that does not fit names all differences and loads nothing', function()
   local net = Net(4)
   local before = net.first.weight:clone()
@@ -233,6 +299,30 @@ test('clone is a copy of its own', function()
   for i, p in ipairs(copy:parameters()) do assert(p ~= net:parameters()[i] and p.requires_grad) end
 end)
 
+test('clone keeps what is frozen and what is shared', function()
+  local net = Net(4)
+  net.first.weight:requires_grad_(false)
+  net.sizes = {4, {net.first}}
+  local copy = net:clone()
+  eq({copy.first.weight.requires_grad, copy.first.bias.requires_grad, copy.seen.requires_grad}, {false, true, false})
+  assert(rawequal(copy.sizes[2][1], copy.first) and copy.sizes ~= net.sizes and copy.first ~= net.first)
+  net:eval()
+  eq({net:clone().training, net:clone().first.training, copy.training}, {false, false, true})
+  local l = nn.Linear(2, 2)
+  local twice = nn.Sequential(l, l):clone()
+  assert(rawequal(twice[1], twice[2]) and twice[1] ~= l)
+  eq(#twice:parameters(), 2)
+  local n = nn.Linear(2, 2)
+  n.weight = l.weight
+  local tied = nn.Sequential(l, n):clone()
+  assert(rawequal(tied[1].weight, tied[2].weight) and not rawequal(tied[1].weight, l.weight))
+  eq({#tied:parameters(), tied[1].weight.requires_grad}, {3, true})
+  local a, b = nn.class('A')(), nn.class('B')()
+  a.inner, b.outer = b, a
+  local round = a:clone()
+  assert(rawequal(round.inner.outer, round) and round ~= a)
+end)
+
 test('to changes the dtype in place', function()
   local net = Net(4)
   local weight = net.first.weight
@@ -241,6 +331,42 @@ test('to changes the dtype in place', function()
     'float64', 'float64', true})
   assert(net.first.weight == weight)
   eq(net(mt.ones({1, 2}, 'float64')).dtype, 'float64')
+end)
+
+test('to moves every dtype to a device, and gives a dtype only to floats', function()
+  local net = nn.class('Counting')()
+  net.count = nn.Buffer(mt.tensor({1, 2}, 'int64'))
+  net.mask = nn.Buffer(mt.tensor{true, false})
+  net.weight = nn.Parameter(mt.ones(2))
+  net:to('float64')
+  eq({net.count.dtype, net.mask.dtype, net.weight.dtype}, {'int64', 'bool', 'float64'})
+  local whole = nn.class('Whole')()
+  whole.count = net.count
+  if mt.cuda.is_available() then
+    whole:to('cuda')
+    eq({whole.count.device, whole.count.dtype, whole.count:tolist()[2]}, {'cuda:0', 'int64', 2})
+    net:to{dtype = 'float32', device = 'cuda'}
+    eq({net.mask.device, net.mask.dtype, net.weight.device, net.weight.dtype}, {'cuda:0', 'bool', 'cuda:0', 'float32'})
+    net:to('cpu')
+    eq({net.mask.device, net.count.device, net.weight.device}, {'cpu', 'cpu', 'cpu'})
+  else
+    raises(function() whole:to('cuda') end, 'to: ')
+  end
+  for _, dtype in ipairs{'int64', 'bool'} do
+    raises(function() net:to(dtype) end, "test_nn.lua:%d+: to: parameters need a float dtype .*got '" .. dtype)
+    raises(function() net:to{dtype = dtype} end, 'to: parameters need a float dtype')
+  end
+  raises(function() net:to('float99') end, "'float99'")
+end)
+
+test('to keeps gradients', function()
+  local layer = nn.Linear(2, 1)
+  layer(mt.ones(1, 2)):sum():backward()
+  local gradient = layer.weight.grad
+  layer:to(layer.weight.device)
+  assert(mt.equal(layer.weight.grad, gradient))
+  layer:to('float64')
+  eq({layer.weight.grad.dtype, layer.weight.grad:tolist()[1][2]}, {'float64', 1})
 end)
 
 test('apply goes through all modules', function()
@@ -267,6 +393,91 @@ test('Parameter and Buffer', function()
   eq(nn.Buffer(x).requires_grad, false)
   raises(function() nn.Buffer('a') end, "Buffer: .*'a'")
   raises(function() return nn.Liner end, "did you mean 'Linear'")
+end)
+
+test('arguments of methods are checked', function()
+  local net = nn.Sequential{nn.Linear(1, 1), nn.ReLU()}
+  for name, most in pairs{parameters = 0, named_parameters = 0, zero_grad = 0, state_dict = 0, clone = 0, eval = 0,
+    double = 0, modules = 0, train = 1, apply = 1, load_state_dict = 2} do
+    local list = {}
+    for i = 1, most + 1 do list[i] = 5 end
+    raises(function() net[name](net, unpack(list)) end,
+      ('test_nn.lua:%%d+: %s: %d arguments given, it takes %d'):format(name, most + 1, most))
+    raises(function() net[name]() end, name .. ': methods are called with a colon, net:' .. name)
+  end
+  raises(function() net:train('no') end, "test_nn.lua:%d+: train: .*must be true or false, got the string 'no'")
+  raises(function() net:apply(5) end, 'test_nn.lua:%d+: apply: a function of a module is needed, got 5')
+  raises(function() net:requires_grad_(1) end, 'requires_grad_: .* got 1')
+  eq(net:train(nil).training, true)
+  raises(function() nn.Linear(2, 2, {bias = 5}) end, 'Linear: bias must be true or false, got 5')
+  raises(function() nn.Linear(3, 4, 5) end, 'Linear: bias must be true or false, got 5')
+  raises(function() nn.MSELoss('foo') end, "MSELoss: reduction must be 'mean', 'sum', 'none', got the string 'foo'")
+  raises(function() nn.GELU('fast') end, "GELU: approximate must be 'none', 'tanh'")
+  raises(function() nn.CrossEntropyLoss{weight = 5} end, 'CrossEntropyLoss: weight must be a tensor, got 5')
+  raises(function() nn.CrossEntropyLoss{label_smoothing = 2} end, 'label_smoothing must be a number from 0 to 1')
+  raises(function() nn.Softplus('x') end, 'Softplus: beta must be a number')
+  raises(function() nn.Flatten(1.5) end, 'Flatten: first must be a whole number, got 1.5')
+  raises(function() nn.class('X', 5) end, 'class: the base must be a class of modules, got 5')
+  raises(function() nn.class('X', {1}) end, 'class: the base must be a class of modules, got a table')
+  raises(function() nn.class('X', nn.Linear(1, 1)) end, 'class: .*got a module of the class Linear')
+  local x = mt.ones(1, 1)
+  raises(function() net(x, x) end, 'Sequential: too many arguments')
+  raises(function() net[1](x, x) end, 'Linear: too many arguments')
+  raises(function() net[2](x, x) end, 'ReLU: too many arguments')
+  raises(function() nn.MSELoss()(x) end, "argument 2 'target' must be a tensor, got nil")
+end)
+
+test('constructors count arguments as the user does', function()
+  raises(function() nn.Linear(3) end, "test_nn.lua:%d+: Linear: argument 2 'out_features' is missing: Linear%(in_feat")
+  raises(function() nn.ReLU(5) end, 'ReLU: 1 arguments given, it takes 0: ReLU%(%)')
+  raises(function() nn.Linear(1, 2, true, 4) end, 'Linear: 4 arguments given, it takes 3')
+  raises(function() nn.Linear() end, "Linear: argument 1 'in_features' is missing")
+  raises(function() nn.class('Mine', nn.Linear)(3) end, "argument 2 'out_features'")
+  local Own = nn.class('Own', nn.Linear)
+  function Own.__init(self) nn.Linear.__init(self, 2, 3, {bias = false}) end
+  eq({#Own():parameters(), #nn.class('Mine', nn.Linear){2, 3, bias = false}:parameters()}, {1, 1})
+end)
+
+test('load_state_dict with strict=false', function()
+  local net, other = Net(4), Net(4)
+  local state = net:state_dict()
+  state.scale, state.more, state.again = nil, mt.ones(1), mt.ones(2)
+  for _, off in ipairs{false, {strict = false}} do
+    local missing, unexpected = other:load_state_dict(state, off)
+    eq({missing, unexpected}, {{'scale'}, {'again', 'more'}})
+  end
+  eq({other:load_state_dict(net:state_dict(), {strict = false})}, {{}, {}})
+  assert(mt.equal(other.first.weight, net.first.weight))
+  for _, on in ipairs{true, {strict = true}, {}} do
+    raises(function() other:load_state_dict(state, on) end, "'scale' is missing, 'again' is unknown, 'more' is unknown")
+  end
+  state['first.bias'] = mt.ones(9)
+  raises(function() other:load_state_dict(state, false) end, "nothing loaded into Net: 'first.bias' is %(9%)")
+  raises(function() other:load_state_dict(state, {strikt = false}) end, "unknown option 'strikt'")
+  raises(function() other:load_state_dict(state, 5) end, 'strict must be true or false, got 5')
+  raises(function() other:load_state_dict(state, {strict = 5}) end, 'strict must be true or false, got 5')
+  raises(function() other:load_state_dict(net) end, 'load_state_dict: a table of tensors.*got Net')
+end)
+
+test('everyday methods', function()
+  local net = Net(4)
+  assert(net:requires_grad_(false) == net)
+  for _, p in ipairs(net:parameters()) do eq(p.requires_grad, false) end
+  net:requires_grad_()
+  for _, p in ipairs(net:parameters()) do eq(p.requires_grad, true) end
+  local modules = net:modules()
+  eq({#modules, modules[1] == net, modules[2] == net.first, modules[3] == net.second}, {3, true, true, true})
+  eq({#net:buffers(), net:buffers()[1] == net.seen}, {1, true})
+  eq({net:half().scale.dtype, net:double().scale.dtype, net:float().scale.dtype}, {'float16', 'float64', 'float32'})
+  eq(net:cpu().scale.device, 'cpu')
+  if mt.cuda.is_available() then eq(net:cuda().scale.device, 'cuda:0')
+  else raises(function() net:cuda() end, 'to: ') end
+  eq(tostring(nn.Module), 'Module')
+  raises(function() nn.Module()(1) end, 'Module has no forward')
+  local l = nn.Linear(1, 1)
+  eq(#nn.Sequential(l, l):children(), 1)
+  local loss = nn.CrossEntropyLoss{weight = mt.ones(3)}:to('float64')
+  eq(loss(mt.zeros({2, 3}, 'float64'), mt.tensor({1, 3}, 'int64')).dtype, 'float64')
 end)
 
 t.test('modules of functions take their options, or refuse them', function()

@@ -110,6 +110,68 @@ test('a parameter without gradient stays', function()
   end
 end)
 
+--- Twelve steps in which parameter i has a gradient in every i-th, the last two, or (the fourth) never.
+local function sparse_steps(make, saved)
+  local list = {}
+  for i = 1, 4 do list[i] = mt.tensor({1, -2}, 'float64'):requires_grad_() end
+  local opt = make(list)
+  for k = 1, 12 do
+    if k == saved then
+      local state = opt:state_dict()
+      opt = make(list)
+      opt:load_state_dict(state)
+    end
+    for i, p in ipairs(list) do
+      p.grad = i < 4 and (k % i == 0 or k > 10) and (p:detach() * i + k) or nil
+    end
+    opt:step()
+  end
+  local found = {}
+  for _, p in ipairs(list) do
+    for _, v in ipairs(p:tolist()) do found[#found + 1] = v end
+  end
+  return found, opt
+end
+
+test('Adam counts the steps of each parameter', function()
+  for _, case in ipairs{ -- PyTorch 2.15
+    {'Adam', {lr = 0.1}, {-0.2156277335157511, -2.636407662968566, 0.3016127304511235, -2.155584382347415,
+      0.5020080168146013, -1.983366453111134, 1, -2}},
+    {'AdamW', {lr = 0.1, weight_decay = 0.05}, {-0.24161658366122768, -2.5161247717211506, 0.2774238374224857,
+      -2.0914987181388467, 0.48216085065912384, -1.938985799357442, 1, -2}},
+    {'Adam', {lr = 0.05, betas = {0.7, 0.95}, weight_decay = 0.1}, {0.33234925097696666, -2.4089749884875253,
+      0.6310482861791099, -2.1172530439339377, 0.7422381978021048, -2.012620477683475, 1, -2}},
+  } do
+    local function make(p) return optim[case[1]](p, case[2]) end
+    local found, opt = sparse_steps(make)
+    near(found, case[3], 1e-12)
+    eq({opt.param_groups[1].state.step, opt.param_groups[1].state.missed}, {12, {0, 5, 7, 12}})
+    near(sparse_steps(make, 8), case[3], 1e-12)
+  end
+  local a, b = nn.Parameter(mt.ones(1)), nn.Parameter(mt.ones(1))
+  local opt = optim.Adam({a, b}, {lr = 0.1})
+  for i = 1, 101 do
+    a.grad, b.grad = i <= 100 and mt.ones(1) or nil, i > 100 and mt.ones(1) or nil
+    opt:step()
+  end
+  near(b:item(), 0.9, 1e-6)
+  opt = optim.Adam{a, b}
+  a.grad, b.grad = mt.ones(1), mt.ones(1)
+  opt:step()
+  eq(opt.param_groups[1].state.missed, nil)
+  local state = opt:state_dict()
+  for _, bad in ipairs{5, {1}, {0, 2}, {0, -1}, {0, 0.5}} do
+    state[1].state = {mean = {}, square = {}, step = 1, missed = bad}
+    raises(function() opt:load_state_dict(state) end, 'group 1.state.missed must be a list of 2 counts up to 1')
+  end
+  a.grad = mt.ones(1)
+  b.grad = nil
+  opt:step()
+  b.grad = mt.ones(1)
+  opt.param_groups[1].state.mean[2] = mt.ones(3) -- the error names the parameter's own place
+  raises(function() opt:step() end, 'parameter 2 is %(1%), its state %(3%)')
+end)
+
 test('step takes a closure and returns its loss', function()
   local p = nn.Parameter(mt.tensor{4})
   local opt = optim.SGD{p, lr = 0.5}
@@ -207,6 +269,108 @@ test('state_dict and load_state_dict continue where they were', function()
     end
     eq(q:tolist(), p:tolist())
   end
+end)
+
+test('a parameter is in an optimizer once', function()
+  local a, b = nn.Parameter(mt.ones(2)), nn.Parameter(mt.ones(2))
+  raises(function() optim.SGD{a, b, a} end, 'SGD: entry 3 is the same parameter as entry 1')
+  raises(function() optim.Adam({{params = {a, b}}, {params = {b}}}) end,
+    'Adam: entry 1 is a parameter of group 1 already')
+  local opt = optim.RMSprop{a}
+  raises(function() opt:add_param_group{params = {b, a}} end, 'RMSprop: entry 2 is a parameter of group 1 already')
+  eq(#opt.param_groups, 1)
+end)
+
+test('add_param_group', function()
+  local a, b, c = nn.Parameter(mt.zeros(1)), nn.Parameter(mt.zeros(1)), nn.Parameter(mt.zeros(1))
+  local opt = optim.SGD({a}, {lr = 0.1})
+  opt:add_param_group{params = {b}, lr = 0.5}
+  opt:add_param_group{params = c}
+  a.grad, b.grad, c.grad = mt.ones(1), mt.ones(1), mt.ones(1)
+  opt:step()
+  near({a:item(), b:item(), c:item()}, {-0.1, -0.5, -0.1})
+  local d = nn.Parameter(mt.zeros(1))
+  raises(function() opt:add_param_group{params = {d}, rl = 1} end, "unknown option 'rl' in a group")
+  raises(function() opt:add_param_group{params = {d}, momentun = 1} end, "did you mean 'momentum'")
+  raises(function() opt:add_param_group{params = {d}, lr = -1} end, 'SGD: lr must be')
+  raises(function() opt:add_param_group(5) end, 'SGD: a group .*got 5')
+  raises(function() opt:add_param_group{} end, 'SGD: a list of parameters is needed, got nil')
+  eq(#opt.param_groups, 3)
+  raises(function() optim.Adam({{params = {d}, betas = 5}}) end, 'Adam: betas must be two numbers')
+end)
+
+test('a state that does not fit is refused and changes nothing', function()
+  local function trained(make, ...)
+    local list = {}
+    for i, n in ipairs{...} do
+      list[i] = nn.Parameter(mt.ones(n))
+      list[i].grad = mt.ones(n)
+    end
+    local opt = make(list)
+    opt:step()
+    return opt
+  end
+  local function sgd(p) return optim.SGD(p, {lr = 0.1, momentum = 0.9}) end
+  local function adam(p) return optim.Adam(p, {lr = 0.1}) end
+  local opt = trained(adam, 2, 3)
+  local before = t.bits(opt.param_groups[1].state.mean[1]:tolist())
+  local function refused(state, pattern)
+    raises(function() opt:load_state_dict(state) end, 'load_state_dict: ' .. pattern)
+    local group = opt.param_groups[1]
+    eq({group.lr, group.eps, group.state.step, t.bits(group.state.mean[1]:tolist())}, {0.1, 1e-8, 1, before})
+  end
+  refused(trained(sgd, 2, 3):state_dict(), 'the state is of SGD, this is Adam')
+  refused(trained(optim.AdamW, 2, 3):state_dict(), 'the state is of AdamW, this is Adam')
+  refused(trained(adam, 2):state_dict(), 'group 1 has 2 parameters, the state 1')
+  refused(trained(adam, 2, 3, 4):state_dict(), 'group 1 has 2 parameters, the state 3')
+  refused(trained(adam, 2, 4):state_dict(), 'group 1.state.mean%[2%] is %(4%), the parameter %(3%)')
+  refused({{}}, 'group 1 is not what')
+  refused({5}, 'group 1 is not what state_dict%(%) returned, got 5')
+  refused({}, '1 groups are needed, got 0')
+  local function changed(key, value)
+    local state = trained(adam, 2, 3):state_dict()
+    state[1][key] = value
+    return state
+  end
+  refused(changed('lr', 'high'), "group 1: lr is the string 'high'")
+  refused(changed('lr', -1), 'lr must be a number from 0')
+  refused(changed('betas', {0.9}), 'betas must be')
+  refused(changed('state', {mean = {}, square = {}, step = 0.5}), 'group 1.state.step is 0.5')
+  refused(changed('state', {mean = 5, square = {}, step = 1}), 'group 1.state.mean must be a list')
+  refused(changed('state', {mean = {}, square = {[7] = mt.ones(1)}, step = 1}),
+    'group 1.state.square%[7%] belongs to no parameter')
+  local other = trained(sgd, 2, 3)
+  raises(function() other:load_state_dict(trained(sgd, 3, 3):state_dict()) end, 'group 1.state%[1%] is %(3%)')
+  opt:load_state_dict(trained(function(p) return optim.Adam(p, {lr = 0.5}) end, 2, 3):state_dict())
+  eq(opt.param_groups[1].lr, 0.5)
+end)
+
+test('options are those of the groups, and no others', function()
+  local opt = optim.Adam{nn.Parameter(mt.ones(2))}
+  local group = opt.param_groups[1]
+  raises(function() opt.lr = 5 end, "test_optim.lua:%d+: Adam: an optimizer has no 'lr'.*opt.param_groups%[i%].lr")
+  raises(function() return opt.lr end, "Adam: an optimizer has no 'lr'.*opt.param_groups%[i%].lr")
+  raises(function() opt:stepp() end, "Adam: an optimizer has no 'stepp' %(did you mean 'step'%?%)")
+  raises(function() opt.parm_groups = {} end, "did you mean 'param_groups'")
+  raises(function() group.learning_rate = 1 end, "Adam: a group has no option 'learning_rate'")
+  raises(function() group.weight_deacy = 1 end, "did you mean 'weight_decay'")
+  raises(function() return group.momentum end, "Adam: a group has no option 'momentum'")
+  group.lr = 0.25
+  local found = {}
+  for key in pairs(group) do found[#found + 1] = key end
+  table.sort(found)
+  eq(found, {'betas', 'eps', 'lr', 'params', 'state', 'weight_decay'})
+  eq(rawequal(optim.SGD{nn.Parameter(mt.ones(1))}.steps_on_device, true), true)
+end)
+
+test('arguments of methods', function()
+  local opt = optim.SGD{nn.Parameter(mt.ones(2))}
+  raises(function() opt:step(5) end, 'test_optim.lua:%d+: step: a function that returns the loss is needed, got 5')
+  raises(function() opt:step(nil, 5) end, 'step: it takes one argument')
+  raises(function() opt:zero_grad(true) end, 'zero_grad: it takes no arguments')
+  raises(function() opt:state_dict(5) end, 'state_dict: it takes no arguments')
+  raises(function() opt:load_state_dict(opt:state_dict(), 5) end, 'load_state_dict: it takes one argument')
+  eq(opt:step(setmetatable({}, {__call = function() return 7 end})), 7)
 end)
 
 test('a network learns xor', function()
