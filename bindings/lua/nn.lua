@@ -72,7 +72,9 @@ end
 local function results(...) return ... end
 
 --- `net(...)`. The call of forward is no tail call, so that errors can name the module.
-local function call(self, ...) return results(self:forward(...)) end
+local function call(self, ...) -- a forward of the object's own, or of its class: without __index
+  return results((rawget(self, 'forward') or self.__class.forward)(self, ...))
+end
 core.set_module_call(call)
 
 -- The declarations of constructors without self, which sees to arguments as the user counts them.
@@ -87,7 +89,7 @@ local function constructor(signature, doc, init)
 end
 
 local function construct(class, ...)
-  local self = setmetatable({__fields = {}, __held = {}, __known = {}, training = true}, class.__meta)
+  local self = setmetatable({__fields = {}, __held = {}, __known = {}, __class = class, training = true}, class.__meta)
   local init = class.__init
   local check = checks[init]
   if check then init(self, check(...)) else init(self, ...) end
