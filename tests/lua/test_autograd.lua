@@ -11,6 +11,36 @@ local function leaf(values) return mt.tensor(values, {requires_grad = true}) end
 local function double(...) return mt.randn({...}, 'float64'):requires_grad_() end
 local function is(x, values) eq(x and x:tolist(), values) end
 
+-- First of all: whoever keeps the first function of the process may be a coroutine that dies.
+test('the first hook is made in a coroutine that is garbage later', function()
+  coroutine.wrap(function() leaf{1, 1}:register_hook(function() end) end)()
+  collectgarbage()
+  collectgarbage()
+  local heap = {}
+  for i = 1, 2e5 do heap[i % 5000] = {i, tostring(i)} end
+  local calls = 0
+  local function count() calls = calls + 1 end
+  for i = 1, 100 do
+    local x = leaf{1, 1}
+    x:register_hook(count)
+    mt.recompute(function(a) return a:exp() end, x):sum():backward()
+    collectgarbage()
+  end
+  eq(calls, 100)
+  -- From a coroutine that goes on.
+  local x = leaf{1, 1}
+  local step = coroutine.wrap(function()
+    for _ = 1, 3 do
+      local y = x * 2
+      y:register_hook(function(g) return g * 10 end)
+      y:sum():backward()
+      coroutine.yield()
+    end
+  end)
+  for _ = 1, 3 do step() end
+  is(x.grad, {60, 60})
+end)
+
 -- Backward ----------------------------------------------------------------------------------------
 
 test('a chain', function()
