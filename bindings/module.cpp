@@ -271,7 +271,6 @@ const Entry kLanguage[] = {
          fail("data: the tensor is not contiguous; use x:contiguous():data()");
        if (&x.device() != &cpu_device())
          fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
-       bump(x);  // whoever asks for the address may write
        lua_pushlightuserdata(a.L, x.data());
        lua_pushstring(a.L, dtype_name(x.dtype()));
        return 2;

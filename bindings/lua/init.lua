@@ -47,7 +47,8 @@ return function(mt, core, methods, tensor_meta, shape_meta)
                    uint8 = 'uint8_t *', bool = 'bool *', float16 = 'uint16_t *', bfloat16 = 'uint16_t *'}
   methods.data = core.declare('data(x)',
     'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to ' ..
-    'the bits of float16 and bfloat16.',
+    'the bits of float16 and bfloat16. Gradients do not notice what is written through it: write before the forward ' ..
+    'or after the backward.',
     function(x)
       local p, dtype = core.data_address(x)
       return require('ffi').cast(pointer[dtype], p)
