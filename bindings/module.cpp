@@ -115,7 +115,7 @@ const Entry kCore[] = {
      [](Args& a) { return a.push(cuda_trouble()); }},
     {"cuda_devices()", "How many GPUs can be used.",
      [](Args& a) { return a.push(double(cuda_devices())); }},
-    {"device_model(device)", "What a device is sold as.",
+    {"device_name(device)", "What a device is sold as.",
      [](Args& a) {
        const Device& d = a.device(1);
        return a.push(std::string(d.model ? d.model : "CPU"));
@@ -135,11 +135,6 @@ const Entry kCore[] = {
      }},
     {"get_num_threads()", "How many threads kernels use.",
      [](Args& a) { return a.push(double(omp_get_max_threads())); }},
-    {"check_device(device)", "An error when a device cannot be used.",
-     [](Args& a) {
-       a.device(1);
-       return 0;
-     }},
     {"device_trouble(device)", "Why a device cannot be used; an empty string when it can.",
      [](Args& a) {
        try {

@@ -81,7 +81,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     end,
     device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
     device_name = core.declare("device_name(device='cuda')", 'What a GPU is sold as.',
-      function(device) return core.device_model(device or 'cuda') end),
+      function(device) return core.device_name(device or 'cuda') end),
     kernel = core.declare("kernel(source, name=nil, options=nil, defines=nil, rank=nil, device='cuda')",
       'A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
       "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
