@@ -8,9 +8,12 @@
 
 namespace mt::lua {
 
-/// Of a Lua state: whether it lives, its main thread, and what it keeps for computed tensors.
+/// Of a Lua state: whether it lives, a thread of ours, and what it keeps for computed tensors.
+///
+/// The thread is there for its stack alone: the coroutine that asks first may be garbage later, and
+/// Lua 5.1 does not name the main thread.
 struct Callback::State {
-  lua_State* L;
+  lua_State* L;  // in the registry as long as it is open
   bool open = true;
   int next = 0;
   std::vector<Callback*> computed = {};
@@ -19,7 +22,7 @@ struct Callback::State {
 
 namespace {
 // Registry keys; the mark of an environment of ours.
-const char kState = 0, kFunctions = 0, kOwners = 0, kOwned = 0;
+const char kState = 0, kThread = 0, kFunctions = 0, kOwners = 0, kOwned = 0;
 
 void push_at(lua_State* L, const char* key) {
   lua_pushlightuserdata(L, const_cast<char*>(key));
@@ -79,8 +82,11 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   lua_pop(L, 1);
   make_weak(L, &kFunctions);
   make_weak(L, &kOwners);
+  lua_pushlightuserdata(L, const_cast<char*>(&kThread));
+  lua_State* thread = lua_newthread(L);
+  lua_rawset(L, LUA_REGISTRYINDEX);
   lua_pushlightuserdata(L, const_cast<char*>(&kState));
-  Held* held = new (lua_newuserdata(L, sizeof(Held))) Held(std::make_shared<State>(State{L}));
+  Held* held = new (lua_newuserdata(L, sizeof(Held))) Held(std::make_shared<State>(State{thread}));
   lua_newtable(L);
   lua_pushcfunction(L, [](lua_State* closing) {
     Held* dying = static_cast<Held*>(lua_touserdata(closing, 1));

@@ -31,8 +31,8 @@ At range_in(int64_t from, int64_t to, int64_t step, int64_t size, int dim, const
   const int64_t first = from < 0 ? from + size + 1 : from, last = to < 0 ? to + size + 1 : to;
   if (first == last + 1 && first >= 1 && last <= size) return {At::range, last, 0};
   if (first < 1 || last > size || first > last)
-    fail("{}: the range {}..{} does not lie inside 1..{} (dimension {})", name, from, to, size,
-         dim + 1);
+    fail("{}: the range {}..{} does not lie inside 1..{} (dimension {}){}", name, from, to, size,
+         dim + 1, from && to ? "" : "; 0 is not a position: they count from 1, and from -1 at the end");
   return {At::range, first - 1, (last - first) / step + 1, step};
 }
 

@@ -201,8 +201,9 @@ int apply(lua_State* L, const Options& o) {
       "local threads, seed, device = ... local mt, core = require 'mtorch', require 'mtorch.core' "
       "if threads > 0 then mt.set_num_threads(threads) end "
       "if seed then mt.manual_seed(seed) end "
-      "if device ~= '' then core.check_device(device) end";
-  if (luaL_loadbuffer(L, code, sizeof code - 1, "=(options)") != 0) return 1;
+      "local trouble = device ~= '' and core.device_trouble(device) or '' "
+      "if trouble ~= '' then error('--device: ' .. trouble, 0) end";
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
   lua_pushinteger(L, o.threads);
   if (o.seed.empty()) lua_pushnil(L);
   else lua_pushnumber(L, std::atof(o.seed.c_str()));
@@ -216,7 +217,7 @@ int begin_profile(lua_State* L, const std::string& path) {
   static const char code[] =
       "local path = ... require 'mtorch.profile' "
       "return require('mtorch.core').profile_program(path ~= 'true' and path or nil)";
-  if (luaL_loadbuffer(L, code, sizeof code - 1, "=(options)") != 0) return 1;
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
   lua_pushstring(L, path.c_str());
   if (call(L, 1, 1) != 0) return 1;
   lua_setfield(L, LUA_REGISTRYINDEX, kEndProfile);

@@ -168,7 +168,7 @@ const Entry kCore[] = {
      [](Args& a) { return a.push(cuda_trouble()); }},
     {"cuda_devices()", "How many GPUs can be used.",
      [](Args& a) { return a.push(double(cuda_devices())); }},
-    {"device_model(device)", "What a device is sold as.",
+    {"device_name(device)", "What a device is sold as.",
      [](Args& a) {
        const Device& d = a.device(1);
        return a.push(std::string(d.model ? d.model : "CPU"));
@@ -188,11 +188,6 @@ const Entry kCore[] = {
      }},
     {"get_num_threads()", "How many threads kernels use.",
      [](Args& a) { return a.push(double(omp_get_max_threads())); }},
-    {"check_device(device)", "An error when a device cannot be used.",
-     [](Args& a) {
-       a.device(1);
-       return 0;
-     }},
     {"device_trouble(device)", "Why a device cannot be used; an empty string when it can.",
      [](Args& a) {
        try {
@@ -324,7 +319,6 @@ const Entry kLanguage[] = {
          fail("data: the tensor is not contiguous; use x:contiguous():data()");
        if (&x.device() != &cpu_device())
          fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
-       bump(x);  // whoever asks for the address may write
        lua_pushlightuserdata(a.L, x.data());
        lua_pushstring(a.L, dtype_name(x.dtype()));
        return 2;

@@ -6028,7 +6028,7 @@ function mt.get_printoptions() end
 ---@return mt.Tensor ...
 function mt.set_printoptions(precision, threshold, edgeitems, linewidth, profile, sci_mode) end
 
---- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to the bits of float16 and bfloat16.
+--- A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to the bits of float16 and bfloat16. Gradients do not notice what is written through it: write before the forward or after the backward.
 ---@return any ...
 function Tensor:data() end
 

@@ -241,7 +241,7 @@ class Walk {
         add_(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
       } else {
         Ref<TensorImpl>::adopt(leaf->grad);
-        g.impl()->quiet = false;
+        g.impl()->quiet = g.impl()->hidden = false;
         leaf->grad = g.release();
       }
     }

@@ -102,6 +102,14 @@ Svd svd_values(const char* name, const Tensor& a, char job) {
   return f;
 }
 
+/// Whether vectors with this gradient had a part in the result.
+bool has_part(const Tensor& g) { return g.numel() > 0 && any(g).item() != 0; }
+
+/// 1 / x, where vectors are not unique at 0: infinite there as in torch, if they had a part.
+Tensor reciprocal_for(bool part, const Tensor& x) {
+  return part ? reciprocal(x) : reciprocal_or_zero(x);
+}
+
 /// x - x'.
 Tensor skew(const Tensor& x) { return x - mT(x); }
 
@@ -114,15 +122,22 @@ void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor u = results.next({m, k}), s = results.next({k}), vh = results.next({k, n});
   const Tensor gu = grads.next({m, k}), gs = grads.next({k}), gvh = grads.next({k, n});
   const Tensor row = unsqueeze(s, -2), column = unsqueeze(s, -1);
-  const Tensor apart = reciprocal_or_zero((row - column) * (row + column));
+  const bool left = has_part(gu), right = has_part(gvh);
+  const Tensor ones = eye(k, k, s.dtype());
+  const Tensor apart = reciprocal_for(left || right, (row - column) * (row + column) + ones);
   const Tensor ugu = matmul(mT(u), gu), vgv = matmul(vh, mT(gvh));
-  const Tensor identity = to(eye(k, k), Dtype::b8);
+  const Tensor identity = to(ones, Dtype::b8);
   const Tensor inner = skew(ugu) * apart * row + column * (skew(vgv) * apart) +
                        where(identity, unsqueeze(gs, -1), Tensor(0.0));
-  const Tensor inverse = reciprocal_or_zero(s);
   dx[0] = matmul(matmul(u, inner), vh);
-  if (m > k) dx[0] = dx[0] + matmul((gu - matmul(u, ugu)) * unsqueeze(inverse, -2), vh);
-  if (n > k) dx[0] = dx[0] + matmul(u, unsqueeze(inverse, -1) * (gvh - matmul(mT(vgv), vh)));
+  if (m > k) {
+    const Tensor rest = (gu - matmul(u, ugu)) * unsqueeze(reciprocal_for(left, s), -2);
+    dx[0] = dx[0] + matmul(rest, vh);
+  }
+  if (n > k) {
+    const Tensor rest = unsqueeze(reciprocal_for(right, s), -1) * (gvh - matmul(mT(vgv), vh));
+    dx[0] = dx[0] + matmul(u, rest);
+  }
 }
 const NodeType kSvd{"svd", svd_backward};
 
@@ -156,9 +171,13 @@ void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
   Unpack results{packed}, grads{g};
   const Tensor w = results.next({n}), v = results.next({n, n});
   const Tensor gw = grads.next({n}), gv = grads.next({n, n});
-  const Tensor apart = reciprocal_or_zero(unsqueeze(w, -2) - unsqueeze(w, -1));
-  const Tensor inner =
-      where(to(eye(n, n), Dtype::b8), unsqueeze(gw, -1), matmul(mT(v), gv) * apart);
+  const Tensor ones = eye(n, n, w.dtype());
+  const Tensor apart =
+      reciprocal_for(has_part(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
+  // V stays orthogonal: only the skew part of what would turn it counts, and A's gradient is
+  // symmetric.
+  const Tensor inner = where(to(ones, Dtype::b8), unsqueeze(gw, -1),
+                             skew(matmul(mT(v), gv)) * apart * Tensor(0.5));
   dx[0] = matmul(v, matmul(inner, mT(v)));
 }
 const NodeType kEigh{"eigh", eigh_backward};

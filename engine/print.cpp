@@ -100,27 +100,34 @@ class Printer {
   }
 
   void matrix(const Tensor& x) {
-    if (x.dim() == 1) return line(x);
+    if (x.dim() == 1) {
+      line(x);
+      return;
+    }
+    bool broken = false;
     for (int64_t i : shown(x.size(0), summarise_)) {
+      if (broken) out_ += "\n";  // where the next row begins
       if (i < 0) out_ += " ...\n";
-      else line(pick(x, 0, i));
+      else broken = line(pick(x, 0, i));
     }
   }
 
-  /// One row, broken where it would leave the screen.
-  void line(const Tensor& x) {
+  /// One row, broken where it would leave the screen: then the answer is true.
+  bool line(const Tensor& x) {
     size_t begin = out_.size();
+    bool broken = false;
     for (int64_t i : shown(x.size(0), summarise_)) {
       const std::string cell =
           i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x, i), format_.width);
       if (out_.size() - begin + cell.size() > size_t(options_.linewidth) && out_.size() > begin) {
         out_ += "\n";
         begin = out_.size();
-        out_ += " ";
+        broken = true;
       }
       out_ += cell;
     }
     out_ += "\n";
+    return broken;
   }
 
   const Tensor& x_;

@@ -93,6 +93,7 @@ Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t 
     v.base = Ref<TensorImpl>::share(base).release();
   } else {
     v.quiet = true;
+    v.hidden = x.impl()->hidden || x.requires_grad();
   }
   return t;
 }

@@ -135,14 +135,18 @@ void keep_retaining(const Tensor& old, const Tensor& x) {
 
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 
+/// For a write while gradients are recorded into a view that was made while they were not.
+[[noreturn]] void fail_quiet(const char* operation) {
+  fail(
+      "{}: this view was made while nothing was recorded, and is changed while gradients are; "
+      "move both inside mt.no_grad, or both outside",
+      operation);
+}
+
 /// What a recorded write needs to know before anything is changed.
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
-  if (t.quiet || whole.quiet)
-    fail(
-        "{}: this view was made while nothing was recorded, and is changed while gradients are; "
-        "move both inside mt.no_grad, or both outside",
-        operation);
+  if (t.quiet || whole.quiet) fail_quiet(operation);
   if (t.base && overlaps_itself(whole))
     fail("{}: this is a view of a tensor that is expanded; clone() that first", operation);
 }
@@ -175,7 +179,9 @@ void check_writable(const char* operation, const Tensor& target) {
           "{}: this leaf requires a gradient, a change in place would lose it; use "
           "mt.no_grad(function) around it",
           operation);
-    if (target.impl()->base && is_graph_leaf(*target.impl()->base))
+    const TensorImpl* base = target.impl()->base;
+    if (target.impl()->hidden || (base && base->hidden)) fail_quiet(operation);
+    if (base && is_graph_leaf(*base))
       fail(
           "{}: this is a view of a leaf that requires a gradient, a change in place would lose it; "
           "use mt.no_grad(function) around it",
@@ -260,7 +266,7 @@ void assign(const Tensor& x, const Tensor& region, const Tensor& source) {
       r.base = Ref<TensorImpl>::share(&base).release();
       r.recorded = base.recorded;
     }
-    r.quiet = x.impl()->quiet;
+    r.quiet = x.impl()->quiet, r.hidden = x.impl()->hidden;
   }
   if (source.dim() > region.dim() ||
       !(broadcast("assignment", region.shape(), source.shape()) == region.shape()))

@@ -406,7 +406,7 @@ local function main()
   end
   if options.save ~= '' then
     local header = ('mtorch %s, %d threads%s'):format(
-      on_gpu and core.device_model(options.device) or core.isa(), options.threads,
+      on_gpu and core.device_name(options.device) or core.isa(), options.threads,
                                                       options.quick and ', quick' or '')
     bench_table.write(options.save, header, measured)
   end

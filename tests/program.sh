@@ -158,6 +158,8 @@ run '' -e 'local f = io.open("flushed", "w") f:write("all") os.exit(0)' &&
   is 'os.exit flushes files' "$(cat flushed)" all
 run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 1 ''
 has 'is named' err "'gpu'"
+has 'after the option' err 'mtorch: --device: device'
+run '' --threads 1000 -e '' && has 'an option is no line of a script' err 'mtorch: set_num_threads: 1000'
 run '' --device "cpu') io.write('injected" -e '' && hasnt 'an option is data, not code' out injected
 run '' -E -e 'io.write(1)' && expect '-E' 0 1
 "$program" -e 'for i = 1, 1e6 do io.write("line\n") end' 2>err | head -n 1 >out

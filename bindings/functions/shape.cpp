@@ -11,6 +11,11 @@ int64_t position_or(const Args& a, int i, int64_t fallback) {
 }
 
 template <Tensor (*join)(const std::vector<Tensor>&, int64_t)> int joined(Args& a) {
+  if (tensor_at(a.L, 1)) {  // cat(a, b), where b would be the dimension
+    const std::string name = name_of(a.entry());
+    fail("{}: argument 1 'tensors' must be a list of tensors, got {}; use mt.{}{{a, b}}", name,
+         describe(a.L, 1), name);
+  }
   return a.push(join(a.tensors(1), position_or(a, 2, 0)));
 }
 template <Tensor (*join)(const std::vector<Tensor>&)> int stacked(Args& a) {

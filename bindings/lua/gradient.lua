@@ -11,6 +11,8 @@ local function is_function(value)
   return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
 end
 
+local function is_float(x) return x.dtype:find 'float' ~= nil end
+
 -- ---- mt.Function -------------------------------------------------------------------------------
 
 local Context = {}
@@ -108,6 +110,9 @@ local function fresh(name, inputs, create_graph)
   for i, x in ipairs(list) do
     if not mt.is_tensor(x) then
       core.fail(('%s: input %d must be a tensor, got %s'):format(name, i, core.describe(x)))
+    end
+    if not is_float(x) then
+      core.fail(('%s: input %d must be a float tensor, got %s'):format(name, i, core.describe(x)))
     end
     new[i] = create_graph and x.requires_grad and x:view_as(x) or x:detach():requires_grad_()
   end
@@ -209,13 +214,23 @@ local function vectors(name, v, like)
   return list
 end
 
+--- The gradients by the inputs of the results that depend on them, each times its weight.
+local function gradients(outputs, weights, list, create_graph)
+  local moving, with = {}, {}
+  for k, y in ipairs(outputs) do
+    if y.requires_grad then moving[#moving + 1], with[#with + 1] = y, weights[k] end
+  end
+  if #moving == 0 then return {} end
+  return mt.grad(moving, list, {grad_outputs = with, create_graph = create_graph, allow_unused = true})
+end
+
 gradient.vjp = core.declare('vjp(fn, inputs, v=nil)',
   "fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.",
   recorded(function(fn, inputs, v)
     local list, single = fresh('vjp', inputs)
     local results = results_of('vjp', fn, list)
     local outputs = {unpack(results, 1, results.n or #results)}
-    local g = mt.grad(outputs, list, {grad_outputs = vectors('vjp', v, outputs), allow_unused = true})
+    local g = gradients(outputs, vectors('vjp', v, outputs), list, false)
     for i, x in ipairs(list) do g[i] = g[i] or mt.zeros_like(x) end
     for k, y in ipairs(outputs) do outputs[k] = y:detach() end
     return #outputs == 1 and outputs[1] or outputs, single and g[1] or g
@@ -228,8 +243,13 @@ gradient.jvp = core.declare('jvp(fn, inputs, v=nil)',
     local list = fresh('jvp', inputs)
     local results = results_of('jvp', fn, list)
     local outputs, dummies = {unpack(results, 1, results.n or #results)}, {}
-    for k, y in ipairs(outputs) do dummies[k] = mt.zeros_like(y):requires_grad_() end
-    local g = mt.grad(outputs, list, {grad_outputs = dummies, create_graph = true, allow_unused = true})
+    for k, y in ipairs(outputs) do
+      if not is_float(y) then
+        core.fail('jvp: the function must return float tensors, it returned ' .. core.describe(y))
+      end
+      dummies[k] = mt.zeros_like(y):requires_grad_()
+    end
+    local g = gradients(outputs, dummies, list, true)
     local along, weight = {}, {}
     for i, t in ipairs(vectors('jvp', v, list)) do
       if g[i] and g[i].requires_grad then along[#along + 1], weight[#weight + 1] = g[i], t end

@@ -47,7 +47,8 @@ return function(mt, core, methods, tensor_meta, shape_meta)
                    uint8 = 'uint8_t *', bool = 'bool *', float16 = 'uint16_t *', bfloat16 = 'uint16_t *'}
   methods.data = core.declare('data(x)',
     'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to ' ..
-    'the bits of float16 and bfloat16.',
+    'the bits of float16 and bfloat16. Gradients do not notice what is written through it: write before the forward ' ..
+    'or after the backward.',
     function(x)
       local p, dtype = core.data_address(x)
       return require('ffi').cast(pointer[dtype], p)
@@ -80,7 +81,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     end,
     device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
     device_name = core.declare("device_name(device='cuda')", 'What a GPU is sold as.',
-      function(device) return core.device_model(device or 'cuda') end),
+      function(device) return core.device_name(device or 'cuda') end),
     kernel = core.declare("kernel(source, name=nil, options=nil, defines=nil, rank=nil, device='cuda')",
       'A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
       "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..

@@ -492,8 +492,22 @@ test('jacobian, hessian, vjp, jvp as torch.autograd.functional', function()
   local moved, by = mt.jvp(function(a) return a * a:sum() end, x, mt.tensor({1, 10}, {dtype = 'float64'}))
   is(moved, {3, 6})
   is(by, {14, 52})
+  -- Results that do not depend on the inputs.
+  local function constant() return mt.tensor{7, 8} end
+  is(select(2, mt.vjp(constant, x, mt.ones(2))), {0, 0})
+  is(select(2, mt.jvp(constant, x, x)), {0, 0})
+  is(select(2, mt.vjp(function(a) return a:argmax() end, x, mt.tensor(1))), {0, 0})
+  local _, parts = mt.jvp(function(a) return constant(), a * 2 end, x, x)
+  is(parts[1], {0, 0})
+  is(parts[2], {2, 4})
   raises(function() mt.hessian(function(a) return a end, x) end, 'must return one number')
   raises(function() mt.jacobian(function() return 7 end, x) end, 'must return tensors, it returned 7')
+  for _, name in ipairs{'jacobian', 'hessian', 'vjp', 'jvp'} do
+    raises(function() mt[name](function(a) return a end, mt.ones(2, 'int64'), mt.ones(2)) end,
+      name .. ': input 1 must be a float tensor, got a tensor %(2%) int64')
+  end
+  raises(function() mt.jvp(function(a) return a:argmax() end, x, x) end,
+    'jvp: the function must return float tensors, it returned a tensor %(%) int64')
   raises(function() mt.jvp(function(a) return a end, x, mt.ones(3)) end, 'vector 1 must have the shape %(2%)')
 end)
 

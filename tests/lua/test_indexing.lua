@@ -286,7 +286,11 @@ test('strings that are no index are errors that show where', function()
   raises(function() return x['1:--2'] end, "cannot be read at character 3")
   raises(function() return x['1 2:'] end, "cannot be read at character 3, '2:'")
   raises(function() return x['12345678901234567890:'] end, 'cannot be read at character 1')
-  raises(function() return x['0:2'] end, '0')
+  for _, key in ipairs{'0:2', '2:0', {{0, 2}}, {{0, 3, 2}}} do
+    raises(function() return x[key] end, 'does not lie inside 1%.%.3.*; 0 is not a position: they count from 1')
+  end
+  raises(function() x['0:2'] = 1 end, 'assignment: the range 0%.%.2 .*count from 1')
+  raises(function() return x['1:4'] end, '%(dimension 1%)$')
   raises(function() return x['1:4'] end, 'range 1%.%.4 does not lie inside 1%.%.3 %(dimension 1%)')
   raises(function() return x['1:3:0'] end, 'step is 0')
   raises(function() return x[':, :, :, :'] end, '4 positions for a tensor of 3')

@@ -271,6 +271,55 @@ test('equal eigenvalues: gradients of the values are finite', function()
   near(x.grad:tolist(), mt.eye(3):tolist(), 1e-14)
 end)
 
+-- Values by PyTorch: of a square matrix whose halves differ, the gradient is symmetric too.
+test('the gradient of eigenvectors is symmetric, and so is its gradient', function()
+  local c = d64{1, 2, 3}
+  local d = d64{{.3, -1.2, .7}, {1.1, .4, -.6}, {.2, .9, -1.5}}
+  local m = d64{{2, .3, -.5}, {.1, -1, .7}, {.4, .2, .5}}
+  local function loss(a, upper)
+    local w, v = la.eigh(a, upper)
+    return (v:square() * d):sum() + (w * c):sum()
+  end
+  local function gradient(a, upper)
+    a = a:clone():requires_grad_()
+    return mt.grad(loss(a, upper), a):view(-1):tolist()
+  end
+  near(gradient(m + mT(m)), {
+    2.9941755822864122, 0.10912723262336534, -0.01643374347029796, 0.10912723262336528,
+    1.0244197549852245, 0.1686697588917945, -0.01643374347029796, 0.16866975889179453,
+    1.981404662728362}, 1e-12)
+  near(gradient(m), {
+    3.2340324033085177, 0.018653028302568736, -0.2968621630281467, 0.018653028302568736,
+    0.9826967409948765, -0.02354943326694949, -0.29686216302814683, -0.02354943326694946,
+    1.7832708556966035}, 1e-12)
+  near(gradient(m, 'U'), {
+    3.2608588188740013, 0.3260091460761618, 0.29281113896814426, 0.3260091460761618,
+    1.0166065178032293, 0.16128975765081052, 0.2928111389681445, 0.1612897576508105,
+    1.7225346633227705}, 1e-12)
+  local a = m:clone():requires_grad_()
+  local g = mt.grad(loss(a), a, {create_graph = true})
+  ;(g:square() * mt.range(1, 9):double():view(3, 3)):sum():backward()
+  near(a.grad:view(-1):tolist(), {
+    7.824831057809499, -0.31309219850583575, -8.869859304179304, -0.3130921985058359,
+    0.7921732607240453, 0.4391860703458844, -8.869859304179306, 0.4391860703458843,
+    -8.617004318533546}, 1e-11)
+end)
+
+test('vectors of equal values have no gradient: it is nan', function()
+  local d = d64{{.3, -1.2, .7}, {1.1, .4, -.6}, {.2, .9, -1.5}}
+  local function all_nan(fn)
+    local a = mt.eye(3, {dtype = 'float64'}):requires_grad_()
+    ;(fn(a):square() * d):sum():backward()
+    eq(a.grad:isnan():all(), true)
+  end
+  all_nan(function(a) return (select(2, la.eigh(a))) end)
+  all_nan(function(a) return (la.svd(a)) end)
+  all_nan(function(a) return (select(3, la.svd(a))) end)
+  local a = mt.eye(3, {dtype = 'float64'}):requires_grad_()
+  ;(select(2, la.svd(a)) * mt.tensor{1, 2, 3}):sum():backward()
+  near(a.grad:tolist(), {{1, 0, 0}, {0, 2, 0}, {0, 0, 3}}, 1e-14)
+end)
+
 test('gradients of norms', function()
   mt.manual_seed(6)
   for _, order in ipairs{0, 0.5, 1, 1.5, 2, 3, -1, inf, -inf} do

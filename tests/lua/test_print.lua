@@ -167,7 +167,7 @@ test("the seed's table with four decimals, wrapped", function()
                        -11.4696, -2.1153}}
   eq(tostring(x), table.concat({
     '  -10.9417   -0.6844   -7.0038   -4.0066   -2.0857   -3.3588    3.9127   -3.4375',
-    '   -11.4696   -2.1153', '[(1 x 10) float32 cpu]'}, '\n'))
+    '  -11.4696   -2.1153', '[(1 x 10) float32 cpu]'}, '\n'))
 end)
 
 printing('linewidth and precision', {linewidth = 20, precision = 1}, function()
@@ -175,6 +175,14 @@ printing('linewidth and precision', {linewidth = 20, precision = 1}, function()
     assert(#line <= 20 or line:find('^%['), line)
   end
   eq(words(lines(mt.tensor{1.25, 3})[1]), {'1.2', '3.0'})
+end)
+printing('rows that are broken keep their columns', {linewidth = 20}, function()
+  eq(tostring(mt.range(1, 6):float()),
+    '  1.  2.  3.  4.  5.\n  6.\n[(6) float32 cpu]')
+  eq(tostring(mt.range(1, 15):view(3, 5)), table.concat({
+    '   1   2   3   4   5', '   6   7   8   9  10', '  11  12  13  14  15', '[(3 x 5) int64 cpu]'}, '\n'))
+  eq(tostring(mt.range(1, 12):view(2, 6)), table.concat({
+    '   1   2   3   4   5', '   6', '', '   7   8   9  10  11', '  12', '[(2 x 6) int64 cpu]'}, '\n'))
 end)
 printing('no digits at all', {precision = 0}, function()
   eq(words(lines(mt.tensor{0.75, 3.5})[1]), {'1.', '4.'})

@@ -190,6 +190,7 @@ test('unknown names are errors with the nearest', function()
     "no field or method 'relux' %(did you mean 'relu'%?%)")
   raises(function() return mt.zeros(1).shap end, "'shap' %(did you mean 'shape'%?%)")
   raises(function() return mt.cuda.is_availabel end, "did you mean 'is_available'")
+  raises(function() mt.cuda.device_name('gpu') end, "%d: device_name: device 'gpu' is not known")
   for _, field in ipairs{'shape', 'dtype', 'device', 'is_leaf', 'something'} do
     raises(function() mt.zeros(1)[field] = 1 end, "'" .. field .. "' of a tensor cannot be set")
   end
