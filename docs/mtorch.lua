@@ -6449,6 +6449,36 @@ function mt.data.split(n) end
 ---@return any ...
 function mt.data.xor(n) end
 
+--- bar{values, labels={..}, ..}: one bar per value.
+---@param ... any
+---@return any ...
+function mt.plot.bar(...) end
+
+--- contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=0.5, grid=60, points={x=, y=, class=}, ..}: filled bands and the line of `level`; matrix row 1 is low y.
+---@param ... any
+---@return any ...
+function mt.plot.contour(...) end
+
+--- heatmap{matrix, rows={..}, cols={..}, ..}: row 1 on top, as a matrix is printed.
+---@param ... any
+---@return any ...
+function mt.plot.heatmap(...) end
+
+--- hist{values, bins=, ..}: how often values occur (a tensor of any shape); bins are chosen if nil.
+---@param ... any
+---@return any ...
+function mt.plot.hist(...) end
+
+--- line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, width=, height=, path=}: lines over x, over 1..n for one list; an entry {x=, y=, label=} has its own x. With a path an SVG file, else text.
+---@param ... any
+---@return any ...
+function mt.plot.line(...) end
+
+--- scatter{x, y, class={..}, labels={..}, ..}: dots coloured by class; an [n x 2] tensor is both.
+---@param ... any
+---@return any ...
+function mt.plot.scatter(...) end
+
 --- A mark in the order of a GPU's work: e:record(), e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.
 ---@param device? string default 'cuda'
 ---@return any ...

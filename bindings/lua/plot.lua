@@ -488,25 +488,23 @@ local function svg_text(kind, args, how)
   return svg.draw(fig, how), fig
 end
 
---- line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, width=, height=, path=}:
---- lines over x, over 1..n for one list; an entry {x=, y=, label=} has its own x.
-function plot.line(...) return show('line', ...) end
+local declare = util.host('declare') or function(_, _, fn) return fn end
 
---- scatter{x, y, class={..}, labels={..}, ..}: dots coloured by class; an [n x 2] tensor is both.
-function plot.scatter(...) return show('scatter', ...) end
-
---- bar{values, labels={..}, ..}: one bar per value.
-function plot.bar(...) return show('bar', ...) end
-
---- hist{values, bins=, ..}: how often values occur (a tensor of any shape); bins are chosen if nil.
-function plot.hist(...) return show('hist', ...) end
-
---- heatmap{matrix, rows={..}, cols={..}, ..}: row 1 on top, as a matrix is printed.
-function plot.heatmap(...) return show('heatmap', ...) end
-
---- contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=0.5, grid=60,
---- points={x=, y=, class=}, ..}: filled bands and the line of `level`; matrix row 1 is low y.
-function plot.contour(...) return show('contour', ...) end
+for kind, doc in pairs{
+  line = 'line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, width=, height=, path=}: lines over ' ..
+    'x, over 1..n for one list; an entry {x=, y=, label=} has its own x. With a path an SVG file, else text.',
+  scatter = 'scatter{x, y, class={..}, labels={..}, ..}: dots coloured by class; an [n x 2] tensor is both.',
+  bar = 'bar{values, labels={..}, ..}: one bar per value.',
+  hist = 'hist{values, bins=, ..}: how often values occur (a tensor of any shape); bins are chosen if nil.',
+  heatmap = 'heatmap{matrix, rows={..}, cols={..}, ..}: row 1 on top, as a matrix is printed.',
+  contour = 'contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=0.5, grid=60, points={x=, y=, ' ..
+    'class=}, ..}: filled bands and the line of `level`; matrix row 1 is low y.',
+} do
+  plot[kind] = declare(kind .. '(..)', doc, function(...)
+    local path = show(kind, ...)
+    if path then return path end
+  end)
+end
 
 for kind in pairs(known_options) do
   plot['svg_' .. kind] = function(args, how) return svg_text(kind, args, how) end
