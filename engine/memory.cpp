@@ -30,9 +30,10 @@ static_assert(sizeof(Storage) <= kHeader);
 /// the addresses of small pages do not fit into the processor's tables.
 void* fresh(size_t bytes) {
   if (bytes < kHuge) return std::aligned_alloc(64, bytes);
-  void* block = std::aligned_alloc(kHuge, bytes);
+  void* block = nullptr;  // aligned_alloc would want whole pages
+  if (posix_memalign(&block, kHuge, bytes)) return nullptr;
 #if defined(MADV_HUGEPAGE)
-  if (block) madvise(block, bytes / kHuge * kHuge, MADV_HUGEPAGE);
+  madvise(block, bytes / kHuge * kHuge, MADV_HUGEPAGE);
 #endif
   return block;
 }
