@@ -87,15 +87,14 @@ namespace {
 
 /// What a table without a metatable may stand for: f{a, b} holds arguments, f{k = v} options.
 struct Look {
-  bool plain = false, empty = false;
-  bool first = false, named = false;  // has something at [1]; has string keys
+  bool empty = false, first = false, named = false;  // nothing; something at [1]; string keys
 };
 /// Names are not looked for beside [1] unless `whole`.
 Look look_at(lua_State* L, int i, bool whole) {
   Look look;
   if (lua_type(L, i) != LUA_TTABLE) return look;
   if (lua_getmetatable(L, i)) return lua_pop(L, 1), look;
-  look.plain = look.empty = true;
+  look.empty = true;
   lua_rawgeti(L, i, 1);
   look.first = !lua_isnil(L, -1);
   lua_pop(L, 1);
@@ -208,13 +207,7 @@ void Args::collect(int at) {
 /// Moves the options at stack index 1 into the places of their names, which lie above.
 void Args::name_options() {
   const Signature& s = signature_of(entry_);
-  lua_pushnil(L);
-  while (lua_next(L, 1)) {
-    if (lua_type(L, -2) != LUA_TSTRING) {
-      lua_pop(L, 1);
-      continue;
-    }
-    const std::string key = lua_tostring(L, -2);
+  each_named(L, 1, [&](const std::string& key) {
     int place = 0;
     std::vector<std::string> names;
     for (const Signature::Param& p : s.params) {
@@ -229,8 +222,9 @@ void Args::name_options() {
     }
     if (!lua_isnil(L, 1 + place))
       fail("{}: '{}' is given twice, by position and by name", s.name, key);
+    lua_pushvalue(L, -1);
     lua_replace(L, 1 + place);
-  }
+  });
 }
 
 // ---- one argument -------------------------------------------------------------------------------

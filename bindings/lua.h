@@ -133,6 +133,11 @@ void free_tensor(lua_State* L, int index);
 void push_shape(lua_State* L, const Shape&);
 /// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
 std::string describe(lua_State* L, int index);
+/// Calls f(key), with the value on top of the stack, for each string key of the table at `index`.
+template <class F> void each_named(lua_State* L, int index, const F& f) {
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) f(std::string(lua_tostring(L, -2)));
+}
 /// The nearest name among the string keys of the table at `index` and `names`, or "".
 std::string nearest_key(lua_State* L, int index, const std::string& name,
                         std::vector<std::string> names = {});

@@ -13,13 +13,7 @@ void push_raw(lua_State* L, const char* key) {
 /// The options of mt.autocast{fn, .., dtype=, device=, enabled=}: the table at index 1.
 Autocast read_options(lua_State* L) {
   Autocast now{Dtype::bf16, Dtype::f16};
-  lua_pushnil(L);
-  while (lua_next(L, 1)) {
-    if (lua_type(L, -2) != LUA_TSTRING) {
-      lua_pop(L, 1);
-      continue;
-    }
-    const std::string key = lua_tostring(L, -2);
+  each_named(L, 1, [&](const std::string& key) {
     if (key == "dtype") {
       const std::string name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
       const Dtype d = dtype_named(name);
@@ -31,8 +25,7 @@ Autocast read_options(lua_State* L) {
            close.empty() ? "; it takes dtype, device and enabled"
                          : fmt::format(" (did you mean '{}'?)", close));
     }
-    lua_pop(L, 1);
-  }
+  });
   push_raw(L, "device");
   if (!lua_isnil(L, -1)) {
     const std::string name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";

@@ -150,8 +150,7 @@ end
 
 --- Runs fn `warmup` times, records it once more, and returns the graph.
 function cuda.graph(fn, warmup, device)
-  local meta = type(fn) == 'table' and getmetatable(fn)
-  if type(fn) ~= 'function' and not (type(meta) == 'table' and meta.__call) then
+  if not core.is_callable(fn) then
     core.fail('graph: argument 1 must be a function, got ' .. core.describe(fn))
   end
   warmup = warmup or 2

@@ -6,10 +6,6 @@ local parts = core.gradient()
 local gradient = {}
 
 local function pack(...) return {n = select('#', ...), ...} end
-local function is_function(value)
-  local meta = type(value) == 'table' and getmetatable(value)
-  return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
-end
 
 local function is_float(x) return x.dtype:find 'float' ~= nil end
 
@@ -73,7 +69,7 @@ gradient.Function = core.declare("Function(forward, backward, name='Function')",
   'backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ' ..
   'ctx:saved_tensors(); backward gets a gradient for each result and returns one for each argument, nil for none.',
   function(forward, backward, name)
-    if not is_function(forward) or not is_function(backward) then
+    if not core.is_callable(forward) or not core.is_callable(backward) then
       core.fail(('Function: forward and backward must be functions, got %s and %s'):format(core.describe(forward),
         core.describe(backward)))
     end
@@ -85,7 +81,7 @@ gradient.Function = core.declare("Function(forward, backward, name='Function')",
 gradient.recompute = core.declare('recompute(fn, ..)',
   'fn(..) without saving what its gradient needs: the backward runs fn a second time, with the same random numbers.',
   function(fn, ...)
-    if not is_function(fn) then core.fail('recompute: a function is needed, got ' .. core.describe(fn)) end
+    if not core.is_callable(fn) then core.fail('recompute: a function is needed, got ' .. core.describe(fn)) end
     local arguments, state = pack(...), mt.get_rng_state()
     local function again()
       local now = mt.get_rng_state()
@@ -126,7 +122,7 @@ end
 
 --- fn's results as a list of tensors.
 local function results_of(name, fn, inputs)
-  if not is_function(fn) then core.fail(('%s: a function is needed, got %s'):format(name, core.describe(fn))) end
+  if not core.is_callable(fn) then core.fail(('%s: a function is needed, got %s'):format(name, core.describe(fn))) end
   local results = pack(mt.enable_grad(fn, unpack(inputs)))
   if results.n == 1 and type(results[1]) == 'table' and not mt.is_tensor(results[1]) then results = results[1] end
   for k = 1, results.n or #results do

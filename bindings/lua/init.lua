@@ -110,6 +110,11 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   }, 'mt.cuda')
 
   local lazy = {}
+  --- Whether a value can be called: a function, or a table with __call.
+  function core.is_callable(value)
+    local meta = type(value) == 'table' and getmetatable(value)
+    return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
+  end
   core.lazy = lazy -- for help: what mt has, but has not opened yet
   for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
     lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end

@@ -215,8 +215,7 @@ end
 
 --- Calls fn for every module inside, then for this one; returns self.
 function Module:apply(fn)
-  local meta = getmetatable(fn)
-  if type(fn) ~= 'function' and not (type(meta) == 'table' and meta.__call) then
+  if not core.is_callable(fn) then
     core.fail('apply: a function of a module is needed, got ' .. core.describe(fn))
   end
   for _, child in ipairs(self:children()) do child:apply(fn) end

@@ -9,11 +9,6 @@ local optim = {}
 local Optimizer = {steps_on_device = false}
 core.recorded_groups = false -- a list while mt.cuda.graph records
 
-local function is_callable(value)
-  local meta = getmetatable(value)
-  return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
-end
-
 --- " (did you mean 'lr'?)", or nothing.
 local function hint(names, key)
   table.sort(names)
@@ -143,7 +138,7 @@ function Optimizer:step(closure, ...)
   if select('#', ...) > 0 then core.fail('step: it takes one argument, a function that returns the loss') end
   local loss
   if closure ~= nil then
-    if not is_callable(closure) then
+    if not core.is_callable(closure) then
       core.fail('step: a function that returns the loss is needed, got ' .. core.describe(closure))
     end
     loss = closure()

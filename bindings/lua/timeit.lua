@@ -13,8 +13,7 @@ end
 return core.declare('timeit(fn, n=nil, runs=7, quiet=false)', 'How long fn() takes: prints "mean +- deviation per ' ..
   'loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median in seconds.',
 function(fn, n, runs, quiet)
-  local meta = type(fn) == 'table' and getmetatable(fn)
-  if type(fn) ~= 'function' and not (type(meta) == 'table' and meta.__call) then
+  if not core.is_callable(fn) then
     core.fail('timeit: fn must be a function, got ' .. core.describe(fn))
   end
   runs = runs or 7
