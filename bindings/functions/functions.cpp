@@ -12,14 +12,6 @@ int push_positions(const Args& a, const Tensor& index) {
   return a.push(index + Tensor(1.0));
 }
 
-/// The user's positions, counted from 0. What is no integer tensor is handed on, for the engine's
-/// sentence.
-Tensor from_positions(const Tensor& index) {
-  if (is_float(index.dtype()) || index.dtype() == Dtype::b8) return index;
-  NoGrad off;
-  return to(index, Dtype::i64) - Tensor(1.0);
-}
-
 Made::Made(const Args& a, int i, Dtype fallback, const Device& place)
     : dtype(a.dtype(i, fallback)),
       device(a.given(i + 1) ? a.device(i + 1) : place),

@@ -15,9 +15,6 @@ namespace mt::lua {
 int push_positions(const Args&, const Tensor& index);
 /// Pushes values and where they stood.
 int push_picked(const Args&, Picked);
-/// The user's positions, counted from 0. What is no integer tensor is handed on, for the engine's
-/// sentence.
-Tensor from_positions(const Tensor& index);
 
 /// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
 struct Made {
