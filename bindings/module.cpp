@@ -14,6 +14,7 @@
 #include "bindings/open.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/io/file.h"
 #include "engine/io/idx.h"
 #include "kernels/cpu/parallel.h"
 
@@ -161,6 +162,16 @@ const Entry kCore[] = {
        if (lua_type(a.L, 1) != LUA_TSTRING)
          fail("idx: the path must be a string, got {}", describe(a.L, 1));
        return a.push(read_idx(a.text(1)));
+     }},
+    {"write_file(operation, path, text)", "Writes a whole file or nothing; returns the path.",
+     [](Args& a) {
+       write_file(a.text(1).c_str(), a.text(2), a.text(3));
+       return lua_pushvalue(a.L, 2), 1;
+     }},
+    {"check_writable(operation, path)", "Refuses a file that write_file would refuse.",
+     [](Args& a) {
+       check_writable(a.text(1).c_str(), a.text(2));
+       return 0;
      }},
     {"isa()", "The instruction set of the kernels.",
      [](Args& a) { return a.push(std::string(cpu_isa())); }},

@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "engine/io/file.h"
+
 namespace mt {
 namespace {
 
@@ -31,34 +33,6 @@ uint64_t mix(std::string_view bytes, uint64_t h = 0xcbf29ce484222325) {
   for (const char c : bytes) h = (h ^ uint8_t(c)) * 0x100000001b3;
   return h;
 }
-
-/// A file descriptor that closes itself.
-struct File {
-  explicit File(int fd) : fd(fd) {}
-  File(const File&) = delete;
-  ~File() {
-    if (fd >= 0) close(fd);
-  }
-  bool read(void* to, size_t n) const {
-    for (char* at = static_cast<char*>(to); n > 0;) {
-      const ssize_t got = ::read(fd, at, n);
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) return false;
-      at += got, n -= size_t(got);
-    }
-    return true;
-  }
-  bool write(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t put = ::write(fd, bytes.data(), bytes.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put <= 0) return false;
-      bytes.remove_prefix(size_t(put));
-    }
-    return true;
-  }
-  const int fd;
-};
 
 /// Whether a name in the folder is one of ours: 32 hexadecimal digits and an ending.
 bool is_ours(const std::string& name, std::string_view ending) {
@@ -83,7 +57,7 @@ std::optional<std::string> DiskCache::find(std::string_view key) const {
   const std::string path = path_of(key);
   const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat s {};
-  if (file.fd < 0 || fstat(file.fd, &s) != 0 || !S_ISREG(s.st_mode)) return {};
+  if (!file || fstat(file.fd(), &s) != 0 || !S_ISREG(s.st_mode)) return {};
   Header h{};
   if (!file.read(&h, sizeof h) || std::memcmp(h.magic, kMagic, sizeof kMagic) != 0) return {};
   const uint64_t rest = uint64_t(s.st_size) - sizeof h;
@@ -93,7 +67,7 @@ std::optional<std::string> DiskCache::find(std::string_view key) const {
   std::string text(rest, '\0');
   if (!file.read(text.data(), text.size()) || mix(text) != h.checksum) return {};
   if (std::string_view(text).substr(0, key.size()) != key) return {};
-  futimens(file.fd, nullptr);  // used just now; where that is refused, it was stored then
+  futimens(file.fd(), nullptr);  // used just now; where that is refused, it was stored then
   return text.substr(key.size());
 }
 
@@ -108,7 +82,7 @@ bool DiskCache::store(std::string_view key, std::string_view value) const {
   std::memcpy(h.magic, kMagic, sizeof kMagic);
   {
     const File file(open(begun.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (file.fd < 0) return false;
+    if (!file) return false;
     if (!file.write({reinterpret_cast<const char*>(&h), sizeof h}) || !file.write(key) ||
         !file.write(value)) {
       unlink(begun.c_str());

@@ -356,11 +356,7 @@ local function check_options()
     quit("--plot writes SVG, so '%s' must end in .svg", options.plot)
   end
   for _, path in ipairs {options.save, options.plot} do
-    if path ~= '' then
-      local file = io.open(path .. '.tmp', 'w') or quit("cannot write '%s'", path)
-      file:close()
-      os.remove(path .. '.tmp')
-    end
+    if path ~= '' then core.check_writable('bench', path) end
   end
 end
 

@@ -2,6 +2,7 @@
 --
 --   mtorch scripts/gpu_table.lua DIR SECONDS QUICK
 local mt = require 'mtorch'
+local util = require 'mtorch.util'
 
 local folder, seconds, quick = arg[1], tonumber(arg[2]), arg[3] == 'yes'
 
@@ -11,11 +12,7 @@ local function read(path)
   if file then file:close() end
   return text
 end
-local function write(name, text)
-  local file = assert(io.open(folder .. '/' .. name, 'w'))
-  file:write(text)
-  file:close()
-end
+local function write(name, text) util.write_file('gpu_table', folder .. '/' .. name, text) end
 
 -- ---- what was found -----------------------------------------------------------------------------
 

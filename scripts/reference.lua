@@ -4,7 +4,7 @@
 --
 -- A test compares the files with what this makes, so that they cannot go stale.
 local mt = require 'mtorch'
-local core = require 'mtorch.core'
+local core, util = require 'mtorch.core', require 'mtorch.util'
 
 local reference = {}
 
@@ -218,9 +218,7 @@ end
 if arg and arg[0] and (arg[0] == 'reference.lua' or arg[0]:find('/reference%.lua$')) then
   local folder = arg[1] or 'docs'
   for name, content in pairs {['reference.md'] = reference.markdown(), ['mtorch.lua'] = (reference.stubs())} do
-    local file = assert(io.open(folder .. '/' .. name, 'wb'))
-    assert(file:write(content))
-    file:close()
+    util.write_file('reference', folder .. '/' .. name, content)
   end
   local _, untyped = reference.stubs()
   if #untyped > 0 then print('no type is known for: ' .. table.concat(sorted(untyped), ' ')) end

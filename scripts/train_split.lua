@@ -5,7 +5,7 @@
 --   mtorch scripts/train_split.lua --dataset all --seeds 5       a table for simple, split and xor
 --   mtorch scripts/train_split.lua --device cuda                 an epoch is one graph; --eager: without
 local mt = require 'mtorch'
-local core = require 'mtorch.core'
+local core, util = require 'mtorch.core', require 'mtorch.util'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 
 local options = mt.args{
@@ -196,19 +196,17 @@ local function write_plots(run)
 end
 
 local function write_json(run, path)
-  local file, reason = io.open(path, 'w')
-  if not file then core.fail(("train_split: cannot write '%s': %s"):format(path, reason)) end
   local function list(values, format)
     local parts = {}
     for i, v in ipairs(values) do parts[i] = format:format(v) end
     return '[' .. table.concat(parts, ',') .. ']'
   end
-  file:write(('{"dataset":"%s","hidden":%d,"rate":%.17g,"seed":%d,"points":%d,'):format(run.dataset,
-    options.hidden, options.rate, run.seed, run.set:size()))
-  file:write(('"ms_per_epoch":%.6f,"total_s":%.4f,'):format(run.ms_per_epoch, run.total))
-  file:write(('"epochs":%s,"loss":%s,"correct":%s,"epoch_s":%s}\n'):format(list(run.epochs, '%d'),
-    list(run.losses, '%.9g'), list(run.correct, '%d'), list(run.times, '%.9f')))
-  file:close()
+  local text = ('{"dataset":"%s","hidden":%d,"rate":%.17g,"seed":%d,"points":%d,'):format(run.dataset,
+    options.hidden, options.rate, run.seed, run.set:size())
+  text = text .. ('"ms_per_epoch":%.6f,"total_s":%.4f,'):format(run.ms_per_epoch, run.total)
+  text = text .. ('"epochs":%s,"loss":%s,"correct":%s,"epoch_s":%s}\n'):format(list(run.epochs, '%d'),
+    list(run.losses, '%.9g'), list(run.correct, '%d'), list(run.times, '%.9f'))
+  util.write_file('train_split', path, text)
 end
 
 local function write_report(run, path)

@@ -165,6 +165,21 @@ run '' -E -e 'io.write(1)' && expect '-E' 0 1
 "$program" -e 'for i = 1, 1e6 do io.write("line\n") end' 2>err | head -n 1 >out
 hasnt 'a closed pipe is no crash' err 'terminate'
 
+# ---- what is written, and where ----
+mkfifo trace && (cat trace >copied &) && run '' --profile=trace -e 'local x = require("mtorch").ones(2):exp()'
+is 'a profile into a FIFO' "$status" 0
+sleep 0.2
+has 'is read at its other end' copied '"traceEvents"'
+[ -p trace ] && ok 'which stays a FIFO' || not_ok 'which stays a FIFO' "$(ls -l trace)"
+ln -s /dev/full full
+run '' --profile=full -e 'io.write("ran")' && expect 'a profile into a full device' 0 ran
+has 'says so' err "profile: cannot write 'full': No space left on device"
+echo kept >kept && chmod 444 kept
+run '' --profile=kept -e 'io.write("ran")' && expect 'a profile into a read-only file ends before the run' 1 ''
+has 'and names it' err "profile: cannot write 'kept': it is read-only"
+run '' --profile=/dev/stdout -e 'print("printed")' && has 'a profile into standard output' out traceEvents
+is 'comes after what was printed' "$(head -n 1 out)" printed
+
 # ---- bytecode ----
 printf 'io.write("bytecode ran")\n' >plain.lua
 run '' -e 'local f = io.open("code.lua", "wb") f:write(string.dump(loadfile("plain.lua"))) f:close()'

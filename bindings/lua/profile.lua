@@ -97,16 +97,6 @@ local function finish(rows, path, sort)
   return rows
 end
 
---- Refuses a trace that cannot be written before anything runs.
-local function check_path(path)
-  local file, reason = io.open(path .. '.tmp', 'wb')
-  if not file then
-    core.fail(("profile: cannot write '%s': %s"):format(path, tostring(reason):gsub('^.*: ', '')))
-  end
-  file:close()
-  os.remove(path .. '.tmp')
-end
-
 local function show(rows, top, fd)
   local file = fd == 2 and io.stderr or io.stdout
   file:write(table_text(rows, top, util.colours(fd) > 0), '\n')
@@ -116,7 +106,7 @@ end
 
 --- Records the rest of the program; returns the function that ends this and prints the table.
 function core.profile_program(path)
-  if path then check_path(path) end
+  if path then core.check_writable('profile', path) end
   local ended, exit = false, os.exit
   local function stop()
     if ended then return end
@@ -153,7 +143,7 @@ function(fn, path, sort, top, quiet)
   end
   if path ~= nil then
     if type(path) ~= 'string' then core.fail('profile: path must be a string, got ' .. core.describe(path)) end
-    check_path(path)
+    core.check_writable('profile', path)
   end
   local function finished(rows, ...)
     finish(rows, path, sort)

@@ -1,4 +1,6 @@
 -- util.lua -- What several modules share: user-line errors, option checks, text, host, files.
+local core = require 'mtorch.core'
+
 local util = {}
 
 local floor, min, max = math.floor, math.min, math.max
@@ -212,21 +214,7 @@ function util.colours(fd)
   return (depth == 'truecolor' or depth == '24bit') and 2 ^ 24 or 256
 end
 
---- Writes a whole file or nothing: the text goes to path.tmp, which then takes the name `path`.
-function util.write_file(op, path, text)
-  local temporary = path .. '.tmp'
-  local file, reason = io.open(temporary, 'wb')
-  local ok = file
-  if file then
-    ok, reason = file:write(text)
-    local closed, close_reason = file:close()
-    if ok and not closed then ok, reason = nil, close_reason end
-    if ok then ok, reason = os.rename(temporary, path) end
-    if not ok then os.remove(temporary) end
-  end
-  if ok then return path end
-  reason = tostring(reason):gsub('^.*: ', '')
-  util.fail("%s: cannot write '%s': %s", op, path, reason)
-end
+--- Writes a whole file or nothing, as engine/io/file.h says; returns the path.
+function util.write_file(op, path, text) return core.write_file(op, tostring(path), text) end
 
 return util

@@ -10,16 +10,10 @@
 #include <cstring>
 
 #include "engine/error.h"
+#include "engine/io/file.h"
 
 namespace mt {
 namespace {
-
-struct File {
-  int fd;
-  ~File() {
-    if (fd >= 0) close(fd);
-  }
-};
 
 bool is_gzip(const uint8_t* p, size_t n) { return n >= 2 && p[0] == 0x1f && p[1] == 0x8b; }
 
@@ -27,15 +21,15 @@ bool is_gzip(const uint8_t* p, size_t n) { return n >= 2 && p[0] == 0x1f && p[1]
 
 std::string read_file(const char* operation, const std::string& path) {
   if (path.find('\0') != std::string::npos) fail("{}: the path contains a zero byte", operation);
-  const File file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
-  if (file.fd < 0 || fstat(file.fd, &info) != 0)
+  if (!file || fstat(file.fd(), &info) != 0)
     fail("{}: cannot read '{}': {}", operation, path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail("{}: '{}' is not a regular file", operation, path);
   std::string text(size_t(info.st_size), '\0');
   size_t have = 0;
   while (have < text.size()) {
-    const ssize_t n = read(file.fd, text.data() + have, text.size() - have);
+    const ssize_t n = read(file.fd(), text.data() + have, text.size() - have);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("{}: cannot read '{}': {}", operation, path, std::strerror(errno));
     if (n == 0) fail("{}: '{}' became shorter while it was read", operation, path);

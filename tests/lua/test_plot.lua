@@ -269,7 +269,7 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() plot.line{five, path = 'a.png'} end,
          "plot.line: cannot write 'a.png' yet: use a path ending in .svg")
   raises(function() plot.line{five, path = '/no/such/x.svg'} end,
-         "plot.line: cannot write '/no/such/x.svg': No such file")
+         "plot.line: cannot write '/no/such/x.svg': there is no folder '/no/such'")
   raises(function() plot.line{five, title = {}} end, 'title is a table, expected a text')
   raises(function() plot.scatter{five, five, class = {1}} end, 'class has 1 values, expected 5')
   raises(function() plot.scatter{five} end, 'plot.scatter: y is missing')

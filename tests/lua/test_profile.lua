@@ -222,6 +222,24 @@ t.test('wrong arguments are refused before anything runs', function()
   t.eq(ran, false)
 end)
 
+t.test('a trace goes to where a link points, and through a device; what is read-only stays', function()
+  local function fn() return mt.ones(2):exp() end
+  local folder = os.tmpname()
+  os.remove(folder)
+  assert(os.execute(('mkdir %s && cd %s && echo old >real && ln -s real link && ln -s /dev/full full && ' ..
+    'echo kept >kept && chmod 444 kept'):format(folder, folder)) == 0)
+  mt.profile(fn, {path = folder .. '/link', quiet = true})
+  t.raises(function() mt.profile(fn, {path = folder .. '/kept', quiet = true}) end, "kept': it is read%-only$")
+  t.raises(function() mt.profile(fn, {path = folder .. '/full', quiet = true}) end,
+    "profile: cannot write '.*/full': No space left on device$")
+  local pipe = io.popen(('cd %s && head -c 1 real && head -c 1 kept && ls -A | tr "\\n" " " && test -L link && ' ..
+    'test -c full && echo fine'):format(folder))
+  local found = pipe:read('*a')
+  pipe:close()
+  os.execute('rm -rf ' .. folder)
+  t.eq(found, '{kfull kept link real fine\n')
+end)
+
 t.test('the trace is JSON with every field of every event, nested as the calls were', function()
   local path = os.tmpname()
   local x = mt.rand(8, 8):requires_grad_()
