@@ -23,19 +23,6 @@ namespace {
 
 std::atomic<uint64_t> next_sequence{1};
 
-Node& new_node(const NodeType& type, const Tensor& out, size_t inputs) {
-  Node* node = new (take_block(sizeof(Node))) Node;
-  node->type = &type;
-  node->sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  node->inputs = int(inputs);
-  TensorImpl& o = *out.impl();
-  if (o.node) Ref<Node>::adopt(o.node);
-  o.node = node;
-  o.requires_grad = true;
-  if (debugging && where_now) [[unlikely]] node->facts().line = where_now();
-  return *node;
-}
-
 void connect(Edge& edge, const Tensor& input) {
   TensorImpl* t = input.impl();
   if (!input.requires_grad()) return;
@@ -45,6 +32,28 @@ void connect(Edge& edge, const Tensor& input) {
   }
   edge.node = Ref<Node>::share(t->node);
   if (t->node->extra) [[unlikely]] announce(*t->node);
+}
+
+Ref<Node> new_node(const NodeType& type, size_t inputs) {
+  Node* node = new (take_block(sizeof(Node))) Node;
+  node->type = &type;
+  node->inputs = int(inputs);
+  if (inputs > std::size(node->edge)) node->more = std::make_unique<Edge[]>(inputs);
+  return Ref<Node>::adopt(node);
+}
+
+/// Numbers a node whose edges exist and makes `out` its result. Connecting an input may renew a view,
+/// which makes a node too: nodes get their number here and nowhere else, so that every node that an
+/// edge leads to has a smaller one.
+Node& conclude(Ref<Node> made, const Tensor& out) {
+  Node& node = *made;
+  node.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  TensorImpl& o = *out.impl();
+  if (o.node) Ref<Node>::adopt(o.node);
+  o.node = made.release();
+  o.requires_grad = true;
+  if (debugging && where_now) [[unlikely]] node.facts().line = where_now();
+  return node;
 }
 
 // Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion,
@@ -396,17 +405,16 @@ Tensor rejoin(const Tensor& x, Ref<Node> node) {
 }
 
 Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs) {
-  Node& node = new_node(type, out, inputs.size());
+  Ref<Node> node = new_node(type, inputs.size());
   int i = 0;
-  for (const Tensor* t : inputs) connect(node.edge[i++], *t);
-  return node;
+  for (const Tensor* t : inputs) connect(node->edge[i++], *t);
+  return conclude(std::move(node), out);
 }
 
 Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs) {
-  Node& node = new_node(type, out, inputs.size());
-  if (inputs.size() > 3) node.more = std::make_unique<Edge[]>(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) connect(node.input(int(i)), inputs[i]);
-  return node;
+  Ref<Node> node = new_node(type, inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) connect(node->input(int(i)), inputs[i]);
+  return conclude(std::move(node), out);
 }
 
 namespace {

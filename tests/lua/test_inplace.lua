@@ -158,6 +158,91 @@ for _, row in ipairs(layouts) do
   end)
 end
 
+-- Each takes a view that may be older than the change, another tensor, and both in either order.
+local functions = {
+  add = function(v, w) return w + v end, sub = function(v, w) return w - v end,
+  mul = function(v, w) return w * v end, div = function(v, w) return w / (v + 9) end,
+  twice = function(v, w) return w * v + v end, pow = function(v, w) return (v:square() + 1) ^ w end,
+  exp = function(v, w) return w + (v / 9):exp() end, maximum = function(v, w) return mt.maximum(w, v) end,
+  where = function(v, w) return mt.where(w:gt(0), w, v) end, lerp = function(v, w) return mt.lerp(w, v, w) end,
+  addcmul = function(v, w) return mt.addcmul(w, v, w) end, clamp = function(v, w) return w + v:clamp(-2, 3) end,
+  sum = function(v, w) return w + v:sum(1, true) end, prod = function(v, w) return w + v:prod(2, true) end,
+  mean = function(v, w) return w - v:mean() end, amax = function(v, w) return w * v:amax(1, true) end,
+  var = function(v, w) return w + v:var() end, norm = function(v, w) return w * v:norm() end,
+  logsumexp = function(v, w) return w + v:logsumexp(1) end, cumsum = function(v, w) return w * v:cumsum(2) end,
+  cumprod = function(v, w) return w + v:cumprod(1) end, softmax = function(v, w) return w * v:softmax(2) end,
+  matmul = function(v, w) return w:matmul(v) end, addmm = function(v, w) return mt.addmm(w, w, v) end,
+  linear = function(v, w) return mt.linear(w, v) end, outer = function(v, w) return w[1]:outer(v[2]) end,
+  einsum = function(v, w) return mt.einsum('ij,kj->ik', w, v) end, trace = function(v, w) return w + v:trace() end,
+  det = function(v, w) return w + mt.linalg.det(v + 9 * mt.eye(3, {dtype = 'float64'})) end,
+  solve = function(v, w) return mt.linalg.solve(v + 9 * mt.eye(3, {dtype = 'float64'}), w) end,
+  cat = function(v, w) return mt.cat({w, v, w}, 1) end, stack = function(v, w) return mt.stack{w, v} end,
+  five = function(v, w) return mt.cat({w, v, w, v, w}, 2) end, flip = function(v, w) return w + v:flip(1) end,
+  gather = function(v, w) return w * v:gather(1, mt.tensor{{1, 3, 2}, {2, 2, 1}, {3, 1, 1}}:long()) end,
+  masked = function(v, w) return v[w:gt(0)] * 2 + w[w:gt(0)] end, sort = function(v, w) return w * v:sort(2) end,
+  index = function(v, w) return w:index_add(1, mt.tensor{2, 2, 1}:long(), v) end,
+  tril = function(v, w) return w + v:tril() end,
+  conv = function(v, w) return mt.conv2d(w:view(1, 1, 3, 3), v[{{1, 2}, {1, 2}}]:reshape(1, 1, 2, 2)) end,
+  pad = function(v, w) return mt.pad(v, {1, 0}) * mt.pad(w, {0, 1}) end,
+  layer_norm = function(v, w)
+    return mt.layer_norm(w, {3}, v[1], v[2]) end, mse = function(v, w) return mt.mse_loss(w, v) end,
+  cross_entropy = function(v, w) return mt.cross_entropy(v, mt.tensor{1, 3, 2}:long()) + w:sum() end,
+  expand = function(v, w) return w + v[1]:expand(3, 3) end,
+  unfold = function(v, w) return v:unfold(1, 2, 1) * w[1][1] end,
+  written = function(v, w) return w:clone():copy_(v) * w end, added = function(v, w) return (w * 1):add_(v) end,
+  custom = function(v, w)
+    local Times = mt.Function{forward = function(ctx, a, b) ctx:save_for_backward(a, b) return a * b end,
+      backward = function(ctx, g) local a, b = ctx:saved_tensors() return g * b, g * a end}
+    return Times(w, v)
+  end,
+  recompute = function(v, w) return mt.recompute(function(a, b) return a * b end, w, v) end,
+}
+
+-- The change through the base or through a view; the view that is used taken before, at, or after it.
+local changes = {
+  before = function(y) local v = y:view(3, 3) y:mul_(3) return v end,
+  turned = function(y) local v = y:view(3, 3):t() y[2]:mul_(3) return v end,
+  at = function(y) local v = y:view(3, 3) v:mul_(3) return v end,
+  after = function(y) y:mul_(3) return y:view(3, 3) end,
+  between = function(y) local v = y:view(3, 3) y:mul_(2) y:add_(v:t():reshape(9)) return v end,
+}
+local plain = {
+  before = function(y) return (y * 3):view(3, 3) end, at = function(y) return (y * 3):view(3, 3) end,
+  turned = function(y) return (y * mt.tensor({1, 3, 1, 1, 1, 1, 1, 1, 1}, 'float64')):view(3, 3):t() end,
+  after = function(y) return (y * 3):view(3, 3) end,
+  between = function(y) return (y * 2 + (y * 2):view(3, 3):t():reshape(9)):view(3, 3) end,
+}
+for name, f in pairs(functions) do
+  test('views older than a change, and what is made of them: ' .. name, function()
+    mt.manual_seed(5)
+    local x = mt.randn({9}, 'float64'):requires_grad_()
+    local w = mt.randn({3, 3}, 'float64'):requires_grad_()
+    for when, change in pairs(changes) do
+      local function through(view)
+        return function(a, b)
+          local y = a * 1
+          local out = f(view(y), b)
+          return out:square():sum() + (a * b:view(9)):sum()
+        end
+      end
+      local changed = through(change)
+      local function all(g)
+        local first = mt.grad(g(x, w), {x, w}, {create_graph = true})
+        local second = mt.grad((first[1] * first[2]:view(9)):sum(), {x, w})
+        x.grad, w.grad = nil, nil
+        g(x, w):backward()
+        return {first[1]:tolist(), first[2]:view(9):tolist(), x.grad:tolist(), w.grad:view(9):tolist(),
+          second[1]:tolist(), second[2]:view(9):tolist()}
+      end
+      near(all(changed), all(through(plain[when])), 1e-8)
+      if when == 'before' then
+        eq(mt.gradcheck(changed, {x, w}, {rtol = 1e-4}), true)
+        eq(mt.gradgradcheck(changed, {x, w}, {atol = 1e-3, rtol = 1e-3}), true)
+      end
+    end
+  end)
+end
+
 test('a whole tensor that loses its history takes its views along', function()
   local x = leaf{1, 2}
   local y = x * 2
