@@ -6111,7 +6111,7 @@ function mt.profile(fn, path, sort, top, quiet) end
 ---@return mt.Tensor ...
 function mt.recompute(fn, ...) end
 
---- Writes one HTML page that needs nothing else: mt.report{path=, title=, config=, curves=, surface=, timing=, table=, notes=}; returns its path.
+--- Writes one HTML page that needs nothing else and returns its path: mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, timing={..}, surface={arguments of plot.contour}, table={rows}}. mt.help('reports') shows the forms of each.
 ---@param ... any
 ---@return mt.Tensor ...
 function mt.report(...) end
@@ -6454,12 +6454,17 @@ function mt.data.xor(n) end
 ---@return any ...
 function mt.plot.bar(...) end
 
---- contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=0.5, grid=60, points={x=, y=, class=}, ..}: filled bands and the line of `level`; matrix row 1 is low y.
+--- contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=0.5, grid=60, points={x=, y=, class=}, cmap=, aspect=, ..}: filled bands and the line of `level`; matrix row 1 is low y.
 ---@param ... any
 ---@return any ...
 function mt.plot.contour(...) end
 
---- heatmap{matrix, rows={..}, cols={..}, ..}: row 1 on top, as a matrix is printed.
+--- fill_between{x, low, high, label=, ..}: the band between two curves; entries as in line.
+---@param ... any
+---@return any ...
+function mt.plot.fill_between(...) end
+
+--- heatmap{matrix, rows={..}, cols={..}, cmap='viridis', vmin=, vmax=, ..}: row 1 on top, as a matrix is printed. cmap: viridis magma gray diverging.
 ---@param ... any
 ---@return any ...
 function mt.plot.heatmap(...) end
@@ -6469,12 +6474,22 @@ function mt.plot.heatmap(...) end
 ---@return any ...
 function mt.plot.hist(...) end
 
---- line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, width=, height=, path=}: lines over x, over 1..n for one list; an entry {x=, y=, label=} has its own x. With a path an SVG file, else text.
+--- image{x, cmap='gray', vmin=, vmax=, ..}: pixels as they are, row 1 on top: [h x w], [1 x h x w], or [3 x h x w] in colour (0..1, or 0..255 where a value is above 1). Gray spans the values that there are.
+---@param ... any
+---@return any ...
+function mt.plot.image(...) end
+
+--- images{x, cols=, labels={..}, cmap=, vmin=, vmax=, ..}: a list of images of one size, or [n x h x w], [n x 1 x h x w], [n x 3 x h x w], side by side.
+---@param ... any
+---@return any ...
+function mt.plot.images(...) end
+
+--- line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x; with low= and high= it has a band; kind='scatter' draws dots. With a path an SVG file, else text.
 ---@param ... any
 ---@return any ...
 function mt.plot.line(...) end
 
---- scatter{x, y, class={..}, labels={..}, ..}: dots coloured by class; an [n x 2] tensor is both.
+--- scatter{x, y, class={..}, labels={..}, aspect=, ..}: dots coloured by class; [n x 2] is both. Entries {x=, y=, label=, kind='line'} as in line; aspect='equal': one unit is as long on both axes.
 ---@param ... any
 ---@return any ...
 function mt.plot.scatter(...) end

@@ -214,7 +214,7 @@ local function write_report(run, path)
   for _, key in ipairs {'pts', 'hidden', 'rate', 'epochs', 'batch', 'seed', 'threads'} do config[key] = options[key] end
   config.dataset, config.device = run.dataset, device
   mt.report{path = path, title = 'mtorch: ' .. run.dataset, config = config, curves = curves(run),
-    surface = surface(run), timing = run.times}
+    surface = surface(run), timing = {epoch = run.times}}
 end
 
 -- ---- one run, or the table -----------------------------------------------------------------------

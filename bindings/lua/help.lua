@@ -189,6 +189,8 @@ return core.declare('help(name=nil)', "How a function is called and what it does
     local other = topics.renamed[plain]
     if other then print(("'%s' is here: %s"):format(plain, other)) end
     local found = plain == 'arange' and {} or find(plain)
-    for _, one in ipairs(found) do show(one) end
+    for _, one in ipairs(found) do
+      if not said or declaration(one.value) then show(one) end
+    end
     if #found == 0 and not said and not other then unknown(plain) end
   end)

@@ -235,10 +235,13 @@ local function anchors(text)
   return list
 end
 
--- viridis (matplotlib's), and blue-white-orange for surfaces with a middle.
+-- The choices of `cmap`: viridis, magma, gray (matplotlib's), and blue-white-orange for surfaces with a middle.
 scale.maps = {
   viridis = anchors('#440154 #482878 #3e4989 #31688e #26828e ' ..
                     '#1f9e89 #35b779 #6ece58 #b5de2b #fde725'),
+  magma = anchors('#000004 #180f3d #440f76 #721f81 #9e2f7f ' ..
+                  '#cd4071 #f1605d #fd9668 #feca8d #fcfdbf'),
+  gray = anchors '#000000 #ffffff',
   diverging = anchors '#2f83bd #78b4da #bfdcee #f7f5f2 #fad7b8 #f2a866 #dd7526',
 }
 

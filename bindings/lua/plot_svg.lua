@@ -2,6 +2,7 @@
 local util = require 'mtorch.util'
 local scale = require 'mtorch.plot_scale'
 local contour = require 'mtorch.plot_contour'
+local png = require 'mtorch.plot_png'
 
 local svg = {}
 
@@ -34,6 +35,12 @@ local function fit(text, size, room)
   local width = text_width(text, size)
   if width <= room then return text end
   return util.truncate(text, max(1, floor(util.length(text) * room / width)))
+end
+
+-- Whether black text stands out better on the colour than white.
+local function bright(map, t)
+  local r, g, b = scale.colour(map, t)
+  return 0.3 * r + 0.59 * g + 0.11 * b > 140
 end
 
 local function rgb(map, t) return ('#%02x%02x%02x'):format(scale.colour(map, t)) end
@@ -81,7 +88,7 @@ local function legend_entries(fig)
         entries[25] = {text = ('and %d more'):format(#(fig.series or fig.points) - 24)}
         break
       end
-      entries[#entries + 1] = {text = util.truncate(s.label, 40), colour = s.colour, index = i}
+      entries[#entries + 1] = {text = util.truncate(s.label, 40), colour = s.colour, kind = s.kind}
     end
   end
   return entries
@@ -112,9 +119,12 @@ local function draw_legend(c, entries)
   for _, entry in ipairs(entries) do
     local x, y = c.left + entry.x, c.legend_y + (entry.row - 1) * 20
     if entry.colour then
-      if c.fig.kind == 'line' then
+      if entry.kind == 'line' then
         add(c, '<path class="%s" d="M%s %sh18" stroke="currentColor" stroke-width="2.5"%s/>\n',
             class(c.fig, entry.colour), px(x), px(y - 4), dash(entry.colour))
+      elseif entry.kind == 'fill_between' then
+        add(c, '<path class="%s" d="M%s %sh18v9h-18z" fill="currentColor" fill-opacity=".25"/>\n',
+            class(c.fig, entry.colour), px(x), px(y - 9))
       else
         add(c, '<circle class="%s" cx="%s" cy="%s" r="4.5" fill="currentColor"/>\n',
             class(c.fig, entry.colour), px(x + 9), px(y - 4))
@@ -191,6 +201,13 @@ local function lay_out(c, fig)
   end
   local foot = c.lean and min(widest(x_texts) * 0.64 + 22, fig.height * 0.4) or 24
   c.bottom = max(fig.height - foot - 6 - (fig.xlabel and 20 or 0), c.top + 20)
+  if fig.aspect == 'equal' then -- one unit takes as many pixels on both axes
+    local span_x, span_y = fig.x_hi - fig.x_lo, fig.y_hi - fig.y_lo
+    local unit = min((c.right - c.left) / span_x, (c.bottom - c.top) / span_y)
+    local spare_x, spare_y = c.right - c.left - unit * span_x, c.bottom - c.top - unit * span_y
+    c.right, c.bottom = c.right - spare_x, c.bottom - spare_y
+    fig.width, fig.height = max(fig.width - spare_x, 160), fig.height - spare_y
+  end
   c.sx = scale.map(fig.x_lo, fig.x_hi, c.left, c.right, fig.logx)
   c.sy = scale.map(fig.y_lo, fig.y_hi, c.bottom, c.top, fig.logy)
   c.x_values, c.x_texts, c.y_values, c.y_texts = x_values, x_texts, y_values, y_texts
@@ -258,16 +275,45 @@ local function path_of(xs, ys)
   return concat(out)
 end
 
-function paint.line(c, fig)
-  local limit = max(24, floor(c.budget / 12 / #fig.series))
-  local cell = max(1, 2 * (c.right - c.left) / limit)
-  for _, s in ipairs(fig.series) do
-    local d = path_of(scale.polyline(s.x, s.y, c.sx, c.sy, cell, limit))
-    local width = #s.x == 1 and '7' or #s.x > 2000 and '1.2' or '2'
-    add(c, '<path class="%s" d="%s" fill="none" stroke="currentColor" stroke-width="%s" ' ..
-        'stroke-linejoin="round" stroke-linecap="round"%s/>\n', class(fig, s.colour), d, width,
-        dash(s.colour))
+local function draw_line(c, s, cell, limit)
+  local d = path_of(scale.polyline(s.x, s.y, c.sx, c.sy, cell, limit))
+  local width = #s.x == 1 and '7' or #s.x > 2000 and '1.2' or '2'
+  add(c, '<path class="%s" d="%s" fill="none" stroke="currentColor" stroke-width="%s" ' ..
+      'stroke-linejoin="round" stroke-linecap="round"%s/>\n', class(c.fig, s.colour), d, width,
+      dash(s.colour))
+end
+
+-- The stretches of a polyline between its gaps, each as a list of {x, y}.
+local function stretches(xs, ys)
+  local out, open = {}, nil
+  for i = 1, #xs do
+    if not xs[i] then open = nil else
+      if not open then
+        open = {}
+        out[#out + 1] = open
+      end
+      open[#open + 1] = {xs[i], ys[i]}
+    end
   end
+  return out
+end
+
+-- A band: forth along its high end, back along its low one, each stretch by itself.
+local function draw_band(c, s, cell, limit)
+  local low, high = {}, {} -- a gap in one end is one in both
+  for i = 1, #s.x do
+    local whole = c.sy(s.low[i]) and c.sy(s.high[i])
+    low[i], high[i] = whole and s.low[i] or 0 / 0, whole and s.high[i] or 0 / 0
+  end
+  local below = stretches(scale.polyline(s.x, low, c.sx, c.sy, cell, limit))
+  local out = {}
+  for k, above in ipairs(stretches(scale.polyline(s.x, high, c.sx, c.sy, cell, limit))) do
+    for i, point in ipairs(above) do out[#out + 1] = (i == 1 and 'M' or 'L') .. px(point[1]) .. ' ' .. px(point[2]) end
+    local back = below[k] or {}
+    for i = #back, 1, -1 do out[#out + 1] = 'L' .. px(back[i][1]) .. ' ' .. px(back[i][2]) end
+    out[#out + 1] = 'z'
+  end
+  add(c, '<path class="%s" d="%s" fill="currentColor" fill-opacity=".2"/>\n', class(c.fig, s.colour), concat(out))
 end
 
 -- The dots of a series on a raster of `cell` pixels, each place once; at most `limit`, else nil.
@@ -312,7 +358,22 @@ local function draw_points(c, series, edge)
   end
 end
 
-function paint.scatter(c, fig) draw_points(c, fig.series) end
+-- Bands lie under lines, lines under dots.
+function paint.line(c, fig)
+  local limit = max(24, floor(c.budget / 12 / #fig.series))
+  local cell = max(1, 2 * (c.right - c.left) / limit)
+  local dotted = {}
+  for _, s in ipairs(fig.series) do
+    if s.low then draw_band(c, s, cell, limit) end
+  end
+  for _, s in ipairs(fig.series) do
+    if s.y and s.kind == 'scatter' then dotted[#dotted + 1] = s
+    elseif s.y then draw_line(c, s, cell, limit) end
+  end
+  draw_points(c, dotted)
+end
+
+paint.scatter = paint.line
 
 -- Bars: those narrower than a pixel share one, which shows the largest of them.
 function paint.bar(c, fig)
@@ -362,7 +423,7 @@ local function draw_colour_bar(c, fig, bands)
 end
 
 -- Cells are runs of one colour, drawn as thick lines in a unit grid: "M3 7h2".
-local function draw_cells(c, z, shades, shade_of)
+local function draw_cells(c, z, map, shades, shade_of)
   local rows, cols, paths = #z, #z[1], {}
   for i = 1, rows do
     local row, j = z[i], 1
@@ -383,7 +444,7 @@ local function draw_cells(c, z, shades, shade_of)
   for shade = 0, shades do
     if paths[shade] then
       add(c, '<path d="%s" stroke="%s"/>\n', concat(paths[shade]),
-          rgb(scale.maps.viridis, shade / shades))
+          rgb(map, shade / shades))
     end
   end
   add(c, '</g>\n')
@@ -395,12 +456,12 @@ function paint.heatmap(c, fig)
   local function shade_of(v)
     return scale.finite(v) and floor(scale.shade(v, fig.z_lo, fig.z_hi) * shades + 0.5)
   end
-  if not fig.note then draw_cells(c, z, shades, shade_of) end
+  if not fig.note then draw_cells(c, z, fig.map, shades, shade_of) end
   local bands = {}
   for k = 1, 40 do
     bands[k] = {lo = fig.z_lo + (fig.z_hi - fig.z_lo) * ((k - 1) / 40),
                 hi = fig.z_lo + (fig.z_hi - fig.z_lo) * (k / 40),
-                colour = rgb(scale.maps.viridis, (k - 0.5) / 40)}
+                colour = rgb(fig.map, (k - 0.5) / 40)}
   end
   draw_colour_bar(c, fig, bands)
   local width, height = (c.right - c.left) / #z[1], (c.bottom - c.top) / #z
@@ -409,7 +470,7 @@ function paint.heatmap(c, fig)
     for j, v in ipairs(row) do
       local lit = shade_of(v)
       label(c, c.sx(j), c.sy(i) + 4, 'middle', fit(util.number_text(v, 3), 12, width), lit and
-            (lit > shades * 0.6 and ' class="on"' or ' class="off"') or '')
+            (bright(fig.map, lit / shades) and ' class="on"' or ' class="off"') or '')
     end
   end
 end
@@ -442,12 +503,11 @@ local function surface_text(c, fig, bands, side)
 end
 
 function paint.contour(c, fig)
-  local map = fig.middle and scale.maps.diverging or scale.maps.viridis
   local bands, side = {}, 100
   for k = 0, #fig.thresholds do
     local lo, hi = fig.thresholds[k] or fig.z_lo, fig.thresholds[k + 1] or fig.z_hi
-    local t = scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.middle)
-    bands[k + 1] = {lo = lo, hi = hi, colour = rgb(map, t)}
+    local t = scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.centre)
+    bands[k + 1] = {lo = lo, hi = hi, colour = rgb(fig.map, t)}
   end
   local surface = surface_text(c, fig, bands, side)
   while #surface > c.budget * 0.8 and side > 12 do -- noise has long outlines: fewer cells
@@ -459,6 +519,67 @@ function paint.contour(c, fig)
   if fig.points then draw_points(c, fig.points, true) end
 end
 
+-- Images --------------------------------------------------------------------------------------------
+
+local caption, gap = 18, 8
+
+-- The size of a pixel, and of the figure around the tiles.
+local function lay_out_tiles(c, fig)
+  local tile, n = fig.tiles[1][1], #fig.tiles
+  local rows, high, wide = ceil(n / fig.cols), #tile, #tile[1]
+  c.step_x, c.step_y = gap, gap + (fig.labels and caption or 0)
+  c.left, c.top = 12, 12 + (fig.title and 30 or 0)
+  local room_x = (fig.width or 560) - 2 * c.left - (fig.cols - 1) * c.step_x
+  local room_y = (fig.height or 520) - c.top - 12 - rows * c.step_y
+  c.pixel = max(min(room_x / (fig.cols * wide), room_y / (rows * high)), 0.25)
+  if n == 1 and not fig.width and not fig.height then c.pixel = min(c.pixel, 16) end
+  c.step_x, c.step_y = c.step_x + wide * c.pixel, c.step_y + high * c.pixel
+  fig.width = fig.width or max(2 * c.left + fig.cols * c.step_x - gap, 160)
+  fig.height = fig.height or max(c.top + rows * c.step_y + 12 - gap, 60)
+end
+
+-- The pixels of a tile as rows of bytes: shades of the colour map, or red, green, blue.
+local function pixels_of(fig, tile)
+  local function level(v)
+    if not scale.finite(v) then return 0 end
+    return min(max((v - fig.z_lo) / (fig.z_hi - fig.z_lo), 0), 1)
+  end
+  local rows = {}
+  for i = 1, #tile[1] do
+    local bytes = {}
+    for j = 1, #tile[1][1] do
+      local r, g, b
+      if #tile == 1 then r, g, b = scale.colour(fig.map, level(tile[1][i][j]))
+      else
+        r, g, b = floor(255 * level(tile[1][i][j]) + 0.5), floor(255 * level(tile[2][i][j]) + 0.5),
+                  floor(255 * level(tile[3][i][j]) + 0.5)
+      end
+      bytes[j] = #tile == 1 and fig.map == scale.maps.gray and string.char(r) or string.char(r, g, b)
+    end
+    rows[i] = concat(bytes)
+  end
+  return rows, #tile == 1 and fig.map == scale.maps.gray and 1 or 3
+end
+
+function paint.images(c, fig)
+  local high, wide = #fig.tiles[1][1], #fig.tiles[1][1][1]
+  for k, tile in ipairs(fig.tiles) do
+    local x = c.left + (k - 1) % fig.cols * c.step_x
+    local y = c.top + floor((k - 1) / fig.cols) * c.step_y
+    local rows, channels = pixels_of(fig, tile)
+    add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
+        'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(wide * c.pixel), px(high * c.pixel),
+        png(rows, wide, channels))
+    if fig.labels then
+      label(c, x + wide * c.pixel / 2, y + high * c.pixel + 14, 'middle',
+            fit(fig.labels[k], 12, wide * c.pixel + gap))
+    end
+  end
+  if fig.title then
+    label(c, c.left, 28, 'start', fit(tostring(fig.title), 14, fig.width - 2 * c.left), ' class="ti"')
+  end
+end
+
 -- The document ------------------------------------------------------------------------------------
 
 local default_size = {contour = {560, 480}, heatmap = {560, 480}}
@@ -466,10 +587,14 @@ local default_size = {contour = {560, 480}, heatmap = {560, 480}}
 --- The SVG text of a figure. `how`: inline=true leaves style and background to the page (svg.css),
 --- budget= is the number of bytes to stay near (default 150000).
 function svg.draw(fig, how)
-  local size = default_size[fig.kind] or {640, 400}
-  fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
   local c = {fig = fig, budget = how and how.budget or 150000}
-  lay_out(c, fig)
+  if fig.tiles then
+    lay_out_tiles(c, fig)
+  else
+    local size = default_size[fig.kind] or {640, 400}
+    fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
+    lay_out(c, fig)
+  end
   add(c, '<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %srole="img">\n',
       px(fig.width), px(fig.height), how and how.inline and '' or
       ('width="%s" height="%s" '):format(px(fig.width), px(fig.height)))
@@ -477,10 +602,14 @@ function svg.draw(fig, how)
   if not (how and how.inline) then
     add(c, '<style>%s</style>\n<rect class="bg" width="100%%" height="100%%"/>\n', svg.css)
   end
-  draw_grid(c, fig)
-  paint[fig.kind](c, fig)
-  draw_axes(c, fig)
-  draw_legend(c, c.entries)
+  if fig.tiles then
+    paint.images(c, fig)
+  else
+    draw_grid(c, fig)
+    paint[fig.kind](c, fig)
+    draw_axes(c, fig)
+    draw_legend(c, c.entries)
+  end
   add(c, '</svg>\n')
   return concat(c)
 end

@@ -216,8 +216,13 @@ function draw.line(t, fig)
   local canvas = new_canvas(t, wide, high, dotted)
   local sx = scale.map(fig.x_lo, fig.x_hi, 0, canvas.w - 1, fig.logx)
   local sy = scale.map(fig.y_lo, fig.y_hi, canvas.h - 1, 0, fig.logy)
-  local draw_series = fig.kind == 'line' and draw_line or draw_dots
-  for _, s in ipairs(fig.series) do draw_series(canvas, s, sx, sy) end
+  for _, s in ipairs(fig.series) do
+    if s.low then -- a band: its two ends
+      draw_line(canvas, {x = s.x, y = s.low, colour = s.colour}, sx, sy)
+      draw_line(canvas, {x = s.x, y = s.high, colour = s.colour}, sx, sy)
+    end
+    if s.y then (s.kind == 'scatter' and draw_dots or draw_line)(canvas, s, sx, sy) end
+  end
   local columns, texts = x_axis(fig.x_lo, fig.x_hi, wide, fig.logx, fig.whole)
   local out = framed(t, fig, wide, high, function(row) return canvas_row(canvas, row) end, y_at,
                      columns, texts)
@@ -337,7 +342,7 @@ end
 -- A matrix that fits as numbers: each with its shade beside it, or upon it.
 local function number_table(t, fig, left, cell)
   local out = {fig.title and tostring(fig.title)}
-  local shades, map = t.utf8 and unicode_shades or ascii_shades, scale.maps.viridis
+  local shades, map = t.utf8 and unicode_shades or ascii_shades, fig.map
   if fig.ylabel then out[#out + 1] = tostring(fig.ylabel) end
   for i, row in ipairs(fig.z) do
     local line = {pad_left(fig.rows and fig.rows[i] or tostring(i), left) .. ' '}
@@ -395,9 +400,9 @@ function draw.heatmap(t, fig)
   for i, row in ipairs(y_rows) do y_at[row] = y_texts[i] end
   local columns, texts = index_ticks(fig.cols, cols, wide, max(2, floor(wide / 10)))
   local out = framed(t, fig, wide, high, function(row)
-    return (surface_row(t, scale.maps.viridis, wide, row, shade))
+    return (surface_row(t, fig.map, wide, row, shade))
   end, y_at, columns, texts)
-  out[#out + 1] = key_line(t, fig, scale.maps.viridis)
+  out[#out + 1] = key_line(t, fig, fig.map)
   return out
 end
 
@@ -408,7 +413,7 @@ local function band_shade(fig, v)
     if v < threshold then hi = threshold break end
     lo = threshold
   end
-  return (scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.middle))
+  return (scale.shade((lo + hi) / 2, fig.z_lo, fig.z_hi, fig.centre))
 end
 
 local function marks_of(fig, wide, high)
@@ -437,7 +442,7 @@ function draw.contour(t, fig)
     local v = z[floor(i + 0.5)][floor(col / max(wide - 1, 1) * (#z[1] - 1) + 1.5)]
     return scale.finite(v) and band_shade(fig, v) or nil
   end
-  local map = fig.middle and scale.maps.diverging or scale.maps.viridis
+  local map = fig.map
   local marks = marks_of(fig, wide, high)
   local columns, texts = x_axis(fig.x_lo, fig.x_hi, wide)
   local out = framed(t, fig, wide, high, function(row)
@@ -452,6 +457,47 @@ function draw.contour(t, fig)
   end
   return out
 end
+
+-- Images: one row of tiles after the other, each pixel two columns wide at most.
+local function tile_rows(t, fig, first, last, wide, high, split)
+  local tile, out = fig.tiles[1][1], {}
+  for row = 0, high - 1 do
+    local parts = {}
+    for k = first, last do
+      local channels = fig.tiles[k]
+      local function shade(col, line)
+        local i = min(floor((line + 0.5) / (high * split) * #tile) + 1, #tile)
+        local j = min(floor((col + 0.5) / wide * #tile[1]) + 1, #tile[1])
+        local v = channels[1][i][j]
+        if #channels == 3 then v = 0.3 * v + 0.59 * channels[2][i][j] + 0.11 * channels[3][i][j] end
+        return scale.finite(v) and min(max(scale.shade(v, fig.z_lo, fig.z_hi), 0), 1) or nil
+      end
+      parts[#parts + 1] = surface_row(t, fig.map, wide, row, shade)
+    end
+    out[#out + 1] = concat(parts, ' ')
+  end
+  return out
+end
+
+function draw.images(t, fig)
+  local tile, split = fig.tiles[1][1], t.colours > 0 and t.utf8 and 2 or 1
+  local per_line = min(fig.cols, max(1, floor((t.columns + 1) / 11))) -- at least ten columns for each
+  local wide = min(floor((min(fig.width or t.columns, t.columns) + 1) / per_line) - 1, 2 * #tile[1])
+  local high = max(1, floor(wide * #tile / #tile[1] / 2 + 0.5))
+  local out = {fig.title and centred(t, fig.title, per_line * (wide + 1))}
+  for first = 1, #fig.tiles, per_line do
+    local last = min(first + per_line - 1, #fig.tiles)
+    for _, line in ipairs(tile_rows(t, fig, first, last, wide, high, split)) do out[#out + 1] = line end
+    if fig.labels then
+      local names = {}
+      for k = first, last do names[#names + 1] = pad_right(cut(t, fig.labels[k], wide), wide) end
+      out[#out + 1] = concat(names, ' ')
+    end
+  end
+  return out
+end
+
+draw.image = draw.images
 
 --- The text of a figure for stdout: lines with a newline each; colours only if it is a terminal.
 function term.draw(fig)

@@ -65,9 +65,10 @@ end
 
 -- Median, mean, 90th percentile (between neighbours by their distance) of the finite numbers.
 local function statistics(times)
-  local sorted, sum, first = {}, 0, nil
+  local sorted, sum, first, all = {}, 0, nil, {}
   for i = 1, #times do
     local t = util.scalar(times[i])
+    all[i] = type(t) == 'number' and t or 0 / 0
     if type(t) == 'number' and t == t and math.abs(t) < math.huge then
       first = first or t
       sorted[#sorted + 1], sum = t, sum + t
@@ -81,22 +82,25 @@ local function statistics(times)
     return sorted[k] + ((sorted[k + 1] or sorted[k]) - sorted[k]) * (at - k)
   end
   return {n = #sorted, median = quantile(0.5), mean = sum / #sorted, p90 = quantile(0.9),
-          first = first, sorted = sorted}
+          first = first, sorted = sorted, times = all}
 end
 
--- The histogram of a list of seconds; times beyond 5 medians would flatten it and are counted.
+-- A list of seconds over the steps that took them; on a logarithmic axis where a few are far above the rest.
 local function times_figure(name, s, budget)
   local unit, factor = 's', 1
   if s.median < 1 then unit, factor = 'ms', 1e3 end
   if s.median < 1e-3 then unit, factor = 'µs', 1e6 end
   local shown = {}
-  for _, t in ipairs(s.sorted) do
-    if t <= 5 * s.median or s.n < 10 then shown[#shown + 1] = t * factor end
-  end
-  local hidden = s.n - #shown
-  local note = hidden > 0 and (' (%d beyond 5 medians not shown)'):format(hidden) or ''
-  return card((plot.svg_hist({shown, title = name, xlabel = unit .. note, height = 240},
+  for i, t in ipairs(s.times) do shown[i] = t * factor end
+  return card((plot.svg_line({shown, title = name, xlabel = 'step', ylabel = unit, height = 240,
+                              logy = s.sorted[1] > 0 and s.sorted[s.n] > 5 * s.median},
                              {op = 'report: timing.' .. name, inline = true, budget = budget})))
+end
+
+-- timing as {name = seconds or a list}: a list alone is the times of all steps.
+local function named_times(timing)
+  local list = util.plain(timing)
+  return type(list) == 'table' and type(util.scalar(list[1])) == 'number' and {['all steps'] = list} or list
 end
 
 local function timing_section(timing, budget)
@@ -171,14 +175,51 @@ local function add_tiles(tiles, fig)
   end
 end
 
-local function curve_cards(curves, budget, tiles)
-  local cards = {}
-  for i, args in ipairs(curves.y ~= nil and {curves} or curves) do
-    local op = ('report: curves[%d]'):format(i)
-    if type(args) ~= 'table' then
-      util.fail('%s is a %s, expected a table of arguments for plot.line', op, type(args))
+local line_options = {x = true, y = true, label = true, labels = true, title = true, xlabel = true,
+                      ylabel = true, logx = true, logy = true, aspect = true, width = true, height = true}
+
+-- A chart of plot.line's arguments out of a named curve: a list, plot.line's arguments, or {name = list, ..}.
+local function named_chart(name, value)
+  local list = util.plain(value)
+  if type(list) ~= 'table' then
+    util.fail('report: curves.%s is a %s, expected a list of numbers or a table of arguments for plot.line',
+              name, type(list))
+  end
+  if list[1] ~= nil and type(util.scalar(list[1])) == 'number' and next(list, #list) == nil then
+    return {y = list, title = name}
+  end
+  local chart, series = {title = name}, {}
+  for _, key in ipairs(util.sorted_keys(list)) do
+    if type(key) == 'number' or line_options[key] then chart[key] = list[key]
+    else series[#series + 1] = {y = list[key], label = key} end
+  end
+  for _, entry in ipairs(series) do chart[#chart + 1] = entry end
+  return chart
+end
+
+-- All charts as {op=, args=}: those of the list first, then the named ones in order of their names.
+local function charts_of(curves)
+  local list = util.plain(curves)
+  if type(list) ~= 'table' then util.fail('report: curves is a %s, expected a table', type(list)) end
+  if list.y ~= nil then return {{op = 'report: curves', args = list}} end
+  if type(util.scalar(list[1])) == 'number' then return {{op = 'report: curves', args = {y = list}}} end
+  local charts = {}
+  for _, key in ipairs(util.sorted_keys(list)) do
+    local value, op = list[key], ('report: curves[%s]'):format(key)
+    if type(key) ~= 'number' then
+      op, value = 'report: curves.' .. tostring(key), named_chart(tostring(key), value)
+    elseif type(value) ~= 'table' then
+      util.fail('%s is a %s, expected a table of arguments for plot.line', op, type(value))
     end
-    local figure, fig = plot.svg_line(args, {op = op, inline = true, budget = budget})
+    charts[#charts + 1] = {op = op, args = value}
+  end
+  return charts
+end
+
+local function curve_cards(charts, budget, tiles)
+  local cards = {}
+  for i, chart in ipairs(charts) do
+    local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
     add_tiles(tiles, fig)
     cards[i] = card(figure)
   end
@@ -191,11 +232,11 @@ local function section(out, title, content)
 end
 
 local function page(args)
-  local curves, timing = args.curves or {}, args.timing or {}
-  local count = (curves.y ~= nil and 1 or #curves) + (args.surface and 2 or 0)
+  local charts, timing = charts_of(args.curves or {}), named_times(args.timing or {})
+  local count = #charts + (args.surface and 2 or 0)
   for _, value in pairs(timing) do count = count + (type(value) == 'number' and 0 or 1) end
   local budget, tiles, parts = total_bytes / math.max(count, 3), {}, {}
-  section(parts, 'Curves', curve_cards(curves, budget, tiles))
+  section(parts, 'Curves', curve_cards(charts, budget, tiles))
   if args.surface then
     local how = {op = 'report: surface', inline = true, budget = 2 * budget}
     section(parts, 'Surface', card((plot.svg_contour(args.surface, how))))
@@ -220,11 +261,10 @@ local function page(args)
     '</main></body></html>', ''}, '\n')
 end
 
---- mt.report{path='report.html', title=, config={k=v}, curves={{title=, x=, y=}, ..},
---- surface={arguments of plot.contour}, timing={name=seconds or a list}, table={rows}, notes=}:
---- writes one HTML page that needs nothing else; returns its path.
-return core.declare('report(..)', 'Writes one HTML page that needs nothing else: mt.report{path=, title=, config=, ' ..
-  'curves=, surface=, timing=, table=, notes=}; returns its path.',
+--- mt.report{path='report.html', ..} writes one HTML page that needs nothing else; returns its path.
+return core.declare('report(..)', 'Writes one HTML page that needs nothing else and returns its path: ' ..
+  "mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, timing={..}, " ..
+  "surface={arguments of plot.contour}, table={rows}}. mt.help('reports') shows the forms of each.",
 function(args)
   util.check_options('report', args, known)
   if args[1] ~= nil then

@@ -23,9 +23,11 @@ table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:6px 24px 6px 0;border-bottom:1px solid var(--line);
 vertical-align:top;overflow-wrap:anywhere}
 th:last-child,td:last-child{padding-right:0}
-th{color:var(--soft);font-weight:500}tr:last-child>*{border-bottom:0}
-.n{text-align:right}.cut td{color:var(--soft);text-align:center}
+th{color:var(--soft);font-weight:500;overflow-wrap:normal;hyphens:none}
+thead th{white-space:nowrap}tr:last-child>*{border-bottom:0}
+.n{text-align:right;white-space:nowrap}.cut td{color:var(--soft);text-align:center}
 svg{display:block;width:100%;height:auto;max-width:720px;margin:0 auto}
 p{margin:0 0 10px}p:last-child{margin:0}
+@media(max-width:480px){main{padding:24px 12px 40px}.card{padding:10px 12px}th,td{padding-right:14px}}
 @media print{body{background:none}.card,.tile{break-inside:avoid}}
 ]]

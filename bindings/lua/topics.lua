@@ -50,6 +50,34 @@ mt.jvp; x:register_hook(fn); mt.Function{forward=, backward=}; mt.gradcheck(fn, 
 + - * / ^ % and unary minus are elementwise with broadcasting, a number on either side. There is no @:
 x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:
 x:logical_not(), x:logical_and(y), x:logical_or(y).]],
+  plots = [[
+Plots. mt.plot.line scatter fill_between bar hist heatmap contour image images; mt.help('plot.line') and so on.
+Without a path the figure is drawn in the terminal; path='a.svg' writes a file and returns the path.
+  mt.plot.line{loss, title='loss', logy=true}                       one list over 1..n
+  mt.plot.line{epochs, train, valid, labels={'train', 'valid'}}     several over x
+  mt.plot.line{ {x=e, y=mean, low=lo, high=hi, label='5 seeds'}, {x=e, y=one, label='best', kind='scatter'} }
+  mt.plot.scatter{x, y, class=labels, aspect='equal', {x=a, y=b, kind='line', label='fit'}}
+  mt.plot.contour{function(x, y) return .. end, points={x=, y=, class=}}   mt.plot.heatmap{m, cmap='magma'}
+  mt.plot.images{digits, labels=names}                              [n x h x w] or a list of images
+Lists and tensors both do. NaN and infinity are gaps. Sizes: width=, height=, pixels (in the terminal characters).]],
+  reports = [[
+Reports. mt.report{path='run.html', ..} writes one HTML page; every part may be left out:
+  title='text', notes='paragraphs, parted by empty lines'
+  config={lr=0.1, model={hidden=100}}             rows; nested names become model.hidden
+  curves={loss={3, 2, 1}}                         a chart with that title
+  curves={loss={train=list, valid=list}}          several series in one chart
+  curves={ {epochs, losses, title='Loss', xlabel='epoch'} }   arguments of plot.line, in this order
+  timing=list                                     seconds of each step: median, mean, 90th percentile, a graph
+  timing={epoch=list, total=12.5}                 a row for each name
+  surface={function(x, y) return .. end, points={..}}         arguments of plot.contour
+  table={ {'name', 'value'}, {'a', 1} }           rows, the first is the head; or records {name='a', value=1}]],
+  progress = [[
+Progress. A line on the terminal with a bar, the time left and the time of a step; nothing in a log.
+  for i in mt.progress(n) do .. end
+  local bar = mt.progress(n, {label='train', every=100})    every: in a log a plain line each so many steps
+  bar:update(i, {loss=l})     i steps are done (nil: one more); the values stand at the end of the line
+  bar:print('epoch 3 ..')     a line that stays, above the bar
+  bar:finish()                ends it early; the last step does so by itself]],
   training = [[
 A training step:
   local net = nn.Sequential(nn.Linear(2, 100), nn.ReLU(), nn.Linear(100, 1))

@@ -119,7 +119,10 @@ end
 --- The number, boolean or text in a tensor or nested list of one element; other values unchanged.
 function util.scalar(value)
   value = util.plain(value)
-  while type(value) == 'table' and #value == 1 do value = value[1] end
+  for _ = 1, 32 do -- a list may hold itself
+    if type(value) ~= 'table' or #value ~= 1 then break end
+    value = value[1]
+  end
   return value
 end
 

@@ -6,7 +6,7 @@ local t = require 'testing'
 -- Under a stock luajit the modules come from the tree, with the chunk names of the program.
 if not pcall(require, 'mtorch.plot') then
   local names = {'util', 'plot', 'plot_scale', 'plot_svg', 'plot_term', 'plot_contour', 'report',
-                 'report_style', 'progress'}
+                 'report_style', 'progress', 'plot_data', 'plot_png'}
   for _, name in ipairs(names) do
     package.loaded['mtorch.' .. name] = nil
     package.preload['mtorch.' .. name] = function(...)
@@ -251,6 +251,80 @@ t.test('contour and heatmap', function()
   t.eq({fig.x_lo < -3, fig.x_hi > 3, fig.y_lo, fig.y_hi}, {true, true, 0, 1})
 end)
 
+t.test('one figure of bands, lines and dots', function()
+  local x, y, lo, hi = {1, 2, 3}, {2, 3, 4}, {1, 2, 3}, {3, 4, 5}
+  local svg, fig = plot.svg_line{{x = x, y = y, low = lo, high = hi, label = 'mean'},
+                                 {x = x, y = hi, kind = 'scatter', label = 'one'}}
+  well_formed(svg)
+  t.eq({count(svg, 'fill%-opacity'), count(svg, 'h0M'), count(svg, '>mean<'), count(svg, '<circle')}, {1, 2, 1, 1})
+  t.near({fig.y_lo, fig.y_hi}, {1 - 0.16, 5 + 0.16}, 1e-9) -- the band counts for the range
+  local band = plot.svg_fill_between{x, lo, hi, label = 'b'}
+  t.eq({count(band, 'z" fill="currentColor" fill%-opacity=".2"'), count(band, 'stroke%-linejoin')}, {1, 0})
+  local gap = plot.svg_fill_between{{1, 2, 3, 4, 5}, {0, 0, nan, 0, 0}, {1, 1, 1, 1, 1}}
+  t.eq(count(gap:match('d="(M[^"]*z)"'), 'M'), 2)
+  local both = well_formed((plot.svg_scatter{x, y, class = {'a', 'b', 'a'},
+                                             {x = x, y = y, kind = 'line', label = 'f'}}))
+  t.eq({count(both, '<circle'), count(both, '>f<'), count(both, '>series')}, {2, 1, 0})
+end)
+
+t.test('labels are for series without one of their own', function()
+  local x = {1, 2}
+  local svg = plot.svg_line{{x = x, y = x, label = 'own'}, {x = x, y = x}, labels = {'given'}}
+  t.eq({count(svg, '>own<'), count(svg, '>given<')}, {1, 1})
+  t.raises(function() plot.line{{x = x, y = x, label = 'own'}, {x = x, y = x}, labels = {'a', 'b'}} end,
+           'labels has 2 values, expected 1 %(one per series without a label of its own%)')
+  t.raises(function() plot.line{{x = x, y = x, kind = 'dots'}} end, "kind of series 1 is 'dots', expected 'line'")
+  t.raises(function() plot.line{{x = x, low = x}} end, 'only one of low and high')
+  t.raises(function() plot.fill_between{x, x} end, 'got 2 lists, expected x, low and high')
+end)
+
+t.test('aspect: one unit takes as many pixels on both axes', function()
+  local svg = plot.svg_line{{0, 10}, {0, 5}, aspect = 'equal'}
+  local x1, y1, x2, y2 = svg:match('<path class="c1" d="M([%d.]+) ([%d.]+)L([%d.]+) ([%d.]+)"')
+  t.near((x2 - x1) / 10, (y1 - y2) / 5, 0.05)
+  t.raises(function() plot.line{{1, 2}, aspect = 'square'} end, "aspect is 'square', expected 'equal' or 'auto'")
+  t.raises(function() plot.line{{1, 2}, aspect = 'equal', logy = true} end, 'needs linear axes')
+end)
+
+t.test('images are the pixels, exactly', function()
+  local function pixels(svg) -- the bytes of the first PNG's stored rows
+    local text, out, bits, n = svg:match('base64,([^"]*)"'), {}, 0, 0
+    for ch in text:gmatch('[%w+/]') do
+      local at = ('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'):find(ch, 1, true) - 1
+      bits, n = bits * 64 + at, n + 6
+      if n >= 8 then
+        n = n - 8
+        out[#out + 1] = string.char(math.floor(bits / 2 ^ n))
+        bits = bits % 2 ^ n
+      end
+    end
+    return table.concat(out)
+  end
+  local file = pixels(well_formed((plot.svg_image{{{0, 1}, {0.5, nan}}})))
+  t.eq(file:sub(1, 8), '\137PNG\r\n\26\n')
+  t.eq(file:find('\0\0\255\0\128\0', 1, true) ~= nil, true) -- filter 0, 0 1; filter 0, 0.5 and nothing
+  t.eq(file:find('\73\69\78\68\174\66\96\130', 1, true) ~= nil, true) -- IEND with its known checksum
+  file = pixels((plot.svg_image{tensor{{{255}}, {{0}}, {{128}}}}))
+  t.eq(file:find('\0\255\0\128', 1, true) ~= nil, true)
+  local svg = plot.svg_images{{{{1}}, {{2}}, {{3}}}, labels = {'a', 'b', 'c'}, cols = 2}
+  t.eq({count(svg, '<image'), count(svg, '>c<')}, {3, 1})
+  t.raises(function() plot.image{5, 6} end, 'an image has 1 dimensions, expected %[h x w%]')
+  t.raises(function() plot.images{{{{1}}, {{1, 2}}}} end, 'image 2 is 1 x 1 x 2, expected the size of the first')
+  t.raises(function() plot.heatmap{{1, 2}, {3, 4}, cmap = 'viridus'} end,
+           "cmap 'viridus' is unknown: did you mean 'viridis'")
+  t.raises(function() plot.heatmap{{1, 2}, {3, 4}, vmin = 5, vmax = 1} end, 'vmin 5 is not below vmax 1')
+  local magma = plot.svg_heatmap{{1, 2}, {3, 4}, cmap = 'magma'}
+  t.eq({count(magma, '#fcfdbf') > 0, count(plot.svg_heatmap{{1, 2}, {3, 4}}, '#fcfdbf')}, {true, 0})
+end)
+
+t.test('a list that holds itself is refused', function()
+  local loop = {}
+  loop[1] = loop
+  t.raises(function() plot.line(loop) end, 'plot.line: ')
+  t.raises(function() plot.hist{loop} end, 'nested more than 32 deep')
+  t.raises(function() plot.heatmap{loop} end, 'plot.heatmap: ')
+end)
+
 t.test('errors name the operation, the values, the cure and this line', function()
   local function raises(fn, pattern)
     local message = t.raises(fn, pattern)
@@ -332,6 +406,25 @@ t.test('report is one small page', function()
   t.eq({html:find('prefers%-color%-scheme:dark') ~= nil, #html < 200000}, {true, true})
   t.eq(html:find('a%.c') < html:find('<th>b</th>'), true)
   for svg in html:gmatch('<svg.-</svg>') do well_formed(svg) end
+end)
+
+t.test('report: forms of curves and timing', function()
+  local path = folder .. '.html'
+  local function page(args)
+    args.path = path
+    report(args)
+    local html = read(path)
+    os.remove(path)
+    return html
+  end
+  local html = page{curves = {loss = {train = {3, 2}, valid = {4, 3}}, accuracy = {1, 2, 3}},
+                    timing = series(20, function(i) return i / 1000 end)}
+  t.eq({count(html, '<svg'), count(html, '<b>'), count(html, '>train<'), count(html, 'all steps</th>')}, {3, 3, 1, 1})
+  t.eq(count(html, '<tr>'), 2) -- the head and one row
+  t.eq({count(page{curves = {3, 2, 1}}, '<svg'), count(page{curves = {{3, 2, 1}}}, '<svg')}, {1, 1})
+  t.eq(count(page{curves = {loss = {{1, 2}, {5, 6}, xlabel = 'epoch'}}}, '>epoch<'), 1)
+  t.raises(function() page{curves = {loss = 'x'}} end, 'report: curves.loss is a string, expected a list of numbers')
+  t.raises(function() page{curves = {loss = {}}} end, 'report: curves.loss: no data')
 end)
 
 -- A host whose clock moves by `step` at every look.
