@@ -6484,7 +6484,7 @@ function mt.plot.image(...) end
 ---@return any ...
 function mt.plot.images(...) end
 
---- line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x; with low= and high= it has a band; kind='scatter' draws dots. With a path an SVG file, else text.
+--- line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x, with low= and high= a band; kind='scatter' draws dots. With a path an SVG file, else text.
 ---@param ... any
 ---@return any ...
 function mt.plot.line(...) end

@@ -533,7 +533,7 @@ local declare = util.host('declare') or function(_, _, fn) return fn end
 
 for kind, doc in pairs{
   line = 'line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: ' ..
-    'lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x; with low= and high= it has a band; ' ..
+    'lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x, with low= and high= a band; ' ..
     "kind='scatter' draws dots. With a path an SVG file, else text.",
   scatter = 'scatter{x, y, class={..}, labels={..}, aspect=, ..}: dots coloured by class; [n x 2] is both. ' ..
     "Entries {x=, y=, label=, kind='line'} as in line; aspect='equal': one unit is as long on both axes.",
