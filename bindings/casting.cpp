@@ -37,9 +37,16 @@ constexpr List kLists[] = {
      "kl_div margin_ranking_loss hinge_embedding_loss cosine_embedding_loss "
      "triplet_margin_loss "}};
 
+/// Whether the function writes into this argument: a converted copy would take the change.
+bool is_written(const Entry& e, int i) {
+  const auto& params = signature_of(e).params;
+  return size_t(i) <= params.size() && params[size_t(i - 1)].name.starts_with("running_");
+}
+
 /// The tensors among the arguments, in lists too: `f(tensor)` returns what takes their place.
-template <class F> void each_tensor(lua_State* L, int top, const F& f) {
+template <class F> void each_tensor(lua_State* L, const Entry& e, int top, const F& f) {
   for (int i = 1; i <= top; ++i) {
+    if (is_written(e, i)) continue;
     if (const Tensor* t = tensor_at(L, i)) {
       const Tensor other = f(*t);
       if (other.impl() == t->impl()) continue;
@@ -109,18 +116,18 @@ int run_cast(Args& a, Casting casting) {
   const int top = lua_gettop(L);
   luaL_checkstack(L, 8, "casting");
   if (casting == Casting::lower) {
-    each_tensor(L, top, lowered);
+    each_tensor(L, a.entry(), top, lowered);
     return a.entry().body(a);
   }
   bool any = false;
   Dtype all = Dtype::none;  // what the float arguments promote to
-  each_tensor(L, top, [&](const Tensor& x) {
+  each_tensor(L, a.entry(), top, [&](const Tensor& x) {
     if (is_float(x.dtype())) all = promote(all, x.dtype());
     any |= is_half(x.dtype());
     return x;
   });
   if (!any) return a.entry().body(a);
-  each_tensor(L, top, widened);
+  each_tensor(L, a.entry(), top, widened);
   const int results = a.entry().body(a);
   const bool rounds = is_half(all) && (casting == Casting::inside || (casting == Casting::both && !on));
   if (!rounds || names_dtype(a)) return results;

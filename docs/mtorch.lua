@@ -4702,27 +4702,31 @@ function Tensor:min(dim, keepdim) end
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function mt.nanmean(x, dim, keepdim) end
+function mt.nanmean(x, dim, keepdim, dtype) end
 
 --- The mean of what is not NaN.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function Tensor:nanmean(dim, keepdim) end
+function Tensor:nanmean(dim, keepdim, dtype) end
 
 --- The sum of what is not NaN.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function mt.nansum(x, dim, keepdim) end
+function mt.nansum(x, dim, keepdim, dtype) end
 
 --- The sum of what is not NaN.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function Tensor:nansum(dim, keepdim) end
+function Tensor:nansum(dim, keepdim, dtype) end
 
 --- sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge or -math.huge. Where it is 0 its gradient is 0.
 ---@param x mt.Tensor

@@ -86,9 +86,10 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
   if (shifts.size() != dims.size())
     fail("roll: {} shifts for {} dimensions", shifts.size(), dims.size());
   int64_t by[kMaxDims] = {};
+  if (x.dim() == 0) fail("roll: a 0-d tensor has no dimension to shift along");
   for (int i = 0; i < dims.size(); ++i) {
     const int d = wrap_dim("roll", dims[i], x.dim());
-    if (x.dim() == 0 || x.size(d) == 0) continue;
+    if (x.size(d) == 0) continue;
     by[d] = (by[d] + shifts[i] % x.size(d) + x.size(d)) % x.size(d);
   }
   return rolled(x, by);

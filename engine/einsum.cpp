@@ -178,7 +178,7 @@ Tensor aligned(const Term& t, const Labels& order) {
   return same ? t.x : reshape(permute(t.x, dims), size);
 }
 
-/// The sum over the dimensions that are not to be kept, in x's own dtype.
+/// The sum over the dimensions that are not to be kept: of integers int64.
 Term summed(const Term& t, const Set& keep) {
   Shape dims;
   Labels left;
@@ -188,7 +188,7 @@ Term summed(const Term& t, const Set& keep) {
   }
   if (dims.size() == 0) return t;
   if (t.x.dtype() == Dtype::b8) fail("einsum: bool tensors are not summed; use x:float()");
-  return {to(sum(t.x, dims), t.x.dtype()), left};
+  return {sum(t.x, dims), left};
 }
 
 /// What the labels of two operands are for their product.
@@ -269,7 +269,9 @@ Term product(Term a, Term b, const Set& keep, const Labels* result) {
     Labels order = joined(r.batch, r.left, r.right);
     if (result && r.inner.size() == 0) order = *result;
     order = joined(order, r.inner, {});
-    return summed({aligned(a, order) * aligned(b, order), order}, keep);
+    Term out = summed({aligned(a, order) * aligned(b, order), order}, keep);
+    out.x = to(out.x, promote(a.x.dtype(), b.x.dtype()));  // as a product by matmul
+    return out;
   }
   if (ends_with_one_of(result, r.left)) {  // then the product transposed is contiguous
     std::swap(a, b);

@@ -429,7 +429,8 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
     node.number[0] = std::max(limit, 0.0);
   }
   Lstsq out{s.x, empty({0}, dtype), s.rank, s.values};
-  if (rows_of(a) > columns_of(a) && s.full) out.residuals = sum(square(matmul(a, s.x) - b), {-2});
+  if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && s.full)
+    out.residuals = sum(square(matmul(a, s.x) - b), {-2});
   if (vector) out.solution = squeeze(out.solution, -1);
   return out;
 }

@@ -46,11 +46,12 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
   if (p != 1 && p != 2 && !std::isinf(p))
     fail("{}: matrices have no norm of order {}; use 'fro', 'nuc', 1, 2, inf or their negatives",
          name, show_order(o));
-  if (x.numel() == 0 && batch_of(x).size() == 0)
+  const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
+  if (sizes.size(sizes.dim() - 1) > 0) return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
+  if (o.p < 0 && checked_count(name, batch_of(x)) > 0)
     fail("{}: {} is empty; of none there is no norm of order {}", name, to_string(x.shape()),
          show_order(o));
-  const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
-  return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
+  return sum(sizes, {-1});
 }
 
 }  // namespace

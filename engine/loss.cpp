@@ -270,7 +270,6 @@ void check_norm(const char* name, const Tensor& x, double p) {
   if (!(p >= 0)) fail("{}: p is {}, it must be at least 0", name, show(p));
   if (!is_float(x.dtype()))
     fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
-  if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to measure along", name);
 }
 
 }  // namespace

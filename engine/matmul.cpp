@@ -109,6 +109,13 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (weight.dim() == 1 && x.dim() > 0 && x.size(x.dim() - 1) == weight.size(0)) {  // one feature out
+    if (bias.defined() && bias.dim() != 0)
+      fail("linear: the bias is {}, the weight {}; to a vector belongs one number, a 0-d tensor",
+           to_string(bias.shape()), to_string(weight.shape()));
+    const Tensor y = matmul(x, weight, "linear");
+    return bias.defined() ? y + bias : y;
+  }
   if (weight.dim() != 2 || x.dim() == 0 || x.size(x.dim() - 1) != weight.size(1))
     fail(
         "linear: the input is {}, the weight {}; the input's last size must be the weight's second",

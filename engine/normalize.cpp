@@ -124,7 +124,8 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
 void move(const Tensor& running, const Tensor& now, double momentum) {
   if (!running.defined()) return;
   NoGrad off;
-  copy_(running, running * Tensor(1 - momentum) + to(now, running.dtype()) * Tensor(momentum));
+  const Dtype d = wide(running.dtype());  // 16-bit floats are rounded once
+  copy_(running, to(running, d) * Tensor(1 - momentum) + to(now, d) * Tensor(momentum));
 }
 
 /// What the running statistics move to.
@@ -265,6 +266,8 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
                   double eps) {
   const char* name = "group_norm";
   check_channels(name, x, 2, {}, {}, weight, bias);
+  if (x.size(0) > 0 && x.numel() == 0)
+    fail("{}: the input is {}; only the batch may be empty", name, to_string(x.shape()));
   if (groups < 1 || x.size(1) % groups != 0)
     fail("{}: num_groups is {}, which does not divide the {} channels of {}", name, groups,
          x.size(1), to_string(x.shape()));

@@ -33,6 +33,9 @@ struct Windows {
 
 Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
   check_image(name, x, spatial);
+  if (x.size(x.dim() - spatial - 1) == 0)
+    fail("{}: the input {} has no channels; only the batch may be empty", name,
+         to_string(x.shape()));
   if (o.kernel.size() == 0) fail("{}: kernel_size is missing", name);
   const Shape kernel = spatial_numbers(name, "kernel_size", o.kernel, spatial, 1, 1),
               stride = spatial_numbers(name, "stride", o.stride.size() ? o.stride : o.kernel,

@@ -201,7 +201,7 @@ double settle(double rank, QuantileRule how) {
 }  // namespace
 
 Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional<int64_t> dim,
-                bool keepdim, QuantileRule how, bool skip_nan) {
+                bool keepdim, QuantileRule how, bool skip_nan, const Tensor& fractions) {
   const char* name = skip_nan ? "nanquantile" : "quantile";
   need_float(name, input);
   for (double f : q)
@@ -225,10 +225,14 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
   const double only = one ? settle(q[0] * double(n - 1), how) : 0;
   const int64_t first = one ? int64_t(std::floor(only)) : 0;
   const int64_t keep = one ? int64_t(std::ceil(only)) - first + 1 : n;
-  const Tensor sorted = places(kSort, x, d, first, keep, false).values;
+  Tensor sorted = places(kSort, x, d, first, keep, false).values;
+  // Only between two places does the answer move with q.
+  const bool moves = how == QuantileRule::linear && fractions.defined() && wants_grad(fractions);
+  if (moves && nan) sorted = where(isnan(sorted), Tensor(0.0), sorted);  // 0 times NaN is no slope
   std::vector<Tensor> answers;
   for (double f : q) {
-    Tensor answer;
+    Tensor answer, fraction;
+    if (moves) fraction = to(pick(flat(fractions), 0, int64_t(answers.size())), Dtype::f64);
     if (nan && skip_nan) {
       Tensor low, high, weight;
       {
@@ -241,13 +245,15 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
         low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
         weight = to(rank - floor(rank), x.dtype());
       }
+      if (moves) weight = to(last * fraction - to(low, Dtype::f64), x.dtype());
       answer = between(gather(sorted, d, low), gather(sorted, d, high), weight);
     } else {
       const double rank = settle(f * double(n - 1), how), low = std::floor(rank);
       answer = slice(sorted, d, int64_t(low) - first, 1);
-      if (rank != low)
-        answer = lerp(answer, slice(sorted, d, int64_t(low) + 1 - first, 1),
-                      scalar(rank - low, x.dtype()));
+      if (moves || rank != low)
+        answer = lerp(answer, slice(sorted, d, int64_t(std::ceil(rank)) - first, 1),
+                      moves ? to(fraction * Tensor(double(n - 1)) - Tensor(low), x.dtype())
+                            : scalar(rank - low, x.dtype()));
     }
     if (nan) answer = where(bad, Tensor(math::kInfinity - math::kInfinity), answer);
     if (!dim) {

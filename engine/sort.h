@@ -25,9 +25,11 @@ Picked mode(const Tensor&, int64_t dim = -1, bool keepdim = false);
 
 enum class QuantileRule { linear, lower, higher, midpoint, nearest };
 /// The elements at the fractions `q` (0..1) of the sorted order, one answer for each along a new
-/// first dimension. Without `dim` of everything. NaN wins, or is left out.
+/// first dimension. Without `dim` of everything. NaN wins, or is left out. `fractions` is q as a
+/// tensor, where it has a gradient.
 Tensor quantile(const Tensor&, const std::vector<double>& q, std::optional<int64_t> dim = {},
-                bool keepdim = false, QuantileRule = QuantileRule::linear, bool skip_nan = false);
+                bool keepdim = false, QuantileRule = QuantileRule::linear, bool skip_nan = false,
+                const Tensor& fractions = {});
 
 struct Unique {
   Tensor values;

@@ -163,6 +163,7 @@ Tensor norm_value(const Tensor& x, double p, unsigned mask, bool keepdim) {
     const Tensor size = abs(x);
     return dims.size() ? amin(size, dims, keepdim) : size;
   }
+  if (is_half(x.dtype())) return to(norm_value(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
   const Tensor powers = pow(abs(x), Tensor(p));
   return pow(dims.size() ? sum(powers, dims, keepdim) : powers, Tensor(1 / p));
 }

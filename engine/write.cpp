@@ -187,7 +187,7 @@ void check_writable(const char* operation, const Tensor& target) {
           "use mt.no_grad(function) around it",
           operation);
   }
-  for (int d = 0; d < target.dim(); ++d)
+  for (int d = 0; d < target.dim() && target.numel() > 0; ++d)
     if (target.stride(d) == 0 && target.size(d) > 1)
       fail(
           "{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it "

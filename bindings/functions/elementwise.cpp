@@ -31,6 +31,8 @@ int elementwise_body(Args& a) {
   for (int i = 0; i < row.params; ++i)
     params[i] = a.number(row.inputs + i + 1, row.info->params[i].value);
   if (e.op == op::id<op::Celu> && params[0] == 0) fail("celu: alpha is 0; x is divided by it");
+  if (e.op == op::id<op::Softshrink> && !(params[0] >= 0))
+    fail("softshrink: lambd is {}; it must be at least 0", show(params[0]));
   if (e.op == op::id<op::Hardtanh> && params[0] > params[1])
     fail("hardtanh: min_val is {} and max_val {}; max_val must not be less", params[0], params[1]);
   return finish(a, e.op, input, params);

@@ -19,12 +19,16 @@ Tensor converted(const Args& a, int i) {
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced(Args& a) {
   return a.push(reduce(a.tensor(1), a.dims(2), a.boolean(3, false)));
 }
+/// The result in the dtype that argument i names: integers are added and multiplied as int64, whose
+/// low bits are what a narrower one would hold.
+Tensor as_named(const Args& a, int i, const Tensor& result) {
+  return a.given(i) ? to(result, a.dtype(i, result.dtype())) : result;
+}
 /// The same with a dtype to compute in.
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced_as(Args& a) {
   const Shape dims = a.dims(2);
   const bool keepdim = a.boolean(3, false);
-  const Tensor result = reduce(converted(a, 4), dims, keepdim);
-  return a.push(a.given(4) && a.text(4) == "bool" ? to(result, Dtype::b8) : result);
+  return a.push(as_named(a, 4, reduce(converted(a, 4), dims, keepdim)));
 }
 
 /// all and any: a Lua boolean for the whole tensor, a tensor along a dimension.
@@ -104,7 +108,7 @@ int norm_body(Args& a) {
 
 template <Tensor (*scan)(const Tensor&, int64_t)> int scanned(Args& a) {
   const int64_t dim = a.position(2);
-  return push_or_write(a, scan(converted(a, 3), dim));
+  return push_or_write(a, as_named(a, 3, scan(converted(a, 3), dim)));
 }
 template <Picked (*scan)(const Tensor&, int64_t)> int scanned_extreme(Args& a) {
   return push_picked(a, scan(a.tensor(1), a.position(2)));
@@ -115,6 +119,7 @@ int diff_body(Args& a) {
   const int64_t n = a.integer(2, 1), dim = a.given(3) ? a.position(3) : -1;
   if (n < 0) fail("diff: n is {}; it must be 0 or more", n);
   if (x.dim() == 0) fail("diff: a 0-d tensor has no neighbours");
+  if (n == 0) return a.push(x);
   std::vector<Tensor> parts;
   if (a.given(4)) parts.push_back(a.tensor(4));
   parts.push_back(x);
@@ -149,8 +154,10 @@ const Entry kMethods[] = {
      reduced<count_nonzero>},
     {"logsumexp(x, [dim]=nil, keepdim=false)",
      "log(sum(exp(x))) without overflow; of nothing -inf.", reduced<logsumexp>},
-    {"nansum(x, [dim]=nil, keepdim=false)", "The sum of what is not NaN.", reduced<nansum>},
-    {"nanmean(x, [dim]=nil, keepdim=false)", "The mean of what is not NaN.", reduced<nanmean>},
+    {"nansum(x, [dim]=nil, keepdim=false, dtype=nil)", "The sum of what is not NaN.",
+     reduced_as<nansum>},
+    {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil)", "The mean of what is not NaN.",
+     reduced_as<nanmean>},
     {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil)",
      "The variance: squared deviations over n - correction; unbiased=false is correction=0. By "
      "position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).",

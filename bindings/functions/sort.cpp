@@ -82,8 +82,9 @@ template <bool SkipNan> int quantile_body(Args& a) {
   }
   std::optional<int64_t> dim;
   if (a.given(3)) dim = a.position(3);
-  const Tensor y =
-      quantile(x, fractions, dim, a.boolean(4, false), interpolation(a, 5), SkipNan);
+  const Tensor* q = tensor_at(a.L, 2);
+  const Tensor y = quantile(x, fractions, dim, a.boolean(4, false), interpolation(a, 5), SkipNan,
+                            q ? *q : Tensor());
   return a.push(one ? squeeze(y, 0) : y);
 }
 

@@ -170,11 +170,19 @@ test('one operand: transposes and diagonals are views', function()
   eq(mt.einsum('ij->ji', mt.tensor({{true, false}})):tolist(), {{true}, {false}})
 end)
 
-test('dtypes: integers stay, others are promoted', function()
+test('dtypes: of integers products stay and sums are int64, others are promoted', function()
   local i = mt.tensor({{1, 2}, {3, 4}}, {dtype = 'int32'})
   local y = mt.einsum('ij,jk->ik', i, i)
   eq({y.dtype, y:tolist()}, {'int32', {{7, 10}, {15, 22}}})
-  eq(mt.einsum('ij->i', i).dtype, 'int32')
+  -- what is summed of one operand becomes int64, as by sum; a product keeps its dtype
+  for equation, dtype in pairs{['ij->i'] = 'int64', ['ij->'] = 'int64', ['ij->ji'] = 'int32', ['ii->i'] = 'int32',
+      ['ii->'] = 'int64'} do
+    eq(mt.einsum(equation, i).dtype, dtype)
+  end
+  for equation, dtype in pairs{['i,i->'] = 'int32', ['i,i->i'] = 'int32', ['i,j->ij'] = 'int32', ['i,j->'] = 'int64'} do
+    eq(mt.einsum(equation, i[1], i[2]).dtype, dtype)
+  end
+  eq(mt.einsum('i->', mt.tensor({200, 100}, {dtype = 'uint8'})):item(), 300)
   eq(mt.einsum('ij,j->', i, mt.tensor({1, 1}, {dtype = 'float64'})).dtype, 'float64')
   eq(mt.einsum('ij,jk->ik', mt.zeros(2, 0), mt.zeros(0, 3)):tolist(), {{0, 0, 0}, {0, 0, 0}})
 end)

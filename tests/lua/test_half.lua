@@ -18,6 +18,15 @@ local function close(x, expected, dtype)
   end
 end
 
+t.test('norms of any order are calculated in float32', function()
+  local x = mt.full({4}, 8, {dtype = 'float16'})
+  for p, value in pairs{[6] = 10.0781, [3] = 12.6953, [0.5] = 128, [-2] = 4, [-6] = 6.3477, [2.5] = 13.9297} do
+    close(mt.linalg.vector_norm(x, p), {value}, 'float16')
+    close(mt.norm(x, p), {value}, 'float16')
+    close(mt.linalg.vector_norm(x:requires_grad_(), p, 1, true), {value}, 'float16')
+  end
+end)
+
 t.test('made, shown and read', function()
   for _, dtype in ipairs(halves) do
     local x = mt.tensor({{1, 2.5}, {-0.25, 1e9}}, {dtype = dtype})

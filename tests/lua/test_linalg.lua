@@ -168,6 +168,8 @@ test('least squares: shapes, ranks, drivers', function()
       eq(values:numel() > 0, driver == 'gelsd' or driver == 'gelss')
     end
   end
+  eq((select(2, la.lstsq(mt.ones(3, 3, 0), mt.ones(3, 3, 2)))):numel() == 0, true)
+  eq((select(2, la.lstsq(mt.ones(3, 3, 0), mt.ones(3, 3, 2)))):dim(), 1)
   local x, residuals, rank = la.lstsq(mt.ones(3, 2), mt.tensor{1, 2, 3})
   near(x:tolist(), {1, 1}, 1e-6)
   eq({residuals:numel(), rank:item()}, {0, 1})
@@ -318,6 +320,21 @@ test('vectors of equal values have no gradient: it is nan', function()
   local a = mt.eye(3, {dtype = 'float64'}):requires_grad_()
   ;(select(2, la.svd(a)) * mt.tensor{1, 2, 3}):sum():backward()
   near(a.grad:tolist(), {{1, 0, 0}, {0, 2, 0}, {0, 0, 3}}, 1e-14)
+end)
+
+test('norms of matrices without rows or columns', function()
+  for _, size in ipairs{{5, 0}, {0, 5}, {0, 0}} do
+    for _, order in ipairs{'fro', 'nuc', 1, 2, inf} do
+      eq(la.matrix_norm(mt.zeros(size), order):tolist(), 0)
+      eq(la.matrix_norm(mt.zeros(2, size[1], size[2]), order):tolist(), {0, 0})
+    end
+    raises(function() la.matrix_norm(mt.zeros(size), -2) end, 'of none there is no norm of order %-2')
+  end
+  eq(la.matrix_norm(mt.zeros(0, 5), -1):tolist(), 0) -- columns of nothing sum to 0
+  eq(la.matrix_norm(mt.zeros(5, 0), -inf):tolist(), 0)
+  raises(function() la.matrix_norm(mt.zeros(5, 0), -1) end, 'of none there is no norm of order %-1')
+  raises(function() la.matrix_norm(mt.zeros(2, 0, 5), -inf) end, 'of none there is no norm of order %-inf')
+  eq(la.matrix_norm(mt.zeros(0, 3, 3), -1):tolist(), {})
 end)
 
 test('gradients of norms', function()

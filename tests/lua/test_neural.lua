@@ -171,6 +171,31 @@ test('weights of another dtype promote', function()
   eq(y.dtype, 'float64')
 end)
 
+test('running statistics of 16-bit floats move', function()
+  for _, dtype in ipairs{'float16', 'bfloat16'} do
+    for _, of in ipairs{dtype, 'float32'} do
+      local m, v = mt.zeros({2}, dtype), mt.ones({2}, dtype)
+      local x = mt.full({4, 2}, 3, of)
+      mt.batch_norm(x, m, v, nil, nil, {training = true, momentum = 0.5})
+      t.eq({m.dtype, m:tolist(), v:tolist()}, {dtype, {1.5, 1.5}, {0.5, 0.5}})
+      mt.instance_norm(x:view(2, 2, 2):contiguous(), m, v, nil, nil, {momentum = 0.5})
+      t.eq({m:tolist(), v:tolist()}, {{2.25, 2.25}, {0.25, 0.25}})
+      mt.autocast(function() mt.batch_norm(x, m, v, nil, nil, {training = true, momentum = 0.5}) end)
+      t.eq(m:tolist(), {2.625, 2.625})
+      t.eq(mt.batch_norm(x, m, v).dtype, of)
+    end
+  end
+end)
+
+test('a 0-d tensor is normalised as a line of one', function()
+  for _, p in ipairs{0.5, 1, 2, math.huge} do
+    t.near(mt.normalize(mt.tensor(-3), {p = p, dim = 1}):item(), -1, 1e-6)
+  end
+  t.eq(mt.cosine_similarity(mt.tensor(3), mt.tensor(-2), 1):item(), -1)
+  t.near(mt.pairwise_distance(mt.tensor(3), mt.tensor(-2)):item(), 5, 1e-5)
+  raises(function() mt.normalize(mt.tensor(3)) end, 'normalize: dimension 2')
+end)
+
 test('batch and instance norm move the running statistics', function()
   local z = lin{2, 3, 2}
   local rm, rv = mt.zeros({3}, 'float64'), mt.ones({3}, 'float64')

@@ -150,6 +150,29 @@ test('cdist: values of torch.cdist', function()
   raises(function() return (mt.cdist(x:long(), y:long())) end, 'use x:float')
 end)
 
+test('cdist of nothing has gradients of gradients', function()
+  for _, sizes in ipairs{{{0, 3, 2}, {0, 4, 2}}, {{0, 3}, {4, 3}}, {{2, 0, 3}, {2, 4, 3}}, {{2, 3}, {0, 3}}} do
+    for _, p in ipairs{1, 2, 3, math.huge} do
+      local x, y = mt.zeros(sizes[1], 'float64'):requires_grad_(), mt.zeros(sizes[2], 'float64'):requires_grad_()
+      local g = mt.grad(mt.cdist(x, y, p):sum(), {x, y}, {create_graph = true})
+      local h = mt.grad(g[1]:sum() + g[2]:sum(), {x, y}, {allow_unused = true})
+      if h[1] then eq(h[1].shape, x.shape) end
+    end
+  end
+  local nothing = mt.zeros(0, 1):expand(0, 3)
+  eq(nothing:add_(mt.zeros(0, 3)):numel(), 0) -- no two elements share a place
+end)
+
+test('linear with a vector as weight', function()
+  local x, w = d64{{1, 2, 3}, {4, 5, 6}}, d64{1, 0, -1}
+  eq(mt.linear(x, w):tolist(), {-2, -2})
+  eq(mt.linear(x[1], w):tolist(), -2)
+  eq(mt.linear(x:view(2, 1, 3), w, d64(10)):tolist(), {{8}, {8}})
+  checks(mt.linear, double(2, 3), double(3))
+  raises(function() return (mt.linear(x, w, d64{1})) end, 'linear: the bias is %(1%), the weight %(3%); .*0%-d')
+  raises(function() return (mt.linear(x, d64{1, 2})) end, 'linear: the input is %(2 x 3%), the weight %(2%)')
+end)
+
 test('cdist: gradients, 0 at distance 0', function()
   mt.manual_seed(6)
   for _, p in ipairs{1, 1.5, 2, 3, math.huge} do

@@ -331,6 +331,7 @@ wrong{
   {'A3 flip 2', function(f) f.x:flip(1, 1) end, '^flip: .*1.*twice'},
   {'A3 flip 3', function(f) f.x:flip(0) end, '^flip: 0 is not a position.*1.*%-1'},
   {'A3 flip 4', function(f) f.x:flip() end, "^flip: .*2.*'dims'.*missing"},
+  {'A3 roll of 0-d', function(f) f.one:roll(1, 1) end, '^roll: a 0%-d tensor has no dimension'},
   {'A3 roll', function(f) f.x:roll(1, 3) end,
     '^roll: dimension 3 is not there.*2.*%(1%.%.2, or %-1 for the last%)'},
   {'A3 roll 2', function(f) f.x:roll({1, 2}, 1) end, '^roll: 2 shifts for 1 dimensions'},
