@@ -88,10 +88,11 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kState));
   Held* held = new (lua_newuserdata(L, sizeof(Held))) Held(std::make_shared<State>(State{thread}));
   lua_newtable(L);
-  lua_pushcfunction(L, [](lua_State* closing) {
-    Held* dying = static_cast<Held*>(lua_touserdata(closing, 1));
-    (*dying)->open = false;
-    dying->~Held();
+  lua_pushcfunction(L, [](lua_State* closing) {  // what is finalised later finds it empty
+    if (Held* dying = static_cast<Held*>(lua_touserdata(closing, 1)); dying && *dying) {
+      (*dying)->open = false;
+      dying->reset();
+    }
     return 0;
   });
   lua_setfield(L, -2, "__gc");
@@ -160,7 +161,11 @@ bool Callback::alone() const {
   lua_State* L = state_->L;
   if (!lua_checkstack(L, 8)) return false;
   push_entry(L, &kOwners, id_);
-  const TensorImpl* t = lua_isuserdata(L, -1) ? tensor_at(L, -1)->impl() : nullptr;
+  const TensorImpl* t = nullptr;
+  try {
+    if (const Tensor* owner = tensor_at(L, -1)) t = owner->impl();
+  } catch (const Error&) {  // while the state is being closed: it was finalised already
+  }
   lua_pop(L, 1);
   return t && t->refs == 1 && t->node == node_ && t->node->refs == 1;
 }
@@ -183,9 +188,9 @@ int Callback::look_again(lua_State* L) {
   push_at(L, &kState);
   void* found = lua_touserdata(L, -1);
   lua_pop(L, 1);
-  if (!found) return 0;  // the state is being closed
+  if (!found) return 0;
   const std::shared_ptr<State> state = *static_cast<std::shared_ptr<State>*>(found);
-  if (!state || !state->open) return 0;
+  if (!state) return 0;  // the Lua state is being closed
   state->watched = false;
   bool more = false;
   for (Callback* c : state->computed) {

@@ -156,6 +156,9 @@ run '' -e 'os.exit(true)' && is 'os.exit(true)' "$status" 0
 run '' -e 'os.exit(false)' && is 'os.exit(false)' "$status" 1
 run '' -e 'local f = io.open("flushed", "w") f:write("all") os.exit(0)' &&
   is 'os.exit flushes files' "$(cat flushed)" all
+run '' -e 'local x = require("mtorch").ones(3):requires_grad_() kept = {}
+  for i = 1, 300 do local y = x * 2 kept[i] = y:exp() y:register_hook(function() return kept end) end
+  io.write("x")' && expect 'hooks that live until the program ends' 0 x
 run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 1 ''
 has 'is named' err "'gpu'"
 has 'after the option' err 'mtorch: --device: device'

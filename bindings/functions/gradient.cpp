@@ -108,8 +108,8 @@ int register_hook_body(Args& a) {
       return 0;
     });
     lua_setfield(a.L, -2, "remove");
-    lua_pushcfunction(a.L, [](lua_State* L) {
-      static_cast<Held*>(lua_touserdata(L, 1))->~Held();
+    lua_pushcfunction(a.L, [](lua_State* L) {  // debug.getmetatable can call it, and call it again
+      if (void* h = luaL_checkudata(L, 1, "mtorch.hook")) static_cast<Held*>(h)->reset();
       return 0;
     });
     lua_setfield(a.L, -2, "__gc");

@@ -469,6 +469,21 @@ t.test('what scripts can do to the userdata', function()
   eq(mt.ones(2):sum():item(), 2)
 end)
 
+t.test('the handle of a hook, collected again and again', function()
+  local w, calls = mt.ones(2):requires_grad_(), 0
+  for _ = 1, 100 do
+    local h = w:register_hook(function() calls = calls + 1 end)
+    local gc = debug.getmetatable(h).__gc
+    gc(h)
+    gc(h)
+    h:remove() -- of nothing
+    gc(h)
+    raises(function() gc(newproxy()) end, 'mtorch.hook')
+  end
+  w:sum():backward()
+  eq(calls, 100)
+end)
+
 -- Modules (rule 11) -------------------------------------------------------------------------------
 
 local nn = mt.nn
