@@ -29,7 +29,7 @@ Lu factor(const char* name, const Tensor& a) {
     using T = decltype(zero);
     T* m = lu.factors.data_as<T>() + i * n * n;
     int* pivots = lu.pivots.data_as<int>() + i * n;
-    if (lapack::finite(m, n * n)) return lapack::lu(int(n), m, pivots);
+    if (lapack::finite(m, n * n)) return lapack::lu(int(n), int(n), m, pivots);
     for (int64_t k = 0; k < n * n; ++k) m[k] = std::numeric_limits<T>::quiet_NaN();
     for (int64_t k = 0; k < n; ++k) pivots[k] = int(k + 1);
     return 0;

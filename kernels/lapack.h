@@ -20,8 +20,8 @@ constexpr int64_t kMaxSide = 1 << 24, kMaxSquare = 16000;
 /// Whether all n elements are numbers, none NaN or infinite.
 template <class T> bool finite(const T* x, int64_t n);
 
-/// P L U in place of an n x n matrix. i > 0: U(i, i) is exactly 0.
-template <class T> int lu(int n, T* a, int* pivots);
+/// P L U in place of an m x n matrix. i > 0: U(i, i) is exactly 0. pivots: min(m, n), from 1.
+template <class T> int lu(int m, int n, T* a, int* pivots);
 /// b (n x columns) becomes the solution of A x = b, or A' x = b, from lu.
 template <class T>
 int lu_solve(bool transposed, int n, int columns, const T* a, const int* pivots, T* b);
@@ -41,6 +41,9 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt);
 /// Ascending eigenvalues from the upper (or lower) triangle; a becomes the vectors, if wanted.
 /// Needs finite values.
 template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values);
+/// Eigenvalues of any square matrix as real and imaginary parts, and the right vectors, if wanted: a
+/// complex pair's are v[i] + i v[i + 1] and its conjugate. a is lost. Needs finite values.
+template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v);
 
 enum class LeastSquares : int { qr, pivoted, svd, divide };  // gels, gelsy, gelss, gelsd
 /// Minimises |A x - b| for A m x n; b has max(m, n) rows and becomes x. `s`: min(m, n) singular

@@ -26,6 +26,8 @@
                  const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                \
   void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,   \
                  const int*, int*, size_t, size_t);                                                \
+  void x##geev_(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*,  \
+                const int*, T*, const int*, int*, size_t, size_t);                                 \
   void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,   \
                 T*, const int*, int*, size_t);                                                     \
   void x##gelsy_(const int*, const int*, const int*, T*, const int*, T*, const int*, int*,         \
@@ -55,6 +57,7 @@ template <class T> struct Routines;
     static constexpr auto gesdd = x##gesdd_; \
     static constexpr auto gesvd = x##gesvd_; \
     static constexpr auto syevd = x##syevd_; \
+    static constexpr auto geev = x##geev_;   \
     static constexpr auto gels = x##gels_;   \
     static constexpr auto gelsy = x##gelsy_; \
     static constexpr auto gelss = x##gelss_; \
@@ -110,11 +113,11 @@ template <class T> bool finite(const T* x, int64_t n) {
   return sum == 0;
 }
 
-template <class T> int lu(int n, T* a, int* pivots) {
+template <class T> int lu(int m, int n, T* a, int* pivots) {
   const OneThread one;
-  const int ld = lead(n);
+  const int ld = lead(m);
   int info = 0;
-  Routines<T>::getrf(&n, &n, a, &ld, pivots, &info);
+  Routines<T>::getrf(&m, &n, a, &ld, pivots, &info);
   return info;
 }
 
@@ -205,6 +208,16 @@ template <class T> int eigh(bool vectors, bool upper, int n, T* a, T* values) {
       1 + 6.0 * n + 2.0 * n * n);
 }
 
+template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v) {
+  const OneThread one;
+  const int ld = lead(n);
+  T none = 0;  // left eigenvectors are not wanted
+  return with_workspace<T>([&](T* work, const int* length, int* info) {
+    Routines<T>::geev("N", vectors ? "V" : "N", &n, a, &ld, wr, wi, &none, &ld, v, &ld, work, length,
+                      info, 1, 1);
+  });
+}
+
 template <class T>
 int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rcond, T* s,
                   int* rank) {
@@ -235,7 +248,7 @@ int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rco
 
 #define MT_INSTANCES(T)                                                   \
   template bool finite(const T*, int64_t);                                \
-  template int lu(int, T*, int*);                                         \
+  template int lu(int, int, T*, int*);                                    \
   template int lu_solve(bool, int, int, const T*, const int*, T*);        \
   template int lu_inverse(int, T*, const int*);                           \
   template int cholesky(int, T*);                                         \
@@ -244,6 +257,7 @@ int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rco
   template int qr_q(int, int, int, T*, const T*);                         \
   template int svd(char, int, int, T*, T*, T*, T*);                       \
   template int eigh(bool, bool, int, T*, T*);                             \
+  template int eig(bool, int, T*, T*, T*, T*);                            \
   template int least_squares(LeastSquares, int, int, int, T*, T*, T, T*, int*);
 MT_INSTANCES(float)
 MT_INSTANCES(double)
