@@ -19,8 +19,8 @@ namespace mt::program {
 namespace {
 
 void row(const char* what, bool good, const std::string& found, const std::string& cure = "") {
-  fmt::print("{:<16} {:<4} {}\n", what, good ? "ok" : "off", found);
-  if (!good && !cure.empty()) fmt::print("{:<16}      {}\n", "", cure);
+  say(stdout, "{:<16} {:<4} {}\n", what, good ? "ok" : "off", found);
+  if (!good && !cure.empty()) say(stdout, "{:<16}      {}\n", "", cure);
 }
 
 bool there(const char* library) {
@@ -32,7 +32,7 @@ bool there(const char* library) {
 }  // namespace
 
 int doctor() {
-  fmt::print("mtorch {}\n", MT_VERSION);
+  say(stdout, "mtorch {}\n", MT_VERSION);
   row("lua", true, LUAJIT_VERSION);
   row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", omp_get_max_threads()));

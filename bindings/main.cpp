@@ -1,9 +1,10 @@
 // main.cpp -- the program: options, scripts, tracebacks, exit status, Ctrl-C
-#include <fmt/core.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -175,7 +176,7 @@ void report(lua_State* L) {
   if (lua_isnil(L, -1)) return;
   const char* message = lua_tostring(L, -1);
   std::fflush(stdout);
-  fmt::print(stderr, "mtorch: {}\n", message ? message : "(error object is not a string)");
+  say(stderr, "mtorch: {}\n", message ? message : "(error object is not a string)");
   lua_pop(L, 1);
 }
 
@@ -261,13 +262,30 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
   return 0;
 }
 
+/// A closed standard stream must not become the next file that is opened: it stays unusable.
+void hold_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
+/// At the end of the process: output that was lost is an error (as in GNU's close_stdout).
+void check_output() {
+  const bool lost = std::ferror(stdout);
+  if (std::fflush(stdout) == 0 && !lost) return;
+  say(stderr, "mtorch: cannot write standard output{}{}\n", lost ? "" : ": ", lost ? "" : std::strerror(errno));
+  std::fflush(stderr);
+  _exit(1);
+}
+
 int usage(const std::string& sentence) {
-  fmt::print(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n",
+  say(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n",
              sentence);
   return 2;
 }
 
 int main(int argc, char** argv) {
+  hold_streams();
+  std::atexit(check_output);
   Options o;
   CLI::App app(
       "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
@@ -291,14 +309,14 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+    say(stdout, "{}", app.help());
     return 0;
   } catch (const CLI::ParseError& e) { return usage(e.what()); }
   o.rest = app.remaining();
   if (!o.rest.empty() && o.rest[0] == "--") o.rest.erase(o.rest.begin());
   if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')
     return usage(fmt::format("unknown option '{}'", o.rest[0]));
-  if (o.version) fmt::print("mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
+  if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
   if (o.rest.size() == 1 && o.rest[0] == "doctor" && access("doctor", F_OK) != 0) return doctor();
   if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
 

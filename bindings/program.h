@@ -1,9 +1,19 @@
 // program.h -- the parts of the program `mtorch`
 #pragma once
+#include <fmt/core.h>
+
+#include <cstdio>
 #include <lua.hpp>
+#include <string>
+#include <utility>
 
 namespace mt::program {
 
+/// Writes to stdout or stderr, as fmt::print does, but without an exception where that fails.
+template <class... A> void say(std::FILE* to, fmt::format_string<A...> text, A&&... values) {
+  const std::string words = fmt::format(text, std::forward<A>(values)...);
+  std::fwrite(words.data(), 1, words.size(), to);
+}
 /// Calls a function with a traceback handler. On failure the message is on the stack and the status
 /// not 0.
 int call(lua_State* L, int arguments, int results);

@@ -37,14 +37,14 @@ class Editor {
     take_interrupt();  // a Ctrl-C at the prompt drops the line, no more
     if (readline_ && add_) {
       char* text = readline_(prompt);
-      for (; !text && take_interrupt(); text = readline_(prompt)) fmt::print("\n");
+      for (; !text && take_interrupt(); text = readline_(prompt)) say(stdout, "\n");
       if (!text) return false;
       line = text;
       if (*text) add_(text);
       std::free(text);
       return true;
     }
-    if (isatty(STDIN_FILENO)) fmt::print("{}", prompt);
+    if (isatty(STDIN_FILENO)) say(stdout, "{}", prompt);
     std::fflush(stdout);
     return bool(std::getline(std::cin, line));
   }
@@ -109,7 +109,7 @@ void print_results(lua_State* L) {
 
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
-    fmt::print("mtorch {} -- {}. Ctrl-D ends; mt, nn and optim are there.\n", MT_VERSION,
+    say(stdout, "mtorch {} -- {}. Ctrl-D ends; mt, nn and optim are there.\n", MT_VERSION,
                LUAJIT_VERSION);
   const char* names = "mt = require 'mtorch'; nn, optim = mt.nn, mt.optim";
   luaL_loadstring(L, names);
@@ -127,7 +127,7 @@ int repl(lua_State* L) {
       print_results(L);
     }
   }
-  if (isatty(STDIN_FILENO)) fmt::print("\n");
+  if (isatty(STDIN_FILENO)) say(stdout, "\n");
   return 0;
 }
 

@@ -168,6 +168,34 @@ run '' -E -e 'io.write(1)' && expect '-E' 0 1
 "$program" -e 'for i = 1, 1e6 do io.write("line\n") end' 2>err | head -n 1 >out
 hasnt 'a closed pipe is no crash' err 'terminate'
 
+# ---- streams that cannot be written ----
+# lost NAME STATUS REDIRECTIONS ARGUMENTS...
+lost() {
+  name=$1 wanted=$2
+  shift 2
+  printf 'error(2)\n' | sh -c "exec timeout 60 '$program' \"\$@\" $1" "$@" 2>err
+  status=$?
+  [ $status = "$wanted" ] && ok "$name" || not_ok "$name" "status $status, wanted $wanted: $(cat err)"
+}
+for to in '2>/dev/full' '2>&-' '>/dev/full 2>/dev/full' '>&- 2>&-'; do
+  lost "an error with $to" 1 "$to" -e 'error "x"'
+  lost "a syntax error with $to" 1 "$to" -e 'x ='
+  lost "a wrong option with $to" 2 "$to" --nope
+  lost "os.exit with $to" 3 "$to" -e 'io.stderr:write("x") os.exit(3)'
+done
+lost 'an error at a prompt whose stderr is closed' 0 '2>&-' -i
+for to in '>/dev/full' '>&-'; do
+  lost "lost output with $to" 1 "$to" -e 'print(1)'
+  has 'is said' err 'mtorch: cannot write standard output: '
+  lost "much lost output with $to" 1 "$to" -e 'for i = 1, 1e5 do print(i) end'
+  lost "lost output and os.exit(0) with $to" 1 "$to" -e 'print(1) os.exit(0)'
+  lost "no output with $to" 0 "$to" -e 'x = 1'
+  for words in doctor --help --version; do lost "$words with $to" 1 "$to" $words; done
+done
+run '' -e 'local f = io.open("own", "w") print("printed") f:write("mine") f:close()'
+(exec >&- && "$program" -e 'local f = io.open("own", "w") print("printed") f:write("mine") f:close()') 2>err
+is 'what is printed into a closed stream goes into no other file' "$(cat own)" mine
+
 # ---- what is written, and where ----
 mkfifo trace && (cat trace >copied &) && run '' --profile=trace -e 'local x = require("mtorch").ones(2):exp()'
 is 'a profile into a FIFO' "$status" 0
