@@ -542,21 +542,8 @@ struct Collectable {
   const Entry* const entry;
 };
 
-/// Lua counts the levels of its own stack, not the bytes of C's, where functions that call functions
-/// (no_grad, gradcheck, hooks) may use that up first: on a thread with a small one, for example.
 void check_stack() {
-  constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest of our own functions
-  static thread_local const char* const lowest = [] {
-    void* low = nullptr;
-    size_t bytes = 0;
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-      pthread_attr_getstack(&attributes, &low, &bytes);
-      pthread_attr_destroy(&attributes);
-    }
-    return static_cast<const char*>(low);
-  }();
-  if (lowest && static_cast<const char*>(__builtin_frame_address(0)) - lowest < kReserve)
+  if (!c_stack_left())
     fail("stack overflow: {} calls are under way inside one another; does a function call itself?",
          depth);
 }
@@ -622,6 +609,21 @@ int run_entry(lua_State* L) {
 }  // namespace
 
 lua_State* current_state() { return collectable; }
+
+bool c_stack_left() {
+  constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest of our own functions
+  static thread_local const char* const lowest = [] {
+    void* low = nullptr;
+    size_t bytes = 0;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      pthread_attr_getstack(&attributes, &low, &bytes);
+      pthread_attr_destroy(&attributes);
+    }
+    return static_cast<const char*>(low);
+  }();
+  return !lowest || static_cast<const char*>(__builtin_frame_address(0)) - lowest >= kReserve;
+}
 
 int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "bindings/lua.h"
 #include "bindings/open.h"
 #include "bindings/program.h"
 #include "kernels/cpu/parallel.h"
@@ -108,10 +109,40 @@ void set_arg(lua_State* L, const std::vector<std::string>& all, int script) {
   lua_setglobal(L, "arg");
 }
 
+int has_c_stack(lua_State* L) { return lua_pushboolean(L, lua::c_stack_left()), 1; }
+
+/// string.gsub, whose buffer lies on C's stack, and whose function may call it again.
+lua_CFunction plain_gsub = nullptr;
+int gsub(lua_State* L) {
+  if (!lua::c_stack_left()) return luaL_error(L, "stack overflow (C's): string.gsub is called inside itself too often");
+  return plain_gsub(L);
+}
+
 /// os.exit closes the state first, so that files are flushed and tensors freed; nothing loads
-/// bytecode, which LuaJIT does not check.
+/// bytecode, which LuaJIT does not check; coroutines inside one another and string.gsub, which LuaJIT
+/// lets use up C's stack, stop before that.
 void adjust_library(lua_State* L) {
   static const char code[] = R"lua(
+local has_c_stack = ...
+local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
+local overflow = "stack overflow (C's): too many coroutines inside one another"
+coroutine.resume = function(...)
+  if not has_c_stack() then return false, overflow end
+  return resume(...)
+end
+local function results(ok, ...)
+  if ok then return ... end
+  local message = ... -- gets a place at each level, but for an overflow of thousands of levels
+  error(message, type(message) == 'string' and not message:find('stack overflow', 1, true) and 2 or 0)
+end
+coroutine.wrap = function(f, ...)
+  if type(f) ~= 'function' then return wrap(f, ...) end
+  local co = create(f)
+  return function(...)
+    if not has_c_stack() then error(overflow, 2) end
+    return results(resume(co, ...))
+  end
+end
 local exit, load_any, load_file = os.exit, load, loadfile
 os.exit = function(code) exit(code == nil and 0 or code, true) end
 local function text_only(chunk, message)
@@ -139,7 +170,15 @@ package.loaders[2] = function(name)
 end
 )lua";
   luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/start.lua");
-  lua_call(L, 0, 0);
+  lua_pushcfunction(L, has_c_stack);
+  lua_call(L, 1, 0);
+  lua_getglobal(L, "string");
+  lua_getfield(L, -1, "gsub");
+  plain_gsub = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  lua_pushcfunction(L, gsub);
+  if (plain_gsub) lua_setfield(L, -2, "gsub");
+  lua_settop(L, 0);
 }
 
 int load_file(lua_State* L, const std::string& name) {

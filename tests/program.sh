@@ -150,6 +150,15 @@ if [ -z "${MTORCH_SANITIZED:-}" ]; then # there the usual stack is small enough
   is 'endless recursion through C, on a small stack' $? 1
   has 'is a stack overflow too' err 'deep.lua:1: stack overflow: '
 fi
+for f in 'coroutine.wrap(f)()' 'assert(coroutine.resume(coroutine.create(f)))' 'return (("x"):gsub("x", f))' \
+  'coroutine.wrap(function() ("x"):gsub("x", f) end)()' 'coroutine.wrap(function() require("mtorch").no_grad(f) end)()'; do
+  run '' -e "local function f() $f end f()" && is "endless $f" "$status" 1
+  has 'is a stack overflow' err 'stack overflow'
+  [ "$(wc -c <err)" -lt 5000 ] && ok 'in a few words' || not_ok 'in a few words' "$(wc -c <err) bytes"
+done
+run '' -e 'local w = coroutine.wrap(function(a) error(a .. coroutine.yield(1)) end)
+io.write(w("x")) w("y")' && is 'an error in a coroutine' "$status:$out" 1:1
+is 'has both places' "$(head -n 1 err)" 'mtorch: (command line):2: (command line):1: xy'
 for n in 0 1 7 42 255; do run '' -e "io.write('x') os.exit($n)" && expect "os.exit($n)" "$n" x; done
 run '' -e 'os.exit()' && is 'os.exit()' "$status" 0
 run '' -e 'os.exit(true)' && is 'os.exit(true)' "$status" 0
