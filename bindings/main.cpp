@@ -126,10 +126,18 @@ void adjust_library(lua_State* L) {
 local has_c_stack = ...
 local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
 local overflow = "stack overflow (C's): too many coroutines inside one another"
-coroutine.resume = function(...)
-  if not has_c_stack() then return false, overflow end
-  return resume(...)
+local depth = 0
+local function leave(...)
+  depth = depth - 1
+  return ...
 end
+local function resume_checked(co, ...)
+  if type(co) ~= 'thread' then return resume(co, ...) end
+  if depth >= 2000 or not has_c_stack() then return false, overflow end
+  depth = depth + 1
+  return leave(resume(co, ...))
+end
+coroutine.resume = resume_checked
 local function results(ok, ...)
   if ok then return ... end
   local message = ... -- gets a place at each level, but for an overflow of thousands of levels
@@ -138,10 +146,7 @@ end
 coroutine.wrap = function(f, ...)
   if type(f) ~= 'function' then return wrap(f, ...) end
   local co = create(f)
-  return function(...)
-    if not has_c_stack() then error(overflow, 2) end
-    return results(resume(co, ...))
-  end
+  return function(...) return results(resume_checked(co, ...)) end
 end
 local exit, load_any, load_file = os.exit, load, loadfile
 os.exit = function(code) exit(code == nil and 0 or code, true) end
