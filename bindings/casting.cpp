@@ -113,7 +113,7 @@ int run_cast(Args& a, Casting casting) {
   const bool on = autocast.on();
   if (casting == Casting::none || (!on && (casting == Casting::lower || casting == Casting::wider)))
     return a.entry().body(a);
-  const int top = lua_gettop(L);
+  const int top = a.out() ? a.out() - 1 : lua_gettop(L);
   luaL_checkstack(L, 8, "casting");
   if (casting == Casting::lower) {
     each_tensor(L, a.entry(), top, lowered);

@@ -48,6 +48,10 @@ Signature parse(const std::string& text) {
       s.open = true;
       continue;
     }
+    if (item == "{out=}") {
+      s.out = true;
+      continue;
+    }
     Signature::Param p;
     if (const size_t equals = item.find('='); equals != std::string::npos) {
       p.optional = true;
@@ -158,6 +162,11 @@ void Args::normalise(bool spreads) {
   if (!s.open || positional < params) lua_settop(L, base + params);
   if (options) {
     name_options();
+    if (s.out) {
+      lua_getfield(L, 1, "out");
+      if (lua_isnil(L, -1)) lua_pop(L, 1);
+      else out_ = params + 1;
+    }
     lua_remove(L, 1);
   }
   require_all();
@@ -208,6 +217,7 @@ void Args::collect(int at) {
 void Args::name_options() {
   const Signature& s = signature_of(entry_);
   each_named(L, 1, [&](const std::string& key) {
+    if (s.out && key == "out") return;
     int place = 0;
     std::vector<std::string> names;
     for (const Signature::Param& p : s.params) {
@@ -588,6 +598,12 @@ const char* name_under_way() {  // for what fails later
   return signature_of(*under_way).name.c_str();
 }
 
+int run_body(Args& args) {
+  if (debugging) [[unlikely]] return run_debugged(args);
+  if (const Casting c = casting_of(args.entry()); c != Casting::none) return run_cast(args, c);
+  return args.entry().body(args);
+}
+
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
@@ -596,9 +612,7 @@ int run_entry(lua_State* L) {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.normalise();
-    if (debugging) [[unlikely]] return run_debugged(args);
-    if (const Casting c = casting_of(e); c != Casting::none) return run_cast(args, c);
-    return e.body(args);
+    return args.out() ? run_into(args, run_body) : run_body(args);
   } catch (const Error& error) {
     const std::string name = name_of(e);
     if (mt_interrupted || passes_on(e, name)) throw;

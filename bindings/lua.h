@@ -6,6 +6,7 @@
 //   "sum(x, [dim]=nil, keepdim=false)"  optional arguments have '='
 //   "cat([tensors], dim=1)"             a list: f{a, b, dim=2} means the list {a, b}
 //   "zeros([shape..], dtype=nil)"       a list, into which plain integers are collected
+//   "exp(x, {out=})"                    may write its one result into a tensor of the caller's
 #pragma once
 #include <lua.hpp>
 
@@ -42,6 +43,7 @@ struct Signature {
   std::string name;
   std::vector<Param> params;
   bool open = false;      // ends in "..": takes any further arguments
+  bool out = false;       // has {out=}: may be told where the result goes, by name only
   bool collects = false;  // some parameter collects plain integers
   int required = 0;       // how many must be given
 };
@@ -64,6 +66,8 @@ class Args {
   const Entry& entry() const { return entry_; }
   bool given(int i) const { return !lua_isnoneornil(L, i); }
   int count() const { return lua_gettop(L); }
+  /// The stack index of the tensor given as {out=t}, or 0. It lies above the arguments.
+  int out() const { return out_; }
 
   const Tensor& tensor(int i) const;
   /// A tensor, or a number that will adopt the other operand's dtype.
@@ -106,8 +110,14 @@ class Args {
   std::string name(int i) const;
   int64_t to_integer(int index, int argument, int entry = 0) const;
   const Entry& entry_;
+  int out_ = 0;
 };
 
+/// Runs `body` for a call with {out=t}: its result is written into t, which is returned.
+int run_into(Args&, int (*body)(Args&));
+/// Whether an elementwise operation of these inputs can write there as it goes: out is none of them, or
+/// exactly one of them.
+bool may_write_to(const Args&, const Tensor* const* inputs, int n);
 /// The C function behind every entry. Upvalues: the entry, the tensors' metatable.
 int call(lua_State* L);
 /// Pushes a C function with the two upvalues that pushing tensors needs.

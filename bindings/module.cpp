@@ -144,11 +144,13 @@ const Entry kCore[] = {
        const auto now = std::chrono::steady_clock::now().time_since_epoch();
        return a.push(std::chrono::duration<double>(now).count());
      }},
-    {"memory()", "Bytes live in tensors, at most so far, and kept for reuse.",
+    {"memory()",
+     "Bytes live in tensors, and of the CPU's now, at most so far and kept for reuse; how many "
+     "storages of the CPU's were made.",
      [](Args& a) {
        const MemoryUse m = memory_use();
-       a.push(double(m.live)), a.push(double(m.peak)), a.push(double(m.cached));
-       return 3;
+       for (const int64_t n : {m.live, m.host, m.peak, m.cached, m.allocations}) a.push(double(n));
+       return 5;
      }},
     {"set_memory_limit(bytes)", "Tensors may hold this much together; more is 'out of memory'.",
      [](Args& a) {

@@ -773,12 +773,14 @@ function Tensor:uniform_(from, to, generator) end
 
 --- |x|; the slope at 0 is 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.abs(x) end
+function mt.abs(x, options) end
 
 --- |x|; the slope at 0 is 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:abs() end
+function Tensor:abs(options) end
 
 --- |x|; the slope at 0 is 0, written into x.
 ---@param x mt.Tensor
@@ -791,12 +793,14 @@ function Tensor:abs_() end
 
 --- The same as abs.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.absolute(x) end
+function mt.absolute(x, options) end
 
 --- The same as abs.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:absolute() end
+function Tensor:absolute(options) end
 
 --- The same as abs_.
 ---@param x mt.Tensor
@@ -809,12 +813,14 @@ function Tensor:absolute_() end
 
 --- arccosine, in radians.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.acos(x) end
+function mt.acos(x, options) end
 
 --- arccosine, in radians.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:acos() end
+function Tensor:acos(options) end
 
 --- arccosine, in radians, written into x.
 ---@param x mt.Tensor
@@ -827,12 +833,14 @@ function Tensor:acos_() end
 
 --- inverse hyperbolic cosine, for x from 1 on.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.acosh(x) end
+function mt.acosh(x, options) end
 
 --- inverse hyperbolic cosine, for x from 1 on.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:acosh() end
+function Tensor:acosh(options) end
 
 --- inverse hyperbolic cosine, for x from 1 on, written into x.
 ---@param x mt.Tensor
@@ -847,14 +855,16 @@ function Tensor:acosh_() end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.add(x, y, alpha) end
+function mt.add(x, y, alpha, options) end
 
 --- x + y; of two bools their or.
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:add(y, alpha) end
+function Tensor:add(y, alpha, options) end
 
 --- x + y; of two bools their or, written into x.
 ---@param x mt.Tensor
@@ -874,15 +884,17 @@ function Tensor:add_(y, alpha) end
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.addcdiv(x, y, z, value) end
+function mt.addcdiv(x, y, z, value, options) end
 
 --- x + value * y / z.
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:addcdiv(y, z, value) end
+function Tensor:addcdiv(y, z, value, options) end
 
 --- x + value * y / z, written into x.
 ---@param x mt.Tensor
@@ -904,15 +916,17 @@ function Tensor:addcdiv_(y, z, value) end
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.addcmul(x, y, z, value) end
+function mt.addcmul(x, y, z, value, options) end
 
 --- x + value * y * z.
 ---@param y mt.Tensor|number
 ---@param z mt.Tensor|number
 ---@param value? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:addcmul(y, z, value) end
+function Tensor:addcmul(y, z, value, options) end
 
 --- x + value * y * z, written into x.
 ---@param x mt.Tensor
@@ -948,12 +962,14 @@ function Tensor:allclose(y, rtol, atol, equal_nan) end
 
 --- The same as acos.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.arccos(x) end
+function mt.arccos(x, options) end
 
 --- The same as acos.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:arccos() end
+function Tensor:arccos(options) end
 
 --- The same as acos_.
 ---@param x mt.Tensor
@@ -966,12 +982,14 @@ function Tensor:arccos_() end
 
 --- The same as acosh.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.arccosh(x) end
+function mt.arccosh(x, options) end
 
 --- The same as acosh.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:arccosh() end
+function Tensor:arccosh(options) end
 
 --- The same as acosh_.
 ---@param x mt.Tensor
@@ -984,12 +1002,14 @@ function Tensor:arccosh_() end
 
 --- The same as asin.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.arcsin(x) end
+function mt.arcsin(x, options) end
 
 --- The same as asin.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:arcsin() end
+function Tensor:arcsin(options) end
 
 --- The same as asin_.
 ---@param x mt.Tensor
@@ -1002,12 +1022,14 @@ function Tensor:arcsin_() end
 
 --- The same as asinh.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.arcsinh(x) end
+function mt.arcsinh(x, options) end
 
 --- The same as asinh.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:arcsinh() end
+function Tensor:arcsinh(options) end
 
 --- The same as asinh_.
 ---@param x mt.Tensor
@@ -1020,23 +1042,27 @@ function Tensor:arcsinh_() end
 
 --- The same as atan.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.arctan(x) end
+function mt.arctan(x, options) end
 
 --- The same as atan.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:arctan() end
+function Tensor:arctan(options) end
 
 --- The same as atan2.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.arctan2(x, y) end
+function mt.arctan2(x, y, options) end
 
 --- The same as atan2.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:arctan2(y) end
+function Tensor:arctan2(y, options) end
 
 --- The same as atan2_.
 ---@param x mt.Tensor
@@ -1060,12 +1086,14 @@ function Tensor:arctan_() end
 
 --- The same as atanh.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.arctanh(x) end
+function mt.arctanh(x, options) end
 
 --- The same as atanh.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:arctanh() end
+function Tensor:arctanh(options) end
 
 --- The same as atanh_.
 ---@param x mt.Tensor
@@ -1078,12 +1106,14 @@ function Tensor:arctanh_() end
 
 --- arcsine, in radians.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.asin(x) end
+function mt.asin(x, options) end
 
 --- arcsine, in radians.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:asin() end
+function Tensor:asin(options) end
 
 --- arcsine, in radians, written into x.
 ---@param x mt.Tensor
@@ -1096,12 +1126,14 @@ function Tensor:asin_() end
 
 --- inverse hyperbolic sine.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.asinh(x) end
+function mt.asinh(x, options) end
 
 --- inverse hyperbolic sine.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:asinh() end
+function Tensor:asinh(options) end
 
 --- inverse hyperbolic sine, written into x.
 ---@param x mt.Tensor
@@ -1114,23 +1146,27 @@ function Tensor:asinh_() end
 
 --- arctangent, in radians.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.atan(x) end
+function mt.atan(x, options) end
 
 --- arctangent, in radians.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:atan() end
+function Tensor:atan(options) end
 
 --- the angle of the point (y, x), in radians: of x / y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.atan2(x, y) end
+function mt.atan2(x, y, options) end
 
 --- the angle of the point (y, x), in radians: of x / y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:atan2(y) end
+function Tensor:atan2(y, options) end
 
 --- the angle of the point (y, x), in radians: of x / y, written into x.
 ---@param x mt.Tensor
@@ -1154,12 +1190,14 @@ function Tensor:atan_() end
 
 --- inverse hyperbolic tangent.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.atanh(x) end
+function mt.atanh(x, options) end
 
 --- inverse hyperbolic tangent.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:atanh() end
+function Tensor:atanh(options) end
 
 --- inverse hyperbolic tangent, written into x.
 ---@param x mt.Tensor
@@ -1173,13 +1211,15 @@ function Tensor:atanh_() end
 --- the bits that both have.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.bitwise_and(x, y) end
+function mt.bitwise_and(x, y, options) end
 
 --- the bits that both have.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:bitwise_and(y) end
+function Tensor:bitwise_and(y, options) end
 
 --- the bits that both have, written into x.
 ---@param x mt.Tensor
@@ -1195,13 +1235,15 @@ function Tensor:bitwise_and_(y) end
 --- x * 2^y without what leaves the dtype; 0 where y is negative or its width.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.bitwise_left_shift(x, y) end
+function mt.bitwise_left_shift(x, y, options) end
 
 --- x * 2^y without what leaves the dtype; 0 where y is negative or its width.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:bitwise_left_shift(y) end
+function Tensor:bitwise_left_shift(y, options) end
 
 --- x * 2^y without what leaves the dtype; 0 where y is negative or its width, written into x.
 ---@param x mt.Tensor
@@ -1216,12 +1258,14 @@ function Tensor:bitwise_left_shift_(y) end
 
 --- the bits of an integer inverted; of a bool its contrary.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.bitwise_not(x) end
+function mt.bitwise_not(x, options) end
 
 --- the bits of an integer inverted; of a bool its contrary.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:bitwise_not() end
+function Tensor:bitwise_not(options) end
 
 --- the bits of an integer inverted; of a bool its contrary, written into x.
 ---@param x mt.Tensor
@@ -1235,13 +1279,15 @@ function Tensor:bitwise_not_() end
 --- the bits that one has.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.bitwise_or(x, y) end
+function mt.bitwise_or(x, y, options) end
 
 --- the bits that one has.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:bitwise_or(y) end
+function Tensor:bitwise_or(y, options) end
 
 --- the bits that one has, written into x.
 ---@param x mt.Tensor
@@ -1257,13 +1303,15 @@ function Tensor:bitwise_or_(y) end
 --- x / 2^y rounded down; only the sign is left where y is negative or the width.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.bitwise_right_shift(x, y) end
+function mt.bitwise_right_shift(x, y, options) end
 
 --- x / 2^y rounded down; only the sign is left where y is negative or the width.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:bitwise_right_shift(y) end
+function Tensor:bitwise_right_shift(y, options) end
 
 --- x / 2^y rounded down; only the sign is left where y is negative or the width, written into x.
 ---@param x mt.Tensor
@@ -1279,13 +1327,15 @@ function Tensor:bitwise_right_shift_(y) end
 --- the bits that differ.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.bitwise_xor(x, y) end
+function mt.bitwise_xor(x, y, options) end
 
 --- the bits that differ.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:bitwise_xor(y) end
+function Tensor:bitwise_xor(y, options) end
 
 --- the bits that differ, written into x.
 ---@param x mt.Tensor
@@ -1300,12 +1350,14 @@ function Tensor:bitwise_xor_(y) end
 
 --- the smallest whole number not below x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.ceil(x) end
+function mt.ceil(x, options) end
 
 --- the smallest whole number not below x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:ceil() end
+function Tensor:ceil(options) end
 
 --- the smallest whole number not below x, written into x.
 ---@param x mt.Tensor
@@ -1319,13 +1371,15 @@ function Tensor:ceil_() end
 --- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017).
 ---@param x mt.Tensor
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.celu(x, alpha) end
+function mt.celu(x, alpha, options) end
 
 --- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017).
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:celu(alpha) end
+function Tensor:celu(alpha, options) end
 
 --- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017), written into x.
 ---@param x mt.Tensor
@@ -1342,14 +1396,16 @@ function Tensor:celu_(alpha) end
 ---@param x mt.Tensor
 ---@param min? number
 ---@param max? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.clamp(x, min, max) end
+function mt.clamp(x, min, max, options) end
 
 --- x held between min and max; NaN stays; the slope is 0 at the ends and of NaN.
 ---@param min? number
 ---@param max? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:clamp(min, max) end
+function Tensor:clamp(min, max, options) end
 
 --- x held between min and max; NaN stays; the slope is 0 at the ends and of NaN, written into x.
 ---@param x mt.Tensor
@@ -1367,13 +1423,15 @@ function Tensor:clamp_(min, max) end
 --- x, or max where x is above; a number or a tensor.
 ---@param x mt.Tensor
 ---@param max number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.clamp_max(x, max) end
+function mt.clamp_max(x, max, options) end
 
 --- x, or max where x is above; a number or a tensor.
 ---@param max number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:clamp_max(max) end
+function Tensor:clamp_max(max, options) end
 
 --- x, or max where x is above, written into x.
 ---@param x mt.Tensor
@@ -1389,13 +1447,15 @@ function Tensor:clamp_max_(max) end
 --- x, or min where x is below; a number or a tensor.
 ---@param x mt.Tensor
 ---@param min number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.clamp_min(x, min) end
+function mt.clamp_min(x, min, options) end
 
 --- x, or min where x is below; a number or a tensor.
 ---@param min number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:clamp_min(min) end
+function Tensor:clamp_min(min, options) end
 
 --- x, or min where x is below, written into x.
 ---@param x mt.Tensor
@@ -1412,14 +1472,16 @@ function Tensor:clamp_min_(min) end
 ---@param x mt.Tensor
 ---@param min? number
 ---@param max? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.clip(x, min, max) end
+function mt.clip(x, min, max, options) end
 
 --- The same as clamp.
 ---@param min? number
 ---@param max? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:clip(min, max) end
+function Tensor:clip(min, max, options) end
 
 --- The same as clamp_.
 ---@param x mt.Tensor
@@ -1437,13 +1499,15 @@ function Tensor:clip_(min, max) end
 --- |x| with the sign of y; the slope at 0 is 0.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.copysign(x, y) end
+function mt.copysign(x, y, options) end
 
 --- |x| with the sign of y; the slope at 0 is 0.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:copysign(y) end
+function Tensor:copysign(y, options) end
 
 --- |x| with the sign of y; the slope at 0 is 0, written into x.
 ---@param x mt.Tensor
@@ -1458,12 +1522,14 @@ function Tensor:copysign_(y) end
 
 --- cosine, x in radians.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.cos(x) end
+function mt.cos(x, options) end
 
 --- cosine, x in radians.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:cos() end
+function Tensor:cos(options) end
 
 --- cosine, x in radians, written into x.
 ---@param x mt.Tensor
@@ -1476,12 +1542,14 @@ function Tensor:cos_() end
 
 --- hyperbolic cosine.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.cosh(x) end
+function mt.cosh(x, options) end
 
 --- hyperbolic cosine.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:cosh() end
+function Tensor:cosh(options) end
 
 --- hyperbolic cosine, written into x.
 ---@param x mt.Tensor
@@ -1494,12 +1562,14 @@ function Tensor:cosh_() end
 
 --- degrees as radians.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.deg2rad(x) end
+function mt.deg2rad(x, options) end
 
 --- degrees as radians.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:deg2rad() end
+function Tensor:deg2rad(options) end
 
 --- degrees as radians, written into x.
 ---@param x mt.Tensor
@@ -1512,12 +1582,14 @@ function Tensor:deg2rad_() end
 
 --- the derivative of lgamma.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.digamma(x) end
+function mt.digamma(x, options) end
 
 --- the derivative of lgamma.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:digamma() end
+function Tensor:digamma(options) end
 
 --- the derivative of lgamma, written into x.
 ---@param x mt.Tensor
@@ -1532,14 +1604,16 @@ function Tensor:digamma_() end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.div(x, y, rounding_mode) end
+function mt.div(x, y, rounding_mode, options) end
 
 --- x / y; of integers a float.
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:div(y, rounding_mode) end
+function Tensor:div(y, rounding_mode, options) end
 
 --- x / y; of integers a float, written into x.
 ---@param x mt.Tensor
@@ -1558,14 +1632,16 @@ function Tensor:div_(y, rounding_mode) end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.divide(x, y, rounding_mode) end
+function mt.divide(x, y, rounding_mode, options) end
 
 --- The same as div.
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:divide(y, rounding_mode) end
+function Tensor:divide(y, rounding_mode, options) end
 
 --- The same as div_.
 ---@param x mt.Tensor
@@ -1583,13 +1659,15 @@ function Tensor:divide_(y, rounding_mode) end
 --- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015).
 ---@param x mt.Tensor
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.elu(x, alpha) end
+function mt.elu(x, alpha, options) end
 
 --- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015).
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:elu(alpha) end
+function Tensor:elu(alpha, options) end
 
 --- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015), written into x.
 ---@param x mt.Tensor
@@ -1605,13 +1683,15 @@ function Tensor:elu_(alpha) end
 --- x equals y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.eq(x, y) end
+function mt.eq(x, y, options) end
 
 --- x equals y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:eq(y) end
+function Tensor:eq(y, options) end
 
 --- x equals y, written into x.
 ---@param x mt.Tensor
@@ -1637,12 +1717,14 @@ function Tensor:equal(y) end
 
 --- error function.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.erf(x) end
+function mt.erf(x, options) end
 
 --- error function.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:erf() end
+function Tensor:erf(options) end
 
 --- error function, written into x.
 ---@param x mt.Tensor
@@ -1655,12 +1737,14 @@ function Tensor:erf_() end
 
 --- 1 - erf(x), exact far out.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.erfc(x) end
+function mt.erfc(x, options) end
 
 --- 1 - erf(x), exact far out.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:erfc() end
+function Tensor:erfc(options) end
 
 --- 1 - erf(x), exact far out, written into x.
 ---@param x mt.Tensor
@@ -1673,12 +1757,14 @@ function Tensor:erfc_() end
 
 --- the inverse of erf.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.erfinv(x) end
+function mt.erfinv(x, options) end
 
 --- the inverse of erf.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:erfinv() end
+function Tensor:erfinv(options) end
 
 --- the inverse of erf, written into x.
 ---@param x mt.Tensor
@@ -1691,21 +1777,25 @@ function Tensor:erfinv_() end
 
 --- e to the power x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.exp(x) end
+function mt.exp(x, options) end
 
 --- e to the power x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:exp() end
+function Tensor:exp(options) end
 
 --- 2 to the power x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.exp2(x) end
+function mt.exp2(x, options) end
 
 --- 2 to the power x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:exp2() end
+function Tensor:exp2(options) end
 
 --- 2 to the power x, written into x.
 ---@param x mt.Tensor
@@ -1727,12 +1817,14 @@ function Tensor:exp_() end
 
 --- exp(x) - 1, exact near 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.expm1(x) end
+function mt.expm1(x, options) end
 
 --- exp(x) - 1, exact near 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:expm1() end
+function Tensor:expm1(options) end
 
 --- exp(x) - 1, exact near 0, written into x.
 ---@param x mt.Tensor
@@ -1745,12 +1837,14 @@ function Tensor:expm1_() end
 
 --- The same as trunc.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.fix(x) end
+function mt.fix(x, options) end
 
 --- The same as trunc.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:fix() end
+function Tensor:fix(options) end
 
 --- The same as trunc_.
 ---@param x mt.Tensor
@@ -1763,12 +1857,14 @@ function Tensor:fix_() end
 
 --- the largest whole number not above x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.floor(x) end
+function mt.floor(x, options) end
 
 --- the largest whole number not above x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:floor() end
+function Tensor:floor(options) end
 
 --- the largest whole number not above x, written into x.
 ---@param x mt.Tensor
@@ -1782,13 +1878,15 @@ function Tensor:floor_() end
 --- x / y rounded down; integers stay integers.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.floor_divide(x, y) end
+function mt.floor_divide(x, y, options) end
 
 --- x / y rounded down; integers stay integers.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:floor_divide(y) end
+function Tensor:floor_divide(y, options) end
 
 --- x / y rounded down; integers stay integers, written into x.
 ---@param x mt.Tensor
@@ -1804,13 +1902,15 @@ function Tensor:floor_divide_(y) end
 --- x - y * trunc(x / y): the sign of x, as C's fmod.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.fmod(x, y) end
+function mt.fmod(x, y, options) end
 
 --- x - y * trunc(x / y): the sign of x, as C's fmod.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:fmod(y) end
+function Tensor:fmod(y, options) end
 
 --- x - y * trunc(x / y): the sign of x, as C's fmod, written into x.
 ---@param x mt.Tensor
@@ -1825,12 +1925,14 @@ function Tensor:fmod_(y) end
 
 --- x - trunc(x): the fraction, with the sign of x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.frac(x) end
+function mt.frac(x, options) end
 
 --- x - trunc(x): the fraction, with the sign of x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:frac() end
+function Tensor:frac(options) end
 
 --- x - trunc(x): the fraction, with the sign of x, written into x.
 ---@param x mt.Tensor
@@ -1844,13 +1946,15 @@ function Tensor:frac_() end
 --- x >= y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.ge(x, y) end
+function mt.ge(x, y, options) end
 
 --- x >= y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:ge(y) end
+function Tensor:ge(y, options) end
 
 --- x >= y, written into x.
 ---@param x mt.Tensor
@@ -1866,13 +1970,15 @@ function Tensor:ge_(y) end
 --- x times the normal distribution function of x (Hendrycks 2016).
 ---@param x mt.Tensor
 ---@param approximate? string default 'none'
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.gelu(x, approximate) end
+function mt.gelu(x, approximate, options) end
 
 --- x times the normal distribution function of x (Hendrycks 2016).
 ---@param approximate? string default 'none'
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:gelu(approximate) end
+function Tensor:gelu(approximate, options) end
 
 --- x times the normal distribution function of x (Hendrycks 2016), written into x.
 ---@param x mt.Tensor
@@ -1887,12 +1993,14 @@ function Tensor:gelu_(approximate) end
 
 --- gelu by its approximation with tanh: gelu(x, {approximate='tanh'}).
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.gelu_tanh(x) end
+function mt.gelu_tanh(x, options) end
 
 --- gelu by its approximation with tanh: gelu(x, {approximate='tanh'}).
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:gelu_tanh() end
+function Tensor:gelu_tanh(options) end
 
 --- gelu by its approximation with tanh: gelu(x, {approximate='tanh'}), written into x.
 ---@param x mt.Tensor
@@ -1906,13 +2014,15 @@ function Tensor:gelu_tanh_() end
 --- The same as gt.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.greater(x, y) end
+function mt.greater(x, y, options) end
 
 --- The same as gt.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:greater(y) end
+function Tensor:greater(y, options) end
 
 --- The same as gt_.
 ---@param x mt.Tensor
@@ -1928,13 +2038,15 @@ function Tensor:greater_(y) end
 --- The same as ge.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.greater_equal(x, y) end
+function mt.greater_equal(x, y, options) end
 
 --- The same as ge.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:greater_equal(y) end
+function Tensor:greater_equal(y, options) end
 
 --- The same as ge_.
 ---@param x mt.Tensor
@@ -1950,13 +2062,15 @@ function Tensor:greater_equal_(y) end
 --- x > y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.gt(x, y) end
+function mt.gt(x, y, options) end
 
 --- x > y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:gt(y) end
+function Tensor:gt(y, options) end
 
 --- x > y, written into x.
 ---@param x mt.Tensor
@@ -1972,13 +2086,15 @@ function Tensor:gt_(y) end
 --- x, or 0 where |x| <= lambd.
 ---@param x mt.Tensor
 ---@param lambd? number default 0.5
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.hardshrink(x, lambd) end
+function mt.hardshrink(x, lambd, options) end
 
 --- x, or 0 where |x| <= lambd.
 ---@param lambd? number default 0.5
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:hardshrink(lambd) end
+function Tensor:hardshrink(lambd, options) end
 
 --- x, or 0 where |x| <= lambd, written into x.
 ---@param x mt.Tensor
@@ -1993,12 +2109,14 @@ function Tensor:hardshrink_(lambd) end
 
 --- (x + 3) / 6 held between 0 and 1; the slope at the ends is 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.hardsigmoid(x) end
+function mt.hardsigmoid(x, options) end
 
 --- (x + 3) / 6 held between 0 and 1; the slope at the ends is 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:hardsigmoid() end
+function Tensor:hardsigmoid(options) end
 
 --- (x + 3) / 6 held between 0 and 1; the slope at the ends is 0, written into x.
 ---@param x mt.Tensor
@@ -2011,12 +2129,14 @@ function Tensor:hardsigmoid_() end
 
 --- x * hardsigmoid(x) (Howard 2019).
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.hardswish(x) end
+function mt.hardswish(x, options) end
 
 --- x * hardsigmoid(x) (Howard 2019).
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:hardswish() end
+function Tensor:hardswish(options) end
 
 --- x * hardsigmoid(x) (Howard 2019), written into x.
 ---@param x mt.Tensor
@@ -2031,14 +2151,16 @@ function Tensor:hardswish_() end
 ---@param x mt.Tensor
 ---@param min_val? number default -1
 ---@param max_val? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.hardtanh(x, min_val, max_val) end
+function mt.hardtanh(x, min_val, max_val, options) end
 
 --- x held between min_val and max_val; the slope at the ends is 0.
 ---@param min_val? number default -1
 ---@param max_val? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:hardtanh(min_val, max_val) end
+function Tensor:hardtanh(min_val, max_val, options) end
 
 --- x held between min_val and max_val; the slope at the ends is 0, written into x.
 ---@param x mt.Tensor
@@ -2056,13 +2178,15 @@ function Tensor:hardtanh_(min_val, max_val) end
 --- 0 below 0, 1 above, y where x is 0; it has no gradient.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.heaviside(x, y) end
+function mt.heaviside(x, y, options) end
 
 --- 0 below 0, 1 above, y where x is 0; it has no gradient.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:heaviside(y) end
+function Tensor:heaviside(y, options) end
 
 --- 0 below 0, 1 above, y where x is 0; it has no gradient, written into x.
 ---@param x mt.Tensor
@@ -2078,13 +2202,15 @@ function Tensor:heaviside_(y) end
 --- sqrt(x*x + y*y) without overflow.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.hypot(x, y) end
+function mt.hypot(x, y, options) end
 
 --- sqrt(x*x + y*y) without overflow.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:hypot(y) end
+function Tensor:hypot(y, options) end
 
 --- sqrt(x*x + y*y) without overflow, written into x.
 ---@param x mt.Tensor
@@ -2116,41 +2242,49 @@ function Tensor:isclose(y, rtol, atol, equal_nan) end
 
 --- true where x is neither infinite nor NaN.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.isfinite(x) end
+function mt.isfinite(x, options) end
 
 --- true where x is neither infinite nor NaN.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:isfinite() end
+function Tensor:isfinite(options) end
 
 --- true where x is infinite.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.isinf(x) end
+function mt.isinf(x, options) end
 
 --- true where x is infinite.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:isinf() end
+function Tensor:isinf(options) end
 
 --- true where x is not a number.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.isnan(x) end
+function mt.isnan(x, options) end
 
 --- true where x is not a number.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:isnan() end
+function Tensor:isnan(options) end
 
 --- x <= y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.le(x, y) end
+function mt.le(x, y, options) end
 
 --- x <= y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:le(y) end
+function Tensor:le(y, options) end
 
 --- x <= y, written into x.
 ---@param x mt.Tensor
@@ -2166,13 +2300,15 @@ function Tensor:le_(y) end
 --- x, or negative_slope * x below 0.
 ---@param x mt.Tensor
 ---@param negative_slope? number default 0.01
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.leaky_relu(x, negative_slope) end
+function mt.leaky_relu(x, negative_slope, options) end
 
 --- x, or negative_slope * x below 0.
 ---@param negative_slope? number default 0.01
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:leaky_relu(negative_slope) end
+function Tensor:leaky_relu(negative_slope, options) end
 
 --- x, or negative_slope * x below 0, written into x.
 ---@param x mt.Tensor
@@ -2189,14 +2325,16 @@ function Tensor:leaky_relu_(negative_slope) end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param weight mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.lerp(x, y, weight) end
+function mt.lerp(x, y, weight, options) end
 
 --- x + weight * (y - x).
 ---@param y mt.Tensor|number
 ---@param weight mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:lerp(y, weight) end
+function Tensor:lerp(y, weight, options) end
 
 --- x + weight * (y - x), written into x.
 ---@param x mt.Tensor
@@ -2214,13 +2352,15 @@ function Tensor:lerp_(y, weight) end
 --- The same as lt.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.less(x, y) end
+function mt.less(x, y, options) end
 
 --- The same as lt.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:less(y) end
+function Tensor:less(y, options) end
 
 --- The same as lt_.
 ---@param x mt.Tensor
@@ -2236,13 +2376,15 @@ function Tensor:less_(y) end
 --- The same as le.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.less_equal(x, y) end
+function mt.less_equal(x, y, options) end
 
 --- The same as le.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:less_equal(y) end
+function Tensor:less_equal(y, options) end
 
 --- The same as le_.
 ---@param x mt.Tensor
@@ -2257,12 +2399,14 @@ function Tensor:less_equal_(y) end
 
 --- the logarithm of |gamma(x)|.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.lgamma(x) end
+function mt.lgamma(x, options) end
 
 --- the logarithm of |gamma(x)|.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:lgamma() end
+function Tensor:lgamma(options) end
 
 --- the logarithm of |gamma(x)|, written into x.
 ---@param x mt.Tensor
@@ -2275,21 +2419,25 @@ function Tensor:lgamma_() end
 
 --- natural logarithm.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.log(x) end
+function mt.log(x, options) end
 
 --- natural logarithm.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:log() end
+function Tensor:log(options) end
 
 --- logarithm to base 10.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.log10(x) end
+function mt.log10(x, options) end
 
 --- logarithm to base 10.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:log10() end
+function Tensor:log10(options) end
 
 --- logarithm to base 10, written into x.
 ---@param x mt.Tensor
@@ -2302,12 +2450,14 @@ function Tensor:log10_() end
 
 --- log(1 + x), exact near 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.log1p(x) end
+function mt.log1p(x, options) end
 
 --- log(1 + x), exact near 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:log1p() end
+function Tensor:log1p(options) end
 
 --- log(1 + x), exact near 0, written into x.
 ---@param x mt.Tensor
@@ -2320,12 +2470,14 @@ function Tensor:log1p_() end
 
 --- logarithm to base 2.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.log2(x) end
+function mt.log2(x, options) end
 
 --- logarithm to base 2.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:log2() end
+function Tensor:log2(options) end
 
 --- logarithm to base 2, written into x.
 ---@param x mt.Tensor
@@ -2347,12 +2499,14 @@ function Tensor:log_() end
 
 --- The same as logsigmoid.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.log_sigmoid(x) end
+function mt.log_sigmoid(x, options) end
 
 --- The same as logsigmoid.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:log_sigmoid() end
+function Tensor:log_sigmoid(options) end
 
 --- The same as logsigmoid_.
 ---@param x mt.Tensor
@@ -2366,24 +2520,28 @@ function Tensor:log_sigmoid_() end
 --- log(exp(x) + exp(y)) without overflow.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logaddexp(x, y) end
+function mt.logaddexp(x, y, options) end
 
 --- log(exp(x) + exp(y)) without overflow.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logaddexp(y) end
+function Tensor:logaddexp(y, options) end
 
 --- log2(2^x + 2^y) without overflow.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logaddexp2(x, y) end
+function mt.logaddexp2(x, y, options) end
 
 --- log2(2^x + 2^y) without overflow.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logaddexp2(y) end
+function Tensor:logaddexp2(y, options) end
 
 --- log2(2^x + 2^y) without overflow, written into x.
 ---@param x mt.Tensor
@@ -2410,13 +2568,15 @@ function Tensor:logaddexp_(y) end
 --- both are nonzero.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logical_and(x, y) end
+function mt.logical_and(x, y, options) end
 
 --- both are nonzero.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logical_and(y) end
+function Tensor:logical_and(y, options) end
 
 --- both are nonzero, written into x.
 ---@param x mt.Tensor
@@ -2431,12 +2591,14 @@ function Tensor:logical_and_(y) end
 
 --- true where x is 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logical_not(x) end
+function mt.logical_not(x, options) end
 
 --- true where x is 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logical_not() end
+function Tensor:logical_not(options) end
 
 --- true where x is 0, written into x.
 ---@param x mt.Tensor
@@ -2450,13 +2612,15 @@ function Tensor:logical_not_() end
 --- one is nonzero.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logical_or(x, y) end
+function mt.logical_or(x, y, options) end
 
 --- one is nonzero.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logical_or(y) end
+function Tensor:logical_or(y, options) end
 
 --- one is nonzero, written into x.
 ---@param x mt.Tensor
@@ -2472,13 +2636,15 @@ function Tensor:logical_or_(y) end
 --- exactly one is nonzero.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logical_xor(x, y) end
+function mt.logical_xor(x, y, options) end
 
 --- exactly one is nonzero.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logical_xor(y) end
+function Tensor:logical_xor(y, options) end
 
 --- exactly one is nonzero, written into x.
 ---@param x mt.Tensor
@@ -2494,13 +2660,15 @@ function Tensor:logical_xor_(y) end
 --- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps.
 ---@param x mt.Tensor
 ---@param eps? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logit(x, eps) end
+function mt.logit(x, eps, options) end
 
 --- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps.
 ---@param eps? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logit(eps) end
+function Tensor:logit(eps, options) end
 
 --- log(x / (1 - x)); with eps, x is first held between eps and 1 - eps, written into x.
 ---@param x mt.Tensor
@@ -2515,12 +2683,14 @@ function Tensor:logit_(eps) end
 
 --- log(sigmoid(x)), exact far out.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logsigmoid(x) end
+function mt.logsigmoid(x, options) end
 
 --- log(sigmoid(x)), exact far out.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logsigmoid() end
+function Tensor:logsigmoid(options) end
 
 --- log(sigmoid(x)), exact far out, written into x.
 ---@param x mt.Tensor
@@ -2534,13 +2704,15 @@ function Tensor:logsigmoid_() end
 --- x < y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.lt(x, y) end
+function mt.lt(x, y, options) end
 
 --- x < y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:lt(y) end
+function Tensor:lt(y, options) end
 
 --- x < y, written into x.
 ---@param x mt.Tensor
@@ -2556,13 +2728,15 @@ function Tensor:lt_(y) end
 --- the larger of x and y; NaN wins; ties share the gradient.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.maximum(x, y) end
+function mt.maximum(x, y, options) end
 
 --- the larger of x and y; NaN wins; ties share the gradient.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:maximum(y) end
+function Tensor:maximum(y, options) end
 
 --- the larger of x and y; NaN wins; ties share the gradient, written into x.
 ---@param x mt.Tensor
@@ -2578,13 +2752,15 @@ function Tensor:maximum_(y) end
 --- the smaller of x and y; NaN wins; ties share the gradient.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.minimum(x, y) end
+function mt.minimum(x, y, options) end
 
 --- the smaller of x and y; NaN wins; ties share the gradient.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:minimum(y) end
+function Tensor:minimum(y, options) end
 
 --- the smaller of x and y; NaN wins; ties share the gradient, written into x.
 ---@param x mt.Tensor
@@ -2599,12 +2775,14 @@ function Tensor:minimum_(y) end
 
 --- x * tanh(softplus(x)) (Misra 2019).
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.mish(x) end
+function mt.mish(x, options) end
 
 --- x * tanh(softplus(x)) (Misra 2019).
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:mish() end
+function Tensor:mish(options) end
 
 --- x * tanh(softplus(x)) (Misra 2019), written into x.
 ---@param x mt.Tensor
@@ -2618,13 +2796,15 @@ function Tensor:mish_() end
 --- x * y; of two bools their and.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.mul(x, y) end
+function mt.mul(x, y, options) end
 
 --- x * y; of two bools their and.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:mul(y) end
+function Tensor:mul(y, options) end
 
 --- x * y; of two bools their and, written into x.
 ---@param x mt.Tensor
@@ -2640,13 +2820,15 @@ function Tensor:mul_(y) end
 --- The same as mul.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.multiply(x, y) end
+function mt.multiply(x, y, options) end
 
 --- The same as mul.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:multiply(y) end
+function Tensor:multiply(y, options) end
 
 --- The same as mul_.
 ---@param x mt.Tensor
@@ -2664,15 +2846,17 @@ function Tensor:multiply_(y) end
 ---@param nan? number default 0
 ---@param posinf? number
 ---@param neginf? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.nan_to_num(x, nan, posinf, neginf) end
+function mt.nan_to_num(x, nan, posinf, neginf, options) end
 
 --- NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers.
 ---@param nan? number default 0
 ---@param posinf? number
 ---@param neginf? number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:nan_to_num(nan, posinf, neginf) end
+function Tensor:nan_to_num(nan, posinf, neginf, options) end
 
 --- NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers, written into x.
 ---@param x mt.Tensor
@@ -2692,13 +2876,15 @@ function Tensor:nan_to_num_(nan, posinf, neginf) end
 --- x differs from y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.ne(x, y) end
+function mt.ne(x, y, options) end
 
 --- x differs from y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:ne(y) end
+function Tensor:ne(y, options) end
 
 --- x differs from y, written into x.
 ---@param x mt.Tensor
@@ -2713,12 +2899,14 @@ function Tensor:ne_(y) end
 
 --- -x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.neg(x) end
+function mt.neg(x, options) end
 
 --- -x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:neg() end
+function Tensor:neg(options) end
 
 --- -x, written into x.
 ---@param x mt.Tensor
@@ -2731,12 +2919,14 @@ function Tensor:neg_() end
 
 --- The same as neg.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.negative(x) end
+function mt.negative(x, options) end
 
 --- The same as neg.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:negative() end
+function Tensor:negative(options) end
 
 --- The same as neg_.
 ---@param x mt.Tensor
@@ -2750,13 +2940,15 @@ function Tensor:negative_() end
 --- The same as ne.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.not_equal(x, y) end
+function mt.not_equal(x, y, options) end
 
 --- The same as ne.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:not_equal(y) end
+function Tensor:not_equal(y, options) end
 
 --- The same as ne_.
 ---@param x mt.Tensor
@@ -2772,13 +2964,15 @@ function Tensor:not_equal_(y) end
 --- the n-th derivative of digamma, n from 0 to 30.
 ---@param x mt.Tensor
 ---@param n number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.polygamma(x, n) end
+function mt.polygamma(x, n, options) end
 
 --- the n-th derivative of digamma, n from 0 to 30.
 ---@param n number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:polygamma(n) end
+function Tensor:polygamma(n, options) end
 
 --- the n-th derivative of digamma, n from 0 to 30, written into x.
 ---@param x mt.Tensor
@@ -2803,13 +2997,15 @@ function Tensor:positive() end
 --- x to the power y.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.pow(x, y) end
+function mt.pow(x, y, options) end
 
 --- x to the power y.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:pow(y) end
+function Tensor:pow(y, options) end
 
 --- x to the power y, written into x.
 ---@param x mt.Tensor
@@ -2825,13 +3021,15 @@ function Tensor:pow_(y) end
 --- x, or weight * x below 0: a slope for each channel (He 2015).
 ---@param x mt.Tensor
 ---@param weight mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.prelu(x, weight) end
+function mt.prelu(x, weight, options) end
 
 --- x, or weight * x below 0: a slope for each channel (He 2015).
 ---@param weight mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:prelu(weight) end
+function Tensor:prelu(weight, options) end
 
 --- x, or weight * x below 0: a slope for each channel (He 2015), written into x.
 ---@param x mt.Tensor
@@ -2846,12 +3044,14 @@ function Tensor:prelu_(weight) end
 
 --- radians as degrees.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.rad2deg(x) end
+function mt.rad2deg(x, options) end
 
 --- radians as degrees.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:rad2deg() end
+function Tensor:rad2deg(options) end
 
 --- radians as degrees, written into x.
 ---@param x mt.Tensor
@@ -2864,12 +3064,14 @@ function Tensor:rad2deg_() end
 
 --- 1 / x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.reciprocal(x) end
+function mt.reciprocal(x, options) end
 
 --- 1 / x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:reciprocal() end
+function Tensor:reciprocal(options) end
 
 --- 1 / x, written into x.
 ---@param x mt.Tensor
@@ -2882,21 +3084,25 @@ function Tensor:reciprocal_() end
 
 --- max(x, 0); the slope at 0 is 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.relu(x) end
+function mt.relu(x, options) end
 
 --- max(x, 0); the slope at 0 is 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:relu() end
+function Tensor:relu(options) end
 
 --- x held between 0 and 6; the slope at the ends is 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.relu6(x) end
+function mt.relu6(x, options) end
 
 --- x held between 0 and 6; the slope at the ends is 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:relu6() end
+function Tensor:relu6(options) end
 
 --- x held between 0 and 6; the slope at the ends is 0, written into x.
 ---@param x mt.Tensor
@@ -2919,13 +3125,15 @@ function Tensor:relu_() end
 --- x - y * floor(x / y): the sign of y, as Lua's %.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.remainder(x, y) end
+function mt.remainder(x, y, options) end
 
 --- x - y * floor(x / y): the sign of y, as Lua's %.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:remainder(y) end
+function Tensor:remainder(y, options) end
 
 --- x - y * floor(x / y): the sign of y, as Lua's %, written into x.
 ---@param x mt.Tensor
@@ -2941,13 +3149,15 @@ function Tensor:remainder_(y) end
 --- the nearest whole number, halves to even.
 ---@param x mt.Tensor
 ---@param decimals? integer default 0
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.round(x, decimals) end
+function mt.round(x, decimals, options) end
 
 --- the nearest whole number, halves to even.
 ---@param decimals? integer default 0
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:round(decimals) end
+function Tensor:round(decimals, options) end
 
 --- the nearest whole number, halves to even, written into x.
 ---@param x mt.Tensor
@@ -2962,12 +3172,14 @@ function Tensor:round_(decimals) end
 
 --- 1 / sqrt(x).
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.rsqrt(x) end
+function mt.rsqrt(x, options) end
 
 --- 1 / sqrt(x).
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:rsqrt() end
+function Tensor:rsqrt(options) end
 
 --- 1 / sqrt(x), written into x.
 ---@param x mt.Tensor
@@ -2980,12 +3192,14 @@ function Tensor:rsqrt_() end
 
 --- elu with the alpha and the scale that keep mean and variance (Klambauer 2017).
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.selu(x) end
+function mt.selu(x, options) end
 
 --- elu with the alpha and the scale that keep mean and variance (Klambauer 2017).
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:selu() end
+function Tensor:selu(options) end
 
 --- elu with the alpha and the scale that keep mean and variance (Klambauer 2017), written into x.
 ---@param x mt.Tensor
@@ -2998,12 +3212,14 @@ function Tensor:selu_() end
 
 --- 1 / (1 + exp(-x)).
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.sigmoid(x) end
+function mt.sigmoid(x, options) end
 
 --- 1 / (1 + exp(-x)).
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:sigmoid() end
+function Tensor:sigmoid(options) end
 
 --- 1 / (1 + exp(-x)), written into x.
 ---@param x mt.Tensor
@@ -3016,12 +3232,14 @@ function Tensor:sigmoid_() end
 
 --- -1, 0 or 1 (0 for NaN); flat: its gradient is 0.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.sign(x) end
+function mt.sign(x, options) end
 
 --- -1, 0 or 1 (0 for NaN); flat: its gradient is 0.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:sign() end
+function Tensor:sign(options) end
 
 --- -1, 0 or 1 (0 for NaN); flat: its gradient is 0, written into x.
 ---@param x mt.Tensor
@@ -3034,21 +3252,25 @@ function Tensor:sign_() end
 
 --- true where x has a minus sign, -0 too.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.signbit(x) end
+function mt.signbit(x, options) end
 
 --- true where x has a minus sign, -0 too.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:signbit() end
+function Tensor:signbit(options) end
 
 --- x * sigmoid(x), also called swish.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.silu(x) end
+function mt.silu(x, options) end
 
 --- x * sigmoid(x), also called swish.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:silu() end
+function Tensor:silu(options) end
 
 --- x * sigmoid(x), also called swish, written into x.
 ---@param x mt.Tensor
@@ -3061,12 +3283,14 @@ function Tensor:silu_() end
 
 --- sine, x in radians.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.sin(x) end
+function mt.sin(x, options) end
 
 --- sine, x in radians.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:sin() end
+function Tensor:sin(options) end
 
 --- sine, x in radians, written into x.
 ---@param x mt.Tensor
@@ -3079,12 +3303,14 @@ function Tensor:sin_() end
 
 --- hyperbolic sine.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.sinh(x) end
+function mt.sinh(x, options) end
 
 --- hyperbolic sine.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:sinh() end
+function Tensor:sinh(options) end
 
 --- hyperbolic sine, written into x.
 ---@param x mt.Tensor
@@ -3099,14 +3325,16 @@ function Tensor:sinh_() end
 ---@param x mt.Tensor
 ---@param beta? number default 1
 ---@param threshold? number default 20
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.softplus(x, beta, threshold) end
+function mt.softplus(x, beta, threshold, options) end
 
 --- log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold.
 ---@param beta? number default 1
 ---@param threshold? number default 20
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:softplus(beta, threshold) end
+function Tensor:softplus(beta, threshold, options) end
 
 --- log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold, written into x.
 ---@param x mt.Tensor
@@ -3124,13 +3352,15 @@ function Tensor:softplus_(beta, threshold) end
 --- x moved towards 0 by lambd, 0 where |x| <= lambd.
 ---@param x mt.Tensor
 ---@param lambd? number default 0.5
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.softshrink(x, lambd) end
+function mt.softshrink(x, lambd, options) end
 
 --- x moved towards 0 by lambd, 0 where |x| <= lambd.
 ---@param lambd? number default 0.5
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:softshrink(lambd) end
+function Tensor:softshrink(lambd, options) end
 
 --- x moved towards 0 by lambd, 0 where |x| <= lambd, written into x.
 ---@param x mt.Tensor
@@ -3145,12 +3375,14 @@ function Tensor:softshrink_(lambd) end
 
 --- x / (1 + |x|).
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.softsign(x) end
+function mt.softsign(x, options) end
 
 --- x / (1 + |x|).
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:softsign() end
+function Tensor:softsign(options) end
 
 --- x / (1 + |x|), written into x.
 ---@param x mt.Tensor
@@ -3163,12 +3395,14 @@ function Tensor:softsign_() end
 
 --- square root.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.sqrt(x) end
+function mt.sqrt(x, options) end
 
 --- square root.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:sqrt() end
+function Tensor:sqrt(options) end
 
 --- square root, written into x.
 ---@param x mt.Tensor
@@ -3181,12 +3415,14 @@ function Tensor:sqrt_() end
 
 --- x * x.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.square(x) end
+function mt.square(x, options) end
 
 --- x * x.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:square() end
+function Tensor:square(options) end
 
 --- x * x, written into x.
 ---@param x mt.Tensor
@@ -3201,14 +3437,16 @@ function Tensor:square_() end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.sub(x, y, alpha) end
+function mt.sub(x, y, alpha, options) end
 
 --- x - y.
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:sub(y, alpha) end
+function Tensor:sub(y, alpha, options) end
 
 --- x - y, written into x.
 ---@param x mt.Tensor
@@ -3227,14 +3465,16 @@ function Tensor:sub_(y, alpha) end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.subtract(x, y, alpha) end
+function mt.subtract(x, y, alpha, options) end
 
 --- The same as sub.
 ---@param y mt.Tensor|number
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:subtract(y, alpha) end
+function Tensor:subtract(y, alpha, options) end
 
 --- The same as sub_.
 ---@param x mt.Tensor
@@ -3251,12 +3491,14 @@ function Tensor:subtract_(y, alpha) end
 
 --- tangent, x in radians.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.tan(x) end
+function mt.tan(x, options) end
 
 --- tangent, x in radians.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:tan() end
+function Tensor:tan(options) end
 
 --- tangent, x in radians, written into x.
 ---@param x mt.Tensor
@@ -3269,12 +3511,14 @@ function Tensor:tan_() end
 
 --- hyperbolic tangent.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.tanh(x) end
+function mt.tanh(x, options) end
 
 --- hyperbolic tangent.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:tanh() end
+function Tensor:tanh(options) end
 
 --- hyperbolic tangent, written into x.
 ---@param x mt.Tensor
@@ -3296,14 +3540,16 @@ function mt.test_close(a, b, eps) end
 ---@param x mt.Tensor
 ---@param threshold number
 ---@param value number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.threshold(x, threshold, value) end
+function mt.threshold(x, threshold, value, options) end
 
 --- x where it exceeds threshold, else value.
 ---@param threshold number
 ---@param value number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:threshold(threshold, value) end
+function Tensor:threshold(threshold, value, options) end
 
 --- x where it exceeds threshold, else value, written into x.
 ---@param x mt.Tensor
@@ -3322,14 +3568,16 @@ function Tensor:threshold_(threshold, value) end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.true_divide(x, y, rounding_mode) end
+function mt.true_divide(x, y, rounding_mode, options) end
 
 --- The same as div.
 ---@param y mt.Tensor|number
 ---@param rounding_mode? string
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:true_divide(y, rounding_mode) end
+function Tensor:true_divide(y, rounding_mode, options) end
 
 --- The same as div_.
 ---@param x mt.Tensor
@@ -3346,12 +3594,14 @@ function Tensor:true_divide_(y, rounding_mode) end
 
 --- x without its fraction.
 ---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.trunc(x) end
+function mt.trunc(x, options) end
 
 --- x without its fraction.
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:trunc() end
+function Tensor:trunc(options) end
 
 --- x without its fraction, written into x.
 ---@param x mt.Tensor
@@ -3365,13 +3615,15 @@ function Tensor:trunc_() end
 --- x / y without its fraction: div(x, y, {rounding_mode='trunc'}).
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.trunc_divide(x, y) end
+function mt.trunc_divide(x, y, options) end
 
 --- x / y without its fraction: div(x, y, {rounding_mode='trunc'}).
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:trunc_divide(y) end
+function Tensor:trunc_divide(y, options) end
 
 --- x / y without its fraction: div(x, y, {rounding_mode='trunc'}), written into x.
 ---@param x mt.Tensor
@@ -3388,25 +3640,29 @@ function Tensor:trunc_divide_(y) end
 ---@param condition mt.Tensor
 ---@param x? mt.Tensor
 ---@param y? mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.where(condition, x, y) end
+function mt.where(condition, x, y, options) end
 
 --- x where the condition is set, else y.
 ---@param condition? mt.Tensor
 ---@param y? mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:where(condition, y) end
+function Tensor:where(condition, y, options) end
 
 --- x * log(y), and 0 where x is 0, unless y is NaN.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.xlogy(x, y) end
+function mt.xlogy(x, y, options) end
 
 --- x * log(y), and 0 where x is 0, unless y is NaN.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:xlogy(y) end
+function Tensor:xlogy(y, options) end
 
 --- x * log(y), and 0 where x is 0, unless y is NaN, written into x.
 ---@param x mt.Tensor
@@ -4427,40 +4683,46 @@ function mt.vstack(tensors) end
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return any ...
-function mt.all(x, dim, keepdim) end
+function mt.all(x, dim, keepdim, options) end
 
 --- Whether all are nonzero: a Lua boolean, or a bool tensor along dim.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return any ...
-function Tensor:all(dim, keepdim) end
+function Tensor:all(dim, keepdim, options) end
 
 --- The largest element; NaN wins; ties share the gradient.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.amax(x, dim, keepdim) end
+function mt.amax(x, dim, keepdim, options) end
 
 --- The largest element; NaN wins; ties share the gradient.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:amax(dim, keepdim) end
+function Tensor:amax(dim, keepdim, options) end
 
 --- The smallest element; NaN wins; ties share the gradient.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.amin(x, dim, keepdim) end
+function mt.amin(x, dim, keepdim, options) end
 
 --- The smallest element; NaN wins; ties share the gradient.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:amin(dim, keepdim) end
+function Tensor:amin(dim, keepdim, options) end
 
 --- The smallest and the largest element: two tensors.
 ---@param x mt.Tensor
@@ -4479,68 +4741,78 @@ function Tensor:aminmax(dim, keepdim) end
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return any ...
-function mt.any(x, dim, keepdim) end
+function mt.any(x, dim, keepdim, options) end
 
 --- Whether one is nonzero: a Lua boolean, or a bool tensor along dim.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return any ...
-function Tensor:any(dim, keepdim) end
+function Tensor:any(dim, keepdim, options) end
 
 --- The position (from 1) of the first largest element.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.argmax(x, dim, keepdim) end
+function mt.argmax(x, dim, keepdim, options) end
 
 --- The position (from 1) of the first largest element.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:argmax(dim, keepdim) end
+function Tensor:argmax(dim, keepdim, options) end
 
 --- The position (from 1) of the first smallest element.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.argmin(x, dim, keepdim) end
+function mt.argmin(x, dim, keepdim, options) end
 
 --- The position (from 1) of the first smallest element.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:argmin(dim, keepdim) end
+function Tensor:argmin(dim, keepdim, options) end
 
 --- How many elements are not 0; NaN is not.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.count_nonzero(x, dim, keepdim) end
+function mt.count_nonzero(x, dim, keepdim, options) end
 
 --- How many elements are not 0; NaN is not.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:count_nonzero(dim, keepdim) end
+function Tensor:count_nonzero(dim, keepdim, options) end
 
 --- The covariances of the rows (variables) over the columns (observations), [n x m] to [n x n]; of one variable 0-d. fweights: how often an observation counts; aweights: how much.
 ---@param x mt.Tensor
 ---@param correction? number default 1
 ---@param fweights? mt.Tensor
 ---@param aweights? mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.cov(x, correction, fweights, aweights) end
+function mt.cov(x, correction, fweights, aweights, options) end
 
 --- The covariances of the rows (variables) over the columns (observations), [n x m] to [n x n]; of one variable 0-d. fweights: how often an observation counts; aweights: how much.
 ---@param correction? number default 1
 ---@param fweights? mt.Tensor
 ---@param aweights? mt.Tensor
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:cov(correction, fweights, aweights) end
+function Tensor:cov(correction, fweights, aweights, options) end
 
 --- The largest element so far and where it stood last; NaN stays.
 ---@param x mt.Tensor
@@ -4568,14 +4840,16 @@ function Tensor:cummin(dim) end
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.cumprod(x, dim, dtype) end
+function mt.cumprod(x, dim, dtype, options) end
 
 --- The product of all elements so far along dim.
 ---@param dim integer|integer[]
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:cumprod(dim, dtype) end
+function Tensor:cumprod(dim, dtype, options) end
 
 --- cumprod, written into x.
 ---@param x mt.Tensor
@@ -4594,14 +4868,16 @@ function Tensor:cumprod_(dim, dtype) end
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.cumsum(x, dim, dtype) end
+function mt.cumsum(x, dim, dtype, options) end
 
 --- The sum of all elements so far along dim.
 ---@param dim integer|integer[]
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:cumsum(dim, dtype) end
+function Tensor:cumsum(dim, dtype, options) end
 
 --- cumsum, written into x.
 ---@param x mt.Tensor
@@ -4622,111 +4898,127 @@ function Tensor:cumsum_(dim, dtype) end
 ---@param dim? integer|integer[] default -1
 ---@param prepend? mt.Tensor|number
 ---@param append? mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.diff(x, n, dim, prepend, append) end
+function mt.diff(x, n, dim, prepend, append, options) end
 
 --- The differences of neighbours along dim, taken n times; of bools whether they differ.
 ---@param n? integer default 1
 ---@param dim? integer|integer[] default -1
 ---@param prepend? mt.Tensor|number
 ---@param append? mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:diff(n, dim, prepend, append) end
+function Tensor:diff(n, dim, prepend, append, options) end
 
 --- log(cumsum(exp(x))) along dim, without overflow.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logcumsumexp(x, dim) end
+function mt.logcumsumexp(x, dim, options) end
 
 --- log(cumsum(exp(x))) along dim, without overflow.
 ---@param dim integer|integer[]
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logcumsumexp(dim) end
+function Tensor:logcumsumexp(dim, options) end
 
 --- log(sum(exp(x))) without overflow; of nothing -inf.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.logsumexp(x, dim, keepdim) end
+function mt.logsumexp(x, dim, keepdim, options) end
 
 --- log(sum(exp(x))) without overflow; of nothing -inf.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:logsumexp(dim, keepdim) end
+function Tensor:logsumexp(dim, keepdim, options) end
 
 --- The largest element; with dim values and positions; with a tensor maximum(x, y).
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.max(x, dim, keepdim) end
+function mt.max(x, dim, keepdim, options) end
 
 --- The largest element; with dim values and positions; with a tensor maximum(x, y).
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:max(dim, keepdim) end
+function Tensor:max(dim, keepdim, options) end
 
 --- The mean of all elements, or along dimensions; of nothing NaN.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.mean(x, dim, keepdim, dtype) end
+function mt.mean(x, dim, keepdim, dtype, options) end
 
 --- The mean of all elements, or along dimensions; of nothing NaN.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:mean(dim, keepdim, dtype) end
+function Tensor:mean(dim, keepdim, dtype, options) end
 
 --- The smallest element; with dim values and positions; with a tensor minimum(x, y).
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.min(x, dim, keepdim) end
+function mt.min(x, dim, keepdim, options) end
 
 --- The smallest element; with dim values and positions; with a tensor minimum(x, y).
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:min(dim, keepdim) end
+function Tensor:min(dim, keepdim, options) end
 
 --- The mean of what is not NaN.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.nanmean(x, dim, keepdim, dtype) end
+function mt.nanmean(x, dim, keepdim, dtype, options) end
 
 --- The mean of what is not NaN.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:nanmean(dim, keepdim, dtype) end
+function Tensor:nanmean(dim, keepdim, dtype, options) end
 
 --- The sum of what is not NaN.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.nansum(x, dim, keepdim, dtype) end
+function mt.nansum(x, dim, keepdim, dtype, options) end
 
 --- The sum of what is not NaN.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:nansum(dim, keepdim, dtype) end
+function Tensor:nansum(dim, keepdim, dtype, options) end
 
 --- sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge or -math.huge. Where it is 0 its gradient is 0.
 ---@param x mt.Tensor
@@ -4734,31 +5026,35 @@ function Tensor:nansum(dim, keepdim, dtype) end
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.norm(x, p, dim, keepdim, dtype) end
+function mt.norm(x, p, dim, keepdim, dtype, options) end
 
 --- sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge or -math.huge. Where it is 0 its gradient is 0.
 ---@param p? number default 'fro'
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:norm(p, dim, keepdim, dtype) end
+function Tensor:norm(p, dim, keepdim, dtype, options) end
 
 --- The product; of integers an int64, of nothing 1.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.prod(x, dim, keepdim, dtype) end
+function mt.prod(x, dim, keepdim, dtype, options) end
 
 --- The product; of integers an int64, of nothing 1.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:prod(dim, keepdim, dtype) end
+function Tensor:prod(dim, keepdim, dtype, options) end
 
 --- The standard deviation, the root of var; where it is 0 its gradient is 0.
 ---@param x mt.Tensor
@@ -4766,16 +5062,18 @@ function Tensor:prod(dim, keepdim, dtype) end
 ---@param keepdim? boolean default false
 ---@param correction? number default 1
 ---@param unbiased? boolean
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.std(x, dim, keepdim, correction, unbiased) end
+function mt.std(x, dim, keepdim, correction, unbiased, options) end
 
 --- The standard deviation, the root of var; where it is 0 its gradient is 0.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param correction? number default 1
 ---@param unbiased? boolean
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:std(dim, keepdim, correction, unbiased) end
+function Tensor:std(dim, keepdim, correction, unbiased, options) end
 
 --- The standard deviation and the mean: two tensors.
 ---@param x mt.Tensor
@@ -4799,15 +5097,17 @@ function Tensor:std_mean(dim, keepdim, correction, unbiased) end
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.sum(x, dim, keepdim, dtype) end
+function mt.sum(x, dim, keepdim, dtype, options) end
 
 --- The sum; of integers an int64, of nothing 0.
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param dtype? mt.Dtype
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:sum(dim, keepdim, dtype) end
+function Tensor:sum(dim, keepdim, dtype, options) end
 
 --- The variance: squared deviations over n - correction; unbiased=false is correction=0. By position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).
 ---@param x mt.Tensor
@@ -4815,16 +5115,18 @@ function Tensor:sum(dim, keepdim, dtype) end
 ---@param keepdim? boolean default false
 ---@param correction? number default 1
 ---@param unbiased? boolean
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.var(x, dim, keepdim, correction, unbiased) end
+function mt.var(x, dim, keepdim, correction, unbiased, options) end
 
 --- The variance: squared deviations over n - correction; unbiased=false is correction=0. By position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).
 ---@param dim? integer|integer[]
 ---@param keepdim? boolean default false
 ---@param correction? number default 1
 ---@param unbiased? boolean
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:var(dim, keepdim, correction, unbiased) end
+function Tensor:var(dim, keepdim, correction, unbiased, options) end
 
 --- The variance and the mean: two tensors.
 ---@param x mt.Tensor
@@ -5053,16 +5355,18 @@ function Tensor:unique_consecutive(return_inverse, return_counts, dim) end
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.addbmm(x, a, b, beta, alpha) end
+function mt.addbmm(x, a, b, beta, alpha, options) end
 
 --- beta * x + alpha * bmm(a, b) summed over the batch.
 ---@param a mt.Tensor
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:addbmm(a, b, beta, alpha) end
+function Tensor:addbmm(a, b, beta, alpha, options) end
 
 --- addbmm, written into x.
 ---@param x mt.Tensor
@@ -5087,16 +5391,18 @@ function Tensor:addbmm_(a, b, beta, alpha) end
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.addmm(x, a, b, beta, alpha) end
+function mt.addmm(x, a, b, beta, alpha, options) end
 
 --- beta * x + alpha * the product of two matrices; x broadcasts and is not read when beta is 0.
 ---@param a mt.Tensor
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:addmm(a, b, beta, alpha) end
+function Tensor:addmm(a, b, beta, alpha, options) end
 
 --- addmm, written into x.
 ---@param x mt.Tensor
@@ -5121,16 +5427,18 @@ function Tensor:addmm_(a, b, beta, alpha) end
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.addmv(x, a, b, beta, alpha) end
+function mt.addmv(x, a, b, beta, alpha, options) end
 
 --- beta * x + alpha * the product of a matrix and a vector.
 ---@param a mt.Tensor
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:addmv(a, b, beta, alpha) end
+function Tensor:addmv(a, b, beta, alpha, options) end
 
 --- addmv, written into x.
 ---@param x mt.Tensor
@@ -5155,16 +5463,18 @@ function Tensor:addmv_(a, b, beta, alpha) end
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.baddbmm(x, a, b, beta, alpha) end
+function mt.baddbmm(x, a, b, beta, alpha, options) end
 
 --- beta * x + alpha * bmm(a, b).
 ---@param a mt.Tensor
 ---@param b mt.Tensor
 ---@param beta? number default 1
 ---@param alpha? number default 1
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:baddbmm(a, b, beta, alpha) end
+function Tensor:baddbmm(a, b, beta, alpha, options) end
 
 --- baddbmm, written into x.
 ---@param x mt.Tensor
@@ -5186,13 +5496,15 @@ function Tensor:baddbmm_(a, b, beta, alpha) end
 --- The products of two batches of matrices, [b x m x k] and [b x k x n].
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.bmm(x, y) end
+function mt.bmm(x, y, options) end
 
 --- The products of two batches of matrices, [b x m x k] and [b x k x n].
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:bmm(y) end
+function Tensor:bmm(y, options) end
 
 --- The p-norms of the differences of all rows: [.. x m x d] and [.. x n x d] to [.. x m x n]. The gradient at distance 0 is 0.
 ---@param x mt.Tensor
@@ -5205,25 +5517,29 @@ function mt.cdist(x, y, p) end
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param dim? integer|integer[]
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.cross(x, y, dim) end
+function mt.cross(x, y, dim, options) end
 
 --- The cross products of vectors along dim, by default the first of 3 elements.
 ---@param y mt.Tensor|number
 ---@param dim? integer|integer[]
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:cross(y, dim) end
+function Tensor:cross(y, dim, options) end
 
 --- The sum of the products of two vectors.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.dot(x, y) end
+function mt.dot(x, y, options) end
 
 --- The sum of the products of two vectors.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:dot(y) end
+function Tensor:dot(y, options) end
 
 --- Sums of products over named dimensions: einsum('bij,bjk->bik', x, y); '...' stands for dimensions that broadcast. The tensors follow, or come as one list; without '->' the letters that occur once are kept, in order.
 ---@param equation string
@@ -5234,35 +5550,41 @@ function mt.einsum(equation, ...) end
 --- Another name of outer.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.ger(x, y) end
+function mt.ger(x, y, options) end
 
 --- Another name of outer.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:ger(y) end
+function Tensor:ger(y, options) end
 
 --- The sums of the products over the last dimensions.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.inner(x, y) end
+function mt.inner(x, y, options) end
 
 --- The sums of the products over the last dimensions.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:inner(y) end
+function Tensor:inner(y, options) end
 
 --- The Kronecker product: every element of x times y; sizes multiply.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.kron(x, y) end
+function mt.kron(x, y, options) end
 
 --- The Kronecker product: every element of x times y; sizes multiply.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:kron(y) end
+function Tensor:kron(y, options) end
 
 --- x . weight' + bias, with weight [out x in].
 ---@param x mt.Tensor
@@ -5280,64 +5602,75 @@ function Tensor:linear(weight, bias) end
 --- The matrix product; batches broadcast; vectors as in torch.matmul; dtypes are promoted.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.matmul(x, y) end
+function mt.matmul(x, y, options) end
 
 --- The matrix product; batches broadcast; vectors as in torch.matmul; dtypes are promoted.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:matmul(y) end
+function Tensor:matmul(y, options) end
 
 --- The n-th power of square matrices; of their inverses for negative n.
 ---@param x mt.Tensor
 ---@param n integer
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.matrix_power(x, n) end
+function mt.matrix_power(x, n, options) end
 
 --- The n-th power of square matrices; of their inverses for negative n.
 ---@param n integer
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:matrix_power(n) end
+function Tensor:matrix_power(n, options) end
 
 --- The product of two matrices.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.mm(x, y) end
+function mt.mm(x, y, options) end
 
 --- The product of two matrices.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:mm(y) end
+function Tensor:mm(y, options) end
 
 --- The product of a matrix and a vector.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.mv(x, y) end
+function mt.mv(x, y, options) end
 
 --- The product of a matrix and a vector.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:mv(y) end
+function Tensor:mv(y, options) end
 
 --- The products of all pairs of two vectors, [m] and [n] to [m x n].
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.outer(x, y) end
+function mt.outer(x, y, options) end
 
 --- The products of all pairs of two vectors, [m] and [n] to [m x n].
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:outer(y) end
+function Tensor:outer(y, options) end
 
 --- Sums over the last dims dimensions of x and the first of y, or over the pairs of {{dims of x}, {dims of y}}.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param dims? integer|integer[] default 2
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.tensordot(x, y, dims) end
+function mt.tensordot(x, y, dims, options) end
 
 --- The sum of the diagonal of a matrix.
 ---@param x mt.Tensor
@@ -5351,13 +5684,15 @@ function Tensor:trace() end
 --- The sum of the products of two vectors.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function mt.vdot(x, y) end
+function mt.vdot(x, y, options) end
 
 --- The sum of the products of two vectors.
 ---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
-function Tensor:vdot(y) end
+function Tensor:vdot(y, options) end
 
 --- L with x = L L' for positive-definite x, or U with x = U' U.
 ---@param x mt.Tensor
@@ -6036,6 +6371,10 @@ function mt.set_printoptions(precision, threshold, edgeitems, linewidth, profile
 ---@return any ...
 function Tensor:data() end
 
+--- An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.
+---@return mt.Tensor ...
+function Tensor:indices() end
+
 --- An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ctx:saved_tensors(); backward gets a gradient for each result and returns one for each argument, nil for none.
 ---@param forward function
 ---@param backward function
@@ -6092,13 +6431,16 @@ function mt.jacobian(fn, inputs, create_graph) end
 ---@return mt.Tensor ...
 function mt.jvp(fn, inputs, v) end
 
---- Calls fn(i, j, ..) once for each cell, i = 1..grid_x and j = 1..grid_y, in order: a grid kernel without a GPU.
+--- A grid kernel without a GPU: calls a Lua function once for each cell, in order. launch_kernel(fn, gx, gy, ..) and launch_kernel(fn, {gx, gy}, ..), in 1 to 3 dimensions, call fn(i, j, ..); launch_kernel(fn, { {bx, by}, {tx, ty} }, ..) is blocks and threads and calls fn(block_idx, thread_idx, block_dim, ..), tables with x, y, z, positions from 1: i = (block_idx.x - 1) * block_dim.x + thread_idx.x.
 ---@param fn function
----@param grid_x integer
----@param grid_y integer
+---@param grid integer|table
 ---@param ... any
 ---@return mt.Tensor ...
-function mt.launch_kernel(fn, grid_x, grid_y, ...) end
+function mt.launch_kernel(fn, grid, ...) end
+
+--- Bytes of the CPU: allocated (in tensors), peak, reserved (in tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.
+---@return mt.Tensor ...
+function mt.memory_stats() end
 
 --- What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first (sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows {name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, outside and cuda in all, then what fn returned.
 ---@param fn function

@@ -11,6 +11,7 @@
 #include "engine/autograd.h"
 #include "engine/device.h"
 #include "engine/ops.h"
+#include "engine/out.h"
 
 namespace mt {
 namespace {
@@ -417,11 +418,12 @@ int number_beside(const OpRow& row, const Tensor* const* inputs) {
 }
 
 /// x + 2 and its kin: the number goes with the call; a recorded one is kept.
-Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params) {
+Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params,
+                   const Tensor* target) {
   const OpRow& row = facts[op].row;
   const Tensor& x = *inputs[1 - k];
   Tensor number = wants ? scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype())) : *inputs[k];
-  Tensor out = empty(x.shape(), answer_dtype(row, x.dtype()), x.device());
+  Tensor out = result_in(target, x.shape(), answer_dtype(row, x.dtype()), x.device());
   const Tensor* operand[2] = {&x, &x};
   operand[k] = &number;
   run_part(op, 0, x.dtype(), out, operand, 2, params);
@@ -454,6 +456,7 @@ int op_named(std::string_view name) {
 }
 
 Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
+  const Tensor* const target = Into::take();
   double own[op::kMaxParams];
   const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = facts[op].row;
@@ -461,14 +464,15 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   if (simple(row, inputs)) {
     const Tensor& a = *inputs[0];
     if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, *inputs[1], a.dtype());
-    Tensor out = empty(a.shape(), answer_dtype(row, a.dtype()), a.device());
+    Tensor out = result_in(target, a.shape(), answer_dtype(row, a.dtype()), a.device());
     run_part(op, 0, a.dtype(), out, inputs, row.inputs, params);
     if (wants) record_elementwise(op, out, inputs, params);
     return out;
   }
-  if (const int k = number_beside(row, inputs); k >= 0) return with_number(op, inputs, k, wants, params);
+  if (const int k = number_beside(row, inputs); k >= 0)
+    return with_number(op, inputs, k, wants, params, target);
   const Prepared p = prepare(op, inputs, params);
-  Tensor out = empty(p.shape, answer_dtype(row, p.dtype), *p.device);
+  Tensor out = result_in(target, p.shape, answer_dtype(row, p.dtype), *p.device);
   run_part(op, 0, p.dtype, out, p.input, row.inputs, params);
   if (wants) record_elementwise(op, out, p.input, params);
   return out;

@@ -3,6 +3,7 @@
 #include "engine/device.h"
 #include "engine/half.h"
 #include "engine/ops.h"
+#include "engine/out.h"
 
 namespace mt {
 namespace {
@@ -51,7 +52,7 @@ const NodeType kMatmul{"matmul", [](Node& node, const Tensor& g, Tensor* dx) {
                        }};
 
 /// Both of rank >= 2.
-Tensor product(const char* name, const Tensor& a, const Tensor& b) {
+Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor* target) {
   const int ra = a.dim(), rb = b.dim();
   if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
@@ -67,7 +68,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b) {
     NoGrad off;
     x = expand(x, sa), y = expand(y, sb), size = so;
   }
-  Tensor out = empty(size, x.dtype(), a.device());
+  Tensor out = result_in(target, size, x.dtype(), a.device(), true);
   multiply(out, x, y, false);
   if (widened) out = unrecorded(out, a.dtype());
   if (wants_grad(a, b)) {
@@ -92,17 +93,23 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
          to_string(b0.shape()));
   check(name, a0, b0);
   Tensor a = a0, b = b0;
+  const Tensor* target = Into::take();
   if (a.dtype() != b.dtype()) {
     const Dtype d = promote(a.dtype(), b.dtype());
     a = to(a, d), b = to(b, d);
   }
   if (a.dtype() == Dtype::b8) fail("{}: bool tensors are not multiplied; use x:float()", name);
-  if (a.dim() >= 2 && b.dim() >= 2) return product(name, a, b);
+  if (a.dim() >= 2 && b.dim() >= 2) return product(name, a, b, target);
   const bool row = a.dim() == 1, column = b.dim() == 1;
   if (a.size(a.dim() - 1) != b.size(column ? 0 : b.dim() - 2)) inner_sizes(name, a0, b0);
   if (row) a = unsqueeze(a, 0);
   if (column) b = unsqueeze(b, -1);
-  Tensor out = product(name, a, b);
+  Tensor matrix;  // the target as the product of matrices sees it
+  if (target && target->dim() == std::max(a0.dim(), b0.dim()) - 1) {
+    matrix = row ? unsqueeze(*target, column ? -1 : -2) : *target;
+    if (column) matrix = unsqueeze(matrix, -1);
+  }
+  Tensor out = product(name, a, b, matrix.defined() ? &matrix : nullptr);
   if (column) out = squeeze(out, -1);
   if (row) out = squeeze(out, column ? -1 : -2);
   return out;

@@ -19,7 +19,11 @@ bool (*on_out_of_memory)() = nullptr;
 
 namespace {
 
-std::atomic<int64_t> live{0}, peak{0}, limit{int64_t(1) << 46};
+std::atomic<int64_t> host_live{0}, host_peak{0}, gpu_live{0}, limit{int64_t(1) << 46};
+
+int64_t live() {
+  return host_live.load(std::memory_order_relaxed) + gpu_live.load(std::memory_order_relaxed);
+}
 
 // A host storage is one block: the header, then the data on its own cache line. From kHuge bytes the
 // data is a block of its own, so that a power of two fills whole huge pages.
@@ -68,7 +72,7 @@ struct FreeList {
     Link* next;
   };
   Link* head[kClasses + 1] = {};
-  int64_t cached = 0, allocated = 0;
+  int64_t cached = 0, allocated = 0, count = 0;
   bool closed = false;  // the thread is ending
 
   ~FreeList() {
@@ -102,7 +106,7 @@ thread_local FreeList free_list;
 
 bool fits(size_t bytes) {
   const int64_t most = limit.load(std::memory_order_relaxed);
-  return bytes <= size_t(most) && live.load(std::memory_order_relaxed) + int64_t(bytes) <= most;
+  return bytes <= size_t(most) && live() + int64_t(bytes) <= most;
 }
 
 bool on_host(const Device& device) { return &device == &cpu_device(); }
@@ -134,7 +138,7 @@ std::string size_of(int64_t bytes) {
       "out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
       "smaller batches or "
       "drop references",
-      bytes, device.name, live.load(), peak.load());
+      bytes, device.name, host_live.load(), host_peak.load());
 }
 
 Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const Gpu* pinned) {
@@ -146,8 +150,15 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
   s->bytes = bytes;
   // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
   free_list.allocated += int64_t((on_host(device) ? bytes : bytes / 32) + kHeader);
-  const int64_t now = live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
-  if (now > peak.load(std::memory_order_relaxed)) peak.store(now, std::memory_order_relaxed);
+  if (!on_host(device)) {
+    gpu_live.fetch_add(int64_t(bytes), std::memory_order_relaxed);
+    return Ref<Storage>::adopt(s);
+  }
+  ++free_list.count;
+  const int64_t now =
+      host_live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
+  if (now > host_peak.load(std::memory_order_relaxed))
+    host_peak.store(now, std::memory_order_relaxed);
   return Ref<Storage>::adopt(s);
 }
 
@@ -174,7 +185,8 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
 }
 
 void Storage::destroy(Storage* s) {
-  live.fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
+  (on_host(*s->device) ? host_live : gpu_live)
+      .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
   if (s->pinned) s->pinned->unpin(s->data);
   else if (in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
   else if (on_host(*s->device)) free_list.give(s->data, s->bytes);
@@ -189,7 +201,9 @@ void* take_block(size_t bytes) {
 }
 void give_block(void* block, size_t bytes) { free_list.give(block, bytes); }
 
-MemoryUse memory_use() { return {live.load(), peak.load(), free_list.cached}; }
+MemoryUse memory_use() {
+  return {live(), host_live.load(), host_peak.load(), free_list.cached, free_list.count};
+}
 void set_memory_limit(int64_t bytes) { limit = bytes; }
 int64_t bytes_allocated() { return free_list.allocated; }
 

@@ -72,8 +72,10 @@ void* take_block(size_t bytes);
 void give_block(void* block, size_t bytes);
 
 struct MemoryUse {
-  int64_t live, peak;  // bytes of all storages
-  int64_t cached;      // bytes in this thread's free list
+  int64_t live;         // bytes of all storages
+  int64_t host, peak;   // of those of the CPU, now and at most so far
+  int64_t cached;       // bytes in this thread's free list
+  int64_t allocations;  // storages of the CPU that this thread has made
 };
 MemoryUse memory_use();
 /// Storages may hold this many bytes together; what would exceed it is "out of memory".

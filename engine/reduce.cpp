@@ -1,5 +1,6 @@
 // reduce.cpp -- reductions of tensors: which dimensions go, the verb, the gradient
 #include "engine/half.h"
+#include "engine/out.h"
 #include "engine/reducing.h"
 
 #include <cstring>
@@ -45,6 +46,7 @@ void need_elements(const char* name, const Tensor& x, int d) {
 }
 
 Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* also) {
+  const Tensor* const target = Into::take();
   if (is_half(x.dtype())) {
     const Tensor out = run_reduce(how, calculable(x), wide(answer), also);
     if (also) *also = unrecorded(*also, x.dtype());
@@ -55,10 +57,10 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* al
     if (!(how.mask >> d & 1)) shape.push(x.size(d));
     else if (how.keepdim) shape.push(1);
   }
-  Tensor out = empty(shape, answer, x.device());
-  if (count_of(x, how.mask) == 0 && !how.empty_ok && out.numel() > 0)
+  if (count_of(x, how.mask) == 0 && !how.empty_ok && checked_count(how.name, shape) > 0)
     fail("{}: {} has no elements there; of none there is no {}", how.name, to_string(x.shape()),
          how.name);
+  Tensor out = result_in(also ? nullptr : target, shape, answer, x.device(), true);
   Reduce r;
   r.op = how.op, r.number = how.number, r.dtype = x.dtype(), r.out_dtype = answer;
   r.out = out.data(), r.in = x.data(), r.also = nullptr;
@@ -182,6 +184,7 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   if (!is_float(x.dtype()))
     fail("mean: of {} the mean is a fraction; use x:float():mean()", dtype_name(x.dtype()));
   const Tensor total = sum_as("mean", x, dims, keepdim);
+  const Into same(total.requires_grad() ? nullptr : &total);
   return total / Tensor(double(count_of(x, dims_mask("mean", x, dims))));
 }
 

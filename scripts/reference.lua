@@ -42,8 +42,8 @@ for kind, names in pairs {
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
 -- Where one name means something else.
-reference.of = {['kernel.source'] = text, ['cdiv.a'] = integer, ['cdiv.b'] = integer,
-  ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand}
+reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
+  ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand}
 for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
   for _, param in ipairs(op.params) do reference.of[op.name .. '.' .. param] = number end
 end
@@ -65,7 +65,9 @@ local function parameters(signature)
     if c == '{' or c == '[' then depth = depth + 1 elseif c == '}' or c == ']' then depth = depth - 1 end
     if c == ',' and depth == 0 then
       item = item:match('^%s*(.-)%s*$')
-      if item ~= '' then
+      if item == '{out=}' then -- by name only
+        list_of[#list_of + 1] = {name = 'options', default = 'nil', type = '{out?: mt.Tensor}'}
+      elseif item ~= '' then
         local name, default = item:match('^(.-)=(.*)$')
         name = name or item
         list_of[#list_of + 1] = {name = name:gsub('[%[%]]', ''):gsub('%.%.$', ''), default = default,
@@ -80,7 +82,7 @@ local function parameters(signature)
 end
 
 local function type_of(owner, p, untyped)
-  local known = reference.of[owner:gsub('_$', '') .. '.' .. p.name] or reference.types[p.name]
+  local known = p.type or reference.of[owner:gsub('_$', '') .. '.' .. p.name] or reference.types[p.name]
   if not known then untyped[#untyped + 1] = owner .. '.' .. p.name end
   return known or 'any'
 end
@@ -167,7 +169,8 @@ function reference.markdown()
     '# Reference', '',
     'Made by `mtorch scripts/reference.lua` from the declarations that also check arguments and answer `mt.help`.',
     "`name=value` is optional, by position or by name in one last table; `[name]` takes a list, `[shape..]` numbers",
-    'or a list. What has the mark · is a method too: `x:sum(2)` is `mt.sum(x, 2)`. Positions count from 1.',
+    'or a list. What has the mark · is a method too: `x:sum(2)` is `mt.sum(x, 2)`. Positions count from 1. `{out=}`:',
+    'by name only, a tensor that the result is written into and that is returned.',
   }
   local subject
   for _, f in ipairs(reference.functions()) do

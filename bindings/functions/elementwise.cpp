@@ -6,11 +6,17 @@
 #include "bindings/functions/functions.h"
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "engine/out.h"
 
 namespace mt::lua {
 namespace {
 
 int finish(Args& a, int op, const Tensor* const* input, const double* params) {
+  if (a.out()) {
+    const bool direct = may_write_to(a, input, op_row(op).inputs);
+    const Into into(direct ? tensor_at(a.L, a.out()) : nullptr);
+    return a.push(elementwise(op, input, params));
+  }
   if (!a.entry().in_place) return a.push(elementwise(op, input, params));
   a.tensor(1);
   elementwise_(op, input, params);
@@ -192,7 +198,8 @@ const Special* special(const OpRow& row) {
 
 std::string op_signature(const OpRow& row, bool in_place) {
   if (const Special* s = special(row))
-    return fmt::format("{}{}({})", s->name, in_place ? "_" : "", s->arguments);
+    return fmt::format("{}{}({}{})", s->name, in_place ? "_" : "", s->arguments,
+                       in_place ? "" : ", {out=}");
   static const char* const names[][3] = {
       {"x"}, {"x", "y"}, {"x", "y", "z"}, {"condition", "x", "y"}};
   const auto& inputs = names[row.mask_first ? 3 : row.inputs - 1];
@@ -204,7 +211,7 @@ std::string op_signature(const OpRow& row, bool in_place) {
          : std::isnan(p.value) ? fmt::format(", {}=nil", p.name)
                                : fmt::format(", {}={}", p.name, p.value);
   }
-  return s + ")";
+  return s + (in_place ? ")" : ", {out=})");
 }
 
 struct Generated {
@@ -307,9 +314,9 @@ const Entry kMethods[] = {
     {"isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
      "Whether |x - y| <= atol + rtol |y|, for each element.", isclose_body},
     {"positive(x)", "x itself.", [](Args& a) { return a.push(a.tensor(1)); }},
-    {"clamp_min(x, min)", "x, or min where x is below; a number or a tensor.",
+    {"clamp_min(x, min, {out=})", "x, or min where x is below; a number or a tensor.",
      clamp_one_body<true>},
-    {"clamp_max(x, max)", "x, or max where x is above; a number or a tensor.",
+    {"clamp_max(x, max, {out=})", "x, or max where x is above; a number or a tensor.",
      clamp_one_body<false>},
     {"clamp_min_(x, min)", "x, or min where x is below, written into x.", clamp_one_body<true>, -1,
      true},

@@ -3,12 +3,15 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "engine/out.h"
 
 namespace mt::lua {
 
 /// 0-based positions as the user counts them.
 int push_positions(const Args& a, const Tensor& index) {
   NoGrad off;
+  const bool fresh = index.unique() && index.impl()->storage->refs == 1;
+  const Into same(fresh ? &index : nullptr);
   return a.push(index + Tensor(1.0));
 }
 

@@ -248,11 +248,11 @@ const Entry kMethods[] = {
      "A view of the positions first to last of a dimension, every step-th.", slice_body},
 };
 
-const Entry kWhere{"where(condition, x=nil, y=nil)",
+const Entry kWhere{"where(condition, x=nil, y=nil, {out=})",
                    "x where the condition is set, else y; where(condition) is the list that "
                    "nonzero gives as_tuple.",
                    where_body};
-const Entry kWhereMethod{"where(x, condition=nil, y=nil)",
+const Entry kWhereMethod{"where(x, condition=nil, y=nil, {out=})",
                          "x where the condition is set, else y.", where_method};
 
 }  // namespace

@@ -60,18 +60,20 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), ' ..
       'which includes both')
   end)
-  mt.launch_kernel = core.declare('launch_kernel(fn, grid_x, grid_y, ..)',
-    'Calls fn(i, j, ..) once for each cell, i = 1..grid_x and j = 1..grid_y, in order: a grid kernel without a GPU.',
-    function(fn, grid_x, grid_y, ...)
-      if type(fn) ~= 'function' then core.fail('launch_kernel: fn must be a function, got ' .. core.describe(fn)) end
-      for name, n in pairs {grid_x = grid_x, grid_y = grid_y} do
-        if type(n) ~= 'number' or n % 1 ~= 0 or n < 0 then
-          core.fail(('launch_kernel: %s must be a whole number from 0, got %s'):format(name, core.describe(n)))
-        end
-      end
-      for i = 1, grid_x do
-        for j = 1, grid_y do fn(i, j, ...) end
-      end
+  mt.launch_kernel = core.declare('launch_kernel(fn, grid, ..)',
+    'A grid kernel without a GPU: calls a Lua function once for each cell, in order. launch_kernel(fn, gx, gy, ..) ' ..
+    'and launch_kernel(fn, {gx, gy}, ..), in 1 to 3 dimensions, call fn(i, j, ..); launch_kernel(fn, { {bx, by}, ' ..
+    '{tx, ty} }, ..) is blocks and threads and calls fn(block_idx, thread_idx, block_dim, ..), tables with x, y, z, ' ..
+    'positions from 1: i = (block_idx.x - 1) * block_dim.x + thread_idx.x.',
+    function(...) return require('mtorch.grid').launch_kernel(...) end)
+  methods.indices = core.declare('indices(x)',
+    'An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.',
+    function(x) return require('mtorch.grid').indices(x.shape) end)
+  mt.memory_stats = core.declare('memory_stats()', 'Bytes of the CPU: allocated (in tensors), peak, reserved (in ' ..
+    'tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.',
+    function()
+      local _, allocated, peak, kept, allocations = core.memory()
+      return {allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations}
     end)
   mt.cuda = strict(core, {
     is_available = function()

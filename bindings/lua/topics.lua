@@ -35,7 +35,9 @@ Arguments come in PyTorch's order; optional ones by position (nil is the default
 last table: x:sum(2, true) is x:sum(2, {keepdim=true}) is x:sum{dim=2, keepdim=true}.
 A table alone, f{3, 4, name=v}: what has no name is the list where the first argument is one, as in
 mt.cat{a, b, dim=2}, else the arguments, as in nn.Linear{784, 10, bias=false}.
-In a signature, name=value is optional, [name] takes a list, [shape..] numbers or a list.]],
+In a signature, name=value is optional, [name] takes a list, [shape..] numbers or a list.
+{out=}, by name only: x:add(y, {out=t}) writes the result into t, makes no new memory and returns t. t has the
+result's shape and a dtype that can hold it, and may be an input; nothing there may require a gradient.]],
   comparisons = [[
 Comparisons are methods, x:lt(y) le gt ge eq ne, and give bool tensors: Lua's < and == can only give
 true or false. a == b asks whether they are the same tensor. A tensor is always true in `if`: write

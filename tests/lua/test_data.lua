@@ -91,4 +91,37 @@ t.test('launch_kernel calls once for each cell, in order', function()
   t.raises(function() mt.launch_kernel('f', 2, 1) end, 'fn must be a function')
 end)
 
+t.test('launch_kernel in 1, 2 and 3 dimensions, and by blocks and threads', function()
+  local cells = {}
+  mt.launch_kernel(function(i, mark) cells[#cells + 1] = mark .. i end, {3}, 'c')
+  t.eq(cells, {'c1', 'c2', 'c3'})
+  cells = {}
+  mt.launch_kernel(function(i, j, k, list, nothing, last) list[#list + 1] = i .. j .. k .. last end, {1, 2, 3}, cells,
+    nil, '!')
+  t.eq(cells, {'111!', '112!', '113!', '121!', '122!', '123!'})
+  -- The lecture's guarded map: 2 blocks of 4 threads for 6 elements.
+  local a, out, seen = mt.range(1, 6):float(), mt.zeros(6), 0
+  mt.launch_kernel(function(block_idx, thread_idx, block_dim, to, from)
+    seen = seen + 1
+    local x = (block_idx.x - 1) * block_dim.x + thread_idx.x
+    if x <= #from then to[x] = from[x] + 10 end
+  end, {{2}, {4}}, out, a)
+  t.eq({seen, out:tolist()}, {8, {11, 12, 13, 14, 15, 16}})
+  local names, dims = {}, nil
+  mt.launch_kernel(function(block, thread, dim)
+    names[#names + 1] = table.concat({block.x, block.y, block.z, thread.x, thread.y, thread.z}, ' ')
+    dims = dim
+  end, {{2, 1, 2}, {2, 2}})
+  t.eq(#names, 16)
+  t.eq({names[1], names[2], names[3], names[5], names[16]},
+    {'1 1 1 1 1 1', '1 1 1 2 1 1', '1 1 1 1 2 1', '2 1 1 1 1 1', '2 1 2 2 2 1'})
+  t.eq(dims, {x = 2, y = 2, z = 1})
+  local nothing = function() end
+  t.raises(function() mt.launch_kernel(nothing, {1, 2, 3, 4}) end, 'grid must be a number from 0 or a list of 1 to 3')
+  t.raises(function() mt.launch_kernel(nothing, {{1}, {2, 'x'}}) end, "threads must be whole numbers .* the string 'x'")
+  t.raises(function() mt.launch_kernel(nothing, {{1}, 2000}) end, '2000 threads in a block; a GPU takes at most 1024')
+  t.raises(function() mt.launch_kernel(nothing, {{1}, {1}, {1}}) end, 'a list of two, got 3')
+  t.raises(function() mt.launch_kernel(nothing, {}) end, 'a list of 0')
+end)
+
 t.finish()

@@ -36,8 +36,8 @@ local functions = [[tensor zeros ones full empty eye range linspace logspace ran
   group_norm instance_norm rms_norm dropout embedding one_hot scaled_dot_product_attention
   set_printoptions allclose isclose test_close manual_seed get_rng_state set_rng_state Generator
   grad jacobian hessian vjp jvp set_debug no_grad set_grad_enabled Function gradcheck gradgradcheck recompute
-  launch_kernel timeit help set_num_threads set_default_dtype args]]
-local methods = [[size stride dim numel is_contiguous storage_offset storage item at tolist data new_zeros
+  launch_kernel timeit help set_num_threads set_default_dtype args memory_stats]]
+local methods = [[size stride dim numel is_contiguous storage_offset storage item at tolist data indices new_zeros
   narrow select index_select gather scatter scatter_add index_add masked_select masked_fill masked_scatter
   index_copy index_fill scatter_reduce take_along_dim where take nonzero slice isin
   view reshape flatten unflatten squeeze unsqueeze t transpose permute movedim expand expand_as broadcast_to contiguous
