@@ -32,7 +32,8 @@ foreach(script ${lua_tests})
 endforeach()
 
 # Some of them again with the emulated GPU as the default device.
-foreach(name create einsum elementwise index nn optim product reduce training wrong_arguments wrong_shapes wrong_values)
+foreach(name autograd create data einsum elementwise errors gradient half index inplace linalg nn optim product random
+    reduce shape tensor training wrong_arguments wrong_shapes wrong_values)
   add_test(NAME device.${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(device.${name} PROPERTIES

@@ -223,7 +223,9 @@ void stretch_save(Node& node, int slot, const Tensor& t, int from) {
   const size_t place = stretch->values.size();
   if (place < stretch->digests.size() && digest_of(t) != stretch->digests[place] &&
       stretch->different.empty())
-    stretch->different = fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
+    stretch->different = t.dim() == 0  // a number
+                             ? fmt::format("'{}'", node.type->name)
+                             : fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
   stretch->values.push_back({t.detach(), t.impl()->storage->version, &node});
 }
 

@@ -102,7 +102,8 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
   if (!every(ge(deviation, 0.0)))
     fail("normal: a standard deviation is {}; it must be 0 or more", first_not(deviation, 0, kMost));
   const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
-  return to(randn(shape, wide(dtype), mean.device(), g) * deviation + mean, dtype);
+  const Device& device = mean.impl()->number ? deviation.device() : mean.device();
+  return to(randn(shape, wide(dtype), device, g) * deviation + mean, dtype);
 }
 
 Tensor bernoulli(const Tensor& p, Generator* g) {

@@ -600,7 +600,7 @@ test('recompute: operations in place inside, as without it', function()
 end)
 
 test('recompute: what the function captures and what was changed since is refused', function()
-  local changed = "recompute: the second run of the function computed '%a+' %(%d+%) from other numbers"
+  local changed = "recompute: the second run of the function computed '%a+'[ %d()]* from other numbers"
   local function refused(make, change, n)
     local x = mt.rand(n or 3, 'float64'):requires_grad_()
     local fn, captured = make()

@@ -22,7 +22,7 @@ local mebibyte = 2 ^ 20
 
 --- A tensor of 1 MiB whose pages are all in memory.
 local function touched()
-  local x = mt.empty(2 ^ 18)
+  local x = mt.empty({2 ^ 18}, {device = 'cpu'})
   local p = x:data()
   for i = 0, 2 ^ 18 - 1, 1024 do p[i] = 1 end
   return x

@@ -361,7 +361,7 @@ test('the storage of an expanded vector has as many elements as the vector', fun
   local m = c:expand_as(mt.zeros(3, 3))
   eq(tostring(m:stride()), '(0, 1)')
   eq(#m:storage(), 3)
-  eq(tostring(m:storage()), '  10.  20.  30.\n[(3) float32 cpu]')
+  eq(tostring(m:storage()), ('  10.  20.  30.\n[(3) float32 %s]'):format(c.device))
   eq(m:storage()[2]:item(), 20)
   eq(c[{{2, 3}}]:storage():tolist(), {10, 20, 30})
   eq({c:element_size(), c:nelement(), m:ndimension()}, {4, 3, 2})

@@ -106,6 +106,17 @@ function testing.state(x)
     testing.bits(x:tolist())}, ' ')
 end
 
+--- fn with the CPU as default device: for what a GPU's tensors refuse, as `x:data()`.
+function testing.on_cpu(fn)
+  return function()
+    local before = mt.zeros(1).device
+    mt.set_default_device('cpu')
+    local ok, report = pcall(fn)
+    mt.set_default_device(before)
+    if not ok then error(report, 0) end
+  end
+end
+
 --- Ends the file, as a skip with its reason, where there is no GPU, not even an emulated one.
 function testing.needs_cuda()
   local available, why = mt.cuda.is_available()
