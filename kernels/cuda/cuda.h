@@ -106,7 +106,7 @@ void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim
   (void)together;
   kernel<<<grid, block, shared, stream()>>>(static_cast<P>(a)...);
 #else
-  emulation::start(together, grid, block, shared,
+  emulation::start(name, together, grid, block, shared,
                    [kernel, all = std::tuple<P...>(static_cast<P>(a)...)] { std::apply(kernel, all); });
 #endif
   check(cudaGetLastError(), name);

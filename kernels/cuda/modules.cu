@@ -125,7 +125,7 @@ void queue(const Launch& c) {
     uint64_t of[64];
   } values;
   for (int i = 0; i < c.count; ++i) values.of[i] = *static_cast<const uint64_t*>(c.arguments[i]);
-  emulation::start(true, dim3(c.grid[0], c.grid[1], c.grid[2]),
+  emulation::start(c.name, true, dim3(c.grid[0], c.grid[1], c.grid[2]),
                    dim3(c.block[0], c.block[1], c.block[2]), c.shared,
                    [kernel, values, n = c.count]() mutable {
                      void* place[64];

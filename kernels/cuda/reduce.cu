@@ -125,7 +125,8 @@ template <class Rule> __device__ typename Rule::State join_block(const typename 
     __syncthreads();
     if (t < half) all[t] = Rule::join(all[t], all[t + half]);
   }
-  const typename Rule::State joined = all[0];
+  // Thread 0 alone: it reads what it wrote itself.
+  const typename Rule::State joined = t == 0 ? all[0] : s;
   __syncthreads();  // the next output's states come
   return joined;
 }

@@ -35,11 +35,15 @@ constexpr int warpSize = 32;
 namespace emulation {
 
 /// Runs `kernel` for every thread of the grid. `together`: it may use barriers and shuffles.
-void launch(bool together, dim3 grid, dim3 block, size_t shared,
+void launch(const char* name, bool together, dim3 grid, dim3 block, size_t shared,
             const std::function<void()>& kernel);
 /// The same as part of the stream: done, or recorded while it is captured, or made to fail.
-void start(bool together, dim3 grid, dim3 block, size_t shared, std::function<void()> kernel);
+void start(const char* name, bool together, dim3 grid, dim3 block, size_t shared,
+           std::function<void()> kernel);
 void* shared();
+/// That memory, for races.cpp.
+void* shared_begin();
+void* shared_end();
 /// The memory of the GPUs.
 void* allocate(size_t bytes);
 void release(void*);
@@ -52,6 +56,21 @@ void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int 
 int lane();
 /// The lanes of the mask whose `predicate` holds.
 unsigned vote(unsigned mask, bool predicate);
+/// A meeting that orders the memory accesses of the mask's lanes; the others need not.
+void meet_in_order(unsigned mask);
+
+/// Races in shared memory (races.cpp): what a thread of the block touches, and what orders it.
+void touch_shared(const void* at, size_t bytes, bool write);
+void all_in_order();
+void warp_in_order(int warp);
+/// A thread and a place, for the sentence about a race.
+struct Toucher {
+  int thread;
+  const char* kernel;
+};
+Toucher toucher();
+[[noreturn]] void stop_launch(const char* sentence);
+bool asked(const char* word);  // whether MTORCH_EMULATION names it
 
 /// CUDA C of a script, compiled by the C++ compiler when it is first launched. `name` is the
 /// kernel's in the text.
@@ -72,7 +91,7 @@ template <class T> T from_lane(unsigned mask, T value, int from) {
 }  // namespace emulation
 
 inline void __syncthreads() { emulation::barrier(); }
-inline void __syncwarp(unsigned mask = ~0u) { emulation::vote(mask, false); }
+inline void __syncwarp(unsigned mask = ~0u) { emulation::meet_in_order(mask); }
 inline void __threadfence() {}
 template <class T> T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
   const int lane = emulation::lane();
@@ -95,27 +114,29 @@ inline bool __any_sync(unsigned mask, bool p) { return emulation::vote(mask, p) 
 inline bool __all_sync(unsigned mask, bool p) { return emulation::vote(mask, p) == mask; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 
-template <class T, class U> T atomicAdd(T* at, U v) {
+// Atomics are no race among themselves.
+#define MT_ATOMIC __attribute__((no_sanitize("thread")))
+template <class T, class U> MT_ATOMIC T atomicAdd(T* at, U v) {
   const T old = *at;
   *at = T(old + v);
   return old;
 }
-template <class T, class U> T atomicMax(T* at, U v) {
+template <class T, class U> MT_ATOMIC T atomicMax(T* at, U v) {
   const T old = *at;
   if (T(v) > old) *at = T(v);
   return old;
 }
-template <class T, class U> T atomicMin(T* at, U v) {
+template <class T, class U> MT_ATOMIC T atomicMin(T* at, U v) {
   const T old = *at;
   if (T(v) < old) *at = T(v);
   return old;
 }
-template <class T> T atomicExch(T* at, T v) {
+template <class T> MT_ATOMIC T atomicExch(T* at, T v) {
   const T old = *at;
   *at = v;
   return old;
 }
-template <class T> T atomicCAS(T* at, T expected, T v) {
+template <class T> MT_ATOMIC T atomicCAS(T* at, T expected, T v) {
   const T old = *at;
   if (old == expected) *at = v;
   return old;

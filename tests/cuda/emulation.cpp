@@ -3,7 +3,8 @@
 // A GPU runs threads and blocks in any order, and the host cannot touch its memory. To see a kernel
 // that only works in one order, or a host that looks anyway, MTORCH_EMULATION names what to do:
 // reverse or shuffle (the order of blocks, and of threads between two barriers), guard (memory can be
-// touched by launches and copies only; slow). New memory is filled with 0xcd in any case.
+// touched by launches and copies only; slow), races (see races.cpp). New memory is filled with 0xcd
+// in any case.
 #include <cuda_runtime.h>
 #include <execinfo.h>
 #include <setjmp.h>
@@ -20,14 +21,15 @@
 #include <vector>
 
 namespace emulation {
-namespace {
-
-constexpr size_t kStack = 128 << 10;
 
 bool asked(const char* word) {
   const char* const all = std::getenv("MTORCH_EMULATION");
   return all && std::string_view(all).find(word) != std::string_view::npos;
 }
+
+namespace {
+
+constexpr size_t kStack = 128 << 10;
 
 /// 0 .. n - 1 in the order in which things run.
 class Order {
@@ -165,7 +167,7 @@ struct Warp {
   alignas(16) unsigned char slot[32][16];
   unsigned here = 0;  // lanes that have come to the meeting
   unsigned votes = 0;
-  uint64_t meetings = 0;
+  uint64_t meetings = 0, ordered = 0;  // meetings at all; the last that orders memory accesses
 };
 
 struct Fiber {
@@ -187,12 +189,13 @@ struct Block {
   const std::function<void()>* kernel = nullptr;
 };
 Block* block = nullptr;
+const char* kernel_name = "";
 std::vector<unsigned char> shared_bytes;
 std::vector<void*> stacks;
 
 [[noreturn]] void stop(const char* sentence) {
-  std::fprintf(stderr, "emulated launch: %s (block %u %u %u of %u %u %u threads)\n", sentence,
-               blockIdx.x, blockIdx.y, blockIdx.z, blockDim.x, blockDim.y, blockDim.z);
+  std::fprintf(stderr, "emulated launch: %s: %s (block %u %u %u of %u %u %u threads)\n", kernel_name,
+               sentence, blockIdx.x, blockIdx.y, blockIdx.z, blockDim.x, blockDim.y, blockDim.z);
   std::abort();
 }
 
@@ -212,6 +215,7 @@ void enter() {
   if (block->alive > 0 && block->arrived == block->alive) {
     block->arrived = 0;
     ++block->barriers;
+    all_in_order();
   }
   _longjmp(block->scheduler, 1);
 }
@@ -283,8 +287,9 @@ template <class Arrive> void meet(unsigned mask, const Arrive& arrive) {
 
 }  // namespace
 
-void launch(bool together, dim3 grid, dim3 size, size_t shared_size,
+void launch(const char* name, bool together, dim3 grid, dim3 size, size_t shared_size,
             const std::function<void()>& kernel) {
+  kernel_name = name;
   if (size.x * size.y * size.z == 0 || size.x * size.y * size.z > 1024)
     stop("a block has 1 to 1024 threads");
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535)
@@ -296,6 +301,7 @@ void launch(bool together, dim3 grid, dim3 size, size_t shared_size,
   for (const int b : blocks.of(int(grid.x * grid.y * grid.z))) {
     blockIdx = place(b, grid);
     shared_bytes.assign(shared_size + 16, 0xcd);
+    all_in_order();
     if (together) {
       run_block(size, kernel);
       continue;
@@ -323,6 +329,11 @@ void* shared() {
   return reinterpret_cast<void*>((at + 15) / 16 * 16);
 }
 
+void* shared_begin() { return shared_bytes.data(); }
+void* shared_end() { return shared_bytes.data() + shared_bytes.size(); }
+Toucher toucher() { return {block ? block->current->number : -1, kernel_name}; }
+void stop_launch(const char* sentence) { stop(sentence); }
+
 int lane() { return block ? block->current->number % 32 : 0; }
 
 void barrier() {
@@ -332,6 +343,7 @@ void barrier() {
   if (++block->arrived == block->alive) {
     block->arrived = 0;
     ++block->barriers;
+    all_in_order();
   }
   while (block->barriers == mine) yield();
 }
@@ -341,6 +353,17 @@ void exchange(unsigned mask, const void* value, void* answer, size_t bytes, int 
   if (mask >> from & 1)
     std::memcpy(answer, block->warps[size_t(block->current->number / 32)].slot[from], bytes);
   meet(mask, [](Warp&, unsigned) {});  // nobody gives anew before all have read
+}
+
+void meet_in_order(unsigned mask) {
+  const int warp = block ? block->current->number / 32 : 0;
+  uint64_t before = 0;
+  meet(mask, [&](Warp& w, unsigned) { before = w.meetings; });
+  Warp& w = block->warps[size_t(warp)];
+  if (w.ordered <= before) {  // the first that goes on
+    w.ordered = w.meetings;
+    warp_in_order(warp);
+  }
 }
 
 unsigned vote(unsigned mask, bool predicate) {

@@ -97,7 +97,8 @@ struct Event {
 
 }  // namespace
 
-void emulation::start(bool together, dim3 grid, dim3 block, size_t shared, Work kernel) {
+void emulation::start(const char* name, bool together, dim3 grid, dim3 block, size_t shared,
+                      Work kernel) {
   if (!recording && ++launches == orders().launch) {
     const cudaError_t e = static_cast<cudaError_t>(orders().error);
     if (stays(e)) sticky = e;  // seen later
@@ -105,7 +106,7 @@ void emulation::start(bool together, dim3 grid, dim3 block, size_t shared, Work 
     return;
   }
   if (sticky == cudaSuccess)
-    queue([=, run = std::move(kernel)] { launch(together, grid, block, shared, run); });
+    queue([=, run = std::move(kernel)] { launch(name, together, grid, block, shared, run); });
 }
 
 cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
