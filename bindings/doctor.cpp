@@ -1,5 +1,4 @@
 // doctor.cpp -- `mtorch doctor`: what was found on this machine, and how to mend what was not
-#include <cblas.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <omp.h>
@@ -10,10 +9,8 @@
 #include "bindings/program.h"
 #include "engine/device.h"
 #include "engine/nvrtc.h"
+#include "kernels/cpu/openblas.h"
 #include <lua.hpp>
-
-extern "C" char* openblas_get_config(void);
-extern "C" int openblas_get_parallel(void);
 
 namespace mt::program {
 namespace {
@@ -29,6 +26,19 @@ bool there(const char* library) {
   return handle;
 }
 
+/// The library, and whether it took the best of its kernels.
+void blas() {
+  const openblas::Library* library = openblas::open();
+  if (!library)
+    return row("blas", false, fmt::format("large products and mt.linalg need OpenBLAS: {}", openblas::why()));
+  const std::string core = library->openblas_get_corename(), best = openblas::best_core();
+  const std::string note = *library->note ? fmt::format(" ({})", library->note) : "";
+  row("blas", true, fmt::format("{}, {}", library->openblas_get_config(), library->path));
+  row("blas kernels", openblas::suits(core.c_str()), core + note,
+      fmt::format("this processor has instructions for faster ones: set OPENBLAS_CORETYPE={}{}", best,
+                  std::getenv("OPENBLAS_CORETYPE") ? ", or unset it" : ""));
+}
+
 }  // namespace
 
 int doctor() {
@@ -36,10 +46,7 @@ int doctor() {
   row("lua", true, LUAJIT_VERSION);
   row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", omp_get_max_threads()));
-  const bool openmp = openblas_get_parallel() == 2;
-  row("blas", openmp, openblas_get_config(),
-      "this is not the OpenMP build, and would run threads of its own: apt-get install "
-      "libopenblas0-openmp");
+  blas();
   row("line editing", there("libedit.so.2"), "libedit.so.2",
       "the prompt works without: apt-get install libedit2");
   const std::string trouble = cuda_trouble();

@@ -12,7 +12,7 @@ set_target_properties(lua_module PROPERTIES OUTPUT_NAME mtorch PREFIX "" SUFFIX 
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lua)
 
 # ---- programs and libraries -----------------------------------------------------------------------------------------
-# They keep the OpenBLAS that they were built with: Debian has several under one name.
+# Libraries that were found outside the system's folders stay found.
 set_target_properties(mtorch lua_module PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
 set_target_properties(kernels PROPERTIES OUTPUT_NAME mtorch_kernels)
 set_target_properties(engine PROPERTIES OUTPUT_NAME mtorch_engine EXPORT_NAME mtorch)

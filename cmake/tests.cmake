@@ -49,7 +49,7 @@ add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/house.lua)
   add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endif()
-foreach(script symbols program install bundle)
+foreach(script symbols program blas install bundle)
   if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${script}.sh)
     add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)

@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "engine/half.h"
+#include "engine/openblas.h"
 #include "engine/ops.h"
 
 namespace mt {
@@ -61,7 +62,7 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
   const Tensor b = bias.defined() ? contiguous(bias) : Tensor();
   c.bias = bias.defined() ? b.data() : nullptr;
-  out.device().conv(c);
+  with_openblas("conv", [&] { out.device().conv(c); });
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "engine/device.h"
+#include "engine/openblas.h"
 #include "engine/ops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/lapack.h"
@@ -36,12 +37,14 @@ inline Shape with(Shape batch, int64_t a, int64_t b) { return batch.push(a), bat
 std::string which(const Shape& batch, int64_t i);
 
 /// Calls body(zero of the element type, i) for every matrix of the batch; the values that are not 0
-/// (LAPACK's info) come back. `work`: elements touched by each. Throws where memory was short.
+/// (LAPACK's info) come back. `work`: elements touched by each. Throws where memory was short or
+/// OpenBLAS is missing.
 template <class Body>
 std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double work,
                       const Body& body) {
   const int64_t n = checked_count(name, batch);
   std::vector<int> info(size_t(n), 0);
+  if (n > 0) require_openblas(name);
   parallel(n, double(n) * work > 1e5, [&](int64_t i) {
     info[size_t(i)] = dtype == Dtype::f64 ? body(0.0, i) : body(0.0f, i);
   });

@@ -2,6 +2,7 @@
 #include "engine/autograd.h"
 #include "engine/device.h"
 #include "engine/half.h"
+#include "engine/openblas.h"
 #include "engine/ops.h"
 #include "engine/out.h"
 
@@ -14,7 +15,8 @@ bool through_float32(const Tensor& a) { return is_half(a.dtype()) && is_cpu(a.de
 
 /// Fills the batch part and the strides of a product whose operands have rank >= 2 and equal
 /// leading sizes.
-void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool accumulate) {
+void multiply(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
+              bool accumulate) {
   const int rank = out.dim(), batch = rank - 2;
   Matmul m;
   m.dtype = out.dtype();
@@ -29,7 +31,7 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, bool accumula
     m.a_batch[d] = a.stride(d), m.b_batch[d] = b.stride(d), m.c_batch[d] = out.stride(d);
   }
   m.accumulate = accumulate;
-  out.device().matmul(m);
+  with_openblas(name, [&] { out.device().matmul(m); });
 }
 
 [[noreturn]] void inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
@@ -69,7 +71,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
     x = expand(x, sa), y = expand(y, sb), size = so;
   }
   Tensor out = result_in(target, size, x.dtype(), a.device(), true);
-  multiply(out, x, y, false);
+  multiply(name, out, x, y, false);
   if (widened) out = unrecorded(out, a.dtype());
   if (wants_grad(a, b)) {
     Node& node = record(kMatmul, out, {&a, &b});
@@ -146,8 +148,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     NoGrad off;
     const Shape rows{0, bias.stride(0)};
     copy_elements(out, view_of(bias, out.shape(), rows, bias.offset()));
-    if (widened) multiply(out, calculable(x), t(calculable(weight)), true);
-    else multiply(out, x, t(weight), true);
+    if (widened) multiply("linear", out, calculable(x), t(calculable(weight)), true);
+    else multiply("linear", out, x, t(weight), true);
     out = to(out, x.dtype());
   }
   if (wants) {

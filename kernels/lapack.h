@@ -4,9 +4,10 @@
 // device would share none of these signatures; until one comes the engine refuses by name.
 //
 // Matrices lie in memory by columns, without gaps. T is float or double. Every argument has been
-// checked by the engine: sizes fit 32 bits, values are finite where it says so. The work is done on
-// one thread, so that bits do not depend on their number. Results are LAPACK's `info`: 0 is
-// success, i > 0 names the i-th pivot, minor or value that failed; kNoMemory is ours.
+// checked by the engine: sizes fit 32 bits, values are finite where it says so, openblas::open() is
+// not null. The work is done on one thread, so that bits do not depend on their number. Results are
+// LAPACK's `info`: 0 is success, i > 0 names the i-th pivot, minor or value that failed; kNoMemory is
+// ours.
 #pragma once
 #include "kernels/base.h"
 

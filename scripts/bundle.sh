@@ -27,15 +27,14 @@ done
 strip "$out"/bin/* "$out"/lib/mtorch/*.so
 
 # ---- OpenBLAS: of the whole library, a third of the program's size would do ----
-# What mtorch calls, with kernels for seven kinds of processor instead of twenty; the others use
+# What openblas.h lists, with kernels for seven kinds of processor instead of twenty; the others use
 # those of an older kind whose instructions they have. Without the static library: all of it.
-shared=$(ldd "$build/mtorch" | sed -n 's/^\tlibopenblas.so.0 => \([^ ]*\) .*/\1/p')
+shared=$(sed -n 's/^MTORCH_OPENBLAS:[A-Z]*=//p' "$build/CMakeCache.txt")
 archive=$(pkg-config --variable=libdir openblas 2>/dev/null || :)/libopenblas.a
-symbols() { nm -D "$@" | sed 's/@.*//; s/.* //' | sort -u; }
+[ -e "$shared" ] || die "the build found no OpenBLAS (MTORCH_OPENBLAS in CMakeCache.txt)"
 small() {
   set -- -shared -o "$out/lib/libopenblas.so.0" -s -Wl,-soname,libopenblas.so.0 -Wl,--gc-sections -Wl,-z,defs
-  symbols --defined-only "$shared" >"$build/openblas.has"
-  for symbol in $(symbols --undefined-only "$build/mtorch" | comm -12 - "$build/openblas.has"); do
+  for symbol in $(grep -o 'X([a-z_]*)' "$root/kernels/cpu/openblas.h" | tr -d 'X()'); do
     set -- "$@" "-Wl,-u,$symbol"
   done
   for old in CORE2 PENRYN DUNNINGTON ATOM NANO OPTERON OPTERON_SSE3 BARCELONA BOBCAT; do

@@ -62,6 +62,17 @@ cd "$1" || exit 1
 unset LD_LIBRARY_PATH MTORCH_CUDA_PLUGIN
 bin/mtorch scripts/train_split.lua --epochs 60 --seed 1 >/tmp/train.log 2>&1 ||
   { echo "train_split.lua:" && tail -n 3 /tmp/train.log; }
+bin/mtorch -e "
+  local mt = require 'mtorch'
+  for _, dtype in ipairs{'float32', 'float64'} do
+    local x = mt.ones({512, 512}, {dtype = dtype})
+    assert(x:matmul(x):sum():item() == 2 ^ 27)
+    local a = mt.eye(64, {dtype = dtype}) * 3 + x[{{1, 64}, {1, 64}}]
+    assert(mt.allclose(a:matmul(mt.linalg.solve(a, a)), a))
+    assert(mt.allclose(mt.linalg.svdvals(a)[1], mt.tensor(67, {dtype = dtype})))
+  end" 2>&1
+bin/mtorch doctor | grep '^blas ' | grep -F "$1/lib/libopenblas.so.0" >/dev/null ||
+  { echo "OpenBLAS is not the bundle's:" && bin/mtorch doctor | grep -A1 '^blas'; }
 [ "$2" = all ] || exit 0
 for file in tests/lua/test_*.lua; do
   bin/mtorch "$file" >/tmp/test.log 2>&1 || { echo "$file:" && tail -n 3 /tmp/test.log; }

@@ -10,6 +10,7 @@
 #include "kernels/conv.h"
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/openblas.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/verbs.h"
 
@@ -488,6 +489,7 @@ template <class T> void weight_part(const Conv& c) {
   const int64_t most = smaller(smaller(taps, room / (rows * columns)), kTaps);
   const int64_t cuts = ceil_div(taps, smaller(most, int64_t(96)));
   const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
+  if (work > 8e6) openblas::open();  // before threads are: some pieces may be products for it
   parallel(c.groups * cuts, work > 1e6, [&](int64_t piece) {
     alignas(64) T scratch[room];
     Taps table;

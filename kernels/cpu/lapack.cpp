@@ -8,60 +8,32 @@
 
 #include <omp.h>
 
-// Fortran's symbols; lapacke.h may not be installed. Lengths of strings follow the arguments.
-#define MT_LAPACK(T, x)                                                                            \
-  void x##getrf_(const int*, const int*, T*, const int*, int*, int*);                              \
-  void x##getrs_(const char*, const int*, const int*, const T*, const int*, const int*, T*,        \
-                 const int*, int*, size_t);                                                        \
-  void x##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);                    \
-  void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                           \
-  void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,        \
-                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);   \
-  void x##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                \
-  void x##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,     \
-                 int*);                                                                            \
-  void x##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,      \
-                 const int*, T*, const int*, int*, int*, size_t);                                  \
-  void x##gesvd_(const char*, const char*, const int*, const int*, T*, const int*, T*, T*,         \
-                 const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                \
-  void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,   \
-                 const int*, int*, size_t, size_t);                                                \
-  void x##geev_(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*,  \
-                const int*, T*, const int*, int*, size_t, size_t);                                 \
-  void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,   \
-                T*, const int*, int*, size_t);                                                     \
-  void x##gelsy_(const int*, const int*, const int*, T*, const int*, T*, const int*, int*,         \
-                 const T*, int*, T*, const int*, int*);                                            \
-  void x##gelss_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
-                 int*, T*, const int*, int*);                                                      \
-  void x##gelsd_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
-                 int*, T*, const int*, int*, int*);
-extern "C" {
-MT_LAPACK(float, s)
-MT_LAPACK(double, d)
-}
+#include "kernels/cpu/openblas.h"
 
 namespace mt::lapack {
 namespace {
 
+/// The routines for a type. The engine has asked openblas::open() before.
 template <class T> struct Routines;
-#define MT_ROUTINES(T, x)                    \
-  template <> struct Routines<T> {           \
-    static constexpr auto getrf = x##getrf_; \
-    static constexpr auto getrs = x##getrs_; \
-    static constexpr auto getri = x##getri_; \
-    static constexpr auto potrf = x##potrf_; \
-    static constexpr auto trsm = x##trsm_;   \
-    static constexpr auto geqrf = x##geqrf_; \
-    static constexpr auto orgqr = x##orgqr_; \
-    static constexpr auto gesdd = x##gesdd_; \
-    static constexpr auto gesvd = x##gesvd_; \
-    static constexpr auto syevd = x##syevd_; \
-    static constexpr auto geev = x##geev_;   \
-    static constexpr auto gels = x##gels_;   \
-    static constexpr auto gelsy = x##gelsy_; \
-    static constexpr auto gelss = x##gelss_; \
-    static constexpr auto gelsd = x##gelsd_; \
+#define MT_ROUTINE(x, name) \
+  template <class... A> static void name(A... a) { openblas::open()->x##name##_(a...); }
+#define MT_ROUTINES(T, x)          \
+  template <> struct Routines<T> { \
+    MT_ROUTINE(x, getrf)           \
+    MT_ROUTINE(x, getrs)           \
+    MT_ROUTINE(x, getri)           \
+    MT_ROUTINE(x, potrf)           \
+    MT_ROUTINE(x, trsm)            \
+    MT_ROUTINE(x, geqrf)           \
+    MT_ROUTINE(x, orgqr)           \
+    MT_ROUTINE(x, gesdd)           \
+    MT_ROUTINE(x, gesvd)           \
+    MT_ROUTINE(x, syevd)           \
+    MT_ROUTINE(x, geev)            \
+    MT_ROUTINE(x, gels)            \
+    MT_ROUTINE(x, gelsy)           \
+    MT_ROUTINE(x, gelss)           \
+    MT_ROUTINE(x, gelsd)           \
   };
 MT_ROUTINES(float, s)
 MT_ROUTINES(double, d)

@@ -1,9 +1,9 @@
 // matmul.cpp -- the matrix product on CPUs: own kernels up to some size, OpenBLAS beyond
 #include "kernels/matmul.h"
 
-#include <cblas.h>
 #include <omp.h>
 
+#include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
 
@@ -254,15 +254,10 @@ template <class T> void inner_product(const Product<T>& q) {
 
 // ---- OpenBLAS, which packs both operands in blocks tuned to every level of cache.
 
-using Op = CBLAS_TRANSPOSE;
-void gemm(Op ta, Op tb, int m, int n, int k, const float* a, int lda, const float* b, int ldb,
-          float beta, float* c, int ldc) {
-  cblas_sgemm(CblasRowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
-}
-void gemm(Op ta, Op tb, int m, int n, int k, const double* a, int lda, const double* b, int ldb,
-          double beta, double* c, int ldc) {
-  cblas_dgemm(CblasRowMajor, ta, tb, m, n, k, 1, a, lda, b, ldb, beta, c, ldc);
-}
+// As cblas.h has them.
+constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
+auto gemm_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
+auto gemm_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
 
 /// The leading dimension under which BLAS reads this matrix by rows, or 0 if it cannot.
 template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
@@ -272,19 +267,19 @@ template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
 }
 
 /// False, with nothing done, if the strides or sizes are beyond BLAS.
-template <class T> bool blas_product(const Product<T>& q) {
+template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& q) {
   const int ldc = leading(q.c, q.m, q.n);
-  if (!ldc) return leading(q.c.transposed(), q.n, q.m) && blas_product(q.transposed());
+  if (!ldc) return leading(q.c.transposed(), q.n, q.m) && blas_product(blas, q.transposed());
   int lda = leading(q.a, q.m, q.k), ldb = leading(q.b, q.k, q.n);
-  const Op ta = lda ? CblasNoTrans : CblasTrans, tb = ldb ? CblasNoTrans : CblasTrans;
+  const int ta = lda ? kAsIs : kTransposed, tb = ldb ? kAsIs : kTransposed;
   if (!lda) lda = leading(q.a.transposed(), q.k, q.m);
   if (!ldb) ldb = leading(q.b.transposed(), q.n, q.k);
   if (!lda || !ldb) return false;
   // Outside a parallel region OpenBLAS would cut the work by the number of its own threads.
   const int threads = omp_get_max_threads();
   if (threads > 1) omp_set_num_threads(1);
-  gemm(ta, tb, int(q.m), int(q.n), int(q.k), q.a.at, lda, q.b.at, ldb, T(q.accumulate), q.c.at,
-       ldc);
+  gemm_of(blas, T())(kRowMajor, ta, tb, int(q.m), int(q.n), int(q.k), 1, q.a.at, lda, q.b.at, ldb,
+                     T(q.accumulate), q.c.at, ldc);
   if (threads > 1) omp_set_num_threads(threads);
   return true;
 }
@@ -305,10 +300,15 @@ template <class T> double inner_cost(const Product<T>& q) {
   return double(q.m) * double(q.n) * (0.75 * double(ceil_div(q.k, kWidth<T>)) + 6);
 }
 
+constexpr double kBlasWork = 8e6;
+
 /// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
 /// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void one_thread(const Product<T>& q) {
-  if (q.m >= 32 && q.n >= 32 && q.work() > 8e6 && blas_product(q)) return;
+  if (q.m >= 32 && q.n >= 32 && q.work() > kBlasWork) {
+    const openblas::Library* blas = openblas::need();
+    if (!blas || blas_product(*blas, q)) return;
+  }
   const Product<T> t = q.transposed();
   const double outer = outer_cost(q), outer_t = outer_cost(t), inner = inner_cost(q);
   if (inner < outer && inner < outer_t) return inner_product(q.n < 4 && q.n < q.m ? t : q);
@@ -376,6 +376,7 @@ template <class T> void batched(const Matmul& call) {
   int64_t entries = 1;
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
   if (first.m == 0 || first.n == 0 || entries == 0) return;
+  if (first.work() > kBlasWork) openblas::open();  // before threads are
   if (entries == 1) return entry(first);
   // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
   const double work = first.work();

@@ -1,0 +1,86 @@
+// openblas.h -- what is called of OpenBLAS and its LAPACK, which is opened when it is first needed
+//
+// Nothing links the library: a program that needs no large product and no factorisation never opens
+// it. It is looked for in MTORCH_BLAS, at the place that the build found (a bundle's is its own), and
+// as libopenblas.so.0; what the process has already is used as it is. Only the OpenMP build will do.
+#pragma once
+#include <cstddef>
+
+/// Every function that is called. scripts/bundle.sh reads the names from these lines.
+#define MT_OPENBLAS(X)                                                     \
+  X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \
+  X(cblas_sgemm) X(cblas_dgemm)                                            \
+  X(sgetrf_) X(sgetrs_) X(sgetri_) X(spotrf_) X(strsm_) X(sgeqrf_)         \
+  X(sorgqr_) X(sgesdd_) X(sgesvd_) X(ssyevd_) X(sgeev_)                    \
+  X(sgels_) X(sgelsy_) X(sgelss_) X(sgelsd_)                               \
+  X(dgetrf_) X(dgetrs_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)         \
+  X(dorgqr_) X(dgesdd_) X(dgesvd_) X(dsyevd_) X(dgeev_)                    \
+  X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_)
+
+// Declared for their types alone. Fortran's lengths of strings follow the arguments.
+extern "C" {
+int openblas_get_parallel(void);
+char* openblas_get_config(void);
+char* openblas_get_corename(void);
+#define MT_DECLARED(T, x)                                                                          \
+  void cblas_##x##gemm(int order, int ta, int tb, int m, int n, int k, T alpha, const T* a,        \
+                       int lda, const T* b, int ldb, T beta, T* c, int ldc);                       \
+  void x##getrf_(const int*, const int*, T*, const int*, int*, int*);                              \
+  void x##getrs_(const char*, const int*, const int*, const T*, const int*, const int*, T*,        \
+                 const int*, int*, size_t);                                                        \
+  void x##getri_(const int*, T*, const int*, const int*, T*, const int*, int*);                    \
+  void x##potrf_(const char*, const int*, T*, const int*, int*, size_t);                           \
+  void x##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,        \
+                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);   \
+  void x##geqrf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);                \
+  void x##orgqr_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,     \
+                 int*);                                                                            \
+  void x##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,      \
+                 const int*, T*, const int*, int*, int*, size_t);                                  \
+  void x##gesvd_(const char*, const char*, const int*, const int*, T*, const int*, T*, T*,         \
+                 const int*, T*, const int*, T*, const int*, int*, size_t, size_t);                \
+  void x##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,   \
+                 const int*, int*, size_t, size_t);                                                \
+  void x##geev_(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*,  \
+                const int*, T*, const int*, int*, size_t, size_t);                                 \
+  void x##gels_(const char*, const int*, const int*, const int*, T*, const int*, T*, const int*,   \
+                T*, const int*, int*, size_t);                                                     \
+  void x##gelsy_(const int*, const int*, const int*, T*, const int*, T*, const int*, int*,         \
+                 const T*, int*, T*, const int*, int*);                                            \
+  void x##gelss_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
+                 int*, T*, const int*, int*);                                                      \
+  void x##gelsd_(const int*, const int*, const int*, T*, const int*, T*, const int*, T*, const T*, \
+                 int*, T*, const int*, int*, int*);
+MT_DECLARED(float, s)
+MT_DECLARED(double, d)
+#undef MT_DECLARED
+}
+
+namespace mt::openblas {
+
+/// The functions, and what the doctor says of them.
+struct Library {
+#define MT_MEMBER(name) decltype(&::name) name;
+  MT_OPENBLAS(MT_MEMBER)
+#undef MT_MEMBER
+  const char* path;  // the file
+  const char* note;  // how its kernels were chosen, where that is not by best_core(); else ""
+};
+
+/// The library, opened by the first call; null where there is none that will do: why() says it.
+/// Called before threads are: the first call has to change the environment for a moment.
+const Library* open();
+/// One sentence with a cure, once open() gave null.
+const char* why();
+
+/// open(), which counts in vain() that it gave null: a kernel cannot fail, so that it leaves its
+/// result undone, and the engine looks whether vain() has changed.
+const Library* need();
+int vain();
+
+/// OPENBLAS_CORETYPE for the features of this processor; "" for those without AVX.
+const char* best_core();
+/// Whether this family of kernels uses all the instructions that best_core's does.
+bool suits(const char* core);
+
+}  // namespace mt::openblas
