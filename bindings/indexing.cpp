@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "bindings/module.h"
 #include "engine/autograd.h"
+#include "engine/device.h"
 
 namespace mt::lua {
 
@@ -70,10 +72,16 @@ bool is_marker(lua_State* L, int i, const char* name) {
 
 // ---- tables -------------------------------------------------------------------------------------
 
+/// Refuses other keys than 1..n. Only what is wrong is walked through.
+void check_list(lua_State* L, int index, int n, const char* what) {
+  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
+  if (lua_next(L, index)) check_keys(L, index, n, "index", what);
+}
+
 /// {}, {first, last[, step]} or {k}.
 void read_range(lua_State* L, int item, Key& key) {
   const int n = int(lua_objlen(L, item));
-  check_keys(L, item, n, "index", "the range");
+  check_list(L, item, n, "the range");
   if (n == 0) return key.add(Entry::all);
   if (n > 3)
     fail("index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers; a "
@@ -89,7 +97,7 @@ void read_range(lua_State* L, int item, Key& key) {
 
 void read_table(lua_State* L, int table, Key& key) {
   const int n = int(lua_objlen(L, table));
-  check_keys(L, table, n, "index", "the table");
+  check_list(L, table, n, "the table");
   for (int k = 1; k <= n; ++k) {
     lua_rawgeti(L, table, k);
     const int item = lua_gettop(L);
@@ -98,6 +106,7 @@ void read_table(lua_State* L, int table, Key& key) {
     else if (is_marker(L, item, "newaxis")) key.add(Entry::newaxis);
     else if (is_marker(L, item, "ellipsis")) key.add(Entry::ellipsis);
     else if (const Tensor* t = tensor_at(L, item)) key.add_tensor(*t);
+    else if (lua_isnil(L, item)) check_keys(L, table, n, "index", "the table");
     else index_number(L, item);  // its sentence
     lua_pop(L, 1);
   }
@@ -248,10 +257,65 @@ bool is_index(lua_State* L, int key) {
   if (lua_type(L, key) != LUA_TSTRING) return true;
   size_t n;
   const char* text = lua_tolstring(L, key, &n);
-  return std::memchr(text, ':', n) || std::memchr(text, ',', n) || std::strstr(text, "...");
+  if (text[0] == '-' || (text[0] >= '0' && text[0] <= '9')) return true;
+  const std::string_view word(text, n);
+  return word == "None" || word == "newaxis" || std::memchr(text, ':', n) ||
+         std::memchr(text, ',', n) || std::strstr(text, "...");
+}
+
+namespace {
+
+/// Where in its storage x[{i, j, ..}] lies, one position for each dimension; nothing for other keys.
+std::optional<int64_t> element(lua_State* L, int key, const Tensor& x) {
+  const int n = x.dim();
+  if (n == 0 || lua_type(L, key) != LUA_TTABLE || int(lua_objlen(L, key)) != n) return {};
+  lua_pushinteger(L, n);
+  if (lua_next(L, key)) return lua_pop(L, 2), std::nullopt;  // has other keys
+  int64_t at = x.offset();
+  for (int d = 0; d < n; ++d) {
+    lua_rawgeti(L, key, d + 1);
+    const bool number = lua_type(L, -1) == LUA_TNUMBER;
+    if (number) at += index_position(index_number(L, -1), x.size(d), d) * x.stride(d);
+    lua_pop(L, 1);
+    if (!number) return {};
+  }
+  return at;
+}
+
+/// Whether writing `value` into a part of x is left to the graph of gradients.
+bool is_recorded(const Tensor& x, const Tensor* value) {
+  const TensorImpl* base = x.impl()->base;
+  return grad_enabled() &&
+         (x.requires_grad() || (base && base->requires_grad) || (value && value->requires_grad()));
+}
+
+}  // namespace
+
+bool write_element(lua_State* L, int key, const Tensor& x, int value) {
+  const Tensor* t = tensor_at(L, value);
+  const bool plain = t ? t->dim() == 0 && t->dtype() == x.dtype() && is_cpu(t->device())
+                       : lua_type(L, value) == LUA_TNUMBER;
+  if (!plain || !is_cpu(x.device()) || is_recorded(x, t)) return false;
+  const std::optional<int64_t> at = element(L, key, x);
+  if (!at) return false;
+  check_writable("assignment", x);
+  char* to = static_cast<char*>(x.impl()->storage->data) + *at * item_size(x.dtype());
+  if (t) {
+    std::memmove(to, t->data(), size_t(item_size(x.dtype())));
+  } else {
+    const double number = lua_tonumber(L, value);
+    check_value("assignment", number, x.dtype());
+    with_dtype(x.dtype(), [&](auto zero) {
+      *reinterpret_cast<decltype(zero)*>(to) = math::convert<decltype(zero)>(number);
+    });
+  }
+  bump(x);
+  return true;
 }
 
 Tensor read_index(lua_State* L, int i, const Tensor& x) {
+  if (!wants_grad(x))
+    if (const std::optional<int64_t> at = element(L, i, x)) return view_of(x, {}, {}, *at);
   if (lua_type(L, i) == LUA_TNUMBER && x.dim() > 0) {
     const At at{At::pick, index_position(index_number(L, i), x.size(0), 0)};
     return index(x, &at, 1);

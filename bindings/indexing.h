@@ -5,13 +5,17 @@
 namespace mt::lua {
 
 /// Whether the key is an index rather than the name of a field: anything but a string, or a string
-/// with ':', ',' or '...'.
+/// with ':', ',' or '...', one that begins as a number does, or 'None'.
 bool is_index(lua_State* L, int key);
 /// x[k].
 Tensor read_index(lua_State* L, int key, const Tensor& x);
 /// x[k] = value; `accumulate`: x[k] = x[k] + value, also where positions repeat.
 void write_index(lua_State* L, int key, const Tensor& x, const Tensor& value,
                  bool accumulate = false, const char* name = "assignment");
+
+/// x[{i, j}] = v of a plain number or a 0-d tensor, where nothing is recorded and no conversion is
+/// needed: written at once; false where `write_index` has to do it.
+bool write_element(lua_State* L, int key, const Tensor& x, int value);
 
 /// A whole number at a stack index.
 int64_t index_number(lua_State* L, int i);

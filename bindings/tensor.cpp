@@ -203,6 +203,9 @@ int set_field(lua_State* L) {
     }
     return 0;
   }
+  try {
+    if (write_element(L, 2, x, 3)) return 0;
+  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
   Tensor value;
   if (lua_type(L, 3) == LUA_TNUMBER) {
     const double v = lua_tonumber(L, 3);

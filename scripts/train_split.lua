@@ -2,7 +2,8 @@
 --
 --   mtorch scripts/train_split.lua --hidden 100 --dataset split --rate 0.05
 --   mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PLOT
---   mtorch scripts/train_split.lua --dataset all --seeds 5       a table for simple, split and xor
+--   mtorch scripts/train_split.lua --dataset all --seeds 5       a table of simple, split and xor, which the task names
+--   mtorch scripts/train_split.lua --dataset every --seeds 5     of all six sets; --dataset diag --seeds 5: of one
 --   mtorch scripts/train_split.lua --device cuda                 an epoch is one graph; --eager: without
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.util'
@@ -10,7 +11,7 @@ local nn, optim, data = mt.nn, mt.optim, mt.data
 
 local options = mt.args{
   backend = {'cpu', 'gpu'}, pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
-  dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all'},
+  dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all', 'every'},
   plot = false, json = '', report = '', eager = false,
 }
 --- A flag that cannot be meant ends the script with one sentence.
@@ -25,8 +26,11 @@ for _, name in ipairs {'pts', 'hidden', 'epochs', 'batch', 'seeds'} do
   local value = options[name]
   if value < 1 or value % 1 ~= 0 then refuse('--%s must be a whole number from 1, got %g', name, value) end
 end
-if options.dataset == 'all' and (options.plot or options.json ~= '' or options.report ~= '') then
-  refuse('--plot, --json and --report show one run; choose one --dataset')
+--- The sets of the table, or nil for one run.
+local sets = {all = {'simple', 'split', 'xor'}, every = {'simple', 'diag', 'split', 'xor', 'circle', 'spiral'}}
+local tabled = sets[options.dataset] or options.seeds > 1 and {options.dataset} or nil
+if tabled and (options.plot or options.json ~= '' or options.report ~= '') then
+  refuse('--plot, --json and --report show one run; choose one --dataset and --seeds 1')
 end
 
 -- ---- the network ---------------------------------------------------------------------------------
@@ -130,13 +134,14 @@ local function train(dataset, seed, quiet)
     local loss = run_epoch()
     if device ~= 'cpu' then mt.cuda.synchronize(device) end
     run.times[epoch] = core.time() - before
-    if epoch % 10 == 0 or epoch == options.epochs then
+    local index = epoch - 1 -- MiniTorch's epochs are 0..499
+    if index % 10 == 0 or epoch == options.epochs then
       run.loss = loss:detach():sum():item()
       local correct = count_correct(net, set)
-      run.epochs[#run.epochs + 1] = epoch
+      run.epochs[#run.epochs + 1] = index
       run.losses[#run.losses + 1], run.correct[#run.correct + 1] = run.loss, correct
-      if not quiet and epoch % 10 == 0 then
-        bar:print(('Epoch  %d  loss  %.4f correct %d  time/epoch %.5fs'):format(epoch, run.loss, correct,
+      if not quiet and index % 10 == 0 then
+        bar:print(('Epoch  %d  loss  %.4f correct %d  time/epoch %.5fs'):format(index, run.loss, correct,
           run.times[epoch]))
       end
     end
@@ -219,10 +224,11 @@ end
 
 -- ---- one run, or the table -----------------------------------------------------------------------
 
-if options.dataset == 'all' then
-  print('| dataset | correct, median of seeds | loss | ms/epoch | total s |')
-  print('|---|---|---|---|---|')
-  for _, name in ipairs {'simple', 'split', 'xor'} do
+if tabled then
+  if options.dataset == 'all' then print('simple, split and xor; --dataset every: all six sets\n') end
+  print(('| dataset | correct, median of %d seeds | worst | loss | ms/epoch | total s |'):format(options.seeds))
+  print('|---|---|---|---|---|---|')
+  for _, name in ipairs(tabled) do
     local correct, loss, ms, total, points = {}, {}, {}, {}, 0
     for seed = options.seed, options.seed + options.seeds - 1 do
       local run = train(name, seed, true)
@@ -230,8 +236,8 @@ if options.dataset == 'all' then
       correct[#correct + 1], loss[#loss + 1] = run.correct[#run.correct], run.loss
       ms[#ms + 1], total[#total + 1] = run.ms_per_epoch, run.total
     end
-    print(('| %s | %g/%d | %.4f | %.3f | %.2f |'):format(name, median(correct), points, median(loss), median(ms),
-      median(total)))
+    print(('| %s | %g/%d | %d/%d | %.4f | %.3f | %.2f |'):format(name, median(correct), points,
+      math.min(unpack(correct)), points, median(loss), median(ms), median(total)))
   end
 else
   local run = train(options.dataset, options.seed)

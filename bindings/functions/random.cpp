@@ -167,7 +167,8 @@ const Entry kFunctions[] = {
     {"normal(mean=0, std=1, shape=nil, " MT_DRAWN,
      "Normal numbers of a shape; or with a mean and deviation for each, as tensors.", normal_body},
     {"manual_seed(n)",
-     "Starts the random numbers anew; the same seed gives the same numbers on every device.",
+     "Starts the random numbers anew; the same seed gives the same numbers on every device. They are "
+     "not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.",
      [](Args& a) {
        manual_seed(uint64_t(a.integer(1)));
        return 0;

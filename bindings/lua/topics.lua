@@ -10,6 +10,7 @@ Indexing. Positions count from 1; -1 is the last; 0 is an error.
   x[{{1, 9, 2}}]       every second row                   x[{{2}}]      row 2, the dimension stays
   x[{{-3, -1}}]        the last three rows                x[{mt.ellipsis, 1}]   ... , 1
   x[{{}, mt.newaxis}]  a new dimension of size 1          x['1:3, :, -1']       the same as text
+  x['None']  x['-1']   one word of such text              x[1][2]               x[{1, 2}], in two steps
   x[mask]              elements where a bool tensor is true
   x[index]             rows that an integer tensor lists  x[{{}, index}]        columns
   x[{2, 3}] = 7        any of these on the left of =; the value may be a number or a tensor
@@ -40,7 +41,8 @@ In a signature, name=value is optional, [name] takes a list, [shape..] numbers o
 result's shape and a dtype that can hold it, and may be an input; nothing there may require a gradient.]],
   comparisons = [[
 Comparisons are methods, x:lt(y) le gt ge eq ne, and give bool tensors: Lua's < and == can only give
-true or false. a == b asks whether they are the same tensor. A tensor is always true in `if`: write
+true or false. a == b of two tensors asks whether they are the same tensor, as `is` does in Python: it is
+false for two tensors of equal values (mt.equal(a, b), mt.allclose(a, b)). A tensor is always true in `if`: write
 x:item(), x:any(), x:all(). The mean of a condition: x:lt(0.5):float():mean().]],
   gradients = [[
 Gradients. w = mt.randn(3):requires_grad_(); loss = (w * w):sum(); loss:backward(); print(w.grad)
@@ -103,8 +105,8 @@ Without a GPU kernels compile (for compute capability 9.0) and arguments are che
   random = [[
 mt.manual_seed(1) starts the stream anew, the same on every device. mt.rand mt.randn mt.randint(first,
 last, shape) mt.randperm(n) mt.bernoulli mt.multinomial mt.normal; x:normal_() x:uniform_().
-mt.get_rng_state, mt.set_rng_state. PyTorch's own numbers: g = mt.Generator('mt19937', 1),
-mt.randn(784, 10, {generator=g}).]],
+mt.get_rng_state, mt.set_rng_state. These are not the numbers of torch.manual_seed(1). PyTorch's own come from
+g = mt.Generator('mt19937', 1): mt.randn(784, 10, {generator=g}) begins -1.5256 -0.7502 -0.6540, as there.]],
 }
 
 --- PyTorch's, NumPy's and Python's word -> what it is here
@@ -132,7 +134,8 @@ topics.renamed = {
   ['autograd.functional.hessian'] = 'mt.hessian', ['autograd.set_detect_anomaly'] = 'mt.set_debug(true)',
   inference_mode = 'mt.no_grad(function)', checkpoint = 'mt.recompute(fn, ..)',
   ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
-  ['random.manual_seed'] = 'mt.manual_seed', ['utils.data.DataLoader'] = 'mt.data.DataLoader',
+  ['random.manual_seed'] = "mt.manual_seed; PyTorch's own numbers: mt.Generator('mt19937', seed)",
+  ['utils.data.DataLoader'] = 'mt.data.DataLoader',
 }
 
 return topics

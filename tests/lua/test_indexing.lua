@@ -298,7 +298,6 @@ test('strings that are no index are errors that show where', function()
   raises(function() return x[':, 6, 1'] end, 'position 6 is outside 1%.%.4 %(dimension 2%)')
   raises(function() x['1:a'] = 1 end, "cannot be read at character 3")
   raises(function() return x.shap end, "no field or method 'shap' %(did you mean 'shape'%?%)")
-  raises(function() return x['2'] end, "no field or method '2'")
   raises(function() x.foo = 1 end, "the field 'foo' of a tensor cannot be set")
 end)
 
@@ -612,6 +611,61 @@ test('gradients of the functions, twice, on several layouts', function()
       mt.gradgradcheck(g, {x, y})
     end
   end
+end)
+
+test('one element, read and written without more than it needs', function()
+  local memory = require('mtorch.core').memory
+  local function made(fn) -- storages
+    local before = select(5, memory())
+    fn()
+    return select(5, memory()) - before
+  end
+  for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8', 'float16'} do
+    local x = mt.zeros({3, 4}, dtype)
+    local column, seven = x:t(), mt.tensor(7, dtype)
+    eq(made(function()
+      x[{2, 3}] = 5
+      x[{2, 3}] = x[{2, 3}]
+      column[{-1, 1}] = seven
+    end), 0)
+    eq(x:tolist(), {{0, 0, 0, 7}, {0, 0, 5, 0}, {0, 0, 0, 0}})
+    eq({x[{2, 3}]:dim(), x[{2, 3}].dtype, x[{2, 3}]:storage_offset()}, {0, dtype, 6})
+    x[{2, 3}]:fill_(2) -- a view
+    eq(x:at(2, 3), 2)
+  end
+  local x = mt.zeros(3, 4)
+  x[{1, 1}] = mt.tensor(2, 'int64') -- of another type
+  x[{1, 2}] = mt.tensor{3}
+  eq({x:at(1, 1), x:at(1, 2)}, {2, 3})
+  raises(function() x[{4, 1}] = 1 end, 'position 4 is outside 1..3')
+  raises(function() x[{1, 0}] = 1 end, '0 is not a position')
+  raises(function() x[{1, 2.5}] = 1 end, 'must be an integer')
+  raises(function() return x[{1, 2, k = 1}] end, "the key the string 'k'")
+  raises(function() return x[{1, nil, 3}] end, 'nil at %[2%]')
+  raises(function() x:long()[{1, 1}] = 2.5 end, 'assignment: .*2.5')
+  raises(function() mt.zeros(1):expand(3)[{1}] = 2 end, 'expanded in dimension 1')
+  local w = mt.ones(2, 2):requires_grad_()
+  raises(function() w[{1, 1}] = 2 end, 'leaf')
+  local y = w * 1
+  local v = y[{1, 1}]
+  y[{1, 1}] = v * 3 -- recorded
+  y:sum():backward()
+  eq(w.grad:tolist(), {{3, 1}, {1, 1}})
+  local saved = mt.ones(2)
+  local loss = (w[1] * saved):sum()
+  saved[{1}] = 4
+  raises(function() loss:backward() end, 'changed in place')
+end)
+
+test('one word of index text', function()
+  local x = mt.range(1, 6):view(2, 3)
+  eq({x['2']:tolist(), x['-2']:tolist(), x['None'].shape, x['newaxis'].shape, x[' 2,']:tolist()},
+    {{4, 5, 6}, {1, 2, 3}, {1, 2, 3}, {1, 2, 3}, {4, 5, 6}})
+  x['-1'] = 0
+  eq(x:tolist(), {{1, 2, 3}, {0, 0, 0}})
+  raises(function() return x['0'] end, '0 is not a position')
+  raises(function() return x['2x'] end, "'2x' cannot be read at character 2")
+  raises(function() return x['none'] end, "no field or method 'none'")
 end)
 
 test('the bits do not depend on the number of threads', function()
