@@ -22,7 +22,7 @@ foreach(script ${lua_tests})
   get_filename_component(name ${script} NAME_WE)
   string(REPLACE "test_" "lua." name ${name})
   add_test(NAME ${name} COMMAND mtorch ${script} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  if(name MATCHES "^lua.(cuda_.*|profile)$")  # the plug-in's kernels on the CPU
+  if(name MATCHES "^lua.(cuda_.*|out|profile)$")  # the plug-in's kernels on the CPU
     set_tests_properties(${name} PROPERTIES
       ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
   endif()
@@ -70,14 +70,29 @@ set_tests_properties(gpu_check PROPERTIES PASS_REGULAR_EXPRESSION "5 passed[.].*
 add_test(NAME script.train_split
   COMMAND mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(script.train_split PROPERTIES PASS_REGULAR_EXPRESSION "final: .*correct=(49|50)/50")
+set_tests_properties(script.train_split PROPERTIES PASS_REGULAR_EXPRESSION
+  "Epoch  0  loss.*Epoch  490  loss.*final: .*correct=(49|50)/50")
+add_test(NAME script.train_split_seeds COMMAND mtorch scripts/train_split.lua --dataset diag --seeds 2 --epochs 40
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.train_split_seeds PROPERTIES PASS_REGULAR_EXPRESSION
+  "median of 2 seeds \\| worst .*\\| diag \\| [0-9.]+/50 \\| [0-9]+/50 ")
 add_test(NAME script.train_split_graph
   COMMAND mtorch scripts/train_split.lua --device cuda --hidden 10 --epochs 30 --seed 2 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.train_split_graph PROPERTIES PASS_REGULAR_EXPRESSION "final: .*device=cuda"
   ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
 add_test(NAME script.matmul_ladder COMMAND mtorch scripts/matmul_ladder.lua --rows 500 --runs 2
   --plot ${CMAKE_BINARY_DIR}/ladder.svg WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(script.matmul_ladder PROPERTIES PASS_REGULAR_EXPRESSION "storage of 3 numbers.*\\| matmul \\|.*chart: ")
+set_tests_properties(script.matmul_ladder PROPERTIES PASS_REGULAR_EXPRESSION
+  "storage of 3 numbers.*GB/s, .*skipped: --device cuda.*\\| matmul \\|.*chart: ")
+add_test(NAME script.matmul_ladder_cuda COMMAND mtorch --threads 1 scripts/matmul_ladder.lua --rows 64 --runs 1
+  --plot "" --device cuda WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.matmul_ladder_cuda PROPERTIES PASS_REGULAR_EXPRESSION
+  "copied back .*GB/s.*copied back .*GB/s.*\\| matmul \\||skipped: .*NVRTC"
+  ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CACHE=off")
+add_test(NAME script.matmul_ladder_without COMMAND mtorch scripts/matmul_ladder.lua --rows 64 --runs 1 --plot ""
+  --device cuda:7 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.matmul_ladder_without PROPERTIES
+  PASS_REGULAR_EXPRESSION "on a GPU -+\nskipped: .*\n.*\\| matmul \\|")
 # Those of the GPU in small, with the kernels run on the CPU.
 foreach(script "threads --n 2000" "reduce --largest 5000" "matmul --largest 64 --rows 40" "conv2d --height 40 --width 50")
   separate_arguments(words UNIX_COMMAND "${script}")

@@ -599,7 +599,7 @@ function Tensor:exponential_(lambd, generator) end
 ---@return mt.Tensor ...
 function mt.get_rng_state() end
 
---- Starts the random numbers anew; the same seed gives the same numbers on every device.
+--- Starts the random numbers anew; the same seed gives the same numbers on every device. They are not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.
 ---@param n integer
 ---@return mt.Tensor ...
 function mt.manual_seed(n) end

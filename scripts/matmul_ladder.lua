@@ -3,16 +3,28 @@
 --   mtorch scripts/matmul_ladder.lua                         generated digits
 --   mtorch scripts/matmul_ladder.lua --data DIR              MNIST's files (also .gz) in DIR
 --   mtorch scripts/matmul_ladder.lua --plot ladder.svg       where the chart goes ('' for none)
+--   mtorch scripts/matmul_ladder.lua --device cuda           with the notebook's steps on a GPU
 --
 -- The product is 5 digits (5 x 784) times weights (784 x 10), as in fast.ai's matmul notebook. The
 -- weights are PyTorch's `manual_seed(1); randn(784, 10)`, so that with MNIST's training images the
 -- notebook's own numbers appear. Each step is checked against the first and timed; speed-ups are
--- to the first step.
+-- to the first step. On the whole set (--rows) "broadcasting" makes a tensor of 784 x 10 for each of
+-- 50000 rows, seconds for one pass; it runs once to be checked, then --runs times, before its line
+-- appears.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
 
-local options = mt.args {data = '', rows = 50000, runs = 7, plot = 'matmul_ladder.svg'}
+-- Where the device cannot be used, its steps are skipped, with the reason.
+local device, words = 'cpu', {unpack(arg)}
+for i = #words, 1, -1 do
+  local value = words[i]:lower():match('^%-%-device=(.*)$')
+  if value or words[i]:lower() == '--device' and words[i + 1] then
+    device = value or words[i + 1]
+    for _ = 1, value and 1 or 2 do table.remove(words, i) end
+  end
+end
+local options = mt.args({data = '', rows = 50000, runs = 7, plot = 'matmul_ladder.svg'}, words)
 
 local function title(text) print('\n-- ' .. text .. ' ' .. ('-'):rep(math.max(3, 76 - #text))) end
 local function exists(path)
@@ -73,6 +85,17 @@ print('m1 ' .. tostring(m1.shape) .. '   m2 ' .. tostring(m2.shape))
 -- ---- the steps: each makes c (rows x 10) of a (rows x 784) and b (784 x 10) ---------------------
 
 local function new(a, b) return (mt.zeros(a.shape[1], b.shape[2])) end
+
+--- The notebook's own: t1[i, j] += m1[i, k] * m2[k, j], each element a 0-d tensor.
+local function three_loops_of_tensors(a, b)
+  local c = new(a, b)
+  for i = 1, a.shape[1] do
+    for j = 1, b.shape[2] do
+      for k = 1, a.shape[2] do c[{i, j}] = c[{i, j}] + a[{i, k}] * b[{k, j}] end
+    end
+  end
+  return c
+end
 
 local function three_loops(a, b)
   local c = new(a, b)
@@ -201,7 +224,8 @@ print(res)
 
 title('The ladder, ' .. tostring(m1.shape) .. ' x ' .. tostring(m2.shape))
 local steps = {
-  {'three Lua loops, x:at', three_loops, 2}, {'launch_kernel over the grid', grid_kernel, 2},
+  {'three Lua loops, x[{i, j}]', three_loops_of_tensors, 1}, {'three Lua loops, x:at', three_loops, 2},
+  {'launch_kernel over the grid', grid_kernel, 2},
   {'row times column, sum', row_times_column, 50}, {'row dot column', row_dot_column, 50},
   {'broadcasting', broadcasting, 50}, {'FFI loop (LuaJIT)', ffi_loop, 50}, {'einsum', einsum, 50},
   {'matmul', matmul, 50},
@@ -209,7 +233,7 @@ local steps = {
 local names, gains, first = {}, {}, nil
 for _, step in ipairs(steps) do
   local name, f, n = unpack(step)
-  mt.test_close(t1, f(m1, m2), 1e-3)
+  mt.test_close(t1, f(m1, m2), 1e-5)
   io.write(('%-28s'):format(name))
   local _, _, median = mt.timeit(function() return (f(m1, m2)) end, {n = n, runs = options.runs})
   first = first or median
@@ -219,11 +243,64 @@ end
 
 title('The whole set, ' .. tostring(x_train.shape) .. ' x ' .. tostring(m2.shape))
 local tr = matmul(x_train, weights)
+
+--- The digits and the weights once, the result once: what any product must move.
+local bytes = 4 * (x_train:numel() + weights:numel() + tr:numel())
+local reading -- bytes in a second, of a sum of all digits
+
+--- Times a step on the whole set and prints what it makes of the memory's bandwidth.
+local function whole(name, f, n)
+  mt.test_close(tr, f(), 1e-3)
+  io.write(('%-28s'):format(name))
+  local _, _, median = mt.timeit(f, {n = n, runs = options.runs})
+  print(('%28s%.1f GB/s, %.0f %% of what reading alone reaches'):format('', bytes / median / 1e9,
+    100 * bytes / median / reading))
+end
+
+io.write(('%-28s'):format('reading alone: x:sum()'))
+local _, _, sum_time = mt.timeit(function() return (x_train:sum()) end, {n = 5, runs = options.runs})
+reading = 4 * x_train:numel() / sum_time
+print(('%28s%.1f GB/s'):format('', reading / 1e9))
+print(('broadcasting: %d tensors of (784 x 10), %d times ..'):format(#x_train, options.runs + 1))
 for _, step in ipairs {{'broadcasting', broadcasting, 1}, {'einsum', einsum, 5}, {'matmul', matmul, 5}} do
   local name, f, n = unpack(step)
-  mt.test_close(tr, f(x_train, weights), 1e-3)
-  io.write(('%-28s'):format(name))
-  mt.timeit(function() return (f(x_train, weights)) end, {n = n, runs = options.runs})
+  whole(name, function() return (f(x_train, weights)) end, n)
+end
+
+-- ---- a GPU: the notebook's kernel, one thread for each element, and its one call ---------------
+
+local kernel_source = [[
+__global__ void matmul(const float* a, const float* b, float* c, int rows, int columns, int inner) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+  if (i < rows && j < columns) {
+    float sum = 0;
+    for (int k = 0; k < inner; ++k) sum += a[i * inner + k] * b[k * columns + j];
+    c[i * columns + j] = sum;
+  }
+}
+]]
+
+local function gpu_steps()
+  local x, w = x_train:to(device), weights:to(device)
+  local rows, inner, columns = #x, x.shape[2], w.shape[2]
+  local k = mt.cuda.kernel {source = kernel_source, name = 'matmul', rank = {a = 2, b = 2, c = 2}, device = device}
+  local r = mt.zeros({rows, columns}, {device = device})
+  local blocks, threads = {mt.cdiv(rows, 16), mt.cdiv(columns, 16)}, {16, 16}
+  whole('CUDA C kernel, copied back', function()
+    k[{blocks, threads}](x, w, r, rows, columns, inner)
+    return (r:cpu())
+  end, 10)
+  whole('matmul on it, copied back', function() return (x:matmul(w):cpu()) end, 10)
+end
+
+title('The whole set on a GPU')
+local trouble = device == 'cpu' and '--device cuda asks for it' or core.device_trouble(device)
+if trouble ~= '' then
+  print('skipped: ' .. trouble)
+else
+  print(mt.cuda.device_name(device))
+  local ok, message = pcall(gpu_steps)
+  if not ok then print('skipped: ' .. tostring(message)) end
 end
 
 title('Speed-up per step')
