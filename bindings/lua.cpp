@@ -604,6 +604,15 @@ int run_body(Args& args) {
   return args.entry().body(args);
 }
 
+/// Where C++ had no memory for its own lists, of a size that it does not say. What is garbage goes
+/// first, so that the sentence has room.
+std::string no_memory(lua_State* L, const std::string& before) {
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  return fmt::format("{}out of memory: the system has no more for this process; {} bytes live in "
+                     "tensors, {} KiB in Lua; use smaller batches or drop references",
+                     before, memory_use().live, lua_gc(L, LUA_GCCOUNT, 0));
+}
+
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
@@ -617,7 +626,7 @@ int run_entry(lua_State* L) {
     const std::string name = name_of(e);
     if (mt_interrupted || passes_on(e, name)) throw;
     throw Error(named(name, error.what()));
-  }
+  } catch (const std::bad_alloc&) { throw Error(no_memory(L, name_of(e) + ": ")); }
 }
 
 }  // namespace
@@ -650,6 +659,10 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
     if (gpus_in_use) [[unlikely]] after_call(L);
     if (mt_interrupted) fail("interrupted!");  // what was computed meanwhile may be half done
     return results;
+  } catch (const std::bad_alloc&) {
+    const std::string what = no_memory(L, "");
+    lua_settop(L, 0);
+    lua_pushlstring(L, what.data(), what.size());
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
     const char* what = e.what();
     lua_settop(L, 0);

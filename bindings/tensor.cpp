@@ -67,7 +67,14 @@ class Nested {
   std::vector<double> values;
   bool booleans = false;
 
-  void read(int index) { level(index, 0, "tensor"); }
+  void read(int index) try {
+    level(index, 0, "tensor");
+  } catch (const std::bad_alloc&) {
+    values = {};
+    double bytes = sizeof(double);
+    for (int d = 0; d < shape.size(); ++d) bytes *= double(shape[d]);
+    fail("tensor: out of memory: reading lists of {} needs {} bytes", to_string(shape), bytes);
+  }
 
  private:
   void level(int index, int depth, const std::string& path) {

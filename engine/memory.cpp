@@ -125,7 +125,11 @@ std::string size_of(int64_t bytes) {
   return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
+/// Given back before an error is put into words, which need memory too.
+std::atomic<void*> spare{std::malloc(64 << 10)};
+
 [[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
+  std::free(spare.exchange(nullptr));
   if (!on_host(device)) {
     check_alive(device);
     const GpuUse u = gpu_of(device).use();
@@ -134,16 +138,34 @@ std::string size_of(int64_t bytes) {
          size_of(int64_t(bytes)), device.name, size_of(u.allocated), size_of(u.reserved),
          size_of(u.free), size_of(u.total));
   }
-  fail(
-      "out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
-      "smaller batches or "
-      "drop references",
-      bytes, device.name, host_live.load(), host_peak.load());
+  fail("out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
+       "smaller batches or drop references",
+       bytes, device.name, host_live.load(), host_peak.load());
+}
+
+/// Makes room: what is kept for reuse goes back, the bindings collect what is garbage. Whether trying
+/// again makes sense.
+bool make_room() {
+  free_list.clear();
+  const bool collected = on_out_of_memory && on_out_of_memory();
+  if (!spare) spare = std::malloc(64 << 10);
+  return collected;
+}
+
+void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
+  if (pinned) pinned->unpin(data);
+  else if (on_host(device)) free_list.give(data, bytes);
+  else device.free(data, bytes);
 }
 
 Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const Gpu* pinned) {
   const bool one = !pinned && in_one_block(device, bytes);
-  Storage* s = new (one ? block : take_block(sizeof(Storage))) Storage;
+  void* header = one ? block : free_list.take(sizeof(Storage));
+  if (!header) {
+    give_back(device, block, bytes, pinned);
+    out_of_memory(cpu_device(), sizeof(Storage));
+  }
+  Storage* s = new (header) Storage;
   s->device = &device;
   s->pinned = pinned;
   s->data = one ? static_cast<char*>(block) + kHeader : block;
@@ -167,9 +189,8 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
 Ref<Storage> allocate(const Device& device, size_t bytes) {
   void* block = fits(bytes) ? try_allocate(device, bytes) : nullptr;
   if (!block && bytes <= size_t(limit) && !capturing) {
-    free_list.clear();
     if (!on_host(device)) check_alive(device);
-    const bool collected = on_out_of_memory && on_out_of_memory();
+    const bool collected = make_room();
     if (!on_host(device)) gpu_of(device).trim();
     if ((collected || !on_host(device)) && fits(bytes)) block = try_allocate(device, bytes);
   }
@@ -187,16 +208,15 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
 void Storage::destroy(Storage* s) {
   (on_host(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
-  if (s->pinned) s->pinned->unpin(s->data);
-  else if (in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
-  else if (on_host(*s->device)) free_list.give(s->data, s->bytes);
-  else s->device->free(s->data, s->bytes);
+  if (!s->pinned && in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
+  give_back(*s->device, s->data, s->bytes, s->pinned);
   give_block(s, sizeof(Storage));
 }
 
 void* take_block(size_t bytes) {
   void* block = free_list.take(bytes);
-  if (!block) throw std::bad_alloc();
+  if (!block && make_room()) block = free_list.take(bytes);
+  if (!block) out_of_memory(cpu_device(), bytes);
   return block;
 }
 void give_block(void* block, size_t bytes) { free_list.give(block, bytes); }

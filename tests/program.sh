@@ -178,6 +178,43 @@ run '' -E -e 'io.write(1)' && expect '-E' 0 1
 "$program" -e 'for i = 1, 1e6 do io.write("line\n") end' 2>err | head -n 1 >out
 hasnt 'a closed pipe is no crash' err 'terminate'
 
+# ---- little memory ----
+cat >chain.lua <<'EOF'
+local mt = require 'mtorch'
+local x = mt.ones(10):requires_grad_()
+local y = x
+print(pcall(function()
+  while true do y = y + 1 end
+end))
+y = nil
+local z = (x * 2):sum()
+z:backward()
+print(x.grad:sum():item())
+EOF
+cat >lists.lua <<'EOF'
+local mt = require 'mtorch'
+local t = {}
+for i = 1, 8e6 do t[i] = i end
+local keep = {}
+print(pcall(function() for i = 1, 100 do keep[i] = mt.tensor(t) end end))
+print(pcall(mt.zeros, t))
+keep = nil
+print(mt.ones(3):sum():item())
+EOF
+little() { (ulimit -v 700000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 timeout 60 "$program" "$1" >out 2>err); }
+if [ -z "${MTORCH_SANITIZED:-}" ]; then # whose shadow needs terabytes of addresses
+  little chain.lua
+  is 'a recorded chain that fills the memory' "$?:$(cat err)" 0:
+  has 'is out of memory at its line' out "false${tab}chain.lua:5: add: out of memory: "
+  is 'and the rest of the graph works' "$(tail -n 1 out)" 20
+  little lists.lua
+  is 'lists that fill the memory' "$?:$(cat err)" 0:
+  has 'are out of memory' out 'tensor: out of memory: '
+  has 'also as a shape' out 'zeros: out of memory: '
+  hasnt 'in our words' out bad_alloc
+  is 'and tensors can be made after that' "$(tail -n 1 out)" 3
+fi
+
 # ---- streams that cannot be written ----
 # lost NAME STATUS REDIRECTIONS ARGUMENTS...
 lost() {
