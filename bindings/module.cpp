@@ -4,6 +4,7 @@
 
 #include <omp.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -143,6 +144,19 @@ const Entry kCore[] = {
      [](Args& a) {
        const auto now = std::chrono::steady_clock::now().time_since_epoch();
        return a.push(std::chrono::duration<double>(now).count());
+     }},
+    {"cpu_times()", "Seconds that the program has computed, and that the system has for it.",
+     [](Args& a) {
+       rusage use{};
+       getrusage(RUSAGE_SELF, &use);
+       const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+       a.push(seconds(use.ru_utime));
+       return 1 + a.push(seconds(use.ru_stime));
+     }},
+    {"wait_for_gpus()", "Waits until the GPUs in use have done what they were asked.",
+     [](Args&) {
+       if (gpus_in_use) for_each_cuda(synchronize);
+       return 0;
      }},
     {"memory()",
      "Bytes live in tensors, and of the CPU's now, at most so far and kept for reuse; how many "

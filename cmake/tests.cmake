@@ -8,10 +8,15 @@ target_compile_options(mtorch_tests PRIVATE -O1)
 if(NOT MTORCH_BUNDLE)
   target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
 endif()
-foreach(tag ops accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim profile io
+foreach(tag ops course accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim profile io
     code)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
+
+# The course's tasks again, with the plug-in's kernels run on the CPU.
+add_test(NAME engine.course_cuda COMMAND mtorch_tests "[course]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(engine.course_cuda PROPERTIES
+  ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1" FAIL_REGULAR_EXPRESSION "skipped")
 
 # All floats through every function: minutes on an idle machine. `ctest -C nightly -L nightly` runs it.
 add_test(NAME nightly.accuracy COMMAND mtorch_tests "[nightly]" CONFIGURATIONS nightly)

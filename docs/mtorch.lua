@@ -6372,7 +6372,7 @@ function mt.set_printoptions(precision, threshold, edgeitems, linewidth, profile
 function Tensor:data() end
 
 --- An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.
----@return mt.Tensor ...
+---@return any ...
 function Tensor:indices() end
 
 --- An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ctx:saved_tensors(); backward gets a gradient for each result and returns one for each argument, nil for none.
@@ -6439,17 +6439,20 @@ function mt.jvp(fn, inputs, v) end
 function mt.launch_kernel(fn, grid, ...) end
 
 --- Bytes of the CPU: allocated (in tensors), peak, reserved (in tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.
----@return mt.Tensor ...
+---@return any ...
 function mt.memory_stats() end
 
---- What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first (sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows {name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, outside and cuda in all, then what fn returned.
+--- What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first (sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows {name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, outside and cuda in all, then what fn returned. As a schedule of torch.profiler: fn is called wait times, warmup times under the profiler, of which nothing is kept, then active times.
 ---@param fn function
 ---@param path? string
 ---@param sort? string default 'self'
 ---@param top? integer
 ---@param quiet? boolean default false
+---@param wait? integer default 0
+---@param warmup? integer default 0
+---@param active? integer default 1
 ---@return any ...
-function mt.profile(fn, path, sort, top, quiet) end
+function mt.profile(fn, path, sort, top, quiet, wait, warmup, active) end
 
 --- fn(..) without saving what its gradient needs: the backward runs fn a second time, with the same random numbers.
 ---@param fn function
@@ -6467,7 +6470,13 @@ function mt.report(...) end
 ---@return mt.Tensor ...
 function mt.set_num_threads(n) end
 
---- How long fn() takes: prints "mean +- deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median in seconds.
+--- What one call of fn takes: prints the time of the processor (user, sys, total: all threads together) and of the clock (wall; it waits for the GPUs in use); returns {user=, sys=, total=, wall=} in seconds, then what fn returned. The first call of a function may compile; mt.timeit repeats.
+---@param fn function
+---@param quiet? boolean default false
+---@return any ...
+function mt.time(fn, quiet) end
+
+--- How long fn() takes: prints "mean +- deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median in seconds. Before and after each run it waits for the GPUs in use.
 ---@param fn function
 ---@param n? integer
 ---@param runs? integer default 7
@@ -6858,6 +6867,11 @@ function mt.cuda.device_name(device) end
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.empty_cache(device) end
+
+--- What the driver says of a GPU: name, major, minor (compute capability), multi_processor_count, warp_size, max_threads_per_block, max_threads_per_multi_processor, regs_per_multiprocessor, total_memory, shared_memory_per_block and L2_cache_size in bytes.
+---@param device? string default 'cuda'
+---@return any ...
+function mt.cuda.get_device_properties(device) end
 
 --- Runs fn warmup times, then records what it asks of the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and draws random numbers that go on from replay to replay. SGD and Adam take the learning rate of the replay; another option that changed is refused. g:release() ends it.
 ---@param fn function

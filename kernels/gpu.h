@@ -9,7 +9,7 @@
 namespace mt {
 
 /// What the engine and the plug-in must agree about.
-constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 1;
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 2;
 constexpr int kMostSteps = 32;  // of groups of parameters in a graph
 constexpr int kMostGpus = 8;  // of a machine
 
@@ -19,6 +19,14 @@ struct GpuUse {
   int64_t reserved;         // taken from the driver, in use or kept for reuse
   int64_t free, total;      // of the GPU
   int64_t allocations, launches, copies, waits;
+};
+
+/// What the driver says of a GPU. Memory in bytes.
+struct GpuProperties {
+  int major, minor;  // compute capability
+  int multi_processor_count, warp_size, max_threads_per_block, max_threads_per_multi_processor,
+      regs_per_multiprocessor;
+  int64_t total_memory, shared_memory_per_block, l2_cache_size;
 };
 
 /// The first verb that met a position which is not there, by its number, and the smallest and the
@@ -51,6 +59,7 @@ struct Gpu : Device {
   /// What such a verb met since this was asked last; to be asked after waiting.
   WrongPosition (*wrong_position)();
 
+  GpuProperties (*properties)();
   GpuUse (*use)();
   void (*reset_peak)();
   void (*trim)();  // waits, and gives what is kept for reuse back to the driver

@@ -22,7 +22,7 @@ for kind, names in pairs {
   ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
   [integer] = [[n m grid_x grid_y length in_features out_features ignore_index dim1 dim2 k diagonal offset minlength
     num_classes padding_idx num_groups groups upscale_factor rows columns storage_offset edgeitems linewidth
-    precision threshold seed decimals warmup bins runs max_iter top]],
+    precision threshold seed decimals warmup bins runs max_iter top wait active]],
   [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
     repeats shifts destination source_dims sizes sides scale]],
   [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
@@ -53,7 +53,7 @@ for returned, names in pairs {
   integer = 'cdiv dim numel get_num_threads storage_offset',
   boolean = 'is_contiguous is_pinned is_tensor allclose equal ' ..
     'set_grad_enabled is_grad_enabled gradcheck gradgradcheck', any = 'all any size stride item at tolist data ' ..
-    'no_grad help profile timeit', ['mt.Tensor, mt.Tensor'] = '',
+    'no_grad help profile timeit time memory_stats indices', ['mt.Tensor, mt.Tensor'] = '',
 } do
   for name in names:gmatch('%S+') do reference.returns[name] = returned end
 end

@@ -105,7 +105,32 @@ int memory_stats(Args& a) {
   return 1;
 }
 
+int device_properties(Args& a) {
+  const Gpu& gpu = gpu_at(a, 1);
+  const GpuProperties p = gpu.properties();
+  const std::pair<const char*, int64_t> fields[] = {
+      {"major", p.major},
+      {"minor", p.minor},
+      {"multi_processor_count", p.multi_processor_count},
+      {"warp_size", p.warp_size},
+      {"max_threads_per_block", p.max_threads_per_block},
+      {"max_threads_per_multi_processor", p.max_threads_per_multi_processor},
+      {"regs_per_multiprocessor", p.regs_per_multiprocessor},
+      {"total_memory", p.total_memory},
+      {"shared_memory_per_block", p.shared_memory_per_block},
+      {"L2_cache_size", p.l2_cache_size}};
+  lua_newtable(a.L);
+  for (const auto& [name, value] : fields) {
+    lua_pushnumber(a.L, double(value));
+    lua_setfield(a.L, -2, name);
+  }
+  lua_pushstring(a.L, gpu.model);
+  lua_setfield(a.L, -2, "name");
+  return 1;
+}
+
 const Entry kCuda[] = {
+    {"device_properties(device)", "What the driver says of a GPU.", device_properties},
     {"memory_stats(device)", "How much memory of a GPU is in use.", memory_stats},
     {"empty_cache(device)", "Gives memory that is kept for reuse back to the driver.",
      [](Args& a) {

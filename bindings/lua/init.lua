@@ -91,6 +91,11 @@ return function(mt, core, methods, tensor_meta, shape_meta)
       function(...) return require('mtorch.cuda_kernel')(...) end),
     synchronize = core.declare("synchronize(device='cuda')", 'Waits until a GPU has done what it was asked.',
       function(device) core.synchronize(device or 'cuda') end),
+    get_device_properties = core.declare("get_device_properties(device='cuda')", 'What the driver says of a GPU: ' ..
+      'name, major, minor (compute capability), multi_processor_count, warp_size, max_threads_per_block, ' ..
+      'max_threads_per_multi_processor, regs_per_multiprocessor, total_memory, shared_memory_per_block and ' ..
+      'L2_cache_size in bytes.',
+      function(device) return require('mtorch.cuda').get_device_properties(device or 'cuda') end),
     memory_stats = core.declare("memory_stats(device='cuda')", 'Bytes of a GPU: allocated (in tensors), peak, ' ..
       'reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, ' ..
       'copies and waits there were.',
@@ -122,7 +127,9 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
   end
   lazy.linalg = function() return strict(core, core.linalg(), 'mt.linalg') end
-  for _, name in ipairs {'args', 'progress', 'report', 'timeit', 'profile', 'help'} do
+  lazy.time = function() return require('mtorch.timeit').time end
+  lazy.timeit = function() return require('mtorch.timeit').timeit end
+  for _, name in ipairs {'args', 'progress', 'report', 'profile', 'help'} do
     lazy[name] = function() return require('mtorch.' .. name) end
   end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do

@@ -125,12 +125,22 @@ function core.profile_program(path)
   return stop
 end
 
-return core.declare("profile(fn, path=nil, sort='self', top=nil, quiet=false)",
+--- A count from 0 or `least`.
+local function count(name, value, default, least)
+  if value == nil then return default end
+  if type(value) ~= 'number' or value < least or value % 1 ~= 0 then
+    core.fail(('profile: %s must be a whole number from %d, got %s'):format(name, least, core.describe(value)))
+  end
+  return value
+end
+
+return core.declare("profile(fn, path=nil, sort='self', top=nil, quiet=false, wait=0, warmup=0, active=1)",
   'What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first ' ..
   "(sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows " ..
   '{name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, ' ..
-  'outside and cuda in all, then what fn returned.',
-function(fn, path, sort, top, quiet)
+  'outside and cuda in all, then what fn returned. As a schedule of torch.profiler: fn is called wait times, warmup ' ..
+  'times under the profiler, of which nothing is kept, then active times.',
+function(fn, path, sort, top, quiet, wait, warmup, active)
   if type(fn) ~= 'function' and type(fn) ~= 'table' then
     core.fail("profile: argument 1 'fn' must be a function, got " .. core.describe(fn))
   end
@@ -138,17 +148,22 @@ function(fn, path, sort, top, quiet)
   if not orders[sort] then
     core.fail("profile: sort must be 'self', 'total', 'cuda' or 'calls', got " .. core.describe(sort))
   end
-  if top ~= nil and (type(top) ~= 'number' or top < 0 or top % 1 ~= 0) then
-    core.fail('profile: top must be a whole number from 0, got ' .. core.describe(top))
-  end
+  top = count('top', top, math.huge, 0)
+  wait, warmup, active = count('wait', wait, 0, 0), count('warmup', warmup, 0, 0), count('active', active, 1, 1)
   if path ~= nil then
     if type(path) ~= 'string' then core.fail('profile: path must be a string, got ' .. core.describe(path)) end
     core.check_writable('profile', path)
   end
   local function finished(rows, ...)
     finish(rows, path, sort)
-    if not quiet then show(rows, top or math.huge, 1) end
+    if not quiet then show(rows, top, 1) end
     return rows, ...
   end
-  return finished(core.profile_call(fn, path ~= nil))
+  for _ = 1, wait do fn() end
+  for _ = 1, warmup do core.profile_call(fn, false) end
+  local function steps()
+    for _ = 2, active do fn() end
+    return fn()
+  end
+  return finished(core.profile_call(active == 1 and fn or steps, path ~= nil))
 end)

@@ -1,4 +1,4 @@
--- timeit.lua -- mt.timeit: how long a function takes, in the form of IPython's %timeit
+-- timeit.lua -- mt.timeit and mt.time: how long a function takes, in the form of IPython's %timeit and %time
 local core = require 'mtorch.core'
 
 local function text(seconds)
@@ -8,10 +8,13 @@ local function text(seconds)
   return ('%.3g ns'):format(seconds * 1e9)
 end
 
+local timing = {}
+
 --- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
 --- deviation and median in seconds. Without n, as many loops as take 0.05 s.
-return core.declare('timeit(fn, n=nil, runs=7, quiet=false)', 'How long fn() takes: prints "mean +- deviation per ' ..
-  'loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median in seconds.',
+timing.timeit = core.declare('timeit(fn, n=nil, runs=7, quiet=false)', 'How long fn() takes: prints "mean +- ' ..
+  'deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median ' ..
+  'in seconds. Before and after each run it waits for the GPUs in use.',
 function(fn, n, runs, quiet)
   if not core.is_callable(fn) then
     core.fail('timeit: fn must be a function, got ' .. core.describe(fn))
@@ -23,8 +26,10 @@ function(fn, n, runs, quiet)
     end
   end
   local function run(loops)
+    core.wait_for_gpus()
     local start = core.time()
     for _ = 1, loops do fn() end
+    core.wait_for_gpus()
     return (core.time() - start) / loops
   end
   if not n then
@@ -51,3 +56,31 @@ function(fn, n, runs, quiet)
   end
   return mean, deviation, median
 end)
+
+--- `mt.time(fn)` prints what one call of fn takes, as %time: of the processor (user, sys, total: all
+--- threads together) and of the clock. Returns these in seconds, then what fn returned.
+timing.time = core.declare('time(fn, quiet=false)', 'What one call of fn takes: prints the time of the processor ' ..
+  '(user, sys, total: all threads together) and of the clock (wall; it waits for the GPUs in use); returns ' ..
+  '{user=, sys=, total=, wall=} in seconds, then what fn returned. The first call of a function may compile; ' ..
+  'mt.timeit repeats.',
+function(fn, quiet)
+  if not core.is_callable(fn) then core.fail('time: fn must be a function, got ' .. core.describe(fn)) end
+  core.wait_for_gpus()
+  local user, sys = core.cpu_times()
+  local start = core.time()
+  local function finish(...)
+    core.wait_for_gpus()
+    local taken = {wall = core.time() - start}
+    local user_now, sys_now = core.cpu_times()
+    taken.user, taken.sys = user_now - user, sys_now - sys
+    taken.total = taken.user + taken.sys
+    if not quiet then
+      print(('CPU times: user %s, sys: %s, total: %s\nWall time: %s'):format(text(taken.user), text(taken.sys),
+        text(taken.total), text(taken.wall)))
+    end
+    return taken, ...
+  end
+  return finish(fn())
+end)
+
+return timing

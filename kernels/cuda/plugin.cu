@@ -146,6 +146,13 @@ template <int I> Modules modules() {
   return {p.major * 10 + p.minor, On<I, load_module>::call, On<I, unload_module>::call,
           On<I, module_variable>::call, On<I, write_variable>::call, On<I, launch_module>::call};
 }
+template <int I> GpuProperties properties() {
+  cudaDeviceProp p{};
+  check(cudaGetDeviceProperties(&p, I), "asking for the GPU's properties");
+  return {p.major, p.minor, p.multiProcessorCount, p.warpSize, p.maxThreadsPerBlock,
+          p.maxThreadsPerMultiProcessor, p.regsPerMultiprocessor, int64_t(p.totalGlobalMem),
+          int64_t(p.sharedMemPerBlock), int64_t(p.l2CacheSize)};
+}
 template <int I> Gpu table() {
   Gpu d{};
   d.abi = kDeviceAbi;
@@ -164,6 +171,7 @@ template <int I> Gpu table() {
   d.fill = On<I, fill>::call;
   d.last_check = On<I, last_check>::call;
   d.wrong_position = On<I, take_wrong_position>::call;
+  d.properties = On<I, properties<I>>::call;
   d.use = On<I, use>::call;
   d.reset_peak = On<I, reset_peak>::call;
   d.trim = On<I, trim>::call;

@@ -186,6 +186,9 @@ struct cudaDeviceProp {
   char name[256];
   int multiProcessorCount, major, minor;
   size_t totalGlobalMem;
+  int warpSize, maxThreadsPerBlock, maxThreadsPerMultiProcessor, regsPerMultiprocessor;
+  size_t sharedMemPerBlock;
+  int l2CacheSize;
 };
 
 cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t);

@@ -193,7 +193,7 @@ cudaError_t cudaRuntimeGetVersion(int* v) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-  *p = {"an emulation on the CPU", 4, 9, 0, orders().memory};
+  *p = {"an emulation on the CPU", 4, 9, 0, orders().memory, 32, 1024, 2048, 65536, 48 << 10, 1 << 20};
   return answer();
 }
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int) {

@@ -155,4 +155,16 @@ t.test('events', function()
   t.raises(function() mt.cuda.Event('cpu') end, 'Event: a GPU is needed')
 end)
 
+t.test('properties of a GPU', function()
+  local p = mt.cuda.get_device_properties()
+  t.eq(p.name, mt.cuda.device_name())
+  t.eq(p.total_memory, stats().total)
+  t.eq({p.warp_size, p.max_threads_per_block}, {32, 1024})
+  for _, key in ipairs {'major', 'multi_processor_count', 'max_threads_per_multi_processor', 'regs_per_multiprocessor',
+                        'shared_memory_per_block', 'L2_cache_size'} do
+    assert(p[key] > 0, key)
+  end
+  t.raises(function() mt.cuda.get_device_properties('cpu') end, 'a GPU is needed')
+end)
+
 t.finish()

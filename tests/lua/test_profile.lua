@@ -324,6 +324,41 @@ t.test('the printed table has the columns and a row for each', function()
   for _, path in ipairs {script, shown, trace} do os.remove(path) end
 end)
 
+t.test('wait, warmup, active: a schedule as of torch.profiler', function()
+  local called, x = 0, mt.ones(4)
+  local function step(...)
+    called = called + 1
+    x:exp()
+    return called
+  end
+  local rows, last = mt.profile(step, {wait = 2, warmup = 3, active = 4, quiet = true})
+  t.eq({called, last, calls(rows, 'exp')}, {9, 9, 4})
+  t.eq({select(2, mt.profile(step, {quiet = true}))}, {10})
+  t.raises(function() mt.profile(step, {active = 0}) end, 'active must be a whole number from 1, got 0')
+  t.raises(function() mt.profile(step, {wait = -1}) end, 'wait must be a whole number from 0')
+  t.raises(function() mt.profile(step, {warmup = 1.5}) end, 'warmup must be a whole number from 0')
+end)
+
+t.test('mt.time: of the processor and of the clock', function()
+  local before = require('mtorch.core').time()
+  local function busy() -- the clock of os.clock is the processor's
+    local stop = os.clock() + 0.05
+    while os.clock() < stop do end
+    return 'a', nil, 'c'
+  end
+  local taken, a, b, c = mt.time(busy, {quiet = true})
+  t.eq({a, b, c}, {'a', nil, 'c'})
+  assert(taken.total >= 0.049 and taken.wall >= 0.049, taken.total)
+  assert(taken.wall <= require('mtorch.core').time() - before)
+  t.near(taken.total, taken.user + taken.sys, 1e-9)
+  local printed, old = nil, print
+  print = function(text) printed = text end -- luacheck: ignore
+  mt.time(function() end)
+  print = old -- luacheck: ignore
+  assert(printed:find('^CPU times: user %S+ %Ss, sys: %S+ %Ss, total: %S+ %Ss\nWall time: %S+ %Ss$'), printed)
+  t.raises(function() mt.time(5) end, 'time: fn must be a function, got 5')
+end)
+
 if mt.cuda.is_available() then
   t.test('on a GPU launches take CPU time and kernels GPU time, on a track of their own', function()
     local path = os.tmpname()
@@ -361,6 +396,17 @@ if mt.cuda.is_available() then
       end
     end
     t.eq(on_gpu, 4)
+  end)
+
+  t.test('timeit and time wait for the GPU before the clock is read', function()
+    local x = mt.ones(4, {device = 'cuda'})
+    local function waits(fn)
+      local before = mt.cuda.memory_stats().waits
+      fn()
+      return mt.cuda.memory_stats().waits - before
+    end
+    t.eq(waits(function() mt.timeit(function() x:exp() end, {n = 3, runs = 2, quiet = true}) end), 4)
+    t.eq(waits(function() mt.time(function() x:exp() end, {quiet = true}) end), 2)
   end)
 
   t.test('a replay of a graph is one launch', function()
