@@ -11,12 +11,18 @@
 
 namespace mt {
 
+struct Place;  // place.h
+
 /// The kind of a node: its name for messages, and the gradient that stands beside the forward
 /// formula. `backward(node, g, dx)` sets dx[i] for each input i with `node.wants(i)`.
 struct NodeType {
   const char* name;
   void (*backward)(Node& node, const Tensor& g, Tensor* dx);
   int op = -1;  // for elementwise operations: which
+  /// Of views: takes a region of the result, whose shape is `seen`, to that of the input, both as if
+  /// contiguous, and tells the input's shape; false where no strides show it there. Without
+  /// `backward` the gradient is sent on as such a region: see place.h.
+  bool (*through)(Node&, const Shape& seen, Place&, Shape& input) = nullptr;
 };
 
 /// Where a gradient goes: to the node that computed an input, or to a leaf. One of the two, or
@@ -44,6 +50,7 @@ struct NodeExtra {
   Ref<TensorImpl> retained;         // a leaf that collects the gradient, for retain_grad
   std::shared_ptr<Custom> custom;   // of a function with its own gradient
   std::shared_ptr<Stretch> stretch;  // computes what was not saved
+  std::shared_ptr<const std::vector<Place>> parts;  // of a sum of parts: where they lie
   int place[kMaxSaved] = {-1, -1, -1, -1};
   std::string line;  // where it was recorded, while debugging
 };
@@ -110,6 +117,9 @@ inline bool wants_grad(const Tensor& a, const Tensor& b) {
 Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs);
 Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs);
 
+/// Leads the edge to what computed x, or to x where it is a leaf that requires a gradient.
+void connect(Edge& edge, const Tensor& x);
+
 /// A computed tensor that was kept without its past, as the result of its node again.
 Tensor rejoin(const Tensor& x, Ref<Node> node);
 
@@ -147,6 +157,8 @@ struct Debugging {
   const bool before;
 };
 
+/// ", recorded at" and the line, or nothing.
+std::string recorded_at(const Node&);
 /// Where the script is; the host sets it.
 extern std::string (*where_now)();
 void set_debug(bool);

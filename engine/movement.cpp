@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "engine/place.h"
 
 namespace mt {
 namespace {
@@ -39,12 +40,26 @@ bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
 }
 
 const NodeType kReshape{
-    "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.shape(0)); }};
+    "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.shape(0)); }, -1,
+    [](Node& node, const Shape&, Place&, Shape& input) {  // the same in both, row by row
+      input = node.shape(0);
+      return true;
+    }};
 
 Tensor seen_as(const Tensor& x, const Shape& size, const Shape& stride) {
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) record(kReshape, out, {&x}).save_shape(0, x);
   return out;
+}
+
+/// The node has the order in which its result's dimensions are the input's.
+bool through_permute(Node& node, const Shape& seen, Place& r, Shape& input) {
+  const Shape back = node.shape(0);
+  input = back;
+  for (int d = 0; d < back.size(); ++d) input[d] = seen[int(back[d])];
+  Place whole = all_of(input), turned = whole;
+  for (int d = 0; d < back.size(); ++d) turned.stride[int(back[d])] = whole.stride[d];
+  return carry(Place(r), seen, contiguous_strides(seen), turned, r);
 }
 
 }  // namespace
@@ -96,7 +111,8 @@ Tensor permute(const Tensor& x, const Shape& dims) {
   if (wants_grad(x)) {
     static const NodeType type{"permute", [](Node& node, const Tensor& g, Tensor* dx) {
                                  dx[0] = permute(g, node.shape(0));
-                               }};
+                               },
+                               -1, through_permute};
     Shape back = size;
     for (int i = 0; i < x.dim(); ++i) back[order[i]] = i;
     Node& node = record(type, out, {&x});
@@ -181,26 +197,8 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t first, int64_t n, int64_t ste
   if (first < 0 || n < 0 || first > x.size(d) || (n > 0 && first + (n - 1) * step >= x.size(d)))
     fail("slice: {} elements from {} by {} do not lie inside 1..{} (dimension {})", n, first + 1,
          step, x.size(d), d + 1);
-  Shape size = x.shape(), stride = x.strides();
-  size[d] = n;
-  if (n > 1) stride[d] *= step;
-  Tensor out = view_of(x, size, stride, x.offset() + (n > 0 ? first * x.stride(d) : 0));
-  if (wants_grad(x)) {
-    static const NodeType type{"slice", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Tensor whole = zeros(node.shape(0), g.dtype(), g.device());
-                                 assign(
-                                     whole,
-                                     slice(whole, int64_t(node.number[0]), int64_t(node.number[1]),
-                                           int64_t(node.number[2]), int64_t(node.number[3])),
-                                     g);
-                                 dx[0] = whole;
-                               }};
-    Node& node = record(type, out, {&x});
-    node.save_shape(0, x);
-    node.number[0] = d, node.number[1] = double(first), node.number[2] = double(n),
-    node.number[3] = double(step);
-  }
-  return out;
+  static const NodeType type{"slice", nullptr, -1, through_view};
+  return seen_at(type, x, [&](const Place& r) { return slice_of(r, d, first, n, step); });
 }
 
 Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
@@ -210,8 +208,8 @@ Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
   if (at < 0 || at >= n)
     fail("select: position {} is outside 1..{} (dimension {} of {})",
          index < 0 ? index : index + index_base, n, d + 1, to_string(x.shape()));
-  const Tensor row = slice(x, d, at, 1);
-  return squeeze(row, d);
+  static const NodeType type{"select", nullptr, -1, through_view};
+  return seen_at(type, x, [&](const Place& r) { return select_of(r, d, at); });
 }
 
 Tensor cat(const std::vector<Tensor>& all, int64_t dim) {

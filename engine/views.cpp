@@ -5,6 +5,7 @@
 
 #include "engine/autograd.h"
 #include "engine/ops.h"
+#include "engine/place.h"
 
 namespace mt {
 namespace {
@@ -193,47 +194,37 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& list, bool xy) {
 
 namespace {
 
-/// The view alone.
-Tensor diagonal_view(const Tensor& x, int64_t offset, int a, int b) {
-  const int64_t rows = x.size(a), columns = x.size(b);
+Place diagonal_of(const Place& r, int64_t offset, int a, int b) {
+  const int64_t rows = r.size[a], columns = r.size[b];
   const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
   const int64_t n = std::max<int64_t>(
       0, std::min(rows - std::min(down, rows), columns - std::min(right, columns)));
-  Shape size, stride;
-  for (int d = 0; d < x.dim(); ++d)
-    if (d != a && d != b) size.push(x.size(d)), stride.push(x.stride(d));
-  size.push(n), stride.push(x.stride(a) + x.stride(b));
-  const int64_t at = n > 0 ? down * x.stride(a) + right * x.stride(b) : 0;
-  return view_of(x, size, stride, x.offset() + at);
+  Place out;
+  for (int d = 0; d < r.size.size(); ++d)
+    if (d != a && d != b) out.size.push(r.size[d]), out.stride.push(r.stride[d]);
+  out.size.push(n), out.stride.push(r.stride[a] + r.stride[b]);
+  out.offset = r.offset + (n > 0 ? down * r.stride[a] + right * r.stride[b] : 0);
+  return out;
 }
 
-Tensor diagonal_at(const Tensor&, int64_t offset, int a, int b);
+Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
+  static const NodeType type{"diagonal", nullptr, -1, through_view};
+  return seen_at(type, x, [&](const Place& r) { return diagonal_of(r, offset, a, b); });
+}
 
 /// Zeros of a shape, but for the diagonal.
 Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
   Tensor out = zeros(shape, x.dtype(), x.device());
-  copy_elements(diagonal_view(out, offset, a, b), x);
+  {
+    NoGrad off;
+    copy_elements(diagonal_at(out, offset, a, b), x);
+  }
   if (wants_grad(x)) {
     static const NodeType type{"diag_embed", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Shape p = numbers_of(node);
                                  dx[0] = diagonal_at(g, p[0], int(p[1]), int(p[2]));
                                }};
     Node& node = record(type, out, {&x});
-    node.number[0] = double(offset), node.number[1] = a, node.number[2] = b;
-  }
-  return out;
-}
-
-Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
-  Tensor out = diagonal_view(x, offset, a, b);
-  if (wants_grad(x)) {
-    static const NodeType type{"diagonal", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Shape p = numbers_of(node);
-                                 dx[0] =
-                                     around_diagonal(g, node.shape(0), p[0], int(p[1]), int(p[2]));
-                               }};
-    Node& node = record(type, out, {&x});
-    node.save_shape(0, x);
     node.number[0] = double(offset), node.number[1] = a, node.number[2] = b;
   }
   return out;
@@ -264,34 +255,6 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t a, int64_t b) {
 
 // ---- windows and strides ------------------------------------------------------------------------
 
-namespace {
-
-Tensor arange(int64_t n, int64_t step) {
-  return range(0, double((n - 1) * step), double(step), Dtype::i64);
-}
-
-/// Adds the gradients of the windows up: position w * step + i of the dimension is in window w.
-void unfold_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const int d = int(node.number[0]);
-  const Shape whole = node.shape(0);
-  Shape size = whole;
-  const int64_t windows = whole.size() > 0 ? g.size(d) : 1, width = g.size(g.dim() - 1);
-  if (whole.size() == 0) return void(dx[0] = reshape(sum(g), {}));
-  size[d] = windows * width;
-  const Tensor flat = reshape(movedim(g, {-1}, {d + 1}), size);
-  Tensor index;
-  {
-    NoGrad off;
-    Shape line = whole;
-    for (int k = 0; k < line.size(); ++k) line[k] = k == d ? size[d] : 1;
-    index = unsqueeze(arange(windows, int64_t(node.number[2])), 1) + arange(width, 1);
-    index = expand(reshape(to(index, g.device()), line), size);
-  }
-  dx[0] = scatter_add(zeros(whole, g.dtype(), g.device()), d, index, flat);
-}
-
-}  // namespace
-
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   const int d = wrap_dim("unfold", dim, x.dim());
   const int64_t n = x.dim() > 0 ? x.size(d) : 1;
@@ -299,25 +262,26 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   if (size < 0 || size > n)
     fail("unfold: windows of {} do not fit into the {} positions of dimension {}", size, n, d + 1);
   if (x.dim() == kMaxDims) fail("unfold: a tensor has at most {} dimensions", kMaxDims);
-  Shape sizes = x.shape(), strides = x.strides();
-  if (x.dim() > 0) {
-    const int64_t windows = (n - size) / step + 1;
-    sizes[d] = windows;
-    if (windows > 1) strides[d] *= step;
-  }
-  sizes.push(size), strides.push(x.dim() > 0 ? x.stride(d) : 1);
-  checked_count("unfold", sizes);
-  Tensor out = view_of(x, sizes, strides, x.offset());
-  if (wants_grad(x)) {
-    static const NodeType type{"unfold", unfold_backward};
-    Node& node = record(type, out, {&x});
-    node.save_shape(0, x);
-    node.number[0] = d, node.number[2] = double(step);
-  }
-  return out;
+  const auto windows = [&](Place r) {
+    const int64_t step_inside = x.dim() > 0 ? r.stride[d] : 1;
+    if (x.dim() > 0) {
+      const int64_t n_windows = (n - size) / step + 1;
+      r.size[d] = n_windows;
+      if (n_windows > 1) r.stride[d] *= step;
+    }
+    r.size.push(size), r.stride.push(step_inside);
+    return r;
+  };
+  checked_count("unfold", windows(place_of(x)).size);
+  static const NodeType type{"unfold", nullptr, -1, through_view};
+  return seen_at(type, x, windows);
 }
 
 namespace {
+
+Tensor arange(int64_t n, int64_t step) {
+  return range(0, double((n - 1) * step), double(step), Dtype::i64);
+}
 
 /// For every element of a geometry its place in the storage, from the lowest place on.
 Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
@@ -352,6 +316,23 @@ void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 }  // namespace
 
+void record_strided(const NodeType& inside, const Tensor& view, const Tensor& x) {
+  static const NodeType type{"as_strided", as_strided_backward};
+  Place in_x, in_storage = place_of(view);
+  in_storage.offset -= x.offset();
+  if (!overlaps_itself(place_of(x)) &&
+      carry(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
+    return record_view(inside, view, x, in_x);
+  Node& node = record(type, view, {&x});
+  node.save_shape(0, x), node.save_shape(1, view);
+  for (int k = 0; k < 2; ++k) {
+    const Tensor& t = k == 0 ? x : view;
+    std::copy_n(t.impl()->stride, t.dim(), node.saved[k]->stride);
+    node.saved[k]->offset = t.offset();
+  }
+  node.number[0] = double(int64_t(x.impl()->storage->bytes) / item_size(x.dtype()));
+}
+
 Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
   if (size.size() != stride.size())
     fail("as_strided: {} sizes and {} strides", size.size(), stride.size());
@@ -371,17 +352,8 @@ Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64
   if (count > 0 && last >= have)
     fail("as_strided: the element at {} lies outside the storage of {}", last, have);
   Tensor out = view_of(x, size, stride, offset);
-  if (wants_grad(x)) {
-    static const NodeType type{"as_strided", as_strided_backward};
-    Node& node = record(type, out, {&x});
-    node.save_shape(0, x), node.save_shape(1, out);
-    for (int k = 0; k < 2; ++k) {
-      const Tensor& t = k == 0 ? x : out;
-      std::copy_n(t.impl()->stride, t.dim(), node.saved[k]->stride);
-      node.saved[k]->offset = t.offset();
-    }
-    node.number[0] = double(have);
-  }
+  static const NodeType type{"as_strided", nullptr, -1, through_view};
+  if (wants_grad(x)) record_strided(type, out, x);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/device.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
+#include "engine/place.h"
 
 namespace mt {
 namespace {
@@ -25,6 +26,7 @@ void save_place(Node& node, int slot, const Tensor& x, int64_t origin) {
   node.save_shape(slot, x);
   std::memcpy(node.saved[slot]->stride, x.impl()->stride, sizeof(int64_t) * size_t(x.dim()));
   node.saved[slot]->offset = x.offset() - origin;
+  node.saved[slot]->contiguous = x.is_contiguous();
 }
 
 /// The same place in other memory.
@@ -50,36 +52,7 @@ Tensor positions_of(const TensorImpl& base, const TensorImpl& place, const Devic
   return reshape(clone(place_in(whole, place)), {-1});
 }
 
-bool overlaps_itself(const TensorImpl& place) {
-  // Sorted by stride, each dimension must step over all that the smaller ones reach.
-  int order[kMaxDims], n = 0;
-  for (int d = 0; d < place.ndim; ++d)
-    if (place.size[d] > 1) order[n++] = d;
-  for (int i = 1; i < n; ++i)
-    for (int j = i; j > 0 && place.stride[order[j]] < place.stride[order[j - 1]]; --j)
-      std::swap(order[j], order[j - 1]);
-  int64_t reach = 0;
-  for (int i = 0; i < n; ++i) {
-    if (place.stride[order[i]] <= reach) return true;
-    reach += (place.size[order[i]] - 1) * place.stride[order[i]];
-  }
-  return false;
-}
-
-/// The gradient of "the elements of the base at this place": added up where they lie.
-void view_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const TensorImpl &base = *node.saved[0], &place = *node.saved[1];
-  if (grad_enabled() || overlaps_itself(place)) {
-    const Tensor at = positions_of(base, place, g.device());
-    dx[0] = reshape(scatter_add(zeros({base.numel}, g.dtype(), g.device()), 0, at, reshape(g, {-1})),
-                    node.shape(0));
-    return;
-  }
-  const Tensor whole = laid_out_as(base, g.dtype(), g.device(), 0);
-  copy_elements(place_in(whole, place), g);
-  dx[0] = contiguous(whole);
-}
-const NodeType kView{"view", view_backward};
+const NodeType kView{"view", nullptr, -1, through_view};
 
 /// The gradient of a write into a view of the base: the region's to the value, the rest to what was
 /// there before.
@@ -99,8 +72,11 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
     if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), node.shape(1));
     return;
   }
-  const Tensor whole = laid_out_as(base, g.dtype(), g.device(), 0);
-  copy_elements(whole, g);
+  // Many writes into one tensor hand the same memory on, where nobody else sees it.
+  const bool mine = base.contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
+                    g.impl()->storage->refs == 1;
+  const Tensor whole = mine ? g : laid_out_as(base, g.dtype(), g.device(), 0);
+  if (!mine) copy_elements(whole, g);
   const Tensor part = place_in(whole, place);
   if (node.wants(1)) dx[1] = clone(part);
   if (!node.wants(0)) return;
@@ -147,7 +123,7 @@ bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
   if (t.quiet || whole.quiet) fail_quiet(operation);
-  if (t.base && overlaps_itself(whole))
+  if (t.base && overlaps_itself(place_of(Tensor(Ref<TensorImpl>::share(t.base)))))
     fail("{}: this is a view of a tensor that is expanded; clone() that first", operation);
 }
 
@@ -165,9 +141,7 @@ void Tensor::renew() const {
   if (retains(*this)) old = rejoin(*this, Ref<Node>::share(impl_->node));
   if (impl_->node) Ref<Node>::adopt(std::exchange(impl_->node, nullptr));
   if (!base.requires_grad()) return;
-  Node& node = record(kView, *this, {&base});
-  save_place(node, 0, base, base.offset());
-  save_place(node, 1, *this, base.offset());
+  record_strided(kView, *this, base);
   if (old.defined()) keep_retaining(old, *this);
 }
 

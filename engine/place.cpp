@@ -1,0 +1,164 @@
+// place.cpp -- where views lie in their tensors, and gradients that come in such parts
+#include "engine/place.h"
+
+#include <algorithm>
+
+#include "engine/ops.h"
+
+namespace mt {
+namespace {
+
+/// Dimensions of more than one element, the widest stride first.
+int by_stride(const Shape& size, const Shape& stride, int* order) {
+  int n = 0;
+  for (int d = 0; d < size.size(); ++d)
+    if (size[d] > 1) order[n++] = d;
+  std::stable_sort(order, order + n, [&](int a, int b) { return stride[a] > stride[b]; });
+  return n;
+}
+
+/// A dimension whose elements lie between or upon those of another, the shorter of the two; or -1.
+int crossing(const Place& r) {
+  int order[kMaxDims];
+  const int n = by_stride(r.size, r.stride, order);
+  int64_t reach = 0;
+  for (int i = n - 1; i >= 0; --i) {
+    const int d = order[i];
+    if (r.stride[d] <= reach || r.stride[d] == 0) {
+      const int inner = i + 1 < n ? order[i + 1] : d;
+      return r.size[inner] < r.size[d] ? inner : d;
+    }
+    reach += (r.size[d] - 1) * r.stride[d];
+  }
+  return -1;
+}
+
+Place in_shape(const TensorImpl& t) {
+  return {Shape(t.size, t.ndim), Shape(t.stride, t.ndim), t.offset};
+}
+
+/// The part of x, recorded.
+Tensor part_of(const Tensor& x, const Place& r) {
+  static const NodeType type{"view", nullptr, -1, through_view};
+  Place there;
+  if (!carry(r, x.shape(), contiguous_strides(x.shape()), place_of(x), there))
+    return part_of(contiguous(x), r);
+  Tensor out = view_of(x, there.size, there.stride, there.offset);
+  if (wants_grad(x)) record_view(type, out, x, r);
+  return out;
+}
+
+void join_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const std::vector<Place>& parts = *node.extra->parts;
+  const size_t dense = size_t(node.inputs) - parts.size();
+  if (dense && node.wants(0)) dx[0] = g;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (node.wants(int(i + dense))) dx[i + dense] = part_of(g, parts[i]);
+}
+const NodeType kJoin{"join of views' gradients", join_backward};
+
+}  // namespace
+
+Place all_of(const Shape& shape) { return {shape, contiguous_strides(shape), 0}; }
+Place place_of(const Tensor& x) { return {x.shape(), x.strides(), x.offset()}; }
+
+Place slice_of(Place r, int d, int64_t first, int64_t n, int64_t step) {
+  if (n > 0) r.offset += first * r.stride[d];
+  if (n > 1) r.stride[d] *= step;
+  r.size[d] = n;
+  return r;
+}
+
+Place select_of(Place r, int d, int64_t at) {
+  r.offset += at * r.stride[d];
+  r.size.erase(d);
+  r.stride.erase(d);
+  return r;
+}
+
+bool overlaps_itself(const Place& r) { return crossing(r) >= 0; }
+
+bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& to, Place& out) {
+  int order[kMaxDims];
+  const int n = by_stride(shape, from, order);
+  int64_t last[kMaxDims] = {};  // the last position in each dimension
+  // Positions by division: the widest stride first. What is left over lies between the elements.
+  const auto move = [&](int64_t distance, int64_t times, int64_t& moved) {
+    moved = 0;
+    if (distance < 0) return false;
+    for (int i = 0; i < n; ++i) {
+      const int d = order[i];
+      const int64_t steps = distance / from[d];
+      distance -= steps * from[d];
+      moved += steps * to.stride[d];
+      last[d] += steps * times;
+    }
+    return distance == 0;
+  };
+  out = r;
+  for (int64_t size : r.size)
+    if (size == 0) {
+      out.offset = to.offset;
+      return true;
+    }
+  for (int i = 0; i < n; ++i)
+    if (from[order[i]] <= 0) return false;
+  if (!move(r.offset, 1, out.offset)) return false;
+  out.offset += to.offset;
+  for (int k = 0; k < r.size.size(); ++k)
+    if (r.size[k] > 1 && !move(r.stride[k], r.size[k] - 1, out.stride[k])) return false;
+  for (int d = 0; d < shape.size(); ++d)  // what runs on into the next row has no stride
+    if (last[d] >= shape[d]) return false;
+  return true;
+}
+
+void record_view(const NodeType& type, const Tensor& view, const Tensor& x, const Place& in_x) {
+  Node& node = record(type, view, {&x});
+  node.save_shape(0, x);
+  node.save_shape(1, view);
+  TensorImpl& place = *node.saved[1];
+  std::copy_n(in_x.stride.data(), in_x.stride.size(), place.stride);
+  place.offset = in_x.offset;
+}
+
+bool through_view(Node& node, const Shape& seen, Place& r, Shape& input) {
+  input = node.shape(0);
+  return carry(Place(r), seen, contiguous_strides(seen), in_shape(*node.saved[1]), r);
+}
+
+void add_part(const Tensor& whole, const Part& part) {
+  if (part.gradient.numel() == 0) return;
+  const Place& r = part.at;
+  const int d = crossing(r);
+  if (d < 0) {
+    add_(view_of(whole, r.size, r.stride, whole.offset() + r.offset), part.gradient);
+    return;
+  }
+  for (int64_t i = 0; i < r.size[d]; ++i)  // one by one where elements meet
+    add_part(whole, {select_of(r, d, i), pick(part.gradient, d, i)});
+}
+
+Tensor join_parts(const Shape& shape, const Tensor& dense, const std::vector<Part>& parts) {
+  const Tensor& like = dense.defined() ? dense : parts[0].gradient;
+  Tensor out;
+  bool wants = dense.defined() && wants_grad(dense);
+  {
+    NoGrad off;
+    out = dense.defined() ? clone(dense) : zeros(shape, like.dtype(), like.device());
+    for (const Part& part : parts) add_part(out, part);
+  }
+  std::vector<Tensor> inputs;
+  std::vector<Place> places;
+  if (dense.defined()) inputs.push_back(dense);
+  for (const Part& part : parts) {
+    wants = wants || wants_grad(part.gradient);
+    inputs.push_back(part.gradient);
+    places.push_back(part.at);
+  }
+  if (wants)
+    record(kJoin, out, inputs).facts().parts =
+        std::make_shared<const std::vector<Place>>(std::move(places));
+  return out;
+}
+
+}  // namespace mt

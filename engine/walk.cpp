@@ -1,0 +1,476 @@
+// walk.cpp -- the walk backwards through the graph of gradients
+//
+// A node is visited when all that used its result have been: its gradient is whole then. Gradients of
+// views come as parts (place.h). They are added up in one buffer of the tensor's size that the walk
+// owns; where the tensor is itself a view, a few small ones travel on to its own tensor instead, so
+// that a chain of views makes no buffer either. While gradients are recorded all wait for the node's
+// turn, and are joined by one operation.
+#include <algorithm>
+#include <unordered_set>
+
+#include "engine/custom.h"
+#include "engine/ops.h"
+#include "engine/profile.h"
+#include "engine/place.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+
+constinit thread_local Gathered* gathered = nullptr;
+
+namespace {
+
+/// The sum of two gradients, in place where nobody else sees the first.
+Tensor accumulate(Tensor sum, const Tensor& more) {
+  if (!sum.defined()) return more;
+  if (!grad_enabled() && sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous &&
+      sum.dtype() == more.dtype()) {
+    add_(sum, more);
+    return sum;
+  }
+  return add(sum, more);
+}
+
+/// The sum so far as a buffer to add parts to: of a tensor of the shape, zeros at first.
+Tensor buffer_of(Tensor sum, const Shape& shape, const Tensor& like) {
+  if (!sum.defined()) return zeros(shape, like.dtype(), like.device());
+  const bool mine = sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous;
+  return mine ? sum : clone(sum);
+}
+
+/// Parts that wait for a node or a leaf.
+struct Parts {
+  Shape shape;  // of its tensor
+  std::vector<Part> list;
+  int64_t elements = 0;
+  /// Whether a buffer would cost more than a few times what they hold.
+  bool few() const {
+    int64_t whole = 1;
+    for (int64_t size : shape) whole *= size;
+    return elements <= whole / 8;
+  }
+};
+
+bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
+
+// The memory of the last walk's lists, for the next.
+thread_local std::vector<Node*> spare_ready;
+thread_local std::vector<Ref<TensorImpl>> spare_leaves;
+
+/// The gradient after the hooks have seen it.
+Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
+  const std::vector<std::shared_ptr<Hook>> now = hooks;  // a hook may remove itself
+  for (const auto& hook : now) {
+    if (!hook->call) continue;
+    const Tensor other = hook->call(g);
+    if (!other.defined()) continue;
+    if (!(other.shape() == g.shape()) || other.dtype() != g.dtype())
+      fail("hook: it returned a gradient {} {}, the one it was given is {} {}",
+           to_string(other.shape()), dtype_name(other.dtype()), to_string(g.shape()),
+           dtype_name(g.dtype()));
+    g = other;
+  }
+  return g;
+}
+
+[[noreturn]] void used_up(const char* who, const char* node) {
+  fail(
+      "{}: the graph behind '{}' was used up by an earlier backward; pass {{retain_graph=true}} to "
+      "the first",
+      who, node);
+}
+
+/// What `grad` is asked for: only nodes on the way to these are visited.
+struct Targets {
+  std::unordered_map<const Node*, Tensor> nodes;        // and their gradients, once known
+  std::unordered_map<const TensorImpl*, Tensor> leaves;
+  std::unordered_set<const Node*> needed;
+  const char* used_up = nullptr;  // the name of a node on the way whose past is gone
+
+  void add(const Tensor& x) {
+    if (x.impl()->node) nodes[x.impl()->node];
+    else leaves[x.impl()];
+  }
+  Tensor& of(const Tensor& x) {
+    return x.impl()->node ? nodes[x.impl()->node] : leaves[x.impl()];
+  }
+  bool leads(Edge& edge) const {
+    return edge.node ? needed.count(edge.node.get()) > 0 : leaves.count(edge.leaf.get()) > 0;
+  }
+  /// Finds the nodes between the roots and the targets: inputs are older than what is made of them.
+  void find(const std::vector<Tensor>& roots) {
+    std::vector<Node*> all;
+    std::unordered_set<Node*> seen;
+    auto meet = [&](Node* n) {
+      if (n && seen.insert(n).second) all.push_back(n);
+    };
+    for (const Tensor& root : roots) meet(root.impl()->node);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i]->consumed) used_up = all[i]->type->name;
+      for (int k = 0; k < all[i]->inputs; ++k) meet(all[i]->input(k).node.get());
+    }
+    std::sort(all.begin(), all.end(), [](Node* a, Node* b) { return a->sequence < b->sequence; });
+    for (Node* n : all)
+      if (nodes.count(n) || passes(*n)) needed.insert(n);
+  }
+  /// Whether some input of the node leads to a target.
+  bool passes(Node& n) const {
+    for (int k = 0; k < n.inputs; ++k)
+      if (n.wants(k) && leads(n.input(k))) return true;
+    return false;
+  }
+};
+
+/// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
+class Walk {
+ public:
+  Walk(bool retain, bool create, Targets* targets = nullptr)
+      : retain_(retain),
+        mode_(create),
+        targets_(targets),
+        before_(std::exchange(gathered, &gathered_)),
+        outer_(std::exchange(current, this)) {
+    if (outer_) outer_->set_aside();
+    ready_.swap(spare_ready);
+    leaves_.swap(spare_leaves);
+  }
+  ~Walk() {
+    gathered = before_;
+    while (!ready_.empty()) next()->pending.reset();
+    for (auto& leaf : leaves_) take(*leaf);
+    leaves_.clear();
+    ready_.swap(spare_ready);
+    leaves_.swap(spare_leaves);
+    current = outer_;
+    if (outer_) outer_->take_back();
+  }
+
+  /// A hook that walks to the tensor that it hangs on would never end.
+  static void check_depth(const char* who) {
+    int depth = 0;
+    for (const Walk* w = current; w; w = w->outer_) ++depth;
+    if (depth > 20) fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
+  }
+
+  void send(Edge& edge, Tensor g) {
+    if (targets_ && !targets_->leads(edge)) return;
+    if (edge.leaf) check_leaf(*edge.leaf, g.shape(), g.dtype());
+    await(edge);
+    put(edge, accumulate(take(edge), g));
+  }
+
+  /// The gradient of a view of the edge's tensor, which has this shape.
+  void send(Edge& edge, const Shape& shape, Part part) {
+    if (targets_ && !targets_->leads(edge)) return;
+    if (part.at.size == shape && part.at.stride == contiguous_strides(shape))
+      return send(edge, std::move(part.gradient));
+    if (edge.leaf) check_leaf(*edge.leaf, shape, part.gradient.dtype());
+    await(edge);
+    const bool passes = edge.node && edge.node->type->through && !edge.node->pending.defined();
+    if (!grad_enabled() && !passes) {
+      Tensor sum = buffer_of(take(edge), shape, part.gradient);
+      add_part(sum, part);
+      return put(edge, std::move(sum));
+    }
+    Parts& waiting = parts_[key(edge)];
+    waiting.shape = shape;
+    waiting.elements += part.gradient.numel();
+    waiting.list.push_back(std::move(part));
+    if (!grad_enabled() && !waiting.few()) put(edge, joined(key(edge), take(edge)));
+  }
+
+  void run() {
+    while (!ready_.empty()) {
+      if (mt_interrupted) fail("interrupted!");
+      visit(*next());
+    }
+  }
+
+  /// Adds up what waits for leaves, and shows it to their hooks.
+  void call_leaf_hooks() {
+    if (!parts_.empty())
+      for (auto& leaf : leaves_) put(*leaf, joined(leaf.get(), take(*leaf)));
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      TensorImpl& leaf = *leaves_[i];
+      if (!leaf.hooks) continue;
+      Tensor g = hooked(*leaf.hooks, Tensor(Ref<TensorImpl>::share(leaf.pending)));
+      Ref<TensorImpl>::adopt(std::exchange(leaf.pending, g.release()));
+    }
+  }
+
+  /// Hands the leaves' gradients to the targets instead of `.grad`.
+  void deliver() {
+    for (auto& leaf : leaves_)
+      targets_->leaves[leaf.get()] = take(*leaf);
+    leaves_.clear();
+  }
+
+  /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is, others
+  /// are copied; a `.grad` that is there changes in place, as in PyTorch. What may fail comes first.
+  void commit() {
+    for (auto& leaf : leaves_) {
+      Tensor g = take(*leaf);
+      const bool mine = g.unique() && g.impl()->storage->refs == 1 && g.is_contiguous();
+      const bool joins = leaf->grad != nullptr;
+      if (joins && grad_enabled()) g = add(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
+      else if (joins) g = to(g, leaf->grad->dtype);
+      else if (!mine && !grad_enabled()) g = clone(g);
+      leaf->pending = g.release();
+    }
+    for (auto& leaf : leaves_) {
+      Tensor g = take(*leaf);
+      if (leaf->grad && !grad_enabled()) {
+        add_(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
+      } else {
+        Ref<TensorImpl>::adopt(leaf->grad);
+        g.impl()->quiet = g.impl()->hidden = false;
+        leaf->grad = g.release();
+      }
+    }
+    leaves_.clear();
+  }
+
+ private:
+  // ---- what has come to a node or a leaf
+  static const void* key(Edge& edge) {
+    return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
+  }
+  static Tensor take(TensorImpl& leaf) {
+    return Tensor(Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr)));
+  }
+  static void put(TensorImpl& leaf, Tensor sum) { leaf.pending = sum.release(); }
+  static Tensor take(Edge& edge) {
+    return edge.node ? std::exchange(edge.node->pending, {}) : take(*edge.leaf);
+  }
+  static void put(Edge& edge, Tensor sum) {
+    if (edge.node) edge.node->pending = std::move(sum);
+    else put(*edge.leaf, std::move(sum));
+  }
+  bool waits(const void* key) const { return !parts_.empty() && parts_.count(key) > 0; }
+  /// At its first gradient a node or a leaf takes its place in the lists.
+  void await(Edge& edge) {
+    const bool met = edge.node ? edge.node->pending.defined() : edge.leaf->pending != nullptr;
+    if (met || waits(key(edge))) return;
+    if (edge.leaf) return leaves_.push_back(edge.leaf);
+    ready_.push_back(Ref<Node>(edge.node).release());
+    std::push_heap(ready_.begin(), ready_.end(), earlier);
+  }
+  static void check_leaf(const TensorImpl& leaf, const Shape& shape, Dtype dtype) {
+    if (!(shape == Shape(leaf.size, leaf.ndim)) || dtype != leaf.dtype)
+      fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since",
+           to_string(shape), dtype_name(dtype), to_string(Shape(leaf.size, leaf.ndim)),
+           dtype_name(leaf.dtype));
+  }
+  /// The sum with the parts that wait there.
+  Tensor joined(const void* key, Tensor sum) {
+    if (!waits(key)) return sum;
+    const Parts waiting = std::move(parts_[key]);
+    parts_.erase(key);
+    if (grad_enabled()) return join_parts(waiting.shape, sum, waiting.list);
+    sum = buffer_of(std::move(sum), waiting.shape, waiting.list[0].gradient);
+    for (const Part& part : waiting.list) add_part(sum, part);
+    return sum;
+  }
+
+  /// A hook or a function's backward may walk a graph of its own, through the same nodes and leaves:
+  /// what has come to them in this walk waits meanwhile.
+  void set_aside() {
+    for (Node* node : ready_) aside_.push_back(std::exchange(node->pending, {}));
+    for (auto& leaf : leaves_)
+      aside_.push_back(take(*leaf));
+  }
+  void take_back() {
+    size_t i = 0;
+    for (Node* node : ready_) node->pending = std::move(aside_[i++]);
+    for (auto& leaf : leaves_) leaf->pending = aside_[i++].release();
+    aside_.clear();
+  }
+
+  /// The latest of the nodes that have a gradient: all that used its result have been visited.
+  Ref<Node> next() {
+    std::pop_heap(ready_.begin(), ready_.end(), earlier);
+    Ref<Node> node = Ref<Node>::adopt(ready_.back());
+    ready_.pop_back();
+    return node;
+  }
+
+  void visit(Node& node) {
+    if (waits(&node) && pass_on(node)) return;
+    Tensor g = joined(&node, std::exchange(node.pending, {}));
+    if (node.extra) meet(node, g);
+    if (targets_ && node_is_target(node, g)) return;
+    if (node.consumed) used_up("backward", node.type->name);
+    if (node.type->backward) visit_operation(node, g);
+    else visit_view(node, g);
+    if (!retain_) consume(node);
+  }
+
+  void visit_operation(Node& node, const Tensor& g) {
+    Tensor few[3];
+    std::vector<Tensor> many(node.more ? node.inputs : 0);
+    Tensor* dx = node.more ? many.data() : few;
+    take_gradient(node, g, dx);
+    if (debugging && !holds_nan(g)) [[unlikely]]
+      for (int i = 0; i < node.inputs; ++i)
+        if (dx[i].defined())
+          check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
+    for (int i = 0; i < node.inputs; ++i)
+      if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
+  }
+
+  /// A view's gradient is a part of its input's.
+  void visit_view(Node& node, const Tensor& g) {
+    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
+                               [&] { return std::string(node.type->name) + " backward"; });
+    Part part{all_of(g.shape()), g};
+    Shape input;
+    node.type->through(node, g.shape(), part.at, input);
+    send(node.input(0), input, std::move(part));
+  }
+
+  /// Hands the parts that wait for a view on to its input; false where they are not few, where
+  /// somebody looks at the view's own gradient, or where the input has no such regions.
+  bool pass_on(Node& node) {
+    const Parts& waiting = parts_[&node];
+    const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
+                      (targets_ && targets_->nodes.count(&node) > 0);
+    if (!node.type->through || node.consumed || node.pending.defined() || seen || !waiting.few())
+      return false;
+    std::vector<Part> list = waiting.list;
+    Shape input;
+    for (Part& part : list)
+      if (!node.type->through(node, waiting.shape, part.at, input)) return false;
+    parts_.erase(&node);
+    for (Part& part : list) send(node.input(0), input, std::move(part));
+    if (!retain_) consume(node);
+    return true;
+  }
+
+  static void take_gradient(Node& node, const Tensor& g, Tensor* dx) {
+    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
+                               [&] { return std::string(node.type->name) + " backward"; });
+    node.type->backward(node, g, dx);
+  }
+
+  /// Hooks see the gradient, retain_grad keeps it.
+  void meet(Node& node, Tensor& g) {
+    if (!node.extra->hooks.empty()) g = hooked(node.extra->hooks, std::move(g));
+    if (node.extra->retained && !targets_) {
+      Edge edge;
+      edge.leaf = node.extra->retained;
+      send(edge, g);
+    }
+  }
+
+  /// Takes the gradient of a target; true where nothing behind it is asked for.
+  bool node_is_target(Node& node, const Tensor& g) {
+    const auto at = targets_->nodes.find(&node);
+    if (at == targets_->nodes.end()) return false;
+    at->second = g;
+    return !targets_->passes(node);
+  }
+
+  static void consume(Node& node) {
+    node.consumed = true;
+    for (auto& s : node.saved) s.reset();
+    for (int i = 0; i < node.inputs; ++i) node.input(i) = {};
+    if (!node.extra) return;
+    node.extra->hooks.clear();
+    node.extra->custom.reset();
+    node.extra->stretch.reset();
+    node.extra->parts.reset();
+  }
+
+  bool retain_;
+  NoGrad mode_;
+  Targets* targets_;
+  Gathered gathered_, *before_;
+  static thread_local Walk* current;
+  Walk* outer_;
+  std::vector<Tensor> aside_;
+  std::unordered_map<const void*, Parts> parts_;  // by node or leaf
+  std::vector<Node*> ready_;  // a heap, each counted
+  std::vector<Ref<TensorImpl>> leaves_;
+};
+thread_local Walk* Walk::current = nullptr;
+
+}  // namespace
+
+namespace {
+
+/// The gradient with which a walk starts at `root`.
+Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradient) {
+  if (!root.requires_grad())
+    fail(
+        "{}: this tensor does not depend on any that requires a gradient; see "
+        "x:requires_grad_() and no_grad",
+        name);
+  if (!gradient.defined() && root.numel() != 1)
+    fail(
+        "{}: the tensor is {}, only one element has a gradient by itself; use :sum() or pass "
+        "the gradient",
+        name, to_string(root.shape()));
+  if (gradient.defined() && !(gradient.shape() == root.shape()))
+    fail("{}: the gradient is {}, the tensor {}", name, to_string(gradient.shape()),
+         to_string(root.shape()));
+  Tensor one =
+      gradient.defined() ? to(gradient, root.dtype()) : scalar(1, root.dtype(), root.device());
+  return one.shape() == root.shape() ? one : reshape(one, root.shape());
+}
+
+void start(Walk& walk, const Tensor& root, Tensor g) {
+  Edge edge;
+  connect(edge, root);
+  walk.send(edge, std::move(g));
+}
+
+}  // namespace
+
+void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, bool create_graph) {
+  Walk::check_depth("backward");
+  Tensor g = first_gradient("backward", root, gradient);
+  Walk walk(retain_graph || create_graph, create_graph);
+  start(walk, root, std::move(g));
+  walk.run();
+  walk.call_leaf_hooks();
+  walk.commit();
+}
+
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& gradients, const GradOptions& o) {
+  Walk::check_depth("grad");
+  if (outputs.empty()) fail("grad: no outputs are given");
+  if (!gradients.empty() && gradients.size() != outputs.size())
+    fail("grad: {} outputs, but {} grad_outputs", outputs.size(), gradients.size());
+  std::vector<Tensor> first;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    first.push_back(first_gradient("grad", outputs[i], gradients.empty() ? Tensor() : gradients[i]));
+  Targets targets;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad())
+      fail("grad: input {} does not require a gradient; see x:requires_grad_()", i + 1);
+    targets.add(inputs[i]);
+  }
+  targets.find(outputs);
+  {
+    Walk walk(o.retain_graph || o.create_graph, o.create_graph, &targets);
+    for (size_t i = 0; i < outputs.size(); ++i) start(walk, outputs[i], std::move(first[i]));
+    walk.run();
+    walk.call_leaf_hooks();
+    walk.deliver();
+  }
+  std::vector<Tensor> found;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    found.push_back(targets.of(inputs[i]));
+    if (found.back().defined()) continue;
+    if (targets.used_up) used_up("grad", targets.used_up);
+    if (!o.allow_unused)
+      fail(
+          "grad: input {} took no part in the outputs; pass {{allow_unused=true}} to get false for "
+          "it",
+          i + 1);
+  }
+  return found;
+}
+
+}  // namespace mt
