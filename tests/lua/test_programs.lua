@@ -8,7 +8,7 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 
-local programs, first_seed = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1
+local programs, first_seed = tonumber(arg[1]) or 500, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * programs end -- others every day
 
 local state = 0
