@@ -1,8 +1,6 @@
 // lua.cpp -- checked arguments, errors at the user's line, pressure on the collector
 #include "bindings/lua.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -174,24 +172,6 @@ void Args::name_options() {
 }
 
 // ---- one argument -------------------------------------------------------------------------------
-
-std::string describe(lua_State* L, int i) {
-  switch (lua_type(L, i)) {
-    case LUA_TNONE: return "nothing";
-    case LUA_TNIL: return "nil";
-    case LUA_TNUMBER: return show(lua_tonumber(L, i));
-    case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
-    case LUA_TSTRING: {
-      std::string s = lua_tostring(L, i);
-      if (s.size() > 40) s = s.substr(0, 37) + "...";
-      return fmt::format("the string '{}'", s);
-    }
-    default: break;
-  }
-  if (const Tensor* t = tensor_at(L, i))
-    return fmt::format("a tensor {} {}", to_string(t->shape()), dtype_name(t->dtype()));
-  return fmt::format("a {}", lua_typename(L, lua_type(L, i)));
-}
 
 std::string Args::name(int i) const {
   const Signature& s = signature_of(entry_);
@@ -393,62 +373,6 @@ void push_shape(lua_State* L, const Shape& shape) {
 }
 int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
-// ---- errors -------------------------------------------------------------------------------------
-
-namespace {
-
-/// "Net.forward, net.lua:12" for a module whose own frame a tail call erased: self is the first
-/// local of the frame.
-std::string module_at(lua_State* L, lua_Debug& frame) {
-  if (!lua_getlocal(L, &frame, 1)) return "";
-  std::string text;
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "forward");
-    if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
-      lua_Debug forward;
-      lua_pushvalue(L, -1);
-      lua_getinfo(L, ">S", &forward);
-      lua_getfield(L, -2, "__name");
-      if (forward.source[0] == '@' && std::strncmp(forward.source, "@mtorch/", 8) != 0)
-        text =
-            fmt::format("{}.forward, {}:{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
-                        forward.short_src, forward.linedefined);
-      lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  return text;
-}
-
-}  // namespace
-
-std::string named(const std::string& operation, const std::string& sentence) {
-  size_t n = 0;
-  while (n < sentence.size() && (std::isalnum(sentence[n]) || sentence[n] == '_')) ++n;
-  const bool has_name = n > 0 && sentence.compare(n, 2, ": ") == 0;
-  return operation + ": " + (has_name ? sentence.substr(n + 2) : sentence);
-}
-
-std::string position(lua_State* L) {
-  lua_Debug frame;
-  std::string module;
-  for (int level = 0; lua_getstack(L, level, &frame); ++level) {
-    lua_getinfo(L, "Slf", &frame);
-    lua_pushlightuserdata(L, const_cast<char*>(&kModuleCall));
-    lua_rawget(L, LUA_REGISTRYINDEX);
-    const bool is_module_call = lua_rawequal(L, -1, -2);
-    lua_pop(L, 2);
-    if (is_module_call && module.empty()) module = module_at(L, frame);
-    if (frame.currentline > 0 && std::strncmp(frame.source, "@mtorch/", 8) != 0) {
-      std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
-      if (!module.empty()) text += "(in " + module + ") ";
-      return text;
-    }
-  }
-  return "";
-}
-
 // ---- the guard ----------------------------------------------------------------------------------
 
 namespace {
@@ -569,21 +493,6 @@ int run_entry(lua_State* L) {
 
 lua_State* current_state() { return collectable; }
 
-bool c_stack_left() {
-  constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest of our own functions
-  static thread_local const char* const lowest = [] {
-    void* low = nullptr;
-    size_t bytes = 0;
-    pthread_attr_t attributes;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-      pthread_attr_getstack(&attributes, &low, &bytes);
-      pthread_attr_destroy(&attributes);
-    }
-    return static_cast<const char*>(low);
-  }();
-  return !lowest || static_cast<const char*>(__builtin_frame_address(0)) - lowest >= kReserve;
-}
-
 int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {
     if (mt_interrupted) fail("interrupted!");
@@ -600,9 +509,9 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
     lua_settop(L, 0);
     lua_pushlstring(L, what.data(), what.size());
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
-    const char* what = e.what();
+    const std::string what = shortened(e.what());
     lua_settop(L, 0);
-    lua_pushstring(L, what);
+    lua_pushlstring(L, what.data(), what.size());
   }
   if (mt_interrupted) lua_sethook(L, nullptr, 0, 0);  // said already; the handler must not meet it
   const std::string where = position(L);

@@ -148,6 +148,8 @@ template <class F> void each_named(lua_State* L, int index, const F& f) {
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
     if (lua_type(L, -2) == LUA_TSTRING) f(std::string(lua_tostring(L, -2)));
 }
+/// A message with what nobody reads left out: the middle of lines of more than some hundred bytes.
+std::string shortened(std::string text);
 /// The nearest name among the string keys of the table at `index` and `names`, or "".
 std::string nearest_key(lua_State* L, int index, const std::string& name,
                         std::vector<std::string> names = {});

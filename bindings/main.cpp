@@ -74,12 +74,21 @@ int traceback(lua_State* L) {
     lua_replace(L, 1);
     lua_settop(L, 1);
   }
-  // Lua's own error for `x < 0` cannot be reworded, but a hint can be added.
-  const std::string message = lua_tostring(L, 1);
-  if (message.find("attempt to compare") != std::string::npos &&
-      message.find("userdata") != std::string::npos) {
-    lua_pushliteral(L, " (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))");
+  // Lua's own errors cannot be reworded, but a hint can be added, and a line of the library's own
+  // become the user's.
+  const auto say = [L](const std::string& text, bool before) {
+    lua_pushlstring(L, text.data(), text.size());
+    if (before) lua_insert(L, 1);
     lua_concat(L, 2);
+  };
+  const std::string message = lua_tostring(L, 1);
+  const auto has = [&](const char* words) { return message.find(words) != std::string::npos; };
+  if (has("attempt to compare") && has("userdata"))
+    say(" (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))", false);
+  if (has("number expected, got userdata")) say(" (the number in a tensor is x:item())", false);
+  if (message.rfind("mtorch/", 0) == 0) {
+    if (has("'self' (a ")) say("; are methods called with a colon, object:method(..)?", false);
+    say(lua::position(L), true);
   }
   hint_missing(L, message);
   if (!mt_interrupted && says_where(L, message)) return 1;

@@ -79,12 +79,15 @@ bool unfinished(lua_State* L) {
   return message.size() >= 7 && message.compare(message.size() - 7, 7, "'<eof>'") == 0;
 }
 
+int results(lua_State* L) { return lua_gettop(L); }
+
 /// Compiles what was typed: as an expression if it is one, else as statements, asking for more
-/// lines where they are needed. Leaves a function or an error message.
+/// lines where they are needed. Leaves a function and its arguments, or an error message.
 bool compile(lua_State* L, Editor& editor, std::string code) {
   if (!code.empty() && code[0] == '=') code = "return " + code.substr(1);
   for (;;) {
-    if (load(L, "return " + code)) return true;
+    // As arguments of what gives them back: no tail call, which would forget the line.
+    if (load(L, "return (...)(" + code + "\n)")) return lua_pushcfunction(L, results), true;
     lua_pop(L, 1);
     if (load(L, code)) return true;
     if (!unfinished(L)) return false;
@@ -120,7 +123,7 @@ int repl(lua_State* L) {
     lua_settop(L, 0);
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     const bool silent = line.back() == ';';
-    if (!compile(L, editor, line) || call(L, 0, LUA_MULTRET) != 0) {
+    if (!compile(L, editor, line) || call(L, lua_gettop(L) - 1, LUA_MULTRET) != 0) {
       report(L);
       take_interrupt();
     } else if (!silent) {

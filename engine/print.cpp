@@ -26,10 +26,11 @@ struct Format {
   }
 };
 
-/// The positions of a dimension that are shown; -1 stands for the gap.
-std::vector<int64_t> shown(int64_t size, bool summarise) {
-  const int64_t edge = print_options().edgeitems;
-  const bool gap = summarise && size > 2 * edge;
+/// The positions of a dimension that are shown, `edge` at either end (below 0 only the first); -1
+/// stands for the gap.
+std::vector<int64_t> shown(int64_t size, int64_t edge) {
+  if (edge < 0 && size > 1) return {0, -1};
+  const bool gap = size > 2 * edge;
   std::vector<int64_t> positions;
   for (int64_t i = 0; i < (gap ? edge : size); ++i) positions.push_back(i);
   if (!gap) return positions;
@@ -42,8 +43,8 @@ class Printer {
  public:
   explicit Printer(const Tensor& x)
       : x_(x),
-        options_(print_options()),
-        summarise_(x.numel() > options_.threshold) {
+        options_(print_options()) {
+    choose_edges();
     format_.precision = options_.precision;
     format_.boolean = x.dtype() == Dtype::b8;
     format_.integer = !format_.boolean && !is_float(x.dtype());
@@ -58,6 +59,24 @@ class Printer {
   }
 
  private:
+  /// edgeitems of a large tensor; of one with many dimensions fewer in the first of these, since the
+  /// numbers shown are their product.
+  void choose_edges() {
+    const bool whole = x_.numel() <= options_.threshold;
+    std::fill(std::begin(edge_), std::end(edge_), whole ? x_.numel() : options_.edgeitems);
+    if (whole) return;
+    const auto count = [&] {
+      double n = 1;
+      for (int d = 0; d < x_.dim(); ++d)
+        n *= double(std::min(x_.size(d), std::max<int64_t>(2 * edge_[x_.dim() - d], 1)));
+      return n;
+    };
+    const double most = 10 * double(std::max<int64_t>(options_.threshold, 1000));
+    for (const int64_t fewer : {1, -1})
+      for (int left = x_.dim(); left > 2 && count() > most; --left)
+        edge_[left] = std::min(edge_[left], fewer);
+  }
+
   /// Chooses the format and then the width from the elements that will be shown.
   void measure(const Tensor& x) {
     double low = INFINITY, high = 0;
@@ -80,7 +99,7 @@ class Printer {
   }
   template <class Body> void visit(const Tensor& x, const Body& body) {
     if (x.dim() == 0) return body(x, 0);
-    for (int64_t i : shown(x.size(0), summarise_)) {
+    for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
       if (i < 0) continue;
       if (x.dim() == 1) body(x, i);
       else visit(pick(x, 0, i), body);
@@ -93,7 +112,7 @@ class Printer {
       matrix(x);
       return;
     }
-    for (int64_t i : shown(x.size(0), summarise_)) {
+    for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
       if (i < 0) out_ += "...\n";
       else slices(pick(x, 0, i), where + fmt::format("{}, ", i + index_base));
     }
@@ -105,7 +124,7 @@ class Printer {
       return;
     }
     bool broken = false;
-    for (int64_t i : shown(x.size(0), summarise_)) {
+    for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
       if (broken) out_ += "\n";  // where the next row begins
       if (i < 0) out_ += " ...\n";
       else broken = line(pick(x, 0, i));
@@ -116,7 +135,7 @@ class Printer {
   bool line(const Tensor& x) {
     size_t begin = out_.size();
     bool broken = false;
-    for (int64_t i : shown(x.size(0), summarise_)) {
+    for (int64_t i : shown(x.size(0), edge_[x.dim()])) {
       const std::string cell =
           i < 0 ? " ..." : fmt::format("  {:>{}}", format_.text(x, i), format_.width);
       if (out_.size() - begin + cell.size() > size_t(options_.linewidth) && out_.size() > begin) {
@@ -132,7 +151,7 @@ class Printer {
 
   const Tensor& x_;
   const PrintOptions& options_;
-  bool summarise_;
+  int64_t edge_[kMaxDims + 1];  // how many positions are shown at either end, by dimensions left
   Format format_;
   std::string out_;
 };

@@ -103,8 +103,9 @@ int register_hook_body(Args& a) {
     lua_pushboolean(a.L, 0);
     lua_setfield(a.L, -2, "__metatable");
     lua_pushcfunction(a.L, [](lua_State* L) {
-      if (void* h = luaL_checkudata(L, 1, "mtorch.hook"))
-        if (const auto hook = static_cast<Held*>(h)->lock()) *hook = {};
+      void* h = luaL_testudata(L, 1, "mtorch.hook");
+      if (!h) return luaL_error(L, "remove: no hook is given; methods are called with a colon, h:remove()");
+      if (const auto hook = static_cast<Held*>(h)->lock()) *hook = {};
       return 0;
     });
     lua_setfield(a.L, -2, "remove");
@@ -125,8 +126,9 @@ int register_hook_body(Args& a) {
 std::vector<Tensor> call_backward(const Callback& callback, const std::string& name, int arguments,
                                   const std::vector<int>& at, const std::vector<Tensor>& g) {
   lua_State* L = current_state();
-  if (!L || !lua_checkstack(L, int(g.size()) + arguments + 8) || !callback.push(L))
-    fail("{}: its backward function is gone", name);
+  if (L && !lua_checkstack(L, int(g.size()) + arguments + 8))
+    fail("{}: Lua's stack has no room for the gradients of {} arguments", name, arguments);
+  if (!L || !callback.push(L)) fail("{}: its backward function is gone", name);
   const int top = lua_gettop(L) - 1;
   for (const Tensor& t : g) push_tensor(L, t);
   lua_call(L, int(g.size()), LUA_MULTRET);

@@ -12,8 +12,10 @@ function(defaults, arguments)
   end
   local options = {device = 'cpu', threads = core.get_num_threads(), seed = 1}
   for name, value in pairs(defaults) do options[name] = value end
-  arguments = arguments or arg or {}
-  local script = arg and arg[0] or 'script'
+  local words = type(arg) == 'table' and arg or {} -- a global of the script's, after all
+  arguments = arguments or words
+  if type(arguments) ~= 'table' then core.fail('args: a list of words is needed, got ' .. core.describe(arguments)) end
+  local script = type(words[0]) == 'string' and words[0] or 'script'
   local values, message = core.parse_args(options, arguments, script)
   if not values then
     if values == false then

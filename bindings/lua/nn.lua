@@ -422,7 +422,8 @@ function Module:describe(indent)
       children[#children + 1] = ('%s  %s: %s'):format(indent, name, value:describe(indent .. '  '))
     end
   end
-  local head = self.__name .. (self.extra and self:extra() or '')
+  local whole, extra = pcall(self.extra or function() return '' end, self)
+  local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
   local n = count_parameters(self)
   local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''
   if #children == 0 then return head .. tail end
@@ -434,7 +435,8 @@ end
 --- How many arguments the methods take; more are an error, and so is a call without the colon.
 for name, most in pairs{parameters = 0, named_parameters = 0, buffers = 0, named_buffers = 0, modules = 0,
     named_modules = 0, children = 0, apply = 1, train = 1, eval = 0, requires_grad_ = 1, zero_grad = 0, float = 0,
-    double = 0, half = 0, bfloat16 = 0, cpu = 0, cuda = 0, clone = 0, state_dict = 0, load_state_dict = 2} do
+    double = 0, half = 0, bfloat16 = 0, cpu = 0, cuda = 0, clone = 0, state_dict = 0, load_state_dict = 2,
+    describe = 1} do
   local body = Module[name]
   Module[name] = function(self, ...)
     if not is_module(self) then core.fail(('%s: methods are called with a colon, net:%s(..)'):format(name, name)) end
@@ -445,6 +447,7 @@ for name, most in pairs{parameters = 0, named_parameters = 0, buffers = 0, named
 end
 
 local function refuse_more(self, inputs)
+  if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end
   core.fail(('%s: too many arguments given, it is called with %d'):format(self.__name, inputs))
 end
 
@@ -533,7 +536,7 @@ nn.Linear.__init = constructor('Linear(in_features, out_features, bias=true)',
     if bias ~= false then self.bias = nn.Parameter(uniform(outputs)) end
   end)
 function nn.Linear:forward(x, more)
-  if more ~= nil then refuse_more(self, 1) end
+  if more ~= nil or not is_module(self) then refuse_more(self, 1) end
   local held = self.__held -- spares two calls of __index
   local y = mt.linear(x, held.weight or self.weight, held.bias or self.bias)
   return y

@@ -28,6 +28,9 @@ end
 
 --- A copy of a list of parameters; `seen` has those of the groups before.
 local function checked_parameters(name, list, seen)
+  if type(list) == 'table' and rawget(list, '__fields') then
+    core.fail(('%s: a list of parameters is needed, got a module; pass net:parameters()'):format(name))
+  end
   if type(list) ~= 'table' or #list == 0 then
     core.fail(('%s: a list of parameters is needed, got %s'):format(name,
       type(list) == 'table' and 'an empty list' or core.describe(list)))
@@ -47,13 +50,22 @@ local function checked_parameters(name, list, seen)
 end
 
 local function check_options(class, name, group)
-  for key, low in pairs(class.least) do
-    local value = group[key]
-    if type(value) ~= 'number' or value ~= value or value < low then
+  local numbers, least = class.numbers, class.least
+  for i = 1, #numbers do
+    local key = numbers[i]
+    local value, low = group[key], least[key]
+    if type(value) ~= 'number' or not (value >= low) then
       core.fail(('%s: %s must be a number from %g, got %s'):format(name, key, low, core.describe(value)))
     end
   end
   class.check(group, name)
+end
+
+--- The optimizer that a method is called on.
+local function own(self, method)
+  if type(self) ~= 'table' or rawget(self, 'param_groups') == nil then
+    core.fail(('%s: methods are called with a colon, opt:%s(..)'):format(method, method))
+  end
 end
 
 --- The metatable of the groups: an option that the optimizer has not is an error.
@@ -84,6 +96,7 @@ local function add_group(self, entry)
   end
   options.params = checked_parameters(name, mt.is_tensor(entry.params) and {entry.params} or entry.params, seen)
   check_options(class, name, options)
+  if options.betas then options.betas = {options.betas[1], options.betas[2]} end
   options.state = class.new_state()
   self.param_groups[#self.param_groups + 1] = setmetatable(options, self.group_meta)
 end
@@ -92,7 +105,7 @@ end
 local function make(class, name, parameters, defaults, decoupled)
   local self = setmetatable({param_groups = {}, name = name, defaults = defaults, class = class,
     group_meta = group_meta(name, defaults), decoupled = decoupled}, class)
-  local first = type(parameters) == 'table' and parameters[1]
+  local first = type(parameters) == 'table' and rawget(parameters, 1)
   local grouped = type(first) == 'table' and rawget(first, 'params') ~= nil
   if grouped then
     for i = 1, #parameters do add_group(self, parameters[i]) end
@@ -107,6 +120,8 @@ end
 local function class(least, check, new_state, lists)
   local new = setmetatable({least = least, check = check, new_state = new_state, lists = lists or false},
     {__index = Optimizer})
+  new.numbers = keys(least)
+  table.sort(new.numbers)
   local function unknown(self, key)
     local options = rawget(self, 'defaults')
     core.fail(("%s: an optimizer has no '%s'%s"):format(rawget(self, 'name'), tostring(key),
@@ -123,10 +138,14 @@ local function class(least, check, new_state, lists)
 end
 
 --- One more group, {params = list, lr = ..}; what it does not say is as in the others.
-function Optimizer:add_param_group(group) add_group(self, group) end
+function Optimizer:add_param_group(group)
+  own(self, 'add_param_group')
+  add_group(self, group)
+end
 
 --- Drops the gradients of all parameters.
 function Optimizer:zero_grad(...)
+  own(self, 'zero_grad')
   if select('#', ...) > 0 then core.fail('zero_grad: it takes no arguments') end
   local groups = self.param_groups
   for i = 1, #groups do core.zero_grad(groups[i].params) end
@@ -135,6 +154,7 @@ end
 --- One step from the gradients; a closure is called first, with recording on, and its loss
 --- returned.
 function Optimizer:step(closure, ...)
+  own(self, 'step')
   if select('#', ...) > 0 then core.fail('step: it takes one argument, a function that returns the loss') end
   local loss
   if closure ~= nil then
@@ -144,6 +164,9 @@ function Optimizer:step(closure, ...)
     loss = closure()
   end
   local groups = self.param_groups
+  for i = 1, #groups do -- all of them before the first one is changed
+    check_options(self.class, #groups == 1 and self.name or ('%s: param_groups[%d]'):format(self.name, i), groups[i])
+  end
   for i = 1, #groups do
     local recorded = core.recorded_groups and core.record_group(self, groups[i])
     self:update(groups[i])
@@ -154,6 +177,7 @@ end
 
 --- The options and the state of each group, for saving; `params` numbers the parameters.
 function Optimizer:state_dict(...)
+  own(self, 'state_dict')
   if select('#', ...) > 0 then core.fail('state_dict: it takes no arguments') end
   local state, n = {}, 0
   for i, group in ipairs(self.param_groups) do
@@ -246,6 +270,7 @@ end
 --- Continues from what state_dict() of such an optimizer returned. Where it does not fit, nothing is
 --- loaded.
 function Optimizer:load_state_dict(state, ...)
+  own(self, 'load_state_dict')
   if select('#', ...) > 0 then core.fail('load_state_dict: it takes one argument, the state') end
   if type(state) ~= 'table' or #state ~= #self.param_groups then
     core.fail(('load_state_dict: %s groups are needed, got %s'):format(#self.param_groups,
@@ -290,7 +315,6 @@ local Adam = class({lr = 0, eps = 0, weight_decay = 0}, function(group, name)
       not (betas[1] >= 0 and betas[1] < 1 and betas[2] >= 0 and betas[2] < 1) then
     core.fail(name .. ': betas must be two numbers in [0, 1), such as {0.9, 0.999}')
   end
-  group.betas = {betas[1], betas[2]}
 end, function() return {mean = {}, square = {}, step = 0} end, {'mean', 'square'})
 Adam.steps_on_device = true
 

@@ -5,16 +5,10 @@ local util = {}
 
 local floor, min, max = math.floor, math.min, math.max
 
---- Raises `message` at the nearest stack frame that is the user's (not C, not an @mtorch/ chunk).
+--- Raises `message` at the user's line.
 function util.fail(message, ...)
   if select('#', ...) > 0 then message = message:format(...) end
-  local level = 2
-  while true do
-    local info = debug.getinfo(level, 'S')
-    if not info then error(message, 2) end
-    if info.what ~= 'C' and info.source:sub(1, 8) ~= '@mtorch/' then error(message, level) end
-    level = level + 1
-  end
+  core.fail(message)
 end
 
 --- The edit distance of two names: insertions, deletions, substitutions, swaps of neighbours.
@@ -37,6 +31,7 @@ end
 
 --- The name in the list `names` nearest to `name`, case ignored; nil where none is near.
 function util.nearest(name, names)
+  if #name > 100 then return nil end -- no name of ours; the distance takes time as its square
   local lower, best, best_distance = name:lower(), nil, nil
   for _, known in ipairs(names) do
     local distance = util.distance(lower, known:lower())

@@ -503,6 +503,31 @@ t.test('a module whose forward ends in a tail call adds its name', function()
     here, line, here, forward_line))
 end)
 
+t.test('of a longer forward it says from where to where', function()
+  local Long = nn.class 'Long'
+  function Long:__init() self.inner = Net() end
+  function Long:forward(x)
+    x = x * 2
+    return self.inner(x)
+  end
+  local net = Long()
+  local message = message_of(function()
+    local y = net(mt.ones(4, 5))
+    return y
+  end)
+  eq(message:match('%b()'), ('(in Net.forward, %s:%d)'):format(here, forward_line))
+  function Long:forward(x)
+    x = x * 2
+    return x:matmul(x)
+  end
+  local info = debug.getinfo(Long.forward, 'S')
+  message = message_of(function()
+    local y = net(mt.ones(4, 5))
+    return y
+  end)
+  eq(message:match('%b()'), ('(in Long.forward, %s:%d-%d)'):format(here, info.linedefined, info.lastlinedefined))
+end)
+
 t.test('a forward without a tail call has its own line', function()
   local Other, line = nn.class 'Other', nil
   function Other.forward(_, x)
@@ -529,4 +554,51 @@ t.test('the library\'s own modules: the user\'s line', function()
 end)
 
 print(('%d wrong calls'):format(calls))
+t.test('what is very long is cut in the message, and looked up at once', function()
+  local long, began = ('x'):rep(2e5), os.clock()
+  for _, fn in ipairs{function() return mt[long] end, function() mt.help(long) end,
+      function() mt.ones{2, [long] = 1} end, function() return mt.ones(1)[long] end,
+      function() mt.einsum(long, mt.ones(1)) end,
+      function() mt.plot.line{{1, 2}, path = long .. '.svg'} end, function() mt.plot.line{{1, 2}, [long] = 1} end,
+      function() return mt.nn.Linear(1, 1)[long] end} do
+    local ok, message = pcall(fn)
+    if ok ~= nil and not ok then
+      t.eq(#message < 2000, true)
+      t.eq(message:find('%d+ bytes') ~= nil, true)
+    end
+  end
+  t.eq(os.clock() - began < 5, true)
+  local _, message = pcall(function() mt.ones{2, [('\195\169'):rep(3000)] = 1} end)
+  t.eq(message:gsub('\195\169', ''):find('[\128-\255]'), nil) -- no character is cut in two
+end)
+
+t.test('a dot for a colon, a module for its parameters, a base that was not called: the cure', function()
+  local x = mt.ones(1):requires_grad_()
+  local hook, net = (x * 2):register_hook(print), nn.Linear(2, 1)
+  local opt = mt.optim.SGD(net:parameters())
+  local Bare = nn.class('Bare', nn.Linear)
+  function Bare:__init() end
+  for _, case in ipairs{
+    {function() hook.remove(x) end, 'remove: no hook is given; methods are called with a colon, h:remove()'},
+    {function() nn.Linear.forward() end, 'forward: it is called with a colon, net:forward(x), or as net(x)'},
+    {function() net.forward(x) end, 'forward: it is called with a colon, net:forward(x), or as net(x)'},
+    {function() net.describe() end, 'describe: methods are called with a colon, net:describe(..)'},
+    {function() opt.step() end, 'step: methods are called with a colon, opt:step(..)'},
+    {function() opt.zero_grad() end, 'zero_grad: methods are called with a colon, opt:zero_grad(..)'},
+    {function() mt.optim.Adam(net) end, 'Adam: a list of parameters is needed, got a module; pass net:parameters()'},
+    {function() mt.optim.Adam(nn.Sequential(net)) end, 'got a module; pass net:parameters()'},
+    {function() mt.args({a = 1}, 3) end, 'args: a list of words is needed, got 3'},
+  } do
+    local message = message_of(case[1])
+    eq(message:find(here .. ':%d+: ') ~= nil, true)
+    eq(message:sub(-#case[2]), case[2])
+  end
+  eq(tostring(Bare()), 'Bare (its __init has not called the __init of its base)')
+  local global = arg
+  arg = 3
+  local ok, values = pcall(mt.args, {a = 1})
+  arg = global
+  eq({ok, ok and values.a}, {true, 1})
+end)
+
 t.finish()

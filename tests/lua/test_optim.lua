@@ -391,4 +391,26 @@ test('a network learns xor', function()
   end
 end)
 
+t.test('an option that was set wrong stops the step before anything changes', function()
+  for _, name in ipairs{'SGD', 'Adam', 'AdamW', 'RMSprop'} do
+    local a, b = mt.ones(1):requires_grad_(), mt.ones(1):requires_grad_()
+    local opt = mt.optim[name]{{params = {a}}, {params = {b}}}
+    local loss = (a * 2 + b * 3):sum()
+    loss:backward()
+    for option, value in pairs{lr = 0 / 0, weight_decay = -1} do
+      local before = opt.param_groups[2][option]
+      opt.param_groups[2][option] = value
+      t.raises(function() opt:step() end,
+        (':%%d+: %s: param_groups%%[2%%]: %s must be a number from 0, got'):format(name, option))
+      opt.param_groups[2][option] = before
+    end
+    t.eq({a:item(), b:item()}, {1, 1})
+    opt:step()
+    t.eq(a:item() < 1 and b:item() < 1, true)
+  end
+  local opt = mt.optim.Adam{mt.ones(1):requires_grad_()}
+  opt.param_groups[1].betas = 3
+  t.raises(function() opt:step() end, 'test_optim.lua:%d+: Adam: betas must be two numbers')
+end)
+
 t.finish()

@@ -213,4 +213,15 @@ test('options are read back, and refused with a sentence', function()
   eq(mt.get_printoptions().precision, 4)
 end)
 
+t.test('a large tensor of many small dimensions is summarised too', function()
+  local sizes = {}
+  for i = 1, 16 do sizes[i] = 3 end
+  local text = tostring(mt.zeros(1):expand(sizes))
+  t.eq(#text < 200000, true)
+  t.eq(text:sub(1, 42), '(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,')
+  for i = 1, 5 do sizes[i], sizes[i + 5], sizes[i + 10] = 10, nil, nil end
+  sizes[16] = nil
+  t.eq(select(2, tostring(mt.zeros(sizes)):gsub('0%.', '')), 6 ^ 5)
+end)
+
 t.finish()
