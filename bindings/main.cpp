@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -225,6 +226,15 @@ int call(lua_State* L, int arguments, int results) {
   return status;
 }
 
+int predefine(lua_State* L, bool nn, bool optim) {
+  static const char code[] =
+      "local with_nn, with_optim = ... mt = require 'mtorch' "
+      "if with_nn then nn = mt.nn end if with_optim then optim = mt.optim end";
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+  lua_pushboolean(L, nn), lua_pushboolean(L, optim);
+  return call(L, 2, 0);
+}
+
 void report(lua_State* L) {
   if (lua_isnil(L, -1)) return;
   const char* message = lua_tostring(L, -1);
@@ -282,13 +292,50 @@ void end_profile(lua_State* L) {
   if (lua_isfunction(L, -1) && call(L, 0, 0) != 0) report(L);
 }
 
+/// Says that --threads, --seed and --device after a script that does not read its words have no effect.
+int lost_flags(lua_State* L, const Options& o) {
+  static const char code[] = R"lua(
+local script, flag = ...
+local file = io.open(script)
+local text = file and file:read('*a'):gsub('%-%-[^\n]*', '') or '...'
+if file then file:close() end
+for _, word in ipairs{'%f[%w_]args?%f[^%w_]', '%.%.%.', '%f[%w_]dofile%f[^%w_]', '%f[%w_]loadfile%f[^%w_]'} do
+  if text:find(word) then return end
+end
+for name in text:gmatch('%f[%w_]require%s*%(?%s*(.[%w_.]*)') do
+  if not name:find('^[\'"]mtorch') then return end -- which may read them
+end
+io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; write mtorch %s .. %s\n"):format(script,
+  flag, flag, script))
+)lua";
+  if (o.rest[0] == "-") return 0;
+  for (size_t i = 1; i < o.rest.size(); ++i)
+    for (const char* flag : {"--threads", "--seed", "--device"}) {
+      if (o.rest[i].rfind(flag, 0) != 0) continue;
+      if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+      lua_pushstring(L, o.rest[0].c_str());
+      lua_pushstring(L, flag);
+      return call(L, 2, 0);
+    }
+  return 0;
+}
+
 int run_all(lua_State* L, const Options& o, const std::vector<std::string>& words) {
   const bool has_script = !o.rest.empty();
   const int script = has_script ? int(words.size() - o.rest.size()) : 0;
   set_arg(L, words, script);
   if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 1;
   if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
+  const auto says = [&](const char* word) {  // opening them takes milliseconds
+    return std::any_of(o.code.begin(), o.code.end(),
+                       [&](const std::string& c) { return c.find(word) != std::string::npos; });
+  };
+  if (!o.code.empty() && predefine(L, says("nn"), says("optim")) != 0) return 1;
   for (const std::string& name : o.libraries) {
+    if (name == "mt" || name == "nn" || name == "optim") {
+      if (predefine(L, name == "nn", name == "optim") != 0) return 1;
+      continue;
+    }
     lua_getglobal(L, "require");
     lua_pushstring(L, name.c_str());
     if (call(L, 1, 1) != 0) return 1;
@@ -300,6 +347,7 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
       return 1;
   }
   if (has_script) {
+    if (lost_flags(L, o) != 0) return 1;
     if (o.rest[0] != "-") add_script_folder(L, o.rest[0]);
     if (load_file(L, o.rest[0]) != 0) return 1;
     for (size_t i = 1; i < o.rest.size(); ++i)

@@ -21,6 +21,8 @@ int call(lua_State* L, int arguments, int results);
 void report(lua_State* L);
 /// Whether Ctrl-C came since the last time; forgets it.
 bool take_interrupt();
+/// Sets the global mt and, where asked for, nn and optim; returns as `call` does.
+int predefine(lua_State* L, bool nn, bool optim);
 /// Reads and runs commands until the input ends; returns the exit status.
 int repl(lua_State* L);
 /// Says what was found on this machine and how to mend what was not; returns the exit status.

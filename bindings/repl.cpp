@@ -6,18 +6,52 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "bindings/program.h"
 
 namespace mt::program {
 namespace {
 
+/// Calls a function of prompt.lua with what lies above the stack index `base`.
+int call_prompt(lua_State* L, const char* name, int base, int results) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtorch.prompt");
+  if (call(L, 1, 1) != 0) return 1;
+  lua_getfield(L, -1, name);
+  lua_insert(L, base + 1);
+  lua_pop(L, 1);
+  return call(L, lua_gettop(L) - base - 1, results);
+}
+
+lua_State* completing = nullptr;
+
+/// The next name that a word may become, for libedit, which frees it; null after the last.
+char* next_name(const char* word, int state) {
+  static std::vector<std::string> names;
+  static size_t at = 0;
+  lua_State* L = completing;
+  if (state == 0) {
+    names.clear(), at = 0;
+    const int top = lua_gettop(L);
+    lua_pushstring(L, word);
+    if (call_prompt(L, "complete", top, 1) == 0)
+      for (int i = 1; i <= int(lua_objlen(L, -1)); ++i, lua_pop(L, 1)) {
+        lua_rawgeti(L, -1, i);
+        names.push_back(lua_tostring(L, -1));
+      }
+    lua_settop(L, top);
+  }
+  return at < names.size() ? strdup(names[at++].c_str()) : nullptr;
+}
+
 /// libedit, opened when the prompt first appears; without it lines are read plainly.
 class Editor {
  public:
-  Editor() {
+  explicit Editor(lua_State* L) {
     if (!isatty(STDIN_FILENO)) return;
     void* library = dlopen("libedit.so.2", RTLD_LAZY);
     if (!library) return;
@@ -25,6 +59,7 @@ class Editor {
     add_ = reinterpret_cast<int (*)(const char*)>(dlsym(library, "add_history"));
     write_ = reinterpret_cast<int (*)(const char*)>(dlsym(library, "write_history"));
     const auto read = reinterpret_cast<int (*)(const char*)>(dlsym(library, "read_history"));
+    complete_with(library, L);
     path_ = history_path();
     if (read && !path_.empty()) read(path_.c_str());
   }
@@ -50,6 +85,27 @@ class Editor {
   }
 
  private:
+  /// Tab completes names of Lua; what stands before a word is none of it.
+  static void complete_with(void* library, lua_State* L) {
+    using Matches = char** (*)(const char*, char* (*)(const char*, int));
+    static Matches matches = nullptr;
+    matches = reinterpret_cast<Matches>(dlsym(library, "rl_completion_matches"));
+    const auto find = reinterpret_cast<char** (**)(const char*, int, int)>(
+        dlsym(library, "rl_attempted_completion_function"));
+    const auto over = static_cast<int*>(dlsym(library, "rl_attempted_completion_over"));
+    const auto breaks = static_cast<const char**>(dlsym(library, "rl_completer_word_break_characters"));
+    const auto append = static_cast<int*>(dlsym(library, "rl_completion_append_character"));
+    if (!matches || !find || !over || !breaks || !append) return;
+    completing = L;
+    static int* stop = nullptr;  // libedit would look for files next
+    stop = over;
+    *breaks = " \t\n\"'`@$><=;|&{}()[]+-*/^%,~#";
+    *append = 0;
+    *find = [](const char* word, int, int) {
+      *stop = 1;
+      return matches(word, next_name);
+    };
+  }
   static std::string history_path() {
     const char* state = std::getenv("XDG_STATE_HOME");
     const char* home = std::getenv("HOME");
@@ -103,25 +159,36 @@ void print_results(lua_State* L) {
   if (n == 0) return;
   lua_pushvalue(L, 1);
   lua_setglobal(L, "_");
-  lua_getglobal(L, "print");
-  lua_insert(L, 1);
-  if (call(L, n, 0) != 0) report(L);
+  if (call_prompt(L, "print", 0, 0) != 0) report(L);
+}
+
+/// Whether the line is this word, alone or called, and the script has no global of that name.
+bool is_word(lua_State* L, const std::string& line, const char* word) {
+  const size_t end = line.find_last_not_of(" \t") + 1, begin = line.find_first_not_of(" \t");
+  const std::string text = line.substr(begin, end - begin);
+  lua_getglobal(L, word);
+  const bool taken = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  return !taken && (text == word || text == word + std::string("()"));
 }
 
 }  // namespace
 
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
-    say(stdout, "mtorch {} -- {}. Ctrl-D ends; mt, nn and optim are there.\n", MT_VERSION,
+    say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", MT_VERSION,
                LUAJIT_VERSION);
-  const char* names = "mt = require 'mtorch'; nn, optim = mt.nn, mt.optim";
-  luaL_loadstring(L, names);
-  if (call(L, 0, 0) != 0) report(L);
-  Editor editor;
+  if (predefine(L, true, true) != 0) report(L);
+  Editor editor(L);
   std::string line;
   for (; editor.read("> ", line); lua_settop(L, 0)) {
     lua_settop(L, 0);
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
+    if (is_word(L, line, "quit") || is_word(L, line, "exit")) return 0;
+    if (is_word(L, line, "help")) {
+      if (call_prompt(L, "help", 0, 0) != 0) report(L);
+      continue;
+    }
     const bool silent = line.back() == ';';
     if (!compile(L, editor, line) || call(L, lua_gettop(L) - 1, LUA_MULTRET) != 0) {
       report(L);

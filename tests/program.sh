@@ -57,8 +57,21 @@ run '' -e 'io.write(1 + 1)' && expect '-e runs code' 0 2
 run '' -e 'x = 1' -e 'io.write(x + 1)' && expect 'several -e share the state' 0 2
 run '' -e 'local mt = require "mtorch" io.write(mt.ones(2, 3):sum():item())' &&
   expect 'require mtorch' 0 6
-run '' -e 'io.write(tostring(mt), tostring(nn))' &&
-  expect 'nothing is predefined outside the prompt' 0 nilnil
+run '' -e 'io.write(mt.ones(2):sum():item(), tostring(nn.Linear(1, 1)), type(optim.SGD))' &&
+  expect '-e has mt, nn and optim' 0 '2Linear(1 -> 1)  2 parametersfunction'
+printf 'io.write(tostring(mt), tostring(nn))\n' >bare.lua
+run '' bare.lua && expect 'nothing is predefined in a script' 0 nilnil
+for name in mt nn optim; do run '' -l $name -e "io.write(type($name))" && expect "-l $name" 0 table; done
+printf 'local mt = require "mtorch" -- arg\nio.write("ran")\n' >deaf.lua
+for words in '--threads 1' --seed=3 '--device cpu'; do
+  # shellcheck disable=SC2086  # words
+  run '' deaf.lua $words && expect "$words after a script that does not read it" 0 ran
+  has 'is said to have no effect' err "mtorch: deaf.lua has no mt.args, so '${words%%[ =]*}' after it has no effect"
+done
+for text in 'io.write(arg[1])' 'io.write(...)' 'io.write(require("mtorch").args{}.threads)' 'require("beside")'; do
+  mkdir -p hears && printf '%s\n' "$text" >hears/it.lua && echo 'return 1' >hears/beside.lua
+  run '' hears/it.lua --threads 1 && is "but not of $text" "$status:$err" 0:
+done
 printf 'print(#arg, arg[0], ...)\n' >script.lua
 run '' script.lua && expect 'a script' 0 "0${tab}script.lua"
 run '' script.lua a 'b c' -e --seed 1 -- &&
@@ -79,7 +92,7 @@ printf 'io.write("a")\r\nio.write("b")\r\n' >crlf.lua
 run '' crlf.lua && expect 'CRLF' 0 ab
 printf '\357\273\277io.write("bom")\n' >bom.lua
 run '' bom.lua && expect 'a byte order mark' 0 bom
-mkdir lib && printf 'return {value = 7}\n' >lib/beside.lua
+mkdir -p lib && printf 'return {value = 7}\n' >lib/beside.lua
 mkdir lib/pack && printf 'return {value = 8}\n' >lib/pack/init.lua
 printf 'io.write(require("beside").value, require("pack").value)\n' >lib/main.lua
 run '' lib/main.lua && expect 'require finds files beside the script' 0 78
@@ -315,6 +328,34 @@ run 'mt.ones(2)\nmt.ones(2):sum()\n' -i &&
 run 'local y = 3\nmt.zeros(2):view(7)\nmt.ones(3):sum():item()\n' -i &&
   has 'an error of mtorch is survived' out 3
 has 'and printed' err 'view: (2) has 2 elements'
+run '{1, {2, x = "y"}, n = mt.ones(2)}\nt = {} t.t = t t.f = 1\nt\n{}, 1, "s"\nmt.ones(2, 3).shape\n' -i &&
+  expect 'tables are shown by their contents' 0 "{1, {2, x = \"y\"}, n = tensor (2) float32}
+{f = 1, t = {..}}
+{}${tab}1${tab}s
+(2, 3)"
+run 't = {} for i = 1, 1e5 do t[i] = {t, ("x"):rep(1e4), 1, 2, 3, {4, 5}} end t.deep = t\nt\n' -i &&
+  [ "$(wc -c <out)" -lt 9000 ] && ok 'in brief' || not_ok 'in brief' "$(wc -c <out) bytes"
+for word in quit exit 'quit()' ' exit '; do run "1\n$word\n2\n" -i && expect "$word ends the prompt" 0 1; done
+run 'quit = 5\nquit\n2\n' -i && expect 'unless it is a variable' 0 '5
+2'
+run 'help\nhelp()\n' -i && has 'help says where help is' out "mt.help('matmul')"
+complete() { run "table.concat(require('mtorch.prompt').complete('$1'), ' ')\n" -i -e \
+  'x, l = mt.ones(2), nn.Linear(1, 1) o = optim.SGD(l:parameters())' && expect "$1 completes" 0 "$2"; }
+complete mt.nn.Li mt.nn.Linear
+complete x:matm x:matmul
+complete x.sha x.shape
+complete l.wei l.weight
+complete l:state l:state_dict
+complete o:zero o:zero_grad
+complete string.gs string.gsub
+complete coro coroutine
+complete nope.x ''
+complete x.y.z ''
+if command -v script >/dev/null; then
+  (sleep 1 && printf 'mt.nn.Linea\t(1,1)\n' && sleep 1 && printf 'quit\n') |
+    timeout 20 script -qec "$program" /dev/null >out 2>err
+  has 'Tab completes at a terminal' out 'Linear(1 -> 1)'
+fi
 run 'x\n' -i -e 'x = 11' && expect '-i after -e' 0 11
 printf 'from_script = 12\n' >pre.lua
 run 'from_script\n' -i pre.lua && expect '-i after a script' 0 12
