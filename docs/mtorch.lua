@@ -6375,7 +6375,7 @@ function Tensor:data() end
 ---@return any ...
 function Tensor:indices() end
 
---- An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ctx:saved_tensors(); backward gets a gradient for each result and returns one for each argument, nil for none.
+--- An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ctx:saved_tensors() (several values); backward gets a gradient for each result and returns one for each argument, nil for none.
 ---@param forward function
 ---@param backward function
 ---@param name? string default 'Function'
@@ -6904,5 +6904,116 @@ function mt.cuda.reset_peak(device) end
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.synchronize(device) end
+
+---@class mt.Module
+local Module = {}
+
+--- All parameters of the module and of those inside, each once, as a list: what optimizers take.
+function Module:parameters() end
+
+--- An iterator: for name, p in net:named_parameters() do. Names are PyTorch's, '0.weight'.
+function Module:named_parameters() end
+
+--- All buffers, as a list.
+function Module:buffers() end
+
+--- An iterator over names and buffers.
+function Module:named_buffers() end
+
+--- The modules that are direct fields, as a list.
+function Module:children() end
+
+--- The module itself and all inside, as a list.
+function Module:modules() end
+
+--- An iterator over names and the modules inside.
+function Module:named_modules() end
+
+--- Calls fn(module) for every module inside, then for this one; returns it.
+function Module:apply(fn) end
+
+--- Switches to training, what dropout and normalisations ask for (net.training); returns it.
+function Module:train(mode) end
+
+--- The same as train(false).
+function Module:eval() end
+
+--- Whether the parameters have gradients: false freezes them; returns it.
+function Module:requires_grad_(on) end
+
+--- Drops the gradients of all parameters (adds up in .grad they would).
+function Module:zero_grad() end
+
+--- Parameters and buffers to another dtype or device, in place, net:to('cuda'); returns it. float double half bfloat16 cpu cuda are short for it.
+function Module:to(target, ...) end
+
+--- The same as to('float32').
+function Module:float() end
+
+--- The same as to('float64').
+function Module:double() end
+
+--- The same as to('float16').
+function Module:half() end
+
+--- The same as to('bfloat16').
+function Module:bfloat16() end
+
+--- The same as to('cpu').
+function Module:cpu() end
+
+--- The same as to('cuda').
+function Module:cuda() end
+
+--- A copy with parameters of its own; what is shared inside stays shared.
+function Module:clone() end
+
+--- A table of names to detached tensors that share the parameters' memory. The names are PyTorch's: children of a Sequential count from 0, '0.weight', where print(net) and net[1] count from 1.
+function Module:state_dict() end
+
+--- Copies such a table into the parameters; returns the module. Where it does not fit nothing is loaded; {strict=false} leaves missing and unknown names alone and returns both lists.
+function Module:load_state_dict(state, strict) end
+
+--- What print(net) shows: the tree with its parameters counted. Children at [1], [2] count from 1, in state_dict's names from 0.
+function Module:describe() end
+
+--- What the module computes. net(x) calls it and adds the name of the module to errors.
+function Module:forward(x, ...) end
+
+---@class mt.Optimizer
+local Optimizer = {}
+
+--- One step from the gradients; a closure is called before, and its loss returned.
+function Optimizer:step(closure) end
+
+--- Drops the gradients of all parameters: the next backward adds up in .grad otherwise.
+function Optimizer:zero_grad() end
+
+--- Options and state of each group, for load_state_dict.
+function Optimizer:state_dict() end
+
+--- Goes on from what state_dict() of such an optimizer returned; where it does not fit nothing is loaded.
+function Optimizer:load_state_dict(state) end
+
+--- One more group, {params = list, lr = ..}; what it leaves out is as in the optimizer.
+function Optimizer:add_param_group(group) end
+
+--- A field: the groups, each with params and options that may be changed between steps, opt.param_groups[1].lr = 0.01.
+Optimizer.param_groups = nil
+
+---@class mt.Context
+local Context = {}
+
+--- Keeps tensors for backward; a change in place of them before that is an error.
+function Context:save_for_backward(...) end
+
+--- What was saved, as several values, no list: local x, y = ctx:saved_tensors().
+function Context:saved_tensors() end
+
+---@class mt.Hook
+local Hook = {}
+
+--- The hook is called no more.
+function Hook:remove() end
 
 return mt

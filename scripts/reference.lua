@@ -5,6 +5,7 @@
 -- A test compares the files with what this makes, so that they cannot go stale.
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.util'
+local objects = require 'mtorch.object_methods'
 
 local reference = {}
 
@@ -187,6 +188,13 @@ function reference.markdown()
         f.doc, twin)
     end
   end
+  for _, object in ipairs(objects) do
+    lines[#lines + 1], lines[#lines + 2], lines[#lines + 3] = '', '## ' .. object.title, ''
+    for _, entry in ipairs(object) do
+      local call = entry[1]:find('(', 1, true) and object.call or object.call:gsub(':', '.')
+      lines[#lines + 1] = ('- `%s%s` %s'):format(call, entry[1], entry[2])
+    end
+  end
   return table.concat(lines, '\n') .. '\n'
 end
 
@@ -212,6 +220,17 @@ function reference.stubs()
     elseif f.owner ~= 'x' then parts[#parts + 1] = stub(f.owner, f.name, f.signature, f.doc, false, untyped) end
     if f.method and f.name ~= 'repeat' then
       parts[#parts + 1] = stub('Tensor', f.name, f.signature, f.doc, true, untyped)
+    end
+  end
+  for _, object in ipairs(objects) do
+    parts[#parts + 1] = ('---@class mt.%s\nlocal %s = {}\n'):format(object.class, object.class)
+    for _, entry in ipairs(object) do
+      local name, arguments = entry[1]:match('^([%w_]+)%((.*)%)$')
+      local names = {}
+      for argument in (arguments or ''):gmatch('[^,%s]+') do names[#names + 1] = (argument:gsub('=.*', '')) end
+      local code = name and ('function %s:%s(%s) end'):format(object.class, name,
+        (table.concat(names, ', '):gsub('%.%.', '...'))) or ('%s.%s = nil'):format(object.class, entry[1])
+      parts[#parts + 1] = ('--- %s\n%s\n'):format(entry[2], code)
     end
   end
   parts[#parts + 1] = 'return mt\n'

@@ -67,7 +67,8 @@ local kind = {__call = call_function, __tostring = function(self) return 'mt.Fun
 gradient.Function = core.declare("Function(forward, backward, name='Function')",
   'An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, ' ..
   'backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ' ..
-  'ctx:saved_tensors(); backward gets a gradient for each result and returns one for each argument, nil for none.',
+  'ctx:saved_tensors() (several values); backward gets a gradient for each result and returns one for each ' ..
+  'argument, nil for none.',
   function(forward, backward, name)
     if not core.is_callable(forward) or not core.is_callable(backward) then
       core.fail(('Function: forward and backward must be functions, got %s and %s'):format(core.describe(forward),

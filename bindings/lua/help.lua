@@ -3,6 +3,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local topics = require 'mtorch.topics'
+local objects = require 'mtorch.object_methods'
 
 local subjects = core.complete()
 local modules = {'nn', 'optim', 'data', 'linalg', 'plot', 'cuda'}
@@ -42,6 +43,27 @@ local function find(name)
     add(other .. '.' .. name, type(inner) == 'table' and field(inner, name) or nil)
   end
   return found
+end
+
+--- The same of objects: `parameters`, `net:parameters`, `Optimizer.step`.
+local function find_of_objects(name)
+  local owner, method, found = name:match('^(%w+)[:.]([%w_]+)$')
+  found = {}
+  for _, object in ipairs(objects) do
+    if not owner or owner .. ':' == object.call or owner:lower() == object.class:lower() then
+      for _, entry in ipairs(object) do
+        if entry[1]:match('^[%w_]+') == (method or name) then found[#found + 1] = {object.call, unpack(entry)} end
+      end
+    end
+  end
+  return found
+end
+
+--- PyTorch's word that nothing stands for yet, whole or its last part, and what to do without.
+local function absent(name)
+  for _, word in ipairs{name, name:match('[^.]+$') or name, name:match('^optim%.(lr_scheduler)%.') or name} do
+    if topics.absent[word] then return word, topics.absent[word] end
+  end
 end
 
 local function wrap(text, indent, width)
@@ -116,6 +138,11 @@ local function list_subjects()
   end
   table.sort(rest)
   print('The rest\n' .. wrap(table.concat(rest, ' '), '  ', 92))
+  for _, object in ipairs(objects) do
+    local names = {}
+    for i, entry in ipairs(object) do names[i] = entry[1]:match('^[%w_]+') end
+    print(('%s, %sname(..)\n'):format(object.title, object.call) .. wrap(table.concat(names, ' '), '  ', 92))
+  end
   local titles = {}
   for title in pairs(topics.text) do titles[#titles + 1] = title end
   table.sort(titles)
@@ -144,6 +171,9 @@ local function near(name)
   for _, module in ipairs(modules) do
     local inner = field(mt, module)
     for key in pairs(type(inner) == 'table' and inner or {}) do names[#names + 1] = key end
+  end
+  for _, object in ipairs(objects) do
+    for _, entry in ipairs(object) do names[#names + 1] = entry[1]:match('^[%w_]+') end
   end
   table.sort(names)
   return core.nearest(names, name)
@@ -188,9 +218,16 @@ return core.declare('help(name=nil)', "How a function is called and what it does
     if said then print(said) end
     local other = topics.renamed[plain]
     if other then print(("'%s' is here: %s"):format(plain, other)) end
+    local word, instead = absent(plain)
+    if word then print(("'%s' is not there yet: %s"):format(word, instead)) end
     local found = plain == 'arange' and {} or find(plain)
+    local of_objects = find_of_objects(plain)
+    for _, entry in ipairs(of_objects) do
+      print((entry[2]:find('(', 1, true) and entry[1] or entry[1]:gsub(':', '.')) .. entry[2])
+      print(wrap(entry[3], '  ', 92))
+    end
     for _, one in ipairs(found) do
       if not said or declaration(one.value) then show(one) end
     end
-    if #found == 0 and not said and not other then unknown(plain) end
+    if #found + #of_objects == 0 and not (said or other or word) then unknown(plain) end
   end)

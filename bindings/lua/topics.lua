@@ -119,11 +119,11 @@ topics.renamed = {
   T = 'a field: x.T, as x:t()', mT = 'a field: x.mT, as x:transpose(-2, -1)',
   autograd = "see mt.help('gradients')", slicing = "see mt.help('indexing')",
   ['in-place'] = "a last underscore: x:add_(y), x:zero_(); see mt.help('operators')",
-  print = 'print(x) or tostring(x); mt.set_printoptions',
+  print = 'print(x) or tostring(x); mt.set_printoptions. print(net) counts children from 1, state_dict from 0',
   arange = "mt.range(first, last[, step]), which counts to last included; mt.range(1, n)",
   ['repeat'] = "x:tile(2, 3), or x['repeat'](x, 2, 3)", ['@'] = 'x:matmul(y)', __matmul__ = 'x:matmul(y)',
   len = '#x, the size of dimension 1',
-  from_numpy = "mt.frombuffer(string, {dtype=, shape=}), mt.tensor(table), or mt.data.npy(path)",
+  from_numpy = "mt.frombuffer(string, {dtype=, shape=}), or mt.tensor(table)",
   numpy = 'x:tolist(), or x:data() for a typed FFI pointer',
   ['None'] = 'mt.newaxis inside x[{..}]; nil as an argument', DoubleTensor = "mt.tensor(.., {dtype='float64'})",
   as_tensor = 'mt.tensor', asarray = 'mt.tensor', LongTensor = "mt.tensor(.., {dtype='int64'})",
@@ -135,7 +135,28 @@ topics.renamed = {
   inference_mode = 'mt.no_grad(function)', checkpoint = 'mt.recompute(fn, ..)',
   ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
   ['random.manual_seed'] = "mt.manual_seed; PyTorch's own numbers: mt.Generator('mt19937', seed)",
-  ['utils.data.DataLoader'] = 'mt.data.DataLoader',
+}
+
+--- PyTorch's word for what is not there yet -> what to do without
+local rows = 'read the rows with io.lines and give them to mt.tensor(rows)'
+local layer = "write it with nn.class (mt.help('training')) from what mt.help('mt') and mt.help('nn') list"
+local state = 'net:state_dict() and opt:state_dict() are tables of tensors and numbers, which x:tolist() makes plain'
+topics.absent = {
+  DataLoader = 'order = mt.randperm(#x), then for i = 1, #x, 64 do k = order[{{i, math.min(i + 63, #x)}}] and ' ..
+    'x[k], y[k] are a batch; x:split(64) without shuffling',
+  Dataset = 'a table with tensors x and y, as mt.data.xor(100) returns, and x[k] for a batch',
+  lr_scheduler = 'set opt.param_groups[1].lr between steps: group.lr = group.lr * 0.5 every so many epochs',
+  StepLR = 'if epoch % 10 == 0 then group.lr = group.lr * 0.5 end, with group = opt.param_groups[1]',
+  CosineAnnealingLR = 'group.lr = lr * (1 + math.cos(math.pi * epoch / epochs)) / 2, with group = opt.param_groups[1]',
+  clip_grad_norm_ = 'sum the squares of p.grad over net:parameters(), then p.grad:mul_(limit / norm) for each where ' ..
+    'norm > limit',
+  clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',
+  save = state, load = state .. '; net:load_state_dict(state)', safetensors = state, csv = rows, read_csv = rows,
+  LSTM = layer, GRU = layer, RNN = layer, MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
+  Conv1d = layer .. '; mt.conv1d', Conv2d = layer .. '; mt.conv2d', MaxPool2d = layer .. '; mt.max_pool2d',
+  BatchNorm1d = layer .. '; mt.batch_norm', BatchNorm2d = layer .. '; mt.batch_norm',
+  LayerNorm = layer .. '; mt.layer_norm', Dropout = layer .. '; mt.dropout', Embedding = layer .. '; mt.embedding',
+  SummaryWriter = 'mt.report writes a page with curves and tables, mt.plot single graphs',
 }
 
 return topics

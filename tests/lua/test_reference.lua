@@ -103,6 +103,61 @@ t.test('the stubs are Lua, and know the type of every parameter', function()
   t.eq(untyped, {})
 end)
 
+--- What mt.help prints of a name.
+local function helped(name)
+  local printed, real = {}, print
+  rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
+  local ok, trouble = pcall(mt.help, name)
+  rawset(_G, 'print', real)
+  assert(ok, trouble)
+  return table.concat(printed, '\n')
+end
+
+t.test('the methods of objects have help, and no other names have', function()
+  local net, leaf = mt.nn.Linear(1, 1), mt.ones(1):requires_grad_()
+  local context
+  mt.Function{forward = function(ctx, x) context = ctx return x * 2 end, backward = print}(leaf)
+  local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()), Context = context,
+              Hook = (leaf * 2):register_hook(print)}
+  for _, object in ipairs(require 'mtorch.object_methods') do
+    local listed = {}
+    for _, entry in ipairs(object) do
+      local name = entry[1]:match('^[%w_]+')
+      listed[name] = true
+      assert(of[object.class][name] ~= nil, name)
+      for _, word in ipairs{name, object.call .. name, object.class .. '.' .. name} do
+        assert(helped(word):find(entry[2]:match('^%S+ %S+'), 1, true), word)
+      end
+      assert(reference.markdown():find(entry[1], 1, true), name)
+    end
+    for name, value in pairs(object.class == 'Module' and mt.nn.Module or {}) do
+      if type(value) == 'function' and not name:find('^__') then assert(listed[name], name .. ' has no help') end
+    end
+  end
+  assert(helped('saved_tensors'):find('several values'))
+  for _, word in ipairs{'state_dict', 'describe', 'print'} do assert(helped(word):find('from 0', 1, true), word) end
+  assert(not helped('parameters'):find('kernel'))
+end)
+
+t.test('what is not there yet is said, with what there is instead, and only of what is not there', function()
+  for word in pairs(require('mtorch.topics').absent) do
+    assert(helped(word):find(("'%s' is not there yet: "):format(word), 1, true), word)
+    for _, module in ipairs{mt, mt.nn, mt.optim, mt.data} do
+      assert(not pcall(function() return module[word] end), word .. ' is there')
+    end
+  end
+  for _, word in ipairs{'torch.utils.data.DataLoader', 'torch.nn.LSTM', 'optim.lr_scheduler.LinearLR',
+      'nn.utils.clip_grad_norm_', 'torch.save'} do
+    assert(helped(word):find('is not there yet: '), word)
+  end
+  -- the ways named there
+  local x, net = mt.randn(10, 2), mt.nn.Linear(2, 1)
+  local order = mt.randperm(#x)
+  for i = 1, #x, 4 do t.eq(x[order[{{i, math.min(i + 3, #x)}}]].shape[2], 2) end
+  net(x):sum():backward()
+  for _, p in ipairs(net:parameters()) do p.grad:clamp_(-0.5, 0.5) p.grad:mul_(0.5) end
+end)
+
 t.test('help shows every function, and each topic', function()
   local printed, real = {}, print
   rawset(_G, 'print', function(...) printed[#printed + 1] = table.concat({...}, ' ') end)
