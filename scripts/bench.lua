@@ -3,11 +3,13 @@
 --   mtorch scripts/bench.lua --peer torch --save now.tsv
 --   mtorch scripts/bench.lua --only '^relu/,^add/' --compare before.tsv
 --   mtorch scripts/bench.lua --device cuda --peer torch
+--   mtorch scripts/bench.lua --only '^matmul/' --peer cblas --sittings 5
 --
 -- Prints `name<TAB>microseconds`. Rows are those of peers/bench_torch.py: <op>/<size> of 1-D
 -- float32 values in 0.5..1.5, _rows along the last dimension of a 1024 x 1024 matrix and _cols
 -- along the first, matmul/MxKxN. Each is the median of 7 runs of 5 ms, or of one call if that is
--- longer. A ratio is the other time / ours. On a GPU a run ends when the GPU has done its calls, and
+-- longer. A ratio is the other time / ours. With --sittings the peer and we take turns, and a row is
+-- the median of them. On a GPU a run ends when the GPU has done its calls, and
 -- there are more rows: launch/<op> (what a call costs Lua, without waiting), 64 Mi elements, larger
 -- products, with the copy back too, and the filter of a 1000 x 2000 image.
 local mt = require 'mtorch'
@@ -34,8 +36,8 @@ local program = arg[0]
 for i = -1, -100, -1 do program = arg[i] or program end
 
 local options = mt.args {
-  only = '', quick = false, threads = 1, peer = {'none', 'torch', 'numpy'}, save = '', plot = '',
-  compare = '', format = {'plain', 'markdown'},
+  only = '', quick = false, threads = 1, peer = {'none', 'torch', 'numpy', 'cblas'}, save = '',
+  plot = '', compare = '', sittings = 1, format = {'plain', 'markdown'},
 }
 
 local function say(sentence, ...)
@@ -330,17 +332,18 @@ local function job_rows()
 end
 
 local function peer_column(name)
-  local python = os.getenv('MTORCH_PEER_PYTHON') or 'python3'
-  local script = folder .. 'peers/bench_' .. name .. '.py'
-  local words = {python, script, '--threads', tostring(options.threads)}
+  local runner, ending = os.getenv('MTORCH_PEER_PYTHON') or 'python3', '.py'
+  if name == 'cblas' then runner, ending = program, '.lua' end
+  local script = folder .. 'peers/bench_' .. name .. ending
+  local words = {runner, script, '--threads', tostring(options.threads)}
   if options.quick then words[#words + 1] = '--quick' end
   if on_gpu then words[#words + 1] = '--device=' .. options.device end
   local names = {}
   for i, r in ipairs(rows) do names[i] = r.name end
-  if options.only ~= '' then words[#words + 1] = '--only=^(' .. table.concat(names, '|') .. ')$' end
+  if options.only ~= '' or name == 'cblas' then words[#words + 1] = '--only=^(' .. table.concat(names, '|') .. ')$' end
   local column, last = bench_table.from_program(name, words, #rows)
   return column or quit('%s fails with %s (MTORCH_PEER_PYTHON names the Python): %s', script,
-                        python, last)
+                        runner, last)
 end
 
 -- ---- from the options to the table ----
@@ -360,15 +363,40 @@ local function check_options()
   end
 end
 
---- Times the rows and shows each as it comes; returns those that could be measured.
-local function measure_all(writer)
+--- The peer's times and ours in turns: all sittings but the last, as {[name] = {us, ..}}.
+local function earlier_sittings()
+  local ours, theirs = {}, {}
+  local function note(lists, name, us)
+    lists[name] = lists[name] or {}
+    table.insert(lists[name], us)
+  end
+  for _ = 2, options.sittings do
+    local column = options.peer ~= 'none' and peer_column(options.peer)
+    for name, us in pairs(column and column.times or {}) do note(theirs, name, us) end
+    for _, r in ipairs(rows) do
+      local ok, call = pcall(r.prepare)
+      if ok and type(call) == 'function' then ok, call = pcall(seconds_of, call) end
+      if ok then note(ours, r.name, call * 1e6) end
+    end
+  end
+  return ours, theirs
+end
+local function median_with(lists, name, us)
+  local all = lists[name] or {}
+  table.insert(all, us)
+  return median(all)
+end
+
+--- Times the rows and shows each as it comes, in the median with `before`; returns those that could
+--- be measured.
+local function measure_all(writer, before)
   local measured, bar = {}, mt.progress(#rows, {label = 'mtorch'})
   for _, r in ipairs(rows) do
     local ok, call = pcall(r.prepare)
     if ok and type(call) == 'function' then ok, call = pcall(seconds_of, call) end
     if not ok and tostring(call):match('interrupted!$') then error(call, 0) end
     if ok then
-      r.us, measured[#measured + 1] = call * 1e6, r
+      r.us, measured[#measured + 1] = median_with(before, r.name, call * 1e6), r
       bar:print(writer:row(r.name, r.us))
     else
       say('skipped %s: %s', r.name, tostring(call))
@@ -389,10 +417,15 @@ local function main()
     local before, trouble = bench_table.read(options.compare)
     others[1] = before or quit('%s', trouble)
   end
-  if options.peer ~= 'none' then table.insert(others, 1, peer_column(options.peer)) end
+  local ours, theirs = earlier_sittings()
+  if options.peer ~= 'none' then
+    local column = peer_column(options.peer)
+    for name, us in pairs(column.times) do column.times[name] = median_with(theirs, name, us) end
+    table.insert(others, 1, column)
+  end
   local writer = bench_table.writer(others, options.format == 'markdown')
   if #others > 0 or options.format == 'markdown' then print(writer:head()) end
-  local measured = measure_all(writer)
+  local measured = measure_all(writer, ours)
   for _, name in ipairs(options.only == '' and writer:missing(measured) or {}) do
     print(writer:row(name))
   end

@@ -30,7 +30,7 @@ doctor() { timeout 60 "$@" "$program" doctor 2>&1 | grep -A1 '^blas'; }
 # lua [VARIABLE=VALUE..] CODE
 lua() {
   for code; do :; done
-  while [ $# -gt 1 ]; do export "$1" && shift; done
+  while [ $# -gt 1 ]; do export "${1?}" && shift; done
   timeout 60 "$program" -e "local mt = require 'mtorch' $code" 2>&1
 }
 small='print(mt.ones(99, 99):matmul(mt.ones(99, 99)):sum():item())'

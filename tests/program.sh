@@ -450,6 +450,12 @@ hasnt 'the prompt shows no prompt to a pipe' out '> '
 run '' doctor && is 'doctor' "$status" 0
 is 'doctor to a pipe' "$(cat out err | LC_ALL=C tr -cd '\015\033' | wc -c | tr -d ' ')" 0
 has 'doctor names the instruction set' out avx
+if grep -q '^flags.* avx512_vbmi2' /proc/cpuinfo; then best=avx512; else best=avx2; fi
+for isa in base avx2 $best; do
+  MTORCH_ISA=$isa run '' doctor
+  has "MTORCH_ISA=$isa" out "instructions     ok   $isa "
+done
+run '' doctor && has "the best instruction set is chosen: $best" out "instructions     ok   $best "
 
 # ---- start ----
 best=999999

@@ -1,4 +1,5 @@
 // cpu.cpp -- the CPU as a device: memory, and the choice of an instruction set at start
+#include <cpuid.h>
 #include <omp.h>
 
 #include <cstdio>
@@ -6,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/table.h"
 
 volatile int mt_interrupted = 0;
 
@@ -16,28 +18,72 @@ void* cpu_alloc(size_t bytes) { return std::aligned_alloc(64, (bytes + 63) / 64 
 void cpu_free(void* data, size_t) { std::free(data); }
 void cpu_sync() {}
 
+// ---- AVX-512 with a part of AVX2: what wider registers make more than 5 % slower -------------------
+// Rows of scripts/bench.lua on a Xeon with AVX-512 FP16: <op>/4 of logit and softplus (a short run
+// is left to its rest, which has no vectors of 4), of the list <op>/1Ki or /1Mi, max_rows,
+// argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024.
+
+Device narrow, wide;
+
+template <class... Op> constexpr bool any_of(int op, op::List<Op...>) {
+  return ((op == op::id<Op>) || ...);
+}
+using Narrow = op::List<op::Reciprocal, op::Hypot, op::Fmod, op::Maximum, op::Addcmul>;
+
+void mixed_map(const Map& m) {
+  const bool few = m.ndim == 1 && m.size[0] < 16;
+  (few || (m.part == 0 && any_of(m.op, Narrow{})) ? narrow : wide).map(m);
+}
+void mixed_reduce(const Reduce& r) {
+  const bool rows = r.reduced == 1 && r.reduced_stride[0] == 1 && r.kept > 0;
+  (rows && (r.op == kArgmax || r.op == kArgmin) ? narrow : wide).reduce(r);
+}
+void mixed_scan(const Scan& s) {
+  const bool rows = s.lines.in_step == 1;
+  (rows && (s.op == ScanOp::sum || s.op == ScanOp::prod) ? narrow : wide).scan(s);
+}
+void mixed_matmul(const Matmul& m) {
+  (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m);
+}
+void fill_mixed(Device& device) {
+  isa_avx2::fill_verbs(narrow);
+  isa_avx512::fill_verbs(wide);
+  isa_avx512::fill_verbs(device);
+  device.map = mixed_map, device.reduce = mixed_reduce, device.scan = mixed_scan;
+  device.matmul = mixed_matmul;
+}
+
+// ---- the choice at start -------------------------------------------------------------------------
+
 struct Choice {
   const char* name;
   void (*fill)(Device&);
 };
 
+// clang 14's __builtin_cpu_supports has no word for it.
+bool has_f16c() {
+  unsigned a, b, c = 0, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 Choice choose() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+                    has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512bw");
   const Choice base{"base", isa_base::fill_verbs}, two{"avx2", isa_avx2::fill_verbs},
-      wide{"avx512", isa_avx512::fill_verbs};
+      mixed{"avx512", fill_mixed};
   const char* wish = std::getenv("MTORCH_ISA");
   if (wish && std::strcmp(wish, "base") == 0) return base;
   if (wish && std::strcmp(wish, "avx2") == 0 && avx2) return two;
-  if (wish && std::strcmp(wish, "avx512") == 0 && avx512) return wide;
+  if (wish && std::strcmp(wish, "avx512") == 0 && avx512) return mixed;
   if (wish && *wish)
     std::fprintf(stderr, "mtorch: MTORCH_ISA=%s is not one of base, avx2, avx512 that this machine has; "
                          "it is ignored\n", wish);
-  // AVX-512 only on request, until the tests have passed on a machine that has it.
+  // Processors that have AVX-512 without VBMI2 (Skylake-X, Cascade Lake) slow down for its sake.
+  if (avx512 && __builtin_cpu_supports("avx512vbmi2")) return mixed;
   return avx2 ? two : base;
 }
 
