@@ -28,6 +28,6 @@ thead th{white-space:nowrap}tr:last-child>*{border-bottom:0}
 .n{text-align:right;white-space:nowrap}.cut td{color:var(--soft);text-align:center}
 svg{display:block;width:100%;height:auto;max-width:720px;margin:0 auto}
 p{margin:0 0 10px}p:last-child{margin:0}
-@media(max-width:480px){main{padding:24px 12px 40px}.card{padding:10px 12px}th,td{padding-right:14px}}
+@media(max-width:480px){main{padding:24px 12px 40px}.card{padding:10px 12px}th,td{padding-right:8px;font-size:14px}}
 @media print{body{background:none}.card,.tile{break-inside:avoid}}
 ]]
