@@ -127,7 +127,8 @@ std::vector<Tensor> call_backward(const Callback& callback, const std::string& n
                                   const std::vector<int>& at, const std::vector<Tensor>& g) {
   lua_State* L = current_state();
   if (L && !lua_checkstack(L, int(g.size()) + arguments + 8))
-    fail("{}: Lua's stack has no room for the gradients of {} arguments", name, arguments);
+    fail("{}: Lua's stack has no room for the gradients of {} results and {} arguments", name, g.size(),
+         arguments);
   if (!L || !callback.push(L)) fail("{}: its backward function is gone", name);
   const int top = lua_gettop(L) - 1;
   for (const Tensor& t : g) push_tensor(L, t);

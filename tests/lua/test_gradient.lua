@@ -717,4 +717,20 @@ test('set_debug: the first NaN, forward and backward, with lines', function()
   eq(mt.tensor{-1}:sqrt():isnan():any(), true)
 end)
 
+t.test('more results and arguments than Lua passes at once are named as such', function()
+  local n = 3999
+  local function each(f)
+    local list = {}
+    for i = 1, n do list[i] = f(i) end
+    return list
+  end
+  local F = mt.Function{backward = function(_, ...) return ... end, forward = function(_, ...)
+    local x = {...}
+    return unpack(each(function(i) return x[i] * 2 end))
+  end}
+  local y = {F(unpack(each(function() return mt.ones(1):requires_grad_() end)))}
+  t.raises(function() (y[1] + y[n]):sum():backward() end,
+    "Function: Lua's stack has no room for the gradients of 3999 results and 3999 arguments")
+end)
+
 t.finish()
