@@ -120,3 +120,6 @@ foreach(script "threads --n 2000" "reduce --largest 5000" "matmul --largest 64 -
     ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CACHE=off")
 endforeach()
 add_test(NAME script.bench COMMAND mtorch scripts/bench.lua --quick --only add WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME script.bench_sittings COMMAND mtorch scripts/bench.lua --quick --only matmul/64x --peer cblas --sittings 2
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.bench_sittings PROPERTIES PASS_REGULAR_EXPRESSION "matmul/64x64x64 +[0-9.]+ +[0-9.]+ +[0-9.]+")
