@@ -35,11 +35,13 @@ int run_into(Args& a, int (*body)(Args&)) {
     if (const Tensor* t = tensor_at(L, i))
       shares |= shares_memory(*t, out), recorded |= t->requires_grad();
   if (recorded && grad_enabled())
-    fail("out=: what is written there has no gradient, but one is required; leave out away, or use "
-         "mt.no_grad(function) around the call");
+    fail(
+        "out=: what is written there has no gradient, but one is required; leave out away, or use "
+        "mt.no_grad(function) around the call");
   check_writable("out", out);
   const Into into(shares ? nullptr : &out);
-  if (body(a) != 1) fail("out=: this call has several results; take them as they are, and copy_ them");
+  if (body(a) != 1)
+    fail("out=: this call has several results; take them as they are, and copy_ them");
   const Tensor* made = tensor_at(L, -1);
   if (!made) fail("out=: this call returns {}, no tensor", describe(L, -1));
   if (!same_place(*made, out)) {

@@ -6880,15 +6880,16 @@ function mt.cuda.get_device_properties(device) end
 ---@return any ...
 function mt.cuda.graph(fn, warmup, device) end
 
---- A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, {bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = {m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a __constant__.
+--- A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, {bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = {m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a __constant__. check=true finds what a launch writes beside its tensors.
 ---@param source string
 ---@param name? string
 ---@param options? string[]
 ---@param defines? table
 ---@param rank? table
 ---@param device? string default 'cuda'
+---@param check? boolean default false
 ---@return any ...
-function mt.cuda.kernel(source, name, options, defines, rank, device) end
+function mt.cuda.kernel(source, name, options, defines, rank, device, check) end
 
 --- Bytes of a GPU: allocated (in tensors), peak, reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, copies and waits there were.
 ---@param device? string default 'cuda'

@@ -1,6 +1,8 @@
 // cuda_kernel.cpp -- checks of launches and their arguments, and the launch
 #include "engine/cuda_kernel.h"
 
+#include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
@@ -10,13 +12,15 @@
 
 #include "engine/autograd.h"
 #include "engine/create.h"
+#include "engine/cuda_check.h"
+#include "engine/cuda_preamble.h"
 #include "engine/device.h"
 #include "engine/error.h"
 
 namespace mt {
 namespace {
 
-constexpr int kMostParameters = 64;
+constexpr int kMostParameters = 64, kMostRank = 4;  // of an accessor
 
 /// The plug-in remembers names of kernels beyond their lives.
 const char* lasting(const std::string& name) {
@@ -28,7 +32,7 @@ const char* lasting(const std::string& name) {
 
 bool same(const CudaType& a, const CudaType& b) {
   return a.kind == b.kind && a.element == b.element && a.bytes == b.bytes && a.lanes == b.lanes &&
-         a.is_signed == b.is_signed && a.sizes == b.sizes;
+         a.is_signed == b.is_signed && a.sizes == b.sizes && a.rank == b.rank;
 }
 
 const CudaFunction* find_kernel(const CudaText& text, const std::string& name) {
@@ -62,12 +66,36 @@ std::string choose(const CudaText& text, const std::string& wanted) {
   return name;
 }
 
+std::string listed(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& w : words) list += (list.empty() ? "" : ", ") + w;
+  return list;
+}
+
+/// What a text has that belongs to a program of the host, and what stands for it here.
+std::string leave_out(const CudaText& text) {
+  std::vector<std::string> words;
+  for (const std::string& w : text.host_words)
+    if (std::find(text.host_functions.begin(), text.host_functions.end(), w) == text.host_functions.end())
+      words.push_back(w);
+  if (text.host_functions.empty() && words.empty()) return "";
+  std::string s = "\nLeave out ";
+  if (!text.host_functions.empty())
+    s += fmt::format("the functions of the host ({}){}", listed(text.host_functions), words.empty() ? "" : " and ");
+  s += listed(words);
+  return s + ": only kernels and __device__ functions are compiled. The script does the rest: "
+             "k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand for "
+             "TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
+             "__constant__";
+}
+
 }  // namespace
 
 CudaKernel::CudaKernel(CudaSource source, const std::string& device)
     : source_(std::move(source)),
       text_(read_cuda(source_.text)),
       device_(device) {
+  if (text_.accessors) source_.defines = kCudaTensors + source_.defines;
   source_.name = choose(text_, source_.name);
   lasting_name_ = lasting(source_.name);
   if (device_ != "cuda" && device_.compare(0, 5, "cuda:") != 0)
@@ -79,7 +107,7 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
   if (home_) arch_ = modules_of(*home_)->arch;
   try {
     code_ = compile_cuda(source_, arch_);
-  } catch (const Error& e) { fail("cuda.kernel: {}", e.what()); }
+  } catch (const Error& e) { fail("cuda.kernel: {}{}", e.what(), leave_out(text_)); }
   // The compiler says what the types are, the text what the parameters are called.
   parameters_ = parse_parameters(code_.signature);
   if (const CudaFunction* f = find_kernel(text_, source_.name)) {
@@ -102,7 +130,7 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
       fail(
           "cuda.kernel: {} cannot be given from Lua; parameters are pointers to float, double, "
           "int, long long, "
-          "unsigned char, bool or __half, and numbers",
+          "unsigned char, bool or __half, mt::tensor1 .. mt::tensor4 of them, and numbers",
           argument(int(i)));
   }
   rank_.assign(parameters_.size(), -1);
@@ -176,14 +204,18 @@ void CudaKernel::check_size(const LaunchSize& s) const {
 
 void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) const {
   const CudaType& t = parameters_[size_t(i)].type;
-  if (t.kind != CudaType::pointer)
+  const bool accessor = t.kind == CudaType::accessor;
+  if (t.kind != CudaType::pointer && !accessor)
     fail("{}: {} must be a {}, got a tensor {}", name(), argument(i),
          t.kind == CudaType::boolean ? "boolean" : "number", to_string(x.shape()));
   if (t.element != dtype_name(x.dtype()))
     fail("{}: {} takes a tensor of {}, got one of {}; convert it: x:to('{}')", name(), argument(i),
          t.element, dtype_name(x.dtype()), t.element);
   const int least = int(t.sizes.size()) + 1;
-  const int rank = rank_[size_t(i)] >= 0 ? rank_[size_t(i)] : t.sizes.empty() ? -1 : least;
+  const int rank = accessor                ? t.rank
+                   : rank_[size_t(i)] >= 0 ? rank_[size_t(i)]
+                   : t.sizes.empty()       ? -1
+                                           : least;
   if (rank >= 0 && x.dim() != rank)
     fail("{}: {} takes a tensor of {} dimension{}, got one of {}: {}", name(), argument(i), rank,
          rank == 1 ? "" : "s", x.dim(), to_string(x.shape()));
@@ -191,7 +223,7 @@ void CudaKernel::check_tensor(int i, const Tensor& x, const Device*& device) con
     if (t.sizes[k] >= 0 && x.size(int(k) + 1) != t.sizes[k])
       fail("{}: {} takes a tensor with {} elements in dimension {}, got {}", name(), argument(i),
            t.sizes[k], k + 2, to_string(x.shape()));
-  if (!x.is_contiguous())
+  if (!x.is_contiguous() && !accessor)
     fail("{}: {} is not contiguous: {} with strides {}; use x:contiguous()", name(), argument(i),
          to_string(x.shape()), to_string(x.strides()));
   if (wants_grad(x))
@@ -246,19 +278,27 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
   const int n = int(parameters_.size());
   check_size(size);
   if (count != n) fail("{}: {} arguments given, it takes {}: {}", name(), count, n, text());
-  uint64_t value[kMostParameters];
+  std::vector<std::array<uint64_t, 1 + 2 * kMostRank>> value(size_t(n) + 1);
   void* place[kMostParameters];
+  unsigned bytes[kMostParameters];
   const Device* device = nullptr;
   for (int i = 0; i < n; ++i) {
-    place[i] = &value[i];
+    place[i] = value[size_t(i)].data();
+    bytes[i] = 8;
+    const CudaType& type = parameters_[size_t(i)].type;
     if (arguments[i].tensor) {
-      check_tensor(i, *arguments[i].tensor, device);
-      value[i] = reinterpret_cast<uintptr_t>(arguments[i].tensor->data());
-    } else if (parameters_[size_t(i)].type.kind == CudaType::pointer) {
+      const Tensor& x = *arguments[i].tensor;
+      check_tensor(i, x, device);
+      uint64_t* word = value[size_t(i)].data();
+      *word++ = reinterpret_cast<uintptr_t>(x.data());
+      for (int d = 0; d < type.rank; ++d) *word++ = uint64_t(x.size(d));
+      for (int d = 0; d < type.rank; ++d) *word++ = uint64_t(x.stride(d));
+      bytes[i] += unsigned(16 * type.rank);
+    } else if (type.kind == CudaType::pointer || type.kind == CudaType::accessor) {
       fail("{}: {} must be a tensor, got {}", name(), argument(i),
            arguments[i].describe(context, i));
     } else {
-      value[i] = value_of(i, arguments[i], context);
+      value[size_t(i)][0] = value_of(i, arguments[i], context);
     }
   }
   const Device& home = usable();
@@ -280,14 +320,28 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
     fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
          name(), size.shared, kernel.shared, d.name, kernel.more_shared);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
-  Launch c{&kernel, lasting_name_, {}, {}, unsigned(size.shared), place, n};
+  Launch c{&kernel, lasting_name_, {}, {}, unsigned(size.shared), place, bytes, n};
   for (int k = 0; k < 3; ++k)
     c.grid[k] = unsigned(size.grid[k]), c.block[k] = unsigned(size.block[k]);
+  Guarded guarded;
+  if (check_) {
+    check_may_wait(d);
+    for (int i = 0; i < n; ++i)
+      if (const Tensor* x = arguments[i].tensor)
+        guarded.add(*x, argument(i), parameters_[size_t(i)].type.read_only);
+    guarded.fill();
+    for (int i = 0; i < n; ++i)
+      if (const Tensor* x = arguments[i].tensor)
+        value[size_t(i)][0] = reinterpret_cast<uintptr_t>(guarded.place(*x));
+  }
   if (text_.prints) std::fflush(stdout);  // what the script printed comes first
   modules_of(d)->launch(c);
   check_device(d);
   for (int i = 0; i < n; ++i)
     if (arguments[i].tensor && !parameters_[size_t(i)].type.read_only) bump(*arguments[i].tensor);
+  if (!check_) return;
+  synchronize(d);
+  if (const std::string found = guarded.finish(); !found.empty()) fail("{}: {}", name(), found);
 }
 
 void CudaKernel::set_constant(const std::string& variable, const Tensor& value) {

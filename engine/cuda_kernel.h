@@ -39,6 +39,9 @@ class CudaKernel {
   const LoadedKernel* loaded() const;
   /// From now on a tensor for parameter i must have that many dimensions.
   void set_rank(int i, int rank) { rank_[size_t(i)] = rank; }
+  /// From now on launches run between guard regions, and wait: what is written beside a tensor is an
+  /// error.
+  void set_check(bool check) { check_ = check; }
   /// "conv2d_k(float* m, const float* f, int w)"
   std::string text() const;
 
@@ -63,6 +66,7 @@ class CudaKernel {
   std::string device_, why_;      // why there is no GPU
   const Device* home_ = nullptr;  // the GPU of that name
   int arch_ = 90;
+  bool check_ = false;
   bool filled_ = false;  // set_constant was called: the values lie on home_ alone
   const char* lasting_name_;
   std::map<const Device*, LoadedKernel> loaded_;

@@ -220,9 +220,32 @@ std::vector<int64_t> bounds(const Tokens& t, size_t i, size_t end) {
   return sizes;
 }
 
+/// `mt::tensor2<const float> m`; false where it is something else.
+bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
+  size_t i = from;
+  while (i < end && (t[i] == "const" || t[i] == ":")) ++i;
+  if (i + 5 >= end || t[i] != "mt" || t[i + 1] != ":" || t[i + 2] != ":" || t[i + 4] != "<") return false;
+  const std::string_view name = t[i + 3];
+  if (name.size() != 7 || !name.starts_with("tensor") || name[6] < '1' || name[6] > '4') return false;
+  const size_t close = behind(t, i + 4, end);
+  Tokens element;
+  for (size_t k = i + 5; k + 1 < close; ++k)
+    if (t[k] == "const") p.type.read_only = true;
+    else element.push_back(t[k]);
+  p.type.text = join(t, from, end);
+  Scalar s{};
+  if (!scalar_named(element, s) || !s.dtype || s.kind == CudaType::unknown) return true;
+  if (close + 1 < end || (close < end && !is_word(t[close]))) return true;  // a reference, for one
+  if (close < end) p.name = t[close];
+  p.type.kind = CudaType::accessor, p.type.element = s.dtype, p.type.bytes = s.bytes;
+  p.type.rank = name[6] - '0';
+  return true;
+}
+
 /// One parameter: the tokens from `from` to `end`.
 CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
   CudaParameter p;
+  if (accessor(t, from, end, p)) return p;
   for (size_t i = from; i < end; ++i)  // a default value is no part of the type
     if (t[i] == "=") end = i;
     else if (t[i] == "(" || t[i] == "[" || t[i] == "{") i = behind(t, i, end) - 1;
@@ -369,6 +392,40 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   }
 }
 
+/// The name of a function of the host whose body begins at the brace `i`, or nothing: its parameters
+/// stand before the brace, and nothing since the last declaration says that it is the GPU's.
+std::string_view host_function(const Tokens& t, size_t i) {
+  if (i == 0 || t[i - 1] != ")") return {};
+  int depth = 0;
+  size_t open = i;
+  while (open > 0) {
+    --open;
+    depth += t[open] == ")" ? 1 : t[open] == "(" ? -1 : 0;
+    if (depth == 0) break;
+  }
+  if (open < 2 || !is_word(t[open - 1]) || is_one_of(t[open - 1], {"if", "for", "while", "switch"})) return {};
+  for (size_t k = open; k > 0 && !is_one_of(t[k - 1], {";", "}", "{"}); --k)
+    if (is_one_of(t[k - 1], {"__global__", "__device__", "constexpr", "="})) return {};
+  return t[open - 1];
+}
+
+/// Functions at the outermost level, and what in them belongs to the host.
+void read_host(const Tokens& t, CudaText& text) {
+  int depth = 0;
+  for (size_t i = 0; i < t.size(); ++i) {
+    if (t[i] == "{" && depth == 0)
+      if (const std::string_view name = host_function(t, i); !name.empty())
+        text.host_functions.emplace_back(name);
+    depth += t[i] == "{" ? 1 : t[i] == "}" ? -1 : 0;
+    const bool known = is_one_of(t[i], {"torch", "at", "TORCH_CHECK", "AT_ASSERTM", "CHECK_INPUT", "CHECK_CUDA",
+                                        "C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDA_ERR", "dim3",
+                                        "cudaMemcpyToSymbol", "cudaMalloc", "cudaMemcpy", "cudaGetLastError",
+                                        "cudaDeviceSynchronize", "PYBIND11_MODULE", "cdiv"});
+    const bool named = std::find(text.host_words.begin(), text.host_words.end(), t[i]) != text.host_words.end();
+    if (known && !named) text.host_words.emplace_back(t[i]);
+  }
+}
+
 void read_directive(std::string_view line, CudaText& text) {
   line.remove_prefix(line[0] == '#' ? 1 : 2);
   const std::string code = [&] {  // comments are blanks here too
@@ -405,7 +462,9 @@ CudaText read_cuda(std::string_view source) {
     text.prints |= line.find("printf") != line.npos;
     text.hides |= line.find("__global__") != line.npos;
   }
+  read_host(t, text);
   for (size_t i = 0; i < t.size(); ++i) {
+    text.accessors |= t[i] == "mt" && i + 3 < t.size() && t[i + 3].starts_with("tensor");
     text.says_where |= is_one_of(t[i], {"__LINE__", "__FILE__", "assert"});
     text.prints |= t[i] == "printf";
     if (t[i] == "__constant__" || t[i] == "__device__") variables_at(t, i + 1, text.variables);

@@ -14,14 +14,15 @@ namespace mt {
 
 /// What a parameter of a kernel takes.
 struct CudaType {
-  enum Kind { unknown, boolean, integer, floating, pointer };
+  enum Kind { unknown, boolean, integer, floating, pointer, accessor };
   Kind kind = unknown;
   std::string text;            // as it was written
-  std::string element;         // of a pointer: the name of the dtype of its tensors; else empty
+  std::string element;         // of a pointer or accessor: the name of its tensors' dtype
   int bytes = 0;               // of the value; of a pointer's element
   int lanes = 1;               // of a pointer: numbers to an element, 4 of float4
   bool is_signed = true;       // of an integer
-  bool read_only = false;      // of a pointer: to const
+  bool read_only = false;      // of a pointer or accessor: to const
+  int rank = 0;                // of an accessor, `mt::tensor2<float>`: how many dimensions
   std::vector<int64_t> sizes;  // of `float (*f)[3]`: the sizes of all dimensions but the first
 };
 struct CudaParameter {
@@ -46,6 +47,9 @@ struct CudaText {
   bool says_where = false;   // __LINE__, __FILE__ or assert
   bool prints = false;       // printf
   bool hides = false;        // some directive names __global__: there may be more kernels
+  bool accessors = false;    // mt::tensor1 .. mt::tensor4
+  /// Functions without __device__ or __global__, and PyTorch's and the runtime's words in them.
+  std::vector<std::string> host_functions, host_words;
 };
 
 /// Never fails: what cannot be read is left out.

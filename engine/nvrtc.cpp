@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/cuda_preamble.h"
 #include "engine/cuda_signature.h"
 #include "engine/error.h"
 
@@ -247,7 +248,11 @@ CudaCode compile(const CudaSource& s, int arch) {
   const std::string text = whole_text(s),
                     probe = fmt::format("&mt_signature_<decltype(&{})>", s.name);
   Program program = nullptr;
-  int status = lib.create(&program, text.c_str(), "source", 0, nullptr, nullptr);
+  constexpr size_t kHeaders = std::size(kCudaHeaders);
+  const char *headers[kHeaders], *header_names[kHeaders];
+  for (size_t i = 0; i < kHeaders; ++i)
+    header_names[i] = kCudaHeaders[i][0], headers[i] = kCudaHeaders[i][1];
+  int status = lib.create(&program, text.c_str(), "source", int(kHeaders), headers, header_names);
   if (status != 0) fail("NVRTC: {}", lib.error_text(status));
   const auto destroy = [&lib](Program* p) { lib.destroy(p); };
   const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
@@ -309,7 +314,7 @@ std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
       return "";
     identity = file_identity(info.dli_fname);
   }
-  std::string key = "CUDA C 1\n";
+  std::string key = "CUDA C 2\n";
   for (const std::string& field : {identity, std::to_string(arch), s.name, s.defines, s.text})
     add_field(key, field);
   for (const std::string& o : s.options) add_field(key, o);

@@ -9,7 +9,7 @@
 namespace mt {
 
 /// What the engine and the plug-in must agree about.
-constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 2;
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 3;
 constexpr int kMostSteps = 32;  // of groups of parameters in a graph
 constexpr int kMostGpus = 8;  // of a machine
 

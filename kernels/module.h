@@ -27,8 +27,9 @@ struct Launch {
   const LoadedKernel* kernel;
   const char* name;  // lives as long as the program
   unsigned grid[3], block[3], shared;
-  void** arguments;  // of each parameter where its value lies, in 8 bytes
-  int count;         // of them
+  void** arguments;       // of each parameter where its value lies
+  const unsigned* bytes;  // how many that are, a multiple of 8
+  int count;              // of them
 };
 
 /// A GPU's verbs for such code.

@@ -33,7 +33,7 @@ for kind, names in pairs {
     ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
     accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats
-    non_blocking swap]],
+    non_blocking swap check]],
   [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
     equation state kind profile sort]],
   [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base defines rank',

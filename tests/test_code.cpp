@@ -24,6 +24,8 @@ std::string show_type(const CudaType& t) {
     case CudaType::boolean: return "bool";
     case CudaType::integer: return fmt::format("{}int{}", t.is_signed ? "" : "u", 8 * t.bytes);
     case CudaType::floating: return fmt::format("float{}", 8 * t.bytes);
+    case CudaType::accessor:
+      return fmt::format("{}{} of {}", t.read_only ? "const " : "", t.element, t.rank);
     case CudaType::pointer: break;
   }
   s = t.read_only ? "const " : "";
@@ -394,6 +396,25 @@ TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code
   CHECK(contains(error_of([&] { compile_cuda(s, 30, cache); }), "compute capability 3.0"));
   CHECK(compile_cuda(s, 999, cache).image.find(".version") !=
         std::string::npos);  // PTX for what comes
+}
+
+MT_TEST("tensors with their shape, and what belongs to the host", "[code]") {
+  CHECK(kernels_of("__global__ void k(mt::tensor2<const float> m, const mt::tensor3<long long> v, int n) {}") ==
+        "k(const float32 of 2 m, int64 of 3 v, int32 n)");
+  CHECK(kernels_of("__global__ void k(mt::tensor5<int> a, mt::tensor2<float>& b, mt::tensor1<float*> c, "
+                   "tensor2<float> d)") == "k(? a, ?, ?, ? d)");
+  const std::vector<CudaParameter> seen = parse_parameters("(mt::tensor2<float const>, mt::tensor4<double>)");
+  CHECK(show_parameters(seen) == "const float32 of 2, float64 of 4");
+  CHECK(read_cuda("__global__ void k(mt::tensor1<float> x) {}").accessors);
+  CHECK_FALSE(read_cuda("__global__ void k(float* x) {}").accessors);
+  const CudaText text = read_cuda(
+      "namespace a { } struct S { int f() { return 1; } };\n"
+      "__device__ int g(int x) { if (x) { return 1; } return 2; }\n"
+      "template <class T> __global__ void __launch_bounds__(32) k(T* x) { for (;;) { } }\n"
+      "int h(int x) { return x; }\n"
+      "at::Tensor run(at::Tensor x) { TORCH_CHECK(x, 1); h(2); return x; }");
+  CHECK(text.host_functions == std::vector<std::string>{"h", "run"});
+  CHECK(text.host_words == std::vector<std::string>{"at", "TORCH_CHECK"});
 }
 
 }  // namespace mt::test

@@ -24,21 +24,22 @@ const One kOne[] = {
     {"square", [](const Tensor& x) { return x * x; }, [](double x) { return x * x; }},
     {"cube", [](const Tensor& x) { return x * x * x; }, [](double x) { return x * x * x; }},
     {"neg", [](const Tensor& x) { return -x; }, [](double x) { return -x; }},
-    {"inv", [](const Tensor& x) { return 1.0 / (x + 103.5); }, [](double x) { return 1 / (x + 103.5); }},
+    {"inv", [](const Tensor& x) { return 1.0 / (x + 103.5); },
+     [](double x) { return 1 / (x + 103.5); }},
     {"sig", [](const Tensor& x) { return sigmoid(x); }, sigmoid_of},
     {"log", [](const Tensor& x) { return log(x + 100000.0); },
      [](double x) { return std::log(x + 100000); }},
-    {"relu", [](const Tensor& x) { return relu(x + 5.5); }, [](double x) { return relu_of(x + 5.5); }},
-    {"exp", [](const Tensor& x) { return exp(x - 200.0); }, [](double x) { return std::exp(x - 200); }},
+    {"relu", [](const Tensor& x) { return relu(x + 5.5); },
+     [](double x) { return relu_of(x + 5.5); }},
+    {"exp", [](const Tensor& x) { return exp(x - 200.0); },
+     [](double x) { return std::exp(x - 200); }},
     {"explog", [](const Tensor& x) { return log(x + 100000.0) + exp(x - 200.0); },
      [](double x) { return std::log(x + 100000) + std::exp(x - 200); }},
     {"complex",
      [](const Tensor& x) {
        return log(sigmoid(relu(relu(x * 10.0 + 7.0) * 6.0 + 5.0) * 10.0)) / 50.0;
      },
-     [](double x) {
-       return std::log(sigmoid_of(relu_of(relu_of(x * 10 + 7) * 6 + 5) * 10)) / 50;
-     }},
+     [](double x) { return std::log(sigmoid_of(relu_of(relu_of(x * 10 + 7) * 6 + 5) * 10)) / 50; }},
 };
 
 struct Two {
@@ -87,7 +88,8 @@ const Device* gpu() {
 /// The result and the gradients of f there are those of the CPU.
 void same_there(const Device& there, const TensorFunction& f, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> here, moved;
-  for (const Tensor& x : inputs) here.push_back(leaf(x)), moved.push_back(wanting(to(x.detach(), there)));
+  for (const Tensor& x : inputs)
+    here.push_back(leaf(x)), moved.push_back(wanting(to(x.detach(), there)));
   const Tensor a = f(here), b = f(moved);
   CHECK(difference(to(b.detach(), cpu_device()), a.detach(), 1e-9, 1e-2) == "");
   if (!a.requires_grad()) return;
@@ -102,7 +104,8 @@ void same_there(const Device& there, const TensorFunction& f, const std::vector<
 /// (D x A x B) and (1 x B x C), as two matrices and as batches.
 void each_product(Rng& rng, const std::function<void(const Tensor&, const Tensor&)>& check) {
   for (int n = 0; n < 20; ++n) {
-    const int64_t d = rng.between(2, 4), a = rng.between(2, 4), b = rng.between(2, 4), c = rng.between(2, 4);
+    const int64_t d = rng.between(2, 4), a = rng.between(2, 4), b = rng.between(2, 4),
+                  c = rng.between(2, 4);
     check(any_tensor(rng, {a, b}), any_tensor(rng, {b, c}));
     check(any_tensor(rng, {d, a, b}), any_tensor(rng, {1, b, c}));
   }
@@ -135,7 +138,9 @@ MT_TEST("task 3.1: zips", "[task3_1][course]") {
       for (int64_t i = 0; i < x.numel(); ++i)
         CHECK(std::fabs(z.at(i) - f.of_numbers(x.at(i), y.at(i))) < 1e-2);
       if (!f.has_gradient) continue;
-      const TensorFunction g = [&](const std::vector<Tensor>& v) { return f.of_tensors(v[0], v[1]); };
+      const TensorFunction g = [&](const std::vector<Tensor>& v) {
+        return f.of_tensors(v[0], v[1]);
+      };
       gradcheck(g, {wanting(x), wanting(y)});
       gradcheck(g, {wanting(sum(x.detach(), {0})), wanting(y)});  // broadcasting
       gradcheck(g, {wanting(x), wanting(sum(y.detach(), {0}))});
@@ -192,7 +197,8 @@ MT_TEST("task 3.3: maps, zips and reductions of a GPU", "[task3_3][course]") {
   }
   // The course's practice sums, and sizes at which its kernel was wrong.
   for (const int64_t n : {16, 64, 48, 1025, 5000})
-    same_there(*there, [](const std::vector<Tensor>& v) { return sum(v[0]); }, {any_tensor(rng, {n})});
+    same_there(*there, [](const std::vector<Tensor>& v) { return sum(v[0]); },
+               {any_tensor(rng, {n})});
   for (const Shape& shape : {Shape{16, 32}, Shape{500, 32}, Shape{3, 1025}})
     for (const int64_t d : {0, 1})
       same_there(*there, [&](const std::vector<Tensor>& v) { return sum(v[0], {d}); },
@@ -218,13 +224,14 @@ int64_t train_split(const Device& there, int epochs) {
     return to(random_tensor(rng, shape, Dtype::f32, low, high), there);
   };
   const Tensor x = uniform({kPoints, 2}, 0, 1), side = pick(x, 1, 0);
-  const Tensor y = to(logical_or(side < 0.2, side > 0.8), Dtype::f32);
+  const Tensor y = to(logical_or(side<0.2, side> 0.8), Dtype::f32);
   std::vector<Tensor> p;
   for (const Shape& shape : {Shape{kHidden, 2}, Shape{kHidden, kHidden}, Shape{1, kHidden}}) {
     p.push_back(wanting(uniform(shape, -0.5, 0.5)));
     p.push_back(wanting(full({shape[0]}, 0.1, Dtype::f32, there)));
   }
-  const auto own = [&](const Tensor& in, const Tensor& of) {  // the probability of a point's own class
+  const auto own = [&](const Tensor& in,
+                       const Tensor& of) {  // the probability of a point's own class
     const Tensor h = relu(linear(relu(linear(in, p[0], p[1])), p[2], p[3]));
     const Tensor out = reshape(sigmoid(linear(h, p[4], p[5])), {-1});
     return out * of + (out - 1.0) * (of - 1.0);

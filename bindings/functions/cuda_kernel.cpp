@@ -79,7 +79,7 @@ int about(Args& a) {
     lua_createtable(a.L, 0, 3);
     a.push(p.name), set("name");
     a.push(p.type.text), set("type");
-    if (p.type.kind == CudaType::pointer) a.push(p.type.element), set("dtype");
+    if (!p.type.element.empty()) a.push(p.type.element), set("dtype");
     lua_rawseti(a.L, -2, ++i);
   }
   set("parameters");
@@ -120,6 +120,11 @@ const Entry kParts[] = {
      [](Args& a) {
        CudaKernel& k = kernel_at(a);
        k.set_rank(int(a.integer(2)) - 1, int(a.integer(3)));
+       return 0;
+     }},
+    {"cuda_check(kernel, check)", "Whether launches run between guard regions.",
+     [](Args& a) {
+       kernel_at(a).set_check(a.boolean(2, false));
        return 0;
      }},
     {"cuda_constant(kernel, name, value)", "Fills a variable of the source.",

@@ -84,10 +84,11 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
     device_name = core.declare("device_name(device='cuda')", 'What a GPU is sold as.',
       function(device) return core.device_name(device or 'cuda') end),
-    kernel = core.declare("kernel(source, name=nil, options=nil, defines=nil, rank=nil, device='cuda')",
+    kernel = core.declare("kernel(source, name=nil, options=nil, defines=nil, rank=nil, device='cuda', check=false)",
       'A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
       "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
-      "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a __constant__.",
+      "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..
+      '__constant__. check=true finds what a launch writes beside its tensors.',
       function(...) return require('mtorch.cuda_kernel')(...) end),
     synchronize = core.declare("synchronize(device='cuda')", 'Waits until a GPU has done what it was asked.',
       function(device) core.synchronize(device or 'cuda') end),

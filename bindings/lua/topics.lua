@@ -97,7 +97,12 @@ The third number is shared memory beside what the kernel declares. mt.cdiv(n, th
 A pointer takes a contiguous tensor of its type on the GPU: float* float32, double* float64, int* int32, long long*
 int64, unsigned char* uint8, bool* bool, __half* float16; float4* whole groups of 4. Write const where a kernel only
 reads: other tensors count as changed in place. `const float (*f)[3]` wants a matrix of 3 columns; rank={f=2} any
-matrix. Numbers are whole and in range for integers, true or false for bool. name='scale<float>' is an instance.
+matrix. A tensor with its shape is mt::tensor2<float> m (tensor1 .. tensor4, of const T where a kernel only reads): any
+strides, m[row][col] or m(row, col) from 0, m.size(0). Numbers are whole and in range for integers, true or false for
+bool. name='scale<float>' is an instance.
+With check=true a launch runs between guard regions around each tensor and waits: what it writes there is an error that
+names the tensor and the side. Includes of a host program (stdio.h, cmath, cuda_runtime.h, torch/extension.h) are
+accepted; its functions, TORCH_CHECK and the like are left out.
 k:set_constant('F', x) fills `__constant__ float F[..]`. What printf writes is shown by mt.cuda.synchronize().
 k.signature k.parameters k.cached k.milliseconds k.registers k.shared k.max_threads k.log. Compiled code is kept in
 $MTORCH_CACHE, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch, at most 256 MiB; MTORCH_CACHE=off keeps nothing.

@@ -7,6 +7,8 @@
 #ifdef __CUDACC__
 #include <cuda.h>
 #include <dlfcn.h>
+#else
+#include <vector>
 #endif
 
 namespace mt::cuda {
@@ -121,15 +123,16 @@ void* module_variable(const LoadedKernel& kernel, const char* name, size_t* byte
 }
 void queue(const Launch& c) {
   const auto kernel = emulation::kernel_of(static_cast<emulation::Loaded*>(c.kernel->module));
-  struct Values {
-    uint64_t of[64];
-  } values;
-  for (int i = 0; i < c.count; ++i) values.of[i] = *static_cast<const uint64_t*>(c.arguments[i]);
+  std::vector<std::vector<uint64_t>> values;
+  for (int i = 0; i < c.count; ++i) {
+    const auto* const from = static_cast<const uint64_t*>(c.arguments[i]);
+    values.emplace_back(from, from + c.bytes[i] / 8);
+  }
   emulation::start(c.name, true, dim3(c.grid[0], c.grid[1], c.grid[2]),
                    dim3(c.block[0], c.block[1], c.block[2]), c.shared,
-                   [kernel, values, n = c.count]() mutable {
+                   [kernel, values]() mutable {
                      void* place[64];
-                     for (int i = 0; i < n; ++i) place[i] = &values.of[i];
+                     for (size_t i = 0; i < values.size(); ++i) place[i] = values[i].data();
                      kernel(place);
                    });
   check(cudaGetLastError(), c.name);
@@ -138,7 +141,7 @@ void queue(const Launch& c) {
 
 void launch_module(const Launch& c) {
   if (stopped()) return;
-  for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], 8);
+  for (int i = 0; capturing() && i < c.count; ++i) keep(c.arguments[i], c.bytes[i]);
   if (capturing()) c.kernel->stays = true;
   const Timed timed(c.name);
   queue(c);

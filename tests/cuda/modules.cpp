@@ -96,7 +96,8 @@ void compile(Loaded& loaded) {
       std::regex(
           "extern\\s+__shared__\\s+(?:__align__\\(\\d+\\)\\s*)?([\\w ]+?)\\s*(\\w+)\\s*\\[\\s*\\]"),
       "$1* $2 = static_cast<$1*>(emulation::shared())");
-  std::ofstream(text) << kBefore << source << call_of(loaded.name);
+  static const std::regex host("#[ \t]*include[ \t]*<(torch|ATen|c10)/[^>]*>");
+  std::ofstream(text) << kBefore << std::regex_replace(source, host, "") << call_of(loaded.name);
   const std::string command = std::string(MT_COMPILER) +
                               " -std=c++20 -O1 -w -fPIC -shared -fwrapv "
                               "-ffp-contract=off -fno-gnu-unique -Wl,-Bsymbolic -I" MT_EMULATION

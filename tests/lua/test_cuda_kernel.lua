@@ -104,6 +104,40 @@ test('the cache: the second time the code is found on disk, and only for the sam
   eq(run('MTORCH_CACHE=/proc/nothing', '-e', script), 'false\n')
 end)
 
+test('what a source for the host includes is accepted; what belongs to the host is named', function()
+  local k = mt.cuda.kernel {source = [[
+#include <torch/extension.h>
+#include <stdio.h>
+#include <cstdio>
+#include <cmath>
+#include <cuda_runtime.h>
+#include <c10/cuda/CUDAException.h>
+__global__ void k(float* x) { x[0] = std::sqrt(x[0]) + std::abs(-2.0f); }
+]]}
+  eq(k.signature, 'k(float* x)')
+  local text = raises(function()
+    mt.cuda.kernel {source = [[
+#define CHECK_INPUT(x) TORCH_CHECK(x.is_contiguous(), "")
+inline unsigned int cdiv(unsigned int a, unsigned int b) { return (a + b - 1) / b; }
+__device__ float twice(float x) { return 2 * x; }
+__global__ void conv2d_k(float* m) { if (m[0] > 1) { m[0] = twice(m[0]); } }
+torch::Tensor conv2d(torch::Tensor m) {
+  CHECK_INPUT(m);
+  conv2d_k<<<1, 2>>>(m.data_ptr<float>());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return m;
+}
+]]}
+  end, "'conv2d_k' does not compile")
+  local wanted = 'Leave out the functions of the host (cdiv, conv2d) and torch, CHECK_INPUT, ' ..
+    'C10_CUDA_KERNEL_LAUNCH_CHECK: '
+  if not text:find(wanted, 1, true) then error(text) end
+  text = raises(function() mt.cuda.kernel {source = '__global__ void k() { oops; }'} end, 'does not compile')
+  if text:find('Leave out', 1, true) then error(text) end
+  raises(function() mt.cuda.kernel {source = 'kernels/k.cu'} end,
+    "'kernels/k.cu' is the path of a file, source is its text: source = io.open%('kernels/k.cu'%):read%('%*a'%)")
+end)
+
 test('errors of the compiler have the line of this file', function()
   local line = debug.getinfo(1, 'l').currentline
   local text = raises(function()
@@ -445,4 +479,82 @@ test('the scripts\' kernels compile', function()
 end)
 
 os.execute("rm -r '" .. folder .. "'")
+local shaped = [[
+__global__ void add(mt::tensor2<float> out, mt::tensor2<const float> x, mt::tensor1<double> r, int by) {
+  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < out.size(0) && j < out.size(1)) {
+    out[i][j] = x(i, j) + by;
+    out(i, j) += r[i];
+  }
+}
+]]
+test('tensors that bring their shape', function()
+  local k = mt.cuda.kernel {source = shaped}
+  eq(k.signature, 'add(mt::tensor2<float> out, mt::tensor2<const float> x, mt::tensor1<double> r, int by)')
+  eq(k.parameters[2], {name = 'x', type = 'mt::tensor2<const float> x', dtype = 'float32'})
+  eq(mt.cuda.kernel {source = shaped, defines = {N = 1}}.parameters[3].dtype, 'float64')
+  local x = mt.zeros(3, 4)
+  raises(function() k[{1, 1}](x, x, mt.zeros(3), 1) end, 'r.* takes a tensor of float64, got one of float32')
+  raises(function() k[{1, 1}](mt.zeros(3), x, mt.zeros(3, 'float64'), 1) end, "'out'.*2 dimensions, got one of 1")
+  raises(function() k[{1, 1}](5, x, mt.zeros(3, 'float64'), 1) end, "'out'.*must be a tensor, got 5")
+  for _, type in ipairs {'mt::tensor2<float>&', 'mt::tensor2<char*>'} do
+    local text = '__global__ void k(' .. type .. ' x) {}'
+    raises(function() mt.cuda.kernel {source = text} end, 'cannot be given from Lua')
+  end
+end)
+
+if mt.cuda.is_available() then
+  test('tensors that bring their shape: any strides', function()
+    local k = mt.cuda.kernel {source = shaped}
+    local x, r = mt.range(1, 12):float():view(3, 4):cuda(), mt.tensor({10, 20, 30}, 'float64'):cuda()
+    local out = mt.zeros(4, 3):cuda()
+    k[{1, {8, 8}}](out:t(), x, r, 2)
+    eq(out:tolist(), (x + 2 + r:float():view(3, 1)):t():tolist())
+    local middle = mt.zeros(5, 6):cuda()
+    k[{1, {8, 8}}](middle[{{2, 4}, {2, 5}}], x, r, 0)
+    eq(middle:sum():item(), 78 + 4 * 60)
+    eq(middle[{{2, 4}, {2, 5}}]:tolist(), (x + r:float():view(3, 1)):tolist())
+  end)
+
+  local careless = [[
+__global__ void careless(float* out, const float* x, int n, int shift) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i + shift] = x[i] * 2;
+}
+]]
+  test('check=true finds what a launch writes beside its tensors', function()
+    local k = mt.cuda.kernel {source = careless, check = true}
+    local x = mt.range(1, 1000):float():cuda()
+    local out = mt.zeros(1000):cuda()
+    k[{4, 256}](out, x, 1000, 0)
+    eq(out:tolist(), (x * 2):tolist())
+    raises(function() k[{4, 256}](out, x, 1024, 0) end,
+      "careless: argument 1 'out' %(float%* out%): 24 elements written behind its end, from 1 element behind the " ..
+      'last of its 1000')
+    raises(function() k[{4, 256}](out, x, 1000, -3) end,
+      "argument 1 'out' .*: 3 elements written before its beginning, the nearest 1 element before the first")
+    -- a part of a larger tensor: what lies behind the part stays as it was
+    local whole = mt.zeros(1010):cuda()
+    raises(function() k[{4, 256}](whole[{{6, 1005}}], x, 1001, 0) end, '1 element written behind its end')
+    eq({whole:at(5), whole:at(6), whole:at(1005), whole:at(1006)}, {0, 2, 2000, 0})
+    k[{4, 256}](x, x, 1000, 0) -- one tensor twice
+    eq(x:sum():item(), 1001000)
+    local version = mt.ones(4):cuda():requires_grad_()
+    raises(function() k[{1, 4}](version, x, 4, 0) end, 'requires a gradient')
+    k[{1, 1}](mt.zeros(0):cuda(), x, 0, 0)
+    raises(function() mt.cuda.kernel {source = careless, check = 1} end, 'check must be true or false, got 1')
+    local free = mt.cuda.kernel {source = careless}
+    free[{4, 256}](out, x, 1000, 0)
+  end)
+  test('a right script runs where only launches and copies may touch the memory', function()
+    local script = ([[local mt = require 'mtorch'
+      local k = mt.cuda.kernel {source = %q, check = true}
+      local x, out = mt.range(1, 1000):float():cuda(), mt.zeros(1000):cuda()
+      k[{4, 256}](out, x, 1000, 0)
+      print(out:sum():item())]]):format(careless)
+    local said, status = run('MTORCH_EMULATION=guard', '-e', script)
+    eq({said, status}, {'1001000\n', 0})
+  end)
+end
+
 t.finish()
