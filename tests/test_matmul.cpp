@@ -149,6 +149,8 @@ MT_TEST("products have the same bits for every number of threads", "[matmul]") {
   };
   for (const auto& [batch, m, k, n] : std::vector<Size>{{1, 64, 784, 128},
                                                         {1, 300, 300, 300},
+                                                        {1, 1100, 20, 1030},
+                                                        {1, 1030, 20, 1100},
                                                         {1, 1, 3000, 400},
                                                         {1, 900, 64, 10},
                                                         {40, 33, 20, 17},

@@ -302,10 +302,14 @@ template <class T> double inner_cost(const Product<T>& q) {
 
 constexpr double kBlasWork = 8e6;
 
+template <class T> bool wants_blas(const Product<T>& q) {
+  return q.m >= 32 && q.n >= 32 && q.work() > kBlasWork;
+}
+
 /// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
 /// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void one_thread(const Product<T>& q) {
-  if (q.m >= 32 && q.n >= 32 && q.work() > kBlasWork) {
+  if (wants_blas(q)) {
     const openblas::Library* blas = openblas::need();
     if (!blas || blas_product(*blas, q)) return;
   }
@@ -315,30 +319,32 @@ template <class T> void one_thread(const Product<T>& q) {
   outer_product(outer <= outer_t ? q : t);
 }
 
+/// Part i of n of the rows, or of the columns.
+template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int64_t n) {
+  const int64_t all = rows ? q.m : q.n, begin = all * i / n, size = all * (i + 1) / n - begin;
+  Product<T> part = q;
+  if (rows) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
+  else part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
+  return part;
+}
+
 /// A panel of a very large product, cut across so that Ctrl-C is seen every 50 ms or so.
 template <class T> void panel(const Product<T>& q, bool by_rows) {
   const int64_t across = by_rows ? q.n : q.m;
   const int64_t cuts = at_most(int64_t(q.work() / 1.5e9) + 1, across / 256 + 1);
-  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) {
-    const int64_t begin = across * i / cuts, size = across * (i + 1) / cuts - begin;
-    Product<T> part = q;
-    if (by_rows) part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
-    else part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
-    one_thread(part);
-  }
+  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) one_thread(cut(q, !by_rows, i, cuts));
 }
 
-/// One entry of the batch: from two MFLOP on in panels of 128 to 256 rows or columns.
+/// One entry of the batch: from two MFLOP on in panels of rows or columns. OpenBLAS packs the whole
+/// of the other operand for each: of 256, since 128 cost a tenth, and few of them are halved.
 template <class T> void entry(const Product<T>& q) {
-  const int64_t longer = q.m >= q.n ? q.m : q.n;
+  const bool by_rows = q.m >= q.n, blas = wants_blas(q);
+  const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   if (longer <= 128 || q.work() < 1e6) return one_thread(q);
-  const int64_t panels = ceil_div(longer, longer < 1024 ? 128 : longer < 2048 ? longer / 8 : 256);
-  parallel(panels, true, [&](int64_t i) {
-    const int64_t begin = longer * i / panels, size = longer * (i + 1) / panels - begin;
-    Product<T> part = q;
-    if (q.m >= q.n) part.m = size, part.a = q.a.from(begin, 0), part.c = q.c.from(begin, 0);
-    else part.n = size, part.b = q.b.from(0, begin), part.c = q.c.from(0, begin);
-    panel(part, q.m >= q.n);
+  const int64_t size = blas || longer >= 2048 ? 256 : longer < 1024 ? 128 : longer / 8;
+  const int64_t panels = ceil_div(longer, size), halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
+  parallel(panels * halves, true, [&](int64_t i) {
+    panel(cut(cut(q, by_rows, i / halves, panels), !by_rows, i % halves, halves), by_rows);
   });
 }
 
