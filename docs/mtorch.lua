@@ -122,12 +122,12 @@ function mt.bool(x) end
 ---@return mt.Tensor ...
 function Tensor:bool() end
 
---- x as uint8.
+--- x as uint8; floats outside are held at 0 and 255, NaN is 0.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.byte(x) end
 
---- x as uint8.
+--- x as uint8; floats outside are held at 0 and 255, NaN is 0.
 ---@return mt.Tensor ...
 function Tensor:byte() end
 
@@ -280,12 +280,12 @@ function mt.half(x) end
 ---@return mt.Tensor ...
 function Tensor:half() end
 
---- x as int32.
+--- x as int32; floats outside are held at its ends, NaN is 0.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.int(x) end
 
---- x as int32.
+--- x as int32; floats outside are held at its ends, NaN is 0.
 ---@return mt.Tensor ...
 function Tensor:int() end
 
@@ -315,12 +315,12 @@ function mt.linspace(first, last, n, dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.logspace(first, last, n, base, dtype, device, requires_grad) end
 
---- x as int64.
+--- x as int64; what lies outside is held at its ends, NaN is 0.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.long(x) end
 
---- x as int64.
+--- x as int64; what lies outside is held at its ends, NaN is 0.
 ---@return mt.Tensor ...
 function Tensor:long() end
 
@@ -462,7 +462,7 @@ function mt.set_default_dtype(dtype) end
 ---@return mt.Tensor ...
 function mt.tensor(data, dtype, device, requires_grad) end
 
---- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. A float that an integer dtype cannot hold becomes its nearest number, NaN 0. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
 ---@param x mt.Tensor
 ---@param target? string
 ---@param other? string
@@ -472,7 +472,7 @@ function mt.tensor(data, dtype, device, requires_grad) end
 ---@return mt.Tensor ...
 function mt.to(x, target, other, dtype, device, non_blocking) end
 
---- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
+--- Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. A float that an integer dtype cannot hold becomes its nearest number, NaN 0. non_blocking: from page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.
 ---@param target? string
 ---@param other? string
 ---@param dtype? mt.Dtype
@@ -1656,29 +1656,49 @@ function mt.divide_(x, y, rounding_mode) end
 ---@return mt.Tensor ...
 function Tensor:divide_(y, rounding_mode) end
 
---- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015).
+--- x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015).
 ---@param x mt.Tensor
 ---@param alpha? number default 1
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function mt.elu(x, alpha, options) end
 
---- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015).
+--- x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015).
 ---@param alpha? number default 1
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:elu(alpha, options) end
 
---- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015), written into x.
+--- x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015), written into x.
 ---@param x mt.Tensor
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function mt.elu_(x, alpha) end
 
---- x, or alpha * (exp(x) - 1) below 0 (Clevert 2015), written into x.
+--- x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015), written into x.
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function Tensor:elu_(alpha) end
+
+--- -x * log(x), 0 at 0 and -inf below: the entropy's summand.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.entr(x, options) end
+
+--- -x * log(x), 0 at 0 and -inf below: the entropy's summand.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:entr(options) end
+
+--- -x * log(x), 0 at 0 and -inf below: the entropy's summand, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.entr_(x) end
+
+--- -x * log(x), 0 at 0 and -inf below: the entropy's summand, written into x.
+---@return mt.Tensor ...
+function Tensor:entr_() end
 
 --- x equals y.
 ---@param x mt.Tensor
@@ -1755,6 +1775,26 @@ function mt.erfc_(x) end
 ---@return mt.Tensor ...
 function Tensor:erfc_() end
 
+--- exp(x * x) * erfc(x), a moderate number for every x > 0.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.erfcx(x, options) end
+
+--- exp(x * x) * erfc(x), a moderate number for every x > 0.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:erfcx(options) end
+
+--- exp(x * x) * erfc(x), a moderate number for every x > 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.erfcx_(x) end
+
+--- exp(x * x) * erfc(x), a moderate number for every x > 0, written into x.
+---@return mt.Tensor ...
+function Tensor:erfcx_() end
+
 --- the inverse of erf.
 ---@param x mt.Tensor
 ---@param options? {out?: mt.Tensor}
@@ -1815,6 +1855,26 @@ function mt.exp_(x) end
 ---@return mt.Tensor ...
 function Tensor:exp_() end
 
+--- The same as sigmoid.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.expit(x, options) end
+
+--- The same as sigmoid.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:expit(options) end
+
+--- The same as sigmoid_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.expit_(x) end
+
+--- The same as sigmoid_.
+---@return mt.Tensor ...
+function Tensor:expit_() end
+
 --- exp(x) - 1, exact near 0.
 ---@param x mt.Tensor
 ---@param options? {out?: mt.Tensor}
@@ -1854,6 +1914,30 @@ function mt.fix_(x) end
 --- The same as trunc_.
 ---@return mt.Tensor ...
 function Tensor:fix_() end
+
+--- x to the power y in float64.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.float_power(x, y, options) end
+
+--- x to the power y in float64.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:float_power(y, options) end
+
+--- float_power, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.float_power_(x, y) end
+
+--- float_power, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:float_power_(y) end
 
 --- the largest whole number not above x.
 ---@param x mt.Tensor
@@ -1899,6 +1983,54 @@ function mt.floor_divide_(x, y) end
 ---@return mt.Tensor ...
 function Tensor:floor_divide_(y) end
 
+--- the larger of x and y, beside NaN the other; ties share the gradient.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.fmax(x, y, options) end
+
+--- the larger of x and y, beside NaN the other; ties share the gradient.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:fmax(y, options) end
+
+--- the larger of x and y, beside NaN the other; ties share the gradient, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.fmax_(x, y) end
+
+--- the larger of x and y, beside NaN the other; ties share the gradient, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:fmax_(y) end
+
+--- the smaller of x and y, beside NaN the other; ties share the gradient.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.fmin(x, y, options) end
+
+--- the smaller of x and y, beside NaN the other; ties share the gradient.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:fmin(y, options) end
+
+--- the smaller of x and y, beside NaN the other; ties share the gradient, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.fmin_(x, y) end
+
+--- the smaller of x and y, beside NaN the other; ties share the gradient, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:fmin_(y) end
+
 --- x - y * trunc(x / y): the sign of x, as C's fmod.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
@@ -1942,6 +2074,98 @@ function mt.frac_(x) end
 --- x - trunc(x): the fraction, with the sign of x, written into x.
 ---@return mt.Tensor ...
 function Tensor:frac_() end
+
+--- The same as igamma.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.gammainc(x, y, options) end
+
+--- The same as igamma.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:gammainc(y, options) end
+
+--- The same as igamma_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.gammainc_(x, y) end
+
+--- The same as igamma_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:gammainc_(y) end
+
+--- The same as igammac.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.gammaincc(x, y, options) end
+
+--- The same as igammac.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:gammaincc(y, options) end
+
+--- The same as igammac_.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.gammaincc_(x, y) end
+
+--- The same as igammac_.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:gammaincc_(y) end
+
+--- The same as lgamma.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.gammaln(x, options) end
+
+--- The same as lgamma.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:gammaln(options) end
+
+--- The same as lgamma_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.gammaln_(x) end
+
+--- The same as lgamma_.
+---@return mt.Tensor ...
+function Tensor:gammaln_() end
+
+--- the greatest common divisor, 0 of two zeros.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.gcd(x, y, options) end
+
+--- the greatest common divisor, 0 of two zeros.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:gcd(y, options) end
+
+--- the greatest common divisor, 0 of two zeros, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.gcd_(x, y) end
+
+--- the greatest common divisor, 0 of two zeros, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:gcd_(y) end
 
 --- x >= y.
 ---@param x mt.Tensor
@@ -2083,26 +2307,26 @@ function mt.gt_(x, y) end
 ---@return mt.Tensor ...
 function Tensor:gt_(y) end
 
---- x, or 0 where |x| <= lambd.
+--- x, or 0 where |x| <= lambd; the slope at NaN is 0.
 ---@param x mt.Tensor
 ---@param lambd? number default 0.5
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function mt.hardshrink(x, lambd, options) end
 
---- x, or 0 where |x| <= lambd.
+--- x, or 0 where |x| <= lambd; the slope at NaN is 0.
 ---@param lambd? number default 0.5
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:hardshrink(lambd, options) end
 
---- x, or 0 where |x| <= lambd, written into x.
+--- x, or 0 where |x| <= lambd; the slope at NaN is 0, written into x.
 ---@param x mt.Tensor
 ---@param lambd? number default 0.5
 ---@return mt.Tensor ...
 function mt.hardshrink_(x, lambd) end
 
---- x, or 0 where |x| <= lambd, written into x.
+--- x, or 0 where |x| <= lambd; the slope at NaN is 0, written into x.
 ---@param lambd? number default 0.5
 ---@return mt.Tensor ...
 function Tensor:hardshrink_(lambd) end
@@ -2147,7 +2371,7 @@ function mt.hardswish_(x) end
 ---@return mt.Tensor ...
 function Tensor:hardswish_() end
 
---- x held between min_val and max_val; the slope at the ends is 0.
+--- x held between min_val and max_val; the slope at the ends and at NaN is 0.
 ---@param x mt.Tensor
 ---@param min_val? number default -1
 ---@param max_val? number default 1
@@ -2155,21 +2379,21 @@ function Tensor:hardswish_() end
 ---@return mt.Tensor ...
 function mt.hardtanh(x, min_val, max_val, options) end
 
---- x held between min_val and max_val; the slope at the ends is 0.
+--- x held between min_val and max_val; the slope at the ends and at NaN is 0.
 ---@param min_val? number default -1
 ---@param max_val? number default 1
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:hardtanh(min_val, max_val, options) end
 
---- x held between min_val and max_val; the slope at the ends is 0, written into x.
+--- x held between min_val and max_val; the slope at the ends and at NaN is 0, written into x.
 ---@param x mt.Tensor
 ---@param min_val? number default -1
 ---@param max_val? number default 1
 ---@return mt.Tensor ...
 function mt.hardtanh_(x, min_val, max_val) end
 
---- x held between min_val and max_val; the slope at the ends is 0, written into x.
+--- x held between min_val and max_val; the slope at the ends and at NaN is 0, written into x.
 ---@param min_val? number default -1
 ---@param max_val? number default 1
 ---@return mt.Tensor ...
@@ -2223,6 +2447,94 @@ function mt.hypot_(x, y) end
 ---@return mt.Tensor ...
 function Tensor:hypot_(y) end
 
+--- the modified Bessel function of the first kind of order 0.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.i0(x, options) end
+
+--- the modified Bessel function of the first kind of order 0.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:i0(options) end
+
+--- the modified Bessel function of the first kind of order 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.i0_(x) end
+
+--- the modified Bessel function of the first kind of order 0, written into x.
+---@return mt.Tensor ...
+function Tensor:i0_() end
+
+--- the modified Bessel function of the first kind of order 1.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.i1(x, options) end
+
+--- the modified Bessel function of the first kind of order 1.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:i1(options) end
+
+--- the modified Bessel function of the first kind of order 1, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.i1_(x) end
+
+--- the modified Bessel function of the first kind of order 1, written into x.
+---@return mt.Tensor ...
+function Tensor:i1_() end
+
+--- the lower incomplete gamma function P(x, y), regularized: from 0 at y = 0 on to 1; no gradient by x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.igamma(x, y, options) end
+
+--- the lower incomplete gamma function P(x, y), regularized: from 0 at y = 0 on to 1; no gradient by x.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:igamma(y, options) end
+
+--- the lower incomplete gamma function P(x, y), regularized: from 0 at y = 0 on to 1; no gradient by x, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.igamma_(x, y) end
+
+--- the lower incomplete gamma function P(x, y), regularized: from 0 at y = 0 on to 1; no gradient by x, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:igamma_(y) end
+
+--- the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.igammac(x, y, options) end
+
+--- the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:igammac(y, options) end
+
+--- the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.igammac_(x, y) end
+
+--- the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:igammac_(y) end
+
 --- Whether |x - y| <= atol + rtol |y|, for each element.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
@@ -2272,6 +2584,52 @@ function mt.isnan(x, options) end
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:isnan(options) end
+
+--- true where x is infinite and negative.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.isneginf(x, options) end
+
+--- true where x is infinite and negative.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:isneginf(options) end
+
+--- true where x is infinite and positive.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.isposinf(x, options) end
+
+--- true where x is infinite and positive.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:isposinf(options) end
+
+--- the least common multiple, 0 beside a zero.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.lcm(x, y, options) end
+
+--- the least common multiple, 0 beside a zero.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:lcm(y, options) end
+
+--- the least common multiple, 0 beside a zero, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.lcm_(x, y) end
+
+--- the least common multiple, 0 beside a zero, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:lcm_(y) end
 
 --- x <= y.
 ---@param x mt.Tensor
@@ -2817,6 +3175,28 @@ function mt.mul_(x, y) end
 ---@return mt.Tensor ...
 function Tensor:mul_(y) end
 
+--- The same as mvlgamma.
+---@param x mt.Tensor
+---@param p number
+---@return mt.Tensor ...
+function mt.multigammaln(x, p) end
+
+--- The same as mvlgamma.
+---@param p number
+---@return mt.Tensor ...
+function Tensor:multigammaln(p) end
+
+--- The same as mvlgamma_.
+---@param x mt.Tensor
+---@param p number
+---@return mt.Tensor ...
+function mt.multigammaln_(x, p) end
+
+--- The same as mvlgamma_.
+---@param p number
+---@return mt.Tensor ...
+function Tensor:multigammaln_(p) end
+
 --- The same as mul.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
@@ -2840,6 +3220,28 @@ function mt.multiply_(x, y) end
 ---@param y mt.Tensor|number
 ---@return mt.Tensor ...
 function Tensor:multiply_(y) end
+
+--- The logarithm of the gamma function of p variables, for x above (p - 1) / 2.
+---@param x mt.Tensor
+---@param p number
+---@return mt.Tensor ...
+function mt.mvlgamma(x, p) end
+
+--- The logarithm of the gamma function of p variables, for x above (p - 1) / 2.
+---@param p number
+---@return mt.Tensor ...
+function Tensor:mvlgamma(p) end
+
+--- mvlgamma, written into x.
+---@param x mt.Tensor
+---@param p number
+---@return mt.Tensor ...
+function mt.mvlgamma_(x, p) end
+
+--- mvlgamma, written into x.
+---@param p number
+---@return mt.Tensor ...
+function Tensor:mvlgamma_(p) end
 
 --- NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers.
 ---@param x mt.Tensor
@@ -2872,6 +3274,26 @@ function mt.nan_to_num_(x, nan, posinf, neginf) end
 ---@param neginf? number
 ---@return mt.Tensor ...
 function Tensor:nan_to_num_(nan, posinf, neginf) end
+
+--- the normal distribution function, exact far below 0.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.ndtr(x, options) end
+
+--- the normal distribution function, exact far below 0.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:ndtr(options) end
+
+--- the normal distribution function, exact far below 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.ndtr_(x) end
+
+--- the normal distribution function, exact far below 0, written into x.
+---@return mt.Tensor ...
+function Tensor:ndtr_() end
 
 --- x differs from y.
 ---@param x mt.Tensor
@@ -3042,6 +3464,26 @@ function mt.prelu_(x, weight) end
 ---@return mt.Tensor ...
 function Tensor:prelu_(weight) end
 
+--- The same as digamma.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.psi(x, options) end
+
+--- The same as digamma.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:psi(options) end
+
+--- The same as digamma_.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.psi_(x) end
+
+--- The same as digamma_.
+---@return mt.Tensor ...
+function Tensor:psi_() end
+
 --- radians as degrees.
 ---@param x mt.Tensor
 ---@param options? {out?: mt.Tensor}
@@ -3093,23 +3535,23 @@ function mt.relu(x, options) end
 ---@return mt.Tensor ...
 function Tensor:relu(options) end
 
---- x held between 0 and 6; the slope at the ends is 0.
+--- x held between 0 and 6; the slope at the ends and at NaN is 0.
 ---@param x mt.Tensor
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function mt.relu6(x, options) end
 
---- x held between 0 and 6; the slope at the ends is 0.
+--- x held between 0 and 6; the slope at the ends and at NaN is 0.
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:relu6(options) end
 
---- x held between 0 and 6; the slope at the ends is 0, written into x.
+--- x held between 0 and 6; the slope at the ends and at NaN is 0, written into x.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.relu6_(x) end
 
---- x held between 0 and 6; the slope at the ends is 0, written into x.
+--- x held between 0 and 6; the slope at the ends and at NaN is 0, written into x.
 ---@return mt.Tensor ...
 function Tensor:relu6_() end
 
@@ -3301,6 +3743,26 @@ function mt.sin_(x) end
 ---@return mt.Tensor ...
 function Tensor:sin_() end
 
+--- sin(pi x) / (pi x), 1 at 0.
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.sinc(x, options) end
+
+--- sin(pi x) / (pi x), 1 at 0.
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:sinc(options) end
+
+--- sin(pi x) / (pi x), 1 at 0, written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.sinc_(x) end
+
+--- sin(pi x) / (pi x), 1 at 0, written into x.
+---@return mt.Tensor ...
+function Tensor:sinc_() end
+
 --- hyperbolic sine.
 ---@param x mt.Tensor
 ---@param options? {out?: mt.Tensor}
@@ -3349,26 +3811,26 @@ function mt.softplus_(x, beta, threshold) end
 ---@return mt.Tensor ...
 function Tensor:softplus_(beta, threshold) end
 
---- x moved towards 0 by lambd, 0 where |x| <= lambd.
+--- x moved towards 0 by lambd, 0 where |x| <= lambd; the slope at NaN is 0.
 ---@param x mt.Tensor
 ---@param lambd? number default 0.5
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function mt.softshrink(x, lambd, options) end
 
---- x moved towards 0 by lambd, 0 where |x| <= lambd.
+--- x moved towards 0 by lambd, 0 where |x| <= lambd; the slope at NaN is 0.
 ---@param lambd? number default 0.5
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:softshrink(lambd, options) end
 
---- x moved towards 0 by lambd, 0 where |x| <= lambd, written into x.
+--- x moved towards 0 by lambd, 0 where |x| <= lambd; the slope at NaN is 0, written into x.
 ---@param x mt.Tensor
 ---@param lambd? number default 0.5
 ---@return mt.Tensor ...
 function mt.softshrink_(x, lambd) end
 
---- x moved towards 0 by lambd, 0 where |x| <= lambd, written into x.
+--- x moved towards 0 by lambd, 0 where |x| <= lambd; the slope at NaN is 0, written into x.
 ---@param lambd? number default 0.5
 ---@return mt.Tensor ...
 function Tensor:softshrink_(lambd) end
@@ -3529,6 +3991,26 @@ function mt.tanh_(x) end
 ---@return mt.Tensor ...
 function Tensor:tanh_() end
 
+--- x - tanh(x).
+---@param x mt.Tensor
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.tanhshrink(x, options) end
+
+--- x - tanh(x).
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:tanhshrink(options) end
+
+--- x - tanh(x), written into x.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.tanhshrink_(x) end
+
+--- x - tanh(x), written into x.
+---@return mt.Tensor ...
+function Tensor:tanhshrink_() end
+
 --- An error where two tensors differ by eps or more.
 ---@param a mt.Tensor
 ---@param b mt.Tensor
@@ -3651,6 +4133,30 @@ function mt.where(condition, x, y, options) end
 ---@return mt.Tensor ...
 function Tensor:where(condition, y, options) end
 
+--- x * log(1 + y), and 0 where x is 0, unless y is NaN.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.xlog1py(x, y, options) end
+
+--- x * log(1 + y), and 0 where x is 0, unless y is NaN.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:xlog1py(y, options) end
+
+--- x * log(1 + y), and 0 where x is 0, unless y is NaN, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.xlog1py_(x, y) end
+
+--- x * log(1 + y), and 0 where x is 0, unless y is NaN, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:xlog1py_(y) end
+
 --- x * log(y), and 0 where x is 0, unless y is NaN.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
@@ -3675,6 +4181,30 @@ function mt.xlogy_(x, y) end
 ---@return mt.Tensor ...
 function Tensor:xlogy_(y) end
 
+--- Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function mt.zeta(x, y, options) end
+
+--- Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x.
+---@param y mt.Tensor|number
+---@param options? {out?: mt.Tensor}
+---@return mt.Tensor ...
+function Tensor:zeta(y, options) end
+
+--- Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x, written into x.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function mt.zeta_(x, y) end
+
+--- Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x, written into x.
+---@param y mt.Tensor|number
+---@return mt.Tensor ...
+function Tensor:zeta_(y) end
+
 --- [n x rank], the positions of what is not zero.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
@@ -3696,6 +4226,23 @@ function mt.bucketize(x, boundaries, right) end
 ---@param right? boolean default false
 ---@return mt.Tensor ...
 function Tensor:bucketize(boundaries, right) end
+
+--- A copy of x with src on the diagonal of two dimensions.
+---@param x mt.Tensor
+---@param src mt.Tensor
+---@param offset? integer default 0
+---@param dim1? integer default 1
+---@param dim2? integer default 2
+---@return mt.Tensor ...
+function mt.diagonal_scatter(x, src, offset, dim1, dim2) end
+
+--- A copy of x with src on the diagonal of two dimensions.
+---@param src mt.Tensor
+---@param offset? integer default 0
+---@param dim1? integer default 1
+---@param dim2? integer default 2
+---@return mt.Tensor ...
+function Tensor:diagonal_scatter(src, offset, dim1, dim2) end
 
 --- out[i][j] = x[index[i][j]][j] along dim 1, and so on; the index has x's rank.
 ---@param x mt.Tensor
@@ -3744,7 +4291,7 @@ function mt.index_add_(x, dim, index, source, alpha) end
 ---@return mt.Tensor ...
 function Tensor:index_add_(dim, index, source, alpha) end
 
---- x with the slices of source at the positions of a 1-d index.
+--- x with the slices of source at the positions of a 1-d index; of slices that meet the last one stays, and it alone has a gradient.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
 ---@param index mt.Tensor
@@ -3752,7 +4299,7 @@ function Tensor:index_add_(dim, index, source, alpha) end
 ---@return mt.Tensor ...
 function mt.index_copy(x, dim, index, source) end
 
---- x with the slices of source at the positions of a 1-d index.
+--- x with the slices of source at the positions of a 1-d index; of slices that meet the last one stays, and it alone has a gradient.
 ---@param dim integer|integer[]
 ---@param index mt.Tensor
 ---@param source mt.Tensor
@@ -3833,6 +4380,44 @@ function mt.index_put_(x, indices, values, accumulate) end
 ---@param accumulate? boolean default false
 ---@return mt.Tensor ...
 function Tensor:index_put_(indices, values, accumulate) end
+
+--- x with the slices of source joined to those at the positions of a 1-d index by 'prod', 'mean', 'amax' or 'amin'; without include_self in their place.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function mt.index_reduce(x, dim, index, source, reduce, include_self) end
+
+--- x with the slices of source joined to those at the positions of a 1-d index by 'prod', 'mean', 'amax' or 'amin'; without include_self in their place.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function Tensor:index_reduce(dim, index, source, reduce, include_self) end
+
+--- index_reduce, written into x.
+---@param x mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function mt.index_reduce_(x, dim, index, source, reduce, include_self) end
+
+--- index_reduce, written into x.
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@param source mt.Tensor
+---@param reduce string
+---@param include_self? boolean default true
+---@return mt.Tensor ...
+function Tensor:index_reduce_(dim, index, source, reduce, include_self) end
 
 --- The positions of a dimension that a 1-d integer tensor lists: a copy.
 ---@param x mt.Tensor
@@ -4055,6 +4640,21 @@ function mt.searchsorted(sorted_sequence, values, right, side, sorter) end
 ---@return mt.Tensor ...
 function Tensor:searchsorted(values, right, side, sorter) end
 
+--- A copy of x with src at one position of a dimension.
+---@param x mt.Tensor
+---@param src mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function mt.select_scatter(x, src, dim, index) end
+
+--- A copy of x with src at one position of a dimension.
+---@param src mt.Tensor
+---@param dim integer|integer[]
+---@param index mt.Tensor
+---@return mt.Tensor ...
+function Tensor:select_scatter(src, dim, index) end
+
 --- A view of the positions first to last of a dimension, every step-th.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
@@ -4071,6 +4671,25 @@ function mt.slice(x, dim, first, last, step) end
 ---@param step? number default 1
 ---@return mt.Tensor ...
 function Tensor:slice(dim, first, last, step) end
+
+--- A copy of x with src at the positions first to last of a dimension, every step-th.
+---@param x mt.Tensor
+---@param src mt.Tensor
+---@param dim? integer|integer[] default 1
+---@param first? number default 1
+---@param last? number default -1
+---@param step? number default 1
+---@return mt.Tensor ...
+function mt.slice_scatter(x, src, dim, first, last, step) end
+
+--- A copy of x with src at the positions first to last of a dimension, every step-th.
+---@param src mt.Tensor
+---@param dim? integer|integer[] default 1
+---@param first? number default 1
+---@param last? number default -1
+---@param step? number default 1
+---@return mt.Tensor ...
+function Tensor:slice_scatter(src, dim, first, last, step) end
 
 --- The elements at positions of the flattened x, in the index's shape.
 ---@param x mt.Tensor
@@ -4095,6 +4714,12 @@ function mt.take_along_dim(x, index, dim) end
 ---@param dim? integer|integer[]
 ---@return mt.Tensor ...
 function Tensor:take_along_dim(index, dim) end
+
+--- A list with the positions (from 1) in each dimension of a tensor of this shape that its flattened positions (from 1) have.
+---@param indices mt.Tensor
+---@param shape integer|integer[]
+---@return mt.Tensor ...
+function mt.unravel_index(indices, shape) end
 
 --- The storage of x seen with any sizes and strides that stay inside it.
 ---@param x mt.Tensor
@@ -4138,6 +4763,11 @@ function mt.atleast_3d(x) end
 ---@return mt.Tensor ...
 function Tensor:atleast_3d() end
 
+--- Matrices along the diagonal of zeros; a vector is a row.
+---@param ... any
+---@return mt.Tensor ...
+function mt.block_diag(...) end
+
 --- The shape that shapes broadcast to.
 ---@param ... any
 ---@return mt.Tensor ...
@@ -4158,6 +4788,11 @@ function mt.broadcast_to(x, shape) end
 ---@param shape integer|integer[]
 ---@return mt.Tensor ...
 function Tensor:broadcast_to(shape) end
+
+--- All combinations of an element of each vector as rows, the last one changing first.
+---@param ... any
+---@return mt.Tensor ...
+function mt.cartesian_prod(...) end
 
 --- Joins tensors along a dimension; the other sizes must be alike.
 ---@param tensors mt.Tensor[]
@@ -4182,6 +4817,19 @@ function Tensor:chunk(n, dim) end
 ---@param tensors mt.Tensor[]
 ---@return mt.Tensor ...
 function mt.column_stack(tensors) end
+
+--- The choices of r elements of a vector, in order, as rows.
+---@param x mt.Tensor
+---@param r? integer default 2
+---@param with_replacement? boolean default false
+---@return mt.Tensor ...
+function mt.combinations(x, r, with_replacement) end
+
+--- The choices of r elements of a vector, in order, as rows.
+---@param r? integer default 2
+---@param with_replacement? boolean default false
+---@return mt.Tensor ...
+function Tensor:combinations(r, with_replacement) end
 
 --- Joins tensors along a dimension; the other sizes must be alike.
 ---@param tensors mt.Tensor[]
@@ -4235,6 +4883,17 @@ function mt.diagonal(x, offset, dim1, dim2) end
 ---@param dim2? integer default 2
 ---@return mt.Tensor ...
 function Tensor:diagonal(offset, dim1, dim2) end
+
+--- tensor_split along dimension 3; a number must divide it.
+---@param x mt.Tensor
+---@param parts integer|integer[]|mt.Tensor
+---@return mt.Tensor ...
+function mt.dsplit(x, parts) end
+
+--- tensor_split along dimension 3; a number must divide it.
+---@param parts integer|integer[]|mt.Tensor
+---@return mt.Tensor ...
+function Tensor:dsplit(parts) end
 
 --- Joins tensors along dimension 3.
 ---@param tensors mt.Tensor[]
@@ -4308,6 +4967,17 @@ function mt.flipud(x) end
 --- The rows in reverse.
 ---@return mt.Tensor ...
 function Tensor:flipud() end
+
+--- tensor_split along dimension 2 (of a vector 1); a number must divide it.
+---@param x mt.Tensor
+---@param parts integer|integer[]|mt.Tensor
+---@return mt.Tensor ...
+function mt.hsplit(x, parts) end
+
+--- tensor_split along dimension 2 (of a vector 1); a number must divide it.
+---@param parts integer|integer[]|mt.Tensor
+---@return mt.Tensor ...
+function Tensor:hsplit(parts) end
 
 --- Joins tensors along dimension 2; vectors along 1.
 ---@param tensors mt.Tensor[]
@@ -4477,6 +5147,19 @@ function mt.split(x, size, dim) end
 ---@return mt.Tensor ...
 function Tensor:split(size, dim) end
 
+--- A list of views of the listed sizes.
+---@param x mt.Tensor
+---@param sizes integer|integer[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.split_with_sizes(x, sizes, dim) end
+
+--- A list of views of the listed sizes.
+---@param sizes integer|integer[]
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function Tensor:split_with_sizes(sizes, dim) end
+
 --- Without the dimensions of size 1, or without some of them.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
@@ -4532,6 +5215,19 @@ function mt.t(x) end
 --- The transposed matrix; a vector as it is.
 ---@return mt.Tensor ...
 function Tensor:t() end
+
+--- A list of views: so many parts, the first ones longer by one where it must be, or parts that begin at 1 and at the listed positions.
+---@param x mt.Tensor
+---@param parts integer|integer[]|mt.Tensor
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.tensor_split(x, parts, dim) end
+
+--- A list of views: so many parts, the first ones longer by one where it must be, or parts that begin at 1 and at the listed positions.
+---@param parts integer|integer[]|mt.Tensor
+---@param dim? integer|integer[] default 1
+---@return mt.Tensor ...
+function Tensor:tensor_split(parts, dim) end
 
 --- The tensor repeated along each dimension.
 ---@param x mt.Tensor
@@ -4674,6 +5370,17 @@ function mt.view_as(x, y) end
 ---@return mt.Tensor ...
 function Tensor:view_as(y) end
 
+--- tensor_split along dimension 1; a number must divide it.
+---@param x mt.Tensor
+---@param parts integer|integer[]|mt.Tensor
+---@return mt.Tensor ...
+function mt.vsplit(x, parts) end
+
+--- tensor_split along dimension 1; a number must divide it.
+---@param parts integer|integer[]|mt.Tensor
+---@return mt.Tensor ...
+function Tensor:vsplit(parts) end
+
 --- Joins tensors as rows, along dimension 1.
 ---@param tensors mt.Tensor[]
 ---@return mt.Tensor ...
@@ -4781,6 +5488,15 @@ function mt.argmin(x, dim, keepdim, options) end
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:argmin(dim, keepdim, options) end
+
+--- The correlations of the rows (variables) over the columns, [n x m] to [n x n].
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.corrcoef(x) end
+
+--- The correlations of the rows (variables) over the columns, [n x m] to [n x n].
+---@return mt.Tensor ...
+function Tensor:corrcoef() end
 
 --- How many elements are not 0; NaN is not.
 ---@param x mt.Tensor
@@ -4892,6 +5608,21 @@ function mt.cumsum_(x, dim, dtype) end
 ---@return mt.Tensor ...
 function Tensor:cumsum_(dim, dtype) end
 
+--- The integral up to each sample but the first, by the trapezoidal rule.
+---@param y mt.Tensor|number
+---@param x? mt.Tensor
+---@param dx? number default 1
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function mt.cumulative_trapezoid(y, x, dx, dim) end
+
+--- The integral up to each sample but the first, by the trapezoidal rule.
+---@param x? mt.Tensor
+---@param dx? number default 1
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function Tensor:cumulative_trapezoid(x, dx, dim) end
+
 --- The differences of neighbours along dim, taken n times; of bools whether they differ.
 ---@param x mt.Tensor
 ---@param n? integer default 1
@@ -4910,6 +5641,44 @@ function mt.diff(x, n, dim, prepend, append, options) end
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:diff(n, dim, prepend, append, options) end
+
+--- The p-norm of x - y. A method only: mt.dist is for several processes.
+---@param y mt.Tensor|number
+---@param p? number default 2
+---@return mt.Tensor ...
+function Tensor:dist(y, p) end
+
+--- A list with the slopes along each dim (by default all), by finite differences: central ones inside, at the ends one-sided ones of edge_order 1 or 2. spacing: a number, or a list with a number or a vector of places for each dim.
+---@param x mt.Tensor
+---@param spacing? number|number[]|mt.Tensor[] default 1
+---@param dim? integer|integer[]
+---@param edge_order? integer default 1
+---@return mt.Tensor ...
+function mt.gradient(x, spacing, dim, edge_order) end
+
+--- A list with the slopes along each dim (by default all), by finite differences: central ones inside, at the ends one-sided ones of edge_order 1 or 2. spacing: a number, or a list with a number or a vector of places for each dim.
+---@param spacing? number|number[]|mt.Tensor[] default 1
+---@param dim? integer|integer[]
+---@param edge_order? integer default 1
+---@return mt.Tensor ...
+function Tensor:gradient(spacing, dim, edge_order) end
+
+--- How many elements lie in each of bins equal parts of range={min, max} (by default the data's), or between the sorted edges of a vector, and the edges: two tensors. weight counts elements for more or less; density divides by the sum and the widths.
+---@param x mt.Tensor
+---@param bins integer|mt.Tensor
+---@param range? number[]
+---@param weight? mt.Tensor
+---@param density? boolean default false
+---@return mt.Tensor ...
+function mt.histogram(x, bins, range, weight, density) end
+
+--- How many elements lie in each of bins equal parts of range={min, max} (by default the data's), or between the sorted edges of a vector, and the edges: two tensors. weight counts elements for more or less; density divides by the sum and the widths.
+---@param bins integer|mt.Tensor
+---@param range? number[]
+---@param weight? mt.Tensor
+---@param density? boolean default false
+---@return mt.Tensor ...
+function Tensor:histogram(bins, range, weight, density) end
 
 --- log(cumsum(exp(x))) along dim, without overflow.
 ---@param x mt.Tensor
@@ -5056,6 +5825,36 @@ function mt.prod(x, dim, keepdim, dtype, options) end
 ---@return mt.Tensor ...
 function Tensor:prod(dim, keepdim, dtype, options) end
 
+--- The parts along dim scaled to a p-norm of maxnorm where theirs is larger.
+---@param x mt.Tensor
+---@param p number
+---@param dim integer|integer[]
+---@param maxnorm number
+---@return mt.Tensor ...
+function mt.renorm(x, p, dim, maxnorm) end
+
+--- The parts along dim scaled to a p-norm of maxnorm where theirs is larger.
+---@param p number
+---@param dim integer|integer[]
+---@param maxnorm number
+---@return mt.Tensor ...
+function Tensor:renorm(p, dim, maxnorm) end
+
+--- renorm, written into x.
+---@param x mt.Tensor
+---@param p number
+---@param dim integer|integer[]
+---@param maxnorm number
+---@return mt.Tensor ...
+function mt.renorm_(x, p, dim, maxnorm) end
+
+--- renorm, written into x.
+---@param p number
+---@param dim integer|integer[]
+---@param maxnorm number
+---@return mt.Tensor ...
+function Tensor:renorm_(p, dim, maxnorm) end
+
 --- The standard deviation, the root of var; where it is 0 its gradient is 0.
 ---@param x mt.Tensor
 ---@param dim? integer|integer[]
@@ -5108,6 +5907,36 @@ function mt.sum(x, dim, keepdim, dtype, options) end
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:sum(dim, keepdim, dtype, options) end
+
+--- The integral along dim by the trapezoidal rule, of samples at the places x or dx apart.
+---@param y mt.Tensor|number
+---@param x? mt.Tensor
+---@param dx? number default 1
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function mt.trapezoid(y, x, dx, dim) end
+
+--- The integral along dim by the trapezoidal rule, of samples at the places x or dx apart.
+---@param x? mt.Tensor
+---@param dx? number default 1
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function Tensor:trapezoid(x, dx, dim) end
+
+--- The same as trapezoid.
+---@param y mt.Tensor|number
+---@param x? mt.Tensor
+---@param dx? number default 1
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function mt.trapz(y, x, dx, dim) end
+
+--- The same as trapezoid.
+---@param x? mt.Tensor
+---@param dx? number default 1
+---@param dim? integer|integer[] default -1
+---@return mt.Tensor ...
+function Tensor:trapz(x, dx, dim) end
 
 --- The variance: squared deviations over n - correction; unbiased=false is correction=0. By position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).
 ---@param x mt.Tensor
@@ -5664,7 +6493,7 @@ function mt.outer(x, y, options) end
 ---@return mt.Tensor ...
 function Tensor:outer(y, options) end
 
---- Sums over the last dims dimensions of x and the first of y, or over the pairs of {{dims of x}, {dims of y}}.
+--- Sums over the last dims dimensions of x and the first of y, or over the pairs of {{dims of x}, {dims of y}}, whose sizes must be equal: a size of 1 is not stretched.
 ---@param x mt.Tensor
 ---@param y mt.Tensor|number
 ---@param dims? integer|integer[] default 2
@@ -5765,19 +6594,19 @@ function mt.slogdet(x) end
 ---@return mt.Tensor ...
 function Tensor:slogdet() end
 
---- Means over windows that cut the last dimension into output_size parts.
+--- Means over windows that cut the last dimension into output_size parts; of floats only.
 ---@param input mt.Tensor
 ---@param output_size integer|integer[]
 ---@return mt.Tensor ...
 function mt.adaptive_avg_pool1d(input, output_size) end
 
---- The same for the last two dimensions: a number or {h, w}; -1 keeps a size.
+--- The same for the last two dimensions: a number or {h, w}; -1 keeps a size; of floats only.
 ---@param input mt.Tensor
 ---@param output_size integer|integer[]
 ---@return mt.Tensor ...
 function mt.adaptive_avg_pool2d(input, output_size) end
 
---- The mean of each window of the last dimension.
+--- The mean of each window of the last dimension; of floats only.
 ---@param input mt.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]
@@ -5787,7 +6616,7 @@ function mt.adaptive_avg_pool2d(input, output_size) end
 ---@return mt.Tensor ...
 function mt.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad) end
 
---- The mean of each window of the last two dimensions.
+--- The mean of each window of the last two dimensions; of floats only.
 ---@param input mt.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]
@@ -5798,7 +6627,7 @@ function mt.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_inc
 ---@return mt.Tensor ...
 function mt.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 
---- Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, 'same' or 'valid'.
+--- Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, 'same' or 'valid'; of floats only.
 ---@param input mt.Tensor
 ---@param weight mt.Tensor
 ---@param bias? mt.Tensor
@@ -5816,7 +6645,7 @@ function mt.conv1d(input, weight, bias, stride, padding, dilation, groups) end
 ---@return mt.Tensor ...
 function mt.conv1d_anchored(input, weight, reverse) end
 
---- Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and dilation: a number or {h, w}; padding also 'same' or 'valid'.
+--- Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and dilation: a number or {h, w}; padding also 'same' or 'valid'; of floats only.
 ---@param input mt.Tensor
 ---@param weight mt.Tensor
 ---@param bias? mt.Tensor
@@ -5834,7 +6663,7 @@ function mt.conv2d(input, weight, bias, stride, padding, dilation, groups) end
 ---@return mt.Tensor ...
 function mt.conv2d_anchored(input, weight, reverse) end
 
---- The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel].
+--- The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel]; of floats only.
 ---@param input mt.Tensor
 ---@param weight mt.Tensor
 ---@param bias? mt.Tensor
@@ -5846,7 +6675,7 @@ function mt.conv2d_anchored(input, weight, reverse) end
 ---@return mt.Tensor ...
 function mt.conv_transpose1d(input, weight, bias, stride, padding, output_padding, groups, dilation) end
 
---- The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw].
+--- The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw]; of floats only.
 ---@param input mt.Tensor
 ---@param weight mt.Tensor
 ---@param bias? mt.Tensor
@@ -5877,7 +6706,7 @@ function mt.fold(input, output_size, kernel_size, dilation, padding, stride) end
 ---@return mt.Tensor ...
 function mt.interpolate(input, size, scale_factor, mode, align_corners) end
 
---- The largest of each window of the last dimension; with return_indices also its position (from 1).
+--- The largest of each window of the last dimension; with return_indices also its position (from 1); of floats only.
 ---@param input mt.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]
@@ -5888,7 +6717,7 @@ function mt.interpolate(input, size, scale_factor, mode, align_corners) end
 ---@return mt.Tensor ...
 function mt.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 
---- The largest of each window; with return_indices also its position in its plane, counted row by row from 1.
+--- The largest of each window; with return_indices also its position in its plane, counted row by row from 1; of floats only.
 ---@param input mt.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]
@@ -6112,16 +6941,18 @@ function Tensor:l1_loss(target, reduction) end
 ---@return mt.Tensor ...
 function mt.layer_norm(input, normalized_shape, weight, bias, eps) end
 
---- log of softmax, exact far out.
+--- log of softmax, exact far out, calculated in dtype.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function mt.log_softmax(x, dim) end
+function mt.log_softmax(x, dim, dtype) end
 
---- log of softmax, exact far out.
+--- log of softmax, exact far out, calculated in dtype.
 ---@param dim integer|integer[]
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function Tensor:log_softmax(dim) end
+function Tensor:log_softmax(dim, dtype) end
 
 --- max(0, -target (input1 - input2) + margin); the target is 1 or -1.
 ---@param input1 mt.Tensor
@@ -6237,27 +7068,31 @@ function mt.smooth_l1_loss(x, target, reduction, beta) end
 ---@return mt.Tensor ...
 function Tensor:smooth_l1_loss(target, reduction, beta) end
 
---- exp(x) / sum of exp(x) along dim.
+--- exp(x) / sum of exp(x) along dim, calculated in dtype.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function mt.softmax(x, dim) end
+function mt.softmax(x, dim, dtype) end
 
---- exp(x) / sum of exp(x) along dim.
+--- exp(x) / sum of exp(x) along dim, calculated in dtype.
 ---@param dim integer|integer[]
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function Tensor:softmax(dim) end
+function Tensor:softmax(dim, dtype) end
 
---- softmax of -x.
+--- softmax of -x, calculated in dtype.
 ---@param x mt.Tensor
 ---@param dim integer|integer[]
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function mt.softmin(x, dim) end
+function mt.softmin(x, dim, dtype) end
 
---- softmax of -x.
+--- softmax of -x, calculated in dtype.
 ---@param dim integer|integer[]
+---@param dtype? mt.Dtype
 ---@return mt.Tensor ...
-function Tensor:softmin(dim) end
+function Tensor:softmin(dim, dtype) end
 
 --- max(0, distance to the positive - distance to the negative + margin).
 ---@param anchor mt.Tensor

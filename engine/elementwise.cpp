@@ -61,6 +61,15 @@ template <class Op, int Part> Derivative derivative_of() {
   else return {};
 }
 
+/// Inputs that are numbers and have no derivative, although others have one.
+template <class Op> constexpr unsigned flat_inputs() {
+  const bool has[] = {op::has_derivative<Op, 1>, op::has_derivative<Op, 2>,
+                      op::has_derivative<Op, 3>};
+  unsigned flat = 0;
+  for (int i = op::mask_first<Op> ? 1 : 0; i < op::inputs<Op>; ++i) flat |= unsigned(!has[i]) << i;
+  return has[0] || has[1] || has[2] ? flat : 0;
+}
+
 struct Facts {
   OpRow row;
   Derivative by[3];
@@ -68,7 +77,8 @@ struct Facts {
 template <class... Op> std::array<Facts, kOps> collect(op::List<Op...>) {
   return {{{{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
              op::mask_first<Op>,
-             op::has_derivative<Op, 1> || op::has_derivative<Op, 2> || op::has_derivative<Op, 3>},
+             op::has_derivative<Op, 1> || op::has_derivative<Op, 2> || op::has_derivative<Op, 3>,
+             flat_inputs<Op>()},
             {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}}...}};
 }
 const std::array<Facts, kOps> facts = collect(op::Elementwise{});
@@ -339,10 +349,17 @@ bool simple(const OpRow& row, const Tensor* const* inputs) {
   return true;
 }
 
-bool any_requires_grad(const Tensor* const* inputs, int n) {
-  for (int i = 0; i < n; ++i)
-    if (inputs[i]->requires_grad()) return true;
-  return false;
+/// Whether the operation is recorded. An input without derivative is refused where it asks for one.
+bool wants_record(const OpRow& row, const Tensor* const* inputs) {
+  if (!row.differentiable || !grad_enabled()) return false;
+  bool wants = false;
+  for (int i = 0; i < row.inputs; ++i) {
+    if (!inputs[i]->requires_grad()) continue;
+    if (row.flat >> i & 1)
+      fail("{}: it has no gradient by argument {}; give x:detach() there", row.info->name, i + 1);
+    wants = true;
+  }
+  return wants;
 }
 
 /// A 0-d tensor seen in any shape.
@@ -460,7 +477,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   double own[op::kMaxParams];
   const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = facts[op].row;
-  const bool wants = row.differentiable && grad_enabled() && any_requires_grad(inputs, row.inputs);
+  const bool wants = wants_record(row, inputs);
   if (simple(row, inputs)) {
     const Tensor& a = *inputs[0];
     if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, *inputs[1], a.dtype());
@@ -489,7 +506,7 @@ const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* gi
   if (!can_hold(target.dtype(), answer))
     fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name,
          dtype_name(answer), dtype_name(target.dtype()), row.info->name);
-  const bool wants = row.differentiable && grad_enabled() && any_requires_grad(inputs, row.inputs);
+  const bool wants = wants_record(row, inputs);
   bool overlaps = false;
   for (int i = 1; i < row.inputs; ++i)
     overlaps |=

@@ -46,6 +46,10 @@ Tensor index_add(const Tensor& x, int64_t dim, const Index&, const Tensor& sourc
                  bool in_place = false);
 Tensor index_copy(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
                   bool in_place = false);
+/// x with the slices of `source` joined with those at these positions by "prod", "mean", "amax" or
+/// "amin".
+Tensor index_reduce(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+                    std::string_view reduce, bool include_self = true, bool in_place = false);
 Tensor index_fill(const Tensor& x, int64_t dim, const Index&, const Tensor& value,
                   bool in_place = false);
 

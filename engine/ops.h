@@ -16,11 +16,13 @@
 #include "engine/movement.h"
 #include "engine/normalize.h"
 #include "engine/optim.h"
+#include "engine/pieces.h"
 #include "engine/pool.h"
 #include "engine/print.h"
 #include "engine/products.h"
 #include "engine/random.h"
 #include "engine/reduce.h"
+#include "engine/samples.h"
 #include "engine/write.h"
 #include "engine/views.h"
 #include "engine/scan.h"
@@ -38,6 +40,7 @@ struct OpRow {
   const op::Info* info;
   int inputs, params;
   bool answers_bool, mask_first, differentiable;
+  unsigned flat;  // inputs, as bits, of a differentiable operation that have no derivative
 };
 constexpr int kOps = op::Elementwise::size;
 const OpRow& op_row(int op);

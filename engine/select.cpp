@@ -496,4 +496,22 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor
   return put_slices(name, x, dim, index, one, Join::set, true, in_place);
 }
 
+Tensor index_reduce(const Tensor& x, int64_t dim, const Index& given, const Tensor& source,
+                    std::string_view reduce, bool include_self, bool in_place) {
+  const char* const name = in_place ? "index_reduce_" : "index_reduce";
+  if (reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
+    fail("{}: '{}' is no way to reduce; use 'prod', 'mean', 'amax' or 'amin'", name, reduce);
+  const int d = wrap_dim(name, dim, x.dim());
+  if (given.at.dim() > 1)
+    fail("{}: the index is {}; it must have one dimension", name, to_string(given.at.shape()));
+  Shape shape = x.shape(), along;
+  for (int k = 0; k < x.dim(); ++k) along.push(k == d ? given.at.numel() : 1);
+  if (x.dim() > 0) shape[d] = given.at.numel();
+  if (!(source.shape() == shape))
+    fail("{}: the source is {}, the index names {} of {}", name, to_string(source.shape()),
+         to_string(shape), to_string(x.shape()));
+  const Tensor at = expand(reshape(given.at, along), shape);
+  return scatter_reduce(x, d, {at, given.first}, source, reduce, include_self, in_place);
+}
+
 }  // namespace mt

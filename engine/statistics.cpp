@@ -118,6 +118,17 @@ Tensor cov(const Tensor& given, double correction, const Tensor& times, const Te
   return out.numel() == 1 ? reshape(out, {}) : out;
 }
 
+Tensor corrcoef(const Tensor& x) {
+  if (x.dim() > 2 || x.dtype() == Dtype::b8)
+    fail("corrcoef: {} {}; rows of numbers are variables, columns observations",
+         to_string(x.shape()), dtype_name(x.dtype()));
+  const Tensor c = cov(x);
+  if (c.dim() == 0) return c / c;
+  const Tensor root = sqrt(diagonal(c));
+  const Tensor ratio = c / unsqueeze(root, 1) / unsqueeze(root, 0);
+  return clamp(ratio, Tensor(-1.0), Tensor(1.0));
+}
+
 // ---- norms --------------------------------------------------------------------------------------
 
 namespace {
@@ -190,6 +201,21 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
     node.number[0] = mask, node.number[1] = p;
   }
   return out;
+}
+
+Tensor renorm(const Tensor& x, double p, int64_t dim, double most) {
+  need_float("renorm", x);
+  const int d = wrap_dim("renorm", dim, x.dim());
+  if (x.dim() < 2)
+    fail("renorm: {} has no parts along a dimension; two dimensions are needed",
+         to_string(x.shape()));
+  if (!(p > 0)) fail("renorm: p is {}; it must be above 0", show(p));
+  if (!(most >= 0)) fail("renorm: maxnorm is {}; it must be 0 or more", show(most));
+  if (x.numel() == 0) return clone(x);
+  const Tensor norms = norm(x, p, dims_of(((1u << x.dim()) - 1) & ~(1u << d), x.dim()), true);
+  const Tensor larger = gt(norms, Tensor(most));
+  const Tensor safe = where(larger, norms, Tensor(1.0)) + Tensor(1e-7);
+  return x * where(larger, Tensor(most) / safe, Tensor(1.0));
 }
 
 // ---- without NaN --------------------------------------------------------------------------------
@@ -286,6 +312,57 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
                              Tensor(double(bins - 1)));
   const Tensor counts = scatter_add(zeros({bins}, Dtype::i64, x.device()), 0, bin, to(inside, Dtype::i64));
   return to(counts, x.dtype());
+}
+
+Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& weight, bool density) {
+  NoGrad off;
+  need_float("histogram", given);
+  const Tensor x = reshape(given.detach(), {-1}), edges = contiguous(edges0.detach());
+  if (edges.dim() != 1 || edges.numel() < 2)
+    fail("histogram: the edges are {}; a vector of at least 2 is needed", to_string(edges.shape()));
+  if (edges.dtype() != x.dtype())
+    fail("histogram: the edges are {}, the values {}; use edges:to('{}')",
+         dtype_name(edges.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
+  const int64_t bins = edges.numel() - 1;
+  if (all(ge(slice(edges, 0, 1, bins), slice(edges, 0, 0, bins))).item() == 0)
+    fail("histogram: the edges are not sorted; use edges:sort()");
+  if (weight.defined() && !(weight.shape() == given.shape()))
+    fail("histogram: the weights are {}, the values {}", to_string(weight.shape()),
+         to_string(given.shape()));
+  const Tensor inside = logical_and(ge(x, pick(edges, 0, 0)), le(x, pick(edges, 0, bins)));
+  const Tensor after = searchsorted("histogram", edges, x, true) - Tensor(1.0);
+  const Tensor bin = clamp(after, Tensor(0.0), Tensor(double(bins - 1)));
+  const Tensor amount = weight.defined() ? to(reshape(weight.detach(), {-1}), Dtype::f64)
+                                         : ones(x.shape(), Dtype::f64, x.device());
+  Tensor counts = scatter_add(zeros({bins}, Dtype::f64, x.device()), 0, bin,
+                              where(inside, amount, Tensor(0.0)));
+  if (density) {
+    const Tensor wide = to(edges, Dtype::f64);
+    counts = counts / (sum(counts) * (slice(wide, 0, 1, bins) - slice(wide, 0, 0, bins)));
+  }
+  return {to(counts, x.dtype()), edges};
+}
+
+Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Tensor& weight,
+                    bool density) {
+  NoGrad off;
+  need_float("histogram", x);
+  constexpr int64_t kMost = int64_t(1) << 40;
+  if (bins < 1 || bins > kMost) fail("histogram: bins is {}; it must be 1 to 2^40", bins);
+  double low = 0, high = 1;
+  if (range) low = range[0], high = range[1];
+  else if (x.numel() > 0) low = amin(x.detach()).item(), high = amax(x.detach()).item();
+  if (!std::isfinite(low) || !std::isfinite(high))
+    fail("histogram: the range {} to {} is not finite; give range={{min, max}}", show(low),
+         show(high));
+  if (high < low) fail("histogram: the range is {} to {}; its end must be larger", low, high);
+  if (low == high) low -= 0.5, high += 0.5;
+  const Tensor edges = empty({bins + 1}, Dtype::f64);
+  const double width = (high - low) / double(bins);
+  for (int64_t k = 0; k <= bins; ++k)  // from the nearer end, so that whole ones stay whole
+    edges.data_as<double>()[k] = 2 * k < bins + 1 ? low + width * double(k)
+                                                  : high - width * double(bins - k);
+  return histogram(x, to(to(edges, x.dtype()), x.device()), weight, density);
 }
 
 }  // namespace mt

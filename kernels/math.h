@@ -56,6 +56,18 @@ namespace core {
 /// c0 + c1 x + c2 x^2 + ... by Horner's rule.
 template <class T> MT_HD T poly(T, T c0) { return c0; }
 template <class T, class... C> MT_HD T poly(T x, T c0, C... c) { return fma(poly(x, c...), x, c0); }
+
+/// (tanh(x) - x) / x^3 in z = x^2 on |x| <= 0.5625; the error relative to tanh is 2^-29.4 and
+/// 2^-59.8.
+MT_HD float tanh_poly(float z) {
+  return poly(z, -0.333333135f, 0.13332437f, -0.0538357571f, 0.0210005436f, -0.00617022766f);
+}
+MT_HD double tanh_poly(double z) {
+  return poly(z, -0.33333333333333276, 0.13333333333322822, -0.053968253961546711,
+              0.021869488322275556, -0.0088632315566989171, 0.0035920814520366408,
+              -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
+              8.2289900700901637e-05, -1.8861084704467454e-05);
+}
 }  // namespace core
 
 #ifdef __CUDA_ARCH__
@@ -295,18 +307,6 @@ template <class T> MT_HD T log1p_unit(T x) {
 }
 
 // ---- tanh ---------------------------------------------------------------------------------------
-
-/// (tanh(x) - x) / x^3 in z = x^2 on |x| <= 0.5625; the error relative to tanh is 2^-29.4 and
-/// 2^-59.8.
-MT_HD float tanh_poly(float z) {
-  return poly(z, -0.333333135f, 0.13332437f, -0.0538357571f, 0.0210005436f, -0.00617022766f);
-}
-MT_HD double tanh_poly(double z) {
-  return poly(z, -0.33333333333333276, 0.13333333333322822, -0.053968253961546711,
-              0.021869488322275556, -0.0088632315566989171, 0.0035920814520366408,
-              -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
-              8.2289900700901637e-05, -1.8861084704467454e-05);
-}
 
 /// The polynomial near zero, 1 - 2 / (e^2|x| + 1) elsewhere.
 template <class T> MT_HD T tanh(T x) {

@@ -233,15 +233,24 @@ MT_WIDE(acosh)
 MT_WIDE(atanh)
 MT_WIDE(erfc)
 
-/// x times the normal distribution function of x. `lost` is what rounding x / sqrt(2) lost, which a
-/// tail of e^(-x^2/2) multiplies by x^2; for the slope of log(erfc) a bound by Komatu is near
-/// enough.
-MT_HD double gelu(double x) {
+/// Twice the normal distribution function. `lost` is what rounding x / sqrt(2) lost, which a tail of
+/// e^(-x^2/2) multiplies by x^2; for the slope of log(erfc) a bound by Komatu is near enough.
+MT_HD double twice_ndtr(double x) {
   const double c = -0x1.6a09e667f3bcdp-1;
   double z = x * c, lost = fma(x, c, -z) + x * 0x1.bdd3413b26456p-55, y = erfc(z);
   double right = fma(-y * lost, z + sqrt(fma(z, z, 1.6)), y);
-  return x < -40 ? -0.0 : 0.5 * x * (x < -1 ? right : y);
+  return x < -1 ? right : y;
 }
+/// x times the normal distribution function of x.
+MT_HD double gelu(double x) { return x < -40 ? -0.0 : 0.5 * x * twice_ndtr(x); }
+/// The normal distribution function.
+MT_HD double ndtr(double x) { return x < -40 ? 0.0 : 0.5 * twice_ndtr(x); }
+MT_HD float ndtr(float x) { return float(ndtr(double(x))); }
+MT_HD double tanhshrink(double x) {
+  const double z = x * x;
+  return z < 0.25 ? 0.0 - x * z * core::tanh_poly(z) : x - tanh(x);
+}
+MT_HD float tanhshrink(float x) { return float(tanhshrink(double(x))); }
 #ifdef __CUDA_ARCH__
 MT_HD float gelu(float x) { return float(gelu(double(x))); }
 #else

@@ -143,6 +143,25 @@ template <class T> MT_HD T shift_right(T x, T y) {
   return static_cast<T>(shifts_out(y) ? bits(x) >> 63 : bits(x) >> bits(y));
 }
 
+/// By Euclid, of the magnitudes; the smallest integer has one only without a sign.
+MT_HD uint64_t common_divisor(uint64_t x, uint64_t y) {
+  while (y != 0) {
+    const uint64_t rest = x % y;
+    x = y, y = rest;
+  }
+  return x;
+}
+template <class T> MT_HD uint64_t magnitude(T x) {
+  return bits(x) < 0 ? 0 - static_cast<uint64_t>(bits(x)) : static_cast<uint64_t>(bits(x));
+}
+template <class T> MT_HD T gcd(T x, T y) {
+  return static_cast<T>(common_divisor(magnitude(x), magnitude(y)));
+}
+template <class T> MT_HD T lcm(T x, T y) {
+  const uint64_t divisor = common_divisor(magnitude(x), magnitude(y));
+  return static_cast<T>(divisor == 0 ? 0 : magnitude(x) / divisor * magnitude(y));
+}
+
 /// The rest with the sign of the divisor.
 template <class T> MT_HD T remainder(T x, T y) { return floor_rest(fmod(x, y), y); }
 

@@ -10,6 +10,8 @@
 // file. That is all.
 #pragma once
 #include "kernels/base.h"
+#include "kernels/bessel.h"
+#include "kernels/gamma.h"
 #include "kernels/math.h"
 #include "kernels/number.h"
 #include "kernels/special.h"
@@ -364,6 +366,24 @@ struct Tan {
 };
 MT_NAME Function<Tan> tan;
 
+struct Sinc {
+  static constexpr Info info{"sinc", "sin(pi x) / (pi x), 1 at 0",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.18006326323142121}, {{0.5}, 0.63661977236758134},
+     {{2.75}, 0.081846937832464188}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::sinc(x); }
+  // pi (z cos z - sin z) / z^2 with z = pi x; where that cancels, its series
+  template <class T> MT_HD static T df(T g, T x) {
+    T z = x * T(3.14159265358979324), w = z * z, far = select(abs(z) < T(1), zero(z) + T(1), z);
+    T series = T(-1. / 840) + w * (T(1. / 45360) + w * (T(-1. / 3991680) +
+               w * (T(1. / 518918400) + w * (T(-1. / 93405312000) + w * T(1. / 22230464256000)))));
+    T near = z * (T(-1. / 3) + w * (T(1. / 30) + w * series));
+    T slope = select(abs(z) < T(1), near, (far * cos(far) - sin(far)) / (far * far));
+    return g * (slope * T(3.14159265358979324));
+  }
+};
+MT_NAME Function<Sinc> sinc;
+
 struct Asin {
   static constexpr Info info{"asin", "arcsine, in radians",
     Accepts::real, {a}, -0.9, 0.9,
@@ -481,6 +501,68 @@ struct Erfinv {
 };
 MT_NAME Function<Erfinv> erfinv;
 
+struct Erfcx {
+  static constexpr Info info{"erfcx", "exp(x * x) * erfc(x), a moderate number for every x > 0",
+    Accepts::real, {a | output}, -3, 3,
+    {{{-1.25}, 9.1736434474828444}, {{0.5}, 0.61569034419292587},
+     {{2.75}, 0.19366209627906868}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::erfcx(x); }
+  template <class T> MT_HD static T df(T g, T x, T y) {
+    return g * (T(2) * x * y - T(1.12837916709551257));
+  }
+};
+MT_NAME Function<Erfcx> erfcx;
+
+struct Ndtr {
+  static constexpr Info info{"ndtr", "the normal distribution function, exact far below 0",
+    Accepts::real, {a}, -3, 3,
+    {{{-1.25}, 0.10564977366685526}, {{0.5}, 0.6914624612740131},
+     {{2.75}, 0.99702023676494544}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::ndtr(x); }
+  template <class T> MT_HD static T df(T g, T x) {
+    return g * (T(0.398942280401432678) * exp(T(-0.5) * x * x));
+  }
+};
+MT_NAME Function<Ndtr> ndtr;
+
+struct Entr {
+  static constexpr Info info{"entr", "-x * log(x), 0 at 0 and -inf below: the entropy's summand",
+    Accepts::real, {a}, 0.2, 4,
+    {{{0.375}, 0.36781096987939734}, {{1.5}, -0.60819766216224657},
+     {{3.25}, -3.8306287381103499}}, {}};
+  template <class T> MT_HD static T f(T x) {
+    T low = select(x < T(0), T(-math::kInfinity), x);
+    return select(x > T(0), -x * math::log(x), select(x == T(0), T(0), low));
+  }
+  template <class T> MT_HD static T df(T g, T x) { return -g * (log(x) + T(1)); }
+};
+MT_NAME Function<Entr> entr;
+
+struct I1;  // the derivative of i0 names it
+
+struct I0 {
+  static constexpr Info info{"i0", "the modified Bessel function of the first kind of order 0",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, 1.4304687177218297}, {{0.5}, 1.0634833707413235},
+     {{10.75}, 5743.5875485939649}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::i0(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * Function<I1>{}(x); }
+};
+MT_NAME Function<I0> i0;
+
+struct I1 {
+  static constexpr Info info{"i1", "the modified Bessel function of the first kind of order 1",
+    Accepts::real, {a | output}, -4, 4,
+    {{{-1.25}, -0.75528141834074719}, {{0.5}, 0.25789430539089632},
+     {{10.75}, 5469.5474789528555}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::i1(x); }
+  template <class T> MT_HD static T df(T g, T x, T y) {
+    T one = zero(x) + T(1), away = i0(x) - y / select(abs(x) < T(1e-30), one, x);
+    return g * select(abs(x) < T(1e-30), one * T(0.5), away);
+  }
+};
+MT_NAME Function<I1> i1;
+
 struct Polygamma {
   static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
     Accepts::real, {a}, 0.4, 4,
@@ -525,6 +607,16 @@ struct Tanh {
 };
 MT_NAME Function<Tanh> tanh;
 
+struct Tanhshrink {
+  static constexpr Info info{"tanhshrink", "x - tanh(x)",
+    Accepts::real, {a}, -4, 4,
+    {{{-1.25}, -0.4017163600424871}, {{0.5}, 0.037882842739990241},
+     {{2.75}, 1.7581402754317923}}, {}};
+  template <class T> MT_HD static T f(T x) { return math::tanhshrink(x); }
+  template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
+};
+MT_NAME Function<Tanhshrink> tanhshrink;
+
 struct Sigmoid {
   static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
     Accepts::real, {output}, -4, 4,
@@ -543,7 +635,7 @@ struct Logit {
      {{0.875}, 1.9459101490553133}}, {{"eps", math::kNil}}};
   // Where x / (1 - x) is near 1, its logarithm is that of 1 and a small number.
   template <class T> MT_HD static T f(T x, T eps) {
-    T raised = select(x < eps, eps, x), y = select(raised > T(1) - eps, T(1) - eps, raised);
+    T y = select(x < eps, eps, select(x > T(1) - eps, T(1) - eps, x));
     return select(y < T(0.25), math::log(y / (T(1) - y)), math::log1p((y + y - T(1)) / (T(1) - y)));
   }
   // flat where x is held; NaN outside 0..1; nothing infinite in an arm that is not taken
@@ -567,7 +659,7 @@ MT_NAME Function<Relu> relu;
 
 struct Hardtanh {
   static constexpr Info info{"hardtanh",
-    "x held between min_val and max_val; the slope at the ends is 0",
+    "x held between min_val and max_val; the slope at the ends and at NaN is 0",
     Accepts::number, {a}, -4, 4,
     {{{-1.25}, -1}, {{0.5}, 0.5}, {{2.75}, 1}}, {{"min_val", -1}, {"max_val", 1}}};
   template <class T> MT_HD static T f(T x, T low, T high) { return clamp(x, low, high); }
@@ -578,7 +670,7 @@ struct Hardtanh {
 MT_NAME Function<Hardtanh> hardtanh;
 
 struct Relu6 {
-  static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends is 0",
+  static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends and at NaN is 0",
     Accepts::number, {a}, -4, 8,
     {{{-1.25}, 0}, {{0.5}, 0.5}, {{6.5}, 6}}, {}};
   template <class T> MT_HD static T f(T x) { return clamp(x, T(0), T(6)); }
@@ -627,7 +719,7 @@ struct Threshold {
 MT_NAME Function<Threshold> threshold;
 
 struct Hardshrink {
-  static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd",
+  static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd; the slope at NaN is 0",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -1.25}, {{0.5}, 0}, {{2.75}, 2.75}}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
@@ -640,7 +732,8 @@ struct Hardshrink {
 MT_NAME Function<Hardshrink> hardshrink;
 
 struct Softshrink {
-  static constexpr Info info{"softshrink", "x moved towards 0 by lambd, 0 where |x| <= lambd",
+  static constexpr Info info{"softshrink",
+    "x moved towards 0 by lambd, 0 where |x| <= lambd; the slope at NaN is 0",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.75}, {{0.5}, 0}, {{2.75}, 2.25}}, {{"lambd", 0.5}}};
   template <class T> MT_HD static T f(T x, T lambd) {
@@ -662,7 +755,8 @@ struct LeakyRelu {
 MT_NAME Function<LeakyRelu> leaky_relu;
 
 struct Elu {
-  static constexpr Info info{"elu", "x, or alpha * (exp(x) - 1) below 0 (Clevert 2015)",
+  static constexpr Info info{"elu",
+    "x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015)",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}}};
   template <class T> MT_HD static T f(T x, T alpha) {
@@ -831,6 +925,22 @@ struct Isinf {
 };
 MT_NAME Function<Isinf> isinf;
 
+struct Isposinf {
+  static constexpr Info info{"isposinf", "true where x is infinite and positive",
+    Accepts::real, {}, -4, 4,
+    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+  template <class T> MT_HD static auto f(T x) { return x == T(math::kInfinity); }
+};
+MT_NAME Function<Isposinf> isposinf;
+
+struct Isneginf {
+  static constexpr Info info{"isneginf", "true where x is infinite and negative",
+    Accepts::real, {}, -4, 4,
+    {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
+  template <class T> MT_HD static auto f(T x) { return x == T(-math::kInfinity); }
+};
+MT_NAME Function<Isneginf> isneginf;
+
 struct Isfinite {
   static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
     Accepts::real, {}, -4, 4,
@@ -976,6 +1086,40 @@ struct Maximum {
 };
 MT_NAME Function<Maximum> maximum;
 
+struct Fmin {
+  static constexpr Info info{"fmin",
+    "the smaller of x and y, beside NaN the other; ties share the gradient",
+    Accepts::any, {a | b, a | b}, -4, 4,
+    {{{2.5, 0.75}, 0.75}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 0.5}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return select(x <= y, x, select(y != y, x, y));
+  }
+  template <class T> MT_HD static T da(T g, T x, T y) {
+    return select(x == y, g / T(2), select(x < y, g, select(y != y, g, zero(g))));
+  }
+  template <class T> MT_HD static T db(T g, T x, T y) {
+    return select(x == y, g / T(2), select(x < y, zero(g), select(y != y, zero(g), g)));
+  }
+};
+MT_NAME Function<Fmin> fmin;
+
+struct Fmax {
+  static constexpr Info info{"fmax",
+    "the larger of x and y, beside NaN the other; ties share the gradient",
+    Accepts::any, {a | b, a | b}, -4, 4,
+    {{{2.5, 0.75}, 2.5}, {{1.25, 1.25}, 1.25}, {{0.5, 3.5}, 3.5}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return select(x >= y, x, select(y != y, x, y));
+  }
+  template <class T> MT_HD static T da(T g, T x, T y) {
+    return select(x == y, g / T(2), select(x > y, g, select(y != y, g, zero(g))));
+  }
+  template <class T> MT_HD static T db(T g, T x, T y) {
+    return select(x == y, g / T(2), select(x > y, zero(g), select(y != y, zero(g), g)));
+  }
+};
+MT_NAME Function<Fmax> fmax;
+
 struct Atan2 {
   static constexpr Info info{"atan2", "the angle of the point (y, x), in radians: of x / y",
     Accepts::real, {a | b, a | b}, 0.3, 4,
@@ -1031,6 +1175,61 @@ struct Xlogy {
   template <class T> MT_HD static T db(T g, T x, T y) { return g * x / y; }
 };
 MT_NAME Function<Xlogy> xlogy;
+
+struct Xlog1py {
+  static constexpr Info info{"xlog1py", "x * log(1 + y), and 0 where x is 0, unless y is NaN",
+    Accepts::real, {a | b, a | b}, 0.3, 4,
+    {{{2.5, 0.75}, 1.3990394698385567}, {{1.25, 1.25}, 1.013662770270411},
+     {{0.5, 3.5}, 0.75203869838813704}}, {}};
+  template <class T> MT_HD static T f(T x, T y) {
+    return select(y != y, y, select(x == T(0), T(0), x * math::log1p(y)));
+  }
+  template <class T> MT_HD static T da(T g, T x, T y) {  // 0 where both the value and log are lost
+    return Function<Xlog1py>{}(g, select(y <= T(-1), select(x == T(0), zero(y), y), y));
+  }
+  template <class T> MT_HD static T db(T g, T x, T y) { return g * x / (y + T(1)); }
+};
+MT_NAME Function<Xlog1py> xlog1py;
+
+struct Zeta {
+  static constexpr Info info{"zeta",
+    "Hurwitz' zeta function, the sum of (k + y)^-x from k = 0 on; no gradient by x",
+    Accepts::real, {nothing, a | b}, 1.3, 4,
+    {{{2.5, 0.75}, 2.4915423855119352}, {{1.25, 1.25}, 4.2204545272690327},
+     {{3.5, 0.5}, 11.620804663441894}}, {}};
+  template <class T> MT_HD static T f(T s, T q) { return math::zeta(s, q); }
+  template <class T> MT_HD static T db(T g, T s, T q) {
+    return -g * s * Function<Zeta>{}(s + T(1), q);
+  }
+};
+MT_NAME Function<Zeta> zeta;
+
+struct Igamma {
+  static constexpr Info info{"igamma",
+    "the lower incomplete gamma function P(x, y), regularized: from 0 at y = 0 on to 1; no gradient "
+    "by x",
+    Accepts::real, {nothing, a | b}, 0.3, 4,
+    {{{2.5, 0.75}, 0.086930185455604539}, {{1.25, 1.25}, 0.61852877199692632},
+     {{0.5, 3.5}, 0.9918490284064973}}, {}};
+  template <class T> MT_HD static T f(T s, T x) { return math::igamma(s, x); }
+  template <class T> MT_HD static T db(T g, T s, T x) {
+    return g * exp(xlogy(s - T(1), x) - x - lgamma(s));
+  }
+};
+MT_NAME Function<Igamma> igamma;
+
+struct Igammac {
+  static constexpr Info info{"igammac",
+    "the upper incomplete gamma function 1 - P(x, y), exact near 0; no gradient by x",
+    Accepts::real, {nothing, a | b}, 0.3, 4,
+    {{{2.5, 0.75}, 0.91306981454439546}, {{1.25, 1.25}, 0.38147122800307368},
+     {{0.5, 3.5}, 0.0081509715935027003}}, {}};
+  template <class T> MT_HD static T f(T s, T x) { return math::igammac(s, x); }
+  template <class T> MT_HD static T db(T g, T s, T x) {
+    return -g * exp(xlogy(s - T(1), x) - x - lgamma(s));
+  }
+};
+MT_NAME Function<Igammac> igammac;
 
 struct Logaddexp {
   static constexpr Info info{"logaddexp", "log(exp(x) + exp(y)) without overflow",
@@ -1219,6 +1418,22 @@ struct BitwiseRightShift {
 };
 MT_NAME Function<BitwiseRightShift> bitwise_right_shift;
 
+struct Gcd {
+  static constexpr Info info{"gcd", "the greatest common divisor, 0 of two zeros",
+    Accepts::integer, {}, 0, 9,
+    {{{12, 10}, 2}, {{7, 0}, 7}, {{6, 9}, 3}}, {}};
+  template <class T> MT_HD static T f(T x, T y) { return math::gcd(x, y); }
+};
+MT_NAME Function<Gcd> gcd;
+
+struct Lcm {
+  static constexpr Info info{"lcm", "the least common multiple, 0 beside a zero",
+    Accepts::integer, {}, 0, 9,
+    {{{12, 10}, 60}, {{7, 0}, 0}, {{6, 9}, 18}}, {}};
+  template <class T> MT_HD static T f(T x, T y) { return math::lcm(x, y); }
+};
+MT_NAME Function<Lcm> lcm;
+
 // ---- three inputs -------------------------------------------------------------------------------
 
 /// The first input is a bool tensor: `mask_first`.
@@ -1279,17 +1494,19 @@ template <class... Op> struct List {
 using Elementwise =
     List<Neg, Sign, Abs, Reciprocal, Square, Deg2rad, Rad2deg, Sqrt, Rsqrt, Floor, Ceil, Round,
          Trunc, Frac, Clamp, NanToNum,
-         Exp, Expm1, Exp2, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Asin, Acos, Atan,
-         Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Polygamma, Digamma, Lgamma,
-         Tanh, Sigmoid, Logit, Relu, Hardtanh, Relu6, Hardsigmoid, Hardswish, Threshold, Hardshrink,
+         Exp, Expm1, Exp2, Log, Log1p, Log2, Log10, Sin, Cos, Tan, Sinc, Asin, Acos, Atan,
+         Sinh, Cosh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Erfcx, Ndtr, Entr, I0, I1,
+         Polygamma, Digamma, Lgamma, Tanh, Tanhshrink,
+         Sigmoid, Logit, Relu, Hardtanh, Relu6, Hardsigmoid, Hardswish, Threshold, Hardshrink,
          Softshrink, LeakyRelu, Elu, Celu, Selu, Gelu, GeluTanh, Silu, Softplus, Logsigmoid, Mish,
          Softsign,
-         LogicalNot, Isnan, Isinf, Isfinite, Signbit,
+         LogicalNot, Isnan, Isinf, Isposinf, Isneginf, Isfinite, Signbit,
          Add, Sub, Mul, Div, FloorDivide, TruncDivide, Remainder, Fmod, Pow, Minimum, Maximum,
-         Atan2, Hypot, Copysign, Xlogy, Logaddexp, Logaddexp2, Heaviside, Prelu,
+         Fmin, Fmax, Atan2, Hypot, Copysign, Xlogy, Xlog1py, Zeta, Igamma, Igammac,
+         Logaddexp, Logaddexp2, Heaviside, Prelu,
          Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,
          BitwiseNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseLeftShift, BitwiseRightShift,
-         Where, Lerp, Addcmul, Addcdiv>;
+         Gcd, Lcm, Where, Lerp, Addcmul, Addcdiv>;
 
 }  // namespace MT_ISA
 }  // namespace mt::op

@@ -1,4 +1,4 @@
-// special.h -- the gamma function's logarithm and derivatives, and the inverse of erf
+// special.h -- the gamma function's logarithm and derivatives, the inverse of erf, erfcx and sinc
 #pragma once
 #include "kernels/number.h"
 #if !defined(__CUDACC_RTC__)
@@ -47,6 +47,29 @@ MT_HD double erfinv(double x) {
   const double outside = math::copysign(t <= 5 ? near_one : at_one, x), a = math::fabs(x);
   const double y = (a <= 0.85 ? middle : outside) * 0.707106781186547524;
   return a < 1 ? y : a == 1 ? x * __builtin_inf() : x - x + __builtin_nan("");
+}
+
+// ---- erfcx --------------------------------------------------------------------------------------
+
+/// e^(x^2) erfc(x), with x^2 in two parts; from 12 on the asymptotic series.
+MT_HD double erfcx(double x) {
+  if (x < 12) {
+    const double h = double(float(x)), rest = (x - h) * (x + h);
+    return x < -27 ? __builtin_inf() : math::exp(h * h) * math::exp(rest) * math::erfc(x);
+  }
+  const double z = 0.5 / (x * x);
+  return 0.564189583547756287 / x *
+         core::poly(z, 1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0, -135135.0, 2027025.0,
+                    -34459425.0, 654729075.0);
+}
+
+// ---- sinc ---------------------------------------------------------------------------------------
+
+/// x is reduced to a turn before it is multiplied by pi, so that a whole number gives 0.
+MT_HD double sinc(double x) {
+  const double turn = x - 2 * math::rint(0.5 * x), a = math::fabs(turn);
+  const double near = math::copysign(a > 0.5 ? 1 - a : a, turn);
+  return x == 0 ? 1 : math::sin(kPi * near) / (kPi * x);
 }
 
 // ---- digamma ------------------------------------------------------------------------------------
@@ -99,20 +122,30 @@ MT_HD double whole_power(double x, int n) {
   return y;
 }
 
-/// Hurwitz' zeta(s, x), the sum of (x + k)^-s, for x > 0 and a whole s > 1: terms up to
-/// a >= 12 + 2s, then Euler and Maclaurin's formula, whose rest is below 2^-58 there.
-MT_HD double hurwitz(int s, double x) {
+struct WholePower {
+  int n;
+  MT_HD double operator()(double y) const { return whole_power(1 / y, n); }
+};
+
+/// Hurwitz' zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1: terms up to a >= 12 + 2s,
+/// unless they vanish before, then Euler and Maclaurin's formula, whose rest is below 2^-58 there.
+/// `power_of(y)` is y^-s.
+template <class Power> MT_HD double hurwitz(double s, double x, const Power& power_of) {
   const double coefficient[] = {1. / 12,         -1. / 720,        1. / 30240,
                                 -1. / 1209600,   1. / 47900160,    -691. / 1307674368000,
                                 1. / 74724249600, -3617. / 10670622842880000};
   double sum = 0, a = x;
-  for (; a < 12 + 2 * s; a += 1) sum += whole_power(1 / a, s);
-  const double power = whole_power(1 / a, s);
+  for (; a < 12 + 2 * s; a += 1) {
+    const double term = power_of(a);
+    sum += term;
+    if (term <= 1e-20 * sum) return sum;
+  }
+  const double power = power_of(a);
   double rest = power * a / (s - 1) + 0.5 * power, term = power * s / a;
   if (!(a < __builtin_inf())) return a == a ? 0 : a;
   for (int j = 0; j < 8; ++j) {
     rest += coefficient[j] * term;
-    term *= double(s + 2 * j + 1) * double(s + 2 * j + 2) / (a * a);
+    term *= (s + 2 * j + 1) * (s + 2 * j + 2) / (a * a);
   }
   return sum + rest;
 }
@@ -142,11 +175,12 @@ MT_HD double polygamma(double x, double order) {
   const double sign = n % 2 ? 1 : -1;
   double factorial = 1;
   for (int k = 2; k <= n; ++k) factorial *= k;
-  if (x > 0) return sign * factorial * hurwitz(n + 1, x);
+  const WholePower power{n + 1};
+  if (x > 0) return sign * factorial * hurwitz(n + 1, x, power);
   const double fraction = x - math::trunc(x);
   if (x != x || x == -__builtin_inf()) return __builtin_nan("");
   if (fraction == 0) return sign * __builtin_inf();
-  return -factorial * hurwitz(n + 1, 1 - x) - kPi * cot_derivative(n, fraction);
+  return -factorial * hurwitz(n + 1, 1 - x, power) - kPi * cot_derivative(n, fraction);
 }
 
 }  // namespace special
@@ -187,6 +221,10 @@ MT_HD float lgamma(float x) { return x > 0 ? positive_lgamma(x) : float(lgamma(d
 template <class T> MT_HD Easy<T> lgamma(Easy<T> x) { return Easy<T>(positive_lgamma(x.v)); }
 #endif
 
+MT_HD double erfcx(double x) { return special::erfcx(x); }
+MT_HD float erfcx(float x) { return float(special::erfcx(double(x))); }
+MT_HD double sinc(double x) { return special::sinc(x); }
+MT_HD float sinc(float x) { return float(special::sinc(double(x))); }
 MT_HD double erfinv(double x) { return special::erfinv(x); }
 MT_HD float erfinv(float x) { return float(special::erfinv(double(x))); }
 MT_HD double digamma(double x) { return special::digamma(x); }

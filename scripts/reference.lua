@@ -23,28 +23,31 @@ for kind, names in pairs {
   ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
   [integer] = [[n m grid_x grid_y length in_features out_features ignore_index dim1 dim2 k diagonal offset minlength
     num_classes padding_idx num_groups groups upscale_factor rows columns storage_offset edgeitems linewidth
-    precision threshold seed decimals warmup bins runs max_iter top wait active]],
+    precision threshold seed decimals warmup bins runs max_iter top wait active r edge_order]],
   [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
     repeats shifts destination source_dims sizes sides scale]],
   [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
     init_scale growth_factor backoff_factor growth_interval nondet_tol margin rcond lambd from to label_smoothing
-    dropout_p correction scale_factor divisor_override]],
+    dropout_p correction scale_factor divisor_override dx maxnorm]],
   [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
     ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
     accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats
-    non_blocking swap check]],
+    non_blocking swap check with_replacement density]],
   [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
     equation state kind profile sort]],
-  [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas', table = 'base defines rank',
+  [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas range', table = 'base defines rank',
   ['string[]'] = 'options',
+  ['number|number[]|mt.Tensor[]'] = 'spacing',
+  ['integer|integer[]|mt.Tensor'] = 'parts',
   ['number|boolean|table|mt.Tensor'] = 'data', ['number|string'] = 'ord', ['mt.Generator'] = 'generator',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
 -- Where one name means something else.
 reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
-  ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand}
+  ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
+  ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor'}
 for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
   for _, param in ipairs(op.params) do reference.of[op.name .. '.' .. param] = number end
 end

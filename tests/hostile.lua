@@ -172,7 +172,7 @@ local function text(...) local list_of = {...}; return function() return any(lis
 local function flag() return random() < 0.5 end
 local function label(x, list_of)
   if random() < 0.4 then return partner(x) end
-  if not small(x) or x:dim() == 0 then return any(pool) end
+  if not small(x) or x:dim() == 0 or x:size(1) > 1e5 then return any(pool) end -- empty, but of billions of rows
   local classes = math.max(1, x:size(x:dim() == 1 and 1 or 2))
   return mt.randint(random() < 0.1 and 0 or 1, classes, x:dim() == 1 and {} or {x:size(1)})
 end
@@ -226,6 +226,8 @@ local suits = {
   alpha = fraction, beta = fraction, value = fraction, min = fraction, max = fraction, std = fraction, mean = fraction,
   parameters = function() return {mt.rand(3):requires_grad_()} end, lr = fraction, bins = text(1, 10, 100),
   correction = text(0, 1, 3), decimals = text(0, 2, -3), attn_mask = function() return nil end,
+  parts = function() return random() < 0.5 and random(0, 4) or integers() end, r = text(0, 1, 2, 3),
+  with_replacement = flag, density = flag, edge_order = text(1, 2), maxnorm = fraction, dx = fraction,
   minlength = text(0, 7), weights = partner, grid_x = text(0, 2), grid_y = text(0, 3), target_dtype = text('float64'),
   in_features = text(3, 4), out_features = text(2, 5), args = value, axis = dimension,
 }

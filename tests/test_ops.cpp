@@ -149,7 +149,7 @@ void for_each_layout(Rng& rng, const Case& c, int64_t rows, int64_t columns, Dty
 std::vector<Tensor> leaves(const Case& c, const std::vector<Tensor>& in) {
   std::vector<Tensor> out;
   for (int i = 0; i < c.row.inputs; ++i)
-    out.push_back(c.is_mask(i) ? in[size_t(i)] : leaf(in[size_t(i)]));
+    out.push_back(c.is_mask(i) || (c.row.flat >> i & 1) ? in[size_t(i)] : leaf(in[size_t(i)]));
   return out;
 }
 

@@ -133,6 +133,83 @@ const Exception kExceptions[] = {
     {"logit", "d/da",
      [](const auto& x, double got, double) { return std::isnan(x[0]) && std::isnan(got); },
      "0 in PyTorch where eps is given; ours says that x was NaN"},
+    {"sinc", "the value",
+     [](const auto& x, double got, double expected) {
+       return x[0] == std::round(x[0]) ? got == 0 : std::fabs(got - expected) < 0x1p-52;
+     },
+     "PyTorch rounds pi x before the sine, which then is not 0 at whole numbers"},
+    {"sinc", "d/da",
+     [](const auto& x, double got, double expected) {
+       return std::fabs(x[0]) < 1 && std::fabs(got - expected) * std::fabs(x[0]) < 0x1p-50;
+     },
+     "PyTorch subtracts near 0 what is nearly equal; ours is the series"},
+    {"ndtr", "the value",
+     [](const auto& x, double got, double expected) {
+       return x[0] < -1 && std::fabs(got - expected) < 3e-16;
+     },
+     "PyTorch's float64 loses digits in 1 + erf(x)"},
+    {"tanhshrink", "the value",
+     [](const auto& x, double got, double expected) {
+       return std::fabs(x[0]) < 1 && std::fabs(got - expected) <= 0x1p-52 * std::fabs(x[0]);
+     },
+     "x - tanh(x) of nearly equal numbers in PyTorch; ours is the series"},
+    {"i0", "the value",
+     [](const auto& x, double, double expected) {
+       return std::fabs(x[0]) > 88 && !std::isfinite(expected);
+     },
+     "PyTorch overflows too early, and makes infinity NaN"},
+    {"i0", "d/da",
+     [](const auto& x, double, double expected) {
+       return std::fabs(x[0]) > 88 && !std::isfinite(expected);
+     },
+     "the same"},
+    {"i1", "the value",
+     [](const auto& x, double, double expected) {
+       return std::fabs(x[0]) > 88 && !std::isfinite(expected);
+     },
+     "the same"},
+    {"i1", "the value", [](const auto&, double got, double expected) { return got == expected; },
+     "of -0 it is -0, in PyTorch 0"},
+    {"i1", "d/da",
+     [](const auto& x, double, double expected) {
+       return std::fabs(x[0]) > 88 && !std::isfinite(expected);
+     },
+     "the same"},
+    {"zeta", "the value",
+     [](const auto& x, double, double) { return !std::isfinite(x[0]) || std::isinf(x[1]); },
+     "infinite arguments leave 0, 1 or infinity, NaN is NaN; in PyTorch they are NaN"},
+    {"lcm", "the value", [](const auto& x, double, double) { return std::fabs(x[0]) > 1e18; },
+     "what does not fit wraps; PyTorch then takes its magnitude"},
+    {"zeta", "d/db",
+     [](const auto& x, double, double expected) {
+       return std::isnan(expected) && (!std::isfinite(x[0]) || std::isinf(x[1]));
+     },
+     "the same"},
+    {"igamma", "the value",
+     [](const auto& x, double got, double) {
+       return (std::isnan(x[0]) || std::isnan(x[1])) && std::isnan(got);
+     },
+     "PyTorch forgets a NaN beside 0 and infinity"},
+    {"igammac", "the value",
+     [](const auto& x, double got, double) {
+       return (std::isnan(x[0]) || std::isnan(x[1])) && std::isnan(got);
+     },
+     "the same"},
+    {"igamma", "the value", [](const auto& x, double got, double) { return x[0] < 1e-39 && got == 1; },
+     "PyTorch's float32 takes a denormal number for 0"},
+    {"igammac", "the value",
+     [](const auto& x, double got, double) { return x[0] < 1e-39 && got < 1e-38; },
+     "x times the exponential integral of y, of which PyTorch's denormals lose Euler's constant"},
+    {"igamma", "d/db",
+     [](const auto& x, double got, double expected) {
+       return std::isnan(expected) || std::fabs(got / expected - 1) < 1e-7 * x[0] + 2e-6;
+     },
+     "exp((x - 1) log(y) - y - lgamma(x)) in float32, whose terms are large; 1 for x = 1 and y = 0"},
+    {"igammac", "d/db",
+     [](const auto& x, double got, double expected) {
+       return std::isnan(expected) || std::fabs(got / expected - 1) < 1e-7 * x[0] + 2e-6;
+     },
+     "the same"},
     {"logaddexp2", "the value",
      [](const auto& x, double got, double) { return x[0] == x[1] && got == x[0] + 1; },
      "ours is exact for equal numbers"},
@@ -229,7 +306,7 @@ MT_TEST("values and gradients are PyTorch's", "[reference]") {
       const bool mask = row.mask_first && i == 0, whole = !is_float(b.dtype);
       const Dtype dtype = mask ? Dtype::b8 : b.dtype;  // integers wrap, as in PyTorch
       in.push_back(to(tensor({int64_t(column.size())}, column, whole ? Dtype::i64 : dtype), dtype));
-      if (!b.g.empty() && !mask) in.back().requires_grad_();
+      if (!b.g.empty() && !mask && !(row.flat >> i & 1)) in.back().requires_grad_();
     }
     for (int i = 0; i < row.inputs; ++i) inputs[i] = &in[size_t(i)];
     const Tensor y = elementwise(op, inputs, params);

@@ -136,19 +136,21 @@ int interpolated(Args& a) {
 const Entry kFunctions[] = {
     {"conv1d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
      "Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, "
-     "'same' or 'valid'.",
+     "'same' or 'valid'; of floats only.",
      convolution<1>},
     {"conv2d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
      "Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and "
-     "dilation: a number or {h, w}; padding also 'same' or 'valid'.",
+     "dilation: a number or {h, w}; padding also 'same' or 'valid'; of floats only.",
      convolution<2>},
     {"conv_transpose1d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
      "dilation=1)",
-     "The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel].",
+     "The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel]; "
+     "of floats only.",
      transposed<1>},
     {"conv_transpose2d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
      "dilation=1)",
-     "The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw].",
+     "The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw]; "
+     "of floats only.",
      transposed<2>},
     {"conv1d_anchored(input, weight, reverse=false)",
      "MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
@@ -159,23 +161,25 @@ const Entry kFunctions[] = {
     {"max_pool1d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window of the last dimension; with return_indices also its position "
-     "(from 1).",
+     "(from 1); of floats only.",
      max_pooled<1>},
     {"max_pool2d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window; with return_indices also its position in its plane, counted row "
-     "by row from 1.",
+     "by row from 1; of floats only.",
      max_pooled<2>},
     {"avg_pool1d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true)",
-     "The mean of each window of the last dimension.", averaged<1>},
+     "The mean of each window of the last dimension; of floats only.", averaged<1>},
     {"avg_pool2d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true, divisor_override=nil)",
-     "The mean of each window of the last two dimensions.", averaged<2>},
+     "The mean of each window of the last two dimensions; of floats only.", averaged<2>},
     {"adaptive_avg_pool1d(input, output_size)",
-     "Means over windows that cut the last dimension into output_size parts.", adaptive<1>},
+     "Means over windows that cut the last dimension into output_size parts; of floats only.",
+     adaptive<1>},
     {"adaptive_avg_pool2d(input, output_size)",
-     "The same for the last two dimensions: a number or {h, w}; -1 keeps a size.", adaptive<2>},
+     "The same for the last two dimensions: a number or {h, w}; -1 keeps a size; of floats only.",
+     adaptive<2>},
     {"interpolate(input, size=nil, scale_factor=nil, mode='nearest', align_corners=nil)",
      "Images at another size: mode 'nearest', 'linear', 'bilinear' or 'bicubic'.", interpolated},
     {"unfold(input, kernel_size, dilation=1, padding=0, stride=1)",

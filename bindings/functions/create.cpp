@@ -170,16 +170,17 @@ const Entry kMethods[] = {
     {"contiguous(x)", "x itself if it is contiguous, else a copy that is.",
      [](Args& a) { return a.push(contiguous(a.tensor(1))); }},
     {"to(x, target=nil, other=nil, dtype=nil, device=nil, non_blocking=false)",
-     "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. non_blocking: from "
+     "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. A float that an "
+     "integer dtype cannot hold becomes its nearest number, NaN 0. non_blocking: from "
      "page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.",
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
      [](Args& a) { return a.push(to(a.tensor(1), a.tensor(2).dtype())); }},
     {"float(x)", "x as float32.", converted<Dtype::f32>},
     {"double(x)", "x as float64.", converted<Dtype::f64>},
-    {"long(x)", "x as int64.", converted<Dtype::i64>},
-    {"int(x)", "x as int32.", converted<Dtype::i32>},
-    {"byte(x)", "x as uint8.", converted<Dtype::u8>},
+    {"long(x)", "x as int64; what lies outside is held at its ends, NaN is 0.", converted<Dtype::i64>},
+    {"int(x)", "x as int32; floats outside are held at its ends, NaN is 0.", converted<Dtype::i32>},
+    {"byte(x)", "x as uint8; floats outside are held at 0 and 255, NaN is 0.", converted<Dtype::u8>},
     {"bool(x)", "x as bool: true where it is not 0.", converted<Dtype::b8>},
     {"cpu(x)", "x in the memory of the CPU.",
      [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},

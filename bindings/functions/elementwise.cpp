@@ -172,6 +172,27 @@ int polygamma_body(Args& a) {
   return finish(a, a.entry().op, &x, order);
 }
 
+/// A power in float64, whatever the operands are.
+int float_power_body(Args& a) {
+  const Tensor x = a.operand(1), y = a.operand(2);
+  if (x.impl()->number && y.impl()->number)
+    fail("float_power: one of the two must be a tensor");
+  const auto wider = [](const Tensor& t) { return t.impl()->number ? t : to(t, Dtype::f64); };
+  return push_or_write(a, pow(wider(x), wider(y)));
+}
+
+/// The logarithm of the gamma function of p variables: the sum of lgamma(x - k / 2), k < p.
+int mvlgamma_body(Args& a) {
+  const Tensor& x = a.tensor(1);
+  const double p = double(a.integer(2));
+  if (p < 1) fail("mvlgamma: p is {}; it must be 1 or more", p);
+  const Tensor y = to(x, is_float(x.dtype()) ? wide(x.dtype()) : default_dtype());
+  const Tensor halves = range(0, (p - 1) / 2, 0.5, y.dtype(), y.device());
+  const Tensor sums = sum(lgamma(unsqueeze(y, -1) - halves), {-1});
+  const Tensor all = sums + Tensor(p * (p - 1) / 4 * 1.14472988584940017);
+  return push_or_write(a, is_half(x.dtype()) ? to(all, x.dtype()) : all);
+}
+
 /// Operations with a body of their own, and the arguments that it takes.
 struct Special {
   const char *name, *arguments;
@@ -322,6 +343,11 @@ const Entry kMethods[] = {
      true},
     {"clamp_max_(x, max)", "x, or max where x is above, written into x.", clamp_one_body<false>, -1,
      true},
+    {"float_power(x, y, {out=})", "x to the power y in float64.", float_power_body},
+    {"float_power_(x, y)", "float_power, written into x.", float_power_body, -1, true},
+    {"mvlgamma(x, p)",
+     "The logarithm of the gamma function of p variables, for x above (p - 1) / 2.", mvlgamma_body},
+    {"mvlgamma_(x, p)", "mvlgamma, written into x.", mvlgamma_body, -1, true},
     {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", equal_body},
 };
 
@@ -334,6 +360,8 @@ const char* const kAliases[][2] = {
     {"greater_equal", "ge"},  {"less", "lt"},         {"less_equal", "le"},
     {"multiply", "mul"},      {"negative", "neg"},    {"not_equal", "ne"},
     {"subtract", "sub"},      {"true_divide", "div"}, {"log_sigmoid", "logsigmoid"},
+    {"expit", "sigmoid"},     {"gammaln", "lgamma"},  {"multigammaln", "mvlgamma"},
+    {"gammainc", "igamma"},   {"gammaincc", "igammac"}, {"psi", "digamma"},
 };
 
 }  // namespace

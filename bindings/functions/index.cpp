@@ -57,6 +57,11 @@ template <bool InPlace> int index_copy_body(Args& a) {
       a, index_copy(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4), InPlace));
 }
 
+template <bool InPlace> int index_reduce_body(Args& a) {
+  return answer<InPlace>(a, index_reduce(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4),
+                                         a.text(5), a.boolean(6, true), InPlace));
+}
+
 template <bool InPlace> int index_fill_body(Args& a) {
   return answer<InPlace>(
       a, index_fill(a.tensor(1), a.position(2), positions(a, 3), a.operand(4), InPlace));
@@ -164,13 +169,22 @@ int isin_body(Args& a) {
   return a.push(isin(x, test, a.boolean(4, false)));
 }
 
-int slice_body(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const int d = wrap_dim("slice", a.position(2), x.dim());
-  if (x.dim() == 0) fail("slice: a 0-d tensor has no dimension to slice");
-  At items[2] = {{At::skip, 0, d}, range_in(a.integer(3, 1), a.integer(4, -1), a.integer(5, 1),
-                                            x.size(d), d, "slice")};
-  return a.push(index(x, items, 2));
+/// The range of one dimension that the arguments from i on name: dim, first, last, step.
+struct Sliced {
+  At items[2];
+  Sliced(const Args& a, int i) {
+    const Tensor& x = a.tensor(1);
+    const std::string name = signature_of(a.entry()).name;
+    const int d = wrap_dim(name.c_str(), a.given(i) ? a.position(i) : 0, x.dim());
+    if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to slice", name);
+    items[0] = {At::skip, 0, d};
+    items[1] = range_in(a.integer(i + 1, 1), a.integer(i + 2, -1), a.integer(i + 3, 1), x.size(d),
+                        d, name.c_str());
+  }
+};
+int slice_body(Args& a) { return a.push(index(a.tensor(1), Sliced(a, 2).items, 2)); }
+int slice_scatter_body(Args& a) {
+  return a.push(slice_scatter(a.tensor(1), a.tensor(2), Sliced(a, 3).items, 2));
 }
 
 /// Functions of the module that are methods of their first argument too.
@@ -209,8 +223,30 @@ const Entry kMethods[] = {
     {"index_add_(x, dim, index, source, alpha=1)", "index_add, written into x.",
      index_add_body<true>},
     {"index_copy(x, dim, index, source)",
-     "x with the slices of source at the positions of a 1-d index.", index_copy_body<false>},
+     "x with the slices of source at the positions of a 1-d index; of slices that meet the last one "
+     "stays, and it alone has a gradient.",
+     index_copy_body<false>},
     {"index_copy_(x, dim, index, source)", "index_copy, written into x.", index_copy_body<true>},
+    {"index_reduce(x, dim, index, source, reduce, include_self=true)",
+     "x with the slices of source joined to those at the positions of a 1-d index by 'prod', 'mean', "
+     "'amax' or 'amin'; without include_self in their place.",
+     index_reduce_body<false>},
+    {"index_reduce_(x, dim, index, source, reduce, include_self=true)",
+     "index_reduce, written into x.", index_reduce_body<true>},
+    {"select_scatter(x, src, dim, index)", "A copy of x with src at one position of a dimension.",
+     [](Args& a) {
+       return a.push(select_scatter(a.tensor(1), a.tensor(2), a.position(3), a.position(4)));
+     }},
+    {"slice_scatter(x, src, dim=1, first=1, last=-1, step=1)",
+     "A copy of x with src at the positions first to last of a dimension, every step-th.",
+     slice_scatter_body},
+    {"diagonal_scatter(x, src, offset=0, dim1=1, dim2=2)",
+     "A copy of x with src on the diagonal of two dimensions.",
+     [](Args& a) {
+       return a.push(diagonal_scatter(a.tensor(1), a.tensor(2), a.integer(3, 0),
+                                      a.given(4) ? a.position(4) : 0,
+                                      a.given(5) ? a.position(5) : 1));
+     }},
     {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
      index_fill_body<false>},
     {"index_fill_(x, dim, index, value)", "index_fill, written into x.", index_fill_body<true>},
@@ -248,6 +284,14 @@ const Entry kMethods[] = {
      "A view of the positions first to last of a dimension, every step-th.", slice_body},
 };
 
+/// A function of the module alone, as in PyTorch.
+const Entry kUnravel{"unravel_index(indices, [shape])",
+                     "A list with the positions (from 1) in each dimension of a tensor of this shape "
+                     "that its flattened positions (from 1) have.",
+                     [](Args& a) {
+                       return push_list(a, unravel_index(positions(a, 1), a.new_shape(2)));
+                     }};
+
 const Entry kWhere{"where(condition, x=nil, y=nil, {out=})",
                    "x where the condition is set, else y; where(condition) is the list that "
                    "nonzero gives as_tuple.",
@@ -259,6 +303,7 @@ const Entry kWhereMethod{"where(x, condition=nil, y=nil, {out=})",
 
 void list_index(Catalogue& c) {
   c.both_of(kMethods);
+  c.function(kUnravel);
   c.function(kWhere);
   c.method(kWhereMethod);
 }

@@ -17,12 +17,23 @@ Reduction reduction(const Args& a, int i) {
 /// A tensor, or an undefined one for nothing.
 Tensor maybe(const Args& a, int i) { return a.given(i) ? a.tensor(i) : Tensor(); }
 
+/// Argument 1 in the float dtype that argument i names.
+Tensor in_dtype(const Args& a, int i) {
+  const Tensor& x = a.tensor(1);
+  if (!a.given(i)) return x;
+  const Dtype d = a.dtype(i, x.dtype());
+  if (!is_float(d))
+    fail("{}: dtype is '{}'; the answers are fractions", signature_of(a.entry()).name,
+         dtype_name(d));
+  return to(x, d);
+}
+
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
-    {"softmax(x, dim)", "exp(x) / sum of exp(x) along dim.",
-     [](Args& a) { return a.push(softmax(a.tensor(1), a.position(2))); }},
-    {"log_softmax(x, dim)", "log of softmax, exact far out.",
-     [](Args& a) { return a.push(log_softmax(a.tensor(1), a.position(2))); }},
+    {"softmax(x, dim, dtype=nil)", "exp(x) / sum of exp(x) along dim, calculated in dtype.",
+     [](Args& a) { return a.push(softmax(in_dtype(a, 3), a.position(2))); }},
+    {"log_softmax(x, dim, dtype=nil)", "log of softmax, exact far out, calculated in dtype.",
+     [](Args& a) { return a.push(log_softmax(in_dtype(a, 3), a.position(2))); }},
     {"mse_loss(x, target, reduction='mean')", "The mean squared difference.",
      [](Args& a) { return a.push(mse_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
     {"l1_loss(x, target, reduction='mean')", "The mean absolute difference; reduction 'mean', 'sum' or 'none'.",
@@ -76,8 +87,8 @@ const Entry kMethods[] = {
        return a.push(normalize(a.tensor(1), a.number(2, 2), a.given(3) ? a.position(3) : 1,
                                a.number(4, 1e-12)));
      }},
-    {"softmin(x, dim)", "softmax of -x.",
-     [](Args& a) { return a.push(softmax(-a.tensor(1), a.position(2))); }},
+    {"softmin(x, dim, dtype=nil)", "softmax of -x, calculated in dtype.",
+     [](Args& a) { return a.push(softmax(-in_dtype(a, 3), a.position(2))); }},
     {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.",
      [](Args& a) { return a.push(glu(a.tensor(1), a.given(2) ? a.position(2) : -1)); }},
     {"dropout(x, p=0.5, training=true)",

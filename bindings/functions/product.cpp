@@ -66,7 +66,7 @@ const Entry kFunctions[] = {
      einsum_body},
     {"tensordot(x, y, dims=2, {out=})",
      "Sums over the last dims dimensions of x and the first of y, or over the pairs of "
-     "{{dims of x}, {dims of y}}.",
+     "{{dims of x}, {dims of y}}, whose sizes must be equal: a size of 1 is not stretched.",
      tensordot_body},
     {"cdist(x, y, p=2)",
      "The p-norms of the differences of all rows: [.. x m x d] and [.. x n x d] to [.. x m x n].\n"

@@ -127,6 +127,59 @@ int diff_body(Args& a) {
   return a.push(diff(parts.size() > 1 ? cat(parts, dim) : x, n, dim));
 }
 
+// ---- functions known at places ------------------------------------------------------------------
+
+/// trapezoid(y, x) and trapezoid(y, {dx=}).
+template <Tensor (*integrate)(const Tensor&, const Spacing&, int64_t)> int integral(Args& a) {
+  if (a.given(2) && a.given(3)) fail("{}: give x or dx, not both", name_in(a));
+  const Spacing s{a.number(3, 1), a.given(2) ? a.tensor(2) : Tensor()};
+  return a.push(integrate(a.tensor(1), s, a.given(4) ? a.position(4) : -1));
+}
+
+/// A number, a list of numbers, or a list of vectors.
+std::vector<Spacing> spacings(const Args& a, int i) {
+  if (!a.given(i)) return {Spacing{}};
+  if (lua_type(a.L, i) == LUA_TNUMBER) return {{a.number(i), {}}};
+  a.table(i);
+  std::vector<Spacing> list;
+  for (int k = 1; k <= int(lua_objlen(a.L, i)); ++k) {
+    lua_rawgeti(a.L, i, k);
+    const Tensor* at = tensor_at(a.L, -1);
+    if (!at && lua_type(a.L, -1) != LUA_TNUMBER) a.wrong(i, "a number, or a list of numbers or vectors");
+    list.push_back(at ? Spacing{1, *at} : Spacing{lua_tonumber(a.L, -1), {}});
+    lua_pop(a.L, 1);
+  }
+  return list;
+}
+int gradient_body(Args& a) {
+  return push_list(a, gradient(a.tensor(1), spacings(a, 2), a.dims(3), a.integer(4, 1)));
+}
+
+int histogram_body(Args& a) {
+  const Tensor weight = a.given(4) ? a.tensor(4) : Tensor();
+  const bool density = a.boolean(5, false);
+  Histogram h;
+  if (const Tensor* edges = tensor_at(a.L, 2)) {
+    if (a.given(3)) fail("histogram: a range is for a number of bins, not for edges");
+    h = histogram(a.tensor(1), *edges, weight, density);
+  } else {
+    double range[2];
+    if (a.given(3)) {
+      a.table(3);
+      if (lua_objlen(a.L, 3) != 2) a.wrong(3, "{min, max}");
+      for (int k = 0; k < 2; ++k) {
+        lua_rawgeti(a.L, 3, k + 1);
+        if (lua_type(a.L, -1) != LUA_TNUMBER) a.wrong(3, "{min, max}");
+        range[k] = lua_tonumber(a.L, -1);
+        lua_pop(a.L, 1);
+      }
+    }
+    h = histogram(a.tensor(1), a.integer(2), a.given(3) ? range : nullptr, weight, density);
+  }
+  a.push(h.counts);
+  return 1 + a.push(h.edges);
+}
+
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
     {"sum(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", op::Sum::info.doc, reduced_as<sum>},
@@ -176,6 +229,18 @@ const Entry kMethods[] = {
        return a.push(cov(a.tensor(1), a.number(2, 1), a.given(3) ? a.tensor(3) : Tensor(),
                          a.given(4) ? a.tensor(4) : Tensor()));
      }},
+    {"corrcoef(x)", "The correlations of the rows (variables) over the columns, [n x m] to [n x n].",
+     [](Args& a) { return a.push(corrcoef(a.tensor(1))); }},
+    {"renorm(x, p, dim, maxnorm)",
+     "The parts along dim scaled to a p-norm of maxnorm where theirs is larger.",
+     [](Args& a) {
+       return a.push(renorm(a.tensor(1), a.number(2), a.position(3), a.number(4)));
+     }},
+    {"renorm_(x, p, dim, maxnorm)", "renorm, written into x.",
+     [](Args& a) {
+       return push_or_write(a, renorm(a.tensor(1), a.number(2), a.position(3), a.number(4)));
+     },
+     -1, true},
     {"norm(x, p='fro', [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
      "or -math.huge. Where it is 0 its gradient is 0.",
@@ -194,12 +259,35 @@ const Entry kMethods[] = {
     {"diff(x, n=1, dim=-1, prepend=nil, append=nil, {out=})",
      "The differences of neighbours along dim, taken n times; of bools whether they differ.",
      diff_body},
+    {"trapezoid(y, x=nil, dx=1, dim=-1)",
+     "The integral along dim by the trapezoidal rule, of samples at the places x or dx apart.",
+     integral<trapezoid>},
+    {"cumulative_trapezoid(y, x=nil, dx=1, dim=-1)",
+     "The integral up to each sample but the first, by the trapezoidal rule.",
+     integral<cumulative_trapezoid>},
+    {"gradient(x, spacing=1, [dim]=nil, edge_order=1)",
+     "A list with the slopes along each dim (by default all), by finite differences: central ones "
+     "inside, at the ends one-sided ones of edge_order 1 or 2.\nspacing: a number, or a list with a "
+     "number or a vector of places for each dim.",
+     gradient_body},
+    {"histogram(x, bins, range=nil, weight=nil, density=false)",
+     "How many elements lie in each of bins equal parts of range={min, max} (by default the "
+     "data's), or between the sorted edges of a vector, and the edges: two tensors.\nweight counts "
+     "elements for more or less; density divides by the sum and the widths.",
+     histogram_body},
 };
+
+/// Methods only: mt.dist is for several processes.
+const Entry kDist{"dist(x, y, p=2)",
+                  "The p-norm of x - y. A method only: mt.dist is for several processes.",
+                  [](Args& a) { return a.push(norm(a.tensor(1) - a.tensor(2), a.number(3, 2))); }};
 
 }  // namespace
 
 void list_reduce(Catalogue& c) {
   c.both_of(kMethods);
+  c.method(kDist);
+  c.alias("trapz", "trapezoid");
 }
 
 }  // namespace mt::lua

@@ -55,6 +55,51 @@ int split_body(Args& a) {
   return push_list(a, split(x, a.integers(2), dim));
 }
 
+/// Where parts begin: positions from 1, counted here from 0; negative ones from the end.
+std::vector<int64_t> begins(const Args& a, int i) {
+  std::vector<int64_t> list;
+  if (const Tensor* t = tensor_at(a.L, i)) {
+    if (t->dim() > 1 || is_float(t->dtype()) || t->dtype() == Dtype::b8)
+      a.wrong(i, "a number, or a list or vector of positions");
+    for (int64_t k = 0; k < t->numel(); ++k) list.push_back(t->at_integer(k));
+  } else {
+    list = a.integers(i);
+  }
+  for (int64_t& k : list) {
+    if (k == 0)
+      fail("{}: 0 is not a position; parts begin at 1, 2, .. or, from the end, at -1, ..",
+           name_of(a.entry()));
+    k -= k > 0;
+  }
+  return list;
+}
+/// Parts of dimension d: a number of them, or where they begin.
+int parts_of(Args& a, int d, bool equal) {
+  const Tensor& x = a.tensor(1);
+  const Tensor* t = tensor_at(a.L, 2);
+  if (lua_type(a.L, 2) != LUA_TNUMBER && !(t && t->dim() == 0))
+    return push_list(a, tensor_split(x, begins(a, 2), d));
+  if (t && (is_float(t->dtype()) || t->dtype() == Dtype::b8)) a.wrong(2, "an integer");
+  const int64_t n = t ? t->at_integer(0) : a.integer(2);
+  if (equal && n > 0 && x.size(d) % n != 0)
+    fail("{}: {} parts do not divide the {} positions of dimension {}; use tensor_split",
+         name_of(a.entry()), n, x.size(d), d + 1);
+  return push_list(a, tensor_split(x, n, d));
+}
+int tensor_split_body(Args& a) {
+  const int d = wrap_dim("tensor_split", position_or(a, 3, 0), a.tensor(1).dim());
+  if (a.tensor(1).dim() == 0) fail("tensor_split: a 0-d tensor has no dimension to split");
+  return parts_of(a, d, false);
+}
+/// hsplit, vsplit, dsplit: along one dimension; hsplit of a vector along its only one.
+template <int Dim> int split_along(Args& a) {
+  const int rank = a.tensor(1).dim(), least = Dim == 1 ? 1 : Dim == 0 ? 2 : 3;
+  if (rank < least)
+    fail("{}: {} has fewer than {} dimension{}", name_of(a.entry()), to_string(a.tensor(1).shape()),
+         least, least > 1 ? "s" : "");
+  return parts_of(a, rank == 1 ? 0 : Dim, true);
+}
+
 int repeat_interleave_body(Args& a) {
   const Tensor& x = a.tensor(1);
   const int64_t dim = position_or(a, 3, 0);
@@ -125,6 +170,14 @@ int broadcast_tensors_body(Args& a) {
   return push_all(a, broadcast_tensors(list));
 }
 
+/// A function of tensors, f(a, b, ..) or f{a, b, ..}.
+template <Tensor (*join)(const std::vector<Tensor>&)> int joined_list(Args& a) {
+  int next;
+  const std::vector<Tensor> list = several(a, next);
+  if (next <= lua_gettop(a.L)) a.wrong(next, "a tensor");
+  return a.push(join(list));
+}
+
 int broadcast_shapes_body(Args& a) {
   Shape shape;
   for (int i = 1; i <= lua_gettop(a.L); ++i)
@@ -163,6 +216,11 @@ const Entry kFunctions[] = {
      "One tensor for each vector, expanded to the grid of all; {indexing='xy'} exchanges the "
      "first two dimensions.",
      meshgrid_body},
+    {"block_diag(..)", "Matrices along the diagonal of zeros; a vector is a row.",
+     joined_list<block_diag>},
+    {"cartesian_prod(..)",
+     "All combinations of an element of each vector as rows, the last one changing first.",
+     joined_list<cartesian_prod>},
     {"broadcast_tensors(..)", "Each tensor expanded to the shape that all broadcast to.",
      broadcast_tensors_body},
     {"broadcast_shapes(..)", "The shape that shapes broadcast to.", broadcast_shapes_body},
@@ -212,6 +270,23 @@ const Entry kMethods[] = {
     {"split(x, size, dim=1)",
      "A list of views of `size` positions each (the last may be smaller), or of listed sizes.",
      split_body},
+    {"split_with_sizes(x, sizes, dim=1)", "A list of views of the listed sizes.",
+     [](Args& a) { return push_list(a, split(a.tensor(1), a.integers(2), position_or(a, 3, 0))); }},
+    {"tensor_split(x, parts, dim=1)",
+     "A list of views: so many parts, the first ones longer by one where it must be, or parts that "
+     "begin at 1 and at the listed positions.",
+     tensor_split_body},
+    {"hsplit(x, parts)", "tensor_split along dimension 2 (of a vector 1); a number must divide it.",
+     split_along<1>},
+    {"vsplit(x, parts)", "tensor_split along dimension 1; a number must divide it.",
+     split_along<0>},
+    {"dsplit(x, parts)", "tensor_split along dimension 3; a number must divide it.",
+     split_along<2>},
+    {"combinations(x, r=2, with_replacement=false)",
+     "The choices of r elements of a vector, in order, as rows.",
+     [](Args& a) {
+       return a.push(combinations(a.tensor(1), a.integer(2, 2), a.boolean(3, false)));
+     }},
     {"chunk(x, n, dim=1)", "A list of at most n views of equal size; the last may be smaller.",
      [](Args& a) { return push_list(a, chunk(a.tensor(1), a.integer(2), position_or(a, 3, 0))); }},
     {"unbind(x, dim=1)", "A list of views, one for each position of a dimension.",

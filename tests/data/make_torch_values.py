@@ -36,6 +36,9 @@ UNIT = [nan, inf, -inf, 0.0, -0.0, 1, -1, 0.5, 0.25, 0.75, 0.125, 1e-40, 1e-8, 0
         0.49, 0.51, 0.7, 0.9, 0.999, 0.9999999, 1.5, -0.5]
 GAMMA = [nan, 0.0, -0.0, 1e-40, 1e-4, 0.25, 0.5, 1, 1.25, 1.5, 2, 2.75, 3, 5.5, 9.5, 10, 11.25, 33,
          1e4, 1e10]
+POSITIVE = [nan, inf, 0.0, 1e-40, 0.25, 0.5, 1, 1.0000001, 1.25, 2, 2.75, 3.5, 5, 9.5, 10, 33, 1e4]
+PAIRS = list(itertools.product(POSITIVE, repeat=2)) + [(-1, 1), (1, -1), (2, -1), (2, -0.5),
+                                                       (3, -1.25), (2.5, -1.25), (0.5, 2)]
 INTEGERS = [(12, 10), (-12, 10), (0, 0), (255, 1), (7, 3), (100, 7), (-1, 31), (-100, 63), (5, 64),
             (-5, 64), (5, -1), (-5, -1), (2**40 + 5, 2), (-2**62, 3), (1, 62), (9, 0)]
 WHERE = list(itertools.product((0, 1), *[[nan, inf, 0.0, -0.0, 1.5]] * 2))
@@ -43,6 +46,7 @@ POINTS = {'unary': [[x] for x in UNARY], 'unary64': [[x] for x in UNARY64],
           'binary': [list(p) for p in itertools.product(BINARY, repeat=2)],
           'unit': [[x] for x in UNIT], 'poly': [[x] for x in GAMMA],
           'gamma': [[x] for x in GAMMA + [inf, -inf, -1, -2, -0.5, -3.25, -40]],
+          'pairs': [list(p) for p in PAIRS],
           'integer': [p[:1] for p in INTEGERS], 'integers': INTEGERS,
           'ternary': [list(p) for p in TERNARY], 'where': [list(p) for p in WHERE]}
 
@@ -55,7 +59,11 @@ def same(points, names):
 # name, function of tensors and parameters, point list, parameters
 OPS = same('unary', 'neg sign abs reciprocal square sqrt rsqrt floor ceil round trunc exp expm1 '
                     'log log1p log2 log10 sin cos erf erfc tanh sigmoid relu frac deg2rad '
-                    'rad2deg exp2 tan asin acos atan sinh cosh asinh acosh atanh erfinv selu')
+                    'rad2deg exp2 tan asin acos atan sinh cosh asinh acosh atanh erfinv selu '
+                    'sinc i0')
+OPS += [(n, getattr(torch.special, n), 'unary', ()) for n in 'entr i1 ndtr erfcx'.split()]
+OPS += [('tanhshrink', F.tanhshrink, 'unary', ())]
+OPS += [('xlog1py', torch.special.xlog1py, 'binary', ()), ('zeta', torch.special.zeta, 'pairs', ())]
 OPS += [('clamp', torch.clamp, 'unary', (-1.5, 2.5)), ('clamp', torch.clamp, 'unary', (2.5, -1.5)),
         ('clamp', torch.clamp, 'unary', (-0.0, inf)),
         ('leaky_relu', F.leaky_relu, 'unary', (0.01,)),
@@ -79,8 +87,10 @@ OPS += [('nan_to_num', torch.nan_to_num, 'unary', ()),
 OPS += [(n, getattr(F, n), 'unary', ())
         for n in 'softsign relu6 hardsigmoid hardswish logsigmoid mish'.split()]
 OPS += same('gamma', 'lgamma') + same('poly', 'digamma')
-OPS += same('unary', 'logical_not isnan isinf isfinite signbit')
-OPS += same('binary', 'add sub mul div floor_divide remainder fmod pow minimum maximum atan2 hypot')
+OPS += same('unary', 'logical_not isnan isinf isposinf isneginf isfinite signbit')
+OPS += same('pairs', 'igamma igammac')
+OPS += same('binary', 'add sub mul div floor_divide remainder fmod pow minimum maximum fmin fmax '
+            'atan2 hypot')
 OPS += same('binary', 'copysign xlogy logaddexp logaddexp2 heaviside')
 OPS += [('trunc_divide', lambda a, b: torch.div(a, b, rounding_mode='trunc'), 'binary', ()),
         ('prelu', torch._prelu_kernel, 'binary', ())]
@@ -93,10 +103,11 @@ OPS += [('where', lambda c, a, b: torch.where(c != 0, a, b), 'where', ())]
 
 # These round the same way in both types: float32 is enough.
 EXACT = set('neg sign abs floor ceil round trunc square relu clamp leaky_relu add sub mul div '
-            'floor_divide remainder fmod minimum maximum where frac nan_to_num hardtanh relu6 '
-            'threshold hardshrink softshrink trunc_divide copysign heaviside prelu'.split())
+            'floor_divide remainder fmod minimum maximum fmin fmax where frac nan_to_num hardtanh '
+            'relu6 threshold hardshrink softshrink trunc_divide copysign heaviside prelu'.split())
 FLAT = set('floor_divide trunc_divide heaviside'.split())  # PyTorch refuses their gradient
-COARSE = set('digamma polygamma'.split())  # PyTorch's float64 has 9 digits
+COARSE = set('digamma polygamma zeta igamma igammac'.split())  # PyTorch's float64 is not exact
+UNSMOOTH = set('zeta igamma igammac'.split())  # no gradient by the first input
 BITS = 'and or xor not left_shift right_shift'.split()
 
 
@@ -126,6 +137,8 @@ def run(name, f, columns, params, dtype):
     y = f(*x, *params)
     if not y.requires_grad or not y.dtype.is_floating_point or name in FLAT:
         return y.tolist(), None
+    if name in UNSMOOTH:
+        y = f(x[0].detach(), *x[1:])
     g = torch.autograd.grad(y.sum(), x, allow_unused=True)
     return y.tolist(), [None if t is None else t.tolist() for t in g]
 
@@ -154,11 +167,11 @@ def line(letter, values, write):
 
 
 def print_bits():
-    for name in BITS:
-        f, arity = getattr(torch, 'bitwise_' + name), 1 if name == 'not' else 2
+    for name in ['bitwise_' + n for n in BITS] + ['gcd', 'lcm']:
+        f, arity = getattr(torch, name), 1 if name == 'bitwise_not' else 2
         for dtype in ('int64', 'int32', 'uint8'):
             columns = [torch.tensor(c).to(getattr(torch, dtype)) for c in zip(*INTEGERS)][:arity]
-            print('op', 'bitwise_' + name, dtype, 'integer' if arity == 1 else 'integers')
+            print('op', name, dtype, 'integer' if arity == 1 else 'integers')
             line('y', f(*columns).tolist(), str)
 
 

@@ -196,6 +196,21 @@ test('a 0-d tensor is normalised as a line of one', function()
   raises(function() mt.normalize(mt.tensor(3)) end, 'normalize: dimension 2')
 end)
 
+test('softmax and its kin calculate in a dtype', function()
+  local x = mt.tensor({{1, 2}, {3, 5}}, 'int64')
+  for _, f in ipairs{mt.softmax, mt.log_softmax, mt.softmin} do
+    for _, dtype in ipairs{'float64', 'float32', 'float16'} do
+      local y = f(x, 2, {dtype = dtype})
+      t.eq({y.dtype, y:tolist()}, {dtype, f(x:to(dtype), 2):tolist()})
+    end
+    local y = mt.tensor({1, 2}, {dtype = 'float16'}):requires_grad_()
+    f(y, 1, 'float32')[1]:backward()
+    t.eq(y.grad.dtype, 'float16')
+    raises(function() f(x, 2, 'int64') end, ": dtype is 'int64'; the answers are fractions")
+  end
+  t.near(mt.softmax(x[1], 1, 'float64'):tolist(), {0.2689414213699951, 0.7310585786300049}, 1e-15)
+end)
+
 test('batch and instance norm move the running statistics', function()
   local z = lin{2, 3, 2}
   local rm, rv = mt.zeros({3}, 'float64'), mt.ones({3}, 'float64')

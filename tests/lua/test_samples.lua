@@ -1,0 +1,182 @@
+-- test_samples.lua -- Integrals, slopes, correlations, histograms, norms of parts: PyTorch's values
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local inf, nan = math.huge, 0 / 0
+
+local env = {
+  mt = mt, x = mt.range(1, 12):float():view(3, 4), v = mt.range(1, 5):float(),
+  c = mt.range(1, 24):float():view(2, 3, 4), s = mt.tensor(7), e = mt.zeros(0, 3), math = math,
+  a = mt.tensor{1, 4, 9, 16, 25}, p = mt.tensor{0, 1, 3, 4, 8},
+  m = mt.tensor{{1, 2, 4}, {3, 1, 0}}, i = mt.tensor({1, 3, 1}, 'int64'),
+  b = mt.tensor{{1, 2}, {3, 4}, {5, 6}}, w = mt.tensor{{3, -4, 0}, {0.6, 0.8, -1}, {0, 0, 0}},
+}
+local function run(code) return setfenv(assert(loadstring('return ' .. code)), env)() end
+local function sizes(x)
+  local list = {}
+  for d, n in ipairs(x.shape) do list[d] = n end
+  return list
+end
+--- Shape and elements; NaN is NaN, the rest to 6 digits.
+local function check(got, expected)
+  if expected.list then
+    eq(#got, #expected.list)
+    for k, part in ipairs(expected.list) do check(got[k], part) end
+    return
+  end
+  eq(sizes(got), expected[1])
+  for k, value in ipairs(got:flatten():tolist()) do
+    local want = expected[2][k]
+    if value ~= want and (value == value or want == want) then near(value, want, 1e-5 * math.abs(want) + 1e-6) end
+  end
+end
+
+-- Expression, {shape, elements} as PyTorch 2.15 gives them (positions counted from 1).
+local cases = {
+  {[[mt.trapezoid(x)]], {{3}, {7.5, 19.5, 31.5}}},
+  {[[a:trapezoid(p)]], {{}, {110}}},
+  {[[mt.trapezoid(x, {dx = 2, dim = 1})]], {{4}, {20, 24, 28, 32}}},
+  {[[mt.trapz(x, m[1], {dim = 1})]], {{4}, {17, 20, 23, 26}}},
+  {[[mt.trapezoid(x, x)]], {{3}, {7.5, 19.5, 31.5}}},
+  {[[mt.trapezoid(mt.zeros(3, 0))]], {{3}, {0, 0, 0}}},
+  {[[mt.trapezoid(mt.ones(1))]], {{}, {0}}},
+  {[[a:long():trapezoid()]], {{}, {42}}},
+  {[[c:trapezoid(x)]], {{2, 3}, {7.5, 19.5, 31.5, 43.5, 55.5, 67.5}}},
+  {[[mt.cumulative_trapezoid(x)]], {{3, 3}, {1.5, 4, 7.5, 5.5, 12, 19.5, 9.5, 20, 31.5}}},
+  {[[a:cumulative_trapezoid(p)]], {{4}, {2.5, 15.5, 28, 110}}},
+  {[[mt.cumulative_trapezoid(x, {dx = 0.5, dim = 1})]], {{2, 4}, {1.5, 2, 2.5, 3, 5, 6, 7, 8}}},
+  {[[mt.ones(1):cumulative_trapezoid()]], {{0}, {}}},
+  {[[mt.zeros(2, 0):cumulative_trapezoid()]], {{2, 0}, {}}},
+  {[[a:long():cumulative_trapezoid()]], {{4}, {2.5, 9, 21.5, 42}}},
+  {[[a:gradient()]], {list = {{{5}, {3, 4, 6, 8, 9}}}}},
+  {[[a:gradient(2, {edge_order = 2})]], {list = {{{5}, {1, 2, 3, 4, 5}}}}},
+  {[[a:gradient({p})]], {list = {{{5}, {3, 2.83333325, 5.50000048, 6.04999971, 2.25}}}}},
+  {[[a:gradient({p}, {edge_order = 2})]], {list = {{{5}, {3.16666651, 2.83333325, 5.50000048,
+  6.04999971, -1.54999924}}}}},
+  {[[(x ^ 2):gradient({2, 3})]], {list = {{{3, 4}, {12, 16, 20, 24, 20, 24, 28, 32, 28, 32, 36,
+  40}}, {{3, 4}, {1, 1.33333337, 2, 2.33333325, 3.66666675, 4, 4.66666651, 5, 6.33333349,
+  6.66666651, 7.33333349, 7.66666651}}}}},
+  {[[(x ^ 2):gradient({dim = 2})]], {list = {{{3, 4}, {3, 4, 6, 7, 11, 12, 14, 15, 19, 20, 22,
+  23}}}}},
+  {[[(c ^ 2):gradient({m[1]:cumsum(1), 0.5}, {2, -1}, 2)]], {list = {{{2, 3, 4}, {11.333334, 16,
+  20.666666, 25.3333321, 12.666666, 16, 19.333334, 22.666666, 15.333334, 15.9999981, 16.6666641,
+  17.3333321, 67.3333282, 71.9999924, 76.6666641, 81.3333282, 52.6666641, 56, 59.3333359,
+  62.6666641, 23.3333435, 24, 24.6666565, 25.3333435}}, {{2, 3, 4}, {4, 8, 12, 16, 20, 24, 28,
+  32, 36, 40, 44, 48, 52, 56, 60, 64, 68, 72, 76, 80, 84, 88, 92, 96}}}}},
+  {[[a:long():gradient()]], {list = {{{5}, {3, 4, 6, 8, 9}}}}},
+  {[[a:narrow(1, 1, 2):gradient()]], {list = {{{2}, {3, 3}}}}},
+  {[[mt.tensor(3):gradient()]], {list = {}}},
+  {[[a:narrow(1, 1, 3):gradient{edge_order = 2}]], {list = {{{3}, {2, 4, 6}}}}},
+  {[[m:corrcoef()]], {{2, 2}, {1, -0.928571463, -0.928571463, 1}}},
+  {[[m[1]:corrcoef()]], {{}, {1}}},
+  {[[m:long():corrcoef()]], {{2, 2}, {1, -0.928571463, -0.928571463, 1}}},
+  {[[mt.tensor(1):corrcoef()]], {{}, {nan}}},
+  {[[{a:histogram(3)}]], {list = {{{3}, {2, 2, 1}}, {{4}, {1, 9, 17, 25}}}}},
+  {[[{a:histogram(4, {0, 20})}]], {list = {{{4}, {2, 1, 0, 1}}, {{5}, {0, 5, 10, 15, 20}}}}},
+  {[[{a:histogram(2, nil, p, true)}]], {list = {{{2}, {0.020833334, 0.0625}}, {{3}, {1, 13,
+  25}}}}},
+  {[[{a:histogram(mt.tensor{1, 4, 4, 16})}]], {list = {{{3}, {1, 0, 3}}, {{4}, {1, 4, 4,
+  16}}}}},
+  {[[{mt.full({3}, 2):histogram(2)}]], {list = {{{2}, {0, 3}}, {{3}, {1.5, 2, 2.5}}}}},
+  {[[{mt.zeros(0):histogram(2)}]], {list = {{{2}, {0, 0}}, {{3}, {0, 0.5, 1}}}}},
+  {[[{mt.tensor{1, 0 / 0, 3}:histogram(2, {1, 3})}]], {list = {{{2}, {1, 1}}, {{3}, {1, 2,
+  3}}}}},
+  {[[{mt.tensor{5, 7}:histogram(2, {0, 1}, nil, true)}]], {list = {{{2}, {nan, nan}}, {{3}, {0,
+  0.5, 1}}}}},
+  {[[{m:histogram(2)}]], {list = {{{2}, {3, 3}}, {{3}, {0, 2, 4}}}}},
+  {[[a:dist(p)]], {{}, {21.8860683}}},
+  {[[a:dist(x[{{1, 2}, {1, 1}}], 1)]], {{}, {90}}},
+  {[[a:dist(p, math.huge)]], {{}, {17}}},
+  {[[a:dist(p, 0)]], {{}, {5}}},
+  {[[mt.zeros(0):dist(mt.zeros(0))]], {{}, {0}}},
+  {[[w:renorm(2, 1, 2)]], {{3, 3}, {1.20000005, -1.60000002, 0, 0.600000024, 0.800000012, -1, 0,
+  0, 0}}},
+  {[[w:renorm(1, 2, 0.5)]], {{3, 3}, {0.416666687, -0.416666657, 0, 0.0833333433, 0.0833333358,
+  -0.49999994, 0, 0, 0}}},
+  {[[c:renorm(math.huge, -1, 3)]], {{2, 3, 4}, {0.142857149, 0.272727281, 0.391304344, 0.5,
+  0.714285731, 0.818181872, 0.913043499, 1, 1.28571439, 1.36363637, 1.43478262, 1.5, 1.85714293,
+  1.909091, 1.95652175, 2, 2.42857146, 2.4545455, 2.47826076, 2.5, 3.00000024, 3, 3, 3}}},
+  {[[w:renorm(2, 1, 0)]], {{3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0}}},
+  {[[mt.zeros(3, 0):renorm(2, 1, 1)]], {{3, 0}, {}}},
+}
+for _, case in ipairs(cases) do
+  test(case[1], function() check(run(case[1]), case[2]) end)
+end
+
+t.gradients('trapezoid', function(y, x) return mt.trapezoid(y, x) end, {2, 4}, {4})
+t.gradients('cumulative_trapezoid', function(y, x) return mt.cumulative_trapezoid(y, x, nil, 1) end, {4, 2}, {4})
+t.gradients('gradient', function(y) return mt.cat(y:gradient({0.5, 2}, {edge_order = 2}), 1) end, {3, 4})
+t.gradients('gradient at places', function(y, x) return y:gradient({x:abs():cumsum(1)}, 2)[1] end, {2, 4}, {4})
+t.gradients('corrcoef', function(x) return x:corrcoef()[{1, {2, 3}}] end, {3, 5})
+t.gradients('dist', function(x, y) return x:dist(y, 3) end, {2, 3}, {3})
+t.gradients('renorm', function(x) return x:renorm(2, 1, 0.1) end, {2, 3})
+
+test('dtypes', function()
+  local x = mt.tensor{1, 2, 4}
+  for _, dtype in ipairs{'float16', 'bfloat16', 'float32', 'float64'} do
+    local y = x:to(dtype)
+    eq({y:trapezoid().dtype, y:cumulative_trapezoid().dtype, y:gradient()[1].dtype, y:corrcoef().dtype, y:dist(y).dtype,
+      y:view(1, 3):renorm(2, 1, 1).dtype, y:histogram(2).dtype}, {dtype, dtype, dtype, dtype, dtype, dtype, dtype})
+    eq(y:trapezoid():item(), 4.5)
+    eq(y:histogram(3):tolist(), {1, 1, 1})
+  end
+  for _, dtype in ipairs{'int64', 'int32'} do
+    local y = x:to(dtype)
+    eq({y:trapezoid():item(), y:cumulative_trapezoid().dtype, y:gradient()[1]:tolist()}, {4.5, 'float32', {1, 1.5, 2}})
+  end
+  eq(x:byte():trapezoid(nil, 2):item(), 9)
+end)
+
+test('trapezoid of 0-d, renorm in place, a histogram of much', function()
+  local x = env.w:clone()
+  eq(x:renorm_(2, 1, 2) == x, true)
+  near(x[1]:tolist(), {1.2, -1.6, 0}, 1e-5)
+  mt.manual_seed(3)
+  local y = mt.rand(100000)
+  local counts, edges = y:histogram(10, {0, 1})
+  eq({counts:sum():item(), edges.shape}, {100000, mt.zeros(11).shape})
+  assert(mt.allclose(counts, y:histc(10, 0, 1)))
+  local density = y:histogram{bins = 10, density = true}
+  near((density * 0.1):sum():item(), 1, 1e-3)
+end)
+
+test('refusals', function()
+  local x, a, p = env.x, env.a, env.p
+  raises(function() mt.tensor(1):trapezoid() end, 'trapezoid: a 0%-d tensor has no samples')
+  raises(function() a:gt(4):trapezoid() end, 'trapezoid: of bool; use x:float%(%)')
+  raises(function() a:trapezoid(p, 2) end, 'trapezoid: give x or dx, not both')
+  raises(function() x:trapezoid(mt.ones(3)) end,
+    'trapezoid: 3 places are given for the 4 samples of dimension 2 of %(3 x 4%)')
+  raises(function() x:cumulative_trapezoid(mt.ones(3)) end, 'cumulative_trapezoid: 3 places')
+  raises(function() x:trapezoid{dim = 3} end, 'trapezoid: dimension 3')
+  raises(function() mt.ones(1):gradient() end,
+    'gradient: dimension 1 of %(1%) has 1 samples; with edge_order=1 at least 2')
+  raises(function() mt.ones(2):gradient{edge_order = 2} end, 'at least 3 are needed')
+  raises(function() a:gradient{edge_order = 3} end, 'gradient: edge_order is 3; it must be 1 or 2')
+  raises(function() a:gradient{edge_order = 2 ^ 32 + 1} end, 'gradient: edge_order is 4294967297')
+  raises(function() x:gradient({1, 2, 3}) end, 'gradient: 3 spacings are given for 2 dimensions')
+  raises(function() x:gradient({p, p}) end, 'gradient: the places are %(5%), dimension 1 of %(3 x 4%) has 3 samples')
+  raises(function() x:gradient({dim = {1, 1}}) end, 'gradient: dimension 1 is named twice')
+  raises(function() a:byte():gradient() end, 'gradient: of uint8')
+  raises(function() x:gradient({'a', 2}) end, "gradient: argument 2 'spacing' must be a number, or a list")
+  raises(function() env.c:corrcoef() end, 'corrcoef: %(2 x 3 x 4%) float32')
+  raises(function() a:histogram(0) end, 'histogram: bins is 0; it must be 1 to')
+  raises(function() a:histogram(2, {2, 1}) end, 'histogram: the range is 2 to 1')
+  raises(function() a:histogram(2, {1}) end, "argument 3 'range' must be {min, max}")
+  raises(function() mt.tensor{1, inf}:histogram(2) end, 'histogram: the range 1 to inf is not finite')
+  raises(function() mt.tensor{1, nan}:histogram(2) end, 'is not finite')
+  raises(function() a:long():histogram(2) end, 'histogram: of int64')
+  raises(function() a:histogram(mt.tensor{2, 1}) end, 'histogram: the edges are not sorted')
+  raises(function() a:histogram(mt.tensor{2}) end, 'histogram: the edges are %(1%)')
+  raises(function() a:histogram(p:double()) end, 'histogram: the edges are float64, the values float32')
+  raises(function() a:histogram(p, {1, 2}) end, 'histogram: a range is for a number of bins')
+  raises(function() a:histogram(2, {weight = mt.ones(2)}) end, 'histogram: the weights are %(2%), the values %(5%)')
+  raises(function() x:renorm(0, 1, 1) end, 'renorm: p is 0; it must be above 0')
+  raises(function() x:renorm(2, 1, -1) end, 'renorm: maxnorm is %-1')
+  raises(function() a:renorm(2, 1, 1) end, 'renorm: %(5%) has no parts')
+  raises(function() x:long():renorm(2, 1, 1) end, 'renorm: of int64')
+  raises(function() a:long():dist(a:long()) end, 'of int64 it is a fraction')
+  raises(function() a:dist(mt.ones(2)) end, '%(5%) and %(2%)')
+end)
+
+t.finish()
