@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <new>
+#include <unordered_set>
 
-#include "engine/autograd.h"
+#include "engine/cycles.h"
 
 namespace mt::lua {
 
@@ -69,6 +70,46 @@ void push_environment(lua_State* L, int owner) {
   lua_pushvalue(L, -1);
   lua_setfenv(L, owner);
 }
+
+/// The tensor at a stack index; null where it was finalised already, as while a state is closed.
+const Tensor* tensor_left(lua_State* L, int i) {
+  try {
+    return tensor_at(L, i);
+  } catch (const Error&) { return nullptr; }
+}
+
+/// Appends tensors that the value at `from` leads to (upvalues, fields) to the table at `list`, the
+/// nearest first; only so many values are looked at.
+void list_tensors(lua_State* L, int from, int list) {
+  constexpr int kMost = 400;
+  std::unordered_set<const void*> met;
+  lua_newtable(L);  // what is to be looked at
+  const int queue = lua_gettop(L);
+  int queued = 0;
+  const auto meet = [&] {  // pops a value
+    const int type = lua_type(L, -1);
+    const bool leads = type == LUA_TFUNCTION || type == LUA_TTABLE || type == LUA_TUSERDATA;
+    if (leads && queued < kMost && met.insert(lua_topointer(L, -1)).second)
+      lua_rawseti(L, queue, ++queued);
+    else lua_pop(L, 1);
+  };
+  lua_pushvalue(L, from);
+  meet();
+  for (int i = 1; i <= queued; ++i) {
+    lua_rawgeti(L, queue, i);
+    const int at = lua_gettop(L);
+    if (lua_isfunction(L, at)) {
+      for (int k = 1; lua_getupvalue(L, at, k); ++k) meet();
+    } else if (lua_istable(L, at)) {
+      for (lua_pushnil(L); queued < kMost && lua_next(L, at);) meet();
+    } else if (tensor_left(L, at)) {
+      lua_pushvalue(L, at);
+      lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);
+    }
+    lua_settop(L, queue);
+  }
+  lua_settop(L, queue - 1);
+}
 }  // namespace
 
 /// The state's entry in the registry, made on first use.
@@ -115,14 +156,25 @@ Callback::Callback(lua_State* L, int index, int owner, bool leaf)
   lua_rawseti(L, -2, id_);
   lua_pop(L, 1);
   if (leaf) return;
-  node_ = tensor_at(L, owner)->impl()->node;
+  holder_ = tensor_at(L, owner)->impl()->node;
   state_->computed.push_back(this);
   hold();
 }
 
+void Callback::keep_for(const void* holder) {
+  lua_State* L = state_->L;
+  id_ = ++state_->next;
+  holder_ = holder;
+  if (!lua_checkstack(L, 6) || !push(L)) return;
+  set_entry(L, &kFunctions, id_, lua_gettop(L));
+  lua_pop(L, 1);
+  state_->computed.push_back(this);
+  watch(L);
+}
+
 Callback::~Callback() {
   auto& all = state_->computed;
-  if (node_) all.erase(std::remove(all.begin(), all.end(), this), all.end());
+  if (holder_) all.erase(std::remove(all.begin(), all.end(), this), all.end());
   if (!state_->open) return;
   lua_State* L = state_->L;
   luaL_unref(L, LUA_REGISTRYINDEX, ref_);
@@ -156,18 +208,54 @@ void Callback::hold() {
   watch(L);
 }
 
-/// Whether one userdata owns the tensor, and that alone its node.
-bool Callback::alone() const {
+/// Leaves the registry for the environments of all tensors that lead to the holder; false while not
+/// all that do are known.
+bool Callback::let_go() {
   lua_State* L = state_->L;
-  if (!lua_checkstack(L, 8)) return false;
+  const int top = lua_gettop(L), function = top + 1, list = top + 2;
+  if (!lua_checkstack(L, 12) || !push(L)) return false;
+  lua_newtable(L);
   push_entry(L, &kOwners, id_);
-  const TensorImpl* t = nullptr;
-  try {
-    if (const Tensor* owner = tensor_at(L, -1)) t = owner->impl();
-  } catch (const Error&) {  // while the state is being closed: it was finalised already
+  if (tensor_left(L, -1)) lua_rawseti(L, list, 1);
+  else lua_pop(L, 1);
+  list_tensors(L, function, list);
+  Reach reach;
+  std::unordered_set<const void*> met;  // the owner may be among those that the function leads to
+  const int n = int(lua_objlen(L, list));
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, list, i);
+    if (met.insert(lua_topointer(L, -1)).second) reach.start(tensor_left(L, -1)->impl(), 1);
+    lua_pop(L, 1);
   }
-  lua_pop(L, 1);
-  return t && t->refs == 1 && t->node == node_ && t->node->refs == 1;
+  reach.walk();
+  std::vector<Node*> nodes;
+  std::vector<TensorImpl*> tensors;
+  const bool all = reach.accounted(holder_, nodes, tensors);
+  for (int i = 1; all && i <= n; ++i) {
+    lua_rawgeti(L, list, i);
+    const TensorImpl* t = tensor_left(L, -1)->impl();
+    if (std::find(tensors.begin(), tensors.end(), t) != tensors.end()) {
+      push_environment(L, lua_gettop(L));
+      lua_pushvalue(L, function);
+      lua_rawseti(L, -2, id_);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  lua_settop(L, top);
+  if (!all) return false;
+  if (!watcher_) {
+    const std::weak_ptr<Callback> self = weak_from_this();
+    watcher_ = std::make_shared<Hook>(Hook{{}, [self] {
+      if (const auto callback = self.lock()) callback->hold();
+    }});
+  }
+  for (Node* node : nodes) {
+    auto& hooks = node->facts().hooks;
+    if (std::find(hooks.begin(), hooks.end(), watcher_) == hooks.end()) hooks.push_back(watcher_);
+  }
+  luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(ref_, LUA_NOREF));
+  return true;
 }
 
 /// Leaves garbage behind that calls `look_again` when it is collected.
@@ -182,8 +270,8 @@ void Callback::watch(lua_State* L) {
   lua_pop(L, 1);
 }
 
-/// In each cycle of the collector: functions whose tensors' nodes have no other owner leave the
-/// registry.
+/// In each cycle of the collector: functions that only their tensors need leave the registry, and
+/// circles of gradients are dropped.
 int Callback::look_again(lua_State* L) {
   push_at(L, &kState);
   void* found = lua_touserdata(L, -1);
@@ -193,12 +281,10 @@ int Callback::look_again(lua_State* L) {
   if (!state) return 0;  // the Lua state is being closed
   state->watched = false;
   bool more = false;
-  for (Callback* c : state->computed) {
-    if (c->ref_ == LUA_NOREF) continue;
-    if (c->alone()) luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(c->ref_, LUA_NOREF));
-    else more = true;
-  }
-  if (more) watch(L);
+  for (Callback* c : state->computed)
+    if (c->ref_ != LUA_NOREF && !c->let_go()) more = true;
+  drop_circles();
+  if (more || any_suspects()) watch(L);
   return 0;
 }
 

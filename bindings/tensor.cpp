@@ -3,10 +3,11 @@
 #include <cmath>
 #include <limits>
 
+#include "bindings/callback.h"
 #include "bindings/catalogue.h"
 #include "bindings/indexing.h"
 #include "bindings/module.h"
-#include "engine/autograd.h"
+#include "engine/cycles.h"
 #include "engine/device.h"
 #include "engine/movement.h"
 #include "kernels/cpu/parallel.h"
@@ -205,6 +206,7 @@ int set_field(lua_State* L) {
         fail("grad must be a contiguous {} tensor of its own; use g:to('{}'):clone()",
              dtype_name(x.dtype()), dtype_name(x.dtype()));
       x.set_grad(g ? *g : Tensor());
+      if (any_suspects()) Callback::watch(L);
     } else {
       fail("the field '{}' of a tensor cannot be set; only grad and requires_grad can", key);
     }
@@ -335,6 +337,7 @@ const Entry kMethods[] = {
      [](Args& a) {
        a.tensor(1).backward(a.given(2) ? a.tensor(2) : Tensor(), a.boolean(3, false),
                             a.boolean(4, false));
+       if (any_suspects()) Callback::watch(a.L);
        return 0;
      }},
     {"detach(x)", "The same data, outside the graph.",

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "engine/autograd.h"
+#include "engine/cycles.h"
 #include "engine/device.h"
 #include "engine/ops.h"
 #include "kernels/number.h"
@@ -44,6 +45,7 @@ TensorImpl* TensorImpl::create() { return new (take_block(sizeof(TensorImpl))) T
 
 void TensorImpl::destroy(TensorImpl* t) {
   while (t) {  // a gradient may have a gradient, and so on: no recursion
+    if (t->suspected) [[unlikely]] unsuspect(t);
     Ref<Storage>::adopt(t->storage);
     Ref<TensorImpl>::adopt(t->pending);
     Ref<TensorImpl>::adopt(t->base);
@@ -139,7 +141,10 @@ Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(keeper(*impl_
 void Tensor::set_grad(const Tensor& g) const {
   TensorImpl& k = keeper(*impl_);
   Ref<TensorImpl>::adopt(std::exchange(k.grad, nullptr));
-  if (g.defined()) k.grad = Ref<TensorImpl>::share(g.impl()).release();
+  if (!g.defined()) return;
+  k.grad = Ref<TensorImpl>::share(g.impl()).release();
+  if (k.grad->node || k.grad->grad || k.grad->base) suspect(&k);
+  if (k.grad->node && k.grad->node->extra) announce(*k.grad->node);
 }
 
 void Tensor::retain_grad() const {

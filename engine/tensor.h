@@ -24,6 +24,7 @@ struct TensorImpl {
   bool number = false;         // made from a plain number: adopts the other operand's dtype
   bool quiet = false;          // a view made while nothing was recorded: outside the graph
   bool hidden = false;         // and of a tensor in the graph, which would not see it change
+  bool suspected = false;      // its gradient may lead back to it: see cycles.h
   uint32_t recorded = 0;  // recorded changes in place; of a view: its base's when its node was made
   int64_t offset = 0;
   int64_t numel = 1;

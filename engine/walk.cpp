@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "engine/custom.h"
+#include "engine/cycles.h"
 #include "engine/ops.h"
 #include "engine/profile.h"
 #include "engine/place.h"
@@ -20,15 +21,13 @@ constinit thread_local Gathered* gathered = nullptr;
 
 namespace {
 
-/// The sum of two gradients, in place where nobody else sees the first.
-Tensor accumulate(Tensor sum, const Tensor& more) {
-  if (!sum.defined()) return more;
-  if (!grad_enabled() && sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous &&
-      sum.dtype() == more.dtype()) {
+/// Adds a gradient to the sum so far, in place where nobody else sees that.
+void accumulate(Tensor& sum, Tensor more) {
+  if (!sum.defined()) sum = std::move(more);
+  else if (!grad_enabled() && sum.unique() && sum.impl()->storage->refs == 1 &&
+           sum.impl()->contiguous && sum.dtype() == more.dtype())
     add_(sum, more);
-    return sum;
-  }
-  return add(sum, more);
+  else sum = add(sum, more);
 }
 
 /// The sum so far as a buffer to add parts to: of a tensor of the shape, zeros at first.
@@ -154,9 +153,12 @@ class Walk {
 
   void send(Edge& edge, Tensor g) {
     if (targets_ && !targets_->leads(edge)) return;
-    if (edge.leaf) check_leaf(*edge.leaf, g.shape(), g.dtype());
     await(edge);
-    put(edge, accumulate(take(edge), g));
+    if (edge.node) return accumulate(edge.node->pending, std::move(g));
+    check_leaf(*edge.leaf, g.shape(), g.dtype());
+    Tensor sum = take(*edge.leaf);
+    accumulate(sum, std::move(g));
+    put(*edge.leaf, std::move(sum));
   }
 
   /// The gradient of a view of the edge's tensor, which has this shape.
@@ -172,7 +174,8 @@ class Walk {
       add_part(sum, part);
       return put(edge, std::move(sum));
     }
-    Parts& waiting = parts_[key(edge)];
+    if (!parts_) parts_ = std::make_unique<Waiting>();
+    Parts& waiting = (*parts_)[key(edge)];
     waiting.shape = shape;
     waiting.elements += part.gradient.numel();
     waiting.list.push_back(std::move(part));
@@ -188,7 +191,7 @@ class Walk {
 
   /// Adds up what waits for leaves, and shows it to their hooks.
   void call_leaf_hooks() {
-    if (!parts_.empty())
+    if (parts_)
       for (auto& leaf : leaves_) put(*leaf, joined(leaf.get(), take(*leaf)));
     for (size_t i = 0; i < leaves_.size(); ++i) {
       TensorImpl& leaf = *leaves_[i];
@@ -225,6 +228,7 @@ class Walk {
         Ref<TensorImpl>::adopt(leaf->grad);
         g.impl()->quiet = g.impl()->hidden = false;
         leaf->grad = g.release();
+        if (leaf->grad->node) suspect(leaf.get());
       }
     }
     leaves_.clear();
@@ -246,7 +250,7 @@ class Walk {
     if (edge.node) edge.node->pending = std::move(sum);
     else put(*edge.leaf, std::move(sum));
   }
-  bool waits(const void* key) const { return !parts_.empty() && parts_.count(key) > 0; }
+  bool waits(const void* key) const { return parts_ && parts_->count(key) > 0; }
   /// At its first gradient a node or a leaf takes its place in the lists.
   void await(Edge& edge) {
     const bool met = edge.node ? edge.node->pending.defined() : edge.leaf->pending != nullptr;
@@ -264,8 +268,8 @@ class Walk {
   /// The sum with the parts that wait there.
   Tensor joined(const void* key, Tensor sum) {
     if (!waits(key)) return sum;
-    const Parts waiting = std::move(parts_[key]);
-    parts_.erase(key);
+    const Parts waiting = std::move((*parts_)[key]);
+    parts_->erase(key);
     if (grad_enabled()) return join_parts(waiting.shape, sum, waiting.list);
     sum = buffer_of(std::move(sum), waiting.shape, waiting.list[0].gradient);
     for (const Part& part : waiting.list) add_part(sum, part);
@@ -295,8 +299,9 @@ class Walk {
   }
 
   void visit(Node& node) {
-    if (waits(&node) && pass_on(node)) return;
-    Tensor g = joined(&node, std::exchange(node.pending, {}));
+    if (parts_ && waits(&node) && pass_on(node)) return;
+    Tensor g = std::move(node.pending);
+    if (parts_) g = joined(&node, std::move(g));
     if (node.extra) meet(node, g);
     if (targets_ && node_is_target(node, g)) return;
     if (node.consumed) used_up("backward", node.type->name);
@@ -331,7 +336,7 @@ class Walk {
   /// Hands the parts that wait for a view on to its input; false where they are not few, where
   /// somebody looks at the view's own gradient, or where the input has no such regions.
   bool pass_on(Node& node) {
-    const Parts& waiting = parts_[&node];
+    const Parts& waiting = (*parts_)[&node];
     const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
                       (targets_ && targets_->nodes.count(&node) > 0);
     if (!node.type->through || node.consumed || node.pending.defined() || seen || !waiting.few())
@@ -340,7 +345,7 @@ class Walk {
     Shape input;
     for (Part& part : list)
       if (!node.type->through(node, waiting.shape, part.at, input)) return false;
-    parts_.erase(&node);
+    parts_->erase(&node);
     for (Part& part : list) send(node.input(0), input, std::move(part));
     if (!retain_) consume(node);
     return true;
@@ -388,7 +393,8 @@ class Walk {
   static thread_local Walk* current;
   Walk* outer_;
   std::vector<Tensor> aside_;
-  std::unordered_map<const void*, Parts> parts_;  // by node or leaf
+  using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
+  std::unique_ptr<Waiting> parts_;
   std::vector<Node*> ready_;  // a heap, each counted
   std::vector<Ref<TensorImpl>> leaves_;
 };

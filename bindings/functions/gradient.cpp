@@ -196,6 +196,7 @@ int stretch_body(Args& a) {
   a.function(1), a.function(2);
   const auto callback = std::make_shared<Callback>(a.L, 1);
   const auto stretch = std::make_shared<Stretch>();
+  callback->keep_for(stretch.get());
   std::vector<std::pair<Tensor, uint32_t>> given;  // with the versions that the first run saw
   for (int i = 3; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i))

@@ -204,6 +204,79 @@ test('a hook on a computed tensor that holds it is garbage with it, also without
   eq(removed[1], nil)
 end)
 
+test('circles through hooks, recompute and gradients are garbage', function()
+  local w = mt.zeros(1000):requires_grad_()
+  local before = settled()
+  local function circles(make)
+    for _ = 1, 20 do make() end
+    eq(settled(), before)
+  end
+  circles(function() -- a hook that holds a later result
+    local y = w * 2
+    local z = y:exp()
+    y:register_hook(function(g) return z:detach() * g end)
+  end)
+  circles(function() -- deep in tables, two hooks, a result of a result, a view
+    local y = w * 2
+    local kept = {list = {y:exp()}}
+    kept.list[2] = kept.list[1]:view(10, 100)
+    y:register_hook(function(g) return kept.list[2]:detach():view(1000) * g end)
+    kept.list[1]:register_hook(function(g) return g + kept.list[2]:sum():detach() end)
+  end)
+  circles(function()
+    local y
+    y = mt.recompute(function(x) return y and x:exp() or x:exp() end, w)
+  end)
+  circles(function()
+    local a, b = mt.zeros(1000), mt.zeros(1000)
+    a.grad, b.grad = b, a
+  end)
+  circles(function()
+    local v = mt.ones(1000):requires_grad_()
+    v:exp():sum():backward{create_graph = true}
+    local u = v:sin()
+    u:retain_grad()
+    u:exp():sum():backward{create_graph = true}
+  end)
+end)
+
+test('what a circle leads to lives as long as something else leads to it', function()
+  local w, calls = leaf{1, 2}, 0
+  local function made(use)
+    local y = w * 2
+    local z = y:exp()
+    y:register_hook(function(g) calls = calls + 1 return z:detach() * 0 + g end)
+    settled()
+    return use(y, z)
+  end
+  for _, use in ipairs{
+    function(_, z) return z end, function(y) return y end,
+    function(_, z) settled() return z * 2 end, function(_, z) settled() return (z[1]) end,
+    function(_, z) return {z:view(2, 1)} end, function(_, z) return function() return z end end,
+    function(_, z) local x = mt.zeros_like(z):detach() settled() x.grad = z return x end,
+  } do
+    local kept = made(use)
+    settled()
+    settled()
+    kept = type(kept) == 'table' and kept[1] or type(kept) == 'function' and kept() or kept
+    kept = kept.is_leaf and kept.grad or kept
+    calls = 0
+    mt.grad(kept:sum(), w)
+    eq(calls, 1)
+  end
+  -- A gradient with a graph, held through its tensor alone.
+  local v = leaf{1, 2}
+  v:exp():sum():backward{create_graph = true}
+  settled()
+  is(mt.grad(v.grad:sum(), v), {math.exp(1), math.exp(2)}, 1e-5)
+  local a, b = mt.zeros(2), mt.ones(2)
+  a.grad, b.grad = b, a
+  b = nil
+  settled()
+  is(a.grad, {1, 1})
+  eq(a.grad.grad:tolist(), {0, 0})
+end)
+
 test('a hook is called while anything leads to its tensor, whatever the collector saw', function()
   local w, calls = leaf{1, 2}, 0
   local function count() calls = calls + 1 end
