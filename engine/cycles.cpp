@@ -20,6 +20,8 @@ std::unordered_set<TensorImpl*>& suspects() {
 
 }  // namespace
 
+std::atomic<int> suspected{0};
+
 bool Reach::all_known(const Thing& t) {
   const int64_t owners = t.tensor ? t.tensor->refs.load() : t.node ? t.node->refs.load()
                                                                     : t.stretch->use_count();
@@ -108,16 +110,13 @@ void suspect(TensorImpl* t) {
   const std::lock_guard<std::mutex> lock(suspects_lock);
   t->suspected = true;
   suspects().insert(t);
+  suspected = int(suspects().size());
 }
 
 void unsuspect(TensorImpl* t) {
   const std::lock_guard<std::mutex> lock(suspects_lock);
   suspects().erase(t);
-}
-
-bool any_suspects() {
-  const std::lock_guard<std::mutex> lock(suspects_lock);
-  return !suspects().empty();
+  suspected = int(suspects().size());
 }
 
 void drop_circles() {

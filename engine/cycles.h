@@ -1,5 +1,6 @@
 // cycles.h -- circles of tensors and nodes, which counts of owners alone would keep for ever
 #pragma once
+#include <atomic>
 #include <unordered_map>
 #include <vector>
 
@@ -40,7 +41,8 @@ class Reach {
 /// A tensor whose gradient may lead back to it.
 void suspect(TensorImpl*);
 void unsuspect(TensorImpl*);
-bool any_suspects();
+extern std::atomic<int> suspected;  // how many there are
+inline bool any_suspects() { return suspected.load(std::memory_order_relaxed) > 0; }
 /// Drops the gradients of suspects that nothing but circles of gradients leads to.
 void drop_circles();
 

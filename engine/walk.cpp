@@ -260,7 +260,8 @@ class Walk {
     std::push_heap(ready_.begin(), ready_.end(), earlier);
   }
   static void check_leaf(const TensorImpl& leaf, const Shape& shape, Dtype dtype) {
-    if (!(shape == Shape(leaf.size, leaf.ndim)) || dtype != leaf.dtype)
+    const bool same = shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
+    if (!same || dtype != leaf.dtype)
       fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since",
            to_string(shape), dtype_name(dtype), to_string(Shape(leaf.size, leaf.ndim)),
            dtype_name(leaf.dtype));

@@ -325,7 +325,33 @@ local function startup()
   return median(times)
 end
 
+-- Views of 16 x 512 each, all of a tensor, summed with different weights: the time of all of them.
+local views = {
+  select = function(x, n) return x:view(n, 16, 512), function(y, i) return y:select(1, i) end end,
+  narrow = function(x) return x, function(y, i) return y:narrow(1, 16 * i - 15, 16) end end,
+  index = function(x, n) return x:view(16, n, 512), function(y, i) return y[{{}, i}] end end,
+  unbind = function(x, n) return x:view(n, 16, 512):unbind() end,
+  chunk = function(x, n) return x:chunk(n) end,
+}
+local function views_row(kind, n)
+  return function()
+    local x = safe(16 * n, 512):requires_grad_()
+    return function()
+      local parts, part = views[kind](x, n)
+      local sum = 0
+      for i = 1, n do sum = sum + (part and part(parts, i) or parts[i]) * (i / n) end
+      x.grad = nil
+      sum:sum():backward()
+    end
+  end
+end
+
 local function job_rows()
+  for _, kind in ipairs{'select', 'narrow', 'index', 'unbind', 'chunk'} do
+    for _, n in ipairs(options.quick and {16} or {16, 256, 4096}) do
+      row(('views_%s/%d'):format(kind, n), 'whole jobs', views_row(kind, n))
+    end
+  end
   row('chain/4', 'whole jobs', chain)
   row('split_epoch/100', 'whole jobs', split_epoch)
   row('startup', 'whole jobs', startup)

@@ -1,7 +1,8 @@
 # bench_torch.py -- PyTorch's times for the rows of scripts/bench.lua: name<TAB>microseconds, one core unless --threads
 """Rows: <op>/<size> with sizes 4, 1Ki, 1Mi (1-D, float32, values in 0.5..1.5), reductions of a
 1024 x 1024 matrix over its rows' elements (_rows, the last dimension) or columns' (_cols, the
-first), matmul/MxKxN, chain/4, split_epoch/100, startup. Forward only, except for the last three.
+first), matmul/MxKxN, views_<kind>/<n>, chain/4, split_epoch/100, startup. Forward only, except for
+views and the last three.
 With --device=cuda the tensors are there, and the rows are more: see bench.lua.
 """
 import statistics
@@ -204,6 +205,34 @@ def chain(bench):
     bench.row("chain/4", call)
 
 
+VIEWS = {
+    "select": lambda x, n: [x.view(n, 16, 512).select(0, i) for i in range(n)],
+    "narrow": lambda x, n: [x.narrow(0, 16 * i, 16) for i in range(n)],
+    "index": lambda x, n: [x.view(16, n, 512)[:, i] for i in range(n)],
+    "unbind": lambda x, n: x.view(n, 16, 512).unbind(),
+    "chunk": lambda x, n: x.chunk(n),
+}
+
+
+def views(bench):
+    for kind, parts in VIEWS.items():
+        for n in [16] if bench.quick else [16, 256, 4096]:
+            if not bench.wants(f"views_{kind}/{n}"):
+                continue
+            if n == 4096 and kind not in ("unbind", "chunk"):  # a tensor of zeros for each: minutes
+                continue
+            x = safe(16 * n, 512).requires_grad_()
+
+            def call():
+                total = 0
+                for i, part in enumerate(parts(x, n), 1):
+                    total = total + part * (i / n)
+                x.grad = None
+                total.sum().backward()
+
+            bench.row(f"views_{kind}/{n}", call)
+
+
 def split(bench, device):
     if bench.wants("split_epoch/100"):
         seconds, _, _ = split_torch.train(epochs=50 if bench.quick else 500, device=device)
@@ -224,6 +253,7 @@ def main():
     with torch.no_grad():
         for part in parts:
             part(bench)
+    views(bench)
     chain(bench)
     split(bench, args.device)
     bench.startup("import torch")
