@@ -213,7 +213,7 @@ return core.declare('help(name=nil)', "How a function is called and what it does
     end
     if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
     local plain = name:gsub('^torch%.nn%.functional%.', ''):gsub('^F%.', ''):gsub('^torch%.', '')
-    plain = plain:gsub('^mt%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
+    plain = plain:gsub('^mt%.', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
     local said = topics.text[plain] or topics.text[plain:lower()]
     if said then print(said) end
     local other = topics.renamed[plain]

@@ -60,6 +60,15 @@ UNARY = {
     "logsigmoid": F.logsigmoid,
     "isnan": torch.isnan,
     "logical_not": torch.logical_not,
+    "isposinf": torch.isposinf,
+    "isneginf": torch.isneginf,
+    "sinc": torch.sinc,
+    "tanhshrink": F.tanhshrink,
+    "entr": torch.special.entr,
+    "i0": torch.i0,
+    "i1": torch.special.i1,
+    "ndtr": torch.special.ndtr,
+    "erfcx": torch.special.erfcx,
 }
 BINARY = {
     "add": torch.add,
@@ -85,6 +94,12 @@ BINARY = {
     "fmod": torch.fmod,
     "remainder": torch.remainder,
     "floor_divide": torch.floor_divide,
+    "fmin": torch.fmin,
+    "fmax": torch.fmax,
+    "xlog1py": torch.special.xlog1py,
+    "zeta": torch.special.zeta,
+    "igamma": torch.igamma,
+    "igammac": torch.igammac,
 }
 REDUCTIONS = {
     "sum": torch.sum,

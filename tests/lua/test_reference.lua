@@ -137,6 +137,9 @@ t.test('the methods of objects have help, and no other names have', function()
   assert(helped('saved_tensors'):find('several values'))
   for _, word in ipairs{'state_dict', 'describe', 'print'} do assert(helped(word):find('from 0', 1, true), word) end
   assert(not helped('parameters'):find('kernel'))
+  for _, word in ipairs{'torch.special.zeta', 'special.gammainc', 'torch.trapz'} do
+    assert(helped(word):find('mt%.[a-z]+%(x, y') or helped(word):find('mt%.trapezoid%(y'), word)
+  end
 end)
 
 t.test('what is not there yet is said, with what there is instead, and only of what is not there', function()
