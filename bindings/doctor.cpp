@@ -51,6 +51,10 @@ int doctor() {
       "the prompt works without: apt-get install libedit2");
   const std::string trouble = cuda_trouble();
   row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
+  if (trouble.empty()) {
+    const std::string products = gpu_of(device_named("cuda")).products(true);
+    row("cublas", products.starts_with("cuBLAS"), products);
+  }
   const std::string compiler = nvrtc_trouble(), folder = code_cache().folder();
   row("nvrtc", compiler.empty(), compiler.empty() ? "compiles mt.cuda.kernel" : compiler);
   row("code cache", !folder.empty(), folder.empty() ? "MTORCH_CACHE=off, or no HOME" : folder);

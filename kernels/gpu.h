@@ -61,6 +61,8 @@ struct Gpu : Device {
 
   GpuProperties (*properties)();
   GpuUse (*use)();
+  /// What large products run on: the library and its file, or why there is none. `open`: looks now.
+  const char* (*products)(bool open);
   void (*reset_peak)();
   void (*trim)();  // waits, and gives what is kept for reuse back to the driver
   /// Page-locked memory of the CPU. Null when there is none. `unpin` waits.

@@ -88,7 +88,6 @@ template <class P> __global__ void elements(const __grid_constant__ P p) {
   }
 }
 
-#ifdef MT_CUBLAS
 // ---- cuBLAS, which sees our rows as columns -----------------------------------------------------
 
 /// A matrix as cuBLAS reads it by rows, transposed or not; ld 0: it cannot.
@@ -110,27 +109,30 @@ Layout layout(int64_t row, int64_t col, int64_t rows, int64_t cols) {
 
 /// How cuBLAS calls T, and what it is summed in: 16-bit floats in float32.
 template <class T>
-constexpr cudaDataType_t kType = std::is_same_v<T, double>    ? CUDA_R_64F
-                                 : std::is_same_v<T, float>   ? CUDA_R_32F
-                                 : std::is_same_v<T, Float16> ? CUDA_R_16F
-                                                              : CUDA_R_16BF;
+constexpr cuda::blas::Type kType = std::is_same_v<T, double>    ? cuda::blas::kDouble
+                                   : std::is_same_v<T, float>   ? cuda::blas::kFloat
+                                   : std::is_same_v<T, Float16> ? cuda::blas::kHalf
+                                                                : cuda::blas::kBfloat16;
 template <class T>
-bool gemm(cublasHandle_t h, const int64_t (&s)[3], const Layout& a, const Layout& b, int64_t ldc,
-          const T* x, const T* y, T* c, bool accumulate, const int64_t (&step)[3],
+bool gemm(const cuda::CublasInUse& blas, const int64_t (&s)[3], const Layout& a, const Layout& b,
+          int64_t ldc, const T* x, const T* y, T* c, bool accumulate, const int64_t (&step)[3],
           int64_t entries) {
   constexpr bool is_double = std::is_same_v<T, double>;
-  constexpr cublasComputeType_t sum = is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+  constexpr int sum = is_double ? cuda::blas::kInDouble : cuda::blas::kInFloat;
+  constexpr int any = cuda::blas::kDefaultAlgorithm;
   const std::conditional_t<is_double, double, float> one = 1, beta = accumulate ? 1 : 0;
-  const auto op = [](const Layout& l) { return l.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const auto op = [](const Layout& l) {
+    return l.transposed ? cuda::blas::kTransposed : cuda::blas::kPlain;
+  };
   const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
-  const auto& lib = cuda::cublas();
   return (entries == 1
-              ? lib.gemm_ex(h, op(b), op(a), n, m, k, &one, y, kType<T>, int(b.ld), x, kType<T>,
-                            int(a.ld), &beta, c, kType<T>, int(ldc), sum, CUBLAS_GEMM_DEFAULT)
-              : lib.gemm_ex_batched(h, op(b), op(a), n, m, k, &one, y, kType<T>, int(b.ld), step[2],
-                                    x, kType<T>, int(a.ld), step[1], &beta, c, kType<T>, int(ldc),
-                                    step[0], int(entries), sum, CUBLAS_GEMM_DEFAULT)) ==
-         CUBLAS_STATUS_SUCCESS;
+              ? blas.library->gemm_ex(blas.handle, op(b), op(a), n, m, k, &one, y, kType<T>,
+                                      int(b.ld), x, kType<T>, int(a.ld), &beta, c, kType<T>,
+                                      int(ldc), sum, any)
+              : blas.library->gemm_ex_batched(blas.handle, op(b), op(a), n, m, k, &one, y, kType<T>,
+                                              int(b.ld), step[2], x, kType<T>, int(a.ld), step[1],
+                                              &beta, c, kType<T>, int(ldc), step[0], int(entries),
+                                              sum, any)) == cuda::blas::kSuccess;
 }
 
 /// c^T = b^T . a^T.
@@ -159,16 +161,16 @@ template <class P> bool by_cublas(const P& p) {
                            p.dims > 0 ? p.batch[2][inner] : 0};
   for (int64_t s : step)
     if (s < 0) return false;
-  const cublasHandle_t handle = cuda::cublas_handle();
-  if (!handle) return false;
+  const cuda::CublasInUse blas = cuda::cublas();
   if (cuda::stopped()) return true;
+  if (!blas.handle) return false;
   if (cuda::capturing()) cuda::keep(&p, sizeof p);
   const cuda::Timed timed("matmul");
   const int64_t sizes[3] = {p.m, p.n, p.k};
   for (int64_t i = 0; i < calls; ++i) {
     int64_t at[3];
     for (int side = 0; side < 3; ++side) at[side] = offset_of(i, inner, p.size, p.batch[side]);
-    if (!gemm(handle, sizes, a, b, ldc, p.a_at + at[1], p.b_at + at[2], p.c_at + at[0],
+    if (!gemm(blas, sizes, a, b, ldc, p.a_at + at[1], p.b_at + at[2], p.c_at + at[0],
               p.accumulate, step, entries)) {
       if (i == 0) return false;
       cuda::check(cudaErrorUnknown, "a matrix product of cuBLAS");
@@ -178,19 +180,16 @@ template <class P> bool by_cublas(const P& p) {
   cuda::started("matmul");
   return true;
 }
-#endif
 
 template <class T, class Sum> void run(const Matmul& call) {
   using P = Product<T, Sum>;
   const P p = product_of<T, Sum>(call);
   if (p.m == 0 || p.n == 0 || p.entries == 0) return;
-#ifdef MT_CUBLAS
   if constexpr (math::is_floating<T> || math::is_stored<T>) {
-    // Loading cuBLAS takes a second: small products, and batches of very small ones, do without.
     const double work = double(p.m) * double(p.n) * double(p.k);
-    if (work >= 4096 && work * double(p.entries) >= 1 << 20 && by_cublas(p)) return;
+    if (work >= cuda::kCublasEntry && work * double(p.entries) >= cuda::kCublasWork && by_cublas(p))
+      return;
   }
-#endif
   const bool thin = p.m < 16 || p.n < 16;
   if (p.k <= 32 || (thin && p.k <= 256)) {
     cuda::launch("matmul", elements<P>, cuda::blocks_for(p.entries * p.m * p.n, cuda::kThreads),

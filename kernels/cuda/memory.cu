@@ -9,16 +9,19 @@ void* raw(size_t bytes) {
   State& g = state();
   void* data = nullptr;
   if (g.recording) return arena_take(bytes);
-  const cudaError_t e = cudaMallocAsync(&data, bytes ? bytes : 1, g.stream);
+  if (!bytes) bytes = 1;
+  const cudaError_t e =
+      g.has_pools ? cudaMallocAsync(&data, bytes, g.stream) : cudaMalloc(&data, bytes);
   if (e == cudaSuccess) return data;
   cudaGetLastError();
-  if (e != cudaErrorMemoryAllocation) check(e, "asking for memory");
+  // An absurd size is an invalid value.
+  if (e != cudaErrorMemoryAllocation && e != cudaErrorInvalidValue) check(e, "asking for memory");
   return nullptr;
 }
 void give_raw(void* data, size_t bytes) {
   State& g = state();
   if (g.graphs && graph_gives(data, bytes, false)) return;
-  check(cudaFreeAsync(data, g.stream), "freeing memory");
+  check(g.has_pools ? cudaFreeAsync(data, g.stream) : cudaFree(data), "freeing memory");
 }
 
 }  // namespace
@@ -57,7 +60,7 @@ void trim() {
   State& g = state();
   if (g.recording) return;
   wait();
-  check(cudaMemPoolTrimTo(g.pool, 0), "giving memory back");
+  if (g.has_pools) check(cudaMemPoolTrimTo(g.pool, 0), "giving memory back");
 }
 
 GpuUse use() {
@@ -67,7 +70,9 @@ GpuUse use() {
   u.launches = g.launches - g.copies, u.copies = g.copies, u.waits = g.waits;
   uint64_t reserved = 0;
   size_t free = 0, total = 0;
-  check(cudaMemPoolGetAttribute(g.pool, cudaMemPoolAttrReservedMemCurrent, &reserved), "memory");
+  if (!g.has_pools) reserved = uint64_t(g.allocated);
+  else
+    check(cudaMemPoolGetAttribute(g.pool, cudaMemPoolAttrReservedMemCurrent, &reserved), "memory");
   check(cudaMemGetInfo(&free, &total), "memory");
   u.reserved = int64_t(reserved) + arena_bytes();
   u.free = int64_t(free), u.total = int64_t(total);

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/modules.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/verbs.h"
@@ -36,6 +37,7 @@ bool ends_everything(cudaError_t e) {
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
     case cudaErrorECCUncorrectable:
+    case cudaErrorUnknown:  // after a fault of the GPU or a suspended machine
 #if defined(__CUDACC__) && CUDART_VERSION >= 13000
     case cudaErrorContained:
     case cudaErrorTensorMemoryLeak:
@@ -101,8 +103,9 @@ void copied(cudaError_t error, const char* doing) {
 void upload(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   const Timed timed("upload");
-  // From pageable memory the call returns once the source has been read.
+  // From pageable memory the call returns once the source has been read, unless the GPU reads it.
   copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()), "a copy to the GPU");
+  if (state().reads_pageable && !state().recording) wait();
 }
 void download(void* to, const void* from, size_t bytes) {
   if (bytes) {
@@ -173,6 +176,7 @@ template <int I> Gpu table() {
   d.wrong_position = On<I, take_wrong_position>::call;
   d.properties = On<I, properties<I>>::call;
   d.use = On<I, use>::call;
+  d.products = Of<I, cublas_words>::call;
   d.reset_peak = On<I, reset_peak>::call;
   d.trim = On<I, trim>::call;
   d.pin = On<I, pin>::call;
@@ -239,9 +243,14 @@ bool open(int index, char* why, size_t room) {
   const bool has_code = true;
 #endif
   if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking);
-  if (e == cudaSuccess) e = cudaDeviceGetDefaultMemPool(&g.pool, index);
+  int pools = 0, pageable = 0;
+  if (e == cudaSuccess) e = cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, index);
+  if (e == cudaSuccess)
+    e = cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, index);
+  g.has_pools = pools != 0, g.reads_pageable = pageable != 0;
+  if (e == cudaSuccess && pools) e = cudaDeviceGetDefaultMemPool(&g.pool, index);
   uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: asking the driver again is slow
-  if (e == cudaSuccess) e = cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep);
+  if (e == cudaSuccess && pools) e = cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep);
   void *found = nullptr, *seen = nullptr;
   if (e == cudaSuccess) e = cudaMalloc(&found, sizeof(WrongPosition));
   if (e == cudaSuccess) e = cudaHostAlloc(&seen, sizeof(WrongPosition), cudaHostAllocDefault);
@@ -267,6 +276,10 @@ bool open(int index, char* why, size_t room) {
   return true;
 }
 
+/// The first driver for a toolkit's major version, whose later versions it runs as well (NVIDIA's
+/// "CUDA Compatibility").
+int oldest_driver(int runtime) { return runtime >= 13000 ? 580 : runtime >= 12000 ? 525 : 450; }
+
 /// Why there are no GPUs: what a user can do about it.
 void explain(cudaError_t e, char* why, size_t room) {
   int driver = 0, runtime = 0;
@@ -277,9 +290,11 @@ void explain(cudaError_t e, char* why, size_t room) {
   if (driver == 0)
     std::snprintf(why, room, "there is no NVIDIA driver on this machine");
   else if (e == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
-    std::snprintf(why, room, "the NVIDIA driver is for CUDA %d.%d, mtorch was built with CUDA %d.%d; "
-                  "install a newer driver", driver / 1000, driver % 1000 / 10, runtime / 1000,
-                  runtime % 1000 / 10);
+    std::snprintf(why, room, "the NVIDIA driver is for CUDA %d.%d, mtorch was built with CUDA %d.%d, "
+                  "which needs driver %d or newer; install that, or on data-centre GPUs the package "
+                  "cuda-compat-%d, or build mtorch with CUDA %d", driver / 1000, driver % 1000 / 10,
+                  runtime / 1000, runtime % 1000 / 10, oldest_driver(runtime), runtime / 1000,
+                  runtime / 1000 - 1);
   else if ((e == cudaSuccess || e == cudaErrorNoDevice) && seen)
     std::snprintf(why, room, "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES='%.60s'", seen);
   else if (e == cudaSuccess || e == cudaErrorNoDevice)

@@ -12,6 +12,8 @@ struct State {
   bool open = false;
   cudaStream_t stream = nullptr;
   cudaMemPool_t pool = nullptr;
+  bool has_pools = true;        // else memory comes from cudaMalloc, which waits
+  bool reads_pageable = false;  // the GPU reads the host's memory itself, and later
   int processors = 1;
   char name[16], model[256];
 

@@ -148,10 +148,13 @@ template <class T> MT_ATOMIC T atomicCAS(T* at, T expected, T v) {
 //   MTORCH_EMULATED_FAULT=5:700        the 5th launch fails with error 700; those from 700 on, and
 //                                      214 and 220, are seen by the next call that waits, and stay
 //   MTORCH_EMULATED_MEMORY=1048576     as many bytes there are
+//   MTORCH_EMULATED_GPU=nopools,pageable   it has no memory pools; it reads the host's pageable memory
+//   MTORCH_EMULATED_RUNTIME=12080      the version of CUDA that the plug-in was built with
 //   MTORCH_EMULATED_COUNT=35:12000     cudaGetDeviceCount answers 35, the driver is CUDA 12.0
 
 enum cudaError_t : int {
   cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInsufficientDriver = 35,
@@ -171,10 +174,12 @@ enum cudaError_t : int {
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorUnknown = 999,
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
                       cudaMemcpyDefault };
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
+enum cudaDeviceAttr { cudaDevAttrPageableMemoryAccess = 88, cudaDevAttrMemoryPoolsSupported = 115 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 using cudaStream_t = void*;
 using cudaMemPool_t = void*;
@@ -209,6 +214,7 @@ cudaError_t cudaSetDevice(int);
 cudaError_t cudaDriverGetVersion(int* v);
 cudaError_t cudaRuntimeGetVersion(int* v);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int device);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*);
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,7 @@ const Orders& orders() {
   return o;
 }
 
-bool stays(cudaError_t e) { return e == 214 || e == 220 || (e >= 700 && e < 800); }
+bool stays(cudaError_t e) { return e == 214 || e == 220 || e == 999 || (e >= 700 && e < 800); }
 
 cudaError_t last = cudaSuccess, sticky = cudaSuccess;
 int launches = 0;
@@ -110,6 +111,7 @@ void emulation::start(const char* name, bool together, dim3 grid, dim3 block, si
 }
 
 cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) {
+  if (n > size_t(1) << 44) return answer(cudaErrorInvalidValue);
   const cudaError_t e = refuse_in_capture();
   return e == cudaSuccess ? take(p, n) : e;
 }
@@ -173,6 +175,7 @@ const char* cudaGetErrorName(cudaError_t e) {
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
@@ -189,11 +192,19 @@ cudaError_t cudaDriverGetVersion(int* v) {
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* v) {
-  *v = 13000;
+  const char* const text = std::getenv("MTORCH_EMULATED_RUNTIME");
+  *v = text ? std::atoi(text) : 13000;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {"an emulation on the CPU", 4, 9, 0, orders().memory, 32, 1024, 2048, 65536, 48 << 10, 1 << 20};
+  return answer();
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+  const char* const text = std::getenv("MTORCH_EMULATED_GPU");
+  const std::string_view all = text ? text : "";
+  *value = which == cudaDevAttrMemoryPoolsSupported ? all.find("nopools") == all.npos
+                                                    : all.find("pageable") != all.npos;
   return answer();
 }
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* p, int) {

@@ -151,6 +151,27 @@ t.test('out of memory: collected, trimmed, tried again, then said', function()
     'free of 8.6 MiB; use smaller batches or drop references\n1048576\n$')
 end)
 
+t.test('an unknown error ends the use of the GPU too', function()
+  has(run('MTORCH_EMULATED_FAULT=3:999', work), 'cudaErrorUnknown.* the GPU cannot be used any more')
+end)
+
+t.test('an absurd size is told once, as too large', function()
+  local text = run('', [[
+    try(function() return mt.empty({2 ^ 44}, {device = 'cuda'}) end)
+    mt.cuda.synchronize()
+    print(mt.ones({2}, {device = 'cuda'}):sum():item())]])
+  has(text, '^[^\n]*out of memory: 65536.00 GiB asked for on cuda:0[^\n]*\n2\n$')
+end)
+
+t.test('a GPU without memory pools, and one that reads pageable memory', function()
+  local text = run('MTORCH_EMULATED_GPU=nopools,pageable', [[
+    local x = mt.range(1, 1000):to('cuda')
+    for _ = 1, 20 do x = x * 1 end
+    mt.cuda.empty_cache()
+    print(x:sum():item(), mt.cuda.memory_stats().waits > 0, mt.cuda.memory_stats().reserved >= 4000)]])
+  has(text, '^500500\ttrue\ttrue\n$')
+end)
+
 t.test('why there is no GPU', function()
   local code = 'print(select(2, mt.cuda.is_available()))\ntry(mt.zeros, {2}, {device = "cuda"})\n' ..
     'print(mt.ones(1):item())'
@@ -161,7 +182,13 @@ t.test('why there is no GPU', function()
     has(text, '\n1\n$')
   end
   reason('35:0', 'there is no NVIDIA driver on this machine')
-  reason('35:12040', 'the NVIDIA driver is for CUDA 12.4, mtorch was built with CUDA 13.0; install a newer driver')
+  reason('35:12040', 'the NVIDIA driver is for CUDA 12.4, mtorch was built with CUDA 13.0, which needs driver 580 or ' ..
+    'newer; install that, or on data%-centre GPUs the package cuda%-compat%-13, or build mtorch with CUDA 12')
+  -- a toolkit of the same major version runs on older drivers
+  reason('100:12020 MTORCH_EMULATED_RUNTIME=12080', 'there is an NVIDIA driver, but no NVIDIA GPU that it can use')
+  reason('35:11080 MTORCH_EMULATED_RUNTIME=12080', 'the NVIDIA driver is for CUDA 11.8, mtorch was built with CUDA ' ..
+    '12.8, which needs driver 525 or newer; install that, or on data%-centre GPUs the package cuda%-compat%-12, or ' ..
+    'build mtorch with CUDA 11')
   reason('100:13000', 'there is an NVIDIA driver, but no NVIDIA GPU that it can use')
   reason('100:13000 CUDA_VISIBLE_DEVICES=', "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES=''")
   reason('802:13000', 'the NVIDIA driver does not work: an error of the emulation %(cudaErrorUnknown%)')

@@ -1,0 +1,128 @@
+-- test_cuda_cublas.lua -- large products on a GPU by cuBLAS; the emulation brings one of its own
+local mt = require 'mtorch'
+local ffi = require 'ffi'
+local t = require 'testing'
+t.needs_cuda()
+
+local plugin = os.getenv 'MTORCH_CUDA_PLUGIN' or ''
+if not plugin:find 'emulated' then
+  t.test('cuBLAS is there', function()
+    local x = mt.rand({256, 256}, {device = 'cuda'})
+    local _ = x:matmul(x)
+    t.eq(mt.cuda.memory_stats().products:match('^cuBLAS %d+%.%d+%.%d+, ') ~= nil, true)
+  end)
+  return t.finish()
+end
+
+--- What a program with these settings writes.
+local function run(settings, code)
+  local script = os.tmpname()
+  local file = assert(io.open(script, 'w'))
+  file:write("local mt = require 'mtorch'\n", code)
+  file:close()
+  local pipe = io.popen(settings .. ' ' .. arg[-1] .. ' ' .. script .. ' 2>&1')
+  local text = pipe:read('*a')
+  pipe:close()
+  os.remove(script)
+  return text
+end
+
+local product = [[
+local x = mt.range(1, 6):float():reshape(2, 3):to('cuda')
+print(x:matmul(x:t()):tolist()[2][2], x:t():matmul(x):tolist()[3][3])
+print(mt.cuda.memory_stats().products)
+]]
+
+t.test('one handle that cannot be made is tried again', function()
+  local text = run('MTORCH_EMULATED_CUBLAS=1 MTORCH_CUBLAS=' .. plugin, product)
+  t.eq(text, '77\t45\ncuBLAS 13.1.0, ' .. plugin .. '\n')
+end)
+
+t.test('a loss is told once, products go on, and later ones ask again', function()
+  local text = run('MTORCH_EMULATED_CUBLAS=2 MTORCH_CUBLAS=' .. plugin, product)
+  local lost = 'no cuBLAS %(.* does not start %(its status is 3%)%): large products on the GPU are 10 to 50 times slower'
+  t.eq({text:find('^mtorch: ' .. lost) ~= nil, text:find('\n77\t45\n', 1, true) ~= nil}, {true, true})
+  t.eq(text:find('\ncuBLAS 13.1.0, ', 1, true) ~= nil, true)
+  text = run('MTORCH_EMULATED_CUBLAS=99 MTORCH_CUBLAS=' .. plugin, product)
+  t.eq(select(2, text:gsub('mtorch: ' .. lost, '')), 1)
+  t.eq(text:find('\n' .. lost) ~= nil, true)
+end)
+
+t.test('a library that is none is named', function()
+  t.eq(run('MTORCH_CUBLAS=/nowhere.so', product):find('^mtorch: no cuBLAS %(/nowhere.so: .*MTORCH_CUBLAS\n') ~= nil, true)
+  t.eq(run('MTORCH_CUBLAS=libm.so.6', product):find('libm.so.6 is no cuBLAS of CUDA 12 or 13', 1, true) ~= nil, true)
+end)
+
+if os.getenv 'MTORCH_CUBLAS' ~= plugin then
+  print('skipped: the products; MTORCH_CUBLAS=' .. plugin .. ' runs them')
+  return t.finish()
+end
+
+ffi.cdef 'int64_t emulated_cublas_calls(int which);'
+local cublas = ffi.load(plugin)
+--- How many calls fn() makes of cuBLAS: single, batched, of 16-bit floats, with a beta.
+local function calls(fn)
+  local n = {}
+  for i = 1, 4 do n[i] = -tonumber(cublas.emulated_cublas_calls(i - 1)) end
+  fn()
+  for i = 1, 4 do n[i] = n[i] + tonumber(cublas.emulated_cublas_calls(i - 1)) end
+  return n
+end
+local function near(a, b, tolerance)
+  t.near(a:cpu():double():flatten():tolist(), b:double():flatten():tolist(), tolerance)
+end
+
+t.test('every layout, type and batch, with the calls that it takes', function()
+  mt.manual_seed(1)
+  for dtype, tolerance in pairs {float32 = 1e-5, float64 = 1e-12, float16 = 2e-2, bfloat16 = 1e-1} do
+    local half = dtype:find '16' and 1 or 0
+    local a, b = mt.randn(5, 7):to(dtype), mt.randn(7, 4):to(dtype)
+    local e, f = mt.randn(3, 5, 7):to(dtype), mt.randn(3, 7, 4):to(dtype)
+    local cases = {
+      {{1, 0, half, 0}, function(x, y) return x:matmul(y) end, a, b},
+      {{1, 0, half, 0}, function(x, y) return x:matmul(y:t()) end, a, b:t():contiguous()},
+      {{1, 0, half, 0}, function(x, y) return x:t():matmul(y) end, a:t():contiguous(), b},
+      {{1, 0, half, 0}, function(x, y) return x:t():matmul(y:t()) end, a:t():contiguous(), b:t():contiguous()},
+      {{1, 0, half, 0}, function(x, y) return x[{{}, {2, 4}}]:matmul(y[{{2, 4}}]) end, a, b},
+      {{0, 1, half, 0}, function(x, y) return x:bmm(y) end, e, f},
+      {{0, 1, half, 0}, function(x, y) return x:matmul(y) end, a, f},
+      {{1, 0, half, 0}, function(x, y) return x:matmul(y) end, e, b}, -- rows of one product
+      {{0, 1, half, 0}, function(x, y) return x:transpose(2, 3):matmul(y) end, e:transpose(2, 3):contiguous(), f},
+    }
+    for i, case in ipairs(cases) do
+      local expected, x, y, got = case[2](case[3], case[4]), case[3]:to('cuda'), case[4]:to('cuda'), nil
+      t.eq({dtype, i, calls(function() got = case[2](x, y) end)}, {dtype, i, case[1]})
+      near(got, expected, tolerance)
+    end
+  end
+end)
+
+t.test('a product that is added: beta', function()
+  local x, w, b = mt.randn(6, 5), mt.randn(4, 5), mt.randn(4)
+  local got
+  t.eq(calls(function() got = mt.linear(x:to('cuda'), w:to('cuda'), b:to('cuda')) end)[4], 1)
+  near(got, mt.linear(x, w, b), 1e-5)
+end)
+
+t.test('strides that it cannot read take the own kernels', function()
+  local x, y = mt.randn(6, 10), mt.randn(5, 4)
+  local function f(a, b) return a[{{}, {1, 10, 2}}]:matmul(b) end
+  local got
+  t.eq(calls(function() got = f(x:to('cuda'), y:to('cuda')) end), {0, 0, 0, 0})
+  near(got, f(x, y), 1e-5)
+  local i = mt.ones({3, 3}, 'int64')
+  t.eq(calls(function() got = i:to('cuda'):matmul(i:to('cuda')) end), {0, 0, 0, 0})
+  near(got, i:matmul(i), 0)
+end)
+
+t.test('a graph recorded without a run before has its products by cuBLAS', function()
+  local text = run('MTORCH_CUBLAS=' .. plugin, [[
+local ffi = require 'ffi'
+ffi.cdef 'int64_t emulated_cublas_calls(int which);'
+local x = mt.ones({4, 4}, {device = 'cuda'})
+local step = mt.cuda.graph(function() return x:matmul(x) end, 0)
+print(step():sum():item(), tonumber(ffi.load(os.getenv 'MTORCH_CUBLAS').emulated_cublas_calls(0)))]])
+  t.eq(text, '64\t1\n')
+end)
+
+t.finish()
