@@ -3,6 +3,7 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -77,6 +78,19 @@ const Place& place() {
   return p;
 }
 
+/// NVRTC opens its builtins by name alone; where its folder is not on the linker's path, they have to
+/// be open already.
+void open_builtins() {
+  char* real = realpath(place().path.c_str(), nullptr);
+  const std::string whole = real ? real : place().path;
+  std::free(real);
+  glob_t found{};
+  if (glob((whole.substr(0, whole.rfind('/') + 1) + "libnvrtc-builtins.so.*").c_str(), 0, nullptr,
+           &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+  globfree(&found);
+}
+
 using Program = struct NvrtcProgram*;
 
 /// The functions in use; declared here, so that building needs no CUDA.
@@ -101,10 +115,13 @@ struct Library {
 
   Library() {
     void* handle = nullptr;
-    if (!place().path.empty()) handle = dlopen(place().path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    else
+    if (!place().path.empty()) {
+      handle = dlopen(place().path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (place().path.find('/') != std::string::npos) open_builtins();
+    } else {
       for (const char* name : kNames)
         if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
     if (!handle) {
       trouble = place().path.empty()
                     ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; "
@@ -223,6 +240,9 @@ std::string signature_of(const char* mangled) {
   return text.substr(begin + 3, end + 1 - begin - 3);
 }
 
+/// The GPU's own features too, which later ones need not have: the code is for the GPU at hand.
+std::string target_of(int arch) { return fmt::format("sm_{}{}", arch, arch >= 90 ? "a" : ""); }
+
 CudaCode compile(const CudaSource& s, int arch) {
   const Library& lib = library();
   if (arch < lib.architectures.front())
@@ -236,7 +256,7 @@ CudaCode compile(const CudaSource& s, int arch) {
   for (const int a : lib.architectures)
     if (a <= arch) nearest = a;
   std::vector<std::string> options = s.options;
-  options.push_back(known ? fmt::format("-arch=sm_{}", arch)
+  options.push_back(known ? "-arch=" + target_of(arch)
                           : fmt::format("-arch=compute_{}", nearest));
   if (!place().include.empty()) {
     options.push_back("-I" + place().include);
@@ -315,7 +335,7 @@ std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
     identity = file_identity(info.dli_fname);
   }
   std::string key = "CUDA C 2\n";
-  for (const std::string& field : {identity, std::to_string(arch), s.name, s.defines, s.text})
+  for (const std::string& field : {identity, target_of(arch), s.name, s.defines, s.text})
     add_field(key, field);
   for (const std::string& o : s.options) add_field(key, o);
   const bool has_lines = std::any_of(s.options.begin(), s.options.end(), [](const std::string& o) {

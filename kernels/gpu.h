@@ -65,7 +65,8 @@ struct Gpu : Device {
   const char* (*products)(bool open);
   void (*reset_peak)();
   void (*trim)();  // waits, and gives what is kept for reuse back to the driver
-  /// Page-locked memory of the CPU. Null when there is none. `unpin` waits.
+  /// Page-locked memory of the CPU. Null when there is none. What is freed is kept
+  /// for the next of its size.
   void* (*pin)(size_t bytes);
   void (*unpin)(void*);
   /// As `upload` from such memory, which must not be changed before somebody waits.

@@ -79,11 +79,8 @@ struct Graph {
 
 namespace {
 
-struct SizeClass {
-  int index;
-  size_t bytes;
-};
-/// Steps of 512 bytes to 8 KiB, then four for each power of two.
+}  // namespace
+
 SizeClass class_of(size_t bytes) {
   if (bytes <= 16 * kStep) {
     const size_t steps = bytes ? (bytes + kStep - 1) / kStep : 1;
@@ -95,6 +92,8 @@ SizeClass class_of(size_t bytes) {
   const size_t quarter = (bytes - base + step - 1) / step;  // 1..4
   return {16 + 4 * (power - 13) + int(quarter) - 1, base + quarter * step};
 }
+
+namespace {
 
 void destroy(State& g, Graph* graph) {
   for (Graph** at = &g.graphs; *at; at = &(*at)->next)

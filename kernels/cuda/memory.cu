@@ -1,9 +1,12 @@
 // memory.cu -- the GPU's memory in the stream's order, page-locked memory, and how much there is
+#include <new>
+
 #include "kernels/cuda/state.h"
 
 namespace mt::cuda {
 namespace {
 
+void trim_pinned();
 /// Null where there is none; other errors are noted.
 void* raw(size_t bytes) {
   State& g = state();
@@ -60,6 +63,7 @@ void trim() {
   State& g = state();
   if (g.recording) return;
   wait();
+  trim_pinned();
   if (g.has_pools) check(cudaMemPoolTrimTo(g.pool, 0), "giving memory back");
 }
 
@@ -80,19 +84,90 @@ GpuUse use() {
 }
 void reset_peak() { state().peak = state().allocated; }
 
-void* pin(size_t bytes) {
+// ---- page-locked memory ---------------------------------------------------------------------------
+//
+// The driver takes milliseconds for it and waits for the GPU: a freed block is kept for the next of its
+// size class, which may have it once the copies from it are done.
+
+struct Pinned {
+  Pinned* next;
+  void* data;
+  int size_class;
+  bool idle;
+  cudaEvent_t freed;
+};
+
+namespace {
+
+bool give_to_driver(Pinned* p) {
+  check(cudaEventDestroy(p->freed), "freeing page-locked memory");
+  return check(cudaFreeHost(p->data), "freeing page-locked memory");
+}
+/// What is idle, after waiting.
+void trim_pinned() {
+  for (Pinned** at = &state().pinned; *at;) {
+    Pinned* const p = *at;
+    if (!p->idle) {
+      at = &p->next;
+      continue;
+    }
+    *at = p->next;
+    give_to_driver(p);
+    delete p;
+  }
+}
+void* pin_anew(size_t bytes) {
   void* data = nullptr;
-  const cudaError_t e = cudaHostAlloc(&data, bytes ? bytes : 1, cudaHostAllocDefault);
+  const cudaError_t e = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
   if (e == cudaSuccess) return data;
   cudaGetLastError();
-  if (e != cudaErrorMemoryAllocation) check(e, "page-locked memory");
+  if (e != cudaErrorMemoryAllocation && e != cudaErrorInvalidValue) check(e, "page-locked memory");
   return nullptr;
 }
+
+}  // namespace
+
+void* pin(size_t bytes) {
+  State& g = state();
+  const SizeClass c = class_of(bytes);
+  for (Pinned* p = g.pinned; p && !g.recording; p = p->next) {
+    if (!p->idle || p->size_class != c.index) continue;
+    const cudaError_t e = cudaEventQuery(p->freed);
+    if (e == cudaSuccess) {
+      p->idle = false;
+      return p->data;
+    }
+    cudaGetLastError();
+    if (e != cudaErrorNotReady) check(e, "page-locked memory");
+  }
+  Pinned* const p = new (std::nothrow) Pinned{};
+  if (!p) return nullptr;
+  p->freed = static_cast<cudaEvent_t>(event());
+  p->data = p->freed ? pin_anew(c.bytes) : nullptr;
+  if (p->freed && !p->data && !g.recording) {
+    wait();
+    trim_pinned();
+    p->data = pin_anew(c.bytes);
+  }
+  if (!p->data) {
+    if (p->freed) event_drop(p->freed);
+    delete p;
+    return nullptr;
+  }
+  p->size_class = c.index, p->next = g.pinned;
+  g.pinned = p;
+  return p->data;
+}
+
 void unpin(void* data) {
   State& g = state();
   if (g.graphs && graph_gives(data, 0, true)) return;
-  wait();  // a copy from it may be on its way
-  check(cudaFreeHost(data), "freeing page-locked memory");
+  for (Pinned* p = g.pinned; p; p = p->next) {
+    if (p->data != data) continue;
+    p->idle = true;
+    event_record(p->freed);  // a copy from it may be on its way
+    return;
+  }
 }
 
 }  // namespace mt::cuda

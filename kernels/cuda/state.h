@@ -7,6 +7,7 @@ namespace mt::cuda {
 constexpr int kRing = 64;  // names of kernels that are remembered
 
 struct Graph;
+struct Pinned;
 
 struct State {
   bool open = false;
@@ -33,6 +34,7 @@ struct State {
   uint64_t checks = 0;
   bool unsettled = false;  // checks were started whose outcome has not been read
 
+  Pinned* pinned = nullptr;  // all of its page-locked memory, in use and idle
   Graph* graphs = nullptr;     // all that hold memory
   Graph* recording = nullptr;  // one of them
   int step_entry = -1;
@@ -51,6 +53,13 @@ GpuUse use();
 void reset_peak();
 void* pin(size_t bytes);
 void unpin(void*);
+
+/// Steps of 512 bytes to 8 KiB, then four for each power of two.
+struct SizeClass {
+  int index;
+  size_t bytes;
+};
+SizeClass class_of(size_t bytes);
 
 // graph.cu
 void* event();

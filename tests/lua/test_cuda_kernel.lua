@@ -49,6 +49,25 @@ if not there and why:find('NVRTC, CUDA\'s compiler library', 1, true) then
   os.exit(0)
 end
 
+test('NVRTC opened by path finds its builtins where the linker does not', function()
+  local place = os.getenv 'MTORCH_NVRTC' or '/usr/local/cuda/lib64/libnvrtc.so.13'
+  local linker = '/lib64/ld-linux-x86-64.so.2'
+  for _, path in ipairs {place, linker} do
+    local file = io.open(path)
+    if not file then return print('skipped: there is no ' .. path) end
+    file:close()
+  end
+  local said = run(('MTORCH_CACHE=off MTORCH_NVRTC=%s %s --inhibit-cache'):format(place, linker), '-e', [[
+    local mt = require 'mtorch'
+    print(mt.cuda.kernel{source = '__global__ void k(float* x) { x[0] = 1; }'} ~= nil)]])
+  eq(said, 'true\n')
+end)
+
+test('code for the GPU at hand may use what only its architecture has', function()
+  if not mt.cuda.is_available() then return print('skipped: the architecture is that of a GPU') end
+  mt.cuda.kernel{source = '__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }'}
+end)
+
 -- ---- compiling: no GPU is needed -------------------------------------------------------------------
 
 local scale = [[

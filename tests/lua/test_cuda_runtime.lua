@@ -136,6 +136,26 @@ t.test('page-locked tensors', function()
   t.eq(mt.zeros(0):pin_memory().shape, {0})
 end)
 
+t.test('page-locked memory is used again, without a wait', function()
+  local counts, places = {}, {}
+  for i = 1, 6 do
+    counts = asked(function()
+      local p = mt.full({100, 3000 + i}, i):pin_memory()
+      places[tostring(p:data())] = true
+      local y = p:to('cuda', {non_blocking = true})
+      t.eq(counts[4] or 0, 0)
+      return y
+    end)
+    collectgarbage()
+    collectgarbage()
+  end
+  local n = 0
+  for _ in pairs(places) do n = n + 1 end
+  if n > 2 then error(n .. ' blocks for six tensors that were dropped one after the other') end
+  mt.cuda.empty_cache()
+  t.eq(mt.full({100, 3000}, 2):pin_memory():sum():item(), 600000)
+end)
+
 t.test('events', function()
   local a, b = mt.cuda.Event(), mt.cuda.Event()
   t.raises(function() a:synchronize() end, 'synchronize: the event has not been recorded; use e:record%(%)')
