@@ -134,6 +134,9 @@ template <class T> __device__ T* shared_memory() {
 #endif
 }
 
+/// As many elements as a thread reads at once.
+template <class T, int N> struct alignas(sizeof(T) * N) Group { T v[N]; };
+
 /// The number of the thread in the grid, and how many there are: one dimension.
 __device__ inline int64_t thread_number() {
   return int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,232 +1,45 @@
-// elementwise.cu -- the map verb on CUDA: one kernel for each operation, derivative, type and layout
-#include <cstring>
-#include <utility>
+// elementwise.cu -- the map verb on CUDA: which kernel suits the operands
+#include "kernels/cuda/elementwise.h"
 
-#include "kernels/cuda/cuda.h"
+#include <cstring>
+
 #include "kernels/cuda/verbs.h"
-#include "kernels/device.h"
-#include "kernels/table.h"
 #include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// Where operands lie; null: the operand is one element and comes with the kernel's arguments.
-struct Operands {
-  void* data[kMaxOperands + 1];
-  alignas(16) unsigned char number[kMaxOperands + 1][8];
+using namespace map_kernels;
 
-  __device__ const void* input(int k) const { return data[k] ? data[k] : number[k]; }
-};
-/// Operands that lie contiguous, or are one element (step 0).
-struct Flat : Operands {
-  int64_t n;
-  int32_t step[kMaxOperands + 1];
-  double scalar[4];
-};
-struct Strided : Operands {
-  int64_t n;
-  int ndim;
-  int64_t size[kMaxDims], stride[kMaxOperands + 1][kMaxDims];
-  double scalar[4];
-};
-
-/// Of 16-bit floats: how the operands lie, as dtypes.
-struct Stored {
-  Dtype of[kMaxOperands + 1];
-};
-
-/// As many elements as a thread reads at once.
-template <class T, int N> struct alignas(sizeof(T) * N) Group { T v[N]; };
-
-/// Element i of an operand, whose dtype is known to the launch alone.
-template <class V> __device__ V read(const void* data, Dtype stored, int64_t i) {
-  if constexpr (op::is_bool<V>) return static_cast<const V*>(data)[i];
-  else if (stored == Dtype::f16) return static_cast<const Float16*>(data)[i];
-  else if (stored == Dtype::bf16) return static_cast<const Bfloat16*>(data)[i];
-  else return static_cast<const float*>(data)[i];
-}
-template <class V> __device__ void write(void* data, Dtype stored, int64_t i, V x) {
-  if constexpr (op::is_bool<V>) static_cast<V*>(data)[i] = x;
-  else if (stored == Dtype::f16) static_cast<Float16*>(data)[i] = Float16(x);
-  else static_cast<Bfloat16*>(data)[i] = Bfloat16(x);
-}
-
-/// The formula for float32, on 16-bit floats that are converted as they come and go; eight at a
-/// time where they lie side by side.
-template <class Op, int Part> struct HalfKernel {
-  using F = op::Formula<Op, Part>;
-  using Out = op::Out<Op, Part, float>;
-  template <int I> using In = op::In<Op, Part, float, I>;
-  static constexpr int kWidth = 8;
-  using Words = Group<uint16_t, kWidth>;
-
-  template <class V> static __device__ Group<V, kWidth> group(const void* data, Dtype stored,
-                                                              int step, int64_t i) {
-    Group<V, kWidth> g;
-    if (!step) {
-      const V x = read<V>(data, stored, 0);
-      for (int k = 0; k < kWidth; ++k) g.v[k] = x;
-    } else if (is_half(stored)) {
-      const Words words = static_cast<const Words*>(data)[i];
-      for (int k = 0; k < kWidth; ++k) g.v[k] = read<V>(words.v, stored, k);
-    } else {
-      for (int k = 0; k < kWidth; ++k) g.v[k] = read<V>(data, stored, i * kWidth + k);
-    }
-    return g;
+const Row& row_of(int op) {
+  switch (op % kPieces) {
+    case 0: return map_kernels::row_of<0>(op);
+    case 1: return map_kernels::row_of<1>(op);
+    case 2: return map_kernels::row_of<2>(op);
+    default: return map_kernels::row_of<3>(op);
   }
-  template <int... I, int... S>
-  static __device__ void flat(const Flat& m, const Stored& stored,
-                              std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
-    const int64_t groups = m.n / kWidth;
-    for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count()) {
-      const auto apply = [&](const auto&... in) {
-        [[maybe_unused]] Words words;
-        for (int k = 0; k < kWidth; ++k) {
-          const Out x =
-              static_cast<Out>(F::call(in.v[k]..., math::convert<float>(m.scalar[S])...));
-          if constexpr (op::is_bool<Out>) write<Out>(m.data[0], Dtype::b8, i * kWidth + k, x);
-          else write<Out>(words.v, stored.of[0], k, x);
-        }
-        if constexpr (!op::is_bool<Out>) static_cast<Words*>(m.data[0])[i] = words;
-      };
-      apply(group<In<I>>(m.input(I + 1), stored.of[I + 1], m.step[I + 1], i)...);
-    }
-    const int64_t i = groups * kWidth + cuda::thread_number();
-    if (i < m.n)
-      write<Out>(m.data[0], stored.of[0], i,
-                 static_cast<Out>(F::call(
-                     read<In<I>>(m.input(I + 1), stored.of[I + 1], i * m.step[I + 1])...,
-                     math::convert<float>(m.scalar[S])...)));
-  }
-  template <int... I, int... S>
-  static __device__ void one(const Strided& m, const Stored& stored, const int64_t* at,
-                             std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
-    write<Out>(m.data[0], stored.of[0], at[0],
-               static_cast<Out>(
-                   F::call(read<In<I>>(m.input(I + 1), stored.of[I + 1], at[I + 1])...,
-                           math::convert<float>(m.scalar[S])...)));
-  }
-};
-
-template <class Op, int Part, class T> struct Kernel {
-  using F = op::Formula<Op, Part>;
-  using Out = op::Out<Op, Part, T>;
-  template <int I> using In = op::In<Op, Part, T, I>;
-  static constexpr int kWidth = 16 / sizeof(T);
-
-  template <int... I, int... S>
-  static __device__ Out one(const Strided& m, const int64_t* at, std::integer_sequence<int, I...>,
-                            std::integer_sequence<int, S...>) {
-    return static_cast<Out>(F::call(static_cast<const In<I>*>(m.input(I + 1))[at[I + 1]]...,
-                                    math::convert<T>(m.scalar[S])...));
-  }
-
-  template <class V> static __device__ Group<V, kWidth> group(const void* data, int step,
-                                                              int64_t i) {
-    if (step) return static_cast<const Group<V, kWidth>*>(data)[i];
-    Group<V, kWidth> g;
-    for (int k = 0; k < kWidth; ++k) g.v[k] = *static_cast<const V*>(data);
-    return g;
-  }
-
-  template <int... I, int... S>
-  static __device__ void flat(const Flat& m, std::integer_sequence<int, I...>,
-                              std::integer_sequence<int, S...>) {
-    const int64_t groups = m.n / kWidth;
-    for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count()) {
-      const auto apply = [&](const auto&... in) {
-        Group<Out, kWidth> out;
-        for (int k = 0; k < kWidth; ++k)
-          out.v[k] = static_cast<Out>(F::call(in.v[k]..., math::convert<T>(m.scalar[S])...));
-        static_cast<Group<Out, kWidth>*>(m.data[0])[i] = out;
-      };
-      apply(group<In<I>>(m.input(I + 1), m.step[I + 1], i)...);
-    }
-    const int64_t i = groups * kWidth + cuda::thread_number();
-    if (i < m.n)
-      static_cast<Out*>(m.data[0])[i] = static_cast<Out>(
-          F::call(static_cast<const In<I>*>(m.input(I + 1))[i * m.step[I + 1]]...,
-                  math::convert<T>(m.scalar[S])...));
-  }
-};
-
-template <class Op, int Part>
-using Inputs = std::make_integer_sequence<int, op::operands<Op, Part>>;
-template <class Op> using Params = std::make_integer_sequence<int, op::count_params(Op::info)>;
-
-template <class Op, int Part, class T> __global__ void flat(const __grid_constant__ Flat m) {
-  Kernel<Op, Part, T>::flat(m, Inputs<Op, Part>{}, Params<Op>{});
-}
-template <class Op, int Part, class T> __global__ void strided(const __grid_constant__ Strided m) {
-  constexpr int used = op::operands<Op, Part> + 1;
-  for (int64_t i = cuda::thread_number(); i < m.n; i += cuda::thread_count()) {
-    int64_t at[used];
-    cuda::offsets_of<used>(i, m.ndim, m.size, m.stride, at);
-    static_cast<op::Out<Op, Part, T>*>(m.data[0])[at[0]] =
-        Kernel<Op, Part, T>::one(m, at, Inputs<Op, Part>{}, Params<Op>{});
-  }
-}
-
-template <class Op, int Part>
-__global__ void flat_half(const __grid_constant__ Flat m, const Stored stored) {
-  HalfKernel<Op, Part>::flat(m, stored, Inputs<Op, Part>{}, Params<Op>{});
-}
-template <class Op, int Part>
-__global__ void strided_half(const __grid_constant__ Strided m, const Stored stored) {
-  constexpr int used = op::operands<Op, Part> + 1;
-  for (int64_t i = cuda::thread_number(); i < m.n; i += cuda::thread_count()) {
-    int64_t at[used];
-    cuda::offsets_of<used>(i, m.ndim, m.size, m.stride, at);
-    HalfKernel<Op, Part>::one(m, stored, at, Inputs<Op, Part>{}, Params<Op>{});
-  }
-}
-
-struct Kernels {
-  void (*flat)(Flat);
-  void (*strided)(Strided);
-};
-struct HalfKernels {
-  void (*flat)(Flat, Stored);
-  void (*strided)(Strided, Stored);
-};
-struct Row {
-  Kernels of[4][kLoopDtypes];  // part, dtype
-  HalfKernels half[4];
-  bool mask_first, answers_bool;
-};
-
-template <class Op, int Part, int D> void enter(Row& row) {
-  using T = ctype<static_cast<Dtype>(D)>;
-  if constexpr (op::accepts<T>(Op::info.accepts) && (Part == 0 || math::is_floating<T>))
-    row.of[Part][D] = {flat<Op, Part, T>, strided<Op, Part, T>};
-  if constexpr (op::accepts<float>(Op::info.accepts) && D == int(Dtype::f32))
-    row.half[Part] = {flat_half<Op, Part>, strided_half<Op, Part>};
-}
-template <class Op, int Part, int... D> void enter(Row& row, std::integer_sequence<int, D...>) {
-  if constexpr (Part == 0 || op::has_derivative<Op, Part>) (enter<Op, Part, D>(row), ...);
-}
-template <class Op> Row row_of() {
-  Row row{};
-  using All = std::make_integer_sequence<int, kLoopDtypes>;
-  enter<Op, 0>(row, All{});
-  enter<Op, 1>(row, All{});
-  enter<Op, 2>(row, All{});
-  enter<Op, 3>(row, All{});
-  row.mask_first = op::mask_first<Op>, row.answers_bool = op::answers_bool<Op>;
-  return row;
-}
-template <class... Op> const Row& row_of(int op, op::List<Op...>) {
-  static const Row rows[] = {row_of<Op>()...};
-  return rows[op];
 }
 
 /// Whether all operands can be read in groups of 16 bytes' worth of elements.
-bool aligned(const Map& m) {
+bool aligned(const Map& m, int dim) {
   for (int k = 0; k <= m.inputs; ++k)
-    if (m.stride[k][0] != 0 && reinterpret_cast<uintptr_t>(m.data[k]) % 16 != 0) return false;
+    if (m.stride[k][dim] != 0 && reinterpret_cast<uintptr_t>(m.data[k]) % 16 != 0) return false;
   return true;
+}
+
+/// Makes the last dimension one of groups of `width`, where that can be.
+void group(const Map& m, int64_t width, Strided& s) {
+  const int last = m.ndim - 1;
+  s.grouped = m.stride[0][last] == 1 && m.size[last] % width == 0 && aligned(m, last);
+  for (int k = 0; k <= m.inputs; ++k) {
+    s.step[k] = int32_t(m.stride[k][last]);
+    s.grouped &= s.step[k] == m.stride[k][last] && (s.step[k] == 0 || s.step[k] == 1);
+    for (int d = 0; d < last && s.step[k] == 1; ++d) s.grouped &= m.stride[k][d] % width == 0;
+  }
+  if (!s.grouped) return;
+  s.n /= width, s.size[last] /= width;
+  for (int k = 0; k <= m.inputs; ++k) s.stride[k][last] *= width;
 }
 
 Stored stored_as(const Map& m, const Row& row) {
@@ -257,7 +70,7 @@ template <class... Op> const char* name_of(int op, op::List<Op...>) {
 void map(const Map& call) { map_numbers(call, 0); }
 
 void map_numbers(const Map& call, unsigned numbers) {
-  const Row& row = row_of(call.op, op::Elementwise{});
+  const Row& row = row_of(call.op);
   const Kernels& kernels = row.of[call.part][static_cast<int>(wide(call.dtype))];
   const HalfKernels& half = row.half[call.part];
   const int used = call.inputs + 1;
@@ -272,7 +85,7 @@ void map_numbers(const Map& call, unsigned numbers) {
     m.ndim = 1, m.size[0] = 1;
     for (int k = 0; k < used; ++k) m.stride[k][0] = numbers >> k & 1 ? 0 : 1;
   }
-  bool is_flat = m.ndim == 1 && m.stride[0][0] == 1 && aligned(m);
+  bool is_flat = m.ndim == 1 && m.stride[0][0] == 1 && aligned(m, 0);
   for (int k = 1; k < used; ++k) is_flat &= m.stride[k][0] == 1 || m.stride[k][0] == 0;
   if (is_flat) {
     Flat f;
@@ -293,10 +106,11 @@ void map_numbers(const Map& call, unsigned numbers) {
   for (int k = 0; k < used; ++k)
     for (int d = 0; d < m.ndim; ++d) s.stride[k][d] = m.stride[k][d];
   for (int k = 0; k < 4; ++k) s.scalar[k] = m.scalar[k];
+  group(m, is_half(m.dtype) ? 8 : 16 / item_size(m.dtype), s);
   if (is_half(m.dtype))
-    return cuda::launch(name, half.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s,
+    return cuda::launch(name, half.strided, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads, s,
                         stored_as(m, row));
-  cuda::launch(name, kernels.strided, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s);
+  cuda::launch(name, kernels.strided, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads, s);
 }
 
 }  // namespace MT_ISA

@@ -117,4 +117,30 @@ for _, op in ipairs(core.operations()) do
   end)
 end
 
+t.test('broadcasts along a contiguous last dimension, in groups and not, are the bits of the CPU', function()
+  mt.manual_seed(2)
+  local calls = {
+    function(p, q) return p + q end, function(p, q) return p:lt(q) end, function(p, q) return p:maximum(q) end,
+    function(p, q) return p:lt(q):where(p, q) end,
+  }
+  for _, dtype in ipairs {'float32', 'float64', 'float16', 'bfloat16', 'int64', 'int32', 'uint8'} do
+    for _, w in ipairs {8, 16, 24, 7} do
+      local x, row, column = mt.randn(6, w) * 3, mt.randn(w) * 3, mt.randn(6, 1) * 3
+      local image, channel = mt.randn(2, 3, 4, w) * 3, mt.randn(3, 1, 1) * 3
+      local pairs_of = {
+        {x, row}, {x, column}, {column, x}, {image, channel}, {image, mt.randn(3, 1, w) * 3}, {x[{{2, 6}}], row},
+        {x:t():contiguous():t(), row}, {mt.randn(6, w + 8)[{{}, {1, w}}], row}, {mt.randn(6, w + 1)[{{}, {2, w + 1}}], row},
+      }
+      for i, pair in ipairs(pairs_of) do
+        local a, b = pair[1]:to(dtype), pair[2]:to(dtype)
+        for k, call in ipairs(calls) do
+          if not call(a, b):equal(call(a:to('cuda'), b:to('cuda')):cpu()) then
+            error(('%s, %d wide, pair %d, call %d differ'):format(dtype, w, i, k))
+          end
+        end
+      end
+    end
+  end
+end)
+
 t.finish()
