@@ -220,73 +220,6 @@ local function product_rows()
   end
 end
 
--- ---- what only a GPU is asked for ----
-
---- The time that a call takes from Lua while the GPU is far from done with the earlier ones.
-local function launching(call)
-  local times, loops = {}, 200
-  for i = 1, 10 do
-    wait()
-    local began = core.time()
-    for _ = 1, loops do call() end
-    times[i] = (core.time() - began) / loops
-  end
-  wait()
-  return median(times)
-end
-
-local function launch_rows()
-  local function launch(name, prepare)
-    row('launch/' .. name, 'launches', function() return launching(prepare()) end)
-  end
-  local function add(x, y) return x + y end
-  launch('add', function() return bound(add, safe(4), safe(4)) end)
-  launch('relu', function() return bound(mt.relu, safe(4)) end)
-  launch('sum', function() return bound(mt.sum, safe(4)) end)
-  launch('matmul', function() return bound(mt.matmul, safe(10, 10), safe(10, 10)) end)
-end
-
-local function large_rows()
-  local n = options.quick and 2 ^ 16 or 2 ^ 26
-  local function large(name, prepare) row(name .. '/64Mi', 'large', prepare) end
-  large('device_copy', function() -- the bandwidth that others are measured by
-    local x, y = safe(n), mt.empty(n)
-    return function() y:copy_(x) end
-  end)
-  large('clone', function() return bound(function(x) return x:clone() end, safe(n)) end)
-  large('add', function()
-    return bound(function(x, y) return x + y end, safe(n), safe(n))
-  end)
-  for _, name in ipairs {'relu', 'exp', 'gelu', 'sum'} do
-    large(name, function() return bound(mt[name], safe(n)) end)
-  end
-  row('upload/64Mi', 'large', function()
-    local x = mt.rand(n, {device = 'cpu'})
-    return function() return x:to(options.device) end
-  end)
-  row('download/64Mi', 'large', function()
-    return bound(function(x) return x:cpu() end, safe(n))
-  end)
-end
-
-local function gpu_rows()
-  launch_rows()
-  large_rows()
-  for _, n in ipairs(options.quick and {} or {2048, 4096, 8192}) do
-    row(('matmul/%dx%dx%d'):format(n, n, n), 'products', function()
-      return bound(mt.matmul, safe(n, n), safe(n, n))
-    end)
-  end
-  row('matmul_back/50000x784x10', 'products', function()
-    local rows_of_a = options.quick and 500 or 50000
-    return bound(function(a, b) return a:matmul(b):cpu() end, safe(rows_of_a, 784), safe(784, 10))
-  end)
-  row('conv2d/1000x2000', 'products', function()
-    local high = options.quick and 10 or 1000
-    return bound(mt.conv2d, safe(1, 1, high, 2000), safe(1, 1, 3, 3), nil, 1, 1)
-  end)
-end
-
 -- ---- whole jobs ----
 
 local function chain()
@@ -434,7 +367,9 @@ end
 
 local function main()
   check_options()
-  if on_gpu then gpu_rows() end
+  if on_gpu then
+    require 'bench_gpu' {row = row, safe = safe, bound = bound, median = median, wait = wait, options = options}
+  end
   for _, add_rows in ipairs {elementwise_rows, reduction_rows, movement_rows, product_rows,
                              job_rows} do add_rows() end
   if #rows == 0 then quit("no row's name matches '%s'", options.only) end

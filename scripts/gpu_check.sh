@@ -1,19 +1,21 @@
 #!/bin/sh
-# gpu_check.sh -- everything on a GPU in under 8 minutes: tests, compute-sanitizer, benchmarks beside PyTorch
+# gpu_check.sh -- everything on a GPU in under 9 minutes: benchmarks beside PyTorch, tests, compute-sanitizer
 #
-#   sh scripts/gpu_check.sh [--quick] [--out DIR] [--minutes N] [--jobs N]
+#   sh scripts/gpu_check.sh [--emulated] [--quick] [--out DIR] [--minutes N] [--jobs N]
 #
 # In the bundle, or beside a build. Writes DIR/gpu_check.json and DIR/gpu_check.md (DIR is
 # `gpu_check` in the present folder) and what each part printed (DIR/log/PART). A part that fails,
 # takes too long or comes too late is one line, not the end. Status: 0 if all that ran passed, or if
-# there is no GPU ("skipped"); 1 if not. --quick tries the check itself: a few parts, small
-# sizes. MTORCH_CUDA_PLUGIN may name the plug-in that runs the kernels on the CPU.
+# there is no GPU ("skipped"); 1 if not. --emulated runs the same parts with the kernels on the CPU:
+# sizes are cut, and what only hardware can do is "not run: emulated". --quick: a few parts, small
+# sizes. MTORCH_CUDA_PLUGIN may name the plug-in.
 set -u
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
-quick=no out=$PWD/gpu_check minutes=8 jobs=''
+quick=no emulated=no out=$PWD/gpu_check minutes='' jobs=''
 while [ $# -gt 0 ]; do
   case $1 in
+    --emulated) emulated=yes ;;
     --quick) quick=yes ;;
     --out) out=$2 && shift ;;
     --minutes) minutes=$2 && shift ;;
@@ -30,6 +32,16 @@ done
 case $program in /*) ;; *) program=$PWD/$program ;; esac
 cores=$(nproc 2>/dev/null || echo 2)
 [ -n "$jobs" ] || jobs=$((cores < 8 ? cores : 8))
+if [ $emulated = yes ]; then
+  for place in "$here/lib/mtorch" "$here/build"; do
+    if [ -z "${MTORCH_CUDA_PLUGIN:-}" ] && [ -e "$place/libmtorch_cuda_emulated.so" ]; then
+      export MTORCH_CUDA_PLUGIN="$place/libmtorch_cuda_emulated.so"
+    fi
+  done
+  # It is its own cuBLAS. One thread each: the kernels run on one.
+  export MTORCH_CUBLAS="${MTORCH_CUBLAS:-${MTORCH_CUDA_PLUGIN:-}}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+fi
+[ -n "$minutes" ] || { if [ $emulated = yes ]; then minutes=60; else minutes=9; fi; }
 
 why=$("$program" -e "local ok, why = require('mtorch').cuda.is_available()
   if not ok then io.write(why) end" 2>&1) || :
@@ -43,9 +55,8 @@ out=$(CDPATH='' cd -- "$out" && pwd -P)
 rm -f "$out"/log/* "$out"/result/* "$out"/*.tsv "$out"/gpu_check.*
 cd "$here" || exit 1
 began=$(date +%s)
-# The tests leave three minutes, or a third, for the benchmarks.
-deadline=$((began + 60 * minutes - (minutes > 7 ? 180 : 20 * minutes)))
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" out deadline program
+deadline=$((began + 60 * minutes))
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" out deadline program emulated
 
 # part GROUP NAME LIMIT COMMAND: runs a line of shell; leaves its outcome in result/GROUP.NAME:
 # group, name, outcome, seconds, and the last words where it did not pass.
@@ -78,20 +89,72 @@ part() { sh "$out/part.sh" "$@"; }
 parts() { tr '\n' '\0' <"$1" | xargs -0 -n 4 -P "$jobs" sh "$out/part.sh"; }
 list() { printf '%s\n' "$@" >>"$out/parts"; }
 
+# What only hardware can do.
+hardware() {
+  if [ $emulated = no ]; then part "$@"; else
+    printf '%s\t%s\tnot run: emulated\t0\t\n' "$1" "$2" >"$out/result/$1.$2"
+  fi
+}
+
+# ---- what is here: driver, clocks, libraries ----
+cat >"$out/driver.sh" <<'END'
+command -v nvidia-smi >/dev/null || { echo "nvidia-smi is not here" && exit 77; }
+for what in name,driver_version,pstate clocks.sm,clocks.max.sm,clocks.mem \
+  power.draw,power.limit,temperature.gpu,ecc.mode.current,mig.mode.current; do
+  nvidia-smi "--query-gpu=$what" --format=csv || exit 1
+done
+END
+hardware here driver 20 'sh "$out/driver.sh"'
+part here libraries 90 '"$program" doctor && "$program" doctor | grep -q "^cublas *ok"'
+part here first_operation 120 "\"\$program\" -e \"
+  local x = require('mtorch').ones({4}, {device = 'cuda'})
+  print((x + x):sum():item())\""
+
+# ---- benchmarks: ours first ----
+rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^matmul_bf16,^bmm,^conv2d,^net_,^split_epoch,^chain,^add/,^relu/'
+rows="$rows,^sum/,^softmax,^layer_norm,^cumsum,^sort,^gather,^scatter_add,^add_row,^add_col"
+flags=''
+if [ $quick = yes ] || [ $emulated = yes ]; then
+  rows='^launch/add,^relu/64Mi,^add_row/64Mi,^to_half/64Mi,^conv2d,^net_adam,^net_graph' flags=--quick
+fi
+part bench mtorch 150 "\"\$program\" scripts/bench.lua --device cuda $flags --only '$rows' --save \"\$out/mtorch.tsv\""
+python=${MTORCH_PEER_PYTHON:-python3}
+cat >"$out/peer.sh" <<'END'
+"$1" -c 'import torch; assert torch.cuda.is_available()' || { echo "no PyTorch with CUDA ($1)" && exit 77; }
+names=$(grep -v '^#' "$out/mtorch.tsv" | cut -f1 | tr '\n' '|')
+"$1" scripts/peers/bench_torch.py --threads 1 --device=cuda "--only=^(${names%|})\$" >"$out/torch.tsv"
+END
+hardware bench torch 120 "sh \"\$out/peer.sh\" \"$python\""
+
+# ---- large, and whole grids ----
+if [ $emulated = yes ] || [ $quick = yes ]; then
+  part large compare 120 '"$program" --threads 1 tests/large.lua --log2 12'
+else
+  part large compare 120 '"$program" tests/large.lua --log2 24'
+fi
+hardware large beyond_2_31 120 '"$program" tests/large.lua --log2 26 --huge'
+
 # ---- tests ----
+# Wrong positions are told at their line where every operation is waited for.
+sync=MTORCH_CUDA_SYNC=1
 : >"$out/parts"
 if [ $quick = yes ]; then
-  list cuda softmax 60 '"$program" tests/lua/test_cuda_softmax.lua'
-  list cuda operations 60 '"$program" tests/lua/test_cuda_operations.lua'
-  list device optim 60 '"$program" tests/on_device.lua cuda tests/lua/test_optim.lua'
+  list cuda softmax 60 "$sync \"\$program\" tests/lua/test_cuda_softmax.lua"
+  list cuda late 60 '"$program" tests/lua/test_cuda_late.lua'
+  list device optim 60 "$sync \"\$program\" tests/on_device.lua cuda tests/lua/test_optim.lua"
 else
-  for file in tests/lua/test_cuda_*.lua tests/lua/test_profile.lua; do
-    name=$(basename "$file" .lua)
-    list cuda "${name#test_}" 120 "\"\$program\" $file"
-  done
   # The longest first.
   for name in indexing linalg memory reduce neural conv snippets; do
-    list device $name 240 "\"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
+    list device $name 300 "$sync \"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
+  done
+  for file in tests/lua/test_cuda_*.lua tests/lua/test_profile.lua; do
+    name=$(basename "$file" .lua)
+    wait=
+    case ${name#test_} in
+      cuda_graph | cuda_late) continue ;; # alone, below
+      cuda_index | cuda_softmax) wait=$sync ;;
+    esac
+    list cuda "${name#test_}" 200 "$wait \"\$program\" $file"
   done
   for file in tests/lua/test_*.lua; do
     name=$(basename "$file" .lua)
@@ -99,13 +162,18 @@ else
       cuda_* | profile | indexing | linalg | memory | reduce | neural | conv | snippets) continue ;;
       args | readme | reference | print | plot) continue ;; # about the program, files and text
     esac
-    list device "${name#test_}" 120 "\"\$program\" tests/on_device.lua cuda $file"
+    list device "${name#test_}" 120 "$sync \"\$program\" tests/on_device.lua cuda $file"
+  done
+  # Without waits too: errors come late there.
+  for name in cuda_random cuda_scan cuda_sort cuda_operations; do
+    list waiting $name 120 "$sync \"\$program\" tests/lua/test_$name.lua"
   done
   [ ! -x bin/mtorch_tests ] || list cpu catch2 240 'bin/mtorch_tests "~[nightly]"'
 fi
 parts "$out/parts"
-
-deadline=$((began + 60 * minutes))
+if [ $quick = no ]; then
+  for name in graph late; do part cuda cuda_$name 120 "\"\$program\" tests/lua/test_cuda_$name.lua"; done
+fi
 
 # ---- compute-sanitizer, where it is there and is let ----
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || :)
@@ -122,42 +190,60 @@ cat >"$out/sanitize.sh" <<'END'
   local s, at = x:detach():sort(2)
   local z = mt.zeros(33, 45):scatter_add(2, at, s):index_select(1, mt.tensor({1, 33, 5}, 'int64'))
   local c = mt.conv2d(mt.randn(2, 3, 17, 19), mt.randn(4, 3, 3, 3), nil, 1, 1)
-  print(y:sum():item(), z:sum():item(), c:abs():max():item(), x[x:gt(0)]:sum():item())"
+  local large = mt.randn(300, 200)
+  local p = large:matmul(large:t())
+  local many = mt.zeros(7):index_add(1, mt.randint(1, 7, {5000}), mt.randn(5000))
+  local n = mt.layer_norm(large, {200}) + large:half():float()
+  local step = mt.cuda.graph(function() return (large * 2):sum() end)
+  print(y:sum():item(), z:sum():item(), c:abs():max():item(), x[x:gt(0)]:sum():item(), p:sum():item(),
+    many:sum():item(), n:sum():item(), step():item(), large:flatten():sort():sum():item())" 2>&1
 status=$?
+[ $status != 0 ] || exit 0
 [ $status != 9 ] || exit 1
-# It says so where a machine does not let it look.
-[ $status = 0 ] || { echo "compute-sanitizer cannot be used here (status $status)" && exit 77; }
+exit 3
+END
+# It says so where a machine does not let it look; anything else that goes wrong is a failure.
+cat >"$out/sanitizer.sh" <<'END'
+said=$(sh "$out/sanitize.sh" "$1")
+status=$?
+printf '%s\n' "$said"
+[ $status = 3 ] || exit $status
+case $said in *"not supported"* | *"ermission"* | *"nable to"*) exit 77 ;; esac
+exit 1
 END
 if [ $quick = no ]; then
-  for tool in memcheck racecheck; do part sanitizer $tool 60 "sh \"\$out/sanitize.sh\" $tool"; done
+  for tool in memcheck racecheck initcheck synccheck; do
+    hardware sanitizer $tool 90 "sh \"\$out/sanitizer.sh\" $tool"
+  done
 fi
-
-# ---- whole scripts ----
-if [ $quick = yes ]; then epochs=3; else epochs=200; fi
-part script train_split 60 "\"\$program\" scripts/train_split.lua --device cuda --hidden 100 --epochs $epochs"
-if [ $quick = no ]; then
-  for script in scripts/cuda_*.lua; do
-    [ -e "$script" ] || continue
-    part script "$(basename "$script" .lua)" 90 "cd \"\$out\" && \"\$program\" \"$here/$script\""
+# The emulation's own: races between barriers, in any order of threads.
+if [ $emulated = yes ]; then
+  for name in softmax scan; do
+    part races $name 300 "MTORCH_EMULATION=races,shuffle \"\$program\" tests/lua/test_cuda_$name.lua"
   done
 fi
 
-# ---- benchmarks ----
-rows='^launch/,64Mi$,^matmul/%d+x%d+x%d+$,^matmul_back,^conv2d,^split_epoch,^chain,^add/,^relu/'
-rows="$rows,^sum/,^softmax"
-flags='' peer=none
-if [ $quick = yes ]; then rows='^launch/add,^relu/64Mi,^conv2d' flags=--quick; fi
-python=${MTORCH_PEER_PYTHON:-python3}
-if "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then peer=torch; fi
-part bench "beside_$peer" 240 "\"\$program\" scripts/bench.lua --device cuda $flags --only '$rows' \
-  --save \"\$out/mtorch.tsv\" --peer $peer --format markdown"
-if [ ! -s "$out/mtorch.tsv" ] && [ $peer != none ]; then # the peer failed: ours alone
-  part bench alone 150 "\"\$program\" scripts/bench.lua --device cuda $flags --only '$rows' \
-    --save \"\$out/mtorch.tsv\""
+# ---- whole scripts ----
+if [ $quick = yes ] || [ $emulated = yes ]; then epochs=3; else epochs=200; fi
+part script train_split 60 "\"\$program\" scripts/train_split.lua --device cuda --hidden 100 --epochs $epochs"
+small() {
+  case $emulated:$1 in
+    yes:cuda_threads) echo '--n 2000 --runs 1' ;;
+    yes:cuda_reduce) echo '--largest 5000 --runs 1' ;;
+    yes:cuda_matmul) echo '--largest 64 --rows 40 --runs 1' ;;
+    yes:cuda_conv2d) echo '--height 40 --width 50 --runs 1' ;;
+  esac
+}
+if [ $quick = no ]; then
+  for script in threads reduce matmul conv2d; do
+    part script cuda_$script 90 "cd \"\$out\" && \"\$program\" \"$here/scripts/cuda_$script.lua\" $(small cuda_$script)"
+  done
 fi
+part here memory_at_end 30 "\"\$program\" -e \"
+  for k, v in pairs(require('mtorch').cuda.memory_stats()) do print(k, v) end\""
 
 # ---- one JSON, one table ----
 cat "$out"/result/* >"$out/parts.tsv"
-rm -rf "$out/result" "$out/parts" "$out/part.sh" "$out/sanitize.sh"
+rm -rf "$out/result" "$out/parts" "$out/part.sh" "$out/sanitize.sh" "$out/sanitizer.sh" "$out/peer.sh" "$out/driver.sh"
 seconds=$(($(date +%s) - began))
 "$program" scripts/gpu_table.lua "$out" "$seconds" "$quick"

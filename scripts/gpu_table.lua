@@ -25,20 +25,28 @@ for line in read(folder .. '/parts.tsv'):gmatch('[^\n]+') do
   end
 end
 
---- Rows of the benchmark: name, ours and the peer's microseconds, from bench.lua's markdown or TSV.
-local rows = {}
-for _, part in ipairs(parts) do
-  if part.group == 'bench' then
-    for line in read(('%s/log/bench.%s'):format(folder, part.name)):gmatch('[^\n]+') do
-      local name, us, theirs = line:match('^| `([^`]+)` | ([%d.]+) |%s*([%d.]*)')
-      if not name then name, us = line:match('^([%w_/]+)\t([%d.]+)$') end
-      if name then rows[#rows + 1] = {name = name, us = tonumber(us), torch_us = tonumber(theirs)} end
-    end
+--- Rows of the benchmark: name, ours and the peer's microseconds.
+local function column(file)
+  local times, names = {}, {}
+  for line in read(folder .. '/' .. file):gmatch('[^\n]+') do
+    local name, us = line:match('^([%w_/]+)\t([%d.]+)$')
+    if name then names[#names + 1], times[name] = name, tonumber(us) end
   end
+  return times, names
+end
+local ours, names = column 'mtorch.tsv'
+local theirs, rows = column 'torch.tsv', {}
+for i, name in ipairs(names) do rows[i] = {name = name, us = ours[name], torch_us = theirs[name]} end
+
+--- What the parts of group 'here' printed: the driver and its clocks, the libraries.
+local here = {}
+for _, name in ipairs {'driver', 'libraries', 'first_operation', 'memory_at_end'} do
+  here[name] = read(('%s/log/here.%s'):format(folder, name))
 end
 
 -- Bytes that a row moves and the arithmetic that it does, for the last columns.
-local moved = {device_copy = 8, clone = 8, add = 12, relu = 8, exp = 8, gelu = 8, sum = 4, upload = 4, download = 4}
+local moved = {device_copy = 8, clone = 8, add = 12, relu = 8, exp = 8, gelu = 8, sum = 4, upload = 4, download = 4,
+  add_row = 8, add_channel = 8, to_half = 6, from_half = 6, cumsum = 8, softmax = 8, layer_norm = 8, batch_norm = 8}
 local function rate(row)
   local name = row.name:match('^([%w_]+)/64Mi$')
   local numbers = quick and 2 ^ 16 or 2 ^ 26
@@ -65,7 +73,8 @@ local function json(value)
 end
 
 local device = mt.cuda.device_name()
-write('gpu_check.json', json {device = device, quick = quick, seconds = seconds, parts = parts, benchmarks = rows} ..
+write('gpu_check.json', json {device = device, quick = quick, seconds = seconds, parts = parts, benchmarks = rows,
+  here = here} ..
   '\n')
 
 -- ---- the table ----------------------------------------------------------------------------------
@@ -77,7 +86,7 @@ local function cell(text) return (tostring(text):gsub('|', '\\|')) end
 say('# GPU check: %s%s', device, quick and ' (quick)' or '')
 say('')
 local outcomes = {}
-for _, outcome in ipairs {'passed', 'failed', 'timed out', 'not run', 'skipped'} do
+for _, outcome in ipairs {'passed', 'failed', 'timed out', 'not run', 'not run: emulated', 'skipped'} do
   if count[outcome] then outcomes[#outcomes + 1] = count[outcome] .. ' ' .. outcome end
 end
 say('%d parts in %d s: %s.', #parts, seconds, table.concat(outcomes, ', '))
@@ -92,6 +101,10 @@ if (count.passed or 0) < #parts then
   end
   say('')
 end
+say('```')
+for line in (here.driver .. here.libraries):gmatch('[^\n]+') do say('%s', line) end
+say('```')
+say('')
 if #rows > 0 then
   say('| row | mtorch, us | PyTorch, us | times faster | mtorch |')
   say('|---|--:|--:|--:|--:|')

@@ -196,6 +196,25 @@ def gpu(bench):
     bench.row("add/64Mi", lambda: x + y)
     for name, f in (("relu", torch.relu), ("exp", torch.exp), ("gelu", F.gelu), ("sum", torch.sum)):
         bench.row(f"{name}/64Mi", lambda: f(x))
+    side = int(n**0.5)
+    square, row = x.view(side, side), safe(side)
+    bench.row("add_row/64Mi", lambda: square + row)
+    channels, channel = x.view(side // 8, 8, side), safe(8, 1)
+    bench.row("add_channel/64Mi", lambda: channels + channel)
+    half = x.half()
+    bench.row("to_half/64Mi", lambda: x.half())
+    bench.row("from_half/64Mi", lambda: half.float())
+    bench.row("cumsum/64Mi", lambda: torch.cumsum(x, 0))
+    bench.row("sort/64Mi", lambda: torch.sort(x))
+    bench.row("topk/64Mi", lambda: torch.topk(x, 100))
+    lines, weight, bias = x.view(-1, 1024), safe(1024), safe(1024)
+    bench.row("softmax/64Mi", lambda: torch.softmax(lines, 1))
+    bench.row("layer_norm/64Mi", lambda: F.layer_norm(lines, (1024,), weight, bias))
+    images, weight, bias = x.view(-1, 64, 16, 16), safe(64), safe(64)
+    bench.row(
+        "batch_norm/64Mi", lambda: F.batch_norm(images, None, None, weight, bias, training=True)
+    )
+    del square, row, channels, channel, half, lines, images
     host = torch.rand(n, device="cpu")
     bench.row("upload/64Mi", lambda: host.to(x.device))
     bench.row("download/64Mi", lambda: x.cpu())
@@ -204,10 +223,48 @@ def gpu(bench):
         if bench.wants(f"matmul/{n}x{n}x{n}"):
             a, b = safe(n, n), safe(n, n)
             bench.row(f"matmul/{n}x{n}x{n}", lambda: torch.matmul(a, b))
+            c, d = a.bfloat16(), b.bfloat16()
+            bench.row(f"matmul_bf16/{n}x{n}x{n}", lambda: torch.matmul(c, d))
+    batch = 2 if bench.quick else 256
+    a, b = safe(batch, 128, 64), safe(batch, 64, 128)
+    bench.row("bmm/256x128x64", lambda: torch.bmm(a, b))
     a, b = safe(500 if bench.quick else 50000, 784), safe(784, 10)
     bench.row("matmul_back/50000x784x10", lambda: torch.matmul(a, b).cpu())
     image, weight = safe(1, 1, 10 if bench.quick else 1000, 2000), safe(1, 1, 3, 3)
     bench.row("conv2d/1000x2000", lambda: F.conv2d(image, weight, padding=1))
+
+
+def networks(bench):
+    """Layers of ResNet-50, an embedding, attention, and whole steps."""
+    n = 1 if bench.quick else 32
+    for name, inputs, k in (("conv1x1/256x64x56", 256, 1), ("conv3x3/64x64x56", 64, 3)):
+        x, w = safe(n, inputs, 56, 56), safe(64, inputs, k, k)
+        bench.row(f"net_{name}", lambda: F.conv2d(x, w, padding=k // 2))
+    x, w = safe(n, 64, 56, 56).requires_grad_(), safe(64, 64, 3, 3).requires_grad_()
+
+    def train():
+        x.grad = w.grad = None
+        with torch.enable_grad():
+            F.conv2d(x, w, padding=1).sum().backward()
+
+    bench.row("net_conv3x3_train/64x64x56", train)
+    rows = 300 if bench.quick else 30000
+    table = safe(rows, 512).requires_grad_()
+    at = torch.randint(rows, (256 if bench.quick else 16384,))
+
+    def embed():
+        table.grad = None
+        with torch.enable_grad():
+            F.embedding(at, table).sum().backward()
+
+    bench.row("net_embedding_back/30000x512", embed)
+    q, k, v = (safe(8, 8, 64 if bench.quick else 1024, 64) for _ in range(3))
+    bench.row("net_attention/8x8x1024x64", lambda: F.scaled_dot_product_attention(q, k, v))
+    parameters = [safe(2**16).requires_grad_() for _ in range(4 if bench.quick else 100)]
+    for p in parameters:
+        p.grad = safe(2**16)
+    adam = torch.optim.Adam(parameters, lr=1e-3)
+    bench.row("net_adam/100x64Ki", adam.step)
 
 
 def chain(bench):
@@ -264,7 +321,7 @@ def main():
     if args.device != "cpu":
         torch.set_default_device(args.device)
         bench.wait = torch.cuda.synchronize
-        parts.append(gpu)
+        parts += [gpu, networks]
     with torch.no_grad():
         for part in parts:
             part(bench)

@@ -49,7 +49,8 @@ t.test('a loss is told once, products go on, and later ones ask again', function
 end)
 
 t.test('a library that is none is named', function()
-  t.eq(run('MTORCH_CUBLAS=/nowhere.so', product):find('^mtorch: no cuBLAS %(/nowhere.so: .*MTORCH_CUBLAS\n') ~= nil, true)
+  local text = run('MTORCH_CUBLAS=/nowhere.so', product)
+  t.eq(text:find('^mtorch: no cuBLAS %(/nowhere.so: .*MTORCH_CUBLAS\n') ~= nil, true)
   t.eq(run('MTORCH_CUBLAS=libm.so.6', product):find('libm.so.6 is no cuBLAS of CUDA 12 or 13', 1, true) ~= nil, true)
 end)
 

@@ -185,7 +185,7 @@ t.test('why there is no GPU', function()
   reason('35:12040', 'the NVIDIA driver is for CUDA 12.4, mtorch was built with CUDA 13.0, which needs driver 580 or ' ..
     'newer; install that, or on data%-centre GPUs the package cuda%-compat%-13, or build mtorch with CUDA 12')
   -- a toolkit of the same major version runs on older drivers
-  reason('100:12020 MTORCH_EMULATED_RUNTIME=12080', 'there is an NVIDIA driver, but no NVIDIA GPU that it can use')
+  reason('100:12020 MTORCH_EMULATED_RUNTIME=12080', 'there is an NVIDIA driver, but no NVIDIA GPU that it can .*')
   reason('35:11080 MTORCH_EMULATED_RUNTIME=12080', 'the NVIDIA driver is for CUDA 11.8, mtorch was built with CUDA ' ..
     '12.8, which needs driver 525 or newer; install that, or on data%-centre GPUs the package cuda%-compat%-12, or ' ..
     'build mtorch with CUDA 11')
