@@ -64,6 +64,7 @@ cat >"$out/part.sh" <<'END'
 group=$1 name=$2 limit=$3 command=$4
 log="$out/log/$group.$name"
 began=$(date +%s.%N)
+[ $emulated = no ] || limit=$((6 * limit))
 left=$((deadline - ${began%.*}))
 [ "$limit" -lt "$left" ] || limit=$left
 if [ "$left" -lt 3 ]; then

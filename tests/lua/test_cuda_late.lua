@@ -182,8 +182,8 @@ t.test('why there is no GPU', function()
     has(text, '\n1\n$')
   end
   reason('35:0', 'there is no NVIDIA driver on this machine')
-  reason('35:12040', 'the NVIDIA driver is for CUDA 12.4, mtorch was built with CUDA 13.0, which needs driver 580 or ' ..
-    'newer; install that, or on data%-centre GPUs the package cuda%-compat%-13, or build mtorch with CUDA 12')
+  reason('35:12040', 'the NVIDIA driver is for CUDA 12.4, mtorch was built with CUDA 13.0, which needs driver 580 ' ..
+    'or newer; install that, or on data%-centre GPUs the package cuda%-compat%-13, or build mtorch with CUDA 12')
   -- a toolkit of the same major version runs on older drivers
   reason('100:12020 MTORCH_EMULATED_RUNTIME=12080', 'there is an NVIDIA driver, but no NVIDIA GPU that it can .*')
   reason('35:11080 MTORCH_EMULATED_RUNTIME=12080', 'the NVIDIA driver is for CUDA 11.8, mtorch was built with CUDA ' ..
