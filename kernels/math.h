@@ -128,7 +128,8 @@ template <> struct Real<double> {
   static constexpr double exp_max = 746, exp2_max = 1076, expm1_max = 710, tanh_max = 20;
   static constexpr double logistic_least = -754, logistic_most = 50, logistic_unit = 0x1p-70;
 };
-/// a * b + c, of floats rounded once in every instruction set.
+/// a * b + c, rounded once in every instruction set. (Without FMA doubles take Dekker's exact product:
+/// once but for ties, and below 2^990.)
 MT_HD float fused(float a, float b, float c) {
 #if defined(__FMA__) || defined(__AVX512F__)
   return __builtin_fmaf(a, b, c);
@@ -136,7 +137,17 @@ MT_HD float fused(float a, float b, float c) {
   return float(double(a) * b + c);
 #endif
 }
-MT_HD double fused(double a, double b, double c) { return fma(a, b, c); }
+MT_HD double fused(double a, double b, double c) {
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__CUDA_ARCH__)
+  return fma(a, b, c);
+#else
+  const double sa = a * 0x1.000002p27, sb = b * 0x1.000002p27;
+  const double ah = sa - (sa - a), bh = sb - (sb - b), al = a - ah, bl = b - bh;
+  const double p = a * b, low = al * bl - (((p - ah * bh) - al * bh) - ah * bl);
+  const double s = p + c, part = s - p;
+  return s + (low + ((p - (s - part)) + (c - part)));
+#endif
+}
 
 template <class T> using bits_of = typename Real<T>::Bits;
 

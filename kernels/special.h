@@ -15,35 +15,41 @@ constexpr double kPi = 3.14159265358979324;
 
 // ---- erfinv -------------------------------------------------------------------------------------
 
+/// Horner's rule; Once: each step is rounded once, which costs much where there is no FMA.
+template <bool Once> MT_HD double horner(double, double c0) { return c0; }
+template <bool Once, class... C> MT_HD double horner(double x, double c0, C... c) {
+  const double rest = horner<Once>(x, c...);
+  return Once ? core::fused(rest, x, c0) : fma(rest, x, c0);
+}
+
 /// Wichura's AS 241 (PPND16, 1988) for the normal quantile at (1 + x) / 2, over sqrt(2): rational
 /// functions of 0.425^2 - (x/2)^2 in the middle and of sqrt(-log((1 - |x|) / 2)) outside. Both
 /// arguments are exact or nearly so, hence the result keeps its digits near 0 and near 1.
-MT_HD double erfinv(double x) {
-  using core::poly;
+template <bool Once> MT_HD double erfinv(double x) {
   const double q = 0.5 * x, r = 0.180625 - q * q;
   const double middle =
       q *
-      poly(r, 3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
-           1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,
-           3.3430575583588128105e+4, 2.5090809287301226727e+3) /
-      poly(r, 1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2, 5.3941960214247511077e+3,
-           2.1213794301586595867e+4, 3.9307895800092710610e+4, 2.8729085735721942674e+4,
-           5.2264952788528545610e+3);
+      horner<Once>(r, 3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
+                   1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,
+                   3.3430575583588128105e+4, 2.5090809287301226727e+3) /
+      horner<Once>(r, 1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2,
+                   5.3941960214247511077e+3, 2.1213794301586595867e+4, 3.9307895800092710610e+4,
+                   2.8729085735721942674e+4, 5.2264952788528545610e+3);
   const double t = math::sqrt(-math::log(0.5 * (1 - math::fabs(x)))), s = t - 1.6, u = t - 5;
   const double near_one =
-      poly(s, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
-           3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
-           2.27238449892691845833e-2, 7.74545014278341407640e-4) /
-      poly(s, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
-           1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
-           1.05075007164441684324e-9);
+      horner<Once>(s, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+                   3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+                   2.27238449892691845833e-2, 7.74545014278341407640e-4) /
+      horner<Once>(s, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
+                   6.89767334985100004550e-1, 1.48103976427480074590e-1, 1.51986665636164571966e-2,
+                   5.47593808499534494600e-4, 1.05075007164441684324e-9);
   const double at_one =
-      poly(u, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
-           2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
-           2.71155556874348757815e-5, 2.01033439929228813265e-7) /
-      poly(u, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
-           7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
-           2.04426310338993978564e-15);
+      horner<Once>(u, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+                   2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                   2.71155556874348757815e-5, 2.01033439929228813265e-7) /
+      horner<Once>(u, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1,
+                   1.48753612908506148525e-2, 7.86869131145613259100e-4, 1.84631831751005468180e-5,
+                   1.42151175831644588870e-7, 2.04426310338993978564e-15);
   const double outside = math::copysign(t <= 5 ? near_one : at_one, x), a = math::fabs(x);
   const double y = (a <= 0.85 ? middle : outside) * 0.707106781186547524;
   return a < 1 ? y : a == 1 ? x * __builtin_inf() : x - x + __builtin_nan("");
@@ -225,8 +231,8 @@ MT_HD double erfcx(double x) { return special::erfcx(x); }
 MT_HD float erfcx(float x) { return float(special::erfcx(double(x))); }
 MT_HD double sinc(double x) { return special::sinc(x); }
 MT_HD float sinc(float x) { return float(special::sinc(double(x))); }
-MT_HD double erfinv(double x) { return special::erfinv(x); }
-MT_HD float erfinv(float x) { return float(special::erfinv(double(x))); }
+MT_HD double erfinv(double x) { return special::erfinv<true>(x); }
+MT_HD float erfinv(float x) { return float(special::erfinv<false>(double(x))); }
 MT_HD double digamma(double x) { return special::digamma(x); }
 MT_HD float digamma(float x) { return float(special::digamma(double(x))); }
 MT_HD double polygamma(double x, double n) { return special::polygamma(x, n); }
