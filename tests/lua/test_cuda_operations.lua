@@ -97,7 +97,8 @@ for _, op in ipairs(core.operations()) do
           local leaves, inputs = {}, {}
           for i = 1, op.inputs do
             local leaf = base[i]:to(device)
-            if leaf.dtype == dtype then leaf = leaf:detach():requires_grad_() leaves[#leaves + 1] = leaf end
+            local constant = i == 1 and (op.name == 'zeta' or op.name:find '^igamma') -- it has no gradient
+            if leaf.dtype == dtype and not constant then leaf = leaf:detach():requires_grad_() leaves[#leaves + 1] = leaf end
             inputs[i] = layout[2](leaf)
           end
           local out = call(op, inputs)
