@@ -43,17 +43,17 @@ foreach(script ${lua_tests})
   endif()
 endforeach()
 
-# Products by the emulation's own cuBLAS.
-foreach(name cublas half product)
+# Products and convolutions by the emulation's own cuBLAS.
+foreach(name conv cublas half product)
   add_test(NAME cublas.${name} COMMAND mtorch --threads 1 tests/lua/test_cuda_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
-foreach(name product einsum nn)
+foreach(name conv product einsum nn)
   add_test(NAME cublas.device_${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
-set_tests_properties(cublas.cublas cublas.half cublas.product cublas.device_product cublas.device_einsum
-  cublas.device_nn PROPERTIES ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUBLAS=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
+set_tests_properties(cublas.conv cublas.cublas cublas.half cublas.product cublas.device_conv cublas.device_product
+  cublas.device_einsum cublas.device_nn PROPERTIES ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUBLAS=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
 
 # Some of them again with the emulated GPU as the default device.
 foreach(name autograd create data einsum elementwise errors gradient half index inplace linalg nn optim product random

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/autograd.h"
+#include "engine/device.h"
 #include "engine/half.h"
 #include "engine/openblas.h"
 #include "engine/ops.h"
@@ -32,7 +33,7 @@ ConvPart part_of(Role r) {
 Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
   NoGrad off;
   const Tensor& one = given[result == kX ? kW : kX];
-  if (is_half(one.dtype())) {
+  if (is_half(one.dtype()) && is_cpu(one.device())) {
     const Tensor held[3] = {calculable(given[kX]), calculable(given[kW]), calculable(given[kY])};
     return to(compute(result, held, calculable(bias), g), one.dtype());
   }

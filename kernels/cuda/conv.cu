@@ -1,111 +1,70 @@
 // conv.cu -- convolution on CUDA: its three parts by elements or by tiles, a filter; max pooling
 //
-// Where there are channels enough, each part is a product of matrices by tiles (tiles.h) whose
-// elements are looked up in the image. Elsewhere a thread, or for the weight a block, computes one
-// element of the result. Plain filters of one channel keep the filter in registers.
-#include "kernels/conv.h"
+// Large ones are left to cuBLAS (conv_products.cu). Where there are channels enough, each part is a
+// product of matrices by tiles (tiles.h) whose elements are looked up in the image. Elsewhere a
+// thread, or for the weight a block, computes one element of the result. Plain filters of one channel
+// keep the filter in registers.
+#include "kernels/cuda/conv.h"
 
-#include "kernels/cuda/cuda.h"
-#include "kernels/cuda/tiles.h"
 #include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-MT_HD int64_t area(const int64_t* size) { return size[0] * size[1]; }
-
-/// Two places of a plane, or of a kernel, from one number.
-struct Place {
-  int64_t of[2];
-  Place() = default;
-  __device__ Place(int64_t i, const int64_t* size) { of[0] = divide(i, size[1], &of[1]); }
-};
-__device__ inline bool within(int64_t i, int64_t size) { return uint64_t(i) < uint64_t(size); }
-
-/// From where in its plane of x window `p` reads at its first tap.
-struct Corner {
-  int64_t at[2];
-  Corner() = default;
-  __device__ Corner(const Conv& c, const Place& p)
-      : at{p.of[0] * c.stride[0] + c.offset[0], p.of[1] * c.stride[1] + c.offset[1]} {}
-};
-
-/// The element of a plane of x that tap k of a window reads.
-template <class T> __device__ T read_x(const Conv& c, const T* plane, const Corner& from,
-                                       const Place& k) {
-  const int64_t h = from.at[0] + k.of[0] * c.dilation[0], w = from.at[1] + k.of[1] * c.dilation[1];
-  return within(h, c.size[0]) && within(w, c.size[1]) ? plane[h * c.size[1] + w] : T(0);
-}
-
-/// Which window reads place `t` (counted from the first tap's) of one axis at tap 0; -1: none.
-__device__ inline int64_t window_at(const Conv& c, int d, int64_t t) {
-  if (t < 0) return -1;
-  int64_t rest = 0;
-  const int64_t p = c.stride[d] == 1 ? t : divide(t, c.stride[d], &rest);
-  return rest == 0 && p < c.out[d] ? p : -1;
-}
-/// The element of a plane of y that reaches a place of x through tap k.
-template <class T> __device__ T read_y(const Conv& c, const T* plane, const int64_t* place,
-                                       const Place& k) {
-  const int64_t p = window_at(c, 0, place[0] - k.of[0] * c.dilation[0]);
-  const int64_t q = window_at(c, 1, place[1] - k.of[1] * c.dilation[1]);
-  return p >= 0 && q >= 0 ? plane[p * c.out[1] + q] : T(0);
-}
-
 // ---- as products of matrices, one for each group ------------------------------------------------
 
 template <class Element> struct Part {
-  using T = Element;
-  using Sum = Element;
+  using T = Exact<Element>;
+  using Sum = T;
   int64_t entries, m, n, k;
   bool a_along_k, b_along_k;
   Conv c;
 };
 
 /// A product on whose left the weights stand as they lie.
-template <class T> struct ByWeights : Part<T> {
-  using Row = const T*;
+template <class E> struct ByWeights : Part<E> {
+  using Row = const E*;
   __device__ Row row(int64_t g, int64_t i) const {
-    return static_cast<const T*>(this->c.w) + (g * this->m + i) * this->k;
+    return static_cast<const E*>(this->c.w) + (g * this->m + i) * this->k;
   }
-  __device__ T a(Row row, int64_t k) const { return row[k]; }
+  __device__ Exact<E> a(Row row, int64_t k) const { return row[k]; }
 };
 
 /// y: outputs x (images and places), summed over (inputs and taps).
-template <class T> struct OutputPart : ByWeights<T> {
-  struct Column { const T* x; Corner corner; };
+template <class E> struct OutputPart : ByWeights<E> {
+  struct Column { const E* x; Corner corner; };
   explicit OutputPart(const Conv& c)
-      : ByWeights<T>{{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true,
+      : ByWeights<E>{{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true,
                       false, c}} {}
   OutputPart() = default;
   __device__ Column column(int64_t g, int64_t j) const {
     const Conv& c = this->c;
     int64_t place;
     const int64_t image = divide(j, area(c.out), &place);
-    return {static_cast<const T*>(c.x) + (image * c.groups + g) * c.inputs * area(c.size),
+    return {static_cast<const E*>(c.x) + (image * c.groups + g) * c.inputs * area(c.size),
             Corner(c, Place(place, c.out))};
   }
-  __device__ T b(const Column& column, int64_t k) const {
+  __device__ Exact<E> b(const Column& column, int64_t k) const {
     const Conv& c = this->c;
     int64_t tap;
     const int64_t channel = divide(k, area(c.kernel), &tap);
     return read_x(c, column.x + channel * area(c.size), column.corner, Place(tap, c.kernel));
   }
-  __device__ void write(int64_t g, int64_t i, int64_t j, T sum) const {
+  __device__ void write(int64_t g, int64_t i, int64_t j, Exact<E> sum) const {
     const Conv& c = this->c;
     int64_t place;
     const int64_t image = divide(j, area(c.out), &place), o = g * c.outputs + i;
-    if (c.bias) sum += static_cast<const T*>(c.bias)[o];
-    static_cast<T*>(c.y)[(image * c.groups * c.outputs + o) * area(c.out) + place] = sum;
+    if (c.bias) sum += static_cast<const E*>(c.bias)[o];
+    static_cast<E*>(c.y)[(image * c.groups * c.outputs + o) * area(c.out) + place] = E(sum);
   }
 };
 
 /// x: inputs x (images and places), summed over (outputs and taps).
-template <class T> struct InputPart : ByWeights<T> {
-  struct Column { const T* y; int64_t place[2]; };
+template <class E> struct InputPart : ByWeights<E> {
+  struct Column { const E* y; int64_t place[2]; };
   explicit InputPart(const Conv& c)
-      : ByWeights<T>{{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true,
+      : ByWeights<E>{{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true,
                       false, c}} {}
   InputPart() = default;
   __device__ Column column(int64_t g, int64_t j) const {
@@ -113,35 +72,35 @@ template <class T> struct InputPart : ByWeights<T> {
     int64_t at;
     const int64_t image = divide(j, area(c.size), &at);
     const Place place(at, c.size);
-    return {static_cast<const T*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out),
+    return {static_cast<const E*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out),
             {place.of[0] - c.offset[0], place.of[1] - c.offset[1]}};
   }
-  __device__ T b(const Column& column, int64_t k) const {
+  __device__ Exact<E> b(const Column& column, int64_t k) const {
     const Conv& c = this->c;
     int64_t tap;
     const int64_t channel = divide(k, area(c.kernel), &tap);
     return read_y(c, column.y + channel * area(c.out), column.place, Place(tap, c.kernel));
   }
-  __device__ void write(int64_t g, int64_t i, int64_t j, T sum) const {
+  __device__ void write(int64_t g, int64_t i, int64_t j, Exact<E> sum) const {
     const Conv& c = this->c;
     int64_t place;
     const int64_t image = divide(j, area(c.size), &place);
-    static_cast<T*>(c.x)[((image * c.groups + g) * c.inputs + i) * area(c.size) + place] = sum;
+    static_cast<E*>(c.x)[((image * c.groups + g) * c.inputs + i) * area(c.size) + place] = E(sum);
   }
 };
 
 /// w: outputs x (inputs and taps), summed over (images and places).
-template <class T> struct WeightPart : Part<T> {
-  struct Column { const T* x; Place tap; };
-  using Row = const T*;
+template <class E> struct WeightPart : Part<E> {
+  struct Column { const E* x; Place tap; };
+  using Row = const E*;
   explicit WeightPart(const Conv& c)
-      : Part<T>{c.groups, c.outputs, c.inputs * area(c.kernel), c.batch * area(c.out), true, true,
+      : Part<E>{c.groups, c.outputs, c.inputs * area(c.kernel), c.batch * area(c.out), true, true,
                 c} {}
   WeightPart() = default;
   __device__ Row row(int64_t g, int64_t i) const {
-    return static_cast<const T*>(this->c.y) + (g * this->m + i) * area(this->c.out);
+    return static_cast<const E*>(this->c.y) + (g * this->m + i) * area(this->c.out);
   }
-  __device__ T a(Row row, int64_t k) const {
+  __device__ Exact<E> a(Row row, int64_t k) const {
     const Conv& c = this->c;
     int64_t place;
     const int64_t image = divide(k, area(c.out), &place);
@@ -151,18 +110,18 @@ template <class T> struct WeightPart : Part<T> {
     const Conv& c = this->c;
     int64_t tap;
     const int64_t channel = divide(j, area(c.kernel), &tap);
-    return {static_cast<const T*>(c.x) + (g * c.inputs + channel) * area(c.size),
+    return {static_cast<const E*>(c.x) + (g * c.inputs + channel) * area(c.size),
             Place(tap, c.kernel)};
   }
-  __device__ T b(const Column& column, int64_t k) const {
+  __device__ Exact<E> b(const Column& column, int64_t k) const {
     const Conv& c = this->c;
     int64_t place;
     const int64_t image = divide(k, area(c.out), &place);
     return read_x(c, column.x + image * c.groups * c.inputs * area(c.size),
                   Corner(c, Place(place, c.out)), column.tap);
   }
-  __device__ void write(int64_t g, int64_t i, int64_t j, T sum) const {
-    static_cast<T*>(this->c.w)[(g * this->m + i) * this->n + j] = sum;
+  __device__ void write(int64_t g, int64_t i, int64_t j, Exact<E> sum) const {
+    static_cast<E*>(this->c.w)[(g * this->m + i) * this->n + j] = E(sum);
   }
 };
 
@@ -178,7 +137,7 @@ template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64
     const Corner from(c, Place(place, c.out));
     const T* x = static_cast<const T*>(c.x) + (image * c.groups + g) * c.inputs * area(c.size);
     const T* w = static_cast<const T*>(c.w) + o * c.inputs * taps;
-    T sum = c.bias ? static_cast<const T*>(c.bias)[o] : T(0);
+    Exact<T> sum = c.bias ? Exact<T>(static_cast<const T*>(c.bias)[o]) : 0;
     for (int64_t channel = 0; channel < c.inputs; ++channel, x += area(c.size), w += taps)
       for (int64_t i = 0; i < c.kernel[0]; ++i) {
         const int64_t h = from.at[0] + i * c.dilation[0];
@@ -189,7 +148,7 @@ template <class T> __global__ void outputs(const __grid_constant__ Conv c, int64
             sum = multiply_add(w[i * c.kernel[1] + j], x[h * c.size[1] + at], sum);
         }
       }
-    static_cast<T*>(c.y)[e] = sum;
+    static_cast<T*>(c.y)[e] = T(sum);
   }
 }
 
@@ -204,7 +163,7 @@ template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_
     const int64_t h = place.of[0] - c.offset[0], v = place.of[1] - c.offset[1];
     const T* y = static_cast<const T*>(c.y) + (image * c.groups + g) * c.outputs * area(c.out);
     const T* w = static_cast<const T*>(c.w) + channel * c.outputs * taps;
-    T sum = 0;
+    Exact<T> sum = 0;
     for (int64_t o = 0; o < c.outputs; ++o, y += area(c.out), w += taps)
       for (int64_t i = 0; i < c.kernel[0]; ++i) {
         const int64_t p = window_at(c, 0, h - i * c.dilation[0]);
@@ -214,7 +173,7 @@ template <class T> __global__ void inputs(const __grid_constant__ Conv c, int64_
           if (q >= 0) sum = multiply_add(w[i * c.kernel[1] + j], y[p * c.out[1] + q], sum);
         }
       }
-    static_cast<T*>(c.x)[e] = sum;
+    static_cast<T*>(c.x)[e] = T(sum);
   }
 }
 
@@ -302,27 +261,27 @@ template <class T, int K> __global__ void filter(const __grid_constant__ Conv c,
     if (q >= c.out[1] || p >= c.out[0]) continue;
     const int64_t h = p + c.offset[0], v = q + c.offset[1];
     const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
-    T w[K][K], sum[kFilterRows];
+    Exact<T> w[K][K], sum[kFilterRows];
     MT_UNROLLED for (int i = 0; i < K; ++i)
       MT_UNROLLED for (int j = 0; j < K; ++j)
         w[i][j] = static_cast<const T*>(c.w)[(g * K + i) * K + j];
-    const T start = c.bias ? static_cast<const T*>(c.bias)[g] : T(0);
+    const Exact<T> start = c.bias ? Exact<T>(static_cast<const T*>(c.bias)[g]) : 0;
     MT_UNROLLED for (int r = 0; r < kFilterRows; ++r) sum[r] = start;
     const bool inside = h >= 0 && h + kFilterRows + K - 1 <= c.size[0] && v >= 0 &&
                         v + K <= c.size[1];
     MT_UNROLLED for (int i = 0; i < kFilterRows + K - 1; ++i) {
-      T value[K];
+      Exact<T> value[K];
       MT_UNROLLED for (int j = 0; j < K; ++j)
         value[j] = inside || (within(h + i, c.size[0]) && within(v + j, c.size[1]))
-                       ? x[(h + i) * c.size[1] + v + j]
-                       : T(0);
+                       ? Exact<T>(x[(h + i) * c.size[1] + v + j])
+                       : 0;
       MT_UNROLLED for (int r = 0; r < kFilterRows; ++r)
         MT_UNROLLED for (int j = 0; j < K; ++j)
           if (i >= r && i - r < K) sum[r] = multiply_add(w[i - r][j], value[j], sum[r]);
     }
     T* y = static_cast<T*>(c.y) + plane * area(c.out) + p * c.out[1] + q;
     MT_UNROLLED for (int r = 0; r < kFilterRows; ++r)
-      if (p + r < c.out[0]) y[r * c.out[1]] = sum[r];
+      if (p + r < c.out[0]) y[r * c.out[1]] = T(sum[r]);
   }
 }
 
@@ -405,8 +364,13 @@ template <class T> void max_pool_as(const MaxPool& c) {
 }  // namespace
 
 void conv(const Conv& c) {
-  if (c.dtype == Dtype::f64) conv_as<double>(c);
-  else conv_as<float>(c);
+  if (conv_by_products(c)) return;
+  switch (c.dtype) {
+    case Dtype::f64: return conv_as<double>(c);
+    case Dtype::f16: return conv_as<Float16>(c);
+    case Dtype::bf16: return conv_as<Bfloat16>(c);
+    default: return conv_as<float>(c);
+  }
 }
 
 void max_pool(const MaxPool& c) {

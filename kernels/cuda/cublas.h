@@ -3,7 +3,10 @@
 // Its functions and numbers are declared here, so that building needs no cuBLAS, and the emulation
 // has the same code (its cuBLAS is tests/cuda/cublas.cpp).
 #pragma once
+#include <type_traits>
+
 #include "kernels/cuda/cuda.h"
+#include "kernels/half.h"
 
 namespace mt::cuda {
 
@@ -43,6 +46,31 @@ struct CublasInUse {
 CublasInUse cublas();
 /// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none; opens it if asked to.
 const char* cublas_words(bool open);
+
+/// How cuBLAS calls T.
+template <class T>
+constexpr blas::Type kBlasType = std::is_same_v<T, double>     ? blas::kDouble
+                                 : std::is_same_v<T, float>    ? blas::kFloat
+                                 : std::is_same_v<T, Float16>  ? blas::kHalf
+                                                               : blas::kBfloat16;
+/// `entries` products of matrices that lie by rows, `step` apart: c (m x n) = a (m x k) . b (k x n),
+/// or is added to. A transposed one lies as (k x m) or (n x k); ld is the distance of its rows. c of
+/// 16-bit floats may be float32; they are summed in float32.
+struct BlasProduct {
+  struct Side {
+    const void* at;
+    int64_t ld, step;
+    bool transposed;
+  };
+  Side a, b;
+  void* c;
+  int64_t ldc, step;
+  int64_t m, n, k, entries;
+  blas::Type type, c_type;
+  bool accumulate;
+};
+/// Whether it has been queued.
+bool multiply(const CublasInUse& blas, const BlasProduct& p);
 
 /// From how many multiplications on a product is worth it, all entries together and each: loading
 /// takes a second, and very small ones are faster without.

@@ -107,34 +107,6 @@ Layout layout(int64_t row, int64_t col, int64_t rows, int64_t cols) {
   return l;
 }
 
-/// How cuBLAS calls T, and what it is summed in: 16-bit floats in float32.
-template <class T>
-constexpr cuda::blas::Type kType = std::is_same_v<T, double>    ? cuda::blas::kDouble
-                                   : std::is_same_v<T, float>   ? cuda::blas::kFloat
-                                   : std::is_same_v<T, Float16> ? cuda::blas::kHalf
-                                                                : cuda::blas::kBfloat16;
-template <class T>
-bool gemm(const cuda::CublasInUse& blas, const int64_t (&s)[3], const Layout& a, const Layout& b,
-          int64_t ldc, const T* x, const T* y, T* c, bool accumulate, const int64_t (&step)[3],
-          int64_t entries) {
-  constexpr bool is_double = std::is_same_v<T, double>;
-  constexpr int sum = is_double ? cuda::blas::kInDouble : cuda::blas::kInFloat;
-  constexpr int any = cuda::blas::kDefaultAlgorithm;
-  const std::conditional_t<is_double, double, float> one = 1, beta = accumulate ? 1 : 0;
-  const auto op = [](const Layout& l) {
-    return l.transposed ? cuda::blas::kTransposed : cuda::blas::kPlain;
-  };
-  const int m = int(s[0]), n = int(s[1]), k = int(s[2]);
-  return (entries == 1
-              ? blas.library->gemm_ex(blas.handle, op(b), op(a), n, m, k, &one, y, kType<T>,
-                                      int(b.ld), x, kType<T>, int(a.ld), &beta, c, kType<T>,
-                                      int(ldc), sum, any)
-              : blas.library->gemm_ex_batched(blas.handle, op(b), op(a), n, m, k, &one, y, kType<T>,
-                                              int(b.ld), step[2], x, kType<T>, int(a.ld), step[1],
-                                              &beta, c, kType<T>, int(ldc), step[0], int(entries),
-                                              sum, any)) == cuda::blas::kSuccess;
-}
-
 /// c^T = b^T . a^T.
 template <class P> P transposed(const P& p) {
   P t = p;
@@ -164,14 +136,17 @@ template <class P> bool by_cublas(const P& p) {
   const cuda::CublasInUse blas = cuda::cublas();
   if (cuda::stopped()) return true;
   if (!blas.handle) return false;
-  if (cuda::capturing()) cuda::keep(&p, sizeof p);
   const cuda::Timed timed("matmul");
-  const int64_t sizes[3] = {p.m, p.n, p.k};
+  using E = std::remove_pointer_t<decltype(p.c_at)>;
+  cuda::BlasProduct product{{nullptr, a.ld, step[1], a.transposed},
+                            {nullptr, b.ld, step[2], b.transposed},
+                            nullptr, ldc, step[0], p.m, p.n, p.k, entries,
+                            cuda::kBlasType<E>, cuda::kBlasType<E>, p.accumulate};
   for (int64_t i = 0; i < calls; ++i) {
     int64_t at[3];
     for (int side = 0; side < 3; ++side) at[side] = offset_of(i, inner, p.size, p.batch[side]);
-    if (!gemm(blas, sizes, a, b, ldc, p.a_at + at[1], p.b_at + at[2], p.c_at + at[0],
-              p.accumulate, step, entries)) {
+    product.a.at = p.a_at + at[1], product.b.at = p.b_at + at[2], product.c = p.c_at + at[0];
+    if (!cuda::multiply(blas, product)) {
       if (i == 0) return false;
       cuda::check(cudaErrorUnknown, "a matrix product of cuBLAS");
       return true;

@@ -44,7 +44,7 @@ __device__ inline int64_t divide(int64_t i, int64_t by, int64_t* rest) {
 /// x * y + z, rounded once where T is a float.
 template <class T, class S> __device__ inline S multiply_add(T x, T y, S z) {
 #ifdef __CUDACC__
-  if constexpr (math::is_floating<T>) return ::fma(S(x), S(y), z);
+  if constexpr (math::is_floating<S>) return ::fma(S(x), S(y), z);
 #endif
   return S(z + S(x) * S(y));
 }

@@ -29,19 +29,19 @@ struct Product {
   int count;
 };
 
-template <class T, class Sum> void multiply(const Product& p) {
+template <class T, class Sum, class Out = T> void multiply(const Product& p) {
   for (int64_t e = 0; e < p.count; ++e) {
     const T* const a = static_cast<const T*>(p.a) + e * p.a_step;
     const T* const b = static_cast<const T*>(p.b) + e * p.b_step;
-    T* const c = static_cast<T*>(p.c) + e * p.c_step;
+    Out* const c = static_cast<Out*>(p.c) + e * p.c_step;
     for (int64_t j = 0; j < p.n; ++j)
       for (int64_t i = 0; i < p.m; ++i) {
         Sum s = 0;
         for (int64_t k = 0; k < p.k; ++k)
           s += Sum(p.ta ? a[k + i * p.lda] : a[i + k * p.lda]) *
                Sum(p.tb ? b[j + k * p.ldb] : b[k + j * p.ldb]);
-        T& out = c[i + j * p.ldc];
-        out = p.beta == 0 ? T(Sum(p.alpha) * s) : T(Sum(p.alpha) * s + Sum(p.beta) * Sum(out));
+        Out& out = c[i + j * p.ldc];
+        out = p.beta == 0 ? Out(Sum(p.alpha) * s) : Out(Sum(p.alpha) * s + Sum(p.beta) * Sum(out));
       }
   }
 }
@@ -89,18 +89,22 @@ MT_SHOWN int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int
   };
   const Product p{ta == 1, tb == 1, m, n, k, number(alpha), number(beta), a, b, c, lda, ldb, ldc,
                   a_step, b_step, c_step, count};
-  if (wrong(p) || b_type != a_type || c_type != a_type || compute != (is_double ? 70 : 68)) {
+  const bool half = a_type == kHalf || a_type == kBfloat16;
+  if (wrong(p) || b_type != a_type || !(c_type == a_type || (half && c_type == kFloat)) ||
+      compute != (is_double ? 70 : 68)) {
     std::fprintf(stderr, "emulated cuBLAS: a wrong call: m %d n %d k %d ld %d %d %d\n", m, n, k, lda,
                  ldb, ldc);
     std::abort();
   }
   ++calls[count > 1 ? 1 : 0];
-  calls[2] += a_type == kHalf || a_type == kBfloat16;
+  calls[2] += half;
   calls[3] += p.beta != 0;
   emulation::start("cuBLAS", false, 1, 1, 0, [=] {
     if (a_type == kDouble) multiply<double, double>(p);
     else if (a_type == kFloat) multiply<float, float>(p);
+    else if (a_type == kHalf && c_type == kFloat) multiply<Float16, float, float>(p);
     else if (a_type == kHalf) multiply<Float16, float>(p);
+    else if (c_type == kFloat) multiply<Bfloat16, float, float>(p);
     else multiply<Bfloat16, float>(p);
   });
   return kSuccess;

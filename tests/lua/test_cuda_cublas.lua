@@ -14,13 +14,15 @@ if not plugin:find 'emulated' then
   return t.finish()
 end
 
+local first = -1 -- the program stands before its own options
+while arg[first - 1] do first = first - 1 end
 --- What a program with these settings writes.
 local function run(settings, code)
   local script = os.tmpname()
   local file = assert(io.open(script, 'w'))
   file:write("local mt = require 'mtorch'\n", code)
   file:close()
-  local pipe = io.popen(settings .. ' ' .. arg[-1] .. ' ' .. script .. ' 2>&1')
+  local pipe = io.popen(settings .. ' ' .. arg[first] .. ' ' .. script .. ' 2>&1')
   local text = pipe:read('*a')
   pipe:close()
   os.remove(script)
@@ -114,6 +116,66 @@ t.test('strides that it cannot read take the own kernels', function()
   local i = mt.ones({3, 3}, 'int64')
   t.eq(calls(function() got = i:to('cuda'):matmul(i:to('cuda')) end), {0, 0, 0, 0})
   near(got, i:matmul(i), 0)
+end)
+
+--- f(x, w), its two gradients for a given one of the result, and the calls of each of the three.
+local function parts(device, f, x, w, g)
+  x, w = x:to(device), w:to(device)
+  local all, n = {}, {}
+  n[1] = calls(function() all[1] = f(x, w) end)
+  g = g or mt.randn(all[1].shape):to(x.dtype)
+  for part, name in ipairs {'x', 'w'} do
+    local a = {x = x:detach(), w = w:detach()}
+    local y = f(a.x, a.w, a[name]:requires_grad_())
+    n[part + 1] = calls(function() all[part + 1] = mt.grad(y, a[name], {grad_outputs = g:to(device)}) end)
+  end
+  return all, n, g
+end
+
+t.test('convolutions are products, with the calls that they take', function()
+  local one = {0, 1, 0, 0}
+  local cases = { -- images, channels, weight, options, calls for y, x and w
+    {{3, 6, 9, 8}, {5, 6, 1, 1}, {}, {one, one, one}}, -- as they lie: the batch is one call
+    {{1, 6, 9, 8}, {5, 6, 1, 1}, {}, {{1, 0, 0, 0}, {1, 0, 0, 0}, {1, 0, 0, 0}}},
+    {{3, 6, 9, 8}, {4, 3, 1, 1}, {groups = 2}, {{0, 2, 0, 0}, {0, 2, 0, 0}, {0, 2, 0, 0}}},
+    {{3, 6, 9, 8}, {5, 6, 1, 1}, {stride = 2}, {one, one, one}}, -- gathered
+    {{3, 4, 6, 7}, {5, 4, 3, 3}, {padding = 1}, {{1, 1, 0, 0}, {1, 1, 0, 0}, {1, 1, 0, 1}}}, -- 2 + 1 images
+    {{5, 16, 3, 3}, {24, 16, 3, 3}, {padding = 1}, {{0, 2, 0, 0}, {0, 2, 0, 0}, {3, 0, 0, 2}}}, -- long rows
+    {{40, 30, 2, 2}, {35, 30, 1, 1}, {}, {one, one, {3, 0, 0, 2}}},
+  }
+  for dtype, tolerance in pairs {float32 = 1e-4, float64 = 1e-11, float16 = 2e-2, bfloat16 = 2e-1} do
+    for i, case in ipairs(cases) do
+      local x, w = mt.randn(case[1]):to(dtype), (mt.randn(case[2]) / 4):to(dtype)
+      local function f(a, b)
+        return mt.conv2d{a, b, stride = case[3].stride, padding = case[3].padding, groups = case[3].groups}
+      end
+      local expected, _, g = parts('cpu', f, x, w)
+      local got, n = parts('cuda', f, x, w, g)
+      for part = 1, 3 do
+        local wanted = {unpack(case[4][part])}
+        wanted[3] = dtype:find '16' and wanted[1] + wanted[2] or 0
+        t.eq({dtype, i, part, n[part]}, {dtype, i, part, wanted})
+        near(got[part], expected[part], tolerance)
+      end
+      t.eq(mt.equal(parts('cuda', f, x, w, g)[3], got[3]), true)
+    end
+  end
+end)
+
+t.test('a graph has its convolutions as products, in memory of its own', function()
+  local x, w = mt.randn(3, 4, 6, 7), mt.randn(5, 4, 3, 3)
+  local a, b = x:to('cuda'), w:to('cuda'):requires_grad_()
+  local step = mt.cuda.graph(function()
+    local y = mt.conv2d{a, b, padding = 1}
+    return y:detach(), mt.grad(y:square():sum(), b)
+  end)
+  step()
+  a:copy_(x * 2)
+  local y, dw = step()
+  local c = w:clone():requires_grad_()
+  local expected = mt.conv2d{x * 2, c, padding = 1}
+  near(y, expected:detach(), 1e-4)
+  near(dw, mt.grad(expected:square():sum(), c), 1e-2)
 end)
 
 t.test('a graph recorded without a run before has its products by cuBLAS', function()

@@ -1,0 +1,63 @@
+// conv.h -- where the windows of a convolution lie, and its products by cuBLAS
+#pragma once
+#include "kernels/conv.h"
+
+#include <type_traits>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/tiles.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// By cuBLAS; false where the own kernels are better, or it is not there. Then y, x or w hold anything.
+bool conv_by_products(const Conv& c);
+
+namespace {
+
+/// What elements of type T are calculated in.
+template <class T> using Exact = std::conditional_t<math::is_stored<T>, float, T>;
+
+MT_HD int64_t area(const int64_t* size) { return size[0] * size[1]; }
+
+/// Two places of a plane, or of a kernel, from one number.
+struct Place {
+  int64_t of[2];
+  Place() = default;
+  __device__ Place(int64_t i, const int64_t* size) { of[0] = divide(i, size[1], &of[1]); }
+};
+__device__ inline bool within(int64_t i, int64_t size) { return uint64_t(i) < uint64_t(size); }
+
+/// From where in its plane of x window `p` reads at its first tap.
+struct Corner {
+  int64_t at[2];
+  Corner() = default;
+  __device__ Corner(const Conv& c, const Place& p)
+      : at{p.of[0] * c.stride[0] + c.offset[0], p.of[1] * c.stride[1] + c.offset[1]} {}
+};
+
+/// The element of a plane of x that tap k of a window reads.
+template <class T> __device__ T read_x(const Conv& c, const T* plane, const Corner& from,
+                                       const Place& k) {
+  const int64_t h = from.at[0] + k.of[0] * c.dilation[0], w = from.at[1] + k.of[1] * c.dilation[1];
+  return within(h, c.size[0]) && within(w, c.size[1]) ? plane[h * c.size[1] + w] : T(0);
+}
+
+/// Which window reads place `t` (counted from the first tap's) of one axis at tap 0; -1: none.
+__device__ inline int64_t window_at(const Conv& c, int d, int64_t t) {
+  if (t < 0) return -1;
+  int64_t rest = 0;
+  const int64_t p = c.stride[d] == 1 ? t : divide(t, c.stride[d], &rest);
+  return rest == 0 && p < c.out[d] ? p : -1;
+}
+/// The element of a plane of y that reaches a place of x through tap k.
+template <class T> __device__ T read_y(const Conv& c, const T* plane, const int64_t* place,
+                                       const Place& k) {
+  const int64_t p = window_at(c, 0, place[0] - k.of[0] * c.dilation[0]);
+  const int64_t q = window_at(c, 1, place[1] - k.of[1] * c.dilation[1]);
+  return p >= 0 && q >= 0 ? plane[p * c.out[1] + q] : T(0);
+}
+
+}  // namespace
+}  // namespace MT_ISA
+}  // namespace mt

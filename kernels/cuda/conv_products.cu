@@ -1,0 +1,284 @@
+// conv_products.cu -- convolutions as products of cuBLAS, a chunk of images at a time
+//
+// A kernel of 1 x 1 that takes every place is a product on the images as they lie. Otherwise the
+// windows are first gathered as columns, a row for each (channel, tap) and a column for each (image,
+// place); for x the columns are the product, and x adds up what they hold of it. Chunks depend on
+// the shape alone: the same bits on every run.
+#include "kernels/cuda/conv.h"
+#include "kernels/cuda/cublas.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+#ifdef __CUDACC__
+/// From how many multiplications on it pays, and how many of the result's channels must share a column.
+constexpr double kWork = 1 << 22;
+constexpr int64_t kChannels = 16, kGatherFor = 32, kPlaces = 16;
+constexpr int64_t kColumns = int64_t(1) << 25;   // elements of a chunk's columns
+constexpr int64_t kPartials = int64_t(1) << 22;  // elements of a weight's partial sums
+#else  // small tests reach it
+constexpr double kWork = 1;
+constexpr int64_t kChannels = 1, kGatherFor = 1, kPlaces = 1;
+constexpr int64_t kColumns = 4096, kPartials = 2048;
+#endif
+constexpr int64_t kMostColumns = int64_t(1) << 28;  // of one image
+constexpr int64_t kMostCalls = 1024, kMostEntries = 65535;
+
+/// Images [first, first + images) of group g.
+struct Chunk {
+  Conv c;
+  int64_t g, first, images;
+};
+MT_HD int64_t x_plane(const Chunk& j, int64_t image, int64_t channel) {
+  return (((j.first + image) * j.c.groups + j.g) * j.c.inputs + channel) * area(j.c.size);
+}
+
+/// to[channel, tap][image, place] = what the window at this place reads.
+template <class T> __global__ void gather_columns(const __grid_constant__ Chunk j, T* to) {
+  const Conv& c = j.c;
+  const int64_t places = area(c.out), across = j.images * places;
+  for (int64_t e = cuda::thread_number(); e < c.inputs * across; e += cuda::thread_count()) {
+    int64_t column, place;
+    const int64_t channel = divide(e, across, &column), image = divide(column, places, &place);
+    const T* const plane = static_cast<const T*>(c.x) + x_plane(j, image, channel);
+    const Corner from(c, Place(place, c.out));
+    T* at = to + channel * area(c.kernel) * across + column;
+    for (int64_t p = 0; p < c.kernel[0]; ++p) {
+      const int64_t h = from.at[0] + p * c.dilation[0];
+      const bool inside = within(h, c.size[0]);
+      for (int64_t q = 0; q < c.kernel[1]; ++q, at += across) {
+        const int64_t w = from.at[1] + q * c.dilation[1];
+        *at = inside && within(w, c.size[1]) ? plane[h * c.size[1] + w] : T(0);
+      }
+    }
+  }
+}
+
+/// x = the sum over the taps of what the columns hold of it.
+template <class T>
+__global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* from) {
+  const Conv& c = j.c;
+  const int64_t places = area(c.out), across = j.images * places, n = j.images * c.inputs;
+  for (int64_t e = cuda::thread_number(); e < n * area(c.size); e += cuda::thread_count()) {
+    int64_t at, channel;
+    const int64_t image = divide(divide(e, area(c.size), &at), c.inputs, &channel);
+    const Place place(at, c.size);
+    const int64_t h = place.of[0] - c.offset[0], w = place.of[1] - c.offset[1];
+    const Exact<T>* const columns = from + channel * area(c.kernel) * across + image * places;
+    Exact<T> sum = 0;
+    for (int64_t i = 0; i < c.kernel[0]; ++i) {
+      const int64_t p = window_at(c, 0, h - i * c.dilation[0]);
+      if (p < 0) continue;
+      for (int64_t k = 0; k < c.kernel[1]; ++k) {
+        const int64_t q = window_at(c, 1, w - k * c.dilation[1]);
+        if (q >= 0) sum += columns[(i * c.kernel[1] + k) * across + p * c.out[1] + q];
+      }
+    }
+    static_cast<T*>(c.x)[x_plane(j, image, channel) + at] = T(sum);
+  }
+}
+
+/// to[channel, tap, output] of weights [channel, output, tap].
+template <class T> __global__ void exchange(const T* w, T* to, int64_t n, int64_t outputs,
+                                            int64_t taps) {
+  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+    int64_t o, tap;
+    const int64_t channel = divide(divide(e, outputs, &o), taps, &tap);
+    to[e] = w[(channel * outputs + o) * taps + tap];
+  }
+}
+template <class T> __global__ void set_bias(const __grid_constant__ Conv c, int64_t n) {
+  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+    int64_t place, channel;
+    divide(divide(e, area(c.out), &place), c.groups * c.outputs, &channel);
+    static_cast<T*>(c.y)[e] = static_cast<const T*>(c.bias)[channel];
+  }
+}
+template <class T>
+__global__ void add_partials(const Exact<T>* from, T* w, int64_t n, int64_t parts) {
+  for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
+    double sum = 0;
+    for (int64_t part = 0; part < parts; ++part) sum += double(from[part * n + e]);
+    w[e] = T(sum);
+  }
+}
+
+template <class... P, class... A> void start(void (*kernel)(P...), int64_t n, const A&... a) {
+  cuda::launch("conv", kernel, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, a...);
+}
+
+/// What the three parts share: `depth` rows of columns and `places` columns for each image.
+template <class T> class Products {
+ public:
+  using Sum = Exact<T>;
+  Products(const Conv& c, const cuda::CublasInUse& blas)
+      : c_(c), blas_(blas), taps_(area(c.kernel)), depth_(c.inputs * taps_), places_(area(c.out)),
+        plain_(is_plain(c)) {}
+  static bool is_plain(const Conv& c) {
+    for (int d = 0; d < 2; ++d)
+      if (c.kernel[d] != 1 || c.stride[d] != 1 || c.offset[d] != 0 || c.out[d] != c.size[d])
+        return false;
+    return true;
+  }
+
+  /// Whether it pays, by counting.
+  bool pays() const {
+    if (c_.outputs < (plain_ ? kChannels : kGatherFor) || c_.inputs * taps_ < kChannels) return false;
+    const double work = double(c_.batch) * double(c_.groups * c_.outputs) * double(depth_);
+    return places_ >= kPlaces && work * double(places_) >= kWork &&
+           places_ <= kMostColumns / depth_ && c_.outputs <= INT32_MAX &&
+           double(depth_) * double(c_.outputs) <= double(kMostColumns) &&
+           c_.groups * ((c_.batch + chunk(depth_) - 1) / chunk(depth_)) <= kMostCalls;
+  }
+  bool run() {
+    if (c_.part == ConvPart::output) return output();
+    if (c_.part == ConvPart::input) return input();
+    return c_.outputs * depth_ <= (c_.outputs + depth_) * places_ ? weight() : weight_of_long_rows();
+  }
+
+ private:
+  /// How many images have columns of so many rows.
+  int64_t chunk(int64_t rows) const {
+    const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, kMostEntries);
+    return plain_ ? most : smaller(most, fit > 1 ? fit : 1);
+  }
+  T* x_at(int64_t g, int64_t image) const {
+    return static_cast<T*>(c_.x) + (image * c_.groups + g) * c_.inputs * area(c_.size);
+  }
+  T* y_at(int64_t g, int64_t image) const {
+    return static_cast<T*>(c_.y) + (image * c_.groups + g) * c_.outputs * places_;
+  }
+  T* w_at(int64_t g) const { return static_cast<T*>(c_.w) + g * c_.outputs * depth_; }
+  int64_t x_step() const { return c_.groups * c_.inputs * area(c_.size); }
+  int64_t y_step() const { return c_.groups * c_.outputs * places_; }
+  template <class S> bool multiply(const cuda::BlasProduct::Side& a, const cuda::BlasProduct::Side& b,
+                                   S* to, int64_t ld, int64_t step, int64_t m, int64_t n, int64_t k,
+                                   int64_t entries, bool accumulate) const {
+    if (cuda::stopped()) return true;
+    return cuda::multiply(blas_, {a, b, to, ld, step, m, n, k, entries, cuda::kBlasType<T>,
+                                  cuda::kBlasType<S>, accumulate});
+  }
+  /// The columns of these images, gathered into `room` or as they lie.
+  cuda::BlasProduct::Side columns(const Chunk& j, T* room) const {
+    if (plain_) return {x_at(j.g, j.first), places_, x_step(), false};
+    start(gather_columns<T>, c_.inputs * j.images * places_, j, room);
+    return {room, j.images * places_, places_, false};
+  }
+  template <class F> bool chunks(int64_t most, const F& each) const {
+    for (int64_t g = 0; g < c_.groups; ++g)
+      for (int64_t first = 0; first < c_.batch; first += most)
+        if (!each(Chunk{c_, g, first, smaller(most, c_.batch - first)})) return false;
+    return true;
+  }
+
+  bool output() const {
+    const int64_t most = chunk(depth_);
+    const cuda::Scratch room(plain_ ? 0 : size_t(most * depth_ * places_) * sizeof(T));
+    const int64_t n = c_.batch * y_step();
+    if (c_.bias) start(set_bias<T>, n, c_, n);
+    return chunks(most, [&](const Chunk& j) {
+      return multiply({w_at(j.g), depth_, 0, false}, columns(j, room.as<T>()), y_at(j.g, j.first),
+                      places_, y_step(), c_.outputs, places_, depth_, j.images, c_.bias != nullptr);
+    });
+  }
+
+  bool input() const {
+    const int64_t most = chunk(depth_), each = c_.outputs * depth_;
+    const cuda::Scratch room(plain_ ? 0 : size_t(most * depth_ * places_) * sizeof(Sum));
+    const cuda::Scratch turned(taps_ == 1 ? 0 : size_t(c_.groups * each) * sizeof(T));
+    if (taps_ > 1)  // all groups at once: their channels follow each other
+      start(exchange<T>, c_.groups * each, w_at(0), turned.as<T>(), c_.groups * each, c_.outputs,
+            taps_);
+    const T* const w = taps_ > 1 ? turned.as<T>() : w_at(0);
+    return chunks(most, [&](const Chunk& j) {
+      const cuda::BlasProduct::Side a{w + j.g * each, c_.outputs, 0, false};
+      const cuda::BlasProduct::Side b{y_at(j.g, j.first), places_, y_step(), false};
+      if (plain_)
+        return multiply(a, b, x_at(j.g, j.first), places_, x_step(), c_.inputs, places_, c_.outputs,
+                        j.images, false);
+      if (!multiply(a, b, room.as<Sum>(), j.images * places_, places_, depth_, places_, c_.outputs,
+                    j.images, false))
+        return false;
+      start(add_columns<T>, j.images * c_.inputs * area(c_.size), j, room.as<Sum>());
+      return true;
+    });
+  }
+
+  /// Images apart, some at once, each added to the partial sum of its place among them.
+  bool weight() const {
+    const int64_t n = c_.outputs * depth_, most = chunk(depth_);
+    const int64_t parts = smaller(most, kPartials / n > 1 ? kPartials / n : 1);
+    const cuda::Scratch room(plain_ ? 0 : size_t(most * depth_ * places_) * sizeof(T));
+    const cuda::Scratch partial(size_t(parts * n) * sizeof(Sum));
+    return chunks(most, [&](const Chunk& j) {
+      cuda::BlasProduct::Side b = columns(j, room.as<T>());
+      b.transposed = true;
+      for (int64_t i = 0; i < j.images; i += parts) {
+        b.at = static_cast<const T*>(b.at) + (i > 0 ? parts * b.step : 0);
+        if (!multiply({y_at(j.g, j.first + i), places_, y_step(), false}, b, partial.as<Sum>(),
+                      depth_, n, c_.outputs, depth_, places_, smaller(parts, j.images - i),
+                      j.first + i > 0))
+          return false;
+      }
+      if (j.first + j.images == c_.batch)
+        start(add_partials<T>, n, partial.as<Sum>(), w_at(j.g), n, parts);
+      return true;
+    });
+  }
+
+  /// The images of a chunk side by side: one product of long rows.
+  bool weight_of_long_rows() const {
+    const int64_t n = c_.outputs * depth_, rows = c_.outputs + depth_;
+    const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, fit > 1 ? fit : 1);
+    const cuda::Scratch room(size_t(most * rows * places_) * sizeof(T)), sums(size_t(n) * sizeof(Sum));
+    T* const of_y = room.as<T>() + most * depth_ * places_;
+    return chunks(most, [&](const Chunk& j) {
+      Chunk y = j;  // y as an image that windows of 1 x 1 read
+      y.c.x = c_.y, y.c.inputs = c_.outputs;
+      for (int d = 0; d < 2; ++d) {
+        y.c.size[d] = c_.out[d], y.c.kernel[d] = y.c.stride[d] = 1, y.c.offset[d] = 0;
+      }
+      const int64_t across = j.images * places_;
+      start(gather_columns<T>, c_.inputs * across, j, room.as<T>());
+      start(gather_columns<T>, c_.outputs * across, y, of_y);
+      if (!multiply({of_y, across, 0, false}, {room.as<T>(), across, 0, true}, sums.as<Sum>(), depth_,
+                    0, c_.outputs, depth_, across, 1, j.first > 0))
+        return false;
+      if (j.first + j.images == c_.batch)
+        start(add_partials<T>, n, sums.as<Sum>(), w_at(j.g), n, int64_t(1));
+      return true;
+    });
+  }
+
+  Conv c_;
+  cuda::CublasInUse blas_;
+  int64_t taps_, depth_, places_;
+  bool plain_;
+};
+
+template <class T> bool by_products(const Conv& c) {
+  if (!Products<T>(c, {}).pays()) return false;
+  const cuda::CublasInUse blas = cuda::cublas();
+  if (cuda::stopped()) return true;
+  if (!blas.handle) return false;
+  const cuda::Timed timed("conv");
+  const bool done = Products<T>(c, blas).run() || cuda::stopped();
+  cuda::started("conv");
+  return done;
+}
+
+}  // namespace
+
+bool conv_by_products(const Conv& c) {
+  switch (c.dtype) {
+    case Dtype::f64: return by_products<double>(c);
+    case Dtype::f16: return by_products<Float16>(c);
+    case Dtype::bf16: return by_products<Bfloat16>(c);
+    default: return by_products<float>(c);
+  }
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
