@@ -17,9 +17,9 @@ void check_probability(const char* name, double p, const char* what = "p") {
 }
 
 /// 0 or 1 / (1 - p) at random: element i depends on the stream alone, not on threads.
-Tensor dropout_mask(const Tensor& x, double p) {
+Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
   NoGrad off;
-  const Tensor kept = ge(rand(x.shape(), Dtype::f32, x.device()), Tensor(p));
+  const Tensor kept = ge(rand(shape, Dtype::f32, x.device()), Tensor(p));
   return to(kept, x.dtype()) * Tensor(p < 1 ? 1 / (1 - p) : 0);
 }
 
@@ -49,12 +49,26 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   fail("{}: the ids changed while they were read", name);
 }
 
+/// A key or a value whose heads are repeated so that each head of the query has one.
+Tensor for_heads(const char* name, const Tensor& q, const Tensor& x) {
+  const int64_t d = -3, heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
+                given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
+  if (given == 0 || heads % given != 0)
+    fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}", name,
+         to_string(q.shape()), to_string(x.shape()));
+  const int64_t place = x.dim() + d;
+  return heads == given ? x : repeat_interleave(x, heads / given, &place);
+}
+
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const Tensor& mask, double dropout_p, bool causal,
-                                    std::optional<double> scale) {
+                                    std::optional<double> scale, bool gqa) {
   const char* name = "scaled_dot_product_attention";
+  if (gqa)
+    return scaled_dot_product_attention(q, for_heads(name, q, k), for_heads(name, q, v), mask,
+                                        dropout_p, causal, scale);
   if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
     fail("{}: query, key and value are {}, {} and {}; each needs (.. x length x features)", name,
          to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
@@ -96,7 +110,38 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 Tensor dropout(const Tensor& x, double p, bool training) {
   check_probability("dropout", p);
   if (!is_float(x.dtype())) fail("dropout: the input is {}; use x:float()", dtype_name(x.dtype()));
-  return training && p > 0 ? x * dropout_mask(x, p) : x;
+  return training && p > 0 ? x * dropout_mask(x, x.shape(), p) : x;
+}
+
+Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p, bool training) {
+  check_probability(name, p);
+  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  // In PyTorch three dimensions are a batch for dropout2d.
+  const bool rows = spatial == 2 && x.dim() == 3, batch = rows || x.dim() == spatial + 2;
+  if (!batch && (spatial == 2 || x.dim() != spatial + 1))
+    fail("{}: the input is {}; expected (batch x channels x {})", name, to_string(x.shape()),
+         spatial == 1   ? "length), or the same without batch"
+         : spatial == 2 ? "height x width) or (batch x channels x length)"
+                        : "depth x height x width), or the same without batch");
+  if (!training || p == 0) return x;
+  Shape shape = x.shape();
+  for (int d = batch ? 2 : 1; d < x.dim(); ++d) shape[d] = 1;
+  return x * dropout_mask(x, shape, p);
+}
+
+Tensor alpha_dropout(const Tensor& x, double p, bool training) {
+  check_probability("alpha_dropout", p);
+  if (!is_float(x.dtype()))
+    fail("alpha_dropout: the input is {}; use x:float()", dtype_name(x.dtype()));
+  if (!training || p == 0) return x;
+  if (p == 1) return x * zeros(x.shape(), x.dtype(), x.device());
+  constexpr double alpha = 1.7580993408473766;  // selu's limit far below, which dropped ones become
+  const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
+  NoGrad off;
+  const Tensor kept = dropout_mask(x, x.shape(), p) * Tensor(1 - p);
+  const Tensor shift = (kept - Tensor(1.0)) * Tensor(alpha * a) + Tensor(alpha * a * p);
+  set_grad_enabled(off.before);
+  return x * (kept * Tensor(a)) + shift;
 }
 
 const Tensor& dropout_(const Tensor& x, double p, bool training) {
@@ -104,7 +149,7 @@ const Tensor& dropout_(const Tensor& x, double p, bool training) {
   if (!is_float(x.dtype())) fail("dropout_: the input is {}; use x:float()", dtype_name(x.dtype()));
   check_writable("dropout_", x);
   if (!training || p == 0) return x;
-  const Tensor mask = dropout_mask(x, p);
+  const Tensor mask = dropout_mask(x, x.shape(), p);
   const Tensor* inputs[] = {&x, &mask};
   return elementwise_(op::id<op::Mul>, inputs);
 }
@@ -127,6 +172,109 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t>
     rows = where(pads, rows.detach(), rows);
   }
   return reshape(rows, shape);
+}
+
+namespace {
+
+/// Where each bag begins among n ids, and where the last ends.
+std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
+  const char* name = "embedding_bag";
+  if (is_float(offsets.dtype()) || offsets.dtype() == Dtype::b8 || offsets.dim() != 1)
+    fail("{}: the offsets are {} {}; expected a row of integers", name,
+         dtype_name(offsets.dtype()), to_string(offsets.shape()));
+  const Tensor host = to(to(offsets, cpu_device()), Dtype::i64);
+  std::vector<int64_t> ends;
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const int64_t given = host.at_integer(i), least = i ? ends.back() + index_base : index_base,
+                  most = i ? n + index_base : index_base;
+    if (given < least || given > most)
+      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and do not fall", name,
+           i + index_base, given, least, most, index_base);
+    ends.push_back(given - index_base);
+  }
+  if (include_last && ends.empty())
+    fail("{}: with include_last_offset at least one offset is needed", name);
+  if (!include_last) ends.push_back(n);
+  return ends;
+}
+
+/// The numbers of a list as int64.
+Tensor integers(const std::vector<int64_t>& list, const Shape& shape, const Device& device) {
+  Tensor out = empty(shape, Dtype::i64);
+  std::copy(list.begin(), list.end(), out.data_as<int64_t>());
+  return to(out, device);
+}
+
+/// The largest of each bag's rows: bags as lines of equal length, filled up with what is not kept.
+Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
+  const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
+  int64_t most = 1;
+  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[size_t(b + 1)] - ends[size_t(b)]);
+  std::vector<int64_t> place, there;
+  for (int64_t b = 0; b < bags; ++b)
+    for (int64_t k = 0; k < most; ++k) {
+      const int64_t at = ends[size_t(b)] + k;
+      there.push_back(at < ends[size_t(b + 1)]);
+      place.push_back(there.back() ? at : 0);
+    }
+  const Tensor at = integers(place, {bags * most}, rows.device());
+  const Tensor inside = reshape(
+      logical_and(index_select(kept, 0, at), integers(there, {bags * most}, rows.device())),
+      {bags, most, 1});
+  const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
+  const Tensor best = max_along(where(inside, lines, Tensor(-INFINITY)), 1).values;
+  return where(any(inside, {1}), best, Tensor(0.0));
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets, Bag mode,
+                     const Tensor& per_sample, bool include_last, std::optional<int64_t> padding) {
+  const char* name = "embedding_bag";
+  if (ids.dim() != 1 && ids.dim() != 2)
+    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name,
+         to_string(ids.shape()));
+  if (offsets.defined() != (ids.dim() == 1))
+    fail("{}: {}", name,
+         ids.dim() == 1 ? "a row of ids needs offsets, which say where each bag begins"
+                        : "offsets are for ids in one row; (bags x ids) has none");
+  if (!is_float(weight.dtype()))
+    fail("{}: the weight is {}; use weight:float()", name, dtype_name(weight.dtype()));
+  if (per_sample.defined() && mode != Bag::sum)
+    fail("{}: per_sample_weights are for mode 'sum'", name);
+  if (per_sample.defined() && !(per_sample.shape() == ids.shape()))
+    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name,
+         to_string(per_sample.shape()), to_string(ids.shape()));
+  const int64_t n = ids.numel();
+  std::vector<int64_t> ends;
+  if (offsets.defined()) ends = bag_ends(offsets, n, include_last);
+  else
+    for (int64_t b = 0; b <= ids.size(0); ++b) ends.push_back(b * ids.size(1));
+  const int64_t bags = int64_t(ends.size()) - 1, used = ends.back();
+  const Tensor flat = slice(reshape(ids, {n}), 0, 0, used);
+  Tensor rows = embedding(flat, weight, padding);
+  Tensor kept = ones({used}, Dtype::b8, rows.device());
+  if (padding) {
+    NoGrad off;
+    const int64_t row = *padding < 0 ? *padding + weight.size(0) : *padding;
+    kept = ne(to(flat, Dtype::i64), scalar(double(row + index_base), Dtype::i64));
+  }
+  if (mode == Bag::max && bags > 0 && rows.numel() > 0)
+    return largest_of_bags(rows, kept, ends);
+  if (per_sample.defined())
+    rows = rows * unsqueeze(slice(reshape(per_sample, {n}), 0, 0, used), 1);
+  if (padding) rows = where(unsqueeze(kept, 1), rows, Tensor(0.0));
+  std::vector<int64_t> owner;
+  for (int64_t b = 0; b < bags; ++b)
+    for (int64_t i = ends[size_t(b)]; i < ends[size_t(b + 1)]; ++i) owner.push_back(b);
+  const Tensor bag = integers(owner, {used}, rows.device());
+  const Tensor none = zeros({bags, rows.size(1)}, rows.dtype(), rows.device());
+  const Tensor sums = offsets.defined() ? index_add(none, 0, bag, rows)
+                                        : sum(reshape(rows, {bags, ids.size(1), rows.size(1)}), {1});
+  if (mode != Bag::mean) return sums;
+  const Tensor counts = index_add(zeros({bags}, rows.dtype(), rows.device()), 0, bag,
+                                  to(kept, rows.dtype()));
+  return sums / unsqueeze(maximum(counts, Tensor(1.0)), 1);
 }
 
 Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
@@ -189,6 +337,33 @@ Tensor pixel_shuffle(const Tensor& x, int64_t r) {
   for (int i : {0, 3, 1, 4, 2}) order.push(d + i);
   for (int64_t n : {c, h * r, w * r}) result.push(n);
   return reshape(permute(reshape(x, split), order), result);
+}
+
+Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
+  const int d = x.dim() - 3;
+  if (d < 0)
+    fail("pixel_unshuffle: the input is {}; expected (.. x channels x height x width)",
+         to_string(x.shape()));
+  if (r < 1 || r > 46340 || x.size(d + 1) % r != 0 || x.size(d + 2) % r != 0)
+    fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
+         r, to_string(x.shape()));
+  const int64_t c = x.size(d), h = x.size(d + 1) / r, w = x.size(d + 2) / r;
+  Shape split, order, result;
+  for (int i = 0; i < d; ++i) split.push(x.size(i)), order.push(i), result.push(x.size(i));
+  for (int64_t n : {c, h, r, w, r}) split.push(n);
+  for (int i : {0, 2, 4, 1, 3}) order.push(d + i);
+  for (int64_t n : {c * r * r, h, w}) result.push(n);
+  return reshape(permute(reshape(x, split), order), result);
+}
+
+Tensor channel_shuffle(const Tensor& x, int64_t groups) {
+  if (x.dim() < 3)
+    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)", to_string(x.shape()));
+  const int64_t c = x.size(1);
+  if (groups < 1 || c % groups != 0)
+    fail("channel_shuffle: groups is {}, which does not divide the {} channels of {}", groups, c,
+         to_string(x.shape()));
+  return reshape(transpose(unflatten(x, 1, {groups, c / groups}), 1, 2), x.shape());
 }
 
 }  // namespace mt

@@ -182,7 +182,10 @@ int64_t windows(const char* name, int64_t size, int64_t before, int64_t after, i
 void check_image(const char* name, const Tensor& x, int spatial) {
   if (x.dim() != spatial + 1 && x.dim() != spatial + 2)
     fail("{}: the input is {}; expected (batch x channels x {}) or the same without batch", name,
-         to_string(x.shape()), spatial == 1 ? "length" : "height x width");
+         to_string(x.shape()),
+         spatial == 1   ? "length"
+         : spatial == 2 ? "height x width"
+                        : "depth x height x width");
   if (!is_float(x.dtype()))
     fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
 }

@@ -1,5 +1,6 @@
 // loss.cpp -- losses, composed of other operations
 #include <cmath>
+#include <optional>
 
 #include "engine/autograd.h"
 #include "engine/late.h"
@@ -8,6 +9,10 @@
 
 namespace mt {
 namespace {
+
+Tensor full_like(const Tensor& x, double value) {
+  return full(x.shape(), value, is_float(x.dtype()) ? x.dtype() : default_dtype(), x.device());
+}
 
 Tensor reduced(const Tensor& loss, Reduction how) {
   return how == Reduction::mean ? mean(loss) : how == Reduction::sum ? sum(loss) : loss;
@@ -124,6 +129,44 @@ Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_tar
   return reduced(entropy - target * x, how);
 }
 
+// ---- likelihoods of counts and of normal numbers ------------------------------------------------
+
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& variance, bool full,
+                         double eps, Reduction how) {
+  const char* name = "gaussian_nll_loss";
+  if (!(eps > 0)) fail("{}: eps is {}, it must be above 0", name, show(eps));
+  broadcast(name, x.shape(), target.shape());
+  Tensor var = variance.impl()->number ? full_like(x, variance.at(0)) : variance;
+  if (!(var.shape() == x.shape())) {
+    const bool row = x.dim() == var.dim() + 1 && var.shape() == Shape(x.impl()->size, var.dim());
+    int64_t ones = 0;  // the sizes of var that differ from x's, which must be one 1
+    for (int d = 0; x.dim() == var.dim() && d < x.dim(); ++d)
+      if (x.size(d) != var.size(d)) ones += var.size(d);
+    if (row) var = unsqueeze(var, -1);
+    else if (ones != 1)
+      fail("{}: the variance {} does not fit the input {}", name, to_string(var.shape()),
+           to_string(x.shape()));
+  }
+  if (var.numel() > 0 && tells_at_once(var.device()) && amin(var).item() < 0)
+    fail("{}: a variance is {}, it must not be negative", name, show(amin(var).item()));
+  var = where(lt(var, Tensor(eps)), var - var.detach() + Tensor(eps), var);
+  Tensor loss = (log(var) + square(x - target) / var) * Tensor(0.5);
+  if (full) loss = loss + Tensor(0.5 * std::log(2 * M_PI));
+  return reduced(loss, how);
+}
+
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input, bool full,
+                        double eps, Reduction how) {
+  broadcast("poisson_nll_loss", x.shape(), target.shape());
+  Tensor loss = log_input ? exp(x) - target * x : x - target * log(x + Tensor(eps));
+  if (full) {
+    const Tensor few = le(target, Tensor(1.0)), n = where(few, Tensor(1.0), target);
+    const Tensor stirling = n * log(n) - n + log(n * Tensor(2 * M_PI)) * Tensor(0.5);
+    loss = loss + where(few, Tensor(0.0), stirling);
+  }
+  return reduced(loss, how);
+}
+
 // ---- classes ------------------------------------------------------------------------------------
 
 namespace {
@@ -133,8 +176,8 @@ struct Labels {
   Tensor position, kept;
 };
 
-[[noreturn]] void bad_label(const char* name, const Tensor& labels, int64_t ignore, int64_t first,
-                            int64_t last) {
+[[noreturn]] void bad_label(const char* name, const Tensor& labels, std::optional<int64_t> ignore,
+                            int64_t first, int64_t last) {
   const Tensor host = to(labels, cpu_device());
   for (int64_t i = 0; i < host.numel(); ++i) {
     const int64_t label = host.at_integer(i);
@@ -145,14 +188,16 @@ struct Labels {
   fail("{}: the targets changed while they were read", name);
 }
 
-Labels labels_of(const char* name, const Tensor& target, int64_t classes, int64_t ignore) {
+Labels labels_of(const char* name, const Tensor& target, int64_t classes,
+                 std::optional<int64_t> ignore) {
   if (is_float(target.dtype()) || target.dtype() == Dtype::b8)
     fail("{}: targets are class positions and must be integers, these are {}; use target:long()",
          name, dtype_name(target.dtype()));
   NoGrad off;
   const Tensor labels = to(target, Dtype::i64), base = scalar(index_base, Dtype::i64);
   Labels l;
-  l.kept = ne(labels, scalar(double(ignore), Dtype::i64));
+  l.kept = ignore ? ne(labels, scalar(double(*ignore), Dtype::i64))
+                  : ones(labels.shape(), Dtype::b8, labels.device());
   l.position = where(l.kept, labels - base, scalar(0, Dtype::i64));
   if (l.position.numel() == 0) return l;
   if (!tells_at_once(target.device()) && classes > 0) {
@@ -250,6 +295,74 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
   }
   const Tensor x = with_batch(name, logits, target);
   return negative_log(name, log_softmax(x, 1), target, weight, ignore_index, smoothing, how);
+}
+
+// ---- margins between classes --------------------------------------------------------------------
+
+namespace {
+
+/// Scores (n, classes) and what belongs to them: both with a batch.
+void check_rows(const char* name, const Tensor& x, const Tensor& target, const Shape& expected) {
+  if (x.dim() != 1 && x.dim() != 2)
+    fail("{}: the scores are {}; expected (n x classes) or (classes)", name, to_string(x.shape()));
+  if (!is_float(x.dtype()))
+    fail("{}: the scores are {}; use x:float()", name, dtype_name(x.dtype()));
+  if (!(target.shape() == expected))
+    fail("{}: the scores are {}, the targets {}; expected {}", name, to_string(x.shape()),
+         to_string(target.shape()), to_string(expected));
+  if (x.size(x.dim() - 1) == 0) fail("{}: the scores {} have no classes", name, to_string(x.shape()));
+}
+
+Shape batch_of_rows(const Tensor& x) { return x.dim() == 2 ? Shape{x.size(0)} : Shape{}; }
+Tensor as_rows(const Tensor& x, const Tensor& part) { return x.dim() == 1 ? unsqueeze(part, 0) : part; }
+
+/// The mean or the sum of a loss for each row (of no rows 0, as in PyTorch), or the losses.
+Tensor of_rows(const Tensor& loss, const Shape& shape, Reduction how) {
+  if (how == Reduction::mean && loss.numel() == 0) how = Reduction::sum;
+  return reduced(reshape(loss, shape), how);
+}
+
+}  // namespace
+
+Tensor multi_margin_loss(const Tensor& x0, const Tensor& target, int64_t p, double margin,
+                         const Tensor& weight, Reduction how) {
+  const char* name = "multi_margin_loss";
+  if (p != 1 && p != 2) fail("{}: p is {}; use 1 or 2", name, p);
+  const bool one = x0.dim() == 1 && target.dim() == 1 && target.numel() == 1;
+  check_rows(name, x0, target, one ? Shape{1} : batch_of_rows(x0));
+  const Tensor x = as_rows(x0, x0);
+  const int64_t classes = x.size(1);
+  check_class_weight(name, weight, classes);
+  const Tensor at = labels_of(name, reshape(target, {x.size(0)}), classes, {}).position;
+  const Tensor label = unsqueeze(at, 1);
+  const Tensor own = eq(label, range(0, double(classes - 1), 1, Dtype::i64, x.device()));
+  Tensor cost = relu(x - gather(x, 1, label) + Tensor(margin));
+  if (p == 2) cost = square(cost);
+  if (weight.defined()) cost = cost * unsqueeze(index_select(to(weight, x.dtype()), 0, at), 1);
+  const Tensor loss = sum(where(own, Tensor(0.0), cost), {1}) / Tensor(double(classes));
+  return of_rows(loss, target.shape(), how);
+}
+
+Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction how) {
+  const char* name = "multilabel_margin_loss";
+  check_rows(name, x0, target, x0.shape());
+  const Tensor x = as_rows(x0, x0);
+  const int64_t n = x.size(0), classes = x.size(1);
+  checked_count(name, {n, classes, classes});
+  const Labels l = labels_of(name, as_rows(x0, target), classes, -1);
+  Tensor listed, outside;  // which targets count; which classes are not among them
+  {
+    NoGrad off;
+    const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
+    listed = ne(counts, Tensor(0.0));
+    outside = eq(scatter_add(zeros({n, classes}, Dtype::i64, x.device()), 1, l.position, counts),
+                 Tensor(0.0));
+  }
+  const Tensor own = unsqueeze(gather(x, 1, l.position), 2);
+  const Tensor cost = relu(unsqueeze(x, 1) - own + Tensor(1.0));
+  const Tensor counted = logical_and(unsqueeze(listed, 2), unsqueeze(outside, 1));
+  const Tensor loss = sum(where(counted, cost, Tensor(0.0)), {1, 2}) / Tensor(double(classes));
+  return of_rows(loss, batch_of_rows(x0), how);
 }
 
 // ---- distances ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include "engine/arrange.h"
 #include "engine/create.h"
 #include "engine/einsum.h"
+#include "engine/grid_sample.h"
 #include "engine/index.h"
 #include "engine/loss.h"
 #include "engine/linalg.h"

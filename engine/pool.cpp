@@ -129,7 +129,45 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
 
 namespace {
 
-/// Means along one dimension: window i is floor(i * size / out) .. ceil((i + 1) * size / out).
+/// The sizes that are asked for, -1 the input's own; checked.
+Shape adaptive_sizes(const char* name, int spatial, const Tensor& x, const Shape& out) {
+  check_image(name, x, spatial);
+  if (out.size() != 1 && out.size() != spatial)
+    fail("{}: output_size is {}; give one number, or {}", name, to_string(out), spatial);
+  Shape size, result = x.shape(), windows = x.shape();
+  for (int i = 0; i < spatial; ++i) {
+    const int d = x.dim() - spatial + i;
+    const int64_t n = out[out.size() == 1 ? 0 : i];
+    if (n < -1 || n > INT32_MAX) fail("{}: output_size is {}", name, n);
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    size.push(n == -1 ? x.size(d) : n);
+    result[d] = size[i];
+    windows[d] = size[i] + x.size(d);  // at most so many elements lie in windows
+  }
+  checked_count(name, windows);
+  checked_count(name, result);
+  return size;
+}
+
+Shape at_size(const Tensor& x, const Shape& size) {
+  Shape result = x.shape();
+  for (int i = 0; i < size.size(); ++i) result[x.dim() - size.size() + i] = size[i];
+  return result;
+}
+
+/// Window i of a dimension: positions floor(i * size / out) .. ceil((i + 1) * size / out), the last
+/// one repeated up to the longest window.
+struct Parts {
+  int64_t size, out, most = 0;
+  int64_t first(int64_t i) const { return i * size / out; }
+  int64_t last(int64_t i) const { return ((i + 1) * size + out - 1) / out; }
+  int64_t at(int64_t i, int64_t k) const { return std::min(first(i) + k, last(i) - 1); }
+  Parts(int64_t all, int64_t parts) : size(all), out(parts) {
+    for (int64_t i = 0; i < out; ++i) most = std::max(most, last(i) - first(i));
+  }
+};
+
+/// Means along one dimension.
 Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
   const int64_t size = x.size(d);
   if (out == size) return x;
@@ -140,17 +178,15 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
     split.insert(d + 1, size / out);
     return mean(reshape(x, split), {d + 1});
   }
-  int64_t most = 0;
-  const auto first = [=](int64_t i) { return i * size / out; };
-  const auto last = [=](int64_t i) { return ((i + 1) * size + out - 1) / out; };
-  for (int64_t i = 0; i < out; ++i) most = std::max(most, last(i) - first(i));
+  const Parts parts(size, out);
+  const int64_t most = parts.most;
   Tensor at = empty({out * most}, Dtype::i64), inside = empty({out, most}, Dtype::b8),
          n = empty({out, 1}, Dtype::f64);
   for (int64_t i = 0; i < out; ++i) {
-    n.data_as<double>()[i] = double(last(i) - first(i));
+    n.data_as<double>()[i] = double(parts.last(i) - parts.first(i));
     for (int64_t k = 0; k < most; ++k) {
-      inside.data_as<bool>()[i * most + k] = first(i) + k < last(i);
-      at.data_as<int64_t>()[i * most + k] = std::min(first(i) + k, size - 1);
+      inside.data_as<bool>()[i * most + k] = parts.first(i) + k < parts.last(i);
+      at.data_as<int64_t>()[i * most + k] = parts.at(i, k);
     }
   }
   split[d] = out;
@@ -165,28 +201,77 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
 }  // namespace
 
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
-  check_image(name, x, spatial);
-  if (out.size() != 1 && out.size() != spatial)
-    fail("{}: output_size is {}; give one number, or {}", name, to_string(out), spatial);
-  Tensor y = x;
-  Shape size;
-  for (int i = 0; i < spatial; ++i) {
-    const int d = x.dim() - spatial + i;
-    const int64_t n = out[out.size() == 1 ? 0 : i];
-    if (n < -1 || n > INT32_MAX) fail("{}: output_size is {}", name, n);
-    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
-    size.push(n == -1 ? x.size(d) : n);
-  }
-  Shape result = x.shape(), windows = x.shape();
-  for (int i = 0; i < spatial; ++i) {
-    const int d = x.dim() - spatial + i;
-    result[d] = size[i];
-    windows[d] = size[i] + x.size(d);  // at most so many elements lie in windows
-  }
-  checked_count(name, windows);
+  const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
   if (checked_count(name, result) == 0) return zeros(result, x.dtype(), x.device());
+  Tensor y = x;
   for (int i = spatial - 1; i >= 0; --i) y = adaptive_means(y, x.dim() - spatial + i, size[i]);
   return y;
+}
+
+Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
+  const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
+  const int64_t width = x.size(x.dim() - 1), height = spatial == 2 ? x.size(x.dim() - 2) : 1;
+  int64_t planes = 1;
+  for (int d = 0; d < x.dim() - spatial; ++d) planes *= x.size(d);
+  if (checked_count(name, result) == 0)
+    return {zeros(result, x.dtype(), x.device()), zeros(result, Dtype::i64, x.device())};
+  const Parts h(height, spatial == 2 ? size[0] : 1), w(width, size[spatial - 1]);
+  const int64_t places = h.out * w.out, taps = h.most * w.most;
+  checked_count(name, {planes, places, taps});
+  const Tensor flat = reshape(x, {planes, height * width});
+  Tensor index;
+  {
+    NoGrad off;
+    Tensor at = empty({places * taps}, Dtype::i64);
+    int64_t* to_fill = at.data_as<int64_t>();
+    for (int64_t i = 0; i < h.out; ++i)
+      for (int64_t j = 0; j < w.out; ++j)
+        for (int64_t k = 0; k < h.most; ++k)
+          for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
+    at = to(at, x.device());
+    const Tensor windows = reshape(index_select(flat, 1, at), {planes, places, taps});
+    const Tensor best = max_along(windows, 2, true).index;
+    index = squeeze(gather(expand(reshape(at, {1, places, taps}), windows.shape()), 2, best), 2);
+  }
+  return {reshape(gather(flat, 1, index), result), reshape(index, result)};
+}
+
+Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, const Shape& stride,
+                    const Shape& padding, const Shape& output_size) {
+  const char* name = "max_unpool2d";
+  check_image(name, x, 2);
+  if (!(index.shape() == x.shape()))
+    fail("{}: the input is {}, the indices {}; they must be alike", name, to_string(x.shape()),
+         to_string(index.shape()));
+  if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
+  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
+              s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),
+              p = spatial_numbers(name, "padding", padding, 2, 0, 0);
+  Shape given = output_size;
+  if (given.size() == 4) given.erase(0), given.erase(0);  // PyTorch takes a whole shape too
+  if (given.size() != 0 && given.size() != 2)
+    fail("{}: output_size is {}; give the height and width", name, to_string(output_size));
+  Shape size;
+  int64_t planes = 1;
+  for (int d = 0; d < x.dim() - 2; ++d) planes *= x.size(d);
+  for (int i = 0; i < 2; ++i) {
+    const int64_t n = (x.size(x.dim() - 2 + i) - 1) * s[i] + k[i] - 2 * p[i];
+    size.push(given.size() ? given[i] : n);
+    if (std::abs(size[i] - n) >= s[i] || size[i] < 0)
+      fail("{}: output_size is {}, it must lie between {} and {}", name, size[i],
+           std::max<int64_t>(n - s[i] + 1, 0), n + s[i] - 1);
+  }
+  const Shape result = at_size(x, size);
+  checked_count(name, result);
+  const int64_t area = size[0] * size[1], count = x.size(x.dim() - 1) * x.size(x.dim() - 2);
+  Tensor at = index;
+  if (!is_float(index.dtype()) && index.dtype() != Dtype::b8) {
+    NoGrad off;
+    at = to(index, Dtype::i64) - scalar(double(index_base), Dtype::i64, index.device());
+  }
+  const Tensor none = zeros({planes, area}, x.dtype(), x.device());
+  return reshape(scatter(none, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
+                 result);
 }
 
 // ---- interpolation ------------------------------------------------------------------------------
@@ -212,15 +297,16 @@ void cubic_weights(double t, double* w) {
 Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation how,
                 bool corners) {
   const int64_t from = x.size(dim);
-  const int taps = how == Interpolation::nearest ? 1 : how == Interpolation::linear ? 2 : 4;
+  const int taps = how == Interpolation::linear ? 2 : how == Interpolation::cubic ? 4 : 1;
   if (from == size && (scale == 0 || scale == 1)) return x;
   Tensor at[4], weight[4];
   for (int k = 0; k < taps; ++k) at[k] = empty({size}, Dtype::i64), weight[k] = empty({size}, Dtype::f64);
   const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {
-    if (how == Interpolation::nearest) {  // in float, as PyTorch
-      const float step = scale > 0 ? float(1 / scale) : float(from) / float(size);
-      at[0].data_as<int64_t>()[i] = held(std::floor(float(i) * step));
+    if (taps == 1) {  // in float, as PyTorch
+      const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
+                  place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);
+      at[0].data_as<int64_t>()[i] = held(std::floor(place * step));
       continue;
     }
     double p = sample_at(i, from, size, scale, corners);
@@ -233,7 +319,7 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
       weight[k].data_as<double>()[i] = w[k];
     }
   }
-  if (how == Interpolation::nearest) return index_select(x, dim, to(at[0], x.device()));
+  if (taps == 1) return index_select(x, dim, to(at[0], x.device()));
   Shape column{size};
   for (int d = dim + 1; d < x.dim(); ++d) column.push(1);
   Tensor y;

@@ -23,8 +23,14 @@ Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOption
 Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
 /// Means over windows that cut a dimension into `out` parts; -1 keeps its size.
 Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
+/// The same windows' largest, over the last 1 or 2 dimensions.
+Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out);
+/// Zeros with x's values where max_pool2d found them; index counts from `index_base` in its plane.
+Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel,
+                    const Shape& stride = {}, const Shape& padding = {},
+                    const Shape& output_size = {});
 
-enum class Interpolation { nearest, linear, cubic };
+enum class Interpolation { nearest, nearest_exact, linear, cubic };
 /// Dimension `dim` at another size; `scale` (target by source, or 0) places the samples instead of
 /// the sizes' ratio.
 Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation, bool corners);

@@ -17,12 +17,13 @@ reference.types = {}
 for kind, names in pairs {
   [tensor] = [[x index source target weight bias gradient condition a b tensor A B input input1 input2 src mask sorter
     factor running_mean running_var values sorted_sequence boundaries weights pos_weight anchor positive negative query
-    key attn_mask ids v kept fweights aweights]],
-  [operand] = 'y z p_or_shape elements test_elements prepend append mean std sizes_or_number',
+    key theta grid log_probs targets per_sample_weights offsets LU pivots attn_mask ids v kept fweights aweights]],
+  [operand] = 'y z p_or_shape elements test_elements prepend append mean std sizes_or_number var',
   [list] = 'tensors parameters indices',
   ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
   [integer] = [[n m grid_x grid_y length in_features out_features ignore_index dim1 dim2 k diagonal offset minlength
     num_classes padding_idx num_groups groups upscale_factor rows columns storage_offset edgeitems linewidth
+    blank downscale_factor N ind
     precision threshold seed decimals warmup bins runs max_iter top wait active r edge_order]],
   [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
     repeats shifts destination source_dims sizes sides scale]],
@@ -33,13 +34,15 @@ for kind, names in pairs {
     ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
     full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
     accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats
-    non_blocking swap check with_replacement density]],
+    non_blocking swap full log_input zero_infinity include_last_offset enable_gqa pivot adjoint check_errors
+    check with_replacement density]],
   [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
-    equation state kind profile sort]],
+    equation state kind profile sort padding_mode]],
   [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas range', table = 'base defines rank',
   ['string[]'] = 'options',
   ['number|number[]|mt.Tensor[]'] = 'spacing',
   ['integer|integer[]|mt.Tensor'] = 'parts',
+  ['mt.Tensor|integer|integer[]'] = 'input_lengths target_lengths',
   ['number|boolean|table|mt.Tensor'] = 'data', ['number|string'] = 'ord', ['mt.Generator'] = 'generator',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
@@ -47,7 +50,8 @@ end
 -- Where one name means something else.
 reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
   ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
-  ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor'}
+  ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
+  ['max_unpool2d.indices'] = tensor}
 for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
   for _, param in ipairs(op.params) do reference.of[op.name .. '.' .. param] = number end
 end

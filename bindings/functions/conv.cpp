@@ -67,7 +67,7 @@ template <int Spatial> int adaptive(Args& a) {
 /// The size and the scale of each spatial dimension; a scale of 0 stands for the sizes' ratio.
 struct Target {
   Shape size;
-  double scale[2] = {0, 0};
+  double scale[3] = {0, 0, 0};
 };
 Target target_of(const Args& a, const Tensor& x, int spatial) {
   if (a.given(2) == a.given(3)) fail("interpolate: give size or scale_factor, and not both");
@@ -100,21 +100,47 @@ Target target_of(const Args& a, const Tensor& x, int spatial) {
   return t;
 }
 
+/// A mode of interpolate: how, and how many spatial dimensions it is for (0: any).
+struct Mode {
+  const char* name;
+  Interpolation how;
+  int spatial;
+};
+const Mode kModes[] = {{"nearest", Interpolation::nearest, 0},
+                       {"nearest-exact", Interpolation::nearest_exact, 0},
+                       {"area", Interpolation::nearest, 0},
+                       {"linear", Interpolation::linear, 1},
+                       {"bilinear", Interpolation::linear, 2},
+                       {"bicubic", Interpolation::cubic, 2},
+                       {"trilinear", Interpolation::linear, 3}};
+const Mode& mode_of(const Args& a, const Tensor& x) {
+  const std::string name = a.given(4) ? a.text(4) : "nearest";
+  const Mode* mode = nullptr;
+  for (const Mode& m : kModes)
+    if (name == m.name) mode = &m;
+  if (!mode)
+    fail("interpolate: mode is '{}'; use 'nearest', 'nearest-exact', 'area', 'linear', 'bilinear', "
+         "'bicubic' or 'trilinear'",
+         name);
+  const int spatial = x.dim() - 2;
+  if (spatial < 1 || spatial > 3 || (mode->spatial && mode->spatial != spatial))
+    fail("interpolate: the input is {}; mode '{}' takes (batch x channels x {})",
+         to_string(x.shape()), name,
+         mode->spatial == 1   ? "length"
+         : mode->spatial == 2 ? "height x width"
+         : mode->spatial == 3 ? "depth x height x width"
+                              : "1 to 3 sizes");
+  return *mode;
+}
+
 int interpolated(Args& a) {
   const Tensor& x = a.tensor(1);
-  const std::string mode = a.given(4) ? a.text(4) : "nearest";
-  if (mode != "nearest" && mode != "linear" && mode != "bilinear" && mode != "bicubic")
-    fail("interpolate: mode is '{}'; use 'nearest', 'linear', 'bilinear' or 'bicubic'", mode);
+  const Mode& mode = mode_of(a, x);
   const int spatial = x.dim() - 2;
-  if (spatial < 1 || spatial > 2 || (mode == "linear" && spatial != 1) ||
-      (mode[0] == 'b' && spatial != 2))
-    fail("interpolate: the input is {}; mode '{}' takes {}", to_string(x.shape()), mode,
-         mode == "linear"    ? "(batch x channels x length)"
-         : mode == "nearest" ? "(batch x channels x length) or (batch x channels x height x width)"
-                             : "(batch x channels x height x width)");
-  const bool corners = a.boolean(5, false);
-  if (mode == "nearest" && a.given(5)) fail("interpolate: align_corners is not for mode 'nearest'");
-  if (mode != "nearest" && !is_float(x.dtype()))
+  const bool corners = a.boolean(5, false), area = mode.name[0] == 'a';
+  if (mode.spatial == 0 && a.given(5))
+    fail("interpolate: align_corners is not for mode '{}'", mode.name);
+  if ((mode.spatial > 0 || area) && !is_float(x.dtype()))
     fail("interpolate: the input is {}; use x:float()", dtype_name(x.dtype()));
   const Target t = target_of(a, x, spatial);
   Shape result = x.shape();
@@ -124,12 +150,35 @@ int interpolated(Args& a) {
     result[2 + i] = t.size[i];
   }
   checked_count("interpolate", result);
-  const Interpolation how = mode == "nearest"   ? Interpolation::nearest
-                            : mode == "bicubic" ? Interpolation::cubic
-                                                : Interpolation::linear;
+  if (area) return a.push(adaptive_avg_pool("interpolate", spatial, x, t.size));
   Tensor y = x;
-  for (int i = spatial - 1; i >= 0; --i) y = resample(y, 2 + i, t.size[i], t.scale[i], how, corners);
+  for (int i = spatial - 1; i >= 0; --i)
+    y = resample(y, 2 + i, t.size[i], t.scale[i], mode.how, corners);
   return a.push(y);
+}
+
+template <int Spatial> int adaptive_max(Args& a) {
+  const Pooled p = adaptive_max_pool(Spatial == 1 ? "adaptive_max_pool1d" : "adaptive_max_pool2d",
+                                     Spatial, a.tensor(1), a.shape(2));
+  a.push(p.values);
+  return a.boolean(3, false) ? 1 + push_positions(a, p.index) : 1;
+}
+
+int sampled(Args& a) {
+  const std::string mode = a.given(3) ? a.text(3) : "bilinear",
+                    beyond = a.given(4) ? a.text(4) : "zeros";
+  if (mode != "bilinear" && mode != "nearest" && mode != "bicubic")
+    fail("grid_sample: mode is '{}'; use 'bilinear', 'nearest' or 'bicubic'", mode);
+  if (beyond != "zeros" && beyond != "border" && beyond != "reflection")
+    fail("grid_sample: padding_mode is '{}'; use 'zeros', 'border' or 'reflection'", beyond);
+  return a.push(grid_sample(a.tensor(1), a.tensor(2),
+                            mode == "nearest"   ? Sampling::nearest
+                            : mode == "bicubic" ? Sampling::cubic
+                                                : Sampling::linear,
+                            beyond == "zeros"    ? Beyond::zeros
+                            : beyond == "border" ? Beyond::border
+                                                 : Beyond::reflection,
+                            a.boolean(5, false)));
 }
 
 /// Functions of the module alone.
@@ -180,8 +229,36 @@ const Entry kFunctions[] = {
     {"adaptive_avg_pool2d(input, output_size)",
      "The same for the last two dimensions: a number or {h, w}; -1 keeps a size; of floats only.",
      adaptive<2>},
+    {"adaptive_max_pool1d(input, output_size, return_indices=false)",
+     "The largest of windows that cut the last dimension into output_size parts; with "
+     "return_indices also its position (from 1).",
+     adaptive_max<1>},
+    {"adaptive_max_pool2d(input, output_size, return_indices=false)",
+     "The same for the last two dimensions: a number or {h, w}, -1 keeps a size; positions count "
+     "row by row in the plane.",
+     adaptive_max<2>},
+    {"max_unpool2d(input, indices, kernel_size, stride=nil, padding=0, output_size=nil)",
+     "Zeros with the input's values at the positions that max_pool2d returned for them.",
+     [](Args& a) {
+       return a.push(max_unpool2d(a.tensor(1), a.tensor(2), numbers(a, 3), numbers(a, 4),
+                                  numbers(a, 5), numbers(a, 6)));
+     }},
     {"interpolate(input, size=nil, scale_factor=nil, mode='nearest', align_corners=nil)",
-     "Images at another size: mode 'nearest', 'linear', 'bilinear' or 'bicubic'.", interpolated},
+     "[n x c x ..] at another size: mode 'nearest', 'nearest-exact', 'area' (means) of 1 to 3 "
+     "dimensions, 'linear' of 1, 'bilinear' or 'bicubic' of 2, 'trilinear' of 3.",
+     interpolated},
+    {"grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=false)",
+     "[n x c x h x w] at the points x, y of grid [n x h' x w' x 2], or [n x c x d x h x w] at x, y, "
+     "z of [n x d' x h' x w' x 3], which run from -1 to 1.\nmode 'bilinear', 'nearest' or "
+     "'bicubic'; padding_mode: beyond the edges 'zeros', 'border' or 'reflection'; align_corners: -1 "
+     "and 1 are the centres of the outermost pixels, not their edges.",
+     sampled},
+    {"affine_grid(theta, [size], align_corners=false)",
+     "The grid for grid_sample of maps theta [n x 2 x 3] for a size {n, c, h, w}, or [n x 3 x 4] "
+     "for {n, c, d, h, w}.",
+     [](Args& a) {
+       return a.push(affine_grid(a.tensor(1), a.shape(2), a.boolean(3, false)));
+     }},
     {"unfold(input, kernel_size, dilation=1, padding=0, stride=1)",
      "The patches that a convolution sees, as columns: [n x c x h x w] gives [n x c*kh*kw x "
      "patches].",

@@ -28,6 +28,38 @@ Tensor in_dtype(const Args& a, int i) {
   return to(x, d);
 }
 
+/// Lengths: a tensor, a list or a number.
+Tensor lengths(const Args& a, int i) {
+  if (tensor_at(a.L, i)) return a.tensor(i);
+  const std::vector<int64_t> list = a.integers(i);
+  Tensor out = empty({int64_t(list.size())}, Dtype::i64);
+  std::copy(list.begin(), list.end(), out.data_as<int64_t>());
+  return out;
+}
+
+int ctc_body(Args& a) {
+  return a.push(ctc_loss(a.tensor(1), a.tensor(2), lengths(a, 3), lengths(a, 4),
+                         a.given(5) ? a.position(5) : 0, reduction(a, 6), a.boolean(7, false)));
+}
+
+template <int Spatial> int feature_dropped(Args& a) {
+  return a.push(feature_dropout(signature_of(a.entry()).name.c_str(), Spatial, a.tensor(1),
+                                a.number(2, 0.5), a.boolean(3, true)));
+}
+
+Bag bag_mode(const Args& a, int i) {
+  const std::string s = a.given(i) ? a.text(i) : "mean";
+  if (s == "mean") return Bag::mean;
+  if (s == "sum") return Bag::sum;
+  if (s == "max") return Bag::max;
+  fail("embedding_bag: mode is '{}'; use 'sum', 'mean' or 'max'", s);
+}
+int bag_body(Args& a) {
+  return a.push(embedding_bag(a.tensor(1), a.tensor(2), maybe(a, 3), bag_mode(a, 4), maybe(a, 5),
+                              a.boolean(6, false),
+                              a.given(7) ? std::optional(a.position(7)) : std::nullopt));
+}
+
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
     {"softmax(x, dim, dtype=nil)", "exp(x) / sum of exp(x) along dim, calculated in dtype.",
@@ -74,6 +106,33 @@ const Entry kMethods[] = {
        return a.push(nll_loss(a.tensor(1), a.tensor(2), maybe(a, 3), a.integer(4, -100),
                               reduction(a, 5)));
      }},
+    {"gaussian_nll_loss(x, target, var, full=false, eps=1e-6, reduction='mean')",
+     "(log var + (x - target)^2 / var) / 2 for a variance of x's shape, or without its last "
+     "dimension, or with size 1 in one, or a number; full: with its constant.",
+     [](Args& a) {
+       return a.push(gaussian_nll_loss(a.tensor(1), a.tensor(2), a.operand(3), a.boolean(4, false),
+                                       a.number(5, 1e-6), reduction(a, 6)));
+     }},
+    {"poisson_nll_loss(x, target, log_input=true, full=false, eps=1e-8, reduction='mean')",
+     "exp(x) - target x; without log_input x - target log(x + eps); full: with Stirling's term of "
+     "targets above 1.",
+     [](Args& a) {
+       return a.push(poisson_nll_loss(a.tensor(1), a.tensor(2), a.boolean(3, true),
+                                      a.boolean(4, false), a.number(5, 1e-8), reduction(a, 6)));
+     }},
+    {"multi_margin_loss(x, target, p=1, margin=1, weight=nil, reduction='mean')",
+     "The mean over the other classes of max(0, margin - x[target] + x[class])^p, for scores "
+     "[n x classes] and targets from 1; p is 1 or 2, weight for each class.",
+     [](Args& a) {
+       return a.push(multi_margin_loss(a.tensor(1), a.tensor(2), a.integer(3, 1), a.number(4, 1),
+                                       maybe(a, 5), reduction(a, 6)));
+     }},
+    {"multilabel_margin_loss(x, target, reduction='mean')",
+     "For scores [n x classes] and as many targets: in each row class positions (from 1), ended by "
+     "-1. max(0, 1 - x[target] + x[class]) over them and all classes that are not, by classes.",
+     [](Args& a) {
+       return a.push(multilabel_margin_loss(a.tensor(1), a.tensor(2), reduction(a, 3)));
+     }},
     {"kl_div(x, target, reduction='mean', log_target=false)",
      "target (log target - x) for log-probabilities x, broadcast; reduction also 'batchmean', over "
      "the first size of x.",
@@ -100,6 +159,20 @@ const Entry kMethods[] = {
      [](Args& a) {
        dropout_(a.tensor(1), a.number(2, 0.5), a.boolean(3, true));
        return a.self();
+     }},
+    {"dropout1d(x, p=0.5, training=true)",
+     "Whole channels of [n x c x length] or [c x length] zeroed with probability p, the others "
+     "scaled by 1 / (1 - p).",
+     feature_dropped<1>},
+    {"dropout2d(x, p=0.5, training=true)",
+     "The same for [n x c x h x w]; [n x c x length] is taken as by dropout1d.", feature_dropped<2>},
+    {"dropout3d(x, p=0.5, training=true)", "The same for [n x c x d x h x w] or without n.",
+     feature_dropped<3>},
+    {"alpha_dropout(x, p=0.5, training=false)",
+     "Elements dropped to where selu is flat, with probability p; mean and variance stay. For "
+     "training only when told so, as in PyTorch.",
+     [](Args& a) {
+       return a.push(alpha_dropout(a.tensor(1), a.number(2, 0.5), a.boolean(3, false)));
      }},
     {"one_hot(x, num_classes=nil)",
      "int64 zeros with a one at each id (from 1) along a new last dimension.",
@@ -187,14 +260,28 @@ const Entry kFunctions[] = {
        return a.push(embedding(a.tensor(1), a.tensor(2),
                                a.given(3) ? std::optional(a.position(3)) : std::nullopt));
      }},
+    {"embedding_bag(ids, weight, offsets=nil, mode='mean', per_sample_weights=nil, "
+     "include_last_offset=false, padding_idx=nil)",
+     "'mean', 'sum' or 'max' of the rows of weight over bags of ids: the rows of [bags x ids], or "
+     "parts of ids in one row, each beginning at its offset (from 1).\nper_sample_weights: factors "
+     "of a sum; include_last_offset: the last offset is the end (the number of ids + 1); "
+     "padding_idx: an id that does not count. Empty bags are 0.",
+     bag_body},
+    {"ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=1, reduction='mean', "
+     "zero_infinity=false)",
+     "-log of the probability that log_probs [time x n x classes] spell the targets [n x length] "
+     "(or all in one row; from 1, as blank is). Lengths: a tensor or a list. 'mean' is of each loss "
+     "by its target's length.\nThe gradient takes log_probs to be from log_softmax, as in PyTorch; "
+     "there is no second one. Runs on the CPU.",
+     ctc_body},
     {"scaled_dot_product_attention(query, key, value, attn_mask=nil, dropout_p=0, "
-     "is_causal=false, scale=nil)",
+     "is_causal=false, scale=nil, enable_gqa=false)",
      "softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true "
-     "where a key takes part.",
+     "where a key takes part. enable_gqa: heads of key and value (dimension -3) are repeated.",
      [](Args& a) {
        return a.push(scaled_dot_product_attention(
            a.tensor(1), a.tensor(2), a.tensor(3), maybe(a, 4), a.number(5, 0), a.boolean(6, false),
-           a.given(7) ? std::optional(a.number(7)) : std::nullopt));
+           a.given(7) ? std::optional(a.number(7)) : std::nullopt, a.boolean(8, false)));
      }},
     {"bilinear(input1, input2, weight, bias=nil)",
      "input1 . weight[o] . input2 for each o; weight [out x in1 x in2].",
@@ -203,6 +290,11 @@ const Entry kFunctions[] = {
      }},
     {"pixel_shuffle(input, upscale_factor)", "[.. x c r^2 x h x w] as [.. x c x h r x w r].",
      [](Args& a) { return a.push(pixel_shuffle(a.tensor(1), a.integer(2))); }},
+    {"pixel_unshuffle(input, downscale_factor)", "[.. x c x h r x w r] as [.. x c r^2 x h x w].",
+     [](Args& a) { return a.push(pixel_unshuffle(a.tensor(1), a.integer(2))); }},
+    {"channel_shuffle(input, groups)",
+     "The channels of [n x c x ..] dealt out to groups in turn: c as [groups x c / groups], turned.",
+     [](Args& a) { return a.push(channel_shuffle(a.tensor(1), a.integer(2))); }},
 };
 
 }  // namespace

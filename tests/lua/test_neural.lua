@@ -4,6 +4,7 @@ local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
 local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
 local torch = dofile(here .. '/data/neural_values.lua')
+local layers = dofile(here .. '/data/layer_values.lua')
 local inf = math.huge
 
 --- sin(a i + b) for i = 1, 2, ..: the numbers of neural_values.py.
@@ -267,6 +268,91 @@ test('embedding and one_hot', function()
   raises(function() mt.one_hot(mt.tensor({2 ^ 52}, 'int64')) end, 'more elements')
 end)
 
+test('attention with fewer heads of keys than of queries', function()
+  local attend, q = mt.scaled_dot_product_attention, lin{1, 4, 3, 2}
+  local k, v = lin({1, 2, 5, 2}, 0.9), lin({1, 2, 5, 2}, 1.7)
+  near(attend(q, k, v, {enable_gqa = true}):flatten():tolist(), layers.gqa, 1e-7)
+  eq(attend(q, q, q, {enable_gqa = true}):equal(attend(q, q, q)), true)
+  raises(function() attend(q, lin{1, 3, 5, 2}, v, {enable_gqa = true}) end,
+    'enable_gqa the heads of the query %(1 x 4 x 3 x 2%) must be a multiple of those of %(1 x 3 x 5 x 2%)')
+  raises(function() attend(q, k[{1, 1}], v, {enable_gqa = true}) end, 'enable_gqa')
+end)
+
+test('embedding_bag', function()
+  local ids, offsets = mt.tensor({2, 4, 1, 1, 3, 4, 4}, 'int64'), mt.tensor({1, 4, 4, 6}, 'int64')
+  local table, weights = lin{4, 2}, lin({7}, 0.8)
+  local function slope(name, f, ...)
+    local inputs = {...}
+    for i, x in ipairs(inputs) do inputs[i] = x:clone():requires_grad_() end
+    local y = f(unpack(inputs))
+    ;(y * lin(y.shape, 1, 0.5)):sum():backward()
+    local all = {y:detach():flatten()}
+    for _, x in ipairs(inputs) do all[#all + 1] = x.grad:flatten() end
+    near(mt.cat(all, 1):tolist(), layers[name], 1e-7)
+  end
+  for _, mode in ipairs{'sum', 'mean', 'max'} do
+    slope('bag_' .. mode, function(w) return mt.embedding_bag(ids, w, offsets, mode) end, table)
+    slope('bagp_' .. mode, function(w)
+      return mt.embedding_bag(ids, w, offsets, {mode = mode, padding_idx = -1})
+    end, table)
+    local ends = mt.cat({offsets, mt.tensor({8}, 'int64')}, 1)
+    eq(mt.embedding_bag(ids, table, ends, mode, nil, true):equal(mt.embedding_bag(ids, table, offsets, mode)), true)
+    eq(mt.embedding_bag(mt.zeros({0}, 'int64'), table, mt.tensor({1, 1}, 'int64'), mode):tolist(), {{0, 0}, {0, 0}})
+    eq(mt.embedding_bag(mt.zeros({0, 3}, 'int64'), table, {mode = mode}).shape, mt.zeros(0, 2).shape)
+  end
+  slope('bagw', function(w, f) return mt.embedding_bag(ids, w, offsets, 'sum', f) end, table, weights)
+  near(mt.embedding_bag(ids[{{1, 6}}]:reshape(2, 3), table):flatten():tolist(), layers.bag2, 1e-7)
+  local function bad(pattern, ...)
+    local args, n = {...}, select('#', ...)
+    raises(function() mt.embedding_bag(unpack(args, 1, n)) end, 'embedding_bag: ' .. pattern)
+  end
+  bad('offset 1 is 0, expected 1%.%.1', ids, table, offsets - 1)
+  bad('offset 2 is 9, expected 1%.%.8', ids, table, mt.tensor({1, 9}, 'int64'))
+  bad('offset 3 is 2, expected 4%.%.8', ids, table, mt.tensor({1, 4, 2}, 'int64'))
+  bad('the offsets are float64 %(4%)', ids, table, offsets:double())
+  bad('a row of ids needs offsets', ids, table)
+  bad('offsets are for ids in one row', ids:reshape(7, 1), table, offsets)
+  bad('id 5 %(element 2%) is outside 1%.%.4', ids + 1, table, offsets)
+  bad("mode is 'last'", ids, table, offsets, 'last')
+  bad("per_sample_weights are for mode 'sum'", ids, table, offsets, 'max', weights)
+  bad('per_sample_weights are %(2%), the ids %(7%)', ids, table, offsets, 'sum', mt.ones(2))
+  bad('padding_idx is 5', ids, table, offsets, {padding_idx = 5})
+  bad('with include_last_offset at least one offset', ids, table, mt.zeros({0}, 'int64'), {include_last_offset = true})
+end)
+
+test('dropout of channels, and alpha_dropout', function()
+  for f, shapes in pairs{dropout1d = {{40, 30, 5}, {600, 5}}, dropout2d = {{40, 30, 2, 3}, {40, 30, 5}},
+    dropout3d = {{40, 30, 2, 3, 2}, {600, 2, 3, 2}}} do
+    for _, shape in ipairs(shapes) do
+      local x = mt.ones(unpack(shape))
+      mt.manual_seed(3)
+      local y = mt[f](x, 0.25)
+      local channels = y:reshape(#shape == 2 and 600 or f == 'dropout3d' and #shape == 4 and 600 or 1200, -1)
+      eq(channels:amax(2):equal(channels:amin(2)), true) -- whole channels
+      near(y:mean():item(), 1, 0.15)
+      near(y:max():item(), 1 / 0.75)
+      eq(y:min():item(), 0)
+      eq(mt[f](x, 0.5, false):equal(x), true)
+      eq(mt[f](x, 1):sum():item(), 0)
+    end
+    raises(function() mt[f](mt.ones(3)) end, f .. ': the input is %(3%)')
+    raises(function() mt[f](mt.ones(2, 3, 4, 5), 2) end, f .. ': p is 2')
+    raises(function() mt[f](mt.ones(2, 3, 4, 5):long()) end, f .. ': .*int64')
+  end
+  mt.manual_seed(3)
+  local x = mt.randn(40000)
+  local y = mt.alpha_dropout(x, 0.3, true)
+  near(y:mean():item(), 0, 0.03)
+  near(y:std():item(), 1, 0.03)
+  eq(mt.alpha_dropout(x, 0.3):equal(x), true)
+  eq(mt.alpha_dropout(x, 1, true):abs():sum():item(), 0)
+  local a = 1 / math.sqrt((1.7580993408473766 ^ 2 * 0.3 + 1) * 0.7)
+  near(y:min():item() <= 0 and mt.alpha_dropout(mt.zeros(50), 0.3, true):min():item(),
+    -1.7580993408473766 * a + 1.7580993408473766 * a * 0.3, 1e-6)
+  raises(function() mt.alpha_dropout(x, -1, true) end, 'p is %-1')
+  raises(function() mt.alpha_dropout(x:long(), 0.5, true) end, 'int64')
+end)
+
 test('dropout', function()
   local ones = mt.ones(20000)
   local results = {}
@@ -334,6 +420,13 @@ local rows = {
   {'attention', function(q, k, v) return mt.scaled_dot_product_attention(q, k, v,
     {is_causal = true}) end, {2, 3, 2}, {2, 3, 2}, {2, 3, 2}},
   {'embedding', function(v) return mt.embedding(two, v):square() end, {3, 2}},
+  {'attention, shared heads', function(q, k, v) return mt.scaled_dot_product_attention(q, k, v,
+    {enable_gqa = true}) end, {2, 2, 2}, {1, 3, 2}, {1, 3, 2}},
+  {'bags', function(v, f) return mt.embedding_bag(two, v, two - two + 1, 'sum', f):square() end, {3, 2}, {2}},
+  {'mean of bags', function(v) return mt.embedding_bag(two:reshape(1, 2), v):square() end, {3, 2}},
+  {'max of bags', function(v) return mt.embedding_bag(two:reshape(1, 2), v, {mode = 'max'}):sin() end, {3, 2}},
+  {'channels dropped', function(v) mt.manual_seed(2); return mt.dropout2d(v, 0.4):sin() end, {2, 3, 2, 2}},
+  {'alpha dropout', function(v) mt.manual_seed(2); return mt.alpha_dropout(v, 0.4, true):sin() end, {6}},
   {'glu', function(v) return mt.glu(v) end, {2, 4}},
   {'bilinear', function(v, y, g) return mt.bilinear(v, y, g) end, {2, 3}, {2, 2}, {2, 3, 2}},
   {'triplet', function(u, v, y) return mt.triplet_margin_loss(u, v, y) end, {2, 3}, {2, 3}, {2, 3}},

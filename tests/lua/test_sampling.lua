@@ -1,0 +1,157 @@
+-- test_sampling.lua -- Images at other points and sizes: grid_sample, interpolate, unpooling, shuffles.
+local mt = require 'mtorch'
+local t = require 'testing'
+local eq, near, raises, test = t.eq, t.near, t.raises, t.test
+local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
+local torch = dofile(here .. '/data/layer_values.lua')
+local inf, nan = math.huge, 0 / 0
+
+--- sin(a i + b) for i = 1, 2, ..: the numbers of layer_values.py.
+local function lin(shape, a, b)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return (mt.range(1, n):double() * (a or 0.37) + (b or 1)):sin():reshape(shape)
+end
+local function is(name, ...)
+  local all = {}
+  for i, x in ipairs{...} do all[i] = x:double():flatten() end
+  near(mt.cat(all, 1):tolist(), torch[name], 1e-7)
+end
+--- The value of f and its gradients by the inputs, as layer_values.py has them.
+local function slope(name, f, ...)
+  local inputs = {...}
+  for i, x in ipairs(inputs) do inputs[i] = x:clone():requires_grad_() end
+  local y = f(unpack(inputs))
+  ;(y * lin(y.shape, 1, 0.5)):sum():backward()
+  local all = {y:detach()}
+  for _, x in ipairs(inputs) do all[#all + 1] = x.grad end
+  is(name, unpack(all))
+end
+local im, vol = lin{1, 2, 5, 6}, lin{1, 2, 4, 5, 3}
+local grid, grid3 = lin({1, 3, 4, 2}, 1.3) * 1.6, lin({1, 2, 2, 3, 3}, 1.3) * 1.6
+
+test('grid_sample', function()
+  for _, mode in ipairs{'bilinear', 'nearest', 'bicubic'} do
+    for _, beyond in ipairs{'zeros', 'border', 'reflection'} do
+      for i, corners in ipairs{false, true} do
+        slope(('gs_%s_%s_%d'):format(mode, beyond, i - 1), function(x, g)
+          return mt.grid_sample(x, g, mode, beyond, corners)
+        end, im[{{}, {1}}], grid)
+      end
+    end
+    slope('gs3_' .. mode, function(x, g) return mt.grid_sample(x, g, mode, 'reflection') end, vol, grid3)
+  end
+  eq(mt.grid_sample(mt.ones(0, 2, 3, 3), mt.ones(0, 4, 4, 2)).shape, mt.zeros(0, 2, 4, 4).shape)
+  eq(mt.grid_sample(mt.ones(2, 1, 3, 3), mt.ones(2, 0, 4, 2)).shape, mt.zeros(2, 1, 0, 4).shape)
+end)
+
+test('grid_sample: points that are no numbers, or far away', function()
+  local x = mt.ones(1, 1, 3, 3)
+  local far = mt.tensor{{{{nan, 0}, {inf, 0}, {-inf, 0}, {1e30, 0}, {0, -3e9}}}}
+  for _, mode in ipairs{'bilinear', 'bicubic'} do
+    local values = mt.grid_sample(x, far, mode):flatten()
+    eq(values:isnan():tolist(), {true, false, false, false, false})
+    eq(values[{{2, 5}}]:tolist(), {0, 0, 0, 0})
+  end
+  eq(mt.grid_sample(x, far, 'nearest'):flatten():tolist(), {0, 0, 0, 0, 0})
+  eq(mt.grid_sample(x, far, 'bilinear', 'border'):flatten():tolist(), {1, 1, 1, 1, 1})
+end)
+
+test('affine_grid', function()
+  for i, corners in ipairs{false, true} do
+    is('ag_' .. i - 1, mt.affine_grid(lin{2, 2, 3}, {2, 1, 3, 2}, corners))
+    is('ag3_' .. i - 1, mt.affine_grid(lin{1, 3, 4}, {1, 1, 3, 2, 1}, corners))
+    local same = mt.affine_grid(mt.tensor({{{1, 0, 0}, {0, 1, 0}}}, 'float64'), {1, 1, 5, 6}, corners)
+    near(mt.grid_sample(im, same, {align_corners = corners}):flatten():tolist(), im:flatten():tolist(), 1e-12)
+  end
+end)
+
+test('interpolate', function()
+  for _, mode in ipairs{'nearest-exact', 'area'} do
+    is('in2_' .. mode:gsub('-', '_'), mt.interpolate(im, {size = {3, 8}, mode = mode}))
+    is('in3_' .. mode:gsub('-', '_'), mt.interpolate(vol, {scale_factor = {1.5, 0.7, 2}, mode = mode}))
+  end
+  is('in3_tri', mt.interpolate(vol, {size = {3, 7, 2}, mode = 'trilinear'}))
+  is('in3_tric', mt.interpolate(vol, {size = {3, 7, 2}, mode = 'trilinear', align_corners = true}))
+  eq(mt.interpolate(mt.range(1, 4):reshape(1, 1, 4), {size = 2, mode = 'nearest-exact'}):flatten():tolist(), {2, 4})
+  raises(function() mt.interpolate(im, {size = 3, mode = 'trilinear'}) end,
+    "mode 'trilinear' takes %(batch x channels x depth x height x width%)")
+  raises(function() mt.interpolate(vol, {size = 3, mode = 'bilinear'}) end, "mode 'bilinear' takes")
+  raises(function() mt.interpolate(im, {size = 3, mode = 'exact'}) end, "mode is 'exact'; use 'nearest'")
+  raises(function() mt.interpolate(im, {size = 3, mode = 'area', align_corners = true}) end,
+    "align_corners is not for mode 'area'")
+  raises(function() mt.interpolate(im:long(), {size = 3, mode = 'area'}) end, 'int64.*float')
+end)
+
+test('largest of parts, and back to their places', function()
+  for _, size in ipairs{{3, 4}, {2, 2}, {7, 1}} do
+    local values, index = mt.adaptive_max_pool2d(im, size, true)
+    is(('am_%d%d'):format(unpack(size)), values, index - 1)
+  end
+  local values, index = mt.adaptive_max_pool1d(im[1], 4, {return_indices = true})
+  is('am1', values, index - 1)
+  eq(select('#', mt.adaptive_max_pool1d(im[1], 4)), 1)
+  eq(mt.adaptive_max_pool2d(im, {-1, 1}).shape, mt.zeros(1, 2, 5, 1).shape)
+  eq(mt.adaptive_max_pool2d(im, 0):numel(), 0)
+  local pooled, where = mt.max_pool2d(im, {kernel_size = 2, return_indices = true})
+  is('unpool', mt.max_unpool2d(pooled, where, 2, nil, nil, {5, 6}))
+  eq(mt.max_unpool2d(pooled, where, 2).shape, mt.zeros(1, 2, 4, 6).shape)
+  raises(function() mt.max_unpool2d(pooled, where + 20, 2, nil, nil, {5, 6}) end, 'position %d+ is outside 1%.%.30')
+  raises(function() mt.max_unpool2d(pooled, where - 30, 2, nil, nil, {5, 6}) end, 'position %-%d+ is outside 1%.%.30')
+  raises(function() mt.max_unpool2d(pooled, where[1], 2) end, 'indices %(2 x 2 x 3%)')
+  raises(function() mt.max_unpool2d(pooled, where, 2, nil, nil, {9, 6}) end, 'output_size is 9, .* 3 and 5')
+  raises(function() mt.max_unpool2d(pooled, where:double(), 2, nil, nil, {5, 6}) end, 'float64')
+  raises(function() mt.max_unpool2d(pooled, where, 0) end, 'kernel_size is 0')
+  raises(function() mt.adaptive_max_pool2d(im, -2) end, 'output_size is %-2')
+  raises(function() mt.adaptive_max_pool2d(im, {1, 2, 3}) end, 'give one number, or 2')
+  raises(function() mt.adaptive_max_pool2d(mt.ones(1, 0, 3), 2) end, 'size of 0')
+end)
+
+test('shuffles', function()
+  is('pu', mt.pixel_unshuffle(im[{{}, {}, {1, 4}}], 2))
+  eq(mt.pixel_shuffle(mt.pixel_unshuffle(im[{{}, {}, {1, 4}}], 2), 2):equal(im[{{}, {}, {1, 4}}]), true)
+  is('cs', mt.channel_shuffle(lin{1, 6, 2}, 3))
+  raises(function() mt.pixel_unshuffle(im, 2) end, 'downscale_factor is 2, it does not divide.*5 x 6')
+  raises(function() mt.pixel_unshuffle(im, 0) end, 'downscale_factor is 0')
+  raises(function() mt.channel_shuffle(im, 3) end, 'groups is 3, which does not divide the 2')
+  raises(function() mt.channel_shuffle(mt.ones(2, 2), 1) end, 'channel_shuffle: the input is %(2 x 2%)')
+end)
+
+test('grids and maps that do not fit', function()
+  local x, g = mt.ones(2, 1, 3, 3), mt.zeros(2, 2, 2, 2)
+  raises(function() mt.grid_sample(x, g[{{1}}]) end, 'grid %(1 x 2 x 2 x 2%); expected %(2 x %.%. x 2%)')
+  raises(function() mt.grid_sample(x, mt.zeros(2, 2, 2, 3)) end, 'expected %(2 x %.%. x 2%)')
+  raises(function() mt.grid_sample(x[1], g) end, 'the input is %(1 x 3 x 3%)')
+  raises(function() mt.grid_sample(x, g:double()) end, 'float32, the grid float64')
+  raises(function() mt.grid_sample(mt.ones(2, 1, 0, 3), g) end, 'size of 0')
+  raises(function() mt.grid_sample(x, g, 'cubic') end, "mode is 'cubic'; use")
+  raises(function() mt.grid_sample(x, g, 'nearest', 'mirror') end, "padding_mode is 'mirror'; use")
+  raises(function() mt.affine_grid(mt.ones(2, 2, 3), {2, 1, 3}) end, 'size is %(2 x 1 x 3%)')
+  raises(function() mt.affine_grid(mt.ones(2, 2, 3), {1, 1, 3, 3}) end,
+    'theta is %(2 x 2 x 3%); expected %(1 x 2 x 3%)')
+  raises(function() mt.affine_grid(mt.ones(2, 2, 3), {2, 1, 0, 3}) end, 'at least 1')
+  raises(function() mt.affine_grid(mt.ones(2, 2, 3), {2, 1, 2 ^ 31, 2 ^ 31}) end, 'more elements')
+  raises(function() mt.affine_grid(mt.ones(2, 2, 3):long(), {2, 1, 2, 2}) end, 'theta:float')
+end)
+
+for _, row in ipairs{
+  {'grid_sample', function(x, g) return mt.grid_sample(x, g * 0.7) end, {1, 2, 3, 4}, {1, 2, 2, 2}},
+  {'grid_sample, bicubic', function(x, g) return mt.grid_sample(x, g * 0.7, 'bicubic', 'border', true) end,
+    {1, 1, 3, 3}, {1, 2, 1, 2}},
+  {'grid_sample, reflection', function(x, g) return mt.grid_sample(x, g * 2, 'bilinear', 'reflection') end,
+    {1, 1, 3, 3}, {1, 2, 1, 2}},
+  {'grid_sample of volumes', function(x, g) return mt.grid_sample(x, g * 0.7):sin() end, {1, 1, 2, 3, 2},
+    {1, 1, 2, 1, 3}},
+  {'affine_grid', function(theta) return mt.affine_grid(theta, {2, 1, 2, 3}):sin() end, {2, 2, 3}},
+  {'trilinear', function(x) return mt.interpolate(x, {size = {2, 3, 1}, mode = 'trilinear'}):sin() end,
+    {1, 1, 2, 2, 3}},
+  {'area', function(x) return mt.interpolate(x, {size = 2, mode = 'area'}):sin() end, {1, 1, 5}},
+  {'adaptive_max_pool2d', function(x) return mt.adaptive_max_pool2d(x, {2, 3}):sin() end, {1, 2, 3, 4}},
+  {'max_unpool2d', function(x)
+    return mt.max_unpool2d(x, mt.tensor({{{1, 3}, {11, 16}}}, 'int64'), 2):sin()
+  end, {1, 2, 2}},
+  {'pixel_unshuffle', function(x) return mt.pixel_unshuffle(x, 2):sin() end, {1, 2, 4, 2}},
+  {'channel_shuffle', function(x) return mt.channel_shuffle(x, 2):sin() end, {1, 4, 2}},
+} do t.gradients(unpack(row)) end
+
+t.finish()
