@@ -21,21 +21,23 @@ struct List {
 constexpr List kLists[] = {
     {Casting::lower,
      " matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot "
-     "conv1d conv2d conv_transpose1d conv_transpose2d conv1d_anchored conv2d_anchored "
+     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv1d_anchored "
+     "conv2d_anchored "
      "scaled_dot_product_attention "},
     {Casting::wider,
      " exp exp2 expm1 log log2 log10 log1p pow rsqrt reciprocal acos asin cosh sinh tan erfinv "
      "softplus logsigmoid logaddexp softmax log_softmax softmin logsumexp sum nansum prod cumsum "
      "cumprod layer_norm rms_norm group_norm instance_norm "},
     {Casting::inside,
-     " avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d interpolate batch_norm glu "
-     "quantile nanquantile "},
+     " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+     "interpolate batch_norm glu quantile nanquantile "},
     {Casting::both,
      " mean nanmean var std var_mean std_mean cov norm normalize "
      "logcumsumexp cdist cosine_similarity pairwise_distance mse_loss l1_loss smooth_l1_loss "
      "huber_loss binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss "
      "kl_div margin_ranking_loss hinge_embedding_loss cosine_embedding_loss "
-     "triplet_margin_loss "}};
+     "triplet_margin_loss gaussian_nll_loss poisson_nll_loss multi_margin_loss "
+     "multilabel_margin_loss ctc_loss grid_sample "}};
 
 /// Whether the function writes into this argument: a converted copy would take the change.
 bool is_written(const Entry& e, int i) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/autograd.h"
+#include "engine/depth.h"
 #include "engine/device.h"
 #include "engine/half.h"
 #include "engine/openblas.h"
@@ -148,6 +149,19 @@ Tensor finish(const Prepared& p, int spatial, const Tensor& y) {
   return p.single ? squeeze(out, 0) : out;
 }
 
+/// The sum over height and width; the slices of a kernel's depth are further input channels.
+Geometry geometry_of(int64_t batch, int64_t groups, const Prepared& p, const Window* axis) {
+  Geometry g{};
+  g.batch = batch, g.groups = groups;
+  g.inputs = p.w.size(1) * axis[0].kernel, g.outputs = p.w.size(0) / groups;
+  for (int d = 0; d < 2; ++d) {
+    const Window& a = axis[d + 1];
+    g.size[d] = a.size, g.kernel[d] = a.kernel, g.out[d] = a.out;
+    g.stride[d] = a.stride, g.dilation[d] = a.dilation, g.offset[d] = a.offset;
+  }
+  return g;
+}
+
 void check_bias(const char* name, const Tensor& bias, int64_t channels) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != channels))
     fail("{}: the bias is {}, the result has {} channels", name, to_string(bias.shape()), channels);
@@ -217,26 +231,28 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
     fail("{}: the input {} has {} channels, the weight {} takes {} with groups {}", name,
          to_string(x0.shape()), x.size(1), to_string(w0.shape()), w.size(1) * o.groups, o.groups);
   check_bias(name, bias, w.size(0));
-  Geometry g{x.size(0), o.groups, w.size(1), w.size(0) / o.groups, {1, 1}, {1, 1}, {1, 1}, {1, 1},
-             {1, 1}, {0, 0}};
+  Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
-    const int d = 2 - spatial + i;
-    g.size[d] = x.size(2 + d), g.kernel[d] = w.size(2 + d);
-    g.stride[d] = stride[i], g.dilation[d] = dilation[i];
+    Window& a = axis[3 - spatial + i];
+    a = {x.size(x.dim() - spatial + i), w.size(w.dim() - spatial + i), stride[i], dilation[i]};
     int64_t before = padding[i], after = padding[i];
     if (o.same) {
       if (stride[i] != 1) fail("{}: padding 'same' needs stride 1, the stride is {}", name, stride[i]);
-      const int64_t both = span_of(g.kernel[d], dilation[i]) - 1;
+      const int64_t both = span_of(a.kernel, dilation[i]) - 1;
       if (both > INT32_MAX)
         fail("{}: padding 'same' would be {} for a kernel of {} with dilation {}", name, both,
-             g.kernel[d], dilation[i]);
+             a.kernel, dilation[i]);
       before = both / 2, after = both - before;
     }
-    g.out[d] = windows(name, g.size[d], before, after, g.kernel[d], dilation[i], stride[i]);
-    g.offset[d] = -before;
+    a.out = windows(name, a.size, before, after, a.kernel, dilation[i], stride[i]);
+    a.offset = -before;
   }
+  const Geometry g = geometry_of(x.size(0) * axis[0].out, o.groups, p, axis);
   checked_count(name, g.y());
-  return finish(p, spatial, part(kY, x, w, p.bias, g));
+  if (spatial < 3) return finish(p, spatial, part(kY, x, w, p.bias, g));
+  const Tensor y = part(kY, depth_windows(x, axis[0]), reshape(w, g.w()), p.bias, g);
+  const Tensor volumes = reshape(y, {x.size(0), axis[0].out, w.size(0), g.out[0], g.out[1]});
+  return finish(p, spatial, contiguous(transpose(volumes, 1, 2)));
 }
 
 Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Tensor& w0,
@@ -252,28 +268,37 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
     fail("{}: the input {} has {} channels, the weight {} takes {}", name, to_string(x0.shape()),
          x.size(1), to_string(w0.shape()), w.size(0));
   check_bias(name, bias, w.size(1) * o.groups);
-  Geometry g{x.size(0), o.groups, w.size(1), w.size(0) / o.groups, {1, 1}, {1, 1}, {1, 1}, {1, 1},
-             {1, 1}, {0, 0}};
+  Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
-    const int d = 2 - spatial + i;
-    g.out[d] = x.size(2 + d), g.kernel[d] = w.size(2 + d);
-    g.stride[d] = stride[i], g.dilation[d] = dilation[i], g.offset[d] = -padding[i];
+    Window& a = axis[3 - spatial + i];
+    a = {0, w.size(w.dim() - spatial + i), stride[i], dilation[i], -padding[i],
+         x.size(x.dim() - spatial + i)};
     if (more[i] >= std::max(stride[i], dilation[i]))
       fail("{}: output_padding is {}, it must be less than the stride {} or the dilation {}", name,
            more[i], stride[i], dilation[i]);
-    const int64_t span = span_of(g.kernel[d], dilation[i]);
-    int64_t size;
-    if (__builtin_mul_overflow(g.out[d] - 1, stride[i], &size) ||
-        __builtin_add_overflow(size, span + more[i] - 2 * padding[i], &size))
-      fail("{}: the result would not fit in memory: an input of {} with stride {}", name, g.out[d],
+    const int64_t span = span_of(a.kernel, dilation[i]);
+    if (__builtin_mul_overflow(a.out - 1, stride[i], &a.size) ||
+        __builtin_add_overflow(a.size, span + more[i] - 2 * padding[i], &a.size))
+      fail("{}: the result would not fit in memory: an input of {} with stride {}", name, a.out,
            stride[i]);
-    if (size < 1)
-      fail("{}: nothing is left of an input of {} with padding {}", name, g.out[d], padding[i]);
-    g.size[d] = size;
+    if (a.size < 1)
+      fail("{}: nothing is left of an input of {} with padding {}", name, a.out, padding[i]);
   }
+  const int64_t n = x.size(0), depth = axis[0].out;
+  const Geometry g = geometry_of(n * depth, o.groups, p, axis);
   checked_count(name, g.x());
-  Tensor y = part(kX, w, x, {}, g);
-  if (p.bias.defined()) y = y + reshape(p.bias, {1, -1, 1, 1});
+  Tensor y;
+  if (spatial < 3) {
+    y = part(kX, w, x, {}, g);
+  } else {
+    const Tensor slices = reshape(transpose(x, 1, 2), g.y());
+    y = depth_sums(part(kX, reshape(w, g.w()), slices, {}, g), axis[0], n);
+  }
+  if (p.bias.defined()) {
+    Shape channels{p.bias.size(0)};
+    for (int d = 2; d < y.dim(); ++d) channels.push(1);
+    y = y + reshape(p.bias, channels);
+  }
   return finish(p, spatial, y);
 }
 

@@ -1,4 +1,4 @@
-// conv.h -- convolutions over one or two spatial dimensions, and the patches they see
+// conv.h -- convolutions over one to three spatial dimensions, and the patches they see
 #pragma once
 #include "engine/tensor.h"
 
@@ -12,7 +12,7 @@ struct ConvOptions {
   Shape output_padding;  // of a transposed convolution
 };
 /// x (n, c, ..) or (c, ..), weight (out, c / groups, kernel ..), bias (out) or undefined; `spatial`
-/// is 1 or 2. As torch.conv2d.
+/// is 1, 2 or 3. As torch.conv2d.
 Tensor conv(const char* name, int spatial, const Tensor& x, const Tensor& weight,
             const Tensor& bias, const ConvOptions& = {});
 /// The gradient of conv for its input as an operation; weight (c, out / groups, kernel ..).
@@ -25,7 +25,7 @@ Tensor conv_anchored(const char* name, int spatial, const Tensor& x, const Tenso
 
 /// How one window of a convolution or a pooling lies along a dimension.
 struct Window {
-  int64_t size, kernel, stride = 1, dilation = 1, offset = 0, out = 0;
+  int64_t size = 1, kernel = 1, stride = 1, dilation = 1, offset = 0, out = 1;
 };
 /// The sums of all windows of x (planes, height, width); differentiable.
 Tensor window_sums(const Tensor& x, const Window& h, const Window& w);

@@ -26,8 +26,8 @@ Window window_of(const char* name, int64_t size, int64_t kernel, int64_t stride,
 }
 
 struct Windows {
-  Window h{1, 1}, w{1, 1};
-  Tensor planes;  // (planes, height, width)
+  Window d, h, w;
+  Tensor planes;  // (planes, height, width), each slice of a volume one
   Shape result;
 };
 
@@ -52,12 +52,10 @@ Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOpt
     const Window one =
         window_of(name, x.size(d), kernel[i], stride[i], padding[i], dilation[i], o.ceil);
     all.result[d] = one.out;
-    if (spatial == 2 && i == 0) all.h = one;
-    else all.w = one;
+    (i == spatial - 1 ? all.w : i == spatial - 2 ? all.h : all.d) = one;
   }
-  if (spatial == 1) all.h.out = 1;
   checked_count(name, all.result);
-  all.planes = reshape(x, {planes, all.h.size, all.w.size});
+  all.planes = reshape(x, {planes * all.d.size, all.h.size, all.w.size});
   return all;
 }
 
@@ -86,27 +84,51 @@ Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
 
 }  // namespace
 
-Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
-  const Windows all = windows_of(name, spatial, x, o);
-  check_filled(name, all.h), check_filled(name, all.w);
-  const int64_t planes = all.planes.size(0), places = all.h.out * all.w.out;
-  Tensor index = empty({planes, places}, Dtype::i64, x.device());
+namespace {
+
+/// Where the largest element of each window of x (planes, height, width) lies in its plane.
+Tensor largest(const char* name, const Tensor& x, const Window& h, const Window& w) {
+  NoGrad off;
   if (!x.device().max_pool) fail("{}: {} has no pooling; use x:to('cpu')", name, x.device().name);
-  Tensor data;
-  {
-    NoGrad off;
-    data = contiguous(calculable(all.planes));
-  }
+  const Tensor index = empty({x.size(0), h.out * w.out}, Dtype::i64, x.device()),
+               data = contiguous(calculable(x));
   MaxPool m;
-  m.dtype = data.dtype(), m.planes = planes, m.x = data.data(), m.index = index.data_as<int64_t>();
-  const Window* axis[2] = {&all.h, &all.w};
+  m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
+  m.index = index.data_as<int64_t>();
+  const Window* axis[2] = {&h, &w};
   for (int d = 0; d < 2; ++d) {
     m.size[d] = axis[d]->size, m.kernel[d] = axis[d]->kernel, m.out[d] = axis[d]->out;
     m.stride[d] = axis[d]->stride, m.dilation[d] = axis[d]->dilation;
     m.offset[d] = axis[d]->offset;
   }
   if (index.numel() > 0) x.device().max_pool(m);
-  const Tensor flat = reshape(all.planes, {planes, all.h.size * all.w.size});
+  return index;
+}
+
+/// The largest of volumes: those of the slices' windows, then along the depth, each place of a slice
+/// for itself.
+Tensor largest_of_volumes(const char* name, const Windows& all) {
+  NoGrad off;
+  const int64_t area = all.h.size * all.w.size, places = all.h.out * all.w.out,
+                volumes = all.planes.size(0) / all.d.size;
+  const Tensor in_slice = largest(name, all.planes, all.h, all.w);
+  const Tensor slices = gather(reshape(all.planes, {all.planes.size(0), area}), 1, in_slice);
+  const Tensor index = largest(name, reshape(slices, {volumes, all.d.size, places}), all.d,
+                               {places, 1, 1, 1, 0, places});
+  const auto whole = [&](int64_t n) { return scalar(double(n), Dtype::i64, index.device()); };
+  return floor_divide(index, whole(places)) * whole(area) +
+         gather(reshape(in_slice, {volumes, all.d.size * places}), 1, index);
+}
+
+}  // namespace
+
+Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  const Windows all = windows_of(name, spatial, x, o);
+  check_filled(name, all.d), check_filled(name, all.h), check_filled(name, all.w);
+  const Tensor index = spatial == 3 ? largest_of_volumes(name, all)
+                                    : largest(name, all.planes, all.h, all.w);
+  const int64_t size = all.d.size * all.h.size * all.w.size;
+  const Tensor flat = reshape(x, {all.planes.size(0) / all.d.size, size});
   return {reshape(gather(flat, 1, index), all.result), reshape(index, all.result)};
 }
 
@@ -114,14 +136,22 @@ Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOption
   if (o.divisor && (*o.divisor == 0 || !std::isfinite(*o.divisor)))
     fail("{}: divisor_override is {}", name, show(*o.divisor));
   const Windows all = windows_of(name, spatial, x, o);
-  const Tensor sums = reshape(window_sums(all.planes, all.h, all.w), all.result);
+  Tensor sums = window_sums(all.planes, all.h, all.w);
+  if (spatial == 3) {
+    const int64_t places = all.h.out * all.w.out;
+    sums = window_sums(reshape(sums, {all.planes.size(0) / all.d.size, all.d.size, places}), all.d,
+                       {places, 1, 1, 1, 0, places});
+  }
+  sums = reshape(sums, all.result);
   if (o.divisor) return sums / Tensor(*o.divisor);
   NoGrad off;
-  const bool whole = !o.ceil && (o.count_include_pad || (all.h.offset == 0 && all.w.offset == 0));
-  Tensor n(double(all.h.kernel) * double(all.w.kernel));
-  if (!whole) {
-    n = counts(all.w, o.count_include_pad, x);
-    if (spatial == 2) n = unsqueeze(counts(all.h, o.count_include_pad, x), 1) * n;
+  const bool none = all.d.offset == 0 && all.h.offset == 0 && all.w.offset == 0;
+  Tensor n(double(all.d.kernel) * double(all.h.kernel) * double(all.w.kernel));
+  if (o.ceil || !(o.count_include_pad || none)) {
+    n = counts(all.d, o.count_include_pad, x);
+    for (const Window* one : {&all.h, &all.w})
+      n = unsqueeze(n, -1) * counts(*one, o.count_include_pad, x);
+    n = reshape(n, Shape(all.result.end() - spatial, spatial));
   }
   set_grad_enabled(off.before);
   return sums / n;

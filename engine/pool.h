@@ -16,9 +16,9 @@ struct PoolOptions {
   std::optional<double> divisor;   // an average divides by this
 };
 struct Pooled {
-  Tensor values, index;  // index: where in its plane (height * width) each value lies
+  Tensor values, index;  // index: where in its plane or volume each value lies
 };
-/// Over the last `spatial` (1 or 2) dimensions, as torch.nn.functional.max_pool2d and avg_pool2d.
+/// Over the last `spatial` (1, 2 or 3) dimensions, as torch.nn.functional.max_pool2d and avg_pool2d.
 Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
 Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions&);
 /// Means over windows that cut a dimension into `out` parts; -1 keeps its size.

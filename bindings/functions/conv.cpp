@@ -12,8 +12,11 @@ Shape numbers(const Args& a, int i) { return a.given(i) ? a.shape(i) : Shape(); 
 
 Tensor maybe(const Args& a, int i) { return a.given(i) ? a.tensor(i) : Tensor(); }
 
+/// The name that the function was declared with.
+const char* own_name(const Args& a) { return signature_of(a.entry()).name.c_str(); }
+
 template <int Spatial> int convolution(Args& a) {
-  const char* name = Spatial == 1 ? "conv1d" : "conv2d";
+  const char* name = own_name(a);
   ConvOptions o;
   o.stride = numbers(a, 4), o.dilation = numbers(a, 6), o.groups = a.integer(7, 1);
   if (a.given(5) && lua_type(a.L, 5) == LUA_TSTRING) {
@@ -31,8 +34,7 @@ template <int Spatial> int transposed(Args& a) {
   ConvOptions o;
   o.stride = numbers(a, 4), o.padding = numbers(a, 5), o.output_padding = numbers(a, 6);
   o.groups = a.integer(7, 1), o.dilation = numbers(a, 8);
-  return a.push(conv_transpose(Spatial == 1 ? "conv_transpose1d" : "conv_transpose2d", Spatial,
-                               a.tensor(1), a.tensor(2), maybe(a, 3), o));
+  return a.push(conv_transpose(own_name(a), Spatial, a.tensor(1), a.tensor(2), maybe(a, 3), o));
 }
 
 template <int Spatial> int anchored(Args& a) {
@@ -45,7 +47,7 @@ template <int Spatial> int max_pooled(Args& a) {
   o.kernel = numbers(a, 2), o.stride = numbers(a, 3), o.padding = numbers(a, 4);
   o.dilation = numbers(a, 5), o.ceil = a.boolean(6, false);
   const bool indices = a.boolean(7, false);
-  const Pooled p = max_pool(Spatial == 1 ? "max_pool1d" : "max_pool2d", Spatial, a.tensor(1), o);
+  const Pooled p = max_pool(own_name(a), Spatial, a.tensor(1), o);
   a.push(p.values);
   if (indices) push_positions(a, p.index);
   return indices ? 2 : 1;
@@ -55,13 +57,12 @@ template <int Spatial> int averaged(Args& a) {
   PoolOptions o;
   o.kernel = numbers(a, 2), o.stride = numbers(a, 3), o.padding = numbers(a, 4);
   o.ceil = a.boolean(5, false), o.count_include_pad = a.boolean(6, true);
-  if (Spatial == 2 && a.given(7)) o.divisor = a.number(7);
-  return a.push(avg_pool(Spatial == 1 ? "avg_pool1d" : "avg_pool2d", Spatial, a.tensor(1), o));
+  if (Spatial > 1 && a.given(7)) o.divisor = a.number(7);
+  return a.push(avg_pool(own_name(a), Spatial, a.tensor(1), o));
 }
 
 template <int Spatial> int adaptive(Args& a) {
-  return a.push(adaptive_avg_pool(Spatial == 1 ? "adaptive_avg_pool1d" : "adaptive_avg_pool2d",
-                                  Spatial, a.tensor(1), a.shape(2)));
+  return a.push(adaptive_avg_pool(own_name(a), Spatial, a.tensor(1), a.shape(2)));
 }
 
 /// The size and the scale of each spatial dimension; a scale of 0 stands for the sizes' ratio.
@@ -158,8 +159,7 @@ int interpolated(Args& a) {
 }
 
 template <int Spatial> int adaptive_max(Args& a) {
-  const Pooled p = adaptive_max_pool(Spatial == 1 ? "adaptive_max_pool1d" : "adaptive_max_pool2d",
-                                     Spatial, a.tensor(1), a.shape(2));
+  const Pooled p = adaptive_max_pool(own_name(a), Spatial, a.tensor(1), a.shape(2));
   a.push(p.values);
   return a.boolean(3, false) ? 1 + push_positions(a, p.index) : 1;
 }
@@ -191,6 +191,10 @@ const Entry kFunctions[] = {
      "Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and "
      "dilation: a number or {h, w}; padding also 'same' or 'valid'; of floats only.",
      convolution<2>},
+    {"conv3d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
+     "The same over [n x in x d x h x w] with [out x in/groups x kd x kh x kw]: conv2d over the "
+     "windows of the depth, which take kd times the input's memory; of floats only.",
+     convolution<3>},
     {"conv_transpose1d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
      "dilation=1)",
      "The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel]; "
@@ -201,6 +205,11 @@ const Entry kFunctions[] = {
      "The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw]; "
      "of floats only.",
      transposed<2>},
+    {"conv_transpose3d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
+     "dilation=1)",
+     "The gradient of conv3d for its input, as an operation; weight [in x out/groups x kd x kh x "
+     "kw]; of floats only.",
+     transposed<3>},
     {"conv1d_anchored(input, weight, reverse=false)",
      "MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
      "[n x in x t] and [out x in x k] give [n x out x t].",
@@ -217,18 +226,28 @@ const Entry kFunctions[] = {
      "The largest of each window; with return_indices also its position in its plane, counted row "
      "by row from 1; of floats only.",
      max_pooled<2>},
+    {"max_pool3d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
+     "return_indices=false)",
+     "The same over the last three dimensions: a number or {d, h, w}; positions count in the volume; "
+     "of floats only.",
+     max_pooled<3>},
     {"avg_pool1d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true)",
      "The mean of each window of the last dimension; of floats only.", averaged<1>},
     {"avg_pool2d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true, divisor_override=nil)",
      "The mean of each window of the last two dimensions; of floats only.", averaged<2>},
+    {"avg_pool3d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
+     "count_include_pad=true, divisor_override=nil)",
+     "The mean of each window of the last three dimensions; of floats only.", averaged<3>},
     {"adaptive_avg_pool1d(input, output_size)",
      "Means over windows that cut the last dimension into output_size parts; of floats only.",
      adaptive<1>},
     {"adaptive_avg_pool2d(input, output_size)",
      "The same for the last two dimensions: a number or {h, w}; -1 keeps a size; of floats only.",
      adaptive<2>},
+    {"adaptive_avg_pool3d(input, output_size)",
+     "The same for the last three dimensions: a number or {d, h, w}; of floats only.", adaptive<3>},
     {"adaptive_max_pool1d(input, output_size, return_indices=false)",
      "The largest of windows that cut the last dimension into output_size parts; with "
      "return_indices also its position (from 1).",
