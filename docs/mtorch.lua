@@ -6534,6 +6534,17 @@ function mt.cholesky(x, upper) end
 ---@return mt.Tensor ...
 function Tensor:cholesky(upper) end
 
+--- The inverse of the matrix whose Cholesky factor x is.
+---@param x mt.Tensor
+---@param upper? boolean default false
+---@return mt.Tensor ...
+function mt.cholesky_inverse(x, upper) end
+
+--- The inverse of the matrix whose Cholesky factor x is.
+---@param upper? boolean default false
+---@return mt.Tensor ...
+function Tensor:cholesky_inverse(upper) end
+
 --- The solution of A y = x from the Cholesky factor of A.
 ---@param x mt.Tensor
 ---@param factor mt.Tensor
@@ -6574,6 +6585,15 @@ function mt.logdet(x) end
 ---@return mt.Tensor ...
 function Tensor:logdet() end
 
+--- The exponential of square matrices, the sum of x^k / k!.
+---@param x mt.Tensor
+---@return mt.Tensor ...
+function mt.matrix_exp(x) end
+
+--- The exponential of square matrices, the sum of x^k / k!.
+---@return mt.Tensor ...
+function Tensor:matrix_exp() end
+
 --- The Moore-Penrose inverse.
 ---@param x mt.Tensor
 ---@param rcond? number default 1e-15
@@ -6606,6 +6626,33 @@ function mt.adaptive_avg_pool1d(input, output_size) end
 ---@return mt.Tensor ...
 function mt.adaptive_avg_pool2d(input, output_size) end
 
+--- The same for the last three dimensions: a number or {d, h, w}; of floats only.
+---@param input mt.Tensor
+---@param output_size integer|integer[]
+---@return mt.Tensor ...
+function mt.adaptive_avg_pool3d(input, output_size) end
+
+--- The largest of windows that cut the last dimension into output_size parts; with return_indices also its position (from 1).
+---@param input mt.Tensor
+---@param output_size integer|integer[]
+---@param return_indices? boolean default false
+---@return mt.Tensor ...
+function mt.adaptive_max_pool1d(input, output_size, return_indices) end
+
+--- The same for the last two dimensions: a number or {h, w}, -1 keeps a size; positions count row by row in the plane.
+---@param input mt.Tensor
+---@param output_size integer|integer[]
+---@param return_indices? boolean default false
+---@return mt.Tensor ...
+function mt.adaptive_max_pool2d(input, output_size, return_indices) end
+
+--- The grid for grid_sample of maps theta [n x 2 x 3] for a size {n, c, h, w}, or [n x 3 x 4] for {n, c, d, h, w}.
+---@param theta mt.Tensor
+---@param size integer|integer[]
+---@param align_corners? boolean default false
+---@return mt.Tensor ...
+function mt.affine_grid(theta, size, align_corners) end
+
 --- The mean of each window of the last dimension; of floats only.
 ---@param input mt.Tensor
 ---@param kernel_size integer|integer[]
@@ -6626,6 +6673,17 @@ function mt.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_inc
 ---@param divisor_override? number
 ---@return mt.Tensor ...
 function mt.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
+
+--- The mean of each window of the last three dimensions; of floats only.
+---@param input mt.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]
+---@param padding? integer|integer[] default 0
+---@param ceil_mode? boolean default false
+---@param count_include_pad? boolean default true
+---@param divisor_override? number
+---@return mt.Tensor ...
+function mt.avg_pool3d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override) end
 
 --- Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, 'same' or 'valid'; of floats only.
 ---@param input mt.Tensor
@@ -6663,6 +6721,17 @@ function mt.conv2d(input, weight, bias, stride, padding, dilation, groups) end
 ---@return mt.Tensor ...
 function mt.conv2d_anchored(input, weight, reverse) end
 
+--- The same over [n x in x d x h x w] with [out x in/groups x kd x kh x kw]: conv2d over the windows of the depth, which take kd times the input's memory; of floats only.
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@param stride? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param dilation? integer|integer[] default 1
+---@param groups? integer default 1
+---@return mt.Tensor ...
+function mt.conv3d(input, weight, bias, stride, padding, dilation, groups) end
+
 --- The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel]; of floats only.
 ---@param input mt.Tensor
 ---@param weight mt.Tensor
@@ -6687,6 +6756,18 @@ function mt.conv_transpose1d(input, weight, bias, stride, padding, output_paddin
 ---@return mt.Tensor ...
 function mt.conv_transpose2d(input, weight, bias, stride, padding, output_padding, groups, dilation) end
 
+--- The gradient of conv3d for its input, as an operation; weight [in x out/groups x kd x kh x kw]; of floats only.
+---@param input mt.Tensor
+---@param weight mt.Tensor
+---@param bias? mt.Tensor
+---@param stride? integer|integer[] default 1
+---@param padding? integer|integer[] default 0
+---@param output_padding? integer|integer[] default 0
+---@param groups? integer default 1
+---@param dilation? integer|integer[] default 1
+---@return mt.Tensor ...
+function mt.conv_transpose3d(input, weight, bias, stride, padding, output_padding, groups, dilation) end
+
 --- The sum of patches at their places: the opposite of unfold.
 ---@param input mt.Tensor
 ---@param output_size integer|integer[]
@@ -6697,7 +6778,16 @@ function mt.conv_transpose2d(input, weight, bias, stride, padding, output_paddin
 ---@return mt.Tensor ...
 function mt.fold(input, output_size, kernel_size, dilation, padding, stride) end
 
---- Images at another size: mode 'nearest', 'linear', 'bilinear' or 'bicubic'.
+--- [n x c x h x w] at the points x, y of grid [n x h' x w' x 2], or [n x c x d x h x w] at x, y, z of [n x d' x h' x w' x 3], which run from -1 to 1. mode 'bilinear', 'nearest' or 'bicubic'; padding_mode: beyond the edges 'zeros', 'border' or 'reflection'; align_corners: -1 and 1 are the centres of the outermost pixels, not their edges.
+---@param input mt.Tensor
+---@param grid mt.Tensor
+---@param mode? string default 'bilinear'
+---@param padding_mode? string default 'zeros'
+---@param align_corners? boolean default false
+---@return mt.Tensor ...
+function mt.grid_sample(input, grid, mode, padding_mode, align_corners) end
+
+--- [n x c x ..] at another size: mode 'nearest', 'nearest-exact', 'area' (means) of 1 to 3 dimensions, 'linear' of 1, 'bilinear' or 'bicubic' of 2, 'trilinear' of 3.
 ---@param input mt.Tensor
 ---@param size? integer|integer[]
 ---@param scale_factor? number
@@ -6727,6 +6817,40 @@ function mt.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode,
 ---@param return_indices? boolean default false
 ---@return mt.Tensor ...
 function mt.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
+
+--- The same over the last three dimensions: a number or {d, h, w}; positions count in the volume; of floats only.
+---@param input mt.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]
+---@param padding? integer|integer[] default 0
+---@param dilation? integer|integer[] default 1
+---@param ceil_mode? boolean default false
+---@param return_indices? boolean default false
+---@return mt.Tensor ...
+function mt.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
+
+--- Zeros with the input's values at the positions that max_pool2d returned for them.
+---@param input mt.Tensor
+---@param indices mt.Tensor
+---@param kernel_size integer|integer[]
+---@param stride? integer|integer[]
+---@param padding? integer|integer[] default 0
+---@param output_size? integer|integer[]
+---@return mt.Tensor ...
+function mt.max_unpool2d(input, indices, kernel_size, stride, padding, output_size) end
+
+--- Elements dropped to where selu is flat, with probability p; mean and variance stay. For training only when told so, as in PyTorch.
+---@param x mt.Tensor
+---@param p? number default 0.5
+---@param training? boolean default false
+---@return mt.Tensor ...
+function mt.alpha_dropout(x, p, training) end
+
+--- Elements dropped to where selu is flat, with probability p; mean and variance stay. For training only when told so, as in PyTorch.
+---@param p? number default 0.5
+---@param training? boolean default false
+---@return mt.Tensor ...
+function Tensor:alpha_dropout(p, training) end
 
 --- Mean 0 and variance 1 over all but dimension 2; in training with the batch's statistics, which move the running ones (or nil) in place.
 ---@param input mt.Tensor
@@ -6780,6 +6904,12 @@ function mt.binary_cross_entropy_with_logits(x, target, weight, reduction, pos_w
 ---@return mt.Tensor ...
 function Tensor:binary_cross_entropy_with_logits(target, weight, reduction, pos_weight) end
 
+--- The channels of [n x c x ..] dealt out to groups in turn: c as [groups x c / groups], turned.
+---@param input mt.Tensor
+---@param groups integer
+---@return mt.Tensor ...
+function mt.channel_shuffle(input, groups) end
+
 --- 1 - cosine where the target is 1, max(0, cosine - margin) where it is -1.
 ---@param input1 mt.Tensor
 ---@param input2 mt.Tensor
@@ -6816,6 +6946,17 @@ function mt.cross_entropy(x, target, weight, ignore_index, reduction, label_smoo
 ---@return mt.Tensor ...
 function Tensor:cross_entropy(target, weight, ignore_index, reduction, label_smoothing) end
 
+--- -log of the probability that log_probs [time x n x classes] spell the targets [n x length] (or all in one row; from 1, as blank is). Lengths: a tensor or a list. 'mean' is of each loss by its target's length. The gradient takes log_probs to be from log_softmax, as in PyTorch; there is no second one. Runs on the CPU.
+---@param log_probs mt.Tensor
+---@param targets mt.Tensor
+---@param input_lengths mt.Tensor|integer|integer[]
+---@param target_lengths mt.Tensor|integer|integer[]
+---@param blank? integer default 1
+---@param reduction? string default 'mean'
+---@param zero_infinity? boolean default false
+---@return mt.Tensor ...
+function mt.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity) end
+
 --- Elements zeroed with probability p, the others scaled by 1 / (1 - p).
 ---@param x mt.Tensor
 ---@param p? number default 0.5
@@ -6828,6 +6969,45 @@ function mt.dropout(x, p, training) end
 ---@param training? boolean default true
 ---@return mt.Tensor ...
 function Tensor:dropout(p, training) end
+
+--- Whole channels of [n x c x length] or [c x length] zeroed with probability p, the others scaled by 1 / (1 - p).
+---@param x mt.Tensor
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function mt.dropout1d(x, p, training) end
+
+--- Whole channels of [n x c x length] or [c x length] zeroed with probability p, the others scaled by 1 / (1 - p).
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function Tensor:dropout1d(p, training) end
+
+--- The same for [n x c x h x w]; [n x c x length] is taken as by dropout1d.
+---@param x mt.Tensor
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function mt.dropout2d(x, p, training) end
+
+--- The same for [n x c x h x w]; [n x c x length] is taken as by dropout1d.
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function Tensor:dropout2d(p, training) end
+
+--- The same for [n x c x d x h x w] or without n.
+---@param x mt.Tensor
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function mt.dropout3d(x, p, training) end
+
+--- The same for [n x c x d x h x w] or without n.
+---@param p? number default 0.5
+---@param training? boolean default true
+---@return mt.Tensor ...
+function Tensor:dropout3d(p, training) end
 
 --- dropout in place.
 ---@param x mt.Tensor
@@ -6848,6 +7028,36 @@ function Tensor:dropout_(p, training) end
 ---@param padding_idx? integer
 ---@return mt.Tensor ...
 function mt.embedding(ids, weight, padding_idx) end
+
+--- 'mean', 'sum' or 'max' of the rows of weight over bags of ids: the rows of [bags x ids], or parts of ids in one row, each beginning at its offset (from 1). per_sample_weights: factors of a sum; include_last_offset: the last offset is the end (the number of ids + 1); padding_idx: an id that does not count. Empty bags are 0.
+---@param ids mt.Tensor
+---@param weight mt.Tensor
+---@param offsets? mt.Tensor
+---@param mode? string default 'mean'
+---@param per_sample_weights? mt.Tensor
+---@param include_last_offset? boolean default false
+---@param padding_idx? integer
+---@return mt.Tensor ...
+function mt.embedding_bag(ids, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx) end
+
+--- (log var + (x - target)^2 / var) / 2 for a variance of x's shape, or without its last dimension, or with size 1 in one, or a number; full: with its constant.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param var mt.Tensor|number
+---@param full? boolean default false
+---@param eps? number default 1e-6
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.gaussian_nll_loss(x, target, var, full, eps, reduction) end
+
+--- (log var + (x - target)^2 / var) / 2 for a variance of x's shape, or without its last dimension, or with size 1 in one, or a number; full: with its constant.
+---@param target mt.Tensor
+---@param var mt.Tensor|number
+---@param full? boolean default false
+---@param eps? number default 1e-6
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:gaussian_nll_loss(target, var, full, eps, reduction) end
 
 --- One half of dim times the sigmoid of the other.
 ---@param x mt.Tensor
@@ -6976,6 +7186,38 @@ function mt.mse_loss(x, target, reduction) end
 ---@return mt.Tensor ...
 function Tensor:mse_loss(target, reduction) end
 
+--- The mean over the other classes of max(0, margin - x[target] + x[class])^p, for scores [n x classes] and targets from 1; p is 1 or 2, weight for each class.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param p? number default 1
+---@param margin? number default 1
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.multi_margin_loss(x, target, p, margin, weight, reduction) end
+
+--- The mean over the other classes of max(0, margin - x[target] + x[class])^p, for scores [n x classes] and targets from 1; p is 1 or 2, weight for each class.
+---@param target mt.Tensor
+---@param p? number default 1
+---@param margin? number default 1
+---@param weight? mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:multi_margin_loss(target, p, margin, weight, reduction) end
+
+--- For scores [n x classes] and as many targets: in each row class positions (from 1), ended by -1. max(0, 1 - x[target] + x[class]) over them and all classes that are not, by classes.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.multilabel_margin_loss(x, target, reduction) end
+
+--- For scores [n x classes] and as many targets: in each row class positions (from 1), ended by -1. max(0, 1 - x[target] + x[class]) over them and all classes that are not, by classes.
+---@param target mt.Tensor
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:multilabel_margin_loss(target, reduction) end
+
 --- -x of the target classes (from 1), for log-probabilities [n x classes x ..].
 ---@param x mt.Tensor
 ---@param target mt.Tensor
@@ -7034,6 +7276,31 @@ function mt.pairwise_distance(input1, input2, p, eps, keepdim) end
 ---@return mt.Tensor ...
 function mt.pixel_shuffle(input, upscale_factor) end
 
+--- [.. x c x h r x w r] as [.. x c r^2 x h x w].
+---@param input mt.Tensor
+---@param downscale_factor integer
+---@return mt.Tensor ...
+function mt.pixel_unshuffle(input, downscale_factor) end
+
+--- exp(x) - target x; without log_input x - target log(x + eps); full: with Stirling's term of targets above 1.
+---@param x mt.Tensor
+---@param target mt.Tensor
+---@param log_input? boolean default true
+---@param full? boolean default false
+---@param eps? number default 1e-8
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function mt.poisson_nll_loss(x, target, log_input, full, eps, reduction) end
+
+--- exp(x) - target x; without log_input x - target log(x + eps); full: with Stirling's term of targets above 1.
+---@param target mt.Tensor
+---@param log_input? boolean default true
+---@param full? boolean default false
+---@param eps? number default 1e-8
+---@param reduction? string default 'mean'
+---@return mt.Tensor ...
+function Tensor:poisson_nll_loss(target, log_input, full, eps, reduction) end
+
 --- The input over the root of its mean square, over the last dimensions.
 ---@param input mt.Tensor
 ---@param normalized_shape integer|integer[]
@@ -7042,7 +7309,7 @@ function mt.pixel_shuffle(input, upscale_factor) end
 ---@return mt.Tensor ...
 function mt.rms_norm(input, normalized_shape, weight, eps) end
 
---- softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true where a key takes part.
+--- softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true where a key takes part. enable_gqa: heads of key and value (dimension -3) are repeated.
 ---@param query mt.Tensor
 ---@param key mt.Tensor
 ---@param value number
@@ -7050,8 +7317,9 @@ function mt.rms_norm(input, normalized_shape, weight, eps) end
 ---@param dropout_p? number default 0
 ---@param is_causal? boolean default false
 ---@param scale? integer|integer[]
+---@param enable_gqa? boolean default false
 ---@return mt.Tensor ...
-function mt.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale) end
+function mt.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa) end
 
 --- With d = |x - target|: d^2 / (2 beta) below beta, d - beta / 2 beyond.
 ---@param x mt.Tensor
@@ -7332,6 +7600,12 @@ function mt.vjp(fn, inputs, v) end
 ---@return any ...
 function mt.linalg.cholesky(A, upper) end
 
+--- The inverse of the matrix whose Cholesky factor this is.
+---@param factor mt.Tensor
+---@param upper? boolean default false
+---@return any ...
+function mt.linalg.cholesky_inverse(factor, upper) end
+
 --- The condition: the norm of order p (default 2) times the inverse's.
 ---@param A mt.Tensor
 ---@param p? number
@@ -7350,11 +7624,21 @@ function mt.linalg.cross(x, y, dim) end
 ---@return any ...
 function mt.linalg.det(A) end
 
+--- wr, wi, vr, vi: the eigenvalues of square matrices as real and imaginary parts, and the vectors (columns of length 1) likewise. Their phase is free: what depends on it, as vr alone for complex ones, has no gradient and says so.
+---@param A mt.Tensor
+---@return any ...
+function mt.linalg.eig(A) end
+
 --- Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle.
 ---@param A mt.Tensor
 ---@param UPLO? string default 'L'
 ---@return any ...
 function mt.linalg.eigh(A, UPLO) end
+
+--- wr, wi: the eigenvalues of square matrices as real and imaginary parts.
+---@param A mt.Tensor
+---@return any ...
+function mt.linalg.eigvals(A) end
 
 --- The eigenvalues of symmetric matrices, ascending.
 ---@param A mt.Tensor
@@ -7367,6 +7651,12 @@ function mt.linalg.eigvalsh(A, UPLO) end
 ---@return any ...
 function mt.linalg.inv(A) end
 
+--- inv without an error: inverse, info; info (int32) is 0, or the pivot (from 1) that is 0, then the inverse is nan.
+---@param A mt.Tensor
+---@param check_errors? boolean default false
+---@return any ...
+function mt.linalg.inv_ex(A, check_errors) end
+
 --- The X of least |A X - B|: solution, residuals (squared; empty without full rank), rank, singular_values. Drivers as LAPACK's: 'gelsy', 'gels', 'gelsd', 'gelss'.
 ---@param A mt.Tensor
 ---@param B mt.Tensor
@@ -7374,6 +7664,32 @@ function mt.linalg.inv(A) end
 ---@param driver? string default 'gelsy'
 ---@return any ...
 function mt.linalg.lstsq(A, B, rcond, driver) end
+
+--- P, L, U with A = P L U, for matrices of any shape.
+---@param A mt.Tensor
+---@param pivot? boolean default true
+---@return any ...
+function mt.linalg.lu(A, pivot) end
+
+--- LU, pivots: L (without its diagonal of ones) and U in one matrix; row i was exchanged with row pivots[i], from 1. A singular matrix is an error.
+---@param A mt.Tensor
+---@param pivot? boolean default true
+---@return any ...
+function mt.linalg.lu_factor(A, pivot) end
+
+--- X with A X = B from lu_factor(A), or X A = B where left is false; adjoint: A' for A.
+---@param LU mt.Tensor
+---@param pivots mt.Tensor
+---@param B mt.Tensor
+---@param left? boolean default true
+---@param adjoint? boolean default false
+---@return any ...
+function mt.linalg.lu_solve(LU, pivots, B, left, adjoint) end
+
+--- The exponential of square matrices, the sum of A^k / k!.
+---@param A mt.Tensor
+---@return any ...
+function mt.linalg.matrix_exp(A) end
 
 --- The norm of matrices: 'fro', 'nuc', 1, -1, 2, -2, inf, -inf; dim (-2, -1) by default.
 ---@param A mt.Tensor
@@ -7436,6 +7752,14 @@ function mt.linalg.slogdet(A) end
 ---@return any ...
 function mt.linalg.solve(A, B, left) end
 
+--- solve without an error: result, info; info (int32) is 0, or the pivot (from 1) that is 0, then the result is nan.
+---@param A mt.Tensor
+---@param B mt.Tensor
+---@param left? boolean default true
+---@param check_errors? boolean default false
+---@return any ...
+function mt.linalg.solve_ex(A, B, left, check_errors) end
+
 --- X with A X = B for triangular A; the rest of A is not read.
 ---@param A mt.Tensor
 ---@param B mt.Tensor
@@ -7455,6 +7779,32 @@ function mt.linalg.svd(A, full_matrices) end
 ---@param A mt.Tensor
 ---@return any ...
 function mt.linalg.svdvals(A) end
+
+--- The inverse of A as a matrix of its first ind dimensions and the others.
+---@param A mt.Tensor
+---@param ind? integer default 2
+---@return any ...
+function mt.linalg.tensorinv(A, ind) end
+
+--- X with A X = B for A as a matrix: its first dimensions are B's, the others X's; dims of A go last before.
+---@param A mt.Tensor
+---@param B mt.Tensor
+---@param dims? integer|integer[]
+---@return any ...
+function mt.linalg.tensorsolve(A, B, dims) end
+
+--- The powers 0 .. N - 1 of each element, in a new last dimension; N: as many as x has.
+---@param x mt.Tensor
+---@param N? integer
+---@return any ...
+function mt.linalg.vander(x, N) end
+
+--- The products of vectors along dim, which broadcast.
+---@param x mt.Tensor
+---@param y mt.Tensor|number
+---@param dim? integer|integer[] default -1
+---@return any ...
+function mt.linalg.vecdot(x, y, dim) end
 
 --- (sum |x|^ord)^(1/ord) over dimensions or all; 0 counts, inf and -inf are max and min.
 ---@param x mt.Tensor

@@ -4,6 +4,7 @@
 // question.
 #include "engine/linalg.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,6 +38,15 @@ Lu factor(const char* name, const Tensor& a) {
   return lu;
 }
 
+/// LAPACK's info of every matrix, and NaN into the results of those that failed.
+Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
+  const Tensor info = empty(batch, Dtype::i32);
+  std::copy(lu.info.begin(), lu.info.end(), info.data_as<int>());
+  const Tensor failed = unsqueeze(unsqueeze(ne(info, Tensor(0.0)), -1), -1);
+  copy_elements(result, where(failed, Tensor(std::nan("")), result));
+  return info;
+}
+
 Lu factor_regular(const char* name, const Tensor& a) {
   Lu lu = factor(name, a);
   if (const int64_t i = first_failed(lu.info); i >= 0)
@@ -45,8 +55,8 @@ Lu factor_regular(const char* name, const Tensor& a) {
   return lu;
 }
 
-/// Both with the same batch; b a matrix.
-Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b);
+/// Both with the same batch; b a matrix. With `info` singular matrices are not refused.
+Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info = nullptr);
 
 const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
                         const Tensor gb = solve_matrices("solve", mT(node.get(0)), g);
@@ -54,13 +64,13 @@ const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
                         if (node.wants(1)) dx[1] = gb;
                       }};
 
-Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b) {
+Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info) {
   const int64_t n = rows_of(a), columns = columns_of(b);
   const Shape batch = batch_of(a);
   Tensor out;
   {
     NoGrad off;
-    const Lu lu = factor_regular(name, a);
+    const Lu lu = info ? factor(name, a) : factor_regular(name, a);
     const Tensor x = clone(mT(b.detach()));
     each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
       using T = decltype(zero);
@@ -68,6 +78,7 @@ Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b) {
                               lu.pivots.data_as<int>() + i * n, x.data_as<T>() + i * n * columns);
     });
     out = contiguous(mT(x));
+    if (info) *info = info_of(lu, batch, out);
   }
   if (wants_grad(a, b)) {
     Node& node = record(kSolve, out, {&a, &b});
@@ -115,19 +126,35 @@ Tensor solve(const Tensor& a, const Tensor& b, bool left, const char* name) {
   return answer(s, left, solve_matrices(name, s.a, s.b));
 }
 
-Tensor inv(const Tensor& a, const char* name) {
-  if (const Device* d = away(a)) return to(inv(here(a), name), *d);
+Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
+  if (const Device* d = away(a, b)) {
+    const Checked c = solve_ex(here(a), here(b), left, check);
+    return {to(c.result, *d), to(c.info, *d)};
+  }
+  const System s = system_of("solve_ex", a, b, left, left);
+  Checked out;
+  if (check) out.info = zeros(batch_of(s.a), Dtype::i32);
+  const Tensor x = solve_matrices("solve_ex", s.a, s.b, check ? nullptr : &out.info);
+  out.result = answer(s, left, x);
+  return out;
+}
+
+namespace {
+
+Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
   check_square(name, a);
   const int64_t n = rows_of(a);
   Tensor out;
   {
-    const Lu lu = factor_regular(name, a);
+    NoGrad off;
+    const Lu lu = info ? factor(name, a) : factor_regular(name, a);
     out = lu.factors;
     each(name, batch_of(a), a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
       using T = decltype(zero);
       return lapack::lu_inverse(int(n), out.data_as<T>() + i * n * n,
                                 lu.pivots.data_as<int>() + i * n);
     });
+    if (info) *info = info_of(lu, batch_of(a), out);
   }
   if (wants_grad(a)) {
     static const NodeType type{"inv", [](Node& node, const Tensor& g, Tensor* dx) {
@@ -136,6 +163,25 @@ Tensor inv(const Tensor& a, const char* name) {
                                }};
     record(type, out, {&a}).save(0, out, Node::kOutput);
   }
+  return out;
+}
+
+}  // namespace
+
+Tensor inv(const Tensor& a, const char* name) {
+  if (const Device* d = away(a)) return to(inv(here(a), name), *d);
+  return inverse(name, a);
+}
+
+Checked inv_ex(const Tensor& a, bool check) {
+  if (const Device* d = away(a)) {
+    const Checked c = inv_ex(here(a), check);
+    return {to(c.result, *d), to(c.info, *d)};
+  }
+  check_square("inv_ex", a);
+  Checked out;
+  if (check) out.info = zeros(batch_of(a), Dtype::i32);
+  out.result = inverse("inv_ex", a, check ? nullptr : &out.info);
   return out;
 }
 

@@ -16,6 +16,27 @@ namespace mt::linalg {
 Tensor solve(const Tensor& a, const Tensor& b, bool left = true, const char* name = "solve");
 Tensor inv(const Tensor&, const char* name = "inv");
 Tensor det(const Tensor&);
+/// The same without refusing singular matrices, whose results are NaN: `info` (int32) says of each
+/// which pivot is 0, from 1, or 0. With `check` they are refused nevertheless.
+struct Checked {
+  Tensor result, info;
+};
+Checked solve_ex(const Tensor& a, const Tensor& b, bool left = true, bool check = false);
+Checked inv_ex(const Tensor&, bool check = false);
+
+/// L and U in one matrix; the rows that were exchanged, from 1, as LAPACK's.
+struct LuFactors {
+  Tensor packed, pivots;
+};
+/// A = P L U for matrices of any shape. Refuses a 0 on U's diagonal.
+LuFactors lu_factor(const Tensor&);
+struct Plu {
+  Tensor p, l, u;
+};
+Plu lu(const Tensor&);
+/// X with A X = B, or A' X = B, or X A = B, X A' = B, from lu_factor.
+Tensor lu_solve(const Tensor& packed, const Tensor& pivots, const Tensor& b, bool left = true,
+                bool adjoint = false);
 struct Slogdet {
   Tensor sign, logabsdet;
 };
@@ -49,6 +70,17 @@ struct Eigh {
 Eigh eigh(const Tensor&, bool upper = false, const char* name = "eigh");
 Tensor eigvalsh(const Tensor&, bool upper = false, const char* name = "eigvalsh");
 
+/// Real and imaginary parts of the eigenvalues of any square matrix, then of the vectors, which have
+/// length 1 and a free phase: functions that depend on it have no gradient.
+struct Eig {
+  Tensor wr, wi, vr, vi;
+};
+Eig eig(const Tensor&, const char* name = "eig");
+/// Without vectors.
+Eig eigvals(const Tensor&);
+/// The sum of A^k / k!.
+Tensor matrix_exp(const Tensor&);
+
 /// What counts as zero among singular values: those up to max(atol, rtol * the largest).
 struct Tolerance {
   std::optional<double> atol, rtol;
@@ -76,5 +108,16 @@ Tensor matrix_norm(const Tensor&, const Order& = {Order::fro}, const Shape& dims
 Tensor norm(const Tensor&, const Order& = {}, const Shape& dims = {}, bool keepdim = false);
 /// The norm times that of the inverse; inf for singular matrices.
 Tensor cond(const Tensor&, const Order& = {});
+
+/// The products of vectors along a dimension.
+Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim = -1);
+/// The powers 0 .. n - 1 of each element, along a new last dimension; n: as many as elements.
+Tensor vander(const Tensor& x, std::optional<int64_t> n = {});
+/// X with tensordot(A, X, its dimensions) = B; `dims` of A go last before.
+Tensor tensorsolve(const Tensor& a, const Tensor& b, const Shape& dims = {});
+/// The inverse of A as a map from its last dimensions to the first `ind`.
+Tensor tensorinv(const Tensor& a, int64_t ind = 2);
+/// The inverse of the matrix of which this is the Cholesky factor.
+Tensor cholesky_inverse(const Tensor& factor, bool upper = false);
 
 }  // namespace mt::linalg

@@ -43,6 +43,17 @@ int pinv_body(Args& a) {
 }
 int cholesky_body(Args& a) { return a.push(linalg::cholesky(a.tensor(1), a.boolean(2, false))); }
 
+int matrix_exp_body(Args& a) { return a.push(linalg::matrix_exp(a.tensor(1))); }
+int cholesky_inverse_body(Args& a) {
+  return a.push(linalg::cholesky_inverse(a.tensor(1), a.boolean(2, false)));
+}
+
+void check_pivot(const Args& a) {
+  if (!a.boolean(2, true))
+    fail("{}: there are no factors without exchanging rows, as there are none on PyTorch's CPU",
+         signature_of(a.entry()).name);
+}
+
 /// Functions of mt.linalg.
 const Entry kLinalg[] = {
     {"solve(A, B, left=true)",
@@ -86,6 +97,77 @@ const Entry kLinalg[] = {
      }},
     {"eigvalsh(A, UPLO='L')", "The eigenvalues of symmetric matrices, ascending.",
      [](Args& a) { return a.push(linalg::eigvalsh(a.tensor(1), upper_of(a, 2))); }},
+    {"eig(A)",
+     "wr, wi, vr, vi: the eigenvalues of square matrices as real and imaginary parts, and the "
+     "vectors (columns of length 1) likewise.\nTheir phase is free: what depends on it, as vr alone "
+     "for complex ones, has no gradient and says so.",
+     [](Args& a) {
+       const linalg::Eig f = linalg::eig(a.tensor(1));
+       return push_all(a, f.wr, f.wi, f.vr, f.vi);
+     }},
+    {"eigvals(A)", "wr, wi: the eigenvalues of square matrices as real and imaginary parts.",
+     [](Args& a) {
+       const linalg::Eig f = linalg::eigvals(a.tensor(1));
+       return push_all(a, f.wr, f.wi);
+     }},
+    {"lu(A, pivot=true)", "P, L, U with A = P L U, for matrices of any shape.",
+     [](Args& a) {
+       check_pivot(a);
+       const linalg::Plu f = linalg::lu(a.tensor(1));
+       return push_all(a, f.p, f.l, f.u);
+     }},
+    {"lu_factor(A, pivot=true)",
+     "LU, pivots: L (without its diagonal of ones) and U in one matrix; row i was exchanged with row "
+     "pivots[i], from 1. A singular matrix is an error.",
+     [](Args& a) {
+       check_pivot(a);
+       const linalg::LuFactors f = linalg::lu_factor(a.tensor(1));
+       return push_all(a, f.packed, f.pivots);
+     }},
+    {"lu_solve(LU, pivots, B, left=true, adjoint=false)",
+     "X with A X = B from lu_factor(A), or X A = B where left is false; adjoint: A' for A.",
+     [](Args& a) {
+       return a.push(linalg::lu_solve(a.tensor(1), a.tensor(2), a.tensor(3), a.boolean(4, true),
+                                      a.boolean(5, false)));
+     }},
+    {"solve_ex(A, B, left=true, check_errors=false)",
+     "solve without an error: result, info; info (int32) is 0, or the pivot (from 1) that is 0, then "
+     "the result is nan.",
+     [](Args& a) {
+       const linalg::Checked c =
+           linalg::solve_ex(a.tensor(1), a.tensor(2), a.boolean(3, true), a.boolean(4, false));
+       return push_all(a, c.result, c.info);
+     }},
+    {"inv_ex(A, check_errors=false)",
+     "inv without an error: inverse, info; info (int32) is 0, or the pivot (from 1) that is 0, then "
+     "the inverse is nan.",
+     [](Args& a) {
+       const linalg::Checked c = linalg::inv_ex(a.tensor(1), a.boolean(2, false));
+       return push_all(a, c.result, c.info);
+     }},
+    {"matrix_exp(A)", "The exponential of square matrices, the sum of A^k / k!.", matrix_exp_body},
+    {"cholesky_inverse(factor, upper=false)",
+     "The inverse of the matrix whose Cholesky factor this is.", cholesky_inverse_body},
+    {"vecdot(x, y, dim=-1)", "The products of vectors along dim, which broadcast.",
+     [](Args& a) {
+       return a.push(
+           linalg::vecdot(a.tensor(1), a.tensor(2), a.given(3) ? a.position(3) : -1));
+     }},
+    {"vander(x, N=nil)",
+     "The powers 0 .. N - 1 of each element, in a new last dimension; N: as many as x has.",
+     [](Args& a) {
+       return a.push(
+           linalg::vander(a.tensor(1), a.given(2) ? std::optional(a.integer(2)) : std::nullopt));
+     }},
+    {"tensorsolve(A, B, [dims]=nil)",
+     "X with A X = B for A as a matrix: its first dimensions are B's, the others X's; dims of A go "
+     "last before.",
+     [](Args& a) {
+       return a.push(linalg::tensorsolve(a.tensor(1), a.tensor(2), a.dims(3)));
+     }},
+    {"tensorinv(A, ind=2)",
+     "The inverse of A as a matrix of its first ind dimensions and the others.",
+     [](Args& a) { return a.push(linalg::tensorinv(a.tensor(1), a.integer(2, 2))); }},
     {"lstsq(A, B, rcond=nil, driver='gelsy')",
      "The X of least |A X - B|: solution, residuals (squared; empty without full rank), rank, "
      "singular_values.\nDrivers as LAPACK's: 'gelsy', 'gels', 'gelsd', 'gelss'.",
@@ -149,6 +231,9 @@ const Entry kMethods[] = {
      }},
     {"cholesky(x, upper=false)", "L with x = L L' for positive-definite x, or U with x = U' U.",
      cholesky_body},
+    {"matrix_exp(x)", "The exponential of square matrices, the sum of x^k / k!.", matrix_exp_body},
+    {"cholesky_inverse(x, upper=false)", "The inverse of the matrix whose Cholesky factor x is.",
+     cholesky_inverse_body},
     {"cholesky_solve(x, factor, upper=false)",
      "The solution of A y = x from the Cholesky factor of A.",
      [](Args& a) {
