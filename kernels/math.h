@@ -68,30 +68,6 @@ MT_HD double tanh_poly(double z) {
               -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
               8.2289900700901637e-05, -1.8861084704467454e-05);
 }
-}  // namespace core
-
-#ifdef __CUDA_ARCH__
-
-MT_FROM_LIBM(exp)
-MT_FROM_LIBM(exp2)
-MT_FROM_LIBM(expm1)
-MT_FROM_LIBM(log)
-MT_FROM_LIBM(log2)
-MT_FROM_LIBM(log10)
-MT_FROM_LIBM(log1p)
-MT_FROM_LIBM(sin)
-MT_FROM_LIBM(cos)
-MT_FROM_LIBM(tanh)
-MT_FROM_LIBM(erf)
-
-namespace core {
-template <class T> MT_HD T exp_minus(T x) { return math::exp(-math::fabs(x)); }
-template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
-}  // namespace core
-
-#else  // the CPU
-
-namespace core {
 
 /// A floating-point format and the constants that depend on it. A `_hi` has so few bits that its
 /// product with an exponent, or with a number of half the mantissa, is exact; `_lo` is the rest.
@@ -131,8 +107,8 @@ template <> struct Real<double> {
 /// a * b + c, rounded once in every instruction set. (Without FMA doubles take Dekker's exact product:
 /// once but for ties, and below 2^990.)
 MT_HD float fused(float a, float b, float c) {
-#if defined(__FMA__) || defined(__AVX512F__)
-  return __builtin_fmaf(a, b, c);
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__CUDA_ARCH__)
+  return fma(a, b, c);
 #else
   return float(double(a) * b + c);
 #endif
@@ -184,6 +160,30 @@ template <class T> MT_HD Exp<T> exp_parts(T x, T less = T(0)) {
   T hi = fma(k, -R::ln2_hi, x), lo = fma(k, R::ln2_lo, less), r = hi - lo;
   return {n, r, fma(r * r, exp_poly(r), (hi - r) - lo)};
 }
+}  // namespace core
+
+#ifdef __CUDA_ARCH__
+
+MT_FROM_LIBM(exp)
+MT_FROM_LIBM(exp2)
+MT_FROM_LIBM(expm1)
+MT_FROM_LIBM(log)
+MT_FROM_LIBM(log2)
+MT_FROM_LIBM(log10)
+MT_FROM_LIBM(log1p)
+MT_FROM_LIBM(sin)
+MT_FROM_LIBM(cos)
+MT_FROM_LIBM(tanh)
+MT_FROM_LIBM(erf)
+
+namespace core {
+template <class T> MT_HD T exp_minus(T x) { return math::exp(-math::fabs(x)); }
+template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
+}  // namespace core
+
+#else  // the CPU
+
+namespace core {
 
 /// 2^k for a k that is the exponent of a normal number.
 template <class T> MT_HD T power_of_two(T n) {

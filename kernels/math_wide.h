@@ -200,22 +200,6 @@ MT_HD float erfc(float x) {
   double a = at_most(fabs(double(x)), 10.1), y = wide_erfc(a);
   return float(x < 0 ? 2 - y : y);
 }
-/// x times the normal distribution function, in float. Beyond 3/4 by e^(-a^2/2) g(t), which is the
-/// tail for minus a, with t = (a - 1) / (a + 3); g within 2^-27.0. The exponent keeps what rounding
-/// a^2 lost. Nothing is left below -14.5. (By its bits a is held faster: of a choice between floats
-/// g++ makes one for each number that follows from a.)
-MT_HD float gelu(float x) {
-  uint32_t size = to_bits(fabs(x)), most = to_bits(14.5f);
-  float a = from_bits<float>(size < most ? size : most), half = -0.5f * a, z = a * half;
-  float t = (a - 1) / (a + 3);
-  Exp<float> e = exp_parts(z, -fused(a, half, -z));
-  float g = poly(t, 0.261578292f, 0.496857196f, -0.707251012f, 0.458017409f, -0.0600881018f,
-                 -0.0760192350f, 0.00320461136f, 0.0365757458f, -0.0139527554f);
-  float power = from_bits<float>((to_bits(e.n) << 23) + to_bits(0x1p64f));  // 2^(k + 64)
-  float far = (x < 0 ? 0.0f : x) - fma(g, e.r + e.t, g) * power * 0x1p-64f, w = x * x;
-  float p = poly(w, 0.398942262f, -0.0664898977f, 0.00996985286f, -0.00117542245f, 9.83313003e-05f);
-  return copysign(fabs(x) < 0.75f ? fma(w, p, 0.5f * x) : far, x);
-}
 
 }  // namespace core
 #endif  // __CUDA_ARCH__
@@ -233,6 +217,30 @@ MT_WIDE(acosh)
 MT_WIDE(atanh)
 MT_WIDE(erfc)
 
+// ---- the normal distribution, in float ----------------------------------------------------------
+
+namespace core {
+/// a (1 - ndtr(a)) 2^64 for 0 <= a <= 14.5, in float by e^(-a^2/2) g(t) with t = (a - 1) / (a + 3);
+/// g within 2^-27.0. The exponent keeps what rounding a^2 lost.
+MT_HD float normal_tail(float a) {
+  float half = -0.5f * a, z = a * half, t = (a - 1) / (a + 3);
+  Exp<float> e = exp_parts(z, -fused(a, half, -z));
+  float g = poly(t, 0.261578292f, 0.496857196f, -0.707251012f, 0.458017409f, -0.0600881018f,
+                 -0.0760192350f, 0.00320461136f, 0.0365757458f, -0.0139527554f);
+  return fma(g, e.r + e.t, g) * from_bits<float>((to_bits(e.n) << 23) + to_bits(0x1p64f));
+}
+/// |x|, at most 14.5: nothing is left below -14.5. (By its bits it is held faster: of a choice between
+/// floats g++ makes one for each number that follows from it.)
+MT_HD float normal_size(float x) {
+  uint32_t size = to_bits(fabs(x)), most = to_bits(14.5f);
+  return from_bits<float>(size < most ? size : most);
+}
+/// (ndtr(x) - 1/2) / x in w = x^2, up to 3/4.
+MT_HD float normal_middle(float w) {
+  return poly(w, 0.398942262f, -0.0664898977f, 0.00996985286f, -0.00117542245f, 9.83313003e-05f);
+}
+}  // namespace core
+
 /// Twice the normal distribution function. `lost` is what rounding x / sqrt(2) lost, which a tail of
 /// e^(-x^2/2) multiplies by x^2; for the slope of log(erfc) a bound by Komatu is near enough.
 MT_HD double twice_ndtr(double x) {
@@ -245,17 +253,20 @@ MT_HD double twice_ndtr(double x) {
 MT_HD double gelu(double x) { return x < -40 ? -0.0 : 0.5 * x * twice_ndtr(x); }
 /// The normal distribution function.
 MT_HD double ndtr(double x) { return x < -40 ? 0.0 : 0.5 * twice_ndtr(x); }
-MT_HD float ndtr(float x) { return float(ndtr(double(x))); }
+MT_HD float gelu(float x) {
+  float far = (x < 0 ? 0.0f : x) - core::normal_tail(core::normal_size(x)) * 0x1p-64f, w = x * x;
+  return copysign(fabs(x) < 0.75f ? fma(w, core::normal_middle(w), 0.5f * x) : far, x);
+}
+MT_HD float ndtr(float x) {
+  float a = core::normal_size(x), tail = core::normal_tail(a) / a * 0x1p-64f;
+  float far = x < 0 ? tail : 1.0f - tail;
+  return fabs(x) >= 0.75f ? far : fma(x, core::normal_middle(x * x), 0.5f);
+}
 MT_HD double tanhshrink(double x) {
   const double z = x * x;
   return z < 0.25 ? 0.0 - x * z * core::tanh_poly(z) : x - tanh(x);
 }
 MT_HD float tanhshrink(float x) { return float(tanhshrink(double(x))); }
-#ifdef __CUDA_ARCH__
-MT_HD float gelu(float x) { return float(gelu(double(x))); }
-#else
-MT_HD float gelu(float x) { return core::gelu(x); }
-#endif
 
 }  // namespace math
 }  // namespace MT_ISA
