@@ -1,7 +1,7 @@
 // copy.cu -- the copy verb on CUDA: plain copies, conversions, transposition through shared memory
 #include <cstring>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/load.h"
 #include "kernels/cuda/verbs.h"
 #include "kernels/number.h"
 #include "kernels/view.h"
@@ -10,45 +10,53 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
+/// `grouped`: along the last dimension the result lies side by side, and the source side by side or on
+/// one element; that dimension counts groups, and so does n.
 struct Elements {
   int64_t n;
   int ndim;
+  bool grouped = false;
   int64_t size[kMaxDims];
   void* out;
   const void* in;
   int64_t stride[2][kMaxDims];  // of out, of in
 };
 
-template <class To, class From> __global__ void convert(const __grid_constant__ Elements c) {
-  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
-    int64_t at[2];
-    cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, at);
-    static_cast<To*>(c.out)[at[0]] = math::convert<To>(static_cast<const From*>(c.in)[at[1]]);
-  }
-}
+/// As many elements as make 16 bytes of the wider dtype.
+template <class To, class From>
+constexpr int kWide = 16 / int(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));
 
-/// From and to a 16-bit float, whose dtype the launch knows; by way of float32.
-__device__ float read_half(const void* in, Dtype d, int64_t i) {
-  return d == Dtype::f16 ? float(static_cast<const Float16*>(in)[i])
-                         : float(static_cast<const Bfloat16*>(in)[i]);
+template <class To, class From, int N>
+__device__ cuda::Group<To, N> converted(const cuda::Group<From, N>& x) {
+  cuda::Group<To, N> y;
+  for (int k = 0; k < N; ++k) y.v[k] = math::convert<To>(x.v[k]);
+  return y;
 }
-template <class To> __global__ void from_half(const __grid_constant__ Elements c, Dtype from) {
+template <class To, class From> __global__ void convert_flat(void* to, const void* from, int64_t n) {
+  constexpr int wide = kWide<To, From>;
+  const int64_t groups = n / wide;
+  for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count())
+    static_cast<cuda::Group<To, wide>*>(to)[i] = converted<To>(
+        cuda::load_group<cuda::Group<From, wide>>(static_cast<const From*>(from) + i * wide));
+  const int64_t i = groups * wide + cuda::thread_number();
+  if (i < n) static_cast<To*>(to)[i] = math::convert<To>(static_cast<const From*>(from)[i]);
+}
+template <class To, class From> __global__ void convert(const __grid_constant__ Elements c) {
+  using Source = cuda::Group<From, kWide<To, From>>;
   for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
     int64_t at[2];
     cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, at);
-    static_cast<To*>(c.out)[at[0]] = math::convert<To>(read_half(c.in, from, at[1]));
-  }
-}
-template <class From> __global__ void to_half(const __grid_constant__ Elements c, Dtype to,
-                                              Dtype from) {
-  for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
-    int64_t at[2];
-    cuda::offsets_of<2>(i, c.ndim, c.size, c.stride, at);
-    float x;
-    if constexpr (sizeof(From) == 2) x = read_half(c.in, from, at[1]);
-    else x = math::convert<float>(static_cast<const From*>(c.in)[at[1]]);
-    if (to == Dtype::f16) static_cast<Float16*>(c.out)[at[0]] = Float16(x);
-    else static_cast<Bfloat16*>(c.out)[at[0]] = Bfloat16(x);
+    To* const to = static_cast<To*>(c.out) + at[0];
+    const From* const from = static_cast<const From*>(c.in) + at[1];
+    if (!c.grouped) {
+      *to = math::convert<To>(*from);
+    } else {
+      Source x;
+      if (c.stride[1][c.ndim - 1]) x = cuda::load_group<Source>(from);
+      else
+        for (From& v : x.v) v = *from;
+      *reinterpret_cast<cuda::Group<To, kWide<To, From>>*>(to) = converted<To>(x);
+    }
   }
 }
 
@@ -78,24 +86,35 @@ __global__ void transpose(T* out, const T* in, int64_t rows, int64_t columns, in
       out[(i0 + k) * out_row + j0 + threadIdx.x] = tile[threadIdx.x][k];
 }
 
-using Convert = void (*)(Elements);
-#define MT_ROW(To)                                                                          \
-  {                                                                                         \
-    convert<To, bool>, convert<To, uint8_t>, convert<To, int32_t>, convert<To, int64_t>,    \
-        convert<To, float>, convert<To, double>                                             \
+struct Converts {
+  void (*flat)(void*, const void*, int64_t);
+  void (*strided)(Elements);
+};
+#define MT_ENTRY(To, From) {convert_flat<To, From>, convert<To, From>}
+#define MT_ROW(To)                                                                           \
+  {                                                                                          \
+    MT_ENTRY(To, bool), MT_ENTRY(To, uint8_t), MT_ENTRY(To, int32_t), MT_ENTRY(To, int64_t), \
+        MT_ENTRY(To, float), MT_ENTRY(To, double), MT_ENTRY(To, Float16),                    \
+        MT_ENTRY(To, Bfloat16)                                                               \
   }
-const Convert converts[kLoopDtypes][kLoopDtypes] = {
-    MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
-    MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
+const Converts converts[kDtypes][kDtypes] = {
+    MT_ROW(bool),  MT_ROW(uint8_t), MT_ROW(int32_t), MT_ROW(int64_t),
+    MT_ROW(float), MT_ROW(double),  MT_ROW(Float16), MT_ROW(Bfloat16)};
 #undef MT_ROW
-using FromHalf = void (*)(Elements, Dtype);
-const FromHalf from_halves[kLoopDtypes] = {from_half<bool>,    from_half<uint8_t>,
-                                           from_half<int32_t>, from_half<int64_t>,
-                                           from_half<float>,   from_half<double>};
-using ToHalf = void (*)(Elements, Dtype, Dtype);
-const ToHalf to_halves[kLoopDtypes + 1] = {to_half<bool>,    to_half<uint8_t>, to_half<int32_t>,
-                                           to_half<int64_t>, to_half<float>,   to_half<double>,
-                                           to_half<Float16>};
+#undef MT_ENTRY
+
+/// Makes the last dimension one of groups of `width`, where that can be.
+void group(int64_t width, int64_t to_size, int64_t from_size, Elements& e) {
+  const int last = e.ndim - 1;
+  const int64_t step = e.stride[1][last];
+  e.grouped = e.stride[0][last] == 1 && (step == 0 || step == 1) && e.size[last] % width == 0 &&
+              reinterpret_cast<uintptr_t>(e.out) % size_t(width * to_size) == 0 &&
+              (step == 0 || reinterpret_cast<uintptr_t>(e.in) % size_t(width * from_size) == 0);
+  for (int d = 0; d < last; ++d)
+    e.grouped &= e.stride[0][d] % width == 0 && (step == 0 || e.stride[1][d] % width == 0);
+  if (!e.grouped) return;
+  e.n /= width, e.size[last] /= width, e.stride[0][last] *= width, e.stride[1][last] *= width;
+}
 
 /// Whether the last two of at most three dimensions change places.
 bool transposes(const Copy& c) {
@@ -184,18 +203,19 @@ void copy(const Copy& call) {
     if (item == 2) return run_transpose<uint16_t>(c);
     return run_transpose<uint8_t>(c);
   }
+  const int64_t to_size = item_size(c.to), from_size = item_size(c.from);
+  const int64_t width = 16 / (to_size > from_size ? to_size : from_size);
+  const Converts& kernels = converts[int(c.to)][int(c.from)];
+  if (flat && reinterpret_cast<uintptr_t>(c.out) % size_t(width * to_size) == 0 &&
+      reinterpret_cast<uintptr_t>(c.in) % size_t(width * from_size) == 0)
+    return cuda::launch("copy", kernels.flat, cuda::blocks_for(n, cuda::kThreads * width),
+                        cuda::kThreads, c.out, c.in, n);
   Elements e;
   e.n = n, e.ndim = c.ndim, e.out = c.out, e.in = c.in;
   for (int d = 0; d < c.ndim; ++d)
     e.size[d] = c.size[d], e.stride[0][d] = c.out_stride[d], e.stride[1][d] = c.in_stride[d];
-  const unsigned blocks = cuda::blocks_for(n, cuda::kThreads);
-  if (is_half(c.to))
-    cuda::launch("copy", to_halves[is_half(c.from) ? kLoopDtypes : int(c.from)], blocks,
-                 cuda::kThreads, e, c.to, c.from);
-  else if (is_half(c.from))
-    cuda::launch("copy", from_halves[int(c.to)], blocks, cuda::kThreads, e, c.from);
-  else
-    cuda::launch("copy", converts[int(c.to)][int(c.from)], blocks, cuda::kThreads, e);
+  if (c.ndim > 0) group(width, to_size, from_size, e);
+  cuda::launch("copy", kernels.strided, cuda::blocks_for(e.n, cuda::kThreads), cuda::kThreads, e);
 }
 
 }  // namespace MT_ISA
