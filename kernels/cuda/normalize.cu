@@ -1,4 +1,6 @@
 // normalize.cu -- the normalize verb on CUDA: a team of threads for each row
+#include "kernels/cuda/normalize.h"
+
 #include "kernels/cuda/team.h"
 #include "kernels/device.h"
 #include "kernels/math.h"
@@ -178,6 +180,7 @@ template <class T> void run(const Normalize& c) {
 
 void normalize(const Normalize& c) {
   if (c.outer * c.images * c.period * c.per * c.run == 0) return;
+  if (normalize_split(c)) return;
   if (c.dtype == Dtype::f32) run<float>(c);
   else run<double>(c);
 }

@@ -105,6 +105,46 @@ test('batch_norm, instance_norm and group_norm', function()
   end
 end)
 
+test('few and long channels are spread over blocks', function()
+  mt.manual_seed(6)
+  local function statistics(y, u, v, eps)
+    local c = y.shape[2]
+    local mean, var = mt.zeros(c, {device = y.device}), mt.ones(c, {device = y.device})
+    return F.batch_norm(y, mean, var, u, v, true, 1, eps), mean, var
+  end
+  for _, dtype in ipairs {'float32', 'float64'} do
+    for _, shape in ipairs {{12, 2, 41, 41}, {12, 2, 40, 44}, {1, 3, 130, 130}, {2, 1, 9001}, {11, 1, 1501}} do
+      local c, what = shape[2], dtype .. ' ' .. table.concat(shape, ' x ')
+      local x = mt.randn(shape, {dtype = dtype}) * 2 + 1
+      local w, b = mt.rand(c, {dtype = dtype}) + 0.5, mt.randn(c, {dtype = dtype})
+      compare('batch_norm ' .. what, statistics, x, w, b)
+      compare('batch_norm without weights ' .. what, function(y) return (statistics(y)) end, x)
+      compare('instance_norm ' .. what, function(y, u, v) return F.instance_norm(y, nil, nil, u, v) end, x, w, b)
+    end
+    local long = mt.randn({12 * 2 * 40 * 44 + 1}, {dtype = dtype}):to('cuda')
+    local odd = long[{{2, long:numel()}}]:reshape(12, 2, 40, 44)
+    local g, answers = mt.randn(12, 2, 40, 44, {dtype = dtype}):to('cuda'), {}
+    for i, x in ipairs {odd, odd:clone()} do
+      x = x:detach():requires_grad_()
+      answers[i] = statistics(x)
+      answers[i]:backward(g)
+      answers[i + 2] = x.grad
+    end
+    assert(answers[1]:equal(answers[2]) and answers[3]:equal(answers[4]), 'where x lies is seen in the bits')
+  end
+  local x = mt.randn(12, 1, 41, 41) + 1e4
+  local _, mean, var = statistics(x:to('cuda'))
+  local exact = x:double()
+  t.near(mean:item(), exact:mean():item(), 1e-3)
+  t.near(var:item(), exact:var():item(), 1e-6 * exact:var():item())
+  local function launches(...)
+    local image, before = mt.randn(...):to('cuda'), mt.cuda.memory_stats().launches
+    F.instance_norm(image)
+    return mt.cuda.memory_stats().launches - before
+  end
+  t.eq(launches(1, 2, 130, 130) - launches(1, 2, 13, 13), 2)
+end)
+
 test('gradcheck and gradgradcheck work on the GPU', function()
   mt.manual_seed(5)
   local x = (mt.rand(3, 4, {dtype = 'float64'}) + 0.5):to('cuda'):requires_grad_()

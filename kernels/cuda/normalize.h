@@ -1,0 +1,12 @@
+// normalize.h -- the normalize verb on CUDA where rows are few and long (normalize_split.cu)
+#pragma once
+#include "kernels/device.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// Normalises by several blocks for each row; false: does nothing, for rows are short or many.
+bool normalize_split(const Normalize& c);
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,264 @@
+// normalize_split.cu -- the normalize verb on CUDA where rows are few and long: a row over many blocks
+//
+// Each part of a row comes to a partial result, a warp joins the parts of a row in their order, and a
+// third kernel goes over the elements. Which elements a thread takes depends on the shape alone: the
+// same bits on every run.
+#include <type_traits>
+
+#include "kernels/cuda/load.h"
+#include "kernels/cuda/normalize.h"
+#include "kernels/cuda/team.h"
+#include "kernels/number.h"
+#include "kernels/reductions.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+constexpr int64_t kLeast = 8192;   // elements of a part
+constexpr int64_t kBlocks = 4096;  // that all rows together are cut into, about
+constexpr int kAtOnce = 4;         // loads of a thread under way
+
+/// The sums of g and of g times the normalised x.
+struct Sums { double g, gx; };
+struct JoinSums {
+  __device__ Sums operator()(const Sums& a, const Sums& b) const { return {a.g + b.g, a.gx + b.gx}; }
+};
+struct JoinSpreads {
+  __device__ op::Spread operator()(const op::Spread& a, const op::Spread& b) const {
+    return op::join(a, b);
+  }
+};
+struct Add {
+  __device__ double operator()(double a, double b) const { return a + b; }
+};
+
+/// Rows of `outer` pieces of `run` elements of one channel, in `parts` parts of `part` elements.
+struct Split {
+  Normalize c;
+  int64_t rows, elements, part, parts;
+  bool aligned;   // all of x, grad and out lie at multiples of 16 bytes
+  void* partial;  // [rows, parts] of Spread or Sums
+  void* slopes;   // [rows, 2], going back: the means of the weighted g and g x
+};
+
+/// A block's part of a row, W neighbours at a time.
+template <class T, int W> struct Part {
+  const Split& s;
+  const int64_t row, from, to, base, step;
+
+  __device__ explicit Part(const Split& s)
+      : s(s),
+        row(blockIdx.x),
+        from(int64_t(blockIdx.y) * s.part),
+        to(smaller(s.elements, from + s.part)),
+        base(row * s.c.run),
+        step(s.rows * s.c.run) {}
+
+  /// Where element i of the row lies.
+  __device__ int64_t place(int64_t i) const {
+    const int64_t o = ((i | s.c.run) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(s.c.run))
+                                                 : i / s.c.run;
+    return base + o * step + (i - o * s.c.run);
+  }
+  __device__ cuda::Group<T, W> load(const void* data, int64_t at) const {
+    const T* const x = static_cast<const T*>(data) + at;
+    cuda::Group<T, W> g;
+    if constexpr (W > 1) {
+      if (s.aligned) return cuda::load_group<cuda::Group<T, W>>(x);
+    }
+    for (int k = 0; k < W; ++k) g.v[k] = x[k];
+    return g;
+  }
+  __device__ void store(void* data, int64_t at, const cuda::Group<T, W>& g) const {
+    T* const y = static_cast<T*>(data) + at;
+    if (s.aligned) *reinterpret_cast<cuda::Group<T, W>*>(y) = g;
+    else
+      for (int k = 0; k < W; ++k) y[k] = g.v[k];
+  }
+  /// Calls `body(places, how many)` for this thread's share, the number being a constant.
+  template <class F> __device__ void each(const F& body) const {
+    const int64_t turn = int64_t(blockDim.x) * W;
+    int64_t i = from + int64_t(threadIdx.x) * W;
+    for (; i + (kAtOnce - 1) * turn < to; i += kAtOnce * turn) {
+      int64_t at[kAtOnce];
+      for (int k = 0; k < kAtOnce; ++k) at[k] = place(i + k * turn);
+      body(at, std::integral_constant<int, kAtOnce>{});
+    }
+    for (; i < to; i += turn) {
+      const int64_t at[1] = {place(i)};
+      body(at, std::integral_constant<int, 1>{});
+    }
+  }
+  /// Calls `body(x)` for each element of `data`.
+  template <class F> __device__ void elements(const void* data, const F& body) const {
+    each([&](const int64_t* at, auto n) {
+      cuda::Group<T, W> x[n.value];
+      for (int k = 0; k < n.value; ++k) x[k] = load(data, at[k]);
+      for (int k = 0; k < n.value; ++k)
+        for (int j = 0; j < W; ++j) body(x[k].v[j]);
+    });
+  }
+  /// Calls `body(x, grad)` for each element.
+  template <class F> __device__ void pairs(const F& body) const {
+    each([&](const int64_t* at, auto n) {
+      cuda::Group<T, W> x[n.value], g[n.value];
+      for (int k = 0; k < n.value; ++k) x[k] = load(s.c.x, at[k]), g[k] = load(s.c.grad, at[k]);
+      for (int k = 0; k < n.value; ++k)
+        for (int j = 0; j < W; ++j) body(x[k].v[j], g[k].v[j]);
+    });
+  }
+  template <class S> __device__ S& partial() const {
+    return static_cast<S*>(s.partial)[row * s.parts + blockIdx.y];
+  }
+};
+
+template <class T> __device__ T value_at(const void* values, int64_t i, T otherwise) {
+  return values ? static_cast<const T*>(values)[i] : otherwise;
+}
+
+/// The mean of the part and the squares about it: the second trip finds the part in the cache.
+template <class T, int W> __global__ void spreads(const __grid_constant__ Split s) {
+  const Part<T, W> part(s);
+  const cuda::Block team;
+  const double n = double(part.to - part.from);
+  double sum = 0, squares = 0;
+  if (s.c.centred) {
+    part.elements(s.c.x, [&](T x) { sum += double(x); });
+    sum = team.total(sum, Add{});
+  }
+  const double mean = sum / n;
+  const T about = T(mean);
+  part.elements(s.c.x, [&](T x) {
+    const T d = x - about;
+    squares += double(d * d);
+  });
+  squares = team.total(squares, Add{});
+  const double lost = mean - double(about);
+  if (team.number() == 0) part.template partial<op::Spread>() = {n, mean, squares - n * lost * lost};
+}
+/// A warp for each row.
+template <class T> __global__ void join_spreads(const __grid_constant__ Split s) {
+  const cuda::Warp team;
+  for (int64_t row = team.first_line(); row < s.rows; row += team.lines_at_once()) {
+    const op::Spread* const parts = static_cast<const op::Spread*>(s.partial) + row * s.parts;
+    op::Spread all{0, 0, 0};
+    for (int64_t p = team.number(); p < s.parts; p += team.size()) all = op::join(all, parts[p]);
+    all = team.total(all, JoinSpreads{});
+    if (team.number() != 0) continue;
+    const double variance = all.m2 / all.n;
+    static_cast<T*>(s.c.mean)[row] = T(all.mean);
+    static_cast<T*>(s.c.variance)[row] = T(variance);
+    static_cast<T*>(s.c.rate)[row] = T(1 / math::sqrt(variance + s.c.eps));
+  }
+}
+template <class T, int W> __global__ void scale(const __grid_constant__ Split s) {
+  const Part<T, W> part(s);
+  const int64_t channel = part.row % s.c.period;
+  const T mean = static_cast<const T*>(s.c.mean)[part.row],
+          rate = static_cast<const T*>(s.c.rate)[part.row];
+  const T w = value_at<T>(s.c.weight, channel, 1), b = value_at<T>(s.c.bias, channel, 0);
+  const bool plain = !s.c.weight && !s.c.bias;
+  part.each([&](const int64_t* at, auto n) {
+    cuda::Group<T, W> x[n.value];
+    for (int k = 0; k < n.value; ++k) x[k] = part.load(s.c.x, at[k]);
+    for (int k = 0; k < n.value; ++k) {
+      for (T& v : x[k].v) {
+        const T y = (v - mean) * rate;
+        v = plain ? y : y * w + b;
+      }
+      part.store(s.c.out, at[k], x[k]);
+    }
+  });
+}
+
+template <class T, int W> __global__ void sums(const __grid_constant__ Split s) {
+  const Part<T, W> part(s);
+  const cuda::Block team;
+  const T mean = static_cast<const T*>(s.c.mean)[part.row],
+          rate = static_cast<const T*>(s.c.rate)[part.row];
+  Sums all{0, 0};
+  part.pairs([&](T x, T g) { all.g += double(g), all.gx += double(g * ((x - mean) * rate)); });
+  all = team.total(all, JoinSums{});
+  if (team.number() == 0) part.template partial<Sums>() = all;
+}
+template <class T> __global__ void join_sums(const __grid_constant__ Split s) {
+  const cuda::Warp team;
+  const double n = double(s.elements);
+  for (int64_t row = team.first_line(); row < s.rows; row += team.lines_at_once()) {
+    const Sums* const parts = static_cast<const Sums*>(s.partial) + row * s.parts;
+    Sums all{0, 0};
+    for (int64_t p = team.number(); p < s.parts; p += team.size()) all = JoinSums{}(all, parts[p]);
+    all = team.total(all, JoinSums{});
+    if (team.number() != 0) continue;
+    const double w = double(value_at<T>(s.c.weight, row % s.c.period, 1));
+    if (s.c.bias_grad) static_cast<T*>(s.c.bias_grad)[row] += T(all.g);
+    if (s.c.weight_grad) static_cast<T*>(s.c.weight_grad)[row] += T(all.gx);
+    static_cast<T*>(s.slopes)[2 * row] = s.c.centred ? T(w * all.g / n) : T(0);
+    static_cast<T*>(s.slopes)[2 * row + 1] = T(w * all.gx / n);
+  }
+}
+template <class T, int W> __global__ void gradients(const __grid_constant__ Split s) {
+  const Part<T, W> part(s);
+  const T mean = static_cast<const T*>(s.c.mean)[part.row],
+          rate = static_cast<const T*>(s.c.rate)[part.row];
+  const T w = value_at<T>(s.c.weight, part.row % s.c.period, 1);
+  const T middle = static_cast<const T*>(s.slopes)[2 * part.row],
+          slope = static_cast<const T*>(s.slopes)[2 * part.row + 1];
+  part.each([&](const int64_t* at, auto n) {
+    cuda::Group<T, W> x[n.value], g[n.value];
+    for (int k = 0; k < n.value; ++k)
+      x[k] = part.load(s.c.x, at[k]), g[k] = part.load(s.c.grad, at[k]);
+    for (int k = 0; k < n.value; ++k) {
+      for (int j = 0; j < W; ++j)
+        x[k].v[j] = (g[k].v[j] * w - middle - (x[k].v[j] - mean) * rate * slope) * rate;
+      part.store(s.c.out, at[k], x[k]);
+    }
+  });
+}
+
+template <class T, int W> void run(const Split& s) {
+  const dim3 grid(unsigned(s.rows), unsigned(s.parts));
+  const auto parts = [&](auto kernel) {
+    cuda::launch_blocks("normalize", kernel, grid, cuda::kThreads, cuda::Block::kShared, s);
+  };
+  if (s.c.grad) {
+    parts(sums<T, W>);
+    cuda::launch_teams<cuda::Warp>("normalize", join_sums<T>, s.rows, s);
+    cuda::launch("normalize", gradients<T, W>, grid, cuda::kThreads, s);
+  } else {
+    parts(spreads<T, W>);
+    cuda::launch_teams<cuda::Warp>("normalize", join_spreads<T>, s.rows, s);
+    cuda::launch("normalize", scale<T, W>, grid, cuda::kThreads, s);
+  }
+}
+template <class T> void run(Split& s) {
+  constexpr int wide = 16 / sizeof(T);
+  const auto address = [](const void* data) { return reinterpret_cast<uintptr_t>(data); };
+  s.aligned = (address(s.c.x) | address(s.c.grad) | address(s.c.out)) % 16 == 0;
+  if (s.c.run % wide == 0) run<T, wide>(s);
+  else run<T, 1>(s);
+}
+
+}  // namespace
+
+bool normalize_split(const Normalize& c) {
+  Split s{c, c.images * c.period, c.outer * c.run, 0, 0, false, nullptr, nullptr};
+  if (c.per > 1 || c.run == 1 || s.rows >= kBlocks / 2 || s.elements < 2 * kLeast) return false;
+  const int64_t most = kBlocks / s.rows;
+  s.part = (s.elements + most - 1) / most;
+  s.part = s.part < kLeast ? kLeast : (s.part + 15) / 16 * 16;
+  s.parts = (s.elements + s.part - 1) / s.part;
+  const size_t slopes = c.grad ? size_t(s.rows) * 2 * sizeof(double) : 0,
+               partial = size_t(s.rows * s.parts) * (c.grad ? sizeof(Sums) : sizeof(op::Spread));
+  const cuda::Scratch scratch(slopes + partial);
+  s.slopes = scratch.as<void>();
+  s.partial = scratch.as<char>() + slopes;
+  if (c.dtype == Dtype::f32) run<float>(s);
+  else run<double>(s);
+  return true;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
