@@ -90,6 +90,54 @@ template <class Op, class Element> struct Arg {
   }
 };
 
+/// What one thread joins by itself, in the order of its elements.
+template <class Rule> class Alone {
+ public:
+  using T = typename Rule::T;
+  __device__ void enter(T x, int64_t i) { s_ = Rule::join(s_, Rule::enter(x, i)); }
+  __device__ typename Rule::State state() const { return s_; }
+
+ private:
+  typename Rule::State s_ = Rule::start();
+};
+/// Sums about the first element, without a division for each: being one of them, it is never so far
+/// away that more than log2(n) bits of m2 are lost.
+template <class T> class Alone<Moments<T>> {
+ public:
+  __device__ void enter(T x, int64_t) {
+    if (n_ == 0) first_ = double(x);
+    const double d = double(x) - first_;
+    n_ += 1, sum_ += d, squares_ += d * d;
+  }
+  __device__ op::Spread state() const {
+    if (n_ == 0) return Moments<T>::start();
+    const double mean = sum_ / n_, m2 = squares_ - sum_ * mean;
+    return {n_, first_ + mean, m2 < 0 ? 0.0 : m2};
+  }
+
+ private:
+  double n_ = 0, first_ = 0, sum_ = 0, squares_ = 0;
+};
+/// One exponential for each element, in its own precision.
+template <class T> class Alone<LogSumExp<T>> {
+ public:
+  using Rule = LogSumExp<T>;
+  __device__ void enter(T x, int64_t i) {
+    const T d = x - s_.offset;
+    if (s_.sum > 0 && s_.sum < math::kInfinity && d - d == T(0)) {
+      const double e = double(math::exp(-math::fabs(d)));
+      if (d > T(0)) s_ = {x, s_.sum * e + 1};
+      else s_.sum += e;
+    } else {
+      s_ = Rule::join(s_, Rule::enter(x, i));
+    }
+  }
+  __device__ op::Scaled<T> state() const { return s_; }
+
+ private:
+  op::Scaled<T> s_ = Rule::start();
+};
+
 // ---- kernels ------------------------------------------------------------------------------------
 
 /// A reduction cut into `parts` of `part` elements each; `partial` (outputs x parts) holds what the
@@ -100,12 +148,11 @@ struct Job {
   void* partial;
 };
 
-template <class Rule> __device__ typename Rule::State element(const Job& j, int64_t base, int64_t i) {
-  using T = typename Rule::T;
+template <class T> __device__ T element(const Job& j, int64_t base, int64_t i) {
   const int64_t at =
       j.r.reduced == 1 ? i * j.r.reduced_stride[0]
                        : offset_of(i, j.r.reduced, j.r.reduced_size, j.r.reduced_stride);
-  return Rule::enter(static_cast<const T*>(j.r.in)[base + at], i);
+  return static_cast<const T*>(j.r.in)[base + at];
 }
 __device__ inline int64_t begin_of(const Job& j, int64_t output) {
   return offset_of(output, j.r.kept, j.r.kept_size, j.r.kept_stride);
@@ -133,14 +180,14 @@ template <class Rule> __device__ typename Rule::State join_block(const typename 
 
 /// A block for each output, or for each part of one (the grid's y).
 template <class Rule> __global__ void lines(const __grid_constant__ Job j) {
-  using State = typename Rule::State;
+  using T = typename Rule::T;
   const int t = int(threadIdx.x), threads = int(blockDim.x);
   for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
     const int64_t base = begin_of(j, o), from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
-    State s = Rule::start();
-    for (int64_t i = from + t; i < to; i += threads) s = Rule::join(s, element<Rule>(j, base, i));
-    s = join_block<Rule>(s);
+    Alone<Rule> own;
+    for (int64_t i = from + t; i < to; i += threads) own.enter(element<T>(j, base, i), i);
+    const auto s = join_block<Rule>(own.state());
     if (t == 0) finish<Rule>(j, o, blockIdx.y, s);
   }
 }
@@ -154,13 +201,13 @@ template <class Rule> __global__ void columns(const __grid_constant__ Job j) {
        o0 += int64_t(gridDim.x) * kAcross) {
     const int64_t o = o0 + across, from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
-    State s = Rule::start();
+    Alone<Rule> own;
     if (o < j.outputs) {
       const int64_t base = begin_of(j, o);
       for (int64_t i = from + down; i < to; i += kDown)
-        s = Rule::join(s, element<Rule>(j, base, i));
+        own.enter(element<typename Rule::T>(j, base, i), i);
     }
-    all[down * kAcross + across] = s;
+    all[down * kAcross + across] = own.state();
     for (int half = kDown / 2; half > 0; half /= 2) {
       __syncthreads();
       if (down < half)

@@ -146,4 +146,59 @@ t.test('broadcasts along a contiguous last dimension, in groups and not, are the
   end
 end)
 
+t.test('conversions in groups of 16 bytes and not are the bits of the CPU', function()
+  mt.manual_seed(3)
+  local dtypes = {'bool', 'uint8', 'int32', 'int64', 'float32', 'float64', 'float16', 'bfloat16'}
+  for _, from in ipairs(dtypes) do
+    local numbers = (mt.randn(16, 33) * 90):to(from)
+    local long = (mt.randn(5003) * 90):to(from)
+    local function views(x, y)
+      return {
+        y, y[{{2, 5003}}], y[{{17, 4112}}], y[{{1, 1}}], x[{{}, {1, 16}}], x[{{}, {2, 17}}], x:t(),
+        x[{{}, {17, 32}}]:contiguous(), x[{{}, {33}}]:expand(16, 32), x[{{1}, {1, 32}}]:contiguous():expand(4, 32),
+        x[{{1, 16, 2}, {1, 32}}]:contiguous():reshape(2, 4, 32):transpose(1, 2),
+      }
+    end
+    local here, there = views(numbers, long), views(numbers:to('cuda'), long:to('cuda'))
+    for _, to in ipairs(dtypes) do
+      for i, x in ipairs(here) do
+        local made, put = there[i]:to(to), mt.zeros(there[i].shape, {dtype = to, device = 'cuda'})
+        put:copy_(there[i])
+        local expected = x:to(to)
+        if not (made:cpu():equal(expected) and put:cpu():equal(expected)) then
+          error(('%s to %s of view %d differs'):format(from, to, i))
+        end
+      end
+    end
+  end
+end)
+
+t.test('var and logsumexp of awkward numbers', function()
+  mt.manual_seed(4)
+  local inf, nan = math.huge, 0 / 0
+  for _, dtype in ipairs {'float32', 'float64'} do
+    local x = mt.randn(70, 40, {dtype = dtype})
+    local ramp = mt.range(1, 70 * 40):to(dtype):reshape(70, 40)
+    local outlier, infinite, none, mixed = x:clone(), x:clone(), x:clone(), x:clone() * 50
+    outlier[1], infinite[{3, {}}], none[{{}, 2}], mixed[{{5, 9}, 7}] = 1e6, inf, -inf, -inf
+    mixed[{{1, 3}, 1}], mixed[{60, 30}] = nan, inf
+    local tol = dtype == 'float64' and 1e-11 or 1e-5
+    local cases = {x, x + 3000, ramp, -ramp, x * 0 + 7, outlier, infinite, none, mixed, x * 1e-20}
+    for i, a in ipairs(cases) do
+      local b = a:to('cuda')
+      for _, dim in ipairs {1, 2} do
+        for name, f in pairs {
+          logsumexp = function(y) return y:logsumexp(dim) end, var = function(y) return y:var(dim) end,
+          all = function(y) return y:logsumexp({1, 2}) end, spread = function(y) return y:var() end,
+        } do
+          local here, there = f(a), f(b):cpu()
+          if not mt.allclose(there, here, {rtol = tol, atol = 0, equal_nan = true}) then
+            error(('%s of case %d, %s, along %d: %s and %s'):format(name, i, dtype, dim, there, here))
+          end
+        end
+      end
+    end
+  end
+end)
+
 t.finish()
