@@ -6,6 +6,7 @@
 // thread joins a run of values for the same cell.
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/prefix.h"
+#include "kernels/cuda/radix_sort.h"
 #include "kernels/device.h"
 #include "kernels/number.h"
 #include "kernels/places.h"
@@ -192,6 +193,7 @@ __global__ void move_entries(const uint64_t* entry, int64_t n, int shift, int64_
 
 /// Sorts n entries by their bits [from, to); the answer is in one of the two arrays.
 uint64_t* sort_entries(uint64_t* entry, uint64_t* other, int64_t n, int from, int to) {
+  if (n >= cuda::kRadixSort) return cuda::radix_sort("scatter", entry, other, n, from, to);
   const int64_t runs = (n + kRun - 1) / kRun;
   const cuda::Scratch scratch(size_t(runs * kDigits) * sizeof(int64_t));
   int64_t* const place = scratch.as<int64_t>();

@@ -2,8 +2,9 @@
 //
 // A key (kernels/keys.h) travels with its position, which decides between equal keys: no two items
 // are alike, so whatever sorts them is stable. Where few places are wanted, each tile passes on no
-// more items than that, until one tile holds them all.
-#include "kernels/cuda/cuda.h"
+// more items than that, until one tile holds them all. Few long lines whose items are words are left
+// to CUB (radix_sort.h).
+#include "kernels/cuda/radix_sort.h"
 #include "kernels/device.h"
 #include "kernels/keys.h"
 #include "kernels/verbs.h"
@@ -135,6 +136,26 @@ template <class T, class K> __global__ void write(const __grid_constant__ Job j)
   }
 }
 
+template <class T> __global__ void list_items(const __grid_constant__ Job j) {
+  uint64_t* const to = static_cast<uint64_t*>(j.to);
+  for (int64_t i = cuda::thread_number(); i < j.n; i += cuda::thread_count())
+    to[i] = Items<T, uint32_t>::load(j, 0, i);
+}
+/// Line by line.
+template <class T> void sort_words(Job j) {
+  const size_t bytes = size_t(j.n) * sizeof(uint64_t);
+  const cuda::Scratch items(bytes), other(bytes);
+  if (!other.as<void>()) return;  // the trouble is noted
+  for (const int64_t end = j.lines; j.first_line < end; ++j.first_line) {
+    j.lines = 1, j.from = nullptr, j.to = items.as<void>();
+    cuda::launch("sort", list_items<T>, cuda::blocks_for(j.n, cuda::kThreads), cuda::kThreads, j);
+    j.from = cuda::radix_sort("sort", items.as<uint64_t>(), other.as<uint64_t>(), j.n, 32,
+                              32 + 8 * int(sizeof(T)));
+    cuda::launch("sort", write<T, uint32_t>, cuda::blocks_for(j.s.keep, cuda::kThreads),
+                 cuda::kThreads, j);
+  }
+}
+
 template <class T, class K> void launch_tiles(Job& j) {
   j.tile = kLeastTile;
   while (j.tile < kTile && j.tile < j.n) j.tile *= 2;
@@ -179,6 +200,8 @@ template <class T, class K> void sort_all(const Sort& s, const Lines& l) {
   j.s = s, j.s.lines = l;
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
   if (l.n <= kTile) return launch_tiles<T, K>(j);
+  if constexpr (sizeof(K) == 4)  // else an item is two words
+    if (s.first + s.keep > kTile / 2 && j.lines <= l.n / cuda::kRadixSort) return sort_words<T>(j);
   const int64_t all = j.lines, together = smaller(all, kMostItems / l.n > 1 ? kMostItems / l.n : 1);
   const size_t bytes = size_t(together * l.n) * sizeof(Item<K>);
   const cuda::Scratch spare(bytes), other(bytes);

@@ -27,7 +27,7 @@ local function random(shape, dtype)
 end
 
 local shapes = {{1}, {16}, {48}, {500}, {1025}, {2048}, {3000}, {33, 3}, {4, 3, 5}, {2, 70, 2},
-                {2, 1100}, {5, 1}, {0}, {0, 3}, {3, 0}}
+                {2, 1100}, {2, 3000}, {3000, 2}, {5, 1}, {0}, {0, 3}, {3, 0}}
 
 test('sort along every dimension, both ways, stable', function()
   mt.manual_seed(1)
@@ -136,6 +136,34 @@ test('gradients', function()
     b:backward(g)
     t.eq(mt.allclose(y.grad:cpu(), x.grad), true)
   end
+end)
+
+test('long lines and what scatters by a sort: in a graph too', function()
+  mt.manual_seed(3)
+  local where, values = mt.randint(1, 700, {5000}), mt.randn(5000)
+  local function scattered(x, at) return mt.zeros({700}, {device = x.device}):scatter_add(1, at, x) end
+  t.eq(mt.equal(scattered(values:to('cuda'), where:to('cuda')):cpu(), scattered(values, where)), true)
+  local x, at = mt.randn(5000):to('cuda'), where:to('cuda')
+  local step = mt.cuda.graph(function()
+    local sorted, places = mt.sort(x)
+    return sorted, places, scattered(x, at)
+  end)
+  step()
+  x:copy_(values)
+  local sorted, places, sums = step()
+  local wanted, there = mt.sort(values)
+  t.eq({mt.equal(sorted:cpu(), wanted), mt.equal(places:cpu(), there)}, {true, true})
+  t.eq(mt.equal(sums:cpu(), scattered(values, where)), true)
+end)
+
+test('a long line takes no more passes than one half as long', function()
+  local launches = {}
+  for i, n in ipairs {70000, 140000} do
+    local x, before = mt.randn(n):to('cuda'), mt.cuda.memory_stats().launches
+    local _ = mt.sort(x)
+    launches[i] = mt.cuda.memory_stats().launches - before
+  end
+  t.eq(launches[1], launches[2])
 end)
 
 t.finish()
