@@ -1,7 +1,6 @@
 // doctor.cpp -- `mtorch doctor`: what was found on this machine, and how to mend what was not
 #include <dlfcn.h>
 #include <fmt/core.h>
-#include <omp.h>
 
 #include <cstdlib>
 #include <string>
@@ -10,6 +9,7 @@
 #include "engine/device.h"
 #include "engine/nvrtc.h"
 #include "kernels/cpu/openblas.h"
+#include "kernels/cpu/parallel.h"
 #include <lua.hpp>
 
 namespace mt::program {
@@ -45,7 +45,7 @@ int doctor() {
   say(stdout, "mtorch {}\n", MT_VERSION);
   row("lua", true, LUAJIT_VERSION);
   row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
-  row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", omp_get_max_threads()));
+  row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", cpu_threads()));
   blas();
   row("line editing", there("libedit.so.2"), "libedit.so.2",
       "the prompt works without: apt-get install libedit2");

@@ -1,6 +1,7 @@
 // main.cpp -- the program: options, scripts, tracebacks, exit status, Ctrl-C
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,11 +14,23 @@
 #include "bindings/open.h"
 #include "bindings/program.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/lapack.h"
 
 namespace mt::program {
 namespace {
 
 lua_State* running = nullptr;
+
+// A compiled loop looks at no hook, but LuaJIT's profiler has it look whether a sample is due, which
+// is once in a thousand years unless Ctrl-C asks for samples every 10 ms. The loop then goes on in
+// the interpreter, which obeys hooks. Line by line, as a loop may be one line: tight loops take up to
+// twice the time, so this is for the prompt.
+volatile sig_atomic_t compiled_stop = 0;
+void leave_compiled(int every_us) {
+  const itimerval timer{{0, every_us}, {every_us ? 0 : 1000000000, every_us}};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
+void on_sample(void*, lua_State*, int, int) { leave_compiled(0); }
 
 /// Raises the interrupt inside Lua code that calls no function of mtorch.
 void stop_hook(lua_State* L, lua_Debug*) {
@@ -25,12 +38,15 @@ void stop_hook(lua_State* L, lua_Debug*) {
   luaL_error(L, "interrupted!");
 }
 
-/// The first Ctrl-C asks; the second ends the process at once, since LuaJIT's compiled loops cannot
-/// be asked.
+/// The first Ctrl-C asks, the second ends the process at once. LuaJIT's compiled loops can be asked
+/// where interrupt_compiled() was called, LAPACK nowhere.
 void on_interrupt(int) {
   if (mt_interrupted) _exit(130);
   mt_interrupted = 1;
   if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  if (compiled_stop) leave_compiled(10000);
+  static const char word[] = "interrupted: stops when LAPACK returns\n";
+  if (lapack::under_way() && write(STDERR_FILENO, word, sizeof word - 1) < 0) return;
 }
 
 /// Whether the message says where already: it begins with the only line of the user's on the stack.
@@ -241,6 +257,11 @@ void report(lua_State* L) {
   std::fflush(stdout);
   say(stderr, "mtorch: {}\n", message ? message : "(error object is not a string)");
   lua_pop(L, 1);
+}
+
+void interrupt_compiled(lua_State* L) {
+  luaJIT_profile_start(L, "li1000000000", on_sample, nullptr);
+  compiled_stop = 1;
 }
 
 bool take_interrupt() {

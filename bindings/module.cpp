@@ -2,7 +2,6 @@
 // the embedded sources
 #include "bindings/module.h"
 
-#include <omp.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -208,13 +207,17 @@ const Entry kCore[] = {
     {"set_num_threads(n)", "How many threads kernels use.",
      [](Args& a) {
        const int64_t n = a.integer(1);
-       const int most = std::max(16, 4 * omp_get_num_procs());
+       const int most = most_cpu_threads();
        if (n < 1 || n > most) fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
-       omp_set_num_threads(int(n));
+       set_cpu_threads(int(n));
        return 0;
      }},
     {"get_num_threads()", "How many threads kernels use.",
-     [](Args& a) { return a.push(double(omp_get_max_threads())); }},
+     [](Args& a) { return a.push(double(cpu_threads())); }},
+    {"set_flush_denormal(on)", "Whether results too small to be normal numbers become 0, and such "
+     "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
+     "False where the processor cannot.",
+     [](Args& a) { return a.push(set_flush_denormal(a.boolean(1, false))); }},
     {"device_trouble(device)", "Why a device cannot be used; an empty string when it can.",
      [](Args& a) {
        try {

@@ -19,6 +19,8 @@ template <class... A> void say(std::FILE* to, fmt::format_string<A...> text, A&&
 int call(lua_State* L, int arguments, int results);
 /// Prints the message at the top of the stack and removes it.
 void report(lua_State* L);
+/// From now on Ctrl-C ends LuaJIT's compiled loops too.
+void interrupt_compiled(lua_State* L);
 /// Whether Ctrl-C came since the last time; forgets it.
 bool take_interrupt();
 /// Sets the global mt and, where asked for, nn and optim; returns as `call` does.

@@ -63,19 +63,20 @@ class Editor {
     path_ = history_path();
     if (read && !path_.empty()) read(path_.c_str());
   }
-  ~Editor() {
-    if (write_ && !path_.empty()) write_(path_.c_str());
-  }
 
-  /// False at the end of the input.
+  /// False at the end of the input, and where Ctrl-C gave it up.
   bool read(const char* prompt, std::string& line) {
-    take_interrupt();  // a Ctrl-C at the prompt drops the line, no more
+    gave_up = false;
+    take_interrupt();  // of what ran before
     if (readline_ && add_) {
       char* text = readline_(prompt);
-      for (; !text && take_interrupt(); text = readline_(prompt)) say(stdout, "\n");
+      if (!text && take_interrupt()) {
+        say(stdout, "\n");
+        gave_up = true;
+      }
       if (!text) return false;
       line = text;
-      if (*text) add_(text);
+      if (*text) remember(text);
       std::free(text);
       return true;
     }
@@ -83,6 +84,8 @@ class Editor {
     std::fflush(stdout);
     return bool(std::getline(std::cin, line));
   }
+
+  bool gave_up = false;
 
  private:
   /// Tab completes names of Lua; what stands before a word is none of it.
@@ -105,6 +108,11 @@ class Editor {
       *stop = 1;
       return matches(word, next_name);
     };
+  }
+  /// In the file at once: the process may end without a word to it.
+  void remember(const char* text) {
+    add_(text);
+    if (write_ && !path_.empty()) write_(path_.c_str());
   }
   static std::string history_path() {
     const char* state = std::getenv("XDG_STATE_HOME");
@@ -180,9 +188,11 @@ int repl(lua_State* L) {
                LUAJIT_VERSION);
   if (predefine(L, true, true) != 0) report(L);
   Editor editor(L);
+  interrupt_compiled(L);
   std::string line;
-  for (; editor.read("> ", line); lua_settop(L, 0)) {
+  for (; editor.read("> ", line) || editor.gave_up; lua_settop(L, 0)) {
     lua_settop(L, 0);
+    if (editor.gave_up) continue;
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     if (is_word(L, line, "quit") || is_word(L, line, "exit")) return 0;
     if (is_word(L, line, "help")) {
@@ -190,7 +200,9 @@ int repl(lua_State* L) {
       continue;
     }
     const bool silent = line.back() == ';';
-    if (!compile(L, editor, line) || call(L, lua_gettop(L) - 1, LUA_MULTRET) != 0) {
+    const bool compiled = compile(L, editor, line);
+    if (editor.gave_up) continue;
+    if (!compiled || call(L, lua_gettop(L) - 1, LUA_MULTRET) != 0) {
       report(L);
       take_interrupt();
     } else if (!silent) {

@@ -7568,6 +7568,11 @@ function mt.recompute(fn, ...) end
 ---@return mt.Tensor ...
 function mt.report(...) end
 
+--- Whether results too small to be normal numbers become 0, and such operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. False where the processor cannot.
+---@param on any
+---@return mt.Tensor ...
+function mt.set_flush_denormal(on) end
+
 --- How many threads kernels use.
 ---@param n integer
 ---@return mt.Tensor ...

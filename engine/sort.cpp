@@ -7,6 +7,7 @@
 #include "engine/device.h"
 #include "engine/half.h"
 #include "engine/reducing.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 namespace {

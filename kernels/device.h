@@ -279,8 +279,6 @@ const Device& start_cpu();
 /// The CPU, with the kernels of the best instruction set this machine has
 /// (`MTORCH_ISA=base|avx2|avx512` overrides).
 inline const Device& cpu_device() { return the_cpu ? *the_cpu : start_cpu(); }
-/// On how many threads a verb of the CPU may run.
-int cpu_threads();
 /// Which instruction set that is: "base", "avx2" or "avx512".
 const char* cpu_isa();
 

@@ -18,6 +18,8 @@ constexpr int kNoMemory = -1000;
 /// LAPACK's own 32-bit sizes overflow.
 constexpr int64_t kMaxSide = 1 << 24, kMaxSquare = 16000;
 
+/// Whether a call is under way, which Ctrl-C cannot end; a signal's handler may ask.
+bool under_way();
 /// Whether all n elements are numbers, none NaN or infinite.
 template <class T> bool finite(const T* x, int64_t n);
 

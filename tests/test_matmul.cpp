@@ -1,6 +1,5 @@
 // test_matmul.cpp -- products of matrices, batches and vectors against a loop of multiplications
-#include <omp.h>
-
+#include "kernels/cpu/parallel.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -143,7 +142,7 @@ MT_TEST("NaN and infinity pass through a product", "[matmul]") {
 
 MT_TEST("products have the same bits for every number of threads", "[matmul]") {
   Rng rng(43);
-  const int before = omp_get_max_threads();
+  const int before = cpu_threads();
   struct Size {
     int64_t batch, m, k, n;
   };
@@ -161,12 +160,12 @@ MT_TEST("products have the same bits for every number of threads", "[matmul]") {
                    b = random_tensor(rng, {batch, k, n}, dtype, -1, 1);
       Tensor first;
       for (const int threads : {1, 2, 3, 8}) {
-        omp_set_num_threads(threads);
+        set_cpu_threads(threads);
         const Tensor y = matmul(a, b);
         if (!first.defined()) first = y;
         CHECK(difference(y, first) == "");
       }
-      omp_set_num_threads(before);
+      set_cpu_threads(before);
     }
 }
 

@@ -1,7 +1,6 @@
 // test_ops.cpp -- every elementwise operation of the list x dtype x layout; no operation's name
 // stands here
-#include <omp.h>
-
+#include "kernels/cpu/parallel.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -419,7 +418,7 @@ MT_TEST("an operation that is not differentiable leaves the graph", "[ops]") {
 
 MT_TEST("bits do not depend on the number of threads", "[ops]") {
   Rng rng(19);
-  const int before = omp_get_max_threads();
+  const int before = cpu_threads();
   const int64_t n = 100003;
   const Shape base{n, 2};
   for_each_case([&](const Case& c) {
@@ -443,7 +442,7 @@ MT_TEST("bits do not depend on the number of threads", "[ops]") {
       std::vector<Tensor> gradient;
       for (const int threads : {1, 2, 3, 8}) {
         INFO("threads " << threads);
-        omp_set_num_threads(threads);
+        set_cpu_threads(threads);
         const Tensor y = f(in);
         if (!value.defined()) value = y;
         CHECK(difference(y, value) == "");
@@ -452,7 +451,7 @@ MT_TEST("bits do not depend on the number of threads", "[ops]") {
         if (gradient.empty()) gradient = g;
         for (size_t i = 0; i < g.size(); ++i) CHECK(difference(g[i], gradient[i]) == "");
       }
-      omp_set_num_threads(before);
+      set_cpu_threads(before);
     }
   });
 }

@@ -1,6 +1,5 @@
 // test_optim.cpp -- optimizer steps against the formulas of torch.optim, written out in double
-#include <omp.h>
-
+#include "kernels/cpu/parallel.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -130,12 +129,12 @@ MT_TEST("adam_step is torch.optim.Adam and AdamW with every option", "[optim]") 
 
 MT_TEST("optimizer steps have the same bits for every number of threads", "[optim]") {
   Rng rng(83);
-  const int before = omp_get_max_threads();
+  const int before = cpu_threads();
   const Tensor start = random_tensor(rng, {100003}, Dtype::f32),
                g = random_tensor(rng, {100003}, Dtype::f32, -1, 1);
   Tensor first_sgd, first_adam;
   for (const int threads : {1, 2, 3, 8}) {
-    omp_set_num_threads(threads);
+    set_cpu_threads(threads);
     const Tensor p = leaf(start), q = leaf(start);
     p.set_grad(g), q.set_grad(g);
     std::vector<Tensor> velocity, mean, square;
@@ -149,7 +148,7 @@ MT_TEST("optimizer steps have the same bits for every number of threads", "[opti
     CHECK(difference(p, first_sgd) == "");
     CHECK(difference(q, first_adam) == "");
   }
-  omp_set_num_threads(before);
+  set_cpu_threads(before);
 }
 
 MT_TEST("a gradient of another dtype or layout is converted", "[optim]") {

@@ -1,8 +1,7 @@
 // test_random.cpp -- random tensors: the stream's definition, its repeatability, and its moments
-#include <omp.h>
-
 #include <algorithm>
 
+#include "kernels/cpu/parallel.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -100,10 +99,10 @@ MT_TEST("draws follow each other in the stream without a gap or an overlap", "[r
 }
 
 MT_TEST("random numbers do not depend on the number of threads", "[random]") {
-  const int before = omp_get_max_threads();
+  const int before = cpu_threads();
   std::vector<Tensor> first;
   for (const int threads : {1, 2, 3, 8}) {
-    omp_set_num_threads(threads);
+    set_cpu_threads(threads);
     Seeded seed(3);
     const std::vector<Tensor> drawn = {rand({100003}),
                                        randn({100003}),
@@ -114,7 +113,7 @@ MT_TEST("random numbers do not depend on the number of threads", "[random]") {
     if (first.empty()) first = drawn;
     for (size_t i = 0; i < drawn.size(); ++i) CHECK(difference(drawn[i], first[i]) == "");
   }
-  omp_set_num_threads(before);
+  set_cpu_threads(before);
 }
 
 MT_TEST("uniform numbers lie in [0, 1) with the right moments", "[random]") {

@@ -1,8 +1,7 @@
 // test_reduce.cpp -- reductions against naive loops, on random layouts and dimensions
-#include <omp.h>
-
 #include <algorithm>
 
+#include "kernels/cpu/parallel.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -253,7 +252,7 @@ MT_TEST("sums are accurate", "[reduce]") {
 
 MT_TEST("reductions have the same bits for every number of threads", "[reduce]") {
   Rng rng(34);
-  const int before = omp_get_max_threads();
+  const int before = cpu_threads();
   Tensor x = random_tensor(rng, {331, 307}, Dtype::f32);
   x = contiguous(expand(unsqueeze(x, 0), {3, 331, 307}));
   const std::vector<std::pair<Tensor, Shape>> calls = {{x, {}},
@@ -268,12 +267,12 @@ MT_TEST("reductions have the same bits for every number of threads", "[reduce]")
       INFO(r.name << " over " << to_string(dims));
       Tensor first;
       for (const int threads : {1, 2, 3, 8}) {
-        omp_set_num_threads(threads);
+        set_cpu_threads(threads);
         const Tensor y = r.run(input, dims, false);
         if (!first.defined()) first = y;
         CHECK(difference(y, first) == "");
       }
-      omp_set_num_threads(before);
+      set_cpu_threads(before);
     }
 }
 

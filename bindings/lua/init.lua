@@ -56,6 +56,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
 
   -- Modules' functions that are about the program rather than about tensors.
   mt.set_num_threads, mt.get_num_threads = core.set_num_threads, core.get_num_threads
+  mt.set_flush_denormal = core.set_flush_denormal
   mt.arange = core.declare('arange(..)', 'Not here: mt.range(first, last[, step]) includes both ends.', function()
     core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), ' ..
       'which includes both')

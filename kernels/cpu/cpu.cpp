@@ -1,6 +1,5 @@
 // cpu.cpp -- the CPU as a device: memory, and the choice of an instruction set at start
 #include <cpuid.h>
-#include <omp.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -8,8 +7,6 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/table.h"
-
-volatile int mt_interrupted = 0;
 
 namespace mt {
 namespace {
@@ -107,7 +104,6 @@ const Device& start_cpu() {
   the_cpu = &device;
   return device;
 }
-int cpu_threads() { return omp_get_max_threads(); }
 const char* cpu_isa() {
   static const char* const name = choose().name;
   return name;

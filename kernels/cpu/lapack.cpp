@@ -8,6 +8,8 @@
 
 #include <omp.h>
 
+#include <atomic>
+
 #include "kernels/cpu/openblas.h"
 
 namespace mt::lapack {
@@ -39,12 +41,15 @@ MT_ROUTINES(float, s)
 MT_ROUTINES(double, d)
 
 /// OpenBLAS cuts its work by its number of threads, which changes bits: one, while this lives.
+std::atomic<int> calls_under_way{0};
 struct OneThread {
   const int before = omp_get_max_threads();
   OneThread() {
+    ++calls_under_way;
     if (before > 1) omp_set_num_threads(1);
   }
   ~OneThread() {
+    --calls_under_way;
     if (before > 1) omp_set_num_threads(before);
   }
   OneThread(const OneThread&) = delete;
@@ -217,6 +222,8 @@ int least_squares(LeastSquares how, int m, int n, int columns, T* a, T* b, T rco
     }
   });
 }
+
+bool under_way() { return calls_under_way.load() > 0; }
 
 #define MT_INSTANCES(T)                                                   \
   template bool finite(const T*, int64_t);                                \

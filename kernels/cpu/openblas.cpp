@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/cpu/parallel.h"
+
 namespace mt::openblas {
 namespace {
 
@@ -63,11 +65,10 @@ int count_threads() {
   return n;
 }
 
-/// Whether this is the only thread: OpenMP's are sent home before, and come back when needed. The
-/// kernel may count one that has ended for some microseconds.
+/// Whether this is the only thread: the workers are sent home before. The kernel may count one that
+/// has ended for some microseconds.
 bool alone() {
-  if (omp_in_parallel()) return false;
-  if (count_threads() > 1) omp_pause_resource_all(omp_pause_soft);
+  if (!rest_workers()) return false;
   for (int tries = 0; tries < 100; ++tries) {
     if (count_threads() == 1) return true;
     usleep(100);

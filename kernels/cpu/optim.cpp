@@ -16,7 +16,7 @@ template <class Body> void pieces(int64_t n, const Body& body) {
            [&](int64_t p) { body(p * kPieceSize, smaller(n, (p + 1) * kPieceSize)); });
 }
 
-template <class T> void sgd_as(const SgdStep& s) {
+template <class T> [[gnu::noinline]] void sgd_as(const SgdStep& s) {
   T* value = static_cast<T*>(s.value);
   const T* grad = static_cast<const T*>(s.grad);
   T* velocity = static_cast<T*>(s.momentum_buffer);
@@ -33,7 +33,7 @@ template <class T> void sgd_as(const SgdStep& s) {
   });
 }
 
-template <class T> void adam_as(const AdamStep& s) {
+template <class T> [[gnu::noinline]] void adam_as(const AdamStep& s) {
   T* value = static_cast<T*>(s.value);
   const T* grad = static_cast<const T*>(s.grad);
   T* mean = static_cast<T*>(s.mean);
@@ -48,8 +48,15 @@ template <class T> void adam_as(const AdamStep& s) {
 
 }  // namespace
 
-void sgd(const SgdStep& s) { s.dtype == Dtype::f64 ? sgd_as<double>(s) : sgd_as<float>(s); }
-void adam(const AdamStep& s) { s.dtype == Dtype::f64 ? adam_as<double>(s) : adam_as<float>(s); }
+// Moments that decay into denormals would make a step several times slower.
+void sgd(const SgdStep& s) {
+  const NoDenormals mode;
+  s.dtype == Dtype::f64 ? sgd_as<double>(s) : sgd_as<float>(s);
+}
+void adam(const AdamStep& s) {
+  const NoDenormals mode;
+  s.dtype == Dtype::f64 ? adam_as<double>(s) : adam_as<float>(s);
+}
 
 }  // namespace MT_ISA
 }  // namespace mt

@@ -1,4 +1,17 @@
-// parallel.h -- the one place where work is spread over OpenMP threads
+// parallel.h -- the one door through which loops reach the threads of OpenMP
+//
+// A loop is cut into pieces by its shape alone, so its bits depend neither on the number of threads
+// nor on who computes which piece. The calling thread and the pool's workers claim pieces from one
+// counter. The workers are the members 1.. of one long OpenMP region (member 0 stands for the
+// caller and sleeps), opened at the first loop that is worth it by a thread of its own: a region of
+// the caller's would wait at both ends for every worker, though another program may have its core.
+// Here the caller begins at once, and waits at the end for the pieces that workers have claimed and
+// for nothing else; a worker that comes late finds nothing left. Waiting costs microseconds of
+// spinning, then sleep, on both sides. A loop inside a piece, or of a second thread of the program
+// while the pool is busy, runs where it is. Workers take no signals and compute in the caller's
+// floating-point mode. A child after fork() and a changed number of threads open a new region.
+// OMP_NUM_THREADS, OMP_PROC_BIND, OMP_PLACES, OMP_STACKSIZE and OMP_WAIT_POLICY mean what they do
+// in other programs. Libraries are called with one thread each.
 #pragma once
 #include <cstdint>
 
@@ -14,6 +27,28 @@
 extern "C" volatile int mt_interrupted;
 
 namespace mt {
+
+/// How many threads loops use, and the most that may be asked for.
+int cpu_threads();
+void set_cpu_threads(int n);
+int most_cpu_threads();
+/// 0 on a thread that called, 1 .. cpu_threads() - 1 on the pool's: whose scratch a piece may use.
+int worker_number();
+/// Sends the workers home, who come back when they are needed; false while they are at work.
+bool rest_workers();
+/// Results below the smallest normal number become 0, and such operands count as 0, on this thread
+/// and in its loops while this lives.
+struct NoDenormals {
+  const unsigned before;
+  NoDenormals();
+  ~NoDenormals();
+  NoDenormals(const NoDenormals&) = delete;
+};
+/// The same until it is called again; false where the processor cannot.
+bool set_flush_denormal(bool on);
+/// Calls `piece(body, i)` for every i in [0, pieces). A piece must not throw.
+void spread_pieces(int64_t pieces, void (*piece)(const void* body, int64_t i), const void* body);
+
 inline namespace MT_ISA {
 
 /// Runs `body(i)` for every piece i in [0, pieces), on several threads when `spread` says it is
@@ -24,9 +59,8 @@ template <class Body> inline void parallel(int64_t pieces, bool spread, const Bo
     for (int64_t i = 0; i < pieces && !mt_interrupted; ++i) body(i);
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t i = 0; i < pieces; ++i)
-    if (!mt_interrupted) body(i);
+  spread_pieces(
+      pieces, [](const void* b, int64_t i) { (*static_cast<const Body*>(b))(i); }, &body);
 }
 
 }  // namespace MT_ISA

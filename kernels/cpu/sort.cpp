@@ -2,8 +2,6 @@
 //
 // An element becomes a key (kernels/keys.h), which travels with its position, so that equal keys
 // stay in their order and values are read back at the end.
-#include <omp.h>
-
 #include "kernels/cpu/lines.h"
 #include "kernels/keys.h"
 #include "kernels/verbs.h"
@@ -181,7 +179,7 @@ template <class T, class K> struct Sorter {
   static void sort(const Sort& s, const Lines& l) {
     const int64_t lines = count(l.ndim, l.size), group = l.n < 256 ? 64 : 1;
     parallel((lines + group - 1) / group, lines * l.n > kGrain / 4, [&](int64_t g) {
-      char* scratch = static_cast<char*>(s.scratch) + omp_get_thread_num() * sort_scratch(l.n);
+      char* scratch = static_cast<char*>(s.scratch) + worker_number() * sort_scratch(l.n);
       const int64_t end = smaller(lines, (g + 1) * group);
       for (int64_t i = g * group; i < end; ++i) line(s, l, i, scratch);
     });

@@ -8,6 +8,21 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
+/// Moments below the smallest normal number are 0, as on the CPU.
+template <class T> __device__ void flush(T& moment) {
+  constexpr T least = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
+  if (moment > -least && moment < least) moment = T(0);
+}
+template <class T>
+__device__ void adam_element(const AdamFormula<T>& f, T& value, T grad, T& mean, T& square) {
+  f.step(value, grad, mean, square);
+  flush(mean), flush(square);
+}
+template <class T>
+__device__ void sgd_element(const SgdFormula<T>& f, T& value, T grad, T& velocity) {
+  f.step(value, grad, velocity);
+  flush(velocity);
+}
 template <class T> __global__ void sgd_plain(SgdFormula<T> f, int64_t n, T* value, const T* grad) {
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count())
     f.step(value[i], grad[i]);
@@ -15,13 +30,13 @@ template <class T> __global__ void sgd_plain(SgdFormula<T> f, int64_t n, T* valu
 template <class T>
 __global__ void sgd_momentum(SgdFormula<T> f, int64_t n, T* value, const T* grad, T* velocity) {
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count())
-    f.step(value[i], grad[i], velocity[i]);
+    sgd_element(f, value[i], grad[i], velocity[i]);
 }
 template <class T>
 __global__ void adam_step(AdamFormula<T> f, int64_t n, T* value, const T* grad, T* mean,
                           T* square) {
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count())
-    f.step(value[i], grad[i], mean[i], square[i]);
+    adam_element(f, value[i], grad[i], mean[i], square[i]);
 }
 
 // In a graph, whose replays say the numbers of the step.
@@ -34,7 +49,7 @@ __global__ void sgd_replayed(const __grid_constant__ SgdStep call, const StepNum
   T* const velocity = static_cast<T*>(s.momentum_buffer);
   const T* const grad = static_cast<const T*>(s.grad);
   for (int64_t i = cuda::thread_number(); i < s.n; i += cuda::thread_count())
-    if (velocity) f.step(value[i], grad[i], velocity[i]);
+    if (velocity) sgd_element(f, value[i], grad[i], velocity[i]);
     else f.step(value[i], grad[i]);
 }
 template <class T>
@@ -43,8 +58,8 @@ __global__ void adam_replayed(const __grid_constant__ AdamStep call, const StepN
   s.now = *now;
   const AdamFormula<T> f(s);
   for (int64_t i = cuda::thread_number(); i < s.n; i += cuda::thread_count())
-    f.step(static_cast<T*>(s.value)[i], static_cast<const T*>(s.grad)[i],
-           static_cast<T*>(s.mean)[i], static_cast<T*>(s.square)[i]);
+    adam_element(f, static_cast<T*>(s.value)[i], static_cast<const T*>(s.grad)[i],
+                 static_cast<T*>(s.mean)[i], static_cast<T*>(s.square)[i]);
 }
 
 /// Where the step that is recorded finds its numbers, or null.

@@ -1,0 +1,293 @@
+// parallel.cpp -- the pool: how pieces are claimed, how workers and callers wait
+#include "kernels/cpu/parallel.h"
+
+#include <linux/futex.h>
+#include <omp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+volatile int mt_interrupted = 0;
+
+namespace mt {
+namespace {
+
+using Word = std::atomic<uint32_t>;
+using Piece = void (*)(const void*, int64_t);
+
+// ---- waiting ------------------------------------------------------------------------------------
+
+constexpr std::chrono::microseconds kSpin{50};
+
+void sleep_while(Word& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void wake(Word& word, int sleepers) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, sleepers, nullptr, nullptr, 0);
+}
+void pause() {
+#if defined(__SSE2__)
+  _mm_pause();
+#endif
+}
+/// Whether `done()` came true within the time of spinning.
+template <class Done> bool spin(bool worth_it, const Done& done) {
+  if (done()) return true;
+  if (!worth_it) return false;
+  for (const auto end = std::chrono::steady_clock::now() + kSpin;;) {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return true;
+      pause();
+    }
+    if (std::chrono::steady_clock::now() >= end) return false;
+  }
+}
+
+// ---- floating-point modes ------------------------------------------------------------------------
+
+#if defined(__SSE2__)
+constexpr unsigned kControl = 0xffc0, kNoDenormals = 0x8040;  // the others record what happened
+unsigned float_mode() { return _mm_getcsr() & kControl; }
+void set_float_mode(unsigned mode) {
+  if (const unsigned now = _mm_getcsr(); (now & kControl) != mode)
+    _mm_setcsr((now & ~kControl) | mode);
+}
+#else
+constexpr unsigned kNoDenormals = 0;
+unsigned float_mode() { return 0; }
+void set_float_mode(unsigned) {}
+#endif
+
+// ---- the pool -----------------------------------------------------------------------------------
+
+constexpr uint32_t kClosed = ~0u;
+constexpr int64_t kMostGroups = 1 << 30;
+constexpr uint64_t at(uint32_t job, uint32_t group) { return uint64_t(job) << 32 | group; }
+
+/// One job at a time. A worker reads the job's fields, then claims by exchanging a word that holds
+/// the job's number: where that succeeds the fields were this job's. The word is closed before the
+/// fields change.
+struct Pool {
+  alignas(64) std::atomic<uint64_t> claim{kClosed};  // the job's number, and the next group
+  alignas(64) Word posted{0};                        // changes with every job
+  Word sleeping{0};
+  alignas(64) Word done{0};  // groups that workers have finished
+  Word awaited{0};           // the caller sleeps until `done` is this
+
+  alignas(64) std::atomic<Piece> piece{nullptr};
+  std::atomic<const void*> body{nullptr};
+  std::atomic<int64_t> pieces{0}, together{1};  // a group is so many pieces
+  Word groups{0};
+  std::atomic<unsigned> mode{0};
+
+  std::atomic<bool> busy{false};
+  Word stopping{0};
+  std::atomic<int> wanted{0};
+  int size = 0;  // of the region that is open
+  std::atomic<bool> may_spin{false};
+  pthread_t host{};
+
+  ~Pool();
+};
+constinit Pool pool;
+thread_local bool inside = false;
+thread_local int number = 0;
+
+bool take(uint32_t job, uint32_t groups, uint32_t& group) {
+  uint64_t now = pool.claim.load(std::memory_order_acquire);
+  while (uint32_t(now >> 32) == job && uint32_t(now) < groups) {
+    if (pool.claim.compare_exchange_weak(now, now + 1)) return group = uint32_t(now), true;
+  }
+  return false;
+}
+
+/// Two at a time, and each of those two more: nobody wakes a whole machine alone.
+void rouse() {
+  if (pool.sleeping.load() > 0) wake(pool.posted, 2);
+}
+
+/// Computes groups of a job until none is left; how many. `finished` is told of each.
+template <class Finished> uint32_t work(uint32_t job, const Finished& finished) noexcept {
+  const Piece piece = pool.piece.load(std::memory_order_acquire);
+  const void* const body = pool.body.load(std::memory_order_acquire);
+  const int64_t pieces = pool.pieces.load(std::memory_order_acquire);
+  const int64_t together = pool.together.load(std::memory_order_acquire);
+  const uint32_t groups = pool.groups.load(std::memory_order_acquire);
+  const unsigned mode = pool.mode.load(std::memory_order_acquire);
+  uint32_t mine = 0;
+  for (uint32_t group; !mt_interrupted && take(job, groups, group);) {
+    if (mine++ == 0) {
+      set_float_mode(mode);
+      if (group + 1 < groups) rouse();
+    }
+    const int64_t end = std::min(pieces, (group + int64_t(1)) * together);
+    for (int64_t i = group * together; i < end && !mt_interrupted; ++i) piece(body, i);
+    finished();
+  }
+  return mine;
+}
+
+// ---- workers ------------------------------------------------------------------------------------
+
+void serve() {
+  for (uint32_t job = 0; !pool.stopping.load();) {
+    const auto called = [&] { return pool.posted.load(std::memory_order_acquire) != job; };
+    if (!spin(pool.may_spin, called)) {
+      ++pool.sleeping;
+      while (pool.posted.load() == job) sleep_while(pool.posted, job);
+      --pool.sleeping;
+    }
+    job = pool.posted.load(std::memory_order_acquire);
+    work(job, [] {
+      const uint32_t done = ++pool.done;
+      if (pool.awaited.load() == done) wake(pool.done, 1);
+    });
+  }
+}
+
+/// The thread that opens the region.
+void* open_region(void*) {
+#pragma omp parallel num_threads(pool.size)
+  {
+    number = omp_get_thread_num();
+    inside = true;
+    if (number > 0) serve();
+    else
+      while (!pool.stopping.load()) sleep_while(pool.stopping, 0);
+  }
+  return nullptr;
+}
+
+void close_region() {
+  if (pool.size == 0) return;
+  pool.stopping = 1;
+  ++pool.posted;
+  wake(pool.posted, INT_MAX);
+  wake(pool.stopping, INT_MAX);
+  pthread_join(pool.host, nullptr);
+  pool.size = 0;
+}
+Pool::~Pool() {  // at the program's end, or before the module's code is unmapped
+  wanted = 1;
+  close_region();
+}
+
+/// The region did not come along; nothing that its threads held is theirs any more.
+void forget_region() {
+  pool.size = 0;
+  pool.sleeping = 0;
+  pool.busy = false;
+  pool.claim = at(pool.posted, kClosed);
+}
+
+bool have_region(int size) {
+  if (pool.size == size) return true;
+  static const int registered = pthread_atfork(nullptr, nullptr, forget_region);
+  close_region();
+  const char* policy = std::getenv("OMP_WAIT_POLICY");
+  pool.may_spin = size <= omp_get_num_procs() && !(policy && strcasecmp(policy, "passive") == 0);
+  pool.stopping = 0;
+  pool.size = size;
+  sigset_t blocked, before;  // Ctrl-C and timers are the program's; faults stay where they are
+  sigfillset(&blocked);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  const int failed = pthread_create(&pool.host, nullptr, open_region, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (registered != 0 || failed != 0) pool.size = 0;
+  return pool.size != 0;
+}
+
+// ---- callers ------------------------------------------------------------------------------------
+
+void post(int64_t pieces, Piece piece, const void* body) {
+  const uint32_t job = pool.posted + 1;
+  const int64_t together = (pieces + kMostGroups - 1) / kMostGroups;
+  const int64_t groups = (pieces + together - 1) / together;
+  pool.piece = piece;
+  pool.body = body;
+  pool.pieces = pieces;
+  pool.together = together;
+  pool.groups = uint32_t(groups);
+  pool.mode = float_mode();
+  pool.done = 0;
+  pool.claim = at(job, 0);
+  pool.posted = job;
+}
+
+/// Until workers have finished the groups that they claimed.
+void await(uint32_t claimed) {
+  const auto finished = [&] { return pool.done.load(std::memory_order_acquire) == claimed; };
+  if (spin(pool.may_spin, finished)) return;
+  pool.awaited = claimed;
+  for (uint32_t now; (now = pool.done.load()) != claimed;) sleep_while(pool.done, now);
+  pool.awaited = 0;
+}
+
+int threads_at_start() {
+  const int asked = omp_get_max_threads(), most = most_cpu_threads();
+  if (asked <= most) return asked;
+  std::fprintf(stderr,
+               "mtorch: OMP_NUM_THREADS=%d is too much for %d processors: %d threads are used\n",
+               asked, omp_get_num_procs(), most);
+  return most;
+}
+
+}  // namespace
+
+NoDenormals::NoDenormals() : before(float_mode()) { set_float_mode(before | kNoDenormals); }
+NoDenormals::~NoDenormals() { set_float_mode(before); }
+bool set_flush_denormal(bool on) {
+  set_float_mode(on ? float_mode() | kNoDenormals : float_mode() & ~kNoDenormals);
+  return kNoDenormals != 0;
+}
+
+int most_cpu_threads() { return std::max(16, 4 * omp_get_num_procs()); }
+int cpu_threads() {
+  const int wanted = pool.wanted.load(std::memory_order_relaxed);
+  if (wanted > 0) return wanted;
+  static const int at_start = threads_at_start();
+  int none = 0;
+  pool.wanted.compare_exchange_strong(none, at_start);
+  return pool.wanted;
+}
+void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, most_cpu_threads()); }
+int worker_number() { return number; }
+bool rest_workers() {
+  if (inside || pool.busy.exchange(true, std::memory_order_acquire)) return false;
+  close_region();
+  pool.busy.store(false, std::memory_order_release);
+  return true;
+}
+
+void spread_pieces(int64_t pieces, Piece piece, const void* body) {
+  const int threads = cpu_threads();
+  const bool alone = threads < 2 || inside || pool.busy.exchange(true, std::memory_order_acquire);
+  if (alone || !have_region(threads)) {
+    if (!alone) pool.busy.store(false, std::memory_order_release);
+    for (int64_t i = 0; i < pieces && !mt_interrupted; ++i) piece(body, i);
+    return;
+  }
+  inside = true;
+  post(pieces, piece, body);
+  const uint32_t job = pool.posted, groups = pool.groups;
+  const uint32_t mine = work(job, [] {});
+  const uint32_t claimed = std::min(groups, uint32_t(pool.claim.exchange(at(job, kClosed))));
+  await(claimed - mine);
+  inside = false;
+  pool.busy.store(false, std::memory_order_release);
+}
+
+}  // namespace mt
