@@ -214,7 +214,7 @@ const Entry kCore[] = {
      }},
     {"get_num_threads()", "How many threads kernels use.",
      [](Args& a) { return a.push(double(cpu_threads())); }},
-    {"set_flush_denormal(on)", "Whether results too small to be normal numbers become 0, and such "
+    {"set_flush_denormal(enabled)", "Whether results too small to be normal numbers become 0, and such "
      "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
      "False where the processor cannot.",
      [](Args& a) { return a.push(set_flush_denormal(a.boolean(1, false))); }},

@@ -7569,9 +7569,9 @@ function mt.recompute(fn, ...) end
 function mt.report(...) end
 
 --- Whether results too small to be normal numbers become 0, and such operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. False where the processor cannot.
----@param on any
+---@param enabled boolean
 ---@return mt.Tensor ...
-function mt.set_flush_denormal(on) end
+function mt.set_flush_denormal(enabled) end
 
 --- How many threads kernels use.
 ---@param n integer

@@ -426,6 +426,10 @@ printf 'before = 5\nwhile true do mt.ones(10) end\n' >&9
 sleep 1
 kill -INT $pid
 sleep 0.5
+printf 'while true do end\n' >&9  # which LuaJIT compiles
+sleep 1
+kill -INT $pid
+sleep 0.5
 printf 'before\n' >&9
 exec 9>&-
 wait $pid

@@ -1,4 +1,4 @@
-// test_threads.cpp -- the pool: every piece once, whoever calls: interrupts, modes, forks
+// test_threads.cpp -- the pool: every piece once, whoever calls; interrupts, modes, forks
 #include <sys/wait.h>
 #include <unistd.h>
 

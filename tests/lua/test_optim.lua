@@ -413,4 +413,28 @@ t.test('an option that was set wrong stops the step before anything changes', fu
   t.raises(function() opt:step() end, 'test_optim.lua:%d+: Adam: betas must be two numbers')
 end)
 
+test('moments that decay end at 0, not in denormals, and no other operation changes its ways', function()
+  local p = mt.ones(70000):requires_grad_()
+  local opt = optim.Adam({p}, {lr = 1e-3})
+  p.grad = mt.full({70000}, 2e-38)
+  opt:step()
+  p.grad = mt.zeros(70000)
+  for _ = 1, 200 do opt:step() end
+  local tiny = mt.tensor({1e-39}) -- which is no normal float32
+  eq((tiny * 1):item() > 0, true)
+  local state = opt:state_dict()[1].state
+  for _, moment in ipairs{state.mean[1] or state.mean, state.square[1] or state.square} do
+    eq((moment:ne(0)):mul(moment:abs():lt(1.17e-38)):sum():item(), 0)
+  end
+end)
+
+test('set_flush_denormal', function()
+  local tiny = mt.tensor({1e-39}):expand(200000):contiguous()
+  eq(mt.set_flush_denormal(true), true)
+  local flushed = (tiny * 1):ne(0):sum():item()
+  eq(mt.set_flush_denormal(false), true)
+  eq(flushed, 0)
+  eq((tiny * 1):ne(0):sum():item(), 200000)
+end)
+
 t.finish()
