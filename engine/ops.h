@@ -76,7 +76,7 @@ Tensor apply(Op, const Tensor& x, const Tensor& y)
   return elementwise(op::id<Op>, inputs);
 }
 
-using namespace op;  // mt::relu(x) and its kin
+using namespace op::functions;  // mt::relu(x) and its kin
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return op::add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return op::sub(a, b); }

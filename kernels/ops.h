@@ -60,13 +60,6 @@ struct Info {
   Param params[kMaxParams];
 };
 
-/// The name of an operation, as an object: nvcc wants those that kernels call to be on the device.
-#ifdef __CUDACC__
-#define MT_NAME static __device__ constexpr
-#else
-#define MT_NAME inline constexpr
-#endif
-
 /// Makes an operation callable by name: on numbers it is the formula, on anything else `apply` of
 /// that type's namespace.
 template <class Op> struct Function {
@@ -78,6 +71,16 @@ template <class Op> struct Function {
       return apply(Op{}, x, more...);
   }
 };
+
+/// The name of an operation, as an object, apart from the structs: the engine shows these alone as
+/// mt::relu and so on. nvcc wants those that kernels call to be on the device.
+#ifdef __CUDACC__
+#define MT_FUNCTION(Op, name) \
+  inline namespace functions { static __device__ constexpr Function<Op> name; }
+#else
+#define MT_FUNCTION(Op, name) \
+  inline namespace functions { inline constexpr Function<Op> name; }
+#endif
 
 template <class T> MT_HD constexpr T select(bool condition, T yes, T no) {
   return condition ? yes : no;
@@ -99,7 +102,7 @@ struct Neg {
   template <class T> MT_HD static T f(T x) { return -x; }
   template <class T> MT_HD static T df(T g) { return -g; }
 };
-MT_NAME Function<Neg> neg;
+MT_FUNCTION(Neg, neg)
 
 struct Sign {
   static constexpr Info info{"sign", "-1, 0 or 1 (0 for NaN); flat: its gradient is 0",
@@ -110,7 +113,7 @@ struct Sign {
   }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-MT_NAME Function<Sign> sign;
+MT_FUNCTION(Sign, sign)
 
 struct Abs {
   static constexpr Info info{"abs", "|x|; the slope at 0 is 0",
@@ -119,7 +122,7 @@ struct Abs {
   template <class T> MT_HD static T f(T x) { return math::abs(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sign(x); }
 };
-MT_NAME Function<Abs> abs;
+MT_FUNCTION(Abs, abs)
 
 struct Reciprocal {
   static constexpr Info info{"reciprocal", "1 / x",
@@ -129,7 +132,7 @@ struct Reciprocal {
   template <class T> MT_HD static T f(T x) { return T(1) / x; }
   template <class T> MT_HD static T df(T g, T y) { return -g * y * y; }
 };
-MT_NAME Function<Reciprocal> reciprocal;
+MT_FUNCTION(Reciprocal, reciprocal)
 
 struct Square {
   static constexpr Info info{"square", "x * x",
@@ -138,7 +141,7 @@ struct Square {
   template <class T> MT_HD static T f(T x) { return x * x; }
   template <class T> MT_HD static T df(T g, T x) { return g * (x + x); }
 };
-MT_NAME Function<Square> square;
+MT_FUNCTION(Square, square)
 
 struct Deg2rad {
   static constexpr Info info{"deg2rad", "degrees as radians",
@@ -148,7 +151,7 @@ struct Deg2rad {
   template <class T> MT_HD static T f(T x) { return x * T(0.0174532925199432958); }
   template <class T> MT_HD static T df(T g) { return g * T(0.0174532925199432958); }
 };
-MT_NAME Function<Deg2rad> deg2rad;
+MT_FUNCTION(Deg2rad, deg2rad)
 
 struct Rad2deg {
   static constexpr Info info{"rad2deg", "radians as degrees",
@@ -157,7 +160,7 @@ struct Rad2deg {
   template <class T> MT_HD static T f(T x) { return x * T(57.2957795130823209); }
   template <class T> MT_HD static T df(T g) { return g * T(57.2957795130823209); }
 };
-MT_NAME Function<Rad2deg> rad2deg;
+MT_FUNCTION(Rad2deg, rad2deg)
 
 struct Sqrt {
   static constexpr Info info{"sqrt", "square root",
@@ -166,7 +169,7 @@ struct Sqrt {
   template <class T> MT_HD static T f(T x) { return math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return g / (y + y); }
 };
-MT_NAME Function<Sqrt> sqrt;
+MT_FUNCTION(Sqrt, sqrt)
 
 struct Rsqrt {
   static constexpr Info info{"rsqrt", "1 / sqrt(x)",
@@ -176,7 +179,7 @@ struct Rsqrt {
   template <class T> MT_HD static T f(T x) { return T(1) / math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
-MT_NAME Function<Rsqrt> rsqrt;
+MT_FUNCTION(Rsqrt, rsqrt)
 
 struct Floor {
   static constexpr Info info{"floor", "the largest whole number not above x",
@@ -185,7 +188,7 @@ struct Floor {
   template <class T> MT_HD static T f(T x) { return math::floor(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-MT_NAME Function<Floor> floor;
+MT_FUNCTION(Floor, floor)
 
 struct Ceil {
   static constexpr Info info{"ceil", "the smallest whole number not below x",
@@ -194,7 +197,7 @@ struct Ceil {
   template <class T> MT_HD static T f(T x) { return math::ceil(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-MT_NAME Function<Ceil> ceil;
+MT_FUNCTION(Ceil, ceil)
 
 struct Round {
   static constexpr Info info{"round", "the nearest whole number, halves to even",
@@ -203,7 +206,7 @@ struct Round {
   template <class T> MT_HD static T f(T x) { return math::round(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-MT_NAME Function<Round> round;
+MT_FUNCTION(Round, round)
 
 struct Trunc {
   static constexpr Info info{"trunc", "x without its fraction",
@@ -212,7 +215,7 @@ struct Trunc {
   template <class T> MT_HD static T f(T x) { return math::trunc(x); }
   template <class T> MT_HD static T df(T g) { return zero(g); }
 };
-MT_NAME Function<Trunc> trunc;
+MT_FUNCTION(Trunc, trunc)
 
 struct Frac {
   static constexpr Info info{"frac", "x - trunc(x): the fraction, with the sign of x",
@@ -221,7 +224,7 @@ struct Frac {
   template <class T> MT_HD static T f(T x) { return x - math::trunc(x); }
   template <class T> MT_HD static T df(T g) { return g; }
 };
-MT_NAME Function<Frac> frac;
+MT_FUNCTION(Frac, frac)
 
 struct Clamp {
   static constexpr Info info{"clamp",
@@ -239,7 +242,7 @@ struct Clamp {
     return select(x > lo, under, select(lo != lo, under, zero(g)));
   }
 };
-MT_NAME Function<Clamp> clamp;
+MT_FUNCTION(Clamp, clamp)
 
 struct NanToNum {
   static constexpr Info info{"nan_to_num",
@@ -261,7 +264,7 @@ struct NanToNum {
     return select(abs(x) < T(math::kInfinity), g, zero(g));
   }
 };
-MT_NAME Function<NanToNum> nan_to_num;
+MT_FUNCTION(NanToNum, nan_to_num)
 
 // ---- one input: exponentials, logarithms, trigonometry ------------------------------------------
 
@@ -272,7 +275,7 @@ struct Exp {
   template <class T> MT_HD static T f(T x) { return math::exp(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y; }
 };
-MT_NAME Function<Exp> exp;
+MT_FUNCTION(Exp, exp)
 
 struct Expm1 {
   static constexpr Info info{"expm1", "exp(x) - 1, exact near 0",
@@ -282,7 +285,7 @@ struct Expm1 {
   template <class T> MT_HD static T f(T x) { return math::expm1(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
-MT_NAME Function<Expm1> expm1;
+MT_FUNCTION(Expm1, expm1)
 
 struct Exp2 {
   static constexpr Info info{"exp2", "2 to the power x",
@@ -291,7 +294,7 @@ struct Exp2 {
   template <class T> MT_HD static T f(T x) { return math::exp2(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
 };
-MT_NAME Function<Exp2> exp2;
+MT_FUNCTION(Exp2, exp2)
 
 struct Log {
   static constexpr Info info{"log", "natural logarithm",
@@ -301,7 +304,7 @@ struct Log {
   template <class T> MT_HD static T f(T x) { return math::log(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / x; }
 };
-MT_NAME Function<Log> log;
+MT_FUNCTION(Log, log)
 
 struct Log1p {
   static constexpr Info info{"log1p", "log(1 + x), exact near 0",
@@ -311,7 +314,7 @@ struct Log1p {
   template <class T> MT_HD static T f(T x) { return math::log1p(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
 };
-MT_NAME Function<Log1p> log1p;
+MT_FUNCTION(Log1p, log1p)
 
 struct Log2 {
   static constexpr Info info{"log2", "logarithm to base 2",
@@ -321,7 +324,7 @@ struct Log2 {
   template <class T> MT_HD static T f(T x) { return math::log2(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
 };
-MT_NAME Function<Log2> log2;
+MT_FUNCTION(Log2, log2)
 
 struct Log10 {
   static constexpr Info info{"log10", "logarithm to base 10",
@@ -331,7 +334,7 @@ struct Log10 {
   template <class T> MT_HD static T f(T x) { return math::log10(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
 };
-MT_NAME Function<Log10> log10;
+MT_FUNCTION(Log10, log10)
 
 
 struct Cos;  // the derivative of sin names it
@@ -344,7 +347,7 @@ struct Sin {
   template <class T> MT_HD static T f(T x) { return math::sin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cos>{}(x); }
 };
-MT_NAME Function<Sin> sin;
+MT_FUNCTION(Sin, sin)
 
 struct Cos {
   static constexpr Info info{"cos", "cosine, x in radians",
@@ -354,7 +357,7 @@ struct Cos {
   template <class T> MT_HD static T f(T x) { return math::cos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
 };
-MT_NAME Function<Cos> cos;
+MT_FUNCTION(Cos, cos)
 
 struct Tan {
   static constexpr Info info{"tan", "tangent, x in radians",
@@ -364,7 +367,7 @@ struct Tan {
   template <class T> MT_HD static T f(T x) { return math::tan(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
 };
-MT_NAME Function<Tan> tan;
+MT_FUNCTION(Tan, tan)
 
 struct Sinc {
   static constexpr Info info{"sinc", "sin(pi x) / (pi x), 1 at 0",
@@ -382,7 +385,7 @@ struct Sinc {
     return g * (slope * T(3.14159265358979324));
   }
 };
-MT_NAME Function<Sinc> sinc;
+MT_FUNCTION(Sinc, sinc)
 
 struct Asin {
   static constexpr Info info{"asin", "arcsine, in radians",
@@ -392,7 +395,7 @@ struct Asin {
   template <class T> MT_HD static T f(T x) { return math::asin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
-MT_NAME Function<Asin> asin;
+MT_FUNCTION(Asin, asin)
 
 struct Acos {
   static constexpr Info info{"acos", "arccosine, in radians",
@@ -402,7 +405,7 @@ struct Acos {
   template <class T> MT_HD static T f(T x) { return math::acos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
-MT_NAME Function<Acos> acos;
+MT_FUNCTION(Acos, acos)
 
 struct Atan {
   static constexpr Info info{"atan", "arctangent, in radians",
@@ -412,7 +415,7 @@ struct Atan {
   template <class T> MT_HD static T f(T x) { return math::atan(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * x + T(1)); }
 };
-MT_NAME Function<Atan> atan;
+MT_FUNCTION(Atan, atan)
 
 struct Cosh;  // the derivative of sinh names it
 
@@ -424,7 +427,7 @@ struct Sinh {
   template <class T> MT_HD static T f(T x) { return math::sinh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cosh>{}(x); }
 };
-MT_NAME Function<Sinh> sinh;
+MT_FUNCTION(Sinh, sinh)
 
 struct Cosh {
   static constexpr Info info{"cosh", "hyperbolic cosine",
@@ -433,7 +436,7 @@ struct Cosh {
   template <class T> MT_HD static T f(T x) { return math::cosh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
 };
-MT_NAME Function<Cosh> cosh;
+MT_FUNCTION(Cosh, cosh)
 
 struct Asinh {
   static constexpr Info info{"asinh", "inverse hyperbolic sine",
@@ -443,7 +446,7 @@ struct Asinh {
   template <class T> MT_HD static T f(T x) { return math::asinh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt(x * x + T(1)); }
 };
-MT_NAME Function<Asinh> asinh;
+MT_FUNCTION(Asinh, asinh)
 
 struct Acosh {
   static constexpr Info info{"acosh", "inverse hyperbolic cosine, for x from 1 on",
@@ -453,7 +456,7 @@ struct Acosh {
   template <class T> MT_HD static T f(T x) { return math::acosh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((x - T(1)) * (x + T(1))); }
 };
-MT_NAME Function<Acosh> acosh;
+MT_FUNCTION(Acosh, acosh)
 
 struct Atanh {
   static constexpr Info info{"atanh", "inverse hyperbolic tangent",
@@ -463,7 +466,7 @@ struct Atanh {
   template <class T> MT_HD static T f(T x) { return math::atanh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / ((T(1) - x) * (T(1) + x)); }
 };
-MT_NAME Function<Atanh> atanh;
+MT_FUNCTION(Atanh, atanh)
 
 struct Erf {
   static constexpr Info info{"erf", "error function",
@@ -475,7 +478,7 @@ struct Erf {
     return g * T(1.12837916709551257) * exp(-x * x);
   }
 };
-MT_NAME Function<Erf> erf;
+MT_FUNCTION(Erf, erf)
 
 struct Erfc {
   static constexpr Info info{"erfc", "1 - erf(x), exact far out",
@@ -487,7 +490,7 @@ struct Erfc {
     return g * T(-1.12837916709551257) * exp(-x * x);
   }
 };
-MT_NAME Function<Erfc> erfc;
+MT_FUNCTION(Erfc, erfc)
 
 struct Erfinv {
   static constexpr Info info{"erfinv", "the inverse of erf",
@@ -499,7 +502,7 @@ struct Erfinv {
     return g * T(0.886226925452758014) * exp(y * y);
   }
 };
-MT_NAME Function<Erfinv> erfinv;
+MT_FUNCTION(Erfinv, erfinv)
 
 struct Erfcx {
   static constexpr Info info{"erfcx", "exp(x * x) * erfc(x), a moderate number for every x > 0",
@@ -511,7 +514,7 @@ struct Erfcx {
     return g * (T(2) * x * y - T(1.12837916709551257));
   }
 };
-MT_NAME Function<Erfcx> erfcx;
+MT_FUNCTION(Erfcx, erfcx)
 
 struct Ndtr {
   static constexpr Info info{"ndtr", "the normal distribution function, exact far below 0",
@@ -523,7 +526,7 @@ struct Ndtr {
     return g * (T(0.398942280401432678) * exp(T(-0.5) * x * x));
   }
 };
-MT_NAME Function<Ndtr> ndtr;
+MT_FUNCTION(Ndtr, ndtr)
 
 struct Entr {
   static constexpr Info info{"entr", "-x * log(x), 0 at 0 and -inf below: the entropy's summand",
@@ -536,7 +539,7 @@ struct Entr {
   }
   template <class T> MT_HD static T df(T g, T x) { return -g * (log(x) + T(1)); }
 };
-MT_NAME Function<Entr> entr;
+MT_FUNCTION(Entr, entr)
 
 struct I1;  // the derivative of i0 names it
 
@@ -548,7 +551,7 @@ struct I0 {
   template <class T> MT_HD static T f(T x) { return math::i0(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<I1>{}(x); }
 };
-MT_NAME Function<I0> i0;
+MT_FUNCTION(I0, i0)
 
 struct I1 {
   static constexpr Info info{"i1", "the modified Bessel function of the first kind of order 1",
@@ -561,7 +564,7 @@ struct I1 {
     return g * select(abs(x) < T(1e-30), one * T(0.5), away);
   }
 };
-MT_NAME Function<I1> i1;
+MT_FUNCTION(I1, i1)
 
 struct Polygamma {
   static constexpr Info info{"polygamma", "the n-th derivative of digamma, n from 0 to 30",
@@ -573,7 +576,7 @@ struct Polygamma {
     return g * Function<Polygamma>{}(x, n + T(1));
   }
 };
-MT_NAME Function<Polygamma> polygamma;
+MT_FUNCTION(Polygamma, polygamma)
 
 struct Digamma {
   static constexpr Info info{"digamma", "the derivative of lgamma",
@@ -583,7 +586,7 @@ struct Digamma {
   template <class T> MT_HD static T f(T x) { return math::digamma(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * polygamma(x, T(1)); }
 };
-MT_NAME Function<Digamma> digamma;
+MT_FUNCTION(Digamma, digamma)
 
 struct Lgamma {
   static constexpr Info info{"lgamma", "the logarithm of |gamma(x)|",
@@ -593,7 +596,7 @@ struct Lgamma {
   template <class T> MT_HD static T f(T x) { return math::lgamma(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
 };
-MT_NAME Function<Lgamma> lgamma;
+MT_FUNCTION(Lgamma, lgamma)
 
 // ---- one input: activations ---------------------------------------------------------------------
 
@@ -605,7 +608,7 @@ struct Tanh {
   template <class T> MT_HD static T f(T x) { return math::tanh(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (T(1) - y * y); }
 };
-MT_NAME Function<Tanh> tanh;
+MT_FUNCTION(Tanh, tanh)
 
 struct Tanhshrink {
   static constexpr Info info{"tanhshrink", "x - tanh(x)",
@@ -615,7 +618,7 @@ struct Tanhshrink {
   template <class T> MT_HD static T f(T x) { return math::tanhshrink(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * square(tanh(x)); }
 };
-MT_NAME Function<Tanhshrink> tanhshrink;
+MT_FUNCTION(Tanhshrink, tanhshrink)
 
 struct Sigmoid {
   static constexpr Info info{"sigmoid", "1 / (1 + exp(-x))",
@@ -625,7 +628,7 @@ struct Sigmoid {
   template <class T> MT_HD static T f(T x) { return math::sigmoid(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * (T(1) - y)); }
 };
-MT_NAME Function<Sigmoid> sigmoid;
+MT_FUNCTION(Sigmoid, sigmoid)
 
 struct Logit {
   static constexpr Info info{"logit",
@@ -646,7 +649,7 @@ struct Logit {
     return select(free == T(0), zero(g), inside);
   }
 };
-MT_NAME Function<Logit> logit;
+MT_FUNCTION(Logit, logit)
 
 struct Relu {
   static constexpr Info info{"relu", "max(x, 0); the slope at 0 is 0",
@@ -655,7 +658,7 @@ struct Relu {
   template <class T> MT_HD static T f(T x) { return select(x < T(0), T(0), x); }  // NaN stays NaN
   template <class T> MT_HD static T df(T g, T y) { return select(y <= T(0), zero(g), g); }
 };
-MT_NAME Function<Relu> relu;
+MT_FUNCTION(Relu, relu)
 
 struct Hardtanh {
   static constexpr Info info{"hardtanh",
@@ -667,7 +670,7 @@ struct Hardtanh {
     return select(x > low, select(x < high, g, zero(g)), zero(g));
   }
 };
-MT_NAME Function<Hardtanh> hardtanh;
+MT_FUNCTION(Hardtanh, hardtanh)
 
 struct Relu6 {
   static constexpr Info info{"relu6", "x held between 0 and 6; the slope at the ends and at NaN is 0",
@@ -678,7 +681,7 @@ struct Relu6 {
     return select(x > T(0), select(x < T(6), g, zero(g)), zero(g));
   }
 };
-MT_NAME Function<Relu6> relu6;
+MT_FUNCTION(Relu6, relu6)
 
 struct Hardsigmoid {
   static constexpr Info info{"hardsigmoid",
@@ -691,7 +694,7 @@ struct Hardsigmoid {
     return select(x > T(-3), select(x < T(3), g / T(6), zero(g)), zero(g));
   }
 };
-MT_NAME Function<Hardsigmoid> hardsigmoid;
+MT_FUNCTION(Hardsigmoid, hardsigmoid)
 
 struct Hardswish {
   static constexpr Info info{"hardswish", "x * hardsigmoid(x) (Howard 2019)",
@@ -703,7 +706,7 @@ struct Hardswish {
     return select(x <= T(-3), zero(g), select(x >= T(3), g, g * (x / T(3) + T(0.5))));
   }
 };
-MT_NAME Function<Hardswish> hardswish;
+MT_FUNCTION(Hardswish, hardswish)
 
 struct Threshold {
   static constexpr Info info{"threshold", "x where it exceeds threshold, else value",
@@ -716,7 +719,7 @@ struct Threshold {
     return select(x <= threshold, zero(g), g);
   }
 };
-MT_NAME Function<Threshold> threshold;
+MT_FUNCTION(Threshold, threshold)
 
 struct Hardshrink {
   static constexpr Info info{"hardshrink", "x, or 0 where |x| <= lambd; the slope at NaN is 0",
@@ -729,7 +732,7 @@ struct Hardshrink {
     return select(abs(x) > lambd, g, zero(g));
   }
 };
-MT_NAME Function<Hardshrink> hardshrink;
+MT_FUNCTION(Hardshrink, hardshrink)
 
 struct Softshrink {
   static constexpr Info info{"softshrink",
@@ -743,7 +746,7 @@ struct Softshrink {
     return select(abs(x) > lambd, g, zero(g));
   }
 };
-MT_NAME Function<Softshrink> softshrink;
+MT_FUNCTION(Softshrink, softshrink)
 
 struct LeakyRelu {
   static constexpr Info info{"leaky_relu", "x, or negative_slope * x below 0",
@@ -752,7 +755,7 @@ struct LeakyRelu {
   template <class T> MT_HD static T f(T x, T slope) { return select(x > T(0), x, slope * x); }
   template <class T> MT_HD static T df(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
 };
-MT_NAME Function<LeakyRelu> leaky_relu;
+MT_FUNCTION(LeakyRelu, leaky_relu)
 
 struct Elu {
   static constexpr Info info{"elu",
@@ -767,7 +770,7 @@ struct Elu {
     return select(x > T(0), g, g * alpha * exp(clamp(x, T(-math::kInfinity), T(0))));
   }
 };
-MT_NAME Function<Elu> elu;
+MT_FUNCTION(Elu, elu)
 
 struct Celu {
   static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017)",
@@ -780,7 +783,7 @@ struct Celu {
     return select(x > T(0), g, g * exp(clamp(x, T(-math::kInfinity), T(0)) / alpha));
   }
 };
-MT_NAME Function<Celu> celu;
+MT_FUNCTION(Celu, celu)
 
 struct Selu {
   static constexpr Info info{"selu",
@@ -799,7 +802,7 @@ struct Selu {
  private:
   static constexpr double kScale = 1.05070098735548049, kAlpha = 1.67326324235437728;
 };
-MT_NAME Function<Selu> selu;
+MT_FUNCTION(Selu, selu)
 
 struct Gelu {
   static constexpr Info info{"gelu",
@@ -814,7 +817,7 @@ struct Gelu {
                 x * exp(T(-0.5) * x * x) * T(0.398942280401432678));
   }
 };
-MT_NAME Function<Gelu> gelu;
+MT_FUNCTION(Gelu, gelu)
 
 struct GeluTanh {
   static constexpr Info info{"gelu_tanh",
@@ -833,7 +836,7 @@ struct GeluTanh {
  private:
   static constexpr double k1 = 1.59576912160573071, k3 = 0.0713548162726002488;
 };
-MT_NAME Function<GeluTanh> gelu_tanh;
+MT_FUNCTION(GeluTanh, gelu_tanh)
 
 struct Silu {
   static constexpr Info info{"silu", "x * sigmoid(x), also called swish",
@@ -845,7 +848,7 @@ struct Silu {
     return g * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))));
   }
 };
-MT_NAME Function<Silu> silu;
+MT_FUNCTION(Silu, silu)
 
 struct Softplus {
   static constexpr Info info{"softplus",
@@ -860,7 +863,7 @@ struct Softplus {
     return select(x * beta > threshold, g, g * sigmoid(x * beta));
   }
 };
-MT_NAME Function<Softplus> softplus;
+MT_FUNCTION(Softplus, softplus)
 
 struct Logsigmoid {
   static constexpr Info info{"logsigmoid", "log(sigmoid(x)), exact far out",
@@ -870,7 +873,7 @@ struct Logsigmoid {
   template <class T> MT_HD static T f(T x) { return T(0) - math::softplus(-x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sigmoid(-x); }
 };
-MT_NAME Function<Logsigmoid> logsigmoid;
+MT_FUNCTION(Logsigmoid, logsigmoid)
 
 struct Mish {
   static constexpr Info info{"mish", "x * tanh(softplus(x)) (Misra 2019)",
@@ -887,7 +890,7 @@ struct Mish {
     return g * (t + x * sigmoid(x) * (T(1) - t * t));
   }
 };
-MT_NAME Function<Mish> mish;
+MT_FUNCTION(Mish, mish)
 
 struct Softsign {
   static constexpr Info info{"softsign", "x / (1 + |x|)",
@@ -897,7 +900,7 @@ struct Softsign {
   template <class T> MT_HD static T f(T x) { return x / (T(1) + abs(x)); }
   template <class T> MT_HD static T df(T g, T x) { return g / square(T(1) + abs(x)); }
 };
-MT_NAME Function<Softsign> softsign;
+MT_FUNCTION(Softsign, softsign)
 
 // ---- one input: questions (the answer is bool, there is no gradient) ----------------------------
 
@@ -907,7 +910,7 @@ struct LogicalNot {
     {{{-1}, 0}, {{0}, 1}, {{1}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return !x; }
 };
-MT_NAME Function<LogicalNot> logical_not;
+MT_FUNCTION(LogicalNot, logical_not)
 
 struct Isnan {
   static constexpr Info info{"isnan", "true where x is not a number",
@@ -915,7 +918,7 @@ struct Isnan {
     {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return x != x; }
 };
-MT_NAME Function<Isnan> isnan;
+MT_FUNCTION(Isnan, isnan)
 
 struct Isinf {
   static constexpr Info info{"isinf", "true where x is infinite",
@@ -923,7 +926,7 @@ struct Isinf {
     {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) == T(math::kInfinity); }
 };
-MT_NAME Function<Isinf> isinf;
+MT_FUNCTION(Isinf, isinf)
 
 struct Isposinf {
   static constexpr Info info{"isposinf", "true where x is infinite and positive",
@@ -931,7 +934,7 @@ struct Isposinf {
     {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return x == T(math::kInfinity); }
 };
-MT_NAME Function<Isposinf> isposinf;
+MT_FUNCTION(Isposinf, isposinf)
 
 struct Isneginf {
   static constexpr Info info{"isneginf", "true where x is infinite and negative",
@@ -939,7 +942,7 @@ struct Isneginf {
     {{{-1.25}, 0}, {{0.5}, 0}, {{2.75}, 0}}, {}};
   template <class T> MT_HD static auto f(T x) { return x == T(-math::kInfinity); }
 };
-MT_NAME Function<Isneginf> isneginf;
+MT_FUNCTION(Isneginf, isneginf)
 
 struct Isfinite {
   static constexpr Info info{"isfinite", "true where x is neither infinite nor NaN",
@@ -947,7 +950,7 @@ struct Isfinite {
     {{{-1.25}, 1}, {{0.5}, 1}, {{2.75}, 1}}, {}};
   template <class T> MT_HD static auto f(T x) { return math::abs(x) < T(math::kInfinity); }
 };
-MT_NAME Function<Isfinite> isfinite;
+MT_FUNCTION(Isfinite, isfinite)
 
 struct Signbit {
   static constexpr Info info{"signbit", "true where x has a minus sign, -0 too",
@@ -958,7 +961,7 @@ struct Signbit {
     else return x < T(0);
   }
 };
-MT_NAME Function<Signbit> signbit;
+MT_FUNCTION(Signbit, signbit)
 
 // ---- two inputs: arithmetic ---------------------------------------------------------------------
 
@@ -970,7 +973,7 @@ struct Add {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return g; }
 };
-MT_NAME Function<Add> add;
+MT_FUNCTION(Add, add)
 
 struct Sub {
   static constexpr Info info{"sub", "x - y",
@@ -980,7 +983,7 @@ struct Sub {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return -g; }
 };
-MT_NAME Function<Sub> sub;
+MT_FUNCTION(Sub, sub)
 
 struct Mul {
   static constexpr Info info{"mul", "x * y; of two bools their and",
@@ -990,7 +993,7 @@ struct Mul {
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
 };
-MT_NAME Function<Mul> mul;
+MT_FUNCTION(Mul, mul)
 
 struct Div {
   static constexpr Info info{"div", "x / y; of integers a float",
@@ -1000,7 +1003,7 @@ struct Div {
   template <class T> MT_HD static T da(T g, T y) { return g / y; }
   template <class T> MT_HD static T db(T g, T y, T quotient) { return -g * quotient / y; }
 };
-MT_NAME Function<Div> div;
+MT_FUNCTION(Div, div)
 
 struct FloorDivide {
   static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
@@ -1010,7 +1013,7 @@ struct FloorDivide {
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
-MT_NAME Function<FloorDivide> floor_divide;
+MT_FUNCTION(FloorDivide, floor_divide)
 
 struct TruncDivide {
   static constexpr Info info{"trunc_divide",
@@ -1021,7 +1024,7 @@ struct TruncDivide {
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
-MT_NAME Function<TruncDivide> trunc_divide;
+MT_FUNCTION(TruncDivide, trunc_divide)
 
 struct Remainder {
   static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
@@ -1031,7 +1034,7 @@ struct Remainder {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor_divide(x, y); }
 };
-MT_NAME Function<Remainder> remainder;
+MT_FUNCTION(Remainder, remainder)
 
 struct Fmod {
   static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
@@ -1041,7 +1044,7 @@ struct Fmod {
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * trunc(x / y); }
 };
-MT_NAME Function<Fmod> fmod;
+MT_FUNCTION(Fmod, fmod)
 
 struct Pow {
   static constexpr Info info{"pow", "x to the power y",
@@ -1060,7 +1063,7 @@ struct Pow {
     return select(flat == T(0), g * power * log(select(flat == T(0), x, one)), zero(g));
   }
 };
-MT_NAME Function<Pow> pow;
+MT_FUNCTION(Pow, pow)
 
 struct Minimum {
   static constexpr Info info{"minimum", "the smaller of x and y; NaN wins; ties share the gradient",
@@ -1072,7 +1075,7 @@ struct Minimum {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-MT_NAME Function<Minimum> minimum;
+MT_FUNCTION(Minimum, minimum)
 
 struct Maximum {
   static constexpr Info info{"maximum", "the larger of x and y; NaN wins; ties share the gradient",
@@ -1084,7 +1087,7 @@ struct Maximum {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-MT_NAME Function<Maximum> maximum;
+MT_FUNCTION(Maximum, maximum)
 
 struct Fmin {
   static constexpr Info info{"fmin",
@@ -1101,7 +1104,7 @@ struct Fmin {
     return select(x == y, g / T(2), select(x < y, zero(g), select(y != y, zero(g), g)));
   }
 };
-MT_NAME Function<Fmin> fmin;
+MT_FUNCTION(Fmin, fmin)
 
 struct Fmax {
   static constexpr Info info{"fmax",
@@ -1118,7 +1121,7 @@ struct Fmax {
     return select(x == y, g / T(2), select(x > y, zero(g), select(y != y, zero(g), g)));
   }
 };
-MT_NAME Function<Fmax> fmax;
+MT_FUNCTION(Fmax, fmax)
 
 struct Atan2 {
   static constexpr Info info{"atan2", "the angle of the point (y, x), in radians: of x / y",
@@ -1134,7 +1137,7 @@ struct Atan2 {
     return select(x * x + y * y == T(0), zero(x) + T(1), x * x + y * y);
   }
 };
-MT_NAME Function<Atan2> atan2;
+MT_FUNCTION(Atan2, atan2)
 
 struct Hypot {
   static constexpr Info info{"hypot", "sqrt(x*x + y*y) without overflow",
@@ -1145,7 +1148,7 @@ struct Hypot {
   template <class T> MT_HD static T da(T g, T x, T length) { return g * (x / length); }
   template <class T> MT_HD static T db(T g, T y, T length) { return g * (y / length); }
 };
-MT_NAME Function<Hypot> hypot;
+MT_FUNCTION(Hypot, hypot)
 
 struct Copysign {
   static constexpr Info info{"copysign", "|x| with the sign of y; the slope at 0 is 0",
@@ -1158,7 +1161,7 @@ struct Copysign {
   }
   template <class T> MT_HD static T db(T g) { return zero(g); }
 };
-MT_NAME Function<Copysign> copysign;
+MT_FUNCTION(Copysign, copysign)
 
 struct Xlogy {
   static constexpr Info info{"xlogy", "x * log(y), and 0 where x is 0, unless y is NaN",
@@ -1174,7 +1177,7 @@ struct Xlogy {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * x / y; }
 };
-MT_NAME Function<Xlogy> xlogy;
+MT_FUNCTION(Xlogy, xlogy)
 
 struct Xlog1py {
   static constexpr Info info{"xlog1py", "x * log(1 + y), and 0 where x is 0, unless y is NaN",
@@ -1189,7 +1192,7 @@ struct Xlog1py {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * x / (y + T(1)); }
 };
-MT_NAME Function<Xlog1py> xlog1py;
+MT_FUNCTION(Xlog1py, xlog1py)
 
 struct Zeta {
   static constexpr Info info{"zeta",
@@ -1202,7 +1205,7 @@ struct Zeta {
     return -g * s * Function<Zeta>{}(s + T(1), q);
   }
 };
-MT_NAME Function<Zeta> zeta;
+MT_FUNCTION(Zeta, zeta)
 
 struct Igamma {
   static constexpr Info info{"igamma",
@@ -1216,7 +1219,7 @@ struct Igamma {
     return g * exp(xlogy(s - T(1), x) - x - lgamma(s));
   }
 };
-MT_NAME Function<Igamma> igamma;
+MT_FUNCTION(Igamma, igamma)
 
 struct Igammac {
   static constexpr Info info{"igammac",
@@ -1229,7 +1232,7 @@ struct Igammac {
     return -g * exp(xlogy(s - T(1), x) - x - lgamma(s));
   }
 };
-MT_NAME Function<Igammac> igammac;
+MT_FUNCTION(Igammac, igammac)
 
 struct Logaddexp {
   static constexpr Info info{"logaddexp", "log(exp(x) + exp(y)) without overflow",
@@ -1243,7 +1246,7 @@ struct Logaddexp {
   template <class T> MT_HD static T da(T g, T x, T y) { return g * sigmoid(x - y); }
   template <class T> MT_HD static T db(T g, T x, T y) { return g * sigmoid(y - x); }
 };
-MT_NAME Function<Logaddexp> logaddexp;
+MT_FUNCTION(Logaddexp, logaddexp)
 
 struct Logaddexp2 {
   static constexpr Info info{"logaddexp2", "log2(2^x + 2^y) without overflow",
@@ -1260,7 +1263,7 @@ struct Logaddexp2 {
   }
   template <class T> MT_HD static T db(T g, T x, T y) { return da(g, y, x); }
 };
-MT_NAME Function<Logaddexp2> logaddexp2;
+MT_FUNCTION(Logaddexp2, logaddexp2)
 
 struct Heaviside {
   static constexpr Info info{"heaviside", "0 below 0, 1 above, y where x is 0; it has no gradient",
@@ -1270,7 +1273,7 @@ struct Heaviside {
     return select(x == T(0), y, select(x > T(0), T(1), T(0)));
   }
 };
-MT_NAME Function<Heaviside> heaviside;
+MT_FUNCTION(Heaviside, heaviside)
 
 struct Prelu {
   static constexpr Info info{"prelu",
@@ -1281,7 +1284,7 @@ struct Prelu {
   template <class T> MT_HD static T da(T g, T x, T slope) { return select(x > T(0), g, slope * g); }
   template <class T> MT_HD static T db(T g, T x) { return select(x > T(0), zero(g), x * g); }
 };
-MT_NAME Function<Prelu> prelu;
+MT_FUNCTION(Prelu, prelu)
 
 // ---- two inputs: comparisons and logic (the answer is bool) -------------------------------------
 
@@ -1291,7 +1294,7 @@ struct Lt {
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x < y; }
 };
-MT_NAME Function<Lt> lt;
+MT_FUNCTION(Lt, lt)
 
 struct Le {
   static constexpr Info info{"le", "x <= y",
@@ -1299,7 +1302,7 @@ struct Le {
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x <= y; }
 };
-MT_NAME Function<Le> le;
+MT_FUNCTION(Le, le)
 
 struct Gt {
   static constexpr Info info{"gt", "x > y",
@@ -1307,7 +1310,7 @@ struct Gt {
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x > y; }
 };
-MT_NAME Function<Gt> gt;
+MT_FUNCTION(Gt, gt)
 
 struct Ge {
   static constexpr Info info{"ge", "x >= y",
@@ -1315,7 +1318,7 @@ struct Ge {
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x >= y; }
 };
-MT_NAME Function<Ge> ge;
+MT_FUNCTION(Ge, ge)
 
 struct Eq {
   static constexpr Info info{"eq", "x equals y",
@@ -1323,7 +1326,7 @@ struct Eq {
     {{{2.5, 0.75}, 0}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x == y; }
 };
-MT_NAME Function<Eq> eq;
+MT_FUNCTION(Eq, eq)
 
 struct Ne {
   static constexpr Info info{"ne", "x differs from y",
@@ -1331,7 +1334,7 @@ struct Ne {
     {{{2.5, 0.75}, 1}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, 1}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
 };
-MT_NAME Function<Ne> ne;
+MT_FUNCTION(Ne, ne)
 
 struct LogicalAnd {
   static constexpr Info info{"logical_and", "both are nonzero",
@@ -1339,7 +1342,7 @@ struct LogicalAnd {
     {{{0, 1}, 0}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
-MT_NAME Function<LogicalAnd> logical_and;
+MT_FUNCTION(LogicalAnd, logical_and)
 
 struct LogicalOr {
   static constexpr Info info{"logical_or", "one is nonzero",
@@ -1347,7 +1350,7 @@ struct LogicalOr {
     {{{0, 1}, 1}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
-MT_NAME Function<LogicalOr> logical_or;
+MT_FUNCTION(LogicalOr, logical_or)
 
 struct LogicalXor {
   static constexpr Info info{"logical_xor", "exactly one is nonzero",
@@ -1355,7 +1358,7 @@ struct LogicalXor {
     {{{0, 1}, 1}, {{1, 1}, 0}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return x != y; }
 };
-MT_NAME Function<LogicalXor> logical_xor;
+MT_FUNCTION(LogicalXor, logical_xor)
 
 // ---- bits: bool and integers only ---------------------------------------------------------------
 
@@ -1368,7 +1371,7 @@ struct BitwiseNot {
     return static_cast<T>(math::bits(x) ^ math::bits(T(-1)));
   }
 };
-MT_NAME Function<BitwiseNot> bitwise_not;
+MT_FUNCTION(BitwiseNot, bitwise_not)
 
 struct BitwiseAnd {
   static constexpr Info info{"bitwise_and", "the bits that both have",
@@ -1378,7 +1381,7 @@ struct BitwiseAnd {
     return static_cast<T>(math::bits(x) & math::bits(y));
   }
 };
-MT_NAME Function<BitwiseAnd> bitwise_and;
+MT_FUNCTION(BitwiseAnd, bitwise_and)
 
 struct BitwiseOr {
   static constexpr Info info{"bitwise_or", "the bits that one has",
@@ -1388,7 +1391,7 @@ struct BitwiseOr {
     return static_cast<T>(math::bits(x) | math::bits(y));
   }
 };
-MT_NAME Function<BitwiseOr> bitwise_or;
+MT_FUNCTION(BitwiseOr, bitwise_or)
 
 struct BitwiseXor {
   static constexpr Info info{"bitwise_xor", "the bits that differ",
@@ -1398,7 +1401,7 @@ struct BitwiseXor {
     return static_cast<T>(math::bits(x) ^ math::bits(y));
   }
 };
-MT_NAME Function<BitwiseXor> bitwise_xor;
+MT_FUNCTION(BitwiseXor, bitwise_xor)
 
 struct BitwiseLeftShift {
   static constexpr Info info{"bitwise_left_shift",
@@ -1407,7 +1410,7 @@ struct BitwiseLeftShift {
     {{{3, 2}, 12}, {{1, 6}, 64}, {{9, 0}, 9}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_left(x, y); }
 };
-MT_NAME Function<BitwiseLeftShift> bitwise_left_shift;
+MT_FUNCTION(BitwiseLeftShift, bitwise_left_shift)
 
 struct BitwiseRightShift {
   static constexpr Info info{"bitwise_right_shift",
@@ -1416,7 +1419,7 @@ struct BitwiseRightShift {
     {{{12, 2}, 3}, {{64, 6}, 1}, {{9, 70}, 0}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::shift_right(x, y); }
 };
-MT_NAME Function<BitwiseRightShift> bitwise_right_shift;
+MT_FUNCTION(BitwiseRightShift, bitwise_right_shift)
 
 struct Gcd {
   static constexpr Info info{"gcd", "the greatest common divisor, 0 of two zeros",
@@ -1424,7 +1427,7 @@ struct Gcd {
     {{{12, 10}, 2}, {{7, 0}, 7}, {{6, 9}, 3}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::gcd(x, y); }
 };
-MT_NAME Function<Gcd> gcd;
+MT_FUNCTION(Gcd, gcd)
 
 struct Lcm {
   static constexpr Info info{"lcm", "the least common multiple, 0 beside a zero",
@@ -1432,7 +1435,7 @@ struct Lcm {
     {{{12, 10}, 60}, {{7, 0}, 0}, {{6, 9}, 18}}, {}};
   template <class T> MT_HD static T f(T x, T y) { return math::lcm(x, y); }
 };
-MT_NAME Function<Lcm> lcm;
+MT_FUNCTION(Lcm, lcm)
 
 // ---- three inputs -------------------------------------------------------------------------------
 
@@ -1446,7 +1449,7 @@ struct Where {
   template <class M, class T> MT_HD static T db(T g, M mask) { return select(mask, g, zero(g)); }
   template <class M, class T> MT_HD static T dc(T g, M mask) { return select(mask, zero(g), g); }
 };
-MT_NAME Function<Where> where;
+MT_FUNCTION(Where, where)
 
 struct Lerp {
   static constexpr Info info{"lerp", "x + weight * (y - x)",
@@ -1459,7 +1462,7 @@ struct Lerp {
   template <class T> MT_HD static T db(T g, T weight) { return g * weight; }
   template <class T> MT_HD static T dc(T g, T x, T y) { return g * (y - x); }
 };
-MT_NAME Function<Lerp> lerp;
+MT_FUNCTION(Lerp, lerp)
 
 struct Addcmul {
   static constexpr Info info{"addcmul", "x + value * y * z",
@@ -1470,7 +1473,7 @@ struct Addcmul {
   template <class T> MT_HD static T db(T g, T z, T value) { return g * (z * value); }
   template <class T> MT_HD static T dc(T g, T y, T value) { return g * (y * value); }
 };
-MT_NAME Function<Addcmul> addcmul;
+MT_FUNCTION(Addcmul, addcmul)
 
 struct Addcdiv {
   static constexpr Info info{"addcdiv", "x + value * y / z",
@@ -1483,7 +1486,7 @@ struct Addcdiv {
     return -g * (value * y / (z * z));
   }
 };
-MT_NAME Function<Addcdiv> addcdiv;
+MT_FUNCTION(Addcdiv, addcdiv)
 
 // ---- the lists: the only registration -----------------------------------------------------------
 

@@ -3,7 +3,15 @@
 
 #include <cstdio>
 
+// A program that opens the namespace may have short names of its own: these would be ambiguous.
+using namespace mt;
+int a = 1, b = 2, c = 4, output = 8, nothing = 16;
+struct Sum {
+  int of() { return a + b + c + output + nothing; }
+};
+
 int main() {
+  if (Sum().of() != 31) return 1;
   const mt::Tensor x = mt::range(-1, 2, 1, mt::Dtype::f32).requires_grad_();  // -1 0 1 2
   mt::relu(x * 3.0).sum().backward();
   std::puts(mt::to_string(x.grad()).c_str());
