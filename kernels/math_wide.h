@@ -245,7 +245,7 @@ MT_HD float normal_middle(float w) {
 /// e^(-x^2/2) multiplies by x^2; for the slope of log(erfc) a bound by Komatu is near enough.
 MT_HD double twice_ndtr(double x) {
   const double c = -0x1.6a09e667f3bcdp-1;
-  double z = x * c, lost = fma(x, c, -z) + x * 0x1.bdd3413b26456p-55, y = erfc(z);
+  double z = x * c, lost = core::fused(x, c, -z) + x * 0x1.bdd3413b26456p-55, y = erfc(z);
   double right = fma(-y * lost, z + sqrt(fma(z, z, 1.6)), y);
   return x < -1 ? right : y;
 }
