@@ -1,5 +1,6 @@
 -- grid.lua -- walks over positions: x:indices(), and mt.launch_kernel, a GPU's grid without a GPU
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 
 local grid = {}
 
@@ -66,8 +67,10 @@ function grid.launch_kernel(fn, where, second, ...)
   return launch_cells(fn, sizes(where, 'the grid'), second, ...)
 end
 
---- An iterator over all positions of a shape, the last dimension fastest.
-function grid.indices(shape)
+--- An iterator over all positions of a tensor, the last dimension fastest.
+function grid.indices(x)
+  if not mt.is_tensor(x) then core.fail('indices: a tensor is needed, got ' .. core.describe(x)) end
+  local shape = x.shape
   local rank, at, left = #shape, {}, 1
   if rank == 0 then core.fail('indices: a 0-d tensor has no positions') end
   for d = 1, rank do at[d], left = 1, left * shape[d] end

@@ -69,7 +69,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     function(...) return require('mtorch.grid').launch_kernel(...) end)
   methods.indices = core.declare('indices(x)',
     'An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.',
-    function(x) return require('mtorch.grid').indices(x.shape) end)
+    function(x) return require('mtorch.grid').indices(x) end)
   mt.memory_stats = core.declare('memory_stats()', 'Bytes of the CPU: allocated (in tensors), peak, reserved (in ' ..
     'tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.',
     function()

@@ -175,4 +175,9 @@ test('x:indices()', function()
   raises(function() mt.tensor(1):indices() end, 'indices: a 0%-d tensor has no positions')
 end)
 
+t.test('indices of what is no tensor', function()
+  t.raises(function() local _ = mt.zeros(2).indices(5) end, 'indices: a tensor is needed, got')
+  t.raises(function() local _ = mt.zeros(2).indices('a') end, 'indices: a tensor is needed, got')
+end)
+
 t.finish()
