@@ -51,7 +51,7 @@ const Function kFunctions[] = {
     MT_LINE(sqrt, 0.5, 0.5),    MT_OWN(sigmoid, logistic, 1.75, 1.5),
     MT_OWN(softplus, softplus_of, 2, 2),                    MT_OWN(silu, silu_of, 2, 2),
     MT_OWN(gelu, gelu_of, 2, 16),  // float64 near -38: erfc is denormal
-    MT_OWN(ndtr, ndtr_of, 2.75, 16),
+    MT_OWN(ndtr, ndtr_of, 3, 16),
     MT_OWN(rsqrt, rsqrt_of, 1.5, 1.5),                      MT_LINE(lgamma, 0.55, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1.5, 1.5),
 };
