@@ -8,12 +8,14 @@ local core = require 'mtorch.core'
 local ffi = require 'ffi'
 
 ffi.cdef [[
+void openblas_set_num_threads(int n);
 void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
                  const float *b, int ldb, float beta, float *c, int ldc);
 ]]
 local options = mt.args {only = '', quick = false, threads = 1}
 mt.ones(512, 512):matmul(mt.ones(512, 512)) -- mtorch opens the library, with kernels for the processor
 local blas = ffi.load('libopenblas.so.0')
+blas.openblas_set_num_threads(options.threads)
 local kRowMajor, kAsIs = 101, 111
 
 local function run(call, loops)
