@@ -2,27 +2,11 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
-local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
-local torch = dofile(here .. '/data/layer_values.lua')
+local values = require 'torch_values'
+local torch = values.layers
+local lin, is, slope = values.lin, values.is, values.slope
 
---- sin(a i + b) for i = 1, 2, ..: the numbers of layer_values.py.
-local function lin(shape, a, b)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return (mt.range(1, n):double() * (a or 0.37) + (b or 1)):sin():reshape(shape)
-end
 local function ints(list) return mt.tensor(list, 'int64') end
-local function is(name, x) near(x:flatten():tolist(), torch[name], 1e-7) end
---- The value of f and its gradients by the inputs, as layer_values.py has them.
-local function slope(name, f, ...)
-  local inputs = {...}
-  for i, x in ipairs(inputs) do inputs[i] = x:clone():requires_grad_() end
-  local y = f(unpack(inputs))
-  ;(y * lin(y.shape, 1, 0.5)):sum():backward()
-  local all = {y:detach():flatten()}
-  for _, x in ipairs(inputs) do all[#all + 1] = x.grad:flatten() end
-  is(name, mt.cat(all, 1))
-end
 
 local x, y, var = lin{4, 3}, lin({4, 3}, 1.1), lin({4, 1}, 0.9):abs()
 local labels, list = ints{1, 3, 2, 2}, ints{{3, 1, -1}, {-1, 2, 3}, {2, -1, 1}, {1, 2, 3}}

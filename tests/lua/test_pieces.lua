@@ -1,34 +1,14 @@
 -- test_pieces.lua -- Cutting at places, joining, writing into a copy: values of PyTorch, gradients
 local mt = require 'mtorch'
 local t = require 'testing'
+local values = require 'torch_values'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 
-local env = {
-  mt = mt, x = mt.range(1, 12):float():view(3, 4), v = mt.range(1, 5):float(),
-  c = mt.range(1, 24):float():view(2, 3, 4), s = mt.tensor(7), e = mt.zeros(0, 3), math = math,
+local env = values.env{
   a = mt.tensor{1, 4, 9, 16, 25}, p = mt.tensor{0, 1, 3, 4, 8},
   m = mt.tensor{{1, 2, 4}, {3, 1, 0}}, i = mt.tensor({1, 3, 1}, 'int64'),
   b = mt.tensor{{1, 2}, {3, 4}, {5, 6}}, w = mt.tensor{{3, -4, 0}, {0.6, 0.8, -1}, {0, 0, 0}},
 }
-local function run(code) return setfenv(assert(loadstring('return ' .. code)), env)() end
-local function sizes(x)
-  local list = {}
-  for d, n in ipairs(x.shape) do list[d] = n end
-  return list
-end
---- Shape and elements; NaN is NaN, the rest to 6 digits.
-local function check(got, expected)
-  if expected.list then
-    eq(#got, #expected.list)
-    for k, part in ipairs(expected.list) do check(got[k], part) end
-    return
-  end
-  eq(sizes(got), expected[1])
-  for k, value in ipairs(got:flatten():tolist()) do
-    local want = expected[2][k]
-    if value ~= want and (value == value or want == want) then near(value, want, 1e-5 * math.abs(want) + 1e-6) end
-  end
-end
 
 -- Expression, {shape, elements} as PyTorch 2.15 gives them (positions counted from 1).
 local cases = {
@@ -115,9 +95,7 @@ local cases = {
   {[[b:index_reduce(2, mt.tensor({2}, 'int64'), b[{{}, {1}}], 'mean')]], {{3, 2}, {1, 1.5, 3,
   3.5, 5, 5.5}}},
 }
-for _, case in ipairs(cases) do
-  test(case[1], function() check(run(case[1]), case[2]) end)
-end
+values.test_cases(cases, env)
 
 test('parts are views', function()
   for _, parts in ipairs{env.x:tensor_split({2}, 2), env.x:hsplit(2), env.x:split_with_sizes({2, 2}, 2)} do

@@ -2,31 +2,10 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local eq, near, raises, test = t.eq, t.near, t.raises, t.test
-local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
-local torch = dofile(here .. '/data/layer_values.lua')
+local values = require 'torch_values'
+local lin, is, slope = values.lin, values.is, values.slope
 local inf, nan = math.huge, 0 / 0
 
---- sin(a i + b) for i = 1, 2, ..: the numbers of layer_values.py.
-local function lin(shape, a, b)
-  local n = 1
-  for _, size in ipairs(shape) do n = n * size end
-  return (mt.range(1, n):double() * (a or 0.37) + (b or 1)):sin():reshape(shape)
-end
-local function is(name, ...)
-  local all = {}
-  for i, x in ipairs{...} do all[i] = x:double():flatten() end
-  near(mt.cat(all, 1):tolist(), torch[name], 1e-7)
-end
---- The value of f and its gradients by the inputs, as layer_values.py has them.
-local function slope(name, f, ...)
-  local inputs = {...}
-  for i, x in ipairs(inputs) do inputs[i] = x:clone():requires_grad_() end
-  local y = f(unpack(inputs))
-  ;(y * lin(y.shape, 1, 0.5)):sum():backward()
-  local all = {y:detach()}
-  for _, x in ipairs(inputs) do all[#all + 1] = x.grad end
-  is(name, unpack(all))
-end
 local im, vol = lin{1, 2, 5, 6}, lin{1, 2, 4, 5, 3}
 local grid, grid3 = lin({1, 3, 4, 2}, 1.3) * 1.6, lin({1, 2, 2, 3, 3}, 1.3) * 1.6
 

@@ -1,28 +1,10 @@
 -- test_shape.lua -- Views, joins, parts, repetitions: values of PyTorch, gradients, sharing, errors
 local mt = require 'mtorch'
 local t = require 'testing'
+local values = require 'torch_values'
 local test, eq, raises = t.test, t.eq, t.raises
 
-local env = {
-  mt = mt, x = mt.range(1, 12):float():view(3, 4), v = mt.range(1, 5):float(),
-  c = mt.range(1, 24):float():view(2, 3, 4), s = mt.tensor(7), e = mt.zeros(0, 3),
-  i = mt.tensor({2, 0, 3}, 'int64'),
-}
-local function run(code) return setfenv(assert(loadstring('return ' .. code)), env)() end
-local function sizes(x)
-  local list = {}
-  for d, n in ipairs(x.shape) do list[d] = n end
-  return list
-end
-local function check(got, expected)
-  if expected.list then
-    eq(#got, #expected.list)
-    for k, part in ipairs(expected.list) do check(got[k], part) end
-  else
-    eq(sizes(got), expected[1])
-    eq(got:flatten():tolist(), expected[2])
-  end
-end
+local env = values.env{i = mt.tensor({2, 0, 3}, 'int64')}
 
 -- Expression, {shape, elements} as PyTorch 2 gives them (its 0-based arguments counted from 1).
 local cases = {
@@ -205,9 +187,7 @@ local cases = {
   {[[mt.triu_indices(2, 2, 5)]], {{2, 0}, {}}},
 }
 
-for _, case in ipairs(cases) do
-  test(case[1], function() check(run(case[1]), case[2]) end)
-end
+values.test_cases(cases, env, true)
 
 -- Gradients of both orders on every layout --------------------------------------------------------
 
@@ -342,7 +322,7 @@ test('views share memory where PyTorch gives views', function()
   }
   for _, code in ipairs(views) do
     env.x = mt.zeros(3, 4)
-    local view = run(code)
+    local view = values.run(code, env)
     env.x[{1, 1}] = 5
     eq(view:max():item(), 5)
   end
@@ -350,7 +330,7 @@ test('views share memory where PyTorch gives views', function()
     "x:tril()", "x:pad{0, 0}", "x:pad({0, 0}, 'reflect')", "x:rot90(0)", "mt.cat{x}"}
   for _, code in ipairs(copies) do
     env.x = mt.zeros(3, 4)
-    local copy = run(code)
+    local copy = values.run(code, env)
     env.x[{1, 1}] = 5
     eq(copy:max():item(), 0)
   end

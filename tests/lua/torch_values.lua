@@ -1,0 +1,80 @@
+-- torch_values.lua -- Comparing with PyTorch's values: expressions with their results, functions with their slopes.
+local mt = require 'mtorch'
+local t = require 'testing'
+local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
+
+local values = {}
+
+--- What expressions of tests stand for; `extra` has more, or others.
+function values.env(extra)
+  local env = {
+    mt = mt, math = math, x = mt.range(1, 12):float():view(3, 4), v = mt.range(1, 5):float(),
+    c = mt.range(1, 24):float():view(2, 3, 4), s = mt.tensor(7), e = mt.zeros(0, 3),
+  }
+  for name, value in pairs(extra) do env[name] = value end
+  return env
+end
+
+local function sizes(x)
+  local list = {}
+  for d, n in ipairs(x.shape) do list[d] = n end
+  return list
+end
+
+--- Shape and elements, {shape, elements} or {list = {such, ..}}: to 6 digits (NaN is NaN), or exactly.
+function values.check(got, expected, exact)
+  if expected.list then
+    t.eq(#got, #expected.list)
+    for k, part in ipairs(expected.list) do values.check(got[k], part, exact) end
+    return
+  end
+  t.eq(sizes(got), expected[1])
+  local list = got:flatten():tolist()
+  if exact then return t.eq(list, expected[2]) end
+  for k, value in ipairs(list) do
+    local want = expected[2][k]
+    if value ~= want and (value == value or want == want) then
+      t.near(value, want, 1e-5 * math.abs(want) + 1e-6)
+    end
+  end
+end
+
+--- The value of an expression.
+function values.run(code, env) return setfenv(assert(loadstring('return ' .. code)), env)() end
+
+--- A test of each {expression, what check takes}, evaluated in env.
+function values.test_cases(cases, env, exact)
+  for _, case in ipairs(cases) do
+    t.test(case[1], function() values.check(values.run(case[1], env), case[2], exact) end)
+  end
+end
+
+--- The lists of numbers in data/layer_values.lua, by name.
+values.layers = dofile(here .. '/data/layer_values.lua')
+
+--- sin(a i + b) for i = 1, 2, ..: the numbers of layer_values.py.
+function values.lin(shape, a, b)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return (mt.range(1, n):double() * (a or 0.37) + (b or 1)):sin():reshape(shape)
+end
+
+--- The elements of all these tensors, one after the other, are the list of that name.
+function values.is(name, ...)
+  local all = {}
+  for i, x in ipairs{...} do all[i] = x:double():flatten() end
+  t.near(mt.cat(all, 1):tolist(), values.layers[name], 1e-7)
+end
+
+--- The value of f and its gradients by the inputs are the list of that name.
+function values.slope(name, f, ...)
+  local inputs = {...}
+  for i, x in ipairs(inputs) do inputs[i] = x:clone():requires_grad_() end
+  local y = f(unpack(inputs))
+  ;(y * values.lin(y.shape, 1, 0.5)):sum():backward()
+  local all = {y:detach()}
+  for _, x in ipairs(inputs) do all[#all + 1] = x.grad end
+  values.is(name, unpack(all))
+end
+
+return values
