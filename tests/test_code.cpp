@@ -9,6 +9,7 @@
 #include "engine/cuda_signature.h"
 #include "engine/disk_cache.h"
 #include "engine/nvrtc.h"
+#include "tests/folder.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -48,25 +49,6 @@ std::string kernels_of(const std::string& source) {
                      show_parameters(f.parameters));
   return s;
 }
-
-/// A folder that goes when the test does.
-struct Folder {
-  std::string path;
-  Folder() {
-    char name[] = "/tmp/mtorch-test-XXXXXX";
-    REQUIRE(mkdtemp(name));
-    path = name;
-  }
-  Folder(const Folder&) = delete;
-  ~Folder() {
-    std::error_code gone;
-    fs::permissions(path, fs::perms::owner_all, gone);
-    fs::remove_all(path, gone);
-  }
-  int files() const {
-    return int(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-};
 
 void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;

@@ -11,31 +11,13 @@
 
 #include "engine/io/bytes.h"
 #include "engine/io/file.h"
+#include "tests/folder.h"
 #include "tests/support.h"
 
 namespace mt::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Folder {
-  std::string path;
-  Folder() {
-    char name[] = "/tmp/mtorch_file.XXXXXX";
-    REQUIRE(mkdtemp(name));
-    path = name;
-  }
-  Folder(const Folder&) = delete;
-  ~Folder() {
-    std::error_code gone;
-    fs::permissions(path, fs::perms::owner_all, gone);
-    fs::remove_all(path, gone);
-  }
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-  int files() const {
-    return int(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-};
 
 struct stat info(const std::string& path) {
   struct stat s {};
