@@ -5,7 +5,6 @@
 // Few values in a line: one thread joins them one by one. Many: what they go to is sorted, and one
 // thread joins a run of values for the same cell.
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/prefix.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/device.h"
 #include "kernels/number.h"
@@ -162,53 +161,6 @@ __global__ void list_cells(const __grid_constant__ Spread s, uint64_t* entry, in
   }
 }
 
-// A stable sort by 4 bits at a time: each thread counts the digits of kRun entries in a row, the
-// sums before those counts say where its entries go, and it puts them there in order.
-constexpr int kDigitBits = 4, kDigits = 1 << kDigitBits, kSorters = 128;
-constexpr int64_t kRun = 32;
-
-__global__ void count_digits(const uint64_t* entry, int64_t n, int shift, int64_t runs,
-                             int64_t* place) {
-  __shared__ int seen[kDigits][kSorters];  // a column for each thread
-  const int me = int(threadIdx.x);
-  for (int64_t run = cuda::thread_number(); run < runs; run += cuda::thread_count()) {
-    for (int d = 0; d < kDigits; ++d) seen[d][me] = 0;
-    for (int64_t i = run * kRun; i < smaller(n, (run + 1) * kRun); ++i)
-      ++seen[entry[i] >> shift & (kDigits - 1)][me];
-    for (int d = 0; d < kDigits; ++d) place[d * runs + run] = seen[d][me];
-  }
-}
-__global__ void move_entries(const uint64_t* entry, int64_t n, int shift, int64_t runs,
-                             const int64_t* place, uint64_t* sorted) {
-  __shared__ int64_t next[kDigits][kSorters];
-  const int me = int(threadIdx.x);
-  for (int64_t run = cuda::thread_number(); run < runs; run += cuda::thread_count()) {
-    for (int d = 0; d < kDigits; ++d) next[d][me] = place[d * runs + run];
-    for (int64_t i = run * kRun; i < smaller(n, (run + 1) * kRun); ++i) {
-      const uint64_t e = entry[i];
-      sorted[next[e >> shift & (kDigits - 1)][me]++] = e;
-    }
-  }
-}
-
-/// Sorts n entries by their bits [from, to); the answer is in one of the two arrays.
-uint64_t* sort_entries(uint64_t* entry, uint64_t* other, int64_t n, int from, int to) {
-  if (n >= cuda::kRadixSort) return cuda::radix_sort("scatter", entry, other, n, from, to);
-  const int64_t runs = (n + kRun - 1) / kRun;
-  const cuda::Scratch scratch(size_t(runs * kDigits) * sizeof(int64_t));
-  int64_t* const place = scratch.as<int64_t>();
-  if (!place) return entry;  // the trouble is noted
-  const unsigned blocks = cuda::blocks_for(runs, kSorters);
-  for (int shift = from; shift < to; shift += kDigitBits) {
-    cuda::launch("scatter", count_digits, blocks, kSorters, entry, n, shift, runs, place);
-    prefix("scatter", place, runs * kDigits);
-    cuda::launch("scatter", move_entries, blocks, kSorters, entry, n, shift, runs, place, other);
-    uint64_t* const sorted = other;
-    other = entry, entry = sorted;
-  }
-  return entry;
-}
-
 /// A thread for each run of entries with the same cell, and where lines share them for each line.
 template <Join J, class T>
 __global__ void join_runs(const __grid_constant__ Spread s, const uint64_t* entry, int shift,
@@ -246,12 +198,6 @@ __global__ void join_runs(const __grid_constant__ Spread s, const uint64_t* entr
   }
 }
 
-int bits_of(uint64_t x) {
-  int bits = 0;
-  for (; x; x >>= 1) ++bits;
-  return bits;
-}
-
 template <Join J, class T> bool by_lines(const Spread& s) {
   const cuda::Check check = cuda::new_check();
   cuda::launch("scatter", scatter_lines<J, T>, cuda::blocks_for(s.lines, 64), 64, s, check);
@@ -264,7 +210,7 @@ template <Join J, class T> bool scatter_as(const Spread& s) {
   const int64_t n = s.read();
   int64_t cells = s.positions.extent;
   if (!s.shared && __builtin_mul_overflow(s.lines, cells, &cells)) return by_lines<J, T>(s);
-  const int shift = bits_of(uint64_t(n - 1)), top = shift + bits_of(uint64_t(cells));
+  const int shift = cuda::bits_for(n), top = shift + cuda::bits_for(cells + 1);
   if (shift > 63 || top > 64) return by_lines<J, T>(s);
   const cuda::Scratch scratch(size_t(n) * 2 * sizeof(uint64_t));
   uint64_t* const entry = scratch.as<uint64_t>();
@@ -272,7 +218,7 @@ template <Join J, class T> bool scatter_as(const Spread& s) {
   const cuda::Check check = cuda::new_check();
   cuda::launch("scatter", list_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s, entry,
                shift, cells, check);
-  const uint64_t* const sorted = sort_entries(entry, entry + n, n, shift, top);
+  const uint64_t* const sorted = cuda::radix_sort("scatter", entry, entry + n, n, shift, top);
   cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
                s, sorted, shift, cells);
   return cuda::passed(check);

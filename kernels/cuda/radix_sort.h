@@ -4,12 +4,8 @@
 
 namespace mt::cuda {
 
-/// From how many words on it is better than the own kernels, which small tests do not reach.
-#ifdef __CUDACC__
-constexpr int64_t kRadixSort = 65536;
-#else
-constexpr int64_t kRadixSort = 1500;
-#endif
+/// The bits that numbers below n need.
+inline int bits_for(int64_t n) { return n > 1 ? 64 - __builtin_clzll(uint64_t(n - 1)) : 0; }
 
 /// Sorts n words by their bits [from, to); equal ones stay in their order. The answer is in one of the
 /// two arrays, which is returned; where there is no memory, which is noted, the first as it was.

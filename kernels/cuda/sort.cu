@@ -1,9 +1,10 @@
-// sort.cu -- the sort verb on CUDA: tiles sorted in shared memory, then merged
+// sort.cu -- the sort verb on CUDA: short lines and few places in shared memory, the rest by radix
 //
 // A key (kernels/keys.h) travels with its position, which decides between equal keys: no two items
 // are alike, so whatever sorts them is stable. Where few places are wanted, each tile passes on no
-// more items than that, until one tile holds them all. Few long lines whose items are words are left
-// to CUB (radix_sort.h).
+// more items than that, until one tile holds them all. Other lines longer than a tile are sorted all
+// together (radix_sort.h): words of a position and, above it, of as many bits of the key and the
+// line as there is room for, the lowest first; what did not fit is sorted by in another round.
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/device.h"
 #include "kernels/keys.h"
@@ -15,7 +16,6 @@ inline namespace MT_ISA {
 namespace {
 
 constexpr int kTile = 1024, kLeastTile = 32;      // items that a block sorts
-constexpr int kMerged = 8;                        // items that a thread merges
 constexpr int64_t kMostItems = int64_t(1) << 26;  // of the lines that are sorted at once
 
 __device__ inline bool comes_before(uint64_t a, uint64_t b) { return a < b; }
@@ -35,8 +35,9 @@ struct Job {
   const void* from;
   void* to;
   int tile;       // a power of two
-  int64_t limit;  // how many items of a tile, or of two merged runs, are of use
-  int64_t run;    // the length of a sorted run
+  int64_t limit;  // how many items of a tile are of use
+  int place;      // the bits of a word that say which element it is; those above are of the line and
+  int bit;        // its key, together one number, from this bit on
 };
 
 /// What the elements of type T and keys of type K need.
@@ -52,15 +53,15 @@ template <class T, class K> struct Items {
     if (j.from) return static_cast<const I*>(j.from)[line * j.pitch + i];
     return item(K(K(key_of(in(j, line)[i * j.s.lines.in_step])) ^ turn(j)), i);
   }
-  /// The i-th place of the output.
-  static __device__ void put(const Job& j, int64_t line, int64_t i, const I& sorted) {
+  /// The i-th place of the output; where not all of the key is known, from the input.
+  static __device__ void put(const Job& j, int64_t line, int64_t i, K sorted, int64_t at,
+                             bool known = true) {
     const Lines& l = j.s.lines;
     const int64_t to =
         offset_of(j.first_line + line, l.ndim, l.size, l.out_stride) + i * l.out_step;
-    const auto key = KeyOf<T>(key_in(sorted) ^ turn(j));
-    const int64_t at = at_in(sorted);
+    const auto key = KeyOf<T>(sorted ^ turn(j));
     static_cast<T*>(j.s.out)[to] =
-        ambiguous<T>(key) ? in(j, line)[at * l.in_step] : value_of<T>(key);
+        known && !ambiguous<T>(key) ? value_of<T>(key) : in(j, line)[at * l.in_step];
     j.s.index[to] = at;
   }
 };
@@ -94,66 +95,51 @@ template <class T, class K> __global__ void sort_tiles(const __grid_constant__ J
       for (int64_t i = threadIdx.x; i < smaller(n, j.limit); i += blockDim.x) to[i] = x[i];
     } else {
       for (int64_t i = threadIdx.x; i < j.s.keep; i += blockDim.x)
-        Items<T, K>::put(j, line, i, x[j.s.first + i]);
+        Items<T, K>::put(j, line, i, key_in(x[j.s.first + i]), at_in(x[j.s.first + i]));
     }
     __syncthreads();
   }
 }
 
-/// Two neighbouring runs of `run` items become one. A thread finds by bisection how many of the
-/// items before its first one come from either run.
-template <class I> __global__ void merge_runs(const __grid_constant__ Job j) {
-  const int64_t groups = (j.n + kMerged - 1) / kMerged;
-  for (int64_t w = cuda::thread_number(); w < j.lines * groups; w += cuda::thread_count()) {
-    const int64_t line = w / groups, place = (w - line * groups) * kMerged;
-    const int64_t start = place / (2 * j.run) * (2 * j.run), before = place - start;
-    const int64_t middle = smaller(j.n, start + j.run), end = smaller(j.n, start + 2 * j.run);
-    const int64_t many_a = smaller(middle - start, j.limit),
-                  many_b = smaller(end - middle, j.limit);
-    const I* const a = static_cast<const I*>(j.from) + line * j.pitch + start;
-    const I* const b = a + (middle - start);
-    I* const to = static_cast<I*>(j.to) + line * j.pitch + start;
-    int64_t low = before > many_b ? before - many_b : 0, high = smaller(before, many_a);
-    while (low < high) {
-      const int64_t m = (low + high) / 2;
-      if (comes_before(a[m], b[before - 1 - m])) low = m + 1;
-      else high = m;
-    }
-    int64_t from_a = low, from_b = before - low;
-    const int64_t most = smaller(smaller(many_a + many_b, j.limit), before + kMerged);
-    for (int64_t i = before; i < most; ++i) {
-      const bool is_a = from_b >= many_b || (from_a < many_a && comes_before(a[from_a], b[from_b]));
-      to[i] = is_a ? a[from_a++] : b[from_b++];
-    }
+/// Words for the elements in the order of `from`.
+template <class T> __global__ void list_words(const __grid_constant__ Job j) {
+  constexpr int bits = 8 * int(sizeof(T));
+  const uint64_t places = (uint64_t(1) << j.place) - 1;
+  for (int64_t i = cuda::thread_number(); i < j.lines * j.n; i += cuda::thread_count()) {
+    const int64_t at = j.from ? int64_t(static_cast<const uint64_t*>(j.from)[i] & places) : i;
+    const int64_t line = at / j.n;
+    const T x = Items<T, KeyOf<T>>::in(j, line)[(at - line * j.n) * j.s.lines.in_step];
+    const uint64_t key = (key_of(x) ^ Items<T, KeyOf<T>>::turn(j)) & ~uint64_t(0) >> (64 - bits);
+    const uint64_t upper = j.bit < bits ? key >> j.bit | uint64_t(line) << 1 << (bits - 1 - j.bit)
+                                        : uint64_t(line) >> (j.bit - bits);
+    static_cast<uint64_t*>(j.to)[i] = upper << j.place | uint64_t(at);
   }
 }
-
-template <class T, class K> __global__ void write(const __grid_constant__ Job j) {
+template <class T> __global__ void write(const __grid_constant__ Job j, bool known) {
+  const uint64_t places = (uint64_t(1) << j.place) - 1;
   for (int64_t w = cuda::thread_number(); w < j.lines * j.s.keep; w += cuda::thread_count()) {
     const int64_t line = w / j.s.keep, i = w - line * j.s.keep;
-    Items<T, K>::put(j, line, i,
-                     static_cast<const Item<K>*>(j.from)[line * j.pitch + j.s.first + i]);
+    const uint64_t word = static_cast<const uint64_t*>(j.from)[line * j.n + j.s.first + i];
+    Items<T, KeyOf<T>>::put(j, line, i, KeyOf<T>(word >> j.place),
+                            int64_t(word & places) - line * j.n, known);
   }
 }
-
-template <class T> __global__ void list_items(const __grid_constant__ Job j) {
-  uint64_t* const to = static_cast<uint64_t*>(j.to);
-  for (int64_t i = cuda::thread_number(); i < j.n; i += cuda::thread_count())
-    to[i] = Items<T, uint32_t>::load(j, 0, i);
-}
-/// Line by line.
-template <class T> void sort_words(Job j) {
-  const size_t bytes = size_t(j.n) * sizeof(uint64_t);
-  const cuda::Scratch items(bytes), other(bytes);
-  if (!other.as<void>()) return;  // the trouble is noted
-  for (const int64_t end = j.lines; j.first_line < end; ++j.first_line) {
-    j.lines = 1, j.from = nullptr, j.to = items.as<void>();
-    cuda::launch("sort", list_items<T>, cuda::blocks_for(j.n, cuda::kThreads), cuda::kThreads, j);
-    j.from = cuda::radix_sort("sort", items.as<uint64_t>(), other.as<uint64_t>(), j.n, 32,
-                              32 + 8 * int(sizeof(T)));
-    cuda::launch("sort", write<T, uint32_t>, cuda::blocks_for(j.s.keep, cuda::kThreads),
-                 cuda::kThreads, j);
+/// All lines at once; the two arrays have room for a word of each element.
+template <class T> void sort_words(Job j, uint64_t* words, uint64_t* other) {
+  const int64_t n = j.lines * j.n;
+  const int bits = 8 * int(sizeof(T)) + cuda::bits_for(j.lines);
+  j.place = cuda::bits_for(n);
+  const int room = 64 - j.place;
+  for (; j.bit < bits; j.bit += room) {
+    j.to = words;
+    cuda::launch("sort", list_words<T>, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, j);
+    uint64_t* const sorted =
+        cuda::radix_sort("sort", words, other, n, j.place, j.place + smaller(room, bits - j.bit));
+    if (sorted == other) other = words, words = sorted;
+    j.from = words;
   }
+  cuda::launch("sort", write<T>, cuda::blocks_for(j.lines * j.s.keep, cuda::kThreads),
+               cuda::kThreads, j, bits <= room);
 }
 
 template <class T, class K> void launch_tiles(Job& j) {
@@ -165,34 +151,16 @@ template <class T, class K> void launch_tiles(Job& j) {
                       size_t(j.tile) * sizeof(Item<K>), j);
 }
 
-/// The lines of one job; `spare` and `other` have room for their items.
-template <class T, class K> void sort_lines(Job j, void* spare, void* other) {
-  const int64_t wanted = j.s.first + j.s.keep;
-  const auto swap = [&] {
-    void* const done = j.to;
-    j.to = j.from ? const_cast<void*>(j.from) : other;
-    j.from = done;
-  };
-  if (wanted <= kTile / 2) {
-    j.limit = wanted;
-    for (j.to = spare; j.n > kTile; swap()) {
-      launch_tiles<T, K>(j);
-      const int64_t full = (j.n - 1) / kTile;
-      j.n = full * wanted + smaller(wanted, j.n - full * kTile);
-    }
-    j.to = nullptr;
-    return launch_tiles<T, K>(j);
+/// Few places; the two arrays have room for the items.
+template <class T, class K> void sort_few(Job j, void* spare, void* other) {
+  j.limit = j.s.first + j.s.keep;
+  for (j.to = spare; j.n > kTile; j.from = j.to, j.to = other, other = const_cast<void*>(j.from)) {
+    launch_tiles<T, K>(j);
+    const int64_t full = (j.n - 1) / kTile;
+    j.n = full * j.limit + smaller(j.limit, j.n - full * kTile);
   }
-  j.to = spare, j.limit = kTile;
+  j.to = nullptr;
   launch_tiles<T, K>(j);
-  swap();
-  j.limit = wanted;
-  const int64_t groups = j.lines * ((j.n + kMerged - 1) / kMerged);
-  for (j.run = kTile; j.run < j.n; j.run *= 2, swap())
-    cuda::launch("sort", merge_runs<Item<K>>, cuda::blocks_for(groups, cuda::kThreads),
-                 cuda::kThreads, j);
-  cuda::launch("sort", write<T, K>, cuda::blocks_for(j.lines * j.s.keep, cuda::kThreads),
-               cuda::kThreads, j);
 }
 
 template <class T, class K> void sort_all(const Sort& s, const Lines& l) {
@@ -200,14 +168,15 @@ template <class T, class K> void sort_all(const Sort& s, const Lines& l) {
   j.s = s, j.s.lines = l;
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
   if (l.n <= kTile) return launch_tiles<T, K>(j);
-  if constexpr (sizeof(K) == 4)  // else an item is two words
-    if (s.first + s.keep > kTile / 2 && j.lines <= l.n / cuda::kRadixSort) return sort_words<T>(j);
+  const bool few = s.first + s.keep <= kTile / 2;
   const int64_t all = j.lines, together = smaller(all, kMostItems / l.n > 1 ? kMostItems / l.n : 1);
-  const size_t bytes = size_t(together * l.n) * sizeof(Item<K>);
+  const size_t bytes = size_t(together * l.n) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);
+  if (!spare.as<void>() || !other.as<void>()) return;  // the trouble is noted
   for (; j.first_line < all; j.first_line += together) {
     j.lines = smaller(together, all - j.first_line);
-    sort_lines<T, K>(j, spare.as<void>(), other.as<void>());
+    if (few) sort_few<T, K>(j, spare.as<void>(), other.as<void>());
+    else sort_words<T>(j, spare.as<uint64_t>(), other.as<uint64_t>());
   }
 }
 

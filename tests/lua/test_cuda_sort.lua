@@ -156,6 +156,19 @@ test('long lines and what scatters by a sort: in a graph too', function()
   t.eq(mt.equal(sums:cpu(), scattered(values, where)), true)
 end)
 
+test('long lines sorted together: keys that do not fit beside their position, ties in their upper half', function()
+  mt.manual_seed(5)
+  local high, low = mt.randint(-3, 3, {40, 1100}), mt.randint(0, 2 ^ 30, {40, 1100})
+  local x = high * 2 ^ 58 + low * 2 ^ 20 + low
+  for _, descending in ipairs {false, true} do
+    compare('int64', function(y) return mt.sort(y, 2, descending) end, x)
+    compare('int64', function(y) return mt.topk(y, 600, 2, descending) end, x)
+    compare('float64', function(y) return mt.sort(y, 2, descending) end, x:to('float64'))
+    compare('float32', function(y) return mt.sort(y, 2, descending) end, mt.randn(2049, 1025))
+  end
+  compare('float64 in columns', function(y) return mt.sort(y, 1) end, mt.randn({1030, 7}, {dtype = 'float64'}))
+end)
+
 test('a long line takes no more passes than one half as long', function()
   local launches = {}
   for i, n in ipairs {70000, 140000} do
