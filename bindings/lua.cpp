@@ -10,7 +10,7 @@
 #include "bindings/indexing.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
-#include "engine/late.h"
+#include "engine/async_errors.h"
 #include "engine/profile.h"
 #include "kernels/cpu/parallel.h"
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "engine/async_errors.h"
 #include "engine/autograd.h"
-#include "engine/late.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -33,9 +33,9 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   const Tensor at = read - scalar(index_base, Dtype::i64);
   if (read.numel() == 0) return at;
   const int64_t last = size - 1 + index_base;
-  if (!tells_at_once(ids.device()) && size > 0 && size < INT64_MAX) {
+  if (!reports_synchronously(ids.device()) && size > 0 && size < INT64_MAX) {
     locate({at}, size, nullptr);
-    expect(ids.device(), {Expected::id, name, index_base, last, index_base, 0, {}});
+    defer_check(ids.device(), {IndexBound::id, name, index_base, last, index_base, 0, {}});
     return at;
   }
   if (amin(read).at_integer(0) >= index_base && amax(read).at_integer(0) <= last) return at;

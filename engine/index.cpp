@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "engine/async_errors.h"
 #include "engine/autograd.h"
-#include "engine/late.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 #include "kernels/number.h"
@@ -27,24 +27,29 @@ Index integer_positions(const char* name, const Index& index) {
 namespace {
 
 /// What the positions should be, as the user counts.
-Expected expected(const char* name, const Index& index, int64_t extent, int dim,
-                  const Shape& shape) {
+IndexBound expected(const char* name, const Index& index, int64_t extent, int dim,
+                    const Shape& shape) {
   const int64_t shift = index.first ? 0 : index_base;
-  return {Expected::position, name, index.first + shift, extent - 1 + index.first + shift,
-          shift,              dim,  shape};
+  return {IndexBound::position,
+          name,
+          index.first + shift,
+          extent - 1 + index.first + shift,
+          shift,
+          dim,
+          shape};
 }
 
 }  // namespace
 
 void fail_position(const char* name, const Index& index, int64_t extent, int dim,
                    const Shape& shape) {
-  const Expected e = expected(name, index, extent, dim, shape);
+  const IndexBound e = expected(name, index, extent, dim, shape);
   const int64_t back = index.back(extent);
   const Tensor at = to(index.at.detach(), cpu_device());
   for (int64_t i = 0; i < at.numel(); ++i) {
     const int64_t p = at.at_integer(i);
     if (p < 0 ? back > 0 && p + back >= 0 : p >= index.first && p < extent + index.first) continue;
-    fail("{}: {}", name, unexpected(e, p));
+    fail("{}: {}", name, describe_violation(e, p));
   }
   fail("{}: positions outside {}..{} (dimension {} of {})", name, e.first, e.last, dim + 1,
        to_string(shape));
@@ -54,7 +59,7 @@ void found(bool there, const char* name, const Index& index, int64_t extent, int
            const Shape& shape) {
   if (!there) fail_position(name, index, extent, dim, shape);
   if (!is_cpu(index.at.device()))
-    expect(index.at.device(), expected(name, index, extent, dim, shape));
+    defer_check(index.at.device(), expected(name, index, extent, dim, shape));
 }
 
 bool locate(const Index& index, int64_t extent, int64_t* out, int64_t step, bool add) {
@@ -307,7 +312,7 @@ Tensor scatter_any(const char* name, const Tensor& x, int64_t dim, const Index& 
   if (index.at.numel() == 0) return in_place ? x : clone(x);
   const bool wants = wants_grad(x, part);
   if (in_place && !wants) {
-    if (tells_at_once(x.device())) check_positions(name, index, x.size(d), d, x.shape());
+    if (reports_synchronously(x.device())) check_positions(name, index, x.size(d), d, x.shape());
     if (part.impl()->storage == x.impl()->storage) part = clone(part);
     if (index.at.impl()->storage == x.impl()->storage) index.at = clone(index.at);
     scatter_into(name, x, d, index, part, join);

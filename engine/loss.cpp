@@ -2,8 +2,8 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/async_errors.h"
 #include "engine/autograd.h"
-#include "engine/late.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -90,7 +90,7 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, Reduction h
   {
     NoGrad off;
     // A GPU is not waited for: there the loss becomes NaN.
-    if (p.numel() > 0 && tells_at_once(p.device()) &&
+    if (p.numel() > 0 && reports_synchronously(p.device()) &&
         (amin(p).item() < 0 || amax(p).item() > 1))
       fail(
           "binary_cross_entropy: probabilities must lie in 0..1, found {} to {}; use "
@@ -147,7 +147,7 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
       fail("{}: the variance {} does not fit the input {}", name, to_string(var.shape()),
            to_string(x.shape()));
   }
-  if (var.numel() > 0 && tells_at_once(var.device()) && amin(var).item() < 0)
+  if (var.numel() > 0 && reports_synchronously(var.device()) && amin(var).item() < 0)
     fail("{}: a variance is {}, it must not be negative", name, show(amin(var).item()));
   var = where(lt(var, Tensor(eps)), var - var.detach() + Tensor(eps), var);
   Tensor loss = (log(var) + square(x - target) / var) * Tensor(0.5);
@@ -200,10 +200,10 @@ Labels labels_of(const char* name, const Tensor& target, int64_t classes,
                   : ones(labels.shape(), Dtype::b8, labels.device());
   l.position = where(l.kept, labels - base, scalar(0, Dtype::i64));
   if (l.position.numel() == 0) return l;
-  if (!tells_at_once(target.device()) && classes > 0) {
+  if (!reports_synchronously(target.device()) && classes > 0) {
     locate({l.position}, classes, nullptr);
-    expect(target.device(), {Expected::label, name, index_base, classes - 1 + index_base, index_base,
-                             0, {}});
+    defer_check(target.device(),
+                {IndexBound::label, name, index_base, classes - 1 + index_base, index_base, 0, {}});
     return l;
   }
   if (amin(l.position).at_integer(0) < 0 || amax(l.position).at_integer(0) >= classes) {

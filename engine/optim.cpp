@@ -1,9 +1,9 @@
 // optim.cpp -- optimizer steps over all parameters in one call
 #include <cmath>
 
+#include "engine/async_errors.h"
 #include "engine/autograd.h"
 #include "engine/half.h"
-#include "engine/late.h"
 #include "engine/ops.h"
 
 namespace mt {

@@ -1,21 +1,14 @@
 // profile.h -- the profiler: what operations, kernels and launches take, summed up and as a trace
 //
-// Off, it costs one branch where a call of Lua's enters and one where a gradient is taken. On, the
-// tables of the devices hold verbs that take their time (profile_verbs.cpp).
+// While a recording is under way, the tables of the devices hold verbs that take their time
+// (profile_verbs.cpp).
 #pragma once
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "engine/profile_scope.h"
+
 namespace mt::profile {
-
-/// operation: a function that Lua calls. backward: the gradient of one. kernel: a verb of the CPU,
-/// or what a GPU ran. launch: a verb that queued work on a GPU. collector: Lua's.
-enum class Kind : uint8_t { operation, backward, kernel, launch, collector };
-const char* kind_name(Kind);
-
-extern constinit bool on;  // some recording is under way
 
 /// Times are in seconds; `total` counts what was inside too, once where a row is inside itself.
 struct Row {
@@ -39,33 +32,6 @@ void start(bool with_trace);
 Report stop();
 /// How many recordings are under way.
 int depth();
-
-struct Log;
-struct Path;
-
-/// One thing that takes time, on this thread. `key` tells it from others at this place, and `name()`
-/// is asked the first time.
-class Scope {
- public:
-  template <class Name> Scope(Kind kind, uint64_t key, const Name& name) {
-    if (on && open(kind, key)) [[unlikely]] call_it(name());
-  }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
-  ~Scope() {
-    if (log_) [[unlikely]] close();
-  }
-
- private:
-  bool open(Kind, uint64_t key);  // true: it needs a name
-  void call_it(std::string_view name);
-  void close();
-  Log* log_ = nullptr;
-  Path* path_ = nullptr;
-  uint64_t recording_ = 0;
-  int64_t began_ = 0, inner_ = 0;
-  int64_t* outer_ = nullptr;  // the `inner_` of the scope around
-};
 
 // ---- between profile.cpp and profile_verbs.cpp ----
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/autograd.h"
 #include "engine/half.h"
 #include "engine/ops.h"
 

@@ -1,6 +1,7 @@
 // search.cpp -- masks and sorted data: what is set, what is not zero, where a value belongs
 #include <algorithm>
 
+#include "engine/autograd.h"
 #include "engine/half.h"
 #include "engine/ops.h"
 #include "engine/positions.h"

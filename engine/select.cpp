@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "engine/half.h"
+#include "engine/async_errors.h"
 #include "engine/autograd.h"
 #include "engine/device.h"
-#include "engine/late.h"
 #include "engine/ops.h"
 #include "engine/positions.h"
 
@@ -167,7 +167,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
   if (!in_place || wants) {
     out = empty(x.shape(), x.dtype(), x.device());
     copy_elements(out, x);
-  } else if (!key.several() && tells_at_once(x.device())) {
+  } else if (!key.several() && reports_synchronously(x.device())) {
     check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   const auto write = [&](const Tensor& whole, const Tensor& part) {

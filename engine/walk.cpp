@@ -11,7 +11,7 @@
 #include "engine/custom.h"
 #include "engine/cycles.h"
 #include "engine/ops.h"
-#include "engine/profile.h"
+#include "engine/profile_scope.h"
 #include "engine/place.h"
 #include "kernels/cpu/parallel.h"
 

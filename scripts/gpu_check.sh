@@ -141,7 +141,7 @@ sync=MTORCH_CUDA_SYNC=1
 : >"$out/parts"
 if [ $quick = yes ]; then
   list cuda softmax 60 "$sync \"\$program\" tests/lua/test_cuda_softmax.lua"
-  list cuda late 60 '"$program" tests/lua/test_cuda_late.lua'
+  list cuda async_errors 60 '"$program" tests/lua/test_cuda_async_errors.lua'
   list device optim 60 "$sync \"\$program\" tests/on_device.lua cuda tests/lua/test_optim.lua"
 else
   # The longest first.
@@ -152,7 +152,7 @@ else
     name=$(basename "$file" .lua)
     wait=
     case ${name#test_} in
-      cuda_graph | cuda_late) continue ;; # alone, below
+      cuda_graph | cuda_async_errors) continue ;; # alone, below
       cuda_index | cuda_softmax) wait=$sync ;;
     esac
     list cuda "${name#test_}" 200 "$wait \"\$program\" $file"

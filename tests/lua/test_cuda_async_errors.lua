@@ -1,4 +1,4 @@
--- test_cuda_late.lua -- errors that a GPU tells later than it is asked, and those that end its use
+-- test_cuda_async_errors.lua -- errors that a GPU reports after the call, and those that end its use
 local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
