@@ -61,6 +61,7 @@ struct Node {
   std::atomic<int> refs{1};
   int inputs = 0;
   bool consumed = false;
+  bool queued = false;    // in a walk under way: a gradient has come
   uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
   const NodeType* type = nullptr;
   std::unique_ptr<NodeExtra> extra;

@@ -33,6 +33,20 @@ int crossing(const Place& r) {
   return -1;
 }
 
+/// Whether the region is the columns [first, first + n) of every row, where a tensor of so many elements
+/// is cut into rows of some width.
+bool columns_of(const Place& r, int64_t elements, int64_t& width, int64_t& first, int64_t& n) {
+  int order[kMaxDims];
+  int i = by_stride(r.size, r.stride, order) - 1;
+  n = 1;
+  for (; i >= 0 && r.stride[order[i]] == n; --i) n *= r.size[order[i]];
+  width = i < 0 ? elements : r.stride[order[i]];
+  int64_t rows = 1;
+  for (; i >= 0 && r.stride[order[i]] == rows * width; --i) rows *= r.size[order[i]];
+  first = r.offset;
+  return i < 0 && rows * width == elements && first + n <= width;
+}
+
 Place in_shape(const TensorImpl& t) {
   return {Shape(t.size, t.ndim), Shape(t.stride, t.ndim), t.offset};
 }
@@ -136,6 +150,45 @@ void add_part(const Tensor& whole, const Part& part) {
   }
   for (int64_t i = 0; i < r.size[d]; ++i)  // one by one where elements meet
     add_part(whole, {select_of(r, d, i), pick(part.gradient, d, i)});
+}
+
+PartSum::PartSum(const Shape& shape, const Tensor& like)
+    : whole_(empty(shape, like.dtype(), like.device())), width_(whole_.numel()) {
+  if (width_ < kLarge) fill_rest();
+}
+
+void PartSum::add(const Part& part) {
+  if (part.gradient.numel() == 0) return;
+  constexpr int64_t kWide = 64;  // to fill what is left of shorter rows would cost more than a row
+  const Place& r = part.at;
+  int64_t width, first, n;
+  const bool some = from_ < to_;
+  const bool columns = to_ - from_ < width_ && columns_of(r, whole_.numel(), width, first, n) &&
+                       width >= kWide && (!some || width == width_);
+  if (columns && (!some || first + n == from_ || first == to_)) {
+    width_ = width;
+    from_ = some ? std::min(from_, first) : first;
+    to_ = some ? std::max(to_, first + n) : first + n;
+    copy_elements(view_of(whole_, r.size, r.stride, r.offset), part.gradient);
+    return;
+  }
+  if (!columns || first < from_ || first + n > to_) fill_rest();
+  add_part(whole_, part);
+}
+
+void PartSum::fill_rest() {
+  const auto fill = [&](int64_t from, int64_t to) {
+    if (from < to)
+      fill_(view_of(whole_, {whole_.numel() / width_, to - from}, {width_, 1}, from), 0);
+  };
+  fill(0, from_);
+  fill(to_, width_);
+  from_ = 0, to_ = width_;
+}
+
+Tensor PartSum::take() {
+  fill_rest();
+  return std::move(whole_);
 }
 
 Tensor join_parts(const Shape& shape, const Tensor& dense, const std::vector<Part>& parts) {

@@ -51,6 +51,24 @@ struct Part {
 /// Adds the part up in a contiguous tensor, without recording; what it makes does not depend on
 /// threads.
 void add_part(const Tensor& whole, const Part&);
+/// A sum of parts in the making, zeros around them; without recording. Of a large tensor what adjoining
+/// parts cover is written once: memory is filled with zeros only where no part came.
+class PartSum {
+ public:
+  static constexpr int64_t kLarge = 16384;  // elements; of fewer all are zeros at first
+  PartSum() = default;
+  PartSum(const Shape&, const Tensor& like);
+  bool defined() const { return whole_.defined(); }
+  void add(const Part&);
+  /// The sum; the object is as new.
+  Tensor take();
+
+ private:
+  void fill_rest();
+  Tensor whole_;
+  // The columns [from, to) of every row of `width` elements are written.
+  int64_t width_ = 0, from_ = 0, to_ = 0;
+};
 /// The sum of parts, zeros around them, and of `dense` where that is defined; recorded.
 Tensor join_parts(const Shape&, const Tensor& dense, const std::vector<Part>&);
 

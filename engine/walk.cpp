@@ -30,24 +30,39 @@ void accumulate(Tensor& sum, Tensor more) {
   else sum = add(sum, more);
 }
 
-/// The sum so far as a buffer to add parts to: of a tensor of the shape, zeros at first.
-Tensor buffer_of(Tensor sum, const Shape& shape, const Tensor& like) {
-  if (!sum.defined()) return zeros(shape, like.dtype(), like.device());
-  const bool mine = sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous;
-  return mine ? sum : clone(sum);
+int64_t elements_of(const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  return n;
 }
 
-/// Parts that wait for a node or a leaf.
+/// The sum so far, of tensors of the shape, and the part.
+Tensor with_part(Tensor sum, const Shape& shape, const Part& part) {
+  const bool mine = sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous;
+  if (!sum.defined()) sum = zeros(shape, part.gradient.dtype(), part.gradient.device());
+  else if (!mine) sum = clone(sum);
+  add_part(sum, part);
+  return sum;
+}
+
+/// Parts that wait for a node or a leaf, in a list or in one buffer.
 struct Parts {
   Shape shape;  // of its tensor
   std::vector<Part> list;
-  int64_t elements = 0;
-  /// Whether a buffer would cost more than a few times what they hold.
-  bool few() const {
-    int64_t whole = 1;
-    for (int64_t size : shape) whole *= size;
-    return elements <= whole / 8;
+  int64_t elements = 0;  // in the list
+  PartSum sum;
+  void add(Part part) {
+    if (sum.defined()) return sum.add(part);
+    elements += part.gradient.numel();
+    list.push_back(std::move(part));
   }
+  void add_up() {
+    if (!sum.defined()) sum = PartSum(shape, list[0].gradient);
+    for (const Part& part : list) sum.add(part);
+    list.clear();
+  }
+  /// Whether a buffer would cost more than a few times what they hold.
+  bool few() const { return elements <= elements_of(shape) / 8; }
 };
 
 bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
@@ -153,7 +168,8 @@ class Walk {
 
   void send(Edge& edge, Tensor g) {
     if (targets_ && !targets_->leads(edge)) return;
-    await(edge);
+    const bool first = await(edge);
+    if (first && edge.node && goes_on(*edge.node, g)) return;
     if (edge.node) return accumulate(edge.node->pending, std::move(g));
     check_leaf(*edge.leaf, g.shape(), g.dtype());
     Tensor sum = take(*edge.leaf);
@@ -162,24 +178,26 @@ class Walk {
   }
 
   /// The gradient of a view of the edge's tensor, which has this shape.
-  void send(Edge& edge, const Shape& shape, Part part) {
-    if (targets_ && !targets_->leads(edge)) return;
-    if (part.at.size == shape && part.at.stride == contiguous_strides(shape))
-      return send(edge, std::move(part.gradient));
-    if (edge.leaf) check_leaf(*edge.leaf, shape, part.gradient.dtype());
-    await(edge);
-    const bool passes = edge.node && edge.node->type->through && !edge.node->pending.defined();
-    if (!grad_enabled() && !passes) {
-      Tensor sum = buffer_of(take(edge), shape, part.gradient);
-      add_part(sum, part);
-      return put(edge, std::move(sum));
+  void send(Edge& given, Shape shape, Part part) {
+    Edge* edge = &given;
+    for (;; edge = &edge->node->input(0)) {  // through views of all the same elements
+      if (targets_ && !targets_->leads(*edge)) return;
+      if (part.at.size == shape && part.at.stride == contiguous_strides(shape))
+        return send(*edge, std::move(part.gradient));
+      if (edge->leaf) check_leaf(*edge->leaf, shape, part.gradient.dtype());
+      await(*edge);
+      if (!edge->node || !reshapes(*edge->node, shape, part.at)) break;
     }
+    const bool dense = edge->node ? edge->node->pending.defined() : edge->leaf->pending != nullptr;
+    const bool passes = edge->node && edge->node->type->through && !dense;
+    const bool simple = dense || (!passes && elements_of(shape) < PartSum::kLarge);
+    if (simple && !grad_enabled() && !waits(key(*edge)))
+      return put(*edge, with_part(take(*edge), shape, part));
     if (!parts_) parts_ = std::make_unique<Waiting>();
-    Parts& waiting = (*parts_)[key(edge)];
-    waiting.shape = shape;
-    waiting.elements += part.gradient.numel();
-    waiting.list.push_back(std::move(part));
-    if (!grad_enabled() && !waiting.few()) put(edge, joined(key(edge), take(edge)));
+    Parts& parts = (*parts_)[key(*edge)];
+    parts.shape = shape;
+    parts.add(std::move(part));
+    if (!grad_enabled() && !(passes && parts.few())) parts.add_up();
   }
 
   void run() {
@@ -251,13 +269,17 @@ class Walk {
     else put(*edge.leaf, std::move(sum));
   }
   bool waits(const void* key) const { return parts_ && parts_->count(key) > 0; }
-  /// At its first gradient a node or a leaf takes its place in the lists.
-  void await(Edge& edge) {
-    const bool met = edge.node ? edge.node->pending.defined() : edge.leaf->pending != nullptr;
-    if (met || waits(key(edge))) return;
-    if (edge.leaf) return leaves_.push_back(edge.leaf);
+  /// At its first gradient a node or a leaf takes its place in the lists; whether this is the first.
+  bool await(Edge& edge) {
+    if (edge.leaf) {
+      if (edge.leaf->pending || waits(edge.leaf.get())) return false;
+      leaves_.push_back(edge.leaf);
+      return true;
+    }
+    if (std::exchange(edge.node->queued, true)) return false;
     ready_.push_back(Ref<Node>(edge.node).release());
     std::push_heap(ready_.begin(), ready_.end(), earlier);
+    return true;
   }
   static void check_leaf(const TensorImpl& leaf, const Shape& shape, Dtype dtype) {
     const bool same = shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
@@ -269,24 +291,31 @@ class Walk {
   /// The sum with the parts that wait there.
   Tensor joined(const void* key, Tensor sum) {
     if (!waits(key)) return sum;
-    const Parts waiting = std::move((*parts_)[key]);
+    Parts waiting = std::move((*parts_)[key]);
     parts_->erase(key);
     if (grad_enabled()) return join_parts(waiting.shape, sum, waiting.list);
-    sum = buffer_of(std::move(sum), waiting.shape, waiting.list[0].gradient);
-    for (const Part& part : waiting.list) add_part(sum, part);
-    return sum;
+    waiting.add_up();
+    Tensor all = waiting.sum.take();
+    if (sum.defined()) accumulate(all, std::move(sum));
+    return all;
   }
 
   /// A hook or a function's backward may walk a graph of its own, through the same nodes and leaves:
   /// what has come to them in this walk waits meanwhile.
   void set_aside() {
-    for (Node* node : ready_) aside_.push_back(std::exchange(node->pending, {}));
+    for (Node* node : ready_) {
+      aside_.push_back(std::exchange(node->pending, {}));
+      node->queued = false;
+    }
     for (auto& leaf : leaves_)
       aside_.push_back(take(*leaf));
   }
   void take_back() {
     size_t i = 0;
-    for (Node* node : ready_) node->pending = std::move(aside_[i++]);
+    for (Node* node : ready_) {
+      node->pending = std::move(aside_[i++]);
+      node->queued = true;
+    }
     for (auto& leaf : leaves_) leaf->pending = aside_[i++].release();
     aside_.clear();
   }
@@ -296,6 +325,7 @@ class Walk {
     std::pop_heap(ready_.begin(), ready_.end(), earlier);
     Ref<Node> node = Ref<Node>::adopt(ready_.back());
     ready_.pop_back();
+    node->queued = false;
     return node;
   }
 
@@ -303,11 +333,13 @@ class Walk {
     if (parts_ && waits(&node) && pass_on(node)) return;
     Tensor g = std::move(node.pending);
     if (parts_) g = joined(&node, std::move(g));
-    if (node.extra) meet(node, g);
-    if (targets_ && node_is_target(node, g)) return;
-    if (node.consumed) used_up("backward", node.type->name);
-    if (node.type->backward) visit_operation(node, g);
-    else visit_view(node, g);
+    if (g.defined()) {  // else all went on
+      if (node.extra) meet(node, g);
+      if (targets_ && node_is_target(node, g)) return;
+      if (node.consumed) used_up("backward", node.type->name);
+      if (node.type->backward) visit_operation(node, g);
+      else visit_view(node, g);
+    }
     if (!retain_) consume(node);
   }
 
@@ -326,22 +358,55 @@ class Walk {
 
   /// A view's gradient is a part of its input's.
   void visit_view(Node& node, const Tensor& g) {
-    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
-                               [&] { return std::string(node.type->name) + " backward"; });
     Part part{all_of(g.shape()), g};
     Shape input;
     node.type->through(node, g.shape(), part.at, input);
+    send_view(node, input, std::move(part));
+  }
+  void send_view(Node& node, const Shape& input, Part part) {
+    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
+                               [&] { return std::string(node.type->name) + " backward"; });
     send(node.input(0), input, std::move(part));
+  }
+
+  /// Whether gradients may go on through a view before its turn: nobody looks at its own.
+  bool open(const Node& node) const {
+    const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
+                      (targets_ && targets_->nodes.count(&node) > 0);
+    return node.type->through && !node.consumed && !node.pending.defined() && !seen;
+  }
+
+  /// Sends the first gradient of a view on at once, while it is in the cache: what unbind gives is
+  /// older than all that is done with it, and the gradients of all would wait together. Further ones
+  /// are added up until the node's turn.
+  bool goes_on(Node& node, const Tensor& g) {
+    if (grad_enabled() || node.type->backward || !open(node)) return false;
+    Part part{all_of(g.shape()), g};
+    Shape input;
+    node.type->through(node, g.shape(), part.at, input);
+    if (2 * g.numel() > elements_of(input)) return false;
+    send_view(node, input, std::move(part));
+    return true;
+  }
+
+  /// Whether the node is a view of the same elements in the same order; then the shape is its input's.
+  bool reshapes(Node& node, Shape& shape, const Place& at) const {
+    if (grad_enabled() || !open(node)) return false;
+    Place there = at;
+    Shape input;
+    if (!node.type->through(node, shape, there, input) ||
+        elements_of(input) != elements_of(shape) || there.offset != at.offset ||
+        !(there.stride == at.stride))
+      return false;
+    shape = input;
+    return true;
   }
 
   /// Hands the parts that wait for a view on to its input; false where they are not few, where
   /// somebody looks at the view's own gradient, or where the input has no such regions.
   bool pass_on(Node& node) {
     const Parts& waiting = (*parts_)[&node];
-    const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
-                      (targets_ && targets_->nodes.count(&node) > 0);
-    if (!node.type->through || node.consumed || node.pending.defined() || seen || !waiting.few())
-      return false;
+    if (!open(node) || waiting.sum.defined() || !waiting.few()) return false;
     std::vector<Part> list = waiting.list;
     Shape input;
     for (Part& part : list)

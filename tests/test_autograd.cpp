@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "engine/place.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -314,6 +315,34 @@ MT_TEST("gradients pass through views and slices", "[autograd]") {
     const std::vector<Tensor> g = gradients(f, in);
     CHECK(g[0].shape() == in[0].shape());
   }
+}
+
+MT_TEST("parts of a large tensor add up in any order", "[autograd]") {
+  NoGrad off;
+  const Shape shape = {128, 144};
+  const Place all = all_of(shape);
+  std::vector<Place> places;
+  for (const int d : {0, 1})
+    for (const auto& [first, n] : std::vector<std::pair<int64_t, int64_t>>{
+             {0, 1}, {0, 30}, {29, 11}, {30, 20}, {30, 40}, {50, 78}, {1, 127}, {127, 1}})
+      places.push_back(slice_of(all, d, first, n, 1));
+  places.push_back(slice_of(all, 1, 128, 16, 1));
+  places.push_back(slice_of(all, 0, 0, 64, 2));
+  places.push_back({{144, 128}, {1, 144}, 0});                       // transposed
+  places.push_back(slice_of(slice_of(all, 0, 0, 2, 1), 1, 0, 9, 1));  // in both dimensions
+  bool right = true;
+  for (size_t i = 0; i < places.size(); ++i)
+    for (size_t j = 0; j < places.size(); ++j) {
+      PartSum sum(shape, scalar(0, Dtype::f32));
+      const Tensor expected = zeros(shape, Dtype::f32);
+      for (const size_t k : {i, j, (3 * i + j) % places.size()}) {
+        const Part part{places[k], full(places[k].size, double(k + 1), Dtype::f32)};
+        sum.add(part);
+        add_part(expected, part);
+      }
+      right &= mt::all(eq(sum.take(), expected)).item() != 0;
+    }
+  CHECK(right);
 }
 
 MT_TEST("copy_ moves the graph to its source", "[autograd]") {

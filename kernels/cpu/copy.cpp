@@ -138,27 +138,34 @@ template <class U> void reverse_run(char* out, const char* in, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = from[n - 1 - i];
 }
 
-/// out[i] = in[0] for elements of the size of U.
-template <class U> void fill_run(char* out, const char* in, int64_t n) {
-  U* to = reinterpret_cast<U*>(out);
+/// out[i] = in[0] for elements of the size of U. `next` as for copy_bytes.
+template <class U> void fill_run(char* out, const char* in, int64_t n, const char* next) {
   const U value = *reinterpret_cast<const U*>(in);
-  MT_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) to[i] = value;
+  constexpr int64_t kBytes = 1024, item = int64_t(sizeof(U));
+  for (int64_t at = 0; at < n; at += kBytes / item) {
+    if (next) fetch<kBytes>(out, at * item, n * item, next);
+    U* to = reinterpret_cast<U*>(out) + at;
+    const int64_t here = smaller(kBytes / item, n - at);
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < here; ++i) to[i] = value;
+  }
 }
 
 /// Calls `run<U>` with the unsigned integer of an element's size.
-#define MT_BY_SIZE(run)                                       \
-  (item == 4 ? run<uint32_t>(out, in, n)                      \
-   : item == 8 ? run<uint64_t>(out, in, n)                    \
-   : item == 2 ? run<uint16_t>(out, in, n) : run<uint8_t>(out, in, n))
+#define MT_BY_SIZE(run, ...)                                    \
+  (item == 4 ? run<uint32_t>(__VA_ARGS__)                       \
+   : item == 8 ? run<uint64_t>(__VA_ARGS__)                     \
+   : item == 2 ? run<uint16_t>(__VA_ARGS__) : run<uint8_t>(__VA_ARGS__))
 
-void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
+/// A row of n elements. `next` as for copy_bytes.
+void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item,
+              const char* next) {
   if (to == 1 && from == 1) {
-    copy_bytes(out, in, n * item);
+    copy_bytes(out, in, n * item, next);
   } else if (to == 1 && from == -1) {
-    MT_BY_SIZE(reverse_run);
+    MT_BY_SIZE(reverse_run, out, in, n);
   } else if (to == 1 && from == 0) {
-    MT_BY_SIZE(fill_run);
+    MT_BY_SIZE(fill_run, out, in, n, next);
   } else {
     move_run(out, to, in, from, n, item);
   }
@@ -166,15 +173,17 @@ void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, in
 
 #undef MT_BY_SIZE
 
+constexpr int64_t kFetch = 4096;  // elements; the lines of smaller results are not fetched ahead
+
 /// One long row, piece by piece.
 bool one_row(const Copy& c) {
   if (c.ndim != 1) return false;
   const int64_t n = c.size[0], to = c.out_stride[0], from = c.in_stride[0], item = item_size(c.to);
   parallel((n + kGrain - 1) / kGrain, n > 2 * kGrain, [&](int64_t piece) {
     const int64_t at = piece * kGrain;
-    copy_row(static_cast<char*>(c.out) + at * to * item, to,
-             static_cast<const char*>(c.in) + at * from * item, from, smaller(kGrain, n - at),
-             item);
+    char* const out = static_cast<char*>(c.out) + at * to * item;
+    copy_row(out, to, static_cast<const char*>(c.in) + at * from * item, from,
+             smaller(kGrain, n - at), item, n > kFetch ? out + kGrain * item : nullptr);
   });
   return true;
 }
@@ -185,6 +194,8 @@ bool by_rows(const Copy& c) {
   if (c.ndim == 0 || c.size[last] > kGrain) return false;
   const int64_t item = item_size(c.to), n = c.size[last], rows = count(last, c.size);
   const int64_t together = n < kGrain ? kGrain / n : 1;
+  const bool fetches = last > 0 && rows * n > kFetch && n * item >= 512;
+  const int64_t next_row = fetches ? c.out_stride[last - 1] * item : 0;
   parallel((rows + together - 1) / together, rows * n > 2 * kGrain, [&](int64_t piece) {
     const int64_t first = piece * together, end = smaller(rows, first + together);
     int64_t at[kMaxDims];
@@ -193,7 +204,8 @@ bool by_rows(const Copy& c) {
     const char* in =
         static_cast<const char*>(c.in) + offset_of(first, last, c.size, c.in_stride) * item;
     for (int64_t row = first;;) {
-      copy_row(out, c.out_stride[last], in, c.in_stride[last], n, item);
+      copy_row(out, c.out_stride[last], in, c.in_stride[last], n, item,
+               fetches ? out + next_row : nullptr);
       if (++row >= end) return;
       for (int d = last - 1; d >= 0; --d) {
         out += c.out_stride[d] * item, in += c.in_stride[d] * item;

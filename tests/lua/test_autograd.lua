@@ -452,4 +452,51 @@ test('a training loop converges', function()
   near(b:item(), 0.5, 1e-3)
 end)
 
+-- Parts of large tensors ----------------------------------------------------------------------------
+
+--- Regions of a dimension of n positions: {first, length}, one after another, in some order.
+local function regions(n)
+  local list, at = {}, 1
+  while at <= n do
+    local length = math.min(math.random(math.ceil(n / 5)), n - at + 1)
+    if math.random(4) > 1 then list[#list + 1] = {at, length} end -- else nobody uses it
+    at = at + length - (math.random(6) == 1 and length > 1 and 1 or 0)
+  end
+  local order = math.random(3)
+  for i = 1, #list do
+    local j = order == 1 and i or order == 2 and #list + 1 - i or math.random(#list)
+    if order == 3 or j > i then list[i], list[j] = list[j], list[i] end
+  end
+  return list
+end
+
+test('gradients of parts of a large tensor add up in any order', function()
+  math.randomseed(7)
+  local shapes = {{20000}, {250, 80}, {5, 50, 80}, {40, 16, 32}, {2, 10000}}
+  for round = 1, 150 do
+    local shape = shapes[math.random(#shapes)]
+    local x = mt.zeros(shape):requires_grad_()
+    local expected, terms = mt.zeros(shape), {}
+    local base = math.random(2) == 1 and x or x:view(shape)
+    local function use(y, region, weight) -- the region of what y and `expected` see
+      terms[#terms + 1] = (y * weight):sum()
+      region:add_(weight)
+    end
+    for _ = 1, math.random(2) do
+      local d = math.random(#shape)
+      for _, r in ipairs(regions(shape[d])) do
+        local y, region = base:narrow(d, r[1], r[2]), expected:narrow(d, r[1], r[2])
+        use(y, region, math.random(9))
+        if math.random(5) == 1 then use(y, region, 10) end -- a second time
+        if math.random(5) == 1 then use(y:select(d, 1), region:select(d, 1), 20) end
+      end
+      if math.random(4) == 1 then use(math.random(2) == 1 and x or base, expected, 100) end
+    end
+    local loss = (x * 0):sum()
+    for _, term in ipairs(terms) do loss = loss + term end
+    loss:backward()
+    assert(mt.equal(x.grad, expected), 'round ' .. round)
+  end
+end)
+
 t.finish()
