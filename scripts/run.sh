@@ -167,7 +167,7 @@ make_in() {
   log=$dir/log.txt
   : >"$log"
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || :)
-  key="$* $root ${CXX:-c++} $(compiler) ${nvcc:-no nvcc}"
+  key="$* $root ${CXX:-c++} $(compiler) ${nvcc:-no nvcc} ${kind:-}"
   if [ ! -e "$dir/CMakeCache.txt" ] || [ "$(cat "$dir/.configured" 2>/dev/null)" != "$key" ]; then
     if ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$dir/CMakeCache.txt" 2>/dev/null; then
       rm -rf "$dir/CMakeCache.txt" "$dir/CMakeFiles" # none, or from before the folder moved
@@ -195,13 +195,18 @@ make_in() {
 make_normal() {
   with=$1
   if grep -q '^MTORCH_TESTS:[A-Z]*=ON' "$build/CMakeCache.txt" 2>/dev/null; then with=ON; fi
-  set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_TESTS=$with"
+  # To train, the best instruction set of this processor is enough; the tests run all of them.
+  isas=all kind=
+  if [ "$with" = OFF ]; then isas=native kind=$(best_isa); fi
+  set -- -DCMAKE_BUILD_TYPE=Release "-DMTORCH_WERROR=$(werror)" "-DMTORCH_TESTS=$with" "-DMTORCH_ISAS=$isas"
   # Where no GPU is, tests only see that the plug-in compiles: one kind of GPU will do.
   if [ "$with" = ON ] && ! command -v nvidia-smi >/dev/null; then
     set -- "$@" -DCMAKE_CUDA_ARCHITECTURES=90
   fi
   make_in "$build" "$@"
 }
+# The features that decide it, so that another processor configures the folder again.
+best_isa() { sed -n '/^flags/{s/ /\n/gp;q}' /proc/cpuinfo | grep -xE 'avx2|fma|f16c|avx512_vbmi2' | tr '\n' ' '; }
 
 # Runs the tests of the folder $1; ctest's count ends the output.
 ctest_in() {

@@ -20,6 +20,7 @@ void cpu_sync() {}
 // is left to its rest, which has no vectors of 4), of the list <op>/1Ki or /1Mi, max_rows,
 // argmax_rows, cumsum, cumprod, cumprod_rows, matmul/10x2x100, 10x100x1 and 1x1024x1024.
 
+#if defined(MT_BUILT_AVX2) && defined(MT_BUILT_AVX512)
 Device narrow, wide;
 
 template <class... Op> constexpr bool any_of(int op, op::List<Op...>) {
@@ -49,12 +50,16 @@ void fill_mixed(Device& device) {
   device.map = mixed_map, device.reduce = mixed_reduce, device.scan = mixed_scan;
   device.matmul = mixed_matmul;
 }
+#elif defined(MT_BUILT_AVX512)
+constexpr auto fill_mixed = isa_avx512::fill_verbs;
+#endif
 
 // ---- the choice at start -------------------------------------------------------------------------
 
 struct Choice {
   const char* name;
-  void (*fill)(Device&);
+  void (*fill)(Device&);  // null: not in this build
+  bool runs, by_default;  // on this machine
 };
 
 // clang 14's __builtin_cpu_supports has no word for it.
@@ -70,18 +75,38 @@ Choice choose() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512bw");
-  const Choice base{"base", isa_base::fill_verbs}, two{"avx2", isa_avx2::fill_verbs},
-      mixed{"avx512", fill_mixed};
-  const char* wish = std::getenv("MTORCH_ISA");
-  if (wish && std::strcmp(wish, "base") == 0) return base;
-  if (wish && std::strcmp(wish, "avx2") == 0 && avx2) return two;
-  if (wish && std::strcmp(wish, "avx512") == 0 && avx512) return mixed;
-  if (wish && *wish)
+  // Processors that have AVX-512 without VBMI2 (Skylake-X, Cascade Lake) slow down for its sake.
+  const bool fast512 = avx512 && __builtin_cpu_supports("avx512vbmi2");
+  // The best last. A native build has base and one more; the other names stay, to be refused.
+  const Choice choices[] = {
+      {"base", isa_base::fill_verbs, true, true},
+#ifdef MT_BUILT_AVX2
+      {"avx2", isa_avx2::fill_verbs, avx2, avx2},
+#else
+      {"avx2", nullptr, avx2, false},
+#endif
+#ifdef MT_BUILT_AVX512
+      {"avx512", fill_mixed, avx512, fast512},
+#else
+      {"avx512", nullptr, avx512, false},
+#endif
+  };
+  const char* const wish = std::getenv("MTORCH_ISA");
+  Choice best = choices[0];
+  bool known = !wish || !*wish;
+  for (const Choice& c : choices) {
+    if (c.by_default && c.fill) best = c;
+    if (!wish || std::strcmp(wish, c.name) != 0) continue;
+    if (c.runs && c.fill) return c;
+    if (c.fill) continue;  // the machine lacks it
+    known = true;
+    std::fprintf(stderr, "mtorch: MTORCH_ISA=%s is not in this build, which has base and the best set of the "
+                         "machine it was made on; build with -DMTORCH_ISAS=all\n", wish);
+  }
+  if (!known)
     std::fprintf(stderr, "mtorch: MTORCH_ISA=%s is not one of base, avx2, avx512 that this machine has; "
                          "it is ignored\n", wish);
-  // Processors that have AVX-512 without VBMI2 (Skylake-X, Cascade Lake) slow down for its sake.
-  if (avx512 && __builtin_cpu_supports("avx512vbmi2")) return mixed;
-  return avx2 ? two : base;
+  return best;
 }
 
 Device make() {
