@@ -54,6 +54,8 @@ int doctor() {
   if (trouble.empty()) {
     const std::string products = gpu_of(device_named("cuda")).products(true);
     row("cublas", products.starts_with("cuBLAS"), products);
+    const std::string convolutions = gpu_of(device_named("cuda")).convolutions(true);
+    row("cudnn", convolutions.starts_with("cuDNN"), convolutions);
   }
   const std::string compiler = nvrtc_trouble(), folder = code_cache().folder();
   row("nvrtc", compiler.empty(), compiler.empty() ? "compiles mt.cuda.kernel" : compiler);

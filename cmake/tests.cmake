@@ -5,11 +5,19 @@ file(GLOB test_sources CONFIGURE_DEPENDS tests/*.cpp)
 add_executable(mtorch_tests ${test_sources})
 target_link_libraries(mtorch_tests PRIVATE engine Catch2::Catch2 ZLIB::ZLIB)
 target_compile_options(mtorch_tests PRIVATE -O1)
+# What is declared of cuDNN is compared with its own header, where that is there.
+foreach(header cudnn.h cuda_runtime_api.h)
+  find_path(folder_of_${header} ${header} HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include)
+  mark_as_advanced(folder_of_${header})
+  if(folder_of_${header})
+    set_property(SOURCE tests/test_cudnn.cpp APPEND PROPERTY COMPILE_OPTIONS -idirafter ${folder_of_${header}})
+  endif()
+endforeach()
 if(NOT MTORCH_BUNDLE)
   target_compile_definitions(mtorch_tests PRIVATE MT_TESTS_DIR="${CMAKE_SOURCE_DIR}/tests")
 endif()
 foreach(tag ops course accuracy reference shape reduce matmul linalg conv index autograd loss memory random optim profile io
-    code)
+    code cudnn)
   add_test(NAME engine.${tag} COMMAND mtorch_tests "[${tag}]" WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endforeach()
 
@@ -55,6 +63,18 @@ endforeach()
 set_tests_properties(cublas.conv cublas.cublas cublas.half cublas.product cublas.device_conv cublas.device_product
   cublas.device_einsum cublas.device_nn PROPERTIES ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUBLAS=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
 
+# Convolutions by its own cuDNN.
+foreach(name conv cudnn)
+  add_test(NAME cudnn.${name} COMMAND mtorch --threads 1 tests/lua/test_cuda_${name}.lua
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endforeach()
+foreach(name conv nn)
+  add_test(NAME cudnn.device_${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endforeach()
+set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PROPERTIES ENVIRONMENT
+  "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDNN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CUDA_SYNC=1")
+
 # Some of them again with the emulated GPU as the default device.
 foreach(name autograd create data einsum elementwise errors gradient half index inplace linalg nn optim product random
     reduce shape tensor training wrong_arguments wrong_shapes wrong_values)
@@ -92,7 +112,7 @@ set_tests_properties(program PROPERTIES RUN_SERIAL ON)
 add_test(NAME gpu_check COMMAND sh scripts/gpu_check.sh --emulated --quick --out ${CMAKE_BINARY_DIR}/gpu_check
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(gpu_check PROPERTIES PASS_REGULAR_EXPRESSION
-  "11 passed, 3 not run: emulated[.].*relu/64Mi.*gpu_check.json")
+  "12 passed, 3 not run: emulated[.].*relu/64Mi.*gpu_check.json")
 add_test(NAME nightly.gpu_check COMMAND sh scripts/gpu_check.sh --emulated --out ${CMAKE_BINARY_DIR}/gpu_check_whole
   CONFIGURATIONS nightly WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(nightly.gpu_check PROPERTIES LABELS nightly RUN_SERIAL ON TIMEOUT 7200)

@@ -8081,7 +8081,7 @@ function mt.cuda.graph(fn, warmup, device) end
 ---@return any ...
 function mt.cuda.kernel(source, name, options, defines, rank, device, check) end
 
---- Bytes of a GPU: allocated (in tensors), peak, reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, copies and waits there were.
+--- Bytes of a GPU: allocated (in tensors), peak, reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, copies and waits there were; products and convolutions name the libraries of large ones.
 ---@param device? string default 'cuda'
 ---@return any ...
 function mt.cuda.memory_stats(device) end

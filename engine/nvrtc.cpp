@@ -2,7 +2,6 @@
 #include "engine/nvrtc.h"
 
 #include <cxxabi.h>
-#include <dlfcn.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -15,6 +14,7 @@
 #include "engine/cuda_preamble.h"
 #include "engine/cuda_signature.h"
 #include "engine/error.h"
+#include "kernels/cuda/library.h"
 
 namespace mt {
 namespace {
@@ -36,28 +36,14 @@ struct Place {
   std::string include;   // CUDA's headers, beside it; may be empty
 
   Place() {
-    if (const char* own = std::getenv("MTORCH_NVRTC"); own && *own) {
+    if (const std::string own = cuda::setting("MTORCH_NVRTC"); !own.empty()) {
       look(own);
       path = own;
       return;
     }
-    std::vector<std::string> folders;
-    const auto add = [&](const char* variable, const char* below) {
-      const char* value = std::getenv(variable);
-      for (std::string rest = value ? value : ""; !rest.empty();) {
-        const size_t end = rest.find(':');
-        if (end != 0) folders.push_back(rest.substr(0, end) + below);
-        rest = end == rest.npos ? "" : rest.substr(end + 1);
-      }
-    };
-    add("LD_LIBRARY_PATH", "");
-    add("CUDA_HOME", "/lib64");
-    add("CUDA_PATH", "/lib64");
-    for (const char* f : {"/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"})
-      folders.push_back(f);
     for (const char* name : kNames)
-      for (const std::string& folder : folders)
-        if (look(folder + "/" + name)) return;
+      for (const std::string& file : cuda::library_files(name, {"cu13", "cuda_nvrtc"}))
+        if (look(file)) return;
   }
   bool look(const std::string& file) {
     identity = file_identity(file);
@@ -91,6 +77,7 @@ void open_builtins() {
   globfree(&found);
 }
 
+using cuda::find;
 using Program = struct NvrtcProgram*;
 
 /// The functions in use; declared here, so that building needs no CUDA.
@@ -131,16 +118,16 @@ struct Library {
       return;
     }
     const bool all =
-        get(handle, "nvrtcCreateProgram", create) && get(handle, "nvrtcDestroyProgram", destroy) &&
-        get(handle, "nvrtcCompileProgram", compile) &&
-        get(handle, "nvrtcGetProgramLogSize", log_size) && get(handle, "nvrtcGetProgramLog", log) &&
-        get(handle, "nvrtcGetCUBINSize", cubin_size) && get(handle, "nvrtcGetCUBIN", cubin) &&
-        get(handle, "nvrtcGetPTXSize", ptx_size) && get(handle, "nvrtcGetPTX", ptx) &&
-        get(handle, "nvrtcAddNameExpression", add_name) &&
-        get(handle, "nvrtcGetLoweredName", lowered) &&
-        get(handle, "nvrtcGetNumSupportedArchs", archs_count) &&
-        get(handle, "nvrtcGetSupportedArchs", archs) &&
-        get(handle, "nvrtcGetErrorString", error_text);
+        find(handle, "nvrtcCreateProgram", create) && find(handle, "nvrtcDestroyProgram", destroy) &&
+        find(handle, "nvrtcCompileProgram", compile) &&
+        find(handle, "nvrtcGetProgramLogSize", log_size) && find(handle, "nvrtcGetProgramLog", log) &&
+        find(handle, "nvrtcGetCUBINSize", cubin_size) && find(handle, "nvrtcGetCUBIN", cubin) &&
+        find(handle, "nvrtcGetPTXSize", ptx_size) && find(handle, "nvrtcGetPTX", ptx) &&
+        find(handle, "nvrtcAddNameExpression", add_name) &&
+        find(handle, "nvrtcGetLoweredName", lowered) &&
+        find(handle, "nvrtcGetNumSupportedArchs", archs_count) &&
+        find(handle, "nvrtcGetSupportedArchs", archs) &&
+        find(handle, "nvrtcGetErrorString", error_text);
     int n = 0;
     if (!all || archs_count(&n) != 0 || n < 1) {
       trouble = "NVRTC, CUDA's compiler library, is too old here; CUDA 12 or 13 is needed";
@@ -149,10 +136,6 @@ struct Library {
     architectures.resize(size_t(n));
     archs(architectures.data());
     std::sort(architectures.begin(), architectures.end());
-  }
-  template <class F> static bool get(void* handle, const char* name, F& to) {
-    to = reinterpret_cast<F>(dlsym(handle, name));
-    return to != nullptr;
   }
 };
 const Library& library() {

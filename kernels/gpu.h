@@ -9,7 +9,7 @@
 namespace mt {
 
 /// What the engine and the plug-in must agree about.
-constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 3;
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 4;
 constexpr int kMostSteps = 32;  // of groups of parameters in a graph
 constexpr int kMostGpus = 8;  // of a machine
 
@@ -63,6 +63,8 @@ struct Gpu : Device {
   GpuUse (*use)();
   /// What large products run on: the library and its file, or why there is none. `open`: looks now.
   const char* (*products)(bool open);
+  /// The same of convolutions, which MTORCH_CUDNN asks for.
+  const char* (*convolutions)(bool open);
   void (*reset_peak)();
   void (*trim)();  // waits, and gives what is kept for reuse back to the driver
   /// Page-locked memory of the CPU. Null when there is none. What is freed is kept

@@ -38,9 +38,15 @@ if [ $emulated = yes ]; then
       export MTORCH_CUDA_PLUGIN="$place/libmtorch_cuda_emulated.so"
     fi
   done
-  # It is its own cuBLAS. One thread each: the kernels run on one.
+  # It is its own cuBLAS and cuDNN. One thread each: the kernels run on one.
   export MTORCH_CUBLAS="${MTORCH_CUBLAS:-${MTORCH_CUDA_PLUGIN:-}}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+  cudnn=${MTORCH_CUDA_PLUGIN:-1}
+else
+  cudnn=1
 fi
+# Off by default: the parts of group cudnn alone ask for it.
+export cudnn="${MTORCH_CUDNN:-$cudnn}"
+unset MTORCH_CUDNN
 [ -n "$minutes" ] || { if [ $emulated = yes ]; then minutes=60; else minutes=9; fi; }
 
 why=$("$program" -e "local ok, why = require('mtorch').cuda.is_available()
@@ -175,6 +181,30 @@ parts "$out/parts"
 if [ $quick = no ]; then
   for name in graph late; do part cuda cuda_$name 120 "\"\$program\" tests/lua/test_cuda_$name.lua"; done
 fi
+
+# ---- convolutions by cuDNN, where it can be opened ----
+cudnn_words=$(MTORCH_CUDNN=$cudnn "$program" doctor 2>&1 | sed -n 's/^cudnn *//p' | tail -n 1)
+case $cudnn_words in
+  "ok "*)
+    : >"$out/parts"
+    list cudnn cuda_cudnn 120 "$sync MTORCH_CUDNN=\"\$cudnn\" \"\$program\" tests/lua/test_cuda_cudnn.lua"
+    if [ $quick = no ]; then
+      list cudnn cuda_conv 200 "MTORCH_CUDNN=\"\$cudnn\" \"\$program\" tests/lua/test_cuda_conv.lua"
+      for name in conv nn; do
+        list cudnn device_$name 200 \
+          "$sync MTORCH_CUDNN=\"\$cudnn\" \"\$program\" tests/on_device.lua cuda tests/lua/test_$name.lua"
+      done
+    fi
+    parts "$out/parts"
+    if [ $quick$emulated = nono ]; then # beside those of group bench, which are without
+      part cudnn bench 90 "MTORCH_CUDNN=\"\$cudnn\" \"\$program\" scripts/bench.lua --device cuda --only '^net_conv'"
+    fi
+    ;;
+  *)
+    printf 'cudnn\tall\tnot run: no cuDNN\t0\t%s\n' "$(echo "$cudnn_words" | tr '\t' ' ' | cut -c 1-160)" \
+      >"$out/result/cudnn.all"
+    ;;
+esac
 
 # ---- compute-sanitizer, where it is there and is let ----
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || :)

@@ -86,7 +86,8 @@ local function cell(text) return (tostring(text):gsub('|', '\\|')) end
 say('# GPU check: %s%s', device, quick and ' (quick)' or '')
 say('')
 local outcomes = {}
-for _, outcome in ipairs {'passed', 'failed', 'timed out', 'not run', 'not run: emulated', 'skipped'} do
+for _, outcome in ipairs {'passed', 'failed', 'timed out', 'not run', 'not run: emulated', 'not run: no cuDNN',
+  'skipped'} do
   if count[outcome] then outcomes[#outcomes + 1] = count[outcome] .. ' ' .. outcome end
 end
 say('%d parts in %d s: %s.', #parts, seconds, table.concat(outcomes, ', '))

@@ -97,9 +97,11 @@ int memory_stats(Args& a) {
       {"allocated", u.allocated}, {"peak", u.peak},          {"reserved", u.reserved},
       {"free", u.free},           {"total", u.total},        {"allocations", u.allocations},
       {"launches", u.launches},   {"copies", u.copies},      {"waits", u.waits}};
-  lua_createtable(a.L, 0, 10);
+  lua_createtable(a.L, 0, 11);
   lua_pushstring(a.L, gpu.products(false));
   lua_setfield(a.L, -2, "products");
+  lua_pushstring(a.L, gpu.convolutions(false));
+  lua_setfield(a.L, -2, "convolutions");
   for (const auto& [name, value] : fields) {
     lua_pushnumber(a.L, double(value));
     lua_setfield(a.L, -2, name);
@@ -133,7 +135,8 @@ int device_properties(Args& a) {
 
 const Entry kCuda[] = {
     {"device_properties(device)", "What the driver says of a GPU.", device_properties},
-    {"memory_stats(device)", "How much memory of a GPU is in use, and what large products run on.",
+    {"memory_stats(device)",
+     "How much memory of a GPU is in use, and what large products and convolutions run on.",
      memory_stats},
     {"empty_cache(device)", "Gives memory that is kept for reuse back to the driver.",
      [](Args& a) {

@@ -100,7 +100,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
       function(device) return require('mtorch.cuda').get_device_properties(device or 'cuda') end),
     memory_stats = core.declare("memory_stats(device='cuda')", 'Bytes of a GPU: allocated (in tensors), peak, ' ..
       'reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, ' ..
-      'copies and waits there were.',
+      'copies and waits there were; products and convolutions name the libraries of large ones.',
       function(device) return require('mtorch.cuda').memory_stats(device or 'cuda') end),
     empty_cache = core.declare("empty_cache(device='cuda')", 'Gives memory that is kept for reuse back to the driver.',
       function(device) require('mtorch.cuda').empty_cache(device or 'cuda') end),

@@ -1,9 +1,9 @@
 // conv.cu -- convolution on CUDA: its three parts by elements or by tiles, a filter; max pooling
 //
-// Large ones are left to cuBLAS (conv_products.cu). Where there are channels enough, each part is a
-// product of matrices by tiles (tiles.h) whose elements are looked up in the image. Elsewhere a
-// thread, or for the weight a block, computes one element of the result. Plain filters of one channel
-// keep the filter in registers.
+// Large ones are left to cuBLAS (conv_products.cu), or all to cuDNN where it is asked for
+// (conv_cudnn.cu). Where there are channels enough, each part is a product of matrices by tiles
+// (tiles.h) whose elements are looked up in the image. Elsewhere a thread, or for the weight a block,
+// computes one element of the result. Plain filters of one channel keep the filter in registers.
 #include "kernels/cuda/conv.h"
 
 #include "kernels/verbs.h"
@@ -364,7 +364,7 @@ template <class T> void max_pool_as(const MaxPool& c) {
 }  // namespace
 
 void conv(const Conv& c) {
-  if (conv_by_products(c)) return;
+  if (conv_by_cudnn(c) || conv_by_products(c)) return;
   switch (c.dtype) {
     case Dtype::f64: return conv_as<double>(c);
     case Dtype::f16: return conv_as<Float16>(c);

@@ -1,4 +1,4 @@
-// conv.h -- where the windows of a convolution lie, and its products by cuBLAS
+// conv.h -- where the windows of a convolution lie; its ways by cuDNN and as products of cuBLAS
 #pragma once
 #include "kernels/conv.h"
 
@@ -10,6 +10,9 @@
 namespace mt {
 inline namespace MT_ISA {
 
+/// By cuDNN; false where it is not asked for, not there, or has no way that suits. Then y, x or w
+/// hold anything.
+bool conv_by_cudnn(const Conv& c);
 /// By cuBLAS; false where the own kernels are better, or it is not there. Then y, x or w hold anything.
 bool conv_by_products(const Conv& c);
 

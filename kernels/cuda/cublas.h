@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/library.h"
 #include "kernels/half.h"
 
 namespace mt::cuda {
@@ -39,10 +40,7 @@ struct Cublas {
 
 /// The handle of the GPU in use, on the plug-in's stream, and its library; null where there is none.
 /// A workspace of its own makes the bits independent of what ran before; TF32 stays off.
-struct CublasInUse {
-  const Cublas* library;
-  blas::Handle handle;
-};
+using CublasInUse = InUse<Cublas, blas::Handle>;
 CublasInUse cublas();
 /// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none; opens it if asked to.
 const char* cublas_words(bool open);

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/state.h"
 
 namespace mt::cuda {
@@ -229,7 +230,8 @@ const Replay* replay_values() {
 bool capture() {
   State& g = state();
   cublas();  // not in the recording: its products would be done without it for ever
-  trim();    // the arena takes memory of its own from the driver, which the pool may hold
+  cudnn();
+  trim();  // the arena takes memory of its own from the driver, which the pool may hold
   Graph* const graph = new (std::nothrow) Graph;
   if (!graph) return false;
   if (!check(cudaStreamBeginCapture(g.stream, cudaStreamCaptureModeRelaxed), "recording a graph")) {

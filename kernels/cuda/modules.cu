@@ -6,7 +6,8 @@
 #include "kernels/cuda/cuda.h"
 #ifdef __CUDACC__
 #include <cuda.h>
-#include <dlfcn.h>
+
+#include "kernels/cuda/library.h"
 #else
 #include <vector>
 #endif
@@ -30,15 +31,13 @@ struct Driver {
   Driver() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     found =
-        library && get(library, "cuModuleLoadDataEx", load) &&
-        get(library, "cuModuleUnload", unload) && get(library, "cuModuleGetFunction", function) &&
-        get(library, "cuModuleGetGlobal_v2", variable) &&
-        get(library, "cuFuncGetAttribute", attribute) &&
-        get(library, "cuFuncSetAttribute", set_attribute) && get(library, "cuLaunchKernel", launch);
-  }
-  template <class F> static bool get(void* library, const char* name, F& to) {
-    to = reinterpret_cast<F>(dlsym(library, name));
-    return to != nullptr;
+        library && find(library, "cuModuleLoadDataEx", load) &&
+        find(library, "cuModuleUnload", unload) &&
+        find(library, "cuModuleGetFunction", function) &&
+        find(library, "cuModuleGetGlobal_v2", variable) &&
+        find(library, "cuFuncGetAttribute", attribute) &&
+        find(library, "cuFuncSetAttribute", set_attribute) &&
+        find(library, "cuLaunchKernel", launch);
   }
 };
 const Driver& driver() {

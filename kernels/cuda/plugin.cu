@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/cuda/cublas.h"
+#include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/modules.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/verbs.h"
@@ -177,6 +178,7 @@ template <int I> Gpu table() {
   d.properties = On<I, properties<I>>::call;
   d.use = On<I, use>::call;
   d.products = Of<I, cublas_words>::call;
+  d.convolutions = Of<I, cudnn_words>::call;
   d.reset_peak = On<I, reset_peak>::call;
   d.trim = On<I, trim>::call;
   d.pin = On<I, pin>::call;

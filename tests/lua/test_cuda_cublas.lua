@@ -1,7 +1,7 @@
 -- test_cuda_cublas.lua -- large products on a GPU by cuBLAS; the emulation brings one of its own
 local mt = require 'mtorch'
-local ffi = require 'ffi'
 local t = require 'testing'
+local run = t.run
 t.needs_cuda()
 
 local plugin = os.getenv 'MTORCH_CUDA_PLUGIN' or ''
@@ -12,21 +12,6 @@ if not plugin:find 'emulated' then
     t.eq(mt.cuda.memory_stats().products:match('^cuBLAS %d+%.%d+%.%d+, ') ~= nil, true)
   end)
   return t.finish()
-end
-
-local first = -1 -- the program stands before its own options
-while arg[first - 1] do first = first - 1 end
---- What a program with these settings writes.
-local function run(settings, code)
-  local script = os.tmpname()
-  local file = assert(io.open(script, 'w'))
-  file:write("local mt = require 'mtorch'\n", code)
-  file:close()
-  local pipe = io.popen(settings .. ' ' .. arg[first] .. ' ' .. script .. ' 2>&1')
-  local text = pipe:read('*a')
-  pipe:close()
-  os.remove(script)
-  return text
 end
 
 local product = [[
@@ -61,16 +46,8 @@ if os.getenv 'MTORCH_CUBLAS' ~= plugin then
   return t.finish()
 end
 
-ffi.cdef 'int64_t emulated_cublas_calls(int which);'
-local cublas = ffi.load(plugin)
 --- How many calls fn() makes of cuBLAS: single, batched, of 16-bit floats, with a beta.
-local function calls(fn)
-  local n = {}
-  for i = 1, 4 do n[i] = -tonumber(cublas.emulated_cublas_calls(i - 1)) end
-  fn()
-  for i = 1, 4 do n[i] = n[i] + tonumber(cublas.emulated_cublas_calls(i - 1)) end
-  return n
-end
+local calls = t.counting(plugin, 'emulated_cublas_calls', 4)
 local function near(a, b, tolerance)
   t.near(a:cpu():double():flatten():tolist(), b:double():flatten():tolist(), tolerance)
 end

@@ -125,6 +125,35 @@ function testing.needs_cuda()
   os.exit(0)
 end
 
+--- What a program prints that begins with mt; `settings` are shell's.
+function testing.run(settings, code)
+  local first = -1 -- the program stands before its own options
+  while arg[first - 1] do first = first - 1 end
+  local script = os.tmpname()
+  local file = assert(io.open(script, 'w'))
+  file:write("local mt = require 'mtorch'\n", code)
+  file:close()
+  local pipe = io.popen(settings .. ' ' .. arg[first] .. ' ' .. script .. ' 2>&1')
+  local text = pipe:read('*a')
+  pipe:close()
+  os.remove(script)
+  return text
+end
+
+--- A function that tells how much each of n counters of the emulated plug-in grows while fn() runs.
+function testing.counting(plugin, counter, n)
+  local ffi = require 'ffi'
+  ffi.cdef('int64_t ' .. counter .. '(int which);')
+  local library = ffi.load(plugin)
+  return function(fn)
+    local grown = {}
+    for i = 1, n do grown[i] = -tonumber(library[counter](i - 1)) end
+    fn()
+    for i = 1, n do grown[i] = grown[i] + tonumber(library[counter](i - 1)) end
+    return grown
+  end
+end
+
 --- Prints `N tests, M failed`; ends the program with 1 where one failed or none ran.
 function testing.finish()
   print(('%d tests, %d failed'):format(count, failures))

@@ -1,0 +1,230 @@
+// conv_cudnn.cu -- convolutions by cuDNN, where it is asked for and has a way that suits
+//
+// Its heuristics propose algorithms, best first. Taken is the first that gives the same bits on
+// every run, whose workspace is small enough, and that calculates as the own kernels do: float32
+// without TF32, 16-bit floats in float32 and rounded once (no transforms: their tiles are rounded).
+// What was chosen is kept by shape. While a graph is recorded nothing is chosen anew.
+#include "kernels/cuda/conv.h"
+
+#include <array>
+#include <cstdio>
+#include <map>
+
+#include "kernels/cuda/cudnn.h"
+#include "kernels/table.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+namespace dnn = cuda::dnn;
+
+#ifdef __CUDACC__
+constexpr size_t kMostPlans = 1024;
+#else
+constexpr size_t kMostPlans = 32;  // small tests reach it
+#endif
+
+using Shape = std::array<int64_t, 18>;
+Shape shape_of(const Conv& c) {
+  return {int64_t(c.part), int64_t(c.dtype), c.batch, c.groups, c.inputs, c.outputs,
+          c.size[0], c.size[1], c.kernel[0], c.kernel[1], c.out[0], c.out[1],
+          c.stride[0], c.stride[1], c.dilation[0], c.dilation[1], c.offset[0], c.offset[1]};
+}
+
+/// Whether it can be said to cuDNN: the same padding on both sides, sizes that are ints. Planes
+/// with a filter each are left to the own kernels, which read each value once.
+bool can_be_said(const Conv& c) {
+  if (c.inputs == 1 && c.outputs == 1) return false;
+  for (int d = 0; d < 2; ++d) {
+    const int64_t span = c.dilation[d] * (c.kernel[d] - 1) + 1, pad = -c.offset[d];
+    for (const int64_t n : {c.stride[d], c.dilation[d], c.size[d], span, pad + 1})
+      if (n < 1 || n > INT32_MAX) return false;
+    if (c.size[d] + 2 * pad < span || (c.size[d] + 2 * pad - span) / c.stride[d] + 1 != c.out[d])
+      return false;
+  }
+  const int64_t inputs = c.groups * c.inputs, outputs = c.groups * c.outputs;
+  return c.batch * inputs * area(c.size) <= INT32_MAX &&
+         c.batch * outputs * area(c.out) <= INT32_MAX &&
+         outputs * c.inputs * area(c.kernel) <= INT32_MAX;
+}
+
+int type_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f64: return dnn::kDouble;
+    case Dtype::f16: return dnn::kHalf;
+    case Dtype::bf16: return dnn::kBfloat16;
+    default: return dnn::kFloat;
+  }
+}
+int math_of(Dtype dtype) {
+  return is_half(dtype) ? dnn::kTensor : dtype == Dtype::f32 ? dnn::kFma : dnn::kDefault;
+}
+
+/// Whether results are as they have to be.
+bool suits(const Conv& c, const dnn::Proposal& p) {
+  constexpr size_t most_workspace = size_t(256) << 20;
+  if (p.status != dnn::kSuccess || p.determinism != dnn::kDeterministic ||
+      p.workspace > most_workspace || p.math == dnn::kTensorConverting)
+    return false;
+  if (c.dtype == Dtype::f32) return p.math != dnn::kTensor;
+  // By FFT and Winograd: those with higher numbers.
+  return !is_half(c.dtype) || p.algorithm <= (c.part == ConvPart::output ? 3 : 1);
+}
+
+/// A convolution as cuDNN knows it, and the algorithm for it; -1: none.
+struct Plan {
+  const cuda::Cudnn& lib;
+  dnn::Descriptor x = nullptr, w = nullptr, y = nullptr, conv = nullptr;
+  int algorithm = -1;
+  size_t workspace = 0;
+
+  Plan(const cuda::CudnnInUse& in_use, const Conv& c) : lib(*in_use.library) {
+    if (describe(c)) choose(in_use.handle, c);
+  }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    if (x) lib.destroy_tensor(x);
+    if (y) lib.destroy_tensor(y);
+    if (w) lib.destroy_filter(w);
+    if (conv) lib.destroy_conv(conv);
+  }
+
+  dnn::Descriptor first(ConvPart part) const { return part == ConvPart::input ? w : x; }
+  dnn::Descriptor second(ConvPart part) const { return part == ConvPart::output ? w : y; }
+  dnn::Descriptor result(ConvPart part) const {
+    return part == ConvPart::output ? y : part == ConvPart::input ? x : w;
+  }
+
+ private:
+  bool describe(const Conv& c) {
+    const int type = type_of(c.dtype), compute = type_of(wide(c.dtype));
+    const int inputs = int(c.groups * c.inputs), outputs = int(c.groups * c.outputs);
+    return good(lib.create_tensor(&x)) && good(lib.create_tensor(&y)) &&
+           good(lib.create_filter(&w)) && good(lib.create_conv(&conv)) &&
+           good(lib.set_tensor(x, dnn::kNchw, type, int(c.batch), inputs, int(c.size[0]),
+                               int(c.size[1]))) &&
+           good(lib.set_tensor(y, dnn::kNchw, type, int(c.batch), outputs, int(c.out[0]),
+                               int(c.out[1]))) &&
+           good(lib.set_filter(w, type, dnn::kNchw, outputs, int(c.inputs), int(c.kernel[0]),
+                               int(c.kernel[1]))) &&
+           good(lib.set_conv(conv, int(-c.offset[0]), int(-c.offset[1]), int(c.stride[0]),
+                             int(c.stride[1]), int(c.dilation[0]), int(c.dilation[1]),
+                             dnn::kCrossCorrelation, compute)) &&
+           good(lib.set_groups(conv, int(c.groups))) && good(lib.set_math(conv, math_of(c.dtype)));
+  }
+  void choose(dnn::Handle handle, const Conv& c) {
+    dnn::Proposal all[16] = {};
+    int count = 0;
+    if (!good(lib.propose[int(c.part)](handle, first(c.part), second(c.part), conv, result(c.part),
+                                       16, &count, all)))
+      return;
+    for (int i = 0; i < count && algorithm < 0; ++i) {
+      if (!suits(c, all[i])) continue;
+      // Its workspace is that of its own math; of float32 only the one that was set.
+      if (c.dtype != Dtype::f32 && !good(lib.set_math(conv, all[i].math))) continue;
+      algorithm = all[i].algorithm, workspace = all[i].workspace;
+    }
+  }
+  static bool good(int status) { return status == dnn::kSuccess; }
+};
+
+/// The plan for a shape, or null while nothing may be chosen.
+Plan* plan_of(const cuda::CudnnInUse& in_use, const Conv& c) {
+  // Never destroyed: when the program ends, cuDNN may have ended before.
+  static auto* const plans_of_gpu = new std::map<Shape, Plan>[kMostGpus];
+  std::map<Shape, Plan>& plans = plans_of_gpu[cuda::current_device()];
+  const Shape shape = shape_of(c);
+  const auto found = plans.find(shape);
+  if (found != plans.end()) return &found->second;
+  if (cuda::capturing()) return nullptr;
+  if (plans.size() >= kMostPlans) plans.clear();
+  return &plans.try_emplace(shape, in_use, c).first->second;
+}
+
+/// The weight as (groups * outputs, inputs, kernel), from one whose channels are exchanged.
+void exchange_channels(const Conv& c, void* to) {
+  Copy e{};
+  e.to = e.from = c.dtype, e.out = to, e.in = c.w;
+  const int64_t taps = area(c.kernel), each = c.inputs * c.outputs * taps;
+  const int64_t size[4] = {c.groups, c.outputs, c.inputs, taps},
+                out[4] = {each, c.inputs * taps, taps, 1},
+                in[4] = {each, taps, c.outputs * taps, 1};
+  e.ndim = 4;
+  for (int d = 0; d < 4; ++d) e.size[d] = size[d], e.out_stride[d] = out[d], e.in_stride[d] = in[d];
+  copy(e);
+}
+
+void add_bias(const Conv& c) {
+  Map m{};
+  m.op = op::id<op::Add>, m.dtype = c.dtype, m.inputs = 2;
+  m.data[0] = m.data[1] = c.y, m.data[2] = const_cast<void*>(c.bias);
+  const int64_t channels = c.groups * c.outputs, places = area(c.out);
+  const int64_t size[3] = {c.batch, channels, places}, y[3] = {channels * places, places, 1},
+                bias[3] = {0, 1, 0};
+  m.ndim = 3;
+  for (int d = 0; d < 3; ++d) {
+    m.size[d] = size[d];
+    m.stride[0][d] = m.stride[1][d] = y[d], m.stride[2][d] = bias[d];
+  }
+  map(m);
+}
+
+void tell_failure(const Conv& c, const char* status) {
+  static bool told = false;
+  if (told) return;
+  told = true;
+  const auto n = [](int64_t i) { return static_cast<long long>(i); };
+  std::fprintf(stderr,
+               "mtorch: a convolution of cuDNN failed (%s): %lld images, %lld channels of "
+               "%lld x %lld, kernel %lld x %lld, %lld channels out; it and others that fail are "
+               "done without from here on; without MTORCH_CUDNN all are\n",
+               status, n(c.batch), n(c.groups * c.inputs), n(c.size[0]), n(c.size[1]),
+               n(c.kernel[0]), n(c.kernel[1]), n(c.groups * c.outputs));
+}
+
+}  // namespace
+
+bool conv_by_cudnn(const Conv& c) {
+  if (!can_be_said(c)) return false;
+  const cuda::CudnnInUse in_use = cuda::cudnn();
+  if (!in_use.handle || cuda::stopped()) return false;
+  Plan* const plan = plan_of(in_use, c);
+  if (!plan || plan->algorithm < 0) return false;
+
+  const cuda::Timed timed("conv");
+  const bool exchange = c.part == ConvPart::input && c.inputs > 1 && c.outputs > 1;
+  const int64_t weights = c.groups * c.outputs * c.inputs * area(c.kernel);
+  const cuda::Scratch workspace(plan->workspace),
+      exchanged(exchange ? size_t(weights * item_size(c.dtype)) : 0);
+  if (cuda::stopped()) return true;
+  if (exchange) exchange_channels(c, exchanged.as<void>());
+  if (cuda::capturing()) cuda::keep(&c, sizeof c);
+
+  const void* const w = exchange ? exchanged.as<void>() : c.w;
+  const void *const first = c.part == ConvPart::input ? w : c.x,
+             *const second = c.part == ConvPart::output ? w : c.y;
+  void* const result = c.part == ConvPart::output ? c.y : c.part == ConvPart::input ? c.x : c.w;
+  const double numbers[2] = {1, 0};
+  const float floats[2] = {1, 0};
+  const bool is_double = c.dtype == Dtype::f64;
+  const void *const one = is_double ? static_cast<const void*>(numbers) : floats,
+             *const zero = is_double ? static_cast<const void*>(numbers + 1) : floats + 1;
+  const int status = plan->lib.run[int(c.part)](
+      in_use.handle, one, plan->first(c.part), first, plan->second(c.part), second, plan->conv,
+      plan->algorithm, workspace.as<void>(), plan->workspace, zero, plan->result(c.part), result);
+  if (status != dnn::kSuccess) {
+    plan->algorithm = -1;
+    tell_failure(c, plan->lib.text(status));
+    return false;
+  }
+  cuda::count_convolution();
+  cuda::started("conv");
+  if (c.bias) add_bias(c);
+  return true;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

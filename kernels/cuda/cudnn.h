@@ -1,0 +1,95 @@
+// cudnn.h -- cuDNN 9, opened where MTORCH_CUDNN asks for it; never needed
+//
+// MTORCH_CUDNN=1 looks for it where cuBLAS is looked for, another value names the file; unset,
+// empty or 0 opens nothing. Its functions and numbers are declared here, so that building needs no
+// cuDNN; tests/test_cudnn.cpp compares them with its own header where that is there. The
+// emulation's cuDNN is tests/cuda/cudnn.cpp.
+#pragma once
+#include <cstddef>
+
+#include "kernels/cuda/library.h"
+
+namespace mt::cuda {
+
+namespace dnn {
+using Handle = struct DnnHandle*;
+using Descriptor = struct DnnDescriptor*;  // of a tensor, a filter or a convolution
+enum Type : int { kFloat = 0, kDouble = 1, kHalf = 2, kBfloat16 = 9 };
+/// What a convolution may multiply with. kDefault lets float32 be rounded to TF32; kFma does not.
+enum Math : int { kDefault = 0, kTensor = 1, kTensorConverting = 2, kFma = 3 };
+constexpr int kSuccess = 0, kNchw = 0, kCrossCorrelation = 1, kDeterministic = 1;
+/// An algorithm that it proposes.
+struct Proposal {
+  int algorithm, status;
+  float ms;
+  size_t workspace;
+  int determinism, math, reserved[3];
+};
+}  // namespace dnn
+
+/// The functions in use, by the names of the library. Those of a convolution's three parts stand in
+/// the order of ConvPart: they take the two tensors that are given, in the order x, w, y, then what
+/// they compute.
+struct Cudnn {
+  size_t (*version)() = nullptr;
+  const char* (*text)(int status) = nullptr;
+  int (*create)(dnn::Handle*) = nullptr;
+  int (*destroy)(dnn::Handle) = nullptr;
+  int (*set_stream)(dnn::Handle, void* stream) = nullptr;
+  int (*create_tensor)(dnn::Descriptor*) = nullptr;
+  int (*create_filter)(dnn::Descriptor*) = nullptr;
+  int (*create_conv)(dnn::Descriptor*) = nullptr;
+  int (*destroy_tensor)(dnn::Descriptor) = nullptr;
+  int (*destroy_filter)(dnn::Descriptor) = nullptr;
+  int (*destroy_conv)(dnn::Descriptor) = nullptr;
+  int (*set_tensor)(dnn::Descriptor, int format, int type, int n, int c, int h, int w) = nullptr;
+  int (*set_filter)(dnn::Descriptor, int type, int format, int k, int c, int h, int w) = nullptr;
+  int (*set_conv)(dnn::Descriptor, int pad_h, int pad_w, int stride_h, int stride_w, int dilation_h,
+                  int dilation_w, int mode, int compute) = nullptr;
+  int (*set_groups)(dnn::Descriptor, int) = nullptr;
+  int (*set_math)(dnn::Descriptor, int) = nullptr;
+  int (*propose[3])(dnn::Handle, dnn::Descriptor, dnn::Descriptor, dnn::Descriptor conv,
+                    dnn::Descriptor result, int room, int* count, dnn::Proposal*) = {};
+  int (*run[3])(dnn::Handle, const void* alpha, dnn::Descriptor, const void*, dnn::Descriptor,
+                const void*, dnn::Descriptor conv, int algorithm, void* workspace, size_t bytes,
+                const void* beta, dnn::Descriptor, void* result) = {};
+};
+/// Whether an open library has them all and is of version 9.
+inline bool functions_of(void* library, Cudnn& lib) {
+  return find(library, "cudnnGetVersion", lib.version) && lib.version() / 10000 == 9 &&
+         find(library, "cudnnGetErrorString", lib.text) &&
+         find(library, "cudnnCreate", lib.create) && find(library, "cudnnDestroy", lib.destroy) &&
+         find(library, "cudnnSetStream", lib.set_stream) &&
+         find(library, "cudnnCreateTensorDescriptor", lib.create_tensor) &&
+         find(library, "cudnnCreateFilterDescriptor", lib.create_filter) &&
+         find(library, "cudnnCreateConvolutionDescriptor", lib.create_conv) &&
+         find(library, "cudnnDestroyTensorDescriptor", lib.destroy_tensor) &&
+         find(library, "cudnnDestroyFilterDescriptor", lib.destroy_filter) &&
+         find(library, "cudnnDestroyConvolutionDescriptor", lib.destroy_conv) &&
+         find(library, "cudnnSetTensor4dDescriptor", lib.set_tensor) &&
+         find(library, "cudnnSetFilter4dDescriptor", lib.set_filter) &&
+         find(library, "cudnnSetConvolution2dDescriptor", lib.set_conv) &&
+         find(library, "cudnnSetConvolutionGroupCount", lib.set_groups) &&
+         find(library, "cudnnSetConvolutionMathType", lib.set_math) &&
+         find(library, "cudnnGetConvolutionForwardAlgorithm_v7", lib.propose[0]) &&
+         find(library, "cudnnGetConvolutionBackwardDataAlgorithm_v7", lib.propose[1]) &&
+         find(library, "cudnnGetConvolutionBackwardFilterAlgorithm_v7", lib.propose[2]) &&
+         find(library, "cudnnConvolutionForward", lib.run[0]) &&
+         find(library, "cudnnConvolutionBackwardData", lib.run[1]) &&
+         find(library, "cudnnConvolutionBackwardFilter", lib.run[2]);
+}
+constexpr const char* kCudnnName = "libcudnn.so.9";
+/// The files of that name, with pip's.
+inline std::vector<std::string> cudnn_files() { return library_files(kCudnnName, {"cudnn"}); }
+
+/// The handle of the GPU in use, on the plug-in's stream; null where cuDNN is not asked for or not
+/// there.
+using CudnnInUse = InUse<Cudnn, dnn::Handle>;
+CudnnInUse cudnn();
+/// "cuDNN 9.19.0, /usr/local/cuda/lib64/libcudnn.so.9, 12 convolutions", or why it is not in use;
+/// opens it if asked to.
+const char* cudnn_words(bool open);
+/// Counts those for the words.
+void count_convolution();
+
+}  // namespace mt::cuda

@@ -1,0 +1,100 @@
+// opened.h -- a library that is opened when it is first needed, with a handle for each GPU
+#pragma once
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/library.h"
+#include "kernels/cuda/state.h"
+
+namespace mt::cuda {
+
+/// Kind says what is particular to a library:
+///   Functions, Handle
+///   kName, kWanted             "cuBLAS", "cuBLAS of CUDA 12 or 13"
+///   kLoss                      what becomes of the work without it, and the cure
+///   files()                    what to try, in order
+///   expected(files)            whether its absence is told
+///   functions_of(library, f)   whether it is the library: f is its functions then
+///   handle_of(f, why)          a handle on the GPU in use, or null
+///   version_of(f, handle)      "13.1.0"
+template <class Kind> class Opened {
+ public:
+  using Functions = typename Kind::Functions;
+  using Use = InUse<Functions, typename Kind::Handle>;
+
+  /// What there is for the GPU in use; handles are made outside of recordings.
+  Use use() {
+    OfGpu& g = gpus_[current_device()];
+    if (g.use.handle || capturing() || stopped()) return g.use;
+    // Memory may come back: the 1st, 2nd, 4th, 8th .. call asks again.
+    const uint64_t n = ++g.asked;
+    if ((n & (n - 1)) == 0) try_all(g);
+    return g.use;
+  }
+  /// "cuBLAS 13.1.0, /usr/local/cuda/lib64/libcublas.so.13", or why there is none.
+  const char* words() const { return gpus_[current_device()].words.c_str(); }
+
+ private:
+  struct OfGpu {
+    Use use{nullptr, nullptr};
+    std::string words = std::string(Kind::kName) + ": not asked for yet";
+    uint64_t asked = 0;
+  };
+  struct File {
+    std::string path;
+    Functions functions{};
+    bool tried = false, good = false;
+  };
+
+  static std::vector<File> all_files() {
+    std::vector<File> all;
+    for (const std::string& path : Kind::files()) all.push_back({path});
+    return all;
+  }
+  bool open(File& file) {
+    if (file.tried) return file.good;
+    file.tried = true;
+    void* const library = dlopen(file.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      const char* const said = dlerror();
+      // The linker's own search says nothing that a file's does not.
+      if (trouble_.empty() || file.path.find('/') != file.path.npos)
+        trouble_ = said ? said : file.path;
+      return false;
+    }
+    file.good = Kind::functions_of(library, file.functions);
+    if (!file.good) trouble_ = file.path + " is no " + Kind::kWanted;
+    return file.good;
+  }
+  void try_all(OfGpu& g) {
+    for (File& file : files_) {
+      if (!open(file)) continue;
+      std::string why;
+      auto handle = Kind::handle_of(file.functions, why);
+      if (!handle) {  // the pool keeps all freed memory: give it back, once
+        trim();
+        handle = Kind::handle_of(file.functions, why);
+      }
+      if (handle) {
+        g.use = {&file.functions, handle};
+        g.words = std::string(Kind::kName) + " " + Kind::version_of(file.functions, handle) + ", " +
+                  file.path;
+        return;
+      }
+      trouble_ = file.path + " does not start (" + why + ")";
+    }
+    g.words = std::string("no ") + Kind::kName + " (" +
+              (trouble_.empty() ? "it was not found" : trouble_) + "): " + Kind::kLoss;
+    if (told_ || !Kind::expected(!files_.empty())) return;
+    told_ = true;
+    std::fprintf(stderr, "mtorch: %s\n", g.words.c_str());
+  }
+
+  std::vector<File> files_ = all_files();
+  OfGpu gpus_[kMostGpus];
+  std::string trouble_;  // of the last one
+  bool told_ = false;
+};
+
+}  // namespace mt::cuda
