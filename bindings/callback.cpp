@@ -118,7 +118,9 @@ std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
   push_at(L, &kState);
   if (void* found = lua_touserdata(L, -1)) {
     lua_pop(L, 1);
-    return *static_cast<Held*>(found);
+    const Held& held = *static_cast<Held*>(found);
+    if (!held) fail("the Lua state is being closed: no function can be kept for a later call");
+    return held;
   }
   lua_pop(L, 1);
   make_weak(L, &kFunctions);

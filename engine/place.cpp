@@ -91,6 +91,28 @@ Place select_of(Place r, int d, int64_t at) {
 }
 
 bool overlaps_itself(const Place& r) { return crossing(r) >= 0; }
+bool repeats_elements(const Place& r) {
+  int64_t n = 1, extent = 1;
+  for (int d = 0; d < r.size.size(); ++d) {
+    if (r.size[d] > 1 && r.stride[d] == 0) return true;
+    n *= r.size[d], extent += (r.size[d] - 1) * r.stride[d];
+  }
+  if (n <= 1 || crossing(r) < 0) return false;
+  if (n > extent) return true;
+  std::vector<bool> met(static_cast<size_t>(extent));
+  int64_t at[kMaxDims] = {};
+  for (int64_t i = 0, place = 0; i < n; ++i) {
+    if (met[size_t(place)]) return true;
+    met[size_t(place)] = true;
+    for (int d = r.size.size() - 1; d >= 0; --d) {
+      place += r.stride[d];
+      if (++at[d] < r.size[d]) break;
+      place -= at[d] * r.stride[d];
+      at[d] = 0;
+    }
+  }
+  return false;
+}
 
 bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& to, Place& out) {
   int order[kMaxDims];

@@ -25,8 +25,10 @@ Place select_of(Place, int d, int64_t at);
 /// The same elements for a tensor of this shape and with these strides, for which `r` counts those of
 /// another: false where no strides show them there. `from` must not lie upon itself.
 bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& to, Place& out);
-/// Whether two of its elements share a place.
+/// Whether two of its elements share a place, or may: its dimensions lie across each other.
 bool overlaps_itself(const Place&);
+/// Whether two of its elements share a place. Looks at each where dimensions lie across each other.
+bool repeats_elements(const Place&);
 
 /// The view of x that lies there in its storage and `in_x`, as a result of x; `type` is one of kView's
 /// kind: with `through`, without `backward`.

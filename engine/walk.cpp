@@ -235,7 +235,7 @@ class Walk {
       const bool joins = leaf->grad != nullptr;
       if (joins && grad_enabled()) g = add(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
       else if (joins) g = to(g, leaf->grad->dtype);
-      else if (!mine && !grad_enabled()) g = clone(g);
+      else if (!mine) g = clone(g);
       leaf->pending = g.release();
     }
     for (auto& leaf : leaves_) {

@@ -167,6 +167,8 @@ void check_writable(const char* operation, const Tensor& target) {
           "{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it "
           "first",
           operation, d + 1, target.size(d));
+  if (!target.is_contiguous() && repeats_elements(place_of(target)))
+    fail("{}: elements of this view share places (its windows overlap); clone() it first", operation);
 }
 
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& given) {

@@ -192,6 +192,11 @@ run '' -e 'local f = io.open("flushed", "w") f:write("all") os.exit(0)' &&
 run '' -e 'local x = require("mtorch").ones(3):requires_grad_() kept = {}
   for i = 1, 300 do local y = x * 2 kept[i] = y:exp() y:register_hook(function() return kept end) end
   io.write("x")' && expect 'hooks that live until the program ends' 0 x
+run '' -e 'local mt = require("mtorch") local x = mt.ones(3):requires_grad_() late = newproxy(true)
+  debug.getmetatable(late).__gc = function() (x * 2):register_hook(print) end
+  also = newproxy(true)
+  debug.getmetatable(also).__gc = function() mt.recompute(function(y) return y * 2 end, x) end
+  x:register_hook(print) io.write("x")' && expect 'a hook from a finalizer at the end' 0 x
 run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 1 ''
 has 'is named' err "'gpu'"
 has 'after the option' err 'mtorch: --device: device'

@@ -128,9 +128,9 @@ int prelu_body(Args& a) {
   return finish(a, a.entry().op, {x, reshape(weight, shape)});
 }
 
-/// An end of clamp; what is not given holds no float, not even an infinite one, and no integer.
+/// An end of clamp, argument i or, for 0, not given; what is not given holds no float, not even an infinite one, and no integer.
 double end_of(Args& a, int i, double none) {
-  return a.given(i) ? a.number(i) : is_float(a.tensor(1).dtype()) ? math::kNil : none;
+  return i > 0 && a.given(i) ? a.number(i) : is_float(a.tensor(1).dtype()) ? math::kNil : none;
 }
 int clamp_to_numbers(Args& a, int low, int high) {
   const Tensor* x = &a.tensor(1);
@@ -157,7 +157,7 @@ int clamp_body(Args& a) {
 template <bool Low> int clamp_one_body(Args& a) {
   if (tensor_at(a.L, 2) || std::isnan(a.number(2)))
     return finish(a, Low ? op::id<op::Maximum> : op::id<op::Minimum>, {a.tensor(1), a.operand(2)});
-  return clamp_to_numbers(a, Low ? 2 : 3, Low ? 3 : 2);
+  return clamp_to_numbers(a, Low ? 2 : 0, Low ? 0 : 2);
 }
 
 constexpr int64_t kMaxOrder = 30;

@@ -75,8 +75,9 @@ int grad_body(Args& a) {
 /// Calls a kept function with a gradient; it may return another.
 Tensor call_hook(const Callback& callback, const Tensor& g) {
   lua_State* L = current_state();
+  if (!L || !lua_checkstack(L, 8)) return {};
   const int top = lua_gettop(L);
-  if (!L || !lua_checkstack(L, 8) || !callback.push(L)) return {};
+  if (!callback.push(L)) return {};
   push_tensor(L, g);
   lua_call(L, 1, 1);
   const Tensor* other = tensor_at(L, -1);

@@ -207,9 +207,11 @@ void lay_run(T* to, int64_t n, const T* in, int64_t first, int64_t stride, int64
   for (int64_t i = end; i < n; ++i) to[i] = T(0);
 }
 
-/// The elements that a shared layout of `channels` planes takes for a block of positions.
-int64_t shared_size(const Axis* axis, int64_t channels, int64_t rows, int64_t columns) {
-  return channels * axis[0].phases() * axis[1].phases() * axis[0].run(rows) * axis[1].run(columns);
+/// The elements that a shared layout of `channels` planes takes for a block of positions; a double,
+/// since large strides and dilations go beyond 2^63.
+double shared_size(const Axis* axis, int64_t channels, int64_t rows, int64_t columns) {
+  return double(channels) * double(axis[0].phases()) * double(axis[1].phases()) *
+         double(axis[0].run(rows)) * double(axis[1].run(columns));
 }
 
 /// The shared layout: [channel][phase][phase][row][column].
@@ -288,7 +290,7 @@ template <class T> Plan plan_for(const Job<T>& job, int64_t images) {
   } else {
     int64_t& rows = plan.block[0];
     while (plan.chunk > 0 && (w.run(w.count) > room / 8 ||
-                              shared_size(job.axis, plan.chunk, rows, w.count) > room)) {
+                              shared_size(job.axis, plan.chunk, rows, w.count) > double(room))) {
       if (rows > 8) rows = (rows + 1) / 2;
       else if (plan.chunk > 1) plan.chunk = (plan.chunk + 1) / 2;
       else if (rows > 1) rows = (rows + 1) / 2;

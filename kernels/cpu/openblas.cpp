@@ -2,7 +2,6 @@
 #include "kernels/cpu/openblas.h"
 
 #include <dlfcn.h>
-#include <omp.h>
 #include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -99,12 +98,12 @@ struct CoreType {
 /// OpenBLAS asks again for ever when it is refused memory: a buffer of 128 MiB for each of its
 /// threads at its start, and one for each thread that calls it.
 bool has_room() {
-  const size_t mib = size_t(256) * size_t(omp_get_max_threads()) + 64;
+  const size_t mib = size_t(256) * size_t(cpu_threads()) + 64;
   void* probe = mmap(nullptr, mib << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe != MAP_FAILED) return munmap(probe, mib << 20), true;
   char reason[128];
   std::snprintf(reason, sizeof reason, "it takes %zu MiB of address space for %d threads", mib,
-                omp_get_max_threads());
+                cpu_threads());
   return refuse("", reason, "raise `ulimit -v`, or use fewer threads (OMP_NUM_THREADS)");
 }
 

@@ -148,7 +148,7 @@ template <class P> bool by_cublas(const P& p) {
     product.a.at = p.a_at + at[1], product.b.at = p.b_at + at[2], product.c = p.c_at + at[0];
     if (!cuda::multiply(blas, product)) {
       if (i == 0) return false;
-      cuda::check(cudaErrorUnknown, "a matrix product of cuBLAS");
+      cuda::check(cudaErrorInvalidValue, "a matrix product of cuBLAS");
       return true;
     }
   }

@@ -422,6 +422,18 @@ test('gradcheck finds a wrong gradient and names where', function()
   is(x, {1, 2})
 end)
 
+test('a gradient kept with its graph is a tensor of its own', function()
+  local a, b, c = leaf{1, 2}, leaf{3, 4}, leaf{5, 6}
+  b:sum():backward{create_graph = true} -- an expanded number
+  local sum = (a * 2 + b * 2 + c * 2):sum()
+  sum:backward()
+  is(a.grad, {2, 2})
+  is(b.grad, {3, 3})
+  is(c.grad, {2, 2})
+  b.grad:mul_(2)
+  is(b.grad, {6, 6})
+end)
+
 test('create_graph gives gradients of gradients', function()
   local x = mt.tensor({2, 3}, 'float64'):requires_grad_()
   x:pow(3):sum():backward{create_graph = true}

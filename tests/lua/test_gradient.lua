@@ -391,6 +391,21 @@ test('Function: a saved result that nobody holds keeps its part in second gradie
   is(mt.grad(g:sum(), x), x:exp():tolist())
 end)
 
+test('Function: results that share memory are tensors of their own', function()
+  local Thrice = mt.Function{
+    forward = function(_, a)
+      local r = a * 2
+      return r, r, r:view(-1)
+    end,
+    backward = function(_, g, h, i) return (g + h + i) * 2 end,
+  }
+  local a = leaf{1, 2}
+  local p, q, s = Thrice(a)
+  p:mul_(10)
+  is(q, {2, 4})
+  is(mt.grad((p + q + s):sum(), a), {24, 24}) -- 20 + 2 + 2
+end)
+
 test('Function: a result without a gradient, no recording, what is not asked for', function()
   local Split = mt.Function{
     forward = function(ctx, x)

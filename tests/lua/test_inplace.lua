@@ -456,6 +456,19 @@ test('views, bases and their histories are freed', function()
   eq(core.memory(), before)
 end)
 
+test('windows that overlap are not written into', function()
+  local x = leaf{1, 2, 3}
+  local y = x * 1
+  raises(function() y:unfold(1, 2, 1):mul_(10) end, 'mul_: elements of this view share places')
+  raises(function() y:unfold(1, 2, 1):zero_() end, 'zero_: elements of this view share places')
+  raises(function() mt.zeros(9):as_strided({2, 2, 2}, {1, 2, 3}):fill_(1) end, 'share places')
+  is(y, {1, 2, 3})
+  y:unfold(1, 1, 2):mul_(10) -- windows beside each other
+  is(mt.grad(y:sum(), x), {10, 1, 10})
+  -- dimensions that lie across each other without sharing: 0 2 4 and 3 5 7
+  is(mt.zeros(8):as_strided({3, 2}, {2, 3}):fill_(1):sum(), 6)
+end)
+
 test('a view keeps its elements when the base is gone', function()
   local v
   do

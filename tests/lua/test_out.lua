@@ -175,6 +175,13 @@ test('x:indices()', function()
   raises(function() mt.tensor(1):indices() end, 'indices: a 0%-d tensor has no positions')
 end)
 
+t.test('clamp_min and clamp_max write into out', function()
+  local z = mt.zeros(3)
+  t.eq(mt.clamp_min(mt.tensor{1, 2, 3}, 2, {out = z}):tolist(), {2, 2, 3})
+  t.eq(mt.clamp_max(mt.tensor{1, 2, 3}, 2, {out = z}):tolist(), {1, 2, 2})
+  t.eq(z:tolist(), {1, 2, 2})
+end)
+
 t.test('indices of what is no tensor', function()
   t.raises(function() local _ = mt.zeros(2).indices(5) end, 'indices: a tensor is needed, got')
   t.raises(function() local _ = mt.zeros(2).indices('a') end, 'indices: a tensor is needed, got')
