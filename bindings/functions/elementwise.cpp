@@ -128,7 +128,8 @@ int prelu_body(Args& a) {
   return finish(a, a.entry().op, {x, reshape(weight, shape)});
 }
 
-/// An end of clamp, argument i or, for 0, not given; what is not given holds no float, not even an infinite one, and no integer.
+/// An end of clamp: argument i or, for 0, none. What is not given holds no float, not even an
+/// infinite one, and no integer.
 double end_of(Args& a, int i, double none) {
   return i > 0 && a.given(i) ? a.number(i) : is_float(a.tensor(1).dtype()) ? math::kNil : none;
 }
