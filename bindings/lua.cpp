@@ -309,6 +309,7 @@ Dtype Args::dtype(int i, Dtype fallback) const {
 
 const Device& Args::device(int i) const {
   if (!given(i)) return default_device();
+  if (lua_type(L, i) != LUA_TSTRING) wrong(i, "'cpu', 'cuda' or 'cuda:0'");
   const std::string wanted = text(i);
   try {
     return device_named(wanted);

@@ -218,6 +218,13 @@ const Entry kCore[] = {
      "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
      "False where the processor cannot.",
      [](Args& a) { return a.push(set_flush_denormal(a.boolean(1, false))); }},
+    {"without_denormals(fn, ..)", "fn(..) while results too small to be normal numbers become 0.",
+     [](Args& a) {
+       a.function(1);
+       const NoDenormals mode;
+       lua_call(a.L, a.count() - 1, 0);
+       return 0;
+     }},
     {"device_trouble(device)", "Why a device cannot be used; an empty string when it can.",
      [](Args& a) {
        try {

@@ -1368,26 +1368,26 @@ function mt.ceil_(x) end
 ---@return mt.Tensor ...
 function Tensor:ceil_() end
 
---- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017).
+--- x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017).
 ---@param x mt.Tensor
 ---@param alpha? number default 1
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function mt.celu(x, alpha, options) end
 
---- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017).
+--- x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017).
 ---@param alpha? number default 1
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:celu(alpha, options) end
 
---- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017), written into x.
+--- x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017), written into x.
 ---@param x mt.Tensor
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function mt.celu_(x, alpha) end
 
---- x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017), written into x.
+--- x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017), written into x.
 ---@param alpha? number default 1
 ---@return mt.Tensor ...
 function Tensor:celu_(alpha) end
@@ -2351,23 +2351,23 @@ function mt.hardsigmoid_(x) end
 ---@return mt.Tensor ...
 function Tensor:hardsigmoid_() end
 
---- x * hardsigmoid(x) (Howard 2019).
+--- x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019).
 ---@param x mt.Tensor
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function mt.hardswish(x, options) end
 
---- x * hardsigmoid(x) (Howard 2019).
+--- x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019).
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:hardswish(options) end
 
---- x * hardsigmoid(x) (Howard 2019), written into x.
+--- x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019), written into x.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.hardswish_(x) end
 
---- x * hardsigmoid(x) (Howard 2019), written into x.
+--- x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019), written into x.
 ---@return mt.Tensor ...
 function Tensor:hardswish_() end
 
@@ -3632,23 +3632,23 @@ function mt.rsqrt_(x) end
 ---@return mt.Tensor ...
 function Tensor:rsqrt_() end
 
---- elu with the alpha and the scale that keep mean and variance (Klambauer 2017).
+--- elu with the alpha and the scale that keep mean and variance; the slope at NaN is NaN (Klambauer 2017).
 ---@param x mt.Tensor
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function mt.selu(x, options) end
 
---- elu with the alpha and the scale that keep mean and variance (Klambauer 2017).
+--- elu with the alpha and the scale that keep mean and variance; the slope at NaN is NaN (Klambauer 2017).
 ---@param options? {out?: mt.Tensor}
 ---@return mt.Tensor ...
 function Tensor:selu(options) end
 
---- elu with the alpha and the scale that keep mean and variance (Klambauer 2017), written into x.
+--- elu with the alpha and the scale that keep mean and variance; the slope at NaN is NaN (Klambauer 2017), written into x.
 ---@param x mt.Tensor
 ---@return mt.Tensor ...
 function mt.selu_(x) end
 
---- elu with the alpha and the scale that keep mean and variance (Klambauer 2017), written into x.
+--- elu with the alpha and the scale that keep mean and variance; the slope at NaN is NaN (Klambauer 2017), written into x.
 ---@return mt.Tensor ...
 function Tensor:selu_() end
 
@@ -6620,26 +6620,26 @@ function Tensor:slogdet() end
 ---@return mt.Tensor ...
 function mt.adaptive_avg_pool1d(input, output_size) end
 
---- The same for the last two dimensions: a number or {h, w}; -1 keeps a size; of floats only.
+--- Means over windows that cut the last two dimensions into output_size parts: a number or {h, w}; -1 keeps a size; of floats only.
 ---@param input mt.Tensor
 ---@param output_size integer|integer[]
 ---@return mt.Tensor ...
 function mt.adaptive_avg_pool2d(input, output_size) end
 
---- The same for the last three dimensions: a number or {d, h, w}; of floats only.
+--- Means over windows that cut the last three dimensions into output_size parts: a number or {d, h, w}; -1 keeps a size; of floats only.
 ---@param input mt.Tensor
 ---@param output_size integer|integer[]
 ---@return mt.Tensor ...
 function mt.adaptive_avg_pool3d(input, output_size) end
 
---- The largest of windows that cut the last dimension into output_size parts; with return_indices also its position (from 1).
+--- The largest of windows that cut the last dimension into output_size parts; with return_indices also its position (from 1); of floats only.
 ---@param input mt.Tensor
 ---@param output_size integer|integer[]
 ---@param return_indices? boolean default false
 ---@return mt.Tensor ...
 function mt.adaptive_max_pool1d(input, output_size, return_indices) end
 
---- The same for the last two dimensions: a number or {h, w}, -1 keeps a size; positions count row by row in the plane.
+--- The largest of windows that cut the last two dimensions into output_size parts: a number or {h, w}, -1 keeps a size; with return_indices also its position in its plane, counted row by row from 1; of floats only.
 ---@param input mt.Tensor
 ---@param output_size integer|integer[]
 ---@param return_indices? boolean default false
@@ -6721,7 +6721,7 @@ function mt.conv2d(input, weight, bias, stride, padding, dilation, groups) end
 ---@return mt.Tensor ...
 function mt.conv2d_anchored(input, weight, reverse) end
 
---- The same over [n x in x d x h x w] with [out x in/groups x kd x kh x kw]: conv2d over the windows of the depth, which take kd times the input's memory; of floats only.
+--- Cross-correlation of [n x in x d x h x w] with [out x in/groups x kd x kh x kw]; stride, padding and dilation: a number or {d, h, w}; padding also 'same' or 'valid'. It is conv2d over the windows of the depth, which take kd times the input's memory; of floats only.
 ---@param input mt.Tensor
 ---@param weight mt.Tensor
 ---@param bias? mt.Tensor
@@ -6818,7 +6818,7 @@ function mt.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode,
 ---@return mt.Tensor ...
 function mt.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices) end
 
---- The same over the last three dimensions: a number or {d, h, w}; positions count in the volume; of floats only.
+--- The largest of each window of the last three dimensions: a number or {d, h, w}; with return_indices also its position in its volume, counted from 1; of floats only.
 ---@param input mt.Tensor
 ---@param kernel_size integer|integer[]
 ---@param stride? integer|integer[]
@@ -6852,7 +6852,7 @@ function mt.alpha_dropout(x, p, training) end
 ---@return mt.Tensor ...
 function Tensor:alpha_dropout(p, training) end
 
---- Mean 0 and variance 1 over all but dimension 2; in training with the batch's statistics, which move the running ones (or nil) in place.
+--- Mean 0 and variance 1 over all but dimension 2; in training with the batch's statistics, which move the running ones (floats, or nil) in place.
 ---@param input mt.Tensor
 ---@param running_mean? mt.Tensor
 ---@param running_var? mt.Tensor
@@ -6983,27 +6983,27 @@ function mt.dropout1d(x, p, training) end
 ---@return mt.Tensor ...
 function Tensor:dropout1d(p, training) end
 
---- The same for [n x c x h x w]; [n x c x length] is taken as by dropout1d.
+--- Whole channels of [n x c x h x w] zeroed with probability p, the others scaled by 1 / (1 - p); [n x c x length] is taken as by dropout1d.
 ---@param x mt.Tensor
 ---@param p? number default 0.5
 ---@param training? boolean default true
 ---@return mt.Tensor ...
 function mt.dropout2d(x, p, training) end
 
---- The same for [n x c x h x w]; [n x c x length] is taken as by dropout1d.
+--- Whole channels of [n x c x h x w] zeroed with probability p, the others scaled by 1 / (1 - p); [n x c x length] is taken as by dropout1d.
 ---@param p? number default 0.5
 ---@param training? boolean default true
 ---@return mt.Tensor ...
 function Tensor:dropout2d(p, training) end
 
---- The same for [n x c x d x h x w] or without n.
+--- Whole channels of [n x c x d x h x w] or [c x d x h x w] zeroed with probability p, the others scaled by 1 / (1 - p).
 ---@param x mt.Tensor
 ---@param p? number default 0.5
 ---@param training? boolean default true
 ---@return mt.Tensor ...
 function mt.dropout3d(x, p, training) end
 
---- The same for [n x c x d x h x w] or without n.
+--- Whole channels of [n x c x d x h x w] or [c x d x h x w] zeroed with probability p, the others scaled by 1 / (1 - p).
 ---@param p? number default 0.5
 ---@param training? boolean default true
 ---@return mt.Tensor ...
@@ -7670,13 +7670,13 @@ function mt.linalg.inv_ex(A, check_errors) end
 ---@return any ...
 function mt.linalg.lstsq(A, B, rcond, driver) end
 
---- P, L, U with A = P L U, for matrices of any shape.
+--- P, L, U with A = P L U, for matrices of any shape. pivot=false is an error, as on PyTorch's CPU: rows are always exchanged.
 ---@param A mt.Tensor
 ---@param pivot? boolean default true
 ---@return any ...
 function mt.linalg.lu(A, pivot) end
 
---- LU, pivots: L (without its diagonal of ones) and U in one matrix; row i was exchanged with row pivots[i], from 1. A singular matrix is an error.
+--- LU, pivots: L (without its diagonal of ones) and U in one matrix; row i was exchanged with row pivots[i], from 1. A singular matrix is an error, and so is pivot=false, as on PyTorch's CPU.
 ---@param A mt.Tensor
 ---@param pivot? boolean default true
 ---@return any ...
@@ -8132,7 +8132,7 @@ function Module:eval() end
 --- Whether the parameters have gradients: false freezes them; returns it.
 function Module:requires_grad_(on) end
 
---- Drops the gradients of all parameters (adds up in .grad they would).
+--- Drops the gradients of all parameters: the next backward adds up in .grad otherwise.
 function Module:zero_grad() end
 
 --- Parameters and buffers to another dtype or device, in place, net:to('cuda'); returns it. float double half bfloat16 cpu cuda are short for it.

@@ -119,9 +119,9 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p,
   // In PyTorch three dimensions are a batch for dropout2d.
   const bool rows = spatial == 2 && x.dim() == 3, batch = rows || x.dim() == spatial + 2;
   if (!batch && (spatial == 2 || x.dim() != spatial + 1))
-    fail("{}: the input is {}; expected (batch x channels x {})", name, to_string(x.shape()),
+    fail("{}: the input is {}; expected (batch x channels x {}", name, to_string(x.shape()),
          spatial == 1   ? "length), or the same without batch"
-         : spatial == 2 ? "height x width) or (batch x channels x length)"
+         : spatial == 2 ? "height x width), or (batch x channels x length)"
                         : "depth x height x width), or the same without batch");
   if (!training || p == 0) return x;
   Shape shape = x.shape();
@@ -154,21 +154,32 @@ const Tensor& dropout_(const Tensor& x, double p, bool training) {
   return elementwise_(op::id<op::Mul>, inputs);
 }
 
-Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding) {
+namespace {
+
+/// Refuses what is no table of rows, or a padding that it has not; the row of the padding, or -1.
+int64_t padding_row(const char* name, const Tensor& weight, std::optional<int64_t> padding) {
   if (weight.dim() != 2)
-    fail("embedding: the weight is {}; expected (entries x features)", to_string(weight.shape()));
+    fail("{}: the weight is {}; expected (entries x features)", name, to_string(weight.shape()));
   const int64_t n = weight.size(0);
-  if (padding && (*padding < -n || *padding >= n))
-    fail("embedding: padding_idx is {}, outside {}..{}",
+  if (!padding) return -1;
+  const int64_t row = *padding < 0 ? *padding + n : *padding;
+  if (row < 0 || row >= n)
+    fail("{}: padding_idx is {}, outside {}..{}", name,
          *padding < 0 ? *padding : *padding + index_base, index_base, n - 1 + index_base);
-  const Tensor at = checked_ids("embedding", ids, n);
+  return row;
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding) {
+  const int64_t pad = padding_row("embedding", weight, padding);
+  const Tensor at = checked_ids("embedding", ids, weight.size(0));
   Shape shape = ids.shape();
   shape.push(weight.size(1));
   checked_count("embedding", shape);
   Tensor rows = index_select(weight, 0, at);
   if (padding && wants_grad(weight)) {
-    const int64_t row = *padding < 0 ? *padding + n : *padding;
-    const Tensor pads = unsqueeze(eq(at, scalar(double(row), Dtype::i64)), 1);
+    const Tensor pads = unsqueeze(eq(at, scalar(double(pad), Dtype::i64)), 1);
     rows = where(pads, rows.detach(), rows);
   }
   return reshape(rows, shape);
@@ -226,6 +237,61 @@ Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector
   return where(any(inside, {1}), best, Tensor(0.0));
 }
 
+Tensor weighted(const Tensor& rows, const Tensor& factor) {
+  return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
+}
+
+/// Calls f(from, count) for runs of `n` rows, whole groups of `each`, that stay in the cache.
+template <class F> void in_runs(const Tensor& x, int64_t n, int64_t each, const F& f) {
+  const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24, row = std::max<int64_t>(x.size(1), 1);
+  const int64_t step = std::max<int64_t>(most / row / each, 1) * each;
+  for (int64_t from = 0; from < n; from += step) f(from, std::min(step, n - from));
+}
+
+/// sum of x[at[i]] * y[bag[i]] over each row.
+Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, const Tensor& bag) {
+  const auto part = [&](int64_t from, int64_t n) {
+    return sum(index_select(x, 0, {slice(at, 0, from, n)}) * index_select(y, 0, {slice(bag, 0, from, n)}), {1});
+  };
+  if (grad_enabled()) return part(0, at.numel());
+  const Tensor out = empty({at.numel()}, promote(x.dtype(), y.dtype()), x.device());
+  in_runs(x, at.numel(), 1, [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
+  return out;
+}
+
+/// [bags x features]: row bag[i] is the sum of its x[at[i]] * factor[i], or of x[at[i]] without
+/// factors. each > 0: so many follow each other in each bag. All rows at once are never in memory.
+Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const Tensor& factor,
+                    int64_t bags, int64_t each = 0) {
+  const Dtype dtype = factor.defined() ? promote(x.dtype(), factor.dtype()) : x.dtype();
+  Tensor out = zeros({bags, x.size(1)}, each || !is_half(dtype) ? dtype : Dtype::f32, x.device());
+  {
+    NoGrad off;
+    in_runs(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
+      const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
+      const Tensor rows = weighted(index_select(x, 0, {slice(at, 0, from, n)}), some);
+      if (each)
+        copy_elements(slice(out, 0, from / each, n / each),
+                      sum(reshape(rows, {n / each, each, x.size(1)}), {1}));
+      else index_add(out, 0, {slice(bag, 0, from, n)}, to(rows, out.dtype()), 1, true);
+    });
+    out = to(out, dtype);
+  }
+  const bool to_factor = factor.defined() && factor.requires_grad();
+  if (!grad_enabled() || !(x.requires_grad() || to_factor)) return out;
+  static const NodeType type{
+      "embedding_bag", [](Node& node, const Tensor& g, Tensor* dx) {
+        const Tensor x = node.get(0), at = node.get(1), bag = node.get(2);
+        const Tensor factor = node.has(3) ? node.get(3) : Tensor();
+        if (node.wants(0)) dx[0] = to(sums_of_rows(g, bag, at, factor, x.size(0)), x.dtype());
+        if (node.has(3) && node.wants(1)) dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
+      }};
+  Node& node = factor.defined() ? record(type, out, {&x, &factor}) : record(type, out, {&x});
+  node.save(0, x, 0), node.save(1, at, Node::kOther), node.save(2, bag, Node::kOther);
+  if (factor.defined()) node.save(3, factor, 1);
+  return out;
+}
+
 }  // namespace
 
 Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets, Bag mode,
@@ -252,28 +318,27 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
     for (int64_t b = 0; b <= ids.size(0); ++b) ends.push_back(b * ids.size(1));
   const int64_t bags = int64_t(ends.size()) - 1, used = ends.back();
   const Tensor flat = slice(reshape(ids, {n}), 0, 0, used);
-  Tensor rows = embedding(flat, weight, padding);
-  Tensor kept = ones({used}, Dtype::b8, rows.device());
-  if (padding) {
-    NoGrad off;
-    const int64_t row = *padding < 0 ? *padding + weight.size(0) : *padding;
-    kept = ne(to(flat, Dtype::i64), scalar(double(row + index_base), Dtype::i64));
-  }
-  if (mode == Bag::max && bags > 0 && rows.numel() > 0)
-    return largest_of_bags(rows, kept, ends);
-  if (per_sample.defined())
-    rows = rows * unsqueeze(slice(reshape(per_sample, {n}), 0, 0, used), 1);
-  if (padding) rows = where(unsqueeze(kept, 1), rows, Tensor(0.0));
-  std::vector<int64_t> owner;
+  const int64_t pad = padding_row(name, weight, padding);
+  Tensor at = checked_ids(name, flat, weight.size(0)), kept;
+  if (padding) kept = ne(at, scalar(double(pad), Dtype::i64));
+  if (mode == Bag::max && bags > 0 && used * weight.size(1) > 0)
+    return largest_of_bags(embedding(flat, weight, padding),
+                           padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
+  int64_t each = offsets.defined() ? 0 : ids.size(1);
+  Tensor bag = empty({used}, Dtype::i64);
   for (int64_t b = 0; b < bags; ++b)
-    for (int64_t i = ends[size_t(b)]; i < ends[size_t(b + 1)]; ++i) owner.push_back(b);
-  const Tensor bag = integers(owner, {used}, rows.device());
-  const Tensor none = zeros({bags, rows.size(1)}, rows.dtype(), rows.device());
-  const Tensor sums = offsets.defined() ? index_add(none, 0, bag, rows)
-                                        : sum(reshape(rows, {bags, ids.size(1), rows.size(1)}), {1});
+    std::fill(bag.data_as<int64_t>() + ends[size_t(b)], bag.data_as<int64_t>() + ends[size_t(b + 1)], b);
+  bag = to(bag, weight.device());
+  Tensor factor = per_sample;
+  if (factor.defined()) factor = slice(reshape(factor, {n}), 0, 0, used);
+  if (padding) {
+    at = masked_select(at, kept), bag = masked_select(bag, kept), each = 0;
+    if (factor.defined()) factor = masked_select(factor, kept);
+  }
+  const Tensor sums = sums_of_rows(weight, at, bag, factor, bags, each);
   if (mode != Bag::mean) return sums;
-  const Tensor counts = index_add(zeros({bags}, rows.dtype(), rows.device()), 0, bag,
-                                  to(kept, rows.dtype()));
+  const Tensor counts = index_add(zeros({bags}, sums.dtype(), sums.device()), 0, bag,
+                                  ones(bag.shape(), sums.dtype(), sums.device()));
   return sums / unsqueeze(maximum(counts, Tensor(1.0)), 1);
 }
 

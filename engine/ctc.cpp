@@ -176,6 +176,10 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
              kName, k + index_base, i + index_base, label, index_base, classes - 1 + index_base,
              index_base);
       label -= index_base;
+      if (label == blank)
+        fail("{}: target {} of sequence {} is {}, the blank; targets are the other classes, or give "
+             "another blank",
+             kName, k + index_base, i + index_base, label + index_base);
     }
     begin += joined ? length : most;
   }

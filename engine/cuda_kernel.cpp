@@ -72,21 +72,44 @@ std::string listed(const std::vector<std::string>& words) {
   return list;
 }
 
+/// The cure for the first #include that the compiler did not find, or nothing.
+std::string missing_header(const std::string& log) {
+  constexpr std::string_view kWords = "cannot open source file \"";
+  const size_t at = log.find(kWords), end = log.find('"', at + kWords.size());
+  if (at == log.npos || end == log.npos) return "";
+  const std::string name = log.substr(at + kWords.size(), end - at - kWords.size());
+  return fmt::format(" '{}' was not found: leave the #include out where the kernel needs nothing of it, put "
+                     "its text into the source, or name its folder, options={{'-I/folder'}}.",
+                     name);
+}
+
 /// What a text has that belongs to a program of the host, and what stands for it here.
 std::string leave_out(const CudaText& text) {
   std::vector<std::string> words;
+  const auto listed_in = [](const std::vector<std::string>& list, const std::string& w) {
+    return std::find(list.begin(), list.end(), w) != list.end();
+  };
   for (const std::string& w : text.host_words)
-    if (std::find(text.host_functions.begin(), text.host_functions.end(), w) == text.host_functions.end())
-      words.push_back(w);
+    if (!listed_in(text.host_functions, w) && !listed_in(text.device_functions, w)) words.push_back(w);
   if (text.host_functions.empty() && words.empty()) return "";
-  std::string s = "\nLeave out ";
+  std::string s = " Leave out ";
   if (!text.host_functions.empty())
     s += fmt::format("the functions of the host ({}){}", listed(text.host_functions), words.empty() ? "" : " and ");
   s += listed(words);
   return s + ": only kernels and __device__ functions are compiled. The script does the rest: "
              "k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand for "
              "TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
-             "__constant__";
+             "__constant__.";
+}
+
+/// The compiler's errors, and before them what to do.
+std::string with_cure(const std::string& message, const CudaText& text) {
+  constexpr std::string_view kWords = "does not compile";
+  const std::string cure = missing_header(message) + leave_out(text);
+  const size_t at = message.find(kWords);
+  if (cure.empty() || at == message.npos) return message;
+  const size_t end = at + kWords.size(), rest = end + (message.compare(end, 1, ":") == 0);
+  return message.substr(0, end) + "." + cure + message.substr(rest);
 }
 
 }  // namespace
@@ -107,7 +130,7 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
   if (home_) arch_ = modules_of(*home_)->arch;
   try {
     code_ = compile_cuda(source_, arch_);
-  } catch (const Error& e) { fail("cuda.kernel: {}{}", e.what(), leave_out(text_)); }
+  } catch (const Error& e) { fail("cuda.kernel: {}", with_cure(e.what(), text_)); }
   // The compiler says what the types are, the text what the parameters are called.
   parameters_ = parse_parameters(code_.signature);
   if (const CudaFunction* f = find_kernel(text_, source_.name)) {

@@ -392,10 +392,10 @@ void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
   }
 }
 
-/// The name of a function of the host whose body begins at the brace `i`, or nothing: its parameters
-/// stand before the brace, and nothing since the last declaration says that it is the GPU's.
-std::string_view host_function(const Tokens& t, size_t i) {
-  if (i == 0 || t[i - 1] != ")") return {};
+/// Notes the function whose body begins at the brace `i`, if one does: its parameters stand before the
+/// brace, and a word since the last declaration says whether it is the GPU's.
+void note_function(const Tokens& t, size_t i, CudaText& text) {
+  if (i == 0 || t[i - 1] != ")") return;
   int depth = 0;
   size_t open = i;
   while (open > 0) {
@@ -403,19 +403,18 @@ std::string_view host_function(const Tokens& t, size_t i) {
     depth += t[open] == ")" ? 1 : t[open] == "(" ? -1 : 0;
     if (depth == 0) break;
   }
-  if (open < 2 || !is_word(t[open - 1]) || is_one_of(t[open - 1], {"if", "for", "while", "switch"})) return {};
+  if (open < 2 || !is_word(t[open - 1]) || is_one_of(t[open - 1], {"if", "for", "while", "switch"})) return;
+  bool on_device = false;
   for (size_t k = open; k > 0 && !is_one_of(t[k - 1], {";", "}", "{"}); --k)
-    if (is_one_of(t[k - 1], {"__global__", "__device__", "constexpr", "="})) return {};
-  return t[open - 1];
+    on_device |= is_one_of(t[k - 1], {"__global__", "__device__", "constexpr", "="});
+  (on_device ? text.device_functions : text.host_functions).emplace_back(t[open - 1]);
 }
 
 /// Functions at the outermost level, and what in them belongs to the host.
 void read_host(const Tokens& t, CudaText& text) {
   int depth = 0;
   for (size_t i = 0; i < t.size(); ++i) {
-    if (t[i] == "{" && depth == 0)
-      if (const std::string_view name = host_function(t, i); !name.empty())
-        text.host_functions.emplace_back(name);
+    if (t[i] == "{" && depth == 0) note_function(t, i, text);
     depth += t[i] == "{" ? 1 : t[i] == "}" ? -1 : 0;
     const bool known = is_one_of(t[i], {"torch", "at", "TORCH_CHECK", "AT_ASSERTM", "CHECK_INPUT", "CHECK_CUDA",
                                         "C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDA_ERR", "dim3",

@@ -48,8 +48,8 @@ struct CudaText {
   bool prints = false;       // printf
   bool hides = false;        // some directive names __global__: there may be more kernels
   bool accessors = false;    // mt::tensor1 .. mt::tensor4
-  /// Functions without __device__ or __global__, and PyTorch's and the runtime's words in them.
-  std::vector<std::string> host_functions, host_words;
+  /// Functions without __device__ or __global__, those with it, and PyTorch's and the runtime's words.
+  std::vector<std::string> host_functions, device_functions, host_words;
 };
 
 /// Never fails: what cannot be read is left out.

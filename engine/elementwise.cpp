@@ -284,6 +284,10 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
     case op::Accepts::boolean: return Dtype::b8;
     case op::Accepts::real: return is_float(d) ? d : default_dtype();
     case op::Accepts::integer:
+      if (is_float(d) && (row.info == &op::Gcd::info || row.info == &op::Lcm::info))
+        fail("{}: {} numbers have no common divisors and multiples; use integer tensors, as from "
+             ":long()",
+             row.info->name, dtype_name(d));
       if (is_float(d))
         fail("{}: {} numbers have no bits to work on; use bool or integer tensors, as from :long()",
              row.info->name, dtype_name(d));

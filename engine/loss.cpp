@@ -351,14 +351,17 @@ Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction 
   checked_count(name, {n, classes, classes});
   const Labels l = labels_of(name, as_rows(x0, target), classes, -1);
   Tensor listed, outside;  // which targets count; which classes are not among them
+  int64_t most = classes;  // targets of a row
   {
     NoGrad off;
     const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
-    listed = ne(counts, Tensor(0.0));
+    if (n > 0 && reports_synchronously(x.device()))
+      most = std::max<int64_t>(amax(sum(counts, {1})).at_integer(0), 1);
+    listed = slice(ne(counts, Tensor(0.0)), 1, 0, most);
     outside = eq(scatter_add(zeros({n, classes}, Dtype::i64, x.device()), 1, l.position, counts),
                  Tensor(0.0));
   }
-  const Tensor own = unsqueeze(gather(x, 1, l.position), 2);
+  const Tensor own = unsqueeze(gather(x, 1, {slice(l.position, 1, 0, most)}), 2);
   const Tensor cost = relu(unsqueeze(x, 1) - own + Tensor(1.0));
   const Tensor counted = logical_and(unsqueeze(listed, 2), unsqueeze(outside, 1));
   const Tensor loss = sum(where(counted, cost, Tensor(0.0)), {1, 2}) / Tensor(double(classes));

@@ -31,11 +31,15 @@ struct Windows {
   Shape result;
 };
 
-Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
-  check_image(name, x, spatial);
+void check_channels(const char* name, int spatial, const Tensor& x) {
   if (x.size(x.dim() - spatial - 1) == 0)
     fail("{}: the input {} has no channels; only the batch may be empty", name,
          to_string(x.shape()));
+}
+
+Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  check_image(name, x, spatial);
+  check_channels(name, spatial, x);
   if (o.kernel.size() == 0) fail("{}: kernel_size is missing", name);
   const Shape kernel = spatial_numbers(name, "kernel_size", o.kernel, spatial, 1, 1),
               stride = spatial_numbers(name, "stride", o.stride.size() ? o.stride : o.kernel,
@@ -240,6 +244,7 @@ Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const S
 
 Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
   const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
+  check_channels(name, spatial, x);
   const int64_t width = x.size(x.dim() - 1), height = spatial == 2 ? x.size(x.dim() - 2) : 1;
   int64_t planes = 1;
   for (int d = 0; d < x.dim() - spatial; ++d) planes *= x.size(d);

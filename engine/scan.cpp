@@ -174,6 +174,7 @@ Tensor diff(const Tensor& x, int64_t n, int64_t dim) {
   const int d = wrap_dim("diff", dim, x.dim());
   if (x.dim() == 0) fail("diff: a 0-d tensor has no neighbours");
   if (n < 0) fail("diff: n is {}; it must be 0 or more", n);
+  if (n == 0) return clone(x);
   Tensor y = x;
   for (; n > 0 && y.size(d) > 0; --n) {
     const int64_t left = y.size(d) - 1;

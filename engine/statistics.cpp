@@ -86,7 +86,9 @@ void check_weights(const char* name, const Tensor& w, int64_t observations, bool
     fail("cov: {} is {}; it must be of {}", name, dtype_name(w.dtype()),
          whole ? "integers" : "floats");
   NoGrad off;
-  if (any(lt(w, Tensor(0.0))).item() != 0) fail("cov: a number of {} is below 0", name);
+  const Tensor below = lt(w, Tensor(0.0));
+  if (any(below).item() != 0)
+    fail("cov: {} has {}; weights are 0 or more", name, show(amin(where(below, w, Tensor(0.0))).item()));
 }
 
 }  // namespace
@@ -292,9 +294,17 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
 }
 
+namespace {
+
+void need_fractions(const char* name, const Tensor& x) {
+  if (!is_float(x.dtype())) fail("{}: the values are {}; use x:float()", name, dtype_name(x.dtype()));
+}
+
+}  // namespace
+
 Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   NoGrad off;
-  need_float("histc", input);
+  need_fractions("histc", input);
   constexpr int64_t kMost = int64_t(1) << 40;
   if (bins < 1 || bins > kMost) fail("histc: bins is {}; it must be 1 to 2^40", bins);
   const Tensor x = reshape(input.detach(), {-1});
@@ -316,7 +326,7 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
 
 Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& weight, bool density) {
   NoGrad off;
-  need_float("histogram", given);
+  need_fractions("histogram", given);
   const Tensor x = reshape(given.detach(), {-1}), edges = contiguous(edges0.detach());
   if (edges.dim() != 1 || edges.numel() < 2)
     fail("histogram: the edges are {}; a vector of at least 2 is needed", to_string(edges.shape()));
@@ -331,11 +341,13 @@ Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& wei
          to_string(given.shape()));
   const Tensor inside = logical_and(ge(x, pick(edges, 0, 0)), le(x, pick(edges, 0, bins)));
   const Tensor after = searchsorted("histogram", edges, x, true) - Tensor(1.0);
-  const Tensor bin = clamp(after, Tensor(0.0), Tensor(double(bins - 1)));
-  const Tensor amount = weight.defined() ? to(reshape(weight.detach(), {-1}), Dtype::f64)
-                                         : ones(x.shape(), Dtype::f64, x.device());
-  Tensor counts = scatter_add(zeros({bins}, Dtype::f64, x.device()), 0, bin,
-                              where(inside, amount, Tensor(0.0)));
+  const Tensor bin = where(inside, minimum(after, Tensor(double(bins - 1))), Tensor(double(bins)));
+  Tensor counts;
+  if (weight.defined())
+    counts = scatter_add(zeros({bins + 1}, Dtype::f64, x.device()), 0, bin,
+                         to(reshape(weight.detach(), {-1}), Dtype::f64));
+  else counts = to(counted(bin, bins + 1, 0), Dtype::f64);
+  counts = slice(counts, 0, 0, bins);
   if (density) {
     const Tensor wide = to(edges, Dtype::f64);
     counts = counts / (sum(counts) * (slice(wide, 0, 1, bins) - slice(wide, 0, 0, bins)));
@@ -346,7 +358,7 @@ Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& wei
 Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Tensor& weight,
                     bool density) {
   NoGrad off;
-  need_float("histogram", x);
+  need_fractions("histogram", x);
   constexpr int64_t kMost = int64_t(1) << 40;
   if (bins < 1 || bins > kMost) fail("histogram: bins is {}; it must be 1 to 2^40", bins);
   double low = 0, high = 1;

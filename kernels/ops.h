@@ -555,12 +555,13 @@ MT_FUNCTION(I0, i0)
 
 struct I1 {
   static constexpr Info info{"i1", "the modified Bessel function of the first kind of order 1",
-    Accepts::real, {a | output}, -4, 4,
+    Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.75528141834074719}, {{0.5}, 0.25789430539089632},
      {{10.75}, 5469.5474789528555}}, {}};
   template <class T> MT_HD static T f(T x) { return math::i1(x); }
-  template <class T> MT_HD static T df(T g, T x, T y) {
-    T one = zero(x) + T(1), away = i0(x) - y / select(abs(x) < T(1e-30), one, x);
+  template <class T> MT_HD static T df(T g, T x) {  // i0 overflows before i1 does
+    T one = zero(x) + T(1), away = i0(x), ratio = Function<I1>{}(x) / select(abs(x) < T(1e-30), one, x);
+    away = away - select(away < T(math::kInfinity), ratio, zero(x));
     return g * select(abs(x) < T(1e-30), one * T(0.5), away);
   }
 };
@@ -697,7 +698,7 @@ struct Hardsigmoid {
 MT_FUNCTION(Hardsigmoid, hardsigmoid)
 
 struct Hardswish {
-  static constexpr Info info{"hardswish", "x * hardsigmoid(x) (Howard 2019)",
+  static constexpr Info info{"hardswish", "x * hardsigmoid(x); the slope at NaN is NaN (Howard 2019)",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.36458333333333333}, {{0.5}, 0.29166666666666667},
      {{2.75}, 2.6354166666666667}}, {}};
@@ -773,7 +774,7 @@ struct Elu {
 MT_FUNCTION(Elu, elu)
 
 struct Celu {
-  static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0 (Barron 2017)",
+  static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017)",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}}};
   template <class T> MT_HD static T f(T x, T alpha) {
@@ -787,7 +788,8 @@ MT_FUNCTION(Celu, celu)
 
 struct Selu {
   static constexpr Info info{"selu",
-    "elu with the alpha and the scale that keep mean and variance (Klambauer 2017)",
+    "elu with the alpha and the scale that keep mean and variance; the slope at NaN is NaN (Klambauer "
+    "2017)",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -1.254395446337865}, {{0.5}, 0.52535049367774025},
      {{2.75}, 2.8894277152275714}}, {}};

@@ -28,17 +28,23 @@ template <Join J, class T> MT_HD T join(T cell, T x) {
   else return x < cell || x != x ? x : cell;
 }
 
-/// How many of n sorted elements come before the value; of equal ones none (`Right`: all). A NaN
-/// comes last.
-template <bool Right, class T> MT_HD int64_t place_among(const T* sorted, int64_t n, T value) {
-  const T* low = sorted;
-  while (n > 0) {
+/// How many of n sorted elements come before each value; of equal ones none (`Right`: all). A NaN
+/// comes last. The searches take their steps together, so that none waits for another.
+template <bool Right, int Count, class T>
+MT_HD void places_among(const T* sorted, int64_t n, const T* value, int64_t* place) {
+  const auto before = [](T x, T v) { return Right ? !(x > v) : !(x >= v); };
+  for (int k = 0; k < Count; ++k) place[k] = 0;
+  for (; n > 1; n -= n / 2) {
     const int64_t half = n / 2;
-    const bool up = Right ? !(low[half] > value) : !(low[half] >= value);
-    low = up ? low + half + 1 : low;
-    n = up ? n - half - 1 : half;
+    for (int k = 0; k < Count; ++k)
+      place[k] += before(sorted[place[k] + half - 1], value[k]) ? half : 0;
   }
-  return low - sorted;
+  for (int k = 0; n > 0 && k < Count; ++k) place[k] += before(sorted[place[k]], value[k]);
+}
+template <bool Right, class T> MT_HD int64_t place_among(const T* sorted, int64_t n, T value) {
+  int64_t place;
+  places_among<Right, 1>(sorted, n, &value, &place);
+  return place;
 }
 
 }  // namespace MT_ISA

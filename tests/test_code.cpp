@@ -396,6 +396,7 @@ MT_TEST("tensors with their shape, and what belongs to the host", "[code]") {
       "int h(int x) { return x; }\n"
       "at::Tensor run(at::Tensor x) { TORCH_CHECK(x, 1); h(2); return x; }");
   CHECK(text.host_functions == std::vector<std::string>{"h", "run"});
+  CHECK(text.device_functions == std::vector<std::string>{"g", "k"});
   CHECK(text.host_words == std::vector<std::string>{"at", "TORCH_CHECK"});
 }
 

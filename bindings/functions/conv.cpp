@@ -192,8 +192,9 @@ const Entry kFunctions[] = {
      "dilation: a number or {h, w}; padding also 'same' or 'valid'; of floats only.",
      convolution<2>},
     {"conv3d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
-     "The same over [n x in x d x h x w] with [out x in/groups x kd x kh x kw]: conv2d over the "
-     "windows of the depth, which take kd times the input's memory; of floats only.",
+     "Cross-correlation of [n x in x d x h x w] with [out x in/groups x kd x kh x kw]; stride, "
+     "padding and dilation: a number or {d, h, w}; padding also 'same' or 'valid'. It is conv2d over "
+     "the windows of the depth, which take kd times the input's memory; of floats only.",
      convolution<3>},
     {"conv_transpose1d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
      "dilation=1)",
@@ -228,8 +229,8 @@ const Entry kFunctions[] = {
      max_pooled<2>},
     {"max_pool3d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
-     "The same over the last three dimensions: a number or {d, h, w}; positions count in the volume; "
-     "of floats only.",
+     "The largest of each window of the last three dimensions: a number or {d, h, w}; with "
+     "return_indices also its position in its volume, counted from 1; of floats only.",
      max_pooled<3>},
     {"avg_pool1d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true)",
@@ -244,17 +245,21 @@ const Entry kFunctions[] = {
      "Means over windows that cut the last dimension into output_size parts; of floats only.",
      adaptive<1>},
     {"adaptive_avg_pool2d(input, output_size)",
-     "The same for the last two dimensions: a number or {h, w}; -1 keeps a size; of floats only.",
+     "Means over windows that cut the last two dimensions into output_size parts: a number or "
+     "{h, w}; -1 keeps a size; of floats only.",
      adaptive<2>},
     {"adaptive_avg_pool3d(input, output_size)",
-     "The same for the last three dimensions: a number or {d, h, w}; of floats only.", adaptive<3>},
+     "Means over windows that cut the last three dimensions into output_size parts: a number or "
+     "{d, h, w}; -1 keeps a size; of floats only.",
+     adaptive<3>},
     {"adaptive_max_pool1d(input, output_size, return_indices=false)",
      "The largest of windows that cut the last dimension into output_size parts; with "
-     "return_indices also its position (from 1).",
+     "return_indices also its position (from 1); of floats only.",
      adaptive_max<1>},
     {"adaptive_max_pool2d(input, output_size, return_indices=false)",
-     "The same for the last two dimensions: a number or {h, w}, -1 keeps a size; positions count "
-     "row by row in the plane.",
+     "The largest of windows that cut the last two dimensions into output_size parts: a number or "
+     "{h, w}, -1 keeps a size; with return_indices also its position in its plane, counted row by "
+     "row from 1; of floats only.",
      adaptive_max<2>},
     {"max_unpool2d(input, indices, kernel_size, stride=nil, padding=0, output_size=nil)",
      "Zeros with the input's values at the positions that max_pool2d returned for them.",

@@ -134,7 +134,7 @@ int device_properties(Args& a) {
 }
 
 const Entry kCuda[] = {
-    {"device_properties(device)", "What the driver says of a GPU.", device_properties},
+    {"get_device_properties(device)", "What the driver says of a GPU.", device_properties},
     {"memory_stats(device)",
      "How much memory of a GPU is in use, and what large products and convolutions run on.",
      memory_stats},

@@ -289,6 +289,10 @@ const Entry kUnravel{"unravel_index(indices, [shape])",
                      "A list with the positions (from 1) in each dimension of a tensor of this shape "
                      "that its flattened positions (from 1) have.",
                      [](Args& a) {
+                       if (lua_type(a.L, 1) == LUA_TNUMBER)
+                         fail("unravel_index: the positions are a tensor of integers, "
+                              "mt.tensor({{{0}}}, 'int64') for {0}",
+                              show(a.number(1)));
                        return push_list(a, unravel_index(positions(a, 1), a.new_shape(2)));
                      }};
 

@@ -50,7 +50,7 @@ int cholesky_inverse_body(Args& a) {
 
 void check_pivot(const Args& a) {
   if (!a.boolean(2, true))
-    fail("{}: there are no factors without exchanging rows, as there are none on PyTorch's CPU",
+    fail("{}: pivot=false is not there, as on PyTorch's CPU: rows are always exchanged; leave it out",
          signature_of(a.entry()).name);
 }
 
@@ -110,7 +110,9 @@ const Entry kLinalg[] = {
        const linalg::Eig f = linalg::eigvals(a.tensor(1));
        return push_all(a, f.wr, f.wi);
      }},
-    {"lu(A, pivot=true)", "P, L, U with A = P L U, for matrices of any shape.",
+    {"lu(A, pivot=true)",
+     "P, L, U with A = P L U, for matrices of any shape. pivot=false is an error, as on PyTorch's CPU: "
+     "rows are always exchanged.",
      [](Args& a) {
        check_pivot(a);
        const linalg::Plu f = linalg::lu(a.tensor(1));
@@ -118,7 +120,7 @@ const Entry kLinalg[] = {
      }},
     {"lu_factor(A, pivot=true)",
      "LU, pivots: L (without its diagonal of ones) and U in one matrix; row i was exchanged with row "
-     "pivots[i], from 1. A singular matrix is an error.",
+     "pivots[i], from 1. A singular matrix is an error, and so is pivot=false, as on PyTorch's CPU.",
      [](Args& a) {
        check_pivot(a);
        const linalg::LuFactors f = linalg::lu_factor(a.tensor(1));

@@ -37,6 +37,15 @@ Tensor lengths(const Args& a, int i) {
   return out;
 }
 
+/// A running mean or variance, or nothing. Integers would lose what moves them.
+Tensor running(const Args& a, int i) {
+  const Tensor t = maybe(a, i);
+  if (t.defined() && !is_float(t.dtype()))
+    fail("{}: running_{} is {}; use x:float()", signature_of(a.entry()).name, i == 2 ? "mean" : "var",
+         dtype_name(t.dtype()));
+  return t;
+}
+
 int ctc_body(Args& a) {
   return a.push(ctc_loss(a.tensor(1), a.tensor(2), lengths(a, 3), lengths(a, 4),
                          a.given(5) ? a.position(5) : 0, reduction(a, 6), a.boolean(7, false)));
@@ -165,8 +174,12 @@ const Entry kMethods[] = {
      "scaled by 1 / (1 - p).",
      feature_dropped<1>},
     {"dropout2d(x, p=0.5, training=true)",
-     "The same for [n x c x h x w]; [n x c x length] is taken as by dropout1d.", feature_dropped<2>},
-    {"dropout3d(x, p=0.5, training=true)", "The same for [n x c x d x h x w] or without n.",
+     "Whole channels of [n x c x h x w] zeroed with probability p, the others scaled by 1 / (1 - p); "
+     "[n x c x length] is taken as by dropout1d.",
+     feature_dropped<2>},
+    {"dropout3d(x, p=0.5, training=true)",
+     "Whole channels of [n x c x d x h x w] or [c x d x h x w] zeroed with probability p, the others "
+     "scaled by 1 / (1 - p).",
      feature_dropped<3>},
     {"alpha_dropout(x, p=0.5, training=false)",
      "Elements dropped to where selu is flat, with probability p; mean and variance stay. For "
@@ -236,16 +249,16 @@ const Entry kFunctions[] = {
     {"batch_norm(input, running_mean=nil, running_var=nil, weight=nil, bias=nil, training=false, "
      "momentum=0.1, eps=1e-5)",
      "Mean 0 and variance 1 over all but dimension 2; in training with the batch's statistics, "
-     "which move the running ones (or nil) in place.",
+     "which move the running ones (floats, or nil) in place.",
      [](Args& a) {
-       return a.push(batch_norm(a.tensor(1), maybe(a, 2), maybe(a, 3), maybe(a, 4), maybe(a, 5),
+       return a.push(batch_norm(a.tensor(1), running(a, 2), running(a, 3), maybe(a, 4), maybe(a, 5),
                                 a.boolean(6, false), a.number(7, 0.1), a.number(8, 1e-5)));
      }},
     {"instance_norm(input, running_mean=nil, running_var=nil, weight=nil, bias=nil, "
      "use_input_stats=true, momentum=0.1, eps=1e-5)",
      "Mean 0 and variance 1 over each channel of each image alone.",
      [](Args& a) {
-       return a.push(instance_norm(a.tensor(1), maybe(a, 2), maybe(a, 3), maybe(a, 4), maybe(a, 5),
+       return a.push(instance_norm(a.tensor(1), running(a, 2), running(a, 3), maybe(a, 4), maybe(a, 5),
                                    a.boolean(6, true), a.number(7, 0.1), a.number(8, 1e-5)));
      }},
     {"group_norm(input, num_groups, weight=nil, bias=nil, eps=1e-5)",

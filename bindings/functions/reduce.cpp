@@ -117,13 +117,22 @@ template <Picked (*scan)(const Tensor&, int64_t)> int scanned_extreme(Args& a) {
 int diff_body(Args& a) {
   const Tensor& x = a.tensor(1);
   const int64_t n = a.integer(2, 1), dim = a.given(3) ? a.position(3) : -1;
-  if (n < 0) fail("diff: n is {}; it must be 0 or more", n);
   if (x.dim() == 0) fail("diff: a 0-d tensor has no neighbours");
-  if (n == 0) return a.push(x);
+  if (n <= 0) return a.push(diff(x, n, dim));
   std::vector<Tensor> parts;
-  if (a.given(4)) parts.push_back(a.tensor(4));
+  const int d = wrap_dim("diff", dim, x.dim());
+  const auto add_end = [&](int i, const char* option) {
+    const Tensor& end = a.tensor(i);
+    bool fits = end.dim() == x.dim();
+    for (int k = 0; fits && k < x.dim(); ++k) fits = k == d || end.size(k) == x.size(k);
+    if (!fits)
+      fail("diff: x is {}, {} {}; they may differ in the size of dimension {} only",
+           to_string(x.shape()), option, to_string(end.shape()), d + 1);
+    parts.push_back(end);
+  };
+  if (a.given(4)) add_end(4, "prepend");
   parts.push_back(x);
-  if (a.given(5)) parts.push_back(a.tensor(5));
+  if (a.given(5)) add_end(5, "append");
   return a.push(diff(parts.size() > 1 ? cat(parts, dim) : x, n, dim));
 }
 

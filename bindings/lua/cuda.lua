@@ -3,7 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local parts = core.cuda()
 
-local cuda = {get_device_properties = parts.device_properties, memory_stats = parts.memory_stats,
+local cuda = {get_device_properties = parts.get_device_properties, memory_stats = parts.memory_stats,
   empty_cache = parts.empty_cache, reset_peak = parts.reset_peak}
 
 -- ---- events --------------------------------------------------------------------------------------

@@ -3,7 +3,10 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local topics = require 'mtorch.topics'
+local util = require 'mtorch.util'
 local objects = require 'mtorch.object_methods'
+
+local wrap = util.wrap
 
 local subjects = core.complete()
 local modules = {'nn', 'optim', 'data', 'linalg', 'plot', 'cuda'}
@@ -59,23 +62,29 @@ local function find_of_objects(name)
   return found
 end
 
+--- PyTorch's layer that mt.nn has not, but mt as a function: BatchNorm2d is mt.batch_norm.
+local function layer(name)
+  if not name or field(mt.nn, name) or field(mt.optim, name) then return end
+  local known = {}
+  for _, subject in ipairs(subjects) do
+    for _, word in ipairs(subject) do
+      if rawget(mt, word) and not word:find('_$') then known[word:gsub('_', '')] = word end
+    end
+  end
+  local plain = name:lower()
+  local word = known[plain] or known[plain:match('^(.*)[123]d$')] or known[plain:match('^(.*)loss$')]
+  if word then
+    return name, ("the function mt.%s, in a class of your own where it is to be a module (nn.class, " ..
+      "mt.help('training'))"):format(word)
+  end
+end
+
 --- PyTorch's word that nothing stands for yet, whole or its last part, and what to do without.
 local function absent(name)
   for _, word in ipairs{name, name:match('[^.]+$') or name, name:match('^optim%.(lr_scheduler)%.') or name} do
     if topics.absent[word] then return word, topics.absent[word] end
   end
-end
-
-local function wrap(text, indent, width)
-  local lines, line = {}, ''
-  for word in text:gmatch('%S+') do
-    if #line + #word + 1 > width and line ~= '' then
-      lines[#lines + 1], line = line, ''
-    end
-    line = line == '' and word or line .. ' ' .. word
-  end
-  lines[#lines + 1] = line
-  return indent .. table.concat(lines, '\n' .. indent)
+  return layer(name:match('^nn%.(%u%w*)$') or name:match('^%u%w*$'))
 end
 
 local function members(value)
@@ -212,8 +221,8 @@ return core.declare('help(name=nil)', "How a function is called and what it does
       name = signature:match('^[%w_]+')
     end
     if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
-    local plain = name:gsub('^torch%.nn%.functional%.', ''):gsub('^F%.', ''):gsub('^torch%.', '')
-    plain = plain:gsub('^mt%.', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
+    local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^nn%.functional%.', ''):gsub('^F%.', '')
+    plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
     local said = topics.text[plain] or topics.text[plain:lower()]
     if said then print(said) end
     local other = topics.renamed[plain]

@@ -16,6 +16,9 @@ local function strict(core, module, name, lazy, open)
     for k in pairs(lazy or {}) do names[#names + 1] = k end
     table.sort(names)
     local close = core.nearest(names, tostring(key))
+    if open and core.methods[key] then
+      core.fail(("%s has no '%s', which is a method: x:%s(..)"):format(name, key, key))
+    end
     core.fail(("%s has no '%s'%s"):format(name, tostring(key),
       close ~= '' and (" (did you mean '" .. close .. "'?)") or ''))
   end})

@@ -18,7 +18,7 @@ return {
     {'train(mode=true)', 'Switches to training, what dropout and normalisations ask for (net.training); returns it.'},
     {'eval()', 'The same as train(false).'},
     {'requires_grad_(on=true)', 'Whether the parameters have gradients: false freezes them; returns it.'},
-    {'zero_grad()', 'Drops the gradients of all parameters (' .. add .. ' they would).'},
+    {'zero_grad()', 'Drops the gradients of all parameters: the next backward ' .. add .. ' otherwise.'},
     {'to(target, ..)', "Parameters and buffers to another dtype or device, in place, net:to('cuda'); returns it. " ..
       'float double half bfloat16 cpu cuda are short for it.'},
     {'float()', "The same as to('float32')."}, {'double()', "The same as to('float64')."},

@@ -379,12 +379,15 @@ local function rmsprop_step(group, i, p, gradient)
   end
 end
 
+local function rmsprop_steps(group)
+  for i, p in ipairs(group.params) do
+    if p.grad then rmsprop_step(group, i, p, p.grad) end
+  end
+end
+
+--- Moments that decay into denormals would make a step several times slower.
 function RMSprop:update(group)
-  mt.no_grad(function()
-    for i, p in ipairs(group.params) do
-      if p.grad then rmsprop_step(group, i, p, p.grad) end
-    end
-  end)
+  core.without_denormals(mt.no_grad, rmsprop_steps, group)
 end
 
 return optim

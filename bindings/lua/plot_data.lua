@@ -108,8 +108,10 @@ end
 function data.image(op, value)
   local list = plain(value)
   local depth = depth_of(list)
+  if type(list) == 'table' and #list == 0 then fail('%s: the image is empty: give at least one pixel', op) end
   if depth ~= 2 and depth ~= 3 then
-    fail('%s: an image has %d dimensions, expected [h x w], [1 x h x w] or [3 x h x w]', op, depth)
+    fail('%s: an image has %d dimension%s, expected [h x w], [1 x h x w] or [3 x h x w]', op, depth,
+      depth == 1 and '' or 's')
   end
   local channels = depth == 2 and {list} or list
   if #channels ~= 1 and #channels ~= 3 then

@@ -35,13 +35,51 @@ local function show(value, seen, depth, room)
   return '{' .. table.concat(parts, ', ') .. '}'
 end
 
---- What the prompt prints for the results of a line: as `print`, but plain tables by their contents.
+local modules = {'nn', 'optim', 'data', 'linalg', 'plot', 'cuda'}
+
+--- "mt.nn has BCELoss ..": the names in one of the library's tables, or nothing.
+local function contents(value)
+  if value == mt then
+    return "mt has the modules " .. table.concat(modules, ' ') .. ' and the functions that mt.help() lists'
+  end
+  for _, name in ipairs(modules) do
+    if rawget(mt, name) == value then
+      local names = {}
+      for key in pairs(value) do
+        if type(key) == 'string' and not key:find('^_') then names[#names + 1] = key end
+      end
+      table.sort(names)
+      return util.wrap(('mt.%s has %s'):format(name, table.concat(names, ' ')), '', 92)
+    end
+  end
+end
+
+--- Tables that print as an address: an optimizer with its groups, the library's tables by their names,
+--- others by what they hold.
+local function kind(value)
+  local meta = getmetatable(value)
+  if type(meta) == 'table' and meta.__tostring then return tostring(value) end
+  local list = rawget(value, 'param_groups')
+  if not list or not rawget(value, 'defaults') then return contents(value) or show(value, {}, 1, most_bytes) end
+  local lines = {rawget(value, 'name')}
+  for i, group in ipairs(list) do
+    local parts = {}
+    for _, key in ipairs(util.sorted_keys(rawget(value, 'defaults'))) do
+      parts[#parts + 1] = key .. '=' .. show(group[key], {}, 1, most_bytes)
+    end
+    lines[#lines + 1] = ('  group %d: %d parameter%s, %s'):format(i, #group.params, #group.params == 1 and '' or 's',
+      table.concat(parts, ', '))
+  end
+  return table.concat(lines, '\n')
+end
+
+--- What the prompt prints for the results of a line: as `print`, but tables by their contents.
 function prompt.print(...)
   local shown = {}
   for i = 1, select('#', ...) do
     local value = select(i, ...)
-    local plain = type(value) == 'table' and getmetatable(value) == nil
-    shown[i] = plain and show(value, {}, 1, most_bytes) or tostring(value)
+    local address = type(value) == 'table' and tostring(value):find('^table: 0x')
+    shown[i] = address and kind(value) or tostring(value)
   end
   io.stdout:write(table.concat(shown, '\t'), '\n')
 end

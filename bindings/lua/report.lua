@@ -64,12 +64,15 @@ end
 -- Timing -----------------------------------------------------------------------------------------
 
 -- Median, mean, 90th percentile (between neighbours by their distance) of the finite numbers.
-local function statistics(times)
+local function statistics(where, times)
   local sorted, sum, first, all = {}, 0, nil, {}
   for i = 1, #times do
     local t = util.scalar(times[i])
-    all[i] = type(t) == 'number' and t or 0 / 0
-    if type(t) == 'number' and t == t and math.abs(t) < math.huge then
+    if type(t) ~= 'number' then
+      util.fail('report: %s[%d] is %s, expected a number of seconds', where, i, core.describe(t))
+    end
+    all[i] = t
+    if t == t and math.abs(t) < math.huge then
       first = first or t
       sorted[#sorted + 1], sum = t, sum + t
     end
@@ -97,17 +100,24 @@ local function times_figure(name, s, budget)
                              {op = 'report: timing.' .. name, inline = true, budget = budget})))
 end
 
+local all_steps = 'all steps'
+
 -- timing as {name = seconds or a list}: a list alone is the times of all steps.
 local function named_times(timing)
   local list = util.plain(timing)
-  return type(list) == 'table' and type(util.scalar(list[1])) == 'number' and {['all steps'] = list} or list
+  local first = type(list) == 'table' and util.scalar(list[1])
+  return first ~= nil and type(first) ~= 'table' and {[all_steps] = list} or list
 end
 
 local function timing_section(timing, budget)
   local rows, figures, seconds = {}, {}, util.duration_text
   for _, key in ipairs(util.sorted_keys(timing)) do
     local value, name = util.plain(timing[key]), tostring(key)
-    local s = type(value) == 'table' and statistics(value)
+    local where = name == all_steps and 'timing' or 'timing.' .. name
+    if type(value) ~= 'table' and type(value) ~= 'number' then
+      util.fail('report: %s is %s, expected seconds or a list of them', where, core.describe(value))
+    end
+    local s = type(value) == 'table' and statistics(where, value)
     local columns = {type(value) == 'number' and seconds(value) or text_of(value), '', '', '', ''}
     if s then
       columns = {seconds(s.median), seconds(s.mean), seconds(s.p90), seconds(s.first), s.n}
@@ -208,10 +218,10 @@ local function charts_of(curves)
     local value, op = list[key], ('report: curves[%s]'):format(key)
     if type(key) ~= 'number' then
       op, value = 'report: curves.' .. tostring(key), named_chart(tostring(key), value)
-    elseif type(value) ~= 'table' then
+    elseif type(util.plain(value)) ~= 'table' then
       util.fail('%s is a %s, expected a table of arguments for plot.line', op, type(value))
     end
-    charts[#charts + 1] = {op = op, args = value}
+    charts[#charts + 1] = {op = op, args = type(value) == 'table' and value or {y = value}}
   end
   return charts
 end

@@ -101,7 +101,7 @@ matrix. A tensor with its shape is mt::tensor2<float> m (tensor1 .. tensor4, of 
 strides, m[row][col] or m(row, col) from 0, m.size(0). Numbers are whole and in range for integers, true or false for
 bool. name='scale<float>' is an instance.
 With check=true a launch runs between guard regions around each tensor and waits: what it writes there is an error that
-names the tensor and the side. Includes of a host program (stdio.h, cmath, cuda_runtime.h, torch/extension.h) are
+names the tensor and the side. Includes of a host program (stdio.h, cstdint, cuda_runtime.h, torch/extension.h) are
 accepted; its functions, TORCH_CHECK and the like are left out.
 k:set_constant('F', x) fills `__constant__ float F[..]`. What printf writes is shown by mt.cuda.synchronize().
 k.signature k.parameters k.cached k.milliseconds k.registers k.shared k.max_threads k.log. Compiled code is kept in
@@ -145,11 +145,14 @@ topics.renamed = {
 --- PyTorch's word for what is not there yet -> what to do without
 local rows = 'read the rows with io.lines and give them to mt.tensor(rows)'
 local layer = "write it with nn.class (mt.help('training')) from what mt.help('mt') and mt.help('nn') list"
+local init = 'mt.no_grad(function() w:uniform_(-a, a) end) or w:normal_(0, s) for each of net:parameters()'
+local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
+local dataset = 'a table with tensors x and y, as mt.data.xor(100) returns, and x[k] for a batch'
 local state = 'net:state_dict() and opt:state_dict() are tables of tensors and numbers, which x:tolist() makes plain'
 topics.absent = {
   DataLoader = 'order = mt.randperm(#x), then for i = 1, #x, 64 do k = order[{{i, math.min(i + 63, #x)}}] and ' ..
     'x[k], y[k] are a batch; x:split(64) without shuffling',
-  Dataset = 'a table with tensors x and y, as mt.data.xor(100) returns, and x[k] for a batch',
+  Dataset = dataset, TensorDataset = dataset,
   lr_scheduler = 'set opt.param_groups[1].lr between steps: group.lr = group.lr * 0.5 every so many epochs',
   StepLR = 'if epoch % 10 == 0 then group.lr = group.lr * 0.5 end, with group = opt.param_groups[1]',
   CosineAnnealingLR = 'group.lr = lr * (1 + math.cos(math.pi * epoch / epochs)) / 2, with group = opt.param_groups[1]',
@@ -158,9 +161,8 @@ topics.absent = {
   clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',
   save = state, load = state .. '; net:load_state_dict(state)', safetensors = state, csv = rows, read_csv = rows,
   LSTM = layer, GRU = layer, RNN = layer, MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
-  Conv1d = layer .. '; mt.conv1d', Conv2d = layer .. '; mt.conv2d', MaxPool2d = layer .. '; mt.max_pool2d',
-  BatchNorm1d = layer .. '; mt.batch_norm', BatchNorm2d = layer .. '; mt.batch_norm',
-  LayerNorm = layer .. '; mt.layer_norm', Dropout = layer .. '; mt.dropout', Embedding = layer .. '; mt.embedding',
+  ['nn.init'] = init, xavier_uniform_ = init, xavier_normal_ = init, kaiming_uniform_ = init,
+  kaiming_normal_ = init, DataParallel = parallel, DistributedDataParallel = parallel,
   SummaryWriter = 'mt.report writes a page with curves and tables, mt.plot single graphs',
 }
 

@@ -149,6 +149,19 @@ function util.truncate(text, limit, mark)
   return text:sub(1, stop) .. (mark or '…')
 end
 
+--- The words of a text in lines of at most `width` characters, each behind `indent`.
+function util.wrap(text, indent, width)
+  local lines, line = {}, ''
+  for word in text:gmatch('%S+') do
+    if #line + #word + 1 > width and line ~= '' then
+      lines[#lines + 1], line = line, ''
+    end
+    line = line == '' and word or line .. ' ' .. word
+  end
+  lines[#lines + 1] = line
+  return indent .. table.concat(lines, '\n' .. indent)
+end
+
 --- A duration in seconds as text: 12 µs, 3.4 ms, 5.6 s, 2m 05s, 1h 02m.
 function util.duration_text(seconds, micro)
   local s = math.abs(seconds)

@@ -34,14 +34,22 @@ template <class T> void compress_as(const Compress& c) {
   });
 }
 
+constexpr int kTogether = 16;
+
 template <bool Right, class T> void search_as(const Search& s) {
   const int64_t total = s.rows * s.values;
   const T* value = static_cast<const T*>(s.value);
   parallel((total + kMaskPiece - 1) / kMaskPiece, total > kMaskPiece, [&](int64_t piece) {
     const int64_t end = smaller(total, (piece + 1) * kMaskPiece);
-    for (int64_t i = piece * kMaskPiece; i < end; ++i) {
-      const T* const begin = static_cast<const T*>(s.sorted) + i / s.values * s.sorted_row;
-      s.out[i] = s.first + place_among<Right>(begin, s.sorted_size, value[i]);
+    for (int64_t i = piece * kMaskPiece; i < end;) {
+      const int64_t row = i / s.values, stop = smaller(end, (row + 1) * s.values);
+      const T* const begin = static_cast<const T*>(s.sorted) + row * s.sorted_row;
+      for (; i + kTogether <= stop; i += kTogether) {
+        int64_t place[kTogether];
+        places_among<Right, kTogether>(begin, s.sorted_size, value + i, place);
+        for (int k = 0; k < kTogether; ++k) s.out[i + k] = s.first + place[k];
+      }
+      for (; i < stop; ++i) s.out[i] = s.first + place_among<Right>(begin, s.sorted_size, value[i]);
     }
   });
 }

@@ -148,13 +148,54 @@ torch::Tensor conv2d(torch::Tensor m) {
 }
 ]]}
   end, "'conv2d_k' does not compile")
-  local wanted = 'Leave out the functions of the host (cdiv, conv2d) and torch, CHECK_INPUT, ' ..
-    'C10_CUDA_KERNEL_LAUNCH_CHECK: '
+  local wanted = "'conv2d_k' does not compile. Leave out the functions of the host (cdiv, conv2d) and torch, " ..
+    'CHECK_INPUT, C10_CUDA_KERNEL_LAUNCH_CHECK: '
   if not text:find(wanted, 1, true) then error(text) end
-  text = raises(function() mt.cuda.kernel {source = '__global__ void k() { oops; }'} end, 'does not compile')
+  text = raises(function()
+    mt.cuda.kernel {source = [[
+__host__ __device__ inline unsigned int cdiv(unsigned int a, unsigned int b) { return (a + b - 1) / b; }
+inline void gpuAssert(cudaError_t code, bool abort = true) { if (abort) exit(code); }
+__global__ void k(float* x) { x[0] = cdiv(3, 2); }
+]]}
+  end, 'does not compile')
+  if not text:find('compile. Leave out the functions of the host (gpuAssert): only', 1, true) then error(text) end
+  text = raises(function() mt.cuda.kernel {source = '__global__ void k() { oops; }'} end, 'does not compile:\n')
   if text:find('Leave out', 1, true) then error(text) end
   raises(function() mt.cuda.kernel {source = 'kernels/k.cu'} end,
     "'kernels/k.cu' is the path of a file, source is its text: source = io.open%('kernels/k.cu'%):read%('%*a'%)")
+end)
+
+test('headers that a kernel needs little of are there, and what is not says what to do', function()
+  local k = mt.cuda.kernel {source = [[
+#include <stdint.h>
+#include <cstdint>
+#include <assert.h>
+#include <cassert>
+#include <limits.h>
+#include <climits>
+#include <cfloat>
+#include <float.h>
+#include <algorithm>
+#include <string>
+#include <cstring>
+#include <type_traits>
+#include <cuda_fp16.h>
+template <class T, class = std::enable_if_t<std::is_floating_point<T>::value>> __device__ T least(T x) {
+  static_assert(std::is_integral_v<const int64_t> && !std::is_integral_v<T>, "");
+  static_assert(std::is_same<std::remove_reference_t<T&>, T>::value, "");
+  return std::min(x, T(FLT_MAX)) + T(DBL_EPSILON) + INT_MAX + INT32_MAX + std::clamp(3, 1, 2);
+}
+__global__ void k(float* x, std::int64_t n, uint8_t* y) {
+  assert(n > 0);
+  std::swap(x[0], x[1]);
+  x[0] = least(x[1]);
+  memset(y, 0, 4);
+}
+]]}
+  eq(k.signature, 'k(float* x, std::int64_t n, uint8_t* y)')
+  eq({k.parameters[2].dtype, k.parameters[3].dtype}, {nil, 'uint8'})
+  raises(function() mt.cuda.kernel {source = '#include "mine/own.cuh"\n__global__ void k() {}'} end,
+    "'k' does not compile%. 'mine/own%.cuh' was not found: leave the #include out .* options={'%-I/folder'}%.\n")
 end)
 
 test('errors of the compiler have the line of this file', function()

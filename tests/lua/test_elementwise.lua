@@ -79,6 +79,15 @@ test('special functions at their edges', function()
   eq({at(mt.sinc, 0), at(mt.sinc, 1), at(mt.sinc, inf)}, {1, 0, nan})
   eq({at(mt.entr, 0), at(mt.entr, -1), at(mt.entr, inf)}, {0, -inf, -inf})
   eq({at(mt.i0, 714), at(mt.i0, -inf), at(mt.i0, 1e300), at(mt.i1, -inf), at(mt.i1, nan)}, {inf, inf, inf, -inf, nan})
+  for dtype, points in pairs{float16 = {13.5, 14, 15}, float32 = {91, 92, 100}, float64 = {714, 720, 1e300}} do
+    local x = mt.tensor(points, dtype):requires_grad_()
+    mt.i1(x):sum():backward()
+    eq(x.grad:isnan():any() or x.grad:le(0):any(), false)
+    eq({x.grad[2]:item(), x.grad[3]:item()}, {inf, inf})
+  end
+  local edge = mt.tensor({13.34}, 'float16'):requires_grad_() -- i1 overflows there, its slope does not
+  mt.i1(edge):sum():backward()
+  eq({mt.i1(edge):item(), edge.grad:item() < inf}, {inf, true})
   eq({at(mt.ndtr, -inf), at(mt.ndtr, inf), at(mt.ndtr, nan), at(mt.ndtr, -50)}, {0, 1, nan, 0})
   eq({at(mt.erfcx, inf), at(mt.erfcx, -inf), at(mt.erfcx, -30)}, {0, inf, inf})
   eq({at(mt.tanhshrink, inf), at(mt.tanhshrink, -inf), at(mt.tanhshrink, nan)}, {inf, -inf, nan})
@@ -122,7 +131,7 @@ test('isposinf, isneginf, gcd, lcm', function()
   eq({int({200, 7}, 'uint8'):gcd(int({150, 7}, 'uint8')):tolist(), int{12}:gcd(8):tolist()}, {{50, 7}, {4}})
   eq(int({-2 ^ 31}, 'int32'):gcd(int({0}, 'int32')):tolist(), {-2 ^ 31}) -- its magnitude does not fit
   eq(int{12, 18}:gcd_(6):tolist(), {6, 6})
-  raises(function() f64{1}:gcd(f64{2}) end, 'gcd: float64 numbers have no bits')
+  raises(function() f64{1}:gcd(f64{2}) end, 'gcd: float64 numbers have no common divisors and multiples; use integer')
 end)
 
 test('float_power, mvlgamma and other names', function()

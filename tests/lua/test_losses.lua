@@ -40,6 +40,9 @@ test('margins', function()
       mt.multilabel_margin_loss(x[{{1}}], list[{{1}}], r):sum():item(), 1e-15)
   end
   eq(mt.multi_margin_loss(mt.ones(0, 3), mt.zeros({0}, 'int64')):item(), 0)
+  local few, wide = mt.cat({list, mt.full({4, 20}, -1, 'int64')}, 2), mt.cat({x, mt.full({4, 20}, -9, 'float64')}, 2)
+  near(mt.multilabel_margin_loss(wide, few, 'none'):mul(23 / 3):tolist(), torch.mlm_none, 1e-8) -- of few targets
+  eq(mt.multilabel_margin_loss(x, list * 0 - 1, 'none'):tolist(), {0, 0, 0, 0})
   eq(mt.multilabel_margin_loss(mt.ones(0, 3), mt.zeros({0, 3}, 'int64')):item(), 0)
   eq(mt.multi_margin_loss(x[1], ints{2}, {reduction = 'none'}).shape, mt.zeros(1).shape)
   raises(function() mt.multi_margin_loss(x, labels, 3) end, 'p is 3; use 1 or 2')
@@ -61,7 +64,8 @@ test('ctc_loss', function()
   for _, r in ipairs(reductions) do
     for _, blank in ipairs{1, 3} do
       slope(('ctc_%s_%d'):format(r, blank - 1), function(v)
-        return mt.ctc_loss(v, spelled, {6, 4, 5}, ints{2, 3, 0}, blank, r)
+        local others = mt.where(spelled:eq(blank), ints(1), spelled)
+        return mt.ctc_loss(v, others, {6, 4, 5}, ints{2, 3, 0}, blank, r)
       end, p)
     end
     local row = ints{2, 2, 3, 2, 4}
@@ -116,6 +120,7 @@ test('ctc_loss refuses', function()
   bad('target 3 of sequence 2 is 5', p, spelled + 1, {6, 4, 5}, {2, 3, 0})
   bad('targets are class positions.*float64', p, spelled:double(), {6, 4, 5}, {2, 3, 0})
   bad('the targets are %(1 x 3 x 3%)', p, spelled:unsqueeze(1), {6, 4, 5}, {2, 3, 0})
+  bad('target 1 of sequence 2 is 3, the blank; targets are the other classes', p, spelled, {6, 4, 5}, {2, 3, 0}, 3)
   bad('blank is 5, outside 1%.%.4', p, spelled, {6, 4, 5}, {2, 3, 0}, 5)
   bad('blank is %-1, outside', p, spelled, {6, 4, 5}, {2, 3, 0}, -1)
   bad('the log%-probabilities are %(6%)', p[{{}, 1, 1}], spelled, {6, 4, 5}, {2, 3, 0})

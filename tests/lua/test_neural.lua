@@ -278,6 +278,12 @@ test('attention with fewer heads of keys than of queries', function()
   raises(function() attend(q, k[{1, 1}], v, {enable_gqa = true}) end, 'enable_gqa')
 end)
 
+test('running statistics of integers are refused', function()
+  local x, whole = mt.ones(2, 3, 4), mt.ones({3}, 'int64')
+  raises(function() mt.batch_norm(x, whole, mt.ones(3)) end, 'batch_norm: running_mean is int64; use x:float%(%)')
+  raises(function() mt.instance_norm(x, nil, whole) end, 'instance_norm: running_var is int64')
+end)
+
 test('embedding_bag', function()
   local ids, offsets = mt.tensor({2, 4, 1, 1, 3, 4, 4}, 'int64'), mt.tensor({1, 4, 4, 6}, 'int64')
   local table, weights = lin{4, 2}, lin({7}, 0.8)
@@ -302,6 +308,40 @@ test('embedding_bag', function()
   end
   slope('bagw', function(w, f) return mt.embedding_bag(ids, w, offsets, 'sum', f) end, table, weights)
   near(mt.embedding_bag(ids[{{1, 6}}]:reshape(2, 3), table):flatten():tolist(), layers.bag2, 1e-7)
+  -- more rows than are held at once, in bags of one length and of several
+  local many, wide, factors = (mt.range(1, 6000) * 7 % 50 + 1):reshape(60, 100), lin{50, 30}, lin({60, 100}, 0.9)
+  local firsts = mt.range(1, 5901, 100)
+  for _, mode in ipairs{'sum', 'mean'} do
+    for _, padding in ipairs{0, 3} do
+      local rows = wide:index_select(1, many:flatten())
+      local kept = mt.ones({6000, 1}, 'float64')
+      if padding > 0 then kept = many:reshape(6000, 1):ne(padding):double() end
+      local option = {mode = mode, padding_idx = padding > 0 and padding or nil}
+      local scale = mode == 'sum' and mt.ones({60, 1}, 'float64') or kept:reshape(60, 100):sum(2, true)
+      local factor = mode == 'sum' and factors or nil
+      local weighted = factor and rows * factor:reshape(6000, 1) or rows
+      local wanted = (weighted * kept):reshape(60, 100, 30):sum(2) / scale
+      option.per_sample_weights = factor
+      near(mt.embedding_bag(many, wide, option):flatten():tolist(), wanted:flatten():tolist(), 1e-12)
+      option.per_sample_weights = factor and factor:flatten()
+      option.offsets = firsts
+      near(mt.embedding_bag(many:flatten(), wide, option):flatten():tolist(), wanted:flatten():tolist(), 1e-12)
+    end
+  end
+  local w, f = wide:clone():requires_grad_(), factors:clone():requires_grad_()
+  local g = lin({60, 30}, 0.4)
+  mt.embedding_bag(many, w, {mode = 'sum', per_sample_weights = f}):backward(g)
+  local spread = g:repeat_interleave(100, 1)
+  near(w.grad:flatten():tolist(), mt.zeros({50, 30}, 'float64'):index_add(1, many:flatten(),
+    spread * factors:reshape(6000, 1)):flatten():tolist(), 1e-12)
+  near(f.grad:flatten():tolist(), (spread * wide:index_select(1, many:flatten())):sum(2):tolist(), 1e-12)
+  local half = mt.embedding_bag(many, wide:half(), {mode = 'sum', padding_idx = 3})
+  eq(half.dtype, 'float16')
+  near(half:double():flatten():tolist(), mt.embedding_bag(many, wide:half():double(), {mode = 'sum',
+    padding_idx = 3}):flatten():tolist(), 0.02)
+  local before, ones = mt.memory_stats().peak, mt.ones({5000, 100}, 'int64') -- whose rows would take 128 MB
+  eq(mt.embedding_bag(ones, mt.ones(1, 64), {mode = 'sum'}):sum():item(), 5000 * 100 * 64)
+  assert(mt.memory_stats().peak - before < 64e6)
   local function bad(pattern, ...)
     local args, n = {...}, select('#', ...)
     raises(function() mt.embedding_bag(unpack(args, 1, n)) end, 'embedding_bag: ' .. pattern)
@@ -321,6 +361,8 @@ test('embedding_bag', function()
 end)
 
 test('dropout of channels, and alpha_dropout', function()
+  raises(function() mt.dropout1d(mt.ones(6)) end, 'expected %(batch x channels x length%), or the same without batch$')
+  raises(function() mt.dropout2d(mt.ones(6)) end, 'x height x width%), or %(batch x channels x length%)$')
   for f, shapes in pairs{dropout1d = {{40, 30, 5}, {600, 5}}, dropout2d = {{40, 30, 2, 3}, {40, 30, 5}},
     dropout3d = {{40, 30, 2, 3, 2}, {600, 2, 3, 2}}} do
     for _, shape in ipairs(shapes) do

@@ -428,6 +428,25 @@ test('moments that decay end at 0, not in denormals, and no other operation chan
   end
 end)
 
+test('a step of RMSprop too, on all threads, and only the step', function()
+  local tiny = mt.tensor({1e-39}):expand(200000):contiguous()
+  for _, option in ipairs{{}, {momentum = 0.5}, {centered = true}} do
+    local p = mt.ones(200000):requires_grad_()
+    local opt = optim.RMSprop({p}, option)
+    p.grad = mt.full({200000}, 1e-19)
+    opt:step()
+    p.grad = mt.zeros(200000)
+    for _ = 1, 200 do opt:step() end
+    for _, moment in pairs(opt:state_dict()[1].state.square) do
+      eq(moment:ne(0):mul(moment:lt(1.17e-38)):sum():item(), 0)
+    end
+    eq((tiny * 1):ne(0):sum():item(), 200000)
+    opt.param_groups[1].state.square[1] = mt.ones(3)
+    raises(function() opt:step() end, 'test_optim.lua:%d+: addcmul_: ')
+    eq((tiny * 1):ne(0):sum():item(), 200000)
+  end
+end)
+
 test('set_flush_denormal', function()
   local tiny = mt.tensor({1e-39}):expand(200000):contiguous()
   eq(mt.set_flush_denormal(true), true)

@@ -81,6 +81,8 @@ test('largest of parts, and back to their places', function()
   raises(function() mt.max_unpool2d(pooled, where, 2, nil, nil, {9, 6}) end, 'output_size is 9, .* 3 and 5')
   raises(function() mt.max_unpool2d(pooled, where:double(), 2, nil, nil, {5, 6}) end, 'float64')
   raises(function() mt.max_unpool2d(pooled, where, 0) end, 'kernel_size is 0')
+  raises(function() mt.adaptive_max_pool2d(mt.ones(2, 0, 10, 10), 2) end,
+    'adaptive_max_pool2d: the input %(2 x 0 x 10 x 10%) has no channels')
   raises(function() mt.adaptive_max_pool2d(im, -2) end, 'output_size is %-2')
   raises(function() mt.adaptive_max_pool2d(im, {1, 2, 3}) end, 'give one number, or 2')
   raises(function() mt.adaptive_max_pool2d(mt.ones(1, 0, 3), 2) end, 'size of 0')
