@@ -17,6 +17,7 @@ struct Callback::State {
   lua_State* L;  // in the registry as long as it is open
   bool open = true;
   int next = 0;
+  int cycle = 0;  // of the collector
   std::vector<Callback*> computed = {};
   bool watched = false;  // the next cycle of the collector will look at them
 };
@@ -229,7 +230,12 @@ bool Callback::let_go() {
     if (met.insert(lua_topointer(L, -1)).second) reach.start(tensor_left(L, -1)->impl(), 1);
     lua_pop(L, 1);
   }
-  reach.walk();
+  // A circle through a long graph is found by a later, longer look, so that many functions in one
+  // graph do not make each cycle walk all of it for each of them.
+  if (!reach.walk(size_t(32) << looks_)) {
+    due_ = state_->cycle + (1 << looks_);
+    looks_ = std::min(looks_ + 1, 24);
+  }
   std::vector<Node*> nodes;
   std::vector<TensorImpl*> tensors;
   const bool all = reach.accounted(holder_, nodes, tensors);
@@ -282,9 +288,10 @@ int Callback::look_again(lua_State* L) {
   const std::shared_ptr<State> state = *static_cast<std::shared_ptr<State>*>(found);
   if (!state) return 0;  // the Lua state is being closed
   state->watched = false;
+  ++state->cycle;
   bool more = false;
   for (Callback* c : state->computed)
-    if (c->ref_ != LUA_NOREF && !c->let_go()) more = true;
+    if (c->ref_ != LUA_NOREF && (state->cycle < c->due_ || !c->let_go())) more = true;
   drop_circles();
   if (more || any_suspects()) watch(L);
   return 0;

@@ -44,6 +44,7 @@ class Callback : public std::enable_shared_from_this<Callback> {
   int ref_ = LUA_NOREF;           // in the registry, and
   int id_ = 0;                    // in the weak tables and the environments
   const void* holder_ = nullptr;  // to compare with only
+  int looks_ = 0, due_ = 0;  // how often the graph was too long to be walked; the cycle to look again
 };
 
 }  // namespace mt::lua

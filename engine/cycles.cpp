@@ -63,8 +63,9 @@ void Reach::start(TensorImpl* t, int owners) {
   if (is_new) order_.push_back(t);
 }
 
-void Reach::walk() {
+bool Reach::walk(size_t most) {
   for (size_t i = 0; i < order_.size(); ++i) {
+    if (i == most) return false;
     const void* const from = order_[i];
     Thing thing = things_.at(from);
     each(thing, [&](const void* what, const Thing& next) {
@@ -74,6 +75,7 @@ void Reach::walk() {
       if (is_new) order_.push_back(what);
     });
   }
+  return true;
 }
 
 bool Reach::accounted(const void* thing, std::vector<Node*>& nodes,

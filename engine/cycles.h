@@ -1,6 +1,7 @@
 // cycles.h -- circles of tensors and nodes, which counts of owners alone would keep for ever
 #pragma once
 #include <atomic>
+#include <cstdint>
 #include <unordered_map>
 #include <vector>
 
@@ -14,7 +15,8 @@ class Reach {
  public:
   /// Starts at a tensor of which `owners` owners are known.
   void start(TensorImpl*, int owners);
-  void walk();
+  /// Looks at so many things, the nearest first; whether that was all of them.
+  bool walk(size_t most = SIZE_MAX);
   /// Whether all owners are known of all that leads to `thing`, a node or a stretch that was reached.
   /// Lists those nodes and tensors.
   bool accounted(const void* thing, std::vector<Node*>& nodes, std::vector<TensorImpl*>& tensors);

@@ -204,6 +204,18 @@ test('a hook on a computed tensor that holds it is garbage with it, also without
   eq(removed[1], nil)
 end)
 
+test('many functions kept in one graph cost no more each', function()
+  local function seconds(n)
+    local x, began = leaf{1, 2}, os.clock()
+    for _ = 1, n do x = mt.recompute(function(z) return z * 1.0001 end, x) end
+    x:sum():backward()
+    return os.clock() - began
+  end
+  seconds(100)
+  local few, many = seconds(500), seconds(2500)
+  if many > 20 * few + 0.1 then error(('500: %.3f s, 2500: %.3f s'):format(few, many)) end
+end)
+
 test('circles through hooks, recompute and gradients are garbage', function()
   local w = mt.zeros(1000):requires_grad_()
   local before = settled()
