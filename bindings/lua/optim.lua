@@ -54,8 +54,9 @@ local function check_options(class, name, group)
   for i = 1, #numbers do
     local key = numbers[i]
     local value, low = group[key], least[key]
-    if type(value) ~= 'number' or not (value >= low) then
-      core.fail(('%s: %s must be a number from %g, got %s'):format(name, key, low, core.describe(value)))
+    if type(value) ~= 'number' or not (value >= low) or math.abs(value) == math.huge then
+      core.fail(('%s: %s must be a finite number%s, got %s'):format(name, key,
+        low > -math.huge and (' from %g'):format(low) or '', core.describe(value)))
     end
   end
   class.check(group, name)
@@ -73,7 +74,11 @@ local function group_meta(name, defaults)
   local function unknown(_, key)
     core.fail(("%s: a group has no option '%s'%s"):format(name, tostring(key), hint(keys(defaults), key)))
   end
-  return {__index = unknown, __newindex = unknown}
+  local function put(group, key, value) -- an option that was set to nil, again
+    if defaults[key] == nil then unknown(group, key) end
+    rawset(group, key, value)
+  end
+  return {__index = unknown, __newindex = put}
 end
 
 --- One more group, {params = a list, lr = ..}; what it does not say is the optimizer's.

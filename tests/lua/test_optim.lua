@@ -333,7 +333,8 @@ test('a state that does not fit is refused and changes nothing', function()
     return state
   end
   refused(changed('lr', 'high'), "group 1: lr is the string 'high'")
-  refused(changed('lr', -1), 'lr must be a number from 0')
+  refused(changed('lr', -1), 'lr must be a finite number from 0')
+  refused(changed('lr', math.huge), 'lr must be a finite number from 0, got inf')
   refused(changed('betas', {0.9}), 'betas must be')
   refused(changed('state', {mean = {}, square = {}, step = 0.5}), 'group 1.state.step is 0.5')
   refused(changed('state', {mean = 5, square = {}, step = 1}), 'group 1.state.mean must be a list')
@@ -401,7 +402,7 @@ t.test('an option that was set wrong stops the step before anything changes', fu
       local before = opt.param_groups[2][option]
       opt.param_groups[2][option] = value
       t.raises(function() opt:step() end,
-        (':%%d+: %s: param_groups%%[2%%]: %s must be a number from 0, got'):format(name, option))
+        (':%%d+: %s: param_groups%%[2%%]: %s must be a finite number from 0, got'):format(name, option))
       opt.param_groups[2][option] = before
     end
     t.eq({a:item(), b:item()}, {1, 1})
