@@ -199,6 +199,13 @@ int repl(lua_State* L) {
       if (call_prompt(L, "help", 0, 0) != 0) report(L);
       continue;
     }
+    lua_pushlstring(L, line.data(), line.size());
+    if (call_prompt(L, "help_about", 0, 1) != 0) {
+      report(L);
+      continue;
+    }
+    if (lua_toboolean(L, -1)) continue;
+    lua_settop(L, 0);
     const bool silent = line.back() == ';';
     const bool compiled = compile(L, editor, line);
     if (editor.gave_up) continue;

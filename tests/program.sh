@@ -347,6 +347,10 @@ mt has the modules nn optim data linalg plot cuda and the functions that mt.help
 mt.optim has Adam AdamW RMSprop SGD
 {1}
 Linear(1 -> 1)  2 parameters'
+for words in 'help relu' 'help("relu")' "help 'relu'"; do
+  run "$words\n" -i && has "$words at the prompt" out 'relu(x'
+done
+run 'help = 3\nhelp + 1\n' -i && expect "a script's own help" 0 4
 for word in quit exit 'quit()' ' exit '; do run "1\n$word\n2\n" -i && expect "$word ends the prompt" 0 1; done
 run 'quit = 5\nquit\n2\n' -i && expect 'unless it is a variable' 0 '5
 2'

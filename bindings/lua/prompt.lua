@@ -84,6 +84,15 @@ function prompt.print(...)
   io.stdout:write(table.concat(shown, '\t'), '\n')
 end
 
+--- `help matmul`, help('matmul'): what mt.help says of it; true for such a line.
+function prompt.help_about(line)
+  local name = line:match('^%s*help%s+([%w_.:]+)%s*$') or
+               line:match('^%s*help%s*%(?%s*["\']([^"\']+)["\']%s*%)?%s*$')
+  if not name or rawget(_G, 'help') ~= nil then return false end
+  require('mtorch').help(name)
+  return true
+end
+
 function prompt.help()
   print("mt.help('matmul') says what a function takes, mt.help('indexing') and other topics how things are done,")
   print('mt.help() lists all names. Tab completes names. quit or Ctrl-D ends.')
