@@ -485,7 +485,7 @@ int run_entry(lua_State* L) {
     return args.out() ? run_into(args, run_body) : run_body(args);
   } catch (const Error& error) {
     const std::string name = name_of(e);
-    if (mt_interrupted || passes_on(e, name)) throw;
+    if (passes_on(e, name)) throw;
     throw Error(named(name, error.what()));
   } catch (const std::bad_alloc&) { throw Error(no_memory(L, name_of(e) + ": ")); }
 }
@@ -496,21 +496,21 @@ lua_State* current_state() { return collectable; }
 
 int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {
-    if (mt_interrupted) fail("interrupted!");
+    check_interrupt();
     if (bytes_allocated() - paid > kSlack && !capturing) press(L);
     const Collectable scope(L);
     if (depth > 100) [[unlikely]] check_stack();
     on_out_of_memory = collect_all, function_under_way = name_under_way;
     const int results = body(L);
     if (gpus_in_use) [[unlikely]] after_call(L);
-    if (mt_interrupted) fail("interrupted!");  // what was computed meanwhile may be half done
+    check_interrupt();
     return results;
   } catch (const std::bad_alloc&) {
     const std::string what = no_memory(L, "");
     lua_settop(L, 0);
     lua_pushlstring(L, what.data(), what.size());
   } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
-    const std::string what = shortened(e.what());
+    const std::string what = mt_interrupted ? kInterrupted : shortened(e.what());
     lua_settop(L, 0);
     lua_pushlstring(L, what.data(), what.size());
   }

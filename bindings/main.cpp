@@ -41,8 +41,7 @@ void stop_hook(lua_State* L, lua_Debug*) {
 /// The first Ctrl-C asks, the second ends the process at once. LuaJIT's compiled loops can be asked
 /// where interrupt_compiled() was called, LAPACK nowhere.
 void on_interrupt(int) {
-  if (mt_interrupted) _exit(130);
-  mt_interrupted = 1;
+  if (!interrupt()) _exit(130);
   if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
   if (compiled_stop) leave_compiled(10000);
   static const char word[] = "interrupted: stops when LAPACK returns\n";

@@ -43,6 +43,7 @@ void check_keys(lua_State* L, int index, int64_t n, const char* operation,
                 const std::string& what) {
   lua_pushnil(L);
   while (lua_next(L, index)) {
+    check_interrupt();
     lua_pop(L, 1);
     const double key = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
     if (key >= 1 && key <= double(n) && key == std::floor(key)) continue;
@@ -51,6 +52,7 @@ void check_keys(lua_State* L, int index, int64_t n, const char* operation,
     fail("{}: {} has the key {}, only 1, 2, .. are meant", operation, what, describe(L, -1));
   }
   for (int64_t i = 1; i <= n; ++i) {
+    check_interrupt();
     lua_rawgeti(L, index, int(i));
     if (lua_isnil(L, -1)) fail("{}: {} has nil at [{}]", operation, what, i);
     lua_pop(L, 1);
@@ -79,6 +81,7 @@ class Nested {
 
  private:
   void level(int index, int depth, const std::string& path) {
+    check_interrupt();
     switch (lua_type(L_, index)) {
       case LUA_TNUMBER: return leaf(depth, path, lua_tonumber(L_, index), false);
       case LUA_TBOOLEAN: return leaf(depth, path, lua_toboolean(L_, index), true);
@@ -165,10 +168,7 @@ int get_field(lua_State* L) {
   if (is_index(L, 2)) {
     try {
       push_tensor(L, read_index(L, 2, x));
-    } catch (const Error& e) {
-      if (mt_interrupted) throw;
-      throw Error(named("index", e.what()));
-    }
+    } catch (const Error& e) { throw Error(named("index", e.what())); }
     return 1;
   }
   const std::string_view key = lua_tostring(L, 2);
@@ -229,10 +229,7 @@ int set_field(lua_State* L) {
   }
   try {
     write_index(L, 2, x, value);
-  } catch (const Error& e) {
-    if (mt_interrupted) throw;
-    throw Error(named("assignment", e.what()));
-  }
+  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
   return 0;
 }
 
@@ -361,10 +358,12 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
   if (nested.values.size() != size_t(x.numel())) fail("tensor: the lists are not regular");
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    for (size_t k = 0; k < nested.values.size(); ++k) {
-      check_value("tensor", nested.values[k], dtype);
-      x.data_as<T>()[k] = static_cast<T>(nested.values[k]);
-    }
+    in_strips(x.numel(), [&](int64_t k, int64_t end) {
+      for (; k < end; ++k) {
+        check_value("tensor", nested.values[size_t(k)], dtype);
+        x.data_as<T>()[k] = static_cast<T>(nested.values[size_t(k)]);
+      }
+    });
   });
   return x;
 }

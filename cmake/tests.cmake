@@ -102,11 +102,14 @@ add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE
 
 # The checks of the house and of the program.
 add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-foreach(script symbols program blas install bundle)
+foreach(script symbols program interrupt blas install bundle)
   add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
-set_tests_properties(program PROPERTIES RUN_SERIAL ON)
+add_test(NAME nightly.interrupt COMMAND sh tests/interrupt.sh ${CMAKE_BINARY_DIR} all CONFIGURATIONS nightly
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(nightly.interrupt PROPERTIES LABELS nightly TIMEOUT 7200)
+set_tests_properties(program interrupt nightly.interrupt PROPERTIES RUN_SERIAL ON)
 
 # The check of a GPU, on the emulated one: a few parts, and nightly all of it.
 add_test(NAME gpu_check COMMAND sh scripts/gpu_check.sh --emulated --quick --out ${CMAKE_BINARY_DIR}/gpu_check

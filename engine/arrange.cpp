@@ -2,6 +2,7 @@
 #include "engine/arrange.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <functional>
 
@@ -188,7 +189,8 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
   int64_t* p = index.data_as<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
-    p = std::fill_n(p, times, i);
+    in_strips(times, [&](int64_t from, int64_t to) { std::fill(p + from, p + to, i); });
+    p += times;
   }
   return index_select(from, d, to(index, x.device()));
 }
@@ -197,21 +199,28 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
 
 namespace {
 
-/// One matrix after the other, row by row: what is kept is copied, the rest is zeros.
+/// Row by row of all matrices: what is kept is copied, the rest is zeros.
 void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool lower) {
   const int64_t rows = to.size(to.dim() - 2), columns = to.size(to.dim() - 1);
-  const size_t item = size_t(item_size(to.dtype()));
+  const int64_t item = item_size(to.dtype());
   const char* in = static_cast<const char*>(from.data());
   char* out = static_cast<char*>(to.data());
-  const int64_t all = to.numel() / columns;
-  for (int64_t row = 0; row < all && !mt_interrupted; ++row) {
-    const int64_t middle = row % rows + diagonal + (lower ? 1 : 0);
-    const size_t at = size_t(std::clamp<int64_t>(middle, 0, columns)) * item;
-    const size_t end = size_t(columns) * item;
-    if (lower) std::memcpy(out, in, at), std::memset(out + at, 0, end - at);
-    else std::memset(out, 0, at), std::memcpy(out + at, in + at, end - at);
-    in += end, out += end;
-  }
+  const auto copy = [&](int64_t at, int64_t end) {
+    std::memcpy(out + at * item, in + at * item, size_t((end - at) * item));
+  };
+  const auto clear = [&](int64_t at, int64_t end) {
+    std::memset(out + at * item, 0, size_t((end - at) * item));
+  };
+  parallel_strips(to.numel(), [&](int64_t at, int64_t last) {
+    for (int64_t end; at < last; at = end) {
+      const int64_t row = at / columns, begin = row * columns;
+      end = std::min(last, begin + columns);
+      const int64_t edge = begin + row % rows + diagonal + (lower ? 1 : 0);
+      const int64_t middle = std::clamp(edge, at, end);
+      if (lower) copy(at, middle), clear(middle, end);
+      else clear(at, middle), copy(middle, end);
+    }
+  });
 }
 
 Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lower) {
@@ -252,18 +261,28 @@ Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offse
   if (rows < 0 || columns < 0) fail("{}: {} rows and {} columns", name, rows, columns);
   checked_count(name, {rows, columns});
   offset = std::clamp(offset, -rows - 1, columns + 1);
-  const auto ends = [&](int64_t i, int64_t& first, int64_t& end) {
-    const int64_t at = std::clamp<int64_t>(i + offset + (lower ? 1 : 0), 0, columns);
-    first = lower ? 0 : at, end = lower ? at : columns;
+  // Of row i the first `width(i)` columns are below the diagonal, or on it where it counts.
+  const int64_t shift = offset + (lower ? 1 : 0);
+  const auto width = [&](int64_t i) { return std::clamp<int64_t>(i + shift, 0, columns); };
+  const auto below = [&](int64_t i) {  // in the rows before i
+    const int64_t begin = std::clamp<int64_t>(-shift, 0, i);
+    const int64_t full = std::clamp<int64_t>(columns - shift, begin, i);
+    const int64_t some = full - begin, least = width(begin);
+    return int64_t(__int128(some) * (2 * least + some - 1) / 2) + (i - full) * columns;
   };
-  int64_t n = 0, first, end;
-  for (int64_t i = 0; i < rows; ++i) ends(i, first, end), n += end - first;
+  const auto before = [&](int64_t i) { return lower ? below(i) : i * columns - below(i); };
+  const int64_t n = before(rows);
   Tensor out = empty({2, n}, Dtype::i64);
-  int64_t* p = out.data_as<int64_t>();
-  for (int64_t i = 0; i < rows; ++i) {
-    ends(i, first, end);
-    for (int64_t j = first; j < end; ++j, ++p) p[0] = i, p[n] = j;
-  }
+  int64_t* const p = out.data_as<int64_t>();
+  parallel_strips(n, [&](int64_t at, int64_t end) {
+    int64_t row = 0;  // the last one that begins at `at` or before it and is not empty
+    for (int64_t step = std::bit_floor(uint64_t(rows)); step > 0; step /= 2)
+      if (row + step < rows && before(row + step) <= at) row += step;
+    for (int64_t column = at - before(row) + (lower ? 0 : width(row)); at < end; ++at, ++column) {
+      while (column >= (lower ? width(row) : columns)) ++row, column = lower ? 0 : width(row);
+      p[at] = row, p[n + at] = column;
+    }
+  });
   return out;
 }
 
@@ -366,8 +385,10 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   for (int d = 0; d < x.dim(); ++d) {
     if (s.before[d] == 0 && s.after[d] == 0) continue;
     Tensor index = empty({whole[d]}, Dtype::i64);
-    for (int64_t i = 0; i < whole[d]; ++i)
-      index.data_as<int64_t>()[i] = source(mode, i - s.before[d], out.size(d));
+    parallel_strips(whole[d], [&](int64_t i, int64_t end) {
+      for (; i < end; ++i)
+        index.data_as<int64_t>()[i] = source(mode, i - s.before[d], out.size(d));
+    });
     out = index_select(out, d, to(index, x.device()));
   }
   return out.impl()->storage == x.impl()->storage ? clone(out) : out;

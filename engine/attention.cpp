@@ -222,12 +222,14 @@ Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector
   int64_t most = 1;
   for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[size_t(b + 1)] - ends[size_t(b)]);
   std::vector<int64_t> place, there;
-  for (int64_t b = 0; b < bags; ++b)
+  for (int64_t b = 0; b < bags; ++b) {
+    check_interrupt();
     for (int64_t k = 0; k < most; ++k) {
       const int64_t at = ends[size_t(b)] + k;
       there.push_back(at < ends[size_t(b + 1)]);
       place.push_back(there.back() ? at : 0);
     }
+  }
   const Tensor at = integers(place, {bags * most}, rows.device());
   const Tensor inside = reshape(
       logical_and(index_select(kept, 0, at), integers(there, {bags * most}, rows.device())),
@@ -326,8 +328,10 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
                            padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
   int64_t each = offsets.defined() ? 0 : ids.size(1);
   Tensor bag = empty({used}, Dtype::i64);
-  for (int64_t b = 0; b < bags; ++b)
+  for (int64_t b = 0; b < bags; ++b) {
+    check_interrupt();
     std::fill(bag.data_as<int64_t>() + ends[size_t(b)], bag.data_as<int64_t>() + ends[size_t(b + 1)], b);
+  }
   bag = to(bag, weight.device());
   Tensor factor = per_sample;
   if (factor.defined()) factor = slice(reshape(factor, {n}), 0, 0, used);

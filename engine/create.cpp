@@ -5,6 +5,7 @@
 #include "engine/autograd.h"
 #include "engine/device.h"
 #include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 
@@ -71,7 +72,10 @@ template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device,
     Tensor out = empty({n}, dtype);
     with_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
-      for (int64_t i = 0; i < n; ++i) out.data_as<T>()[i] = static_cast<T>(f(double(i)));
+      T* const to = out.data_as<T>();
+      parallel_strips(n, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
+      });
     });
     return out;
   }

@@ -40,7 +40,7 @@ template <class T> struct Sequence {
     const int64_t n = places();
     std::vector<double> alpha(size_t(time * n), kNever);
     for (int64_t s = 0; s < std::min<int64_t>(n, 2) && time > 0; ++s) alpha[size_t(s)] = at(0, s);
-    for (int64_t t = 1; t < time; ++t) {
+    for (int64_t t = 1; t < time && !mt_interrupted; ++t) {
       const double* before = &alpha[size_t((t - 1) * n)];
       for (int64_t s = 0; s < n; ++s) {
         double sum = before[s];
@@ -65,7 +65,7 @@ template <class T> struct Sequence {
     const int64_t n = places();
     std::vector<double> beta(size_t(n), kNever), next(beta), passed;
     for (int64_t s = n - 1; s >= std::max<int64_t>(n - 2, 0); --s) beta[size_t(s)] = 0;
-    for (int64_t t = time - 1; t >= 0; --t) {
+    for (int64_t t = time - 1; t >= 0 && !mt_interrupted; --t) {
       passed.assign(size_t(classes), kNever);
       for (int64_t s = 0; s < n; ++s) {
         double& sum = passed[size_t(label(s))];
@@ -169,6 +169,7 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
   for (int64_t i = 0; i < n; ++i) {
     const int64_t length = s.length.at_integer(i);
     s.begin.data_as<int64_t>()[i] = begin;
+    check_interrupt();
     for (int64_t k = 0; k < length && begin + length <= s.labels.numel(); ++k) {
       int64_t& label = s.labels.data_as<int64_t>()[begin + k];
       if (label < index_base || label > classes - 1 + index_base)

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/interrupt.h"
+
 namespace mt {
 
 /// What went wrong with a call. The text starts with the operation: `matmul: inner sizes differ: (2
@@ -17,6 +19,12 @@ struct Error : std::runtime_error {
 /// Throws an Error; arguments as fmt::format's.
 template <class... A> [[noreturn]] void fail(fmt::format_string<A...> text, A&&... values) {
   throw Error(fmt::format(text, std::forward<A>(values)...));
+}
+
+constexpr const char kInterrupted[] = "interrupted!";
+/// Throws Error where Ctrl-C came: what was computed since may be half done.
+inline void check_interrupt() {
+  if (mt_interrupted) [[unlikely]] throw Error(kInterrupted);
 }
 
 /// A number as messages show it (fmt would write -nan).

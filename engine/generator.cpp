@@ -108,6 +108,12 @@ template <> double Generator::uniform() {
   return double(wide() & ((uint64_t(1) << 53) - 1)) * 0x1p-53;
 }
 
+template <class T> void Generator::uniforms(T* out, int64_t n) {
+  in_strips(n, [&](int64_t i, int64_t end) {
+    for (; i < end; ++i) out[i] = uniform<T>();
+  });
+}
+
 /// As at::normal_fill: 16 uniforms become 8 cosines and 8 sines; a tail of fewer than 16 takes the
 /// last 16 places again with fresh uniforms. Fewer than 16 in all are drawn in pairs of doubles, the
 /// second of which may wait for the next call.
@@ -135,10 +141,7 @@ template <class T> void Generator::normals(T* out, int64_t n) {
       x[j + 8] = T(radius * T(std::sin(angle)));
     }
   };
-  for (int64_t i = 0; i < n; ++i) {
-    if ((i & 0xffff) == 0 && mt_interrupted) return;
-    out[i] = uniform<T>();
-  }
+  uniforms(out, n);
   for (int64_t i = 0; i + 16 <= n && !mt_interrupted; i += 16) sixteen(out + i);
   if (n % 16 == 0) return;
   for (int64_t i = n - 16; i < n; ++i) out[i] = uniform<T>();
@@ -149,17 +152,15 @@ template <class T> void Generator::fill_as(const Random& r) {
   T* out = static_cast<T*>(r.out);
   if (r.what == Distribution::integer) {
     const bool narrow = r.span != 0 && r.span < kWide;
-    for (int64_t i = 0; i < r.n; ++i) {
-      if ((i & 0xffff) == 0 && mt_interrupted) return;
-      const uint64_t drawn = narrow ? word() % r.span : r.span ? wide() % r.span : wide();
-      out[i] = static_cast<T>(int64_t(uint64_t(r.low) + drawn));
-    }
+    in_strips(r.n, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) {
+        const uint64_t drawn = narrow ? word() % r.span : r.span ? wide() % r.span : wide();
+        out[i] = static_cast<T>(int64_t(uint64_t(r.low) + drawn));
+      }
+    });
   } else if constexpr (std::is_floating_point_v<T>) {
     if (r.what == Distribution::normal) return normals(out, r.n);
-    for (int64_t i = 0; i < r.n; ++i) {
-      if ((i & 0xffff) == 0 && mt_interrupted) return;
-      out[i] = uniform<T>();
-    }
+    uniforms(out, r.n);
   }
 }
 

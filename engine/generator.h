@@ -40,6 +40,7 @@ class Generator {
   }
   template <class T> T uniform();
   template <class T> void fill_as(const Random&);
+  template <class T> void uniforms(T* out, int64_t n);
   template <class T> void normals(T* out, int64_t n);
   void twist();
 

@@ -48,6 +48,7 @@ std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double 
   parallel(n, double(n) * work > 1e5, [&](int64_t i) {
     info[size_t(i)] = dtype == Dtype::f64 ? body(0.0, i) : body(0.0f, i);
   });
+  check_interrupt();
   for (int value : info)
     if (value == lapack::kNoMemory) fail("{}: there is no memory for the work", name);
   return info;

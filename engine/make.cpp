@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 
@@ -14,10 +15,13 @@ Tensor logspace(double first, double last, int64_t n, double base, Dtype dtype,
   Tensor out = empty({n}, dtype);
   with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t i = 0; i < n; ++i) {
-      const double at = n > 1 ? double(i) / double(n - 1) : 0;
-      out.data_as<T>()[i] = static_cast<T>(std::pow(base, first * (1 - at) + last * at));
-    }
+    T* const to = out.data_as<T>();
+    parallel_strips(n, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) {
+        const double at = n > 1 ? double(i) / double(n - 1) : 0;
+        to[i] = static_cast<T>(std::pow(base, first * (1 - at) + last * at));
+      }
+    });
   });
   return to(out, device);
 }
@@ -33,10 +37,11 @@ Tensor from_bytes(std::string_view bytes, Dtype dtype, const Shape* shape) {
     fail("frombuffer: {} {} needs {} bytes, the string has {}", to_string(size), dtype_name(dtype),
          n * item, have);
   Tensor out = empty(size, dtype);
-  if (have > 0) std::memcpy(out.data(), bytes.data(), bytes.size());
-  if (dtype == Dtype::b8)  // a bool that is neither 0 nor 1 is undefined
-    for (uint8_t* p = static_cast<uint8_t*>(out.data()); n > p - out.data_as<uint8_t>(); ++p)
-      *p = *p != 0;
+  uint8_t* const to = static_cast<uint8_t*>(out.data());
+  parallel_strips(have, [&](int64_t i, int64_t end) {
+    std::memcpy(to + i, bytes.data() + i, size_t(end - i));
+    for (; dtype == Dtype::b8 && i < end; ++i) to[i] = to[i] != 0;  // another bool is undefined
+  });
   return out;
 }
 

@@ -205,6 +205,7 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
 }  // namespace
 
 Ref<Storage> allocate(const Device& device, size_t bytes) {
+  check_interrupt();
   void* block = fits(bytes) ? try_allocate(device, bytes) : nullptr;
   if (!block && bytes <= size_t(limit) && !capturing) {
     if (!on_host(device)) check_alive(device);

@@ -62,7 +62,8 @@ struct Storage {
   static void destroy(Storage*);
 };
 
-/// Uninitialised memory, 64-byte aligned. Throws Error with the sizes when there is none.
+/// Uninitialised memory, 64-byte aligned. Throws Error with the sizes when there is none, and after
+/// an interrupt: no operation goes on then.
 Ref<Storage> allocate(const Device& device, size_t bytes);
 /// Page-locked memory of the CPU, from which copies to the GPU need not wait.
 Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);

@@ -248,6 +248,7 @@ Tensor cat(const std::vector<Tensor>& all, int64_t dim) {
   Tensor out = empty(size, dtype, first.device());
   int64_t at = 0;
   for (const Tensor& p : parts) {
+    check_interrupt();
     copy_elements(slice(out, d, at, p.size(d)), p);
     at += p.size(d);
   }

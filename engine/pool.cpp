@@ -6,6 +6,7 @@
 #include "engine/autograd.h"
 #include "engine/half.h"
 #include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 namespace {
@@ -66,6 +67,7 @@ Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOpt
 /// Each window must hold an element, or it has no largest; dilation can step over all of them.
 void check_filled(const char* name, const Window& w) {
   for (int64_t p = 0; p < w.out; ++p) {
+    check_interrupt();
     const int64_t first = p * w.stride + w.offset;
     const int64_t skip = first < 0 ? (-first + w.dilation - 1) / w.dilation : 0;
     if (skip >= w.kernel || first + skip * w.dilation >= w.size)
@@ -77,12 +79,12 @@ void check_filled(const char* name, const Window& w) {
 /// How many elements each window is divided by, as a row of out numbers.
 Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
   Tensor n = empty({w.out}, Dtype::f64);
-  for (int64_t p = 0; p < w.out; ++p) {
+  each_element(w.out, [&](int64_t p) {
     const int64_t first = p * w.stride + w.offset,
                   last = std::min(first + w.kernel, w.size - w.offset);
     n.data_as<double>()[p] = double(include_pad ? last - first
                                                 : std::min(last, w.size) - std::max<int64_t>(first, 0));
-  }
+  });
   return to(to(n, like.dtype()), like.device());
 }
 
@@ -217,6 +219,7 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
   Tensor at = empty({out * most}, Dtype::i64), inside = empty({out, most}, Dtype::b8),
          n = empty({out, 1}, Dtype::f64);
   for (int64_t i = 0; i < out; ++i) {
+    check_interrupt();
     n.data_as<double>()[i] = double(parts.last(i) - parts.first(i));
     for (int64_t k = 0; k < most; ++k) {
       inside.data_as<bool>()[i * most + k] = parts.first(i) + k < parts.last(i);
@@ -260,9 +263,11 @@ Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const S
     Tensor at = empty({places * taps}, Dtype::i64);
     int64_t* to_fill = at.data_as<int64_t>();
     for (int64_t i = 0; i < h.out; ++i)
-      for (int64_t j = 0; j < w.out; ++j)
+      for (int64_t j = 0; j < w.out; ++j) {
+        check_interrupt();
         for (int64_t k = 0; k < h.most; ++k)
           for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
+      }
     at = to(at, x.device());
     const Tensor windows = reshape(index_select(flat, 1, at), {planes, places, taps});
     const Tensor best = max_along(windows, 2, true).index;
@@ -338,6 +343,7 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
   for (int k = 0; k < taps; ++k) at[k] = empty({size}, Dtype::i64), weight[k] = empty({size}, Dtype::f64);
   const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {
+    check_interrupt();
     if (taps == 1) {  // in float, as PyTorch
       const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
                   place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);

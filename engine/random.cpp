@@ -10,6 +10,7 @@
 #include "engine/autograd.h"
 #include "engine/half.h"
 #include "engine/ops.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt {
 namespace {
@@ -75,6 +76,14 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, Dtype dtype, const
               uint64_t(high) - uint64_t(low) + 1);
 }
 
+namespace {
+
+void count_up(int64_t* p, int64_t n) {
+  parallel_strips(n, [=](int64_t from, int64_t to) { std::iota(p + from, p + to, from); });
+}
+
+}  // namespace
+
 Tensor randperm(int64_t n, const Device& device, Generator* g) {
   if (n < 0) fail("randperm: {} is negative", n);
   Tensor out = empty({n}, Dtype::i64);
@@ -82,15 +91,18 @@ Tensor randperm(int64_t n, const Device& device, Generator* g) {
   Generator& from = stream(g);
   if (from.kind() == Generator::Kind::mt19937) {  // PyTorch draws a 32-bit word per step, forwards
     if (n >= int64_t(1) << 32) fail("randperm: {} is too long for an mt19937 generator", n);
-    std::iota(p, p + n, 0);
-    for (int64_t i = 0; i + 1 < n; ++i) std::swap(p[i], p[i + int64_t(from.word()) % (n - i)]);
+    count_up(p, n);
+    in_strips(n - 1, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) std::swap(p[i], p[i + int64_t(from.word()) % (n - i)]);
+    });
     return to(out, device);
   }
   const Tensor words = draw(g, Distribution::integer, {n}, Dtype::i64, cpu_device(), 0, 0);
   const uint64_t* word = static_cast<const uint64_t*>(words.data());
-  std::iota(p, p + n, 0);
-  for (int64_t i = n - 1; i > 0; --i)
-    std::swap(p[i], p[word[i] % uint64_t(i + 1)]);  // Fisher and Yates
+  count_up(p, n);
+  in_strips(n - 1, [&](int64_t k, int64_t end) {  // Fisher and Yates
+    for (int64_t i = n - 1 - k; i > n - 1 - end; --i) std::swap(p[i], p[word[i] % uint64_t(i + 1)]);
+  });
   return to(out, device);
 }
 
@@ -120,36 +132,21 @@ namespace {
 template <class T>
 void draw_by_sums(const T* row, int64_t classes, const double* uniform, int64_t n, int64_t* out) {
   std::vector<T> sums(static_cast<size_t>(classes));
-  std::partial_sum(row, row + classes, sums.begin());
-  const T total = sums.back();
-  for (T& sum : sums) sum /= total;
-  const int64_t first = std::find_if(row, row + classes, [](T w) { return w > 0; }) - row;
-  int64_t last = classes - 1;  // rounding must not reach a class of weight 0
-  while (row[last] == 0) --last;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = std::lower_bound(sums.begin(), sums.end(), uniform[i]) - sums.begin();
-    out[i] = std::clamp(at, first, last);
-  }
-}
-
-/// Draws n different classes: those with the shortest exponential waiting times.
-template <class T>
-void draw_by_waiting(const T* row, int64_t classes, const double* uniform, int64_t n,
-                     int64_t* out) {
-  std::vector<T> speed(static_cast<size_t>(classes));
-  for (int64_t i = 0; i < classes; ++i)
-    speed[size_t(i)] = row[i] > 0 ? row[i] / T(-std::log1p(-uniform[i])) : T(-1);
-  if (n == 1) {
-    out[0] = std::max_element(speed.begin(), speed.end()) - speed.begin();
-    return;
-  }
-  std::vector<int64_t> order(static_cast<size_t>(classes));
-  std::iota(order.begin(), order.end(), 0);
-  std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](int64_t a, int64_t b) {
-    const T x = speed[size_t(a)], y = speed[size_t(b)];
-    return x > y || (x == y && a < b);
+  T total = 0;
+  int64_t first = classes, last = 0;  // rounding must not reach a class of weight 0
+  in_strips(classes, [&](int64_t i, int64_t end) {
+    for (; i < end; ++i) {
+      sums[size_t(i)] = total += row[i];
+      if (row[i] > 0) first = std::min(first, i), last = i;
+    }
   });
-  std::copy_n(order.begin(), n, out);
+  each_element(classes, [&](int64_t i) { sums[size_t(i)] /= total; });
+  parallel_strips(n, [&](int64_t i, int64_t end) {
+    for (; i < end; ++i) {
+      const int64_t at = std::lower_bound(sums.begin(), sums.end(), uniform[i]) - sums.begin();
+      out[i] = std::clamp(at, first, last);
+    }
+  });
 }
 
 }  // namespace
@@ -175,29 +172,34 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
   for (int64_t r = 0; r < rows; ++r) {
     double total = 0;
     int64_t possible = 0;
-    for (int64_t i = 0; i < classes; ++i) {
-      const double v = row[r * classes + i];
-      if (!(v >= 0) || std::isinf(v))
-        fail("multinomial: weight {} of row {} is {}; weights are finite and not negative", i + 1,
-             r + 1, show(v));
-      total += v, possible += v > 0;
-    }
+    in_strips(classes, [&](int64_t i, int64_t end) {
+      for (; i < end; ++i) {
+        const double v = row[r * classes + i];
+        if (!(v >= 0) || std::isinf(v))
+          fail("multinomial: weight {} of row {} is {}; weights are finite and not negative", i + 1,
+               r + 1, show(v));
+        total += v, possible += v > 0;
+      }
+    });
+    check_interrupt();
     if (!(total > 0) || total > (dtype == Dtype::f32 ? FLT_MAX : DBL_MAX))
       fail("multinomial: the weights of row {} sum to {}", r + 1, total);
     if (!replacement && possible < n)
       fail("multinomial: row {} has {} weights above 0, {} cannot be drawn without replacement",
            r + 1, possible, n);
   }
-  const bool by_sums = replacement && n > 1;
-  const int64_t draws = by_sums ? n : classes;
-  const Tensor u = rand({rows, draws}, Dtype::f64, cpu_device(), g);
+  if (!replacement || n == 1) {  // those with the shortest exponential waiting times
+    const Tensor u = rand(w.shape(), Dtype::f64, cpu_device(), g);
+    const Tensor speed = where(gt(w, Tensor(0.0)), w / to(-log1p(-u), dtype), Tensor(-1.0));
+    return to(topk(speed, n, -1, true).index, weights.device());
+  }
+  const Tensor u = rand({rows, n}, Dtype::f64, cpu_device(), g);
   Tensor out = empty(shape, Dtype::i64);
   const auto draw = [&](auto zero) {
     using T = decltype(zero);
-    for (int64_t r = 0; r < rows; ++r)
-      (by_sums ? draw_by_sums<T> : draw_by_waiting<T>)(
-          w.data_as<T>() + r * classes, classes, u.data_as<double>() + r * draws, n,
-          out.data_as<int64_t>() + r * n);
+    for (int64_t r = 0; r < rows && !mt_interrupted; ++r)
+      draw_by_sums(w.data_as<T>() + r * classes, classes, u.data_as<double>() + r * n, n,
+                   out.data_as<int64_t>() + r * n);
   };
   dtype == Dtype::f32 ? draw(0.0f) : draw(0.0);
   return to(out, weights.device());

@@ -178,17 +178,10 @@ Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
                            : test.impl()->number   ? elements.dtype()
                                                    : promote(elements.dtype(), test.dtype()));
   const Tensor x = to(to(elements, dtype), device);
-  const Tensor sorted = clone(reshape(to(to(test, dtype), cpu_device()), {-1}));
-  int64_t n = 0;
-  with_dtype(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* const begin = sorted.data_as<T>();
-    T* const end = std::remove_if(begin, begin + sorted.numel(), [](T v) { return v != v; });
-    std::sort(begin, end);
-    n = end - begin;  // NaN equals nothing
-  });
+  const Tensor sorted = sort(reshape(to(to(test, dtype), device), {-1}), 0).values;
+  const int64_t n = sum(eq(sorted, sorted)).at_integer(0);  // NaN, which comes last, equals nothing
   if (n == 0) return full(elements.shape(), invert, Dtype::b8, device);
-  const Tensor known = to(slice(sorted, 0, 0, n), device);
+  const Tensor known = slice(sorted, 0, 0, n);
   const Tensor at = minimum(searchsorted("isin", known, x, false), Tensor(double(n - 1)));
   const Tensor found = take(known, at);
   return invert ? ne(found, x) : eq(found, x);

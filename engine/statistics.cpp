@@ -371,9 +371,11 @@ Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Te
   if (low == high) low -= 0.5, high += 0.5;
   const Tensor edges = empty({bins + 1}, Dtype::f64);
   const double width = (high - low) / double(bins);
-  for (int64_t k = 0; k <= bins; ++k)  // from the nearer end, so that whole ones stay whole
-    edges.data_as<double>()[k] = 2 * k < bins + 1 ? low + width * double(k)
-                                                  : high - width * double(bins - k);
+  double* const edge = edges.data_as<double>();
+  parallel_strips(bins + 1, [&](int64_t k, int64_t end) {
+    for (; k < end; ++k)  // from the nearer end, so that whole ones stay whole
+      edge[k] = 2 * k < bins + 1 ? low + width * double(k) : high - width * double(bins - k);
+  });
   return histogram(x, to(to(edges, x.dtype()), x.device()), weight, density);
 }
 

@@ -163,6 +163,7 @@ namespace {
 
 /// Element i, counted in row-major order, as a T.
 template <class T> T element(const Tensor& x, int64_t i) {
+  check_interrupt();  // decisions are not taken by what is half done
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   return with_dtype(x.dtype(), [&](auto zero) {
     using E = decltype(zero);

@@ -13,7 +13,6 @@
 #include "engine/ops.h"
 #include "engine/profile_scope.h"
 #include "engine/place.h"
-#include "kernels/cpu/parallel.h"
 
 namespace mt {
 
@@ -202,7 +201,7 @@ class Walk {
 
   void run() {
     while (!ready_.empty()) {
-      if (mt_interrupted) fail("interrupted!");
+      check_interrupt();
       visit(*next());
     }
   }
@@ -238,6 +237,8 @@ class Walk {
       else if (!mine) g = clone(g);
       leaf->pending = g.release();
     }
+    check_interrupt();
+    const Whole whole;
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
       if (leaf->grad && !grad_enabled()) {

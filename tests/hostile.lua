@@ -10,6 +10,12 @@
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
+-- Functions that write files write them here.
+local ffi = require 'ffi'
+ffi.cdef 'char *mkdtemp(char *template); int chdir(const char *path);'
+local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch_hostile.XXXXXX')))
+assert(ffi.C.chdir(folder) == 0)
+
 local usual = os.getenv('MTORCH_SANITIZED') and 200000 or 20000
 local calls, seed = tonumber(arg and arg[1]) or usual, tonumber(arg and arg[2]) or 1
 local limit = 48 * 2 ^ 20
@@ -546,4 +552,5 @@ local live = core.memory()
 print(('%d calls of %d functions: %d returned, %d raised a sentence, %d faults; %d s, %.1f MiB live'):format(calls,
   #targets, returned, raised, faults, os.time() - began, live / 2 ^ 20))
 print(('slowest: %.2f s: %s'):format(slowest, slowest_name:sub(1, 200)))
+os.execute('rm -rf ' .. folder)
 if faults > 0 then os.exit(1) end

@@ -1,30 +1,13 @@
 #!/bin/sh
-# program.sh -- the program from outside: options, exit status, stdin, bytecode, prompt, Ctrl-C
+# program.sh -- the program from outside: options, exit status, stdin, bytecode, prompt, terminal
 #
 #   sh tests/program.sh [PROGRAM | BUILD]        (build/mtorch by default)
 #
 # Prints `ok` or `not ok` for each check and a count; the status is 0 if all are ok.
 set -u
-unset LUA_PATH LUA_CPATH LUA_INIT
-here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
-program=${1:-$here/build/mtorch}
-[ ! -d "$program" ] || program=$program/mtorch
-case $program in /*) ;; *) program=$PWD/$program ;; esac
-[ -x "$program" ] || { echo "not ok - $program is missing" && exit 1; }
-folder=$(mktemp -d /tmp/mtorch_program.XXXXXX)
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 130' INT
-cd "$folder" || exit 1
-export HOME="$folder"
+. "$(dirname -- "$0")/checks.sh"
 
-count=0 failures=0
 tab=$(printf '\t')
-ok() { count=$((count + 1)) && echo "ok $count - $1"; }
-not_ok() {
-  count=$((count + 1)) failures=$((failures + 1))
-  echo "not ok $count - $1"
-  printf '%s\n' "$2" | head -n 12 | sed 's/^/    /'
-}
 # run INPUT ARGUMENTS...: leaves status, out and err.
 run() {
   input=$1
@@ -39,16 +22,6 @@ expect() {
   if [ "$status" = "$2" ] && [ "$out" = "$3" ]; then ok "$1"; else
     not_ok "$1" "status $status, wanted $2; output: $out; wanted: $3; errors: $err"
   fi
-}
-# has NAME FILE TEXT: the file holds the text.
-has() {
-  if grep -qF -e "$3" "$2"; then ok "$1"; else not_ok "$1" "no '$3' in $2: $(cat "$2")"; fi
-}
-hasnt() {
-  if grep -qF -e "$3" "$2"; then not_ok "$1" "'$3' in $2: $(cat "$2")"; else ok "$1"; fi
-}
-is() {
-  if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "got '$2', wanted '$3'"; fi
 }
 lines() { wc -l <"$1" | tr -d ' '; }
 
@@ -102,6 +75,13 @@ run '' -l nothing_there -e 'io.write(1)' && expect '-l of a missing library' 1 '
 has 'and names it' err "module 'nothing_there' not found"
 run '' --threads 1 --seed 5 -e 'local mt = require "mtorch" io.write(mt.get_num_threads())' &&
   expect '--threads' 0 1
+for threads in 1000000 4000000000 -5 0 many; do
+  OMP_NUM_THREADS=$threads run '' -e 'io.write(mt.ones(1e6):sum():item(), " ",
+    mt.linalg.inv(mt.eye(300)):sum():item(), " ") io.flush() os.execute("ls /proc/$PPID/task | wc -l")' &&
+    is "OMP_NUM_THREADS=$threads" "$status:${out% *}" '0:1000000 300'
+  most=$(($(nproc) * 4 + 2))
+  [ "${out##* }" -le $((most > 18 ? most : 18)) ] && ok 'is bounded' || not_ok 'is bounded' "$out"
+done
 run '' --seed 5 -e 'io.write(require("mtorch").rand(1):item())' && first=$out
 run '' -e 'local mt = require "mtorch" mt.manual_seed(5) io.write(mt.rand(1):item())'
 is '--seed is manual_seed' "$out" "$first"
@@ -378,80 +358,6 @@ run 'from_script\n' -i pre.lua && expect '-i after a script' 0 12
 run 'os.exit(5)\n' -i && is 'os.exit in the prompt' "$status" 5
 run 'while true do\n' -i && is 'input that ends unfinished' "$status" 0
 
-# ---- Ctrl-C ----
-# once CODE [twice]: runs the code and sends SIGINT after it says "ready"; leaves status and took.
-once() {
-  rm -f ready
-  code="local mt = require 'mtorch' local ready = io.open('ready', 'w') $1"
-  timeout 60 "$program" -e "$code" >out 2>err &
-  timer=$!
-  tries=0
-  while [ ! -e ready ] && [ $tries -lt 100 ]; do sleep 0.05 && tries=$((tries + 1)); done
-  sleep 0.4
-  pid=$(ps -o pid= --ppid $timer | tr -d ' ')
-  begin=$(date +%s%N)
-  kill -INT "$pid" 2>/dev/null
-  if [ "${2:-}" = twice ]; then sleep 0.3 && begin=$(date +%s%N) && kill -INT "$pid" 2>/dev/null; fi
-  wait $timer
-  status=$?
-  took=$((($(date +%s%N) - begin) / 1000000))
-}
-# stop NAME MOST CODE [twice]: status 130 always, and within MOST milliseconds in one of three tries
-# (the machine may be busy with something else).
-stop() {
-  for _ in 1 2 3; do
-    once "$3" "${4:-}"
-    if [ $status = 130 ] && [ $took -le "$2" ]; then ok "$1 ($took ms)" && return; fi
-    [ $status = 130 ] || break
-  done
-  not_ok "$1" "status $status (130), $took ms (at most $2): $(cat err)"
-}
-limit=${MTORCH_STOP_MS:-200}
-train="local x, w = mt.randn(64, 64), mt.randn(64, 64):requires_grad_()
-  while true do local l = (x:matmul(w)):tanh():sum() l:backward() w:zero_grad_() end"
-stop 'Ctrl-C ends a training loop' "$limit" "$train"
-has 'and says so' err 'interrupted'
-has 'with a traceback' err 'stack traceback'
-clean=0
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
-  timeout 20 "$program" -e "local mt = require 'mtorch' $train" 2>err &
-  timer=$!
-  sleep 0.2
-  kill -INT "$(ps -o pid= --ppid $timer | tr -d ' ')"
-  wait $timer
-  if [ $? = 130 ] && grep -q 'interrupted!' err; then clean=$((clean + 1)); fi
-done
-is 'the message is the same whenever Ctrl-C comes' $clean 12
-stop 'Ctrl-C ends a pure Lua loop that is not compiled' "$limit" 'jit.off() while true do local x = {} end'
-stop 'Ctrl-C ends a loop of closures' "$limit" 'while true do local f = function() return f end end'
-stop 'Ctrl-C ends a large matmul' "$limit" 'local x = mt.rand(6000, 6000) x:matmul(x):matmul(x):matmul(x)'
-stop 'Ctrl-C ends elementwise work on a large tensor' "$limit" \
-  'local x = mt.rand(4e7) while true do x:sin_():exp_():log1p_() end'
-stop 'Ctrl-C ends a long backward' "$limit" 'local x = mt.rand(10, {requires_grad = true})
-  local y = x for i = 1, 1500000 do y = y + 1 end y:sum():backward() while true do local z = x:exp() end'
-stop 'Ctrl-C ends a loop inside no_grad' "$limit" 'mt.no_grad(function() while true do mt.ones(10):sum() end end)'
-stop 'Ctrl-C ends a coroutine' "$limit" \
-  'coroutine.wrap(function() while true do local z = mt.ones(10):sum() end end)()'
-stop 'a second Ctrl-C ends a compiled loop' 1000 'local x = 0 while true do x = x + 1 end' twice
-stop 'a second Ctrl-C ends a loop that catches errors' 1000 'while true do pcall(mt.ones, 10) end' twice
-mkfifo keys
-"$program" -i <keys >out 2>err &
-pid=$!
-exec 9>keys
-printf 'before = 5\nwhile true do mt.ones(10) end\n' >&9
-sleep 1
-kill -INT $pid
-sleep 0.5
-printf 'while true do end\n' >&9  # which LuaJIT compiles
-sleep 1
-kill -INT $pid
-sleep 0.5
-printf 'before\n' >&9
-exec 9>&-
-wait $pid
-is 'Ctrl-C in the prompt ends the command, not the prompt' "$?:$(cat out)" 0:5
-has 'and says so' err interrupted
-
 # ---- output that is not a terminal ----
 cat >prints.lua <<'EOF'
 local mt = require 'mtorch'
@@ -489,5 +395,4 @@ if [ $best -lt $((${MTORCH_START_MS:-100} * 1000)) ]; then
   ok "start: $((best / 1000)).$((best / 100 % 10)) ms"
 else not_ok 'start' "$best us"; fi
 
-echo "$count checks, $failures failed"
-[ $failures = 0 ]
+summary

@@ -75,6 +75,20 @@ MT_TEST("after an interrupt no piece begins", "[threads]") {
   CHECK(each_once(10));
 }
 
+MT_TEST("what must be done whole is done before an interrupt", "[threads]") {
+  const Threads use(2);
+  {
+    const Whole whole;
+    CHECK(interrupt());
+    CHECK(!interrupt());
+    CHECK(each_once(100));
+    CHECK(!mt_interrupted);
+  }
+  CHECK(mt_interrupted);
+  CHECK(!interrupt());
+  mt_interrupted = 0;
+}
+
 MT_TEST("workers compute with the caller's denormals", "[threads]") {
   const Threads use(2);
   const auto zeros = [] {

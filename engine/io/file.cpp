@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "engine/error.h"
-#include "kernels/cpu/parallel.h"
 
 namespace mt {
 namespace {
@@ -91,7 +90,7 @@ bool may_write(const std::string& path, mode_t mode) {
 
 [[noreturn]] void refuse(const std::string& operation, const std::string& path,
                          const std::string& reason = std::strerror(errno)) {
-  if (mt_interrupted) fail("interrupted!");
+  check_interrupt();
   fail("{}: cannot write '{}': {}", operation, path, reason);
 }
 

@@ -76,6 +76,7 @@ Tensor parse_idx(const void* data, size_t size) {
     uint8_t piece[8192];
     const int64_t most = int64_t(sizeof piece) / kind->bytes;
     for (int64_t at = 0; at < n; at += most) {
+      check_interrupt();
       const int64_t some = std::min(most, n - at);
       need(bytes, piece, size_t(some * kind->bytes), "its values");
       convert(*kind, piece, some, out, at);

@@ -13,7 +13,6 @@ namespace mt {
 inline namespace MT_ISA {
 
 constexpr int64_t kBufferBytes = 4096;
-constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 constexpr int64_t kShortRow = 32;  // inner dimensions shorter than this are gathered across rows
 constexpr int64_t kRepeat = 64;    // copies of an element that a whole row repeats
 

@@ -159,7 +159,7 @@ template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
   alignas(64) T buffer[12 * W];
   int wide;
   const Tile<T> full = tile_for<T, false, false>(rows, wide);
-  for (int64_t q = 0, n; q < total; q += n) {
+  for (int64_t q = 0, n; q < total && !mt_interrupted; q += n) {
     const int64_t left = total - q;
     Tile<T> run = full;
     int v = wide, last = W;
@@ -467,8 +467,11 @@ template <class T> void input_part(const Conv& c) {
   const Steps<T> group{c.outputs * job.plane, c.inputs * job.out_plane, c.inputs * job.a_row, 0};
   const Steps<T> image{c.groups * group.in, c.groups * group.out, 0, 0};
   const int64_t total = c.batch * c.groups * c.inputs * job.out_plane;
-  if (c.stride[0] > 1 || c.stride[1] > 1) __builtin_memset(x, 0, size_t(total) * sizeof(T));
-  for (int64_t i = 0; i < smaller(c.stride[0], c.size[0]) && !mt_interrupted; ++i)
+  if (c.stride[0] > 1 || c.stride[1] > 1)
+    parallel_strips(total, [&](int64_t from, int64_t to) {
+      __builtin_memset(x + from, 0, size_t(to - from) * sizeof(T));
+    });
+  for (int64_t i = 0; i < smaller(c.stride[0], c.size[0]); ++i)
     for (int64_t j = 0; j < smaller(c.stride[1], c.size[1]); ++j) {
       job.axis[0] = input_axis(c, 0, i), job.axis[1] = input_axis(c, 1, j);
       if (job.taps() > 0) run_jobs(job, c.batch, c.groups, image, group);
@@ -507,7 +510,7 @@ template <class T> void weight_part(const Conv& c) {
       const T* from = y + (image * c.groups + g) * c.outputs * places;
       Block block;
       for (int64_t p = 0; p < c.out[0]; p += rows)
-        for (int64_t q = 0; q < c.out[1]; q += columns) {
+        for (int64_t q = 0; q < c.out[1] && !mt_interrupted; q += columns) {
           block.first[0] = p, block.first[1] = q;
           block.size[0] = smaller(rows, c.out[0] - p), block.size[1] = smaller(columns, c.out[1] - q);
           lay_columns(mine, block, tap, n, scratch, table);
@@ -545,12 +548,12 @@ template <class T> void max_pool_as(const MaxPool& c) {
     int64_t* index = c.index + plane * places;
     for (int64_t p = 0; p < c.out[0]; ++p) {
       const Inside rows(c, 0, p);
-      for (int64_t q = 0; q < c.out[1]; ++q) {
+      for (int64_t q = 0; q < c.out[1] && !mt_interrupted; ++q) {
         const Inside columns(c, 1, q);
         const int64_t left = columns.start + columns.begin * c.dilation[1];
         int64_t best = (rows.start + rows.begin * c.dilation[0]) * c.size[1] + left;
         T most = x[best];
-        for (int64_t i = rows.begin; i < rows.end; ++i) {
+        for (int64_t i = rows.begin; i < rows.end && !mt_interrupted; ++i) {
           int64_t at = (rows.start + i * c.dilation[0]) * c.size[1] + left;
           for (int64_t j = columns.begin; j < columns.end; ++j, at += c.dilation[1]) {
             const T value = x[at];

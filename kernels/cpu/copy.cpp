@@ -76,7 +76,7 @@ template <class T>
 void transpose(T* out, int64_t out_row, const T* in, int64_t in_row, int64_t rows,
                int64_t columns) {
   constexpr int64_t line = 64 / int64_t(sizeof(T));
-  for (int64_t j = 0; j < columns; j += line)
+  for (int64_t j = 0; j < columns && !mt_interrupted; j += line)
     for (int64_t i = 0; i < rows; i += line) {
       T* to = out + i * out_row + j;
       const T* from = in + j * in_row + i;

@@ -184,18 +184,24 @@ template <Join J, class T> bool scatter_rows(const Gather& g) {
   const Positions p = positions_of(g);
   bool wrong = false;
   Rows r(g, 0);
-  for (int64_t row = 0; row < rows; ++row, r.next()) {
+  for (int64_t row = 0; row < rows && !mt_interrupted; ++row, r.next()) {
     T* const out = static_cast<T*>(g.out) + r.out;
     const T* const in = static_cast<const T*>(g.in) + r.in;
     const int64_t* const index = g.index + r.index;
     if (xs != 0 || os == 0) {
-      wrong |= scatter_cells<J>(out, os, in, is, index, xs, step, n, p);
+      in_strips(n, [&](int64_t i, int64_t end) {
+        wrong |= scatter_cells<J>(out + i * os, os, in + i * is, is, index + i * xs, xs, step,
+                                  end - i, p);
+      });
       continue;
     }
     bool here = false;
     const int64_t k = p.read(*index, here);
     wrong |= here;
-    if (!here) join_row<J>(out + k * step, os, in, is, n);
+    if (here) continue;
+    in_strips(n, [&](int64_t i, int64_t end) {
+      join_row<J>(out + k * step + i * os, os, in + i * is, is, end - i);
+    });
   }
   return wrong;
 }

@@ -140,6 +140,15 @@ __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T
   }
 }
 
+/// The same for lines of any length.
+template <class Op, class T> typename op::Accumulator<Op, T>::type join_line(const T* x, int64_t n) {
+  auto total = join_run<Op>(x, n < kGrain ? n : kGrain);
+  in_strips(n - kGrain, [&](int64_t from, int64_t to) {
+    total = Op::join(total, join_run<Op>(x + kGrain + from, to - from));
+  });
+  return total;
+}
+
 /// y = exp(x - offset) for up to kExpRun elements; returns their sum.
 constexpr int64_t kExpRun = 512;
 template <class T> double exp_run(const T* x, T offset, T* y, int64_t n) {

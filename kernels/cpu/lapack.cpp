@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "kernels/cpu/openblas.h"
+#include "kernels/interrupt.h"
 
 namespace mt::lapack {
 namespace {
@@ -160,7 +161,7 @@ template <class T> int svd(char job, int m, int n, T* a, T* s, T* u, T* vt) {
     Routines<T>::gesdd(&job, &m, &n, a, &ldm, s, u, &ldm, vt, &ldvt, work, length, whole.at, result,
                        1);
   });
-  if (info <= 0) return info;
+  if (info <= 0 || mt_interrupted) return info;
   // Divide and conquer may fail where the slower method does not.
   std::memcpy(a, copy.at, bytes);
   return with_workspace<T>([&](T* work, const int* length, int* result) {

@@ -328,11 +328,27 @@ template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int
   return part;
 }
 
+constexpr double kLongWork = 1.5e9;
+constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;
+
+/// Sums of very many terms, some after the others.
+template <class T> void in_parts(const Product<T>& q) {
+  if (q.k <= kLongSum) return one_thread(q);
+  const double most = kLongWork / double(q.m) / double(q.n);
+  const int64_t terms = most < double(kLongSum) ? kLongSum : at_most(int64_t(most), kLongRead);
+  for (int64_t p = 0; p < q.k && !mt_interrupted; p += terms) {
+    Product<T> part = q;
+    part.k = at_most(terms, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.accumulate = q.accumulate || p > 0;
+    one_thread(part);
+  }
+}
+
 /// A panel of a very large product, cut across so that Ctrl-C is seen every 50 ms or so.
 template <class T> void panel(const Product<T>& q, bool by_rows) {
   const int64_t across = by_rows ? q.n : q.m;
-  const int64_t cuts = at_most(int64_t(q.work() / 1.5e9) + 1, across / 256 + 1);
-  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) one_thread(cut(q, !by_rows, i, cuts));
+  const int64_t cuts = at_most(int64_t(q.work() / kLongWork) + 1, across / 256 + 1);
+  for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, !by_rows, i, cuts));
 }
 
 /// One entry of the batch: from two MFLOP on in panels of rows or columns. OpenBLAS packs the whole
@@ -340,7 +356,7 @@ template <class T> void panel(const Product<T>& q, bool by_rows) {
 template <class T> void entry(const Product<T>& q) {
   const bool by_rows = q.m >= q.n, blas = wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
-  if (longer <= 128 || q.work() < 1e6) return one_thread(q);
+  if (longer <= 128 || q.work() < 1e6) return in_parts(q);
   const int64_t size = blas || longer >= 2048 ? 256 : longer < 1024 ? 128 : longer / 8;
   const int64_t panels = ceil_div(longer, size), halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
   parallel(panels * halves, true, [&](int64_t i) {
@@ -350,11 +366,15 @@ template <class T> void entry(const Product<T>& q) {
 
 /// Integers wrap around, which unsigned arithmetic defines.
 template <class T> void wrapping_entry(const Product<T>& q) {
-  parallel(q.m, q.work() > 1e6, [&](int64_t i) {
-    for (int64_t j = 0; j < q.n && !q.accumulate; ++j) *q.c(i, j) = 0;
-    for (int64_t p = 0; p < q.k; ++p) {
+  constexpr int64_t kColumns = 4096;
+  const int64_t across = ceil_div(q.n, kColumns);
+  parallel(q.m * across, q.work() > 1e6, [&](int64_t piece) {
+    const int64_t i = piece / across, from = piece % across * kColumns;
+    const int64_t to = at_most(from + kColumns, q.n);
+    for (int64_t j = from; j < to && !q.accumulate; ++j) *q.c(i, j) = 0;
+    for (int64_t p = 0; p < q.k && !mt_interrupted; ++p) {
       const T x = *q.a(i, p);
-      for (int64_t j = 0; j < q.n; ++j) *q.c(i, j) = T(*q.c(i, j) + x * *q.b(p, j));
+      for (int64_t j = from; j < to; ++j) *q.c(i, j) = T(*q.c(i, j) + x * *q.b(p, j));
     }
   });
 }

@@ -28,7 +28,7 @@ template <class T, class F> MT_HD Two sums(int64_t n, const F& f) {
   constexpr int64_t kRun = 512, width = kPackBytes / int(sizeof(T));
   Two total{0, 0};
   int64_t i = 0;
-  while (i + 4 * width <= n) {
+  while (i + 4 * width <= n && !mt_interrupted) {
     const int64_t end = smaller(n, i + kRun);
     Pack<T> a0{}, a1{}, a2{}, a3{}, b0{}, b1{}, b2{}, b3{};
     for (; i + 4 * width <= end; i += 4 * width) {
@@ -41,7 +41,7 @@ template <class T, class F> MT_HD Two sums(int64_t n, const F& f) {
     for (int l = 0; l < width; ++l) total.a += double(a[l]), total.b += double(b[l]);
   }
   T a = 0, b = 0;
-  for (; i < n; ++i) f(ReadOne{}, i, a, b);
+  for (; i < n && !mt_interrupted; ++i) f(ReadOne{}, i, a, b);
   return {total.a + double(a), total.b + double(b)};
 }
 
@@ -68,9 +68,10 @@ template <class T> struct Rows {
   void forward(int64_t row) const {
     double sum = 0, squares = 0;
     if (c.centred)
-      for (int64_t o = 0; o < c.outer; ++o) sum += join_run<op::Sum>(in(row, o), inner);
+      for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
+        sum += join_line<op::Sum>(in(row, o), inner);
     const T mean = T(sum / n);
-    for (int64_t o = 0; o < c.outer; ++o) {
+    for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
       const T* const x = in(row, o);
       squares += sums<T>(inner, [=](auto read, int64_t i, auto& a, auto&) {
                    const auto d = read(x + i) - mean;
@@ -83,7 +84,7 @@ template <class T> struct Rows {
     static_cast<T*>(c.variance)[row] = T(variance);
     static_cast<T*>(c.rate)[row] = rate;
     const int64_t first = channel(row);
-    for (int64_t o = 0; o < c.outer; ++o) {
+    for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
       if (c.run == 1) {
         scale(out(row, o), in(row, o), mean, rate, first);
         continue;
@@ -92,8 +93,7 @@ template <class T> struct Rows {
         const T w = at(c.weight, first + p, 1), b = at(c.bias, first + p, 0);
         const T* const x = in(row, o) + p * c.run;
         T* const y = out(row, o) + p * c.run;
-        MT_INDEPENDENT
-        for (int64_t i = 0; i < c.run; ++i) y[i] = (x[i] - mean) * rate * w + b;
+        each_element(c.run, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w + b; });
       }
     }
   }
@@ -102,14 +102,13 @@ template <class T> struct Rows {
     const T* const w = static_cast<const T*>(c.weight) + first;
     const T* const b = static_cast<const T*>(c.bias) + first;
     if (c.weight && c.bias) {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < inner; ++i) y[i] = (x[i] - mean) * rate * w[i] + b[i];
+      each_element(inner, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w[i] + b[i]; });
     } else if (c.weight) {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < inner; ++i) y[i] = (x[i] - mean) * rate * w[i];
+      each_element(inner, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w[i]; });
     } else {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < inner; ++i) y[i] = (x[i] - mean) * rate + at(c.bias, first + i, 0);
+      each_element(inner, [=, this](int64_t i) {
+        y[i] = (x[i] - mean) * rate + at(c.bias, first + i, 0);
+      });
     }
   }
 
@@ -120,7 +119,7 @@ template <class T> struct Rows {
     Two all{0, 0};
     for (int64_t p = 0; p < c.per; ++p) {
       Two here{0, 0};
-      for (int64_t o = 0; o < c.outer; ++o) {
+      for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
         const T *const x = in(row, o) + p * c.run, *const g = grad(row, o) + p * c.run;
         const Two s = sums<T>(c.run, [=](auto read, int64_t i, auto& a, auto& b) {
           const auto gi = read(g + i);
@@ -133,14 +132,14 @@ template <class T> struct Rows {
       all.a += w * here.a, all.b += w * here.b;
     }
     const T middle = c.centred ? T(all.a / n) : T(0), slope = T(all.b / n);
-    for (int64_t o = 0; o < c.outer; ++o)
+    for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
       for (int64_t p = 0; p < c.per; ++p) {
         const T w = at(c.weight, first + p, 1);
         const T *const x = in(row, o) + p * c.run, *const g = grad(row, o) + p * c.run;
         T* const dx = out(row, o) + p * c.run;
-        MT_INDEPENDENT
-        for (int64_t i = 0; i < c.run; ++i)
+        each_element(c.run, [=](int64_t i) {
           dx[i] = (g[i] * w - middle - (x[i] - mean) * rate * slope) * rate;
+        });
       }
   }
   /// A row in which every element has its own weight; what those get is added in place of `piece`.
@@ -162,21 +161,19 @@ template <class T> struct Rows {
     const T middle = c.centred ? T(s.a / n) : T(0), slope = T(s.b / n);
     T* const dx = out(row, 0);
     if (weighted) {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < inner; ++i)
+      each_element(inner, [=](int64_t i) {
         dx[i] = (g[i] * w[i] - middle - (x[i] - mean) * rate * slope) * rate;
+      });
     } else {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < inner; ++i)
+      each_element(inner, [=](int64_t i) {
         dx[i] = (g[i] - middle - (x[i] - mean) * rate * slope) * rate;
+      });
     }
     if (T* const dw = static_cast<T*>(c.weight_grad) + to; c.weight_grad) {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < inner; ++i) dw[i] += g[i] * ((x[i] - mean) * rate);
+      each_element(inner, [=](int64_t i) { dw[i] += g[i] * ((x[i] - mean) * rate); });
     }
     if (T* const db = static_cast<T*>(c.bias_grad) + to; c.bias_grad) {
-      MT_INDEPENDENT
-      for (int64_t i = 0; i < inner; ++i) db[i] += g[i];
+      each_element(inner, [=](int64_t i) { db[i] += g[i]; });
     }
   }
 };

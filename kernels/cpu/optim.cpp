@@ -9,19 +9,12 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kPieceSize = 32768;
-
-template <class Body> void pieces(int64_t n, const Body& body) {
-  parallel((n + kPieceSize - 1) / kPieceSize, n > 2 * kPieceSize,
-           [&](int64_t p) { body(p * kPieceSize, smaller(n, (p + 1) * kPieceSize)); });
-}
-
 template <class T> [[gnu::noinline]] void sgd_as(const SgdStep& s) {
   T* value = static_cast<T*>(s.value);
   const T* grad = static_cast<const T*>(s.grad);
   T* velocity = static_cast<T*>(s.momentum_buffer);
   const SgdFormula<T> shared(s);
-  pieces(s.n, [&](int64_t from, int64_t to) {
+  parallel_strips(s.n, [&](int64_t from, int64_t to) {
     const SgdFormula<T> f = shared;  // a copy of its own: stores through T* cannot change it
     if (!velocity) {
       MT_INDEPENDENT
@@ -39,7 +32,7 @@ template <class T> [[gnu::noinline]] void adam_as(const AdamStep& s) {
   T* mean = static_cast<T*>(s.mean);
   T* square = static_cast<T*>(s.square);
   const AdamFormula<T> shared(s);
-  pieces(s.n, [&](int64_t from, int64_t to) {
+  parallel_strips(s.n, [&](int64_t from, int64_t to) {
     const AdamFormula<T> f = shared;
     MT_INDEPENDENT
     for (int64_t i = from; i < to; ++i) f.step(value[i], grad[i], mean[i], square[i]);

@@ -22,6 +22,9 @@
 volatile int mt_interrupted = 0;
 
 namespace mt {
+
+volatile int Whole::under_way = 0, Whole::came = 0;
+
 namespace {
 
 using Word = std::atomic<uint32_t>;
@@ -238,10 +241,11 @@ void await(uint32_t claimed) {
 
 int threads_at_start() {
   const int asked = omp_get_max_threads(), most = most_cpu_threads();
-  if (asked <= most) return asked;
+  if (asked >= 1 && asked <= most) return asked;  // OpenMP lets 4000000000 wrap around
   std::fprintf(stderr,
-               "mtorch: OMP_NUM_THREADS=%d is too much for %d processors: %d threads are used\n",
-               asked, omp_get_num_procs(), most);
+               "mtorch: OMP_NUM_THREADS=%u is too much for %d processors: %d threads are used\n",
+               unsigned(asked), omp_get_num_procs(), most);
+  omp_set_num_threads(most);  // libraries ask OpenMP
   return most;
 }
 

@@ -15,16 +15,14 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/interrupt.h"
+
 /// Before a loop whose elements do not depend on each other, though the compiler cannot know.
 #if defined(__clang__)
 #define MT_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define MT_INDEPENDENT _Pragma("GCC ivdep")
 #endif
-
-/// Set by Ctrl-C: loops skip the pieces that have not begun; the caller throws the half-done result
-/// away.
-extern "C" volatile int mt_interrupted;
 
 namespace mt {
 
@@ -61,6 +59,31 @@ template <class Body> inline void parallel(int64_t pieces, bool spread, const Bo
   }
   spread_pieces(
       pieces, [](const void* b, int64_t i) { (*static_cast<const Body*>(b))(i); }, &body);
+}
+
+constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
+
+/// Calls `body(from, to)` for strips of [0, n), one after the other: where a piece may be long, so
+/// that it ends within milliseconds after an interrupt,
+template <class Body> inline void in_strips(int64_t n, const Body& body) {
+  for (int64_t from = 0; from < n && !mt_interrupted; from += kGrain)
+    body(from, n - from < kGrain ? n : from + kGrain);
+}
+/// `f(i)` for every i, in strips, where the order does not matter,
+template <class F> inline void each_element(int64_t n, const F& f) {
+  int64_t i = 0;
+  do {
+    const int64_t end = n - i < kGrain ? n : i + kGrain;
+    MT_INDEPENDENT
+    for (; i < end; ++i) f(i);
+  } while (i < n && !mt_interrupted);
+}
+/// or on several threads, where no strip needs another.
+template <class Body> inline void parallel_strips(int64_t n, const Body& body) {
+  parallel((n + kGrain - 1) / kGrain, n > 2 * kGrain, [&](int64_t i) {
+    const int64_t from = i * kGrain;
+    body(from, n - from < kGrain ? n : from + kGrain);
+  });
 }
 
 }  // namespace MT_ISA

@@ -190,9 +190,10 @@ template <class T, class Rows>
 void each_rows(const Reduce& r, const T* x, int64_t elements, const Rows& rows) {
   const int64_t inner = r.reduced > 0 ? r.reduced_size[r.reduced - 1] : 1;
   const int64_t step = r.reduced > 0 ? r.reduced_stride[r.reduced - 1] : 0;
-  for (int64_t i = 0; i < elements; i += inner) {
+  for (int64_t i = 0; i < elements && !mt_interrupted; i += inner) {
     const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
-    for (int64_t k = 0; k < inner; k += kRows) rows(at + k * step, smaller(kRows, inner - k), step);
+    for (int64_t k = 0; k < inner && !mt_interrupted; k += kRows)
+      rows(at + k * step, smaller(kRows, inner - k), step);
   }
 }
 
@@ -250,7 +251,7 @@ template <class Rule> struct Reducer {
     for (int64_t o = 0; o < outputs; ++o) {
       const T* x = static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
       State total = Rule::start();
-      for (int64_t begin = 0; begin < pieces; begin += kMost) {
+      for (int64_t begin = 0; begin < pieces && !mt_interrupted; begin += kMost) {
         State part[kMost];
         const int64_t n = smaller(kMost, pieces - begin);
         for (int64_t p = 0; p < n; ++p) part[p] = Rule::start();
@@ -277,7 +278,7 @@ template <class Rule> struct Reducer {
         state[o] = Rule::start();
         if (whole) state[o] = Rule::join(state[o], Rule::run(x, elements));
         else
-          for (int64_t from = 0; from < elements; from += kPiece)
+          for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece)
             state[o] =
                 Rule::join(state[o], piece(x, r, from, smaller(elements, from + kPiece)));
       }
@@ -296,7 +297,7 @@ template <class Op, class T> struct Arg {
     const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
     const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
     Found<T> best{*x, 0};
-    for (int64_t i = 0; i < elements && best.value == best.value;) {
+    for (int64_t i = 0; i < elements && best.value == best.value && !mt_interrupted;) {
       int64_t n = smaller(smaller(elements - i, row - i % row), kBuffer);
       const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
       T buffer[kBuffer];

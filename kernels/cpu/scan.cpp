@@ -24,7 +24,7 @@ template <class Op, class T> struct Running {
     T* out = static_cast<T*>(s.out) + out_at(l, first);
     A state[kTile];
     for (int64_t j = 0; j < n; ++j) state[j] = Op::template identity<A>();
-    for (int64_t i = 0; i < l.n; ++i, in += l.in_step, out += l.out_step) {
+    for (int64_t i = 0; i < l.n && !mt_interrupted; ++i, in += l.in_step, out += l.out_step) {
       MT_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) {
         state[j] = Op::join(state[j], A(in[j]));
@@ -45,12 +45,15 @@ template <class Op, class T> struct Running {
       }
     for (int k = 0; k < kLines; ++k) state[k] = s[k];
   }
-  static A alone(const T* in, T* out, A s, int64_t n, int64_t in_step, int64_t out_step) {
-    for (int64_t i = 0; i < n; ++i) {
-      s = Op::join(s, A(in[i * in_step]));
-      out[i * out_step] = T(s);
-    }
-    return s;
+  static void alone(const T* in, T* out, A start, int64_t n, int64_t in_step, int64_t out_step) {
+    in_strips(n, [&](int64_t from, int64_t to) {
+      A s = start;
+      for (int64_t i = from; i < to; ++i) {
+        s = Op::join(s, A(in[i * in_step]));
+        out[i * out_step] = T(s);
+      }
+      start = s;
+    });
   }
   /// Whether a line is cut into parts: lines that begin a power of two apart would drive each other
   /// out of the cache.
@@ -61,7 +64,7 @@ template <class Op, class T> struct Running {
     int64_t i = 0;
     if constexpr (Op::cut) {
       const int64_t part = smaller(kPart, l.n / kLines);
-      for (; cuts(l) && i + kLines * part <= l.n; i += kLines * part) {
+      for (; cuts(l) && i + kLines * part <= l.n && !mt_interrupted; i += kLines * part) {
         const T* from[kLines];
         T* to[kLines];
         A state[kLines];
@@ -82,14 +85,17 @@ template <class Op, class T> struct Running {
     const int64_t apart = l.ndim > 0 ? l.in_stride[l.ndim - 1] : 0;
     const int64_t out_apart = l.ndim > 0 ? l.out_stride[l.ndim - 1] : 0;
     if (n == kLines && !cuts(l)) {
-      const T* from[kLines];
-      T* to[kLines];
       A state[kLines];
-      for (int k = 0; k < kLines; ++k) {
-        from[k] = in + k * apart, to[k] = out + k * out_apart;
-        state[k] = Op::template identity<A>();
-      }
-      return together(from, to, state, l.n, l.in_step, l.out_step);
+      for (A& s : state) s = Op::template identity<A>();
+      return in_strips(l.n, [&](int64_t i, int64_t end) {
+        const T* from[kLines];
+        T* to[kLines];
+        for (int k = 0; k < kLines; ++k) {
+          from[k] = in + k * apart + i * l.in_step;
+          to[k] = out + k * out_apart + i * l.out_step;
+        }
+        together(from, to, state, end - i, l.in_step, l.out_step);
+      });
     }
     for (int64_t k = 0; k < n; ++k) line(in + k * apart, out + k * out_apart, l);
   }
@@ -115,7 +121,8 @@ template <class T, bool Largest> struct Extremes {
     T best[kTile];
     int64_t at[kTile] = {};
     for (int64_t j = 0; j < n; ++j) best[j] = worst();
-    for (int64_t i = 0; i < l.n; ++i, in += l.in_step, out += l.out_step, index += l.out_step) {
+    for (int64_t i = 0; i < l.n && !mt_interrupted;
+         ++i, in += l.in_step, out += l.out_step, index += l.out_step) {
       MT_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) {
         const bool won = wins(in[j], best[j]);
@@ -133,7 +140,7 @@ template <class T, bool Largest> struct Extremes {
     T best = worst();
     int64_t at = 0;
     const bool near = l.in_step == 1 && l.out_step == 1;
-    for (int64_t from = 0, end; from < l.n; from = end) {
+    for (int64_t from = 0, end; from < l.n && !mt_interrupted; from = end) {
       end = smaller(l.n, from + kBlock);
       if (near && end - from == kBlock) {
         int winners = 0;

@@ -13,7 +13,7 @@ constexpr int64_t kRun = kExpRun;
 /// A pass of `f(in.., i)` into out, in runs; returns the sum of what `f` gives.
 template <class T, class F> double summed(int64_t n, T* out, const F& f) {
   double sum = 0;
-  for (int64_t from = 0; from < n; from += kRun) {
+  for (int64_t from = 0; from < n && !mt_interrupted; from += kRun) {
     const int64_t end = smaller(n, from + kRun);
     MT_INDEPENDENT
     for (int64_t i = from; i < end; ++i) out[i] = f(i);
@@ -25,29 +25,27 @@ template <class T, class F> double summed(int64_t n, T* out, const F& f) {
 /// One line whose elements are neighbours.
 template <class T> struct Line {
   static void softmax(T* out, const T* x, const T*, int64_t n) {
-    const T most = join_run<op::Amax>(x, n);
+    const T most = join_line<op::Amax>(x, n);
     const double sum = summed(n, out, [=](int64_t i) { return math::exp(x[i] - most); });
     const T scale = T(1 / sum);
-    for (int64_t i = 0; i < n; ++i) out[i] *= scale;
+    each_element(n, [=](int64_t i) { out[i] *= scale; });
   }
   static void log_softmax(T* out, const T* x, const T*, int64_t n) {
-    const T most = join_run<op::Amax>(x, n);
+    const T most = join_line<op::Amax>(x, n);
     T buffer[kRun];
     double sum = 0;
-    for (int64_t i = 0; i < n; i += kRun) sum += exp_run(x + i, most, buffer, smaller(kRun, n - i));
+    for (int64_t i = 0; i < n && !mt_interrupted; i += kRun)
+      sum += exp_run(x + i, most, buffer, smaller(kRun, n - i));
     const T log_sum = T(math::log(sum));
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = x[i] - most - log_sum;
+    each_element(n, [=](int64_t i) { out[i] = x[i] - most - log_sum; });
   }
   static void softmax_gradient(T* out, const T* y, const T* g, int64_t n) {
     const T mean = T(summed(n, out, [=](int64_t i) { return g[i] * y[i]; }));
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = y[i] * (g[i] - mean);
+    each_element(n, [=](int64_t i) { out[i] = y[i] * (g[i] - mean); });
   }
   static void log_softmax_gradient(T* out, const T* y, const T* g, int64_t n) {
-    const T sum = T(join_run<op::Sum>(g, n));
-    MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
+    const T sum = T(join_line<op::Sum>(g, n));
+    each_element(n, [=](int64_t i) { out[i] = g[i] - math::exp(y[i]) * sum; });
   }
 };
 
@@ -55,7 +53,7 @@ template <class T> struct Line {
 template <class T> struct Tile {
   static void most(const T* x, int64_t n, int64_t step, int64_t width, T* most) {
     for (int64_t j = 0; j < width; ++j) most[j] = math::lowest<T>();
-    for (int64_t i = 0; i < n; ++i, x += step)
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i, x += step)
       for (int64_t j = 0; j < width; ++j)
         most[j] = most[j] != most[j] || most[j] > x[j] ? most[j] : x[j];
   }
@@ -63,7 +61,7 @@ template <class T> struct Tile {
     T offset[kTile], scale[kTile];
     double sum[kTile] = {};
     most(x, n, step, width, offset);
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
       T* to = out + i * step;
       const T* at = x + i * step;
       MT_INDEPENDENT
@@ -71,7 +69,7 @@ template <class T> struct Tile {
       for (int64_t j = 0; j < width; ++j) sum[j] += double(to[j]);
     }
     for (int64_t j = 0; j < width; ++j) scale[j] = T(1 / sum[j]);
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
       T* to = out + i * step;
       for (int64_t j = 0; j < width; ++j) to[j] *= scale[j];
     }
@@ -80,13 +78,13 @@ template <class T> struct Tile {
     T offset[kTile], buffer[kTile], log_sum[kTile];
     double sum[kTile] = {};
     most(x, n, step, width, offset);
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
       const T* at = x + i * step;
       for (int64_t j = 0; j < width; ++j) buffer[j] = math::exp(at[j] - offset[j]);
       for (int64_t j = 0; j < width; ++j) sum[j] += double(buffer[j]);
     }
     for (int64_t j = 0; j < width; ++j) log_sum[j] = T(math::log(sum[j]));
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
       T* to = out + i * step;
       const T* at = x + i * step;
       MT_INDEPENDENT
@@ -97,10 +95,10 @@ template <class T> struct Tile {
                                int64_t width) {
     double sum[kTile] = {};
     T mean[kTile];
-    for (int64_t i = 0; i < n; ++i)
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i)
       for (int64_t j = 0; j < width; ++j) sum[j] += double(g[i * step + j] * y[i * step + j]);
     for (int64_t j = 0; j < width; ++j) mean[j] = T(sum[j]);
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
       T* to = out + i * step;
       const T *a = y + i * step, *b = g + i * step;
       MT_INDEPENDENT
@@ -111,10 +109,10 @@ template <class T> struct Tile {
                                    int64_t width) {
     double sum[kTile] = {};
     T total[kTile];
-    for (int64_t i = 0; i < n; ++i)
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i)
       for (int64_t j = 0; j < width; ++j) sum[j] += double(g[i * step + j]);
     for (int64_t j = 0; j < width; ++j) total[j] = T(sum[j]);
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n && !mt_interrupted; ++i) {
       T* to = out + i * step;
       const T *a = y + i * step, *b = g + i * step;
       MT_INDEPENDENT

@@ -12,6 +12,26 @@ test('logspace and linspace', function()
   eq(mt.linspace(3, 9, 1):tolist(), {3})
 end)
 
+test('positions of triangles', function()
+  local function check(rows, columns, offset)
+    for _, name in ipairs{'tril', 'triu'} do
+      local wanted = mt.ones(rows, columns)[name](mt.ones(rows, columns), offset):nonzero():t()
+      eq(mt.equal(mt[name .. '_indices'](rows, columns, offset), wanted), true)
+    end
+  end
+  for rows = 1, 4 do
+    for columns = 1, 4 do
+      for offset = -5, 5 do check(rows, columns, offset) end
+    end
+  end
+  for _, offset in ipairs{-300, -1, 0, 170, 390} do check(500, 400, offset) end -- in several strips
+  -- By arithmetic, not by walking the rows.
+  eq(mt.tril_indices(2 ^ 40, 1, -2 ^ 41).shape, {2, 0})
+  eq(mt.tril_indices(2 ^ 31, 0).shape, {2, 0})
+  eq(mt.tril_indices(2 ^ 40, 3, 2 - 2 ^ 40):tolist(), {{2 ^ 40 - 1, 2 ^ 40, 2 ^ 40}, {1, 1, 2}})
+  eq(mt.triu_indices(2 ^ 40, 2, 0):tolist(), {{1, 1, 2}, {1, 2, 2}})
+end)
+
 test('like another tensor', function()
   local x = mt.zeros({2, 3}, 'int32')
   eq(mt.full_like(x, 7):tolist(), {{7, 7, 7}, {7, 7, 7}})

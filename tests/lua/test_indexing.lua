@@ -558,7 +558,7 @@ test('searchsorted, bucketize, isin', function()
   local e = long{{1, 2}, {3, 4}}
   is(mt.isin(e, long{2, 4, 9}), {{false, true}, {false, true}})
   is(e:isin(long{2, 4}, {invert = true}), {{true, false}, {true, false}})
-  is(mt.isin(mt.tensor{1, nan}, mt.tensor{nan, 1}), {true, false})
+  is(mt.isin(mt.tensor{1, nan}, mt.tensor{nan, 1, -nan, 2}), {true, false})
   is(mt.isin(e, 2), {{false, true}, {false, false}})
   is(mt.isin(e, names.none), {{false, false}, {false, false}})
 end)
