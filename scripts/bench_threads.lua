@@ -1,0 +1,95 @@
+-- bench_threads.lua -- whether threads help on a quiet machine, and what they cost on a busy one
+--
+--   mtorch scripts/bench_threads.lua                 200 runs of each, with 0, 1 and 2 busy cores
+--   mtorch scripts/bench_threads.lua --runs 20 --busy 0
+--
+-- One row for each operation and number of busy cores (programs that compute without end): median
+-- and 99th percentile in ms of runs by one thread and by all, which alternate, and how many times
+-- faster all are. A row is "ok" where the median of all threads is at most 1.15 times that of one and
+-- the 99th percentile at most 10 ms more; without busy cores, where they are as much faster as `least`
+-- says. Status 1 if a row is not.
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local ffi = require 'ffi'
+
+ffi.cdef [[
+int posix_spawnp(int *pid, const char *file, const void *, const void *,
+                 char *const argv[], char *const env[]);
+int waitpid(int pid, int *status, int options);
+int kill(int pid, int signal);
+extern char **environ;
+]]
+
+local options = mt.args {runs = 200, busy = '0,1,2', threads = 2}
+local program = arg[0]
+for i = -1, -100, -1 do program = arg[i] or program end
+
+local x, rows, square = mt.randn(1024 * 1024), mt.randn(1024, 1024), mt.randn(512, 512)
+local jobs = {
+  {name = 'exp', least = 1.3, run = function() return x:exp() end},
+  {name = 'softmax', least = 1.7, run = function() return rows:softmax(2) end},
+  {name = 'sum', least = 1.7, run = function() return x:sum() end},
+  {name = 'sort', least = 1.5, run = function() return x:sort() end},
+  {name = '512^3', least = 1.3, run = function() return square:matmul(square) end},
+}
+
+--- A program that keeps a core busy until it is killed, or for ten minutes.
+local function start_busy()
+  local code = 'local stop = os.time() + 600 while os.time() < stop do for i = 1, 1e7 do end end'
+  local argv = ffi.new('const char *[4]', program, '-e', code)
+  local pid = ffi.new('int[1]')
+  local failed = ffi.C.posix_spawnp(pid, program, nil, nil, ffi.cast('char *const *', argv),
+                                    ffi.C.environ)
+  if failed ~= 0 then error('cannot start ' .. program, 0) end
+  return pid[0]
+end
+local function stop_all(pids)
+  for _, pid in ipairs(pids) do
+    ffi.C.kill(pid, 9)
+    ffi.C.waitpid(pid, nil, 0)
+  end
+end
+
+--- Milliseconds of one run.
+local function time(job, threads)
+  mt.set_num_threads(threads)
+  local began = core.time()
+  job.run()
+  return (core.time() - began) * 1e3
+end
+
+--- Median and 99th percentile.
+local function summary(times)
+  table.sort(times)
+  local n = #times
+  return (times[math.ceil(n / 2)] + times[math.floor(n / 2) + 1]) / 2, times[math.ceil(0.99 * n)]
+end
+
+local missed = 0
+local function measure(job, busy)
+  local one, all = {}, {}
+  for i = -9, options.runs do
+    local a, b = time(job, 1), time(job, options.threads)
+    if i > 0 then one[i], all[i] = a, b end -- after ten to warm up
+    collectgarbage()
+  end
+  local m1, p1 = summary(one)
+  local m2, p2 = summary(all)
+  local ok = m2 <= 1.15 * m1 and p2 <= p1 + 10 and (busy > 0 or m1 / m2 >= job.least)
+  missed = missed + (ok and 0 or 1)
+  print(('%-8s %4d   %9.3f %9.3f   %9.3f %9.3f   %6.2f %5s   %s'):format(job.name, busy, m1, p1, m2,
+    p2, m1 / m2, busy > 0 and '' or job.least, ok and 'ok' or 'missed'))
+end
+
+print(('%-8s %4s   %9s %9s   %9s %9s   %6s %5s'):format('', 'busy', '1 thread', '99 %',
+  options.threads .. ' threads', '99 %', 'faster', 'least'))
+for count in options.busy:gmatch('%d+') do
+  local pids = {}
+  local ok, trouble = pcall(function()
+    for i = 1, tonumber(count) do pids[i] = start_busy() end
+    for _, job in ipairs(jobs) do measure(job, tonumber(count)) end
+  end)
+  stop_all(pids)
+  if not ok then error(trouble, 0) end
+end
+os.exit(missed == 0 and 0 or 1)
