@@ -1,6 +1,7 @@
 // main.cpp -- the program: options, scripts, tracebacks, exit status, Ctrl-C
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -101,6 +102,8 @@ int traceback(lua_State* L) {
   const auto has = [&](const char* words) { return message.find(words) != std::string::npos; };
   if (has("attempt to compare") && has("userdata"))
     say(" (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))", false);
+  if (has("limit must be a number") || has("initial value must be a number"))
+    say(" (of a tensor it is x:item())", false);
   if (has("number expected, got userdata")) say(" (the number in a tensor is x:item())", false);
   if (message.rfind("mtorch/", 0) == 0) {
     if (has("'self' (a ")) say("; are methods called with a colon, object:method(..)?", false);
@@ -328,7 +331,8 @@ end
 io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; write mtorch %s .. %s\n"):format(script,
   flag, flag, script))
 )lua";
-  if (o.rest[0] == "-") return 0;
+  struct stat what;  // a pipe can be read but once
+  if (o.rest[0] == "-" || stat(o.rest[0].c_str(), &what) != 0 || !S_ISREG(what.st_mode)) return 0;
   for (size_t i = 1; i < o.rest.size(); ++i)
     for (const char* flag : {"--threads", "--seed", "--device"}) {
       if (o.rest[i].rfind(flag, 0) != 0) continue;

@@ -180,6 +180,8 @@ run '' -e 'local mt = require("mtorch") local x = mt.ones(3):requires_grad_() la
 run '' --device gpu -e 'io.write("not reached")' && expect 'an unknown device' 1 ''
 has 'is named' err "'gpu'"
 has 'after the option' err 'mtorch: --device: device'
+is 'a script from a pipe is read once' "$(echo 'print(7)' | "$program" /dev/stdin --threads 1 2>&1)" 7
+run '' -e 'for i = 1, require("mtorch").ones(2):sum() do end' && has 'a tensor as a limit' err 'x:item()'
 run '' --threads 1000 -e '' && has 'an option is no line of a script' err 'mtorch: set_num_threads: 1000'
 run '' --device "cpu') io.write('injected" -e '' && hasnt 'an option is data, not code' out injected
 run '' -E -e 'io.write(1)' && expect '-E' 0 1
