@@ -293,7 +293,7 @@ int declare(Args& a) {
 
 /// The elementwise operations, for the benchmark and the reference.
 int operations(Args& a) {
-  static const char* const accepts[] = {"any", "number", "real", "boolean", "integer"};
+  static const char* const accepts[] = {"any", "number", "real", "integer"};
   lua_State* L = a.L;
   lua_createtable(L, kOps, 0);
   for (int i = 0; i < kOps; ++i) {

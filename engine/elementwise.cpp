@@ -281,7 +281,6 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
       if (d == Dtype::b8 && row.info == &op::Sub::info)
         fail("sub: the difference of two bool tensors; use logical_xor, or :long() first");
       return d == Dtype::b8 ? Dtype::i64 : d;
-    case op::Accepts::boolean: return Dtype::b8;
     case op::Accepts::real: return is_float(d) ? d : default_dtype();
     case op::Accepts::integer:
       if (is_float(d) && (row.info == &op::Gcd::info || row.info == &op::Lcm::info))
@@ -333,24 +332,41 @@ Dtype answer_dtype(const OpRow& row, Dtype computed) {
   return row.answers_bool ? Dtype::b8 : computed;
 }
 
-/// Equal shapes and dtypes, contiguous: nothing to prepare.
-bool simple(const OpRow& row, const Tensor* const* inputs) {
-  const TensorImpl& a = *inputs[0]->impl();
-  const op::Accepts accepts = row.info->accepts;
-  if (row.mask_first || !a.contiguous || a.number || (row.params > 0 && !is_float(a.dtype)))
-    return false;
-  const bool takes_any = accepts == op::Accepts::any,
-             takes_floats = takes_any || accepts == op::Accepts::number || accepts == op::Accepts::real;
-  if (!(is_float(a.dtype) ? takes_floats : takes_any)) return false;
-  for (int i = 1; i < row.inputs; ++i) {
-    const TensorImpl& b = *inputs[i]->impl();
-    if (b.dtype != a.dtype || b.ndim != a.ndim || !b.contiguous || b.number ||
-        b.storage->device != a.storage->device)
-      return false;
-    for (int d = 0; d < a.ndim; ++d)
-      if (b.size[d] != a.size[d]) return false;
+/// Whether an operation takes elements of the type as they are.
+bool takes(op::Accepts accepts, Dtype d) {
+  if (accepts == op::Accepts::any) return true;
+  if (is_float(d)) return accepts != op::Accepts::integer;
+  return accepts == op::Accepts::integer || (accepts == op::Accepts::number && d != Dtype::b8);
+}
+
+/// What there is to prepare: nothing, where shapes and dtypes are equal and all is contiguous; or the
+/// plain number among such floats, which goes with the call; or all.
+constexpr int kNothing = -1, kAll = -2;
+int to_prepare(const OpRow& row, const Tensor* const* inputs) {
+  const int first = row.mask_first;
+  int number = kNothing, seen = -1;  // the first that is no number
+  for (int i = first; i < row.inputs; ++i) {
+    const TensorImpl& x = *inputs[i]->impl();
+    if (x.number) {
+      if (number != kNothing) return kAll;
+      number = i;
+    } else if (!x.contiguous) return kAll;
+    else if (seen < 0) seen = i;
   }
-  return true;
+  if (seen < 0) return kAll;
+  const TensorImpl& a = *inputs[seen]->impl();
+  if ((number != kNothing || row.params > 0) && !is_float(a.dtype)) return kAll;
+  if (!takes(row.info->accepts, a.dtype)) return kAll;
+  for (int i = 0; i < row.inputs; ++i) {
+    const TensorImpl& b = *inputs[i]->impl();
+    if (i == seen || i == number) continue;
+    if (b.dtype != (i < first ? Dtype::b8 : a.dtype) || b.ndim != a.ndim || !b.contiguous ||
+        b.number || b.storage->device != a.storage->device)
+      return kAll;
+    for (int d = 0; d < a.ndim; ++d)
+      if (b.size[d] != a.size[d]) return kAll;
+  }
+  return number;
 }
 
 /// Whether the operation is recorded. An input without derivative is refused where it asks for one.
@@ -398,7 +414,7 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
     if (mask && inputs[0]->dtype() != Dtype::b8)
       fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
            dtype_name(inputs[0]->dtype()));
-    if (inputs[i]->impl()->number && row.info->accepts != op::Accepts::boolean)
+    if (inputs[i]->impl()->number)
       check_value(row.info->name, inputs[i]->at(0), p.dtype);
     Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype))
                : mask                    ? *inputs[i]
@@ -426,31 +442,23 @@ void check_fits(const char* name, const Tensor& target, const Shape& result) {
          to_string(result), to_string(target.shape()));
 }
 
-/// Which of two inputs is a plain number beside a contiguous float tensor, or -1: the other common case.
-int number_beside(const OpRow& row, const Tensor* const* inputs) {
-  if (row.inputs != 2 || row.info->accepts == op::Accepts::boolean ||
-      row.info->accepts == op::Accepts::integer)
-    return -1;
-  for (int k = 0; k < 2; ++k) {
-    const TensorImpl &number = *inputs[k]->impl(), &x = *inputs[1 - k]->impl();
-    if (number.number && !x.number && x.contiguous && is_float(x.dtype)) return k;
-  }
-  return -1;
-}
-
-/// x + 2 and its kin: the number goes with the call; a recorded one is kept.
+/// x + 2 and its kin: input k is a number that goes with the call; a recorded one is kept.
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params,
                    const Tensor* target) {
   const OpRow& row = facts[op].row;
-  const Tensor& x = *inputs[1 - k];
+  const int n = row.inputs;
+  const Tensor& x = *inputs[k == n - 1 ? n - 2 : n - 1];
   Tensor number = wants ? scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype())) : *inputs[k];
   Tensor out = result_in(target, x.shape(), answer_dtype(row, x.dtype()), x.device());
-  const Tensor* operand[2] = {&x, &x};
-  operand[k] = &number;
-  run_part(op, 0, x.dtype(), out, operand, 2, params);
+  const Tensor* operand[3];
+  bool saved = false;
+  for (int i = 0; i < n; ++i) {
+    operand[i] = i == k ? &number : inputs[i];
+    saved |= i != k && facts[op].by[i].saves >> k & 1;
+  }
+  run_part(op, 0, x.dtype(), out, operand, n, params);
   if (!wants) return out;
-  if ((facts[op].by[1 - k].saves >> k & 1) && is_cpu(x.device()))
-    number = repeat_everywhere(number, x.shape());
+  if (saved && is_cpu(x.device())) number = repeat_everywhere(number, x.shape());
   record_elementwise(op, out, operand, params);
   return out;
 }
@@ -482,16 +490,16 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   const double* const params = params_for(op, *inputs[0], given, own);
   const OpRow& row = facts[op].row;
   const bool wants = wants_record(row, inputs);
-  if (simple(row, inputs)) {
-    const Tensor& a = *inputs[0];
-    if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, *inputs[1], a.dtype());
+  const int left = to_prepare(row, inputs);
+  if (left == kNothing) {
+    const Tensor& a = *inputs[row.inputs - 1];  // the first may be a mask
+    if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, a, a.dtype());
     Tensor out = result_in(target, a.shape(), answer_dtype(row, a.dtype()), a.device());
     run_part(op, 0, a.dtype(), out, inputs, row.inputs, params);
     if (wants) record_elementwise(op, out, inputs, params);
     return out;
   }
-  if (const int k = number_beside(row, inputs); k >= 0)
-    return with_number(op, inputs, k, wants, params, target);
+  if (left >= 0) return with_number(op, inputs, left, wants, params, target);
   const Prepared p = prepare(op, inputs, params);
   Tensor out = result_in(target, p.shape, answer_dtype(row, p.dtype), *p.device);
   run_part(op, 0, p.dtype, out, p.input, row.inputs, params);

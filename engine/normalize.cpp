@@ -88,9 +88,15 @@ void check_last(const char* name, const Tensor& x, const Shape& shape) {
            to_string(shape), to_string(x.shape()));
 }
 
-void check_shape(const char* name, const char* what, const Tensor& t, const Shape& shape) {
-  if (t.defined() && !(t.shape() == shape))
+/// What stands beside x has this shape and is on its device.
+void check_beside(const char* name, const char* what, const Tensor& t, const Tensor& x,
+                  const Shape& shape) {
+  if (!t.defined()) return;
+  if (!(t.shape() == shape))
     fail("{}: {} is {}, expected {}", name, what, to_string(t.shape()), to_string(shape));
+  if (&t.device() != &x.device())
+    fail("{}: {} is on {}, the input on {}; move one with x:to('{}')", name, what, t.device().name,
+         x.device().name, x.device().name);
 }
 
 Tensor scaled(const Tensor& y, const Tensor& weight, const Tensor& bias) {
@@ -114,10 +120,10 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
     fail("{}: the input is {}; expected at least {} dimensions, batch and channels first", name,
          to_string(x.shape()), least);
   const Shape channels{x.size(1)};
-  check_shape(name, "running_mean", running_mean, channels);
-  check_shape(name, "running_var", running_var, channels);
-  check_shape(name, "weight", weight, channels);
-  check_shape(name, "bias", bias, channels);
+  check_beside(name, "running_mean", running_mean, x, channels);
+  check_beside(name, "running_var", running_var, x, channels);
+  check_beside(name, "weight", weight, x, channels);
+  check_beside(name, "bias", bias, x, channels);
 }
 
 /// running = (1 - momentum) running + momentum now, in place and outside the graph.
@@ -184,6 +190,47 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
   return reshape(scaled(reshape(out, n.shape()), beside(weight), beside(bias)), given.shape());
 }
 
+/// The way back from given statistics, which have no gradient themselves.
+void given_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor rate = rsqrt(node.get(3) + Tensor(node.number[0]));
+  Shape others{0};
+  for (int d = 2; d < g.dim(); ++d) others.push(d);
+  if (node.wants(0)) dx[0] = g * by_channel(node.has(1) ? rate * node.get(1) : rate, g);
+  if (node.wants(1)) dx[1] = sum(g * (node.get(0) - by_channel(node.get(2), g)), others) * rate;
+  if (node.wants(2)) dx[2] = sum(g, others);
+}
+const NodeType kGiven{"batch_norm", given_backward};
+
+/// x by each channel's mean and variance, times weight, plus bias; all of one dtype, not of 16 bits.
+Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,
+                const Tensor& bias, double eps) {
+  const Tensor out = empty(x.shape(), x.dtype(), x.device());
+  {
+    NoGrad off;
+    const Tensor all[] = {contiguous(x), contiguous(mean), contiguous(variance),
+                          weight.defined() ? contiguous(weight) : weight,
+                          bias.defined() ? contiguous(bias) : bias};
+    const int64_t channels = x.size(1);
+    const Tensor rate = empty({channels}, x.dtype(), x.device());
+    const Sizes n{1, x.size(0), channels, 1, x.numel() / (x.size(0) * channels)};
+    Normalize c = call(all[0], n, eps, true, out, all[1], rate);
+    c.given = true, c.variance = all[2].data();
+    c.weight = data_of(all[3]), c.bias = data_of(all[4]);
+    x.device().normalize(c);
+  }
+  const auto wants = [](const Tensor& t) { return t.defined() && wants_grad(t); };
+  if (!wants(x) && !wants(weight) && !wants(bias)) return out;
+  const Tensor none = empty({0}, x.dtype());
+  Node& node = record(kGiven, out, {&x, weight.defined() ? &weight : &none,
+                                    bias.defined() ? &bias : &none});
+  node.number[0] = eps;
+  if (node.wants(1)) node.save(0, x, 0);
+  if (weight.defined()) node.save(1, weight, 1);
+  node.save(2, clone(mean), Node::kOther);  // these may move on
+  node.save(3, clone(variance), Node::kOther);
+  return out;
+}
+
 /// The rows of the last dimensions, each element with its own weight.
 Sizes last_sizes(const Tensor& x, const Shape& shape) {
   const int64_t row = checked_count("normalized_shape", shape);
@@ -195,15 +242,15 @@ Sizes last_sizes(const Tensor& x, const Shape& shape) {
 Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight, const Tensor& bias,
                   double eps) {
   check_last("layer_norm", x, shape);
-  check_shape("layer_norm", "weight", weight, shape);
-  check_shape("layer_norm", "bias", bias, shape);
+  check_beside("layer_norm", "weight", weight, x, shape);
+  check_beside("layer_norm", "bias", bias, x, shape);
   if (x.numel() == 0) return scaled(clone(x), weight, bias);
   return standardize("layer_norm", x, last_sizes(x, shape), eps, weight, bias);
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight, double eps) {
   check_last("rms_norm", x, shape);
-  check_shape("rms_norm", "weight", weight, shape);
+  check_beside("rms_norm", "weight", weight, x, shape);
   if (eps < 0)
     eps = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
                                   : double(std::numeric_limits<float>::epsilon());
@@ -216,19 +263,28 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
                   double eps) {
   const char* name = "batch_norm";
   check_channels(name, x, 2, running_mean, running_var, weight, bias);
-  const Tensor w = by_channel(weight, x), b = by_channel(bias, x);
   if (!training) {
     if (!running_mean.defined() || !running_var.defined())
       fail("{}: without training, running_mean and running_var are needed", name);
     if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
-    const Tensor rate = rsqrt(by_channel(running_var, x) + Tensor(eps));
-    return scaled(x - by_channel(running_mean, x), w.defined() ? rate * w : rate, b);
+    if (wants_grad(running_mean, running_var) || x.numel() == 0) {
+      const Tensor rate = rsqrt(by_channel(running_var, x) + Tensor(eps));
+      const Tensor scale = weight.defined() ? rate * by_channel(weight, x) : rate;
+      return scaled(x - by_channel(running_mean, x), scale, by_channel(bias, x));
+    }
+    Dtype dtype = promote(promote(x.dtype(), running_mean.dtype()), running_var.dtype());
+    for (const Tensor& t : {weight, bias})
+      if (t.defined()) dtype = promote(dtype, t.dtype());
+    const auto wider = [&](const Tensor& t) { return t.defined() ? to(t, wide(dtype)) : t; };
+    return to(by_given(wider(x), wider(running_mean), wider(running_var), wider(weight),
+                       wider(bias), eps),
+              dtype);
   }
   const int64_t n = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
   if (n == 1)
     fail("{}: one value for each channel has no variance; training needs more than {}", name,
          to_string(x.shape()));
-  if (x.numel() == 0) return scaled(clone(x), w, b);
+  if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   // Channels of few elements each are laid along memory first.
   const int64_t images = x.size(0), channels = x.size(1), run = n / images;
   const bool along = images == 1 || run >= 16;

@@ -13,7 +13,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 4;
+constexpr uint32_t kDeviceAbi = 5;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -114,9 +114,12 @@ struct Softmax {
 /// are [period, per] and rate = 1 / sqrt(variance + eps). With `grad`, the gradient of out, the
 /// verb goes back: `out` is the gradient of x, and those of weight and bias (or null), which begin
 /// as zeros, come as parts to be added up, normalize_parts() of them. run is 1 only where outer is.
+/// Where the statistics are `given`, those of each channel [period, per], there is no way back;
+/// out = (x - mean) * (rate * weight) + bias, and `rate` is room for a number of each channel.
 struct Normalize {
   Dtype dtype;
   bool centred;  // false: the mean is taken to be 0
+  bool given;
   int64_t outer, images, period, per, run;
   double eps;
   const void *x, *weight, *bias;

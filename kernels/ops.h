@@ -26,7 +26,6 @@ enum class Accepts : uint8_t {
   any,      // as they are, bool too
   number,   // bool becomes int64
   real,     // bool and integers become the default float
-  boolean,  // everything becomes bool (nonzero is true)
   integer,  // bool and integers as they are; floats are refused
 };
 
@@ -908,9 +907,9 @@ MT_FUNCTION(Softsign, softsign)
 
 struct LogicalNot {
   static constexpr Info info{"logical_not", "true where x is 0",
-    Accepts::boolean, {}, -1, 1,
+    Accepts::any, {}, -1, 1,
     {{{-1}, 0}, {{0}, 1}, {{1}, 0}}, {}};
-  template <class T> MT_HD static auto f(T x) { return !x; }
+  template <class T> MT_HD static auto f(T x) { return x == T(0); }
 };
 MT_FUNCTION(LogicalNot, logical_not)
 
@@ -1340,25 +1339,25 @@ MT_FUNCTION(Ne, ne)
 
 struct LogicalAnd {
   static constexpr Info info{"logical_and", "both are nonzero",
-    Accepts::boolean, {}, -1, 1,
-    {{{0, 1}, 0}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
+    Accepts::any, {}, -1, 1,
+    {{{0, 1}, 0}, {{0.5, -2}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
 MT_FUNCTION(LogicalAnd, logical_and)
 
 struct LogicalOr {
   static constexpr Info info{"logical_or", "one is nonzero",
-    Accepts::boolean, {}, -1, 1,
-    {{{0, 1}, 1}, {{1, 1}, 1}, {{0, 0}, 0}}, {}};
+    Accepts::any, {}, -1, 1,
+    {{{0, 0.25}, 1}, {{-1, 2}, 1}, {{0, 0}, 0}}, {}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
 MT_FUNCTION(LogicalOr, logical_or)
 
 struct LogicalXor {
   static constexpr Info info{"logical_xor", "exactly one is nonzero",
-    Accepts::boolean, {}, -1, 1,
-    {{{0, 1}, 1}, {{1, 1}, 0}, {{0, 0}, 0}}, {}};
-  template <class T> MT_HD static auto f(T x, T y) { return x != y; }
+    Accepts::any, {}, -1, 1,
+    {{{0, 0.25}, 1}, {{-1, 2}, 0}, {{0, 0}, 0}}, {}};
+  template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) ^ (y != T(0))); }
 };
 MT_FUNCTION(LogicalXor, logical_xor)
 

@@ -97,7 +97,6 @@ constexpr int operands = Part == 0 ? inputs<Op> : 1 + count_saved(Op::info.saves
 template <class T> constexpr bool accepts(Accepts what) {
   return what == Accepts::any       ? true
          : what == Accepts::number  ? !is_bool<T>
-         : what == Accepts::boolean ? is_bool<T>
          : what == Accepts::integer ? math::is_integer<T>
                                     : math::is_floating<T>;
 }

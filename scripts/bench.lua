@@ -205,6 +205,13 @@ local function movement_rows()
     local x, weight, bias = safe(n, n), safe(n), safe(n)
     return function() return mt.layer_norm(x, {n}, weight, bias) end
   end)
+  for _, which in ipairs {'', '_eval'} do
+    move('batch_norm' .. which, function()
+      local x, c, training = safe(16, 64, 32, 32), 64, which == ''
+      local rm, rv, weight, bias = safe(c), safe(c), safe(c), safe(c)
+      return function() return mt.batch_norm(x, rm, rv, weight, bias, training) end
+    end)
+  end
   move('cat', function() return bound(mt.cat, {safe(n / 2, n), safe(n / 2, n)}, 1) end)
   move('rand', function() return bound(mt.rand, n * n) end)
   move('randn', function() return bound(mt.randn, n * n) end)

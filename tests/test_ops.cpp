@@ -201,8 +201,7 @@ MT_TEST("an operation answers in the dtype that it declares", "[ops]") {
       bool fraction = false;  // which would not fit into an integer
       for (double p : c.params) fraction |= std::isfinite(p) && p != std::round(p);
       const op::Accepts accepts = c.row.info->accepts;
-      const Dtype computed = accepts == op::Accepts::boolean                        ? Dtype::b8
-                             : is_float(dtype)                                      ? dtype
+      const Dtype computed = is_float(dtype)                                        ? dtype
                              : accepts == op::Accepts::real || fraction             ? Dtype::f32
                              : accepts == op::Accepts::number && dtype == Dtype::b8 ? Dtype::i64
                                                                                     : dtype;

@@ -243,7 +243,7 @@ struct Generated {
 
 /// As in PyTorch: comparisons and logic write 0 and 1 into x, what is asked of one number does not.
 bool has_in_place(const OpRow& row) {
-  const bool asks = row.answers_bool && row.inputs == 1 && row.info->accepts != op::Accepts::boolean;
+  const bool asks = row.answers_bool && row.inputs == 1 && row.info != &op::LogicalNot::info;
   return !row.mask_first && !asks;
 }
 

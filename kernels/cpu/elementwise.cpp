@@ -65,7 +65,8 @@ template <class Op, int Part, class T> struct Kernel {
               out[i] = static_cast<Out>(F::call(in[i]..., given[S]...));
           }
         }
-      } else if constexpr (std::is_same_v<Op, op::LogicalNot>) {  // g++ has no vector of !bool
+      } else if constexpr (std::is_same_v<Op, op::LogicalNot> && std::is_same_v<T, bool>) {
+        // g++ has no vector of !bool
         const uint8_t* from = reinterpret_cast<const uint8_t*>(data[1]);
         uint8_t* to = reinterpret_cast<uint8_t*>(out);
         MT_INDEPENDENT

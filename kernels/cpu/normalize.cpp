@@ -1,6 +1,7 @@
 // normalize.cpp -- the normalize verb on the CPU: two trips through a row forwards, two backwards
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/lanes.h"
+#include "kernels/ops.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -198,9 +199,50 @@ template <class T> void run(const Normalize& c) {
   });
 }
 
+/// y = (x - mean) * scale + bias, where each element of a row has its own, or all have one.
+template <bool kEach, class T>
+void shift(T* y, const T* x, int64_t n, const T* mean, const T* scale, const T* bias) {
+  const T mean0 = *mean, scale0 = *scale, bias0 = bias ? *bias : T(0);
+  if (bias) {
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = (x[i] - (kEach ? mean[i] : mean0)) * (kEach ? scale[i] : scale0) +
+             (kEach ? bias[i] : bias0);
+  } else {
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = (x[i] - (kEach ? mean[i] : mean0)) * (kEach ? scale[i] : scale0);
+  }
+}
+
+template <class T> void by_given(const Normalize& c) {
+  const int64_t channels = c.period * c.per, all = c.outer * c.images * channels * c.run;
+  const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
+          *const variance = static_cast<const T*>(c.variance),
+          *const weight = static_cast<const T*>(c.weight);
+  T* const scale = static_cast<T*>(c.rate);
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < channels; ++i) scale[i] = op::Rsqrt::f(variance[i] + T(c.eps));
+  if (weight)
+    for (int64_t i = 0; i < channels; ++i) scale[i] *= weight[i];
+  const bool each = c.run == 1;
+  const int64_t n = each ? channels : c.run, rows = all / n, together = kGrain / n + 1;
+  parallel((rows + together - 1) / together, all > 2 * kGrain, [&](int64_t piece) {
+    const int64_t end = smaller(rows, (piece + 1) * together);
+    for (int64_t row = piece * together; row < end; ++row) {
+      const T* const x = static_cast<const T*>(c.x) + row * n;
+      T* const y = static_cast<T*>(c.out) + row * n;
+      const int64_t at = row % channels;
+      if (each) shift<true>(y, x, n, mean, scale, bias);
+      else shift<false>(y, x, n, mean + at, scale + at, bias ? bias + at : bias);
+    }
+  });
+}
+
 }  // namespace
 
 void normalize(const Normalize& c) {
+  if (c.given) return c.dtype == Dtype::f32 ? by_given<float>(c) : by_given<double>(c);
   if (c.dtype == Dtype::f32) run<float>(c);
   else run<double>(c);
 }

@@ -5,6 +5,7 @@
 #include "kernels/device.h"
 #include "kernels/math.h"
 #include "kernels/number.h"
+#include "kernels/ops.h"
 #include "kernels/verbs.h"
 #include "kernels/view.h"
 
@@ -163,7 +164,26 @@ template <class T> __global__ void element_parts(const __grid_constant__ Normali
   }
 }
 
+/// By given statistics: a thread for an element.
+template <class T> __global__ void shift(const __grid_constant__ Normalize c, int64_t n) {
+  const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
+          *const variance = static_cast<const T*>(c.variance),
+          *const weight = static_cast<const T*>(c.weight);
+  const int64_t channels = c.period * c.per;
+  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
+    const int64_t row = divide(i, c.run), p = row - divide(row, channels) * channels;
+    const T rate = op::Rsqrt::f(variance[p] + T(c.eps)), scale = weight ? rate * weight[p] : rate;
+    const T y = (static_cast<const T*>(c.x)[i] - mean[p]) * scale;
+    static_cast<T*>(c.out)[i] = bias ? y + bias[p] : y;
+  }
+}
+
 template <class T> void run(const Normalize& c) {
+  if (c.given) {
+    const int64_t all = c.outer * c.images * c.period * c.per * c.run;
+    return cuda::launch("normalize", shift<T>, cuda::blocks_for(all, cuda::kThreads),
+                        cuda::kThreads, c, all);
+  }
   const int64_t n = c.images * c.period, elements = c.outer * c.per * c.run;
   // Short channels are summed one by one: by a warp, which needs no barriers for it.
   const bool short_channels = c.grad && c.run > 1 && c.outer * c.run <= 64;
@@ -180,7 +200,7 @@ template <class T> void run(const Normalize& c) {
 
 void normalize(const Normalize& c) {
   if (c.outer * c.images * c.period * c.per * c.run == 0) return;
-  if (normalize_split(c)) return;
+  if (!c.given && normalize_split(c)) return;
   if (c.dtype == Dtype::f32) run<float>(c);
   else run<double>(c);
 }

@@ -171,6 +171,9 @@ def movement(bench):
     bench.row("masked_select/1Mi", lambda: torch.masked_select(x, mask))
     bench.row("bincount/1Mi", lambda: torch.bincount(few))
     bench.row("layer_norm/1Mi", lambda: F.layer_norm(x, (n,), weight, bias))
+    images, channels = safe(16, 64, 32, 32), [safe(64) for _ in range(4)]
+    bench.row("batch_norm/1Mi", lambda: F.batch_norm(images, *channels, training=True))
+    bench.row("batch_norm_eval/1Mi", lambda: F.batch_norm(images, *channels))
     bench.row("cat/1Mi", lambda: torch.cat((top, bottom)))
     bench.row("rand/1Mi", lambda: torch.rand(n * n))
     bench.row("randn/1Mi", lambda: torch.randn(n * n))

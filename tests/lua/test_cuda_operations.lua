@@ -7,7 +7,7 @@ t.needs_cuda()
 local numbers = {clamp = {-1, 2}, nan_to_num = {0.5, 3, -3}, polygamma = {1}, logit = {1e-3}, hardtanh = {-1, 1},
                  threshold = {0.5, -1}, leaky_relu = {0.1}, softplus = {1, 20}}
 local takes = {any = 'float32 float64 int64 int32 uint8 bool', number = 'float32 float64 int64 int32 uint8',
-               real = 'float32 float64 int64', boolean = 'bool float32 int64', integer = 'int64 int32 uint8 bool'}
+               real = 'float32 float64 int64', integer = 'int64 int32 uint8 bool'}
 local tolerance = {float32 = 2e-6, float64 = 4e-15}
 
 --- Values where the operation may be sampled, with NaN, infinities and both zeros among floats.

@@ -95,6 +95,12 @@ test('batch_norm, instance_norm and group_norm', function()
         local out = F.batch_norm(y, mean, var, u, v, true)
         return out + (mean + var):reshape(1, c, unpack(({{}, {1}, {1, 1}})[#shape - 1])):to(dtype)
       end, x, w, b)
+      compare('batch_norm, running ' .. what, function(y, u, v)
+        return F.batch_norm(y, (b * 0.5):to(y.device), w:to(y.device), u, v)
+      end, x, w, b)
+      compare('batch_norm, running, without weights ' .. what, function(y)
+        return F.batch_norm(y, b:to(y.device), w:to(y.device))
+      end, x)
       if #shape > 2 then
         compare('instance_norm ' .. what, function(y, u, v)
           return F.instance_norm(y, nil, nil, u, v)
@@ -103,6 +109,16 @@ test('batch_norm, instance_norm and group_norm', function()
       end
     end
   end
+end)
+
+test('what stands beside the input is on its device', function()
+  local x, w = mt.ones(4, 3):to('cuda'), mt.ones(3)
+  t.raises(function() mt.layer_norm(x, {3}, w) end, 'layer_norm: weight is on cpu, the input on cuda')
+  t.raises(function() mt.layer_norm(x:cpu(), {3}, nil, w:to('cuda')) end, "bias is on cuda.*x:to%('cpu'%)")
+  for _, training in ipairs {true, false} do
+    t.raises(function() mt.batch_norm(x, w, w, nil, nil, training) end, 'batch_norm: running_mean is on cpu')
+  end
+  t.raises(function() mt.group_norm(x, 3, w) end, 'group_norm: weight is on cpu')
 end)
 
 test('few and long channels are spread over blocks', function()

@@ -213,6 +213,45 @@ test('bools stay bools where PyTorch keeps them', function()
   is(kept, a:tolist())
 end)
 
+test('what needs no preparation makes its result alone', function()
+  local a, b = mt.rand({1000}, {device = 'cpu'}), mt.rand({1000}, {device = 'cpu'})
+  local mask, whole = a:lt(b), (a * 10):long()
+  for _, row in ipairs{
+    {1, function() return mt.logical_and(a, b) end}, {1, function() return mt.logical_xor(mask, mask) end},
+    {1, function() return mt.logical_not(whole) end}, {1, function() return mt.where(mask, a, b) end},
+    {2, function() return mt.where(mask, a, 0) end}, {2, function() return mt.lerp(a, b, 0.5) end}, -- and the number
+  } do
+    local before = mt.memory_stats().allocations
+    local y = row[2]()
+    t.eq({mt.memory_stats().allocations - before, y.shape[1]}, {row[1], 1000})
+  end
+end)
+
+test('logic asks elements of any dtype whether they are 0', function()
+  local x, y = mt.tensor{0, 0.25, -2, 0 / 0}, mt.tensor({0, 3, 0, 1}, 'int64')
+  t.eq(mt.logical_and(x, y):tolist(), {false, true, false, true})
+  t.eq(mt.logical_xor(x, y):tolist(), {false, false, true, false})
+  t.eq(mt.logical_or(y, mt.tensor({1, 0, 0, 0}, 'uint8')):tolist(), {true, true, false, true})
+  t.eq(mt.logical_not(x):tolist(), {true, false, false, false})
+  t.eq(mt.logical_not(y):tolist(), {true, false, true, false})
+  t.eq(mt.logical_and(x:half(), 0.5):tolist(), {false, true, true, true})
+  t.eq(x:clone():logical_not_():tolist(), {1, 0, 0, 0})
+end)
+
+test('a number among three operands, with gradients', function()
+  local x, y = mt.tensor({{1, 2}, {3, 5}}, {dtype = 'float64', requires_grad = true}), mt.ones({2, 2}, 'float64')
+  local mask = mt.tensor({{true, false}, {false, true}})
+  for _, f in ipairs{
+    function(a) return a:lerp(y, 0.25) end, function(a) return mt.lerp(y, a, 0.75) end,
+    function(a) return mt.lerp(2, y, a) end, function(a) return mt.where(mask, a, 3) end,
+    function(a) return mt.where(mask, 3, a) end, function(a) return mt.addcmul(a, 2, a) end,
+  } do
+    assert(mt.gradcheck(f, x) and mt.gradgradcheck(function(a) return f(a) ^ 2 end, x))
+  end
+  t.eq(mt.lerp(x:detach(), y, 0.25):tolist(), {{1, 1.75}, {2.5, 4}})
+  t.eq(mt.where(mask, 7, x:detach()):tolist(), {{7, 2}, {3, 7}})
+end)
+
 test('slopes at bounds, at infinity and at NaN', function()
   local points = {nan, inf, -inf, 0, 6, -1, 1}
   -- PyTorch's, as its vectorised loops give them: the ends have no slope, NaN passes elu but not clamp.

@@ -133,6 +133,11 @@ local function slopes(f, dtype, shape, width, wanted)
   for i, t in ipairs(all) do all[i] = t:double():reshape{-1} end
   return mt.cat(all, 1)
 end
+local function by_running(v, g, h) -- other statistics for each channel
+  local n = v:size(2)
+  local rm, rv = mt.linspace(-1, 1, n):to(v.dtype), mt.linspace(0.5, 2, n):to(v.dtype)
+  return mt.batch_norm(v, rm, rv, g, h)
+end
 local norms = {
   {'layer', function(v, g, h) return mt.layer_norm(v, {70}, g, h) end, {1100, 70}, 70},
   {'layer without bias', function(v, g) return mt.layer_norm(v, {37}, g) end, {9, 37}, 37, 3},
@@ -145,6 +150,9 @@ local norms = {
   {'batch, short', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end, {500, 30, 3},
     30},
   {'batch, flat', function(v, g, h) return mt.batch_norm(v, nil, nil, g, h, true) end, {900, 70}, 70},
+  {'batch, running', function(v, g, h) return by_running(v, g, h) end, {5, 30, 20, 20}, 30},
+  {'batch, running, flat', function(v, g, h) return by_running(v, g, h) end, {900, 70}, 70},
+  {'batch, running, without bias', function(v, g) return by_running(v, g) end, {500, 30, 3}, 30, 3},
   {'group', function(v, g, h) return mt.group_norm(v, 5, g, h) end, {7, 30, 20, 16}, 30},
   {'group, flat', function(v, g, h) return mt.group_norm(v, 5, g, h) end, {700, 60}, 60},
   {'instance', function(v, g, h)
@@ -186,6 +194,65 @@ test('running statistics of 16-bit floats move', function()
       t.eq(mt.batch_norm(x, m, v).dtype, of)
     end
   end
+end)
+
+test('batch_norm by running statistics is what its formula says', function()
+  mt.manual_seed(3)
+  local function near(a, b) return mt.allclose(a:double(), b:double(), 1e-5, 1e-5) end
+  for _, dtype in ipairs{'float32', 'float64'} do
+    for _, shape in ipairs{{5, 3, 4, 4}, {2, 3}, {2, 4, 1}, {3, 1, 5}, {40, 6, 9, 9}, {700, 100}, {3, 2, 2, 2, 17}} do
+      local c, beside = shape[2], {-1, unpack(({{}, {1}, {1, 1}, {1, 1, 1}})[#shape - 1])}
+      local x, rm = mt.randn(shape, dtype) * 2 + 3, mt.randn({c}, dtype)
+      local rv, w, b = mt.rand({c}, dtype) + 0.1, mt.randn({c}, dtype), mt.randn({c}, dtype)
+      local across = x:transpose(1, -1):contiguous():transpose(1, -1)
+      for _, case in ipairs{{true, true}, {true, false}, {false, true}, {false, false}} do
+        x, w, b = x:detach():requires_grad_(), w:detach():requires_grad_(), b:detach():requires_grad_()
+        local g, h = case[1] and w, case[2] and b
+        local function formula(v)
+          local rate = (rv + 1e-3):rsqrt()
+          local y = (v - rm:reshape(beside)) * (g and rate * g or rate):reshape(beside)
+          return h and y + h:reshape(beside) or y
+        end
+        local function given(v) return mt.batch_norm(v, rm, rv, g or nil, h or nil, {eps = 1e-3}) end
+        local weights, inputs = mt.randn(shape, dtype), {x}
+        if g then inputs[2] = g end
+        if h then inputs[#inputs + 1] = h end
+        assert(mt.equal(given(x), formula(x)) and mt.equal(given(across), formula(x)))
+        local one = mt.grad((given(x) * weights):sum(), inputs)
+        for i, d in ipairs(mt.grad((formula(x) * weights):sum(), inputs)) do assert(near(one[i], d)) end
+        local twice = {}
+        for i, f in ipairs{given, formula} do
+          local first = mt.grad((f(x) ^ 3):sum(), inputs, {create_graph = true})
+          local sum = 0
+          for _, d in ipairs(first) do sum = sum + (d * d):sum() end
+          twice[i] = mt.grad(sum, inputs)
+        end
+        for i in ipairs(inputs) do assert(mt.allclose(twice[1][i], twice[2][i], 1e-3, 1e-3)) end
+      end
+    end
+  end
+end)
+
+test('the statistics that batch_norm is given', function()
+  local x = mt.randn(6, 2):requires_grad_()
+  local rm, rv = mt.ones(2), mt.full({2}, 4)
+  local y = mt.batch_norm(x, rm, rv, nil, nil, {eps = 0})
+  rm:zero_()
+  rv:fill_(100)  -- they move on before the way back
+  y:sum():backward()
+  t.eq(x.grad:tolist(), mt.full({6, 2}, 0.5):tolist())
+  rm:fill_(1):requires_grad_()  -- and may have gradients
+  mt.batch_norm(x, rm, rv, nil, nil, {eps = 0}):sum():backward()
+  t.near(rm.grad:tolist(), {-0.6, -0.6}, 1e-6)
+  local half = mt.randn({5, 2}, 'float16')
+  local wide = mt.batch_norm(half:float(), rv, rv)
+  t.eq(mt.batch_norm(half, rv:half(), rv:half()):tolist(), wide:half():tolist())
+  t.eq(mt.batch_norm(half, rv, rv):tolist(), wide:half():tolist())
+  t.eq(mt.batch_norm(x:double(), rv, rv).dtype, 'float64')
+  t.eq(mt.batch_norm(mt.zeros(0, 2), rv, rv).shape[1], 0)
+  local v, before = rv:detach():cpu(), mt.memory_stats().allocations
+  mt.batch_norm(x:detach():cpu(), v, v, v, v)
+  t.eq(mt.memory_stats().allocations - before, 2)  -- the result and a number of each channel
 end)
 
 test('a 0-d tensor is normalised as a line of one', function()
