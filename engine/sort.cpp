@@ -33,12 +33,13 @@ Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, i
            lines_along(x, p.values, line), first, keep, nullptr};
     Tensor scratch;  // a GPU has its own
     if (is_cpu(x.device())) {
-      const int64_t lines = x.size(line) > 0 ? x.numel() / x.size(line) : 0;
-      const int64_t threads = lines > 1 ? cpu_threads() : 1;
-      scratch = empty({threads, sort_scratch(x.size(line))}, Dtype::u8);
+      const int64_t n = x.size(line);
+      const int64_t threads = n < x.numel() && n < kLongLine ? cpu_threads() : 1;
+      scratch = empty({threads, sort_scratch(item_size(x.dtype()), n)}, Dtype::u8);
       s.scratch = scratch.data();
     }
     if (x.numel() > 0) x.device().sort(s);
+    if (mt_interrupted) fail("interrupted!");  // positions that were not written must not be used
     if (!along)
       p = {contiguous(transpose(p.values, d, last)), contiguous(transpose(p.index, d, last))};
   }

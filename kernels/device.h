@@ -92,11 +92,15 @@ struct Sort {
   void* out;       // keep elements along the line
   int64_t* index;  // with out's strides
   const void* in;
-  Lines lines;
+  Lines lines;  // along memory: in_step is 1
   int64_t first, keep;
-  void* scratch;  // sort_scratch(n) bytes for each thread that may run
+  void* scratch;  // sort_scratch() bytes for each thread that may run, once for long lines
 };
-constexpr int64_t sort_scratch(int64_t n) { return (32 * n + 127) / 64 * 64; }
+constexpr int64_t kLongLine = 1 << 16;  // from here on the threads of a CPU share each line
+/// Lines of n elements of so many bytes.
+constexpr int64_t sort_scratch(int64_t element, int64_t n) {
+  return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
+}
 
 /// Along the middle dimension of contiguous [outer, n, inner]: softmax of `in`, its logarithm, or
 /// the gradients of the two, for which `in` is the result and `grad` what came in.

@@ -1,7 +1,8 @@
 // sort.cpp -- the sort verb on the CPU: a stable radix sort, and selection where few are wanted
 //
 // An element becomes a key (kernels/keys.h), which travels with its position, so that equal keys
-// stay in their order and values are read back at the end.
+// stay in their order and values are made of keys at the end. There is one right answer, so bits do
+// not depend on how the work is cut. Threads take lines, or share a long one.
 #include "kernels/cpu/lines.h"
 #include "kernels/keys.h"
 #include "kernels/verbs.h"
@@ -13,7 +14,13 @@ namespace {
 // ---- sorting ------------------------------------------------------------------------------------
 
 constexpr int64_t kInsertion = 40;  // up to so many by insertion
-constexpr int64_t kManyItems = 1 << 16;
+constexpr int64_t kBlock = 256;     // so many are copied at a time
+/// Bits more than tell keys apart that spread evenly, since exponents do not.
+template <class K> constexpr int kSpare = sizeof(K) == 4 ? 8 : 13;
+constexpr int kSpareOfPart = 5;  // the exponents of a part of a long line are alike
+
+inline int bits_in(uint32_t k) { return k ? 32 - __builtin_clz(k) : 0; }
+inline int bits_in(uint64_t k) { return k ? 64 - __builtin_clzll(k) : 0; }
 
 template <class I> void insertion_sort(I* x, int64_t n) {
   for (int64_t i = 1; i < n; ++i) {
@@ -24,37 +31,81 @@ template <class I> void insertion_sort(I* x, int64_t n) {
   }
 }
 
-/// Least significant digit first; digits that all items share are passed over. Returns where the
-/// result lies: x or `other`.
-template <int Bits, class I> I* radix_sort(I* x, I* other, int64_t n) {
-  using K = decltype(key_in(*x));
-  constexpr int digits = (int(sizeof(K)) * 8 + Bits - 1) / Bits, values = 1 << Bits;
-  constexpr K mask = values - 1;
-  uint64_t place[digits][values];
-  __builtin_memset(place, 0, sizeof place);
-  for (int64_t i = 0; i < n; ++i) {
-    const K key = key_in(x[i]);
-    for (int d = 0; d < digits; ++d) ++place[d][key >> (Bits * d) & mask];
+/// Calls `body(block, n)` with copies of x[i], .., x[end - 1], some at a time.
+template <class I, class Items, class Body>
+inline void each_block(const Items x, int64_t i, int64_t end, const Body& body) {
+  I block[kBlock];
+  for (; i < end; i += kBlock) {
+    const int64_t n = smaller(kBlock, end - i);
+    for (int64_t k = 0; k < n; ++k) block[k] = x[i + k];
+    body(block, n);
   }
-  for (int d = 0; d < digits; ++d) {
-    uint64_t* at = place[d];
-    if (at[key_in(x[0]) >> (Bits * d) & mask] == uint64_t(n)) continue;
-    uint64_t sum = 0;
-    for (int v = 0; v < values; ++v) {
-      const uint64_t here = at[v];
-      at[v] = sum;
+}
+
+template <class K> struct Range {
+  K least, most;
+  void include(K low, K high) {
+    least = low < least ? low : least;
+    most = high > most ? high : most;
+  }
+};
+/// The range of the keys of x[i], x[i + step], .. before x[end].
+template <class Items> auto range_of(const Items x, int64_t i, int64_t end, int64_t step) {
+  auto first = key_in(x[i]);
+  Range<decltype(first)> range{first, first};
+  for (; i < end; i += step) range.include(key_in(x[i]), key_in(x[i]));
+  return range;
+}
+
+/// The bits in which keys differ.
+template <class I> auto differing(const I* x, int64_t n) {
+  const auto first = key_in(x[0]);
+  auto differ = first ^ first;
+  for (int64_t i = 1; i < n; ++i) differ |= key_in(x[i]) ^ first;
+  return differ;
+}
+
+/// By the highest bits in which keys differ, least significant digit first: as many as tell evenly
+/// spread keys apart, and `spare` more. Then each run of items that are alike in these by the
+/// others. Returns where the result lies: x or `other`.
+template <class I> I* sort_items(I* x, I* other, int64_t n, int spare) {
+  using K = decltype(key_in(*x));
+  if (n <= kInsertion) return insertion_sort(x, n), x;
+  const K differ = differing(x, n);
+  if (differ == 0) return x;
+  const int top = bits_in(differ), lowest = bits_in(K(differ & -differ)) - 1;
+  const int enough = smaller(top - lowest, bits_in(uint64_t(n)) + spare);
+  const int widest = n < 1000 ? 9 : n < 4096 ? 11 : 12, passes = (enough + widest - 1) / widest;
+  const int digit = (enough + passes - 1) / passes, all = smaller(top, passes * digit);
+  const K mask = (K(1) << digit) - 1;
+  for (int low = top - all; low < top; low += digit) {
+    const auto value = [&](const I& one) { return key_in(one) >> low & mask; };
+    uint32_t place[1 << 12], odd[1 << 12];  // two counters: alike neighbours do not wait
+    __builtin_memset(place, 0, sizeof(uint32_t) << digit);
+    __builtin_memset(odd, 0, sizeof(uint32_t) << digit);
+    for (int64_t i = 1; i < n; i += 2) ++place[value(x[i - 1])], ++odd[value(x[i])];
+    if (n % 2 == 1) ++place[value(x[n - 1])];
+    uint32_t sum = 0;
+    for (K v = 0; v <= mask; ++v) {
+      const uint32_t here = place[v] + odd[v];
+      place[v] = sum;
       sum += here;
     }
-    for (int64_t i = 0; i < n; ++i) other[at[key_in(x[i]) >> (Bits * d) & mask]++] = x[i];
+    for (int64_t i = 0; i < n; ++i) other[place[value(x[i])]++] = x[i];
     I* const sorted = other;
     other = x, x = sorted;
   }
+  const int cut = top - all;
+  for (int64_t i = 1, end; cut > lowest && i < n; i = end) {
+    end = i + 1;
+    if (key_in(x[i]) >= key_in(x[i - 1])) continue;
+    const K alike = key_in(x[i]) >> cut;
+    while (i > 0 && key_in(x[i - 1]) >> cut == alike) --i;
+    while (end < n && key_in(x[end]) >> cut == alike) ++end;
+    const I* const sorted = sort_items(x + i, other + i, end - i, spare);
+    if (sorted != x + i) __builtin_memcpy(x + i, sorted, sizeof(I) * size_t(end - i));
+  }
   return x;
-}
-
-template <class I> I* sort_items(I* x, I* other, int64_t n) {
-  if (n <= kInsertion) return insertion_sort(x, n), x;
-  return n < kManyItems ? radix_sort<8>(x, other, n) : radix_sort<11>(x, other, n);
 }
 
 // ---- selecting ----------------------------------------------------------------------------------
@@ -66,69 +117,60 @@ template <class K> struct Rank {
 
 /// The key that sorting would bring to place `rank`: the digit that holds it is found from the most
 /// significant one on, each time among the keys that share the digits before. Uses `scratch`.
-template <int Bits, class K> Rank<K> select_rank(const K* x, K* scratch, int64_t n, int64_t rank) {
-  constexpr int values = 1 << Bits, ways = 4;
-  constexpr K mask = values - 1;
+template <class K> Rank<K> select_rank(const K* x, K* scratch, int64_t n, int64_t rank) {
+  constexpr int bits = 8, values = 1 << bits, ways = 4;
   int64_t before = 0;
-  for (int shift = int(sizeof(K)) * 8;;) {
-    const int bits = shift < Bits ? shift : Bits;
-    shift -= bits;
+  for (int shift = 8 * int(sizeof(K)) - bits;; shift -= bits) {
+    const auto value = [&](K key) { return int(key >> shift & K(values - 1)); };
     uint32_t counts[ways][values] = {};
-    int64_t tally[values];
-    for (int v = 0; v < values; ++v) tally[v] = 0;
-    constexpr int64_t most = int64_t(1) << 30;  // a count must fit
-    for (int64_t from = 0; from < n; from += most) {
-      const int64_t end = smaller(n, from + most);
-      int64_t i = from;
-      for (; i + ways <= end; i += ways)
-        for (int w = 0; w < ways; ++w) ++counts[w][x[i + w] >> shift & mask];
-      for (; i < end; ++i) ++counts[0][x[i] >> shift & mask];
-      for (int v = 0; v < values; ++v)
-        for (int w = 0; w < ways; ++w) tally[v] += counts[w][v], counts[w][v] = 0;
-    }
+    int64_t i = 0;
+    for (; i + ways <= n; i += ways)
+      for (int w = 0; w < ways; ++w) ++counts[w][value(x[i + w])];
+    for (; i < n; ++i) ++counts[0][value(x[i])];
+    const auto many = [&](int v) {
+      return int64_t(counts[0][v]) + counts[1][v] + counts[2][v] + counts[3][v];
+    };
     int digit = 0;
-    while (before + tally[digit] <= rank) before += tally[digit++];
-    if (shift == 0 || tally[digit] == 1 || tally[digit] == n) {
-      K key = 0;
-      int64_t i = 0;
-      while ((x[i] >> shift & mask) != K(digit)) ++i;
-      key = x[i];
-      if (shift == 0 || tally[digit] == 1) return {key, before};
-      continue;  // nothing to leave out
+    while (before + many(digit) <= rank) before += many(digit++);
+    if (shift == 0 || many(digit) == 1) {
+      for (i = 0; value(x[i]) != digit;) ++i;
+      return {x[i], before};
     }
+    if (many(digit) == n) continue;  // nothing to leave out
     int64_t kept = 0;
-    for (int64_t i = 0; i < n; ++i) {
+    for (i = 0; i < n; ++i) {
       const K key = x[i];
       scratch[kept] = key;
-      kept += (key >> shift & mask) == K(digit);
+      kept += value(key) == digit;
     }
     x = scratch, n = kept;
   }
 }
 
 constexpr int64_t kFew = 32;
-/// The `few` smallest items, sorted: each that is smaller than the largest of them is inserted.
-template <class K, class I> void smallest_items(const K* key, int64_t n, int64_t few, I* x) {
-  for (int64_t i = 0; i < few; ++i) x[i] = item(key[i], i);
-  insertion_sort(x, few);
-  K most = key_in(x[few - 1]);
-  for (int64_t i = few; i < n; ++i) {
-    if (key[i] >= most) continue;
-    int64_t k = few - 1;
-    for (; k > 0 && key_in(x[k - 1]) > key[i]; --k) x[k] = x[k - 1];
-    x[k] = item(key[i], i);
-    most = key_in(x[few - 1]);
-  }
+/// The `few` smallest of x[i], .., x[end - 1], or all, sorted: each that is smaller than the largest
+/// so far is inserted.
+template <class I, class Items>
+void smallest_items(const Items& x, int64_t i, int64_t end, int64_t few, I* out) {
+  for (int64_t k = 0; k < smaller(few, end - i); ++k) out[k] = x[i + k];
+  insertion_sort(out, smaller(few, end - i));
+  each_block<I>(x, i + few, end, [&](const I* block, int64_t n) {
+    auto most = key_in(out[few - 1]);
+    if (range_of(block, 0, n, 1).least >= most) return;
+    for (int64_t j = 0; j < n; ++j) {
+      if (key_in(block[j]) >= most) continue;
+      int64_t k = few - 1;
+      for (; k > 0 && key_in(out[k - 1]) > key_in(block[j]); --k) out[k] = out[k - 1];
+      out[k] = block[j];
+      most = key_in(out[few - 1]);
+    }
+  });
 }
 
 /// The items of the places [first, first + keep), sorted.
 template <class K, class I>
 I* select_items(const K* key, int64_t n, int64_t first, int64_t keep, K* spare, I* x, I* other) {
-  const auto ranked = [&](int64_t rank) {
-    return n < kManyItems ? select_rank<8>(key, spare, n, rank)
-                          : select_rank<11>(key, spare, n, rank);
-  };
-  if (first + keep <= kFew) return smallest_items(key, n, first + keep, x), x + first;
+  const auto ranked = [&](int64_t rank) { return select_rank(key, spare, n, rank); };
   const Rank<K> low = first == 0 ? Rank<K>{0, 0} : ranked(first);
   const Rank<K> high = keep == 1 && first > 0 ? low : ranked(first + keep - 1);
   int64_t skip = first - low.before, room = first + keep - high.before, found = 0;
@@ -139,57 +181,261 @@ I* select_items(const K* key, int64_t n, int64_t first, int64_t keep, K* spare, 
     if (k == low.key && skip-- > 0) continue;
     x[found++] = item(k, i);
   }
-  return sort_items(x, other, found);
+  return sort_items(x, other, found, kSpare<K>);
 }
 
 // ---- lines --------------------------------------------------------------------------------------
 
-template <class T, class K> struct Sorter {
+/// A line: what its elements are as items, and where the places [first, end) of its order go.
+template <class T, class K> struct Line {
   using I = Item<K>;
+  const T* in;
+  T* out;
+  int64_t* index;
+  int64_t n, out_step, first, end;
+  K turn;
 
-  static void write(const Sort& s, const Lines& l, int64_t line, const T* in, const I* sorted) {
-    T* out = static_cast<T*>(s.out) + out_at(l, line);
-    int64_t* index = s.index + out_at(l, line);
-    const K turn = s.descending ? ~K(0) : K(0);
-    for (int64_t i = 0; i < s.keep; ++i) {
-      const auto key = KeyOf<T>(key_in(sorted[i]) ^ turn);
-      const int64_t at = at_in(sorted[i]);
-      out[i * l.out_step] = ambiguous<T>(key) ? in[at * l.in_step] : value_of<T>(key);
-      index[i * l.out_step] = at;
-    }
+  Line(const Sort& s, const Lines& l, int64_t number)
+      : in(static_cast<const T*>(s.in) + in_at(l, number)),
+        out(static_cast<T*>(s.out) + out_at(l, number)), index(s.index + out_at(l, number)),
+        n(l.n), out_step(l.out_step), first(s.first), end(s.first + s.keep),
+        turn(s.descending ? ~K(0) : K(0)) {}
+  I operator[](int64_t i) const { return item(K(K(key_of(in[i])) ^ turn), i); }
+
+  /// The places [from, stop), where they are wanted, of sorted items that begin at place `base`.
+  template <class Items>
+  void write(const Items items, int64_t base, int64_t from, int64_t stop) const {
+    if (from < first) from = first;
+    const int64_t n = smaller(stop, end) - from, skip = from - base;
+    T* const values = out + (from - first) * out_step;
+    int64_t* const places = index + (from - first) * out_step;
+    const K turned = turn;
+    bool some = false;
+    const auto all = [&](int64_t step) {
+      MT_INDEPENDENT for (int64_t i = 0; i < n; ++i) {
+        const I one = items[skip + i];
+        const auto key = KeyOf<T>(key_in(one) ^ turned);
+        values[i * step] = value_of<T>(key);
+        places[i * step] = at_in(one);
+        some |= ambiguous<T>(key);
+      }
+    };
+    if (out_step == 1) all(1);
+    else all(out_step);
+    for (int64_t i = 0; some && i < n; ++i)
+      if (const I one = items[skip + i]; ambiguous<T>(KeyOf<T>(key_in(one) ^ turned)))
+        values[i * out_step] = in[at_in(one)];
   }
 
-  static void line(const Sort& s, const Lines& l, int64_t number, char* scratch) {
-    const T* in = static_cast<const T*>(s.in) + in_at(l, number);
-    const K turn = s.descending ? ~K(0) : K(0);
-    const int64_t n = l.n;
-    if (s.keep <= n / 4 && n > kInsertion) {
+  void sort(char* scratch) const {
+    const int64_t keep = end - first;
+    if (n > kInsertion && end <= kFew) {
+      I* const x = reinterpret_cast<I*>(scratch);
+      smallest_items(*this, 0, n, end, x);
+      return write(x, 0, 0, end);
+    }
+    if (n > kInsertion && keep <= n / 4) {
       K* key = reinterpret_cast<K*>(scratch);
       K* spare = key + n;
       I* x = reinterpret_cast<I*>(scratch + (2 * n * int64_t(sizeof(K)) + 63) / 64 * 64);
-      for (int64_t i = 0; i < n; ++i) key[i] = K(key_of(in[i * l.in_step])) ^ turn;
-      return write(s, l, number, in,
-                   select_items(key, n, s.first, s.keep, spare, x, x + s.keep + kFew));
+      for (int64_t i = 0; i < n; ++i) key[i] = K(key_of(in[i])) ^ turn;
+      return write(select_items(key, n, first, keep, spare, x, x + keep), first, first, end);
     }
     I *x = reinterpret_cast<I*>(scratch), *other = x + n;
-    for (int64_t i = 0; i < n; ++i) x[i] = item(K(K(key_of(in[i * l.in_step])) ^ turn), i);
-    write(s, l, number, in, sort_items(x, other, n) + s.first);
-  }
-
-  static void sort(const Sort& s, const Lines& l) {
-    const int64_t lines = count(l.ndim, l.size), group = l.n < 256 ? 64 : 1;
-    parallel((lines + group - 1) / group, lines * l.n > kGrain / 4, [&](int64_t g) {
-      char* scratch = static_cast<char*>(s.scratch) + worker_number() * sort_scratch(l.n);
-      const int64_t end = smaller(lines, (g + 1) * group);
-      for (int64_t i = g * group; i < end; ++i) line(s, l, i, scratch);
-    });
+    for (int64_t i = 0; i < n; ++i) x[i] = (*this)[i];
+    write(sort_items(x, other, n, kSpare<K>), 0, 0, n);
   }
 };
 
+// ---- long lines ---------------------------------------------------------------------------------
+
+/// A key's digit says how many times 2^low it is above a least key; what lies outside of the range
+/// has a digit of its own on either side.
+template <class K> struct Digits {
+  K least, last = 0;
+  int low = 0;
+
+  Digits(const Range<K>& range, int bits) : least(range.least) {
+    const K span = range.most - range.least;
+    while (span >> low >= (K(1) << bits) - 2) ++low;
+    last = (span >> low) + 1;
+  }
+  int values() const { return int(last) + 2; }
+  uint32_t operator()(K key) const {
+    const K far = (key - least) >> low;
+    return key < least ? 0 : uint32_t(far < last ? far : last) + 1;
+  }
+  /// Whether all keys with this digit are equal.
+  bool alike(int digit) const { return low == 0 && digit > 0 && digit <= int(last); }
+};
+
+/// Threads share a long line: its items are brought in the order of one digit, and those of each
+/// value of it are then sorted for themselves while they lie in a cache.
+template <class T, class K> struct LongLine {
+  static constexpr int kBits = 11;                    // of a digit
+  static constexpr int64_t kChunk = 1 << 15, kMostChunks = 512, kSample = 1024;
+  using I = Item<K>;
+  using Place = KeyOf<K>;
+  const Line<T, K>& line;
+  Place* table;  // how often each digit is in each chunk; then where the first of these goes
+
+  static int64_t chunk_of(int64_t n) {
+    const int64_t even = (n + kMostChunks - 1) / kMostChunks;
+    return even < kChunk ? kChunk : even;
+  }
+  /// Calls `body(c, i, end)` for each chunk of n items.
+  template <class Body> static void each_chunk(int64_t n, const Body& body) {
+    const int64_t chunk = chunk_of(n);
+    parallel((n + chunk - 1) / chunk, true,
+             [&](int64_t c) { body(c, c * chunk, smaller(n, (c + 1) * chunk)); });
+  }
+  /// Calls `body(block, digits, m)` for the items x[i], .., x[end - 1], m of them at a time.
+  template <class Items, class Body>
+  static void each_digit(const Digits<K>& digits, const Items& x, int64_t i, int64_t end,
+                         const Body& body) {
+    each_block<I>(x, i, end, [&](I* block, int64_t m) {
+      uint32_t digit[kBlock];
+      const Digits<K> of = digits;
+      for (int64_t k = 0; k < m; ++k) digit[k] = of(key_in(block[k]));
+      body(block, digit, m);
+    });
+  }
+
+  template <class Items> Range<K> exact_range(const Items& x, int64_t n) const {
+    Range<K> range{key_in(x[0]), key_in(x[0])};
+    each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
+      const Range<K> r = range_of(x, i, end, 1);
+      table[2 * c] = r.least, table[2 * c + 1] = r.most;
+    });
+    for (int64_t c = 0; c * chunk_of(n) < n && !mt_interrupted; ++c)
+      range.include(table[2 * c], table[2 * c + 1]);
+    return range;
+  }
+  template <class Items>
+  void count_digits(const Digits<K>& digits, const Items& x, int64_t n) const {
+    const int values = digits.values();
+    each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
+      uint32_t counts[4][1 << kBits];  // equal neighbours do not wait for each other
+      for (int w = 0; w < 4; ++w) __builtin_memset(counts[w], 0, sizeof(uint32_t) * size_t(values));
+      each_digit(digits, x, i, end, [&](const I*, const uint32_t* digit, int64_t m) {
+        int64_t k = 0;
+        for (; k + 4 <= m; k += 4)
+          for (int w = 0; w < 4; ++w) ++counts[w][digit[k + w]];
+        for (; k < m; ++k) ++counts[0][digit[k]];
+      });
+      for (int v = 0; v < values; ++v)
+        table[c * values + v] = Place(counts[0][v]) + counts[1][v] + counts[2][v] + counts[3][v];
+    });
+  }
+
+  /// Sorts n items that belong to the places from `place` on; `to` and `other` have room for them.
+  /// The range of the keys is guessed from a sample unless `exact`.
+  template <class Items>
+  void sort(const Items& x, int64_t n, int64_t place, I* to, I* other, bool exact) const {
+    Range<K> range = range_of(x, 0, n, exact ? n : n / kSample);
+    if (range.least == range.most) range = exact_range(x, n);
+    if (range.least == range.most) return write(x, place, n);
+    const Digits<K> digits(range, smaller(kBits, bits_in(uint64_t(n)) - 10));
+    const int values = digits.values();
+    count_digits(digits, x, n);
+    if (mt_interrupted) return;  // the table is not complete
+
+    int64_t begin[(1 << kBits) + 1] = {};
+    const int64_t chunks = (n + chunk_of(n) - 1) / chunk_of(n);
+    for (int64_t c = 0; c < chunks; ++c)
+      for (int v = 0; v < values; ++v) begin[v + 1] += int64_t(table[c * values + v]);
+    for (int v = 0; v < values; ++v) begin[v + 1] += begin[v];
+    int first = 0, last = values - 1;  // the digits that are wanted
+    while (place + begin[first + 1] <= line.first) ++first;
+    while (place + begin[last] >= line.end) --last;
+    place += begin[first];
+    for (int v = values; v >= 0; --v) begin[v] -= begin[first];
+
+    Place next[1 << kBits];
+    for (int v = 0; v < values; ++v) next[v] = Place(begin[v]);
+    for (int64_t c = 0; c < chunks; ++c)
+      for (int v = 0; v < values; ++v) {
+        const Place here = table[c * values + v];
+        table[c * values + v] = next[v];
+        next[v] += here;
+      }
+    const uint32_t least = uint32_t(first), wanted = uint32_t(last - first);
+    // Memory that is new comes here: the first chunk would ask for all of it, deaf to Ctrl-C.
+    each_chunk(begin[last + 1], [&](int64_t, int64_t i, int64_t end) {
+      for (; i < end; i += int64_t(4096 / sizeof(I))) to[i] = I{};
+    });
+    each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
+      Place* const at = table + c * values;
+      each_digit(digits, x, i, end, [&](I* block, uint32_t* digit, int64_t m) {
+        if (wanted + 1 < uint32_t(values)) {
+          int64_t kept = 0;
+          for (int64_t k = 0; k < m; ++k) {
+            block[kept] = block[k], digit[kept] = digit[k];
+            kept += digit[k] - least <= wanted;
+          }
+          m = kept;
+        }
+        for (int64_t k = 0; k < m; ++k) to[at[digit[k]]++] = block[k];
+      });
+    });
+
+    const int64_t sixth = n / 6, large = sixth < kChunk ? kChunk : smaller(sixth, 6 * kChunk);
+    parallel(last + 1 - first, true, [&](int64_t k) {
+      const int v = first + int(k);
+      const int64_t at = begin[v], many = begin[v + 1] - at;
+      if (many > large) return;
+      const I* sorted = to + at;
+      if (!digits.alike(v)) sorted = sort_items(to + at, other + at, many, kSpareOfPart);
+      line.write(sorted, place + at, place + at, place + at + many);
+    });
+    for (int v = first; v <= last && !mt_interrupted; ++v) {
+      const int64_t at = begin[v], many = begin[v + 1] - at;
+      if (many <= large) continue;
+      if (digits.alike(v)) write(to + at, place + at, many);
+      else sort(to + at, many, place + at, other + at, to + at, true);
+    }
+  }
+
+  template <class Items> void write(const Items& sorted, int64_t place, int64_t n) const {
+    each_chunk(n, [&](int64_t, int64_t i, int64_t end) {
+      line.write(sorted, place, place + i, place + end);
+    });
+  }
+
+  /// The first places, no more than kFew: from the smallest items of each chunk.
+  void select_few(I* x, I* other) const {
+    const int64_t few = line.end, n = line.n, whole = (n - 1) / chunk_of(n);
+    each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
+      smallest_items(line, i, end, few, x + c * few);
+    });
+    if (mt_interrupted) return;
+    smallest_items(x, 0, whole * few + smaller(few, n - whole * chunk_of(n)), few, other);
+    line.write(other, 0, 0, few);
+  }
+};
+
+template <class T, class K> void sort_lines(const Sort& s, const Lines& l) {
+  const int64_t lines = count(l.ndim, l.size), group = l.n < 256 ? 64 : 1;
+  char* const scratch = static_cast<char*>(s.scratch);
+  if (l.n < kLongLine)
+    return parallel((lines + group - 1) / group, lines * l.n > kGrain / 4, [&](int64_t g) {
+      const int64_t end = smaller(lines, (g + 1) * group);
+      for (int64_t i = g * group; i < end; ++i)
+        Line<T, K>(s, l, i).sort(scratch + worker_number() * sort_scratch(sizeof(T), l.n));
+    });
+  auto *x = reinterpret_cast<Item<K>*>(scratch), *other = x + l.n;
+  for (int64_t i = 0; i < lines && !mt_interrupted; ++i) {
+    const Line<T, K> line(s, l, i);
+    const LongLine<T, K> together{line, reinterpret_cast<KeyOf<K>*>(other + l.n)};
+    if (line.end <= kFew) together.select_few(x, other);
+    else together.sort(line, l.n, 0, x, other, false);
+  }
+}
+
 template <class T> void run(const Sort& s) {
   const Lines l = collapsed(s.lines);
-  if (l.n < INT32_MAX) return Sorter<T, KeyOf<T>>::sort(s, l);
-  Sorter<T, uint64_t>::sort(s, l);
+  if (l.n < INT32_MAX) return sort_lines<T, KeyOf<T>>(s, l);
+  sort_lines<T, uint64_t>(s, l);
 }
 
 }  // namespace
