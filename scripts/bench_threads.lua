@@ -4,8 +4,8 @@
 --   mtorch scripts/bench_threads.lua --runs 20 --busy 0
 --
 -- One row for each operation and number of busy cores (programs that compute without end): median
--- and 99th percentile in ms of runs by one thread and by all, which alternate, and how many times
--- faster all are. A row is "ok" where the median of all threads is at most 1.15 times that of one and
+-- and 99th percentile in ms of runs by one thread and by all, 20 in turns, and how many times faster
+-- all are. A row is "ok" where the median of all threads is at most 1.15 times that of one and
 -- the 99th percentile at most 10 ms more; without busy cores, where they are as much faster as `least`
 -- says. Status 1 if a row is not.
 local mt = require 'mtorch'
@@ -51,8 +51,7 @@ local function stop_all(pids)
 end
 
 --- Milliseconds of one run.
-local function time(job, threads)
-  mt.set_num_threads(threads)
+local function time(job)
   local began = core.time()
   job.run()
   return (core.time() - began) * 1e3
@@ -68,10 +67,15 @@ end
 local missed = 0
 local function measure(job, busy)
   local one, all = {}, {}
-  for i = -9, options.runs do
-    local a, b = time(job, 1), time(job, options.threads)
-    if i > 0 then one[i], all[i] = a, b end -- after ten to warm up
+  local function turn(times, threads)
+    mt.set_num_threads(threads)
+    for _ = 1, 5 do job.run() end -- to warm up
+    for _ = 1, math.min(20, options.runs - #times) do times[#times + 1] = time(job) end
     collectgarbage()
+  end
+  while #all < options.runs do
+    turn(one, 1)
+    turn(all, options.threads)
   end
   local m1, p1 = summary(one)
   local m2, p2 = summary(all)
