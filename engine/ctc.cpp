@@ -2,8 +2,10 @@
 //
 // Both recursions run in double and in logarithms (Graves et al. 2006). Positions s of the path
 // alternate blanks (even s) with the target's labels (odd s).
+#include <atomic>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <vector>
 
 #include "engine/autograd.h"
@@ -104,10 +106,14 @@ Sequence<T> sequence(const Tensor& x, const Spelling& s, int64_t i) {
 /// Calls body(sequence, i) for all sequences of x.
 template <class Body> void each_sequence(const Tensor& x, const Spelling& s, const Body& body) {
   const double work = double(x.numel()) + double(x.size(0)) * double(s.labels.numel());
+  std::atomic<bool> refused{false};  // a piece must not throw
   parallel(x.size(1), work > 2e4, [&](int64_t i) {
-    if (x.dtype() == Dtype::f64) body(sequence<double>(x, s, i), i);
-    else body(sequence<float>(x, s, i), i);
+    try {
+      if (x.dtype() == Dtype::f64) body(sequence<double>(x, s, i), i);
+      else body(sequence<float>(x, s, i), i);
+    } catch (const std::bad_alloc&) { refused = true; }
   });
+  if (refused) throw std::bad_alloc();
 }
 
 const NodeType kGradient{"ctc_loss's gradient", [](Node&, const Tensor&, Tensor*) {

@@ -223,6 +223,15 @@ if [ -z "${MTORCH_SANITIZED:-}" ]; then # whose shadow needs terabytes of addres
   has 'also as a shape' out 'zeros: out of memory: '
   hasnt 'in our words' out bad_alloc
   is 'and tensors can be made after that' "$(tail -n 1 out)" 3
+  cat >ctc.lua <<'EOF'
+local mt = require 'mtorch'
+local n = 2 ^ 14
+local lengths, labels = mt.full({2}, n):long(), mt.full({2, n / 2}, 2):long()
+print(pcall(mt.ctc_loss, mt.zeros(n, 2, 2), labels, lengths, mt.full({2}, n / 2):long()))
+EOF
+  (ulimit -v 700000 && OMP_NUM_THREADS=2 timeout 60 "$program" ctc.lua >out 2>err)
+  is 'threads that run out of memory' "$?:$(cat err)" 0:
+  has 'say so' out 'ctc_loss: out of memory'
 fi
 
 # ---- streams that cannot be written ----
