@@ -412,16 +412,21 @@ local function count_parameters(self)
 end
 
 --- What `print(net)` shows: the tree with the parameters of each layer and the total.
+local described = {} -- those whose text is being made
 function Module:describe(indent)
   indent = indent or ''
+  if described[self] then return self.__name .. ' (that it is in)' end
+  described[self] = true
   local children = {}
   for _, key in ipairs(self.__fields) do
     local value = field(self, key)
     if is_module(value) then
       local name = type(key) == 'number' and ('[%d]'):format(key) or key
-      children[#children + 1] = ('%s  %s: %s'):format(indent, name, value:describe(indent .. '  '))
+      local _, text = pcall(value.describe, value, indent .. '  ')
+      children[#children + 1] = ('%s  %s: %s'):format(indent, name, tostring(text))
     end
   end
+  described[self] = nil
   local whole, extra = pcall(self.extra or function() return '' end, self)
   local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
   local n = count_parameters(self)

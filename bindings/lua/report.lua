@@ -12,12 +12,13 @@ local known = {path = 'text', title = 'text', config = 'list', curves = 'list', 
 local total_bytes = 150000 -- what all figures may take together
 local most_rows = 60       -- of a table; the middle of a longer one is left out
 
-local function text_of(value)
-  value = util.plain(value)
+local function text_of(value, depth)
+  value, depth = util.plain(value), depth or 0
+  if type(value) == 'table' and depth > 4 then return '(…)' end
   if type(value) == 'number' then return util.number_text(value, 6) end
   if type(value) == 'table' then
     local parts = {}
-    for i = 1, math.min(#value, 20) do parts[i] = text_of(value[i]) end
+    for i = 1, math.min(#value, 20) do parts[i] = text_of(value[i], depth + 1) end
     return '(' .. concat(parts, ', ') .. (#value > 20 and ', …)' or ')')
   end
   return util.truncate(tostring(value), 200)

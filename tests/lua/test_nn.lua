@@ -494,4 +494,12 @@ t.test('modules of functions take their options, or refuse them', function()
   t.raises(function() nn.MSELoss{reductoin = 'sum'} end, "did you mean 'reduction'")
 end)
 
+test('a module that contains itself is printed once', function()
+  local net = nn.Sequential(nn.Linear(2, 2))
+  net.me = net
+  eq(tostring(net):match('me: [^\n]*'), 'me: Sequential (that it is in)')
+  eq(#net:parameters(), 2)
+  eq(tostring(net):match('me: [^\n]*'), 'me: Sequential (that it is in)') -- once more
+end)
+
 t.finish()

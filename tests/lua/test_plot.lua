@@ -354,6 +354,13 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() plot.hist{five, bins = 0.5} end, 'bins is 0.5, expected a whole number')
   raises(function() return plot.lines end, "mt.plot has no field 'lines': did you mean 'line'%?")
   raises(function() report{curvs = {}} end, "report: unknown option 'curvs': did you mean 'curves'")
+  local circle = {1}
+  circle[2] = circle
+  local made = os.tmpname()
+  local path = made .. '.html'
+  t.eq(report{path = path, config = {{'circle', circle}}}, path)
+  os.remove(path)
+  os.remove(made)
   raises(function() report{path = 'a.pdf'} end, "cannot write 'a.pdf': use a path ending in .html")
   raises(function() report{curves = {{{1, 2}, {1}}}} end,
          'report: curves%[1%]: series 1 has 1 values')
