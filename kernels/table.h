@@ -73,12 +73,18 @@ template <class Op> struct Formula<Op, 1> {
   }
 };
 
-template <class Op> constexpr bool has_df = requires { &Op::template df<double>; };
-template <class Op> constexpr bool has_da = requires { &Op::template da<double>; };
-template <class Op> constexpr bool has_db = requires { &Op::template db<double>; } ||
-                                            requires { &Op::template db<bool, double>; };
-template <class Op> constexpr bool has_dc = requires { &Op::template dc<double>; } ||
-                                            requires { &Op::template dc<bool, double>; };
+// Not `requires { &Op::template df<double>; }`, which nvcc's front end answers with false: it does not
+// compile the kernels, and g++ takes the addresses of kernels that are not there.
+template <class Op> constexpr bool has_df = requires { count_arguments(&Op::template df<double>); };
+template <class Op> constexpr bool has_da = requires { count_arguments(&Op::template da<double>); };
+template <class Op>
+constexpr bool has_db = requires { count_arguments(&Op::template db<double>); } ||
+                        requires { count_arguments(&Op::template db<bool, double>); };
+template <class Op>
+constexpr bool has_dc = requires { count_arguments(&Op::template dc<double>); } ||
+                        requires { count_arguments(&Op::template dc<bool, double>); };
+static_assert(has_df<Neg> && has_da<Mul> && has_db<Mul> && has_db<Where> && has_dc<Where> && has_dc<Lerp> &&
+              !has_df<Eq> && !has_dc<Mul>);
 /// Whether the operation has a derivative by input `Part` (1-based).
 template <class Op, int Part>
 constexpr bool has_derivative = Part == 1   ? has_df<Op> || has_da<Op>

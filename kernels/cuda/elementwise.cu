@@ -60,6 +60,13 @@ void place(const Map& m, unsigned numbers, Operands& o) {
   }
 }
 
+/// Whether this is x to the power 2, given by value: a product is exact and several times faster.
+bool squares(const Map& m, unsigned numbers) {
+  if (m.op != op::id<op::Pow> || m.part != 0 || numbers != 1u << 2) return false;
+  if (m.dtype == Dtype::f32) return *static_cast<const float*>(m.data[2]) == 2;
+  return m.dtype == Dtype::f64 && *static_cast<const double*>(m.data[2]) == 2;
+}
+
 template <class... Op> const char* name_of(int op, op::List<Op...>) {
   static const char* const names[] = {Op::info.name...};
   return names[op];
@@ -70,6 +77,11 @@ template <class... Op> const char* name_of(int op, op::List<Op...>) {
 void map(const Map& call) { map_numbers(call, 0); }
 
 void map_numbers(const Map& call, unsigned numbers) {
+  if (squares(call, numbers)) {
+    Map square = call;
+    square.op = op::id<op::Square>, square.inputs = 1;
+    return map(square);
+  }
   const Row& row = row_of(call.op);
   const Kernels& kernels = row.of[call.part][static_cast<int>(wide(call.dtype))];
   const HalfKernels& half = row.half[call.part];

@@ -171,7 +171,9 @@ t.test('events', function()
   t.near(b:elapsed_time(a), -ms)
   t.raises(function() a:elapsed_time(3) end, 'elapsed_time: an event of mt.cuda.Event is needed, got 3')
   t.raises(function() a.record(nil) end, 'record: an event of mt.cuda.Event is needed')
-  t.raises(function() a:elapsed_time(mt.cuda.Event('cuda:1'):record()) end, 'the events are of cuda:0 and cuda:1')
+  if mt.cuda.device_count() > 1 then
+    t.raises(function() a:elapsed_time(mt.cuda.Event('cuda:1'):record()) end, 'the events are of cuda:0 and cuda:1')
+  end
   t.raises(function() mt.cuda.Event('cpu') end, 'Event: a GPU is needed')
 end)
 

@@ -429,14 +429,15 @@ test('moments that decay end at 0, not in denormals, and no other operation chan
   end
 end)
 
+-- The mode is the CPU's.
 test('a step of RMSprop too, on all threads, and only the step', function()
-  local tiny = mt.tensor({1e-39}):expand(200000):contiguous()
+  local tiny = mt.tensor({1e-39}, {device = 'cpu'}):expand(200000):contiguous()
   for _, option in ipairs{{}, {momentum = 0.5}, {centered = true}} do
-    local p = mt.ones(200000):requires_grad_()
+    local p = mt.ones({200000}, {device = 'cpu'}):requires_grad_()
     local opt = optim.RMSprop({p}, option)
-    p.grad = mt.full({200000}, 1e-19)
+    p.grad = mt.full({200000}, 1e-19, {device = 'cpu'})
     opt:step()
-    p.grad = mt.zeros(200000)
+    p.grad = mt.zeros({200000}, {device = 'cpu'})
     for _ = 1, 200 do opt:step() end
     for _, moment in pairs(opt:state_dict()[1].state.square) do
       eq(moment:ne(0):mul(moment:lt(1.17e-38)):sum():item(), 0)
@@ -449,7 +450,7 @@ test('a step of RMSprop too, on all threads, and only the step', function()
 end)
 
 test('set_flush_denormal', function()
-  local tiny = mt.tensor({1e-39}):expand(200000):contiguous()
+  local tiny = mt.tensor({1e-39}, {device = 'cpu'}):expand(200000):contiguous()
   eq(mt.set_flush_denormal(true), true)
   local flushed = (tiny * 1):ne(0):sum():item()
   eq(mt.set_flush_denormal(false), true)

@@ -1,5 +1,6 @@
 -- testing.lua -- A tiny test helper: t.test(name, fn), t.eq, t.near, t.raises, t.finish().
 local mt = require 'mtorch'
+local time = require('mtorch.core').time
 local testing = {}
 
 local count, failures = 0, 0
@@ -54,15 +55,24 @@ function testing.raises(fn, pattern)
   return tostring(message)
 end
 
---- Runs one test; a failure prints one line that begins with file:line and goes on.
+--- Runs one test; a failure prints one line that begins with file:line and goes on. So does a test
+--- that takes over MTORCH_SLOW_TEST seconds, where that is set.
+local slow = tonumber(os.getenv 'MTORCH_SLOW_TEST')
 function testing.test(name, fn)
   count = count + 1
+  local began = time()
   local ok, report = xpcall(fn, function(message)
     local text = tostring(message):gsub('\n', ' ')
     if text:find('^[^:]+:%d+: ') then return text end
     local info = debug.getinfo(2, 'Sl')
     return ('%s:%d: %s'):format(info.short_src, info.currentline, text)
   end)
+  local seconds = time() - began
+  if slow and seconds > slow then
+    local _, gpu = pcall(function() return mt.cuda.memory_stats().reserved / 2 ^ 20 end)
+    print(('slow: %.1f s: %s (GPU memory: %s MiB)'):format(seconds, name, gpu))
+    io.flush()
+  end
   if ok then return end
   failures = failures + 1
   local place, text = report:match('^([^:]+:%d+: )(.*)$')
