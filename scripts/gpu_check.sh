@@ -31,7 +31,11 @@ done
 [ -n "$program" ] || { echo "gpu_check: no program in $here/bin or $here/build" >&2 && exit 2; }
 case $program in /*) ;; *) program=$PWD/$program ;; esac
 cores=$(nproc 2>/dev/null || echo 2)
-[ -n "$jobs" ] || jobs=$((cores < 8 ? cores : 8))
+# Processes take turns on a GPU, a slice of time each: eight tests at once are ten times slower each.
+if [ -z "$jobs" ]; then
+  jobs=1
+  [ $emulated = no ] || jobs=$((cores < 8 ? cores : 8))
+fi
 if [ $emulated = yes ]; then
   for place in "$here/lib/mtorch" "$here/build"; do
     if [ -z "${MTORCH_CUDA_PLUGIN:-}" ] && [ -e "$place/libmtorch_cuda_emulated.so" ]; then

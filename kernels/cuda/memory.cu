@@ -13,6 +13,16 @@ void* raw(size_t bytes) {
   void* data = nullptr;
   if (g.recording) return arena_take(bytes);
   if (!bytes) bytes = 1;
+  if (bytes <= kSmallBlock) {
+    const SizeClass c = class_of(bytes);
+    bytes = c.bytes;
+    if (std::vector<void*>& kept = g.kept[c.index]; !kept.empty()) {
+      data = kept.back();
+      kept.pop_back();
+      g.kept_bytes -= bytes;
+      return data;
+    }
+  }
   const cudaError_t e =
       g.has_pools ? cudaMallocAsync(&data, bytes, g.stream) : cudaMalloc(&data, bytes);
   if (e == cudaSuccess) return data;
@@ -21,10 +31,20 @@ void* raw(size_t bytes) {
   if (e != cudaErrorMemoryAllocation && e != cudaErrorInvalidValue) check(e, "asking for memory");
   return nullptr;
 }
+void give_to_pool(void* data) {
+  State& g = state();
+  check(g.has_pools ? cudaFreeAsync(data, g.stream) : cudaFree(data), "freeing memory");
+}
 void give_raw(void* data, size_t bytes) {
   State& g = state();
   if (g.graphs && graph_gives(data, bytes, false)) return;
-  check(g.has_pools ? cudaFreeAsync(data, g.stream) : cudaFree(data), "freeing memory");
+  const SizeClass c = class_of(bytes ? bytes : 1);
+  if (bytes <= kSmallBlock && g.kept_bytes + c.bytes <= kMostKept) {
+    g.kept[c.index].push_back(data);
+    g.kept_bytes += c.bytes;
+  } else {
+    give_to_pool(data);
+  }
 }
 
 }  // namespace
@@ -62,6 +82,11 @@ void give(void* data, size_t bytes) { give_raw(data, bytes); }
 void trim() {
   State& g = state();
   if (g.recording) return;
+  for (std::vector<void*>& kept : g.kept) {
+    for (void* const data : kept) give_to_pool(data);
+    kept.clear();
+  }
+  g.kept_bytes = 0;
   wait();
   trim_pinned();
   if (g.has_pools) check(cudaMemPoolTrimTo(g.pool, 0), "giving memory back");

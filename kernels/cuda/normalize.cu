@@ -95,6 +95,55 @@ template <class T, class Team> struct Row {
     });
   }
 
+  /// The same sums in the same order where the row is one piece: read once, K elements to a thread.
+  template <int K> __device__ void forward_held() const {
+    const int64_t base = row * inner;
+    const int size = int(inner);
+    cuda::Held<K, T> x(team, static_cast<const T*>(c.x) + base, size);
+    double sum = 0, squares = 0;
+    if (c.centred) {
+      x.each(team, size, [&](T v, int, int) { sum += double(v); });
+      sum = total(sum);
+    }
+    const T mean = T(sum / n);
+    x.each(team, size, [&](T v, int, int) {
+      const T d = v - mean;
+      squares += double(d * d);
+    });
+    const double variance = total(squares) / n;
+    const T rate = T(1 / math::sqrt(variance + c.eps));
+    if (team.number() == 0) {
+      static_cast<T*>(c.mean)[row] = mean;
+      static_cast<T*>(c.variance)[row] = T(variance);
+      static_cast<T*>(c.rate)[row] = rate;
+    }
+    T* const out = static_cast<T*>(c.out) + base;
+    const T* const bias = static_cast<const T*>(c.bias);
+    const bool plain = !c.weight && !bias;
+    x.each(team, size, [&](T v, int i, int) {
+      const T y = (v - mean) * rate;
+      const int64_t p = channel_of(i);
+      out[i] = plain ? y : y * weight(p) + (bias ? bias[channel + p] : T(0));
+    });
+  }
+  /// For channels of single elements.
+  template <int K> __device__ void backward_held() const {
+    const int64_t base = row * inner;
+    const int size = int(inner);
+    cuda::Held<K, T> x(team, static_cast<const T*>(c.x) + base, size),
+        g(team, static_cast<const T*>(c.grad) + base, size);
+    const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
+    double a = 0, b = 0;
+    g.each(team, size, [&](T& v, int i, int k) {
+      v = v * weight(i), x.v[k] = (x.v[k] - mean) * rate;
+      a += double(v), b += double(v * x.v[k]);
+    });
+    a = total(a), b = total(b);
+    const T middle = c.centred ? T(a / n) : T(0), slope = T(b / n);
+    T* const dx = static_cast<T*>(c.out) + base;
+    g.each(team, size, [&](T v, int i, int k) { dx[i] = (v - middle - x.v[k] * slope) * rate; });
+  }
+
   __device__ void backward() const {
     const T* const x = static_cast<const T*>(c.x);
     const T* const g = static_cast<const T*>(c.grad);
@@ -130,12 +179,17 @@ template <class T, class Team> struct Row {
   }
 };
 
-template <class T, class Team> __global__ void rows(const __grid_constant__ Normalize c) {
+/// K: how many elements of a row a thread holds; 0: none, it reads them several times. Each way has a
+/// kernel of its own: the way back takes twice the registers.
+template <class T, class Team, int K, bool Backward>
+__global__ void rows(const __grid_constant__ Normalize c) {
   const Team team;
   const int64_t rows = c.images * c.period;
   for (int64_t i = team.first_line(); i < rows; i += team.lines_at_once()) {
     const Row<T, Team> row(c, team, i);
-    if (c.grad) row.backward();
+    if constexpr (K > 0 && Backward) row.template backward_held<K>();
+    else if constexpr (K > 0) row.template forward_held<K>();
+    else if constexpr (Backward) row.backward();
     else row.forward();
   }
 }
@@ -178,18 +232,28 @@ template <class T> __global__ void shift(const __grid_constant__ Normalize c, in
   }
 }
 
+template <class T, class Team, bool Backward> void run_rows(const Normalize& c) {
+  const auto start = [&](auto k) {
+    cuda::launch_teams<Team>("normalize", rows<T, Team, k.value, Backward>, c.images * c.period, c);
+  };
+  if (c.outer == 1 && (!Backward || c.run == 1) && cuda::held<Team>(c.per * c.run, start)) return;
+  start(std::integral_constant<int, 0>{});
+}
+template <class T, class Team> void run_rows(const Normalize& c) {
+  c.grad ? run_rows<T, Team, true>(c) : run_rows<T, Team, false>(c);
+}
+
 template <class T> void run(const Normalize& c) {
   if (c.given) {
     const int64_t all = c.outer * c.images * c.period * c.per * c.run;
     return cuda::launch("normalize", shift<T>, cuda::blocks_for(all, cuda::kThreads),
                         cuda::kThreads, c, all);
   }
-  const int64_t n = c.images * c.period, elements = c.outer * c.per * c.run;
+  const int64_t elements = c.outer * c.per * c.run;
   // Short channels are summed one by one: by a warp, which needs no barriers for it.
   const bool short_channels = c.grad && c.run > 1 && c.outer * c.run <= 64;
-  if (elements <= 512 || short_channels)
-    cuda::launch_teams<cuda::Warp>("normalize", rows<T, cuda::Warp>, n, c);
-  else cuda::launch_teams<cuda::Block>("normalize", rows<T, cuda::Block>, n, c);
+  if (elements <= 512 || short_channels) run_rows<T, cuda::Warp>(c);
+  else run_rows<T, cuda::Block>(c);
   if (!c.grad || c.run > 1 || !(c.weight_grad || c.bias_grad)) return;
   const int64_t threads = normalize_parts(c) * c.period * c.per;
   cuda::launch("normalize", element_parts<T>, cuda::blocks_for(threads, cuda::kThreads),

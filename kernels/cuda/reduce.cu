@@ -102,8 +102,9 @@ template <class Rule> class Alone {
 };
 /// Sums about the first element, without a division for each: being one of them, it is never so far
 /// away that more than log2(n) bits of m2 are lost.
-template <class T> class Alone<Moments<T>> {
+template <class Element> class Alone<Moments<Element>> {
  public:
+  using T = Element;
   __device__ void enter(T x, int64_t) {
     if (n_ == 0) first_ = double(x);
     const double d = double(x) - first_;
@@ -119,8 +120,9 @@ template <class T> class Alone<Moments<T>> {
   double n_ = 0, first_ = 0, sum_ = 0, squares_ = 0;
 };
 /// One exponential for each element, in its own precision.
-template <class T> class Alone<LogSumExp<T>> {
+template <class Element> class Alone<LogSumExp<Element>> {
  public:
+  using T = Element;
   using Rule = LogSumExp<T>;
   __device__ void enter(T x, int64_t i) {
     const T d = x - s_.offset;
@@ -148,12 +150,6 @@ struct Job {
   void* partial;
 };
 
-template <class T> __device__ T element(const Job& j, int64_t base, int64_t i) {
-  const int64_t at =
-      j.r.reduced == 1 ? i * j.r.reduced_stride[0]
-                       : offset_of(i, j.r.reduced, j.r.reduced_size, j.r.reduced_stride);
-  return static_cast<const T*>(j.r.in)[base + at];
-}
 __device__ inline int64_t begin_of(const Job& j, int64_t output) {
   return offset_of(output, j.r.kept, j.r.kept_size, j.r.kept_stride);
 }
@@ -178,17 +174,57 @@ template <class Rule> __device__ typename Rule::State join_block(const typename 
   return joined;
 }
 
+/// The elements i, i + by, .. below `to` of a line, eight loads under way at a time.
+template <class Own>
+__device__ void enter_line(const Job& j, int64_t base, int64_t i, int64_t to, int by, Own& own) {
+  using T = typename Own::T;
+  constexpr int at_once = 8;
+  if (j.r.reduced == 1) {
+    const int64_t stride = j.r.reduced_stride[0], step = by * stride;
+    const T* in = static_cast<const T*>(j.r.in) + base + i * stride;
+    for (; i + (at_once - 1) * by < to; i += at_once * by, in += at_once * step) {
+      T x[at_once];
+      for (int k = 0; k < at_once; ++k) x[k] = in[k * step];
+      for (int k = 0; k < at_once; ++k) own.enter(x[k], i + k * by);
+    }
+    for (; i < to; i += by, in += step) own.enter(*in, i);
+  } else {
+    for (; i < to; i += by)
+      own.enter(static_cast<const T*>(j.r.in)[base + offset_of(i, j.r.reduced, j.r.reduced_size,
+                                                                 j.r.reduced_stride)], i);
+  }
+}
+
 /// A block for each output, or for each part of one (the grid's y).
 template <class Rule> __global__ void lines(const __grid_constant__ Job j) {
-  using T = typename Rule::T;
   const int t = int(threadIdx.x), threads = int(blockDim.x);
   for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
     const int64_t base = begin_of(j, o), from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
     Alone<Rule> own;
-    for (int64_t i = from + t; i < to; i += threads) own.enter(element<T>(j, base, i), i);
+    enter_line(j, base, from + t, to, threads, own);
     const auto s = join_block<Rule>(own.state());
     if (t == 0) finish<Rule>(j, o, blockIdx.y, s);
+  }
+}
+
+/// Many short lines: 32 threads for each, kBlock / 32 lines to a block.
+template <class Rule> __global__ void short_lines(const __grid_constant__ Job j) {
+  using State = typename Rule::State;
+  const int t = int(threadIdx.x), row = int(threadIdx.y);
+  State* const all = cuda::shared_memory<State>() + row * 32;
+  for (int64_t o0 = int64_t(blockIdx.x) * (kBlock / 32); o0 < j.outputs;
+       o0 += int64_t(gridDim.x) * (kBlock / 32)) {
+    const int64_t o = o0 + row;
+    Alone<Rule> own;
+    if (o < j.outputs) enter_line(j, begin_of(j, o), t, j.elements, 32, own);
+    all[t] = own.state();
+    for (int half = 16; half > 0; half /= 2) {
+      __syncthreads();
+      if (t < half) all[t] = Rule::join(all[t], all[t + half]);
+    }
+    if (t == 0 && o < j.outputs) finish<Rule>(j, o, 0, all[0]);
+    __syncthreads();
   }
 }
 
@@ -202,11 +238,7 @@ template <class Rule> __global__ void columns(const __grid_constant__ Job j) {
     const int64_t o = o0 + across, from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
     Alone<Rule> own;
-    if (o < j.outputs) {
-      const int64_t base = begin_of(j, o);
-      for (int64_t i = from + down; i < to; i += kDown)
-        own.enter(element<typename Rule::T>(j, base, i), i);
-    }
+    if (o < j.outputs) enter_line(j, begin_of(j, o), from + down, to, kDown, own);
     all[down * kAcross + across] = own.state();
     for (int half = kDown / 2; half > 0; half /= 2) {
       __syncthreads();
@@ -262,6 +294,10 @@ template <class Rule> void run(const Reduce& r) {
   if (side_by_side) {
     cuda::launch_blocks("reduce", columns<Rule>, grid, dim3(kAcross, kDown), kBlock * sizeof(State),
                         j);
+  } else if (j.parts == 1 && j.elements > 32 && j.elements <= 4096 && j.outputs >= 4096) {
+    const int64_t blocks = (j.outputs + kBlock / 32 - 1) / (kBlock / 32);
+    cuda::launch_blocks("reduce", short_lines<Rule>, unsigned(smaller<int64_t>(blocks, 1 << 20)),
+                        dim3(32, kBlock / 32), kBlock * sizeof(State), j);
   } else {
     const int threads = threads_for(j.part);
     cuda::launch_blocks("reduce", lines<Rule>, grid, threads, size_t(threads) * sizeof(State), j);

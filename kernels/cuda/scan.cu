@@ -5,6 +5,7 @@
 // then the parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
 #include "kernels/scans.h"
 
+#include "kernels/cuda/load.h"
 #include "kernels/cuda/team.h"
 #include "kernels/device.h"
 #include "kernels/verbs.h"
@@ -14,7 +15,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kMostParts = cuda::kThreads;  // a block joins those of one line at once
+constexpr int64_t kMostParts = 8 * cuda::kThreads;  // enough for every processor; a block joins those of a line
 constexpr int64_t kLeastPart = 2048;
 
 template <class Op, class Element> struct Running {
@@ -55,22 +56,34 @@ struct Job {
   void* state;
 };
 
-/// The elements [from, to) of a line, whose first one lies at `in`, after `state`; returns what all
+/// The elements [from, to) of a line, whose first one lies at `in_at`, after `state`; returns what all
 /// come to.
 template <class Rule, class Team>
-__device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in, int64_t out,
+__device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in_at, int64_t out,
                                      int64_t from, int64_t to, typename Rule::State state,
                                      bool write) {
   using State = typename Rule::State;
   constexpr int each = Team::kLines == cuda::kThreads ? 1 : 4;
+  using T = typename Rule::T;
+  using Elements = cuda::Group<T, each>;
   const Rule join;
   const State nothing = Rule::nothing();
-  const auto* const x = static_cast<const typename Rule::T*>(s.in) + in;
+  const T* const x = static_cast<const T*>(s.in) + in_at;
+  constexpr bool kCanGroup = each > 1 && sizeof(Elements) <= 16;
+  const bool grouped = kCanGroup && s.lines.in_step == 1 &&
+                       reinterpret_cast<uintptr_t>(x + from) % sizeof(Elements) == 0;
   for (int64_t base = from; base < to; base += int64_t(team.size()) * each) {
     const int64_t first = base + int64_t(team.number()) * each;
     State mine[each], sum = nothing;
+    Elements in;
+    const bool whole = grouped && first + each <= to;
+    if constexpr (kCanGroup) {
+      if (whole) in = cuda::load_group<Elements>(x + first);
+    }
+    for (int k = 0; k < each && !whole; ++k)
+      in.v[k] = first + k < to ? x[(first + k) * s.lines.in_step] : T(0);
     for (int k = 0; k < each; ++k) {
-      if (first + k < to) sum = join(sum, Rule::enter(x[(first + k) * s.lines.in_step], first + k));
+      if (first + k < to) sum = join(sum, Rule::enter(in.v[k], first + k));
       mine[k] = sum;
     }
     const cuda::Scanned<State> scanned = team.scan(sum, nothing, join);
@@ -108,10 +121,18 @@ template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) 
   const cuda::Block team;
   for (int64_t line = team.first_line(); line < j.lines; line += team.lines_at_once()) {
     State* const states = static_cast<State*>(j.state) + line * j.parts;
-    const int64_t p = team.number();
-    const State mine = p < j.parts ? states[p] : Rule::nothing();
-    const State before = team.scan(mine, Rule::nothing(), Rule{}).before;
-    if (p < j.parts) states[p] = before;
+    const Rule join;
+    // Neighbouring parts are a thread's.
+    const int64_t each = (j.parts + team.size() - 1) / team.size(), from = team.number() * each,
+                  to = smaller(j.parts, from + each);
+    State mine = Rule::nothing();
+    for (int64_t p = from; p < to; ++p) mine = join(mine, states[p]);
+    State before = team.scan(mine, Rule::nothing(), join).before;
+    for (int64_t p = from; p < to; ++p) {
+      const State own = states[p];
+      states[p] = before;
+      before = join(before, own);
+    }
   }
 }
 

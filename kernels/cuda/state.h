@@ -1,10 +1,21 @@
 // state.h -- what the plug-in knows about each GPU, shared by plugin.cu, memory.cu and graph.cu
 #pragma once
+#include <vector>
+
 #include "kernels/cuda/cuda.h"
 
 namespace mt::cuda {
 
 constexpr int kRing = 64;  // names of kernels that are remembered
+
+/// Steps of 512 bytes to 8 KiB, then four for each power of two.
+struct SizeClass {
+  int index;
+  size_t bytes;
+};
+SizeClass class_of(size_t bytes);
+constexpr size_t kSmallBlock = size_t(1) << 20, kMostKept = size_t(64) << 20;
+constexpr int kSmallClasses = 64;  // at least those up to kSmallBlock
 
 struct Graph;
 struct Pinned;
@@ -34,6 +45,10 @@ struct State {
   uint64_t checks = 0;
   bool unsettled = false;  // checks were started whose outcome has not been read
 
+  // Freed blocks of up to kSmallBlock bytes: the next of their size class takes them over without a
+  // call of the driver. The stream's order makes that safe.
+  std::vector<void*> kept[kSmallClasses];
+  size_t kept_bytes = 0;
   Pinned* pinned = nullptr;  // all of its page-locked memory, in use and idle
   Graph* graphs = nullptr;     // all that hold memory
   Graph* recording = nullptr;  // one of them
@@ -53,13 +68,6 @@ GpuUse use();
 void reset_peak();
 void* pin(size_t bytes);
 void unpin(void*);
-
-/// Steps of 512 bytes to 8 KiB, then four for each power of two.
-struct SizeClass {
-  int index;
-  size_t bytes;
-};
-SizeClass class_of(size_t bytes);
 
 // graph.cu
 void* event();

@@ -5,6 +5,8 @@
 // Teams that share a block and its barriers take equally many turns: `kTogether` of them, of which
 // the last ones may find no line.
 #pragma once
+#include <type_traits>
+
 #include "kernels/cuda/cuda.h"
 
 namespace mt::cuda {
@@ -125,6 +127,32 @@ struct Column {
     return s;
   }
 };
+
+/// A line of at most K elements for each of the team's threads, read once into registers.
+template <int K, class T> struct Held {
+  T v[K];
+  template <class Team> __device__ Held(const Team& team, const T* from, int n) {
+    for (int k = 0, i = team.number(); k < K; ++k, i += team.size()) v[k] = i < n ? from[i] : T(0);
+  }
+  /// Calls `body(element, its place in the line)` for this thread's elements.
+  template <class Team, class F> __device__ void each(const Team& team, int n, const F& body) {
+    for (int k = 0, i = team.number(); k < K; ++k, i += team.size())
+      if (i < n) body(v[k], i, k);
+  }
+};
+/// Calls `body(the elements of a thread, a constant)` with the least that suffices for a line of n
+/// elements in registers; false: it is too long.
+template <class Team, class F> bool held(int64_t n, const F& body) {
+  const auto fits = [&](auto k) {
+    if (n > k.value * (kThreads / Team::kLines)) return false;
+    body(k);
+    return true;
+  };
+  if constexpr (Team::kLines == 1) {
+    if (fits(std::integral_constant<int, 4>{})) return true;
+  }
+  return fits(std::integral_constant<int, 16>{});
+}
 
 /// A kernel whose teams take `lines` lines in turns.
 template <class Team, class... P, class... A>

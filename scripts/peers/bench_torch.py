@@ -238,7 +238,8 @@ def gpu(bench):
 
 
 def networks(bench):
-    """Layers of ResNet-50, an embedding, attention, and whole steps."""
+    """Layers of ResNet-50, an embedding, attention, and whole steps; float32 as it says, no TF32."""
+    torch.backends.cudnn.allow_tf32 = False
     n = 1 if bench.quick else 32
     for name, inputs, k in (("conv1x1/256x64x56", 256, 1), ("conv3x3/64x64x56", 64, 3)):
         x, w = safe(n, inputs, 56, 56), safe(64, inputs, k, k)

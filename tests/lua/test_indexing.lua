@@ -621,8 +621,8 @@ test('one element, read and written without more than it needs', function()
     return select(5, memory()) - before
   end
   for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8', 'float16'} do
-    local x = mt.zeros({3, 4}, dtype)
-    local column, seven = x:t(), mt.tensor(7, dtype)
+    local x = mt.zeros({3, 4}, {dtype = dtype, device = 'cpu'})
+    local column, seven = x:t(), mt.tensor(7, {dtype = dtype, device = 'cpu'})
     eq(made(function()
       x[{2, 3}] = 5
       x[{2, 3}] = x[{2, 3}]
