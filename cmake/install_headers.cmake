@@ -1,7 +1,7 @@
 # install_headers.cmake -- installs the public headers (run by `cmake --install`; `binary`, `include` come from there)
 #
-# In the tree they include each other from its root: "engine/tensor.h". Installed, it is "mtorch/engine/tensor.h", so
-# that a program with an engine/tensor.h or a lua.h of its own never gets the wrong one.
+# In the tree they include each other from its root: "engine/core/tensor.h". Installed, it is "mtorch/engine/tensor.h", so
+# that a program with an engine/core/tensor.h or a lua.h of its own never gets the wrong one.
 get_filename_component(source ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 set(staged ${binary}/include/mtorch)
 file(REMOVE_RECURSE ${staged})
@@ -12,7 +12,9 @@ function(stage from to)
   file(WRITE ${staged}/${to} "${text}")
 endfunction()
 
-file(GLOB headers RELATIVE ${source} ${source}/engine/*.h ${source}/engine/io/*.h ${source}/kernels/*.h)
+file(GLOB_RECURSE headers RELATIVE ${source} ${source}/engine/*.h ${source}/kernels/math/*.h)
+file(GLOB contract RELATIVE ${source} ${source}/kernels/*.h)
+list(APPEND headers ${contract})
 list(REMOVE_ITEM headers engine/mtorch.h)
 foreach(header ${headers})
   stage(${header} ${header})

@@ -5,7 +5,7 @@
 #include <cstdint>
 #endif
 
-#include "kernels/half.h"
+#include "kernels/math/half.h"
 
 /// Code instantiated once per instruction set lives in `inline namespace MT_ISA`, so that the
 /// linker never merges an AVX-512 copy of a function into the baseline. The build sets it;

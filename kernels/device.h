@@ -5,7 +5,7 @@
 // one of the inputs (in place).
 //
 // Of the 16-bit floats a verb gets only what its struct names: map, copy, gather, compress, scatter
-// that sets, matmul and conv of a GPU. For all others the engine converts (engine/half.h).
+// that sets, matmul and conv of a GPU. For all others the engine converts (engine/core/upcast.h).
 #pragma once
 #include "kernels/base.h"
 #include "kernels/conv.h"

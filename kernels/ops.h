@@ -10,11 +10,11 @@
 // file. That is all.
 #pragma once
 #include "kernels/base.h"
-#include "kernels/bessel.h"
-#include "kernels/gamma.h"
-#include "kernels/math.h"
-#include "kernels/number.h"
-#include "kernels/special.h"
+#include "kernels/math/bessel.h"
+#include "kernels/math/gamma.h"
+#include "kernels/math/math.h"
+#include "kernels/math/number.h"
+#include "kernels/math/special.h"
 
 namespace mt::op {
 inline namespace MT_ISA {

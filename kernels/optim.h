@@ -1,8 +1,8 @@
 // optim.h -- the optimizers' formulas for one element
 #pragma once
 #include "kernels/device.h"
-#include "kernels/math.h"
-#include "kernels/number.h"
+#include "kernels/math/math.h"
+#include "kernels/math/number.h"
 
 namespace mt {
 inline namespace MT_ISA {

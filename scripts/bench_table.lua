@@ -54,7 +54,7 @@ end
 function bench_table.write(path, header, measured)
   local lines = {'# ' .. header}
   for i, r in ipairs(measured) do lines[i + 1] = ('%s\t%.3f'):format(r.name, r.us) end
-  require('mtorch.util').write_file('bench.lua', path, table.concat(lines, '\n') .. '\n')
+  require('mtorch.core.util').write_file('bench.lua', path, table.concat(lines, '\n') .. '\n')
 end
 
 local function ratio(ours, theirs) return ours and theirs and theirs / ours end

@@ -108,7 +108,7 @@ function lesson.table(columns, rows, path)
     for c in ipairs(columns) do cells[c] = row[c] == nil and '' or tostring(row[c]) end
     lines[i + 1] = table.concat(cells, ',')
   end
-  require('mtorch.util').write_file('cuda_lesson', path, table.concat(lines, '\n') .. '\n')
+  require('mtorch.core.util').write_file('cuda_lesson', path, table.concat(lines, '\n') .. '\n')
   print('table: ' .. path)
 end
 

@@ -2,7 +2,7 @@
 --
 --   mtorch scripts/gpu_table.lua DIR SECONDS QUICK
 local mt = require 'mtorch'
-local util = require 'mtorch.util'
+local util = require 'mtorch.core.util'
 
 local folder, seconds, quick = arg[1], tonumber(arg[2]), arg[3] == 'yes'
 

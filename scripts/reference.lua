@@ -4,8 +4,8 @@
 --
 -- A test compares the files with what this makes, so that they cannot go stale.
 local mt = require 'mtorch'
-local core, util = require 'mtorch.core', require 'mtorch.util'
-local objects = require 'mtorch.object_methods'
+local core, util = require 'mtorch.core', require 'mtorch.core.util'
+local objects = require 'mtorch.tools.object_methods'
 
 local reference = {}
 

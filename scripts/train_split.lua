@@ -6,7 +6,7 @@
 --   mtorch scripts/train_split.lua --dataset every --seeds 5     of all six sets; --dataset diag --seeds 5: of one
 --   mtorch scripts/train_split.lua --device cuda                 an epoch is one graph; --eager: without
 local mt = require 'mtorch'
-local core, util = require 'mtorch.core', require 'mtorch.util'
+local core, util = require 'mtorch.core', require 'mtorch.core.util'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 
 local options = mt.args{

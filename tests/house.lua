@@ -11,6 +11,31 @@ local may_include = {
   scripts = {bindings = true, engine = true, kernels = true},
   tests = {tests = true, bindings = true, engine = true, kernels = true},
 }
+-- Inside the engine: which room's headers, and which room's sources, may include which rooms' headers.
+-- Everything may use core; ops and autograd know each other (accumulation is an addition); linalg uses
+-- both; gpu, io and profile are leaves.
+local language = 'core autograd ops'
+local engine_arrows = {
+  core = {header = 'core', source = language},
+  autograd = {header = 'core autograd', source = language},
+  ops = {header = language, source = language},
+  linalg = {header = language .. ' linalg', source = language .. ' linalg'},
+  gpu = {header = 'core gpu', source = language .. ' gpu'},
+  io = {header = 'core io', source = 'core io'},
+  profile = {header = 'core profile', source = 'core ops profile'},
+}
+-- The same of the bindings: the program at the top, core at the bottom.
+local binding_arrows = {
+  core = {header = 'core', source = 'core functions'}, -- the registry lists the functions
+  functions = {header = 'core functions', source = 'core functions'},
+  program = {header = 'core program', source = 'core program'},
+}
+local function may_enter(arrows, path, included)
+  local room, target = path:match('^%w+/(%w+)/'), included:match('^%w+/(%w+)/')
+  if not room or not target or path:match('^%w+') ~= included:match('^%w+') then return true end
+  local allowed = arrows[room] and arrows[room][path:find('%.h$') and 'header' or 'source'] or ''
+  return (' ' .. allowed .. ' '):find(' ' .. target .. ' ', 1, true) ~= nil
+end
 local containers = {}
 for name in ([[array bitset deque flat_map flat_set forward_list list map queue set span stack string
   string_view unordered_map unordered_set valarray vector iostream sstream fstream functional memory]]):gmatch('%S+') do
@@ -65,6 +90,9 @@ function rules.includes(path, lines, _, tell)
         tell(number, ('"%s" does not start at the root'):format(included))
       elseif not may_include[room][target] then
         tell(number, ('%s includes %s'):format(room, included))
+      elseif room == 'engine' and not may_enter(engine_arrows, path, included) or
+        room == 'bindings' and not may_enter(binding_arrows, path, included) then
+        tell(number, ('%s may not include %s: see the table of arrows in tests/house.lua'):format(path, included))
       elseif not exists(root .. '/' .. included) then
         tell(number, ('"%s" does not exist'):format(included))
       end
@@ -77,7 +105,7 @@ function rules.includes(path, lines, _, tell)
         room == 'engine') then
         tell(number, ('%s knows no Lua, but includes <%s>'):format(room, system))
       end
-      if path:find('^kernels/[^/]*%.h$') and containers[system] then
+      if (path:find('^kernels/[^/]*%.h$') or path:find('^kernels/math/')) and containers[system] then
         tell(number, ('nvcc and NVRTC read this header; <%s> is for the host'):format(system))
       end
     end
@@ -166,18 +194,23 @@ end
 
 local good = '// good.h -- a header that keeps all rules\n#pragma once\n#include <cstdint>\n'
 local samples = {
-  {'includes', 'kernels/bad.h', '#include "engine/shape.h"\n'},
+  {'includes', 'kernels/bad.h', '#include "engine/core/shape.h"\n'},
   {'includes', 'kernels/bad.h', '#include <vector>\n'},
-  {'includes', 'kernels/cpu/bad.cpp', '#include "bindings/lua.h"\n'},
+  {'includes', 'kernels/cpu/bad.cpp', '#include "bindings/core/lua.h"\n'},
   {'includes', 'kernels/cpu/bad.cpp', '#include <lua.hpp>\n'},
-  {'includes', 'engine/bad.cpp', '#include "bindings/lua.h"\n'},
+  {'includes', 'engine/bad.cpp', '#include "bindings/core/lua.h"\n'},
   {'includes', 'engine/bad.cpp', '#include <lauxlib.h>\n'},
   {'includes', 'engine/bad.cpp', '#include "shape.h"\n'},
   {'includes', 'engine/bad.cpp', '#include "engine/no_such_header.h"\n'},
   {'includes', 'bindings/bad.cpp', '#include "../engine/shape.h"\n'},
+  {'includes', 'engine/core/bad.h', '#include "engine/ops/views.h"\n'},
+  {'includes', 'engine/core/bad.cpp', '#include "engine/linalg/linalg.h"\n'},
+  {'includes', 'engine/ops/bad.cpp', '#include "engine/linalg/linalg.h"\n'},
+  {'includes', 'engine/io/bad.cpp', '#include "engine/ops/views.h"\n'},
+  {'includes', 'bindings/functions/bad.cpp', '#include "bindings/program/options.h"\n'},
   {'throws', 'kernels/cpu/bad.cpp', 'void f() { throw 1; }\n'},
   {'requires', 'bindings/lua/bad.lua', "local t = require 'testing'\n"},
-  {'purpose', 'engine/bad.cpp', '#include "engine/shape.h"\n'},
+  {'purpose', 'engine/bad.cpp', '#include "engine/core/shape.h"\n'},
   {'purpose', 'engine/bad.cpp', '// other.cpp -- the name of another file\n'},
   {'purpose', 'tests/bad.sh', '#!/bin/sh\nset -eu\n'},
   {'tabs', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n\tint x;\n'},

@@ -133,7 +133,7 @@ run '' -e 'local n = require("mtorch").nn.Linear(1, 1) local _ = n.more local t 
 run '' -e 'print(("%f"):format(require("mtorch").ones(1):sum()))' &&
   has 'a tensor where Lua wants a number: the cure' err '(the number in a tensor is x:item())'
 run '' -e 'require("mtorch").nn.Sequential.forward()' &&
-  has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn.lua:'
+  has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn/init.lua:'
 has 'and what may be meant' err '; are methods called with a colon'
 run 'f = function(x) return mt.matmul(x, x) end\nf(mt.ones(2, 3))\nmt.ones(2, 3):view(7)\n3 -- three\n' -i &&
   expect 'at the prompt' 0 3
@@ -346,7 +346,7 @@ for word in quit exit 'quit()' ' exit '; do run "1\n$word\n2\n" -i && expect "$w
 run 'quit = 5\nquit\n2\n' -i && expect 'unless it is a variable' 0 '5
 2'
 run 'help\nhelp()\n' -i && has 'help says where help is' out "mt.help('matmul')"
-complete() { run "table.concat(require('mtorch.prompt').complete('$1'), ' ')\n" -i -e \
+complete() { run "table.concat(require('mtorch.tools.prompt').complete('$1'), ' ')\n" -i -e \
   'x, l = mt.ones(2), nn.Linear(1, 1) o = optim.SGD(l:parameters())' && expect "$1 completes" 0 "$2"; }
 complete mt.nn.Li mt.nn.Linear
 complete x:matm x:matmul

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/autograd.h"
-#include "engine/gradcheck.h"
-#include "engine/memory.h"
-#include "engine/ops.h"
-#include "kernels/number.h"
+#include "engine/autograd/graph.h"
+#include "engine/autograd/gradcheck.h"
+#include "engine/core/memory.h"
+#include "engine/ops/ops.h"
+#include "kernels/math/number.h"
 #include "tests/catch.h"
 
 namespace mt::test {

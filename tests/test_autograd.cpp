@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "engine/place.h"
+#include "engine/autograd/view_gradients.h"
 #include "tests/support.h"
 
 namespace mt::test {

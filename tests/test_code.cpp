@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/cuda_signature.h"
-#include "engine/disk_cache.h"
-#include "engine/nvrtc.h"
+#include "engine/gpu/cuda_signature.h"
+#include "engine/gpu/disk_cache.h"
+#include "engine/gpu/nvrtc.h"
 #include "tests/folder.h"
 #include "tests/support.h"
 

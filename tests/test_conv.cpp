@@ -1,6 +1,6 @@
 // test_conv.cpp -- Convolutions and pools from C++: numbers that Lua cannot pass, 0-based results.
-#include "engine/autograd.h"
-#include "engine/ops.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
 #include "tests/catch.h"
 #include "tests/support.h"
 

@@ -3,7 +3,7 @@
 // 3.1 map, zip and reduce on the CPU; 3.2 matrix products there; 3.3 and 3.4 the same on a GPU, which
 // must give what the CPU gives; 3.5 training. As in the course's tests inputs have 1 to 4 dimensions
 // of 1 to 3 elements in -100..100, lie in memory in any order, and 1e-2 is near enough.
-#include "engine/device.h"
+#include "engine/core/device.h"
 #include "tests/support.h"
 
 namespace mt::test {

@@ -1,6 +1,6 @@
 // test_errors.cpp -- wrong calls: the text names the operation and the values, and nothing has been
 // changed
-#include "engine/device.h"
+#include "engine/core/device.h"
 #include "tests/support.h"
 
 namespace mt::test {

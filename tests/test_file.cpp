@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "engine/io/bytes.h"
-#include "engine/io/file.h"
+#include "engine/core/file.h"
 #include "tests/folder.h"
 #include "tests/support.h"
 

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/make.h"
-#include "engine/ops.h"
-#include "kernels/half.h"
+#include "engine/ops/create_like.h"
+#include "engine/ops/ops.h"
+#include "kernels/math/half.h"
 #include "tests/catch.h"
 
 using namespace mt;

@@ -1,4 +1,5 @@
 // test_linalg.cpp -- linear algebra and contractions from C++: 0-based messages, several results
+#include "engine/linalg/linalg.h"
 #include "tests/support.h"
 
 namespace mt::test {

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "engine/profile.h"
+#include "engine/profile/profile.h"
 #include "tests/support.h"
 
 namespace mt::test {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
-#include "engine/device.h"
-#include "engine/ops.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

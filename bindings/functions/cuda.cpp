@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "bindings/functions/functions.h"
-#include "engine/graph.h"
+#include "engine/gpu/graph.h"
 
 namespace mt::lua {
 namespace {

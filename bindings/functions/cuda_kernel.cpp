@@ -1,5 +1,5 @@
 // cuda_kernel.cpp -- what cuda_kernel.lua is made of: kernels in CUDA C as Lua values; mt.cdiv
-#include "engine/cuda_kernel.h"
+#include "engine/gpu/cuda_kernel.h"
 
 #include <memory>
 #include <new>
@@ -14,7 +14,7 @@ struct KernelBox {
   std::unique_ptr<CudaKernel> kernel;
   static constexpr uint64_t kMark = 0x6c656e72656b2174;  // "t!kernel"
 };
-const char kKernelMeta[] = "mtorch.cuda_kernel";
+const char kKernelMeta[] = "mtorch.cuda.kernel";
 
 CudaKernel& kernel_at(const Args& a) {
   KernelBox* box = static_cast<KernelBox*>(lua_touserdata(a.L, 1));

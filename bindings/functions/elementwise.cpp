@@ -4,9 +4,9 @@
 #include <initializer_list>
 
 #include "bindings/functions/functions.h"
-#include "engine/autograd.h"
-#include "engine/ops.h"
-#include "engine/out.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/out.h"
 
 namespace mt::lua {
 namespace {

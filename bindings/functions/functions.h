@@ -4,10 +4,10 @@
 // bodies. A function of the module goes into kFunctions, one that is a method of its first argument
 // too into kMethods.
 #pragma once
-#include "bindings/catalogue.h"
-#include "bindings/module.h"
-#include "engine/device.h"
-#include "engine/reduce.h"
+#include "bindings/core/registry.h"
+#include "bindings/core/module.h"
+#include "engine/core/device.h"
+#include "engine/ops/reduce.h"
 
 namespace mt::lua {
 

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "bindings/callback.h"
-#include "bindings/casting.h"
-#include "engine/autograd.h"
-#include "engine/custom.h"
-#include "engine/gradcheck.h"
-#include "engine/ops.h"
+#include "bindings/core/callback.h"
+#include "bindings/core/autocast.h"
+#include "engine/autograd/graph.h"
+#include "engine/autograd/function.h"
+#include "engine/autograd/gradcheck.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {
@@ -120,7 +120,7 @@ int register_hook_body(Args& a) {
   return 1;
 }
 
-// ---- mt.Function: the engine's side of bindings/lua/gradient.lua --------------------------------
+// ---- mt.Function: the engine's side of bindings/lua/core/gradient.lua --------------------------------
 
 /// Calls backward(g1, ..) in Lua: a gradient for each argument of the forward function, nil or false
 /// for none (more of those may follow: arguments that were left out); `at` says which were tensors.

@@ -1,8 +1,8 @@
 // index.cpp -- reading and writing at positions that are data
 #include "bindings/functions/functions.h"
-#include "bindings/indexing.h"
-#include "engine/autograd.h"
-#include "engine/ops.h"
+#include "bindings/core/indexing.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

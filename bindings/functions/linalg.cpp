@@ -1,6 +1,7 @@
 // linalg.cpp -- the module mt.linalg, and those of its functions that are methods too
 #include "bindings/functions/functions.h"
-#include "engine/ops.h"
+#include "engine/linalg/linalg.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {
@@ -209,7 +210,7 @@ const Entry kLinalg[] = {
            a.given(3) ? a.dims(3) : Shape{-2, -1}, a.boolean(4, false)));
      }},
     {"matrix_power(A, n)", "The n-th power of square matrices; of their inverses for negative n.",
-     [](Args& a) { return a.push(matrix_power(a.tensor(1), a.integer(2))); }},
+     [](Args& a) { return a.push(linalg::matrix_power(a.tensor(1), a.integer(2))); }},
     {"multi_dot([tensors])", "The product of a list of matrices in the cheapest order.",
      [](Args& a) { return a.push(multi_dot(a.tensors(1))); }},
     {"cross(x, y, dim=-1)", "The cross products of vectors of 3 elements along dim.",

@@ -1,6 +1,6 @@
 // neural.cpp -- what networks are made of: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
-#include "engine/ops.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

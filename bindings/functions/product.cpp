@@ -1,6 +1,8 @@
 // product.cpp -- products of matrices and vectors
 #include "bindings/functions/functions.h"
-#include "engine/ops.h"
+#include "engine/linalg/distance.h"
+#include "engine/linalg/linalg.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {
@@ -111,7 +113,7 @@ const Entry kMethods[] = {
     {"trace(x)", "The sum of the diagonal of a matrix.",
      [](Args& a) { return a.push(trace(a.tensor(1))); }},
     {"matrix_power(x, n, {out=})", "The n-th power of square matrices; of their inverses for negative n.",
-     [](Args& a) { return a.push(matrix_power(a.tensor(1), a.integer(2))); }},
+     [](Args& a) { return a.push(linalg::matrix_power(a.tensor(1), a.integer(2))); }},
     {"linear(x, weight, bias=nil)", "x . weight' + bias, with weight [out x in].",
      [](Args& a) {
        return a.push(linear(a.tensor(1), a.tensor(2), a.given(3) ? a.tensor(3) : Tensor()));

@@ -1,5 +1,5 @@
-// profile.cpp -- the profiler for bindings/lua/profile.lua: recordings as Lua tables
-#include "engine/profile.h"
+// profile.cpp -- the profiler for bindings/lua/tools/profile.lua: recordings as Lua tables
+#include "engine/profile/profile.h"
 
 #include "bindings/functions/functions.h"
 

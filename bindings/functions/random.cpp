@@ -3,7 +3,7 @@
 #include <new>
 
 #include "bindings/functions/functions.h"
-#include "engine/ops.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
-#include "engine/autograd.h"
-#include "engine/ops.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 namespace {

@@ -69,10 +69,10 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     'and launch_kernel(fn, {gx, gy}, ..), in 1 to 3 dimensions, call fn(i, j, ..); launch_kernel(fn, { {bx, by}, ' ..
     '{tx, ty} }, ..) is blocks and threads and calls fn(block_idx, thread_idx, block_dim, ..), tables with x, y, z, ' ..
     'positions from 1: i = (block_idx.x - 1) * block_dim.x + thread_idx.x.',
-    function(...) return require('mtorch.grid').launch_kernel(...) end)
+    function(...) return require('mtorch.cuda.grid').launch_kernel(...) end)
   methods.indices = core.declare('indices(x)',
     'An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.',
-    function(x) return require('mtorch.grid').indices(x) end)
+    function(x) return require('mtorch.cuda.grid').indices(x) end)
   mt.memory_stats = core.declare('memory_stats()', 'Bytes of the CPU: allocated (in tensors), peak, reserved (in ' ..
     'tensors or kept for reuse); and how many allocations this thread has made. mt.cuda.memory_stats() is of a GPU.',
     function()
@@ -93,7 +93,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
       "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
       "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..
       '__constant__. check=true finds what a launch writes beside its tensors.',
-      function(...) return require('mtorch.cuda_kernel')(...) end),
+      function(...) return require('mtorch.cuda.kernel')(...) end),
     synchronize = core.declare("synchronize(device='cuda')", 'Waits until a GPU has done what it was asked.',
       function(device) core.synchronize(device or 'cuda') end),
     get_device_properties = core.declare("get_device_properties(device='cuda')", 'What the driver says of a GPU: ' ..
@@ -132,14 +132,14 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
   end
   lazy.linalg = function() return strict(core, core.linalg(), 'mt.linalg') end
-  lazy.time = function() return require('mtorch.timeit').time end
-  lazy.timeit = function() return require('mtorch.timeit').timeit end
+  lazy.time = function() return require('mtorch.tools.timeit').time end
+  lazy.timeit = function() return require('mtorch.tools.timeit').timeit end
   for _, name in ipairs {'args', 'progress', 'report', 'profile', 'help'} do
-    lazy[name] = function() return require('mtorch.' .. name) end
+    lazy[name] = function() return require('mtorch.tools.' .. name) end
   end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
-    lazy[name] = function() return require('mtorch.gradient')[name] end
+    lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end
-  lazy.GradScaler = function() return require('mtorch.scaler').GradScaler end
+  lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   strict(core, mt, 'mt', lazy, function(key) return type(key) == 'string' and core.open(key) end)
 end

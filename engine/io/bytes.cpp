@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "engine/error.h"
-#include "engine/io/file.h"
+#include "engine/core/error.h"
+#include "engine/core/file.h"
 
 namespace mt {
 namespace {

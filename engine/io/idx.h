@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "engine/tensor.h"
+#include "engine/core/tensor.h"
 
 namespace mt {
 

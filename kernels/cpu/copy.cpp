@@ -1,10 +1,10 @@
 // copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/cpu/half_runs.h"
+#include "kernels/cpu/half_convert.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/verbs.h"
-#include "kernels/number.h"
+#include "kernels/math/number.h"
 
 namespace mt {
 inline namespace MT_ISA {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/half_runs.h"
-#include "kernels/cpu/shortcut.h"
+#include "kernels/cpu/half_convert.h"
+#include "kernels/cpu/fast_path.h"
 #include "kernels/verbs.h"
 #include "kernels/device.h"
 #include "kernels/table.h"

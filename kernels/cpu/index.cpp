@@ -1,8 +1,8 @@
 // index.cpp -- the gather and scatter verbs on the CPU
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/number.h"
-#include "kernels/places.h"
+#include "kernels/math/number.h"
+#include "kernels/math/index_math.h"
 #include "kernels/verbs.h"
 
 namespace mt {

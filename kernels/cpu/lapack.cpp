@@ -1,5 +1,5 @@
 // lapack.cpp -- the factorisations of OpenBLAS's LAPACK, on one thread
-#include "kernels/lapack.h"
+#include "kernels/math/lapack.h"
 
 #include <cmath>
 #include <cstdlib>

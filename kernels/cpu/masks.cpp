@@ -1,6 +1,6 @@
 // masks.cpp -- the verbs that pack and unpack by a mask, find what is set, and search sorted data
 #include "kernels/cpu/blocks.h"
-#include "kernels/places.h"
+#include "kernels/math/index_math.h"
 #include "kernels/verbs.h"
 
 namespace mt {

@@ -1,5 +1,5 @@
 // random.cpp -- the random verb on the CPU
-#include "kernels/random.h"
+#include "kernels/math/random.h"
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/verbs.h"

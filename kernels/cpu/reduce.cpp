@@ -1,13 +1,13 @@
 // reduce.cpp -- the reduce verb on the CPU
 //
 // The order of additions depends on the shape alone: the reduced elements are cut into pieces of
-// kPiece, a piece is joined in interleaved partial results (lanes.h), and pieces are joined in their
+// kPiece, a piece is joined in interleaved partial results (simd_reduce.h), and pieces are joined in their
 // order. Threads take outputs or pieces; neither changes the order. Floats are summed in double, in
 // long runs the sums of eight, so that 2^25 times 0.1f is still right.
 #include <type_traits>
 
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd_reduce.h"
 #include "kernels/verbs.h"
 #include "kernels/table.h"
 

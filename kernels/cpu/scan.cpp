@@ -2,8 +2,8 @@
 //
 // A chain of additions is as slow as one addition after the other, so several lines run side by
 // side, and a long line is cut into parts whose totals are found first. Floats are summed in double.
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/lines.h"
+#include "kernels/cpu/simd_reduce.h"
+#include "kernels/cpu/along_dim.h"
 #include "kernels/scans.h"
 #include "kernels/verbs.h"
 

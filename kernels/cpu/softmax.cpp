@@ -1,6 +1,6 @@
 // softmax.cpp -- the softmax verb on the CPU: one trip through memory instead of one per operation
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/simd_reduce.h"
 #include "kernels/verbs.h"
 
 namespace mt {

@@ -1,10 +1,10 @@
 // sort.cpp -- the sort verb on the CPU: a stable radix sort, and selection where few are wanted
 //
-// An element becomes a key (kernels/keys.h), which travels with its position, so that equal keys
+// An element becomes a key (kernels/math/sort_keys.h), which travels with its position, so that equal keys
 // stay in their order and values are made of keys at the end. There is one right answer, so bits do
 // not depend on how the work is cut. Threads take lines, or share a long one.
-#include "kernels/cpu/lines.h"
-#include "kernels/keys.h"
+#include "kernels/cpu/along_dim.h"
+#include "kernels/math/sort_keys.h"
 #include "kernels/verbs.h"
 
 namespace mt {

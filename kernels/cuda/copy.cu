@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/verbs.h"
-#include "kernels/number.h"
+#include "kernels/math/number.h"
 #include "kernels/view.h"
 
 namespace mt {

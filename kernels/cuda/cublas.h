@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/library.h"
-#include "kernels/half.h"
+#include "kernels/math/half.h"
 
 namespace mt::cuda {
 

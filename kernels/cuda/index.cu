@@ -7,8 +7,8 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/device.h"
-#include "kernels/number.h"
-#include "kernels/places.h"
+#include "kernels/math/number.h"
+#include "kernels/math/index_math.h"
 #include "kernels/verbs.h"
 #include "kernels/view.h"
 

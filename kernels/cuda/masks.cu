@@ -5,7 +5,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/prefix.h"
 #include "kernels/device.h"
-#include "kernels/places.h"
+#include "kernels/math/index_math.h"
 #include "kernels/verbs.h"
 #include "kernels/view.h"
 

@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/team.h"
 #include "kernels/device.h"
-#include "kernels/math.h"
-#include "kernels/number.h"
+#include "kernels/math/math.h"
+#include "kernels/math/number.h"
 #include "kernels/ops.h"
 #include "kernels/verbs.h"
 #include "kernels/view.h"

@@ -1,5 +1,5 @@
 // random.cu -- the random verb on CUDA: a thread for each counter
-#include "kernels/random.h"
+#include "kernels/math/random.h"
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/verbs.h"

@@ -1,13 +1,13 @@
 // sort.cu -- the sort verb on CUDA: short lines and few places in shared memory, the rest by radix
 //
-// A key (kernels/keys.h) travels with its position, which decides between equal keys: no two items
+// A key (kernels/math/sort_keys.h) travels with its position, which decides between equal keys: no two items
 // are alike, so whatever sorts them is stable. Where few places are wanted, each tile passes on no
 // more items than that, until one tile holds them all. Other lines longer than a tile are sorted all
 // together (radix_sort.h): words of a position and, above it, of as many bits of the key and the
 // line as there is room for, the lowest first; what did not fit is sorted by in another round.
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/device.h"
-#include "kernels/keys.h"
+#include "kernels/math/sort_keys.h"
 #include "kernels/verbs.h"
 #include "kernels/view.h"
 

@@ -10,7 +10,7 @@
 // How the inner sum is cut depends on the shape alone: the same bits on every run.
 #pragma once
 #include "kernels/cuda/cuda.h"
-#include "kernels/number.h"
+#include "kernels/math/number.h"
 #include "kernels/view.h"
 
 // Arrays of registers become registers only if the loops over them are unrolled.

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "kernels/half.h"
+#include "kernels/math/half.h"
 
 #define MT_SHOWN extern "C" __attribute__((visibility("default")))
 

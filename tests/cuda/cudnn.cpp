@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/half.h"
+#include "kernels/math/half.h"
 
 #define MT_SHOWN extern "C" __attribute__((visibility("default")))
 

@@ -516,7 +516,7 @@ t.test('autocast: wrong arguments', function()
 end)
 
 t.test('the names that autocast knows are functions', function()
-  -- as bindings/casting.cpp lists them
+  -- as bindings/core/autocast.cpp lists them
   for name in ([[matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot conv1d
     conv2d conv_transpose1d conv_transpose2d conv1d_anchored conv2d_anchored scaled_dot_product_attention exp exp2
     expm1 log log2 log10 log1p pow rsqrt reciprocal acos asin cosh sinh tan erfinv softplus logsigmoid logaddexp

@@ -18,9 +18,9 @@ if not pcall(require, 'mtorch.plot') then
   end
 end
 
-local plot, report, progress, util, scale, contour = require 'mtorch.plot', require 'mtorch.report',
-  require 'mtorch.progress', require 'mtorch.util', require 'mtorch.plot_scale',
-  require 'mtorch.plot_contour'
+local plot, report, progress, util, scale, contour = require 'mtorch.plot', require 'mtorch.tools.report',
+  require 'mtorch.tools.progress', require 'mtorch.core.util', require 'mtorch.plot.scale',
+  require 'mtorch.plot.contour'
 
 local nan, inf = 0 / 0, math.huge
 local folder = os.tmpname()

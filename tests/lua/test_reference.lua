@@ -119,7 +119,7 @@ t.test('the methods of objects have help, and no other names have', function()
   mt.Function{forward = function(ctx, x) context = ctx return x * 2 end, backward = print}(leaf)
   local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()), Context = context,
               Hook = (leaf * 2):register_hook(print)}
-  for _, object in ipairs(require 'mtorch.object_methods') do
+  for _, object in ipairs(require 'mtorch.tools.object_methods') do
     local listed = {}
     for _, entry in ipairs(object) do
       local name = entry[1]:match('^[%w_]+')
@@ -143,7 +143,7 @@ t.test('the methods of objects have help, and no other names have', function()
 end)
 
 t.test('what is not there yet is said, with what there is instead, and only of what is not there', function()
-  for word in pairs(require('mtorch.topics').absent) do
+  for word in pairs(require('mtorch.tools.topics').absent) do
     assert(helped(word):find(("'%s' is not there yet: "):format(word), 1, true), word)
     for _, module in ipairs{mt, mt.nn, mt.optim, mt.data} do
       assert(not pcall(function() return module[word] end), word .. ' is there')

@@ -1,0 +1,145 @@
+// autocast.cpp -- in which float type a function of Lua calculates: 16-bit floats, and mt.autocast
+//
+// Conversions are recorded, so gradients arrive in the arguments' own types. Operations that are not
+// listed take what they get: the engine promotes, and calculates 16-bit floats in float32, rounding
+// each result.
+#include "bindings/core/autocast.h"
+
+#include <string_view>
+
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+
+namespace mt::lua {
+namespace {
+
+struct List {
+  Casting casting;
+  const char* names;  // between spaces
+};
+/// As torch.amp does, with one list for all devices.
+constexpr List kLists[] = {
+    {Casting::lower,
+     " matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot "
+     "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv1d_anchored "
+     "conv2d_anchored "
+     "scaled_dot_product_attention "},
+    {Casting::wider,
+     " exp exp2 expm1 log log2 log10 log1p pow rsqrt reciprocal acos asin cosh sinh tan erfinv "
+     "softplus logsigmoid logaddexp softmax log_softmax softmin logsumexp sum nansum prod cumsum "
+     "cumprod layer_norm rms_norm group_norm instance_norm "},
+    {Casting::inside,
+     " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+     "interpolate batch_norm glu quantile nanquantile "},
+    {Casting::both,
+     " mean nanmean var std var_mean std_mean cov norm normalize "
+     "logcumsumexp cdist cosine_similarity pairwise_distance mse_loss l1_loss smooth_l1_loss "
+     "huber_loss binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss "
+     "kl_div margin_ranking_loss hinge_embedding_loss cosine_embedding_loss "
+     "triplet_margin_loss gaussian_nll_loss poisson_nll_loss multi_margin_loss "
+     "multilabel_margin_loss ctc_loss grid_sample "}};
+
+/// Whether the function writes into this argument: a converted copy would take the change.
+bool is_written(const Entry& e, int i) {
+  const auto& params = signature_of(e).params;
+  return size_t(i) <= params.size() && params[size_t(i - 1)].name.starts_with("running_");
+}
+
+/// The tensors among the arguments, in lists too: `f(tensor)` returns what takes their place.
+template <class F> void each_tensor(lua_State* L, const Entry& e, int top, const F& f) {
+  for (int i = 1; i <= top; ++i) {
+    if (is_written(e, i)) continue;
+    if (const Tensor* t = tensor_at(L, i)) {
+      const Tensor other = f(*t);
+      if (other.impl() == t->impl()) continue;
+      push_tensor(L, other);
+      lua_replace(L, i);
+      continue;
+    }
+    if (lua_type(L, i) != LUA_TTABLE) continue;
+    const int n = int(lua_objlen(L, i));
+    bool copied = false;  // the script's list stays as it is
+    for (int k = 1; k <= n; ++k) {
+      lua_rawgeti(L, i, k);
+      const Tensor* t = tensor_at(L, -1);
+      const Tensor other = t ? f(*t) : Tensor();
+      if (t && other.impl() != t->impl() && !copied) {
+        lua_createtable(L, n, 0);
+        for (int j = 1; j <= n; ++j) {
+          lua_rawgeti(L, i, j);
+          lua_rawseti(L, -2, j);
+        }
+        lua_replace(L, i);
+        copied = true;
+      }
+      if (t && other.impl() != t->impl()) {
+        push_tensor(L, other);
+        lua_rawseti(L, i, k);
+      }
+      lua_pop(L, 1);
+    }
+  }
+}
+
+/// What a float tensor becomes while autocasting. float64 stays, as in PyTorch.
+Tensor lowered(const Tensor& x) {
+  const Dtype to_dtype = is_cpu(x.device()) ? autocast.cpu : autocast.cuda;
+  const bool takes_part = x.dtype() == Dtype::f32 || is_half(x.dtype());
+  return to_dtype == Dtype::none || !takes_part ? x : to(x, to_dtype);
+}
+Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? to(x, Dtype::f32) : x; }
+
+/// Whether the call says itself which dtype the result has.
+bool names_dtype(const Args& a) {
+  const auto& params = signature_of(a.entry()).params;
+  for (size_t i = 0; i < params.size(); ++i)
+    if (params[i].name == "dtype") return a.given(int(i + 1));
+  return false;
+}
+
+}  // namespace
+
+constinit thread_local Autocast autocast;
+
+Casting find_casting(const Entry& e) {
+  const std::string key = " " + name_of(e) + " ";
+  Casting found = Casting::none;
+  for (const List& list : kLists)
+    if (std::string_view(list.names).find(key) != std::string_view::npos) found = list.casting;
+  e.casting.store(uint8_t(found), std::memory_order_relaxed);
+  return found;
+}
+
+int run_cast(Args& a, Casting casting) {
+  lua_State* L = a.L;
+  const bool on = autocast.on();
+  if (casting == Casting::none || (!on && (casting == Casting::lower || casting == Casting::wider)))
+    return a.entry().body(a);
+  const int top = a.out() ? a.out() - 1 : lua_gettop(L);
+  luaL_checkstack(L, 8, "casting");
+  if (casting == Casting::lower) {
+    each_tensor(L, a.entry(), top, lowered);
+    return a.entry().body(a);
+  }
+  bool any = false;
+  Dtype all = Dtype::none;  // what the float arguments promote to
+  each_tensor(L, a.entry(), top, [&](const Tensor& x) {
+    if (is_float(x.dtype())) all = promote(all, x.dtype());
+    any |= is_half(x.dtype());
+    return x;
+  });
+  if (!any) return a.entry().body(a);
+  each_tensor(L, a.entry(), top, widened);
+  const int results = a.entry().body(a);
+  const bool rounds = is_half(all) && (casting == Casting::inside || (casting == Casting::both && !on));
+  if (!rounds || names_dtype(a)) return results;
+  for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i) {
+    const Tensor* t = tensor_at(L, i);
+    if (!t || t->dtype() != Dtype::f32) continue;
+    push_tensor(L, to(*t, all));
+    lua_replace(L, i);
+  }
+  return results;
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,300 @@
+// callback.cpp -- Lua functions that the engine keeps: hooks, gradients that the user wrote
+#include "bindings/core/callback.h"
+
+#include <algorithm>
+#include <new>
+#include <unordered_set>
+
+#include "engine/autograd/cycles.h"
+
+namespace mt::lua {
+
+/// Of a Lua state: whether it lives, a thread of ours, and what it keeps for computed tensors.
+///
+/// The thread is there for its stack alone: the coroutine that asks first may be garbage later, and
+/// Lua 5.1 does not name the main thread.
+struct Callback::State {
+  lua_State* L;  // in the registry as long as it is open
+  bool open = true;
+  int next = 0;
+  int cycle = 0;  // of the collector
+  std::vector<Callback*> computed = {};
+  bool watched = false;  // the next cycle of the collector will look at them
+};
+
+namespace {
+// Registry keys; the mark of an environment of ours.
+const char kState = 0, kThread = 0, kFunctions = 0, kOwners = 0, kOwned = 0;
+
+void push_at(lua_State* L, const char* key) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+/// A table in the registry whose values are weak.
+void make_weak(lua_State* L, const char* key) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_newtable(L);
+  lua_newtable(L);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+void push_entry(lua_State* L, const char* key, int id) {
+  push_at(L, key);
+  lua_rawgeti(L, -1, id);
+  lua_remove(L, -2);
+}
+
+/// Puts the value at `index` into a table of the registry.
+void set_entry(lua_State* L, const char* key, int id, int index) {
+  push_at(L, key);
+  lua_pushvalue(L, index);
+  lua_rawseti(L, -2, id);
+  lua_pop(L, 1);
+}
+
+/// Pushes the userdata's environment, made ours on first use.
+void push_environment(lua_State* L, int owner) {
+  lua_getfenv(L, owner);
+  lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
+  lua_rawget(L, -2);
+  const bool own = lua_toboolean(L, -1);
+  lua_pop(L, own ? 1 : 2);
+  if (own) return;
+  lua_newtable(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kOwned));
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pushvalue(L, -1);
+  lua_setfenv(L, owner);
+}
+
+/// The tensor at a stack index; null where it was finalised already, as while a state is closed.
+const Tensor* tensor_left(lua_State* L, int i) {
+  try {
+    return tensor_at(L, i);
+  } catch (const Error&) { return nullptr; }
+}
+
+/// Appends tensors that the value at `from` leads to (upvalues, fields) to the table at `list`, the
+/// nearest first; only so many values are looked at.
+void list_tensors(lua_State* L, int from, int list) {
+  constexpr int kMost = 400;
+  std::unordered_set<const void*> met;
+  lua_newtable(L);  // what is to be looked at
+  const int queue = lua_gettop(L);
+  int queued = 0;
+  const auto meet = [&] {  // pops a value
+    const int type = lua_type(L, -1);
+    const bool leads = type == LUA_TFUNCTION || type == LUA_TTABLE || type == LUA_TUSERDATA;
+    if (leads && queued < kMost && met.insert(lua_topointer(L, -1)).second)
+      lua_rawseti(L, queue, ++queued);
+    else lua_pop(L, 1);
+  };
+  lua_pushvalue(L, from);
+  meet();
+  for (int i = 1; i <= queued; ++i) {
+    lua_rawgeti(L, queue, i);
+    const int at = lua_gettop(L);
+    if (lua_isfunction(L, at)) {
+      for (int k = 1; lua_getupvalue(L, at, k); ++k) meet();
+    } else if (lua_istable(L, at)) {
+      for (lua_pushnil(L); queued < kMost && lua_next(L, at);) meet();
+    } else if (tensor_left(L, at)) {
+      lua_pushvalue(L, at);
+      lua_rawseti(L, list, int(lua_objlen(L, list)) + 1);
+    }
+    lua_settop(L, queue);
+  }
+  lua_settop(L, queue - 1);
+}
+}  // namespace
+
+/// The state's entry in the registry, made on first use.
+std::shared_ptr<Callback::State> Callback::state_of(lua_State* L) {
+  using Held = std::shared_ptr<State>;
+  push_at(L, &kState);
+  if (void* found = lua_touserdata(L, -1)) {
+    lua_pop(L, 1);
+    const Held& held = *static_cast<Held*>(found);
+    if (!held) fail("the Lua state is being closed: no function can be kept for a later call");
+    return held;
+  }
+  lua_pop(L, 1);
+  make_weak(L, &kFunctions);
+  make_weak(L, &kOwners);
+  lua_pushlightuserdata(L, const_cast<char*>(&kThread));
+  lua_State* thread = lua_newthread(L);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_pushlightuserdata(L, const_cast<char*>(&kState));
+  Held* held = new (lua_newuserdata(L, sizeof(Held))) Held(std::make_shared<State>(State{thread}));
+  lua_newtable(L);
+  lua_pushcfunction(L, [](lua_State* closing) {  // what is finalised later finds it empty
+    if (Held* dying = static_cast<Held*>(lua_touserdata(closing, 1)); dying && *dying) {
+      (*dying)->open = false;
+      dying->reset();
+    }
+    return 0;
+  });
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  return *held;
+}
+
+Callback::Callback(lua_State* L, int index) : state_(state_of(L)) {
+  lua_pushvalue(L, index);
+  ref_ = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+Callback::Callback(lua_State* L, int index, int owner, bool leaf)
+    : state_(state_of(L)), id_(++state_->next) {
+  set_entry(L, &kFunctions, id_, index);
+  set_entry(L, &kOwners, id_, owner);
+  push_environment(L, owner);
+  lua_pushvalue(L, index);
+  lua_rawseti(L, -2, id_);
+  lua_pop(L, 1);
+  if (leaf) return;
+  holder_ = tensor_at(L, owner)->impl()->node;
+  state_->computed.push_back(this);
+  hold();
+}
+
+void Callback::keep_for(const void* holder) {
+  lua_State* L = state_->L;
+  id_ = ++state_->next;
+  holder_ = holder;
+  if (!lua_checkstack(L, 6) || !push(L)) return;
+  set_entry(L, &kFunctions, id_, lua_gettop(L));
+  lua_pop(L, 1);
+  state_->computed.push_back(this);
+  watch(L);
+}
+
+Callback::~Callback() {
+  auto& all = state_->computed;
+  if (holder_) all.erase(std::remove(all.begin(), all.end(), this), all.end());
+  if (!state_->open) return;
+  lua_State* L = state_->L;
+  luaL_unref(L, LUA_REGISTRYINDEX, ref_);
+  if (!id_ || !lua_checkstack(L, 6)) return;
+  push_entry(L, &kOwners, id_);
+  if (lua_isuserdata(L, -1)) {  // a hook that was removed
+    push_environment(L, lua_gettop(L));
+    lua_pushnil(L);
+    lua_rawseti(L, -2, id_);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+bool Callback::push(lua_State* L) const {
+  if (!state_->open) return false;
+  if (ref_ != LUA_NOREF) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, ref_);
+    return true;
+  }
+  push_entry(L, &kFunctions, id_);
+  if (lua_isfunction(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+void Callback::hold() {
+  lua_State* L = state_->L;
+  if (ref_ != LUA_NOREF || !lua_checkstack(L, 8) || !push(L)) return;
+  ref_ = luaL_ref(L, LUA_REGISTRYINDEX);
+  watch(L);
+}
+
+/// Leaves the registry for the environments of all tensors that lead to the holder; false while not
+/// all that do are known.
+bool Callback::let_go() {
+  lua_State* L = state_->L;
+  const int top = lua_gettop(L), function = top + 1, list = top + 2;
+  if (!lua_checkstack(L, 12) || !push(L)) return false;
+  lua_newtable(L);
+  push_entry(L, &kOwners, id_);
+  if (tensor_left(L, -1)) lua_rawseti(L, list, 1);
+  else lua_pop(L, 1);
+  list_tensors(L, function, list);
+  Reach reach;
+  std::unordered_set<const void*> met;  // the owner may be among those that the function leads to
+  const int n = int(lua_objlen(L, list));
+  for (int i = 1; i <= n; ++i) {
+    lua_rawgeti(L, list, i);
+    if (met.insert(lua_topointer(L, -1)).second) reach.start(tensor_left(L, -1)->impl(), 1);
+    lua_pop(L, 1);
+  }
+  // A circle through a long graph is found by a later, longer look, so that many functions in one
+  // graph do not make each cycle walk all of it for each of them.
+  if (!reach.walk(size_t(32) << looks_)) {
+    due_ = state_->cycle + (1 << looks_);
+    looks_ = std::min(looks_ + 1, 24);
+  }
+  std::vector<Node*> nodes;
+  std::vector<TensorImpl*> tensors;
+  const bool all = reach.accounted(holder_, nodes, tensors);
+  for (int i = 1; all && i <= n; ++i) {
+    lua_rawgeti(L, list, i);
+    const TensorImpl* t = tensor_left(L, -1)->impl();
+    if (std::find(tensors.begin(), tensors.end(), t) != tensors.end()) {
+      push_environment(L, lua_gettop(L));
+      lua_pushvalue(L, function);
+      lua_rawseti(L, -2, id_);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  lua_settop(L, top);
+  if (!all) return false;
+  if (!watcher_) {
+    const std::weak_ptr<Callback> self = weak_from_this();
+    watcher_ = std::make_shared<Hook>(Hook{{}, [self] {
+      if (const auto callback = self.lock()) callback->hold();
+    }});
+  }
+  for (Node* node : nodes) {
+    auto& hooks = node->facts().hooks;
+    if (std::find(hooks.begin(), hooks.end(), watcher_) == hooks.end()) hooks.push_back(watcher_);
+  }
+  luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(ref_, LUA_NOREF));
+  return true;
+}
+
+/// Leaves garbage behind that calls `look_again` when it is collected.
+void Callback::watch(lua_State* L) {
+  const std::shared_ptr<State> state = state_of(L);
+  if (std::exchange(state->watched, true)) return;
+  lua_newuserdata(L, 1);
+  lua_newtable(L);
+  lua_pushcfunction(L, look_again);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+/// In each cycle of the collector: functions that only their tensors need leave the registry, and
+/// circles of gradients are dropped.
+int Callback::look_again(lua_State* L) {
+  push_at(L, &kState);
+  void* found = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  if (!found) return 0;
+  const std::shared_ptr<State> state = *static_cast<std::shared_ptr<State>*>(found);
+  if (!state) return 0;  // the Lua state is being closed
+  state->watched = false;
+  ++state->cycle;
+  bool more = false;
+  for (Callback* c : state->computed)
+    if (c->ref_ != LUA_NOREF && (state->cycle < c->due_ || !c->let_go())) more = true;
+  drop_circles();
+  if (more || any_suspects()) watch(L);
+  return 0;
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,120 @@
+// errors.cpp -- what errors say: where it was, what the value was, and no more than can be read
+#include <pthread.h>
+
+#include <cctype>
+#include <cstring>
+
+#include "bindings/core/lua.h"
+
+namespace mt::lua {
+
+std::string describe(lua_State* L, int i) {
+  switch (lua_type(L, i)) {
+    case LUA_TNONE: return "nothing";
+    case LUA_TNIL: return "nil";
+    case LUA_TNUMBER: return show(lua_tonumber(L, i));
+    case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
+    case LUA_TSTRING: {
+      std::string s = lua_tostring(L, i);
+      if (s.size() > 40) s = s.substr(0, 37) + "...";
+      return fmt::format("the string '{}'", s);
+    }
+    default: break;
+  }
+  if (const Tensor* t = tensor_at(L, i))
+    return fmt::format("a tensor {} {}", to_string(t->shape()), dtype_name(t->dtype()));
+  return fmt::format("a {}", lua_typename(L, lua_type(L, i)));
+}
+
+std::string shortened(std::string text) {
+  constexpr size_t kLongest = 800, kHead = 500, kTail = 200;  // of a line
+  constexpr size_t kMost = 20000;  // of all lines: a compiler's log may be long
+  const auto cut = [](std::string& s, size_t from, size_t to) {
+    const auto inside = [&s](size_t i) { return (uint8_t(s[i]) & 0xc0) == 0x80; };  // of a UTF-8 character
+    while (from > 0 && inside(from)) --from;
+    while (to < s.size() && inside(to)) ++to;
+    s.replace(from, to - from, fmt::format(" .. ({} bytes) .. ", to - from));
+  };
+  if (text.size() > kMost) cut(text, kMost - 5000, text.size() - 5000);
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = std::min(text.find('\n', begin), text.size());
+    if (end - begin > kLongest) {
+      const size_t before = text.size();
+      cut(text, begin + kHead, end - kTail);
+      end -= before - text.size();
+    }
+    begin = end + 1;
+  }
+  return text;
+}
+
+namespace {
+
+/// "Net.forward, net.lua:12-15" for a module whose own frame, and with it the line, a tail call erased:
+/// self is the first local of the frame.
+std::string module_at(lua_State* L, lua_Debug& frame) {
+  if (!lua_getlocal(L, &frame, 1)) return "";
+  std::string text;
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "forward");
+    if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
+      lua_Debug forward;
+      lua_pushvalue(L, -1);
+      lua_getinfo(L, ">S", &forward);
+      lua_getfield(L, -2, "__name");
+      const int first = forward.linedefined, last = forward.lastlinedefined;
+      if (std::strncmp(forward.source, "@mtorch/", 8) != 0)
+        text = fmt::format("{}.forward, {}:{}{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
+                           forward.short_src, first, last > first ? fmt::format("-{}", last) : "");
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return text;
+}
+
+}  // namespace
+
+std::string named(const std::string& operation, const std::string& sentence) {
+  size_t n = 0;
+  while (n < sentence.size() && (std::isalnum(sentence[n]) || sentence[n] == '_')) ++n;
+  const bool has_name = n > 0 && sentence.compare(n, 2, ": ") == 0;
+  return operation + ": " + (has_name ? sentence.substr(n + 2) : sentence);
+}
+
+std::string position(lua_State* L) {
+  lua_Debug frame;
+  std::string module;
+  for (int level = 0; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Slf", &frame);
+    lua_pushlightuserdata(L, const_cast<char*>(&kModuleCall));
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    const bool is_module_call = lua_rawequal(L, -1, -2);
+    lua_pop(L, 2);
+    if (is_module_call && module.empty()) module = module_at(L, frame);
+    if (frame.currentline > 0 && std::strncmp(frame.source, "@mtorch/", 8) != 0) {
+      std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
+      if (!module.empty()) text += "(in " + module + ") ";
+      return text;
+    }
+  }
+  return "";
+}
+
+bool c_stack_left() {
+  constexpr ptrdiff_t kReserve = 256 << 10;  // for the deepest of our own functions
+  static thread_local const char* const lowest = [] {
+    void* low = nullptr;
+    size_t bytes = 0;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      pthread_attr_getstack(&attributes, &low, &bytes);
+      pthread_attr_destroy(&attributes);
+    }
+    return static_cast<const char*>(low);
+  }();
+  return !lowest || static_cast<const char*>(__builtin_frame_address(0)) - lowest >= kReserve;
+}
+
+}  // namespace mt::lua

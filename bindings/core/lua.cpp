@@ -1,0 +1,556 @@
+// lua.cpp -- checked arguments, errors at the user's line, pressure on the collector
+#include "bindings/core/lua.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "bindings/core/autocast.h"
+#include "bindings/core/indexing.h"
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/core/async_errors.h"
+#include "engine/profile/profile.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt::lua {
+
+const char kMetatable = 0;
+const char kModuleCall = 0;
+
+// ---- putting arguments into their places --------------------------------------------------------
+
+namespace {
+
+/// What a table without a metatable may stand for: f{a, b} holds arguments, f{k = v} options.
+struct Look {
+  bool empty = false, first = false, named = false;  // nothing; something at [1]; string keys
+};
+/// Names are not looked for beside [1] unless `whole`.
+Look look_at(lua_State* L, int i, bool whole) {
+  Look look;
+  if (lua_type(L, i) != LUA_TTABLE) return look;
+  if (lua_getmetatable(L, i)) return lua_pop(L, 1), look;
+  look.empty = true;
+  lua_rawgeti(L, i, 1);
+  look.first = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  if (look.first && !whole) return look.empty = false, look;
+  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+    look.empty = false;
+    look.named |= lua_type(L, -2) == LUA_TSTRING;
+  }
+  return look;
+}
+
+}  // namespace
+
+void Args::normalise(bool spreads) {
+  const Signature& s = signature_of(entry_);
+  const int params = int(s.params.size()), n = lua_gettop(L);
+  if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
+    return lua_settop(L, params);  // the common case: by position, nothing to move
+  auto param = [&](int i) -> const Signature::Param& { return s.params[size_t(i - 1)]; };
+  // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
+  // positional ones.
+  const bool method =
+      params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
+  const int first = n == 2 && method ? 2 : 1;
+  const bool only = n == first && first <= params, may = !s.open && n > 0 && n <= params + 1;
+  const Look last = n > 0 ? look_at(L, n, only) : Look{};
+  const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} for one argument
+  if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named) return spread(n);
+  const bool alone = !s.open && only && last.named;
+  const bool empty = may && n > s.required && (n > params || !param(n).list) && last.empty;
+  const bool options = alone || empty || (may && last.named && !last.first);
+  const int base = options ? 1 : 0;  // options lie at the bottom, below the arguments
+  if (options) lua_insert(L, 1);
+  if (alone) {
+    const int length = int(lua_objlen(L, 1));
+    lua_getfield(L, 1, param(first).name.c_str());
+    const bool named = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    const bool as_list = param(first).list && (length > 0 || (param(first).collect && !named));
+    if (!as_list && length > params)
+      fail("{}: {} arguments given, it takes {}: {}", s.name, length, params, entry_.signature);
+    luaL_checkstack(L, params + 8, "too many arguments");
+    if (as_list) lua_createtable(L, length, 0);
+    for (int i = 1; i <= length; ++i) {
+      lua_rawgeti(L, 1, i);
+      if (as_list) lua_rawseti(L, -2, i);
+    }
+  }
+  int collected = 0;  // how many integers became the list that ends the signature
+  for (int i = 1; i <= std::min(params, 2); ++i) {
+    if (!param(i).collect || lua_type(L, base + i) != LUA_TNUMBER) continue;
+    collect(base + i);
+    if (i == params) collected = int(lua_objlen(L, base + i));
+  }
+  const int positional = lua_gettop(L) - base;
+  if (positional > params && collected > 0)  // numbers, then something else
+    fail("{}: argument {} must be an integer, got {}", s.name, collected + params,
+         describe(L, base + params + 1));
+  if (positional > params && !s.open)
+    fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, entry_.signature);
+  if (!s.open || positional < params) lua_settop(L, base + params);
+  if (options) {
+    name_options();
+    if (s.out) {
+      lua_getfield(L, 1, "out");
+      if (lua_isnil(L, -1)) lua_pop(L, 1);
+      else out_ = params + 1;
+    }
+    lua_remove(L, 1);
+  }
+  require_all();
+}
+
+/// Puts the entries of the list at the top, f{3, 4}, into its place.
+void Args::spread(int at) {
+  const Signature& s = signature_of(entry_);
+  const int length = int(lua_objlen(L, at)), room = int(s.params.size()) - at + 1;
+  if (length > room && !s.open)
+    fail("{}: {} arguments given, it takes {}: {}", s.name, length, room, entry_.signature);
+  luaL_checkstack(L, length + 1, "too many arguments");
+  for (int k = 1; k <= length; ++k) lua_rawgeti(L, at, k);
+  lua_remove(L, at);
+  normalise(false);
+}
+
+void Args::require_all() const {
+  const Signature& s = signature_of(entry_);
+  for (int i = 1; i <= int(s.params.size()); ++i) {
+    const Signature::Param& p = s.params[size_t(i - 1)];
+    if (p.optional || !lua_isnil(L, i)) continue;
+    if (i == 1 && p.name == "x")
+      fail(
+          "{}: argument 1 must be a tensor, got nothing; methods are called with a colon, x:{}(..)",
+          s.name, s.name);
+    if (i > 1 && s.params[0].name == "x" && !tensor_at(L, 1) && lua_type(L, 1) != LUA_TTABLE)
+      fail("{}: argument {} '{}' is missing; methods are called with a colon, x:{}(..)", s.name, i,
+           p.name, s.name);
+    fail("{}: argument {} '{}' is missing: {}", s.name, i, p.name, entry_.signature);
+  }
+}
+
+/// The numbers from stack index `at` on become one list.
+void Args::collect(int at) {
+  int end = at;
+  while (lua_type(L, end) == LUA_TNUMBER) ++end;
+  lua_createtable(L, end - at, 0);
+  for (int k = at; k < end; ++k) {
+    lua_pushvalue(L, k);
+    lua_rawseti(L, -2, k - at + 1);
+  }
+  lua_insert(L, at);
+  for (int k = at; k < end; ++k) lua_remove(L, at + 1);
+}
+
+/// Moves the options at stack index 1 into the places of their names, which lie above.
+void Args::name_options() {
+  const Signature& s = signature_of(entry_);
+  each_named(L, 1, [&](const std::string& key) {
+    if (s.out && key == "out") return;
+    int place = 0;
+    std::vector<std::string> names;
+    for (const Signature::Param& p : s.params) {
+      names.push_back(p.name);
+      if (p.name == key) place = int(names.size());
+    }
+    if (!place) {
+      const std::string close = nearest(names, key);
+      fail("{}: unknown option '{}'{}", s.name, key,
+           close.empty() ? fmt::format("; it takes {}", entry_.signature)
+                         : fmt::format(" (did you mean '{}'?)", close));
+    }
+    if (!lua_isnil(L, 1 + place))
+      fail("{}: '{}' is given twice, by position and by name", s.name, key);
+    lua_pushvalue(L, -1);
+    lua_replace(L, 1 + place);
+  });
+}
+
+// ---- one argument -------------------------------------------------------------------------------
+
+std::string Args::name(int i) const {
+  const Signature& s = signature_of(entry_);
+  return i <= int(s.params.size())
+             ? fmt::format("argument {} '{}'", i, s.params[size_t(i - 1)].name)
+             : fmt::format("argument {}", i);
+}
+
+void Args::wrong(int i, const std::string& expected) const {
+  const std::vector<Signature::Param>& params = signature_of(entry_).params;
+  const bool dot = i == 1 && !params.empty() && params[0].name == "x";
+  fail("{}: {} must be {}, got {}{}", signature_of(entry_).name, name(i), expected, describe(L, i),
+       dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name)
+           : "");
+}
+
+const Tensor& Args::tensor(int i) const {
+  const Tensor* t = tensor_at(L, i);
+  if (!t) wrong(i, "a tensor");
+  return *t;
+}
+
+Tensor Args::operand(int i) const {
+  if (lua_type(L, i) == LUA_TNUMBER) return Tensor(lua_tonumber(L, i));
+  if (lua_type(L, i) == LUA_TBOOLEAN) return scalar(lua_toboolean(L, i), Dtype::b8);
+  const Tensor* t = tensor_at(L, i);
+  if (!t) wrong(i, "a tensor or a number");
+  return *t;
+}
+
+double Args::number(int i) const {
+  if (lua_type(L, i) != LUA_TNUMBER) wrong(i, "a number");
+  return lua_tonumber(L, i);
+}
+
+int64_t Args::to_integer(int index, int argument, int entry) const {
+  const double x = lua_tonumber(L, index);
+  const bool number = lua_type(L, index) == LUA_TNUMBER, large = std::fabs(x) > 9007199254740992.0;
+  if (number && x == std::floor(x) && !large) return int64_t(x);
+  const std::string where = entry > 0 ? fmt::format("entry {} of ", entry) : "";
+  fail("{}: {}{} must be an integer{}, got {}", signature_of(entry_).name, where, name(argument),
+       number && large ? " within 2^53" : "", describe(L, index));
+}
+int64_t Args::integer(int i) const { return to_integer(i, i); }
+
+bool Args::boolean(int i, bool fallback) const {
+  if (!given(i)) return fallback;
+  if (lua_type(L, i) != LUA_TBOOLEAN) wrong(i, "true or false");
+  return lua_toboolean(L, i);
+}
+
+std::string Args::text(int i) const {
+  if (lua_type(L, i) != LUA_TSTRING) wrong(i, "a string");
+  size_t n;
+  const char* s = lua_tolstring(L, i, &n);
+  return std::string(s, n);
+}
+
+namespace {
+int64_t zero_based(const std::string& who, int64_t p) {
+  if (p == 0) fail("{}: 0 is not a position; positions count from 1, and from -1 at the end", who);
+  return p > 0 ? p - 1 : p;
+}
+}  // namespace
+
+int64_t Args::position(int i) const { return zero_based(signature_of(entry_).name, integer(i)); }
+
+std::vector<int64_t> Args::integers(int i) const {
+  std::vector<int64_t> list;
+  if (lua_type(L, i) == LUA_TNUMBER) return {integer(i)};
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "an integer or a list of integers");
+  const int n = int(lua_objlen(L, i));
+  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
+  if (lua_next(L, i)) check_keys(L, i, n, signature_of(entry_).name.c_str(), name(i));
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    list.push_back(to_integer(lua_gettop(L), i, n > 1 ? k : 0));
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+Shape Args::shape(int i) const {
+  const std::vector<int64_t> list = integers(i);
+  if (list.size() > size_t(kMaxDims))
+    fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name,
+         list.size(), kMaxDims);
+  return Shape(list.data(), int(list.size()));
+}
+
+Shape Args::new_shape(int i) const {
+  const Shape s = shape(i);
+  checked_count(signature_of(entry_).name.c_str(), s);
+  return s;
+}
+
+Shape Args::dims(int i) const {
+  Shape dims;
+  if (!given(i)) return dims;
+  const std::vector<int64_t> list = integers(i);
+  if (list.size() > size_t(kMaxDims))
+    fail("{}: {} dimensions are named, a tensor has at most {}", signature_of(entry_).name,
+         list.size(), kMaxDims);
+  for (int64_t d : list) dims.push(zero_based(signature_of(entry_).name, d));
+  return dims;
+}
+
+std::vector<Tensor> Args::tensors(int i) const {
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of tensors");
+  std::vector<Tensor> list;
+  const int n = int(lua_objlen(L, i));
+  list.reserve(size_t(n));
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    const Tensor* t = tensor_at(L, -1);
+    if (!t)
+      fail("{}: {} must be a list of tensors, entry {} is {}", signature_of(entry_).name, name(i),
+           k, describe(L, -1));
+    list.push_back(*t);
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+Dtype Args::dtype(int i, Dtype fallback) const {
+  if (!given(i)) return fallback;
+  const std::string s = text(i);
+  const Dtype d = dtype_named(s);
+  if (d == Dtype::none)
+    fail("{}: '{}' is not a dtype; use 'float32', 'float64', 'float16', 'bfloat16', 'int64', "
+         "'int32', 'uint8' or 'bool'",
+         signature_of(entry_).name, s);
+  return d;
+}
+
+const Device& Args::device(int i) const {
+  if (!given(i)) return default_device();
+  if (lua_type(L, i) != LUA_TSTRING) wrong(i, "'cpu', 'cuda' or 'cuda:0'");
+  const std::string wanted = text(i);
+  try {
+    return device_named(wanted);
+  } catch (const Error& e) { fail("{}: {}", signature_of(entry_).name, e.what()); }
+}
+
+void Args::function(int i) const {
+  if (lua_type(L, i) == LUA_TFUNCTION) return;
+  if (lua_type(L, i) != LUA_TTABLE || !luaL_getmetafield(L, i, "__call")) wrong(i, "a function");
+  lua_pop(L, 1);  // a module, for one
+}
+void Args::table(int i) const {
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a table");
+}
+
+// ---- tensors and lists as Lua values ------------------------------------------------------------
+
+namespace {
+
+/// What a tensor's userdata holds. No other userdata has this size and these first bytes, and
+/// scripts cannot make any.
+struct Box {
+  uint64_t mark = kMark;
+  Tensor tensor;
+  static constexpr uint64_t kMark = 0x726f736e65742174;  // "t!tensor"
+};
+
+}  // namespace
+
+Tensor* tensor_at(lua_State* L, int i) {
+  Box* box = static_cast<Box*>(lua_touserdata(L, i));
+  if (!box || lua_objlen(L, i) != sizeof(Box) || box->mark != Box::kMark) return nullptr;
+  if (!box->tensor.defined()) fail("this tensor has been collected already");
+  return &box->tensor;
+}
+
+void push_tensor(lua_State* L, const Tensor& t) {
+  if (!t.defined()) return lua_pushnil(L);
+  Box* box = new (lua_newuserdata(L, sizeof(Box))) Box;
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_setmetatable(L, -2);
+  box->tensor = t;
+  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]] announce(*node);
+}
+
+void free_tensor(lua_State* L, int i) {
+  Box* box = static_cast<Box*>(lua_touserdata(L, i));
+  if (box && lua_type(L, i) == LUA_TUSERDATA && lua_objlen(L, i) == sizeof(Box) &&
+      box->mark == Box::kMark)
+    box->tensor.reset();
+}
+int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
+
+void push_shape(lua_State* L, const Shape& shape) {
+  lua_createtable(L, shape.size(), 0);
+  for (int i = 0; i < shape.size(); ++i) {
+    lua_pushnumber(L, double(shape[i]));
+    lua_rawseti(L, -2, i + 1);
+  }
+  luaL_getmetatable(L, "mtorch.shape");
+  lua_setmetatable(L, -2);
+}
+int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
+
+// ---- the guard ----------------------------------------------------------------------------------
+
+namespace {
+
+constexpr int64_t kSlack = 1 << 20;
+thread_local int64_t paid = 0;  // bytes whose garbage the collector has been asked to look for
+
+/// The collector does not see tensors' memory. Beyond a slack, what was allocated is charged to it.
+/// Small, and a small part of what lives, so that memory is reused while it is in the cache (a
+/// product of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage); larger where
+/// Lua's own heap makes a collection expensive.
+void press(lua_State* L) {
+  const int64_t debt = bytes_allocated() - paid;
+  const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
+  const int64_t slack =
+      std::max(std::clamp<int64_t>(8 * heap, kSlack, 32 * kSlack), memory_use().live / 64);
+  if (debt < slack) return;
+  const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
+  // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
+  const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
+  while (lua_gc(L, LUA_GCSTEP, step) == 0) {
+  }
+  paid = bytes_allocated();
+}
+
+thread_local lua_State* collectable = nullptr;  // of the call under way: another may be closed
+thread_local int depth = 0;  // calls of ours inside one another
+thread_local const Entry* under_way = nullptr;
+struct Collectable {
+  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)), entry(under_way) { ++depth; }
+  Collectable(const Collectable&) = delete;
+  ~Collectable() {
+    collectable = before, under_way = entry;
+    --depth;
+  }
+  lua_State* const before;
+  const Entry* const entry;
+};
+
+void check_stack() {
+  if (!c_stack_left())
+    fail("stack overflow: {} calls are under way inside one another; does a function call itself?",
+         depth);
+}
+
+/// Whether some tensor among the stack's entries from `first` to `last` holds a NaN.
+bool any_nan(lua_State* L, int first, int last) {
+  for (int i = first; i <= last; ++i)
+    if (const Tensor* t = tensor_at(L, i); t && holds_nan(*t)) return true;
+  return false;
+}
+
+/// A call while debugging: the first NaN that no argument had is an error.
+int run_debugged(Args& args) {
+  lua_State* L = args.L;
+  const std::string name = signature_of(args.entry()).name;
+  const bool looks = tensor_at(L, 1) && name.find("empty") == std::string::npos;
+  const bool had = looks && any_nan(L, 1, lua_gettop(L));
+  const int results = run_cast(args, casting_of(args.entry()));
+  if (looks && !had && debugging)
+    for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i)
+      if (const Tensor* t = tensor_at(L, i)) check_nan(*t, name + ":");
+  return results;
+}
+
+bool collect_all() {
+  if (!collectable) return false;
+  lua_gc(collectable, LUA_GCCOLLECT, 0);
+  return true;
+}
+
+/// Whether the sentences of other operations pass as they are: those whose gradient is taken, and
+/// those of the Lua library's own helpers.
+bool passes_on(const Entry& e, const std::string& name) {
+  for (const char* other : {"backward", "grad", "gradcheck", "gradgradcheck", "jacobian", "hessian",
+                            "vjp", "jvp", "recompute", "no_grad", "data_address"})
+    if (name == other) return true;
+  return e.internal.load(std::memory_order_relaxed);
+}
+
+const char* name_under_way() {  // for what fails later
+  if (!under_way || passes_on(*under_way, signature_of(*under_way).name)) return nullptr;
+  return signature_of(*under_way).name.c_str();
+}
+
+int run_body(Args& args) {
+  if (debugging) [[unlikely]] return run_debugged(args);
+  if (const Casting c = casting_of(args.entry()); c != Casting::none) return run_cast(args, c);
+  return args.entry().body(args);
+}
+
+/// Where C++ had no memory for its own lists, of a size that it does not say. What is garbage goes
+/// first, so that the sentence has room.
+std::string no_memory(lua_State* L, const std::string& before) {
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  return fmt::format("{}out of memory: the system has no more for this process; {} bytes live in "
+                     "tensors, {} KiB in Lua; use smaller batches or drop references",
+                     before, memory_use().live, lua_gc(L, LUA_GCCOUNT, 0));
+}
+
+int run_entry(lua_State* L) {
+  const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
+  Args args(L, e);
+  under_way = &e;
+  try {
+    // Elementwise operations of plain operands need nothing put in its place.
+    if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
+      args.normalise();
+    return args.out() ? run_into(args, run_body) : run_body(args);
+  } catch (const Error& error) {
+    const std::string name = name_of(e);
+    if (passes_on(e, name)) throw;
+    throw Error(named(name, error.what()));
+  } catch (const std::bad_alloc&) { throw Error(no_memory(L, name_of(e) + ": ")); }
+}
+
+}  // namespace
+
+lua_State* current_state() { return collectable; }
+
+int guarded(lua_State* L, int (*body)(lua_State*)) {
+  try {
+    check_interrupt();
+    if (bytes_allocated() - paid > kSlack && !capturing) press(L);
+    const Collectable scope(L);
+    if (depth > 100) [[unlikely]] check_stack();
+    on_out_of_memory = collect_all, function_under_way = name_under_way;
+    const int results = body(L);
+    if (gpus_in_use) [[unlikely]] after_call(L);
+    check_interrupt();
+    return results;
+  } catch (const std::bad_alloc&) {
+    const std::string what = no_memory(L, "");
+    lua_settop(L, 0);
+    lua_pushlstring(L, what.data(), what.size());
+  } catch (const std::exception& e) {  // never `...`: that would swallow Lua's own errors
+    const std::string what = mt_interrupted ? kInterrupted : shortened(e.what());
+    lua_settop(L, 0);
+    lua_pushlstring(L, what.data(), what.size());
+  }
+  if (mt_interrupted) lua_sethook(L, nullptr, 0, 0);  // said already; the handler must not meet it
+  const std::string where = position(L);
+  lua_pushlstring(L, where.data(), where.size());
+  lua_insert(L, 1);
+  lua_concat(L, 2);
+  return -1;
+}
+
+namespace {
+
+/// A call under the profiler; the library's own helpers are part of who calls them.
+int profiled(lua_State* L) {
+  const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
+  if (e.internal.load(std::memory_order_relaxed)) return guarded(L, run_entry);
+  const profile::Scope scope(profile::Kind::operation, uint64_t(&e), [&] { return name_of(e); });
+  return guarded(L, run_entry);
+}
+
+}  // namespace
+
+int call(lua_State* L) {
+  const int results = profile::on ? profiled(L) : guarded(L, run_entry);
+  return results < 0 ? lua_error(L) : results;
+}
+
+void push_closure(lua_State* L, lua_CFunction function, const Entry* e) {
+  lua_pushlightuserdata(L, const_cast<Entry*>(e));
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushcclosure(L, function, 2);
+}
+const Entry* entry_at(lua_State* L, int i) {
+  if (lua_tocfunction(L, i) != call || !lua_getupvalue(L, i, 1)) return nullptr;
+  const Entry* e = static_cast<const Entry*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return e;
+}
+void push_function(lua_State* L, const Entry& e) { push_closure(L, call, &e); }
+
+}  // namespace mt::lua

@@ -1,0 +1,175 @@
+// lua.h -- the only file that knows how C++ and Lua talk: entries, checked arguments, the guard
+//
+// A Lua function of mtorch is an `Entry`: its signature, its help, its body. The signature is read
+// by people (help), by the argument checker (how many, what is optional, which names an option
+// table may use) and by the stubs' generator.
+//   "sum(x, [dim]=nil, keepdim=false)"  optional arguments have '='
+//   "cat([tensors], dim=1)"             a list: f{a, b, dim=2} means the list {a, b}
+//   "zeros([shape..], dtype=nil)"       a list, into which plain integers are collected
+//   "exp(x, {out=})"                    may write its one result into a tensor of the caller's
+#pragma once
+#include <lua.hpp>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "engine/ops/ops.h"
+#include "engine/core/tensor.h"
+
+namespace mt::lua {
+
+class Args;
+
+/// One function that Lua sees. `op` is the elementwise operation it stands for, or -1.
+struct Entry {
+  const char* signature;
+  const char* doc;
+  int (*body)(Args&);
+  int op = -1;
+  bool in_place = false;
+  mutable std::atomic<bool> internal{false};  // of the Lua library: errors pass as they are
+  mutable std::atomic<const struct Signature*> parsed{nullptr};
+  mutable std::atomic<uint8_t> casting{0};  // see autocast.h
+  ~Entry();
+};
+
+/// A signature taken apart.
+struct Signature {
+  struct Param {
+    std::string name, default_text;
+    bool optional = false, list = false, collect = false;
+  };
+  std::string name;
+  std::vector<Param> params;
+  bool open = false;      // ends in "..": takes any further arguments
+  bool out = false;       // has {out=}: may be told where the result goes, by name only
+  bool collects = false;  // some parameter collects plain integers
+  int required = 0;       // how many must be given
+};
+const Signature& signature_of(const Entry&);
+/// The name of a function: its signature up to the parenthesis.
+std::string name_of(const Entry&);
+
+/// The arguments of one call: `args.tensor(1)`. Every accessor checks, and throws mt::Error with
+/// the argument's number, name and value. Positions of tensors' elements and dimensions come
+/// 1-based from Lua and are 0-based here.
+class Args {
+ public:
+  Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
+  /// Puts options into their places. After this, argument i of the signature lies at stack index i.
+  void normalise(bool spreads = true);
+  /// Refuses a call that leaves out what is not optional.
+  void require_all() const;
+
+  lua_State* const L;
+  const Entry& entry() const { return entry_; }
+  bool given(int i) const { return !lua_isnoneornil(L, i); }
+  int count() const { return lua_gettop(L); }
+  /// The stack index of the tensor given as {out=t}, or 0. It lies above the arguments.
+  int out() const { return out_; }
+
+  const Tensor& tensor(int i) const;
+  /// A tensor, or a number that will adopt the other operand's dtype.
+  Tensor operand(int i) const;
+  double number(int i) const;
+  double number(int i, double fallback) const { return given(i) ? number(i) : fallback; }
+  int64_t integer(int i) const;
+  int64_t integer(int i, int64_t fallback) const { return given(i) ? integer(i) : fallback; }
+  bool boolean(int i, bool fallback) const;
+  std::string text(int i) const;
+  /// A dimension or position, 0-based; negative ones count from the end and stay negative.
+  int64_t position(int i) const;
+  std::vector<int64_t> integers(int i) const;
+  Shape shape(int i) const;
+  /// A shape for a new tensor: no size is negative, the product fits.
+  Shape new_shape(int i) const;
+  /// One dimension or a list of them, 0-based; empty when not given.
+  Shape dims(int i) const;
+  std::vector<Tensor> tensors(int i) const;
+  Dtype dtype(int i, Dtype fallback) const;
+  const Device& device(int i) const;
+  void function(int i) const;
+  void table(int i) const;
+
+  /// "argument 2 'dim' must be an integer, got 2.7"
+  [[noreturn]] void wrong(int i, const std::string& expected) const;
+
+  int push(const Tensor&) const;
+  int push(double x) const { return lua_pushnumber(L, x), 1; }
+  int push(bool x) const { return lua_pushboolean(L, x), 1; }
+  int push(const std::string& s) const { return lua_pushlstring(L, s.data(), s.size()), 1; }
+  /// A list of integers that prints as (2, 3) and compares with ==.
+  int push(const Shape&) const;
+  int self() const { return lua_settop(L, 1), 1; }
+
+ private:
+  void collect(int at);
+  void name_options();
+  void spread(int at);
+  std::string name(int i) const;
+  int64_t to_integer(int index, int argument, int entry = 0) const;
+  const Entry& entry_;
+  int out_ = 0;
+};
+
+/// Runs `body` for a call with {out=t}: its result is written into t, which is returned.
+int run_into(Args&, int (*body)(Args&));
+/// Whether an elementwise operation of these inputs can write there as it goes: out is none of them, or
+/// exactly one of them.
+bool may_write_to(const Args&, const Tensor* const* inputs, int n);
+/// The C function behind every entry. Upvalues: the entry, the tensors' metatable.
+int call(lua_State* L);
+/// Pushes a C function with the two upvalues that pushing tensors needs.
+void push_closure(lua_State* L, lua_CFunction, const Entry* = nullptr);
+/// The entry of a function made by push_function, or null.
+const Entry* entry_at(lua_State* L, int index);
+/// Pushes the function of an entry. The entry must live as long as the state.
+void push_function(lua_State* L, const Entry&);
+/// Adds functions to the table at the top of the stack, under their names.
+template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
+  for (const Entry& e : entries) {
+    push_function(L, e);
+    lua_setfield(L, -2, name_of(e).c_str());
+  }
+}
+
+/// The tensor at a stack index, or null.
+Tensor* tensor_at(lua_State* L, int index);
+/// Pushes a tensor; an undefined one is nil. Only inside functions made by push_closure.
+void push_tensor(lua_State* L, const Tensor&);
+/// What __gc does.
+void free_tensor(lua_State* L, int index);
+void push_shape(lua_State* L, const Shape&);
+/// "2.7", "a string '12'", "a table", "nothing": how errors show a Lua value.
+std::string describe(lua_State* L, int index);
+/// Calls f(key), with the value on top of the stack, for each string key of the table at `index`.
+template <class F> void each_named(lua_State* L, int index, const F& f) {
+  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING) f(std::string(lua_tostring(L, -2)));
+}
+/// A message with what nobody reads left out: the middle of lines of more than some hundred bytes.
+std::string shortened(std::string text);
+/// The nearest name among the string keys of the table at `index` and `names`, or "".
+std::string nearest_key(lua_State* L, int index, const std::string& name,
+                        std::vector<std::string> names = {});
+std::string nearest(const std::vector<std::string>& names, const std::string& name);
+/// The sentence with the name of the function that was called: "clamp: .." for "minimum: .."
+std::string named(const std::string& operation, const std::string& sentence);
+/// "train.lua:12: ": the user's line that led here, with the module it passed through.
+std::string position(lua_State* L);
+/// Where a GPU is in use: remembers the user's line, for what fails later, or asks what failed.
+void after_call(lua_State* L);
+/// The state of the call of ours that is under way on this thread, or null.
+lua_State* current_state();
+/// Whether C's stack has room for another call. Lua counts the levels of its own stack, not the bytes
+/// of C's, where functions that call functions (no_grad, gradcheck, hooks) may use that up first: on a
+/// thread with a small one, for example.
+bool c_stack_left();
+/// Runs `body`, turning C++ exceptions into Lua errors at the user's line.
+int guarded(lua_State* L, int (*body)(lua_State*));
+
+extern const char kMetatable;   // registry keys: the tensors' metatable,
+extern const char kModuleCall;  // the function by which modules are called
+
+}  // namespace mt::lua

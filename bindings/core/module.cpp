@@ -1,0 +1,457 @@
+// module.cpp -- puts `require 'mtorch'` together: the C++ functions, the core for the Lua library,
+// the embedded sources
+#include "bindings/core/module.h"
+
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+
+#include "bindings/functions/functions.h"
+#include "bindings/open.h"
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/core/file.h"
+#include "engine/io/idx.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt::lua {
+namespace {
+
+/// Tensors of a Lua list where `false` or nothing stands for "not yet".
+std::vector<Tensor> state_list(const Args& a, int i, size_t n) {
+  std::vector<Tensor> list(n);
+  a.table(i);
+  for (size_t k = 0; k < n; ++k) {
+    lua_rawgeti(a.L, i, int(k + 1));
+    if (const Tensor* t = tensor_at(a.L, -1)) list[k] = *t;
+    lua_pop(a.L, 1);
+  }
+  return list;
+}
+/// Which tensors a list holds; the Lua list keeps them alive.
+std::vector<const TensorImpl*> identities(const std::vector<Tensor>& list) {
+  std::vector<const TensorImpl*> ids(list.size());
+  for (size_t k = 0; k < list.size(); ++k) ids[k] = list[k].defined() ? list[k].impl() : nullptr;
+  return ids;
+}
+void store_list(const Args& a, int i, const std::vector<const TensorImpl*>& before,
+                const std::vector<Tensor>& after) {
+  for (size_t k = 0; k < after.size(); ++k) {
+    if (!after[k].defined() || (k < before.size() && before[k] == after[k].impl())) continue;
+    push_tensor(a.L, after[k]);
+    lua_rawseti(a.L, i, int(k + 1));
+  }
+}
+
+/// Adam where parameters count different numbers of steps: those that missed as many step together,
+/// fewest first, which cuda.lua relies on. Returns how many each has missed now.
+std::vector<int64_t> adam_apart(const std::vector<Tensor>& p, std::vector<Tensor>& m,
+                                std::vector<Tensor>& s, AdamOptions o, std::vector<int64_t> missed) {
+  const int64_t step = o.step;
+  std::vector<int64_t> lags, after = missed;
+  for (size_t i = 0; i < p.size(); ++i)
+    if (p[i].grad().defined()) lags.push_back(missed[i]);
+    else ++after[i];
+  std::sort(lags.begin(), lags.end());
+  lags.erase(std::unique(lags.begin(), lags.end()), lags.end());
+  for (const int64_t lag : lags) {
+    std::vector<Tensor> now = p;
+    for (size_t i = 0; i < p.size(); ++i)
+      if (missed[i] != lag) now[i] = p[i].detach();  // has no gradient and is passed over
+    o.step = step - lag;
+    adam_step(now, m, s, o);
+  }
+  return after;
+}
+
+/// A parameter counts the steps for which it has a gradient, as PyTorch's do: the group's less those
+/// that it missed. Mostly there are none, and nothing is counted. Whether it pushed new counts.
+bool adam_steps(Args& a) {
+  const std::vector<Tensor> p = a.tensors(1);
+  const size_t n = p.size();
+  std::vector<Tensor> m = state_list(a, 2, n), s = state_list(a, 3, n);
+  const auto m0 = identities(m), s0 = identities(s);
+  const AdamOptions o{a.number(4), a.number(5), a.number(6), a.number(7), a.number(8),
+                      a.boolean(9, false), a.integer(10)};
+  const bool apart = a.given(11) || std::any_of(p.begin(), p.end(), [](const Tensor& t) {
+                       return !t.grad().defined();
+                     });
+  std::vector<int64_t> missed;
+  if (apart) {
+    if (a.given(11)) missed = a.integers(11);
+    missed.resize(n);
+    missed = adam_apart(p, m, s, o, std::move(missed));
+  } else {
+    adam_step(p, m, s, o);
+  }
+  store_list(a, 2, m0, m);
+  store_list(a, 3, s0, s);
+  if (!apart) return false;
+  lua_createtable(a.L, int(n), 0);
+  for (size_t i = 0; i < n; ++i) {
+    lua_pushnumber(a.L, double(missed[i]));
+    lua_rawseti(a.L, -2, int(i + 1));
+  }
+  return true;
+}
+
+const Entry kCore[] = {
+    {"sgd_step(parameters, velocity, lr, momentum, dampening, weight_decay, nesterov)",
+     "One step of SGD over all parameters; velocity is filled.",
+     [](Args& a) {
+       const std::vector<Tensor> p = a.tensors(1);
+       const SgdOptions o{a.number(3), a.number(4), a.number(5), a.number(6), a.boolean(7, false)};
+       std::vector<Tensor> velocity =
+           o.momentum != 0 ? state_list(a, 2, p.size()) : std::vector<Tensor>();
+       const auto before = identities(velocity);
+       sgd_step(p, velocity, o);
+       if (o.momentum != 0) store_list(a, 2, before, velocity);
+       return 0;
+     }},
+    {"adam_step(parameters, mean, square, lr, beta1, beta2, eps, weight_decay, decoupled, step, "
+     "missed=nil)",
+     "One step of Adam over all parameters; mean and square are filled. missed: how many of the "
+     "steps each parameter had no gradient for, nil for none; returned as it is after the step.",
+     [](Args& a) {
+       if (adam_steps(a)) return 1;
+       return 0;
+     }},
+    {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
+     [](Args& a) {
+       a.table(1);
+       const int n = int(lua_objlen(a.L, 1));
+       for (int k = 1; k <= n; ++k) {
+         lua_rawgeti(a.L, 1, k);
+         if (const Tensor* t = tensor_at(a.L, -1)) t->set_grad({});
+         lua_pop(a.L, 1);
+       }
+       return 0;
+     }},
+    {"isatty(fd)", "Whether a file descriptor is a terminal.",
+     [](Args& a) { return a.push(isatty(int(a.integer(1))) == 1); }},
+    {"columns()", "The width of the terminal, 80 where there is none.",
+     [](Args& a) {
+       winsize w{};
+       const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+       return a.push(known ? double(w.ws_col) : 80.0);
+     }},
+    {"time()", "Seconds of a clock that never steps back.",
+     [](Args& a) {
+       const auto now = std::chrono::steady_clock::now().time_since_epoch();
+       return a.push(std::chrono::duration<double>(now).count());
+     }},
+    {"cpu_times()", "Seconds that the program has computed, and that the system has for it.",
+     [](Args& a) {
+       rusage use{};
+       getrusage(RUSAGE_SELF, &use);
+       const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+       a.push(seconds(use.ru_utime));
+       return 1 + a.push(seconds(use.ru_stime));
+     }},
+    {"wait_for_gpus()", "Waits until the GPUs in use have done what they were asked.",
+     [](Args&) {
+       if (gpus_in_use) for_each_cuda(synchronize);
+       return 0;
+     }},
+    {"memory()",
+     "Bytes live in tensors, and of the CPU's now, at most so far and kept for reuse; how many "
+     "storages of the CPU's were made.",
+     [](Args& a) {
+       const MemoryUse m = memory_use();
+       for (const int64_t n : {m.live, m.host, m.peak, m.cached, m.allocations}) a.push(double(n));
+       return 5;
+     }},
+    {"set_memory_limit(bytes)", "Tensors may hold this much together; more is 'out of memory'.",
+     [](Args& a) {
+       const int64_t bytes = a.integer(1);
+       if (bytes < 0) fail("set_memory_limit: {} bytes", bytes);
+       set_memory_limit(bytes);
+       return 0;
+     }},
+    {"read_idx(path)", "The tensor in an IDX file.",
+     [](Args& a) {
+       if (lua_type(a.L, 1) != LUA_TSTRING)
+         fail("idx: the path must be a string, got {}", describe(a.L, 1));
+       return a.push(read_idx(a.text(1)));
+     }},
+    {"write_file(operation, path, text)", "Writes a whole file or nothing; returns the path.",
+     [](Args& a) {
+       write_file(a.text(1).c_str(), a.text(2), a.text(3));
+       return lua_pushvalue(a.L, 2), 1;
+     }},
+    {"check_writable(operation, path)", "Refuses a file that write_file would refuse.",
+     [](Args& a) {
+       check_writable(a.text(1).c_str(), a.text(2));
+       return 0;
+     }},
+    {"isa()", "The instruction set of the kernels.",
+     [](Args& a) { return a.push(std::string(cpu_isa())); }},
+    {"cuda_trouble()", "Why CUDA cannot be used; an empty string when it can.",
+     [](Args& a) { return a.push(cuda_trouble()); }},
+    {"cuda_devices()", "How many GPUs can be used.",
+     [](Args& a) { return a.push(double(cuda_devices())); }},
+    {"device_name(device)", "What a device is sold as.",
+     [](Args& a) {
+       const Device& d = a.device(1);
+       return a.push(std::string(d.model ? d.model : "CPU"));
+     }},
+    {"synchronize(device)", "Waits until a device has done what it was asked.",
+     [](Args& a) {
+       synchronize(a.device(1));
+       return 0;
+     }},
+    {"set_num_threads(n)", "How many threads kernels use.",
+     [](Args& a) {
+       const int64_t n = a.integer(1);
+       const int most = most_cpu_threads();
+       if (n < 1 || n > most) fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
+       set_cpu_threads(int(n));
+       return 0;
+     }},
+    {"get_num_threads()", "How many threads kernels use.",
+     [](Args& a) { return a.push(double(cpu_threads())); }},
+    {"set_flush_denormal(enabled)", "Whether results too small to be normal numbers become 0, and such "
+     "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
+     "False where the processor cannot.",
+     [](Args& a) { return a.push(set_flush_denormal(a.boolean(1, false))); }},
+    {"without_denormals(fn, ..)", "fn(..) while results too small to be normal numbers become 0.",
+     [](Args& a) {
+       a.function(1);
+       const NoDenormals mode;
+       lua_call(a.L, a.count() - 1, 0);
+       return 0;
+     }},
+    {"device_trouble(device)", "Why a device cannot be used; an empty string when it can.",
+     [](Args& a) {
+       try {
+         a.device(1);
+         return a.push(std::string());
+       } catch (const Error& e) {
+         return a.push(std::string(e.what() + std::string("device_trouble: ").size()));
+       }
+     }},
+    {"set_module_call(fn)", "Tells error messages which function calls modules.",
+     [](Args& a) {
+       a.function(1);
+       lua_pushlightuserdata(a.L, const_cast<char*>(&kModuleCall));
+       lua_pushvalue(a.L, 1);
+       lua_rawset(a.L, LUA_REGISTRYINDEX);
+       return 0;
+     }},
+    {"fail(message)", "An error at the user's line.",
+     [](Args& a) -> int { throw Error(a.text(1)); }},
+    {"nearest(names, name)", "The entry of a list that is nearest to a name, or an empty string.",
+     [](Args& a) {
+       std::vector<std::string> names;
+       a.table(1);
+       for (int k = 1, n = int(lua_objlen(a.L, 1)); k <= n; ++k) {
+         lua_rawgeti(a.L, 1, k);
+         if (lua_type(a.L, -1) == LUA_TSTRING) names.push_back(lua_tostring(a.L, -1));
+         lua_pop(a.L, 1);
+       }
+       return a.push(nearest(names, a.text(2)));
+     }},
+    {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
+    {"parse_args(options, arguments, script)", "The values of a script's flags.", &parse_args},
+};
+
+// ---- functions written in Lua with the declarations of C++ ones ---------------------------------
+
+/// What core.declare makes: kept for the life of the process, as closures point to it.
+struct Declared {
+  std::string signature, doc;
+  Entry entry;
+};
+
+int declared_body(Args& a) {
+  a.require_all();
+  lua_pushvalue(a.L, lua_upvalueindex(3));
+  lua_insert(a.L, 1);
+  lua_call(a.L, lua_gettop(a.L) - 1, LUA_MULTRET);
+  return lua_gettop(a.L);
+}
+
+int declare(Args& a) {
+  static std::mutex guard;
+  static std::deque<Declared> all;
+  a.function(3);
+  std::lock_guard lock(guard);
+  Declared& d = all.emplace_back();
+  d.signature = a.text(1), d.doc = a.text(2);
+  d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(),
+  d.entry.body = &declared_body;
+  lua_pushlightuserdata(a.L, &d.entry);
+  lua_pushvalue(a.L, lua_upvalueindex(2));
+  lua_pushvalue(a.L, 3);
+  lua_pushcclosure(a.L, call, 3);
+  return 1;
+}
+
+/// The elementwise operations, for the benchmark and the reference.
+int operations(Args& a) {
+  static const char* const accepts[] = {"any", "number", "real", "integer"};
+  lua_State* L = a.L;
+  lua_createtable(L, kOps, 0);
+  for (int i = 0; i < kOps; ++i) {
+    const OpRow& row = op_row(i);
+    lua_newtable(L);
+    auto set = [L](const char* key) { lua_setfield(L, -2, key); };
+    a.push(std::string(row.info->name)), set("name");
+    a.push(std::string(row.info->doc)), set("doc");
+    a.push(double(row.inputs)), set("inputs");
+    a.push(row.answers_bool), set("answers_bool");
+    a.push(row.mask_first), set("mask_first");
+    a.push(std::string(accepts[int(row.info->accepts)])), set("accepts");
+    a.push(row.info->lo), set("lo");
+    a.push(row.info->hi), set("hi");
+    lua_newtable(L);
+    for (int k = 0; k < row.params; ++k) {
+      a.push(std::string(row.info->params[k].name));
+      lua_rawseti(L, -2, k + 1);
+    }
+    set("params");
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+const Entry kLanguage[] = {
+    {"declare(signature, doc, fn)",
+     "A function whose arguments are put into their places and checked as C++ ones are.", declare},
+    {"complete()", "Makes all functions of mt and all methods; their subjects, lists with a title.",
+     [](Args& a) {
+       open_all(a.L);
+       return 1;
+     }},
+    {"open(name)", "Makes the functions that go by a name; whether there are any.",
+     [](Args& a) { return a.push(open_name(a.L, a.text(1))); }},
+    {"linalg()", "The functions of mt.linalg.",
+     [](Args& a) {
+       push_linalg(a.L);
+       return 1;
+     }},
+    {"cuda()", "What cuda.lua is made of.",
+     [](Args& a) {
+       push_cuda(a.L);
+       return 1;
+     }},
+    {"gradient()", "What gradient.lua is made of.",
+     [](Args& a) {
+       push_gradient(a.L);
+       return 1;
+     }},
+    {"cuda_kernel()", "What cuda_kernel.lua is made of.",
+     [](Args& a) {
+       push_cuda_kernel(a.L);
+       return 1;
+     }},
+    {"data_address(x)", "The address of the first element, for x:data().",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (!x.is_contiguous())
+         fail("data: the tensor is not contiguous; use x:contiguous():data()");
+       if (&x.device() != &cpu_device())
+         fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
+       lua_pushlightuserdata(a.L, x.data());
+       lua_pushstring(a.L, dtype_name(x.dtype()));
+       return 2;
+     }},
+    {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.",
+     operations},
+    {"entry(..)", "The signature and the help of a function, or nothing.",
+     [](Args& a) {
+       const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
+       if (!e) return 0;
+       std::string signature = e->signature;
+       if (const size_t self = signature.find("(self"); self != std::string::npos)
+         signature.erase(self + 1, signature[self + 5] == ',' ? 6 : 4);
+       a.push(signature), a.push(std::string(e->doc));
+       return 2;
+     }},
+    {"set_data(x, y)", "Makes x the data of y; its gradient and its identity stay.",
+     [](Args& a) {
+       replace_data(a.tensor(1), a.tensor(2));
+       return a.self();
+     }},
+};
+
+int load_embedded(lua_State* L) {
+  const Embedded& e = *static_cast<const Embedded*>(lua_touserdata(L, lua_upvalueindex(1)));
+  if (luaL_loadbuffer(L, reinterpret_cast<const char*>(e.text), e.size, e.chunk) != 0)
+    return lua_error(L);
+  lua_pushstring(L, e.name);
+  lua_call(L, 1, 1);
+  return 1;
+}
+
+void preload(lua_State* L) {
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "preload");
+  for (size_t i = 0; i < embedded_count; ++i) {
+    lua_pushlightuserdata(L, const_cast<Embedded*>(&embedded[i]));
+    lua_pushcclosure(L, load_embedded, 1);
+    lua_setfield(L, -2, embedded[i].name);
+  }
+  lua_pop(L, 2);
+}
+
+void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaded");
+  lua_pushvalue(L, -3);
+  lua_setfield(L, -2, name);
+  lua_pop(L, 2);
+}
+
+}  // namespace
+
+void open_core(lua_State* L) {
+  add(L, kCore);
+  add(L, kLanguage);
+  add_profile(L);
+  for (const Entry& e : kCore) e.internal = true;
+  for (const Entry& e : kLanguage) e.internal = true;
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_setfield(L, -2, "methods");
+}
+
+}  // namespace mt::lua
+
+namespace mt {
+
+void open_lua(lua_State* L) {
+  using namespace lua;
+  index_base = 1;
+  luaL_newmetatable(L, "mtorch.methods");
+  luaL_newmetatable(L, "mtorch.shape");
+  lua_pop(L, 2);
+  preload(L);
+  open_tensor(L);
+  open_generators(L);
+  open_operators(L);
+  open_gradient();
+  luaL_newmetatable(L, "mtorch.module");
+  open_markers(L);
+  lua_newtable(L);  // the core
+  open_core(L);
+  set_loaded(L, "mtorch.core");
+  // init.lua finishes the module: init(mt, core, methods, tensor metatable, shape metatable)
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtorch.init");
+  lua_call(L, 1, 1);
+  lua_pushvalue(L, -3);
+  lua_pushvalue(L, -3);
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  luaL_getmetatable(L, "mtorch.shape");
+  lua_call(L, 5, 0);
+  lua_pop(L, 1);
+  set_loaded(L, "mtorch");
+}
+
+}  // namespace mt

@@ -1,0 +1,29 @@
+// module.h -- the parts that make up `require 'mtorch'`
+#pragma once
+#include "bindings/core/lua.h"
+
+namespace mt::lua {
+
+/// Builds the tensor's metatable.
+void open_tensor(lua_State* L);
+/// Adds what the Lua library needs from C++ to the table at the top of the stack (`mtorch.core`).
+void open_core(lua_State* L);
+
+/// A tensor from argument i: a number, a boolean, nested lists, or another tensor (copied).
+Tensor tensor_from(Args&, int i, Dtype);
+/// A unique address for mt.newaxis and mt.ellipsis.
+void* marker(const char* name);
+
+/// The function of `mt.args`: parses the script's flags.
+int parse_args(Args&);
+/// Lua sources embedded in the program.
+struct Embedded {
+  const char* name;   // "mtorch.nn"
+  const char* chunk;  // "@mtorch/nn.lua"
+  const unsigned char* text;
+  size_t size;
+};
+extern const Embedded embedded[];
+extern const size_t embedded_count;
+
+}  // namespace mt::lua

@@ -1,0 +1,62 @@
+// out.cpp -- {out=t}: the result of a function written into a tensor of the caller's
+#include "engine/ops/out.h"
+
+#include "bindings/core/lua.h"
+#include "engine/autograd/graph.h"
+
+namespace mt::lua {
+namespace {
+
+bool shares_memory(const Tensor& a, const Tensor& b) {
+  return a.impl()->storage == b.impl()->storage;
+}
+
+/// Nothing is written before it is known to fit.
+void check_fits(const Tensor& out, const Tensor& made) {
+  if (!(made.shape() == out.shape()))
+    fail("out is {}, the result {}; they must have one shape", to_string(out.shape()),
+         to_string(made.shape()));
+  if (!can_hold(out.dtype(), made.dtype()))
+    fail("out is {}, which cannot hold the result, {}", dtype_name(out.dtype()),
+         dtype_name(made.dtype()));
+  if (&out.device() != &made.device())
+    fail("out is on {}, the result on {}", out.device().name, made.device().name);
+}
+
+}  // namespace
+
+int run_into(Args& a, int (*body)(Args&)) {
+  lua_State* L = a.L;
+  const int at = a.out();
+  if (!tensor_at(L, at)) fail("out must be a tensor, got {}", describe(L, at));
+  const Tensor out = *tensor_at(L, at);
+  bool shares = false, recorded = out.requires_grad();
+  for (int i = 1; i < at; ++i)
+    if (const Tensor* t = tensor_at(L, i))
+      shares |= shares_memory(*t, out), recorded |= t->requires_grad();
+  if (recorded && grad_enabled())
+    fail(
+        "out=: what is written there has no gradient, but one is required; leave out away, or use "
+        "mt.no_grad(function) around the call");
+  check_writable("out", out);
+  const Into into(shares ? nullptr : &out);
+  if (body(a) != 1)
+    fail("out=: this call has several results; take them as they are, and copy_ them");
+  const Tensor* made = tensor_at(L, -1);
+  if (!made) fail("out=: this call returns {}, no tensor", describe(L, -1));
+  if (!same_place(*made, out)) {
+    check_fits(out, *made);
+    copy_(out, *made);
+  }
+  lua_pushvalue(L, at);
+  return 1;
+}
+
+bool may_write_to(const Args& a, const Tensor* const* inputs, int n) {
+  const Tensor& out = *tensor_at(a.L, a.out());
+  for (int i = 0; i < n; ++i)
+    if (shares_memory(*inputs[i], out) && !same_place(*inputs[i], out)) return false;
+  return true;
+}
+
+}  // namespace mt::lua

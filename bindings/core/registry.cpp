@@ -1,0 +1,129 @@
+// registry.cpp -- the names of `mt` and of tensors' methods, and how they get into a Lua state
+#include "bindings/core/registry.h"
+
+#include "bindings/functions/functions.h"
+
+namespace mt::lua {
+
+Catalogue::Name& Catalogue::name(const std::string& name) {
+  const auto [at, fresh] = names_.try_emplace(name);
+  if (fresh) subjects_.back().names.push_back(name);
+  return at->second;
+}
+
+void Catalogue::alias(const std::string& other, const std::string& of) {
+  if (const Name* known = find(of)) {
+    const Name same = *known;
+    name(other) = same;
+  }
+}
+
+const Catalogue::Name* Catalogue::find(const std::string& name) const {
+  const auto at = names_.find(name);
+  return at == names_.end() ? nullptr : &at->second;
+}
+
+const Catalogue& catalogue() {
+  static const Catalogue all = [] {
+    static const struct {
+      const char* title;
+      void (*list)(Catalogue&);
+    } subjects[] = {{"About one tensor", list_tensor},
+                    {"Making tensors", list_create},
+                    {"Tensors of the CPU for the GPU", list_cuda},
+                    {"Random numbers", list_random},
+                    {"Elementwise", list_elementwise},
+                    {"Positions", list_index},
+                    {"Shapes", list_shape},
+                    {"Reductions", list_reduce},
+                    {"Sorting and scanning", list_sort},
+                    {"Products", list_product},
+                    {"Linear algebra", list_linalg},
+                    {"Convolution and pooling", list_conv},
+                    {"Networks", list_neural},
+                    {"Gradients", list_gradient},
+                    {"Mixed precision", list_mixed},
+                    {"CUDA C", list_cuda_kernel},
+                    {"Printing", list_print}};
+    Catalogue c;
+    for (const auto& subject : subjects) {
+      c.subject(subject.title);
+      subject.list(c);
+    }
+    return c;
+  }();
+  return all;
+}
+
+namespace {
+
+/// table[name] = the function at the top of the stack, which is popped, unless it has one.
+void put(lua_State* L, int table, const std::string& name) {
+  lua_pushlstring(L, name.data(), name.size());
+  lua_pushvalue(L, -1);
+  lua_rawget(L, table);
+  const bool has = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  lua_insert(L, -2);
+  if (has) lua_pop(L, 2);
+  else lua_rawset(L, table);
+}
+
+void open_into(lua_State* L, int module, int methods, const std::string& key,
+               const Catalogue::Name& name) {
+  const Entry& entry = name.function ? *name.function : *name.method;
+  if (const std::string own = name_of(entry); own != key) {  // one function, whatever its name
+    if (const Catalogue::Name* first = catalogue().find(own);
+        first && first->function == name.function && first->method == name.method) {
+      open_into(L, module, methods, own, *first);
+      for (const int table : {module, methods}) {
+        lua_pushlstring(L, own.data(), own.size());
+        lua_rawget(L, table);
+        if (entry_at(L, -1) == &entry) put(L, table, key);
+        else lua_pop(L, 1);
+      }
+    }
+  }
+  if (name.function) push_function(L, *name.function);
+  if (name.method && name.method == name.function) lua_pushvalue(L, -1);
+  else if (name.method) push_function(L, *name.method);
+  if (name.method) put(L, methods, key);
+  if (name.function) put(L, module, key);
+}
+
+}  // namespace
+
+bool open_name(lua_State* L, const std::string& name) {
+  const Catalogue::Name* known = catalogue().find(name);
+  if (!known) return false;
+  const int top = lua_gettop(L);
+  luaL_getmetatable(L, "mtorch.module");
+  luaL_getmetatable(L, "mtorch.methods");
+  open_into(L, top + 1, top + 2, name, *known);
+  lua_settop(L, top);
+  return true;
+}
+
+void open_all(lua_State* L) {
+  const int top = lua_gettop(L);
+  luaL_getmetatable(L, "mtorch.module");
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_newtable(L);
+  int n = 0;
+  for (const Catalogue::Subject& subject : catalogue().subjects()) {
+    lua_createtable(L, int(subject.names.size()), 1);
+    lua_pushstring(L, subject.title);
+    lua_setfield(L, -2, "title");
+    int k = 0;
+    for (const std::string& name : subject.names) {
+      lua_pushlstring(L, name.data(), name.size());
+      lua_rawseti(L, -2, ++k);
+      open_into(L, top + 1, top + 2, name, *catalogue().find(name));
+    }
+    lua_rawseti(L, top + 3, ++n);
+  }
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+}
+
+}  // namespace mt::lua

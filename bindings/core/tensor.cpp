@@ -1,0 +1,399 @@
+// tensor.cpp -- the tensor as a Lua value: fields, indexing, operators, methods that are about one
+// tensor
+#include <cmath>
+#include <limits>
+
+#include "bindings/core/callback.h"
+#include "bindings/core/registry.h"
+#include "bindings/core/indexing.h"
+#include "bindings/core/module.h"
+#include "engine/autograd/cycles.h"
+#include "engine/core/device.h"
+#include "engine/ops/views.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt::lua {
+namespace {
+
+// ---- numbers in and out -------------------------------------------------------------------------
+
+/// Element i as a Lua value: a boolean for bool, else a number.
+void push_element(lua_State* L, const Tensor& x, int64_t i) {
+  if (is_float(x.dtype())) return lua_pushnumber(L, x.at(i));
+  const int64_t v = x.at_integer(i);
+  if (x.dtype() == Dtype::b8) return lua_pushboolean(L, v != 0);
+  if (v > (int64_t(1) << 53) || v < -(int64_t(1) << 53))
+    fail("item: {} is beyond 2^53 and not exact as a Lua number; use x:data()", v);
+  lua_pushnumber(L, double(v));
+}
+
+void push_list(lua_State* L, const Tensor& x, int d, int64_t& at) {
+  if (d == x.dim()) return push_element(L, x, at++);
+  luaL_checkstack(L, 3, "tolist");
+  lua_createtable(L, int(std::min<int64_t>(x.size(d), 1 << 26)), 0);
+  for (int64_t i = 1; i <= x.size(d); ++i) {
+    push_list(L, x, d + 1, at);
+    lua_rawseti(L, -2, int(i));
+  }
+}
+
+}  // namespace
+
+void check_keys(lua_State* L, int index, int64_t n, const char* operation,
+                const std::string& what) {
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    check_interrupt();
+    lua_pop(L, 1);
+    const double key = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+    if (key >= 1 && key <= double(n) && key == std::floor(key)) continue;
+    if (lua_type(L, -1) == LUA_TNUMBER)
+      fail("{}: {} has an entry at [{}] but nil at [{}]", operation, what, key, n + 1);
+    fail("{}: {} has the key {}, only 1, 2, .. are meant", operation, what, describe(L, -1));
+  }
+  for (int64_t i = 1; i <= n; ++i) {
+    check_interrupt();
+    lua_rawgeti(L, index, int(i));
+    if (lua_isnil(L, -1)) fail("{}: {} has nil at [{}]", operation, what, i);
+    lua_pop(L, 1);
+  }
+}
+
+namespace {
+
+/// Reads a number, a boolean or nested tables of them into `values`, checking that they are
+/// regular.
+class Nested {
+ public:
+  explicit Nested(lua_State* L) : L_(L) {}
+  Shape shape;
+  std::vector<double> values;
+  bool booleans = false;
+
+  void read(int index) try {
+    level(index, 0, "tensor");
+  } catch (const std::bad_alloc&) {
+    values = {};
+    double bytes = sizeof(double);
+    for (int d = 0; d < shape.size(); ++d) bytes *= double(shape[d]);
+    fail("tensor: out of memory: reading lists of {} needs {} bytes", to_string(shape), bytes);
+  }
+
+ private:
+  void level(int index, int depth, const std::string& path) {
+    check_interrupt();
+    switch (lua_type(L_, index)) {
+      case LUA_TNUMBER: return leaf(depth, path, lua_tonumber(L_, index), false);
+      case LUA_TBOOLEAN: return leaf(depth, path, lua_toboolean(L_, index), true);
+      case LUA_TTABLE: break;
+      default:
+        fail("tensor: {} is {}; a number, a boolean or nested lists of them are needed", path,
+             describe(L_, index));
+    }
+    if (depth >= kMaxDims) fail("tensor: {} is nested deeper than {} levels", path, kMaxDims);
+    const int64_t n = int64_t(lua_objlen(L_, index));
+    check_keys(L_, index, n, "tensor", path);
+    if (depth == shape.size()) {
+      if (rank_known_) fail("tensor: {} is a list, where the others are numbers", path);
+      shape.push(n);
+    } else if (shape[depth] != n) {
+      fail("tensor: {} has {} entries, the others at its level {}", path, n, shape[depth]);
+    }
+    luaL_checkstack(L_, 2, "tensor");
+    for (int64_t i = 1; i <= n; ++i) {
+      lua_rawgeti(L_, index, int(i));
+      level(lua_gettop(L_), depth + 1, path + "[" + std::to_string(i) + "]");
+      lua_pop(L_, 1);
+    }
+  }
+
+  void leaf(int depth, const std::string& path, double v, bool boolean) {
+    if (rank_known_ && depth != shape.size())
+      fail("tensor: {} is a number, where the others are lists", path);
+    if (!rank_known_ && depth != shape.size())
+      fail("tensor: {} is a number, where the others are lists", path);
+    if (rank_known_ && boolean != booleans) fail("tensor: {} mixes booleans and numbers", path);
+    rank_known_ = true;
+    booleans = boolean;
+    values.push_back(v);
+  }
+
+  lua_State* L_;
+  bool rank_known_ = false;
+};
+
+// ---- fields --------------------------------------------------------------------------------------
+
+/// x.T and x.mT.
+Tensor turned(const Tensor& x) {
+  if (x.dim() > 2)
+    fail("T: {} is no matrix; x.mT turns each of its matrices, x:permute(..) any dimensions",
+         to_string(x.shape()));
+  return t(x);
+}
+Tensor turned_matrices(const Tensor& x) {
+  if (x.dim() < 2) fail("mT: {} is no matrix, nor a batch of them", to_string(x.shape()));
+  return transpose(x, -2, -1);
+}
+
+/// Pushes the method of this name, made now that it is asked for; false where there is none.
+bool push_method(lua_State* L, const std::string& key) {
+  if (!open_name(L, key)) return false;
+  luaL_getmetatable(L, "mtorch.methods");
+  lua_getfield(L, -1, key.c_str());
+  return !lua_isnil(L, -1);
+}
+
+[[noreturn]] void no_field(lua_State* L, const std::string& key) {
+  open_all(L);
+  luaL_getmetatable(L, "mtorch.methods");
+  std::vector<std::string> names = {"shape", "dtype",         "device",
+                                    "grad",  "requires_grad", "is_leaf", "ndim", "T", "mT"};
+  const std::string close = nearest_key(L, -1, key, names);
+  luaL_getmetatable(L, "mtorch.module");
+  lua_pushstring(L, key.c_str());
+  lua_rawget(L, -2);
+  fail("a tensor has no field or method '{}'{}", key,
+       lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
+       : close.empty()       ? ""
+                             : " (did you mean '" + close + "'?)");
+}
+
+/// What the Lua-side __index does not find among the methods: fields, positions, and methods that
+/// nobody has asked for yet.
+int get_field(lua_State* L) {
+  const Tensor* self = tensor_at(L, 1);
+  if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
+  const Tensor& x = *self;
+  if (is_index(L, 2)) {
+    try {
+      push_tensor(L, read_index(L, 2, x));
+    } catch (const Error& e) { throw Error(named("index", e.what())); }
+    return 1;
+  }
+  const std::string_view key = lua_tostring(L, 2);
+  if (key == "shape") push_shape(L, x.shape());
+  else if (key == "dtype") lua_pushstring(L, dtype_name(x.dtype()));
+  else if (key == "device") lua_pushstring(L, x.device().name);
+  else if (key == "grad") push_tensor(L, x.grad());
+  else if (key == "requires_grad") lua_pushboolean(L, x.requires_grad());
+  else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
+  else if (key == "ndim") lua_pushinteger(L, x.dim());
+  else if (key == "T") push_tensor(L, turned(x));
+  else if (key == "mT") push_tensor(L, turned_matrices(x));
+  else if (!push_method(L, std::string(key))) no_field(L, std::string(key));
+  return 1;
+}
+
+int set_field(lua_State* L) {
+  const Tensor* self = tensor_at(L, 1);
+  if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
+  const Tensor& x = *self;
+  if (!is_index(L, 2)) {
+    const std::string_view key = lua_tostring(L, 2);
+    if (key == "requires_grad") {
+      if (lua_type(L, 3) != LUA_TBOOLEAN)
+        fail("requires_grad must be true or false, got {}", describe(L, 3));
+      x.requires_grad_(lua_toboolean(L, 3));
+    } else if (key == "grad") {
+      const Tensor* g = tensor_at(L, 3);
+      if (!g && !lua_isnil(L, 3)) fail("grad must be a tensor or nil, got {}", describe(L, 3));
+      if (g && !(g->shape() == x.shape()))
+        fail("grad: the tensor is {}, this gradient {}", to_string(x.shape()),
+             to_string(g->shape()));
+      if (g && (g->dtype() != x.dtype() || !g->is_contiguous() ||
+                g->impl()->storage == x.impl()->storage))
+        fail("grad must be a contiguous {} tensor of its own; use g:to('{}'):clone()",
+             dtype_name(x.dtype()), dtype_name(x.dtype()));
+      x.set_grad(g ? *g : Tensor());
+      if (any_suspects()) Callback::watch(L);
+    } else {
+      fail("the field '{}' of a tensor cannot be set; only grad and requires_grad can", key);
+    }
+    return 0;
+  }
+  try {
+    if (write_element(L, 2, x, 3)) return 0;
+  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
+  Tensor value;
+  if (lua_type(L, 3) == LUA_TNUMBER) {
+    const double v = lua_tonumber(L, 3);
+    check_value("assignment", v, x.dtype());
+    value = scalar(v, x.dtype());
+  } else if (lua_type(L, 3) == LUA_TBOOLEAN) {
+    value = scalar(lua_toboolean(L, 3), Dtype::b8);
+  } else if (const Tensor* t = tensor_at(L, 3)) {
+    value = *t;
+  } else {
+    fail("assignment: the value must be a number or a tensor, got {}", describe(L, 3));
+  }
+  try {
+    write_index(L, 2, x, value);
+  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
+  return 0;
+}
+
+int collect_garbage(lua_State* L) {
+  free_tensor(L, 1);
+  return 0;
+}
+
+int length(lua_State* L) {
+  const Tensor* x = tensor_at(L, 1);
+  if (!x || x->dim() == 0) fail("#: a 0-d tensor has no length");
+  lua_pushnumber(L, double(x->size(0)));
+  return 1;
+}
+
+int text(lua_State* L) {
+  const Tensor* x = tensor_at(L, 1);
+  const std::string s = x ? to_string(*x) : "tensor";
+  lua_pushlstring(L, s.data(), s.size());
+  return 1;
+}
+
+/// `a == b` asks whether they are the same tensor.
+int same(lua_State* L) {
+  const Tensor *a = tensor_at(L, 1), *b = tensor_at(L, 2);
+  lua_pushboolean(L, a && b && a->impl() == b->impl());
+  return 1;
+}
+
+int refuse_less(lua_State*) {
+  fail("'<' and '<=' can only answer true or false in Lua; use x:lt(y), x:le(y), x:gt(y), x:ge(y)");
+}
+int refuse_concat(lua_State*) {
+  fail("'..' does not join tensors; use mt.cat{{a, b}}, or tostring(x) for text");
+}
+
+template <int (*body)(lua_State*)> int safely(lua_State* L) {
+  const int results = guarded(L, body);
+  return results < 0 ? lua_error(L) : results;
+}
+
+// ---- methods about one tensor -------------------------------------------------------------------
+
+const Entry kMethods[] = {
+    {"dim(x)", "The number of dimensions.",
+     [](Args& a) { return a.push(double(a.tensor(1).dim())); }},
+    {"numel(x)", "The number of elements.",
+     [](Args& a) { return a.push(double(a.tensor(1).numel())); }},
+    {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (!a.given(2)) return a.push(x.shape());
+       if (x.dim() == 0) fail("size: a 0-d tensor has no dimensions");
+       return a.push(double(x.size(wrap_dim("size", a.position(2), x.dim()))));
+     }},
+    {"stride(x, dim=nil)", "How many elements apart neighbours lie, for each dimension or one.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (!a.given(2)) return a.push(x.strides());
+       if (x.dim() == 0) fail("stride: a 0-d tensor has no dimensions");
+       return a.push(double(x.stride(wrap_dim("stride", a.position(2), x.dim()))));
+     }},
+    {"is_contiguous(x)", "Whether the elements lie in row-major order without gaps.",
+     [](Args& a) { return a.push(a.tensor(1).is_contiguous()); }},
+    {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
+     [](Args& a) { return a.push(double(a.tensor(1).offset())); }},
+    {"item(x)", "The number in a tensor of one element; a boolean for bool.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (x.numel() != 1) x.item();  // the engine's sentence
+       push_element(a.L, x, 0);
+       return 1;
+     }},
+    {"at(x, ..)", "The number at a position, x:at(i, j): fast, outside the graph.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       if (a.count() - 1 != x.dim())
+         fail("at: {} positions for a tensor of {} dimensions, {}", a.count() - 1, x.dim(),
+              to_string(x.shape()));
+       int64_t i = 0;
+       for (int d = 0; d < x.dim(); ++d)
+         i = i * x.size(d) + index_position(index_number(a.L, d + 2), x.size(d), d);
+       push_element(a.L, x, i);
+       return 1;
+     }},
+    {"tolist(x)", "Nested lists of numbers (booleans for bool); a number for a 0-d tensor.",
+     [](Args& a) {
+       const Tensor& x = a.tensor(1);
+       for (int d = 0; d < x.dim() && x.numel() == 0; ++d)
+         if (x.size(d) > 1000000) fail("tolist: {} would be {} empty lists", to_string(x.shape()), x.size(d));
+       int64_t at = 0;
+       push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
+       return 1;
+     }},
+    {"requires_grad_(x, wanted=true)", "Asks for a gradient (or no longer); returns x.",
+     [](Args& a) {
+       a.tensor(1).requires_grad_(a.boolean(2, true));
+       return a.self();
+     }},
+    {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",
+     "Adds to .grad of every leaf that x was computed from. Uses the graph up unless retain_graph.",
+     [](Args& a) {
+       a.tensor(1).backward(a.given(2) ? a.tensor(2) : Tensor(), a.boolean(3, false),
+                            a.boolean(4, false));
+       if (any_suspects()) Callback::watch(a.L);
+       return 0;
+     }},
+    {"detach(x)", "The same data, outside the graph.",
+     [](Args& a) { return a.push(a.tensor(1).detach()); }},
+    {"zero_grad_(x)", "Drops the gradient (sets it to nil); returns x.",
+     [](Args& a) {
+       a.tensor(1).set_grad({});
+       return a.self();
+     }},
+};
+
+}  // namespace
+
+Tensor tensor_from(Args& a, int i, Dtype dtype) {
+  if (const Tensor* t = tensor_at(a.L, i))
+    return dtype == Dtype::none ? clone(t->detach()) : to(clone(t->detach()), dtype);
+  Nested nested(a.L);
+  nested.read(i);
+  if (dtype == Dtype::none) dtype = nested.booleans ? Dtype::b8 : default_dtype();
+  Tensor x = empty(nested.shape, dtype);
+  if (nested.values.size() != size_t(x.numel())) fail("tensor: the lists are not regular");
+  with_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    in_strips(x.numel(), [&](int64_t k, int64_t end) {
+      for (; k < end; ++k) {
+        check_value("tensor", nested.values[size_t(k)], dtype);
+        x.data_as<T>()[k] = static_cast<T>(nested.values[size_t(k)]);
+      }
+    });
+  });
+  return x;
+}
+
+void open_tensor(lua_State* L) {
+  static const luaL_Reg meta[] = {{"__newindex", safely<set_field>},
+                                  {"__gc", collect_garbage},
+                                  {"__len", safely<length>},
+                                  {"__tostring", safely<text>},
+                                  {"__lt", safely<refuse_less>},
+                                  {"__le", safely<refuse_less>},
+                                  {"__concat", safely<refuse_concat>},
+                                  {"__eq", safely<same>},
+                                  {nullptr, nullptr}};
+  lua_newtable(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatable));
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  luaL_register(L, nullptr, meta);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");  // getmetatable(x) is false: scripts cannot reach it
+  push_closure(L, safely<get_field>);
+  lua_setfield(L, -2, "__get");
+  lua_pop(L, 1);
+}
+
+void list_tensor(Catalogue& c) {
+  c.methods(kMethods);
+  for (const Entry& e : kMethods)  // functions of the module too, as in PyTorch
+    if (const std::string name = name_of(e); name == "numel" || name == "detach") c.function(e);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,231 @@
+-- util.lua -- What several modules share: user-line errors, option checks, text, host, files.
+local core = require 'mtorch.core'
+
+local util = {}
+
+local floor, min, max = math.floor, math.min, math.max
+
+--- Raises `message` at the user's line.
+function util.fail(message, ...)
+  if select('#', ...) > 0 then message = message:format(...) end
+  core.fail(message)
+end
+
+--- The edit distance of two names: insertions, deletions, substitutions, swaps of neighbours.
+function util.distance(a, b)
+  local before, last = nil, {}
+  for j = 0, #b do last[j] = j end
+  for i = 1, #a do
+    local row = {[0] = i}
+    for j = 1, #b do
+      local same = a:byte(i) == b:byte(j)
+      row[j] = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (same and 0 or 1))
+      if before and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+        row[j] = min(row[j], before[j - 2] + 1)
+      end
+    end
+    before, last = last, row
+  end
+  return last[#b]
+end
+
+--- The name in the list `names` nearest to `name`, case ignored; nil where none is near.
+function util.nearest(name, names)
+  if #name > 100 then return nil end -- no name of ours; the distance takes time as its square
+  local lower, best, best_distance = name:lower(), nil, nil
+  for _, known in ipairs(names) do
+    local distance = util.distance(lower, known:lower())
+    if not best or distance < best_distance then best, best_distance = known, distance end
+  end
+  if best and best_distance <= max(1, floor(max(#name, #best) * 0.4)) then return best end
+end
+
+--- `: did you mean 'x'?` for an unknown name, or the list of the known ones.
+function util.hint(name, names)
+  local near = util.nearest(tostring(name), names)
+  if near then return (": did you mean '%s'?"):format(near) end
+  return ': known are ' .. table.concat(names, ', ')
+end
+
+--- The keys of `t` as a list; numbers first in order, then the rest by their text.
+function util.sorted_keys(t)
+  local keys = {}
+  for key in pairs(t) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b)
+    local a_number, b_number = type(a) == 'number', type(b) == 'number'
+    if a_number and b_number then return a < b end
+    if a_number ~= b_number then return a_number end
+    return tostring(a) < tostring(b)
+  end)
+  return keys
+end
+
+local function article(kind) return (kind:find('^[aeiou]') and 'an ' or 'a ') .. kind end
+
+-- kind -> test; the words of the message are the kind's own.
+local tests = {
+  text = function(v) return type(v) == 'string' or type(v) == 'number' end,
+  number = function(v) return type(v) == 'number' and v == v end,
+  boolean = function(v) return type(v) == 'boolean' end,
+  list = function(v) return type(v) == 'table' or type(v) == 'userdata' end,
+  ['function'] = function(v) return type(v) == 'function' end,
+  any = function() return true end,
+}
+
+--- Checks the string keys of `options` against `known` (name -> kind: text number boolean list
+--- function any); an unknown name or another kind of value is an error of the operation `op`.
+function util.check_options(op, options, known)
+  if type(options) ~= 'table' then
+    util.fail('%s: options is %s, expected a table', op, article(type(options)))
+  end
+  for key, value in pairs(options) do
+    if type(key) == 'string' then
+      local kind = known[key]
+      if not kind then
+        util.fail("%s: unknown option '%s'%s", op, key,
+                                             util.hint(key, util.sorted_keys(known)))
+      elseif not tests[kind](value) then
+        util.fail('%s: option %s is %s, expected %s', op, key, article(type(value)), article(kind))
+      end
+    end
+  end
+end
+
+--- Makes reading an unknown field of a module an error that names the nearest field.
+function util.strict(module, name)
+  return setmetatable(module, {__index = function(_, key)
+    util.fail("%s has no field '%s'%s", name, tostring(key),
+                                       util.hint(key, util.sorted_keys(module)))
+  end})
+end
+
+local function field(object, name) return object[name] end
+
+--- A tensor (anything with `:tolist()`) as numbers or nested lists; other values unchanged.
+function util.plain(value)
+  local kind = type(value)
+  if kind == 'userdata' or kind == 'cdata' or (kind == 'table' and getmetatable(value)) then
+    local ok, method = pcall(field, value, 'tolist')
+    if ok and method then return value:tolist() end
+  end
+  return value
+end
+
+--- The number, boolean or text in a tensor or nested list of one element; other values unchanged.
+function util.scalar(value)
+  value = util.plain(value)
+  for _ = 1, 32 do -- a list may hold itself
+    if type(value) ~= 'table' or #value ~= 1 then break end
+    value = value[1]
+  end
+  return value
+end
+
+--- A number as text, at most `digits` significant: 0.5518, 1e-5, 1.5e7, nan.
+function util.number_text(value, digits)
+  if value ~= value then return 'nan' end
+  return (('%.' .. (digits or 4) .. 'g'):format(value):gsub('e([+-])0*(%d)', function(sign, digit)
+    return (sign == '-' and 'e-' or 'e') .. digit
+  end))
+end
+
+-- Text --------------------------------------------------------------------------------------------
+
+--- The number of characters (code points) of a UTF-8 text.
+function util.length(text)
+  local _, continuation = text:gsub('[\128-\191]', '')
+  return #text - continuation
+end
+
+--- The text cut to `limit` characters, the last of which is then `mark` (default …).
+function util.truncate(text, limit, mark)
+  if util.length(text) <= limit then return text end
+  local count, stop = 0, #text
+  for i = 1, #text do
+    local byte = text:byte(i)
+    if byte < 128 or byte > 191 then count = count + 1 end
+    if count == max(limit, 1) then stop = i - 1 break end
+  end
+  return text:sub(1, stop) .. (mark or '…')
+end
+
+--- The words of a text in lines of at most `width` characters, each behind `indent`.
+function util.wrap(text, indent, width)
+  local lines, line = {}, ''
+  for word in text:gmatch('%S+') do
+    if #line + #word + 1 > width and line ~= '' then
+      lines[#lines + 1], line = line, ''
+    end
+    line = line == '' and word or line .. ' ' .. word
+  end
+  lines[#lines + 1] = line
+  return indent .. table.concat(lines, '\n' .. indent)
+end
+
+--- A duration in seconds as text: 12 µs, 3.4 ms, 5.6 s, 2m 05s, 1h 02m.
+function util.duration_text(seconds, micro)
+  local s = math.abs(seconds)
+  if s ~= s or s == math.huge then return '-' end
+  if s < 9.995e-4 then return util.number_text(seconds * 1e6, 3) .. ' ' .. (micro or 'µs') end
+  if s < 0.9995 then return util.number_text(seconds * 1e3, 3) .. ' ms' end
+  if s < 99.95 then return util.number_text(seconds, 3) .. ' s' end
+  local whole = floor(seconds + 0.5)
+  if whole < 3600 then return ('%dm %02ds'):format(floor(whole / 60), whole % 60) end
+  return ('%dh %02dm'):format(floor(whole / 3600), floor(whole % 3600 / 60))
+end
+
+-- The host: require 'mtorch.core' may offer isatty(fd), time(), columns(); none is needed ---------
+
+--- The function `name` of the host's core module, or nil.
+function util.host(name)
+  local core = package.loaded['mtorch.core']
+  if core == nil then
+    local ok, found = pcall(require, 'mtorch.core')
+    core = ok and found or nil
+  end
+  if core == nil then return nil end
+  local ok, value = pcall(field, core, name)
+  return ok and value or nil
+end
+
+--- Whether the file descriptor (1 stdout, 2 stderr) is a terminal; false where nobody can tell.
+function util.isatty(fd)
+  local isatty = util.host('isatty')
+  if not isatty then return false end
+  local ok, answer = pcall(isatty, fd)
+  return ok and answer == true
+end
+
+--- The width of the terminal in characters: the host's, COLUMNS, or 80.
+function util.columns()
+  local columns = util.host('columns')
+  if columns then
+    local ok, n = pcall(columns)
+    if ok and type(n) == 'number' and n >= 1 then return floor(n) end
+  end
+  local n = tonumber(os.getenv('COLUMNS') or '')
+  return n and n >= 1 and floor(n) or 80
+end
+
+local function environment(name)
+  local value = os.getenv(name)
+  return value ~= '' and value or nil
+end
+
+--- Whether the locale's characters are UTF-8 (LC_ALL, LC_CTYPE, LANG: the first one set decides).
+function util.utf8()
+  local locale = environment('LC_ALL') or environment('LC_CTYPE') or environment('LANG') or ''
+  return locale:lower():find('utf%-?8') ~= nil
+end
+
+--- Colours of the terminal at `fd`: 0 (not one, NO_COLOR, TERM=dumb), 256 or 2^24.
+function util.colours(fd)
+  if not util.isatty(fd) or environment('NO_COLOR') or os.getenv('TERM') == 'dumb' then return 0 end
+  local depth = os.getenv('COLORTERM') or ''
+  return (depth == 'truecolor' or depth == '24bit') and 2 ^ 24 or 256
+end
+
+--- Writes a whole file or nothing, as engine/core/file.h says; returns the path.
+function util.write_file(op, path, text) return core.write_file(op, tostring(path), text) end
+
+return util

@@ -1,0 +1,246 @@
+-- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
+local core = require 'mtorch.core'
+local parts = core.cuda_kernel()
+
+local fail, describe = core.fail, core.describe
+local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made
+
+-- ---- where the text stands in the script ---------------------------------------------------------
+
+local function file_text(path)
+  local file = io.open(path, 'rb')
+  if not file then return '' end
+  local text = file:read(2 ^ 22) or ''
+  file:close()
+  return text
+end
+
+--- The line of `text` on which `source` begins, the nearest to `line` where it stands there twice.
+local function line_of(text, source, line)
+  local best
+  local at, number, counted = 1, 1, 1
+  while true do
+    at = text:find(source, at, true)
+    if not at then return best end
+    number = number + select(2, text:sub(counted, at - 1):gsub('\n', ''))
+    counted = at
+    if not best or math.abs(number - line) < math.abs(best - line) then best = number end
+    at = at + 1
+  end
+end
+
+--- Appends to `list` where the parts of a source stand in `text` that was put together of several
+--- strings: from the last line backwards, the longest part that is found there.
+local function parts_of(list, source, text, place, line, elsewhere)
+  local starts, stop = {1}, #source
+  for at in source:gmatch('\n()') do
+    if at <= stop then starts[#starts + 1] = at end
+  end
+  local hi = #starts
+  if hi > 2000 then hi = 0 end
+  local found = {}
+  while hi >= 1 do
+    local last = (starts[hi + 1] or stop + 1) - 1
+    local function stands(i) return text:find(source:sub(starts[i], last), 1, true) end
+    local low, high = 1, hi -- the first line from which all up to `last` is there
+    local known = stands(hi)
+    while known and low < high do
+      local middle = math.floor((low + high) / 2)
+      if stands(middle) then high = middle else low = middle + 1 end
+    end
+    local part = known and source:sub(starts[high], last) or ''
+    if #part:gsub('%s', '') >= 16 then -- a single brace stands everywhere
+      found[#found + 1] = {high, place, line_of(text, part, line)}
+      hi = high - 1
+    else
+      found[#found + 1] = {hi, elsewhere, hi}
+      hi = hi - 1
+    end
+  end
+  for i = #found, 1, -1 do
+    for _, value in ipairs(found[i]) do list[#list + 1] = value end
+  end
+  return list
+end
+
+--- Where the source's parts stand, {first line of the part, what messages call the file, line in it,
+--- ..}: in the script, where the text is found there; else lines are counted in the source.
+local function origins_of(source, name)
+  local script
+  for level = 2, 40 do
+    local info = debug.getinfo(level, 'Sl')
+    if not info then break end
+    if info.what ~= 'C' and info.source:sub(1, 8) ~= '@mtorch/' then
+      local kind = info.source:sub(1, 1)
+      local text = kind == '@' and file_text(info.source:sub(2)) or kind ~= '=' and info.source or ''
+      text = text:gsub('\r\n', '\n')
+      local line = source ~= '' and line_of(text, source, info.currentline)
+      if line then return {1, info.short_src, line} end
+      script = script or {text, info.short_src, info.currentline}
+    end
+  end
+  if not script then return {1, 'source', 1} end
+  local elsewhere = ('%s in %s:%d'):format(name or 'source', script[2], script[3])
+  return parts_of({1, elsewhere, 1}, source, script[1], script[2], script[3], elsewhere)
+end
+
+-- ---- options -------------------------------------------------------------------------------------
+
+local function list_of_options(options)
+  if options == nil then return {} end
+  if type(options) ~= 'table' then fail('cuda.kernel: options must be a list of strings, got ' .. describe(options)) end
+  for key, option in pairs(options) do
+    if type(key) ~= 'number' or type(option) ~= 'string' then
+      fail("cuda.kernel: options must be a list of strings, as {'--use_fast_math'}, got " .. describe(option) ..
+        ' at ' .. tostring(key))
+    end
+  end
+  return options
+end
+
+--- {TILE = 16, real = 'float'} as lines of #define.
+local function define_lines(defines)
+  if defines == nil then return '' end
+  if type(defines) ~= 'table' then
+    fail('cuda.kernel: defines must be a table, as {TILE = 16}, got ' .. describe(defines))
+  end
+  local lines = {}
+  for name, value in pairs(defines) do
+    if type(name) ~= 'string' or not name:find('^[%a_][%w_]*$') then
+      fail('cuda.kernel: defines: ' .. tostring(name) .. ' is no name for the preprocessor')
+    end
+    local text = value
+    if type(value) == 'boolean' then text = value and '1' or '0' end
+    if type(value) == 'number' then
+      if value ~= value or math.abs(value) == math.huge then
+        fail(('cuda.kernel: defines: %s is %s; give it as a string of C'):format(name, tostring(value)))
+      end
+      text = value % 1 == 0 and math.abs(value) < 2 ^ 53 and ('%.0f'):format(value) or ('%.17g'):format(value)
+    elseif type(text) ~= 'string' then
+      fail(('cuda.kernel: defines: %s must be a number, a string or a boolean, got %s'):format(name, describe(value)))
+    end
+    if text:find('[\r\n]') then fail(('cuda.kernel: defines: %s has more than one line'):format(name)) end
+    lines[#lines + 1] = ('#define %s %s\n'):format(name, text)
+  end
+  table.sort(lines)
+  return table.concat(lines)
+end
+
+--- rank = {m = 2, f = 2} by the parameters' names, or {2, 2, 1} for the pointers in their order.
+local function set_ranks(handle, about, rank)
+  if rank == nil then return end
+  if type(rank) ~= 'table' then
+    fail('cuda.kernel: rank must be a table, as {m = 2, out = 2} or {2, 2}, got ' .. describe(rank))
+  end
+  local places, pointers = {}, {}
+  for i, parameter in ipairs(about.parameters) do
+    if parameter.dtype then
+      pointers[#pointers + 1] = i
+      places[parameter.name] = i
+    end
+  end
+  for key, dims in pairs(rank) do
+    local place = type(key) == 'number' and pointers[key] or places[key]
+    if not place then
+      fail(('cuda.kernel: rank: %s has no tensor %s'):format(about.signature,
+        type(key) == 'number' and 'number ' .. key or "'" .. tostring(key) .. "'"))
+    end
+    if type(dims) ~= 'number' or dims % 1 ~= 0 or dims < 0 or dims > 16 then
+      fail(('cuda.kernel: rank of %s must be a number of dimensions, got %s'):format(tostring(key), describe(dims)))
+    end
+    parts.cuda_rank(handle, place, dims)
+  end
+end
+
+-- ---- launches ------------------------------------------------------------------------------------
+
+local function whole(value) return type(value) == 'number' and value % 1 == 0 end
+
+--- Three sizes of a number or of {x, y, z}.
+local function sizes(name, what, value)
+  if whole(value) then return value, 1, 1 end
+  if type(value) == 'table' and #value >= 1 and #value <= 3 then
+    local x, y, z = value[1], value[2] or 1, value[3] or 1
+    if whole(x) and whole(y) and whole(z) then return x, y, z end
+  end
+  fail(('%s: %s must be a whole number or {x, y, z} of them, got %s'):format(name, what, describe(value)))
+end
+
+local function launcher(self, size)
+  local handle, name = rawget(self, HANDLE), rawget(self, 'about').name
+  local n = #size
+  if n < 2 or n > 3 then
+    fail(('%s: a launch is k[{blocks, threads}](..) or k[{blocks, threads, bytes of shared memory}](..), got %d ' ..
+      'entr%s'):format(name, n, n == 1 and 'y' or 'ies'))
+  end
+  local gx, gy, gz = sizes(name, 'the number of blocks', size[1])
+  local bx, by, bz = sizes(name, 'the number of threads', size[2])
+  local shared = size[3] or 0
+  if not whole(shared) then
+    fail(('%s: the bytes of shared memory must be a whole number, got %s'):format(name, describe(shared)))
+  end
+  local launch = parts.cuda_launch
+  return function(...) launch(handle, gx, gy, gz, bx, by, bz, shared, ...) end
+end
+
+local methods = {}
+
+--- Fills a __constant__ or __device__ variable with a tensor of its dtype and size, on any device.
+methods.set_constant = core.declare('set_constant(self, name, value)',
+  'Fills a __constant__ or __device__ variable with a tensor of its dtype and number of elements, on any device.',
+  function(self, name, value)
+    if type(name) ~= 'string' then fail('set_constant: the name must be a string, got ' .. describe(name)) end
+    parts.cuda_constant(rawget(self, HANDLE), name, value)
+    return self
+  end)
+
+function Kernel.__index(self, key)
+  if type(key) == 'table' then return launcher(self, key) end
+  local found = methods[key]
+  if found == nil then found = rawget(self, 'about')[key] end
+  if found ~= nil then return found end
+  local about = rawget(self, 'about')
+  if key == 'max_threads' or key == 'registers' or key == 'shared' or key == 'local_memory' then return nil end
+  if type(key) == 'number' then
+    fail(('%s: a launch is k[{blocks, threads}](..), with a table'):format(about.name))
+  end
+  local names = {'max_threads', 'registers', 'shared', 'local_memory'}
+  for _, list in ipairs {methods, about} do
+    for name in pairs(list) do names[#names + 1] = name end
+  end
+  table.sort(names)
+  local close = core.nearest(names, tostring(key))
+  fail(("%s: a kernel has no '%s'%s"):format(about.name, tostring(key),
+    close ~= '' and (" (did you mean '" .. close .. "'?)") or ''))
+end
+function Kernel.__newindex(self, key)
+  fail(("%s: '%s' cannot be set; k:set_constant(name, value) fills a variable of the source"):format(
+    rawget(self, 'about').name, tostring(key)))
+end
+function Kernel.__call(self)
+  fail(('%s: how many threads? k[{blocks, threads}](..)'):format(rawget(self, 'about').name))
+end
+function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'about').signature end
+Kernel.__metatable = false
+
+return function(source, name, options, defines, rank, device, check)
+  if type(source) ~= 'string' then fail('cuda.kernel: source must be a string of CUDA C, got ' .. describe(source)) end
+  if not source:find('[\n{;]') and source:find('%.[%w]+$') then
+    fail(("cuda.kernel: '%s' is the path of a file, source is its text: source = io.open('%s'):read('*a')"):format(
+      source, source))
+  end
+  if name ~= nil and type(name) ~= 'string' then fail('cuda.kernel: name must be a string, got ' .. describe(name)) end
+  if device ~= nil and type(device) ~= 'string' then
+    fail('cuda.kernel: device must be a string, got ' .. describe(device))
+  end
+  if check ~= nil and type(check) ~= 'boolean' then
+    fail('cuda.kernel: check must be true or false, got ' .. describe(check))
+  end
+  options, defines = list_of_options(options), define_lines(defines)
+  local origins = origins_of(source, name)
+  local handle = parts.cuda_compile(source, name or '', device or 'cuda', origins, options, defines)
+  local about = parts.cuda_about(handle)
+  set_ranks(handle, about, rank)
+  parts.cuda_check(handle, check or false)
+  return setmetatable({[HANDLE] = handle, about = about}, Kernel)
+end

@@ -1,0 +1,169 @@
+-- profile.lua -- mt.profile: what operations, kernels and launches take, as a table, data and a trace
+local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
+
+-- ---- the table ----------------------------------------------------------------------------------
+
+local function time_text(seconds)
+  if seconds >= 1 then return ('%.3fs'):format(seconds) end
+  if seconds >= 1e-3 then return ('%.3fms'):format(seconds * 1e3) end
+  return ('%.3fus'):format(seconds * 1e6)
+end
+
+local function percent(part, whole) return ('%.2f%%'):format(whole > 0 and 100 * part / whole or 0) end
+
+-- Columns as in PyTorch's table: title, and the text of a row.
+local function columns_of(rows, cuda)
+  local columns = {
+    {'Name', function(r) return util.truncate(r.name, 48, '..') end},
+    {'Self CPU %', function(r) return percent(r.self_cpu, rows.wall) end},
+    {'Self CPU', function(r) return time_text(r.self_cpu) end},
+    {'CPU total %', function(r) return percent(r.cpu_total, rows.wall) end},
+    {'CPU total', function(r) return time_text(r.cpu_total) end},
+    {'CPU time avg', function(r) return time_text(r.cpu_avg) end},
+  }
+  if cuda then
+    local more = {
+      {'Self CUDA', function(r) return time_text(r.self_cuda) end},
+      {'Self CUDA %', function(r) return percent(r.self_cuda, rows.cuda) end},
+      {'CUDA total', function(r) return time_text(r.cuda_total) end},
+      {'CUDA time avg', function(r) return time_text(r.cuda_avg) end},
+    }
+    for _, column in ipairs(more) do columns[#columns + 1] = column end
+  end
+  columns[#columns + 1] = {'# of Calls', function(r) return ('%d'):format(r.calls) end}
+  return columns
+end
+
+--- The rows as text, with the totals in the last line; `bold` where a terminal shows it.
+local function table_text(rows, top, bold)
+  local columns, lines = columns_of(rows, rows.cuda > 0), {{}}
+  for c, column in ipairs(columns) do lines[1][c] = column[1] end
+  for i = 1, math.min(#rows, top) do
+    lines[i + 1] = {}
+    for c, column in ipairs(columns) do lines[i + 1][c] = column[2](rows[i]) end
+  end
+  local out, rule = {}, {}
+  for c in ipairs(columns) do
+    local width = 0
+    for _, line in ipairs(lines) do width = math.max(width, util.length(line[c])) end
+    for _, line in ipairs(lines) do
+      local space = (' '):rep(width - util.length(line[c]))
+      line[c] = c == 1 and line[c] .. space or space .. line[c]
+    end
+    rule[c] = ('-'):rep(width)
+  end
+  for i, line in ipairs(lines) do out[i] = table.concat(line, '  ') end
+  if bold then out[1] = '\27[1m' .. out[1] .. '\27[0m' end
+  table.insert(out, 2, table.concat(rule, '  '))
+  out[#out + 1] = out[2]
+  if #rows > top then out[#out + 1] = ('(%d more rows)'):format(#rows - top) end
+  local total = ('total %s, of which %s outside of operations, in Lua'):format(
+    util.duration_text(rows.wall, 'us'), util.duration_text(rows.outside, 'us'))
+  if rows.cuda > 0 then total = total .. ('; on the GPU %s'):format(util.duration_text(rows.cuda, 'us')) end
+  out[#out + 1] = total
+  return table.concat(out, '\n')
+end
+
+-- ---- from the recording to what is shown --------------------------------------------------------
+
+local orders = {
+  self = function(r) return r.self_cpu + r.self_cuda end,
+  total = function(r) return r.cpu_total end,
+  cuda = function(r) return r.cuda_total end,
+  calls = function(r) return r.calls end,
+}
+
+local function finish(rows, path, sort)
+  rows.cuda = 0
+  for _, row in ipairs(rows) do
+    row.cpu_avg, row.cuda_avg = row.cpu_total / row.calls, row.cuda_total / row.calls
+    rows.cuda = rows.cuda + row.self_cuda
+  end
+  local order, place = orders[sort], {}
+  for i, row in ipairs(rows) do place[row] = i end
+  table.sort(rows, function(a, b)
+    local x, y = order(a), order(b)
+    if x ~= y then return x > y end
+    return place[a] < place[b]
+  end)
+  if path then
+    util.write_file('profile', path, rows.trace)
+    if rows.left_out > 0 then
+      io.stderr:write(("mtorch: profile: '%s' has no room for the last %d events\n"):format(path, rows.left_out))
+    end
+  end
+  rows.trace, rows.left_out, rows.path = nil, nil, path
+  return rows
+end
+
+local function show(rows, top, fd)
+  local file = fd == 2 and io.stderr or io.stdout
+  file:write(table_text(rows, top, util.colours(fd) > 0), '\n')
+  if rows.path then file:write('trace: ', rows.path, ' (open it in ui.perfetto.dev)\n') end
+  file:flush()
+end
+
+--- Records the rest of the program; returns the function that ends this and prints the table.
+function core.profile_program(path)
+  if path then core.check_writable('profile', path) end
+  local ended, exit = false, os.exit
+  local function stop()
+    if ended then return end
+    ended = true
+    local rows = core.profile_stop()
+    if rows then
+      io.stdout:flush()
+      show(finish(rows, path, 'self'), math.huge, 2)
+    end
+  end
+  os.exit = function(...)
+    stop()
+    exit(...)
+  end
+  core.profile_start(path ~= nil)
+  return stop
+end
+
+--- A count from 0 or `least`.
+local function count(name, value, default, least)
+  if value == nil then return default end
+  if type(value) ~= 'number' or value < least or value % 1 ~= 0 then
+    core.fail(('profile: %s must be a whole number from %d, got %s'):format(name, least, core.describe(value)))
+  end
+  return value
+end
+
+return core.declare("profile(fn, path=nil, sort='self', top=nil, quiet=false, wait=0, warmup=0, active=1)",
+  'What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first ' ..
+  "(sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows " ..
+  '{name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, ' ..
+  'outside and cuda in all, then what fn returned. As a schedule of torch.profiler: fn is called wait times, warmup ' ..
+  'times under the profiler, of which nothing is kept, then active times.',
+function(fn, path, sort, top, quiet, wait, warmup, active)
+  if type(fn) ~= 'function' and type(fn) ~= 'table' then
+    core.fail("profile: argument 1 'fn' must be a function, got " .. core.describe(fn))
+  end
+  sort = sort == nil and 'self' or sort
+  if not orders[sort] then
+    core.fail("profile: sort must be 'self', 'total', 'cuda' or 'calls', got " .. core.describe(sort))
+  end
+  top = count('top', top, math.huge, 0)
+  wait, warmup, active = count('wait', wait, 0, 0), count('warmup', warmup, 0, 0), count('active', active, 1, 1)
+  if path ~= nil then
+    if type(path) ~= 'string' then core.fail('profile: path must be a string, got ' .. core.describe(path)) end
+    core.check_writable('profile', path)
+  end
+  local function finished(rows, ...)
+    finish(rows, path, sort)
+    if not quiet then show(rows, top, 1) end
+    return rows, ...
+  end
+  for _ = 1, wait do fn() end
+  for _ = 1, warmup do core.profile_call(fn, false) end
+  local function steps()
+    for _ = 2, active do fn() end
+    return fn()
+  end
+  return finished(core.profile_call(active == 1 and fn or steps, path ~= nil))
+end)

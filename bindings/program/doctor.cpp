@@ -1,0 +1,66 @@
+// doctor.cpp -- `mtorch doctor`: what was found on this machine, and how to mend what was not
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "bindings/program/program.h"
+#include "engine/core/device.h"
+#include "engine/gpu/nvrtc.h"
+#include "kernels/cpu/openblas.h"
+#include "kernels/cpu/parallel.h"
+#include <lua.hpp>
+
+namespace mt::program {
+namespace {
+
+void row(const char* what, bool good, const std::string& found, const std::string& cure = "") {
+  say(stdout, "{:<16} {:<4} {}\n", what, good ? "ok" : "off", found);
+  if (!good && !cure.empty()) say(stdout, "{:<16}      {}\n", "", cure);
+}
+
+bool there(const char* library) {
+  void* handle = dlopen(library, RTLD_LAZY);
+  if (handle) dlclose(handle);
+  return handle;
+}
+
+/// The library, and whether it took the best of its kernels.
+void blas() {
+  const openblas::Library* library = openblas::open();
+  if (!library)
+    return row("blas", false, fmt::format("large products and mt.linalg need OpenBLAS: {}", openblas::why()));
+  const std::string core = library->openblas_get_corename(), best = openblas::best_core();
+  const std::string note = *library->note ? fmt::format(" ({})", library->note) : "";
+  row("blas", true, fmt::format("{}, {}", library->openblas_get_config(), library->path));
+  row("blas kernels", openblas::suits(core.c_str()), core + note,
+      fmt::format("this processor has instructions for faster ones: set OPENBLAS_CORETYPE={}{}", best,
+                  std::getenv("OPENBLAS_CORETYPE") ? ", or unset it" : ""));
+}
+
+}  // namespace
+
+int doctor() {
+  say(stdout, "mtorch {}\n", MT_VERSION);
+  row("lua", true, LUAJIT_VERSION);
+  row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
+  row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", cpu_threads()));
+  blas();
+  row("line editing", there("libedit.so.2"), "libedit.so.2",
+      "the prompt works without: apt-get install libedit2");
+  const std::string trouble = cuda_trouble();
+  row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
+  if (trouble.empty()) {
+    const std::string products = gpu_of(device_named("cuda")).products(true);
+    row("cublas", products.starts_with("cuBLAS"), products);
+    const std::string convolutions = gpu_of(device_named("cuda")).convolutions(true);
+    row("cudnn", convolutions.starts_with("cuDNN"), convolutions);
+  }
+  const std::string compiler = nvrtc_trouble(), folder = code_cache().folder();
+  row("nvrtc", compiler.empty(), compiler.empty() ? "compiles mt.cuda.kernel" : compiler);
+  row("code cache", !folder.empty(), folder.empty() ? "MTORCH_CACHE=off, or no HOME" : folder);
+  return 0;
+}
+
+}  // namespace mt::program

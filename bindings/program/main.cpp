@@ -1,0 +1,470 @@
+// main.cpp -- the program: options, scripts, tracebacks, exit status, Ctrl-C
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "bindings/core/lua.h"
+#include "bindings/open.h"
+#include "bindings/program/program.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/math/lapack.h"
+
+namespace mt::program {
+namespace {
+
+lua_State* running = nullptr;
+
+// A compiled loop looks at no hook, but LuaJIT's profiler has it look whether a sample is due, which
+// is once in a thousand years unless Ctrl-C asks for samples every 10 ms. The loop then goes on in
+// the interpreter, which obeys hooks. Line by line, as a loop may be one line: tight loops take up to
+// twice the time, so this is for the prompt.
+volatile sig_atomic_t compiled_stop = 0;
+void leave_compiled(int every_us) {
+  const itimerval timer{{0, every_us}, {every_us ? 0 : 1000000000, every_us}};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
+void on_sample(void*, lua_State*, int, int) { leave_compiled(0); }
+
+/// Raises the interrupt inside Lua code that calls no function of mtorch.
+void stop_hook(lua_State* L, lua_Debug*) {
+  lua_sethook(L, nullptr, 0, 0);
+  luaL_error(L, "interrupted!");
+}
+
+/// The first Ctrl-C asks, the second ends the process at once. LuaJIT's compiled loops can be asked
+/// where interrupt_compiled() was called, LAPACK nowhere.
+void on_interrupt(int) {
+  if (!interrupt()) _exit(130);
+  if (running) lua_sethook(running, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
+  if (compiled_stop) leave_compiled(10000);
+  static const char word[] = "interrupted: stops when LAPACK returns\n";
+  if (lapack::under_way() && write(STDERR_FILENO, word, sizeof word - 1) < 0) return;
+}
+
+/// Whether the message says where already: it begins with the only line of the user's on the stack.
+bool says_where(lua_State* L, const std::string& message) {
+  lua_Debug frame;
+  std::string line;
+  for (int level = 1, lines = 0; lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    if (frame.currentline <= 0 || std::strncmp(frame.source, "@mtorch/", 8) == 0) continue;
+    if (++lines > 1) return false;
+    line = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
+  }
+  return message.rfind(line, 0) == 0;
+}
+
+/// What mtorch.core says of a name that Lua found nil: "attempt to call method 'NAME' (a nil value)".
+void hint_missing(lua_State* L, const std::string& message) {
+  const size_t end = message.rfind("' (a nil value)"), begin = message.rfind(" '", end);
+  if (end == std::string::npos || begin == std::string::npos) return;
+  const int top = lua_gettop(L);
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mtorch.core");
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "missing_field");
+    lua_pushstring(L, message.substr(begin + 2, end - begin - 2).c_str());
+    if (lua_isfunction(L, -2) && lua_pcall(L, 1, 1, 0) == 0 && lua_isstring(L, -1)) {
+      lua_pushvalue(L, 1);
+      lua_insert(L, -2);
+      lua_concat(L, 2);
+      lua_replace(L, 1);
+    }
+  }
+  lua_settop(L, top);
+}
+
+int traceback(lua_State* L) {
+  lua_sethook(L, nullptr, 0, 0);  // a second interrupt must not strike in here
+  if (!lua_isstring(L, 1)) {
+    if (lua_isnoneornil(L, 1)) lua_pushliteral(L, "nil");
+    else if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1))
+      lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+    lua_replace(L, 1);
+    lua_settop(L, 1);
+  }
+  // Lua's own errors cannot be reworded, but a hint can be added, and a line of the library's own
+  // become the user's.
+  const auto say = [L](const std::string& text, bool before) {
+    lua_pushlstring(L, text.data(), text.size());
+    if (before) lua_insert(L, 1);
+    lua_concat(L, 2);
+  };
+  const std::string message = lua_tostring(L, 1);
+  const auto has = [&](const char* words) { return message.find(words) != std::string::npos; };
+  if (has("attempt to compare") && has("userdata"))
+    say(" (tensors are compared with x:lt(y), x:le(y), x:gt(y), x:ge(y))", false);
+  if (has("limit must be a number") || has("initial value must be a number"))
+    say(" (of a tensor it is x:item())", false);
+  if (has("number expected, got userdata")) say(" (the number in a tensor is x:item())", false);
+  if (message.rfind("mtorch/", 0) == 0) {
+    if (has("'self' (a ")) say("; are methods called with a colon, object:method(..)?", false);
+    say(lua::position(L), true);
+  }
+  hint_missing(L, message);
+  if (!mt_interrupted && says_where(L, message)) return 1;
+  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  return 1;
+}
+
+/// Finds modules beside the script, before the usual places.
+void add_script_folder(lua_State* L, const std::string& script) {
+  const size_t slash = script.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : script.substr(0, slash);
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "path");
+  const std::string path = fmt::format("{0}/?.lua;{0}/?/init.lua;{1}", folder, lua_tostring(L, -1));
+  lua_pop(L, 1);
+  lua_pushlstring(L, path.data(), path.size());
+  lua_setfield(L, -2, "path");
+  lua_pop(L, 1);
+}
+
+void set_arg(lua_State* L, const std::vector<std::string>& all, int script) {
+  lua_newtable(L);
+  for (int i = 0; i < int(all.size()); ++i) {
+    lua_pushlstring(L, all[size_t(i)].data(), all[size_t(i)].size());
+    lua_rawseti(L, -2, i - script);
+  }
+  lua_setglobal(L, "arg");
+}
+
+int has_c_stack(lua_State* L) { return lua_pushboolean(L, lua::c_stack_left()), 1; }
+
+/// string.gsub, whose buffer lies on C's stack, and whose function may call it again.
+lua_CFunction plain_gsub = nullptr;
+int gsub(lua_State* L) {
+  if (!lua::c_stack_left()) return luaL_error(L, "stack overflow (C's): string.gsub is called inside itself too often");
+  return plain_gsub(L);
+}
+
+/// os.exit closes the state first, so that files are flushed and tensors freed; nothing loads
+/// bytecode, which LuaJIT does not check; coroutines inside one another and string.gsub, which LuaJIT
+/// lets use up C's stack, stop before that.
+void adjust_library(lua_State* L) {
+  static const char code[] = R"lua(
+local has_c_stack = ...
+local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
+local overflow = "stack overflow (C's): too many coroutines inside one another"
+local depth = 0
+local function leave(...)
+  depth = depth - 1
+  return ...
+end
+local function resume_checked(co, ...)
+  if type(co) ~= 'thread' then return resume(co, ...) end
+  if depth >= 2000 or not has_c_stack() then return false, overflow end
+  depth = depth + 1
+  return leave(resume(co, ...))
+end
+coroutine.resume = resume_checked
+local function results(ok, ...)
+  if ok then return ... end
+  local message = ... -- gets a place at each level, but for an overflow of thousands of levels
+  error(message, type(message) == 'string' and not message:find('stack overflow', 1, true) and 2 or 0)
+end
+coroutine.wrap = function(f, ...)
+  if type(f) ~= 'function' then return wrap(f, ...) end
+  local co = create(f)
+  return function(...) return results(resume_checked(co, ...)) end
+end
+local exit, load_any, load_file = os.exit, load, loadfile
+os.exit = function(code) exit(code == nil and 0 or code, true) end
+local function text_only(chunk, message)
+  if not chunk and message and message:find('wrong mode', 1, true) then message = 'bytecode is not accepted' end
+  return chunk, message
+end
+load = function(chunk, name, _, ...)
+  return text_only(load_any(chunk, name or (type(chunk) == 'string' and chunk or '=(load)'), 't', ...))
+end
+loadstring = load
+loadfile = function(name, _, ...) return text_only(load_file(name, 't', ...)) end
+dofile = function(name)
+  local chunk, message = loadfile(name)
+  if not chunk then error(message, 2) end
+  return chunk()
+end
+package.loaders[2] = function(name)
+  local path, tried = package.searchpath(name, package.path)
+  if not path then return tried end
+  local chunk, message = loadfile(path)
+  if not chunk then
+    error(("error loading module '%s' from file '%s':\n\t%s"):format(name, path, message), 3)
+  end
+  return chunk
+end
+)lua";
+  luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/start.lua");
+  lua_pushcfunction(L, has_c_stack);
+  lua_call(L, 1, 0);
+  lua_getglobal(L, "string");
+  lua_getfield(L, -1, "gsub");
+  plain_gsub = lua_tocfunction(L, -1);
+  lua_pop(L, 1);
+  lua_pushcfunction(L, gsub);
+  if (plain_gsub) lua_setfield(L, -2, "gsub");
+  lua_settop(L, 0);
+}
+
+int load_file(lua_State* L, const std::string& name) {
+  const int status = luaL_loadfilex(L, name == "-" ? nullptr : name.c_str(), "t");
+  if (status != 0 && std::strstr(lua_tostring(L, -1), "wrong mode")) {
+    lua_pop(L, 1);
+    lua_pushfstring(L, "%s: bytecode is not accepted; run the Lua source", name.c_str());
+  }
+  return status;
+}
+
+}  // namespace
+
+/// Frees what a failed run held.
+static int collect(lua_State* L) {
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  return 0;
+}
+
+int call(lua_State* L, int arguments, int results) {
+  const int base = lua_gettop(L) - arguments;
+  lua_pushcfunction(L, traceback);
+  lua_insert(L, base);
+  running = L;
+  const int status = lua_pcall(L, arguments, results, base);
+  running = nullptr;
+  lua_sethook(L, nullptr, 0, 0);
+  lua_remove(L, base);
+  if (status != 0 && lua_cpcall(L, collect, nullptr) != 0) lua_pop(L, 1);  // a finalizer failed
+  return status;
+}
+
+int predefine(lua_State* L, bool nn, bool optim) {
+  static const char code[] =
+      "local with_nn, with_optim = ... mt = require 'mtorch' "
+      "if with_nn then nn = mt.nn end if with_optim then optim = mt.optim end";
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+  lua_pushboolean(L, nn), lua_pushboolean(L, optim);
+  return call(L, 2, 0);
+}
+
+void report(lua_State* L) {
+  if (lua_isnil(L, -1)) return;
+  const char* message = lua_tostring(L, -1);
+  std::fflush(stdout);
+  say(stderr, "mtorch: {}\n", message ? message : "(error object is not a string)");
+  lua_pop(L, 1);
+}
+
+void interrupt_compiled(lua_State* L) {
+  luaJIT_profile_start(L, "li1000000000", on_sample, nullptr);
+  compiled_stop = 1;
+}
+
+bool take_interrupt() {
+  const bool was = mt_interrupted;
+  mt_interrupted = 0;
+  return was;
+}
+
+namespace {
+
+struct Options {
+  std::vector<std::string> code, libraries;
+  bool interactive = false, version = false, clean = false;
+  std::string device, seed, profile;
+  int threads = 0;
+  std::vector<std::string> rest;
+};
+
+/// Does what --threads, --seed and --device say, through the module's own functions.
+int apply(lua_State* L, const Options& o) {
+  static const char code[] =
+      "local threads, seed, device = ... local mt, core = require 'mtorch', require 'mtorch.core' "
+      "if threads > 0 then mt.set_num_threads(threads) end "
+      "if seed then mt.manual_seed(seed) end "
+      "local trouble = device ~= '' and core.device_trouble(device) or '' "
+      "if trouble ~= '' then error('--device: ' .. trouble, 0) end";
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+  lua_pushinteger(L, o.threads);
+  if (o.seed.empty()) lua_pushnil(L);
+  else lua_pushnumber(L, std::atof(o.seed.c_str()));
+  lua_pushstring(L, o.device.c_str());
+  return call(L, 3, 0);
+}
+
+/// --profile: records what follows. What ends that stays in the registry, for `end_profile`.
+constexpr char kEndProfile[] = "mtorch.end_profile";
+int begin_profile(lua_State* L, const std::string& path) {
+  static const char code[] =
+      "local path = ... require 'mtorch.tools.profile' "
+      "return require('mtorch.core').profile_program(path ~= 'true' and path or nil)";
+  if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+  lua_pushstring(L, path.c_str());
+  if (call(L, 1, 1) != 0) return 1;
+  lua_setfield(L, LUA_REGISTRYINDEX, kEndProfile);
+  return 0;
+}
+void end_profile(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, kEndProfile);
+  if (lua_isfunction(L, -1) && call(L, 0, 0) != 0) report(L);
+}
+
+/// Says that --threads, --seed and --device after a script that does not read its words have no effect.
+int lost_flags(lua_State* L, const Options& o) {
+  static const char code[] = R"lua(
+local script, flag = ...
+local file = io.open(script)
+local text = file and file:read('*a'):gsub('%-%-[^\n]*', '') or '...'
+if file then file:close() end
+for _, word in ipairs{'%f[%w_]args?%f[^%w_]', '%.%.%.', '%f[%w_]dofile%f[^%w_]', '%f[%w_]loadfile%f[^%w_]'} do
+  if text:find(word) then return end
+end
+for name in text:gmatch('%f[%w_]require%s*%(?%s*(.[%w_.]*)') do
+  if not name:find('^[\'"]mtorch') then return end -- which may read them
+end
+io.stderr:write(("mtorch: %s has no mt.args, so '%s' after it has no effect; write mtorch %s .. %s\n"):format(script,
+  flag, flag, script))
+)lua";
+  struct stat what;  // a pipe can be read but once
+  if (o.rest[0] == "-" || stat(o.rest[0].c_str(), &what) != 0 || !S_ISREG(what.st_mode)) return 0;
+  for (size_t i = 1; i < o.rest.size(); ++i)
+    for (const char* flag : {"--threads", "--seed", "--device"}) {
+      if (o.rest[i].rfind(flag, 0) != 0) continue;
+      if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
+      lua_pushstring(L, o.rest[0].c_str());
+      lua_pushstring(L, flag);
+      return call(L, 2, 0);
+    }
+  return 0;
+}
+
+int run_all(lua_State* L, const Options& o, const std::vector<std::string>& words) {
+  const bool has_script = !o.rest.empty();
+  const int script = has_script ? int(words.size() - o.rest.size()) : 0;
+  set_arg(L, words, script);
+  if ((o.threads || !o.seed.empty() || !o.device.empty()) && apply(L, o) != 0) return 1;
+  if (!o.profile.empty() && begin_profile(L, o.profile) != 0) return 1;
+  const auto says = [&](const char* word) {  // opening them takes milliseconds
+    return std::any_of(o.code.begin(), o.code.end(),
+                       [&](const std::string& c) { return c.find(word) != std::string::npos; });
+  };
+  if (!o.code.empty() && predefine(L, says("nn"), says("optim")) != 0) return 1;
+  for (const std::string& name : o.libraries) {
+    if (name == "mt" || name == "nn" || name == "optim") {
+      if (predefine(L, name == "nn", name == "optim") != 0) return 1;
+      continue;
+    }
+    lua_getglobal(L, "require");
+    lua_pushstring(L, name.c_str());
+    if (call(L, 1, 1) != 0) return 1;
+    lua_setglobal(L, name.c_str());
+  }
+  for (const std::string& code : o.code) {
+    if (luaL_loadbufferx(L, code.data(), code.size(), "=(command line)", "t") != 0 ||
+        call(L, 0, 0) != 0)
+      return 1;
+  }
+  if (has_script) {
+    if (lost_flags(L, o) != 0) return 1;
+    if (o.rest[0] != "-") add_script_folder(L, o.rest[0]);
+    if (load_file(L, o.rest[0]) != 0) return 1;
+    for (size_t i = 1; i < o.rest.size(); ++i)
+      lua_pushlstring(L, o.rest[i].data(), o.rest[i].size());
+    if (call(L, int(o.rest.size()) - 1, 0) != 0) return 1;
+  }
+  const bool nothing = !has_script && o.code.empty() && o.libraries.empty() && !o.version;
+  if (o.interactive || (nothing && isatty(STDIN_FILENO))) return repl(L);
+  if (nothing) {
+    if (load_file(L, "-") != 0) return 1;
+    return call(L, 0, 0) != 0;
+  }
+  return 0;
+}
+
+/// A closed standard stream must not become the next file that is opened: it stays unusable.
+void hold_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
+/// At the end of the process: output that was lost is an error (as in GNU's close_stdout).
+void check_output() {
+  const bool lost = std::ferror(stdout);
+  if (std::fflush(stdout) == 0 && !lost) return;
+  say(stderr, "mtorch: cannot write standard output{}{}\n", lost ? "" : ": ", lost ? "" : std::strerror(errno));
+  std::fflush(stderr);
+  _exit(1);
+}
+
+int usage(const std::string& sentence) {
+  say(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n",
+             sentence);
+  return 2;
+}
+
+int main(int argc, char** argv) {
+  hold_streams();
+  std::atexit(check_output);
+  Options o;
+  CLI::App app(
+      "A small deep-learning system: runs Lua scripts with tensors, gradients and fast kernels.\n"
+      "Without a script it reads commands from the terminal; `mtorch doctor` says what it found.",
+      "mtorch");
+  app.prefix_command();
+  app.add_option("-e", o.code, "run a piece of code")->allow_extra_args(false)->type_name("CODE");
+  app.add_option("-l", o.libraries, "require a library into a global of its name")
+      ->allow_extra_args(false)
+      ->type_name("LIB");
+  app.add_flag("-i", o.interactive, "read commands after the script");
+  app.add_flag("-v,--version", o.version, "show the version");
+  app.add_flag("-E", o.clean, "ignore LUA_PATH and LUA_CPATH");
+  app.add_option("--device", o.device, "'cpu' or 'cuda': an error at once when it cannot be used");
+  app.add_option("--threads", o.threads, "how many threads kernels use")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--seed", o.seed, "the seed of random numbers")->check(CLI::Number);
+  app.add_flag("--profile", o.profile,
+               "print at the end what took the time; --profile=FILE.json writes a trace too");
+  std::vector<std::string> words(argv, argv + argc);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    say(stdout, "{}", app.help());
+    return 0;
+  } catch (const CLI::ParseError& e) { return usage(e.what()); }
+  o.rest = app.remaining();
+  if (!o.rest.empty() && o.rest[0] == "--") o.rest.erase(o.rest.begin());
+  if (!o.rest.empty() && o.rest[0].size() > 1 && o.rest[0][0] == '-')
+    return usage(fmt::format("unknown option '{}'", o.rest[0]));
+  if (o.version) say(stdout, "mtorch {} -- {}\n", MT_VERSION, LUAJIT_VERSION);
+  if (o.rest.size() == 1 && o.rest[0] == "doctor" && access("doctor", F_OK) != 0) return doctor();
+  if (o.clean) unsetenv("LUA_PATH"), unsetenv("LUA_CPATH");
+
+  lua_State* L = luaL_newstate();
+  if (!L) return usage("cannot start Lua: not enough memory");
+  luaL_openlibs(L);
+  open_lua(L);
+  lua_settop(L, 0);
+  adjust_library(L);
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+  int status = run_all(L, o, words);
+  if (status != 0) {
+    report(L);
+    if (take_interrupt()) status = 130;
+  }
+  if (!o.profile.empty()) end_profile(L);
+  lua_close(L);
+  return status;
+}
+
+}  // namespace
+}  // namespace mt::program
+
+int main(int argc, char** argv) { return mt::program::main(argc, argv); }

@@ -1,0 +1,549 @@
+// backward.cpp -- the walk backwards through the graph of gradients
+//
+// A node is visited when all that used its result have been: its gradient is whole then. Gradients of
+// views come as parts (view_gradients.h). They are added up in one buffer of the tensor's size that the walk
+// owns; where the tensor is itself a view, a few small ones travel on to its own tensor instead, so
+// that a chain of views makes no buffer either. While gradients are recorded all wait for the node's
+// turn, and are joined by one operation.
+#include <algorithm>
+#include <unordered_set>
+
+#include "engine/autograd/function.h"
+#include "engine/autograd/cycles.h"
+#include "engine/ops/ops.h"
+#include "engine/core/profile_scope.h"
+#include "engine/autograd/view_gradients.h"
+
+namespace mt {
+
+constinit thread_local Gathered* gathered = nullptr;
+
+namespace {
+
+/// Adds a gradient to the sum so far, in place where nobody else sees that.
+void accumulate(Tensor& sum, Tensor more) {
+  if (!sum.defined()) sum = std::move(more);
+  else if (!grad_enabled() && sum.unique() && sum.impl()->storage->refs == 1 &&
+           sum.impl()->contiguous && sum.dtype() == more.dtype())
+    add_(sum, more);
+  else sum = add(sum, more);
+}
+
+int64_t elements_of(const Shape& shape) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  return n;
+}
+
+/// The sum so far, of tensors of the shape, and the part.
+Tensor with_part(Tensor sum, const Shape& shape, const Part& part) {
+  const bool mine = sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous;
+  if (!sum.defined()) sum = zeros(shape, part.gradient.dtype(), part.gradient.device());
+  else if (!mine) sum = clone(sum);
+  add_part(sum, part);
+  return sum;
+}
+
+/// Parts that wait for a node or a leaf, in a list or in one buffer.
+struct Parts {
+  Shape shape;  // of its tensor
+  std::vector<Part> list;
+  int64_t elements = 0;  // in the list
+  PartSum sum;
+  void add(Part part) {
+    if (sum.defined()) return sum.add(part);
+    elements += part.gradient.numel();
+    list.push_back(std::move(part));
+  }
+  void add_up() {
+    if (!sum.defined()) sum = PartSum(shape, list[0].gradient);
+    for (const Part& part : list) sum.add(part);
+    list.clear();
+  }
+  /// Whether a buffer would cost more than a few times what they hold.
+  bool few() const { return elements <= elements_of(shape) / 8; }
+};
+
+bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
+
+// The memory of the last walk's lists, for the next.
+thread_local std::vector<Node*> spare_ready;
+thread_local std::vector<Ref<TensorImpl>> spare_leaves;
+
+/// The gradient after the hooks have seen it.
+Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
+  const std::vector<std::shared_ptr<Hook>> now = hooks;  // a hook may remove itself
+  for (const auto& hook : now) {
+    if (!hook->call) continue;
+    const Tensor other = hook->call(g);
+    if (!other.defined()) continue;
+    if (!(other.shape() == g.shape()) || other.dtype() != g.dtype())
+      fail("hook: it returned a gradient {} {}, the one it was given is {} {}",
+           to_string(other.shape()), dtype_name(other.dtype()), to_string(g.shape()),
+           dtype_name(g.dtype()));
+    g = other;
+  }
+  return g;
+}
+
+[[noreturn]] void used_up(const char* who, const char* node) {
+  fail(
+      "{}: the graph behind '{}' was used up by an earlier backward; pass {{retain_graph=true}} to "
+      "the first",
+      who, node);
+}
+
+/// What `grad` is asked for: only nodes on the way to these are visited.
+struct Targets {
+  std::unordered_map<const Node*, Tensor> nodes;        // and their gradients, once known
+  std::unordered_map<const TensorImpl*, Tensor> leaves;
+  std::unordered_set<const Node*> needed;
+  const char* used_up = nullptr;  // the name of a node on the way whose past is gone
+
+  void add(const Tensor& x) {
+    if (x.impl()->node) nodes[x.impl()->node];
+    else leaves[x.impl()];
+  }
+  Tensor& of(const Tensor& x) {
+    return x.impl()->node ? nodes[x.impl()->node] : leaves[x.impl()];
+  }
+  bool leads(Edge& edge) const {
+    return edge.node ? needed.count(edge.node.get()) > 0 : leaves.count(edge.leaf.get()) > 0;
+  }
+  /// Finds the nodes between the roots and the targets: inputs are older than what is made of them.
+  void find(const std::vector<Tensor>& roots) {
+    std::vector<Node*> all;
+    std::unordered_set<Node*> seen;
+    auto meet = [&](Node* n) {
+      if (n && seen.insert(n).second) all.push_back(n);
+    };
+    for (const Tensor& root : roots) meet(root.impl()->node);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i]->consumed) used_up = all[i]->type->name;
+      for (int k = 0; k < all[i]->inputs; ++k) meet(all[i]->input(k).node.get());
+    }
+    std::sort(all.begin(), all.end(), [](Node* a, Node* b) { return a->sequence < b->sequence; });
+    for (Node* n : all)
+      if (nodes.count(n) || passes(*n)) needed.insert(n);
+  }
+  /// Whether some input of the node leads to a target.
+  bool passes(Node& n) const {
+    for (int k = 0; k < n.inputs; ++k)
+      if (n.wants(k) && leads(n.input(k))) return true;
+    return false;
+  }
+};
+
+/// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
+class Walk {
+ public:
+  Walk(bool retain, bool create, Targets* targets = nullptr)
+      : retain_(retain),
+        mode_(create),
+        targets_(targets),
+        before_(std::exchange(gathered, &gathered_)),
+        outer_(std::exchange(current, this)) {
+    if (outer_) outer_->set_aside();
+    ready_.swap(spare_ready);
+    leaves_.swap(spare_leaves);
+  }
+  ~Walk() {
+    gathered = before_;
+    while (!ready_.empty()) next()->pending.reset();
+    for (auto& leaf : leaves_) take(*leaf);
+    leaves_.clear();
+    ready_.swap(spare_ready);
+    leaves_.swap(spare_leaves);
+    current = outer_;
+    if (outer_) outer_->take_back();
+  }
+
+  /// A hook that walks to the tensor that it hangs on would never end.
+  static void check_depth(const char* who) {
+    int depth = 0;
+    for (const Walk* w = current; w; w = w->outer_) ++depth;
+    if (depth > 20) fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
+  }
+
+  void send(Edge& edge, Tensor g) {
+    if (targets_ && !targets_->leads(edge)) return;
+    const bool first = await(edge);
+    if (first && edge.node && goes_on(*edge.node, g)) return;
+    if (edge.node) return accumulate(edge.node->pending, std::move(g));
+    check_leaf(*edge.leaf, g.shape(), g.dtype());
+    Tensor sum = take(*edge.leaf);
+    accumulate(sum, std::move(g));
+    put(*edge.leaf, std::move(sum));
+  }
+
+  /// The gradient of a view of the edge's tensor, which has this shape.
+  void send(Edge& given, Shape shape, Part part) {
+    Edge* edge = &given;
+    for (;; edge = &edge->node->input(0)) {  // through views of all the same elements
+      if (targets_ && !targets_->leads(*edge)) return;
+      if (part.at.size == shape && part.at.stride == contiguous_strides(shape))
+        return send(*edge, std::move(part.gradient));
+      if (edge->leaf) check_leaf(*edge->leaf, shape, part.gradient.dtype());
+      await(*edge);
+      if (!edge->node || !reshapes(*edge->node, shape, part.at)) break;
+    }
+    const bool dense = edge->node ? edge->node->pending.defined() : edge->leaf->pending != nullptr;
+    const bool passes = edge->node && edge->node->type->through && !dense;
+    const bool simple = dense || (!passes && elements_of(shape) < PartSum::kLarge);
+    if (simple && !grad_enabled() && !waits(key(*edge)))
+      return put(*edge, with_part(take(*edge), shape, part));
+    if (!parts_) parts_ = std::make_unique<Waiting>();
+    Parts& parts = (*parts_)[key(*edge)];
+    parts.shape = shape;
+    parts.add(std::move(part));
+    if (!grad_enabled() && !(passes && parts.few())) parts.add_up();
+  }
+
+  void run() {
+    while (!ready_.empty()) {
+      check_interrupt();
+      visit(*next());
+    }
+  }
+
+  /// Adds up what waits for leaves, and shows it to their hooks.
+  void call_leaf_hooks() {
+    if (parts_)
+      for (auto& leaf : leaves_) put(*leaf, joined(leaf.get(), take(*leaf)));
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      TensorImpl& leaf = *leaves_[i];
+      if (!leaf.hooks) continue;
+      Tensor g = hooked(*leaf.hooks, Tensor(Ref<TensorImpl>::share(leaf.pending)));
+      Ref<TensorImpl>::adopt(std::exchange(leaf.pending, g.release()));
+    }
+  }
+
+  /// Hands the leaves' gradients to the targets instead of `.grad`.
+  void deliver() {
+    for (auto& leaf : leaves_)
+      targets_->leaves[leaf.get()] = take(*leaf);
+    leaves_.clear();
+  }
+
+  /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is, others
+  /// are copied; a `.grad` that is there changes in place, as in PyTorch. What may fail comes first.
+  void commit() {
+    for (auto& leaf : leaves_) {
+      Tensor g = take(*leaf);
+      const bool mine = g.unique() && g.impl()->storage->refs == 1 && g.is_contiguous();
+      const bool joins = leaf->grad != nullptr;
+      if (joins && grad_enabled()) g = add(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
+      else if (joins) g = to(g, leaf->grad->dtype);
+      else if (!mine) g = clone(g);
+      leaf->pending = g.release();
+    }
+    check_interrupt();
+    const Whole whole;
+    for (auto& leaf : leaves_) {
+      Tensor g = take(*leaf);
+      if (leaf->grad && !grad_enabled()) {
+        add_(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
+      } else {
+        Ref<TensorImpl>::adopt(leaf->grad);
+        g.impl()->quiet = g.impl()->hidden = false;
+        leaf->grad = g.release();
+        if (leaf->grad->node) suspect(leaf.get());
+      }
+    }
+    leaves_.clear();
+  }
+
+ private:
+  // ---- what has come to a node or a leaf
+  static const void* key(Edge& edge) {
+    return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
+  }
+  static Tensor take(TensorImpl& leaf) {
+    return Tensor(Ref<TensorImpl>::adopt(std::exchange(leaf.pending, nullptr)));
+  }
+  static void put(TensorImpl& leaf, Tensor sum) { leaf.pending = sum.release(); }
+  static Tensor take(Edge& edge) {
+    return edge.node ? std::exchange(edge.node->pending, {}) : take(*edge.leaf);
+  }
+  static void put(Edge& edge, Tensor sum) {
+    if (edge.node) edge.node->pending = std::move(sum);
+    else put(*edge.leaf, std::move(sum));
+  }
+  bool waits(const void* key) const { return parts_ && parts_->count(key) > 0; }
+  /// At its first gradient a node or a leaf takes its place in the lists; whether this is the first.
+  bool await(Edge& edge) {
+    if (edge.leaf) {
+      if (edge.leaf->pending || waits(edge.leaf.get())) return false;
+      leaves_.push_back(edge.leaf);
+      return true;
+    }
+    if (std::exchange(edge.node->queued, true)) return false;
+    ready_.push_back(Ref<Node>(edge.node).release());
+    std::push_heap(ready_.begin(), ready_.end(), earlier);
+    return true;
+  }
+  static void check_leaf(const TensorImpl& leaf, const Shape& shape, Dtype dtype) {
+    const bool same = shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
+    if (!same || dtype != leaf.dtype)
+      fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since",
+           to_string(shape), dtype_name(dtype), to_string(Shape(leaf.size, leaf.ndim)),
+           dtype_name(leaf.dtype));
+  }
+  /// The sum with the parts that wait there.
+  Tensor joined(const void* key, Tensor sum) {
+    if (!waits(key)) return sum;
+    Parts waiting = std::move((*parts_)[key]);
+    parts_->erase(key);
+    if (grad_enabled()) return join_parts(waiting.shape, sum, waiting.list);
+    waiting.add_up();
+    Tensor all = waiting.sum.take();
+    if (sum.defined()) accumulate(all, std::move(sum));
+    return all;
+  }
+
+  /// A hook or a function's backward may walk a graph of its own, through the same nodes and leaves:
+  /// what has come to them in this walk waits meanwhile.
+  void set_aside() {
+    for (Node* node : ready_) {
+      aside_.push_back(std::exchange(node->pending, {}));
+      node->queued = false;
+    }
+    for (auto& leaf : leaves_)
+      aside_.push_back(take(*leaf));
+  }
+  void take_back() {
+    size_t i = 0;
+    for (Node* node : ready_) {
+      node->pending = std::move(aside_[i++]);
+      node->queued = true;
+    }
+    for (auto& leaf : leaves_) leaf->pending = aside_[i++].release();
+    aside_.clear();
+  }
+
+  /// The latest of the nodes that have a gradient: all that used its result have been visited.
+  Ref<Node> next() {
+    std::pop_heap(ready_.begin(), ready_.end(), earlier);
+    Ref<Node> node = Ref<Node>::adopt(ready_.back());
+    ready_.pop_back();
+    node->queued = false;
+    return node;
+  }
+
+  void visit(Node& node) {
+    if (parts_ && waits(&node) && pass_on(node)) return;
+    Tensor g = std::move(node.pending);
+    if (parts_) g = joined(&node, std::move(g));
+    if (g.defined()) {  // else all went on
+      if (node.extra) meet(node, g);
+      if (targets_ && node_is_target(node, g)) return;
+      if (node.consumed) used_up("backward", node.type->name);
+      if (node.type->backward) visit_operation(node, g);
+      else visit_view(node, g);
+    }
+    if (!retain_) consume(node);
+  }
+
+  void visit_operation(Node& node, const Tensor& g) {
+    Tensor few[3];
+    std::vector<Tensor> many(node.more ? node.inputs : 0);
+    Tensor* dx = node.more ? many.data() : few;
+    take_gradient(node, g, dx);
+    if (debugging && !holds_nan(g)) [[unlikely]]
+      for (int i = 0; i < node.inputs; ++i)
+        if (dx[i].defined())
+          check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
+    for (int i = 0; i < node.inputs; ++i)
+      if (node.wants(i) && dx[i].defined()) send(node.input(i), std::move(dx[i]));
+  }
+
+  /// A view's gradient is a part of its input's.
+  void visit_view(Node& node, const Tensor& g) {
+    Part part{all_of(g.shape()), g};
+    Shape input;
+    node.type->through(node, g.shape(), part.at, input);
+    send_view(node, input, std::move(part));
+  }
+  void send_view(Node& node, const Shape& input, Part part) {
+    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
+                               [&] { return std::string(node.type->name) + " backward"; });
+    send(node.input(0), input, std::move(part));
+  }
+
+  /// Whether gradients may go on through a view before its turn: nobody looks at its own.
+  bool open(const Node& node) const {
+    const bool seen = (node.extra && (!node.extra->hooks.empty() || node.extra->retained)) ||
+                      (targets_ && targets_->nodes.count(&node) > 0);
+    return node.type->through && !node.consumed && !node.pending.defined() && !seen;
+  }
+
+  /// Sends the first gradient of a view on at once, while it is in the cache: what unbind gives is
+  /// older than all that is done with it, and the gradients of all would wait together. Further ones
+  /// are added up until the node's turn.
+  bool goes_on(Node& node, const Tensor& g) {
+    if (grad_enabled() || node.type->backward || !open(node)) return false;
+    Part part{all_of(g.shape()), g};
+    Shape input;
+    node.type->through(node, g.shape(), part.at, input);
+    if (2 * g.numel() > elements_of(input)) return false;
+    send_view(node, input, std::move(part));
+    return true;
+  }
+
+  /// Whether the node is a view of the same elements in the same order; then the shape is its input's.
+  bool reshapes(Node& node, Shape& shape, const Place& at) const {
+    if (grad_enabled() || !open(node)) return false;
+    Place there = at;
+    Shape input;
+    if (!node.type->through(node, shape, there, input) ||
+        elements_of(input) != elements_of(shape) || there.offset != at.offset ||
+        !(there.stride == at.stride))
+      return false;
+    shape = input;
+    return true;
+  }
+
+  /// Hands the parts that wait for a view on to its input; false where they are not few, where
+  /// somebody looks at the view's own gradient, or where the input has no such regions.
+  bool pass_on(Node& node) {
+    const Parts& waiting = (*parts_)[&node];
+    if (!open(node) || waiting.sum.defined() || !waiting.few()) return false;
+    std::vector<Part> list = waiting.list;
+    Shape input;
+    for (Part& part : list)
+      if (!node.type->through(node, waiting.shape, part.at, input)) return false;
+    parts_->erase(&node);
+    for (Part& part : list) send(node.input(0), input, std::move(part));
+    if (!retain_) consume(node);
+    return true;
+  }
+
+  static void take_gradient(Node& node, const Tensor& g, Tensor* dx) {
+    const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
+                               [&] { return std::string(node.type->name) + " backward"; });
+    node.type->backward(node, g, dx);
+  }
+
+  /// Hooks see the gradient, retain_grad keeps it.
+  void meet(Node& node, Tensor& g) {
+    if (!node.extra->hooks.empty()) g = hooked(node.extra->hooks, std::move(g));
+    if (node.extra->retained && !targets_) {
+      Edge edge;
+      edge.leaf = node.extra->retained;
+      send(edge, g);
+    }
+  }
+
+  /// Takes the gradient of a target; true where nothing behind it is asked for.
+  bool node_is_target(Node& node, const Tensor& g) {
+    const auto at = targets_->nodes.find(&node);
+    if (at == targets_->nodes.end()) return false;
+    at->second = g;
+    return !targets_->passes(node);
+  }
+
+  static void consume(Node& node) {
+    node.consumed = true;
+    for (auto& s : node.saved) s.reset();
+    for (int i = 0; i < node.inputs; ++i) node.input(i) = {};
+    if (!node.extra) return;
+    node.extra->hooks.clear();
+    node.extra->custom.reset();
+    node.extra->stretch.reset();
+    node.extra->parts.reset();
+  }
+
+  bool retain_;
+  NoGrad mode_;
+  Targets* targets_;
+  Gathered gathered_, *before_;
+  static thread_local Walk* current;
+  Walk* outer_;
+  std::vector<Tensor> aside_;
+  using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
+  std::unique_ptr<Waiting> parts_;
+  std::vector<Node*> ready_;  // a heap, each counted
+  std::vector<Ref<TensorImpl>> leaves_;
+};
+thread_local Walk* Walk::current = nullptr;
+
+}  // namespace
+
+namespace {
+
+/// The gradient with which a walk starts at `root`.
+Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradient) {
+  if (!root.requires_grad())
+    fail(
+        "{}: this tensor does not depend on any that requires a gradient; see "
+        "x:requires_grad_() and no_grad",
+        name);
+  if (!gradient.defined() && root.numel() != 1)
+    fail(
+        "{}: the tensor is {}, only one element has a gradient by itself; use :sum() or pass "
+        "the gradient",
+        name, to_string(root.shape()));
+  if (gradient.defined() && !(gradient.shape() == root.shape()))
+    fail("{}: the gradient is {}, the tensor {}", name, to_string(gradient.shape()),
+         to_string(root.shape()));
+  Tensor one =
+      gradient.defined() ? to(gradient, root.dtype()) : scalar(1, root.dtype(), root.device());
+  return one.shape() == root.shape() ? one : reshape(one, root.shape());
+}
+
+void start(Walk& walk, const Tensor& root, Tensor g) {
+  Edge edge;
+  connect(edge, root);
+  walk.send(edge, std::move(g));
+}
+
+}  // namespace
+
+void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, bool create_graph) {
+  Walk::check_depth("backward");
+  Tensor g = first_gradient("backward", root, gradient);
+  Walk walk(retain_graph || create_graph, create_graph);
+  start(walk, root, std::move(g));
+  walk.run();
+  walk.call_leaf_hooks();
+  walk.commit();
+}
+
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& gradients, const GradOptions& o) {
+  Walk::check_depth("grad");
+  if (outputs.empty()) fail("grad: no outputs are given");
+  if (!gradients.empty() && gradients.size() != outputs.size())
+    fail("grad: {} outputs, but {} grad_outputs", outputs.size(), gradients.size());
+  std::vector<Tensor> first;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    first.push_back(first_gradient("grad", outputs[i], gradients.empty() ? Tensor() : gradients[i]));
+  Targets targets;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad())
+      fail("grad: input {} does not require a gradient; see x:requires_grad_()", i + 1);
+    targets.add(inputs[i]);
+  }
+  targets.find(outputs);
+  {
+    Walk walk(o.retain_graph || o.create_graph, o.create_graph, &targets);
+    for (size_t i = 0; i < outputs.size(); ++i) start(walk, outputs[i], std::move(first[i]));
+    walk.run();
+    walk.call_leaf_hooks();
+    walk.deliver();
+  }
+  std::vector<Tensor> found;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    found.push_back(targets.of(inputs[i]));
+    if (found.back().defined()) continue;
+    if (targets.used_up) used_up("grad", targets.used_up);
+    if (!o.allow_unused)
+      fail(
+          "grad: input {} took no part in the outputs; pass {{allow_unused=true}} to get false for "
+          "it",
+          i + 1);
+  }
+  return found;
+}
+
+}  // namespace mt

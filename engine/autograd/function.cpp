@@ -1,0 +1,271 @@
+// function.cpp -- functions whose gradient the user wrote, and stretches that are computed twice
+#include "engine/autograd/function.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+thread_local Node* running = nullptr;  // the function's node whose backward is under way
+struct Running {
+  explicit Running(Node* node) : before(std::exchange(running, node)) {}
+  Running(const Running&) = delete;
+  ~Running() { running = before; }
+  Node* const before;
+};
+
+void check_gradient(const Custom& c, size_t i, const Tensor& g) {
+  const Tensor& x = c.inputs[i];
+  if (!(g.shape() == x.shape()))
+    fail("{}: backward returned a gradient {} for argument {}, which is {}", c.name,
+         to_string(g.shape()), i + 1, to_string(x.shape()));
+  if (!is_float(g.dtype()))
+    fail("{}: backward returned a gradient of {} for argument {}; gradients are floats", c.name,
+         dtype_name(g.dtype()), i + 1);
+}
+
+void function_backward(Node& node, const Tensor&, Tensor* dx) {
+  const std::shared_ptr<Custom> c = node.extra->custom;
+  const Running scope(&node);
+  std::vector<Tensor> gradients = std::move((*gathered)[&node]);
+  gathered->erase(&node);
+  gradients.resize(c->results.size());
+  for (size_t k = 0; k < gradients.size(); ++k) {
+    const Custom::Result& r = c->results[k];
+    if (!gradients[k].defined() && r.device) gradients[k] = zeros(r.size, r.dtype, *r.device);
+  }
+  const std::vector<Tensor> found = c->backward(gradients);
+  for (size_t i = 0; i < c->inputs.size() && i < found.size(); ++i) {
+    if (!node.wants(int(i)) || !found[i].defined()) continue;
+    check_gradient(*c, i, found[i]);
+    dx[i] = to(found[i], c->inputs[i].dtype());
+  }
+}
+const NodeType kFunction{"mt.Function", function_backward};
+
+/// Leaves its gradient for the inner node. What it sends there only says "come".
+void result_backward(Node& node, const Tensor& g, Tensor* dx) {
+  Node& inner = *node.edge[0].node;
+  if (!inner.extra->custom)
+    fail(
+        "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
+        "{{retain_graph=true}} to the first");
+  std::vector<Tensor>& gradients = (*gathered)[&inner];
+  gradients.resize(inner.extra->custom->results.size());
+  gradients[size_t(node.number[0])] = g;
+  NoGrad off;
+  dx[0] = scalar(0, Dtype::f32);
+}
+const NodeType kResult{"result of mt.Function", result_backward};
+
+/// Makes y result k of the function whose inner node computed `inner`.
+void record_result(const std::shared_ptr<Custom>& c, const Tensor& inner, size_t k,
+                   const Tensor& y) {
+  Node& node = record(kResult, y, {&inner});
+  node.number[0] = double(k);
+  c->results[k].node = &node;
+  // The inner node must not hold the result's, which holds it; it forgets it in time.
+  const std::weak_ptr<Custom> held = c;
+  node.facts().custom = std::shared_ptr<Custom>(nullptr, [held, k, &node](Custom*) {
+    const auto alive = held.lock();
+    if (alive && alive->results[k].node == &node) alive->results[k].node = nullptr;
+  });
+}
+
+/// A saved tensor in the graph again: the argument or the result that it is.
+Tensor connected(Node& node, const std::shared_ptr<Custom>& c, const Custom::Saved& s) {
+  if (s.input >= 0 && node.wants(s.input)) {
+    Edge& edge = node.input(s.input);
+    return edge.leaf ? Tensor(edge.leaf) : rejoin(s.tensor, edge.node);
+  }
+  if (s.result < 0 || !c->results[size_t(s.result)].device) return s.tensor;
+  if (Node* result = c->results[size_t(s.result)].node)
+    return rejoin(s.tensor, Ref<Node>::share(result));
+  // Nobody holds that result any more, but its gradient's gradient still leads here.
+  Tensor y = s.tensor.detach();
+  record_result(c, rejoin(scalar(0, Dtype::f32), Ref<Node>::share(&node)), size_t(s.result), y);
+  return y;
+}
+
+}  // namespace
+
+std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
+                                    const std::vector<Tensor>& outputs,
+                                    const std::vector<bool>& plain, const std::vector<Tensor>& save,
+                                    Custom::Backward backward) {
+  auto c = std::make_shared<Custom>();
+  c->name = std::move(name);
+  c->backward = std::move(backward);
+  for (const Tensor& x : inputs) c->inputs.push_back(shape_of(x));
+  for (const Tensor& t : save) {
+    Custom::Saved s{t.detach(), t.impl()->storage->version};
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].impl() == t.impl()) s.input = int(i);
+    for (size_t k = 0; k < outputs.size(); ++k)
+      if (outputs[k].impl() == t.impl()) s.result = int(k);
+    c->saved.push_back(std::move(s));
+  }
+  Tensor inner = scalar(0, Dtype::f32);
+  record(kFunction, inner, inputs).facts().custom = c;
+  std::vector<Tensor> results;
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    // With an input or another result: a change of one would go unseen by the other's graph.
+    const auto same = [&](const Tensor& x) { return x.impl()->storage == outputs[k].impl()->storage; };
+    const bool shared = std::any_of(inputs.begin(), inputs.end(), same) ||
+                        std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), same);
+    Tensor y = outputs[k].detach();
+    if (shared) {
+      NoGrad off;
+      y = clone(y);
+    }
+    Custom::Result r;
+    r.size = y.shape(), r.dtype = y.dtype();
+    if (is_float(y.dtype()) && !plain[k]) r.device = &y.device();
+    c->results.push_back(std::move(r));
+    if (c->results[k].device) record_result(c, inner, k, y);
+    results.push_back(std::move(y));
+  }
+  return results;
+}
+
+std::vector<Tensor> saved_tensors() {
+  if (!running) fail("saved_tensors: it can be called inside backward only");
+  Node& node = *running;
+  const std::shared_ptr<Custom> c = node.extra->custom;
+  std::vector<Tensor> list;
+  for (const Custom::Saved& s : c->saved) {
+    const uint32_t now = s.tensor.impl()->storage->version;
+    if (now != s.version)
+      fail(
+          "{}: a saved tensor {} was changed in place since (version {}, expected {}); clone() it "
+          "first",
+          c->name, to_string(s.tensor.shape()), now, s.version);
+    list.push_back(grad_enabled() ? connected(node, c, s) : s.tensor);
+  }
+  return list;
+}
+
+// ---- stretches ----------------------------------------------------------------------------------
+
+namespace {
+
+thread_local std::shared_ptr<Stretch> stretch;
+thread_local bool running_again = false;
+
+uint64_t mix(uint64_t x) {  // splitmix64's
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+/// A number in which every bit of `n` bytes counts, and its place: in eight lanes the words' sum and
+/// the sum of the sums (Fletcher 1982), at the speed of memory.
+uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
+  using Lanes = uint64_t __attribute__((vector_size(64)));
+  Lanes sum{}, sums{};
+  for (; n > 0; bytes += sizeof(Lanes), n -= int64_t(sizeof(Lanes))) {
+    Lanes word{};
+    if (n >= int64_t(sizeof word)) std::memcpy(&word, bytes, sizeof word);
+    else std::memcpy(&word, bytes, size_t(n));
+    word ^= word >> 32;  // plain numbers have zeros below
+    sum += word;
+    sums += sum;
+  }
+  for (int lane = 0; lane < 8; ++lane) seed = mix(mix(seed ^ sum[lane]) ^ sums[lane]);
+  return seed;
+}
+
+/// Of a tensor's shape, type and bits. Elements that share a place count once.
+uint64_t digest_of(const Tensor& t) {
+  constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
+  const NoGrad off;
+  const Debugging quiet(false);
+  Shape size = t.shape();
+  std::vector<int64_t> head{int64_t(t.dtype())};
+  for (int d = 0; d < size.size(); ++d) {
+    head.push_back(size[d]);
+    if (t.stride(d) == 0 && size[d] > 1) size[d] = 1;
+  }
+  const Tensor x = contiguous(to(view_of(t.detach(), size, t.strides(), t.offset()), cpu_device()));
+  const char* bytes = static_cast<const char*>(x.data());
+  const int64_t n = x.numel() * item_size(x.dtype());
+  std::atomic<uint64_t> sum{digest_of(reinterpret_cast<const char*>(head.data()),
+                                      int64_t(head.size() * sizeof(int64_t)), 0)};
+  parallel((n + kPiece - 1) / kPiece, n > 4 * kPiece, [&](int64_t i) {
+    sum += digest_of(bytes + i * kPiece, std::min(kPiece, n - i * kPiece), uint64_t(i + 1));
+  });
+  return sum;
+}
+
+}  // namespace
+
+InStretch::InStretch(std::shared_ptr<Stretch> s, bool again)
+    : before_(std::exchange(stretch, std::move(s))),
+      again_before_(std::exchange(running_again, again)) {}
+InStretch::~InStretch() {
+  stretch = std::move(before_);
+  running_again = again_before_;
+}
+bool in_stretch() { return bool(stretch); }
+
+void stretch_save(Node& node, int slot, const Tensor& t, int from) {
+  if (!running_again) {
+    NodeExtra& extra = node.facts();
+    extra.stretch = stretch;
+    extra.place[slot] = int(stretch->digests.size());
+    node.source[slot] = int8_t(from);
+    stretch->digests.push_back(digest_of(t));
+    return;
+  }
+  const size_t place = stretch->values.size();
+  if (place < stretch->digests.size() && digest_of(t) != stretch->digests[place] &&
+      stretch->different.empty())
+    stretch->different = t.dim() == 0  // a number
+                             ? fmt::format("'{}'", node.type->name)
+                             : fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
+  stretch->values.push_back({t.detach(), t.impl()->storage->version, &node});
+}
+
+void stretch_keep(const Node& node, const Storage* storage) {
+  if (!stretch || !running_again) return;
+  for (auto v = stretch->values.rbegin(); v != stretch->values.rend() && v->node == &node; ++v) {
+    if (v->tensor.impl()->storage != storage) continue;
+    const NoGrad off;
+    v->tensor = clone(v->tensor);
+    v->version = v->tensor.impl()->storage->version;
+  }
+}
+
+void stretch_restore(Node& node, int slot) {
+  const int place = node.extra->place[slot];
+  if (place < 0 || node.saved[slot]) return;
+  const std::shared_ptr<Stretch> s = node.extra->stretch;
+  if (s->values.empty()) {
+    const auto second = std::make_shared<Stretch>();  // s has its values all or not at all
+    second->digests = s->digests;
+    const NoGrad on(true);
+    const InStretch scope(second, true);
+    s->again();
+    if (second->values.size() != s->digests.size())
+      fail(
+          "recompute: the second run of the function made {} intermediate values, the first {}; it "
+          "must do the same both times",
+          second->values.size(), s->digests.size());
+    if (!second->different.empty())
+      fail(
+          "recompute: the second run of the function computed {} from other numbers than the first; "
+          "what it uses was changed in between: clone() that first",
+          second->different);
+    s->values = std::move(second->values);
+  }
+  const Stretch::Value& v = s->values[size_t(place)];
+  node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());
+  node.version[slot] = v.version;
+}
+
+}  // namespace mt

@@ -1,0 +1,80 @@
+// function.h -- functions whose gradient the user wrote, and stretches that are computed twice
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/autograd/graph.h"
+
+namespace mt {
+
+// ---- a function with its own gradient -----------------------------------------------------------
+
+/// What its inner node holds. Each result has a node of its own, which leaves its gradient with the
+/// walk and leads to the inner one; that runs when all have come.
+struct Custom {
+  /// From the results' gradients (undefined for results without one) to those of the inputs
+  /// (undefined for none).
+  using Backward = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+  struct Result {
+    Shape size;
+    Dtype dtype = Dtype::none;
+    const Device* device = nullptr;  // null: without a gradient
+    Node* node = nullptr;            // the result's node while it lives, not counted
+  };
+  struct Saved {
+    Tensor tensor;  // without a past
+    uint32_t version = 0;
+    int input = -1, result = -1;  // which it is, if one of them
+  };
+  std::string name;
+  Backward backward;
+  std::vector<Tensor> inputs;  // their shapes, without data
+  std::vector<Result> results;
+  std::vector<Saved> saved;
+};
+
+/// `outputs`, which were computed without recording, as results of a function of `inputs`: those of
+/// float type get a node, unless plain[k]. `save` are tensors for the way back.
+std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
+                                    const std::vector<Tensor>& outputs,
+                                    const std::vector<bool>& plain, const std::vector<Tensor>& save,
+                                    Custom::Backward);
+/// What the function saved whose backward is running on this thread: checked against changes in
+/// place, part of the graph while gradients are recorded.
+std::vector<Tensor> saved_tensors();
+
+// ---- a stretch that is computed twice (Chen 2016, "sublinear memory cost") ----------------------
+
+/// Operations in a stretch save nothing; what they need on the way back comes from running it again.
+/// Of what the first run would have saved it keeps a digest of the bits: the second run must make
+/// the same, or the gradient would belong to another function.
+struct Stretch {
+  struct Value {
+    Tensor tensor;
+    uint32_t version = 0;
+    const Node* node = nullptr;  // of the second run, to compare with only
+  };
+  std::function<void()> again;    // runs the same operations
+  std::vector<uint64_t> digests;  // of what the first run would have saved, in order
+  std::vector<Value> values;      // what the second run saved
+  std::string different;          // its first operation that did so with other bits
+};
+/// While one lives, what operations on this thread would save is left to the stretch.
+class InStretch {
+ public:
+  InStretch(std::shared_ptr<Stretch>, bool again);
+  ~InStretch();
+  InStretch(const InStretch&) = delete;
+
+ private:
+  std::shared_ptr<Stretch> before_;
+  bool again_before_;
+};
+bool in_stretch();
+void stretch_save(Node&, int slot, const Tensor&, int from);
+/// Before the storage changes in place: what the node saved of it in this stretch is copied.
+void stretch_keep(const Node&, const Storage*);
+void stretch_restore(Node&, int slot);
+
+}  // namespace mt

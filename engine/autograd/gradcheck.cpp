@@ -1,0 +1,159 @@
+// gradcheck.cpp -- compares gradients with finite differences
+#include "engine/autograd/gradcheck.h"
+
+#include <cmath>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "kernels/view.h"
+
+namespace mt {
+namespace {
+
+std::vector<double> values_of(const Tensor& x) {
+  std::vector<double> v(size_t(x.numel()));
+  for (int64_t i = 0; i < x.numel(); ++i) v[size_t(i)] = x.at(i);
+  return v;
+}
+
+/// Writes element i of a float64 tensor, unseen by its version.
+void set_element(const Tensor& x, int64_t i, double value) {
+  double* const at = x.data_as<double>() + offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
+  if (is_cpu(x.device())) *at = value;
+  else x.device().upload(at, &value, sizeof value);
+}
+
+/// Moves one element of an input aside, and back at the end, whatever happens. The storage is held.
+class Nudge {
+ public:
+  Nudge(const Tensor& x, int64_t i) : held_(x.detach()), i_(i), before_(held_.at(i)) {}
+  Nudge(const Nudge&) = delete;
+  ~Nudge() { set_element(held_, i_, before_); }
+  void by(double step) { set_element(held_, i_, before_ + step); }
+
+ private:
+  const Tensor held_;
+  const int64_t i_;
+  const double before_;
+};
+
+void check_inputs(const char* name, const std::vector<Tensor>& inputs) {
+  bool any = false;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].requires_grad()) continue;
+    any = true;
+    if (inputs[k].dtype() != Dtype::f64)
+      fail("{}: finite differences need float64, input {} is {}", name, k + 1,
+           dtype_name(inputs[k].dtype()));
+  }
+  if (!any) fail("{}: no input requires a gradient", name);
+}
+
+/// The gradient of output element o by input `x`, from one walk. No `.grad` changes, nor that of what
+/// the function captures.
+std::vector<double> analytic(const Tensor& out, int64_t o, const Tensor& x) {
+  const Tensor seed = zeros(out.shape(), out.dtype(), out.device());
+  set_element(seed, o, 1);
+  const Tensor g = grad({out}, {x}, {seed}, {true, false, true})[0];
+  return g.defined() ? values_of(g) : std::vector<double>(size_t(x.numel()), 0.0);
+}
+
+/// The row of the Jacobian, which two backwards must agree upon.
+std::vector<double> steady(const Tensor& out, int64_t o, const std::vector<Tensor>& inputs,
+                           size_t k, double tolerance) {
+  const std::vector<double> first = analytic(out, o, inputs[k]),
+                            second = analytic(out, o, inputs[k]);
+  for (size_t j = 0; j < first.size(); ++j)
+    if (!(std::fabs(first[j] - second[j]) <= tolerance) &&  // two infinities are one
+        first[j] != second[j] && !(std::isnan(first[j]) && std::isnan(second[j])))
+      fail(
+          "gradcheck: input {}, element {}, output {}: the gradient is {}, and {} when it is computed "
+          "again; it must be the same both times",
+          k + 1, int64_t(j) + index_base, o + index_base, show(first[j]), show(second[j]));
+  return first;
+}
+
+/// A gradient outside the graph claims to be the same everywhere: so it must be, at inputs a little
+/// aside.
+void check_constant(const TensorFunction& gradient, const std::vector<Tensor>& inputs,
+                    const std::vector<double>& here, const GradcheckOptions& o) {
+  NoGrad off;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].requires_grad()) continue;
+    for (int64_t j = 0; j < inputs[k].numel(); ++j) {
+      Nudge nudge(inputs[k], j);
+      nudge.by(1e-3);
+      const std::vector<double> aside = values_of(gradient(inputs));
+      if (aside.size() != here.size()) fail("gradgradcheck: the function changes its shape");
+      for (size_t i = 0; i < here.size(); ++i)
+        if (std::fabs(aside[i] - here[i]) > o.atol + 1e-3 * std::fabs(here[i]))
+          fail("gradgradcheck: the gradient changes with input {}, but was not recorded", k + 1);
+    }
+  }
+}
+
+Tensor evaluate(const TensorFunction& f, const std::vector<Tensor>& inputs) {
+  Tensor out = f(inputs);
+  if (!out.defined() || out.dtype() != Dtype::f64)
+    fail("gradcheck: the function must return one float64 tensor, it returned {}",
+         out.defined() ? dtype_name(out.dtype()) : "none");
+  return out;
+}
+
+}  // namespace
+
+void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
+               const GradcheckOptions& o) {
+  check_inputs("gradcheck", inputs);
+  const Tensor out = evaluate(f, inputs);
+  auto values_at = [&] {
+    const std::vector<double> values = values_of(evaluate(f, inputs));
+    if (int64_t(values.size()) != out.numel()) fail("gradcheck: the function changes its shape");
+    return values;
+  };
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const Tensor& x = inputs[k];
+    if (!x.requires_grad()) continue;
+    if (!out.requires_grad()) fail("gradcheck: the result does not depend on input {}", k + 1);
+    std::vector<std::vector<double>> jacobian;
+    for (int64_t i = 0; i < out.numel(); ++i) jacobian.push_back(steady(out, i, inputs, k, o.nondet_tol));
+    NoGrad off;
+    for (int64_t j = 0; j < x.numel(); ++j) {
+      Nudge nudge(x, j);
+      nudge.by(o.eps);
+      const std::vector<double> up = values_at();
+      nudge.by(-o.eps);
+      const std::vector<double> down = values_at();
+      for (size_t i = 0; i < up.size(); ++i) {
+        const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][size_t(j)];
+        if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
+          fail("gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
+               "say {}",
+               k + 1, j + index_base, int64_t(i) + index_base, show(got), show(numeric));
+      }
+    }
+  }
+}
+
+void gradgradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
+                   const GradcheckOptions& o) {
+  check_inputs("gradgradcheck", inputs);
+  const Tensor probe = f(inputs);
+  const Tensor weights = full(probe.shape(), 0.75, probe.dtype(), probe.device());
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].requires_grad()) continue;
+    const TensorFunction gradient = [&](const std::vector<Tensor>& in) {
+      const bool recording = grad_enabled();
+      NoGrad on(true);
+      const Tensor y = sum(f(in) * weights);
+      const Tensor g = grad({y}, {in[k]}, {}, {recording, recording, true})[0];
+      return g.defined() ? g : zeros_like(in[k]);
+    };
+    const Tensor first = gradient(inputs);
+    if (first.requires_grad()) gradcheck(gradient, inputs, o);
+    else check_constant(gradient, inputs, values_of(first), o);
+  }
+}
+
+}  // namespace mt

@@ -1,0 +1,197 @@
+// graph.cpp -- the graph of gradients: nodes, recording, hooks, debugging
+#include "engine/autograd/graph.h"
+
+#include <cmath>
+#include <new>
+#include <unordered_map>
+
+#include "engine/autograd/function.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+
+constinit thread_local bool recording = true;
+bool debugging = false;
+std::string (*where_now)() = nullptr;
+
+namespace {
+
+std::atomic<uint64_t> next_sequence{1};
+
+Ref<Node> new_node(const NodeType& type, size_t inputs) {
+  Node* node = new (take_block(sizeof(Node))) Node;
+  node->type = &type;
+  node->inputs = int(inputs);
+  if (inputs > std::size(node->edge)) node->more = std::make_unique<Edge[]>(inputs);
+  return Ref<Node>::adopt(node);
+}
+
+/// Numbers a node whose edges exist and makes `out` its result. Connecting an input may renew a view,
+/// which makes a node too: nodes get their number here and nowhere else, so that every node that an
+/// edge leads to has a smaller one.
+Node& conclude(Ref<Node> made, const Tensor& out) {
+  Node& node = *made;
+  node.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  TensorImpl& o = *out.impl();
+  if (o.node) Ref<Node>::adopt(o.node);
+  o.node = made.release();
+  o.requires_grad = true;
+  if (debugging && where_now) [[unlikely]] node.facts().line = where_now();
+  return node;
+}
+
+// Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion,
+// because a graph can be a chain of millions.
+thread_local Node* doomed = nullptr;
+thread_local bool freeing = false;
+
+void free_node(Node* node) {
+  node->~Node();
+  give_block(node, sizeof(Node));
+}
+
+std::string changed_at(const Storage*);
+
+}  // namespace
+
+void Node::destroy(Node* node) {
+  node->next = std::exchange(doomed, node);
+  if (freeing) return;
+  freeing = true;
+  while (doomed) {
+    Node* first = doomed;
+    doomed = first->next;
+    free_node(first);
+  }
+  freeing = false;
+}
+
+void Node::save(int slot, const Tensor& t, int from) {
+  if (from != kOther && in_stretch()) return stretch_save(*this, slot, t, from);
+  Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
+  saved[slot] = Ref<TensorImpl>::adopt(held.release());
+  version[slot] = t.impl()->storage->version;
+  source[slot] = int8_t(from);
+}
+
+void Node::save_shape(int slot, const Tensor& t) {
+  saved[slot] = Ref<TensorImpl>::adopt(shape_of(t).release());
+  source[slot] = kOther;
+}
+
+Tensor Node::get(int slot) {
+  if (extra && extra->stretch) stretch_restore(*this, slot);
+  Tensor t(saved[slot]);
+  const uint32_t now = t.impl()->storage->version;
+  if (now != version[slot])
+    fail(
+        "backward: {} needs a tensor {} that was changed in place since (version {}, expected {}); "
+        "use the form without '_' or clone() first{}{}",
+        type->name, to_string(t.shape()), now, version[slot], recorded_at(*this),
+        changed_at(t.impl()->storage));
+  if (!grad_enabled() || source[slot] == kOther) return t;
+  Edge* edge = source[slot] >= 0 ? &input(source[slot]) : nullptr;
+  if (edge && edge->leaf) {
+    if (edge->leaf->storage != t.impl()->storage)
+      fail("backward: a leaf of {} was replaced since", type->name);
+    return Tensor(edge->leaf);
+  }
+  Node* behind = edge ? edge->node.get() : this;
+  return behind ? rejoin(t, Ref<Node>::share(behind)) : t;
+}
+
+void connect(Edge& edge, const Tensor& input) {
+  if (!input.requires_grad()) return;
+  TensorImpl* t = input.impl();
+  if (!t->node) {
+    edge.leaf = Ref<TensorImpl>::share(t);
+    return;
+  }
+  edge.node = Ref<Node>::share(t->node);
+  if (t->node->extra) [[unlikely]] announce(*t->node);
+}
+
+Tensor rejoin(const Tensor& x, Ref<Node> node) {
+  Tensor t = x.detach();
+  t.impl()->node = node.release();
+  t.impl()->requires_grad = true;
+  return t;
+}
+
+Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs) {
+  Ref<Node> node = new_node(type, inputs.size());
+  int i = 0;
+  for (const Tensor* t : inputs) connect(node->edge[i++], *t);
+  return conclude(std::move(node), out);
+}
+
+Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs) {
+  Ref<Node> node = new_node(type, inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) connect(node->input(int(i)), inputs[i]);
+  return conclude(std::move(node), out);
+}
+
+void announce(const Node& node) {
+  for (const auto& hook : node.extra->hooks)
+    if (hook->joined) hook->joined();
+}
+
+std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)> call) {
+  if (!x.requires_grad()) fail("register_hook: this tensor does not require a gradient");
+  auto hook = std::make_shared<Hook>(Hook{std::move(call), {}});
+  if (x.impl()->node) {
+    x.impl()->node->facts().hooks.push_back(hook);
+  } else {
+    if (!x.impl()->hooks) x.impl()->hooks = new std::vector<std::shared_ptr<Hook>>;
+    x.impl()->hooks->push_back(hook);
+  }
+  return hook;
+}
+
+// ---- debugging ----------------------------------------------------------------------------------
+
+namespace {
+
+std::unordered_map<const Storage*, std::string> changes;  // where each was last changed
+
+std::string changed_at(const Storage* s) {
+  const auto at = changes.find(s);
+  return at == changes.end() ? "" : ", changed at " + at->second;
+}
+
+}  // namespace
+
+std::string recorded_at(const Node& node) {
+  return node.extra && !node.extra->line.empty() ? ", recorded at " + node.extra->line : "";
+}
+
+void set_debug(bool on) {
+  debugging = on;
+  changes.clear();
+}
+
+void note_change(const Storage* s) {
+  if (where_now) changes[s] = where_now();
+}
+
+bool holds_nan(const Tensor& x) {
+  if (!is_float(x.dtype()) || x.numel() == 0) return false;
+  const Debugging off(false);
+  NoGrad quiet;
+  return std::isnan(amax(x).item());
+}
+
+void check_nan(const Tensor& x, const std::string& what, const std::string& where) {
+  if (!holds_nan(x)) return;
+  const Debugging off(false);
+  NoGrad quiet;
+  int64_t i = argmax(to(reshape(isnan(x), {-1}), Dtype::u8)).at_integer(0);
+  std::string place;
+  for (int d = x.dim() - 1; d >= 0; --d) {
+    place = fmt::format("{}{}{}", i % x.size(d) + index_base, place.empty() ? "" : ", ", place);
+    i /= x.size(d);
+  }
+  fail("{} produced NaN at [{}]{}", what, place, where);
+}
+
+}  // namespace mt

@@ -1,0 +1,170 @@
+// graph.h -- the graph of gradients: nodes, recording, and the walk backwards
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+struct Place;  // view_gradients.h
+
+/// The kind of a node: its name for messages, and the gradient that stands beside the forward
+/// formula. `backward(node, g, dx)` sets dx[i] for each input i with `node.wants(i)`.
+struct NodeType {
+  const char* name;
+  void (*backward)(Node& node, const Tensor& g, Tensor* dx);
+  int op = -1;  // for elementwise operations: which
+  /// Of views: takes a region of the result, whose shape is `seen`, to that of the input, both as if
+  /// contiguous, and tells the input's shape; false where no strides show it there. Without
+  /// `backward` the gradient is sent on as such a region: see view_gradients.h.
+  bool (*through)(Node&, const Shape& seen, Place&, Shape& input) = nullptr;
+};
+
+/// Where a gradient goes: to the node that computed an input, or to a leaf. One of the two, or
+/// neither.
+struct Edge {
+  Ref<Node> node;
+  Ref<TensorImpl> leaf;
+  explicit operator bool() const { return node || leaf; }
+};
+
+constexpr int kMaxSaved = 4;
+
+/// A function that sees a gradient, and may return another of its shape in its place. Without
+/// `call` it was removed.
+struct Hook {
+  std::function<Tensor(const Tensor&)> call;
+  std::function<void()> joined;  // of a computed tensor: its node gets one more owner
+};
+struct Custom;   // function.h
+struct Stretch;  // function.h
+
+/// What few nodes have.
+struct NodeExtra {
+  std::vector<std::shared_ptr<Hook>> hooks;
+  Ref<TensorImpl> retained;         // a leaf that collects the gradient, for retain_grad
+  std::shared_ptr<Custom> custom;   // of a function with its own gradient
+  std::shared_ptr<Stretch> stretch;  // computes what was not saved
+  std::shared_ptr<const std::vector<Place>> parts;  // of a sum of parts: where they lie
+  int place[kMaxSaved] = {-1, -1, -1, -1};
+  std::string line;  // where it was recorded, while debugging
+};
+
+/// One recorded operation. It holds storage and views, never the tensors it computed: those hold
+/// it.
+struct Node {
+  std::atomic<int> refs{1};
+  int inputs = 0;
+  bool consumed = false;
+  bool queued = false;    // in a walk under way: a gradient has come
+  uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
+  const NodeType* type = nullptr;
+  std::unique_ptr<NodeExtra> extra;
+  Edge edge[3];
+  std::unique_ptr<Edge[]> more;  // all edges, where there are more than three
+  Ref<TensorImpl> saved[kMaxSaved];
+  uint32_t version[kMaxSaved] = {};
+  int8_t source[kMaxSaved];  // which input it is; kOutput; kOther
+  double number[4] = {};     // parameters of the operation
+  Tensor pending;            // the gradient so far, while a walk is under way
+  Node* next = nullptr;      // the list of nodes to be freed
+
+  static constexpr int8_t kOutput = -1, kOther = -2;
+  static void destroy(Node*);
+
+  Edge& input(int i) { return more ? more[size_t(i)] : edge[i]; }
+  bool wants(int i) { return bool(input(i)); }
+  NodeExtra& facts() {
+    if (!extra) extra = std::make_unique<NodeExtra>();
+    return *extra;
+  }
+  /// Remembers a tensor for the way back, and its version. `source`: the input's number, kOutput or
+  /// kOther.
+  void save(int slot, const Tensor&, int source);
+  /// Remembers the shape alone.
+  void save_shape(int slot, const Tensor&);
+  /// The remembered tensor. Throws when it was changed in place since. While gradients are
+  /// themselves recorded it is connected to the graph again.
+  Tensor get(int slot);
+  /// Whether `get` has something there.
+  bool has(int slot) const { return saved[slot] || (extra && extra->place[slot] >= 0); }
+  Shape shape(int slot) const { return Shape(saved[slot]->size, saved[slot]->ndim); }
+};
+
+/// Whether operations are recorded, on this thread.
+extern constinit thread_local bool recording;
+inline bool grad_enabled() { return recording; }
+inline bool set_grad_enabled(bool on) { return std::exchange(recording, on); }
+struct NoGrad {
+  explicit NoGrad(bool enabled = false) : before(set_grad_enabled(enabled)) {}
+  ~NoGrad() { set_grad_enabled(before); }
+  NoGrad(const NoGrad&) = delete;
+  bool before;
+};
+
+/// Whether an operation on these inputs is to be recorded.
+inline bool wants_grad(const Tensor& a) { return a.requires_grad() && grad_enabled(); }
+inline bool wants_grad(const Tensor& a, const Tensor& b) {
+  return (a.requires_grad() || b.requires_grad()) && grad_enabled();
+}
+
+/// Makes `out` the result of a new node over `inputs`; the caller saves into it what the gradient
+/// needs.
+Node& record(const NodeType& type, const Tensor& out, std::initializer_list<const Tensor*> inputs);
+Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>& inputs);
+
+/// Leads the edge to what computed x, or to x where it is a leaf that requires a gradient.
+void connect(Edge& edge, const Tensor& x);
+
+/// A computed tensor that was kept without its past, as the result of its node again.
+Tensor rejoin(const Tensor& x, Ref<Node> node);
+
+/// Walks the graph backwards from `root` and adds to `.grad` of its leaves: all of them, or none if
+/// it fails.
+void backward(const Tensor& root, const Tensor& gradient = {}, bool retain_graph = false,
+              bool create_graph = false);
+
+struct GradOptions {
+  bool retain_graph = false, create_graph = false, allow_unused = false;
+};
+/// The gradients of the sum of `outputs` (each times its gradient, where one is given) by `inputs`,
+/// leaves or not; no `.grad` changes. An input that took no part is an error, or undefined with
+/// allow_unused.
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const std::vector<Tensor>& gradients = {}, const GradOptions& = {});
+
+/// Tells the hooks of a computed tensor that it, or its node, gets one more owner.
+void announce(const Node&);
+/// Calls the function with the gradient of x whenever that has been computed.
+std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
+
+/// In the walk under way on this thread: the gradients of a function's results (function.h) that wait
+/// for the function's turn, by its node. They go with the walk.
+using Gathered = std::unordered_map<const Node*, std::vector<Tensor>>;
+extern constinit thread_local Gathered* gathered;
+
+// ---- debugging: mt.set_debug (tensor.h has the switch) ----
+
+/// Another state of the switch for a while: what debugging itself computes is not debugged.
+struct Debugging {
+  explicit Debugging(bool on) : before(std::exchange(debugging, on)) {}
+  Debugging(const Debugging&) = delete;
+  ~Debugging() { debugging = before; }
+  const bool before;
+};
+
+/// ", recorded at" and the line, or nothing.
+std::string recorded_at(const Node&);
+/// Where the script is; the host sets it.
+extern std::string (*where_now)();
+void set_debug(bool);
+/// Throws when x holds a NaN: "tanh produced NaN at [3, 1], ..".
+void check_nan(const Tensor& x, const std::string& what, const std::string& where = "");
+bool holds_nan(const Tensor& x);
+
+}  // namespace mt

@@ -1,0 +1,254 @@
+// inplace.cpp -- changes in place, and how they enter the graph of gradients
+//
+// A view knows its base, the whole tensor it was taken from. A recorded write into a view makes a
+// new node of the *base*, over the base's old node and the value: the gradient of the region goes to
+// the value, the rest to what was there before. The base counts such writes; a view whose count is
+// behind (the one written through, and any other of the same base) gets a new node when it is next
+// used: "the elements of the base at these sizes, strides and offset". So all views of one base
+// see its latest history, in whatever order they were taken, and no node holds a tensor.
+#include <cstring>
+
+#include "engine/autograd/function.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/index_checks.h"
+#include "engine/autograd/view_gradients.h"
+
+namespace mt {
+namespace {
+
+const NodeType kCopy{"copy_", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
+
+// ---- where a view lies in its base --------------------------------------------------------------
+
+/// Remembers sizes, strides and offset (from `origin`) without the data.
+void save_place(Node& node, int slot, const Tensor& x, int64_t origin) {
+  node.save_shape(slot, x);
+  std::memcpy(node.saved[slot]->stride, x.impl()->stride, sizeof(int64_t) * size_t(x.dim()));
+  node.saved[slot]->offset = x.offset() - origin;
+  node.saved[slot]->contiguous = x.is_contiguous();
+}
+
+/// The same place in other memory.
+Tensor place_in(const Tensor& whole, const TensorImpl& place) {
+  return view_of(whole, Shape(place.size, place.ndim), Shape(place.stride, place.ndim),
+                 place.offset);
+}
+
+/// Memory of the extent of a base, seen as the base is.
+Tensor laid_out_as(const TensorImpl& base, Dtype dtype, const Device& device, double filled) {
+  int64_t extent = base.numel > 0;
+  for (int d = 0; d < base.ndim && extent; ++d) extent += (base.size[d] - 1) * base.stride[d];
+  return view_of(full({extent}, filled, dtype, device), Shape(base.size, base.ndim),
+                 Shape(base.stride, base.ndim), 0);
+}
+
+/// Which elements of the base, counted in row-major order, the view shows.
+Tensor positions_of(const TensorImpl& base, const TensorImpl& place, const Device& device) {
+  NoGrad off;
+  const Tensor whole = laid_out_as(base, Dtype::i64, device, 0);
+  const Tensor numbers = range(0, double(base.numel) - 1, 1, Dtype::i64, device);
+  copy_(whole, reshape(numbers, whole.shape()));
+  return reshape(clone(place_in(whole, place)), {-1});
+}
+
+const NodeType kView{"view", nullptr, -1, through_view};
+
+/// The gradient of a write into a view of the base: the region's to the value, the rest to what was
+/// there before.
+void write_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const TensorImpl &base = *node.saved[0], &place = *node.saved[1];
+  if (grad_enabled()) {
+    const Tensor at = positions_of(base, place, g.device());
+    if (node.wants(0)) {
+      Tensor kept;
+      {
+        NoGrad off;
+        kept = laid_out_as(base, Dtype::b8, g.device(), 1);
+        fill_(place_in(kept, place), 0);
+      }
+      dx[0] = where(kept, g, Tensor(0.0));
+    }
+    if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), node.shape(1));
+    return;
+  }
+  // Many writes into one tensor hand the same memory on, where nobody else sees it.
+  const bool mine = base.contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
+                    g.impl()->storage->refs == 1;
+  const Tensor whole = mine ? g : laid_out_as(base, g.dtype(), g.device(), 0);
+  if (!mine) copy_elements(whole, g);
+  const Tensor part = place_in(whole, place);
+  if (node.wants(1)) dx[1] = clone(part);
+  if (!node.wants(0)) return;
+  fill_(part, 0);
+  dx[0] = contiguous(whole);
+}
+const NodeType kWrite{"copy_ into a view", write_backward};
+
+// ---- history ------------------------------------------------------------------------------------
+
+/// Takes a tensor's history away, as a tensor of its own, so that a new node can follow it.
+Tensor history(const Tensor& x) {
+  Tensor old = x.detach();
+  old.impl()->requires_grad = x.requires_grad();
+  old.impl()->node = std::exchange(x.impl()->node, nullptr);
+  x.impl()->requires_grad = false;
+  ++x.impl()->recorded;
+  return old;
+}
+
+bool retains(const Tensor& x) {
+  const Node* node = x.impl()->node;
+  return node && node->extra && node->extra->retained;
+}
+
+/// What retain_grad asked of the old tensor its new node does: `.grad` is that of the latest values.
+/// Hooks stay with the values that they were hung on. As in PyTorch.
+void keep_retaining(const Tensor& old, const Tensor& x) {
+  if (retains(old) && x.impl()->node)
+    x.impl()->node->facts().retained = std::move(old.impl()->node->extra->retained);
+}
+
+bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
+
+/// For a write while gradients are recorded into a view that was made while they were not.
+[[noreturn]] void fail_quiet(const char* operation) {
+  fail(
+      "{}: this view was made while nothing was recorded, and is changed while gradients are; "
+      "move both inside mt.no_grad, or both outside",
+      operation);
+}
+
+/// What a recorded write needs to know before anything is changed.
+void check_recordable(const char* operation, const Tensor& target) {
+  const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
+  if (t.quiet || whole.quiet) fail_quiet(operation);
+  if (t.base && overlaps_itself(place_of(Tensor(Ref<TensorImpl>::share(t.base)))))
+    fail("{}: this is a view of a tensor that is expanded; clone() that first", operation);
+}
+
+}  // namespace
+
+void Tensor::renew() const {
+  const Tensor base(Ref<TensorImpl>::share(impl_->base));
+  if (base.impl()->storage != impl_->storage) {  // the base was given other data: no longer its view
+    Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
+    return;
+  }
+  impl_->recorded = base.impl()->recorded;
+  impl_->requires_grad = false;
+  Tensor old;
+  if (retains(*this)) old = rejoin(*this, Ref<Node>::share(impl_->node));
+  if (impl_->node) Ref<Node>::adopt(std::exchange(impl_->node, nullptr));
+  if (!base.requires_grad()) return;
+  record_strided(kView, *this, base);
+  if (old.defined()) keep_retaining(old, *this);
+}
+
+void check_writable(const char* operation, const Tensor& target) {
+  check_alive(target.device());
+  if (grad_enabled()) {
+    if (target.requires_grad() && target.is_leaf())
+      fail(
+          "{}: this leaf requires a gradient, a change in place would lose it; use "
+          "mt.no_grad(function) around it",
+          operation);
+    const TensorImpl* base = target.impl()->base;
+    if (target.impl()->hidden || (base && base->hidden)) fail_quiet(operation);
+    if (base && is_graph_leaf(*base))
+      fail(
+          "{}: this is a view of a leaf that requires a gradient, a change in place would lose it; "
+          "use mt.no_grad(function) around it",
+          operation);
+  }
+  for (int d = 0; d < target.dim() && target.numel() > 0; ++d)
+    if (target.stride(d) == 0 && target.size(d) > 1)
+      fail(
+          "{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it "
+          "first",
+          operation, d + 1, target.size(d));
+  if (!target.is_contiguous() && repeats_elements(place_of(target)))
+    fail("{}: elements of this view share places (its windows overlap); clone() it first", operation);
+}
+
+const Tensor& write_(const char* operation, const Tensor& target, const Tensor& given) {
+  check_writable(operation, target);
+  // One number of the CPU's goes with the call, anything else is moved first.
+  const bool stays = &given.device() == &target.device() ||
+                     (given.dim() == 0 && is_cpu(given.device()) && !wants_grad(given));
+  const Tensor source = stays ? given : to(given, target.device());
+  if (source.dim() > target.dim() ||
+      !(broadcast(operation, target.shape(), source.shape()) == target.shape()))
+    fail("{}: the source {} does not fit into {}", operation, to_string(source.shape()),
+         to_string(target.shape()));
+  Tensor value = expand(source, target.shape());
+  if (value.impl() == target.impl()) return target;  // into itself
+  TensorImpl* base = target.impl()->base;
+  const bool wants = grad_enabled() && is_float(target.dtype()) &&
+                     (value.requires_grad() || target.requires_grad() ||
+                      (base && base->requires_grad));
+  if (wants) check_recordable(operation, target);
+  if (value.impl()->storage == target.impl()->storage) value = clone(value);
+  copy_elements(target, value);
+  bump(target);
+  if (!wants) return target;
+  if (value.requires_grad()) value = to(value, target.dtype());
+  if (base) {
+    const Tensor whole(Ref<TensorImpl>::share(base));
+    const Tensor old = history(whole);
+    Node& node = record(kWrite, whole, {&old, &value});
+    save_place(node, 0, whole, whole.offset());
+    save_place(node, 1, target, whole.offset());
+    keep_retaining(old, whole);
+    if (retains(target)) target.follow();
+  } else {
+    const Tensor old = history(target);
+    if (value.requires_grad()) record(kCopy, target, {&value});
+    keep_retaining(old, target);
+  }
+  return target;
+}
+
+void keep_saved(const Tensor& result, const Tensor& target) {
+  Node* node = result.impl()->node;
+  if (!node) return;
+  NoGrad off;
+  for (int slot = 0; slot < kMaxSaved; ++slot) {
+    const TensorImpl* held = node->saved[slot].get();
+    if (held && held->storage && held->storage == target.impl()->storage)
+      node->save(slot, clone(Tensor(node->saved[slot])), node->source[slot]);
+  }
+  stretch_keep(*node, target.impl()->storage);
+}
+
+const Tensor& copy_(const Tensor& target, const Tensor& source) {
+  return write_("copy_", target, source);
+}
+
+const Tensor& fill_(const Tensor& target, double value) {
+  check_value("fill_", value, target.dtype());
+  return write_("fill_", target, scalar(value, target.dtype()));
+}
+
+const Tensor& fill_(const Tensor& target, const Tensor& value) {
+  return write_("fill_", target, filling("fill_", target, value));
+}
+
+void assign(const Tensor& x, const Tensor& region, const Tensor& source) {
+  check_writable("assignment", x);
+  if (region.impl() != x.impl()) {  // also where it was made without recording
+    TensorImpl &r = *region.impl(), &base = x.impl()->base ? *x.impl()->base : *x.impl();
+    if (!r.base) {
+      r.base = Ref<TensorImpl>::share(&base).release();
+      r.recorded = base.recorded;
+    }
+    r.quiet = x.impl()->quiet, r.hidden = x.impl()->hidden;
+  }
+  if (source.dim() > region.dim() ||
+      !(broadcast("assignment", region.shape(), source.shape()) == region.shape()))
+    fail("assignment: the value {} does not fit into {}", to_string(source.shape()),
+         to_string(region.shape()));
+  write_("assignment", region, source);
+}
+
+}  // namespace mt

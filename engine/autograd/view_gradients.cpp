@@ -1,0 +1,239 @@
+// view_gradients.cpp -- where views lie in their tensors, and gradients that come in such parts
+#include "engine/autograd/view_gradients.h"
+
+#include <algorithm>
+
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// Dimensions of more than one element, the widest stride first.
+int by_stride(const Shape& size, const Shape& stride, int* order) {
+  int n = 0;
+  for (int d = 0; d < size.size(); ++d)
+    if (size[d] > 1) order[n++] = d;
+  std::stable_sort(order, order + n, [&](int a, int b) { return stride[a] > stride[b]; });
+  return n;
+}
+
+/// A dimension whose elements lie between or upon those of another, the shorter of the two; or -1.
+int crossing(const Place& r) {
+  int order[kMaxDims];
+  const int n = by_stride(r.size, r.stride, order);
+  int64_t reach = 0;
+  for (int i = n - 1; i >= 0; --i) {
+    const int d = order[i];
+    if (r.stride[d] <= reach || r.stride[d] == 0) {
+      const int inner = i + 1 < n ? order[i + 1] : d;
+      return r.size[inner] < r.size[d] ? inner : d;
+    }
+    reach += (r.size[d] - 1) * r.stride[d];
+  }
+  return -1;
+}
+
+/// Whether the region is the columns [first, first + n) of every row, where a tensor of so many elements
+/// is cut into rows of some width.
+bool columns_of(const Place& r, int64_t elements, int64_t& width, int64_t& first, int64_t& n) {
+  int order[kMaxDims];
+  int i = by_stride(r.size, r.stride, order) - 1;
+  n = 1;
+  for (; i >= 0 && r.stride[order[i]] == n; --i) n *= r.size[order[i]];
+  width = i < 0 ? elements : r.stride[order[i]];
+  int64_t rows = 1;
+  for (; i >= 0 && r.stride[order[i]] == rows * width; --i) rows *= r.size[order[i]];
+  first = r.offset;
+  return i < 0 && rows * width == elements && first + n <= width;
+}
+
+Place in_shape(const TensorImpl& t) {
+  return {Shape(t.size, t.ndim), Shape(t.stride, t.ndim), t.offset};
+}
+
+/// The part of x, recorded.
+Tensor part_of(const Tensor& x, const Place& r) {
+  static const NodeType type{"view", nullptr, -1, through_view};
+  Place there;
+  if (!carry(r, x.shape(), contiguous_strides(x.shape()), place_of(x), there))
+    return part_of(contiguous(x), r);
+  Tensor out = view_of(x, there.size, there.stride, there.offset);
+  if (wants_grad(x)) record_view(type, out, x, r);
+  return out;
+}
+
+void join_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const std::vector<Place>& parts = *node.extra->parts;
+  const size_t dense = size_t(node.inputs) - parts.size();
+  if (dense && node.wants(0)) dx[0] = g;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (node.wants(int(i + dense))) dx[i + dense] = part_of(g, parts[i]);
+}
+const NodeType kJoin{"join of views' gradients", join_backward};
+
+}  // namespace
+
+Place all_of(const Shape& shape) { return {shape, contiguous_strides(shape), 0}; }
+Place place_of(const Tensor& x) { return {x.shape(), x.strides(), x.offset()}; }
+
+Place slice_of(Place r, int d, int64_t first, int64_t n, int64_t step) {
+  if (n > 0) r.offset += first * r.stride[d];
+  if (n > 1) r.stride[d] *= step;
+  r.size[d] = n;
+  return r;
+}
+
+Place select_of(Place r, int d, int64_t at) {
+  r.offset += at * r.stride[d];
+  r.size.erase(d);
+  r.stride.erase(d);
+  return r;
+}
+
+bool overlaps_itself(const Place& r) { return crossing(r) >= 0; }
+bool repeats_elements(const Place& r) {
+  int64_t n = 1, extent = 1;
+  for (int d = 0; d < r.size.size(); ++d) {
+    if (r.size[d] > 1 && r.stride[d] == 0) return true;
+    n *= r.size[d], extent += (r.size[d] - 1) * r.stride[d];
+  }
+  if (n <= 1 || crossing(r) < 0) return false;
+  if (n > extent) return true;
+  std::vector<bool> met(static_cast<size_t>(extent));
+  int64_t at[kMaxDims] = {};
+  for (int64_t i = 0, place = 0; i < n; ++i) {
+    if (met[size_t(place)]) return true;
+    met[size_t(place)] = true;
+    for (int d = r.size.size() - 1; d >= 0; --d) {
+      place += r.stride[d];
+      if (++at[d] < r.size[d]) break;
+      place -= at[d] * r.stride[d];
+      at[d] = 0;
+    }
+  }
+  return false;
+}
+
+bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& to, Place& out) {
+  int order[kMaxDims];
+  const int n = by_stride(shape, from, order);
+  int64_t last[kMaxDims] = {};  // the last position in each dimension
+  // Positions by division: the widest stride first. What is left over lies between the elements.
+  const auto move = [&](int64_t distance, int64_t times, int64_t& moved) {
+    moved = 0;
+    if (distance < 0) return false;
+    for (int i = 0; i < n; ++i) {
+      const int d = order[i];
+      const int64_t steps = distance / from[d];
+      distance -= steps * from[d];
+      moved += steps * to.stride[d];
+      last[d] += steps * times;
+    }
+    return distance == 0;
+  };
+  out = r;
+  for (int64_t size : r.size)
+    if (size == 0) {
+      out.offset = to.offset;
+      return true;
+    }
+  for (int i = 0; i < n; ++i)
+    if (from[order[i]] <= 0) return false;
+  if (!move(r.offset, 1, out.offset)) return false;
+  out.offset += to.offset;
+  for (int k = 0; k < r.size.size(); ++k)
+    if (r.size[k] > 1 && !move(r.stride[k], r.size[k] - 1, out.stride[k])) return false;
+  for (int d = 0; d < shape.size(); ++d)  // what runs on into the next row has no stride
+    if (last[d] >= shape[d]) return false;
+  return true;
+}
+
+void record_view(const NodeType& type, const Tensor& view, const Tensor& x, const Place& in_x) {
+  Node& node = record(type, view, {&x});
+  node.save_shape(0, x);
+  node.save_shape(1, view);
+  TensorImpl& place = *node.saved[1];
+  std::copy_n(in_x.stride.data(), in_x.stride.size(), place.stride);
+  place.offset = in_x.offset;
+}
+
+bool through_view(Node& node, const Shape& seen, Place& r, Shape& input) {
+  input = node.shape(0);
+  return carry(Place(r), seen, contiguous_strides(seen), in_shape(*node.saved[1]), r);
+}
+
+void add_part(const Tensor& whole, const Part& part) {
+  if (part.gradient.numel() == 0) return;
+  const Place& r = part.at;
+  const int d = crossing(r);
+  if (d < 0) {
+    add_(view_of(whole, r.size, r.stride, whole.offset() + r.offset), part.gradient);
+    return;
+  }
+  for (int64_t i = 0; i < r.size[d]; ++i)  // one by one where elements meet
+    add_part(whole, {select_of(r, d, i), pick(part.gradient, d, i)});
+}
+
+PartSum::PartSum(const Shape& shape, const Tensor& like)
+    : whole_(empty(shape, like.dtype(), like.device())), width_(whole_.numel()) {
+  if (width_ < kLarge) fill_rest();
+}
+
+void PartSum::add(const Part& part) {
+  if (part.gradient.numel() == 0) return;
+  constexpr int64_t kWide = 64;  // to fill what is left of shorter rows would cost more than a row
+  const Place& r = part.at;
+  int64_t width, first, n;
+  const bool some = from_ < to_;
+  const bool columns = to_ - from_ < width_ && columns_of(r, whole_.numel(), width, first, n) &&
+                       width >= kWide && (!some || width == width_);
+  if (columns && (!some || first + n == from_ || first == to_)) {
+    width_ = width;
+    from_ = some ? std::min(from_, first) : first;
+    to_ = some ? std::max(to_, first + n) : first + n;
+    copy_elements(view_of(whole_, r.size, r.stride, r.offset), part.gradient);
+    return;
+  }
+  if (!columns || first < from_ || first + n > to_) fill_rest();
+  add_part(whole_, part);
+}
+
+void PartSum::fill_rest() {
+  const auto fill = [&](int64_t from, int64_t to) {
+    if (from < to)
+      fill_(view_of(whole_, {whole_.numel() / width_, to - from}, {width_, 1}, from), 0);
+  };
+  fill(0, from_);
+  fill(to_, width_);
+  from_ = 0, to_ = width_;
+}
+
+Tensor PartSum::take() {
+  fill_rest();
+  return std::move(whole_);
+}
+
+Tensor join_parts(const Shape& shape, const Tensor& dense, const std::vector<Part>& parts) {
+  const Tensor& like = dense.defined() ? dense : parts[0].gradient;
+  Tensor out;
+  bool wants = dense.defined() && wants_grad(dense);
+  {
+    NoGrad off;
+    out = dense.defined() ? clone(dense) : zeros(shape, like.dtype(), like.device());
+    for (const Part& part : parts) add_part(out, part);
+  }
+  std::vector<Tensor> inputs;
+  std::vector<Place> places;
+  if (dense.defined()) inputs.push_back(dense);
+  for (const Part& part : parts) {
+    wants = wants || wants_grad(part.gradient);
+    inputs.push_back(part.gradient);
+    places.push_back(part.at);
+  }
+  if (wants)
+    record(kJoin, out, inputs).facts().parts =
+        std::make_shared<const std::vector<Place>>(std::move(places));
+  return out;
+}
+
+}  // namespace mt

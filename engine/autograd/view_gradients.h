@@ -1,0 +1,77 @@
+// view_gradients.h -- where views lie in their tensors, and gradients that come in such parts
+//
+// A view's gradient is nothing but its part of the tensor's gradient. Instead of a tensor of zeros
+// around it the walk is given the part and its place; it keeps one buffer for all views of a tensor,
+// so that gradients of many views cost what their elements cost.
+#pragma once
+#include <vector>
+
+#include "engine/autograd/graph.h"
+
+namespace mt {
+
+/// Elements by strides and an offset: in a storage, or in a tensor as if that were contiguous.
+struct Place {
+  Shape size, stride;
+  int64_t offset = 0;
+};
+
+/// All of a contiguous tensor.
+Place all_of(const Shape&);
+/// The tensor in its storage.
+Place place_of(const Tensor&);
+Place slice_of(Place, int d, int64_t first, int64_t n, int64_t step);
+Place select_of(Place, int d, int64_t at);
+/// The same elements for a tensor of this shape and with these strides, for which `r` counts those of
+/// another: false where no strides show them there. `from` must not lie upon itself.
+bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& to, Place& out);
+/// Whether two of its elements share a place, or may: its dimensions lie across each other.
+bool overlaps_itself(const Place&);
+/// Whether two of its elements share a place. Looks at each where dimensions lie across each other.
+bool repeats_elements(const Place&);
+
+/// The view of x that lies there in its storage and `in_x`, as a result of x; `type` is one of kView's
+/// kind: with `through`, without `backward`.
+void record_view(const NodeType& type, const Tensor& view, const Tensor& x, const Place& in_x);
+/// The `through` of nodes that record_view made.
+bool through_view(Node&, const Shape& seen, Place&, Shape& input);
+/// The same for any view of x's storage, also where it reaches beyond x.
+void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views.cpp
+/// A view where `at` takes the region of x to that of the view.
+template <class At> Tensor seen_at(const NodeType& type, const Tensor& x, const At& at) {
+  const Place r = at(place_of(x));
+  Tensor out = view_of(x, r.size, r.stride, r.offset);
+  if (wants_grad(x)) record_view(type, out, x, at(all_of(x.shape())));
+  return out;
+}
+
+/// A view's gradient, and where the view lies in its tensor as if that were contiguous.
+struct Part {
+  Place at;
+  Tensor gradient;
+};
+/// Adds the part up in a contiguous tensor, without recording; what it makes does not depend on
+/// threads.
+void add_part(const Tensor& whole, const Part&);
+/// A sum of parts in the making, zeros around them; without recording. Of a large tensor what adjoining
+/// parts cover is written once: memory is filled with zeros only where no part came.
+class PartSum {
+ public:
+  static constexpr int64_t kLarge = 16384;  // elements; of fewer all are zeros at first
+  PartSum() = default;
+  PartSum(const Shape&, const Tensor& like);
+  bool defined() const { return whole_.defined(); }
+  void add(const Part&);
+  /// The sum; the object is as new.
+  Tensor take();
+
+ private:
+  void fill_rest();
+  Tensor whole_;
+  // The columns [from, to) of every row of `width` elements are written.
+  int64_t width_ = 0, from_ = 0, to_ = 0;
+};
+/// The sum of parts, zeros around them, and of `dense` where that is defined; recorded.
+Tensor join_parts(const Shape&, const Tensor& dense, const std::vector<Part>&);
+
+}  // namespace mt

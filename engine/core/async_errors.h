@@ -1,0 +1,64 @@
+// async_errors.h -- errors that a GPU reports after the call: positions out of bounds, failed kernels
+#pragma once
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/shape.h"
+
+namespace mt {
+
+/// The bounds of positions that a GPU's verb checks, for the message about one outside: `first` to
+/// `last` as the user counts them, `shift` more than the kernel does.
+struct IndexBound {
+  enum Kind { position, label, id };
+  Kind kind;
+  const char* name;
+  int64_t first, last, shift;
+  int dim;      // of a position: where in
+  Shape shape;  // this
+};
+
+/// After such a verb was launched on a GPU: keeps its bounds until a synchronisation has read
+/// whether they held. With MTORCH_CUDA_SYNC the verb has reported already.
+void defer_check(const Device&, const IndexBound&);
+/// "position 5 is outside 1..4 (dimension 2 of (3 x 4))"
+std::string describe_violation(const IndexBound&, int64_t value);
+/// Whether a verb that checks positions reports a wrong one when it is called.
+bool reports_synchronously(const Device&);
+
+/// The numbers of an optimizer's step from its learning rate and its place among the steps.
+using StepRule = std::function<StepNumbers(double lr, int64_t step)>;
+
+/// What a CUDA graph keeps of its recording beside the work itself (mt::Graph). Lives as long as
+/// the graph, so that errors of its replays find their bounds.
+struct Capture {
+  explicit Capture(const Gpu&);
+  Capture(const Capture&) = delete;
+  ~Capture();
+  const Gpu& gpu;
+  std::vector<std::pair<uint64_t, IndexBound>> bounds;  // by the number of the check
+  std::vector<StepRule> steps;
+  Capture* next;  // of all that live
+};
+/// The capture of this moment, or null; `capturing` is its GPU.
+extern Capture* current_capture;
+void set_current_capture(Capture*);
+/// The next sgd or adam of the GPU that is recorded reads its numbers from each replay.
+void record_step(StepRule);
+
+/// The user's function that is running, or null; set by the bindings.
+extern const char* (*function_under_way)();
+
+/// A call of the user's that launched work on a GPU.
+struct GpuCall {
+  const char* function;
+  char where[64];  // "train.lua:12"
+  int64_t started = 0;
+};
+/// The entry for this call if GPUs were given work since the last one was asked for; else null.
+GpuCall* new_gpu_call();
+
+}  // namespace mt

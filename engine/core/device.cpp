@@ -1,0 +1,148 @@
+// device.cpp -- finding devices by name; the CUDA plug-in, opened when it is first asked for
+#include "engine/core/device.h"
+
+#include <dlfcn.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "engine/core/error.h"
+#include "kernels/module.h"
+
+namespace mt {
+
+void (*on_cuda_open)(const Device&) = nullptr;
+
+namespace {
+
+void* plugin_library = nullptr;
+
+/// libmtorch_cuda.so: beside the program, or in ../lib/mtorch of it, or where MTORCH_CUDA_PLUGIN says.
+struct Plugin {
+  using Count = int (*)(char* why, size_t room);
+  using Open = const Gpu* (*)(uint32_t abi, int index, char* why, size_t room);
+  Open open = nullptr;
+  Modules (*modules)(int index) = nullptr;  // may be null
+  int devices = 0;
+  std::string why;
+
+  Plugin() {
+    void* library = nullptr;
+    if (const char* path = std::getenv("MTORCH_CUDA_PLUGIN"); path && *path) {
+      library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      if (!library) {
+        why = std::string("MTORCH_CUDA_PLUGIN cannot be loaded: ") + dlerror();
+        return;
+      }
+    } else {
+      const std::string here = folder();
+      for (const char* place : {"/libmtorch_cuda.so", "/../lib/mtorch/libmtorch_cuda.so"}) {
+        if (library) break;
+        dlerror();
+        library = dlopen((here + place).c_str(), RTLD_NOW | RTLD_LOCAL);
+        const char* said = dlerror();
+        if (said && !std::string_view(said).ends_with("No such file or directory")) why = said;
+      }
+      if (!library) {
+        why = why.empty() ? "this build of mtorch has no CUDA plug-in" : "the CUDA plug-in: " + why;
+        return;
+      }
+    }
+    const auto count = reinterpret_cast<Count>(dlsym(library, "mtorch_cuda_count"));
+    open = reinterpret_cast<Open>(dlsym(library, "mtorch_cuda_device"));
+    modules = reinterpret_cast<Modules (*)(int)>(dlsym(library, "mtorch_cuda_modules"));
+    if (!count || !open) {
+      why = "the CUDA plug-in is not one of mtorch";
+      return;
+    }
+    plugin_library = library;
+    char text[512] = "";
+    devices = count(text, sizeof text);
+    why = text;
+  }
+
+  /// The folder of the program, or of the library that this code is part of.
+  static std::string folder() {
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<void*>(&cuda_devices), &info) || !info.dli_fname) return ".";
+    const std::string path = info.dli_fname;
+    if (path.find('/') == std::string::npos) {  // the program, found through PATH
+      char* full = realpath("/proc/self/exe", nullptr);
+      std::string found = full ? full : "./mtorch";
+      std::free(full);
+      return found.substr(0, found.rfind('/'));
+    }
+    return path.substr(0, path.rfind('/'));
+  }
+};
+const Plugin& plugin() {
+  static const Plugin p;
+  return p;
+}
+
+const Device* chosen = nullptr;
+const Gpu* opened[kMostGpus] = {};
+
+}  // namespace
+
+const Device& default_device() { return chosen ? *chosen : cpu_device(); }
+void set_default_device(const Device& d) { chosen = &d; }
+
+const Modules* modules_of(const Device& d) {
+  static std::map<int, Modules> known;
+  static std::mutex guard;
+  if (is_cpu(d) || !plugin().modules) return nullptr;
+  const int index = std::atoi(d.name + sizeof "cuda:" - 1);
+  const std::lock_guard lock(guard);
+  auto at = known.find(index);
+  if (at == known.end()) at = known.emplace(index, plugin().modules(index)).first;
+  return &at->second;
+}
+
+int cuda_devices() { return plugin().devices; }
+std::string cuda_trouble() { return plugin().devices > 0 ? "" : plugin().why; }
+
+const Device& device_named(std::string_view name) {
+  if (name == "cpu") return cpu_device();
+  int index = 0;
+  bool known = name == "cuda";
+  if (name.substr(0, 5) == "cuda:") {
+    const char* const end = name.data() + name.size();
+    const auto [at, error] = std::from_chars(name.data() + 5, end, index);
+    known = error == std::errc() && at == end && index >= 0;
+  }
+  if (!known) fail("device '{}' is not known; use 'cpu', 'cuda' or 'cuda:0'", name);
+  if (index < kMostGpus && opened[index]) return *opened[index];
+  const Plugin& p = plugin();
+  if (p.devices == 0) fail("device '{}' cannot be used: {}", name, p.why);
+  char why[512] = "";
+  const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
+  if (!d) fail("device '{}' cannot be used: {}", name, why);
+  if (index < kMostGpus && !std::exchange(opened[index], d) && on_cuda_open) on_cuda_open(*d);
+  gpus_at_once |= d->at_once;
+  gpus_in_use = true;
+  return *d;
+}
+
+void for_each_cuda(void (*call)(const Device&)) {
+  for (const Gpu* gpu : opened)
+    if (gpu) call(*gpu);
+}
+void* cuda_symbol(const char* name) { return plugin_library ? dlsym(plugin_library, name) : nullptr; }
+
+bool gpus_at_once = false, gpus_in_use = false;
+int64_t started_on_gpus() {
+  int64_t n = 0;
+  for (int i = 0; i < kMostGpus && i < plugin().devices; ++i)
+    if (opened[i]) n += *opened[i]->started;
+  return n;
+}
+void check_gpus() {
+  for (const Gpu* gpu : opened)
+    if (gpu && !capturing) check_done(*gpu);
+}
+
+}  // namespace mt

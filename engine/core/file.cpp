@@ -1,0 +1,245 @@
+// file.cpp -- writing files: what stood there stays whole until the new text is, or is left alone
+#include "engine/core/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "engine/core/error.h"
+
+namespace mt {
+namespace {
+
+/// While it lives, a closed pipe and a limit on the size of files are errors of write, no signals.
+class Quiet {
+ public:
+  Quiet() {
+    sigemptyset(&ours_);
+    sigaddset(&ours_, SIGPIPE), sigaddset(&ours_, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    for (const int s : {SIGPIPE, SIGXFSZ})
+      if (sigismember(&pending, s)) sigdelset(&ours_, s);  // somebody else's: it stays
+    pthread_sigmask(SIG_BLOCK, &ours_, &before_);
+  }
+  Quiet(const Quiet&) = delete;
+  ~Quiet() {
+    const int error = errno;
+    const timespec now{};
+    while (sigtimedwait(&ours_, nullptr, &now) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+
+ private:
+  sigset_t ours_, before_;
+};
+
+/// The folder of a path, "." where it names none.
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+/// The number in /dev/stdout, /dev/fd/3 or /proc/self/fd/3, or -1: opening these again would begin
+/// at the front of a file that the process is writing.
+int own_descriptor(const std::string& path) {
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    int fd = -1;
+    const char* end = path.data() + path.size();
+    if (path.size() > folder.size() && path.compare(0, folder.size(), folder) == 0 &&
+        std::from_chars(path.data() + folder.size(), end, fd).ptr == end)
+      return fd;
+  }
+  return -1;
+}
+
+/// Follows the symbolic links that a path ends in, also to a file that is not there. Empty, with
+/// errno, where there are too many.
+std::string follow(std::string path) {
+  char to[PATH_MAX];
+  for (int links = 0; links < 40; ++links) {
+    if (own_descriptor(path) >= 0) return path;
+    const ssize_t n = readlink(path.c_str(), to, sizeof to);
+    if (n < 0) return path;  // no link, or nothing at all
+    const std::string next(to, size_t(n));
+    path = next[0] == '/' ? next : folder_of(path) + "/" + next;
+  }
+  errno = ELOOP;
+  return "";
+}
+
+/// Root may write what nobody may; a file that was made read-only is meant to stay.
+bool may_write(const std::string& path, mode_t mode) {
+  if (!(mode & 0222)) return errno = EACCES, false;
+  return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+[[noreturn]] void refuse(const std::string& operation, const std::string& path,
+                         const std::string& reason = std::strerror(errno)) {
+  check_interrupt();
+  fail("{}: cannot write '{}': {}", operation, path, reason);
+}
+
+/// What is to be written, and how.
+struct Place {
+  std::string path;        // links followed
+  int own = -1;            // a descriptor of the process
+  bool through = false;    // a device or a FIFO
+  struct stat replaced {};  // st_nlink is 0 where nothing is
+};
+
+Place find_place(const std::string& op, const std::string& path) {
+  if (path.empty()) refuse(op, path, "the path is empty");
+  if (path.find('\0') != std::string::npos) fail("{}: the path contains a zero byte", op);
+  Place p{follow(path)};
+  if (p.path.empty()) refuse(op, path);
+  p.own = own_descriptor(p.path);
+  if (p.own >= 0) {
+    const int flags = fcntl(p.own, F_GETFL);
+    if (flags < 0) refuse(op, path);
+    if ((flags & O_ACCMODE) == O_RDONLY) refuse(op, path, "it is open for reading only");
+    return p;
+  }
+  struct stat s {}, folder {};
+  const bool exists = stat(path.c_str(), &s) == 0;
+  if (!exists && errno != ENOENT) refuse(op, path);
+  if (exists && S_ISDIR(s.st_mode)) refuse(op, path, "it is a folder");
+  if (exists && S_ISSOCK(s.st_mode)) refuse(op, path, "it is a socket");
+  if (exists && !may_write(path, s.st_mode))
+    refuse(op, path, errno == EACCES ? "it is read-only" : std::strerror(errno));
+  p.through = exists && !S_ISREG(s.st_mode);
+  if (p.through) return p.path = path, p;
+  const std::string home = folder_of(p.path);
+  if (stat(home.c_str(), &folder) != 0)
+    refuse(op, path, errno == ENOENT ? fmt::format("there is no folder '{}'", home) : std::strerror(errno));
+  if (!may_write(home, folder.st_mode))
+    refuse(op, path, errno == EACCES ? fmt::format("the folder '{}' is read-only", home)
+                                     : std::strerror(errno));
+  if (exists && stat(p.path.c_str(), &p.replaced) != 0) refuse(op, path);
+  return p;
+}
+
+/// A new file beside the one it will replace, with its mode and owner; the name goes to `name`.
+File open_beside(const Place& p, std::string& name) {
+  static std::atomic<unsigned> count{0};
+  const struct stat& old = p.replaced;
+  const mode_t mode = old.st_nlink ? old.st_mode & 0777 : 0666;  // less the umask
+  File file;
+  do {
+    name = fmt::format("{}/.mtorch-{}-{}", folder_of(p.path), getpid(), ++count);
+    file = File(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  } while (!file && errno == EEXIST);
+  if (!file) return name.clear(), std::move(file);
+  if (!old.st_nlink) return file;
+  // Only root may give a file away; others may choose among their groups.
+  const bool owned = fchown(file.fd(), old.st_uid, old.st_gid) == 0;
+  if (!owned && fchown(file.fd(), uid_t(-1), old.st_gid) != 0) errno = 0;
+  if (fchmod(file.fd(), old.st_mode & (owned ? 07777 : 0777)) != 0) errno = 0;  // FAT has no modes
+  return file;
+}
+
+/// A FIFO waits here for a reader; Ctrl-C ends that.
+File open_through(const std::string& path) {
+  File file;
+  do file = File(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  while (!file && errno == EINTR && !mt_interrupted);
+  return file;
+}
+
+}  // namespace
+
+// ---- descriptors ------------------------------------------------------------------------------
+
+File& File::operator=(File&& other) noexcept {
+  close();
+  fd_ = std::exchange(other.fd_, -1);
+  return *this;
+}
+
+bool File::read(void* to, size_t n) const {
+  for (char* at = static_cast<char*>(to); n > 0;) {
+    const ssize_t got = ::read(fd_, at, n);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got, n -= size_t(got);
+  }
+  return true;
+}
+
+bool File::write(std::string_view bytes) const {
+  constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
+  const Quiet quiet;
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(fd_, bytes.data(), bytes.size() < kPiece ? bytes.size() : kPiece);
+    if (mt_interrupted) return errno = EINTR, false;
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    bytes.remove_prefix(size_t(put));
+  }
+  return true;
+}
+
+bool File::close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
+
+// ---- one file ---------------------------------------------------------------------------------
+
+FileWriter::FileWriter(const char* operation, std::string path)
+    : operation_(operation), path_(std::move(path)) {
+  Place p = find_place(operation_, path_);
+  if (p.own == STDOUT_FILENO) std::fflush(stdout);  // what was printed before comes before
+  if (p.own >= 0) file_ = File(fcntl(p.own, F_DUPFD_CLOEXEC, 0));
+  else file_ = p.through ? open_through(p.path) : open_beside(p, temporary_);
+  if (!file_) refuse();
+  target_ = std::move(p.path);
+}
+
+FileWriter::~FileWriter() {
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void FileWriter::refuse() const { mt::refuse(operation_, path_); }
+
+void FileWriter::write(std::string_view bytes) {
+  if (!file_.write(bytes)) refuse();
+}
+
+void FileWriter::commit() {
+  if (!temporary_.empty()) replace();
+  else if (!file_.close()) refuse();
+}
+
+void FileWriter::replace() {
+  const auto on_disk = [](int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS; };
+  if (!on_disk(file_.fd()) || !file_.close() || rename(temporary_.c_str(), target_.c_str()) != 0)
+    refuse();
+  temporary_.clear();
+  const File folder(open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder) on_disk(folder.fd());  // a folder that may not be read cannot be waited for
+}
+
+void write_file(const char* operation, const std::string& path, std::string_view bytes) {
+  FileWriter file(operation, path);
+  file.write(bytes);
+  file.commit();
+}
+
+void check_writable(const char* operation, const std::string& path) {
+  const Place p = find_place(operation, path);
+  if (p.own < 0 && !p.through) FileWriter(operation, path);  // it can be made beside
+}
+
+}  // namespace mt

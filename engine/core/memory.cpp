@@ -1,0 +1,249 @@
+// memory.cpp -- where tensors' bytes come from: reference-counted storage, free lists, and the
+// count of what lives
+#include "engine/core/memory.h"
+
+#include <bit>
+#include <cstdlib>
+#include <new>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "engine/core/device.h"
+#include "engine/core/error.h"
+
+namespace mt {
+
+bool (*on_out_of_memory)() = nullptr;
+
+namespace {
+
+std::atomic<int64_t> host_live{0}, host_peak{0}, gpu_live{0}, limit{int64_t(1) << 46};
+
+int64_t live() {
+  return host_live.load(std::memory_order_relaxed) + gpu_live.load(std::memory_order_relaxed);
+}
+
+// A host storage is one block: the header, then the data on its own cache line. From kHuge bytes the
+// data is a block of its own, so that a power of two fills whole huge pages.
+constexpr size_t kHeader = 64, kHuge = size_t(2) << 20;
+static_assert(sizeof(Storage) <= kHeader);
+
+/// Memory of the system's. Huge pages where they fit: -x of 4 MiB is then a quarter faster, because
+/// the addresses of small pages do not fit into the processor's tables.
+void* fresh(size_t bytes) {
+  if (bytes < kHuge) return std::aligned_alloc(64, bytes);
+  void* block = nullptr;  // aligned_alloc would want whole pages
+  if (posix_memalign(&block, kHuge, bytes)) return nullptr;
+#if defined(MADV_HUGEPAGE)
+  madvise(block, bytes / kHuge * kHuge, MADV_HUGEPAGE);
+#endif
+  return block;
+}
+
+// Size classes: steps of 64 bytes to 1 KiB, then four for each power of two, so that at most a
+// fifth is unused.
+constexpr int kLinear = 16, kClasses = kLinear + 4 * 20;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int64_t kMostCached = 0;  // so that the sanitizer sees every use after free
+#else
+constexpr int64_t kMostCached = 48 << 20;
+#endif
+
+struct SizeClass {
+  int index;
+  size_t bytes;
+};
+SizeClass class_of(size_t bytes) {
+  if (bytes <= 64 * kLinear) {
+    const size_t lines = (bytes + 63) / 64;
+    return {int(lines), lines * 64};
+  }
+  const int power = std::bit_width(bytes - 1) - 1;  // 2^power < bytes <= 2^(power + 1)
+  const size_t step = size_t(1) << (power - 2);
+  const size_t quarter = (bytes - (size_t(1) << power) + step - 1) / step;  // 1..4
+  return {kLinear + 4 * (power - 10) + int(quarter), (size_t(1) << power) + quarter * step};
+}
+
+/// Freed blocks of this thread, by size class.
+struct FreeList {
+  struct Link {
+    Link* next;
+  };
+  Link* head[kClasses + 1] = {};
+  int64_t cached = 0, allocated = 0, count = 0;
+  bool closed = false;  // the thread is ending
+
+  ~FreeList() {
+    closed = true;
+    clear();
+  }
+  void clear() {
+    for (Link*& list : head)
+      while (list) std::free(std::exchange(list, list->next));
+    cached = 0;
+  }
+  void* take(size_t bytes) {
+    const SizeClass c = class_of(bytes);
+    if (c.index <= kClasses && head[c.index]) {
+      cached -= int64_t(c.bytes);
+      Link* const block = head[c.index];
+      head[c.index] = block->next;
+      for (int line = 0; line < 5; ++line)  // of the block for the next call
+        __builtin_prefetch(reinterpret_cast<const char*>(block->next) + 64 * line, 1);
+      return block;
+    }
+    return fresh((c.bytes + 63) / 64 * 64);
+  }
+  /// Whether a freed block stays here. Large ones do beyond kMostCached while no more is held than lived
+  /// at once before, as in every step of a training loop: the system would fill them with zeros
+  /// again. It may have them when it is short of memory.
+  bool keeps(void* block, size_t bytes) const {
+    if (closed) return false;
+    const int64_t more = cached + int64_t(bytes) - kMostCached;
+    if (more <= 0) return true;
+#if defined(MADV_FREE)
+    return kMostCached > 0 && bytes >= kHuge &&
+           more <= (host_peak - host_live) / 4 * 5 &&  // a block is up to a quarter larger
+           madvise(block, bytes / kHuge * kHuge, MADV_FREE) == 0;
+#else
+    return false;
+#endif
+  }
+  void give(void* block, size_t bytes) {
+    const SizeClass c = class_of(bytes);
+    if (c.index > kClasses || !keeps(block, c.bytes)) return std::free(block);
+    Link* link = static_cast<Link*>(block);
+    link->next = head[c.index];
+    head[c.index] = link;
+    cached += int64_t(c.bytes);
+  }
+};
+thread_local FreeList free_list;
+
+bool fits(size_t bytes) {
+  const int64_t most = limit.load(std::memory_order_relaxed);
+  return bytes <= size_t(most) && live() + int64_t(bytes) <= most;
+}
+
+bool on_host(const Device& device) { return &device == &cpu_device(); }
+/// Whether the header stands before the data.
+bool in_one_block(const Device& device, size_t bytes) { return on_host(device) && bytes < kHuge; }
+
+void* try_allocate(const Device& device, size_t bytes) {
+  if (in_one_block(device, bytes)) return free_list.take(kHeader + bytes);
+  return on_host(device) ? free_list.take(bytes) : device.alloc(bytes);
+}
+
+/// "1.50 GiB", "300 bytes".
+std::string size_of(int64_t bytes) {
+  if (bytes < 1 << 20) return fmt::format("{} bytes", bytes);
+  const double mib = double(bytes) / double(1 << 20);
+  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
+}
+
+/// Given back before an error is put into words, which need memory too.
+std::atomic<void*> spare{std::malloc(64 << 10)};
+
+[[noreturn]] void out_of_memory(const Device& device, size_t bytes) {
+  std::free(spare.exchange(nullptr));
+  if (!on_host(device)) {
+    check_alive(device);
+    const GpuUse u = gpu_of(device).use();
+    fail("out of memory: {} asked for on {}; {} live in tensors, {} reserved, {} free of {}; use "
+         "smaller batches or drop references",
+         size_of(int64_t(bytes)), device.name, size_of(u.allocated), size_of(u.reserved),
+         size_of(u.free), size_of(u.total));
+  }
+  fail("out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
+       "smaller batches or drop references",
+       bytes, device.name, host_live.load(), host_peak.load());
+}
+
+/// Makes room: what is kept for reuse goes back, the bindings collect what is garbage. Whether trying
+/// again makes sense.
+bool make_room() {
+  free_list.clear();
+  const bool collected = on_out_of_memory && on_out_of_memory();
+  if (!spare) spare = std::malloc(64 << 10);
+  return collected;
+}
+
+void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
+  if (pinned) pinned->unpin(data);
+  else if (on_host(device)) free_list.give(data, bytes);
+  else device.free(data, bytes);
+}
+
+Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const Gpu* pinned) {
+  const bool one = !pinned && in_one_block(device, bytes);
+  void* header = one ? block : free_list.take(sizeof(Storage));
+  if (!header) {
+    give_back(device, block, bytes, pinned);
+    out_of_memory(cpu_device(), sizeof(Storage));
+  }
+  Storage* s = new (header) Storage;
+  s->device = &device;
+  s->pinned = pinned;
+  s->data = one ? static_cast<char*>(block) + kHeader : block;
+  s->bytes = bytes;
+  // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
+  free_list.allocated += int64_t((on_host(device) ? bytes : bytes / 32) + kHeader);
+  if (!on_host(device)) {
+    gpu_live.fetch_add(int64_t(bytes), std::memory_order_relaxed);
+    return Ref<Storage>::adopt(s);
+  }
+  ++free_list.count;
+  const int64_t now =
+      host_live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
+  if (now > host_peak.load(std::memory_order_relaxed))
+    host_peak.store(now, std::memory_order_relaxed);
+  return Ref<Storage>::adopt(s);
+}
+
+}  // namespace
+
+Ref<Storage> allocate(const Device& device, size_t bytes) {
+  check_interrupt();
+  void* block = fits(bytes) ? try_allocate(device, bytes) : nullptr;
+  if (!block && bytes <= size_t(limit) && !capturing) {
+    if (!on_host(device)) check_alive(device);
+    const bool collected = make_room();
+    if (!on_host(device)) gpu_of(device).trim();
+    if ((collected || !on_host(device)) && fits(bytes)) block = try_allocate(device, bytes);
+  }
+  if (!block) out_of_memory(device, bytes);
+  return storage_of(device, block, bytes, nullptr);
+}
+
+Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
+  check_alive(gpu);
+  void* block = fits(bytes) ? gpu.pin(bytes) : nullptr;
+  if (!block) fail("out of memory: {} of page-locked memory asked for", size_of(int64_t(bytes)));
+  return storage_of(cpu_device(), block, bytes, &gpu);
+}
+
+void Storage::destroy(Storage* s) {
+  (on_host(*s->device) ? host_live : gpu_live)
+      .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
+  if (!s->pinned && in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
+  give_back(*s->device, s->data, s->bytes, s->pinned);
+  give_block(s, sizeof(Storage));
+}
+
+void* take_block(size_t bytes) {
+  void* block = free_list.take(bytes);
+  if (!block && make_room()) block = free_list.take(bytes);
+  if (!block) out_of_memory(cpu_device(), bytes);
+  return block;
+}
+void give_block(void* block, size_t bytes) { free_list.give(block, bytes); }
+
+MemoryUse memory_use() {
+  return {live(), host_live.load(), host_peak.load(), free_list.cached, free_list.count};
+}
+void set_memory_limit(int64_t bytes) { limit = bytes; }
+int64_t bytes_allocated() { return free_list.allocated; }
+
+}  // namespace mt

@@ -1,0 +1,20 @@
+// openblas.h -- the sentence where an operation needs OpenBLAS and there is none
+#pragma once
+#include "engine/core/error.h"
+#include "kernels/cpu/openblas.h"
+
+namespace mt {
+
+/// Throws Error where OpenBLAS cannot be opened.
+inline void require_openblas(const char* name) {
+  if (!openblas::open()) fail("{}: this needs OpenBLAS: {}", name, openblas::why());
+}
+
+/// Calls a verb of the CPU; throws Error where it left its result undone for want of OpenBLAS.
+template <class Verb> void with_openblas(const char* name, const Verb& verb) {
+  const int before = openblas::vain();
+  verb();
+  if (openblas::vain() != before) require_openblas(name);
+}
+
+}  // namespace mt

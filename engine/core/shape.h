@@ -1,0 +1,58 @@
+// shape.h -- sizes and strides as small values, and the rules that combine them
+#pragma once
+#include <initializer_list>
+#include <string>
+
+#include "engine/core/error.h"
+#include "kernels/base.h"
+
+namespace mt {
+
+/// Up to kMaxDims sizes (or strides), without memory of their own.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes) : Shape(sizes.begin(), int(sizes.size())) {}
+  Shape(const int64_t* sizes, int n) : n_(n) {
+    if (n > kMaxDims) fail("a tensor has at most {} dimensions, not {}", kMaxDims, n);
+    for (int i = 0; i < n; ++i) v_[i] = sizes[i];
+  }
+  int size() const { return n_; }
+  int64_t& operator[](int i) { return v_[i]; }
+  int64_t operator[](int i) const { return v_[i]; }
+  const int64_t* begin() const { return v_; }
+  const int64_t* end() const { return v_ + n_; }
+  const int64_t* data() const { return v_; }
+  void push(int64_t size) {
+    if (n_ == kMaxDims) fail("a tensor has at most {} dimensions", kMaxDims);
+    v_[n_++] = size;
+  }
+  void insert(int at, int64_t size);
+  void erase(int at);
+  friend bool operator==(const Shape& a, const Shape& b) {
+    if (a.n_ != b.n_) return false;
+    for (int i = 0; i < a.n_; ++i)
+      if (a.v_[i] != b.v_[i]) return false;
+    return true;
+  }
+
+ private:
+  int n_ = 0;
+  int64_t v_[kMaxDims];
+};
+
+/// `(2 x 3)`; `()` for 0-d.
+std::string to_string(const Shape&);
+
+/// The number of elements. Throws when a size is negative or the product does not fit.
+int64_t checked_count(const char* operation, const Shape&);
+/// Row-major strides.
+Shape contiguous_strides(const Shape&);
+/// The shape both broadcast to; throws naming both shapes and the dimension that differs.
+Shape broadcast(const char* operation, const Shape&, const Shape&);
+/// Resolves one -1 in `wanted` so that it holds `elements`.
+Shape infer(const char* operation, int64_t elements, Shape wanted, const Shape& from);
+/// A dimension from -rank .. rank-1 as 0 .. rank-1. Messages count from 1, as Lua does.
+int wrap_dim(const char* operation, int64_t dim, int rank, bool is_result = false);
+
+}  // namespace mt

@@ -1,0 +1,213 @@
+// tensor.cpp -- a tensor: a view of storage, and its place in the graph of gradients
+#include "engine/core/tensor.h"
+
+#include <cmath>
+#include <new>
+
+#include "engine/autograd/graph.h"
+#include "engine/autograd/cycles.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "kernels/math/number.h"
+#include "kernels/view.h"
+
+namespace mt {
+namespace {
+
+Tensor make(const Shape& size, Dtype dtype) {
+  TensorImpl* t = TensorImpl::create();
+  t->dtype = dtype;
+  t->ndim = uint8_t(size.size());
+  int64_t n = 1;
+  bool empty = false;
+  for (int d = size.size() - 1; d >= 0; --d) {
+    t->size[d] = size[d];
+    t->stride[d] = n;
+    n *= size[d] > 0 ? size[d] : 1;
+    empty |= size[d] == 0;
+  }
+  t->numel = empty ? 0 : n;
+  return Tensor(Ref<TensorImpl>::adopt(t));
+}
+
+bool row_major(const TensorImpl& t) {
+  int64_t expected = 1;
+  for (int d = t.ndim - 1; d >= 0; --d) {
+    if (t.size[d] != 1 && t.stride[d] != expected) return t.numel == 0;
+    expected *= t.size[d];
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorImpl* TensorImpl::create() { return new (take_block(sizeof(TensorImpl))) TensorImpl; }
+
+void TensorImpl::destroy(TensorImpl* t) {
+  while (t) {  // a gradient may have a gradient, and so on: no recursion
+    if (t->suspected) [[unlikely]] unsuspect(t);
+    Ref<Storage>::adopt(t->storage);
+    Ref<TensorImpl>::adopt(t->pending);
+    Ref<TensorImpl>::adopt(t->base);
+    if (t->node) Ref<Node>::adopt(t->node);
+    delete t->hooks;
+    TensorImpl* grad = t->grad;
+    give_block(t, sizeof(TensorImpl));
+    t = grad && grad->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 ? grad : nullptr;
+  }
+}
+
+Tensor::Tensor(double number) {
+  const bool whole = number == std::floor(number) && std::fabs(number) < 9.2e18 &&
+                     !(number == 0 && std::signbit(number));
+  *this = scalar(number, whole ? Dtype::i64 : Dtype::f64);
+  impl_->number = true;
+}
+
+Tensor empty(const Shape& size, Dtype dtype, const Device& device) {
+  const int64_t n = checked_count("empty", size);
+  Tensor t = make(size, dtype);
+  t.impl()->storage = allocate(device, size_t(n * item_size(dtype))).release();
+  return t;
+}
+
+namespace {
+
+/// The same storage seen with other sizes and strides, as a tensor without a past.
+Tensor alias_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
+  Tensor t = make(size, x.dtype());
+  TensorImpl& v = *t.impl();
+  for (int d = 0; d < stride.size(); ++d) v.stride[d] = stride[d];
+  v.offset = offset;
+  v.contiguous = row_major(v);
+  v.storage = Ref<Storage>::share(x.impl()->storage).release();
+  return t;
+}
+
+}  // namespace
+
+Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
+  Tensor t = alias_of(x, size, stride, offset);
+  TensorImpl& v = *t.impl();
+  if (grad_enabled()) {
+    TensorImpl* base = x.impl()->base ? x.impl()->base : x.impl();
+    v.recorded = base->recorded;
+    v.base = Ref<TensorImpl>::share(base).release();
+  } else {
+    v.quiet = true;
+    v.hidden = x.impl()->hidden || x.requires_grad();
+  }
+  return t;
+}
+
+Tensor shape_of(const Tensor& x) { return make(x.shape(), x.dtype()); }
+
+Tensor scalar(double value, Dtype dtype, const Device& device) {
+  Tensor t = empty({}, dtype, cpu_device());
+  with_dtype(dtype, [&](auto zero) {
+    *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
+  });
+  if (is_cpu(device)) return t;
+  const Tensor out = empty({}, dtype, device);
+  copy_elements(out, t);  // the number goes with the call
+  return out;
+}
+
+const Tensor& Tensor::requires_grad_(bool wanted) const {
+  if (wanted && !is_float(dtype()))
+    fail("requires_grad_: only float tensors have gradients, this one is {}", dtype_name(dtype()));
+  if (!is_leaf() && wanted != requires_grad())
+    fail("requires_grad_: this tensor was computed from others; use x:detach() to leave the graph");
+  impl_->requires_grad = wanted;
+  // A leaf of its own follows no base: the base's graph may lead back to it, and nobody would ever
+  // free the circle.
+  if (wanted && !impl_->node) Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
+  return *this;
+}
+
+namespace {
+
+/// The tensor that holds x's gradient: x itself, or what its node keeps for retain_grad.
+TensorImpl& keeper(const TensorImpl& x) {
+  Node* node = x.node;
+  return node && node->extra && node->extra->retained ? *node->extra->retained
+                                                      : const_cast<TensorImpl&>(x);
+}
+
+}  // namespace
+
+Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(keeper(*impl_).grad)); }
+
+void Tensor::set_grad(const Tensor& g) const {
+  TensorImpl& k = keeper(*impl_);
+  Ref<TensorImpl>::adopt(std::exchange(k.grad, nullptr));
+  if (!g.defined()) return;
+  k.grad = Ref<TensorImpl>::share(g.impl()).release();
+  if (k.grad->node || k.grad->grad || k.grad->base) suspect(&k);
+  if (k.grad->node && k.grad->node->extra) announce(*k.grad->node);
+}
+
+void Tensor::retain_grad() const {
+  if (!requires_grad()) fail("retain_grad: this tensor does not require a gradient");
+  if (is_leaf() || impl_->node->facts().retained) return;
+  Tensor leaf = shape_of(*this);
+  leaf.impl()->requires_grad = true;
+  impl_->node->facts().retained = Ref<TensorImpl>::adopt(leaf.release());
+}
+
+Tensor Tensor::detach() const {
+  return alias_of(*this, shape(), strides(), offset());
+}
+
+namespace {
+
+/// Element i, counted in row-major order, as a T.
+template <class T> T element(const Tensor& x, int64_t i) {
+  check_interrupt();  // decisions are not taken by what is half done
+  const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
+  return with_dtype(x.dtype(), [&](auto zero) {
+    using E = decltype(zero);
+    if (is_cpu(x.device())) return static_cast<T>(x.data_as<E>()[offset]);
+    E value;
+    check_may_wait(x.device());
+    x.device().download(&value, static_cast<const E*>(x.data()) + offset, sizeof value);
+    check_device(x.device());
+    return static_cast<T>(value);
+  });
+}
+
+}  // namespace
+
+double Tensor::at(int64_t i) const { return element<double>(*this, i); }
+int64_t Tensor::at_integer(int64_t i) const { return element<int64_t>(*this, i); }
+
+void replace_data(const Tensor& x, const Tensor& y) {
+  TensorImpl &a = *x.impl(), &b = *y.impl();
+  if (!x.is_leaf()) fail("set_data: this tensor was computed from others; only leaves can be replaced");
+  if (!(x.shape() == y.shape()))
+    fail("set_data: the tensor is {}, the new data {}", to_string(x.shape()), to_string(y.shape()));
+  x.set_grad({});
+  Ref<TensorImpl>::adopt(std::exchange(a.base, nullptr));
+  ++a.recorded;  // its views stay with the old data: see renew
+  Ref<Storage> old = Ref<Storage>::adopt(a.storage);
+  a.storage = Ref<Storage>::share(b.storage).release();
+  a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset,
+  a.numel = b.numel;
+  for (int d = 0; d < b.ndim; ++d) a.size[d] = b.size[d], a.stride[d] = b.stride[d];
+}
+
+double Tensor::item() const {
+  if (numel() != 1)
+    fail("item: a tensor of one element is needed, this one is {}; use x:tolist() or an index",
+         to_string(shape()));
+  return at(0);
+}
+
+Tensor Tensor::sum() const { return mt::sum(*this); }
+Tensor Tensor::t() const { return mt::t(*this); }
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  mt::backward(*this, gradient, retain_graph, create_graph);
+}
+
+}  // namespace mt

@@ -1,0 +1,132 @@
+// tensor.h -- a tensor: a view of storage, and its place in the graph of gradients
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/core/dtype.h"
+#include "engine/core/memory.h"
+#include "engine/core/shape.h"
+
+namespace mt {
+
+struct Node;
+struct Hook;
+class Tensor;
+
+/// What a Tensor points to. Sizes, strides and the offset count elements.
+struct TensorImpl {
+  std::atomic<int> refs{1};
+  Dtype dtype = Dtype::f32;
+  uint8_t ndim = 0;
+  bool contiguous = true;      // row-major without gaps
+  bool requires_grad = false;  // a leaf that asked for it, or computed from one
+  bool number = false;         // made from a plain number: adopts the other operand's dtype
+  bool quiet = false;          // a view made while nothing was recorded: outside the graph
+  bool hidden = false;         // and of a tensor in the graph, which would not see it change
+  bool suspected = false;      // its gradient may lead back to it: see cycles.h
+  uint32_t recorded = 0;  // recorded changes in place; of a view: its base's when its node was made
+  int64_t offset = 0;
+  int64_t numel = 1;
+  Storage* storage = nullptr;     // counted; null for a shape without data
+  Node* node = nullptr;           // counted: the operation that computed it; null for a leaf
+  TensorImpl* base = nullptr;     // counted: of a view the whole tensor, which is no view; or null
+  TensorImpl* grad = nullptr;     // counted
+  TensorImpl* pending = nullptr;  // counted: the gradient of a backward under way
+  std::vector<std::shared_ptr<Hook>>* hooks = nullptr;  // owned: called with a leaf's gradient
+  int64_t size[kMaxDims], stride[kMaxDims];
+
+  static TensorImpl* create();
+  static void destroy(TensorImpl*);
+};
+
+/// A handle; copies share the tensor. The default one is undefined: it stands for "no tensor".
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(double number);  // NOLINT: formulas write T(0.5)
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  bool defined() const { return bool(impl_); }
+  TensorImpl* impl() const { return impl_.get(); }
+  TensorImpl* release() { return impl_.release(); }
+  bool unique() const { return impl_.unique(); }
+  void reset() { impl_.reset(); }
+
+  int dim() const { return impl_->ndim; }
+  int64_t size(int d) const { return impl_->size[d]; }
+  int64_t stride(int d) const { return impl_->stride[d]; }
+  Shape shape() const { return Shape(impl_->size, impl_->ndim); }
+  Shape strides() const { return Shape(impl_->stride, impl_->ndim); }
+  int64_t numel() const { return impl_->numel; }
+  int64_t offset() const { return impl_->offset; }
+  Dtype dtype() const { return impl_->dtype; }
+  const Device& device() const { return *impl_->storage->device; }
+  bool is_contiguous() const { return impl_->contiguous; }
+  void* data() const {
+    return static_cast<char*>(impl_->storage->data) + impl_->offset * item_size(impl_->dtype);
+  }
+  template <class T> T* data_as() const { return static_cast<T*>(data()); }
+
+  bool requires_grad() const {
+    follow();
+    return impl_->requires_grad;
+  }
+  bool is_leaf() const {
+    follow();
+    return !impl_->node;
+  }
+  /// Gives a view its base's new history, where that changed since the view's was made.
+  void follow() const {
+    if (impl_->base && impl_->recorded != impl_->base->recorded) renew();
+  }
+  /// Asks for a gradient; only leaves of float type can.
+  const Tensor& requires_grad_(bool wanted = true) const;
+  Tensor grad() const;
+  void set_grad(const Tensor&) const;
+  /// Keeps the gradient of a tensor that was computed, as leaves do.
+  void retain_grad() const;
+  /// Fills `.grad` of the leaves. Without `gradient` the tensor must hold one element.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false,
+                bool create_graph = false) const;
+
+  /// The same data, outside the graph.
+  Tensor detach() const;
+  /// The number in a tensor of one element.
+  double item() const;
+  /// Element by 0-based position, counted in row-major order.
+  double at(int64_t i) const;
+  /// The same for integer dtypes, exact beyond 2^53.
+  int64_t at_integer(int64_t i) const;
+
+  Tensor sum() const;  // the most common ends of a chain; everything else is in ops.h
+  Tensor t() const;
+
+ private:
+  void renew() const;  // inplace.cpp
+  Ref<TensorImpl> impl_;
+};
+
+/// An uninitialised contiguous tensor.
+Tensor empty(const Shape&, Dtype, const Device& = cpu_device());
+/// A view: the same storage seen with other sizes and strides. Without a node; while gradients are
+/// recorded it knows its base, whose recorded changes it follows.
+Tensor view_of(const Tensor&, const Shape& size, const Shape& stride, int64_t offset);
+/// A copy of the shape without the data, for gradients that need only that.
+Tensor shape_of(const Tensor&);
+/// A 0-d tensor.
+Tensor scalar(double value, Dtype, const Device& = cpu_device());
+/// Makes x the data of y, in place: its storage, shape and dtype. Its gradient and its identity
+/// stay.
+void replace_data(const Tensor& x, const Tensor& y);
+/// Whether operations remember their lines and stop at the first NaN (mt.set_debug).
+extern bool debugging;
+/// Remembers where a storage was changed, while debugging.
+void note_change(const Storage*);
+/// Counts a change in place.
+inline void bump(const Tensor& t) {
+  ++t.impl()->storage->version;
+  if (debugging) [[unlikely]] note_change(t.impl()->storage);
+}
+
+}  // namespace mt

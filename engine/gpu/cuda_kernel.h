@@ -1,0 +1,75 @@
+// cuda_kernel.h -- a kernel written in CUDA C: compiled, its arguments checked, launched on a GPU
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/gpu/cuda_signature.h"
+#include "engine/gpu/nvrtc.h"
+#include "engine/core/tensor.h"
+#include "kernels/module.h"
+
+namespace mt {
+
+/// An argument as the script gave it.
+struct KernelArgument {
+  const Tensor* tensor = nullptr;  // null: no tensor
+  enum Kind { other, number, boolean } kind = other;
+  double value = 0;
+  std::string (*describe)(const void* context, int i) = nullptr;  // for messages: argument i
+};
+struct LaunchSize {
+  int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  int64_t shared = 0;  // bytes beside what the kernel declares
+};
+
+class CudaKernel {
+ public:
+  /// Compiles for the GPU called `device`, or for compute capability 9.0 where there is none.
+  CudaKernel(CudaSource, const std::string& device);
+  CudaKernel(const CudaKernel&) = delete;
+  CudaKernel& operator=(const CudaKernel&) = delete;
+  ~CudaKernel();
+
+  const std::string& name() const { return source_.name; }
+  const std::vector<CudaParameter>& parameters() const { return parameters_; }
+  const CudaCode& code() const { return code_; }
+  int arch() const { return arch_; }
+  /// What the GPU's driver says of it; null where there is no GPU.
+  const LoadedKernel* loaded() const;
+  /// From now on a tensor for parameter i must have that many dimensions.
+  void set_rank(int i, int rank) { rank_[size_t(i)] = rank; }
+  /// From now on launches run between guard regions, and wait: what is written beside a tensor is an
+  /// error.
+  void set_check(bool check) { check_ = check; }
+  /// "conv2d_k(float* m, const float* f, int w)"
+  std::string text() const;
+
+  /// Checks everything, then queues the kernel. A grid without blocks launches nothing.
+  void launch(const LaunchSize&, const KernelArgument* arguments, int count, const void* context);
+  /// Fills a __constant__ or __device__ variable of the source, in the stream's order.
+  void set_constant(const std::string& name, const Tensor& value);
+
+ private:
+  const Device& usable() const;
+  const LoadedKernel& load(const Device&);
+  void check_size(const LaunchSize&) const;
+  void check_tensor(int i, const Tensor&, const Device*& device) const;
+  uint64_t value_of(int i, const KernelArgument&, const void* context) const;
+  std::string argument(int i) const;
+
+  CudaSource source_;
+  CudaText text_;
+  CudaCode code_;
+  std::vector<CudaParameter> parameters_;
+  std::vector<int> rank_;
+  std::string device_, why_;      // why there is no GPU
+  const Device* home_ = nullptr;  // the GPU of that name
+  int arch_ = 90;
+  bool check_ = false;
+  bool filled_ = false;  // set_constant was called: the values lie on home_ alone
+  const char* lasting_name_;
+  std::map<const Device*, LoadedKernel> loaded_;
+};
+
+}  // namespace mt

@@ -1,0 +1,494 @@
+// cuda_signature.cpp -- reads kernels' names and parameters from CUDA C
+#include "engine/gpu/cuda_signature.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <initializer_list>
+
+namespace mt {
+namespace {
+
+using Tokens = std::vector<std::string_view>;
+
+bool starts_word(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$';
+}
+bool in_word(char c) { return starts_word(c) || std::isdigit(static_cast<unsigned char>(c)); }
+bool is_word(std::string_view t) { return !t.empty() && starts_word(t[0]); }
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> list) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+/// Lines that end in a backslash joined with the next.
+std::string splice(std::string_view text) {
+  std::string joined;
+  joined.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      size_t end = i + 1;
+      while (end < text.size() && (text[end] == ' ' || text[end] == '\t' || text[end] == '\r'))
+        ++end;
+      if (end < text.size() && text[end] == '\n') {
+        i = end;
+        continue;
+      }
+    }
+    joined.push_back(text[i]);
+  }
+  return joined;
+}
+
+/// Cuts a text into words, numbers and single characters; comments are gone, a string is `"`.
+/// Directives of the preprocessor are kept apart.
+struct Lexer {
+  std::string_view text;
+  size_t at = 0;
+  Tokens tokens, directives;
+
+  explicit Lexer(std::string_view spliced) : text(spliced) {
+    bool line_begins = true;
+    while (at < text.size()) {
+      const char c = text[at];
+      if (c == '\n') line_begins = true, ++at;
+      else if (std::isspace(static_cast<unsigned char>(c)) || c == '\0') ++at;
+      else if (comment()) continue;
+      else if (line_begins && (c == '#' || text.substr(at, 2) == "%:")) directive();
+      else line_begins = false, token();
+    }
+  }
+
+  bool comment() {
+    const std::string_view two = text.substr(at, 2);
+    if (two != "//" && two != "/*") return false;
+    const size_t end = two == "//" ? text.find('\n', at) : text.find("*/", at + 2);
+    at = end == text.npos ? text.size() : two == "//" ? end : end + 2;
+    return true;
+  }
+  void directive() {
+    const size_t from = at;
+    while (at < text.size() && text[at] != '\n')
+      if (text[at] == '"' || text[at] == '\'') quoted(text[at], false);
+      else if (!comment()) ++at;
+    directives.push_back(text.substr(from, at - from));
+  }
+  /// A string that ends with the line at the latest.
+  void quoted(char mark, bool keep) {
+    ++at;
+    while (at < text.size() && text[at] != mark && text[at] != '\n') at += text[at] == '\\' ? 2 : 1;
+    if (at < text.size() && text[at] == mark) ++at;
+    at = std::min(at, text.size());
+    if (keep) tokens.push_back("\"");
+  }
+  void raw_string() {  // at the quote of R"mark( .. )mark"
+    const size_t open = text.find('(', at);
+    if (open == text.npos || open - at > 17) return quoted('"', true);
+    const std::string close = ")" + std::string(text.substr(at + 1, open - at - 1)) + "\"";
+    const size_t end = text.find(close, open);
+    at = end == text.npos ? text.size() : end + close.size();
+    tokens.push_back("\"");
+  }
+  void token() {
+    const char c = text[at];
+    if (c == '"' || c == '\'') return quoted(c, true);
+    size_t end = at + 1;
+    if (in_word(c)) {  // a digit separator is part of a number
+      const bool number = !starts_word(c);
+      while (end < text.size() &&
+             (in_word(text[end]) ||
+              (number && text[end] == '\'' && end + 1 < text.size() && in_word(text[end + 1]))))
+        ++end;
+    }
+    const std::string_view word = text.substr(at, end - at);
+    at = end;
+    const bool raw = is_one_of(word, {"R", "LR", "uR", "UR", "u8R"});
+    if (raw && at < text.size() && text[at] == '"') return raw_string();
+    tokens.push_back(word);
+  }
+};
+
+// ---- brackets ------------------------------------------------------------------------------------
+
+/// The place behind the bracket that closes the one at `i`, or the end. `<` counts when asked for.
+size_t behind(const Tokens& t, size_t i, size_t end) {
+  const bool angle = t[i] == "<";
+  int depth = 0;
+  for (; i < end; ++i) {
+    if (t[i] == "(" || t[i] == "[" || t[i] == "{" || (angle && t[i] == "<")) ++depth;
+    if (t[i] == ")" || t[i] == "]" || t[i] == "}" || (angle && t[i] == ">")) --depth;
+    if (depth == 0) return i + 1;
+    if (depth < 0) return end;
+  }
+  return end;
+}
+
+// ---- types ---------------------------------------------------------------------------------------
+
+struct Scalar {
+  CudaType::Kind kind;
+  int bytes;
+  bool is_signed;
+  const char* dtype;  // of the tensors that a pointer to it takes; null: there are none
+  int lanes = 1;
+};
+
+/// A type by its words, const left out: "unsigned long long".
+bool scalar_named(const Tokens& words, Scalar& s) {
+  using enum CudaType::Kind;
+  static const struct {
+    const char* name;
+    Scalar scalar;
+  } known[] = {{"bool", {boolean, 1, false, "bool"}},
+               {"float", {floating, 4, true, "float32"}},
+               {"double", {floating, 8, true, "float64"}},
+               {"__half", {floating, 2, true, "float16"}},
+               {"half", {floating, 2, true, "float16"}},
+               {"__nv_bfloat16", {floating, 2, true, "bfloat16"}},
+               {"float2", {unknown, 8, true, "float32", 2}},
+               {"float4", {unknown, 16, true, "float32", 4}},
+               {"double2", {unknown, 16, true, "float64", 2}},
+               {"int2", {unknown, 8, true, "int32", 2}},
+               {"int4", {unknown, 16, true, "int32", 4}},
+               {"uchar4", {unknown, 4, true, "uint8", 4}},
+               {"int8_t", {integer, 1, true, nullptr}},
+               {"uint8_t", {integer, 1, false, "uint8"}},
+               {"int16_t", {integer, 2, true, nullptr}},
+               {"uint16_t", {integer, 2, false, nullptr}},
+               {"int32_t", {integer, 4, true, "int32"}},
+               {"uint32_t", {integer, 4, false, "int32"}},
+               {"int64_t", {integer, 8, true, "int64"}},
+               {"uint64_t", {integer, 8, false, "int64"}},
+               {"size_t", {integer, 8, false, "int64"}}};
+  if (words.size() == 1)
+    for (const auto& k : known)
+      if (words[0] == k.name) return s = k.scalar, true;
+  int longs = 0, other = 0;
+  bool is_short = false, is_char = false, is_unsigned = false, is_signed = false, is_int = false;
+  for (const std::string_view w : words) {
+    if (w == "long") ++longs;
+    else if (w == "short") is_short = true;
+    else if (w == "char") is_char = true;
+    else if (w == "unsigned") is_unsigned = true;
+    else if (w == "signed") is_signed = true;
+    else if (w == "int") is_int = true;
+    else ++other;
+  }
+  if (other > 0 || words.empty() || longs > 2 || (is_char && (longs || is_short || is_int)))
+    return false;
+  const int bytes = is_char ? 1 : is_short ? 2 : longs ? 8 : 4;  // as on Linux
+  const char* dtype = bytes == 8 ? "int64" : bytes == 4 ? "int32" : nullptr;
+  if (is_char && is_unsigned) dtype = "uint8";
+  (void)is_signed;
+  s = {integer, bytes, !is_unsigned, dtype};
+  return true;
+}
+
+bool is_type_word(std::string_view w) {
+  return is_one_of(w, {"void", "bool", "char", "short", "int", "long", "float", "double", "signed",
+                       "unsigned", "const", "volatile", "half", "__half", "auto"});
+}
+bool is_decoration(std::string_view w) {
+  return is_one_of(w, {"const", "volatile", "__restrict__", "__restrict", "restrict", "struct",
+                       "typename", "__grid_constant__", "register"});
+}
+
+std::string join(const Tokens& t, size_t from, size_t end) {
+  std::string text;
+  for (size_t i = from; i < end; ++i) {
+    if (!text.empty() && is_word(t[i]) &&
+        (in_word(text.back()) || text.back() == '*' || text.back() == '>'))
+      text += ' ';
+    text += t[i];
+  }
+  return text;
+}
+
+/// The sizes in "[3][4]" from `i` on; -1 where one is no plain number.
+std::vector<int64_t> bounds(const Tokens& t, size_t i, size_t end) {
+  std::vector<int64_t> sizes;
+  while (i < end && t[i] == "[") {
+    const size_t close = behind(t, i, end);
+    int64_t n = -1;
+    if (close == i + 3) {
+      const std::string_view digits = t[i + 1];
+      const auto [at, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+      if (error != std::errc() || at != digits.data() + digits.size() || n < 0) n = -1;
+    }
+    sizes.push_back(n);
+    i = close;
+  }
+  return sizes;
+}
+
+/// `mt::tensor2<const float> m`; false where it is something else.
+bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
+  size_t i = from;
+  while (i < end && (t[i] == "const" || t[i] == ":")) ++i;
+  if (i + 5 >= end || t[i] != "mt" || t[i + 1] != ":" || t[i + 2] != ":" || t[i + 4] != "<") return false;
+  const std::string_view name = t[i + 3];
+  if (name.size() != 7 || !name.starts_with("tensor") || name[6] < '1' || name[6] > '4') return false;
+  const size_t close = behind(t, i + 4, end);
+  Tokens element;
+  for (size_t k = i + 5; k + 1 < close; ++k)
+    if (t[k] == "const") p.type.read_only = true;
+    else element.push_back(t[k]);
+  p.type.text = join(t, from, end);
+  Scalar s{};
+  if (!scalar_named(element, s) || !s.dtype || s.kind == CudaType::unknown) return true;
+  if (close + 1 < end || (close < end && !is_word(t[close]))) return true;  // a reference, for one
+  if (close < end) p.name = t[close];
+  p.type.kind = CudaType::accessor, p.type.element = s.dtype, p.type.bytes = s.bytes;
+  p.type.rank = name[6] - '0';
+  return true;
+}
+
+/// One parameter: the tokens from `from` to `end`.
+CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
+  CudaParameter p;
+  if (accessor(t, from, end, p)) return p;
+  for (size_t i = from; i < end; ++i)  // a default value is no part of the type
+    if (t[i] == "=") end = i;
+    else if (t[i] == "(" || t[i] == "[" || t[i] == "{") i = behind(t, i, end) - 1;
+  // The name: inside (*name), or the last word before the bounds that is no part of the type.
+  size_t bound = end, name = end;
+  for (size_t i = from; i < end && bound == end; ++i) {
+    if (t[i] == "<") i = behind(t, i, end) - 1;
+    else if (t[i] == "[" || (t[i] == "(" && i > from)) bound = i;
+  }
+  const bool boxed = bound < end && t[bound] == "(";
+  const size_t box_end = boxed ? behind(t, bound, end) : bound;
+  size_t stars = 0, boxed_stars = 0, words = 0;
+  bool to_const = false, readable = true;
+  if (boxed) {
+    for (size_t i = bound + 1; i + 1 < box_end; ++i)
+      if (t[i] == "*") ++boxed_stars;
+      else if (is_word(t[i]) && !is_decoration(t[i])) name = i;
+      else if (!is_word(t[i])) readable = false;
+  }
+  Tokens type;
+  for (size_t i = from; i < bound; ++i) words += is_word(t[i]) && !is_decoration(t[i]);
+  for (size_t i = from; i < bound; ++i) {
+    const bool last = i + 1 == bound;
+    if (is_word(t[i]) && last && !boxed && words > 1 && !is_type_word(t[i]) && t[i - 1] != ":" &&
+        !is_decoration(t[i])) {
+      name = i;
+    } else if (t[i] == "*") {
+      ++stars;
+    } else if (t[i] == "const") {
+      to_const |= stars == 0;
+    } else if (is_decoration(t[i])) {
+    } else if (is_word(t[i]) && stars == 0) {
+      type.push_back(t[i]);
+    } else if (t[i] == ":" && type.size() == 1 && type[0] == "std") {
+      type.clear();
+      ++i;
+    } else if (t[i] == ":" && type.empty()) {
+    } else {
+      readable = false;  // a reference, a template, an expression
+    }
+  }
+  if (name < end) p.name = t[name];
+  p.type.text = join(t, from, end);
+  stars += boxed_stars;
+  // As a parameter, `float f[5][3]` is `float (*f)[3]`.
+  std::vector<int64_t> sizes = bounds(t, boxed ? box_end : bound, end);
+  if (!boxed && !sizes.empty()) sizes.erase(sizes.begin()), ++stars;
+  Scalar s{};
+  if (!readable || stars > 1 || !scalar_named(type, s)) return p;
+  if (stars == 0 && s.kind != CudaType::unknown) {
+    p.type.kind = s.kind, p.type.bytes = s.bytes, p.type.is_signed = s.is_signed;
+  } else if (stars == 1) {
+    p.type.kind = CudaType::pointer, p.type.bytes = s.bytes, p.type.lanes = s.lanes;
+    p.type.element = s.dtype ? s.dtype : "";
+    p.type.read_only = to_const;
+    p.type.sizes = sizes;
+  }
+  return p;
+}
+
+/// What stands between the parenthesis at `open` and its partner.
+std::vector<CudaParameter> parameters(const Tokens& t, size_t open, size_t end) {
+  std::vector<CudaParameter> list;
+  const size_t close = behind(t, open, end) - 1;
+  size_t from = open + 1;
+  if (from >= close || (from + 1 == close && t[from] == "void")) return list;
+  int angles = 0;
+  for (size_t i = from; i <= close; ++i) {
+    if (i < close && (t[i] == "(" || t[i] == "[" || t[i] == "{")) {
+      i = std::min(behind(t, i, close), close) - 1;
+      continue;
+    }
+    angles += t[i] == "<" ? 1 : t[i] == ">" && angles > 0 ? -1 : 0;
+    if (i < close && (t[i] != "," || angles > 0)) continue;
+    list.push_back(parameter(t, from, i));
+    from = i + 1;
+  }
+  return list;
+}
+
+/// A kernel, from the token behind __global__ on; false where there is none.
+bool kernel_at(const Tokens& t, size_t i, CudaFunction& f) {
+  while (i < t.size() && t[i] != ";" && t[i] != "{" && t[i] != "}") {
+    if (t[i] == "[") {
+      i = behind(t, i, t.size());
+      continue;
+    }
+    if (!is_word(t[i]) || i + 1 >= t.size()) {
+      ++i;
+      continue;
+    }
+    size_t open = i + 1;
+    if (t[open] == "<") open = behind(t, open, t.size());
+    if (open >= t.size() || t[open] != "(") {
+      ++i;
+      continue;
+    }
+    const bool attribute = t[i].substr(0, 2) == "__" && t[i].size() > 4 && t[i].ends_with("__");
+    if (attribute || t[i] == "alignas" || t[i] == "decltype") {
+      i = behind(t, open, t.size());
+      continue;
+    }
+    f.name = t[i];
+    f.parameters = parameters(t, open, t.size());
+    return true;
+  }
+  return false;
+}
+
+/// The variables of a declaration, from the token behind __constant__ or __device__ on: `float
+/// f[3][3], scale;`. A function is none.
+void variables_at(const Tokens& t, size_t i, std::vector<CudaVariable>& list) {
+  const size_t from = i;
+  size_t end = from;
+  for (; end < t.size() && t[end] != ";"; ++end) {
+    if (t[end] == "(") return;
+    if (t[end] == "}" || t[end] == "#") return;
+    if (t[end] == "{" || t[end] == "[") end = behind(t, end, t.size()) - 1;
+  }
+  if (end >= t.size()) return;
+  CudaType type;
+  for (; i < end; ++i) {
+    size_t stop = i;
+    for (; stop < end && t[stop] != ","; ++stop)
+      if (t[stop] == "{" || t[stop] == "[") stop = behind(t, stop, end) - 1;
+    size_t name = i;
+    while (name < stop && t[name] != "=" && t[name] != "[" && t[name] != "{") ++name;
+    if (name > i && is_word(t[name - 1])) {
+      if (i == from) {  // the first one: the words before it are the type
+        const Tokens words(t.begin() + long(i), t.begin() + long(name - 1));
+        Tokens plain;
+        for (const std::string_view w : words)
+          if (!is_decoration(w) &&
+              !is_one_of(w, {"static", "extern", "__device__", "__constant__", "inline"}))
+            plain.push_back(w);
+        Scalar s{};
+        type.text = join(words, 0, words.size());
+        if (scalar_named(plain, s) && s.dtype)
+          type.kind = s.kind, type.bytes = s.bytes, type.element = s.dtype, type.lanes = s.lanes;
+      }
+      list.push_back({std::string(t[name - 1]), type});
+    }
+    i = stop;
+  }
+}
+
+/// Notes the function whose body begins at the brace `i`, if one does: its parameters stand before the
+/// brace, and a word since the last declaration says whether it is the GPU's.
+void note_function(const Tokens& t, size_t i, CudaText& text) {
+  if (i == 0 || t[i - 1] != ")") return;
+  int depth = 0;
+  size_t open = i;
+  while (open > 0) {
+    --open;
+    depth += t[open] == ")" ? 1 : t[open] == "(" ? -1 : 0;
+    if (depth == 0) break;
+  }
+  if (open < 2 || !is_word(t[open - 1]) || is_one_of(t[open - 1], {"if", "for", "while", "switch"})) return;
+  bool on_device = false;
+  for (size_t k = open; k > 0 && !is_one_of(t[k - 1], {";", "}", "{"}); --k)
+    on_device |= is_one_of(t[k - 1], {"__global__", "__device__", "constexpr", "="});
+  (on_device ? text.device_functions : text.host_functions).emplace_back(t[open - 1]);
+}
+
+/// Functions at the outermost level, and what in them belongs to the host.
+void read_host(const Tokens& t, CudaText& text) {
+  int depth = 0;
+  for (size_t i = 0; i < t.size(); ++i) {
+    if (t[i] == "{" && depth == 0) note_function(t, i, text);
+    depth += t[i] == "{" ? 1 : t[i] == "}" ? -1 : 0;
+    const bool known = is_one_of(t[i], {"torch", "at", "TORCH_CHECK", "AT_ASSERTM", "CHECK_INPUT", "CHECK_CUDA",
+                                        "C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDA_ERR", "dim3",
+                                        "cudaMemcpyToSymbol", "cudaMalloc", "cudaMemcpy", "cudaGetLastError",
+                                        "cudaDeviceSynchronize", "PYBIND11_MODULE", "cdiv"});
+    const bool named = std::find(text.host_words.begin(), text.host_words.end(), t[i]) != text.host_words.end();
+    if (known && !named) text.host_words.emplace_back(t[i]);
+  }
+}
+
+void read_directive(std::string_view line, CudaText& text) {
+  line.remove_prefix(line[0] == '#' ? 1 : 2);
+  const std::string code = [&] {  // comments are blanks here too
+    std::string s;
+    for (size_t i = 0; i < line.size(); ++i) {
+      if (line.substr(i, 2) == "/*") {
+        const size_t end = line.find("*/", i + 2);
+        i = end == line.npos ? line.size() : end + 1;
+        s += ' ';
+      } else {
+        s += line[i];
+      }
+    }
+    return s;
+  }();
+  size_t at = code.find_first_not_of(" \t");
+  if (at == code.npos || code.compare(at, 7, "include") != 0) return;
+  text.includes = true;
+  at = code.find_first_not_of(" \t", at + 7);
+  if (at == code.npos || code[at] != '<') text.reads_files = true;
+}
+
+}  // namespace
+
+CudaText read_cuda(std::string_view source) {
+  const std::string spliced = splice(source);
+  const Lexer lexer(spliced);
+  const Tokens& t = lexer.tokens;
+  CudaText text;
+  for (const std::string_view line : lexer.directives) {
+    read_directive(line, text);
+    for (const char* word : {"__LINE__", "__FILE__", "assert"})
+      text.says_where |= line.find(word) != line.npos;
+    text.prints |= line.find("printf") != line.npos;
+    text.hides |= line.find("__global__") != line.npos;
+  }
+  read_host(t, text);
+  for (size_t i = 0; i < t.size(); ++i) {
+    text.accessors |= t[i] == "mt" && i + 3 < t.size() && t[i + 3].starts_with("tensor");
+    text.says_where |= is_one_of(t[i], {"__LINE__", "__FILE__", "assert"});
+    text.prints |= t[i] == "printf";
+    if (t[i] == "__constant__" || t[i] == "__device__") variables_at(t, i + 1, text.variables);
+    CudaFunction f;
+    if (t[i] != "__global__" || !kernel_at(t, i + 1, f)) continue;
+    f.is_template =
+        i > 0 && t[i - 1] == ">" && !(i > 2 && t[i - 2] == "<");  // `template <>` names one
+    text.kernels.push_back(f);
+  }
+  return text;
+}
+
+std::vector<CudaParameter> parse_parameters(std::string_view text) {
+  const Lexer lexer(text);
+  const Tokens& t = lexer.tokens;
+  // The parenthesis that closes the text, and its partner.
+  size_t close = t.size();
+  while (close > 0 && t[close - 1] != ")") --close;
+  if (close == 0) return {};
+  int depth = 0;
+  for (size_t i = close; i > 0; --i) {
+    depth += t[i - 1] == ")" ? 1 : t[i - 1] == "(" ? -1 : 0;
+    if (depth == 0) return parameters(t, i - 1, close);
+  }
+  return {};
+}
+
+}  // namespace mt

@@ -1,0 +1,61 @@
+// graph.cpp -- CUDA graphs: a run of operations recorded once and replayed
+#include "engine/gpu/graph.h"
+
+#include "engine/core/error.h"
+#include "engine/ops/generator.h"
+#include "engine/core/profile_scope.h"
+
+namespace mt {
+
+Graph::Graph(const Device& d) : gpu_(gpu_of(d)) {
+  if (is_cpu(d)) fail("a graph records what a GPU does; this is the CPU");
+  if (current_capture) fail("a graph is being recorded already");
+  synchronize(d);
+  if (!gpu_.capture()) {
+    check_device(d);
+    fail("{}: nothing can be recorded", d.name);
+  }
+  begun_ = default_generator().counter();
+  capture_ = std::make_unique<Capture>(gpu_);
+  set_current_capture(capture_.get());
+}
+
+void Graph::finish(bool keep) {
+  if (!current_capture || current_capture != capture_.get()) return;
+  set_current_capture(nullptr);
+  // Nothing has been drawn yet: the first replay draws the numbers that come next.
+  draws_ = default_generator().counter() - begun_;
+  default_generator().set_counter(begun_);
+  handle_ = gpu_.captured(keep);
+  if (keep && !handle_) {
+    check_device(gpu_);
+    fail("{}: what was recorded cannot be replayed", gpu_.name);
+  }
+}
+
+void Graph::replay(const std::vector<Step>& steps) {
+  if (!handle_) fail("this graph recorded nothing that can be replayed");
+  if (capturing) fail("a graph cannot be replayed while another is recorded");
+  const std::vector<StepRule>& recorded = capture_->steps;
+  if (steps.size() != recorded.size())
+    fail("{} steps were recorded, not {}", recorded.size(), steps.size());
+  check_alive(gpu_);
+  Generator& generator = default_generator();
+  Replay r{};
+  r.seed = generator.initial_seed();
+  r.offset = generator.counter() - begun_;
+  for (size_t i = 0; i < steps.size(); ++i) r.step[i] = recorded[i](steps[i].lr, steps[i].number);
+  const profile::Scope scope(profile::Kind::launch, uint64_t(this), [] { return "launch: graph"; });
+  gpu_.replay(handle_, r);
+  generator.set_counter(generator.counter() + draws_);
+}
+
+Graph::~Graph() {
+  try {
+    finish(false);
+  } catch (const Error&) {  // there is nothing to lose
+  }
+  if (handle_) gpu_.drop_graph(handle_);
+}
+
+}  // namespace mt

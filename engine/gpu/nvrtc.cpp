@@ -1,0 +1,374 @@
+// nvrtc.cpp -- finds NVRTC, compiles with it, and keeps what it made
+#include "engine/gpu/nvrtc.h"
+
+#include <cxxabi.h>
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "engine/gpu/cuda_preamble.h"
+#include "engine/gpu/cuda_signature.h"
+#include "engine/core/error.h"
+#include "kernels/cuda/library.h"
+
+namespace mt {
+namespace {
+
+// ---- the library ---------------------------------------------------------------------------------
+
+const char* const kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+
+std::string file_identity(const std::string& path) {
+  struct stat s {};
+  if (stat(path.c_str(), &s) != 0) return "";
+  return fmt::format("{} {} {}.{}", path, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+}
+
+/// Where NVRTC lies: what can be said without opening its 100 MB.
+struct Place {
+  std::string path;      // a file, or the library's name for the dynamic linker
+  std::string identity;  // of the file: path, size and time; empty when the linker knows
+  std::string include;   // CUDA's headers, beside it; may be empty
+
+  Place() {
+    if (const std::string own = cuda::setting("MTORCH_NVRTC"); !own.empty()) {
+      look(own);
+      path = own;
+      return;
+    }
+    for (const char* name : kNames)
+      for (const std::string& file : cuda::library_files(name, {"cu13", "cuda_nvrtc"}))
+        if (look(file)) return;
+  }
+  bool look(const std::string& file) {
+    identity = file_identity(file);
+    if (identity.empty()) return false;
+    path = file;
+    char* real = realpath(file.c_str(), nullptr);
+    const std::string whole = real ? real : file;
+    std::free(real);
+    const std::string folder = whole.substr(0, whole.rfind('/'));
+    for (const char* near : {"/../include", "/../../../include"})
+      if (include.empty() && !file_identity(folder + near + "/cuda_fp16.h").empty())
+        include = folder + near;
+    return true;
+  }
+};
+const Place& place() {
+  static const Place p;
+  return p;
+}
+
+/// NVRTC opens its builtins by name alone; where its folder is not on the linker's path, they have to
+/// be open already.
+void open_builtins() {
+  char* real = realpath(place().path.c_str(), nullptr);
+  const std::string whole = real ? real : place().path;
+  std::free(real);
+  glob_t found{};
+  if (glob((whole.substr(0, whole.rfind('/') + 1) + "libnvrtc-builtins.so.*").c_str(), 0, nullptr,
+           &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+  globfree(&found);
+}
+
+using cuda::find;
+using Program = struct NvrtcProgram*;
+
+/// The functions in use; declared here, so that building needs no CUDA.
+struct Library {
+  int (*create)(Program*, const char* text, const char* name, int, const char* const*,
+                const char* const*);
+  int (*destroy)(Program*);
+  int (*compile)(Program, int, const char* const*);
+  int (*log_size)(Program, size_t*);
+  int (*log)(Program, char*);
+  int (*cubin_size)(Program, size_t*);
+  int (*cubin)(Program, char*);
+  int (*ptx_size)(Program, size_t*);
+  int (*ptx)(Program, char*);
+  int (*add_name)(Program, const char*);
+  int (*lowered)(Program, const char*, const char**);
+  int (*archs_count)(int*);
+  int (*archs)(int*);
+  const char* (*error_text)(int);
+  std::vector<int> architectures;
+  std::string trouble;
+
+  Library() {
+    void* handle = nullptr;
+    if (!place().path.empty()) {
+      handle = dlopen(place().path.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (place().path.find('/') != std::string::npos) open_builtins();
+    } else {
+      for (const char* name : kNames)
+        if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!handle) {
+      trouble = place().path.empty()
+                    ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; "
+                      "install the "
+                      "CUDA toolkit, or name the file in MTORCH_NVRTC"
+                    : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(dlerror());
+      return;
+    }
+    const bool all =
+        find(handle, "nvrtcCreateProgram", create) && find(handle, "nvrtcDestroyProgram", destroy) &&
+        find(handle, "nvrtcCompileProgram", compile) &&
+        find(handle, "nvrtcGetProgramLogSize", log_size) && find(handle, "nvrtcGetProgramLog", log) &&
+        find(handle, "nvrtcGetCUBINSize", cubin_size) && find(handle, "nvrtcGetCUBIN", cubin) &&
+        find(handle, "nvrtcGetPTXSize", ptx_size) && find(handle, "nvrtcGetPTX", ptx) &&
+        find(handle, "nvrtcAddNameExpression", add_name) &&
+        find(handle, "nvrtcGetLoweredName", lowered) &&
+        find(handle, "nvrtcGetNumSupportedArchs", archs_count) &&
+        find(handle, "nvrtcGetSupportedArchs", archs) &&
+        find(handle, "nvrtcGetErrorString", error_text);
+    int n = 0;
+    if (!all || archs_count(&n) != 0 || n < 1) {
+      trouble = "NVRTC, CUDA's compiler library, is too old here; CUDA 12 or 13 is needed";
+      return;
+    }
+    architectures.resize(size_t(n));
+    archs(architectures.data());
+    std::sort(architectures.begin(), architectures.end());
+  }
+};
+const Library& library() {
+  static const Library lib;
+  if (!lib.trouble.empty()) fail("{}", lib.trouble);
+  return lib;
+}
+
+// ---- what it is asked, and what it answers -------------------------------------------------------
+
+/// The kernel's type is asked for as the name of an instance of this.
+constexpr char kProbe[] = "template <class> __device__ char mt_signature_;\n";
+
+std::string line_directive(const CudaOrigin& o) {
+  std::string file;
+  for (const char c : o.place) {
+    if (c == '"' || c == '\\') file += '\\';
+    file += uint8_t(c) < 32 ? '?' : c;
+  }
+  return fmt::format("#line {} \"{}\"\n", o.line, file);
+}
+std::string whole_text(const CudaSource& s) {
+  std::string text = kProbe + s.defines;
+  size_t next = 0;
+  int number = 1;
+  for (size_t at = 0; at < s.text.size(); ++number) {
+    const bool may = at == 0 || text.size() < 2 || text[text.size() - 2] != '\\';
+    for (; next < s.origins.size() && s.origins[next].first <= number; ++next)
+      if (may) text += line_directive(s.origins[next]);
+    const size_t end = std::min(s.text.find('\n', at), s.text.size() - 1) + 1;
+    text.append(s.text, at, end - at);
+    at = end;
+  }
+  return text + "\n";
+}
+
+bool begins_with_any(const std::string& text, std::initializer_list<const char*> beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(),
+                     [&](const char* b) { return text.compare(0, std::strlen(b), b) == 0; });
+}
+void check_options(const CudaSource& s) {
+  for (const std::string& o : s.options)
+    if (begins_with_any(o, {"-arch", "--gpu-architecture", "-rdc=t", "--relocatable-device-code=t",
+                            "-dc", "--device-c", "-dlto", "--dlink-time-opt"}))
+      fail("option '{}' is not for kernels that are run at once: the code is for the GPU at hand",
+           o);
+}
+
+/// The first lines of the compiler's log; `train.lua(12): error` is `train.lua:12: error`, as Lua
+/// writes it.
+std::string readable(const std::string& log, const std::vector<CudaOrigin>& origins) {
+  std::string text;
+  int lines = 0, left_out = 0;
+  for (size_t at = 0; at < log.size();) {
+    size_t end = std::min(log.find('\n', at), log.size());
+    std::string line = log.substr(at, end - at);
+    at = end + 1;
+    if (line.empty() || line[0] == '\0') continue;
+    if (lines == 24) {
+      ++left_out;
+      continue;
+    }
+    for (const CudaOrigin& o : origins) {
+      const size_t n = o.place.size(), close = line.find(')', n);
+      if (line.compare(0, n + 1, o.place + "(") != 0 || close == line.npos) continue;
+      line = fmt::format("{}:{}{}", o.place, line.substr(n + 1, close - n - 1),
+                         line.substr(close + 1));
+      break;
+    }
+    text += (lines++ ? "\n" : "") + line.substr(0, 400);
+  }
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  if (left_out) text += fmt::format("\n.. and {} more lines", left_out);
+  return text;
+}
+
+/// "(float*, int)" of the name of the probe's instance.
+std::string signature_of(const char* mangled) {
+  int status = 0;
+  char* plain = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  std::string text = plain ? plain : "";
+  std::free(plain);
+  const size_t begin = text.find("(*)"), end = text.rfind(')');
+  if (begin == text.npos || end < begin + 3) return "";
+  return text.substr(begin + 3, end + 1 - begin - 3);
+}
+
+/// The GPU's own features too, which later ones need not have: the code is for the GPU at hand.
+std::string target_of(int arch) { return fmt::format("sm_{}{}", arch, arch >= 90 ? "a" : ""); }
+
+CudaCode compile(const CudaSource& s, int arch) {
+  const Library& lib = library();
+  if (arch < lib.architectures.front())
+    fail(
+        "the GPU is of compute capability {}.{}, this NVRTC compiles for {}.{} and newer; install "
+        "an older "
+        "CUDA toolkit",
+        arch / 10, arch % 10, lib.architectures.front() / 10, lib.architectures.front() % 10);
+  const bool known = std::binary_search(lib.architectures.begin(), lib.architectures.end(), arch);
+  int nearest = lib.architectures.front();
+  for (const int a : lib.architectures)
+    if (a <= arch) nearest = a;
+  std::vector<std::string> options = s.options;
+  options.push_back(known ? "-arch=" + target_of(arch)
+                          : fmt::format("-arch=compute_{}", nearest));
+  if (!place().include.empty()) {
+    options.push_back("-I" + place().include);
+    options.push_back("-I" + place().include + "/cccl");
+  }
+  std::vector<const char*> list;
+  for (const std::string& o : options) list.push_back(o.c_str());
+
+  const std::string text = whole_text(s),
+                    probe = fmt::format("&mt_signature_<decltype(&{})>", s.name);
+  Program program = nullptr;
+  constexpr size_t kHeaders = std::size(kCudaHeaders);
+  const char *headers[kHeaders], *header_names[kHeaders];
+  for (size_t i = 0; i < kHeaders; ++i)
+    header_names[i] = kCudaHeaders[i][0], headers[i] = kCudaHeaders[i][1];
+  int status = lib.create(&program, text.c_str(), "source", int(kHeaders), headers, header_names);
+  if (status != 0) fail("NVRTC: {}", lib.error_text(status));
+  const auto destroy = [&lib](Program* p) { lib.destroy(p); };
+  const std::unique_ptr<Program, decltype(destroy)> owner(&program, destroy);
+  lib.add_name(program, s.name.c_str());
+  lib.add_name(program, probe.c_str());
+  status = lib.compile(program, int(list.size()), list.data());
+  CudaCode code;
+  size_t n = 0;
+  if (lib.log_size(program, &n) == 0 && n > 1) {
+    code.log.resize(n);
+    lib.log(program, code.log.data());
+    code.log = readable(code.log, s.origins);
+  }
+  if (status != 0)
+    fail("'{}' does not compile{}{}", s.name, code.log.empty() ? ": " : ":\n",
+         code.log.empty() ? lib.error_text(status) : code.log.c_str());
+  const char *symbol = nullptr, *type = nullptr;
+  if (lib.lowered(program, s.name.c_str(), &symbol) != 0 || !symbol)
+    fail("'{}' is no kernel of the source", s.name);
+  code.symbol = symbol;
+  if (lib.lowered(program, probe.c_str(), &type) == 0 && type) code.signature = signature_of(type);
+  status = (known ? lib.cubin_size : lib.ptx_size)(program, &n);
+  code.image.resize(status == 0 ? n : 0);
+  if (status == 0) status = (known ? lib.cubin : lib.ptx)(program, code.image.data());
+  if (status != 0 || n == 0) fail("NVRTC made no code of '{}': {}", s.name, lib.error_text(status));
+  return code;
+}
+
+// ---- the cache -----------------------------------------------------------------------------------
+
+void add_field(std::string& to, std::string_view field) {
+  to += fmt::format("{}:", field.size());
+  to += field;
+}
+bool take_field(std::string_view& from, std::string& field) {
+  const size_t colon = from.find(':');
+  if (colon == from.npos || colon == 0 || colon > 18) return false;
+  size_t n = 0;
+  for (const char c : from.substr(0, colon)) {
+    if (c < '0' || c > '9') return false;
+    n = n * 10 + size_t(c - '0');
+  }
+  from.remove_prefix(colon + 1);
+  if (n > from.size()) return false;
+  field = from.substr(0, n);
+  from.remove_prefix(n);
+  return true;
+}
+
+/// All that the code depends on; empty where that cannot be known, as files are read.
+std::string key_of(const CudaSource& s, int arch, const CudaText& text) {
+  if (text.reads_files) return "";
+  for (const std::string& o : s.options)
+    if (begins_with_any(o, {"-I", "--include-path", "-include", "--pre-include"})) return "";
+  std::string identity = place().identity;
+  if (identity.empty()) {  // the linker knows where it is, and says so once it is open
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<const void*>(library().create), &info) || !info.dli_fname)
+      return "";
+    identity = file_identity(info.dli_fname);
+  }
+  std::string key = "CUDA C 2\n";
+  for (const std::string& field : {identity, target_of(arch), s.name, s.defines, s.text})
+    add_field(key, field);
+  for (const std::string& o : s.options) add_field(key, o);
+  const bool has_lines = std::any_of(s.options.begin(), s.options.end(), [](const std::string& o) {
+    return begins_with_any(o, {"-lineinfo", "--generate-line-info", "-G", "--device-debug"});
+  });
+  if (has_lines || text.says_where)
+    for (const CudaOrigin& o : s.origins)
+      key += fmt::format("at {} {} {}\n", o.first, o.line, o.place);
+  return key;
+}
+
+}  // namespace
+
+CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
+  const auto began = std::chrono::steady_clock::now();
+  const auto elapsed = [began] {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began)
+        .count();
+  };
+  if (s.text.find('\0') != s.text.npos) fail("the source has a zero byte; CUDA C is plain text");
+  check_options(s);
+  const std::string key = key_of(s, arch, read_cuda(s.text));
+  if (!key.empty()) {
+    if (const std::optional<std::string> kept = cache.find(key)) {
+      std::string_view rest = *kept;
+      CudaCode code;
+      if (take_field(rest, code.symbol) && take_field(rest, code.signature) &&
+          take_field(rest, code.image)) {
+        code.cached = true;
+        code.milliseconds = elapsed();
+        return code;
+      }
+    }
+  }
+  CudaCode code = compile(s, arch);
+  if (!key.empty()) {
+    std::string value;
+    for (const std::string& field : {code.symbol, code.signature, code.image})
+      add_field(value, field);
+    cache.store(key, value);
+  }
+  code.milliseconds = elapsed();
+  return code;
+}
+
+std::string nvrtc_trouble() {
+  try {
+    library();
+    return "";
+  } catch (const Error& e) { return e.what(); }
+}
+
+}  // namespace mt

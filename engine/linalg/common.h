@@ -1,0 +1,73 @@
+// common.h -- what the files of linalg share: checks, the walk over a batch, packed results
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/core/openblas.h"
+#include "engine/linalg/linalg.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/math/lapack.h"
+
+namespace mt::linalg {
+
+inline int64_t rows_of(const Tensor& x) { return x.size(x.dim() - 2); }
+inline int64_t columns_of(const Tensor& x) { return x.size(x.dim() - 1); }
+inline Tensor mT(const Tensor& x) { return transpose(x, -2, -1); }
+
+/// LAPACK is on the CPU: matrices of another device go there, and the results go back.
+inline const Device* away(const Tensor& x) { return is_cpu(x.device()) ? nullptr : &x.device(); }
+inline const Device* away(const Tensor& x, const Tensor& y) {
+  return &x.device() == &y.device() ? away(x) : nullptr;
+}
+inline Tensor here(const Tensor& x) { return to(x, cpu_device()); }
+
+/// Refuses what LAPACK cannot take: other devices and dtypes, vectors, sizes beyond 32 bits.
+void check_matrices(const char* name, const Tensor&);
+void check_square(const char* name, const Tensor&);
+/// Beyond it workspaces that grow with the square of a side overflow.
+void check_workspace(const char* name, int64_t side);
+
+/// The sizes before the last `n`.
+Shape batch_of(const Tensor&, int n = 2);
+inline Shape with(Shape batch, int64_t a) { return batch.push(a), batch; }
+inline Shape with(Shape batch, int64_t a, int64_t b) { return batch.push(a), batch.push(b), batch; }
+/// "the matrix", or "matrix (2, 1) of the batch".
+std::string which(const Shape& batch, int64_t i);
+
+/// Calls body(zero of the element type, i) for every matrix of the batch; the values that are not 0
+/// (LAPACK's info) come back. `work`: elements touched by each. Throws where memory was short or
+/// OpenBLAS is missing.
+template <class Body>
+std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double work,
+                      const Body& body) {
+  const int64_t n = checked_count(name, batch);
+  std::vector<int> info(size_t(n), 0);
+  if (n > 0) require_openblas(name);
+  parallel(n, double(n) * work > 1e5, [&](int64_t i) {
+    info[size_t(i)] = dtype == Dtype::f64 ? body(0.0, i) : body(0.0f, i);
+  });
+  check_interrupt();
+  for (int value : info)
+    if (value == lapack::kNoMemory) fail("{}: there is no memory for the work", name);
+  return info;
+}
+/// The first matrix whose info is not 0, or -1.
+int64_t first_failed(const std::vector<int>& info);
+
+/// 1 / x, and 0 where x is 0: for differences of values whose vectors are not unique.
+Tensor reciprocal_or_zero(const Tensor& x);
+
+/// Several results as one tensor, so that one node has them all: their elements joined in the last
+/// dimension.
+Tensor pack(const Shape& batch, const std::vector<Tensor>& parts);
+/// Takes the next part of a packed tensor, of this shape behind the batch.
+struct Unpack {
+  const Tensor& packed;
+  int64_t at = 0;
+  Tensor next(std::initializer_list<int64_t> shape);
+};
+
+}  // namespace mt::linalg

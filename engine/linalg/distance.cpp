@@ -1,0 +1,125 @@
+// distance.cpp -- cdist: norms of the differences of all pairs of rows, some rows at a time
+#include "engine/linalg/distance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/linalg/common.h"
+
+namespace mt {
+namespace {
+
+/// Rows at a time, so that the differences of all pairs never fill more than 32 MiB or so.
+int64_t rows_at_once(const Tensor& x, const Tensor& y) {
+  const int64_t row = y.size(y.dim() - 2) * x.size(x.dim() - 1);
+  int64_t batch = 1;
+  for (int d = 0; d < x.dim() - 2; ++d) batch *= x.size(d);
+  return std::max<int64_t>(1, (int64_t(1) << 22) / std::max<int64_t>(1, row * batch));
+}
+
+Tensor differences(const Tensor& x, const Tensor& y) { return unsqueeze(x, -2) - unsqueeze(y, -3); }
+
+/// As torch.cdist does by default: the squares from a product, where there are many rows.
+bool by_product(const Tensor& x, const Tensor& y, double p) {
+  return p == 2 && (x.size(x.dim() - 2) > 25 || y.size(y.dim() - 2) > 25);
+}
+
+Tensor squares(const Tensor& x, const Tensor& y) {
+  const Tensor across = matmul(x, transpose(y, -2, -1), "cdist");
+  return relu(sum(square(x), {-1}, true) + transpose(sum(square(y), {-1}, true), -2, -1) -
+              across * Tensor(2.0));
+}
+
+Tensor distances(const Tensor& x, const Tensor& y, double p) {
+  const int d = x.dim() - 2;
+  if (x.size(d + 1) == 0) return sum(differences(x, y), {-1});
+  if (by_product(x, y, p)) return sqrt(squares(x, y));
+  const int64_t rows = x.size(d), step = rows_at_once(x, y);
+  std::vector<Tensor> parts;
+  for (int64_t at = 0; at < rows || parts.empty(); at += step) {
+    const Tensor part = slice(x, d, at, std::min(step, rows - at));
+    parts.push_back(linalg::vector_norm(differences(part, y), p, {-1}));
+  }
+  return parts.size() == 1 ? parts[0] : cat(parts, d);
+}
+
+/// The slope of the p-norm by each difference u, times g / distance^(p-1): 0 at distance 0.
+Tensor slopes(const Tensor& u, const Tensor& distance, const Tensor& g, double p) {
+  const Tensor far = unsqueeze(distance, -1), grad = unsqueeze(g, -1);
+  if (p == 1) return sign(u) * grad;
+  if (p == 0) return u * Tensor(0.0);
+  if (std::isinf(p)) {
+    const Tensor hits = to(eq(abs(u), far), u.dtype());
+    return sign(u) * hits * (grad / sum(hits, {-1}, true));
+  }
+  const Tensor here = eq(far, 0.0), safe = where(here, Tensor(1.0), far);
+  const Tensor scale = where(here, Tensor(0.0), grad / (p == 2 ? safe : pow(safe, p - 1)));
+  if (p == 2) return u * scale;
+  const Tensor none = eq(u, 0.0), size = where(none, Tensor(1.0), abs(u));
+  return where(none, Tensor(0.0), sign(u) * pow(size, p - 1)) * scale;
+}
+
+void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor x = node.get(0), y = node.get(1), distance = node.get(2);
+  const double p = node.number[0];
+  const int d = x.dim() - 2;
+  if (by_product(x, y, p)) {
+    const Tensor here = eq(distance, 0.0), safe = where(here, Tensor(1.0), distance);
+    const Tensor w = where(here, Tensor(0.0), g / safe), wt = transpose(w, -2, -1);
+    if (node.wants(0)) dx[0] = x * sum(w, {-1}, true) - matmul(w, y);
+    if (node.wants(1)) dx[1] = y * sum(wt, {-1}, true) - matmul(wt, x);
+    return;
+  }
+  const int64_t rows = x.size(d), step = rows_at_once(x, y);
+  std::vector<Tensor> parts;
+  for (int64_t at = 0; at < rows || parts.empty(); at += step) {
+    const int64_t n = std::min(step, rows - at);
+    const Tensor s = slopes(differences(slice(x, d, at, n), y), slice(distance, d, at, n),
+                            slice(g, d, at, n), p);
+    if (node.wants(0)) parts.push_back(sum(s, {-2}));
+    else parts.emplace_back();
+    if (!node.wants(1)) continue;
+    const Tensor back = -sum(s, {-3});
+    dx[1] = dx[1].defined() ? dx[1] + back : back;
+  }
+  if (node.wants(0)) dx[0] = parts.size() == 1 ? parts[0] : cat(parts, d);
+}
+const NodeType kCdist{"cdist", cdist_backward};
+
+}  // namespace
+
+Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
+  if (x0.dim() < 2 || y0.dim() < 2 || x0.size(x0.dim() - 1) != y0.size(y0.dim() - 1))
+    fail("cdist: rows of equal length are needed, got {} and {}", to_string(x0.shape()),
+         to_string(y0.shape()));
+  if (!(p >= 0)) fail("cdist: p is {}; it must be 0 or more", show(p));
+  if (&x0.device() != &y0.device())
+    fail("cdist: the tensors are on {} and {}", x0.device().name, y0.device().name);
+  const Dtype dtype = promote(x0.dtype(), y0.dtype());
+  if (!is_float(dtype))
+    fail("cdist: distances are fractions, these are {}; use x:float()", dtype_name(dtype));
+  const Shape batch = broadcast("cdist", Shape(x0.impl()->size, x0.dim() - 2),
+                                Shape(y0.impl()->size, y0.dim() - 2));
+  if (batch.size() + 3 > kMaxDims)
+    fail("cdist: {} and {} have too many dimensions", to_string(x0.shape()), to_string(y0.shape()));
+  const auto whole = [&](const Tensor& t) {
+    Shape size = batch;
+    size.push(t.size(t.dim() - 2)), size.push(t.size(t.dim() - 1));
+    return expand(to(t, dtype), size);
+  };
+  const Tensor x = whole(x0), y = whole(y0);
+  Tensor out;
+  {
+    NoGrad off;
+    out = distances(x, y, p);
+  }
+  if (wants_grad(x, y)) {
+    Node& node = record(kCdist, out, {&x, &y});
+    node.save(0, x, 0), node.save(1, y, 1), node.save(2, out, Node::kOutput);
+    node.number[0] = p;
+  }
+  return out;
+}
+
+}  // namespace mt

@@ -1,0 +1,124 @@
+// eig.cpp -- eigenvalues and vectors of any square matrix, complex ones as two real tensors
+#include <cmath>
+
+#include "engine/linalg/common.h"
+
+namespace mt::linalg {
+namespace {
+
+Eig eig_values(const char* name, const Tensor& a, bool vectors) {
+  NoGrad off;
+  const int64_t n = rows_of(a), sides = vectors ? n : 0;
+  const Shape batch = batch_of(a);
+  check_workspace(name, n);
+  const auto values = [&] { return empty(with(batch, n), a.dtype()); };
+  const auto matrices = [&] { return empty(with(batch, sides, sides), a.dtype()); };
+  Eig f{values(), values(), matrices(), matrices()};
+  const Tensor work = clone(mT(a.detach())), columns = matrices();
+  const double elements = double(n) * double(n);
+  const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    T *w = work.data_as<T>() + i * n * n, *wr = f.wr.data_as<T>() + i * n;
+    T *wi = f.wi.data_as<T>() + i * n, *v = columns.data_as<T>() + i * sides * sides;
+    if (!lapack::finite(w, n * n)) return -1;
+    if (const int failed = n ? lapack::eig(vectors, int(n), w, wr, wi, v) : 0) return failed;
+    T *vr = f.vr.data_as<T>() + i * sides * sides, *vi = f.vi.data_as<T>() + i * sides * sides;
+    for (int64_t c = 0; c < sides; ++c) {
+      // Of a pair the first has the positive imaginary part.
+      const bool complex = wi[c] != 0, second = wi[c] < 0;
+      const T *re = v + (second ? c - 1 : c) * n, *im = v + (second ? c : c + 1) * n;
+      for (int64_t r = 0; r < n; ++r) {
+        vr[r * n + c] = re[r];
+        vi[r * n + c] = !complex ? T(0) : second ? -im[r] : im[r];
+      }
+    }
+    return 0;
+  });
+  if (const int64_t i = first_failed(info); i >= 0) {
+    if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
+    fail("{}: the iteration for {} did not converge", name, which(batch, i));
+  }
+  return f;
+}
+
+/// A complex tensor as two real ones.
+struct Complex {
+  Tensor re, im;
+};
+/// v' x, v' the conjugate transpose.
+Complex adjoint_times(const Complex& v, const Complex& x) {
+  const Tensor vr = mT(v.re), vi = mT(v.im);
+  return {matmul(vr, x.re) + matmul(vi, x.im), matmul(vr, x.im) - matmul(vi, x.re)};
+}
+
+/// A V = V diag(w) in differentials, for vectors of length 1 whose phase is free (Boeddeker et al.
+/// 2017, torch's form): V^-H (diag(gw) + (V^H gV - V^H V diag(re V^H gV)) / conj(E)) V^H with
+/// E(i, j) = w(j) - w(i).
+void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor packed = node.get(1);
+  const int64_t n = node.saved[0]->size[node.saved[0]->ndim - 1];
+  Unpack results{packed}, grads{g};
+  const Complex w{results.next({n}), results.next({n})},
+      v{results.next({n, n}), results.next({n, n})}, gw{grads.next({n}), grads.next({n})},
+      gv{grads.next({n, n}), grads.next({n, n})};
+  const Tensor one = eye(n, n, packed.dtype()), diagonal_only = to(one, Dtype::b8);
+  Complex inner{where(diagonal_only, unsqueeze(gw.re, -1), Tensor(0.0)),
+                where(diagonal_only, unsqueeze(gw.im, -1), Tensor(0.0))};
+  const bool part = any(gv.re).item() != 0 || any(gv.im).item() != 0;
+  if (part && n > 0) {
+    Complex turn = adjoint_times(v, gv);
+    if (amax(abs(diagonal(turn.im, 0, -2, -1))).item() > 1e-2)
+      fail(
+          "eig: vectors are fixed up to a complex factor of size 1 only, on which this depends; use "
+          "what does not, as vr^2 + vi^2");
+    const Tensor length = unsqueeze(diagonal(turn.re, 0, -2, -1), -2);
+    const Complex own = adjoint_times(v, {v.re * length, v.im * length});
+    turn = {turn.re - own.re, turn.im - own.im};
+    const Tensor er = unsqueeze(w.re, -2) - unsqueeze(w.re, -1) + one,
+                 ei = unsqueeze(w.im, -2) - unsqueeze(w.im, -1);
+    const Tensor size = square(er) + square(ei);
+    inner.re = where(diagonal_only, inner.re, (turn.re * er - turn.im * ei) / size);
+    inner.im = where(diagonal_only, inner.im, (turn.re * ei + turn.im * er) / size);
+  }
+  // (inner V^H) from the left by V^-H: as a real system of twice the size, of which the real half
+  // of the answer counts.
+  const Tensor vr = mT(v.re), vi = mT(v.im);
+  const Tensor right = cat({matmul(inner.re, vr) + matmul(inner.im, vi),
+                            matmul(inner.im, vr) - matmul(inner.re, vi)}, -2);
+  const Tensor left = cat({cat({vr, vi}, -1), cat({-vi, vr}, -1)}, -2);
+  dx[0] = slice(solve(left, right, true, "eig's gradient"), -2, 0, n);
+}
+const NodeType kEig{"eig", eig_backward};
+
+}  // namespace
+
+Eig eig(const Tensor& a, const char* name) {
+  if (const Device* d = away(a)) {
+    const Eig f = eig(here(a), name);
+    return {to(f.wr, *d), to(f.wi, *d), to(f.vr, *d), to(f.vi, *d)};
+  }
+  check_square(name, a);
+  const Eig f = eig_values(name, a, true);
+  if (!wants_grad(a)) return f;
+  const int64_t n = rows_of(a);
+  const Tensor packed = pack(batch_of(a), {f.wr, f.wi, f.vr, f.vi});
+  Node& node = record(kEig, packed, {&a});
+  node.save_shape(0, a);
+  node.save(1, packed, Node::kOutput);
+  Unpack results{packed};
+  Eig out;
+  out.wr = results.next({n}), out.wi = results.next({n});
+  out.vr = results.next({n, n}), out.vi = results.next({n, n});
+  return out;
+}
+
+Eig eigvals(const Tensor& a) {
+  if (const Device* d = away(a)) {
+    const Eig f = eigvals(here(a));
+    return {to(f.wr, *d), to(f.wi, *d), {}, {}};
+  }
+  check_square("eigvals", a);
+  return wants_grad(a) ? eig(a, "eigvals") : eig_values("eigvals", a, false);
+}
+
+}  // namespace mt::linalg

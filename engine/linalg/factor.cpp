@@ -1,0 +1,438 @@
+// factor.cpp -- QR, singular values, eigenvalues, and what is made from them
+//
+// Factorisations with several results are recorded as one packed tensor, of which the results are
+// slices: one node has all of them, and its gradient is differentiable again.
+#include <cmath>
+#include <limits>
+
+#include "engine/linalg/common.h"
+
+namespace mt::linalg {
+namespace {
+
+// ---- QR -----------------------------------------------------------------------------------------
+
+/// Without Q where q_columns is kNoQ.
+constexpr int64_t kNoQ = -1;
+Qr qr_values(const Tensor& a, int64_t q_columns) {
+  NoGrad off;
+  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n),
+                wide = std::max(n, q_columns);
+  const Shape batch = batch_of(a);
+  // By columns: the matrix, then what Q needs beyond it.
+  Tensor work = empty(with(batch, wide, m), a.dtype());
+  copy_elements(slice(work, -2, 0, n), mT(a.detach()));
+  Tensor tau = empty(with(batch, k), a.dtype()), r = empty(with(batch, n, k), a.dtype());
+  if (q_columns > k) r = empty(with(batch, n, q_columns), a.dtype());
+  const int64_t r_rows = r.size(r.dim() - 1);
+  each("qr", batch, a.dtype(), double(m) * double(n), [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    T *w = work.data_as<T>() + i * wide * m, *t = tau.data_as<T>() + i * k;
+    T* to = r.data_as<T>() + i * n * r_rows;
+    const bool finite = lapack::finite(w, m * n);
+    const T nan = std::numeric_limits<T>::quiet_NaN();
+    if (const int info = finite ? lapack::qr(int(m), int(n), w, t) : 0; info != 0) return info;
+    for (int64_t c = 0; c < n; ++c)
+      for (int64_t row = 0; row < r_rows; ++row)
+        to[c * r_rows + row] = row > c ? T(0) : finite ? w[c * m + row] : nan;
+    for (int64_t e = 0; !finite && e < wide * m; ++e) w[e] = nan;
+    if (q_columns <= 0 || !finite) return 0;
+    return lapack::qr_q(int(m), int(q_columns), int(std::min(k, q_columns)), w, t);
+  });
+  return {q_columns == kNoQ ? empty({0}, a.dtype()) : contiguous(mT(slice(work, -2, 0, q_columns))),
+          contiguous(mT(r))};
+}
+
+/// For at least as many rows as columns (Walter and Lehmann 2018).
+Tensor tall_gradient(const Tensor& q, const Tensor& r, const Tensor& gq, const Tensor& gr) {
+  const Tensor m = matmul(r, mT(gr)) - matmul(mT(gq), q);
+  const Tensor symmetric = tril(m) + mT(tril(m, -1));
+  const Tensor right = gq + matmul(q, symmetric);
+  return mT(solve_triangular(r, mT(right), true, true, false, "qr's gradient"));
+}
+
+void qr_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor a = node.get(0), packed = node.get(1);
+  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
+  if (node.number[0] != 0)
+    fail("qr: with mode 'complete' and more rows than columns there is no gradient; use 'reduced'");
+  Unpack results{packed}, grads{g};
+  const Tensor q = results.next({m, k}), r = results.next({k, n});
+  const Tensor gq = grads.next({m, k}), gr = grads.next({k, n});
+  if (m >= n) {
+    dx[0] = tall_gradient(q, r, gq, gr);
+    return;
+  }
+  // A = [X Y] = Q [U V]: V = Q' Y.
+  const Tensor y = slice(a, -1, m, n - m), gv = slice(gr, -1, m, n - m);
+  const Tensor gx =
+      tall_gradient(q, slice(r, -1, 0, m), gq + matmul(y, mT(gv)), slice(gr, -1, 0, m));
+  dx[0] = cat({gx, matmul(q, gv)}, -1);
+}
+const NodeType kQr{"qr", qr_backward};
+
+// ---- singular values ----------------------------------------------------------------------------
+
+/// job as LAPACK's: 'N', 'S', 'A'.
+Svd svd_values(const char* name, const Tensor& a, char job) {
+  NoGrad off;
+  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
+  const Shape batch = batch_of(a);
+  check_workspace(name, k);
+  const int64_t mu = job == 'A' ? m : job == 'S' ? k : 0, nv = job == 'A' ? n : job == 'S' ? k : 0;
+  Svd f{empty(with(batch, m, mu), a.dtype()), empty(with(batch, k), a.dtype()),
+        empty(with(batch, nv, n), a.dtype())};
+  const Tensor work = clone(a.detach());
+  const double elements = double(m) * double(n);
+  const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    T *w = work.data_as<T>() + i * m * n, *u = f.u.data_as<T>() + i * m * mu;
+    T* vh = f.vh.data_as<T>() + i * nv * n;
+    if (!lapack::finite(w, m * n)) return -1;
+    for (int64_t e = 0; k == 0 && e < m * mu; ++e) u[e] = T(e % (m + 1) == 0);
+    for (int64_t e = 0; k == 0 && e < nv * n; ++e) vh[e] = T(e % (n + 1) == 0);
+    if (k == 0) return 0;
+    // The memory is the transpose by columns: its left vectors are our right ones.
+    return lapack::svd(job, int(n), int(m), w, f.s.data_as<T>() + i * k, vh, u);
+  });
+  if (const int64_t i = first_failed(info); i >= 0) {
+    if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
+    fail("{}: the iteration for {} did not converge", name, which(batch, i));
+  }
+  return f;
+}
+
+/// Whether vectors with this gradient had a part in the result.
+bool has_part(const Tensor& g) { return g.numel() > 0 && any(g).item() != 0; }
+
+/// 1 / x, where vectors are not unique at 0: infinite there as in torch, if they had a part.
+Tensor reciprocal_for(bool part, const Tensor& x) {
+  return part ? reciprocal(x) : reciprocal_or_zero(x);
+}
+
+/// x - x'.
+Tensor skew(const Tensor& x) { return x - mT(x); }
+
+/// A = U S V' in differentials; E holds the differences of squares (Townsend 2016, torch's form).
+void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor packed = node.get(1);
+  const int64_t m = node.saved[0]->size[node.saved[0]->ndim - 2],
+                n = node.saved[0]->size[node.saved[0]->ndim - 1], k = std::min(m, n);
+  Unpack results{packed}, grads{g};
+  const Tensor u = results.next({m, k}), s = results.next({k}), vh = results.next({k, n});
+  const Tensor gu = grads.next({m, k}), gs = grads.next({k}), gvh = grads.next({k, n});
+  const Tensor row = unsqueeze(s, -2), column = unsqueeze(s, -1);
+  const bool left = has_part(gu), right = has_part(gvh);
+  const Tensor ones = eye(k, k, s.dtype());
+  const Tensor apart = reciprocal_for(left || right, (row - column) * (row + column) + ones);
+  const Tensor ugu = matmul(mT(u), gu), vgv = matmul(vh, mT(gvh));
+  const Tensor identity = to(ones, Dtype::b8);
+  const Tensor inner = skew(ugu) * apart * row + column * (skew(vgv) * apart) +
+                       where(identity, unsqueeze(gs, -1), Tensor(0.0));
+  dx[0] = matmul(matmul(u, inner), vh);
+  if (m > k) {
+    const Tensor rest = (gu - matmul(u, ugu)) * unsqueeze(reciprocal_for(left, s), -2);
+    dx[0] = dx[0] + matmul(rest, vh);
+  }
+  if (n > k) {
+    const Tensor rest = unsqueeze(reciprocal_for(right, s), -1) * (gvh - matmul(mT(vgv), vh));
+    dx[0] = dx[0] + matmul(u, rest);
+  }
+}
+const NodeType kSvd{"svd", svd_backward};
+
+// ---- eigenvalues --------------------------------------------------------------------------------
+
+Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
+  NoGrad off;
+  const int64_t n = rows_of(a);
+  const Shape batch = batch_of(a);
+  check_workspace(name, n);
+  Eigh f{empty(with(batch, n), a.dtype()), clone(a.detach())};
+  const double elements = double(n) * double(n);
+  const std::vector<int> info = each(name, batch, a.dtype(), elements, [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    T* w = f.vectors.data_as<T>() + i * n * n;
+    for (int64_t r = 0; r < n; ++r)
+      if (!lapack::finite(w + r * n + (upper ? r : 0), upper ? n - r : r + 1)) return -1;
+    return lapack::eigh(vectors, !upper, int(n), w, f.values.data_as<T>() + i * n);
+  });
+  if (const int64_t i = first_failed(info); i >= 0) {
+    if (info[size_t(i)] < 0) fail("{}: {} has NaN or infinite elements", name, which(batch, i));
+    fail("{}: the iteration for {} did not converge", name, which(batch, i));
+  }
+  f.vectors = contiguous(mT(f.vectors));
+  return f;
+}
+
+void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor packed = node.get(1);
+  const int64_t n = node.saved[0]->size[node.saved[0]->ndim - 1];
+  Unpack results{packed}, grads{g};
+  const Tensor w = results.next({n}), v = results.next({n, n});
+  const Tensor gw = grads.next({n}), gv = grads.next({n, n});
+  const Tensor ones = eye(n, n, w.dtype());
+  const Tensor apart =
+      reciprocal_for(has_part(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
+  // V stays orthogonal: only the skew part of what would turn it counts, and A's gradient is
+  // symmetric.
+  const Tensor inner = where(to(ones, Dtype::b8), unsqueeze(gw, -1),
+                             skew(matmul(mT(v), gv)) * apart * Tensor(0.5));
+  dx[0] = matmul(v, matmul(inner, mT(v)));
+}
+const NodeType kEigh{"eigh", eigh_backward};
+
+/// The packed results, recorded.
+Tensor recorded(const NodeType& type, const Tensor& a, const std::vector<Tensor>& parts,
+                bool saves_input) {
+  const Tensor packed = pack(batch_of(a), parts);
+  Node& node = record(type, packed, {&a});
+  if (saves_input) node.save(0, a, 0);
+  else node.save_shape(0, a);
+  node.save(1, packed, Node::kOutput);
+  return packed;
+}
+
+}  // namespace
+
+Qr qr(const Tensor& a, const std::string& mode) {
+  if (const Device* d = away(a)) {
+    const Qr f = qr(here(a), mode);
+    return {to(f.q, *d), to(f.r, *d)};
+  }
+  if (mode != "reduced" && mode != "complete" && mode != "r")
+    fail("qr: the mode is '{}'; use 'reduced', 'complete' or 'r'", mode);
+  check_matrices("qr", a);
+  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
+  const bool complete = mode == "complete" && m > k;
+  if (!wants_grad(a)) return qr_values(a, mode == "r" ? kNoQ : complete ? m : k);
+  const Qr f = qr_values(a, complete ? m : k);
+  const Tensor packed = recorded(kQr, a, {f.q, f.r}, true);
+  packed.impl()->node->number[0] = complete;
+  Unpack results{packed};
+  const int64_t columns = complete ? m : k;
+  const Tensor q = results.next({m, columns}), r = results.next({columns, n});
+  return {mode == "r" ? empty({0}, a.dtype()) : q, r};
+}
+
+Svd svd(const Tensor& a, bool full_matrices, const char* name) {
+  if (const Device* d = away(a)) {
+    const Svd f = svd(here(a), full_matrices, name);
+    return {to(f.u, *d), to(f.s, *d), to(f.vh, *d)};
+  }
+  check_matrices(name, a);
+  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
+  const Svd f = svd_values(name, a, full_matrices ? 'A' : 'S');
+  if (!wants_grad(a)) return f;
+  const Tensor packed =
+      recorded(kSvd, a, {slice(f.u, -1, 0, k), f.s, slice(f.vh, -2, 0, k)}, false);
+  Unpack results{packed};
+  Svd out{results.next({m, k}), results.next({k}), results.next({k, n})};
+  // The further vectors are any basis of what is left: constants.
+  if (full_matrices && m > k) out.u = cat({out.u, slice(f.u, -1, k, m - k)}, -1);
+  if (full_matrices && n > k) out.vh = cat({out.vh, slice(f.vh, -2, k, n - k)}, -2);
+  return out;
+}
+
+Tensor svdvals(const Tensor& a, const char* name) {
+  if (const Device* d = away(a)) return to(svdvals(here(a), name), *d);
+  check_matrices(name, a);
+  return wants_grad(a) ? svd(a, false, name).s : svd_values(name, a, 'N').s;
+}
+
+Eigh eigh(const Tensor& a, bool upper, const char* name) {
+  if (const Device* d = away(a)) {
+    const Eigh f = eigh(here(a), upper, name);
+    return {to(f.values, *d), to(f.vectors, *d)};
+  }
+  check_square(name, a);
+  const Eigh f = eigh_values(name, a, upper, true);
+  if (!wants_grad(a)) return f;
+  const int64_t n = rows_of(a);
+  const Tensor packed = recorded(kEigh, a, {f.values, f.vectors}, false);
+  Unpack results{packed};
+  const Tensor values = results.next({n});
+  return {values, results.next({n, n})};
+}
+
+Tensor eigvalsh(const Tensor& a, bool upper, const char* name) {
+  if (const Device* d = away(a)) return to(eigvalsh(here(a), upper, name), *d);
+  check_square(name, a);
+  return wants_grad(a) ? eigh(a, upper, name).values : eigh_values(name, a, upper, false).values;
+}
+
+// ---- from singular values -----------------------------------------------------------------------
+
+namespace {
+
+double unit_of(Dtype d) { return d == Dtype::f64 ? 0x1p-52 : 0x1p-23; }
+
+/// What counts as zero beside the largest of `values` (last dimension, kept).
+Tensor threshold_of(const char* name, const Tensor& a, const Tensor& values, const Tolerance& t) {
+  if ((t.atol && !(*t.atol >= 0)) || (t.rtol && !(*t.rtol >= 0)))
+    fail("{}: atol and rtol must be 0 or more", name);
+  const double sides = double(std::max(rows_of(a), columns_of(a)));
+  const double rtol = t.rtol ? *t.rtol : t.atol && *t.atol > 0 ? 0 : sides * unit_of(a.dtype());
+  return maximum(amax(values, {-1}, true) * Tensor(rtol), Tensor(t.atol.value_or(0)));
+}
+
+Tensor pinv_values(const char* name, const Tensor& a, const Tolerance& t, bool hermitian) {
+  NoGrad off;
+  if (a.numel() == 0) return zeros(with(batch_of(a), columns_of(a), rows_of(a)), a.dtype());
+  if (hermitian) {
+    const Eigh f = eigh(a.detach(), false, name);
+    const Tensor size = abs(f.values), none = le(size, threshold_of(name, a, size, t));
+    const Tensor inverse = where(none, Tensor(0.0), reciprocal(f.values));
+    return matmul(f.vectors * unsqueeze(inverse, -2), mT(f.vectors));
+  }
+  const Svd f = svd(a.detach(), false, name);
+  const Tensor none = le(f.s, threshold_of(name, a, f.s, t));
+  const Tensor inverse = where(none, Tensor(0.0), reciprocal(f.s));
+  return matmul(mT(f.vh) * unsqueeze(inverse, -2), mT(f.u));
+}
+
+/// The gradient by A of <g, pinv(A)>, for a rank that does not change (Golub and Pereyra 1973).
+Tensor pinv_gradient(const Tensor& a, const Tensor& p, const Tensor& g) {
+  const Tensor pt = mT(p), gt = mT(g);
+  const Tensor gp = matmul(gt, p), pg = matmul(p, gt);
+  const Tensor outside = matmul(gp, pt), inside = matmul(pt, pg);
+  return outside - matmul(a, matmul(p, outside)) + inside - matmul(matmul(inside, p), a) -
+         matmul(pt, matmul(g, pt));
+}
+
+const NodeType kPinv{"pinv", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = pinv_gradient(node.get(0), node.get(1), g);
+                     }};
+
+Tensor pinv_named(const char* name, const Tensor& a, const Tolerance& t, bool hermitian) {
+  if (hermitian) check_square(name, a);
+  check_matrices(name, a);
+  const Tensor out = pinv_values(name, a, t, hermitian);
+  if (wants_grad(a)) {
+    Node& node = record(kPinv, out, {&a});
+    node.save(0, a, 0), node.save(1, out, Node::kOutput);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor pinv(const Tensor& a, const Tolerance& t, bool hermitian) {
+  if (const Device* d = away(a)) return to(pinv(here(a), t, hermitian), *d);
+  return pinv_named("pinv", a, t, hermitian);
+}
+
+Tensor matrix_rank(const Tensor& a, const Tolerance& t, bool hermitian) {
+  if (const Device* d = away(a)) return to(matrix_rank(here(a), t, hermitian), *d);
+  if (hermitian) check_square("matrix_rank", a);
+  check_matrices("matrix_rank", a);
+  NoGrad off;
+  if (a.numel() == 0) return zeros(batch_of(a), Dtype::i64);
+  const Tensor s = hermitian ? abs(eigvalsh(a, false, "matrix_rank")) : svdvals(a, "matrix_rank");
+  return sum(to(gt(s, threshold_of("matrix_rank", a, s, t)), Dtype::i64), {-1});
+}
+
+// ---- least squares ------------------------------------------------------------------------------
+
+namespace {
+
+lapack::LeastSquares driver_named(const std::string& name) {
+  if (name == "gelsy") return lapack::LeastSquares::pivoted;
+  if (name == "gels") return lapack::LeastSquares::qr;
+  if (name == "gelsd") return lapack::LeastSquares::divide;
+  if (name == "gelss") return lapack::LeastSquares::svd;
+  fail("lstsq: the driver is '{}'; use 'gelsy', 'gels', 'gelsd' or 'gelss'", name);
+}
+
+struct Solved {
+  Tensor x, rank, values;
+  bool full;  // every matrix has full rank
+};
+
+Solved solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
+                           lapack::LeastSquares how) {
+  using lapack::LeastSquares;
+  NoGrad off;
+  const Shape batch = batch_of(a);
+  const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n), columns = columns_of(b),
+                tall = std::max(m, n);
+  check_workspace("lstsq", k);
+  const Tensor work = clone(mT(a.detach())), x = zeros(with(batch, columns, tall), a.dtype());
+  copy_elements(slice(x, -1, 0, m), mT(b.detach()));
+  const bool valued = how == LeastSquares::svd || how == LeastSquares::divide;
+  Solved out{{}, empty(batch, Dtype::i64), empty(with(batch, k), a.dtype()), true};
+  const double elements = double(m) * double(n);
+  const std::vector<int> info =
+      each("lstsq", batch, a.dtype(), elements, [&](auto zero, int64_t i) {
+        using T = decltype(zero);
+        T *one = work.data_as<T>() + i * m * n, *to = x.data_as<T>() + i * columns * tall;
+        int rank = int(k);
+        if (!lapack::finite(one, m * n) || !lapack::finite(to, columns * tall)) return -1;
+        const int failed =
+            k == 0 || columns == 0
+                ? 0
+                : lapack::least_squares(how, int(m), int(n), int(columns), one, to, T(rcond),
+                                        out.values.data_as<T>() + i * k, &rank);
+        for (int64_t e = 0; k == 0 && e < columns * tall; ++e) to[e] = 0;
+        out.rank.data_as<int64_t>()[i] = rank;
+        return failed;
+      });
+  if (const int64_t i = first_failed(info); i >= 0) {
+    if (info[size_t(i)] < 0)
+      fail("lstsq: {} or its right side has NaN or infinite elements", which(batch, i));
+    if (how == LeastSquares::qr)
+      fail("lstsq: {} has not full rank, which driver 'gels' needs; use 'gelsy'", which(batch, i));
+    fail("lstsq: the iteration for {} did not converge", which(batch, i));
+  }
+  for (int64_t i = 0; i < out.rank.numel(); ++i) out.full &= out.rank.at_integer(i) == k;
+  if (how == LeastSquares::qr) out.rank = empty({0}, Dtype::i64);
+  if (!valued) out.values = empty({0}, a.dtype());
+  out.x = contiguous(mT(slice(x, -1, 0, n)));
+  return out;
+}
+
+void lstsq_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor a = node.get(0), b = node.get(1);
+  const Tensor p = pinv_named("lstsq", a, {{}, node.number[0]}, false);
+  if (node.wants(0)) dx[0] = pinv_gradient(a, p, matmul(g, mT(b)));
+  if (node.wants(1)) dx[1] = matmul(mT(p), g);
+}
+const NodeType kLstsq{"lstsq", lstsq_backward};
+
+}  // namespace
+
+Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
+            const std::string& driver) {
+  if (const Device* d = away(a0, b0)) {
+    const Lstsq s = lstsq(here(a0), here(b0), rcond, driver);
+    return {to(s.solution, *d), to(s.residuals, *d), to(s.rank, *d), to(s.singular_values, *d)};
+  }
+  const lapack::LeastSquares how = driver_named(driver);
+  const Dtype dtype = promote(a0.dtype(), b0.dtype());
+  Tensor a = to(a0, dtype), b = to(b0, dtype);
+  check_matrices("lstsq", a);
+  const bool vector = b.dim() == 1 || b.shape() == batch_of(a, 1);
+  if (vector) b = unsqueeze(b, -1);
+  if (b.dim() < 2 || rows_of(b) != rows_of(a))
+    fail("lstsq: the matrix is {}, the right side {}; it needs {} rows", to_string(a0.shape()),
+         to_string(b0.shape()), rows_of(a));
+  check_matrices("lstsq", b);
+  const double limit = rcond.value_or(unit_of(dtype) * double(std::max(rows_of(a), columns_of(a))));
+  if (!(limit == limit)) fail("lstsq: rcond is nan");
+  const Shape batch = broadcast("lstsq", batch_of(a), batch_of(b));
+  a = expand(a, with(batch, rows_of(a), columns_of(a)));
+  b = expand(b, with(batch, rows_of(b), columns_of(b)));
+  const Solved s = solve_least_squares(a, b, limit, how);
+  if (wants_grad(a, b)) {
+    Node& node = record(kLstsq, s.x, {&a, &b});
+    node.save(0, a, 0), node.save(1, b, 1);
+    node.number[0] = std::max(limit, 0.0);
+  }
+  Lstsq out{s.x, empty({0}, dtype), s.rank, s.values};
+  if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && s.full)
+    out.residuals = sum(square(matmul(a, s.x) - b), {-2});
+  if (vector) out.solution = squeeze(out.solution, -1);
+  return out;
+}
+
+}  // namespace mt::linalg

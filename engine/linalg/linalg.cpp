@@ -1,0 +1,436 @@
+// linalg.cpp -- systems of equations: LU, inverse, determinant, Cholesky, triangles
+//
+// A matrix by rows is its transpose by columns: LAPACK gets our memory as it is, and the transposed
+// question.
+#include "engine/linalg/linalg.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/linalg/common.h"
+
+namespace mt::linalg {
+namespace {
+
+// ---- LU -----------------------------------------------------------------------------------------
+
+struct Lu {
+  Tensor factors, pivots;  // of the transposes
+  std::vector<int> info;
+};
+
+/// NaN everywhere where a matrix is not finite: LAPACK may read beyond it while looking for pivots.
+Lu factor(const char* name, const Tensor& a) {
+  NoGrad off;
+  const Shape batch = batch_of(a);
+  const int64_t n = rows_of(a);
+  Lu lu{clone(a.detach()), empty(with(batch, n), Dtype::i32), {}};
+  lu.info = each(name, batch, a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
+    using T = decltype(zero);
+    T* m = lu.factors.data_as<T>() + i * n * n;
+    int* pivots = lu.pivots.data_as<int>() + i * n;
+    if (lapack::finite(m, n * n)) return lapack::lu(int(n), int(n), m, pivots);
+    for (int64_t k = 0; k < n * n; ++k) m[k] = std::numeric_limits<T>::quiet_NaN();
+    for (int64_t k = 0; k < n; ++k) pivots[k] = int(k + 1);
+    return 0;
+  });
+  return lu;
+}
+
+/// LAPACK's info of every matrix, and NaN into the results of those that failed.
+Tensor info_of(const Lu& lu, const Shape& batch, const Tensor& result) {
+  const Tensor info = empty(batch, Dtype::i32);
+  std::copy(lu.info.begin(), lu.info.end(), info.data_as<int>());
+  const Tensor failed = unsqueeze(unsqueeze(ne(info, Tensor(0.0)), -1), -1);
+  copy_elements(result, where(failed, Tensor(std::nan("")), result));
+  return info;
+}
+
+Lu factor_regular(const char* name, const Tensor& a) {
+  Lu lu = factor(name, a);
+  if (const int64_t i = first_failed(lu.info); i >= 0)
+    fail("{}: {} is singular (pivot {} is 0)", name, which(batch_of(a), i),
+         lu.info[size_t(i)] - 1 + index_base);
+  return lu;
+}
+
+/// Both with the same batch; b a matrix. With `info` singular matrices are not refused.
+Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info = nullptr);
+
+const NodeType kSolve{"solve", [](Node& node, const Tensor& g, Tensor* dx) {
+                        const Tensor gb = solve_matrices("solve", mT(node.get(0)), g);
+                        if (node.wants(0)) dx[0] = -matmul(gb, mT(node.get(1)));
+                        if (node.wants(1)) dx[1] = gb;
+                      }};
+
+Tensor solve_matrices(const char* name, const Tensor& a, const Tensor& b, Tensor* info) {
+  const int64_t n = rows_of(a), columns = columns_of(b);
+  const Shape batch = batch_of(a);
+  Tensor out;
+  {
+    NoGrad off;
+    const Lu lu = info ? factor(name, a) : factor_regular(name, a);
+    const Tensor x = clone(mT(b.detach()));
+    each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
+      using T = decltype(zero);
+      return lapack::lu_solve(true, int(n), int(columns), lu.factors.data_as<T>() + i * n * n,
+                              lu.pivots.data_as<int>() + i * n, x.data_as<T>() + i * n * columns);
+    });
+    out = contiguous(mT(x));
+    if (info) *info = info_of(lu, batch, out);
+  }
+  if (wants_grad(a, b)) {
+    Node& node = record(kSolve, out, {&a, &b});
+    node.save(0, a, 0);
+    if (node.wants(0)) node.save(1, out, Node::kOutput);
+  }
+  return out;
+}
+
+/// The operands of A X = B: one dtype, one batch, B a matrix.
+struct System {
+  Tensor a, b;
+  bool vector;
+};
+System system_of(const char* name, const Tensor& a0, const Tensor& b0, bool left, bool vectors) {
+  const Dtype dtype = promote(a0.dtype(), b0.dtype());
+  System s{to(a0, dtype), to(b0, dtype), false};
+  check_square(name, s.a);
+  if (&b0.device() != &a0.device())
+    fail("{}: the tensors are on {} and {}", name, a0.device().name, b0.device().name);
+  s.vector = vectors && (b0.dim() == 1 || b0.shape() == batch_of(a0, 1));
+  if (s.vector) s.b = unsqueeze(s.b, -1);
+  const int64_t n = rows_of(s.a);
+  if (s.b.dim() < 2 || (left ? rows_of(s.b) : columns_of(s.b)) != n)
+    fail("{}: the matrix is {}, the {} side {}; it needs {} {}", name, to_string(a0.shape()),
+         left ? "right" : "left", to_string(b0.shape()), n, left ? "rows" : "columns");
+  check_matrices(name, s.b);
+  const Shape batch = broadcast(name, batch_of(s.a), batch_of(s.b));
+  s.a = expand(s.a, with(batch, n, n));
+  s.b = expand(s.b, with(batch, rows_of(s.b), columns_of(s.b)));
+  if (!left) s.a = mT(s.a), s.b = mT(s.b);
+  return s;
+}
+
+/// The answer in the shape of the question.
+Tensor answer(const System& s, bool left, const Tensor& x) {
+  return s.vector ? squeeze(x, -1) : left ? x : mT(x);
+}
+
+}  // namespace
+
+Tensor solve(const Tensor& a, const Tensor& b, bool left, const char* name) {
+  if (const Device* d = away(a, b)) return to(solve(here(a), here(b), left, name), *d);
+  const System s = system_of(name, a, b, left, left);
+  return answer(s, left, solve_matrices(name, s.a, s.b));
+}
+
+Checked solve_ex(const Tensor& a, const Tensor& b, bool left, bool check) {
+  if (const Device* d = away(a, b)) {
+    const Checked c = solve_ex(here(a), here(b), left, check);
+    return {to(c.result, *d), to(c.info, *d)};
+  }
+  const System s = system_of("solve_ex", a, b, left, left);
+  Checked out;
+  if (check) out.info = zeros(batch_of(s.a), Dtype::i32);
+  const Tensor x = solve_matrices("solve_ex", s.a, s.b, check ? nullptr : &out.info);
+  out.result = answer(s, left, x);
+  return out;
+}
+
+namespace {
+
+Tensor inverse(const char* name, const Tensor& a, Tensor* info = nullptr) {
+  check_square(name, a);
+  const int64_t n = rows_of(a);
+  Tensor out;
+  {
+    NoGrad off;
+    const Lu lu = info ? factor(name, a) : factor_regular(name, a);
+    out = lu.factors;
+    each(name, batch_of(a), a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
+      using T = decltype(zero);
+      return lapack::lu_inverse(int(n), out.data_as<T>() + i * n * n,
+                                lu.pivots.data_as<int>() + i * n);
+    });
+    if (info) *info = info_of(lu, batch_of(a), out);
+  }
+  if (wants_grad(a)) {
+    static const NodeType type{"inv", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor back = mT(node.get(0));
+                                 dx[0] = -matmul(back, matmul(g, back));
+                               }};
+    record(type, out, {&a}).save(0, out, Node::kOutput);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor inv(const Tensor& a, const char* name) {
+  if (const Device* d = away(a)) return to(inv(here(a), name), *d);
+  return inverse(name, a);
+}
+
+Checked inv_ex(const Tensor& a, bool check) {
+  if (const Device* d = away(a)) {
+    const Checked c = inv_ex(here(a), check);
+    return {to(c.result, *d), to(c.info, *d)};
+  }
+  check_square("inv_ex", a);
+  Checked out;
+  if (check) out.info = zeros(batch_of(a), Dtype::i32);
+  out.result = inverse("inv_ex", a, check ? nullptr : &out.info);
+  return out;
+}
+
+// ---- determinants -------------------------------------------------------------------------------
+
+namespace {
+
+/// sign and log |det| of every matrix, in double.
+struct Logs {
+  std::vector<double> sign, log;
+};
+Logs logs_of(const Lu& lu, const Tensor& a) {
+  const int64_t n = rows_of(a), count = lu.factors.numel() / std::max<int64_t>(1, n * n);
+  Logs out{std::vector<double>(size_t(count), 1.0), std::vector<double>(size_t(count), 0.0)};
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t k = 0; k < n; ++k) {
+      const double u = lu.factors.at(i * n * n + k * (n + 1));
+      double& sign = out.sign[size_t(i)];
+      if (u == 0) sign = 0;
+      else if (u < 0) sign = -sign;
+      if (u != u) sign = u;
+      if (lu.pivots.data_as<int>()[i * n + k] != k + 1) sign = -sign;
+      out.log[size_t(i)] += std::log(std::fabs(u));
+    }
+  return out;
+}
+
+/// Whether no matrix is nearly singular, by the pivots: then A^-T det A keeps two thirds of the
+/// digits of a gradient.
+bool regular(const Lu& lu, const Tensor& a) {
+  const int64_t n = rows_of(a), count = n ? lu.factors.numel() / (n * n) : 0;
+  const double limit = std::cbrt(a.dtype() == Dtype::f64 ? 0x1p-52 : 0x1p-23);
+  for (int64_t i = 0; i < count; ++i) {
+    double least = HUGE_VAL, most = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      const double u = std::fabs(lu.factors.at(i * n * n + k * (n + 1)));
+      if (!(u >= least)) least = u;
+      if (!(u <= most)) most = u;
+    }
+    if (least <= limit * most) return false;
+  }
+  return true;
+}
+
+/// Cofactors by singular values: right for any matrix, not for differentiating again.
+Tensor cofactors_by_svd(const Tensor& a) {
+  const int64_t n = rows_of(a);
+  const Svd f = svd(a, false, "det");
+  const Tensor mask = to(eye(n, n), Dtype::b8);
+  const Tensor others = prod(where(mask, Tensor(1.0), unsqueeze(f.s, -2)), {-1});
+  const Tensor sign = unsqueeze(unsqueeze(det(f.u) * det(f.vh), -1), -1);
+  return matmul(f.u * unsqueeze(others, -2), f.vh) * op::sign(sign);
+}
+
+/// Cofactors as determinants of what is left without a row and a column: n^2 of them.
+Tensor cofactors_by_minors(const Tensor& a) {
+  const int64_t n = rows_of(a);
+  if (n > 32)
+    fail(
+        "det: the second derivative of a singular {} x {} matrix is not available, only up to 32 x "
+        "32",
+        n, n);
+  Tensor rest = empty({n * (n - 1)}, Dtype::i64);
+  int64_t* at = rest.data_as<int64_t>();
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < n; ++k)
+      if (k != i) *at++ = k;
+  const Tensor row = range(0, double(n) - 1, 1, a.dtype());
+  const Tensor signs = Tensor(1.0) - remainder(unsqueeze(row, 1) + row, Tensor(2.0)) * Tensor(2.0);
+  const Shape batch = batch_of(a);
+  Tensor m = reshape(index_select(a, -2, rest), with(with(batch, n), n - 1, n));
+  m = reshape(index_select(m, -1, rest), with(with(with(batch, n), n - 1, n), n - 1));
+  return det(transpose(m, -3, -2)) * signs;
+}
+
+void det_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor a = node.get(0), d = node.get(1);
+  const Tensor grad = unsqueeze(unsqueeze(g, -1), -1);
+  const bool good = regular(factor("det", a), a);
+  dx[0] = good ? grad * unsqueeze(unsqueeze(d, -1), -1) * inv(mT(a), "det")
+               : grad * (grad_enabled() ? cofactors_by_minors(a) : cofactors_by_svd(a));
+}
+const NodeType kDet{"det", det_backward};
+
+Tensor from_values(const Shape& shape, Dtype dtype, const std::vector<double>& values) {
+  Tensor out = empty(shape, dtype);
+  with_dtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (size_t i = 0; i < values.size(); ++i) out.data_as<T>()[i] = static_cast<T>(values[i]);
+  });
+  return out;
+}
+
+}  // namespace
+
+Tensor det(const Tensor& a) {
+  if (const Device* d = away(a)) return to(det(here(a)), *d);
+  check_square("det", a);
+  const Lu lu = factor("det", a);
+  const int64_t n = rows_of(a);
+  std::vector<double> values(size_t(checked_count("det", batch_of(a))), 1.0);
+  for (size_t i = 0; i < values.size(); ++i)
+    for (int64_t k = 0; k < n; ++k) {
+      values[i] *= lu.factors.at(int64_t(i) * n * n + k * (n + 1));
+      if (lu.pivots.data_as<int>()[int64_t(i) * n + k] != k + 1) values[i] = -values[i];
+    }
+  Tensor out = from_values(batch_of(a), a.dtype(), values);
+  if (wants_grad(a)) {
+    Node& node = record(kDet, out, {&a});
+    node.save(0, a, 0), node.save(1, out, Node::kOutput);
+  }
+  return out;
+}
+
+Slogdet slogdet(const Tensor& a) {
+  if (const Device* d = away(a)) {
+    const Slogdet s = slogdet(here(a));
+    return {to(s.sign, *d), to(s.logabsdet, *d)};
+  }
+  check_square("slogdet", a);
+  const Lu lu = factor("slogdet", a);
+  const Shape batch = batch_of(a);
+  Logs logs = logs_of(lu, a);
+  const size_t count = size_t(checked_count("slogdet", batch));
+  logs.sign.resize(count, 1.0), logs.log.resize(count, 0.0);
+  Slogdet out{from_values(batch, a.dtype(), logs.sign), from_values(batch, a.dtype(), logs.log)};
+  if (wants_grad(a)) {
+    static const NodeType type{"slogdet", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 dx[0] = unsqueeze(unsqueeze(g, -1), -1) *
+                                         inv(mT(node.get(0)), "slogdet's gradient");
+                               }};
+    record(type, out.logabsdet, {&a}).save(0, a, 0);
+  }
+  return out;
+}
+
+Tensor logdet(const Tensor& a) {
+  const Slogdet s = slogdet(a);
+  return where(lt(s.sign, 0.0), Tensor(std::nan("")), s.logabsdet);
+}
+
+// ---- triangles ----------------------------------------------------------------------------------
+
+namespace {
+
+struct Triangle {
+  bool upper, unit;
+};
+
+Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Triangle t);
+
+const NodeType kTriangle{
+    "solve_triangular", [](Node& node, const Tensor& g, Tensor* dx) {
+      const Triangle t{node.number[0] != 0, node.number[1] != 0};
+      const Tensor gb = solve_triangles("solve_triangular", mT(node.get(0)), g, {!t.upper, t.unit});
+      if (node.wants(1)) dx[1] = gb;
+      if (!node.wants(0)) return;
+      const Tensor ga = -matmul(gb, mT(node.get(1)));
+      dx[0] = t.upper ? triu(ga, t.unit) : tril(ga, -int64_t(t.unit));
+    }};
+
+Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Triangle t) {
+  const int64_t n = rows_of(a), columns = columns_of(b);
+  const Shape batch = batch_of(a);
+  Tensor out;
+  {
+    NoGrad off;
+    const Tensor m = contiguous(a.detach()), x = clone(mT(b.detach()));
+    const std::vector<int> info =
+        each(name, batch, a.dtype(), double(n) * double(n + columns), [&](auto zero, int64_t i) {
+          using T = decltype(zero);
+          const T* one = m.data_as<T>() + i * n * n;
+          for (int64_t k = 0; k < n && !t.unit; ++k)
+            if (one[k * (n + 1)] == 0) return int(k + 1);
+          lapack::triangle_solve(!t.upper, true, t.unit, int(n), int(columns), one,
+                                 x.data_as<T>() + i * n * columns);
+          return 0;
+        });
+    if (const int64_t i = first_failed(info); i >= 0)
+      fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
+           info[size_t(i)] - 1 + index_base);
+    out = contiguous(mT(x));
+  }
+  if (wants_grad(a, b)) {
+    Node& node = record(kTriangle, out, {&a, &b});
+    node.save(0, a, 0);
+    if (node.wants(0)) node.save(1, out, Node::kOutput);
+    node.number[0] = t.upper, node.number[1] = t.unit;
+  }
+  return out;
+}
+
+/// A = L L' in differentials: A' = L (lower half of L^-1 A' L^-T), read backwards.
+void cholesky_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor l = node.get(0), lt = mT(l);
+  const Tensor phi = matmul(lt, g);
+  const Tensor half = (tril(phi) + tril(phi, -1)) * Tensor(0.5);
+  const Tensor left = solve_triangles("cholesky", lt, half, {true, false});
+  const Tensor both = mT(solve_triangles("cholesky", lt, mT(left), {true, false}));
+  dx[0] = (both + mT(both)) * Tensor(0.5);
+}
+const NodeType kCholesky{"cholesky", cholesky_backward};
+
+Tensor cholesky_lower(const Tensor& a) {
+  const int64_t n = rows_of(a);
+  const Shape batch = batch_of(a);
+  const Tensor out = clone(a.detach());
+  const std::vector<int> info =
+      each("cholesky", batch, a.dtype(), double(n) * double(n), [&](auto zero, int64_t i) {
+        using T = decltype(zero);
+        T* m = out.data_as<T>() + i * n * n;
+        for (int64_t r = 0; r < n; ++r) {
+          if (!lapack::finite(m + r * n, r + 1)) return -1;
+          for (int64_t c = r + 1; c < n; ++c) m[r * n + c] = 0;
+        }
+        return lapack::cholesky(int(n), m);
+      });
+  if (const int64_t i = first_failed(info); i >= 0) {
+    if (info[size_t(i)] < 0) fail("cholesky: {} has NaN or infinite elements", which(batch, i));
+    fail("cholesky: {} is not positive-definite (its leading minor of order {} is not positive)",
+         which(batch, i), info[size_t(i)]);
+  }
+  if (wants_grad(a)) record(kCholesky, out, {&a}).save(0, out, Node::kOutput);
+  return out;
+}
+
+}  // namespace
+
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool left, bool unitriangular,
+                        const char* name) {
+  if (b.dim() < 2)
+    fail("{}: the right side must be a matrix, got {}; use b:unsqueeze(-1)", name,
+         to_string(b.shape()));
+  if (const Device* d = away(a, b))
+    return to(solve_triangular(here(a), here(b), upper, left, unitriangular, name), *d);
+  const System s = system_of(name, a, b, left, false);
+  return answer(s, left, solve_triangles(name, s.a, s.b, {left ? upper : !upper, unitriangular}));
+}
+
+Tensor cholesky(const Tensor& a, bool upper) {
+  if (const Device* d = away(a)) return to(cholesky(here(a), upper), *d);
+  check_square("cholesky", a);
+  return upper ? mT(cholesky_lower(mT(a))) : cholesky_lower(a);
+}
+
+Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
+  const Tensor first =
+      solve_triangular(upper ? mT(factor) : factor, b, false, true, false, "cholesky_solve");
+  return solve_triangular(upper ? factor : mT(factor), first, true, true, false, "cholesky_solve");
+}
+
+}  // namespace mt::linalg

@@ -1,0 +1,153 @@
+// matrix_functions.cpp -- the exponential of matrices, and functions composed of solutions and products
+#include <cmath>
+
+#include "engine/linalg/common.h"
+
+namespace mt::linalg {
+namespace {
+
+/// exp of matrices whose norm is at most 5.4: the diagonal Pade approximant of degree 13 (Higham
+/// 2005).
+Tensor pade(const Tensor& a) {
+  constexpr double b[] = {64764752532480000., 32382376266240000., 7771770303897600.,
+                          1187353796428800.,  129060195264000.,   10559470521600.,
+                          670442572800.,      33522128640.,       1323241920.,
+                          40840800.,          960960.,            16380.,
+                          182.,               1.};
+  const auto c = [&](int k) { return Tensor(b[k] / b[0]); };  // exp of 0 is exact
+  const Tensor one = eye(rows_of(a), rows_of(a), a.dtype());
+  const Tensor a2 = matmul(a, a), a4 = matmul(a2, a2), a6 = matmul(a2, a4);
+  const auto high = [&](int k) { return matmul(a6, a6 * c(k + 12) + a4 * c(k + 10) + a2 * c(k + 8)); };
+  const auto sum = [&](int k) {  // of every second power, from k on
+    return high(k) + a6 * c(k + 6) + a4 * c(k + 4) + a2 * c(k + 2) + one * c(k);
+  };
+  const Tensor odd = matmul(a, sum(1)), even = sum(0);
+  return solve(even - odd, even + odd, true, "matrix_exp");
+}
+
+/// In double: scaled by a power of 2 for each matrix, and squared as often.
+Tensor exp_values(const Tensor& given) {
+  NoGrad off;
+  const Tensor a = to(given.detach(), Dtype::f64);
+  const Tensor norm = unsqueeze(amax(sum(abs(a), {-2}), {-1}, true), -1);
+  const Tensor wish = ceil(log2(norm * Tensor(1 / 5.371920351148152)));
+  const Tensor times = where(logical_and(gt(wish, Tensor(0.0)), isfinite(wish)), wish, Tensor(0.0));
+  Tensor e = pade(a * exp2(-times));
+  const int most = int(amax(times).item());
+  for (int k = 0; k < most; ++k) e = where(gt(times, Tensor(double(k))), matmul(e, e), e);
+  return to(e, given.dtype());
+}
+
+/// exp of (A', G; 0, A') has the gradient of <G, exp A> at its upper right (Mathias 1996). G is
+/// scaled, so that it does not decide how often is squared.
+const NodeType kExp{"matrix_exp", [](Node& node, const Tensor& g, Tensor* dx) {
+                      const Tensor at = mT(node.get(0));
+                      const int64_t n = rows_of(at);
+                      double size = 0;
+                      {
+                        NoGrad off;
+                        size = amax(abs(g.detach())).item();
+                      }
+                      if (!(size > 0) || std::isinf(size)) size = 1;
+                      const Tensor none = zeros(at.shape(), at.dtype());
+                      const Tensor both = cat({cat({at, g * Tensor(1 / size)}, -1),
+                                               cat({none, at}, -1)}, -2);
+                      dx[0] = slice(slice(matrix_exp(both), -2, 0, n), -1, n, n) * Tensor(size);
+                    }};
+
+/// The product of some sizes.
+int64_t product(const char* name, const Tensor& x, int from, int to) {
+  Shape part;
+  for (int d = from; d < to; ++d) part.push(x.size(d));
+  return checked_count(name, part);
+}
+
+}  // namespace
+
+Tensor matrix_exp(const Tensor& a) {
+  if (const Device* d = away(a)) return to(matrix_exp(here(a)), *d);
+  check_square("matrix_exp", a);
+  if (a.numel() == 0) return clone(a);
+  const Tensor out = exp_values(a);
+  if (wants_grad(a)) record(kExp, out, {&a}).save(0, a, 0);
+  return out;
+}
+
+Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
+  const Shape shape = broadcast("vecdot", x.shape(), y.shape());
+  if (shape.size() == 0) fail("vecdot: a vector is needed, got two 0-d tensors");
+  return sum(x * y, {wrap_dim("vecdot", dim, shape.size())});
+}
+
+Tensor vander(const Tensor& x, std::optional<int64_t> n) {
+  if (x.dim() == 0) fail("vander: a vector is needed, got a 0-d tensor");
+  const int64_t columns = n.value_or(x.size(x.dim() - 1));
+  if (columns < 1) fail("vander: N is {}, it must be at least 1", columns);
+  const Tensor values = x.dtype() == Dtype::b8 || !is_float(x.dtype()) ? to(x, Dtype::i64) : x;
+  Shape shape = x.shape();
+  shape.push(1);
+  const Tensor first = ones(shape, values.dtype(), x.device());
+  shape[x.dim()] = columns - 1;
+  checked_count("vander", shape);
+  if (columns == 1) return first;
+  return cat({first, cumprod(expand(unsqueeze(values, -1), shape), -1)}, -1);
+}
+
+Tensor tensorsolve(const Tensor& a0, const Tensor& b, const Shape& dims) {
+  const char* name = "tensorsolve";
+  Tensor a = a0;
+  if (dims.size() > 0) {
+    Shape last;
+    for (int i = 0; i < dims.size(); ++i) last.push(a0.dim() - dims.size() + i);
+    a = movedim(a0, dims, last);
+  }
+  if (b.dim() > a.dim())
+    fail("{}: {} has fewer dimensions than the right side {}", name, to_string(a.shape()),
+         to_string(b.shape()));
+  const int64_t rows = product(name, a, 0, b.dim()), columns = product(name, a, b.dim(), a.dim());
+  if (rows != columns || b.numel() != rows)
+    fail("{}: {} and the right side {} make no square system: {} x {} for {} numbers", name,
+         to_string(a.shape()), to_string(b.shape()), rows, columns, b.numel());
+  Shape result;
+  for (int d = b.dim(); d < a.dim(); ++d) result.push(a.size(d));
+  return reshape(solve(reshape(a, {rows, columns}), reshape(b, {rows}), true, name), result);
+}
+
+Tensor tensorinv(const Tensor& a, int64_t ind) {
+  const char* name = "tensorinv";
+  if (ind < 1 || ind > a.dim())
+    fail("{}: ind is {}, it must lie in 1..{}, the dimensions of {}", name, ind, a.dim(),
+         to_string(a.shape()));
+  const int first = int(ind);
+  const int64_t rows = product(name, a, 0, first), columns = product(name, a, first, a.dim());
+  if (rows != columns)
+    fail("{}: {} is no square system: the first {} sizes make {}, the others {}", name,
+         to_string(a.shape()), ind, rows, columns);
+  Shape result;
+  for (int d = first; d < a.dim(); ++d) result.push(a.size(d));
+  for (int d = 0; d < first; ++d) result.push(a.size(d));
+  return reshape(inv(reshape(a, {rows, columns}), name), result);
+}
+
+Tensor cholesky_inverse(const Tensor& factor, bool upper) {
+  if (const Device* d = away(factor)) return to(cholesky_inverse(here(factor), upper), *d);
+  check_square("cholesky_inverse", factor);
+  return cholesky_solve(eye(rows_of(factor), rows_of(factor), factor.dtype()), factor, upper);
+}
+
+Tensor matrix_power(const Tensor& x, int64_t n) {
+  if (x.dim() < 2 || x.size(x.dim() - 2) != x.size(x.dim() - 1))
+    fail("matrix_power: square matrices are needed, got {}", to_string(x.shape()));
+  if (n == 0) {
+    const int64_t size = x.size(x.dim() - 1);
+    return clone(expand(eye(size, size, x.dtype(), x.device()), x.shape()));
+  }
+  Tensor square = n < 0 ? inv(x, "matrix_power") : x, result;
+  for (uint64_t rest = n < 0 ? -uint64_t(n) : uint64_t(n);;) {
+    if (rest & 1) result = result.defined() ? matmul(result, square, "matrix_power") : square;
+    if ((rest >>= 1) == 0) return n == 1 ? clone(result) : result;
+    square = matmul(square, square, "matrix_power");
+  }
+}
+
+}  // namespace mt::linalg

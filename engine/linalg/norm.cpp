@@ -1,0 +1,108 @@
+// norm.cpp -- norms of vectors and matrices, and the condition of a matrix
+#include <cmath>
+
+#include "engine/linalg/common.h"
+
+namespace mt::linalg {
+namespace {
+
+Tensor as_float(const char* name, const Tensor& x) {
+  if (!is_float(x.dtype()))
+    fail("{}: a norm is a fraction, these are {}; use x:float()", name, dtype_name(x.dtype()));
+  return x;
+}
+
+}  // namespace
+
+Tensor vector_norm(const Tensor& x0, double p, const Shape& dims, bool keepdim, const char* name) {
+  const Tensor x = as_float(name, x0);
+  if (std::isnan(p)) fail("{}: the order is nan", name);
+  for (int i = 0; i < dims.size(); ++i) {
+    const int d = wrap_dim(name, dims[i], x.dim());
+    for (int k = 0; k < i; ++k)
+      if (wrap_dim(name, dims[k], x.dim()) == d)
+        fail("{}: dimension {} is named twice", name, d + 1);
+  }
+  bool nothing = dims.size() == 0 && x.numel() == 0;
+  for (int64_t d : dims) nothing |= x.dim() > 0 && x.size(wrap_dim(name, d, x.dim())) == 0;
+  if (nothing && (p < 0 || std::isinf(p)))
+    fail("{}: {} has no elements there; of none there is no norm of order {}", name,
+         to_string(x.shape()), p);
+  return mt::norm(x, p, dims, keepdim);
+}
+
+namespace {
+
+std::string show_order(const Order& o) {
+  return o.kind == Order::fro ? "'fro'" : o.kind == Order::nuc ? "'nuc'" : show(o.p);
+}
+
+/// The norm over the last two dimensions, which go.
+Tensor last_two(const char* name, const Tensor& x, const Order& o) {
+  if (o.kind == Order::fro || o.kind == Order::none)
+    return vector_norm(x, 2, {-2, -1}, false, name);
+  if (o.kind == Order::nuc) return sum(svdvals(x, name), {-1});
+  const double p = std::fabs(o.p);
+  if (p != 1 && p != 2 && !std::isinf(p))
+    fail("{}: matrices have no norm of order {}; use 'fro', 'nuc', 1, 2, inf or their negatives",
+         name, show_order(o));
+  const Tensor sizes = p == 2 ? svdvals(x, name) : p == 1 ? sum(abs(x), {-2}) : sum(abs(x), {-1});
+  if (sizes.size(sizes.dim() - 1) > 0) return o.p > 0 ? amax(sizes, {-1}) : amin(sizes, {-1});
+  if (o.p < 0 && checked_count(name, batch_of(x)) > 0)
+    fail("{}: {} is empty; of none there is no norm of order {}", name, to_string(x.shape()),
+         show_order(o));
+  return sum(sizes, {-1});
+}
+
+}  // namespace
+
+Tensor matrix_norm(const Tensor& x0, const Order& o, const Shape& dims, bool keepdim,
+                   const char* name) {
+  const Tensor x = as_float(name, x0);
+  if (dims.size() != 2) fail("{}: two dimensions make a matrix, {} are named", name, dims.size());
+  if (x.dim() < 2)
+    fail("{}: a matrix, or a batch of them, is needed, got {}", name, to_string(x.shape()));
+  const int a = wrap_dim(name, dims[0], x.dim()), b = wrap_dim(name, dims[1], x.dim());
+  if (a == b) fail("{}: dimension {} is named twice", name, a + 1);
+  Shape order;
+  for (int d = 0; d < x.dim(); ++d)
+    if (d != a && d != b) order.push(d);
+  order.push(a), order.push(b);
+  const Tensor out = last_two(name, permute(x, order), o);
+  if (!keepdim) return out;
+  return unsqueeze(unsqueeze(out, std::min(a, b)), std::max(a, b));
+}
+
+Tensor norm(const Tensor& x, const Order& o, const Shape& dims, bool keepdim) {
+  if (o.kind == Order::none) return vector_norm(x, 2, dims, keepdim, "norm");
+  const int over = dims.size() ? dims.size() : x.dim();
+  if (dims.size() == 0 && x.dim() != 1 && x.dim() != 2)
+    fail("norm: an order is for vectors or matrices, {} is neither; say which dim",
+         to_string(x.shape()));
+  if (over == 2) { return matrix_norm(x, o, dims.size() ? dims : Shape{-2, -1}, keepdim, "norm"); }
+  if (over > 2) fail("norm: {} dimensions are named; one makes a vector, two a matrix", over);
+  if (o.kind != Order::number)
+    fail("norm: {} is the norm of a matrix; a vector has none", show_order(o));
+  return vector_norm(x, o.p, dims, keepdim, "norm");
+}
+
+Tensor cond(const Tensor& a, const Order& o) {
+  if (const Device* d = away(a)) return to(cond(here(a), o), *d);
+  const bool by_values = o.kind == Order::none || (o.kind == Order::number && std::fabs(o.p) == 2);
+  check_matrices("cond", a);
+  if (by_values) {
+    const Tensor s = svdvals(a, "cond");
+    if (columns_of(a) == 0 || rows_of(a) == 0) return zeros(batch_of(a), a.dtype());
+    const Tensor most = pick(s, -1, 0), least = pick(s, -1, -1);
+    return o.kind == Order::number && o.p < 0 ? least / most : most / least;
+  }
+  check_square("cond", a);
+  if (rows_of(a) == 0) return zeros(batch_of(a), a.dtype());
+  const Tensor none = eq(slogdet(a.detach()).sign, 0.0);
+  const Tensor singular = unsqueeze(unsqueeze(none, -1), -1);
+  const Tensor regular = where(singular, eye(rows_of(a), rows_of(a), a.dtype()), a);
+  const Tensor product = last_two("cond", regular, o) * last_two("cond", inv(regular, "cond"), o);
+  return where(none, Tensor(HUGE_VAL), product);
+}
+
+}  // namespace mt::linalg

@@ -1,0 +1,438 @@
+// attention.cpp -- attention, embeddings, dropout and other parts of networks, composed of other
+// operations
+#include "engine/ops/attention.h"
+
+#include <cmath>
+
+#include "engine/core/async_errors.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/index_checks.h"
+
+namespace mt {
+namespace {
+
+void check_probability(const char* name, double p, const char* what = "p") {
+  if (!(p >= 0 && p <= 1)) fail("{}: {} is {}, it must lie in 0..1", name, what, show(p));
+}
+
+/// 0 or 1 / (1 - p) at random: element i depends on the stream alone, not on threads.
+Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
+  NoGrad off;
+  const Tensor kept = ge(rand(shape, Dtype::f32, x.device()), Tensor(p));
+  return to(kept, x.dtype()) * Tensor(p < 1 ? 1 / (1 - p) : 0);
+}
+
+/// ids as positions from 0 below `size`; refuses others by their place.
+Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
+  if (is_float(ids.dtype()) || ids.dtype() == Dtype::b8)
+    fail("{}: ids must be integers, these are {}; use ids:long()", name, dtype_name(ids.dtype()));
+  NoGrad off;
+  const Tensor read = reshape(to(ids, Dtype::i64), {-1});
+  // Wraps around for the least integers.
+  const Tensor at = read - scalar(index_base, Dtype::i64);
+  if (read.numel() == 0) return at;
+  const int64_t last = size - 1 + index_base;
+  if (!reports_synchronously(ids.device()) && size > 0 && size < INT64_MAX) {
+    locate({at}, size, nullptr);
+    defer_check(ids.device(), {IndexBound::id, name, index_base, last, index_base, 0, {}});
+    return at;
+  }
+  if (amin(read).at_integer(0) >= index_base && amax(read).at_integer(0) <= last) return at;
+  const Tensor host = to(read, cpu_device());
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const int64_t id = host.at_integer(i);
+    if (id < index_base || id > last)
+      fail("{}: id {} (element {}) is outside {}..{}; ids count from {}", name, id, i + index_base,
+           index_base, size == INT64_MAX ? "" : std::to_string(last), index_base);
+  }
+  fail("{}: the ids changed while they were read", name);
+}
+
+/// A key or a value whose heads are repeated so that each head of the query has one.
+Tensor for_heads(const char* name, const Tensor& q, const Tensor& x) {
+  const int64_t d = -3, heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
+                given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
+  if (given == 0 || heads % given != 0)
+    fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}", name,
+         to_string(q.shape()), to_string(x.shape()));
+  const int64_t place = x.dim() + d;
+  return heads == given ? x : repeat_interleave(x, heads / given, &place);
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask, double dropout_p, bool causal,
+                                    std::optional<double> scale, bool gqa) {
+  const char* name = "scaled_dot_product_attention";
+  if (gqa)
+    return scaled_dot_product_attention(q, for_heads(name, q, k), for_heads(name, q, v), mask,
+                                        dropout_p, causal, scale);
+  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
+    fail("{}: query, key and value are {}, {} and {}; each needs (.. x length x features)", name,
+         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
+  const int64_t e = q.size(q.dim() - 1), l = q.size(q.dim() - 2), s = k.size(k.dim() - 2);
+  if (k.size(k.dim() - 1) != e)
+    fail("{}: the query {} and the key {} have different last sizes", name, to_string(q.shape()),
+         to_string(k.shape()));
+  if (v.size(v.dim() - 2) != s)
+    fail("{}: the key {} and the value {} have different lengths", name, to_string(k.shape()),
+         to_string(v.shape()));
+  if (causal && mask.defined()) fail("{}: give attn_mask or is_causal, not both", name);
+  check_probability(name, dropout_p, "dropout_p");
+  const double factor = scale ? *scale : 1 / std::sqrt(double(e));
+  Tensor scores = matmul(q * Tensor(factor), transpose(k, -2, -1));
+  Tensor allowed, some;  // which keys each query sees, and whether it sees any
+  if (causal || mask.defined()) {
+    NoGrad off;
+    if (causal)
+      allowed = ge(unsqueeze(range(0, double(l - 1), 1, Dtype::i64, q.device()), 1),
+                   range(0, double(s - 1), 1, Dtype::i64, q.device()));
+    else if (mask.dtype() == Dtype::b8) allowed = mask;
+    else if (is_float(mask.dtype())) allowed = ne(mask, Tensor(-INFINITY));
+    else fail("{}: attn_mask is {}; use a bool or a float tensor", name, dtype_name(mask.dtype()));
+    if (!(broadcast(name, scores.shape(), allowed.shape()) == scores.shape()))
+      fail("{}: attn_mask is {}, the scores are {}", name, to_string(allowed.shape()),
+           to_string(scores.shape()));
+    some = allowed.dim() > 0 ? any(allowed, {-1}, true) : allowed;
+  }
+  if (mask.defined() && is_float(mask.dtype()))
+    scores = scores + where(some, to(mask, scores.dtype()), Tensor(0.0));
+  else if (allowed.defined())
+    scores = where(logical_or(allowed, logical_not(some)), scores, Tensor(-INFINITY));
+  Tensor p = softmax(scores, -1);
+  if (some.defined()) p = where(some, p, Tensor(0.0));
+  if (dropout_p > 0) p = dropout(p, dropout_p);
+  return matmul(p, v);
+}
+
+Tensor dropout(const Tensor& x, double p, bool training) {
+  check_probability("dropout", p);
+  if (!is_float(x.dtype())) fail("dropout: the input is {}; use x:float()", dtype_name(x.dtype()));
+  return training && p > 0 ? x * dropout_mask(x, x.shape(), p) : x;
+}
+
+Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p, bool training) {
+  check_probability(name, p);
+  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  // In PyTorch three dimensions are a batch for dropout2d.
+  const bool rows = spatial == 2 && x.dim() == 3, batch = rows || x.dim() == spatial + 2;
+  if (!batch && (spatial == 2 || x.dim() != spatial + 1))
+    fail("{}: the input is {}; expected (batch x channels x {}", name, to_string(x.shape()),
+         spatial == 1   ? "length), or the same without batch"
+         : spatial == 2 ? "height x width), or (batch x channels x length)"
+                        : "depth x height x width), or the same without batch");
+  if (!training || p == 0) return x;
+  Shape shape = x.shape();
+  for (int d = batch ? 2 : 1; d < x.dim(); ++d) shape[d] = 1;
+  return x * dropout_mask(x, shape, p);
+}
+
+Tensor alpha_dropout(const Tensor& x, double p, bool training) {
+  check_probability("alpha_dropout", p);
+  if (!is_float(x.dtype()))
+    fail("alpha_dropout: the input is {}; use x:float()", dtype_name(x.dtype()));
+  if (!training || p == 0) return x;
+  if (p == 1) return x * zeros(x.shape(), x.dtype(), x.device());
+  constexpr double alpha = 1.7580993408473766;  // selu's limit far below, which dropped ones become
+  const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
+  NoGrad off;
+  const Tensor kept = dropout_mask(x, x.shape(), p) * Tensor(1 - p);
+  const Tensor shift = (kept - Tensor(1.0)) * Tensor(alpha * a) + Tensor(alpha * a * p);
+  set_grad_enabled(off.before);
+  return x * (kept * Tensor(a)) + shift;
+}
+
+const Tensor& dropout_(const Tensor& x, double p, bool training) {
+  check_probability("dropout_", p);
+  if (!is_float(x.dtype())) fail("dropout_: the input is {}; use x:float()", dtype_name(x.dtype()));
+  check_writable("dropout_", x);
+  if (!training || p == 0) return x;
+  const Tensor mask = dropout_mask(x, x.shape(), p);
+  const Tensor* inputs[] = {&x, &mask};
+  return elementwise_(op::id<op::Mul>, inputs);
+}
+
+namespace {
+
+/// Refuses what is no table of rows, or a padding that it has not; the row of the padding, or -1.
+int64_t padding_row(const char* name, const Tensor& weight, std::optional<int64_t> padding) {
+  if (weight.dim() != 2)
+    fail("{}: the weight is {}; expected (entries x features)", name, to_string(weight.shape()));
+  const int64_t n = weight.size(0);
+  if (!padding) return -1;
+  const int64_t row = *padding < 0 ? *padding + n : *padding;
+  if (row < 0 || row >= n)
+    fail("{}: padding_idx is {}, outside {}..{}", name,
+         *padding < 0 ? *padding : *padding + index_base, index_base, n - 1 + index_base);
+  return row;
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding) {
+  const int64_t pad = padding_row("embedding", weight, padding);
+  const Tensor at = checked_ids("embedding", ids, weight.size(0));
+  Shape shape = ids.shape();
+  shape.push(weight.size(1));
+  checked_count("embedding", shape);
+  Tensor rows = index_select(weight, 0, at);
+  if (padding && wants_grad(weight)) {
+    const Tensor pads = unsqueeze(eq(at, scalar(double(pad), Dtype::i64)), 1);
+    rows = where(pads, rows.detach(), rows);
+  }
+  return reshape(rows, shape);
+}
+
+namespace {
+
+/// Where each bag begins among n ids, and where the last ends.
+std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
+  const char* name = "embedding_bag";
+  if (is_float(offsets.dtype()) || offsets.dtype() == Dtype::b8 || offsets.dim() != 1)
+    fail("{}: the offsets are {} {}; expected a row of integers", name,
+         dtype_name(offsets.dtype()), to_string(offsets.shape()));
+  const Tensor host = to(to(offsets, cpu_device()), Dtype::i64);
+  std::vector<int64_t> ends;
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const int64_t given = host.at_integer(i), least = i ? ends.back() + index_base : index_base,
+                  most = i ? n + index_base : index_base;
+    if (given < least || given > most)
+      fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and do not fall", name,
+           i + index_base, given, least, most, index_base);
+    ends.push_back(given - index_base);
+  }
+  if (include_last && ends.empty())
+    fail("{}: with include_last_offset at least one offset is needed", name);
+  if (!include_last) ends.push_back(n);
+  return ends;
+}
+
+/// The numbers of a list as int64.
+Tensor integers(const std::vector<int64_t>& list, const Shape& shape, const Device& device) {
+  Tensor out = empty(shape, Dtype::i64);
+  std::copy(list.begin(), list.end(), out.data_as<int64_t>());
+  return to(out, device);
+}
+
+/// The largest of each bag's rows: bags as lines of equal length, filled up with what is not kept.
+Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
+  const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
+  int64_t most = 1;
+  for (int64_t b = 0; b < bags; ++b) most = std::max(most, ends[size_t(b + 1)] - ends[size_t(b)]);
+  std::vector<int64_t> place, there;
+  for (int64_t b = 0; b < bags; ++b) {
+    check_interrupt();
+    for (int64_t k = 0; k < most; ++k) {
+      const int64_t at = ends[size_t(b)] + k;
+      there.push_back(at < ends[size_t(b + 1)]);
+      place.push_back(there.back() ? at : 0);
+    }
+  }
+  const Tensor at = integers(place, {bags * most}, rows.device());
+  const Tensor inside = reshape(
+      logical_and(index_select(kept, 0, at), integers(there, {bags * most}, rows.device())),
+      {bags, most, 1});
+  const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
+  const Tensor best = max_along(where(inside, lines, Tensor(-INFINITY)), 1).values;
+  return where(any(inside, {1}), best, Tensor(0.0));
+}
+
+Tensor weighted(const Tensor& rows, const Tensor& factor) {
+  return factor.defined() ? rows * unsqueeze(factor, 1) : rows;
+}
+
+/// Calls f(from, count) for runs of `n` rows, whole groups of `each`, that stay in the cache.
+template <class F> void in_runs(const Tensor& x, int64_t n, int64_t each, const F& f) {
+  const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24, row = std::max<int64_t>(x.size(1), 1);
+  const int64_t step = std::max<int64_t>(most / row / each, 1) * each;
+  for (int64_t from = 0; from < n; from += step) f(from, std::min(step, n - from));
+}
+
+/// sum of x[at[i]] * y[bag[i]] over each row.
+Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, const Tensor& bag) {
+  const auto part = [&](int64_t from, int64_t n) {
+    return sum(index_select(x, 0, {slice(at, 0, from, n)}) * index_select(y, 0, {slice(bag, 0, from, n)}), {1});
+  };
+  if (grad_enabled()) return part(0, at.numel());
+  const Tensor out = empty({at.numel()}, promote(x.dtype(), y.dtype()), x.device());
+  in_runs(x, at.numel(), 1, [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
+  return out;
+}
+
+/// [bags x features]: row bag[i] is the sum of its x[at[i]] * factor[i], or of x[at[i]] without
+/// factors. each > 0: so many follow each other in each bag. All rows at once are never in memory.
+Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const Tensor& factor,
+                    int64_t bags, int64_t each = 0) {
+  const Dtype dtype = factor.defined() ? promote(x.dtype(), factor.dtype()) : x.dtype();
+  Tensor out = zeros({bags, x.size(1)}, each || !is_half(dtype) ? dtype : Dtype::f32, x.device());
+  {
+    NoGrad off;
+    in_runs(x, at.numel(), each ? each : 1, [&](int64_t from, int64_t n) {
+      const Tensor some = factor.defined() ? slice(factor, 0, from, n) : Tensor();
+      const Tensor rows = weighted(index_select(x, 0, {slice(at, 0, from, n)}), some);
+      if (each)
+        copy_elements(slice(out, 0, from / each, n / each),
+                      sum(reshape(rows, {n / each, each, x.size(1)}), {1}));
+      else index_add(out, 0, {slice(bag, 0, from, n)}, to(rows, out.dtype()), 1, true);
+    });
+    out = to(out, dtype);
+  }
+  const bool to_factor = factor.defined() && factor.requires_grad();
+  if (!grad_enabled() || !(x.requires_grad() || to_factor)) return out;
+  static const NodeType type{
+      "embedding_bag", [](Node& node, const Tensor& g, Tensor* dx) {
+        const Tensor x = node.get(0), at = node.get(1), bag = node.get(2);
+        const Tensor factor = node.has(3) ? node.get(3) : Tensor();
+        if (node.wants(0)) dx[0] = to(sums_of_rows(g, bag, at, factor, x.size(0)), x.dtype());
+        if (node.has(3) && node.wants(1)) dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
+      }};
+  Node& node = factor.defined() ? record(type, out, {&x, &factor}) : record(type, out, {&x});
+  node.save(0, x, 0), node.save(1, at, Node::kOther), node.save(2, bag, Node::kOther);
+  if (factor.defined()) node.save(3, factor, 1);
+  return out;
+}
+
+}  // namespace
+
+Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets, Bag mode,
+                     const Tensor& per_sample, bool include_last, std::optional<int64_t> padding) {
+  const char* name = "embedding_bag";
+  if (ids.dim() != 1 && ids.dim() != 2)
+    fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name,
+         to_string(ids.shape()));
+  if (offsets.defined() != (ids.dim() == 1))
+    fail("{}: {}", name,
+         ids.dim() == 1 ? "a row of ids needs offsets, which say where each bag begins"
+                        : "offsets are for ids in one row; (bags x ids) has none");
+  if (!is_float(weight.dtype()))
+    fail("{}: the weight is {}; use weight:float()", name, dtype_name(weight.dtype()));
+  if (per_sample.defined() && mode != Bag::sum)
+    fail("{}: per_sample_weights are for mode 'sum'", name);
+  if (per_sample.defined() && !(per_sample.shape() == ids.shape()))
+    fail("{}: per_sample_weights are {}, the ids {}; they must be alike", name,
+         to_string(per_sample.shape()), to_string(ids.shape()));
+  const int64_t n = ids.numel();
+  std::vector<int64_t> ends;
+  if (offsets.defined()) ends = bag_ends(offsets, n, include_last);
+  else
+    for (int64_t b = 0; b <= ids.size(0); ++b) ends.push_back(b * ids.size(1));
+  const int64_t bags = int64_t(ends.size()) - 1, used = ends.back();
+  const Tensor flat = slice(reshape(ids, {n}), 0, 0, used);
+  const int64_t pad = padding_row(name, weight, padding);
+  Tensor at = checked_ids(name, flat, weight.size(0)), kept;
+  if (padding) kept = ne(at, scalar(double(pad), Dtype::i64));
+  if (mode == Bag::max && bags > 0 && used * weight.size(1) > 0)
+    return largest_of_bags(embedding(flat, weight, padding),
+                           padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
+  int64_t each = offsets.defined() ? 0 : ids.size(1);
+  Tensor bag = empty({used}, Dtype::i64);
+  for (int64_t b = 0; b < bags; ++b) {
+    check_interrupt();
+    std::fill(bag.data_as<int64_t>() + ends[size_t(b)], bag.data_as<int64_t>() + ends[size_t(b + 1)], b);
+  }
+  bag = to(bag, weight.device());
+  Tensor factor = per_sample;
+  if (factor.defined()) factor = slice(reshape(factor, {n}), 0, 0, used);
+  if (padding) {
+    at = masked_select(at, kept), bag = masked_select(bag, kept), each = 0;
+    if (factor.defined()) factor = masked_select(factor, kept);
+  }
+  const Tensor sums = sums_of_rows(weight, at, bag, factor, bags, each);
+  if (mode != Bag::mean) return sums;
+  const Tensor counts = index_add(zeros({bags}, sums.dtype(), sums.device()), 0, bag,
+                                  ones(bag.shape(), sums.dtype(), sums.device()));
+  return sums / unsqueeze(maximum(counts, Tensor(1.0)), 1);
+}
+
+Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
+  if (classes && *classes < 1)
+    fail("one_hot: num_classes is {}, it must be at least 1", *classes);
+  if (!classes && ids.numel() == 0) fail("one_hot: without ids, num_classes is needed");
+  NoGrad off;
+  const Tensor at = checked_ids("one_hot", ids, classes ? *classes : INT64_MAX);
+  const int64_t n = classes ? *classes : amax(at).at_integer(0) + 1;
+  Shape shape = ids.shape();
+  shape.push(n);
+  checked_count("one_hot", shape);
+  if (at.numel() == 0) return zeros(shape, Dtype::i64, ids.device());
+  const Tensor column = unsqueeze(at, 1);
+  return reshape(scatter_add(zeros({at.numel(), n}, Dtype::i64, ids.device()), 1, column,
+                             ones(column.shape(), Dtype::i64, ids.device())),
+                 shape);
+}
+
+Tensor glu(const Tensor& x, int64_t dim) {
+  const int d = wrap_dim("glu", dim, x.dim());
+  if (x.dim() == 0 || x.size(d) % 2 != 0)
+    fail("glu: {} cannot be halved along dimension {}", to_string(x.shape()), d + 1);
+  const int64_t half = x.size(d) / 2;
+  return slice(x, d, 0, half) * sigmoid(slice(x, d, half, half));
+}
+
+Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
+  const bool fits = weight.dim() == 3 && x.dim() > 0 && y.dim() == x.dim() &&
+                    x.size(x.dim() - 1) == weight.size(1) && y.size(y.dim() - 1) == weight.size(2);
+  bool same = fits;
+  for (int d = 0; same && d + 1 < x.dim(); ++d) same = x.size(d) == y.size(d);
+  if (!same)
+    fail("bilinear: the inputs are {} and {}, the weight {}; expected (.. x in1), (.. x in2) and "
+         "(out x in1 x in2)",
+         to_string(x.shape()), to_string(y.shape()), to_string(weight.shape()));
+  const int64_t out = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
+  if (bias.defined() && !(bias.shape() == Shape{out}))
+    fail("bilinear: the bias is {}, the weight {}", to_string(bias.shape()),
+         to_string(weight.shape()));
+  Shape shape = x.shape();
+  shape[x.dim() - 1] = out;
+  shape.push(in2);
+  const Tensor half = matmul(x, reshape(permute(weight, {1, 0, 2}), {in1, out * in2}));
+  const Tensor sums = sum(reshape(half, shape) * unsqueeze(y, -2), {-1});
+  return bias.defined() ? sums + bias : sums;
+}
+
+Tensor pixel_shuffle(const Tensor& x, int64_t r) {
+  const int d = x.dim() - 3;
+  if (d < 0) fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)",
+                  to_string(x.shape()));
+  if (r < 1 || r > 46340 || x.size(d) % (r * r) != 0)
+    fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
+         x.size(d), to_string(x.shape()));
+  const int64_t c = x.size(d) / (r * r), h = x.size(d + 1), w = x.size(d + 2);
+  Shape split, order, result;
+  for (int i = 0; i < d; ++i) split.push(x.size(i)), order.push(i), result.push(x.size(i));
+  for (int64_t n : {c, r, r, h, w}) split.push(n);
+  for (int i : {0, 3, 1, 4, 2}) order.push(d + i);
+  for (int64_t n : {c, h * r, w * r}) result.push(n);
+  return reshape(permute(reshape(x, split), order), result);
+}
+
+Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
+  const int d = x.dim() - 3;
+  if (d < 0)
+    fail("pixel_unshuffle: the input is {}; expected (.. x channels x height x width)",
+         to_string(x.shape()));
+  if (r < 1 || r > 46340 || x.size(d + 1) % r != 0 || x.size(d + 2) % r != 0)
+    fail("pixel_unshuffle: downscale_factor is {}, it does not divide the height and width of {}",
+         r, to_string(x.shape()));
+  const int64_t c = x.size(d), h = x.size(d + 1) / r, w = x.size(d + 2) / r;
+  Shape split, order, result;
+  for (int i = 0; i < d; ++i) split.push(x.size(i)), order.push(i), result.push(x.size(i));
+  for (int64_t n : {c, h, r, w, r}) split.push(n);
+  for (int i : {0, 2, 4, 1, 3}) order.push(d + i);
+  for (int64_t n : {c * r * r, h, w}) result.push(n);
+  return reshape(permute(reshape(x, split), order), result);
+}
+
+Tensor channel_shuffle(const Tensor& x, int64_t groups) {
+  if (x.dim() < 3)
+    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)", to_string(x.shape()));
+  const int64_t c = x.size(1);
+  if (groups < 1 || c % groups != 0)
+    fail("channel_shuffle: groups is {}, which does not divide the {} channels of {}", groups, c,
+         to_string(x.shape()));
+  return reshape(transpose(unflatten(x, 1, {groups, c / groups}), 1, 2), x.shape());
+}
+
+}  // namespace mt

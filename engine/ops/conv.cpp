@@ -1,0 +1,467 @@
+// conv.cpp -- convolutions: one sum over three tensors, in which each is the gradient of another
+#include "engine/ops/conv.h"
+
+#include <cstring>
+
+#include "engine/autograd/graph.h"
+#include "engine/ops/conv3d.h"
+#include "engine/core/device.h"
+#include "engine/core/upcast.h"
+#include "engine/core/openblas.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// The sizes of `Conv` (kernels/conv.h), as a node keeps them.
+struct Geometry {
+  int64_t batch, groups, inputs, outputs, size[2], kernel[2], out[2], stride[2], dilation[2],
+      offset[2];
+  Shape x() const { return {batch, groups * inputs, size[0], size[1]}; }
+  Shape w() const { return {groups * outputs, inputs, kernel[0], kernel[1]}; }
+  Shape y() const { return {batch, groups * outputs, out[0], out[1]}; }
+};
+constexpr int kNumbers = sizeof(Geometry) / sizeof(int64_t);
+
+// The three tensors of the sum: the part that computes one takes the two others, in this order.
+enum Role { kX, kW, kY };
+
+ConvPart part_of(Role r) {
+  return r == kX ? ConvPart::input : r == kW ? ConvPart::weight : ConvPart::output;
+}
+
+/// The verb. `given` holds the two other tensors at their roles.
+Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geometry& g) {
+  NoGrad off;
+  const Tensor& one = given[result == kX ? kW : kX];
+  if (is_half(one.dtype()) && is_cpu(one.device())) {
+    const Tensor held[3] = {calculable(given[kX]), calculable(given[kW]), calculable(given[kY])};
+    return to(compute(result, held, calculable(bias), g), one.dtype());
+  }
+  Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one.dtype(), one.device());
+  if (out.numel() == 0) return out;
+  if (given[result == kY ? kW : kY].numel() == 0 || one.numel() == 0) {
+    fill_(out, 0);
+    if (bias.defined()) copy_(out, reshape(bias, {1, -1, 1, 1}));
+    return out;
+  }
+  if (!one.device().conv) fail("conv: {} has no convolution; use x:to('cpu')", one.device().name);
+  Tensor held[3];
+  for (int r = 0; r < 3; ++r)
+    if (r != result) held[r] = contiguous(given[r]);
+  if (result == kX)  // the weight with its channels exchanged
+    held[kW] = contiguous(permute(
+        reshape(held[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
+        {0, 2, 1, 3, 4}));
+  held[result] = out;
+  Conv c;
+  c.part = part_of(result), c.dtype = out.dtype();
+  c.batch = g.batch, c.groups = g.groups, c.inputs = g.inputs, c.outputs = g.outputs;
+  for (int d = 0; d < 2; ++d) {
+    c.size[d] = g.size[d], c.kernel[d] = g.kernel[d], c.out[d] = g.out[d];
+    c.stride[d] = g.stride[d], c.dilation[d] = g.dilation[d], c.offset[d] = g.offset[d];
+  }
+  c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
+  const Tensor b = bias.defined() ? contiguous(bias) : Tensor();
+  c.bias = bias.defined() ? b.data() : nullptr;
+  with_openblas("conv", [&] { out.device().conv(c); });
+  return out;
+}
+
+void conv_backward(Node& node, const Tensor& g, Tensor* dx);
+const NodeType kParts[3] = {{"conv_transpose", conv_backward},
+                            {"conv_weight", conv_backward},
+                            {"conv", conv_backward}};
+
+Tensor part(Role result, const Tensor& a, const Tensor& b, const Tensor& bias, const Geometry& g) {
+  const Role first = result == kX ? kW : kX, second = result == kY ? kW : kY;
+  Tensor given[3];
+  given[first] = a, given[second] = b;
+  Tensor out = compute(result, given, bias, g);
+  const bool with_bias = bias.defined();
+  if (!wants_grad(a, b) && !(with_bias && wants_grad(bias))) return out;
+  Node& node = with_bias ? record(kParts[result], out, {&a, &b, &bias})
+                         : record(kParts[result], out, {&a, &b});
+  if (node.wants(1)) node.save(0, a, 0);
+  if (node.wants(0)) node.save(1, b, 1);
+  Tensor sizes = empty({kNumbers}, Dtype::i64);
+  std::memcpy(sizes.data(), &g, sizeof g);
+  node.save(2, sizes, Node::kOther);
+  return out;
+}
+
+/// The incoming gradient takes the place of the result in the sum.
+void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
+  Geometry g;
+  std::memcpy(&g, node.saved[2]->storage->data, sizeof g);
+  const Role result = Role(node.type - kParts);
+  const Role role[2] = {result == kX ? kW : kX, result == kY ? kW : kY};
+  for (int i = 0; i < 2; ++i) {
+    if (!node.wants(i)) continue;
+    Tensor given[3];
+    given[result] = grad, given[role[1 - i]] = node.get(1 - i);
+    const Role wanted = role[i];
+    dx[i] = part(wanted, given[wanted == kX ? kW : kX], given[wanted == kY ? kW : kY], {}, g);
+  }
+  if (node.inputs > 2 && node.wants(2)) dx[2] = sum(grad, {0, 2, 3});
+}
+
+// ---- arguments ----------------------------------------------------------------------------------
+
+void check_devices(const char* name, const Tensor& x, const Tensor& y) {
+  if (&x.device() != &y.device())
+    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, x.device().name,
+         y.device().name, x.device().name);
+}
+
+/// What conv and its kin begin with: tensors of one float dtype, x as a batch of images.
+struct Prepared {
+  Tensor x, w, bias;
+  bool single;  // x came without a batch
+};
+Prepared prepare(const char* name, int spatial, const Tensor& x, const Tensor& w,
+                 const Tensor& bias) {
+  check_image(name, x, spatial);
+  if (w.dim() != spatial + 2)
+    fail("{}: the weight is {}; expected {} dimensions: out, in and {} of the kernel", name,
+         to_string(w.shape()), spatial + 2, spatial);
+  if (!is_float(w.dtype()))
+    fail("{}: the weight is {}; use weight:float()", name, dtype_name(w.dtype()));
+  for (int d = 2; d < w.dim(); ++d)
+    if (w.size(d) == 0)
+      fail("{}: the kernel has size 0, in the weight {}", name, to_string(w.shape()));
+  check_devices(name, x, w);
+  const Dtype dtype = promote(x.dtype(), w.dtype());
+  Prepared p{to(x, dtype), to(w, dtype), bias, x.dim() == spatial + 1};
+  if (bias.defined()) {
+    check_devices(name, x, bias);
+    if (!is_float(bias.dtype()))
+      fail("{}: the bias is {}; use bias:float()", name, dtype_name(bias.dtype()));
+    p.bias = to(bias, dtype);
+  }
+  if (p.single) p.x = unsqueeze(p.x, 0);
+  if (spatial == 1) p.x = unsqueeze(p.x, 2), p.w = unsqueeze(p.w, 2);
+  return p;
+}
+
+Tensor finish(const Prepared& p, int spatial, const Tensor& y) {
+  Tensor out = spatial == 1 ? squeeze(y, 2) : y;
+  return p.single ? squeeze(out, 0) : out;
+}
+
+/// The sum over height and width; the slices of a kernel's depth are further input channels.
+Geometry geometry_of(int64_t batch, int64_t groups, const Prepared& p, const Window* axis) {
+  Geometry g{};
+  g.batch = batch, g.groups = groups;
+  g.inputs = p.w.size(1) * axis[0].kernel, g.outputs = p.w.size(0) / groups;
+  for (int d = 0; d < 2; ++d) {
+    const Window& a = axis[d + 1];
+    g.size[d] = a.size, g.kernel[d] = a.kernel, g.out[d] = a.out;
+    g.stride[d] = a.stride, g.dilation[d] = a.dilation, g.offset[d] = a.offset;
+  }
+  return g;
+}
+
+void check_bias(const char* name, const Tensor& bias, int64_t channels) {
+  if (bias.defined() && (bias.dim() != 1 || bias.size(0) != channels))
+    fail("{}: the bias is {}, the result has {} channels", name, to_string(bias.shape()), channels);
+}
+
+void check_groups(const char* name, int64_t groups, int64_t channels, const char* whose) {
+  if (groups < 1) fail("{}: groups is {}, it must be at least 1", name, groups);
+  if (channels % groups != 0)
+    fail("{}: groups is {}, which does not divide the {} channels of the {}", name, groups,
+         channels, whose);
+}
+
+/// dilation * (kernel - 1) + 1, held at 2^62.
+int64_t span_of(int64_t kernel, int64_t dilation) {
+  int64_t span;
+  constexpr int64_t most = int64_t(1) << 62;
+  return __builtin_mul_overflow(kernel - 1, dilation, &span) || span >= most ? most : span + 1;
+}
+
+/// How many windows fit along one dimension.
+int64_t windows(const char* name, int64_t size, int64_t before, int64_t after, int64_t kernel,
+                int64_t dilation, int64_t stride) {
+  const int64_t padded = size + before + after, span = span_of(kernel, dilation);
+  if (span > padded)
+    fail("{}: the kernel of {} with dilation {} spans {}, more than the input of {} with padding {}",
+         name, kernel, dilation, span, size, before + after);
+  return (padded - span) / stride + 1;
+}
+
+}  // namespace
+
+void check_image(const char* name, const Tensor& x, int spatial) {
+  if (x.dim() != spatial + 1 && x.dim() != spatial + 2)
+    fail("{}: the input is {}; expected (batch x channels x {}) or the same without batch", name,
+         to_string(x.shape()),
+         spatial == 1   ? "length"
+         : spatial == 2 ? "height x width"
+                        : "depth x height x width");
+  if (!is_float(x.dtype()))
+    fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+}
+
+Shape spatial_numbers(const char* name, const char* option, const Shape& given, int spatial,
+                      int64_t fallback, int64_t least) {
+  if (given.size() > 1 && given.size() != spatial)
+    fail("{}: {} is {}; give one number, or {}", name, option, to_string(given), spatial);
+  Shape all;
+  for (int d = 0; d < spatial; ++d) {
+    const int64_t n = given.size() == 0 ? fallback : given[given.size() == 1 ? 0 : d];
+    if (n < least) fail("{}: {} is {}, it must be at least {}", name, option, n, least);
+    if (n > INT32_MAX) fail("{}: {} is {}, at most 2^31 - 1 is sensible", name, option, n);
+    all.push(n);
+  }
+  return all;
+}
+
+Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, const Tensor& bias,
+            const ConvOptions& o) {
+  const Shape stride = spatial_numbers(name, "stride", o.stride, spatial, 1, 1),
+              dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1),
+              padding = spatial_numbers(name, "padding", o.padding, spatial, 0, 0);
+  const Prepared p = prepare(name, spatial, x0, w0, bias);
+  const Tensor &x = p.x, &w = p.w;
+  check_groups(name, o.groups, w.size(0), "result");
+  check_groups(name, o.groups, x.size(1), "input");
+  if (x.size(1) / o.groups != w.size(1))
+    fail("{}: the input {} has {} channels, the weight {} takes {} with groups {}", name,
+         to_string(x0.shape()), x.size(1), to_string(w0.shape()), w.size(1) * o.groups, o.groups);
+  check_bias(name, bias, w.size(0));
+  Window axis[3];  // depth, height, width
+  for (int i = 0; i < spatial; ++i) {
+    Window& a = axis[3 - spatial + i];
+    a = {x.size(x.dim() - spatial + i), w.size(w.dim() - spatial + i), stride[i], dilation[i]};
+    int64_t before = padding[i], after = padding[i];
+    if (o.same) {
+      if (stride[i] != 1) fail("{}: padding 'same' needs stride 1, the stride is {}", name, stride[i]);
+      const int64_t both = span_of(a.kernel, dilation[i]) - 1;
+      if (both > INT32_MAX)
+        fail("{}: padding 'same' would be {} for a kernel of {} with dilation {}", name, both,
+             a.kernel, dilation[i]);
+      before = both / 2, after = both - before;
+    }
+    a.out = windows(name, a.size, before, after, a.kernel, dilation[i], stride[i]);
+    a.offset = -before;
+  }
+  const Geometry g = geometry_of(x.size(0) * axis[0].out, o.groups, p, axis);
+  checked_count(name, g.y());
+  if (spatial < 3) return finish(p, spatial, part(kY, x, w, p.bias, g));
+  const Tensor y = part(kY, depth_windows(x, axis[0]), reshape(w, g.w()), p.bias, g);
+  const Tensor volumes = reshape(y, {x.size(0), axis[0].out, w.size(0), g.out[0], g.out[1]});
+  return finish(p, spatial, contiguous(transpose(volumes, 1, 2)));
+}
+
+Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Tensor& w0,
+                      const Tensor& bias, const ConvOptions& o) {
+  const Shape stride = spatial_numbers(name, "stride", o.stride, spatial, 1, 1),
+              dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1),
+              padding = spatial_numbers(name, "padding", o.padding, spatial, 0, 0),
+              more = spatial_numbers(name, "output_padding", o.output_padding, spatial, 0, 0);
+  const Prepared p = prepare(name, spatial, x0, w0, bias);
+  const Tensor &x = p.x, &w = p.w;
+  check_groups(name, o.groups, x.size(1), "input");
+  if (x.size(1) != w.size(0))
+    fail("{}: the input {} has {} channels, the weight {} takes {}", name, to_string(x0.shape()),
+         x.size(1), to_string(w0.shape()), w.size(0));
+  check_bias(name, bias, w.size(1) * o.groups);
+  Window axis[3];  // depth, height, width
+  for (int i = 0; i < spatial; ++i) {
+    Window& a = axis[3 - spatial + i];
+    a = {0, w.size(w.dim() - spatial + i), stride[i], dilation[i], -padding[i],
+         x.size(x.dim() - spatial + i)};
+    if (more[i] >= std::max(stride[i], dilation[i]))
+      fail("{}: output_padding is {}, it must be less than the stride {} or the dilation {}", name,
+           more[i], stride[i], dilation[i]);
+    const int64_t span = span_of(a.kernel, dilation[i]);
+    if (__builtin_mul_overflow(a.out - 1, stride[i], &a.size) ||
+        __builtin_add_overflow(a.size, span + more[i] - 2 * padding[i], &a.size))
+      fail("{}: the result would not fit in memory: an input of {} with stride {}", name, a.out,
+           stride[i]);
+    if (a.size < 1)
+      fail("{}: nothing is left of an input of {} with padding {}", name, a.out, padding[i]);
+  }
+  const int64_t n = x.size(0), depth = axis[0].out;
+  const Geometry g = geometry_of(n * depth, o.groups, p, axis);
+  checked_count(name, g.x());
+  Tensor y;
+  if (spatial < 3) {
+    y = part(kX, w, x, {}, g);
+  } else {
+    const Tensor slices = reshape(transpose(x, 1, 2), g.y());
+    y = depth_sums(part(kX, reshape(w, g.w()), slices, {}, g), axis[0], n);
+  }
+  if (p.bias.defined()) {
+    Shape channels{p.bias.size(0)};
+    for (int d = 2; d < y.dim(); ++d) channels.push(1);
+    y = y + reshape(p.bias, channels);
+  }
+  return finish(p, spatial, y);
+}
+
+Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tensor& w0,
+                     bool reverse) {
+  if (x0.dim() != spatial + 2)
+    fail("{}: the input is {}; expected (batch x channels x {})", name, to_string(x0.shape()),
+         spatial == 1 ? "length" : "height x width");
+  const Prepared p = prepare(name, spatial, x0, w0, {});
+  const Tensor &x = p.x, &w = p.w;
+  if (x.size(1) != w.size(1))
+    fail("{}: the input {} has {} channels, the weight {} takes {}", name, to_string(x0.shape()),
+         x.size(1), to_string(w0.shape()), w.size(1));
+  const int64_t step = reverse ? -1 : 1;
+  const Geometry g{x.size(0), 1, w.size(1), w.size(0), {x.size(2), x.size(3)},
+                   {w.size(2), w.size(3)}, {x.size(2), x.size(3)}, {1, 1}, {step, step}, {0, 0}};
+  checked_count(name, g.y());
+  return finish(p, spatial, part(kY, x, w, {}, g));
+}
+
+Tensor window_sums(const Tensor& x, const Window& h, const Window& w) {
+  const Geometry g{x.size(0), 1, 1, 1, {h.size, w.size}, {h.kernel, w.kernel}, {h.out, w.out},
+                   {h.stride, w.stride}, {h.dilation, w.dilation}, {h.offset, w.offset}};
+  const Tensor one = ones({1, 1, h.kernel, w.kernel}, x.dtype(), x.device());
+  return squeeze(part(kY, unsqueeze(x, 1), one, {}, g), 1);
+}
+
+// ---- patches ------------------------------------------------------------------------------------
+
+namespace {
+
+/// All that unfold and fold know: an image, its zeros around, and its patches.
+struct Patches {
+  int64_t n, c, size[2], kernel[2], dilation[2], padding[2], stride[2], out[2];
+  Shape columns() const { return {n, c * kernel[0] * kernel[1], out[0] * out[1]}; }
+  Shape image() const { return {n, c, size[0], size[1]}; }
+};
+
+Tensor padded_image(const Patches& p, Dtype dtype, const Device& device) {
+  const Shape size{p.n, p.c, p.size[0] + 2 * p.padding[0], p.size[1] + 2 * p.padding[1]};
+  checked_count("unfold", size);
+  return zeros(size, dtype, device);
+}
+Tensor inner(const Tensor& padded, const Patches& p) {
+  return slice(slice(padded, 2, p.padding[0], p.size[0]), 3, p.padding[1], p.size[1]);
+}
+/// The places that element (i, j) of the kernel takes in the padded image.
+Tensor places(const Tensor& padded, const Patches& p, int64_t i, int64_t j) {
+  return slice(slice(padded, 2, i * p.dilation[0], p.out[0], p.stride[0]), 3, j * p.dilation[1],
+               p.out[1], p.stride[1]);
+}
+Tensor column_block(const Tensor& columns, const Patches& p) {
+  return reshape(columns, {p.n, p.c, p.kernel[0], p.kernel[1], p.out[0], p.out[1]});
+}
+
+Tensor unfolded(const Tensor& x, const Patches& p);
+Tensor folded(const Tensor& columns, const Patches& p);
+
+Patches patches_of(Node& node) {
+  Patches p;
+  std::memcpy(&p, node.saved[0]->storage->data, sizeof p);
+  return p;
+}
+const NodeType kUnfold{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
+                         dx[0] = folded(g, patches_of(node));
+                       }};
+const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = unfolded(g, patches_of(node));
+                     }};
+
+void record_patches(const NodeType& type, const Tensor& out, const Tensor& x, const Patches& p) {
+  if (!wants_grad(x)) return;
+  Tensor sizes = empty({int64_t(sizeof p / sizeof(int64_t))}, Dtype::i64);
+  std::memcpy(sizes.data(), &p, sizeof p);
+  record(type, out, {&x}).save(0, sizes, Node::kOther);
+}
+
+Tensor unfolded(const Tensor& x, const Patches& p) {
+  Tensor out = empty(p.columns(), x.dtype(), x.device());
+  {
+    NoGrad off;
+    const Tensor image = padded_image(p, x.dtype(), x.device()), block = column_block(out, p);
+    copy_(inner(image, p), x);
+    for (int64_t i = 0; i < p.kernel[0]; ++i)
+      for (int64_t j = 0; j < p.kernel[1]; ++j)
+        copy_(pick(pick(block, 2, i), 2, j), places(image, p, i, j));
+  }
+  record_patches(kUnfold, out, x, p);
+  return out;
+}
+
+Tensor folded(const Tensor& columns, const Patches& p) {
+  Tensor out;
+  {
+    NoGrad off;
+    const Tensor image = padded_image(p, columns.dtype(), columns.device()),
+                 block = column_block(columns, p);
+    for (int64_t i = 0; i < p.kernel[0]; ++i)
+      for (int64_t j = 0; j < p.kernel[1]; ++j)
+        add_(places(image, p, i, j), pick(pick(block, 2, i), 2, j));
+    out = p.padding[0] + p.padding[1] > 0 ? clone(inner(image, p)) : image;
+  }
+  record_patches(kFold, out, columns, p);
+  return out;
+}
+
+Patches checked_patches(const char* name, int64_t n, int64_t c, const Shape& size,
+                        const Shape& kernel, const Shape& dilation, const Shape& padding,
+                        const Shape& stride) {
+  if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
+  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
+              d = spatial_numbers(name, "dilation", dilation, 2, 1, 1),
+              b = spatial_numbers(name, "padding", padding, 2, 0, 0),
+              s = spatial_numbers(name, "stride", stride, 2, 1, 1);
+  Patches p;
+  p.n = n, p.c = c;
+  for (int i = 0; i < 2; ++i) {
+    p.size[i] = size[i], p.kernel[i] = k[i], p.dilation[i] = d[i], p.padding[i] = b[i];
+    p.stride[i] = s[i];
+    p.out[i] = windows(name, size[i], b[i], b[i], k[i], d[i], s[i]);
+  }
+  checked_count(name, {n, c, k[0], k[1], p.out[0], p.out[1]});
+  checked_count(name, {n, c, size[0] + 2 * b[0], size[1] + 2 * b[1]});
+  return p;
+}
+
+}  // namespace
+
+Tensor im2col(const Tensor& x, const Shape& kernel, const Shape& dilation, const Shape& padding,
+              const Shape& stride) {
+  if (x.dim() != 4 && x.dim() != 3)
+    fail("unfold: the input is {}; expected (batch x channels x height x width)",
+         to_string(x.shape()));
+  const bool single = x.dim() == 3;
+  const Tensor image = single ? unsqueeze(x, 0) : x;
+  const Patches p = checked_patches("unfold", image.size(0), image.size(1),
+                                    {image.size(2), image.size(3)}, kernel, dilation, padding,
+                                    stride);
+  const Tensor out = unfolded(image, p);
+  return single ? squeeze(out, 0) : out;
+}
+
+Tensor col2im(const Tensor& columns, const Shape& size, const Shape& kernel, const Shape& dilation,
+              const Shape& padding, const Shape& stride) {
+  if (columns.dim() != 3 && columns.dim() != 2)
+    fail("fold: the input is {}; expected (batch x channels * kernel x patches)",
+         to_string(columns.shape()));
+  const bool single = columns.dim() == 2;
+  const Tensor x = single ? unsqueeze(columns, 0) : columns;
+  if (size.size() == 0) fail("fold: output_size is missing");
+  const Shape image = spatial_numbers("fold", "output_size", size, 2, 1, 1);
+  Patches p = checked_patches("fold", x.size(0), 1, image, kernel, dilation, padding, stride);
+  const int64_t each = p.kernel[0] * p.kernel[1];
+  if (x.size(1) % each != 0)
+    fail("fold: the {} rows of {} are not a multiple of the kernel's {} elements", x.size(1),
+         to_string(columns.shape()), each);
+  if (x.size(2) != p.out[0] * p.out[1])
+    fail("fold: {} has {} patches, an image of {} has {} x {}", to_string(columns.shape()),
+         x.size(2), to_string(image), p.out[0], p.out[1]);
+  p.c = x.size(1) / each;
+  checked_count("fold", {p.n, p.c, image[0] + 2 * p.padding[0], image[1] + 2 * p.padding[1]});
+  const Tensor out = folded(x, p);
+  return single ? squeeze(out, 0) : out;
+}
+
+}  // namespace mt

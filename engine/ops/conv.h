@@ -1,0 +1,45 @@
+// conv.h -- convolutions over one to three spatial dimensions, and the patches they see
+#pragma once
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// One number for each spatial dimension; one alone counts for all, none is the default.
+struct ConvOptions {
+  Shape stride, padding, dilation;
+  bool same = false;  // instead of `padding`: what keeps the size, one more at the end if it is odd
+  int64_t groups = 1;
+  Shape output_padding;  // of a transposed convolution
+};
+/// x (n, c, ..) or (c, ..), weight (out, c / groups, kernel ..), bias (out) or undefined; `spatial`
+/// is 1, 2 or 3. As torch.conv2d.
+Tensor conv(const char* name, int spatial, const Tensor& x, const Tensor& weight,
+            const Tensor& bias, const ConvOptions& = {});
+/// The gradient of conv for its input as an operation; weight (c, out / groups, kernel ..).
+Tensor conv_transpose(const char* name, int spatial, const Tensor& x, const Tensor& weight,
+                      const Tensor& bias, const ConvOptions& = {});
+/// out[i] = sum of x[i + k] w[k], or x[i - k] when reversed, with zeros beyond the ends: as long as
+/// x. From MiniTorch.
+Tensor conv_anchored(const char* name, int spatial, const Tensor& x, const Tensor& weight,
+                     bool reverse);
+
+/// How one window of a convolution or a pooling lies along a dimension.
+struct Window {
+  int64_t size = 1, kernel = 1, stride = 1, dilation = 1, offset = 0, out = 1;
+};
+/// The sums of all windows of x (planes, height, width); differentiable.
+Tensor window_sums(const Tensor& x, const Window& h, const Window& w);
+/// The numbers given for an option, for each spatial dimension; checked against `least` and 2^31.
+Shape spatial_numbers(const char* name, const char* option, const Shape& given, int spatial,
+                      int64_t fallback, int64_t least);
+/// Refuses kernels without elements, and dtypes without fractions.
+void check_image(const char* name, const Tensor& x, int spatial);
+
+/// The patches of x (n, c, h, w) as columns (n, c * kernel, patches), and their sum back. As
+/// torch.nn.functional.unfold and fold.
+Tensor im2col(const Tensor& x, const Shape& kernel, const Shape& dilation, const Shape& padding,
+              const Shape& stride);
+Tensor col2im(const Tensor& columns, const Shape& size, const Shape& kernel, const Shape& dilation,
+              const Shape& padding, const Shape& stride);
+
+}  // namespace mt

@@ -1,0 +1,177 @@
+// create.cpp -- making tensors, copying and converting them
+#include <cmath>
+#include <cstring>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+
+namespace {
+
+/// One element of the CPU's memory, everywhere in a GPU's.
+void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
+  const Tensor one = to(view_of(in.detach(), {}, {}, in.offset()), out.dtype());
+  alignas(8) unsigned char value[8] = {};
+  std::memcpy(value, one.data(), size_t(item_size(one.dtype())));
+  c.from = c.to;
+  c.in = value;
+  gpu_of(out.device()).fill(c);
+}
+
+}  // namespace
+
+void copy_elements(const Tensor& out, const Tensor& in) {
+  Copy c;
+  c.to = out.dtype(), c.from = in.dtype();
+  c.ndim = out.dim();
+  const size_t bytes = sizeof(int64_t) * size_t(c.ndim);
+  std::memcpy(c.size, out.impl()->size, bytes);
+  std::memcpy(c.out_stride, out.impl()->stride, bytes);
+  std::memcpy(c.in_stride, in.impl()->stride, bytes);
+  c.out = out.data(), c.in = in.data();
+  if (&in.device() != &out.device()) return fill_elements(out, in, c);
+  out.device().copy(c);
+}
+
+namespace {
+
+const NodeType kClone{"clone", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
+const NodeType kConvert{
+    "to", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.saved[0]->dtype); }};
+
+}  // namespace
+
+Tensor full(const Shape& shape, double value, Dtype dtype, const Device& device) {
+  check_value("full", value, dtype);
+  Tensor out = empty(shape, dtype, device);
+  NoGrad off;
+  return fill_(out, value);
+}
+Tensor zeros(const Shape& shape, Dtype dtype, const Device& device) {
+  return full(shape, 0, dtype, device);
+}
+Tensor ones(const Shape& shape, Dtype dtype, const Device& device) {
+  return full(shape, 1, dtype, device);
+}
+Tensor zeros_like(const Tensor& x) { return full(x.shape(), 0, x.dtype(), x.device()); }
+
+Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
+  Tensor out = zeros({rows, columns}, dtype, device);
+  const int64_t n = std::min(rows, columns);
+  if (n > 0) fill_(view_of(out, {n}, {columns + 1}, 0), 1);
+  return out;
+}
+
+/// f of 0, 1, .. n - 1, which takes a double or a tensor of them: what is on a GPU is made there, so
+/// that nobody waits.
+template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device, const F& f) {
+  if (is_cpu(device)) {
+    Tensor out = empty({n}, dtype);
+    with_dtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* const to = out.data_as<T>();
+      parallel_strips(n, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
+      });
+    });
+    return out;
+  }
+  NoGrad off;
+  return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - Tensor(1.0), Dtype::f64)), dtype);
+}
+
+Tensor range(double first, double last, double step, Dtype dtype, const Device& device) {
+  if (step == 0 || std::isnan(step))
+    fail("range: the step is {}; it must not be 0 or nan", show(step));
+  if (!std::isfinite(first) || !std::isfinite(last) || !std::isfinite(step))
+    fail("range: {} to {} by {} does not end", show(first), show(last), show(step));
+  const double count = std::floor((last - first) / step * (1 + 1e-12) + 1e-12) + 1;
+  if (!(count < 1e13)) fail("range: {} to {} by {} does not end", first, last, step);
+  const int64_t n = count > 0 ? int64_t(count) : 0;
+  if (n > 0)
+    check_value("range", first, dtype), check_value("range", first + double(n - 1) * step, dtype);
+  if (!is_float(dtype) && step != std::floor(step))
+    fail("range: the step {} does not fit into {}", step, dtype_name(dtype));
+  return sequence(n, dtype, device, [=](auto i) {
+    using N = decltype(i);
+    return N(first) + i * N(step);
+  });
+}
+
+Tensor linspace(double first, double last, int64_t n, Dtype dtype, const Device& device) {
+  if (!is_float(dtype)) fail("linspace: {} cannot hold fractions; use range", dtype_name(dtype));
+  return sequence(n, dtype, device, [=](auto i) {  // exact at both ends
+    using N = decltype(i);
+    const N at = i / N(double(std::max<int64_t>(n - 1, 1)));
+    return N(first) * (N(1.0) - at) + N(last) * at;
+  });
+}
+
+Tensor clone(const Tensor& x) {
+  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  copy_elements(out, x);
+  if (wants_grad(x)) record(kClone, out, {&x});
+  return out;
+}
+
+Tensor pin_memory(const Tensor& x) {
+  if (!is_cpu(x.device())) fail("pin_memory: the tensor is on {}; only the CPU's can be pinned", x.device().name);
+  if (x.impl()->storage->pinned && x.is_contiguous()) return x;
+  if (capturing) check_may_wait(*capturing);
+  const Tensor out = shape_of(x);
+  const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
+  out.impl()->storage = allocate_pinned(gpu_of(device_named("cuda")), bytes).release();
+  NoGrad off;
+  copy_elements(out, x);
+  return out;
+}
+
+Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+
+Tensor to(const Tensor& x, Dtype dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor out = empty(x.shape(), dtype, x.device());
+  copy_elements(out, x);
+  if (is_float(dtype) && wants_grad(x)) record(kConvert, out, {&x}).save_shape(0, x);
+  return out;
+}
+
+namespace {
+
+void move_backward(Node& node, const Tensor& g, Tensor* dx) {
+  dx[0] = to(g, node.get(0).device());
+}
+const NodeType kMove{"to", move_backward};
+
+}  // namespace
+
+/// What moves is contiguous; between two GPUs it goes by way of the CPU.
+Tensor to(const Tensor& x, const Device& device, bool non_blocking) {
+  const Device& from = x.device();
+  if (&from == &device) return x;
+  if (!is_cpu(from) && !is_cpu(device)) return to(to(x, cpu_device()), device);
+  Tensor whole, out;
+  check_may_wait(is_cpu(from) ? device : from);
+  {
+    NoGrad off;
+    whole = contiguous(x.detach());
+    out = empty(x.shape(), x.dtype(), device);
+    const size_t bytes = size_t(x.numel() * item_size(x.dtype()));
+    if (!is_cpu(from)) {
+      from.download(out.data(), whole.data(), bytes);
+    } else if (const Device* pinned = whole.impl()->storage->pinned) {  // for all GPUs
+      gpu_of(device).upload_later(out.data(), whole.data(), bytes);
+      if (!non_blocking || pinned != &device) device.sync();
+    } else {
+      device.upload(out.data(), whole.data(), bytes);
+    }
+    if (!non_blocking) check_device(is_cpu(from) ? device : from);
+  }
+  if (wants_grad(x)) record(kMove, out, {&x}).save(0, empty({0}, x.dtype(), from), Node::kOther);
+  return out;
+}
+
+}  // namespace mt

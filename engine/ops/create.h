@@ -1,0 +1,30 @@
+// create.h -- making tensors, copying and converting them
+#pragma once
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+// ---- making ----
+
+Tensor full(const Shape&, double value, Dtype = default_dtype(), const Device& = cpu_device());
+Tensor zeros(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
+Tensor ones(const Shape&, Dtype = default_dtype(), const Device& = cpu_device());
+Tensor zeros_like(const Tensor&);
+Tensor eye(int64_t rows, int64_t columns, Dtype = default_dtype(), const Device& = cpu_device());
+/// first, first + step, .. up to last inclusive.
+Tensor range(double first, double last, double step, Dtype, const Device& = cpu_device());
+Tensor linspace(double first, double last, int64_t n, Dtype = default_dtype(),
+                const Device& = cpu_device());
+
+// ---- copies and conversions ----
+
+Tensor clone(const Tensor&);
+Tensor contiguous(const Tensor&);
+Tensor to(const Tensor&, Dtype);
+Tensor to(const Tensor& x, const Device& device, bool non_blocking = false);
+/// A copy in page-locked memory of the CPU, from which copies to the GPU need not wait.
+Tensor pin_memory(const Tensor&);
+/// The copy verb alone, for shapes that agree: no checks, no graph.
+void copy_elements(const Tensor& out, const Tensor& in);
+
+}  // namespace mt

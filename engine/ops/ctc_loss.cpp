@@ -1,0 +1,245 @@
+// ctc_loss.cpp -- connectionist temporal classification: the loss of unaligned sequences, on the CPU
+//
+// Both recursions run in double and in logarithms (Graves et al. 2006). Positions s of the path
+// alternate blanks (even s) with the target's labels (odd s).
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <new>
+#include <vector>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+const char* const kName = "ctc_loss";
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+double log_add(double a, double b) {
+  const double high = std::max(a, b), low = std::min(a, b);
+  return low == kNever ? high : high + std::log1p(std::exp(low - high));
+}
+
+/// One sequence: its log-probabilities, its target, what they give.
+template <class T> struct Sequence {
+  const T* x;  // element (time, class) at x[time * step + class]
+  int64_t step, classes, time, blank;
+  const int64_t* target;
+  int64_t length;
+
+  int64_t places() const { return 2 * length + 1; }
+  int64_t label(int64_t s) const { return s % 2 ? target[s / 2] : blank; }
+  double at(int64_t t, int64_t s) const { return double(x[t * step + label(s)]); }
+  /// Whether place s follows place s - 2 without the blank between.
+  bool skips(int64_t s) const { return s % 2 && s > 1 && label(s) != label(s - 2); }
+
+  /// alpha[t * places + s]: the logarithm of all ways to reach place s by time t.
+  std::vector<double> forward() const {
+    const int64_t n = places();
+    std::vector<double> alpha(size_t(time * n), kNever);
+    for (int64_t s = 0; s < std::min<int64_t>(n, 2) && time > 0; ++s) alpha[size_t(s)] = at(0, s);
+    for (int64_t t = 1; t < time && !mt_interrupted; ++t) {
+      const double* before = &alpha[size_t((t - 1) * n)];
+      for (int64_t s = 0; s < n; ++s) {
+        double sum = before[s];
+        if (s > 0) sum = log_add(sum, before[s - 1]);
+        if (skips(s)) sum = log_add(sum, before[s - 2]);
+        alpha[size_t(t * n + s)] = sum + at(t, s);
+      }
+    }
+    return alpha;
+  }
+  double loss(const std::vector<double>& alpha) const {
+    if (time == 0) return length == 0 ? 0 : -kNever;
+    const double* end = &alpha[size_t(time * places() - 1)];
+    return -(length > 0 ? log_add(end[0], end[-1]) : end[0]);
+  }
+
+  /// scale (exp(x) - the probability of passing each class at each time) into gradient.
+  void backward(double scale, T* gradient) const {
+    if (time == 0) return;
+    const std::vector<double> alpha = forward();
+    const double total = loss(alpha);
+    const int64_t n = places();
+    std::vector<double> beta(size_t(n), kNever), next(beta), passed;
+    for (int64_t s = n - 1; s >= std::max<int64_t>(n - 2, 0); --s) beta[size_t(s)] = 0;
+    for (int64_t t = time - 1; t >= 0 && !mt_interrupted; --t) {
+      passed.assign(size_t(classes), kNever);
+      for (int64_t s = 0; s < n; ++s) {
+        double& sum = passed[size_t(label(s))];
+        sum = log_add(sum, alpha[size_t(t * n + s)] + beta[size_t(s)]);
+      }
+      T* out = gradient + t * step;
+      for (int64_t c = 0; c < classes; ++c) {
+        const double way = passed[size_t(c)] + total;  // NaN where nothing spells the target
+        out[c] = T(scale * (std::exp(double(x[t * step + c])) - std::exp(way)));
+      }
+      // beta without the probability at its own time.
+      for (int64_t s = 0; s < n; ++s) {
+        double sum = beta[size_t(s)] + at(t, s);
+        if (s + 1 < n) sum = log_add(sum, beta[size_t(s + 1)] + at(t, s + 1));
+        if (s + 2 < n && skips(s + 2)) sum = log_add(sum, beta[size_t(s + 2)] + at(t, s + 2));
+        next[size_t(s)] = sum;
+      }
+      beta.swap(next);
+    }
+  }
+};
+
+/// What a call knows besides the numbers: positions from 0 of all targets, where each begins.
+struct Spelling {
+  Tensor labels, begin, length, time;  // int64: all labels; for each sequence
+  int64_t blank;
+};
+
+template <class T>
+Sequence<T> sequence(const Tensor& x, const Spelling& s, int64_t i) {
+  const int64_t n = x.size(1), classes = x.size(2);
+  return {x.data_as<T>() + i * classes, n * classes, classes, s.time.at_integer(i), s.blank,
+          s.labels.data_as<int64_t>() + s.begin.at_integer(i), s.length.at_integer(i)};
+}
+
+/// Calls body(sequence, i) for all sequences of x.
+template <class Body> void each_sequence(const Tensor& x, const Spelling& s, const Body& body) {
+  const double work = double(x.numel()) + double(x.size(0)) * double(s.labels.numel());
+  std::atomic<bool> refused{false};  // a piece must not throw
+  parallel(x.size(1), work > 2e4, [&](int64_t i) {
+    try {
+      if (x.dtype() == Dtype::f64) body(sequence<double>(x, s, i), i);
+      else body(sequence<float>(x, s, i), i);
+    } catch (const std::bad_alloc&) { refused = true; }
+  });
+  if (refused) throw std::bad_alloc();
+}
+
+const NodeType kGradient{"ctc_loss's gradient", [](Node&, const Tensor&, Tensor*) {
+                           fail("ctc_loss: there is no second derivative, only the first");
+                         }};
+
+void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor x0 = node.get(0), facts = node.get(1), labels = node.get(2);
+  const bool zero_infinity = node.number[1] != 0;
+  const Spelling spelling{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2),
+                          int64_t(node.number[0])};
+  Tensor out;
+  {
+    NoGrad off;
+    const Tensor x = contiguous(x0), scale = to(g, Dtype::f64);
+    out = zeros(x.shape(), x.dtype());
+    each_sequence(x, spelling, [&](const auto& one, int64_t i) {
+      using T = std::decay_t<decltype(one.x[0])>;
+      if (zero_infinity && std::isinf(one.loss(one.forward()))) return;
+      one.backward(scale.at(i), out.template data_as<T>() + i * x.size(2));
+    });
+  }
+  if (wants_grad(g, x0)) record(kGradient, out, {&g, &x0});
+  dx[0] = out;
+}
+const NodeType kCtc{"ctc_loss", ctc_backward};
+
+/// Lengths of n sequences, from 0 to `most`.
+Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64_t most,
+                       const char* of) {
+  if (is_float(lengths.dtype()) || lengths.dtype() == Dtype::b8)
+    fail("{}: {} are {}; they must be integers", kName, what, dtype_name(lengths.dtype()));
+  if (lengths.dim() > 1 || lengths.numel() != n)
+    fail("{}: {} are {}; expected one for each of {}", kName, what, to_string(lengths.shape()), n);
+  const Tensor host = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
+  for (int64_t i = 0; i < n; ++i)
+    if (const int64_t k = host.at_integer(i); k < 0 || k > most)
+      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + index_base, k, most, of);
+  return host;
+}
+
+/// The targets of n sequences as positions from 0.
+Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, int64_t classes,
+                     int64_t blank) {
+  if (is_float(targets.dtype()) || targets.dtype() == Dtype::b8)
+    fail("{}: targets are class positions and must be integers, these are {}; use targets:long()",
+         kName, dtype_name(targets.dtype()));
+  const bool joined = targets.dim() == 1;
+  if (!joined && (targets.dim() != 2 || targets.size(0) != n))
+    fail("{}: the targets are {}; expected ({} x length), or all in one row", kName,
+         to_string(targets.shape()), n);
+  const int64_t most = targets.size(targets.dim() - 1);
+  Spelling s;
+  s.blank = blank;
+  s.length = checked_lengths("target_lengths", lengths, n, most, "what the targets hold");
+  s.begin = empty({n}, Dtype::i64);
+  s.labels = clone(to(to(targets, cpu_device()), Dtype::i64));
+  int64_t begin = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t length = s.length.at_integer(i);
+    s.begin.data_as<int64_t>()[i] = begin;
+    check_interrupt();
+    for (int64_t k = 0; k < length && begin + length <= s.labels.numel(); ++k) {
+      int64_t& label = s.labels.data_as<int64_t>()[begin + k];
+      if (label < index_base || label > classes - 1 + index_base)
+        fail("{}: target {} of sequence {} is {}, expected {}..{} (labels count from {} here)",
+             kName, k + index_base, i + index_base, label, index_base, classes - 1 + index_base,
+             index_base);
+      label -= index_base;
+      if (label == blank)
+        fail("{}: target {} of sequence {} is {}, the blank; targets are the other classes, or give "
+             "another blank",
+             kName, k + index_base, i + index_base, label + index_base);
+    }
+    begin += joined ? length : most;
+  }
+  if (joined && begin != most)
+    fail("{}: target_lengths sum to {}, the row of targets has {}", kName, begin, most);
+  return s;
+}
+
+}  // namespace
+
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, int64_t blank, Reduction how, bool zero_infinity) {
+  if (!is_cpu(log_probs.device()))
+    return to(ctc_loss(to(log_probs, cpu_device()), targets, input_lengths, target_lengths, blank,
+                       how, zero_infinity),
+              log_probs.device());
+  if (!is_float(log_probs.dtype()))
+    fail("{}: the log-probabilities are {}; use x:float()", kName, dtype_name(log_probs.dtype()));
+  if (log_probs.dim() != 2 && log_probs.dim() != 3)
+    fail("{}: the log-probabilities are {}; expected (time x batch x classes) or (time x classes)",
+         kName, to_string(log_probs.shape()));
+  const bool single = log_probs.dim() == 2, half = is_half(log_probs.dtype());
+  const Tensor wide = half ? to(log_probs, Dtype::f32) : log_probs;
+  const Tensor x = single ? unsqueeze(wide, 1) : wide;
+  const int64_t n = x.size(1), classes = x.size(2);
+  if (blank < 0 || blank >= classes)
+    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank : blank + index_base,
+         index_base, classes - 1 + index_base);
+  Spelling spelling = spelling_of(targets, target_lengths, n, classes, blank);
+  spelling.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),
+                                  "the time of the log-probabilities");
+  Tensor loss = empty({n}, x.dtype());
+  {
+    NoGrad off;
+    const Tensor dense = contiguous(x.detach());
+    each_sequence(dense, spelling, [&](const auto& one, int64_t i) {
+      using T = std::decay_t<decltype(one.x[0])>;
+      loss.template data_as<T>()[i] = T(one.loss(one.forward()));
+    });
+  }
+  if (wants_grad(x)) {
+    Node& node = record(kCtc, loss, {&x});
+    NoGrad off;
+    node.save(0, x, 0);
+    node.save(1, stack({spelling.begin, spelling.length, spelling.time}), Node::kOther);
+    node.save(2, spelling.labels, Node::kOther);
+    node.number[0] = double(blank), node.number[1] = zero_infinity;
+  }
+  if (zero_infinity) loss = where(isinf(loss), Tensor(0.0), loss);
+  if (half) loss = to(loss, log_probs.dtype());
+  if (how == Reduction::none) return single ? squeeze(loss, 0) : loss;
+  if (how == Reduction::sum) return sum(loss);
+  return mean(loss / maximum(to(spelling.length, loss.dtype()), Tensor(1.0)));
+}
+
+}  // namespace mt

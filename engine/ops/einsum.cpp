@@ -1,0 +1,460 @@
+// einsum.cpp -- sums of products over named dimensions: reading, sizes, the order of contraction
+#include "engine/ops/einsum.h"
+
+#include <algorithm>
+#include <bitset>
+#include <cctype>
+
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// A dimension's name: its letter, or for those of an ellipsis 0, 1, .. from the left.
+using Labels = Shape;
+constexpr int kLabels = 128;
+using Set = std::bitset<kLabels>;
+constexpr char kDots = '.';  // an ellipsis, once read
+
+// ---- reading ------------------------------------------------------------------------------------
+
+struct Expression {
+  std::vector<std::string> inputs{""};
+  std::string output;
+  bool arrow = false;
+};
+
+Expression read(std::string_view text) {
+  Expression e;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    std::string& term = e.arrow ? e.output : e.inputs.back();
+    if (c == ' ') continue;
+    if (std::isalpha(static_cast<unsigned char>(c))) {
+      if (e.arrow && term.find(c) != std::string::npos)
+        fail("einsum: '{}' occurs more than once in the output of '{}'", c, text);
+      term += c;
+    } else if (c == '.') {
+      if (text.substr(i, 3) != "...")
+        fail("einsum: a lone '.' in '{}'; an ellipsis is '...'", text);
+      if (term.find(kDots) != std::string::npos)
+        fail("einsum: '...' occurs twice in one term of '{}'", text);
+      term += kDots;
+      i += 2;
+    } else if (c == ',' && !e.arrow) {
+      e.inputs.emplace_back();
+    } else if (c == '-' && text.substr(i, 2) == "->" && !e.arrow) {
+      e.arrow = true;
+      ++i;
+    } else {
+      fail(
+          "einsum: '{}' at character {} of '{}' has no place there; terms of letters and '...' are "
+          "parted by ',', then '->' and one term may follow",
+          std::isprint(static_cast<unsigned char>(c)) ? std::string(1, c) : "?", i + 1, text);
+    }
+  }
+  return e;
+}
+
+/// A tensor whose dimensions have names.
+struct Term {
+  Tensor x;
+  Labels at;
+  int find(int64_t label) const {
+    for (int d = 0; d < at.size(); ++d)
+      if (at[d] == label) return d;
+    return -1;
+  }
+  Set labels() const {
+    Set set;
+    for (int64_t label : at) set.set(size_t(label));
+    return set;
+  }
+};
+
+std::string show_label(int64_t label) {
+  return label < kMaxDims ? "..." : std::string(1, char(label));
+}
+
+/// Gives every dimension of the operands its name, and finds the sizes: 1 fits any other.
+class Naming {
+ public:
+  Naming(const Expression& e, const std::vector<Tensor>& operands) {
+    std::fill_n(owner_, kLabels, -1);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const int letters = letters_of(e.inputs[i]), rank = operands[i].dim();
+      const bool dots = e.inputs[i].find(kDots) != std::string::npos;
+      if (dots ? letters > rank : letters != rank)
+        fail("einsum: operand {} is {}, '{}' names {}{} dimensions", i + 1,
+             to_string(operands[i].shape()), spelled(e.inputs[i]), dots ? "at least " : "",
+             letters);
+      if (dots) dots_ = std::max(dots_, rank - letters);
+    }
+    for (size_t i = 0; i < operands.size(); ++i) name(i, e.inputs[i], operands[i]);
+  }
+  Labels output(const Expression& e) const {
+    std::string term = e.output;
+    if (!e.arrow) {
+      std::string all;
+      for (const std::string& input : e.inputs) all += input;
+      term = kDots;
+      for (char c = 'A'; c <= 'z'; ++c)
+        if (std::count(all.begin(), all.end(), c) == 1) term += c;
+    }
+    const int rank = letters_of(term) + (term.find(kDots) != std::string::npos ? dots_ : 0);
+    if (rank > kMaxDims)
+      fail("einsum: the result has {} dimensions, a tensor has at most {}", rank, kMaxDims);
+    Labels labels;
+    for (char c : term) {
+      for (int d = 0; c == kDots && d < dots_; ++d) labels.push(d);
+      if (c != kDots && owner_[size_t(c)] < 0)
+        fail("einsum: '{}' of the output '{}' occurs in no operand", c, spelled(term));
+      if (c != kDots) labels.push(c);
+    }
+    return labels;
+  }
+  std::vector<Term> terms;
+
+  /// Repeated names become diagonals; sizes of 1 beside larger ones go away.
+  void settle() {
+    for (Term& t : terms) {
+      for (int d = 0; d < t.at.size(); ++d)
+        for (int later = t.at.size() - 1; later > d; --later)
+          if (t.at[later] == t.at[d])
+            t.x = movedim(diagonal(t.x, 0, d, later), {-1}, {d}), t.at.erase(later);
+      for (int d = t.at.size() - 1; d >= 0; --d)
+        if (t.x.size(d) == 1 && size_[size_t(t.at[d])] != 1) t.x = squeeze(t.x, d), t.at.erase(d);
+    }
+  }
+
+ private:
+  static int letters_of(const std::string& term) {
+    return int(std::count_if(term.begin(), term.end(), [](char c) { return c != kDots; }));
+  }
+  static std::string spelled(const std::string& term) {
+    std::string text;
+    for (char c : term) text += c == kDots ? std::string("...") : std::string(1, c);
+    return text;
+  }
+  void name(size_t i, const std::string& term, const Tensor& x) {
+    Term t{x, {}};
+    const int own_dots = x.dim() - letters_of(term);
+    for (char c : term) {
+      if (c != kDots) t.at.push(c);
+      else
+        for (int d = dots_ - own_dots; d < dots_; ++d) t.at.push(d);
+    }
+    for (int d = 0; d < t.at.size(); ++d) {
+      if (const int first = t.find(t.at[d]); first < d && x.size(first) != x.size(d))
+        fail("einsum: '{}' is repeated in operand {} {} with sizes {} and {}", show_label(t.at[d]),
+             i + 1, to_string(x.shape()), x.size(first), x.size(d));
+      const size_t label = size_t(t.at[d]);
+      if (owner_[label] >= 0 && size_[label] != 1 && x.size(d) != 1 && size_[label] != x.size(d))
+        fail("einsum: '{}' is {} in operand {} {} and {} in operand {} {}", show_label(t.at[d]),
+             size_[label], owner_[label] + 1, to_string(terms[size_t(owner_[label])].x.shape()),
+             x.size(d), i + 1, to_string(x.shape()));
+      if (owner_[label] < 0 || size_[label] == 1) owner_[label] = int(i), size_[label] = x.size(d);
+    }
+    terms.push_back(std::move(t));
+  }
+
+  int dots_ = 0;  // dimensions of the longest ellipsis
+  int64_t size_[kLabels] = {};
+  int owner_[kLabels];  // the operand that says the size, or -1
+};
+
+// ---- one operand, two operands ------------------------------------------------------------------
+
+/// x with its dimensions in this order and sizes of 1 where it lacks one: a view.
+Tensor aligned(const Term& t, const Labels& order) {
+  Shape dims, size;
+  bool same = t.at == order;
+  for (int64_t label : order) {
+    const int d = t.find(label);
+    if (d >= 0) dims.push(d);
+    size.push(d >= 0 ? t.x.size(d) : 1);
+  }
+  return same ? t.x : reshape(permute(t.x, dims), size);
+}
+
+/// The sum over the dimensions that are not to be kept: of integers int64.
+Term summed(const Term& t, const Set& keep) {
+  Shape dims;
+  Labels left;
+  for (int d = 0; d < t.at.size(); ++d) {
+    if (keep.test(size_t(t.at[d]))) left.push(t.at[d]);
+    else dims.push(d);
+  }
+  if (dims.size() == 0) return t;
+  if (t.x.dtype() == Dtype::b8) fail("einsum: bool tensors are not summed; use x:float()");
+  return {sum(t.x, dims), left};
+}
+
+/// What the labels of two operands are for their product.
+struct Roles {
+  Labels batch, left, right, inner;
+  Roles(const Term& a, const Term& b, const Set& keep) {
+    for (int64_t label : a.at) {
+      if (b.find(label) < 0) left.push(label);
+      else (keep.test(size_t(label)) ? batch : inner).push(label);
+    }
+    for (int64_t label : b.at)
+      if (a.find(label) < 0) right.push(label);
+  }
+};
+
+int64_t count(const Term& t, const Labels& labels) {
+  int64_t n = 1;
+  for (int64_t label : labels) n *= t.x.size(t.find(label));
+  return n;
+}
+
+/// In the order of t's memory, so that joining them needs no copy where none is possible.
+void by_stride(const Term& t, Labels& labels) {
+  for (int i = 1; i < labels.size(); ++i)
+    for (int k = i; k > 0; --k) {
+      int64_t &x = labels[k - 1], &y = labels[k];
+      if (t.x.stride(t.find(x)) >= t.x.stride(t.find(y))) break;
+      std::swap(x, y);
+    }
+}
+
+/// In the order of the final result, where there is one.
+void by_result(const Labels* result, Labels& labels) {
+  if (!result) return;
+  Labels sorted;
+  for (int64_t label : *result)
+    for (int64_t mine : labels)
+      if (mine == label) sorted.push(label);
+  labels = sorted;
+}
+
+Labels joined(const Labels& a, const Labels& b, const Labels& c) {
+  if (a.size() + b.size() + c.size() > kMaxDims)
+    fail("einsum: a product on the way has {} dimensions, a tensor has at most {}",
+         a.size() + b.size() + c.size(), kMaxDims);
+  Labels all = a;
+  for (int64_t label : b) all.push(label);
+  for (int64_t label : c) all.push(label);
+  return all;
+}
+
+/// The dimensions `rows`, then `columns`, each joined into one, after those of the batch.
+Tensor as_matrices(const Term& t, const Labels& batch, const Labels& rows, const Labels& columns) {
+  const Labels order = joined(batch, rows, columns);
+  Shape size;
+  for (int64_t label : batch) size.push(t.x.size(t.find(label)));
+  size.push(count(t, rows)), size.push(count(t, columns));
+  Term moved{t.at == order ? t.x : aligned(t, order), order};
+  return moved.x.shape() == size ? moved.x : reshape(moved.x, size);
+}
+
+bool ends_with_one_of(const Labels* result, const Labels& labels) {
+  if (!result || result->size() == 0) return false;
+  const int64_t last = (*result)[result->size() - 1];
+  return std::find(labels.begin(), labels.end(), last) != labels.end();
+}
+
+/// The product of two operands, summed over the labels that nobody else needs. `result` is the
+/// final order, if this is the last product.
+Term product(Term a, Term b, const Set& keep, const Labels* result) {
+  a = summed(a, keep | b.labels());
+  b = summed(b, keep | a.labels());
+  Roles r(a, b, keep);
+  by_result(result, r.batch);
+  const int64_t m = count(a, r.left), n = count(b, r.right), k = count(a, r.inner);
+  // Without a sum, or with a short one of single elements, a pass over the elements is cheaper.
+  if (r.inner.size() == 0 || (m == 1 && n == 1 && k <= 4 && r.batch.size() > 0)) {
+    Labels order = joined(r.batch, r.left, r.right);
+    if (result && r.inner.size() == 0) order = *result;
+    order = joined(order, r.inner, {});
+    Term out = summed({aligned(a, order) * aligned(b, order), order}, keep);
+    out.x = to(out.x, promote(a.x.dtype(), b.x.dtype()));  // as a product by matmul
+    return out;
+  }
+  if (ends_with_one_of(result, r.left)) {  // then the product transposed is contiguous
+    std::swap(a, b);
+    std::swap(r.left, r.right);
+  }
+  if (r.left.size() > 1) by_stride(a, r.left);
+  if (r.right.size() > 1) by_stride(b, r.right);
+  by_stride(a.x.numel() >= b.x.numel() ? a : b, r.inner);
+  const Tensor y = matmul(as_matrices(a, r.batch, r.left, r.inner),
+                          as_matrices(b, r.batch, r.inner, r.right), "einsum");
+  const Labels order = joined(r.batch, r.left, r.right);
+  Shape size;
+  for (int64_t label : order)
+    size.push(a.find(label) >= 0 ? a.x.size(a.find(label)) : b.x.size(b.find(label)));
+  return {y.shape() == size ? y : reshape(y, size), order};
+}
+
+// ---- the order of many operands -----------------------------------------------------------------
+
+constexpr int kExact = 8;  // up to so many operands every order is considered
+
+/// Finds the cheapest order by the number of multiplications, over all subsets of the operands.
+class ExactOrder {
+ public:
+  ExactOrder(const std::vector<Term>& terms, const Set& output, const Labels& result)
+      : terms_(terms),
+        result_(result),
+        all_((1u << terms.size()) - 1) {
+    for (unsigned s = 1; s <= all_; ++s) {
+      Set outside = output;
+      for (size_t i = 0; i < terms.size(); ++i) {
+        if (s >> i & 1) inside_[s] |= terms[i].labels();
+        else outside |= terms[i].labels();
+        for (int d = 0; d < terms[i].at.size(); ++d)
+          size_[terms[i].at[d]] = double(terms[i].x.size(d));
+      }
+      keep_[s] = inside_[s] & outside;
+    }
+    for (unsigned s = 1; s <= all_; ++s) {
+      if ((s & (s - 1)) == 0) continue;
+      cost_[s] = 1e300;
+      for (unsigned part = (s - 1) & s; part > (s ^ part); part = (part - 1) & s) consider(s, part);
+    }
+  }
+  Term run() const { return run(all_); }
+
+ private:
+  double volume(const Set& labels) const {
+    double v = 1;
+    for (size_t i = 0; i < kLabels; ++i)
+      if (labels.test(i)) v *= size_[i];
+    return v;
+  }
+  Set labels(unsigned s) const { return (s & (s - 1)) == 0 ? inside_[s] : keep_[s]; }
+  void consider(unsigned s, unsigned part) {
+    const unsigned rest = s ^ part;
+    const Set both = labels(part) | labels(rest);
+    const bool fits = int(keep_[s].count()) <= kMaxDims;
+    const double cost = cost_[part] + cost_[rest] + volume(both) + (fits ? 0 : 1e200);
+    if (cost < cost_[s]) cost_[s] = cost, split_[s] = part;
+  }
+  Term run(unsigned s) const {
+    if ((s & (s - 1)) == 0) return terms_[size_t(__builtin_ctz(s))];
+    return product(run(split_[s]), run(s ^ split_[s]), keep_[s], s == all_ ? &result_ : nullptr);
+  }
+  const std::vector<Term>& terms_;
+  const Labels& result_;
+  const unsigned all_;
+  double size_[kLabels] = {}, cost_[1u << kExact] = {};
+  unsigned split_[1u << kExact] = {};
+  Set inside_[1u << kExact], keep_[1u << kExact];
+};
+
+/// Of many: always the two whose product adds least to what is in memory.
+Term greedy_order(std::vector<Term> terms, const Set& output, const Labels& result) {
+  while (terms.size() > 1) {
+    size_t best_i = 0, best_k = 1;
+    Set best_keep;
+    double least = 1e300;
+    std::vector<int> uses(kLabels, 0);
+    for (const Term& t : terms)
+      for (int64_t label : t.at) ++uses[size_t(label)];
+    for (size_t i = 0; i < terms.size(); ++i)
+      for (size_t k = i + 1; k < terms.size(); ++k) {
+        Set keep;
+        double size = 1;
+        for (const Term* t : {&terms[i], &terms[k]})
+          for (int d = 0; d < t->at.size(); ++d) {
+            const int64_t label = t->at[d];
+            const bool both =
+                t == &terms[i] ? terms[k].find(label) >= 0 : terms[i].find(label) >= 0;
+            if (keep.test(size_t(label)) ||
+                (!output.test(size_t(label)) && uses[size_t(label)] == (both ? 2 : 1)))
+              continue;
+            keep.set(size_t(label));
+            size *= double(t->x.size(d));
+          }
+        const double growth = size - double(terms[i].x.numel()) - double(terms[k].x.numel());
+        if (growth < least && int(keep.count()) <= kMaxDims)
+          least = growth, best_i = i, best_k = k, best_keep = keep;
+      }
+    if (least == 1e300)
+      fail("einsum: every product on the way has more than {} dimensions", kMaxDims);
+    terms[best_i] =
+        product(terms[best_i], terms[best_k], best_keep, terms.size() == 2 ? &result : nullptr);
+    terms.erase(terms.begin() + int64_t(best_k));
+  }
+  return terms[0];
+}
+
+Tensor evaluate(const std::vector<Term>& terms, const Labels& result) {
+  Set output;
+  for (int64_t label : result) output.set(size_t(label));
+  Term end = terms.size() == 1                ? terms[0]
+             : terms.size() == 2              ? product(terms[0], terms[1], output, &result)
+             : terms.size() <= size_t(kExact) ? ExactOrder(terms, output, result).run()
+                                              : greedy_order(terms, output, result);
+  return aligned(summed(end, output), result);
+}
+
+/// One dtype and one device for all.
+void make_alike(const char* name, std::vector<Tensor>& operands) {
+  Dtype dtype = operands[0].dtype();
+  for (const Tensor& x : operands) {
+    if (&x.device() != &operands[0].device())
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name,
+           operands[0].device().name, x.device().name, operands[0].device().name);
+    dtype = promote(dtype, x.dtype());
+  }
+  if (dtype == Dtype::b8 && operands.size() > 1)
+    fail("{}: bool tensors are not multiplied; use x:float()", name);
+  for (Tensor& x : operands) x = to(x, dtype);
+}
+
+}  // namespace
+
+Tensor einsum(std::string_view equation, const std::vector<Tensor>& given) {
+  const Expression e = read(equation);
+  if (given.empty()) fail("einsum: no tensors are given for '{}'", equation);
+  if (given.size() != e.inputs.size())
+    fail("einsum: '{}' names {} operands, {} tensors are given", equation, e.inputs.size(),
+         given.size());
+  std::vector<Tensor> operands = given;
+  make_alike("einsum", operands);
+  Naming naming(e, operands);
+  const Labels result = naming.output(e);
+  naming.settle();
+  return evaluate(naming.terms, result);
+}
+
+Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape& ys) {
+  if (xs.size() != ys.size())
+    fail("tensordot: {} dimensions of the first are named and {} of the second; they go in pairs",
+         xs.size(), ys.size());
+  std::vector<Tensor> operands{x, y};
+  make_alike("tensordot", operands);
+  std::vector<Term> terms{{operands[0], {}}, {operands[1], {}}};
+  int64_t next = 0;
+  for (Term& t : terms)
+    for (int d = 0; d < t.x.dim(); ++d) t.at.push(next++);
+  Set gone;
+  for (int i = 0; i < xs.size(); ++i) {
+    const int a = wrap_dim("tensordot", xs[i], x.dim()), b = wrap_dim("tensordot", ys[i], y.dim());
+    if (x.dim() == 0 || y.dim() == 0)
+      fail("tensordot: {} and {}: a 0-d tensor has no dimension to sum over", to_string(x.shape()),
+           to_string(y.shape()));
+    if (gone.test(size_t(a)) || terms[1].at[b] < x.dim())
+      fail("tensordot: dimension {} of the {} is named twice", (gone.test(size_t(a)) ? a : b) + 1,
+           gone.test(size_t(a)) ? "first" : "second");
+    if (x.size(a) != y.size(b))
+      fail("tensordot: sizes differ: dimension {} of {} and dimension {} of {}", a + 1,
+           to_string(x.shape()), b + 1, to_string(y.shape()));
+    gone.set(size_t(a));
+    terms[1].at[b] = a;
+  }
+  Labels result;
+  if (x.dim() + y.dim() - 2 * xs.size() > kMaxDims)
+    fail("tensordot: the result has {} dimensions, a tensor has at most {}",
+         x.dim() + y.dim() - 2 * xs.size(), kMaxDims);
+  for (const Term& t : terms)
+    for (int64_t label : t.at)
+      if (!gone.test(size_t(label))) result.push(label);
+  return evaluate(terms, result);
+}
+
+}  // namespace mt

@@ -1,0 +1,16 @@
+// einsum.h -- sums of products over named dimensions, and the contractions made from them
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// Any expression of torch.einsum: "ij,jk->ik", "...ii->...i", "i,j". Spaces are ignored; without
+/// "->" the letters that occur once are kept, in alphabetical order, after the ellipsis.
+Tensor einsum(std::string_view equation, const std::vector<Tensor>& operands);
+/// Sums the products over dimension xs[i] of x and ys[i] of y; what is left of x, then of y.
+Tensor tensordot(const Tensor& x, const Tensor& y, const Shape& xs, const Shape& ys);
+
+}  // namespace mt

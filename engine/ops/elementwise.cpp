@@ -1,0 +1,547 @@
+// elementwise.cpp -- elementwise operations on tensors: broadcasting, promotion, the verb, the
+// gradient
+//
+// This file contains no operation's name: what an operation is comes from the list in
+// kernels/ops.h.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/out.h"
+
+namespace mt {
+namespace {
+
+// ---- facts folded from the list -----------------------------------------------------------------
+
+/// Stands in for the incoming gradient, to find derivatives that hand it on unchanged (add, sub's
+/// left side).
+struct Probe {
+  bool same = false;
+  explicit Probe(bool incoming) : same(incoming) {}
+  explicit Probe(double) {}
+  Probe operator-() const { return Probe(false); }
+  friend Probe operator*(Probe, Probe) { return Probe(false); }
+  friend Probe zeros_like(Probe) { return Probe(false); }
+};
+
+template <class Op, int Part> bool passes_gradient() {
+  if constexpr (op::has_derivative<Op, Part> && Op::info.saves[Part - 1] == op::nothing &&
+                op::count_params(Op::info) == 0)
+    return op::Formula<Op, Part>::call(Probe{true}).same;
+  else return false;
+}
+
+/// The derivative as recorded operations: the formula of kernels/ops.h at T = Tensor.
+using Recorded = Tensor (*)(const Tensor* operands, const double* params);
+template <class Op, int Part, int... I, int... S>
+Tensor recorded(const Tensor* operand, const double* params, std::integer_sequence<int, I...>,
+                std::integer_sequence<int, S...>) {
+  (void)params;
+  return op::Formula<Op, Part>::call(operand[I]..., Tensor(params[S])...);
+}
+template <class Op, int Part> Tensor recorded(const Tensor* operand, const double* params) {
+  return recorded<Op, Part>(operand, params,
+                            std::make_integer_sequence<int, op::operands<Op, Part>>{},
+                            std::make_integer_sequence<int, op::count_params(Op::info)>{});
+}
+
+struct Derivative {
+  bool exists, passes;
+  uint8_t saves;
+  Recorded recorded;
+};
+template <class Op, int Part> Derivative derivative_of() {
+  if constexpr (op::has_derivative<Op, Part>)
+    return {true, passes_gradient<Op, Part>(), Op::info.saves[Part - 1], &recorded<Op, Part>};
+  else return {};
+}
+
+/// Inputs that are numbers and have no derivative, although others have one.
+template <class Op> constexpr unsigned flat_inputs() {
+  const bool has[] = {op::has_derivative<Op, 1>, op::has_derivative<Op, 2>,
+                      op::has_derivative<Op, 3>};
+  unsigned flat = 0;
+  for (int i = op::mask_first<Op> ? 1 : 0; i < op::inputs<Op>; ++i) flat |= unsigned(!has[i]) << i;
+  return has[0] || has[1] || has[2] ? flat : 0;
+}
+
+struct Facts {
+  OpRow row;
+  Derivative by[3];
+};
+template <class... Op> std::array<Facts, kOps> collect(op::List<Op...>) {
+  return {{{{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
+             op::mask_first<Op>,
+             op::has_derivative<Op, 1> || op::has_derivative<Op, 2> || op::has_derivative<Op, 3>,
+             flat_inputs<Op>()},
+            {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}}...}};
+}
+const std::array<Facts, kOps> facts = collect(op::Elementwise{});
+
+// ---- the way back -------------------------------------------------------------------------------
+
+/// Whether every element is the same place.
+bool repeats(const TensorImpl& t) {
+  for (int d = 0; d < t.ndim; ++d)
+    if (t.stride[d] != 0 && t.size[d] != 1) return false;
+  return true;
+}
+
+/// Whether a row of x is a column in memory: a loop along it would fetch a line for each element.
+bool lies_across(const Tensor& x) {
+  const TensorImpl& t = *x.impl();
+  const int last = t.ndim - 1;
+  if (last < 1 || t.numel < 4096 || t.size[last] < 8 || t.stride[last] <= 1) return false;
+  for (int d = 0; d < last; ++d)
+    if (t.stride[d] == 1 && t.size[d] >= 8) return true;
+  return false;
+}
+
+/// The type of a plain number beside tensors: theirs; in x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 of
+/// 16-bit floats the float32 that they are calculated in, so that the number is not rounded first.
+/// As PyTorch's CPU does.
+Dtype number_dtype(int op, int input, Dtype d) {
+  const bool either = op == op::id<op::Add> || op == op::id<op::Mul>,
+             right = op == op::id<op::Sub> || op == op::id<op::Div>;
+  return either || (right && input == 1) ? wide(d) : d;
+}
+
+/// Elements that a kernel gets by value: plain numbers, and beside a GPU's tensors 0-d ones of the CPU.
+struct Numbers {
+  unsigned which = 0;
+  alignas(8) unsigned char value[kMaxOperands + 1][8];
+
+  void take(Map& m, int k, const Tensor& x) {
+    std::memcpy(value[k], x.data(), size_t(item_size(x.dtype())));
+    set(m, k);
+  }
+  void take(Map& m, int k, double number, Dtype dtype) {
+    with_dtype(dtype, [&](auto zero) {
+      zero = math::convert<decltype(zero)>(number);
+      std::memcpy(value[k], &zero, sizeof zero);
+    });
+    set(m, k);
+  }
+
+ private:
+  void set(Map& m, int k) {
+    m.data[k] = value[k];
+    which |= 1u << k;
+  }
+};
+
+/// Calls the map verb for operands of one shape and plain numbers, or beside a GPU's tensors 0-d ones
+/// of the CPU. What is contiguous, or one element repeated, is told as one dimension.
+void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
+              const double* params) {
+  Map m;
+  m.op = op, m.part = part, m.dtype = dtype, m.plain = 0, m.inputs = n;
+  const auto type_of = [&](int k) {
+    const Tensor& x = *operand[k - 1];
+    return x.impl()->number ? number_dtype(op, k - 1, dtype) : x.dtype();
+  };
+  if (is_half(dtype)) [[unlikely]]
+    for (int k = 1; k <= n; ++k) m.plain |= unsigned(type_of(k) == Dtype::f32) << k;
+  if (params) std::memcpy(m.scalar, params, sizeof m.scalar);
+  const TensorImpl& o = *out.impl();
+  const bool on_cpu = is_cpu(out.device());
+  Numbers numbers;
+  m.data[0] = out.data();
+  m.stride[0][0] = 1;
+  for (int k = 1; k <= n; ++k) {
+    const Tensor& x = *operand[k - 1];
+    if (x.impl()->number) numbers.take(m, k, x.at(0), type_of(k));
+    else if (!on_cpu && is_cpu(x.device())) numbers.take(m, k, x);
+    else m.data[k] = x.data();
+  }
+  bool flat = o.contiguous;
+  for (int k = 1; k <= n && flat; ++k) {
+    const TensorImpl& t = *operand[k - 1]->impl();
+    const bool whole = t.contiguous && t.numel == o.numel && !(numbers.which >> k & 1);
+    m.stride[k][0] = whole ? 1 : 0;
+    flat = whole || repeats(t);
+  }
+  const auto start = [&] {
+    if (numbers.which && !on_cpu) gpu_of(out.device()).map_numbers(m, numbers.which);
+    else out.device().map(m);
+  };
+  if (flat) {
+    m.ndim = 1;
+    m.size[0] = o.numel;
+    return start();
+  }
+  m.ndim = o.ndim;
+  const size_t bytes = sizeof(int64_t) * o.ndim;
+  std::memcpy(m.size, o.size, bytes);
+  std::memcpy(m.stride[0], o.stride, bytes);
+  Tensor turned[kMaxOperands];
+  for (int k = 1; k <= n; ++k) {
+    if (numbers.which >> k & 1) {
+      std::memset(m.stride[k], 0, bytes);
+      continue;
+    }
+    const Tensor& x = *operand[k - 1];
+    if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
+    const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
+    m.data[k] = given.data();
+    std::memcpy(m.stride[k], given.impl()->stride, bytes);
+  }
+  start();
+}
+
+void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const int op = node.type->op;
+  for (int i = 0; i < node.inputs; ++i) {
+    if (!node.wants(i)) continue;
+    const Derivative& d = facts[op].by[i];
+    if (d.passes) {
+      dx[i] = g;
+      continue;
+    }
+    Tensor operand[kMaxOperands];
+    const Tensor* given[kMaxOperands] = {&g};
+    int n = 1;
+    for (int slot = 0; slot < kMaxSaved; ++slot) {
+      if (!(d.saves >> slot & 1)) continue;
+      operand[n] = node.get(slot);
+      given[n] = &operand[n];
+      ++n;
+    }
+    if (grad_enabled()) {
+      operand[0] = g;
+      dx[i] = to(d.recorded(operand, node.number), g.dtype());  // a number beside is float32
+    } else {
+      dx[i] = empty(g.shape(), g.dtype(), g.device());
+      run_part(op, i + 1, g.dtype(), dx[i], given, n, node.number);
+    }
+  }
+}
+
+struct Types {
+  NodeType of[kOps];
+};
+const Types node_types = [] {
+  Types types{};
+  for (int i = 0; i < kOps; ++i) types.of[i] = {facts[i].row.info->name, &elementwise_backward, i};
+  return types;
+}();
+
+/// Records the operation; inputs have the shape and dtype of the computation.
+void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
+                        const double* params) {
+  const Facts& f = facts[op];
+  Node& node = f.row.inputs == 1 ? record(node_types.of[op], out, {inputs[0]})
+               : f.row.inputs == 2
+                   ? record(node_types.of[op], out, {inputs[0], inputs[1]})
+                   : record(node_types.of[op], out, {inputs[0], inputs[1], inputs[2]});
+  uint8_t saves = 0;
+  for (int i = 0; i < f.row.inputs; ++i) {
+    if (!node.wants(i)) continue;
+    if (!f.by[i].exists) node.edge[i] = {};  // a mask, for one
+    else saves |= f.by[i].saves;
+  }
+  for (int i = 0; i < f.row.inputs; ++i)
+    if (saves >> i & 1) node.save(i, *inputs[i], i);
+  if (saves & op::output) node.save(3, out, Node::kOutput);
+  if (params) std::memcpy(node.number, params, sizeof(double) * size_t(f.row.params));
+}
+
+// ---- the way forward ----------------------------------------------------------------------------
+
+/// What a lesser operand (0-d beside tensors, a plain number beside both) makes of a type: it adds
+/// a kind (float to integers, integer to bool) but no width. As in PyTorch.
+Dtype widen(Dtype d, Dtype lesser) {
+  if (d == Dtype::none) return lesser;
+  if (lesser == Dtype::none || is_float(d)) return d;
+  return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
+}
+
+/// The type an operation computes in.
+Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params) {
+  Dtype tensors = Dtype::none, points = Dtype::none, numbers = Dtype::none;
+  for (int i = row.mask_first ? 1 : 0; i < row.inputs; ++i) {
+    const TensorImpl& t = *inputs[i]->impl();
+    Dtype& kind = t.number ? numbers : t.ndim == 0 ? points : tensors;
+    kind = promote(kind, t.number && is_float(t.dtype) ? default_dtype() : t.dtype);
+  }
+  for (int i = 0; params && i < row.params; ++i)  // a fraction, such as the end of a clamp
+    if (std::isfinite(params[i]) && params[i] != std::floor(params[i]))
+      numbers = promote(numbers, default_dtype());
+  const Dtype d = widen(widen(tensors, points), numbers);
+  switch (row.info->accepts) {
+    case op::Accepts::any: return d;
+    case op::Accepts::number:
+      if (d == Dtype::b8 && row.info == &op::Neg::info)
+        fail("neg: minus of a bool tensor; use logical_not, or :long() first");
+      if (d == Dtype::b8 && row.info == &op::Sub::info)
+        fail("sub: the difference of two bool tensors; use logical_xor, or :long() first");
+      return d == Dtype::b8 ? Dtype::i64 : d;
+    case op::Accepts::real: return is_float(d) ? d : default_dtype();
+    case op::Accepts::integer:
+      if (is_float(d) && (row.info == &op::Gcd::info || row.info == &op::Lcm::info))
+        fail("{}: {} numbers have no common divisors and multiples; use integer tensors, as from "
+             ":long()",
+             row.info->name, dtype_name(d));
+      if (is_float(d))
+        fail("{}: {} numbers have no bits to work on; use bool or integer tensors, as from :long()",
+             row.info->name, dtype_name(d));
+      return d;
+  }
+  return d;
+}
+
+/// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
+void check_integers(int op, const Tensor& divisor, Dtype dtype) {
+  const char* name = facts[op].row.info->name;
+  const bool divides =
+      op == op::id<op::FloorDivide> || op == op::id<op::TruncDivide> ||
+      op == op::id<op::Remainder> || op == op::id<op::Fmod>;
+  if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) ||
+      divisor.numel() == 0)
+    return;
+  NoGrad off;
+  if (divides && any(op::eq(divisor, 0.0)).item() != 0)
+    fail("{}: an integer is divided by 0; use :float() first", name);
+  if (!divides && any(op::lt(divisor, 0.0)).item() != 0)
+    fail("{}: an integer to a negative power is not whole; use :float() first", name);
+}
+
+/// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. Where
+/// no gradient is asked of it, it goes with the call.
+bool follows(const Tensor& x) { return x.impl()->number || (x.dim() == 0 && is_cpu(x.device())); }
+
+/// The device that all operands are on which do not follow.
+const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
+  const Device* device = nullptr;
+  for (int i = 0; i < row.inputs; ++i) {
+    if (follows(*inputs[i])) continue;
+    if (device && device != &inputs[i]->device())
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", row.info->name,
+           device->name, inputs[i]->device().name, device->name);
+    device = &inputs[i]->device();
+  }
+  return device ? *device : inputs[0]->device();
+}
+
+Dtype answer_dtype(const OpRow& row, Dtype computed) {
+  return row.answers_bool ? Dtype::b8 : computed;
+}
+
+/// Whether an operation takes elements of the type as they are.
+bool takes(op::Accepts accepts, Dtype d) {
+  if (accepts == op::Accepts::any) return true;
+  if (is_float(d)) return accepts != op::Accepts::integer;
+  return accepts == op::Accepts::integer || (accepts == op::Accepts::number && d != Dtype::b8);
+}
+
+/// What there is to prepare: nothing, where shapes and dtypes are equal and all is contiguous; or the
+/// plain number among such floats, which goes with the call; or all.
+constexpr int kNothing = -1, kAll = -2;
+int to_prepare(const OpRow& row, const Tensor* const* inputs) {
+  const int first = row.mask_first;
+  int number = kNothing, seen = -1;  // the first that is no number
+  for (int i = first; i < row.inputs; ++i) {
+    const TensorImpl& x = *inputs[i]->impl();
+    if (x.number) {
+      if (number != kNothing) return kAll;
+      number = i;
+    } else if (!x.contiguous) return kAll;
+    else if (seen < 0) seen = i;
+  }
+  if (seen < 0) return kAll;
+  const TensorImpl& a = *inputs[seen]->impl();
+  if ((number != kNothing || row.params > 0) && !is_float(a.dtype)) return kAll;
+  if (!takes(row.info->accepts, a.dtype)) return kAll;
+  for (int i = 0; i < row.inputs; ++i) {
+    const TensorImpl& b = *inputs[i]->impl();
+    if (i == seen || i == number) continue;
+    if (b.dtype != (i < first ? Dtype::b8 : a.dtype) || b.ndim != a.ndim || !b.contiguous ||
+        b.number || b.storage->device != a.storage->device)
+      return kAll;
+    for (int d = 0; d < a.ndim; ++d)
+      if (b.size[d] != a.size[d]) return kAll;
+  }
+  return number;
+}
+
+/// Whether the operation is recorded. An input without derivative is refused where it asks for one.
+bool wants_record(const OpRow& row, const Tensor* const* inputs) {
+  if (!row.differentiable || !grad_enabled()) return false;
+  bool wants = false;
+  for (int i = 0; i < row.inputs; ++i) {
+    if (!inputs[i]->requires_grad()) continue;
+    if (row.flat >> i & 1)
+      fail("{}: it has no gradient by argument {}; give x:detach() there", row.info->name, i + 1);
+    wants = true;
+  }
+  return wants;
+}
+
+/// A 0-d tensor seen in any shape.
+Tensor repeat_everywhere(const Tensor& x, const Shape& shape) {
+  Shape stride = shape;
+  for (int d = 0; d < shape.size(); ++d) stride[d] = 0;
+  return view_of(x, shape, stride, x.offset());
+}
+
+/// Inputs made ready: one dtype, one device, and broadcast to one shape by recorded operations.
+struct Prepared {
+  Tensor tensor[3];
+  const Tensor* input[3];
+  Shape shape;
+  Dtype dtype;
+  const Device* device;
+};
+Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
+  const OpRow& row = facts[op].row;
+  const Device& device = common_device(row, inputs);
+  Prepared p;
+  p.device = &device;
+  p.dtype = computing_dtype(row, inputs, params);
+  p.shape = inputs[0]->shape();
+  for (int i = 1; i < row.inputs; ++i)
+    p.shape = broadcast(row.info->name, p.shape, inputs[i]->shape());
+  bool nothing = false;
+  for (int64_t size : p.shape) nothing |= size == 0;
+  if (row.inputs == 2 && !nothing) check_integers(op, *inputs[1], p.dtype);
+  for (int i = 0; i < row.inputs; ++i) {
+    const bool mask = row.mask_first && i == 0;
+    if (mask && inputs[0]->dtype() != Dtype::b8)
+      fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
+           dtype_name(inputs[0]->dtype()));
+    if (inputs[i]->impl()->number)
+      check_value(row.info->name, inputs[i]->at(0), p.dtype);
+    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype))
+               : mask                    ? *inputs[i]
+                                         : to(*inputs[i], p.dtype);
+    if (&x.device() != &device) {
+      if (x.dim() == 0 && !wants_grad(x)) {  // by value
+        p.tensor[i] = x;
+        p.input[i] = &p.tensor[i];
+        continue;
+      }
+      x = to(x, device);
+    }
+    p.tensor[i] = x.shape() == p.shape        ? x
+                  : inputs[i]->impl()->number ? repeat_everywhere(x, p.shape)
+                                              : expand(x, p.shape);
+    p.input[i] = &p.tensor[i];
+  }
+  return p;
+}
+
+/// The result of an operation in place must have the target's shape.
+void check_fits(const char* name, const Tensor& target, const Shape& result) {
+  if (!(result == target.shape()))
+    fail("{}: the result is {}, the tensor {}; a change in place keeps the shape", name,
+         to_string(result), to_string(target.shape()));
+}
+
+/// x + 2 and its kin: input k is a number that goes with the call; a recorded one is kept.
+Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params,
+                   const Tensor* target) {
+  const OpRow& row = facts[op].row;
+  const int n = row.inputs;
+  const Tensor& x = *inputs[k == n - 1 ? n - 2 : n - 1];
+  Tensor number = wants ? scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype())) : *inputs[k];
+  Tensor out = result_in(target, x.shape(), answer_dtype(row, x.dtype()), x.device());
+  const Tensor* operand[3];
+  bool saved = false;
+  for (int i = 0; i < n; ++i) {
+    operand[i] = i == k ? &number : inputs[i];
+    saved |= i != k && facts[op].by[i].saves >> k & 1;
+  }
+  run_part(op, 0, x.dtype(), out, operand, n, params);
+  if (!wants) return out;
+  if (saved && is_cpu(x.device())) number = repeat_everywhere(number, x.shape());
+  record_elementwise(op, out, operand, params);
+  return out;
+}
+
+/// The parameters of a call; what nan_to_num puts in place of infinities unless told is the largest
+/// number of the tensor's own type, not of the one it is calculated in.
+const double* params_for(int op, const Tensor& x, const double* params, double* own) {
+  if (op != op::id<op::NanToNum> || !is_half(x.dtype())) return params;
+  std::memcpy(own, params, sizeof(double) * op::kMaxParams);
+  const double most = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
+  if (std::isnan(own[1])) own[1] = most;
+  if (std::isnan(own[2])) own[2] = -most;
+  return own;
+}
+
+}  // namespace
+
+const OpRow& op_row(int op) { return facts[size_t(op)].row; }
+
+int op_named(std::string_view name) {
+  for (int i = 0; i < kOps; ++i)
+    if (name == facts[i].row.info->name) return i;
+  return -1;
+}
+
+Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
+  const Tensor* const target = Into::take();
+  double own[op::kMaxParams];
+  const double* const params = params_for(op, *inputs[0], given, own);
+  const OpRow& row = facts[op].row;
+  const bool wants = wants_record(row, inputs);
+  const int left = to_prepare(row, inputs);
+  if (left == kNothing) {
+    const Tensor& a = *inputs[row.inputs - 1];  // the first may be a mask
+    if (!is_float(a.dtype()) && row.inputs == 2) check_integers(op, a, a.dtype());
+    Tensor out = result_in(target, a.shape(), answer_dtype(row, a.dtype()), a.device());
+    run_part(op, 0, a.dtype(), out, inputs, row.inputs, params);
+    if (wants) record_elementwise(op, out, inputs, params);
+    return out;
+  }
+  if (left >= 0) return with_number(op, inputs, left, wants, params, target);
+  const Prepared p = prepare(op, inputs, params);
+  Tensor out = result_in(target, p.shape, answer_dtype(row, p.dtype), *p.device);
+  run_part(op, 0, p.dtype, out, p.input, row.inputs, params);
+  if (wants) record_elementwise(op, out, p.input, params);
+  return out;
+}
+
+const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* given) {
+  double own[op::kMaxParams];
+  const double* const params = params_for(op, *inputs[0], given, own);
+  const OpRow& row = facts[op].row;
+  const Tensor& target = *inputs[0];
+  const std::string name = std::string(row.info->name) + "_";
+  check_writable(name.c_str(), target);
+  const Dtype computed = computing_dtype(row, inputs, params), answer = answer_dtype(row, computed);
+  if (!can_hold(target.dtype(), answer))
+    fail("{}: the result is {}, which this {} tensor cannot hold; use {} without '_'", name,
+         dtype_name(answer), dtype_name(target.dtype()), row.info->name);
+  const bool wants = wants_record(row, inputs);
+  bool overlaps = false;
+  for (int i = 1; i < row.inputs; ++i)
+    overlaps |=
+        inputs[i]->impl()->storage == target.impl()->storage && inputs[i]->impl() != target.impl();
+  if (!wants && !overlaps && answer == target.dtype()) {
+    const Prepared p = prepare(op, inputs, params);
+    check_fits(name.c_str(), target, p.shape);
+    if (p.device != &target.device())
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, target.device().name,
+           p.device->name, p.device->name);
+    run_part(op, 0, p.dtype, target, p.input, row.inputs, params);
+    bump(target);
+    return target;
+  }
+  const Tensor result = elementwise(op, inputs, params);  // aside, then written
+  check_fits(name.c_str(), target, result.shape());
+  if (wants) keep_saved(result, target);
+  return write_(name.c_str(), target, result);
+}
+
+const Tensor& add_(const Tensor& a, const Tensor& b) {
+  const Tensor* inputs[] = {&a, &b};
+  return elementwise_(op::id<op::Add>, inputs);
+}
+
+}  // namespace mt

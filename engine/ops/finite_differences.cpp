@@ -1,0 +1,120 @@
+// finite_differences.cpp -- the trapezoidal rule and finite differences, composed of slices
+#include "engine/ops/finite_differences.h"
+
+#include "engine/ops/ops.h"
+#include "engine/ops/reduce_common.h"
+
+namespace mt {
+namespace {
+
+/// The areas between neighbours, twice.
+Tensor areas(const char* name, const Tensor& y0, const Spacing& s, int d) {
+  if (y0.dim() == 0) fail("{}: a 0-d tensor has no samples", name);
+  if (y0.dtype() == Dtype::b8 || (s.at.defined() && s.at.dtype() == Dtype::b8))
+    fail("{}: of bool; use x:float()", name);
+  const int64_t n = y0.size(d), left = n > 0 ? n - 1 : 0;
+  if (!s.at.defined()) {
+    const Tensor y = as_float(y0);
+    return (slice(y, d, n - left, left) + slice(y, d, 0, left)) * Tensor(s.apart);
+  }
+  Tensor x = s.at;
+  if (x.dim() == 1 && y0.dim() != 1) {
+    if (x.size(0) != n)
+      fail("{}: {} places are given for the {} samples of dimension {} of {}", name, x.size(0), n,
+           d + 1, to_string(y0.shape()));
+    Shape shape;
+    for (int k = 0; k < y0.dim(); ++k) shape.push(k == d ? n : 1);
+    x = reshape(x, shape);
+  }
+  while (x.dim() < y0.dim()) x = unsqueeze(x, 0);
+  const Dtype dtype = promote(as_float(y0).dtype(), x.dtype());
+  const Tensor y = to(y0, dtype);
+  x = to(x, dtype);
+  const int64_t steps = x.size(d) > 0 ? x.size(d) - 1 : 0;
+  const Tensor step = slice(x, d, x.size(d) - steps, steps) - slice(x, d, 0, steps);
+  return (slice(y, d, n - left, left) + slice(y, d, 0, left)) * step;
+}
+
+}  // namespace
+
+Tensor trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
+  const int d = wrap_dim("trapezoid", dim, y.dim());
+  const Tensor twice = areas("trapezoid", y, s, d);
+  return sum(twice, {d}) / Tensor(2.0);
+}
+
+Tensor cumulative_trapezoid(const Tensor& y, const Spacing& s, int64_t dim) {
+  const int d = wrap_dim("cumulative_trapezoid", dim, y.dim());
+  const Tensor twice = areas("cumulative_trapezoid", y, s, d);
+  return cumsum(twice, d) / Tensor(2.0);
+}
+
+namespace {
+
+/// Samples k, k + 1, .. of dimension d, n of them.
+struct Along {
+  const Tensor& x;
+  int d;
+  Tensor operator()(int64_t k, int64_t n = 1) const { return slice(x, d, k, n); }
+};
+
+/// The slope of the parabola through three samples u, v, w, which lie h and k apart, at a place that
+/// is t behind the middle one.
+Tensor parabola(const Tensor& u, const Tensor& v, const Tensor& w, const Tensor& h, const Tensor& k,
+                const Tensor& t) {
+  const Tensor left = (v - u) / h, right = (w - v) / k;
+  return (left * (k - t * Tensor(2.0)) + right * (h + t * Tensor(2.0))) / (h + k);
+}
+
+Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
+  const int64_t n = x.size(d);
+  if (n < edge_order + 1)
+    fail("gradient: dimension {} of {} has {} samples; with edge_order={} at least {} are needed",
+         d + 1, to_string(x.shape()), n, edge_order, edge_order + 1);
+  Tensor step = Tensor(s.apart);  // between neighbours: a number, or n - 1 of them along d
+  if (s.at.defined()) {
+    if (s.at.dim() != 1 || s.at.size(0) != n)
+      fail("gradient: the places are {}, dimension {} of {} has {} samples",
+           to_string(s.at.shape()), d + 1, to_string(x.shape()), n);
+    const Tensor at = to(s.at, promote(as_float(s.at).dtype(), x.dtype()));
+    Shape shape;
+    for (int k = 0; k < x.dim(); ++k) shape.push(k == d ? n - 1 : 1);
+    step = reshape(slice(at, 0, 1, n - 1) - slice(at, 0, 0, n - 1), shape);
+  }
+  const Along f{x, d}, steps{step, d};
+  const auto h = [&](int64_t k, int64_t count = 1) {
+    return s.at.defined() ? steps(k, count) : step;
+  };
+  std::vector<Tensor> parts;
+  if (edge_order == 1) parts.push_back((f(1) - f(0)) / h(0));
+  else parts.push_back(parabola(f(0), f(1), f(2), h(0), h(1), -h(0)));
+  if (n > 2)
+    parts.push_back(parabola(f(0, n - 2), f(1, n - 2), f(2, n - 2), h(0, n - 2), h(1, n - 2),
+                             Tensor(0.0)));
+  if (edge_order == 1) parts.push_back((f(n - 1) - f(n - 2)) / h(n - 2));
+  else parts.push_back(parabola(f(n - 3), f(n - 2), f(n - 1), h(n - 3), h(n - 2), h(n - 2)));
+  return cat(parts, d);
+}
+
+}  // namespace
+
+std::vector<Tensor> gradient(const Tensor& given, const std::vector<Spacing>& spacing,
+                             const Shape& dims, int64_t edge_order) {
+  if (edge_order != 1 && edge_order != 2)
+    fail("gradient: edge_order is {}; it must be 1 or 2", edge_order);
+  if (given.dtype() == Dtype::b8 || given.dtype() == Dtype::u8)
+    fail("gradient: of {}; use x:float()", dtype_name(given.dtype()));
+  dims_mask("gradient", given, dims);  // refuses one that is named twice
+  const int n = dims.size() ? dims.size() : given.dim();
+  if (spacing.size() != 1 && int(spacing.size()) != n)
+    fail("gradient: {} spacings are given for {} dimensions", spacing.size(), n);
+  const Tensor x = as_float(given);
+  std::vector<Tensor> slopes;
+  for (int i = 0; i < n && x.dim() > 0; ++i) {
+    const int d = dims.size() ? wrap_dim("gradient", dims[i], x.dim()) : i;
+    slopes.push_back(slope(x, spacing[spacing.size() == 1 ? 0 : size_t(i)], d, edge_order));
+  }
+  return slopes;
+}
+
+}  // namespace mt

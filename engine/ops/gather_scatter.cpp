@@ -1,0 +1,408 @@
+// gather_scatter.cpp -- gather and scatter: positions along one dimension that are themselves data
+#include "engine/core/upcast.h"
+#include "engine/ops/gather_scatter.h"
+
+#include <cstring>
+
+#include "engine/core/async_errors.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/index_checks.h"
+#include "kernels/math/number.h"
+
+namespace mt {
+
+int index_base = 0;
+
+// ---- positions ----------------------------------------------------------------------------------
+
+Index integer_positions(const char* name, const Index& index) {
+  const Dtype dtype = index.at.dtype();
+  if (is_float(dtype) || dtype == Dtype::b8)
+    fail("{}: positions must be integers, this index is {}; use index:long()", name,
+         dtype_name(dtype));
+  return {to(index.at, Dtype::i64), index.first};
+}
+
+namespace {
+
+/// What the positions should be, as the user counts.
+IndexBound expected(const char* name, const Index& index, int64_t extent, int dim,
+                    const Shape& shape) {
+  const int64_t shift = index.first ? 0 : index_base;
+  return {IndexBound::position,
+          name,
+          index.first + shift,
+          extent - 1 + index.first + shift,
+          shift,
+          dim,
+          shape};
+}
+
+}  // namespace
+
+void fail_position(const char* name, const Index& index, int64_t extent, int dim,
+                   const Shape& shape) {
+  const IndexBound e = expected(name, index, extent, dim, shape);
+  const int64_t back = index.back(extent);
+  const Tensor at = to(index.at.detach(), cpu_device());
+  for (int64_t i = 0; i < at.numel(); ++i) {
+    const int64_t p = at.at_integer(i);
+    if (p < 0 ? back > 0 && p + back >= 0 : p >= index.first && p < extent + index.first) continue;
+    fail("{}: {}", name, describe_violation(e, p));
+  }
+  fail("{}: positions outside {}..{} (dimension {} of {})", name, e.first, e.last, dim + 1,
+       to_string(shape));
+}
+
+void found(bool there, const char* name, const Index& index, int64_t extent, int dim,
+           const Shape& shape) {
+  if (!there) fail_position(name, index, extent, dim, shape);
+  if (!is_cpu(index.at.device()))
+    defer_check(index.at.device(), expected(name, index, extent, dim, shape));
+}
+
+bool locate(const Index& index, int64_t extent, int64_t* out, int64_t step, bool add) {
+  Locate l;
+  const Tensor& at = index.at;
+  const bool flat = at.is_contiguous();
+  l.ndim = flat ? 1 : at.dim();
+  const size_t bytes = sizeof(int64_t) * size_t(l.ndim);
+  if (flat) {
+    l.size[0] = at.numel(), l.index_stride[0] = 1;
+  } else {
+    std::memcpy(l.size, at.impl()->size, bytes);
+    std::memcpy(l.index_stride, at.impl()->stride, bytes);
+  }
+  l.index = at.data_as<int64_t>();
+  l.out = out, l.step = step, l.add = add;
+  l.extent = extent, l.first = index.first, l.back = index.back(extent);
+  return at.device().locate(l);
+}
+
+void check_positions(const char* name, const Index& index, int64_t extent, int dim,
+                     const Shape& shape) {
+  found(locate(index, extent, nullptr), name, index, extent, dim, shape);
+}
+
+Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
+  if (value.dim() != 0)
+    fail("{}: the value is {}; one number or a 0-d tensor is needed", name,
+         to_string(value.shape()));
+  if (value.impl()->number) {
+    check_value(name, value.at(0), x.dtype());
+    return scalar(value.at(0), x.dtype());
+  }
+  if (!can_hold(x.dtype(), value.dtype()))
+    fail("{}: the value is {}, which this {} tensor cannot hold", name, dtype_name(value.dtype()),
+         dtype_name(x.dtype()));
+  return to(to(value, x.dtype()), x.device());
+}
+
+void check_together(const char* name, const Tensor& x, const Tensor& y) {
+  if (&x.device() != &y.device())
+    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, x.device().name,
+         y.device().name, x.device().name);
+}
+
+void check_source(const char* name, const Tensor& x, const Tensor& source) {
+  if (source.dtype() != x.dtype())
+    fail("{}: the source is {}, the tensor {}; use source:to('{}')", name,
+         dtype_name(source.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
+  check_together(name, x, source);
+}
+
+namespace {
+
+/// `whole` is the side with the indexed dimension, `part` the side of the index's shape.
+Gather call(const Tensor& whole, const Tensor& part, const Index& index, int d) {
+  Gather g;
+  g.dtype = whole.dtype();
+  g.ndim = index.at.dim();
+  const size_t bytes = sizeof(int64_t) * size_t(g.ndim);
+  std::memcpy(g.size, index.at.impl()->size, bytes);
+  std::memcpy(g.index_stride, index.at.impl()->stride, bytes);
+  std::memcpy(g.out_stride, part.impl()->stride, bytes);
+  std::memcpy(g.in_stride, whole.impl()->stride, bytes);
+  g.in_stride[d] = 0;
+  g.step = whole.stride(d);
+  g.extent = whole.size(d), g.first = index.first, g.back = index.back(g.extent);
+  g.index = index.at.data_as<int64_t>();
+  g.out = part.data(), g.in = whole.data();
+  return g;
+}
+
+void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) {
+  check_together(name, x, index);
+  if (index.dim() != x.dim())
+    fail("{}: the index is {}, the tensor {}; they need the same number of dimensions", name,
+         to_string(index.shape()), to_string(x.shape()));
+  if (index.numel() == 0) return;
+  for (int k = 0; k < x.dim(); ++k)
+    if (k != d && index.size(k) > x.size(k))
+      fail("{}: the index {} is larger than {} in dimension {}", name, to_string(index.shape()),
+           to_string(x.shape()), k + 1);
+}
+
+/// A 0-d tensor or index as one of size 1.
+Tensor at_least_1d(const Tensor& x) { return x.dim() ? x : reshape(x, {1}); }
+
+Index saved_index(Node& node) { return {node.get(0), int64_t(node.number[1])}; }
+void save_index(Node& node, const Index& index, int d) {
+  node.save(0, index.at, Node::kOther);
+  node.number[0] = d, node.number[1] = double(index.first);
+}
+
+const NodeType kGather{"gather", [](Node& node, const Tensor& g, Tensor* dx) {
+                         dx[0] = scatter_add(zeros(node.shape(1), g.dtype(), g.device()),
+                                             int64_t(node.number[0]), saved_index(node), g);
+                       }};
+
+}  // namespace
+
+Tensor gather(const Tensor& x, int64_t dim, const Index& given) {
+  const int d = wrap_dim("gather", dim, x.dim());
+  if (x.dim() == 0 && given.at.dim() <= 1)
+    return reshape(gather(reshape(x, {1}), 0, {at_least_1d(given.at), given.first}),
+                   given.at.shape());
+  check_ranks("gather", x, given.at, d);
+  const Index index = integer_positions("gather", given);
+  if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
+  Tensor out = empty(index.at.shape(), x.dtype(), x.device());
+  found(x.device().gather(call(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
+  if (wants_grad(x)) {
+    Node& node = record(kGather, out, {&x});
+    node.save_shape(1, x);
+    save_index(node, index, d);
+  }
+  return out;
+}
+
+// ---- scatter ------------------------------------------------------------------------------------
+
+namespace {
+
+void scatter_into(const char* name, const Tensor& out, int d, const Index& index,
+                  const Tensor& source, Join join) {
+  if (index.at.numel() == 0) return;
+  if (join != Join::set && is_half(out.dtype()))
+    return through_float(out, [&](const Tensor& wide) {
+      scatter_into(name, wide, d, index, calculable(source), join);
+    });
+  if (out.size(d) == 0) fail_position(name, index, 0, d, out.shape());
+  Gather g = call(out, source, index, d);
+  std::swap(g.out_stride, g.in_stride);
+  g.out = out.data(), g.in = source.data();
+  g.join = join;
+  found(out.device().scatter(g), name, index, out.size(d), d, out.shape());
+}
+
+/// Where the source's values stayed: the last of those that met.
+Tensor stayed(const Shape& whole, int d, const Index& index) {
+  NoGrad off;
+  const int64_t n = index.at.numel();
+  const Tensor ids =
+      reshape(range(1, double(n), 1, Dtype::i64, index.at.device()), index.at.shape());
+  const Tensor none = zeros(whole, Dtype::i64, ids.device());
+  return eq(gather(scatter(none, d, index, ids), d, index), ids);
+}
+
+void set_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const int d = int(node.number[0]);
+  const Index index = saved_index(node);
+  const Tensor none = zeros({}, g.dtype(), g.device());
+  if (node.wants(0)) dx[0] = scatter(g, d, index, expand(none, index.at.shape()));
+  if (node.wants(1)) dx[1] = where(stayed(g.shape(), d, index), gather(g, d, index), none);
+}
+
+void add_backward(Node& node, const Tensor& g, Tensor* dx) {
+  if (node.wants(0)) dx[0] = g;
+  if (node.wants(1)) dx[1] = gather(g, int64_t(node.number[0]), saved_index(node));
+}
+
+/// Ties share the gradient.
+void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const int d = int(node.number[0]);
+  const Index index = saved_index(node);
+  const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
+  Tensor self_hits, source_hits, share;
+  {
+    NoGrad off;
+    self_hits = to(eq(x, best), g.dtype());
+    source_hits = to(eq(source, gather(best, d, index)), g.dtype());
+    share = scatter_add(self_hits, d, index, source_hits);
+    share = maximum(share, Tensor(1.0));
+  }
+  const Tensor part = g / share;
+  if (node.wants(0)) dx[0] = part * self_hits;
+  if (node.wants(1)) dx[1] = gather(part, d, index) * source_hits;
+}
+
+/// As PyTorch: the product without the element, which for the only zero among its kin is computed
+/// anew. Among several zeros that is 0, but not its own derivative: refused where it is recorded.
+void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const int d = int(node.number[0]);
+  const Index index = saved_index(node);
+  const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
+  if (node.wants(0)) {
+    const Tensor safe = where(eq(x, 0.0), Tensor(1.0), x);
+    dx[0] = g * scatter_reduce(safe, d, index, source, "prod") / safe;
+  }
+  if (!node.wants(1)) return;
+  const bool recorded = grad_enabled();
+  Tensor is_zero, alone;
+  {
+    NoGrad off;
+    is_zero = eq(source, 0.0);
+    const Tensor none = zeros(x.shape(), Dtype::i64, x.device());
+    const Tensor zeros_there = scatter_add(none, d, index, to(is_zero, Dtype::i64));
+    alone = logical_and(is_zero, eq(gather(zeros_there, d, index), Tensor(1.0)));
+    if (recorded && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
+      fail("scatter_reduce: two zeros of the source go to one place; their product has no second "
+           "derivative here; leave create_graph out, or use mt.prod");
+  }
+  const Tensor others =
+      scatter_reduce(x, d, index, where(alone, Tensor(1.0), source), "prod");
+  const Tensor safe = where(is_zero, Tensor(1.0), source);
+  dx[1] = where(alone, gather(g * others, d, index), gather(g * product, d, index) / safe);
+}
+
+const NodeType kSet{"scatter", set_backward}, kAdd{"scatter_add", add_backward},
+    kMul{"scatter_reduce", prod_backward}, kExtreme{"scatter_reduce", extreme_backward};
+
+void record_scatter(Join join, const Tensor& out, const Tensor& x, int d, const Index& index,
+                    const Tensor& source) {
+  const NodeType& type = join == Join::set   ? kSet
+                         : join == Join::add ? kAdd
+                         : join == Join::mul ? kMul
+                                             : kExtreme;
+  Node& node = record(type, out, {&x, &source});
+  save_index(node, index, d);
+  if (join == Join::set || join == Join::add) return;
+  node.save(1, x, 0);
+  node.save(2, source, 1);
+  node.save(3, out, Node::kOutput);
+}
+
+/// Every kind of scatter. In place without a gradient x itself is written, once all is checked.
+Tensor scatter_any(const char* name, const Tensor& x, int64_t dim, const Index& given,
+                   const Tensor& source, Join join, bool in_place) {
+  const int d = wrap_dim(name, dim, x.dim());
+  if (in_place) check_writable(name, x);
+  if (x.dim() == 0 && given.at.dim() <= 1) {
+    const Tensor y = reshape(
+        scatter_any(name, reshape(x, {1}), 0, {at_least_1d(given.at), given.first},
+                    at_least_1d(source), join, false),
+        {});
+    return in_place ? write_(name, x, y) : y;
+  }
+  check_ranks(name, x, given.at, d);
+  check_source(name, x, source);
+  if (source.dim() != x.dim())
+    fail("{}: the source is {}, the tensor {}", name, to_string(source.shape()),
+         to_string(x.shape()));
+  Index index = integer_positions(name, given);
+  Tensor part = source;
+  for (int k = 0; k < x.dim(); ++k) {
+    if (index.at.size(k) > source.size(k) && index.at.numel() > 0)
+      fail("{}: the index {} is larger than the source {}", name, to_string(index.at.shape()),
+           to_string(source.shape()));
+    if (index.at.size(k) < part.size(k)) part = slice(part, k, 0, index.at.size(k));
+  }
+  if (index.at.numel() == 0) return in_place ? x : clone(x);
+  const bool wants = wants_grad(x, part);
+  if (in_place && !wants) {
+    if (reports_synchronously(x.device())) check_positions(name, index, x.size(d), d, x.shape());
+    if (part.impl()->storage == x.impl()->storage) part = clone(part);
+    if (index.at.impl()->storage == x.impl()->storage) index.at = clone(index.at);
+    scatter_into(name, x, d, index, part, join);
+    bump(x);
+    return x;
+  }
+  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  copy_elements(out, x);
+  scatter_into(name, out, d, index, part, join);
+  if (wants) record_scatter(join, out, x, d, index, part);
+  return in_place ? write_(name, x, out) : out;
+}
+
+/// What changes nothing in a product, a maximum, a minimum, a sum.
+double identity(Join join, Dtype dtype) {
+  if (join == Join::mul) return 1;
+  if (join == Join::add || join == Join::set) return 0;
+  const bool low = join == Join::max;
+  return with_dtype(wide(dtype), [&](auto zero) {
+    using T = decltype(zero);
+    return low ? double(math::lowest<T>()) : double(math::highest<T>());
+  });
+}
+
+/// How many values each cell of x is the mean of.
+Tensor counts(const Tensor& x, int64_t dim, const Index& index, bool include_self) {
+  NoGrad off;
+  const Dtype dtype = is_float(x.dtype()) ? x.dtype() : Dtype::i64;
+  const Tensor n = scatter_add(full(x.shape(), include_self, dtype, x.device()), dim, index,
+                               ones(index.at.shape(), dtype, x.device()));
+  return maximum(n, Tensor(1.0));
+}
+
+}  // namespace
+
+Tensor scatter(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
+               bool in_place) {
+  return scatter_any(in_place ? "scatter_" : "scatter", x, dim, index, source, Join::set, in_place);
+}
+
+Tensor scatter_add(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
+                   bool in_place) {
+  return scatter_any(in_place ? "scatter_add_" : "scatter_add", x, dim, index, source, Join::add,
+                     in_place);
+}
+
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Tensor& source,
+                      std::string_view reduce, bool include_self, bool in_place) {
+  const char* const name = in_place ? "scatter_reduce_" : "scatter_reduce";
+  const bool mean = reduce == "mean";
+  const Join join = reduce == "sum" || mean ? Join::add
+                    : reduce == "prod"      ? Join::mul
+                    : reduce == "amax"      ? Join::max
+                    : reduce == "amin"      ? Join::min
+                                            : Join::set;
+  if (join == Join::set)
+    fail("{}: '{}' is no way to reduce; use 'sum', 'prod', 'mean', 'amax' or 'amin'", name, reduce);
+  if (mean && x.dtype() == Dtype::b8) fail("{}: bool has no mean; use x:float()", name);
+  const Index index = integer_positions(name, given);
+  if (in_place) check_writable(name, x);
+  if (include_self && !mean) return scatter_any(name, x, dim, index, source, join, in_place);
+  Tensor start = x;
+  if (!include_self) {
+    wrap_dim(name, dim, x.dim());
+    const Tensor neutral = scalar(identity(join, x.dtype()), x.dtype(), x.device());
+    start = scatter_any(name, x, dim, index, expand(neutral, index.at.shape()), Join::set, false);
+  }
+  Tensor out = scatter_any(name, start, dim, index, source, join, false);
+  if (mean) {
+    const Tensor n = counts(x, dim, index, include_self);
+    out = is_float(x.dtype()) ? out / n : to(floor_divide(out, n), x.dtype());
+  }
+  return in_place ? write_(name, x, out) : out;
+}
+
+Tensor take_along_dim(const Tensor& x, const Index& index, std::optional<int64_t> dim) {
+  if (!dim)
+    return gather(reshape(x, {-1}), 0, {reshape(index.at, {-1}), index.first});
+  const int d = wrap_dim("take_along_dim", *dim, x.dim());
+  if (x.dim() != index.at.dim())
+    fail("take_along_dim: the index is {}, the tensor {}; they need the same number of dimensions",
+         to_string(index.at.shape()), to_string(x.shape()));
+  if (x.dim() == 0) return gather(x, 0, index);
+  Shape a = x.shape(), b = index.at.shape();
+  a[d] = b[d] = 1;
+  Shape both = broadcast("take_along_dim", a, b);
+  both[d] = x.size(d);
+  const Tensor wide = expand(x, both);
+  both[d] = index.at.size(d);
+  return gather(wide, d, {expand(index.at, both), index.first});
+}
+
+}  // namespace mt

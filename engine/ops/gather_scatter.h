@@ -1,0 +1,93 @@
+// gather_scatter.h -- reading and writing at positions that are themselves data
+#pragma once
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// Positions in an integer tensor, and what its writer calls the first one: 0, or 1 in Lua, where
+/// negative ones count from the end.
+struct Index {
+  Tensor at;
+  int64_t first = 0;
+  Index(const Tensor& positions, int64_t counted_from = 0)  // NOLINT: a tensor is an index
+      : at(positions), first(counted_from) {}
+  /// What is added to a negative position; 0 where there are none.
+  int64_t back(int64_t extent) const { return first ? extent : 0; }
+};
+
+// ---- along one dimension (index.cpp); `in_place`: into x, which is returned ----
+
+/// out[.., i, ..] = x[.., index[.., i, ..], ..]; the index is an integer tensor of x's rank.
+Tensor gather(const Tensor& x, int64_t dim, const Index&);
+/// A copy of x with the source at the positions that gather would read; of several the last.
+Tensor scatter(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+               bool in_place = false);
+/// The same, added.
+Tensor scatter_add(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+                   bool in_place = false);
+/// The same, joined by "sum", "prod", "mean", "amax" or "amin", together with x or without.
+Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+                      std::string_view reduce, bool include_self = true, bool in_place = false);
+/// gather where x and the index broadcast; without `dim` both are flattened.
+Tensor take_along_dim(const Tensor& x, const Index&, std::optional<int64_t> dim);
+
+// ---- whole slices (indexing.cpp) ----
+
+/// Whole slices at the positions of a 1-d index.
+Tensor index_select(const Tensor& x, int64_t dim, const Index&);
+/// The elements at positions of the flattened x, in the index's shape.
+Tensor take(const Tensor& x, const Index&);
+/// x with the slices of `source`, which may broadcast, added or put at these positions.
+Tensor index_add(const Tensor& x, int64_t dim, const Index&, const Tensor& source, double alpha = 1,
+                 bool in_place = false);
+Tensor index_copy(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+                  bool in_place = false);
+/// x with the slices of `source` joined with those at these positions by "prod", "mean", "amax" or
+/// "amin".
+Tensor index_reduce(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+                    std::string_view reduce, bool include_self = true, bool in_place = false);
+Tensor index_fill(const Tensor& x, int64_t dim, const Index&, const Tensor& value,
+                  bool in_place = false);
+
+/// One entry of an index such as x[{2, {}, {1, 3}, mask}]: it walks x's dimensions from the first.
+struct At {
+  enum Kind : uint8_t { pick, range, newaxis, skip, positions, mask } kind;
+  int64_t first = 0;           // pick, range
+  int64_t count = 1, step = 1;  // range; skip: how many dimensions
+  const Tensor* at = nullptr;   // positions, mask
+  int64_t base = 0;             // what the writer of `positions` calls the first one
+};
+/// x[items]: a view where no entry is a tensor. As in PyTorch: index tensors broadcast together;
+/// their dimensions stand in their place, or in front where other dimensions lie between them.
+Tensor index(const Tensor& x, const At* items, int n);
+/// x[items] = value, or += (`accumulate`), recorded; of values that meet the last one stays.
+void index_put_(const char* name, const Tensor& x, const At* items, int n, const Tensor& value,
+                bool accumulate = false);
+
+// ---- masks and sorted data (masks.cpp) ----
+
+/// The elements where the mask is set, in row-major order.
+Tensor masked_select(const Tensor& x, const Tensor& mask);
+/// x with a value, a number or 0-d, where the mask is set.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, bool in_place = false);
+/// x with the first elements of `source`, in order, where the mask is set.
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
+                      bool in_place = false);
+/// [n x rank]: the positions of what is not zero, counted from `first`.
+Tensor nonzero(const Tensor& x, int64_t first = 0);
+/// The same as one tensor for each dimension; a 0-d tensor counts as one of size 1.
+std::vector<Tensor> nonzero_list(const Tensor& x, int64_t first = 0);
+/// Where the values would be inserted into `sorted`, one sequence or one for each row of values.
+Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values, bool right,
+                    int64_t first = 0);
+/// Whether each element is one of `test`.
+Tensor isin(const Tensor& elements, const Tensor& test, bool invert = false);
+
+/// How errors count positions: 1 in Lua, 0 for C++ users.
+extern int index_base;
+
+}  // namespace mt

@@ -1,0 +1,517 @@
+// indexing.cpp -- x[k]: regions that are views, positions and masks that are data, and writing there
+#include <cstring>
+
+#include "engine/core/upcast.h"
+#include "engine/core/async_errors.h"
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/index_checks.h"
+
+namespace mt {
+namespace {
+
+/// Which elements of a tensor index tensors name. With one indexed dimension `at` is the index;
+/// with several its first dimension counts them, and its positions have been read: from 0.
+struct Key {
+  unsigned dims = 0;  // the indexed dimensions, as bits
+  int place = 0;      // how many of the other dimensions stand before the index's in the result
+  Index at{Tensor()};
+  int shown = 0;  // the dimension and the shape that messages name
+  Shape whole;
+
+  bool several() const { return (dims & (dims - 1)) != 0; }
+  /// The shape that the index tensors have together.
+  Shape block() const {
+    Shape shape = at.at.shape();
+    if (several()) shape.erase(0);
+    return shape;
+  }
+};
+
+Shape shape_at(const Shape& x, const Key& key) {
+  Shape out;
+  int others = 0;
+  auto insert_block = [&] {
+    if (others != key.place) return;
+    for (int64_t n : key.block()) out.push(n);
+  };
+  for (int d = 0; d < x.size(); ++d) {
+    if (key.dims >> d & 1) continue;
+    insert_block();
+    out.push(x[d]);
+    ++others;
+  }
+  insert_block();
+  return out;
+}
+
+/// The offsets of the named elements in x, of several indexed dimensions.
+Tensor offsets_in(const Tensor& x, const Key& key) {
+  Tensor out = empty(key.block(), Dtype::i64, x.device());
+  int row = 0;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (!(key.dims >> d & 1)) continue;
+    NoGrad off;
+    locate({pick(key.at.at, 0, row)}, x.size(d), out.data_as<int64_t>(), x.stride(d), row > 0);
+    ++row;
+  }
+  return out;
+}
+
+/// The verb's argument: `whole` has the indexed dimensions, `part` the shape of shape_at.
+/// `offsets` keeps what the call points to.
+Gather call_at(const Tensor& whole, const Tensor& part, const Key& key, Tensor& offsets) {
+  Gather g;
+  g.dtype = whole.dtype();
+  g.ndim = part.dim();
+  const size_t bytes = sizeof(int64_t) * size_t(g.ndim);
+  std::memcpy(g.size, part.impl()->size, bytes);
+  std::memcpy(g.out_stride, part.impl()->stride, bytes);
+  g.out = part.data(), g.in = whole.data();
+  const bool several = key.several();
+  offsets = several ? offsets_in(whole, key) : key.at.at;
+  int to = 0, others = 0;
+  auto insert_block = [&] {
+    if (others != key.place) return;
+    for (int b = 0; b < offsets.dim(); ++b, ++to)
+      g.index_stride[to] = offsets.stride(b), g.in_stride[to] = 0;
+  };
+  for (int d = 0; d < whole.dim(); ++d) {
+    if (key.dims >> d & 1) {
+      g.step = whole.stride(d), g.extent = whole.size(d);
+      continue;
+    }
+    insert_block();
+    g.index_stride[to] = 0, g.in_stride[to++] = whole.stride(d);
+    ++others;
+  }
+  insert_block();
+  g.index = offsets.data_as<int64_t>();
+  g.first = key.at.first, g.back = key.at.back(g.extent);
+  if (several) {
+    g.step = 1, g.extent = 1, g.first = g.back = 0;
+    for (int d = 0; d < whole.dim(); ++d)
+      if (key.dims >> d & 1) g.extent += (whole.size(d) - 1) * whole.stride(d);
+  }
+  return g;
+}
+
+int64_t extent_of(const Shape& x, const Key& key) {
+  int d = 0;
+  while (!(key.dims >> d & 1)) ++d;
+  return x[d];
+}
+
+/// Positions that no call would read must be there too.
+void check_unread(const char* name, const Shape& x, const Key& key, int64_t part) {
+  if (key.several()) return;  // read already
+  const int64_t extent = extent_of(x, key);
+  if (extent == 0 && key.at.at.numel() > 0) fail_position(name, key.at, 0, key.shown, key.whole);
+  if (part == 0) check_positions(name, key.at, extent, key.shown, key.whole);
+}
+
+Key saved_key(Node& node) {
+  Key key;
+  key.dims = unsigned(node.number[0]), key.place = int(node.number[1]);
+  key.at = {node.get(1), int64_t(node.number[2])};
+  key.whole = node.shape(0);
+  return key;
+}
+void save_key(Node& node, const Tensor& x, const Key& key) {
+  node.save_shape(0, x);
+  node.save(1, key.at.at, Node::kOther);
+  node.number[0] = key.dims, node.number[1] = key.place, node.number[2] = double(key.at.first);
+}
+
+Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source, Join join,
+              bool in_place = false);
+
+/// The elements that the key names.
+Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
+  Tensor out = empty(shape_at(x.shape(), key), x.dtype(), x.device());
+  check_unread(name, x.shape(), key, out.numel());
+  if (out.numel() > 0) {
+    Tensor offsets;
+    const bool there = x.device().gather(call_at(x, out, key, offsets));
+    if (!key.several())  // those were looked at before
+      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+  }
+  if (wants_grad(x)) {
+    static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 dx[0] = put_at("index", zeros(node.shape(0), g.dtype(), g.device()),
+                                                saved_key(node), g, Join::add);
+                               }};
+    save_key(record(type, out, {&x}), x, key);
+  }
+  return out;
+}
+
+/// Where the source's values stayed: the last of those that met.
+Tensor stayed(const Key& key) {
+  NoGrad off;
+  const Shape shape = shape_at(key.whole, key);
+  const Tensor ids = reshape(
+      range(1, double(checked_count("index", shape)), 1, Dtype::i64, key.at.at.device()), shape);
+  const Tensor none = zeros(key.whole, Dtype::i64, ids.device());
+  const Tensor winners = put_at("index", none, key, ids, Join::set, true);
+  return eq(pick_at("index", winners, key), ids);
+}
+
+/// x with the source, of shape_at's shape and x's dtype, at the named elements.
+Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source, Join join,
+              bool in_place) {
+  const bool wants = wants_grad(x, source);
+  check_unread(name, x.shape(), key, source.numel());
+  Tensor out = x;
+  if (!in_place || wants) {
+    out = empty(x.shape(), x.dtype(), x.device());
+    copy_elements(out, x);
+  } else if (!key.several() && reports_synchronously(x.device())) {
+    check_positions(name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+  }
+  const auto write = [&](const Tensor& whole, const Tensor& part) {
+    Tensor offsets;
+    Gather g = call_at(whole, part, key, offsets);
+    std::swap(g.out_stride, g.in_stride);
+    g.out = whole.data(), g.in = part.data();
+    g.join = join;
+    const bool there = whole.device().scatter(g);
+    if (!key.several())
+      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+  };
+  if (source.numel() > 0 && join == Join::set) write(out, source);
+  else if (source.numel() > 0)
+    through_float(out, [&](const Tensor& whole) { write(whole, calculable(source)); });
+  if (wants) {
+    static const NodeType type{
+        "index_put", [](Node& node, const Tensor& g, Tensor* dx) {
+          const Key key = saved_key(node);
+          const bool adds = node.number[3] != 0;
+          const Tensor none = zeros({}, g.dtype(), g.device());
+          if (node.wants(0))
+            dx[0] = adds ? g
+                         : put_at("index_put", g, key, expand(none, shape_at(g.shape(), key)),
+                                  Join::set);
+          if (!node.wants(1)) return;
+          const Tensor part = pick_at("index_put", g, key);
+          dx[1] = adds ? part : where(stayed(key), part, none);
+        }};
+    Node& node = record(type, out, {&x, &source});
+    save_key(node, x, key);
+    node.number[3] = join == Join::add;
+  }
+  if (!in_place) return out;
+  if (wants) return write_(name, x, out);
+  bump(x);
+  return x;
+}
+
+// ---- from the entries of an index to a region and a key -----------------------------------------
+
+/// The part of an index that needs no data: a view of x, and what is left for the key.
+class Region {
+ public:
+  Region(const Tensor& x, const At* items, int n, bool recorded)
+      : x_(x), size_(x.shape()), stride_(x.strides()), given_(x.shape()), offset_(x.offset()),
+        recorded_(recorded && wants_grad(x)) {
+    for (int i = 0; i < n; ++i) enter(items[i]);
+    view_ = recorded_ ? x_ : view_of(x, size_, stride_, offset_);
+  }
+  const Tensor& view() const { return view_; }
+  bool plain() const { return indices_.empty(); }
+  /// The one mask over all of the view, or null.
+  const Tensor* whole_mask() const {
+    return masks_ == 1 && mask_.defined() && int(indices_.size()) == mask_.dim() &&
+                   mask_.dim() == view_.dim()
+               ? &mask_
+               : nullptr;
+  }
+  Key key(const char* name) const;
+
+ private:
+  struct Entry {
+    int dim, shown;
+    Index at;
+    Entry(int d, int s, const Index& i) : dim(d), shown(s), at(i) {}
+  };
+
+  void enter(const At& item) {
+    switch (item.kind) {
+      case At::skip: dim_ += int(item.count), shown_ += int(item.count); return;
+      case At::newaxis: return add_dimension();
+      case At::pick: return take_one(item.first);
+      case At::range: return take_range(item);
+      case At::positions:
+        indices_.emplace_back(dim_++, shown_++, Index(here(*item.at), item.base));
+        return;
+      case At::mask: return enter_mask(here(*item.at));
+    }
+  }
+
+  /// An index where x is: one on the CPU goes there.
+  Tensor here(const Tensor& index) const {
+    if (!is_cpu(index.device())) check_together("index", x_, index);
+    return to(index, x_.device());
+  }
+
+  void add_dimension() {
+    if (recorded_) x_ = unsqueeze(x_, dim_);
+    const int64_t step = dim_ < size_.size() ? size_[dim_] * stride_[dim_] : 1;
+    size_.insert(dim_, 1), stride_.insert(dim_, step);
+    ++dim_;
+  }
+  void take_one(int64_t at) {
+    if (recorded_) x_ = pick(x_, dim_, at);
+    offset_ += at * stride_[dim_];
+    size_.erase(dim_), stride_.erase(dim_);
+    ++shown_;
+  }
+  void take_range(const At& item) {
+    if (recorded_) x_ = slice(x_, dim_, item.first, item.count, item.step);
+    offset_ += item.first * stride_[dim_];
+    size_[dim_] = item.count;
+    int64_t step;
+    if (!__builtin_mul_overflow(stride_[dim_], item.step, &step)) stride_[dim_] = step;
+    ++dim_, ++shown_;
+  }
+  /// Becomes the positions that it sets, counted from 0: one index for each dimension of the mask.
+  void enter_mask(const Tensor& mask) {
+    NoGrad off;
+    ++masks_;
+    const int rank = mask.dim();
+    if (rank == 0) {  // a new dimension, of size 1 or 0
+      const bool on = mask.item() != 0;
+      {
+        NoGrad record(recorded_);
+        add_dimension();
+      }
+      indices_.emplace_back(dim_ - 1, shown_, Index(zeros({on ? 1 : 0}, Dtype::i64, x_.device())));
+      return;
+    }
+    for (int d = 0; d < rank; ++d)
+      if (mask.size(d) != size_[dim_ + d])
+        fail("index: the mask is {}, but dimension {} has size {}", to_string(mask.shape()),
+             shown_ + d + 1, size_[dim_ + d]);
+    const bool alone = size_.size() == rank;
+    const std::vector<Tensor> at =
+        alone ? std::vector<Tensor>(size_t(rank), mask) : nonzero_list(mask);
+    for (int d = 0; d < rank; ++d) indices_.emplace_back(dim_++, shown_++, Index(at[size_t(d)]));
+    lazy_ |= alone, mask_ = mask;
+  }
+
+  Tensor x_, view_;
+  Shape size_, stride_, given_;  // of the view so far; of the tensor that was given
+  int64_t offset_;
+  bool recorded_, lazy_ = false;
+  int dim_ = 0, shown_ = 0;  // in what is left of x; as the user counts
+  std::vector<Entry> indices_;
+  int masks_ = 0;
+  Tensor mask_;  // the last one
+};
+
+Key Region::key(const char* name) const {
+  Key key;
+  key.whole = given_;
+  std::vector<Entry> at = indices_;
+  if (lazy_) {
+    const std::vector<Tensor> rows = nonzero_list(mask_);
+    for (size_t i = 0; i < rows.size(); ++i) at[i].at = Index(rows[i]);
+  }
+  for (const Entry& e : at) key.dims |= 1u << e.dim;
+  const int first = at.front().dim, n = int(at.size());
+  key.place = at.back().dim - first == n - 1 ? first : 0;
+  key.shown = at.front().shown;
+  for (Entry& e : at) e.at = integer_positions(name, e.at);
+  if (n == 1) {
+    key.at = at[0].at;
+    return key;
+  }
+  NoGrad off;
+  Shape block;
+  for (const Entry& e : at) block = broadcast("index", block, e.at.at.shape());
+  Shape stacked = block;
+  stacked.insert(0, n);
+  key.at = {empty(stacked, Dtype::i64, x_.device())};
+  const int64_t each = checked_count("index", block);
+  for (int i = 0; i < n; ++i) {
+    const Index row{expand(at[size_t(i)].at.at, block), at[size_t(i)].at.first};
+    const int64_t extent = view_.size(at[size_t(i)].dim);
+    found(locate(row, extent, key.at.at.data_as<int64_t>() + i * each), name, row, extent,
+          at[size_t(i)].shown, key.whole);
+  }
+  return key;
+}
+
+/// A value without leading dimensions of size 1 that are too many, in x's dtype, in the shape of what
+/// it is written to.
+Tensor fitted(const Tensor& x, const Tensor& given, const Shape& shape) {
+  Tensor value = given;
+  while (value.dim() > shape.size() && value.size(0) == 1) value = squeeze(value, 0);
+  if (value.dim() > shape.size() || !(broadcast("assignment", shape, value.shape()) == shape))
+    fail("assignment: the value {} does not fit into {}", to_string(given.shape()),
+         to_string(shape));
+  return expand(to(value, x.dtype()), shape);
+}
+
+/// x[mask] = value, with as many elements as are set or with one.
+Tensor masked_put(const Tensor& x, const Tensor& mask, const Tensor& value, bool accumulate) {
+  if (value.numel() == 1) {
+    const Tensor v = to(reshape(value, {}), x.dtype());
+    return where(mask, accumulate ? x + v : v, x);
+  }
+  const int64_t n = int64_t(sum(mask).item());
+  const Tensor source = fitted(x, value, {n});
+  return masked_scatter(x, mask, accumulate ? masked_select(x, mask) + source : source);
+}
+
+}  // namespace
+
+Tensor index(const Tensor& x, const At* items, int n) {
+  if (n == 1 && items[0].kind == At::pick && !wants_grad(x)) {  // x[2], in every loop
+    Shape size = x.shape(), stride = x.strides();
+    size.erase(0), stride.erase(0);
+    return view_of(x, size, stride, x.offset() + items[0].first * x.stride(0));
+  }
+  const Region region(x, items, n, true);
+  if (region.plain()) return region.view();
+  if (const Tensor* mask = region.whole_mask()) return masked_select(region.view(), *mask);
+  return pick_at("index", region.view(), region.key("index"));
+}
+
+void index_put_(const char* name, const Tensor& x, const At* items, int n, const Tensor& given,
+                bool accumulate) {
+  check_writable(name, x);
+  const Region region(x, items, n, false);
+  const Tensor& view = region.view();
+  if (given.dim() == 0 && !accumulate && is_cpu(given.device()) && !wants_grad(given)) {
+    const Tensor number = to(given, x.dtype());  // goes with the call
+    if (region.plain()) return assign(x, view, number);
+    if (const Tensor* mask = region.whole_mask(); mask && !wants_grad(x))
+      return assign(x, view, where(*mask, number, view));
+  }
+  const Tensor value =
+      to(given.impl()->storage == x.impl()->storage ? clone(given) : given, x.device());
+  const bool wants = is_float(x.dtype()) && wants_grad(x, value);
+  if (region.plain()) {
+    const Tensor v = fitted(x, value, view.shape());
+    if (!accumulate) return assign(x, view, v);
+    return assign(x, view, (wants ? Region(x, items, n, true).view() : view) + v);
+  }
+  if (const Tensor* mask = region.whole_mask()) {
+    const Tensor source = wants ? Region(x, items, n, true).view() : view;
+    return assign(x, view, masked_put(source, *mask, value, accumulate));
+  }
+  Key key = region.key(name);
+  const Tensor source = fitted(x, value, shape_at(view.shape(), key));
+  const Join join = accumulate ? Join::add : Join::set;
+  if (!wants) {
+    if (key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
+    put_at(name, view, key, source, join, true);
+    return;
+  }
+  const Tensor result = put_at(name, Region(x, items, n, true).view(), key, source, join);
+  assign(x, view, result);
+}
+
+// ---- whole slices -------------------------------------------------------------------------------
+
+namespace {
+
+/// The key of a 1-d index into one dimension.
+Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
+  if (given.at.dim() > 1)
+    fail("{}: the index is {}; it must have one dimension", name, to_string(given.at.shape()));
+  check_together(name, x, given.at);
+  Key key;
+  key.dims = 1u << d, key.place = key.shown = d, key.whole = x.shape();
+  key.at = integer_positions(name, given);
+  if (key.at.at.dim() == 0) key.at.at = reshape(key.at.at, {1});
+  return key;
+}
+
+/// What index_add, index_copy and index_fill share; `source` broadcasts when it is a filling.
+Tensor put_slices(const char* name, const Tensor& x, int64_t dim, const Index& given,
+                  const Tensor& source, Join join, bool filling, bool in_place) {
+  const int d = wrap_dim(name, dim, x.dim());
+  if (in_place) check_writable(name, x);
+  if (x.dim() == 0) {
+    const Tensor y = reshape(put_slices(name, reshape(x, {1}), 0, given,
+                                        filling || source.dim() ? source : reshape(source, {1}),
+                                        join, filling, false), {});
+    return in_place ? write_(name, x, y) : y;
+  }
+  Key key = slices_at(name, x, d, given);
+  check_source(name, x, source);
+  const Shape shape = shape_at(x.shape(), key);
+  if (!filling && !(source.shape() == shape))
+    fail("{}: the source is {}, the index names {} of {}", name, to_string(source.shape()),
+         to_string(shape), to_string(x.shape()));
+  Tensor value = expand(source, shape);
+  if (in_place && value.impl()->storage == x.impl()->storage) value = clone(value);
+  if (in_place && key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
+  return put_at(name, x, key, value, join, in_place);
+}
+
+}  // namespace
+
+Tensor index_select(const Tensor& x, int64_t dim, const Index& given) {
+  const int d = wrap_dim("index_select", dim, x.dim());
+  if (x.dim() == 0) {
+    if (given.at.numel() != 1)
+      fail("index_select: a 0-d tensor has one position, this index names {}", given.at.numel());
+    return reshape(index_select(reshape(x, {1}), 0, {reshape(given.at, {1}), given.first}), {});
+  }
+  return pick_at("index_select", x, slices_at("index_select", x, d, given));
+}
+
+Tensor take(const Tensor& x, const Index& given) {
+  check_together("take", x, given.at);
+  const Tensor flat = reshape(x, {-1});
+  Key key;
+  key.dims = 1, key.whole = flat.shape();
+  key.at = integer_positions("take", given);
+  return pick_at("take", flat, key);
+}
+
+Tensor index_add(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
+                 double alpha, bool in_place) {
+  const char* const name = in_place ? "index_add_" : "index_add";
+  check_value(name, alpha, x.dtype());
+  return put_slices(name, x, dim, index, alpha == 1 ? source : source * Tensor(alpha), Join::add,
+                    false, in_place);
+}
+
+Tensor index_copy(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
+                  bool in_place) {
+  return put_slices(in_place ? "index_copy_" : "index_copy", x, dim, index, source, Join::set, false,
+                    in_place);
+}
+
+Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor& value,
+                  bool in_place) {
+  const char* const name = in_place ? "index_fill_" : "index_fill";
+  Tensor one = filling(name, x, value);
+  if (&one.device() != &x.device()) one = scalar(one.item(), x.dtype(), x.device());
+  return put_slices(name, x, dim, index, one, Join::set, true, in_place);
+}
+
+Tensor index_reduce(const Tensor& x, int64_t dim, const Index& given, const Tensor& source,
+                    std::string_view reduce, bool include_self, bool in_place) {
+  const char* const name = in_place ? "index_reduce_" : "index_reduce";
+  if (reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
+    fail("{}: '{}' is no way to reduce; use 'prod', 'mean', 'amax' or 'amin'", name, reduce);
+  const int d = wrap_dim(name, dim, x.dim());
+  if (given.at.dim() > 1)
+    fail("{}: the index is {}; it must have one dimension", name, to_string(given.at.shape()));
+  Shape shape = x.shape(), along;
+  for (int k = 0; k < x.dim(); ++k) along.push(k == d ? given.at.numel() : 1);
+  if (x.dim() > 0) shape[d] = given.at.numel();
+  if (!(source.shape() == shape))
+    fail("{}: the source is {}, the index names {} of {}", name, to_string(source.shape()),
+         to_string(shape), to_string(x.shape()));
+  const Tensor at = expand(reshape(given.at, along), shape);
+  return scatter_reduce(x, d, {at, given.first}, source, reduce, include_self, in_place);
+}
+
+}  // namespace mt

@@ -1,0 +1,450 @@
+// loss.cpp -- losses, composed of other operations
+#include <cmath>
+#include <optional>
+
+#include "engine/core/async_errors.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/index_checks.h"
+
+namespace mt {
+namespace {
+
+Tensor full_like(const Tensor& x, double value) {
+  return full(x.shape(), value, is_float(x.dtype()) ? x.dtype() : default_dtype(), x.device());
+}
+
+Tensor reduced(const Tensor& loss, Reduction how) {
+  return how == Reduction::mean ? mean(loss) : how == Reduction::sum ? sum(loss) : loss;
+}
+
+void same_shape(const char* name, const Tensor& x, const Tensor& target) {
+  if (!(x.shape() == target.shape()))
+    fail("{}: the input is {}, the target {}; they must be alike", name, to_string(x.shape()),
+         to_string(target.shape()));
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction how) {
+  same_shape("mse_loss", x, target);
+  return reduced(square(x - target), how);
+}
+
+Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction how) {
+  same_shape("l1_loss", x, target);
+  return reduced(abs(x - target), how);
+}
+
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, double beta, Reduction how) {
+  same_shape("smooth_l1_loss", x, target);
+  if (!(beta >= 0)) fail("smooth_l1_loss: beta is {}, it must be at least 0", show(beta));
+  const Tensor d = abs(x - target);
+  if (beta == 0) return reduced(d, how);
+  return reduced(where(lt(d, Tensor(beta)), square(d) * Tensor(0.5 / beta), d - Tensor(0.5 * beta)),
+                 how);
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& target, double delta, Reduction how) {
+  same_shape("huber_loss", x, target);
+  if (!(delta > 0)) fail("huber_loss: delta is {}, it must be above 0", show(delta));
+  const Tensor d = abs(x - target);
+  const Tensor far = (d - Tensor(0.5 * delta)) * Tensor(delta);
+  return reduced(where(le(d, Tensor(delta)), square(d) * Tensor(0.5), far), how);
+}
+
+namespace {
+
+Tensor weighted(const char* name, const Tensor& loss, const Tensor& weight) {
+  if (!weight.defined()) return loss;
+  if (!(broadcast(name, loss.shape(), weight.shape()) == loss.shape()))
+    fail("{}: the weight {} does not fit the input {}", name, to_string(weight.shape()),
+         to_string(loss.shape()));
+  return loss * weight;
+}
+
+/// log p and log(1 - p), held above -100, as PyTorch does, so that p = 0 costs 100 and not infinity.
+Tensor held_log(const Tensor& p) { return maximum(log(p), Tensor(-100.0)); }
+Tensor held_log_rest(const Tensor& p) { return maximum(log1p(-p), Tensor(-100.0)); }
+
+/// The slope (p - target) / (p (1 - p)) stays finite at the ends, where the logarithm's does not.
+const NodeType kBinary{
+    "binary_cross_entropy", [](Node& node, const Tensor& g, Tensor* dx) {
+      const Tensor p = node.get(0);
+      if (node.wants(0)) {
+        const Tensor spread = maximum(p * (Tensor(1.0) - p), Tensor(1e-12));
+        dx[0] = g * (p - node.get(1)) / spread;
+      }
+      if (node.wants(1)) dx[1] = g * (held_log_rest(p) - held_log(p));
+    }};
+
+}  // namespace
+
+Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, Reduction how,
+                            const Tensor& weight) {
+  const char* name = "binary_cross_entropy";
+  same_shape(name, p0, target0);
+  const Dtype dtype = promote(promote(p0.dtype(), target0.dtype()), Dtype::f32);
+  const Tensor p = to(p0, dtype), target = to(target0, dtype);
+  Tensor loss;
+  {
+    NoGrad off;
+    // A GPU is not waited for: there the loss becomes NaN.
+    if (p.numel() > 0 && reports_synchronously(p.device()) &&
+        (amin(p).item() < 0 || amax(p).item() > 1))
+      fail(
+          "binary_cross_entropy: probabilities must lie in 0..1, found {} to {}; use "
+          "binary_cross_entropy_with_logits "
+          "for raw scores",
+          amin(p).item(), amax(p).item());
+    loss = -(target * held_log(p) + (Tensor(1.0) - target) * held_log_rest(p));
+  }
+  if (wants_grad(p, target)) {
+    Node& node = record(kBinary, loss, {&p, &target});
+    node.save(0, p, 0);
+    if (node.wants(0)) node.save(1, target, 1);
+  }
+  return reduced(weighted(name, loss, weight), how);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, Reduction how,
+                                        const Tensor& weight, const Tensor& pos_weight) {
+  const char* name = "binary_cross_entropy_with_logits";
+  same_shape(name, x, target);
+  Tensor cost = softplus(-x, Tensor(1.0), Tensor(1e30));  // -log of the sigmoid
+  if (pos_weight.defined())
+    cost = weighted(name, cost, Tensor(1.0) + (pos_weight - Tensor(1.0)) * target);
+  return reduced(weighted(name, (Tensor(1.0) - target) * x + cost, weight), how);
+}
+
+Tensor kl_div(const Tensor& x, const Tensor& target, Reduction how, bool log_target) {
+  broadcast("kl_div", x.shape(), target.shape());
+  if (how == Reduction::batchmean) {  // over the input's batch, the target's does not count
+    const Tensor total = kl_div(x, target, Reduction::sum, log_target);
+    return x.dim() > 0 ? total / Tensor(double(x.size(0))) : total;
+  }
+  if (log_target) return reduced(exp(target) * (target - x), how);
+  const Tensor none = eq(target, Tensor(0.0));
+  const Tensor entropy = where(none, Tensor(0.0), target * log(where(none, Tensor(1.0), target)));
+  return reduced(entropy - target * x, how);
+}
+
+// ---- likelihoods of counts and of normal numbers ------------------------------------------------
+
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& variance, bool full,
+                         double eps, Reduction how) {
+  const char* name = "gaussian_nll_loss";
+  if (!(eps > 0)) fail("{}: eps is {}, it must be above 0", name, show(eps));
+  broadcast(name, x.shape(), target.shape());
+  Tensor var = variance.impl()->number ? full_like(x, variance.at(0)) : variance;
+  if (!(var.shape() == x.shape())) {
+    const bool row = x.dim() == var.dim() + 1 && var.shape() == Shape(x.impl()->size, var.dim());
+    int64_t ones = 0;  // the sizes of var that differ from x's, which must be one 1
+    for (int d = 0; x.dim() == var.dim() && d < x.dim(); ++d)
+      if (x.size(d) != var.size(d)) ones += var.size(d);
+    if (row) var = unsqueeze(var, -1);
+    else if (ones != 1)
+      fail("{}: the variance {} does not fit the input {}", name, to_string(var.shape()),
+           to_string(x.shape()));
+  }
+  if (var.numel() > 0 && reports_synchronously(var.device()) && amin(var).item() < 0)
+    fail("{}: a variance is {}, it must not be negative", name, show(amin(var).item()));
+  var = where(lt(var, Tensor(eps)), var - var.detach() + Tensor(eps), var);
+  Tensor loss = (log(var) + square(x - target) / var) * Tensor(0.5);
+  if (full) loss = loss + Tensor(0.5 * std::log(2 * M_PI));
+  return reduced(loss, how);
+}
+
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input, bool full,
+                        double eps, Reduction how) {
+  broadcast("poisson_nll_loss", x.shape(), target.shape());
+  Tensor loss = log_input ? exp(x) - target * x : x - target * log(x + Tensor(eps));
+  if (full) {
+    const Tensor few = le(target, Tensor(1.0)), n = where(few, Tensor(1.0), target);
+    const Tensor stirling = n * log(n) - n + log(n * Tensor(2 * M_PI)) * Tensor(0.5);
+    loss = loss + where(few, Tensor(0.0), stirling);
+  }
+  return reduced(loss, how);
+}
+
+// ---- classes ------------------------------------------------------------------------------------
+
+namespace {
+
+/// Targets as positions from 0; what is ignored stands at 0 and is not `kept`.
+struct Labels {
+  Tensor position, kept;
+};
+
+[[noreturn]] void bad_label(const char* name, const Tensor& labels, std::optional<int64_t> ignore,
+                            int64_t first, int64_t last) {
+  const Tensor host = to(labels, cpu_device());
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    const int64_t label = host.at_integer(i);
+    if (label != ignore && (label < first || label > last))
+      fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name,
+           i + index_base, label, first, last, first);
+  }
+  fail("{}: the targets changed while they were read", name);
+}
+
+Labels labels_of(const char* name, const Tensor& target, int64_t classes,
+                 std::optional<int64_t> ignore) {
+  if (is_float(target.dtype()) || target.dtype() == Dtype::b8)
+    fail("{}: targets are class positions and must be integers, these are {}; use target:long()",
+         name, dtype_name(target.dtype()));
+  NoGrad off;
+  const Tensor labels = to(target, Dtype::i64), base = scalar(index_base, Dtype::i64);
+  Labels l;
+  l.kept = ignore ? ne(labels, scalar(double(*ignore), Dtype::i64))
+                  : ones(labels.shape(), Dtype::b8, labels.device());
+  l.position = where(l.kept, labels - base, scalar(0, Dtype::i64));
+  if (l.position.numel() == 0) return l;
+  if (!reports_synchronously(target.device()) && classes > 0) {
+    locate({l.position}, classes, nullptr);
+    defer_check(target.device(),
+                {IndexBound::label, name, index_base, classes - 1 + index_base, index_base, 0, {}});
+    return l;
+  }
+  if (amin(l.position).at_integer(0) < 0 || amax(l.position).at_integer(0) >= classes) {
+    if (classes > 0 || any(l.kept).item() != 0)
+      bad_label(name, labels, ignore, index_base, classes - 1 + index_base);
+  }
+  return l;
+}
+
+void check_class_weight(const char* name, const Tensor& weight, int64_t classes) {
+  if (weight.defined() && (weight.dim() != 1 || weight.size(0) != classes))
+    fail("{}: the weight is {}; expected one number for each of the {} classes", name,
+         to_string(weight.shape()), classes);
+}
+
+/// The weights of classes beside log-probabilities (n, classes, ..).
+Tensor along_classes(const Tensor& weight, const Tensor& x) {
+  Shape shape{weight.size(0)};
+  for (int d = 2; d < x.dim(); ++d) shape.push(1);
+  return reshape(weight, shape);
+}
+
+/// x with a batch, and the targets' shape that belongs to it.
+Tensor with_batch(const char* name, const Tensor& x, const Tensor& target) {
+  Shape expected = x.shape();
+  if (x.dim() > 0) expected.erase(x.dim() == 1 ? 0 : 1);
+  if (x.dim() == 0 || !(expected == target.shape()))
+    fail("{}: the logits are {}, the targets {}; expected (n x classes) and (n)", name,
+         to_string(x.shape()), to_string(target.shape()));
+  return x.dim() == 1 ? unsqueeze(x, 0) : x;
+}
+
+/// -log p of the targets; `smoothing` of the weight goes to all classes alike.
+Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
+                    const Tensor& weight, int64_t ignore, double smoothing, Reduction how) {
+  const int64_t classes = logp.size(1);
+  check_class_weight(name, weight, classes);
+  const Labels l = labels_of(name, logp.dim() == target.dim() + 1 ? target : unsqueeze(target, 0),
+                             classes, ignore);
+  const bool nothing = l.position.numel() == 0 || classes == 0;
+  Tensor share;  // of each target in a mean
+  if (weight.defined() && !nothing) {
+    NoGrad off;
+    const Tensor w = reshape(index_select(to(weight, logp.dtype()), 0, reshape(l.position, {-1})),
+                             l.position.shape());
+    share = where(l.kept, w, Tensor(0.0));
+  } else {
+    share = to(l.kept, logp.dtype());
+  }
+  Tensor loss = nothing ? zeros(l.position.shape(), logp.dtype(), logp.device())
+                        : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1),
+                                 Tensor(0.0));
+  if (weight.defined()) loss = loss * share;
+  if (smoothing > 0 && !nothing) {
+    const Tensor all = weight.defined() ? logp * along_classes(to(weight, logp.dtype()), logp) : logp;
+    const Tensor smooth = -where(l.kept, sum(all, {1}), Tensor(0.0));
+    loss = loss * Tensor(1 - smoothing) + smooth * Tensor(smoothing / double(classes));
+  }
+  if (how == Reduction::none) return reshape(loss, target.shape());
+  return how == Reduction::sum ? sum(loss) : sum(loss) / sum(share);
+}
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int64_t ignore_index,
+                Reduction how) {
+  return negative_log("nll_loss", with_batch("nll_loss", x, target), target, weight, ignore_index,
+                      0, how);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index,
+                     Reduction how, const Tensor& weight, double smoothing) {
+  const char* name = "cross_entropy";
+  if (!(smoothing >= 0 && smoothing <= 1))
+    fail("{}: label_smoothing is {}, it must lie in 0..1", name, show(smoothing));
+  if (!is_float(logits.dtype()))
+    fail("{}: the logits are {}; use x:float()", name, dtype_name(logits.dtype()));
+  if (is_float(target.dtype()) && logits.shape() == target.shape() && logits.dim() > 0) {
+    // Probabilities of the classes instead of labels.
+    const int d = logits.dim() == 1 ? 0 : 1;
+    const int64_t classes = logits.size(d);
+    check_class_weight(name, weight, classes);
+    Tensor p = target;
+    if (smoothing > 0) p = p * Tensor(1 - smoothing) + Tensor(smoothing / double(classes));
+    Tensor each = log_softmax(logits, d) * p;
+    if (weight.defined()) each = each * (d == 0 ? weight : along_classes(weight, logits));
+    const Tensor loss = -sum(each, {d});
+    return reduced(loss, how);
+  }
+  const Tensor x = with_batch(name, logits, target);
+  return negative_log(name, log_softmax(x, 1), target, weight, ignore_index, smoothing, how);
+}
+
+// ---- margins between classes --------------------------------------------------------------------
+
+namespace {
+
+/// Scores (n, classes) and what belongs to them: both with a batch.
+void check_rows(const char* name, const Tensor& x, const Tensor& target, const Shape& expected) {
+  if (x.dim() != 1 && x.dim() != 2)
+    fail("{}: the scores are {}; expected (n x classes) or (classes)", name, to_string(x.shape()));
+  if (!is_float(x.dtype()))
+    fail("{}: the scores are {}; use x:float()", name, dtype_name(x.dtype()));
+  if (!(target.shape() == expected))
+    fail("{}: the scores are {}, the targets {}; expected {}", name, to_string(x.shape()),
+         to_string(target.shape()), to_string(expected));
+  if (x.size(x.dim() - 1) == 0) fail("{}: the scores {} have no classes", name, to_string(x.shape()));
+}
+
+Shape batch_of_rows(const Tensor& x) { return x.dim() == 2 ? Shape{x.size(0)} : Shape{}; }
+Tensor as_rows(const Tensor& x, const Tensor& part) { return x.dim() == 1 ? unsqueeze(part, 0) : part; }
+
+/// The mean or the sum of a loss for each row (of no rows 0, as in PyTorch), or the losses.
+Tensor of_rows(const Tensor& loss, const Shape& shape, Reduction how) {
+  if (how == Reduction::mean && loss.numel() == 0) how = Reduction::sum;
+  return reduced(reshape(loss, shape), how);
+}
+
+}  // namespace
+
+Tensor multi_margin_loss(const Tensor& x0, const Tensor& target, int64_t p, double margin,
+                         const Tensor& weight, Reduction how) {
+  const char* name = "multi_margin_loss";
+  if (p != 1 && p != 2) fail("{}: p is {}; use 1 or 2", name, p);
+  const bool one = x0.dim() == 1 && target.dim() == 1 && target.numel() == 1;
+  check_rows(name, x0, target, one ? Shape{1} : batch_of_rows(x0));
+  const Tensor x = as_rows(x0, x0);
+  const int64_t classes = x.size(1);
+  check_class_weight(name, weight, classes);
+  const Tensor at = labels_of(name, reshape(target, {x.size(0)}), classes, {}).position;
+  const Tensor label = unsqueeze(at, 1);
+  const Tensor own = eq(label, range(0, double(classes - 1), 1, Dtype::i64, x.device()));
+  Tensor cost = relu(x - gather(x, 1, label) + Tensor(margin));
+  if (p == 2) cost = square(cost);
+  if (weight.defined()) cost = cost * unsqueeze(index_select(to(weight, x.dtype()), 0, at), 1);
+  const Tensor loss = sum(where(own, Tensor(0.0), cost), {1}) / Tensor(double(classes));
+  return of_rows(loss, target.shape(), how);
+}
+
+Tensor multilabel_margin_loss(const Tensor& x0, const Tensor& target, Reduction how) {
+  const char* name = "multilabel_margin_loss";
+  check_rows(name, x0, target, x0.shape());
+  const Tensor x = as_rows(x0, x0);
+  const int64_t n = x.size(0), classes = x.size(1);
+  checked_count(name, {n, classes, classes});
+  const Labels l = labels_of(name, as_rows(x0, target), classes, -1);
+  Tensor listed, outside;  // which targets count; which classes are not among them
+  int64_t most = classes;  // targets of a row
+  {
+    NoGrad off;
+    const Tensor counts = cumprod(to(l.kept, Dtype::i64), 1);
+    if (n > 0 && reports_synchronously(x.device()))
+      most = std::max<int64_t>(amax(sum(counts, {1})).at_integer(0), 1);
+    listed = slice(ne(counts, Tensor(0.0)), 1, 0, most);
+    outside = eq(scatter_add(zeros({n, classes}, Dtype::i64, x.device()), 1, l.position, counts),
+                 Tensor(0.0));
+  }
+  const Tensor own = unsqueeze(gather(x, 1, {slice(l.position, 1, 0, most)}), 2);
+  const Tensor cost = relu(unsqueeze(x, 1) - own + Tensor(1.0));
+  const Tensor counted = logical_and(unsqueeze(listed, 2), unsqueeze(outside, 1));
+  const Tensor loss = sum(where(counted, cost, Tensor(0.0)), {1, 2}) / Tensor(double(classes));
+  return of_rows(loss, batch_of_rows(x0), how);
+}
+
+// ---- distances ----------------------------------------------------------------------------------
+
+namespace {
+
+/// The p-norm along a dimension, held above eps, where its slope would be infinite.
+Tensor norm_above(const Tensor& x, double p, int d, bool keepdim, double eps) {
+  const double least = std::max(std::pow(eps, p), 1e-37);
+  if (std::isinf(p)) return maximum(amax(abs(x), {d}, keepdim), Tensor(eps));
+  if (p == 1) return maximum(sum(abs(x), {d}, keepdim), Tensor(eps));
+  if (p == 2) return sqrt(maximum(sum(square(x), {d}, keepdim), Tensor(least)));
+  if (p == 0) return maximum(sum(to(ne(x, Tensor(0.0)), x.dtype()), {d}, keepdim), Tensor(eps));
+  return pow(maximum(sum(pow(abs(x), Tensor(p)), {d}, keepdim), Tensor(least)), Tensor(1 / p));
+}
+
+void check_norm(const char* name, const Tensor& x, double p) {
+  if (!(p >= 0)) fail("{}: p is {}, it must be at least 0", name, show(p));
+  if (!is_float(x.dtype()))
+    fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+}
+
+}  // namespace
+
+Tensor normalize(const Tensor& x, double p, int64_t dim, double eps) {
+  check_norm("normalize", x, p);
+  const int d = wrap_dim("normalize", dim, x.dim());
+  if (x.numel() == 0) return x;
+  return x / norm_above(x, p, d, true, eps);
+}
+
+Tensor cosine_similarity(const Tensor& x, const Tensor& y, int64_t dim, double eps) {
+  const char* name = "cosine_similarity";
+  const Shape shape = broadcast(name, x.shape(), y.shape());
+  const Tensor a = expand(x, shape), b = expand(y, shape);
+  check_norm(name, a, 2);
+  check_norm(name, b, 2);
+  const int d = wrap_dim(name, dim, a.dim());
+  return sum(a * b, {d}) / (norm_above(a, 2, d, false, eps) * norm_above(b, 2, d, false, eps));
+}
+
+Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p, double eps, bool keepdim) {
+  const Tensor d = x - y + Tensor(eps);
+  check_norm("pairwise_distance", d, p);
+  return norm_above(d, p, d.dim() - 1, keepdim, 0);
+}
+
+namespace {
+
+/// Signs that say which of two: 1 or -1.
+Tensor is_one(const Tensor& y) { return eq(y, Tensor(1.0)); }
+
+}  // namespace
+
+Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
+                           Reduction how) {
+  if (x.dim() != y.dim() || x.dim() != target.dim())
+    fail("margin_ranking_loss: the inputs are {} and {}, the target {}; all need as many dimensions",
+         to_string(x.shape()), to_string(y.shape()), to_string(target.shape()));
+  return reduced(relu(target * (y - x) + Tensor(margin)), how);
+}
+
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction how) {
+  return reduced(where(is_one(target), x, relu(Tensor(margin) - x)), how);
+}
+
+Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
+                             Reduction how) {
+  const Tensor c = cosine_similarity(x, y, -1, 1e-8);
+  return reduced(where(is_one(target), Tensor(1.0) - c, relu(c - Tensor(margin))), how);
+}
+
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           double margin, double p, double eps, bool swap, Reduction how) {
+  if (!(margin > 0)) fail("triplet_margin_loss: margin is {}, it must be above 0", show(margin));
+  const Tensor near = pairwise_distance(anchor, positive, p, eps, false);
+  Tensor far = pairwise_distance(anchor, negative, p, eps, false);
+  if (swap) far = minimum(far, pairwise_distance(positive, negative, p, eps, false));
+  return reduced(relu(near - far + Tensor(margin)), how);
+}
+
+}  // namespace mt

@@ -1,0 +1,71 @@
+// loss.h -- losses: how far a result is from its target
+#pragma once
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// batchmean, of kl_div: the sum over the size of dimension 1.
+enum class Reduction { none, mean, sum, batchmean };
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+/// d^2 / (2 beta) below beta, d - beta / 2 beyond, for d = |x - target|.
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, double beta = 1,
+                      Reduction = Reduction::mean);
+/// d^2 / 2 up to delta, delta (d - delta / 2) beyond.
+Tensor huber_loss(const Tensor& x, const Tensor& target, double delta = 1,
+                  Reduction = Reduction::mean);
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Reduction = Reduction::mean,
+                            const Tensor& weight = {});
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
+                                        Reduction = Reduction::mean, const Tensor& weight = {},
+                                        const Tensor& pos_weight = {});
+/// target (log target - x) for log-probabilities x.
+Tensor kl_div(const Tensor& x, const Tensor& target, Reduction = Reduction::mean,
+              bool log_target = false);
+/// Logits (n, classes, ..) or (classes) against class labels (n, ..), which count from
+/// `index_base`; targets equal to `ignore_index` do not count. Floats of the logits' shape are
+/// probabilities of the classes.
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index = -100,
+                     Reduction = Reduction::mean, const Tensor& weight = {}, double smoothing = 0);
+/// The same for log-probabilities.
+Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
+                int64_t ignore_index = -100, Reduction = Reduction::mean);
+/// Half of log variance + (x - target)^2 / variance; the variance, held above eps without a change of
+/// its gradient, has x's shape, or lacks its last dimension, or has size 1 in one. `full`: with its
+/// constant.
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& variance,
+                         bool full = false, double eps = 1e-6, Reduction = Reduction::mean);
+/// exp(x) - target x, or x - target log(x + eps); `full`: with Stirling's term of targets above 1.
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, bool log_input = true,
+                        bool full = false, double eps = 1e-8, Reduction = Reduction::mean);
+/// The mean over classes of max(0, margin - x[label] + x[class])^p; p is 1 or 2.
+Tensor multi_margin_loss(const Tensor& x, const Tensor& target, int64_t p = 1, double margin = 1,
+                         const Tensor& weight = {}, Reduction = Reduction::mean);
+/// Each row of targets is a list of labels that -1 ends: the sum of max(0, 1 - x[label] + x[class])
+/// over the list and all classes outside it, by the number of classes.
+Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
+
+/// -log of the probability that log_probs (time, n, classes) spell the targets, with any number of
+/// blanks and repeats between (Graves et al. 2006). Targets (n, length), or one after the other;
+/// they count from `index_base`, blank from 0. The mean is of each loss over its target's length.
+/// As in PyTorch the gradient is that of normalised log-probabilities, and has none itself.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                const Tensor& target_lengths, int64_t blank = 0, Reduction = Reduction::mean,
+                bool zero_infinity = false);
+
+/// x over its p-norm along a dimension, which is held above eps.
+Tensor normalize(const Tensor& x, double p = 2, int64_t dim = 1, double eps = 1e-12);
+Tensor cosine_similarity(const Tensor& x, const Tensor& y, int64_t dim = 1, double eps = 1e-8);
+/// The p-norm of x - y + eps along the last dimension.
+Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p = 2, double eps = 1e-6,
+                         bool keepdim = false);
+// Targets are 1 or -1, as in torch.nn.functional.
+Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
+                           Reduction);
+Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, Reduction);
+Tensor cosine_embedding_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
+                             Reduction);
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           double margin, double p, double eps, bool swap, Reduction);
+
+}  // namespace mt

@@ -1,0 +1,190 @@
+// masks.cpp -- masks and sorted data: what is set, what is not zero, where a value belongs
+#include <algorithm>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/index_checks.h"
+
+namespace mt {
+namespace {
+
+/// A mask seen in a shape, contiguous, with how many elements are set before each piece.
+struct Counted {
+  Tensor set, before;
+  Mask mask;
+  int64_t total;
+  explicit Counted(const Tensor& wide) : set(contiguous(wide)) {
+    const int64_t pieces = (set.numel() + kMaskPiece - 1) / kMaskPiece;
+    before = empty({pieces + 1}, Dtype::i64, set.device());
+    mask = {set.numel(), set.data_as<bool>(), before.data_as<int64_t>()};
+    set.device().count_mask(mask);
+    total = before.at_integer(pieces);
+  }
+};
+
+void check_mask(const char* name, const Tensor& mask) {
+  if (mask.dtype() != Dtype::b8)
+    fail("{}: the mask must be a bool tensor, this one is {}; use x:ne(0)", name,
+         dtype_name(mask.dtype()));
+}
+
+/// The shape that x and the mask have together; in place it must be x's.
+Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, bool in_place) {
+  check_mask(name, mask);
+  check_together(name, x, mask);
+  const Shape shape = broadcast(name, x.shape(), mask.shape());
+  if (in_place && !(shape == x.shape()))
+    fail("{}: the mask {} does not fit into {}", name, to_string(mask.shape()),
+         to_string(x.shape()));
+  return shape;
+}
+
+/// Puts the packed elements where the mask is set.
+void unpack(const Tensor& whole, const Tensor& packed, const Counted& c) {
+  whole.device().compress({c.mask, whole.dtype(), whole.data(), packed.data(), true});
+}
+
+}  // namespace
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  const Shape shape = masked_shape("masked_select", x, mask, false);
+  const Counted c(expand(mask, shape));
+  const Tensor wide = expand(x, shape);
+  Tensor whole;
+  {
+    NoGrad off;
+    whole = contiguous(wide);
+  }
+  Tensor out = empty({c.total}, x.dtype(), x.device());
+  x.device().compress({c.mask, x.dtype(), whole.data(), out.data(), false});
+  if (wants_grad(wide)) {
+    static const NodeType type{"masked_select", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor mask = node.get(0);
+                                 dx[0] = masked_scatter(zeros(mask.shape(), g.dtype(), g.device()),
+                                                        mask, g);
+                               }};
+    record(type, out, {&wide}).save(0, c.set, Node::kOther);
+  }
+  return out;
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, bool in_place) {
+  const char* const name = in_place ? "masked_fill_" : "masked_fill";
+  if (in_place) check_writable(name, x);
+  masked_shape(name, x, mask, in_place);
+  const Tensor out = where(mask, filling(name, x, value), x);
+  return in_place ? write_(name, x, out) : out;
+}
+
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, bool in_place) {
+  const char* const name = in_place ? "masked_scatter_" : "masked_scatter";
+  if (in_place) check_writable(name, x);
+  const Shape shape = masked_shape(name, x, mask, in_place);
+  check_source(name, x, source);
+  const Counted c(expand(mask, shape));
+  if (source.numel() < c.total)
+    fail("{}: the mask sets {} elements, the source has {}", name, c.total, source.numel());
+  const Tensor wide = expand(x, shape);
+  Tensor out = empty(shape, x.dtype(), x.device()), packed;
+  copy_elements(out, wide);
+  {
+    NoGrad off;
+    packed = contiguous(source);
+  }
+  unpack(out, packed, c);
+  if (wants_grad(wide, source)) {
+    static const NodeType type{
+        "masked_scatter", [](Node& node, const Tensor& g, Tensor* dx) {
+          const Tensor mask = node.get(0);
+          const Shape full = node.shape(1);
+          if (node.wants(0)) dx[0] = masked_fill(g, mask, Tensor(0.0));
+          if (!node.wants(1)) return;
+          Tensor part = masked_select(g, mask);
+          const int64_t n = checked_count("masked_scatter", full);
+          if (part.numel() < n) {  // the rest of the source took no part
+            const Tensor rest = zeros({n - part.numel()}, g.dtype(), g.device());
+            part = cat({part, rest}, 0);
+          }
+          dx[1] = reshape(part, full);
+        }};
+    Node& node = record(type, out, {&wide, &source});
+    node.save(0, c.set, Node::kOther);
+    node.save_shape(1, source);
+  }
+  return in_place ? write_(name, x, out) : out;
+}
+
+namespace {
+
+/// One contiguous row for each dimension of x.
+Tensor nonzero_rows(const Tensor& x, int64_t first) {
+  NoGrad off;
+  const Counted c(x.dtype() == Dtype::b8 ? x : ne(x, 0.0));
+  Tensor out = empty({x.dim(), c.total}, Dtype::i64, x.device());
+  Nonzero z;
+  z.mask = c.mask, z.ndim = x.dim(), z.first = first, z.out = out.data_as<int64_t>();
+  std::copy(x.impl()->size, x.impl()->size + x.dim(), z.size);
+  if (c.total > 0) x.device().nonzero(z);
+  return out;
+}
+
+}  // namespace
+
+Tensor nonzero(const Tensor& x, int64_t first) { return t(nonzero_rows(x, first)); }
+
+std::vector<Tensor> nonzero_list(const Tensor& x, int64_t first) {
+  NoGrad off;
+  const Tensor rows = nonzero_rows(x.dim() ? x : reshape(x, {1}), first);
+  std::vector<Tensor> list;
+  for (int64_t d = 0; d < rows.size(0); ++d)
+    list.push_back(view_of(rows, {rows.size(1)}, {1}, rows.offset() + d * rows.size(1)));
+  return list;
+}
+
+Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values, bool right,
+                    int64_t first) {
+  if (sorted.dim() == 0) fail("{}: the sorted sequence is 0-d; it needs a dimension", name);
+  if (sorted.dtype() != values.dtype())
+    fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name,
+         dtype_name(sorted.dtype()), dtype_name(values.dtype()), dtype_name(sorted.dtype()));
+  check_together(name, sorted, values);
+  if (is_half(sorted.dtype()))
+    return searchsorted(name, calculable(sorted), calculable(values), right, first);
+  const bool one = sorted.dim() == 1;
+  bool fits = one || sorted.dim() == values.dim();
+  for (int d = 0; fits && !one && d + 1 < sorted.dim(); ++d) fits = sorted.size(d) == values.size(d);
+  if (!fits)
+    fail("{}: the sequences {} and the values {} may differ in the last dimension only", name,
+         to_string(sorted.shape()), to_string(values.shape()));
+  NoGrad off;
+  const Tensor s = contiguous(sorted), v = contiguous(values);
+  Tensor out = empty(values.shape(), Dtype::i64, values.device());
+  if (out.numel() == 0) return out;
+  Search call;
+  call.dtype = s.dtype(), call.sorted = s.data(), call.value = v.data();
+  call.sorted_size = s.size(s.dim() - 1), call.sorted_row = one ? 0 : call.sorted_size;
+  call.values = one ? v.numel() : v.size(v.dim() - 1), call.rows = v.numel() / call.values;
+  call.out = out.data_as<int64_t>(), call.first = first, call.right = right;
+  out.device().search(call);
+  return out;
+}
+
+Tensor isin(const Tensor& elements, const Tensor& test, bool invert) {
+  NoGrad off;
+  if (!elements.impl()->number && !test.impl()->number) check_together("isin", elements, test);
+  const Device& device = elements.impl()->number ? test.device() : elements.device();
+  const Dtype dtype = wide(elements.impl()->number ? test.dtype()
+                           : test.impl()->number   ? elements.dtype()
+                                                   : promote(elements.dtype(), test.dtype()));
+  const Tensor x = to(to(elements, dtype), device);
+  const Tensor sorted = sort(reshape(to(to(test, dtype), device), {-1}), 0).values;
+  const int64_t n = sum(eq(sorted, sorted)).at_integer(0);  // NaN, which comes last, equals nothing
+  if (n == 0) return full(elements.shape(), invert, Dtype::b8, device);
+  const Tensor known = slice(sorted, 0, 0, n);
+  const Tensor at = minimum(searchsorted("isin", known, x, false), Tensor(double(n - 1)));
+  const Tensor found = take(known, at);
+  return invert ? ne(found, x) : eq(found, x);
+}
+
+}  // namespace mt

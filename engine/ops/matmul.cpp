@@ -1,0 +1,168 @@
+// matmul.cpp -- products of matrices, batches and vectors, and the affine map of a layer
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/core/upcast.h"
+#include "engine/core/openblas.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/out.h"
+
+namespace mt {
+namespace {
+
+/// Whether the operands are calculated with as float32: the tensor cores of a GPU take 16-bit floats
+/// as they are.
+bool through_float32(const Tensor& a) { return is_half(a.dtype()) && is_cpu(a.device()); }
+
+/// Fills the batch part and the strides of a product whose operands have rank >= 2 and equal
+/// leading sizes.
+void multiply(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
+              bool accumulate) {
+  const int rank = out.dim(), batch = rank - 2;
+  Matmul m;
+  m.dtype = out.dtype();
+  m.m = out.size(batch), m.n = out.size(batch + 1), m.k = a.size(batch + 1);
+  m.a = a.data(), m.b = b.data(), m.c = out.data();
+  m.a_row = a.stride(batch), m.a_col = a.stride(batch + 1);
+  m.b_row = b.stride(batch), m.b_col = b.stride(batch + 1);
+  m.c_row = out.stride(batch), m.c_col = out.stride(batch + 1);
+  m.batch_dims = batch;
+  for (int d = 0; d < batch; ++d) {
+    m.batch_size[d] = out.size(d);
+    m.a_batch[d] = a.stride(d), m.b_batch[d] = b.stride(d), m.c_batch[d] = out.stride(d);
+  }
+  m.accumulate = accumulate;
+  with_openblas(name, [&] { out.device().matmul(m); });
+}
+
+[[noreturn]] void inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
+  const Shape x = a.shape(), y = b.shape();
+  const bool second = y.size() >= 2 && y[y.size() - 1] == x[x.size() - 1];
+  const bool first = x.size() >= 2 && x[x.size() - 2] == y[y.size() >= 2 ? y.size() - 2 : 0];
+  const char* hint = second && y.size() == 2  ? "; did you mean the second transposed, w:t()?"
+                     : second                 ? "; did you mean the second's :transpose(-2, -1)?"
+                     : first && x.size() == 2 ? "; did you mean the first transposed, x:t()?"
+                     : first                  ? "; did you mean the first's :transpose(-2, -1)?"
+                                              : "";
+  fail("{}: inner sizes differ: {} and {}{}", name, to_string(x), to_string(y), hint);
+}
+
+const NodeType kMatmul{"matmul", [](Node& node, const Tensor& g, Tensor* dx) {
+                         if (node.wants(0))
+                           dx[0] = sum_to(matmul(g, transpose(node.get(1), -2, -1)), node.shape(2));
+                         if (node.wants(1))
+                           dx[1] = sum_to(matmul(transpose(node.get(0), -2, -1), g), node.shape(3));
+                       }};
+
+/// Both of rank >= 2.
+Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor* target) {
+  const int ra = a.dim(), rb = b.dim();
+  if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
+  Shape size{a.size(ra - 2), b.size(rb - 1)};
+  const bool widened = through_float32(a);
+  Tensor x = widened ? calculable(a) : a, y = widened ? calculable(b) : b;
+  if (ra > 2 || rb > 2) {
+    const Shape batch =
+        broadcast(name, Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
+    Shape sa = batch, sb = batch, so = batch;
+    sa.push(a.size(ra - 2)), sa.push(a.size(ra - 1));
+    sb.push(b.size(rb - 2)), sb.push(b.size(rb - 1));
+    so.push(size[0]), so.push(size[1]);
+    NoGrad off;
+    x = expand(x, sa), y = expand(y, sb), size = so;
+  }
+  Tensor out = result_in(target, size, x.dtype(), a.device(), true);
+  multiply(name, out, x, y, false);
+  if (widened) out = unrecorded(out, a.dtype());
+  if (wants_grad(a, b)) {
+    Node& node = record(kMatmul, out, {&a, &b});
+    if (node.wants(1)) node.save(0, a, 0), node.save_shape(3, b);
+    if (node.wants(0)) node.save(1, b, 1), node.save_shape(2, a);
+  }
+  return out;
+}
+
+void check(const char* name, const Tensor& a, const Tensor& b) {
+  if (&a.device() != &b.device())
+    fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, a.device().name,
+         b.device().name, a.device().name);
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
+  if (a0.dim() == 0 || b0.dim() == 0)
+    fail("{}: a 0-d tensor has no rows or columns: {} and {}; use *", name, to_string(a0.shape()),
+         to_string(b0.shape()));
+  check(name, a0, b0);
+  Tensor a = a0, b = b0;
+  const Tensor* target = Into::take();
+  if (a.dtype() != b.dtype()) {
+    const Dtype d = promote(a.dtype(), b.dtype());
+    a = to(a, d), b = to(b, d);
+  }
+  if (a.dtype() == Dtype::b8) fail("{}: bool tensors are not multiplied; use x:float()", name);
+  if (a.dim() >= 2 && b.dim() >= 2) return product(name, a, b, target);
+  const bool row = a.dim() == 1, column = b.dim() == 1;
+  if (a.size(a.dim() - 1) != b.size(column ? 0 : b.dim() - 2)) inner_sizes(name, a0, b0);
+  if (row) a = unsqueeze(a, 0);
+  if (column) b = unsqueeze(b, -1);
+  Tensor matrix;  // the target as the product of matrices sees it
+  if (target && target->dim() == std::max(a0.dim(), b0.dim()) - 1) {
+    matrix = row ? unsqueeze(*target, column ? -1 : -2) : *target;
+    if (column) matrix = unsqueeze(matrix, -1);
+  }
+  Tensor out = product(name, a, b, matrix.defined() ? &matrix : nullptr);
+  if (column) out = squeeze(out, -1);
+  if (row) out = squeeze(out, column ? -1 : -2);
+  return out;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (weight.dim() == 1 && x.dim() > 0 && x.size(x.dim() - 1) == weight.size(0)) {  // one feature out
+    if (bias.defined() && bias.dim() != 0)
+      fail("linear: the bias is {}, the weight {}; to a vector belongs one number, a 0-d tensor",
+           to_string(bias.shape()), to_string(weight.shape()));
+    const Tensor y = matmul(x, weight, "linear");
+    return bias.defined() ? y + bias : y;
+  }
+  if (weight.dim() != 2 || x.dim() == 0 || x.size(x.dim() - 1) != weight.size(1))
+    fail(
+        "linear: the input is {}, the weight {}; the input's last size must be the weight's second",
+        to_string(x.shape()), to_string(weight.shape()));
+  if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
+    fail("linear: the bias is {}, the weight {}", to_string(bias.shape()),
+         to_string(weight.shape()));
+  const bool alike = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 && bias.defined() &&
+                     bias.dtype() == x.dtype() && &x.device() == &weight.device() &&
+                     &x.device() == &bias.device();
+  if (!alike) {
+    const Tensor y = matmul(x, t(weight));
+    return bias.defined() ? y + bias : y;
+  }
+  // The rows start as the bias and the product is added: one pass and one node instead of two.
+  const bool widened = through_float32(x);
+  Tensor out = empty({x.size(0), weight.size(0)}, widened ? wide(x.dtype()) : x.dtype(), x.device());
+  const bool wants =
+      grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
+  {
+    NoGrad off;
+    const Shape rows{0, bias.stride(0)};
+    copy_elements(out, view_of(bias, out.shape(), rows, bias.offset()));
+    if (widened) multiply("linear", out, calculable(x), t(calculable(weight)), true);
+    else multiply("linear", out, x, t(weight), true);
+    out = to(out, x.dtype());
+  }
+  if (wants) {
+    static const NodeType type{"linear", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 if (node.wants(0)) dx[0] = matmul(g, node.get(1));
+                                 if (node.wants(1)) dx[1] = matmul(t(g), node.get(0));
+                                 if (node.wants(2)) dx[2] = sum(g, {0});
+                               }};
+    Node& node = record(type, out, {&x, &weight, &bias});
+    if (node.wants(1)) node.save(0, x, 0);
+    if (node.wants(0)) node.save(1, weight, 1);
+  }
+  return out;
+}
+
+}  // namespace mt

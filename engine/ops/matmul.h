@@ -1,0 +1,13 @@
+// matmul.h -- products of matrices, batches and vectors
+#pragma once
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// (.., m, k) x (.., k, n), batches broadcast; vectors as in torch.matmul; dtypes are promoted.
+/// `name` is who asks, for messages.
+Tensor matmul(const Tensor&, const Tensor&, const char* name = "matmul");
+/// x . weight' + bias with weight (out, in), bias (out) or undefined.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+}  // namespace mt

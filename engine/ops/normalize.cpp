@@ -1,0 +1,335 @@
+// normalize.cpp -- layer, batch, instance, group and RMS normalisation over one standardising node
+#include "engine/ops/normalize.h"
+
+#include <limits>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// How the verb sees x: [outer, images, period, per, run]; a row is what `images` and `period` name,
+/// weight and bias are [period, per].
+struct Sizes {
+  int64_t outer, images, period, per, run;
+  Shape shape() const { return {outer, images, period, per, run}; }
+};
+
+Normalize call(const Tensor& x, const Sizes& n, double eps, bool centred, const Tensor& out,
+               const Tensor& mean, const Tensor& rate) {
+  Normalize c{};
+  c.dtype = x.dtype(), c.eps = eps, c.centred = centred;
+  c.outer = n.outer, c.images = n.images, c.period = n.period, c.per = n.per, c.run = n.run;
+  c.x = x.data(), c.out = out.data(), c.mean = mean.data(), c.rate = rate.data();
+  return c;
+}
+const void* data_of(const Tensor& t) { return t.defined() ? t.data() : nullptr; }
+
+/// By operations that can be recorded: rate and y are computed anew from x, so that they are part of
+/// the graph.
+void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Tensor& weight,
+                       const Tensor& g, Tensor* dx) {
+  const Shape row{0, 3, 4}, others{0, 1, 4};  // what a row, what a weight is summed over
+  const double eps = node.number[2];
+  const bool centred = node.number[3] != 0;
+  const Tensor x = reshape(given, n.shape()), slope = reshape(g, n.shape());
+  const Tensor centre = centred ? x - mean(x, row, true) : x;
+  const Tensor rate = rsqrt(mean(square(centre), row, true) + Tensor(eps)), y = centre * rate;
+  if (node.wants(1)) dx[1] = reshape(sum(slope * y, others), weight.shape());
+  if (node.wants(2)) dx[2] = reshape(sum(slope, others), weight.shape());
+  if (!node.wants(0)) return;
+  const Tensor s =
+      weight.defined() ? slope * reshape(weight, {1, 1, n.period, n.per, 1}) : slope;
+  const Tensor along = s - y * mean(s * y, row, true);
+  dx[0] = reshape((centred ? along - mean(s, row, true) : along) * rate, given.shape());
+}
+
+void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor given = node.get(0), mean = node.get(2), rate = node.get(3);
+  const Tensor weight = node.has(1) ? node.get(1) : Tensor();
+  Sizes n{int64_t(node.number[0]), rate.size(0), rate.size(1), int64_t(node.number[1]), 1};
+  n.run = given.numel() / (n.outer * n.images * n.period * n.per);
+  if (grad_enabled()) return recorded_backward(node, n, given, weight, g, dx);
+  const Tensor x = contiguous(given), slope = contiguous(g);
+  const Tensor w = weight.defined() ? contiguous(weight) : weight;
+  const Tensor out = empty(x.shape(), x.dtype(), x.device());
+  Normalize c = call(x, n, node.number[2], node.number[3] != 0, out, mean, rate);
+  c.weight = data_of(w), c.grad = slope.data();
+  const Shape parts{normalize_parts(c), n.period * n.per};
+  Tensor part[3];
+  for (int i = 1; i < 3; ++i)
+    if (node.wants(i)) part[i] = zeros(parts, x.dtype(), x.device());
+  c.weight_grad = const_cast<void*>(data_of(part[1]));
+  c.bias_grad = const_cast<void*>(data_of(part[2]));
+  x.device().normalize(c);
+  dx[0] = out;
+  for (int i = 1; i < 3; ++i)
+    if (node.wants(i))
+      dx[i] = reshape(parts[0] > 1 ? sum(part[i], {0}) : part[i], weight.shape());
+}
+
+const NodeType kNormalize{"normalize", normalize_backward};
+
+void check_float(const char* name, const Tensor& x) {
+  if (!is_float(x.dtype()))
+    fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+}
+
+/// The sizes in `shape` must be x's last ones.
+void check_last(const char* name, const Tensor& x, const Shape& shape) {
+  check_float(name, x);
+  if (shape.size() == 0) fail("{}: normalized_shape is empty", name);
+  const int first = x.dim() - shape.size();
+  for (int d = 0; d < shape.size(); ++d)
+    if (first < 0 || x.size(first + d) != shape[d])
+      fail("{}: normalized_shape is {}, the input {}; its last sizes must be these", name,
+           to_string(shape), to_string(x.shape()));
+}
+
+/// What stands beside x has this shape and is on its device.
+void check_beside(const char* name, const char* what, const Tensor& t, const Tensor& x,
+                  const Shape& shape) {
+  if (!t.defined()) return;
+  if (!(t.shape() == shape))
+    fail("{}: {} is {}, expected {}", name, what, to_string(t.shape()), to_string(shape));
+  if (&t.device() != &x.device())
+    fail("{}: {} is on {}, the input on {}; move one with x:to('{}')", name, what, t.device().name,
+         x.device().name, x.device().name);
+}
+
+Tensor scaled(const Tensor& y, const Tensor& weight, const Tensor& bias) {
+  const Tensor z = weight.defined() ? y * weight : y;
+  return bias.defined() ? z + bias : z;
+}
+
+/// A number for each channel, seen beside x.
+Tensor by_channel(const Tensor& t, const Tensor& x) {
+  if (!t.defined()) return t;
+  Shape shape{t.numel()};
+  for (int d = 2; d < x.dim(); ++d) shape.push(1);
+  return reshape(t, shape);
+}
+
+/// The vectors beside the channels of x, all of one length, checked.
+void check_channels(const char* name, const Tensor& x, int least, const Tensor& running_mean,
+                    const Tensor& running_var, const Tensor& weight, const Tensor& bias) {
+  check_float(name, x);
+  if (x.dim() < least)
+    fail("{}: the input is {}; expected at least {} dimensions, batch and channels first", name,
+         to_string(x.shape()), least);
+  const Shape channels{x.size(1)};
+  check_beside(name, "running_mean", running_mean, x, channels);
+  check_beside(name, "running_var", running_var, x, channels);
+  check_beside(name, "weight", weight, x, channels);
+  check_beside(name, "bias", bias, x, channels);
+}
+
+/// running = (1 - momentum) running + momentum now, in place and outside the graph.
+void move(const Tensor& running, const Tensor& now, double momentum) {
+  if (!running.defined()) return;
+  NoGrad off;
+  const Dtype d = wide(running.dtype());  // 16-bit floats are rounded once
+  copy_(running, to(running, d) * Tensor(1 - momentum) + to(now, d) * Tensor(momentum));
+}
+
+/// What the running statistics move to.
+struct Statistics {
+  Tensor mean, variance;
+};
+
+/// x with mean 0 (where `centred`) and variance 1 in each row, times weight, plus bias.
+Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double eps,
+                   const Tensor& weight, const Tensor& bias, bool centred = true,
+                   Statistics* statistics = nullptr) {
+  check_float(name, given);
+  if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
+  if (is_half(given.dtype())) {  // recorded: what the way back reads stays float32
+    const auto wider = [](const Tensor& t) {
+      return t.defined() && is_half(t.dtype()) ? to(t, Dtype::f32) : t;
+    };
+    const Tensor y = standardize(name, wider(given), n, eps, wider(weight), wider(bias), centred,
+                                 statistics);
+    const bool stays = (weight.defined() && !is_half(weight.dtype())) ||
+                       (bias.defined() && !is_half(bias.dtype()));
+    return stays ? y : to(y, given.dtype());
+  }
+  const bool fused = weight.defined() && weight.dtype() == given.dtype() &&
+                     (!bias.defined() || bias.dtype() == given.dtype());
+  const Tensor none, &w = fused ? weight : none, &b = fused ? bias : none;
+  Tensor out, mean, rate, variance;
+  {
+    NoGrad off;
+    const Tensor x = contiguous(given), near_w = fused ? contiguous(w) : w,
+                 near_b = b.defined() ? contiguous(b) : b;
+    const Shape rows{n.images, n.period};
+    out = empty(x.shape(), x.dtype(), x.device());
+    mean = empty(rows, x.dtype(), x.device()), rate = empty(rows, x.dtype(), x.device());
+    variance = empty(rows, x.dtype(), x.device());
+    Normalize c = call(x, n, eps, centred, out, mean, rate);
+    c.variance = variance.data(), c.weight = data_of(near_w), c.bias = data_of(near_b);
+    x.device().normalize(c);
+  }
+  if (statistics) *statistics = {mean, variance};
+  if (wants_grad(given) || (fused && wants_grad(w)) || (b.defined() && wants_grad(b))) {
+    Node& node = b.defined() ? record(kNormalize, out, {&given, &w, &b})
+                 : fused     ? record(kNormalize, out, {&given, &w})
+                             : record(kNormalize, out, {&given});
+    node.save(0, given, 0);
+    if (fused) node.save(1, w, 1);
+    node.save(2, mean, Node::kOther);
+    node.save(3, rate, Node::kOther);
+    node.number[0] = double(n.outer), node.number[1] = double(n.per);
+    node.number[2] = eps, node.number[3] = centred;
+  }
+  if (fused || !(weight.defined() || bias.defined())) return out;
+  const auto beside = [&](const Tensor& t) {
+    return t.defined() ? reshape(t, {1, 1, n.period, n.per, 1}) : t;
+  };
+  return reshape(scaled(reshape(out, n.shape()), beside(weight), beside(bias)), given.shape());
+}
+
+/// The way back from given statistics, which have no gradient themselves.
+void given_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor rate = rsqrt(node.get(3) + Tensor(node.number[0]));
+  Shape others{0};
+  for (int d = 2; d < g.dim(); ++d) others.push(d);
+  if (node.wants(0)) dx[0] = g * by_channel(node.has(1) ? rate * node.get(1) : rate, g);
+  if (node.wants(1)) dx[1] = sum(g * (node.get(0) - by_channel(node.get(2), g)), others) * rate;
+  if (node.wants(2)) dx[2] = sum(g, others);
+}
+const NodeType kGiven{"batch_norm", given_backward};
+
+/// x by each channel's mean and variance, times weight, plus bias; all of one dtype, not of 16 bits.
+Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,
+                const Tensor& bias, double eps) {
+  const Tensor out = empty(x.shape(), x.dtype(), x.device());
+  {
+    NoGrad off;
+    const Tensor all[] = {contiguous(x), contiguous(mean), contiguous(variance),
+                          weight.defined() ? contiguous(weight) : weight,
+                          bias.defined() ? contiguous(bias) : bias};
+    const int64_t channels = x.size(1);
+    const Tensor rate = empty({channels}, x.dtype(), x.device());
+    const Sizes n{1, x.size(0), channels, 1, x.numel() / (x.size(0) * channels)};
+    Normalize c = call(all[0], n, eps, true, out, all[1], rate);
+    c.given = true, c.variance = all[2].data();
+    c.weight = data_of(all[3]), c.bias = data_of(all[4]);
+    x.device().normalize(c);
+  }
+  const auto wants = [](const Tensor& t) { return t.defined() && wants_grad(t); };
+  if (!wants(x) && !wants(weight) && !wants(bias)) return out;
+  const Tensor none = empty({0}, x.dtype());
+  Node& node = record(kGiven, out, {&x, weight.defined() ? &weight : &none,
+                                    bias.defined() ? &bias : &none});
+  node.number[0] = eps;
+  if (node.wants(1)) node.save(0, x, 0);
+  if (weight.defined()) node.save(1, weight, 1);
+  node.save(2, clone(mean), Node::kOther);  // these may move on
+  node.save(3, clone(variance), Node::kOther);
+  return out;
+}
+
+/// The rows of the last dimensions, each element with its own weight.
+Sizes last_sizes(const Tensor& x, const Shape& shape) {
+  const int64_t row = checked_count("normalized_shape", shape);
+  return {1, x.numel() / row, 1, row, 1};
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  check_last("layer_norm", x, shape);
+  check_beside("layer_norm", "weight", weight, x, shape);
+  check_beside("layer_norm", "bias", bias, x, shape);
+  if (x.numel() == 0) return scaled(clone(x), weight, bias);
+  return standardize("layer_norm", x, last_sizes(x, shape), eps, weight, bias);
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight, double eps) {
+  check_last("rms_norm", x, shape);
+  check_beside("rms_norm", "weight", weight, x, shape);
+  if (eps < 0)
+    eps = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
+                                  : double(std::numeric_limits<float>::epsilon());
+  if (x.numel() == 0) return clone(x);
+  return standardize("rms_norm", x, last_sizes(x, shape), eps, weight, {}, false);
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight, const Tensor& bias, bool training, double momentum,
+                  double eps) {
+  const char* name = "batch_norm";
+  check_channels(name, x, 2, running_mean, running_var, weight, bias);
+  if (!training) {
+    if (!running_mean.defined() || !running_var.defined())
+      fail("{}: without training, running_mean and running_var are needed", name);
+    if (!(eps >= 0)) fail("{}: eps is {}, it must be at least 0", name, show(eps));
+    if (wants_grad(running_mean, running_var) || x.numel() == 0) {
+      const Tensor rate = rsqrt(by_channel(running_var, x) + Tensor(eps));
+      const Tensor scale = weight.defined() ? rate * by_channel(weight, x) : rate;
+      return scaled(x - by_channel(running_mean, x), scale, by_channel(bias, x));
+    }
+    Dtype dtype = promote(promote(x.dtype(), running_mean.dtype()), running_var.dtype());
+    for (const Tensor& t : {weight, bias})
+      if (t.defined()) dtype = promote(dtype, t.dtype());
+    const auto wider = [&](const Tensor& t) { return t.defined() ? to(t, wide(dtype)) : t; };
+    return to(by_given(wider(x), wider(running_mean), wider(running_var), wider(weight),
+                       wider(bias), eps),
+              dtype);
+  }
+  const int64_t n = x.size(1) > 0 ? x.numel() / x.size(1) : 0;
+  if (n == 1)
+    fail("{}: one value for each channel has no variance; training needs more than {}", name,
+         to_string(x.shape()));
+  if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
+  // Channels of few elements each are laid along memory first.
+  const int64_t images = x.size(0), channels = x.size(1), run = n / images;
+  const bool along = images == 1 || run >= 16;
+  const Tensor z = along ? x : contiguous(transpose(x, 0, 1));
+  Statistics now;
+  const Sizes sizes{along ? images : 1, 1, channels, 1, along ? run : n};
+  const Tensor y = standardize(name, z, sizes, eps, weight, bias, true, &now);
+  move(running_mean, reshape(now.mean, {channels}), momentum);
+  move(running_var, reshape(now.variance, {channels}) * Tensor(double(n) / double(n - 1)), momentum);
+  return along ? y : contiguous(transpose(y, 0, 1));
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                     const Tensor& weight, const Tensor& bias, bool use_input_stats,
+                     double momentum, double eps) {
+  const char* name = "instance_norm";
+  check_channels(name, x, 3, running_mean, running_var, weight, bias);
+  if (!use_input_stats)
+    return batch_norm(x, running_mean, running_var, weight, bias, false, momentum, eps);
+  int64_t n = 1;
+  for (int d = 2; d < x.dim(); ++d) n *= x.size(d);
+  if (n == 1)
+    fail("{}: one value for each channel has no variance: {}", name, to_string(x.shape()));
+  if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
+  const Shape each{x.size(0), x.size(1)};
+  Statistics now;
+  const Tensor y = standardize(name, x, {1, each[0], each[1], 1, n}, eps, weight, bias, true, &now);
+  NoGrad off;
+  move(running_mean, mean(now.mean, {0}), momentum);
+  move(running_var, mean(now.variance, {0}) * Tensor(double(n) / double(n - 1)), momentum);
+  return y;
+}
+
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  const char* name = "group_norm";
+  check_channels(name, x, 2, {}, {}, weight, bias);
+  if (x.size(0) > 0 && x.numel() == 0)
+    fail("{}: the input is {}; only the batch may be empty", name, to_string(x.shape()));
+  if (groups < 1 || x.size(1) % groups != 0)
+    fail("{}: num_groups is {}, which does not divide the {} channels of {}", name, groups,
+         x.size(1), to_string(x.shape()));
+  if (x.numel() == 0) return clone(x);
+  const int64_t per = x.size(1) / groups, run = x.numel() / (x.size(0) * x.size(1));
+  return standardize(name, x, {1, x.size(0), groups, per, run}, eps, weight, bias);
+}
+
+}  // namespace mt

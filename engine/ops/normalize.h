@@ -1,0 +1,27 @@
+// normalize.h -- layers that standardise: mean 0 and variance 1 over some dimensions
+#pragma once
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// Over the last dimensions, whose sizes are `shape`; weight and bias have that shape or are
+/// undefined.
+Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+/// x / sqrt(mean of squares + eps) over the last dimensions.
+Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {}, double eps = -1);
+/// Over all but the channels (dimension 1). In training with the batch's statistics, which move the
+/// running ones in place; else with the running ones.
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                  const Tensor& weight = {}, const Tensor& bias = {}, bool training = false,
+                  double momentum = 0.1, double eps = 1e-5);
+/// The same over each image alone.
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {},
+                     const Tensor& running_var = {}, const Tensor& weight = {},
+                     const Tensor& bias = {}, bool use_input_stats = true, double momentum = 0.1,
+                     double eps = 1e-5);
+/// Over each of `groups` groups of channels of each image.
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+
+}  // namespace mt

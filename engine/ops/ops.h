@@ -1,0 +1,99 @@
+// ops.h -- all functions of tensors; here the elementwise ones, by subject in the headers it includes
+//
+// Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
+// input.
+#pragma once
+#include "engine/ops/attention.h"
+#include "engine/ops/conv.h"
+#include "engine/ops/rearrange.h"
+#include "engine/ops/create.h"
+#include "engine/ops/einsum.h"
+#include "engine/ops/grid_sample.h"
+#include "engine/ops/gather_scatter.h"
+#include "engine/ops/loss.h"
+#include "engine/ops/create_like.h"
+#include "engine/ops/matmul.h"
+#include "engine/ops/views.h"
+#include "engine/ops/normalize.h"
+#include "engine/ops/optim.h"
+#include "engine/ops/split_join.h"
+#include "engine/ops/pool.h"
+#include "engine/ops/print.h"
+#include "engine/ops/products.h"
+#include "engine/ops/random.h"
+#include "engine/ops/reduce.h"
+#include "engine/ops/finite_differences.h"
+#include "engine/autograd/inplace.h"
+#include "engine/ops/views_split.h"
+#include "engine/ops/scan.h"
+#include "engine/ops/softmax.h"
+#include "engine/ops/sort.h"
+#include "engine/ops/statistics.h"
+#include "kernels/table.h"
+
+namespace mt {
+
+// ---- elementwise (elementwise.cpp): every operation of kernels/ops.h is a function `mt::relu(x)`, `mt::add(x, y)`
+
+/// What the engine and the bindings know about an elementwise operation.
+struct OpRow {
+  const op::Info* info;
+  int inputs, params;
+  bool answers_bool, mask_first, differentiable;
+  unsigned flat;  // inputs, as bits, of a differentiable operation that have no derivative
+};
+constexpr int kOps = op::Elementwise::size;
+const OpRow& op_row(int op);
+/// The operation of that name, or -1.
+int op_named(std::string_view name);
+
+/// Applies operation `op` to its inputs, with broadcasting and promotion.
+Tensor elementwise(int op, const Tensor* const* inputs, const double* params = nullptr);
+/// The same, written into the first input, which keeps its dtype and shape.
+const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* params = nullptr);
+
+template <class Op, class... More> Tensor apply(Op, const Tensor& x, const More&... more) {
+  static_assert(1 + sizeof...(More) == op::inputs<Op> + op::count_params(Op::info),
+                "wrong number of arguments");
+  const Tensor all[] = {x, Tensor(more)...};
+  const Tensor* inputs[op::inputs<Op>];
+  double params[op::kMaxParams] = {};
+  for (int i = 0; i < op::inputs<Op>; ++i) inputs[i] = &all[i];
+  for (int i = op::inputs<Op>; i < int(1 + sizeof...(More)); ++i)
+    params[i - op::inputs<Op>] = all[i].item();
+  return elementwise(op::id<Op>, inputs, params);
+}
+template <class Op> Tensor apply(Op, const Tensor& x) {
+  const Tensor* inputs[] = {&x};
+  return elementwise(op::id<Op>, inputs);
+}
+template <class Op>
+Tensor apply(Op, const Tensor& x, const Tensor& y)
+  requires(op::inputs<Op> == 2)
+{
+  const Tensor* inputs[] = {&x, &y};
+  return elementwise(op::id<Op>, inputs);
+}
+
+using namespace op::functions;  // mt::relu(x) and its kin
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return op::add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return op::sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return op::mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return op::div(a, b); }
+inline Tensor operator-(const Tensor& a) { return op::neg(a); }
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return op::lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return op::le(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return op::gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return op::ge(a, b); }
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return op::eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return op::ne(a, b); }
+/// What a formula's `select` is for tensors.
+inline Tensor select(const Tensor& mask, const Tensor& yes, const Tensor& no) {
+  return op::where(mask, yes, no);
+}
+
+/// a += b in place.
+const Tensor& add_(const Tensor& a, const Tensor& b);
+
+}  // namespace mt

@@ -1,0 +1,31 @@
+// out.h -- {out=t}: a result made in memory that the caller has
+#pragma once
+#include <utility>
+
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// While it lives, the next operation of this thread (elementwise, reduction, product) makes its
+/// result in *target if that has the result's shape, dtype and device; null for new memory.
+class Into {
+ public:
+  explicit Into(const Tensor* target) : before_(std::exchange(current_, target)) {}
+  Into(const Into&) = delete;
+  ~Into() { current_ = before_; }
+  /// The target, which the operations inside the one that takes it do not see.
+  static const Tensor* take() { return std::exchange(current_, nullptr); }
+
+ private:
+  static constinit thread_local const Tensor* current_;
+  const Tensor* const before_;
+};
+
+/// Uninitialised memory for a result: the target where it fits, else new. `dense`: only a contiguous
+/// target fits.
+Tensor result_in(const Tensor* target, const Shape&, Dtype, const Device&, bool dense = false);
+
+/// Whether both are the same elements in the same order.
+bool same_place(const Tensor&, const Tensor&);
+
+}  // namespace mt

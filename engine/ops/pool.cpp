@@ -1,0 +1,375 @@
+// pool.cpp -- pooling and interpolation, composed of convolutions, gathers and sums
+#include "engine/ops/pool.h"
+
+#include <cmath>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+/// The windows along one dimension. In `ceil` mode the last may end outside, but must begin inside
+/// or in the padding before.
+Window window_of(const char* name, int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+                 int64_t dilation, bool ceil) {
+  const int64_t span = (kernel - 1) * dilation + 1, padded = size + 2 * padding;
+  if (padding > span / 2)
+    fail("{}: padding is {}, at most half of the window's {}", name, padding, span);
+  if (span > padded && !(ceil && padded - span + stride - 1 >= 0))
+    fail("{}: kernel_size is {}, a window spans {}, more than the input of {} with padding {}",
+         name, kernel, span, size, 2 * padding);
+  int64_t out = (padded - span + (ceil ? stride - 1 : 0)) / stride + 1;
+  if (ceil && (out - 1) * stride >= size + padding) --out;
+  return {size, kernel, stride, dilation, -padding, out};
+}
+
+struct Windows {
+  Window d, h, w;
+  Tensor planes;  // (planes, height, width), each slice of a volume one
+  Shape result;
+};
+
+void check_channels(const char* name, int spatial, const Tensor& x) {
+  if (x.size(x.dim() - spatial - 1) == 0)
+    fail("{}: the input {} has no channels; only the batch may be empty", name,
+         to_string(x.shape()));
+}
+
+Windows windows_of(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  check_image(name, x, spatial);
+  check_channels(name, spatial, x);
+  if (o.kernel.size() == 0) fail("{}: kernel_size is missing", name);
+  const Shape kernel = spatial_numbers(name, "kernel_size", o.kernel, spatial, 1, 1),
+              stride = spatial_numbers(name, "stride", o.stride.size() ? o.stride : o.kernel,
+                                       spatial, 1, 1),
+              padding = spatial_numbers(name, "padding", o.padding, spatial, 0, 0),
+              dilation = spatial_numbers(name, "dilation", o.dilation, spatial, 1, 1);
+  Windows all;
+  all.result = x.shape();
+  int64_t planes = 1;
+  for (int d = 0; d < x.dim() - spatial; ++d) planes *= x.size(d);
+  for (int i = 0; i < spatial; ++i) {
+    const int d = x.dim() - spatial + i;
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    const Window one =
+        window_of(name, x.size(d), kernel[i], stride[i], padding[i], dilation[i], o.ceil);
+    all.result[d] = one.out;
+    (i == spatial - 1 ? all.w : i == spatial - 2 ? all.h : all.d) = one;
+  }
+  checked_count(name, all.result);
+  all.planes = reshape(x, {planes * all.d.size, all.h.size, all.w.size});
+  return all;
+}
+
+/// Each window must hold an element, or it has no largest; dilation can step over all of them.
+void check_filled(const char* name, const Window& w) {
+  for (int64_t p = 0; p < w.out; ++p) {
+    check_interrupt();
+    const int64_t first = p * w.stride + w.offset;
+    const int64_t skip = first < 0 ? (-first + w.dilation - 1) / w.dilation : 0;
+    if (skip >= w.kernel || first + skip * w.dilation >= w.size)
+      fail("{}: with padding {} and dilation {} a window has no element of an input of {}", name,
+           -w.offset, w.dilation, w.size);
+  }
+}
+
+/// How many elements each window is divided by, as a row of out numbers.
+Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
+  Tensor n = empty({w.out}, Dtype::f64);
+  each_element(w.out, [&](int64_t p) {
+    const int64_t first = p * w.stride + w.offset,
+                  last = std::min(first + w.kernel, w.size - w.offset);
+    n.data_as<double>()[p] = double(include_pad ? last - first
+                                                : std::min(last, w.size) - std::max<int64_t>(first, 0));
+  });
+  return to(to(n, like.dtype()), like.device());
+}
+
+}  // namespace
+
+namespace {
+
+/// Where the largest element of each window of x (planes, height, width) lies in its plane.
+Tensor largest(const char* name, const Tensor& x, const Window& h, const Window& w) {
+  NoGrad off;
+  if (!x.device().max_pool) fail("{}: {} has no pooling; use x:to('cpu')", name, x.device().name);
+  const Tensor index = empty({x.size(0), h.out * w.out}, Dtype::i64, x.device()),
+               data = contiguous(calculable(x));
+  MaxPool m;
+  m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
+  m.index = index.data_as<int64_t>();
+  const Window* axis[2] = {&h, &w};
+  for (int d = 0; d < 2; ++d) {
+    m.size[d] = axis[d]->size, m.kernel[d] = axis[d]->kernel, m.out[d] = axis[d]->out;
+    m.stride[d] = axis[d]->stride, m.dilation[d] = axis[d]->dilation;
+    m.offset[d] = axis[d]->offset;
+  }
+  if (index.numel() > 0) x.device().max_pool(m);
+  return index;
+}
+
+/// The largest of volumes: those of the slices' windows, then along the depth, each place of a slice
+/// for itself.
+Tensor largest_of_volumes(const char* name, const Windows& all) {
+  NoGrad off;
+  const int64_t area = all.h.size * all.w.size, places = all.h.out * all.w.out,
+                volumes = all.planes.size(0) / all.d.size;
+  const Tensor in_slice = largest(name, all.planes, all.h, all.w);
+  const Tensor slices = gather(reshape(all.planes, {all.planes.size(0), area}), 1, in_slice);
+  const Tensor index = largest(name, reshape(slices, {volumes, all.d.size, places}), all.d,
+                               {places, 1, 1, 1, 0, places});
+  const auto whole = [&](int64_t n) { return scalar(double(n), Dtype::i64, index.device()); };
+  return floor_divide(index, whole(places)) * whole(area) +
+         gather(reshape(in_slice, {volumes, all.d.size * places}), 1, index);
+}
+
+}  // namespace
+
+Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  const Windows all = windows_of(name, spatial, x, o);
+  check_filled(name, all.d), check_filled(name, all.h), check_filled(name, all.w);
+  const Tensor index = spatial == 3 ? largest_of_volumes(name, all)
+                                    : largest(name, all.planes, all.h, all.w);
+  const int64_t size = all.d.size * all.h.size * all.w.size;
+  const Tensor flat = reshape(x, {all.planes.size(0) / all.d.size, size});
+  return {reshape(gather(flat, 1, index), all.result), reshape(index, all.result)};
+}
+
+Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
+  if (o.divisor && (*o.divisor == 0 || !std::isfinite(*o.divisor)))
+    fail("{}: divisor_override is {}", name, show(*o.divisor));
+  const Windows all = windows_of(name, spatial, x, o);
+  Tensor sums = window_sums(all.planes, all.h, all.w);
+  if (spatial == 3) {
+    const int64_t places = all.h.out * all.w.out;
+    sums = window_sums(reshape(sums, {all.planes.size(0) / all.d.size, all.d.size, places}), all.d,
+                       {places, 1, 1, 1, 0, places});
+  }
+  sums = reshape(sums, all.result);
+  if (o.divisor) return sums / Tensor(*o.divisor);
+  NoGrad off;
+  const bool none = all.d.offset == 0 && all.h.offset == 0 && all.w.offset == 0;
+  Tensor n(double(all.d.kernel) * double(all.h.kernel) * double(all.w.kernel));
+  if (o.ceil || !(o.count_include_pad || none)) {
+    n = counts(all.d, o.count_include_pad, x);
+    for (const Window* one : {&all.h, &all.w})
+      n = unsqueeze(n, -1) * counts(*one, o.count_include_pad, x);
+    n = reshape(n, Shape(all.result.end() - spatial, spatial));
+  }
+  set_grad_enabled(off.before);
+  return sums / n;
+}
+
+namespace {
+
+/// The sizes that are asked for, -1 the input's own; checked.
+Shape adaptive_sizes(const char* name, int spatial, const Tensor& x, const Shape& out) {
+  check_image(name, x, spatial);
+  if (out.size() != 1 && out.size() != spatial)
+    fail("{}: output_size is {}; give one number, or {}", name, to_string(out), spatial);
+  Shape size, result = x.shape(), windows = x.shape();
+  for (int i = 0; i < spatial; ++i) {
+    const int d = x.dim() - spatial + i;
+    const int64_t n = out[out.size() == 1 ? 0 : i];
+    if (n < -1 || n > INT32_MAX) fail("{}: output_size is {}", name, n);
+    if (x.size(d) == 0) fail("{}: the input {} has a size of 0", name, to_string(x.shape()));
+    size.push(n == -1 ? x.size(d) : n);
+    result[d] = size[i];
+    windows[d] = size[i] + x.size(d);  // at most so many elements lie in windows
+  }
+  checked_count(name, windows);
+  checked_count(name, result);
+  return size;
+}
+
+Shape at_size(const Tensor& x, const Shape& size) {
+  Shape result = x.shape();
+  for (int i = 0; i < size.size(); ++i) result[x.dim() - size.size() + i] = size[i];
+  return result;
+}
+
+/// Window i of a dimension: positions floor(i * size / out) .. ceil((i + 1) * size / out), the last
+/// one repeated up to the longest window.
+struct Parts {
+  int64_t size, out, most = 0;
+  int64_t first(int64_t i) const { return i * size / out; }
+  int64_t last(int64_t i) const { return ((i + 1) * size + out - 1) / out; }
+  int64_t at(int64_t i, int64_t k) const { return std::min(first(i) + k, last(i) - 1); }
+  Parts(int64_t all, int64_t parts) : size(all), out(parts) {
+    for (int64_t i = 0; i < out; ++i) most = std::max(most, last(i) - first(i));
+  }
+};
+
+/// Means along one dimension.
+Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
+  const int64_t size = x.size(d);
+  if (out == size) return x;
+  if (out == 1) return mean(x, {d}, true);
+  Shape split = x.shape();
+  if (size % out == 0) {
+    split[d] = out;
+    split.insert(d + 1, size / out);
+    return mean(reshape(x, split), {d + 1});
+  }
+  const Parts parts(size, out);
+  const int64_t most = parts.most;
+  Tensor at = empty({out * most}, Dtype::i64), inside = empty({out, most}, Dtype::b8),
+         n = empty({out, 1}, Dtype::f64);
+  for (int64_t i = 0; i < out; ++i) {
+    check_interrupt();
+    n.data_as<double>()[i] = double(parts.last(i) - parts.first(i));
+    for (int64_t k = 0; k < most; ++k) {
+      inside.data_as<bool>()[i * most + k] = parts.first(i) + k < parts.last(i);
+      at.data_as<int64_t>()[i * most + k] = parts.at(i, k);
+    }
+  }
+  split[d] = out;
+  split.insert(d + 1, most);
+  Shape wide{out, most}, narrow{out};
+  for (int k = d + 1; k < x.dim(); ++k) wide.push(1), narrow.push(1);
+  const Tensor rows = reshape(index_select(x, d, to(at, x.device())), split);
+  const Tensor kept = where(reshape(to(inside, x.device()), wide), rows, Tensor(0.0));
+  return sum(kept, {d + 1}) / reshape(to(to(n, x.dtype()), x.device()), narrow);
+}
+
+}  // namespace
+
+Tensor adaptive_avg_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
+  const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
+  if (checked_count(name, result) == 0) return zeros(result, x.dtype(), x.device());
+  Tensor y = x;
+  for (int i = spatial - 1; i >= 0; --i) y = adaptive_means(y, x.dim() - spatial + i, size[i]);
+  return y;
+}
+
+Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const Shape& out) {
+  const Shape size = adaptive_sizes(name, spatial, x, out), result = at_size(x, size);
+  check_channels(name, spatial, x);
+  const int64_t width = x.size(x.dim() - 1), height = spatial == 2 ? x.size(x.dim() - 2) : 1;
+  int64_t planes = 1;
+  for (int d = 0; d < x.dim() - spatial; ++d) planes *= x.size(d);
+  if (checked_count(name, result) == 0)
+    return {zeros(result, x.dtype(), x.device()), zeros(result, Dtype::i64, x.device())};
+  const Parts h(height, spatial == 2 ? size[0] : 1), w(width, size[spatial - 1]);
+  const int64_t places = h.out * w.out, taps = h.most * w.most;
+  checked_count(name, {planes, places, taps});
+  const Tensor flat = reshape(x, {planes, height * width});
+  Tensor index;
+  {
+    NoGrad off;
+    Tensor at = empty({places * taps}, Dtype::i64);
+    int64_t* to_fill = at.data_as<int64_t>();
+    for (int64_t i = 0; i < h.out; ++i)
+      for (int64_t j = 0; j < w.out; ++j) {
+        check_interrupt();
+        for (int64_t k = 0; k < h.most; ++k)
+          for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
+      }
+    at = to(at, x.device());
+    const Tensor windows = reshape(index_select(flat, 1, at), {planes, places, taps});
+    const Tensor best = max_along(windows, 2, true).index;
+    index = squeeze(gather(expand(reshape(at, {1, places, taps}), windows.shape()), 2, best), 2);
+  }
+  return {reshape(gather(flat, 1, index), result), reshape(index, result)};
+}
+
+Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, const Shape& stride,
+                    const Shape& padding, const Shape& output_size) {
+  const char* name = "max_unpool2d";
+  check_image(name, x, 2);
+  if (!(index.shape() == x.shape()))
+    fail("{}: the input is {}, the indices {}; they must be alike", name, to_string(x.shape()),
+         to_string(index.shape()));
+  if (kernel.size() == 0) fail("{}: kernel_size is missing", name);
+  const Shape k = spatial_numbers(name, "kernel_size", kernel, 2, 1, 1),
+              s = spatial_numbers(name, "stride", stride.size() ? stride : kernel, 2, 1, 1),
+              p = spatial_numbers(name, "padding", padding, 2, 0, 0);
+  Shape given = output_size;
+  if (given.size() == 4) given.erase(0), given.erase(0);  // PyTorch takes a whole shape too
+  if (given.size() != 0 && given.size() != 2)
+    fail("{}: output_size is {}; give the height and width", name, to_string(output_size));
+  Shape size;
+  int64_t planes = 1;
+  for (int d = 0; d < x.dim() - 2; ++d) planes *= x.size(d);
+  for (int i = 0; i < 2; ++i) {
+    const int64_t n = (x.size(x.dim() - 2 + i) - 1) * s[i] + k[i] - 2 * p[i];
+    size.push(given.size() ? given[i] : n);
+    if (std::abs(size[i] - n) >= s[i] || size[i] < 0)
+      fail("{}: output_size is {}, it must lie between {} and {}", name, size[i],
+           std::max<int64_t>(n - s[i] + 1, 0), n + s[i] - 1);
+  }
+  const Shape result = at_size(x, size);
+  checked_count(name, result);
+  const int64_t area = size[0] * size[1], count = x.size(x.dim() - 1) * x.size(x.dim() - 2);
+  Tensor at = index;
+  if (!is_float(index.dtype()) && index.dtype() != Dtype::b8) {
+    NoGrad off;
+    at = to(index, Dtype::i64) - scalar(double(index_base), Dtype::i64, index.device());
+  }
+  const Tensor none = zeros({planes, area}, x.dtype(), x.device());
+  return reshape(scatter(none, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),
+                 result);
+}
+
+// ---- interpolation ------------------------------------------------------------------------------
+
+namespace {
+
+/// Where output position i samples, as a fraction of source positions.
+double sample_at(int64_t i, int64_t from, int64_t to, double scale, bool corners) {
+  if (corners) return to > 1 ? double(i) * (double(from - 1) / double(to - 1)) : 0;
+  return (double(i) + 0.5) * (scale > 0 ? 1 / scale : double(from) / double(to)) - 0.5;
+}
+
+/// The weights of the cubic kernel (Keys 1981, a = -0.75) at distances 1 + t, t, 1 - t, 2 - t.
+void cubic_weights(double t, double* w) {
+  constexpr double a = -0.75;
+  const auto near = [](double x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto far = [](double x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  w[0] = far(t + 1), w[1] = near(t), w[2] = near(1 - t), w[3] = far(2 - t);
+}
+
+}  // namespace
+
+Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolation how,
+                bool corners) {
+  const int64_t from = x.size(dim);
+  const int taps = how == Interpolation::linear ? 2 : how == Interpolation::cubic ? 4 : 1;
+  if (from == size && (scale == 0 || scale == 1)) return x;
+  Tensor at[4], weight[4];
+  for (int k = 0; k < taps; ++k) at[k] = empty({size}, Dtype::i64), weight[k] = empty({size}, Dtype::f64);
+  const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
+  for (int64_t i = 0; i < size; ++i) {
+    check_interrupt();
+    if (taps == 1) {  // in float, as PyTorch
+      const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
+                  place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);
+      at[0].data_as<int64_t>()[i] = held(std::floor(place * step));
+      continue;
+    }
+    double p = sample_at(i, from, size, scale, corners);
+    if (how == Interpolation::linear && p < 0) p = 0;
+    const double low = std::floor(p), t = p - low;
+    double w[4] = {1 - t, t, 0, 0};
+    if (how == Interpolation::cubic) cubic_weights(t, w);
+    for (int k = 0; k < taps; ++k) {
+      at[k].data_as<int64_t>()[i] = held(low + k - (taps == 4 ? 1 : 0));
+      weight[k].data_as<double>()[i] = w[k];
+    }
+  }
+  if (taps == 1) return index_select(x, dim, to(at[0], x.device()));
+  Shape column{size};
+  for (int d = dim + 1; d < x.dim(); ++d) column.push(1);
+  Tensor y;
+  for (int k = 0; k < taps; ++k) {
+    const Tensor w = reshape(to(to(weight[k], x.dtype()), x.device()), column),
+                 part = index_select(x, dim, to(at[k], x.device())) * w;
+    y = k == 0 ? part : y + part;
+  }
+  return y;
+}
+
+}  // namespace mt

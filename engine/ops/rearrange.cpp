@@ -1,0 +1,421 @@
+// rearrange.cpp -- the same elements arranged anew: turned, repeated, padded, cut to triangles
+#include "engine/ops/rearrange.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+constexpr int64_t kFar = int64_t(1) << 46;  // no tensor has so many positions
+
+/// A shape without data that keeps whole numbers for the way back.
+void save_numbers(Node& node, int slot, const Tensor& like, const int64_t* numbers) {
+  node.save_shape(slot, like);
+  for (int d = 0; d < like.dim(); ++d) node.saved[slot]->stride[d] = numbers[d];
+}
+
+}  // namespace
+
+Tensor flip(const Tensor& x, const Shape& dims) {
+  Shape stride = x.strides();
+  unsigned seen = 0;
+  int64_t offset = x.offset();
+  for (int64_t dim : dims) {
+    const int d = wrap_dim("flip", dim, x.dim());
+    if (seen >> d & 1) fail("flip: dimension {} is named twice", d + 1);
+    seen |= 1u << d;
+    if (x.dim() == 0 || x.numel() == 0) continue;
+    offset += (x.size(d) - 1) * x.stride(d);
+    stride[d] = -x.stride(d);
+  }
+  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  copy_elements(out, view_of(x, x.shape(), stride, offset));
+  if (wants_grad(x)) {
+    static const NodeType type{"flip", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 Shape dims;
+                                 for (int d = 0; d < g.dim(); ++d)
+                                   if (int64_t(node.number[0]) >> d & 1) dims.push(d);
+                                 dx[0] = flip(g, dims);
+                               }};
+    record(type, out, {&x}).number[0] = double(seen);
+  }
+  return out;
+}
+
+namespace {
+
+/// by[d] positions along every dimension, 0 <= by[d] < size[d]: each of the blocks is copied once.
+Tensor rolled(const Tensor& x, const int64_t* by) {
+  Tensor out = empty(x.shape(), x.dtype(), x.device());
+  const std::function<void(Tensor, Tensor, int)> copy = [&](Tensor to, Tensor from, int d) {
+    while (d < x.dim() && by[d] == 0) ++d;
+    if (d == x.dim()) return copy_elements(to, from);
+    const int64_t n = x.size(d), k = by[d];
+    copy(slice(to, d, k, n - k), slice(from, d, 0, n - k), d + 1);
+    copy(slice(to, d, 0, k), slice(from, d, n - k, k), d + 1);
+  };
+  copy(out, x.detach(), 0);
+  if (wants_grad(x)) {
+    static const NodeType type{"roll", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 int64_t back[kMaxDims];
+                                 for (int d = 0; d < g.dim(); ++d) {
+                                   const int64_t by = node.saved[0]->stride[d];
+                                   back[d] = by == 0 ? 0 : g.size(d) - by;
+                                 }
+                                 dx[0] = rolled(g, back);
+                               }};
+    save_numbers(record(type, out, {&x}), 0, x, by);
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
+  if (dims.size() == 0) {
+    if (shifts.size() != 1) fail("roll: {} shifts are given without dims", shifts.size());
+    return reshape(roll(reshape(x, {-1}), shifts, {0}), x.shape());
+  }
+  if (shifts.size() != dims.size())
+    fail("roll: {} shifts for {} dimensions", shifts.size(), dims.size());
+  int64_t by[kMaxDims] = {};
+  if (x.dim() == 0) fail("roll: a 0-d tensor has no dimension to shift along");
+  for (int i = 0; i < dims.size(); ++i) {
+    const int d = wrap_dim("roll", dims[i], x.dim());
+    if (x.size(d) == 0) continue;
+    by[d] = (by[d] + shifts[i] % x.size(d) + x.size(d)) % x.size(d);
+  }
+  return rolled(x, by);
+}
+
+Tensor rot90(const Tensor& x, int64_t k, int64_t a, int64_t b) {
+  if (x.dim() < 2) fail("rot90: {} has no two dimensions", to_string(x.shape()));
+  const int i = wrap_dim("rot90", a, x.dim()), j = wrap_dim("rot90", b, x.dim());
+  if (i == j) fail("rot90: dimension {} is named twice", i + 1);
+  switch ((k % 4 + 4) % 4) {
+    case 0: return clone(x);
+    case 1: return transpose(flip(x, {j}), i, j);
+    case 2: return flip(x, {i, j});
+    default: return flip(transpose(x, i, j), {j});
+  }
+}
+
+Tensor tile(const Tensor& x, const Shape& repeats) {
+  const int rank = std::max(x.dim(), repeats.size());
+  Shape size = x.shape(), times = repeats, whole;
+  while (size.size() < rank) size.insert(0, 1);
+  while (times.size() < rank) times.insert(0, 1);
+  int more = 0;
+  for (int d = 0; d < rank; ++d) {
+    if (times[d] < 0) fail("tile: {} repeats in {}", times[d], to_string(repeats));
+    int64_t n;
+    if (__builtin_mul_overflow(size[d], times[d], &n))
+      fail("tile: {} times {} has more elements than memory can hold", to_string(size),
+           to_string(times));
+    whole.push(n);
+    more += times[d] != 1 && size[d] != 1;
+  }
+  checked_count("tile", whole);
+  if (rank + more > kMaxDims) {  // in two steps
+    Shape first = times, second = times;
+    for (int d = 0; d < rank; ++d) (d < rank / 2 ? first : second)[d] = 1;
+    return tile(tile(x, first), second);
+  }
+  // Each repeated dimension becomes two, of which the first is expanded.
+  Shape apart, wide;
+  for (int d = 0; d < rank; ++d) {
+    if (times[d] != 1 && size[d] != 1) apart.push(1), wide.push(times[d]);
+    apart.push(size[d]);
+    wide.push(size[d] == 1 ? times[d] : size[d]);
+  }
+  const Tensor out = expand(reshape(x, apart), wide);
+  return out.is_contiguous() ? clone(reshape(out, whole)) : reshape(clone(out), whole);
+}
+
+namespace {
+
+/// The flattened tensor and its dimension 0, or x and the dimension.
+Tensor interleaved(const Tensor& x, const int64_t* dim, int& d) {
+  d = dim ? wrap_dim("repeat_interleave", *dim, x.dim()) : 0;
+  return dim && x.dim() > 0 ? x : reshape(x, {-1});
+}
+
+}  // namespace
+
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, const int64_t* dim) {
+  int d;
+  const Tensor from = interleaved(x, dim, d);
+  if (repeats < 0) fail("repeat_interleave: {} repeats are asked for", repeats);
+  Shape size = from.shape(), wide = size;
+  if (__builtin_mul_overflow(size[d], repeats, &size[d]))
+    fail("repeat_interleave: {} times {} has more elements than memory can hold",
+         to_string(x.shape()), repeats);
+  checked_count("repeat_interleave", size);
+  if (from.dim() == kMaxDims) {
+    const Tensor all = zeros({from.size(d)}, Dtype::i64) + Tensor(double(repeats));
+    return repeat_interleave(from, all, dim);
+  }
+  wide.insert(d + 1, repeats);
+  return reshape(clone(expand(unsqueeze(from, d + 1), wide)), size);
+}
+
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* dim) {
+  int d;
+  const Tensor from = interleaved(x, dim, d);
+  const int64_t n = from.size(d);
+  if (is_float(repeats.dtype()) || repeats.dtype() == Dtype::b8)
+    fail("repeat_interleave: repeats are whole numbers, these are {}; use repeats:long()",
+         dtype_name(repeats.dtype()));
+  if (repeats.dim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
+    fail("repeat_interleave: repeats {} for {} positions of dimension {}",
+         to_string(repeats.shape()), n, d + 1);
+  const Tensor host = to(repeats.detach(), cpu_device());
+  int64_t total = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
+    if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + index_base);
+    if (times > kFar || (total += times) > kFar)
+      fail("repeat_interleave: the repeats sum to more than memory can hold");
+  }
+  Tensor index = empty({total}, Dtype::i64);
+  int64_t* p = index.data_as<int64_t>();
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
+    in_strips(times, [&](int64_t from, int64_t to) { std::fill(p + from, p + to, i); });
+    p += times;
+  }
+  return index_select(from, d, to(index, x.device()));
+}
+
+// ---- triangles ----------------------------------------------------------------------------------
+
+namespace {
+
+/// Row by row of all matrices: what is kept is copied, the rest is zeros.
+void cut_triangles(const Tensor& from, const Tensor& to, int64_t diagonal, bool lower) {
+  const int64_t rows = to.size(to.dim() - 2), columns = to.size(to.dim() - 1);
+  const int64_t item = item_size(to.dtype());
+  const char* in = static_cast<const char*>(from.data());
+  char* out = static_cast<char*>(to.data());
+  const auto copy = [&](int64_t at, int64_t end) {
+    std::memcpy(out + at * item, in + at * item, size_t((end - at) * item));
+  };
+  const auto clear = [&](int64_t at, int64_t end) {
+    std::memset(out + at * item, 0, size_t((end - at) * item));
+  };
+  parallel_strips(to.numel(), [&](int64_t at, int64_t last) {
+    for (int64_t end; at < last; at = end) {
+      const int64_t row = at / columns, begin = row * columns;
+      end = std::min(last, begin + columns);
+      const int64_t edge = begin + row % rows + diagonal + (lower ? 1 : 0);
+      const int64_t middle = std::clamp(edge, at, end);
+      if (lower) copy(at, middle), clear(middle, end);
+      else clear(at, middle), copy(middle, end);
+    }
+  });
+}
+
+Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lower) {
+  if (x.dim() < 2) fail("{}: {} is no matrix", type.name, to_string(x.shape()));
+  const int64_t rows = x.size(x.dim() - 2), columns = x.size(x.dim() - 1);
+  diagonal = std::clamp(diagonal, -rows - 1, columns + 1);
+  Tensor out;
+  {
+    const NoGrad off;
+    if (is_cpu(x.device())) {
+      out = empty(x.shape(), x.dtype(), x.device());
+      if (x.numel() > 0) cut_triangles(contiguous(x), out, diagonal, lower);
+    } else {
+      const Tensor i = unsqueeze(range(0, double(rows - 1), 1, Dtype::i64, x.device()), 1);
+      const Tensor j = range(0, double(columns - 1), 1, Dtype::i64, x.device());
+      const Tensor end = i + Tensor(double(diagonal));
+      out = masked_fill(x.detach(), lower ? gt(j, end) : lt(j, end), Tensor(0.0));
+    }
+  }
+  if (wants_grad(x)) record(type, out, {&x}).number[0] = double(diagonal);
+  return out;
+}
+
+const NodeType kTril{"tril", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = tril(g, int64_t(node.number[0]));
+                     }};
+const NodeType kTriu{"triu", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = triu(g, int64_t(node.number[0]));
+                     }};
+
+}  // namespace
+
+Tensor tril(const Tensor& x, int64_t diagonal) { return triangle(kTril, x, diagonal, true); }
+Tensor triu(const Tensor& x, int64_t diagonal) { return triangle(kTriu, x, diagonal, false); }
+
+Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offset) {
+  const char* name = lower ? "tril_indices" : "triu_indices";
+  if (rows < 0 || columns < 0) fail("{}: {} rows and {} columns", name, rows, columns);
+  checked_count(name, {rows, columns});
+  offset = std::clamp(offset, -rows - 1, columns + 1);
+  // Of row i the first `width(i)` columns are below the diagonal, or on it where it counts.
+  const int64_t shift = offset + (lower ? 1 : 0);
+  const auto width = [&](int64_t i) { return std::clamp<int64_t>(i + shift, 0, columns); };
+  const auto below = [&](int64_t i) {  // in the rows before i
+    const int64_t begin = std::clamp<int64_t>(-shift, 0, i);
+    const int64_t full = std::clamp<int64_t>(columns - shift, begin, i);
+    const int64_t some = full - begin, least = width(begin);
+    return int64_t(__int128(some) * (2 * least + some - 1) / 2) + (i - full) * columns;
+  };
+  const auto before = [&](int64_t i) { return lower ? below(i) : i * columns - below(i); };
+  const int64_t n = before(rows);
+  Tensor out = empty({2, n}, Dtype::i64);
+  int64_t* const p = out.data_as<int64_t>();
+  parallel_strips(n, [&](int64_t at, int64_t end) {
+    int64_t row = 0;  // the last one that begins at `at` or before it and is not empty
+    for (int64_t step = std::bit_floor(uint64_t(rows)); step > 0; step /= 2)
+      if (row + step < rows && before(row + step) <= at) row += step;
+    for (int64_t column = at - before(row) + (lower ? 0 : width(row)); at < end; ++at, ++column) {
+      while (column >= (lower ? width(row) : columns)) ++row, column = lower ? 0 : width(row);
+      p[at] = row, p[n + at] = column;
+    }
+  });
+  return out;
+}
+
+Tensor diag(const Tensor& x, int64_t offset) {
+  if (x.dim() == 1) return diag_embed(x, offset);
+  if (x.dim() != 2) fail("diag: {} is neither a vector nor a matrix", to_string(x.shape()));
+  return clone(diagonal(x, offset));
+}
+
+// ---- padding ------------------------------------------------------------------------------------
+
+namespace {
+
+struct Sides {
+  int64_t before[kMaxDims] = {}, after[kMaxDims] = {};
+};
+
+/// The part of x that stays inside and where it lies in the padded tensor.
+void overlap(const Tensor& x, const Sides& s, Tensor& from, Tensor& to) {
+  for (int d = 0; d < x.dim(); ++d) {
+    const int64_t cut = std::max<int64_t>(-s.before[d], 0), at = std::max<int64_t>(s.before[d], 0);
+    const int64_t n = x.size(d) - cut - std::max<int64_t>(-s.after[d], 0);
+    from = slice(from, d, cut, n), to = slice(to, d, at, n);
+  }
+}
+
+Tensor pad_constant(const Tensor& x, const Sides& s, double value) {
+  Shape size = x.shape();
+  for (int d = 0; d < x.dim(); ++d) size[d] += s.before[d] + s.after[d];
+  checked_count("pad", size);
+  Tensor out = full(size, value, x.dtype(), x.device());
+  Tensor from = x.detach(), to = out;
+  overlap(x, s, from, to);
+  copy_elements(to, from);
+  if (wants_grad(x)) {
+    static const NodeType type{"pad", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 Sides back;
+                                 for (int d = 0; d < g.dim(); ++d)
+                                   back.before[d] = -node.saved[0]->stride[d],
+                                   back.after[d] = -node.saved[1]->stride[d];
+                                 dx[0] = pad_constant(g, back, 0);
+                               }};
+    Node& node = record(type, out, {&x});
+    save_numbers(node, 0, x, s.before), save_numbers(node, 1, x, s.after);
+  }
+  return out;
+}
+
+/// Which position of 0 .. n-1 stands at `i`, which may lie outside.
+int64_t source(Padding mode, int64_t i, int64_t n) {
+  if (mode == Padding::replicate) return std::clamp<int64_t>(i, 0, n - 1);
+  if (mode == Padding::circular) return (i % n + n) % n;
+  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, double value) {
+  if (sides.size() % 2)
+    fail("pad: {} sides are given; each dimension has two, before and after", sides.size());
+  if (sides.size() / 2 > size_t(x.dim()))
+    fail("pad: sides of {} dimensions are given, the tensor {} has {}", sides.size() / 2,
+         to_string(x.shape()), x.dim());
+  Sides s;
+  for (size_t i = 0; i < sides.size() / 2; ++i) {
+    const int d = x.dim() - 1 - int(i);
+    const int64_t n = x.size(d), before = sides[2 * i], after = sides[2 * i + 1];
+    if (std::max(std::abs(before), std::abs(after)) > kFar)
+      fail("pad: ({}, {}) has more elements than memory can hold", before, after);
+    if (n + before + after < 0 ||
+        n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) < 0)
+      fail("pad: ({}, {}) cuts off more than the {} positions of dimension {}", before, after, n,
+           d + 1);
+    const int64_t most = std::max(before, after);
+    if (mode == Padding::reflect && most >= n && most > 0)
+      fail("pad: a reflection of {} positions needs more than the {} of dimension {}", most, n,
+           d + 1);
+    if (mode == Padding::circular && most > n)
+      fail("pad: {} positions around the end need as many in dimension {}, it has {}", most, d + 1,
+           n);
+    if (mode == Padding::replicate && most > 0 && n == 0)
+      fail("pad: dimension {} has no position to replicate", d + 1);
+    s.before[d] = before, s.after[d] = after;
+  }
+  if (mode == Padding::constant) {
+    check_value("pad", value, x.dtype());
+    return pad_constant(x, s, value);
+  }
+  Tensor out = x;
+  Shape whole = x.shape();
+  for (int d = 0; d < x.dim(); ++d) whole[d] += s.before[d] + s.after[d];
+  checked_count("pad", whole);
+  for (int d = 0; d < x.dim() && mode == Padding::circular; ++d) {  // cut off first, then go round
+    const int64_t cut = std::max<int64_t>(-s.before[d], 0);
+    const int64_t n = x.size(d) - cut - std::max<int64_t>(-s.after[d], 0);
+    if (n < x.size(d)) out = slice(out, d, cut, n);
+    s.before[d] = std::max<int64_t>(s.before[d], 0), s.after[d] = std::max<int64_t>(s.after[d], 0);
+    if (n == 0 && whole[d] > 0) fail("pad: nothing is left to go around in dimension {}", d + 1);
+  }
+  for (int d = 0; d < x.dim(); ++d) {
+    if (s.before[d] == 0 && s.after[d] == 0) continue;
+    Tensor index = empty({whole[d]}, Dtype::i64);
+    parallel_strips(whole[d], [&](int64_t i, int64_t end) {
+      for (; i < end; ++i)
+        index.data_as<int64_t>()[i] = source(mode, i - s.before[d], out.size(d));
+    });
+    out = index_select(out, d, to(index, x.device()));
+  }
+  return out.impl()->storage == x.impl()->storage ? clone(out) : out;
+}
+
+// ---- joins --------------------------------------------------------------------------------------
+
+namespace {
+
+std::vector<Tensor> at_least(const std::vector<Tensor>& list, int dims) {
+  std::vector<Tensor> out;
+  for (const Tensor& x : list) out.push_back(at_least(x, dims));
+  return out;
+}
+
+}  // namespace
+
+Tensor vstack(const std::vector<Tensor>& list) { return cat(at_least(list, 2), 0); }
+Tensor hstack(const std::vector<Tensor>& list) {
+  const std::vector<Tensor> parts = at_least(list, 1);
+  return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1);
+}
+Tensor dstack(const std::vector<Tensor>& list) { return cat(at_least(list, 3), 2); }
+Tensor column_stack(const std::vector<Tensor>& list) {
+  std::vector<Tensor> columns;
+  for (const Tensor& x : list) columns.push_back(x.dim() < 2 ? reshape(x, {x.numel(), 1}) : x);
+  return cat(columns, 1);
+}
+
+}  // namespace mt

@@ -1,0 +1,39 @@
+// rearrange.h -- the same elements arranged anew: turned, repeated, padded, cut to triangles
+#pragma once
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+Tensor flip(const Tensor&, const Shape& dims);
+/// Shifts along dimensions; what leaves at the end comes back at the beginning. Without dims of the
+/// flattened tensor.
+Tensor roll(const Tensor&, const Shape& shifts, const Shape& dims);
+/// A quarter turn, k times, from dimension a towards b.
+Tensor rot90(const Tensor&, int64_t k = 1, int64_t a = 0, int64_t b = 1);
+/// The tensor repeated along each dimension; missing repeats or dimensions are 1, in front.
+Tensor tile(const Tensor&, const Shape& repeats);
+/// Each position repeated; of the flattened tensor without dim.
+Tensor repeat_interleave(const Tensor&, int64_t repeats, const int64_t* dim = nullptr);
+Tensor repeat_interleave(const Tensor&, const Tensor& repeats, const int64_t* dim = nullptr);
+/// Zero above (below) the diagonal.
+Tensor tril(const Tensor&, int64_t diagonal = 0);
+Tensor triu(const Tensor&, int64_t diagonal = 0);
+/// 1-d: the matrix with this diagonal. 2-d: its diagonal.
+Tensor diag(const Tensor&, int64_t offset = 0);
+/// Row and column positions of a triangle, (2 x n), row by row.
+Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offset = 0);
+
+enum class Padding { constant, reflect, replicate, circular };
+/// `sides` as in PyTorch: (before, after) of the last dimension, then of the one before it, ...;
+/// negative sides cut off.
+Tensor pad(const Tensor&, const std::vector<int64_t>& sides, Padding = Padding::constant,
+           double value = 0);
+
+Tensor vstack(const std::vector<Tensor>&);
+Tensor hstack(const std::vector<Tensor>&);
+Tensor dstack(const std::vector<Tensor>&);
+Tensor column_stack(const std::vector<Tensor>&);
+
+}  // namespace mt

@@ -1,0 +1,58 @@
+// reduce_common.h -- what reductions share: which dimensions go, the verb, and the way back of picked values
+#pragma once
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+
+/// The dimensions that go, as bits; all when none are named.
+unsigned dims_mask(const char* name, const Tensor& x, const Shape& dims);
+/// The dimensions of a mask, as a list.
+Shape dims_of(unsigned mask, int rank);
+/// How many elements each answer is made of.
+int64_t count_of(const Tensor& x, unsigned mask);
+/// A gradient or a result with its reduced dimensions back as size 1, seen in the input's shape.
+Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask);
+
+/// One call of the reduce verb: x over the dimensions of a mask.
+struct Reducing {
+  const char* name;
+  int op;
+  unsigned mask;
+  bool keepdim, empty_ok;
+  double number = 0;
+};
+/// The answers. `also`: an empty handle that becomes the second answer.
+Tensor run_reduce(const Reducing&, const Tensor& x, Dtype answer, Tensor* also = nullptr);
+
+/// x as a float tensor: integers become the default float.
+inline Tensor as_float(const Tensor& x) {
+  return is_float(x.dtype()) ? x : to(x, default_dtype());
+}
+/// Refuses what has no fractions.
+void need_float(const char* name, const Tensor& x);
+
+/// Records that `values` are x at `index` along dimension d; the gradient goes back there.
+void record_picked(const NodeType&, const Tensor& x, const Tensor& values, int d,
+                   const Tensor& index);
+/// The `backward` of such a node.
+void picked_backward(Node& node, const Tensor& g, Tensor* dx);
+
+/// `f(x, d)` for x of at least one dimension: a 0-d tensor is a line of one element.
+template <class F> Picked as_lines(const char* name, const Tensor& x, int64_t dim, const F& f) {
+  const int d = wrap_dim(name, dim, x.dim());
+  if (x.dim() > 0) return f(x, d);
+  const Picked p = f(reshape(x, {1}), 0);
+  return {reshape(p.values, {}), reshape(p.index, {})};
+}
+/// The same without dimension d, unless it is to be kept.
+inline Picked without(const Picked& p, int d, bool keepdim) {
+  return keepdim ? p : Picked{squeeze(p.values, d), squeeze(p.index, d)};
+}
+/// Refuses a dimension without elements, unless there is nothing to answer.
+void need_elements(const char* name, const Tensor& x, int d);
+
+/// How the lines of `in` and `out` along dimension d lie.
+Lines lines_along(const Tensor& in, const Tensor& out, int d);
+
+}  // namespace mt

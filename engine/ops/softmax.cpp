@@ -1,0 +1,64 @@
+// softmax.cpp -- softmax and its logarithm: one verb forwards, one backwards
+#include "engine/ops/softmax.h"
+
+#include "engine/core/upcast.h"
+#include "engine/ops/reduce_common.h"
+
+namespace mt {
+namespace {
+
+Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor* grad = nullptr) {
+  if (is_half(input.dtype())) {
+    const Tensor g = grad ? calculable(*grad) : Tensor();
+    return unrecorded(run(part, calculable(input), d, grad ? &g : nullptr), input.dtype());
+  }
+  const Tensor in = contiguous(input), g = grad ? contiguous(*grad) : Tensor();
+  Tensor out = empty(in.shape(), in.dtype(), in.device());
+  Softmax s{part, in.dtype(), out.data(), in.data(), grad ? g.data() : nullptr, 1, in.size(d), 1};
+  for (int k = 0; k < d; ++k) s.outer *= in.size(k);
+  for (int k = d + 1; k < in.dim(); ++k) s.inner *= in.size(k);
+  in.device().softmax(s);
+  return out;
+}
+
+const NodeType kSoftmax{"softmax", [](Node& node, const Tensor& g, Tensor* dx) {
+                          const Tensor y = node.get(0);
+                          const int d = int(node.number[0]);
+                          if (!grad_enabled()) dx[0] = run(SoftmaxPart::softmax_gradient, y, d, &g);
+                          else dx[0] = y * (g - sum(g * y, {d}, true));
+                        }};
+const NodeType kLogSoftmax{"log_softmax", [](Node& node, const Tensor& g, Tensor* dx) {
+                             const Tensor y = node.get(0);
+                             const int d = int(node.number[0]);
+                             if (!grad_enabled())
+                               dx[0] = run(SoftmaxPart::log_softmax_gradient, y, d, &g);
+                             else dx[0] = g - exp(y) * sum(g, {d}, true);
+                           }};
+
+Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, int64_t dim) {
+  const int d = wrap_dim(type.name, dim, input.dim());
+  if (input.dim() == 0) return reshape(along(type, part, reshape(input, {1}), 0), {});
+  const Tensor x = as_float(input);
+  Tensor out;
+  {
+    NoGrad off;
+    out = run(part, x, d);
+  }
+  if (wants_grad(x)) {
+    Node& node = record(type, out, {&x});
+    node.save(0, out, Node::kOutput);
+    node.number[0] = d;
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int64_t dim) {
+  return along(kSoftmax, SoftmaxPart::softmax, x, dim);
+}
+Tensor log_softmax(const Tensor& x, int64_t dim) {
+  return along(kLogSoftmax, SoftmaxPart::log_softmax, x, dim);
+}
+
+}  // namespace mt

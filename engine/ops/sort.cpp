@@ -1,0 +1,362 @@
+// sort.cpp -- sorting, the k-th element and what equal elements have to do with each other
+#include "engine/ops/sort.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/device.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/reduce_common.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+/// The places [first, first + keep) of each line's sorted order. Lines that lie across memory are
+/// laid along it first.
+Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
+              bool descending) {
+  Picked p;
+  if (is_half(input.dtype())) {
+    p = places(type, calculable(input.detach()), d, first, keep, descending);
+    p.values = unrecorded(p.values, input.dtype());
+  } else {
+    NoGrad off;
+    const int last = input.dim() - 1;
+    const bool along = input.size(d) == 1 || input.stride(d) == 1;
+    const Tensor x = along ? input.detach() : contiguous(transpose(input.detach(), d, last));
+    const int line = along ? d : last;
+    Shape shape = x.shape();
+    shape[line] = keep;
+    p = {empty(shape, x.dtype(), x.device()), empty(shape, Dtype::i64, x.device())};
+    Sort s{x.dtype(), descending,    p.values.data(), p.index.data_as<int64_t>(), x.data(),
+           lines_along(x, p.values, line), first, keep, nullptr};
+    Tensor scratch;  // a GPU has its own
+    if (is_cpu(x.device())) {
+      const int64_t n = x.size(line);
+      const int64_t threads = n < x.numel() && n < kLongLine ? cpu_threads() : 1;
+      scratch = empty({threads, sort_scratch(item_size(x.dtype()), n)}, Dtype::u8);
+      s.scratch = scratch.data();
+    }
+    if (x.numel() > 0) x.device().sort(s);
+    if (mt_interrupted) fail("interrupted!");  // positions that were not written must not be used
+    if (!along)
+      p = {contiguous(transpose(p.values, d, last)), contiguous(transpose(p.index, d, last))};
+  }
+  record_picked(type, input, p.values, d, p.index);
+  return p;
+}
+
+Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
+/// The elements of x at positions along d, with the gradient going back there.
+Picked pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index) {
+  Picked p;
+  {
+    NoGrad off;
+    p = {gather(x.detach(), d, index), index};
+  }
+  record_picked(type, x, p.values, d, index);
+  return p;
+}
+
+/// 0, 1, .., n-1 along dimension d of a tensor of this rank.
+Tensor counting(int64_t n, int d, int rank, const Device& device) {
+  Shape shape;
+  for (int k = 0; k < rank; ++k) shape.push(k == d ? n : 1);
+  return n > 0 ? reshape(range(0, double(n - 1), 1, Dtype::i64, device), shape)
+               : zeros(shape, Dtype::i64, device);
+}
+
+const NodeType kSort{"sort", picked_backward}, kTopk{"topk", picked_backward},
+    kKth{"kthvalue", picked_backward}, kMedian{"median", picked_backward},
+    kNanmedian{"nanmedian", picked_backward}, kMode{"mode", picked_backward};
+
+Picked middle(const NodeType& type, const Tensor& x, int64_t dim, bool keepdim, bool skip) {
+  return as_lines(type.name, x, dim, [&](const Tensor& y, int d) {
+    need_elements(type.name, y, d);
+    const bool tail = x.dim() == 0 || keepdim;
+    const int64_t n = y.size(d), at = n > 0 ? (n - 1) / 2 : 0, keep = n > 0;
+    if (!holds_nan(y)) {
+      if (n > 0) return without(places(type, y, d, at, keep, false), d, tail);
+      return without(places(type, slice(y, d, 0, 0), d, 0, 0, false), d, tail);
+    }
+    Tensor index;
+    {
+      NoGrad off;
+      const Tensor z = y.detach(), bad = isnan(z);
+      const Picked all = sort(z, d);
+      if (skip) {
+        const Tensor good = sum(logical_not(bad), {d}, true);
+        const Tensor place = maximum(floor_divide(good - Tensor(1.0), Tensor(2.0)), Tensor(0.0));
+        index = gather(all.index, d, place);
+      } else {
+        const Tensor usual = slice(all.index, d, at, 1);
+        index = where(any(bad, {d}, true), argmax(z, d, true), usual);
+      }
+    }
+    return without(pick_at(type, y, d, index), d, tail);
+  });
+}
+
+Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
+  Tensor out;
+  {
+    NoGrad off;
+    const Tensor all = flat(x.detach());
+    if (all.numel() == 0 && !is_float(x.dtype()))
+      fail("{}: {} is empty", name, to_string(x.shape()));
+    out = all.numel() == 0 ? scalar(NAN, x.dtype(), x.device())
+                           : clone(skip ? nanmedian(all, 0).values : median(all, 0).values);
+  }
+  if (wants_grad(x)) {
+    static const NodeType type{"median", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor x = node.get(0), out = node.get(1);
+                                 const Tensor same =
+                                     logical_or(eq(x, out), logical_and(isnan(x), isnan(out)));
+                                 dx[0] = g * (to(same, x.dtype()) / sum(same));
+                               }};
+    Node& node = record(type, out, {&x});
+    node.save(0, x, 0);
+    node.save(1, out, Node::kOutput);
+  }
+  return out;
+}
+
+}  // namespace
+
+Picked sort(const Tensor& x, int64_t dim, bool descending) {
+  return as_lines("sort", x, dim, [&](const Tensor& y, int d) {
+    return places(kSort, y, d, 0, y.size(d), descending);
+  });
+}
+
+Picked topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+  return as_lines("topk", x, dim, [&](const Tensor& y, int d) {
+    if (k < 0 || k > y.size(d))
+      fail("topk: k is {}, dimension {} of {} has {} elements", k, d + 1, to_string(x.shape()),
+           y.size(d));
+    if (x.dim() == 0 && k == 0) fail("topk: k is 0, a 0-d tensor has 1 element");
+    return places(kTopk, y, d, 0, k, largest);
+  });
+}
+
+Picked kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+  return as_lines("kthvalue", x, dim, [&](const Tensor& y, int d) {
+    if (k < 1 || k > y.size(d))
+      fail("kthvalue: k is {}, dimension {} of {} has {} elements; k counts from 1", k, d + 1,
+           to_string(x.shape()), y.size(d));
+    return without(places(kKth, y, d, k - 1, 1, false), d, keepdim || x.dim() == 0);
+  });
+}
+
+Picked median(const Tensor& x, int64_t dim, bool keepdim) {
+  return middle(kMedian, x, dim, keepdim, false);
+}
+Picked nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+  return middle(kNanmedian, x, dim, keepdim, true);
+}
+Tensor median(const Tensor& x) { return middle_of_all("median", x, false); }
+Tensor nanmedian(const Tensor& x) { return middle_of_all("nanmedian", x, true); }
+
+Picked mode(const Tensor& x, int64_t dim, bool keepdim) {
+  return as_lines("mode", x, dim, [&](const Tensor& y, int d) {
+    need_elements("mode", y, d);
+    Tensor index;
+    {
+      NoGrad off;
+      const Picked sorted = sort(y.detach(), d);
+      const int64_t n = y.size(d);
+      const Tensor &s = sorted.values, place = counting(n, d, y.dim(), y.device());
+      const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
+      Tensor begins = ne(a, b);
+      if (is_float(s.dtype()))
+        begins = logical_and(begins, logical_not(logical_and(isnan(a), isnan(b))));
+      const Tensor from =
+          where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), Tensor(0.0));
+      const Tensor zero = zeros_like(slice(sorted.index, d, 0, n > 0));
+      const Tensor start = cummax(cat({zero, from}, d), d).values;
+      const Picked longest = max_along(place - start, d, true);
+      index = gather(sorted.index, d, longest.index);
+    }
+    return without(pick_at(kMode, y, d, index), d, keepdim || x.dim() == 0);
+  });
+}
+
+namespace {
+
+/// Between two neighbours of the sorted order, `weight` of the way; of equal places the lower one.
+Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
+  return where(eq(weight, Tensor(0.0)), low, lerp(low, high, weight));
+}
+/// A place in the sorted order as interpolation sees it: which neighbours, how far between.
+double settle(double rank, QuantileRule how) {
+  switch (how) {
+    case QuantileRule::lower: return std::floor(rank);
+    case QuantileRule::higher: return std::ceil(rank);
+    case QuantileRule::nearest: return std::nearbyint(rank);
+    case QuantileRule::midpoint:
+      return rank == std::floor(rank) ? rank : std::floor(rank) + 0.5;
+    default: return rank;
+  }
+}
+
+}  // namespace
+
+Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional<int64_t> dim,
+                bool keepdim, QuantileRule how, bool skip_nan, const Tensor& fractions) {
+  const char* name = skip_nan ? "nanquantile" : "quantile";
+  need_float(name, input);
+  for (double f : q)
+    if (!(f >= 0 && f <= 1)) fail("{}: q is {}; it must lie in 0..1", name, show(f));
+  const int given = dim ? wrap_dim(name, *dim, input.dim()) : 0;
+  const Tensor x = dim && input.dim() > 0 ? input : flat(input);
+  const int d = dim ? given : 0;
+  if (x.size(d) == 0)
+    fail("{}: {} has no elements there; of none there is no quantile", name,
+         to_string(input.shape()));
+  const int64_t n = x.size(d);
+  const bool nan = holds_nan(x);
+  Tensor bad, last;  // lines with a NaN; the last place of the others in each line
+  if (nan) {
+    NoGrad off;
+    const Tensor good = sum(isnan(x.detach()) == Tensor(0.0), {d}, true);
+    bad = skip_nan ? eq(good, Tensor(0.0)) : ne(good, Tensor(double(n)));
+    last = maximum(to(good, Dtype::f64) - Tensor(1.0), Tensor(0.0));
+  }
+  const bool one = q.size() == 1 && !(nan && skip_nan);
+  const double only = one ? settle(q[0] * double(n - 1), how) : 0;
+  const int64_t first = one ? int64_t(std::floor(only)) : 0;
+  const int64_t keep = one ? int64_t(std::ceil(only)) - first + 1 : n;
+  Tensor sorted = places(kSort, x, d, first, keep, false).values;
+  // Only between two places does the answer move with q.
+  const bool moves = how == QuantileRule::linear && fractions.defined() && wants_grad(fractions);
+  if (moves && nan) sorted = where(isnan(sorted), Tensor(0.0), sorted);  // 0 times NaN is no slope
+  std::vector<Tensor> answers;
+  for (double f : q) {
+    Tensor answer, fraction;
+    if (moves) fraction = to(pick(flat(fractions), 0, int64_t(answers.size())), Dtype::f64);
+    if (nan && skip_nan) {
+      Tensor low, high, weight;
+      {
+        NoGrad off;
+        Tensor rank = last * Tensor(f);
+        if (how == QuantileRule::lower) rank = floor(rank);
+        else if (how == QuantileRule::higher) rank = ceil(rank);
+        else if (how == QuantileRule::nearest) rank = round(rank);
+        else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / Tensor(2.0);
+        low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
+        weight = to(rank - floor(rank), x.dtype());
+      }
+      if (moves) weight = to(last * fraction - to(low, Dtype::f64), x.dtype());
+      answer = between(gather(sorted, d, low), gather(sorted, d, high), weight);
+    } else {
+      const double rank = settle(f * double(n - 1), how), low = std::floor(rank);
+      answer = slice(sorted, d, int64_t(low) - first, 1);
+      if (moves || rank != low)
+        answer = lerp(answer, slice(sorted, d, int64_t(std::ceil(rank)) - first, 1),
+                      moves ? to(fraction * Tensor(double(n - 1)) - Tensor(low), x.dtype())
+                            : scalar(rank - low, x.dtype()));
+    }
+    if (nan) answer = where(bad, Tensor(math::kInfinity - math::kInfinity), answer);
+    if (!dim) {
+      Shape shape;
+      for (int k = 0; keepdim && k < input.dim(); ++k) shape.push(1);
+      answer = reshape(answer, shape);
+    } else if (input.dim() == 0) {
+      answer = reshape(answer, {});
+    } else if (!keepdim) {
+      answer = squeeze(answer, d);
+    }
+    answers.push_back(answer);
+  }
+  if (answers.empty()) {
+    Shape shape = input.shape();
+    if (!dim) shape = {};
+    else if (input.dim() > 0) shape.erase(d);
+    shape.insert(0, 0);
+    return empty(shape, x.dtype(), x.device());
+  }
+  return stack(answers, 0);
+}
+
+namespace {
+
+/// The order of x's rows (along dimension 0), compared from their first element on.
+Tensor order_of_rows(const Tensor& rows) {
+  Tensor order = counting(rows.size(0), 0, 1, rows.device());
+  for (int64_t c = rows.size(1) - 1; c >= 0; --c) {
+    const Tensor column = index_select(pick(rows, 1, c), 0, order);
+    order = index_select(order, 0, sort(column, 0).index);
+  }
+  return order;
+}
+
+/// Of integers that lie close together: by counting each. False where they do not.
+bool unique_by_counting(const Tensor& x, Unique& u) {
+  const int64_t n = x.numel();
+  if (is_float(x.dtype()) || n == 0) return false;
+  const Tensor at = to(flat(x), Dtype::i64);
+  const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
+  int64_t span;
+  if (__builtin_sub_overflow(high, low, &span) || span > std::max<int64_t>(n, 4096)) return false;
+  const Tensor counts = bincount(at, {}, 0, low), there = ne(counts, Tensor(0.0));
+  const Index known(nonzero_list(there)[0]);
+  const Tensor ids = range(0, double(span), 1, Dtype::i64, x.device());
+  // Not `+ low`: a number of this size may not be a double.
+  const Tensor lowest = full({1}, 0, Dtype::i64);
+  lowest.data_as<int64_t>()[0] = low;
+  const Tensor first = to(lowest, x.device());
+  u.values = to(index_select(ids, 0, known) + first, x.dtype());
+  u.counts = index_select(counts, 0, known);
+  const Tensor place = cumsum(to(there, Dtype::i64), 0) - Tensor(1.0);
+  u.inverse = reshape(index_select(place, 0, Index(at - first)), x.shape());
+  return true;
+}
+
+}  // namespace
+
+Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive) {
+  NoGrad off;
+  const Tensor x = input.detach();
+  const char* name = consecutive ? "unique_consecutive" : "unique";
+  const int d = dim ? wrap_dim(name, *dim, x.dim()) : 0;
+  const bool slices = dim && x.dim() > 0;
+  if (Unique u; !slices && !consecutive && unique_by_counting(x, u)) return u;
+  Tensor moved = slices ? transpose(x, 0, d) : flat(x);
+  const int64_t n = moved.size(0);
+  if (slices && n > 0 && x.numel() == 0)
+    fail("{}: {} has slices without elements", name, to_string(x.shape()));
+  const Tensor rows = reshape(moved, {n, n > 0 ? moved.numel() / n : 1});
+  Tensor order, sorted = rows;
+  if (!consecutive) {
+    if (rows.size(1) == 1) {
+      const Picked p = sort(flat(rows), 0);
+      order = p.index, sorted = unsqueeze(p.values, 1);
+    } else {
+      order = order_of_rows(rows), sorted = index_select(rows, 0, order);
+    }
+  }
+  const Shape inverse_shape = slices ? Shape{n} : x.shape();
+  const auto none = [&](const Shape& shape) { return zeros(shape, Dtype::i64, x.device()); };
+  if (n == 0) return {slices ? x : moved, none(inverse_shape), none({0})};
+  const Tensor begins = any(ne(slice(sorted, 0, 0, n - 1), slice(sorted, 0, 1, n - 1)), {1});
+  const Tensor group = cumsum(cat({none({1}), to(begins, Dtype::i64)}, 0), 0);
+  const int64_t groups = group.at_integer(n - 1) + 1;
+  const Tensor starts = cat({ones({1}, Dtype::b8, x.device()), begins}, 0);
+  const Tensor first = scatter_add(none({groups}), 0, group,
+                                   where(starts, counting(n, 0, 1, x.device()), Tensor(0.0)));
+  Unique u;
+  u.values = index_select(sorted, 0, first);
+  if (slices) {
+    Shape shape = moved.shape();
+    shape[0] = groups;
+    u.values = contiguous(transpose(reshape(u.values, shape), 0, d));
+  } else {
+    u.values = flat(u.values);
+  }
+  u.inverse = reshape(consecutive ? group : scatter_add(none({n}), 0, order, group), inverse_shape);
+  u.counts = diff(cat({first, full({1}, double(n), Dtype::i64, x.device())}, 0));
+  return u;
+}
+
+}  // namespace mt

@@ -1,0 +1,43 @@
+// sort.h -- functions that need an order: sorting, the k-th element, equal elements
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "engine/ops/reduce.h"
+
+namespace mt {
+
+/// Along a dimension, stable; NaN is the largest.
+Picked sort(const Tensor&, int64_t dim = -1, bool descending = false);
+/// The k largest (or smallest) in order.
+Picked topk(const Tensor&, int64_t k, int64_t dim = -1, bool largest = true);
+/// The k-th smallest, k from 1.
+Picked kthvalue(const Tensor&, int64_t k, int64_t dim = -1, bool keepdim = false);
+/// The lower of the two in the middle; NaN wins.
+Picked median(const Tensor&, int64_t dim, bool keepdim = false);
+/// Of everything; elements equal to it share the gradient.
+Tensor median(const Tensor&);
+/// The same without the NaNs.
+Picked nanmedian(const Tensor&, int64_t dim, bool keepdim = false);
+Tensor nanmedian(const Tensor&);
+/// The smallest of the most frequent values, and where it stands last.
+Picked mode(const Tensor&, int64_t dim = -1, bool keepdim = false);
+
+enum class QuantileRule { linear, lower, higher, midpoint, nearest };
+/// The elements at the fractions `q` (0..1) of the sorted order, one answer for each along a new
+/// first dimension. Without `dim` of everything. NaN wins, or is left out. `fractions` is q as a
+/// tensor, where it has a gradient.
+Tensor quantile(const Tensor&, const std::vector<double>& q, std::optional<int64_t> dim = {},
+                bool keepdim = false, QuantileRule = QuantileRule::linear, bool skip_nan = false,
+                const Tensor& fractions = {});
+
+struct Unique {
+  Tensor values;
+  Tensor inverse;  // for each element of x the position of its value
+  Tensor counts;
+};
+/// Each value once, in order. With `dim`: each slice once. `consecutive`: only neighbours that are
+/// equal become one, and nothing is sorted.
+Unique unique(const Tensor&, std::optional<int64_t> dim = {}, bool consecutive = false);
+
+}  // namespace mt

@@ -1,0 +1,192 @@
+// split_join.cpp -- compositions that cut tensors, join them, or write into a region of a copy
+#include "engine/ops/split_join.h"
+
+#include <algorithm>
+
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+int dim_to_split(const char* name, const Tensor& x, int64_t dim) {
+  const int d = wrap_dim(name, dim, x.dim());
+  if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to split", name);
+  return d;
+}
+
+}  // namespace
+
+std::vector<Tensor> tensor_split(const Tensor& x, int64_t n, int64_t dim) {
+  const int d = dim_to_split("tensor_split", x, dim);
+  constexpr int64_t kMost = int64_t(1) << 20;
+  if (n < 1 || n > kMost) fail("tensor_split: {} parts are asked for; give 1 to 2^20", n);
+  const int64_t size = x.size(d), least = size / n, longer = size % n;
+  std::vector<Tensor> parts;
+  for (int64_t k = 0, at = 0; k < n; ++k) {
+    const int64_t length = least + (k < longer);
+    parts.push_back(slice(x, d, at, length));
+    at += length;
+  }
+  return parts;
+}
+
+std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& begins, int64_t dim) {
+  const int d = dim_to_split("tensor_split", x, dim);
+  const int64_t size = x.size(d);
+  std::vector<Tensor> parts;
+  int64_t from = 0;
+  for (size_t k = 0; k <= begins.size(); ++k) {
+    int64_t to = k < begins.size() ? begins[k] : size;
+    to = std::clamp<int64_t>(to < 0 ? to + size : to, 0, size);
+    parts.push_back(slice(x, d, std::min(from, size), std::max<int64_t>(0, to - from)));
+    from = to;
+  }
+  return parts;
+}
+
+// ---- joined -------------------------------------------------------------------------------------
+
+Tensor block_diag(const std::vector<Tensor>& given) {
+  if (given.empty()) return zeros({1, 0});
+  Dtype dtype = given[0].dtype();
+  std::vector<Tensor> blocks;
+  int64_t columns = 0;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Tensor& x = given[i];
+    if (x.dim() > 2)
+      fail("block_diag: tensor {} is {}; matrices, vectors and numbers are joined", i + 1,
+           to_string(x.shape()));
+    if (&x.device() != &given[0].device())
+      fail("block_diag: the tensors are on {} and {}", given[0].device().name, x.device().name);
+    dtype = promote(dtype, x.dtype());
+    blocks.push_back(at_least(x, 2));
+    columns += blocks.back().size(1);
+  }
+  std::vector<Tensor> rows;
+  int64_t before = 0;
+  for (const Tensor& block : blocks) {
+    const int64_t height = block.size(0), after = columns - before - block.size(1);
+    const Device& device = block.device();
+    rows.push_back(cat({zeros({height, before}, dtype, device), to(block, dtype),
+                        zeros({height, after}, dtype, device)},
+                       1));
+    before += block.size(1);
+  }
+  return cat(rows, 0);
+}
+
+Tensor cartesian_prod(const std::vector<Tensor>& vectors) {
+  if (vectors.empty()) fail("cartesian_prod: no vectors are given");
+  for (size_t i = 0; i < vectors.size(); ++i)
+    if (vectors[i].dim() != 1)
+      fail("cartesian_prod: tensor {} is {}; it must have one dimension", i + 1,
+           to_string(vectors[i].shape()));
+  if (vectors.size() == 1) return vectors[0];
+  return reshape(stack(meshgrid(vectors), -1), {-1, int64_t(vectors.size())});
+}
+
+namespace {
+
+/// The binomial coefficient of n and r; refuses what is more than memory can hold.
+int64_t count_choices(int64_t n, int64_t r) {
+  double most = 1;
+  for (int64_t k = 1; k <= std::min(r, n - r); ++k) most = most * double(n - k + 1) / double(k);
+  if (most * double(r) > 0x1p40)
+    fail("combinations: {} of {} elements are {:.3g} choices, more than memory can hold", r, n,
+         most);
+  int64_t count = 1;
+  for (int64_t k = 1; k <= std::min(r, n - r); ++k) count = count * (n - k + 1) / k;
+  return count;
+}
+
+}  // namespace
+
+Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
+  if (x.dim() != 1)
+    fail("combinations: {} is no vector; it must have one dimension", to_string(x.shape()));
+  if (r < 0) fail("combinations: r is {}; it must be 0 or more", r);
+  if (r == 0) return empty({0}, x.dtype(), x.device());
+  // Choices with repetition are those of n + r - 1 elements, each place less its number.
+  const int64_t n = x.numel() == 0 ? 0 : x.numel() + (repeats ? r - 1 : 0);
+  if (r > n) return reshape(slice(x, 0, 0, 0), {0, r});
+  const int64_t rows = count_choices(n, r);
+  const Tensor at = zeros({rows, r}, Dtype::i64);
+  std::vector<int64_t> place(static_cast<size_t>(r));
+  for (int64_t k = 0; k < r; ++k) place[size_t(k)] = k;
+  int64_t* out = at.data_as<int64_t>();
+  for (int64_t row = 0; row < rows && !mt_interrupted; ++row) {
+    for (int64_t k = 0; k < r; ++k) *out++ = place[size_t(k)] - (repeats ? k : 0);
+    int64_t k = r - 1;
+    while (k > 0 && place[size_t(k)] == n - r + k) --k;
+    ++place[size_t(k)];
+    for (++k; k < r; ++k) place[size_t(k)] = place[size_t(k - 1)] + 1;
+  }
+  return take(x, to(at, x.device()));
+}
+
+// ---- a copy with a region written ---------------------------------------------------------------
+
+namespace {
+
+void check_region(const char* name, const Tensor& region, const Tensor& source) {
+  if (!(region.shape() == source.shape()))
+    fail("{}: the source is {}, the region {}; their shapes must be equal", name,
+         to_string(source.shape()), to_string(region.shape()));
+}
+
+}  // namespace
+
+Tensor select_scatter(const Tensor& x, const Tensor& source, int64_t dim, int64_t index) {
+  const Tensor y = clone(x), region = pick(y, dim, index);
+  check_region("select_scatter", region, source);
+  copy_(region, source);
+  return y;
+}
+
+Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int n) {
+  const Tensor y = clone(x), region = index(y, items, n);
+  check_region("slice_scatter", region, source);
+  copy_(region, source);
+  return y;
+}
+
+Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, int64_t a,
+                        int64_t b) {
+  const Tensor y = clone(x), region = diagonal(y, offset, a, b);
+  check_region("diagonal_scatter", region, source);
+  copy_(region, source);
+  return y;
+}
+
+// ---- positions ----------------------------------------------------------------------------------
+
+std::vector<Tensor> unravel_index(const Index& given, const Shape& shape) {
+  NoGrad off;
+  if (is_float(given.at.dtype()) || given.at.dtype() == Dtype::b8)
+    fail("unravel_index: positions are integers, these are {}; use x:long()",
+         dtype_name(given.at.dtype()));
+  const int64_t n = checked_count("unravel_index", shape);
+  if (n > int64_t(1) << 53) fail("unravel_index: {} has too many elements", to_string(shape));
+  Tensor at = to(given.at, Dtype::i64);
+  if (at.numel() > 0) {
+    const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
+    const bool counts_back = given.first > 0;  // -1 is the last one
+    const int64_t least = counts_back ? -n : 0, most = n - 1 + given.first;
+    if (low < least || high > most || (counts_back && any(eq(at, Tensor(0.0))).item() != 0))
+      fail("unravel_index: a position is {}; a tensor of {} has positions {}..{}",
+           low < least ? low : high > most ? high : 0, to_string(shape), given.first, most);
+    if (counts_back)
+      at = where(lt(at, Tensor(0.0)), at + Tensor(double(n)), at - Tensor(double(given.first)));
+  }
+  std::vector<Tensor> out(static_cast<size_t>(shape.size()));
+  for (int d = shape.size() - 1; d >= 0; --d) {
+    const Tensor size(double(std::max<int64_t>(1, shape[d])));
+    out[size_t(d)] = remainder(at, size) + Tensor(double(given.first));
+    at = floor_divide(at, size);
+  }
+  return out;
+}
+
+}  // namespace mt

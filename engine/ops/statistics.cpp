@@ -1,0 +1,382 @@
+// statistics.cpp -- moments, norms, and counts of values
+#include "engine/ops/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/device.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/reduce_common.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+
+// ---- moments ------------------------------------------------------------------------------------
+
+namespace {
+
+void variance_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor x = node.get(0);
+  const unsigned mask = unsigned(node.number[0]);
+  const double left = std::max(0.0, double(count_of(x, mask)) - node.number[1]);
+  const Shape dims = dims_of(mask, x.dim());
+  const Tensor centre = dims.size() ? mean(x, dims, true) : x;
+  dx[0] = spread(g, x.shape(), mask) * (x - centre) * Tensor(2 / left);
+}
+
+Tensor variance(const char* name, const Tensor& x, const Shape& dims, double correction,
+                bool keepdim, Tensor* centre) {
+  if (!is_float(x.dtype()))
+    fail("{}: of {} it is a fraction; use x:float():{}()", name, dtype_name(x.dtype()), name);
+  if (std::isnan(correction)) fail("{}: the correction is NaN", name);
+  const unsigned mask = dims_mask(name, x, dims);
+  Tensor out = run_reduce({name, kMoments, mask, keepdim, true, correction}, x, x.dtype(), centre);
+  if (wants_grad(x)) {
+    static const NodeType type{"var", variance_backward};
+    Node& node = record(type, out, {&x});
+    node.save(0, x, 0);
+    node.number[0] = mask, node.number[1] = correction;
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor root_of_variance(const Tensor& variance) {
+  Tensor out;
+  {
+    NoGrad off;
+    out = sqrt(variance.detach());
+  }
+  if (wants_grad(variance)) {
+    static const NodeType type{"std", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor root = node.get(0);
+                                 const Tensor none = eq(root, Tensor(0.0));
+                                 dx[0] = where(none, Tensor(0.0),
+                                               g / (where(none, Tensor(1.0), root) * Tensor(2.0)));
+                               }};
+    record(type, out, {&variance}).save(0, out, Node::kOutput);
+  }
+  return out;
+}
+
+Moments var_mean(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  if (wants_grad(x))
+    return {variance("var_mean", x, dims, correction, keepdim, nullptr), mean(x, dims, keepdim)};
+  Moments m;
+  m.variance = variance("var_mean", x, dims, correction, keepdim, &m.mean);
+  return m;
+}
+Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  return variance("var", x, dims, correction, keepdim, nullptr);
+}
+Tensor standard_deviation(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  return root_of_variance(variance("std", x, dims, correction, keepdim, nullptr));
+}
+
+// ---- covariance ----------------------------------------------------------------------------------
+
+namespace {
+
+void check_weights(const char* name, const Tensor& w, int64_t observations, bool whole) {
+  if (w.dim() > 1 || w.numel() != observations)
+    fail("cov: {} is {}; one for each of the {} observations is needed", name, to_string(w.shape()),
+         observations);
+  if (whole ? is_float(w.dtype()) || w.dtype() == Dtype::b8 : !is_float(w.dtype()))
+    fail("cov: {} is {}; it must be of {}", name, dtype_name(w.dtype()),
+         whole ? "integers" : "floats");
+  NoGrad off;
+  const Tensor below = lt(w, Tensor(0.0));
+  if (any(below).item() != 0)
+    fail("cov: {} has {}; weights are 0 or more", name, show(amin(where(below, w, Tensor(0.0))).item()));
+}
+
+}  // namespace
+
+Tensor cov(const Tensor& given, double correction, const Tensor& times, const Tensor& weight) {
+  if (given.dim() > 2)
+    fail("cov: {} has more than two dimensions; rows are variables, columns observations",
+         to_string(given.shape()));
+  if (given.dtype() == Dtype::b8) fail("cov: of bool; use x:float()");
+  if (!std::isfinite(correction)) fail("cov: the correction is {}", show(correction));
+  Tensor x = is_float(given.dtype()) ? given : to(given, default_dtype());
+  if (x.dim() < 2) x = reshape(x, {1, x.numel()});
+  const int64_t n = x.size(1);
+  if (times.defined()) check_weights("fweights", times, n, true);
+  if (weight.defined()) check_weights("aweights", weight, n, false);
+  const bool weighs = times.defined() || weight.defined();
+  const Tensor w = !weighs           ? Tensor(1.0)
+                   : !weight.defined() ? to(times, x.dtype())
+                   : !times.defined()  ? weight
+                                       : weight * to(times, weight.dtype());
+  const Tensor total = weighs ? sum(w) : Tensor(double(n));
+  if (weighs && total.item() == 0) fail("cov: the weights sum to 0");
+  Tensor left = weight.defined() && correction != 0
+                    ? total - sum(w * weight) * Tensor(correction) / total
+                    : total - Tensor(correction);
+  if (!(left.item() > 0)) left = Tensor(0.0);  // infinite or NaN, as in PyTorch
+  const Tensor centred = x - sum(x * w, {1}, true) / total;
+  const Tensor out = matmul(centred, t(centred * w)) / left;
+  return out.numel() == 1 ? reshape(out, {}) : out;
+}
+
+Tensor corrcoef(const Tensor& x) {
+  if (x.dim() > 2 || x.dtype() == Dtype::b8)
+    fail("corrcoef: {} {}; rows of numbers are variables, columns observations",
+         to_string(x.shape()), dtype_name(x.dtype()));
+  const Tensor c = cov(x);
+  if (c.dim() == 0) return c / c;
+  const Tensor root = sqrt(diagonal(c));
+  const Tensor ratio = c / unsqueeze(root, 1) / unsqueeze(root, 0);
+  return clamp(ratio, Tensor(-1.0), Tensor(1.0));
+}
+
+// ---- norms --------------------------------------------------------------------------------------
+
+namespace {
+
+/// The slope of the norm by each element; where the norm is 0 it is 0.
+void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const Tensor x = node.get(0), out = node.get(1), nothing(0.0), one(1.0);
+  const unsigned mask = unsigned(node.number[0]);
+  const double p = node.number[1];
+  const Tensor norms = spread(out, x.shape(), mask), grads = spread(g, x.shape(), mask);
+  const Tensor none = eq(norms, nothing), zero = eq(x, nothing);
+  const Tensor safe = where(none, one, norms);
+  if (p == 0) {
+    dx[0] = zeros_like(x);
+  } else if (p == 1) {
+    dx[0] = grads * sign(x);
+  } else if (p == 2) {
+    dx[0] = where(none, nothing, x / safe * grads);
+  } else if (std::isinf(p)) {
+    const Tensor hits = to(eq(abs(x), norms), x.dtype());
+    const Shape dims = dims_of(mask, x.dim());
+    dx[0] = grads * sign(x) * (hits / (dims.size() ? sum(hits, dims, true) : hits));
+  } else {
+    const Tensor size = abs(where(zero, one, x));
+    const Tensor slope = sign(x) * pow(size / safe, Tensor(p - 1));
+    dx[0] = where(logical_or(none, zero), nothing, grads * slope);
+  }
+}
+
+template <class Op> Tensor summed(const Tensor& x, unsigned mask, bool keepdim, Dtype answer) {
+  return run_reduce({"norm", op::reduction_id<Op>, mask, keepdim, Op::info.empty_ok}, x, answer);
+}
+
+Tensor norm_value(const Tensor& x, double p, unsigned mask, bool keepdim) {
+  if (p == 2)  // the squares of float32 would overflow
+    return to(sqrt(summed<op::Norm2>(x, mask, keepdim, Dtype::f64)), x.dtype());
+  if (p == 1) return summed<op::Norm1>(x, mask, keepdim, x.dtype());
+  if (p == math::kInfinity) return summed<op::NormMax>(x, mask, keepdim, x.dtype());
+  const Shape dims = dims_of(mask, x.dim());
+  if (p == 0)
+    return to(dims.size() ? count_nonzero(x, dims, keepdim) : ne(x, Tensor(0.0)), x.dtype());
+  if (p < 0 && std::isinf(p)) {
+    const Tensor size = abs(x);
+    return dims.size() ? amin(size, dims, keepdim) : size;
+  }
+  if (is_half(x.dtype())) return to(norm_value(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
+  const Tensor powers = pow(abs(x), Tensor(p));
+  return pow(dims.size() ? sum(powers, dims, keepdim) : powers, Tensor(1 / p));
+}
+
+}  // namespace
+
+Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
+  need_float("norm", x);
+  if (std::isnan(p)) fail("norm: p is NaN");
+  const unsigned mask = dims_mask("norm", x, dims);
+  if (std::isinf(p) && count_of(x, mask) == 0)
+    fail("norm: {} has no elements there; of none there is no largest or smallest magnitude",
+         to_string(x.shape()));
+  Tensor out;
+  {
+    NoGrad off;
+    out = norm_value(x.detach(), p, mask, keepdim);
+  }
+  if (wants_grad(x)) {
+    static const NodeType type{"norm", norm_backward};
+    Node& node = record(type, out, {&x});
+    node.save(0, x, 0);
+    node.save(1, out, Node::kOutput);
+    node.number[0] = mask, node.number[1] = p;
+  }
+  return out;
+}
+
+Tensor renorm(const Tensor& x, double p, int64_t dim, double most) {
+  need_float("renorm", x);
+  const int d = wrap_dim("renorm", dim, x.dim());
+  if (x.dim() < 2)
+    fail("renorm: {} has no parts along a dimension; two dimensions are needed",
+         to_string(x.shape()));
+  if (!(p > 0)) fail("renorm: p is {}; it must be above 0", show(p));
+  if (!(most >= 0)) fail("renorm: maxnorm is {}; it must be 0 or more", show(most));
+  if (x.numel() == 0) return clone(x);
+  const Tensor norms = norm(x, p, dims_of(((1u << x.dim()) - 1) & ~(1u << d), x.dim()), true);
+  const Tensor larger = gt(norms, Tensor(most));
+  const Tensor safe = where(larger, norms, Tensor(1.0)) + Tensor(1e-7);
+  return x * where(larger, Tensor(most) / safe, Tensor(1.0));
+}
+
+// ---- without NaN --------------------------------------------------------------------------------
+
+Tensor nansum(const Tensor& x, const Shape& dims, bool keepdim) {
+  if (!is_float(x.dtype())) return sum(x, dims, keepdim);
+  return sum(where(isnan(x), Tensor(0.0), x), dims, keepdim);
+}
+Tensor nanmean(const Tensor& x, const Shape& dims, bool keepdim) {
+  need_float("nanmean", x);
+  return nansum(x, dims, keepdim) / to(sum(eq(x, x), dims, keepdim), x.dtype());
+}
+
+// ---- counts -------------------------------------------------------------------------------------
+
+namespace {
+
+/// How often first, first + 1, .. stand in contiguous integers that lie in this range. Four tables
+/// take turns, so that equal neighbours do not wait for each other.
+Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
+  constexpr int64_t kTables = 4, kSmall = 8192, kPart = int64_t(1) << 20;
+  const int64_t n = at.numel();
+  const Tensor out = zeros({bins}, Dtype::i64, at.device());
+  if (!is_cpu(at.device()))
+    return scatter_add(out, 0, at - Tensor(double(first)), ones({n}, Dtype::i64, at.device()));
+  const bool few = bins <= kSmall && n >= kTables * bins;
+  const Tensor tables = few ? zeros({kTables, bins}, Dtype::i64) : out;
+  int64_t* const c0 = tables.data_as<int64_t>();
+  const int64_t step = few ? bins : 0, *const x = at.data_as<int64_t>();
+  int64_t *const c1 = c0 + step, *const c2 = c1 + step, *const c3 = c2 + step;
+  int64_t i = 0;
+  while (i + kTables <= n && !mt_interrupted)
+    for (const int64_t end = std::min(n, i + kPart); i + kTables <= end; i += kTables) {
+      ++c0[x[i] - first], ++c1[x[i + 1] - first];
+      ++c2[x[i + 2] - first], ++c3[x[i + 3] - first];
+    }
+  for (; i < n && !mt_interrupted; ++i) ++c0[x[i] - first];
+  return few ? sum(tables, {0}) : out;
+}
+
+}  // namespace
+
+Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t first) {
+  NoGrad off;
+  if (is_float(x.dtype()) || x.dtype() == Dtype::b8 || x.dim() != 1)
+    fail("bincount: it counts a 1-d tensor of integers, this is {} {}", to_string(x.shape()),
+         dtype_name(x.dtype()));
+  if (least < 0) fail("bincount: minlength is {}; it must be 0 or more", least);
+  if (weights.defined() && !(weights.shape() == x.shape()))
+    fail("bincount: the weights are {}, the values {}", to_string(weights.shape()),
+         to_string(x.shape()));
+  const Tensor at = contiguous(to(x.detach(), Dtype::i64));
+  int64_t bins = least;
+  if (x.numel() > 0) {
+    const int64_t low = amin(at).at_integer(0), high = amax(at).at_integer(0);
+    if (low < first) fail("bincount: {} is below {}, where counting begins", low, first);
+    constexpr int64_t kMost = int64_t(1) << 40;
+    if (high - first >= kMost) fail("bincount: {} would need as many counts; use unique", high);
+    bins = std::max(bins, high - first + 1);
+  }
+  const Device& device = at.device();
+  if (!weights.defined() && is_cpu(device)) return counted(at, bins, first);
+  const Dtype dtype = !weights.defined()                ? Dtype::i64
+                      : weights.dtype() == Dtype::f32 ? Dtype::f32
+                                                      : Dtype::f64;
+  const Tensor amount =
+      weights.defined() ? to(weights.detach(), dtype) : ones(at.shape(), dtype, device);
+  Tensor place = at;
+  if (first != 0) {  // not `- first`: a number of this size may not be a double
+    const Tensor lowest = full({1}, 0, Dtype::i64);
+    lowest.data_as<int64_t>()[0] = first;
+    place = at - to(lowest, device);
+  }
+  return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
+}
+
+namespace {
+
+void need_fractions(const char* name, const Tensor& x) {
+  if (!is_float(x.dtype())) fail("{}: the values are {}; use x:float()", name, dtype_name(x.dtype()));
+}
+
+}  // namespace
+
+Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
+  NoGrad off;
+  need_fractions("histc", input);
+  constexpr int64_t kMost = int64_t(1) << 40;
+  if (bins < 1 || bins > kMost) fail("histc: bins is {}; it must be 1 to 2^40", bins);
+  const Tensor x = reshape(input.detach(), {-1});
+  if (low == high && x.numel() > 0) low = amin(x).item(), high = amax(x).item();
+  if (low == high) low -= 1, high += 1;
+  if (!std::isfinite(low) || !std::isfinite(high))
+    fail("histc: the range {} to {} is not finite; give min and max", show(low),
+         show(high));
+  if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
+  if (x.numel() == 0) return zeros({bins}, x.dtype(), x.device());
+  const Tensor inside = logical_and(ge(x, Tensor(low)), le(x, Tensor(high)));
+  const Tensor place =
+      (to(x, Dtype::f64) - Tensor(low)) / Tensor(high - low) * Tensor(double(bins));
+  const Tensor bin = minimum(to(where(inside, place, Tensor(0.0)), Dtype::i64),
+                             Tensor(double(bins - 1)));
+  const Tensor counts = scatter_add(zeros({bins}, Dtype::i64, x.device()), 0, bin, to(inside, Dtype::i64));
+  return to(counts, x.dtype());
+}
+
+Histogram histogram(const Tensor& given, const Tensor& edges0, const Tensor& weight, bool density) {
+  NoGrad off;
+  need_fractions("histogram", given);
+  const Tensor x = reshape(given.detach(), {-1}), edges = contiguous(edges0.detach());
+  if (edges.dim() != 1 || edges.numel() < 2)
+    fail("histogram: the edges are {}; a vector of at least 2 is needed", to_string(edges.shape()));
+  if (edges.dtype() != x.dtype())
+    fail("histogram: the edges are {}, the values {}; use edges:to('{}')",
+         dtype_name(edges.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
+  const int64_t bins = edges.numel() - 1;
+  if (all(ge(slice(edges, 0, 1, bins), slice(edges, 0, 0, bins))).item() == 0)
+    fail("histogram: the edges are not sorted; use edges:sort()");
+  if (weight.defined() && !(weight.shape() == given.shape()))
+    fail("histogram: the weights are {}, the values {}", to_string(weight.shape()),
+         to_string(given.shape()));
+  const Tensor inside = logical_and(ge(x, pick(edges, 0, 0)), le(x, pick(edges, 0, bins)));
+  const Tensor after = searchsorted("histogram", edges, x, true) - Tensor(1.0);
+  const Tensor bin = where(inside, minimum(after, Tensor(double(bins - 1))), Tensor(double(bins)));
+  Tensor counts;
+  if (weight.defined())
+    counts = scatter_add(zeros({bins + 1}, Dtype::f64, x.device()), 0, bin,
+                         to(reshape(weight.detach(), {-1}), Dtype::f64));
+  else counts = to(counted(bin, bins + 1, 0), Dtype::f64);
+  counts = slice(counts, 0, 0, bins);
+  if (density) {
+    const Tensor wide = to(edges, Dtype::f64);
+    counts = counts / (sum(counts) * (slice(wide, 0, 1, bins) - slice(wide, 0, 0, bins)));
+  }
+  return {to(counts, x.dtype()), edges};
+}
+
+Histogram histogram(const Tensor& x, int64_t bins, const double* range, const Tensor& weight,
+                    bool density) {
+  NoGrad off;
+  need_fractions("histogram", x);
+  constexpr int64_t kMost = int64_t(1) << 40;
+  if (bins < 1 || bins > kMost) fail("histogram: bins is {}; it must be 1 to 2^40", bins);
+  double low = 0, high = 1;
+  if (range) low = range[0], high = range[1];
+  else if (x.numel() > 0) low = amin(x.detach()).item(), high = amax(x.detach()).item();
+  if (!std::isfinite(low) || !std::isfinite(high))
+    fail("histogram: the range {} to {} is not finite; give range={{min, max}}", show(low),
+         show(high));
+  if (high < low) fail("histogram: the range is {} to {}; its end must be larger", low, high);
+  if (low == high) low -= 0.5, high += 0.5;
+  const Tensor edges = empty({bins + 1}, Dtype::f64);
+  const double width = (high - low) / double(bins);
+  double* const edge = edges.data_as<double>();
+  parallel_strips(bins + 1, [&](int64_t k, int64_t end) {
+    for (; k < end; ++k)  // from the nearer end, so that whole ones stay whole
+      edge[k] = 2 * k < bins + 1 ? low + width * double(k) : high - width * double(bins - k);
+  });
+  return histogram(x, to(to(edges, x.dtype()), x.device()), weight, density);
+}
+
+}  // namespace mt

@@ -1,0 +1,290 @@
+// views.cpp -- tensors seen with other sizes and strides: views, whose gradients are views of
+// the gradient
+#include <algorithm>
+#include <numeric>
+
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+#include "engine/autograd/view_gradients.h"
+
+namespace mt {
+namespace {
+
+/// Strides that show x in another shape without a copy; false when there are none.
+bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
+  stride = wanted;
+  if (x.numel() == 0) {
+    stride = contiguous_strides(wanted);
+    return true;
+  }
+  // Walk both shapes from the right, in groups of dimensions that hold the same number of elements.
+  int d = x.dim() - 1, w = wanted.size() - 1;
+  while (w >= 0) {
+    while (d >= 0 && x.size(d) == 1) --d;
+    if (wanted[w] == 1) {
+      stride[w--] = 1;
+      continue;
+    }
+    if (d < 0) return false;
+    int64_t step = x.stride(d), have = x.size(d), need = 1;
+    for (; d > 0 && (x.size(d - 1) == 1 || x.stride(d - 1) == step * have); --d)
+      have *= x.size(d - 1);
+    for (; w >= 0 && need < have; --w) {
+      stride[w] = step * need;
+      need *= wanted[w];
+    }
+    if (need != have) return false;
+    --d;
+  }
+  return true;
+}
+
+const NodeType kReshape{
+    "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.shape(0)); }, -1,
+    [](Node& node, const Shape&, Place&, Shape& input) {  // the same in both, row by row
+      input = node.shape(0);
+      return true;
+    }};
+
+Tensor seen_as(const Tensor& x, const Shape& size, const Shape& stride) {
+  Tensor out = view_of(x, size, stride, x.offset());
+  if (wants_grad(x)) record(kReshape, out, {&x}).save_shape(0, x);
+  return out;
+}
+
+/// The node has the order in which its result's dimensions are the input's.
+bool through_permute(Node& node, const Shape& seen, Place& r, Shape& input) {
+  const Shape back = node.shape(0);
+  input = back;
+  for (int d = 0; d < back.size(); ++d) input[d] = seen[int(back[d])];
+  Place whole = all_of(input), turned = whole;
+  for (int d = 0; d < back.size(); ++d) turned.stride[int(back[d])] = whole.stride[d];
+  return carry(Place(r), seen, contiguous_strides(seen), turned, r);
+}
+
+}  // namespace
+
+Tensor view(const Tensor& x, const Shape& shape) {
+  const Shape size = infer("view", x.numel(), shape, x.shape());
+  Shape stride;
+  if (!strides_for(x, size, stride))
+    fail("view: {} with strides {} cannot be seen as {} without a copy; use reshape",
+         to_string(x.shape()), to_string(x.strides()), to_string(size));
+  return seen_as(x, size, stride);
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  const Shape size = infer("reshape", x.numel(), shape, x.shape());
+  Shape stride;
+  if (strides_for(x, size, stride)) return seen_as(x, size, stride);
+  return seen_as(clone(x), size, contiguous_strides(size));
+}
+
+Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
+  const int a = wrap_dim("flatten", first, x.dim()), b = wrap_dim("flatten", last, x.dim());
+  if (a > b) fail("flatten: the first dimension {} comes after the last {}", a + 1, b + 1);
+  Shape size;
+  for (int d = 0; d < x.dim(); ++d) {
+    if (d <= a || d > b) size.push(x.size(d));
+    else size[a] *= x.size(d);
+  }
+  if (x.dim() == 0) size.push(1);
+  return reshape(x, size);
+}
+
+Tensor permute(const Tensor& x, const Shape& dims) {
+  if (dims.size() != x.dim())
+    fail("permute: {} dimensions are named, the tensor {} has {}", dims.size(),
+         to_string(x.shape()), x.dim());
+  Shape size, stride;
+  unsigned seen = 0;
+  int order[kMaxDims];
+  for (int i = 0; i < x.dim(); ++i) {
+    const int d = wrap_dim("permute", dims[i], x.dim());
+    if (seen >> d & 1) fail("permute: dimension {} is named twice", d + 1);
+    seen |= 1u << d;
+    order[i] = d;
+    size.push(x.size(d));
+    stride.push(x.stride(d));
+  }
+  Tensor out = view_of(x, size, stride, x.offset());
+  if (wants_grad(x)) {
+    static const NodeType type{"permute", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 dx[0] = permute(g, node.shape(0));
+                               },
+                               -1, through_permute};
+    Shape back = size;
+    for (int i = 0; i < x.dim(); ++i) back[order[i]] = i;
+    Node& node = record(type, out, {&x});
+    node.save_shape(0, x);
+    for (int i = 0; i < x.dim(); ++i) node.saved[0]->size[i] = back[i];
+  }
+  return out;
+}
+
+Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+  const int i = wrap_dim("transpose", a, x.dim()), j = wrap_dim("transpose", b, x.dim());
+  if (x.dim() == 0) return x;
+  Shape dims = x.shape();
+  for (int d = 0; d < x.dim(); ++d) dims[d] = d;
+  std::swap(dims[i], dims[j]);
+  return permute(x, dims);
+}
+
+Tensor t(const Tensor& x) {
+  if (x.dim() > 2) fail("t: {} has more than two dimensions; use transpose", to_string(x.shape()));
+  if (x.dim() < 2) return x;
+  if (wants_grad(x)) return transpose(x, 0, 1);
+  return view_of(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
+}
+
+Tensor expand(const Tensor& x, const Shape& wanted) {
+  const int skip = wanted.size() - x.dim();
+  if (skip < 0)
+    fail("expand: {} has more dimensions than {}", to_string(x.shape()), to_string(wanted));
+  Shape size = wanted, stride = wanted;
+  bool same = skip == 0;
+  for (int d = 0; d < size.size(); ++d) {
+    const int64_t have = d < skip ? 1 : x.size(d - skip);
+    if (size[d] == -1 && d >= skip) size[d] = have;
+    if (size[d] < 0) fail("expand: size {} is negative in {}", size[d], to_string(wanted));
+    if (size[d] != have && have != 1)
+      fail("expand: dimension {} has size {}, only 1 can become {}, in {} to {}", d - skip + 1,
+           have, size[d], to_string(x.shape()), to_string(wanted));
+    stride[d] = d < skip || size[d] != have ? 0 : x.stride(d - skip);
+    same &= size[d] == have;
+  }
+  if (same) return x;
+  checked_count("expand", size);
+  Tensor out = view_of(x, size, stride, x.offset());
+  if (wants_grad(x)) {
+    static const NodeType type{"expand", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 dx[0] = sum_to(g, node.shape(0));
+                               }};
+    record(type, out, {&x}).save_shape(0, x);
+  }
+  return out;
+}
+
+Tensor squeeze(const Tensor& x) {
+  Shape size, stride;
+  for (int d = 0; d < x.dim(); ++d)
+    if (x.size(d) != 1) size.push(x.size(d)), stride.push(x.stride(d));
+  return size.size() == x.dim() ? x : seen_as(x, size, stride);
+}
+
+Tensor squeeze(const Tensor& x, int64_t dim) {
+  const int d = wrap_dim("squeeze", dim, x.dim());
+  if (x.dim() == 0 || x.size(d) != 1) return x;
+  Shape size = x.shape(), stride = x.strides();
+  size.erase(d);
+  stride.erase(d);
+  return seen_as(x, size, stride);
+}
+
+Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  const int d = wrap_dim("unsqueeze", dim, x.dim() + 1, true);
+  Shape size = x.shape(), stride = x.strides();
+  stride.insert(d, d < x.dim() ? x.size(d) * x.stride(d) : 1);
+  size.insert(d, 1);
+  return seen_as(x, size, stride);
+}
+
+Tensor slice(const Tensor& x, int64_t dim, int64_t first, int64_t n, int64_t step) {
+  const int d = wrap_dim("slice", dim, x.dim());
+  if (x.dim() == 0) fail("slice: a 0-d tensor has no dimension to slice");
+  if (step < 1) fail("slice: the step is {}, it must be at least 1", step);
+  if (first < 0 || n < 0 || first > x.size(d) || (n > 0 && first + (n - 1) * step >= x.size(d)))
+    fail("slice: {} elements from {} by {} do not lie inside 1..{} (dimension {})", n, first + 1,
+         step, x.size(d), d + 1);
+  static const NodeType type{"slice", nullptr, -1, through_view};
+  return seen_at(type, x, [&](const Place& r) { return slice_of(r, d, first, n, step); });
+}
+
+Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
+  const int d = wrap_dim("select", dim, x.dim());
+  if (x.dim() == 0) fail("select: a 0-d tensor has no positions; use x:item()");
+  const int64_t n = x.size(d), at = index < 0 ? index + n : index;
+  if (at < 0 || at >= n)
+    fail("select: position {} is outside 1..{} (dimension {} of {})",
+         index < 0 ? index : index + index_base, n, d + 1, to_string(x.shape()));
+  static const NodeType type{"select", nullptr, -1, through_view};
+  return seen_at(type, x, [&](const Place& r) { return select_of(r, d, at); });
+}
+
+Tensor cat(const std::vector<Tensor>& all, int64_t dim) {
+  if (all.empty()) fail("cat: at least one tensor is needed");
+  // As in PyTorch, a list of no elements (0) joins with anything.
+  const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
+  const auto real = std::find_if_not(all.begin(), all.end(), nothing);
+  if (real != all.end() && real->dim() != 1 && std::any_of(all.begin(), all.end(), nothing)) {
+    Dtype dtype = Dtype::none;
+    std::vector<Tensor> rest;
+    for (const Tensor& x : all) {
+      dtype = promote(dtype, x.dtype());
+      if (!nothing(x)) rest.push_back(x);
+    }
+    rest[0] = to(rest[0], dtype);
+    return cat(rest, dim);
+  }
+  const std::vector<Tensor>& parts = all;
+  const Tensor& first = parts[0];
+  const int d = wrap_dim("cat", dim, first.dim());
+  if (first.dim() == 0) fail("cat: 0-d tensors have no dimension to join along; use stack");
+  Shape size = first.shape();
+  Dtype dtype = first.dtype();
+  bool wants = first.requires_grad();
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const Tensor& p = parts[i];
+    bool fits = p.dim() == first.dim();
+    for (int k = 0; fits && k < p.dim(); ++k) fits = k == d || p.size(k) == first.size(k);
+    if (!fits)
+      fail("cat: tensor {} is {}, the first {}; they may differ only in dimension {}", i + 1,
+           to_string(p.shape()), to_string(first.shape()), d + 1);
+    size[d] += p.size(d);
+    dtype = promote(dtype, p.dtype());
+    wants |= p.requires_grad();
+  }
+  Tensor out = empty(size, dtype, first.device());
+  int64_t at = 0;
+  for (const Tensor& p : parts) {
+    check_interrupt();
+    copy_elements(slice(out, d, at, p.size(d)), p);
+    at += p.size(d);
+  }
+  if (wants && grad_enabled()) {
+    static const NodeType type{
+        "cat", [](Node& node, const Tensor& g, Tensor* dx) {
+          const TensorImpl& sizes = *node.saved[0];  // a 1-d tensor of the parts' sizes
+          const int64_t* n = static_cast<int64_t*>(sizes.storage->data);
+          int64_t at = 0;
+          for (int i = 0; i < node.inputs; at += n[i++])
+            if (node.wants(i))
+              dx[i] = to(slice(g, int64_t(node.number[0]), at, n[i]), Dtype(n[node.inputs + i]));
+        }};
+    Node& node = record(type, out, parts);
+    Tensor sizes = empty({int64_t(2 * parts.size())}, Dtype::i64);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      sizes.data_as<int64_t>()[i] = parts[i].size(d);
+      sizes.data_as<int64_t>()[parts.size() + i] = int64_t(parts[i].dtype());
+    }
+    node.save(0, sizes, Node::kOther);
+    node.number[0] = d;
+  }
+  return out;
+}
+
+Tensor stack(const std::vector<Tensor>& parts, int64_t dim) {
+  if (parts.empty()) fail("stack: at least one tensor is needed");
+  const int d = wrap_dim("stack", dim, parts[0].dim() + 1, true);
+  std::vector<Tensor> rows;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!(parts[i].shape() == parts[0].shape()))
+      fail("stack: tensor {} is {}, the first {}; all must be alike", i + 1,
+           to_string(parts[i].shape()), to_string(parts[0].shape()));
+    rows.push_back(unsqueeze(parts[i], d));
+  }
+  return cat(rows, d);
+}
+
+}  // namespace mt

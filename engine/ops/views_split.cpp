@@ -1,0 +1,365 @@
+// views_split.cpp -- more views: split dimensions, lists of parts, diagonals, windows, any strides
+#include "engine/ops/views_split.h"
+
+#include <algorithm>
+
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+#include "engine/autograd/view_gradients.h"
+
+namespace mt {
+namespace {
+
+/// The dimensions of a list, each at most once.
+Shape wrap_dims(const char* operation, const Shape& dims, int rank) {
+  Shape out = dims;
+  unsigned seen = 0;
+  for (int i = 0; i < dims.size(); ++i) {
+    const int d = wrap_dim(operation, dims[i], rank);
+    if (seen >> d & 1) fail("{}: dimension {} is named twice", operation, d + 1);
+    seen |= 1u << d;
+    out[i] = d;
+  }
+  return out;
+}
+
+int dim_of_parts(const char* operation, const Tensor& x, int64_t dim) {
+  if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to divide", operation);
+  return wrap_dim(operation, dim, x.dim());
+}
+
+Shape numbers_of(const Node& node) {
+  return {int64_t(node.number[0]), int64_t(node.number[1]), int64_t(node.number[2])};
+}
+
+}  // namespace
+
+Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
+  if (x.dim() == 0) fail("unflatten: a 0-d tensor has no dimension to divide");
+  const int d = wrap_dim("unflatten", dim, x.dim());
+  if (sizes.size() == 0) fail("unflatten: no sizes are given for dimension {}", d + 1);
+  const Shape parts = infer("unflatten", x.size(d), sizes, {x.size(d)});
+  Shape size;
+  for (int k = 0; k < x.dim(); ++k) {
+    if (k != d) size.push(x.size(k));
+    else
+      for (int64_t part : parts) size.push(part);
+  }
+  return view(x, size);
+}
+
+Tensor movedim(const Tensor& x, const Shape& from, const Shape& to) {
+  if (from.size() != to.size())
+    fail("movedim: {} dimensions are moved to {} places", from.size(), to.size());
+  const Shape source = wrap_dims("movedim", from, x.dim()),
+              place = wrap_dims("movedim", to, x.dim());
+  if (x.dim() == 0) return x;
+  Shape dims = x.shape();
+  unsigned moved = 0, taken = 0;
+  for (int i = 0; i < source.size(); ++i) {
+    dims[int(place[i])] = source[i];
+    moved |= 1u << source[i], taken |= 1u << place[i];
+  }
+  for (int d = 0, k = 0; d < x.dim(); ++d) {
+    if (moved >> d & 1) continue;
+    while (taken >> k & 1) ++k;
+    dims[k++] = d;
+  }
+  return permute(x, dims);
+}
+
+Tensor squeeze(const Tensor& x, const Shape& dims) {
+  const Shape list = wrap_dims("squeeze", dims, x.dim());
+  Shape size;
+  for (int d = 0; d < x.dim(); ++d)
+    if (x.size(d) != 1 || std::find(list.begin(), list.end(), d) == list.end())
+      size.push(x.size(d));
+  return size.size() == x.dim() ? x : view(x, size);
+}
+
+Tensor unsqueeze(const Tensor& x, const Shape& dims) {
+  const int rank = x.dim() + dims.size();
+  if (rank > kMaxDims) fail("unsqueeze: a tensor has at most {} dimensions", kMaxDims);
+  Shape list = wrap_dims("unsqueeze", dims, rank), size;
+  for (int d = 0, k = 0; d < rank; ++d)
+    size.push(std::find(list.begin(), list.end(), d) != list.end() ? 1 : x.size(k++));
+  return view(x, size);
+}
+
+Tensor at_least(const Tensor& x, int dims) {
+  Shape size = x.shape();
+  if (size.size() >= dims) return x;
+  if (size.size() == 2) size.push(1);                         // (m, n) -> (m, n, 1)
+  while (size.size() < std::min(dims, 2)) size.insert(0, 1);  // (n) -> (1, n)
+  if (size.size() < dims) size.push(1);                       // (1, n) -> (1, n, 1)
+  return view(x, size);
+}
+
+/// Room for n results, which a tensor without elements can ask for in billions.
+static std::vector<Tensor> room_for(const char* name, int64_t n) {
+  if (n > (1 << 20)) fail("{}: {} tensors would come out, at most {} can", name, n, 1 << 20);
+  std::vector<Tensor> parts;
+  parts.reserve(size_t(n));
+  return parts;
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+  const int d = dim_of_parts("split", x, dim);
+  const int64_t n = x.size(d);
+  if (size < 0 || (size == 0 && n > 0))
+    fail("split: parts of {} positions do not make up {}", size, n);
+  if (n == 0) return {slice(x, d, 0, 0)};
+  std::vector<Tensor> parts = room_for("split", (n - 1) / size + 1);
+  for (int64_t at = 0; at < n; at += std::min(size, n - at))
+    parts.push_back(slice(x, d, at, std::min(size, n - at)));
+  return parts;
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  const int d = dim_of_parts("split", x, dim);
+  const int64_t n = x.size(d);
+  int64_t total = 0;
+  for (int64_t size : sizes) {
+    if (size < 0) fail("split: a part of {} positions is asked for", size);
+    if (size > n - total) total = n + 1;  // too much, whatever follows
+    if (total > n) break;
+    total += size;
+  }
+  if (total != n)
+    fail("split: the sizes {} must sum to {}, the size of dimension {}", fmt::join(sizes, ", "), n,
+         d + 1);
+  std::vector<Tensor> parts;
+  int64_t at = 0;
+  for (int64_t size : sizes) {
+    parts.push_back(slice(x, d, at, size));
+    at += size;
+  }
+  return parts;
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t dim) {
+  const int d = dim_of_parts("chunk", x, dim);
+  if (n < 1) fail("chunk: {} parts are asked for; at least 1", n);
+  const int64_t size = x.size(d);
+  if (size == 0) {
+    if (n > (1 << 20)) fail("chunk: {} parts of nothing are asked for", n);
+    return std::vector<Tensor>(size_t(n), slice(x, d, 0, 0));
+  }
+  return split(x, n >= size ? 1 : (size - 1) / n + 1, d);
+}
+
+std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+  const int d = dim_of_parts("unbind", x, dim);
+  std::vector<Tensor> parts = room_for("unbind", x.size(d));
+  for (int64_t i = 0; i < x.size(d); ++i) parts.push_back(pick(x, d, i));
+  return parts;
+}
+
+std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>& list) {
+  Shape shape;
+  for (const Tensor& x : list) shape = broadcast("broadcast_tensors", shape, x.shape());
+  std::vector<Tensor> out;
+  for (const Tensor& x : list) out.push_back(expand(x, shape));
+  return out;
+}
+
+std::vector<Tensor> meshgrid(const std::vector<Tensor>& list, bool xy) {
+  if (list.empty()) fail("meshgrid: at least one tensor is needed");
+  if (list.size() > size_t(kMaxDims))
+    fail("meshgrid: a tensor has at most {} dimensions", kMaxDims);
+  const int rank = int(list.size());
+  Shape shape;
+  for (const Tensor& x : list) {
+    if (x.dim() > 1) fail("meshgrid: {} has more than one dimension", to_string(x.shape()));
+    if (x.dtype() != list[0].dtype())
+      fail("meshgrid: {} beside {}; all must have one dtype", dtype_name(x.dtype()),
+           dtype_name(list[0].dtype()));
+    shape.push(x.numel());
+  }
+  const bool swap = xy && rank > 1;
+  if (swap) std::swap(shape[0], shape[1]);
+  checked_count("meshgrid", shape);
+  std::vector<Tensor> out;
+  for (int i = 0; i < rank; ++i) {
+    const int d = swap && i < 2 ? 1 - i : i;
+    Shape size = shape;
+    for (int k = 0; k < rank; ++k)
+      if (k != d) size[k] = 1;
+    out.push_back(expand(view(list[size_t(i)], size), shape));
+  }
+  return out;
+}
+
+// ---- diagonals: the view and the matrix of zeros around it are each other's gradient ------------
+
+namespace {
+
+Place diagonal_of(const Place& r, int64_t offset, int a, int b) {
+  const int64_t rows = r.size[a], columns = r.size[b];
+  const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
+  const int64_t n = std::max<int64_t>(
+      0, std::min(rows - std::min(down, rows), columns - std::min(right, columns)));
+  Place out;
+  for (int d = 0; d < r.size.size(); ++d)
+    if (d != a && d != b) out.size.push(r.size[d]), out.stride.push(r.stride[d]);
+  out.size.push(n), out.stride.push(r.stride[a] + r.stride[b]);
+  out.offset = r.offset + (n > 0 ? down * r.stride[a] + right * r.stride[b] : 0);
+  return out;
+}
+
+Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
+  static const NodeType type{"diagonal", nullptr, -1, through_view};
+  return seen_at(type, x, [&](const Place& r) { return diagonal_of(r, offset, a, b); });
+}
+
+/// Zeros of a shape, but for the diagonal.
+Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
+  Tensor out = zeros(shape, x.dtype(), x.device());
+  {
+    NoGrad off;
+    copy_elements(diagonal_at(out, offset, a, b), x);
+  }
+  if (wants_grad(x)) {
+    static const NodeType type{"diag_embed", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Shape p = numbers_of(node);
+                                 dx[0] = diagonal_at(g, p[0], int(p[1]), int(p[2]));
+                               }};
+    Node& node = record(type, out, {&x});
+    node.number[0] = double(offset), node.number[1] = a, node.number[2] = b;
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t a, int64_t b) {
+  if (x.dim() < 2) fail("diagonal: {} has no two dimensions", to_string(x.shape()));
+  const Shape dims = wrap_dims("diagonal", {a, b}, x.dim());
+  return diagonal_at(x, offset, int(dims[0]), int(dims[1]));
+}
+
+Tensor diag_embed(const Tensor& x, int64_t offset, int64_t a, int64_t b) {
+  if (x.dim() == 0) fail("diag_embed: a 0-d tensor has no elements to lay out");
+  if (x.dim() == kMaxDims) fail("diag_embed: a tensor has at most {} dimensions", kMaxDims);
+  const Shape dims = wrap_dims("diag_embed", {a, b}, x.dim() + 1);
+  const int64_t last = x.size(x.dim() - 1);
+  if (offset > (int64_t(1) << 46) || offset < -(int64_t(1) << 46))
+    fail("diag_embed: the offset {} needs more elements than memory can hold", offset);
+  const int64_t n = last + std::abs(offset);
+  Shape shape;
+  for (int d = 0, k = 0; d <= x.dim(); ++d)
+    shape.push(d == dims[0] || d == dims[1] ? n : x.size(k++));
+  checked_count("diag_embed", shape);
+  return around_diagonal(x, shape, offset, int(dims[0]), int(dims[1]));
+}
+
+// ---- windows and strides ------------------------------------------------------------------------
+
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  const int d = wrap_dim("unfold", dim, x.dim());
+  const int64_t n = x.dim() > 0 ? x.size(d) : 1;
+  if (step < 1) fail("unfold: the step is {}, it must be at least 1", step);
+  if (size < 0 || size > n)
+    fail("unfold: windows of {} do not fit into the {} positions of dimension {}", size, n, d + 1);
+  if (x.dim() == kMaxDims) fail("unfold: a tensor has at most {} dimensions", kMaxDims);
+  const auto windows = [&](Place r) {
+    const int64_t step_inside = x.dim() > 0 ? r.stride[d] : 1;
+    if (x.dim() > 0) {
+      const int64_t n_windows = (n - size) / step + 1;
+      r.size[d] = n_windows;
+      if (n_windows > 1) r.stride[d] *= step;
+    }
+    r.size.push(size), r.stride.push(step_inside);
+    return r;
+  };
+  checked_count("unfold", windows(place_of(x)).size);
+  static const NodeType type{"unfold", nullptr, -1, through_view};
+  return seen_at(type, x, windows);
+}
+
+namespace {
+
+Tensor arange(int64_t n, int64_t step) {
+  return range(0, double((n - 1) * step), double(step), Dtype::i64);
+}
+
+/// For every element of a geometry its place in the storage, from the lowest place on.
+Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
+  Tensor at = scalar(double(offset), Dtype::i64);
+  for (int d = 0; d < size.size(); ++d)
+    at = unsqueeze(at, -1) +
+         (size[d] > 0 ? arange(size[d], 1) * Tensor(double(stride[d])) : zeros({0}, Dtype::i64));
+  return at;
+}
+
+/// Each element's gradient goes to the places of its storage, each place's to the elements there.
+void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const TensorImpl &from = *node.saved[0], &to = *node.saved[1];
+  const Shape shape = node.shape(0);
+  Tensor source, target, owners;
+  const int64_t n = int64_t(node.number[0]);
+  {
+    NoGrad off;
+    source = reshape(places(node.shape(1), Shape(to.stride, to.ndim), to.offset), {-1});
+    source = mt::to(source, g.device());
+    target = reshape(places(shape, Shape(from.stride, from.ndim), from.offset), {-1});
+    target = mt::to(target, g.device());
+    // Elements of x that share a place share its gradient.
+    owners = scatter_add(zeros({n}, g.dtype(), g.device()), 0, target,
+                         ones({target.numel()}, g.dtype(), g.device()));
+    owners = maximum(owners, Tensor(1.0));
+  }
+  const Tensor storage =
+      scatter_add(zeros({n}, g.dtype(), g.device()), 0, source, reshape(g, {-1})) / owners;
+  dx[0] = reshape(gather(storage, 0, target), shape);
+}
+
+}  // namespace
+
+void record_strided(const NodeType& inside, const Tensor& view, const Tensor& x) {
+  static const NodeType type{"as_strided", as_strided_backward};
+  Place in_x, in_storage = place_of(view);
+  in_storage.offset -= x.offset();
+  if (!overlaps_itself(place_of(x)) &&
+      carry(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
+    return record_view(inside, view, x, in_x);
+  Node& node = record(type, view, {&x});
+  node.save_shape(0, x), node.save_shape(1, view);
+  for (int k = 0; k < 2; ++k) {
+    const Tensor& t = k == 0 ? x : view;
+    std::copy_n(t.impl()->stride, t.dim(), node.saved[k]->stride);
+    node.saved[k]->offset = t.offset();
+  }
+  node.number[0] = double(int64_t(x.impl()->storage->bytes) / item_size(x.dtype()));
+}
+
+Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
+  if (size.size() != stride.size())
+    fail("as_strided: {} sizes and {} strides", size.size(), stride.size());
+  const int64_t count = checked_count("as_strided", size);
+  const int64_t have = int64_t(x.impl()->storage->bytes) / item_size(x.dtype());
+  if (offset < 0 || offset > have)
+    fail("as_strided: the offset {} lies outside the storage of {}", offset, have);
+  int64_t last = offset;
+  for (int d = 0; d < size.size(); ++d) {
+    if (stride[d] < 0) fail("as_strided: the stride {} is negative", stride[d]);
+    int64_t step;
+    if (count > 0 && (__builtin_mul_overflow(size[d] - 1, stride[d], &step) ||
+                      __builtin_add_overflow(last, step, &last) || last >= have))
+      fail("as_strided: {} with strides {} from {} reaches beyond the {} elements of the storage",
+           to_string(size), to_string(stride), offset, have);
+  }
+  if (count > 0 && last >= have)
+    fail("as_strided: the element at {} lies outside the storage of {}", last, have);
+  Tensor out = view_of(x, size, stride, offset);
+  static const NodeType type{"as_strided", nullptr, -1, through_view};
+  if (wants_grad(x)) record_strided(type, out, x);
+  return out;
+}
+
+Tensor storage_of(const Tensor& x) {
+  const int64_t n = int64_t(x.impl()->storage->bytes) / item_size(x.dtype());
+  return view_of(x, {n}, {1}, 0);
+}
+
+}  // namespace mt

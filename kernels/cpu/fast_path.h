@@ -1,0 +1,86 @@
+// fast_path.h -- operations with a short way for most numbers, and how a loop sees that it may go it
+//
+// The short way gives the same bits where it is allowed, so that an element's result does not
+// depend on its neighbours. A loop looks at kLook elements, which then are in the first-level
+// cache, and calls the formula with Easy numbers or with plain ones.
+#pragma once
+#include "kernels/cpu/parallel.h"
+#include "kernels/ops.h"
+
+namespace mt {
+namespace op {
+inline namespace MT_ISA {
+struct Tan;
+}
+}  // namespace op
+inline namespace MT_ISA {
+
+constexpr int64_t kLook = 1024;
+
+enum class Shortcut { none, angle, quotient, positive };
+
+template <class Op, int Part> inline constexpr Shortcut shortcut = Shortcut::none;
+template <> inline constexpr Shortcut shortcut<op::Sin, 0> = Shortcut::angle;
+template <> inline constexpr Shortcut shortcut<op::Sin, 1> = Shortcut::angle;
+template <> inline constexpr Shortcut shortcut<op::Cos, 0> = Shortcut::angle;
+template <> inline constexpr Shortcut shortcut<op::Cos, 1> = Shortcut::angle;
+template <> inline constexpr Shortcut shortcut<op::Tan, 0> = Shortcut::angle;
+template <> inline constexpr Shortcut shortcut<op::Fmod, 0> = Shortcut::quotient;
+template <> inline constexpr Shortcut shortcut<op::Remainder, 0> = Shortcut::quotient;
+template <> inline constexpr Shortcut shortcut<op::Remainder, 2> = Shortcut::quotient;
+template <> inline constexpr Shortcut shortcut<op::FloorDivide, 0> = Shortcut::quotient;
+template <> inline constexpr Shortcut shortcut<op::Elu, 0> = Shortcut::positive;
+template <> inline constexpr Shortcut shortcut<op::Celu, 0> = Shortcut::positive;
+template <> inline constexpr Shortcut shortcut<op::Selu, 0> = Shortcut::positive;
+template <> inline constexpr Shortcut shortcut<op::Lgamma, 0> = Shortcut::positive;
+
+#if defined(__FMA__) || defined(__AVX512F__)
+constexpr bool kHasFma = true;
+#else
+constexpr bool kHasFma = false;
+#endif
+
+/// In double an angle goes to the C library, and a quotient needs an fma that rounds once.
+template <class Op, int Part, class T>
+constexpr bool has_shortcut = math::is_floating<T> && shortcut<Op, Part> != Shortcut::none &&
+                              (sizeof(T) == 4 || shortcut<Op, Part> == Shortcut::positive ||
+                               (shortcut<Op, Part> == Shortcut::quotient && kHasFma));
+
+/// Whether all of x[0, n) are angles that are reduced by subtraction.
+inline bool all_near(int64_t n, const float* x) {
+  uint32_t most = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t size = math::core::to_bits(x[i]) & 0x7fffffffu;
+    most = size > most ? size : most;
+  }
+  return most <= math::core::to_bits(math::core::kNear);
+}
+template <class T> bool all_positive(int64_t n, const T* x) {
+  int others = 0;
+  for (int64_t i = 0; i < n; ++i) others |= x[i] > T(0) ? 0 : 1;
+  return others == 0;
+}
+/// Whether all |x / y| are below 2^28, and y neither 0 nor infinite.
+template <class T> bool all_moderate(int64_t n, const T* x, const T* y) {
+  int others = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const T size = math::abs(y[i]) * T(0x1p28);
+    others |= (math::abs(x[i]) < size) & (size < T(math::kInfinity)) ? 0 : 1;
+  }
+  return others == 0;
+}
+
+template <class Op, int Part, class T> bool is_easy(int64_t n, const T* x) {
+  if constexpr (shortcut<Op, Part> == Shortcut::angle) return all_near(n, x);
+  else return all_positive(n, x);
+}
+template <class Op, int Part, class T> bool is_easy(int64_t n, const T* x, const T* y) {
+  if constexpr (Part == 0) return all_moderate(n, x, y);
+  else return all_near(n, y);  // x is the incoming gradient
+}
+template <class Op, int Part, class T> bool is_easy(int64_t n, const T*, const T* x, const T* y) {
+  return all_moderate(n, x, y);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

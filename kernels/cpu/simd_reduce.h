@@ -1,0 +1,161 @@
+// simd_reduce.h -- joins contiguous elements in many partial results at once, in an order that n decides
+#pragma once
+#include <type_traits>
+
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/reductions.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+#if defined(__AVX512F__)
+constexpr int kPackBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kPackBytes = 32;
+#else
+constexpr int kPackBytes = 16;
+#endif
+/// As many elements as one register holds; + * < and ?: work element by element.
+template <class T, int Bytes = kPackBytes> struct PackOf {
+  typedef T type __attribute__((vector_size(Bytes)));
+};
+template <class T, int Bytes = kPackBytes> using Pack = typename PackOf<T, Bytes>::type;
+
+/// Whether a reduction's elements can be joined pack by pack.
+template <class A, class T>
+constexpr bool kPacks = math::is_floating<T> && math::is_floating<A>;
+
+/// Which extreme is right where neither is NaN.
+template <class Op, class V> MT_HD V join_packs(V x, V y) {
+  if constexpr (Op::info.extreme > 0) return x > y ? x : y;
+  else if constexpr (Op::info.extreme < 0) return x < y ? x : y;
+  else return Op::join(x, y);
+}
+
+/// How many elements of T a lane of A takes at a time. Of floats to be added sixteen, in two halves
+/// of which eight are joined before they are widened: a conversion costs as much as four additions
+/// do, and an error of an ulp of eight elements is small beside what rounding them lost before.
+template <class Op, class T>
+constexpr int kFold = std::is_same_v<Op, op::Sum> && std::is_same_v<T, float> ? 16 : 1;
+
+/// Elements of type T, as many as a pack of A holds.
+template <class A, class T> using Part = Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))>;
+
+template <class A, class T> MT_HD Part<A, T> load_part(const T* x) {
+  Part<A, T> v;
+  __builtin_memcpy(&v, x, sizeof v);
+  return v;
+}
+/// The part converted. (g++ 12 makes four instructions of __builtin_convertvector where one widens
+/// floats.)
+template <class A, class T> MT_HD Pack<A> widen(Part<A, T> v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm512_cvtps_pd((__m256)v);
+#elif defined(__AVX2__)
+  if constexpr (sizeof(T) < sizeof(A)) return (Pack<A>)_mm256_cvtps_pd((__m128)v);
+#endif
+  return __builtin_convertvector(v, Pack<A>);
+}
+/// The upper half of the floats added to the lower, in double.
+MT_HD Pack<double> widen_halves(Pack<float> v) {
+#if defined(__AVX512F__)
+  return widen<double, float>((Part<double, float>)_mm512_castps512_ps256((__m512)v)) +
+         widen<double, float>((Part<double, float>)_mm512_extractf32x8_ps((__m512)v, 1));
+#elif defined(__AVX2__)
+  return widen<double, float>((Part<double, float>)_mm256_castps256_ps128((__m256)v)) +
+         widen<double, float>((Part<double, float>)_mm256_extractf128_ps((__m256)v, 1));
+#else
+  return (Pack<double>)_mm_cvtps_pd((__m128)v) +
+         (Pack<double>)_mm_cvtps_pd(_mm_movehl_ps((__m128)v, (__m128)v));
+#endif
+}
+template <class A, class T> MT_HD Pack<A> widened(const T* x) {
+  return widen<A, T>(load_part<A>(x));
+}
+
+/// Elements of type T as a pack of A, each entered; every one joins Fold of them.
+template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
+  if constexpr (Fold == 16) {
+    constexpr int width = kPackBytes / int(sizeof(T));
+    const auto two = [&](int i) {
+      return Op::join(load_part<T>(x + i * width), load_part<T>(x + (i + 1) * width));
+    };
+    return widen_halves(Op::join(Op::join(two(0), two(2)), Op::join(two(4), two(6))));
+  }
+  const Pack<A> a = widened<A>(x);
+  if constexpr (Op::info.enters == op::Enters::square) return a * a;
+  else if constexpr (Op::info.enters == op::Enters::magnitude) return a < 0 ? -a : a;
+  else return a;
+}
+
+/// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
+/// elements pairwise, then the rest. With Fold 1 each element is widened.
+template <class Op, class T, int Fold = kFold<Op, T>>
+__attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T* x, int64_t n) {
+  using A = typename op::Accumulator<Op, T>::type;
+  A total = Op::template identity<A>();
+  int64_t i = 0;
+  if constexpr (kPacks<A, T>) {
+    constexpr int width = kPackBytes / int(sizeof(A)), step = Fold * width;
+    constexpr int parts = Fold > 1 ? 4 : 8;
+    const auto load = [&](int64_t at) { return load_pack<Op, A, Fold>(x + at); };
+    if (n >= parts * step) {
+      Pack<A> part[parts];
+      for (Pack<A>& p : part) p = Pack<A>{} + total;
+      auto nan = part[0] != part[0];  // noted apart: it costs less than extremes that keep it
+      for (; i + parts * step <= n; i += parts * step)
+#pragma GCC unroll 8
+        for (int k = 0; k < parts; ++k) {
+          const Pack<A> v = load(i + k * step);
+          if constexpr (Op::info.extreme != 0) nan |= v != v;
+          part[k] = join_packs<Op>(part[k], v);
+        }
+      for (int half = parts / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) part[k] = join_packs<Op>(part[k], part[k + half]);
+      A lane[width];
+      __builtin_memcpy(lane, &part[0], sizeof lane);
+      for (int half = width / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; ++l) lane[l] = Op::join(lane[l], lane[l + half]);
+      total = lane[0];
+      if constexpr (Op::info.extreme != 0)
+        for (int l = 0; l < width; ++l) total = nan[l] ? A(__builtin_nan("")) : total;
+    }
+    if constexpr (Fold > 1) return Op::join(total, A(join_run<Op, T, 1>(x + i, n - i)));
+    A rest = Op::template identity<A>();
+    for (const T *at = x + i, *end = x + n; at < end; ++at)
+      rest = Op::join(rest, op::enter<Op, A>(*at));
+    return Op::join(total, rest);
+  } else {
+    constexpr int lanes = 16;
+    A lane[lanes];
+    for (A& l : lane) l = total;
+    for (; i + lanes <= n; i += lanes)
+      for (int l = 0; l < lanes; ++l) lane[l] = Op::join(lane[l], op::enter<Op, A>(x[i + l]));
+    for (const T *at = x + i, *end = x + n; at < end; ++at)
+      total = Op::join(total, op::enter<Op, A>(*at));
+    for (int half = lanes / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; ++l) lane[l] = Op::join(lane[l], lane[l + half]);
+    return Op::join(lane[0], total);
+  }
+}
+
+/// The same for lines of any length.
+template <class Op, class T> typename op::Accumulator<Op, T>::type join_line(const T* x, int64_t n) {
+  auto total = join_run<Op>(x, n < kGrain ? n : kGrain);
+  in_strips(n - kGrain, [&](int64_t from, int64_t to) {
+    total = Op::join(total, join_run<Op>(x + kGrain + from, to - from));
+  });
+  return total;
+}
+
+/// y = exp(x - offset) for up to kExpRun elements; returns their sum.
+constexpr int64_t kExpRun = 512;
+template <class T> double exp_run(const T* x, T offset, T* y, int64_t n) {
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) y[i] = math::exp(x[i] - offset);
+  return join_run<op::Sum>(y, n);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

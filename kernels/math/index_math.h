@@ -1,0 +1,51 @@
+// index_math.h -- positions that are data: reading one, joining values that meet, searching sorted data
+#pragma once
+#include "kernels/device.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// How positions are read.
+struct Positions {
+  int64_t extent, first, back;
+
+  /// Position i counted from 0, and whether it is not there: then 0. Callers keep `wrong` in a
+  /// variable of their own, so that it lives in a register.
+  MT_HD int64_t read(int64_t i, bool& wrong) const {
+    const int64_t k = i + (i < 0 ? back : -first);
+    const bool there = uint64_t(k) < uint64_t(extent);
+    wrong |= !there;
+    return there ? k : 0;
+  }
+};
+
+/// What becomes of a cell when x comes.
+template <Join J, class T> MT_HD T join(T cell, T x) {
+  if constexpr (J == Join::set) return x;
+  else if constexpr (J == Join::add) return static_cast<T>(cell + x);
+  else if constexpr (J == Join::mul) return static_cast<T>(cell * x);
+  else if constexpr (J == Join::max) return x > cell || x != x ? x : cell;  // NaN stays
+  else return x < cell || x != x ? x : cell;
+}
+
+/// How many of n sorted elements come before each value; of equal ones none (`Right`: all). A NaN
+/// comes last. The searches take their steps together, so that none waits for another.
+template <bool Right, int Count, class T>
+MT_HD void places_among(const T* sorted, int64_t n, const T* value, int64_t* place) {
+  const auto before = [](T x, T v) { return Right ? !(x > v) : !(x >= v); };
+  for (int k = 0; k < Count; ++k) place[k] = 0;
+  for (; n > 1; n -= n / 2) {
+    const int64_t half = n / 2;
+    for (int k = 0; k < Count; ++k)
+      place[k] += before(sorted[place[k] + half - 1], value[k]) ? half : 0;
+  }
+  for (int k = 0; n > 0 && k < Count; ++k) place[k] += before(sorted[place[k]], value[k]);
+}
+template <bool Right, class T> MT_HD int64_t place_among(const T* sorted, int64_t n, T value) {
+  int64_t place;
+  places_among<Right, 1>(sorted, n, &value, &place);
+  return place;
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,241 @@
+// number.h -- limits, and arithmetic that means different things for integers and floats
+#pragma once
+#include "kernels/math/half.h"
+#include "kernels/math/math_wide.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace math {
+
+template <class T> inline constexpr bool is_integer = false;
+template <> inline constexpr bool is_integer<bool> = true;
+template <> inline constexpr bool is_integer<uint8_t> = true;
+template <> inline constexpr bool is_integer<int32_t> = true;
+template <> inline constexpr bool is_integer<int64_t> = true;
+template <class T> inline constexpr bool is_floating = false;
+template <> inline constexpr bool is_floating<float> = true;
+template <> inline constexpr bool is_floating<double> = true;
+/// Whether T only stores a float.
+template <class T> inline constexpr bool is_stored = false;
+template <> inline constexpr bool is_stored<Float16> = true;
+template <> inline constexpr bool is_stored<Bfloat16> = true;
+/// Whether T is a plain number, so that a formula can be evaluated on it at once.
+template <class T> inline constexpr bool is_number = is_integer<T> || is_floating<T>;
+
+constexpr double kInfinity = __builtin_inf();
+/// What a parameter is that was not given and has no number for that.
+constexpr double kNil = __builtin_nan("");
+
+/// The smallest value of T: -infinity for floats.
+template <class T> MT_HD constexpr T lowest() {
+  if constexpr (is_floating<T>) return static_cast<T>(-kInfinity);
+  else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MIN);
+  else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MIN);
+  else return T(0);
+}
+/// The largest value of T: infinity for floats.
+template <class T> MT_HD constexpr T highest() {
+  if constexpr (is_floating<T>) return static_cast<T>(kInfinity);
+  else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MAX);
+  else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MAX);
+  else return T(255);  // uint8; as bool this is true
+}
+
+/// The largest finite number of a float type.
+template <class T> MT_HD constexpr T largest() {
+  if constexpr (sizeof(T) == 8) return 0x1.fffffffffffffp1023;
+  else return 0x1.fffffep127f;
+}
+
+/// x as a T. What does not fit is held at the nearest end, and NaN becomes 0: the same on every
+/// device.
+template <class T, class From> MT_HD constexpr T convert(From x) {
+  if constexpr (is_stored<From>) {
+    return convert<T>(static_cast<float>(x));
+  } else if constexpr (is_integer<T> && is_floating<From> && sizeof(T) > 1) {
+    constexpr From end = sizeof(T) == 8 ? From(9223372036854775808.0) : From(2147483648.0);
+    return x >= end ? highest<T>() : x < -end ? lowest<T>() : x != x ? T(0) : static_cast<T>(x);
+  } else if constexpr (sizeof(T) == 1 && is_floating<From>) {
+    if constexpr (static_cast<T>(2) == static_cast<T>(1)) return x != From(0);  // bool
+    else return x >= From(255) ? T(255) : x > From(0) ? static_cast<T>(x) : T(0);
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+template <class T> MT_HD T abs(T x) {
+  if constexpr (sizeof(T) == 8 && is_floating<T>) return __builtin_fabs(x);
+  else if constexpr (is_floating<T>) return __builtin_fabsf(x);
+  else return static_cast<T>(x < T(0) ? T(0) - x : x);
+}
+
+// Integers know no fraction; the floats' own are in math.h.
+#define MT_WHOLE(name)                        \
+  MT_HD uint8_t name(uint8_t x) { return x; } \
+  MT_HD int32_t name(int32_t x) { return x; } \
+  MT_HD int64_t name(int64_t x) { return x; }
+MT_WHOLE(floor)
+MT_WHOLE(ceil)
+MT_WHOLE(round)
+MT_WHOLE(trunc)
+#undef MT_WHOLE
+MT_HD float round(float x) { return rint(x); }
+MT_HD double round(double x) { return rint(x); }
+
+/// Both of two bools; a product of anything else.
+MT_HD bool times(bool x, bool y) { return x & y; }
+template <class T> MT_HD T times(T x, T y) { return static_cast<T>(x * y); }
+
+/// C's %; the engine has refused y == 0. INT_MIN % -1 would trap, so -1 takes its own way.
+template <class T> MT_HD constexpr bool is_minus_one(T y) {
+  return T(-1) < T(0) && y == T(-1);
+}
+template <class T> MT_HD T fmod(T x, T y) {
+  return static_cast<T>(is_minus_one(y) ? T(0) : x % (y == T(0) ? T(1) : y));
+}
+
+/// x / y of floats rounded down, given fmod(x, y); as Python does it: exact where x / y would round
+/// up to a whole number.
+template <class T> MT_HD T floor_quotient(T x, T y, T rest) {
+  T quotient = (x - rest) / y;
+  quotient = (rest != T(0)) & ((rest < T(0)) != (y < T(0))) ? quotient - T(1) : quotient;
+  T whole = floor(quotient);
+  whole = quotient - whole > T(0.5) ? whole + T(1) : whole;
+  whole = whole == T(0) ? copysign(T(0), x / y) : whole;
+  return y == T(0) ? x / y : whole;
+}
+/// The rest with the sign of the divisor, given C's.
+template <class T> MT_HD T floor_rest(T rest, T y) {
+  return static_cast<T>((rest != T(0)) & ((rest < T(0)) != (y < T(0))) ? rest + y : rest);
+}
+
+/// a / b rounded towards minus infinity.
+template <class T> MT_HD T floor_divide(T x, T y) {
+  if constexpr (is_floating<T>) {
+    return floor_quotient(x, y, fmod(x, y));
+  } else {
+    if (is_minus_one(y)) return static_cast<T>(T(0) - x);
+    T quotient = static_cast<T>(x / (y == T(0) ? T(1) : y));
+    return static_cast<T>(quotient -
+                          T(x % (y == T(0) ? T(1) : y) != T(0) && ((x < T(0)) != (y < T(0)))));
+  }
+}
+
+/// a / b without its fraction.
+template <class T> MT_HD T trunc_divide(T x, T y) {
+  if constexpr (is_floating<T>) return trunc(x / y);
+  else if (is_minus_one(y)) return static_cast<T>(T(0) - x);
+  else return static_cast<T>(x / (y == T(0) ? T(1) : y));
+}
+
+/// The bits of an integer as one that the operators work on; a float has none.
+template <class T> MT_HD constexpr int64_t bits(T x) {
+  return is_integer<T> ? static_cast<int64_t>(x) : 0;
+}
+/// Whether a shift of T by y leaves no bit of the value: C++ leaves it undefined, we do not.
+template <class T> MT_HD constexpr bool shifts_out(T y) {
+  return bits(y) < 0 || bits(y) >= int64_t(8 * sizeof(T));
+}
+template <class T> MT_HD T shift_left(T x, T y) {
+  return static_cast<T>(shifts_out(y) ? 0 : static_cast<uint64_t>(bits(x)) << bits(y));
+}
+template <class T> MT_HD T shift_right(T x, T y) {
+  return static_cast<T>(shifts_out(y) ? bits(x) >> 63 : bits(x) >> bits(y));
+}
+
+/// By Euclid, of the magnitudes; the smallest integer has one only without a sign.
+MT_HD uint64_t common_divisor(uint64_t x, uint64_t y) {
+  while (y != 0) {
+    const uint64_t rest = x % y;
+    x = y, y = rest;
+  }
+  return x;
+}
+template <class T> MT_HD uint64_t magnitude(T x) {
+  return bits(x) < 0 ? 0 - static_cast<uint64_t>(bits(x)) : static_cast<uint64_t>(bits(x));
+}
+template <class T> MT_HD T gcd(T x, T y) {
+  return static_cast<T>(common_divisor(magnitude(x), magnitude(y)));
+}
+template <class T> MT_HD T lcm(T x, T y) {
+  const uint64_t divisor = common_divisor(magnitude(x), magnitude(y));
+  return static_cast<T>(divisor == 0 ? 0 : magnitude(x) / divisor * magnitude(y));
+}
+
+/// The rest with the sign of the divisor.
+template <class T> MT_HD T remainder(T x, T y) { return floor_rest(fmod(x, y), y); }
+
+/// Integer power by squaring; the engine has refused negative powers.
+template <class T> MT_HD T pow(T x, T y) {
+  T result = T(1);
+  for (; y > T(0); y = static_cast<T>(y >> 1)) {
+    if (y & 1) result = static_cast<T>(result * x);
+    x = static_cast<T>(x * x);
+  }
+  return result;
+}
+
+MT_HD float hypot(float x, float y) {
+  constexpr float infinity = static_cast<float>(kInfinity);
+  const float length = static_cast<float>(sqrt(double(x) * x + double(y) * y));
+  return (abs(x) == infinity) | (abs(y) == infinity) ? infinity
+                                                     : length;  // also beside NaN, as C has it
+}
+MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
+
+#ifndef __CUDA_ARCH__
+/// A number for which the short way is right, so that a formula called with it takes that way. The
+/// loop that makes it has looked at all its elements (kernels/cpu/fast_path.h).
+template <class T> struct Easy {
+  T v;
+  template <class U> explicit constexpr Easy(U x) : v(static_cast<T>(x)) {}
+  explicit constexpr operator T() const { return v; }
+};
+template <class T> inline constexpr bool is_number<Easy<T>> = true;
+#define MT_EASY(operation, Result)                                   \
+  template <class T> MT_HD Result operator operation(Easy<T> x, Easy<T> y) { \
+    return Result(x.v operation y.v);                                \
+  }
+MT_EASY(+, Easy<T>)
+MT_EASY(-, Easy<T>)
+MT_EASY(*, Easy<T>)
+MT_EASY(/, Easy<T>)
+MT_EASY(<, bool)
+MT_EASY(>, bool)
+#undef MT_EASY
+template <class T> MT_HD Easy<T> operator-(Easy<T> x) { return Easy<T>(-x.v); }
+
+// |x| <= core::kNear
+MT_HD Easy<float> sin(Easy<float> x) { return Easy<float>(core::near_sin(x.v)); }
+MT_HD Easy<float> cos(Easy<float> x) { return Easy<float>(core::near_cos(x.v)); }
+MT_HD Easy<float> tan(Easy<float> x) { return Easy<float>(core::near_tan(x.v)); }
+
+/// x > 0, where elu does not use it.
+template <class T> MT_HD Easy<T> expm1(Easy<T> x) { return x; }
+
+/// x - y trunc(x / y), exact by one fma. A float's quotient below 2^28, computed in double, cannot
+/// round up to a whole number; a double's can, and the rest then has the wrong sign.
+MT_HD float near_fmod(float x, float y) {
+  double a = x, b = y, rest = core::fused(-trunc(a / b), b, a);
+  return copysign(float(rest), x);
+}
+MT_HD double near_fmod(double x, double y) {
+  double a = abs(x), b = abs(y), rest = core::fused(-trunc(a / b), b, a);
+  return copysign(rest < 0 ? rest + b : rest, x);
+}
+/// |x| < 2^28 |y|, and y is finite.
+template <class T> MT_HD Easy<T> fmod(Easy<T> x, Easy<T> y) {
+  return Easy<T>(near_fmod(x.v, y.v));
+}
+template <class T> MT_HD Easy<T> floor_divide(Easy<T> x, Easy<T> y) {
+  return Easy<T>(floor_quotient(x.v, y.v, near_fmod(x.v, y.v)));
+}
+template <class T> MT_HD Easy<T> remainder(Easy<T> x, Easy<T> y) {
+  return Easy<T>(floor_rest(near_fmod(x.v, y.v), y.v));
+}
+template <class T> MT_HD Easy<T> trunc(Easy<T> x) { return Easy<T>(trunc(x.v)); }
+#endif
+
+}  // namespace math
+}  // namespace MT_ISA
+}  // namespace mt

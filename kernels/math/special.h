@@ -1,0 +1,243 @@
+// special.h -- the gamma function's logarithm and derivatives, the inverse of erf, erfcx and sinc
+#pragma once
+#include "kernels/math/number.h"
+#if !defined(__CUDACC_RTC__)
+#include <math.h>  // lgamma_r; nothing inline is taken from it
+#endif
+
+/// Float is computed in double and rounded once. NaN and infinities come out as in PyTorch.
+namespace mt {
+inline namespace MT_ISA {
+namespace math {
+namespace special {
+
+constexpr double kPi = 3.14159265358979324;
+
+// ---- erfinv -------------------------------------------------------------------------------------
+
+/// Horner's rule; Once: each step is rounded once, which costs much where there is no FMA.
+template <bool Once> MT_HD double horner(double, double c0) { return c0; }
+template <bool Once, class... C> MT_HD double horner(double x, double c0, C... c) {
+  const double rest = horner<Once>(x, c...);
+  return Once ? core::fused(rest, x, c0) : fma(rest, x, c0);
+}
+
+/// Wichura's AS 241 (PPND16, 1988) for the normal quantile at (1 + x) / 2, over sqrt(2): rational
+/// functions of 0.425^2 - (x/2)^2 in the middle and of sqrt(-log((1 - |x|) / 2)) outside. Both
+/// arguments are exact or nearly so, hence the result keeps its digits near 0 and near 1.
+template <bool Once> MT_HD double erfinv(double x) {
+  const double q = 0.5 * x, r = 0.180625 - q * q;
+  const double middle =
+      q *
+      horner<Once>(r, 3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
+                   1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,
+                   3.3430575583588128105e+4, 2.5090809287301226727e+3) /
+      horner<Once>(r, 1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2,
+                   5.3941960214247511077e+3, 2.1213794301586595867e+4, 3.9307895800092710610e+4,
+                   2.8729085735721942674e+4, 5.2264952788528545610e+3);
+  const double t = math::sqrt(-math::log(0.5 * (1 - math::fabs(x)))), s = t - 1.6, u = t - 5;
+  const double near_one =
+      horner<Once>(s, 1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+                   3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+                   2.27238449892691845833e-2, 7.74545014278341407640e-4) /
+      horner<Once>(s, 1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
+                   6.89767334985100004550e-1, 1.48103976427480074590e-1, 1.51986665636164571966e-2,
+                   5.47593808499534494600e-4, 1.05075007164441684324e-9);
+  const double at_one =
+      horner<Once>(u, 6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+                   2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                   2.71155556874348757815e-5, 2.01033439929228813265e-7) /
+      horner<Once>(u, 1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1,
+                   1.48753612908506148525e-2, 7.86869131145613259100e-4, 1.84631831751005468180e-5,
+                   1.42151175831644588870e-7, 2.04426310338993978564e-15);
+  const double outside = math::copysign(t <= 5 ? near_one : at_one, x), a = math::fabs(x);
+  const double y = (a <= 0.85 ? middle : outside) * 0.707106781186547524;
+  return a < 1 ? y : a == 1 ? x * __builtin_inf() : x - x + __builtin_nan("");
+}
+
+// ---- erfcx --------------------------------------------------------------------------------------
+
+/// e^(x^2) erfc(x), with x^2 in two parts; from 12 on the asymptotic series.
+MT_HD double erfcx(double x) {
+  if (x < 12) {
+    const double h = double(float(x)), rest = (x - h) * (x + h);
+    return x < -27 ? __builtin_inf() : math::exp(h * h) * math::exp(rest) * math::erfc(x);
+  }
+  const double z = 0.5 / (x * x);
+  return 0.564189583547756287 / x *
+         core::poly(z, 1.0, -1.0, 3.0, -15.0, 105.0, -945.0, 10395.0, -135135.0, 2027025.0,
+                    -34459425.0, 654729075.0);
+}
+
+// ---- sinc ---------------------------------------------------------------------------------------
+
+/// x is reduced to a turn before it is multiplied by pi, so that a whole number gives 0.
+MT_HD double sinc(double x) {
+  const double turn = x - 2 * math::rint(0.5 * x), a = math::fabs(turn);
+  const double near = math::copysign(a > 0.5 ? 1 - a : a, turn);
+  return x == 0 ? 1 : math::sin(kPi * near) / (kPi * x);
+}
+
+// ---- digamma ------------------------------------------------------------------------------------
+
+/// digamma(x) / (x - root) at x = 1.5 + t, |t| <= 1/2: Chebyshev interpolation of values of mpmath;
+/// the error is 2^-53.6.
+MT_HD double digamma_poly(double t) {
+  return core::poly(t, 0.951055876031833, -0.4236274212814605, 0.2405424842407742,
+                    -0.14840492305390884, 0.09498872445494122, -0.061922133273064534,
+                    0.04076083381242074, -0.02697579675613825, 0.0179072524394512,
+                    -0.011908218001568644, 0.007926944646403797, -0.005279964873257405,
+                    0.003519006401502276, -0.002345267632540769, 0.0015566317474486838,
+                    -0.0010376374098418604, 0.0007233266279287554, -0.0004821990530566789,
+                    0.0002272331660987376, -0.00015148586836773365, 0.00025968482126430747,
+                    -0.00017312261802727394);
+}
+
+/// By the recurrence digamma(x) = digamma(x + 1) - 1 / x to [1, 2], where its zero lies, or by the
+/// asymptotic series (Abramowitz and Stegun 6.3.18) from 10 on; below 0 by reflection (6.3.7), with
+/// the usual loss of relative precision beside the zeros there. 0 is a pole with a sign, the
+/// negative whole numbers give NaN.
+MT_HD double digamma_positive(double x) {
+  if (x >= 10) {
+    const double z = 1 / (x * x);
+    return math::log(x) - 0.5 / x -
+           z * core::poly(z, 1. / 12, -1. / 120, 1. / 252, -1. / 240, 1. / 132, -691. / 32760,
+                          1. / 12);
+  }
+  double sum = 0;
+  if (x < 1) sum = -1 / x, x += 1;
+  while (x > 2) x -= 1, sum += 1 / x;
+  const double root = 1.4616321449683622, rest = 9.549995429965697e-17;
+  return ((x - root) - rest) * digamma_poly(x - 1.5) + sum;
+}
+MT_HD double digamma(double x) {
+  if (!(x < 0)) return digamma_positive(x);
+  const double fraction = x - math::trunc(x);
+  if (fraction == 0 || x != x) return __builtin_nan("");
+  return digamma_positive(1 - x) - kPi * math::cos(kPi * fraction) / math::sin(kPi * fraction);
+}
+
+// ---- polygamma ----------------------------------------------------------------------------------
+
+constexpr int kMaxOrder = 60;  // of a derivative of digamma; larger ones are held there
+
+MT_HD double whole_power(double x, int n) {
+  double y = 1;
+  for (; n > 0; n >>= 1, x *= x)
+    if (n & 1) y *= x;
+  return y;
+}
+
+struct WholePower {
+  int n;
+  MT_HD double operator()(double y) const { return whole_power(1 / y, n); }
+};
+
+/// Hurwitz' zeta(s, x), the sum of (x + k)^-s, for x > 0 and s > 1: terms up to a >= 12 + 2s,
+/// unless they vanish before, then Euler and Maclaurin's formula, whose rest is below 2^-58 there.
+/// `power_of(y)` is y^-s.
+template <class Power> MT_HD double hurwitz(double s, double x, const Power& power_of) {
+  const double coefficient[] = {1. / 12,         -1. / 720,        1. / 30240,
+                                -1. / 1209600,   1. / 47900160,    -691. / 1307674368000,
+                                1. / 74724249600, -3617. / 10670622842880000};
+  double sum = 0, a = x;
+  for (; a < 12 + 2 * s; a += 1) {
+    const double term = power_of(a);
+    sum += term;
+    if (term <= 1e-20 * sum) return sum;
+  }
+  const double power = power_of(a);
+  double rest = power * a / (s - 1) + 0.5 * power, term = power * s / a;
+  if (!(a < __builtin_inf())) return a == a ? 0 : a;
+  for (int j = 0; j < 8; ++j) {
+    rest += coefficient[j] * term;
+    term *= (s + 2 * j + 1) * (s + 2 * j + 2) / (a * a);
+  }
+  return sum + rest;
+}
+
+/// The n-th derivative of cot(pi x), by the polynomials in c = cot(pi x) that arise from
+/// c' = -pi (1 + c^2).
+MT_HD double cot_derivative(int n, double x) {
+  double p[kMaxOrder + 2] = {0, 1};
+  for (int k = 0; k < n; ++k) {
+    double q[kMaxOrder + 2] = {};
+    for (int i = 1; i <= k + 1; ++i) {
+      q[i - 1] -= kPi * i * p[i];
+      q[i + 1] -= kPi * i * p[i];
+    }
+    for (int i = 0; i <= k + 2; ++i) p[i] = q[i];
+  }
+  const double c = math::cos(kPi * x) / math::sin(kPi * x);
+  double y = 0;
+  for (int i = n + 1; i >= 0; --i) y = y * c + p[i];
+  return y;
+}
+
+/// The n-th derivative of digamma; a pole is infinite.
+MT_HD double polygamma(double x, double order) {
+  const int n = order >= kMaxOrder ? kMaxOrder : order >= 1 ? int(order) : 0;
+  if (n == 0) return digamma(x);
+  const double sign = n % 2 ? 1 : -1;
+  double factorial = 1;
+  for (int k = 2; k <= n; ++k) factorial *= k;
+  const WholePower power{n + 1};
+  if (x > 0) return sign * factorial * hurwitz(n + 1, x, power);
+  const double fraction = x - math::trunc(x);
+  if (x != x || x == -__builtin_inf()) return __builtin_nan("");
+  if (fraction == 0) return sign * __builtin_inf();
+  return -factorial * hurwitz(n + 1, 1 - x, power) - kPi * cot_derivative(n, fraction);
+}
+
+}  // namespace special
+
+/// log |gamma(x)|. The C library's lgamma writes the global `signgam`, which threads would share.
+MT_HD double lgamma(double x) {
+#ifdef __CUDA_ARCH__
+  return ::lgamma(x);
+#else
+  int sign;
+  return ::lgamma_r(x, &sign);
+#endif
+}
+#ifdef __CUDA_ARCH__
+MT_HD float lgamma(float x) { return float(lgamma(double(x))); }
+#else
+/// For x > 0, within 2^-29: (x - 1) (x - 2) times a polynomial around its two zeros, elsewhere
+/// Stirling's series (Abramowitz and Stegun 6.1.41) at x + 5 less the logarithm of the factors.
+MT_HD float positive_lgamma(float v) {
+  const double x = v, z = x + 5, inverse = 1 / z;
+  const double middle =
+      (x - 1) * (x - 2) *
+      core::poly(x - 1.5, 0.48312895112372634, -0.14595989896056608, 0.06291130152477091,
+                 -0.03130829130699261, 0.016799859901709867, -0.009429261971099794,
+                 0.005417993234503707, -0.0031825489558525524, 0.002060470642077102,
+                 -0.00128546430377022, 0.0003808317869584261, -0.00018069363399419018,
+                 0.0006349995022965223, -0.00042476761790169427);
+  const double series = inverse * core::poly(inverse * inverse, 1. / 12, -1. / 360, 1. / 1260,
+                                             -1. / 1680);
+  const double factors = x * (x + 1) * (x + 2) * (x + 3) * (x + 4);
+  const double outside = (z - 0.5) * core::wide_log(z) - z + 0.91893853320467274 + series -
+                         core::wide_log(factors);
+  const double y = math::fabs(x - 1.5) < 0.75 ? middle : outside;
+  return x < __builtin_inf() ? float(y + 0.0) : v;  // not -0 at 1
+}
+MT_HD double positive_lgamma(double x) { return lgamma(x); }
+MT_HD float lgamma(float x) { return x > 0 ? positive_lgamma(x) : float(lgamma(double(x))); }
+template <class T> MT_HD Easy<T> lgamma(Easy<T> x) { return Easy<T>(positive_lgamma(x.v)); }
+#endif
+
+MT_HD double erfcx(double x) { return special::erfcx(x); }
+MT_HD float erfcx(float x) { return float(special::erfcx(double(x))); }
+MT_HD double sinc(double x) { return special::sinc(x); }
+MT_HD float sinc(float x) { return float(special::sinc(double(x))); }
+MT_HD double erfinv(double x) { return special::erfinv<true>(x); }
+MT_HD float erfinv(float x) { return float(special::erfinv<false>(double(x))); }
+MT_HD double digamma(double x) { return special::digamma(x); }
+MT_HD float digamma(float x) { return float(special::digamma(double(x))); }
+MT_HD double polygamma(double x, double n) { return special::polygamma(x, n); }
+MT_HD float polygamma(float x, float n) { return float(special::polygamma(double(x), double(n))); }
+
+}  // namespace math
+}  // namespace MT_ISA
+}  // namespace mt
