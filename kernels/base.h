@@ -45,10 +45,10 @@ MT_HD constexpr bool is_half(Dtype d) { return d == Dtype::f16 || d == Dtype::bf
 MT_HD constexpr Dtype wide(Dtype d) { return is_half(d) ? Dtype::f32 : d; }
 /// Bytes per element.
 MT_HD constexpr int64_t item_size(Dtype d) {
-  return is_half(d)                             ? 2
-         : d == Dtype::f64 || d == Dtype::i64   ? 8
-         : d == Dtype::f32 || d == Dtype::i32   ? 4
-                                                : 1;
+  return is_half(d)                           ? 2
+         : d == Dtype::f64 || d == Dtype::i64 ? 8
+         : d == Dtype::f32 || d == Dtype::i32 ? 4
+                                              : 1;
 }
 
 }  // namespace mt

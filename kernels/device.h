@@ -21,7 +21,7 @@ constexpr int kMaxOperands = 5;
 /// the operation saves.
 struct Map {
   int op, part;
-  Dtype dtype;  // of the operands, except a mask (bool) and the answer of a comparison (bool)
+  Dtype dtype;     // of the operands, except a mask (bool) and the answer of a comparison (bool)
   unsigned plain;  // bit k: of 16-bit floats, operand k is a float32: a number that was not rounded
   int inputs;
   int ndim;
@@ -248,8 +248,8 @@ struct AdamStep {
 /// The table. A device that lacks a verb leaves it null and the engine refuses by name.
 struct Device {
   uint32_t abi;
-  const char* name;   // "cpu", "cuda:0"
-  const char* model;  // what it is sold as; null for the CPU
+  const char* name;              // "cpu", "cuda:0"
+  const char* model;             // what it is sold as; null for the CPU
   void* (*alloc)(size_t bytes);  // 64-byte aligned; null when there is no memory
   void (*free)(void* data, size_t bytes);
   void (*sync)();

@@ -11,7 +11,7 @@ namespace mt {
 /// What the engine and the plug-in must agree about.
 constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 4;
 constexpr int kMostSteps = 32;  // of groups of parameters in a graph
-constexpr int kMostGpus = 8;  // of a machine
+constexpr int kMostGpus = 8;    // of a machine
 
 /// Bytes, except `allocations` and what follows, which count since the start.
 struct GpuUse {
@@ -44,7 +44,7 @@ struct Replay {
 };
 
 struct Gpu : Device {
-  bool at_once;  // MTORCH_CUDA_SYNC: every verb is waited for
+  bool at_once;                     // MTORCH_CUDA_SYNC: every verb is waited for
   const int64_t *started, *waited;  // how many kernels and copies; those that somebody waited for
   /// As `map`; data[k] is one element in the CPU's memory where bit k of `numbers` is set, and has
   /// been read when the call returns.

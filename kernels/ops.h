@@ -64,21 +64,23 @@ struct Info {
 template <class Op> struct Function {
   template <class T, class... U>
   MT_HD constexpr auto operator()(const T& x, const U&... more) const {
-    if constexpr (math::is_number<T>)
-      return static_cast<T>(Op::f(x, more...));
-    else
-      return apply(Op{}, x, more...);
+    if constexpr (math::is_number<T>) return static_cast<T>(Op::f(x, more...));
+    else return apply(Op{}, x, more...);
   }
 };
 
 /// The name of an operation, as an object, apart from the structs: the engine shows these alone as
 /// mt::relu and so on. nvcc wants those that kernels call to be on the device.
 #ifdef __CUDACC__
-#define MT_FUNCTION(Op, name) \
-  inline namespace functions { static __device__ constexpr Function<Op> name; }
+#define MT_FUNCTION(Op, name)                    \
+  inline namespace functions {                   \
+  static __device__ constexpr Function<Op> name; \
+  }
 #else
-#define MT_FUNCTION(Op, name) \
-  inline namespace functions { inline constexpr Function<Op> name; }
+#define MT_FUNCTION(Op, name)         \
+  inline namespace functions {        \
+  inline constexpr Function<Op> name; \
+  }
 #endif
 
 template <class T> MT_HD constexpr T select(bool condition, T yes, T no) {
@@ -86,11 +88,12 @@ template <class T> MT_HD constexpr T select(bool condition, T yes, T no) {
 }
 /// A zero of the same shape: the derivative of what is flat.
 template <class T> MT_HD constexpr auto zero(const T& x) {
-  if constexpr (math::is_number<T>)
-    return T(0);
-  else
-    return zeros_like(x);
+  if constexpr (math::is_number<T>) return T(0);
+  else return zeros_like(x);
 }
+
+// The rows of Info are tables.
+// clang-format off
 
 // ---- one input: arithmetic and rounding ---------------------------------------------------------
 
@@ -1511,6 +1514,8 @@ using Elementwise =
          Lt, Le, Gt, Ge, Eq, Ne, LogicalAnd, LogicalOr, LogicalXor,
          BitwiseNot, BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseLeftShift, BitwiseRightShift,
          Gcd, Lcm, Where, Lerp, Addcmul, Addcdiv>;
+
+// clang-format on
 
 }  // namespace MT_ISA
 }  // namespace mt::op

@@ -32,17 +32,19 @@ struct Prod {
 };
 
 struct Amax {
-  static constexpr ReduceInfo info{"amax",
-                                   "The largest element; NaN wins; ties share the gradient.",
-                                   false, false, Enters::plain, 1};
+  static constexpr ReduceInfo info{
+      "amax",        "The largest element; NaN wins; ties share the gradient.",
+      false,         false,
+      Enters::plain, 1};
   template <class T> MT_HD static T identity() { return math::lowest<T>(); }
   template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
 };
 
 struct Amin {
-  static constexpr ReduceInfo info{"amin",
-                                   "The smallest element; NaN wins; ties share the gradient.",
-                                   false, false, Enters::plain, -1};
+  static constexpr ReduceInfo info{
+      "amin",        "The smallest element; NaN wins; ties share the gradient.",
+      false,         false,
+      Enters::plain, -1};
   template <class T> MT_HD static T identity() { return math::highest<T>(); }
   template <class T> MT_HD static T join(T x, T y) { return Minimum::f(x, y); }
 };
@@ -81,22 +83,21 @@ struct Norm2 {
 };
 
 struct NormMax {
-  static constexpr ReduceInfo info{"norm", "The largest magnitude.", false, false,
-                                   Enters::magnitude, 1};
+  static constexpr ReduceInfo info{"norm", "The largest magnitude.", false,
+                                   false,  Enters::magnitude,        1};
   template <class T> MT_HD static T identity() { return T(0); }
   template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
 };
 
-using Reductions =
-    List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, Norm1, Norm2, NormMax>;
+using Reductions = List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, Norm1, Norm2, NormMax>;
 
 /// What elements of type T are joined in: floats and small integers in something wider.
 template <class Op, class T> struct Accumulator { using type = T; };
 #define MT_ACCUMULATE(Op, T, A) \
   template <> struct Accumulator<Op, T> { using type = A; };
-#define MT_ACCUMULATE_WIDE(Op)      \
-  MT_ACCUMULATE(Op, float, double)  \
-  MT_ACCUMULATE(Op, bool, int64_t)  \
+#define MT_ACCUMULATE_WIDE(Op)        \
+  MT_ACCUMULATE(Op, float, double)    \
+  MT_ACCUMULATE(Op, bool, int64_t)    \
   MT_ACCUMULATE(Op, uint8_t, int64_t) \
   MT_ACCUMULATE(Op, int32_t, int64_t)
 MT_ACCUMULATE_WIDE(Sum)
@@ -107,7 +108,6 @@ MT_ACCUMULATE_WIDE(CountNonzero)
 MT_ACCUMULATE(CountNonzero, double, int64_t)
 #undef MT_ACCUMULATE_WIDE
 #undef MT_ACCUMULATE
-
 
 /// An element as its reduction joins it, in the type A of the partial results.
 template <class Op, class A, class T> MT_HD A enter(T x) {
@@ -121,7 +121,9 @@ template <class Op, class A, class T> MT_HD A enter(T x) {
 // ---- partial results that are more than one number ------------------------------------------------
 
 /// The mean and the sum of squared deviations from it.
-struct Spread { double n, mean, m2; };
+struct Spread {
+  double n, mean, m2;
+};
 /// As in Chan, Golub & LeVeque 1979.
 MT_HD Spread join(const Spread& a, const Spread& b) {
   if (a.n == 0) return b;

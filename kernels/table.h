@@ -77,14 +77,12 @@ template <class Op> struct Formula<Op, 1> {
 // compile the kernels, and g++ takes the addresses of kernels that are not there.
 template <class Op> constexpr bool has_df = requires { count_arguments(&Op::template df<double>); };
 template <class Op> constexpr bool has_da = requires { count_arguments(&Op::template da<double>); };
-template <class Op>
-constexpr bool has_db = requires { count_arguments(&Op::template db<double>); } ||
-                        requires { count_arguments(&Op::template db<bool, double>); };
-template <class Op>
-constexpr bool has_dc = requires { count_arguments(&Op::template dc<double>); } ||
-                        requires { count_arguments(&Op::template dc<bool, double>); };
-static_assert(has_df<Neg> && has_da<Mul> && has_db<Mul> && has_db<Where> && has_dc<Where> && has_dc<Lerp> &&
-              !has_df<Eq> && !has_dc<Mul>);
+template <class Op> constexpr bool has_db = requires { count_arguments(&Op::template db<double>); }
+|| requires { count_arguments(&Op::template db<bool, double>); };
+template <class Op> constexpr bool has_dc = requires { count_arguments(&Op::template dc<double>); }
+|| requires { count_arguments(&Op::template dc<bool, double>); };
+static_assert(has_df<Neg> && has_da<Mul> && has_db<Mul> && has_db<Where> && has_dc<Where> &&
+              has_dc<Lerp> && !has_df<Eq> && !has_dc<Mul>);
 /// Whether the operation has a derivative by input `Part` (1-based).
 template <class Op, int Part>
 constexpr bool has_derivative = Part == 1   ? has_df<Op> || has_da<Op>

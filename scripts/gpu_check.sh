@@ -172,6 +172,7 @@ else
     case ${name#test_} in
       cuda_* | profile | indexing | linalg | memory | reduce | neural | conv | snippets) continue ;;
       args | readme | reference | print | plot) continue ;; # about the program, files and text
+      sort) [ $emulated = no ] || continue ;;                # lines of millions
     esac
     list device "${name#test_}" 120 "$sync \"\$program\" tests/on_device.lua cuda $file"
   done

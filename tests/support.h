@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/autograd/graph.h"
 #include "engine/autograd/gradcheck.h"
+#include "engine/autograd/graph.h"
 #include "engine/core/memory.h"
 #include "engine/ops/ops.h"
 #include "kernels/math/number.h"

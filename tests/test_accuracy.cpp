@@ -33,6 +33,7 @@ template <class T> T rsqrt_of(T x) { return 1 / std::sqrt(x); }
 template <class T> T softsign_of(T x) { return std::isinf(x) ? T(kNan) : x / (1 + std::fabs(x)); }
 template <class T> T elu_of(T x) { return x > 0 ? x : std::expm1(x); }
 
+// clang-format off
 #define MT_LINE(name, limit32, limit64)                          \
   Function {                                                     \
     #name, [](double x) { return std::name(x); },                \
@@ -55,6 +56,7 @@ const Function kFunctions[] = {
     MT_OWN(rsqrt, rsqrt_of, 1.5, 1.5),                      MT_LINE(lgamma, 0.55, 5),
     MT_OWN(softsign, softsign_of, 1.5, 1.5),                MT_OWN(elu, elu_of, 1.5, 1.5),
 };
+// clang-format on
 
 /// The distance of y from the truth in places of T; infinite where they are of different kinds.
 template <class T, class W> double error_in_places(T y, W truth) {
@@ -115,11 +117,54 @@ Worst worst_of_floats(const Function& f, int op, uint64_t stride, bool own) {
 
 /// Numbers of every kind, and the edges of the formulas.
 std::vector<double> edges() {
-  std::vector<double> v = {0, 1, 0.5, 0.25, 2, 3, 10, 20, kInf, 1e-45, 1.1754942e-38, 1.1754944e-38,
-                           3.4028235e38, 1e-8, 5.9604645e-8, 88.7, 88.73, 89, 87.3, 103.9, 104, 105,
-                           14.2, 14.3, 14.5, 15, 0.5625, 0.921875, 3.92, 4, 10.06, 10.1, 16384,
-                           16384.002, 1.5707964, 3.1415927, 1e10, 1e20, 1e30, 0.99999994, 1.0000001,
-                           0.41421357, 0.70710677, 1.4142135, 8388608, 16777216, 3e38, 2.4e-4};
+  std::vector<double> v = {0,
+                           1,
+                           0.5,
+                           0.25,
+                           2,
+                           3,
+                           10,
+                           20,
+                           kInf,
+                           1e-45,
+                           1.1754942e-38,
+                           1.1754944e-38,
+                           3.4028235e38,
+                           1e-8,
+                           5.9604645e-8,
+                           88.7,
+                           88.73,
+                           89,
+                           87.3,
+                           103.9,
+                           104,
+                           105,
+                           14.2,
+                           14.3,
+                           14.5,
+                           15,
+                           0.5625,
+                           0.921875,
+                           3.92,
+                           4,
+                           10.06,
+                           10.1,
+                           16384,
+                           16384.002,
+                           1.5707964,
+                           3.1415927,
+                           1e10,
+                           1e20,
+                           1e30,
+                           0.99999994,
+                           1.0000001,
+                           0.41421357,
+                           0.70710677,
+                           1.4142135,
+                           8388608,
+                           16777216,
+                           3e38,
+                           2.4e-4};
   const size_t n = v.size();
   for (size_t i = 0; i < n; ++i) v.push_back(-v[i]);
   v.push_back(kNan);

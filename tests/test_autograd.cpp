@@ -328,7 +328,7 @@ MT_TEST("parts of a large tensor add up in any order", "[autograd]") {
       places.push_back(slice_of(all, d, first, n, 1));
   places.push_back(slice_of(all, 1, 128, 16, 1));
   places.push_back(slice_of(all, 0, 0, 64, 2));
-  places.push_back({{144, 128}, {1, 144}, 0});                       // transposed
+  places.push_back({{144, 128}, {1, 144}, 0});                        // transposed
   places.push_back(slice_of(slice_of(all, 0, 0, 2, 1), 1, 0, 9, 1));  // in both dimensions
   bool right = true;
   for (size_t i = 0; i < places.size(); ++i)
@@ -389,7 +389,8 @@ MT_TEST("a view that is changed while gradients are recorded changes its base", 
   sum(square(y)).backward();
   CHECK(values(x.grad()) == std::vector<double>{12, 0});
   const Tensor two = leaf(tensor({2}, {1, 2})), z = two * 1.0;
-  for (int i = 0; i < 100000; ++i) add_(slice(z, 0, 0, 1), 1.0);  // a long history is freed by a loop
+  for (int i = 0; i < 100000; ++i)
+    add_(slice(z, 0, 0, 1), 1.0);  // a long history is freed by a loop
   sum(z).backward();
   CHECK(values(two.grad()) == std::vector<double>{1, 1});
 }

@@ -381,11 +381,15 @@ TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code
 }
 
 MT_TEST("tensors with their shape, and what belongs to the host", "[code]") {
-  CHECK(kernels_of("__global__ void k(mt::tensor2<const float> m, const mt::tensor3<long long> v, int n) {}") ==
-        "k(const float32 of 2 m, int64 of 3 v, int32 n)");
-  CHECK(kernels_of("__global__ void k(mt::tensor5<int> a, mt::tensor2<float>& b, mt::tensor1<float*> c, "
-                   "tensor2<float> d)") == "k(? a, ?, ?, ? d)");
-  const std::vector<CudaParameter> seen = parse_parameters("(mt::tensor2<float const>, mt::tensor4<double>)");
+  CHECK(
+      kernels_of(
+          "__global__ void k(mt::tensor2<const float> m, const mt::tensor3<long long> v, int n) {}") ==
+      "k(const float32 of 2 m, int64 of 3 v, int32 n)");
+  CHECK(kernels_of(
+            "__global__ void k(mt::tensor5<int> a, mt::tensor2<float>& b, mt::tensor1<float*> c, "
+            "tensor2<float> d)") == "k(? a, ?, ?, ? d)");
+  const std::vector<CudaParameter> seen =
+      parse_parameters("(mt::tensor2<float const>, mt::tensor4<double>)");
   CHECK(show_parameters(seen) == "const float32 of 2, float64 of 4");
   CHECK(read_cuda("__global__ void k(mt::tensor1<float> x) {}").accessors);
   CHECK_FALSE(read_cuda("__global__ void k(float* x) {}").accessors);

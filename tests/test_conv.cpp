@@ -18,7 +18,8 @@ std::string error(const std::function<void()>& f) {
 TEST_CASE("options beyond all sizes are refused before anything is allocated", "[conv]") {
   const Tensor x = ones({1, 1, 4, 4}), w = ones({1, 1, 2, 2});
   const int64_t live = memory_use().live;
-  for (int64_t n : {int64_t(0), int64_t(-1), INT64_MIN, int64_t(1) << 31, int64_t(1) << 62, INT64_MAX}) {
+  for (int64_t n :
+       {int64_t(0), int64_t(-1), INT64_MIN, int64_t(1) << 31, int64_t(1) << 62, INT64_MAX}) {
     const std::string value = " is " + std::to_string(n);
     const auto has = [&](const char* option, const std::string& text) {
       INFO(option << ": " << text);
@@ -26,7 +27,9 @@ TEST_CASE("options beyond all sizes are refused before anything is allocated", "
     };
     has("stride", error([&] { conv("conv2d", 2, x, w, {}, {{n}, {}, {}, false, 1, {}}); }));
     has("dilation", error([&] { conv("conv2d", 2, x, w, {}, {{}, {}, {n}, false, 1, {}}); }));
-    has("stride", error([&] { conv_transpose("conv_transpose2d", 2, x, w, {}, {{n}, {}, {}, false, 1, {}}); }));
+    has("stride", error([&] {
+          conv_transpose("conv_transpose2d", 2, x, w, {}, {{n}, {}, {}, false, 1, {}});
+        }));
     PoolOptions pool;
     pool.kernel = {n};
     has("kernel_size", error([&] { max_pool("max_pool2d", 2, x, pool); }));

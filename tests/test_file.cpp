@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <thread>
 
-#include "engine/io/bytes.h"
 #include "engine/core/file.h"
+#include "engine/io/bytes.h"
 #include "tests/folder.h"
 #include "tests/support.h"
 
@@ -38,7 +38,8 @@ std::string from_fifo(const std::string& path, const std::string& bytes) {
   std::thread reader([&] {
     const File file(open(path.c_str(), O_RDONLY));
     size_t have = 0;
-    for (ssize_t n; (n = read(file.fd(), got.data() + have, got.size() - have)) > 0;) have += size_t(n);
+    for (ssize_t n; (n = read(file.fd(), got.data() + have, got.size() - have)) > 0;)
+      have += size_t(n);
     got.resize(have);
   });
   write_file("op", path, bytes);
@@ -86,7 +87,8 @@ TEST_CASE("symbolic links stay, and what they mean is written", "[io]") {
   CHECK(text(folder / "deep/real") == "new");
   write_file("op", folder / "dangling", "made");
   CHECK(text(folder / "deep/not yet") == "made");
-  for (const char* name : {"link", "twice", "dangling"}) CHECK(S_ISLNK(info(folder / name).st_mode));
+  for (const char* name : {"link", "twice", "dangling"})
+    CHECK(S_ISLNK(info(folder / name).st_mode));
   CHECK(trouble(folder / "lost") == fmt::format("there is no folder '{}/nowhere'", folder.path));
   CHECK(trouble(folder / "loop") == "Too many levels of symbolic links");
   CHECK(folder.files() == 6);
@@ -135,7 +137,8 @@ TEST_CASE("read-only files and folders are refused, and nothing changes", "[io]"
   write_file("op", folder / "kept", "old");
   REQUIRE(chmod((folder / "kept").c_str(), 0444) == 0);
   CHECK(trouble(folder / "kept") == "it is read-only");
-  CHECK(error_of([&] { check_writable("op", folder / "kept"); }).find("read-only") != std::string::npos);
+  CHECK(error_of([&] { check_writable("op", folder / "kept"); }).find("read-only") !=
+        std::string::npos);
   fs::create_symlink("kept", folder / "link");
   CHECK(trouble(folder / "link") == "it is read-only");
   CHECK(text(folder / "kept") == "old");
@@ -157,7 +160,8 @@ TEST_CASE("what cannot be a file is refused with its reason", "[io]") {
   CHECK(trouble(folder / "file/x") == "Not a directory");
   CHECK(trouble("") == "the path is empty");
   CHECK(trouble(folder / std::string(300, 'n')) == "File name too long");
-  CHECK(error_of([] { write_file("op", std::string("a\0b", 3), ""); }) == "op: the path contains a zero byte");
+  CHECK(error_of([] { write_file("op", std::string("a\0b", 3), ""); }) ==
+        "op: the path contains a zero byte");
   CHECK(folder.files() == 1);
 }
 

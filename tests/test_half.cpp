@@ -30,7 +30,8 @@ struct Kind {
 };
 const Kind kKinds[] = {
     {10, 15, [](uint16_t h) { return float_of_f16(h); }, [](float x) { return f16_of_float(x); }},
-    {7, 127, [](uint16_t h) { return float_of_bf16(h); }, [](float x) { return bf16_of_float(x); }}};
+    {7, 127, [](uint16_t h) { return float_of_bf16(h); },
+     [](float x) { return bf16_of_float(x); }}};
 
 bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
@@ -51,7 +52,8 @@ TEST_CASE("every 16-bit pattern is the float of its fields, and comes back", "[h
     }
 }
 
-TEST_CASE("a float between two 16-bit floats becomes the nearer, the middle the even one", "[half]") {
+TEST_CASE("a float between two 16-bit floats becomes the nearer, the middle the even one",
+          "[half]") {
   for (const Kind& k : kKinds) {
     const uint32_t infinity = ((1u << (15 - k.mantissa)) - 1) << k.mantissa;
     for (uint32_t h = 0; h < infinity; ++h) {

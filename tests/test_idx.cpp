@@ -21,7 +21,8 @@ Text gzip(const Text& text) {
   z_stream z{};
   REQUIRE(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
   Text out(deflateBound(&z, text.size()) + 64, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data())), z.avail_in = uInt(text.size());
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data())),
+  z.avail_in = uInt(text.size());
   z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = uInt(out.size());
   REQUIRE(deflate(&z, Z_FINISH) == Z_STREAM_END);
   out.resize(z.total_out);
@@ -94,8 +95,8 @@ MT_TEST("files that are no files are refused", "[io]") {
 /// must give a tensor or a sentence; memory errors are the sanitizers' to find.
 MT_TEST("no bytes whatever crash the IDX parser", "[io]") {
   Rng rng(5);
-  std::vector<Text> seeds = {idx(8, {2, 3}, "abcdef"), idx(0x0e, {2}, Text(16, 'x')), idx(9, {}, "a"),
-                             idx(0x0b, {3, 0, 2}, "")};
+  std::vector<Text> seeds = {idx(8, {2, 3}, "abcdef"), idx(0x0e, {2}, Text(16, 'x')),
+                             idx(9, {}, "a"), idx(0x0b, {3, 0, 2}, "")};
   for (size_t i = 0, n = seeds.size(); i < n; ++i) seeds.push_back(gzip(seeds[i]));
   int good = 0, bad = 0;
   auto one = [&](const Text& t) {

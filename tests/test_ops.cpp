@@ -261,7 +261,8 @@ MT_TEST("mixed dtypes are promoted before the operation", "[ops]") {
 MT_TEST("each layout gives the bits of a contiguous clone", "[ops]") {
   Rng rng(14);
   for_each_case([&](const Case& c) {
-    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16, Dtype::u8, Dtype::i64}) {
+    for (const Dtype dtype :
+         {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16, Dtype::u8, Dtype::i64}) {
       if (!is_float(dtype) && c.row.info->accepts == op::Accepts::real && c.row.inputs > 1)
         continue;
       if (!c.takes(dtype)) continue;

@@ -195,7 +195,8 @@ const Exception kExceptions[] = {
        return (std::isnan(x[0]) || std::isnan(x[1])) && std::isnan(got);
      },
      "the same"},
-    {"igamma", "the value", [](const auto& x, double got, double) { return x[0] < 1e-39 && got == 1; },
+    {"igamma", "the value",
+     [](const auto& x, double got, double) { return x[0] < 1e-39 && got == 1; },
      "PyTorch's float32 takes a denormal number for 0"},
     {"igammac", "the value",
      [](const auto& x, double got, double) { return x[0] < 1e-39 && got < 1e-38; },

@@ -466,14 +466,10 @@ MT_TEST("conversions hold what fits, saturate what does not, and make NaN 0", "[
 MT_TEST("two dtypes promote as in PyTorch", "[shape]") {
   using enum Dtype;
   const Dtype expected[kDtypes][kDtypes] = {
-      {b8, u8, i32, i64, f32, f64, f16, bf16},
-      {u8, u8, i32, i64, f32, f64, f16, bf16},
-      {i32, i32, i32, i64, f32, f64, f16, bf16},
-      {i64, i64, i64, i64, f32, f64, f16, bf16},
-      {f32, f32, f32, f32, f32, f64, f32, f32},
-      {f64, f64, f64, f64, f64, f64, f64, f64},
-      {f16, f16, f16, f16, f32, f64, f16, f32},
-      {bf16, bf16, bf16, bf16, f32, f64, f32, bf16}};
+      {b8, u8, i32, i64, f32, f64, f16, bf16},   {u8, u8, i32, i64, f32, f64, f16, bf16},
+      {i32, i32, i32, i64, f32, f64, f16, bf16}, {i64, i64, i64, i64, f32, f64, f16, bf16},
+      {f32, f32, f32, f32, f32, f64, f32, f32},  {f64, f64, f64, f64, f64, f64, f64, f64},
+      {f16, f16, f16, f16, f32, f64, f16, f32},  {bf16, bf16, bf16, bf16, f32, f64, f32, bf16}};
   for (int a = 0; a < kDtypes; ++a) {
     for (int b = 0; b < kDtypes; ++b) CHECK(promote(Dtype(a), Dtype(b)) == expected[a][b]);
     CHECK(dtype_named(dtype_name(Dtype(a))) == Dtype(a));

@@ -131,7 +131,8 @@ int run_cast(Args& a, Casting casting) {
   if (!any) return a.entry().body(a);
   each_tensor(L, a.entry(), top, widened);
   const int results = a.entry().body(a);
-  const bool rounds = is_half(all) && (casting == Casting::inside || (casting == Casting::both && !on));
+  const bool rounds =
+      is_half(all) && (casting == Casting::inside || (casting == Casting::both && !on));
   if (!rounds || names_dtype(a)) return results;
   for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i) {
     const Tensor* t = tensor_at(L, i);

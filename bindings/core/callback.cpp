@@ -151,7 +151,8 @@ Callback::Callback(lua_State* L, int index) : state_(state_of(L)) {
 }
 
 Callback::Callback(lua_State* L, int index, int owner, bool leaf)
-    : state_(state_of(L)), id_(++state_->next) {
+    : state_(state_of(L)),
+      id_(++state_->next) {
   set_entry(L, &kFunctions, id_, index);
   set_entry(L, &kOwners, id_, owner);
   push_environment(L, owner);
@@ -255,8 +256,9 @@ bool Callback::let_go() {
   if (!watcher_) {
     const std::weak_ptr<Callback> self = weak_from_this();
     watcher_ = std::make_shared<Hook>(Hook{{}, [self] {
-      if (const auto callback = self.lock()) callback->hold();
-    }});
+                                             if (const auto callback = self.lock())
+                                               callback->hold();
+                                           }});
   }
   for (Node* node : nodes) {
     auto& hooks = node->facts().hooks;

@@ -41,10 +41,11 @@ class Callback : public std::enable_shared_from_this<Callback> {
   bool let_go();
   std::shared_ptr<State> state_;
   std::shared_ptr<Hook> watcher_;  // of the nodes that lead to the holder
-  int ref_ = LUA_NOREF;           // in the registry, and
-  int id_ = 0;                    // in the weak tables and the environments
-  const void* holder_ = nullptr;  // to compare with only
-  int looks_ = 0, due_ = 0;  // how often the graph was too long to be walked; the cycle to look again
+  int ref_ = LUA_NOREF;            // in the registry, and
+  int id_ = 0;                     // in the weak tables and the environments
+  const void* holder_ = nullptr;   // to compare with only
+  int looks_ = 0,
+      due_ = 0;  // how often the graph was too long to be walked; the cycle to look again
 };
 
 }  // namespace mt::lua

@@ -30,7 +30,9 @@ std::string shortened(std::string text) {
   constexpr size_t kLongest = 800, kHead = 500, kTail = 200;  // of a line
   constexpr size_t kMost = 20000;  // of all lines: a compiler's log may be long
   const auto cut = [](std::string& s, size_t from, size_t to) {
-    const auto inside = [&s](size_t i) { return (uint8_t(s[i]) & 0xc0) == 0x80; };  // of a UTF-8 character
+    const auto inside = [&s](size_t i) {
+      return (uint8_t(s[i]) & 0xc0) == 0x80;
+    };  // of a UTF-8 character
     while (from > 0 && inside(from)) --from;
     while (to < s.size() && inside(to)) ++to;
     s.replace(from, to - from, fmt::format(" .. ({} bytes) .. ", to - from));
@@ -64,8 +66,9 @@ std::string module_at(lua_State* L, lua_Debug& frame) {
       lua_getfield(L, -2, "__name");
       const int first = forward.linedefined, last = forward.lastlinedefined;
       if (std::strncmp(forward.source, "@mtorch/", 8) != 0)
-        text = fmt::format("{}.forward, {}:{}{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
-                           forward.short_src, first, last > first ? fmt::format("-{}", last) : "");
+        text =
+            fmt::format("{}.forward, {}:{}{}", lua_isstring(L, -1) ? lua_tostring(L, -1) : "module",
+                        forward.short_src, first, last > first ? fmt::format("-{}", last) : "");
       lua_pop(L, 1);
     }
     lua_pop(L, 1);

@@ -34,7 +34,8 @@ At range_in(int64_t from, int64_t to, int64_t step, int64_t size, int dim, const
   if (first == last + 1 && first >= 1 && last <= size) return {At::range, last, 0};
   if (first < 1 || last > size || first > last)
     fail("{}: the range {}..{} does not lie inside 1..{} (dimension {}){}", name, from, to, size,
-         dim + 1, from && to ? "" : "; 0 is not a position: they count from 1, and from -1 at the end");
+         dim + 1,
+         from && to ? "" : "; 0 is not a position: they count from 1, and from -1 at the end");
   return {At::range, first - 1, (last - first) / step + 1, step};
 }
 
@@ -84,8 +85,10 @@ void read_range(lua_State* L, int item, Key& key) {
   check_list(L, item, n, "the range");
   if (n == 0) return key.add(Entry::all);
   if (n > 3)
-    fail("index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers; a "
-         "list of positions must be a tensor, mt.tensor({{..}}, 'int64')", n);
+    fail(
+        "index: a range is {{first, last}} or {{first, last, step}}, this one has {} numbers; a "
+        "list of positions must be a tensor, mt.tensor({{..}}, 'int64')",
+        n);
   int64_t v[3] = {0, 0, 1};
   for (int k = 0; k < n; ++k) {
     lua_rawgeti(L, item, k + 1);
@@ -202,8 +205,10 @@ void read_key(lua_State* L, int i, Key& key) {
   if (is_marker(L, i, "newaxis")) return key.add(Entry::newaxis);
   if (is_marker(L, i, "ellipsis")) return key.add(Entry::ellipsis);
   if (const Tensor* t = tensor_at(L, i)) return key.add_tensor(*t);
-  fail("index: {} is not an index; use a number, a table such as {{ {{1, 3}}, {{}} }}, a string such "
-       "as '1:3, :' or a tensor", describe(L, i));
+  fail(
+      "index: {} is not an index; use a number, a table such as {{ {{1, 3}}, {{}} }}, a string such "
+      "as '1:3, :' or a tensor",
+      describe(L, i));
 }
 
 // ---- from what was written to what is meant -----------------------------------------------------
@@ -221,7 +226,8 @@ int resolve(const Key& key, const Tensor& x, At* at) {
     consumed += taken(key.entry[k]);
     ellipses += key.entry[k].kind == Entry::ellipsis;
   }
-  if (consumed > x.dim() && x.dim() == 0) fail("index: a 0-d tensor has no positions; use x:item()");
+  if (consumed > x.dim() && x.dim() == 0)
+    fail("index: a 0-d tensor has no positions; use x:item()");
   if (consumed > x.dim())
     fail("index: {} positions for a tensor of {} dimensions, {}", consumed, x.dim(),
          to_string(x.shape()));
@@ -229,9 +235,7 @@ int resolve(const Key& key, const Tensor& x, At* at) {
   for (int k = 0; k < key.n; ++k) {
     const Entry& e = key.entry[k];
     switch (e.kind) {
-      case Entry::number:
-        at[n++] = {At::pick, index_position(e.first, x.size(dim), dim)};
-        break;
+      case Entry::number: at[n++] = {At::pick, index_position(e.first, x.size(dim), dim)}; break;
       case Entry::keep: at[n++] = {At::range, index_position(e.first, x.size(dim), dim)}; break;
       case Entry::range:
         at[n++] = range_in(e.first, e.last, e.step, x.size(dim), dim, "index");

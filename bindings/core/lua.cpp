@@ -9,8 +9,8 @@
 #include "bindings/core/autocast.h"
 #include "bindings/core/indexing.h"
 #include "engine/autograd/graph.h"
-#include "engine/core/device.h"
 #include "engine/core/async_errors.h"
+#include "engine/core/device.h"
 #include "engine/profile/profile.h"
 #include "kernels/cpu/parallel.h"
 
@@ -60,7 +60,8 @@ void Args::normalise(bool spreads) {
   const bool only = n == first && first <= params, may = !s.open && n > 0 && n <= params + 1;
   const Look last = n > 0 ? look_at(L, n, only) : Look{};
   const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} for one argument
-  if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named) return spread(n);
+  if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named)
+    return spread(n);
   const bool alone = !s.open && only && last.named;
   const bool empty = may && n > s.required && (n > params || !param(n).list) && last.empty;
   const bool options = alone || empty || (may && last.named && !last.first);
@@ -301,9 +302,10 @@ Dtype Args::dtype(int i, Dtype fallback) const {
   const std::string s = text(i);
   const Dtype d = dtype_named(s);
   if (d == Dtype::none)
-    fail("{}: '{}' is not a dtype; use 'float32', 'float64', 'float16', 'bfloat16', 'int64', "
-         "'int32', 'uint8' or 'bool'",
-         signature_of(entry_).name, s);
+    fail(
+        "{}: '{}' is not a dtype; use 'float32', 'float64', 'float16', 'bfloat16', 'int64', "
+        "'int32', 'uint8' or 'bool'",
+        signature_of(entry_).name, s);
   return d;
 }
 
@@ -352,7 +354,8 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_setmetatable(L, -2);
   box->tensor = t;
-  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]] announce(*node);
+  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]]
+    announce(*node);
 }
 
 void free_tensor(lua_State* L, int i) {
@@ -394,16 +397,17 @@ void press(lua_State* L) {
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
-  while (lua_gc(L, LUA_GCSTEP, step) == 0) {
-  }
+  while (lua_gc(L, LUA_GCSTEP, step) == 0) {}
   paid = bytes_allocated();
 }
 
 thread_local lua_State* collectable = nullptr;  // of the call under way: another may be closed
-thread_local int depth = 0;  // calls of ours inside one another
+thread_local int depth = 0;                     // calls of ours inside one another
 thread_local const Entry* under_way = nullptr;
 struct Collectable {
-  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)), entry(under_way) { ++depth; }
+  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)), entry(under_way) {
+    ++depth;
+  }
   Collectable(const Collectable&) = delete;
   ~Collectable() {
     collectable = before, under_way = entry;
@@ -460,7 +464,8 @@ const char* name_under_way() {  // for what fails later
 }
 
 int run_body(Args& args) {
-  if (debugging) [[unlikely]] return run_debugged(args);
+  if (debugging) [[unlikely]]
+    return run_debugged(args);
   if (const Casting c = casting_of(args.entry()); c != Casting::none) return run_cast(args, c);
   return args.entry().body(args);
 }
@@ -469,9 +474,10 @@ int run_body(Args& args) {
 /// first, so that the sentence has room.
 std::string no_memory(lua_State* L, const std::string& before) {
   lua_gc(L, LUA_GCCOLLECT, 0);
-  return fmt::format("{}out of memory: the system has no more for this process; {} bytes live in "
-                     "tensors, {} KiB in Lua; use smaller batches or drop references",
-                     before, memory_use().live, lua_gc(L, LUA_GCCOUNT, 0));
+  return fmt::format(
+      "{}out of memory: the system has no more for this process; {} bytes live in "
+      "tensors, {} KiB in Lua; use smaller batches or drop references",
+      before, memory_use().live, lua_gc(L, LUA_GCCOUNT, 0));
 }
 
 int run_entry(lua_State* L) {
@@ -499,10 +505,12 @@ int guarded(lua_State* L, int (*body)(lua_State*)) {
     check_interrupt();
     if (bytes_allocated() - paid > kSlack && !capturing) press(L);
     const Collectable scope(L);
-    if (depth > 100) [[unlikely]] check_stack();
+    if (depth > 100) [[unlikely]]
+      check_stack();
     on_out_of_memory = collect_all, function_under_way = name_under_way;
     const int results = body(L);
-    if (gpus_in_use) [[unlikely]] after_call(L);
+    if (gpus_in_use) [[unlikely]]
+      after_call(L);
     check_interrupt();
     return results;
   } catch (const std::bad_alloc&) {

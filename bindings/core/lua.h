@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/ops/ops.h"
 #include "engine/core/tensor.h"
+#include "engine/ops/ops.h"
 
 namespace mt::lua {
 

@@ -50,7 +50,8 @@ void store_list(const Args& a, int i, const std::vector<const TensorImpl*>& befo
 /// Adam where parameters count different numbers of steps: those that missed as many step together,
 /// fewest first, which cuda.lua relies on. Returns how many each has missed now.
 std::vector<int64_t> adam_apart(const std::vector<Tensor>& p, std::vector<Tensor>& m,
-                                std::vector<Tensor>& s, AdamOptions o, std::vector<int64_t> missed) {
+                                std::vector<Tensor>& s, AdamOptions o,
+                                std::vector<int64_t> missed) {
   const int64_t step = o.step;
   std::vector<int64_t> lags, after = missed;
   for (size_t i = 0; i < p.size(); ++i)
@@ -75,8 +76,8 @@ bool adam_steps(Args& a) {
   const size_t n = p.size();
   std::vector<Tensor> m = state_list(a, 2, n), s = state_list(a, 3, n);
   const auto m0 = identities(m), s0 = identities(s);
-  const AdamOptions o{a.number(4), a.number(5), a.number(6), a.number(7), a.number(8),
-                      a.boolean(9, false), a.integer(10)};
+  const AdamOptions o{a.number(4), a.number(5),         a.number(6),  a.number(7),
+                      a.number(8), a.boolean(9, false), a.integer(10)};
   const bool apart = a.given(11) || std::any_of(p.begin(), p.end(), [](const Tensor& t) {
                        return !t.grad().defined();
                      });
@@ -148,7 +149,9 @@ const Entry kCore[] = {
      [](Args& a) {
        rusage use{};
        getrusage(RUSAGE_SELF, &use);
-       const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+       const auto seconds = [](const timeval& t) {
+         return double(t.tv_sec) + 1e-6 * double(t.tv_usec);
+       };
        a.push(seconds(use.ru_utime));
        return 1 + a.push(seconds(use.ru_stime));
      }},
@@ -208,13 +211,15 @@ const Entry kCore[] = {
      [](Args& a) {
        const int64_t n = a.integer(1);
        const int most = most_cpu_threads();
-       if (n < 1 || n > most) fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
+       if (n < 1 || n > most)
+         fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
        set_cpu_threads(int(n));
        return 0;
      }},
     {"get_num_threads()", "How many threads kernels use.",
      [](Args& a) { return a.push(double(cpu_threads())); }},
-    {"set_flush_denormal(enabled)", "Whether results too small to be normal numbers become 0, and such "
+    {"set_flush_denormal(enabled)",
+     "Whether results too small to be normal numbers become 0, and such "
      "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
      "False where the processor cannot.",
      [](Args& a) { return a.push(set_flush_denormal(a.boolean(1, false))); }},

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "bindings/core/callback.h"
-#include "bindings/core/registry.h"
 #include "bindings/core/indexing.h"
 #include "bindings/core/module.h"
+#include "bindings/core/registry.h"
 #include "engine/autograd/cycles.h"
 #include "engine/core/device.h"
 #include "engine/ops/views.h"
@@ -70,9 +70,7 @@ class Nested {
   std::vector<double> values;
   bool booleans = false;
 
-  void read(int index) try {
-    level(index, 0, "tensor");
-  } catch (const std::bad_alloc&) {
+  void read(int index) try { level(index, 0, "tensor"); } catch (const std::bad_alloc&) {
     values = {};
     double bytes = sizeof(double);
     for (int d = 0; d < shape.size(); ++d) bytes *= double(shape[d]);
@@ -147,8 +145,8 @@ bool push_method(lua_State* L, const std::string& key) {
 [[noreturn]] void no_field(lua_State* L, const std::string& key) {
   open_all(L);
   luaL_getmetatable(L, "mtorch.methods");
-  std::vector<std::string> names = {"shape", "dtype",         "device",
-                                    "grad",  "requires_grad", "is_leaf", "ndim", "T", "mT"};
+  std::vector<std::string> names = {"shape",   "dtype", "device", "grad", "requires_grad",
+                                    "is_leaf", "ndim",  "T",      "mT"};
   const std::string close = nearest_key(L, -1, key, names);
   luaL_getmetatable(L, "mtorch.module");
   lua_pushstring(L, key.c_str());
@@ -319,7 +317,8 @@ const Entry kMethods[] = {
      [](Args& a) {
        const Tensor& x = a.tensor(1);
        for (int d = 0; d < x.dim() && x.numel() == 0; ++d)
-         if (x.size(d) > 1000000) fail("tolist: {} would be {} empty lists", to_string(x.shape()), x.size(d));
+         if (x.size(d) > 1000000)
+           fail("tolist: {} would be {} empty lists", to_string(x.shape()), x.size(d));
        int64_t at = 0;
        push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
        return 1;

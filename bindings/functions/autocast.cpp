@@ -40,7 +40,8 @@ Autocast read_options(lua_State* L) {
     fail("autocast: enabled is {}; use true or false", describe(L, -1));
   if (!lua_isnil(L, -1) && !lua_toboolean(L, -1)) {
     const std::string name = lua_isnil(L, -2) ? "" : lua_tostring(L, -2);
-    now = {name == "cuda" ? autocast.cpu : Dtype::none, name == "cpu" ? autocast.cuda : Dtype::none};
+    now = {name == "cuda" ? autocast.cpu : Dtype::none,
+           name == "cpu" ? autocast.cuda : Dtype::none};
   }
   lua_pop(L, 2);
   return now;
@@ -56,8 +57,9 @@ int autocast_body(Args& a) {
     if (lua_type(L, 1) == LUA_TTABLE) lua_pop(L, 1);
   } else {
     if (a.count() > 1)
-      fail("autocast: options go into one table with the function and its arguments: "
-           "mt.autocast{{fn, x, dtype='float16'}}");
+      fail(
+          "autocast: options go into one table with the function and its arguments: "
+          "mt.autocast{{fn, x, dtype='float16'}}");
     now = read_options(L);
     const int n = int(lua_objlen(L, 1));
     luaL_checkstack(L, n + 4, "too many arguments");

@@ -107,22 +107,21 @@ struct Mode {
   Interpolation how;
   int spatial;
 };
-const Mode kModes[] = {{"nearest", Interpolation::nearest, 0},
-                       {"nearest-exact", Interpolation::nearest_exact, 0},
-                       {"area", Interpolation::nearest, 0},
-                       {"linear", Interpolation::linear, 1},
-                       {"bilinear", Interpolation::linear, 2},
-                       {"bicubic", Interpolation::cubic, 2},
-                       {"trilinear", Interpolation::linear, 3}};
+const Mode kModes[] = {
+    {"nearest", Interpolation::nearest, 0}, {"nearest-exact", Interpolation::nearest_exact, 0},
+    {"area", Interpolation::nearest, 0},    {"linear", Interpolation::linear, 1},
+    {"bilinear", Interpolation::linear, 2}, {"bicubic", Interpolation::cubic, 2},
+    {"trilinear", Interpolation::linear, 3}};
 const Mode& mode_of(const Args& a, const Tensor& x) {
   const std::string name = a.given(4) ? a.text(4) : "nearest";
   const Mode* mode = nullptr;
   for (const Mode& m : kModes)
     if (name == m.name) mode = &m;
   if (!mode)
-    fail("interpolate: mode is '{}'; use 'nearest', 'nearest-exact', 'area', 'linear', 'bilinear', "
-         "'bicubic' or 'trilinear'",
-         name);
+    fail(
+        "interpolate: mode is '{}'; use 'nearest', 'nearest-exact', 'area', 'linear', 'bilinear', "
+        "'bicubic' or 'trilinear'",
+        name);
   const int spatial = x.dim() - 2;
   if (spatial < 1 || spatial > 3 || (mode->spatial && mode->spatial != spatial))
     fail("interpolate: the input is {}; mode '{}' takes (batch x channels x {})",
@@ -146,8 +145,7 @@ int interpolated(Args& a) {
   const Target t = target_of(a, x, spatial);
   Shape result = x.shape();
   for (int i = 0; i < spatial; ++i) {
-    if (x.size(2 + i) == 0)
-      fail("interpolate: the input {} has a size of 0", to_string(x.shape()));
+    if (x.size(2 + i) == 0) fail("interpolate: the input {} has a size of 0", to_string(x.shape()));
     result[2 + i] = t.size[i];
   }
   checked_count("interpolate", result);
@@ -216,7 +214,8 @@ const Entry kFunctions[] = {
      "[n x in x t] and [out x in x k] give [n x out x t].",
      anchored<1>},
     {"conv2d_anchored(input, weight, reverse=false)",
-     "conv1d_anchored over two dimensions: [n x in x h x w] and [out x in x kh x kw].", anchored<2>},
+     "conv1d_anchored over two dimensions: [n x in x h x w] and [out x in x kh x kw].",
+     anchored<2>},
     {"max_pool1d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window of the last dimension; with return_indices also its position "
@@ -280,28 +279,24 @@ const Entry kFunctions[] = {
     {"affine_grid(theta, [size], align_corners=false)",
      "The grid for grid_sample of maps theta [n x 2 x 3] for a size {n, c, h, w}, or [n x 3 x 4] "
      "for {n, c, d, h, w}.",
-     [](Args& a) {
-       return a.push(affine_grid(a.tensor(1), a.shape(2), a.boolean(3, false)));
-     }},
+     [](Args& a) { return a.push(affine_grid(a.tensor(1), a.shape(2), a.boolean(3, false))); }},
     {"unfold(input, kernel_size, dilation=1, padding=0, stride=1)",
      "The patches that a convolution sees, as columns: [n x c x h x w] gives [n x c*kh*kw x "
      "patches].",
      [](Args& a) {
-       return a.push(im2col(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4),
-                            numbers(a, 5)));
+       return a.push(
+           im2col(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4), numbers(a, 5)));
      }},
     {"fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1)",
      "The sum of patches at their places: the opposite of unfold.",
      [](Args& a) {
-       return a.push(col2im(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4),
-                            numbers(a, 5), numbers(a, 6)));
+       return a.push(col2im(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4), numbers(a, 5),
+                            numbers(a, 6)));
      }},
 };
 
 }  // namespace
 
-void list_conv(Catalogue& c) {
-  c.functions(kFunctions);
-}
+void list_conv(Catalogue& c) { c.functions(kFunctions); }
 
 }  // namespace mt::lua

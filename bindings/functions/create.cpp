@@ -132,7 +132,8 @@ const Entry kFunctions[] = {
        return made.push(a, eye(n, m, made.dtype, made.device));
      }},
     {"range(first, last, step=1, " MT_SHAPED ")",
-     "first, first + step, .. up to last, which is included; int64 where all are whole.", range_body},
+     "first, first + step, .. up to last, which is included; int64 where all are whole.",
+     range_body},
     {"linspace(first, last, n, " MT_SHAPED ")", "n numbers at equal distances, both ends included.",
      [](Args& a) {
        const Made made(a, 4, default_dtype());
@@ -150,12 +151,14 @@ const Entry kFunctions[] = {
      "The positions on and above the diagonal: (2 x n), rows above columns.", triangle_body<false>},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
-    {"set_default_device(device)", "Where new tensors are made when nothing is said: 'cpu', 'cuda'.",
+    {"set_default_device(device)",
+     "Where new tensors are made when nothing is said: 'cpu', 'cuda'.",
      [](Args& a) {
        set_default_device(a.device(1));
        return 0;
      }},
-    {"set_default_dtype(dtype)", "The type of numbers without a dtype: a float type, at first 'float32'.",
+    {"set_default_dtype(dtype)",
+     "The type of numbers without a dtype: a float type, at first 'float32'.",
      [](Args& a) {
        set_default_dtype(a.dtype(1, Dtype::f32));
        return 0;
@@ -178,9 +181,11 @@ const Entry kMethods[] = {
      [](Args& a) { return a.push(to(a.tensor(1), a.tensor(2).dtype())); }},
     {"float(x)", "x as float32.", converted<Dtype::f32>},
     {"double(x)", "x as float64.", converted<Dtype::f64>},
-    {"long(x)", "x as int64; what lies outside is held at its ends, NaN is 0.", converted<Dtype::i64>},
+    {"long(x)", "x as int64; what lies outside is held at its ends, NaN is 0.",
+     converted<Dtype::i64>},
     {"int(x)", "x as int32; floats outside are held at its ends, NaN is 0.", converted<Dtype::i32>},
-    {"byte(x)", "x as uint8; floats outside are held at 0 and 255, NaN is 0.", converted<Dtype::u8>},
+    {"byte(x)", "x as uint8; floats outside are held at 0 and 255, NaN is 0.",
+     converted<Dtype::u8>},
     {"bool(x)", "x as bool: true where it is not 0.", converted<Dtype::b8>},
     {"cpu(x)", "x in the memory of the CPU.",
      [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},
@@ -206,7 +211,8 @@ const Entry kMethods[] = {
        const Made made(a, 3, x.dtype(), x.device());
        return made.push(a, full(x.shape(), fill_value(a, 2), made.dtype, made.device));
      }},
-    {"new_zeros(x, [shape..], " MT_LIKE ")", "Zeros with the dtype and device of x.", filled_new<0>},
+    {"new_zeros(x, [shape..], " MT_LIKE ")", "Zeros with the dtype and device of x.",
+     filled_new<0>},
     {"new_ones(x, [shape..], " MT_LIKE ")", "Ones with the dtype and device of x.", filled_new<1>},
     {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, not set.",
      [](Args& a) {

@@ -94,9 +94,9 @@ int memory_stats(Args& a) {
   const Gpu& gpu = gpu_at(a, 1);
   const GpuUse u = gpu.use();
   const std::pair<const char*, int64_t> fields[] = {
-      {"allocated", u.allocated}, {"peak", u.peak},          {"reserved", u.reserved},
-      {"free", u.free},           {"total", u.total},        {"allocations", u.allocations},
-      {"launches", u.launches},   {"copies", u.copies},      {"waits", u.waits}};
+      {"allocated", u.allocated}, {"peak", u.peak},     {"reserved", u.reserved},
+      {"free", u.free},           {"total", u.total},   {"allocations", u.allocations},
+      {"launches", u.launches},   {"copies", u.copies}, {"waits", u.waits}};
   lua_createtable(a.L, 0, 11);
   lua_pushstring(a.L, gpu.products(false));
   lua_setfield(a.L, -2, "products");
@@ -195,7 +195,8 @@ const Entry kCuda[] = {
        Held<Recorded>::at(a, 1).finish(a.boolean(2, false));
        return 0;
      }},
-    {"graph_replay(g, rates, steps)", "Queues what was recorded; a rate and a number for each step.",
+    {"graph_replay(g, rates, steps)",
+     "Queues what was recorded; a rate and a number for each step.",
      [](Args& a) {
        std::vector<Graph::Step> steps(lua_objlen(a.L, 2));
        for (size_t i = 0; i < steps.size(); ++i) {

@@ -176,8 +176,7 @@ int polygamma_body(Args& a) {
 /// A power in float64, whatever the operands are.
 int float_power_body(Args& a) {
   const Tensor x = a.operand(1), y = a.operand(2);
-  if (x.impl()->number && y.impl()->number)
-    fail("float_power: one of the two must be a tensor");
+  if (x.impl()->number && y.impl()->number) fail("float_power: one of the two must be a tensor");
   const auto wider = [](const Tensor& t) { return t.impl()->number ? t : to(t, Dtype::f64); };
   return push_or_write(a, pow(wider(x), wider(y)));
 }
@@ -200,14 +199,10 @@ struct Special {
   int (*body)(Args&);
 };
 const Special kSpecial[] = {
-    {"add", "x, y, alpha=1", scaled_body},
-    {"sub", "x, y, alpha=1", scaled_body},
-    {"div", "x, y, rounding_mode=nil", div_body},
-    {"gelu", "x, approximate='none'", gelu_body},
-    {"round", "x, decimals=0", round_body},
-    {"prelu", "x, weight", prelu_body},
-    {"lerp", "x, y, weight", elementwise_body},
-    {"clamp", "x, min=nil, max=nil", clamp_body},
+    {"add", "x, y, alpha=1", scaled_body},        {"sub", "x, y, alpha=1", scaled_body},
+    {"div", "x, y, rounding_mode=nil", div_body}, {"gelu", "x, approximate='none'", gelu_body},
+    {"round", "x, decimals=0", round_body},       {"prelu", "x, weight", prelu_body},
+    {"lerp", "x, y, weight", elementwise_body},   {"clamp", "x, min=nil, max=nil", clamp_body},
     {"polygamma", "x, n", polygamma_body},
 };
 const Special* special(const OpRow& row) {
@@ -229,7 +224,7 @@ std::string op_signature(const OpRow& row, bool in_place) {
   for (int i = 0; i < row.inputs; ++i) s += fmt::format("{}{}", i ? ", " : "", inputs[i]);
   for (int i = 0; i < row.params; ++i) {
     const op::Param& p = row.info->params[i];
-    s += p.required             ? fmt::format(", {}", p.name)
+    s += p.required            ? fmt::format(", {}", p.name)
          : std::isnan(p.value) ? fmt::format(", {}=nil", p.name)
                                : fmt::format(", {}={}", p.name, p.value);
   }
@@ -284,8 +279,8 @@ Tensor close(Args& a) {
   const Tensor allowed = Tensor(atol) + Tensor(rtol) * abs(q);
   Tensor near = logical_and(le(abs(p - q), allowed), isfinite(q));
   if (!is_float(x.dtype()) && !is_float(y.dtype()))  // beyond 2^53 float64 sees no difference
-    near = logical_and(
-        near, le(to(abs(to(x, Dtype::i64) - to(y, Dtype::i64)), Dtype::f64), allowed));
+    near =
+        logical_and(near, le(to(abs(to(x, Dtype::i64) - to(y, Dtype::i64)), Dtype::f64), allowed));
   const Tensor ok = logical_or(eq(x, y), near);
   return a.boolean(5, false) ? logical_or(ok, logical_and(isnan(p), isnan(q))) : ok;
 }
@@ -354,15 +349,15 @@ const Entry kMethods[] = {
 
 /// Other names that PyTorch has for the same functions; in place too.
 const char* const kAliases[][2] = {
-    {"absolute", "abs"},      {"arccos", "acos"},     {"arccosh", "acosh"},
-    {"arcsin", "asin"},       {"arcsinh", "asinh"},   {"arctan", "atan"},
-    {"arctan2", "atan2"},     {"arctanh", "atanh"},   {"clip", "clamp"},
-    {"divide", "div"},        {"fix", "trunc"},       {"greater", "gt"},
-    {"greater_equal", "ge"},  {"less", "lt"},         {"less_equal", "le"},
-    {"multiply", "mul"},      {"negative", "neg"},    {"not_equal", "ne"},
-    {"subtract", "sub"},      {"true_divide", "div"}, {"log_sigmoid", "logsigmoid"},
-    {"expit", "sigmoid"},     {"gammaln", "lgamma"},  {"multigammaln", "mvlgamma"},
-    {"gammainc", "igamma"},   {"gammaincc", "igammac"}, {"psi", "digamma"},
+    {"absolute", "abs"},     {"arccos", "acos"},       {"arccosh", "acosh"},
+    {"arcsin", "asin"},      {"arcsinh", "asinh"},     {"arctan", "atan"},
+    {"arctan2", "atan2"},    {"arctanh", "atanh"},     {"clip", "clamp"},
+    {"divide", "div"},       {"fix", "trunc"},         {"greater", "gt"},
+    {"greater_equal", "ge"}, {"less", "lt"},           {"less_equal", "le"},
+    {"multiply", "mul"},     {"negative", "neg"},      {"not_equal", "ne"},
+    {"subtract", "sub"},     {"true_divide", "div"},   {"log_sigmoid", "logsigmoid"},
+    {"expit", "sigmoid"},    {"gammaln", "lgamma"},    {"multigammaln", "mvlgamma"},
+    {"gammainc", "igamma"},  {"gammaincc", "igammac"}, {"psi", "digamma"},
 };
 
 }  // namespace

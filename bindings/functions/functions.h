@@ -4,8 +4,8 @@
 // bodies. A function of the module goes into kFunctions, one that is a method of its first argument
 // too into kMethods.
 #pragma once
-#include "bindings/core/registry.h"
 #include "bindings/core/module.h"
+#include "bindings/core/registry.h"
 #include "engine/core/device.h"
 #include "engine/ops/reduce.h"
 
@@ -55,14 +55,14 @@ void list_sort(Catalogue&);
 void list_tensor(Catalogue&);
 
 // What a Lua state needs besides functions that are made when asked for.
-void add_profile(lua_State* L);      // what profile.lua is made of, into the core
-void open_generators(lua_State* L);  // the metatable of generators
-void open_gradient();                // how the engine learns the script's line
-void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
-void open_operators(lua_State* L);   // x + y, -x
+void add_profile(lua_State* L);       // what profile.lua is made of, into the core
+void open_generators(lua_State* L);   // the metatable of generators
+void open_gradient();                 // how the engine learns the script's line
+void open_markers(lua_State* L);      // mt.newaxis, mt.ellipsis
+void open_operators(lua_State* L);    // x + y, -x
 void push_cuda(lua_State* L);         // what cuda.lua is made of
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
-void push_gradient(lua_State* L);    // parts of the gradient functions that are written in Lua
-void push_linalg(lua_State* L);      // mt.linalg
+void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
+void push_linalg(lua_State* L);       // mt.linalg
 
 }  // namespace mt::lua

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "bindings/core/callback.h"
 #include "bindings/core/autocast.h"
-#include "engine/autograd/graph.h"
+#include "bindings/core/callback.h"
 #include "engine/autograd/function.h"
 #include "engine/autograd/gradcheck.h"
+#include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {
@@ -105,7 +105,9 @@ int register_hook_body(Args& a) {
     lua_setfield(a.L, -2, "__metatable");
     lua_pushcfunction(a.L, [](lua_State* L) {
       void* h = luaL_testudata(L, 1, "mtorch.hook");
-      if (!h) return luaL_error(L, "remove: no hook is given; methods are called with a colon, h:remove()");
+      if (!h)
+        return luaL_error(L,
+                          "remove: no hook is given; methods are called with a colon, h:remove()");
       if (const auto hook = static_cast<Held*>(h)->lock()) *hook = {};
       return 0;
     });
@@ -128,8 +130,8 @@ std::vector<Tensor> call_backward(const Callback& callback, const std::string& n
                                   const std::vector<int>& at, const std::vector<Tensor>& g) {
   lua_State* L = current_state();
   if (L && !lua_checkstack(L, int(g.size()) + arguments + 8))
-    fail("{}: Lua's stack has no room for the gradients of {} results and {} arguments", name, g.size(),
-         arguments);
+    fail("{}: Lua's stack has no room for the gradients of {} results and {} arguments", name,
+         g.size(), arguments);
   if (!L || !callback.push(L)) fail("{}: its backward function is gone", name);
   const int top = lua_gettop(L) - 1;
   for (const Tensor& t : g) push_tensor(L, t);
@@ -184,10 +186,9 @@ int custom_body(Args& a) {
   std::vector<Tensor> results = outputs;
   if (wanted) {
     const auto callback = std::make_shared<Callback>(L, 7);
-    results = record_function(name, inputs, outputs, plain, saved,
-                              [=](const std::vector<Tensor>& g) {
-                                return call_backward(*callback, name, n, at, g);
-                              });
+    results = record_function(
+        name, inputs, outputs, plain, saved,
+        [=](const std::vector<Tensor>& g) { return call_backward(*callback, name, n, at, g); });
   }
   return push_list(a, results);
 }

@@ -1,6 +1,6 @@
 // index.cpp -- reading and writing at positions that are data
-#include "bindings/functions/functions.h"
 #include "bindings/core/indexing.h"
+#include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
 
@@ -14,8 +14,8 @@ Index positions(const Args& a, int i) { return {a.tensor(i), 1}; }
 Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
   if (lua_type(a.L, i) != LUA_TNUMBER && lua_type(a.L, i) != LUA_TBOOLEAN) return a.tensor(i);
   const double v = lua_toboolean(a.L, i) && lua_type(a.L, i) == LUA_TBOOLEAN ? 1
-                   : lua_type(a.L, i) == LUA_TBOOLEAN                       ? 0
-                                                                            : a.number(i);
+                   : lua_type(a.L, i) == LUA_TBOOLEAN                        ? 0
+                                                                             : a.number(i);
   check_value(signature_of(a.entry()).name.c_str(), v, x.dtype());
   return expand(scalar(v, x.dtype(), x.device()), index.shape());
 }
@@ -285,16 +285,18 @@ const Entry kMethods[] = {
 };
 
 /// A function of the module alone, as in PyTorch.
-const Entry kUnravel{"unravel_index(indices, [shape])",
-                     "A list with the positions (from 1) in each dimension of a tensor of this shape "
-                     "that its flattened positions (from 1) have.",
-                     [](Args& a) {
-                       if (lua_type(a.L, 1) == LUA_TNUMBER)
-                         fail("unravel_index: the positions are a tensor of integers, "
-                              "mt.tensor({{{0}}}, 'int64') for {0}",
-                              show(a.number(1)));
-                       return push_list(a, unravel_index(positions(a, 1), a.new_shape(2)));
-                     }};
+const Entry kUnravel{
+    "unravel_index(indices, [shape])",
+    "A list with the positions (from 1) in each dimension of a tensor of this shape "
+    "that its flattened positions (from 1) have.",
+    [](Args& a) {
+      if (lua_type(a.L, 1) == LUA_TNUMBER)
+        fail(
+            "unravel_index: the positions are a tensor of integers, "
+            "mt.tensor({{{0}}}, 'int64') for {0}",
+            show(a.number(1)));
+      return push_list(a, unravel_index(positions(a, 1), a.new_shape(2)));
+    }};
 
 const Entry kWhere{"where(condition, x=nil, y=nil, {out=})",
                    "x where the condition is set, else y; where(condition) is the list that "

@@ -1,6 +1,6 @@
 // linalg.cpp -- the module mt.linalg, and those of its functions that are methods too
-#include "bindings/functions/functions.h"
 #include "engine/linalg/linalg.h"
+#include "bindings/functions/functions.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {
@@ -51,8 +51,9 @@ int cholesky_inverse_body(Args& a) {
 
 void check_pivot(const Args& a) {
   if (!a.boolean(2, true))
-    fail("{}: pivot=false is not there, as on PyTorch's CPU: rows are always exchanged; leave it out",
-         signature_of(a.entry()).name);
+    fail(
+        "{}: pivot=false is not there, as on PyTorch's CPU: rows are always exchanged; leave it out",
+        signature_of(a.entry()).name);
 }
 
 /// Functions of mt.linalg.
@@ -153,8 +154,7 @@ const Entry kLinalg[] = {
      "The inverse of the matrix whose Cholesky factor this is.", cholesky_inverse_body},
     {"vecdot(x, y, dim=-1)", "The products of vectors along dim, which broadcast.",
      [](Args& a) {
-       return a.push(
-           linalg::vecdot(a.tensor(1), a.tensor(2), a.given(3) ? a.position(3) : -1));
+       return a.push(linalg::vecdot(a.tensor(1), a.tensor(2), a.given(3) ? a.position(3) : -1));
      }},
     {"vander(x, N=nil)",
      "The powers 0 .. N - 1 of each element, in a new last dimension; N: as many as x has.",
@@ -165,9 +165,7 @@ const Entry kLinalg[] = {
     {"tensorsolve(A, B, [dims]=nil)",
      "X with A X = B for A as a matrix: its first dimensions are B's, the others X's; dims of A go "
      "last before.",
-     [](Args& a) {
-       return a.push(linalg::tensorsolve(a.tensor(1), a.tensor(2), a.dims(3)));
-     }},
+     [](Args& a) { return a.push(linalg::tensorsolve(a.tensor(1), a.tensor(2), a.dims(3))); }},
     {"tensorinv(A, ind=2)",
      "The inverse of A as a matrix of its first ind dimensions and the others.",
      [](Args& a) { return a.push(linalg::tensorinv(a.tensor(1), a.integer(2, 2))); }},

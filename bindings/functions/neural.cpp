@@ -41,8 +41,8 @@ Tensor lengths(const Args& a, int i) {
 Tensor running(const Args& a, int i) {
   const Tensor t = maybe(a, i);
   if (t.defined() && !is_float(t.dtype()))
-    fail("{}: running_{} is {}; use x:float()", signature_of(a.entry()).name, i == 2 ? "mean" : "var",
-         dtype_name(t.dtype()));
+    fail("{}: running_{} is {}; use x:float()", signature_of(a.entry()).name,
+         i == 2 ? "mean" : "var", dtype_name(t.dtype()));
   return t;
 }
 
@@ -77,7 +77,8 @@ const Entry kMethods[] = {
      [](Args& a) { return a.push(log_softmax(in_dtype(a, 3), a.position(2))); }},
     {"mse_loss(x, target, reduction='mean')", "The mean squared difference.",
      [](Args& a) { return a.push(mse_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
-    {"l1_loss(x, target, reduction='mean')", "The mean absolute difference; reduction 'mean', 'sum' or 'none'.",
+    {"l1_loss(x, target, reduction='mean')",
+     "The mean absolute difference; reduction 'mean', 'sum' or 'none'.",
      [](Args& a) { return a.push(l1_loss(a.tensor(1), a.tensor(2), reduction(a, 3))); }},
     {"smooth_l1_loss(x, target, reduction='mean', beta=1)",
      "With d = |x - target|: d^2 / (2 beta) below beta, d - beta / 2 beyond.",
@@ -92,8 +93,7 @@ const Entry kMethods[] = {
     {"binary_cross_entropy(x, target, weight=nil, reduction='mean')",
      "-log of the probability of the target, for x in 0..1 (beyond: an error; on a GPU NaN).",
      [](Args& a) {
-       return a.push(
-           binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 4), maybe(a, 3)));
+       return a.push(binary_cross_entropy(a.tensor(1), a.tensor(2), reduction(a, 4), maybe(a, 3)));
      }},
     {"binary_cross_entropy_with_logits(x, target, weight=nil, reduction='mean', pos_weight=nil)",
      "The same for raw scores, before the sigmoid; pos_weight counts targets of 1 so often.",
@@ -112,8 +112,8 @@ const Entry kMethods[] = {
     {"nll_loss(x, target, weight=nil, ignore_index=-100, reduction='mean')",
      "-x of the target classes (from 1), for log-probabilities [n x classes x ..].",
      [](Args& a) {
-       return a.push(nll_loss(a.tensor(1), a.tensor(2), maybe(a, 3), a.integer(4, -100),
-                              reduction(a, 5)));
+       return a.push(
+           nll_loss(a.tensor(1), a.tensor(2), maybe(a, 3), a.integer(4, -100), reduction(a, 5)));
      }},
     {"gaussian_nll_loss(x, target, var, full=false, eps=1e-6, reduction='mean')",
      "(log var + (x - target)^2 / var) / 2 for a variance of x's shape, or without its last "
@@ -161,9 +161,7 @@ const Entry kMethods[] = {
      [](Args& a) { return a.push(glu(a.tensor(1), a.given(2) ? a.position(2) : -1)); }},
     {"dropout(x, p=0.5, training=true)",
      "Elements zeroed with probability p, the others scaled by 1 / (1 - p).",
-     [](Args& a) {
-       return a.push(dropout(a.tensor(1), a.number(2, 0.5), a.boolean(3, true)));
-     }},
+     [](Args& a) { return a.push(dropout(a.tensor(1), a.number(2, 0.5), a.boolean(3, true))); }},
     {"dropout_(x, p=0.5, training=true)", "dropout in place.",
      [](Args& a) {
        dropout_(a.tensor(1), a.number(2, 0.5), a.boolean(3, true));
@@ -237,8 +235,8 @@ const Entry kFunctions[] = {
     {"layer_norm(input, normalized_shape, weight=nil, bias=nil, eps=1e-5)",
      "Mean 0 and variance 1 over the last dimensions, whose sizes are normalized_shape.",
      [](Args& a) {
-       return a.push(layer_norm(a.tensor(1), a.shape(2), maybe(a, 3), maybe(a, 4),
-                                a.number(5, 1e-5)));
+       return a.push(
+           layer_norm(a.tensor(1), a.shape(2), maybe(a, 3), maybe(a, 4), a.number(5, 1e-5)));
      }},
     {"rms_norm(input, normalized_shape, weight=nil, eps=nil)",
      "The input over the root of its mean square, over the last dimensions.",
@@ -258,14 +256,15 @@ const Entry kFunctions[] = {
      "use_input_stats=true, momentum=0.1, eps=1e-5)",
      "Mean 0 and variance 1 over each channel of each image alone.",
      [](Args& a) {
-       return a.push(instance_norm(a.tensor(1), running(a, 2), running(a, 3), maybe(a, 4), maybe(a, 5),
-                                   a.boolean(6, true), a.number(7, 0.1), a.number(8, 1e-5)));
+       return a.push(instance_norm(a.tensor(1), running(a, 2), running(a, 3), maybe(a, 4),
+                                   maybe(a, 5), a.boolean(6, true), a.number(7, 0.1),
+                                   a.number(8, 1e-5)));
      }},
     {"group_norm(input, num_groups, weight=nil, bias=nil, eps=1e-5)",
      "Mean 0 and variance 1 over each group of channels of each image.",
      [](Args& a) {
-       return a.push(group_norm(a.tensor(1), a.integer(2), maybe(a, 3), maybe(a, 4),
-                                a.number(5, 1e-5)));
+       return a.push(
+           group_norm(a.tensor(1), a.integer(2), maybe(a, 3), maybe(a, 4), a.number(5, 1e-5)));
      }},
     {"embedding(ids, weight, padding_idx=nil)",
      "Rows of weight [entries x features] by ids (from 1); the row padding_idx gets no gradient.",
@@ -298,9 +297,7 @@ const Entry kFunctions[] = {
      }},
     {"bilinear(input1, input2, weight, bias=nil)",
      "input1 . weight[o] . input2 for each o; weight [out x in1 x in2].",
-     [](Args& a) {
-       return a.push(bilinear(a.tensor(1), a.tensor(2), a.tensor(3), maybe(a, 4)));
-     }},
+     [](Args& a) { return a.push(bilinear(a.tensor(1), a.tensor(2), a.tensor(3), maybe(a, 4))); }},
     {"pixel_shuffle(input, upscale_factor)", "[.. x c r^2 x h x w] as [.. x c x h r x w r].",
      [](Args& a) { return a.push(pixel_shuffle(a.tensor(1), a.integer(2))); }},
     {"pixel_unshuffle(input, downscale_factor)", "[.. x c x h r x w r] as [.. x c r^2 x h x w].",

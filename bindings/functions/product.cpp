@@ -12,8 +12,8 @@ template <Tensor (*product)(const Tensor&, const Tensor&)> int of_two(Args& a) {
 }
 template <Tensor (*add)(const Tensor&, const Tensor&, const Tensor&, double, double)>
 int added(Args& a) {
-  return push_or_write(
-      a, add(a.tensor(1), a.tensor(2), a.tensor(3), a.number(4, 1), a.number(5, 1)));
+  return push_or_write(a,
+                       add(a.tensor(1), a.tensor(2), a.tensor(3), a.number(4, 1), a.number(5, 1)));
 }
 
 int einsum_body(Args& a) {
@@ -97,11 +97,11 @@ const Entry kMethods[] = {
     {"addmm(x, a, b, beta=1, alpha=1, {out=})",
      "beta * x + alpha * the product of two matrices; x broadcasts and is not read when beta is 0.",
      added<addmm>},
-    {"addmv(x, a, b, beta=1, alpha=1, {out=})", "beta * x + alpha * the product of a matrix and a vector.",
-     added<addmv>},
+    {"addmv(x, a, b, beta=1, alpha=1, {out=})",
+     "beta * x + alpha * the product of a matrix and a vector.", added<addmv>},
     {"baddbmm(x, a, b, beta=1, alpha=1, {out=})", "beta * x + alpha * bmm(a, b).", added<baddbmm>},
-    {"addbmm(x, a, b, beta=1, alpha=1, {out=})", "beta * x + alpha * bmm(a, b) summed over the batch.",
-     added<addbmm>},
+    {"addbmm(x, a, b, beta=1, alpha=1, {out=})",
+     "beta * x + alpha * bmm(a, b) summed over the batch.", added<addbmm>},
     {"addmm_(x, a, b, beta=1, alpha=1)", "addmm, written into x.", added<addmm>, -1, true},
     {"addmv_(x, a, b, beta=1, alpha=1)", "addmv, written into x.", added<addmv>, -1, true},
     {"baddbmm_(x, a, b, beta=1, alpha=1)", "baddbmm, written into x.", added<baddbmm>, -1, true},
@@ -112,7 +112,8 @@ const Entry kMethods[] = {
      "The cross products of vectors along dim, by default the first of 3 elements.", cross_body},
     {"trace(x)", "The sum of the diagonal of a matrix.",
      [](Args& a) { return a.push(trace(a.tensor(1))); }},
-    {"matrix_power(x, n, {out=})", "The n-th power of square matrices; of their inverses for negative n.",
+    {"matrix_power(x, n, {out=})",
+     "The n-th power of square matrices; of their inverses for negative n.",
      [](Args& a) { return a.push(linalg::matrix_power(a.tensor(1), a.integer(2))); }},
     {"linear(x, weight, bias=nil)", "x . weight' + bias, with weight [out x in].",
      [](Args& a) {

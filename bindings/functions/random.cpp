@@ -121,7 +121,8 @@ int bernoulli_body(Args& a) {
     Generator* g = generator_at(a, 4);
     Tensor x = *p;
     if (lua_type(a.L, 2) == LUA_TNUMBER) {  // x:bernoulli(p): x says the shape alone
-      x = full(x.shape(), a.number(2), is_float(x.dtype()) ? wide(x.dtype()) : Dtype::f64, x.device());
+      x = full(x.shape(), a.number(2), is_float(x.dtype()) ? wide(x.dtype()) : Dtype::f64,
+               x.device());
       x = to(bernoulli(x, g), p->dtype());
     } else if (a.given(2)) {
       fail("bernoulli: the shape follows from the tensor of probabilities");

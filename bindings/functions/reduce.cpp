@@ -46,7 +46,8 @@ template <Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)> int found
 
 void need_some(const Args& a, const Tensor& x) {
   if (x.numel() == 0)
-    fail("{}: {} is empty; of no elements there is no {}", name_in(a), to_string(x.shape()), name_in(a));
+    fail("{}: {} is empty; of no elements there is no {}", name_in(a), to_string(x.shape()),
+         name_in(a));
 }
 
 /// max and min: of everything one tensor; along a dimension values and positions; of two tensors
@@ -154,7 +155,8 @@ std::vector<Spacing> spacings(const Args& a, int i) {
   for (int k = 1; k <= int(lua_objlen(a.L, i)); ++k) {
     lua_rawgeti(a.L, i, k);
     const Tensor* at = tensor_at(a.L, -1);
-    if (!at && lua_type(a.L, -1) != LUA_TNUMBER) a.wrong(i, "a number, or a list of numbers or vectors");
+    if (!at && lua_type(a.L, -1) != LUA_TNUMBER)
+      a.wrong(i, "a number, or a list of numbers or vectors");
     list.push_back(at ? Spacing{1, *at} : Spacing{lua_tonumber(a.L, -1), {}});
     lua_pop(a.L, 1);
   }
@@ -197,7 +199,8 @@ const Entry kMethods[] = {
     {"prod(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", op::Prod::info.doc, reduced_as<prod>},
     {"amax(x, [dim]=nil, keepdim=false, {out=})", op::Amax::info.doc, reduced<amax>},
     {"amin(x, [dim]=nil, keepdim=false, {out=})", op::Amin::info.doc, reduced<amin>},
-    {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.", aminmax_body},
+    {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
+     aminmax_body},
     {"all(x, [dim]=nil, keepdim=false, {out=})",
      "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.", asked<all>},
     {"any(x, [dim]=nil, keepdim=false, {out=})",
@@ -208,10 +211,10 @@ const Entry kMethods[] = {
     {"min(x, dim=nil, keepdim=false, {out=})",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
      extremes<op::id<op::Minimum>, amin, min_along>},
-    {"argmax(x, dim=nil, keepdim=false, {out=})", "The position (from 1) of the first largest element.",
-     found<argmax>},
-    {"argmin(x, dim=nil, keepdim=false, {out=})", "The position (from 1) of the first smallest element.",
-     found<argmin>},
+    {"argmax(x, dim=nil, keepdim=false, {out=})",
+     "The position (from 1) of the first largest element.", found<argmax>},
+    {"argmin(x, dim=nil, keepdim=false, {out=})",
+     "The position (from 1) of the first smallest element.", found<argmin>},
     {"count_nonzero(x, [dim]=nil, keepdim=false, {out=})", op::CountNonzero::info.doc,
      reduced<count_nonzero>},
     {"logsumexp(x, [dim]=nil, keepdim=false, {out=})",
@@ -238,13 +241,12 @@ const Entry kMethods[] = {
        return a.push(cov(a.tensor(1), a.number(2, 1), a.given(3) ? a.tensor(3) : Tensor(),
                          a.given(4) ? a.tensor(4) : Tensor()));
      }},
-    {"corrcoef(x)", "The correlations of the rows (variables) over the columns, [n x m] to [n x n].",
+    {"corrcoef(x)",
+     "The correlations of the rows (variables) over the columns, [n x m] to [n x n].",
      [](Args& a) { return a.push(corrcoef(a.tensor(1))); }},
     {"renorm(x, p, dim, maxnorm)",
      "The parts along dim scaled to a p-norm of maxnorm where theirs is larger.",
-     [](Args& a) {
-       return a.push(renorm(a.tensor(1), a.number(2), a.position(3), a.number(4)));
-     }},
+     [](Args& a) { return a.push(renorm(a.tensor(1), a.number(2), a.position(3), a.number(4))); }},
     {"renorm_(x, p, dim, maxnorm)", "renorm, written into x.",
      [](Args& a) {
        return push_or_write(a, renorm(a.tensor(1), a.number(2), a.position(3), a.number(4)));
@@ -254,7 +256,8 @@ const Entry kMethods[] = {
      "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
      "or -math.huge. Where it is 0 its gradient is 0.",
      norm_body},
-    {"cumsum(x, dim, dtype=nil, {out=})", "The sum of all elements so far along dim.", scanned<cumsum>},
+    {"cumsum(x, dim, dtype=nil, {out=})", "The sum of all elements so far along dim.",
+     scanned<cumsum>},
     {"cumprod(x, dim, dtype=nil, {out=})", "The product of all elements so far along dim.",
      scanned<cumprod>},
     {"cumsum_(x, dim, dtype=nil)", "cumsum, written into x.", scanned<cumsum>, -1, true},

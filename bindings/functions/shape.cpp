@@ -324,7 +324,8 @@ const Entry kMethods[] = {
        if (a.tensor(1).dim() < 2) fail("fliplr: a vector has no columns; use flip(1)");
        return a.push(flip(a.tensor(1), {1}));
      }},
-    {"flipud(x)", "The rows in reverse.", [](Args& a) {
+    {"flipud(x)", "The rows in reverse.",
+     [](Args& a) {
        if (a.tensor(1).dim() == 0) fail("flipud: a 0-d tensor has no rows");
        return a.push(flip(a.tensor(1), {0}));
      }},

@@ -43,8 +43,7 @@ int topk_body(Args& a) {
   return push_picked(a, topk(a.tensor(1), a.integer(2), dim_or(a, 3, -1), a.boolean(4, true)));
 }
 int kthvalue_body(Args& a) {
-  return push_picked(
-      a, kthvalue(a.tensor(1), a.integer(2), dim_or(a, 3, -1), a.boolean(4, false)));
+  return push_picked(a, kthvalue(a.tensor(1), a.integer(2), dim_or(a, 3, -1), a.boolean(4, false)));
 }
 template <Tensor (*whole)(const Tensor&), Picked (*along)(const Tensor&, int64_t, bool)>
 int middle(Args& a) {
@@ -158,8 +157,6 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void list_sort(Catalogue& c) {
-  c.both_of(kMethods);
-}
+void list_sort(Catalogue& c) { c.both_of(kMethods); }
 
 }  // namespace mt::lua

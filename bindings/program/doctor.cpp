@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <string>
 
+#include <lua.hpp>
 #include "bindings/program/program.h"
 #include "engine/core/device.h"
 #include "engine/gpu/nvrtc.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
-#include <lua.hpp>
 
 namespace mt::program {
 namespace {
@@ -30,13 +30,14 @@ bool there(const char* library) {
 void blas() {
   const openblas::Library* library = openblas::open();
   if (!library)
-    return row("blas", false, fmt::format("large products and mt.linalg need OpenBLAS: {}", openblas::why()));
+    return row("blas", false,
+               fmt::format("large products and mt.linalg need OpenBLAS: {}", openblas::why()));
   const std::string core = library->openblas_get_corename(), best = openblas::best_core();
   const std::string note = *library->note ? fmt::format(" ({})", library->note) : "";
   row("blas", true, fmt::format("{}, {}", library->openblas_get_config(), library->path));
   row("blas kernels", openblas::suits(core.c_str()), core + note,
-      fmt::format("this processor has instructions for faster ones: set OPENBLAS_CORETYPE={}{}", best,
-                  std::getenv("OPENBLAS_CORETYPE") ? ", or unset it" : ""));
+      fmt::format("this processor has instructions for faster ones: set OPENBLAS_CORETYPE={}{}",
+                  best, std::getenv("OPENBLAS_CORETYPE") ? ", or unset it" : ""));
 }
 
 }  // namespace

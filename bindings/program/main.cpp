@@ -142,7 +142,8 @@ int has_c_stack(lua_State* L) { return lua_pushboolean(L, lua::c_stack_left()), 
 /// string.gsub, whose buffer lies on C's stack, and whose function may call it again.
 lua_CFunction plain_gsub = nullptr;
 int gsub(lua_State* L) {
-  if (!lua::c_stack_left()) return luaL_error(L, "stack overflow (C's): string.gsub is called inside itself too often");
+  if (!lua::c_stack_left())
+    return luaL_error(L, "stack overflow (C's): string.gsub is called inside itself too often");
   return plain_gsub(L);
 }
 
@@ -390,21 +391,22 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
 /// A closed standard stream must not become the next file that is opened: it stays unusable.
 void hold_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+      return;
 }
 
 /// At the end of the process: output that was lost is an error (as in GNU's close_stdout).
 void check_output() {
   const bool lost = std::ferror(stdout);
   if (std::fflush(stdout) == 0 && !lost) return;
-  say(stderr, "mtorch: cannot write standard output{}{}\n", lost ? "" : ": ", lost ? "" : std::strerror(errno));
+  say(stderr, "mtorch: cannot write standard output{}{}\n", lost ? "" : ": ",
+      lost ? "" : std::strerror(errno));
   std::fflush(stderr);
   _exit(1);
 }
 
 int usage(const std::string& sentence) {
-  say(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n",
-             sentence);
+  say(stderr, "mtorch: {}\nusage: mtorch [options] [script [args]]; see mtorch --help\n", sentence);
   return 2;
 }
 

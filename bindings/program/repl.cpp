@@ -96,7 +96,8 @@ class Editor {
     const auto find = reinterpret_cast<char** (**)(const char*, int, int)>(
         dlsym(library, "rl_attempted_completion_function"));
     const auto over = static_cast<int*>(dlsym(library, "rl_attempted_completion_over"));
-    const auto breaks = static_cast<const char**>(dlsym(library, "rl_completer_word_break_characters"));
+    const auto breaks =
+        static_cast<const char**>(dlsym(library, "rl_completer_word_break_characters"));
     const auto append = static_cast<int*>(dlsym(library, "rl_completion_append_character"));
     if (!matches || !find || !over || !breaks || !append) return;
     completing = L;
@@ -185,7 +186,7 @@ bool is_word(lua_State* L, const std::string& line, const char* word) {
 int repl(lua_State* L) {
   if (isatty(STDIN_FILENO))
     say(stdout, "mtorch {} -- {}. mt, nn and optim are there; help, quit.\n", MT_VERSION,
-               LUAJIT_VERSION);
+        LUAJIT_VERSION);
   if (predefine(L, true, true) != 0) report(L);
   Editor editor(L);
   interrupt_compiled(L);

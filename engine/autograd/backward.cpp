@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "engine/autograd/function.h"
 #include "engine/autograd/cycles.h"
-#include "engine/ops/ops.h"
-#include "engine/core/profile_scope.h"
+#include "engine/autograd/function.h"
 #include "engine/autograd/view_gradients.h"
+#include "engine/core/profile_scope.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 
@@ -95,7 +95,7 @@ Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
 
 /// What `grad` is asked for: only nodes on the way to these are visited.
 struct Targets {
-  std::unordered_map<const Node*, Tensor> nodes;        // and their gradients, once known
+  std::unordered_map<const Node*, Tensor> nodes;  // and their gradients, once known
   std::unordered_map<const TensorImpl*, Tensor> leaves;
   std::unordered_set<const Node*> needed;
   const char* used_up = nullptr;  // the name of a node on the way whose past is gone
@@ -104,9 +104,7 @@ struct Targets {
     if (x.impl()->node) nodes[x.impl()->node];
     else leaves[x.impl()];
   }
-  Tensor& of(const Tensor& x) {
-    return x.impl()->node ? nodes[x.impl()->node] : leaves[x.impl()];
-  }
+  Tensor& of(const Tensor& x) { return x.impl()->node ? nodes[x.impl()->node] : leaves[x.impl()]; }
   bool leads(Edge& edge) const {
     return edge.node ? needed.count(edge.node.get()) > 0 : leaves.count(edge.leaf.get()) > 0;
   }
@@ -162,7 +160,8 @@ class Walk {
   static void check_depth(const char* who) {
     int depth = 0;
     for (const Walk* w = current; w; w = w->outer_) ++depth;
-    if (depth > 20) fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
+    if (depth > 20)
+      fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
   }
 
   void send(Edge& edge, Tensor g) {
@@ -220,8 +219,7 @@ class Walk {
 
   /// Hands the leaves' gradients to the targets instead of `.grad`.
   void deliver() {
-    for (auto& leaf : leaves_)
-      targets_->leaves[leaf.get()] = take(*leaf);
+    for (auto& leaf : leaves_) targets_->leaves[leaf.get()] = take(*leaf);
     leaves_.clear();
   }
 
@@ -283,7 +281,8 @@ class Walk {
     return true;
   }
   static void check_leaf(const TensorImpl& leaf, const Shape& shape, Dtype dtype) {
-    const bool same = shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
+    const bool same =
+        shape.size() == leaf.ndim && std::equal(shape.begin(), shape.end(), leaf.size);
     if (!same || dtype != leaf.dtype)
       fail("backward: the gradient is {} {}, its leaf by now {} {}; it was replaced since",
            to_string(shape), dtype_name(dtype), to_string(Shape(leaf.size, leaf.ndim)),
@@ -308,8 +307,7 @@ class Walk {
       aside_.push_back(std::exchange(node->pending, {}));
       node->queued = false;
     }
-    for (auto& leaf : leaves_)
-      aside_.push_back(take(*leaf));
+    for (auto& leaf : leaves_) aside_.push_back(take(*leaf));
   }
   void take_back() {
     size_t i = 0;
@@ -517,7 +515,8 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
     fail("grad: {} outputs, but {} grad_outputs", outputs.size(), gradients.size());
   std::vector<Tensor> first;
   for (size_t i = 0; i < outputs.size(); ++i)
-    first.push_back(first_gradient("grad", outputs[i], gradients.empty() ? Tensor() : gradients[i]));
+    first.push_back(
+        first_gradient("grad", outputs[i], gradients.empty() ? Tensor() : gradients[i]));
   Targets targets;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].requires_grad())

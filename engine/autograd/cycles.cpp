@@ -23,8 +23,9 @@ std::unordered_set<TensorImpl*>& suspects() {
 std::atomic<int> suspected{0};
 
 bool Reach::all_known(const Thing& t) {
-  const int64_t owners = t.tensor ? t.tensor->refs.load() : t.node ? t.node->refs.load()
-                                                                    : t.stretch->use_count();
+  const int64_t owners = t.tensor ? t.tensor->refs.load()
+                         : t.node ? t.node->refs.load()
+                                  : t.stretch->use_count();
   return owners == t.known;
 }
 

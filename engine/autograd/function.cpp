@@ -115,7 +115,9 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
   std::vector<Tensor> results;
   for (size_t k = 0; k < outputs.size(); ++k) {
     // With an input or another result: a change of one would go unseen by the other's graph.
-    const auto same = [&](const Tensor& x) { return x.impl()->storage == outputs[k].impl()->storage; };
+    const auto same = [&](const Tensor& x) {
+      return x.impl()->storage == outputs[k].impl()->storage;
+    };
     const bool shared = std::any_of(inputs.begin(), inputs.end(), same) ||
                         std::any_of(outputs.begin(), outputs.begin() + ptrdiff_t(k), same);
     Tensor y = outputs[k].detach();

@@ -117,7 +117,8 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
     if (!x.requires_grad()) continue;
     if (!out.requires_grad()) fail("gradcheck: the result does not depend on input {}", k + 1);
     std::vector<std::vector<double>> jacobian;
-    for (int64_t i = 0; i < out.numel(); ++i) jacobian.push_back(steady(out, i, inputs, k, o.nondet_tol));
+    for (int64_t i = 0; i < out.numel(); ++i)
+      jacobian.push_back(steady(out, i, inputs, k, o.nondet_tol));
     NoGrad off;
     for (int64_t j = 0; j < x.numel(); ++j) {
       Nudge nudge(x, j);
@@ -128,9 +129,10 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
       for (size_t i = 0; i < up.size(); ++i) {
         const double numeric = (up[i] - down[i]) / (2 * o.eps), got = jacobian[i][size_t(j)];
         if (!(std::fabs(numeric - got) <= o.atol + o.rtol * std::fabs(numeric)))
-          fail("gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
-               "say {}",
-               k + 1, j + index_base, int64_t(i) + index_base, show(got), show(numeric));
+          fail(
+              "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
+              "say {}",
+              k + 1, j + index_base, int64_t(i) + index_base, show(got), show(numeric));
       }
     }
   }

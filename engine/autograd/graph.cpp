@@ -36,7 +36,8 @@ Node& conclude(Ref<Node> made, const Tensor& out) {
   if (o.node) Ref<Node>::adopt(o.node);
   o.node = made.release();
   o.requires_grad = true;
-  if (debugging && where_now) [[unlikely]] node.facts().line = where_now();
+  if (debugging && where_now) [[unlikely]]
+    node.facts().line = where_now();
   return node;
 }
 
@@ -108,7 +109,8 @@ void connect(Edge& edge, const Tensor& input) {
     return;
   }
   edge.node = Ref<Node>::share(t->node);
-  if (t->node->extra) [[unlikely]] announce(*t->node);
+  if (t->node->extra) [[unlikely]]
+    announce(*t->node);
 }
 
 Tensor rejoin(const Tensor& x, Ref<Node> node) {

@@ -47,8 +47,8 @@ struct Stretch;  // function.h
 /// What few nodes have.
 struct NodeExtra {
   std::vector<std::shared_ptr<Hook>> hooks;
-  Ref<TensorImpl> retained;         // a leaf that collects the gradient, for retain_grad
-  std::shared_ptr<Custom> custom;   // of a function with its own gradient
+  Ref<TensorImpl> retained;          // a leaf that collects the gradient, for retain_grad
+  std::shared_ptr<Custom> custom;    // of a function with its own gradient
   std::shared_ptr<Stretch> stretch;  // computes what was not saved
   std::shared_ptr<const std::vector<Place>> parts;  // of a sum of parts: where they lie
   int place[kMaxSaved] = {-1, -1, -1, -1};

@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include "engine/autograd/function.h"
-#include "engine/core/device.h"
-#include "engine/ops/ops.h"
-#include "engine/ops/index_checks.h"
 #include "engine/autograd/view_gradients.h"
+#include "engine/core/device.h"
+#include "engine/ops/index_checks.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
@@ -131,7 +131,8 @@ void check_recordable(const char* operation, const Tensor& target) {
 
 void Tensor::renew() const {
   const Tensor base(Ref<TensorImpl>::share(impl_->base));
-  if (base.impl()->storage != impl_->storage) {  // the base was given other data: no longer its view
+  if (base.impl()->storage !=
+      impl_->storage) {  // the base was given other data: no longer its view
     Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
     return;
   }
@@ -168,7 +169,8 @@ void check_writable(const char* operation, const Tensor& target) {
           "first",
           operation, d + 1, target.size(d));
   if (!target.is_contiguous() && repeats_elements(place_of(target)))
-    fail("{}: elements of this view share places (its windows overlap); clone() it first", operation);
+    fail("{}: elements of this view share places (its windows overlap); clone() it first",
+         operation);
 }
 
 const Tensor& write_(const char* operation, const Tensor& target, const Tensor& given) {
@@ -184,9 +186,9 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
   Tensor value = expand(source, target.shape());
   if (value.impl() == target.impl()) return target;  // into itself
   TensorImpl* base = target.impl()->base;
-  const bool wants = grad_enabled() && is_float(target.dtype()) &&
-                     (value.requires_grad() || target.requires_grad() ||
-                      (base && base->requires_grad));
+  const bool wants =
+      grad_enabled() && is_float(target.dtype()) &&
+      (value.requires_grad() || target.requires_grad() || (base && base->requires_grad));
   if (wants) check_recordable(operation, target);
   if (value.impl()->storage == target.impl()->storage) value = clone(value);
   copy_elements(target, value);

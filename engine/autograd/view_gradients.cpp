@@ -175,7 +175,8 @@ void add_part(const Tensor& whole, const Part& part) {
 }
 
 PartSum::PartSum(const Shape& shape, const Tensor& like)
-    : whole_(empty(shape, like.dtype(), like.device())), width_(whole_.numel()) {
+    : whole_(empty(shape, like.dtype(), like.device())),
+      width_(whole_.numel()) {
   if (width_ < kLarge) fill_rest();
 }
 

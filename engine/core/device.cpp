@@ -131,7 +131,9 @@ void for_each_cuda(void (*call)(const Device&)) {
   for (const Gpu* gpu : opened)
     if (gpu) call(*gpu);
 }
-void* cuda_symbol(const char* name) { return plugin_library ? dlsym(plugin_library, name) : nullptr; }
+void* cuda_symbol(const char* name) {
+  return plugin_library ? dlsym(plugin_library, name) : nullptr;
+}
 
 bool gpus_at_once = false, gpus_in_use = false;
 int64_t started_on_gpus() {

@@ -9,7 +9,7 @@ namespace mt {
 namespace {
 
 constexpr const char* kNames[kDtypes] = {"bool",    "uint8",   "int32",   "int64",
-                                      "float32", "float64", "float16", "bfloat16"};
+                                         "float32", "float64", "float16", "bfloat16"};
 Dtype the_default = Dtype::f32;
 
 }  // namespace

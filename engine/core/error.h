@@ -24,7 +24,8 @@ template <class... A> [[noreturn]] void fail(fmt::format_string<A...> text, A&&.
 constexpr const char kInterrupted[] = "interrupted!";
 /// Throws Error where Ctrl-C came: what was computed since may be half done.
 inline void check_interrupt() {
-  if (mt_interrupted) [[unlikely]] throw Error(kInterrupted);
+  if (mt_interrupted) [[unlikely]]
+    throw Error(kInterrupted);
 }
 
 /// A number as messages show it (fmt would write -nan).

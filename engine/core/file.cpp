@@ -36,8 +36,7 @@ class Quiet {
   ~Quiet() {
     const int error = errno;
     const timespec now{};
-    while (sigtimedwait(&ours_, nullptr, &now) > 0) {
-    }
+    while (sigtimedwait(&ours_, nullptr, &now) > 0) {}
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
     errno = error;
   }
@@ -96,9 +95,9 @@ bool may_write(const std::string& path, mode_t mode) {
 
 /// What is to be written, and how.
 struct Place {
-  std::string path;        // links followed
-  int own = -1;            // a descriptor of the process
-  bool through = false;    // a device or a FIFO
+  std::string path;         // links followed
+  int own = -1;             // a descriptor of the process
+  bool through = false;     // a device or a FIFO
   struct stat replaced {};  // st_nlink is 0 where nothing is
 };
 
@@ -114,7 +113,8 @@ Place find_place(const std::string& op, const std::string& path) {
     if ((flags & O_ACCMODE) == O_RDONLY) refuse(op, path, "it is open for reading only");
     return p;
   }
-  struct stat s {}, folder {};
+  struct stat s {
+  }, folder{};
   const bool exists = stat(path.c_str(), &s) == 0;
   if (!exists && errno != ENOENT) refuse(op, path);
   if (exists && S_ISDIR(s.st_mode)) refuse(op, path, "it is a folder");
@@ -125,10 +125,12 @@ Place find_place(const std::string& op, const std::string& path) {
   if (p.through) return p.path = path, p;
   const std::string home = folder_of(p.path);
   if (stat(home.c_str(), &folder) != 0)
-    refuse(op, path, errno == ENOENT ? fmt::format("there is no folder '{}'", home) : std::strerror(errno));
+    refuse(op, path,
+           errno == ENOENT ? fmt::format("there is no folder '{}'", home) : std::strerror(errno));
   if (!may_write(home, folder.st_mode))
-    refuse(op, path, errno == EACCES ? fmt::format("the folder '{}' is read-only", home)
-                                     : std::strerror(errno));
+    refuse(
+        op, path,
+        errno == EACCES ? fmt::format("the folder '{}' is read-only", home) : std::strerror(errno));
   if (exists && stat(p.path.c_str(), &p.replaced) != 0) refuse(op, path);
   return p;
 }
@@ -198,7 +200,8 @@ bool File::close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
 // ---- one file ---------------------------------------------------------------------------------
 
 FileWriter::FileWriter(const char* operation, std::string path)
-    : operation_(operation), path_(std::move(path)) {
+    : operation_(operation),
+      path_(std::move(path)) {
   Place p = find_place(operation_, path_);
   if (p.own == STDOUT_FILENO) std::fflush(stdout);  // what was printed before comes before
   if (p.own >= 0) file_ = File(fcntl(p.own, F_DUPFD_CLOEXEC, 0));

@@ -151,14 +151,16 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
   if (!on_host(device)) {
     check_alive(device);
     const GpuUse u = gpu_of(device).use();
-    fail("out of memory: {} asked for on {}; {} live in tensors, {} reserved, {} free of {}; use "
-         "smaller batches or drop references",
-         size_of(int64_t(bytes)), device.name, size_of(u.allocated), size_of(u.reserved),
-         size_of(u.free), size_of(u.total));
+    fail(
+        "out of memory: {} asked for on {}; {} live in tensors, {} reserved, {} free of {}; use "
+        "smaller batches or drop references",
+        size_of(int64_t(bytes)), device.name, size_of(u.allocated), size_of(u.reserved),
+        size_of(u.free), size_of(u.total));
   }
-  fail("out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
-       "smaller batches or drop references",
-       bytes, device.name, host_live.load(), host_peak.load());
+  fail(
+      "out of memory: {} bytes asked for on {}, {} bytes live in tensors (at most {} so far); use "
+      "smaller batches or drop references",
+      bytes, device.name, host_live.load(), host_peak.load());
 }
 
 /// Makes room: what is kept for reuse goes back, the bindings collect what is garbage. Whether trying
@@ -227,7 +229,8 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
 void Storage::destroy(Storage* s) {
   (on_host(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
-  if (!s->pinned && in_one_block(*s->device, s->bytes)) return free_list.give(s, kHeader + s->bytes);
+  if (!s->pinned && in_one_block(*s->device, s->bytes))
+    return free_list.give(s, kHeader + s->bytes);
   give_back(*s->device, s->data, s->bytes, s->pinned);
   give_block(s, sizeof(Storage));
 }

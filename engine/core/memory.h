@@ -55,7 +55,8 @@ template <class T> class Ref {
 struct Storage {
   std::atomic<int> refs{1};
   uint32_t version = 0;  // changes in place
-  const struct Gpu* pinned = nullptr;  // page-locked memory of the CPU, which this GPU's driver gave
+  const struct Gpu* pinned =
+      nullptr;  // page-locked memory of the CPU, which this GPU's driver gave
   const Device* device = nullptr;
   void* data = nullptr;
   size_t bytes = 0;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <new>
 
-#include "engine/autograd/graph.h"
 #include "engine/autograd/cycles.h"
+#include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/ops/ops.h"
 #include "kernels/math/number.h"
@@ -45,7 +45,8 @@ TensorImpl* TensorImpl::create() { return new (take_block(sizeof(TensorImpl))) T
 
 void TensorImpl::destroy(TensorImpl* t) {
   while (t) {  // a gradient may have a gradient, and so on: no recursion
-    if (t->suspected) [[unlikely]] unsuspect(t);
+    if (t->suspected) [[unlikely]]
+      unsuspect(t);
     Ref<Storage>::adopt(t->storage);
     Ref<TensorImpl>::adopt(t->pending);
     Ref<TensorImpl>::adopt(t->base);
@@ -155,9 +156,7 @@ void Tensor::retain_grad() const {
   impl_->node->facts().retained = Ref<TensorImpl>::adopt(leaf.release());
 }
 
-Tensor Tensor::detach() const {
-  return alias_of(*this, shape(), strides(), offset());
-}
+Tensor Tensor::detach() const { return alias_of(*this, shape(), strides(), offset()); }
 
 namespace {
 
@@ -183,7 +182,8 @@ int64_t Tensor::at_integer(int64_t i) const { return element<int64_t>(*this, i);
 
 void replace_data(const Tensor& x, const Tensor& y) {
   TensorImpl &a = *x.impl(), &b = *y.impl();
-  if (!x.is_leaf()) fail("set_data: this tensor was computed from others; only leaves can be replaced");
+  if (!x.is_leaf())
+    fail("set_data: this tensor was computed from others; only leaves can be replaced");
   if (!(x.shape() == y.shape()))
     fail("set_data: the tensor is {}, the new data {}", to_string(x.shape()), to_string(y.shape()));
   x.set_grad({});

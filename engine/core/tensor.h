@@ -126,7 +126,8 @@ void note_change(const Storage*);
 /// Counts a change in place.
 inline void bump(const Tensor& t) {
   ++t.impl()->storage->version;
-  if (debugging) [[unlikely]] note_change(t.impl()->storage);
+  if (debugging) [[unlikely]]
+    note_change(t.impl()->storage);
 }
 
 }  // namespace mt

@@ -11,11 +11,11 @@
 #include <set>
 
 #include "engine/autograd/graph.h"
-#include "engine/ops/create.h"
-#include "engine/gpu/cuda_check.h"
-#include "engine/gpu/cuda_preamble.h"
 #include "engine/core/device.h"
 #include "engine/core/error.h"
+#include "engine/gpu/cuda_check.h"
+#include "engine/gpu/cuda_preamble.h"
+#include "engine/ops/create.h"
 
 namespace mt {
 namespace {
@@ -78,9 +78,10 @@ std::string missing_header(const std::string& log) {
   const size_t at = log.find(kWords), end = log.find('"', at + kWords.size());
   if (at == log.npos || end == log.npos) return "";
   const std::string name = log.substr(at + kWords.size(), end - at - kWords.size());
-  return fmt::format(" '{}' was not found: leave the #include out where the kernel needs nothing of it, put "
-                     "its text into the source, or name its folder, options={{'-I/folder'}}.",
-                     name);
+  return fmt::format(
+      " '{}' was not found: leave the #include out where the kernel needs nothing of it, put "
+      "its text into the source, or name its folder, options={{'-I/folder'}}.",
+      name);
 }
 
 /// What a text has that belongs to a program of the host, and what stands for it here.
@@ -90,16 +91,19 @@ std::string leave_out(const CudaText& text) {
     return std::find(list.begin(), list.end(), w) != list.end();
   };
   for (const std::string& w : text.host_words)
-    if (!listed_in(text.host_functions, w) && !listed_in(text.device_functions, w)) words.push_back(w);
+    if (!listed_in(text.host_functions, w) && !listed_in(text.device_functions, w))
+      words.push_back(w);
   if (text.host_functions.empty() && words.empty()) return "";
   std::string s = " Leave out ";
   if (!text.host_functions.empty())
-    s += fmt::format("the functions of the host ({}){}", listed(text.host_functions), words.empty() ? "" : " and ");
+    s += fmt::format("the functions of the host ({}){}", listed(text.host_functions),
+                     words.empty() ? "" : " and ");
   s += listed(words);
-  return s + ": only kernels and __device__ functions are compiled. The script does the rest: "
-             "k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand for "
-             "TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
-             "__constant__.";
+  return s +
+         ": only kernels and __device__ functions are compiled. The script does the rest: "
+         "k[{blocks, threads}](..) launches and checks, rank={m=2} and the types stand for "
+         "TORCH_CHECK, mt.zeros makes results, mt.cdiv counts blocks, k:set_constant fills "
+         "__constant__.";
 }
 
 /// The compiler's errors, and before them what to do.

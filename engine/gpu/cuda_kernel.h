@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/tensor.h"
 #include "engine/gpu/cuda_signature.h"
 #include "engine/gpu/nvrtc.h"
-#include "engine/core/tensor.h"
 #include "kernels/module.h"
 
 namespace mt {

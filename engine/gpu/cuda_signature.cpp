@@ -224,9 +224,11 @@ std::vector<int64_t> bounds(const Tokens& t, size_t i, size_t end) {
 bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
   size_t i = from;
   while (i < end && (t[i] == "const" || t[i] == ":")) ++i;
-  if (i + 5 >= end || t[i] != "mt" || t[i + 1] != ":" || t[i + 2] != ":" || t[i + 4] != "<") return false;
+  if (i + 5 >= end || t[i] != "mt" || t[i + 1] != ":" || t[i + 2] != ":" || t[i + 4] != "<")
+    return false;
   const std::string_view name = t[i + 3];
-  if (name.size() != 7 || !name.starts_with("tensor") || name[6] < '1' || name[6] > '4') return false;
+  if (name.size() != 7 || !name.starts_with("tensor") || name[6] < '1' || name[6] > '4')
+    return false;
   const size_t close = behind(t, i + 4, end);
   Tokens element;
   for (size_t k = i + 5; k + 1 < close; ++k)
@@ -403,7 +405,8 @@ void note_function(const Tokens& t, size_t i, CudaText& text) {
     depth += t[open] == ")" ? 1 : t[open] == "(" ? -1 : 0;
     if (depth == 0) break;
   }
-  if (open < 2 || !is_word(t[open - 1]) || is_one_of(t[open - 1], {"if", "for", "while", "switch"})) return;
+  if (open < 2 || !is_word(t[open - 1]) || is_one_of(t[open - 1], {"if", "for", "while", "switch"}))
+    return;
   bool on_device = false;
   for (size_t k = open; k > 0 && !is_one_of(t[k - 1], {";", "}", "{"}); --k)
     on_device |= is_one_of(t[k - 1], {"__global__", "__device__", "constexpr", "="});
@@ -416,11 +419,13 @@ void read_host(const Tokens& t, CudaText& text) {
   for (size_t i = 0; i < t.size(); ++i) {
     if (t[i] == "{" && depth == 0) note_function(t, i, text);
     depth += t[i] == "{" ? 1 : t[i] == "}" ? -1 : 0;
-    const bool known = is_one_of(t[i], {"torch", "at", "TORCH_CHECK", "AT_ASSERTM", "CHECK_INPUT", "CHECK_CUDA",
-                                        "C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDA_ERR", "dim3",
-                                        "cudaMemcpyToSymbol", "cudaMalloc", "cudaMemcpy", "cudaGetLastError",
-                                        "cudaDeviceSynchronize", "PYBIND11_MODULE", "cdiv"});
-    const bool named = std::find(text.host_words.begin(), text.host_words.end(), t[i]) != text.host_words.end();
+    const bool known =
+        is_one_of(t[i], {"torch", "at", "TORCH_CHECK", "AT_ASSERTM", "CHECK_INPUT", "CHECK_CUDA",
+                         "C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "CUDA_ERR", "dim3",
+                         "cudaMemcpyToSymbol", "cudaMalloc", "cudaMemcpy", "cudaGetLastError",
+                         "cudaDeviceSynchronize", "PYBIND11_MODULE", "cdiv"});
+    const bool named =
+        std::find(text.host_words.begin(), text.host_words.end(), t[i]) != text.host_words.end();
     if (known && !named) text.host_words.emplace_back(t[i]);
   }
 }

@@ -2,8 +2,8 @@
 #include "engine/gpu/graph.h"
 
 #include "engine/core/error.h"
-#include "engine/ops/generator.h"
 #include "engine/core/profile_scope.h"
+#include "engine/ops/generator.h"
 
 namespace mt {
 

@@ -11,9 +11,9 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/core/error.h"
 #include "engine/gpu/cuda_preamble.h"
 #include "engine/gpu/cuda_signature.h"
-#include "engine/core/error.h"
 #include "kernels/cuda/library.h"
 
 namespace mt {
@@ -118,12 +118,13 @@ struct Library {
       return;
     }
     const bool all =
-        find(handle, "nvrtcCreateProgram", create) && find(handle, "nvrtcDestroyProgram", destroy) &&
+        find(handle, "nvrtcCreateProgram", create) &&
+        find(handle, "nvrtcDestroyProgram", destroy) &&
         find(handle, "nvrtcCompileProgram", compile) &&
-        find(handle, "nvrtcGetProgramLogSize", log_size) && find(handle, "nvrtcGetProgramLog", log) &&
-        find(handle, "nvrtcGetCUBINSize", cubin_size) && find(handle, "nvrtcGetCUBIN", cubin) &&
-        find(handle, "nvrtcGetPTXSize", ptx_size) && find(handle, "nvrtcGetPTX", ptx) &&
-        find(handle, "nvrtcAddNameExpression", add_name) &&
+        find(handle, "nvrtcGetProgramLogSize", log_size) &&
+        find(handle, "nvrtcGetProgramLog", log) && find(handle, "nvrtcGetCUBINSize", cubin_size) &&
+        find(handle, "nvrtcGetCUBIN", cubin) && find(handle, "nvrtcGetPTXSize", ptx_size) &&
+        find(handle, "nvrtcGetPTX", ptx) && find(handle, "nvrtcAddNameExpression", add_name) &&
         find(handle, "nvrtcGetLoweredName", lowered) &&
         find(handle, "nvrtcGetNumSupportedArchs", archs_count) &&
         find(handle, "nvrtcGetSupportedArchs", archs) &&
@@ -239,8 +240,7 @@ CudaCode compile(const CudaSource& s, int arch) {
   for (const int a : lib.architectures)
     if (a <= arch) nearest = a;
   std::vector<std::string> options = s.options;
-  options.push_back(known ? "-arch=" + target_of(arch)
-                          : fmt::format("-arch=compute_{}", nearest));
+  options.push_back(known ? "-arch=" + target_of(arch) : fmt::format("-arch=compute_{}", nearest));
   if (!place().include.empty()) {
     options.push_back("-I" + place().include);
     options.push_back("-I" + place().include + "/cccl");

@@ -47,8 +47,7 @@ struct Bytes::Inflate {
   ~Inflate() { inflateEnd(&z); }
 };
 
-Bytes::Bytes(const void* data, size_t size)
-    : at_(static_cast<const uint8_t*>(data)), left_(size) {
+Bytes::Bytes(const void* data, size_t size) : at_(static_cast<const uint8_t*>(data)), left_(size) {
   if (is_gzip(at_, left_)) inflate_ = std::make_unique<Inflate>();
 }
 Bytes::~Bytes() = default;

@@ -64,7 +64,8 @@ Tensor parse_idx(const void* data, size_t size) {
     fail("it begins with bytes {:02x} {:02x}, an IDX file with 00 00", magic[0], magic[1]);
   const Kind* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
                                   [&](const Kind& k) { return k.code == magic[2]; });
-  if (kind == std::end(kKinds)) fail("its type byte is {:02x}, IDX knows 08 09 0b 0c 0d 0e", magic[2]);
+  if (kind == std::end(kKinds))
+    fail("its type byte is {:02x}, IDX knows 08 09 0b 0c 0d 0e", magic[2]);
   const Shape shape = read_shape(bytes, magic[3]);
   const int64_t n = checked_count("its shape", shape);
   if (uint64_t(n) > bytes.at_most() / uint64_t(kind->bytes))
@@ -83,7 +84,8 @@ Tensor parse_idx(const void* data, size_t size) {
     }
   }
   uint8_t extra;
-  if (bytes.read(&extra, 1) != 0) fail("bytes follow the {} values of its shape {}", n, to_string(shape));
+  if (bytes.read(&extra, 1) != 0)
+    fail("bytes follow the {} values of its shape {}", n, to_string(shape));
   return out;
 }
 

@@ -83,8 +83,9 @@ void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
   // (inner V^H) from the left by V^-H: as a real system of twice the size, of which the real half
   // of the answer counts.
   const Tensor vr = mT(v.re), vi = mT(v.im);
-  const Tensor right = cat({matmul(inner.re, vr) + matmul(inner.im, vi),
-                            matmul(inner.im, vr) - matmul(inner.re, vi)}, -2);
+  const Tensor right = cat(
+      {matmul(inner.re, vr) + matmul(inner.im, vi), matmul(inner.im, vr) - matmul(inner.re, vi)},
+      -2);
   const Tensor left = cat({cat({vr, vi}, -1), cat({-vi, vr}, -1)}, -2);
   dx[0] = slice(solve(left, right, true, "eig's gradient"), -2, 0, n);
 }

@@ -172,12 +172,11 @@ void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor w = results.next({n}), v = results.next({n, n});
   const Tensor gw = grads.next({n}), gv = grads.next({n, n});
   const Tensor ones = eye(n, n, w.dtype());
-  const Tensor apart =
-      reciprocal_for(has_part(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
+  const Tensor apart = reciprocal_for(has_part(gv), unsqueeze(w, -2) - unsqueeze(w, -1) + ones);
   // V stays orthogonal: only the skew part of what would turn it counts, and A's gradient is
   // symmetric.
-  const Tensor inner = where(to(ones, Dtype::b8), unsqueeze(gw, -1),
-                             skew(matmul(mT(v), gv)) * apart * Tensor(0.5));
+  const Tensor inner =
+      where(to(ones, Dtype::b8), unsqueeze(gw, -1), skew(matmul(mT(v), gv)) * apart * Tensor(0.5));
   dx[0] = matmul(v, matmul(inner, mT(v)));
 }
 const NodeType kEigh{"eigh", eigh_backward};

@@ -11,7 +11,8 @@ namespace {
 
 /// The rows of every matrix in another order: row i is x's row order[i].
 Tensor rows_in(const Tensor& x, const Tensor& order) {
-  const Shape size = with(broadcast("lu", batch_of(x), batch_of(order, 1)), rows_of(x), columns_of(x));
+  const Shape size =
+      with(broadcast("lu", batch_of(x), batch_of(order, 1)), rows_of(x), columns_of(x));
   return gather(expand(x, size), -2, expand(unsqueeze(order, -1), size));
 }
 

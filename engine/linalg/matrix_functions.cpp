@@ -9,15 +9,26 @@ namespace {
 /// exp of matrices whose norm is at most 5.4: the diagonal Pade approximant of degree 13 (Higham
 /// 2005).
 Tensor pade(const Tensor& a) {
-  constexpr double b[] = {64764752532480000., 32382376266240000., 7771770303897600.,
-                          1187353796428800.,  129060195264000.,   10559470521600.,
-                          670442572800.,      33522128640.,       1323241920.,
-                          40840800.,          960960.,            16380.,
-                          182.,               1.};
+  constexpr double b[] = {64764752532480000.,
+                          32382376266240000.,
+                          7771770303897600.,
+                          1187353796428800.,
+                          129060195264000.,
+                          10559470521600.,
+                          670442572800.,
+                          33522128640.,
+                          1323241920.,
+                          40840800.,
+                          960960.,
+                          16380.,
+                          182.,
+                          1.};
   const auto c = [&](int k) { return Tensor(b[k] / b[0]); };  // exp of 0 is exact
   const Tensor one = eye(rows_of(a), rows_of(a), a.dtype());
   const Tensor a2 = matmul(a, a), a4 = matmul(a2, a2), a6 = matmul(a2, a4);
-  const auto high = [&](int k) { return matmul(a6, a6 * c(k + 12) + a4 * c(k + 10) + a2 * c(k + 8)); };
+  const auto high = [&](int k) {
+    return matmul(a6, a6 * c(k + 12) + a4 * c(k + 10) + a2 * c(k + 8));
+  };
   const auto sum = [&](int k) {  // of every second power, from k on
     return high(k) + a6 * c(k + 6) + a4 * c(k + 4) + a2 * c(k + 2) + one * c(k);
   };
@@ -40,20 +51,20 @@ Tensor exp_values(const Tensor& given) {
 
 /// exp of (A', G; 0, A') has the gradient of <G, exp A> at its upper right (Mathias 1996). G is
 /// scaled, so that it does not decide how often is squared.
-const NodeType kExp{"matrix_exp", [](Node& node, const Tensor& g, Tensor* dx) {
-                      const Tensor at = mT(node.get(0));
-                      const int64_t n = rows_of(at);
-                      double size = 0;
-                      {
-                        NoGrad off;
-                        size = amax(abs(g.detach())).item();
-                      }
-                      if (!(size > 0) || std::isinf(size)) size = 1;
-                      const Tensor none = zeros(at.shape(), at.dtype());
-                      const Tensor both = cat({cat({at, g * Tensor(1 / size)}, -1),
-                                               cat({none, at}, -1)}, -2);
-                      dx[0] = slice(slice(matrix_exp(both), -2, 0, n), -1, n, n) * Tensor(size);
-                    }};
+const NodeType kExp{
+    "matrix_exp", [](Node& node, const Tensor& g, Tensor* dx) {
+      const Tensor at = mT(node.get(0));
+      const int64_t n = rows_of(at);
+      double size = 0;
+      {
+        NoGrad off;
+        size = amax(abs(g.detach())).item();
+      }
+      if (!(size > 0) || std::isinf(size)) size = 1;
+      const Tensor none = zeros(at.shape(), at.dtype());
+      const Tensor both = cat({cat({at, g * Tensor(1 / size)}, -1), cat({none, at}, -1)}, -2);
+      dx[0] = slice(slice(matrix_exp(both), -2, 0, n), -1, n, n) * Tensor(size);
+    }};
 
 /// The product of some sizes.
 int64_t product(const char* name, const Tensor& x, int from, int to) {

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "engine/core/async_errors.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
+#include "engine/core/async_errors.h"
 #include "engine/ops/index_checks.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
@@ -191,8 +191,8 @@ namespace {
 std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_last) {
   const char* name = "embedding_bag";
   if (is_float(offsets.dtype()) || offsets.dtype() == Dtype::b8 || offsets.dim() != 1)
-    fail("{}: the offsets are {} {}; expected a row of integers", name,
-         dtype_name(offsets.dtype()), to_string(offsets.shape()));
+    fail("{}: the offsets are {} {}; expected a row of integers", name, dtype_name(offsets.dtype()),
+         to_string(offsets.shape()));
   const Tensor host = to(to(offsets, cpu_device()), Dtype::i64);
   std::vector<int64_t> ends;
   for (int64_t i = 0; i < host.numel(); ++i) {
@@ -231,9 +231,9 @@ Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector
     }
   }
   const Tensor at = integers(place, {bags * most}, rows.device());
-  const Tensor inside = reshape(
-      logical_and(index_select(kept, 0, at), integers(there, {bags * most}, rows.device())),
-      {bags, most, 1});
+  const Tensor inside =
+      reshape(logical_and(index_select(kept, 0, at), integers(there, {bags * most}, rows.device())),
+              {bags, most, 1});
   const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
   const Tensor best = max_along(where(inside, lines, Tensor(-INFINITY)), 1).values;
   return where(any(inside, {1}), best, Tensor(0.0));
@@ -245,7 +245,8 @@ Tensor weighted(const Tensor& rows, const Tensor& factor) {
 
 /// Calls f(from, count) for runs of `n` rows, whole groups of `each`, that stay in the cache.
 template <class F> void in_runs(const Tensor& x, int64_t n, int64_t each, const F& f) {
-  const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24, row = std::max<int64_t>(x.size(1), 1);
+  const int64_t most = is_cpu(x.device()) ? 1 << 15 : 1 << 24,
+                row = std::max<int64_t>(x.size(1), 1);
   const int64_t step = std::max<int64_t>(most / row / each, 1) * each;
   for (int64_t from = 0; from < n; from += step) f(from, std::min(step, n - from));
 }
@@ -253,11 +254,14 @@ template <class F> void in_runs(const Tensor& x, int64_t n, int64_t each, const 
 /// sum of x[at[i]] * y[bag[i]] over each row.
 Tensor products_of_rows(const Tensor& x, const Tensor& at, const Tensor& y, const Tensor& bag) {
   const auto part = [&](int64_t from, int64_t n) {
-    return sum(index_select(x, 0, {slice(at, 0, from, n)}) * index_select(y, 0, {slice(bag, 0, from, n)}), {1});
+    return sum(
+        index_select(x, 0, {slice(at, 0, from, n)}) * index_select(y, 0, {slice(bag, 0, from, n)}),
+        {1});
   };
   if (grad_enabled()) return part(0, at.numel());
   const Tensor out = empty({at.numel()}, promote(x.dtype(), y.dtype()), x.device());
-  in_runs(x, at.numel(), 1, [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
+  in_runs(x, at.numel(), 1,
+          [&](int64_t from, int64_t n) { copy_elements(slice(out, 0, from, n), part(from, n)); });
   return out;
 }
 
@@ -281,13 +285,14 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
   }
   const bool to_factor = factor.defined() && factor.requires_grad();
   if (!grad_enabled() || !(x.requires_grad() || to_factor)) return out;
-  static const NodeType type{
-      "embedding_bag", [](Node& node, const Tensor& g, Tensor* dx) {
-        const Tensor x = node.get(0), at = node.get(1), bag = node.get(2);
-        const Tensor factor = node.has(3) ? node.get(3) : Tensor();
-        if (node.wants(0)) dx[0] = to(sums_of_rows(g, bag, at, factor, x.size(0)), x.dtype());
-        if (node.has(3) && node.wants(1)) dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
-      }};
+  static const NodeType type{"embedding_bag", [](Node& node, const Tensor& g, Tensor* dx) {
+                               const Tensor x = node.get(0), at = node.get(1), bag = node.get(2);
+                               const Tensor factor = node.has(3) ? node.get(3) : Tensor();
+                               if (node.wants(0))
+                                 dx[0] = to(sums_of_rows(g, bag, at, factor, x.size(0)), x.dtype());
+                               if (node.has(3) && node.wants(1))
+                                 dx[1] = to(products_of_rows(x, at, g, bag), factor.dtype());
+                             }};
   Node& node = factor.defined() ? record(type, out, {&x, &factor}) : record(type, out, {&x});
   node.save(0, x, 0), node.save(1, at, Node::kOther), node.save(2, bag, Node::kOther);
   if (factor.defined()) node.save(3, factor, 1);
@@ -330,7 +335,8 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
   Tensor bag = empty({used}, Dtype::i64);
   for (int64_t b = 0; b < bags; ++b) {
     check_interrupt();
-    std::fill(bag.data_as<int64_t>() + ends[size_t(b)], bag.data_as<int64_t>() + ends[size_t(b + 1)], b);
+    std::fill(bag.data_as<int64_t>() + ends[size_t(b)],
+              bag.data_as<int64_t>() + ends[size_t(b + 1)], b);
   }
   bag = to(bag, weight.device());
   Tensor factor = per_sample;
@@ -347,8 +353,7 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
 }
 
 Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
-  if (classes && *classes < 1)
-    fail("one_hot: num_classes is {}, it must be at least 1", *classes);
+  if (classes && *classes < 1) fail("one_hot: num_classes is {}, it must be at least 1", *classes);
   if (!classes && ids.numel() == 0) fail("one_hot: without ids, num_classes is needed");
   NoGrad off;
   const Tensor at = checked_ids("one_hot", ids, classes ? *classes : INT64_MAX);
@@ -377,9 +382,10 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
   bool same = fits;
   for (int d = 0; same && d + 1 < x.dim(); ++d) same = x.size(d) == y.size(d);
   if (!same)
-    fail("bilinear: the inputs are {} and {}, the weight {}; expected (.. x in1), (.. x in2) and "
-         "(out x in1 x in2)",
-         to_string(x.shape()), to_string(y.shape()), to_string(weight.shape()));
+    fail(
+        "bilinear: the inputs are {} and {}, the weight {}; expected (.. x in1), (.. x in2) and "
+        "(out x in1 x in2)",
+        to_string(x.shape()), to_string(y.shape()), to_string(weight.shape()));
   const int64_t out = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
   if (bias.defined() && !(bias.shape() == Shape{out}))
     fail("bilinear: the bias is {}, the weight {}", to_string(bias.shape()),
@@ -394,8 +400,9 @@ Tensor bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Te
 
 Tensor pixel_shuffle(const Tensor& x, int64_t r) {
   const int d = x.dim() - 3;
-  if (d < 0) fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)",
-                  to_string(x.shape()));
+  if (d < 0)
+    fail("pixel_shuffle: the input is {}; expected (.. x channels x height x width)",
+         to_string(x.shape()));
   if (r < 1 || r > 46340 || x.size(d) % (r * r) != 0)
     fail("pixel_shuffle: upscale_factor is {}, its square does not divide the {} channels of {}", r,
          x.size(d), to_string(x.shape()));
@@ -427,7 +434,8 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t r) {
 
 Tensor channel_shuffle(const Tensor& x, int64_t groups) {
   if (x.dim() < 3)
-    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)", to_string(x.shape()));
+    fail("channel_shuffle: the input is {}; expected (batch x channels x ..)",
+         to_string(x.shape()));
   const int64_t c = x.size(1);
   if (groups < 1 || c % groups != 0)
     fail("channel_shuffle: groups is {}, which does not divide the {} channels of {}", groups, c,

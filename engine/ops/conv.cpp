@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
-#include "engine/ops/conv3d.h"
 #include "engine/core/device.h"
-#include "engine/core/upcast.h"
 #include "engine/core/openblas.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/conv3d.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
@@ -38,7 +38,10 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
     const Tensor held[3] = {calculable(given[kX]), calculable(given[kW]), calculable(given[kY])};
     return to(compute(result, held, calculable(bias), g), one.dtype());
   }
-  Tensor out = empty(result == kX ? g.x() : result == kW ? g.w() : g.y(), one.dtype(), one.device());
+  Tensor out = empty(result == kX   ? g.x()
+                     : result == kW ? g.w()
+                                    : g.y(),
+                     one.dtype(), one.device());
   if (out.numel() == 0) return out;
   if (given[result == kY ? kW : kY].numel() == 0 || one.numel() == 0) {
     fill_(out, 0);
@@ -50,9 +53,9 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   for (int r = 0; r < 3; ++r)
     if (r != result) held[r] = contiguous(given[r]);
   if (result == kX)  // the weight with its channels exchanged
-    held[kW] = contiguous(permute(
-        reshape(held[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
-        {0, 2, 1, 3, 4}));
+    held[kW] = contiguous(
+        permute(reshape(held[kW], {g.groups, g.outputs, g.inputs, g.kernel[0], g.kernel[1]}),
+                {0, 2, 1, 3, 4}));
   held[result] = out;
   Conv c;
   c.part = part_of(result), c.dtype = out.dtype();
@@ -69,9 +72,8 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
 }
 
 void conv_backward(Node& node, const Tensor& g, Tensor* dx);
-const NodeType kParts[3] = {{"conv_transpose", conv_backward},
-                            {"conv_weight", conv_backward},
-                            {"conv", conv_backward}};
+const NodeType kParts[3] = {
+    {"conv_transpose", conv_backward}, {"conv_weight", conv_backward}, {"conv", conv_backward}};
 
 Tensor part(Role result, const Tensor& a, const Tensor& b, const Tensor& bias, const Geometry& g) {
   const Role first = result == kX ? kW : kX, second = result == kY ? kW : kY;
@@ -186,8 +188,9 @@ int64_t windows(const char* name, int64_t size, int64_t before, int64_t after, i
                 int64_t dilation, int64_t stride) {
   const int64_t padded = size + before + after, span = span_of(kernel, dilation);
   if (span > padded)
-    fail("{}: the kernel of {} with dilation {} spans {}, more than the input of {} with padding {}",
-         name, kernel, dilation, span, size, before + after);
+    fail(
+        "{}: the kernel of {} with dilation {} spans {}, more than the input of {} with padding {}",
+        name, kernel, dilation, span, size, before + after);
   return (padded - span) / stride + 1;
 }
 
@@ -200,8 +203,7 @@ void check_image(const char* name, const Tensor& x, int spatial) {
          spatial == 1   ? "length"
          : spatial == 2 ? "height x width"
                         : "depth x height x width");
-  if (!is_float(x.dtype()))
-    fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
 }
 
 Shape spatial_numbers(const char* name, const char* option, const Shape& given, int spatial,
@@ -237,7 +239,8 @@ Tensor conv(const char* name, int spatial, const Tensor& x0, const Tensor& w0, c
     a = {x.size(x.dim() - spatial + i), w.size(w.dim() - spatial + i), stride[i], dilation[i]};
     int64_t before = padding[i], after = padding[i];
     if (o.same) {
-      if (stride[i] != 1) fail("{}: padding 'same' needs stride 1, the stride is {}", name, stride[i]);
+      if (stride[i] != 1)
+        fail("{}: padding 'same' needs stride 1, the stride is {}", name, stride[i]);
       const int64_t both = span_of(a.kernel, dilation[i]) - 1;
       if (both > INT32_MAX)
         fail("{}: padding 'same' would be {} for a kernel of {} with dilation {}", name, both,
@@ -271,8 +274,8 @@ Tensor conv_transpose(const char* name, int spatial, const Tensor& x0, const Ten
   Window axis[3];  // depth, height, width
   for (int i = 0; i < spatial; ++i) {
     Window& a = axis[3 - spatial + i];
-    a = {0, w.size(w.dim() - spatial + i), stride[i], dilation[i], -padding[i],
-         x.size(x.dim() - spatial + i)};
+    a = {0,           w.size(w.dim() - spatial + i), stride[i], dilation[i],
+         -padding[i], x.size(x.dim() - spatial + i)};
     if (more[i] >= std::max(stride[i], dilation[i]))
       fail("{}: output_padding is {}, it must be less than the stride {} or the dilation {}", name,
            more[i], stride[i], dilation[i]);
@@ -313,15 +316,31 @@ Tensor conv_anchored(const char* name, int spatial, const Tensor& x0, const Tens
     fail("{}: the input {} has {} channels, the weight {} takes {}", name, to_string(x0.shape()),
          x.size(1), to_string(w0.shape()), w.size(1));
   const int64_t step = reverse ? -1 : 1;
-  const Geometry g{x.size(0), 1, w.size(1), w.size(0), {x.size(2), x.size(3)},
-                   {w.size(2), w.size(3)}, {x.size(2), x.size(3)}, {1, 1}, {step, step}, {0, 0}};
+  const Geometry g{x.size(0),
+                   1,
+                   w.size(1),
+                   w.size(0),
+                   {x.size(2), x.size(3)},
+                   {w.size(2), w.size(3)},
+                   {x.size(2), x.size(3)},
+                   {1, 1},
+                   {step, step},
+                   {0, 0}};
   checked_count(name, g.y());
   return finish(p, spatial, part(kY, x, w, {}, g));
 }
 
 Tensor window_sums(const Tensor& x, const Window& h, const Window& w) {
-  const Geometry g{x.size(0), 1, 1, 1, {h.size, w.size}, {h.kernel, w.kernel}, {h.out, w.out},
-                   {h.stride, w.stride}, {h.dilation, w.dilation}, {h.offset, w.offset}};
+  const Geometry g{x.size(0),
+                   1,
+                   1,
+                   1,
+                   {h.size, w.size},
+                   {h.kernel, w.kernel},
+                   {h.out, w.out},
+                   {h.stride, w.stride},
+                   {h.dilation, w.dilation},
+                   {h.offset, w.offset}};
   const Tensor one = ones({1, 1, h.kernel, w.kernel}, x.dtype(), x.device());
   return squeeze(part(kY, unsqueeze(x, 1), one, {}, g), 1);
 }
@@ -362,12 +381,10 @@ Patches patches_of(Node& node) {
   std::memcpy(&p, node.saved[0]->storage->data, sizeof p);
   return p;
 }
-const NodeType kUnfold{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
-                         dx[0] = folded(g, patches_of(node));
-                       }};
-const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = unfolded(g, patches_of(node));
-                     }};
+const NodeType kUnfold{
+    "unfold", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = folded(g, patches_of(node)); }};
+const NodeType kFold{
+    "fold", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = unfolded(g, patches_of(node)); }};
 
 void record_patches(const NodeType& type, const Tensor& out, const Tensor& x, const Patches& p) {
   if (!wants_grad(x)) return;
@@ -434,9 +451,9 @@ Tensor im2col(const Tensor& x, const Shape& kernel, const Shape& dilation, const
          to_string(x.shape()));
   const bool single = x.dim() == 3;
   const Tensor image = single ? unsqueeze(x, 0) : x;
-  const Patches p = checked_patches("unfold", image.size(0), image.size(1),
-                                    {image.size(2), image.size(3)}, kernel, dilation, padding,
-                                    stride);
+  const Patches p =
+      checked_patches("unfold", image.size(0), image.size(1), {image.size(2), image.size(3)},
+                      kernel, dilation, padding, stride);
   const Tensor out = unfolded(image, p);
   return single ? squeeze(out, 0) : out;
 }

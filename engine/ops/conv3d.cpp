@@ -58,7 +58,8 @@ Tensor windows_of(const Tensor& x, const Volume& v) {
   const Tensor out = zeros(v.slices(), x.dtype(), x.device());
   {
     NoGrad off;
-    each_slice(out, x, v, [](const Tensor& slices, const Tensor& places) { copy_(slices, places); });
+    each_slice(out, x, v,
+               [](const Tensor& slices, const Tensor& places) { copy_(slices, places); });
   }
   record_volume(kWindows, out, x, v);
   return out;

@@ -118,7 +118,8 @@ Tensor clone(const Tensor& x) {
 }
 
 Tensor pin_memory(const Tensor& x) {
-  if (!is_cpu(x.device())) fail("pin_memory: the tensor is on {}; only the CPU's can be pinned", x.device().name);
+  if (!is_cpu(x.device()))
+    fail("pin_memory: the tensor is on {}; only the CPU's can be pinned", x.device().name);
   if (x.impl()->storage->pinned && x.is_contiguous()) return x;
   if (capturing) check_may_wait(*capturing);
   const Tensor out = shape_of(x);
@@ -141,9 +142,7 @@ Tensor to(const Tensor& x, Dtype dtype) {
 
 namespace {
 
-void move_backward(Node& node, const Tensor& g, Tensor* dx) {
-  dx[0] = to(g, node.get(0).device());
-}
+void move_backward(Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.get(0).device()); }
 const NodeType kMove{"to", move_backward};
 
 }  // namespace

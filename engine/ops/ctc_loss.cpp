@@ -96,11 +96,15 @@ struct Spelling {
   int64_t blank;
 };
 
-template <class T>
-Sequence<T> sequence(const Tensor& x, const Spelling& s, int64_t i) {
+template <class T> Sequence<T> sequence(const Tensor& x, const Spelling& s, int64_t i) {
   const int64_t n = x.size(1), classes = x.size(2);
-  return {x.data_as<T>() + i * classes, n * classes, classes, s.time.at_integer(i), s.blank,
-          s.labels.data_as<int64_t>() + s.begin.at_integer(i), s.length.at_integer(i)};
+  return {x.data_as<T>() + i * classes,
+          n * classes,
+          classes,
+          s.time.at_integer(i),
+          s.blank,
+          s.labels.data_as<int64_t>() + s.begin.at_integer(i),
+          s.length.at_integer(i)};
 }
 
 /// Calls body(sequence, i) for all sequences of x.
@@ -184,9 +188,10 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
              index_base);
       label -= index_base;
       if (label == blank)
-        fail("{}: target {} of sequence {} is {}, the blank; targets are the other classes, or give "
-             "another blank",
-             kName, k + index_base, i + index_base, label + index_base);
+        fail(
+            "{}: target {} of sequence {} is {}, the blank; targets are the other classes, or give "
+            "another blank",
+            kName, k + index_base, i + index_base, label + index_base);
     }
     begin += joined ? length : most;
   }

@@ -284,9 +284,10 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
     case op::Accepts::real: return is_float(d) ? d : default_dtype();
     case op::Accepts::integer:
       if (is_float(d) && (row.info == &op::Gcd::info || row.info == &op::Lcm::info))
-        fail("{}: {} numbers have no common divisors and multiples; use integer tensors, as from "
-             ":long()",
-             row.info->name, dtype_name(d));
+        fail(
+            "{}: {} numbers have no common divisors and multiples; use integer tensors, as from "
+            ":long()",
+            row.info->name, dtype_name(d));
       if (is_float(d))
         fail("{}: {} numbers have no bits to work on; use bool or integer tensors, as from :long()",
              row.info->name, dtype_name(d));
@@ -298,9 +299,8 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 /// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {
   const char* name = facts[op].row.info->name;
-  const bool divides =
-      op == op::id<op::FloorDivide> || op == op::id<op::TruncDivide> ||
-      op == op::id<op::Remainder> || op == op::id<op::Fmod>;
+  const bool divides = op == op::id<op::FloorDivide> || op == op::id<op::TruncDivide> ||
+                       op == op::id<op::Remainder> || op == op::id<op::Fmod>;
   if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) ||
       divisor.numel() == 0)
     return;
@@ -414,8 +414,7 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
     if (mask && inputs[0]->dtype() != Dtype::b8)
       fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
            dtype_name(inputs[0]->dtype()));
-    if (inputs[i]->impl()->number)
-      check_value(row.info->name, inputs[i]->at(0), p.dtype);
+    if (inputs[i]->impl()->number) check_value(row.info->name, inputs[i]->at(0), p.dtype);
     Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype))
                : mask                    ? *inputs[i]
                                          : to(*inputs[i], p.dtype);

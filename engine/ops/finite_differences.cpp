@@ -89,8 +89,8 @@ Tensor slope(const Tensor& x, const Spacing& s, int d, int64_t edge_order) {
   if (edge_order == 1) parts.push_back((f(1) - f(0)) / h(0));
   else parts.push_back(parabola(f(0), f(1), f(2), h(0), h(1), -h(0)));
   if (n > 2)
-    parts.push_back(parabola(f(0, n - 2), f(1, n - 2), f(2, n - 2), h(0, n - 2), h(1, n - 2),
-                             Tensor(0.0)));
+    parts.push_back(
+        parabola(f(0, n - 2), f(1, n - 2), f(2, n - 2), h(0, n - 2), h(1, n - 2), Tensor(0.0)));
   if (edge_order == 1) parts.push_back((f(n - 1) - f(n - 2)) / h(n - 2));
   else parts.push_back(parabola(f(n - 3), f(n - 2), f(n - 1), h(n - 3), h(n - 2), h(n - 2)));
   return cat(parts, d);

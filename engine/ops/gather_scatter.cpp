@@ -1,13 +1,13 @@
 // gather_scatter.cpp -- gather and scatter: positions along one dimension that are themselves data
-#include "engine/core/upcast.h"
 #include "engine/ops/gather_scatter.h"
+#include "engine/core/upcast.h"
 
 #include <cstring>
 
-#include "engine/core/async_errors.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
+#include "engine/core/async_errors.h"
 #include "engine/ops/index_checks.h"
+#include "engine/ops/ops.h"
 #include "kernels/math/number.h"
 
 namespace mt {
@@ -258,11 +258,11 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
     const Tensor zeros_there = scatter_add(none, d, index, to(is_zero, Dtype::i64));
     alone = logical_and(is_zero, eq(gather(zeros_there, d, index), Tensor(1.0)));
     if (recorded && zeros_there.numel() > 0 && amax(zeros_there).item() > 1)
-      fail("scatter_reduce: two zeros of the source go to one place; their product has no second "
-           "derivative here; leave create_graph out, or use mt.prod");
+      fail(
+          "scatter_reduce: two zeros of the source go to one place; their product has no second "
+          "derivative here; leave create_graph out, or use mt.prod");
   }
-  const Tensor others =
-      scatter_reduce(x, d, index, where(alone, Tensor(1.0), source), "prod");
+  const Tensor others = scatter_reduce(x, d, index, where(alone, Tensor(1.0), source), "prod");
   const Tensor safe = where(is_zero, Tensor(1.0), source);
   dx[1] = where(alone, gather(g * others, d, index), gather(g * product, d, index) / safe);
 }
@@ -290,10 +290,10 @@ Tensor scatter_any(const char* name, const Tensor& x, int64_t dim, const Index& 
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0 && given.at.dim() <= 1) {
-    const Tensor y = reshape(
-        scatter_any(name, reshape(x, {1}), 0, {at_least_1d(given.at), given.first},
-                    at_least_1d(source), join, false),
-        {});
+    const Tensor y =
+        reshape(scatter_any(name, reshape(x, {1}), 0, {at_least_1d(given.at), given.first},
+                            at_least_1d(source), join, false),
+                {});
     return in_place ? write_(name, x, y) : y;
   }
   check_ranks(name, x, given.at, d);
@@ -389,8 +389,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Te
 }
 
 Tensor take_along_dim(const Tensor& x, const Index& index, std::optional<int64_t> dim) {
-  if (!dim)
-    return gather(reshape(x, {-1}), 0, {reshape(index.at, {-1}), index.first});
+  if (!dim) return gather(reshape(x, {-1}), 0, {reshape(index.at, {-1}), index.first});
   const int d = wrap_dim("take_along_dim", *dim, x.dim());
   if (x.dim() != index.at.dim())
     fail("take_along_dim: the index is {}, the tensor {}; they need the same number of dimensions",

@@ -14,7 +14,8 @@ struct Index {
   Tensor at;
   int64_t first = 0;
   Index(const Tensor& positions, int64_t counted_from = 0)  // NOLINT: a tensor is an index
-      : at(positions), first(counted_from) {}
+      : at(positions),
+        first(counted_from) {}
   /// What is added to a negative position; 0 where there are none.
   int64_t back(int64_t extent) const { return first ? extent : 0; }
 };
@@ -56,7 +57,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Index&, const Tensor& valu
 /// One entry of an index such as x[{2, {}, {1, 3}, mask}]: it walks x's dimensions from the first.
 struct At {
   enum Kind : uint8_t { pick, range, newaxis, skip, positions, mask } kind;
-  int64_t first = 0;           // pick, range
+  int64_t first = 0;            // pick, range
   int64_t count = 1, step = 1;  // range; skip: how many dimensions
   const Tensor* at = nullptr;   // positions, mask
   int64_t base = 0;             // what the writer of `positions` calls the first one

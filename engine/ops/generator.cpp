@@ -169,8 +169,9 @@ void Generator::fill(Random r, const Device& device) {
   if (kind_ == Kind::mt19937)
     return with_dtype(r.dtype, [&](auto zero) { fill_as<decltype(zero)>(r); });
   if (capturing == &device && this != &default_generator())
-    fail("while mt.cuda.graph records, random numbers come from the stream of manual_seed; leave the "
-         "generator out");
+    fail(
+        "while mt.cuda.graph records, random numbers come from the stream of manual_seed; leave the "
+        "generator out");
   const int64_t group = random_group(r.what, r.dtype);
   r.seed = seed_, r.offset = counter_;
   counter_ += uint64_t((r.n + group - 1) / group);

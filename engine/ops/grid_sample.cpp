@@ -95,8 +95,7 @@ void check_grid(const Tensor& x, const Tensor& grid) {
 
 }  // namespace
 
-Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond beyond,
-                   bool corners) {
+Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond beyond, bool corners) {
   check_grid(x, grid);
   const int spatial = x.dim() - 2;
   const int64_t n = x.size(0), c = x.size(1);
@@ -104,8 +103,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
   Shape result{n, c};
   for (int d = 0; d < spatial; ++d)
     points *= grid.size(1 + d), area *= x.size(2 + d), result.push(grid.size(1 + d));
-  if (checked_count("grid_sample", result) == 0)
-    return zeros(result, x.dtype(), x.device());
+  if (checked_count("grid_sample", result) == 0) return zeros(result, x.dtype(), x.device());
   // From the last dimension, which the grid's first number is for.
   std::vector<Tap> all{{Tensor(), Tensor()}};  // place: int64 in the plane
   std::vector<Tensor> inside{Tensor()};
@@ -118,8 +116,8 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, Sampling how, Beyond bey
     std::vector<Tensor> all_inside;
     for (const Tap& tap : taps_of(at, size, how, beyond, corners)) {
       NoGrad off;
-      const Tensor known = logical_and(ge(tap.place, Tensor(0.0)),
-                                       le(tap.place, Tensor(double(size - 1))));
+      const Tensor known =
+          logical_and(ge(tap.place, Tensor(0.0)), le(tap.place, Tensor(double(size - 1))));
       const Tensor within = logical_or(known, isnan(tap.place));  // whose weight is NaN
       const Tensor place = to(where(known, tap.place, Tensor(0.0)), Dtype::i64) *
                            scalar(double(stride), Dtype::i64, x.device());
@@ -171,8 +169,8 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool corners) {
       const double end = n == 1 ? 0 : corners ? 1 : double(n - 1) / double(n);
       Shape along;
       for (int k = 0; k < spatial; ++k) along.push(k == d ? n : 1);
-      columns.push_back(expand(reshape(linspace(-end, end, n, theta.dtype(), theta.device()), along),
-                               points));
+      columns.push_back(
+          expand(reshape(linspace(-end, end, n, theta.dtype(), theta.device()), along), points));
     }
     columns.push_back(ones(points, theta.dtype(), theta.device()));
     base = reshape(stack(columns, -1), {1, -1, spatial + 1});

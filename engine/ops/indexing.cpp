@@ -1,12 +1,12 @@
 // indexing.cpp -- x[k]: regions that are views, positions and masks that are data, and writing there
 #include <cstring>
 
-#include "engine/core/upcast.h"
-#include "engine/core/async_errors.h"
 #include "engine/autograd/graph.h"
+#include "engine/core/async_errors.h"
 #include "engine/core/device.h"
-#include "engine/ops/ops.h"
+#include "engine/core/upcast.h"
 #include "engine/ops/index_checks.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
@@ -139,8 +139,9 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
   }
   if (wants_grad(x)) {
     static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] = put_at("index", zeros(node.shape(0), g.dtype(), g.device()),
-                                                saved_key(node), g, Join::add);
+                                 dx[0] =
+                                     put_at("index", zeros(node.shape(0), g.dtype(), g.device()),
+                                            saved_key(node), g, Join::add);
                                }};
     save_key(record(type, out, {&x}), x, key);
   }
@@ -177,26 +178,25 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
     g.out = whole.data(), g.in = part.data();
     g.join = join;
     const bool there = whole.device().scatter(g);
-    if (!key.several())
-      found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
+    if (!key.several()) found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   };
   if (source.numel() > 0 && join == Join::set) write(out, source);
   else if (source.numel() > 0)
     through_float(out, [&](const Tensor& whole) { write(whole, calculable(source)); });
   if (wants) {
-    static const NodeType type{
-        "index_put", [](Node& node, const Tensor& g, Tensor* dx) {
-          const Key key = saved_key(node);
-          const bool adds = node.number[3] != 0;
-          const Tensor none = zeros({}, g.dtype(), g.device());
-          if (node.wants(0))
-            dx[0] = adds ? g
-                         : put_at("index_put", g, key, expand(none, shape_at(g.shape(), key)),
-                                  Join::set);
-          if (!node.wants(1)) return;
-          const Tensor part = pick_at("index_put", g, key);
-          dx[1] = adds ? part : where(stayed(key), part, none);
-        }};
+    static const NodeType type{"index_put", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Key key = saved_key(node);
+                                 const bool adds = node.number[3] != 0;
+                                 const Tensor none = zeros({}, g.dtype(), g.device());
+                                 if (node.wants(0))
+                                   dx[0] = adds ? g
+                                                : put_at("index_put", g, key,
+                                                         expand(none, shape_at(g.shape(), key)),
+                                                         Join::set);
+                                 if (!node.wants(1)) return;
+                                 const Tensor part = pick_at("index_put", g, key);
+                                 dx[1] = adds ? part : where(stayed(key), part, none);
+                               }};
     Node& node = record(type, out, {&x, &source});
     save_key(node, x, key);
     node.number[3] = join == Join::add;
@@ -213,7 +213,11 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
 class Region {
  public:
   Region(const Tensor& x, const At* items, int n, bool recorded)
-      : x_(x), size_(x.shape()), stride_(x.strides()), given_(x.shape()), offset_(x.offset()),
+      : x_(x),
+        size_(x.shape()),
+        stride_(x.strides()),
+        given_(x.shape()),
+        offset_(x.offset()),
         recorded_(recorded && wants_grad(x)) {
     for (int i = 0; i < n; ++i) enter(items[i]);
     view_ = recorded_ ? x_ : view_of(x, size_, stride_, offset_);
@@ -436,9 +440,10 @@ Tensor put_slices(const char* name, const Tensor& x, int64_t dim, const Index& g
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0) {
-    const Tensor y = reshape(put_slices(name, reshape(x, {1}), 0, given,
-                                        filling || source.dim() ? source : reshape(source, {1}),
-                                        join, filling, false), {});
+    const Tensor y = reshape(
+        put_slices(name, reshape(x, {1}), 0, given,
+                   filling || source.dim() ? source : reshape(source, {1}), join, filling, false),
+        {});
     return in_place ? write_(name, x, y) : y;
   }
   Key key = slices_at(name, x, d, given);
@@ -484,8 +489,8 @@ Tensor index_add(const Tensor& x, int64_t dim, const Index& index, const Tensor&
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
                   bool in_place) {
-  return put_slices(in_place ? "index_copy_" : "index_copy", x, dim, index, source, Join::set, false,
-                    in_place);
+  return put_slices(in_place ? "index_copy_" : "index_copy", x, dim, index, source, Join::set,
+                    false, in_place);
 }
 
 Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor& value,

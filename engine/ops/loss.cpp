@@ -2,10 +2,10 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/core/async_errors.h"
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
+#include "engine/core/async_errors.h"
 #include "engine/ops/index_checks.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
@@ -68,15 +68,14 @@ Tensor held_log(const Tensor& p) { return maximum(log(p), Tensor(-100.0)); }
 Tensor held_log_rest(const Tensor& p) { return maximum(log1p(-p), Tensor(-100.0)); }
 
 /// The slope (p - target) / (p (1 - p)) stays finite at the ends, where the logarithm's does not.
-const NodeType kBinary{
-    "binary_cross_entropy", [](Node& node, const Tensor& g, Tensor* dx) {
-      const Tensor p = node.get(0);
-      if (node.wants(0)) {
-        const Tensor spread = maximum(p * (Tensor(1.0) - p), Tensor(1e-12));
-        dx[0] = g * (p - node.get(1)) / spread;
-      }
-      if (node.wants(1)) dx[1] = g * (held_log_rest(p) - held_log(p));
-    }};
+const NodeType kBinary{"binary_cross_entropy", [](Node& node, const Tensor& g, Tensor* dx) {
+                         const Tensor p = node.get(0);
+                         if (node.wants(0)) {
+                           const Tensor spread = maximum(p * (Tensor(1.0) - p), Tensor(1e-12));
+                           dx[0] = g * (p - node.get(1)) / spread;
+                         }
+                         if (node.wants(1)) dx[1] = g * (held_log_rest(p) - held_log(p));
+                       }};
 
 }  // namespace
 
@@ -182,8 +181,8 @@ struct Labels {
   for (int64_t i = 0; i < host.numel(); ++i) {
     const int64_t label = host.at_integer(i);
     if (label != ignore && (label < first || label > last))
-      fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name,
-           i + index_base, label, first, last, first);
+      fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name, i + index_base,
+           label, first, last, first);
   }
   fail("{}: the targets changed while they were read", name);
 }
@@ -253,12 +252,13 @@ Tensor negative_log(const char* name, const Tensor& logp, const Tensor& target,
   } else {
     share = to(l.kept, logp.dtype());
   }
-  Tensor loss = nothing ? zeros(l.position.shape(), logp.dtype(), logp.device())
-                        : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1),
-                                 Tensor(0.0));
+  Tensor loss =
+      nothing ? zeros(l.position.shape(), logp.dtype(), logp.device())
+              : -where(l.kept, squeeze(gather(logp, 1, unsqueeze(l.position, 1)), 1), Tensor(0.0));
   if (weight.defined()) loss = loss * share;
   if (smoothing > 0 && !nothing) {
-    const Tensor all = weight.defined() ? logp * along_classes(to(weight, logp.dtype()), logp) : logp;
+    const Tensor all =
+        weight.defined() ? logp * along_classes(to(weight, logp.dtype()), logp) : logp;
     const Tensor smooth = -where(l.kept, sum(all, {1}), Tensor(0.0));
     loss = loss * Tensor(1 - smoothing) + smooth * Tensor(smoothing / double(classes));
   }
@@ -310,11 +310,14 @@ void check_rows(const char* name, const Tensor& x, const Tensor& target, const S
   if (!(target.shape() == expected))
     fail("{}: the scores are {}, the targets {}; expected {}", name, to_string(x.shape()),
          to_string(target.shape()), to_string(expected));
-  if (x.size(x.dim() - 1) == 0) fail("{}: the scores {} have no classes", name, to_string(x.shape()));
+  if (x.size(x.dim() - 1) == 0)
+    fail("{}: the scores {} have no classes", name, to_string(x.shape()));
 }
 
 Shape batch_of_rows(const Tensor& x) { return x.dim() == 2 ? Shape{x.size(0)} : Shape{}; }
-Tensor as_rows(const Tensor& x, const Tensor& part) { return x.dim() == 1 ? unsqueeze(part, 0) : part; }
+Tensor as_rows(const Tensor& x, const Tensor& part) {
+  return x.dim() == 1 ? unsqueeze(part, 0) : part;
+}
 
 /// The mean or the sum of a loss for each row (of no rows 0, as in PyTorch), or the losses.
 Tensor of_rows(const Tensor& loss, const Shape& shape, Reduction how) {
@@ -384,8 +387,7 @@ Tensor norm_above(const Tensor& x, double p, int d, bool keepdim, double eps) {
 
 void check_norm(const char* name, const Tensor& x, double p) {
   if (!(p >= 0)) fail("{}: p is {}, it must be at least 0", name, show(p));
-  if (!is_float(x.dtype()))
-    fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
 }
 
 }  // namespace
@@ -423,8 +425,9 @@ Tensor is_one(const Tensor& y) { return eq(y, Tensor(1.0)); }
 Tensor margin_ranking_loss(const Tensor& x, const Tensor& y, const Tensor& target, double margin,
                            Reduction how) {
   if (x.dim() != y.dim() || x.dim() != target.dim())
-    fail("margin_ranking_loss: the inputs are {} and {}, the target {}; all need as many dimensions",
-         to_string(x.shape()), to_string(y.shape()), to_string(target.shape()));
+    fail(
+        "margin_ranking_loss: the inputs are {} and {}, the target {}; all need as many dimensions",
+        to_string(x.shape()), to_string(y.shape()), to_string(target.shape()));
   return reduced(relu(target * (y - x) + Tensor(margin)), how);
 }
 

@@ -3,8 +3,8 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/ops.h"
 #include "engine/ops/index_checks.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
@@ -94,20 +94,20 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   }
   unpack(out, packed, c);
   if (wants_grad(wide, source)) {
-    static const NodeType type{
-        "masked_scatter", [](Node& node, const Tensor& g, Tensor* dx) {
-          const Tensor mask = node.get(0);
-          const Shape full = node.shape(1);
-          if (node.wants(0)) dx[0] = masked_fill(g, mask, Tensor(0.0));
-          if (!node.wants(1)) return;
-          Tensor part = masked_select(g, mask);
-          const int64_t n = checked_count("masked_scatter", full);
-          if (part.numel() < n) {  // the rest of the source took no part
-            const Tensor rest = zeros({n - part.numel()}, g.dtype(), g.device());
-            part = cat({part, rest}, 0);
-          }
-          dx[1] = reshape(part, full);
-        }};
+    static const NodeType type{"masked_scatter", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor mask = node.get(0);
+                                 const Shape full = node.shape(1);
+                                 if (node.wants(0)) dx[0] = masked_fill(g, mask, Tensor(0.0));
+                                 if (!node.wants(1)) return;
+                                 Tensor part = masked_select(g, mask);
+                                 const int64_t n = checked_count("masked_scatter", full);
+                                 if (part.numel() < n) {  // the rest of the source took no part
+                                   const Tensor rest =
+                                       zeros({n - part.numel()}, g.dtype(), g.device());
+                                   part = cat({part, rest}, 0);
+                                 }
+                                 dx[1] = reshape(part, full);
+                               }};
     Node& node = record(type, out, {&wide, &source});
     node.save(0, c.set, Node::kOther);
     node.save_shape(1, source);
@@ -153,7 +153,8 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
     return searchsorted(name, calculable(sorted), calculable(values), right, first);
   const bool one = sorted.dim() == 1;
   bool fits = one || sorted.dim() == values.dim();
-  for (int d = 0; fits && !one && d + 1 < sorted.dim(); ++d) fits = sorted.size(d) == values.size(d);
+  for (int d = 0; fits && !one && d + 1 < sorted.dim(); ++d)
+    fits = sorted.size(d) == values.size(d);
   if (!fits)
     fail("{}: the sequences {} and the values {} may differ in the last dimension only", name,
          to_string(sorted.shape()), to_string(values.shape()));

@@ -1,8 +1,8 @@
 // matmul.cpp -- products of matrices, batches and vectors, and the affine map of a layer
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
-#include "engine/core/upcast.h"
 #include "engine/core/openblas.h"
+#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
 
@@ -118,7 +118,8 @@ Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (weight.dim() == 1 && x.dim() > 0 && x.size(x.dim() - 1) == weight.size(0)) {  // one feature out
+  if (weight.dim() == 1 && x.dim() > 0 &&
+      x.size(x.dim() - 1) == weight.size(0)) {  // one feature out
     if (bias.defined() && bias.dim() != 0)
       fail("linear: the bias is {}, the weight {}; to a vector belongs one number, a 0-d tensor",
            to_string(bias.shape()), to_string(weight.shape()));
@@ -132,16 +133,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
     fail("linear: the bias is {}, the weight {}", to_string(bias.shape()),
          to_string(weight.shape()));
-  const bool alike = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 && bias.defined() &&
-                     bias.dtype() == x.dtype() && &x.device() == &weight.device() &&
-                     &x.device() == &bias.device();
+  const bool alike = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 &&
+                     bias.defined() && bias.dtype() == x.dtype() &&
+                     &x.device() == &weight.device() && &x.device() == &bias.device();
   if (!alike) {
     const Tensor y = matmul(x, t(weight));
     return bias.defined() ? y + bias : y;
   }
   // The rows start as the bias and the product is added: one pass and one node instead of two.
   const bool widened = through_float32(x);
-  Tensor out = empty({x.size(0), weight.size(0)}, widened ? wide(x.dtype()) : x.dtype(), x.device());
+  Tensor out =
+      empty({x.size(0), weight.size(0)}, widened ? wide(x.dtype()) : x.dtype(), x.device());
   const bool wants =
       grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
   {

@@ -40,8 +40,7 @@ void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Te
   if (node.wants(1)) dx[1] = reshape(sum(slope * y, others), weight.shape());
   if (node.wants(2)) dx[2] = reshape(sum(slope, others), weight.shape());
   if (!node.wants(0)) return;
-  const Tensor s =
-      weight.defined() ? slope * reshape(weight, {1, 1, n.period, n.per, 1}) : slope;
+  const Tensor s = weight.defined() ? slope * reshape(weight, {1, 1, n.period, n.per, 1}) : slope;
   const Tensor along = s - y * mean(s * y, row, true);
   dx[0] = reshape((centred ? along - mean(s, row, true) : along) * rate, given.shape());
 }
@@ -66,15 +65,13 @@ void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
   x.device().normalize(c);
   dx[0] = out;
   for (int i = 1; i < 3; ++i)
-    if (node.wants(i))
-      dx[i] = reshape(parts[0] > 1 ? sum(part[i], {0}) : part[i], weight.shape());
+    if (node.wants(i)) dx[i] = reshape(parts[0] > 1 ? sum(part[i], {0}) : part[i], weight.shape());
 }
 
 const NodeType kNormalize{"normalize", normalize_backward};
 
 void check_float(const char* name, const Tensor& x) {
-  if (!is_float(x.dtype()))
-    fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
 }
 
 /// The sizes in `shape` must be x's last ones.
@@ -149,8 +146,8 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
     const auto wider = [](const Tensor& t) {
       return t.defined() && is_half(t.dtype()) ? to(t, Dtype::f32) : t;
     };
-    const Tensor y = standardize(name, wider(given), n, eps, wider(weight), wider(bias), centred,
-                                 statistics);
+    const Tensor y =
+        standardize(name, wider(given), n, eps, wider(weight), wider(bias), centred, statistics);
     const bool stays = (weight.defined() && !is_half(weight.dtype())) ||
                        (bias.defined() && !is_half(bias.dtype()));
     return stays ? y : to(y, given.dtype());
@@ -221,8 +218,8 @@ Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, con
   const auto wants = [](const Tensor& t) { return t.defined() && wants_grad(t); };
   if (!wants(x) && !wants(weight) && !wants(bias)) return out;
   const Tensor none = empty({0}, x.dtype());
-  Node& node = record(kGiven, out, {&x, weight.defined() ? &weight : &none,
-                                    bias.defined() ? &bias : &none});
+  Node& node =
+      record(kGiven, out, {&x, weight.defined() ? &weight : &none, bias.defined() ? &bias : &none});
   node.number[0] = eps;
   if (node.wants(1)) node.save(0, x, 0);
   if (weight.defined()) node.save(1, weight, 1);
@@ -293,7 +290,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   const Sizes sizes{along ? images : 1, 1, channels, 1, along ? run : n};
   const Tensor y = standardize(name, z, sizes, eps, weight, bias, true, &now);
   move(running_mean, reshape(now.mean, {channels}), momentum);
-  move(running_var, reshape(now.variance, {channels}) * Tensor(double(n) / double(n - 1)), momentum);
+  move(running_var, reshape(now.variance, {channels}) * Tensor(double(n) / double(n - 1)),
+       momentum);
   return along ? y : contiguous(transpose(y, 0, 1));
 }
 

@@ -3,32 +3,32 @@
 // Dimensions and positions are 0-based here; -1 is the last. Every function throws mt::Error on bad
 // input.
 #pragma once
+#include "engine/autograd/inplace.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/conv.h"
-#include "engine/ops/rearrange.h"
 #include "engine/ops/create.h"
-#include "engine/ops/einsum.h"
-#include "engine/ops/grid_sample.h"
-#include "engine/ops/gather_scatter.h"
-#include "engine/ops/loss.h"
 #include "engine/ops/create_like.h"
+#include "engine/ops/einsum.h"
+#include "engine/ops/finite_differences.h"
+#include "engine/ops/gather_scatter.h"
+#include "engine/ops/grid_sample.h"
+#include "engine/ops/loss.h"
 #include "engine/ops/matmul.h"
-#include "engine/ops/views.h"
 #include "engine/ops/normalize.h"
 #include "engine/ops/optim.h"
-#include "engine/ops/split_join.h"
 #include "engine/ops/pool.h"
 #include "engine/ops/print.h"
 #include "engine/ops/products.h"
 #include "engine/ops/random.h"
+#include "engine/ops/rearrange.h"
 #include "engine/ops/reduce.h"
-#include "engine/ops/finite_differences.h"
-#include "engine/autograd/inplace.h"
-#include "engine/ops/views_split.h"
 #include "engine/ops/scan.h"
 #include "engine/ops/softmax.h"
 #include "engine/ops/sort.h"
+#include "engine/ops/split_join.h"
 #include "engine/ops/statistics.h"
+#include "engine/ops/views.h"
+#include "engine/ops/views_split.h"
 #include "kernels/table.h"
 
 namespace mt {
@@ -68,9 +68,7 @@ template <class Op> Tensor apply(Op, const Tensor& x) {
   return elementwise(op::id<Op>, inputs);
 }
 template <class Op>
-Tensor apply(Op, const Tensor& x, const Tensor& y)
-  requires(op::inputs<Op> == 2)
-{
+Tensor apply(Op, const Tensor& x, const Tensor& y) requires(op::inputs<Op> == 2) {
   const Tensor* inputs[] = {&x, &y};
   return elementwise(op::id<Op>, inputs);
 }

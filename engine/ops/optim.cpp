@@ -1,8 +1,8 @@
 // optim.cpp -- optimizer steps over all parameters in one call
 #include <cmath>
 
-#include "engine/core/async_errors.h"
 #include "engine/autograd/graph.h"
+#include "engine/core/async_errors.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 
@@ -45,8 +45,10 @@ void tell_graph(const std::vector<Tensor>& parameters, StepRule rule) {
 void fit_state(const char* name, Tensor& state, const Tensor& value, size_t i) {
   if (!state.defined()) {
     if (capturing)
-      fail("{}: parameter {} has no state yet, which every replay would make anew; let mt.cuda.graph "
-           "run the function before it records, warmup=1 or more", name, i + 1);
+      fail(
+          "{}: parameter {} has no state yet, which every replay would make anew; let mt.cuda.graph "
+          "run the function before it records, warmup=1 or more",
+          name, i + 1);
     state = zeros_like(value);
     return;
   }
@@ -65,9 +67,17 @@ void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& veloci
   each("SGD", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
     const bool first = !velocity[i].defined();
     if (o.momentum != 0) fit_state("SGD", velocity[i], value, i);
-    value.device().sgd({value.dtype(), value.numel(), value.data(), g.data(),
-                        o.momentum != 0 ? velocity[i].data() : nullptr, {o.lr, 0, 0},
-                        o.momentum, o.dampening, o.weight_decay, o.nesterov, first});
+    value.device().sgd({value.dtype(),
+                        value.numel(),
+                        value.data(),
+                        g.data(),
+                        o.momentum != 0 ? velocity[i].data() : nullptr,
+                        {o.lr, 0, 0},
+                        o.momentum,
+                        o.dampening,
+                        o.weight_decay,
+                        o.nesterov,
+                        first});
   });
 }
 

@@ -82,8 +82,8 @@ Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
   each_element(w.out, [&](int64_t p) {
     const int64_t first = p * w.stride + w.offset,
                   last = std::min(first + w.kernel, w.size - w.offset);
-    n.data_as<double>()[p] = double(include_pad ? last - first
-                                                : std::min(last, w.size) - std::max<int64_t>(first, 0));
+    n.data_as<double>()[p] =
+        double(include_pad ? last - first : std::min(last, w.size) - std::max<int64_t>(first, 0));
   });
   return to(to(n, like.dtype()), like.device());
 }
@@ -131,8 +131,8 @@ Tensor largest_of_volumes(const char* name, const Windows& all) {
 Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
   const Windows all = windows_of(name, spatial, x, o);
   check_filled(name, all.d), check_filled(name, all.h), check_filled(name, all.w);
-  const Tensor index = spatial == 3 ? largest_of_volumes(name, all)
-                                    : largest(name, all.planes, all.h, all.w);
+  const Tensor index =
+      spatial == 3 ? largest_of_volumes(name, all) : largest(name, all.planes, all.h, all.w);
   const int64_t size = all.d.size * all.h.size * all.w.size;
   const Tensor flat = reshape(x, {all.planes.size(0) / all.d.size, size});
   return {reshape(gather(flat, 1, index), all.result), reshape(index, all.result)};
@@ -340,7 +340,8 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
   const int taps = how == Interpolation::linear ? 2 : how == Interpolation::cubic ? 4 : 1;
   if (from == size && (scale == 0 || scale == 1)) return x;
   Tensor at[4], weight[4];
-  for (int k = 0; k < taps; ++k) at[k] = empty({size}, Dtype::i64), weight[k] = empty({size}, Dtype::f64);
+  for (int k = 0; k < taps; ++k)
+    at[k] = empty({size}, Dtype::i64), weight[k] = empty({size}, Dtype::f64);
   const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {
     check_interrupt();

@@ -11,9 +11,9 @@ namespace mt {
 /// kernel's size.
 struct PoolOptions {
   Shape kernel, stride, padding, dilation;
-  bool ceil = false;               // windows that begin inside and end outside count
-  bool count_include_pad = true;   // an average divides by the whole window
-  std::optional<double> divisor;   // an average divides by this
+  bool ceil = false;              // windows that begin inside and end outside count
+  bool count_include_pad = true;  // an average divides by the whole window
+  std::optional<double> divisor;  // an average divides by this
 };
 struct Pooled {
   Tensor values, index;  // index: where in its plane or volume each value lies

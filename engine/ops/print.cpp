@@ -41,9 +41,7 @@ std::vector<int64_t> shown(int64_t size, int64_t edge) {
 
 class Printer {
  public:
-  explicit Printer(const Tensor& x)
-      : x_(x),
-        options_(print_options()) {
+  explicit Printer(const Tensor& x) : x_(x), options_(print_options()) {
     choose_edges();
     format_.precision = options_.precision;
     format_.boolean = x.dtype() == Dtype::b8;

@@ -113,7 +113,8 @@ Tensor normal(const Tensor& mean, const Tensor& deviation, Generator* g) {
   else if (deviation.impl()->number) dtype = mean.dtype();
   check_float("normal", dtype);
   if (!every(ge(deviation, 0.0)))
-    fail("normal: a standard deviation is {}; it must be 0 or more", first_not(deviation, 0, kMost));
+    fail("normal: a standard deviation is {}; it must be 0 or more",
+         first_not(deviation, 0, kMost));
   const Shape shape = broadcast("normal", mean.shape(), deviation.shape());
   const Device& device = mean.impl()->number ? deviation.device() : mean.device();
   return to(randn(shape, wide(dtype), device, g) * deviation + mean, dtype);

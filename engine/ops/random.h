@@ -1,7 +1,7 @@
 // random.h -- random tensors
 #pragma once
-#include "engine/ops/generator.h"
 #include "engine/core/tensor.h"
+#include "engine/ops/generator.h"
 
 namespace mt {
 

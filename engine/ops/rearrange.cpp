@@ -386,8 +386,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
     if (s.before[d] == 0 && s.after[d] == 0) continue;
     Tensor index = empty({whole[d]}, Dtype::i64);
     parallel_strips(whole[d], [&](int64_t i, int64_t end) {
-      for (; i < end; ++i)
-        index.data_as<int64_t>()[i] = source(mode, i - s.before[d], out.size(d));
+      for (; i < end; ++i) index.data_as<int64_t>()[i] = source(mode, i - s.before[d], out.size(d));
     });
     out = index_select(out, d, to(index, x.device()));
   }

@@ -231,16 +231,15 @@ Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask("prod", x, dims);
   Tensor out = run<op::Prod>(x, mask, keepdim, sum_dtype(x.dtype()));
   if (wants_grad(x)) {
-    static const NodeType type{
-        "prod", [](Node& node, const Tensor& g, Tensor* dx) {
-          const Tensor x = node.get(0);
-          const unsigned mask = unsigned(node.number[0]);
-          const bool zeros = has_zero(x);
-          dx[0] = spread(g, x.shape(), mask) *
-                  (!zeros           ? spread(node.get(1), x.shape(), mask) / x
-                   : grad_enabled() ? others_recorded(x, mask)
-                                    : others_of(x, mask));
-        }};
+    static const NodeType type{"prod", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor x = node.get(0);
+                                 const unsigned mask = unsigned(node.number[0]);
+                                 const bool zeros = has_zero(x);
+                                 dx[0] = spread(g, x.shape(), mask) *
+                                         (!zeros ? spread(node.get(1), x.shape(), mask) / x
+                                          : grad_enabled() ? others_recorded(x, mask)
+                                                           : others_of(x, mask));
+                               }};
     Node& node = record(type, out, {&x});
     node.save(0, x, 0);
     node.save(1, out, Node::kOutput);

@@ -26,9 +26,7 @@ struct Reducing {
 Tensor run_reduce(const Reducing&, const Tensor& x, Dtype answer, Tensor* also = nullptr);
 
 /// x as a float tensor: integers become the default float.
-inline Tensor as_float(const Tensor& x) {
-  return is_float(x.dtype()) ? x : to(x, default_dtype());
-}
+inline Tensor as_float(const Tensor& x) { return is_float(x.dtype()) ? x : to(x, default_dtype()); }
 /// Refuses what has no fractions.
 void need_float(const char* name, const Tensor& x);
 

@@ -26,8 +26,9 @@ Tensor run(ScanOp op, const Tensor& x, int d, bool backwards, Tensor* index = nu
   if (is_half(x.dtype())) return unrecorded(run(op, calculable(x), d, backwards, index), x.dtype());
   Tensor out = empty(x.shape(), x.dtype(), x.device());
   if (index) *index = empty(x.shape(), Dtype::i64, x.device());
-  Scan s{op, x.dtype(), out.data(), index ? index->data_as<int64_t>() : nullptr, x.data(),
-         lines_along(x, out, d)};
+  Scan s{op,         x.dtype(),
+         out.data(), index ? index->data_as<int64_t>() : nullptr,
+         x.data(),   lines_along(x, out, d)};
   if (backwards && x.numel() > 0) {
     Lines& l = s.lines;
     const int64_t item = item_size(x.dtype()), last = l.n - 1;
@@ -75,7 +76,8 @@ Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, in
 /// copy lacks the k-th element.
 Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
   const int64_t n = x.size(d);
-  const Tensor rows = unsqueeze(transpose(x, d, -1), -2), grads = unsqueeze(transpose(g, d, -1), -2);
+  const Tensor rows = unsqueeze(transpose(x, d, -1), -2),
+               grads = unsqueeze(transpose(g, d, -1), -2);
   const Tensor missing = where(eye(n, n, Dtype::b8, x.device()), Tensor(1.0), rows);
   const Tensor place = range(0, double(n - 1), 1, Dtype::i64, x.device());
   const Tensor after = le(unsqueeze(place, 1), unsqueeze(place, 0));
@@ -94,20 +96,20 @@ Tensor log_sums(const Tensor& x, int d, bool backwards) {
   }
   if (!wants_grad(x)) return out;
   // sum over later i of g[i] exp(x - out[i]), in logarithms and for each sign of g by itself.
-  static const NodeType type{
-      "logcumsumexp", [](Node& node, const Tensor& g, Tensor* dx) {
-        const Tensor x = node.get(0), out = node.get(1);
-        const int d = int(node.number[0]);
-        const bool backwards = node.number[1] != 0;
-        const Tensor none(-math::kInfinity);
-        const Tensor safe = where(eq(out, none), Tensor(0.0), out);
-        const auto part = [&](const Tensor& amount) {
-          const Tensor some = gt(amount, Tensor(0.0));
-          const Tensor logs = where(some, log(where(some, amount, Tensor(1.0))) - safe, none);
-          return exp(log_sums(logs, d, !backwards) + x);
-        };
-        dx[0] = part(g) - part(-g);
-      }};
+  static const NodeType type{"logcumsumexp", [](Node& node, const Tensor& g, Tensor* dx) {
+                               const Tensor x = node.get(0), out = node.get(1);
+                               const int d = int(node.number[0]);
+                               const bool backwards = node.number[1] != 0;
+                               const Tensor none(-math::kInfinity);
+                               const Tensor safe = where(eq(out, none), Tensor(0.0), out);
+                               const auto part = [&](const Tensor& amount) {
+                                 const Tensor some = gt(amount, Tensor(0.0));
+                                 const Tensor logs = where(
+                                     some, log(where(some, amount, Tensor(1.0))) - safe, none);
+                                 return exp(log_sums(logs, d, !backwards) + x);
+                               };
+                               dx[0] = part(g) - part(-g);
+                             }};
   Node& node = record(type, out, {&x});
   node.save(0, x, 0);
   node.save(1, out, Node::kOutput);
@@ -135,19 +137,18 @@ Tensor cumprod(const Tensor& x, int64_t dim) {
   return each_line("cumprod", summable(x), dim, [](const Tensor& y, int d) {
     Tensor out = run(ScanOp::prod, y, d, false);
     if (!wants_grad(y)) return out;
-    static const NodeType type{
-        "cumprod", [](Node& node, const Tensor& g, Tensor* dx) {
-          const Tensor x = node.get(0), out = node.get(1);
-          const int d = int(node.number[0]);
-          bool zeros;
-          {
-            NoGrad off;
-            zeros = count_nonzero(x).at_integer(0) != x.numel();
-          }
-          dx[0] = !zeros           ? sums(g * out, d, true) / x
-                  : grad_enabled() ? products_backward_recorded(x, g, d)
-                                   : products_backward(x, out, g, d);
-        }};
+    static const NodeType type{"cumprod", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const Tensor x = node.get(0), out = node.get(1);
+                                 const int d = int(node.number[0]);
+                                 bool zeros;
+                                 {
+                                   NoGrad off;
+                                   zeros = count_nonzero(x).at_integer(0) != x.numel();
+                                 }
+                                 dx[0] = !zeros           ? sums(g * out, d, true) / x
+                                         : grad_enabled() ? products_backward_recorded(x, g, d)
+                                                          : products_backward(x, out, g, d);
+                               }};
     Node& node = record(type, out, {&y});
     node.save(0, y, 0);
     node.save(1, out, Node::kOutput);

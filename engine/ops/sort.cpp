@@ -29,8 +29,11 @@ Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, i
     Shape shape = x.shape();
     shape[line] = keep;
     p = {empty(shape, x.dtype(), x.device()), empty(shape, Dtype::i64, x.device())};
-    Sort s{x.dtype(), descending,    p.values.data(), p.index.data_as<int64_t>(), x.data(),
-           lines_along(x, p.values, line), first, keep, nullptr};
+    Sort s{x.dtype(),       descending,
+           p.values.data(), p.index.data_as<int64_t>(),
+           x.data(),        lines_along(x, p.values, line),
+           first,           keep,
+           nullptr};
     Tensor scratch;  // a GPU has its own
     if (is_cpu(x.device())) {
       const int64_t n = x.size(line);
@@ -171,8 +174,7 @@ Picked mode(const Tensor& x, int64_t dim, bool keepdim) {
       Tensor begins = ne(a, b);
       if (is_float(s.dtype()))
         begins = logical_and(begins, logical_not(logical_and(isnan(a), isnan(b))));
-      const Tensor from =
-          where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), Tensor(0.0));
+      const Tensor from = where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), Tensor(0.0));
       const Tensor zero = zeros_like(slice(sorted.index, d, 0, n > 0));
       const Tensor start = cummax(cat({zero, from}, d), d).values;
       const Picked longest = max_along(place - start, d, true);
@@ -194,8 +196,7 @@ double settle(double rank, QuantileRule how) {
     case QuantileRule::lower: return std::floor(rank);
     case QuantileRule::higher: return std::ceil(rank);
     case QuantileRule::nearest: return std::nearbyint(rank);
-    case QuantileRule::midpoint:
-      return rank == std::floor(rank) ? rank : std::floor(rank) + 0.5;
+    case QuantileRule::midpoint: return rank == std::floor(rank) ? rank : std::floor(rank) + 0.5;
     default: return rank;
   }
 }

@@ -176,7 +176,10 @@ std::vector<Tensor> unravel_index(const Index& given, const Shape& shape) {
     const int64_t least = counts_back ? -n : 0, most = n - 1 + given.first;
     if (low < least || high > most || (counts_back && any(eq(at, Tensor(0.0))).item() != 0))
       fail("unravel_index: a position is {}; a tensor of {} has positions {}..{}",
-           low < least ? low : high > most ? high : 0, to_string(shape), given.first, most);
+           low < least   ? low
+           : high > most ? high
+                         : 0,
+           to_string(shape), given.first, most);
     if (counts_back)
       at = where(lt(at, Tensor(0.0)), at + Tensor(double(n)), at - Tensor(double(given.first)));
   }

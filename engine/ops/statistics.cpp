@@ -88,7 +88,8 @@ void check_weights(const char* name, const Tensor& w, int64_t observations, bool
   NoGrad off;
   const Tensor below = lt(w, Tensor(0.0));
   if (any(below).item() != 0)
-    fail("cov: {} has {}; weights are 0 or more", name, show(amin(where(below, w, Tensor(0.0))).item()));
+    fail("cov: {} has {}; weights are 0 or more", name,
+         show(amin(where(below, w, Tensor(0.0))).item()));
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ Tensor cov(const Tensor& given, double correction, const Tensor& times, const Te
   if (times.defined()) check_weights("fweights", times, n, true);
   if (weight.defined()) check_weights("aweights", weight, n, false);
   const bool weighs = times.defined() || weight.defined();
-  const Tensor w = !weighs           ? Tensor(1.0)
+  const Tensor w = !weighs             ? Tensor(1.0)
                    : !weight.defined() ? to(times, x.dtype())
                    : !times.defined()  ? weight
                                        : weight * to(times, weight.dtype());
@@ -280,7 +281,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   }
   const Device& device = at.device();
   if (!weights.defined() && is_cpu(device)) return counted(at, bins, first);
-  const Dtype dtype = !weights.defined()                ? Dtype::i64
+  const Dtype dtype = !weights.defined()              ? Dtype::i64
                       : weights.dtype() == Dtype::f32 ? Dtype::f32
                                                       : Dtype::f64;
   const Tensor amount =
@@ -297,7 +298,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
 namespace {
 
 void need_fractions(const char* name, const Tensor& x) {
-  if (!is_float(x.dtype())) fail("{}: the values are {}; use x:float()", name, dtype_name(x.dtype()));
+  if (!is_float(x.dtype()))
+    fail("{}: the values are {}; use x:float()", name, dtype_name(x.dtype()));
 }
 
 }  // namespace
@@ -311,16 +313,16 @@ Tensor histc(const Tensor& input, int64_t bins, double low, double high) {
   if (low == high && x.numel() > 0) low = amin(x).item(), high = amax(x).item();
   if (low == high) low -= 1, high += 1;
   if (!std::isfinite(low) || !std::isfinite(high))
-    fail("histc: the range {} to {} is not finite; give min and max", show(low),
-         show(high));
+    fail("histc: the range {} to {} is not finite; give min and max", show(low), show(high));
   if (high < low) fail("histc: min is {} and max {}; max must be larger", low, high);
   if (x.numel() == 0) return zeros({bins}, x.dtype(), x.device());
   const Tensor inside = logical_and(ge(x, Tensor(low)), le(x, Tensor(high)));
   const Tensor place =
       (to(x, Dtype::f64) - Tensor(low)) / Tensor(high - low) * Tensor(double(bins));
-  const Tensor bin = minimum(to(where(inside, place, Tensor(0.0)), Dtype::i64),
-                             Tensor(double(bins - 1)));
-  const Tensor counts = scatter_add(zeros({bins}, Dtype::i64, x.device()), 0, bin, to(inside, Dtype::i64));
+  const Tensor bin =
+      minimum(to(where(inside, place, Tensor(0.0)), Dtype::i64), Tensor(double(bins - 1)));
+  const Tensor counts =
+      scatter_add(zeros({bins}, Dtype::i64, x.device()), 0, bin, to(inside, Dtype::i64));
   return to(counts, x.dtype());
 }
 

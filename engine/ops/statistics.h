@@ -19,7 +19,8 @@ Tensor standard_deviation(const Tensor&, const Shape& dims = {}, double correcti
 Tensor root_of_variance(const Tensor& variance);
 /// The covariances of the rows (variables) over the columns (observations): [n x m] gives [n x n],
 /// one row a number. `times`, integers, repeats an observation, `weight` counts it for more or less.
-Tensor cov(const Tensor&, double correction = 1, const Tensor& times = {}, const Tensor& weight = {});
+Tensor cov(const Tensor&, double correction = 1, const Tensor& times = {},
+           const Tensor& weight = {});
 /// The correlations of the rows, held in -1..1.
 Tensor corrcoef(const Tensor&);
 /// sum(|x|^p)^(1/p); p = 0 counts what is not 0, infinity and -infinity are the extreme magnitudes.

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
 #include "engine/autograd/view_gradients.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {
@@ -109,10 +109,10 @@ Tensor permute(const Tensor& x, const Shape& dims) {
   }
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) {
-    static const NodeType type{"permute", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] = permute(g, node.shape(0));
-                               },
-                               -1, through_permute};
+    static const NodeType type{
+        "permute",
+        [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = permute(g, node.shape(0)); }, -1,
+        through_permute};
     Shape back = size;
     for (int i = 0; i < x.dim(); ++i) back[order[i]] = i;
     Node& node = record(type, out, {&x});

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "engine/autograd/graph.h"
-#include "engine/ops/ops.h"
 #include "engine/autograd/view_gradients.h"
+#include "engine/ops/ops.h"
 
 namespace mt {
 namespace {

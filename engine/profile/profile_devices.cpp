@@ -15,7 +15,7 @@ namespace mt::profile {
 namespace {
 
 constexpr int kMostDevices = 1 + kMostGpus;  // the CPU is the first
-Device verbs[kMostDevices];      // what their tables hold otherwise
+Device verbs[kMostDevices];                  // what their tables hold otherwise
 Device* tables[kMostDevices] = {};
 
 // ---- names: a verb, and what it computes; and a number for each, for the tree of calls ------------
@@ -83,12 +83,14 @@ template <int D> void time_numbers(const Map& m, unsigned numbers) {
   map_numbers[D](m, numbers);
 }
 
+// clang-format off
 #define MT_TIMED_VERBS(V)                                                                      \
   V(alloc, 1) V(free, 2) V(sync, 3) V(upload, 4) V(download, 5) V(map, kMapVerb) V(copy, 7)    \
   V(reduce, 8) V(scan, 9) V(sort, 10) V(softmax, 11) V(normalize, 12) V(matmul, 13)            \
   V(conv, 14) V(max_pool, 15) V(gather, 16) V(scatter, 17) V(locate, 18) V(count_mask, 19)     \
   V(compress, 20) V(nonzero, 21) V(search, 22) V(random, 23) V(sgd, 24) V(adam, 25)
-#define MT_TIMED_NAME(verb, number)                               \
+// clang-format on
+#define MT_TIMED_NAME(verb, number)                                 \
   template <> constexpr const char* name_of<&Device::verb> = #verb; \
   template <> constexpr int number_of<&Device::verb> = number;
 MT_TIMED_VERBS(MT_TIMED_NAME)
@@ -100,17 +102,19 @@ template <int D> void take_time(Device& table) {
   if (table.verb && (D > 0 || number > 3)) table.verb = Timed<D, &Device::verb>::call;
   MT_TIMED_VERBS(MT_TIMED_VERB)
 #undef MT_TIMED_VERB
-  if (D > 0)
-    map_numbers[D] = std::exchange(static_cast<Gpu&>(table).map_numbers, time_numbers<D>);
+  if (D > 0) map_numbers[D] = std::exchange(static_cast<Gpu&>(table).map_numbers, time_numbers<D>);
 }
 #undef MT_TIMED_VERBS
 
 using Take = void (*)(Device&);
-template <int... D> constexpr std::array<Take, sizeof...(D)> takes(std::integer_sequence<int, D...>) {
+template <int... D>
+constexpr std::array<Take, sizeof...(D)> takes(std::integer_sequence<int, D...>) {
   return {take_time<D>...};
 }
 
-KernelProfile kernels() { return reinterpret_cast<KernelProfile>(cuda_symbol("mtorch_cuda_profile")); }
+KernelProfile kernels() {
+  return reinterpret_cast<KernelProfile>(cuda_symbol("mtorch_cuda_profile"));
+}
 
 void sink(const KernelTime& t) { add_kernel(t.tag, t.name, t.device, t.begin, t.end); }
 

@@ -101,12 +101,12 @@ using Tile = void (*)(const Taps&, const T*, int64_t, const T*, const T*, T*, in
 template <class T, bool One, bool Tail> Tile<T> tile_for(int64_t rows, int& v) {
   v = One ? 1 : rows == 1 ? 8 : rows == 2 ? 4 : rows == 3 ? 3 : 2;
   switch (rows) {
-    case 1: return tile<T, 1, One ? 1 : 8, Tail>;
-    case 2: return tile<T, 2, One ? 1 : 4, Tail>;
-    case 3: return tile<T, 3, One ? 1 : 3, Tail>;
-    case 4: return tile<T, 4, One ? 1 : 2, Tail>;
-    case 5: return tile<T, 5, One ? 1 : 2, Tail>;
-    default: return tile<T, 6, One ? 1 : 2, Tail>;
+    case 1: return tile < T, 1, One ? 1 : 8, Tail > ;
+    case 2: return tile < T, 2, One ? 1 : 4, Tail > ;
+    case 3: return tile < T, 3, One ? 1 : 3, Tail > ;
+    case 4: return tile < T, 4, One ? 1 : 2, Tail > ;
+    case 5: return tile < T, 5, One ? 1 : 2, Tail > ;
+    default: return tile < T, 6, One ? 1 : 2, Tail > ;
   }
 }
 
@@ -241,9 +241,8 @@ void lay_shared(const Job<T>& job, const Block& block, int64_t channel, int64_t 
         const int64_t y = h.above(i), x = w.above(j);
         taps.a[taps.n] = ((channel + c) * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] +
                          w.at + j * w.at_step;
-        taps.b[taps.n++] =
-            c * plane + (y % h.stride * w.phases() + x % w.stride) * height * width +
-            y / h.stride * width + x / w.stride;
+        taps.b[taps.n++] = c * plane + (y % h.stride * w.phases() + x % w.stride) * height * width +
+                           y / h.stride * width + x / w.stride;
       }
 }
 
@@ -256,8 +255,7 @@ void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int64_t n, 
   for (int64_t t = 0; t < n; ++t) {
     const int64_t c = (tap + t) / job.taps(), i = (tap + t) / w.taps % h.taps,
                   j = (tap + t) % w.taps;
-    taps.a[t] =
-        (c * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] + w.at + j * w.at_step;
+    taps.a[t] = (c * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] + w.at + j * w.at_step;
     taps.b[t] = t * positions;
     const T* in = job.in + c * job.plane;
     for (int64_t p = 0; p < block.size[0]; ++p) {
@@ -281,7 +279,8 @@ struct Plan {
 template <class T> Plan plan_for(const Job<T>& job, int64_t images) {
   const Axis &h = job.axis[0], &w = job.axis[1];
   constexpr int64_t room = kScratch / int64_t(sizeof(T)) - 8 * kWidth<T>;
-  Plan plan{Plan::shared, {h.count, w.count}, smaller(job.channels, kTaps / larger(job.taps(), 1)), 1};
+  Plan plan{
+      Plan::shared, {h.count, w.count}, smaller(job.channels, kTaps / larger(job.taps(), 1)), 1};
   const auto inside = [](const Axis& x) {
     return x.stride == 1 && x.lowest() >= 0 && x.lowest() + x.reach() + x.count <= x.in;
   };
@@ -338,8 +337,8 @@ void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t 
           for (int64_t j = 0; j < w.taps; ++j) {
             taps.a[taps.n] = ((at + c) * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] +
                              w.at + j * w.at_step;
-            taps.b[taps.n++] = c * job.plane + (h.shift + i * h.shift_step) * w.in + w.shift +
-                               j * w.shift_step;
+            taps.b[taps.n++] =
+                c * job.plane + (h.shift + i * h.shift_step) * w.in + w.shift + j * w.shift_step;
           }
     }
     all_rows(Chunk<T>{job, block, taps, b, at == 0, plan.layout != Plan::direct}, from, to);
@@ -348,9 +347,7 @@ void run_block(const Job<T>& job, const Plan& plan, const Block& where, int64_t 
 
 /// The job of every image and group: `image`, `group` say how far apart they are in in, out, a and
 /// bias.
-template <class T> struct Steps {
-  int64_t in, out, a, bias;
-};
+template <class T> struct Steps { int64_t in, out, a, bias; };
 template <class T>
 void run_jobs(const Job<T>& first, int64_t images, int64_t groups, const Steps<T>& image,
               const Steps<T>& group) {
@@ -398,7 +395,8 @@ template <class T> Matmul product_of(const Conv& c) {
 }
 
 /// y = w . x, or x = w' . y where the weight comes transposed: rows x inner, inner x places.
-template <class T> void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
+template <class T>
+void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
   Matmul m = product_of<T>(c);
   m.m = rows, m.k = inner, m.n = area(c.out);
   m.a = c.w, m.b = in, m.c = out;
@@ -411,9 +409,10 @@ template <class T> void one_by_one(const Conv& c, const T* in, T* out, int64_t r
   m.accumulate = c.part == ConvPart::output && c.bias;
   if (m.accumulate) {
     const T* bias = static_cast<const T*>(c.bias);
-    parallel(c.batch * c.groups * rows, c.batch * c.groups * rows * m.n > 2 * kGrain, [&](int64_t i) {
-      for (int64_t p = 0; p < m.n; ++p) out[i * m.n + p] = bias[i % (c.groups * rows)];
-    });
+    parallel(c.batch * c.groups * rows, c.batch * c.groups * rows * m.n > 2 * kGrain,
+             [&](int64_t i) {
+               for (int64_t p = 0; p < m.n; ++p) out[i * m.n + p] = bias[i % (c.groups * rows)];
+             });
   }
   matmul(m);
 }
@@ -435,8 +434,8 @@ template <class T> void output_part(const Conv& c) {
   job.bias = static_cast<const T*>(c.bias);
   job.plane = area(c.size), job.out_plane = area(c.out), job.out_width = c.out[1];
   for (int d = 0; d < 2; ++d)
-    job.axis[d] = {c.size[d],   c.out[d],    0,             1, c.stride[d],
-                   c.kernel[d], c.offset[d], c.dilation[d], 0, 1};
+    job.axis[d] = {c.size[d],   c.out[d],      0, 1, c.stride[d], c.kernel[d],
+                   c.offset[d], c.dilation[d], 0, 1};
   const Steps<T> group{c.inputs * job.plane, c.outputs * job.out_plane, c.outputs * job.a_row,
                        c.outputs};
   run_jobs(job, c.batch, c.groups, {c.groups * group.in, c.groups * group.out, 0, 0}, group);
@@ -485,8 +484,8 @@ template <class T> void weight_part(const Conv& c) {
   Job<T> job = job_of<T>(c, x, nullptr, c.outputs, c.inputs);
   job.plane = area(c.size);
   for (int d = 0; d < 2; ++d)
-    job.axis[d] = {c.size[d],   c.out[d],    0,             1, c.stride[d],
-                   c.kernel[d], c.offset[d], c.dilation[d], 0, 1};
+    job.axis[d] = {c.size[d],   c.out[d],      0, 1, c.stride[d], c.kernel[d],
+                   c.offset[d], c.dilation[d], 0, 1};
   const int64_t taps = c.inputs * job.taps(), places = area(c.out);
   constexpr int64_t room = kScratch / int64_t(sizeof(T));
   const int64_t columns = smaller(c.out[1], int64_t(512)),
@@ -512,7 +511,8 @@ template <class T> void weight_part(const Conv& c) {
       for (int64_t p = 0; p < c.out[0]; p += rows)
         for (int64_t q = 0; q < c.out[1] && !mt_interrupted; q += columns) {
           block.first[0] = p, block.first[1] = q;
-          block.size[0] = smaller(rows, c.out[0] - p), block.size[1] = smaller(columns, c.out[1] - q);
+          block.size[0] = smaller(rows, c.out[0] - p),
+          block.size[1] = smaller(columns, c.out[1] - q);
           lay_columns(mine, block, tap, n, scratch, table);
           m.k = block.size[0] * block.size[1];
           m.a = from + p * c.out[1] + q, m.b = scratch, m.b_col = m.k;

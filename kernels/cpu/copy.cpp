@@ -3,8 +3,8 @@
 #include "kernels/cpu/copy_bytes.h"
 #include "kernels/cpu/half_convert.h"
 #include "kernels/cpu/simd.h"
-#include "kernels/verbs.h"
 #include "kernels/math/number.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -23,8 +23,7 @@ using Convert = void (*)(char*, const char*, int64_t);
         convert_run<To, int64_t>, convert_run<To, float>, convert_run<To, double> \
   }
 constexpr Convert converts[kLoopDtypes][kLoopDtypes] = {
-    MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
-    MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double)};
+    MT_ROW(bool), MT_ROW(uint8_t), MT_ROW(int32_t), MT_ROW(int64_t), MT_ROW(float), MT_ROW(double)};
 #undef MT_ROW
 
 /// From or to a 16-bit float, by way of float32.
@@ -152,10 +151,11 @@ template <class U> void fill_run(char* out, const char* in, int64_t n, const cha
 }
 
 /// Calls `run<U>` with the unsigned integer of an element's size.
-#define MT_BY_SIZE(run, ...)                                    \
-  (item == 4 ? run<uint32_t>(__VA_ARGS__)                       \
-   : item == 8 ? run<uint64_t>(__VA_ARGS__)                     \
-   : item == 2 ? run<uint16_t>(__VA_ARGS__) : run<uint8_t>(__VA_ARGS__))
+#define MT_BY_SIZE(run, ...)                \
+  (item == 4   ? run<uint32_t>(__VA_ARGS__) \
+   : item == 8 ? run<uint64_t>(__VA_ARGS__) \
+   : item == 2 ? run<uint16_t>(__VA_ARGS__) \
+               : run<uint8_t>(__VA_ARGS__))
 
 /// A row of n elements. `next` as for copy_bytes.
 void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item,
@@ -227,8 +227,7 @@ void copy(const Copy& call) {
   c.ndim = collapse(c.ndim, c.size, stride);
   if (c.to == c.from && (one_row(c) || transposed(c) || by_rows(c))) return;
   const bool same = c.to == c.from, half = is_half(c.to) || is_half(c.from);
-  const Convert run =
-      half ? nullptr : converts[static_cast<int>(c.to)][static_cast<int>(c.from)];
+  const Convert run = half ? nullptr : converts[static_cast<int>(c.to)][static_cast<int>(c.from)];
   const int64_t item = item_size(c.to);
   for_blocks<2>(
       2, c.ndim, c.size, 1, false,

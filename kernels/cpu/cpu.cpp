@@ -40,9 +40,7 @@ void mixed_scan(const Scan& s) {
   const bool rows = s.lines.in_step == 1;
   (rows && (s.op == ScanOp::sum || s.op == ScanOp::prod) ? narrow : wide).scan(s);
 }
-void mixed_matmul(const Matmul& m) {
-  (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m);
-}
+void mixed_matmul(const Matmul& m) { (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m); }
 void fill_mixed(Device& device) {
   isa_avx2::fill_verbs(narrow);
   isa_avx512::fill_verbs(wide);
@@ -70,8 +68,7 @@ bool has_f16c() {
 
 Choice choose() {
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    has_f16c();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512bw");
@@ -100,12 +97,17 @@ Choice choose() {
     if (c.runs && c.fill) return c;
     if (c.fill) continue;  // the machine lacks it
     known = true;
-    std::fprintf(stderr, "mtorch: MTORCH_ISA=%s is not in this build, which has base and the best set of the "
-                         "machine it was made on; build with -DMTORCH_ISAS=all\n", wish);
+    std::fprintf(
+        stderr,
+        "mtorch: MTORCH_ISA=%s is not in this build, which has base and the best set of the "
+        "machine it was made on; build with -DMTORCH_ISAS=all\n",
+        wish);
   }
   if (!known)
-    std::fprintf(stderr, "mtorch: MTORCH_ISA=%s is not one of base, avx2, avx512 that this machine has; "
-                         "it is ignored\n", wish);
+    std::fprintf(stderr,
+                 "mtorch: MTORCH_ISA=%s is not one of base, avx2, avx512 that this machine has; "
+                 "it is ignored\n",
+                 wish);
   return best;
 }
 

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/half_convert.h"
 #include "kernels/cpu/fast_path.h"
-#include "kernels/verbs.h"
+#include "kernels/cpu/half_convert.h"
 #include "kernels/device.h"
 #include "kernels/table.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -30,8 +30,7 @@ template <> struct BitsOf<8> { using type = Eight; };
 template <class Op, int Part, class T> struct Kernel {
   template <int I> using In = op::In<Op, Part, T, I>;
 
-  template <int One>
-  static void with_one(char* const* data, int64_t n) {
+  template <int One> static void with_one(char* const* data, int64_t n) {
     using Out = op::Out<Op, Part, T>;
     Out* const out = reinterpret_cast<Out*>(data[0]);
     const In<0>* const a = reinterpret_cast<const In<0>*>(data[1]);
@@ -40,8 +39,8 @@ template <class Op, int Part, class T> struct Kernel {
     const In<1> b0 = *b;
     MT_INDEPENDENT
     for (int64_t i = 0; i < n; ++i)
-      out[i] = static_cast<Out>(
-          op::Formula<Op, Part>::call(One == 0 ? a0 : a[i], One == 1 ? b0 : b[i]));
+      out[i] =
+          static_cast<Out>(op::Formula<Op, Part>::call(One == 0 ? a0 : a[i], One == 1 ? b0 : b[i]));
   }
 
   template <int... I, int... S>
@@ -199,8 +198,7 @@ void map_few(const Map& m, const Runner& run, bool takes_one) {
 }  // namespace
 
 void map(const Map& call) {
-  const Runner run{call,
-                   All::row[call.op].of[call.part][static_cast<int>(wide(call.dtype))]};
+  const Runner run{call, All::row[call.op].of[call.part][static_cast<int>(wide(call.dtype))]};
   const bool takes_one = call.part == 0 && All::one[call.op];
   Map m;  // collapsed
   m.ndim = call.ndim;

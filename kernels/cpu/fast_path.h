@@ -42,7 +42,7 @@ constexpr bool kHasFma = false;
 
 /// In double an angle goes to the C library, and a quotient needs an fma that rounds once.
 template <class Op, int Part, class T>
-constexpr bool has_shortcut = math::is_floating<T> && shortcut<Op, Part> != Shortcut::none &&
+constexpr bool has_shortcut = math::is_floating<T>&& shortcut<Op, Part> != Shortcut::none &&
                               (sizeof(T) == 4 || shortcut<Op, Part> == Shortcut::positive ||
                                (shortcut<Op, Part> == Shortcut::quotient && kHasFma));
 

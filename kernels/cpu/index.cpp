@@ -1,8 +1,8 @@
 // index.cpp -- the gather and scatter verbs on the CPU
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/math/number.h"
 #include "kernels/math/index_math.h"
+#include "kernels/math/number.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -64,8 +64,7 @@ bool gather_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* in
   } else if (xs == 1 && os == 1) {
     for (int64_t i = 0; i < n; ++i) out[i] = in[i * is + p.read(index[i], wrong) * step];
   } else {
-    for (int64_t i = 0; i < n; ++i)
-      out[i * os] = in[i * is + p.read(index[i * xs], wrong) * step];
+    for (int64_t i = 0; i < n; ++i) out[i * os] = in[i * is + p.read(index[i * xs], wrong) * step];
   }
   return wrong;
 }

@@ -191,8 +191,8 @@ template <class T> int eig(bool vectors, int n, T* a, T* wr, T* wi, T* v) {
   const int ld = lead(n);
   T none = 0;  // left eigenvectors are not wanted
   return with_workspace<T>([&](T* work, const int* length, int* info) {
-    Routines<T>::geev("N", vectors ? "V" : "N", &n, a, &ld, wr, wi, &none, &ld, v, &ld, work, length,
-                      info, 1, 1);
+    Routines<T>::geev("N", vectors ? "V" : "N", &n, a, &ld, wr, wi, &none, &ld, v, &ld, work,
+                      length, info, 1, 1);
   });
 }
 

@@ -358,7 +358,8 @@ template <class T> void entry(const Product<T>& q) {
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   if (longer <= 128 || q.work() < 1e6) return in_parts(q);
   const int64_t size = blas || longer >= 2048 ? 256 : longer < 1024 ? 128 : longer / 8;
-  const int64_t panels = ceil_div(longer, size), halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
+  const int64_t panels = ceil_div(longer, size),
+                halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
   parallel(panels * halves, true, [&](int64_t i) {
     panel(cut(cut(q, by_rows, i / halves, panels), !by_rows, i % halves, halves), by_rows);
   });

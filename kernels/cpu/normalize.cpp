@@ -107,9 +107,8 @@ template <class T> struct Rows {
     } else if (c.weight) {
       each_element(inner, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w[i]; });
     } else {
-      each_element(inner, [=, this](int64_t i) {
-        y[i] = (x[i] - mean) * rate + at(c.bias, first + i, 0);
-      });
+      each_element(
+          inner, [=, this](int64_t i) { y[i] = (x[i] - mean) * rate + at(c.bias, first + i, 0); });
     }
   }
 
@@ -166,9 +165,8 @@ template <class T> struct Rows {
         dx[i] = (g[i] * w[i] - middle - (x[i] - mean) * rate * slope) * rate;
       });
     } else {
-      each_element(inner, [=](int64_t i) {
-        dx[i] = (g[i] - middle - (x[i] - mean) * rate * slope) * rate;
-      });
+      each_element(
+          inner, [=](int64_t i) { dx[i] = (g[i] - middle - (x[i] - mean) * rate * slope) * rate; });
     }
     if (T* const dw = static_cast<T*>(c.weight_grad) + to; c.weight_grad) {
       each_element(inner, [=](int64_t i) { dw[i] += g[i] * ((x[i] - mean) * rate); });
@@ -218,8 +216,8 @@ void shift(T* y, const T* x, int64_t n, const T* mean, const T* scale, const T* 
 template <class T> void by_given(const Normalize& c) {
   const int64_t channels = c.period * c.per, all = c.outer * c.images * channels * c.run;
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
-          *const variance = static_cast<const T*>(c.variance),
-          *const weight = static_cast<const T*>(c.weight);
+                 *const variance = static_cast<const T*>(c.variance),
+                 *const weight = static_cast<const T*>(c.weight);
   T* const scale = static_cast<T*>(c.rate);
   MT_INDEPENDENT
   for (int64_t i = 0; i < channels; ++i) scale[i] = op::Rsqrt::f(variance[i] + T(c.eps));

@@ -17,8 +17,9 @@ namespace mt::openblas {
 namespace {
 
 constexpr const char* kName = "libopenblas.so.0";
-constexpr const char* kCure = "install its OpenMP build (apt-get install libopenblas0-openmp), or "
-                              "name its file in MTORCH_BLAS";
+constexpr const char* kCure =
+    "install its OpenMP build (apt-get install libopenblas0-openmp), or "
+    "name its file in MTORCH_BLAS";
 
 Library the_library;
 char the_reason[1024], the_path[512];
@@ -33,10 +34,9 @@ bool refuse(const char* what, const char* reason, const char* cure = kCure) {
 
 /// Families by what they use: 3 AVX-512, 2 AVX2 and FMA, 1 AVX, 0 less.
 int level_of(const char* core) {
-  const char* const families[][8] = {
-      {"Sandybridge", "Bulldozer", "Piledriver", "Steamroller"},
-      {"Haswell", "Zen", "Excavator"},
-      {"SkylakeX", "Cooperlake", "SapphireRapids"}};
+  const char* const families[][8] = {{"Sandybridge", "Bulldozer", "Piledriver", "Steamroller"},
+                                     {"Haswell", "Zen", "Excavator"},
+                                     {"SkylakeX", "Cooperlake", "SapphireRapids"}};
   for (int level = 3; level > 0; --level)
     for (const char* family : families[level - 1])
       if (family && strcasecmp(family, core) == 0) return level;
@@ -99,7 +99,8 @@ struct CoreType {
 /// threads at its start, and one for each thread that calls it.
 bool has_room() {
   const size_t mib = size_t(256) * size_t(cpu_threads()) + 64;
-  void* probe = mmap(nullptr, mib << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* probe =
+      mmap(nullptr, mib << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe != MAP_FAILED) return munmap(probe, mib << 20), true;
   char reason[128];
   std::snprintf(reason, sizeof reason, "it takes %zu MiB of address space for %d threads", mib,
@@ -151,8 +152,9 @@ bool open_file(const char* name) {
 
 bool find_library() {
   // A host may have one already, visible to all or not.
-  void* here = dlsym(RTLD_DEFAULT, "openblas_get_parallel") ? dlopen(nullptr, RTLD_LAZY)
-                                                            : dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);
+  void* here = dlsym(RTLD_DEFAULT, "openblas_get_parallel")
+                   ? dlopen(nullptr, RTLD_LAZY)
+                   : dlopen(kName, RTLD_LAZY | RTLD_NOLOAD);
   if (here)
     return accept(here, "the OpenBLAS that is in this process already",
                   "it was in this process already");

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 /// Every function that is called. scripts/bundle.sh reads the names from these lines.
+// clang-format off
 #define MT_OPENBLAS(X)                                                     \
   X(openblas_get_parallel) X(openblas_get_config) X(openblas_get_corename) \
   X(cblas_sgemm) X(cblas_dgemm)                                            \
@@ -16,6 +17,7 @@
   X(dgetrf_) X(dgetrs_) X(dgetri_) X(dpotrf_) X(dtrsm_) X(dgeqrf_)         \
   X(dorgqr_) X(dgesdd_) X(dgesvd_) X(dsyevd_) X(dgeev_)                    \
   X(dgels_) X(dgelsy_) X(dgelss_) X(dgelsd_)
+// clang-format on
 
 // Declared for their types alone. Fortran's lengths of strings follow the arguments.
 extern "C" {

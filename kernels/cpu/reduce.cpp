@@ -8,8 +8,8 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/simd_reduce.h"
-#include "kernels/verbs.h"
 #include "kernels/table.h"
+#include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -165,8 +165,8 @@ void each_output(const Reduce& r, int64_t outputs, int64_t elements, const Body&
              const int64_t end = smaller(outputs, (group + 1) * kOutputs);
              for (int64_t o = group * kOutputs; o < end;) {
                const int64_t n = smaller(end - o, row - o % row);
-               const T* x = static_cast<const T*>(r.in) +
-                            offset_of(o, r.kept, r.kept_size, r.kept_stride);
+               const T* x =
+                   static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
                body(o, n, x, step);
                o += n;
              }
@@ -234,11 +234,10 @@ template <class Rule> struct Reducer {
       const int64_t n = smaller(most, width - tile % tiles * most);
       State state[Rule::kWidth];
       for (int64_t j = 0; j < n; ++j) state[j] = Rule::start();
-      each_rows(r,
-                static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),
-                elements, [&](const T* x, int64_t rows, int64_t step) {
-                  Rule::columns(state, x, rows, step, n);
-                });
+      each_rows(
+          r, static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),
+          elements,
+          [&](const T* x, int64_t rows, int64_t step) { Rule::columns(state, x, rows, step, n); });
       Rule::write(r, out_at(r, first), out_step(r), state, n);
     });
   }
@@ -279,8 +278,7 @@ template <class Rule> struct Reducer {
         if (whole) state[o] = Rule::join(state[o], Rule::run(x, elements));
         else
           for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece)
-            state[o] =
-                Rule::join(state[o], piece(x, r, from, smaller(elements, from + kPiece)));
+            state[o] = Rule::join(state[o], piece(x, r, from, smaller(elements, from + kPiece)));
       }
       Rule::write(r, out_at(r, first), out_step(r), state, n);
     });
@@ -337,7 +335,8 @@ template <class Op, class T> struct Arg {
             at[j] = wins ? row : at[j];
           }
       });
-      for (int64_t j = 0; j < n; ++j) write(r, out_at(r, first) + j * out_step(r), {best[j], at[j]});
+      for (int64_t j = 0; j < n; ++j)
+        write(r, out_at(r, first) + j * out_step(r), {best[j], at[j]});
     });
   }
 
@@ -373,9 +372,9 @@ struct Verbs {
 };
 template <class L> struct Table;
 template <class... Op> struct Table<op::List<Op...>> {
-  static constexpr Verbs row[] = {{{verb<Op, bool>(), verb<Op, uint8_t>(), verb<Op, int32_t>(),
-                                    verb<Op, int64_t>(), verb<Op, float>(),
-                                    verb<Op, double>()}}...};
+  static constexpr Verbs row[] = {
+      {{verb<Op, bool>(), verb<Op, uint8_t>(), verb<Op, int32_t>(), verb<Op, int64_t>(),
+        verb<Op, float>(), verb<Op, double>()}}...};
 };
 template <class Op> constexpr Verbs arg_row() {
   return {{Arg<Op, bool>::reduce, Arg<Op, uint8_t>::reduce, Arg<Op, int32_t>::reduce,

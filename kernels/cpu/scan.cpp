@@ -2,8 +2,8 @@
 //
 // A chain of additions is as slow as one addition after the other, so several lines run side by
 // side, and a long line is cut into parts whose totals are found first. Floats are summed in double.
-#include "kernels/cpu/simd_reduce.h"
 #include "kernels/cpu/along_dim.h"
+#include "kernels/cpu/simd_reduce.h"
 #include "kernels/scans.h"
 #include "kernels/verbs.h"
 
@@ -11,8 +11,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kTile = 256;  // lines that lie side by side and run together
-constexpr int kLines = 8;       // lines, or parts of one, that run together
+constexpr int64_t kTile = 256;   // lines that lie side by side and run together
+constexpr int kLines = 8;        // lines, or parts of one, that run together
 constexpr int64_t kPart = 1040;  // a power of two apart, parts would share one place in the cache
 
 template <class Op, class T> struct Running {

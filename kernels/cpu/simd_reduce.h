@@ -23,8 +23,7 @@ template <class T, int Bytes = kPackBytes> struct PackOf {
 template <class T, int Bytes = kPackBytes> using Pack = typename PackOf<T, Bytes>::type;
 
 /// Whether a reduction's elements can be joined pack by pack.
-template <class A, class T>
-constexpr bool kPacks = math::is_floating<T> && math::is_floating<A>;
+template <class A, class T> constexpr bool kPacks = math::is_floating<T>&& math::is_floating<A>;
 
 /// Which extreme is right where neither is NaN.
 template <class Op, class V> MT_HD V join_packs(V x, V y) {
@@ -37,7 +36,7 @@ template <class Op, class V> MT_HD V join_packs(V x, V y) {
 /// of which eight are joined before they are widened: a conversion costs as much as four additions
 /// do, and an error of an ulp of eight elements is small beside what rounding them lost before.
 template <class Op, class T>
-constexpr int kFold = std::is_same_v<Op, op::Sum> && std::is_same_v<T, float> ? 16 : 1;
+constexpr int kFold = std::is_same_v<Op, op::Sum>&& std::is_same_v<T, float> ? 16 : 1;
 
 /// Elements of type T, as many as a pack of A holds.
 template <class A, class T> using Part = Pack<T, kPackBytes / int(sizeof(A)) * int(sizeof(T))>;
@@ -141,7 +140,8 @@ __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T
 }
 
 /// The same for lines of any length.
-template <class Op, class T> typename op::Accumulator<Op, T>::type join_line(const T* x, int64_t n) {
+template <class Op, class T>
+typename op::Accumulator<Op, T>::type join_line(const T* x, int64_t n) {
   auto total = join_run<Op>(x, n < kGrain ? n : kGrain);
   in_strips(n - kGrain, [&](int64_t from, int64_t to) {
     total = Op::join(total, join_run<Op>(x + kGrain + from, to - from));

@@ -197,8 +197,12 @@ template <class T, class K> struct Line {
 
   Line(const Sort& s, const Lines& l, int64_t number)
       : in(static_cast<const T*>(s.in) + in_at(l, number)),
-        out(static_cast<T*>(s.out) + out_at(l, number)), index(s.index + out_at(l, number)),
-        n(l.n), out_step(l.out_step), first(s.first), end(s.first + s.keep),
+        out(static_cast<T*>(s.out) + out_at(l, number)),
+        index(s.index + out_at(l, number)),
+        n(l.n),
+        out_step(l.out_step),
+        first(s.first),
+        end(s.first + s.keep),
         turn(s.descending ? ~K(0) : K(0)) {}
   I operator[](int64_t i) const { return item(K(K(key_of(in[i])) ^ turn), i); }
 
@@ -272,7 +276,7 @@ template <class K> struct Digits {
 /// Threads share a long line: its items are brought in the order of one digit, and those of each
 /// value of it are then sorted for themselves while they lie in a cache.
 template <class T, class K> struct LongLine {
-  static constexpr int kBits = 11;                    // of a digit
+  static constexpr int kBits = 11;  // of a digit
   static constexpr int64_t kChunk = 1 << 15, kMostChunks = 512, kSample = 1024;
   using I = Item<K>;
   using Place = KeyOf<K>;

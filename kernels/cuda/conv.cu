@@ -33,7 +33,10 @@ template <class E> struct ByWeights : Part<E> {
 
 /// y: outputs x (images and places), summed over (inputs and taps).
 template <class E> struct OutputPart : ByWeights<E> {
-  struct Column { const E* x; Corner corner; };
+  struct Column {
+    const E* x;
+    Corner corner;
+  };
   explicit OutputPart(const Conv& c)
       : ByWeights<E>{{c.groups, c.outputs, c.batch * area(c.out), c.inputs * area(c.kernel), true,
                       false, c}} {}
@@ -62,7 +65,10 @@ template <class E> struct OutputPart : ByWeights<E> {
 
 /// x: inputs x (images and places), summed over (outputs and taps).
 template <class E> struct InputPart : ByWeights<E> {
-  struct Column { const E* y; int64_t place[2]; };
+  struct Column {
+    const E* y;
+    int64_t place[2];
+  };
   explicit InputPart(const Conv& c)
       : ByWeights<E>{{c.groups, c.inputs, c.batch * area(c.size), c.outputs * area(c.kernel), true,
                       false, c}} {}
@@ -91,11 +97,14 @@ template <class E> struct InputPart : ByWeights<E> {
 
 /// w: outputs x (inputs and taps), summed over (images and places).
 template <class E> struct WeightPart : Part<E> {
-  struct Column { const E* x; Place tap; };
+  struct Column {
+    const E* x;
+    Place tap;
+  };
   using Row = const E*;
   explicit WeightPart(const Conv& c)
-      : Part<E>{c.groups, c.outputs, c.inputs * area(c.kernel), c.batch * area(c.out), true, true,
-                c} {}
+      : Part<E>{c.groups, c.outputs, c.inputs * area(c.kernel), c.batch * area(c.out), true,
+                true,     c} {}
   WeightPart() = default;
   __device__ Row row(int64_t g, int64_t i) const {
     return static_cast<const E*>(this->c.y) + (g * this->m + i) * area(this->c.out);
@@ -200,8 +209,8 @@ template <class T> __global__ void weights(const __grid_constant__ Weights job) 
     for (int64_t i = part * job.part + t; i < last; i += blockDim.x) {
       int64_t place;
       const int64_t image = divide(i, places, &place);
-      const T* x = static_cast<const T*>(c.x) +
-                   ((image * c.groups + g) * c.inputs + channel) * area(c.size);
+      const T* x =
+          static_cast<const T*>(c.x) + ((image * c.groups + g) * c.inputs + channel) * area(c.size);
       const T* y = static_cast<const T*>(c.y) + (image * c.groups * c.outputs + o) * places;
       sum += double(y[place]) * double(read_x(c, x, Corner(c, Place(place, c.out)), k));
     }
@@ -249,8 +258,9 @@ template <class T> void run_weights(const Conv& c) {
 constexpr int kFilterWide = 32, kFilterHigh = 8, kFilterRows = 4;  // of a block; rows of a thread
 
 /// A thread computes kFilterRows places of a column: a value that it fetches serves several of them.
-template <class T, int K> __global__ void filter(const __grid_constant__ Conv c, int64_t tiles_h,
-                                                 int64_t tiles_w, int64_t n) {
+template <class T, int K>
+__global__ void filter(const __grid_constant__ Conv c, int64_t tiles_h, int64_t tiles_w,
+                       int64_t n) {
   for (int64_t number = blockIdx.x; number < n; number += gridDim.x) {
     int64_t tile, tile_w, g;
     const int64_t plane = divide(number, tiles_h * tiles_w, &tile);
@@ -262,26 +272,25 @@ template <class T, int K> __global__ void filter(const __grid_constant__ Conv c,
     const int64_t h = p + c.offset[0], v = q + c.offset[1];
     const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
     Exact<T> w[K][K], sum[kFilterRows];
-    MT_UNROLLED for (int i = 0; i < K; ++i)
-      MT_UNROLLED for (int j = 0; j < K; ++j)
-        w[i][j] = static_cast<const T*>(c.w)[(g * K + i) * K + j];
+    MT_UNROLLED for (int i = 0; i < K; ++i) MT_UNROLLED for (int j = 0; j < K; ++j) w[i][j] =
+        static_cast<const T*>(c.w)[(g * K + i) * K + j];
     const Exact<T> start = c.bias ? Exact<T>(static_cast<const T*>(c.bias)[g]) : 0;
     MT_UNROLLED for (int r = 0; r < kFilterRows; ++r) sum[r] = start;
-    const bool inside = h >= 0 && h + kFilterRows + K - 1 <= c.size[0] && v >= 0 &&
-                        v + K <= c.size[1];
+    const bool inside =
+        h >= 0 && h + kFilterRows + K - 1 <= c.size[0] && v >= 0 && v + K <= c.size[1];
     MT_UNROLLED for (int i = 0; i < kFilterRows + K - 1; ++i) {
       Exact<T> value[K];
-      MT_UNROLLED for (int j = 0; j < K; ++j)
-        value[j] = inside || (within(h + i, c.size[0]) && within(v + j, c.size[1]))
-                       ? Exact<T>(x[(h + i) * c.size[1] + v + j])
-                       : 0;
+      MT_UNROLLED for (int j = 0; j < K; ++j) value[j] =
+          inside || (within(h + i, c.size[0]) && within(v + j, c.size[1]))
+              ? Exact<T>(x[(h + i) * c.size[1] + v + j])
+              : 0;
       MT_UNROLLED for (int r = 0; r < kFilterRows; ++r)
-        MT_UNROLLED for (int j = 0; j < K; ++j)
-          if (i >= r && i - r < K) sum[r] = multiply_add(w[i - r][j], value[j], sum[r]);
+          MT_UNROLLED for (int j = 0; j < K; ++j) if (i >= r && i - r < K) sum[r] =
+              multiply_add(w[i - r][j], value[j], sum[r]);
     }
     T* y = static_cast<T*>(c.y) + plane * area(c.out) + p * c.out[1] + q;
-    MT_UNROLLED for (int r = 0; r < kFilterRows; ++r)
-      if (p + r < c.out[0]) y[r * c.out[1]] = T(sum[r]);
+    MT_UNROLLED for (int r = 0; r < kFilterRows; ++r) if (p + r < c.out[0]) y[r * c.out[1]] =
+        T(sum[r]);
   }
 }
 

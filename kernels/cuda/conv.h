@@ -40,8 +40,8 @@ struct Corner {
 };
 
 /// The element of a plane of x that tap k of a window reads.
-template <class T> __device__ T read_x(const Conv& c, const T* plane, const Corner& from,
-                                       const Place& k) {
+template <class T>
+__device__ T read_x(const Conv& c, const T* plane, const Corner& from, const Place& k) {
   const int64_t h = from.at[0] + k.of[0] * c.dilation[0], w = from.at[1] + k.of[1] * c.dilation[1];
   return within(h, c.size[0]) && within(w, c.size[1]) ? plane[h * c.size[1] + w] : T(0);
 }
@@ -54,8 +54,8 @@ __device__ inline int64_t window_at(const Conv& c, int d, int64_t t) {
   return rest == 0 && p < c.out[d] ? p : -1;
 }
 /// The element of a plane of y that reaches a place of x through tap k.
-template <class T> __device__ T read_y(const Conv& c, const T* plane, const int64_t* place,
-                                       const Place& k) {
+template <class T>
+__device__ T read_y(const Conv& c, const T* plane, const int64_t* place, const Place& k) {
   const int64_t p = window_at(c, 0, place[0] - k.of[0] * c.dilation[0]);
   const int64_t q = window_at(c, 1, place[1] - k.of[1] * c.dilation[1]);
   return p >= 0 && q >= 0 ? plane[p * c.out[1] + q] : T(0);

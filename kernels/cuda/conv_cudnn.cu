@@ -28,9 +28,10 @@ constexpr size_t kMostPlans = 32;  // small tests reach it
 
 using Shape = std::array<int64_t, 18>;
 Shape shape_of(const Conv& c) {
-  return {int64_t(c.part), int64_t(c.dtype), c.batch, c.groups, c.inputs, c.outputs,
-          c.size[0], c.size[1], c.kernel[0], c.kernel[1], c.out[0], c.out[1],
-          c.stride[0], c.stride[1], c.dilation[0], c.dilation[1], c.offset[0], c.offset[1]};
+  return {int64_t(c.part), int64_t(c.dtype), c.batch,     c.groups,    c.inputs,
+          c.outputs,       c.size[0],        c.size[1],   c.kernel[0], c.kernel[1],
+          c.out[0],        c.out[1],         c.stride[0], c.stride[1], c.dilation[0],
+          c.dilation[1],   c.offset[0],      c.offset[1]};
 }
 
 /// Whether it can be said to cuDNN: the same padding on both sides, sizes that are ints. Planes
@@ -204,14 +205,16 @@ bool conv_by_cudnn(const Conv& c) {
   if (cuda::capturing()) cuda::keep(&c, sizeof c);
 
   const void* const w = exchange ? exchanged.as<void>() : c.w;
-  const void *const first = c.part == ConvPart::input ? w : c.x,
-             *const second = c.part == ConvPart::output ? w : c.y;
+  const void *const first = c.part == ConvPart::input ? w : c.x, *const second =
+                                                                     c.part == ConvPart::output
+                                                                         ? w
+                                                                         : c.y;
   void* const result = c.part == ConvPart::output ? c.y : c.part == ConvPart::input ? c.x : c.w;
   const double numbers[2] = {1, 0};
   const float floats[2] = {1, 0};
   const bool is_double = c.dtype == Dtype::f64;
   const void *const one = is_double ? static_cast<const void*>(numbers) : floats,
-             *const zero = is_double ? static_cast<const void*>(numbers + 1) : floats + 1;
+                    *const zero = is_double ? static_cast<const void*>(numbers + 1) : floats + 1;
   const int status = plan->lib.run[int(c.part)](
       in_use.handle, one, plan->first(c.part), first, plan->second(c.part), second, plan->conv,
       plan->algorithm, workspace.as<void>(), plan->workspace, zero, plan->result(c.part), result);

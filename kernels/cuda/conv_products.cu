@@ -18,7 +18,7 @@ constexpr double kWork = 1 << 22;
 constexpr int64_t kChannels = 16, kGatherFor = 32, kPlaces = 16;
 constexpr int64_t kColumns = int64_t(1) << 25;   // elements of a chunk's columns
 constexpr int64_t kPartials = int64_t(1) << 22;  // elements of a weight's partial sums
-#else  // small tests reach it
+#else                                            // small tests reach it
 constexpr double kWork = 1;
 constexpr int64_t kChannels = 1, kGatherFor = 1, kPlaces = 1;
 constexpr int64_t kColumns = 4096, kPartials = 2048;
@@ -81,8 +81,8 @@ __global__ void add_columns(const __grid_constant__ Chunk j, const Exact<T>* fro
 }
 
 /// to[channel, tap, output] of weights [channel, output, tap].
-template <class T> __global__ void exchange(const T* w, T* to, int64_t n, int64_t outputs,
-                                            int64_t taps) {
+template <class T>
+__global__ void exchange(const T* w, T* to, int64_t n, int64_t outputs, int64_t taps) {
   for (int64_t e = cuda::thread_number(); e < n; e += cuda::thread_count()) {
     int64_t o, tap;
     const int64_t channel = divide(divide(e, outputs, &o), taps, &tap);
@@ -114,7 +114,11 @@ template <class T> class Products {
  public:
   using Sum = Exact<T>;
   Products(const Conv& c, const cuda::CublasInUse& blas)
-      : c_(c), blas_(blas), taps_(area(c.kernel)), depth_(c.inputs * taps_), places_(area(c.out)),
+      : c_(c),
+        blas_(blas),
+        taps_(area(c.kernel)),
+        depth_(c.inputs * taps_),
+        places_(area(c.out)),
         plain_(is_plain(c)) {}
   static bool is_plain(const Conv& c) {
     for (int d = 0; d < 2; ++d)
@@ -125,7 +129,8 @@ template <class T> class Products {
 
   /// Whether it pays, by counting.
   bool pays() const {
-    if (c_.outputs < (plain_ ? kChannels : kGatherFor) || c_.inputs * taps_ < kChannels) return false;
+    if (c_.outputs < (plain_ ? kChannels : kGatherFor) || c_.inputs * taps_ < kChannels)
+      return false;
     const double work = double(c_.batch) * double(c_.groups * c_.outputs) * double(depth_);
     return places_ >= kPlaces && work * double(places_) >= kWork &&
            places_ <= kMostColumns / depth_ && c_.outputs <= INT32_MAX &&
@@ -135,7 +140,8 @@ template <class T> class Products {
   bool run() {
     if (c_.part == ConvPart::output) return output();
     if (c_.part == ConvPart::input) return input();
-    return c_.outputs * depth_ <= (c_.outputs + depth_) * places_ ? weight() : weight_of_long_rows();
+    return c_.outputs * depth_ <= (c_.outputs + depth_) * places_ ? weight()
+                                                                  : weight_of_long_rows();
   }
 
  private:
@@ -153,9 +159,10 @@ template <class T> class Products {
   T* w_at(int64_t g) const { return static_cast<T*>(c_.w) + g * c_.outputs * depth_; }
   int64_t x_step() const { return c_.groups * c_.inputs * area(c_.size); }
   int64_t y_step() const { return c_.groups * c_.outputs * places_; }
-  template <class S> bool multiply(const cuda::BlasProduct::Side& a, const cuda::BlasProduct::Side& b,
-                                   S* to, int64_t ld, int64_t step, int64_t m, int64_t n, int64_t k,
-                                   int64_t entries, bool accumulate) const {
+  template <class S>
+  bool multiply(const cuda::BlasProduct::Side& a, const cuda::BlasProduct::Side& b, S* to,
+                int64_t ld, int64_t step, int64_t m, int64_t n, int64_t k, int64_t entries,
+                bool accumulate) const {
     if (cuda::stopped()) return true;
     return cuda::multiply(blas_, {a, b, to, ld, step, m, n, k, entries, cuda::kBlasType<T>,
                                   cuda::kBlasType<S>, accumulate});
@@ -232,7 +239,8 @@ template <class T> class Products {
   bool weight_of_long_rows() const {
     const int64_t n = c_.outputs * depth_, rows = c_.outputs + depth_;
     const int64_t fit = kColumns / (rows * places_), most = smaller(c_.batch, fit > 1 ? fit : 1);
-    const cuda::Scratch room(size_t(most * rows * places_) * sizeof(T)), sums(size_t(n) * sizeof(Sum));
+    const cuda::Scratch room(size_t(most * rows * places_) * sizeof(T)),
+        sums(size_t(n) * sizeof(Sum));
     T* const of_y = room.as<T>() + most * depth_ * places_;
     return chunks(most, [&](const Chunk& j) {
       Chunk y = j;  // y as an image that windows of 1 x 1 read
@@ -243,8 +251,8 @@ template <class T> class Products {
       const int64_t across = j.images * places_;
       start(gather_columns<T>, c_.inputs * across, j, room.as<T>());
       start(gather_columns<T>, c_.outputs * across, y, of_y);
-      if (!multiply({of_y, across, 0, false}, {room.as<T>(), across, 0, true}, sums.as<Sum>(), depth_,
-                    0, c_.outputs, depth_, across, 1, j.first > 0))
+      if (!multiply({of_y, across, 0, false}, {room.as<T>(), across, 0, true}, sums.as<Sum>(),
+                    depth_, 0, c_.outputs, depth_, across, 1, j.first > 0))
         return false;
       if (j.first + j.images == c_.batch)
         start(add_partials<T>, n, sums.as<Sum>(), w_at(j.g), n, int64_t(1));

@@ -32,7 +32,8 @@ __device__ cuda::Group<To, N> converted(const cuda::Group<From, N>& x) {
   for (int k = 0; k < N; ++k) y.v[k] = math::convert<To>(x.v[k]);
   return y;
 }
-template <class To, class From> __global__ void convert_flat(void* to, const void* from, int64_t n) {
+template <class To, class From>
+__global__ void convert_flat(void* to, const void* from, int64_t n) {
   constexpr int wide = kWide<To, From>;
   const int64_t groups = n / wide;
   for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count())
@@ -61,7 +62,9 @@ template <class To, class From> __global__ void convert(const __grid_constant__ 
 }
 
 /// 16 bytes at a time.
-struct alignas(16) Line { uint64_t half[2]; };
+struct alignas(16) Line {
+  uint64_t half[2];
+};
 __global__ void copy_lines(Line* out, const Line* in, int64_t n) {
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) out[i] = in[i];
 }
@@ -90,16 +93,16 @@ struct Converts {
   void (*flat)(void*, const void*, int64_t);
   void (*strided)(Elements);
 };
-#define MT_ENTRY(To, From) {convert_flat<To, From>, convert<To, From>}
-#define MT_ROW(To)                                                                           \
-  {                                                                                          \
-    MT_ENTRY(To, bool), MT_ENTRY(To, uint8_t), MT_ENTRY(To, int32_t), MT_ENTRY(To, int64_t), \
-        MT_ENTRY(To, float), MT_ENTRY(To, double), MT_ENTRY(To, Float16),                    \
-        MT_ENTRY(To, Bfloat16)                                                               \
+#define MT_ENTRY(To, From) \
+  { convert_flat<To, From>, convert<To, From> }
+#define MT_ROW(To)                                                                               \
+  {                                                                                              \
+    MT_ENTRY(To, bool), MT_ENTRY(To, uint8_t), MT_ENTRY(To, int32_t), MT_ENTRY(To, int64_t),     \
+        MT_ENTRY(To, float), MT_ENTRY(To, double), MT_ENTRY(To, Float16), MT_ENTRY(To, Bfloat16) \
   }
-const Converts converts[kDtypes][kDtypes] = {
-    MT_ROW(bool),  MT_ROW(uint8_t), MT_ROW(int32_t), MT_ROW(int64_t),
-    MT_ROW(float), MT_ROW(double),  MT_ROW(Float16), MT_ROW(Bfloat16)};
+const Converts converts[kDtypes][kDtypes] = {MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
+                                             MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double),
+                                             MT_ROW(Float16), MT_ROW(Bfloat16)};
 #undef MT_ROW
 #undef MT_ENTRY
 
@@ -125,11 +128,12 @@ bool transposes(const Copy& c) {
 
 template <class T> void run_transpose(const Copy& c) {
   const int i = c.ndim - 2, j = c.ndim - 1;
-  const dim3 grid(unsigned((c.size[i] + kTile - 1) / kTile), unsigned((c.size[j] + kTile - 1) / kTile),
+  const dim3 grid(unsigned((c.size[i] + kTile - 1) / kTile),
+                  unsigned((c.size[j] + kTile - 1) / kTile),
                   c.ndim == 3 ? unsigned(c.size[0]) : 1u);
-  cuda::launch_blocks("copy", transpose<T>, grid, dim3(kTile, kTileRows), 0,
-                      static_cast<T*>(c.out), static_cast<const T*>(c.in), c.size[i], c.size[j],
-                      c.out_stride[i], c.in_stride[j], c.ndim == 3 ? c.out_stride[0] : 0,
+  cuda::launch_blocks("copy", transpose<T>, grid, dim3(kTile, kTileRows), 0, static_cast<T*>(c.out),
+                      static_cast<const T*>(c.in), c.size[i], c.size[j], c.out_stride[i],
+                      c.in_stride[j], c.ndim == 3 ? c.out_stride[0] : 0,
                       c.ndim == 3 ? c.in_stride[0] : 0);
 }
 
@@ -148,7 +152,8 @@ template <class T> void fill_as(const Elements& e, bool flat, const void* from) 
   T value;
   std::memcpy(&value, from, sizeof value);
   const unsigned blocks = cuda::blocks_for(e.n, cuda::kThreads);
-  if (flat) cuda::launch("fill", fill_flat<T>, blocks, cuda::kThreads, static_cast<T*>(e.out), e.n, value);
+  if (flat)
+    cuda::launch("fill", fill_flat<T>, blocks, cuda::kThreads, static_cast<T*>(e.out), e.n, value);
   else cuda::launch("fill", fill_strided<T>, blocks, cuda::kThreads, e, value);
 }
 
@@ -182,18 +187,19 @@ void copy(const Copy& call) {
   const bool flat = c.ndim == 0 || (c.ndim == 1 && c.out_stride[0] == 1 && c.in_stride[0] == 1);
   if (c.to == c.from && flat) {
     const int64_t bytes = n * item_size(c.to);
-    if ((reinterpret_cast<uintptr_t>(c.out) | reinterpret_cast<uintptr_t>(c.in) | uintptr_t(bytes)) %
+    if ((reinterpret_cast<uintptr_t>(c.out) | reinterpret_cast<uintptr_t>(c.in) |
+         uintptr_t(bytes)) %
             16 ==
         0)
       return cuda::launch("copy", copy_lines, cuda::blocks_for(bytes / 16, cuda::kThreads),
-                          cuda::kThreads, static_cast<Line*>(c.out),
-                          static_cast<const Line*>(c.in), bytes / 16);
+                          cuda::kThreads, static_cast<Line*>(c.out), static_cast<const Line*>(c.in),
+                          bytes / 16);
     if (cuda::stopped()) return;
     if (cuda::capturing()) cuda::keep(&c, sizeof c);
     const cuda::Timed timed("copy");
-    cuda::check(cudaMemcpyAsync(c.out, c.in, size_t(bytes), cudaMemcpyDeviceToDevice,
-                                cuda::stream()),
-                "copy");
+    cuda::check(
+        cudaMemcpyAsync(c.out, c.in, size_t(bytes), cudaMemcpyDeviceToDevice, cuda::stream()),
+        "copy");
     return cuda::started("copy");
   }
   if (transposes(c)) {

@@ -109,11 +109,10 @@ bool multiply(const CublasInUse& blas, const BlasProduct& p) {
               ? blas.library->gemm_ex(blas.handle, op(p.b), op(p.a), n, m, k, one, p.b.at, p.type,
                                       int(p.b.ld), p.a.at, p.type, int(p.a.ld), beta, p.c, p.c_type,
                                       int(p.ldc), sum, any)
-              : blas.library->gemm_ex_batched(blas.handle, op(p.b), op(p.a), n, m, k, one, p.b.at,
-                                              p.type, int(p.b.ld), p.b.step, p.a.at, p.type,
-                                              int(p.a.ld), p.a.step, beta, p.c, p.c_type,
-                                              int(p.ldc), p.step, int(p.entries), sum, any)) ==
-         blas::kSuccess;
+              : blas.library->gemm_ex_batched(
+                    blas.handle, op(p.b), op(p.a), n, m, k, one, p.b.at, p.type, int(p.b.ld),
+                    p.b.step, p.a.at, p.type, int(p.a.ld), p.a.step, beta, p.c, p.c_type,
+                    int(p.ldc), p.step, int(p.entries), sum, any)) == blas::kSuccess;
 }
 
 }  // namespace mt::cuda

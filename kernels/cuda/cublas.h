@@ -47,10 +47,10 @@ const char* cublas_words(bool open);
 
 /// How cuBLAS calls T.
 template <class T>
-constexpr blas::Type kBlasType = std::is_same_v<T, double>     ? blas::kDouble
-                                 : std::is_same_v<T, float>    ? blas::kFloat
-                                 : std::is_same_v<T, Float16>  ? blas::kHalf
-                                                               : blas::kBfloat16;
+constexpr blas::Type kBlasType = std::is_same_v<T, double>    ? blas::kDouble
+                                 : std::is_same_v<T, float>   ? blas::kFloat
+                                 : std::is_same_v<T, Float16> ? blas::kHalf
+                                                              : blas::kBfloat16;
 /// `entries` products of matrices that lie by rows, `step` apart: c (m x n) = a (m x k) . b (k x n),
 /// or is added to. A transposed one lies as (k x m) or (n x k); ld is the distance of its rows. c of
 /// 16-bit floats may be float32; they are summed in float32.

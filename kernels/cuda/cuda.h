@@ -106,8 +106,9 @@ void start(bool together, const char* name, void (*kernel)(P...), dim3 grid, dim
   (void)together;
   kernel<<<grid, block, shared, stream()>>>(static_cast<P>(a)...);
 #else
-  emulation::start(name, together, grid, block, shared,
-                   [kernel, all = std::tuple<P...>(static_cast<P>(a)...)] { std::apply(kernel, all); });
+  emulation::start(
+      name, together, grid, block, shared,
+      [kernel, all = std::tuple<P...>(static_cast<P>(a)...)] { std::apply(kernel, all); });
 #endif
   check(cudaGetLastError(), name);
   started(name);
@@ -138,9 +139,7 @@ template <class T> __device__ T* shared_memory() {
 template <class T, int N> struct alignas(sizeof(T) * N) Group { T v[N]; };
 
 /// The number of the thread in the grid, and how many there are: one dimension.
-__device__ inline int64_t thread_number() {
-  return int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-}
+__device__ inline int64_t thread_number() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ inline int64_t thread_count() { return int64_t(gridDim.x) * blockDim.x; }
 
 /// Notes a position that is not there.

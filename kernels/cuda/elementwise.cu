@@ -120,8 +120,8 @@ void map_numbers(const Map& call, unsigned numbers) {
   for (int k = 0; k < 4; ++k) s.scalar[k] = m.scalar[k];
   group(m, is_half(m.dtype) ? 8 : 16 / item_size(m.dtype), s);
   if (is_half(m.dtype))
-    return cuda::launch(name, half.strided, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads, s,
-                        stored_as(m, row));
+    return cuda::launch(name, half.strided, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads,
+                        s, stored_as(m, row));
   cuda::launch(name, kernels.strided, cuda::blocks_for(s.n, cuda::kThreads), cuda::kThreads, s);
 }
 

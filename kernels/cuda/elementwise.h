@@ -86,9 +86,9 @@ template <class Op, int Part> struct HalfKernel {
   static constexpr int kWidth = 8;
   using Words = cuda::Group<uint16_t, kWidth>;
 
-  template <class V> static __device__ cuda::Group<V, kWidth> group(const void* data, Dtype stored,
-                                                              int step, int64_t i,
-                                                              int64_t at = 0) {
+  template <class V>
+  static __device__ cuda::Group<V, kWidth> group(const void* data, Dtype stored, int step,
+                                                 int64_t i, int64_t at = 0) {
     cuda::Group<V, kWidth> g;
     if (!step) {
       const V x = read<V>(data, stored, at);
@@ -102,15 +102,14 @@ template <class Op, int Part> struct HalfKernel {
     return g;
   }
   template <int... I, int... S>
-  static __device__ void flat(const Flat& m, const Stored& stored,
-                              std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
+  static __device__ void flat(const Flat& m, const Stored& stored, std::integer_sequence<int, I...>,
+                              std::integer_sequence<int, S...>) {
     const int64_t groups = m.n / kWidth;
     for (int64_t i = cuda::thread_number(); i < groups; i += cuda::thread_count()) {
       const auto apply = [&](const auto&... in) {
         [[maybe_unused]] Words words;
         for (int k = 0; k < kWidth; ++k) {
-          const Out x =
-              static_cast<Out>(F::call(in.v[k]..., math::convert<float>(m.scalar[S])...));
+          const Out x = static_cast<Out>(F::call(in.v[k]..., math::convert<float>(m.scalar[S])...));
           if constexpr (op::is_bool<Out>) write<Out>(m.data[0], Dtype::b8, i * kWidth + k, x);
           else write<Out>(words.v, stored.of[0], k, x);
         }
@@ -121,9 +120,9 @@ template <class Op, int Part> struct HalfKernel {
     const int64_t i = groups * kWidth + cuda::thread_number();
     if (i < m.n)
       write<Out>(m.data[0], stored.of[0], i,
-                 static_cast<Out>(F::call(
-                     read<In<I>>(m.input(I + 1), stored.of[I + 1], i * m.step[I + 1])...,
-                     math::convert<float>(m.scalar[S])...)));
+                 static_cast<Out>(
+                     F::call(read<In<I>>(m.input(I + 1), stored.of[I + 1], i * m.step[I + 1])...,
+                             math::convert<float>(m.scalar[S])...)));
   }
   template <int... I, int... S>
   static __device__ void row(const Strided& m, const Stored& stored, const int64_t* at,
@@ -144,9 +143,8 @@ template <class Op, int Part> struct HalfKernel {
   static __device__ void one(const Strided& m, const Stored& stored, const int64_t* at,
                              std::integer_sequence<int, I...>, std::integer_sequence<int, S...>) {
     write<Out>(m.data[0], stored.of[0], at[0],
-               static_cast<Out>(
-                   F::call(read<In<I>>(m.input(I + 1), stored.of[I + 1], at[I + 1])...,
-                           math::convert<float>(m.scalar[S])...)));
+               static_cast<Out>(F::call(read<In<I>>(m.input(I + 1), stored.of[I + 1], at[I + 1])...,
+                                        math::convert<float>(m.scalar[S])...)));
   }
 };
 
@@ -164,8 +162,9 @@ template <class Op, int Part, class T> struct Kernel {
   }
 
   /// The i-th group, or with step 0 element `at` in all places.
-  template <class V> static __device__ cuda::Group<V, kWidth> group(const void* data, int step,
-                                                                    int64_t i, int64_t at = 0) {
+  template <class V>
+  static __device__ cuda::Group<V, kWidth> group(const void* data, int step, int64_t i,
+                                                 int64_t at = 0) {
     if (step) return static_cast<const cuda::Group<V, kWidth>*>(data)[i];
     cuda::Group<V, kWidth> g;
     const V x = static_cast<const V*>(data)[at];
@@ -199,9 +198,9 @@ template <class Op, int Part, class T> struct Kernel {
     }
     const int64_t i = groups * kWidth + cuda::thread_number();
     if (i < m.n)
-      static_cast<Out*>(m.data[0])[i] = static_cast<Out>(
-          F::call(static_cast<const In<I>*>(m.input(I + 1))[i * m.step[I + 1]]...,
-                  math::convert<T>(m.scalar[S])...));
+      static_cast<Out*>(m.data[0])[i] =
+          static_cast<Out>(F::call(static_cast<const In<I>*>(m.input(I + 1))[i * m.step[I + 1]]...,
+                                   math::convert<T>(m.scalar[S])...));
   }
 };
 

@@ -61,7 +61,7 @@ struct Graph {
   List<Held> held;
   int64_t live = 0;  // blocks of the arena in use, and graphs that use it
   bool dropped = false;
-  bool checks = false;       // it looks whether positions are there
+  bool checks = false;  // it looks whether positions are there
   bool reads_values = false;
   Replay* values = nullptr;  // in the GPU's memory
 
@@ -73,14 +73,13 @@ struct Graph {
   bool points_into(const void* data, size_t bytes) const {
     const uintptr_t from = reinterpret_cast<uintptr_t>(data);
     const uintptr_t* const end = words.at + words.size;
-    const uintptr_t* const first = std::lower_bound(static_cast<const uintptr_t*>(words.at), end, from);
+    const uintptr_t* const first =
+        std::lower_bound(static_cast<const uintptr_t*>(words.at), end, from);
     return first != end && *first < from + (bytes ? bytes : 1);
   }
 };
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 SizeClass class_of(size_t bytes) {
   if (bytes <= 16 * kStep) {
@@ -326,9 +325,9 @@ bool event_done(void* e) {
 }
 float event_ms(void* first, void* second) {
   float ms = -1;
-  const bool known = check(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(first),
-                                                static_cast<cudaEvent_t>(second)),
-                           "the time between events");
+  const bool known = check(
+      cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(first), static_cast<cudaEvent_t>(second)),
+      "the time between events");
   return known ? ms : -1;
 }
 

@@ -7,8 +7,8 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/radix_sort.h"
 #include "kernels/device.h"
-#include "kernels/math/number.h"
 #include "kernels/math/index_math.h"
+#include "kernels/math/number.h"
 #include "kernels/verbs.h"
 #include "kernels/view.h"
 
@@ -33,9 +33,12 @@ struct Cells {
 };
 
 /// 16 bytes at a time.
-struct alignas(16) Line { uint64_t half[2]; };
+struct alignas(16) Line {
+  uint64_t half[2];
+};
 
-template <class T> __global__ void gather_cells(const __grid_constant__ Cells c, cuda::Check check) {
+template <class T>
+__global__ void gather_cells(const __grid_constant__ Cells c, cuda::Check check) {
   for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
     int64_t at[3];
     cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, at);
@@ -54,8 +57,7 @@ bool in_lines(Cells& c, int64_t item) {
     return false;
   bool fits = (reinterpret_cast<uintptr_t>(c.out) | reinterpret_cast<uintptr_t>(c.in)) % 16 == 0 &&
               c.size[last] % each == 0 && c.step % each == 0;
-  for (int d = 0; d < last; ++d)
-    fits &= c.stride[0][d] % each == 0 && c.stride[1][d] % each == 0;
+  for (int d = 0; d < last; ++d) fits &= c.stride[0][d] % each == 0 && c.stride[1][d] % each == 0;
   if (!fits) return false;
   c.n /= each, c.size[last] /= each, c.step /= each;
   for (int d = 0; d < last; ++d) c.stride[0][d] /= each, c.stride[1][d] /= each;
@@ -81,7 +83,7 @@ struct Spread {
   int64_t outer_size[kMaxDims], inner_size[kMaxDims];
   int64_t outer_stride[3][kMaxDims];  // of out, of in, of the index
   int64_t inner_stride[2][kMaxDims];  // of in, of the index
-  bool shared;  // every line has the same positions
+  bool shared;                        // every line has the same positions
   void* out;
   const void* in;
   const int64_t* index;

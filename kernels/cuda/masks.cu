@@ -81,7 +81,8 @@ template <class T, bool Right> __global__ void search_as(const __grid_constant__
   for (int64_t i = cuda::thread_number(); i < s.rows * s.values; i += cuda::thread_count()) {
     const int64_t row = s.sorted_row ? i / s.values : 0;
     const T* const sorted = static_cast<const T*>(s.sorted) + row * s.sorted_row;
-    s.out[i] = s.first + place_among<Right>(sorted, s.sorted_size, static_cast<const T*>(s.value)[i]);
+    s.out[i] =
+        s.first + place_among<Right>(sorted, s.sorted_size, static_cast<const T*>(s.value)[i]);
   }
 }
 
@@ -90,8 +91,8 @@ unsigned parts_of(const Mask& m) { return unsigned((m.n + kPart - 1) / kPart); }
 
 template <class T> void compress_items(const Compress& c) {
   cuda::launch_blocks("compress", c.unpack ? compress_as<T, true> : compress_as<T, false>,
-                      parts_of(c.mask), kPrefixThreads, kPrefixShared, c.mask, static_cast<T*>(c.whole),
-                      static_cast<T*>(c.packed));
+                      parts_of(c.mask), kPrefixThreads, kPrefixShared, c.mask,
+                      static_cast<T*>(c.whole), static_cast<T*>(c.packed));
 }
 template <class T> void search_side(const Search& s) {
   cuda::launch("search", s.right ? search_as<T, true> : search_as<T, false>,
@@ -107,8 +108,8 @@ void count_mask(const Mask& m) {
   if (cuda::capturing()) cuda::keep(&m, sizeof m);
   cuda::check(cudaMemsetAsync(m.before + pieces, 0, sizeof(int64_t), cuda::stream()), "count_mask");
   if (pieces == 0) return;
-  cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), kPrefixThreads, kPrefixShared, m.set, m.n,
-                      m.before);
+  cuda::launch_blocks("count_mask", count_pieces, unsigned(pieces), kPrefixThreads, kPrefixShared,
+                      m.set, m.n, m.before);
   prefix("count_mask", m.before, pieces + 1);
 }
 

@@ -140,8 +140,16 @@ template <class P> bool by_cublas(const P& p) {
   using E = std::remove_pointer_t<decltype(p.c_at)>;
   cuda::BlasProduct product{{nullptr, a.ld, step[1], a.transposed},
                             {nullptr, b.ld, step[2], b.transposed},
-                            nullptr, ldc, step[0], p.m, p.n, p.k, entries,
-                            cuda::kBlasType<E>, cuda::kBlasType<E>, p.accumulate};
+                            nullptr,
+                            ldc,
+                            step[0],
+                            p.m,
+                            p.n,
+                            p.k,
+                            entries,
+                            cuda::kBlasType<E>,
+                            cuda::kBlasType<E>,
+                            p.accumulate};
   for (int64_t i = 0; i < calls; ++i) {
     int64_t at[3];
     for (int side = 0; side < 3; ++side) at[side] = offset_of(i, inner, p.size, p.batch[side]);

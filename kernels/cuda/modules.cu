@@ -30,14 +30,13 @@ struct Driver {
 
   Driver() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    found =
-        library && find(library, "cuModuleLoadDataEx", load) &&
-        find(library, "cuModuleUnload", unload) &&
-        find(library, "cuModuleGetFunction", function) &&
-        find(library, "cuModuleGetGlobal_v2", variable) &&
-        find(library, "cuFuncGetAttribute", attribute) &&
-        find(library, "cuFuncSetAttribute", set_attribute) &&
-        find(library, "cuLaunchKernel", launch);
+    found = library && find(library, "cuModuleLoadDataEx", load) &&
+            find(library, "cuModuleUnload", unload) &&
+            find(library, "cuModuleGetFunction", function) &&
+            find(library, "cuModuleGetGlobal_v2", variable) &&
+            find(library, "cuFuncGetAttribute", attribute) &&
+            find(library, "cuFuncSetAttribute", set_attribute) &&
+            find(library, "cuLaunchKernel", launch);
   }
 };
 const Driver& driver() {
@@ -128,8 +127,7 @@ void queue(const Launch& c) {
     values.emplace_back(from, from + c.bytes[i] / 8);
   }
   emulation::start(c.name, true, dim3(c.grid[0], c.grid[1], c.grid[2]),
-                   dim3(c.block[0], c.block[1], c.block[2]), c.shared,
-                   [kernel, values]() mutable {
+                   dim3(c.block[0], c.block[1], c.block[2]), c.shared, [kernel, values]() mutable {
                      void* place[64];
                      for (size_t i = 0; i < values.size(); ++i) place[i] = values[i].data();
                      kernel(place);

@@ -221,8 +221,8 @@ template <class T> __global__ void element_parts(const __grid_constant__ Normali
 /// By given statistics: a thread for an element.
 template <class T> __global__ void shift(const __grid_constant__ Normalize c, int64_t n) {
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
-          *const variance = static_cast<const T*>(c.variance),
-          *const weight = static_cast<const T*>(c.weight);
+                 *const variance = static_cast<const T*>(c.variance),
+                 *const weight = static_cast<const T*>(c.weight);
   const int64_t channels = c.period * c.per;
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
     const int64_t row = divide(i, c.run), p = row - divide(row, channels) * channels;

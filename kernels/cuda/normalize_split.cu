@@ -21,9 +21,13 @@ constexpr int64_t kBlocks = 4096;  // that all rows together are cut into, about
 constexpr int kAtOnce = 4;         // loads of a thread under way
 
 /// The sums of g and of g times the normalised x.
-struct Sums { double g, gx; };
+struct Sums {
+  double g, gx;
+};
 struct JoinSums {
-  __device__ Sums operator()(const Sums& a, const Sums& b) const { return {a.g + b.g, a.gx + b.gx}; }
+  __device__ Sums operator()(const Sums& a, const Sums& b) const {
+    return {a.g + b.g, a.gx + b.gx};
+  }
 };
 struct JoinSpreads {
   __device__ op::Spread operator()(const op::Spread& a, const op::Spread& b) const {
@@ -58,8 +62,8 @@ template <class T, int W> struct Part {
 
   /// Where element i of the row lies.
   __device__ int64_t place(int64_t i) const {
-    const int64_t o = ((i | s.c.run) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(s.c.run))
-                                                 : i / s.c.run;
+    const int64_t o =
+        ((i | s.c.run) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(s.c.run)) : i / s.c.run;
     return base + o * step + (i - o * s.c.run);
   }
   __device__ cuda::Group<T, W> load(const void* data, int64_t at) const {
@@ -136,7 +140,8 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
   });
   squares = team.total(squares, Add{});
   const double lost = mean - double(about);
-  if (team.number() == 0) part.template partial<op::Spread>() = {n, mean, squares - n * lost * lost};
+  if (team.number() == 0)
+    part.template partial<op::Spread>() = {n, mean, squares - n * lost * lost};
 }
 /// A warp for each row.
 template <class T> __global__ void join_spreads(const __grid_constant__ Split s) {

@@ -76,14 +76,21 @@ void lose(State& g, cudaError_t error, const char* doing) {
   g.recording = nullptr;
   const char *const what = cudaGetErrorString(error), *const name = cudaGetErrorName(error);
   if (at_once())
-    std::snprintf(g.trouble, sizeof g.trouble, "%s failed: %s (%s); the GPU cannot be used any more "
-                  "by this program, the CPU can", doing, what, name);
+    std::snprintf(g.trouble, sizeof g.trouble,
+                  "%s failed: %s (%s); the GPU cannot be used any more "
+                  "by this program, the CPU can",
+                  doing, what, name);
   else
-    std::snprintf(g.trouble, sizeof g.trouble, "%s (%s) in one of the operations since the last "
-                  "synchronisation: %s; MTORCH_CUDA_SYNC=1 names the one; the GPU cannot be used any "
-                  "more by this program, the CPU can", what, name, names);
-  std::snprintf(g.lost, sizeof g.lost, "the GPU cannot be used any more since an operation failed "
-                "(%s); start the program again, or go on with the CPU", name);
+    std::snprintf(
+        g.trouble, sizeof g.trouble,
+        "%s (%s) in one of the operations since the last "
+        "synchronisation: %s; MTORCH_CUDA_SYNC=1 names the one; the GPU cannot be used any "
+        "more by this program, the CPU can",
+        what, name, names);
+  std::snprintf(g.lost, sizeof g.lost,
+                "the GPU cannot be used any more since an operation failed "
+                "(%s); start the program again, or go on with the CPU",
+                name);
 }
 
 const char* trouble() {
@@ -111,7 +118,8 @@ void upload(void* to, const void* from, size_t bytes) {
 void download(void* to, const void* from, size_t bytes) {
   if (bytes) {
     const Timed timed("download");
-    copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "a copy from the GPU");
+    copied(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()),
+           "a copy from the GPU");
   }
   wait();
 }
@@ -147,15 +155,22 @@ template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb
 template <int I> Modules modules() {
   cudaDeviceProp p{};
   check(cudaGetDeviceProperties(&p, I), "asking for the GPU's architecture");
-  return {p.major * 10 + p.minor, On<I, load_module>::call, On<I, unload_module>::call,
+  return {p.major * 10 + p.minor,       On<I, load_module>::call,    On<I, unload_module>::call,
           On<I, module_variable>::call, On<I, write_variable>::call, On<I, launch_module>::call};
 }
 template <int I> GpuProperties properties() {
   cudaDeviceProp p{};
   check(cudaGetDeviceProperties(&p, I), "asking for the GPU's properties");
-  return {p.major, p.minor, p.multiProcessorCount, p.warpSize, p.maxThreadsPerBlock,
-          p.maxThreadsPerMultiProcessor, p.regsPerMultiprocessor, int64_t(p.totalGlobalMem),
-          int64_t(p.sharedMemPerBlock), int64_t(p.l2CacheSize)};
+  return {p.major,
+          p.minor,
+          p.multiProcessorCount,
+          p.warpSize,
+          p.maxThreadsPerBlock,
+          p.maxThreadsPerMultiProcessor,
+          p.regsPerMultiprocessor,
+          int64_t(p.totalGlobalMem),
+          int64_t(p.sharedMemPerBlock),
+          int64_t(p.l2CacheSize)};
 }
 template <int I> Gpu table() {
   Gpu d{};
@@ -252,19 +267,21 @@ bool open(int index, char* why, size_t room) {
   g.has_pools = pools != 0, g.reads_pageable = pageable != 0;
   if (e == cudaSuccess && pools) e = cudaDeviceGetDefaultMemPool(&g.pool, index);
   uint64_t keep = ~uint64_t(0);  // freed memory stays in the pool: asking the driver again is slow
-  if (e == cudaSuccess && pools) e = cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep);
+  if (e == cudaSuccess && pools)
+    e = cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep);
   void *found = nullptr, *seen = nullptr;
   if (e == cudaSuccess) e = cudaMalloc(&found, sizeof(WrongPosition));
   if (e == cudaSuccess) e = cudaHostAlloc(&seen, sizeof(WrongPosition), cudaHostAllocDefault);
   if (e == cudaSuccess)
     e = cudaMemcpyAsync(found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream);
   if (e != cudaSuccess) {
-    std::snprintf(why, room, "the GPU cannot be opened: %s (%s)%s", cudaGetErrorString(e),
-                  cudaGetErrorName(e),
-                  !has_code ? "; the plug-in has no code for it, build it on this machine"
-                  : e == cudaErrorMemoryAllocation ? "; other programs hold its memory, see nvidia-smi"
-                  : e == cudaErrorDevicesUnavailable
-                      ? "; another program has it for itself, see nvidia-smi" : "");
+    std::snprintf(
+        why, room, "the GPU cannot be opened: %s (%s)%s", cudaGetErrorString(e),
+        cudaGetErrorName(e),
+        !has_code ? "; the plug-in has no code for it, build it on this machine"
+        : e == cudaErrorMemoryAllocation   ? "; other programs hold its memory, see nvidia-smi"
+        : e == cudaErrorDevicesUnavailable ? "; another program has it for itself, see nvidia-smi"
+                                           : "");
     cudaGetLastError();
     if (current >= 0) cudaSetDevice(current);
     return false;
@@ -289,14 +306,15 @@ void explain(cudaError_t e, char* why, size_t room) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (driver == 0)
-    std::snprintf(why, room, "there is no NVIDIA driver on this machine");
+  if (driver == 0) std::snprintf(why, room, "there is no NVIDIA driver on this machine");
   else if (e == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
-    std::snprintf(why, room, "the NVIDIA driver is for CUDA %d.%d, mtorch was built with CUDA %d.%d, "
-                  "which needs driver %d or newer; install that, or on data-centre GPUs the package "
-                  "cuda-compat-%d, or build mtorch with CUDA %d", driver / 1000, driver % 1000 / 10,
-                  runtime / 1000, runtime % 1000 / 10, oldest_driver(runtime), runtime / 1000,
-                  runtime / 1000 - 1);
+    std::snprintf(
+        why, room,
+        "the NVIDIA driver is for CUDA %d.%d, mtorch was built with CUDA %d.%d, "
+        "which needs driver %d or newer; install that, or on data-centre GPUs the package "
+        "cuda-compat-%d, or build mtorch with CUDA %d",
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10,
+        oldest_driver(runtime), runtime / 1000, runtime / 1000 - 1);
   else if ((e == cudaSuccess || e == cudaErrorNoDevice) && seen)
     std::snprintf(why, room, "there is no NVIDIA GPU among CUDA_VISIBLE_DEVICES='%.60s'", seen);
   else if (e == cudaSuccess || e == cudaErrorNoDevice)
@@ -376,15 +394,14 @@ extern "C" {
 __attribute__((visibility("default"))) int mtorch_cuda_count(char* why, size_t room) {
   int n = 0;
   const cudaError_t e = cudaGetDeviceCount(&n);
-  if (e == cudaSuccess && n > 0)
-    return n < mt::kMostGpus ? n : mt::kMostGpus;
+  if (e == cudaSuccess && n > 0) return n < mt::kMostGpus ? n : mt::kMostGpus;
   mt::cuda::explain(e, why, room);
   return 0;
 }
 
 /// The table of a GPU; null with a sentence where it cannot be used.
 __attribute__((visibility("default"))) const mt::Gpu* mtorch_cuda_device(uint32_t abi, int index,
-                                                                           char* why, size_t room) {
+                                                                         char* why, size_t room) {
   if (abi != mt::kGpuAbi) {
     std::snprintf(why, room, "the plug-in is of another version of mtorch (ABI %u, not %u)",
                   mt::kGpuAbi, abi);

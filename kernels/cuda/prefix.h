@@ -58,9 +58,11 @@ template <class T> void prefix(const char* name, T* a, int64_t n) {
   const int64_t parts = (n + kPrefixPart - 1) / kPrefixPart;
   const cuda::Scratch scratch(size_t(parts) * sizeof(int64_t));
   int64_t* const sums = scratch.as<int64_t>();
-  cuda::launch_blocks(name, prefix_sums<T>, unsigned(parts), kPrefixThreads, kPrefixShared, a, n, sums);
+  cuda::launch_blocks(name, prefix_sums<T>, unsigned(parts), kPrefixThreads, kPrefixShared, a, n,
+                      sums);
   cuda::launch_blocks(name, prefix_whole<int64_t>, 1, kPrefixThreads, kPrefixShared, sums, parts);
-  cuda::launch_blocks(name, prefix_parts<T>, unsigned(parts), kPrefixThreads, kPrefixShared, a, n, sums);
+  cuda::launch_blocks(name, prefix_parts<T>, unsigned(parts), kPrefixThreads, kPrefixShared, a, n,
+                      sums);
 }
 
 }  // namespace

@@ -190,8 +190,9 @@ __device__ void enter_line(const Job& j, int64_t base, int64_t i, int64_t to, in
     for (; i < to; i += by, in += step) own.enter(*in, i);
   } else {
     for (; i < to; i += by)
-      own.enter(static_cast<const T*>(j.r.in)[base + offset_of(i, j.r.reduced, j.r.reduced_size,
-                                                                 j.r.reduced_stride)], i);
+      own.enter(static_cast<const T*>(
+                    j.r.in)[base + offset_of(i, j.r.reduced, j.r.reduced_size, j.r.reduced_stride)],
+                i);
   }
 }
 
@@ -345,8 +346,7 @@ void reduce(const Reduce& call) {
   r.kept = collapse(r.kept, r.kept_size, kept);
   int64_t* const reduced[1] = {r.reduced_stride};
   r.reduced = collapse(r.reduced, r.reduced_size, reduced);
-  const Verbs& verbs =
-      r.op >= kArgmax ? special[r.op - kArgmax] : row_of(r.op, op::Reductions{});
+  const Verbs& verbs = r.op >= kArgmax ? special[r.op - kArgmax] : row_of(r.op, op::Reductions{});
   verbs.of[static_cast<int>(call.dtype)](r);
 }
 

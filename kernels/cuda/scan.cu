@@ -15,7 +15,8 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-constexpr int64_t kMostParts = 8 * cuda::kThreads;  // enough for every processor; a block joins those of a line
+constexpr int64_t kMostParts =
+    8 * cuda::kThreads;  // enough for every processor; a block joins those of a line
 constexpr int64_t kLeastPart = 2048;
 
 template <class Op, class Element> struct Running {

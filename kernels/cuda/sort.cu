@@ -36,8 +36,8 @@ struct Job {
   void* to;
   int tile;       // a power of two
   int64_t limit;  // how many items of a tile are of use
-  int place;      // the bits of a word that say which element it is; those above are of the line and
-  int bit;        // its key, together one number, from this bit on
+  int place;  // the bits of a word that say which element it is; those above are of the line and
+  int bit;    // its key, together one number, from this bit on
 };
 
 /// What the elements of type T and keys of type K need.

@@ -49,7 +49,7 @@ struct State {
   // call of the driver. The stream's order makes that safe.
   std::vector<void*> kept[kSmallClasses];
   size_t kept_bytes = 0;
-  Pinned* pinned = nullptr;  // all of its page-locked memory, in use and idle
+  Pinned* pinned = nullptr;    // all of its page-locked memory, in use and idle
   Graph* graphs = nullptr;     // all that hold memory
   Graph* recording = nullptr;  // one of them
   int step_entry = -1;

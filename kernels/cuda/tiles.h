@@ -27,7 +27,8 @@ namespace {
 constexpr int kSide = 64, kDepth = 16;  // a tile of the result, and of the inner sum at a time
 constexpr int kEach = 4, kAcrossTile = kSide / kEach;  // elements of a thread in each direction
 constexpr int kTileThreads = kAcrossTile * kAcrossTile;
-constexpr int kTurns = kSide * kDepth / kTileThreads;  // elements of each side that a thread fetches
+constexpr int kTurns =
+    kSide * kDepth / kTileThreads;  // elements of each side that a thread fetches
 
 /// i / by, and what is left: 32 bits where they suffice.
 __device__ inline int64_t divide(int64_t i, int64_t by, int64_t* rest) {
@@ -101,20 +102,19 @@ template <class P> __global__ void tiles(const __grid_constant__ Cut<P> c) {
         T x[kEach], y[kEach];
         MT_UNROLLED for (int r = 0; r < kEach; ++r) x[r] = a[k][down + r * kAcrossTile];
         MT_UNROLLED for (int r = 0; r < kEach; ++r) y[r] = b[k][across + r * kAcrossTile];
-        MT_UNROLLED for (int r = 0; r < kEach; ++r)
-          MT_UNROLLED for (int s = 0; s < kEach; ++s) some[r][s] = multiply_add(x[r], y[s], some[r][s]);
+        MT_UNROLLED for (int r = 0; r < kEach; ++r) MT_UNROLLED for (int s = 0; s < kEach; ++s)
+            some[r][s] = multiply_add(x[r], y[s], some[r][s]);
       }
-      MT_UNROLLED for (int r = 0; r < kEach; ++r)
-        MT_UNROLLED for (int s = 0; s < kEach; ++s) sum[r][s] = Sum(sum[r][s] + some[r][s]);
+      MT_UNROLLED for (int r = 0; r < kEach; ++r) MT_UNROLLED for (int s = 0; s < kEach; ++s)
+          sum[r][s] = Sum(sum[r][s] + some[r][s]);
       __syncthreads();
     }
-    MT_UNROLLED for (int r = 0; r < kEach; ++r)
-      MT_UNROLLED for (int s = 0; s < kEach; ++s) {
-        const int64_t i = i0 + down + r * kAcrossTile, j = j0 + across + s * kAcrossTile;
-        if (i >= c.p.m || j >= c.p.n) continue;
-        if (c.parts == 1) c.p.write(entry, i, j, sum[r][s]);
-        else c.partial[((part * c.p.entries + entry) * c.p.m + i) * c.p.n + j] = sum[r][s];
-      }
+    MT_UNROLLED for (int r = 0; r < kEach; ++r) MT_UNROLLED for (int s = 0; s < kEach; ++s) {
+      const int64_t i = i0 + down + r * kAcrossTile, j = j0 + across + s * kAcrossTile;
+      if (i >= c.p.m || j >= c.p.n) continue;
+      if (c.parts == 1) c.p.write(entry, i, j, sum[r][s]);
+      else c.partial[((part * c.p.entries + entry) * c.p.m + i) * c.p.n + j] = sum[r][s];
+    }
   }
 }
 
@@ -148,8 +148,8 @@ template <class P> void run_tiles(const char* name, const P& p) {
   cuda::launch_blocks(name, tiles<P>, unsigned(smaller<int64_t>(whole * c.parts, 1 << 30)),
                       kTileThreads, 0, c);
   if (c.parts > 1)
-    cuda::launch(name, join_tiles<P>,
-                 cuda::blocks_for(p.entries * p.m * p.n, cuda::kThreads), cuda::kThreads, c);
+    cuda::launch(name, join_tiles<P>, cuda::blocks_for(p.entries * p.m * p.n, cuda::kThreads),
+                 cuda::kThreads, c);
 }
 
 }  // namespace

@@ -345,9 +345,15 @@ MT_HD float erf(float x) {
 // ---- sine and cosine, in float ------------------------------------------------------------------
 
 /// a = r + rest + n pi/2 with |r| <= pi/4; the low bits of `quadrant` are those of n.
-struct Angle { float r, rest; uint32_t quadrant; };
+struct Angle {
+  float r, rest;
+  uint32_t quadrant;
+};
 /// The same in double, without a rest.
-struct Quadrant { double r; uint64_t quadrant; };
+struct Quadrant {
+  double r;
+  uint64_t quadrant;
+};
 
 /// Up to this size an angle is reduced by subtraction: pi/2 in three pieces, n below 2^14.
 constexpr float kNear = 0x1p14f;

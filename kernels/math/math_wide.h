@@ -6,10 +6,10 @@
 /// and a polynomial low: errors of 2^-30 are a sixtieth of a float's ulp, and the last rounding is
 /// nearly the only one. Rules and macros as in math.h; a double's go to the C library.
 #ifdef __CUDA_ARCH__
-#define MT_WIDE(name)                              \
+#define MT_WIDE(name)                                \
   MT_HD float name(float x) { return ::name##f(x); } \
   MT_HD double name(double x) { return ::name(x); }
-#define MT_WIDE2(name)                                               \
+#define MT_WIDE2(name)                                           \
   MT_HD float name(float x, float y) { return ::name##f(x, y); } \
   MT_HD double name(double x, double y) { return ::name(x, y); }
 #else
@@ -75,10 +75,10 @@ MT_HD float pow(float x, float y) {
 /// atan(t) within 2^-31, for 0 <= t <= 1.
 MT_HD double wide_atan(double t) {
   double z = t * t;
-  double p = poly(z, -0.33333326899587035, 0.1999967112450448, -0.14279833073977652,
-                  0.11058223833296851, -0.0881109195177307, 0.06741598463677237,
-                  -0.044689960361354315, 0.02253988273924583, -0.00731796381826738,
-                  0.0011137901913601791);
+  double p =
+      poly(z, -0.33333326899587035, 0.1999967112450448, -0.14279833073977652, 0.11058223833296851,
+           -0.0881109195177307, 0.06741598463677237, -0.044689960361354315, 0.02253988273924583,
+           -0.00731796381826738, 0.0011137901913601791);
   return fma(t * z, p, t);
 }
 MT_HD float atan(float x) {
@@ -145,7 +145,9 @@ MT_HD float tan(float x) {
 
 /// e^x = 2^k (c + s), e^-x = 2^-k (c - s) with the even and the odd part of e^r: no division, and
 /// near zero, where k is 0, the sine is the odd part.
-struct Hyperbolic { double c, s, sum, difference; };  // 2^(k-1) + and - 2^(-k-1)
+struct Hyperbolic {
+  double c, s, sum, difference;
+};  // 2^(k-1) + and - 2^(-k-1)
 MT_HD Hyperbolic hyperbolic(double a) {
   using R = Real<double>;
   double x = at_most(a, 100.0), n = fma(x, R::log2e, R::round), k = n - R::round;

@@ -87,9 +87,7 @@ MT_HD bool times(bool x, bool y) { return x & y; }
 template <class T> MT_HD T times(T x, T y) { return static_cast<T>(x * y); }
 
 /// C's %; the engine has refused y == 0. INT_MIN % -1 would trap, so -1 takes its own way.
-template <class T> MT_HD constexpr bool is_minus_one(T y) {
-  return T(-1) < T(0) && y == T(-1);
-}
+template <class T> MT_HD constexpr bool is_minus_one(T y) { return T(-1) < T(0) && y == T(-1); }
 template <class T> MT_HD T fmod(T x, T y) {
   return static_cast<T>(is_minus_one(y) ? T(0) : x % (y == T(0) ? T(1) : y));
 }
@@ -192,9 +190,9 @@ template <class T> struct Easy {
   explicit constexpr operator T() const { return v; }
 };
 template <class T> inline constexpr bool is_number<Easy<T>> = true;
-#define MT_EASY(operation, Result)                                   \
+#define MT_EASY(operation, Result)                                           \
   template <class T> MT_HD Result operator operation(Easy<T> x, Easy<T> y) { \
-    return Result(x.v operation y.v);                                \
+    return Result(x.v operation y.v);                                        \
   }
 MT_EASY(+, Easy<T>)
 MT_EASY(-, Easy<T>)
@@ -224,9 +222,7 @@ MT_HD double near_fmod(double x, double y) {
   return copysign(rest < 0 ? rest + b : rest, x);
 }
 /// |x| < 2^28 |y|, and y is finite.
-template <class T> MT_HD Easy<T> fmod(Easy<T> x, Easy<T> y) {
-  return Easy<T>(near_fmod(x.v, y.v));
-}
+template <class T> MT_HD Easy<T> fmod(Easy<T> x, Easy<T> y) { return Easy<T>(near_fmod(x.v, y.v)); }
 template <class T> MT_HD Easy<T> floor_divide(Easy<T> x, Easy<T> y) {
   return Easy<T>(floor_quotient(x.v, y.v, near_fmod(x.v, y.v)));
 }

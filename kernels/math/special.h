@@ -83,14 +83,13 @@ MT_HD double sinc(double x) {
 /// digamma(x) / (x - root) at x = 1.5 + t, |t| <= 1/2: Chebyshev interpolation of values of mpmath;
 /// the error is 2^-53.6.
 MT_HD double digamma_poly(double t) {
-  return core::poly(t, 0.951055876031833, -0.4236274212814605, 0.2405424842407742,
-                    -0.14840492305390884, 0.09498872445494122, -0.061922133273064534,
-                    0.04076083381242074, -0.02697579675613825, 0.0179072524394512,
-                    -0.011908218001568644, 0.007926944646403797, -0.005279964873257405,
-                    0.003519006401502276, -0.002345267632540769, 0.0015566317474486838,
-                    -0.0010376374098418604, 0.0007233266279287554, -0.0004821990530566789,
-                    0.0002272331660987376, -0.00015148586836773365, 0.00025968482126430747,
-                    -0.00017312261802727394);
+  return core::poly(
+      t, 0.951055876031833, -0.4236274212814605, 0.2405424842407742, -0.14840492305390884,
+      0.09498872445494122, -0.061922133273064534, 0.04076083381242074, -0.02697579675613825,
+      0.0179072524394512, -0.011908218001568644, 0.007926944646403797, -0.005279964873257405,
+      0.003519006401502276, -0.002345267632540769, 0.0015566317474486838, -0.0010376374098418604,
+      0.0007233266279287554, -0.0004821990530566789, 0.0002272331660987376, -0.00015148586836773365,
+      0.00025968482126430747, -0.00017312261802727394);
 }
 
 /// By the recurrence digamma(x) = digamma(x + 1) - 1 / x to [1, 2], where its zero lies, or by the
@@ -137,8 +136,9 @@ struct WholePower {
 /// unless they vanish before, then Euler and Maclaurin's formula, whose rest is below 2^-58 there.
 /// `power_of(y)` is y^-s.
 template <class Power> MT_HD double hurwitz(double s, double x, const Power& power_of) {
-  const double coefficient[] = {1. / 12,         -1. / 720,        1. / 30240,
-                                -1. / 1209600,   1. / 47900160,    -691. / 1307674368000,
+  const double coefficient[] = {1. / 12,          -1. / 720,
+                                1. / 30240,       -1. / 1209600,
+                                1. / 47900160,    -691. / 1307674368000,
                                 1. / 74724249600, -3617. / 10670622842880000};
   double sum = 0, a = x;
   for (; a < 12 + 2 * s; a += 1) {
@@ -214,11 +214,11 @@ MT_HD float positive_lgamma(float v) {
                  0.005417993234503707, -0.0031825489558525524, 0.002060470642077102,
                  -0.00128546430377022, 0.0003808317869584261, -0.00018069363399419018,
                  0.0006349995022965223, -0.00042476761790169427);
-  const double series = inverse * core::poly(inverse * inverse, 1. / 12, -1. / 360, 1. / 1260,
-                                             -1. / 1680);
+  const double series =
+      inverse * core::poly(inverse * inverse, 1. / 12, -1. / 360, 1. / 1260, -1. / 1680);
   const double factors = x * (x + 1) * (x + 2) * (x + 3) * (x + 4);
-  const double outside = (z - 0.5) * core::wide_log(z) - z + 0.91893853320467274 + series -
-                         core::wide_log(factors);
+  const double outside =
+      (z - 0.5) * core::wide_log(z) - z + 0.91893853320467274 + series - core::wide_log(factors);
   const double y = math::fabs(x - 1.5) < 0.75 ? middle : outside;
   return x < __builtin_inf() ? float(y + 0.0) : v;  // not -0 at 1
 }

@@ -87,13 +87,13 @@ MT_SHOWN int cublasGemmStridedBatchedEx(void*, int ta, int tb, int m, int n, int
   const auto number = [&](const void* at) {
     return is_double ? *static_cast<const double*>(at) : double(*static_cast<const float*>(at));
   };
-  const Product p{ta == 1, tb == 1, m, n, k, number(alpha), number(beta), a, b, c, lda, ldb, ldc,
-                  a_step, b_step, c_step, count};
+  const Product p{ta == 1, tb == 1, m,   n,   k,      number(alpha), number(beta), a,    b,
+                  c,       lda,     ldb, ldc, a_step, b_step,        c_step,       count};
   const bool half = a_type == kHalf || a_type == kBfloat16;
   if (wrong(p) || b_type != a_type || !(c_type == a_type || (half && c_type == kFloat)) ||
       compute != (is_double ? 70 : 68)) {
-    std::fprintf(stderr, "emulated cuBLAS: a wrong call: m %d n %d k %d ld %d %d %d\n", m, n, k, lda,
-                 ldb, ldc);
+    std::fprintf(stderr, "emulated cuBLAS: a wrong call: m %d n %d k %d ld %d %d %d\n", m, n, k,
+                 lda, ldb, ldc);
     std::abort();
   }
   ++calls[count > 1 ? 1 : 0];
@@ -113,6 +113,6 @@ MT_SHOWN int cublasGemmEx(void* handle, int ta, int tb, int m, int n, int k, con
                           const void* a, int a_type, int lda, const void* b, int b_type, int ldb,
                           const void* beta, void* c, int c_type, int ldc, int compute,
                           int algorithm) {
-  return cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, a, a_type, lda, 0, b, b_type, ldb,
-                                    0, beta, c, c_type, ldc, 0, 1, compute, algorithm);
+  return cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, a, a_type, lda, 0, b, b_type,
+                                    ldb, 0, beta, c, c_type, ldc, 0, 1, compute, algorithm);
 }

@@ -176,8 +176,12 @@ enum cudaError_t : int {
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorUnknown = 999,
 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice,
-                      cudaMemcpyDefault };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4, cudaMemPoolAttrReservedMemCurrent = 5 };
 enum cudaDeviceAttr { cudaDevAttrPageableMemoryAccess = 88, cudaDevAttrMemoryPoolsSupported = 115 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };

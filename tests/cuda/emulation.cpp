@@ -149,7 +149,8 @@ Memory& memory() {
 
 void touched(int, siginfo_t* info, void*) {
   const bool ours = memory().holds(info->si_addr);
-  std::fprintf(stderr, "emulated GPU: the host touches %s\n", ours ? "a GPU's memory" : "what is not there");
+  std::fprintf(stderr, "emulated GPU: the host touches %s\n",
+               ours ? "a GPU's memory" : "what is not there");
   void* frames[40];
   backtrace_symbols_fd(frames, backtrace(frames, 40), STDERR_FILENO);
   signal(SIGSEGV, SIG_DFL);
@@ -194,8 +195,9 @@ std::vector<unsigned char> shared_bytes;
 std::vector<void*> stacks;
 
 [[noreturn]] void stop(const char* sentence) {
-  std::fprintf(stderr, "emulated launch: %s: %s (block %u %u %u of %u %u %u threads)\n", kernel_name,
-               sentence, blockIdx.x, blockIdx.y, blockIdx.z, blockDim.x, blockDim.y, blockDim.z);
+  std::fprintf(stderr, "emulated launch: %s: %s (block %u %u %u of %u %u %u threads)\n",
+               kernel_name, sentence, blockIdx.x, blockIdx.y, blockIdx.z, blockDim.x, blockDim.y,
+               blockDim.z);
   std::abort();
 }
 
@@ -236,7 +238,8 @@ dim3 place(int i, dim3 size) {
 
 void prepare(Fiber& f, int i, dim3 size) {
   while (int(stacks.size()) <= i) {
-    void* memory = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) stop("there is no memory for the stacks of its threads");
     stacks.push_back(memory);
   }

@@ -37,11 +37,12 @@ bool in_order(const Access& earlier, int thread) {
 
 [[noreturn]] void tell(const Access& earlier, bool wrote, int thread, bool writes, size_t offset) {
   char sentence[200];
-  std::snprintf(sentence, sizeof sentence,
-                "a race in shared memory: thread %d %s byte %zu that thread %d %s, and no barrier is "
-                "between",
-                thread, writes ? "writes" : "reads", offset, earlier.thread,
-                wrote ? "has written" : "has read");
+  std::snprintf(
+      sentence, sizeof sentence,
+      "a race in shared memory: thread %d %s byte %zu that thread %d %s, and no barrier is "
+      "between",
+      thread, writes ? "writes" : "reads", offset, earlier.thread,
+      wrote ? "has written" : "has read");
   stop_launch(sentence);
 }
 
@@ -79,16 +80,16 @@ void warp_in_order(int warp) { ++turns[warp]; }
 }  // namespace emulation
 
 extern "C" {
-#define MT_TOUCH(bytes)                                                            \
-  void __tsan_read##bytes(void* p) {                                               \
-    if (emulation::kOn) emulation::touch_shared(p, bytes, false);                  \
-  }                                                                                \
-  void __tsan_write##bytes(void* p) {                                              \
-    if (emulation::kOn) emulation::touch_shared(p, bytes, true);                   \
-  }                                                                                \
-  void __tsan_unaligned_read##bytes(void* p) { __tsan_read##bytes(p); }            \
-  void __tsan_unaligned_write##bytes(void* p) { __tsan_write##bytes(p); }          \
-  void __tsan_volatile_read##bytes(void* p) { __tsan_read##bytes(p); }             \
+#define MT_TOUCH(bytes)                                                   \
+  void __tsan_read##bytes(void* p) {                                      \
+    if (emulation::kOn) emulation::touch_shared(p, bytes, false);         \
+  }                                                                       \
+  void __tsan_write##bytes(void* p) {                                     \
+    if (emulation::kOn) emulation::touch_shared(p, bytes, true);          \
+  }                                                                       \
+  void __tsan_unaligned_read##bytes(void* p) { __tsan_read##bytes(p); }   \
+  void __tsan_unaligned_write##bytes(void* p) { __tsan_write##bytes(p); } \
+  void __tsan_volatile_read##bytes(void* p) { __tsan_read##bytes(p); }    \
   void __tsan_volatile_write##bytes(void* p) { __tsan_write##bytes(p); }
 MT_TOUCH(1)
 MT_TOUCH(2)

@@ -137,7 +137,8 @@ cudaError_t cudaFreeHost(void* p) {
   std::free(p);
   return answer();
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind,
+                            cudaStream_t) {
   if (kind != cudaMemcpyDeviceToDevice && recording) return refuse_in_capture();
   return queue([=] {
     if (n) emulation::copy(to, from, n);
@@ -164,7 +165,8 @@ const char* cudaGetErrorString(cudaError_t e) {
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
-    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
       return "operation failed due to a previous error during capture";
     default: return "an error of the emulation";
@@ -197,7 +199,17 @@ cudaError_t cudaRuntimeGetVersion(int* v) {
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-  *p = {"an emulation on the CPU", 4, 9, 0, orders().memory, 32, 1024, 2048, 65536, 48 << 10, 1 << 20};
+  *p = {"an emulation on the CPU",
+        4,
+        9,
+        0,
+        orders().memory,
+        32,
+        1024,
+        2048,
+        65536,
+        48 << 10,
+        1 << 20};
   return answer();
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {

@@ -97,7 +97,8 @@ int main() {
   int failed = 0;
   for (const auto& c : cases) {
     if (races(c.kernel) == c.race) continue;
-    std::printf("%s: %s\n", c.name, c.race ? "a race that was not found" : "no race, but one was told");
+    std::printf("%s: %s\n", c.name,
+                c.race ? "a race that was not found" : "no race, but one was told");
     ++failed;
   }
   std::printf("%zu kernels, %d wrong\n", sizeof cases / sizeof *cases, failed);

@@ -10,7 +10,8 @@ int main() {
   mt::open_lua(L);
   if (lua_gettop(L) != 1) return 1;  // the module, and nothing else
   lua_setglobal(L, "mt");            // a host may want it as a global
-  const int status = luaL_dostring(L, "kept = mt.tensor({1, 2, 3}); print(kept:sum():item(), mt == require 'mtorch')");
+  const int status = luaL_dostring(
+      L, "kept = mt.tensor({1, 2, 3}); print(kept:sum():item(), mt == require 'mtorch')");
   if (status != 0) std::puts(lua_tostring(L, -1));
   const char text[] = "local y = mt.ones(2, 3):matmul(mt.ones(4, 5))";
   if (luaL_loadbuffer(L, text, sizeof text - 1, "=host.lua") != 0 || lua_pcall(L, 0, 0, 0) != 0)
@@ -19,7 +20,6 @@ int main() {
   std::printf("%g\n", mt::ones({4}).sum().item());  // the engine goes on without Lua
   try {
     mt::empty({int64_t(1) << 43}, mt::Dtype::f32);  // nor does it ask the closed state to collect
-  } catch (const mt::Error&) {
-  }
+  } catch (const mt::Error&) {}
   return status;
 }

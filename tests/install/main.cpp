@@ -17,7 +17,5 @@ int main() {
   std::puts(mt::to_string(x.grad()).c_str());
   try {
     mt::matmul(mt::ones({2, 3}), mt::ones({4, 5}));
-  } catch (const mt::Error& e) {
-    std::puts(e.what());
-  }
+  } catch (const mt::Error& e) { std::puts(e.what()); }
 }
