@@ -53,7 +53,7 @@ struct Reduce {
   int op;
   Dtype dtype, out_dtype;
   void* out;
-  void* also;     // a second answer with out's strides, of dtype `dtype`; may be null
+  void* out2;     // a second answer with out's strides, of dtype `dtype`; may be null
   double number;  // of kMoments: the correction
   const void* in;
   int kept, reduced;  // numbers of dimensions
@@ -62,11 +62,11 @@ struct Reduce {
 };
 
 /// Scatter: what becomes of values that meet. `set`: the last one wins.
-enum class Join : int { set, add, mul, max, min };
+enum class ScatterReduce : int { set, add, mul, max, min };
 
 /// The lines of a tensor along one dimension: n elements, `step` apart; the other dimensions say
 /// where they begin.
-struct Lines {
+struct AlongDim {
   int ndim;
   int64_t size[kMaxDims], out_stride[kMaxDims], in_stride[kMaxDims];
   int64_t n, out_step, in_step;  // a negative step walks backwards
@@ -81,7 +81,7 @@ struct Scan {
   void* out;
   int64_t* index;  // of max and min, with out's strides
   const void* in;
-  Lines lines;
+  AlongDim lines;
 };
 
 /// The elements first, .., first + keep - 1 of each line in sorted order, and their positions;
@@ -92,12 +92,12 @@ struct Sort {
   void* out;       // keep elements along the line
   int64_t* index;  // with out's strides
   const void* in;
-  Lines lines;  // along memory: in_step is 1
+  AlongDim lines;  // along memory: in_step is 1
   int64_t first, keep;
   void* scratch;  // sort_scratch() bytes for each thread that may run, once for long lines
 };
 constexpr int64_t kLongLine = 1 << 16;  // from here on the threads of a CPU share each line
-/// Lines of n elements of so many bytes.
+/// AlongDim of n elements of so many bytes.
 constexpr int64_t sort_scratch(int64_t element, int64_t n) {
   return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
 }
@@ -156,12 +156,12 @@ struct Gather {
   int64_t extent;  // positions go from `first` to `first + extent - 1`, extent > 0
   int64_t first;
   int64_t back;  // what is added to a negative position; 0: there are none
-  Join join;
+  ScatterReduce join;
 };
 
 /// out[i] = index[i] * step, counted from 0 (`add`: is added to); a null `out` asks only whether
 /// every position is there.
-struct Locate {
+struct RavelIndex {
   int ndim;
   int64_t size[kMaxDims];
   const int64_t* index;
@@ -258,7 +258,7 @@ struct Device {
   void (*upload)(void* to, const void* from, size_t bytes);
   void (*download)(void* to, const void* from, size_t bytes);
   /// What went wrong since this was asked last, or null: to be asked after waiting.
-  const char* (*trouble)();
+  const char* (*take_error)();
   void (*map)(const Map&);
   void (*copy)(const Copy&);
   void (*reduce)(const Reduce&);
@@ -271,7 +271,7 @@ struct Device {
   void (*max_pool)(const MaxPool&);
   bool (*gather)(const Gather&);   // false: a position is not there; `out` holds anything
   bool (*scatter)(const Gather&);  // false: a position is not there, and was passed over
-  bool (*locate)(const Locate&);
+  bool (*ravel_index)(const RavelIndex&);
   void (*count_mask)(const Mask&);
   void (*compress)(const Compress&);
   void (*nonzero)(const Nonzero&);

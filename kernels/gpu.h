@@ -2,7 +2,7 @@
 // events, graphs
 //
 // Every device that is not the CPU is a `Gpu`; the plug-in fills it. Work is queued and done later:
-// what goes wrong is told where somebody waits (Device::trouble, Gpu::wrong_position).
+// errors are asynchronous: reported at the next synchronisation (Device::take_error, Gpu::take_bad_index).
 #pragma once
 #include "kernels/device.h"
 
@@ -31,7 +31,7 @@ struct GpuProperties {
 
 /// The first verb that met a position which is not there, by its number, and the smallest and the
 /// largest of its wrong positions.
-struct WrongPosition {
+struct BadIndex {
   uint64_t check;  // 0: none
   int64_t low, high;
 };
@@ -44,7 +44,7 @@ struct Replay {
 };
 
 struct Gpu : Device {
-  bool at_once;                     // MTORCH_CUDA_SYNC: every verb is waited for
+  bool synchronous;                 // MTORCH_CUDA_SYNC: every verb is waited for
   const int64_t *started, *waited;  // how many kernels and copies; those that somebody waited for
   /// As `map`; data[k] is one element in the CPU's memory where bit k of `numbers` is set, and has
   /// been read when the call returns.
@@ -53,11 +53,11 @@ struct Gpu : Device {
   void (*fill)(const Copy&);
   /// Why the GPU cannot be used any more, or null: its verbs do nothing then.
   const char* (*lost)();
-  /// The number of the last verb that looked whether positions are there. Unless `at_once`, gather,
+  /// The number of the last verb that looked whether positions are there. Unless `synchronous`, gather,
   /// scatter and locate say `true` and read 0 (scatter: pass over) where one is not.
   uint64_t (*last_check)();
   /// What such a verb met since this was asked last; to be asked after waiting.
-  WrongPosition (*wrong_position)();
+  BadIndex (*take_bad_index)();
 
   GpuProperties (*properties)();
   GpuUse (*use)();

@@ -6,7 +6,7 @@ namespace mt::op {
 inline namespace MT_ISA {
 
 /// What becomes of an element before it is joined.
-enum class Enters { plain, magnitude, square, whether };
+enum class Premap { identity, abs, square, nonzero };
 
 /// A reduction joins elements with an associative function, starting from its identity.
 struct ReduceInfo {
@@ -14,7 +14,7 @@ struct ReduceInfo {
   const char* doc;
   bool empty_ok;         // false: an empty dimension has no answer (max of nothing)
   bool boolean = false;  // asks of each element whether it is nonzero, and answers bool
-  Enters enters = Enters::plain;
+  Premap premap = Premap::identity;
   int extreme = 0;  // 1: the largest is kept, -1: the smallest; NaN wins
 };
 
@@ -32,19 +32,23 @@ struct Prod {
 };
 
 struct Amax {
-  static constexpr ReduceInfo info{
-      "amax",        "The largest element; NaN wins; ties share the gradient.",
-      false,         false,
-      Enters::plain, 1};
+  static constexpr ReduceInfo info{"amax",
+                                   "The largest element; NaN wins; ties share the gradient.",
+                                   false,
+                                   false,
+                                   Premap::identity,
+                                   1};
   template <class T> MT_HD static T identity() { return math::lowest<T>(); }
   template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
 };
 
 struct Amin {
-  static constexpr ReduceInfo info{
-      "amin",        "The smallest element; NaN wins; ties share the gradient.",
-      false,         false,
-      Enters::plain, -1};
+  static constexpr ReduceInfo info{"amin",
+                                   "The smallest element; NaN wins; ties share the gradient.",
+                                   false,
+                                   false,
+                                   Premap::identity,
+                                   -1};
   template <class T> MT_HD static T identity() { return math::highest<T>(); }
   template <class T> MT_HD static T join(T x, T y) { return Minimum::f(x, y); }
 };
@@ -63,28 +67,26 @@ struct Any {
 
 struct CountNonzero {
   static constexpr ReduceInfo info{"count_nonzero", "How many elements are not 0; NaN is not.",
-                                   true, false, Enters::whether};
+                                   true, false, Premap::nonzero};
   template <class T> MT_HD static T identity() { return T(0); }
   template <class T> MT_HD static T join(T x, T y) { return x + y; }
 };
 
 struct Norm1 {
-  static constexpr ReduceInfo info{"norm", "The sum of magnitudes.", true, false,
-                                   Enters::magnitude};
+  static constexpr ReduceInfo info{"norm", "The sum of magnitudes.", true, false, Premap::abs};
   template <class T> MT_HD static T identity() { return T(0); }
   template <class T> MT_HD static T join(T x, T y) { return x + y; }
 };
 
 /// The square of the norm: the engine takes the root.
 struct Norm2 {
-  static constexpr ReduceInfo info{"norm", "The sum of squares.", true, false, Enters::square};
+  static constexpr ReduceInfo info{"norm", "The sum of squares.", true, false, Premap::square};
   template <class T> MT_HD static T identity() { return T(0); }
   template <class T> MT_HD static T join(T x, T y) { return x + y; }
 };
 
 struct NormMax {
-  static constexpr ReduceInfo info{"norm", "The largest magnitude.", false,
-                                   false,  Enters::magnitude,        1};
+  static constexpr ReduceInfo info{"norm", "The largest magnitude.", false, false, Premap::abs, 1};
   template <class T> MT_HD static T identity() { return T(0); }
   template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
 };
@@ -111,56 +113,57 @@ MT_ACCUMULATE(CountNonzero, double, int64_t)
 
 /// An element as its reduction joins it, in the type A of the partial results.
 template <class Op, class A, class T> MT_HD A enter(T x) {
-  if constexpr (Op::info.enters == Enters::whether) return A(x != T(0));
+  if constexpr (Op::info.premap == Premap::nonzero) return A(x != T(0));
   const A a = math::convert<A>(x);
-  if constexpr (Op::info.enters == Enters::magnitude) return select(a < A(0), A(A(0) - a), a);
-  else if constexpr (Op::info.enters == Enters::square) return a * a;
+  if constexpr (Op::info.premap == Premap::abs) return select(a < A(0), A(A(0) - a), a);
+  else if constexpr (Op::info.premap == Premap::square) return a * a;
   else return a;
 }
 
 // ---- partial results that are more than one number ------------------------------------------------
 
 /// The mean and the sum of squared deviations from it.
-struct Spread {
+struct WelfordState {
   double n, mean, m2;
 };
 /// As in Chan, Golub & LeVeque 1979.
-MT_HD Spread join(const Spread& a, const Spread& b) {
+MT_HD WelfordState join(const WelfordState& a, const WelfordState& b) {
   if (a.n == 0) return b;
   if (b.n == 0) return a;
   const double n = a.n + b.n, delta = b.mean - a.mean;
   return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
 }
 /// The variance: over nothing where the correction leaves nothing.
-MT_HD double variance(const Spread& s, double correction) {
+MT_HD double variance(const WelfordState& s, double correction) {
   const double left = s.n - correction;
   return s.m2 / (left > 0 ? left : 0.0);
 }
-MT_HD double mean(const Spread& s) { return s.n > 0 ? s.mean : 0.0 / s.n; }
+MT_HD double mean(const WelfordState& s) { return s.n > 0 ? s.mean : 0.0 / s.n; }
 
 /// log(sum(exp(x))) as an offset, which is finite, and the sum of exp(x - offset).
-template <class T> struct Scaled {
+template <class T> struct LogSumExpState {
   T offset;
   double sum;
 };
 template <class T> MT_HD T offset_for(T most) {
   return most - most == T(0) ? most : T(0);  // infinities and NaN are met unshifted
 }
-template <class T> MT_HD Scaled<T> join(const Scaled<T>& a, const Scaled<T>& b) {
+template <class T>
+MT_HD LogSumExpState<T> join(const LogSumExpState<T>& a, const LogSumExpState<T>& b) {
   if (a.sum == 0) return b;
   if (b.sum == 0) return a;
   const T most = a.offset > b.offset ? a.offset : b.offset;
   return {most, a.sum * math::exp(double(a.offset) - double(most)) +
                     b.sum * math::exp(double(b.offset) - double(most))};
 }
-template <class T> MT_HD double logarithm(const Scaled<T>& s) {
+template <class T> MT_HD double logarithm(const LogSumExpState<T>& s) {
   return double(s.offset) + math::log(s.sum);
 }
 
 /// Whether x takes the place of the extreme so far; a NaN counts as the extreme.
-template <class Op, class T> MT_HD bool beats(T x, T champion) {
-  const bool further = Op::info.extreme > 0 ? x > champion : x < champion;
-  return further | ((x != x) & (champion == champion));
+template <class Op, class T> MT_HD bool is_better(T x, T best) {
+  const bool further = Op::info.extreme > 0 ? x > best : x < best;
+  return further | ((x != x) & (best == best));
 }
 
 }  // namespace MT_ISA

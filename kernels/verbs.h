@@ -17,7 +17,7 @@ void conv(const Conv&);
 void max_pool(const MaxPool&);
 bool gather(const Gather&);
 bool scatter(const Gather&);
-bool locate(const Locate&);
+bool ravel_index(const RavelIndex&);
 void count_mask(const Mask&);
 void compress(const Compress&);
 void nonzero(const Nonzero&);

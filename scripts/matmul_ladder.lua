@@ -294,7 +294,7 @@ local function gpu_steps()
 end
 
 title('The whole set on a GPU')
-local trouble = device == 'cpu' and '--device cuda asks for it' or core.device_trouble(device)
+local trouble = device == 'cpu' and '--device cuda asks for it' or core.device_unavailable_reason(device)
 if trouble ~= '' then
   print('skipped: ' .. trouble)
 else

@@ -21,7 +21,7 @@ local function refuse(...)
 end
 
 local device = options.backend == 'gpu' and 'cuda' or options.device
-if core.device_trouble(device) ~= '' then refuse('%s', core.device_trouble(device)) end
+if core.device_unavailable_reason(device) ~= '' then refuse('%s', core.device_unavailable_reason(device)) end
 for _, name in ipairs {'pts', 'hidden', 'epochs', 'batch', 'seeds'} do
   local value = options[name]
   if value < 1 or value % 1 ~= 0 then refuse('--%s must be a whole number from 1, got %g', name, value) end

@@ -5,17 +5,17 @@
 #   sh tests/format.sh --mend   lays them out
 set -u
 cd "$(dirname -- "$0")/.." || exit 2
-tool=$(command -v clang-format-14 || command -v clang-format) || { echo "skipped: clang-format is not here" && exit 77; }
+tool=$(command -v clang-format-14 || command -v clang-format) ||
+  { echo "skipped: clang-format is not here" && exit 77; }
 case $("$tool" --version) in
   *'version 14.'*) ;;
   *) echo "skipped: version 14 is wanted, this is $("$tool" --version)" && exit 77 ;;
 esac
-find kernels engine bindings tests \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print | sort >"${TMPDIR:-/tmp}/format.$$"
-trap 'rm -f "${TMPDIR:-/tmp}/format.$$"' EXIT
+files() { find kernels engine bindings tests \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print | sort; }
 if [ "${1:-}" = --mend ]; then
-  xargs "$tool" -i <"${TMPDIR:-/tmp}/format.$$"
-else
-  bad=$(xargs "$tool" --dry-run <"${TMPDIR:-/tmp}/format.$$" 2>&1 | sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: .*/\1/p' | sort | uniq -c)
-  [ -z "$bad" ] || { printf '%s\n' "$bad" && echo "sh tests/format.sh --mend lays them out" && exit 1; }
-  echo "$(wc -l <"${TMPDIR:-/tmp}/format.$$") files are laid out as .clang-format says"
+  files | xargs "$tool" -i
+  exit
 fi
+bad=$(files | xargs "$tool" --dry-run 2>&1 | sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: .*/\1/p' | uniq -c)
+[ -z "$bad" ] || { printf '%s\n' "$bad" && echo "sh tests/format.sh --mend lays them out" && exit 1; }
+echo "$(files | wc -l) files are laid out as .clang-format says"

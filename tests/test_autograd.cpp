@@ -320,8 +320,8 @@ MT_TEST("gradients pass through views and slices", "[autograd]") {
 MT_TEST("parts of a large tensor add up in any order", "[autograd]") {
   NoGrad off;
   const Shape shape = {128, 144};
-  const Place all = all_of(shape);
-  std::vector<Place> places;
+  const TensorGeometry all = all_of(shape);
+  std::vector<TensorGeometry> places;
   for (const int d : {0, 1})
     for (const auto& [first, n] : std::vector<std::pair<int64_t, int64_t>>{
              {0, 1}, {0, 30}, {29, 11}, {30, 20}, {30, 40}, {50, 78}, {1, 127}, {127, 1}})
@@ -336,9 +336,9 @@ MT_TEST("parts of a large tensor add up in any order", "[autograd]") {
       PartSum sum(shape, scalar(0, Dtype::f32));
       const Tensor expected = zeros(shape, Dtype::f32);
       for (const size_t k : {i, j, (3 * i + j) % places.size()}) {
-        const Part part{places[k], full(places[k].size, double(k + 1), Dtype::f32)};
+        const ViewGradient part{places[k], full(places[k].size, double(k + 1), Dtype::f32)};
         sum.add(part);
-        add_part(expected, part);
+        add_view_gradient(expected, part);
       }
       right &= mt::all(eq(sum.take(), expected)).item() != 0;
     }

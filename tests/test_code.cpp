@@ -320,7 +320,7 @@ TEST_CASE("the oldest entries of a full cache go", "[code]") {
 }
 
 TEST_CASE("NVRTC compiles, says where it cannot, and is not asked twice", "[code]") {
-  if (const std::string trouble = nvrtc_trouble(); !trouble.empty()) {
+  if (const std::string trouble = nvrtc_unavailable_reason(); !trouble.empty()) {
     WARN("skipped: " << trouble);
     return;
   }

@@ -81,7 +81,7 @@ const Tensor& wanting(const Tensor& x) { return x.requires_grad_(); }
 /// The GPU, or null, having said why there is none.
 const Device* gpu() {
   if (cuda_devices() > 0) return &device_named("cuda");
-  WARN("skipped: " << cuda_trouble());
+  WARN("skipped: " << cuda_unavailable_reason());
   return nullptr;
 }
 

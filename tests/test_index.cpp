@@ -23,7 +23,7 @@ std::vector<int64_t> index_of(const Shape& shape, int64_t i) {
   for (int d = shape.size() - 1; d >= 0; --d) at[size_t(d)] = i % shape[d], i /= shape[d];
   return at;
 }
-int64_t place_of(const Shape& shape, const std::vector<int64_t>& at) {
+int64_t geometry_of(const Shape& shape, const std::vector<int64_t>& at) {
   int64_t place = 0;
   for (int d = 0; d < shape.size(); ++d) place = place * shape[d] + at[size_t(d)];
   return place;
@@ -55,10 +55,10 @@ MT_TEST("gather and scatter_add agree with loops", "[index]") {
     std::vector<double> gathered, added = values(x);
     for (int64_t i = 0; i < index.numel(); ++i) {
       std::vector<int64_t> at = index_of(size, i);
-      const double value = source.at(place_of(larger, at));
+      const double value = source.at(geometry_of(larger, at));
       at[size_t(d)] = int64_t(index.at(i));
-      gathered.push_back(x.at(place_of(shape, at)));
-      double& cell = added[size_t(place_of(shape, at))];
+      gathered.push_back(x.at(geometry_of(shape, at)));
+      double& cell = added[size_t(geometry_of(shape, at))];
       cell += value;
       if (dtype == Dtype::f32) cell = double(float(cell));
     }

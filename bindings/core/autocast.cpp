@@ -14,24 +14,24 @@ namespace mt::lua {
 namespace {
 
 struct List {
-  Casting casting;
+  AutocastClass casting;
   const char* names;  // between spaces
 };
 /// As torch.amp does, with one list for all devices.
 constexpr List kLists[] = {
-    {Casting::lower,
+    {AutocastClass::half,
      " matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot "
      "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv1d_anchored "
      "conv2d_anchored "
      "scaled_dot_product_attention "},
-    {Casting::wider,
+    {AutocastClass::float32,
      " exp exp2 expm1 log log2 log10 log1p pow rsqrt reciprocal acos asin cosh sinh tan erfinv "
      "softplus logsigmoid logaddexp softmax log_softmax softmin logsumexp sum nansum prod cumsum "
      "cumprod layer_norm rms_norm group_norm instance_norm "},
-    {Casting::inside,
+    {AutocastClass::internal_float32,
      " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
      "interpolate batch_norm glu quantile nanquantile "},
-    {Casting::both,
+    {AutocastClass::float32_round,
      " mean nanmean var std var_mean std_mean cov norm normalize "
      "logcumsumexp cdist cosine_similarity pairwise_distance mse_loss l1_loss smooth_l1_loss "
      "huber_loss binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss "
@@ -87,7 +87,7 @@ Tensor lowered(const Tensor& x) {
   const bool takes_part = x.dtype() == Dtype::f32 || is_half(x.dtype());
   return to_dtype == Dtype::none || !takes_part ? x : to(x, to_dtype);
 }
-Tensor widened(const Tensor& x) { return is_half(x.dtype()) ? to(x, Dtype::f32) : x; }
+Tensor compute_dtype(const Tensor& x) { return is_half(x.dtype()) ? to(x, Dtype::f32) : x; }
 
 /// Whether the call says itself which dtype the result has.
 bool names_dtype(const Args& a) {
@@ -101,23 +101,24 @@ bool names_dtype(const Args& a) {
 
 constinit thread_local Autocast autocast;
 
-Casting find_casting(const Entry& e) {
+AutocastClass autocast_class_of(const Entry& e) {
   const std::string key = " " + name_of(e) + " ";
-  Casting found = Casting::none;
+  AutocastClass found = AutocastClass::none;
   for (const List& list : kLists)
     if (std::string_view(list.names).find(key) != std::string_view::npos) found = list.casting;
-  e.casting.store(uint8_t(found), std::memory_order_relaxed);
+  e.autocast_class.store(uint8_t(found), std::memory_order_relaxed);
   return found;
 }
 
-int run_cast(Args& a, Casting casting) {
+int run_cast(Args& a, AutocastClass casting) {
   lua_State* L = a.L;
   const bool on = autocast.on();
-  if (casting == Casting::none || (!on && (casting == Casting::lower || casting == Casting::wider)))
+  if (casting == AutocastClass::none ||
+      (!on && (casting == AutocastClass::half || casting == AutocastClass::float32)))
     return a.entry().body(a);
   const int top = a.out() ? a.out() - 1 : lua_gettop(L);
   luaL_checkstack(L, 8, "casting");
-  if (casting == Casting::lower) {
+  if (casting == AutocastClass::half) {
     each_tensor(L, a.entry(), top, lowered);
     return a.entry().body(a);
   }
@@ -129,10 +130,10 @@ int run_cast(Args& a, Casting casting) {
     return x;
   });
   if (!any) return a.entry().body(a);
-  each_tensor(L, a.entry(), top, widened);
+  each_tensor(L, a.entry(), top, compute_dtype);
   const int results = a.entry().body(a);
-  const bool rounds =
-      is_half(all) && (casting == Casting::inside || (casting == Casting::both && !on));
+  const bool rounds = is_half(all) && (casting == AutocastClass::internal_float32 ||
+                                       (casting == AutocastClass::float32_round && !on));
   if (!rounds || names_dtype(a)) return results;
   for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i) {
     const Tensor* t = tensor_at(L, i);

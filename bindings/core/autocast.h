@@ -5,19 +5,19 @@
 namespace mt::lua {
 
 /// What happens to the float arguments of a function, by its name (autocast.cpp has the list).
-enum class Casting : uint8_t {
+enum class AutocastClass : uint8_t {
   unknown,
   none,
-  lower,   // while autocasting they become the 16-bit float of their device
-  wider,   // while autocasting 16-bit floats become float32, and the result stays that
-  inside,  // 16-bit floats become float32, and the result is rounded
-  both     // 16-bit floats become float32; the result is rounded except while autocasting
+  half,              // while autocasting they become the 16-bit float of their device
+  float32,           // while autocasting 16-bit floats become float32, and the result stays that
+  internal_float32,  // 16-bit floats become float32, and the result is rounded
+  float32_round      // 16-bit floats become float32; the result is rounded except while autocasting
 };
-Casting find_casting(const Entry&);
+AutocastClass autocast_class_of(const Entry&);
 /// The same, looked up once.
-inline Casting casting_of(const Entry& e) {
-  const Casting known = Casting(e.casting.load(std::memory_order_relaxed));
-  return known == Casting::unknown ? find_casting(e) : known;
+inline AutocastClass autocast_class(const Entry& e) {
+  const AutocastClass known = AutocastClass(e.autocast_class.load(std::memory_order_relaxed));
+  return known == AutocastClass::unknown ? autocast_class_of(e) : known;
 }
 
 /// While fn of mt.autocast runs, on this thread: the 16-bit floats of the devices, or none.
@@ -35,6 +35,6 @@ struct AutocastScope {
 };
 
 /// Calls the body of an entry with its arguments converted; returns the number of results.
-int run_cast(Args&, Casting);
+int run_cast(Args&, AutocastClass);
 
 }  // namespace mt::lua

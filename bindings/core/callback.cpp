@@ -81,7 +81,7 @@ const Tensor* tensor_left(lua_State* L, int i) {
 
 /// Appends tensors that the value at `from` leads to (upvalues, fields) to the table at `list`, the
 /// nearest first; only so many values are looked at.
-void list_tensors(lua_State* L, int from, int list) {
+void register_tensors(lua_State* L, int from, int list) {
   constexpr int kMost = 400;
   std::unordered_set<const void*> met;
   lua_newtable(L);  // what is to be looked at
@@ -222,7 +222,7 @@ bool Callback::let_go() {
   push_entry(L, &kOwners, id_);
   if (tensor_left(L, -1)) lua_rawseti(L, list, 1);
   else lua_pop(L, 1);
-  list_tensors(L, function, list);
+  register_tensors(L, function, list);
   Reach reach;
   std::unordered_set<const void*> met;  // the owner may be among those that the function leads to
   const int n = int(lua_objlen(L, list));
@@ -261,7 +261,7 @@ bool Callback::let_go() {
                                            }});
   }
   for (Node* node : nodes) {
-    auto& hooks = node->facts().hooks;
+    auto& hooks = node->ensure_extra().hooks;
     if (std::find(hooks.begin(), hooks.end(), watcher_) == hooks.end()) hooks.push_back(watcher_);
   }
   luaL_unref(L, LUA_REGISTRYINDEX, std::exchange(ref_, LUA_NOREF));

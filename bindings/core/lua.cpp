@@ -24,12 +24,12 @@ const char kModuleCall = 0;
 namespace {
 
 /// What a table without a metatable may stand for: f{a, b} holds arguments, f{k = v} options.
-struct Look {
+struct TableForm {
   bool empty = false, first = false, named = false;  // nothing; something at [1]; string keys
 };
 /// Names are not looked for beside [1] unless `whole`.
-Look look_at(lua_State* L, int i, bool whole) {
-  Look look;
+TableForm classify(lua_State* L, int i, bool whole) {
+  TableForm look;
   if (lua_type(L, i) != LUA_TTABLE) return look;
   if (lua_getmetatable(L, i)) return lua_pop(L, 1), look;
   look.empty = true;
@@ -46,7 +46,7 @@ Look look_at(lua_State* L, int i, bool whole) {
 
 }  // namespace
 
-void Args::normalise(bool spreads) {
+void Args::bind_arguments(bool spreads) {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
   if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
@@ -58,7 +58,7 @@ void Args::normalise(bool spreads) {
       params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
   const int first = n == 2 && method ? 2 : 1;
   const bool only = n == first && first <= params, may = !s.open && n > 0 && n <= params + 1;
-  const Look last = n > 0 ? look_at(L, n, only) : Look{};
+  const TableForm last = n > 0 ? classify(L, n, only) : TableForm{};
   const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} for one argument
   if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named)
     return spread(n);
@@ -96,7 +96,7 @@ void Args::normalise(bool spreads) {
     fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, entry_.signature);
   if (!s.open || positional < params) lua_settop(L, base + params);
   if (options) {
-    name_options();
+    bind_named();
     if (s.out) {
       lua_getfield(L, 1, "out");
       if (lua_isnil(L, -1)) lua_pop(L, 1);
@@ -116,7 +116,7 @@ void Args::spread(int at) {
   luaL_checkstack(L, length + 1, "too many arguments");
   for (int k = 1; k <= length; ++k) lua_rawgeti(L, at, k);
   lua_remove(L, at);
-  normalise(false);
+  bind_arguments(false);
 }
 
 void Args::require_all() const {
@@ -149,7 +149,7 @@ void Args::collect(int at) {
 }
 
 /// Moves the options at stack index 1 into the places of their names, which lie above.
-void Args::name_options() {
+void Args::bind_named() {
   const Signature& s = signature_of(entry_);
   each_named(L, 1, [&](const std::string& key) {
     if (s.out && key == "out") return;
@@ -355,7 +355,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_setmetatable(L, -2);
   box->tensor = t;
   if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]]
-    announce(*node);
+    notify_shared(*node);
 }
 
 void free_tensor(lua_State* L, int i) {
@@ -382,14 +382,15 @@ int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 namespace {
 
 constexpr int64_t kSlack = 1 << 20;
-thread_local int64_t paid = 0;  // bytes whose garbage the collector has been asked to look for
+thread_local int64_t gc_charged =
+    0;  // bytes whose garbage the collector has been asked to look for
 
 /// The collector does not see tensors' memory. Beyond a slack, what was allocated is charged to it.
 /// Small, and a small part of what lives, so that memory is reused while it is in the cache (a
 /// product of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage); larger where
 /// Lua's own heap makes a collection expensive.
-void press(lua_State* L) {
-  const int64_t debt = bytes_allocated() - paid;
+void apply_gc_pressure(lua_State* L) {
+  const int64_t debt = bytes_allocated() - gc_charged;
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t slack =
       std::max(std::clamp<int64_t>(8 * heap, kSlack, 32 * kSlack), memory_use().live / 64);
@@ -398,18 +399,18 @@ void press(lua_State* L) {
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
   while (lua_gc(L, LUA_GCSTEP, step) == 0) {}
-  paid = bytes_allocated();
+  gc_charged = bytes_allocated();
 }
 
 thread_local lua_State* collectable = nullptr;  // of the call under way: another may be closed
 thread_local int depth = 0;                     // calls of ours inside one another
 thread_local const Entry* under_way = nullptr;
-struct Collectable {
-  explicit Collectable(lua_State* L) : before(std::exchange(collectable, L)), entry(under_way) {
+struct CallScope {
+  explicit CallScope(lua_State* L) : before(std::exchange(collectable, L)), entry(under_way) {
     ++depth;
   }
-  Collectable(const Collectable&) = delete;
-  ~Collectable() {
+  CallScope(const CallScope&) = delete;
+  ~CallScope() {
     collectable = before, under_way = entry;
     --depth;
   }
@@ -436,7 +437,7 @@ int run_debugged(Args& args) {
   const std::string name = signature_of(args.entry()).name;
   const bool looks = tensor_at(L, 1) && name.find("empty") == std::string::npos;
   const bool had = looks && any_nan(L, 1, lua_gettop(L));
-  const int results = run_cast(args, casting_of(args.entry()));
+  const int results = run_cast(args, autocast_class(args.entry()));
   if (looks && !had && debugging)
     for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i)
       if (const Tensor* t = tensor_at(L, i)) check_nan(*t, name + ":");
@@ -451,7 +452,7 @@ bool collect_all() {
 
 /// Whether the sentences of other operations pass as they are: those whose gradient is taken, and
 /// those of the Lua library's own helpers.
-bool passes_on(const Entry& e, const std::string& name) {
+bool keeps_message(const Entry& e, const std::string& name) {
   for (const char* other : {"backward", "grad", "gradcheck", "gradgradcheck", "jacobian", "hessian",
                             "vjp", "jvp", "recompute", "no_grad", "data_address"})
     if (name == other) return true;
@@ -459,14 +460,15 @@ bool passes_on(const Entry& e, const std::string& name) {
 }
 
 const char* name_under_way() {  // for what fails later
-  if (!under_way || passes_on(*under_way, signature_of(*under_way).name)) return nullptr;
+  if (!under_way || keeps_message(*under_way, signature_of(*under_way).name)) return nullptr;
   return signature_of(*under_way).name.c_str();
 }
 
 int run_body(Args& args) {
   if (debugging) [[unlikely]]
     return run_debugged(args);
-  if (const Casting c = casting_of(args.entry()); c != Casting::none) return run_cast(args, c);
+  if (const AutocastClass c = autocast_class(args.entry()); c != AutocastClass::none)
+    return run_cast(args, c);
   return args.entry().body(args);
 }
 
@@ -487,11 +489,11 @@ int run_entry(lua_State* L) {
   try {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
-      args.normalise();
+      args.bind_arguments();
     return args.out() ? run_into(args, run_body) : run_body(args);
   } catch (const Error& error) {
     const std::string name = name_of(e);
-    if (passes_on(e, name)) throw;
+    if (keeps_message(e, name)) throw;
     throw Error(named(name, error.what()));
   } catch (const std::bad_alloc&) { throw Error(no_memory(L, name_of(e) + ": ")); }
 }
@@ -503,8 +505,8 @@ lua_State* current_state() { return collectable; }
 int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {
     check_interrupt();
-    if (bytes_allocated() - paid > kSlack && !capturing) press(L);
-    const Collectable scope(L);
+    if (bytes_allocated() - gc_charged > kSlack && !capturing) apply_gc_pressure(L);
+    const CallScope scope(L);
     if (depth > 100) [[unlikely]]
       check_stack();
     on_out_of_memory = collect_all, function_under_way = name_under_way;

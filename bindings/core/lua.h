@@ -30,7 +30,7 @@ struct Entry {
   bool in_place = false;
   mutable std::atomic<bool> internal{false};  // of the Lua library: errors pass as they are
   mutable std::atomic<const struct Signature*> parsed{nullptr};
-  mutable std::atomic<uint8_t> casting{0};  // see autocast.h
+  mutable std::atomic<uint8_t> autocast_class{0};  // see autocast.h
   ~Entry();
 };
 
@@ -58,7 +58,7 @@ class Args {
  public:
   Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
   /// Puts options into their places. After this, argument i of the signature lies at stack index i.
-  void normalise(bool spreads = true);
+  void bind_arguments(bool spreads = true);
   /// Refuses a call that leaves out what is not optional.
   void require_all() const;
 
@@ -105,7 +105,7 @@ class Args {
 
  private:
   void collect(int at);
-  void name_options();
+  void bind_named();
   void spread(int at);
   std::string name(int i) const;
   int64_t to_integer(int index, int argument, int entry = 0) const;

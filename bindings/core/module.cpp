@@ -193,8 +193,8 @@ const Entry kCore[] = {
      }},
     {"isa()", "The instruction set of the kernels.",
      [](Args& a) { return a.push(std::string(cpu_isa())); }},
-    {"cuda_trouble()", "Why CUDA cannot be used; an empty string when it can.",
-     [](Args& a) { return a.push(cuda_trouble()); }},
+    {"cuda_unavailable_reason()", "Why CUDA cannot be used; an empty string when it can.",
+     [](Args& a) { return a.push(cuda_unavailable_reason()); }},
     {"cuda_devices()", "How many GPUs can be used.",
      [](Args& a) { return a.push(double(cuda_devices())); }},
     {"device_name(device)", "What a device is sold as.",
@@ -230,13 +230,14 @@ const Entry kCore[] = {
        lua_call(a.L, a.count() - 1, 0);
        return 0;
      }},
-    {"device_trouble(device)", "Why a device cannot be used; an empty string when it can.",
+    {"device_unavailable_reason(device)",
+     "Why a device cannot be used; an empty string when it can.",
      [](Args& a) {
        try {
          a.device(1);
          return a.push(std::string());
        } catch (const Error& e) {
-         return a.push(std::string(e.what() + std::string("device_trouble: ").size()));
+         return a.push(std::string(e.what() + std::string("device_unavailable_reason: ").size()));
        }
      }},
     {"set_module_call(fn)", "Tells error messages which function calls modules.",

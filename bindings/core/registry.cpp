@@ -5,47 +5,47 @@
 
 namespace mt::lua {
 
-Catalogue::Name& Catalogue::name(const std::string& name) {
+Registry::Name& Registry::name(const std::string& name) {
   const auto [at, fresh] = names_.try_emplace(name);
   if (fresh) subjects_.back().names.push_back(name);
   return at->second;
 }
 
-void Catalogue::alias(const std::string& other, const std::string& of) {
+void Registry::alias(const std::string& other, const std::string& of) {
   if (const Name* known = find(of)) {
     const Name same = *known;
     name(other) = same;
   }
 }
 
-const Catalogue::Name* Catalogue::find(const std::string& name) const {
+const Registry::Name* Registry::find(const std::string& name) const {
   const auto at = names_.find(name);
   return at == names_.end() ? nullptr : &at->second;
 }
 
-const Catalogue& catalogue() {
-  static const Catalogue all = [] {
+const Registry& catalogue() {
+  static const Registry all = [] {
     static const struct {
       const char* title;
-      void (*list)(Catalogue&);
-    } subjects[] = {{"About one tensor", list_tensor},
-                    {"Making tensors", list_create},
-                    {"Tensors of the CPU for the GPU", list_cuda},
-                    {"Random numbers", list_random},
-                    {"Elementwise", list_elementwise},
-                    {"Positions", list_index},
-                    {"Shapes", list_shape},
-                    {"Reductions", list_reduce},
-                    {"Sorting and scanning", list_sort},
-                    {"Products", list_product},
-                    {"Linear algebra", list_linalg},
-                    {"Convolution and pooling", list_conv},
-                    {"Networks", list_neural},
-                    {"Gradients", list_gradient},
-                    {"Mixed precision", list_mixed},
-                    {"CUDA C", list_cuda_kernel},
-                    {"Printing", list_print}};
-    Catalogue c;
+      void (*list)(Registry&);
+    } subjects[] = {{"About one tensor", register_tensor},
+                    {"Making tensors", register_create},
+                    {"Tensors of the CPU for the GPU", register_cuda},
+                    {"Random numbers", register_random},
+                    {"Elementwise", register_elementwise},
+                    {"Positions", register_index},
+                    {"Shapes", register_shape},
+                    {"Reductions", register_reduce},
+                    {"Sorting and scanning", register_sort},
+                    {"Products", register_product},
+                    {"Linear algebra", register_linalg},
+                    {"Convolution and pooling", register_conv},
+                    {"Networks", register_neural},
+                    {"Gradients", register_gradient},
+                    {"Mixed precision", register_mixed},
+                    {"CUDA C", register_cuda_kernel},
+                    {"Printing", register_print}};
+    Registry c;
     for (const auto& subject : subjects) {
       c.subject(subject.title);
       subject.list(c);
@@ -70,10 +70,10 @@ void put(lua_State* L, int table, const std::string& name) {
 }
 
 void open_into(lua_State* L, int module, int methods, const std::string& key,
-               const Catalogue::Name& name) {
+               const Registry::Name& name) {
   const Entry& entry = name.function ? *name.function : *name.method;
   if (const std::string own = name_of(entry); own != key) {  // one function, whatever its name
-    if (const Catalogue::Name* first = catalogue().find(own);
+    if (const Registry::Name* first = catalogue().find(own);
         first && first->function == name.function && first->method == name.method) {
       open_into(L, module, methods, own, *first);
       for (const int table : {module, methods}) {
@@ -94,7 +94,7 @@ void open_into(lua_State* L, int module, int methods, const std::string& key,
 }  // namespace
 
 bool open_name(lua_State* L, const std::string& name) {
-  const Catalogue::Name* known = catalogue().find(name);
+  const Registry::Name* known = catalogue().find(name);
   if (!known) return false;
   const int top = lua_gettop(L);
   luaL_getmetatable(L, "mtorch.module");
@@ -110,7 +110,7 @@ void open_all(lua_State* L) {
   luaL_getmetatable(L, "mtorch.methods");
   lua_newtable(L);
   int n = 0;
-  for (const Catalogue::Subject& subject : catalogue().subjects()) {
+  for (const Registry::Subject& subject : catalogue().subjects()) {
     lua_createtable(L, int(subject.names.size()), 1);
     lua_pushstring(L, subject.title);
     lua_setfield(L, -2, "title");

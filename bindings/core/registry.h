@@ -11,7 +11,7 @@
 
 namespace mt::lua {
 
-class Catalogue {
+class Registry {
  public:
   struct Name {
     const Entry *function = nullptr, *method = nullptr;  // of mt, of tensors
@@ -34,7 +34,7 @@ class Catalogue {
   template <class List> void methods(const List& list) {
     for (const Entry& e : list) method(e);
   }
-  template <class List> void both_of(const List& list) {
+  template <class List> void add_with_method(const List& list) {
     for (const Entry& e : list) both(e);
   }
 
@@ -48,7 +48,7 @@ class Catalogue {
 };
 
 /// All functions of tensors, in the order of their subjects.
-const Catalogue& catalogue();
+const Registry& catalogue();
 
 /// Puts what goes by a name into `mt` and the methods, unless they have it; false when nothing does.
 bool open_name(lua_State* L, const std::string& name);

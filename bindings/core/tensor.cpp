@@ -389,7 +389,7 @@ void open_tensor(lua_State* L) {
   lua_pop(L, 1);
 }
 
-void list_tensor(Catalogue& c) {
+void register_tensor(Registry& c) {
   c.methods(kMethods);
   for (const Entry& e : kMethods)  // functions of the module too, as in PyTorch
     if (const std::string name = name_of(e); name == "numel" || name == "detach") c.function(e);

@@ -90,6 +90,6 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void list_mixed(Catalogue& c) { c.functions(kFunctions); }
+void register_mixed(Registry& c) { c.functions(kFunctions); }
 
 }  // namespace mt::lua

@@ -297,6 +297,6 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void list_conv(Catalogue& c) { c.functions(kFunctions); }
+void register_conv(Registry& c) { c.functions(kFunctions); }
 
 }  // namespace mt::lua

@@ -9,20 +9,20 @@ namespace mt::lua {
 namespace {
 
 template <int Value> int filled(Args& a) {
-  const Made made(a, 2, default_dtype());
+  const NewTensorOptions made(a, 2, default_dtype());
   return made.push(a, full(a.new_shape(1), Value, made.dtype, made.device));
 }
 
 template <int Value> int filled_like(Args& a) {
   const Tensor& x = a.tensor(1);
-  const Made made(a, 2, x.dtype(), x.device());
+  const NewTensorOptions made(a, 2, x.dtype(), x.device());
   return made.push(a, full(x.shape(), Value, made.dtype, made.device));
 }
 
 /// x:new_zeros(2, 3): the dtype and device of x, another shape.
 template <int Value> int filled_new(Args& a) {
   const Tensor& x = a.tensor(1);
-  const Made made(a, 3, x.dtype(), x.device());
+  const NewTensorOptions made(a, 3, x.dtype(), x.device());
   return made.push(a, full(a.new_shape(2), Value, made.dtype, made.device));
 }
 
@@ -40,7 +40,7 @@ int64_t count_of(const Args& a, int i) {
 }
 
 int logspace_body(Args& a) {
-  const Made made(a, 5, default_dtype());
+  const NewTensorOptions made(a, 5, default_dtype());
   const double first = a.number(1), last = a.number(2), base = a.number(4, 10);
   return made.push(a, logspace(first, last, count_of(a, 3), base, made.dtype, made.device));
 }
@@ -63,7 +63,7 @@ int range_body(Args& a) {
   const double first = a.number(1), last = a.number(2), step = a.number(3, 1);
   const bool whole =
       first == std::floor(first) && last == std::floor(last) && step == std::floor(step);
-  const Made made(a, 4, whole ? Dtype::i64 : default_dtype());
+  const NewTensorOptions made(a, 4, whole ? Dtype::i64 : default_dtype());
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
 
@@ -99,7 +99,7 @@ int to_body(Args& a) {
 }
 
 /// A tensor whose elements are not set; bools are, since one that is neither 0 nor 1 is undefined.
-Tensor unset(const Shape& shape, const Made& made) {
+Tensor unset(const Shape& shape, const NewTensorOptions& made) {
   return made.dtype == Dtype::b8 ? zeros(shape, Dtype::b8, made.device)
                                  : empty(shape, made.dtype, made.device);
 }
@@ -108,25 +108,25 @@ Tensor unset(const Shape& shape, const Made& made) {
 const Entry kFunctions[] = {
     {"tensor([data], " MT_SHAPED ")", "A tensor from a number, a boolean or nested lists.",
      [](Args& a) {
-       const Made made(a, 2, Dtype::none);
+       const NewTensorOptions made(a, 2, Dtype::none);
        return made.push(a, to(tensor_from(a, 1, made.dtype), made.device));
      }},
     {"zeros([shape..], " MT_SHAPED ")", "A tensor of zeros.", filled<0>},
     {"ones([shape..], " MT_SHAPED ")", "A tensor of ones.", filled<1>},
     {"empty([shape..], " MT_SHAPED ")", "A tensor whose elements are not set.",
      [](Args& a) {
-       const Made made(a, 2, default_dtype());
+       const NewTensorOptions made(a, 2, default_dtype());
        return made.push(a, unset(a.new_shape(1), made));
      }},
     {"full(shape, value, " MT_SHAPED ")", "A tensor filled with a value; the shape is a list.",
      [](Args& a) {
        const bool boolean = lua_type(a.L, 2) == LUA_TBOOLEAN;
-       const Made made(a, 3, boolean ? Dtype::b8 : default_dtype());
+       const NewTensorOptions made(a, 3, boolean ? Dtype::b8 : default_dtype());
        return made.push(a, full(a.new_shape(1), fill_value(a, 2), made.dtype, made.device));
      }},
     {"eye(n, m=nil, " MT_SHAPED ")", "A matrix with ones on the diagonal.",
      [](Args& a) {
-       const Made made(a, 3, default_dtype());
+       const NewTensorOptions made(a, 3, default_dtype());
        const int64_t n = a.integer(1), m = a.integer(2, n);
        checked_count("eye", {n, m});
        return made.push(a, eye(n, m, made.dtype, made.device));
@@ -136,7 +136,7 @@ const Entry kFunctions[] = {
      range_body},
     {"linspace(first, last, n, " MT_SHAPED ")", "n numbers at equal distances, both ends included.",
      [](Args& a) {
-       const Made made(a, 4, default_dtype());
+       const NewTensorOptions made(a, 4, default_dtype());
        const double first = a.number(1), last = a.number(2);
        return made.push(a, linspace(first, last, count_of(a, 3), made.dtype, made.device));
      }},
@@ -202,13 +202,13 @@ const Entry kMethods[] = {
     {"empty_like(x, " MT_LIKE ")", "The same shape; the elements are not set.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const Made made(a, 2, x.dtype(), x.device());
+       const NewTensorOptions made(a, 2, x.dtype(), x.device());
        return made.push(a, unset(x.shape(), made));
      }},
     {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const Made made(a, 3, x.dtype(), x.device());
+       const NewTensorOptions made(a, 3, x.dtype(), x.device());
        return made.push(a, full(x.shape(), fill_value(a, 2), made.dtype, made.device));
      }},
     {"new_zeros(x, [shape..], " MT_LIKE ")", "Zeros with the dtype and device of x.",
@@ -217,19 +217,19 @@ const Entry kMethods[] = {
     {"new_empty(x, [shape..], " MT_LIKE ")", "A tensor like x of another shape, not set.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const Made made(a, 3, x.dtype(), x.device());
+       const NewTensorOptions made(a, 3, x.dtype(), x.device());
        return made.push(a, unset(a.new_shape(2), made));
      }},
     {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const Made made(a, 4, x.dtype(), x.device());
+       const NewTensorOptions made(a, 4, x.dtype(), x.device());
        return made.push(a, full(a.new_shape(2), fill_value(a, 3), made.dtype, made.device));
      }},
     {"new_tensor(x, [data], " MT_LIKE ")", "A tensor of data with the dtype and device of x.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const Made made(a, 3, x.dtype(), x.device());
+       const NewTensorOptions made(a, 3, x.dtype(), x.device());
        return made.push(a, to(tensor_from(a, 2, made.dtype), made.device));
      }},
     {"copy_(x, source)", "Writes source, broadcast and converted, into x.",
@@ -253,9 +253,9 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void list_create(Catalogue& c) {
+void register_create(Registry& c) {
   c.functions(kFunctions);
-  c.both_of(kMethods);
+  c.add_with_method(kMethods);
 }
 
 }  // namespace mt::lua

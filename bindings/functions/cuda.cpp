@@ -228,7 +228,7 @@ const Entry kMethods[] = {
 }  // namespace
 
 void after_call(lua_State* L) {
-  if (gpus_at_once) return check_gpus();
+  if (gpus_synchronous) return check_gpus();
   GpuCall* const call = capturing ? nullptr : new_gpu_call();
   if (!call) return;
   const char* const name = function_under_way();
@@ -243,7 +243,7 @@ void after_call(lua_State* L) {
   }
 }
 
-void list_cuda(Catalogue& c) { c.methods(kMethods); }
+void register_cuda(Registry& c) { c.methods(kMethods); }
 
 void push_cuda(lua_State* L) {
   lua_newtable(L);

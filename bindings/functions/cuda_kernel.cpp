@@ -153,6 +153,6 @@ void push_cuda_kernel(lua_State* L) {
   for (const Entry& e : kParts) e.internal = true;
 }
 
-void list_cuda_kernel(Catalogue& c) { c.functions(kFunctions); }
+void register_cuda_kernel(Registry& c) { c.functions(kFunctions); }
 
 }  // namespace mt::lua

@@ -385,10 +385,10 @@ void open_operators(lua_State* L) {
   lua_pop(L, 1);
 }
 
-void list_elementwise(Catalogue& c) {
+void register_elementwise(Registry& c) {
   for (const Generated& g : generated()) c.both(g.entry);
   c.functions(kFunctions);
-  c.both_of(kMethods);
+  c.add_with_method(kMethods);
   for (const auto& [alias, name] : kAliases)
     for (const char* suffix : {"", "_"})
       c.alias(std::string(alias) + suffix, std::string(name) + suffix);

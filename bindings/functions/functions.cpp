@@ -15,11 +15,11 @@ int push_positions(const Args& a, const Tensor& index) {
   return a.push(index + Tensor(1.0));
 }
 
-Made::Made(const Args& a, int i, Dtype fallback, const Device& place)
+NewTensorOptions::NewTensorOptions(const Args& a, int i, Dtype fallback, const Device& place)
     : dtype(a.dtype(i, fallback)),
       device(a.given(i + 1) ? a.device(i + 1) : place),
       requires_grad(a.boolean(i + 2, false)) {}
-int Made::push(const Args& a, const Tensor& t) const {
+int NewTensorOptions::push(const Args& a, const Tensor& t) const {
   if (requires_grad) t.requires_grad_();
   return a.push(t);
 }

@@ -14,14 +14,14 @@ namespace mt::lua {
 /// Pushes 0-based positions as the user counts them.
 int push_positions(const Args&, const Tensor& index);
 /// Pushes values and where they stood.
-int push_picked(const Args&, Picked);
+int push_picked(const Args&, ValuesIndices);
 
 /// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
-struct Made {
+struct NewTensorOptions {
   Dtype dtype;
   const Device& device;
   bool requires_grad;
-  Made(const Args& a, int i, Dtype fallback, const Device& place = default_device());
+  NewTensorOptions(const Args& a, int i, Dtype fallback, const Device& place = default_device());
   int push(const Args&, const Tensor&) const;
 };
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
@@ -36,23 +36,23 @@ int push_all(const Args&, const std::vector<Tensor>&);
 Generator* generator_at(const Args&, int i);
 
 // Each names the functions of its file.
-void list_conv(Catalogue&);
-void list_create(Catalogue&);
-void list_cuda(Catalogue&);
-void list_cuda_kernel(Catalogue&);
-void list_elementwise(Catalogue&);
-void list_gradient(Catalogue&);
-void list_index(Catalogue&);
-void list_linalg(Catalogue&);
-void list_mixed(Catalogue&);
-void list_neural(Catalogue&);
-void list_print(Catalogue&);
-void list_product(Catalogue&);
-void list_random(Catalogue&);
-void list_reduce(Catalogue&);
-void list_shape(Catalogue&);
-void list_sort(Catalogue&);
-void list_tensor(Catalogue&);
+void register_conv(Registry&);
+void register_create(Registry&);
+void register_cuda(Registry&);
+void register_cuda_kernel(Registry&);
+void register_elementwise(Registry&);
+void register_gradient(Registry&);
+void register_index(Registry&);
+void register_linalg(Registry&);
+void register_mixed(Registry&);
+void register_neural(Registry&);
+void register_print(Registry&);
+void register_product(Registry&);
+void register_random(Registry&);
+void register_reduce(Registry&);
+void register_shape(Registry&);
+void register_sort(Registry&);
+void register_tensor(Registry&);
 
 // What a Lua state needs besides functions that are made when asked for.
 void add_profile(lua_State* L);       // what profile.lua is made of, into the core

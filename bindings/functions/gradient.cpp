@@ -96,7 +96,7 @@ int register_hook_body(Args& a) {
   using Held = std::weak_ptr<Hook>;
   const Held hook =
       register_hook(x, [callback](const Tensor& g) { return call_hook(*callback, g); });
-  if (!x.is_leaf()) hook.lock()->joined = [callback] { callback->hold(); };
+  if (!x.is_leaf()) hook.lock()->on_shared = [callback] { callback->hold(); };
   new (lua_newuserdata(a.L, sizeof(Held))) Held(hook);
   if (luaL_newmetatable(a.L, "mtorch.hook")) {
     lua_pushvalue(a.L, -1);
@@ -197,13 +197,13 @@ int custom_body(Args& a) {
 int stretch_body(Args& a) {
   a.function(1), a.function(2);
   const auto callback = std::make_shared<Callback>(a.L, 1);
-  const auto stretch = std::make_shared<Stretch>();
-  callback->keep_for(stretch.get());
+  const auto checkpoint = std::make_shared<Checkpoint>();
+  callback->keep_for(checkpoint.get());
   std::vector<std::pair<Tensor, uint32_t>> given;  // with the versions that the first run saw
   for (int i = 3; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i))
       given.emplace_back(t->detach(), t->impl()->storage->version);
-  stretch->again = [callback, given, casting = autocast] {
+  checkpoint->again = [callback, given, casting = autocast] {
     const AutocastScope scope(casting);
     for (const auto& [x, version] : given)
       if (x.impl()->storage->version != version)
@@ -215,7 +215,7 @@ int stretch_body(Args& a) {
     lua_call(L, 0, 0);
     lua_settop(L, top);
   };
-  const InStretch scope(stretch, false);
+  const CheckpointScope scope(checkpoint, false);
   lua_call(a.L, lua_gettop(a.L) - 2, LUA_MULTRET);
   return lua_gettop(a.L) - 1;
 }
@@ -275,7 +275,7 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void list_gradient(Catalogue& c) {
+void register_gradient(Registry& c) {
   c.functions(kFunctions);
   c.methods(kMethods);
 }

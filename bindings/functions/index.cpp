@@ -307,8 +307,8 @@ const Entry kWhereMethod{"where(x, condition=nil, y=nil, {out=})",
 
 }  // namespace
 
-void list_index(Catalogue& c) {
-  c.both_of(kMethods);
+void register_index(Registry& c) {
+  c.add_with_method(kMethods);
   c.function(kUnravel);
   c.function(kWhere);
   c.method(kWhereMethod);

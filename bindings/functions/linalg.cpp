@@ -244,7 +244,7 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void list_linalg(Catalogue& c) { c.both_of(kMethods); }
+void register_linalg(Registry& c) { c.add_with_method(kMethods); }
 
 void push_linalg(lua_State* L) {
   lua_newtable(L);

@@ -309,9 +309,9 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void list_neural(Catalogue& c) {
+void register_neural(Registry& c) {
   c.functions(kFunctions);
-  c.both_of(kMethods);
+  c.add_with_method(kMethods);
 }
 
 }  // namespace mt::lua

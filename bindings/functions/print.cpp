@@ -71,6 +71,6 @@ const Entry kFunctions[] = {
 
 }  // namespace
 
-void list_print(Catalogue& c) { c.functions(kFunctions); }
+void register_print(Registry& c) { c.functions(kFunctions); }
 
 }  // namespace mt::lua

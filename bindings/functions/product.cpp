@@ -123,9 +123,9 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void list_product(Catalogue& c) {
+void register_product(Registry& c) {
   c.functions(kFunctions);
-  c.both_of(kMethods);
+  c.add_with_method(kMethods);
 }
 
 }  // namespace mt::lua

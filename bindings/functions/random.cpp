@@ -86,12 +86,12 @@ int generator_text(lua_State* L) {
 // ---- drawing ------------------------------------------------------------------------------------
 
 template <Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)> int drawn(Args& a) {
-  const Made made(a, 2, default_dtype());
+  const NewTensorOptions made(a, 2, default_dtype());
   return made.push(a, draw(a.new_shape(1), made.dtype, made.device, generator_at(a, 5)));
 }
 template <Tensor (*draw)(const Shape&, Dtype, const Device&, Generator*)> int drawn_like(Args& a) {
   const Tensor& x = a.tensor(1);
-  const Made made(a, 2, x.dtype(), x.device());
+  const NewTensorOptions made(a, 2, x.dtype(), x.device());
   return made.push(a, draw(x.shape(), made.dtype, made.device, generator_at(a, 5)));
 }
 
@@ -100,7 +100,7 @@ Tensor plain(double value) { return scalar(value, default_dtype()); }
 
 int normal_body(Args& a) {
   const Tensor *mean = tensor_at(a.L, 1), *deviation = tensor_at(a.L, 2);
-  const Made made(a, 4, default_dtype());
+  const NewTensorOptions made(a, 4, default_dtype());
   Generator* g = generator_at(a, 7);
   if (mean || deviation) {
     if (a.given(3)) fail("normal: the shape follows from the tensors; it is for two numbers");
@@ -156,7 +156,7 @@ const Entry kFunctions[] = {
     {"randn([shape..], " MT_DRAWN, "Normal numbers with mean 0 and deviation 1.", drawn<randn>},
     {"randint(first, last, shape, " MT_DRAWN, "Whole numbers from first to last, both included.",
      [](Args& a) {
-       const Made made(a, 4, Dtype::i64);
+       const NewTensorOptions made(a, 4, Dtype::i64);
        return made.push(a, randint(a.integer(1), a.integer(2), a.new_shape(3), made.dtype,
                                    made.device, generator_at(a, 7)));
      }},
@@ -193,7 +193,7 @@ const Entry kMethods[] = {
     {"randint_like(x, first, last, " MT_DRAWN_LIKE, "Whole numbers in x's shape, ends included.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
-       const Made made(a, 4, x.dtype(), x.device());
+       const NewTensorOptions made(a, 4, x.dtype(), x.device());
        return made.push(a, randint(a.integer(2), a.integer(3), x.shape(), made.dtype, made.device,
                                    generator_at(a, 7)));
      }},
@@ -256,9 +256,9 @@ void open_generators(lua_State* L) {
   lua_pop(L, 1);
 }
 
-void list_random(Catalogue& c) {
+void register_random(Registry& c) {
   c.functions(kFunctions);
-  c.both_of(kMethods);
+  c.add_with_method(kMethods);
 }
 
 }  // namespace mt::lua

@@ -53,7 +53,7 @@ void need_some(const Args& a, const Tensor& x) {
 /// max and min: of everything one tensor; along a dimension values and positions; of two tensors
 /// elementwise.
 template <int Op, Tensor (*extreme)(const Tensor&, const Shape&, bool),
-          Picked (*along)(const Tensor&, int64_t, bool)>
+          ValuesIndices (*along)(const Tensor&, int64_t, bool)>
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!a.given(2)) {
@@ -111,7 +111,7 @@ template <Tensor (*scan)(const Tensor&, int64_t)> int scanned(Args& a) {
   const int64_t dim = a.position(2);
   return push_or_write(a, as_named(a, 3, scan(converted(a, 3), dim)));
 }
-template <Picked (*scan)(const Tensor&, int64_t)> int scanned_extreme(Args& a) {
+template <ValuesIndices (*scan)(const Tensor&, int64_t)> int scanned_extreme(Args& a) {
   return push_picked(a, scan(a.tensor(1), a.position(2)));
 }
 
@@ -296,8 +296,8 @@ const Entry kDist{"dist(x, y, p=2)",
 
 }  // namespace
 
-void list_reduce(Catalogue& c) {
-  c.both_of(kMethods);
+void register_reduce(Registry& c) {
+  c.add_with_method(kMethods);
   c.method(kDist);
   c.alias("trapz", "trapezoid");
 }

@@ -373,9 +373,9 @@ const Entry kOnlyMethods[] = {
 
 }  // namespace
 
-void list_shape(Catalogue& c) {
+void register_shape(Registry& c) {
   c.functions(kFunctions);
-  c.both_of(kMethods);
+  c.add_with_method(kMethods);
   c.methods(kOnlyMethods);
 }
 

@@ -17,7 +17,7 @@ int push_own_positions(const Args& a, const Tensor& index) {
 
 }  // namespace
 
-int push_picked(const Args& a, Picked p) {
+int push_picked(const Args& a, ValuesIndices p) {
   a.push(p.values);
   p.values.reset();
   return 1 + push_own_positions(a, p.index);
@@ -45,7 +45,7 @@ int topk_body(Args& a) {
 int kthvalue_body(Args& a) {
   return push_picked(a, kthvalue(a.tensor(1), a.integer(2), dim_or(a, 3, -1), a.boolean(4, false)));
 }
-template <Tensor (*whole)(const Tensor&), Picked (*along)(const Tensor&, int64_t, bool)>
+template <Tensor (*whole)(const Tensor&), ValuesIndices (*along)(const Tensor&, int64_t, bool)>
 int middle(Args& a) {
   const bool keepdim = a.boolean(3, false);
   if (!a.given(2)) return a.push(whole(a.tensor(1)));
@@ -157,6 +157,6 @@ const Entry kMethods[] = {
 
 }  // namespace
 
-void list_sort(Catalogue& c) { c.both_of(kMethods); }
+void register_sort(Registry& c) { c.add_with_method(kMethods); }
 
 }  // namespace mt::lua

@@ -81,7 +81,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     end)
   mt.cuda = strict(core, {
     is_available = function()
-      local trouble = core.cuda_trouble()
+      local trouble = core.cuda_unavailable_reason()
       if trouble == '' then return true end
       return false, trouble
     end,

@@ -50,7 +50,7 @@ int doctor() {
   blas();
   row("line editing", there("libedit.so.2"), "libedit.so.2",
       "the prompt works without: apt-get install libedit2");
-  const std::string trouble = cuda_trouble();
+  const std::string trouble = cuda_unavailable_reason();
   row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
   if (trouble.empty()) {
     const std::string products = gpu_of(device_named("cuda")).products(true);
@@ -58,7 +58,7 @@ int doctor() {
     const std::string convolutions = gpu_of(device_named("cuda")).convolutions(true);
     row("cudnn", convolutions.starts_with("cuDNN"), convolutions);
   }
-  const std::string compiler = nvrtc_trouble(), folder = code_cache().folder();
+  const std::string compiler = nvrtc_unavailable_reason(), folder = code_cache().folder();
   row("nvrtc", compiler.empty(), compiler.empty() ? "compiles mt.cuda.kernel" : compiler);
   row("code cache", !folder.empty(), folder.empty() ? "MTORCH_CACHE=off, or no HOME" : folder);
   return 0;

@@ -289,7 +289,7 @@ int apply(lua_State* L, const Options& o) {
       "local threads, seed, device = ... local mt, core = require 'mtorch', require 'mtorch.core' "
       "if threads > 0 then mt.set_num_threads(threads) end "
       "if seed then mt.manual_seed(seed) end "
-      "local trouble = device ~= '' and core.device_trouble(device) or '' "
+      "local trouble = device ~= '' and core.device_unavailable_reason(device) or '' "
       "if trouble ~= '' then error('--device: ' .. trouble, 0) end";
   if (luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/options") != 0) return 1;
   lua_pushinteger(L, o.threads);

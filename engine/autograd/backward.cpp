@@ -16,7 +16,7 @@
 
 namespace mt {
 
-constinit thread_local Gathered* gathered = nullptr;
+constinit thread_local FunctionGrads* function_grads = nullptr;
 
 namespace {
 
@@ -36,28 +36,28 @@ int64_t elements_of(const Shape& shape) {
 }
 
 /// The sum so far, of tensors of the shape, and the part.
-Tensor with_part(Tensor sum, const Shape& shape, const Part& part) {
+Tensor with_part(Tensor sum, const Shape& shape, const ViewGradient& part) {
   const bool mine = sum.unique() && sum.impl()->storage->refs == 1 && sum.impl()->contiguous;
   if (!sum.defined()) sum = zeros(shape, part.gradient.dtype(), part.gradient.device());
   else if (!mine) sum = clone(sum);
-  add_part(sum, part);
+  add_view_gradient(sum, part);
   return sum;
 }
 
 /// Parts that wait for a node or a leaf, in a list or in one buffer.
 struct Parts {
   Shape shape;  // of its tensor
-  std::vector<Part> list;
+  std::vector<ViewGradient> list;
   int64_t elements = 0;  // in the list
   PartSum sum;
-  void add(Part part) {
+  void add(ViewGradient part) {
     if (sum.defined()) return sum.add(part);
     elements += part.gradient.numel();
     list.push_back(std::move(part));
   }
   void add_up() {
     if (!sum.defined()) sum = PartSum(shape, list[0].gradient);
-    for (const Part& part : list) sum.add(part);
+    for (const ViewGradient& part : list) sum.add(part);
     list.clear();
   }
   /// Whether a buffer would cost more than a few times what they hold.
@@ -133,20 +133,20 @@ struct Targets {
 };
 
 /// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
-class Walk {
+class BackwardPass {
  public:
-  Walk(bool retain, bool create, Targets* targets = nullptr)
+  BackwardPass(bool retain, bool create, Targets* targets = nullptr)
       : retain_(retain),
         mode_(create),
         targets_(targets),
-        before_(std::exchange(gathered, &gathered_)),
+        before_(std::exchange(function_grads, &gathered_)),
         outer_(std::exchange(current, this)) {
     if (outer_) outer_->set_aside();
     ready_.swap(spare_ready);
     leaves_.swap(spare_leaves);
   }
-  ~Walk() {
-    gathered = before_;
+  ~BackwardPass() {
+    function_grads = before_;
     while (!ready_.empty()) next()->pending.reset();
     for (auto& leaf : leaves_) take(*leaf);
     leaves_.clear();
@@ -159,7 +159,7 @@ class Walk {
   /// A hook that walks to the tensor that it hangs on would never end.
   static void check_depth(const char* who) {
     int depth = 0;
-    for (const Walk* w = current; w; w = w->outer_) ++depth;
+    for (const BackwardPass* w = current; w; w = w->outer_) ++depth;
     if (depth > 20)
       fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
   }
@@ -176,7 +176,7 @@ class Walk {
   }
 
   /// The gradient of a view of the edge's tensor, which has this shape.
-  void send(Edge& given, Shape shape, Part part) {
+  void send(Edge& given, Shape shape, ViewGradient part) {
     Edge* edge = &given;
     for (;; edge = &edge->node->input(0)) {  // through views of all the same elements
       if (targets_ && !targets_->leads(*edge)) return;
@@ -218,14 +218,14 @@ class Walk {
   }
 
   /// Hands the leaves' gradients to the targets instead of `.grad`.
-  void deliver() {
+  void collect_targets() {
     for (auto& leaf : leaves_) targets_->leaves[leaf.get()] = take(*leaf);
     leaves_.clear();
   }
 
   /// Adds what was collected to `.grad`. A gradient that nobody else holds is taken as it is, others
   /// are copied; a `.grad` that is there changes in place, as in PyTorch. What may fail comes first.
-  void commit() {
+  void accumulate_grads() {
     for (auto& leaf : leaves_) {
       Tensor g = take(*leaf);
       const bool mine = g.unique() && g.impl()->storage->refs == 1 && g.is_contiguous();
@@ -243,7 +243,7 @@ class Walk {
         add_(Tensor(Ref<TensorImpl>::share(leaf->grad)), g);
       } else {
         Ref<TensorImpl>::adopt(leaf->grad);
-        g.impl()->quiet = g.impl()->hidden = false;
+        g.impl()->made_in_no_grad = g.impl()->aliases_graph = false;
         leaf->grad = g.release();
         if (leaf->grad->node) suspect(leaf.get());
       }
@@ -293,7 +293,7 @@ class Walk {
     if (!waits(key)) return sum;
     Parts waiting = std::move((*parts_)[key]);
     parts_->erase(key);
-    if (grad_enabled()) return join_parts(waiting.shape, sum, waiting.list);
+    if (grad_enabled()) return sum_view_gradients(waiting.shape, sum, waiting.list);
     waiting.add_up();
     Tensor all = waiting.sum.take();
     if (sum.defined()) accumulate(all, std::move(sum));
@@ -357,12 +357,12 @@ class Walk {
 
   /// A view's gradient is a part of its input's.
   void visit_view(Node& node, const Tensor& g) {
-    Part part{all_of(g.shape()), g};
+    ViewGradient part{all_of(g.shape()), g};
     Shape input;
     node.type->through(node, g.shape(), part.at, input);
     send_view(node, input, std::move(part));
   }
-  void send_view(Node& node, const Shape& input, Part part) {
+  void send_view(Node& node, const Shape& input, ViewGradient part) {
     const profile::Scope scope(profile::Kind::backward, uint64_t(node.type),
                                [&] { return std::string(node.type->name) + " backward"; });
     send(node.input(0), input, std::move(part));
@@ -380,7 +380,7 @@ class Walk {
   /// are added up until the node's turn.
   bool goes_on(Node& node, const Tensor& g) {
     if (grad_enabled() || node.type->backward || !open(node)) return false;
-    Part part{all_of(g.shape()), g};
+    ViewGradient part{all_of(g.shape()), g};
     Shape input;
     node.type->through(node, g.shape(), part.at, input);
     if (2 * g.numel() > elements_of(input)) return false;
@@ -389,9 +389,9 @@ class Walk {
   }
 
   /// Whether the node is a view of the same elements in the same order; then the shape is its input's.
-  bool reshapes(Node& node, Shape& shape, const Place& at) const {
+  bool reshapes(Node& node, Shape& shape, const TensorGeometry& at) const {
     if (grad_enabled() || !open(node)) return false;
-    Place there = at;
+    TensorGeometry there = at;
     Shape input;
     if (!node.type->through(node, shape, there, input) ||
         elements_of(input) != elements_of(shape) || there.offset != at.offset ||
@@ -406,12 +406,12 @@ class Walk {
   bool pass_on(Node& node) {
     const Parts& waiting = (*parts_)[&node];
     if (!open(node) || waiting.sum.defined() || !waiting.few()) return false;
-    std::vector<Part> list = waiting.list;
+    std::vector<ViewGradient> list = waiting.list;
     Shape input;
-    for (Part& part : list)
+    for (ViewGradient& part : list)
       if (!node.type->through(node, waiting.shape, part.at, input)) return false;
     parts_->erase(&node);
-    for (Part& part : list) send(node.input(0), input, std::move(part));
+    for (ViewGradient& part : list) send(node.input(0), input, std::move(part));
     if (!retain_) consume(node);
     return true;
   }
@@ -447,23 +447,23 @@ class Walk {
     if (!node.extra) return;
     node.extra->hooks.clear();
     node.extra->custom.reset();
-    node.extra->stretch.reset();
+    node.extra->checkpoint.reset();
     node.extra->parts.reset();
   }
 
   bool retain_;
   NoGrad mode_;
   Targets* targets_;
-  Gathered gathered_, *before_;
-  static thread_local Walk* current;
-  Walk* outer_;
+  FunctionGrads gathered_, *before_;
+  static thread_local BackwardPass* current;
+  BackwardPass* outer_;
   std::vector<Tensor> aside_;
   using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
   std::unique_ptr<Waiting> parts_;
   std::vector<Node*> ready_;  // a heap, each counted
   std::vector<Ref<TensorImpl>> leaves_;
 };
-thread_local Walk* Walk::current = nullptr;
+thread_local BackwardPass* BackwardPass::current = nullptr;
 
 }  // namespace
 
@@ -489,7 +489,7 @@ Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradie
   return one.shape() == root.shape() ? one : reshape(one, root.shape());
 }
 
-void start(Walk& walk, const Tensor& root, Tensor g) {
+void start(BackwardPass& walk, const Tensor& root, Tensor g) {
   Edge edge;
   connect(edge, root);
   walk.send(edge, std::move(g));
@@ -498,18 +498,18 @@ void start(Walk& walk, const Tensor& root, Tensor g) {
 }  // namespace
 
 void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, bool create_graph) {
-  Walk::check_depth("backward");
+  BackwardPass::check_depth("backward");
   Tensor g = first_gradient("backward", root, gradient);
-  Walk walk(retain_graph || create_graph, create_graph);
+  BackwardPass walk(retain_graph || create_graph, create_graph);
   start(walk, root, std::move(g));
   walk.run();
   walk.call_leaf_hooks();
-  walk.commit();
+  walk.accumulate_grads();
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          const std::vector<Tensor>& gradients, const GradOptions& o) {
-  Walk::check_depth("grad");
+  BackwardPass::check_depth("grad");
   if (outputs.empty()) fail("grad: no outputs are given");
   if (!gradients.empty() && gradients.size() != outputs.size())
     fail("grad: {} outputs, but {} grad_outputs", outputs.size(), gradients.size());
@@ -525,11 +525,11 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   }
   targets.find(outputs);
   {
-    Walk walk(o.retain_graph || o.create_graph, o.create_graph, &targets);
+    BackwardPass walk(o.retain_graph || o.create_graph, o.create_graph, &targets);
     for (size_t i = 0; i < outputs.size(); ++i) start(walk, outputs[i], std::move(first[i]));
     walk.run();
     walk.call_leaf_hooks();
-    walk.deliver();
+    walk.collect_targets();
   }
   std::vector<Tensor> found;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -25,7 +25,7 @@ std::atomic<int> suspected{0};
 bool Reach::all_known(const Thing& t) {
   const int64_t owners = t.tensor ? t.tensor->refs.load()
                          : t.node ? t.node->refs.load()
-                                  : t.stretch->use_count();
+                                  : t.checkpoint->use_count();
   return owners == t.known;
 }
 
@@ -53,8 +53,8 @@ template <class See> void Reach::each(const Thing& t, const See& see) {
   if (!t.node->extra) return;
   see_tensor(t.node->extra->retained.get());
   Thing next;
-  next.stretch = &t.node->extra->stretch;
-  if (*next.stretch) see(next.stretch->get(), next);
+  next.checkpoint = &t.node->extra->checkpoint;
+  if (*next.checkpoint) see(next.checkpoint->get(), next);
 }
 
 void Reach::start(TensorImpl* t, int owners) {

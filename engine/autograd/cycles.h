@@ -29,7 +29,7 @@ class Reach {
   struct Thing {
     TensorImpl* tensor = nullptr;
     Node* node = nullptr;
-    const std::shared_ptr<Stretch>* stretch = nullptr;
+    const std::shared_ptr<Checkpoint>* checkpoint = nullptr;
     int known = 0;  // owners
     bool alive = false;
     std::vector<const void*> owners;

@@ -19,7 +19,7 @@ struct Running {
   Node* const before;
 };
 
-void check_gradient(const Custom& c, size_t i, const Tensor& g) {
+void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
   const Tensor& x = c.inputs[i];
   if (!(g.shape() == x.shape()))
     fail("{}: backward returned a gradient {} for argument {}, which is {}", c.name,
@@ -30,13 +30,13 @@ void check_gradient(const Custom& c, size_t i, const Tensor& g) {
 }
 
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
-  const std::shared_ptr<Custom> c = node.extra->custom;
+  const std::shared_ptr<CustomFunction> c = node.extra->custom;
   const Running scope(&node);
-  std::vector<Tensor> gradients = std::move((*gathered)[&node]);
-  gathered->erase(&node);
+  std::vector<Tensor> gradients = std::move((*function_grads)[&node]);
+  function_grads->erase(&node);
   gradients.resize(c->results.size());
   for (size_t k = 0; k < gradients.size(); ++k) {
-    const Custom::Result& r = c->results[k];
+    const CustomFunction::Result& r = c->results[k];
     if (!gradients[k].defined() && r.device) gradients[k] = zeros(r.size, r.dtype, *r.device);
   }
   const std::vector<Tensor> found = c->backward(gradients);
@@ -55,7 +55,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
     fail(
         "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
-  std::vector<Tensor>& gradients = (*gathered)[&inner];
+  std::vector<Tensor>& gradients = (*function_grads)[&inner];
   gradients.resize(inner.extra->custom->results.size());
   gradients[size_t(node.number[0])] = g;
   NoGrad off;
@@ -64,31 +64,33 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
 const NodeType kResult{"result of mt.Function", result_backward};
 
 /// Makes y result k of the function whose inner node computed `inner`.
-void record_result(const std::shared_ptr<Custom>& c, const Tensor& inner, size_t k,
+void record_result(const std::shared_ptr<CustomFunction>& c, const Tensor& inner, size_t k,
                    const Tensor& y) {
   Node& node = record(kResult, y, {&inner});
   node.number[0] = double(k);
   c->results[k].node = &node;
   // The inner node must not hold the result's, which holds it; it forgets it in time.
-  const std::weak_ptr<Custom> held = c;
-  node.facts().custom = std::shared_ptr<Custom>(nullptr, [held, k, &node](Custom*) {
-    const auto alive = held.lock();
-    if (alive && alive->results[k].node == &node) alive->results[k].node = nullptr;
-  });
+  const std::weak_ptr<CustomFunction> held = c;
+  node.ensure_extra().custom =
+      std::shared_ptr<CustomFunction>(nullptr, [held, k, &node](CustomFunction*) {
+        const auto alive = held.lock();
+        if (alive && alive->results[k].node == &node) alive->results[k].node = nullptr;
+      });
 }
 
 /// A saved tensor in the graph again: the argument or the result that it is.
-Tensor connected(Node& node, const std::shared_ptr<Custom>& c, const Custom::Saved& s) {
+Tensor connected(Node& node, const std::shared_ptr<CustomFunction>& c,
+                 const CustomFunction::Saved& s) {
   if (s.input >= 0 && node.wants(s.input)) {
     Edge& edge = node.input(s.input);
-    return edge.leaf ? Tensor(edge.leaf) : rejoin(s.tensor, edge.node);
+    return edge.leaf ? Tensor(edge.leaf) : reattach(s.tensor, edge.node);
   }
   if (s.result < 0 || !c->results[size_t(s.result)].device) return s.tensor;
   if (Node* result = c->results[size_t(s.result)].node)
-    return rejoin(s.tensor, Ref<Node>::share(result));
+    return reattach(s.tensor, Ref<Node>::share(result));
   // Nobody holds that result any more, but its gradient's gradient still leads here.
   Tensor y = s.tensor.detach();
-  record_result(c, rejoin(scalar(0, Dtype::f32), Ref<Node>::share(&node)), size_t(s.result), y);
+  record_result(c, reattach(scalar(0, Dtype::f32), Ref<Node>::share(&node)), size_t(s.result), y);
   return y;
 }
 
@@ -97,13 +99,13 @@ Tensor connected(Node& node, const std::shared_ptr<Custom>& c, const Custom::Sav
 std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
                                     const std::vector<Tensor>& outputs,
                                     const std::vector<bool>& plain, const std::vector<Tensor>& save,
-                                    Custom::Backward backward) {
-  auto c = std::make_shared<Custom>();
+                                    CustomFunction::Backward backward) {
+  auto c = std::make_shared<CustomFunction>();
   c->name = std::move(name);
   c->backward = std::move(backward);
   for (const Tensor& x : inputs) c->inputs.push_back(shape_of(x));
   for (const Tensor& t : save) {
-    Custom::Saved s{t.detach(), t.impl()->storage->version};
+    CustomFunction::Saved s{t.detach(), t.impl()->storage->version};
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].impl() == t.impl()) s.input = int(i);
     for (size_t k = 0; k < outputs.size(); ++k)
@@ -111,7 +113,7 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
     c->saved.push_back(std::move(s));
   }
   Tensor inner = scalar(0, Dtype::f32);
-  record(kFunction, inner, inputs).facts().custom = c;
+  record(kFunction, inner, inputs).ensure_extra().custom = c;
   std::vector<Tensor> results;
   for (size_t k = 0; k < outputs.size(); ++k) {
     // With an input or another result: a change of one would go unseen by the other's graph.
@@ -125,7 +127,7 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
       NoGrad off;
       y = clone(y);
     }
-    Custom::Result r;
+    CustomFunction::Result r;
     r.size = y.shape(), r.dtype = y.dtype();
     if (is_float(y.dtype()) && !plain[k]) r.device = &y.device();
     c->results.push_back(std::move(r));
@@ -138,9 +140,9 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
 std::vector<Tensor> saved_tensors() {
   if (!running) fail("saved_tensors: it can be called inside backward only");
   Node& node = *running;
-  const std::shared_ptr<Custom> c = node.extra->custom;
+  const std::shared_ptr<CustomFunction> c = node.extra->custom;
   std::vector<Tensor> list;
-  for (const Custom::Saved& s : c->saved) {
+  for (const CustomFunction::Saved& s : c->saved) {
     const uint32_t now = s.tensor.impl()->storage->version;
     if (now != s.version)
       fail(
@@ -156,7 +158,7 @@ std::vector<Tensor> saved_tensors() {
 
 namespace {
 
-thread_local std::shared_ptr<Stretch> stretch;
+thread_local std::shared_ptr<Checkpoint> checkpoint;
 thread_local bool running_again = false;
 
 uint64_t mix(uint64_t x) {  // splitmix64's
@@ -186,7 +188,7 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
 uint64_t digest_of(const Tensor& t) {
   constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
   const NoGrad off;
-  const Debugging quiet(false);
+  const Debugging made_in_no_grad(false);
   Shape size = t.shape();
   std::vector<int64_t> head{int64_t(t.dtype())};
   for (int d = 0; d < size.size(); ++d) {
@@ -206,36 +208,37 @@ uint64_t digest_of(const Tensor& t) {
 
 }  // namespace
 
-InStretch::InStretch(std::shared_ptr<Stretch> s, bool again)
-    : before_(std::exchange(stretch, std::move(s))),
+CheckpointScope::CheckpointScope(std::shared_ptr<Checkpoint> s, bool again)
+    : before_(std::exchange(checkpoint, std::move(s))),
       again_before_(std::exchange(running_again, again)) {}
-InStretch::~InStretch() {
-  stretch = std::move(before_);
+CheckpointScope::~CheckpointScope() {
+  checkpoint = std::move(before_);
   running_again = again_before_;
 }
-bool in_stretch() { return bool(stretch); }
+bool in_checkpoint() { return bool(checkpoint); }
 
-void stretch_save(Node& node, int slot, const Tensor& t, int from) {
+void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
   if (!running_again) {
-    NodeExtra& extra = node.facts();
-    extra.stretch = stretch;
-    extra.place[slot] = int(stretch->digests.size());
+    NodeExtra& extra = node.ensure_extra();
+    extra.checkpoint = checkpoint;
+    extra.place[slot] = int(checkpoint->digests.size());
     node.source[slot] = int8_t(from);
-    stretch->digests.push_back(digest_of(t));
+    checkpoint->digests.push_back(digest_of(t));
     return;
   }
-  const size_t place = stretch->values.size();
-  if (place < stretch->digests.size() && digest_of(t) != stretch->digests[place] &&
-      stretch->different.empty())
-    stretch->different = t.dim() == 0  // a number
-                             ? fmt::format("'{}'", node.type->name)
-                             : fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
-  stretch->values.push_back({t.detach(), t.impl()->storage->version, &node});
+  const size_t place = checkpoint->values.size();
+  if (place < checkpoint->digests.size() && digest_of(t) != checkpoint->digests[place] &&
+      checkpoint->different.empty())
+    checkpoint->different = t.dim() == 0  // a number
+                                ? fmt::format("'{}'", node.type->name)
+                                : fmt::format("'{}' {}", node.type->name, to_string(t.shape()));
+  checkpoint->values.push_back({t.detach(), t.impl()->storage->version, &node});
 }
 
-void stretch_keep(const Node& node, const Storage* storage) {
-  if (!stretch || !running_again) return;
-  for (auto v = stretch->values.rbegin(); v != stretch->values.rend() && v->node == &node; ++v) {
+void checkpoint_keep(const Node& node, const Storage* storage) {
+  if (!checkpoint || !running_again) return;
+  for (auto v = checkpoint->values.rbegin(); v != checkpoint->values.rend() && v->node == &node;
+       ++v) {
     if (v->tensor.impl()->storage != storage) continue;
     const NoGrad off;
     v->tensor = clone(v->tensor);
@@ -243,15 +246,15 @@ void stretch_keep(const Node& node, const Storage* storage) {
   }
 }
 
-void stretch_restore(Node& node, int slot) {
+void checkpoint_restore(Node& node, int slot) {
   const int place = node.extra->place[slot];
   if (place < 0 || node.saved[slot]) return;
-  const std::shared_ptr<Stretch> s = node.extra->stretch;
+  const std::shared_ptr<Checkpoint> s = node.extra->checkpoint;
   if (s->values.empty()) {
-    const auto second = std::make_shared<Stretch>();  // s has its values all or not at all
+    const auto second = std::make_shared<Checkpoint>();  // s has its values all or not at all
     second->digests = s->digests;
     const NoGrad on(true);
-    const InStretch scope(second, true);
+    const CheckpointScope scope(second, true);
     s->again();
     if (second->values.size() != s->digests.size())
       fail(
@@ -265,7 +268,7 @@ void stretch_restore(Node& node, int slot) {
           second->different);
     s->values = std::move(second->values);
   }
-  const Stretch::Value& v = s->values[size_t(place)];
+  const Checkpoint::Value& v = s->values[size_t(place)];
   node.saved[slot] = Ref<TensorImpl>::share(v.tensor.impl());
   node.version[slot] = v.version;
 }

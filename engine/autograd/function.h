@@ -12,7 +12,7 @@ namespace mt {
 
 /// What its inner node holds. Each result has a node of its own, which leaves its gradient with the
 /// walk and leads to the inner one; that runs when all have come.
-struct Custom {
+struct CustomFunction {
   /// From the results' gradients (undefined for results without one) to those of the inputs
   /// (undefined for none).
   using Backward = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
@@ -39,7 +39,7 @@ struct Custom {
 std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>& inputs,
                                     const std::vector<Tensor>& outputs,
                                     const std::vector<bool>& plain, const std::vector<Tensor>& save,
-                                    Custom::Backward);
+                                    CustomFunction::Backward);
 /// What the function saved whose backward is running on this thread: checked against changes in
 /// place, part of the graph while gradients are recorded.
 std::vector<Tensor> saved_tensors();
@@ -49,7 +49,7 @@ std::vector<Tensor> saved_tensors();
 /// Operations in a stretch save nothing; what they need on the way back comes from running it again.
 /// Of what the first run would have saved it keeps a digest of the bits: the second run must make
 /// the same, or the gradient would belong to another function.
-struct Stretch {
+struct Checkpoint {
   struct Value {
     Tensor tensor;
     uint32_t version = 0;
@@ -61,20 +61,20 @@ struct Stretch {
   std::string different;          // its first operation that did so with other bits
 };
 /// While one lives, what operations on this thread would save is left to the stretch.
-class InStretch {
+class CheckpointScope {
  public:
-  InStretch(std::shared_ptr<Stretch>, bool again);
-  ~InStretch();
-  InStretch(const InStretch&) = delete;
+  CheckpointScope(std::shared_ptr<Checkpoint>, bool again);
+  ~CheckpointScope();
+  CheckpointScope(const CheckpointScope&) = delete;
 
  private:
-  std::shared_ptr<Stretch> before_;
+  std::shared_ptr<Checkpoint> before_;
   bool again_before_;
 };
-bool in_stretch();
-void stretch_save(Node&, int slot, const Tensor&, int from);
+bool in_checkpoint();
+void checkpoint_save(Node&, int slot, const Tensor&, int from);
 /// Before the storage changes in place: what the node saved of it in this stretch is copied.
-void stretch_keep(const Node&, const Storage*);
-void stretch_restore(Node&, int slot);
+void checkpoint_keep(const Node&, const Storage*);
+void checkpoint_restore(Node&, int slot);
 
 }  // namespace mt

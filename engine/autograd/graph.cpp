@@ -19,7 +19,7 @@ namespace {
 std::atomic<uint64_t> next_sequence{1};
 
 Ref<Node> new_node(const NodeType& type, size_t inputs) {
-  Node* node = new (take_block(sizeof(Node))) Node;
+  Node* node = new (pool_alloc(sizeof(Node))) Node;
   node->type = &type;
   node->inputs = int(inputs);
   if (inputs > std::size(node->edge)) node->more = std::make_unique<Edge[]>(inputs);
@@ -37,18 +37,18 @@ Node& conclude(Ref<Node> made, const Tensor& out) {
   o.node = made.release();
   o.requires_grad = true;
   if (debugging && where_now) [[unlikely]]
-    node.facts().line = where_now();
+    node.ensure_extra().line = where_now();
   return node;
 }
 
 // Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion,
 // because a graph can be a chain of millions.
-thread_local Node* doomed = nullptr;
+thread_local Node* free_queue = nullptr;
 thread_local bool freeing = false;
 
 void free_node(Node* node) {
   node->~Node();
-  give_block(node, sizeof(Node));
+  pool_free(node, sizeof(Node));
 }
 
 std::string changed_at(const Storage*);
@@ -56,19 +56,19 @@ std::string changed_at(const Storage*);
 }  // namespace
 
 void Node::destroy(Node* node) {
-  node->next = std::exchange(doomed, node);
+  node->next = std::exchange(free_queue, node);
   if (freeing) return;
   freeing = true;
-  while (doomed) {
-    Node* first = doomed;
-    doomed = first->next;
+  while (free_queue) {
+    Node* first = free_queue;
+    free_queue = first->next;
     free_node(first);
   }
   freeing = false;
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
-  if (from != kOther && in_stretch()) return stretch_save(*this, slot, t, from);
+  if (from != kOther && in_checkpoint()) return checkpoint_save(*this, slot, t, from);
   Tensor held = t.detach();  // a plain view: no node behind it, and its storage stays what it is
   saved[slot] = Ref<TensorImpl>::adopt(held.release());
   version[slot] = t.impl()->storage->version;
@@ -81,7 +81,7 @@ void Node::save_shape(int slot, const Tensor& t) {
 }
 
 Tensor Node::get(int slot) {
-  if (extra && extra->stretch) stretch_restore(*this, slot);
+  if (extra && extra->checkpoint) checkpoint_restore(*this, slot);
   Tensor t(saved[slot]);
   const uint32_t now = t.impl()->storage->version;
   if (now != version[slot])
@@ -98,7 +98,7 @@ Tensor Node::get(int slot) {
     return Tensor(edge->leaf);
   }
   Node* behind = edge ? edge->node.get() : this;
-  return behind ? rejoin(t, Ref<Node>::share(behind)) : t;
+  return behind ? reattach(t, Ref<Node>::share(behind)) : t;
 }
 
 void connect(Edge& edge, const Tensor& input) {
@@ -110,10 +110,10 @@ void connect(Edge& edge, const Tensor& input) {
   }
   edge.node = Ref<Node>::share(t->node);
   if (t->node->extra) [[unlikely]]
-    announce(*t->node);
+    notify_shared(*t->node);
 }
 
-Tensor rejoin(const Tensor& x, Ref<Node> node) {
+Tensor reattach(const Tensor& x, Ref<Node> node) {
   Tensor t = x.detach();
   t.impl()->node = node.release();
   t.impl()->requires_grad = true;
@@ -133,16 +133,16 @@ Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>&
   return conclude(std::move(node), out);
 }
 
-void announce(const Node& node) {
+void notify_shared(const Node& node) {
   for (const auto& hook : node.extra->hooks)
-    if (hook->joined) hook->joined();
+    if (hook->on_shared) hook->on_shared();
 }
 
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)> call) {
   if (!x.requires_grad()) fail("register_hook: this tensor does not require a gradient");
   auto hook = std::make_shared<Hook>(Hook{std::move(call), {}});
   if (x.impl()->node) {
-    x.impl()->node->facts().hooks.push_back(hook);
+    x.impl()->node->ensure_extra().hooks.push_back(hook);
   } else {
     if (!x.impl()->hooks) x.impl()->hooks = new std::vector<std::shared_ptr<Hook>>;
     x.impl()->hooks->push_back(hook);
@@ -179,14 +179,14 @@ void note_change(const Storage* s) {
 bool holds_nan(const Tensor& x) {
   if (!is_float(x.dtype()) || x.numel() == 0) return false;
   const Debugging off(false);
-  NoGrad quiet;
+  NoGrad made_in_no_grad;
   return std::isnan(amax(x).item());
 }
 
 void check_nan(const Tensor& x, const std::string& what, const std::string& where) {
   if (!holds_nan(x)) return;
   const Debugging off(false);
-  NoGrad quiet;
+  NoGrad made_in_no_grad;
   int64_t i = argmax(to(reshape(isnan(x), {-1}), Dtype::u8)).at_integer(0);
   std::string place;
   for (int d = x.dim() - 1; d >= 0; --d) {

@@ -11,7 +11,7 @@
 
 namespace mt {
 
-struct Place;  // view_gradients.h
+struct TensorGeometry;  // view_gradients.h
 
 /// The kind of a node: its name for messages, and the gradient that stands beside the forward
 /// formula. `backward(node, g, dx)` sets dx[i] for each input i with `node.wants(i)`.
@@ -22,7 +22,7 @@ struct NodeType {
   /// Of views: takes a region of the result, whose shape is `seen`, to that of the input, both as if
   /// contiguous, and tells the input's shape; false where no strides show it there. Without
   /// `backward` the gradient is sent on as such a region: see view_gradients.h.
-  bool (*through)(Node&, const Shape& seen, Place&, Shape& input) = nullptr;
+  bool (*through)(Node&, const Shape& seen, TensorGeometry&, Shape& input) = nullptr;
 };
 
 /// Where a gradient goes: to the node that computed an input, or to a leaf. One of the two, or
@@ -39,18 +39,18 @@ constexpr int kMaxSaved = 4;
 /// `call` it was removed.
 struct Hook {
   std::function<Tensor(const Tensor&)> call;
-  std::function<void()> joined;  // of a computed tensor: its node gets one more owner
+  std::function<void()> on_shared;  // of a computed tensor: its node gets one more owner
 };
-struct Custom;   // function.h
-struct Stretch;  // function.h
+struct CustomFunction;  // function.h
+struct Checkpoint;      // function.h
 
 /// What few nodes have.
 struct NodeExtra {
   std::vector<std::shared_ptr<Hook>> hooks;
-  Ref<TensorImpl> retained;          // a leaf that collects the gradient, for retain_grad
-  std::shared_ptr<Custom> custom;    // of a function with its own gradient
-  std::shared_ptr<Stretch> stretch;  // computes what was not saved
-  std::shared_ptr<const std::vector<Place>> parts;  // of a sum of parts: where they lie
+  Ref<TensorImpl> retained;                // a leaf that collects the gradient, for retain_grad
+  std::shared_ptr<CustomFunction> custom;  // of a function with its own gradient
+  std::shared_ptr<Checkpoint> checkpoint;  // computes what was not saved
+  std::shared_ptr<const std::vector<TensorGeometry>> parts;  // of a sum of parts: where they lie
   int place[kMaxSaved] = {-1, -1, -1, -1};
   std::string line;  // where it was recorded, while debugging
 };
@@ -79,7 +79,7 @@ struct Node {
 
   Edge& input(int i) { return more ? more[size_t(i)] : edge[i]; }
   bool wants(int i) { return bool(input(i)); }
-  NodeExtra& facts() {
+  NodeExtra& ensure_extra() {
     if (!extra) extra = std::make_unique<NodeExtra>();
     return *extra;
   }
@@ -122,7 +122,7 @@ Node& record(const NodeType& type, const Tensor& out, const std::vector<Tensor>&
 void connect(Edge& edge, const Tensor& x);
 
 /// A computed tensor that was kept without its past, as the result of its node again.
-Tensor rejoin(const Tensor& x, Ref<Node> node);
+Tensor reattach(const Tensor& x, Ref<Node> node);
 
 /// Walks the graph backwards from `root` and adds to `.grad` of its leaves: all of them, or none if
 /// it fails.
@@ -139,14 +139,14 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
                          const std::vector<Tensor>& gradients = {}, const GradOptions& = {});
 
 /// Tells the hooks of a computed tensor that it, or its node, gets one more owner.
-void announce(const Node&);
+void notify_shared(const Node&);
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
 
 /// In the walk under way on this thread: the gradients of a function's results (function.h) that wait
 /// for the function's turn, by its node. They go with the walk.
-using Gathered = std::unordered_map<const Node*, std::vector<Tensor>>;
-extern constinit thread_local Gathered* gathered;
+using FunctionGrads = std::unordered_map<const Node*, std::vector<Tensor>>;
+extern constinit thread_local FunctionGrads* function_grads;
 
 // ---- debugging: mt.set_debug (tensor.h has the switch) ----
 

@@ -106,7 +106,7 @@ bool retains(const Tensor& x) {
 /// Hooks stay with the values that they were hung on. As in PyTorch.
 void keep_retaining(const Tensor& old, const Tensor& x) {
   if (retains(old) && x.impl()->node)
-    x.impl()->node->facts().retained = std::move(old.impl()->node->extra->retained);
+    x.impl()->node->ensure_extra().retained = std::move(old.impl()->node->extra->retained);
 }
 
 bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
@@ -122,14 +122,14 @@ bool is_graph_leaf(const TensorImpl& t) { return t.requires_grad && !t.node; }
 /// What a recorded write needs to know before anything is changed.
 void check_recordable(const char* operation, const Tensor& target) {
   const TensorImpl &t = *target.impl(), &whole = t.base ? *t.base : t;
-  if (t.quiet || whole.quiet) fail_quiet(operation);
-  if (t.base && overlaps_itself(place_of(Tensor(Ref<TensorImpl>::share(t.base)))))
+  if (t.made_in_no_grad || whole.made_in_no_grad) fail_quiet(operation);
+  if (t.base && overlaps_itself(geometry_of(Tensor(Ref<TensorImpl>::share(t.base)))))
     fail("{}: this is a view of a tensor that is expanded; clone() that first", operation);
 }
 
 }  // namespace
 
-void Tensor::renew() const {
+void Tensor::regenerate_node() const {
   const Tensor base(Ref<TensorImpl>::share(impl_->base));
   if (base.impl()->storage !=
       impl_->storage) {  // the base was given other data: no longer its view
@@ -139,7 +139,7 @@ void Tensor::renew() const {
   impl_->recorded = base.impl()->recorded;
   impl_->requires_grad = false;
   Tensor old;
-  if (retains(*this)) old = rejoin(*this, Ref<Node>::share(impl_->node));
+  if (retains(*this)) old = reattach(*this, Ref<Node>::share(impl_->node));
   if (impl_->node) Ref<Node>::adopt(std::exchange(impl_->node, nullptr));
   if (!base.requires_grad()) return;
   record_strided(kView, *this, base);
@@ -155,7 +155,7 @@ void check_writable(const char* operation, const Tensor& target) {
           "mt.no_grad(function) around it",
           operation);
     const TensorImpl* base = target.impl()->base;
-    if (target.impl()->hidden || (base && base->hidden)) fail_quiet(operation);
+    if (target.impl()->aliases_graph || (base && base->aliases_graph)) fail_quiet(operation);
     if (base && is_graph_leaf(*base))
       fail(
           "{}: this is a view of a leaf that requires a gradient, a change in place would lose it; "
@@ -168,7 +168,7 @@ void check_writable(const char* operation, const Tensor& target) {
           "{}: the tensor is expanded in dimension {}: its {} elements share one place; clone() it "
           "first",
           operation, d + 1, target.size(d));
-  if (!target.is_contiguous() && repeats_elements(place_of(target)))
+  if (!target.is_contiguous() && repeats_elements(geometry_of(target)))
     fail("{}: elements of this view share places (its windows overlap); clone() it first",
          operation);
 }
@@ -202,7 +202,7 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
     save_place(node, 0, whole, whole.offset());
     save_place(node, 1, target, whole.offset());
     keep_retaining(old, whole);
-    if (retains(target)) target.follow();
+    if (retains(target)) target.sync_with_base();
   } else {
     const Tensor old = history(target);
     if (value.requires_grad()) record(kCopy, target, {&value});
@@ -220,7 +220,7 @@ void keep_saved(const Tensor& result, const Tensor& target) {
     if (held && held->storage && held->storage == target.impl()->storage)
       node->save(slot, clone(Tensor(node->saved[slot])), node->source[slot]);
   }
-  stretch_keep(*node, target.impl()->storage);
+  checkpoint_keep(*node, target.impl()->storage);
 }
 
 const Tensor& copy_(const Tensor& target, const Tensor& source) {
@@ -244,7 +244,7 @@ void assign(const Tensor& x, const Tensor& region, const Tensor& source) {
       r.base = Ref<TensorImpl>::share(&base).release();
       r.recorded = base.recorded;
     }
-    r.quiet = x.impl()->quiet, r.hidden = x.impl()->hidden;
+    r.made_in_no_grad = x.impl()->made_in_no_grad, r.aliases_graph = x.impl()->aliases_graph;
   }
   if (source.dim() > region.dim() ||
       !(broadcast("assignment", region.shape(), source.shape()) == region.shape()))

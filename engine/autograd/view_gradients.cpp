@@ -18,7 +18,7 @@ int by_stride(const Shape& size, const Shape& stride, int* order) {
 }
 
 /// A dimension whose elements lie between or upon those of another, the shorter of the two; or -1.
-int crossing(const Place& r) {
+int crossing(const TensorGeometry& r) {
   int order[kMaxDims];
   const int n = by_stride(r.size, r.stride, order);
   int64_t reach = 0;
@@ -35,7 +35,8 @@ int crossing(const Place& r) {
 
 /// Whether the region is the columns [first, first + n) of every row, where a tensor of so many elements
 /// is cut into rows of some width.
-bool columns_of(const Place& r, int64_t elements, int64_t& width, int64_t& first, int64_t& n) {
+bool columns_of(const TensorGeometry& r, int64_t elements, int64_t& width, int64_t& first,
+                int64_t& n) {
   int order[kMaxDims];
   int i = by_stride(r.size, r.stride, order) - 1;
   n = 1;
@@ -47,15 +48,15 @@ bool columns_of(const Place& r, int64_t elements, int64_t& width, int64_t& first
   return i < 0 && rows * width == elements && first + n <= width;
 }
 
-Place in_shape(const TensorImpl& t) {
+TensorGeometry in_shape(const TensorImpl& t) {
   return {Shape(t.size, t.ndim), Shape(t.stride, t.ndim), t.offset};
 }
 
 /// The part of x, recorded.
-Tensor part_of(const Tensor& x, const Place& r) {
+Tensor part_of(const Tensor& x, const TensorGeometry& r) {
   static const NodeType type{"view", nullptr, -1, through_view};
-  Place there;
-  if (!carry(r, x.shape(), contiguous_strides(x.shape()), place_of(x), there))
+  TensorGeometry there;
+  if (!carry(r, x.shape(), contiguous_strides(x.shape()), geometry_of(x), there))
     return part_of(contiguous(x), r);
   Tensor out = view_of(x, there.size, there.stride, there.offset);
   if (wants_grad(x)) record_view(type, out, x, r);
@@ -63,7 +64,7 @@ Tensor part_of(const Tensor& x, const Place& r) {
 }
 
 void join_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const std::vector<Place>& parts = *node.extra->parts;
+  const std::vector<TensorGeometry>& parts = *node.extra->parts;
   const size_t dense = size_t(node.inputs) - parts.size();
   if (dense && node.wants(0)) dx[0] = g;
   for (size_t i = 0; i < parts.size(); ++i)
@@ -73,25 +74,25 @@ const NodeType kJoin{"join of views' gradients", join_backward};
 
 }  // namespace
 
-Place all_of(const Shape& shape) { return {shape, contiguous_strides(shape), 0}; }
-Place place_of(const Tensor& x) { return {x.shape(), x.strides(), x.offset()}; }
+TensorGeometry all_of(const Shape& shape) { return {shape, contiguous_strides(shape), 0}; }
+TensorGeometry geometry_of(const Tensor& x) { return {x.shape(), x.strides(), x.offset()}; }
 
-Place slice_of(Place r, int d, int64_t first, int64_t n, int64_t step) {
+TensorGeometry slice_of(TensorGeometry r, int d, int64_t first, int64_t n, int64_t step) {
   if (n > 0) r.offset += first * r.stride[d];
   if (n > 1) r.stride[d] *= step;
   r.size[d] = n;
   return r;
 }
 
-Place select_of(Place r, int d, int64_t at) {
+TensorGeometry select_of(TensorGeometry r, int d, int64_t at) {
   r.offset += at * r.stride[d];
   r.size.erase(d);
   r.stride.erase(d);
   return r;
 }
 
-bool overlaps_itself(const Place& r) { return crossing(r) >= 0; }
-bool repeats_elements(const Place& r) {
+bool overlaps_itself(const TensorGeometry& r) { return crossing(r) >= 0; }
+bool repeats_elements(const TensorGeometry& r) {
   int64_t n = 1, extent = 1;
   for (int d = 0; d < r.size.size(); ++d) {
     if (r.size[d] > 1 && r.stride[d] == 0) return true;
@@ -114,7 +115,8 @@ bool repeats_elements(const Place& r) {
   return false;
 }
 
-bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& to, Place& out) {
+bool carry(const TensorGeometry& r, const Shape& shape, const Shape& from, const TensorGeometry& to,
+           TensorGeometry& out) {
   int order[kMaxDims];
   const int n = by_stride(shape, from, order);
   int64_t last[kMaxDims] = {};  // the last position in each dimension
@@ -148,7 +150,8 @@ bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& t
   return true;
 }
 
-void record_view(const NodeType& type, const Tensor& view, const Tensor& x, const Place& in_x) {
+void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
+                 const TensorGeometry& in_x) {
   Node& node = record(type, view, {&x});
   node.save_shape(0, x);
   node.save_shape(1, view);
@@ -157,21 +160,21 @@ void record_view(const NodeType& type, const Tensor& view, const Tensor& x, cons
   place.offset = in_x.offset;
 }
 
-bool through_view(Node& node, const Shape& seen, Place& r, Shape& input) {
+bool through_view(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {
   input = node.shape(0);
-  return carry(Place(r), seen, contiguous_strides(seen), in_shape(*node.saved[1]), r);
+  return carry(TensorGeometry(r), seen, contiguous_strides(seen), in_shape(*node.saved[1]), r);
 }
 
-void add_part(const Tensor& whole, const Part& part) {
+void add_view_gradient(const Tensor& whole, const ViewGradient& part) {
   if (part.gradient.numel() == 0) return;
-  const Place& r = part.at;
+  const TensorGeometry& r = part.at;
   const int d = crossing(r);
   if (d < 0) {
     add_(view_of(whole, r.size, r.stride, whole.offset() + r.offset), part.gradient);
     return;
   }
   for (int64_t i = 0; i < r.size[d]; ++i)  // one by one where elements meet
-    add_part(whole, {select_of(r, d, i), pick(part.gradient, d, i)});
+    add_view_gradient(whole, {select_of(r, d, i), pick(part.gradient, d, i)});
 }
 
 PartSum::PartSum(const Shape& shape, const Tensor& like)
@@ -180,10 +183,10 @@ PartSum::PartSum(const Shape& shape, const Tensor& like)
   if (width_ < kLarge) fill_rest();
 }
 
-void PartSum::add(const Part& part) {
+void PartSum::add(const ViewGradient& part) {
   if (part.gradient.numel() == 0) return;
   constexpr int64_t kWide = 64;  // to fill what is left of shorter rows would cost more than a row
-  const Place& r = part.at;
+  const TensorGeometry& r = part.at;
   int64_t width, first, n;
   const bool some = from_ < to_;
   const bool columns = to_ - from_ < width_ && columns_of(r, whole_.numel(), width, first, n) &&
@@ -196,7 +199,7 @@ void PartSum::add(const Part& part) {
     return;
   }
   if (!columns || first < from_ || first + n > to_) fill_rest();
-  add_part(whole_, part);
+  add_view_gradient(whole_, part);
 }
 
 void PartSum::fill_rest() {
@@ -214,26 +217,27 @@ Tensor PartSum::take() {
   return std::move(whole_);
 }
 
-Tensor join_parts(const Shape& shape, const Tensor& dense, const std::vector<Part>& parts) {
+Tensor sum_view_gradients(const Shape& shape, const Tensor& dense,
+                          const std::vector<ViewGradient>& parts) {
   const Tensor& like = dense.defined() ? dense : parts[0].gradient;
   Tensor out;
   bool wants = dense.defined() && wants_grad(dense);
   {
     NoGrad off;
     out = dense.defined() ? clone(dense) : zeros(shape, like.dtype(), like.device());
-    for (const Part& part : parts) add_part(out, part);
+    for (const ViewGradient& part : parts) add_view_gradient(out, part);
   }
   std::vector<Tensor> inputs;
-  std::vector<Place> places;
+  std::vector<TensorGeometry> places;
   if (dense.defined()) inputs.push_back(dense);
-  for (const Part& part : parts) {
+  for (const ViewGradient& part : parts) {
     wants = wants || wants_grad(part.gradient);
     inputs.push_back(part.gradient);
     places.push_back(part.at);
   }
   if (wants)
-    record(kJoin, out, inputs).facts().parts =
-        std::make_shared<const std::vector<Place>>(std::move(places));
+    record(kJoin, out, inputs).ensure_extra().parts =
+        std::make_shared<const std::vector<TensorGeometry>>(std::move(places));
   return out;
 }
 

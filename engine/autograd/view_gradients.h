@@ -11,48 +11,50 @@
 namespace mt {
 
 /// Elements by strides and an offset: in a storage, or in a tensor as if that were contiguous.
-struct Place {
+struct TensorGeometry {
   Shape size, stride;
   int64_t offset = 0;
 };
 
 /// All of a contiguous tensor.
-Place all_of(const Shape&);
+TensorGeometry all_of(const Shape&);
 /// The tensor in its storage.
-Place place_of(const Tensor&);
-Place slice_of(Place, int d, int64_t first, int64_t n, int64_t step);
-Place select_of(Place, int d, int64_t at);
+TensorGeometry geometry_of(const Tensor&);
+TensorGeometry slice_of(TensorGeometry, int d, int64_t first, int64_t n, int64_t step);
+TensorGeometry select_of(TensorGeometry, int d, int64_t at);
 /// The same elements for a tensor of this shape and with these strides, for which `r` counts those of
 /// another: false where no strides show them there. `from` must not lie upon itself.
-bool carry(const Place& r, const Shape& shape, const Shape& from, const Place& to, Place& out);
+bool carry(const TensorGeometry& r, const Shape& shape, const Shape& from, const TensorGeometry& to,
+           TensorGeometry& out);
 /// Whether two of its elements share a place, or may: its dimensions lie across each other.
-bool overlaps_itself(const Place&);
+bool overlaps_itself(const TensorGeometry&);
 /// Whether two of its elements share a place. Looks at each where dimensions lie across each other.
-bool repeats_elements(const Place&);
+bool repeats_elements(const TensorGeometry&);
 
 /// The view of x that lies there in its storage and `in_x`, as a result of x; `type` is one of kView's
 /// kind: with `through`, without `backward`.
-void record_view(const NodeType& type, const Tensor& view, const Tensor& x, const Place& in_x);
+void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
+                 const TensorGeometry& in_x);
 /// The `through` of nodes that record_view made.
-bool through_view(Node&, const Shape& seen, Place&, Shape& input);
+bool through_view(Node&, const Shape& seen, TensorGeometry&, Shape& input);
 /// The same for any view of x's storage, also where it reaches beyond x.
 void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views.cpp
 /// A view where `at` takes the region of x to that of the view.
 template <class At> Tensor seen_at(const NodeType& type, const Tensor& x, const At& at) {
-  const Place r = at(place_of(x));
+  const TensorGeometry r = at(geometry_of(x));
   Tensor out = view_of(x, r.size, r.stride, r.offset);
   if (wants_grad(x)) record_view(type, out, x, at(all_of(x.shape())));
   return out;
 }
 
 /// A view's gradient, and where the view lies in its tensor as if that were contiguous.
-struct Part {
-  Place at;
+struct ViewGradient {
+  TensorGeometry at;
   Tensor gradient;
 };
 /// Adds the part up in a contiguous tensor, without recording; what it makes does not depend on
 /// threads.
-void add_part(const Tensor& whole, const Part&);
+void add_view_gradient(const Tensor& whole, const ViewGradient&);
 /// A sum of parts in the making, zeros around them; without recording. Of a large tensor what adjoining
 /// parts cover is written once: memory is filled with zeros only where no part came.
 class PartSum {
@@ -61,7 +63,7 @@ class PartSum {
   PartSum() = default;
   PartSum(const Shape&, const Tensor& like);
   bool defined() const { return whole_.defined(); }
-  void add(const Part&);
+  void add(const ViewGradient&);
   /// The sum; the object is as new.
   Tensor take();
 
@@ -72,6 +74,6 @@ class PartSum {
   int64_t width_ = 0, from_ = 0, to_ = 0;
 };
 /// The sum of parts, zeros around them, and of `dense` where that is defined; recorded.
-Tensor join_parts(const Shape&, const Tensor& dense, const std::vector<Part>&);
+Tensor sum_view_gradients(const Shape&, const Tensor& dense, const std::vector<ViewGradient>&);
 
 }  // namespace mt

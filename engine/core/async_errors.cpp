@@ -74,7 +74,7 @@ GpuCall* new_gpu_call() {
 }
 
 bool reports_synchronously(const Device& d) {
-  return is_cpu(d) || (gpu_of(d).at_once && !capturing);
+  return is_cpu(d) || (gpu_of(d).synchronous && !capturing);
 }
 
 std::string describe_violation(const IndexBound& e, int64_t value) {
@@ -106,7 +106,7 @@ void defer_check(const Device& d, const IndexBound& e) {
 }
 
 void raise_violation(const Gpu& gpu) {
-  const WrongPosition wrong = gpu.wrong_position();
+  const BadIndex wrong = gpu.take_bad_index();
   if (wrong.check == 0) return;
   const IndexBound* e = nullptr;
   for (const Asked& a : rings[&gpu].asked)
@@ -123,13 +123,13 @@ void check_alive(const Device& d) {
   if (is_cpu(d)) return;
   const char* const what = gpu_of(d).lost();
   if (!what) return;
-  const char* const first = d.trouble();
+  const char* const first = d.take_error();
   if (first)  // with all that is known
-    fail("{}: {}{}", d.name, first, gpu_of(d).at_once ? "" : calls_not_done(gpu_of(d)));
+    fail("{}: {}{}", d.name, first, gpu_of(d).synchronous ? "" : calls_not_done(gpu_of(d)));
   fail("{}: {}", d.name, what);
 }
 void check_done(const Gpu& gpu) {
-  if (const char* what = gpu.trouble()) fail("{}: {}", gpu.name, what);
+  if (const char* what = gpu.take_error()) fail("{}: {}", gpu.name, what);
   raise_violation(gpu);
 }
 void check_device(const Device& d) {

@@ -103,7 +103,7 @@ const Modules* modules_of(const Device& d) {
 }
 
 int cuda_devices() { return plugin().devices; }
-std::string cuda_trouble() { return plugin().devices > 0 ? "" : plugin().why; }
+std::string cuda_unavailable_reason() { return plugin().devices > 0 ? "" : plugin().why; }
 
 const Device& device_named(std::string_view name) {
   if (name == "cpu") return cpu_device();
@@ -122,7 +122,7 @@ const Device& device_named(std::string_view name) {
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
   if (index < kMostGpus && !std::exchange(opened[index], d) && on_cuda_open) on_cuda_open(*d);
-  gpus_at_once |= d->at_once;
+  gpus_synchronous |= d->synchronous;
   gpus_in_use = true;
   return *d;
 }
@@ -135,7 +135,7 @@ void* cuda_symbol(const char* name) {
   return plugin_library ? dlsym(plugin_library, name) : nullptr;
 }
 
-bool gpus_at_once = false, gpus_in_use = false;
+bool gpus_synchronous = false, gpus_in_use = false;
 int64_t started_on_gpus() {
   int64_t n = 0;
   for (int i = 0; i < kMostGpus && i < plugin().devices; ++i)

@@ -19,7 +19,7 @@ void set_default_device(const Device&);
 const struct Modules* modules_of(const Device&);
 /// How many GPUs can be used, and why none can: an empty sentence when there are some.
 int cuda_devices();
-std::string cuda_trouble();
+std::string cuda_unavailable_reason();
 /// Calls the function with each GPU that is in use; `on_cuda_open` is called with one that comes
 /// into use, unless it is null.
 void for_each_cuda(void (*)(const Device&));
@@ -45,7 +45,7 @@ void check_may_wait(const Device&);
 /// How many kernels and copies GPUs were asked for.
 int64_t started_on_gpus();
 /// With MTORCH_CUDA_SYNC: throws Error with what went wrong on any GPU that was used.
-extern bool gpus_at_once, gpus_in_use;
+extern bool gpus_synchronous, gpus_in_use;
 void check_gpus();
 
 }  // namespace mt

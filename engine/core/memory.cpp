@@ -232,16 +232,16 @@ void Storage::destroy(Storage* s) {
   if (!s->pinned && in_one_block(*s->device, s->bytes))
     return free_list.give(s, kHeader + s->bytes);
   give_back(*s->device, s->data, s->bytes, s->pinned);
-  give_block(s, sizeof(Storage));
+  pool_free(s, sizeof(Storage));
 }
 
-void* take_block(size_t bytes) {
+void* pool_alloc(size_t bytes) {
   void* block = free_list.take(bytes);
   if (!block && make_room()) block = free_list.take(bytes);
   if (!block) out_of_memory(cpu_device(), bytes);
   return block;
 }
-void give_block(void* block, size_t bytes) { free_list.give(block, bytes); }
+void pool_free(void* block, size_t bytes) { free_list.give(block, bytes); }
 
 MemoryUse memory_use() {
   return {live(), host_live.load(), host_peak.load(), free_list.cached, free_list.count};

@@ -70,8 +70,8 @@ Ref<Storage> allocate(const Device& device, size_t bytes);
 Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);
 
 /// Fixed-size blocks for tensors and graph nodes.
-void* take_block(size_t bytes);
-void give_block(void* block, size_t bytes);
+void* pool_alloc(size_t bytes);
+void pool_free(void* block, size_t bytes);
 
 struct MemoryUse {
   int64_t live;         // bytes of all storages

@@ -41,7 +41,7 @@ bool row_major(const TensorImpl& t) {
 
 }  // namespace
 
-TensorImpl* TensorImpl::create() { return new (take_block(sizeof(TensorImpl))) TensorImpl; }
+TensorImpl* TensorImpl::create() { return new (pool_alloc(sizeof(TensorImpl))) TensorImpl; }
 
 void TensorImpl::destroy(TensorImpl* t) {
   while (t) {  // a gradient may have a gradient, and so on: no recursion
@@ -53,7 +53,7 @@ void TensorImpl::destroy(TensorImpl* t) {
     if (t->node) Ref<Node>::adopt(t->node);
     delete t->hooks;
     TensorImpl* grad = t->grad;
-    give_block(t, sizeof(TensorImpl));
+    pool_free(t, sizeof(TensorImpl));
     t = grad && grad->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 ? grad : nullptr;
   }
 }
@@ -95,8 +95,8 @@ Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t 
     v.recorded = base->recorded;
     v.base = Ref<TensorImpl>::share(base).release();
   } else {
-    v.quiet = true;
-    v.hidden = x.impl()->hidden || x.requires_grad();
+    v.made_in_no_grad = true;
+    v.aliases_graph = x.impl()->aliases_graph || x.requires_grad();
   }
   return t;
 }
@@ -129,7 +129,7 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
 namespace {
 
 /// The tensor that holds x's gradient: x itself, or what its node keeps for retain_grad.
-TensorImpl& keeper(const TensorImpl& x) {
+TensorImpl& grad_holder(const TensorImpl& x) {
   Node* node = x.node;
   return node && node->extra && node->extra->retained ? *node->extra->retained
                                                       : const_cast<TensorImpl&>(x);
@@ -137,23 +137,23 @@ TensorImpl& keeper(const TensorImpl& x) {
 
 }  // namespace
 
-Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(keeper(*impl_).grad)); }
+Tensor Tensor::grad() const { return Tensor(Ref<TensorImpl>::share(grad_holder(*impl_).grad)); }
 
 void Tensor::set_grad(const Tensor& g) const {
-  TensorImpl& k = keeper(*impl_);
+  TensorImpl& k = grad_holder(*impl_);
   Ref<TensorImpl>::adopt(std::exchange(k.grad, nullptr));
   if (!g.defined()) return;
   k.grad = Ref<TensorImpl>::share(g.impl()).release();
   if (k.grad->node || k.grad->grad || k.grad->base) suspect(&k);
-  if (k.grad->node && k.grad->node->extra) announce(*k.grad->node);
+  if (k.grad->node && k.grad->node->extra) notify_shared(*k.grad->node);
 }
 
 void Tensor::retain_grad() const {
   if (!requires_grad()) fail("retain_grad: this tensor does not require a gradient");
-  if (is_leaf() || impl_->node->facts().retained) return;
+  if (is_leaf() || impl_->node->ensure_extra().retained) return;
   Tensor leaf = shape_of(*this);
   leaf.impl()->requires_grad = true;
-  impl_->node->facts().retained = Ref<TensorImpl>::adopt(leaf.release());
+  impl_->node->ensure_extra().retained = Ref<TensorImpl>::adopt(leaf.release());
 }
 
 Tensor Tensor::detach() const { return alias_of(*this, shape(), strides(), offset()); }

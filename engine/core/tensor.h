@@ -19,12 +19,12 @@ struct TensorImpl {
   std::atomic<int> refs{1};
   Dtype dtype = Dtype::f32;
   uint8_t ndim = 0;
-  bool contiguous = true;      // row-major without gaps
-  bool requires_grad = false;  // a leaf that asked for it, or computed from one
-  bool number = false;         // made from a plain number: adopts the other operand's dtype
-  bool quiet = false;          // a view made while nothing was recorded: outside the graph
-  bool hidden = false;         // and of a tensor in the graph, which would not see it change
-  bool suspected = false;      // its gradient may lead back to it: see cycles.h
+  bool contiguous = true;        // row-major without gaps
+  bool requires_grad = false;    // a leaf that asked for it, or computed from one
+  bool number = false;           // made from a plain number: adopts the other operand's dtype
+  bool made_in_no_grad = false;  // a view made while nothing was recorded: outside the graph
+  bool aliases_graph = false;    // and of a tensor in the graph, which would not see it change
+  bool suspected = false;        // its gradient may lead back to it: see cycles.h
   uint32_t recorded = 0;  // recorded changes in place; of a view: its base's when its node was made
   int64_t offset = 0;
   int64_t numel = 1;
@@ -69,16 +69,16 @@ class Tensor {
   template <class T> T* data_as() const { return static_cast<T*>(data()); }
 
   bool requires_grad() const {
-    follow();
+    sync_with_base();
     return impl_->requires_grad;
   }
   bool is_leaf() const {
-    follow();
+    sync_with_base();
     return !impl_->node;
   }
   /// Gives a view its base's new history, where that changed since the view's was made.
-  void follow() const {
-    if (impl_->base && impl_->recorded != impl_->base->recorded) renew();
+  void sync_with_base() const {
+    if (impl_->base && impl_->recorded != impl_->base->recorded) regenerate_node();
   }
   /// Asks for a gradient; only leaves of float type can.
   const Tensor& requires_grad_(bool wanted = true) const;
@@ -103,7 +103,7 @@ class Tensor {
   Tensor t() const;
 
  private:
-  void renew() const;  // inplace.cpp
+  void regenerate_node() const;  // inplace.cpp
   Ref<TensorImpl> impl_;
 };
 

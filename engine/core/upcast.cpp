@@ -6,7 +6,7 @@
 
 namespace mt {
 
-Tensor unrecorded(const Tensor& x, Dtype dtype) {
+Tensor cast_no_grad(const Tensor& x, Dtype dtype) {
   NoGrad off;
   return to(x, dtype);
 }

@@ -8,19 +8,19 @@
 namespace mt {
 
 /// x in another dtype, outside the graph.
-Tensor unrecorded(const Tensor& x, Dtype dtype);
+Tensor cast_no_grad(const Tensor& x, Dtype dtype);
 /// What x is calculated in: float32 for a 16-bit float, else x itself. Outside the graph where it is
 /// converted.
-inline Tensor calculable(const Tensor& x) {
-  return x.defined() && is_half(x.dtype()) ? unrecorded(x, Dtype::f32) : x;
+inline Tensor to_compute_dtype(const Tensor& x) {
+  return x.defined() && is_half(x.dtype()) ? cast_no_grad(x, Dtype::f32) : x;
 }
 /// Rounds `wide` into the elements of `out`, outside the graph.
 void round_into(const Tensor& out, const Tensor& wide);
 
 /// `f(out)` for an `out` that is read and written and must not be a 16-bit float.
-template <class F> void through_float(const Tensor& out, const F& f) {
+template <class F> void in_compute_dtype(const Tensor& out, const F& f) {
   if (!is_half(out.dtype())) return f(out);
-  const Tensor wide = unrecorded(out, Dtype::f32);
+  const Tensor wide = cast_no_grad(out, Dtype::f32);
   f(wide);
   round_into(out, wide);
 }

@@ -128,7 +128,7 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
   if (device_ != "cuda" && device_.compare(0, 5, "cuda:") != 0)
     fail("cuda.kernel: '{}' is no GPU; use 'cuda' or 'cuda:0'", device_);
   if (cuda_devices() > 0) home_ = &device_named(device_);
-  else why_ = cuda_trouble();
+  else why_ = cuda_unavailable_reason();
   if (home_ && !modules_of(*home_))
     fail("cuda.kernel: device '{}' has no way to load code", device_);
   if (home_) arch_ = modules_of(*home_)->arch;

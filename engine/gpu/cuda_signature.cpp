@@ -20,7 +20,7 @@ bool is_one_of(std::string_view word, std::initializer_list<std::string_view> li
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// Lines that end in a backslash joined with the next.
+/// AlongDim that end in a backslash joined with the next.
 std::string splice(std::string_view text) {
   std::string joined;
   joined.reserve(text.size());

@@ -98,7 +98,7 @@ struct Library {
   int (*archs)(int*);
   const char* (*error_text)(int);
   std::vector<int> architectures;
-  std::string trouble;
+  std::string unavailable_reason;
 
   Library() {
     void* handle = nullptr;
@@ -110,11 +110,12 @@ struct Library {
         if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     if (!handle) {
-      trouble = place().path.empty()
-                    ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; "
-                      "install the "
-                      "CUDA toolkit, or name the file in MTORCH_NVRTC"
-                    : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(dlerror());
+      unavailable_reason =
+          place().path.empty()
+              ? "NVRTC, CUDA's compiler library (libnvrtc.so.13 or .12), was not found; "
+                "install the "
+                "CUDA toolkit, or name the file in MTORCH_NVRTC"
+              : "NVRTC, CUDA's compiler library, cannot be loaded: " + std::string(dlerror());
       return;
     }
     const bool all =
@@ -131,7 +132,8 @@ struct Library {
         find(handle, "nvrtcGetErrorString", error_text);
     int n = 0;
     if (!all || archs_count(&n) != 0 || n < 1) {
-      trouble = "NVRTC, CUDA's compiler library, is too old here; CUDA 12 or 13 is needed";
+      unavailable_reason =
+          "NVRTC, CUDA's compiler library, is too old here; CUDA 12 or 13 is needed";
       return;
     }
     architectures.resize(size_t(n));
@@ -141,7 +143,7 @@ struct Library {
 };
 const Library& library() {
   static const Library lib;
-  if (!lib.trouble.empty()) fail("{}", lib.trouble);
+  if (!lib.unavailable_reason.empty()) fail("{}", lib.unavailable_reason);
   return lib;
 }
 
@@ -364,7 +366,7 @@ CudaCode compile_cuda(const CudaSource& s, int arch, const DiskCache& cache) {
   return code;
 }
 
-std::string nvrtc_trouble() {
+std::string nvrtc_unavailable_reason() {
   try {
     library();
     return "";

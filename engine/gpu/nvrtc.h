@@ -36,6 +36,6 @@ struct CudaCode {
 /// compiler said, at the lines of the file that the text stands in.
 CudaCode compile_cuda(const CudaSource&, int arch, const DiskCache& = code_cache());
 /// Why NVRTC cannot be used; empty when it can, which is not known before it has been opened.
-std::string nvrtc_trouble();
+std::string nvrtc_unavailable_reason();
 
 }  // namespace mt

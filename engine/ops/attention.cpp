@@ -34,7 +34,7 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   if (read.numel() == 0) return at;
   const int64_t last = size - 1 + index_base;
   if (!reports_synchronously(ids.device()) && size > 0 && size < INT64_MAX) {
-    locate({at}, size, nullptr);
+    ravel_index({at}, size, nullptr);
     defer_check(ids.device(), {IndexBound::id, name, index_base, last, index_base, 0, {}});
     return at;
   }

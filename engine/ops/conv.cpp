@@ -35,8 +35,9 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   NoGrad off;
   const Tensor& one = given[result == kX ? kW : kX];
   if (is_half(one.dtype()) && is_cpu(one.device())) {
-    const Tensor held[3] = {calculable(given[kX]), calculable(given[kW]), calculable(given[kY])};
-    return to(compute(result, held, calculable(bias), g), one.dtype());
+    const Tensor held[3] = {to_compute_dtype(given[kX]), to_compute_dtype(given[kW]),
+                            to_compute_dtype(given[kY])};
+    return to(compute(result, held, to_compute_dtype(bias), g), one.dtype());
   }
   Tensor out = empty(result == kX   ? g.x()
                      : result == kW ? g.w()

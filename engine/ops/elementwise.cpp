@@ -70,18 +70,18 @@ template <class Op> constexpr unsigned flat_inputs() {
   return has[0] || has[1] || has[2] ? flat : 0;
 }
 
-struct Facts {
+struct OpEntry {
   OpRow row;
   Derivative by[3];
 };
-template <class... Op> std::array<Facts, kOps> collect(op::List<Op...>) {
+template <class... Op> std::array<OpEntry, kOps> collect(op::List<Op...>) {
   return {{{{&Op::info, op::inputs<Op>, op::count_params(Op::info), op::answers_bool<Op>,
              op::mask_first<Op>,
              op::has_derivative<Op, 1> || op::has_derivative<Op, 2> || op::has_derivative<Op, 3>,
              flat_inputs<Op>()},
             {derivative_of<Op, 1>(), derivative_of<Op, 2>(), derivative_of<Op, 3>()}}...}};
 }
-const std::array<Facts, kOps> facts = collect(op::Elementwise{});
+const std::array<OpEntry, kOps> op_entries = collect(op::Elementwise{});
 
 // ---- the way back -------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ bool repeats(const TensorImpl& t) {
 }
 
 /// Whether a row of x is a column in memory: a loop along it would fetch a line for each element.
-bool lies_across(const Tensor& x) {
+bool is_column_major(const Tensor& x) {
   const TensorImpl& t = *x.impl();
   const int last = t.ndim - 1;
   if (last < 1 || t.numel < 4096 || t.size[last] < 8 || t.stride[last] <= 1) return false;
@@ -186,7 +186,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
       continue;
     }
     const Tensor& x = *operand[k - 1];
-    if (lies_across(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
+    if (is_column_major(x)) turned[k - 1] = contiguous(x.detach());  // tile by tile: 8 times faster
     const Tensor& given = turned[k - 1].defined() ? turned[k - 1] : x;
     m.data[k] = given.data();
     std::memcpy(m.stride[k], given.impl()->stride, bytes);
@@ -198,7 +198,7 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
   const int op = node.type->op;
   for (int i = 0; i < node.inputs; ++i) {
     if (!node.wants(i)) continue;
-    const Derivative& d = facts[op].by[i];
+    const Derivative& d = op_entries[op].by[i];
     if (d.passes) {
       dx[i] = g;
       continue;
@@ -227,14 +227,15 @@ struct Types {
 };
 const Types node_types = [] {
   Types types{};
-  for (int i = 0; i < kOps; ++i) types.of[i] = {facts[i].row.info->name, &elementwise_backward, i};
+  for (int i = 0; i < kOps; ++i)
+    types.of[i] = {op_entries[i].row.info->name, &elementwise_backward, i};
   return types;
 }();
 
 /// Records the operation; inputs have the shape and dtype of the computation.
 void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
                         const double* params) {
-  const Facts& f = facts[op];
+  const OpEntry& f = op_entries[op];
   Node& node = f.row.inputs == 1 ? record(node_types.of[op], out, {inputs[0]})
                : f.row.inputs == 2
                    ? record(node_types.of[op], out, {inputs[0], inputs[1]})
@@ -298,7 +299,7 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 
 /// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {
-  const char* name = facts[op].row.info->name;
+  const char* name = op_entries[op].row.info->name;
   const bool divides = op == op::id<op::FloorDivide> || op == op::id<op::TruncDivide> ||
                        op == op::id<op::Remainder> || op == op::id<op::Fmod>;
   if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) ||
@@ -313,13 +314,15 @@ void check_integers(int op, const Tensor& divisor, Dtype dtype) {
 
 /// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. Where
 /// no gradient is asked of it, it goes with the call.
-bool follows(const Tensor& x) { return x.impl()->number || (x.dim() == 0 && is_cpu(x.device())); }
+bool is_movable_scalar(const Tensor& x) {
+  return x.impl()->number || (x.dim() == 0 && is_cpu(x.device()));
+}
 
 /// The device that all operands are on which do not follow.
 const Device& common_device(const OpRow& row, const Tensor* const* inputs) {
   const Device* device = nullptr;
   for (int i = 0; i < row.inputs; ++i) {
-    if (follows(*inputs[i])) continue;
+    if (is_movable_scalar(*inputs[i])) continue;
     if (device && device != &inputs[i]->device())
       fail("{}: the tensors are on {} and {}; move one with x:to('{}')", row.info->name,
            device->name, inputs[i]->device().name, device->name);
@@ -398,7 +401,7 @@ struct Prepared {
   const Device* device;
 };
 Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
-  const OpRow& row = facts[op].row;
+  const OpRow& row = op_entries[op].row;
   const Device& device = common_device(row, inputs);
   Prepared p;
   p.device = &device;
@@ -444,7 +447,7 @@ void check_fits(const char* name, const Tensor& target, const Shape& result) {
 /// x + 2 and its kin: input k is a number that goes with the call; a recorded one is kept.
 Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const double* params,
                    const Tensor* target) {
-  const OpRow& row = facts[op].row;
+  const OpRow& row = op_entries[op].row;
   const int n = row.inputs;
   const Tensor& x = *inputs[k == n - 1 ? n - 2 : n - 1];
   Tensor number = wants ? scalar(inputs[k]->at(0), number_dtype(op, k, x.dtype())) : *inputs[k];
@@ -453,7 +456,7 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
   bool saved = false;
   for (int i = 0; i < n; ++i) {
     operand[i] = i == k ? &number : inputs[i];
-    saved |= i != k && facts[op].by[i].saves >> k & 1;
+    saved |= i != k && op_entries[op].by[i].saves >> k & 1;
   }
   run_part(op, 0, x.dtype(), out, operand, n, params);
   if (!wants) return out;
@@ -475,11 +478,11 @@ const double* params_for(int op, const Tensor& x, const double* params, double* 
 
 }  // namespace
 
-const OpRow& op_row(int op) { return facts[size_t(op)].row; }
+const OpRow& op_row(int op) { return op_entries[size_t(op)].row; }
 
 int op_named(std::string_view name) {
   for (int i = 0; i < kOps; ++i)
-    if (name == facts[i].row.info->name) return i;
+    if (name == op_entries[i].row.info->name) return i;
   return -1;
 }
 
@@ -487,7 +490,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
   const Tensor* const target = Into::take();
   double own[op::kMaxParams];
   const double* const params = params_for(op, *inputs[0], given, own);
-  const OpRow& row = facts[op].row;
+  const OpRow& row = op_entries[op].row;
   const bool wants = wants_record(row, inputs);
   const int left = to_prepare(row, inputs);
   if (left == kNothing) {
@@ -509,7 +512,7 @@ Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {
 const Tensor& elementwise_(int op, const Tensor* const* inputs, const double* given) {
   double own[op::kMaxParams];
   const double* const params = params_for(op, *inputs[0], given, own);
-  const OpRow& row = facts[op].row;
+  const OpRow& row = op_entries[op].row;
   const Tensor& target = *inputs[0];
   const std::string name = std::string(row.info->name) + "_";
   check_writable(name.c_str(), target);

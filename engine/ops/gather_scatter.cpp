@@ -62,8 +62,8 @@ void found(bool there, const char* name, const Index& index, int64_t extent, int
     defer_check(index.at.device(), expected(name, index, extent, dim, shape));
 }
 
-bool locate(const Index& index, int64_t extent, int64_t* out, int64_t step, bool add) {
-  Locate l;
+bool ravel_index(const Index& index, int64_t extent, int64_t* out, int64_t step, bool add) {
+  RavelIndex l;
   const Tensor& at = index.at;
   const bool flat = at.is_contiguous();
   l.ndim = flat ? 1 : at.dim();
@@ -77,12 +77,12 @@ bool locate(const Index& index, int64_t extent, int64_t* out, int64_t step, bool
   l.index = at.data_as<int64_t>();
   l.out = out, l.step = step, l.add = add;
   l.extent = extent, l.first = index.first, l.back = index.back(extent);
-  return at.device().locate(l);
+  return at.device().ravel_index(l);
 }
 
 void check_positions(const char* name, const Index& index, int64_t extent, int dim,
                      const Shape& shape) {
-  found(locate(index, extent, nullptr), name, index, extent, dim, shape);
+  found(ravel_index(index, extent, nullptr), name, index, extent, dim, shape);
 }
 
 Tensor filling(const char* name, const Tensor& x, const Tensor& value) {
@@ -183,11 +183,11 @@ Tensor gather(const Tensor& x, int64_t dim, const Index& given) {
 namespace {
 
 void scatter_into(const char* name, const Tensor& out, int d, const Index& index,
-                  const Tensor& source, Join join) {
+                  const Tensor& source, ScatterReduce join) {
   if (index.at.numel() == 0) return;
-  if (join != Join::set && is_half(out.dtype()))
-    return through_float(out, [&](const Tensor& wide) {
-      scatter_into(name, wide, d, index, calculable(source), join);
+  if (join != ScatterReduce::set && is_half(out.dtype()))
+    return in_compute_dtype(out, [&](const Tensor& wide) {
+      scatter_into(name, wide, d, index, to_compute_dtype(source), join);
     });
   if (out.size(d) == 0) fail_position(name, index, 0, d, out.shape());
   Gather g = call(out, source, index, d);
@@ -270,15 +270,15 @@ void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
 const NodeType kSet{"scatter", set_backward}, kAdd{"scatter_add", add_backward},
     kMul{"scatter_reduce", prod_backward}, kExtreme{"scatter_reduce", extreme_backward};
 
-void record_scatter(Join join, const Tensor& out, const Tensor& x, int d, const Index& index,
-                    const Tensor& source) {
-  const NodeType& type = join == Join::set   ? kSet
-                         : join == Join::add ? kAdd
-                         : join == Join::mul ? kMul
-                                             : kExtreme;
+void record_scatter(ScatterReduce join, const Tensor& out, const Tensor& x, int d,
+                    const Index& index, const Tensor& source) {
+  const NodeType& type = join == ScatterReduce::set   ? kSet
+                         : join == ScatterReduce::add ? kAdd
+                         : join == ScatterReduce::mul ? kMul
+                                                      : kExtreme;
   Node& node = record(type, out, {&x, &source});
   save_index(node, index, d);
-  if (join == Join::set || join == Join::add) return;
+  if (join == ScatterReduce::set || join == ScatterReduce::add) return;
   node.save(1, x, 0);
   node.save(2, source, 1);
   node.save(3, out, Node::kOutput);
@@ -286,7 +286,7 @@ void record_scatter(Join join, const Tensor& out, const Tensor& x, int d, const 
 
 /// Every kind of scatter. In place without a gradient x itself is written, once all is checked.
 Tensor scatter_any(const char* name, const Tensor& x, int64_t dim, const Index& given,
-                   const Tensor& source, Join join, bool in_place) {
+                   const Tensor& source, ScatterReduce join, bool in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0 && given.at.dim() <= 1) {
@@ -327,10 +327,10 @@ Tensor scatter_any(const char* name, const Tensor& x, int64_t dim, const Index& 
 }
 
 /// What changes nothing in a product, a maximum, a minimum, a sum.
-double identity(Join join, Dtype dtype) {
-  if (join == Join::mul) return 1;
-  if (join == Join::add || join == Join::set) return 0;
-  const bool low = join == Join::max;
+double identity(ScatterReduce join, Dtype dtype) {
+  if (join == ScatterReduce::mul) return 1;
+  if (join == ScatterReduce::add || join == ScatterReduce::set) return 0;
+  const bool low = join == ScatterReduce::max;
   return with_dtype(wide(dtype), [&](auto zero) {
     using T = decltype(zero);
     return low ? double(math::lowest<T>()) : double(math::highest<T>());
@@ -350,25 +350,26 @@ Tensor counts(const Tensor& x, int64_t dim, const Index& index, bool include_sel
 
 Tensor scatter(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
                bool in_place) {
-  return scatter_any(in_place ? "scatter_" : "scatter", x, dim, index, source, Join::set, in_place);
+  return scatter_any(in_place ? "scatter_" : "scatter", x, dim, index, source, ScatterReduce::set,
+                     in_place);
 }
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
                    bool in_place) {
-  return scatter_any(in_place ? "scatter_add_" : "scatter_add", x, dim, index, source, Join::add,
-                     in_place);
+  return scatter_any(in_place ? "scatter_add_" : "scatter_add", x, dim, index, source,
+                     ScatterReduce::add, in_place);
 }
 
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Tensor& source,
                       std::string_view reduce, bool include_self, bool in_place) {
   const char* const name = in_place ? "scatter_reduce_" : "scatter_reduce";
   const bool mean = reduce == "mean";
-  const Join join = reduce == "sum" || mean ? Join::add
-                    : reduce == "prod"      ? Join::mul
-                    : reduce == "amax"      ? Join::max
-                    : reduce == "amin"      ? Join::min
-                                            : Join::set;
-  if (join == Join::set)
+  const ScatterReduce join = reduce == "sum" || mean ? ScatterReduce::add
+                             : reduce == "prod"      ? ScatterReduce::mul
+                             : reduce == "amax"      ? ScatterReduce::max
+                             : reduce == "amin"      ? ScatterReduce::min
+                                                     : ScatterReduce::set;
+  if (join == ScatterReduce::set)
     fail("{}: '{}' is no way to reduce; use 'sum', 'prod', 'mean', 'amax' or 'amin'", name, reduce);
   if (mean && x.dtype() == Dtype::b8) fail("{}: bool has no mean; use x:float()", name);
   const Index index = integer_positions(name, given);
@@ -378,7 +379,8 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Te
   if (!include_self) {
     wrap_dim(name, dim, x.dim());
     const Tensor neutral = scalar(identity(join, x.dtype()), x.dtype(), x.device());
-    start = scatter_any(name, x, dim, index, expand(neutral, index.at.shape()), Join::set, false);
+    start = scatter_any(name, x, dim, index, expand(neutral, index.at.shape()), ScatterReduce::set,
+                        false);
   }
   Tensor out = scatter_any(name, start, dim, index, source, join, false);
   if (mean) {

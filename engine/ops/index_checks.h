@@ -15,7 +15,7 @@ void found(bool there, const char* name, const Index&, int64_t extent, int dim, 
 /// Refuses positions outside, before anything is written.
 void check_positions(const char* name, const Index&, int64_t extent, int dim, const Shape& shape);
 /// out[i] = (or +=) index[i] * step, counted from 0; false: a position is not there.
-bool locate(const Index&, int64_t extent, int64_t* out, int64_t step = 1, bool add = false);
+bool ravel_index(const Index&, int64_t extent, int64_t* out, int64_t step = 1, bool add = false);
 /// The one number that masked_fill and index_fill put into x: 0-d, of x's dtype.
 Tensor filling(const char* name, const Tensor& x, const Tensor& value);
 /// Refuses tensors on two devices.

@@ -53,7 +53,7 @@ Tensor offsets_in(const Tensor& x, const Key& key) {
   for (int d = 0; d < x.dim(); ++d) {
     if (!(key.dims >> d & 1)) continue;
     NoGrad off;
-    locate({pick(key.at.at, 0, row)}, x.size(d), out.data_as<int64_t>(), x.stride(d), row > 0);
+    ravel_index({pick(key.at.at, 0, row)}, x.size(d), out.data_as<int64_t>(), x.stride(d), row > 0);
     ++row;
   }
   return out;
@@ -124,8 +124,8 @@ void save_key(Node& node, const Tensor& x, const Key& key) {
   node.number[0] = key.dims, node.number[1] = key.place, node.number[2] = double(key.at.first);
 }
 
-Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source, Join join,
-              bool in_place = false);
+Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
+              ScatterReduce join, bool in_place = false);
 
 /// The elements that the key names.
 Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
@@ -141,7 +141,7 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
     static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
                                  dx[0] =
                                      put_at("index", zeros(node.shape(0), g.dtype(), g.device()),
-                                            saved_key(node), g, Join::add);
+                                            saved_key(node), g, ScatterReduce::add);
                                }};
     save_key(record(type, out, {&x}), x, key);
   }
@@ -155,13 +155,13 @@ Tensor stayed(const Key& key) {
   const Tensor ids = reshape(
       range(1, double(checked_count("index", shape)), 1, Dtype::i64, key.at.at.device()), shape);
   const Tensor none = zeros(key.whole, Dtype::i64, ids.device());
-  const Tensor winners = put_at("index", none, key, ids, Join::set, true);
+  const Tensor winners = put_at("index", none, key, ids, ScatterReduce::set, true);
   return eq(pick_at("index", winners, key), ids);
 }
 
 /// x with the source, of shape_at's shape and x's dtype, at the named elements.
-Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source, Join join,
-              bool in_place) {
+Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
+              ScatterReduce join, bool in_place) {
   const bool wants = wants_grad(x, source);
   check_unread(name, x.shape(), key, source.numel());
   Tensor out = x;
@@ -180,9 +180,9 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
     const bool there = whole.device().scatter(g);
     if (!key.several()) found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   };
-  if (source.numel() > 0 && join == Join::set) write(out, source);
+  if (source.numel() > 0 && join == ScatterReduce::set) write(out, source);
   else if (source.numel() > 0)
-    through_float(out, [&](const Tensor& whole) { write(whole, calculable(source)); });
+    in_compute_dtype(out, [&](const Tensor& whole) { write(whole, to_compute_dtype(source)); });
   if (wants) {
     static const NodeType type{"index_put", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Key key = saved_key(node);
@@ -192,14 +192,14 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
                                    dx[0] = adds ? g
                                                 : put_at("index_put", g, key,
                                                          expand(none, shape_at(g.shape(), key)),
-                                                         Join::set);
+                                                         ScatterReduce::set);
                                  if (!node.wants(1)) return;
                                  const Tensor part = pick_at("index_put", g, key);
                                  dx[1] = adds ? part : where(stayed(key), part, none);
                                }};
     Node& node = record(type, out, {&x, &source});
     save_key(node, x, key);
-    node.number[3] = join == Join::add;
+    node.number[3] = join == ScatterReduce::add;
   }
   if (!in_place) return out;
   if (wants) return write_(name, x, out);
@@ -341,7 +341,7 @@ Key Region::key(const char* name) const {
   for (int i = 0; i < n; ++i) {
     const Index row{expand(at[size_t(i)].at.at, block), at[size_t(i)].at.first};
     const int64_t extent = view_.size(at[size_t(i)].dim);
-    found(locate(row, extent, key.at.at.data_as<int64_t>() + i * each), name, row, extent,
+    found(ravel_index(row, extent, key.at.at.data_as<int64_t>() + i * each), name, row, extent,
           at[size_t(i)].shown, key.whole);
   }
   return key;
@@ -408,7 +408,7 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
   }
   Key key = region.key(name);
   const Tensor source = fitted(x, value, shape_at(view.shape(), key));
-  const Join join = accumulate ? Join::add : Join::set;
+  const ScatterReduce join = accumulate ? ScatterReduce::add : ScatterReduce::set;
   if (!wants) {
     if (key.at.at.impl()->storage == x.impl()->storage) key.at.at = clone(key.at.at);
     put_at(name, view, key, source, join, true);
@@ -436,7 +436,7 @@ Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
 
 /// What index_add, index_copy and index_fill share; `source` broadcasts when it is a filling.
 Tensor put_slices(const char* name, const Tensor& x, int64_t dim, const Index& given,
-                  const Tensor& source, Join join, bool filling, bool in_place) {
+                  const Tensor& source, ScatterReduce join, bool filling, bool in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0) {
@@ -483,14 +483,14 @@ Tensor index_add(const Tensor& x, int64_t dim, const Index& index, const Tensor&
                  double alpha, bool in_place) {
   const char* const name = in_place ? "index_add_" : "index_add";
   check_value(name, alpha, x.dtype());
-  return put_slices(name, x, dim, index, alpha == 1 ? source : source * Tensor(alpha), Join::add,
-                    false, in_place);
+  return put_slices(name, x, dim, index, alpha == 1 ? source : source * Tensor(alpha),
+                    ScatterReduce::add, false, in_place);
 }
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
                   bool in_place) {
-  return put_slices(in_place ? "index_copy_" : "index_copy", x, dim, index, source, Join::set,
-                    false, in_place);
+  return put_slices(in_place ? "index_copy_" : "index_copy", x, dim, index, source,
+                    ScatterReduce::set, false, in_place);
 }
 
 Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor& value,
@@ -498,7 +498,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor
   const char* const name = in_place ? "index_fill_" : "index_fill";
   Tensor one = filling(name, x, value);
   if (&one.device() != &x.device()) one = scalar(one.item(), x.dtype(), x.device());
-  return put_slices(name, x, dim, index, one, Join::set, true, in_place);
+  return put_slices(name, x, dim, index, one, ScatterReduce::set, true, in_place);
 }
 
 Tensor index_reduce(const Tensor& x, int64_t dim, const Index& given, const Tensor& source,

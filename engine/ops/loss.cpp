@@ -200,7 +200,7 @@ Labels labels_of(const char* name, const Tensor& target, int64_t classes,
   l.position = where(l.kept, labels - base, scalar(0, Dtype::i64));
   if (l.position.numel() == 0) return l;
   if (!reports_synchronously(target.device()) && classes > 0) {
-    locate({l.position}, classes, nullptr);
+    ravel_index({l.position}, classes, nullptr);
     defer_check(target.device(),
                 {IndexBound::label, name, index_base, classes - 1 + index_base, index_base, 0, {}});
     return l;

@@ -150,7 +150,7 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
          dtype_name(sorted.dtype()), dtype_name(values.dtype()), dtype_name(sorted.dtype()));
   check_together(name, sorted, values);
   if (is_half(sorted.dtype()))
-    return searchsorted(name, calculable(sorted), calculable(values), right, first);
+    return searchsorted(name, to_compute_dtype(sorted), to_compute_dtype(values), right, first);
   const bool one = sorted.dim() == 1;
   bool fits = one || sorted.dim() == values.dim();
   for (int d = 0; fits && !one && d + 1 < sorted.dim(); ++d)

@@ -58,8 +58,8 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   const int ra = a.dim(), rb = b.dim();
   if (a.size(ra - 1) != b.size(rb - 2)) inner_sizes(name, a, b);
   Shape size{a.size(ra - 2), b.size(rb - 1)};
-  const bool widened = through_float32(a);
-  Tensor x = widened ? calculable(a) : a, y = widened ? calculable(b) : b;
+  const bool compute_dtype = through_float32(a);
+  Tensor x = compute_dtype ? to_compute_dtype(a) : a, y = compute_dtype ? to_compute_dtype(b) : b;
   if (ra > 2 || rb > 2) {
     const Shape batch =
         broadcast(name, Shape(a.impl()->size, ra - 2), Shape(b.impl()->size, rb - 2));
@@ -72,7 +72,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   }
   Tensor out = result_in(target, size, x.dtype(), a.device(), true);
   multiply(name, out, x, y, false);
-  if (widened) out = unrecorded(out, a.dtype());
+  if (compute_dtype) out = cast_no_grad(out, a.dtype());
   if (wants_grad(a, b)) {
     Node& node = record(kMatmul, out, {&a, &b});
     if (node.wants(1)) node.save(0, a, 0), node.save_shape(3, b);
@@ -141,16 +141,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return bias.defined() ? y + bias : y;
   }
   // The rows start as the bias and the product is added: one pass and one node instead of two.
-  const bool widened = through_float32(x);
+  const bool compute_dtype = through_float32(x);
   Tensor out =
-      empty({x.size(0), weight.size(0)}, widened ? wide(x.dtype()) : x.dtype(), x.device());
+      empty({x.size(0), weight.size(0)}, compute_dtype ? wide(x.dtype()) : x.dtype(), x.device());
   const bool wants =
       grad_enabled() && (x.requires_grad() || weight.requires_grad() || bias.requires_grad());
   {
     NoGrad off;
     const Shape rows{0, bias.stride(0)};
     copy_elements(out, view_of(bias, out.shape(), rows, bias.offset()));
-    if (widened) multiply("linear", out, calculable(x), t(calculable(weight)), true);
+    if (compute_dtype)
+      multiply("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
     else multiply("linear", out, x, t(weight), true);
     out = to(out, x.dtype());
   }

@@ -27,7 +27,7 @@ void each(const char* name, const std::vector<Tensor>& parameters, const Step& s
       fail("{}: parameter {} is on {}, its gradient on {}", name, i + 1, p.device().name,
            g.device().name);
     g = contiguous(to(g, wide(p.dtype())));
-    const Tensor value = contiguous(calculable(p));
+    const Tensor value = contiguous(to_compute_dtype(p));
     step(i, value, g);
     if (value.impl() != p.impl()) copy_(p, value);
     else bump(p);

@@ -97,7 +97,7 @@ Tensor largest(const char* name, const Tensor& x, const Window& h, const Window&
   NoGrad off;
   if (!x.device().max_pool) fail("{}: {} has no pooling; use x:to('cpu')", name, x.device().name);
   const Tensor index = empty({x.size(0), h.out * w.out}, Dtype::i64, x.device()),
-               data = contiguous(calculable(x));
+               data = contiguous(to_compute_dtype(x));
   MaxPool m;
   m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
   m.index = index.data_as<int64_t>();

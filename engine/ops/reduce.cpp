@@ -48,9 +48,9 @@ void need_elements(const char* name, const Tensor& x, int d) {
 Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* also) {
   const Tensor* const target = Into::take();
   if (is_half(x.dtype())) {
-    const Tensor out = run_reduce(how, calculable(x), wide(answer), also);
-    if (also) *also = unrecorded(*also, x.dtype());
-    return unrecorded(out, answer);
+    const Tensor out = run_reduce(how, to_compute_dtype(x), wide(answer), also);
+    if (also) *also = cast_no_grad(*also, x.dtype());
+    return cast_no_grad(out, answer);
   }
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) {
@@ -63,8 +63,8 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* al
   Tensor out = result_in(also ? nullptr : target, shape, answer, x.device(), true);
   Reduce r;
   r.op = how.op, r.number = how.number, r.dtype = x.dtype(), r.out_dtype = answer;
-  r.out = out.data(), r.in = x.data(), r.also = nullptr;
-  if (also) *also = empty(shape, x.dtype(), x.device()), r.also = also->data();
+  r.out = out.data(), r.in = x.data(), r.out2 = nullptr;
+  if (also) *also = empty(shape, x.dtype(), x.device()), r.out2 = also->data();
   r.kept = r.reduced = 0;
   for (int d = 0, o = 0; d < x.dim(); ++d) {
     if (how.mask >> d & 1) {
@@ -93,12 +93,12 @@ Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
   return expand(reshape(reduced, shape), input);
 }
 
-void picked_backward(Node& node, const Tensor& g, Tensor* dx) {
+void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
   dx[0] = scatter_add(zeros(node.shape(0), g.dtype(), g.device()), int64_t(node.number[0]),
                       node.get(1), g);
 }
 
-void record_picked(const NodeType& type, const Tensor& x, const Tensor& values, int d,
+void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
                    const Tensor& index) {
   if (!wants_grad(x)) return;
   Node& node = record(type, values, {&x});
@@ -149,16 +149,17 @@ Tensor position(const char* name, int op, const Tensor& x, std::optional<int64_t
   return run_reduce({name, op, mask, keepdim, false}, x, Dtype::i64);
 }
 
-Picked extreme_along(const NodeType& type, int op, const Tensor& x, int64_t dim, bool keepdim) {
-  return as_lines(type.name, x, dim, [&](const Tensor& y, int d) {
+ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64_t dim,
+                            bool keepdim) {
+  return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
-    Picked p;
+    ValuesIndices p;
     p.index = run_reduce({type.name, op, 1u << d, true, true}, y, Dtype::i64, &p.values);
-    record_picked(type, y, p.values, d, p.index);
+    record_gather(type, y, p.values, d, p.index);
     return without(p, d, keepdim || x.dim() == 0);
   });
 }
-const NodeType kMax{"max", picked_backward}, kMin{"min", picked_backward};
+const NodeType kMax{"max", gather_backward}, kMin{"min", gather_backward};
 
 Tensor sum_as(const char* name, const Tensor& x, const Shape& dims, bool keepdim) {
   const unsigned mask = dims_mask(name, x, dims);
@@ -269,10 +270,10 @@ Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   return position("argmin", kArgmin, x, dim, keepdim);
 }
-Picked max_along(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices max_along(const Tensor& x, int64_t dim, bool keepdim) {
   return extreme_along(kMax, kArgmax, x, dim, keepdim);
 }
-Picked min_along(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices min_along(const Tensor& x, int64_t dim, bool keepdim) {
   return extreme_along(kMin, kArgmin, x, dim, keepdim);
 }
 

@@ -7,7 +7,7 @@
 namespace mt {
 
 /// Values and where they stood: the results of functions that choose elements.
-struct Picked {
+struct ValuesIndices {
   Tensor values, index;
 };
 
@@ -25,8 +25,8 @@ Tensor logsumexp(const Tensor&, const Shape& dims = {}, bool keepdim = false);
 Tensor argmax(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmin(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = false);
 /// The first largest or smallest along a dimension, with its position.
-Picked max_along(const Tensor&, int64_t dim, bool keepdim = false);
-Picked min_along(const Tensor&, int64_t dim, bool keepdim = false);
+ValuesIndices max_along(const Tensor&, int64_t dim, bool keepdim = false);
+ValuesIndices min_along(const Tensor&, int64_t dim, bool keepdim = false);
 /// Sums what broadcasting repeated, so that the result has this shape.
 Tensor sum_to(const Tensor&, const Shape&);
 

@@ -31,26 +31,27 @@ inline Tensor as_float(const Tensor& x) { return is_float(x.dtype()) ? x : to(x,
 void need_float(const char* name, const Tensor& x);
 
 /// Records that `values` are x at `index` along dimension d; the gradient goes back there.
-void record_picked(const NodeType&, const Tensor& x, const Tensor& values, int d,
+void record_gather(const NodeType&, const Tensor& x, const Tensor& values, int d,
                    const Tensor& index);
 /// The `backward` of such a node.
-void picked_backward(Node& node, const Tensor& g, Tensor* dx);
+void gather_backward(Node& node, const Tensor& g, Tensor* dx);
 
 /// `f(x, d)` for x of at least one dimension: a 0-d tensor is a line of one element.
-template <class F> Picked as_lines(const char* name, const Tensor& x, int64_t dim, const F& f) {
+template <class F>
+ValuesIndices at_least_1d(const char* name, const Tensor& x, int64_t dim, const F& f) {
   const int d = wrap_dim(name, dim, x.dim());
   if (x.dim() > 0) return f(x, d);
-  const Picked p = f(reshape(x, {1}), 0);
+  const ValuesIndices p = f(reshape(x, {1}), 0);
   return {reshape(p.values, {}), reshape(p.index, {})};
 }
 /// The same without dimension d, unless it is to be kept.
-inline Picked without(const Picked& p, int d, bool keepdim) {
-  return keepdim ? p : Picked{squeeze(p.values, d), squeeze(p.index, d)};
+inline ValuesIndices without(const ValuesIndices& p, int d, bool keepdim) {
+  return keepdim ? p : ValuesIndices{squeeze(p.values, d), squeeze(p.index, d)};
 }
 /// Refuses a dimension without elements, unless there is nothing to answer.
 void need_elements(const char* name, const Tensor& x, int d);
 
 /// How the lines of `in` and `out` along dimension d lie.
-Lines lines_along(const Tensor& in, const Tensor& out, int d);
+AlongDim along_dim(const Tensor& in, const Tensor& out, int d);
 
 }  // namespace mt

@@ -6,8 +6,8 @@
 
 namespace mt {
 
-Lines lines_along(const Tensor& in, const Tensor& out, int d) {
-  Lines l;
+AlongDim along_dim(const Tensor& in, const Tensor& out, int d) {
+  AlongDim l;
   l.ndim = 0;
   for (int k = 0; k < in.dim(); ++k) {
     if (k == d) continue;
@@ -23,14 +23,14 @@ namespace {
 
 /// The scan verb; `backwards` from the end of each line to its beginning.
 Tensor run(ScanOp op, const Tensor& x, int d, bool backwards, Tensor* index = nullptr) {
-  if (is_half(x.dtype())) return unrecorded(run(op, calculable(x), d, backwards, index), x.dtype());
+  if (is_half(x.dtype()))
+    return cast_no_grad(run(op, to_compute_dtype(x), d, backwards, index), x.dtype());
   Tensor out = empty(x.shape(), x.dtype(), x.device());
   if (index) *index = empty(x.shape(), Dtype::i64, x.device());
-  Scan s{op,         x.dtype(),
-         out.data(), index ? index->data_as<int64_t>() : nullptr,
-         x.data(),   lines_along(x, out, d)};
+  Scan s{op,       x.dtype(),           out.data(), index ? index->data_as<int64_t>() : nullptr,
+         x.data(), along_dim(x, out, d)};
   if (backwards && x.numel() > 0) {
-    Lines& l = s.lines;
+    AlongDim& l = s.lines;
     const int64_t item = item_size(x.dtype()), last = l.n - 1;
     s.in = static_cast<const char*>(s.in) + last * l.in_step * item;
     s.out = static_cast<char*>(s.out) + last * l.out_step * item;
@@ -117,11 +117,11 @@ Tensor log_sums(const Tensor& x, int d, bool backwards) {
   return out;
 }
 
-Picked extremes(const NodeType& type, ScanOp op, const Tensor& x, int64_t dim) {
-  return as_lines(type.name, x, dim, [&](const Tensor& y, int d) {
-    Picked p;
+ValuesIndices extremes(const NodeType& type, ScanOp op, const Tensor& x, int64_t dim) {
+  return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
+    ValuesIndices p;
     p.values = run(op, y, d, false, &p.index);
-    record_picked(type, y, p.values, d, p.index);
+    record_gather(type, y, p.values, d, p.index);
     return p;
   });
 }
@@ -162,12 +162,12 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
                    [](const Tensor& y, int d) { return log_sums(y, d, false); });
 }
 
-Picked cummax(const Tensor& x, int64_t dim) {
-  static const NodeType type{"cummax", picked_backward};
+ValuesIndices cummax(const Tensor& x, int64_t dim) {
+  static const NodeType type{"cummax", gather_backward};
   return extremes(type, ScanOp::max, x, dim);
 }
-Picked cummin(const Tensor& x, int64_t dim) {
-  static const NodeType type{"cummin", picked_backward};
+ValuesIndices cummin(const Tensor& x, int64_t dim) {
+  static const NodeType type{"cummin", gather_backward};
   return extremes(type, ScanOp::min, x, dim);
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor* grad = nullptr) {
   if (is_half(input.dtype())) {
-    const Tensor g = grad ? calculable(*grad) : Tensor();
-    return unrecorded(run(part, calculable(input), d, grad ? &g : nullptr), input.dtype());
+    const Tensor g = grad ? to_compute_dtype(*grad) : Tensor();
+    return cast_no_grad(run(part, to_compute_dtype(input), d, grad ? &g : nullptr), input.dtype());
   }
   const Tensor in = contiguous(input), g = grad ? contiguous(*grad) : Tensor();
   Tensor out = empty(in.shape(), in.dtype(), in.device());

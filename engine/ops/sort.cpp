@@ -12,14 +12,14 @@
 namespace mt {
 namespace {
 
-/// The places [first, first + keep) of each line's sorted order. Lines that lie across memory are
+/// The places [first, first + keep) of each line's sorted order. AlongDim that lie across memory are
 /// laid along it first.
-Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
-              bool descending) {
-  Picked p;
+ValuesIndices places(const NodeType& type, const Tensor& input, int d, int64_t first, int64_t keep,
+                     bool descending) {
+  ValuesIndices p;
   if (is_half(input.dtype())) {
-    p = places(type, calculable(input.detach()), d, first, keep, descending);
-    p.values = unrecorded(p.values, input.dtype());
+    p = places(type, to_compute_dtype(input.detach()), d, first, keep, descending);
+    p.values = cast_no_grad(p.values, input.dtype());
   } else {
     NoGrad off;
     const int last = input.dim() - 1;
@@ -31,7 +31,7 @@ Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, i
     p = {empty(shape, x.dtype(), x.device()), empty(shape, Dtype::i64, x.device())};
     Sort s{x.dtype(),       descending,
            p.values.data(), p.index.data_as<int64_t>(),
-           x.data(),        lines_along(x, p.values, line),
+           x.data(),        along_dim(x, p.values, line),
            first,           keep,
            nullptr};
     Tensor scratch;  // a GPU has its own
@@ -46,19 +46,19 @@ Picked places(const NodeType& type, const Tensor& input, int d, int64_t first, i
     if (!along)
       p = {contiguous(transpose(p.values, d, last)), contiguous(transpose(p.index, d, last))};
   }
-  record_picked(type, input, p.values, d, p.index);
+  record_gather(type, input, p.values, d, p.index);
   return p;
 }
 
 Tensor flat(const Tensor& x) { return reshape(x, {-1}); }
 /// The elements of x at positions along d, with the gradient going back there.
-Picked pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index) {
-  Picked p;
+ValuesIndices pick_at(const NodeType& type, const Tensor& x, int d, const Tensor& index) {
+  ValuesIndices p;
   {
     NoGrad off;
     p = {gather(x.detach(), d, index), index};
   }
-  record_picked(type, x, p.values, d, index);
+  record_gather(type, x, p.values, d, index);
   return p;
 }
 
@@ -70,12 +70,12 @@ Tensor counting(int64_t n, int d, int rank, const Device& device) {
                : zeros(shape, Dtype::i64, device);
 }
 
-const NodeType kSort{"sort", picked_backward}, kTopk{"topk", picked_backward},
-    kKth{"kthvalue", picked_backward}, kMedian{"median", picked_backward},
-    kNanmedian{"nanmedian", picked_backward}, kMode{"mode", picked_backward};
+const NodeType kSort{"sort", gather_backward}, kTopk{"topk", gather_backward},
+    kKth{"kthvalue", gather_backward}, kMedian{"median", gather_backward},
+    kNanmedian{"nanmedian", gather_backward}, kMode{"mode", gather_backward};
 
-Picked middle(const NodeType& type, const Tensor& x, int64_t dim, bool keepdim, bool skip) {
-  return as_lines(type.name, x, dim, [&](const Tensor& y, int d) {
+ValuesIndices middle(const NodeType& type, const Tensor& x, int64_t dim, bool keepdim, bool skip) {
+  return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     const bool tail = x.dim() == 0 || keepdim;
     const int64_t n = y.size(d), at = n > 0 ? (n - 1) / 2 : 0, keep = n > 0;
@@ -87,7 +87,7 @@ Picked middle(const NodeType& type, const Tensor& x, int64_t dim, bool keepdim, 
     {
       NoGrad off;
       const Tensor z = y.detach(), bad = isnan(z);
-      const Picked all = sort(z, d);
+      const ValuesIndices all = sort(z, d);
       if (skip) {
         const Tensor good = sum(logical_not(bad), {d}, true);
         const Tensor place = maximum(floor_divide(good - Tensor(1.0), Tensor(2.0)), Tensor(0.0));
@@ -127,14 +127,14 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
 
 }  // namespace
 
-Picked sort(const Tensor& x, int64_t dim, bool descending) {
-  return as_lines("sort", x, dim, [&](const Tensor& y, int d) {
+ValuesIndices sort(const Tensor& x, int64_t dim, bool descending) {
+  return at_least_1d("sort", x, dim, [&](const Tensor& y, int d) {
     return places(kSort, y, d, 0, y.size(d), descending);
   });
 }
 
-Picked topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
-  return as_lines("topk", x, dim, [&](const Tensor& y, int d) {
+ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+  return at_least_1d("topk", x, dim, [&](const Tensor& y, int d) {
     if (k < 0 || k > y.size(d))
       fail("topk: k is {}, dimension {} of {} has {} elements", k, d + 1, to_string(x.shape()),
            y.size(d));
@@ -143,8 +143,8 @@ Picked topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   });
 }
 
-Picked kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
-  return as_lines("kthvalue", x, dim, [&](const Tensor& y, int d) {
+ValuesIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+  return at_least_1d("kthvalue", x, dim, [&](const Tensor& y, int d) {
     if (k < 1 || k > y.size(d))
       fail("kthvalue: k is {}, dimension {} of {} has {} elements; k counts from 1", k, d + 1,
            to_string(x.shape()), y.size(d));
@@ -152,22 +152,22 @@ Picked kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
   });
 }
 
-Picked median(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices median(const Tensor& x, int64_t dim, bool keepdim) {
   return middle(kMedian, x, dim, keepdim, false);
 }
-Picked nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
   return middle(kNanmedian, x, dim, keepdim, true);
 }
 Tensor median(const Tensor& x) { return middle_of_all("median", x, false); }
 Tensor nanmedian(const Tensor& x) { return middle_of_all("nanmedian", x, true); }
 
-Picked mode(const Tensor& x, int64_t dim, bool keepdim) {
-  return as_lines("mode", x, dim, [&](const Tensor& y, int d) {
+ValuesIndices mode(const Tensor& x, int64_t dim, bool keepdim) {
+  return at_least_1d("mode", x, dim, [&](const Tensor& y, int d) {
     need_elements("mode", y, d);
     Tensor index;
     {
       NoGrad off;
-      const Picked sorted = sort(y.detach(), d);
+      const ValuesIndices sorted = sort(y.detach(), d);
       const int64_t n = y.size(d);
       const Tensor &s = sorted.values, place = counting(n, d, y.dim(), y.device());
       const Tensor a = slice(s, d, 0, n > 0 ? n - 1 : 0), b = slice(s, d, n > 0, n > 0 ? n - 1 : 0);
@@ -177,7 +177,7 @@ Picked mode(const Tensor& x, int64_t dim, bool keepdim) {
       const Tensor from = where(begins, slice(place, d, n > 0, n > 0 ? n - 1 : 0), Tensor(0.0));
       const Tensor zero = zeros_like(slice(sorted.index, d, 0, n > 0));
       const Tensor start = cummax(cat({zero, from}, d), d).values;
-      const Picked longest = max_along(place - start, d, true);
+      const ValuesIndices longest = max_along(place - start, d, true);
       index = gather(sorted.index, d, longest.index);
     }
     return without(pick_at(kMode, y, d, index), d, keepdim || x.dim() == 0);
@@ -331,7 +331,7 @@ Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive)
   Tensor order, sorted = rows;
   if (!consecutive) {
     if (rows.size(1) == 1) {
-      const Picked p = sort(flat(rows), 0);
+      const ValuesIndices p = sort(flat(rows), 0);
       order = p.index, sorted = unsqueeze(p.values, 1);
     } else {
       order = order_of_rows(rows), sorted = index_select(rows, 0, order);

@@ -8,20 +8,20 @@
 namespace mt {
 
 /// Along a dimension, stable; NaN is the largest.
-Picked sort(const Tensor&, int64_t dim = -1, bool descending = false);
+ValuesIndices sort(const Tensor&, int64_t dim = -1, bool descending = false);
 /// The k largest (or smallest) in order.
-Picked topk(const Tensor&, int64_t k, int64_t dim = -1, bool largest = true);
+ValuesIndices topk(const Tensor&, int64_t k, int64_t dim = -1, bool largest = true);
 /// The k-th smallest, k from 1.
-Picked kthvalue(const Tensor&, int64_t k, int64_t dim = -1, bool keepdim = false);
+ValuesIndices kthvalue(const Tensor&, int64_t k, int64_t dim = -1, bool keepdim = false);
 /// The lower of the two in the middle; NaN wins.
-Picked median(const Tensor&, int64_t dim, bool keepdim = false);
+ValuesIndices median(const Tensor&, int64_t dim, bool keepdim = false);
 /// Of everything; elements equal to it share the gradient.
 Tensor median(const Tensor&);
 /// The same without the NaNs.
-Picked nanmedian(const Tensor&, int64_t dim, bool keepdim = false);
+ValuesIndices nanmedian(const Tensor&, int64_t dim, bool keepdim = false);
 Tensor nanmedian(const Tensor&);
 /// The smallest of the most frequent values, and where it stands last.
-Picked mode(const Tensor&, int64_t dim = -1, bool keepdim = false);
+ValuesIndices mode(const Tensor&, int64_t dim = -1, bool keepdim = false);
 
 enum class QuantileRule { linear, lower, higher, midpoint, nearest };
 /// The elements at the fractions `q` (0..1) of the sorted order, one answer for each along a new

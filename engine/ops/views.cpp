@@ -41,7 +41,7 @@ bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
 
 const NodeType kReshape{
     "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.shape(0)); }, -1,
-    [](Node& node, const Shape&, Place&, Shape& input) {  // the same in both, row by row
+    [](Node& node, const Shape&, TensorGeometry&, Shape& input) {  // the same in both, row by row
       input = node.shape(0);
       return true;
     }};
@@ -53,13 +53,13 @@ Tensor seen_as(const Tensor& x, const Shape& size, const Shape& stride) {
 }
 
 /// The node has the order in which its result's dimensions are the input's.
-bool through_permute(Node& node, const Shape& seen, Place& r, Shape& input) {
+bool through_permute(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {
   const Shape back = node.shape(0);
   input = back;
   for (int d = 0; d < back.size(); ++d) input[d] = seen[int(back[d])];
-  Place whole = all_of(input), turned = whole;
+  TensorGeometry whole = all_of(input), turned = whole;
   for (int d = 0; d < back.size(); ++d) turned.stride[int(back[d])] = whole.stride[d];
-  return carry(Place(r), seen, contiguous_strides(seen), turned, r);
+  return carry(TensorGeometry(r), seen, contiguous_strides(seen), turned, r);
 }
 
 }  // namespace
@@ -198,7 +198,7 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t first, int64_t n, int64_t ste
     fail("slice: {} elements from {} by {} do not lie inside 1..{} (dimension {})", n, first + 1,
          step, x.size(d), d + 1);
   static const NodeType type{"slice", nullptr, -1, through_view};
-  return seen_at(type, x, [&](const Place& r) { return slice_of(r, d, first, n, step); });
+  return seen_at(type, x, [&](const TensorGeometry& r) { return slice_of(r, d, first, n, step); });
 }
 
 Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
@@ -209,7 +209,7 @@ Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
     fail("select: position {} is outside 1..{} (dimension {} of {})",
          index < 0 ? index : index + index_base, n, d + 1, to_string(x.shape()));
   static const NodeType type{"select", nullptr, -1, through_view};
-  return seen_at(type, x, [&](const Place& r) { return select_of(r, d, at); });
+  return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }
 
 Tensor cat(const std::vector<Tensor>& all, int64_t dim) {

@@ -194,12 +194,12 @@ std::vector<Tensor> meshgrid(const std::vector<Tensor>& list, bool xy) {
 
 namespace {
 
-Place diagonal_of(const Place& r, int64_t offset, int a, int b) {
+TensorGeometry diagonal_of(const TensorGeometry& r, int64_t offset, int a, int b) {
   const int64_t rows = r.size[a], columns = r.size[b];
   const int64_t down = std::max<int64_t>(-offset, 0), right = std::max<int64_t>(offset, 0);
   const int64_t n = std::max<int64_t>(
       0, std::min(rows - std::min(down, rows), columns - std::min(right, columns)));
-  Place out;
+  TensorGeometry out;
   for (int d = 0; d < r.size.size(); ++d)
     if (d != a && d != b) out.size.push(r.size[d]), out.stride.push(r.stride[d]);
   out.size.push(n), out.stride.push(r.stride[a] + r.stride[b]);
@@ -209,7 +209,7 @@ Place diagonal_of(const Place& r, int64_t offset, int a, int b) {
 
 Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
   static const NodeType type{"diagonal", nullptr, -1, through_view};
-  return seen_at(type, x, [&](const Place& r) { return diagonal_of(r, offset, a, b); });
+  return seen_at(type, x, [&](const TensorGeometry& r) { return diagonal_of(r, offset, a, b); });
 }
 
 /// Zeros of a shape, but for the diagonal.
@@ -262,7 +262,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   if (size < 0 || size > n)
     fail("unfold: windows of {} do not fit into the {} positions of dimension {}", size, n, d + 1);
   if (x.dim() == kMaxDims) fail("unfold: a tensor has at most {} dimensions", kMaxDims);
-  const auto windows = [&](Place r) {
+  const auto windows = [&](TensorGeometry r) {
     const int64_t step_inside = x.dim() > 0 ? r.stride[d] : 1;
     if (x.dim() > 0) {
       const int64_t n_windows = (n - size) / step + 1;
@@ -272,7 +272,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
     r.size.push(size), r.stride.push(step_inside);
     return r;
   };
-  checked_count("unfold", windows(place_of(x)).size);
+  checked_count("unfold", windows(geometry_of(x)).size);
   static const NodeType type{"unfold", nullptr, -1, through_view};
   return seen_at(type, x, windows);
 }
@@ -318,9 +318,9 @@ void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 void record_strided(const NodeType& inside, const Tensor& view, const Tensor& x) {
   static const NodeType type{"as_strided", as_strided_backward};
-  Place in_x, in_storage = place_of(view);
+  TensorGeometry in_x, in_storage = geometry_of(view);
   in_storage.offset -= x.offset();
-  if (!overlaps_itself(place_of(x)) &&
+  if (!overlaps_itself(geometry_of(x)) &&
       carry(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
     return record_view(inside, view, x, in_x);
   Node& node = record(type, view, {&x});

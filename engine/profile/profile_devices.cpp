@@ -87,7 +87,7 @@ template <int D> void time_numbers(const Map& m, unsigned numbers) {
 #define MT_TIMED_VERBS(V)                                                                      \
   V(alloc, 1) V(free, 2) V(sync, 3) V(upload, 4) V(download, 5) V(map, kMapVerb) V(copy, 7)    \
   V(reduce, 8) V(scan, 9) V(sort, 10) V(softmax, 11) V(normalize, 12) V(matmul, 13)            \
-  V(conv, 14) V(max_pool, 15) V(gather, 16) V(scatter, 17) V(locate, 18) V(count_mask, 19)     \
+  V(conv, 14) V(max_pool, 15) V(gather, 16) V(scatter, 17) V(ravel_index, 18) V(count_mask, 19)     \
   V(compress, 20) V(nonzero, 21) V(search, 22) V(random, 23) V(sgd, 24) V(adam, 25)
 // clang-format on
 #define MT_TIMED_NAME(verb, number)                                 \

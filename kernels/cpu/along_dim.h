@@ -7,26 +7,26 @@ namespace mt {
 inline namespace MT_ISA {
 
 /// The lines with their dimensions joined where they can be.
-inline Lines collapsed(const Lines& lines) {
-  Lines l = lines;
+inline AlongDim collapsed(const AlongDim& lines) {
+  AlongDim l = lines;
   int64_t* const stride[2] = {l.out_stride, l.in_stride};
   l.ndim = collapse(l.ndim, l.size, stride);
   return l;
 }
-inline int64_t in_at(const Lines& l, int64_t line) {
+inline int64_t in_at(const AlongDim& l, int64_t line) {
   return offset_of(line, l.ndim, l.size, l.in_stride);
 }
-inline int64_t out_at(const Lines& l, int64_t line) {
+inline int64_t out_at(const AlongDim& l, int64_t line) {
   return offset_of(line, l.ndim, l.size, l.out_stride);
 }
 /// Whether lines lie side by side, so that their elements are neighbours in memory.
-inline bool side_by_side(const Lines& l) {
+inline bool side_by_side(const AlongDim& l) {
   const int last = l.ndim - 1;
   return last >= 0 && l.in_stride[last] == 1 && l.out_stride[last] == 1 && l.size[last] >= 4 &&
          !(l.in_step == 1 && l.out_step == 1);
 }
 /// Calls `body(first line, n)` for groups of up to `most` lines of one row, threads taking them.
-template <class Body> void each_lines(const Lines& l, int64_t most, const Body& body) {
+template <class Body> void each_lines(const AlongDim& l, int64_t most, const Body& body) {
   const int64_t lines = count(l.ndim, l.size), row = l.ndim > 0 ? l.size[l.ndim - 1] : 1;
   const int64_t groups = (row + most - 1) / most;
   parallel(lines / row * groups, lines * l.n > kGrain, [&](int64_t i) {

@@ -51,10 +51,10 @@ template <class Op, int Part, class T> struct Kernel {
     const T given[sizeof...(S) + 1] = {math::convert<T>(scalar[S])..., T{}};
     auto loop = [&](Out* out, const In<I>*... in) {
       if constexpr (has_shortcut<Op, Part, T>) {
-        using E = math::Easy<T>;
+        using E = math::Reduced<T>;
         for (int64_t at = 0, end; at < n; at = end) {
-          end = smaller(n, at + kLook);
-          if (is_easy<Op, Part>(end - at, in + at...)) {
+          end = smaller(n, at + kProbe);
+          if (in_fast_range<Op, Part>(end - at, in + at...)) {
             MT_INDEPENDENT
             for (int64_t i = at; i < end; ++i)
               out[i] = static_cast<Out>(F::call(E(in[i])..., E(given[S])...));

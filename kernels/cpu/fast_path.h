@@ -1,8 +1,8 @@
 // fast_path.h -- operations with a short way for most numbers, and how a loop sees that it may go it
 //
 // The short way gives the same bits where it is allowed, so that an element's result does not
-// depend on its neighbours. A loop looks at kLook elements, which then are in the first-level
-// cache, and calls the formula with Easy numbers or with plain ones.
+// depend on its neighbours. A loop looks at kProbe elements, which then are in the first-level
+// cache, and calls the formula with Reduced numbers or with plain ones.
 #pragma once
 #include "kernels/cpu/parallel.h"
 #include "kernels/ops.h"
@@ -15,7 +15,7 @@ struct Tan;
 }  // namespace op
 inline namespace MT_ISA {
 
-constexpr int64_t kLook = 1024;
+constexpr int64_t kProbe = 1024;
 
 enum class Shortcut { none, angle, quotient, positive };
 
@@ -70,15 +70,16 @@ template <class T> bool all_moderate(int64_t n, const T* x, const T* y) {
   return others == 0;
 }
 
-template <class Op, int Part, class T> bool is_easy(int64_t n, const T* x) {
+template <class Op, int Part, class T> bool in_fast_range(int64_t n, const T* x) {
   if constexpr (shortcut<Op, Part> == Shortcut::angle) return all_near(n, x);
   else return all_positive(n, x);
 }
-template <class Op, int Part, class T> bool is_easy(int64_t n, const T* x, const T* y) {
+template <class Op, int Part, class T> bool in_fast_range(int64_t n, const T* x, const T* y) {
   if constexpr (Part == 0) return all_moderate(n, x, y);
   else return all_near(n, y);  // x is the incoming gradient
 }
-template <class Op, int Part, class T> bool is_easy(int64_t n, const T*, const T* x, const T* y) {
+template <class Op, int Part, class T>
+bool in_fast_range(int64_t n, const T*, const T* x, const T* y) {
   return all_moderate(n, x, y);
 }
 

@@ -147,7 +147,7 @@ template <class T> bool gather_as(const Gather& g) {
 // ---- scatter ------------------------------------------------------------------------------------
 
 /// A row whose elements go each to a position of their own; what is not there is passed over.
-template <Join J, class T>
+template <ScatterReduce J, class T>
 bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
                    int64_t step, int64_t n, const Positions p) {
   bool wrong = false;
@@ -167,7 +167,8 @@ bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* i
 }
 
 /// A row that is joined with another as it is.
-template <Join J, class T> void join_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
+template <ScatterReduce J, class T>
+void join_row(T* out, int64_t os, const T* in, int64_t is, int64_t n) {
   if (os == 1 && is == 1) {
     MT_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) out[i] = join<J>(out[i], in[i]);
@@ -176,7 +177,7 @@ template <Join J, class T> void join_row(T* out, int64_t os, const T* in, int64_
   }
 }
 
-template <Join J, class T> bool scatter_rows(const Gather& g) {
+template <ScatterReduce J, class T> bool scatter_rows(const Gather& g) {
   const int last = g.ndim - 1;
   const int64_t n = g.size[last], rows = count(last, g.size), step = g.step;
   const int64_t os = g.out_stride[last], is = g.in_stride[last], xs = g.index_stride[last];
@@ -209,7 +210,7 @@ constexpr int64_t kStrip = 512;
 
 /// Values that meet are joined in the same order every time: only a dimension along which they
 /// cannot meet is spread over threads.
-template <Join J, class T> bool scatter_as(const Gather& g) {
+template <ScatterReduce J, class T> bool scatter_as(const Gather& g) {
   const int64_t total = count(g.ndim, g.size);
   int cut = 0;
   while (cut < g.ndim && g.out_stride[cut] == 0) ++cut;
@@ -238,11 +239,11 @@ template <Join J, class T> bool scatter_as(const Gather& g) {
 
 template <class T> bool scatter_join(const Gather& g) {
   switch (g.join) {
-    case Join::set: return scatter_as<Join::set, T>(g);
-    case Join::add: return scatter_as<Join::add, T>(g);
-    case Join::mul: return scatter_as<Join::mul, T>(g);
-    case Join::max: return scatter_as<Join::max, T>(g);
-    default: return scatter_as<Join::min, T>(g);
+    case ScatterReduce::set: return scatter_as<ScatterReduce::set, T>(g);
+    case ScatterReduce::add: return scatter_as<ScatterReduce::add, T>(g);
+    case ScatterReduce::mul: return scatter_as<ScatterReduce::mul, T>(g);
+    case ScatterReduce::max: return scatter_as<ScatterReduce::max, T>(g);
+    default: return scatter_as<ScatterReduce::min, T>(g);
   }
 }
 
@@ -269,12 +270,12 @@ bool scatter(const Gather& call) {
     case Dtype::i64: return scatter_join<int64_t>(g);
     case Dtype::f32: return scatter_join<float>(g);
     case Dtype::f16:
-    case Dtype::bf16: return scatter_as<Join::set, uint16_t>(g);
+    case Dtype::bf16: return scatter_as<ScatterReduce::set, uint16_t>(g);
     default: return scatter_join<double>(g);
   }
 }
 
-bool locate(const Locate& l) {
+bool ravel_index(const RavelIndex& l) {
   const int64_t total = count(l.ndim, l.size);
   bool fine = true;
   parallel((total + kGrain - 1) / kGrain, total > 2 * kGrain, [&](int64_t piece) {

@@ -17,7 +17,7 @@ void fill_verbs(Device& device) {
   device.max_pool = max_pool;
   device.gather = gather;
   device.scatter = scatter;
-  device.locate = locate;
+  device.ravel_index = ravel_index;
   device.count_mask = count_mask;
   device.compress = compress;
   device.nonzero = nonzero;

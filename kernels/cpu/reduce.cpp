@@ -65,7 +65,7 @@ template <class Op, class Element> struct Simple {
 /// The mean and the sum of squared deviations from it: two passes over a run that is in the cache.
 template <class Element> struct Moments {
   using T = Element;
-  using State = op::Spread;
+  using State = op::WelfordState;
   static constexpr int64_t kWidth = kColumns;
   static State start() { return {0, 0, 0}; }
   static State run(const T* x, int64_t n) {
@@ -103,9 +103,9 @@ template <class Element> struct Moments {
   }
   static void write(const Reduce& r, int64_t at, int64_t step, const State* state, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-      const op::Spread& s = state[i];
+      const op::WelfordState& s = state[i];
       static_cast<T*>(r.out)[at + i * step] = T(op::variance(s, r.number));
-      if (r.also) static_cast<T*>(r.also)[at + i * step] = T(op::mean(s));
+      if (r.out2) static_cast<T*>(r.out2)[at + i * step] = T(op::mean(s));
     }
   }
 };
@@ -113,7 +113,7 @@ template <class Element> struct Moments {
 /// log(sum(exp(x))).
 template <class Element> struct LogSumExp {
   using T = Element;
-  using State = op::Scaled<T>;
+  using State = op::LogSumExpState<T>;
   static constexpr int64_t kWidth = kColumns;
   static State start() { return {T(0), 0}; }
   static State run(const T* x, int64_t n) {
@@ -146,7 +146,7 @@ template <class Element> struct LogSumExp {
 };
 
 /// The first extreme and its position.
-template <class T> struct Found {
+template <class T> struct ArgState {
   T value;
   int64_t at;
 };
@@ -289,12 +289,12 @@ template <class Rule> struct Reducer {
 
 /// The position of the first largest or smallest element; a NaN counts as the extreme.
 template <class Op, class T> struct Arg {
-  /// Blocks of the line are joined first, and searched only where they hold a new champion.
-  static Found<T> line(const T* x, const Reduce& r, int64_t elements) {
+  /// Blocks of the line are joined first, and searched only where they hold a new best.
+  static ArgState<T> line(const T* x, const Reduce& r, int64_t elements) {
     const int last = r.reduced - 1;
     const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
     const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
-    Found<T> best{*x, 0};
+    ArgState<T> best{*x, 0};
     for (int64_t i = 0; i < elements && best.value == best.value && !mt_interrupted;) {
       int64_t n = smaller(smaller(elements - i, row - i % row), kBuffer);
       const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
@@ -305,7 +305,7 @@ template <class Op, class T> struct Arg {
         at = buffer;
       }
       const T most = join_run<Op>(at, n);
-      if (op::beats<Op>(most, best.value)) {
+      if (op::is_better<Op>(most, best.value)) {
         int64_t k = 0;
         while (!(at[k] == most || (most != most && at[k] != at[k]))) ++k;
         best = {at[k], i + k};
@@ -330,7 +330,7 @@ template <class Op, class T> struct Arg {
       each_rows(r, start, elements, [&](const T* x, int64_t rows, int64_t step) {
         for (int64_t i = 0; i < rows; ++i, ++row, x += step)
           for (int64_t j = 0; j < n; ++j) {
-            const bool wins = op::beats<Op>(x[j], best[j]);
+            const bool wins = op::is_better<Op>(x[j], best[j]);
             best[j] = wins ? x[j] : best[j];
             at[j] = wins ? row : at[j];
           }
@@ -340,9 +340,9 @@ template <class Op, class T> struct Arg {
     });
   }
 
-  static void write(const Reduce& r, int64_t at, Found<T> best) {
+  static void write(const Reduce& r, int64_t at, ArgState<T> best) {
     if (r.out) static_cast<int64_t*>(r.out)[at] = best.at;
-    if (r.also) static_cast<T*>(r.also)[at] = best.value;
+    if (r.out2) static_cast<T*>(r.out2)[at] = best.value;
   }
 
   static void reduce(const Reduce& r) {
@@ -362,8 +362,8 @@ using Verb = void (*)(const Reduce&);
 /// Reductions of bools take bool alone: the engine has asked each element first.
 template <class Op, class T> constexpr Verb verb() {
   if constexpr (Op::info.boolean && sizeof(T) > sizeof(bool)) return nullptr;
-  else if constexpr (Op::info.enters != op::Enters::plain &&
-                     Op::info.enters != op::Enters::whether && !math::is_floating<T>)
+  else if constexpr (Op::info.premap != op::Premap::identity &&
+                     Op::info.premap != op::Premap::nonzero && !math::is_floating<T>)
     return nullptr;
   else return Reducer<Simple<Op, T>>::reduce;
 }

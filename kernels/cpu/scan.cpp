@@ -18,8 +18,8 @@ constexpr int64_t kPart = 1040;  // a power of two apart, parts would share one 
 template <class Op, class T> struct Running {
   using A = typename op::Accumulator<op::Sum, T>::type;
 
-  /// Lines side by side: row after row.
-  static void tile(const Scan& s, const Lines& l, int64_t first, int64_t n) {
+  /// AlongDim side by side: row after row.
+  static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     const T* in = static_cast<const T*>(s.in) + in_at(l, first);
     T* out = static_cast<T*>(s.out) + out_at(l, first);
     A state[kTile];
@@ -57,9 +57,9 @@ template <class Op, class T> struct Running {
   }
   /// Whether a line is cut into parts: lines that begin a power of two apart would drive each other
   /// out of the cache.
-  static bool cuts(const Lines& l) { return Op::cut && l.in_step == 1 && l.n >= 8 * kLines; }
+  static bool cuts(const AlongDim& l) { return Op::cut && l.in_step == 1 && l.n >= 8 * kLines; }
   /// One line; where it is long, kLines parts of it at a time.
-  static void line(const T* in, T* out, const Lines& l) {
+  static void line(const T* in, T* out, const AlongDim& l) {
     A s = Op::template identity<A>();
     int64_t i = 0;
     if constexpr (Op::cut) {
@@ -79,7 +79,7 @@ template <class Op, class T> struct Running {
     alone(in + i * l.in_step, out + i * l.out_step, s, l.n - i, l.in_step, l.out_step);
   }
 
-  static void lines(const Scan& s, const Lines& l, int64_t first, int64_t n) {
+  static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     const T* in = static_cast<const T*>(s.in) + in_at(l, first);
     T* out = static_cast<T*>(s.out) + out_at(l, first);
     const int64_t apart = l.ndim > 0 ? l.in_stride[l.ndim - 1] : 0;
@@ -101,7 +101,7 @@ template <class Op, class T> struct Running {
   }
 
   static void scan(const Scan& s) {
-    const Lines l = collapsed(s.lines);
+    const AlongDim l = collapsed(s.lines);
     if (side_by_side(l))
       return each_lines(l, kTile, [&](int64_t first, int64_t n) { tile(s, l, first, n); });
     each_lines(l, kLines, [&](int64_t first, int64_t n) { lines(s, l, first, n); });
@@ -114,7 +114,7 @@ template <class T, bool Largest> struct Extremes {
   MT_HD static bool wins(T x, T best) { return wins_so_far<Largest>(x, best); }
   static T worst() { return worst_so_far<T, Largest>(); }
 
-  static void tile(const Scan& s, const Lines& l, int64_t first, int64_t n) {
+  static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     const T* in = static_cast<const T*>(s.in) + in_at(l, first);
     T* out = static_cast<T*>(s.out) + out_at(l, first);
     int64_t* index = s.index + out_at(l, first);
@@ -135,7 +135,7 @@ template <class T, bool Largest> struct Extremes {
   }
   /// Most elements change nothing: kBlock of them are compared at once, and only a block that holds
   /// a new extreme is walked.
-  static void line(const T* in, T* out, int64_t* index, const Lines& l) {
+  static void line(const T* in, T* out, int64_t* index, const AlongDim& l) {
     constexpr int64_t kBlock = 32;
     T best = worst();
     int64_t at = 0;
@@ -162,7 +162,7 @@ template <class T, bool Largest> struct Extremes {
     }
   }
   static void scan(const Scan& s) {
-    const Lines l = collapsed(s.lines);
+    const AlongDim l = collapsed(s.lines);
     if (side_by_side(l))
       return each_lines(l, kTile, [&](int64_t first, int64_t n) { tile(s, l, first, n); });
     each_lines(l, kLines, [&](int64_t first, int64_t n) {

@@ -83,8 +83,8 @@ template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T*
     return widen_halves(Op::join(Op::join(two(0), two(2)), Op::join(two(4), two(6))));
   }
   const Pack<A> a = widened<A>(x);
-  if constexpr (Op::info.enters == op::Enters::square) return a * a;
-  else if constexpr (Op::info.enters == op::Enters::magnitude) return a < 0 ? -a : a;
+  if constexpr (Op::info.premap == op::Premap::square) return a * a;
+  else if constexpr (Op::info.premap == op::Premap::abs) return a < 0 ? -a : a;
   else return a;
 }
 

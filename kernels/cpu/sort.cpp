@@ -195,7 +195,7 @@ template <class T, class K> struct Line {
   int64_t n, out_step, first, end;
   K turn;
 
-  Line(const Sort& s, const Lines& l, int64_t number)
+  Line(const Sort& s, const AlongDim& l, int64_t number)
       : in(static_cast<const T*>(s.in) + in_at(l, number)),
         out(static_cast<T*>(s.out) + out_at(l, number)),
         index(s.index + out_at(l, number)),
@@ -418,7 +418,7 @@ template <class T, class K> struct LongLine {
   }
 };
 
-template <class T, class K> void sort_lines(const Sort& s, const Lines& l) {
+template <class T, class K> void sort_lines(const Sort& s, const AlongDim& l) {
   const int64_t lines = count(l.ndim, l.size), group = l.n < 256 ? 64 : 1;
   char* const scratch = static_cast<char*>(s.scratch);
   if (l.n < kLongLine)
@@ -437,7 +437,7 @@ template <class T, class K> void sort_lines(const Sort& s, const Lines& l) {
 }
 
 template <class T> void run(const Sort& s) {
-  const Lines l = collapsed(s.lines);
+  const AlongDim l = collapsed(s.lines);
   if (l.n < INT32_MAX) return sort_lines<T, KeyOf<T>>(s, l);
   sort_lines<T, uint64_t>(s, l);
 }

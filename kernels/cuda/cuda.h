@@ -1,4 +1,4 @@
-// cuda.h -- what the files of the CUDA plug-in share: the stream, launches, scratch memory, trouble
+// cuda.h -- what the files of the CUDA plug-in share: the stream, launches, scratch memory, errors
 //
 // The plug-in is one more table of verbs (kernels/device.h), on one stream for each GPU: whatever a
 // verb starts runs after what was started before, and nobody waits but for `download` and `sync`.
@@ -43,14 +43,14 @@ const Replay* replay_values();
 /// The entry of Replay::step that `adam` reads, or -1.
 int step_entry();
 
-/// A verb that looks whether positions are there; its kernels call `wrong_position`.
-struct Check {
-  WrongPosition* at;  // in the GPU's memory
+/// A verb that looks whether positions are there; its kernels call `report_out_of_bounds`.
+struct BoundsCheck {
+  BadIndex* at;  // in the GPU's memory
   unsigned long long number;
 };
-Check new_check();
+BoundsCheck new_bounds_check();
 /// False: one is not there. Waits with MTORCH_CUDA_SYNC only, else says true.
-bool passed(const Check&);
+bool bounds_ok(const BoundsCheck&);
 
 extern bool timing;  // the profiler asks for times (timing.cu)
 void begin_timing(const char* name);
@@ -143,7 +143,7 @@ __device__ inline int64_t thread_number() { return int64_t(blockIdx.x) * blockDi
 __device__ inline int64_t thread_count() { return int64_t(gridDim.x) * blockDim.x; }
 
 /// Notes a position that is not there.
-__device__ inline void wrong_position(const Check& c, int64_t position) {
+__device__ inline void report_out_of_bounds(const BoundsCheck& c, int64_t position) {
   static_assert(sizeof(long long) == sizeof(int64_t));
   const auto before =
       atomicCAS(reinterpret_cast<unsigned long long*>(&c.at->check), 0ull, c.number);

@@ -101,7 +101,7 @@ void destroy(State& g, Graph* graph) {
       *at = graph->next;
       break;
     }
-  for (int64_t i = 0; i < graph->chunks.size && !g.is_lost; ++i)
+  for (int64_t i = 0; i < graph->chunks.size && !g.device_lost; ++i)
     check(cudaFree(graph->chunks.at[i].data), "freeing a graph's memory");
   graph->chunks.clear(), graph->words.clear(), graph->held.clear();
   for (List<void*>& list : graph->idle) list.clear();
@@ -255,7 +255,7 @@ void* captured(bool keep) {
     cudaGetLastError();
     if (keep) check(e, "recording a graph");
   }
-  const bool good = e == cudaSuccess && keep && !g.stopped && !g.is_lost;
+  const bool good = e == cudaSuccess && keep && !g.out_of_memory && !g.device_lost;
   std::sort(graph->words.at, graph->words.at + graph->words.size);
   graph->words.size =
       std::unique(graph->words.at, graph->words.at + graph->words.size) - graph->words.at;
@@ -297,7 +297,7 @@ void drop_graph(void* which) {
   else end(g, graph);
 }
 
-Check new_check() {
+BoundsCheck new_bounds_check() {
   State& g = state();
   if (g.recording) g.recording->checks = true;
   else g.unsettled = true;

@@ -38,14 +38,14 @@ struct alignas(16) Line {
 };
 
 template <class T>
-__global__ void gather_cells(const __grid_constant__ Cells c, cuda::Check check) {
+__global__ void gather_cells(const __grid_constant__ Cells c, cuda::BoundsCheck check) {
   for (int64_t i = cuda::thread_number(); i < c.n; i += cuda::thread_count()) {
     int64_t at[3];
     cuda::offsets_of<3>(i, c.ndim, c.size, c.stride, at);
     const int64_t given = c.index[at[2]];
     bool wrong = false;
     const int64_t k = c.positions.read(given, wrong);
-    if (wrong) cuda::wrong_position(check, given);
+    if (wrong) cuda::report_out_of_bounds(check, given);
     static_cast<T*>(c.out)[at[0]] = static_cast<const T*>(c.in)[at[1] + k * c.step];
   }
 }
@@ -64,20 +64,21 @@ bool in_lines(Cells& c, int64_t item) {
   return true;
 }
 
-__global__ void locate_cells(const __grid_constant__ Locate l, int64_t n, cuda::Check check) {
+__global__ void locate_cells(const __grid_constant__ RavelIndex l, int64_t n,
+                             cuda::BoundsCheck check) {
   const Positions positions{l.extent, l.first, l.back};
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
     const int64_t given = l.index[offset_of(i, l.ndim, l.size, l.index_stride)];
     bool wrong = false;
     const int64_t k = positions.read(given, wrong) * l.step;
-    if (wrong) cuda::wrong_position(check, given);
+    if (wrong) cuda::report_out_of_bounds(check, given);
     if (l.out) l.out[i] = l.add ? l.out[i] + k : k;
   }
 }
 
 // ---- scatter ------------------------------------------------------------------------------------
 
-struct Spread {
+struct ScatterJob {
   int outer, inner;  // numbers of dimensions
   int64_t lines, inside;
   int64_t outer_size[kMaxDims], inner_size[kMaxDims];
@@ -99,8 +100,8 @@ struct Spread {
   }
 };
 
-Spread spread_of(const Gather& g) {
-  Spread s;
+ScatterJob scatter_job(const Gather& g) {
+  ScatterJob s;
   s.outer = s.inner = 0;
   s.shared = true;
   for (int d = 0; d < g.ndim; ++d) {
@@ -127,8 +128,8 @@ Spread spread_of(const Gather& g) {
 }
 
 /// A thread for each line.
-template <Join J, class T>
-__global__ void scatter_lines(const __grid_constant__ Spread s, cuda::Check check) {
+template <ScatterReduce J, class T>
+__global__ void scatter_lines(const __grid_constant__ ScatterJob s, cuda::BoundsCheck check) {
   for (int64_t line = cuda::thread_number(); line < s.lines; line += cuda::thread_count()) {
     int64_t at[3];
     cuda::offsets_of<3>(line, s.outer, s.outer_size, s.outer_stride, at);
@@ -140,7 +141,7 @@ __global__ void scatter_lines(const __grid_constant__ Spread s, cuda::Check chec
       bool wrong = false;
       const int64_t given = s.index[at[2] + inside[1]], k = s.positions.read(given, wrong);
       if (wrong) {
-        cuda::wrong_position(check, given);
+        cuda::report_out_of_bounds(check, given);
         continue;
       }
       T& cell = out[k * s.step];
@@ -151,21 +152,21 @@ __global__ void scatter_lines(const __grid_constant__ Spread s, cuda::Check chec
 
 /// entry[i]: the cell that value i goes to (in the bits from `shift` on), and i. Behind all cells
 /// stands what is not there.
-__global__ void list_cells(const __grid_constant__ Spread s, uint64_t* entry, int shift,
-                           int64_t cells, cuda::Check check) {
+__global__ void list_cells(const __grid_constant__ ScatterJob s, uint64_t* entry, int shift,
+                           int64_t cells, cuda::BoundsCheck check) {
   const int64_t extent = s.positions.extent;
   for (int64_t i = cuda::thread_number(); i < s.read(); i += cuda::thread_count()) {
     bool wrong = false;
     const int64_t given = s.index[s.index_at(i)], k = s.positions.read(given, wrong);
-    if (wrong) cuda::wrong_position(check, given);
+    if (wrong) cuda::report_out_of_bounds(check, given);
     const int64_t cell = wrong ? cells : s.shared ? k : i / s.inside * extent + k;
     entry[i] = uint64_t(cell) << shift | uint64_t(i);
   }
 }
 
 /// A thread for each run of entries with the same cell, and where lines share them for each line.
-template <Join J, class T>
-__global__ void join_runs(const __grid_constant__ Spread s, const uint64_t* entry, int shift,
+template <ScatterReduce J, class T>
+__global__ void join_runs(const __grid_constant__ ScatterJob s, const uint64_t* entry, int shift,
                           int64_t cells) {
   constexpr int kAhead = 8;  // values on their way at once
   const int64_t extent = s.positions.extent;
@@ -200,13 +201,13 @@ __global__ void join_runs(const __grid_constant__ Spread s, const uint64_t* entr
   }
 }
 
-template <Join J, class T> bool by_lines(const Spread& s) {
-  const cuda::Check check = cuda::new_check();
+template <ScatterReduce J, class T> bool by_lines(const ScatterJob& s) {
+  const cuda::BoundsCheck check = cuda::new_bounds_check();
   cuda::launch("scatter", scatter_lines<J, T>, cuda::blocks_for(s.lines, 64), 64, s, check);
-  return cuda::passed(check);
+  return cuda::bounds_ok(check);
 }
 
-template <Join J, class T> bool scatter_as(const Spread& s) {
+template <ScatterReduce J, class T> bool scatter_as(const ScatterJob& s) {
   // In lines a value waits for the one before; the sort has its own price for each position.
   if (s.inside <= 256 || s.lines >= (s.shared ? 65536 : 2048)) return by_lines<J, T>(s);
   const int64_t n = s.read();
@@ -216,27 +217,27 @@ template <Join J, class T> bool scatter_as(const Spread& s) {
   if (shift > 63 || top > 64) return by_lines<J, T>(s);
   const cuda::Scratch scratch(size_t(n) * 2 * sizeof(uint64_t));
   uint64_t* const entry = scratch.as<uint64_t>();
-  if (!entry) return true;  // the trouble is noted
-  const cuda::Check check = cuda::new_check();
+  if (!entry) return true;  // the error is noted
+  const cuda::BoundsCheck check = cuda::new_bounds_check();
   cuda::launch("scatter", list_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, s, entry,
                shift, cells, check);
   const uint64_t* const sorted = cuda::radix_sort("scatter", entry, entry + n, n, shift, top);
   cuda::launch("scatter", join_runs<J, T>, cuda::blocks_for(n * (s.shared ? s.lines : 1), 64), 64,
                s, sorted, shift, cells);
-  return cuda::passed(check);
+  return cuda::bounds_ok(check);
 }
 
-template <class T> bool scatter_join(const Spread& s, Join join) {
+template <class T> bool scatter_join(const ScatterJob& s, ScatterReduce join) {
   switch (join) {
-    case Join::set: return scatter_as<Join::set, T>(s);
-    case Join::add: return scatter_as<Join::add, T>(s);
-    case Join::mul: return scatter_as<Join::mul, T>(s);
-    case Join::max: return scatter_as<Join::max, T>(s);
-    default: return scatter_as<Join::min, T>(s);
+    case ScatterReduce::set: return scatter_as<ScatterReduce::set, T>(s);
+    case ScatterReduce::add: return scatter_as<ScatterReduce::add, T>(s);
+    case ScatterReduce::mul: return scatter_as<ScatterReduce::mul, T>(s);
+    case ScatterReduce::max: return scatter_as<ScatterReduce::max, T>(s);
+    default: return scatter_as<ScatterReduce::min, T>(s);
   }
 }
 
-template <class T> void gather_as(const Cells& c, const cuda::Check& check) {
+template <class T> void gather_as(const Cells& c, const cuda::BoundsCheck& check) {
   cuda::launch("gather", gather_cells<T>, cuda::blocks_for(c.n, cuda::kThreads), cuda::kThreads, c,
                check);
 }
@@ -255,19 +256,19 @@ bool gather(const Gather& g) {
   c.ndim = collapse(g.ndim, c.size, stride);
   c.out = g.out, c.in = g.in, c.index = g.index, c.step = g.step;
   c.positions = positions_of(g);
-  const cuda::Check check = cuda::new_check();
+  const cuda::BoundsCheck check = cuda::new_bounds_check();
   const int64_t item = item_size(g.dtype);
   if (in_lines(c, item)) gather_as<Line>(c, check);
   else if (item == 1) gather_as<uint8_t>(c, check);
   else if (item == 2) gather_as<uint16_t>(c, check);
   else if (item == 4) gather_as<uint32_t>(c, check);
   else gather_as<uint64_t>(c, check);
-  return cuda::passed(check);
+  return cuda::bounds_ok(check);
 }
 
 bool scatter(const Gather& g) {
   if (count(g.ndim, g.size) == 0) return true;
-  const Spread s = spread_of(g);
+  const ScatterJob s = scatter_job(g);
   switch (g.dtype) {
     case Dtype::b8: return scatter_join<bool>(s, g.join);
     case Dtype::u8: return scatter_join<uint8_t>(s, g.join);
@@ -275,18 +276,18 @@ bool scatter(const Gather& g) {
     case Dtype::i64: return scatter_join<int64_t>(s, g.join);
     case Dtype::f32: return scatter_join<float>(s, g.join);
     case Dtype::f16:
-    case Dtype::bf16: return scatter_as<Join::set, uint16_t>(s);
+    case Dtype::bf16: return scatter_as<ScatterReduce::set, uint16_t>(s);
     default: return scatter_join<double>(s, g.join);
   }
 }
 
-bool locate(const Locate& l) {
+bool ravel_index(const RavelIndex& l) {
   const int64_t n = count(l.ndim, l.size);
   if (n == 0) return true;
-  const cuda::Check check = cuda::new_check();
+  const cuda::BoundsCheck check = cuda::new_bounds_check();
   cuda::launch("locate", locate_cells, cuda::blocks_for(n, cuda::kThreads), cuda::kThreads, l, n,
                check);
-  return cuda::passed(check);
+  return cuda::bounds_ok(check);
 }
 
 }  // namespace MT_ISA

@@ -65,15 +65,15 @@ void release(void* data, size_t bytes) {
 
 void* take(size_t bytes) {
   State& g = state();
-  if (g.is_lost) return nullptr;
+  if (g.device_lost) return nullptr;
   void* data = raw(bytes);
-  if (!data && !g.is_lost) {
+  if (!data && !g.device_lost) {
     trim();
     data = raw(bytes);
   }
-  if (!data && !g.is_lost) {
+  if (!data && !g.device_lost) {
     check(cudaErrorMemoryAllocation, "memory for intermediate results");
-    g.stopped = true;
+    g.out_of_memory = true;
   }
   return data;
 }

@@ -72,17 +72,17 @@ void list_started(const State& g, char* text, size_t room) {
 void lose(State& g, cudaError_t error, const char* doing) {
   char names[640];
   list_started(g, names, sizeof names);
-  g.is_lost = g.troubled = true;
+  g.device_lost = g.has_error = true;
   g.recording = nullptr;
   const char *const what = cudaGetErrorString(error), *const name = cudaGetErrorName(error);
-  if (at_once())
-    std::snprintf(g.trouble, sizeof g.trouble,
+  if (synchronous())
+    std::snprintf(g.error, sizeof g.error,
                   "%s failed: %s (%s); the GPU cannot be used any more "
                   "by this program, the CPU can",
                   doing, what, name);
   else
     std::snprintf(
-        g.trouble, sizeof g.trouble,
+        g.error, sizeof g.error,
         "%s (%s) in one of the operations since the last "
         "synchronisation: %s; MTORCH_CUDA_SYNC=1 names the one; the GPU cannot be used any "
         "more by this program, the CPU can",
@@ -93,13 +93,13 @@ void lose(State& g, cudaError_t error, const char* doing) {
                 name);
 }
 
-const char* trouble() {
+const char* take_error() {
   State& g = gpus[current];
-  if (!g.troubled) return nullptr;
-  g.troubled = g.stopped = false;
-  return g.trouble;
+  if (!g.has_error) return nullptr;
+  g.has_error = g.out_of_memory = false;
+  return g.error;
 }
-const char* lost() { return gpus[current].is_lost ? gpus[current].lost : nullptr; }
+const char* lost() { return gpus[current].device_lost ? gpus[current].lost : nullptr; }
 
 // ---- copies, waiting ----------------------------------------------------------------------------
 
@@ -124,10 +124,10 @@ void download(void* to, const void* from, size_t bytes) {
   wait();
 }
 
-const WrongPosition kNone{0, INT64_MAX, INT64_MIN};
+const BadIndex kNone{0, INT64_MAX, INT64_MIN};
 
 uint64_t last_check() { return state().checks; }
-WrongPosition take_wrong_position() { return std::exchange(state().wrong, WrongPosition{}); }
+BadIndex take_wrong_position() { return std::exchange(state().wrong, BadIndex{}); }
 
 // ---- the table ----------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ template <int Index, auto verb> struct On;
 template <int Index, class R, class... A, R (*verb)(A...)> struct On<Index, verb> {
   static R call(A... a) {
     enter(Index);
-    if (gpus[Index].is_lost) {
+    if (gpus[Index].device_lost) {
       if constexpr (std::is_same_v<R, bool>) return true;
       else return R();
     }
@@ -182,14 +182,14 @@ template <int I> Gpu table() {
   d.sync = On<I, wait>::call;
   d.upload = On<I, upload>::call;
   d.download = On<I, download>::call;
-  d.trouble = Of<I, trouble>::call;
+  d.take_error = Of<I, take_error>::call;
   d.lost = Of<I, lost>::call;
-  d.at_once = at_once();
+  d.synchronous = synchronous();
   d.started = &gpus[I].launches, d.waited = &gpus[I].waited;
   d.map_numbers = On<I, map_numbers>::call;
   d.fill = On<I, fill>::call;
   d.last_check = On<I, last_check>::call;
-  d.wrong_position = On<I, take_wrong_position>::call;
+  d.take_bad_index = On<I, take_wrong_position>::call;
   d.properties = On<I, properties<I>>::call;
   d.use = On<I, use>::call;
   d.products = Of<I, cublas_words>::call;
@@ -214,7 +214,7 @@ template <int I> Gpu table() {
   d.copy = On<I, copy>::call;
   d.gather = On<I, gather>::call;
   d.scatter = On<I, scatter>::call;
-  d.locate = On<I, locate>::call;
+  d.ravel_index = On<I, ravel_index>::call;
   d.count_mask = On<I, count_mask>::call;
   d.compress = On<I, compress>::call;
   d.nonzero = On<I, nonzero>::call;
@@ -270,8 +270,8 @@ bool open(int index, char* why, size_t room) {
   if (e == cudaSuccess && pools)
     e = cudaMemPoolSetAttribute(g.pool, cudaMemPoolAttrReleaseThreshold, &keep);
   void *found = nullptr, *seen = nullptr;
-  if (e == cudaSuccess) e = cudaMalloc(&found, sizeof(WrongPosition));
-  if (e == cudaSuccess) e = cudaHostAlloc(&seen, sizeof(WrongPosition), cudaHostAllocDefault);
+  if (e == cudaSuccess) e = cudaMalloc(&found, sizeof(BadIndex));
+  if (e == cudaSuccess) e = cudaHostAlloc(&seen, sizeof(BadIndex), cudaHostAllocDefault);
   if (e == cudaSuccess)
     e = cudaMemcpyAsync(found, &kNone, sizeof kNone, cudaMemcpyHostToDevice, g.stream);
   if (e != cudaSuccess) {
@@ -287,7 +287,7 @@ bool open(int index, char* why, size_t room) {
     return false;
   }
   current = index;
-  g.found = static_cast<WrongPosition*>(found), g.seen = static_cast<WrongPosition*>(seen);
+  g.found = static_cast<BadIndex*>(found), g.seen = static_cast<BadIndex*>(seen);
   g.processors = p.multiProcessorCount;
   std::snprintf(g.name, sizeof g.name, "cuda:%d", index);
   std::snprintf(g.model, sizeof g.model, "%s", p.name);
@@ -330,8 +330,8 @@ State& state() { return gpus[current]; }
 cudaStream_t stream() { return gpus[current].stream; }
 int current_device() { return current; }
 int processors() { return gpus[current].processors; }
-bool stopped() { return gpus[current].stopped || gpus[current].is_lost; }
-bool at_once() {
+bool stopped() { return gpus[current].out_of_memory || gpus[current].device_lost; }
+bool synchronous() {
   static const bool wanted = [] {
     const char* const text = std::getenv("MTORCH_CUDA_SYNC");
     return text && *text && std::strcmp(text, "0") != 0;
@@ -343,12 +343,12 @@ bool check(cudaError_t error, const char* doing) {
   if (error == cudaSuccess) return true;
   cudaGetLastError();  // the runtime remembers it, and the next launch would tell it again
   State& g = gpus[current];
-  if (g.is_lost) return false;
+  if (g.device_lost) return false;
   if (ends_everything(error)) return lose(g, error, doing), false;
-  if (!g.troubled)
-    std::snprintf(g.trouble, sizeof g.trouble, "%s failed: %s (%s)", doing,
-                  cudaGetErrorString(error), cudaGetErrorName(error));
-  g.troubled = true;
+  if (!g.has_error)
+    std::snprintf(g.error, sizeof g.error, "%s failed: %s (%s)", doing, cudaGetErrorString(error),
+                  cudaGetErrorName(error));
+  g.has_error = true;
   return false;
 }
 
@@ -356,12 +356,12 @@ void started(const char* name) {
   State& g = gpus[current];
   if (g.recording) return;
   g.ring[g.launches++ % kRing] = name;
-  if (at_once()) check(cudaStreamSynchronize(g.stream), name);
+  if (synchronous()) check(cudaStreamSynchronize(g.stream), name);
 }
 
 void wait() {
   State& g = gpus[current];
-  if (g.recording || g.is_lost) return;
+  if (g.recording || g.device_lost) return;
   ++g.waits;
   const bool look = g.unsettled && g.seen;
   if (look)
@@ -377,9 +377,9 @@ void wait() {
         "forgetting what went wrong");
 }
 
-bool passed(const Check& c) {
+bool bounds_ok(const BoundsCheck& c) {
   State& g = gpus[current];
-  if (!at_once() || g.recording) return true;
+  if (!synchronous() || g.recording) return true;
   wait();
   if (g.wrong.check != c.number) return true;
   g.wrong = {};

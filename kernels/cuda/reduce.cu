@@ -43,19 +43,19 @@ template <class Op, class Element> struct Simple {
 
 template <class Element> struct Moments {
   using T = Element;
-  using State = op::Spread;
+  using State = op::WelfordState;
   static __device__ State start() { return {0, 0, 0}; }
   static __device__ State enter(T x, int64_t) { return {1, double(x), 0}; }
   static __device__ State join(const State& a, const State& b) { return op::join(a, b); }
   static __device__ void write(const Reduce& r, int64_t at, const State& s) {
     put(r.out, at, T(op::variance(s, r.number)));
-    if (r.also) put(r.also, at, T(op::mean(s)));
+    if (r.out2) put(r.out2, at, T(op::mean(s)));
   }
 };
 
 template <class Element> struct LogSumExp {
   using T = Element;
-  using State = op::Scaled<T>;
+  using State = op::LogSumExpState<T>;
   static __device__ State start() { return {0, 0}; }
   static __device__ State enter(T x, int64_t) {
     const T offset = op::offset_for(x);
@@ -68,25 +68,25 @@ template <class Element> struct LogSumExp {
 };
 
 /// The first extreme and its position; a NaN counts as the extreme.
-template <class V> struct Found {
+template <class V> struct ArgState {
   V value;
   int64_t at;  // -1: nothing yet
 };
 template <class Op, class Element> struct Arg {
   using T = Element;
-  using State = Found<T>;
+  using State = ArgState<T>;
   static __device__ State start() { return {T(0), -1}; }
   static __device__ State enter(T x, int64_t i) { return {x, i}; }
   static __device__ State join(const State& a, const State& b) {
     if (a.at < 0) return b;
     if (b.at < 0) return a;
-    if (op::beats<Op>(a.value, b.value)) return a;
-    if (op::beats<Op>(b.value, a.value)) return b;
+    if (op::is_better<Op>(a.value, b.value)) return a;
+    if (op::is_better<Op>(b.value, a.value)) return b;
     return a.at < b.at ? a : b;
   }
   static __device__ void write(const Reduce& r, int64_t at, const State& s) {
     if (r.out) put(r.out, at, s.at);
-    if (r.also) put(r.also, at, s.value);
+    if (r.out2) put(r.out2, at, s.value);
   }
 };
 
@@ -110,7 +110,7 @@ template <class Element> class Alone<Moments<Element>> {
     const double d = double(x) - first_;
     n_ += 1, sum_ += d, squares_ += d * d;
   }
-  __device__ op::Spread state() const {
+  __device__ op::WelfordState state() const {
     if (n_ == 0) return Moments<T>::start();
     const double mean = sum_ / n_, m2 = squares_ - sum_ * mean;
     return {n_, first_ + mean, m2 < 0 ? 0.0 : m2};
@@ -134,10 +134,10 @@ template <class Element> class Alone<LogSumExp<Element>> {
       s_ = Rule::join(s_, Rule::enter(x, i));
     }
   }
-  __device__ op::Scaled<T> state() const { return s_; }
+  __device__ op::LogSumExpState<T> state() const { return s_; }
 
  private:
-  op::Scaled<T> s_ = Rule::start();
+  op::LogSumExpState<T> s_ = Rule::start();
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -318,8 +318,8 @@ struct Verbs {
 /// Reductions of bools take bool alone: the engine has asked each element first.
 template <class Op, class T> constexpr Verb verb() {
   if constexpr (Op::info.boolean && sizeof(T) > sizeof(bool)) return nullptr;
-  else if constexpr (Op::info.enters != op::Enters::plain &&
-                     Op::info.enters != op::Enters::whether && !math::is_floating<T>)
+  else if constexpr (Op::info.premap != op::Premap::identity &&
+                     Op::info.premap != op::Premap::nonzero && !math::is_floating<T>)
     return nullptr;
   else return run<Simple<Op, T>>;
 }

@@ -31,13 +31,13 @@ template <class Op, class Element> struct Running {
 };
 
 /// An extreme and the position of its last occurrence; -1: nothing yet.
-template <class V> struct Found {
+template <class V> struct ArgState {
   V value;
   int64_t at;
 };
 template <bool Largest, class Element> struct Extreme {
   using T = Element;
-  using State = Found<T>;
+  using State = ArgState<T>;
   static __device__ State nothing() { return {worst_so_far<T, Largest>(), -1}; }
   static __device__ State enter(T x, int64_t i) { return {x, i}; }
   __device__ State operator()(const State& a, const State& b) const {
@@ -104,7 +104,7 @@ template <class Rule, class Team>
 __global__ void scan_parts(const __grid_constant__ Job j, bool write) {
   using State = typename Rule::State;
   const Team team;
-  const Lines& l = j.s.lines;
+  const AlongDim& l = j.s.lines;
   State* const states = static_cast<State*>(j.state);
   for (int64_t p = team.first_line(); p < j.lines * j.parts; p += team.lines_at_once()) {
     const int64_t line = p / j.parts, from = (p - line * j.parts) * j.part;
@@ -140,7 +140,7 @@ template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) 
 template <class Rule> void run(const Scan& s) {
   using State = typename Rule::State;
   Job j{s, 0, 1, 0, nullptr};
-  Lines& l = j.s.lines;
+  AlongDim& l = j.s.lines;
   int64_t* const stride[2] = {l.out_stride, l.in_stride};
   l.ndim = collapse(l.ndim, l.size, stride);
   j.lines = count(l.ndim, l.size), j.part = l.n;

@@ -45,7 +45,7 @@ template <class T, class K> struct Items {
   using I = Item<K>;
   static __device__ K turn(const Job& j) { return j.s.descending ? ~K(0) : K(0); }
   static __device__ const T* in(const Job& j, int64_t line) {
-    const Lines& l = j.s.lines;
+    const AlongDim& l = j.s.lines;
     return static_cast<const T*>(j.s.in) +
            offset_of(j.first_line + line, l.ndim, l.size, l.in_stride);
   }
@@ -56,7 +56,7 @@ template <class T, class K> struct Items {
   /// The i-th place of the output; where not all of the key is known, from the input.
   static __device__ void put(const Job& j, int64_t line, int64_t i, K sorted, int64_t at,
                              bool known = true) {
-    const Lines& l = j.s.lines;
+    const AlongDim& l = j.s.lines;
     const int64_t to =
         offset_of(j.first_line + line, l.ndim, l.size, l.out_stride) + i * l.out_step;
     const auto key = KeyOf<T>(sorted ^ turn(j));
@@ -163,7 +163,7 @@ template <class T, class K> void sort_few(Job j, void* spare, void* other) {
   launch_tiles<T, K>(j);
 }
 
-template <class T, class K> void sort_all(const Sort& s, const Lines& l) {
+template <class T, class K> void sort_all(const Sort& s, const AlongDim& l) {
   Job j{};
   j.s = s, j.s.lines = l;
   j.lines = count(l.ndim, l.size), j.n = j.pitch = l.n;
@@ -172,7 +172,7 @@ template <class T, class K> void sort_all(const Sort& s, const Lines& l) {
   const int64_t all = j.lines, together = smaller(all, kMostItems / l.n > 1 ? kMostItems / l.n : 1);
   const size_t bytes = size_t(together * l.n) * (few ? sizeof(Item<K>) : sizeof(uint64_t));
   const cuda::Scratch spare(bytes), other(bytes);
-  if (!spare.as<void>() || !other.as<void>()) return;  // the trouble is noted
+  if (!spare.as<void>() || !other.as<void>()) return;  // the error is noted
   for (; j.first_line < all; j.first_line += together) {
     j.lines = smaller(together, all - j.first_line);
     if (few) sort_few<T, K>(j, spare.as<void>(), other.as<void>());
@@ -181,7 +181,7 @@ template <class T, class K> void sort_all(const Sort& s, const Lines& l) {
 }
 
 template <class T> void run(const Sort& s) {
-  Lines l = s.lines;
+  AlongDim l = s.lines;
   int64_t* const stride[2] = {l.out_stride, l.in_stride};
   l.ndim = collapse(l.ndim, l.size, stride);
   if (l.n < INT32_MAX) sort_all<T, KeyOf<T>>(s, l);

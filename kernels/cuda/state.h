@@ -34,14 +34,14 @@ struct State {
   int64_t allocations = 0, copies = 0, waits = 0;
   int64_t allocated = 0, peak = 0;
 
-  char trouble[1024], lost[1024];
-  bool troubled = false;  // `trouble` has not been asked for
-  bool stopped = false;   // a verb got no memory: nothing is started until `trouble` is asked for
-  bool is_lost = false;
+  char error[1024], lost[1024];
+  bool has_error = false;      // `error` has not been taken
+  bool out_of_memory = false;  // a verb got no memory: nothing is started until the error is taken
+  bool device_lost = false;
 
-  WrongPosition* found = nullptr;  // in the GPU's memory
-  WrongPosition* seen = nullptr;   // page-locked: what of it has been read
-  WrongPosition wrong{};           // not told yet
+  BadIndex* found = nullptr;  // in the GPU's memory
+  BadIndex* seen = nullptr;   // page-locked: what of it has been read
+  BadIndex wrong{};           // not told yet
   uint64_t checks = 0;
   bool unsettled = false;  // checks were started whose outcome has not been read
 
@@ -57,7 +57,7 @@ struct State {
 
 /// The state of the GPU that the calling thread works on.
 State& state();
-bool at_once();
+bool synchronous();
 void wait();
 
 // memory.cu

@@ -37,9 +37,12 @@ struct Alone {
   __device__ int size() const { return 1; }
   __device__ int64_t first_line() const { return thread_number(); }
   __device__ int64_t lines_at_once() const { return thread_count(); }
-  template <class S, class Join> __device__ S total(const S& s, const Join&) const { return s; }
-  template <class S, class Join>
-  __device__ Scanned<S> scan(const S& s, const S& nothing, const Join&) const {
+  template <class S, class ScatterReduce>
+  __device__ S total(const S& s, const ScatterReduce&) const {
+    return s;
+  }
+  template <class S, class ScatterReduce>
+  __device__ Scanned<S> scan(const S& s, const S& nothing, const ScatterReduce&) const {
     return {nothing, s};
   }
 };
@@ -51,12 +54,12 @@ struct Warp {
   __device__ int size() const { return 32; }
   __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.y; }
   __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
-  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+  template <class S, class ScatterReduce> __device__ S total(S s, const ScatterReduce& join) const {
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
     return s;
   }
-  template <class S, class Join>
-  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
+  template <class S, class ScatterReduce>
+  __device__ Scanned<S> scan(S s, const S& nothing, const ScatterReduce& join) const {
     const int lane = int(threadIdx.x);
     for (int by = 1; by < 32; by *= 2) {
       const S other = from_lane_before(s, by);
@@ -75,7 +78,7 @@ struct Block {
   __device__ int size() const { return kThreads; }
   __device__ int64_t first_line() const { return blockIdx.x; }
   __device__ int64_t lines_at_once() const { return gridDim.x; }
-  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+  template <class S, class ScatterReduce> __device__ S total(S s, const ScatterReduce& join) const {
     static_assert(sizeof(S) <= 16);
     S* const of_warp = shared_memory<S>();
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
@@ -86,8 +89,8 @@ struct Block {
     __syncthreads();
     return s;
   }
-  template <class S, class Join>
-  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
+  template <class S, class ScatterReduce>
+  __device__ Scanned<S> scan(S s, const S& nothing, const ScatterReduce& join) const {
     static_assert(sizeof(S) <= 16);
     S* const of_warp = shared_memory<S>();
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -108,7 +111,7 @@ struct Block {
   }
 };
 
-/// Lines side by side: the block is (kLines, kDown), a team being a column of it.
+/// AlongDim side by side: the block is (kLines, kDown), a team being a column of it.
 struct Column {
   static constexpr int kLines = 32, kTogether = 32, kDown = kThreads / kLines;
   static constexpr size_t kShared = kThreads * 8;
@@ -116,7 +119,7 @@ struct Column {
   __device__ int size() const { return kDown; }
   __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.x; }
   __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
-  template <class S, class Join> __device__ S total(S s, const Join& join) const {
+  template <class S, class ScatterReduce> __device__ S total(S s, const ScatterReduce& join) const {
     static_assert(sizeof(S) <= 8);
     S* const column = shared_memory<S>() + threadIdx.x;
     column[threadIdx.y * kLines] = s;

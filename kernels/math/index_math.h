@@ -20,11 +20,11 @@ struct Positions {
 };
 
 /// What becomes of a cell when x comes.
-template <Join J, class T> MT_HD T join(T cell, T x) {
-  if constexpr (J == Join::set) return x;
-  else if constexpr (J == Join::add) return static_cast<T>(cell + x);
-  else if constexpr (J == Join::mul) return static_cast<T>(cell * x);
-  else if constexpr (J == Join::max) return x > cell || x != x ? x : cell;  // NaN stays
+template <ScatterReduce J, class T> MT_HD T join(T cell, T x) {
+  if constexpr (J == ScatterReduce::set) return x;
+  else if constexpr (J == ScatterReduce::add) return static_cast<T>(cell + x);
+  else if constexpr (J == ScatterReduce::mul) return static_cast<T>(cell * x);
+  else if constexpr (J == ScatterReduce::max) return x > cell || x != x ? x : cell;  // NaN stays
   else return x < cell || x != x ? x : cell;
 }
 

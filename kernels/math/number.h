@@ -184,32 +184,32 @@ MT_HD double hypot(double x, double y) { return __builtin_hypot(x, y); }
 #ifndef __CUDA_ARCH__
 /// A number for which the short way is right, so that a formula called with it takes that way. The
 /// loop that makes it has looked at all its elements (kernels/cpu/fast_path.h).
-template <class T> struct Easy {
+template <class T> struct Reduced {
   T v;
-  template <class U> explicit constexpr Easy(U x) : v(static_cast<T>(x)) {}
+  template <class U> explicit constexpr Reduced(U x) : v(static_cast<T>(x)) {}
   explicit constexpr operator T() const { return v; }
 };
-template <class T> inline constexpr bool is_number<Easy<T>> = true;
-#define MT_EASY(operation, Result)                                           \
-  template <class T> MT_HD Result operator operation(Easy<T> x, Easy<T> y) { \
-    return Result(x.v operation y.v);                                        \
+template <class T> inline constexpr bool is_number<Reduced<T>> = true;
+#define MT_EASY(operation, Result)                                                 \
+  template <class T> MT_HD Result operator operation(Reduced<T> x, Reduced<T> y) { \
+    return Result(x.v operation y.v);                                              \
   }
-MT_EASY(+, Easy<T>)
-MT_EASY(-, Easy<T>)
-MT_EASY(*, Easy<T>)
-MT_EASY(/, Easy<T>)
+MT_EASY(+, Reduced<T>)
+MT_EASY(-, Reduced<T>)
+MT_EASY(*, Reduced<T>)
+MT_EASY(/, Reduced<T>)
 MT_EASY(<, bool)
 MT_EASY(>, bool)
 #undef MT_EASY
-template <class T> MT_HD Easy<T> operator-(Easy<T> x) { return Easy<T>(-x.v); }
+template <class T> MT_HD Reduced<T> operator-(Reduced<T> x) { return Reduced<T>(-x.v); }
 
 // |x| <= core::kNear
-MT_HD Easy<float> sin(Easy<float> x) { return Easy<float>(core::near_sin(x.v)); }
-MT_HD Easy<float> cos(Easy<float> x) { return Easy<float>(core::near_cos(x.v)); }
-MT_HD Easy<float> tan(Easy<float> x) { return Easy<float>(core::near_tan(x.v)); }
+MT_HD Reduced<float> sin(Reduced<float> x) { return Reduced<float>(core::near_sin(x.v)); }
+MT_HD Reduced<float> cos(Reduced<float> x) { return Reduced<float>(core::near_cos(x.v)); }
+MT_HD Reduced<float> tan(Reduced<float> x) { return Reduced<float>(core::near_tan(x.v)); }
 
 /// x > 0, where elu does not use it.
-template <class T> MT_HD Easy<T> expm1(Easy<T> x) { return x; }
+template <class T> MT_HD Reduced<T> expm1(Reduced<T> x) { return x; }
 
 /// x - y trunc(x / y), exact by one fma. A float's quotient below 2^28, computed in double, cannot
 /// round up to a whole number; a double's can, and the rest then has the wrong sign.
@@ -222,14 +222,16 @@ MT_HD double near_fmod(double x, double y) {
   return copysign(rest < 0 ? rest + b : rest, x);
 }
 /// |x| < 2^28 |y|, and y is finite.
-template <class T> MT_HD Easy<T> fmod(Easy<T> x, Easy<T> y) { return Easy<T>(near_fmod(x.v, y.v)); }
-template <class T> MT_HD Easy<T> floor_divide(Easy<T> x, Easy<T> y) {
-  return Easy<T>(floor_quotient(x.v, y.v, near_fmod(x.v, y.v)));
+template <class T> MT_HD Reduced<T> fmod(Reduced<T> x, Reduced<T> y) {
+  return Reduced<T>(near_fmod(x.v, y.v));
 }
-template <class T> MT_HD Easy<T> remainder(Easy<T> x, Easy<T> y) {
-  return Easy<T>(floor_rest(near_fmod(x.v, y.v), y.v));
+template <class T> MT_HD Reduced<T> floor_divide(Reduced<T> x, Reduced<T> y) {
+  return Reduced<T>(floor_quotient(x.v, y.v, near_fmod(x.v, y.v)));
 }
-template <class T> MT_HD Easy<T> trunc(Easy<T> x) { return Easy<T>(trunc(x.v)); }
+template <class T> MT_HD Reduced<T> remainder(Reduced<T> x, Reduced<T> y) {
+  return Reduced<T>(floor_rest(near_fmod(x.v, y.v), y.v));
+}
+template <class T> MT_HD Reduced<T> trunc(Reduced<T> x) { return Reduced<T>(trunc(x.v)); }
 #endif
 
 }  // namespace math

@@ -224,7 +224,9 @@ MT_HD float positive_lgamma(float v) {
 }
 MT_HD double positive_lgamma(double x) { return lgamma(x); }
 MT_HD float lgamma(float x) { return x > 0 ? positive_lgamma(x) : float(lgamma(double(x))); }
-template <class T> MT_HD Easy<T> lgamma(Easy<T> x) { return Easy<T>(positive_lgamma(x.v)); }
+template <class T> MT_HD Reduced<T> lgamma(Reduced<T> x) {
+  return Reduced<T>(positive_lgamma(x.v));
+}
 #endif
 
 MT_HD double erfcx(double x) { return special::erfcx(x); }

@@ -158,7 +158,7 @@ function cuda.graph(fn, warmup, device)
   if type(warmup) ~= 'number' or warmup % 1 ~= 0 or warmup < 0 then
     core.fail('graph: warmup must be a whole number from 0, got ' .. core.describe(warmup))
   end
-  local trouble = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_trouble(device)
+  local trouble = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_unavailable_reason(device)
   if trouble ~= '' then core.fail('graph: ' .. trouble) end
   for _ = 1, warmup do fn() end
   collectgarbage()

@@ -29,7 +29,7 @@ function(defaults, arguments)
     io.stderr:write('mtorch: ', script, ': ', text, '\n')
     os.exit(1)
   end
-  local trouble = core.device_trouble(values.device)
+  local trouble = core.device_unavailable_reason(values.device)
   if trouble ~= '' then refuse(trouble) end
   if values.threads < 1 or values.threads % 1 ~= 0 then
     refuse(('--threads must be a whole number from 1, got %g'):format(values.threads))
