@@ -167,3 +167,11 @@ add_test(NAME script.bench COMMAND mtorch scripts/bench.lua --quick --only add W
 add_test(NAME script.bench_sittings COMMAND mtorch scripts/bench.lua --quick --only matmul/64x --peer cblas --sittings 2
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.bench_sittings PROPERTIES PASS_REGULAR_EXPRESSION "matmul/64x64x64 +[0-9.]+ +[0-9.]+ +[0-9.]+")
+
+# `ctest -L quick -j2` answers in half a minute: of each kind those that take up to two seconds, and engine.ops.
+get_property(quick DIRECTORY PROPERTY TESTS)
+list(FILTER quick INCLUDE REGEX "^(engine|lua)[.]|^cublas[.]half$|^device[.](elementwise|index|nn|random|shape|training)$|\
+^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|symbols|hostile)$")
+list(FILTER quick EXCLUDE REGEX "engine[.]course_cuda|lua[.](memory|cuda_)")
+list(APPEND quick lua.cuda_operations)
+set_property(TEST ${quick} APPEND PROPERTY LABELS quick)
