@@ -22,6 +22,7 @@ install(TARGETS mtorch)
 install(TARGETS kernels engine bindings EXPORT mtorch INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS lua_module DESTINATION ${CMAKE_INSTALL_LIBDIR}/lua/5.1)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${stubs} DESTINATION ${CMAKE_INSTALL_DATADIR}/mtorch/stubs)
 
 # ---- headers: <mtorch/mtorch.h>, <mtorch/lua.h> ---------------------------------------------------------------------
 install(CODE "set(binary \"${PROJECT_BINARY_DIR}\")\nset(include \"${CMAKE_INSTALL_INCLUDEDIR}\")")

@@ -51,6 +51,8 @@ foreach(script ${lua_tests})
   endif()
 endforeach()
 
+set_property(TEST lua.reference APPEND PROPERTY ENVIRONMENT MTORCH_STUBS=${stubs})
+
 # Products and convolutions by the emulation's own cuBLAS.
 foreach(name conv cublas half product)
   add_test(NAME cublas.${name} COMMAND mtorch --threads 1 tests/lua/test_cuda_${name}.lua

@@ -5,7 +5,7 @@
 #
 # Leaves BUILD/mtorch-VERSION-linux-x86_64 and the same as .tar.gz: bin/ (the program, the Catch2
 # tests), lib/ (what a bare machine lacks), lib/mtorch/ (the CUDA plug-in, and the one that runs its
-# kernels on the CPU), scripts/, tests/, docs/. CUDA's own libraries are the host's. Status 1 where
+# kernels on the CPU), scripts/, tests/, docs/, stubs/. CUDA's own libraries are the host's. Status 1 where
 # something is missing, or where it is 48 MiB or more.
 set -eu
 
@@ -77,7 +77,7 @@ while :; do
 done
 
 # ---- what people read and run ----
-cp -R "$root/scripts" "$root/docs" "$out/"
+cp -R "$root/scripts" "$root/docs" "$build/stubs" "$out/"
 cp "$root/README.md" "$root/CHANGELOG.md" "$root/LICENSE" "$out/"
 cp -R "$root/tests/lua" "$root/tests/data" "$root"/tests/*.lua "$root"/tests/*.sh "$out/tests/"
 find "$out" -name __pycache__ -prune -exec rm -rf {} +

@@ -1,8 +1,8 @@
--- reference.lua -- writes docs/reference.md and docs/mtorch.lua (stubs for the Lua language server)
+-- reference.lua -- writes docs/reference.md, or the stubs for the Lua language server
 --
---   mtorch scripts/reference.lua [FOLDER]     from the declarations that check arguments and answer mt.help
+--   mtorch scripts/reference.lua [FILE.md | FILE.lua]     from the declarations that check arguments and answer mt.help
 --
--- A test compares the files with what this makes, so that they cannot go stale.
+-- The build writes the stubs (stubs/mtorch.lua); a test compares docs/reference.md with what this makes.
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.core.util'
 local objects = require 'mtorch.tools.object_methods'
@@ -245,11 +245,8 @@ function reference.stubs()
 end
 
 if arg and arg[0] and (arg[0] == 'reference.lua' or arg[0]:find('/reference%.lua$')) then
-  local folder = arg[1] or 'docs'
-  for name, content in pairs {['reference.md'] = reference.markdown(), ['mtorch.lua'] = (reference.stubs())} do
-    util.write_file('reference', folder .. '/' .. name, content)
-  end
-  local _, untyped = reference.stubs()
+  local file, stubs, untyped = arg[1] or 'docs/reference.md', reference.stubs()
+  util.write_file('reference', file, file:find('%.lua$') and stubs or reference.markdown())
   if #untyped > 0 then print('no type is known for: ' .. table.concat(sorted(untyped), ' ')) end
 end
 

@@ -55,6 +55,8 @@ grep -rnIE -e "(^|[^[:alnum:]_}>./-])($folders)/" "$prefix" >"$log" 2>&1
 if [ -s "$log" ]; then bad "a file names the source or the build"; else ok "no file names the source or the build"; fi
 mv "$prefix" "$scratch/moved" && prefix=$scratch/moved # the folder may move
 
+check "the stubs for the Lua language server" "---@meta mtorch*" cat "$prefix/share/mtorch/stubs/mtorch.lua"
+
 # ---- C++ programs ----
 set -- -G "$(setting CMAKE_GENERATOR)" -S "$here/install" -B "$example" -DCMAKE_BUILD_TYPE=Release
 set -- "$@" -DCMAKE_PREFIX_PATH="$prefix;$(setting CMAKE_PREFIX_PATH)"

@@ -91,9 +91,10 @@ t.test('every function is declared: it has a signature and help', function()
   t.eq(bare, {})
 end)
 
-t.test('docs/ is what the declarations say now (mtorch scripts/reference.lua)', function()
+t.test('docs/ is what the declarations say now (mtorch scripts/reference.lua), and so are the stubs', function()
   assert(read('docs/reference.md') == reference.markdown(), 'docs/reference.md is stale')
-  assert(read('docs/mtorch.lua') == reference.stubs(), 'docs/mtorch.lua is stale')
+  local stubs = os.getenv('MTORCH_STUBS') -- ctest names the file that the build made
+  assert(not stubs or read(stubs) == reference.stubs(), 'the stubs are stale')
 end)
 
 t.test('the stubs are Lua, and know the type of every parameter', function()
