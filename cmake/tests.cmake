@@ -113,6 +113,11 @@ add_test(NAME nightly.interrupt COMMAND sh tests/interrupt.sh ${CMAKE_BINARY_DIR
 set_tests_properties(nightly.interrupt PROPERTIES LABELS nightly TIMEOUT 7200)
 set_tests_properties(program interrupt nightly.interrupt PROPERTIES RUN_SERIAL ON)
 
+# Faults in the Lua code that can be seen without running it.
+add_test(NAME luacheck COMMAND sh -c "command -v luacheck >/dev/null || { echo skipped: luacheck is not here; exit 77; }; \
+exec luacheck -q --no-color ." WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(luacheck PROPERTIES SKIP_RETURN_CODE 77)
+
 # The check of a GPU, on the emulated one: a few parts, and nightly all of it.
 add_test(NAME gpu_check COMMAND sh scripts/gpu_check.sh --emulated --quick --out ${CMAKE_BINARY_DIR}/gpu_check
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -173,7 +178,7 @@ set_tests_properties(script.bench_sittings PROPERTIES PASS_REGULAR_EXPRESSION "m
 # `ctest -L quick -j2` answers in half a minute: of each kind those that take up to two seconds, and engine.ops.
 get_property(quick DIRECTORY PROPERTY TESTS)
 list(FILTER quick INCLUDE REGEX "^(engine|lua)[.]|^cublas[.]half$|^device[.](elementwise|index|nn|random|shape|training)$|\
-^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|symbols|hostile)$")
+^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|luacheck|symbols|hostile)$")
 list(FILTER quick EXCLUDE REGEX "engine[.]course_cuda|lua[.](memory|cuda_)")
 list(APPEND quick lua.cuda_operations)
 set_property(TEST ${quick} APPEND PROPERTY LABELS quick)

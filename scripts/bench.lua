@@ -73,7 +73,7 @@ local function seconds_of(call)
   local runs, least, warm = options.quick and 3 or 7, options.quick and 1e-3 or 5e-3, 5e-2
   jit.flush() -- the loop would keep the traces of earlier rows and be slower for each
   collectgarbage()
-  local began, loops, taken = core.time(), 1, nil
+  local began, loops, taken = core.time(), 1
   repeat
     taken = run(call, loops)
     if taken < least then

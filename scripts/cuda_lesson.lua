@@ -50,11 +50,8 @@ function lesson.microseconds(fn, runs)
     mt.cuda.synchronize()
     return (core.time() - began) / n
   end
-  local once, n = run(1), 1
-  if runs > 1 then
-    once = run(1) -- the first call also loads what is not loaded yet
-    n = math.max(1, math.min(1000, math.floor(0.02 / math.max(once, 1e-7))))
-  end
+  run(1) -- the first call also loads what is not loaded yet
+  local n = runs > 1 and math.max(1, math.min(1000, math.floor(0.02 / math.max(run(1), 1e-7)))) or 1
   local times = {}
   for i = 1, runs do times[i] = run(n) end
   table.sort(times)

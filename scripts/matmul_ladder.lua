@@ -13,7 +13,6 @@
 -- appears.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
-local ffi = require 'ffi'
 
 -- Where the device cannot be used, its steps are skipped, with the reason.
 local device, words = 'cpu', {unpack(arg)}

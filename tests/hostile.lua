@@ -76,14 +76,6 @@ local function integers()
   for i = 1, random(0, 5) do t[i] = random() < 0.8 and random(-1, 5) or any(numbers) end
   return t
 end
-local function options(signature)
-  local t = {}
-  for name in signature:gmatch('([%a_][%w_]*)%]?=') do
-    if random() < 0.4 then t[name] = value(1) end
-  end
-  if random() < 0.1 then t[any(names)] = value(1) end
-  return t
-end
 local functions = {
   function(x) return x end, function(...) return ... end, function() return mt.rand(2):sum() end,
   function() error('mine') end, function(x) return (x * x):sum() end, function() return 7 end, mt.sum, mt.zeros,
@@ -392,7 +384,6 @@ end
 -- ---- throwing ----
 
 local trace = os.getenv('MTORCH_HOSTILE_TRACE') -- each call to stderr before it is made
-local failures = {}
 local returned, raised, slowest, slowest_name, faults = 0, 0, 0, '', 0
 local function fault(text)
   faults = faults + 1
@@ -536,7 +527,6 @@ for i = 1, calls do
       use(e, target.name)
     else
       raised = raised + 1
-      failures[target.name] = (failures[target.name] or 0) + 1
       check(e, target.name)
     end
   end

@@ -241,8 +241,8 @@ test('refusals', function()
   bad('has 3 patches', mt.fold, mt.ones(1, 4, 3), {3, 3}, 2)
   -- Strides whose products do not fit in 64 bits; each output meets one element.
   local far = {stride = 2 ^ 30, padding = 2 ^ 30, dilation = 2 ^ 30}
-  local y, w = mt.ones(1, 1, 5, 5), mt.tensor{{1, 2}, {3, 4}}:float():view(1, 1, 2, 2)
-  eq(mt.conv2d(y, w, nil, far):tolist(), {{{{4, 3}, {2, 1}}}})
+  local y, v = mt.ones(1, 1, 5, 5), mt.tensor{{1, 2}, {3, 4}}:float():view(1, 1, 2, 2)
+  eq(mt.conv2d(y, v, nil, far):tolist(), {{{{4, 3}, {2, 1}}}})
   bad('not a multiple', mt.fold, mt.ones(1, 5, 4), {3, 3}, 2)
   eq(x:sum():item(), 32)
 end)

@@ -178,13 +178,13 @@ end
 
 --- The function `name` of the host's core module, or nil.
 function util.host(name)
-  local core = package.loaded['mtorch.core']
-  if core == nil then
-    local ok, found = pcall(require, 'mtorch.core')
-    core = ok and found or nil
+  local host = package.loaded['mtorch.core'] -- tests put another one there
+  if host == nil then
+    local found
+    found, host = pcall(require, 'mtorch.core')
+    if not found then return nil end
   end
-  if core == nil then return nil end
-  local ok, value = pcall(field, core, name)
+  local ok, value = pcall(field, host, name)
   return ok and value or nil
 end
 

@@ -1,6 +1,5 @@
 -- init.lua -- mt.cuda's events and graphs: a step recorded once on a GPU and replayed
 local core = require 'mtorch.core'
-local mt = require 'mtorch'
 local parts = core.cuda()
 
 local cuda = {get_device_properties = parts.get_device_properties, memory_stats = parts.memory_stats,

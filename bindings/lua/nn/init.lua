@@ -98,12 +98,12 @@ end
 
 -- The last field that was asked for and not there. It is nil, so that `if self.bias then` and `self.h or
 -- zeros` go on, but where Lua then stops at that nil the program says what the module has.
-local missing = setmetatable({}, {__mode = 'v'})
+local last_missing = setmetatable({}, {__mode = 'v'})
 
 --- " (Net has no 'wieght'; did you mean 'weight'?)", or nothing.
 function core.missing_field(key)
-  local self = missing.module
-  if not self or missing.key ~= key then return nil end
+  local self = last_missing.module
+  if not self or last_missing.key ~= key then return nil end
   local names, class = {}, getmetatable(self).class
   for _, name in ipairs(rawget(self, '__fields')) do names[#names + 1] = tostring(name) end
   while class do
@@ -122,7 +122,7 @@ local function make_class(class, base)
     if key == '__held' then return nil end -- of a table that is no module
     local value = self.__held[key]
     if value == nil then value = class[key] end
-    if value == nil then missing.module, missing.key = self, key end
+    if value == nil then last_missing.module, last_missing.key = self, key end
     return value
   end
   class.__meta = {class = class, __index = index, __newindex = assign, __call = call,
@@ -398,7 +398,8 @@ end
 -- ---- text ----------------------------------------------------------------------------------------
 
 local function thousands(n)
-  local text, count = tostring(n), 0
+  local count
+  local text = tostring(n)
   repeat
     text, count = text:gsub('^(%d+)(%d%d%d)', '%1,%2')
   until count == 0
@@ -597,7 +598,8 @@ local function functional(name, inputs, forward, options, doc)
   end)
   function class:forward(x, y, more)
     if more ~= nil or (inputs == 1 and y ~= nil) then refuse_more(self, inputs) end
-    local given, result = rawget(self, 'options'), nil
+    local given = rawget(self, 'options')
+    local result
     if inputs == 2 then
       if given then result = forward(x, y, given) else result = forward(x, y) end
     elseif given then

@@ -237,7 +237,7 @@ end
 
 --- What a group becomes by a saved state, after all checks.
 local function loaded_group(self, group, saved, i)
-  local where, class = ('group %d'):format(i), self.class
+  local where, kind = ('group %d'):format(i), self.class
   if type(saved) ~= 'table' or type(saved.state) ~= 'table' or type(saved.params) ~= 'table' then
     core.fail(('load_state_dict: %s is not what state_dict() returned, got %s'):format(where, core.describe(saved)))
   end
@@ -255,10 +255,10 @@ local function loaded_group(self, group, saved, i)
     end
     new[key] = type(value) == 'table' and {unpack(value)} or value
   end
-  check_options(class, 'load_state_dict', new)
-  local state = class.new_state()
-  if not class.lists then state = loaded_list(saved.state, group.params, where .. '.state') end
-  for _, name in ipairs(class.lists or {}) do
+  check_options(kind, 'load_state_dict', new)
+  local state = kind.new_state()
+  if not kind.lists then state = loaded_list(saved.state, group.params, where .. '.state') end
+  for _, name in ipairs(kind.lists or {}) do
     state[name] = loaded_list(saved.state[name], group.params, ('%s.state.%s'):format(where, name))
   end
   if state.step then

@@ -461,10 +461,10 @@ local function tiled(op, tiles, opts)
   end
   local fig, channels = {tiles = tiles, cols = 1}, #tiles[1]
   local most = select(2, scale.extent(lists))
-  local range = channels == 1 and opts or
-                {vmin = opts.vmin or 0, vmax = opts.vmax or (most and most > 1 and 255 or 1)}
+  local limits = channels == 1 and opts or
+                 {vmin = opts.vmin or 0, vmax = opts.vmax or (most and most > 1 and 255 or 1)}
   if channels == 3 and opts.cmap then fail(op .. ': cmap is for images of one channel, these have three') end
-  set_shades(op, fig, lists, {cmap = opts.cmap, vmin = range.vmin, vmax = range.vmax}, 'gray')
+  set_shades(op, fig, lists, {cmap = opts.cmap, vmin = limits.vmin, vmax = limits.vmax}, 'gray')
   return fig
 end
 

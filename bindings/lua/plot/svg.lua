@@ -82,7 +82,7 @@ end
 
 local function legend_entries(fig)
   local entries = {}
-  for i, s in ipairs(fig.series or fig.points or {}) do
+  for _, s in ipairs(fig.series or fig.points or {}) do
     if s.label then
       if #entries == 24 then
         entries[25] = {text = ('and %d more'):format(#(fig.series or fig.points) - 24)}

@@ -50,8 +50,7 @@ end
 
 --- The same of objects: `parameters`, `net:parameters`, `Optimizer.step`.
 local function find_of_objects(name)
-  local owner, method, found = name:match('^(%w+)[:.]([%w_]+)$')
-  found = {}
+  local found, owner, method = {}, name:match('^(%w+)[:.]([%w_]+)$')
   for _, object in ipairs(objects) do
     if not owner or owner .. ':' == object.call or owner:lower() == object.class:lower() then
       for _, entry in ipairs(object) do
