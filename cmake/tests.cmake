@@ -104,7 +104,10 @@ add_test(NAME hostile COMMAND mtorch tests/hostile.lua WORKING_DIRECTORY ${CMAKE
 
 # The checks of the house and of the program.
 add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-foreach(script symbols program interrupt blas install bundle format)
+add_executable(mtorch_gdb tests/gdb/main.cpp)
+target_link_libraries(mtorch_gdb PRIVATE engine)
+target_compile_options(mtorch_gdb PRIVATE -g -O0)
+foreach(script symbols program interrupt blas install bundle format gdb)
   add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
@@ -178,7 +181,7 @@ set_tests_properties(script.bench_sittings PROPERTIES PASS_REGULAR_EXPRESSION "m
 # `ctest -L quick -j2` answers in half a minute: of each kind those that take up to two seconds, and engine.ops.
 get_property(quick DIRECTORY PROPERTY TESTS)
 list(FILTER quick INCLUDE REGEX "^(engine|lua)[.]|^cublas[.]half$|^device[.](elementwise|index|nn|random|shape|training)$|\
-^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|luacheck|symbols|hostile)$")
+^isa[.](base|avx2)[.](elementwise|reduce)$|^script[.]train_split|^(house|format|gdb|luacheck|symbols|hostile)$")
 list(FILTER quick EXCLUDE REGEX "engine[.]course_cuda|lua[.](memory|cuda_)")
 list(APPEND quick lua.cuda_operations)
 set_property(TEST ${quick} APPEND PROPERTY LABELS quick)

@@ -1,0 +1,101 @@
+# gdb.py -- how gdb prints mt::Tensor and mt::Shape
+#
+#   gdb -x scripts/gdb.py --args build-sanitize/mtorch script.lua      or, in gdb: source scripts/gdb.py
+#
+#   (gdb) print x
+#   $1 = (2 x 3) float32 cpu [1 2 3 4 5 6]
+#
+# The program needs debug information (`cmake --preset asan`, or -DCMAKE_BUILD_TYPE=RelWithDebInfo). Of a GPU's tensor
+# the elements are not read.
+import struct
+
+import gdb
+import gdb.printing
+
+MOST = 12  # elements shown
+NAMES = {"b8": "bool", "u8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+         "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16"}
+CODES = {"b8": "?", "u8": "B", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
+         "f32": "f", "f64": "d", "f16": "e", "bf16": "H"}
+
+
+def shape_text(sizes):
+    return "(" + " x ".join(str(n) for n in sizes) + ")"
+
+
+def positions(sizes, strides):
+    """Offsets of the elements in row-major order."""
+    if 0 in sizes:
+        return
+    at = [0] * len(sizes)
+    while True:
+        yield sum(i * s for i, s in zip(at, strides))
+        d = len(sizes) - 1
+        while d >= 0 and at[d] == sizes[d] - 1:
+            at[d] = 0
+            d -= 1
+        if d < 0:
+            return
+        at[d] += 1
+
+
+def element(kind, memory):
+    value = struct.unpack("<" + CODES[kind], memory)[0]
+    if kind == "bf16":
+        value = struct.unpack("<f", struct.pack("<I", value << 16))[0]
+    return "%g" % value if isinstance(value, float) else str(value).lower()
+
+
+class ShapePrinter:
+    def __init__(self, value):
+        self.value = value
+
+    def to_string(self):
+        return shape_text(int(self.value["v_"][i]) for i in range(int(self.value["n_"])))
+
+
+class TensorPrinter:
+    def __init__(self, value):
+        self.impl = value["impl_"]["p_"]
+
+    def to_string(self):
+        if not self.impl:
+            return "undefined"
+        impl, kind = self.impl.dereference(), str(self.impl["dtype"]).rsplit(":", 1)[-1]
+        rank = int(impl["ndim"])
+        sizes = [int(impl["size"][d]) for d in range(rank)]
+        text = "%s %s" % (shape_text(sizes), NAMES.get(kind, kind))
+        storage = impl["storage"]
+        if not storage:
+            return text + " without data"
+        device = storage["device"]["name"].string()
+        text += " " + device
+        if device == "cpu" and kind in CODES:
+            text += " " + self.elements(kind, sizes, [int(impl["stride"][d]) for d in range(rank)])
+        if impl["node"]:
+            text += " with a gradient"
+        elif impl["requires_grad"]:
+            text += " requires_grad"
+        return text
+
+    def elements(self, kind, sizes, strides):
+        bytes_each = struct.calcsize(CODES[kind])
+        start = int(self.impl["storage"]["data"]) + int(self.impl["offset"]) * bytes_each
+        shown = []
+        for at in positions(sizes, strides):
+            if len(shown) == MOST:
+                shown.append("..")
+                break
+            try:
+                memory = gdb.selected_inferior().read_memory(start + at * bytes_each, bytes_each)
+            except gdb.MemoryError:
+                shown.append("?")
+                break
+            shown.append(element(kind, bytes(memory)))
+        return "[" + " ".join(shown) + "]"
+
+
+printers = gdb.printing.RegexpCollectionPrettyPrinter("mtorch")
+printers.add_printer("Shape", "^mt::Shape$", ShapePrinter)
+printers.add_printer("Tensor", "^mt::Tensor$", TensorPrinter)
+gdb.printing.register_pretty_printer(None, printers, replace=True)
