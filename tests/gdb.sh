@@ -10,8 +10,11 @@ gdb -nx -batch -ex 'python import gdb.printing' >/dev/null 2>&1 || { echo "skipp
 folder=$(mktemp -d /tmp/mtorch_gdb.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 set -- -ex 'break stop_here' -ex run
-for _ in 1 2 3 4 5 6; do set -- "$@" -ex up -ex 'output x' -ex 'echo \n' -ex 'output shape' -ex 'echo \n' -ex continue; done
-export OMP_NUM_THREADS=1 ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" # LSan is a debugger too
+for _ in 1 2 3 4 5 6; do
+  set -- "$@" -ex up -ex 'output x' -ex 'echo \n' -ex 'output shape' -ex 'echo \n' -ex continue
+done
+# LSan would be a second debugger.
+export OMP_NUM_THREADS=1 ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 gdb -nx -batch -x "$here/scripts/gdb.py" "$@" "$program" >"$folder/out" 2>&1 </dev/null
 if grep -q 'ptrace\|not being run' "$folder/out"; then echo "skipped: gdb cannot run programs here" && exit 77; fi
 cat >"$folder/wanted" <<'END'
