@@ -245,7 +245,35 @@ struct AdamStep {
   bool decoupled;  // AdamW: the decay acts on the value, not through the gradient
 };
 
-/// The table. A device that lacks a verb leaves it null and the engine refuses by name.
+/// Every verb: its result, its name, its argument. Each backend defines all of them; the fields of
+/// `Device`, their declarations (kernels/verbs.h), the tables of the CPU and of the CUDA plug-in, and
+/// the profiler's rows come from this list. A bool is false where a position is not there: then `out`
+/// of gather and ravel_index holds anything, and scatter has passed it over.
+// clang-format off
+#define MT_VERBS(V) \
+  V(void, map, Map)                \
+  V(void, copy, Copy)              \
+  V(void, reduce, Reduce)          \
+  V(void, scan, Scan)              \
+  V(void, sort, Sort)              \
+  V(void, softmax, Softmax)        \
+  V(void, normalize, Normalize)    \
+  V(void, matmul, Matmul)          \
+  V(void, conv, Conv)              \
+  V(void, max_pool, MaxPool)       \
+  V(bool, gather, Gather)          \
+  V(bool, scatter, Gather)         \
+  V(bool, ravel_index, RavelIndex) \
+  V(void, count_mask, Mask)        \
+  V(void, compress, Compress)      \
+  V(void, nonzero, Nonzero)        \
+  V(void, search, Search)          \
+  V(void, random, Random)          \
+  V(void, sgd, SgdStep)            \
+  V(void, adam, AdamStep)
+// clang-format on
+
+/// A device: its name, its memory and the table of its verbs.
 struct Device {
   uint32_t abi;
   const char* name;              // "cpu", "cuda:0"
@@ -259,26 +287,9 @@ struct Device {
   void (*download)(void* to, const void* from, size_t bytes);
   /// What went wrong since this was asked last, or null: to be asked after waiting.
   const char* (*take_error)();
-  void (*map)(const Map&);
-  void (*copy)(const Copy&);
-  void (*reduce)(const Reduce&);
-  void (*scan)(const Scan&);
-  void (*sort)(const Sort&);
-  void (*softmax)(const Softmax&);
-  void (*normalize)(const Normalize&);
-  void (*matmul)(const Matmul&);
-  void (*conv)(const Conv&);
-  void (*max_pool)(const MaxPool&);
-  bool (*gather)(const Gather&);   // false: a position is not there; `out` holds anything
-  bool (*scatter)(const Gather&);  // false: a position is not there, and was passed over
-  bool (*ravel_index)(const RavelIndex&);
-  void (*count_mask)(const Mask&);
-  void (*compress)(const Compress&);
-  void (*nonzero)(const Nonzero&);
-  void (*search)(const Search&);
-  void (*random)(const Random&);
-  void (*sgd)(const SgdStep&);
-  void (*adam)(const AdamStep&);
+#define MT_FIELD(result, verb, Argument) result (*verb)(const Argument&);
+  MT_VERBS(MT_FIELD)
+#undef MT_FIELD
 };
 
 extern const Device* the_cpu;

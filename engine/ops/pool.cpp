@@ -93,9 +93,8 @@ Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
 namespace {
 
 /// Where the largest element of each window of x (planes, height, width) lies in its plane.
-Tensor largest(const char* name, const Tensor& x, const Window& h, const Window& w) {
+Tensor largest(const Tensor& x, const Window& h, const Window& w) {
   NoGrad off;
-  if (!x.device().max_pool) fail("{}: {} has no pooling; use x:to('cpu')", name, x.device().name);
   const Tensor index = empty({x.size(0), h.out * w.out}, Dtype::i64, x.device()),
                data = contiguous(to_compute_dtype(x));
   MaxPool m;
@@ -113,14 +112,14 @@ Tensor largest(const char* name, const Tensor& x, const Window& h, const Window&
 
 /// The largest of volumes: those of the slices' windows, then along the depth, each place of a slice
 /// for itself.
-Tensor largest_of_volumes(const char* name, const Windows& all) {
+Tensor largest_of_volumes(const Windows& all) {
   NoGrad off;
   const int64_t area = all.h.size * all.w.size, places = all.h.out * all.w.out,
                 volumes = all.planes.size(0) / all.d.size;
-  const Tensor in_slice = largest(name, all.planes, all.h, all.w);
+  const Tensor in_slice = largest(all.planes, all.h, all.w);
   const Tensor slices = gather(reshape(all.planes, {all.planes.size(0), area}), 1, in_slice);
-  const Tensor index = largest(name, reshape(slices, {volumes, all.d.size, places}), all.d,
-                               {places, 1, 1, 1, 0, places});
+  const Tensor index =
+      largest(reshape(slices, {volumes, all.d.size, places}), all.d, {places, 1, 1, 1, 0, places});
   const auto whole = [&](int64_t n) { return scalar(double(n), Dtype::i64, index.device()); };
   return floor_divide(index, whole(places)) * whole(area) +
          gather(reshape(in_slice, {volumes, all.d.size * places}), 1, index);
@@ -131,8 +130,7 @@ Tensor largest_of_volumes(const char* name, const Windows& all) {
 Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
   const Windows all = windows_of(name, spatial, x, o);
   check_filled(name, all.d), check_filled(name, all.h), check_filled(name, all.w);
-  const Tensor index =
-      spatial == 3 ? largest_of_volumes(name, all) : largest(name, all.planes, all.h, all.w);
+  const Tensor index = spatial == 3 ? largest_of_volumes(all) : largest(all.planes, all.h, all.w);
   const int64_t size = all.d.size * all.h.size * all.w.size;
   const Tensor flat = reshape(x, {all.planes.size(0) / all.d.size, size});
   return {reshape(gather(flat, 1, index), all.result), reshape(index, all.result)};

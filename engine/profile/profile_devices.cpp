@@ -56,20 +56,27 @@ What what(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_
 
 // ---- verbs that take their time -------------------------------------------------------------------
 
-template <auto verb> constexpr const char* name_of = "";
-template <auto verb> constexpr int number_of = 0;
-constexpr int kMapVerb = 6;
+#define MT_ENUMERATOR(result, verb, Argument) verb,
+enum class Verb : int { alloc, free, sync, upload, download, MT_VERBS(MT_ENUMERATOR) };
+#undef MT_ENUMERATOR
+#define MT_NAME(result, verb, Argument) #verb,
+constexpr const char* kNames[] = {"alloc", "free", "sync", "upload", "download", MT_VERBS(MT_NAME)};
+#undef MT_NAME
 
-template <int D, auto verb> struct Timed;
-template <int D, class R, class... A, R (*Device::*verb)(A...)> struct Timed<D, verb> {
+constexpr uint64_t key_of(int device, Verb verb, const What& w) {
+  return uint64_t(device) << 40 | (uint64_t(verb) + 1) << 32 | w.detail;
+}
+
+template <int D, auto function, Verb verb> struct Timed;
+template <int D, class R, class... A, R (*Device::*function)(A...), Verb verb>
+struct Timed<D, function, verb> {
   static R call(A... a) {
     const What w = what(a...);
-    const uint64_t key = uint64_t(D) << 40 | uint64_t(number_of<verb>) << 32 | w.detail;
-    const Scope scope(D == 0 ? Kind::kernel : Kind::launch, key, [&] {
-      const char* const name = name_of<verb>;
+    const Scope scope(D == 0 ? Kind::kernel : Kind::launch, key_of(D, verb, w), [&] {
+      const char* const name = kNames[int(verb)];
       return (D == 0 ? "cpu: " : "launch: ") + (w.name ? w.name(name, w.detail) : name);
     });
-    return (verbs[D].*verb)(a...);
+    return (verbs[D].*function)(a...);
   }
 };
 
@@ -78,33 +85,25 @@ using MapNumbers = void (*)(const Map&, unsigned numbers);
 MapNumbers map_numbers[kMostDevices] = {};
 template <int D> void time_numbers(const Map& m, unsigned numbers) {
   const What w = what(m);
-  const Scope scope(Kind::launch, uint64_t(D) << 40 | uint64_t(kMapVerb) << 32 | w.detail,
+  const Scope scope(Kind::launch, key_of(D, Verb::map, w),
                     [&] { return "launch: " + w.name("map", w.detail); });
   map_numbers[D](m, numbers);
 }
 
-// clang-format off
-#define MT_TIMED_VERBS(V)                                                                      \
-  V(alloc, 1) V(free, 2) V(sync, 3) V(upload, 4) V(download, 5) V(map, kMapVerb) V(copy, 7)    \
-  V(reduce, 8) V(scan, 9) V(sort, 10) V(softmax, 11) V(normalize, 12) V(matmul, 13)            \
-  V(conv, 14) V(max_pool, 15) V(gather, 16) V(scatter, 17) V(ravel_index, 18) V(count_mask, 19)     \
-  V(compress, 20) V(nonzero, 21) V(search, 22) V(random, 23) V(sgd, 24) V(adam, 25)
-// clang-format on
-#define MT_TIMED_NAME(verb, number)                                 \
-  template <> constexpr const char* name_of<&Device::verb> = #verb; \
-  template <> constexpr int number_of<&Device::verb> = number;
-MT_TIMED_VERBS(MT_TIMED_NAME)
-#undef MT_TIMED_NAME
-
 template <int D> void take_time(Device& table) {
+#define MT_TIME(result, verb, Argument) table.verb = Timed<D, &Device::verb, Verb::verb>::call;
+  MT_VERBS(MT_TIME)
+#undef MT_TIME
   // Memory of the CPU comes from free lists, and there is nothing to wait for.
-#define MT_TIMED_VERB(verb, number) \
-  if (table.verb && (D > 0 || number > 3)) table.verb = Timed<D, &Device::verb>::call;
-  MT_TIMED_VERBS(MT_TIMED_VERB)
-#undef MT_TIMED_VERB
-  if (D > 0) map_numbers[D] = std::exchange(static_cast<Gpu&>(table).map_numbers, time_numbers<D>);
+  if constexpr (D > 0) {
+    table.alloc = Timed<D, &Device::alloc, Verb::alloc>::call;
+    table.free = Timed<D, &Device::free, Verb::free>::call;
+    table.sync = Timed<D, &Device::sync, Verb::sync>::call;
+    table.upload = Timed<D, &Device::upload, Verb::upload>::call;
+    table.download = Timed<D, &Device::download, Verb::download>::call;
+    map_numbers[D] = std::exchange(static_cast<Gpu&>(table).map_numbers, time_numbers<D>);
+  }
 }
-#undef MT_TIMED_VERBS
 
 using Take = void (*)(Device&);
 template <int... D>

@@ -210,26 +210,9 @@ template <int I> Gpu table() {
   d.step_entry = On<I, set_step_entry>::call;
   d.replay = On<I, replay>::call;
   d.drop_graph = On<I, drop_graph>::call;
-  d.map = On<I, map>::call;
-  d.copy = On<I, copy>::call;
-  d.gather = On<I, gather>::call;
-  d.scatter = On<I, scatter>::call;
-  d.ravel_index = On<I, ravel_index>::call;
-  d.count_mask = On<I, count_mask>::call;
-  d.compress = On<I, compress>::call;
-  d.nonzero = On<I, nonzero>::call;
-  d.search = On<I, search>::call;
-  d.matmul = On<I, matmul>::call;
-  d.conv = On<I, conv>::call;
-  d.max_pool = On<I, max_pool>::call;
-  d.reduce = On<I, reduce>::call;
-  d.scan = On<I, scan>::call;
-  d.sort = On<I, sort>::call;
-  d.softmax = On<I, softmax>::call;
-  d.normalize = On<I, normalize>::call;
-  d.random = On<I, mt::random>::call;
-  d.sgd = On<I, sgd>::call;
-  d.adam = On<I, adam>::call;
+#define MT_FILL(result, verb, Argument) d.verb = On<I, mt::verb>::call;
+  MT_VERBS(MT_FILL)
+#undef MT_FILL
   return d;
 }
 template <int... I> const Gpu* table(int index, std::integer_sequence<int, I...>) {
