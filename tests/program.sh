@@ -395,6 +395,23 @@ for isa in base avx2 $best; do
 done
 run '' doctor && has "the best instruction set is chosen: $best" out "instructions     ok   $best "
 
+# ---- MTORCH_LOG ----
+calls='local x = mt.ones(2, 3, {requires_grad = true}) x:t():exp():sum(1):long() x:exp():sum():backward()'
+MTORCH_LOG=verbs run '' -e "$calls print(1)"
+is 'a log does not touch the output' "$status:$out" 0:1
+for line in 'map exp float32 (3 x 2)' 'map exp gradient float32 (6)' 'reduce sum float32 (2 x 3)' \
+  'copy float32 to int64 (2)'; do
+  if grep -q "^cpu $line [0-9.]* us\$" err; then ok "MTORCH_LOG=verbs: $line"; else not_ok "$line" "$err"; fi
+done
+is 'nothing else is in the log' "$(grep -cv '^cpu [a-z].* [0-9.]* us$' err)" 0
+MTORCH_LOG=verbs run '' -e 'mt.profile(function() mt.ones(3):exp() end)  mt.ones(3):cos()'
+has 'a recording under the log' out 'cpu: map exp'
+has 'and the log after it' err 'cpu map cos float32 (3)'
+MTORCH_LOG=words run '' -e 'print(1)'
+is 'an unknown log' "$status:$out:$err" \
+  "0:1:mtorch: MTORCH_LOG=words is not 'verbs', the one log that there is; it is ignored"
+run '' -e 'mt.ones(2):exp()' && is 'no log without MTORCH_LOG' "$err" ''
+
 # ---- start ----
 best=999999
 for _ in 1 2 3 4 5 6 7 8 9 10; do

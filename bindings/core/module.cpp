@@ -16,6 +16,7 @@
 #include "engine/core/device.h"
 #include "engine/core/file.h"
 #include "engine/io/idx.h"
+#include "engine/profile/verb_log.h"
 #include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
@@ -432,6 +433,7 @@ namespace mt {
 void open_lua(lua_State* L) {
   using namespace lua;
   index_base = 1;
+  profile::start_log();
   luaL_newmetatable(L, "mtorch.methods");
   luaL_newmetatable(L, "mtorch.shape");
   lua_pop(L, 2);

@@ -61,6 +61,8 @@ int doctor() {
   const std::string compiler = nvrtc_unavailable_reason(), folder = code_cache().folder();
   row("nvrtc", compiler.empty(), compiler.empty() ? "compiles mt.cuda.kernel" : compiler);
   row("code cache", !folder.empty(), folder.empty() ? "MTORCH_CACHE=off, or no HOME" : folder);
+  row("log", true,
+      "MTORCH_LOG=verbs writes a line to standard error for each call of a device's verb");
   return 0;
 }
 

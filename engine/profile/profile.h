@@ -1,7 +1,7 @@
 // profile.h -- the profiler: what operations, kernels and launches take, summed up and as a trace
 //
-// While a recording is under way, the tables of the devices hold verbs that take their time
-// (profile_devices.cpp).
+// While a recording is under way, or MTORCH_LOG=verbs is set, the tables of the devices hold verbs
+// that take their time (profile_devices.cpp).
 #pragma once
 #include <string>
 #include <vector>

@@ -1,7 +1,8 @@
-// profile_devices.cpp -- devices under the profiler: verbs that take their time, and what GPUs ran
+// profile_devices.cpp -- devices under the profiler or the log: verbs that take their time, and what GPUs ran
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "engine/core/dtype.h"
 #include "engine/ops/ops.h"
 #include "engine/profile/profile.h"
+#include "engine/profile/verb_log.h"
 #include "kernels/profile.h"
 
 namespace mt::profile {
@@ -67,15 +69,29 @@ constexpr uint64_t key_of(int device, Verb verb, const What& w) {
   return uint64_t(device) << 40 | (uint64_t(verb) + 1) << 32 | w.detail;
 }
 
+std::string name_of(Verb verb, const What& w) {
+  const char* const name = kNames[int(verb)];
+  return w.name ? w.name(name, w.detail) : name;
+}
+/// The line of the log on this call, while there is one.
+template <class... A>
+void write_line(std::optional<VerbLine>& line, int device, Verb verb, const What& w,
+                const A&... a) {
+  if (!logging) [[likely]]
+    return;
+  const std::string name = verb == Verb::copy ? "copy" : name_of(verb, w), text = describe(a...);
+  line.emplace(tables[device]->name + (' ' + name) + (text.empty() ? "" : " ") + text);
+}
+
 template <int D, auto function, Verb verb> struct Timed;
 template <int D, class R, class... A, R (*Device::*function)(A...), Verb verb>
 struct Timed<D, function, verb> {
   static R call(A... a) {
     const What w = what(a...);
-    const Scope scope(D == 0 ? Kind::kernel : Kind::launch, key_of(D, verb, w), [&] {
-      const char* const name = kNames[int(verb)];
-      return (D == 0 ? "cpu: " : "launch: ") + (w.name ? w.name(name, w.detail) : name);
-    });
+    std::optional<VerbLine> line;
+    write_line(line, D, verb, w, a...);
+    const Scope scope(D == 0 ? Kind::kernel : Kind::launch, key_of(D, verb, w),
+                      [&] { return (D == 0 ? "cpu: " : "launch: ") + name_of(verb, w); });
     return (verbs[D].*function)(a...);
   }
 };
@@ -85,8 +101,10 @@ using MapNumbers = void (*)(const Map&, unsigned numbers);
 MapNumbers map_numbers[kMostDevices] = {};
 template <int D> void time_numbers(const Map& m, unsigned numbers) {
   const What w = what(m);
+  std::optional<VerbLine> line;
+  write_line(line, D, Verb::map, w, m);
   const Scope scope(Kind::launch, key_of(D, Verb::map, w),
-                    [&] { return "launch: " + w.name("map", w.detail); });
+                    [&] { return "launch: " + name_of(Verb::map, w); });
   map_numbers[D](m, numbers);
 }
 
@@ -94,11 +112,13 @@ template <int D> void take_time(Device& table) {
 #define MT_TIME(result, verb, Argument) table.verb = Timed<D, &Device::verb, Verb::verb>::call;
   MT_VERBS(MT_TIME)
 #undef MT_TIME
-  // Memory of the CPU comes from free lists, and there is nothing to wait for.
-  if constexpr (D > 0) {
+  // Memory of the CPU comes from free lists, and there is nothing to wait for: not worth a row.
+  if (D > 0 || logging) {
     table.alloc = Timed<D, &Device::alloc, Verb::alloc>::call;
     table.free = Timed<D, &Device::free, Verb::free>::call;
     table.sync = Timed<D, &Device::sync, Verb::sync>::call;
+  }
+  if constexpr (D > 0) {
     table.upload = Timed<D, &Device::upload, Verb::upload>::call;
     table.download = Timed<D, &Device::download, Verb::download>::call;
     map_numbers[D] = std::exchange(static_cast<Gpu&>(table).map_numbers, time_numbers<D>);
@@ -120,14 +140,14 @@ void sink(const KernelTime& t) { add_kernel(t.tag, t.name, t.device, t.begin, t.
 /// A device's table may be written: its maker keeps it in memory that is not constant.
 void watch(const Device& device) {
   for (int i = 0; i < kMostDevices; ++i) {
-    if (tables[i] == &device) return;
+    if (tables[i] == &device) break;
     if (tables[i] || (i == 0) != is_cpu(device)) continue;
     tables[i] = const_cast<Device*>(&device);
     verbs[i] = device;
     takes(std::make_integer_sequence<int, kMostDevices>{})[size_t(i)](*tables[i]);
     break;
   }
-  if (is_cpu(device)) return;
+  if (is_cpu(device) || depth() == 0) return;
   if (const KernelProfile profile = kernels()) profile(sink, current_path);
 }
 
@@ -140,13 +160,14 @@ void watch_devices() {
 }
 
 void unwatch_devices() {
+  if (const KernelProfile profile = kernels()) profile(nullptr, nullptr);
+  if (logging) return;
   on_cuda_open = nullptr;
   for (int i = 0; i < kMostDevices; ++i)
     if (Device* table = std::exchange(tables[i], nullptr)) {
       *table = verbs[i];
       if (i > 0) static_cast<Gpu*>(table)->map_numbers = map_numbers[i];
     }
-  if (const KernelProfile profile = kernels()) profile(nullptr, nullptr);
 }
 
 void collect_kernels() {

@@ -1,0 +1,34 @@
+// verb_log.cpp -- what MTORCH_LOG asks for, and the lines that it writes
+#include "engine/profile/verb_log.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/profile/profile.h"
+
+namespace mt::profile {
+
+constinit bool logging = false;
+
+VerbLine::~VerbLine() {
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - began_;
+  fmt::format_to(std::back_inserter(text_), " {:.1f} us\n", took.count());
+  std::fwrite(text_.data(), 1, text_.size(),
+              stderr);  // in one piece, between those of other threads
+}
+
+void start_log() {
+  const char* const wish = std::getenv("MTORCH_LOG");
+  if (!wish || !*wish || logging) return;
+  if (std::string_view(wish) != "verbs") {
+    std::fprintf(stderr,
+                 "mtorch: MTORCH_LOG=%s is not 'verbs', the one log that there is; it is ignored\n",
+                 wish);
+    return;
+  }
+  logging = true;
+  watch_devices();
+}
+
+}  // namespace mt::profile
