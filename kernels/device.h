@@ -53,7 +53,7 @@ struct Reduce {
   int op;
   Dtype dtype, out_dtype;
   void* out;
-  void* out2;     // a second answer with out's strides, of dtype `dtype`; may be null
+  void* out2;  // second result, strides of out: the value for argmax, the mean for moments; or null
   double number;  // of kMoments: the correction
   const void* in;
   int kept, reduced;  // numbers of dimensions
@@ -97,7 +97,7 @@ struct Sort {
   void* scratch;  // sort_scratch() bytes for each thread that may run, once for long lines
 };
 constexpr int64_t kLongLine = 1 << 16;  // from here on the threads of a CPU share each line
-/// AlongDim of n elements of so many bytes.
+/// For lines of n elements of so many bytes.
 constexpr int64_t sort_scratch(int64_t element, int64_t n) {
   return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
 }
@@ -113,6 +113,7 @@ struct Softmax {
   int64_t outer, n, inner;
 };
 
+/// batch_norm is [N, 1, C, 1, HW], layer_norm [1, rows, 1, D, 1], group_norm [1, N, G, C / G, HW]:
 /// x seen as contiguous [outer, images, period, per, run], with a mean and a biased variance for each
 /// row [images, period]: out = (x - mean) * rate * weight + bias, where weight and bias (or null)
 /// are [period, per] and rate = 1 / sqrt(variance + eps). With `grad`, the gradient of out, the
@@ -218,12 +219,12 @@ struct Random {
   uint64_t span;
 };
 
-/// One parameter's update; all arrays contiguous, n long. Formulas as in torch.optim.
-/// What a step of an optimizer may have else at each replay of a graph: the learning rate, and
-/// 1 - beta^step of Adam's two averages, which begin as 0.
+/// What changes at each replay of a CUDA graph: the learning rate, and 1 - beta^step of Adam's two
+/// averages, which begin as 0.
 struct StepNumbers {
   double lr, bias1, bias2;
 };
+/// One parameter's update; all arrays contiguous, n long. Formulas as in torch.optim.
 struct SgdStep {
   Dtype dtype;
   int64_t n;

@@ -53,10 +53,10 @@ struct Gpu : Device {
   void (*fill)(const Copy&);
   /// Why the GPU cannot be used any more, or null: its verbs do nothing then.
   const char* (*lost)();
-  /// The number of the last verb that looked whether positions are there. Unless `synchronous`, gather,
-  /// scatter and locate say `true` and read 0 (scatter: pass over) where one is not.
+  /// The number of the last verb that checked indices. Unless `synchronous`, gather, scatter and
+  /// ravel_index return true, and read 0 (scatter: skip) where an index is out of bounds.
   uint64_t (*last_check)();
-  /// What such a verb met since this was asked last; to be asked after waiting.
+  /// The first bad index since the last call; call it after a synchronisation.
   BadIndex (*take_bad_index)();
 
   GpuProperties (*properties)();

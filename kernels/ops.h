@@ -7,7 +7,7 @@
 //   a symbolic value          fused kernels.
 // Operations call one another by their names (`sigmoid(x)`), which works for each such T.
 // To add an operation: write its struct, its function, and its entry in the list at the end of the
-// file. That is all.
+// file.
 #pragma once
 #include "kernels/base.h"
 #include "kernels/math/bessel.h"

@@ -385,7 +385,8 @@ constexpr int64_t kSlack = 1 << 20;
 thread_local int64_t gc_charged =
     0;  // bytes whose garbage the collector has been asked to look for
 
-/// The collector does not see tensors' memory. Beyond a slack, what was allocated is charged to it.
+/// The collector does not see tensors' memory. Beyond a slack (8 times Lua's heap, from 1 to 32 MiB, at
+/// least 1/64 of what lives), what was allocated is charged to it.
 /// Small, and a small part of what lives, so that memory is reused while it is in the cache (a
 /// product of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage); larger where
 /// Lua's own heap makes a collection expensive.

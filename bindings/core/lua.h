@@ -1,4 +1,4 @@
-// lua.h -- the only file that knows how C++ and Lua talk: entries, checked arguments, the guard
+// lua.h -- entries (functions that Lua sees), their checked arguments, errors at the user's line
 //
 // A Lua function of mtorch is an `Entry`: its signature, its help, its body. The signature is read
 // by people (help), by the argument checker (how many, what is optional, which names an option

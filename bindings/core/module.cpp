@@ -49,7 +49,7 @@ void store_list(const Args& a, int i, const std::vector<const TensorImpl*>& befo
 }
 
 /// Adam where parameters count different numbers of steps: those that missed as many step together,
-/// fewest first, which cuda.lua relies on. Returns how many each has missed now.
+/// fewest first, which cuda/init.lua relies on. Returns how many each has missed now.
 std::vector<int64_t> adam_apart(const std::vector<Tensor>& p, std::vector<Tensor>& m,
                                 std::vector<Tensor>& s, AdamOptions o,
                                 std::vector<int64_t> missed) {
@@ -341,17 +341,17 @@ const Entry kLanguage[] = {
        push_linalg(a.L);
        return 1;
      }},
-    {"cuda()", "What cuda.lua is made of.",
+    {"cuda()", "What cuda/init.lua is made of.",
      [](Args& a) {
        push_cuda(a.L);
        return 1;
      }},
-    {"gradient()", "What gradient.lua is made of.",
+    {"gradient()", "What core/gradient.lua is made of.",
      [](Args& a) {
        push_gradient(a.L);
        return 1;
      }},
-    {"cuda_kernel()", "What cuda_kernel.lua is made of.",
+    {"cuda_kernel()", "What cuda/kernel.lua is made of.",
      [](Args& a) {
        push_cuda_kernel(a.L);
        return 1;

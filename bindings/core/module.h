@@ -19,7 +19,7 @@ int parse_args(Args&);
 /// Lua sources embedded in the program.
 struct Embedded {
   const char* name;   // "mtorch.nn"
-  const char* chunk;  // "@mtorch/nn.lua"
+  const char* chunk;  // "@mtorch/nn/init.lua"
   const unsigned char* text;
   size_t size;
 };

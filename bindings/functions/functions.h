@@ -55,12 +55,12 @@ void register_sort(Registry&);
 void register_tensor(Registry&);
 
 // What a Lua state needs besides functions that are made when asked for.
-void add_profile(lua_State* L);       // what profile.lua is made of, into the core
+void add_profile(lua_State* L);       // what tools/profile.lua is made of, into the core
 void open_generators(lua_State* L);   // the metatable of generators
 void open_gradient();                 // how the engine learns the script's line
 void open_markers(lua_State* L);      // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);    // x + y, -x
-void push_cuda(lua_State* L);         // what cuda.lua is made of
+void push_cuda(lua_State* L);         // what cuda/init.lua is made of
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
 void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
 void push_linalg(lua_State* L);       // mt.linalg

@@ -220,7 +220,7 @@ int stretch_body(Args& a) {
   return lua_gettop(a.L) - 1;
 }
 
-/// What gradient.lua needs; it takes them out of the module again.
+/// What core/gradient.lua needs; it takes them out of the module again.
 const Entry kParts[] = {
     {"custom_function(name, arguments, n, outputs, plain, saved, backward)",
      "Results of a function with its own gradient.", custom_body},

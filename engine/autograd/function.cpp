@@ -188,7 +188,7 @@ uint64_t digest_of(const char* bytes, int64_t n, uint64_t seed) {
 uint64_t digest_of(const Tensor& t) {
   constexpr int64_t kPiece = 1 << 18;  // bytes; sums do not depend on who adds what
   const NoGrad off;
-  const Debugging made_in_no_grad(false);
+  const Debugging no_debugging(false);
   Shape size = t.shape();
   std::vector<int64_t> head{int64_t(t.dtype())};
   for (int d = 0; d < size.size(); ++d) {

@@ -1,4 +1,4 @@
-// function.h -- functions whose gradient the user wrote, and stretches that are computed twice
+// function.h -- user-defined autograd functions (mt.Function) and gradient checkpointing (mt.recompute)
 #pragma once
 #include <functional>
 #include <string>

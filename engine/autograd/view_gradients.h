@@ -38,7 +38,7 @@ void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
 /// The `through` of nodes that record_view made.
 bool through_view(Node&, const Shape& seen, TensorGeometry&, Shape& input);
 /// The same for any view of x's storage, also where it reaches beyond x.
-void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views.cpp
+void record_strided(const NodeType& type, const Tensor& view, const Tensor& x);  // views_split.cpp
 /// A view where `at` takes the region of x to that of the view.
 template <class At> Tensor seen_at(const NodeType& type, const Tensor& x, const At& at) {
   const TensorGeometry r = at(geometry_of(x));

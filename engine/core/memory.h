@@ -82,7 +82,8 @@ struct MemoryUse {
 MemoryUse memory_use();
 /// Storages may hold this many bytes together; what would exceed it is "out of memory".
 void set_memory_limit(int64_t bytes);
-/// Bytes that this thread has ever asked for: the collector's measure of garbage.
+/// Bytes that this thread has asked for since it began, those of a GPU at 1/32: the collector's
+/// measure of garbage.
 int64_t bytes_allocated();
 /// Called once before "out of memory" is raised; returns whether trying again makes sense. Bindings
 /// set it.

@@ -120,8 +120,7 @@ const Tensor& Tensor::requires_grad_(bool wanted) const {
   if (!is_leaf() && wanted != requires_grad())
     fail("requires_grad_: this tensor was computed from others; use x:detach() to leave the graph");
   impl_->requires_grad = wanted;
-  // A leaf of its own follows no base: the base's graph may lead back to it, and nobody would ever
-  // free the circle.
+  // A leaf drops its base: base -> node -> this leaf -> base would be a reference cycle.
   if (wanted && !impl_->node) Ref<TensorImpl>::adopt(std::exchange(impl_->base, nullptr));
   return *this;
 }
@@ -188,7 +187,7 @@ void replace_data(const Tensor& x, const Tensor& y) {
     fail("set_data: the tensor is {}, the new data {}", to_string(x.shape()), to_string(y.shape()));
   x.set_grad({});
   Ref<TensorImpl>::adopt(std::exchange(a.base, nullptr));
-  ++a.recorded;  // its views stay with the old data: see renew
+  ++a.recorded;  // its views stay with the old data: see regenerate_node
   Ref<Storage> old = Ref<Storage>::adopt(a.storage);
   a.storage = Ref<Storage>::share(b.storage).release();
   a.dtype = b.dtype, a.ndim = b.ndim, a.contiguous = b.contiguous, a.offset = b.offset,

@@ -22,9 +22,10 @@ struct TensorImpl {
   bool contiguous = true;        // row-major without gaps
   bool requires_grad = false;    // a leaf that asked for it, or computed from one
   bool number = false;           // made from a plain number: adopts the other operand's dtype
-  bool made_in_no_grad = false;  // a view made while nothing was recorded: outside the graph
-  bool aliases_graph = false;    // and of a tensor in the graph, which would not see it change
-  bool suspected = false;        // its gradient may lead back to it: see cycles.h
+  bool made_in_no_grad = false;  // a view created under no_grad
+  bool aliases_graph =
+      false;  // .. of a tensor in the graph: recorded writes to it are refused (inplace.cpp)
+  bool suspected = false;  // its gradient may lead back to it: see cycles.h
   uint32_t recorded = 0;  // recorded changes in place; of a view: its base's when its node was made
   int64_t offset = 0;
   int64_t numel = 1;

@@ -1,4 +1,4 @@
-// create_like.cpp -- making tensors, continued: from bytes, like another, at other distances
+// create_like.cpp -- zeros_like and its kin, logspace, from_bytes
 #include "engine/ops/create_like.h"
 
 #include <cmath>

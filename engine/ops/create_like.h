@@ -1,4 +1,4 @@
-// create_like.h -- making tensors, continued: from bytes, like another, at other distances
+// create_like.h -- zeros_like and its kin, logspace, from_bytes
 #pragma once
 #include <string_view>
 

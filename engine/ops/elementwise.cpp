@@ -1,8 +1,5 @@
 // elementwise.cpp -- elementwise operations on tensors: broadcasting, promotion, the verb, the
 // gradient
-//
-// This file contains no operation's name: what an operation is comes from the list in
-// kernels/ops.h.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -254,12 +251,18 @@ void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
 
 // ---- the way forward ----------------------------------------------------------------------------
 
-/// What a lesser operand (0-d beside tensors, a plain number beside both) makes of a type: it adds
-/// a kind (float to integers, integer to bool) but no width. As in PyTorch.
+/// As torch.result_type: a 0-d tensor ranks below tensors, a Lua number below both; the lower rank
+/// may change the category (bool < integer < float), never the width.
 Dtype widen(Dtype d, Dtype lesser) {
   if (d == Dtype::none) return lesser;
   if (lesser == Dtype::none || is_float(d)) return d;
   return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
+}
+
+/// Whether elements are read as truth values: bool tensors then stay what they are beside numbers.
+bool is_logical(const OpRow& row) {
+  return row.info == &op::LogicalAnd::info || row.info == &op::LogicalOr::info ||
+         row.info == &op::LogicalXor::info;
 }
 
 /// The type an operation computes in.
@@ -273,7 +276,9 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
   for (int i = 0; params && i < row.params; ++i)  // a fraction, such as the end of a clamp
     if (std::isfinite(params[i]) && params[i] != std::floor(params[i]))
       numbers = promote(numbers, default_dtype());
-  const Dtype d = widen(widen(tensors, points), numbers);
+  const Dtype d = is_logical(row) && widen(tensors, points) == Dtype::b8
+                      ? Dtype::b8
+                      : widen(widen(tensors, points), numbers);
   switch (row.info->accepts) {
     case op::Accepts::any: return d;
     case op::Accepts::number:
@@ -417,8 +422,10 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
     if (mask && inputs[0]->dtype() != Dtype::b8)
       fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
            dtype_name(inputs[0]->dtype()));
-    if (inputs[i]->impl()->number) check_value(row.info->name, inputs[i]->at(0), p.dtype);
-    Tensor x = inputs[i]->impl()->number ? scalar(inputs[i]->at(0), number_dtype(op, i, p.dtype))
+    double number = inputs[i]->impl()->number ? inputs[i]->at(0) : 0;
+    if (p.dtype == Dtype::b8 && is_logical(row)) number = number != 0;
+    if (inputs[i]->impl()->number) check_value(row.info->name, number, p.dtype);
+    Tensor x = inputs[i]->impl()->number ? scalar(number, number_dtype(op, i, p.dtype))
                : mask                    ? *inputs[i]
                                          : to(*inputs[i], p.dtype);
     if (&x.device() != &device) {

@@ -289,7 +289,7 @@ template <class Rule> struct Reducer {
 
 /// The position of the first largest or smallest element; a NaN counts as the extreme.
 template <class Op, class T> struct Arg {
-  /// Blocks of the line are joined first, and searched only where they hold a new best.
+  /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
   static ArgState<T> line(const T* x, const Reduce& r, int64_t elements) {
     const int last = r.reduced - 1;
     const int64_t row = last >= 0 ? r.reduced_size[last] : 1;

@@ -18,7 +18,7 @@ constexpr int64_t kPart = 1040;  // a power of two apart, parts would share one 
 template <class Op, class T> struct Running {
   using A = typename op::Accumulator<op::Sum, T>::type;
 
-  /// AlongDim side by side: row after row.
+  /// Lines side by side: row after row.
   static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     const T* in = static_cast<const T*>(s.in) + in_at(l, first);
     T* out = static_cast<T*>(s.out) + out_at(l, first);

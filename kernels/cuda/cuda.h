@@ -1,8 +1,9 @@
 // cuda.h -- what the files of the CUDA plug-in share: the stream, launches, scratch memory, errors
 //
 // The plug-in is one more table of verbs (kernels/device.h), on one stream for each GPU: whatever a
-// verb starts runs after what was started before, and nobody waits but for `download` and `sync`.
-// Verbs cannot fail; what goes wrong is noted, and the engine asks for it where it waits.
+// verb starts runs after what was started before, and the host
+// waits in `download` and `sync`, for uploads from pageable memory, and to trim the pool. Verbs cannot
+// fail: errors are kept until the engine takes them at a synchronisation.
 //
 // Kernels are started through `launch` (their threads do not talk to each other) or `launch_blocks`
 // (they do: barriers, shared memory, shuffles), never with <<<>>>: so the same files compile without

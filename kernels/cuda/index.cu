@@ -1,4 +1,4 @@
-// index.cu -- the gather, scatter and locate verbs on CUDA
+// index.cu -- the gather, scatter and ravel_index verbs on CUDA
 //
 // Scatter joins values that meet in the order of their positions, whatever runs when. A "line" is
 // one place in the dimensions along which values cannot meet; the other dimensions are "inside" it.
@@ -18,7 +18,7 @@ namespace {
 
 Positions positions_of(const Gather& g) { return {g.extent, g.first, g.back}; }
 
-// ---- gather and locate --------------------------------------------------------------------------
+// ---- gather and ravel_index ---------------------------------------------------------------------
 
 struct Cells {
   int64_t n;

@@ -111,7 +111,7 @@ struct Block {
   }
 };
 
-/// AlongDim side by side: the block is (kLines, kDown), a team being a column of it.
+/// Lines side by side: the block is (kLines, kDown), a team being a column of it.
 struct Column {
   static constexpr int kLines = 32, kTogether = 32, kDown = kThreads / kLines;
   static constexpr size_t kShared = kThreads * 8;

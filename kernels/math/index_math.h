@@ -19,7 +19,7 @@ struct Positions {
   }
 };
 
-/// What becomes of a cell when x comes.
+/// The new value of element `cell` when x is scattered onto it.
 template <ScatterReduce J, class T> MT_HD T join(T cell, T x) {
   if constexpr (J == ScatterReduce::set) return x;
   else if constexpr (J == ScatterReduce::add) return static_cast<T>(cell + x);

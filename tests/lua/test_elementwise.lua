@@ -235,6 +235,14 @@ test('logic asks elements of any dtype whether they are 0', function()
   t.eq(mt.logical_not(x):tolist(), {true, false, false, false})
   t.eq(mt.logical_not(y):tolist(), {true, false, true, false})
   t.eq(mt.logical_and(x:half(), 0.5):tolist(), {false, true, true, true})
+  local b = mt.tensor({true, false}, {device = 'cpu'})
+  for _, truth in ipairs{2, 0.5, 256, -1, 0 / 0, true} do
+    t.eq({b:logical_and(truth):tolist(), b:logical_xor(truth):tolist()}, {{true, false}, {false, true}})
+  end
+  t.eq(b:logical_or(0):tolist(), {true, false})
+  local before = mt.memory_stats().allocations
+  b:logical_and(3)
+  t.eq(mt.memory_stats().allocations - before, 3) -- the result, the number, and as bool; b is not converted
   t.eq(x:clone():logical_not_():tolist(), {1, 0, 0, 0})
 end)
 

@@ -1,5 +1,5 @@
 -- test_wrong_values.lua -- Wrong inputs: strides, convolution, labels, random numbers, gradients.
--- The names are rows of the fault catalogue and operations.
+-- Each case is named by a letter, a number and its operation.
 local mt = require 'mtorch'
 local wrong = require 'wrong'
 local nan = 0 / 0
