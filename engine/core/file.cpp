@@ -94,17 +94,17 @@ bool may_write(const std::string& path, mode_t mode) {
 }
 
 /// What is to be written, and how.
-struct TensorGeometry {
+struct Destination {
   std::string path;         // links followed
   int own = -1;             // a descriptor of the process
   bool through = false;     // a device or a FIFO
   struct stat replaced {};  // st_nlink is 0 where nothing is
 };
 
-TensorGeometry find_place(const std::string& op, const std::string& path) {
+Destination find_place(const std::string& op, const std::string& path) {
   if (path.empty()) refuse(op, path, "the path is empty");
   if (path.find('\0') != std::string::npos) fail("{}: the path contains a zero byte", op);
-  TensorGeometry p{follow(path)};
+  Destination p{follow(path)};
   if (p.path.empty()) refuse(op, path);
   p.own = own_descriptor(p.path);
   if (p.own >= 0) {
@@ -136,7 +136,7 @@ TensorGeometry find_place(const std::string& op, const std::string& path) {
 }
 
 /// A new file beside the one it will replace, with its mode and owner; the name goes to `name`.
-File open_beside(const TensorGeometry& p, std::string& name) {
+File open_beside(const Destination& p, std::string& name) {
   static std::atomic<unsigned> count{0};
   const struct stat& old = p.replaced;
   const mode_t mode = old.st_nlink ? old.st_mode & 0777 : 0666;  // less the umask
@@ -202,7 +202,7 @@ bool File::close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
 FileWriter::FileWriter(const char* operation, std::string path)
     : operation_(operation),
       path_(std::move(path)) {
-  TensorGeometry p = find_place(operation_, path_);
+  Destination p = find_place(operation_, path_);
   if (p.own == STDOUT_FILENO) std::fflush(stdout);  // what was printed before comes before
   if (p.own >= 0) file_ = File(fcntl(p.own, F_DUPFD_CLOEXEC, 0));
   else file_ = p.through ? open_through(p.path) : open_beside(p, temporary_);
@@ -241,7 +241,7 @@ void write_file(const char* operation, const std::string& path, std::string_view
 }
 
 void check_writable(const char* operation, const std::string& path) {
-  const TensorGeometry p = find_place(operation, path);
+  const Destination p = find_place(operation, path);
   if (p.own < 0 && !p.through) FileWriter(operation, path);  // it can be made beside
 }
 
