@@ -16,7 +16,7 @@ std::string describe(lua_State* L, int i) {
     case LUA_TBOOLEAN: return lua_toboolean(L, i) ? "true" : "false";
     case LUA_TSTRING: {
       std::string s = lua_tostring(L, i);
-      if (s.size() > 40) s = s.substr(0, 37) + "...";
+      if (s.size() > 40) s.resize(37), s += "...";
       return fmt::format("the string '{}'", s);
     }
     default: break;
