@@ -97,7 +97,8 @@ void map_numbers(const Map& call, unsigned numbers) {
     m.ndim = 1, m.size[0] = 1;
     for (int k = 0; k < used; ++k) m.stride[k][0] = numbers >> k & 1 ? 0 : 1;
   }
-  bool is_flat = m.ndim == 1 && m.stride[0][0] == 1 && aligned(m, 0);
+  bool is_flat = (is_half(m.dtype) ? half.flat != nullptr : kernels.flat != nullptr) &&
+                 m.ndim == 1 && m.stride[0][0] == 1 && aligned(m, 0);
   for (int k = 1; k < used; ++k) is_flat &= m.stride[k][0] == 1 || m.stride[k][0] == 0;
   if (is_flat) {
     Flat f;

@@ -238,12 +238,19 @@ __global__ void strided_half(const __grid_constant__ Strided m, const Stored sto
   }
 }
 
+/// The ways for float32 and 16-bit floats where all operands are contiguous or repeat one element; all
+/// else, and the way back, goes through `strided`, which reads 16 bytes at a time as well.
 template <class Op, int Part, int D> void enter(Row& row) {
   using T = ctype<static_cast<Dtype>(D)>;
-  if constexpr (op::accepts<T>(Op::info.accepts) && (Part == 0 || math::is_floating<T>))
-    row.of[Part][D] = {flat<Op, Part, T>, strided<Op, Part, T>};
-  if constexpr (op::accepts<float>(Op::info.accepts) && D == int(Dtype::f32))
-    row.half[Part] = {flat_half<Op, Part>, strided_half<Op, Part>};
+  constexpr bool is_f32 = D == int(Dtype::f32);
+  if constexpr (op::accepts<T>(Op::info.accepts) && (Part == 0 || math::is_floating<T>)) {
+    row.of[Part][D].strided = strided<Op, Part, T>;
+    if constexpr (is_f32 && Part == 0) row.of[Part][D].flat = flat<Op, Part, T>;
+  }
+  if constexpr (op::accepts<float>(Op::info.accepts) && is_f32) {
+    row.half[Part].strided = strided_half<Op, Part>;
+    if constexpr (Part == 0) row.half[Part].flat = flat_half<Op, Part>;
+  }
 }
 template <class Op, int Part, int... D> void enter(Row& row, std::integer_sequence<int, D...>) {
   if constexpr (Part == 0 || op::has_derivative<Op, Part>) (enter<Op, Part, D>(row), ...);
