@@ -593,7 +593,7 @@ t.test('a dot for a colon, a module for its parameters, a base that was not call
     {function() mt.args({a = 1}, 3) end, 'args: a list of words is needed, got 3'},
   } do
     local message = message_of(case[1])
-    eq(message:find(here .. ':%d+: ') ~= nil, true)
+    eq(message:find(here:gsub('%W', '%%%0') .. ':%d+: ') ~= nil, true)
     eq(message:sub(-#case[2]), case[2])
   end
   eq(tostring(Bare()), 'Bare (its __init has not called the __init of its base)')
