@@ -33,12 +33,16 @@ enum class Accepts : uint8_t {
 /// c, output.
 enum Saves : uint8_t { nothing = 0, a = 1, b = 2, c = 4, output = 8 };
 
+/// What the parameter is unless given: `value`, or a limit of the input's dtype.
+enum class Default : uint8_t { value, largest, lowest };
+
 /// A number given with the call, not a tensor. Without a default (`required`) the value is where
 /// tests sample.
 struct Param {
   const char* name = nullptr;
-  double value = 0;
+  double value = 0;  // kNil, of which the formula makes the limit, for a default that is one
   bool required = false;
+  Default is = Default::value;
 };
 
 /// f(in...) = out, computed with mpmath, so that a wrong formula cannot test itself.
@@ -49,6 +53,21 @@ struct Point {
 
 constexpr int kMaxInputs = 3, kMaxParams = 4, kMaxPoints = 3;
 
+/// What the second input may hold, of integers: for the others there is no integer result.
+enum class Divisor : uint8_t { any, nonzero, nonnegative };
+
+/// What few operations say, by name after the parameters.
+struct Facts {
+  /// Why bool tensors are refused and what to use; null: they are not.
+  const char* refuses_bool = nullptr;
+  /// The same of floats, for Accepts::integer.
+  const char* refuses_float =
+      "have no bits to work on; use bool or integer tensors, as from :long()";
+  Divisor divisor = Divisor::any;
+  /// The inputs that stay float32 beside 16-bit floats where they are plain numbers.
+  uint8_t wide_numbers = nothing;
+};
+
 struct Info {
   const char* name;
   const char* doc;
@@ -57,6 +76,7 @@ struct Info {
   double lo, hi;              // where tests sample the inputs
   Point points[kMaxPoints];
   Param params[kMaxParams];
+  Facts facts = {};
 };
 
 /// Makes an operation callable by name: on numbers it is the formula, on anything else `apply` of
@@ -100,7 +120,8 @@ template <class T> MT_HD constexpr auto zero(const T& x) {
 struct Neg {
   static constexpr Info info{"neg", "-x",
     Accepts::number, {nothing}, -4, 4,
-    {{{-1.25}, 1.25}, {{0.5}, -0.5}, {{2.75}, -2.75}}, {}};
+    {{{-1.25}, 1.25}, {{0.5}, -0.5}, {{2.75}, -2.75}}, {},
+    {.refuses_bool = "minus of a bool tensor; use logical_not, or :long() first"}};
   template <class T> MT_HD static T f(T x) { return -x; }
   template <class T> MT_HD static T df(T g) { return -g; }
 };
@@ -251,7 +272,8 @@ struct NanToNum {
     "NaN, inf and -inf replaced, if nil by the dtype's largest and smallest numbers",
     Accepts::any, {a}, -4, 4,
     {{{-1.25}, -1.25}, {{0.5}, 0.5}, {{2.75}, 2.75}},
-    {{"nan", 0}, {"posinf", math::kNil}, {"neginf", math::kNil}}};
+    {{"nan", 0}, {"posinf", math::kNil, false, Default::largest},
+     {"neginf", math::kNil, false, Default::lowest}}};
   template <class T> MT_HD static T f(T x, T nan, T above, T below) {
     if constexpr (math::is_floating<T>) {
       const T inf = T(math::kInfinity);
@@ -972,7 +994,7 @@ MT_FUNCTION(Signbit, signbit)
 struct Add {
   static constexpr Info info{"add", "x + y; of two bools their or",
     Accepts::any, {nothing, nothing}, -4, 4,
-    {{{2.5, 0.75}, 3.25}, {{1.25, 1.25}, 2.5}, {{0.5, 3.5}, 4}}, {}};
+    {{{2.5, 0.75}, 3.25}, {{1.25, 1.25}, 2.5}, {{0.5, 3.5}, 4}}, {}, {.wide_numbers = a | b}};
   template <class T> MT_HD static T f(T x, T y) { return x + y; }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return g; }
@@ -982,7 +1004,9 @@ MT_FUNCTION(Add, add)
 struct Sub {
   static constexpr Info info{"sub", "x - y",
     Accepts::number, {nothing, nothing}, -4, 4,
-    {{{2.5, 0.75}, 1.75}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, -3}}, {}};
+    {{{2.5, 0.75}, 1.75}, {{1.25, 1.25}, 0}, {{0.5, 3.5}, -3}}, {},
+    {.refuses_bool = "the difference of two bool tensors; use logical_xor, or :long() first",
+     .wide_numbers = b}};
   template <class T> MT_HD static T f(T x, T y) { return x - y; }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g) { return -g; }
@@ -992,7 +1016,8 @@ MT_FUNCTION(Sub, sub)
 struct Mul {
   static constexpr Info info{"mul", "x * y; of two bools their and",
     Accepts::any, {b, a}, -4, 4,
-    {{{2.5, 0.75}, 1.875}, {{1.25, 1.25}, 1.5625}, {{0.5, 3.5}, 1.75}}, {}};
+    {{{2.5, 0.75}, 1.875}, {{1.25, 1.25}, 1.5625}, {{0.5, 3.5}, 1.75}}, {},
+    {.wide_numbers = a | b}};
   template <class T> MT_HD static T f(T x, T y) { return math::times(x, y); }
   template <class T> MT_HD static T da(T g, T y) { return g * y; }
   template <class T> MT_HD static T db(T g, T x) { return g * x; }
@@ -1002,7 +1027,8 @@ MT_FUNCTION(Mul, mul)
 struct Div {
   static constexpr Info info{"div", "x / y; of integers a float",
     Accepts::real, {b, b | output}, 0.3, 4,
-    {{{2.5, 0.75}, 3.3333333333333333}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0.14285714285714286}}, {}};
+    {{{2.5, 0.75}, 3.3333333333333333}, {{1.25, 1.25}, 1}, {{0.5, 3.5}, 0.14285714285714286}}, {},
+    {.wide_numbers = b}};
   template <class T> MT_HD static T f(T x, T y) { return x / y; }
   template <class T> MT_HD static T da(T g, T y) { return g / y; }
   template <class T> MT_HD static T db(T g, T y, T quotient) { return -g * quotient / y; }
@@ -1012,7 +1038,7 @@ MT_FUNCTION(Div, div)
 struct FloorDivide {
   static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
     Accepts::number, {nothing, nothing}, 0.3, 4,
-    {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {}};
+    {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {}, {.divisor = Divisor::nonzero}};
   template <class T> MT_HD static T f(T x, T y) { return math::floor_divide(x, y); }
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
@@ -1023,7 +1049,7 @@ struct TruncDivide {
   static constexpr Info info{"trunc_divide",
     "x / y without its fraction: div(x, y, {rounding_mode='trunc'})",
     Accepts::number, {nothing, nothing}, 0.3, 4,
-    {{{7.5, 2}, 3}, {{-7.5, 2}, -3}, {{7.5, -2}, -3}}, {}};
+    {{{7.5, 2}, 3}, {{-7.5, 2}, -3}, {{7.5, -2}, -3}}, {}, {.divisor = Divisor::nonzero}};
   template <class T> MT_HD static T f(T x, T y) { return math::trunc_divide(x, y); }
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
@@ -1033,7 +1059,7 @@ MT_FUNCTION(TruncDivide, trunc_divide)
 struct Remainder {
   static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
     Accepts::number, {nothing, a | b}, 0.3, 4,
-    {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {}};
+    {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {}, {.divisor = Divisor::nonzero}};
   template <class T> MT_HD static T f(T x, T y) { return math::remainder(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor_divide(x, y); }
@@ -1043,7 +1069,7 @@ MT_FUNCTION(Remainder, remainder)
 struct Fmod {
   static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
     Accepts::number, {nothing, a | b}, 0.3, 4,
-    {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {}};
+    {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {}, {.divisor = Divisor::nonzero}};
   template <class T> MT_HD static T f(T x, T y) { return math::fmod(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * trunc(x / y); }
@@ -1054,7 +1080,7 @@ struct Pow {
   static constexpr Info info{"pow", "x to the power y",
     Accepts::number, {a | b, a | output}, 0.3, 3,
     {{{2.5, 0.75}, 1.9881768219176267}, {{1.25, 1.25}, 1.3217140793007051},
-     {{0.5, 3.5}, 0.088388347648318441}}, {}};
+     {{0.5, 3.5}, 0.088388347648318441}}, {}, {.divisor = Divisor::nonnegative}};
   template <class T> MT_HD static T f(T x, T y) { return math::pow(x, y); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
@@ -1428,7 +1454,8 @@ MT_FUNCTION(BitwiseRightShift, bitwise_right_shift)
 struct Gcd {
   static constexpr Info info{"gcd", "the greatest common divisor, 0 of two zeros",
     Accepts::integer, {}, 0, 9,
-    {{{12, 10}, 2}, {{7, 0}, 7}, {{6, 9}, 3}}, {}};
+    {{{12, 10}, 2}, {{7, 0}, 7}, {{6, 9}, 3}}, {},
+    {.refuses_float = "have no common divisors and multiples; use integer tensors, as from :long()"}};
   template <class T> MT_HD static T f(T x, T y) { return math::gcd(x, y); }
 };
 MT_FUNCTION(Gcd, gcd)
@@ -1436,7 +1463,8 @@ MT_FUNCTION(Gcd, gcd)
 struct Lcm {
   static constexpr Info info{"lcm", "the least common multiple, 0 beside a zero",
     Accepts::integer, {}, 0, 9,
-    {{{12, 10}, 60}, {{7, 0}, 0}, {{6, 9}, 18}}, {}};
+    {{{12, 10}, 60}, {{7, 0}, 0}, {{6, 9}, 18}}, {},
+    {.refuses_float = "have no common divisors and multiples; use integer tensors, as from :long()"}};
   template <class T> MT_HD static T f(T x, T y) { return math::lcm(x, y); }
 };
 MT_FUNCTION(Lcm, lcm)

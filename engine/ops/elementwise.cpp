@@ -100,12 +100,11 @@ bool is_column_major(const Tensor& x) {
 }
 
 /// The type of a plain number beside tensors: theirs; in x + 0.1, 0.1 * x, x - 0.1 and x / 0.1 of
-/// 16-bit floats the float32 that they are calculated in, so that the number is not rounded first.
-/// As PyTorch's CPU does.
+/// 16-bit floats the float32 that they are calculated in (`wide_numbers`), so that the number is not
+/// rounded first. As PyTorch's CPU does.
 Dtype number_dtype(int op, int input, Dtype d) {
-  const bool either = op == op::id<op::Add> || op == op::id<op::Mul>,
-             right = op == op::id<op::Sub> || op == op::id<op::Div>;
-  return either || (right && input == 1) ? wide(d) : d;
+  if (!is_half(d)) return d;
+  return op_entries[size_t(op)].row.info->facts.wide_numbers >> input & 1 ? wide(d) : d;
 }
 
 /// Elements that a kernel gets by value: plain numbers, and beside a GPU's tensors 0-d ones of the CPU.
@@ -282,21 +281,13 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
   switch (row.info->accepts) {
     case op::Accepts::any: return d;
     case op::Accepts::number:
-      if (d == Dtype::b8 && row.info == &op::Neg::info)
-        fail("neg: minus of a bool tensor; use logical_not, or :long() first");
-      if (d == Dtype::b8 && row.info == &op::Sub::info)
-        fail("sub: the difference of two bool tensors; use logical_xor, or :long() first");
+      if (d == Dtype::b8 && row.info->facts.refuses_bool)
+        fail("{}: {}", row.info->name, row.info->facts.refuses_bool);
       return d == Dtype::b8 ? Dtype::i64 : d;
     case op::Accepts::real: return is_float(d) ? d : default_dtype();
     case op::Accepts::integer:
-      if (is_float(d) && (row.info == &op::Gcd::info || row.info == &op::Lcm::info))
-        fail(
-            "{}: {} numbers have no common divisors and multiples; use integer tensors, as from "
-            ":long()",
-            row.info->name, dtype_name(d));
       if (is_float(d))
-        fail("{}: {} numbers have no bits to work on; use bool or integer tensors, as from :long()",
-             row.info->name, dtype_name(d));
+        fail("{}: {} numbers {}", row.info->name, dtype_name(d), row.info->facts.refuses_float);
       return d;
   }
   return d;
@@ -304,17 +295,15 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
 
 /// Integers know no answer for x / 0 or 2 ^ -1: refused before the kernel.
 void check_integers(int op, const Tensor& divisor, Dtype dtype) {
-  const char* name = op_entries[op].row.info->name;
-  const bool divides = op == op::id<op::FloorDivide> || op == op::id<op::TruncDivide> ||
-                       op == op::id<op::Remainder> || op == op::id<op::Fmod>;
-  if (is_float(dtype) || dtype == Dtype::b8 || (!divides && op != op::id<op::Pow>) ||
-      divisor.numel() == 0)
+  const op::Info& info = *op_entries[op].row.info;
+  const op::Divisor may_be = info.facts.divisor;
+  if (is_float(dtype) || dtype == Dtype::b8 || may_be == op::Divisor::any || divisor.numel() == 0)
     return;
   NoGrad off;
-  if (divides && any(op::eq(divisor, 0.0)).item() != 0)
-    fail("{}: an integer is divided by 0; use :float() first", name);
-  if (!divides && any(op::lt(divisor, 0.0)).item() != 0)
-    fail("{}: an integer to a negative power is not whole; use :float() first", name);
+  if (may_be == op::Divisor::nonzero && any(op::eq(divisor, 0.0)).item() != 0)
+    fail("{}: an integer is divided by 0; use :float() first", info.name);
+  if (may_be == op::Divisor::nonnegative && any(op::lt(divisor, 0.0)).item() != 0)
+    fail("{}: an integer to a negative power is not whole; use :float() first", info.name);
 }
 
 /// Whether an operand follows the others to their device: a plain number, or 0-d on the CPU. Where
@@ -472,14 +461,17 @@ Tensor with_number(int op, const Tensor* const* inputs, int k, bool wants, const
   return out;
 }
 
-/// The parameters of a call; what nan_to_num puts in place of infinities unless told is the largest
-/// number of the tensor's own type, not of the one it is calculated in.
+/// The parameters of a call; of those that are limits unless given, the limits of a tensor of 16-bit
+/// floats are those of its own type, not of the one it is calculated in.
 const double* params_for(int op, const Tensor& x, const double* params, double* own) {
-  if (op != op::id<op::NanToNum> || !is_half(x.dtype())) return params;
-  std::memcpy(own, params, sizeof(double) * op::kMaxParams);
+  if (!is_half(x.dtype()) || !params) return params;
   const double most = x.dtype() == Dtype::f16 ? 65504 : 0x1.fep127;
-  if (std::isnan(own[1])) own[1] = most;
-  if (std::isnan(own[2])) own[2] = -most;
+  for (int i = 0; i < op::kMaxParams; ++i) {
+    const op::Default is = op_entries[size_t(op)].row.info->params[i].is;
+    own[i] = is == op::Default::value || !std::isnan(params[i]) ? params[i]
+             : is == op::Default::largest                       ? most
+                                                                : -most;
+  }
   return own;
 }
 
