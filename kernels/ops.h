@@ -56,6 +56,11 @@ constexpr int kMaxInputs = 3, kMaxParams = 4, kMaxPoints = 3;
 /// What the second input may hold, of integers: for the others there is no integer result.
 enum class Divisor : uint8_t { any, nonzero, nonnegative };
 
+/// Inputs for which a formula has a shorter way with the same bits, which the loops of a CPU look for
+/// (kernels/cpu/fast_path.h): angles that are reduced by subtraction, quotients below 2^28, numbers
+/// above 0.
+enum class Shortcut : uint8_t { none, angle, quotient, positive };
+
 /// What few operations say, by name after the parameters.
 struct Facts {
   /// Why bool tensors are refused and what to use; null: they are not.
@@ -66,6 +71,7 @@ struct Facts {
   Divisor divisor = Divisor::any;
   /// The inputs that stay float32 beside 16-bit floats where they are plain numbers.
   uint8_t wide_numbers = nothing;
+  Shortcut shortcut[1 + kMaxInputs] = {};  // of the formula, of its derivatives
 };
 
 struct Info {
@@ -367,7 +373,7 @@ struct Sin {
   static constexpr Info info{"sin", "sine, x in radians",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -0.94898461935558621}, {{0.5}, 0.479425538604203},
-     {{2.75}, 0.3816609920523317}}, {}};
+     {{2.75}, 0.3816609920523317}}, {}, {.shortcut = {Shortcut::angle, Shortcut::angle}}};
   template <class T> MT_HD static T f(T x) { return math::sin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cos>{}(x); }
 };
@@ -377,7 +383,7 @@ struct Cos {
   static constexpr Info info{"cos", "cosine, x in radians",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, 0.31532236239526867}, {{0.5}, 0.87758256189037272},
-     {{2.75}, -0.92430237863246354}}, {}};
+     {{2.75}, -0.92430237863246354}}, {}, {.shortcut = {Shortcut::angle, Shortcut::angle}}};
   template <class T> MT_HD static T f(T x) { return math::cos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * sin(x); }
 };
@@ -387,7 +393,7 @@ struct Tan {
   static constexpr Info info{"tan", "tangent, x in radians",
     Accepts::real, {output}, -1.4, 1.4,
     {{{-1.25}, -3.0095696738628313}, {{0.5}, 0.54630248984379051},
-     {{2.75}, -0.41291789448493249}}, {}};
+     {{2.75}, -0.41291789448493249}}, {}, {.shortcut = {Shortcut::angle}}};
   template <class T> MT_HD static T f(T x) { return math::tan(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
 };
@@ -617,7 +623,7 @@ struct Lgamma {
   static constexpr Info info{"lgamma", "the logarithm of |gamma(x)|",
     Accepts::real, {a}, 0.4, 4,
     {{{0.375}, 0.86307398227064746}, {{1.5}, -0.12078223763524522},
-     {{3.25}, 0.93580193110872536}}, {}};
+     {{3.25}, 0.93580193110872536}}, {}, {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x) { return math::lgamma(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * digamma(x); }
 };
@@ -786,7 +792,8 @@ struct Elu {
   static constexpr Info info{"elu",
     "x, or alpha * (exp(x) - 1) below 0; the slope at NaN is NaN (Clevert 2015)",
     Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}}};
+    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}},
+    {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
     return select(x > T(0), x, alpha * math::expm1(x));
   }
@@ -800,7 +807,8 @@ MT_FUNCTION(Elu, elu)
 struct Celu {
   static constexpr Info info{"celu", "x, or alpha * (exp(x / alpha) - 1) below 0; the slope at NaN is NaN (Barron 2017)",
     Accepts::real, {a}, -4, 4,
-    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}}};
+    {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.5}, {{2.75}, 2.75}}, {{"alpha", 1}},
+    {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x, T alpha) {
     return select(x > T(0), x, alpha * math::expm1(x / alpha));
   }
@@ -816,7 +824,7 @@ struct Selu {
     "2017)",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -1.254395446337865}, {{0.5}, 0.52535049367774025},
-     {{2.75}, 2.8894277152275714}}, {}};
+     {{2.75}, 2.8894277152275714}}, {}, {.shortcut = {Shortcut::positive}}};
   template <class T> MT_HD static T f(T x) {
     return select(x > T(0), T(kScale) * x, T(kScale * kAlpha) * math::expm1(x));
   }
@@ -1038,7 +1046,8 @@ MT_FUNCTION(Div, div)
 struct FloorDivide {
   static constexpr Info info{"floor_divide", "x / y rounded down; integers stay integers",
     Accepts::number, {nothing, nothing}, 0.3, 4,
-    {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {}, {.divisor = Divisor::nonzero}};
+    {{{7.5, 2}, 3}, {{-7.5, 2}, -4}, {{7.5, -2}, -4}}, {},
+    {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient}}};
   template <class T> MT_HD static T f(T x, T y) { return math::floor_divide(x, y); }
   template <class T> MT_HD static T da(T g) { return zero(g); }
   template <class T> MT_HD static T db(T g) { return zero(g); }
@@ -1059,7 +1068,8 @@ MT_FUNCTION(TruncDivide, trunc_divide)
 struct Remainder {
   static constexpr Info info{"remainder", "x - y * floor(x / y): the sign of y, as Lua's %",
     Accepts::number, {nothing, a | b}, 0.3, 4,
-    {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {}, {.divisor = Divisor::nonzero}};
+    {{{7.5, 2}, 1.5}, {{-7.5, 2}, 0.5}, {{7.5, -2}, -0.5}}, {},
+    {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient, Shortcut::none, Shortcut::quotient}}};
   template <class T> MT_HD static T f(T x, T y) { return math::remainder(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * floor_divide(x, y); }
@@ -1069,7 +1079,8 @@ MT_FUNCTION(Remainder, remainder)
 struct Fmod {
   static constexpr Info info{"fmod", "x - y * trunc(x / y): the sign of x, as C's fmod",
     Accepts::number, {nothing, a | b}, 0.3, 4,
-    {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {}, {.divisor = Divisor::nonzero}};
+    {{{7.5, 2}, 1.5}, {{-7.5, 2}, -1.5}, {{7.5, -2}, 1.5}}, {},
+    {.divisor = Divisor::nonzero, .shortcut = {Shortcut::quotient}}};
   template <class T> MT_HD static T f(T x, T y) { return math::fmod(x, y); }
   template <class T> MT_HD static T da(T g) { return g; }
   template <class T> MT_HD static T db(T g, T x, T y) { return -g * trunc(x / y); }

@@ -8,31 +8,12 @@
 #include "kernels/ops.h"
 
 namespace mt {
-namespace op {
-inline namespace MT_ISA {
-struct Tan;
-}
-}  // namespace op
 inline namespace MT_ISA {
 
 constexpr int64_t kProbe = 1024;
 
-enum class Shortcut { none, angle, quotient, positive };
-
-template <class Op, int Part> inline constexpr Shortcut shortcut = Shortcut::none;
-template <> inline constexpr Shortcut shortcut<op::Sin, 0> = Shortcut::angle;
-template <> inline constexpr Shortcut shortcut<op::Sin, 1> = Shortcut::angle;
-template <> inline constexpr Shortcut shortcut<op::Cos, 0> = Shortcut::angle;
-template <> inline constexpr Shortcut shortcut<op::Cos, 1> = Shortcut::angle;
-template <> inline constexpr Shortcut shortcut<op::Tan, 0> = Shortcut::angle;
-template <> inline constexpr Shortcut shortcut<op::Fmod, 0> = Shortcut::quotient;
-template <> inline constexpr Shortcut shortcut<op::Remainder, 0> = Shortcut::quotient;
-template <> inline constexpr Shortcut shortcut<op::Remainder, 2> = Shortcut::quotient;
-template <> inline constexpr Shortcut shortcut<op::FloorDivide, 0> = Shortcut::quotient;
-template <> inline constexpr Shortcut shortcut<op::Elu, 0> = Shortcut::positive;
-template <> inline constexpr Shortcut shortcut<op::Celu, 0> = Shortcut::positive;
-template <> inline constexpr Shortcut shortcut<op::Selu, 0> = Shortcut::positive;
-template <> inline constexpr Shortcut shortcut<op::Lgamma, 0> = Shortcut::positive;
+using op::Shortcut;
+template <class Op, int Part> constexpr Shortcut shortcut = Op::info.facts.shortcut[Part];
 
 #if defined(__FMA__) || defined(__AVX512F__)
 constexpr bool kHasFma = true;
