@@ -72,6 +72,7 @@ struct Facts {
   /// The inputs that stay float32 beside 16-bit floats where they are plain numbers.
   uint8_t wide_numbers = nothing;
   Shortcut shortcut[1 + kMaxInputs] = {};  // of the formula, of its derivatives
+  bool autocast_float32 = false;           // while autocasting 16-bit floats become float32
 };
 
 struct Info {
@@ -157,7 +158,7 @@ struct Reciprocal {
   static constexpr Info info{"reciprocal", "1 / x",
     Accepts::real, {output}, 0.3, 4,
     {{{0.375}, 2.6666666666666667}, {{1.5}, 0.66666666666666667},
-     {{3.25}, 0.30769230769230769}}, {}};
+     {{3.25}, 0.30769230769230769}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return T(1) / x; }
   template <class T> MT_HD static T df(T g, T y) { return -g * y * y; }
 };
@@ -204,7 +205,7 @@ struct Rsqrt {
   static constexpr Info info{"rsqrt", "1 / sqrt(x)",
     Accepts::real, {output}, 0.3, 4,
     {{{0.375}, 1.6329931618554521}, {{1.5}, 0.81649658092772603},
-     {{3.25}, 0.55470019622522912}}, {}};
+     {{3.25}, 0.55470019622522912}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return T(1) / math::sqrt(x); }
   template <class T> MT_HD static T df(T g, T y) { return T(-0.5) * g * y * y * y; }
 };
@@ -301,7 +302,8 @@ MT_FUNCTION(NanToNum, nan_to_num)
 struct Exp {
   static constexpr Info info{"exp", "e to the power x",
     Accepts::real, {output}, -4, 4,
-    {{{-1.25}, 0.2865047968601901}, {{0.5}, 1.6487212707001281}, {{2.75}, 15.642631884188172}}, {}};
+    {{{-1.25}, 0.2865047968601901}, {{0.5}, 1.6487212707001281}, {{2.75}, 15.642631884188172}}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::exp(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y; }
 };
@@ -311,7 +313,7 @@ struct Expm1 {
   static constexpr Info info{"expm1", "exp(x) - 1, exact near 0",
     Accepts::real, {output}, -4, 4,
     {{{-1.25}, -0.7134952031398099}, {{0.5}, 0.64872127070012815},
-     {{2.75}, 14.642631884188172}}, {}};
+     {{2.75}, 14.642631884188172}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::expm1(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y + T(1)); }
 };
@@ -320,7 +322,8 @@ MT_FUNCTION(Expm1, expm1)
 struct Exp2 {
   static constexpr Info info{"exp2", "2 to the power x",
     Accepts::real, {output}, -4, 4,
-    {{{-1.25}, 0.42044820762685727}, {{0.5}, 1.414213562373095}, {{2.75}, 6.7271713220297163}}, {}};
+    {{{-1.25}, 0.42044820762685727}, {{0.5}, 1.414213562373095}, {{2.75}, 6.7271713220297163}}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::exp2(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * y * T(0.693147180559945309); }
 };
@@ -330,7 +333,7 @@ struct Log {
   static constexpr Info info{"log", "natural logarithm",
     Accepts::real, {a}, 0.2, 4,
     {{{0.375}, -0.98082925301172624}, {{1.5}, 0.40546510810816438},
-     {{3.25}, 1.1786549963416461}}, {}};
+     {{3.25}, 1.1786549963416461}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / x; }
 };
@@ -340,7 +343,7 @@ struct Log1p {
   static constexpr Info info{"log1p", "log(1 + x), exact near 0",
     Accepts::real, {a}, -0.7, 4,
     {{{-0.625}, -0.98082925301172624}, {{0.5}, 0.40546510810816438},
-     {{2.75}, 1.3217558399823194}}, {}};
+     {{2.75}, 1.3217558399823194}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log1p(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x + T(1)); }
 };
@@ -350,7 +353,7 @@ struct Log2 {
   static constexpr Info info{"log2", "logarithm to base 2",
     Accepts::real, {a}, 0.2, 4,
     {{{0.375}, -1.4150374992788438}, {{1.5}, 0.58496250072115618},
-     {{3.25}, 1.7004397181410922}}, {}};
+     {{3.25}, 1.7004397181410922}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log2(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(0.693147180559945309)); }
 };
@@ -360,7 +363,7 @@ struct Log10 {
   static constexpr Info info{"log10", "logarithm to base 10",
     Accepts::real, {a}, 0.2, 4,
     {{{0.375}, -0.42596873227228115}, {{1.5}, 0.17609125905568124},
-     {{3.25}, 0.51188336097887438}}, {}};
+     {{3.25}, 0.51188336097887438}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::log10(x); }
   template <class T> MT_HD static T df(T g, T x) { return g / (x * T(2.30258509299404568)); }
 };
@@ -393,7 +396,8 @@ struct Tan {
   static constexpr Info info{"tan", "tangent, x in radians",
     Accepts::real, {output}, -1.4, 1.4,
     {{{-1.25}, -3.0095696738628313}, {{0.5}, 0.54630248984379051},
-     {{2.75}, -0.41291789448493249}}, {}, {.shortcut = {Shortcut::angle}}};
+     {{2.75}, -0.41291789448493249}}, {},
+    {.shortcut = {Shortcut::angle}, .autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::tan(x); }
   template <class T> MT_HD static T df(T g, T y) { return g * (y * y + T(1)); }
 };
@@ -421,7 +425,7 @@ struct Asin {
   static constexpr Info info{"asin", "arcsine, in radians",
     Accepts::real, {a}, -0.9, 0.9,
     {{{-0.625}, -0.67513153293703165}, {{0.375}, 0.38439677449563908},
-     {{0.875}, 1.0654358165107393}}, {}};
+     {{0.875}, 1.0654358165107393}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::asin(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
@@ -431,7 +435,7 @@ struct Acos {
   static constexpr Info info{"acos", "arccosine, in radians",
     Accepts::real, {a}, -0.9, 0.9,
     {{{-0.625}, 2.2459278597319283}, {{0.375}, 1.1863995522992575},
-     {{0.875}, 0.50536051028415731}}, {}};
+     {{0.875}, 0.50536051028415731}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::acos(x); }
   template <class T> MT_HD static T df(T g, T x) { return -g * rsqrt((T(1) - x) * (T(1) + x)); }
 };
@@ -453,7 +457,7 @@ struct Sinh {
   static constexpr Info info{"sinh", "hyperbolic sine",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -1.6019190803008256}, {{0.5}, 0.52109530549374736},
-     {{2.75}, 7.789352011490732}}, {}};
+     {{2.75}, 7.789352011490732}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::sinh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * Function<Cosh>{}(x); }
 };
@@ -462,7 +466,8 @@ MT_FUNCTION(Sinh, sinh)
 struct Cosh {
   static constexpr Info info{"cosh", "hyperbolic cosine",
     Accepts::real, {a}, -4, 4,
-    {{{-1.25}, 1.8884238771610157}, {{0.5}, 1.1276259652063808}, {{2.75}, 7.8532798726974396}}, {}};
+    {{{-1.25}, 1.8884238771610157}, {{0.5}, 1.1276259652063808}, {{2.75}, 7.8532798726974396}}, {},
+    {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::cosh(x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sinh(x); }
 };
@@ -526,7 +531,7 @@ struct Erfinv {
   static constexpr Info info{"erfinv", "the inverse of erf",
     Accepts::real, {output}, -0.9, 0.9,
     {{{-0.625}, -0.62730734778855896}, {{0.375}, 0.3456171147832066},
-     {{0.875}, 1.0847870400692831}}, {}};
+     {{0.875}, 1.0847870400692831}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return math::erfinv(x); }
   template <class T> MT_HD static T df(T g, T y) {
     return g * T(0.886226925452758014) * exp(y * y);
@@ -889,7 +894,7 @@ struct Softplus {
     "log(1 + exp(beta x)) / beta; x itself where beta x exceeds threshold",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, 0.25192908134537289}, {{0.5}, 0.97407698418010668},
-     {{2.75}, 2.8119675890031986}}, {{"beta", 1}, {"threshold", 20}}};
+     {{2.75}, 2.8119675890031986}}, {{"beta", 1}, {"threshold", 20}}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x, T beta, T threshold) {
     return select(x * beta > threshold, x, math::softplus(x * beta) / beta);
   }
@@ -903,7 +908,7 @@ struct Logsigmoid {
   static constexpr Info info{"logsigmoid", "log(sigmoid(x)), exact far out",
     Accepts::real, {a}, -4, 4,
     {{{-1.25}, -1.5019290813453729}, {{0.5}, -0.47407698418010668},
-     {{2.75}, -0.061967589003198625}}, {}};
+     {{2.75}, -0.061967589003198625}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x) { return T(0) - math::softplus(-x); }
   template <class T> MT_HD static T df(T g, T x) { return g * sigmoid(-x); }
 };
@@ -1091,7 +1096,8 @@ struct Pow {
   static constexpr Info info{"pow", "x to the power y",
     Accepts::number, {a | b, a | output}, 0.3, 3,
     {{{2.5, 0.75}, 1.9881768219176267}, {{1.25, 1.25}, 1.3217140793007051},
-     {{0.5, 3.5}, 0.088388347648318441}}, {}, {.divisor = Divisor::nonnegative}};
+     {{0.5, 3.5}, 0.088388347648318441}}, {},
+    {.divisor = Divisor::nonnegative, .autocast_float32 = true}};
   template <class T> MT_HD static T f(T x, T y) { return math::pow(x, y); }
   template <class T> MT_HD static T da(T g, T x, T y) {
     T less = select(y == T(0), zero(y), y - T(1));  // 0 to the power -1 is infinite
@@ -1279,7 +1285,7 @@ struct Logaddexp {
   static constexpr Info info{"logaddexp", "log(exp(x) + exp(y)) without overflow",
     Accepts::real, {a | b, a | b}, -4, 4,
     {{{2.5, 0.75}, 2.6602241504380872}, {{1.25, 1.25}, 1.9431471805599453},
-     {{0.5, 3.5}, 3.5485873515737421}}, {}};
+     {{0.5, 3.5}, 3.5485873515737421}}, {}, {.autocast_float32 = true}};
   template <class T> MT_HD static T f(T x, T y) {
     T larger = select(x != x, x, select(x > y, x, y)), apart = -math::abs(x - y);
     return select(x == y, x + T(0.693147180559945309), larger + math::log1p(math::exp(apart)));

@@ -17,7 +17,7 @@ struct List {
   AutocastClass casting;
   const char* names;  // between spaces
 };
-/// As torch.amp does, with one list for all devices.
+/// As torch.amp does, with one list for all devices; elementwise operations say it in kernels/ops.h.
 constexpr List kLists[] = {
     {AutocastClass::half,
      " matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot "
@@ -25,9 +25,8 @@ constexpr List kLists[] = {
      "conv2d_anchored "
      "scaled_dot_product_attention "},
     {AutocastClass::float32,
-     " exp exp2 expm1 log log2 log10 log1p pow rsqrt reciprocal acos asin cosh sinh tan erfinv "
-     "softplus logsigmoid logaddexp softmax log_softmax softmin logsumexp sum nansum prod cumsum "
-     "cumprod layer_norm rms_norm group_norm instance_norm "},
+     " softmax log_softmax softmin logsumexp sum nansum prod cumsum cumprod layer_norm rms_norm "
+     "group_norm instance_norm "},
     {AutocastClass::internal_float32,
      " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
      "interpolate batch_norm glu quantile nanquantile "},
@@ -102,8 +101,10 @@ bool names_dtype(const Args& a) {
 constinit thread_local Autocast autocast;
 
 AutocastClass autocast_class_of(const Entry& e) {
-  const std::string key = " " + name_of(e) + " ";
+  const std::string name = name_of(e), key = " " + name + " ";
   AutocastClass found = AutocastClass::none;
+  if (const int op = op_named(name); op >= 0 && op_row(op).info->facts.autocast_float32)
+    found = AutocastClass::float32;
   for (const List& list : kLists)
     if (std::string_view(list.names).find(key) != std::string_view::npos) found = list.casting;
   e.autocast_class.store(uint8_t(found), std::memory_order_relaxed);
