@@ -12,9 +12,8 @@ void* raw(size_t bytes) {
   State& g = state();
   void* data = nullptr;
   if (g.recording) return arena_take(bytes);
-  if (!bytes) bytes = 1;
   if (bytes <= kSmallBlock) {
-    const SizeClass c = class_of(bytes);
+    const SizeClass c = class_of(bytes);  // of nothing too: the driver gives no block of 0 bytes
     bytes = c.bytes;
     if (std::vector<void*>& kept = g.kept[c.index]; !kept.empty()) {
       data = kept.back();
@@ -38,7 +37,7 @@ void give_to_pool(void* data) {
 void give_raw(void* data, size_t bytes) {
   State& g = state();
   if (g.graphs && graph_gives(data, bytes, false)) return;
-  const SizeClass c = class_of(bytes ? bytes : 1);
+  const SizeClass c = class_of(bytes);
   if (bytes <= kSmallBlock && g.kept_bytes + c.bytes <= kMostKept) {
     g.kept[c.index].push_back(data);
     g.kept_bytes += c.bytes;

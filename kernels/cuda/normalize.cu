@@ -64,6 +64,24 @@ template <class T, class Team> struct Row {
     return c.weight ? static_cast<const T*>(c.weight)[channel + p] : T(1);
   }
 
+  /// Stores the row's statistics; returns 1 / sqrt(variance + eps).
+  __device__ T store_statistics(T mean, double variance) const {
+    const T rate = T(1 / math::sqrt(variance + c.eps));
+    if (team.number() == 0) {
+      static_cast<T*>(c.mean)[row] = mean;
+      static_cast<T*>(c.variance)[row] = T(variance);
+      static_cast<T*>(c.rate)[row] = rate;
+    }
+    return rate;
+  }
+  /// The normalised i-th element of a piece with its channel's weight and bias.
+  __device__ T scaled(T y, int64_t i) const {
+    const T* const bias = static_cast<const T*>(c.bias);
+    if (!c.weight && !bias) return y;
+    const int64_t p = channel_of(i);
+    return y * weight(p) + (bias ? bias[channel + p] : T(0));
+  }
+
   __device__ void forward() const {
     const T* const x = static_cast<const T*>(c.x);
     T* const out = static_cast<T*>(c.out);
@@ -77,22 +95,8 @@ template <class T, class Team> struct Row {
       const T d = x[at] - mean;
       squares += double(d * d);
     });
-    const double variance = total(squares) / n;
-    const T rate = T(1 / math::sqrt(variance + c.eps));
-    if (team.number() == 0) {
-      static_cast<T*>(c.mean)[row] = mean;
-      static_cast<T*>(c.variance)[row] = T(variance);
-      static_cast<T*>(c.rate)[row] = rate;
-    }
-    const T* const bias = static_cast<const T*>(c.bias);
-    each(0, inner, [&](int64_t at, int64_t i) {
-      T y = (x[at] - mean) * rate;
-      if (c.weight || bias) {
-        const int64_t p = channel_of(i);
-        y = y * weight(p) + (bias ? bias[channel + p] : T(0));
-      }
-      out[at] = y;
-    });
+    const T rate = store_statistics(mean, total(squares) / n);
+    each(0, inner, [&](int64_t at, int64_t i) { out[at] = scaled((x[at] - mean) * rate, i); });
   }
 
   /// The same sums in the same order where the row is one piece: read once, K elements to a thread.
@@ -110,21 +114,9 @@ template <class T, class Team> struct Row {
       const T d = v - mean;
       squares += double(d * d);
     });
-    const double variance = total(squares) / n;
-    const T rate = T(1 / math::sqrt(variance + c.eps));
-    if (team.number() == 0) {
-      static_cast<T*>(c.mean)[row] = mean;
-      static_cast<T*>(c.variance)[row] = T(variance);
-      static_cast<T*>(c.rate)[row] = rate;
-    }
+    const T rate = store_statistics(mean, total(squares) / n);
     T* const out = static_cast<T*>(c.out) + base;
-    const T* const bias = static_cast<const T*>(c.bias);
-    const bool plain = !c.weight && !bias;
-    x.each(team, size, [&](T v, int i, int) {
-      const T y = (v - mean) * rate;
-      const int64_t p = channel_of(i);
-      out[i] = plain ? y : y * weight(p) + (bias ? bias[channel + p] : T(0));
-    });
+    x.each(team, size, [&](T v, int i, int) { out[i] = scaled((v - mean) * rate, i); });
   }
   /// For channels of single elements.
   template <int K> __device__ void backward_held() const {

@@ -91,11 +91,8 @@ __global__ void lines(const __grid_constant__ Softmax s) {
     const int64_t i = there ? t : 0, o = s.inner == 1 ? i : i / s.inner;
     const int64_t at = o * s.n * s.inner + (i - o * s.inner);
     T* const out = static_cast<T*>(s.out) + at;
-    const T *const in = static_cast<const T*>(s.in) + at, *const grad =
-                                                              s.grad
-                                                                  ? static_cast<const T*>(s.grad) +
-                                                                        at
-                                                                  : nullptr;
+    const T* const in = static_cast<const T*>(s.in) + at;
+    const T* const grad = s.grad ? static_cast<const T*>(s.grad) + at : nullptr;
     if constexpr (K > 0) held_line<part, K>(team, out, in, grad, int(s.n));
     else line<part>(team, out, in, grad, there ? s.n : 0, s.inner);
   }

@@ -37,12 +37,9 @@ struct Alone {
   __device__ int size() const { return 1; }
   __device__ int64_t first_line() const { return thread_number(); }
   __device__ int64_t lines_at_once() const { return thread_count(); }
-  template <class S, class ScatterReduce>
-  __device__ S total(const S& s, const ScatterReduce&) const {
-    return s;
-  }
-  template <class S, class ScatterReduce>
-  __device__ Scanned<S> scan(const S& s, const S& nothing, const ScatterReduce&) const {
+  template <class S, class Join> __device__ S total(const S& s, const Join&) const { return s; }
+  template <class S, class Join>
+  __device__ Scanned<S> scan(const S& s, const S& nothing, const Join&) const {
     return {nothing, s};
   }
 };
@@ -54,12 +51,12 @@ struct Warp {
   __device__ int size() const { return 32; }
   __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.y; }
   __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
-  template <class S, class ScatterReduce> __device__ S total(S s, const ScatterReduce& join) const {
+  template <class S, class Join> __device__ S total(S s, const Join& join) const {
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
     return s;
   }
-  template <class S, class ScatterReduce>
-  __device__ Scanned<S> scan(S s, const S& nothing, const ScatterReduce& join) const {
+  template <class S, class Join>
+  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
     const int lane = int(threadIdx.x);
     for (int by = 1; by < 32; by *= 2) {
       const S other = from_lane_before(s, by);
@@ -78,7 +75,7 @@ struct Block {
   __device__ int size() const { return kThreads; }
   __device__ int64_t first_line() const { return blockIdx.x; }
   __device__ int64_t lines_at_once() const { return gridDim.x; }
-  template <class S, class ScatterReduce> __device__ S total(S s, const ScatterReduce& join) const {
+  template <class S, class Join> __device__ S total(S s, const Join& join) const {
     static_assert(sizeof(S) <= 16);
     S* const of_warp = shared_memory<S>();
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
@@ -89,8 +86,8 @@ struct Block {
     __syncthreads();
     return s;
   }
-  template <class S, class ScatterReduce>
-  __device__ Scanned<S> scan(S s, const S& nothing, const ScatterReduce& join) const {
+  template <class S, class Join>
+  __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
     static_assert(sizeof(S) <= 16);
     S* const of_warp = shared_memory<S>();
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -119,7 +116,7 @@ struct Column {
   __device__ int size() const { return kDown; }
   __device__ int64_t first_line() const { return int64_t(blockIdx.x) * kLines + threadIdx.x; }
   __device__ int64_t lines_at_once() const { return int64_t(gridDim.x) * kLines; }
-  template <class S, class ScatterReduce> __device__ S total(S s, const ScatterReduce& join) const {
+  template <class S, class Join> __device__ S total(S s, const Join& join) const {
     static_assert(sizeof(S) <= 8);
     S* const column = shared_memory<S>() + threadIdx.x;
     column[threadIdx.y * kLines] = s;
@@ -137,7 +134,7 @@ template <int K, class T> struct Held {
   template <class Team> __device__ Held(const Team& team, const T* from, int n) {
     for (int k = 0, i = team.number(); k < K; ++k, i += team.size()) v[k] = i < n ? from[i] : T(0);
   }
-  /// Calls `body(element, its place in the line)` for this thread's elements.
+  /// Calls `body(element, its place in the line, its number in v)` for this thread's elements.
   template <class Team, class F> __device__ void each(const Team& team, int n, const F& body) {
     for (int k = 0, i = team.number(); k < K; ++k, i += team.size())
       if (i < n) body(v[k], i, k);
