@@ -73,6 +73,7 @@ struct Facts {
   uint8_t wide_numbers = nothing;
   Shortcut shortcut[1 + kMaxInputs] = {};  // of the formula, of its derivatives
   bool autocast_float32 = false;           // while autocasting 16-bit floats become float32
+  bool logical = false;  // asks whether elements are 0: bool tensors beside numbers stay bool
 };
 
 struct Info {
@@ -1386,7 +1387,8 @@ MT_FUNCTION(Ne, ne)
 struct LogicalAnd {
   static constexpr Info info{"logical_and", "both are nonzero",
     Accepts::any, {}, -1, 1,
-    {{{0, 1}, 0}, {{0.5, -2}, 1}, {{0, 0}, 0}}, {}};
+    {{{0, 1}, 0}, {{0.5, -2}, 1}, {{0, 0}, 0}}, {},
+    {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) & (y != T(0))); }
 };
 MT_FUNCTION(LogicalAnd, logical_and)
@@ -1394,7 +1396,8 @@ MT_FUNCTION(LogicalAnd, logical_and)
 struct LogicalOr {
   static constexpr Info info{"logical_or", "one is nonzero",
     Accepts::any, {}, -1, 1,
-    {{{0, 0.25}, 1}, {{-1, 2}, 1}, {{0, 0}, 0}}, {}};
+    {{{0, 0.25}, 1}, {{-1, 2}, 1}, {{0, 0}, 0}}, {},
+    {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) | (y != T(0))); }
 };
 MT_FUNCTION(LogicalOr, logical_or)
@@ -1402,7 +1405,8 @@ MT_FUNCTION(LogicalOr, logical_or)
 struct LogicalXor {
   static constexpr Info info{"logical_xor", "exactly one is nonzero",
     Accepts::any, {}, -1, 1,
-    {{{0, 0.25}, 1}, {{-1, 2}, 0}, {{0, 0}, 0}}, {}};
+    {{{0, 0.25}, 1}, {{-1, 2}, 0}, {{0, 0}, 0}}, {},
+    {.logical = true}};
   template <class T> MT_HD static auto f(T x, T y) { return bool((x != T(0)) ^ (y != T(0))); }
 };
 MT_FUNCTION(LogicalXor, logical_xor)

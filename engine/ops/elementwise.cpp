@@ -258,12 +258,6 @@ Dtype widen(Dtype d, Dtype lesser) {
   return d == Dtype::b8 || is_float(lesser) ? promote(d, lesser) : d;
 }
 
-/// Whether elements are read as truth values: bool tensors then stay what they are beside numbers.
-bool is_logical(const OpRow& row) {
-  return row.info == &op::LogicalAnd::info || row.info == &op::LogicalOr::info ||
-         row.info == &op::LogicalXor::info;
-}
-
 /// The type an operation computes in.
 Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const double* params) {
   Dtype tensors = Dtype::none, points = Dtype::none, numbers = Dtype::none;
@@ -275,7 +269,7 @@ Dtype computing_dtype(const OpRow& row, const Tensor* const* inputs, const doubl
   for (int i = 0; params && i < row.params; ++i)  // a fraction, such as the end of a clamp
     if (std::isfinite(params[i]) && params[i] != std::floor(params[i]))
       numbers = promote(numbers, default_dtype());
-  const Dtype d = is_logical(row) && widen(tensors, points) == Dtype::b8
+  const Dtype d = row.info->facts.logical && widen(tensors, points) == Dtype::b8
                       ? Dtype::b8
                       : widen(widen(tensors, points), numbers);
   switch (row.info->accepts) {
@@ -412,7 +406,7 @@ Prepared prepare(int op, const Tensor* const* inputs, const double* params) {
       fail("{}: the condition must be a bool tensor, this one is {}; use x:ne(0)", row.info->name,
            dtype_name(inputs[0]->dtype()));
     double number = inputs[i]->impl()->number ? inputs[i]->at(0) : 0;
-    if (p.dtype == Dtype::b8 && is_logical(row)) number = number != 0;
+    if (p.dtype == Dtype::b8 && row.info->facts.logical) number = number != 0;
     if (inputs[i]->impl()->number) check_value(row.info->name, number, p.dtype);
     Tensor x = inputs[i]->impl()->number ? scalar(number, number_dtype(op, i, p.dtype))
                : mask                    ? *inputs[i]
