@@ -66,31 +66,9 @@ for returned, names in pairs {
   for name in names:gmatch('%S+') do reference.returns[name] = returned end
 end
 
-local function parameters(signature)
-  local list_of, arguments = {}, signature:match('%((.*)%)$')
-  local depth, item = 0, ''
-  for c in (arguments .. ','):gmatch('.') do
-    if c == '{' or c == '[' then depth = depth + 1 elseif c == '}' or c == ']' then depth = depth - 1 end
-    if c == ',' and depth == 0 then
-      item = item:match('^%s*(.-)%s*$')
-      if item == '{out=}' then -- by name only
-        list_of[#list_of + 1] = {name = 'options', default = 'nil', type = '{out?: mt.Tensor}'}
-      elseif item ~= '' then
-        local name, default = item:match('^(.-)=(.*)$')
-        name = name or item
-        list_of[#list_of + 1] = {name = name:gsub('[%[%]]', ''):gsub('%.%.$', ''), default = default,
-                                 open = item == '..', collects = name:find('..', 1, true) ~= nil}
-      end
-      item = ''
-    else
-      item = item .. c
-    end
-  end
-  return list_of
-end
-
 local function type_of(owner, p, untyped)
-  local known = p.type or reference.of[owner:gsub('_$', '') .. '.' .. p.name] or reference.types[p.name]
+  local known = p.out and '{out?: mt.Tensor}' or reference.of[owner:gsub('_$', '') .. '.' .. p.name] or
+    reference.types[p.name]
   if not known then untyped[#untyped + 1] = owner .. '.' .. p.name end
   return known or 'any'
 end
@@ -98,7 +76,7 @@ end
 --- One function as a stub: `---@param` lines and an empty body.
 local function stub(owner, name, signature, doc, is_method, untyped)
   local lines, names = {'--- ' .. doc:gsub('\n', ' ')}, {}
-  for i, p in ipairs(parameters(signature)) do
+  for i, p in ipairs(util.parameters(signature)) do
     local self = is_method and i == 1
     if p.open then
       lines[#lines + 1], names[#names + 1] = '---@param ... any', '...'
@@ -136,8 +114,7 @@ end
 function reference.functions()
   local all = {}
   local function add(subject, owner, name, value)
-    local init = type(value) == 'table' and rawget(value, '__init')
-    local signature, doc = core.entry(init or value)
+    local signature, doc = core.entry(value)
     local known = signature and signature:match('^[%w_]+')
     if signature and known ~= name then -- another name of the same function
       signature, doc = name .. signature:sub(#known + 1), ('The same as %s.'):format(known)
@@ -167,7 +144,7 @@ function reference.functions()
     if not listed[name] then add('The program', 'mt', name, mt[name]) end
   end
   for _, m in ipairs(modules) do
-    for _, name in ipairs(keys(m.module)) do add('mt.' .. m.name, 'mt.' .. m.name, name, m.module[name]) end
+    for _, name in ipairs(core.names(m.module)) do add('mt.' .. m.name, 'mt.' .. m.name, name, m.module[name]) end
   end
   return all
 end

@@ -308,8 +308,7 @@ for name in ([[args progress report timeit help plot set_num_threads
 core.complete()
 local targets = {}
 local function add(shown, fn, self, open)
-  local init = type(fn) == 'table' and rawget(fn, '__init')
-  local signature = core.entry(init or fn) or open
+  local signature = core.entry(fn) or open
   if signature then targets[#targets + 1] = {name = shown, fn = fn, signature = signature, self = self} end
 end
 for name, fn in pairs(core.methods) do if not left_out[name] then add('x:' .. name, fn, true) end end
@@ -319,8 +318,8 @@ for name, fn in pairs(mt) do
 end
 for _, module in ipairs {'linalg', 'nn', 'optim', 'data'} do
   local ok, inner = pcall(function() return mt[module] end)
-  for name, fn in pairs(ok and inner or {}) do
-    if not left_out[name] then add(module .. '.' .. name, fn, false, module == 'nn' and 'module(a, b)') end
+  for _, name in ipairs(ok and core.names(inner) or {}) do
+    if not left_out[name] then add(module .. '.' .. name, inner[name], false, module == 'nn' and 'module(a, b)') end
   end
 end
 table.sort(targets, function(a, b) return a.name < b.name end)

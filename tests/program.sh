@@ -133,7 +133,7 @@ run '' -e 'local n = require("mtorch").nn.Linear(1, 1) local _ = n.more local t 
 run '' -e 'print(("%f"):format(require("mtorch").ones(1):sum()))' &&
   has 'a tensor where Lua wants a number: the cure' err '(the number in a tensor is x:item())'
 run '' -e 'require("mtorch").nn.Sequential.forward()' &&
-  has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn/init.lua:'
+  has "an error of Lua's in our own code has the user's line" err 'mtorch: (command line):1: mtorch/nn/containers.lua:'
 has 'and what may be meant' err '; are methods called with a colon'
 run 'f = function(x) return mt.matmul(x, x) end\nf(mt.ones(2, 3))\nmt.ones(2, 3):view(7)\n3 -- three\n' -i &&
   expect 'at the prompt' 0 3

@@ -1,27 +1,49 @@
 -- init.lua -- finishes the module: field access, submodules on first use, and what is easier said
 -- in Lua
 
---- A table whose unknown fields are errors that name the nearest known one. `open(key)` may make one.
-local function strict(core, module, name, lazy, open)
-  return setmetatable(module, {__index = function(self, key)
-    if open and open(key) and rawget(self, key) ~= nil then return rawget(self, key) end
-    if lazy and lazy[key] then
-      local value = lazy[key]()
+local core = require 'mtorch.core'
+
+--- The names in one of the library's tables, made already or not, in order.
+function core.names(module)
+  local names, meta = {}, getmetatable(module)
+  if meta and meta.open then meta.open() end
+  for key in pairs(module) do names[#names + 1] = tostring(key) end
+  for key in pairs(meta and meta.lazy or {}) do
+    if rawget(module, key) == nil then names[#names + 1] = key end
+  end
+  table.sort(names)
+  return names
+end
+
+--- A table whose unknown fields are errors that name the nearest known one. open(key) may make a field, open() all but
+--- those of `lazy`, functions that make one each. A table that is strict already stays as it is.
+function core.strict(module, name, open, lazy)
+  if getmetatable(module) then return module end
+  return setmetatable(module, {open = open, lazy = lazy, __index = function(self, key)
+    if open then open(key) end
+    local value = rawget(self, key)
+    if value == nil and lazy and lazy[key] then
+      value = lazy[key]()
       rawset(self, key, value)
-      return value
     end
-    if open then core.complete() end
-    local names = {}
-    for k in pairs(self) do names[#names + 1] = k end
-    for k in pairs(lazy or {}) do names[#names + 1] = k end
-    table.sort(names)
-    local close = core.nearest(names, tostring(key))
-    if open and core.methods[key] then
-      core.fail(("%s has no '%s', which is a method: x:%s(..)"):format(name, key, key))
-    end
-    core.fail(("%s has no '%s'%s"):format(name, tostring(key),
-      close ~= '' and (" (did you mean '" .. close .. "'?)") or ''))
+    if value ~= nil then return value end
+    if lazy and core.methods[key] then core.fail("%s has no '%s', which is a method: x:%s(..)", name, key, key) end
+    local close = core.nearest(core.names(self), tostring(key))
+    core.fail("%s has no '%s'%s", name, tostring(key), close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
   end})
+end
+
+local raise, entry = core.fail, core.entry
+--- An error at the user's line: the message, formatted where more follows.
+function core.fail(message, ...)
+  if select('#', ...) > 0 then message = message:format(...) end
+  raise(message)
+end
+
+--- The signature and the help of a function or of a class's constructor.
+function core.entry(value)
+  if type(value) == 'table' then value = rawget(value, '__signature') or rawget(value, '__init') or value end
+  return entry(value)
 end
 
 local function shape_equal(a, b)
@@ -32,7 +54,7 @@ local function shape_equal(a, b)
   return true
 end
 
-return function(mt, core, methods, tensor_meta, shape_meta)
+return function(mt, _, methods, tensor_meta, shape_meta)
   local get = tensor_meta.__get
   tensor_meta.__get = nil
   -- A Lua function, so that LuaJIT compiles the look-up of methods into the caller's loop.
@@ -79,7 +101,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
       local _, allocated, peak, kept, allocations = core.memory()
       return {allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations}
     end)
-  mt.cuda = strict(core, {
+  mt.cuda = core.strict({
     is_available = function()
       local trouble = core.cuda_unavailable_reason()
       if trouble == '' then return true end
@@ -129,9 +151,9 @@ return function(mt, core, methods, tensor_meta, shape_meta)
   end
   core.lazy = lazy -- for help: what mt has, but has not opened yet
   for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
-    lazy[name] = function() return strict(core, require('mtorch.' .. name), 'mt.' .. name) end
+    lazy[name] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. name) end
   end
-  lazy.linalg = function() return strict(core, core.linalg(), 'mt.linalg') end
+  lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
   lazy.time = function() return require('mtorch.tools.timeit').time end
   lazy.timeit = function() return require('mtorch.tools.timeit').timeit end
   for _, name in ipairs {'args', 'progress', 'report', 'profile', 'help'} do
@@ -141,5 +163,7 @@ return function(mt, core, methods, tensor_meta, shape_meta)
     lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
-  strict(core, mt, 'mt', lazy, function(key) return type(key) == 'string' and core.open(key) end)
+  core.strict(mt, 'mt', function(key)
+    if key == nil then core.complete() elseif type(key) == 'string' then core.open(key) end
+  end, lazy)
 end

@@ -16,12 +16,6 @@ local function field(object, key)
   return ok and value or nil
 end
 
---- The declaration of a function, a class (its constructor) or a table that can be called.
-local function declaration(value)
-  local init = type(value) == 'table' and rawget(value, '__init')
-  return core.entry(init or value)
-end
-
 --- What goes by a name such as `matmul`, `x:sum`, `nn.Linear`: a list of {shown=, value=}.
 local function find(name)
   local found = {}
@@ -88,10 +82,9 @@ end
 
 local function members(value)
   local names = {}
-  for key in pairs(value) do
-    if type(key) == 'string' and not key:find('^_') then names[#names + 1] = key end
+  for _, key in ipairs(core.names(value)) do
+    if not key:find('^_') then names[#names + 1] = key end
   end
-  table.sort(names)
   return table.concat(names, ' ')
 end
 
@@ -108,7 +101,7 @@ end
 
 local function show(found)
   local value, shown = found.value, found.shown
-  local signature, doc = declaration(value)
+  local signature, doc = core.entry(value)
   if signature then
     local name, known = shown:match('[%w_]+$'), signature:match('^[%w_]+')
     if name ~= known and (core.methods[known] == value or rawget(mt, known) == value) then
@@ -178,7 +171,7 @@ local function near(name)
   for key in pairs(topics.text) do names[#names + 1] = key end
   for _, module in ipairs(modules) do
     local inner = field(mt, module)
-    for key in pairs(type(inner) == 'table' and inner or {}) do names[#names + 1] = key end
+    for _, key in ipairs(type(inner) == 'table' and core.names(inner) or {}) do names[#names + 1] = key end
   end
   for _, object in ipairs(objects) do
     for _, entry in ipairs(object) do names[#names + 1] = entry[1]:match('^[%w_]+') end
@@ -215,8 +208,8 @@ end
 return core.declare('help(name=nil)', "How a function is called and what it does; without a name all names.",
   function(name)
     if name == nil then return list_subjects() end
-    if type(name) == 'function' or (type(name) == 'table' and declaration(name)) then
-      local signature = declaration(name) or core.fail('help: this function is not one of mtorch')
+    if type(name) == 'function' or (type(name) == 'table' and core.entry(name)) then
+      local signature = core.entry(name) or core.fail('help: this function is not one of mtorch')
       name = signature:match('^[%w_]+')
     end
     if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
@@ -235,7 +228,7 @@ return core.declare('help(name=nil)', "How a function is called and what it does
       print(wrap(entry[3], '  ', 92))
     end
     for _, one in ipairs(found) do
-      if not said or declaration(one.value) then show(one) end
+      if not said or core.entry(one.value) then show(one) end
     end
     if #found + #of_objects == 0 and not (said or other or word) then unknown(plain) end
   end)

@@ -44,12 +44,7 @@ local function contents(value)
   end
   for _, name in ipairs(modules) do
     if rawget(mt, name) == value then
-      local names = {}
-      for key in pairs(value) do
-        if type(key) == 'string' and not key:find('^_') then names[#names + 1] = key end
-      end
-      table.sort(names)
-      return util.wrap(('mt.%s has %s'):format(name, table.concat(names, ' ')), '', 92)
+      return util.wrap(('mt.%s has %s'):format(name, table.concat(core.names(value), ' ')), '', 92)
     end
   end
 end
@@ -122,14 +117,13 @@ local function names_of(value, colon)
       names[name] = true
     end
   elseif type(value) == 'table' then
-    if value == mt then
-      core.complete()
-      add(core.lazy)
+    local meta = getmetatable(value)
+    if type(meta) == 'table' and meta.open then
+      for _, name in ipairs(core.names(value)) do names[name] = true end
     end
     add(value)
     for _, key in ipairs(rawget(value, '__fields') or {}) do names[key] = true end -- of a module
     local class = rawget(value, '__class') or rawget(value, 'class')
-    local meta = getmetatable(value)
     local base = class or type(meta) == 'table' and type(meta.__index) == 'table' and meta.__index
     while type(base) == 'table' do
       add(base)

@@ -1,0 +1,165 @@
+-- class.lua -- classes of modules: which fields are parameters, buffers and modules, and construction
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+local class = {}
+
+-- What a tensor is to a module: 'parameter' or 'buffer'. Weak, so that it keeps no tensor alive.
+local role = setmetatable({}, {__mode = 'k'})
+class.role = role
+
+local function with_role(name, tensor, what)
+  if not mt.is_tensor(tensor) then
+    core.fail(('%s: a tensor is needed, got %s'):format(name, core.describe(tensor)))
+  end
+  local t = tensor:detach()
+  role[t] = what
+  return t
+end
+
+--- `nn.Parameter(t)`: a tensor that modules register and optimizers change; it requires a gradient.
+class.Parameter = core.declare('Parameter(tensor)', 'A tensor that modules register and optimizers change.',
+  function(tensor) return with_role('Parameter', tensor, 'parameter'):requires_grad_() end)
+
+--- `nn.Buffer(t)`: a tensor that is saved and moved with the module but not trained.
+class.Buffer = core.declare('Buffer(tensor)', 'A tensor that is saved with the module but not trained.',
+  function(tensor) return with_role('Buffer', tensor, 'buffer') end)
+
+-- ---- fields ------------------------------------------------------------------------------------
+
+local function is_module(value) return type(value) == 'table' and rawget(value, '__fields') ~= nil end
+class.is_module = is_module
+
+--- The value of a field. A tensor with a role lies in __held, where the module does not see it
+--- itself, so that assigning to it comes to `assign`.
+function class.field(self, key)
+  local held, value = rawget(self, '__held'), rawget(self, key)
+  if value == nil then return held[key] end
+  if not role[value] then return value end
+  held[key] = value -- it took the place of something plain
+  rawset(self, key, nil)
+  return value
+end
+
+--- What may not take the place of a parameter or buffer; whether a plain tensor becomes a buffer.
+local function replaces(self, key, old, value)
+  if value == nil or role[value] or is_module(value) then return false end
+  if role[old] == 'parameter' then
+    core.fail(('%s.%s is a parameter: assign nn.Parameter(..) (or nil, which removes it), or write into it with ' ..
+      'mt.no_grad and copy_; got %s'):format(self.__name, tostring(key), core.describe(value)))
+  end
+  if not mt.is_tensor(value) then
+    core.fail(('%s.%s is a buffer: assign a tensor (or nil, which removes it), got %s'):format(self.__name,
+      tostring(key), core.describe(value)))
+  end
+  return true
+end
+
+--- Fields in the order of their first assignment; what each is to the module is seen when asked.
+local function assign(self, key, value)
+  if type(value) == 'table' and not is_module(value) and is_module(rawget(value, 1)) then
+    core.fail(("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}"):format(self.__name, key))
+  end
+  local fields, held, known = rawget(self, '__fields'), rawget(self, '__held'), rawget(self, '__known')
+  if held[key] ~= nil and replaces(self, key, held[key], value) then role[value] = 'buffer' end
+  if not known[key] then fields[#fields + 1], known[key] = key, true end
+  local has_role = value ~= nil and role[value]
+  held[key] = has_role and value or nil
+  if not has_role then rawset(self, key, value) end
+end
+
+-- The last field that was asked for and not there. It is nil, so that `if self.bias then` and `self.h or
+-- zeros` go on, but where Lua then stops at that nil the program says what the module has.
+local last_missing = setmetatable({}, {__mode = 'v'})
+
+--- " (Net has no 'wieght'; did you mean 'weight'?)", or nothing.
+function core.missing_field(key)
+  local self = last_missing.module
+  if not self or last_missing.key ~= key then return nil end
+  local names, of = {}, rawget(self, '__class')
+  for _, name in ipairs(rawget(self, '__fields')) do names[#names + 1] = tostring(name) end
+  while of do
+    for name in pairs(of) do
+      if type(name) == 'string' and not name:find('^__') then names[#names + 1] = name end
+    end
+    of = getmetatable(of).__index
+  end
+  table.sort(names)
+  local close = core.nearest(names, key)
+  return (" (%s has no '%s'%s)"):format(self.__name, key, close ~= '' and ("; did you mean '%s'?"):format(close) or '')
+end
+
+-- ---- construction and calls --------------------------------------------------------------------
+
+local function results(...) return ... end
+
+--- `net(...)`. The call of forward is no tail call, so that errors can name the module.
+local function call(self, ...) -- a forward of the object's own, or of its class: without __index
+  return results((rawget(self, 'forward') or self.__class.forward)(self, ...))
+end
+core.set_module_call(call)
+
+local function construct(of, ...)
+  local self = setmetatable({__fields = {}, __held = {}, __known = {}, __class = of, training = true}, of.__meta)
+  of.__init(self, ...)
+  return self
+end
+
+--- Gives a class its constructor `init(self, ..)`: arguments are counted and named as the user writes them.
+function class.constructor(of, signature, doc, init)
+  local check = core.declare(signature, doc, results)
+  of.__signature = check
+  of.__init = function(self, ...) return init(self, check(...)) end
+end
+
+--- How many arguments the methods take: more are an error, and so is a call without the colon.
+function class.count_arguments()
+  for name, body in pairs(class.Module) do
+    local info = type(body) == 'function' and not name:find('^__') and debug.getinfo(body, 'u')
+    if info and not info.isvararg then
+      local most = info.nparams - 1
+      class.Module[name] = function(self, ...)
+        if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
+        local n = select('#', ...)
+        if n > most then core.fail(('%s: %d arguments given, it takes %d'):format(name, n, most)) end
+        return body(self, ...)
+      end
+    end
+  end
+end
+
+--- The error of a forward that takes fewer inputs, or that was called without a module.
+function class.refuse_inputs(self, inputs)
+  if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end
+  core.fail(('%s: too many arguments given, it is called with %d'):format(self.__name, inputs))
+end
+
+local function make_class(of, base)
+  local function index(self, key)
+    if key == '__held' then return nil end -- of a table that is no module
+    local value = self.__held[key]
+    if value == nil then value = of[key] end
+    if value == nil then last_missing.module, last_missing.key = self, key end
+    return value
+  end
+  of.__meta = {__index = index, __newindex = assign, __call = call,
+    __tostring = function(self) return self:describe() end}
+  return setmetatable(of, {__index = base, __call = construct, __tostring = function() return of.__name end})
+end
+
+class.Module = make_class{__name = 'Module'}
+class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.class.', function() end)
+
+--- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with
+--- Net(...).
+class.class = core.declare('class(name, base=nil)', 'A class of modules: define __init and forward, then call it.',
+  function(name, base)
+    if type(name) ~= 'string' then core.fail('class: a name is needed, got ' .. core.describe(name)) end
+    if base ~= nil and (type(base) ~= 'table' or not rawget(base, '__meta')) then
+      core.fail('class: the base must be a class of modules, got ' ..
+        (is_module(base) and 'a module of the class ' .. base.__name or core.describe(base)))
+    end
+    return make_class({__name = name}, base or class.Module)
+  end)
+
+return class

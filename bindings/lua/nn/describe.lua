@@ -1,0 +1,42 @@
+-- describe.lua -- print(net): the tree of modules with their parameters counted
+local class = require 'mtorch.nn.class'
+local Module, field, is_module = class.Module, class.field, class.is_module
+
+local function thousands(n)
+  local count
+  local text = tostring(n)
+  repeat
+    text, count = text:gsub('^(%d+)(%d%d%d)', '%1,%2')
+  until count == 0
+  return text
+end
+
+local function count_parameters(self)
+  local n = 0
+  for _, p in ipairs(self:parameters()) do n = n + p:numel() end
+  return n
+end
+
+--- What `print(net)` shows: the tree with the parameters of each layer and the total.
+local described = {} -- those whose text is being made
+function Module:describe(indent)
+  indent = indent or ''
+  if described[self] then return self.__name .. ' (that it is in)' end
+  described[self] = true
+  local children = {}
+  for _, key in ipairs(self.__fields) do
+    local value = field(self, key)
+    if is_module(value) then
+      local name = type(key) == 'number' and ('[%d]'):format(key) or key
+      local _, text = pcall(value.describe, value, indent .. '  ')
+      children[#children + 1] = ('%s  %s: %s'):format(indent, name, tostring(text))
+    end
+  end
+  described[self] = nil
+  local whole, extra = pcall(self.extra or function() return '' end, self)
+  local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
+  local n = count_parameters(self)
+  local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''
+  if #children == 0 then return head .. tail end
+  return ('%s(\n%s\n%s)%s'):format(head, table.concat(children, '\n'), indent, tail)
+end

@@ -1,0 +1,7 @@
+-- shape.lua -- modules that arrange elements anew
+local mt = require 'mtorch'
+local module = require 'mtorch.nn.module'
+
+return {
+  Flatten = module.of('Flatten', mt.flatten, 1, {first = '2'}), -- all but the batch
+}

@@ -1,0 +1,88 @@
+-- state_dict.lua -- a module's parameters and buffers by PyTorch's names: saved, compared, loaded
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local Module, role, field, is_module = class.Module, class.role, class.field, class.is_module
+
+--- Every parameter and buffer under each of its names, and the names in order.
+local function state_of(self)
+  local tensors, order, above = {}, {}, {}
+  local function visit(module, prefix)
+    above[module] = true
+    for _, key in ipairs(rawget(module, '__fields')) do
+      local value, name = field(module, key), prefix .. class.field_name(key)
+      if is_module(value) then
+        if not above[value] then visit(value, name .. '.') end
+      elseif value ~= nil and role[value] then
+        tensors[name], order[#order + 1] = value, name
+      end
+    end
+    above[module] = nil
+  end
+  visit(self, '')
+  return tensors, order
+end
+
+--- A table of PyTorch's names to detached tensors that share the parameters' memory.
+function Module:state_dict()
+  local state = {}
+  for name, value in pairs((state_of(self))) do state[name] = value:detach() end
+  return state
+end
+
+--- The argument of load_state_dict: true, false, or {strict = ..}.
+local function is_strict(option)
+  if option == nil then return true end
+  if type(option) ~= 'table' then return class.check_boolean('load_state_dict: strict', option) end
+  for key in pairs(option) do
+    if key ~= 'strict' then
+      core.fail(("load_state_dict: unknown option '%s'; it takes strict"):format(tostring(key)))
+    end
+  end
+  return option.strict == nil or class.check_boolean('load_state_dict: strict', option.strict)
+end
+
+--- Names that a state lacks, names that it alone has, and sentences on values that do not fit.
+local function compare(mine, order, state)
+  local missing, unexpected, unfit = {}, {}, {}
+  for _, name in ipairs(order) do
+    local value = state[name]
+    if value == nil then missing[#missing + 1] = name
+    elseif not mt.is_tensor(value) then unfit[#unfit + 1] = ("'%s' is no tensor"):format(name)
+    elseif value.shape ~= mine[name].shape then
+      unfit[#unfit + 1] = ("'%s' is %s, expected %s"):format(name, tostring(value.shape), tostring(mine[name].shape))
+    end
+  end
+  for name in pairs(state) do
+    if not mine[name] then unexpected[#unexpected + 1] = tostring(name) end
+  end
+  table.sort(unexpected)
+  return missing, unexpected, unfit
+end
+
+--- Copies a state into the parameters; returns self. All differences are named at once, and then
+--- nothing is loaded. With {strict = false} missing and unknown names are left alone and returned,
+--- as two lists.
+function Module:load_state_dict(state, strict)
+  if type(state) ~= 'table' or is_module(state) then
+    core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got ' .. (is_module(state) and
+      state.__name or core.describe(state)))
+  end
+  strict = is_strict(strict)
+  local mine, order = state_of(self)
+  local missing, unexpected, faults = compare(mine, order, state)
+  if strict then
+    for _, name in ipairs(missing) do faults[#faults + 1] = ("'%s' is missing"):format(name) end
+    for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
+  end
+  if #faults > 0 then
+    core.fail(('load_state_dict: nothing loaded into %s: %s'):format(self.__name, table.concat(faults, ', ')))
+  end
+  mt.no_grad(function()
+    for _, name in ipairs(order) do
+      if state[name] then mine[name]:copy_(state[name]) end
+    end
+  end)
+  if strict then return self end
+  return missing, unexpected
+end
