@@ -98,7 +98,7 @@ struct Sort {
 };
 constexpr int64_t kLongLine = 1 << 16;  // from here on the threads of a CPU share each line
 /// For lines of n elements of so many bytes.
-constexpr int64_t sort_scratch(int64_t element, int64_t n) {
+MT_HD constexpr int64_t sort_scratch(int64_t element, int64_t n) {
   return ((element == 8 || n >= INT32_MAX ? 33 : 17) * n + 127) / 64 * 64;
 }
 
@@ -133,7 +133,7 @@ struct Normalize {
   void *weight_grad, *bias_grad;
 };
 /// How many images share one part of the weight's gradient.
-constexpr int64_t normalize_images(const Normalize& c) {
+MT_HD constexpr int64_t normalize_images(const Normalize& c) {
   const int64_t most = 65536 / (c.period * c.per);
   return c.run > 1 ? 1 : most < 1 ? 1 : most > 512 ? 512 : most;
 }

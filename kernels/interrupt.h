@@ -1,8 +1,22 @@
 // interrupt.h -- the word that Ctrl-C sets and every long loop reads
 #pragma once
 
+namespace mt {
+
+/// An int that a signal handler and all threads may read and write. Always inlined: else each
+/// instruction set's objects would define these functions without its namespace.
+struct AtomicInt {
+  int word;
+  [[gnu::always_inline]] operator int() const { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
+  [[gnu::always_inline]] void operator=(int value) {
+    __atomic_store_n(&word, value, __ATOMIC_RELAXED);
+  }
+};
+
+}  // namespace mt
+
 /// Set by Ctrl-C: loops skip what has not begun; the caller throws the half-done result away.
-extern "C" volatile int mt_interrupted;
+extern "C" mt::AtomicInt mt_interrupted;
 
 namespace mt {
 
@@ -16,13 +30,12 @@ class Whole {
     came = 0;
   }
   Whole(const Whole&) = delete;
-  static volatile int under_way, came;
+  static AtomicInt under_way, came;
 };
 /// For the handler of Ctrl-C: tells the loops. False where one that came before waits or is told.
 inline bool interrupt() {
   if (mt_interrupted || Whole::came) return false;
-  volatile int& told = Whole::under_way ? Whole::came : mt_interrupted;
-  told = 1;
+  (Whole::under_way ? Whole::came : mt_interrupted) = 1;
   return true;
 }
 

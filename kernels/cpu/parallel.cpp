@@ -19,11 +19,11 @@
 #include <immintrin.h>
 #endif
 
-volatile int mt_interrupted = 0;
+constinit mt::AtomicInt mt_interrupted{};
 
 namespace mt {
 
-volatile int Whole::under_way = 0, Whole::came = 0;
+constinit AtomicInt Whole::under_way{}, Whole::came{};
 
 namespace {
 
@@ -105,8 +105,8 @@ struct Pool {
   ~Pool();
 };
 constinit Pool pool;
-thread_local bool inside = false;
-thread_local int number = 0;
+constinit thread_local bool inside = false;
+constinit thread_local int number = 0;
 
 bool take(uint32_t job, uint32_t groups, uint32_t& group) {
   uint64_t now = pool.claim.load(std::memory_order_acquire);
