@@ -1,6 +1,7 @@
 // test_errors.cpp -- wrong calls: the text names the operation and the values, and nothing has been
 // changed
 #include "engine/core/device.h"
+#include "engine/core/host.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -287,12 +288,12 @@ MT_TEST("wrong gradients, copies and losses", "[autograd][loss]") {
 MT_TEST("positions in errors, and labels, count from index_base", "[index][loss]") {
   const World w;
   const double zero_based = cross_entropy(w.a, tensor({2}, {2, 0}, Dtype::i64)).item();
-  index_base = 1;
+  host.index_base = 1;
   const std::string gathered = error_of([&] { gather(w.a, 1, w.far); });
   const std::string picked = error_of([&] { pick(w.a, 0, 2); });
   const std::string target = error_of([&] { cross_entropy(w.a, w.small); });
   const double one_based = cross_entropy(w.a, tensor({2}, {3, 1}, Dtype::i64)).item();
-  index_base = 0;
+  host.index_base = 0;
   CHECK(one_based == zero_based);
   CHECK(contains(gathered, "position 4 is outside 1..3"));
   CHECK(contains(picked, "position 3 is outside 1..2"));

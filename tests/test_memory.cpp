@@ -1,6 +1,7 @@
 // test_memory.cpp -- storage: what lives, what is reused, what is refused, and who keeps it alive
 #include <thread>
 
+#include "engine/core/host.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -142,12 +143,11 @@ MT_TEST("what cannot be allocated is refused with its sizes", "[memory]") {
 }
 
 MT_TEST("out of memory asks once for a collection, then says how much", "[memory]") {
-  bool (*const previous)() = on_out_of_memory;
-  on_out_of_memory = ask;
+  const auto previous = std::exchange(host.collect_garbage, ask);
   times_asked = 0;
   Tensor large;  // where the system promises any amount, this is given
   const std::string text = error_of([&] { large = empty({int64_t(1) << 45}, Dtype::u8); });
-  on_out_of_memory = previous;
+  host.collect_garbage = previous;
   if (large.defined()) return;
   CHECK(times_asked == 1);
   CHECK(contains(text, "out of memory: 35184372088832 bytes asked for on cpu"));

@@ -6,6 +6,9 @@
 #include <limits>
 #include <thread>
 
+#include "engine/autograd/function.h"
+#include "engine/core/device.h"
+#include "engine/ops/out.h"
 #include "kernels/cpu/parallel.h"
 #include "tests/support.h"
 
@@ -60,6 +63,63 @@ MT_TEST("loops inside pieces and of other threads run where they are", "[threads
     });
   for (std::thread& host : hosts) host.join();
   CHECK(right);
+}
+
+namespace {
+
+/// What a thread would compute with, as text.
+std::string defaults() {
+  return fmt::format("{} {} {} {} {}", dtype_name(default_dtype()), default_device().name,
+                     grad_enabled(), thread_state.debugging, dtype_name(thread_state.autocast.cpu));
+}
+/// Other defaults than the first, while this lives.
+struct OtherDefaults {
+  const ThreadDefaults before = thread_state;
+  OtherDefaults() {
+    set_default_dtype(Dtype::f64);
+    set_grad_enabled(false);
+    set_debug(true);
+    thread_state.autocast.cpu = Dtype::bf16;
+  }
+  ~OtherDefaults() { static_cast<ThreadDefaults&>(thread_state) = before; }
+};
+
+}  // namespace
+
+MT_TEST("a thread starts with the defaults of the thread that made it by `inheriting`",
+        "[threads]") {
+  std::string own, nested, changed;
+  const OtherDefaults other;
+  std::thread(inheriting([&] {
+    own = defaults();
+    std::thread(inheriting([&] { nested = defaults(); })).join();
+    set_default_dtype(Dtype::f32);
+    changed = dtype_name(zeros({1}).dtype());
+  })).join();
+  CHECK(own == "float64 cpu false true bfloat16");
+  CHECK(nested == own);
+  CHECK(changed == "float32");
+  CHECK(default_dtype() == Dtype::f64);  // what it changed was its own
+}
+
+MT_TEST("any other thread starts with the first defaults, and with nothing under way",
+        "[threads]") {
+  std::string first;
+  bool idle = false;
+  const OtherDefaults other;
+  const Tensor target = zeros({2});
+  const Into into(&target);
+  const auto again = std::make_shared<Checkpoint>();
+  const CheckpointScope scope(again, false);
+  std::thread([&] {
+    first = defaults();
+    idle = !Into::take() && !in_checkpoint() && !thread_state.walk && !thread_state.function;
+    const Tensor x = ones({2}).requires_grad_();
+    (x * x).sum().backward();
+    idle &= x.grad().at(1) == 2;
+  }).join();
+  CHECK(first == "float32 cpu true false none");
+  CHECK(idle);
 }
 
 MT_TEST("after an interrupt no piece begins", "[threads]") {

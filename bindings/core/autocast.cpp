@@ -82,7 +82,8 @@ template <class F> void each_tensor(lua_State* L, const Entry& e, int top, const
 
 /// What a float tensor becomes while autocasting. float64 stays, as in PyTorch.
 Tensor lowered(const Tensor& x) {
-  const Dtype to_dtype = is_cpu(x.device()) ? autocast.cpu : autocast.cuda;
+  const Dtype to_dtype =
+      is_cpu(x.device()) ? thread_state.autocast.cpu : thread_state.autocast.cuda;
   const bool takes_part = x.dtype() == Dtype::f32 || is_half(x.dtype());
   return to_dtype == Dtype::none || !takes_part ? x : to(x, to_dtype);
 }
@@ -98,8 +99,6 @@ bool names_dtype(const Args& a) {
 
 }  // namespace
 
-constinit thread_local Autocast autocast;
-
 AutocastClass autocast_class_of(const Entry& e) {
   const std::string name = name_of(e), key = " " + name + " ";
   AutocastClass found = AutocastClass::none;
@@ -113,7 +112,7 @@ AutocastClass autocast_class_of(const Entry& e) {
 
 int run_cast(Args& a, AutocastClass casting) {
   lua_State* L = a.L;
-  const bool on = autocast.on();
+  const bool on = thread_state.autocast.on();
   if (casting == AutocastClass::none ||
       (!on && (casting == AutocastClass::half || casting == AutocastClass::float32)))
     return a.entry().body(a);

@@ -20,17 +20,11 @@ inline AutocastClass autocast_class(const Entry& e) {
   return known == AutocastClass::unknown ? autocast_class_of(e) : known;
 }
 
-/// While fn of mt.autocast runs, on this thread: the 16-bit floats of the devices, or none.
-struct Autocast {
-  Dtype cpu = Dtype::none, cuda = Dtype::none;
-  bool on() const { return cpu != Dtype::none || cuda != Dtype::none; }
-};
-extern constinit thread_local Autocast autocast;
-/// Another state for a while.
+/// Another state of mt.autocast for a while, on this thread.
 struct AutocastScope {
-  explicit AutocastScope(const Autocast& now) : before(std::exchange(autocast, now)) {}
+  explicit AutocastScope(const Autocast& now) : before(std::exchange(thread_state.autocast, now)) {}
   AutocastScope(const AutocastScope&) = delete;
-  ~AutocastScope() { autocast = before; }
+  ~AutocastScope() { thread_state.autocast = before; }
   const Autocast before;
 };
 

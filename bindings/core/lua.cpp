@@ -11,6 +11,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/device.h"
+#include "engine/core/host.h"
 #include "engine/profile/profile.h"
 #include "kernels/cpu/parallel.h"
 
@@ -382,8 +383,14 @@ int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 namespace {
 
 constexpr int64_t kSlack = 1 << 20;
-thread_local int64_t gc_charged =
-    0;  // bytes whose garbage the collector has been asked to look for
+/// Of this thread's calls.
+struct CallState {
+  lua_State* collectable = nullptr;  // of the call under way: another may be closed
+  const Entry* entry = nullptr;      // .. and its function
+  int depth = 0;                     // calls of ours inside one another
+  int64_t gc_charged = 0;            // bytes whose garbage the collector has been asked to look for
+};
+constinit thread_local CallState calls;
 
 /// The collector does not see tensors' memory. Beyond a slack (8 times Lua's heap, from 1 to 32 MiB, at
 /// least 1/64 of what lives), what was allocated is charged to it.
@@ -391,7 +398,7 @@ thread_local int64_t gc_charged =
 /// product of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage); larger where
 /// Lua's own heap makes a collection expensive.
 void apply_gc_pressure(lua_State* L) {
-  const int64_t debt = bytes_allocated() - gc_charged;
+  const int64_t debt = bytes_allocated() - calls.gc_charged;
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t slack =
       std::max(std::clamp<int64_t>(8 * heap, kSlack, 32 * kSlack), memory_use().live / 64);
@@ -400,20 +407,19 @@ void apply_gc_pressure(lua_State* L) {
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));
   while (lua_gc(L, LUA_GCSTEP, step) == 0) {}
-  gc_charged = bytes_allocated();
+  calls.gc_charged = bytes_allocated();
 }
 
-thread_local lua_State* collectable = nullptr;  // of the call under way: another may be closed
-thread_local int depth = 0;                     // calls of ours inside one another
-thread_local const Entry* under_way = nullptr;
 struct CallScope {
-  explicit CallScope(lua_State* L) : before(std::exchange(collectable, L)), entry(under_way) {
-    ++depth;
+  explicit CallScope(lua_State* L)
+      : before(std::exchange(calls.collectable, L)),
+        entry(calls.entry) {
+    ++calls.depth;
   }
   CallScope(const CallScope&) = delete;
   ~CallScope() {
-    collectable = before, under_way = entry;
-    --depth;
+    calls.collectable = before, calls.entry = entry;
+    --calls.depth;
   }
   lua_State* const before;
   const Entry* const entry;
@@ -422,7 +428,7 @@ struct CallScope {
 void check_stack() {
   if (!c_stack_left())
     fail("stack overflow: {} calls are under way inside one another; does a function call itself?",
-         depth);
+         calls.depth);
 }
 
 /// Whether some tensor among the stack's entries from `first` to `last` holds a NaN.
@@ -439,15 +445,15 @@ int run_debugged(Args& args) {
   const bool looks = tensor_at(L, 1) && name.find("empty") == std::string::npos;
   const bool had = looks && any_nan(L, 1, lua_gettop(L));
   const int results = run_cast(args, autocast_class(args.entry()));
-  if (looks && !had && debugging)
+  if (looks && !had && thread_state.debugging)
     for (int i = lua_gettop(L) - results + 1; i <= lua_gettop(L); ++i)
       if (const Tensor* t = tensor_at(L, i)) check_nan(*t, name + ":");
   return results;
 }
 
-bool collect_all() {
-  if (!collectable) return false;
-  lua_gc(collectable, LUA_GCCOLLECT, 0);
+bool collect_garbage() {
+  if (!calls.collectable) return false;
+  lua_gc(calls.collectable, LUA_GCCOLLECT, 0);
   return true;
 }
 
@@ -460,13 +466,19 @@ bool keeps_message(const Entry& e, const std::string& name) {
   return e.internal.load(std::memory_order_relaxed);
 }
 
-const char* name_under_way() {  // for what fails later
-  if (!under_way || keeps_message(*under_way, signature_of(*under_way).name)) return nullptr;
-  return signature_of(*under_way).name.c_str();
+const char* function_under_way() {  // for what fails later
+  if (!calls.entry || keeps_message(*calls.entry, signature_of(*calls.entry).name)) return nullptr;
+  return signature_of(*calls.entry).name.c_str();
+}
+
+std::string where() {
+  std::string place = calls.collectable ? position(calls.collectable) : "";
+  while (!place.empty() && (place.back() == ' ' || place.back() == ':')) place.pop_back();
+  return place;
 }
 
 int run_body(Args& args) {
-  if (debugging) [[unlikely]]
+  if (thread_state.debugging) [[unlikely]]
     return run_debugged(args);
   if (const AutocastClass c = autocast_class(args.entry()); c != AutocastClass::none)
     return run_cast(args, c);
@@ -486,7 +498,7 @@ std::string no_memory(lua_State* L, const std::string& before) {
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
-  under_way = &e;
+  calls.entry = &e;
   try {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
@@ -501,16 +513,24 @@ int run_entry(lua_State* L) {
 
 }  // namespace
 
-lua_State* current_state() { return collectable; }
+lua_State* current_state() { return calls.collectable; }
+
+void set_host() {
+  static const bool once = [] {
+    host.index_base = 1, host.collect_garbage = collect_garbage;
+    host.where = where, host.function = function_under_way;
+    return true;
+  }();
+  (void)once;
+}
 
 int guarded(lua_State* L, int (*body)(lua_State*)) {
   try {
     check_interrupt();
-    if (bytes_allocated() - gc_charged > kSlack && !capturing) apply_gc_pressure(L);
+    if (bytes_allocated() - calls.gc_charged > kSlack && !capturing) apply_gc_pressure(L);
     const CallScope scope(L);
-    if (depth > 100) [[unlikely]]
+    if (calls.depth > 100) [[unlikely]]
       check_stack();
-    on_out_of_memory = collect_all, function_under_way = name_under_way;
     const int results = body(L);
     if (gpus_in_use) [[unlikely]]
       after_call(L);

@@ -162,6 +162,8 @@ std::string position(lua_State* L);
 void after_call(lua_State* L);
 /// The state of the call of ours that is under way on this thread, or null.
 lua_State* current_state();
+/// Gives the engine its hooks (engine/core/host.h), the first time.
+void set_host();
 /// Whether C's stack has room for another call. Lua counts the levels of its own stack, not the bytes
 /// of C's, where functions that call functions (no_grad, gradcheck, hooks) may use that up first: on a
 /// thread with a small one, for example.

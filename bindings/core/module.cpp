@@ -432,7 +432,7 @@ namespace mt {
 
 void open_lua(lua_State* L) {
   using namespace lua;
-  index_base = 1;
+  set_host();
   profile::start_log();
   luaL_newmetatable(L, "mtorch.methods");
   luaL_newmetatable(L, "mtorch.shape");
@@ -441,7 +441,6 @@ void open_lua(lua_State* L) {
   open_tensor(L);
   open_generators(L);
   open_operators(L);
-  open_gradient();
   luaL_newmetatable(L, "mtorch.module");
   open_markers(L);
   lua_newtable(L);  // the core

@@ -32,16 +32,16 @@ Autocast read_options(lua_State* L) {
     if (name != "cpu" && name != "cuda")
       fail("autocast: device is {}; use 'cpu' or 'cuda', or leave it out for both",
            describe(L, -1));
-    if (name == "cpu") now.cuda = autocast.cuda;
-    else now.cpu = autocast.cpu;
+    if (name == "cpu") now.cuda = thread_state.autocast.cuda;
+    else now.cpu = thread_state.autocast.cpu;
   }
   push_raw(L, "enabled");
   if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TBOOLEAN)
     fail("autocast: enabled is {}; use true or false", describe(L, -1));
   if (!lua_isnil(L, -1) && !lua_toboolean(L, -1)) {
     const std::string name = lua_isnil(L, -2) ? "" : lua_tostring(L, -2);
-    now = {name == "cuda" ? autocast.cpu : Dtype::none,
-           name == "cpu" ? autocast.cuda : Dtype::none};
+    now = {name == "cuda" ? thread_state.autocast.cpu : Dtype::none,
+           name == "cpu" ? thread_state.autocast.cuda : Dtype::none};
   }
   lua_pop(L, 2);
   return now;
@@ -74,7 +74,8 @@ int autocast_body(Args& a) {
 
 int is_autocasting(Args& a) {
   const std::string name = a.given(1) ? a.text(1) : "cpu";
-  return a.push((name == "cpu" ? autocast.cpu : autocast.cuda) != Dtype::none);
+  return a.push((name == "cpu" ? thread_state.autocast.cpu : thread_state.autocast.cuda) !=
+                Dtype::none);
 }
 
 const Entry kFunctions[] = {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bindings/functions/functions.h"
+#include "engine/core/host.h"
 #include "engine/gpu/graph.h"
 
 namespace mt::lua {
@@ -231,7 +232,7 @@ void after_call(lua_State* L) {
   if (gpus_synchronous) return check_gpus();
   GpuCall* const call = capturing ? nullptr : new_gpu_call();
   if (!call) return;
-  const char* const name = function_under_way();
+  const char* const name = host.function();
   call->function = name ? name : "mtorch";
   call->where[0] = 0;
   lua_Debug frame;

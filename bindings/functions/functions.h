@@ -57,7 +57,6 @@ void register_tensor(Registry&);
 // What a Lua state needs besides functions that are made when asked for.
 void add_profile(lua_State* L);       // what tools/profile.lua is made of, into the core
 void open_generators(lua_State* L);   // the metatable of generators
-void open_gradient();                 // how the engine learns the script's line
 void open_markers(lua_State* L);      // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);    // x + y, -x
 void push_cuda(lua_State* L);         // what cuda/init.lua is made of

@@ -203,7 +203,7 @@ int stretch_body(Args& a) {
   for (int i = 3; i <= lua_gettop(a.L); ++i)
     if (const Tensor* t = tensor_at(a.L, i))
       given.emplace_back(t->detach(), t->impl()->storage->version);
-  checkpoint->again = [callback, given, casting = autocast] {
+  checkpoint->again = [callback, given, casting = thread_state.autocast] {
     const AutocastScope scope(casting);
     for (const auto& [x, version] : given)
       if (x.impl()->storage->version != version)
@@ -283,15 +283,6 @@ void register_gradient(Registry& c) {
 void push_gradient(lua_State* L) {
   lua_newtable(L);
   add(L, kParts);
-}
-
-void open_gradient() {
-  where_now = [] {
-    lua_State* now = current_state();
-    std::string place = now ? position(now) : "";
-    while (!place.empty() && (place.back() == ' ' || place.back() == ':')) place.pop_back();
-    return place;
-  };
 }
 
 }  // namespace mt::lua

@@ -16,8 +16,6 @@
 
 namespace mt {
 
-constinit thread_local FunctionGrads* function_grads = nullptr;
-
 namespace {
 
 /// Adds a gradient to the sum so far, in place where nobody else sees that.
@@ -66,9 +64,12 @@ struct Parts {
 
 bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
 
-// The memory of the last walk's lists, for the next.
-thread_local std::vector<Node*> spare_ready;
-thread_local std::vector<Ref<TensorImpl>> spare_leaves;
+/// The memory of the last walk's lists, for the next.
+struct Spare {
+  std::vector<Node*> ready;
+  std::vector<Ref<TensorImpl>> leaves;
+};
+thread_local Spare spare;
 
 /// The gradient after the hooks have seen it.
 Tensor hooked(const std::vector<std::shared_ptr<Hook>>& hooks, Tensor g) {
@@ -133,33 +134,31 @@ struct Targets {
 };
 
 /// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
-class BackwardPass {
+class BackwardPass : public Walk {
  public:
   BackwardPass(bool retain, bool create, Targets* targets = nullptr)
       : retain_(retain),
         mode_(create),
         targets_(targets),
-        before_(std::exchange(function_grads, &gathered_)),
-        outer_(std::exchange(current, this)) {
+        outer_(static_cast<BackwardPass*>(std::exchange(thread_state.walk, this))) {
     if (outer_) outer_->set_aside();
-    ready_.swap(spare_ready);
-    leaves_.swap(spare_leaves);
+    ready_.swap(spare.ready);
+    leaves_.swap(spare.leaves);
   }
   ~BackwardPass() {
-    function_grads = before_;
     while (!ready_.empty()) next()->pending.reset();
     for (auto& leaf : leaves_) take(*leaf);
     leaves_.clear();
-    ready_.swap(spare_ready);
-    leaves_.swap(spare_leaves);
-    current = outer_;
+    ready_.swap(spare.ready);
+    leaves_.swap(spare.leaves);
+    thread_state.walk = outer_;
     if (outer_) outer_->take_back();
   }
 
   /// A hook that walks to the tensor that it hangs on would never end.
   static void check_depth(const char* who) {
     int depth = 0;
-    for (const BackwardPass* w = current; w; w = w->outer_) ++depth;
+    for (auto* w = static_cast<BackwardPass*>(thread_state.walk); w; w = w->outer_) ++depth;
     if (depth > 20)
       fail("{}: more than 20 walks inside one another; does a hook call itself?", who);
   }
@@ -347,7 +346,7 @@ class BackwardPass {
     std::vector<Tensor> many(node.more ? node.inputs : 0);
     Tensor* dx = node.more ? many.data() : few;
     take_gradient(node, g, dx);
-    if (debugging && !holds_nan(g)) [[unlikely]]
+    if (thread_state.debugging && !holds_nan(g)) [[unlikely]]
       for (int i = 0; i < node.inputs; ++i)
         if (dx[i].defined())
           check_nan(dx[i], std::string(node.type->name) + " backward", recorded_at(node));
@@ -454,8 +453,6 @@ class BackwardPass {
   bool retain_;
   NoGrad mode_;
   Targets* targets_;
-  FunctionGrads gathered_, *before_;
-  static thread_local BackwardPass* current;
   BackwardPass* outer_;
   std::vector<Tensor> aside_;
   using Waiting = std::unordered_map<const void*, Parts>;  // by node or leaf
@@ -463,7 +460,6 @@ class BackwardPass {
   std::vector<Node*> ready_;  // a heap, each counted
   std::vector<Ref<TensorImpl>> leaves_;
 };
-thread_local BackwardPass* BackwardPass::current = nullptr;
 
 }  // namespace
 

@@ -11,11 +11,10 @@
 namespace mt {
 namespace {
 
-thread_local Node* running = nullptr;  // the function's node whose backward is under way
 struct Running {
-  explicit Running(Node* node) : before(std::exchange(running, node)) {}
+  explicit Running(Node* node) : before(std::exchange(thread_state.function, node)) {}
   Running(const Running&) = delete;
-  ~Running() { running = before; }
+  ~Running() { thread_state.function = before; }
   Node* const before;
 };
 
@@ -32,8 +31,8 @@ void check_gradient(const CustomFunction& c, size_t i, const Tensor& g) {
 void function_backward(Node& node, const Tensor&, Tensor* dx) {
   const std::shared_ptr<CustomFunction> c = node.extra->custom;
   const Running scope(&node);
-  std::vector<Tensor> gradients = std::move((*function_grads)[&node]);
-  function_grads->erase(&node);
+  std::vector<Tensor> gradients = std::move(thread_state.walk->function_grads[&node]);
+  thread_state.walk->function_grads.erase(&node);
   gradients.resize(c->results.size());
   for (size_t k = 0; k < gradients.size(); ++k) {
     const CustomFunction::Result& r = c->results[k];
@@ -55,7 +54,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
     fail(
         "backward: the graph behind 'mt.Function' was used up by an earlier backward; pass "
         "{{retain_graph=true}} to the first");
-  std::vector<Tensor>& gradients = (*function_grads)[&inner];
+  std::vector<Tensor>& gradients = thread_state.walk->function_grads[&inner];
   gradients.resize(inner.extra->custom->results.size());
   gradients[size_t(node.number[0])] = g;
   NoGrad off;
@@ -138,8 +137,8 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
 }
 
 std::vector<Tensor> saved_tensors() {
-  if (!running) fail("saved_tensors: it can be called inside backward only");
-  Node& node = *running;
+  if (!thread_state.function) fail("saved_tensors: it can be called inside backward only");
+  Node& node = *thread_state.function;
   const std::shared_ptr<CustomFunction> c = node.extra->custom;
   std::vector<Tensor> list;
   for (const CustomFunction::Saved& s : c->saved) {
@@ -157,9 +156,6 @@ std::vector<Tensor> saved_tensors() {
 // ---- stretches ----------------------------------------------------------------------------------
 
 namespace {
-
-thread_local std::shared_ptr<Checkpoint> checkpoint;
-thread_local bool running_again = false;
 
 uint64_t mix(uint64_t x) {  // splitmix64's
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
@@ -208,17 +204,9 @@ uint64_t digest_of(const Tensor& t) {
 
 }  // namespace
 
-CheckpointScope::CheckpointScope(std::shared_ptr<Checkpoint> s, bool again)
-    : before_(std::exchange(checkpoint, std::move(s))),
-      again_before_(std::exchange(running_again, again)) {}
-CheckpointScope::~CheckpointScope() {
-  checkpoint = std::move(before_);
-  running_again = again_before_;
-}
-bool in_checkpoint() { return bool(checkpoint); }
-
 void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
-  if (!running_again) {
+  const std::shared_ptr<Checkpoint>& checkpoint = thread_state.checkpoint->stretch;
+  if (!thread_state.checkpoint->again) {
     NodeExtra& extra = node.ensure_extra();
     extra.checkpoint = checkpoint;
     extra.place[slot] = int(checkpoint->digests.size());
@@ -236,9 +224,9 @@ void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
 }
 
 void checkpoint_keep(const Node& node, const Storage* storage) {
-  if (!checkpoint || !running_again) return;
-  for (auto v = checkpoint->values.rbegin(); v != checkpoint->values.rend() && v->node == &node;
-       ++v) {
+  if (!in_checkpoint() || !thread_state.checkpoint->again) return;
+  std::vector<Checkpoint::Value>& values = thread_state.checkpoint->stretch->values;
+  for (auto v = values.rbegin(); v != values.rend() && v->node == &node; ++v) {
     if (v->tensor.impl()->storage != storage) continue;
     const NoGrad off;
     v->tensor = clone(v->tensor);

@@ -61,17 +61,18 @@ struct Checkpoint {
   std::string different;          // its first operation that did so with other bits
 };
 /// While one lives, what operations on this thread would save is left to the stretch.
-class CheckpointScope {
- public:
-  CheckpointScope(std::shared_ptr<Checkpoint>, bool again);
-  ~CheckpointScope();
+struct CheckpointScope {
+  CheckpointScope(std::shared_ptr<Checkpoint> s, bool second)
+      : stretch(std::move(s)),
+        again(second),
+        before(std::exchange(thread_state.checkpoint, this)) {}
+  ~CheckpointScope() { thread_state.checkpoint = before; }
   CheckpointScope(const CheckpointScope&) = delete;
-
- private:
-  std::shared_ptr<Checkpoint> before_;
-  bool again_before_;
+  const std::shared_ptr<Checkpoint> stretch;
+  const bool again;  // the second run
+  CheckpointScope* const before;
 };
-bool in_checkpoint();
+inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
 void checkpoint_save(Node&, int slot, const Tensor&, int from);
 /// Before the storage changes in place: what the node saved of it in this stretch is copied.
 void checkpoint_keep(const Node&, const Storage*);

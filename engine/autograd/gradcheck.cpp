@@ -5,6 +5,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/view.h"
 
@@ -70,7 +71,8 @@ std::vector<double> steady(const Tensor& out, int64_t o, const std::vector<Tenso
       fail(
           "gradcheck: input {}, element {}, output {}: the gradient is {}, and {} when it is computed "
           "again; it must be the same both times",
-          k + 1, int64_t(j) + index_base, o + index_base, show(first[j]), show(second[j]));
+          k + 1, int64_t(j) + host.index_base, o + host.index_base, show(first[j]),
+          show(second[j]));
   return first;
 }
 
@@ -132,7 +134,7 @@ void gradcheck(const TensorFunction& f, const std::vector<Tensor>& inputs,
           fail(
               "gradcheck: input {}, element {}, output {}: the gradient is {}, finite differences "
               "say {}",
-              k + 1, j + index_base, int64_t(i) + index_base, show(got), show(numeric));
+              k + 1, j + host.index_base, int64_t(i) + host.index_base, show(got), show(numeric));
       }
     }
   }

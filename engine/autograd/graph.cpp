@@ -2,17 +2,15 @@
 #include "engine/autograd/graph.h"
 
 #include <cmath>
+#include <mutex>
 #include <new>
 #include <unordered_map>
 
 #include "engine/autograd/function.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
-
-constinit thread_local bool recording = true;
-bool debugging = false;
-std::string (*where_now)() = nullptr;
 
 namespace {
 
@@ -36,15 +34,10 @@ Node& conclude(Ref<Node> made, const Tensor& out) {
   if (o.node) Ref<Node>::adopt(o.node);
   o.node = made.release();
   o.requires_grad = true;
-  if (debugging && where_now) [[unlikely]]
-    node.ensure_extra().line = where_now();
+  if (thread_state.debugging && host.where) [[unlikely]]
+    node.ensure_extra().line = host.where();
   return node;
 }
-
-// Nodes that nobody holds any more. Freeing one may free the next: a list instead of recursion,
-// because a graph can be a chain of millions.
-thread_local Node* free_queue = nullptr;
-thread_local bool freeing = false;
 
 void free_node(Node* node) {
   node->~Node();
@@ -56,15 +49,17 @@ std::string changed_at(const Storage*);
 }  // namespace
 
 void Node::destroy(Node* node) {
-  node->next = std::exchange(free_queue, node);
-  if (freeing) return;
-  freeing = true;
-  while (free_queue) {
-    Node* first = free_queue;
-    free_queue = first->next;
+  // Freeing one may free the next: a list instead of recursion, because a graph can be a chain of
+  // millions.
+  ThreadState& t = thread_state;
+  node->next = std::exchange(t.unused, node);
+  if (t.freeing) return;
+  t.freeing = true;
+  while (Node* first = t.unused) {
+    t.unused = first->next;
     free_node(first);
   }
-  freeing = false;
+  t.freeing = false;
 }
 
 void Node::save(int slot, const Tensor& t, int from) {
@@ -155,8 +150,10 @@ std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const 
 namespace {
 
 std::unordered_map<const Storage*, std::string> changes;  // where each was last changed
+std::mutex changes_guard;
 
 std::string changed_at(const Storage* s) {
+  const std::lock_guard lock(changes_guard);
   const auto at = changes.find(s);
   return at == changes.end() ? "" : ", changed at " + at->second;
 }
@@ -168,12 +165,16 @@ std::string recorded_at(const Node& node) {
 }
 
 void set_debug(bool on) {
-  debugging = on;
+  thread_state.debugging = on;
+  const std::lock_guard lock(changes_guard);
   changes.clear();
 }
 
 void note_change(const Storage* s) {
-  if (where_now) changes[s] = where_now();
+  if (!host.where) return;
+  std::string place = host.where();
+  const std::lock_guard lock(changes_guard);
+  changes[s] = std::move(place);
 }
 
 bool holds_nan(const Tensor& x) {
@@ -190,7 +191,8 @@ void check_nan(const Tensor& x, const std::string& what, const std::string& wher
   int64_t i = argmax(to(reshape(isnan(x), {-1}), Dtype::u8)).at_integer(0);
   std::string place;
   for (int d = x.dim() - 1; d >= 0; --d) {
-    place = fmt::format("{}{}{}", i % x.size(d) + index_base, place.empty() ? "" : ", ", place);
+    place =
+        fmt::format("{}{}{}", i % x.size(d) + host.index_base, place.empty() ? "" : ", ", place);
     i /= x.size(d);
   }
   fail("{} produced NaN at [{}]{}", what, place, where);

@@ -97,9 +97,8 @@ struct Node {
 };
 
 /// Whether operations are recorded, on this thread.
-extern constinit thread_local bool recording;
-inline bool grad_enabled() { return recording; }
-inline bool set_grad_enabled(bool on) { return std::exchange(recording, on); }
+inline bool grad_enabled() { return thread_state.grad_enabled; }
+inline bool set_grad_enabled(bool on) { return std::exchange(thread_state.grad_enabled, on); }
 struct NoGrad {
   explicit NoGrad(bool enabled = false) : before(set_grad_enabled(enabled)) {}
   ~NoGrad() { set_grad_enabled(before); }
@@ -143,25 +142,24 @@ void notify_shared(const Node&);
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
 
-/// In the walk under way on this thread: the gradients of a function's results (function.h) that wait
-/// for the function's turn, by its node. They go with the walk.
-using FunctionGrads = std::unordered_map<const Node*, std::vector<Tensor>>;
-extern constinit thread_local FunctionGrads* function_grads;
+/// A walk under way. The gradients of a function's results (function.h) wait here for the function's
+/// turn, by its node.
+struct Walk {
+  std::unordered_map<const Node*, std::vector<Tensor>> function_grads;
+};
 
-// ---- debugging: mt.set_debug (tensor.h has the switch) ----
+// ---- debugging: mt.set_debug ----
 
 /// Another state of the switch for a while: what debugging itself computes is not debugged.
 struct Debugging {
-  explicit Debugging(bool on) : before(std::exchange(debugging, on)) {}
+  explicit Debugging(bool on) : before(std::exchange(thread_state.debugging, on)) {}
   Debugging(const Debugging&) = delete;
-  ~Debugging() { debugging = before; }
+  ~Debugging() { thread_state.debugging = before; }
   const bool before;
 };
 
 /// ", recorded at" and the line, or nothing.
 std::string recorded_at(const Node&);
-/// Where the script is; the host sets it.
-extern std::string (*where_now)();
 void set_debug(bool);
 /// Throws when x holds a NaN: "tanh produced NaN at [3, 1], ..".
 void check_nan(const Tensor& x, const std::string& what, const std::string& where = "");

@@ -5,12 +5,12 @@
 #include <map>
 
 #include "engine/core/error.h"
+#include "engine/core/host.h"
 
 namespace mt {
 
 const Gpu* capturing = nullptr;
 Capture* current_capture = nullptr;
-const char* (*function_under_way)() = nullptr;
 
 namespace {
 
@@ -97,8 +97,7 @@ void defer_check(const Device& d, const IndexBound& e) {
   if (reports_synchronously(d)) return;
   const Gpu& gpu = gpu_of(d);
   Asked asked{gpu.last_check(), e};
-  if (const char* name = function_under_way ? function_under_way() : nullptr)
-    asked.what.name = name;
+  if (const char* name = host.function ? host.function() : nullptr) asked.what.name = name;
   if (current_capture) return current_capture->bounds.emplace_back(asked.check, asked.what), void();
   Ring& ring = rings[&gpu];
   if (ring.next > 0 && ring.next % kRing == 0) synchronize(d);  // before the first is forgotten

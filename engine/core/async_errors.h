@@ -49,9 +49,6 @@ void set_current_capture(Capture*);
 /// The next sgd or adam of the GPU that is recorded reads its numbers from each replay.
 void record_step(StepRule);
 
-/// The user's function that is running, or null; set by the bindings.
-extern const char* (*function_under_way)();
-
 /// A call of the user's that launched work on a GPU.
 struct GpuCall {
   const char* function;

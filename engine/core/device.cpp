@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/host.h"
 #include "kernels/module.h"
 
 namespace mt {
-
-void (*on_cuda_open)(const Device&) = nullptr;
 
 namespace {
 
@@ -83,13 +82,9 @@ const Plugin& plugin() {
   return p;
 }
 
-const Device* chosen = nullptr;
 const Gpu* opened[kMostGpus] = {};
 
 }  // namespace
-
-const Device& default_device() { return chosen ? *chosen : cpu_device(); }
-void set_default_device(const Device& d) { chosen = &d; }
 
 const Modules* modules_of(const Device& d) {
   static std::map<int, Modules> known;
@@ -121,7 +116,8 @@ const Device& device_named(std::string_view name) {
   char why[512] = "";
   const Gpu* d = p.open(kGpuAbi, index, why, sizeof why);
   if (!d) fail("device '{}' cannot be used: {}", name, why);
-  if (index < kMostGpus && !std::exchange(opened[index], d) && on_cuda_open) on_cuda_open(*d);
+  if (index < kMostGpus && !std::exchange(opened[index], d) && host.on_cuda_open)
+    host.on_cuda_open(*d);
   gpus_synchronous |= d->synchronous;
   gpus_in_use = true;
   return *d;

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/thread.h"
 #include "kernels/gpu.h"
 
 namespace mt {
@@ -12,18 +13,18 @@ namespace mt {
 const Device& device_named(std::string_view name);
 inline bool is_cpu(const Device& d) { return &d == &cpu_device(); }
 /// Where Lua's constructors make tensors when nothing is said: the CPU, unless set_default_device
-/// said otherwise. The engine's own functions always start from the CPU.
-const Device& default_device();
-void set_default_device(const Device&);
+/// said otherwise on this thread. The engine's own functions always start from the CPU.
+inline const Device& default_device() {
+  return thread_state.device ? *thread_state.device : cpu_device();
+}
+inline void set_default_device(const Device& d) { thread_state.device = &d; }
 /// How the device runs code that is compiled meanwhile; null: it does not. kernels/module.h
 const struct Modules* modules_of(const Device&);
 /// How many GPUs can be used, and why none can: an empty sentence when there are some.
 int cuda_devices();
 std::string cuda_unavailable_reason();
-/// Calls the function with each GPU that is in use; `on_cuda_open` is called with one that comes
-/// into use, unless it is null.
+/// Calls the function with each GPU that is in use.
 void for_each_cuda(void (*)(const Device&));
-extern void (*on_cuda_open)(const Device&);
 /// What the plug-in exports under a name; null where it has not been opened.
 void* cuda_symbol(const char* name);
 

@@ -10,7 +10,6 @@ namespace {
 
 constexpr const char* kNames[kDtypes] = {"bool",    "uint8",   "int32",   "int64",
                                          "float32", "float64", "float16", "bfloat16"};
-Dtype the_default = Dtype::f32;
 
 }  // namespace
 
@@ -48,12 +47,10 @@ bool can_hold(Dtype target, Dtype result) {
   return is_float(target) || !is_float(result);
 }
 
-Dtype default_dtype() { return the_default; }
-
 void set_default_dtype(Dtype d) {
   if (!is_float(d))
     fail("set_default_dtype: {} is not a float type; use 'float32' or 'float64'", dtype_name(d));
-  the_default = d;
+  thread_state.dtype = d;
 }
 
 }  // namespace mt

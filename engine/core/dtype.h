@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/base.h"
+#include "engine/core/thread.h"
 
 namespace mt {
 
@@ -18,8 +18,8 @@ Dtype promote(Dtype, Dtype);
 void check_value(const char* operation, double value, Dtype);
 /// Whether results of one type may be written into another in place: floats never into integers.
 bool can_hold(Dtype target, Dtype result);
-/// float32, unless `set_default_dtype` said float64. Numbers without a dtype become this.
-Dtype default_dtype();
+/// Of this thread: float32, unless `set_default_dtype` said float64. Numbers without a dtype become this.
+inline Dtype default_dtype() { return thread_state.dtype; }
 void set_default_dtype(Dtype);
 
 /// Calls `body(T{})` with the C++ type of a dtype.

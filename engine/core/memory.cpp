@@ -12,10 +12,9 @@
 
 #include "engine/core/device.h"
 #include "engine/core/error.h"
+#include "engine/core/host.h"
 
 namespace mt {
-
-bool (*on_out_of_memory)() = nullptr;
 
 namespace {
 
@@ -167,7 +166,7 @@ std::atomic<void*> spare{std::malloc(64 << 10)};
 /// again makes sense.
 bool make_room() {
   free_list.clear();
-  const bool collected = on_out_of_memory && on_out_of_memory();
+  const bool collected = host.collect_garbage && host.collect_garbage();
   if (!spare) spare = std::malloc(64 << 10);
   return collected;
 }

@@ -85,8 +85,5 @@ void set_memory_limit(int64_t bytes);
 /// Bytes that this thread has asked for since it began, those of a GPU at 1/32: the collector's
 /// measure of garbage.
 int64_t bytes_allocated();
-/// Called once before "out of memory" is raised; returns whether trying again makes sense. Bindings
-/// set it.
-extern bool (*on_out_of_memory)();
 
 }  // namespace mt

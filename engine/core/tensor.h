@@ -120,14 +120,12 @@ Tensor scalar(double value, Dtype, const Device& = cpu_device());
 /// Makes x the data of y, in place: its storage, shape and dtype. Its gradient and its identity
 /// stay.
 void replace_data(const Tensor& x, const Tensor& y);
-/// Whether operations remember their lines and stop at the first NaN (mt.set_debug).
-extern bool debugging;
 /// Remembers where a storage was changed, while debugging.
 void note_change(const Storage*);
 /// Counts a change in place.
 inline void bump(const Tensor& t) {
   ++t.impl()->storage->version;
-  if (debugging) [[unlikely]]
+  if (thread_state.debugging) [[unlikely]]
     note_change(t.impl()->storage);
 }
 

@@ -1,5 +1,6 @@
 // common.cpp -- what the files of linalg share: checks, names for messages, packed results
 #include "engine/linalg/common.h"
+#include "engine/core/host.h"
 
 namespace mt::linalg {
 
@@ -34,7 +35,8 @@ Shape batch_of(const Tensor& x, int n) { return Shape(x.impl()->size, x.dim() - 
 std::string which(const Shape& batch, int64_t i) {
   if (batch.size() == 0) return "the matrix";
   Shape index = batch;
-  for (int d = batch.size() - 1; d >= 0; --d) index[d] = i % batch[d] + index_base, i /= batch[d];
+  for (int d = batch.size() - 1; d >= 0; --d)
+    index[d] = i % batch[d] + host.index_base, i /= batch[d];
   if (batch.size() == 1) return fmt::format("matrix {} of the batch", index[0]);
   return fmt::format("matrix ({}) of the batch", fmt::join(index.begin(), index.end(), ", "));
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/host.h"
 #include "engine/linalg/common.h"
 
 namespace mt::linalg {
@@ -51,7 +52,7 @@ Lu factor_regular(const char* name, const Tensor& a) {
   Lu lu = factor(name, a);
   if (const int64_t i = first_failed(lu.info); i >= 0)
     fail("{}: {} is singular (pivot {} is 0)", name, which(batch_of(a), i),
-         lu.info[size_t(i)] - 1 + index_base);
+         lu.info[size_t(i)] - 1 + host.index_base);
   return lu;
 }
 
@@ -362,7 +363,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
         });
     if (const int64_t i = first_failed(info); i >= 0)
       fail("{}: {} is singular (element {} of its diagonal is 0)", name, which(batch, i),
-           info[size_t(i)] - 1 + index_base);
+           info[size_t(i)] - 1 + host.index_base);
     out = contiguous(mT(x));
   }
   if (wants_grad(a, b)) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/core/host.h"
 #include "engine/linalg/common.h"
 
 namespace mt::linalg {
@@ -109,7 +110,7 @@ LuFactors lu_factor(const Tensor& a) {
   const LuFactors f = factored("lu_factor", a, info);
   if (const int64_t i = first_failed(info); i >= 0)
     fail("lu_factor: {} is singular (pivot {} is 0)", which(batch_of(a), i),
-         info[size_t(i)] - 1 + index_base);
+         info[size_t(i)] - 1 + host.index_base);
   return f;
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
+#include "engine/core/host.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 
@@ -27,24 +28,25 @@ Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
 Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   if (is_float(ids.dtype()) || ids.dtype() == Dtype::b8)
     fail("{}: ids must be integers, these are {}; use ids:long()", name, dtype_name(ids.dtype()));
+  const int base = host.index_base;
   NoGrad off;
   const Tensor read = reshape(to(ids, Dtype::i64), {-1});
   // Wraps around for the least integers.
-  const Tensor at = read - scalar(index_base, Dtype::i64);
+  const Tensor at = read - scalar(base, Dtype::i64);
   if (read.numel() == 0) return at;
-  const int64_t last = size - 1 + index_base;
+  const int64_t last = size - 1 + base;
   if (!reports_synchronously(ids.device()) && size > 0 && size < INT64_MAX) {
     ravel_index({at}, size, nullptr);
-    defer_check(ids.device(), {IndexBound::id, name, index_base, last, index_base, 0, {}});
+    defer_check(ids.device(), {IndexBound::id, name, base, last, base, 0, {}});
     return at;
   }
-  if (amin(read).at_integer(0) >= index_base && amax(read).at_integer(0) <= last) return at;
-  const Tensor host = to(read, cpu_device());
-  for (int64_t i = 0; i < host.numel(); ++i) {
-    const int64_t id = host.at_integer(i);
-    if (id < index_base || id > last)
-      fail("{}: id {} (element {}) is outside {}..{}; ids count from {}", name, id, i + index_base,
-           index_base, size == INT64_MAX ? "" : std::to_string(last), index_base);
+  if (amin(read).at_integer(0) >= base && amax(read).at_integer(0) <= last) return at;
+  const Tensor known = to(read, cpu_device());
+  for (int64_t i = 0; i < known.numel(); ++i) {
+    const int64_t id = known.at_integer(i);
+    if (id < base || id > last)
+      fail("{}: id {} (element {}) is outside {}..{}; ids count from {}", name, id, i + base, base,
+           size == INT64_MAX ? "" : std::to_string(last), base);
   }
   fail("{}: the ids changed while they were read", name);
 }
@@ -161,11 +163,12 @@ int64_t padding_row(const char* name, const Tensor& weight, std::optional<int64_
   if (weight.dim() != 2)
     fail("{}: the weight is {}; expected (entries x features)", name, to_string(weight.shape()));
   const int64_t n = weight.size(0);
+  const int base = host.index_base;
   if (!padding) return -1;
   const int64_t row = *padding < 0 ? *padding + n : *padding;
   if (row < 0 || row >= n)
-    fail("{}: padding_idx is {}, outside {}..{}", name,
-         *padding < 0 ? *padding : *padding + index_base, index_base, n - 1 + index_base);
+    fail("{}: padding_idx is {}, outside {}..{}", name, *padding < 0 ? *padding : *padding + base,
+         base, n - 1 + base);
   return row;
 }
 
@@ -193,15 +196,16 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
   if (is_float(offsets.dtype()) || offsets.dtype() == Dtype::b8 || offsets.dim() != 1)
     fail("{}: the offsets are {} {}; expected a row of integers", name, dtype_name(offsets.dtype()),
          to_string(offsets.shape()));
-  const Tensor host = to(to(offsets, cpu_device()), Dtype::i64);
+  const int base = host.index_base;
+  const Tensor begins = to(to(offsets, cpu_device()), Dtype::i64);
   std::vector<int64_t> ends;
-  for (int64_t i = 0; i < host.numel(); ++i) {
-    const int64_t given = host.at_integer(i), least = i ? ends.back() + index_base : index_base,
-                  most = i ? n + index_base : index_base;
+  for (int64_t i = 0; i < begins.numel(); ++i) {
+    const int64_t given = begins.at_integer(i), least = i ? ends.back() + base : base,
+                  most = i ? n + base : base;
     if (given < least || given > most)
       fail("{}: offset {} is {}, expected {}..{}; offsets count from {} and do not fall", name,
-           i + index_base, given, least, most, index_base);
-    ends.push_back(given - index_base);
+           i + base, given, least, most, base);
+    ends.push_back(given - base);
   }
   if (include_last && ends.empty())
     fail("{}: with include_last_offset at least one offset is needed", name);

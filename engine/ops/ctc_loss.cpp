@@ -10,6 +10,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -152,11 +153,12 @@ Tensor checked_lengths(const char* what, const Tensor& lengths, int64_t n, int64
     fail("{}: {} are {}; they must be integers", kName, what, dtype_name(lengths.dtype()));
   if (lengths.dim() > 1 || lengths.numel() != n)
     fail("{}: {} are {}; expected one for each of {}", kName, what, to_string(lengths.shape()), n);
-  const Tensor host = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
+  const Tensor known = contiguous(reshape(to(to(lengths, cpu_device()), Dtype::i64), {n}));
   for (int64_t i = 0; i < n; ++i)
-    if (const int64_t k = host.at_integer(i); k < 0 || k > most)
-      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + index_base, k, most, of);
-  return host;
+    if (const int64_t k = known.at_integer(i); k < 0 || k > most)
+      fail("{}: {}[{}] is {}, it must lie in 0..{}, {}", kName, what, i + host.index_base, k, most,
+           of);
+  return known;
 }
 
 /// The targets of n sequences as positions from 0.
@@ -169,6 +171,7 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
   if (!joined && (targets.dim() != 2 || targets.size(0) != n))
     fail("{}: the targets are {}; expected ({} x length), or all in one row", kName,
          to_string(targets.shape()), n);
+  const int base = host.index_base;
   const int64_t most = targets.size(targets.dim() - 1);
   Spelling s;
   s.blank = blank;
@@ -182,16 +185,15 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
     check_interrupt();
     for (int64_t k = 0; k < length && begin + length <= s.labels.numel(); ++k) {
       int64_t& label = s.labels.data_as<int64_t>()[begin + k];
-      if (label < index_base || label > classes - 1 + index_base)
+      if (label < base || label > classes - 1 + base)
         fail("{}: target {} of sequence {} is {}, expected {}..{} (labels count from {} here)",
-             kName, k + index_base, i + index_base, label, index_base, classes - 1 + index_base,
-             index_base);
-      label -= index_base;
+             kName, k + base, i + base, label, base, classes - 1 + base, base);
+      label -= base;
       if (label == blank)
         fail(
             "{}: target {} of sequence {} is {}, the blank; targets are the other classes, or give "
             "another blank",
-            kName, k + index_base, i + index_base, label + index_base);
+            kName, k + base, i + base, label + base);
     }
     begin += joined ? length : most;
   }
@@ -218,8 +220,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const Tensor x = single ? unsqueeze(wide, 1) : wide;
   const int64_t n = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes)
-    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank : blank + index_base,
-         index_base, classes - 1 + index_base);
+    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank : blank + host.index_base,
+         host.index_base, classes - 1 + host.index_base);
   Spelling spelling = spelling_of(targets, target_lengths, n, classes, blank);
   spelling.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),
                                   "the time of the log-probabilities");

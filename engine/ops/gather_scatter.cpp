@@ -1,5 +1,6 @@
 // gather_scatter.cpp -- gather and scatter: positions along one dimension that are themselves data
 #include "engine/ops/gather_scatter.h"
+#include "engine/core/host.h"
 #include "engine/core/upcast.h"
 
 #include <cstring>
@@ -11,8 +12,6 @@
 #include "kernels/math/number.h"
 
 namespace mt {
-
-int index_base = 0;
 
 // ---- positions ----------------------------------------------------------------------------------
 
@@ -29,7 +28,7 @@ namespace {
 /// What the positions should be, as the user counts.
 IndexBound expected(const char* name, const Index& index, int64_t extent, int dim,
                     const Shape& shape) {
-  const int64_t shift = index.first ? 0 : index_base;
+  const int64_t shift = index.first ? 0 : host.index_base;
   return {IndexBound::position,
           name,
           index.first + shift,

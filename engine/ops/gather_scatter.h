@@ -88,7 +88,4 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
 /// Whether each element is one of `test`.
 Tensor isin(const Tensor& elements, const Tensor& test, bool invert = false);
 
-/// How errors count positions: 1 in Lua, 0 for C++ users.
-extern int index_base;
-
 }  // namespace mt

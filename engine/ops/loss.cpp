@@ -4,6 +4,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
+#include "engine/core/host.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
 
@@ -181,7 +182,7 @@ struct Labels {
   for (int64_t i = 0; i < host.numel(); ++i) {
     const int64_t label = host.at_integer(i);
     if (label != ignore && (label < first || label > last))
-      fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name, i + index_base,
+      fail("{}: target {} is {}, expected {}..{} (labels count from {} here)", name, i + first,
            label, first, last, first);
   }
   fail("{}: the targets changed while they were read", name);
@@ -193,21 +194,21 @@ Labels labels_of(const char* name, const Tensor& target, int64_t classes,
     fail("{}: targets are class positions and must be integers, these are {}; use target:long()",
          name, dtype_name(target.dtype()));
   NoGrad off;
-  const Tensor labels = to(target, Dtype::i64), base = scalar(index_base, Dtype::i64);
+  const Tensor labels = to(target, Dtype::i64);
+  const int base = host.index_base;
   Labels l;
   l.kept = ignore ? ne(labels, scalar(double(*ignore), Dtype::i64))
                   : ones(labels.shape(), Dtype::b8, labels.device());
-  l.position = where(l.kept, labels - base, scalar(0, Dtype::i64));
+  l.position = where(l.kept, labels - scalar(base, Dtype::i64), scalar(0, Dtype::i64));
   if (l.position.numel() == 0) return l;
   if (!reports_synchronously(target.device()) && classes > 0) {
     ravel_index({l.position}, classes, nullptr);
-    defer_check(target.device(),
-                {IndexBound::label, name, index_base, classes - 1 + index_base, index_base, 0, {}});
+    defer_check(target.device(), {IndexBound::label, name, base, classes - 1 + base, base, 0, {}});
     return l;
   }
   if (amin(l.position).at_integer(0) < 0 || amax(l.position).at_integer(0) >= classes) {
     if (classes > 0 || any(l.kept).item() != 0)
-      bad_label(name, labels, ignore, index_base, classes - 1 + index_base);
+      bad_label(name, labels, ignore, base, classes - 1 + base);
   }
   return l;
 }

@@ -5,8 +5,6 @@
 
 namespace mt {
 
-constinit thread_local const Tensor* Into::current_ = nullptr;
-
 Tensor result_in(const Tensor* target, const Shape& shape, Dtype dtype, const Device& device,
                  bool dense) {
   if (!target || target->dtype() != dtype || &target->device() != &device ||

@@ -10,14 +10,13 @@ namespace mt {
 /// result in *target if that has the result's shape, dtype and device; null for new memory.
 class Into {
  public:
-  explicit Into(const Tensor* target) : before_(std::exchange(current_, target)) {}
+  explicit Into(const Tensor* target) : before_(std::exchange(thread_state.out, target)) {}
   Into(const Into&) = delete;
-  ~Into() { current_ = before_; }
+  ~Into() { thread_state.out = before_; }
   /// The target, which the operations inside the one that takes it do not see.
-  static const Tensor* take() { return std::exchange(current_, nullptr); }
+  static const Tensor* take() { return std::exchange(thread_state.out, nullptr); }
 
  private:
-  static constinit thread_local const Tensor* current_;
   const Tensor* const before_;
 };
 

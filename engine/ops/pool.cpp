@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/host.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
@@ -305,7 +306,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& index, const Shape& kernel, c
   Tensor at = index;
   if (!is_float(index.dtype()) && index.dtype() != Dtype::b8) {
     NoGrad off;
-    at = to(index, Dtype::i64) - scalar(double(index_base), Dtype::i64, index.device());
+    at = to(index, Dtype::i64) - scalar(double(host.index_base), Dtype::i64, index.device());
   }
   const Tensor none = zeros({planes, area}, x.dtype(), x.device());
   return reshape(scatter(none, 1, reshape(at, {planes, count}), reshape(x, {planes, count})),

@@ -8,6 +8,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -177,18 +178,18 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* 
   if (repeats.dim() > 1 || (repeats.numel() != n && repeats.numel() != 1))
     fail("repeat_interleave: repeats {} for {} positions of dimension {}",
          to_string(repeats.shape()), n, d + 1);
-  const Tensor host = to(repeats.detach(), cpu_device());
+  const Tensor counts = to(repeats.detach(), cpu_device());
   int64_t total = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
-    if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + index_base);
+    const int64_t times = counts.at_integer(counts.numel() == 1 ? 0 : i);
+    if (times < 0) fail("repeat_interleave: {} repeats of position {}", times, i + host.index_base);
     if (times > kFar || (total += times) > kFar)
       fail("repeat_interleave: the repeats sum to more than memory can hold");
   }
   Tensor index = empty({total}, Dtype::i64);
   int64_t* p = index.data_as<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t times = host.at_integer(host.numel() == 1 ? 0 : i);
+    const int64_t times = counts.at_integer(counts.numel() == 1 ? 0 : i);
     in_strips(times, [&](int64_t from, int64_t to) { std::fill(p + from, p + to, i); });
     p += times;
   }

@@ -5,6 +5,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/autograd/view_gradients.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 
 namespace mt {
@@ -207,7 +208,7 @@ Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
   const int64_t n = x.size(d), at = index < 0 ? index + n : index;
   if (at < 0 || at >= n)
     fail("select: position {} is outside 1..{} (dimension {} of {})",
-         index < 0 ? index : index + index_base, n, d + 1, to_string(x.shape()));
+         index < 0 ? index : index + host.index_base, n, d + 1, to_string(x.shape()));
   static const NodeType type{"select", nullptr, -1, through_view};
   return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }

@@ -8,6 +8,7 @@
 
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
+#include "engine/core/host.h"
 #include "engine/ops/ops.h"
 #include "engine/profile/profile.h"
 #include "engine/profile/verb_log.h"
@@ -156,13 +157,13 @@ void watch(const Device& device) {
 void watch_devices() {
   watch(cpu_device());
   for_each_cuda(watch);
-  on_cuda_open = watch;
+  host.on_cuda_open = watch;
 }
 
 void unwatch_devices() {
   if (const KernelProfile profile = kernels()) profile(nullptr, nullptr);
   if (logging) return;
-  on_cuda_open = nullptr;
+  host.on_cuda_open = nullptr;
   for (int i = 0; i < kMostDevices; ++i)
     if (Device* table = std::exchange(tables[i], nullptr)) {
       *table = verbs[i];

@@ -1,0 +1,11 @@
+// thread.cpp -- the state of each thread, and the host's hooks
+#include "engine/core/thread.h"
+
+#include "engine/core/host.h"
+
+namespace mt {
+
+constinit Host host;
+constinit thread_local ThreadState thread_state;
+
+}  // namespace mt

@@ -1,0 +1,49 @@
+// thread.h -- what operations depend on beside their arguments: one state for each thread
+#pragma once
+#include <utility>
+
+#include "kernels/base.h"
+
+namespace mt {
+
+class Tensor;
+struct CheckpointScope;  // autograd/function.h
+struct Device;
+struct Node;
+struct Walk;  // autograd/graph.h
+
+/// While fn of mt.autocast runs: the 16-bit floats of the devices, or none.
+struct Autocast {
+  Dtype cpu = Dtype::none, cuda = Dtype::none;
+  bool on() const { return cpu != Dtype::none || cuda != Dtype::none; }
+};
+
+/// What a thread hands on to those that it starts (`inheriting`). Other threads start with these.
+struct ThreadDefaults {
+  Dtype dtype = Dtype::f32;  // default_dtype()
+  bool grad_enabled = true;  // operations are recorded
+  bool debugging = false;    // .. remember their lines, and stop at the first NaN
+  Autocast autocast;
+  const Device* device = nullptr;  // default_device(); null: the CPU
+};
+
+/// Constants at first and nothing to destroy: a use is one read, without a check or a call.
+struct ThreadState : ThreadDefaults {
+  const Tensor* out = nullptr;            // where the next result goes (Into)
+  Walk* walk = nullptr;                   // the innermost backward pass
+  Node* function = nullptr;               // the mt.Function whose backward is running
+  CheckpointScope* checkpoint = nullptr;  // the innermost
+  Node* unused = nullptr;                 // nodes to be freed, a list
+  bool freeing = false;                   // .. which is being done
+};
+extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
+
+/// f as the body of a new thread that starts with this one's defaults.
+template <class F> auto inheriting(F f) {
+  return [given = ThreadDefaults(thread_state), f = std::move(f)]() mutable {
+    static_cast<ThreadDefaults&>(thread_state) = given;
+    f();
+  };
+}
+
+}  // namespace mt
