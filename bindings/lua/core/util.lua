@@ -99,25 +99,18 @@ function util.strict(module, name)
   end})
 end
 
+local function hide_commas(list) return (list:gsub(',', '\0')) end
+
 --- The parameters of a signature: {name, default (text), open ('..'), collects}; {out=} is a last one, `options`.
 function util.parameters(signature)
-  local list, depth, item = {}, 0, ''
-  for c in (signature:match('%((.*)%)$') .. ','):gmatch('.') do
-    if c == '{' or c == '[' then depth = depth + 1 elseif c == '}' or c == ']' then depth = depth - 1 end
-    if c == ',' and depth == 0 then
-      item = item:match('^%s*(.-)%s*$')
-      if item == '{out=}' then
-        list[#list + 1] = {name = 'options', default = 'nil', out = true}
-      elseif item ~= '' then
-        local name, default = item:match('^(.-)=(.*)$')
-        name = name or item
-        list[#list + 1] = {name = name:gsub('[%[%]]', ''):gsub('%.%.$', ''), default = default,
-                           open = item == '..', collects = name:find('..', 1, true) ~= nil}
-      end
-      item = ''
-    else
-      item = item .. c
-    end
+  local list = {}
+  local text = signature:match('%((.*)%)$'):gsub('%b{}', hide_commas):gsub('%b[]', hide_commas)
+  for item in text:gmatch('%s*([^,]+)') do
+    local name, default = item:gsub('%z', ','):match('^([^=]*)=(.*)$')
+    name = name or item
+    list[#list + 1] = item == '{out=}' and {name = 'options', default = 'nil', out = true} or {
+      name = name:gsub('[%[%]]', ''):gsub('%.%.$', ''), default = default, open = item == '..',
+      collects = name:find('..', 1, true) ~= nil}
   end
   return list
 end

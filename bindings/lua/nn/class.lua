@@ -128,10 +128,10 @@ function class.count_arguments()
   end
 end
 
---- The error of a forward that takes fewer inputs, or that was called without a module.
-function class.refuse_inputs(self, inputs)
+--- The error of a forward that is given `more` than its inputs, or called without a module.
+function class.refuse_inputs(self, inputs, more)
   if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end
-  core.fail(('%s: too many arguments given, it is called with %d'):format(self.__name, inputs))
+  if more ~= nil then core.fail('%s: too many arguments given, it is called with %d', self.__name, inputs) end
 end
 
 local function make_class(of, base)

@@ -49,7 +49,7 @@ class.constructor(Sequential, 'Sequential(..)',
   end)
 Sequential.append = append
 function Sequential:forward(x, more)
-  if more ~= nil then class.refuse_inputs(self, 1) end
+  if more ~= nil then class.refuse_inputs(self, 1, more) end
   for i = 1, #self do x = self[i](x) end
   return x
 end

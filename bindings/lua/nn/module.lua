@@ -47,21 +47,21 @@ local function forward_of(fn, params, inputs)
       given[i] = 'self.' .. p.name
     end
   end
-  local text = ([[local fn, refuse, rawget, type = ...
+  if fields[1] then table.insert(fields, 1, 'local held = self.__held') end
+  local text = ([[local fn, refuse, rawget = ...
     return function(self, %s, more)
-      if more ~= nil or type(self) ~= 'table' then refuse(self, %d) end
-      local held = self.__held
+      if x1 == nil or more ~= nil then refuse(self, %d, more) end
       %s
       return fn(%s)
     end]]):format(table.concat(given, ', ', 1, inputs), inputs, table.concat(fields, '\n'), table.concat(given, ', '))
-  return assert(loadstring(text, '@mtorch/nn/module.lua'))(fn, refuse, rawget, type)
+  return assert(loadstring(text, '@mtorch/nn/module.lua'))(fn, refuse, rawget)
 end
 
 --- The same for a function of the module itself, `forward(self, x1, ..)`.
 local function counted(forward)
   local inputs = debug.getinfo(forward, 'u').nparams - 1
   return function(self, ...)
-    if select('#', ...) > inputs or type(self) ~= 'table' then refuse(self, inputs) end
+    if select('#', ...) > inputs or type(self) ~= 'table' then refuse(self, inputs, true) end
     return forward(self, ...)
   end
 end
