@@ -22,6 +22,7 @@ local plot, report, progress, util, scale, contour = require 'mtorch.plot', requ
   require 'mtorch.tools.progress', require 'mtorch.core.util', require 'mtorch.plot.scale',
   require 'mtorch.plot.contour'
 
+local core = require 'mtorch.core'
 local nan, inf = 0 / 0, math.huge
 local folder = os.tmpname()
 os.remove(folder)
@@ -92,10 +93,10 @@ local function well_formed(svg)
 end
 
 t.test('nearest names', function()
-  t.eq(util.distance('titel', 'title'), 1)
-  t.eq(util.distance('kitten', 'sitting'), 3)
-  t.eq(util.nearest('Ylabl', {'xlabel', 'ylabel', 'path'}), 'ylabel')
-  t.eq(util.nearest('zzzzzz', {'xlabel', 'path'}), nil)
+  t.eq(core.nearest({'tilt', 'title', 'tile'}, 'titel'), 'title')
+  t.eq(core.nearest({'kitten'}, 'sitting'), '') -- 3 edits are too many for 7 letters
+  t.eq(core.nearest({'xlabel', 'ylabel', 'path'}, 'Ylabl'), 'ylabel')
+  t.eq(core.nearest({'xlabel', 'path'}, 'zzzzzz'), '')
 end)
 
 t.test('texts', function()
@@ -352,7 +353,7 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() plot.contour{function() end} end, 'f%(0, 0%): value 1 is a nil')
   raises(function() plot.contour{{{1, 2}, {3, 4}}, xrange = {1, 0}} end, 'xrange is not a range')
   raises(function() plot.hist{five, bins = 0.5} end, 'bins is 0.5, expected a whole number')
-  raises(function() return plot.lines end, "mt.plot has no field 'lines': did you mean 'line'%?")
+  raises(function() return plot.lines end, "mt.plot has no 'lines' %(did you mean 'line'%?%)")
   raises(function() report{curvs = {}} end, "report: unknown option 'curvs': did you mean 'curves'")
   local circle = {1}
   circle[2] = circle

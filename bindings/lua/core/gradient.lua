@@ -19,7 +19,7 @@ function Context:save_for_backward(...)
   local list = pack(...)
   for i = 1, list.n do
     if not mt.is_tensor(list[i]) then
-      core.fail(('save_for_backward: argument %d must be a tensor, got %s'):format(i, core.describe(list[i])))
+      core.fail('save_for_backward: argument %d must be a tensor, got %s', i, core.describe(list[i]))
     end
   end
   rawset(self, 'saved_by_forward', list)
@@ -71,8 +71,8 @@ gradient.Function = core.declare("Function(forward, backward, name='Function')",
   'argument, nil for none.',
   function(forward, backward, name)
     if not core.is_callable(forward) or not core.is_callable(backward) then
-      core.fail(('Function: forward and backward must be functions, got %s and %s'):format(core.describe(forward),
-        core.describe(backward)))
+      core.fail('Function: forward and backward must be functions, got %s and %s', core.describe(forward),
+        core.describe(backward))
     end
     return setmetatable({forward = forward, backward = backward, name = name or 'Function'}, kind)
   end)
@@ -101,15 +101,15 @@ local function fresh(name, inputs, create_graph)
   local single = mt.is_tensor(inputs)
   local list = single and {inputs} or inputs
   if type(list) ~= 'table' or #list == 0 then
-    core.fail(('%s: inputs must be a tensor or a list of tensors, got %s'):format(name, core.describe(inputs)))
+    core.fail('%s: inputs must be a tensor or a list of tensors, got %s', name, core.describe(inputs))
   end
   local new = {}
   for i, x in ipairs(list) do
     if not mt.is_tensor(x) then
-      core.fail(('%s: input %d must be a tensor, got %s'):format(name, i, core.describe(x)))
+      core.fail('%s: input %d must be a tensor, got %s', name, i, core.describe(x))
     end
     if not is_float(x) then
-      core.fail(('%s: input %d must be a float tensor, got %s'):format(name, i, core.describe(x)))
+      core.fail('%s: input %d must be a float tensor, got %s', name, i, core.describe(x))
     end
     new[i] = create_graph and x.requires_grad and x:view_as(x) or x:detach():requires_grad_()
   end
@@ -123,12 +123,12 @@ end
 
 --- fn's results as a list of tensors.
 local function results_of(name, fn, inputs)
-  if not core.is_callable(fn) then core.fail(('%s: a function is needed, got %s'):format(name, core.describe(fn))) end
+  if not core.is_callable(fn) then core.fail('%s: a function is needed, got %s', name, core.describe(fn)) end
   local results = pack(mt.enable_grad(fn, unpack(inputs)))
   if results.n == 1 and type(results[1]) == 'table' and not mt.is_tensor(results[1]) then results = results[1] end
   for k = 1, results.n or #results do
     if not mt.is_tensor(results[k]) then
-      core.fail(('%s: the function must return tensors, it returned %s'):format(name, core.describe(results[k])))
+      core.fail('%s: the function must return tensors, it returned %s', name, core.describe(results[k]))
     end
   end
   if (results.n or #results) == 0 then core.fail(name .. ': the function returned nothing') end
@@ -183,7 +183,7 @@ gradient.hessian = core.declare('hessian(fn, inputs, create_graph=false)',
     local list, single = fresh('hessian', inputs, create_graph)
     local y = results_of('hessian', fn, list)[1]
     if y:numel() ~= 1 then
-      core.fail(('hessian: the function must return one number, it returned a tensor %s'):format(tostring(y.shape)))
+      core.fail('hessian: the function must return one number, it returned a tensor %s', tostring(y.shape))
     end
     local slopes = y.requires_grad and
       mt.grad(y:reshape({}), list, {create_graph = true, allow_unused = true}) or {}
@@ -200,12 +200,12 @@ local function vectors(name, v, like)
   local list = mt.is_tensor(v) and {v} or v
   if v == nil and #like == 1 and like[1]:numel() == 1 then list = {mt.ones_like(like[1])} end
   if type(list) ~= 'table' or #list ~= #like then
-    core.fail(('%s: v must be a tensor or a list of %d tensors, got %s'):format(name, #like, core.describe(v)))
+    core.fail('%s: v must be a tensor or a list of %d tensors, got %s', name, #like, core.describe(v))
   end
   for i, t in ipairs(list) do
     if not mt.is_tensor(t) or t.shape ~= like[i].shape then
-      core.fail(('%s: vector %d must have the shape %s, got %s'):format(name, i, tostring(like[i].shape),
-        core.describe(t)))
+      core.fail('%s: vector %d must have the shape %s, got %s', name, i, tostring(like[i].shape),
+        core.describe(t))
     end
   end
   return list

@@ -1,49 +1,14 @@
--- util.lua -- What several modules share: user-line errors, option checks, text, host, files.
+-- util.lua -- What several modules share: option checks, text, host, files.
 local core = require 'mtorch.core'
 
 local util = {}
 
-local floor, min, max = math.floor, math.min, math.max
-
---- Raises `message` at the user's line.
-function util.fail(message, ...)
-  if select('#', ...) > 0 then message = message:format(...) end
-  core.fail(message)
-end
-
---- The edit distance of two names: insertions, deletions, substitutions, swaps of neighbours.
-function util.distance(a, b)
-  local before, last = nil, {}
-  for j = 0, #b do last[j] = j end
-  for i = 1, #a do
-    local row = {[0] = i}
-    for j = 1, #b do
-      local same = a:byte(i) == b:byte(j)
-      row[j] = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (same and 0 or 1))
-      if before and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
-        row[j] = min(row[j], before[j - 2] + 1)
-      end
-    end
-    before, last = last, row
-  end
-  return last[#b]
-end
-
---- The name in the list `names` nearest to `name`, case ignored; nil where none is near.
-function util.nearest(name, names)
-  if #name > 100 then return nil end -- no name of ours; the distance takes time as its square
-  local lower, best, best_distance = name:lower(), nil, nil
-  for _, known in ipairs(names) do
-    local distance = util.distance(lower, known:lower())
-    if not best or distance < best_distance then best, best_distance = known, distance end
-  end
-  if best and best_distance <= max(1, floor(max(#name, #best) * 0.4)) then return best end
-end
+local floor, max = math.floor, math.max
 
 --- `: did you mean 'x'?` for an unknown name, or the list of the known ones.
 function util.hint(name, names)
-  local near = util.nearest(tostring(name), names)
-  if near then return (": did you mean '%s'?"):format(near) end
+  local near = core.nearest(names, tostring(name))
+  if near ~= '' then return (": did you mean '%s'?"):format(near) end
   return ': known are ' .. table.concat(names, ', ')
 end
 
@@ -76,27 +41,18 @@ local tests = {
 --- function any); an unknown name or another kind of value is an error of the operation `op`.
 function util.check_options(op, options, known)
   if type(options) ~= 'table' then
-    util.fail('%s: options is %s, expected a table', op, article(type(options)))
+    core.fail('%s: options is %s, expected a table', op, article(type(options)))
   end
   for key, value in pairs(options) do
     if type(key) == 'string' then
       local kind = known[key]
       if not kind then
-        util.fail("%s: unknown option '%s'%s", op, key,
-                                             util.hint(key, util.sorted_keys(known)))
+        core.fail("%s: unknown option '%s'%s", op, key, util.hint(key, util.sorted_keys(known)))
       elseif not tests[kind](value) then
-        util.fail('%s: option %s is %s, expected %s', op, key, article(type(value)), article(kind))
+        core.fail('%s: option %s is %s, expected %s', op, key, article(type(value)), article(kind))
       end
     end
   end
-end
-
---- Makes reading an unknown field of a module an error that names the nearest field.
-function util.strict(module, name)
-  return setmetatable(module, {__index = function(_, key)
-    util.fail("%s has no field '%s'%s", name, tostring(key),
-                                       util.hint(key, util.sorted_keys(module)))
-  end})
 end
 
 local function hide_commas(list) return (list:gsub(',', '\0')) end

@@ -18,13 +18,13 @@ end
 local function sizes(value, what)
   local list = type(value) == 'number' and {value} or value
   if type(list) ~= 'table' or #list < 1 or #list > 3 then
-    core.fail(('launch_kernel: %s must be a number from 0 or a list of 1 to 3, got %s'):format(what,
-      type(list) == 'table' and ('a list of %d'):format(#list) or core.describe(value)))
+    core.fail('launch_kernel: %s must be a number from 0 or a list of 1 to 3, got %s', what,
+      type(list) == 'table' and ('a list of %d'):format(#list) or core.describe(value))
   end
   for _, n in ipairs(list) do
     if type(n) ~= 'number' or n % 1 ~= 0 or n < 0 then
-      core.fail(('launch_kernel: %s must be %s from 0, got %s'):format(what,
-        list == value and 'whole numbers' or 'a whole number', core.describe(n)))
+      core.fail('launch_kernel: %s must be %s from 0, got %s', what,
+        list == value and 'whole numbers' or 'a whole number', core.describe(n))
     end
   end
   return list
@@ -36,8 +36,7 @@ local function named(size) return {x = size[1], y = size[2] or 1, z = size[3] or
 local function launch_blocks(fn, blocks, threads, ...)
   local block_dim = named(threads)
   if block_dim.x * block_dim.y * block_dim.z > 1024 then
-    core.fail(('launch_kernel: %d threads in a block; a GPU takes at most 1024'):format(
-      block_dim.x * block_dim.y * block_dim.z))
+    core.fail('launch_kernel: %d threads in a block; a GPU takes at most 1024', block_dim.x * block_dim.y * block_dim.z)
   end
   -- On a GPU x is the fastest: the reverse of the order of lists.
   local function run(z, y, x, block_idx, ...)

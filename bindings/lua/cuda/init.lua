@@ -105,16 +105,16 @@ local function check_fixed(recorded)
     local f = fixed[i]
     local now = f[1][f[2]]
     if now ~= f[3] then
-      core.fail(('replay: %s of %s is %s, recorded was %s; record the graph again'):format(f[4], recorded.name,
-        tostring(now), tostring(f[3])))
+      core.fail('replay: %s of %s is %s, recorded was %s; record the graph again', f[4], recorded.name,
+        tostring(now), tostring(f[3]))
     end
   end
   local missed = recorded.group.state.missed
   for _, list in ipairs(missed and recorded.together or {}) do
     for _, i in ipairs(list) do
       if missed[i] ~= missed[list[1]] then
-        core.fail(('replay: parameter %d of %s has had another number of steps than those that it was recorded ' ..
-          'with; record the graph again'):format(i, recorded.name))
+        core.fail('replay: parameter %d of %s has had another number of steps than those that it was recorded ' ..
+          'with; record the graph again', i, recorded.name)
       end
     end
   end

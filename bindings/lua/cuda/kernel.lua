@@ -113,13 +113,13 @@ local function define_lines(defines)
     if type(value) == 'boolean' then text = value and '1' or '0' end
     if type(value) == 'number' then
       if value ~= value or math.abs(value) == math.huge then
-        fail(('cuda.kernel: defines: %s is %s; give it as a string of C'):format(name, tostring(value)))
+        fail('cuda.kernel: defines: %s is %s; give it as a string of C', name, tostring(value))
       end
       text = value % 1 == 0 and math.abs(value) < 2 ^ 53 and ('%.0f'):format(value) or ('%.17g'):format(value)
     elseif type(text) ~= 'string' then
-      fail(('cuda.kernel: defines: %s must be a number, a string or a boolean, got %s'):format(name, describe(value)))
+      fail('cuda.kernel: defines: %s must be a number, a string or a boolean, got %s', name, describe(value))
     end
-    if text:find('[\r\n]') then fail(('cuda.kernel: defines: %s has more than one line'):format(name)) end
+    if text:find('[\r\n]') then fail('cuda.kernel: defines: %s has more than one line', name) end
     lines[#lines + 1] = ('#define %s %s\n'):format(name, text)
   end
   table.sort(lines)
@@ -142,11 +142,11 @@ local function set_ranks(handle, about, rank)
   for key, dims in pairs(rank) do
     local place = type(key) == 'number' and pointers[key] or places[key]
     if not place then
-      fail(('cuda.kernel: rank: %s has no tensor %s'):format(about.signature,
-        type(key) == 'number' and 'number ' .. key or "'" .. tostring(key) .. "'"))
+      fail('cuda.kernel: rank: %s has no tensor %s', about.signature,
+        type(key) == 'number' and 'number ' .. key or "'" .. tostring(key) .. "'")
     end
     if type(dims) ~= 'number' or dims % 1 ~= 0 or dims < 0 or dims > 16 then
-      fail(('cuda.kernel: rank of %s must be a number of dimensions, got %s'):format(tostring(key), describe(dims)))
+      fail('cuda.kernel: rank of %s must be a number of dimensions, got %s', tostring(key), describe(dims))
     end
     parts.cuda_rank(handle, place, dims)
   end
@@ -163,21 +163,21 @@ local function sizes(name, what, value)
     local x, y, z = value[1], value[2] or 1, value[3] or 1
     if whole(x) and whole(y) and whole(z) then return x, y, z end
   end
-  fail(('%s: %s must be a whole number or {x, y, z} of them, got %s'):format(name, what, describe(value)))
+  fail('%s: %s must be a whole number or {x, y, z} of them, got %s', name, what, describe(value))
 end
 
 local function launcher(self, size)
   local handle, name = rawget(self, HANDLE), rawget(self, 'about').name
   local n = #size
   if n < 2 or n > 3 then
-    fail(('%s: a launch is k[{blocks, threads}](..) or k[{blocks, threads, bytes of shared memory}](..), got %d ' ..
-      'entr%s'):format(name, n, n == 1 and 'y' or 'ies'))
+    fail('%s: a launch is k[{blocks, threads}](..) or k[{blocks, threads, bytes of shared memory}](..), got %d ' ..
+      'entr%s', name, n, n == 1 and 'y' or 'ies')
   end
   local gx, gy, gz = sizes(name, 'the number of blocks', size[1])
   local bx, by, bz = sizes(name, 'the number of threads', size[2])
   local shared = size[3] or 0
   if not whole(shared) then
-    fail(('%s: the bytes of shared memory must be a whole number, got %s'):format(name, describe(shared)))
+    fail('%s: the bytes of shared memory must be a whole number, got %s', name, describe(shared))
   end
   local launch = parts.cuda_launch
   return function(...) launch(handle, gx, gy, gz, bx, by, bz, shared, ...) end
@@ -202,7 +202,7 @@ function Kernel.__index(self, key)
   local about = rawget(self, 'about')
   if key == 'max_threads' or key == 'registers' or key == 'shared' or key == 'local_memory' then return nil end
   if type(key) == 'number' then
-    fail(('%s: a launch is k[{blocks, threads}](..), with a table'):format(about.name))
+    fail('%s: a launch is k[{blocks, threads}](..), with a table', about.name)
   end
   local names = {'max_threads', 'registers', 'shared', 'local_memory'}
   for _, list in ipairs {methods, about} do
@@ -210,15 +210,15 @@ function Kernel.__index(self, key)
   end
   table.sort(names)
   local close = core.nearest(names, tostring(key))
-  fail(("%s: a kernel has no '%s'%s"):format(about.name, tostring(key),
-    close ~= '' and (" (did you mean '" .. close .. "'?)") or ''))
+  fail("%s: a kernel has no '%s'%s", about.name, tostring(key),
+    close ~= '' and (" (did you mean '" .. close .. "'?)") or '')
 end
 function Kernel.__newindex(self, key)
-  fail(("%s: '%s' cannot be set; k:set_constant(name, value) fills a variable of the source"):format(
-    rawget(self, 'about').name, tostring(key)))
+  fail("%s: '%s' cannot be set; k:set_constant(name, value) fills a variable of the source",
+    rawget(self, 'about').name, tostring(key))
 end
 function Kernel.__call(self)
-  fail(('%s: how many threads? k[{blocks, threads}](..)'):format(rawget(self, 'about').name))
+  fail('%s: how many threads? k[{blocks, threads}](..)', rawget(self, 'about').name)
 end
 function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'about').signature end
 Kernel.__metatable = false
@@ -226,8 +226,8 @@ Kernel.__metatable = false
 return function(source, name, options, defines, rank, device, check)
   if type(source) ~= 'string' then fail('cuda.kernel: source must be a string of CUDA C, got ' .. describe(source)) end
   if not source:find('[\n{;]') and source:find('%.[%w]+$') then
-    fail(("cuda.kernel: '%s' is the path of a file, source is its text: source = io.open('%s'):read('*a')"):format(
-      source, source))
+    fail("cuda.kernel: '%s' is the path of a file, source is its text: source = io.open('%s'):read('*a')", source,
+      source)
   end
   if name ~= nil and type(name) ~= 'string' then fail('cuda.kernel: name must be a string, got ' .. describe(name)) end
   if device ~= nil and type(device) ~= 'string' then

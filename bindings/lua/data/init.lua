@@ -13,8 +13,8 @@ function Set:get(i) return self.x[i], self.y[i] end
 
 local function check_count(name, n)
   if type(n) ~= 'number' or n % 1 ~= 0 or n < 1 or n > 1e7 then
-    core.fail(('%s: the number of points must be a whole number from 1 to 10 million, got %s'):format(name,
-      core.describe(n)))
+    core.fail('%s: the number of points must be a whole number from 1 to 10 million, got %s', name,
+      core.describe(n))
   end
 end
 

@@ -10,7 +10,7 @@ class.role = role
 
 local function with_role(name, tensor, what)
   if not mt.is_tensor(tensor) then
-    core.fail(('%s: a tensor is needed, got %s'):format(name, core.describe(tensor)))
+    core.fail('%s: a tensor is needed, got %s', name, core.describe(tensor))
   end
   local t = tensor:detach()
   role[t] = what
@@ -45,12 +45,12 @@ end
 local function replaces(self, key, old, value)
   if value == nil or role[value] or is_module(value) then return false end
   if role[old] == 'parameter' then
-    core.fail(('%s.%s is a parameter: assign nn.Parameter(..) (or nil, which removes it), or write into it with ' ..
-      'mt.no_grad and copy_; got %s'):format(self.__name, tostring(key), core.describe(value)))
+    core.fail('%s.%s is a parameter: assign nn.Parameter(..) (or nil, which removes it), or write into it with ' ..
+      'mt.no_grad and copy_; got %s', self.__name, tostring(key), core.describe(value))
   end
   if not mt.is_tensor(value) then
-    core.fail(('%s.%s is a buffer: assign a tensor (or nil, which removes it), got %s'):format(self.__name,
-      tostring(key), core.describe(value)))
+    core.fail('%s.%s is a buffer: assign a tensor (or nil, which removes it), got %s', self.__name,
+      tostring(key), core.describe(value))
   end
   return true
 end
@@ -58,7 +58,7 @@ end
 --- Fields in the order of their first assignment; what each is to the module is seen when asked.
 local function assign(self, key, value)
   if type(value) == 'table' and not is_module(value) and is_module(rawget(value, 1)) then
-    core.fail(("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}"):format(self.__name, key))
+    core.fail("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}", self.__name, key)
   end
   local fields, held, known = rawget(self, '__fields'), rawget(self, '__held'), rawget(self, '__known')
   if held[key] ~= nil and replaces(self, key, held[key], value) then role[value] = 'buffer' end
@@ -121,7 +121,7 @@ function class.count_arguments()
       class.Module[name] = function(self, ...)
         if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
         local n = select('#', ...)
-        if n > most then core.fail(('%s: %d arguments given, it takes %d'):format(name, n, most)) end
+        if n > most then core.fail('%s: %d arguments given, it takes %d', name, n, most) end
         return body(self, ...)
       end
     end

@@ -7,7 +7,7 @@ local is_module = class.is_module
 local function fill(self, op, children, n)
   for i = 1, n do
     if not is_module(children[i]) then
-      core.fail(('%s: entry %d must be a module, got %s'):format(op, i, core.describe(children[i])))
+      core.fail('%s: entry %d must be a module, got %s', op, i, core.describe(children[i]))
     end
   end
   for i = 1, n do self[i] = children[i] end
@@ -16,14 +16,14 @@ end
 --- The length of a list of modules, in which nothing is left out and nothing has a name.
 local function list_length(op, list)
   if type(list) ~= 'table' or (is_module(list) and #list == 0) then
-    core.fail(('%s: a list of modules is needed, got %s'):format(op,
-      is_module(list) and list.__name or core.describe(list)))
+    core.fail('%s: a list of modules is needed, got %s', op,
+      is_module(list) and list.__name or core.describe(list))
   end
   if is_module(list) then return #list end
   local n = 0
   for key in pairs(list) do
     if type(key) ~= 'number' or key < 1 or key % 1 ~= 0 then
-      core.fail(('%s: entries have no names, got the key %s'):format(op, core.describe(key)))
+      core.fail('%s: entries have no names, got the key %s', op, core.describe(key))
     end
     n = math.max(n, key)
   end
@@ -60,7 +60,7 @@ class.constructor(ModuleList, 'ModuleList(..)',
   'A list whose modules are registered, nn.ModuleList{a, b}; it is indexed, not called.',
   function(self, ...)
     local n, first = select('#', ...), ...
-    if n > 1 then core.fail(('ModuleList: %d arguments given, it takes one list of modules'):format(n)) end
+    if n > 1 then core.fail('ModuleList: %d arguments given, it takes one list of modules', n) end
     if n == 1 then fill(self, 'ModuleList', first, list_length('ModuleList', first)) end
   end)
 ModuleList.append = append

@@ -5,7 +5,7 @@ local class = require 'mtorch.nn.class'
 local Module, role, field, is_module = class.Module, class.role, class.field, class.is_module
 
 function Module:forward(...)
-  core.fail(('%s has no forward: define function %s:forward(x)'):format(self.__name, self.__name))
+  core.fail('%s has no forward: define function %s:forward(x)', self.__name, self.__name)
 end
 
 --- PyTorch's name of a field: children of a Sequential count from 0.
@@ -82,7 +82,7 @@ end
 
 function class.check_boolean(where, value)
   if type(value) ~= 'boolean' then
-    core.fail(('%s must be true or false, got %s'):format(where, core.describe(value)))
+    core.fail('%s must be true or false, got %s', where, core.describe(value))
   end
   return value
 end
@@ -121,8 +121,7 @@ function Module:to(...)
   local dtype = mt.empty({0}, 'float32'):to(...).dtype
   local asked = dtype == mt.empty({0}, 'float64'):to(...).dtype
   if asked and not dtype:find('float') then
-    core.fail(("to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'"):format(
-      dtype))
+    core.fail("to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'", dtype)
   end
   local given, n = {...}, select('#', ...)
   walk(self, function(_, value, owner, key)

@@ -81,7 +81,7 @@ local function set_options(self, names, defaults, ...)
     if value ~= nil then
       local check = expected[name]
       if check and not check[1](value) then
-        core.fail(('%s: %s must be %s, got %s'):format(self.__name, name, check[2], core.describe(value)))
+        core.fail('%s: %s must be %s, got %s', self.__name, name, check[2], core.describe(value))
       end
       values[i] = value
     end

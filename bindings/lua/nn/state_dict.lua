@@ -36,7 +36,7 @@ local function is_strict(option)
   if type(option) ~= 'table' then return class.check_boolean('load_state_dict: strict', option) end
   for key in pairs(option) do
     if key ~= 'strict' then
-      core.fail(("load_state_dict: unknown option '%s'; it takes strict"):format(tostring(key)))
+      core.fail("load_state_dict: unknown option '%s'; it takes strict", tostring(key))
     end
   end
   return option.strict == nil or class.check_boolean('load_state_dict: strict', option.strict)
@@ -76,7 +76,7 @@ function Module:load_state_dict(state, strict)
     for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
   end
   if #faults > 0 then
-    core.fail(('load_state_dict: nothing loaded into %s: %s'):format(self.__name, table.concat(faults, ', ')))
+    core.fail('load_state_dict: nothing loaded into %s: %s', self.__name, table.concat(faults, ', '))
   end
   mt.no_grad(function()
     for _, name in ipairs(order) do

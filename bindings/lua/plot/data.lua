@@ -1,7 +1,8 @@
 -- data.lua -- Lists of numbers, matrices and pixels out of the user's lists and tensors, for plots.
+local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 
-local fail, plain = util.fail, util.plain
+local fail, plain = core.fail, util.plain
 
 local data = {}
 

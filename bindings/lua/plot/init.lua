@@ -1,11 +1,12 @@
 -- init.lua -- mt.plot: turns the user's lists and options into figures, drawn as SVG or as text.
+local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local scale = require 'mtorch.plot.scale'
 local svg = require 'mtorch.plot.svg'
 local term = require 'mtorch.plot.term'
 local data = require 'mtorch.plot.data'
 
-local fail, plain = util.fail, util.plain
+local fail, plain = core.fail, util.plain
 local floor, min, max = math.floor, math.min, math.max
 
 local plot = {}
@@ -565,4 +566,4 @@ plot.css = svg.css
 --- Text with the characters &, <, >, quotes made safe for XML and HTML.
 plot.escape = svg.escape
 
-return util.strict(plot, 'mt.plot')
+return core.strict(plot, 'mt.plot')

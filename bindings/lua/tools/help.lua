@@ -200,7 +200,7 @@ local function unknown(name)
   end
   local titles = about(name)
   if #titles > 0 then hint = hint .. '; see ' .. table.concat(titles, ', ') end
-  core.fail(("help: nothing is called '%s'%s"):format(name, hint))
+  core.fail("help: nothing is called '%s'%s", name, hint)
 end
 
 --- `mt.help('matmul')` prints how a function is called and what it does, `mt.help('nn')` what a

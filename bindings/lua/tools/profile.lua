@@ -129,7 +129,7 @@ end
 local function count(name, value, default, least)
   if value == nil then return default end
   if type(value) ~= 'number' or value < least or value % 1 ~= 0 then
-    core.fail(('profile: %s must be a whole number from %d, got %s'):format(name, least, core.describe(value)))
+    core.fail('profile: %s must be a whole number from %d, got %s', name, least, core.describe(value))
   end
   return value
 end

@@ -1,4 +1,5 @@
 -- progress.lua -- mt.progress: a live line on stderr when it is a terminal, else nothing or lines.
+local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 
 local floor, min, max, huge = math.floor, math.min, math.max, math.huge
@@ -132,12 +133,12 @@ local function new(_, total, options)
   end
   options = options or {}
   if not whole(total, 0) then
-    util.fail('progress: total is %s, expected a whole number of steps', tostring(total))
+    core.fail('progress: total is %s, expected a whole number of steps', tostring(total))
   end
   util.check_options('progress', options, known)
   local every = options.every
   if every and not whole(every, 1) then
-    util.fail('progress: every is %s, expected a whole number from 1', tostring(every))
+    core.fail('progress: every is %s, expected a whole number from 1', tostring(every))
   end
   local live, time, utf8 = util.isatty(2), util.host('time') or os.clock, util.utf8()
   local now = time()

@@ -70,7 +70,7 @@ local function statistics(where, times)
   for i = 1, #times do
     local t = util.scalar(times[i])
     if type(t) ~= 'number' then
-      util.fail('report: %s[%d] is %s, expected a number of seconds', where, i, core.describe(t))
+      core.fail('report: %s[%d] is %s, expected a number of seconds', where, i, core.describe(t))
     end
     all[i] = t
     if t == t and math.abs(t) < math.huge then
@@ -116,7 +116,7 @@ local function timing_section(timing, budget)
     local value, name = util.plain(timing[key]), tostring(key)
     local where = name == all_steps and 'timing' or 'timing.' .. name
     if type(value) ~= 'table' and type(value) ~= 'number' then
-      util.fail('report: %s is %s, expected seconds or a list of them', where, core.describe(value))
+      core.fail('report: %s is %s, expected seconds or a list of them', where, core.describe(value))
     end
     local s = type(value) == 'table' and statistics(where, value)
     local columns = {type(value) == 'number' and seconds(value) or text_of(value), '', '', '', ''}
@@ -193,7 +193,7 @@ local line_options = {x = true, y = true, label = true, labels = true, title = t
 local function named_chart(name, value)
   local list = util.plain(value)
   if type(list) ~= 'table' then
-    util.fail('report: curves.%s is a %s, expected a list of numbers or a table of arguments for plot.line',
+    core.fail('report: curves.%s is a %s, expected a list of numbers or a table of arguments for plot.line',
               name, type(list))
   end
   if list[1] ~= nil and type(util.scalar(list[1])) == 'number' and next(list, #list) == nil then
@@ -211,7 +211,7 @@ end
 -- All charts as {op=, args=}: those of the list first, then the named ones in order of their names.
 local function charts_of(curves)
   local list = util.plain(curves)
-  if type(list) ~= 'table' then util.fail('report: curves is a %s, expected a table', type(list)) end
+  if type(list) ~= 'table' then core.fail('report: curves is a %s, expected a table', type(list)) end
   if list.y ~= nil then return {{op = 'report: curves', args = list}} end
   if type(util.scalar(list[1])) == 'number' then return {{op = 'report: curves', args = {y = list}}} end
   local charts = {}
@@ -220,7 +220,7 @@ local function charts_of(curves)
     if type(key) ~= 'number' then
       op, value = 'report: curves.' .. tostring(key), named_chart(tostring(key), value)
     elseif type(util.plain(value)) ~= 'table' then
-      util.fail('%s is a %s, expected a table of arguments for plot.line', op, type(value))
+      core.fail('%s is a %s, expected a table of arguments for plot.line', op, type(value))
     end
     charts[#charts + 1] = {op = op, args = type(value) == 'table' and value or {y = value}}
   end
@@ -279,11 +279,11 @@ return core.declare('report(..)', 'Writes one HTML page that needs nothing else 
 function(args)
   util.check_options('report', args, known)
   if args[1] ~= nil then
-    util.fail('report: takes named parts only: report{title=.., curves=..}')
+    core.fail('report: takes named parts only: report{title=.., curves=..}')
   end
   local path = tostring(args.path or 'report.html')
   if not path:lower():find('[^/]%.html?$') then
-    util.fail("report: cannot write '%s': use a path ending in .html", path)
+    core.fail("report: cannot write '%s': use a path ending in .html", path)
   end
   return (util.write_file('report', path, page(args)))
 end)

@@ -22,7 +22,7 @@ function(fn, n, runs, quiet)
   runs = runs or 7
   for name, count in pairs {n = n, runs = runs} do
     if type(count) ~= 'number' or count < 1 or count % 1 ~= 0 then
-      core.fail(('timeit: %s must be a whole number from 1, got %s'):format(name, core.describe(count)))
+      core.fail('timeit: %s must be a whole number from 1, got %s', name, core.describe(count))
     end
   end
   local function run(loops)
