@@ -114,13 +114,15 @@ end
 function reference.functions()
   local all = {}
   local function add(subject, owner, name, value)
-    local signature, doc = core.entry(value)
+    local signature, doc, limits = core.entry(value)
     local known = signature and signature:match('^[%w_]+')
     if signature and known ~= name then -- another name of the same function
-      signature, doc = name .. signature:sub(#known + 1), ('The same as %s.'):format(known)
+      signature, doc, limits = name .. signature:sub(#known + 1), ('The same as %s.'):format(known), ''
     end
     if signature then
+      if limits ~= '' then doc = ('%s %s.'):format(doc, limits) end
       all[#all + 1] = {subject = subject, owner = owner, name = name, signature = signature, doc = doc,
+                       parameters = core.parameters(value),
                        method = owner == 'mt' and core.methods[name] == value or owner == 'x'}
     end
     return signature

@@ -71,17 +71,17 @@ MT_TEST("mse_loss, binary_cross_entropy and its form with logits", "[loss]") {
   };
   for (const Reduction how : kAll) {
     CHECK(difference(mse_loss(x, target, how), reduced(mse, how), 1e-13) == "");
-    CHECK(difference(binary_cross_entropy(p, target, how), reduced(bce, how), 1e-13) == "");
-    CHECK(difference(binary_cross_entropy_with_logits(x, target, how), reduced(logits, how),
+    CHECK(difference(binary_cross_entropy(p, target, {}, how), reduced(bce, how), 1e-13) == "");
+    CHECK(difference(binary_cross_entropy_with_logits(x, target, {}, how), reduced(logits, how),
                      1e-13) == "");
     check_gradients([&](const std::vector<Tensor>& in) { return mse_loss(in[0], in[1], how); },
                     {x, leaf(target)});
     check_gradients(
-        [&](const std::vector<Tensor>& in) { return binary_cross_entropy(in[0], target, how); },
+        [&](const std::vector<Tensor>& in) { return binary_cross_entropy(in[0], target, {}, how); },
         {p});
     check_gradients(
         [&](const std::vector<Tensor>& in) {
-          return binary_cross_entropy_with_logits(in[0], target, how);
+          return binary_cross_entropy_with_logits(in[0], target, {}, how);
         },
         {x});
   }
@@ -89,10 +89,10 @@ MT_TEST("mse_loss, binary_cross_entropy and its form with logits", "[loss]") {
 
 MT_TEST("binary cross entropy at the ends", "[loss]") {
   const Tensor p = tensor({4}, {0, 1, 0, 1}), target = tensor({4}, {0, 1, 1, 0});
-  CHECK(values(binary_cross_entropy(p, target, Reduction::none)) ==
+  CHECK(values(binary_cross_entropy(p, target, {}, Reduction::none)) ==
         std::vector<double>{0, 0, 100, 100});
   const Tensor x = leaf(tensor({4}, {1000, -1000, 1000, -1000}));
-  const Tensor y = binary_cross_entropy_with_logits(x, target, Reduction::none);
+  const Tensor y = binary_cross_entropy_with_logits(x, target, {}, Reduction::none);
   CHECK(values(y) == std::vector<double>{1000, 1000, 0, 0});
   sum(y).backward();
   CHECK(values(x.grad()) == std::vector<double>{1, -1, 0, 0});
@@ -104,19 +104,19 @@ MT_TEST("cross_entropy picks the class, weighs by what counts", "[loss]") {
                target = tensor({4}, {2, 0, -100, 1}, Dtype::i64);
   const Tensor l = log_softmax(logits.detach(), 1);
   const std::vector<double> each = {-l.at(2), -l.at(3), 0, -l.at(10)};
-  CHECK(difference(cross_entropy(logits, target, -100, Reduction::none), each, 1e-14) == "");
-  CHECK(cross_entropy(logits, target, -100, Reduction::sum).item() ==
+  CHECK(difference(cross_entropy(logits, target, {}, -100, Reduction::none), each, 1e-14) == "");
+  CHECK(cross_entropy(logits, target, {}, -100, Reduction::sum).item() ==
         Approx(each[0] + each[1] + each[3]));
   CHECK(cross_entropy(logits, target).item() == Approx((each[0] + each[1] + each[3]) / 3));
   const Tensor renamed = tensor({4}, {2, 0, 7, 1}, Dtype::i32);
-  CHECK(cross_entropy(logits, renamed, 7).item() == Approx((each[0] + each[1] + each[3]) / 3));
+  CHECK(cross_entropy(logits, renamed, {}, 7).item() == Approx((each[0] + each[1] + each[3]) / 3));
   for (const Reduction how : kAll)
     check_gradients(
-        [&](const std::vector<Tensor>& in) { return cross_entropy(in[0], target, -100, how); },
+        [&](const std::vector<Tensor>& in) { return cross_entropy(in[0], target, {}, -100, how); },
         {logits});
   CHECK(std::isnan(cross_entropy(logits, full({4}, -100, Dtype::i64)).item()));
   const Tensor large = tensor({2, 2}, {1000, 0, 0, 1000}, Dtype::f32);
-  CHECK(values(cross_entropy(large, tensor({2}, {0, 0}, Dtype::i64), -100, Reduction::none)) ==
+  CHECK(values(cross_entropy(large, tensor({2}, {0, 0}, Dtype::i64), {}, -100, Reduction::none)) ==
         std::vector<double>{0, 1000});
 }
 

@@ -47,12 +47,19 @@ TableForm classify(lua_State* L, int i, bool whole) {
 
 }  // namespace
 
-void Args::bind_arguments(bool spreads) {
+void Args::bind_arguments() {
+  place(true);
+  if (signature_of(entry_).stated) [[unlikely]]
+    check_stated();
+}
+
+/// Without `spreads` a list is an argument, not a list of them.
+void Args::place(bool spreads) {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
   if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
     return lua_settop(L, params);  // the common case: by position, nothing to move
-  auto param = [&](int i) -> const Signature::Param& { return s.params[size_t(i - 1)]; };
+  auto param = [&](int i) -> const Param& { return s.params[size_t(i - 1)]; };
   // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
   // positional ones.
   const bool method =
@@ -75,7 +82,7 @@ void Args::bind_arguments(bool spreads) {
     lua_pop(L, 1);
     const bool as_list = param(first).list && (length > 0 || (param(first).collect && !named));
     if (!as_list && length > params)
-      fail("{}: {} arguments given, it takes {}: {}", s.name, length, params, entry_.signature);
+      fail("{}: {} arguments given, it takes {}: {}", s.name, length, params, s.text);
     luaL_checkstack(L, params + 8, "too many arguments");
     if (as_list) lua_createtable(L, length, 0);
     for (int i = 1; i <= length; ++i) {
@@ -94,7 +101,7 @@ void Args::bind_arguments(bool spreads) {
     fail("{}: argument {} must be an integer, got {}", s.name, collected + params,
          describe(L, base + params + 1));
   if (positional > params && !s.open)
-    fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, entry_.signature);
+    fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, s.text);
   if (!s.open || positional < params) lua_settop(L, base + params);
   if (options) {
     bind_named();
@@ -113,17 +120,17 @@ void Args::spread(int at) {
   const Signature& s = signature_of(entry_);
   const int length = int(lua_objlen(L, at)), room = int(s.params.size()) - at + 1;
   if (length > room && !s.open)
-    fail("{}: {} arguments given, it takes {}: {}", s.name, length, room, entry_.signature);
+    fail("{}: {} arguments given, it takes {}: {}", s.name, length, room, s.text);
   luaL_checkstack(L, length + 1, "too many arguments");
   for (int k = 1; k <= length; ++k) lua_rawgeti(L, at, k);
   lua_remove(L, at);
-  bind_arguments(false);
+  place(false);
 }
 
 void Args::require_all() const {
   const Signature& s = signature_of(entry_);
   for (int i = 1; i <= int(s.params.size()); ++i) {
-    const Signature::Param& p = s.params[size_t(i - 1)];
+    const Param& p = s.params[size_t(i - 1)];
     if (p.optional || !lua_isnil(L, i)) continue;
     if (i == 1 && p.name == "x")
       fail(
@@ -132,7 +139,7 @@ void Args::require_all() const {
     if (i > 1 && s.params[0].name == "x" && !tensor_at(L, 1) && lua_type(L, 1) != LUA_TTABLE)
       fail("{}: argument {} '{}' is missing; methods are called with a colon, x:{}(..)", s.name, i,
            p.name, s.name);
-    fail("{}: argument {} '{}' is missing: {}", s.name, i, p.name, entry_.signature);
+    fail("{}: argument {} '{}' is missing: {}", s.name, i, p.name, s.text);
   }
 }
 
@@ -156,14 +163,14 @@ void Args::bind_named() {
     if (s.out && key == "out") return;
     int place = 0;
     std::vector<std::string> names;
-    for (const Signature::Param& p : s.params) {
+    for (const Param& p : s.params) {
       names.push_back(p.name);
       if (p.name == key) place = int(names.size());
     }
     if (!place) {
       const std::string close = nearest(names, key);
       fail("{}: unknown option '{}'{}", s.name, key,
-           close.empty() ? fmt::format("; it takes {}", entry_.signature)
+           close.empty() ? fmt::format("; it takes {}", s.text)
                          : fmt::format(" (did you mean '{}'?)", close));
     }
     if (!lua_isnil(L, 1 + place))
@@ -171,6 +178,21 @@ void Args::bind_named() {
     lua_pushvalue(L, -1);
     lua_replace(L, 1 + place);
   });
+}
+
+/// The default as the user would have given it.
+static void push_default(lua_State* L, const Param& p) {
+  const std::string& text = p.default_text;
+  if (text[0] == '\'') {
+    lua_pushstring(L, p.text.c_str());
+  } else if (text == "true" || text == "false") {
+    lua_pushboolean(L, p.boolean);
+  } else if (text[0] == '{') {
+    luaL_loadstring(L, ("return " + text).c_str());
+    lua_call(L, 0, 1);
+  } else {
+    lua_pushnumber(L, p.number);
+  }
 }
 
 // ---- one argument -------------------------------------------------------------------------------
@@ -183,17 +205,90 @@ std::string Args::name(int i) const {
 }
 
 void Args::wrong(int i, const std::string& expected) const {
-  const std::vector<Signature::Param>& params = signature_of(entry_).params;
+  const std::vector<Param>& params = signature_of(entry_).params;
   const bool dot = i == 1 && !params.empty() && params[0].name == "x";
   fail("{}: {} must be {}, got {}{}", signature_of(entry_).name, name(i), expected, describe(L, i),
        dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name)
            : "");
 }
 
+/// What the signature's type refuses, as a sentence.
+void Args::refuse(int i) const {
+  const Param& p = param(i);
+  const std::string& name = signature_of(entry_).name;
+  if (lua_type(L, i) == LUA_TSTRING) {
+    if (p.kinds == kind::dtype) dtype(i);
+    if (p.kinds == kind::device) device(i);
+    if (!p.choices.empty() && p.kinds == kind::any)
+      fail("{}: {} is '{}'; use {}", name, p.name, text(i), one_of(p.choices));
+  }
+  if (!p.stated) wrong(i, p.expected());
+  fail("{}: {} must be {}, got {}", name, p.name, p.expected(), describe(L, i));
+}
+
+/// Whether argument i, which is given, is of the type that is stated.
+bool Args::fits(const Param& p, int i) const {
+  const auto is = [&p](unsigned kinds) { return (p.kinds & kinds) != 0; };
+  const auto all = [&](bool (*good)(lua_State*, int)) {
+    bool fit = true;
+    for (int k = 1, n = int(lua_objlen(L, i)); k <= n && fit; ++k) {
+      lua_rawgeti(L, i, k);
+      fit = good(L, -1);
+      lua_pop(L, 1);
+    }
+    return fit;
+  };
+  switch (lua_type(L, i)) {
+    case LUA_TBOOLEAN: return is(kind::boolean);
+    case LUA_TNUMBER: {
+      const double x = lua_tonumber(L, i);
+      return is(kind::text) || (is(kind::number) && p.holds(x)) ||
+             (is(kind::integer) && p.holds(x) && x == std::floor(x));
+    }
+    case LUA_TSTRING: {
+      const std::string s = lua_tostring(L, i);
+      return is(kind::string | kind::text) || (is(kind::dtype) && dtype_named(s) != Dtype::none) ||
+             (is(kind::device) && (device(i), true)) ||
+             std::find(p.choices.begin(), p.choices.end(), s) != p.choices.end();
+    }
+    case LUA_TFUNCTION: return is(kind::function);
+    case LUA_TTABLE: break;
+    default: return (is(kind::tensor | kind::list) && tensor_at(L, i)) || is(kind::generator);
+  }
+  if (is(kind::table | kind::list)) return true;
+  if (is(kind::function) && luaL_getmetafield(L, i, "__call")) return lua_pop(L, 1), true;
+  using State = lua_State;
+  return (is(kind::tensors) && all([](State* l, int k) { return tensor_at(l, k) != nullptr; })) ||
+         (is(kind::strings) &&
+          all([](State* l, int k) { return lua_type(l, k) == LUA_TSTRING; })) ||
+         (is(kind::numbers) &&
+          all([](State* l, int k) { return lua_type(l, k) == LUA_TNUMBER; })) ||
+         (is(kind::integers) && all([](State* l, int k) {
+            const double x = lua_tonumber(l, k);
+            return lua_type(l, k) == LUA_TNUMBER && x == std::floor(x);
+          }));
+}
+
+void Args::check_stated() const {
+  require_all();
+  const Signature& s = signature_of(entry_);
+  for (int i = 1; i <= int(s.params.size()); ++i) {
+    const Param& p = s.params[size_t(i - 1)];
+    if (!p.stated) continue;
+    if (given(i)) {
+      if ((p.kinds != kind::any || !p.choices.empty()) && !fits(p, i)) refuse(i);
+    } else if (p.has_default) {
+      push_default(L, p);
+      lua_replace(L, i);
+    }
+  }
+}
+
 const Tensor& Args::tensor(int i) const {
-  const Tensor* t = tensor_at(L, i);
-  if (!t) wrong(i, "a tensor");
-  return *t;
+  static const Tensor none;
+  if (const Tensor* t = tensor_at(L, i)) return *t;
+  if (given(i) || !param(i).optional) wrong(i, "a tensor");
+  return none;
 }
 
 Tensor Args::operand(int i) const {
@@ -205,8 +300,9 @@ Tensor Args::operand(int i) const {
 }
 
 double Args::number(int i) const {
-  if (lua_type(L, i) != LUA_TNUMBER) wrong(i, "a number");
-  return lua_tonumber(L, i);
+  if (lua_type(L, i) == LUA_TNUMBER) return lua_tonumber(L, i);
+  if (!defaulted(i)) wrong(i, "a number");
+  return param(i).number;
 }
 
 int64_t Args::to_integer(int index, int argument, int entry) const {
@@ -217,15 +313,27 @@ int64_t Args::to_integer(int index, int argument, int entry) const {
   fail("{}: {}{} must be an integer{}, got {}", signature_of(entry_).name, where, name(argument),
        number && large ? " within 2^53" : "", describe(L, index));
 }
-int64_t Args::integer(int i) const { return to_integer(i, i); }
+int64_t Args::integer(int i) const {
+  return defaulted(i) ? int64_t(param(i).number) : to_integer(i, i);
+}
 
-bool Args::boolean(int i, bool fallback) const {
-  if (!given(i)) return fallback;
-  if (lua_type(L, i) != LUA_TBOOLEAN) wrong(i, "true or false");
-  return lua_toboolean(L, i);
+bool Args::boolean(int i) const {
+  if (lua_type(L, i) == LUA_TBOOLEAN) return lua_toboolean(L, i);
+  if (!defaulted(i)) wrong(i, "true or false");
+  return param(i).boolean;
+}
+
+int Args::choice(int i) const {
+  const Param& p = param(i);
+  if (defaulted(i)) return p.choice;
+  const char* s = lua_type(L, i) == LUA_TSTRING ? lua_tostring(L, i) : nullptr;
+  for (size_t k = 0; s && k < p.choices.size(); ++k)
+    if (p.choices[k] == s) return int(k);
+  refuse(i);
 }
 
 std::string Args::text(int i) const {
+  if (defaulted(i)) return param(i).text;
   if (lua_type(L, i) != LUA_TSTRING) wrong(i, "a string");
   size_t n;
   const char* s = lua_tolstring(L, i, &n);
@@ -257,6 +365,7 @@ std::vector<int64_t> Args::integers(int i) const {
 }
 
 Shape Args::shape(int i) const {
+  if (!given(i) && param(i).optional) return param(i).shape;
   const std::vector<int64_t> list = integers(i);
   if (list.size() > size_t(kMaxDims))
     fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name,
@@ -271,8 +380,8 @@ Shape Args::new_shape(int i) const {
 }
 
 Shape Args::dims(int i) const {
+  if (!given(i) && param(i).optional) return param(i).shape;
   Shape dims;
-  if (!given(i)) return dims;
   const std::vector<int64_t> list = integers(i);
   if (list.size() > size_t(kMaxDims))
     fail("{}: {} dimensions are named, a tensor has at most {}", signature_of(entry_).name,
@@ -298,8 +407,8 @@ std::vector<Tensor> Args::tensors(int i) const {
   return list;
 }
 
-Dtype Args::dtype(int i, Dtype fallback) const {
-  if (!given(i)) return fallback;
+Dtype Args::dtype(int i) const {
+  if (!given(i) && param(i).optional) return param(i).dtype;
   const std::string s = text(i);
   const Dtype d = dtype_named(s);
   if (d == Dtype::none)

@@ -1,19 +1,17 @@
 // lua.h -- entries (functions that Lua sees), their checked arguments, errors at the user's line
 //
-// A Lua function of mtorch is an `Entry`: its signature, its help, its body. The signature is read
-// by people (help), by the argument checker (how many, what is optional, which names an option
+// A Lua function of mtorch is an `Entry`: its signature (signature.h), its help, its body. The signature is
+// read by people (help), by the argument checker (how many, what is optional, which names an option
 // table may use) and by the stubs' generator.
-//   "sum(x, [dim]=nil, keepdim=false)"  optional arguments have '='
-//   "cat([tensors], dim=1)"             a list: f{a, b, dim=2} means the list {a, b}
-//   "zeros([shape..], dtype=nil)"       a list, into which plain integers are collected
-//   "exp(x, {out=})"                    may write its one result into a tensor of the caller's
 #pragma once
 #include <lua.hpp>
 
 #include <atomic>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "bindings/core/signature.h"
 #include "engine/core/tensor.h"
 #include "engine/ops/ops.h"
 
@@ -21,32 +19,32 @@ namespace mt::lua {
 
 class Args;
 
+/// What an entry runs. From bind<fn> it comes with the types of fn's parameters.
+struct Body {
+  int (*run)(Args&) = nullptr;
+  const Type* types = nullptr;
+  int type_count = 0;
+  Body() = default;
+  Body(int (*f)(Args&)) : run(f) {}  // NOLINT: a function is one
+  template <class F>
+  requires std::is_class_v<F> Body(F f) : run(f) {}  // NOLINT: so is a lambda
+  constexpr Body(int (*f)(Args&), const Type* t, int n) : run(f), types(t), type_count(n) {}
+  int operator()(Args& a) const { return run(a); }
+};
+
 /// One function that Lua sees. `op` is the elementwise operation it stands for, or -1.
 struct Entry {
   const char* signature;
   const char* doc;
-  int (*body)(Args&);
+  Body body;
   int op = -1;
   bool in_place = false;
   mutable std::atomic<bool> internal{false};  // of the Lua library: errors pass as they are
-  mutable std::atomic<const struct Signature*> parsed{nullptr};
+  mutable std::atomic<const Signature*> parsed{nullptr};
   mutable std::atomic<uint8_t> autocast_class{0};  // see autocast.h
   ~Entry();
 };
 
-/// A signature taken apart.
-struct Signature {
-  struct Param {
-    std::string name, default_text;
-    bool optional = false, list = false, collect = false;
-  };
-  std::string name;
-  std::vector<Param> params;
-  bool open = false;      // ends in "..": takes any further arguments
-  bool out = false;       // has {out=}: may be told where the result goes, by name only
-  bool collects = false;  // some parameter collects plain integers
-  int required = 0;       // how many must be given
-};
 const Signature& signature_of(const Entry&);
 /// The name of a function: its signature up to the parenthesis.
 std::string name_of(const Entry&);
@@ -58,17 +56,24 @@ class Args {
  public:
   Args(lua_State* state, const Entry& entry) : L(state), entry_(entry) {}
   /// Puts options into their places. After this, argument i of the signature lies at stack index i.
-  void bind_arguments(bool spreads = true);
+  void bind_arguments();
   /// Refuses a call that leaves out what is not optional.
   void require_all() const;
+  /// Checks the arguments whose types the signature states, and puts defaults where none are given.
+  void check_stated() const;
 
   lua_State* const L;
   const Entry& entry() const { return entry_; }
+  const Param& param(int i) const { return signature_of(entry_).params[size_t(i - 1)]; }
   bool given(int i) const { return !lua_isnoneornil(L, i); }
+  /// Whether argument i is left out and has a default other than nil.
+  bool defaulted(int i) const { return !given(i) && param(i).has_default; }
   int count() const { return lua_gettop(L); }
   /// The stack index of the tensor given as {out=t}, or 0. It lies above the arguments.
   int out() const { return out_; }
 
+  // What is not given has the default that the signature says, if it says one that is not nil.
+  /// A tensor; an undefined one where none is given.
   const Tensor& tensor(int i) const;
   /// A tensor, or a number that will adopt the other operand's dtype.
   Tensor operand(int i) const;
@@ -76,7 +81,10 @@ class Args {
   double number(int i, double fallback) const { return given(i) ? number(i) : fallback; }
   int64_t integer(int i) const;
   int64_t integer(int i, int64_t fallback) const { return given(i) ? integer(i) : fallback; }
-  bool boolean(int i, bool fallback) const;
+  bool boolean(int i) const;
+  bool boolean(int i, bool fallback) const { return given(i) ? boolean(i) : fallback; }
+  /// Which of the parameter's choices, from 0.
+  int choice(int i) const;
   std::string text(int i) const;
   /// A dimension or position, 0-based; negative ones count from the end and stay negative.
   int64_t position(int i) const;
@@ -87,7 +95,8 @@ class Args {
   /// One dimension or a list of them, 0-based; empty when not given.
   Shape dims(int i) const;
   std::vector<Tensor> tensors(int i) const;
-  Dtype dtype(int i, Dtype fallback) const;
+  Dtype dtype(int i) const;
+  Dtype dtype(int i, Dtype fallback) const { return given(i) ? dtype(i) : fallback; }
   const Device& device(int i) const;
   void function(int i) const;
   void table(int i) const;
@@ -104,6 +113,9 @@ class Args {
   int self() const { return lua_settop(L, 1), 1; }
 
  private:
+  void place(bool spreads);
+  bool fits(const Param&, int i) const;
+  [[noreturn]] void refuse(int i) const;
   void collect(int at);
   void bind_named();
   void spread(int at);

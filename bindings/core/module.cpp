@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <mutex>
 
@@ -291,6 +292,7 @@ int declare(Args& a) {
   d.signature = a.text(1), d.doc = a.text(2);
   d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(),
   d.entry.body = &declared_body;
+  signature_of(d.entry);
   lua_pushlightuserdata(a.L, &d.entry);
   lua_pushvalue(a.L, lua_upvalueindex(2));
   lua_pushvalue(a.L, 3);
@@ -326,9 +328,30 @@ int operations(Args& a) {
   return 1;
 }
 
+int parameters_of(Args& a) {
+  const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
+  if (!e) return 0;
+  lua_newtable(a.L);
+  int n = 0;
+  for (const Param& p : signature_of(*e).params) {
+    lua_newtable(a.L);
+    const auto set = [&](const char* key, const auto& value) {
+      a.push(value);
+      lua_setfield(a.L, -2, key);
+    };
+    set("name", p.name), set("type", type_text(p)), set("list", p.list), set("collects", p.collect);
+    if (p.optional) set("default", p.default_text);
+    if (p.low > -INFINITY) set("low", p.low);
+    if (p.high < INFINITY) set("high", p.high);
+    lua_rawseti(a.L, -2, ++n);
+  }
+  return 1;
+}
+
 const Entry kLanguage[] = {
     {"declare(signature, doc, fn)",
-     "A function whose arguments are put into their places and checked as C++ ones are.", declare},
+     "A function whose arguments are put into their places, and checked where the signature states types.",
+     declare},
     {"complete()", "Makes all functions of mt and all methods; their subjects, lists with a title.",
      [](Args& a) {
        open_all(a.L);
@@ -369,16 +392,22 @@ const Entry kLanguage[] = {
      }},
     {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.",
      operations},
-    {"entry(..)", "The signature and the help of a function, or nothing.",
+    {"entry(..)",
+     "The signature of a function without its types, its help, and what it says of ranges and choices; or "
+     "nothing.",
      [](Args& a) {
        const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
        if (!e) return 0;
-       std::string signature = e->signature;
+       std::string signature = signature_of(*e).text;
        if (const size_t self = signature.find("(self"); self != std::string::npos)
          signature.erase(self + 1, signature[self + 5] == ',' ? 6 : 4);
-       a.push(signature), a.push(std::string(e->doc));
-       return 2;
+       a.push(signature), a.push(std::string(e->doc)), a.push(limits(signature_of(*e)));
+       return 3;
      }},
+    {"parameters(..)",
+     "What a function takes, a list of {name=, type=, default=, list=, collects=, low=, high=}, or nothing. "
+     "The type is as in signatures, the default text.",
+     parameters_of},
     {"set_data(x, y)", "Makes x the data of y; its gradient and its identity stay.",
      [](Args& a) {
        replace_data(a.tensor(1), a.tensor(2));

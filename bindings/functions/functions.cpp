@@ -24,6 +24,14 @@ int NewTensorOptions::push(const Args& a, const Tensor& t) const {
   return a.push(t);
 }
 
+WholeNumbers Arg<WholeNumbers>::get(const Args& a, int i) {
+  if (tensor_at(a.L, i)) return {a.tensor(i)};
+  const std::vector<int64_t> list = a.integers(i);
+  Tensor numbers = empty({int64_t(list.size())}, Dtype::i64);
+  std::copy(list.begin(), list.end(), numbers.data_as<int64_t>());
+  return {numbers};
+}
+
 int push_list(const Args& a, const std::vector<Tensor>& list) {
   lua_createtable(a.L, int(list.size()), 0);
   for (size_t i = 0; i < list.size(); ++i) {

@@ -4,17 +4,13 @@
 // bodies. A function of the module goes into kFunctions, one that is a method of its first argument
 // too into kMethods.
 #pragma once
+#include "bindings/core/bind.h"
 #include "bindings/core/module.h"
 #include "bindings/core/registry.h"
 #include "engine/core/device.h"
 #include "engine/ops/reduce.h"
 
 namespace mt::lua {
-
-/// Pushes 0-based positions as the user counts them.
-int push_positions(const Args&, const Tensor& index);
-/// Pushes values and where they stood.
-int push_picked(const Args&, ValuesIndices);
 
 /// Options (dtype, device, requires_grad) that every constructor ends with, from argument i on.
 struct NewTensorOptions {
@@ -27,13 +23,9 @@ struct NewTensorOptions {
 #define MT_SHAPED "dtype=nil, device='cpu', requires_grad=false"
 #define MT_LIKE "dtype=nil, device=nil, requires_grad=false"
 
-/// Pushes a result, or in a form in place writes it into argument 1: nothing changes unless it fits.
-int push_or_write(const Args&, const Tensor& result);
-/// A list of tensors as one value, or as several.
-int push_list(const Args&, const std::vector<Tensor>&);
+inline int push_picked(const Args& a, const ValuesIndices& p) { return push_result(a, p); }
+/// Tensors as several values.
 int push_all(const Args&, const std::vector<Tensor>&);
-/// The generator at argument i; null, the stream of manual_seed, where none is given.
-Generator* generator_at(const Args&, int i);
 
 // Each names the functions of its file.
 void register_conv(Registry&);

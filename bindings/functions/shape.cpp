@@ -10,7 +10,7 @@ int64_t position_or(const Args& a, int i, int64_t fallback) {
   return a.given(i) ? a.position(i) : fallback;
 }
 
-template <Tensor (*join)(const std::vector<Tensor>&, int64_t)> int joined(Args& a) {
+template <Tensor (*join)(const std::vector<Tensor>&, Dim)> int joined(Args& a) {
   if (tensor_at(a.L, 1)) {  // cat(a, b), where b would be the dimension
     const std::string name = name_of(a.entry());
     fail("{}: argument 1 'tensors' must be a list of tensors, got {}; use mt.{}{{a, b}}", name,

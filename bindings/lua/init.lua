@@ -33,18 +33,19 @@ function core.strict(module, name, open, lazy)
   end})
 end
 
-local raise, entry = core.fail, core.entry
+local raise, entry, parameters = core.fail, core.entry, core.parameters
 --- An error at the user's line: the message, formatted where more follows.
 function core.fail(message, ...)
   if select('#', ...) > 0 then message = message:format(...) end
   raise(message)
 end
 
---- The signature and the help of a function or of a class's constructor.
-function core.entry(value)
-  if type(value) == 'table' then value = rawget(value, '__signature') or rawget(value, '__init') or value end
-  return entry(value)
+--- The function itself, or what declares the constructor of a class.
+local function declared(value)
+  return type(value) == 'table' and (rawget(value, '__signature') or rawget(value, '__init')) or value
 end
+function core.entry(value) return entry(declared(value)) end
+function core.parameters(value) return parameters(declared(value)) end
 
 local function shape_equal(a, b)
   if #a ~= #b then return false end

@@ -41,6 +41,25 @@ class Shape {
   int64_t v_[kMaxDims];
 };
 
+/// A place in a dimension or among classes, 0-based; where it may be negative, -1 is the last. Lua counts
+/// from 1, and the bindings convert what has this type.
+struct Position {
+  int64_t at;
+  constexpr Position(int64_t position) : at(position) {}  // NOLINT: a number is one
+  constexpr operator int64_t() const { return at; }
+  /// Among n, with negative ones from the end.
+  constexpr int64_t among(int64_t n) const { return at < 0 ? at + n : at; }
+};
+/// A dimension, in the same way.
+struct Dim : Position {
+  using Position::Position;
+};
+/// Several dimensions.
+struct Dims : Shape {
+  using Shape::Shape;
+  Dims(const Shape& dims) : Shape(dims) {}  // NOLINT: a list of numbers is one
+};
+
 /// `(2 x 3)`; `()` for 0-d.
 std::string to_string(const Shape&);
 

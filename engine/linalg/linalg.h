@@ -110,7 +110,7 @@ Tensor norm(const Tensor&, const Order& = {}, const Shape& dims = {}, bool keepd
 Tensor cond(const Tensor&, const Order& = {});
 
 /// The products of vectors along a dimension.
-Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim = -1);
+Tensor vecdot(const Tensor& x, const Tensor& y, Dim dim = -1);
 /// The powers 0 .. n - 1 of each element, along a new last dimension; n: as many as elements.
 Tensor vander(const Tensor& x, std::optional<int64_t> n = {});
 /// X with tensordot(A, X, its dimensions) = B; `dims` of A go last before.

@@ -84,7 +84,7 @@ Tensor matrix_exp(const Tensor& a) {
   return out;
 }
 
-Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
+Tensor vecdot(const Tensor& x, const Tensor& y, Dim dim) {
   const Shape shape = broadcast("vecdot", x.shape(), y.shape());
   if (shape.size() == 0) fail("vecdot: a vector is needed, got two 0-d tensors");
   return sum(x * y, {wrap_dim("vecdot", dim, shape.size())});

@@ -159,22 +159,22 @@ const Tensor& dropout_(const Tensor& x, double p, bool training) {
 namespace {
 
 /// Refuses what is no table of rows, or a padding that it has not; the row of the padding, or -1.
-int64_t padding_row(const char* name, const Tensor& weight, std::optional<int64_t> padding) {
+int64_t padding_row(const char* name, const Tensor& weight, std::optional<Position> padding) {
   if (weight.dim() != 2)
     fail("{}: the weight is {}; expected (entries x features)", name, to_string(weight.shape()));
   const int64_t n = weight.size(0);
   const int base = host.index_base;
   if (!padding) return -1;
-  const int64_t row = *padding < 0 ? *padding + n : *padding;
+  const int64_t row = padding->among(n);
   if (row < 0 || row >= n)
-    fail("{}: padding_idx is {}, outside {}..{}", name, *padding < 0 ? *padding : *padding + base,
-         base, n - 1 + base);
+    fail("{}: padding_idx is {}, outside {}..{}", name,
+         *padding < 0 ? padding->at : *padding + base, base, n - 1 + base);
   return row;
 }
 
 }  // namespace
 
-Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<int64_t> padding) {
+Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position> padding) {
   const int64_t pad = padding_row("embedding", weight, padding);
   const Tensor at = checked_ids("embedding", ids, weight.size(0));
   Shape shape = ids.shape();
@@ -306,7 +306,7 @@ Tensor sums_of_rows(const Tensor& x, const Tensor& at, const Tensor& bag, const 
 }  // namespace
 
 Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offsets, Bag mode,
-                     const Tensor& per_sample, bool include_last, std::optional<int64_t> padding) {
+                     const Tensor& per_sample, bool include_last, std::optional<Position> padding) {
   const char* name = "embedding_bag";
   if (ids.dim() != 1 && ids.dim() != 2)
     fail("{}: the ids are {}; expected (bags x ids), or a row with offsets", name,
@@ -372,7 +372,7 @@ Tensor one_hot(const Tensor& ids, std::optional<int64_t> classes) {
                  shape);
 }
 
-Tensor glu(const Tensor& x, int64_t dim) {
+Tensor glu(const Tensor& x, Dim dim) {
   const int d = wrap_dim("glu", dim, x.dim());
   if (x.dim() == 0 || x.size(d) % 2 != 0)
     fail("glu: {} cannot be halved along dimension {}", to_string(x.shape()), d + 1);

@@ -205,7 +205,7 @@ Spelling spelling_of(const Tensor& targets, const Tensor& lengths, int64_t n, in
 }  // namespace
 
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                const Tensor& target_lengths, int64_t blank, Reduction how, bool zero_infinity) {
+                const Tensor& target_lengths, Position blank, Reduction how, bool zero_infinity) {
   if (!is_cpu(log_probs.device()))
     return to(ctc_loss(to(log_probs, cpu_device()), targets, input_lengths, target_lengths, blank,
                        how, zero_infinity),
@@ -220,7 +220,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const Tensor x = single ? unsqueeze(wide, 1) : wide;
   const int64_t n = x.size(1), classes = x.size(2);
   if (blank < 0 || blank >= classes)
-    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank : blank + host.index_base,
+    fail("{}: blank is {}, outside {}..{}", kName, blank < 0 ? blank.at : blank + host.index_base,
          host.index_base, classes - 1 + host.index_base);
   Spelling spelling = spelling_of(targets, target_lengths, n, classes, blank);
   spelling.time = checked_lengths("input_lengths", input_lengths, n, x.size(0),

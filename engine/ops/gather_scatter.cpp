@@ -159,7 +159,7 @@ const NodeType kGather{"gather", [](Node& node, const Tensor& g, Tensor* dx) {
 
 }  // namespace
 
-Tensor gather(const Tensor& x, int64_t dim, const Index& given) {
+Tensor gather(const Tensor& x, Dim dim, const Index& given) {
   const int d = wrap_dim("gather", dim, x.dim());
   if (x.dim() == 0 && given.at.dim() <= 1)
     return reshape(gather(reshape(x, {1}), 0, {at_least_1d(given.at), given.first}),
@@ -284,7 +284,7 @@ void record_scatter(ScatterReduce join, const Tensor& out, const Tensor& x, int 
 }
 
 /// Every kind of scatter. In place without a gradient x itself is written, once all is checked.
-Tensor scatter_any(const char* name, const Tensor& x, int64_t dim, const Index& given,
+Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& given,
                    const Tensor& source, ScatterReduce join, bool in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
@@ -337,7 +337,7 @@ double identity(ScatterReduce join, Dtype dtype) {
 }
 
 /// How many values each cell of x is the mean of.
-Tensor counts(const Tensor& x, int64_t dim, const Index& index, bool include_self) {
+Tensor counts(const Tensor& x, Dim dim, const Index& index, bool include_self) {
   NoGrad off;
   const Dtype dtype = is_float(x.dtype()) ? x.dtype() : Dtype::i64;
   const Tensor n = scatter_add(full(x.shape(), include_self, dtype, x.device()), dim, index,
@@ -347,19 +347,18 @@ Tensor counts(const Tensor& x, int64_t dim, const Index& index, bool include_sel
 
 }  // namespace
 
-Tensor scatter(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
-               bool in_place) {
+Tensor scatter(const Tensor& x, Dim dim, const Index& index, const Tensor& source, bool in_place) {
   return scatter_any(in_place ? "scatter_" : "scatter", x, dim, index, source, ScatterReduce::set,
                      in_place);
 }
 
-Tensor scatter_add(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
+Tensor scatter_add(const Tensor& x, Dim dim, const Index& index, const Tensor& source,
                    bool in_place) {
   return scatter_any(in_place ? "scatter_add_" : "scatter_add", x, dim, index, source,
                      ScatterReduce::add, in_place);
 }
 
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Tensor& source,
+Tensor scatter_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& source,
                       std::string_view reduce, bool include_self, bool in_place) {
   const char* const name = in_place ? "scatter_reduce_" : "scatter_reduce";
   const bool mean = reduce == "mean";
@@ -389,7 +388,7 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index& given, const Te
   return in_place ? write_(name, x, out) : out;
 }
 
-Tensor take_along_dim(const Tensor& x, const Index& index, std::optional<int64_t> dim) {
+Tensor take_along_dim(const Tensor& x, const Index& index, std::optional<Dim> dim) {
   if (!dim) return gather(reshape(x, {-1}), 0, {reshape(index.at, {-1}), index.first});
   const int d = wrap_dim("take_along_dim", *dim, x.dim());
   if (x.dim() != index.at.dim())

@@ -23,35 +23,34 @@ struct Index {
 // ---- along one dimension (index.cpp); `in_place`: into x, which is returned ----
 
 /// out[.., i, ..] = x[.., index[.., i, ..], ..]; the index is an integer tensor of x's rank.
-Tensor gather(const Tensor& x, int64_t dim, const Index&);
+Tensor gather(const Tensor& x, Dim dim, const Index&);
 /// A copy of x with the source at the positions that gather would read; of several the last.
-Tensor scatter(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
-               bool in_place = false);
+Tensor scatter(const Tensor& x, Dim dim, const Index&, const Tensor& source, bool in_place = false);
 /// The same, added.
-Tensor scatter_add(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+Tensor scatter_add(const Tensor& x, Dim dim, const Index&, const Tensor& source,
                    bool in_place = false);
 /// The same, joined by "sum", "prod", "mean", "amax" or "amin", together with x or without.
-Tensor scatter_reduce(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+Tensor scatter_reduce(const Tensor& x, Dim dim, const Index&, const Tensor& source,
                       std::string_view reduce, bool include_self = true, bool in_place = false);
 /// gather where x and the index broadcast; without `dim` both are flattened.
-Tensor take_along_dim(const Tensor& x, const Index&, std::optional<int64_t> dim);
+Tensor take_along_dim(const Tensor& x, const Index&, std::optional<Dim> dim);
 
 // ---- whole slices (indexing.cpp) ----
 
 /// Whole slices at the positions of a 1-d index.
-Tensor index_select(const Tensor& x, int64_t dim, const Index&);
+Tensor index_select(const Tensor& x, Dim dim, const Index&);
 /// The elements at positions of the flattened x, in the index's shape.
 Tensor take(const Tensor& x, const Index&);
 /// x with the slices of `source`, which may broadcast, added or put at these positions.
-Tensor index_add(const Tensor& x, int64_t dim, const Index&, const Tensor& source, double alpha = 1,
+Tensor index_add(const Tensor& x, Dim dim, const Index&, const Tensor& source, double alpha = 1,
                  bool in_place = false);
-Tensor index_copy(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+Tensor index_copy(const Tensor& x, Dim dim, const Index&, const Tensor& source,
                   bool in_place = false);
 /// x with the slices of `source` joined with those at these positions by "prod", "mean", "amax" or
 /// "amin".
-Tensor index_reduce(const Tensor& x, int64_t dim, const Index&, const Tensor& source,
+Tensor index_reduce(const Tensor& x, Dim dim, const Index&, const Tensor& source,
                     std::string_view reduce, bool include_self = true, bool in_place = false);
-Tensor index_fill(const Tensor& x, int64_t dim, const Index&, const Tensor& value,
+Tensor index_fill(const Tensor& x, Dim dim, const Index&, const Tensor& value,
                   bool in_place = false);
 
 /// One entry of an index such as x[{2, {}, {1, 3}, mask}]: it walks x's dimensions from the first.

@@ -435,7 +435,7 @@ Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
 }
 
 /// What index_add, index_copy and index_fill share; `source` broadcasts when it is a filling.
-Tensor put_slices(const char* name, const Tensor& x, int64_t dim, const Index& given,
+Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given,
                   const Tensor& source, ScatterReduce join, bool filling, bool in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
@@ -460,7 +460,7 @@ Tensor put_slices(const char* name, const Tensor& x, int64_t dim, const Index& g
 
 }  // namespace
 
-Tensor index_select(const Tensor& x, int64_t dim, const Index& given) {
+Tensor index_select(const Tensor& x, Dim dim, const Index& given) {
   const int d = wrap_dim("index_select", dim, x.dim());
   if (x.dim() == 0) {
     if (given.at.numel() != 1)
@@ -479,21 +479,21 @@ Tensor take(const Tensor& x, const Index& given) {
   return pick_at("take", flat, key);
 }
 
-Tensor index_add(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
-                 double alpha, bool in_place) {
+Tensor index_add(const Tensor& x, Dim dim, const Index& index, const Tensor& source, double alpha,
+                 bool in_place) {
   const char* const name = in_place ? "index_add_" : "index_add";
   check_value(name, alpha, x.dtype());
   return put_slices(name, x, dim, index, alpha == 1 ? source : source * Tensor(alpha),
                     ScatterReduce::add, false, in_place);
 }
 
-Tensor index_copy(const Tensor& x, int64_t dim, const Index& index, const Tensor& source,
+Tensor index_copy(const Tensor& x, Dim dim, const Index& index, const Tensor& source,
                   bool in_place) {
   return put_slices(in_place ? "index_copy_" : "index_copy", x, dim, index, source,
                     ScatterReduce::set, false, in_place);
 }
 
-Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor& value,
+Tensor index_fill(const Tensor& x, Dim dim, const Index& index, const Tensor& value,
                   bool in_place) {
   const char* const name = in_place ? "index_fill_" : "index_fill";
   Tensor one = filling(name, x, value);
@@ -501,7 +501,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Index& index, const Tensor
   return put_slices(name, x, dim, index, one, ScatterReduce::set, true, in_place);
 }
 
-Tensor index_reduce(const Tensor& x, int64_t dim, const Index& given, const Tensor& source,
+Tensor index_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& source,
                     std::string_view reduce, bool include_self, bool in_place) {
   const char* const name = in_place ? "index_reduce_" : "index_reduce";
   if (reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")

@@ -37,7 +37,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction how) {
   return reduced(abs(x - target), how);
 }
 
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, double beta, Reduction how) {
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction how, double beta) {
   same_shape("smooth_l1_loss", x, target);
   if (!(beta >= 0)) fail("smooth_l1_loss: beta is {}, it must be at least 0", show(beta));
   const Tensor d = abs(x - target);
@@ -46,7 +46,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, double beta, Reduct
                  how);
 }
 
-Tensor huber_loss(const Tensor& x, const Tensor& target, double delta, Reduction how) {
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction how, double delta) {
   same_shape("huber_loss", x, target);
   if (!(delta > 0)) fail("huber_loss: delta is {}, it must be above 0", show(delta));
   const Tensor d = abs(x - target);
@@ -80,8 +80,8 @@ const NodeType kBinary{"binary_cross_entropy", [](Node& node, const Tensor& g, T
 
 }  // namespace
 
-Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, Reduction how,
-                            const Tensor& weight) {
+Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, const Tensor& weight,
+                            Reduction how) {
   const char* name = "binary_cross_entropy";
   same_shape(name, p0, target0);
   const Dtype dtype = promote(promote(p0.dtype(), target0.dtype()), Dtype::f32);
@@ -107,8 +107,8 @@ Tensor binary_cross_entropy(const Tensor& p0, const Tensor& target0, Reduction h
   return reduced(weighted(name, loss, weight), how);
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, Reduction how,
-                                        const Tensor& weight, const Tensor& pos_weight) {
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight,
+                                        Reduction how, const Tensor& pos_weight) {
   const char* name = "binary_cross_entropy_with_logits";
   same_shape(name, x, target);
   Tensor cost = softplus(-x, Tensor(1.0), Tensor(1e30));  // -log of the sigmoid
@@ -275,8 +275,8 @@ Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight, int
                       0, how);
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index,
-                     Reduction how, const Tensor& weight, double smoothing) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
+                     int64_t ignore_index, Reduction how, double smoothing) {
   const char* name = "cross_entropy";
   if (!(smoothing >= 0 && smoothing <= 1))
     fail("{}: label_smoothing is {}, it must lie in 0..1", name, show(smoothing));
@@ -393,14 +393,14 @@ void check_norm(const char* name, const Tensor& x, double p) {
 
 }  // namespace
 
-Tensor normalize(const Tensor& x, double p, int64_t dim, double eps) {
+Tensor normalize(const Tensor& x, double p, Dim dim, double eps) {
   check_norm("normalize", x, p);
   const int d = wrap_dim("normalize", dim, x.dim());
   if (x.numel() == 0) return x;
   return x / norm_above(x, p, d, true, eps);
 }
 
-Tensor cosine_similarity(const Tensor& x, const Tensor& y, int64_t dim, double eps) {
+Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim, double eps) {
   const char* name = "cosine_similarity";
   const Shape shape = broadcast(name, x.shape(), y.shape());
   const Tensor a = expand(x, shape), b = expand(y, shape);

@@ -1,23 +1,26 @@
 // loss.h -- losses: how far a result is from its target
 #pragma once
+#include <array>
+
 #include "engine/core/tensor.h"
 
 namespace mt {
 
-/// batchmean, of kl_div: the sum over the size of dimension 1.
-enum class Reduction { none, mean, sum, batchmean };
+/// batchmean, of kl_div alone: the sum over the size of dimension 1.
+enum class Reduction { mean, sum, none, batchmean };
+constexpr std::array<const char*, 3> names_of(Reduction) { return {"mean", "sum", "none"}; }
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean);
 /// d^2 / (2 beta) below beta, d - beta / 2 beyond, for d = |x - target|.
-Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, double beta = 1,
-                      Reduction = Reduction::mean);
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean,
+                      double beta = 1);
 /// d^2 / 2 up to delta, delta (d - delta / 2) beyond.
-Tensor huber_loss(const Tensor& x, const Tensor& target, double delta = 1,
-                  Reduction = Reduction::mean);
-Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, Reduction = Reduction::mean,
-                            const Tensor& weight = {});
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction = Reduction::mean,
+                  double delta = 1);
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& target, const Tensor& weight = {},
+                            Reduction = Reduction::mean);
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target,
-                                        Reduction = Reduction::mean, const Tensor& weight = {},
+                                        const Tensor& weight = {}, Reduction = Reduction::mean,
                                         const Tensor& pos_weight = {});
 /// target (log target - x) for log-probabilities x.
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction = Reduction::mean,
@@ -25,8 +28,9 @@ Tensor kl_div(const Tensor& x, const Tensor& target, Reduction = Reduction::mean
 /// Logits (n, classes, ..) or (classes) against class labels (n, ..), which count from
 /// `index_base`; targets equal to `ignore_index` do not count. Floats of the logits' shape are
 /// probabilities of the classes.
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_index = -100,
-                     Reduction = Reduction::mean, const Tensor& weight = {}, double smoothing = 0);
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight = {},
+                     int64_t ignore_index = -100, Reduction = Reduction::mean,
+                     double smoothing = 0);
 /// The same for log-probabilities.
 Tensor nll_loss(const Tensor& x, const Tensor& target, const Tensor& weight = {},
                 int64_t ignore_index = -100, Reduction = Reduction::mean);
@@ -50,12 +54,12 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, Reduction =
 /// they count from `index_base`, blank from 0. The mean is of each loss over its target's length.
 /// As in PyTorch the gradient is that of normalised log-probabilities, and has none itself.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                const Tensor& target_lengths, int64_t blank = 0, Reduction = Reduction::mean,
+                const Tensor& target_lengths, Position blank = 0, Reduction = Reduction::mean,
                 bool zero_infinity = false);
 
 /// x over its p-norm along a dimension, which is held above eps.
-Tensor normalize(const Tensor& x, double p = 2, int64_t dim = 1, double eps = 1e-12);
-Tensor cosine_similarity(const Tensor& x, const Tensor& y, int64_t dim = 1, double eps = 1e-8);
+Tensor normalize(const Tensor& x, double p = 2, Dim dim = 1, double eps = 1e-12);
+Tensor cosine_similarity(const Tensor& x, const Tensor& y, Dim dim = 1, double eps = 1e-8);
 /// The p-norm of x - y + eps along the last dimension.
 Tensor pairwise_distance(const Tensor& x, const Tensor& y, double p = 2, double eps = 1e-6,
                          bool keepdim = false);

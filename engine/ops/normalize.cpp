@@ -119,6 +119,10 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
   const Shape channels{x.size(1)};
   check_beside(name, "running_mean", running_mean, x, channels);
   check_beside(name, "running_var", running_var, x, channels);
+  for (const Tensor& t : {running_mean, running_var})  // integers would lose what moves them
+    if (t.defined() && !is_float(t.dtype()))
+      fail("{}: running_{} is {}; use x:float()", name,
+           t.impl() == running_mean.impl() ? "mean" : "var", dtype_name(t.dtype()));
   check_beside(name, "weight", weight, x, channels);
   check_beside(name, "bias", bias, x, channels);
 }
@@ -245,14 +249,14 @@ Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight, con
   return standardize("layer_norm", x, last_sizes(x, shape), eps, weight, bias);
 }
 
-Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight,
+                std::optional<double> eps) {
   check_last("rms_norm", x, shape);
   check_beside("rms_norm", "weight", weight, x, shape);
-  if (eps < 0)
-    eps = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
-                                  : double(std::numeric_limits<float>::epsilon());
+  const double least = x.dtype() == Dtype::f64 ? std::numeric_limits<double>::epsilon()
+                                               : double(std::numeric_limits<float>::epsilon());
   if (x.numel() == 0) return clone(x);
-  return standardize("rms_norm", x, last_sizes(x, shape), eps, weight, {}, false);
+  return standardize("rms_norm", x, last_sizes(x, shape), eps.value_or(least), weight, {}, false);
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,

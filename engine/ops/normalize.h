@@ -1,5 +1,7 @@
 // normalize.h -- layers that standardise: mean 0 and variance 1 over some dimensions
 #pragma once
+#include <optional>
+
 #include "engine/core/tensor.h"
 
 namespace mt {
@@ -9,7 +11,8 @@ namespace mt {
 Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 /// x / sqrt(mean of squares + eps) over the last dimensions.
-Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {}, double eps = -1);
+Tensor rms_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},
+                std::optional<double> eps = {});
 /// Over all but the channels (dimension 1). In training with the batch's statistics, which move the
 /// running ones in place; else with the running ones.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,

@@ -107,7 +107,7 @@ Tensor kron(const Tensor& x, const Tensor& y) {
   return reshape(reshape(x, left) * reshape(y, right), size);
 }
 
-Tensor cross(const Tensor& x, const Tensor& y, int64_t dim) {
+Tensor cross(const Tensor& x, const Tensor& y, Dim dim) {
   const Shape size = broadcast("cross", x.shape(), y.shape());
   const int d = wrap_dim("cross", dim, size.size());
   if (size.size() == 0 || x.dim() != y.dim() || x.size(d) != 3 || y.size(d) != 3)

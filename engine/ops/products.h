@@ -28,7 +28,7 @@ Tensor addbmm(const Tensor& x, const Tensor& a, const Tensor& b, double beta = 1
 /// The Kronecker product: sizes multiply.
 Tensor kron(const Tensor&, const Tensor&);
 /// The cross product of the vectors of 3 elements along a dimension.
-Tensor cross(const Tensor&, const Tensor&, int64_t dim = -1);
+Tensor cross(const Tensor&, const Tensor&, Dim dim = -1);
 /// The sum of the diagonal of a matrix.
 Tensor trace(const Tensor&);
 /// The product of matrices (the first and the last may be vectors) in the cheapest order.

@@ -25,7 +25,7 @@ void save_numbers(Node& node, int slot, const Tensor& like, const int64_t* numbe
 
 }  // namespace
 
-Tensor flip(const Tensor& x, const Shape& dims) {
+Tensor flip(const Tensor& x, const Dims& dims) {
   Shape stride = x.strides();
   unsigned seen = 0;
   int64_t offset = x.offset();
@@ -80,7 +80,7 @@ Tensor rolled(const Tensor& x, const int64_t* by) {
 
 }  // namespace
 
-Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
+Tensor roll(const Tensor& x, const Shape& shifts, const Dims& dims) {
   if (dims.size() == 0) {
     if (shifts.size() != 1) fail("roll: {} shifts are given without dims", shifts.size());
     return reshape(roll(reshape(x, {-1}), shifts, {0}), x.shape());
@@ -97,7 +97,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
   return rolled(x, by);
 }
 
-Tensor rot90(const Tensor& x, int64_t k, int64_t a, int64_t b) {
+Tensor rot90(const Tensor& x, int64_t k, Dim a, Dim b) {
   if (x.dim() < 2) fail("rot90: {} has no two dimensions", to_string(x.shape()));
   const int i = wrap_dim("rot90", a, x.dim()), j = wrap_dim("rot90", b, x.dim());
   if (i == j) fail("rot90: dimension {} is named twice", i + 1);

@@ -6,12 +6,12 @@
 
 namespace mt {
 
-Tensor flip(const Tensor&, const Shape& dims);
+Tensor flip(const Tensor&, const Dims& dims);
 /// Shifts along dimensions; what leaves at the end comes back at the beginning. Without dims of the
 /// flattened tensor.
-Tensor roll(const Tensor&, const Shape& shifts, const Shape& dims);
+Tensor roll(const Tensor&, const Shape& shifts, const Dims& dims);
 /// A quarter turn, k times, from dimension a towards b.
-Tensor rot90(const Tensor&, int64_t k = 1, int64_t a = 0, int64_t b = 1);
+Tensor rot90(const Tensor&, int64_t k = 1, Dim a = 0, Dim b = 1);
 /// The tensor repeated along each dimension; missing repeats or dimensions are 1, in front.
 Tensor tile(const Tensor&, const Shape& repeats);
 /// Each position repeated; of the flattened tensor without dim.

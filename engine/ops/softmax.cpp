@@ -35,7 +35,7 @@ const NodeType kLogSoftmax{"log_softmax", [](Node& node, const Tensor& g, Tensor
                              else dx[0] = g - exp(y) * sum(g, {d}, true);
                            }};
 
-Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, int64_t dim) {
+Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim dim) {
   const int d = wrap_dim(type.name, dim, input.dim());
   if (input.dim() == 0) return reshape(along(type, part, reshape(input, {1}), 0), {});
   const Tensor x = as_float(input);
@@ -54,10 +54,8 @@ Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, int64_
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, int64_t dim) {
-  return along(kSoftmax, SoftmaxPart::softmax, x, dim);
-}
-Tensor log_softmax(const Tensor& x, int64_t dim) {
+Tensor softmax(const Tensor& x, Dim dim) { return along(kSoftmax, SoftmaxPart::softmax, x, dim); }
+Tensor log_softmax(const Tensor& x, Dim dim) {
   return along(kLogSoftmax, SoftmaxPart::log_softmax, x, dim);
 }
 

@@ -5,8 +5,8 @@
 namespace mt {
 
 /// exp(x) / sum(exp(x)) along a dimension; a line of -infinity alone is NaN.
-Tensor softmax(const Tensor&, int64_t dim);
+Tensor softmax(const Tensor&, Dim dim);
 /// log(softmax(x)), exact far out.
-Tensor log_softmax(const Tensor&, int64_t dim);
+Tensor log_softmax(const Tensor&, Dim dim);
 
 }  // namespace mt

@@ -74,7 +74,7 @@ const NodeType kSort{"sort", gather_backward}, kTopk{"topk", gather_backward},
     kKth{"kthvalue", gather_backward}, kMedian{"median", gather_backward},
     kNanmedian{"nanmedian", gather_backward}, kMode{"mode", gather_backward};
 
-ValuesIndices middle(const NodeType& type, const Tensor& x, int64_t dim, bool keepdim, bool skip) {
+ValuesIndices middle(const NodeType& type, const Tensor& x, Dim dim, bool keepdim, bool skip) {
   return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     const bool tail = x.dim() == 0 || keepdim;
@@ -127,13 +127,13 @@ Tensor middle_of_all(const char* name, const Tensor& x, bool skip) {
 
 }  // namespace
 
-ValuesIndices sort(const Tensor& x, int64_t dim, bool descending) {
+ValuesIndices sort(const Tensor& x, Dim dim, bool descending) {
   return at_least_1d("sort", x, dim, [&](const Tensor& y, int d) {
     return places(kSort, y, d, 0, y.size(d), descending);
   });
 }
 
-ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+ValuesIndices topk(const Tensor& x, int64_t k, Dim dim, bool largest) {
   return at_least_1d("topk", x, dim, [&](const Tensor& y, int d) {
     if (k < 0 || k > y.size(d))
       fail("topk: k is {}, dimension {} of {} has {} elements", k, d + 1, to_string(x.shape()),
@@ -143,7 +143,7 @@ ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   });
 }
 
-ValuesIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
+ValuesIndices kthvalue(const Tensor& x, int64_t k, Dim dim, bool keepdim) {
   return at_least_1d("kthvalue", x, dim, [&](const Tensor& y, int d) {
     if (k < 1 || k > y.size(d))
       fail("kthvalue: k is {}, dimension {} of {} has {} elements; k counts from 1", k, d + 1,
@@ -152,16 +152,16 @@ ValuesIndices kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
   });
 }
 
-ValuesIndices median(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices median(const Tensor& x, Dim dim, bool keepdim) {
   return middle(kMedian, x, dim, keepdim, false);
 }
-ValuesIndices nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices nanmedian(const Tensor& x, Dim dim, bool keepdim) {
   return middle(kNanmedian, x, dim, keepdim, true);
 }
 Tensor median(const Tensor& x) { return middle_of_all("median", x, false); }
 Tensor nanmedian(const Tensor& x) { return middle_of_all("nanmedian", x, true); }
 
-ValuesIndices mode(const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices mode(const Tensor& x, Dim dim, bool keepdim) {
   return at_least_1d("mode", x, dim, [&](const Tensor& y, int d) {
     need_elements("mode", y, d);
     Tensor index;
@@ -203,7 +203,7 @@ double settle(double rank, QuantileRule how) {
 
 }  // namespace
 
-Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional<int64_t> dim,
+Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional<Dim> dim,
                 bool keepdim, QuantileRule how, bool skip_nan, const Tensor& fractions) {
   const char* name = skip_nan ? "nanquantile" : "quantile";
   need_float(name, input);
@@ -316,7 +316,7 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
 
 }  // namespace
 
-Unique unique(const Tensor& input, std::optional<int64_t> dim, bool consecutive) {
+Unique unique(const Tensor& input, std::optional<Dim> dim, bool consecutive) {
   NoGrad off;
   const Tensor x = input.detach();
   const char* name = consecutive ? "unique_consecutive" : "unique";

@@ -10,7 +10,7 @@
 namespace mt {
 namespace {
 
-int dim_to_split(const char* name, const Tensor& x, int64_t dim) {
+int dim_to_split(const char* name, const Tensor& x, Dim dim) {
   const int d = wrap_dim(name, dim, x.dim());
   if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to split", name);
   return d;
@@ -18,7 +18,7 @@ int dim_to_split(const char* name, const Tensor& x, int64_t dim) {
 
 }  // namespace
 
-std::vector<Tensor> tensor_split(const Tensor& x, int64_t n, int64_t dim) {
+std::vector<Tensor> tensor_split(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_to_split("tensor_split", x, dim);
   constexpr int64_t kMost = int64_t(1) << 20;
   if (n < 1 || n > kMost) fail("tensor_split: {} parts are asked for; give 1 to 2^20", n);
@@ -32,7 +32,7 @@ std::vector<Tensor> tensor_split(const Tensor& x, int64_t n, int64_t dim) {
   return parts;
 }
 
-std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& begins, int64_t dim) {
+std::vector<Tensor> tensor_split(const Tensor& x, const std::vector<int64_t>& begins, Dim dim) {
   const int d = dim_to_split("tensor_split", x, dim);
   const int64_t size = x.size(d);
   std::vector<Tensor> parts;
@@ -138,7 +138,7 @@ void check_region(const char* name, const Tensor& region, const Tensor& source) 
 
 }  // namespace
 
-Tensor select_scatter(const Tensor& x, const Tensor& source, int64_t dim, int64_t index) {
+Tensor select_scatter(const Tensor& x, const Tensor& source, Dim dim, Position index) {
   const Tensor y = clone(x), region = pick(y, dim, index);
   check_region("select_scatter", region, source);
   copy_(region, source);
@@ -152,8 +152,7 @@ Tensor slice_scatter(const Tensor& x, const Tensor& source, const At* items, int
   return y;
 }
 
-Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, int64_t a,
-                        int64_t b) {
+Tensor diagonal_scatter(const Tensor& x, const Tensor& source, int64_t offset, Dim a, Dim b) {
   const Tensor y = clone(x), region = diagonal(y, offset, a, b);
   check_region("diagonal_scatter", region, source);
   copy_(region, source);

@@ -81,7 +81,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return seen_as(clone(x), size, contiguous_strides(size));
 }
 
-Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
+Tensor flatten(const Tensor& x, Dim first, Dim last) {
   const int a = wrap_dim("flatten", first, x.dim()), b = wrap_dim("flatten", last, x.dim());
   if (a > b) fail("flatten: the first dimension {} comes after the last {}", a + 1, b + 1);
   Shape size;
@@ -93,7 +93,7 @@ Tensor flatten(const Tensor& x, int64_t first, int64_t last) {
   return reshape(x, size);
 }
 
-Tensor permute(const Tensor& x, const Shape& dims) {
+Tensor permute(const Tensor& x, const Dims& dims) {
   if (dims.size() != x.dim())
     fail("permute: {} dimensions are named, the tensor {} has {}", dims.size(),
          to_string(x.shape()), x.dim());
@@ -123,7 +123,7 @@ Tensor permute(const Tensor& x, const Shape& dims) {
   return out;
 }
 
-Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+Tensor transpose(const Tensor& x, Dim a, Dim b) {
   const int i = wrap_dim("transpose", a, x.dim()), j = wrap_dim("transpose", b, x.dim());
   if (x.dim() == 0) return x;
   Shape dims = x.shape();
@@ -174,7 +174,7 @@ Tensor squeeze(const Tensor& x) {
   return size.size() == x.dim() ? x : seen_as(x, size, stride);
 }
 
-Tensor squeeze(const Tensor& x, int64_t dim) {
+Tensor squeeze(const Tensor& x, Dim dim) {
   const int d = wrap_dim("squeeze", dim, x.dim());
   if (x.dim() == 0 || x.size(d) != 1) return x;
   Shape size = x.shape(), stride = x.strides();
@@ -183,7 +183,7 @@ Tensor squeeze(const Tensor& x, int64_t dim) {
   return seen_as(x, size, stride);
 }
 
-Tensor unsqueeze(const Tensor& x, int64_t dim) {
+Tensor unsqueeze(const Tensor& x, Dim dim) {
   const int d = wrap_dim("unsqueeze", dim, x.dim() + 1, true);
   Shape size = x.shape(), stride = x.strides();
   stride.insert(d, d < x.dim() ? x.size(d) * x.stride(d) : 1);
@@ -191,7 +191,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
   return seen_as(x, size, stride);
 }
 
-Tensor slice(const Tensor& x, int64_t dim, int64_t first, int64_t n, int64_t step) {
+Tensor slice(const Tensor& x, Dim dim, int64_t first, int64_t n, int64_t step) {
   const int d = wrap_dim("slice", dim, x.dim());
   if (x.dim() == 0) fail("slice: a 0-d tensor has no dimension to slice");
   if (step < 1) fail("slice: the step is {}, it must be at least 1", step);
@@ -202,18 +202,18 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t first, int64_t n, int64_t ste
   return seen_at(type, x, [&](const TensorGeometry& r) { return slice_of(r, d, first, n, step); });
 }
 
-Tensor pick(const Tensor& x, int64_t dim, int64_t index) {
+Tensor pick(const Tensor& x, Dim dim, Position index) {
   const int d = wrap_dim("select", dim, x.dim());
   if (x.dim() == 0) fail("select: a 0-d tensor has no positions; use x:item()");
-  const int64_t n = x.size(d), at = index < 0 ? index + n : index;
+  const int64_t n = x.size(d), at = index.among(n);
   if (at < 0 || at >= n)
     fail("select: position {} is outside 1..{} (dimension {} of {})",
-         index < 0 ? index : index + host.index_base, n, d + 1, to_string(x.shape()));
+         index < 0 ? index.at : index + host.index_base, n, d + 1, to_string(x.shape()));
   static const NodeType type{"select", nullptr, -1, through_view};
   return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }
 
-Tensor cat(const std::vector<Tensor>& all, int64_t dim) {
+Tensor cat(const std::vector<Tensor>& all, Dim dim) {
   if (all.empty()) fail("cat: at least one tensor is needed");
   // As in PyTorch, a list of no elements (0) joins with anything.
   const auto nothing = [](const Tensor& x) { return x.dim() == 1 && x.size(0) == 0; };
@@ -275,7 +275,7 @@ Tensor cat(const std::vector<Tensor>& all, int64_t dim) {
   return out;
 }
 
-Tensor stack(const std::vector<Tensor>& parts, int64_t dim) {
+Tensor stack(const std::vector<Tensor>& parts, Dim dim) {
   if (parts.empty()) fail("stack: at least one tensor is needed");
   const int d = wrap_dim("stack", dim, parts[0].dim() + 1, true);
   std::vector<Tensor> rows;

@@ -23,7 +23,7 @@ Shape wrap_dims(const char* operation, const Shape& dims, int rank) {
   return out;
 }
 
-int dim_of_parts(const char* operation, const Tensor& x, int64_t dim) {
+int dim_of_parts(const char* operation, const Tensor& x, Dim dim) {
   if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to divide", operation);
   return wrap_dim(operation, dim, x.dim());
 }
@@ -34,7 +34,7 @@ Shape numbers_of(const Node& node) {
 
 }  // namespace
 
-Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
+Tensor unflatten(const Tensor& x, Dim dim, const Shape& sizes) {
   if (x.dim() == 0) fail("unflatten: a 0-d tensor has no dimension to divide");
   const int d = wrap_dim("unflatten", dim, x.dim());
   if (sizes.size() == 0) fail("unflatten: no sizes are given for dimension {}", d + 1);
@@ -48,7 +48,7 @@ Tensor unflatten(const Tensor& x, int64_t dim, const Shape& sizes) {
   return view(x, size);
 }
 
-Tensor movedim(const Tensor& x, const Shape& from, const Shape& to) {
+Tensor movedim(const Tensor& x, const Dims& from, const Dims& to) {
   if (from.size() != to.size())
     fail("movedim: {} dimensions are moved to {} places", from.size(), to.size());
   const Shape source = wrap_dims("movedim", from, x.dim()),
@@ -68,7 +68,7 @@ Tensor movedim(const Tensor& x, const Shape& from, const Shape& to) {
   return permute(x, dims);
 }
 
-Tensor squeeze(const Tensor& x, const Shape& dims) {
+Tensor squeeze(const Tensor& x, const Dims& dims) {
   const Shape list = wrap_dims("squeeze", dims, x.dim());
   Shape size;
   for (int d = 0; d < x.dim(); ++d)
@@ -77,7 +77,7 @@ Tensor squeeze(const Tensor& x, const Shape& dims) {
   return size.size() == x.dim() ? x : view(x, size);
 }
 
-Tensor unsqueeze(const Tensor& x, const Shape& dims) {
+Tensor unsqueeze(const Tensor& x, const Dims& dims) {
   const int rank = x.dim() + dims.size();
   if (rank > kMaxDims) fail("unsqueeze: a tensor has at most {} dimensions", kMaxDims);
   Shape list = wrap_dims("unsqueeze", dims, rank), size;
@@ -103,7 +103,7 @@ static std::vector<Tensor> room_for(const char* name, int64_t n) {
   return parts;
 }
 
-std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+std::vector<Tensor> split(const Tensor& x, int64_t size, Dim dim) {
   const int d = dim_of_parts("split", x, dim);
   const int64_t n = x.size(d);
   if (size < 0 || (size == 0 && n > 0))
@@ -115,7 +115,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   return parts;
 }
 
-std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
   const int d = dim_of_parts("split", x, dim);
   const int64_t n = x.size(d);
   int64_t total = 0;
@@ -137,7 +137,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
   return parts;
 }
 
-std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t dim) {
+std::vector<Tensor> chunk(const Tensor& x, int64_t n, Dim dim) {
   const int d = dim_of_parts("chunk", x, dim);
   if (n < 1) fail("chunk: {} parts are asked for; at least 1", n);
   const int64_t size = x.size(d);
@@ -148,7 +148,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t dim) {
   return split(x, n >= size ? 1 : (size - 1) / n + 1, d);
 }
 
-std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+std::vector<Tensor> unbind(const Tensor& x, Dim dim) {
   const int d = dim_of_parts("unbind", x, dim);
   std::vector<Tensor> parts = room_for("unbind", x.size(d));
   for (int64_t i = 0; i < x.size(d); ++i) parts.push_back(pick(x, d, i));
@@ -232,13 +232,13 @@ Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int 
 
 }  // namespace
 
-Tensor diagonal(const Tensor& x, int64_t offset, int64_t a, int64_t b) {
+Tensor diagonal(const Tensor& x, int64_t offset, Dim a, Dim b) {
   if (x.dim() < 2) fail("diagonal: {} has no two dimensions", to_string(x.shape()));
   const Shape dims = wrap_dims("diagonal", {a, b}, x.dim());
   return diagonal_at(x, offset, int(dims[0]), int(dims[1]));
 }
 
-Tensor diag_embed(const Tensor& x, int64_t offset, int64_t a, int64_t b) {
+Tensor diag_embed(const Tensor& x, int64_t offset, Dim a, Dim b) {
   if (x.dim() == 0) fail("diag_embed: a 0-d tensor has no elements to lay out");
   if (x.dim() == kMaxDims) fail("diag_embed: a tensor has at most {} dimensions", kMaxDims);
   const Shape dims = wrap_dims("diag_embed", {a, b}, x.dim() + 1);
@@ -255,7 +255,7 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t a, int64_t b) {
 
 // ---- windows and strides ------------------------------------------------------------------------
 
-Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+Tensor unfold(const Tensor& x, Dim dim, int64_t size, int64_t step) {
   const int d = wrap_dim("unfold", dim, x.dim());
   const int64_t n = x.dim() > 0 ? x.size(d) : 1;
   if (step < 1) fail("unfold: the step is {}, it must be at least 1", step);

@@ -7,29 +7,29 @@
 namespace mt {
 
 /// One dimension seen as several; one of the sizes may be -1.
-Tensor unflatten(const Tensor&, int64_t dim, const Shape& sizes);
-Tensor movedim(const Tensor&, const Shape& from, const Shape& to);
+Tensor unflatten(const Tensor&, Dim dim, const Shape& sizes);
+Tensor movedim(const Tensor&, const Dims& from, const Dims& to);
 /// Without those of the dimensions whose size is 1.
-Tensor squeeze(const Tensor&, const Shape& dims);
+Tensor squeeze(const Tensor&, const Dims& dims);
 /// With new dimensions of size 1 at these places of the result.
-Tensor unsqueeze(const Tensor&, const Shape& dims);
+Tensor unsqueeze(const Tensor&, const Dims& dims);
 /// At least so many dimensions, as numpy's atleast_1d, atleast_2d, atleast_3d.
 Tensor at_least(const Tensor&, int dims);
 /// Parts of `size` positions; the last may be smaller.
-std::vector<Tensor> split(const Tensor&, int64_t size, int64_t dim = 0);
-std::vector<Tensor> split(const Tensor&, const std::vector<int64_t>& sizes, int64_t dim = 0);
+std::vector<Tensor> split(const Tensor&, int64_t size, Dim dim = 0);
+std::vector<Tensor> split(const Tensor&, const std::vector<int64_t>& sizes, Dim dim = 0);
 /// At most n parts of equal size; the last may be smaller.
-std::vector<Tensor> chunk(const Tensor&, int64_t n, int64_t dim = 0);
-std::vector<Tensor> unbind(const Tensor&, int64_t dim = 0);
+std::vector<Tensor> chunk(const Tensor&, int64_t n, Dim dim = 0);
+std::vector<Tensor> unbind(const Tensor&, Dim dim = 0);
 std::vector<Tensor> broadcast_tensors(const std::vector<Tensor>&);
 /// Each 1-d tensor along a dimension of its own; `xy` exchanges the first two.
 std::vector<Tensor> meshgrid(const std::vector<Tensor>&, bool xy = false);
 /// The elements where the position along `b` is that along `a` plus the offset: a last dimension.
-Tensor diagonal(const Tensor&, int64_t offset = 0, int64_t a = 0, int64_t b = 1);
+Tensor diagonal(const Tensor&, int64_t offset = 0, Dim a = 0, Dim b = 1);
 /// Zeros whose diagonal, over the dimensions a and b of the result, is x's last dimension.
-Tensor diag_embed(const Tensor&, int64_t offset = 0, int64_t a = -2, int64_t b = -1);
+Tensor diag_embed(const Tensor&, int64_t offset = 0, Dim a = -2, Dim b = -1);
 /// All windows of `size` positions, `step` apart; the positions inside are a last dimension.
-Tensor unfold(const Tensor&, int64_t dim, int64_t size, int64_t step);
+Tensor unfold(const Tensor&, Dim dim, int64_t size, int64_t step);
 /// The storage seen with any sizes and strides that stay inside it.
 Tensor as_strided(const Tensor&, const Shape& size, const Shape& stride, int64_t offset);
 /// All elements of the storage, in one dimension.

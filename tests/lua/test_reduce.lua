@@ -364,7 +364,7 @@ test('quantile, nanquantile', function()
   raises(function() x:quantile(0.5, 1, false, 'cubic') end, "interpolation is 'cubic'")
   raises(function() mt.zeros(0):quantile(0.5) end, 'quantile: %(0%) has no elements')
   raises(function() x:long():quantile(0.5) end, 'quantile: of int64')
-  raises(function() x:quantile('a') end, "quantile: argument 2 'q' must be a number")
+  raises(function() x:quantile('a') end, "quantile: argument 2 'q' must be a tensor or a number")
 end)
 
 test('quantile has a gradient by q too, where it lies between two places', function()

@@ -101,7 +101,7 @@ end
 
 local function show(found)
   local value, shown = found.value, found.shown
-  local signature, doc = core.entry(value)
+  local signature, doc, limits = core.entry(value)
   if signature then
     local name, known = shown:match('[%w_]+$'), signature:match('^[%w_]+')
     if name ~= known and (core.methods[known] == value or rawget(mt, known) == value) then
@@ -109,6 +109,7 @@ local function show(found)
     end
     print(ways(shown, signature, core.methods[name] == value))
     print(wrap(doc, '  ', 92))
+    if limits ~= '' then print(wrap(limits .. '.', '  ', 92)) end
     local in_place = not name:find('_$') and core.methods[name .. '_']
     if in_place and core.methods[name] == value then print(('  In place: x:%s_(..)'):format(name)) end
   elseif type(value) == 'table' then

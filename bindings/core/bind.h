@@ -1,0 +1,200 @@
+// bind.h -- an entry's body from an engine function: arguments are converted by its parameters' types
+//
+//   {"glu(x, dim=-1)", "One half of dim times the sigmoid of the other.", bind<glu>},
+//   {"ravel(x)", "..", bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
+// Parameter i of the function is argument i of the signature, which says the defaults. nil is an
+// undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device. Positions
+// are 1-based in Lua and 0-based in Dim, Position and Dims. A parameter of the type const char* is no
+// argument: it gets the name of the function.
+#pragma once
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "bindings/core/lua.h"
+#include "engine/core/device.h"
+#include "engine/ops/generator.h"
+#include "engine/ops/reduce.h"
+
+namespace mt::lua {
+
+/// A tensor, or a number that will adopt the other operand's dtype.
+struct Operand {
+  Tensor value;
+  operator const Tensor&() const { return value; }
+};
+/// Whole numbers: a tensor, or one of a list or a number.
+struct WholeNumbers {
+  Tensor value;
+  operator const Tensor&() const { return value; }
+};
+/// Positions that are a result, 0-based: Lua gets them 1-based.
+struct Positions {
+  Tensor index;
+};
+
+/// The generator at argument i; null, the stream of manual_seed, where none is given.
+Generator* generator_at(const Args&, int i);
+
+/// How an argument of a C++ type is read, and what its type is for the signature.
+template <class T> struct Arg;
+template <> struct Arg<Tensor> {
+  static constexpr Type type{kind::tensor, true};
+  static const Tensor& get(const Args& a, int i) { return a.tensor(i); }
+};
+template <> struct Arg<Operand> {
+  static constexpr Type type{kind::tensor | kind::number};
+  static Operand get(const Args& a, int i) { return {a.operand(i)}; }
+};
+template <> struct Arg<WholeNumbers> {
+  static constexpr Type type{kind::tensor | kind::integer | kind::integers};
+  static WholeNumbers get(const Args& a, int i);
+};
+template <> struct Arg<double> {
+  static constexpr Type type{kind::number};
+  static double get(const Args& a, int i) { return a.number(i); }
+};
+template <> struct Arg<int64_t> {
+  static constexpr Type type{kind::integer};
+  static int64_t get(const Args& a, int i) { return a.integer(i); }
+};
+template <> struct Arg<bool> {
+  static constexpr Type type{kind::boolean};
+  static bool get(const Args& a, int i) { return a.boolean(i); }
+};
+template <> struct Arg<std::string> {
+  static constexpr Type type{kind::string};
+  static std::string get(const Args& a, int i) { return a.text(i); }
+};
+template <> struct Arg<Dim> {
+  static constexpr Type type{kind::integer | kind::position};
+  static Dim get(const Args& a, int i) { return a.position(i); }
+};
+template <> struct Arg<Position> {
+  static constexpr Type type{kind::integer | kind::position};
+  static Position get(const Args& a, int i) { return a.position(i); }
+};
+template <> struct Arg<Dims> {
+  static constexpr Type type{kind::integer | kind::integers | kind::position, true};
+  static Dims get(const Args& a, int i) { return a.dims(i); }
+};
+template <> struct Arg<Shape> {
+  static constexpr Type type{kind::integer | kind::integers, true};
+  static Shape get(const Args& a, int i) { return a.shape(i); }
+};
+template <> struct Arg<std::vector<int64_t>> {
+  static constexpr Type type{kind::integer | kind::integers};
+  static std::vector<int64_t> get(const Args& a, int i) { return a.integers(i); }
+};
+template <> struct Arg<std::vector<Tensor>> {
+  static constexpr Type type{kind::tensors};
+  static std::vector<Tensor> get(const Args& a, int i) { return a.tensors(i); }
+};
+template <> struct Arg<Dtype> {
+  static constexpr Type type{kind::dtype, true};
+  static Dtype get(const Args& a, int i) { return a.dtype(i); }
+};
+template <> struct Arg<Device> {
+  static constexpr Type type{kind::device, true};
+  static const Device& get(const Args& a, int i) { return a.device(i); }
+};
+template <> struct Arg<Generator*> {
+  static constexpr Type type{kind::generator, true};
+  static Generator* get(const Args& a, int i) { return generator_at(a, i); }
+};
+template <class T> struct Arg<std::optional<T>> {
+  static constexpr Type type = [] {
+    Type t = Arg<T>::type;
+    t.takes_nil = true;
+    return t;
+  }();
+  static std::optional<T> get(const Args& a, int i) {
+    if (!a.given(i) && !a.param(i).has_default) return std::nullopt;
+    return Arg<T>::get(a, i);
+  }
+};
+/// The name that the function was called by; no argument.
+template <> struct Arg<const char*> {
+  static constexpr Type type{};
+  static const char* get(const Args& a, int) { return signature_of(a.entry()).name.c_str(); }
+};
+/// An enum whose values are 0, 1, .. and whose names `names_of(E)` lists.
+template <class E>
+requires std::is_enum_v<E>
+struct Arg<E> {
+  static constexpr auto names = names_of(E());
+  static constexpr Type type{kind::any, false, names.data(), int(names.size())};
+  static E get(const Args& a, int i) { return E(a.choice(i)); }
+};
+
+/// 0-based positions as the user counts them.
+int push_positions(const Args&, const Tensor& index);
+int push_list(const Args&, const std::vector<Tensor>&);
+/// A result, or in a form in place argument 1 with the result written into it.
+int push_or_write(const Args&, const Tensor& result);
+/// Values and where they stood.
+int push_result(const Args&, ValuesIndices);
+
+template <class R> int push_result(const Args& a, const R& result) {
+  if constexpr (std::is_same_v<R, Tensor>)
+    return a.entry().in_place ? push_or_write(a, result) : a.push(result);
+  else if constexpr (std::is_same_v<R, Positions>) return push_positions(a, result.index);
+  else if constexpr (std::is_same_v<R, std::vector<Tensor>>) return push_list(a, result);
+  else if constexpr (std::is_integral_v<R> && !std::is_same_v<R, bool>)
+    return a.push(double(result));
+  else if constexpr (requires { a.push(result); }) return a.push(result);
+  else if constexpr (requires { R{Tensor(), Tensor(), Tensor(), Tensor()}; }) {
+    const auto& [x, y, z, w] = result;
+    return push_result(a, x) + push_result(a, y) + push_result(a, z) + push_result(a, w);
+  } else if constexpr (requires { R{Tensor(), Tensor(), Tensor()}; }) {
+    const auto& [x, y, z] = result;
+    return push_result(a, x) + push_result(a, y) + push_result(a, z);
+  } else {
+    const auto& [x, y] = result;
+    return push_result(a, x) + push_result(a, y);
+  }
+}
+
+template <class T> constexpr bool is_name = std::is_same_v<T, const char*>;
+
+template <auto fn, class Function = decltype(+fn)> struct Bound;
+template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
+  static constexpr int count = (0 + ... + !is_name<A>);
+  static constexpr auto types = [] {
+    std::array<Type, count + 1> list;
+    size_t n = 0;
+    ((list[n] = Arg<std::remove_cvref_t<A>>::type, n += !is_name<A>), ...);
+    return list;
+  }();
+  /// Which argument of the call parameter k is.
+  static constexpr int place(size_t k) {
+    constexpr bool from_call[] = {!is_name<A>..., false};
+    int at = 1;
+    for (size_t i = 0; i < k; ++i) at += from_call[i];
+    return at;
+  }
+
+  /// Braces around its arguments have them read from left to right: the first wrong one is reported.
+  struct Call {
+    int results;
+    template <class... X> Call(Args& a, X&&... x) {
+      if constexpr (std::is_void_v<R>) {
+        fn(std::forward<X>(x)...);
+        results = 0;
+      } else if constexpr (std::is_same_v<R, const Tensor&>) {  // written in place
+        fn(std::forward<X>(x)...);
+        results = a.self();
+      } else {
+        results = push_result(a, fn(std::forward<X>(x)...));
+      }
+    }
+  };
+  template <size_t... I> static int run(Args& a, std::index_sequence<I...>) {
+    return Call{a, Arg<std::remove_cvref_t<A>>::get(a, place(I))...}.results;
+  }
+  static int body(Args& a) { return run(a, std::index_sequence_for<A...>()); }
+};
+
+template <auto fn> constexpr Body bind{&Bound<fn>::body, Bound<fn>::types.data(), Bound<fn>::count};
+
+}  // namespace mt::lua
