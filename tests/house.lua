@@ -42,7 +42,7 @@ for name in ([[array bitset deque flat_map flat_set forward_list list map queue 
   containers[name] = true
 end
 -- The list of operations grows by design; every other file fits in the head.
-local longest_file, widest_line = 700, 120
+local longest_file, widest_line, longest_function = 700, 120, 60
 local may_grow = {['kernels/ops.h'] = true}
 
 local function read(path)
@@ -172,6 +172,25 @@ function rules.length(path, lines, _, tell)
   end
 end
 
+--- Functions of the Lua library fit on a screen.
+local protos = require 'jit.util'
+function rules.functions(path, _, text, tell)
+  local chunk = path:find('^bindings/lua/') and not path:find('/optim/') and loadstring(text)
+  local function look(f)
+    local info = protos.funcinfo(f)
+    local lines = info.lastlinedefined - info.linedefined + 1
+    if info.linedefined > 0 and lines > longest_function then
+      tell(info.linedefined, ('a function of %d lines, at most %d'):format(lines, longest_function))
+    end
+    local i = -1
+    while protos.funck(f, i) ~= nil do
+      if type(protos.funck(f, i)) == 'proto' then look(protos.funck(f, i)) end
+      i = i - 1
+    end
+  end
+  if chunk then look(chunk) end
+end
+
 function rules.guard(path, _, text, tell)
   if path:find('%.h$') and not text:find('#pragma once', 1, true) then tell(1,
     '#pragma once is missing') end
@@ -216,6 +235,8 @@ local samples = {
   {'tabs', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n\tint x;\n'},
   {'width', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('x'):rep(121) .. '\n'},
   {'length', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('int x;\n'):rep(700)},
+  {'functions', 'bindings/lua/bad.lua', '-- bad.lua -- what this file is for\nreturn function()\n' ..
+    ('local f = function() end\n'):rep(60) .. 'end\n'},
   {'guard', 'engine/bad.h', '// bad.h -- what this file is for\n'},
 }
 local broken = 0

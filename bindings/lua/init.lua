@@ -20,12 +20,8 @@ end
 function core.strict(module, name, open, lazy)
   if getmetatable(module) then return module end
   return setmetatable(module, {open = open, lazy = lazy, __index = function(self, key)
-    if open then open(key) end
+    if lazy and lazy[key] then rawset(self, key, lazy[key]()) elseif open then open(key) end
     local value = rawget(self, key)
-    if value == nil and lazy and lazy[key] then
-      value = lazy[key]()
-      rawset(self, key, value)
-    end
     if value ~= nil then return value end
     if lazy and core.methods[key] then core.fail("%s has no '%s', which is a method: x:%s(..)", name, key, key) end
     local close = core.nearest(core.names(self), tostring(key))
@@ -47,12 +43,38 @@ end
 function core.entry(value) return entry(declared(value)) end
 function core.parameters(value) return parameters(declared(value)) end
 
+--- Whether a value can be called: a function, or a table with __call.
+function core.is_callable(value)
+  local meta = type(value) == 'table' and getmetatable(value)
+  return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
+end
+
 local function shape_equal(a, b)
   if #a ~= #b then return false end
   for i = 1, #a do
     if a[i] ~= b[i] then return false end
   end
   return true
+end
+
+--- What mt has, but opens when it is asked for: functions that do so, by name.
+local function library()
+  local lazy = {}
+  for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
+    lazy[name] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. name) end
+  end
+  lazy.cuda = function() return core.strict(require 'mtorch.cuda.functions', 'mt.cuda') end
+  lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
+  lazy.time = function() return require('mtorch.tools.timeit').time end
+  lazy.timeit = function() return require('mtorch.tools.timeit').timeit end
+  for _, name in ipairs {'args', 'progress', 'report', 'profile', 'help'} do
+    lazy[name] = function() return require('mtorch.tools.' .. name) end
+  end
+  for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
+    lazy[name] = function() return require('mtorch.core.gradient')[name] end
+  end
+  lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
+  return lazy
 end
 
 return function(mt, _, methods, tensor_meta, shape_meta)
@@ -102,69 +124,14 @@ return function(mt, _, methods, tensor_meta, shape_meta)
       local _, allocated, peak, kept, allocations = core.memory()
       return {allocated = allocated, peak = peak, reserved = allocated + kept, allocations = allocations}
     end)
-  mt.cuda = core.strict({
-    is_available = function()
-      local trouble = core.cuda_unavailable_reason()
-      if trouble == '' then return true end
-      return false, trouble
-    end,
-    device_count = core.declare('device_count()', 'How many GPUs can be used.', core.cuda_devices),
-    device_name = core.declare("device_name(device='cuda')", 'What a GPU is sold as.',
-      function(device) return core.device_name(device or 'cuda') end),
-    kernel = core.declare("kernel(source, name=nil, options=nil, defines=nil, rank=nil, device='cuda', check=false)",
-      'A kernel in CUDA C, compiled by NVRTC and kept on disk; k[{blocks, threads}](..) launches it, k[{ {gx, gy}, ' ..
-      "{bx, by}, bytes}](..) too. name may be 'scale<float>'; options are NVRTC's; defines = {TILE = 16}; rank = " ..
-      "{m = 2} says how many dimensions a tensor must have; k:set_constant('name', x) fills a " ..
-      '__constant__. check=true finds what a launch writes beside its tensors.',
-      function(...) return require('mtorch.cuda.kernel')(...) end),
-    synchronize = core.declare("synchronize(device='cuda')", 'Waits until a GPU has done what it was asked.',
-      function(device) core.synchronize(device or 'cuda') end),
-    get_device_properties = core.declare("get_device_properties(device='cuda')", 'What the driver says of a GPU: ' ..
-      'name, major, minor (compute capability), multi_processor_count, warp_size, max_threads_per_block, ' ..
-      'max_threads_per_multi_processor, regs_per_multiprocessor, total_memory, shared_memory_per_block and ' ..
-      'L2_cache_size in bytes.',
-      function(device) return require('mtorch.cuda').get_device_properties(device or 'cuda') end),
-    memory_stats = core.declare("memory_stats(device='cuda')", 'Bytes of a GPU: allocated (in tensors), peak, ' ..
-      'reserved (from the driver, in use or kept for reuse), free, total; and how many allocations, launches, ' ..
-      'copies and waits there were; products and convolutions name the libraries of large ones.',
-      function(device) return require('mtorch.cuda').memory_stats(device or 'cuda') end),
-    empty_cache = core.declare("empty_cache(device='cuda')", 'Gives memory that is kept for reuse back to the driver.',
-      function(device) require('mtorch.cuda').empty_cache(device or 'cuda') end),
-    reset_peak = core.declare("reset_peak(device='cuda')", "memory_stats().peak begins anew at what is allocated.",
-      function(device) require('mtorch.cuda').reset_peak(device or 'cuda') end),
-    Event = core.declare("Event(device='cuda')", 'A mark in the order of a GPU\'s work: e:record(), ' ..
-      'e:synchronize(), e:query(), and e1:elapsed_time(e2) in milliseconds.',
-      function(device) return require('mtorch.cuda').Event(device or 'cuda') end),
-    graph = core.declare("graph(fn, warmup=2, device='cuda')", 'Runs fn warmup times, then records what it asks of ' ..
-      'the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the ' ..
-      'recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: ' ..
-      'x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and ' ..
-      'draws random numbers that go on from replay to replay. SGD and Adam take the learning rate of the replay; ' ..
-      'another option that changed is refused. g:release() ends it.',
-      function(fn, warmup, device) return require('mtorch.cuda').graph(fn, warmup, device or 'cuda') end),
-  }, 'mt.cuda')
 
-  local lazy = {}
-  --- Whether a value can be called: a function, or a table with __call.
-  function core.is_callable(value)
-    local meta = type(value) == 'table' and getmetatable(value)
-    return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
+  core.lazy = library()
+  local complete = core.complete
+  function core.complete()
+    local _ = mt.cuda -- before the method of that name would be mt.cuda too
+    return complete()
   end
-  core.lazy = lazy -- for help: what mt has, but has not opened yet
-  for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
-    lazy[name] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. name) end
-  end
-  lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
-  lazy.time = function() return require('mtorch.tools.timeit').time end
-  lazy.timeit = function() return require('mtorch.tools.timeit').timeit end
-  for _, name in ipairs {'args', 'progress', 'report', 'profile', 'help'} do
-    lazy[name] = function() return require('mtorch.tools.' .. name) end
-  end
-  for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
-    lazy[name] = function() return require('mtorch.core.gradient')[name] end
-  end
-  lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   core.strict(mt, 'mt', function(key)
     if key == nil then core.complete() elseif type(key) == 'string' then core.open(key) end
-  end, lazy)
+  end, core.lazy)
 end
