@@ -4,8 +4,8 @@
 //   {"ravel(x)", "..", bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
 // Parameter i of the function is argument i of the signature, which says the defaults. nil is an
 // undefined tensor, an empty std::optional, list or shape, Dtype::none or the default device. Positions
-// are 1-based in Lua and 0-based in Dim, Position and Dims. A parameter of the type const char* is no
-// argument: it gets the name of the function.
+// are 1-based in Lua and 0-based in Dim, Position and Dims. Parameters of the types const char* (the
+// name of the function) and InPlace are no arguments.
 #pragma once
 #include <array>
 #include <optional>
@@ -13,6 +13,7 @@
 
 #include "bindings/core/lua.h"
 #include "engine/core/device.h"
+#include "engine/ops/gather_scatter.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/reduce.h"
 
@@ -113,10 +114,25 @@ template <class T> struct Arg<std::optional<T>> {
     return Arg<T>::get(a, i);
   }
 };
+template <> struct Arg<Index> {
+  static constexpr Type type{kind::tensor};
+  static Index get(const Args& a, int i) { return {a.tensor(i), 1}; }
+};
+template <> struct Arg<std::string_view> {
+  static constexpr Type type{kind::string};
+  static std::string_view get(const Args& a, int i) {
+    return a.defaulted(i) ? a.param(i).text : a.characters(i);
+  }
+};
 /// The name that the function was called by; no argument.
 template <> struct Arg<const char*> {
   static constexpr Type type{};
   static const char* get(const Args& a, int) { return signature_of(a.entry()).name.c_str(); }
+};
+/// Whether the entry is the form in place; no argument.
+template <> struct Arg<InPlace> {
+  static constexpr Type type{};
+  static InPlace get(const Args& a, int) { return {a.entry().in_place}; }
 };
 /// An enum whose values are 0, 1, .. and whose names `names_of(E)` lists.
 template <class E>
@@ -135,6 +151,10 @@ int push_or_write(const Args&, const Tensor& result);
 /// Values and where they stood.
 int push_result(const Args&, ValuesIndices);
 
+template <class T> constexpr bool is_optional = false;
+template <class T> constexpr bool is_optional<std::optional<T>> = true;
+
+/// The results of an engine function, one after another; an optional one without a value is none.
 template <class R> int push_result(const Args& a, const R& result) {
   if constexpr (std::is_same_v<R, Tensor>)
     return a.entry().in_place ? push_or_write(a, result) : a.push(result);
@@ -143,6 +163,7 @@ template <class R> int push_result(const Args& a, const R& result) {
   else if constexpr (std::is_integral_v<R> && !std::is_same_v<R, bool>)
     return a.push(double(result));
   else if constexpr (requires { a.push(result); }) return a.push(result);
+  else if constexpr (is_optional<R>) return result ? push_result(a, *result) : 0;
   else if constexpr (requires { R{Tensor(), Tensor(), Tensor(), Tensor()}; }) {
     const auto& [x, y, z, w] = result;
     return push_result(a, x) + push_result(a, y) + push_result(a, z) + push_result(a, w);
@@ -155,20 +176,21 @@ template <class R> int push_result(const Args& a, const R& result) {
   }
 }
 
-template <class T> constexpr bool is_name = std::is_same_v<T, const char*>;
+template <class T>
+constexpr bool is_argument = !std::is_same_v<T, const char*> && !std::is_same_v<T, InPlace>;
 
 template <auto fn, class Function = decltype(+fn)> struct Bound;
 template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
-  static constexpr int count = (0 + ... + !is_name<A>);
+  static constexpr int count = (0 + ... + is_argument<A>);
   static constexpr auto types = [] {
     std::array<Type, count + 1> list;
-    size_t n = 0;
-    ((list[n] = Arg<std::remove_cvref_t<A>>::type, n += !is_name<A>), ...);
+    [[maybe_unused]] size_t n = 0;
+    ((list[n] = Arg<std::remove_cvref_t<A>>::type, n += is_argument<A>), ...);
     return list;
   }();
   /// Which argument of the call parameter k is.
   static constexpr int place(size_t k) {
-    constexpr bool from_call[] = {!is_name<A>..., false};
+    constexpr bool from_call[] = {is_argument<A>..., false};
     int at = 1;
     for (size_t i = 0; i < k; ++i) at += from_call[i];
     return at;
@@ -185,7 +207,10 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
         fn(std::forward<X>(x)...);
         results = a.self();
       } else {
-        results = push_result(a, fn(std::forward<X>(x)...));
+        const auto& result = fn(std::forward<X>(x)...);
+        if constexpr ((std::is_same_v<A, InPlace> || ...))
+          results = a.entry().in_place ? a.self() : a.push(result);
+        else results = push_result(a, result);
       }
     }
   };

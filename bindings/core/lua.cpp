@@ -333,11 +333,14 @@ int Args::choice(int i) const {
 }
 
 std::string Args::text(int i) const {
-  if (defaulted(i)) return param(i).text;
+  return std::string(defaulted(i) ? param(i).text : characters(i));
+}
+
+std::string_view Args::characters(int i) const {
   if (lua_type(L, i) != LUA_TSTRING) wrong(i, "a string");
   size_t n;
   const char* s = lua_tolstring(L, i, &n);
-  return std::string(s, n);
+  return {s, n};
 }
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -86,6 +87,7 @@ class Args {
   /// Which of the parameter's choices, from 0.
   int choice(int i) const;
   std::string text(int i) const;
+  std::string_view characters(int i) const;  // of Lua
   /// A dimension or position, 0-based; negative ones count from the end and stay negative.
   int64_t position(int i) const;
   std::vector<int64_t> integers(int i) const;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bindings/core/bind.h"
 #include "bindings/core/callback.h"
 #include "bindings/core/indexing.h"
 #include "bindings/core/module.h"
@@ -272,10 +273,8 @@ template <int (*body)(lua_State*)> int safely(lua_State* L) {
 // ---- methods about one tensor -------------------------------------------------------------------
 
 const Entry kMethods[] = {
-    {"dim(x)", "The number of dimensions.",
-     [](Args& a) { return a.push(double(a.tensor(1).dim())); }},
-    {"numel(x)", "The number of elements.",
-     [](Args& a) { return a.push(double(a.tensor(1).numel())); }},
+    {"dim(x)", "The number of dimensions.", bind<[](const Tensor& x) { return x.dim(); }>},
+    {"numel(x)", "The number of elements.", bind<[](const Tensor& x) { return x.numel(); }>},
     {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -291,9 +290,9 @@ const Entry kMethods[] = {
        return a.push(double(x.stride(wrap_dim("stride", a.position(2), x.dim()))));
      }},
     {"is_contiguous(x)", "Whether the elements lie in row-major order without gaps.",
-     [](Args& a) { return a.push(a.tensor(1).is_contiguous()); }},
+     bind<[](const Tensor& x) { return x.is_contiguous(); }>},
     {"storage_offset(x)", "Where the tensor begins in its storage, in elements.",
-     [](Args& a) { return a.push(double(a.tensor(1).offset())); }},
+     bind<[](const Tensor& x) { return x.offset(); }>},
     {"item(x)", "The number in a tensor of one element; a boolean for bool.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -324,25 +323,21 @@ const Entry kMethods[] = {
        return 1;
      }},
     {"requires_grad_(x, wanted=true)", "Asks for a gradient (or no longer); returns x.",
-     [](Args& a) {
-       a.tensor(1).requires_grad_(a.boolean(2, true));
-       return a.self();
-     }},
+     bind<[](const Tensor& x, bool wanted) -> const Tensor& { return x.requires_grad_(wanted); }>},
     {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",
      "Adds to .grad of every leaf that x was computed from. Uses the graph up unless retain_graph.",
      [](Args& a) {
-       a.tensor(1).backward(a.given(2) ? a.tensor(2) : Tensor(), a.boolean(3, false),
-                            a.boolean(4, false));
+       a.tensor(1).backward(a.tensor(2), a.boolean(3), a.boolean(4));
        if (any_suspects()) Callback::watch(a.L);
        return 0;
      }},
     {"detach(x)", "The same data, outside the graph.",
-     [](Args& a) { return a.push(a.tensor(1).detach()); }},
+     bind<[](const Tensor& x) { return x.detach(); }>},
     {"zero_grad_(x)", "Drops the gradient (sets it to nil); returns x.",
-     [](Args& a) {
-       a.tensor(1).set_grad({});
-       return a.self();
-     }},
+     bind<[](const Tensor& x) -> const Tensor& {
+       x.set_grad({});
+       return x;
+     }>},
 };
 
 }  // namespace

@@ -73,7 +73,7 @@ int autocast_body(Args& a) {
 }
 
 int is_autocasting(Args& a) {
-  const std::string name = a.given(1) ? a.text(1) : "cpu";
+  const std::string name = a.text(1);
   return a.push((name == "cpu" ? thread_state.autocast.cpu : thread_state.autocast.cuda) !=
                 Dtype::none);
 }

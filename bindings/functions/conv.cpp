@@ -7,62 +7,85 @@
 namespace mt::lua {
 namespace {
 
-/// A number or a list of them; nothing is empty.
-Shape numbers(const Args& a, int i) { return a.given(i) ? a.shape(i) : Shape(); }
+/// Numbers for each dimension, or what keeps the size.
+struct ConvPadding {
+  Shape sides;
+  bool same = false;
+};
 
-Tensor maybe(const Args& a, int i) { return a.given(i) ? a.tensor(i) : Tensor(); }
+}  // namespace
 
-/// The name that the function was declared with.
-const char* own_name(const Args& a) { return signature_of(a.entry()).name.c_str(); }
-
-template <int Spatial> int convolution(Args& a) {
-  const char* name = own_name(a);
-  ConvOptions o;
-  o.stride = numbers(a, 4), o.dilation = numbers(a, 6), o.groups = a.integer(7, 1);
-  if (a.given(5) && lua_type(a.L, 5) == LUA_TSTRING) {
-    const std::string how = a.text(5);
+template <> struct Arg<ConvPadding> {
+  static constexpr const char* names[] = {"same", "valid"};
+  static constexpr Type type{kind::integer | kind::integers, false, names, 2};
+  static ConvPadding get(const Args& a, int i) {
+    if (lua_type(a.L, i) != LUA_TSTRING) return {a.shape(i)};
+    const std::string how = a.text(i);
     if (how != "same" && how != "valid")
-      fail("{}: padding is '{}'; use a number, a list, 'same' or 'valid'", name, how);
-    o.same = how == "same";
-  } else {
-    o.padding = numbers(a, 5);
+      fail("padding is '{}'; use a number, a list, 'same' or 'valid'", how);
+    return {{}, how == "same"};
   }
-  return a.push(conv(name, Spatial, a.tensor(1), a.tensor(2), maybe(a, 3), o));
-}
+};
 
-template <int Spatial> int transposed(Args& a) {
+namespace {
+
+template <int Spatial>
+Tensor convolution(const char* name, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                   const Shape& stride, const ConvPadding& padding, const Shape& dilation,
+                   int64_t groups) {
   ConvOptions o;
-  o.stride = numbers(a, 4), o.padding = numbers(a, 5), o.output_padding = numbers(a, 6);
-  o.groups = a.integer(7, 1), o.dilation = numbers(a, 8);
-  return a.push(conv_transpose(own_name(a), Spatial, a.tensor(1), a.tensor(2), maybe(a, 3), o));
+  o.stride = stride, o.padding = padding.sides, o.same = padding.same, o.dilation = dilation;
+  o.groups = groups;
+  return conv(name, Spatial, input, weight, bias, o);
 }
 
-template <int Spatial> int anchored(Args& a) {
-  return a.push(conv_anchored(Spatial == 1 ? "conv1d_anchored" : "conv2d_anchored", Spatial,
-                              a.tensor(1), a.tensor(2), a.boolean(3, false)));
+template <int Spatial>
+Tensor transposed(const char* name, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                  const Shape& stride, const Shape& padding, const Shape& output_padding,
+                  int64_t groups, const Shape& dilation) {
+  ConvOptions o;
+  o.stride = stride, o.padding = padding, o.output_padding = output_padding;
+  o.groups = groups, o.dilation = dilation;
+  return conv_transpose(name, Spatial, input, weight, bias, o);
 }
 
-template <int Spatial> int max_pooled(Args& a) {
+template <int Spatial>
+Tensor anchored(const char* name, const Tensor& input, const Tensor& weight, bool reverse) {
+  return conv_anchored(name, Spatial, input, weight, reverse);
+}
+
+/// Values, and where they lie if that is asked for.
+using WithIndices = std::pair<Tensor, std::optional<Positions>>;
+WithIndices asked(Pooled p, bool indices) {
+  return {std::move(p.values),
+          indices ? std::optional(Positions{std::move(p.index)}) : std::nullopt};
+}
+
+template <int Spatial>
+WithIndices max_pooled(const char* name, const Tensor& input, const Shape& kernel,
+                       const Shape& stride, const Shape& padding, const Shape& dilation, bool ceil,
+                       bool indices) {
   PoolOptions o;
-  o.kernel = numbers(a, 2), o.stride = numbers(a, 3), o.padding = numbers(a, 4);
-  o.dilation = numbers(a, 5), o.ceil = a.boolean(6, false);
-  const bool indices = a.boolean(7, false);
-  const Pooled p = max_pool(own_name(a), Spatial, a.tensor(1), o);
-  a.push(p.values);
-  if (indices) push_positions(a, p.index);
-  return indices ? 2 : 1;
+  o.kernel = kernel, o.stride = stride, o.padding = padding, o.dilation = dilation, o.ceil = ceil;
+  return asked(max_pool(name, Spatial, input, o), indices);
 }
 
-template <int Spatial> int averaged(Args& a) {
+template <int Spatial>
+Tensor averaged(const char* name, const Tensor& input, const Shape& kernel, const Shape& stride,
+                const Shape& padding, bool ceil, bool count_pad, std::optional<double> divisor) {
   PoolOptions o;
-  o.kernel = numbers(a, 2), o.stride = numbers(a, 3), o.padding = numbers(a, 4);
-  o.ceil = a.boolean(5, false), o.count_include_pad = a.boolean(6, true);
-  if (Spatial > 1 && a.given(7)) o.divisor = a.number(7);
-  return a.push(avg_pool(own_name(a), Spatial, a.tensor(1), o));
+  o.kernel = kernel, o.stride = stride, o.padding = padding;
+  o.ceil = ceil, o.count_include_pad = count_pad, o.divisor = divisor;
+  return avg_pool(name, Spatial, input, o);
 }
 
-template <int Spatial> int adaptive(Args& a) {
-  return a.push(adaptive_avg_pool(own_name(a), Spatial, a.tensor(1), a.shape(2)));
+template <int Spatial> Tensor adaptive(const char* name, const Tensor& input, const Shape& size) {
+  return adaptive_avg_pool(name, Spatial, input, size);
+}
+
+template <int Spatial>
+WithIndices adaptive_max(const char* name, const Tensor& input, const Shape& size, bool indices) {
+  return asked(adaptive_max_pool(name, Spatial, input, size), indices);
 }
 
 /// The size and the scale of each spatial dimension; a scale of 0 stands for the sizes' ratio.
@@ -156,143 +179,113 @@ int interpolated(Args& a) {
   return a.push(y);
 }
 
-template <int Spatial> int adaptive_max(Args& a) {
-  const Pooled p = adaptive_max_pool(own_name(a), Spatial, a.tensor(1), a.shape(2));
-  a.push(p.values);
-  return a.boolean(3, false) ? 1 + push_positions(a, p.index) : 1;
-}
-
-int sampled(Args& a) {
-  const std::string mode = a.given(3) ? a.text(3) : "bilinear",
-                    beyond = a.given(4) ? a.text(4) : "zeros";
-  if (mode != "bilinear" && mode != "nearest" && mode != "bicubic")
-    fail("grid_sample: mode is '{}'; use 'bilinear', 'nearest' or 'bicubic'", mode);
-  if (beyond != "zeros" && beyond != "border" && beyond != "reflection")
-    fail("grid_sample: padding_mode is '{}'; use 'zeros', 'border' or 'reflection'", beyond);
-  return a.push(grid_sample(a.tensor(1), a.tensor(2),
-                            mode == "nearest"   ? Sampling::nearest
-                            : mode == "bicubic" ? Sampling::cubic
-                                                : Sampling::linear,
-                            beyond == "zeros"    ? Beyond::zeros
-                            : beyond == "border" ? Beyond::border
-                                                 : Beyond::reflection,
-                            a.boolean(5, false)));
-}
-
 /// Functions of the module alone.
 const Entry kFunctions[] = {
     {"conv1d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
      "Cross-correlation of [n x in x length] with [out x in/groups x kernel]; padding: a number, "
      "'same' or 'valid'; of floats only.",
-     convolution<1>},
+     bind<convolution<1>>},
     {"conv2d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
      "Cross-correlation of [n x in x h x w] with [out x in/groups x kh x kw]; stride, padding and "
      "dilation: a number or {h, w}; padding also 'same' or 'valid'; of floats only.",
-     convolution<2>},
+     bind<convolution<2>>},
     {"conv3d(input, weight, bias=nil, stride=1, padding=0, dilation=1, groups=1)",
      "Cross-correlation of [n x in x d x h x w] with [out x in/groups x kd x kh x kw]; stride, "
      "padding and dilation: a number or {d, h, w}; padding also 'same' or 'valid'. It is conv2d over "
      "the windows of the depth, which take kd times the input's memory; of floats only.",
-     convolution<3>},
+     bind<convolution<3>>},
     {"conv_transpose1d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
      "dilation=1)",
      "The gradient of conv1d for its input, as an operation; weight [in x out/groups x kernel]; "
      "of floats only.",
-     transposed<1>},
+     bind<transposed<1>>},
     {"conv_transpose2d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
      "dilation=1)",
      "The gradient of conv2d for its input, as an operation; weight [in x out/groups x kh x kw]; "
      "of floats only.",
-     transposed<2>},
+     bind<transposed<2>>},
     {"conv_transpose3d(input, weight, bias=nil, stride=1, padding=0, output_padding=0, groups=1, "
      "dilation=1)",
      "The gradient of conv3d for its input, as an operation; weight [in x out/groups x kd x kh x "
      "kw]; of floats only.",
-     transposed<3>},
+     bind<transposed<3>>},
     {"conv1d_anchored(input, weight, reverse=false)",
      "MiniTorch's: out[i] = sum of x[i + k] w[k] (reverse: x[i - k]), zeros beyond the ends; "
      "[n x in x t] and [out x in x k] give [n x out x t].",
-     anchored<1>},
+     bind<anchored<1>>},
     {"conv2d_anchored(input, weight, reverse=false)",
      "conv1d_anchored over two dimensions: [n x in x h x w] and [out x in x kh x kw].",
-     anchored<2>},
+     bind<anchored<2>>},
     {"max_pool1d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window of the last dimension; with return_indices also its position "
      "(from 1); of floats only.",
-     max_pooled<1>},
+     bind<max_pooled<1>>},
     {"max_pool2d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window; with return_indices also its position in its plane, counted row "
      "by row from 1; of floats only.",
-     max_pooled<2>},
+     bind<max_pooled<2>>},
     {"max_pool3d(input, kernel_size, stride=nil, padding=0, dilation=1, ceil_mode=false, "
      "return_indices=false)",
      "The largest of each window of the last three dimensions: a number or {d, h, w}; with "
      "return_indices also its position in its volume, counted from 1; of floats only.",
-     max_pooled<3>},
+     bind<max_pooled<3>>},
     {"avg_pool1d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true)",
-     "The mean of each window of the last dimension; of floats only.", averaged<1>},
+     "The mean of each window of the last dimension; of floats only.",
+     bind<[](const char* name, const Tensor& input, const Shape& kernel, const Shape& stride,
+             const Shape& padding, bool ceil, bool count_pad) {
+       return averaged<1>(name, input, kernel, stride, padding, ceil, count_pad, {});
+     }>},
     {"avg_pool2d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true, divisor_override=nil)",
-     "The mean of each window of the last two dimensions; of floats only.", averaged<2>},
+     "The mean of each window of the last two dimensions; of floats only.", bind<averaged<2>>},
     {"avg_pool3d(input, kernel_size, stride=nil, padding=0, ceil_mode=false, "
      "count_include_pad=true, divisor_override=nil)",
-     "The mean of each window of the last three dimensions; of floats only.", averaged<3>},
+     "The mean of each window of the last three dimensions; of floats only.", bind<averaged<3>>},
     {"adaptive_avg_pool1d(input, output_size)",
      "Means over windows that cut the last dimension into output_size parts; of floats only.",
-     adaptive<1>},
+     bind<adaptive<1>>},
     {"adaptive_avg_pool2d(input, output_size)",
      "Means over windows that cut the last two dimensions into output_size parts: a number or "
      "{h, w}; -1 keeps a size; of floats only.",
-     adaptive<2>},
+     bind<adaptive<2>>},
     {"adaptive_avg_pool3d(input, output_size)",
      "Means over windows that cut the last three dimensions into output_size parts: a number or "
      "{d, h, w}; -1 keeps a size; of floats only.",
-     adaptive<3>},
+     bind<adaptive<3>>},
     {"adaptive_max_pool1d(input, output_size, return_indices=false)",
      "The largest of windows that cut the last dimension into output_size parts; with "
      "return_indices also its position (from 1); of floats only.",
-     adaptive_max<1>},
+     bind<adaptive_max<1>>},
     {"adaptive_max_pool2d(input, output_size, return_indices=false)",
      "The largest of windows that cut the last two dimensions into output_size parts: a number or "
      "{h, w}, -1 keeps a size; with return_indices also its position in its plane, counted row by "
      "row from 1; of floats only.",
-     adaptive_max<2>},
+     bind<adaptive_max<2>>},
     {"max_unpool2d(input, indices, kernel_size, stride=nil, padding=0, output_size=nil)",
      "Zeros with the input's values at the positions that max_pool2d returned for them.",
-     [](Args& a) {
-       return a.push(max_unpool2d(a.tensor(1), a.tensor(2), numbers(a, 3), numbers(a, 4),
-                                  numbers(a, 5), numbers(a, 6)));
-     }},
+     bind<max_unpool2d>},
     {"interpolate(input, size=nil, scale_factor=nil, mode='nearest', align_corners=nil)",
      "[n x c x ..] at another size: mode 'nearest', 'nearest-exact', 'area' (means) of 1 to 3 "
      "dimensions, 'linear' of 1, 'bilinear' or 'bicubic' of 2, 'trilinear' of 3.",
      interpolated},
     {"grid_sample(input, grid, mode='bilinear', padding_mode='zeros', align_corners=false)",
      "[n x c x h x w] at the points x, y of grid [n x h' x w' x 2], or [n x c x d x h x w] at x, y, "
-     "z of [n x d' x h' x w' x 3], which run from -1 to 1.\nmode 'bilinear', 'nearest' or "
-     "'bicubic'; padding_mode: beyond the edges 'zeros', 'border' or 'reflection'; align_corners: -1 "
-     "and 1 are the centres of the outermost pixels, not their edges.",
-     sampled},
+     "z of [n x d' x h' x w' x 3], which run from -1 to 1.\npadding_mode: what lies beyond the edges; "
+     "align_corners: -1 and 1 are the centres of the outermost pixels, not their edges.",
+     bind<grid_sample>},
     {"affine_grid(theta, [size], align_corners=false)",
      "The grid for grid_sample of maps theta [n x 2 x 3] for a size {n, c, h, w}, or [n x 3 x 4] "
      "for {n, c, d, h, w}.",
-     [](Args& a) { return a.push(affine_grid(a.tensor(1), a.shape(2), a.boolean(3, false))); }},
+     bind<affine_grid>},
     {"unfold(input, kernel_size, dilation=1, padding=0, stride=1)",
      "The patches that a convolution sees, as columns: [n x c x h x w] gives [n x c*kh*kw x "
      "patches].",
-     [](Args& a) {
-       return a.push(
-           im2col(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4), numbers(a, 5)));
-     }},
+     bind<im2col>},
     {"fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1)",
-     "The sum of patches at their places: the opposite of unfold.",
-     [](Args& a) {
-       return a.push(col2im(a.tensor(1), numbers(a, 2), numbers(a, 3), numbers(a, 4), numbers(a, 5),
-                            numbers(a, 6)));
-     }},
+     "The sum of patches at their places: the opposite of unfold.", bind<col2im>},
 };
 
 }  // namespace

@@ -54,9 +54,9 @@ int frombuffer_body(Args& a) {
   return a.push(from_bytes({bytes, n}, dtype, a.given(3) ? &shape : nullptr));
 }
 
-template <bool Lower> int triangle_body(Args& a) {
-  const Tensor at = triangle_indices(Lower, a.integer(1), a.integer(2), a.integer(3, 0));
-  return push_positions(a, to(at, a.given(4) ? a.device(4) : default_device()));
+template <bool Lower>
+Positions triangle(int64_t rows, int64_t columns, int64_t offset, const Device& device) {
+  return {to(triangle_indices(Lower, rows, columns, offset), device)};
 }
 
 int range_body(Args& a) {
@@ -67,7 +67,7 @@ int range_body(Args& a) {
   return made.push(a, range(first, last, step, made.dtype, made.device));
 }
 
-template <Dtype D> int converted(Args& a) { return a.push(to(a.tensor(1), D)); }
+template <Dtype D> Tensor converted(const Tensor& x) { return to(x, D); }
 
 /// A dtype or a device by name.
 Tensor to_named(const Args& a, int i, const Tensor& x, bool non_blocking) {
@@ -146,57 +146,47 @@ const Entry kFunctions[] = {
      "A copy of a string's bytes as elements; the size must fit the shape exactly.",
      frombuffer_body},
     {"tril_indices(rows, columns, offset=0, device=nil)",
-     "The positions on and below the diagonal: (2 x n), rows above columns.", triangle_body<true>},
+     "The positions on and below the diagonal: (2 x n), rows above columns.", bind<triangle<true>>},
     {"triu_indices(rows, columns, offset=0, device=nil)",
-     "The positions on and above the diagonal: (2 x n), rows above columns.", triangle_body<false>},
+     "The positions on and above the diagonal: (2 x n), rows above columns.",
+     bind<triangle<false>>},
     {"is_tensor(..)", "Whether a value is a tensor.",
      [](Args& a) { return a.push(tensor_at(a.L, 1) != nullptr); }},
     {"set_default_device(device)",
-     "Where new tensors are made when nothing is said: 'cpu', 'cuda'.",
-     [](Args& a) {
-       set_default_device(a.device(1));
-       return 0;
-     }},
+     "Where new tensors are made when nothing is said: 'cpu', 'cuda'.", bind<set_default_device>},
     {"set_default_dtype(dtype)",
      "The type of numbers without a dtype: a float type, at first 'float32'.",
-     [](Args& a) {
-       set_default_dtype(a.dtype(1, Dtype::f32));
-       return 0;
-     }},
+     bind<set_default_dtype>},
     {"get_default_dtype()", "The type of numbers without a dtype.",
-     [](Args& a) { return a.push(std::string(dtype_name(default_dtype()))); }},
+     bind<[]() { return std::string(dtype_name(default_dtype())); }>},
 };
 
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
-    {"clone(x)", "A copy, inside the graph.", [](Args& a) { return a.push(clone(a.tensor(1))); }},
-    {"contiguous(x)", "x itself if it is contiguous, else a copy that is.",
-     [](Args& a) { return a.push(contiguous(a.tensor(1))); }},
+    {"clone(x)", "A copy, inside the graph.", bind<clone>},
+    {"contiguous(x)", "x itself if it is contiguous, else a copy that is.", bind<contiguous>},
     {"to(x, target=nil, other=nil, dtype=nil, device=nil, non_blocking=false)",
      "Another dtype or device: x:to('float64'), x:to('cuda'), or those of another tensor. A float that an "
      "integer dtype cannot hold becomes its nearest number, NaN 0. non_blocking: from "
      "page-locked memory the copy to a GPU may still be under way; x must not change meanwhile.",
      to_body},
     {"type_as(x, y)", "x with the dtype of y.",
-     [](Args& a) { return a.push(to(a.tensor(1), a.tensor(2).dtype())); }},
-    {"float(x)", "x as float32.", converted<Dtype::f32>},
-    {"double(x)", "x as float64.", converted<Dtype::f64>},
+     bind<[](const Tensor& x, const Tensor& y) { return to(x, y.dtype()); }>},
+    {"float(x)", "x as float32.", bind<converted<Dtype::f32>>},
+    {"double(x)", "x as float64.", bind<converted<Dtype::f64>>},
     {"long(x)", "x as int64; what lies outside is held at its ends, NaN is 0.",
-     converted<Dtype::i64>},
-    {"int(x)", "x as int32; floats outside are held at its ends, NaN is 0.", converted<Dtype::i32>},
+     bind<converted<Dtype::i64>>},
+    {"int(x)", "x as int32; floats outside are held at its ends, NaN is 0.",
+     bind<converted<Dtype::i32>>},
     {"byte(x)", "x as uint8; floats outside are held at 0 and 255, NaN is 0.",
-     converted<Dtype::u8>},
-    {"bool(x)", "x as bool: true where it is not 0.", converted<Dtype::b8>},
+     bind<converted<Dtype::u8>>},
+    {"bool(x)", "x as bool: true where it is not 0.", bind<converted<Dtype::b8>>},
     {"cpu(x)", "x in the memory of the CPU.",
-     [](Args& a) { return a.push(to(a.tensor(1), cpu_device())); }},
+     bind<[](const Tensor& x) { return to(x, cpu_device()); }>},
     {"cuda(x)", "x in the memory of the first GPU.",
-     [](Args& a) {
-       try {
-         return a.push(to(a.tensor(1), device_named("cuda")));
-       } catch (const Error& e) { fail("cuda: {}", e.what()); }
-     }},
-    {"half(x)", "x as float16.", converted<Dtype::f16>},
-    {"bfloat16(x)", "x as bfloat16.", converted<Dtype::bf16>},
+     bind<[](const Tensor& x) { return to(x, device_named("cuda")); }>},
+    {"half(x)", "x as float16.", bind<converted<Dtype::f16>>},
+    {"bfloat16(x)", "x as bfloat16.", bind<converted<Dtype::bf16>>},
     {"zeros_like(x, " MT_LIKE ")", "Zeros of the same shape.", filled_like<0>},
     {"ones_like(x, " MT_LIKE ")", "Ones of the same shape.", filled_like<1>},
     {"empty_like(x, " MT_LIKE ")", "The same shape; the elements are not set.",
@@ -233,22 +223,17 @@ const Entry kMethods[] = {
        return made.push(a, to(tensor_from(a, 2, made.dtype), made.device));
      }},
     {"copy_(x, source)", "Writes source, broadcast and converted, into x.",
-     [](Args& a) {
-       copy_(a.tensor(1), a.tensor(2));
-       return a.self();
-     }},
+     bind<[](const Tensor& x, const Tensor& source) -> const Tensor& { return copy_(x, source); }>},
     {"fill_(x, value)", "Sets every element, to a number or a 0-d tensor.",
      [](Args& a) {
        if (const Tensor* value = tensor_at(a.L, 2)) fill_(a.tensor(1), *value);
        else fill_(a.tensor(1), a.number(2));
        return a.self();
      }},
-    {"zero_(x)", "Sets every element to 0.",
-     [](Args& a) {
-       check_writable("zero_", a.tensor(1));
-       fill_(a.tensor(1), 0);
-       return a.self();
-     }},
+    {"zero_(x)", "Sets every element to 0.", bind<[](const Tensor& x) -> const Tensor& {
+       check_writable("zero_", x);
+       return fill_(x, 0);
+     }>},
 };
 
 }  // namespace

@@ -221,9 +221,9 @@ const Entry kMethods[] = {
     {"pin_memory(x)",
      "x, of the CPU, in page-locked memory: x:pin_memory():to('cuda', {non_blocking=true}) does not wait. Where "
      "CUDA cannot be used, an error says why.",
-     [](Args& a) { return a.push(pin_memory(a.tensor(1))); }},
+     bind<pin_memory>},
     {"is_pinned(x)", "Whether x lies in page-locked memory of the CPU.",
-     [](Args& a) { return a.push(a.tensor(1).impl()->storage->pinned != nullptr); }},
+     bind<[](const Tensor& x) { return x.impl()->storage->pinned != nullptr; }>},
 };
 
 }  // namespace

@@ -267,14 +267,12 @@ const std::deque<Generated>& generated() {
 // ---- comparing whole tensors ---
 
 /// |x - y| <= atol + rtol |y|, and equal infinities; in float64, and for integers exactly too.
-Tensor close(Args& a) {
-  const std::string name = name_of(a.entry());
-  const Tensor &x = a.tensor(1), &y = a.tensor(2);
-  const double rtol = a.number(3, 1e-5), atol = a.number(4, 1e-8);
+Tensor close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
+             bool equal_nan) {
   if (!(rtol >= 0) || !(atol >= 0))
     fail("{}: rtol is {} and atol is {}; they must be 0 or more", name, rtol, atol);
   NoGrad off;
-  broadcast(name.c_str(), x.shape(), y.shape());
+  broadcast(name, x.shape(), y.shape());
   const Tensor p = to(x, Dtype::f64), q = to(y, Dtype::f64);
   const Tensor allowed = Tensor(atol) + Tensor(rtol) * abs(q);
   Tensor near = logical_and(le(abs(p - q), allowed), isfinite(q));
@@ -282,11 +280,12 @@ Tensor close(Args& a) {
     near =
         logical_and(near, le(to(abs(to(x, Dtype::i64) - to(y, Dtype::i64)), Dtype::f64), allowed));
   const Tensor ok = logical_or(eq(x, y), near);
-  return a.boolean(5, false) ? logical_or(ok, logical_and(isnan(p), isnan(q))) : ok;
+  return equal_nan ? logical_or(ok, logical_and(isnan(p), isnan(q))) : ok;
 }
-
-int allclose_body(Args& a) { return a.push(all(close(a)).item() != 0); }
-int isclose_body(Args& a) { return a.push(close(a)); }
+bool all_close(const char* name, const Tensor& x, const Tensor& y, double rtol, double atol,
+               bool equal_nan) {
+  return all(close(name, x, y, rtol, atol, equal_nan)).item() != 0;
+}
 
 /// "x:at(2, 3)" for element i of a shape, as the user counts.
 std::string at_text(const Shape& shape, int64_t i) {
@@ -296,11 +295,10 @@ std::string at_text(const Shape& shape, int64_t i) {
   return inside.empty() ? "x:item()" : fmt::format("x:at({})", inside);
 }
 
-int test_close_body(Args& a) {
-  const double eps = a.number(3, 1e-5);
+void test_close(const Tensor& a, const Tensor& b, double eps) {
   NoGrad off;
-  broadcast("test_close", a.tensor(1).shape(), a.tensor(2).shape());
-  const Tensor x = to(a.tensor(1), Dtype::f64), y = to(a.tensor(2), Dtype::f64);
+  broadcast("test_close", a.shape(), b.shape());
+  const Tensor x = to(a, Dtype::f64), y = to(b, Dtype::f64);
   const Tensor bad = logical_not(logical_or(lt(abs(x - y), Tensor(eps)), eq(x, y)));
   const int64_t n = int64_t(sum(bad).item());
   if (n > 0) {
@@ -309,28 +307,26 @@ int test_close_body(Args& a) {
          bad.numel(), eps, at_text(bad.shape(), first), expand(x, bad.shape()).at(first),
          expand(y, bad.shape()).at(first));
   }
-  return 0;
 }
 
-int equal_body(Args& a) {
-  const Tensor &x = a.tensor(1), &y = a.tensor(2);
+bool equal(const Tensor& x, const Tensor& y) {
   NoGrad off;
-  return a.push(x.shape() == y.shape() && all(eq(x, y)).item() != 0);
+  return x.shape() == y.shape() && all(eq(x, y)).item() != 0;
 }
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
     {"test_close(a, b, eps=1e-5)", "An error where two tensors differ by eps or more.",
-     test_close_body},
+     bind<test_close>},
 };
 
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
     {"allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
-     "Whether |x - y| <= atol + rtol |y| everywhere.", allclose_body},
+     "Whether |x - y| <= atol + rtol |y| everywhere.", bind<all_close>},
     {"isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=false)",
-     "Whether |x - y| <= atol + rtol |y|, for each element.", isclose_body},
-    {"positive(x)", "x itself.", [](Args& a) { return a.push(a.tensor(1)); }},
+     "Whether |x - y| <= atol + rtol |y|, for each element.", bind<close>},
+    {"positive(x)", "x itself.", bind<[](const Tensor& x) { return x; }>},
     {"clamp_min(x, min, {out=})", "x, or min where x is below; a number or a tensor.",
      clamp_one_body<true>},
     {"clamp_max(x, max, {out=})", "x, or max where x is above; a number or a tensor.",
@@ -344,7 +340,7 @@ const Entry kMethods[] = {
     {"mvlgamma(x, p)",
      "The logarithm of the gamma function of p variables, for x above (p - 1) / 2.", mvlgamma_body},
     {"mvlgamma_(x, p)", "mvlgamma, written into x.", mvlgamma_body, -1, true},
-    {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", equal_body},
+    {"equal(x, y)", "Whether shapes and all elements are equal: a Lua boolean.", bind<equal>},
 };
 
 /// Other names that PyTorch has for the same functions; in place too.

@@ -45,8 +45,7 @@ template <void (*check)(const TensorFunction&, const std::vector<Tensor>&, const
 int gradcheck_body(Args& a) {
   a.function(1);
   const std::vector<Tensor> inputs = one_or_list(a, 2);
-  const double eps = a.number(3, 1e-6), atol = a.number(4, 1e-5), rtol = a.number(5, 1e-3),
-               nondet_tol = a.number(6, 0);
+  const double eps = a.number(3), atol = a.number(4), rtol = a.number(5), nondet_tol = a.number(6);
   const std::string name = name_of(a.entry());
   if (!(eps > 0)) fail("{}: eps is {}; it must be above 0", name, show(eps));
   if (!(atol >= 0) || !(rtol >= 0) || !(nondet_tol >= 0))
@@ -59,10 +58,10 @@ int gradcheck_body(Args& a) {
 int grad_body(Args& a) {
   const std::vector<Tensor> outputs = one_or_list(a, 1), inputs = one_or_list(a, 2);
   const std::vector<Tensor> first = a.given(3) ? one_or_list(a, 3) : std::vector<Tensor>();
-  const bool create = a.boolean(5, false);
+  const bool create = a.boolean(5);
   const bool single = tensor_at(a.L, 2) != nullptr;
   const std::vector<Tensor> g =
-      grad(outputs, inputs, first, {a.boolean(4, create), create, a.boolean(6, false)});
+      grad(outputs, inputs, first, {a.boolean(4, create), create, a.boolean(6)});
   if (!single) lua_createtable(a.L, int(g.size()), 0);
   for (size_t i = 0; i < g.size(); ++i) {
     if (g[i].defined()) a.push(g[i]);
@@ -224,8 +223,7 @@ int stretch_body(Args& a) {
 const Entry kParts[] = {
     {"custom_function(name, arguments, n, outputs, plain, saved, backward)",
      "Results of a function with its own gradient.", custom_body},
-    {"saved_tensors()", "What the running backward's forward saved, a list.",
-     [](Args& a) { return push_list(a, saved_tensors()); }},
+    {"saved_tensors()", "What the running backward's forward saved, a list.", bind<saved_tensors>},
     {"stretch(again, fn, ..)", "fn(..) whose operations save nothing.", stretch_body},
 };
 
@@ -240,19 +238,12 @@ const Entry kFunctions[] = {
      with_recording<true>},
     {"set_debug(enabled)",
      "Errors name the line that recorded an operation, and the first NaN is an error. Slow.",
-     [](Args& a) {
-       set_debug(a.boolean(1, true));
-       return 0;
-     }},
+     bind<set_debug>},
     {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.",
      with_recording<false>},
     {"set_grad_enabled(enabled)", "Switches recording on or off; returns the old state.",
-     [](Args& a) {
-       const bool on = a.boolean(1, true);
-       return a.push(set_grad_enabled(on));
-     }},
-    {"is_grad_enabled()", "Whether operations are recorded.",
-     [](Args& a) { return a.push(grad_enabled()); }},
+     bind<set_grad_enabled>},
+    {"is_grad_enabled()", "Whether operations are recorded.", bind<grad_enabled>},
     {"gradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, nondet_tol=0)",
      "Compares the gradients of fn(inputs..), all float64, with finite differences; an error where "
      "they differ, or where two backwards differ by more than nondet_tol.",
@@ -267,10 +258,10 @@ const Entry kMethods[] = {
      "Returns a handle with h:remove().",
      register_hook_body},
     {"retain_grad(x)", "Keeps the gradient of a computed tensor in x.grad too; returns x.",
-     [](Args& a) {
-       a.tensor(1).retain_grad();
-       return a.self();
-     }},
+     bind<[](const Tensor& x) -> const Tensor& {
+       x.retain_grad();
+       return x;
+     }>},
 };
 
 }  // namespace

@@ -7,9 +7,6 @@
 namespace mt::lua {
 namespace {
 
-/// Positions as the user counts them.
-Index positions(const Args& a, int i) { return {a.tensor(i), 1}; }
-
 /// A tensor, or a number in x's dtype seen in the index's shape.
 Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
   if (lua_type(a.L, i) != LUA_TNUMBER && lua_type(a.L, i) != LUA_TBOOLEAN) return a.tensor(i);
@@ -20,54 +17,38 @@ Tensor source_for(const Args& a, int i, const Tensor& x, const Tensor& index) {
   return expand(scalar(v, x.dtype(), x.device()), index.shape());
 }
 
-template <bool InPlace> int answer(Args& a, const Tensor& result) {
-  return InPlace ? a.self() : a.push(result);
-}
+/// How scatter joins values with x.
+enum class Joined { add, multiply };
+constexpr std::array<const char*, 2> names_of(Joined) { return {"add", "multiply"}; }
 
-template <bool InPlace> int scatter_body(Args& a) {
+int scatter_body(Args& a) {
   const Tensor& x = a.tensor(1);
-  const Index at = positions(a, 3);
+  const Index at = Arg<Index>::get(a, 3);
+  const auto how = Arg<std::optional<Joined>>::get(a, 5);
+  const InPlace in_place{a.entry().in_place};
   const Tensor source = source_for(a, 4, x, at.at);
-  if (!a.given(5)) return answer<InPlace>(a, scatter(x, a.position(2), at, source, InPlace));
-  const std::string how = a.text(5);
-  if (how != "add" && how != "multiply")
-    fail("scatter: '{}' is no way to reduce; use 'add' or 'multiply', or scatter_reduce", how);
-  return answer<InPlace>(a, scatter_reduce(x, a.position(2), at, source,
-                                           how == "add" ? "sum" : "prod", true, InPlace));
+  const Tensor y = how ? scatter_reduce(x, a.position(2), at, source,
+                                        *how == Joined::add ? "sum" : "prod", true, in_place)
+                       : scatter(x, a.position(2), at, source, in_place);
+  return in_place ? a.self() : a.push(y);
 }
 
-template <bool InPlace> int scatter_add_body(Args& a) {
-  const Index at = positions(a, 3);
+int scatter_add_body(Args& a) {
+  const Index at = Arg<Index>::get(a, 3);
+  const InPlace in_place{a.entry().in_place};
   const Tensor source = source_for(a, 4, a.tensor(1), at.at);
-  return answer<InPlace>(a, scatter_add(a.tensor(1), a.position(2), at, source, InPlace));
+  const Tensor y = scatter_add(a.tensor(1), a.position(2), at, source, in_place);
+  return in_place ? a.self() : a.push(y);
 }
 
-template <bool InPlace> int scatter_reduce_body(Args& a) {
-  return answer<InPlace>(a, scatter_reduce(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4),
-                                           a.text(5), a.boolean(6, true), InPlace));
+Tensor filled_at(const Tensor& x, Dim dim, const Index& index, const Operand& value, InPlace here) {
+  return index_fill(x, dim, index, value, here);
+}
+Tensor filled(const Tensor& x, const Tensor& mask, const Operand& value, InPlace here) {
+  return masked_fill(x, mask, value, here);
 }
 
-template <bool InPlace> int index_add_body(Args& a) {
-  return answer<InPlace>(a, index_add(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4),
-                                      a.number(5, 1), InPlace));
-}
-
-template <bool InPlace> int index_copy_body(Args& a) {
-  return answer<InPlace>(
-      a, index_copy(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4), InPlace));
-}
-
-template <bool InPlace> int index_reduce_body(Args& a) {
-  return answer<InPlace>(a, index_reduce(a.tensor(1), a.position(2), positions(a, 3), a.tensor(4),
-                                         a.text(5), a.boolean(6, true), InPlace));
-}
-
-template <bool InPlace> int index_fill_body(Args& a) {
-  return answer<InPlace>(
-      a, index_fill(a.tensor(1), a.position(2), positions(a, 3), a.operand(4), InPlace));
-}
-
-template <bool InPlace> int index_put_body(Args& a) {
+int index_put_body(Args& a) {
   const Tensor& x = a.tensor(1);
   a.table(2);
   if (lua_objlen(a.L, 2) == 0) fail("index_put: indices is empty; at least one tensor is needed");
@@ -79,32 +60,16 @@ template <bool InPlace> int index_put_body(Args& a) {
     fail("index_put: the values are {}, the tensor {}; use values:to('{}')",
          dtype_name(value.dtype()), dtype_name(x.dtype()), dtype_name(x.dtype()));
   }
-  const Tensor target = InPlace ? x : clone(x);
-  write_index(a.L, 2, target, value, a.boolean(4, false), InPlace ? "index_put_" : "index_put");
-  return answer<InPlace>(a, target);
-}
-
-template <bool InPlace> int masked_fill_body(Args& a) {
-  return answer<InPlace>(a, masked_fill(a.tensor(1), a.tensor(2), a.operand(3), InPlace));
-}
-
-template <bool InPlace> int masked_scatter_body(Args& a) {
-  return answer<InPlace>(a, masked_scatter(a.tensor(1), a.tensor(2), a.tensor(3), InPlace));
+  const bool in_place = a.entry().in_place;
+  const Tensor target = in_place ? x : clone(x);
+  write_index(a.L, 2, target, value, a.boolean(4), in_place ? "index_put_" : "index_put");
+  return in_place ? a.self() : a.push(target);
 }
 
 // ---- what is set, what is sorted ----------------------------------------------------------------
 
-int push_list(Args& a, const std::vector<Tensor>& list) {
-  lua_createtable(a.L, int(list.size()), 0);
-  for (size_t k = 0; k < list.size(); ++k) {
-    push_tensor(a.L, list[k]);
-    lua_rawseti(a.L, -2, int(k + 1));
-  }
-  return 1;
-}
-
 int nonzero_body(Args& a) {
-  if (a.boolean(2, false)) return push_list(a, nonzero_list(a.tensor(1), 1));
+  if (a.boolean(2)) return push_list(a, nonzero_list(a.tensor(1), 1));
   return a.push(nonzero(a.tensor(1), 1));
 }
 
@@ -128,16 +93,15 @@ int where_method(Args& a) {
 }
 
 /// Numbers adopt the sequence's dtype.
-Tensor values_for(const Args& a, int i, const Tensor& sorted) {
-  const Tensor v = a.operand(i);
+Tensor values_for(const char* name, const Tensor& v, const Tensor& sorted) {
   if (!v.impl()->number) return v;
-  check_value(signature_of(a.entry()).name.c_str(), v.at(0), sorted.dtype());
+  check_value(name, v.at(0), sorted.dtype());
   return scalar(v.at(0), sorted.dtype(), sorted.device());
 }
 
 int searchsorted_body(Args& a) {
   Tensor sorted = a.tensor(1);
-  bool right = a.boolean(3, false);
+  bool right = a.boolean(3);
   if (a.given(4)) {
     const std::string side = a.text(4);
     if (side != "left" && side != "right")
@@ -146,27 +110,26 @@ int searchsorted_body(Args& a) {
       fail("searchsorted: side and right say different things");
     right = side == "right";
   }
-  if (a.given(5)) sorted = gather(sorted, -1, positions(a, 5));
-  return a.push(searchsorted("searchsorted", sorted, values_for(a, 2, sorted), right, 1));
+  if (a.given(5)) sorted = gather(sorted, -1, Arg<Index>::get(a, 5));
+  const Tensor values = values_for("searchsorted", a.operand(2), sorted);
+  return a.push(searchsorted("searchsorted", sorted, values, right, 1));
 }
 
-int bucketize_body(Args& a) {
-  const Tensor& sorted = a.tensor(2);
-  if (sorted.dim() != 1)
+Tensor bucket(const Operand& x, const Tensor& boundaries, bool right) {
+  if (boundaries.dim() != 1)
     fail("bucketize: the boundaries are {}; they must have one dimension",
-         to_string(sorted.shape()));
-  return a.push(
-      searchsorted("bucketize", sorted, values_for(a, 1, sorted), a.boolean(3, false), 1));
+         to_string(boundaries.shape()));
+  return searchsorted("bucketize", boundaries, values_for("bucketize", x, boundaries), right, 1);
 }
 
-int isin_body(Args& a) {
-  const Tensor x = a.operand(1), test = a.operand(2);
-  if (x.impl()->number && test.impl()->number) fail("isin: one of the two must be a tensor");
-  for (const Tensor* t : {&x, &test}) {
-    const Tensor& other = t == &x ? test : x;
+Tensor is_in(const Operand& elements, const Operand& test, bool, bool invert) {
+  const Tensor &x = elements.value, &y = test.value;
+  if (x.impl()->number && y.impl()->number) fail("isin: one of the two must be a tensor");
+  for (const Tensor* t : {&x, &y}) {
+    const Tensor& other = t == &x ? y : x;
     if (t->impl()->number) check_value("isin", t->at(0), other.dtype());
   }
-  return a.push(isin(x, test, a.boolean(4, false)));
+  return isin(x, y, invert);
 }
 
 /// The range of one dimension that the arguments from i on name: dim, first, last, step.
@@ -175,7 +138,7 @@ struct Sliced {
   Sliced(const Args& a, int i) {
     const Tensor& x = a.tensor(1);
     const std::string name = signature_of(a.entry()).name;
-    const int d = wrap_dim(name.c_str(), a.given(i) ? a.position(i) : 0, x.dim());
+    const int d = wrap_dim(name.c_str(), a.defaulted(i) ? 0 : a.position(i), x.dim());
     if (x.dim() == 0) fail("{}: a 0-d tensor has no dimension to slice", name);
     items[0] = {At::skip, 0, d};
     items[1] = range_in(a.integer(i + 1, 1), a.integer(i + 2, -1), a.integer(i + 3, 1), x.size(d),
@@ -190,96 +153,84 @@ int slice_scatter_body(Args& a) {
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
     {"index_select(x, dim, index)",
-     "The positions of a dimension that a 1-d integer tensor lists: a copy.",
-     [](Args& a) { return a.push(index_select(a.tensor(1), a.position(2), positions(a, 3))); }},
+     "The positions of a dimension that a 1-d integer tensor lists: a copy.", bind<index_select>},
     {"gather(x, dim, index)",
-     "out[i][j] = x[index[i][j]][j] along dim 1, and so on; the index has x's rank.",
-     [](Args& a) { return a.push(gather(a.tensor(1), a.position(2), positions(a, 3))); }},
+     "out[i][j] = x[index[i][j]][j] along dim 1, and so on; the index has x's rank.", bind<gather>},
     {"take(x, index)", "The elements at positions of the flattened x, in the index's shape.",
-     [](Args& a) { return a.push(take(a.tensor(1), positions(a, 2))); }},
+     bind<take>},
     {"take_along_dim(x, index, dim=nil)",
      "gather where x and the index broadcast; without dim both are flattened.",
-     [](Args& a) {
-       std::optional<int64_t> dim;
-       if (a.given(3)) dim = a.position(3);
-       return a.push(take_along_dim(a.tensor(1), positions(a, 2), dim));
-     }},
-    {"scatter(x, dim, index, src, reduce=nil)",
+     bind<take_along_dim>},
+    {"scatter(x, dim, index, src, reduce: 'add'|'multiply' = nil)",
      "x with src[i][j] at [index[i][j]][j] along dim 1, and so on; of values that meet the last. "
-     "src may be a number; reduce 'add' or 'multiply' joins them with x.",
-     scatter_body<false>},
-    {"scatter_(x, dim, index, src, reduce=nil)", "scatter, written into x.", scatter_body<true>},
+     "src may be a number; reduce joins them with x.",
+     scatter_body},
+    {"scatter_(x, dim, index, src, reduce: 'add'|'multiply' = nil)", "scatter, written into x.",
+     scatter_body, -1, true},
     {"scatter_add(x, dim, index, src)", "x with src added at the positions that gather would read.",
-     scatter_add_body<false>},
-    {"scatter_add_(x, dim, index, src)", "scatter_add, written into x.", scatter_add_body<true>},
+     scatter_add_body},
+    {"scatter_add_(x, dim, index, src)", "scatter_add, written into x.", scatter_add_body, -1,
+     true},
     {"scatter_reduce(x, dim, index, src, reduce, include_self=true)",
      "src joined by 'sum', 'prod', 'mean', 'amax' or 'amin' at the positions that gather would read.",
-     scatter_reduce_body<false>},
+     bind<scatter_reduce>},
     {"scatter_reduce_(x, dim, index, src, reduce, include_self=true)",
-     "scatter_reduce, written into x.", scatter_reduce_body<true>},
+     "scatter_reduce, written into x.", bind<scatter_reduce>, -1, true},
     {"index_add(x, dim, index, source, alpha=1)",
      "x with alpha times the slices of source added at the positions of a 1-d index.",
-     index_add_body<false>},
-    {"index_add_(x, dim, index, source, alpha=1)", "index_add, written into x.",
-     index_add_body<true>},
+     bind<index_add>},
+    {"index_add_(x, dim, index, source, alpha=1)", "index_add, written into x.", bind<index_add>,
+     -1, true},
     {"index_copy(x, dim, index, source)",
      "x with the slices of source at the positions of a 1-d index; of slices that meet the last one "
      "stays, and it alone has a gradient.",
-     index_copy_body<false>},
-    {"index_copy_(x, dim, index, source)", "index_copy, written into x.", index_copy_body<true>},
+     bind<index_copy>},
+    {"index_copy_(x, dim, index, source)", "index_copy, written into x.", bind<index_copy>, -1,
+     true},
     {"index_reduce(x, dim, index, source, reduce, include_self=true)",
      "x with the slices of source joined to those at the positions of a 1-d index by 'prod', 'mean', "
      "'amax' or 'amin'; without include_self in their place.",
-     index_reduce_body<false>},
+     bind<index_reduce>},
     {"index_reduce_(x, dim, index, source, reduce, include_self=true)",
-     "index_reduce, written into x.", index_reduce_body<true>},
+     "index_reduce, written into x.", bind<index_reduce>, -1, true},
     {"select_scatter(x, src, dim, index)", "A copy of x with src at one position of a dimension.",
-     [](Args& a) {
-       return a.push(select_scatter(a.tensor(1), a.tensor(2), a.position(3), a.position(4)));
-     }},
+     bind<select_scatter>},
     {"slice_scatter(x, src, dim=1, first=1, last=-1, step=1)",
      "A copy of x with src at the positions first to last of a dimension, every step-th.",
      slice_scatter_body},
     {"diagonal_scatter(x, src, offset=0, dim1=1, dim2=2)",
-     "A copy of x with src on the diagonal of two dimensions.",
-     [](Args& a) {
-       return a.push(diagonal_scatter(a.tensor(1), a.tensor(2), a.integer(3, 0),
-                                      a.given(4) ? a.position(4) : 0,
-                                      a.given(5) ? a.position(5) : 1));
-     }},
+     "A copy of x with src on the diagonal of two dimensions.", bind<diagonal_scatter>},
     {"index_fill(x, dim, index, value)", "x with a number at the positions of a 1-d index.",
-     index_fill_body<false>},
-    {"index_fill_(x, dim, index, value)", "index_fill, written into x.", index_fill_body<true>},
+     bind<filled_at>},
+    {"index_fill_(x, dim, index, value)", "index_fill, written into x.", bind<filled_at>, -1, true},
     {"index_put(x, indices, values, accumulate=false)",
-     "x with x[indices] = values; accumulate adds, also where positions repeat.",
-     index_put_body<false>},
+     "x with x[indices] = values; accumulate adds, also where positions repeat.", index_put_body},
     {"index_put_(x, indices, values, accumulate=false)",
-     "x[indices] = values; accumulate adds, also where positions repeat.", index_put_body<true>},
+     "x[indices] = values; accumulate adds, also where positions repeat.", index_put_body, -1,
+     true},
     {"masked_select(x, mask)", "The elements where a bool mask is set, in row-major order.",
-     [](Args& a) { return a.push(masked_select(a.tensor(1), a.tensor(2))); }},
-    {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.",
-     masked_fill_body<false>},
-    {"masked_fill_(x, mask, value)", "masked_fill, written into x.", masked_fill_body<true>},
+     bind<masked_select>},
+    {"masked_fill(x, mask, value)", "x with a number where a bool mask is set.", bind<filled>},
+    {"masked_fill_(x, mask, value)", "masked_fill, written into x.", bind<filled>, -1, true},
     {"masked_scatter(x, mask, source)",
-     "x with the elements of source, in order, where a bool mask is set.",
-     masked_scatter_body<false>},
-    {"masked_scatter_(x, mask, source)", "masked_scatter, written into x.",
-     masked_scatter_body<true>},
+     "x with the elements of source, in order, where a bool mask is set.", bind<masked_scatter>},
+    {"masked_scatter_(x, mask, source)", "masked_scatter, written into x.", bind<masked_scatter>,
+     -1, true},
     {"nonzero(x, as_tuple=false)",
      "[n x rank], the positions of what is not zero; as_tuple: a list of one tensor for each "
      "dimension, as many as x has, which is an index: x[x:nonzero(true)].",
      nonzero_body},
     {"argwhere(x)", "[n x rank], the positions of what is not zero.",
-     [](Args& a) { return a.push(nonzero(a.tensor(1), 1)); }},
+     bind<[](const Tensor& x) { return nonzero(x, 1); }>},
     {"searchsorted(sorted_sequence, values, right=false, side=nil, sorter=nil)",
      "The position before which each value would be inserted, from 1; after equal ones with right. "
      "The sequence is 1-d, or has one row for each row of values.",
      searchsorted_body},
     {"bucketize(x, boundaries, right=false)",
      "The number of the bucket of each element, from 1: boundaries[k - 1] < x <= boundaries[k].",
-     bucketize_body},
+     bind<bucket>},
     {"isin(elements, test_elements, assume_unique=false, invert=false)",
-     "Whether each element is one of test_elements.", isin_body},
+     "Whether each element is one of test_elements.", bind<is_in>},
     {"slice(x, dim, first=1, last=-1, step=1)",
      "A view of the positions first to last of a dimension, every step-th.", slice_body},
 };
@@ -295,7 +246,7 @@ const Entry kUnravel{
             "unravel_index: the positions are a tensor of integers, "
             "mt.tensor({{{0}}}, 'int64') for {0}",
             show(a.number(1)));
-      return push_list(a, unravel_index(positions(a, 1), a.new_shape(2)));
+      return push_list(a, unravel_index(Arg<Index>::get(a, 1), a.new_shape(2)));
     }};
 
 const Entry kWhere{"where(condition, x=nil, y=nil, {out=})",

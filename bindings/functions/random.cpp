@@ -141,7 +141,7 @@ int bernoulli_body(Args& a) {
 int random_in_place(Args& a) {
   const Tensor& x = a.tensor(1);
   const int64_t most = largest_whole(x.dtype());
-  int64_t low = a.integer(2, 0), high = a.integer(3, most);
+  const int64_t low = a.integer(2, 0), high = a.integer(3, most);
   if (a.given(2) && !a.given(3))
     fail("random_: the last number is missing: x:random_(first, last)");
   random_(x, low, high, generator_at(a, 4));
@@ -161,26 +161,19 @@ const Entry kFunctions[] = {
                                    made.device, generator_at(a, 7)));
      }},
     {"randperm(n, generator=nil, device=nil)", "The numbers 1..n in random order.",
-     [](Args& a) {
-       const Device& place = a.given(3) ? a.device(3) : default_device();
-       return push_positions(a, randperm(a.integer(1), place, generator_at(a, 2)));
-     }},
+     bind<[](int64_t n, Generator* g, const Device& device) {
+       return Positions{randperm(n, device, g)};
+     }>},
     {"normal(mean=0, std=1, shape=nil, " MT_DRAWN,
      "Normal numbers of a shape; or with a mean and deviation for each, as tensors.", normal_body},
     {"manual_seed(n)",
      "Starts the random numbers anew; the same seed gives the same numbers on every device. They are "
      "not torch.manual_seed's: PyTorch's own come from {generator=mt.Generator('mt19937', n)}.",
-     [](Args& a) {
-       manual_seed(uint64_t(a.integer(1)));
-       return 0;
-     }},
+     bind<[](int64_t n) { manual_seed(uint64_t(n)); }>},
     {"get_rng_state()", "Where the random numbers stand, as a string for set_rng_state.",
-     [](Args& a) { return a.push(default_generator().state()); }},
+     bind<[]() { return default_generator().state(); }>},
     {"set_rng_state(state)", "Goes back to where get_rng_state was called.",
-     [](Args& a) {
-       default_generator().set_state(a.text(1));
-       return 0;
-     }},
+     bind<[](const std::string& state) { default_generator().set_state(state); }>},
     {"Generator(kind='philox', seed=0)",
      "A stream of random numbers of its own: 'philox', as after manual_seed(seed), or 'mt19937', "
      "as PyTorch's on the CPU. Methods: manual_seed seed initial_seed get_state set_state.",
@@ -203,31 +196,18 @@ const Entry kMethods[] = {
     {"multinomial(weights, n, replacement=false, generator=nil)",
      "n positions (from 1) drawn by weights that need not sum to 1: [classes] gives [n], [rows x "
      "classes] gives [rows x n].",
-     [](Args& a) {
-       return push_positions(
-           a, multinomial(a.tensor(1), a.integer(2), a.boolean(3, false), generator_at(a, 4)));
-     }},
-    {"normal_(x, mean=0, std=1, generator=nil)", "Fills x with normal numbers.",
-     [](Args& a) {
-       normal_(a.tensor(1), a.number(2, 0), a.number(3, 1), generator_at(a, 4));
-       return a.self();
-     }},
+     bind<[](const Tensor& weights, int64_t n, bool replacement, Generator* g) {
+       return Positions{multinomial(weights, n, replacement, g)};
+     }>},
+    {"normal_(x, mean=0, std=1, generator=nil)", "Fills x with normal numbers.", bind<normal_>},
     {"uniform_(x, from=0, to=1, generator=nil)", "Fills x with uniform numbers in [from, to).",
-     [](Args& a) {
-       uniform_(a.tensor(1), a.number(2, 0), a.number(3, 1), generator_at(a, 4));
-       return a.self();
-     }},
+     bind<uniform_>},
     {"bernoulli_(x, p=0.5, generator=nil)", "Fills x with 1 with probability p, else 0.",
-     [](Args& a) {
-       const Tensor* p = tensor_at(a.L, 2);
-       bernoulli_(a.tensor(1), p ? *p : plain(a.number(2, 0.5)), generator_at(a, 3));
-       return a.self();
-     }},
+     bind<[](const Tensor& x, const Operand& p, Generator* g) -> const Tensor& {
+       return bernoulli_(x, p.value.impl()->number ? plain(p.value.at(0)) : p.value, g);
+     }>},
     {"exponential_(x, lambd=1, generator=nil)", "Fills x with exponential numbers of that rate.",
-     [](Args& a) {
-       exponential_(a.tensor(1), a.number(2, 1), generator_at(a, 3));
-       return a.self();
-     }},
+     bind<exponential_>},
     {"random_(x, first=nil, last=nil, generator=nil)",
      "Fills x with whole numbers from first to last; without them from all that the dtype holds.",
      random_in_place},

@@ -5,54 +5,39 @@
 namespace mt::lua {
 namespace {
 
-/// A position that may be left out.
-int64_t position_or(const Args& a, int i, int64_t fallback) {
-  return a.given(i) ? a.position(i) : fallback;
-}
-
 template <Tensor (*join)(const std::vector<Tensor>&, Dim)> int joined(Args& a) {
   if (tensor_at(a.L, 1)) {  // cat(a, b), where b would be the dimension
     const std::string name = name_of(a.entry());
     fail("{}: argument 1 'tensors' must be a list of tensors, got {}; use mt.{}{{a, b}}", name,
          describe(a.L, 1), name);
   }
-  return a.push(join(a.tensors(1), position_or(a, 2, 0)));
+  return a.push(join(a.tensors(1), a.position(2)));
 }
-template <Tensor (*join)(const std::vector<Tensor>&)> int stacked(Args& a) {
-  return a.push(join(a.tensors(1)));
-}
-template <int Dims> int at_least_body(Args& a) { return a.push(at_least(a.tensor(1), Dims)); }
-int expand_body(Args& a) { return a.push(expand(a.tensor(1), a.shape(2))); }
-int transpose_body(Args& a) { return a.push(transpose(a.tensor(1), a.position(2), a.position(3))); }
-int tile_body(Args& a) { return a.push(tile(a.tensor(1), a.shape(2))); }
+
+template <int Dims> Tensor at_least_dims(const Tensor& x) { return at_least(x, Dims); }
 
 /// x['repeat'](x, 2, 3), PyTorch's name: as tile, with a number for every dimension.
-int repeat_body(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const Shape times = a.shape(2);
+Tensor repeated(const Tensor& x, const Shape& times) {
   if (times.size() < x.dim())
     fail("repeat: {} repeats for the {} dimensions of {}; use tile", times.size(), x.dim(),
          to_string(x.shape()));
-  return a.push(tile(x, times));
+  return tile(x, times);
 }
 
-int narrow_body(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const int d = wrap_dim("narrow", a.position(2), x.dim());
+Tensor narrow(const Tensor& x, Dim dim, Position position, int64_t length) {
+  const int d = wrap_dim("narrow", dim, x.dim());
   if (x.dim() == 0) fail("narrow: a 0-d tensor has no dimension to narrow");
-  const int64_t asked = a.integer(3), length = a.integer(4), size = x.size(d);
-  const int64_t position = a.position(3), first = position < 0 ? position + size : position;
+  const int64_t size = x.size(d), first = position.among(size);
   if (first < 0 || length < 0 || length > size || first > size - length)
-    fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length, asked, size,
-         d + 1);
-  return a.push(slice(x, d, first, length));
+    fail("narrow: {} positions from {} do not lie inside 1..{} (dimension {})", length,
+         position.at + (position >= 0), size, d + 1);
+  return slice(x, d, first, length);
 }
 
 int split_body(Args& a) {
   const Tensor& x = a.tensor(1);
-  const int64_t dim = position_or(a, 3, 0);
-  if (lua_type(a.L, 2) == LUA_TNUMBER) return push_list(a, split(x, a.integer(2), dim));
-  return push_list(a, split(x, a.integers(2), dim));
+  if (lua_type(a.L, 2) == LUA_TNUMBER) return push_list(a, split(x, a.integer(2), a.position(3)));
+  return push_list(a, split(x, a.integers(2), a.position(3)));
 }
 
 /// Where parts begin: positions from 1, counted here from 0; negative ones from the end.
@@ -87,7 +72,7 @@ int parts_of(Args& a, int d, bool equal) {
   return push_list(a, tensor_split(x, n, d));
 }
 int tensor_split_body(Args& a) {
-  const int d = wrap_dim("tensor_split", position_or(a, 3, 0), a.tensor(1).dim());
+  const int d = wrap_dim("tensor_split", a.position(3), a.tensor(1).dim());
   if (a.tensor(1).dim() == 0) fail("tensor_split: a 0-d tensor has no dimension to split");
   return parts_of(a, d, false);
 }
@@ -101,28 +86,17 @@ template <int Dim> int split_along(Args& a) {
 }
 
 int repeat_interleave_body(Args& a) {
-  const Tensor& x = a.tensor(1);
-  const int64_t dim = position_or(a, 3, 0);
-  const int64_t* d = a.given(3) ? &dim : nullptr;
-  if (const Tensor* times = tensor_at(a.L, 2)) return a.push(repeat_interleave(x, *times, d));
-  if (lua_type(a.L, 2) == LUA_TTABLE) {
-    const std::vector<int64_t> list = a.integers(2);
-    Tensor times = empty({int64_t(list.size())}, Dtype::i64);
-    std::copy(list.begin(), list.end(), times.data_as<int64_t>());
-    return a.push(repeat_interleave(x, times, d));
-  }
-  return a.push(repeat_interleave(x, a.integer(2), d));
+  const auto dim = Arg<std::optional<Dim>>::get(a, 3);
+  if (lua_type(a.L, 2) == LUA_TNUMBER)
+    return a.push(repeat_interleave(a.tensor(1), a.integer(2), dim));
+  return a.push(repeat_interleave(a.tensor(1), Arg<WholeNumbers>::get(a, 2), dim));
 }
 
-int pad_body(Args& a) {
-  const std::string mode = a.given(3) ? a.text(3) : "constant";
-  const char* const names[] = {"constant", "reflect", "replicate", "circular"};
-  int which = 0;
-  while (which < 4 && mode != names[which]) ++which;
-  if (which == 4)
-    fail("pad: '{}' is no mode; use 'constant', 'reflect', 'replicate' or 'circular'", mode);
-  if (which > 0 && a.given(4)) fail("pad: a value is for the mode 'constant', not '{}'", mode);
-  return a.push(pad(a.tensor(1), a.integers(2), Padding(which), a.number(4, 0)));
+Tensor padded(const Tensor& x, const std::vector<int64_t>& sides, Padding mode,
+              std::optional<double> value) {
+  if (mode != Padding::constant && value)
+    fail("pad: a value is for the mode 'constant', not '{}'", names_of(mode)[size_t(mode)]);
+  return pad(x, sides, mode, value.value_or(0));
 }
 
 /// The tensors of f(a, b, ..) or f{a, b, ..}; what is no tensor at the end is left for the caller.
@@ -198,20 +172,16 @@ int unsqueeze_body(Args& a) {
 
 #define MT_CAT "Joins tensors along a dimension; the other sizes must be alike."
 
-template <Tensor (*part)(const Tensor&, int64_t)> int triangle(Args& a) {
-  return push_or_write(a, part(a.tensor(1), a.integer(2, 0)));
-}
-
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
     {"cat([tensors], dim=1)", MT_CAT, joined<cat>},
     {"concat([tensors], dim=1)", MT_CAT, joined<cat>},
     {"concatenate([tensors], dim=1)", MT_CAT, joined<cat>},
     {"stack([tensors], dim=1)", "Joins tensors of one shape along a new dimension.", joined<stack>},
-    {"vstack([tensors])", "Joins tensors as rows, along dimension 1.", stacked<vstack>},
-    {"hstack([tensors])", "Joins tensors along dimension 2; vectors along 1.", stacked<hstack>},
-    {"dstack([tensors])", "Joins tensors along dimension 3.", stacked<dstack>},
-    {"column_stack([tensors])", "Joins vectors as columns of a matrix.", stacked<column_stack>},
+    {"vstack([tensors])", "Joins tensors as rows, along dimension 1.", bind<vstack>},
+    {"hstack([tensors])", "Joins tensors along dimension 2; vectors along 1.", bind<hstack>},
+    {"dstack([tensors])", "Joins tensors along dimension 3.", bind<dstack>},
+    {"column_stack([tensors])", "Joins vectors as columns of a matrix.", bind<column_stack>},
     {"meshgrid(..)",
      "One tensor for each vector, expanded to the grid of all; {indexing='xy'} exchanges the "
      "first two dimensions.",
@@ -230,48 +200,44 @@ const Entry kFunctions[] = {
 const Entry kMethods[] = {
     {"view(x, [shape..])",
      "The same elements in another shape, without a copy; -1 for one size that follows.",
-     [](Args& a) { return a.push(view(a.tensor(1), a.shape(2))); }},
+     bind<view>},
     {"view_as(x, y)", "x seen in the shape of y.",
-     [](Args& a) { return a.push(view(a.tensor(1), a.tensor(2).shape())); }},
+     bind<[](const Tensor& x, const Tensor& y) { return view(x, y.shape()); }>},
     {"reshape(x, [shape..])", "The same elements in another shape, copied where they must be.",
-     [](Args& a) { return a.push(reshape(a.tensor(1), a.shape(2))); }},
+     bind<reshape>},
     {"reshape_as(x, y)", "x in the shape of y, copied where it must be.",
-     [](Args& a) { return a.push(reshape(a.tensor(1), a.tensor(2).shape())); }},
+     bind<[](const Tensor& x, const Tensor& y) { return reshape(x, y.shape()); }>},
     {"ravel(x)", "The elements in one dimension, copied where they must be.",
-     [](Args& a) { return a.push(reshape(a.tensor(1), {-1})); }},
-    {"flatten(x, first=1, last=-1)", "Joins dimensions first to last into one.",
-     [](Args& a) {
-       return a.push(flatten(a.tensor(1), position_or(a, 2, 0), position_or(a, 3, -1)));
-     }},
+     bind<[](const Tensor& x) { return reshape(x, {-1}); }>},
+    {"flatten(x, first=1, last=-1)", "Joins dimensions first to last into one.", bind<flatten>},
     {"unflatten(x, dim, sizes)", "One dimension seen as several; -1 for one size that follows.",
-     [](Args& a) { return a.push(unflatten(a.tensor(1), a.position(2), a.shape(3))); }},
-    {"permute(x, [dims..])", "The dimensions in another order.",
-     [](Args& a) { return a.push(permute(a.tensor(1), a.dims(2))); }},
+     bind<unflatten>},
+    {"permute(x, [dims..])", "The dimensions in another order.", bind<permute>},
     {"movedim(x, source, destination)", "Dimensions moved to other places; the rest keep order.",
-     [](Args& a) { return a.push(movedim(a.tensor(1), a.dims(2), a.dims(3))); }},
-    {"transpose(x, dim1, dim2)", "Two dimensions exchanged.", transpose_body},
-    {"swapaxes(x, dim1, dim2)", "Two dimensions exchanged.", transpose_body},
-    {"swapdims(x, dim1, dim2)", "Two dimensions exchanged.", transpose_body},
-    {"t(x)", "The transposed matrix; a vector as it is.",
-     [](Args& a) { return a.push(t(a.tensor(1))); }},
-    {"expand(x, [shape..])", "Sizes of 1 repeated without a copy; -1 keeps a size.", expand_body},
-    {"broadcast_to(x, [shape..])", "Sizes of 1 repeated without a copy.", expand_body},
+     bind<movedim>},
+    {"transpose(x, dim1, dim2)", "Two dimensions exchanged.", bind<transpose>},
+    {"swapaxes(x, dim1, dim2)", "Two dimensions exchanged.", bind<transpose>},
+    {"swapdims(x, dim1, dim2)", "Two dimensions exchanged.", bind<transpose>},
+    {"t(x)", "The transposed matrix; a vector as it is.", bind<t>},
+    {"expand(x, [shape..])", "Sizes of 1 repeated without a copy; -1 keeps a size.", bind<expand>},
+    {"broadcast_to(x, [shape..])", "Sizes of 1 repeated without a copy.", bind<expand>},
     {"expand_as(x, y)", "x expanded to the shape of y.",
-     [](Args& a) { return a.push(expand(a.tensor(1), a.tensor(2).shape())); }},
+     bind<[](const Tensor& x, const Tensor& y) { return expand(x, y.shape()); }>},
     {"squeeze(x, [dim]=nil)", "Without the dimensions of size 1, or without some of them.",
      squeeze_body},
     {"unsqueeze(x, [dim])", "With a new dimension of size 1, or several.", unsqueeze_body},
-    {"atleast_1d(x)", "With at least one dimension.", at_least_body<1>},
-    {"atleast_2d(x)", "With at least two dimensions.", at_least_body<2>},
-    {"atleast_3d(x)", "With at least three dimensions.", at_least_body<3>},
-    {"narrow(x, dim, first, length)", "A view of `length` positions of a dimension.", narrow_body},
-    {"select(x, dim, index)", "One position of a dimension, which goes away.",
-     [](Args& a) { return a.push(pick(a.tensor(1), a.position(2), a.position(3))); }},
+    {"atleast_1d(x)", "With at least one dimension.", bind<at_least_dims<1>>},
+    {"atleast_2d(x)", "With at least two dimensions.", bind<at_least_dims<2>>},
+    {"atleast_3d(x)", "With at least three dimensions.", bind<at_least_dims<3>>},
+    {"narrow(x, dim, first, length)", "A view of `length` positions of a dimension.", bind<narrow>},
+    {"select(x, dim, index)", "One position of a dimension, which goes away.", bind<pick>},
     {"split(x, size, dim=1)",
      "A list of views of `size` positions each (the last may be smaller), or of listed sizes.",
      split_body},
     {"split_with_sizes(x, sizes, dim=1)", "A list of views of the listed sizes.",
-     [](Args& a) { return push_list(a, split(a.tensor(1), a.integers(2), position_or(a, 3, 0))); }},
+     bind<[](const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
+       return split(x, sizes, dim);
+     }>},
     {"tensor_split(x, parts, dim=1)",
      "A list of views: so many parts, the first ones longer by one where it must be, or parts that "
      "begin at 1 and at the listed positions.",
@@ -283,92 +249,68 @@ const Entry kMethods[] = {
     {"dsplit(x, parts)", "tensor_split along dimension 3; a number must divide it.",
      split_along<2>},
     {"combinations(x, r=2, with_replacement=false)",
-     "The choices of r elements of a vector, in order, as rows.",
-     [](Args& a) {
-       return a.push(combinations(a.tensor(1), a.integer(2, 2), a.boolean(3, false)));
-     }},
+     "The choices of r elements of a vector, in order, as rows.", bind<combinations>},
     {"chunk(x, n, dim=1)", "A list of at most n views of equal size; the last may be smaller.",
-     [](Args& a) { return push_list(a, chunk(a.tensor(1), a.integer(2), position_or(a, 3, 0))); }},
-    {"unbind(x, dim=1)", "A list of views, one for each position of a dimension.",
-     [](Args& a) { return push_list(a, unbind(a.tensor(1), position_or(a, 2, 0))); }},
+     bind<chunk>},
+    {"unbind(x, dim=1)", "A list of views, one for each position of a dimension.", bind<unbind>},
     {"diagonal(x, offset=0, dim1=1, dim2=2)",
-     "A view of the diagonals of two dimensions, as a last dimension.",
-     [](Args& a) {
-       return a.push(
-           diagonal(a.tensor(1), a.integer(2, 0), position_or(a, 3, 0), position_or(a, 4, 1)));
-     }},
+     "A view of the diagonals of two dimensions, as a last dimension.", bind<diagonal>},
     {"diag(x, diagonal=0)", "A vector as the diagonal of a matrix, or a matrix's diagonal.",
-     [](Args& a) { return a.push(diag(a.tensor(1), a.integer(2, 0))); }},
+     bind<diag>},
     {"diag_embed(x, offset=0, dim1=-2, dim2=-1)",
-     "Zeros whose diagonals are the last dimension of x.",
-     [](Args& a) {
-       return a.push(
-           diag_embed(a.tensor(1), a.integer(2, 0), position_or(a, 3, -2), position_or(a, 4, -1)));
-     }},
+     "Zeros whose diagonals are the last dimension of x.", bind<diag_embed>},
     {"as_strided(x, size, stride, storage_offset=nil)",
      "The storage of x seen with any sizes and strides that stay inside it.",
-     [](Args& a) {
-       const Tensor& x = a.tensor(1);
-       return a.push(as_strided(x, a.shape(2), a.shape(3), a.integer(4, x.offset())));
-     }},
-    {"tile(x, [repeats..])", "The tensor repeated along each dimension.", tile_body},
+     bind<[](const Tensor& x, const Shape& size, const Shape& stride,
+             std::optional<int64_t> offset) {
+       return as_strided(x, size, stride, offset.value_or(x.offset()));
+     }>},
+    {"tile(x, [repeats..])", "The tensor repeated along each dimension.", bind<tile>},
     {"repeat(x, [repeats..])", "PyTorch's name for tile, a word of Lua: x['repeat'](x, 2, 3).",
-     repeat_body},
+     bind<repeated>},
     {"repeat_interleave(x, repeats, dim=nil)",
      "Each position repeated, a number of times or a tensor of numbers; flattened without dim.",
      repeat_interleave_body},
-    {"flip(x, [dims..])", "The positions of dimensions in reverse.",
-     [](Args& a) { return a.push(flip(a.tensor(1), a.dims(2))); }},
-    {"fliplr(x)", "The columns in reverse.",
-     [](Args& a) {
-       if (a.tensor(1).dim() < 2) fail("fliplr: a vector has no columns; use flip(1)");
-       return a.push(flip(a.tensor(1), {1}));
-     }},
-    {"flipud(x)", "The rows in reverse.",
-     [](Args& a) {
-       if (a.tensor(1).dim() == 0) fail("flipud: a 0-d tensor has no rows");
-       return a.push(flip(a.tensor(1), {0}));
-     }},
+    {"flip(x, [dims..])", "The positions of dimensions in reverse.", bind<flip>},
+    {"fliplr(x)", "The columns in reverse.", bind<[](const Tensor& x) {
+       if (x.dim() < 2) fail("fliplr: a vector has no columns; use flip(1)");
+       return flip(x, {1});
+     }>},
+    {"flipud(x)", "The rows in reverse.", bind<[](const Tensor& x) {
+       if (x.dim() == 0) fail("flipud: a 0-d tensor has no rows");
+       return flip(x, {0});
+     }>},
     {"roll(x, [shifts], [dims]=nil)",
-     "Shifted along dimensions; what leaves at the end comes back at the beginning.",
-     [](Args& a) {
-       const std::vector<int64_t> shifts = a.integers(2);
-       if (shifts.size() > size_t(kMaxDims)) fail("roll: {} shifts are given", shifts.size());
-       return a.push(roll(a.tensor(1), Shape(shifts.data(), int(shifts.size())), a.dims(3)));
-     }},
+     "Shifted along dimensions; what leaves at the end comes back at the beginning.", bind<roll>},
     {"rot90(x, k=1, [dims]=nil)", "Turned by k quarters in the plane of two dimensions.",
-     [](Args& a) {
-       const Shape dims = a.given(3) ? a.dims(3) : Shape{0, 1};
-       if (dims.size() != 2) fail("rot90: two dimensions are needed, got {}", dims.size());
-       return a.push(rot90(a.tensor(1), a.integer(2, 1), dims[0], dims[1]));
-     }},
+     bind<[](const Tensor& x, int64_t k, const Dims& dims) {
+       const int n = dims.size();
+       if (n != 0 && n != 2) fail("rot90: two dimensions are needed, got {}", n);
+       return n == 0 ? rot90(x, k) : rot90(x, k, dims[0], dims[1]);
+     }>},
     {"tril(x, diagonal=0)", "x with zeros above a diagonal (0 is the main one, 1 the next above).",
-     triangle<tril>},
+     bind<tril>},
     {"triu(x, diagonal=0)", "x with zeros below a diagonal (0 is the main one, 1 the next above).",
-     triangle<triu>},
-    {"tril_(x, diagonal=0)", "tril, written into x.", triangle<tril>, -1, true},
-    {"triu_(x, diagonal=0)", "triu, written into x.", triangle<triu>, -1, true},
+     bind<triu>},
+    {"tril_(x, diagonal=0)", "tril, written into x.", bind<tril>, -1, true},
+    {"triu_(x, diagonal=0)", "triu, written into x.", bind<triu>, -1, true},
     {"pad(x, [sides], mode='constant', value=nil)",
-     "Positions added before and after the last dimension, then the one before it, and so on: "
-     "'constant', 'reflect', 'replicate' or 'circular'. Negative sides cut off.",
-     pad_body},
+     "Positions added before and after the last dimension, then the one before it, and so on. Negative "
+     "sides cut off.",
+     bind<padded>},
 };
 
 /// Methods only: mt.unfold is another function, of images.
 const Entry kOnlyMethods[] = {
     {"unfold(x, dim, size, step)",
      "A view of all windows of `size` positions, `step` apart; the last dimension is inside them.",
-     [](Args& a) {
-       return a.push(unfold(a.tensor(1), a.position(2), a.integer(3), a.integer(4)));
-     }},
+     bind<unfold>},
     {"storage(x)", "All elements of the memory that x is a view of, in one dimension.",
-     [](Args& a) { return a.push(storage_of(a.tensor(1))); }},
+     bind<storage_of>},
     {"element_size(x)", "Bytes of an element.",
-     [](Args& a) { return a.push(double(item_size(a.tensor(1).dtype()))); }},
-    {"nelement(x)", "The number of elements.",
-     [](Args& a) { return a.push(double(a.tensor(1).numel())); }},
-    {"ndimension(x)", "The number of dimensions.",
-     [](Args& a) { return a.push(double(a.tensor(1).dim())); }},
+     bind<[](const Tensor& x) { return item_size(x.dtype()); }>},
+    {"nelement(x)", "The number of elements.", bind<[](const Tensor& x) { return x.numel(); }>},
+    {"ndimension(x)", "The number of dimensions.", bind<[](const Tensor& x) { return x.dim(); }>},
 };
 
 }  // namespace

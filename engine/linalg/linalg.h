@@ -95,17 +95,17 @@ Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {},
             const std::string& driver = "gelsy");
 
 /// (sum |x|^p)^(1/p) over dims, or over all when there are none; p may be 0, inf, -inf.
-Tensor vector_norm(const Tensor&, double p = 2, const Shape& dims = {}, bool keepdim = false,
+Tensor vector_norm(const Tensor&, double p = 2, const Dims& dims = {}, bool keepdim = false,
                    const char* name = "vector_norm");
 /// The order of a norm: a number, 'fro', 'nuc', or none.
 struct Order {
   enum Kind { none, number, fro, nuc } kind = none;
   double p = 2;
 };
-Tensor matrix_norm(const Tensor&, const Order& = {Order::fro}, const Shape& dims = {-2, -1},
+Tensor matrix_norm(const Tensor&, const Order& = {Order::fro}, const Dims& dims = {-2, -1},
                    bool keepdim = false, const char* name = "matrix_norm");
 /// A vector's norm over one dimension (or all), a matrix's over two.
-Tensor norm(const Tensor&, const Order& = {}, const Shape& dims = {}, bool keepdim = false);
+Tensor norm(const Tensor&, const Order& = {}, const Dims& dims = {}, bool keepdim = false);
 /// The norm times that of the inverse; inf for singular matrices.
 Tensor cond(const Tensor&, const Order& = {});
 
@@ -114,7 +114,7 @@ Tensor vecdot(const Tensor& x, const Tensor& y, Dim dim = -1);
 /// The powers 0 .. n - 1 of each element, along a new last dimension; n: as many as elements.
 Tensor vander(const Tensor& x, std::optional<int64_t> n = {});
 /// X with tensordot(A, X, its dimensions) = B; `dims` of A go last before.
-Tensor tensorsolve(const Tensor& a, const Tensor& b, const Shape& dims = {});
+Tensor tensorsolve(const Tensor& a, const Tensor& b, const Dims& dims = {});
 /// The inverse of A as a map from its last dimensions to the first `ind`.
 Tensor tensorinv(const Tensor& a, int64_t ind = 2);
 /// The inverse of the matrix of which this is the Cholesky factor.

@@ -104,7 +104,7 @@ Tensor vander(const Tensor& x, std::optional<int64_t> n) {
   return cat({first, cumprod(expand(unsqueeze(values, -1), shape), -1)}, -1);
 }
 
-Tensor tensorsolve(const Tensor& a0, const Tensor& b, const Shape& dims) {
+Tensor tensorsolve(const Tensor& a0, const Tensor& b, const Dims& dims) {
   const char* name = "tensorsolve";
   Tensor a = a0;
   if (dims.size() > 0) {

@@ -14,7 +14,7 @@ Tensor as_float(const char* name, const Tensor& x) {
 
 }  // namespace
 
-Tensor vector_norm(const Tensor& x0, double p, const Shape& dims, bool keepdim, const char* name) {
+Tensor vector_norm(const Tensor& x0, double p, const Dims& dims, bool keepdim, const char* name) {
   const Tensor x = as_float(name, x0);
   if (std::isnan(p)) fail("{}: the order is nan", name);
   for (int i = 0; i < dims.size(); ++i) {
@@ -56,7 +56,7 @@ Tensor last_two(const char* name, const Tensor& x, const Order& o) {
 
 }  // namespace
 
-Tensor matrix_norm(const Tensor& x0, const Order& o, const Shape& dims, bool keepdim,
+Tensor matrix_norm(const Tensor& x0, const Order& o, const Dims& dims, bool keepdim,
                    const char* name) {
   const Tensor x = as_float(name, x0);
   if (dims.size() != 2) fail("{}: two dimensions make a matrix, {} are named", name, dims.size());
@@ -73,13 +73,13 @@ Tensor matrix_norm(const Tensor& x0, const Order& o, const Shape& dims, bool kee
   return unsqueeze(unsqueeze(out, std::min(a, b)), std::max(a, b));
 }
 
-Tensor norm(const Tensor& x, const Order& o, const Shape& dims, bool keepdim) {
+Tensor norm(const Tensor& x, const Order& o, const Dims& dims, bool keepdim) {
   if (o.kind == Order::none) return vector_norm(x, 2, dims, keepdim, "norm");
   const int over = dims.size() ? dims.size() : x.dim();
   if (dims.size() == 0 && x.dim() != 1 && x.dim() != 2)
     fail("norm: an order is for vectors or matrices, {} is neither; say which dim",
          to_string(x.shape()));
-  if (over == 2) { return matrix_norm(x, o, dims.size() ? dims : Shape{-2, -1}, keepdim, "norm"); }
+  if (over == 2) { return matrix_norm(x, o, dims.size() ? dims : Dims{-2, -1}, keepdim, "norm"); }
   if (over > 2) fail("norm: {} dimensions are named; one makes a vector, two a matrix", over);
   if (o.kind != Order::number)
     fail("norm: {} is the norm of a matrix; a vector has none", show_order(o));

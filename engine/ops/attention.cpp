@@ -53,13 +53,12 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
 
 /// A key or a value whose heads are repeated so that each head of the query has one.
 Tensor for_heads(const char* name, const Tensor& q, const Tensor& x) {
-  const int64_t d = -3, heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
+  const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
                 given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
   if (given == 0 || heads % given != 0)
     fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}", name,
          to_string(q.shape()), to_string(x.shape()));
-  const int64_t place = x.dim() + d;
-  return heads == given ? x : repeat_interleave(x, heads / given, &place);
+  return heads == given ? x : repeat_interleave(x, heads / given, -3);
 }
 
 }  // namespace

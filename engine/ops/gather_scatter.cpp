@@ -285,7 +285,7 @@ void record_scatter(ScatterReduce join, const Tensor& out, const Tensor& x, int 
 
 /// Every kind of scatter. In place without a gradient x itself is written, once all is checked.
 Tensor scatter_any(const char* name, const Tensor& x, Dim dim, const Index& given,
-                   const Tensor& source, ScatterReduce join, bool in_place) {
+                   const Tensor& source, ScatterReduce join, InPlace in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0 && given.at.dim() <= 1) {
@@ -347,19 +347,20 @@ Tensor counts(const Tensor& x, Dim dim, const Index& index, bool include_self) {
 
 }  // namespace
 
-Tensor scatter(const Tensor& x, Dim dim, const Index& index, const Tensor& source, bool in_place) {
+Tensor scatter(const Tensor& x, Dim dim, const Index& index, const Tensor& source,
+               InPlace in_place) {
   return scatter_any(in_place ? "scatter_" : "scatter", x, dim, index, source, ScatterReduce::set,
                      in_place);
 }
 
 Tensor scatter_add(const Tensor& x, Dim dim, const Index& index, const Tensor& source,
-                   bool in_place) {
+                   InPlace in_place) {
   return scatter_any(in_place ? "scatter_add_" : "scatter_add", x, dim, index, source,
                      ScatterReduce::add, in_place);
 }
 
 Tensor scatter_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& source,
-                      std::string_view reduce, bool include_self, bool in_place) {
+                      std::string_view reduce, bool include_self, InPlace in_place) {
   const char* const name = in_place ? "scatter_reduce_" : "scatter_reduce";
   const bool mean = reduce == "mean";
   const ScatterReduce join = reduce == "sum" || mean ? ScatterReduce::add

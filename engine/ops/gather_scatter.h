@@ -10,6 +10,13 @@ namespace mt {
 
 /// Positions in an integer tensor, and what its writer calls the first one: 0, or 1 in Lua, where
 /// negative ones count from the end.
+/// Whether a result is written into x, which is then returned.
+struct InPlace {
+  bool on = false;
+  constexpr InPlace(bool in_place = false) : on(in_place) {}  // NOLINT: a bool is one
+  constexpr operator bool() const { return on; }
+};
+
 struct Index {
   Tensor at;
   int64_t first = 0;
@@ -25,13 +32,13 @@ struct Index {
 /// out[.., i, ..] = x[.., index[.., i, ..], ..]; the index is an integer tensor of x's rank.
 Tensor gather(const Tensor& x, Dim dim, const Index&);
 /// A copy of x with the source at the positions that gather would read; of several the last.
-Tensor scatter(const Tensor& x, Dim dim, const Index&, const Tensor& source, bool in_place = false);
+Tensor scatter(const Tensor& x, Dim dim, const Index&, const Tensor& source, InPlace in_place = {});
 /// The same, added.
 Tensor scatter_add(const Tensor& x, Dim dim, const Index&, const Tensor& source,
-                   bool in_place = false);
+                   InPlace in_place = {});
 /// The same, joined by "sum", "prod", "mean", "amax" or "amin", together with x or without.
 Tensor scatter_reduce(const Tensor& x, Dim dim, const Index&, const Tensor& source,
-                      std::string_view reduce, bool include_self = true, bool in_place = false);
+                      std::string_view reduce, bool include_self = true, InPlace in_place = {});
 /// gather where x and the index broadcast; without `dim` both are flattened.
 Tensor take_along_dim(const Tensor& x, const Index&, std::optional<Dim> dim);
 
@@ -43,15 +50,15 @@ Tensor index_select(const Tensor& x, Dim dim, const Index&);
 Tensor take(const Tensor& x, const Index&);
 /// x with the slices of `source`, which may broadcast, added or put at these positions.
 Tensor index_add(const Tensor& x, Dim dim, const Index&, const Tensor& source, double alpha = 1,
-                 bool in_place = false);
+                 InPlace in_place = {});
 Tensor index_copy(const Tensor& x, Dim dim, const Index&, const Tensor& source,
-                  bool in_place = false);
+                  InPlace in_place = {});
 /// x with the slices of `source` joined with those at these positions by "prod", "mean", "amax" or
 /// "amin".
 Tensor index_reduce(const Tensor& x, Dim dim, const Index&, const Tensor& source,
-                    std::string_view reduce, bool include_self = true, bool in_place = false);
+                    std::string_view reduce, bool include_self = true, InPlace in_place = {});
 Tensor index_fill(const Tensor& x, Dim dim, const Index&, const Tensor& value,
-                  bool in_place = false);
+                  InPlace in_place = {});
 
 /// One entry of an index such as x[{2, {}, {1, 3}, mask}]: it walks x's dimensions from the first.
 struct At {
@@ -73,10 +80,10 @@ void index_put_(const char* name, const Tensor& x, const At* items, int n, const
 /// The elements where the mask is set, in row-major order.
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 /// x with a value, a number or 0-d, where the mask is set.
-Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, bool in_place = false);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, InPlace in_place = {});
 /// x with the first elements of `source`, in order, where the mask is set.
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
-                      bool in_place = false);
+                      InPlace in_place = {});
 /// [n x rank]: the positions of what is not zero, counted from `first`.
 Tensor nonzero(const Tensor& x, int64_t first = 0);
 /// The same as one tensor for each dimension; a 0-d tensor counts as one of size 1.

@@ -125,7 +125,7 @@ void save_key(Node& node, const Tensor& x, const Key& key) {
 }
 
 Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
-              ScatterReduce join, bool in_place = false);
+              ScatterReduce join, InPlace in_place = false);
 
 /// The elements that the key names.
 Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
@@ -161,7 +161,7 @@ Tensor stayed(const Key& key) {
 
 /// x with the source, of shape_at's shape and x's dtype, at the named elements.
 Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
-              ScatterReduce join, bool in_place) {
+              ScatterReduce join, InPlace in_place) {
   const bool wants = wants_grad(x, source);
   check_unread(name, x.shape(), key, source.numel());
   Tensor out = x;
@@ -436,7 +436,7 @@ Key slices_at(const char* name, const Tensor& x, int d, const Index& given) {
 
 /// What index_add, index_copy and index_fill share; `source` broadcasts when it is a filling.
 Tensor put_slices(const char* name, const Tensor& x, Dim dim, const Index& given,
-                  const Tensor& source, ScatterReduce join, bool filling, bool in_place) {
+                  const Tensor& source, ScatterReduce join, bool filling, InPlace in_place) {
   const int d = wrap_dim(name, dim, x.dim());
   if (in_place) check_writable(name, x);
   if (x.dim() == 0) {
@@ -480,7 +480,7 @@ Tensor take(const Tensor& x, const Index& given) {
 }
 
 Tensor index_add(const Tensor& x, Dim dim, const Index& index, const Tensor& source, double alpha,
-                 bool in_place) {
+                 InPlace in_place) {
   const char* const name = in_place ? "index_add_" : "index_add";
   check_value(name, alpha, x.dtype());
   return put_slices(name, x, dim, index, alpha == 1 ? source : source * Tensor(alpha),
@@ -488,13 +488,13 @@ Tensor index_add(const Tensor& x, Dim dim, const Index& index, const Tensor& sou
 }
 
 Tensor index_copy(const Tensor& x, Dim dim, const Index& index, const Tensor& source,
-                  bool in_place) {
+                  InPlace in_place) {
   return put_slices(in_place ? "index_copy_" : "index_copy", x, dim, index, source,
                     ScatterReduce::set, false, in_place);
 }
 
 Tensor index_fill(const Tensor& x, Dim dim, const Index& index, const Tensor& value,
-                  bool in_place) {
+                  InPlace in_place) {
   const char* const name = in_place ? "index_fill_" : "index_fill";
   Tensor one = filling(name, x, value);
   if (&one.device() != &x.device()) one = scalar(one.item(), x.dtype(), x.device());
@@ -502,7 +502,7 @@ Tensor index_fill(const Tensor& x, Dim dim, const Index& index, const Tensor& va
 }
 
 Tensor index_reduce(const Tensor& x, Dim dim, const Index& given, const Tensor& source,
-                    std::string_view reduce, bool include_self, bool in_place) {
+                    std::string_view reduce, bool include_self, InPlace in_place) {
   const char* const name = in_place ? "index_reduce_" : "index_reduce";
   if (reduce != "prod" && reduce != "mean" && reduce != "amax" && reduce != "amin")
     fail("{}: '{}' is no way to reduce; use 'prod', 'mean', 'amax' or 'amin'", name, reduce);

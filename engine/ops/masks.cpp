@@ -30,7 +30,7 @@ void check_mask(const char* name, const Tensor& mask) {
 }
 
 /// The shape that x and the mask have together; in place it must be x's.
-Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, bool in_place) {
+Shape masked_shape(const char* name, const Tensor& x, const Tensor& mask, InPlace in_place) {
   check_mask(name, mask);
   check_together(name, x, mask);
   const Shape shape = broadcast(name, x.shape(), mask.shape());
@@ -69,7 +69,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   return out;
 }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, bool in_place) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, InPlace in_place) {
   const char* const name = in_place ? "masked_fill_" : "masked_fill";
   if (in_place) check_writable(name, x);
   masked_shape(name, x, mask, in_place);
@@ -77,7 +77,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value, boo
   return in_place ? write_(name, x, out) : out;
 }
 
-Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, bool in_place) {
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source, InPlace in_place) {
   const char* const name = in_place ? "masked_scatter_" : "masked_scatter";
   if (in_place) check_writable(name, x);
   const Shape shape = masked_shape(name, x, mask, in_place);

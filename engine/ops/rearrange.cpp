@@ -144,14 +144,14 @@ Tensor tile(const Tensor& x, const Shape& repeats) {
 namespace {
 
 /// The flattened tensor and its dimension 0, or x and the dimension.
-Tensor interleaved(const Tensor& x, const int64_t* dim, int& d) {
+Tensor interleaved(const Tensor& x, std::optional<Dim> dim, int& d) {
   d = dim ? wrap_dim("repeat_interleave", *dim, x.dim()) : 0;
   return dim && x.dim() > 0 ? x : reshape(x, {-1});
 }
 
 }  // namespace
 
-Tensor repeat_interleave(const Tensor& x, int64_t repeats, const int64_t* dim) {
+Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<Dim> dim) {
   int d;
   const Tensor from = interleaved(x, dim, d);
   if (repeats < 0) fail("repeat_interleave: {} repeats are asked for", repeats);
@@ -168,7 +168,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, const int64_t* dim) {
   return reshape(clone(expand(unsqueeze(from, d + 1), wide)), size);
 }
 
-Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, const int64_t* dim) {
+Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<Dim> dim) {
   int d;
   const Tensor from = interleaved(x, dim, d);
   const int64_t n = from.size(d);

@@ -1,5 +1,7 @@
 // rearrange.h -- the same elements arranged anew: turned, repeated, padded, cut to triangles
 #pragma once
+#include <array>
+#include <optional>
 #include <vector>
 
 #include "engine/core/tensor.h"
@@ -15,8 +17,8 @@ Tensor rot90(const Tensor&, int64_t k = 1, Dim a = 0, Dim b = 1);
 /// The tensor repeated along each dimension; missing repeats or dimensions are 1, in front.
 Tensor tile(const Tensor&, const Shape& repeats);
 /// Each position repeated; of the flattened tensor without dim.
-Tensor repeat_interleave(const Tensor&, int64_t repeats, const int64_t* dim = nullptr);
-Tensor repeat_interleave(const Tensor&, const Tensor& repeats, const int64_t* dim = nullptr);
+Tensor repeat_interleave(const Tensor&, int64_t repeats, std::optional<Dim> dim = {});
+Tensor repeat_interleave(const Tensor&, const Tensor& repeats, std::optional<Dim> dim = {});
 /// Zero above (below) the diagonal.
 Tensor tril(const Tensor&, int64_t diagonal = 0);
 Tensor triu(const Tensor&, int64_t diagonal = 0);
@@ -26,6 +28,9 @@ Tensor diag(const Tensor&, int64_t offset = 0);
 Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offset = 0);
 
 enum class Padding { constant, reflect, replicate, circular };
+constexpr std::array<const char*, 4> names_of(Padding) {
+  return {"constant", "reflect", "replicate", "circular"};
+}
 /// `sides` as in PyTorch: (before, after) of the last dimension, then of the one before it, ...;
 /// negative sides cut off.
 Tensor pad(const Tensor&, const std::vector<int64_t>& sides, Padding = Padding::constant,

@@ -422,7 +422,7 @@ test('errors name the values as they were given', function()
     {function() x:pad{2 ^ 50, 0} end, 'more elements than memory can hold'},
     {function() x:pad({4, 0}, 'reflect') end, 'pad: a reflection of 4 positions'},
     {function() x:pad({5, 0}, 'circular') end, 'pad: 5 positions around the end'},
-    {function() x:pad({1, 0}, 'mirror') end, "pad: 'mirror' is no mode"},
+    {function() x:pad({1, 0}, 'mirror') end, "pad: mode is 'mirror'; use 'constant'"},
     {function() x:pad({1, 0}, 'reflect', 2) end, "a value is for the mode 'constant'"},
     {function() x:long():pad({1, 0}, {value = 0.5}) end, 'pad: 0.5 does not fit into int64'},
     {function() x:unfold(2, 5, 1) end, 'unfold: windows of 5 do not fit into the 4'},

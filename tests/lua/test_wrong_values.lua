@@ -276,7 +276,7 @@ wrong{
     '^scatter: .*%(3 x 2%).*%(2 x 3%).*1'},
   {'A16 scatter 4', function(f) f.x:scatter(2, f.ix, 'a') end, "^scatter: .*4.*'src'.*string.*'a'"},
   {'A16 scatter 5', function(f) f.x:scatter(2, f.ix, 1, 'mean') end,
-    "^scatter: 'mean'.*'add'.*'multiply'"},
+    "^scatter: reduce is 'mean'.*'add'.*'multiply'"},
   {'A16 scatter 6', function(f) f.x:scatter(2, f.ix, mt.ones(1, 2)) end,
     '^scatter: .*%(2 x 2%).*%(1 x 2%)'},
   {'A16 scatter 7', function(f) f.u:scatter(1, mt.tensor({1},'int64'), 300) end,
