@@ -39,7 +39,7 @@ const Entry kMethods[] = {
      "-log of the probability of the target, for x in 0..1 (beyond: an error; on a GPU NaN).",
      bind<binary_cross_entropy>},
     {"binary_cross_entropy_with_logits(x, target, weight=nil, reduction='mean', pos_weight=nil)",
-     "The same for raw scores, before the sigmoid; pos_weight counts targets of 1 so often.",
+     "binary_cross_entropy of sigmoid(x), for raw scores x; pos_weight counts targets of 1 so often.",
      bind<binary_cross_entropy_with_logits>},
     {"cross_entropy(x, target, weight=nil, ignore_index=-100, reduction='mean', "
      "label_smoothing=0)",

@@ -107,25 +107,8 @@ end
 
 --- Gives a class its constructor `init(self, ..)`: arguments are counted and named as the user writes them.
 function class.constructor(of, signature, doc, init)
-  local check = core.declare(signature, doc, results)
-  of.__signature = check
-  of.__init = function(self, ...) return init(self, check(...)) end
-end
-
---- How many arguments the methods take: more are an error, and so is a call without the colon.
-function class.count_arguments()
-  for name, body in pairs(class.Module) do
-    local info = type(body) == 'function' and not name:find('^__') and debug.getinfo(body, 'u')
-    if info and not info.isvararg then
-      local most = info.nparams - 1
-      class.Module[name] = function(self, ...)
-        if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
-        local n = select('#', ...)
-        if n > most then core.fail('%s: %d arguments given, it takes %d', name, n, most) end
-        return body(self, ...)
-      end
-    end
-  end
+  of.__signature = core.declare(signature, doc, results)
+  of.__init = function(self, ...) return init(self, of.__signature(...)) end
 end
 
 --- The error of a forward that is given `more` than its inputs, or called without a module.
@@ -161,5 +144,24 @@ class.class = core.declare('class(name, base=nil)', 'A class of modules: define 
     end
     return make_class({__name = name}, base or class.Module)
   end)
+
+-- Methods of modules as help shows them: {signature, help}.
+class.methods = {}
+
+--- A method of every module. What is more than its signature takes is an error, and a call without the colon;
+--- arguments are checked where the signature states types.
+function class.method(signature, doc, body)
+  local check = core.declare(signature, doc, results)
+  local shown, params = core.entry(check), core.parameters(check)
+  local name, most = shown:match('^[%w_]+'), shown:find('..', 1, true) and math.huge or #params
+  class.methods[#class.methods + 1] = {shown, doc}
+  class.Module[name] = function(self, ...)
+    if not is_module(self) then core.fail('%s: methods are called with a colon, net:%s(..)', name, name) end
+    local n = select('#', ...)
+    if n > most then core.fail('%s: %d arguments given, it takes %d', name, n, most) end
+    if shown ~= signature then return body(self, check(...)) end
+    return body(self, ...)
+  end
+end
 
 return class

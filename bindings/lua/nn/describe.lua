@@ -1,6 +1,7 @@
 -- describe.lua -- print(net): the tree of modules with their parameters counted
+local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
-local Module, field, is_module = class.Module, class.field, class.is_module
+local method, field, is_module = class.method, class.field, class.is_module
 
 local function thousands(n)
   local count
@@ -17,26 +18,30 @@ local function count_parameters(self)
   return n
 end
 
---- What `print(net)` shows: the tree with the parameters of each layer and the total.
 local described = {} -- those whose text is being made
-function Module:describe(indent)
-  indent = indent or ''
-  if described[self] then return self.__name .. ' (that it is in)' end
-  described[self] = true
-  local children = {}
-  for _, key in ipairs(self.__fields) do
-    local value = field(self, key)
-    if is_module(value) then
-      local name = type(key) == 'number' and ('[%d]'):format(key) or key
-      local _, text = pcall(value.describe, value, indent .. '  ')
-      children[#children + 1] = ('%s  %s: %s'):format(indent, name, tostring(text))
+method('describe(indent=nil)', 'What print(net) shows: the tree with its parameters counted. Children at [1], [2] ' ..
+  "count from 1, in state_dict's names from 0.",
+  function(self, indent)
+    indent = indent or ''
+    if described[self] then return self.__name .. ' (that it is in)' end
+    described[self] = true
+    local children = {}
+    for _, key in ipairs(self.__fields) do
+      local value = field(self, key)
+      if is_module(value) then
+        local name = type(key) == 'number' and ('[%d]'):format(key) or key
+        local _, text = pcall(value.describe, value, indent .. '  ')
+        children[#children + 1] = ('%s  %s: %s'):format(indent, name, tostring(text))
+      end
     end
-  end
-  described[self] = nil
-  local whole, extra = pcall(self.extra or function() return '' end, self)
-  local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
-  local n = count_parameters(self)
-  local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''
-  if #children == 0 then return head .. tail end
-  return ('%s(\n%s\n%s)%s'):format(head, table.concat(children, '\n'), indent, tail)
-end
+    described[self] = nil
+    local whole, extra = pcall(self.extra or function() return '' end, self)
+    local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
+    local n = count_parameters(self)
+    local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''
+    if #children == 0 then return head .. tail end
+    return ('%s(\n%s\n%s)%s'):format(head, table.concat(children, '\n'), indent, tail)
+  end)
+
+method('forward(x, ..)', 'What the module computes. net(x) calls it and adds the name of the module to errors.',
+  function(self) core.fail('%s has no forward: define function %s:forward(x)', self.__name, self.__name) end)

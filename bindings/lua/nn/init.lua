@@ -4,7 +4,6 @@ local class = require 'mtorch.nn.class'
 require 'mtorch.nn.methods'
 require 'mtorch.nn.state_dict'
 require 'mtorch.nn.describe'
-class.count_arguments()
 
 local subjects = {'linear', 'activation', 'containers', 'loss', 'shape'}
 

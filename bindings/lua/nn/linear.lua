@@ -5,7 +5,7 @@ local module = require 'mtorch.nn.module'
 local linear = {}
 
 linear.Linear = module.define{
-  'Linear(in_features, out_features, bias=true)',
+  'Linear(in_features: int >= 1, out_features: int >= 1, bias: bool = true)',
   "x . weight' + bias; weight [out x in] and bias uniform in +-1/sqrt(in).",
   parameters = {'weight', 'bias'},
   init = function(o)

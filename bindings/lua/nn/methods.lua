@@ -2,11 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
-local Module, role, field, is_module = class.Module, class.role, class.field, class.is_module
-
-function Module:forward(...)
-  core.fail('%s has no forward: define function %s:forward(x)', self.__name, self.__name)
-end
+local method, role, field, is_module = class.method, class.role, class.field, class.is_module
 
 --- PyTorch's name of a field: children of a Sequential count from 0.
 function class.field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
@@ -44,68 +40,52 @@ local function named(list, names)
   end
 end
 
---- All parameters, as a list.
-function Module:parameters() return (collect(self, 'parameter')) end
---- Iterates name, parameter.
-function Module:named_parameters() return named(collect(self, 'parameter')) end
---- Iterates name, buffer.
-function Module:named_buffers() return named(collect(self, 'buffer')) end
---- Iterates name, module, without the module itself.
-function Module:named_modules() return named(collect(self, 'module')) end
---- All buffers, as a list.
-function Module:buffers() return (collect(self, 'buffer')) end
---- The module itself and all modules inside, as a list.
-function Module:modules()
-  local list = collect(self, 'module')
-  table.insert(list, 1, self)
-  return list
-end
---- The modules that are direct fields, as a list.
-function Module:children()
+method('parameters()',
+  'All parameters of the module and of those inside, each once, as a list: what optimizers take.',
+  function(self) return (collect(self, 'parameter')) end)
+method('named_parameters()',
+  "An iterator: for name, p in net:named_parameters() do. Names are PyTorch's, '0.weight'.",
+  function(self) return named(collect(self, 'parameter')) end)
+method('buffers()', 'All buffers, as a list.', function(self) return (collect(self, 'buffer')) end)
+method('named_buffers()', 'An iterator over names and buffers.',
+  function(self) return named(collect(self, 'buffer')) end)
+method('children()', 'The modules that are direct fields, as a list.', function(self)
   local list, seen = {}, {}
   for _, key in ipairs(rawget(self, '__fields')) do
     local value = field(self, key)
     if is_module(value) and not seen[value] then list[#list + 1], seen[value] = value, true end
   end
   return list
-end
-
---- Calls fn for every module inside, then for this one; returns self.
-function Module:apply(fn)
-  if not core.is_callable(fn) then
-    core.fail('apply: a function of a module is needed, got ' .. core.describe(fn))
-  end
-  for _, child in ipairs(self:children()) do child:apply(fn) end
-  fn(self)
-  return self
-end
-
-function class.check_boolean(where, value)
-  if type(value) ~= 'boolean' then
-    core.fail('%s must be true or false, got %s', where, core.describe(value))
-  end
-  return value
-end
-
---- Switches to training (or not); returns self.
-function Module:train(mode)
-  if mode == nil then mode = true end
-  class.check_boolean('train: the mode', mode)
-  for _, module in ipairs(self:modules()) do rawset(module, 'training', mode) end
-  return self
-end
-function Module:eval() return self:train(false) end
-
---- Freezes (false) or frees all parameters; returns self.
-function Module:requires_grad_(on)
-  if on == nil then on = true end
-  class.check_boolean('requires_grad_: the argument', on)
-  for _, p in ipairs(self:parameters()) do p:requires_grad_(on) end
-  return self
-end
-
---- Drops all gradients.
-function Module:zero_grad() core.zero_grad(self:parameters()) end
+end)
+method('modules()', 'The module itself and all inside, as a list.', function(self)
+  local list = collect(self, 'module')
+  table.insert(list, 1, self)
+  return list
+end)
+method('named_modules()', 'An iterator over names and the modules inside.',
+  function(self) return named(collect(self, 'module')) end)
+method('apply(fn: function)', 'Calls fn(module) for every module inside, then for this one; returns it.',
+  function(self, fn)
+    for _, child in ipairs(self:children()) do child:apply(fn) end
+    fn(self)
+    return self
+  end)
+method('train(mode: bool = true)',
+  'Switches to training, what dropout and normalisations ask for (net.training); returns it.',
+  function(self, mode)
+    for _, module in ipairs(self:modules()) do rawset(module, 'training', mode) end
+    return self
+  end)
+method('eval()', 'The same as train(false).', function(self) return self:train(false) end)
+method('requires_grad_(on: bool = true)',
+  'Whether the parameters have gradients: false freezes them; returns it.',
+  function(self, on)
+    for _, p in ipairs(self:parameters()) do p:requires_grad_(on) end
+    return self
+  end)
+method('zero_grad()',
+  'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
+  function(self) core.zero_grad(self:parameters()) end)
 
 --- The same data elsewhere or of another dtype; the gradient goes with it.
 local function convert(value, ...)
@@ -115,34 +95,33 @@ local function convert(value, ...)
   value.grad = gradient and gradient:to(...) or nil
 end
 
---- Another dtype or device, for all parameters and buffers in place; returns self. Only the device
---- is for tensors of integers and booleans too.
-function Module:to(...)
-  local dtype = mt.empty({0}, 'float32'):to(...).dtype
-  local asked = dtype == mt.empty({0}, 'float64'):to(...).dtype
-  if asked and not dtype:find('float') then
-    core.fail("to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'", dtype)
-  end
-  local given, n = {...}, select('#', ...)
-  walk(self, function(_, value, owner, key)
-    if not role[value] then return end
-    if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
-      value = class.Buffer(value)
-      owner.__held[key] = value
+--- Only the device is for tensors of integers and booleans too.
+method('to(target, ..)', "Parameters and buffers to another dtype or device, in place, net:to('cuda'); returns it. " ..
+  'float double half bfloat16 cpu cuda are short for it.',
+  function(self, ...)
+    local dtype = mt.empty({0}, 'float32'):to(...).dtype
+    local asked = dtype == mt.empty({0}, 'float64'):to(...).dtype
+    if asked and not dtype:find('float') then
+      core.fail("to: parameters need a float dtype ('float32', 'float64', 'float16', 'bfloat16'), got '%s'", dtype)
     end
-    if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
-    local on = mt.empty({0}, {dtype = 'float32', device = value.device}):to(unpack(given, 1, n)).device
-    convert(value, on)
+    local given, n = {...}, select('#', ...)
+    walk(self, function(_, value, owner, key)
+      if not role[value] then return end
+      if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
+        value = class.Buffer(value)
+        owner.__held[key] = value
+      end
+      if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
+      local on = mt.empty({0}, {dtype = 'float32', device = value.device}):to(unpack(given, 1, n)).device
+      convert(value, on)
+    end)
+    return self
   end)
-  return self
+for _, short in ipairs{{'float', 'float32'}, {'double', 'float64'}, {'half', 'float16'}, {'bfloat16', 'bfloat16'},
+    {'cpu', 'cpu'}, {'cuda', 'cuda'}} do
+  local name, target = unpack(short)
+  method(name .. '()', ("The same as to('%s')."):format(target), function(self) return self:to(target) end)
 end
-
-function Module:float() return self:to('float32') end
-function Module:double() return self:to('float64') end
-function Module:half() return self:to('float16') end
-function Module:bfloat16() return self:to('bfloat16') end
-function Module:cpu() return self:to('cpu') end
-function Module:cuda() return self:to('cuda') end
 
 --- A copy of a value inside a module; `made` holds the copies so far, so that what was shared stays
 --- shared.
@@ -162,6 +141,5 @@ local function copied(value, made)
   return copy
 end
 
---- A copy with tensors, modules and lists of its own, as Python's deepcopy: what is shared inside is
---- shared inside the copy, what is frozen stays frozen.
-function Module:clone() return copied(self, {}) end
+method('clone()', 'A copy with parameters of its own; what is shared inside stays shared.',
+  function(self) return copied(self, {}) end)

@@ -1,34 +1,9 @@
 -- module.lua -- declarations of layers: module.of(name, fn, inputs), module.define{..} with parameters
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local util = require 'mtorch.core.util'
 local class = require 'mtorch.nn.class'
 
 local module = {}
-
-local function one_of(...)
-  local names = {...}
-  return function(value)
-    for _, name in ipairs(names) do
-      if value == name then return true end
-    end
-  end, "'" .. table.concat(names, "', '") .. "'"
-end
-local function number(value) return type(value) == 'number' and value == value end
-local function whole(value) return number(value) and value % 1 == 0 end
-
---- What an option's value must be: a check and its words.
-local expected = {
-  reduction = {one_of('mean', 'sum', 'none')}, approximate = {one_of('none', 'tanh')},
-  weight = {mt.is_tensor, 'a tensor'}, pos_weight = {mt.is_tensor, 'a tensor'},
-  ignore_index = {whole, 'a whole number'}, first = {whole, 'a whole number'}, last = {whole, 'a whole number'},
-  beta = {number, 'a number'}, threshold = {number, 'a number'},
-  label_smoothing = {function(v) return number(v) and v >= 0 and v <= 1 end, 'a number from 0 to 1'},
-  bias = {function(v) return type(v) == 'boolean' end, 'true or false'},
-}
-for _, name in ipairs{'in_features', 'out_features'} do
-  expected[name] = {function(v) return whole(v) and v >= 1 end, 'a whole number from 1'}
-end
 
 local refuse = class.refuse_inputs
 
@@ -66,55 +41,34 @@ local function counted(forward)
   end
 end
 
---- The names of a constructor's arguments, and a function that returns their defaults.
-local function options_of(params)
-  local names, defaults = {}, {}
-  for i, p in ipairs(params) do names[i], defaults[i] = p.name, p.default or 'nil' end
-  return names, loadstring('return ' .. table.concat(defaults, ', '))
+--- "reduction: 'mean'|'sum' = 'mean'" of what core.parameters says.
+local function parameter_text(p)
+  local text = ('%s: %s'):format(p.list and ('[%s%s]'):format(p.name, p.collects and '..' or '') or p.name, p.type)
+  if p.low then text = text .. ' >= ' .. p.low end
+  if p.high then text = text .. ' <= ' .. p.high end
+  return p.default and text .. ' = ' .. p.default or text
 end
 
---- Puts the arguments of a constructor, or their defaults, into the fields of their names.
-local function set_options(self, names, defaults, ...)
-  local values = {defaults()}
-  for i, name in ipairs(names) do
-    local value = select(i, ...)
-    if value ~= nil then
-      local check = expected[name]
-      if check and not check[1](value) then
-        core.fail('%s: %s must be %s, got %s', self.__name, name, check[2], core.describe(value))
-      end
-      values[i] = value
-    end
-    value = values[i]
-    if mt.is_tensor(value) then value = class.Buffer(value) end -- goes to a device with the module
-    if value ~= nil then self[name] = value end
-  end
-end
-
---- The parameters of a declared function but for {out=}, and its help.
-local function declared(fn)
-  local signature, doc = core.entry(fn)
-  local params = signature and util.parameters(signature)
-  if params and params[#params] and params[#params].out then params[#params] = nil end
-  return params, doc
-end
+--- A tensor among the options goes to a device with the module.
+local function option(value) return mt.is_tensor(value) and class.Buffer(value) or value end
 
 --- A module that applies fn, a function of mt, to `inputs` tensors. The other parameters of its
 --- signature are the module's options: fields, which may be changed later. `training` is the
---- module's own. `defaults`, {name = text}, replaces some of the signature's.
-function module.of(name, fn, inputs, defaults)
-  local params, doc = declared(fn)
-  local options, texts = {}, {}
-  for i, p in ipairs(params) do
-    p.default = defaults and defaults[p.name] or p.default
-    if i > inputs and p.name ~= 'training' then
-      options[#options + 1], texts[#texts + 1] = p, p.name .. (p.default and '=' .. p.default or '')
+--- module's own. `stated`, {name = "type = default"}, replaces what the signature says of some.
+function module.of(name, fn, inputs, stated)
+  local _, doc = core.entry(fn)
+  local params, names, texts = core.parameters(fn), {}, {}
+  for i = inputs + 1, #params do
+    local p = params[i]
+    if p.name ~= 'training' then
+      names[#names + 1] = p.name
+      texts[#texts + 1] = stated and stated[p.name] and p.name .. ': ' .. stated[p.name] or parameter_text(p)
     end
   end
-  local names, values = options_of(options)
   local made = class.class(name)
-  class.constructor(made, ('%s(%s)'):format(name, table.concat(texts, ', ')), doc,
-    function(self, ...) set_options(self, names, values, ...) end)
+  class.constructor(made, ('%s(%s)'):format(name, table.concat(texts, ', ')), doc, function(self, ...)
+    for i, field in ipairs(names) do self[field] = option((select(i, ...))) end
+  end)
   made.forward = forward_of(fn, params, inputs)
   return made
 end
@@ -126,36 +80,28 @@ end
 --- is a function of mt, called with the inputs and the fields that its signature names, or a
 --- function of the module and the inputs. extra(self) is what print adds.
 function module.define(spec)
-  local params = util.parameters(spec[1])
-  local made = class.class(spec[1]:match('^[%w_]+'))
-  local names, defaults = options_of(params)
-  local tensors, is_tensor = {}, {}
+  local made, tensors, make = class.class(spec[1]:match('^[%w_]+')), {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do
     for _, name in ipairs(spec[kind] or {}) do
-      tensors[#tensors + 1] = {name = name, make = kind == 'buffers' and class.Buffer or class.Parameter}
-      is_tensor[name] = true
+      tensors[#tensors + 1], make[name] = name, kind == 'buffers' and class.Buffer or class.Parameter
     end
   end
   class.constructor(made, spec[1], spec[2], function(self, ...)
-    local options = {__name = made.__name}
-    set_options(options, names, defaults, ...)
-    for _, name in ipairs(names) do
-      if not is_tensor[name] then self[name] = options[name] end
+    local options = {}
+    for i, p in ipairs(core.parameters(made)) do
+      options[p.name] = select(i, ...)
+      if not make[p.name] then self[p.name] = option(options[p.name]) end
     end
-    if not spec.init then return end
-    local made_tensors = {spec.init(options)}
-    for i, tensor in ipairs(tensors) do
-      if made_tensors[i] then self[tensor.name] = tensor.make(made_tensors[i]) end
+    local values = spec.init and {spec.init(options)} or {}
+    for i, name in ipairs(tensors) do
+      if values[i] then self[name] = make[name](values[i]) end
     end
   end)
-  local arguments = declared(spec.forward)
-  if arguments then
-    local inputs = 0
-    while not is_tensor[arguments[inputs + 1].name] do inputs = inputs + 1 end
-    made.forward = forward_of(spec.forward, arguments, inputs)
-  else
-    made.forward = counted(spec.forward)
+  local params, inputs = core.parameters(spec.forward), 0
+  if params then
+    while not make[params[inputs + 1].name] do inputs = inputs + 1 end
   end
+  made.forward = params and forward_of(spec.forward, params, inputs) or counted(spec.forward)
   made.extra = spec.extra
   return made
 end

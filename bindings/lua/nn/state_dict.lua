@@ -2,7 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
-local Module, role, field, is_module = class.Module, class.role, class.field, class.is_module
+local method, role, field, is_module = class.method, class.role, class.field, class.is_module
 
 --- Every parameter and buffer under each of its names, and the names in order.
 local function state_of(self)
@@ -23,24 +23,13 @@ local function state_of(self)
   return tensors, order
 end
 
---- A table of PyTorch's names to detached tensors that share the parameters' memory.
-function Module:state_dict()
-  local state = {}
-  for name, value in pairs((state_of(self))) do state[name] = value:detach() end
-  return state
-end
-
---- The argument of load_state_dict: true, false, or {strict = ..}.
-local function is_strict(option)
-  if option == nil then return true end
-  if type(option) ~= 'table' then return class.check_boolean('load_state_dict: strict', option) end
-  for key in pairs(option) do
-    if key ~= 'strict' then
-      core.fail("load_state_dict: unknown option '%s'; it takes strict", tostring(key))
-    end
-  end
-  return option.strict == nil or class.check_boolean('load_state_dict: strict', option.strict)
-end
+method('state_dict()', "A table of names to detached tensors that share the parameters' memory. The names are " ..
+  "PyTorch's: children of a Sequential count from 0, '0.weight', where print(net) and net[1] count from 1.",
+  function(self)
+    local state = {}
+    for name, value in pairs((state_of(self))) do state[name] = value:detach() end
+    return state
+  end)
 
 --- Names that a state lacks, names that it alone has, and sentences on values that do not fit.
 local function compare(mine, order, state)
@@ -60,29 +49,33 @@ local function compare(mine, order, state)
   return missing, unexpected, unfit
 end
 
---- Copies a state into the parameters; returns self. All differences are named at once, and then
---- nothing is loaded. With {strict = false} missing and unknown names are left alone and returned,
---- as two lists.
-function Module:load_state_dict(state, strict)
-  if type(state) ~= 'table' or is_module(state) then
-    core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got ' .. (is_module(state) and
-      state.__name or core.describe(state)))
-  end
-  strict = is_strict(strict)
-  local mine, order = state_of(self)
-  local missing, unexpected, faults = compare(mine, order, state)
-  if strict then
-    for _, name in ipairs(missing) do faults[#faults + 1] = ("'%s' is missing"):format(name) end
-    for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
-  end
-  if #faults > 0 then
-    core.fail('load_state_dict: nothing loaded into %s: %s', self.__name, table.concat(faults, ', '))
-  end
-  mt.no_grad(function()
-    for _, name in ipairs(order) do
-      if state[name] then mine[name]:copy_(state[name]) end
+-- A state has names too, so that it is no argument of a declared function.
+local strictness = core.declare('load_state_dict(strict: bool = true)', 'The options of load_state_dict.',
+  function(strict) return strict end)
+
+method('load_state_dict(state, strict=true)',
+  'Copies such a table into the parameters; returns the module. Where it does not fit ' ..
+  'nothing is loaded; {strict=false} leaves missing and unknown names alone and returns both lists.',
+  function(self, state, strict)
+    if type(state) ~= 'table' or is_module(state) then
+      core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got %s',
+        is_module(state) and state.__name or core.describe(state))
     end
+    strict = strictness(strict)
+    local mine, order = state_of(self)
+    local missing, unexpected, faults = compare(mine, order, state)
+    if strict then
+      for _, name in ipairs(missing) do faults[#faults + 1] = ("'%s' is missing"):format(name) end
+      for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
+    end
+    if #faults > 0 then
+      core.fail('load_state_dict: nothing loaded into %s: %s', self.__name, table.concat(faults, ', '))
+    end
+    mt.no_grad(function()
+      for _, name in ipairs(order) do
+        if state[name] then mine[name]:copy_(state[name]) end
+      end
+    end)
+    if strict then return self end
+    return missing, unexpected
   end)
-  if strict then return self end
-  return missing, unexpected
-end
