@@ -42,7 +42,7 @@ for name in ([[array bitset deque flat_map flat_set forward_list list map queue 
   containers[name] = true
 end
 -- The list of operations grows by design; every other file fits in the head.
-local longest_file, widest_line, longest_function = 700, 120, 60
+local longest_file, longest_function, widest_line = 700, 60, 120
 local may_grow = {['kernels/ops.h'] = true}
 
 local function read(path)
@@ -72,6 +72,73 @@ local function code_of(text)
   text = text:gsub('\\.', '  '):gsub('"[^"\n]*"', '""')
   text = text:gsub('/%*.-%*/', function(comment) return (comment:gsub('[^\n]', '')) end)
   return (text:gsub('//[^\n]*', ''))
+end
+
+--- C++ with comments, strings and lines for the preprocessor blanked; lines stay where they are.
+local function blanked(text)
+  local out, at = {}, 1
+  local function ending(what, from) return select(2, text:find(what, from, true)) or #text end
+  while at <= #text do
+    local c, two = text:sub(at, at), text:sub(at, at + 1)
+    local raw = two == 'R"' and text:match('^R"([^(]*)%(', at)
+    local to = at -- of what is blanked
+    if raw then to = ending(')' .. raw .. '"', at)
+    elseif two == '//' then to = ending('\n', at) - 1
+    elseif two == '/*' then to = ending('*/', at + 2)
+    elseif c == '"' or c == "'" and not text:sub(at - 1, at - 1):find('%w') then
+      repeat to = to + (text:sub(to, to) == '\\' and 2 or 1) until to >= #text or text:sub(to, to) == c
+    elseif c == '#' and text:sub(math.max(1, at - 40), at - 1):find('\n%s*$') then
+      repeat to = ending('\n', to + 1) until text:sub(to - 1, to - 1) ~= '\\'
+    end
+    out[#out + 1] = to == at and c or (text:sub(at, to):gsub('[^\n]', ' '))
+    at = to + 1
+  end
+  return table.concat(out)
+end
+
+local scopes = {namespace = true, struct = true, class = true, union = true, enum = true}
+--- Whether a brace after this text opens a function (or a block of one), and no scope or list.
+local function opens_function(head)
+  for word in (head:match('.*%)(.*)$') or head):gmatch('[%w_]+') do
+    if scopes[word] then return false end
+  end
+  return not head:find('%S') or head:find('%][%s%a]*$') or head:find('%)[%s%a]*$') or
+    head:find('%)[^()]*%->[^()]*$') or head:find('%)%s*:%s*[%w_]')
+end
+
+--- Calls found(line, lines) for each function of C++.
+local function each_function(text, found)
+  local code, open, line, counted, head = blanked(text), {}, 1, 1, 1
+  local function line_of(at)
+    line = line + select(2, code:sub(counted, at - 1):gsub('\n', ''))
+    counted = at
+    return line
+  end
+  for at, mark in code:gmatch('()([{};])') do
+    if mark == '{' then
+      local before = code:sub(head, at - 1)
+      open[#open + 1] = {line = line_of(head + #before:match('^%s*')), counts = opens_function(before)}
+    elseif mark == '}' then
+      local block = table.remove(open)
+      if block and block.counts then found(block.line, line_of(at) - block.line + 1) end
+    end
+    head = at + 1
+  end
+end
+
+--- The same of Lua, by what the compiler knows.
+local compiled = require 'jit.util'
+local function each_lua_function(text, found)
+  local function look(f)
+    local info, i = compiled.funcinfo(f), -1
+    if info.linedefined > 0 then found(info.linedefined, info.lastlinedefined - info.linedefined + 1) end
+    while compiled.funck(f, i) ~= nil do
+      if type(compiled.funck(f, i)) == 'proto' then look(compiled.funck(f, i)) end
+      i = i - 1
+    end
+  end
+  local chunk = loadstring((text:gsub('^#[^\n]*', '')))
+  if chunk then look(chunk) end
 end
 
 -- One rule each: check(path, lines, text, tell) calls tell(line number, fault). -----------------
@@ -172,23 +239,15 @@ function rules.length(path, lines, _, tell)
   end
 end
 
---- Functions of the Lua library fit on a screen.
-local protos = require 'jit.util'
+--- Functions of the product fit on a screen.
 function rules.functions(path, _, text, tell)
-  local chunk = path:find('^bindings/lua/') and not path:find('/optim/') and loadstring(text)
-  local function look(f)
-    local info = protos.funcinfo(f)
-    local lines = info.lastlinedefined - info.linedefined + 1
-    if info.linedefined > 0 and lines > longest_function then
-      tell(info.linedefined, ('a function of %d lines, at most %d'):format(lines, longest_function))
+  local each = path:find('%.lua$') and each_lua_function or is_cpp(path) and each_function
+  if path:find('^tests/') or not each then return end
+  each(text, function(line, lines)
+    if lines > longest_function then
+      tell(line, ('a function of %d lines, at most %d'):format(lines, longest_function))
     end
-    local i = -1
-    while protos.funck(f, i) ~= nil do
-      if type(protos.funck(f, i)) == 'proto' then look(protos.funck(f, i)) end
-      i = i - 1
-    end
-  end
-  if chunk then look(chunk) end
+  end)
 end
 
 function rules.guard(path, _, text, tell)
@@ -211,7 +270,9 @@ end
 
 -- Each rule must find its fault, and find none in a good file. ----------------------------------
 
-local good = '// good.h -- a header that keeps all rules\n#pragma once\n#include <cstdint>\n'
+local good = '// good.h -- a header that keeps all rules\n#pragma once\n#include <cstdint>\nnamespace mt {\n' ..
+  'struct S {\n' .. ('  int f(char c) const { return c == \'{\' || R"({)"[0] == c; }  // }\n'):rep(70) .. '};\n' ..
+  'const int list[] = {' .. ('1,\n'):rep(70) .. '};\n}  // namespace mt\n'
 local samples = {
   {'includes', 'kernels/bad.h', '#include "engine/core/shape.h"\n'},
   {'includes', 'kernels/bad.h', '#include <vector>\n'},
@@ -235,9 +296,11 @@ local samples = {
   {'tabs', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n\tint x;\n'},
   {'width', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('x'):rep(121) .. '\n'},
   {'length', 'engine/bad.cpp', '// bad.cpp -- what this file is for\n' .. ('int x;\n'):rep(700)},
-  {'functions', 'bindings/lua/bad.lua', '-- bad.lua -- what this file is for\nreturn function()\n' ..
-    ('local f = function() end\n'):rep(60) .. 'end\n'},
   {'guard', 'engine/bad.h', '// bad.h -- what this file is for\n'},
+  {'functions', 'engine/bad.cpp', 'namespace mt {\nint f(int x) {\n' .. ('  ++x;\n'):rep(60) .. '}\n}\n'},
+  {'functions', 'engine/bad.h', 'struct S {\n  S(int x) : a(x), b{x} {' .. ('  ++a; // }\n'):rep(60) .. '}\n};\n'},
+  {'functions', 'kernels/bad.cu', 'const Row rows[] = {{1, [](int x) -> int {\n' .. ('"}";\n'):rep(60) .. '}}};\n'},
+  {'functions', 'bindings/lua/bad.lua', 'return {function()\n' .. ('if x then y = "end" end\n'):rep(60) .. 'end}\n'},
 }
 local broken = 0
 for _, sample in ipairs(samples) do

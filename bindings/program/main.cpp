@@ -150,8 +150,7 @@ int gsub(lua_State* L) {
 /// os.exit closes the state first, so that files are flushed and tensors freed; nothing loads
 /// bytecode, which LuaJIT does not check; coroutines inside one another and string.gsub, which LuaJIT
 /// lets use up C's stack, stop before that.
-void adjust_library(lua_State* L) {
-  static const char code[] = R"lua(
+constexpr char kStart[] = R"lua(
 local has_c_stack = ...
 local create, resume, wrap = coroutine.create, coroutine.resume, coroutine.wrap
 local overflow = "stack overflow (C's): too many coroutines inside one another"
@@ -203,7 +202,9 @@ package.loaders[2] = function(name)
   return chunk
 end
 )lua";
-  luaL_loadbuffer(L, code, sizeof code - 1, "@mtorch/start.lua");
+
+void adjust_library(lua_State* L) {
+  luaL_loadbuffer(L, kStart, sizeof kStart - 1, "@mtorch/start.lua");
   lua_pushcfunction(L, has_c_stack);
   lua_call(L, 1, 0);
   lua_getglobal(L, "string");

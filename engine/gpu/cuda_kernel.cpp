@@ -298,6 +298,32 @@ uint64_t CudaKernel::value_of(int i, const KernelArgument& a, const void* contex
   return uint64_t(int64_t(a.value));  // little-endian: the first bytes are the shorter type's
 }
 
+/// The GPU for a launch with tensors of that device, or without any.
+const Device& CudaKernel::place_of(const Device* tensors) const {
+  const Device& home = usable();
+  if (tensors && is_cpu(*tensors))
+    fail("{}: its tensors are on the CPU; move them to the GPU with x:to('{}')", name(), home.name);
+  const Device& d = tensors ? *tensors : home;
+  if (filled_ && &d != &home)
+    fail(
+        "{}: its variables were filled on {}, its tensors are on {}; make another kernel, with "
+        "device='{}'",
+        name(), home.name, d.name, d.name);
+  check_alive(d);
+  return d;
+}
+
+void CudaKernel::check_limits(const LoadedKernel& kernel, const LaunchSize& size,
+                              const Device& d) const {
+  const int64_t threads = size.block[0] * size.block[1] * size.block[2];
+  if (threads > kernel.max_threads)
+    fail("{}: {} threads in a block; with its {} registers a thread at most {}", name(), threads,
+         kernel.registers, kernel.max_threads);
+  if (size.shared > kernel.more_shared)
+    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
+         name(), size.shared, kernel.shared, d.name, kernel.more_shared);
+}
+
 // ---- what it does --------------------------------------------------------------------------------
 
 void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments, int count,
@@ -328,24 +354,9 @@ void CudaKernel::launch(const LaunchSize& size, const KernelArgument* arguments,
       value[size_t(i)][0] = value_of(i, arguments[i], context);
     }
   }
-  const Device& home = usable();
-  if (device && is_cpu(*device))
-    fail("{}: its tensors are on the CPU; move them to the GPU with x:to('{}')", name(), home.name);
-  const Device& d = device ? *device : home;
-  if (filled_ && &d != &home)
-    fail(
-        "{}: its variables were filled on {}, its tensors are on {}; make another kernel, with "
-        "device='{}'",
-        name(), home.name, d.name, d.name);
-  check_alive(d);
+  const Device& d = place_of(device);
   const LoadedKernel& kernel = load(d);
-  const int64_t threads = size.block[0] * size.block[1] * size.block[2];
-  if (threads > kernel.max_threads)
-    fail("{}: {} threads in a block; with its {} registers a thread at most {}", name(), threads,
-         kernel.registers, kernel.max_threads);
-  if (size.shared > kernel.more_shared)
-    fail("{}: {} bytes of shared memory are asked for; beside the {} that it declares, {} has {}",
-         name(), size.shared, kernel.shared, d.name, kernel.more_shared);
+  check_limits(kernel, size, d);
   if (size.grid[0] * size.grid[1] == 0 || size.grid[2] == 0) return;
   Launch c{&kernel, lasting_name_, {}, {}, unsigned(size.shared), place, bytes, n};
   for (int k = 0; k < 3; ++k)

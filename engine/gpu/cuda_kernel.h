@@ -54,6 +54,8 @@ class CudaKernel {
   const Device& usable() const;
   const LoadedKernel& load(const Device&);
   void check_size(const LaunchSize&) const;
+  void check_limits(const LoadedKernel&, const LaunchSize&, const Device&) const;
+  const Device& place_of(const Device* tensors) const;
   void check_tensor(int i, const Tensor&, const Device*& device) const;
   uint64_t value_of(int i, const KernelArgument&, const void* context) const;
   std::string argument(int i) const;

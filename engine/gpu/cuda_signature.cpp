@@ -244,6 +244,15 @@ bool accessor(const Tokens& t, size_t from, size_t end, CudaParameter& p) {
   return true;
 }
 
+/// Where the bounds of a parameter begin, or the parenthesis of (*name).
+size_t bound_of(const Tokens& t, size_t from, size_t end) {
+  for (size_t i = from; i < end; ++i) {
+    if (t[i] == "<") i = behind(t, i, end) - 1;
+    else if (t[i] == "[" || (t[i] == "(" && i > from)) return i;
+  }
+  return end;
+}
+
 /// One parameter: the tokens from `from` to `end`.
 CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
   CudaParameter p;
@@ -252,11 +261,8 @@ CudaParameter parameter(const Tokens& t, size_t from, size_t end) {
     if (t[i] == "=") end = i;
     else if (t[i] == "(" || t[i] == "[" || t[i] == "{") i = behind(t, i, end) - 1;
   // The name: inside (*name), or the last word before the bounds that is no part of the type.
-  size_t bound = end, name = end;
-  for (size_t i = from; i < end && bound == end; ++i) {
-    if (t[i] == "<") i = behind(t, i, end) - 1;
-    else if (t[i] == "[" || (t[i] == "(" && i > from)) bound = i;
-  }
+  const size_t bound = bound_of(t, from, end);
+  size_t name = end;
   const bool boxed = bound < end && t[bound] == "(";
   const size_t box_end = boxed ? behind(t, bound, end) : bound;
   size_t stars = 0, boxed_stars = 0, words = 0;

@@ -201,6 +201,34 @@ double settle(double rank, QuantileRule how) {
   }
 }
 
+/// The quantile f of each line of `sorted` whose numbers end at `last`, NaNs behind them. Where it
+/// moves with q, `fraction` is that.
+Tensor nan_quantile(const Tensor& sorted, int d, const Tensor& last, double f, QuantileRule how,
+                    const Tensor& fraction) {
+  Tensor low, high, weight;
+  {
+    NoGrad off;
+    Tensor rank = last * Tensor(f);
+    if (how == QuantileRule::lower) rank = floor(rank);
+    else if (how == QuantileRule::higher) rank = ceil(rank);
+    else if (how == QuantileRule::nearest) rank = round(rank);
+    else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / Tensor(2.0);
+    low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
+    weight = to(rank - floor(rank), sorted.dtype());
+  }
+  if (fraction.defined()) weight = to(last * fraction - to(low, Dtype::f64), sorted.dtype());
+  return between(gather(sorted, d, low), gather(sorted, d, high), weight);
+}
+
+/// The answer to no q.
+Tensor no_quantiles(const Tensor& input, std::optional<int> d) {
+  Shape shape = input.shape();
+  if (!d) shape = {};
+  else if (input.dim() > 0) shape.erase(*d);
+  shape.insert(0, 0);
+  return empty(shape, input.dtype(), input.device());
+}
+
 }  // namespace
 
 Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional<Dim> dim,
@@ -237,19 +265,7 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
     Tensor answer, fraction;
     if (moves) fraction = to(pick(flat(fractions), 0, int64_t(answers.size())), Dtype::f64);
     if (nan && skip_nan) {
-      Tensor low, high, weight;
-      {
-        NoGrad off;
-        Tensor rank = last * Tensor(f);
-        if (how == QuantileRule::lower) rank = floor(rank);
-        else if (how == QuantileRule::higher) rank = ceil(rank);
-        else if (how == QuantileRule::nearest) rank = round(rank);
-        else if (how == QuantileRule::midpoint) rank = (floor(rank) + ceil(rank)) / Tensor(2.0);
-        low = to(floor(rank), Dtype::i64), high = to(ceil(rank), Dtype::i64);
-        weight = to(rank - floor(rank), x.dtype());
-      }
-      if (moves) weight = to(last * fraction - to(low, Dtype::f64), x.dtype());
-      answer = between(gather(sorted, d, low), gather(sorted, d, high), weight);
+      answer = nan_quantile(sorted, d, last, f, how, fraction);
     } else {
       const double rank = settle(f * double(n - 1), how), low = std::floor(rank);
       answer = slice(sorted, d, int64_t(low) - first, 1);
@@ -270,14 +286,8 @@ Tensor quantile(const Tensor& input, const std::vector<double>& q, std::optional
     }
     answers.push_back(answer);
   }
-  if (answers.empty()) {
-    Shape shape = input.shape();
-    if (!dim) shape = {};
-    else if (input.dim() > 0) shape.erase(d);
-    shape.insert(0, 0);
-    return empty(shape, x.dtype(), x.device());
-  }
-  return stack(answers, 0);
+  return answers.empty() ? no_quantiles(input, dim ? std::optional(d) : std::nullopt)
+                         : stack(answers, 0);
 }
 
 namespace {

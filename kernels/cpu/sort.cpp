@@ -332,6 +332,32 @@ template <class T, class K> struct LongLine {
     });
   }
 
+  /// Moves items with the digits first to last to their places, which the table has: `wanted` items.
+  template <class Items>
+  void move(const Digits<K>& digits, const Items& x, int64_t n, int first, int last, int64_t wanted,
+            I* to) const {
+    const int values = digits.values();
+    const uint32_t least = uint32_t(first), most = uint32_t(last - first);
+    // Memory that is new comes here: the first chunk would ask for all of it, deaf to Ctrl-C.
+    each_chunk(wanted, [&](int64_t, int64_t i, int64_t end) {
+      for (; i < end; i += int64_t(4096 / sizeof(I))) to[i] = I{};
+    });
+    each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
+      Place* const at = table + c * values;
+      each_digit(digits, x, i, end, [&](I* block, uint32_t* digit, int64_t m) {
+        if (most + 1 < uint32_t(values)) {
+          int64_t kept = 0;
+          for (int64_t k = 0; k < m; ++k) {
+            block[kept] = block[k], digit[kept] = digit[k];
+            kept += digit[k] - least <= most;
+          }
+          m = kept;
+        }
+        for (int64_t k = 0; k < m; ++k) to[at[digit[k]]++] = block[k];
+      });
+    });
+  }
+
   /// Sorts n items that belong to the places from `place` on; `to` and `other` have room for them.
   /// The range of the keys is guessed from a sample unless `exact`.
   template <class Items>
@@ -363,25 +389,7 @@ template <class T, class K> struct LongLine {
         table[c * values + v] = next[v];
         next[v] += here;
       }
-    const uint32_t least = uint32_t(first), wanted = uint32_t(last - first);
-    // Memory that is new comes here: the first chunk would ask for all of it, deaf to Ctrl-C.
-    each_chunk(begin[last + 1], [&](int64_t, int64_t i, int64_t end) {
-      for (; i < end; i += int64_t(4096 / sizeof(I))) to[i] = I{};
-    });
-    each_chunk(n, [&](int64_t c, int64_t i, int64_t end) {
-      Place* const at = table + c * values;
-      each_digit(digits, x, i, end, [&](I* block, uint32_t* digit, int64_t m) {
-        if (wanted + 1 < uint32_t(values)) {
-          int64_t kept = 0;
-          for (int64_t k = 0; k < m; ++k) {
-            block[kept] = block[k], digit[kept] = digit[k];
-            kept += digit[k] - least <= wanted;
-          }
-          m = kept;
-        }
-        for (int64_t k = 0; k < m; ++k) to[at[digit[k]]++] = block[k];
-      });
-    });
+    move(digits, x, n, first, last, begin[last + 1], to);
 
     const int64_t sixth = n / 6, large = sixth < kChunk ? kChunk : smaller(sixth, 6 * kChunk);
     parallel(last + 1 - first, true, [&](int64_t k) {
