@@ -56,7 +56,7 @@ void result_backward(Node& node, const Tensor& g, Tensor* dx) {
         "{{retain_graph=true}} to the first");
   std::vector<Tensor>& gradients = thread_state.walk->function_grads[&inner];
   gradients.resize(inner.extra->custom->results.size());
-  gradients[size_t(node.number[0])] = g;
+  gradients[node.kept<size_t>()] = g;
   NoGrad off;
   dx[0] = scalar(0, Dtype::f32);
 }
@@ -66,7 +66,7 @@ const NodeType kResult{"result of mt.Function", result_backward};
 void record_result(const std::shared_ptr<CustomFunction>& c, const Tensor& inner, size_t k,
                    const Tensor& y) {
   Node& node = record(kResult, y, {&inner});
-  node.number[0] = double(k);
+  node.keep(k);
   c->results[k].node = &node;
   // The inner node must not hold the result's, which holds it; it forgets it in time.
   const std::weak_ptr<CustomFunction> held = c;

@@ -40,6 +40,7 @@ Node& conclude(Ref<Node> made, const Tensor& out) {
 }
 
 void free_node(Node* node) {
+  if (node->kept_bytes) pool_free(node->kept_there, node->kept_bytes);
   node->~Node();
   pool_free(node, sizeof(Node));
 }
@@ -73,6 +74,12 @@ void Node::save(int slot, const Tensor& t, int from) {
 void Node::save_shape(int slot, const Tensor& t) {
   saved[slot] = Ref<TensorImpl>::adopt(shape_of(t).release());
   source[slot] = kOther;
+}
+
+void* Node::keep_there(size_t bytes) {
+  kept_there = pool_alloc(bytes);
+  kept_bytes = uint32_t(bytes);
+  return kept_there;
 }
 
 Tensor Node::get(int slot) {

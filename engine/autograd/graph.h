@@ -61,7 +61,9 @@ struct Node {
   std::atomic<int> refs{1};
   int inputs = 0;
   bool consumed = false;
-  bool queued = false;    // in a walk under way: a gradient has come
+  bool queued = false;                     // in a walk under way: a gradient has come
+  int8_t source[kMaxSaved];                // of what is saved: which input it is; kOutput; kOther
+  uint32_t kept_type = 0, kept_bytes = 0;  // of what `keep` holds; its bytes where it is elsewhere
   uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
   const NodeType* type = nullptr;
   std::unique_ptr<NodeExtra> extra;
@@ -69,10 +71,14 @@ struct Node {
   std::unique_ptr<Edge[]> more;  // all edges, where there are more than three
   Ref<TensorImpl> saved[kMaxSaved];
   uint32_t version[kMaxSaved] = {};
-  int8_t source[kMaxSaved];  // which input it is; kOutput; kOther
-  double number[4] = {};     // parameters of the operation
-  Tensor pending;            // the gradient so far, while a walk is under way
-  Node* next = nullptr;      // the list of nodes to be freed
+  static constexpr size_t kKept = 4 * sizeof(double);
+  union {
+    double number[4];
+    unsigned char kept_here[kKept];
+    void* kept_there;
+  };
+  Tensor pending;        // the gradient so far, while a walk is under way
+  Node* next = nullptr;  // the list of nodes to be freed
 
   static constexpr int8_t kOutput = -1, kOther = -2;
   static void destroy(Node*);
@@ -94,6 +100,31 @@ struct Node {
   /// Whether `get` has something there.
   bool has(int slot) const { return saved[slot] || (extra && extra->place[slot] >= 0); }
   Shape shape(int slot) const { return Shape(saved[slot]->size, saved[slot]->ndim); }
+
+  /// Keeps what the way back needs beside tensors, one value of a plain type: dimensions, sizes,
+  /// parameters. Small ones lie in the node. `kept` of another type than was kept is an error.
+  template <class T> void keep(const T& value) { *keep_list<T>(1) = value; }
+  template <class T> const T& kept() const { return *kept_list<T>(); }
+  /// The same for n values, which the caller fills in.
+  template <class T> T* keep_list(size_t n) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= alignof(double));
+    kept_type = type_number<T>();
+    return static_cast<T*>(n * sizeof(T) <= kKept ? kept_here : keep_there(n * sizeof(T)));
+  }
+  template <class T> const T* kept_list() const {
+    if (kept_type != type_number<T>()) [[unlikely]]
+      fail("{}: its node keeps something else", type->name);
+    return static_cast<const T*>(sizeof(T) > kKept || kept_bytes ? kept_there : kept_here);
+  }
+
+ private:
+  void* keep_there(size_t bytes);
+  /// FNV-1a (Fowler, Noll, Vo) of the type's name.
+  template <class T> static constexpr uint32_t type_number() {
+    uint32_t n = 2166136261u;
+    for (const char* c = __PRETTY_FUNCTION__; *c; ++c) n = (n ^ uint8_t(*c)) * 16777619u;
+    return n;
+  }
 };
 
 /// Whether operations are recorded, on this thread.

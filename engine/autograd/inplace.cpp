@@ -6,7 +6,6 @@
 // behind (the one written through, and any other of the same base) gets a new node when it is next
 // used: "the elements of the base at these sizes, strides and offset". So all views of one base
 // see its latest history, in whatever order they were taken, and no node holds a tensor.
-#include <cstring>
 
 #include "engine/autograd/function.h"
 #include "engine/autograd/view_gradients.h"
@@ -21,33 +20,30 @@ const NodeType kCopy{"copy_", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g
 
 // ---- where a view lies in its base --------------------------------------------------------------
 
-/// Remembers sizes, strides and offset (from `origin`) without the data.
-void save_place(Node& node, int slot, const Tensor& x, int64_t origin) {
-  node.save_shape(slot, x);
-  std::memcpy(node.saved[slot]->stride, x.impl()->stride, sizeof(int64_t) * size_t(x.dim()));
-  node.saved[slot]->offset = x.offset() - origin;
-  node.saved[slot]->contiguous = x.is_contiguous();
-}
+/// A write into a view: the base, and the view counted from where the base begins.
+struct ViewWrite {
+  TensorGeometry base, view;
+  bool contiguous;  // the base
+};
 
 /// The same place in other memory.
-Tensor place_in(const Tensor& whole, const TensorImpl& place) {
-  return view_of(whole, Shape(place.size, place.ndim), Shape(place.stride, place.ndim),
-                 place.offset);
+Tensor place_in(const Tensor& whole, const TensorGeometry& place) {
+  return view_of(whole, place.size, place.stride, place.offset);
 }
 
 /// Memory of the extent of a base, seen as the base is.
-Tensor laid_out_as(const TensorImpl& base, Dtype dtype, const Device& device, double filled) {
-  int64_t extent = base.numel > 0;
-  for (int d = 0; d < base.ndim && extent; ++d) extent += (base.size[d] - 1) * base.stride[d];
-  return view_of(full({extent}, filled, dtype, device), Shape(base.size, base.ndim),
-                 Shape(base.stride, base.ndim), 0);
+Tensor laid_out_as(const TensorGeometry& base, Dtype dtype, const Device& device, double filled) {
+  int64_t extent = checked_count("copy_", base.size) > 0;
+  for (int d = 0; d < base.size.size() && extent; ++d)
+    extent += (base.size[d] - 1) * base.stride[d];
+  return view_of(full({extent}, filled, dtype, device), base.size, base.stride, 0);
 }
 
 /// Which elements of the base, counted in row-major order, the view shows.
-Tensor positions_of(const TensorImpl& base, const TensorImpl& place, const Device& device) {
+Tensor positions_of(const TensorGeometry& base, const TensorGeometry& place, const Device& device) {
   NoGrad off;
   const Tensor whole = laid_out_as(base, Dtype::i64, device, 0);
-  const Tensor numbers = range(0, double(base.numel) - 1, 1, Dtype::i64, device);
+  const Tensor numbers = range(0, double(whole.numel()) - 1, 1, Dtype::i64, device);
   copy_(whole, reshape(numbers, whole.shape()));
   return reshape(clone(place_in(whole, place)), {-1});
 }
@@ -57,7 +53,7 @@ const NodeType kView{"view", nullptr, -1, through_view};
 /// The gradient of a write into a view of the base: the region's to the value, the rest to what was
 /// there before.
 void write_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const TensorImpl &base = *node.saved[0], &place = *node.saved[1];
+  const auto& [base, place, contiguous] = node.kept<ViewWrite>();
   if (grad_enabled()) {
     const Tensor at = positions_of(base, place, g.device());
     if (node.wants(0)) {
@@ -69,11 +65,11 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
       }
       dx[0] = where(kept, g, Tensor(0.0));
     }
-    if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), node.shape(1));
+    if (node.wants(1)) dx[1] = reshape(gather(reshape(g, {-1}), 0, at), place.size);
     return;
   }
   // Many writes into one tensor hand the same memory on, where nobody else sees it.
-  const bool mine = base.contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
+  const bool mine = contiguous && g.is_contiguous() && g.offset() == 0 && g.unique() &&
                     g.impl()->storage->refs == 1;
   const Tensor whole = mine ? g : laid_out_as(base, g.dtype(), g.device(), 0);
   if (!mine) copy_elements(whole, g);
@@ -81,7 +77,7 @@ void write_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(1)) dx[1] = clone(part);
   if (!node.wants(0)) return;
   fill_(part, 0);
-  dx[0] = contiguous(whole);
+  dx[0] = mt::contiguous(whole);
 }
 const NodeType kWrite{"copy_ into a view", write_backward};
 
@@ -198,9 +194,10 @@ const Tensor& write_(const char* operation, const Tensor& target, const Tensor& 
   if (base) {
     const Tensor whole(Ref<TensorImpl>::share(base));
     const Tensor old = history(whole);
-    Node& node = record(kWrite, whole, {&old, &value});
-    save_place(node, 0, whole, whole.offset());
-    save_place(node, 1, target, whole.offset());
+    TensorGeometry in_base = geometry_of(target);
+    in_base.offset -= whole.offset();
+    record(kWrite, whole, {&old, &value})
+        .keep(ViewWrite{geometry_of(whole), in_base, whole.is_contiguous()});
     keep_retaining(old, whole);
     if (retains(target)) target.sync_with_base();
   } else {

@@ -48,10 +48,6 @@ bool columns_of(const TensorGeometry& r, int64_t elements, int64_t& width, int64
   return i < 0 && rows * width == elements && first + n <= width;
 }
 
-TensorGeometry in_shape(const TensorImpl& t) {
-  return {Shape(t.size, t.ndim), Shape(t.stride, t.ndim), t.offset};
-}
-
 /// The part of x, recorded.
 Tensor part_of(const Tensor& x, const TensorGeometry& r) {
   static const NodeType type{"view", nullptr, -1, through_view};
@@ -150,19 +146,25 @@ bool carry(const TensorGeometry& r, const Shape& shape, const Shape& from, const
   return true;
 }
 
+namespace {
+
+/// Where a view lies in its input.
+struct ViewPlace {
+  Shape input;
+  TensorGeometry at;
+};
+
+}  // namespace
+
 void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
                  const TensorGeometry& in_x) {
-  Node& node = record(type, view, {&x});
-  node.save_shape(0, x);
-  node.save_shape(1, view);
-  TensorImpl& place = *node.saved[1];
-  std::copy_n(in_x.stride.data(), in_x.stride.size(), place.stride);
-  place.offset = in_x.offset;
+  record(type, view, {&x}).keep(ViewPlace{x.shape(), in_x});
 }
 
 bool through_view(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {
-  input = node.shape(0);
-  return carry(TensorGeometry(r), seen, contiguous_strides(seen), in_shape(*node.saved[1]), r);
+  const ViewPlace& place = node.kept<ViewPlace>();
+  input = place.input;
+  return carry(TensorGeometry(r), seen, contiguous_strides(seen), place.at, r);
 }
 
 void add_view_gradient(const Tensor& whole, const ViewGradient& part) {

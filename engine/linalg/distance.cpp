@@ -62,7 +62,7 @@ Tensor slopes(const Tensor& u, const Tensor& distance, const Tensor& g, double p
 
 void cdist_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0), y = node.get(1), distance = node.get(2);
-  const double p = node.number[0];
+  const double p = node.kept<double>();
   const int d = x.dim() - 2;
   if (by_product(x, y, p)) {
     const Tensor here = eq(distance, 0.0), safe = where(here, Tensor(1.0), distance);
@@ -117,7 +117,7 @@ Tensor cdist(const Tensor& x0, const Tensor& y0, double p) {
   if (wants_grad(x, y)) {
     Node& node = record(kCdist, out, {&x, &y});
     node.save(0, x, 0), node.save(1, y, 1), node.save(2, out, Node::kOutput);
-    node.number[0] = p;
+    node.keep(p);
   }
   return out;
 }

@@ -56,7 +56,7 @@ Complex adjoint_times(const Complex& v, const Complex& x) {
 /// E(i, j) = w(j) - w(i).
 void eig_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor packed = node.get(1);
-  const int64_t n = node.saved[0]->size[node.saved[0]->ndim - 1];
+  const int64_t n = node.kept<int64_t>();
   Unpack results{packed}, grads{g};
   const Complex w{results.next({n}), results.next({n})},
       v{results.next({n, n}), results.next({n, n})}, gw{grads.next({n}), grads.next({n})},
@@ -104,7 +104,7 @@ Eig eig(const Tensor& a, const char* name) {
   const int64_t n = rows_of(a);
   const Tensor packed = pack(batch_of(a), {f.wr, f.wi, f.vr, f.vi});
   Node& node = record(kEig, packed, {&a});
-  node.save_shape(0, a);
+  node.keep(n);
   node.save(1, packed, Node::kOutput);
   Unpack results{packed};
   Eig out;

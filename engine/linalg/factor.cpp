@@ -54,7 +54,7 @@ Tensor tall_gradient(const Tensor& q, const Tensor& r, const Tensor& gq, const T
 void qr_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), packed = node.get(1);
   const int64_t m = rows_of(a), n = columns_of(a), k = std::min(m, n);
-  if (node.number[0] != 0)
+  if (node.kept<bool>())
     fail("qr: with mode 'complete' and more rows than columns there is no gradient; use 'reduced'");
   Unpack results{packed}, grads{g};
   const Tensor q = results.next({m, k}), r = results.next({k, n});
@@ -113,11 +113,15 @@ Tensor reciprocal_for(bool part, const Tensor& x) {
 /// x - x'.
 Tensor skew(const Tensor& x) { return x - mT(x); }
 
+struct MatrixSize {
+  int64_t rows, columns;
+};
+
 /// A = U S V' in differentials; E holds the differences of squares (Townsend 2016, torch's form).
 void svd_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor packed = node.get(1);
-  const int64_t m = node.saved[0]->size[node.saved[0]->ndim - 2],
-                n = node.saved[0]->size[node.saved[0]->ndim - 1], k = std::min(m, n);
+  const auto& [m, n] = node.kept<MatrixSize>();
+  const int64_t k = std::min(m, n);
   Unpack results{packed}, grads{g};
   const Tensor u = results.next({m, k}), s = results.next({k}), vh = results.next({k, n});
   const Tensor gu = grads.next({m, k}), gs = grads.next({k}), gvh = grads.next({k, n});
@@ -167,7 +171,7 @@ Eigh eigh_values(const char* name, const Tensor& a, bool upper, bool vectors) {
 
 void eigh_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor packed = node.get(1);
-  const int64_t n = node.saved[0]->size[node.saved[0]->ndim - 1];
+  const int64_t n = node.kept<MatrixSize>().columns;
   Unpack results{packed}, grads{g};
   const Tensor w = results.next({n}), v = results.next({n, n});
   const Tensor gw = grads.next({n}), gv = grads.next({n, n});
@@ -187,7 +191,7 @@ Tensor recorded(const NodeType& type, const Tensor& a, const std::vector<Tensor>
   const Tensor packed = pack(batch_of(a), parts);
   Node& node = record(type, packed, {&a});
   if (saves_input) node.save(0, a, 0);
-  else node.save_shape(0, a);
+  else node.keep(MatrixSize{rows_of(a), columns_of(a)});
   node.save(1, packed, Node::kOutput);
   return packed;
 }
@@ -207,7 +211,7 @@ Qr qr(const Tensor& a, const std::string& mode) {
   if (!wants_grad(a)) return qr_values(a, mode == "r" ? kNoQ : complete ? m : k);
   const Qr f = qr_values(a, complete ? m : k);
   const Tensor packed = recorded(kQr, a, {f.q, f.r}, true);
-  packed.impl()->node->number[0] = complete;
+  packed.impl()->node->keep(complete);
   Unpack results{packed};
   const int64_t columns = complete ? m : k;
   const Tensor q = results.next({m, columns}), r = results.next({columns, n});
@@ -392,7 +396,7 @@ Solved solve_least_squares(const Tensor& a, const Tensor& b, double rcond,
 
 void lstsq_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor a = node.get(0), b = node.get(1);
-  const Tensor p = pinv_named("lstsq", a, {{}, node.number[0]}, false);
+  const Tensor p = pinv_named("lstsq", a, {{}, node.kept<double>()}, false);
   if (node.wants(0)) dx[0] = pinv_gradient(a, p, matmul(g, mT(b)));
   if (node.wants(1)) dx[1] = matmul(mT(p), g);
 }
@@ -425,7 +429,7 @@ Lstsq lstsq(const Tensor& a0, const Tensor& b0, std::optional<double> rcond,
   if (wants_grad(a, b)) {
     Node& node = record(kLstsq, s.x, {&a, &b});
     node.save(0, a, 0), node.save(1, b, 1);
-    node.number[0] = std::max(limit, 0.0);
+    node.keep(std::max(limit, 0.0));
   }
   Lstsq out{s.x, empty({0}, dtype), s.rank, s.values};
   if (rows_of(a) > columns_of(a) && columns_of(a) > 0 && s.full)

@@ -336,7 +336,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
 
 const NodeType kTriangle{
     "solve_triangular", [](Node& node, const Tensor& g, Tensor* dx) {
-      const Triangle t{node.number[0] != 0, node.number[1] != 0};
+      const Triangle t = node.kept<Triangle>();
       const Tensor gb = solve_triangles("solve_triangular", mT(node.get(0)), g, {!t.upper, t.unit});
       if (node.wants(1)) dx[1] = gb;
       if (!node.wants(0)) return;
@@ -370,7 +370,7 @@ Tensor solve_triangles(const char* name, const Tensor& a, const Tensor& b, Trian
     Node& node = record(kTriangle, out, {&a, &b});
     node.save(0, a, 0);
     if (node.wants(0)) node.save(1, out, Node::kOutput);
-    node.number[0] = t.upper, node.number[1] = t.unit;
+    node.keep(t);
   }
   return out;
 }

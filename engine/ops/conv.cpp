@@ -1,8 +1,6 @@
 // conv.cpp -- convolutions: one sum over three tensors, in which each is the gradient of another
 #include "engine/ops/conv.h"
 
-#include <cstring>
-
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/openblas.h"
@@ -21,7 +19,6 @@ struct Geometry {
   Shape w() const { return {groups * outputs, inputs, kernel[0], kernel[1]}; }
   Shape y() const { return {batch, groups * outputs, out[0], out[1]}; }
 };
-constexpr int kNumbers = sizeof(Geometry) / sizeof(int64_t);
 
 // The three tensors of the sum: the part that computes one takes the two others, in this order.
 enum Role { kX, kW, kY };
@@ -86,16 +83,13 @@ Tensor part(Role result, const Tensor& a, const Tensor& b, const Tensor& bias, c
                          : record(kParts[result], out, {&a, &b});
   if (node.wants(1)) node.save(0, a, 0);
   if (node.wants(0)) node.save(1, b, 1);
-  Tensor sizes = empty({kNumbers}, Dtype::i64);
-  std::memcpy(sizes.data(), &g, sizeof g);
-  node.save(2, sizes, Node::kOther);
+  node.keep(g);
   return out;
 }
 
 /// The incoming gradient takes the place of the result in the sum.
 void conv_backward(Node& node, const Tensor& grad, Tensor* dx) {
-  Geometry g;
-  std::memcpy(&g, node.saved[2]->storage->data, sizeof g);
+  const Geometry& g = node.kept<Geometry>();
   const Role result = Role(node.type - kParts);
   const Role role[2] = {result == kX ? kW : kX, result == kY ? kW : kY};
   for (int i = 0; i < 2; ++i) {
@@ -376,21 +370,16 @@ Tensor column_block(const Tensor& columns, const Patches& p) {
 Tensor unfolded(const Tensor& x, const Patches& p);
 Tensor folded(const Tensor& columns, const Patches& p);
 
-Patches patches_of(Node& node) {
-  Patches p;
-  std::memcpy(&p, node.saved[0]->storage->data, sizeof p);
-  return p;
-}
-const NodeType kUnfold{
-    "unfold", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = folded(g, patches_of(node)); }};
-const NodeType kFold{
-    "fold", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = unfolded(g, patches_of(node)); }};
+const NodeType kUnfold{"unfold", [](Node& node, const Tensor& g, Tensor* dx) {
+                         dx[0] = folded(g, node.kept<Patches>());
+                       }};
+const NodeType kFold{"fold", [](Node& node, const Tensor& g, Tensor* dx) {
+                       dx[0] = unfolded(g, node.kept<Patches>());
+                     }};
 
 void record_patches(const NodeType& type, const Tensor& out, const Tensor& x, const Patches& p) {
   if (!wants_grad(x)) return;
-  Tensor sizes = empty({int64_t(sizeof p / sizeof(int64_t))}, Dtype::i64);
-  std::memcpy(sizes.data(), &p, sizeof p);
-  record(type, out, {&x}).save(0, sizes, Node::kOther);
+  record(type, out, {&x}).keep(p);
 }
 
 Tensor unfolded(const Tensor& x, const Patches& p) {

@@ -1,8 +1,6 @@
 // conv3d.cpp -- volumes as images: the windows along the depth, and their sums
 #include "engine/ops/conv3d.h"
 
-#include <cstring>
-
 #include "engine/autograd/graph.h"
 #include "engine/ops/ops.h"
 
@@ -20,23 +18,15 @@ struct Volume {
 Tensor windows_of(const Tensor& x, const Volume& v);
 Tensor sums_of(const Tensor& slices, const Volume& v);
 
-Volume volume_of(Node& node) {
-  Volume v;
-  std::memcpy(&v, node.saved[0]->storage->data, sizeof v);
-  return v;
-}
 const NodeType kWindows{"depth_windows", [](Node& node, const Tensor& g, Tensor* dx) {
-                          dx[0] = sums_of(g, volume_of(node));
+                          dx[0] = sums_of(g, node.kept<Volume>());
                         }};
 const NodeType kSums{"depth_sums", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = windows_of(g, volume_of(node));
+                       dx[0] = windows_of(g, node.kept<Volume>());
                      }};
 
 void record_volume(const NodeType& type, const Tensor& out, const Tensor& x, const Volume& v) {
-  if (!wants_grad(x)) return;
-  Tensor numbers = empty({int64_t(sizeof v / sizeof(int64_t))}, Dtype::i64);
-  std::memcpy(numbers.data(), &v, sizeof v);
-  record(type, out, {&x}).save(0, numbers, Node::kOther);
+  if (wants_grad(x)) record(type, out, {&x}).keep(v);
 }
 
 /// Calls f(slices, places) for each slice k of the windows: views of (n, windows, c, h, w) in both.

@@ -40,7 +40,7 @@ namespace {
 
 const NodeType kClone{"clone", [](Node&, const Tensor& g, Tensor* dx) { dx[0] = g; }};
 const NodeType kConvert{
-    "to", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.saved[0]->dtype); }};
+    "to", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.kept<Dtype>()); }};
 
 }  // namespace
 
@@ -136,13 +136,15 @@ Tensor to(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
   Tensor out = empty(x.shape(), dtype, x.device());
   copy_elements(out, x);
-  if (is_float(dtype) && wants_grad(x)) record(kConvert, out, {&x}).save_shape(0, x);
+  if (is_float(dtype) && wants_grad(x)) record(kConvert, out, {&x}).keep(x.dtype());
   return out;
 }
 
 namespace {
 
-void move_backward(Node& node, const Tensor& g, Tensor* dx) { dx[0] = to(g, node.get(0).device()); }
+void move_backward(Node& node, const Tensor& g, Tensor* dx) {
+  dx[0] = to(g, *node.kept<const Device*>());
+}
 const NodeType kMove{"to", move_backward};
 
 }  // namespace
@@ -169,7 +171,7 @@ Tensor to(const Tensor& x, const Device& device, bool non_blocking) {
     }
     if (!non_blocking) check_device(is_cpu(from) ? device : from);
   }
-  if (wants_grad(x)) record(kMove, out, {&x}).save(0, empty({0}, x.dtype(), from), Node::kOther);
+  if (wants_grad(x)) record(kMove, out, {&x}).keep(&from);
   return out;
 }
 

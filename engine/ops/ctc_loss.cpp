@@ -125,11 +125,14 @@ const NodeType kGradient{"ctc_loss's gradient", [](Node&, const Tensor&, Tensor*
                            fail("ctc_loss: there is no second derivative, only the first");
                          }};
 
+struct Choices {
+  int64_t blank;
+  bool zero_infinity;
+};
 void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x0 = node.get(0), facts = node.get(1), labels = node.get(2);
-  const bool zero_infinity = node.number[1] != 0;
-  const Spelling spelling{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2),
-                          int64_t(node.number[0])};
+  const auto& [blank, zero_infinity] = node.kept<Choices>();
+  const Spelling spelling{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2), blank};
   Tensor out;
   {
     NoGrad off;
@@ -240,7 +243,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     node.save(0, x, 0);
     node.save(1, stack({spelling.begin, spelling.length, spelling.time}), Node::kOther);
     node.save(2, spelling.labels, Node::kOther);
-    node.number[0] = double(blank), node.number[1] = zero_infinity;
+    node.keep(Choices{blank, zero_infinity});
   }
   if (zero_infinity) loss = where(isinf(loss), Tensor(0.0), loss);
   if (half) loss = to(loss, log_probs.dtype());

@@ -192,6 +192,7 @@ void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* co
 
 void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
   const int op = node.type->op;
+  const double* const params = op_entries[op].row.params ? node.kept_list<double>() : nullptr;
   for (int i = 0; i < node.inputs; ++i) {
     if (!node.wants(i)) continue;
     const Derivative& d = op_entries[op].by[i];
@@ -210,10 +211,10 @@ void elementwise_backward(Node& node, const Tensor& g, Tensor* dx) {
     }
     if (grad_enabled()) {
       operand[0] = g;
-      dx[i] = to(d.recorded(operand, node.number), g.dtype());  // a number beside is float32
+      dx[i] = to(d.recorded(operand, params), g.dtype());  // a number beside is float32
     } else {
       dx[i] = empty(g.shape(), g.dtype(), g.device());
-      run_part(op, i + 1, g.dtype(), dx[i], given, n, node.number);
+      run_part(op, i + 1, g.dtype(), dx[i], given, n, params);
     }
   }
 }
@@ -245,7 +246,7 @@ void record_elementwise(int op, const Tensor& out, const Tensor* const* inputs,
   for (int i = 0; i < f.row.inputs; ++i)
     if (saves >> i & 1) node.save(i, *inputs[i], i);
   if (saves & op::output) node.save(3, out, Node::kOutput);
-  if (params) std::memcpy(node.number, params, sizeof(double) * size_t(f.row.params));
+  if (params) std::copy_n(params, f.row.params, node.keep_list<double>(op::kMaxParams));
 }
 
 // ---- the way forward ----------------------------------------------------------------------------

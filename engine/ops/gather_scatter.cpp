@@ -146,15 +146,22 @@ void check_ranks(const char* name, const Tensor& x, const Tensor& index, int d) 
 /// A 0-d tensor or index as one of size 1.
 Tensor at_least_1d(const Tensor& x) { return x.dim() ? x : reshape(x, {1}); }
 
-Index saved_index(Node& node) { return {node.get(0), int64_t(node.number[1])}; }
-void save_index(Node& node, const Index& index, int d) {
+/// The dimension of an index, from where it counts, and what it indexes.
+struct Along {
+  int d;
+  int64_t first;
+  Shape whole;
+};
+Index saved_index(Node& node) { return {node.get(0), node.kept<Along>().first}; }
+void save_index(Node& node, const Index& index, int d, const Tensor& x) {
   node.save(0, index.at, Node::kOther);
-  node.number[0] = d, node.number[1] = double(index.first);
+  node.keep(Along{d, index.first, x.shape()});
 }
 
 const NodeType kGather{"gather", [](Node& node, const Tensor& g, Tensor* dx) {
-                         dx[0] = scatter_add(zeros(node.shape(1), g.dtype(), g.device()),
-                                             int64_t(node.number[0]), saved_index(node), g);
+                         const Along& along = node.kept<Along>();
+                         dx[0] = scatter_add(zeros(along.whole, g.dtype(), g.device()), along.d,
+                                             saved_index(node), g);
                        }};
 
 }  // namespace
@@ -169,11 +176,7 @@ Tensor gather(const Tensor& x, Dim dim, const Index& given) {
   if (index.at.numel() > 0 && x.size(d) == 0) fail_position("gather", index, 0, d, x.shape());
   Tensor out = empty(index.at.shape(), x.dtype(), x.device());
   found(x.device().gather(call(x, out, index, d)), "gather", index, x.size(d), d, x.shape());
-  if (wants_grad(x)) {
-    Node& node = record(kGather, out, {&x});
-    node.save_shape(1, x);
-    save_index(node, index, d);
-  }
+  if (wants_grad(x)) { save_index(record(kGather, out, {&x}), index, d, x); }
   return out;
 }
 
@@ -207,7 +210,7 @@ Tensor stayed(const Shape& whole, int d, const Index& index) {
 }
 
 void set_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const int d = int(node.number[0]);
+  const int d = node.kept<Along>().d;
   const Index index = saved_index(node);
   const Tensor none = zeros({}, g.dtype(), g.device());
   if (node.wants(0)) dx[0] = scatter(g, d, index, expand(none, index.at.shape()));
@@ -216,12 +219,12 @@ void set_backward(Node& node, const Tensor& g, Tensor* dx) {
 
 void add_backward(Node& node, const Tensor& g, Tensor* dx) {
   if (node.wants(0)) dx[0] = g;
-  if (node.wants(1)) dx[1] = gather(g, int64_t(node.number[0]), saved_index(node));
+  if (node.wants(1)) dx[1] = gather(g, node.kept<Along>().d, saved_index(node));
 }
 
 /// Ties share the gradient.
 void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const int d = int(node.number[0]);
+  const int d = node.kept<Along>().d;
   const Index index = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), best = node.get(3);
   Tensor self_hits, source_hits, share;
@@ -240,7 +243,7 @@ void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
 /// As PyTorch: the product without the element, which for the only zero among its kin is computed
 /// anew. Among several zeros that is 0, but not its own derivative: refused where it is recorded.
 void prod_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const int d = int(node.number[0]);
+  const int d = node.kept<Along>().d;
   const Index index = saved_index(node);
   const Tensor x = node.get(1), source = node.get(2), product = node.get(3);
   if (node.wants(0)) {
@@ -276,7 +279,7 @@ void record_scatter(ScatterReduce join, const Tensor& out, const Tensor& x, int 
                          : join == ScatterReduce::mul ? kMul
                                                       : kExtreme;
   Node& node = record(type, out, {&x, &source});
-  save_index(node, index, d);
+  save_index(node, index, d, x);
   if (join == ScatterReduce::set || join == ScatterReduce::add) return;
   node.save(1, x, 0);
   node.save(2, source, 1);

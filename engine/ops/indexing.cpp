@@ -111,17 +111,23 @@ void check_unread(const char* name, const Shape& x, const Key& key, int64_t part
   if (part == 0) check_positions(name, key.at, extent, key.shown, key.whole);
 }
 
+/// A key as a node keeps it, without the positions.
+struct KeptKey {
+  Shape whole;
+  int64_t first;
+  unsigned dims;
+  int place;
+  bool adds;  // index_put: instead of replacing
+};
 Key saved_key(Node& node) {
+  const KeptKey& k = node.kept<KeptKey>();
   Key key;
-  key.dims = unsigned(node.number[0]), key.place = int(node.number[1]);
-  key.at = {node.get(1), int64_t(node.number[2])};
-  key.whole = node.shape(0);
+  key.dims = k.dims, key.place = k.place, key.at = {node.get(1), k.first}, key.whole = k.whole;
   return key;
 }
-void save_key(Node& node, const Tensor& x, const Key& key) {
-  node.save_shape(0, x);
+void save_key(Node& node, const Tensor& x, const Key& key, bool adds) {
   node.save(1, key.at.at, Node::kOther);
-  node.number[0] = key.dims, node.number[1] = key.place, node.number[2] = double(key.at.first);
+  node.keep(KeptKey{x.shape(), key.at.first, key.dims, key.place, adds});
 }
 
 Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& source,
@@ -138,12 +144,12 @@ Tensor pick_at(const char* name, const Tensor& x, const Key& key) {
       found(there, name, key.at, extent_of(x.shape(), key), key.shown, key.whole);
   }
   if (wants_grad(x)) {
-    static const NodeType type{"index", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] =
-                                     put_at("index", zeros(node.shape(0), g.dtype(), g.device()),
-                                            saved_key(node), g, ScatterReduce::add);
-                               }};
-    save_key(record(type, out, {&x}), x, key);
+    static const NodeType type{
+        "index", [](Node& node, const Tensor& g, Tensor* dx) {
+          dx[0] = put_at("index", zeros(node.kept<KeptKey>().whole, g.dtype(), g.device()),
+                         saved_key(node), g, ScatterReduce::add);
+        }};
+    save_key(record(type, out, {&x}), x, key, true);
   }
   return out;
 }
@@ -186,7 +192,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
   if (wants) {
     static const NodeType type{"index_put", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Key key = saved_key(node);
-                                 const bool adds = node.number[3] != 0;
+                                 const bool adds = node.kept<KeptKey>().adds;
                                  const Tensor none = zeros({}, g.dtype(), g.device());
                                  if (node.wants(0))
                                    dx[0] = adds ? g
@@ -197,9 +203,7 @@ Tensor put_at(const char* name, const Tensor& x, const Key& key, const Tensor& s
                                  const Tensor part = pick_at("index_put", g, key);
                                  dx[1] = adds ? part : where(stayed(key), part, none);
                                }};
-    Node& node = record(type, out, {&x, &source});
-    save_key(node, x, key);
-    node.number[3] = join == ScatterReduce::add;
+    save_key(record(type, out, {&x, &source}), x, key, join == ScatterReduce::add);
   }
   if (!in_place) return out;
   if (wants) return write_(name, x, out);

@@ -96,7 +96,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
   if (wants_grad(wide, source)) {
     static const NodeType type{"masked_scatter", [](Node& node, const Tensor& g, Tensor* dx) {
                                  const Tensor mask = node.get(0);
-                                 const Shape full = node.shape(1);
+                                 const Shape& full = node.kept<Shape>();
                                  if (node.wants(0)) dx[0] = masked_fill(g, mask, Tensor(0.0));
                                  if (!node.wants(1)) return;
                                  Tensor part = masked_select(g, mask);
@@ -110,7 +110,7 @@ Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source,
                                }};
     Node& node = record(type, out, {&wide, &source});
     node.save(0, c.set, Node::kOther);
-    node.save_shape(1, source);
+    node.keep(source.shape());
   }
   return in_place ? write_(name, x, out) : out;
 }

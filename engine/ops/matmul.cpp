@@ -46,12 +46,16 @@ void multiply(const char* name, const Tensor& out, const Tensor& a, const Tensor
   fail("{}: inner sizes differ: {} and {}{}", name, to_string(x), to_string(y), hint);
 }
 
-const NodeType kMatmul{"matmul", [](Node& node, const Tensor& g, Tensor* dx) {
-                         if (node.wants(0))
-                           dx[0] = sum_to(matmul(g, transpose(node.get(1), -2, -1)), node.shape(2));
-                         if (node.wants(1))
-                           dx[1] = sum_to(matmul(transpose(node.get(0), -2, -1), g), node.shape(3));
-                       }};
+struct Factors {
+  Shape a, b;
+};
+const NodeType kMatmul{
+    "matmul", [](Node& node, const Tensor& g, Tensor* dx) {
+      if (node.wants(0))
+        dx[0] = sum_to(matmul(g, transpose(node.get(1), -2, -1)), node.kept<Factors>().a);
+      if (node.wants(1))
+        dx[1] = sum_to(matmul(transpose(node.get(0), -2, -1), g), node.kept<Factors>().b);
+    }};
 
 /// Both of rank >= 2.
 Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor* target) {
@@ -75,8 +79,9 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
   if (compute_dtype) out = cast_no_grad(out, a.dtype());
   if (wants_grad(a, b)) {
     Node& node = record(kMatmul, out, {&a, &b});
-    if (node.wants(1)) node.save(0, a, 0), node.save_shape(3, b);
-    if (node.wants(0)) node.save(1, b, 1), node.save_shape(2, a);
+    if (node.wants(1)) node.save(0, a, 0);
+    if (node.wants(0)) node.save(1, b, 1);
+    node.keep(Factors{a.shape(), b.shape()});
   }
   return out;
 }

@@ -27,13 +27,19 @@ Normalize call(const Tensor& x, const Sizes& n, double eps, bool centred, const 
 }
 const void* data_of(const Tensor& t) { return t.defined() ? t.data() : nullptr; }
 
+/// What a node keeps beside x, the weight, means and rates.
+struct Rows {
+  int64_t outer, per;
+  double eps;
+  bool centred;
+};
+
 /// By operations that can be recorded: rate and y are computed anew from x, so that they are part of
 /// the graph.
 void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Tensor& weight,
                        const Tensor& g, Tensor* dx) {
   const Shape row{0, 3, 4}, others{0, 1, 4};  // what a row, what a weight is summed over
-  const double eps = node.number[2];
-  const bool centred = node.number[3] != 0;
+  const auto& [outer, per, eps, centred] = node.kept<Rows>();
   const Tensor x = reshape(given, n.shape()), slope = reshape(g, n.shape());
   const Tensor centre = centred ? x - mean(x, row, true) : x;
   const Tensor rate = rsqrt(mean(square(centre), row, true) + Tensor(eps)), y = centre * rate;
@@ -48,13 +54,14 @@ void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Te
 void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor given = node.get(0), mean = node.get(2), rate = node.get(3);
   const Tensor weight = node.has(1) ? node.get(1) : Tensor();
-  Sizes n{int64_t(node.number[0]), rate.size(0), rate.size(1), int64_t(node.number[1]), 1};
+  const Rows& kept = node.kept<Rows>();
+  Sizes n{kept.outer, rate.size(0), rate.size(1), kept.per, 1};
   n.run = given.numel() / (n.outer * n.images * n.period * n.per);
   if (grad_enabled()) return recorded_backward(node, n, given, weight, g, dx);
   const Tensor x = contiguous(given), slope = contiguous(g);
   const Tensor w = weight.defined() ? contiguous(weight) : weight;
   const Tensor out = empty(x.shape(), x.dtype(), x.device());
-  Normalize c = call(x, n, node.number[2], node.number[3] != 0, out, mean, rate);
+  Normalize c = call(x, n, kept.eps, kept.centred, out, mean, rate);
   c.weight = data_of(w), c.grad = slope.data();
   const Shape parts{normalize_parts(c), n.period * n.per};
   Tensor part[3];
@@ -181,8 +188,7 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
     if (fused) node.save(1, w, 1);
     node.save(2, mean, Node::kOther);
     node.save(3, rate, Node::kOther);
-    node.number[0] = double(n.outer), node.number[1] = double(n.per);
-    node.number[2] = eps, node.number[3] = centred;
+    node.keep(Rows{n.outer, n.per, eps, centred});
   }
   if (fused || !(weight.defined() || bias.defined())) return out;
   const auto beside = [&](const Tensor& t) {
@@ -193,7 +199,7 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
 
 /// The way back from given statistics, which have no gradient themselves.
 void given_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const Tensor rate = rsqrt(node.get(3) + Tensor(node.number[0]));
+  const Tensor rate = rsqrt(node.get(3) + Tensor(node.kept<double>()));
   Shape others{0};
   for (int d = 2; d < g.dim(); ++d) others.push(d);
   if (node.wants(0)) dx[0] = g * by_channel(node.has(1) ? rate * node.get(1) : rate, g);
@@ -224,7 +230,7 @@ Tensor by_given(const Tensor& x, const Tensor& mean, const Tensor& variance, con
   const Tensor none = empty({0}, x.dtype());
   Node& node =
       record(kGiven, out, {&x, weight.defined() ? &weight : &none, bias.defined() ? &bias : &none});
-  node.number[0] = eps;
+  node.keep(eps);
   if (node.wants(1)) node.save(0, x, 0);
   if (weight.defined()) node.save(1, weight, 1);
   node.save(2, clone(mean), Node::kOther);  // these may move on

@@ -17,12 +17,6 @@ namespace {
 
 constexpr int64_t kFar = int64_t(1) << 46;  // no tensor has so many positions
 
-/// A shape without data that keeps whole numbers for the way back.
-void save_numbers(Node& node, int slot, const Tensor& like, const int64_t* numbers) {
-  node.save_shape(slot, like);
-  for (int d = 0; d < like.dim(); ++d) node.saved[slot]->stride[d] = numbers[d];
-}
-
 }  // namespace
 
 Tensor flip(const Tensor& x, const Dims& dims) {
@@ -43,10 +37,10 @@ Tensor flip(const Tensor& x, const Dims& dims) {
     static const NodeType type{"flip", [](Node& node, const Tensor& g, Tensor* dx) {
                                  Shape dims;
                                  for (int d = 0; d < g.dim(); ++d)
-                                   if (int64_t(node.number[0]) >> d & 1) dims.push(d);
+                                   if (node.kept<unsigned>() >> d & 1) dims.push(d);
                                  dx[0] = flip(g, dims);
                                }};
-    record(type, out, {&x}).number[0] = double(seen);
+    record(type, out, {&x}).keep(seen);
   }
   return out;
 }
@@ -68,12 +62,12 @@ Tensor rolled(const Tensor& x, const int64_t* by) {
     static const NodeType type{"roll", [](Node& node, const Tensor& g, Tensor* dx) {
                                  int64_t back[kMaxDims];
                                  for (int d = 0; d < g.dim(); ++d) {
-                                   const int64_t by = node.saved[0]->stride[d];
+                                   const int64_t by = node.kept_list<int64_t>()[d];
                                    back[d] = by == 0 ? 0 : g.size(d) - by;
                                  }
                                  dx[0] = rolled(g, back);
                                }};
-    save_numbers(record(type, out, {&x}), 0, x, by);
+    std::copy_n(by, x.dim(), record(type, out, {&x}).keep_list<int64_t>(size_t(x.dim())));
   }
   return out;
 }
@@ -241,16 +235,14 @@ Tensor triangle(const NodeType& type, const Tensor& x, int64_t diagonal, bool lo
       out = masked_fill(x.detach(), lower ? gt(j, end) : lt(j, end), Tensor(0.0));
     }
   }
-  if (wants_grad(x)) record(type, out, {&x}).number[0] = double(diagonal);
+  if (wants_grad(x)) record(type, out, {&x}).keep(diagonal);
   return out;
 }
 
-const NodeType kTril{"tril", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = tril(g, int64_t(node.number[0]));
-                     }};
-const NodeType kTriu{"triu", [](Node& node, const Tensor& g, Tensor* dx) {
-                       dx[0] = triu(g, int64_t(node.number[0]));
-                     }};
+const NodeType kTril{
+    "tril", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = tril(g, node.kept<int64_t>()); }};
+const NodeType kTriu{
+    "triu", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = triu(g, node.kept<int64_t>()); }};
 
 }  // namespace
 
@@ -320,14 +312,12 @@ Tensor pad_constant(const Tensor& x, const Sides& s, double value) {
   copy_elements(to, from);
   if (wants_grad(x)) {
     static const NodeType type{"pad", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 Sides back;
+                                 Sides back = node.kept<Sides>();
                                  for (int d = 0; d < g.dim(); ++d)
-                                   back.before[d] = -node.saved[0]->stride[d],
-                                   back.after[d] = -node.saved[1]->stride[d];
+                                   back.before[d] *= -1, back.after[d] *= -1;
                                  dx[0] = pad_constant(g, back, 0);
                                }};
-    Node& node = record(type, out, {&x});
-    save_numbers(node, 0, x, s.before), save_numbers(node, 1, x, s.after);
+    record(type, out, {&x}).keep(s);
   }
   return out;
 }

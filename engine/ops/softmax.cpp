@@ -23,13 +23,13 @@ Tensor run(SoftmaxPart part, const Tensor& input, int d, const Tensor* grad = nu
 
 const NodeType kSoftmax{"softmax", [](Node& node, const Tensor& g, Tensor* dx) {
                           const Tensor y = node.get(0);
-                          const int d = int(node.number[0]);
+                          const int d = node.kept<int>();
                           if (!grad_enabled()) dx[0] = run(SoftmaxPart::softmax_gradient, y, d, &g);
                           else dx[0] = y * (g - sum(g * y, {d}, true));
                         }};
 const NodeType kLogSoftmax{"log_softmax", [](Node& node, const Tensor& g, Tensor* dx) {
                              const Tensor y = node.get(0);
-                             const int d = int(node.number[0]);
+                             const int d = node.kept<int>();
                              if (!grad_enabled())
                                dx[0] = run(SoftmaxPart::log_softmax_gradient, y, d, &g);
                              else dx[0] = g - exp(y) * sum(g, {d}, true);
@@ -47,7 +47,7 @@ Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim di
   if (wants_grad(x)) {
     Node& node = record(type, out, {&x});
     node.save(0, out, Node::kOutput);
-    node.number[0] = d;
+    node.keep(d);
   }
   return out;
 }

@@ -41,21 +41,22 @@ bool strides_for(const Tensor& x, const Shape& wanted, Shape& stride) {
 }
 
 const NodeType kReshape{
-    "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.shape(0)); }, -1,
+    "view", [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = reshape(g, node.kept<Shape>()); },
+    -1,
     [](Node& node, const Shape&, TensorGeometry&, Shape& input) {  // the same in both, row by row
-      input = node.shape(0);
+      input = node.kept<Shape>();
       return true;
     }};
 
 Tensor seen_as(const Tensor& x, const Shape& size, const Shape& stride) {
   Tensor out = view_of(x, size, stride, x.offset());
-  if (wants_grad(x)) record(kReshape, out, {&x}).save_shape(0, x);
+  if (wants_grad(x)) record(kReshape, out, {&x}).keep(x.shape());
   return out;
 }
 
 /// The node has the order in which its result's dimensions are the input's.
 bool through_permute(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {
-  const Shape back = node.shape(0);
+  const Shape& back = node.kept<Shape>();
   input = back;
   for (int d = 0; d < back.size(); ++d) input[d] = seen[int(back[d])];
   TensorGeometry whole = all_of(input), turned = whole;
@@ -112,13 +113,11 @@ Tensor permute(const Tensor& x, const Dims& dims) {
   if (wants_grad(x)) {
     static const NodeType type{
         "permute",
-        [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = permute(g, node.shape(0)); }, -1,
+        [](Node& node, const Tensor& g, Tensor* dx) { dx[0] = permute(g, node.kept<Shape>()); }, -1,
         through_permute};
     Shape back = size;
     for (int i = 0; i < x.dim(); ++i) back[order[i]] = i;
-    Node& node = record(type, out, {&x});
-    node.save_shape(0, x);
-    for (int i = 0; i < x.dim(); ++i) node.saved[0]->size[i] = back[i];
+    record(type, out, {&x}).keep(back);
   }
   return out;
 }
@@ -160,9 +159,9 @@ Tensor expand(const Tensor& x, const Shape& wanted) {
   Tensor out = view_of(x, size, stride, x.offset());
   if (wants_grad(x)) {
     static const NodeType type{"expand", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] = sum_to(g, node.shape(0));
+                                 dx[0] = sum_to(g, node.kept<Shape>());
                                }};
-    record(type, out, {&x}).save_shape(0, x);
+    record(type, out, {&x}).keep(x.shape());
   }
   return out;
 }
@@ -213,6 +212,17 @@ Tensor pick(const Tensor& x, Dim dim, Position index) {
   return seen_at(type, x, [&](const TensorGeometry& r) { return select_of(r, d, at); });
 }
 
+namespace {
+
+/// Where in the result's dimension a tensor lies.
+struct CatPart {
+  int64_t first, n;
+  int dim;
+  Dtype dtype;
+};
+
+}  // namespace
+
 Tensor cat(const std::vector<Tensor>& all, Dim dim) {
   if (all.empty()) fail("cat: at least one tensor is needed");
   // As in PyTorch, a list of no elements (0) joins with anything.
@@ -254,23 +264,18 @@ Tensor cat(const std::vector<Tensor>& all, Dim dim) {
     at += p.size(d);
   }
   if (wants && grad_enabled()) {
-    static const NodeType type{
-        "cat", [](Node& node, const Tensor& g, Tensor* dx) {
-          const TensorImpl& sizes = *node.saved[0];  // a 1-d tensor of the parts' sizes
-          const int64_t* n = static_cast<int64_t*>(sizes.storage->data);
-          int64_t at = 0;
-          for (int i = 0; i < node.inputs; at += n[i++])
-            if (node.wants(i))
-              dx[i] = to(slice(g, int64_t(node.number[0]), at, n[i]), Dtype(n[node.inputs + i]));
-        }};
-    Node& node = record(type, out, parts);
-    Tensor sizes = empty({int64_t(2 * parts.size())}, Dtype::i64);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      sizes.data_as<int64_t>()[i] = parts[i].size(d);
-      sizes.data_as<int64_t>()[parts.size() + i] = int64_t(parts[i].dtype());
+    static const NodeType type{"cat", [](Node& node, const Tensor& g, Tensor* dx) {
+                                 const CatPart* p = node.kept_list<CatPart>();
+                                 for (int i = 0; i < node.inputs; ++i)
+                                   if (node.wants(i))
+                                     dx[i] = to(slice(g, p[i].dim, p[i].first, p[i].n), p[i].dtype);
+                               }};
+    CatPart* part = record(type, out, parts).keep_list<CatPart>(parts.size());
+    at = 0;
+    for (const Tensor& p : parts) {
+      *part++ = {at, p.size(d), d, p.dtype()};
+      at += p.size(d);
     }
-    node.save(0, sizes, Node::kOther);
-    node.number[0] = d;
   }
   return out;
 }

@@ -28,10 +28,6 @@ int dim_of_parts(const char* operation, const Tensor& x, Dim dim) {
   return wrap_dim(operation, dim, x.dim());
 }
 
-Shape numbers_of(const Node& node) {
-  return {int64_t(node.number[0]), int64_t(node.number[1]), int64_t(node.number[2])};
-}
-
 }  // namespace
 
 Tensor unflatten(const Tensor& x, Dim dim, const Shape& sizes) {
@@ -212,6 +208,11 @@ Tensor diagonal_at(const Tensor& x, int64_t offset, int a, int b) {
   return seen_at(type, x, [&](const TensorGeometry& r) { return diagonal_of(r, offset, a, b); });
 }
 
+struct Diagonal {
+  int64_t offset;
+  int a, b;
+};
+
 /// Zeros of a shape, but for the diagonal.
 Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int a, int b) {
   Tensor out = zeros(shape, x.dtype(), x.device());
@@ -221,11 +222,10 @@ Tensor around_diagonal(const Tensor& x, const Shape& shape, int64_t offset, int 
   }
   if (wants_grad(x)) {
     static const NodeType type{"diag_embed", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Shape p = numbers_of(node);
-                                 dx[0] = diagonal_at(g, p[0], int(p[1]), int(p[2]));
+                                 const auto& [offset, a, b] = node.kept<Diagonal>();
+                                 dx[0] = diagonal_at(g, offset, a, b);
                                }};
-    Node& node = record(type, out, {&x});
-    node.number[0] = double(offset), node.number[1] = a, node.number[2] = b;
+    record(type, out, {&x}).keep(Diagonal{offset, a, b});
   }
   return out;
 }
@@ -292,18 +292,20 @@ Tensor places(const Shape& size, const Shape& stride, int64_t offset) {
   return at;
 }
 
+/// A view and its tensor in a storage of `elements`.
+struct Strided {
+  TensorGeometry from, view;
+  int64_t elements;
+};
+
 /// Each element's gradient goes to the places of its storage, each place's to the elements there.
 void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const TensorImpl &from = *node.saved[0], &to = *node.saved[1];
-  const Shape shape = node.shape(0);
+  const auto& [from, view, n] = node.kept<Strided>();
   Tensor source, target, owners;
-  const int64_t n = int64_t(node.number[0]);
   {
     NoGrad off;
-    source = reshape(places(node.shape(1), Shape(to.stride, to.ndim), to.offset), {-1});
-    source = mt::to(source, g.device());
-    target = reshape(places(shape, Shape(from.stride, from.ndim), from.offset), {-1});
-    target = mt::to(target, g.device());
+    source = to(reshape(places(view.size, view.stride, view.offset), {-1}), g.device());
+    target = to(reshape(places(from.size, from.stride, from.offset), {-1}), g.device());
     // Elements of x that share a place share its gradient.
     owners = scatter_add(zeros({n}, g.dtype(), g.device()), 0, target,
                          ones({target.numel()}, g.dtype(), g.device()));
@@ -311,7 +313,7 @@ void as_strided_backward(Node& node, const Tensor& g, Tensor* dx) {
   }
   const Tensor storage =
       scatter_add(zeros({n}, g.dtype(), g.device()), 0, source, reshape(g, {-1})) / owners;
-  dx[0] = reshape(gather(storage, 0, target), shape);
+  dx[0] = reshape(gather(storage, 0, target), from.size);
 }
 
 }  // namespace
@@ -323,14 +325,9 @@ void record_strided(const NodeType& inside, const Tensor& view, const Tensor& x)
   if (!overlaps_itself(geometry_of(x)) &&
       carry(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
     return record_view(inside, view, x, in_x);
-  Node& node = record(type, view, {&x});
-  node.save_shape(0, x), node.save_shape(1, view);
-  for (int k = 0; k < 2; ++k) {
-    const Tensor& t = k == 0 ? x : view;
-    std::copy_n(t.impl()->stride, t.dim(), node.saved[k]->stride);
-    node.saved[k]->offset = t.offset();
-  }
-  node.number[0] = double(int64_t(x.impl()->storage->bytes) / item_size(x.dtype()));
+  record(type, view, {&x})
+      .keep(Strided{geometry_of(x), geometry_of(view),
+                    int64_t(x.impl()->storage->bytes) / item_size(x.dtype())});
 }
 
 Tensor as_strided(const Tensor& x, const Shape& size, const Shape& stride, int64_t offset) {
