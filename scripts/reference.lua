@@ -9,41 +9,23 @@ local objects = require 'mtorch.tools.object_methods'
 
 local reference = {}
 
--- What a parameter's name says of its type. Every name that a declaration uses stands here.
-local tensor, list = 'mt.Tensor', 'mt.Tensor[]'
-local integer, integers, number, boolean, text = 'integer', 'integer|integer[]', 'number', 'boolean', 'string'
+local tensor, list, integers = 'mt.Tensor', 'mt.Tensor[]', 'integer|integer[]'
+local integer, number, boolean, text = 'integer', 'number', 'boolean', 'string'
 local operand, callable, dtype = 'mt.Tensor|number', 'function', 'mt.Dtype'
+
+-- What a parameter's name says of its type, where neither the declaration nor the default does.
 reference.types = {}
 for kind, names in pairs {
-  [tensor] = [[x index source target weight bias gradient condition a b tensor A B input input1 input2 src mask sorter
-    factor running_mean running_var values sorted_sequence boundaries weights pos_weight anchor positive negative query
-    key theta grid log_probs targets per_sample_weights offsets LU pivots attn_mask ids v kept fweights aweights]],
-  [operand] = 'y z p_or_shape elements test_elements prepend append mean std sizes_or_number var',
-  [list] = 'tensors parameters indices',
-  ['mt.Tensor|mt.Tensor[]'] = 'inputs outputs grad_outputs',
-  [integer] = [[n m grid_x grid_y length in_features out_features ignore_index dim1 dim2 k diagonal offset minlength
-    num_classes padding_idx num_groups groups upscale_factor rows columns storage_offset edgeitems linewidth
-    blank downscale_factor N ind
-    precision threshold seed decimals warmup bins runs max_iter top wait active r edge_order]],
-  [integers] = [[shape dims dim size kernel_size stride padding dilation output_size output_padding normalized_shape
-    repeats shifts destination source_dims sizes sides scale]],
-  [number] = [[value first last step eps atol rtol lr weight_decay momentum dampening alpha beta p q min max delta
-    init_scale growth_factor backoff_factor growth_interval nondet_tol margin rcond lambd from to label_smoothing
-    dropout_p correction scale_factor divisor_override dx maxnorm]],
-  [boolean] = [[keepdim requires_grad equal_nan enabled retain_graph create_graph wanted nesterov descending stable
-    ceil_mode count_include_pad training upper right reverse log_target is_causal left unitriangular hermitian
-    full_matrices return_indices return_counts return_inverse sorted largest invert assume_unique as_tuple replacement
-    accumulate include_self allow_unused quiet unbiased centered sci_mode align_corners use_input_stats
-    non_blocking swap full log_input zero_infinity include_last_offset enable_gqa pivot adjoint check_errors
-    check with_replacement density]],
-  [text] = [[device other reduction name path mode reduce side driver UPLO approximate rounding_mode interpolation
-    equation state kind profile sort padding_mode]],
-  [callable] = 'fn forward backward', [dtype] = 'dtype', ['number[]'] = 'betas range', table = 'base defines rank',
-  ['string[]'] = 'options',
-  ['number|number[]|mt.Tensor[]'] = 'spacing',
-  ['integer|integer[]|mt.Tensor'] = 'parts',
-  ['mt.Tensor|integer|integer[]'] = 'input_lengths target_lengths',
-  ['number|boolean|table|mt.Tensor'] = 'data', ['number|string'] = 'ord', ['mt.Generator'] = 'generator',
+  [tensor] = 'aweights condition fweights gradient input pos_weight tensor v values weight x',
+  [operand] = 'append prepend y', [list] = 'indices parameters',
+  ['mt.Tensor|mt.Tensor[]'] = 'grad_outputs inputs outputs',
+  [integer] = 'edgeitems in_features linewidth m n out_features precision threshold top',
+  [integers] = 'dim shape size', [number] = 'first last max maxnorm min p scale_factor value',
+  [boolean] = 'align_corners enabled retain_graph sci_mode unbiased',
+  [text] = 'device equation name other path profile rounding_mode',
+  [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'betas range',
+  table = 'base defines rank', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
+  ['number|boolean|table|mt.Tensor'] = 'data',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
@@ -51,44 +33,70 @@ end
 reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
   ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
-  ['max_unpool2d.indices'] = tensor}
-for _, op in ipairs(core.operations()) do -- what follows the tensors of an elementwise operation is a number
-  for _, param in ipairs(op.params) do reference.of[op.name .. '.' .. param] = number end
-end
--- What comes back, where that is no tensor.
-reference.returns = {}
-for returned, names in pairs {
-  integer = 'cdiv dim numel get_num_threads storage_offset',
-  boolean = 'is_contiguous is_pinned is_tensor allclose equal ' ..
-    'set_grad_enabled is_grad_enabled gradcheck gradgradcheck', any = 'all any size stride item at tolist data ' ..
-    'no_grad help profile timeit time memory_stats indices', ['mt.Tensor, mt.Tensor'] = '',
+  ['gradient.spacing'] = 'number|number[]|mt.Tensor[]', ['interpolate.scale_factor'] = 'number|number[]',
+  ['lerp.y'] = tensor, ['lerp.weight'] = operand, ['clamp_min.min'] = operand, ['clamp_max.max'] = operand}
+-- What comes back, where the declaration does not say it and it is no tensor.
+reference.returns = {cdiv = integer, get_num_threads = integer}
+for returned, names in pairs {boolean = 'gradcheck gradgradcheck is_tensor',
+  any = 'all any at data help indices item memory_stats no_grad profile size stride time timeit tolist',
 } do
   for name in names:gmatch('%S+') do reference.returns[name] = returned end
 end
 
+local kinds = {bool = boolean, int = integer, number = number, string = text, text = 'string|number', tensor = tensor,
+  ['function'] = callable, dtype = dtype, device = text, generator = 'mt.Generator', ints = 'integer[]',
+  numbers = 'number[]', strings = 'string[]', tensors = list, list = 'any[]|mt.Tensor', table = 'table'}
+
+--- A type of a signature, "'mean'|tensor", in the language server's words.
+local function words(type)
+  return (type:gsub('[^|]+', function(word) return kinds[word:match('^[%l_]+')] end))
+end
+
+--- The type of a parameter: what its declaration says, or its default, or its name.
 local function type_of(owner, p, untyped)
-  local known = p.out and '{out?: mt.Tensor}' or reference.of[owner:gsub('_$', '') .. '.' .. p.name] or
-    reference.types[p.name]
+  if p.type ~= 'any' then return words(p.type) end
+  local of_default = p.default and (p.default:find("^'") and text or tonumber(p.default) and number or
+    (p.default == 'true' or p.default == 'false') and boolean)
+  local known = reference.of[owner:gsub('_$', '') .. '.' .. p.name] or of_default or reference.types[p.name]
   if not known then untyped[#untyped + 1] = owner .. '.' .. p.name end
   return known or 'any'
 end
 
---- One function as a stub: `---@param` lines and an empty body.
-local function stub(owner, name, signature, doc, is_method, untyped)
-  local lines, names = {'--- ' .. doc:gsub('\n', ' ')}, {}
-  for i, p in ipairs(util.parameters(signature)) do
-    local self = is_method and i == 1
-    if p.open then
-      lines[#lines + 1], names[#names + 1] = '---@param ... any', '...'
-    elseif not self then
-      lines[#lines + 1] = ('---@param %s%s %s%s'):format(p.name, p.default and '?' or '',
-        type_of(name, p, untyped), p.default and p.default ~= 'nil' and ' default ' .. p.default or '')
+--- What a function returns, a list of types.
+local function returned_by(f)
+  local returned = {}
+  for word in (f.returns or ''):gmatch('[^,%s]+') do
+    returned[#returned + 1] = words(word:gsub('?$', '')) .. (word:match('?$') or '')
+  end
+  if f.class then return {f.class} end
+  if f.returns then return returned end
+  return {reference.returns[f.name] or (f.owner == 'mt' or f.method) and tensor or 'any'}
+end
+
+--- One function as a stub: its types, another form with the options as one table, and an empty body.
+local function stub(owner, f, is_method, untyped)
+  local lines, names = {'--- ' .. f.doc:gsub('\n', ' ')}, {}
+  local required, options = {}, {}
+  for i, p in ipairs(f.parameters) do
+    local of = is_method and i == 1 and tensor or type_of(f.name, p, untyped)
+    if p.default then options[#options + 1] = ('%s?: %s'):format(p.name, of)
+    else required[#required + 1] = ('%s: %s'):format(is_method and i == 1 and 'self' or p.name, of) end
+    if not (is_method and i == 1) then
+      lines[#lines + 1] = ('---@param %s%s %s%s'):format(p.name, p.default and '?' or '', of,
+        p.default and p.default ~= 'nil' and ' default ' .. p.default or '')
       names[#names + 1] = p.name
     end
   end
-  local returned = reference.returns[name] or (owner == 'mt' or is_method) and tensor or 'any'
-  lines[#lines + 1] = '---@return ' .. returned .. ' ...'
-  lines[#lines + 1] = ('function %s%s%s(%s) end'):format(owner, is_method and ':' or '.', name,
+  if f.parameters.open then lines[#lines + 1], names[#names + 1] = '---@param ... any', '...' end
+  if f.parameters.out then options[#options + 1] = 'out?: mt.Tensor' end
+  local returned = returned_by(f)
+  for _, one in ipairs(returned) do lines[#lines + 1] = '---@return ' .. one end
+  if #options > 0 and not f.parameters.open then
+    required[#required + 1] = ('options: {%s}'):format(table.concat(options, ', '))
+    lines[#lines + 1] = ('---@overload fun(%s)%s'):format(table.concat(required, ', '),
+      #returned > 0 and ': ' .. table.concat(returned, ', ') or '')
+  end
+  lines[#lines + 1] = ('function %s%s%s(%s) end'):format(owner, is_method and ':' or '.', f.name,
     table.concat(names, ', '))
   return table.concat(lines, '\n') .. '\n'
 end
@@ -121,8 +129,12 @@ function reference.functions()
     end
     if signature then
       if limits ~= '' then doc = ('%s %s.'):format(doc, limits) end
+      local parameters, returns = core.parameters(value)
+      local object = owner == 'mt.nn' and 'Module' or owner == 'mt.optim' and name ~= 'GradScaler' and 'Optimizer'
+      local of_class = object and (type(value) == 'table' or object == 'Optimizer')
       all[#all + 1] = {subject = subject, owner = owner, name = name, signature = signature, doc = doc,
-                       parameters = core.parameters(value),
+                       parameters = parameters, returns = returns,
+                       class = of_class and owner .. '.' .. name or nil, base = of_class and 'mt.' .. object,
                        method = owner == 'mt' and core.methods[name] == value or owner == 'x'}
     end
     return signature
@@ -203,13 +215,15 @@ function reference.stubs()
   parts[#parts + 1] = ''
   for _, f in ipairs(reference.functions()) do
     if f.name == 'repeat' then -- no name in Lua's grammar; x['repeat'](x, 2) works
-    elseif f.owner ~= 'x' then parts[#parts + 1] = stub(f.owner, f.name, f.signature, f.doc, false, untyped) end
-    if f.method and f.name ~= 'repeat' then
-      parts[#parts + 1] = stub('Tensor', f.name, f.signature, f.doc, true, untyped)
+    elseif f.owner ~= 'x' then
+      if f.class then parts[#parts + 1] = ('---@class %s: %s'):format(f.class, f.base) end
+      parts[#parts + 1] = stub(f.owner, f, false, untyped)
     end
+    if f.method and f.name ~= 'repeat' then parts[#parts + 1] = stub('Tensor', f, true, untyped) end
   end
   for _, object in ipairs(objects) do
-    parts[#parts + 1] = ('---@class mt.%s\nlocal %s = {}\n'):format(object.class, object.class)
+    parts[#parts + 1] = ('---@class mt.%s\n---@field [any] any\n---@overload fun(...: any): any\nlocal %s = {}\n')
+      :format(object.class, object.class)
     for _, entry in ipairs(object) do
       local name, arguments = entry[1]:match('^([%w_]+)%((.*)%)$')
       local names = {}

@@ -176,6 +176,23 @@ template <class R> int push_result(const Args& a, const R& result) {
   }
 }
 
+/// What a function returns, in the words of signatures; "tensor?" may be left out.
+template <class R> constexpr const char* result_text() {
+  if constexpr (std::is_void_v<R>) return "";
+  else if constexpr (std::is_same_v<R, Tensor> || std::is_same_v<R, Positions>) return "tensor";
+  else if constexpr (std::is_same_v<R, bool>) return "bool";
+  else if constexpr (std::is_integral_v<R>) return "int";
+  else if constexpr (std::is_floating_point_v<R>) return "number";
+  else if constexpr (std::is_same_v<R, std::string>) return "string";
+  else if constexpr (std::is_same_v<R, Shape>) return "ints";
+  else if constexpr (std::is_same_v<R, std::vector<Tensor>>) return "tensors";
+  else if constexpr (requires { R{Tensor(), Tensor(), Tensor(), Tensor()}; })
+    return "tensor, tensor, tensor, tensor";
+  else if constexpr (requires { R{Tensor(), Tensor(), Tensor()}; }) return "tensor, tensor, tensor";
+  else if constexpr (requires { R{Tensor(), Tensor()}; }) return "tensor, tensor";
+  else return "tensor, tensor?";
+}
+
 template <class T>
 constexpr bool is_argument = !std::is_same_v<T, const char*> && !std::is_same_v<T, InPlace>;
 
@@ -195,6 +212,8 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
     for (size_t i = 0; i < k; ++i) at += from_call[i];
     return at;
   }
+
+  static constexpr const char* results = result_text<std::remove_cvref_t<R>>();
 
   /// Braces around its arguments have them read from left to right: the first wrong one is reported.
   struct Call {
@@ -220,6 +239,14 @@ template <auto fn, class R, class... A> struct Bound<fn, R (*)(A...)> {
   static int body(Args& a) { return run(a, std::index_sequence_for<A...>()); }
 };
 
-template <auto fn> constexpr Body bind{&Bound<fn>::body, Bound<fn>::types.data(), Bound<fn>::count};
+template <auto fn>
+constexpr Body bind{&Bound<fn>::body, Bound<fn>::types.data(), Bound<fn>::count,
+                    Bound<fn>::results};
+
+/// The types of a body that reads its arguments itself: takes<Tensor, std::optional<Dim>>(squeeze_body).
+template <class... A> Body takes(int (*body)(Args&), const char* results = "tensor") {
+  static constexpr Type types[] = {Arg<A>::type...};
+  return {body, types, int(sizeof...(A)), results};
+}
 
 }  // namespace mt::lua

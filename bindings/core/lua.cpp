@@ -220,14 +220,14 @@ void Args::refuse(int i) const {
     if (p.kinds == kind::dtype) dtype(i);
     if (p.kinds == kind::device) device(i);
     if (!p.choices.empty() && p.kinds == kind::any)
-      fail("{}: {} is '{}'; use {}", name, p.name, text(i), one_of(p.choices));
+      fail("{}: {} is '{}'; use {}", name, p.name, text(i), p.expected());
   }
   if (!p.stated) wrong(i, p.expected());
   fail("{}: {} must be {}, got {}", name, p.name, p.expected(), describe(L, i));
 }
 
-/// Whether argument i, which is given, is of the type that is stated.
 bool Args::fits(const Param& p, int i) const {
+  if (p.kinds == kind::any && p.choices.empty()) return true;
   const auto is = [&p](unsigned kinds) { return (p.kinds & kinds) != 0; };
   const auto all = [&](bool (*good)(lua_State*, int)) {
     bool fit = true;
@@ -276,7 +276,7 @@ void Args::check_stated() const {
     const Param& p = s.params[size_t(i - 1)];
     if (!p.stated) continue;
     if (given(i)) {
-      if ((p.kinds != kind::any || !p.choices.empty()) && !fits(p, i)) refuse(i);
+      if (!fits(p, i)) refuse(i);
     } else if (p.has_default) {
       push_default(L, p);
       lua_replace(L, i);

@@ -20,16 +20,21 @@ namespace mt::lua {
 
 class Args;
 
-/// What an entry runs. From bind<fn> it comes with the types of fn's parameters.
+/// What an entry runs. From bind<fn> it comes with the types of fn's parameters and results.
 struct Body {
   int (*run)(Args&) = nullptr;
   const Type* types = nullptr;
   int type_count = 0;
+  const char* results = nullptr;  // "tensor, tensor"
   Body() = default;
   Body(int (*f)(Args&)) : run(f) {}  // NOLINT: a function is one
   template <class F>
   requires std::is_class_v<F> Body(F f) : run(f) {}  // NOLINT: so is a lambda
-  constexpr Body(int (*f)(Args&), const Type* t, int n) : run(f), types(t), type_count(n) {}
+  constexpr Body(int (*f)(Args&), const Type* t, int n, const char* r)
+      : run(f),
+        types(t),
+        type_count(n),
+        results(r) {}
   int operator()(Args& a) const { return run(a); }
 };
 
@@ -103,6 +108,8 @@ class Args {
   void function(int i) const;
   void table(int i) const;
 
+  /// Whether the value at stack index i is of the type that a signature states.
+  bool fits(const Param&, int i) const;
   /// "argument 2 'dim' must be an integer, got 2.7"
   [[noreturn]] void wrong(int i, const std::string& expected) const;
 
@@ -116,7 +123,6 @@ class Args {
 
  private:
   void place(bool spreads);
-  bool fits(const Param&, int i) const;
   [[noreturn]] void refuse(int i) const;
   void collect(int at);
   void bind_named();

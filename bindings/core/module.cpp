@@ -10,6 +10,7 @@
 #include <cmath>
 #include <deque>
 #include <mutex>
+#include <unordered_map>
 
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
@@ -224,7 +225,7 @@ const Entry kCore[] = {
      "Whether results too small to be normal numbers become 0, and such "
      "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
      "False where the processor cannot.",
-     [](Args& a) { return a.push(set_flush_denormal(a.boolean(1, false))); }},
+     [](Args& a) { return a.push(set_flush_denormal(a.boolean(1))); }},
     {"without_denormals(fn, ..)", "fn(..) while results too small to be normal numbers become 0.",
      [](Args& a) {
        a.function(1);
@@ -328,12 +329,45 @@ int operations(Args& a) {
   return 1;
 }
 
+/// Checks options by a table of their types, in the words of signatures.
+int check_options(Args& a) {
+  static std::mutex guard;
+  static std::unordered_map<std::string, Signature> types;
+  const std::string operation = a.text(1);
+  if (lua_type(a.L, 2) != LUA_TTABLE)
+    fail("{}: options must be a table, got {}", operation, describe(a.L, 2));
+  a.table(3);
+  each_named(a.L, 2, [&](const std::string& key) {
+    lua_getfield(a.L, 3, key.c_str());
+    if (lua_isnil(a.L, -1)) {
+      std::vector<std::string> names;
+      each_named(a.L, 3, [&](const std::string& name) { names.push_back(name); });
+      std::sort(names.begin(), names.end());
+      const std::string close = nearest(names, key);
+      fail("{}: unknown option '{}': {}", operation, key,
+           close.empty() ? fmt::format("known are {}", fmt::join(names, ", "))
+                         : fmt::format("did you mean '{}'?", close));
+    }
+    const std::string type = lua_tostring(a.L, -1);
+    lua_pop(a.L, 1);
+    std::lock_guard lock(guard);
+    const auto [at, fresh] = types.try_emplace(type);
+    if (fresh) at->second = parse_signature("f(x: " + type + ")", nullptr, 0);
+    const Param& p = at->second.params[0];
+    if (!a.fits(p, lua_gettop(a.L)))
+      fail("{}: {} must be {}, got {}", operation, key, p.expected(), describe(a.L, -1));
+  });
+  return 0;
+}
+
 int parameters_of(Args& a) {
-  const Entry* e = lua_gettop(a.L) > 0 ? entry_at(a.L, 1) : nullptr;
-  if (!e) return 0;
+  const bool text = lua_type(a.L, 1) == LUA_TSTRING;
+  const Entry* e = lua_gettop(a.L) > 0 && !text ? entry_at(a.L, 1) : nullptr;
+  if (!e && !text) return 0;
+  const Signature s = e ? signature_of(*e) : parse_signature(a.text(1), nullptr, 0);
   lua_newtable(a.L);
   int n = 0;
-  for (const Param& p : signature_of(*e).params) {
+  for (const Param& p : s.params) {
     lua_newtable(a.L);
     const auto set = [&](const char* key, const auto& value) {
       a.push(value);
@@ -345,7 +379,13 @@ int parameters_of(Args& a) {
     if (p.high < INFINITY) set("high", p.high);
     lua_rawseti(a.L, -2, ++n);
   }
-  return 1;
+  const auto flag = [&](const char* key, bool value) {
+    lua_pushboolean(a.L, value);
+    lua_setfield(a.L, -2, key);
+  };
+  flag("open", s.open), flag("out", s.out);
+  if (!e || !e->body.results) return 1;
+  return 1 + a.push(std::string(e->body.results));
 }
 
 const Entry kLanguage[] = {
@@ -405,9 +445,13 @@ const Entry kLanguage[] = {
        return 3;
      }},
     {"parameters(..)",
-     "What a function takes, a list of {name=, type=, default=, list=, collects=, low=, high=}, or nothing. "
-     "The type is as in signatures, the default text.",
+     "What a function or a signature takes: a list of {name=, type=, default=, list=, collects=, low=, "
+     "high=}, with .open ('..') and .out; nothing where nothing is known. Types are as in signatures, "
+     "defaults text. Then the types of the results, \"tensor, tensor?\", where they are known.",
      parameters_of},
+    {"check_options(operation, options, known, ..)",
+     "Refuses options that are not in known, {name = type}, or whose value is not of that type.",
+     check_options},
     {"set_data(x, y)", "Makes x the data of y; its gradient and its identity stay.",
      [](Args& a) {
        replace_data(a.tensor(1), a.tensor(2));

@@ -152,28 +152,23 @@ std::string range_text(const Param& p) {
 
 }  // namespace
 
-std::string one_of(const std::vector<std::string>& choices) {
+std::string one_of(const std::vector<std::string>& words) {
   std::string text;
-  for (size_t i = 0; i < choices.size(); ++i)
-    text += fmt::format("{}'{}'",
-                        i == 0                    ? ""
-                        : i + 1 == choices.size() ? " or "
-                                                  : ", ",
-                        choices[i]);
+  for (size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
   return text;
 }
 
 std::string Param::expected() const {
-  std::string words = one_of(choices);
+  std::vector<std::string> words;
+  for (const std::string& choice : choices) words.push_back("'" + choice + "'");
   for (const auto& k : kKinds) {
     if (!(kinds & k.kind)) continue;
-    words += words.empty() ? "" : " or ";
-    const bool ranged = k.kind == kind::number || k.kind == kind::integer;
     const bool finite = k.kind == kind::number && below && high == INFINITY;
-    words += finite ? "a finite number" : k.expected;
-    if (ranged) words += range_text(*this);
+    const bool ranged = k.kind == kind::number || k.kind == kind::integer;
+    words.push_back((finite ? "a finite number" : k.expected) + (ranged ? range_text(*this) : ""));
   }
-  return words.empty() ? "any value" : words;
+  return words.empty() ? "any value" : one_of(words);
 }
 
 std::string type_text(const Param& p) {
@@ -188,7 +183,7 @@ std::string type_text(const Param& p) {
 std::string limits(const Signature& s) {
   std::string text;
   for (const Param& p : s.params)
-    if (!p.choices.empty() || p.low > -INFINITY || p.high < INFINITY)
+    if ((!p.choices.empty() && p.kinds == kind::any) || p.low > -INFINITY || p.high < INFINITY)
       text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", p.name, p.expected());
   return text;
 }

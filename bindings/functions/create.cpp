@@ -41,7 +41,7 @@ int64_t count_of(const Args& a, int i) {
 
 int logspace_body(Args& a) {
   const NewTensorOptions made(a, 5, default_dtype());
-  const double first = a.number(1), last = a.number(2), base = a.number(4, 10);
+  const double first = a.number(1), last = a.number(2), base = a.number(4);
   return made.push(a, logspace(first, last, count_of(a, 3), base, made.dtype, made.device));
 }
 
@@ -60,7 +60,7 @@ Positions triangle(int64_t rows, int64_t columns, int64_t offset, const Device& 
 }
 
 int range_body(Args& a) {
-  const double first = a.number(1), last = a.number(2), step = a.number(3, 1);
+  const double first = a.number(1), last = a.number(2), step = a.number(3);
   const bool whole =
       first == std::floor(first) && last == std::floor(last) && step == std::floor(step);
   const NewTensorOptions made(a, 4, whole ? Dtype::i64 : default_dtype());
@@ -92,10 +92,10 @@ int to_body(Args& a) {
     fail("to: {} is said twice", dtypes > 1 ? "the dtype" : "the device");
   for (int i = 2; i <= 3; ++i) {
     if (const Tensor* like = tensor_at(a.L, i)) x = to(to(x, like->dtype()), like->device());
-    else if (a.given(i)) x = to_named(a, i, x, a.boolean(6, false));
+    else if (a.given(i)) x = to_named(a, i, x, a.boolean(6));
   }
   x = to(x, a.dtype(4, x.dtype()));
-  return a.push(a.given(5) ? to(x, a.device(5), a.boolean(6, false)) : x);
+  return a.push(a.given(5) ? to(x, a.device(5), a.boolean(6)) : x);
 }
 
 /// A tensor whose elements are not set; bools are, since one that is neither 0 nor 1 is undefined.

@@ -190,10 +190,10 @@ const Entry kCuda[] = {
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
-    {"graph_finish(g, keep)", "Ends it.",
+    {"graph_finish(g, keep=false)", "Ends it.",
      [](Args& a) {
        lua_gc(a.L, LUA_GCRESTART, 0);
-       Held<Recorded>::at(a, 1).finish(a.boolean(2, false));
+       Held<Recorded>::at(a, 1).finish(a.boolean(2));
        return 0;
      }},
     {"graph_replay(g, rates, steps)",

@@ -122,9 +122,9 @@ const Entry kParts[] = {
        k.set_rank(int(a.integer(2)) - 1, int(a.integer(3)));
        return 0;
      }},
-    {"cuda_check(kernel, check)", "Whether launches run between guard regions.",
+    {"cuda_check(kernel, check=false)", "Whether launches run between guard regions.",
      [](Args& a) {
-       kernel_at(a).set_check(a.boolean(2, false));
+       kernel_at(a).set_check(a.boolean(2));
        return 0;
      }},
     {"cuda_constant(kernel, name, value)", "Fills a variable of the source.",

@@ -101,7 +101,7 @@ int gelu_body(Args& a) {
 
 /// Rounds to 10^-decimals. As in PyTorch by a division where that power of ten is whole.
 int round_body(Args& a) {
-  const int64_t decimals = a.integer(2, 0);
+  const int64_t decimals = a.integer(2);
   if (decimals == 0) return elementwise_body(a);
   if (decimals < -300 || decimals > 300)
     fail("round: decimals is {}; it must be between -300 and 300", decimals);
@@ -231,6 +231,17 @@ std::string op_signature(const OpRow& row, bool in_place) {
   return s + (in_place ? ")" : ", {out=})");
 }
 
+/// elementwise_body with its types: tensors or numbers, of which one alone is a tensor, then numbers.
+Body generic_body(const OpRow& row) {
+  static constexpr Type tensor{kind::tensor}, operand{kind::tensor | kind::number},
+      number{kind::number, true};
+  static constexpr Type one[] = {tensor, number, number, number, number},
+                        several[] = {operand, operand, operand, number, number, number, number};
+  static_assert(op::kMaxParams <= 4);
+  return {&elementwise_body, row.inputs == 1 ? one : several + 3 - row.inputs,
+          row.inputs + row.params, "tensor"};
+}
+
 struct Generated {
   std::string signature, doc;
   Entry entry;
@@ -255,7 +266,7 @@ const std::deque<Generated>& generated() {
         g.doc = fmt::format("{}{}.", row.info->doc, in_place ? ", written into x" : "");
         g.entry.signature = g.signature.c_str(), g.entry.doc = g.doc.c_str();
         const Special* own = special(row);
-        g.entry.body = own ? own->body : &elementwise_body;
+        g.entry.body = own ? Body(own->body) : generic_body(row);
         g.entry.op = i, g.entry.in_place = in_place;
       }
     }

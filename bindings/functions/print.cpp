@@ -38,7 +38,7 @@ int set_options(Args& a) {
   o.threshold = std::min(count_at(a, 2, 0, o.threshold), kMost);
   o.edgeitems = std::min<int64_t>(count_at(a, 3, 0, o.edgeitems), 10000);
   o.linewidth = count_at(a, 4, 1, o.linewidth);
-  if (a.given(6)) o.scientific = a.boolean(6, false) ? S::always : S::never;
+  if (a.given(6)) o.scientific = a.boolean(6) ? S::always : S::never;
   print_options() = o;
   return 0;
 }

@@ -52,7 +52,7 @@ const Entry kProfile[] = {
     {"profile_call(fn, trace=false)", "What fn() did, and what it returned.",
      [](Args& a) {
        a.function(1);
-       Recorded recorded(a.boolean(2, false));
+       Recorded recorded(a.boolean(2));
        lua_pushvalue(a.L, 1);
        lua_call(a.L, 0, LUA_MULTRET);
        push_report(a, recorded.end());
@@ -61,7 +61,7 @@ const Entry kProfile[] = {
      }},
     {"profile_start(trace=false)", "Starts a recording.",
      [](Args& a) {
-       profile::start(a.boolean(1, false));
+       profile::start(a.boolean(1));
        return 0;
      }},
     {"profile_stop()", "What happened since, or nothing where no recording is under way.",

@@ -104,12 +104,12 @@ int normal_body(Args& a) {
   Generator* g = generator_at(a, 7);
   if (mean || deviation) {
     if (a.given(3)) fail("normal: the shape follows from the tensors; it is for two numbers");
-    const Tensor m = mean ? *mean : Tensor(a.number(1, 0)),
-                 d = deviation ? *deviation : Tensor(a.number(2, 1));
+    const Tensor m = mean ? *mean : Tensor(a.number(1)),
+                 d = deviation ? *deviation : Tensor(a.number(2));
     const Tensor x = normal(m, d, g);
     return made.push(a, a.given(4) ? to(x, made.dtype) : x);
   }
-  const double m = a.number(1, 0), d = a.number(2, 1);
+  const double m = a.number(1), d = a.number(2);
   if (!a.given(3)) fail("normal: two numbers need a shape: mt.normal(0, 1, {{2, 3}})");
   Tensor x = empty(a.new_shape(3), made.dtype, made.device);
   normal_(x, m, d, g);

@@ -174,10 +174,11 @@ int unsqueeze_body(Args& a) {
 
 /// Functions of the module that are not methods.
 const Entry kFunctions[] = {
-    {"cat([tensors], dim=1)", MT_CAT, joined<cat>},
-    {"concat([tensors], dim=1)", MT_CAT, joined<cat>},
-    {"concatenate([tensors], dim=1)", MT_CAT, joined<cat>},
-    {"stack([tensors], dim=1)", "Joins tensors of one shape along a new dimension.", joined<stack>},
+    {"cat([tensors], dim=1)", MT_CAT, takes<std::vector<Tensor>, Dim>(joined<cat>)},
+    {"concat([tensors], dim=1)", MT_CAT, takes<std::vector<Tensor>, Dim>(joined<cat>)},
+    {"concatenate([tensors], dim=1)", MT_CAT, takes<std::vector<Tensor>, Dim>(joined<cat>)},
+    {"stack([tensors], dim=1)", "Joins tensors of one shape along a new dimension.",
+     takes<std::vector<Tensor>, Dim>(joined<stack>)},
     {"vstack([tensors])", "Joins tensors as rows, along dimension 1.", bind<vstack>},
     {"hstack([tensors])", "Joins tensors along dimension 2; vectors along 1.", bind<hstack>},
     {"dstack([tensors])", "Joins tensors along dimension 3.", bind<dstack>},
@@ -224,8 +225,9 @@ const Entry kMethods[] = {
     {"expand_as(x, y)", "x expanded to the shape of y.",
      bind<[](const Tensor& x, const Tensor& y) { return expand(x, y.shape()); }>},
     {"squeeze(x, [dim]=nil)", "Without the dimensions of size 1, or without some of them.",
-     squeeze_body},
-    {"unsqueeze(x, [dim])", "With a new dimension of size 1, or several.", unsqueeze_body},
+     takes<Tensor, Dims>(squeeze_body)},
+    {"unsqueeze(x, [dim])", "With a new dimension of size 1, or several.",
+     takes<Tensor, Dims>(unsqueeze_body)},
     {"atleast_1d(x)", "With at least one dimension.", bind<at_least_dims<1>>},
     {"atleast_2d(x)", "With at least two dimensions.", bind<at_least_dims<2>>},
     {"atleast_3d(x)", "With at least three dimensions.", bind<at_least_dims<3>>},
@@ -233,7 +235,7 @@ const Entry kMethods[] = {
     {"select(x, dim, index)", "One position of a dimension, which goes away.", bind<pick>},
     {"split(x, size, dim=1)",
      "A list of views of `size` positions each (the last may be smaller), or of listed sizes.",
-     split_body},
+     takes<Tensor, std::vector<int64_t>, Dim>(split_body, "tensors")},
     {"split_with_sizes(x, sizes, dim=1)", "A list of views of the listed sizes.",
      bind<[](const Tensor& x, const std::vector<int64_t>& sizes, Dim dim) {
        return split(x, sizes, dim);
@@ -241,13 +243,13 @@ const Entry kMethods[] = {
     {"tensor_split(x, parts, dim=1)",
      "A list of views: so many parts, the first ones longer by one where it must be, or parts that "
      "begin at 1 and at the listed positions.",
-     tensor_split_body},
+     takes<Tensor, WholeNumbers, Dim>(tensor_split_body, "tensors")},
     {"hsplit(x, parts)", "tensor_split along dimension 2 (of a vector 1); a number must divide it.",
-     split_along<1>},
+     takes<Tensor, WholeNumbers>(split_along<1>, "tensors")},
     {"vsplit(x, parts)", "tensor_split along dimension 1; a number must divide it.",
-     split_along<0>},
+     takes<Tensor, WholeNumbers>(split_along<0>, "tensors")},
     {"dsplit(x, parts)", "tensor_split along dimension 3; a number must divide it.",
-     split_along<2>},
+     takes<Tensor, WholeNumbers>(split_along<2>, "tensors")},
     {"combinations(x, r=2, with_replacement=false)",
      "The choices of r elements of a vector, in order, as rows.", bind<combinations>},
     {"chunk(x, n, dim=1)", "A list of at most n views of equal size; the last may be smaller.",
@@ -270,7 +272,7 @@ const Entry kMethods[] = {
      bind<repeated>},
     {"repeat_interleave(x, repeats, dim=nil)",
      "Each position repeated, a number of times or a tensor of numbers; flattened without dim.",
-     repeat_interleave_body},
+     takes<Tensor, WholeNumbers, std::optional<Dim>>(repeat_interleave_body)},
     {"flip(x, [dims..])", "The positions of dimensions in reverse.", bind<flip>},
     {"fliplr(x)", "The columns in reverse.", bind<[](const Tensor& x) {
        if (x.dim() < 2) fail("fliplr: a vector has no columns; use flip(1)");

@@ -25,36 +25,6 @@ function util.sorted_keys(t)
   return keys
 end
 
-local function article(kind) return (kind:find('^[aeiou]') and 'an ' or 'a ') .. kind end
-
--- kind -> test; the words of the message are the kind's own.
-local tests = {
-  text = function(v) return type(v) == 'string' or type(v) == 'number' end,
-  number = function(v) return type(v) == 'number' and v == v end,
-  boolean = function(v) return type(v) == 'boolean' end,
-  list = function(v) return type(v) == 'table' or type(v) == 'userdata' end,
-  ['function'] = function(v) return type(v) == 'function' end,
-  any = function() return true end,
-}
-
---- Checks the string keys of `options` against `known` (name -> kind: text number boolean list
---- function any); an unknown name or another kind of value is an error of the operation `op`.
-function util.check_options(op, options, known)
-  if type(options) ~= 'table' then
-    core.fail('%s: options is %s, expected a table', op, article(type(options)))
-  end
-  for key, value in pairs(options) do
-    if type(key) == 'string' then
-      local kind = known[key]
-      if not kind then
-        core.fail("%s: unknown option '%s'%s", op, key, util.hint(key, util.sorted_keys(known)))
-      elseif not tests[kind](value) then
-        core.fail('%s: option %s is %s, expected %s', op, key, article(type(value)), article(kind))
-      end
-    end
-  end
-end
-
 local function hide_commas(list) return (list:gsub(',', '\0')) end
 
 --- The parameters of a signature: {name, default (text), open ('..'), collects}; {out=} is a last one, `options`.

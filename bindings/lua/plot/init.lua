@@ -11,7 +11,7 @@ local floor, min, max = math.floor, math.min, math.max
 
 local plot = {}
 
--- Options: name -> kind (see util.check_options) --------------------------------------------------
+-- Options: name -> kind (see core.check_options) --------------------------------------------------
 
 local function options(extra)
   local known = {path = 'text', title = 'text', xlabel = 'text', ylabel = 'text',
@@ -23,11 +23,11 @@ end
 local series_kinds = {line = true, scatter = true, fill_between = true}
 
 local known_options = {
-  line = options{x = 'list', y = 'list', label = 'text', labels = 'list', logx = 'boolean',
-                 logy = 'boolean', aspect = 'text'},
+  line = options{x = 'list', y = 'list', label = 'text', labels = 'list', logx = 'bool',
+                 logy = 'bool', aspect = 'text'},
   scatter = options{x = 'list', y = 'list', label = 'text', labels = 'list', class = 'list',
-                    logx = 'boolean', logy = 'boolean', aspect = 'text'},
-  fill_between = options{label = 'text', labels = 'list', logx = 'boolean', logy = 'boolean'},
+                    logx = 'bool', logy = 'bool', aspect = 'text'},
+  fill_between = options{label = 'text', labels = 'list', logx = 'bool', logy = 'bool'},
   bar = options{labels = 'list'},
   hist = options{bins = 'number'},
   heatmap = options{rows = 'list', cols = 'list', cmap = 'text', vmin = 'number', vmax = 'number'},
@@ -60,7 +60,7 @@ local function arguments(op, kind, ...)
   elseif count > 1 and is_options(list[count]) then
     opts, list[count] = list[count], nil
   end
-  util.check_options(op, opts, known_options[kind])
+  core.check_options(op, opts, known_options[kind])
   for _, name in ipairs{'width', 'height'} do
     local v = opts[name]
     if v and not (v >= 10 and v <= 4000) then
@@ -177,7 +177,7 @@ end
 
 local function add_entries(op, series, entries)
   for _, entry in ipairs(entries) do
-    util.check_options(op, entry, series_options)
+    core.check_options(op, entry, series_options)
     add_entry(op, series, entry)
   end
 end
@@ -404,7 +404,7 @@ local function add_points(op, fig, opts)
   if not p then return end
   local x, y
   if data.is_plain(p) and p[1] == nil then
-    util.check_options(op .. ': points', p, point_options)
+    core.check_options(op .. ': points', p, point_options)
     if not p.x then fail(op .. ': points has no x: give points={x=.., y=.., class=..}') end
     x, y = pair(op .. ': points', p.x, p.y)
   else

@@ -135,7 +135,7 @@ local function new(_, total, options)
   if not whole(total, 0) then
     core.fail('progress: total is %s, expected a whole number of steps', tostring(total))
   end
-  util.check_options('progress', options, known)
+  core.check_options('progress', options, known)
   local every = options.every
   if every and not whole(every, 1) then
     core.fail('progress: every is %s, expected a whole number from 1', tostring(every))

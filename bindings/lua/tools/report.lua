@@ -277,7 +277,7 @@ return core.declare('report(..)', 'Writes one HTML page that needs nothing else 
   "mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, timing={..}, " ..
   "surface={arguments of plot.contour}, table={rows}}. mt.help('reports') shows the forms of each.",
 function(args)
-  util.check_options('report', args, known)
+  core.check_options('report', args, known)
   if args[1] ~= nil then
     core.fail('report: takes named parts only: report{title=.., curves=..}')
   end
