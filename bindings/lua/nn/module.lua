@@ -102,7 +102,7 @@ function module.define(spec)
     while not make[params[inputs + 1].name] do inputs = inputs + 1 end
   end
   made.forward = params and forward_of(spec.forward, params, inputs) or counted(spec.forward)
-  made.extra = spec.extra
+  made.extra, made.__tensors = spec.extra, tensors
   return made
 end
 
