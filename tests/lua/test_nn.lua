@@ -494,6 +494,15 @@ t.test('modules of functions take their options, or refuse them', function()
   t.raises(function() nn.MSELoss{reductoin = 'sum'} end, "did you mean 'reduction'")
 end)
 
+test('PixelShuffle: as torch.nn.PixelShuffle(2)', function()
+  local x = mt.range(1, 16):float():view(1, 4, 2, 2)
+  local shuffle = nn.PixelShuffle(2)
+  eq(shuffle(x):tolist(), {{{{1, 5, 2, 6}, {9, 13, 10, 14}, {3, 7, 4, 8}, {11, 15, 12, 16}}}})
+  eq({shuffle.upscale_factor, #shuffle:parameters(), tostring(shuffle)}, {2, 0, 'PixelShuffle'})
+  raises(function() nn.PixelShuffle() end, "test_nn.lua:%d+: PixelShuffle: argument 1 'upscale_factor' is missing")
+  raises(function() nn.PixelShuffle(1.5) end, 'PixelShuffle: upscale_factor must be a whole number, got 1.5')
+end)
+
 test('a module that contains itself is printed once', function()
   local net = nn.Sequential(nn.Linear(2, 2))
   net.me = net

@@ -4,4 +4,5 @@ local module = require 'mtorch.nn.module'
 
 return {
   Flatten = module.of('Flatten', mt.flatten, 1, {first = 'int = 2', last = 'int = -1'}), -- all but the batch
+  PixelShuffle = module.of('PixelShuffle', mt.pixel_shuffle, 1),
 }
