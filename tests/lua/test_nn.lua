@@ -494,6 +494,30 @@ t.test('modules of functions take their options, or refuse them', function()
   t.raises(function() nn.MSELoss{reductoin = 'sum'} end, "did you mean 'reduction'")
 end)
 
+test('Bilinear: as torch.nn.Bilinear', function()
+  local layer = nn.Bilinear(2, 3, 2)
+  eq({names(layer), layer.in1_features, layer.in2_features}, {{'weight', 'bias'}, 2, 3})
+  mt.manual_seed(1)
+  local bound = 1 / math.sqrt(2)
+  local wide = nn.Bilinear(2, 40, 50)
+  for _, p in ipairs(wide:parameters()) do
+    assert(p:max():item() <= bound and p:min():item() >= -bound and p:max():item() > 0.8 * bound)
+  end
+  layer:load_state_dict{weight = mt.range(1, 12):float():view(2, 2, 3) / 10, bias = mt.tensor{0.5, -1}}
+  local a, b = mt.tensor{{1, -2}, {0.5, 3}}:requires_grad_(), mt.tensor{{1, 0, -1}, {2, 0.25, 4}}
+  local y = layer(a, b)
+  mt.test_close(y, mt.tensor{{0.7, -0.8}, {11.2, 22.825}}, 1e-5)
+  y:square():sum():backward()
+  mt.test_close(layer.weight.grad, mt.tensor{{{23.8, 2.8, 43.4}, {131.6, 16.8, 271.6}},
+    {{44.05, 5.70625, 92.9}, {277.1, 34.2375, 544.6}}}, 1e-3)
+  mt.test_close(layer.bias.grad, mt.tensor{23.8, 44.05}, 1e-4)
+  mt.test_close(a.grad, mt.tensor{{0.04, 0.04}, {269.86, 397.45375}}, 1e-3)
+  eq(#nn.Bilinear(2, 3, 2, {bias = false}):parameters(), 1)
+  raises(function() nn.Bilinear(2, 0, 2) end, 'Bilinear: in2_features must be a whole number from 1, got 0')
+  raises(function() layer(a) end, "bilinear: argument 2 'input2'")
+  raises(function() layer(a, b, a) end, 'Bilinear: too many arguments given, it is called with 2')
+end)
+
 test('PixelShuffle: as torch.nn.PixelShuffle(2)', function()
   local x = mt.range(1, 16):float():view(1, 4, 2, 2)
   local shuffle = nn.PixelShuffle(2)

@@ -18,4 +18,15 @@ linear.Linear = module.define{
   end,
 }
 
+linear.Bilinear = module.define{
+  'Bilinear(in1_features: int >= 1, in2_features: int >= 1, out_features: int >= 1, bias: bool = true)',
+  "x1 . weight[o] . x2 + bias for each output o; weight [out x in1 x in2] and bias uniform in +-1/sqrt(in1).",
+  parameters = {'weight', 'bias'},
+  init = function(o)
+    local uniform = module.uniform(1 / math.sqrt(o.in1_features))
+    return uniform(o.out_features, o.in1_features, o.in2_features), o.bias and uniform(o.out_features)
+  end,
+  forward = mt.bilinear,
+}
+
 return linear
