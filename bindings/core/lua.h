@@ -20,12 +20,17 @@ namespace mt::lua {
 
 class Args;
 
+/// Facts of a body: errors of the functions that it calls keep their names; elements of its result are
+/// not set.
+enum Fact : uint8_t { kKeepsNames = 1, kUnset = 2 };
+
 /// What an entry runs. From bind<fn> it comes with the types of fn's parameters and results.
 struct Body {
   int (*run)(Args&) = nullptr;
   const Type* types = nullptr;
   int type_count = 0;
   const char* results = nullptr;  // "tensor, tensor"
+  uint8_t facts = 0;
   Body() = default;
   Body(int (*f)(Args&)) : run(f) {}  // NOLINT: a function is one
   template <class F>
@@ -37,6 +42,10 @@ struct Body {
         results(r) {}
   int operator()(Args& a) const { return run(a); }
 };
+inline Body operator|(Body body, Fact fact) {
+  body.facts |= fact;
+  return body;
+}
 
 /// One function that Lua sees. `op` is the elementwise operation it stands for, or -1.
 struct Entry {

@@ -292,7 +292,7 @@ int declare(Args& a) {
   Declared& d = all.emplace_back();
   d.signature = a.text(1), d.doc = a.text(2);
   d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(),
-  d.entry.body = &declared_body;
+  d.entry.body = a.boolean(4) ? &declared_body | kKeepsNames : Body(&declared_body);
   signature_of(d.entry);
   lua_pushlightuserdata(a.L, &d.entry);
   lua_pushvalue(a.L, lua_upvalueindex(2));
@@ -389,8 +389,9 @@ int parameters_of(Args& a) {
 }
 
 const Entry kLanguage[] = {
-    {"declare(signature, doc, fn)",
-     "A function whose arguments are put into their places, and checked where the signature states types.",
+    {"declare(signature, doc, fn, keeps_names=false)",
+     "A function whose arguments are put into their places, and checked where the signature states types; "
+     "keeps_names: errors of functions that it calls keep their names.",
      declare},
     {"complete()", "Makes all functions of mt and all methods; their subjects, lists with a title.",
      [](Args& a) {

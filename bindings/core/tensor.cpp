@@ -330,7 +330,7 @@ const Entry kMethods[] = {
        a.tensor(1).backward(a.tensor(2), a.boolean(3), a.boolean(4));
        if (any_suspects()) Callback::watch(a.L);
        return 0;
-     }},
+     } | kKeepsNames},
     {"detach(x)", "The same data, outside the graph.",
      bind<[](const Tensor& x) { return x.detach(); }>},
     {"zero_grad_(x)", "Drops the gradient (sets it to nil); returns x.",

@@ -194,7 +194,7 @@ const Entry kMethods[] = {
        const Tensor& x = a.tensor(1);
        const NewTensorOptions made(a, 2, x.dtype(), x.device());
        return made.push(a, unset(x.shape(), made));
-     }},
+     } | kUnset},
     {"full_like(x, value, " MT_LIKE ")", "The same shape, filled with a value.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -209,7 +209,7 @@ const Entry kMethods[] = {
        const Tensor& x = a.tensor(1);
        const NewTensorOptions made(a, 3, x.dtype(), x.device());
        return made.push(a, unset(a.new_shape(2), made));
-     }},
+     } | kUnset},
     {"new_full(x, shape, value, " MT_LIKE ")", "A tensor like x of another shape, filled.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);

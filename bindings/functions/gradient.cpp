@@ -233,23 +233,23 @@ const Entry kFunctions[] = {
      "allow_unused=false)",
      "The gradients of outputs (one tensor or a list) by inputs: a list for a list, one tensor for "
      "one. No .grad changes. An input without part is an error, or false with allow_unused.",
-     grad_body},
+     grad_body | kKeepsNames},
     {"enable_grad(fn, ..)", "Calls fn with recording on, also inside no_grad; returns its results.",
      with_recording<true>},
     {"set_debug(enabled)",
      "Errors name the line that recorded an operation, and the first NaN is an error. Slow.",
      bind<set_debug>},
     {"no_grad(fn, ..)", "Calls fn with the arguments, without recording; returns its results.",
-     with_recording<false>},
+     with_recording<false> | kKeepsNames},
     {"set_grad_enabled(enabled)", "Switches recording on or off; returns the old state.",
      bind<set_grad_enabled>},
     {"is_grad_enabled()", "Whether operations are recorded.", bind<grad_enabled>},
     {"gradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, nondet_tol=0)",
      "Compares the gradients of fn(inputs..), all float64, with finite differences; an error where "
      "they differ, or where two backwards differ by more than nondet_tol.",
-     gradcheck_body<gradcheck>},
+     gradcheck_body<gradcheck> | kKeepsNames},
     {"gradgradcheck(fn, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, nondet_tol=0)",
-     "gradcheck for the gradients of the gradients.", gradcheck_body<gradgradcheck>},
+     "gradcheck for the gradients of the gradients.", gradcheck_body<gradgradcheck> | kKeepsNames},
 };
 
 const Entry kMethods[] = {

@@ -92,7 +92,7 @@ gradient.recompute = core.declare('recompute(fn, ..)',
       if not ok then error(trouble, 0) end
     end
     return parts.stretch(again, fn, ...)
-  end)
+  end, true)
 
 -- ---- whole Jacobians ------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ gradient.jacobian = core.declare('jacobian(fn, inputs, create_graph=false)',
       all[k] = single and blocks[1] or blocks
     end
     return (results.n or #results) == 1 and all[1] or all
-  end))
+  end), true)
 
 gradient.hessian = core.declare('hessian(fn, inputs, create_graph=false)',
   'The second derivatives of fn(inputs..), which returns one number: for one input a tensor of its shape twice; ' ..
@@ -194,7 +194,7 @@ gradient.hessian = core.declare('hessian(fn, inputs, create_graph=false)',
       if single then rows[i] = rows[i][1] end
     end
     return single and rows[1] or rows
-  end))
+  end), true)
 
 local function vectors(name, v, like)
   local list = mt.is_tensor(v) and {v} or v
@@ -231,7 +231,7 @@ gradient.vjp = core.declare('vjp(fn, inputs, v=nil)',
     for i, x in ipairs(list) do g[i] = g[i] or mt.zeros_like(x) end
     for k, y in ipairs(outputs) do outputs[k] = y:detach() end
     return #outputs == 1 and outputs[1] or outputs, single and g[1] or g
-  end))
+  end), true)
 
 --- The gradient by v of the gradient's product with v (the double-backward trick of J. Townsend, 2017).
 gradient.jvp = core.declare('jvp(fn, inputs, v=nil)',
@@ -258,6 +258,6 @@ gradient.jvp = core.declare('jvp(fn, inputs, v=nil)',
     end
     if #outputs == 1 then return outputs[1], moved[1] end
     return outputs, moved
-  end))
+  end), true)
 
 return gradient

@@ -1,0 +1,431 @@
+// args.cpp -- the arguments of a call: put into their places, checked, converted
+#include <algorithm>
+#include <cmath>
+
+#include "bindings/core/indexing.h"
+#include "bindings/core/lua.h"
+#include "engine/core/device.h"
+
+namespace mt::lua {
+
+// ---- putting arguments into their places --------------------------------------------------------
+
+namespace {
+
+/// What a table without a metatable may stand for: f{a, b} holds arguments, f{k = v} options.
+struct TableForm {
+  bool empty = false, first = false, named = false;  // nothing; something at [1]; string keys
+};
+/// Names are not looked for beside [1] unless `whole`.
+TableForm classify(lua_State* L, int i, bool whole) {
+  TableForm look;
+  if (lua_type(L, i) != LUA_TTABLE) return look;
+  if (lua_getmetatable(L, i)) return lua_pop(L, 1), look;
+  look.empty = true;
+  lua_rawgeti(L, i, 1);
+  look.first = !lua_isnil(L, -1);
+  lua_pop(L, 1);
+  if (look.first && !whole) return look.empty = false, look;
+  for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1)) {
+    look.empty = false;
+    look.named |= lua_type(L, -2) == LUA_TSTRING;
+  }
+  return look;
+}
+
+}  // namespace
+
+void Args::bind_arguments() {
+  place(true);
+  if (signature_of(entry_).stated) [[unlikely]]
+    check_stated();
+}
+
+/// Without `spreads` a list is an argument, not a list of them.
+void Args::place(bool spreads) {
+  const Signature& s = signature_of(entry_);
+  const int params = int(s.params.size()), n = lua_gettop(L);
+  if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
+    return lua_settop(L, params);  // the common case: by position, nothing to move
+  auto param = [&](int i) -> const Param& { return s.params[size_t(i - 1)]; };
+  // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
+  // positional ones.
+  const bool method =
+      params > 1 && (param(1).name == "self" || (param(1).name == "x" && tensor_at(L, 1)));
+  const int first = n == 2 && method ? 2 : 1;
+  const bool only = n == first && first <= params, may = !s.open && n > 0 && n <= params + 1;
+  const TableForm last = n > 0 ? classify(L, n, only) : TableForm{};
+  const bool of_tensor = first == 2 && param(1).name == "x";  // many take {2, 3} for one argument
+  if (only && spreads && !of_tensor && !param(n).list && last.first && !last.named)
+    return spread(n);
+  const bool alone = !s.open && only && last.named;
+  const bool empty = may && n > s.required && (n > params || !param(n).list) && last.empty;
+  const bool options = alone || empty || (may && last.named && !last.first);
+  const int base = options ? 1 : 0;  // options lie at the bottom, below the arguments
+  if (options) lua_insert(L, 1);
+  if (alone) {
+    const int length = int(lua_objlen(L, 1));
+    lua_getfield(L, 1, param(first).name.c_str());
+    const bool named = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    const bool as_list = param(first).list && (length > 0 || (param(first).collect && !named));
+    if (!as_list && length > params)
+      fail("{}: {} arguments given, it takes {}: {}", s.name, length, params, s.text);
+    luaL_checkstack(L, params + 8, "too many arguments");
+    if (as_list) lua_createtable(L, length, 0);
+    for (int i = 1; i <= length; ++i) {
+      lua_rawgeti(L, 1, i);
+      if (as_list) lua_rawseti(L, -2, i);
+    }
+  }
+  int collected = 0;  // how many integers became the list that ends the signature
+  for (int i = 1; i <= std::min(params, 2); ++i) {
+    if (!param(i).collect || lua_type(L, base + i) != LUA_TNUMBER) continue;
+    collect(base + i);
+    if (i == params) collected = int(lua_objlen(L, base + i));
+  }
+  const int positional = lua_gettop(L) - base;
+  if (positional > params && collected > 0)  // numbers, then something else
+    fail("{}: argument {} must be an integer, got {}", s.name, collected + params,
+         describe(L, base + params + 1));
+  if (positional > params && !s.open)
+    fail("{}: {} arguments given, it takes {}: {}", s.name, positional, params, s.text);
+  if (!s.open || positional < params) lua_settop(L, base + params);
+  if (options) {
+    bind_named();
+    if (s.out) {
+      lua_getfield(L, 1, "out");
+      if (lua_isnil(L, -1)) lua_pop(L, 1);
+      else out_ = params + 1;
+    }
+    lua_remove(L, 1);
+  }
+  require_all();
+}
+
+/// Puts the entries of the list at the top, f{3, 4}, into its place.
+void Args::spread(int at) {
+  const Signature& s = signature_of(entry_);
+  const int length = int(lua_objlen(L, at)), room = int(s.params.size()) - at + 1;
+  if (length > room && !s.open)
+    fail("{}: {} arguments given, it takes {}: {}", s.name, length, room, s.text);
+  luaL_checkstack(L, length + 1, "too many arguments");
+  for (int k = 1; k <= length; ++k) lua_rawgeti(L, at, k);
+  lua_remove(L, at);
+  place(false);
+}
+
+void Args::require_all() const {
+  const Signature& s = signature_of(entry_);
+  for (int i = 1; i <= int(s.params.size()); ++i) {
+    const Param& p = s.params[size_t(i - 1)];
+    if (p.optional || !lua_isnil(L, i)) continue;
+    if (i == 1 && p.name == "x")
+      fail(
+          "{}: argument 1 must be a tensor, got nothing; methods are called with a colon, x:{}(..)",
+          s.name, s.name);
+    if (i > 1 && s.params[0].name == "x" && !tensor_at(L, 1) && lua_type(L, 1) != LUA_TTABLE)
+      fail("{}: argument {} '{}' is missing; methods are called with a colon, x:{}(..)", s.name, i,
+           p.name, s.name);
+    fail("{}: argument {} '{}' is missing: {}", s.name, i, p.name, s.text);
+  }
+}
+
+/// The numbers from stack index `at` on become one list.
+void Args::collect(int at) {
+  int end = at;
+  while (lua_type(L, end) == LUA_TNUMBER) ++end;
+  lua_createtable(L, end - at, 0);
+  for (int k = at; k < end; ++k) {
+    lua_pushvalue(L, k);
+    lua_rawseti(L, -2, k - at + 1);
+  }
+  lua_insert(L, at);
+  for (int k = at; k < end; ++k) lua_remove(L, at + 1);
+}
+
+/// Moves the options at stack index 1 into the places of their names, which lie above.
+void Args::bind_named() {
+  const Signature& s = signature_of(entry_);
+  each_named(L, 1, [&](const std::string& key) {
+    if (s.out && key == "out") return;
+    int place = 0;
+    std::vector<std::string> names;
+    for (const Param& p : s.params) {
+      names.push_back(p.name);
+      if (p.name == key) place = int(names.size());
+    }
+    if (!place) {
+      const std::string close = nearest(names, key);
+      fail("{}: unknown option '{}'{}", s.name, key,
+           close.empty() ? fmt::format("; it takes {}", s.text)
+                         : fmt::format(" (did you mean '{}'?)", close));
+    }
+    if (!lua_isnil(L, 1 + place))
+      fail("{}: '{}' is given twice, by position and by name", s.name, key);
+    lua_pushvalue(L, -1);
+    lua_replace(L, 1 + place);
+  });
+}
+
+/// The default as the user would have given it.
+static void push_default(lua_State* L, const Param& p) {
+  const std::string& text = p.default_text;
+  if (text[0] == '\'') {
+    lua_pushstring(L, p.text.c_str());
+  } else if (text == "true" || text == "false") {
+    lua_pushboolean(L, p.boolean);
+  } else if (text[0] == '{') {
+    luaL_loadstring(L, ("return " + text).c_str());
+    lua_call(L, 0, 1);
+  } else {
+    lua_pushnumber(L, p.number);
+  }
+}
+
+// ---- one argument -------------------------------------------------------------------------------
+
+std::string Args::name(int i) const {
+  const Signature& s = signature_of(entry_);
+  return i <= int(s.params.size())
+             ? fmt::format("argument {} '{}'", i, s.params[size_t(i - 1)].name)
+             : fmt::format("argument {}", i);
+}
+
+void Args::wrong(int i, const std::string& expected) const {
+  const std::vector<Param>& params = signature_of(entry_).params;
+  const bool dot = i == 1 && !params.empty() && params[0].name == "x";
+  fail("{}: {} must be {}, got {}{}", signature_of(entry_).name, name(i), expected, describe(L, i),
+       dot ? fmt::format("; methods are called with a colon, x:{}(..)", signature_of(entry_).name)
+           : "");
+}
+
+/// What the signature's type refuses, as a sentence.
+void Args::refuse(int i) const {
+  const Param& p = param(i);
+  const std::string& name = signature_of(entry_).name;
+  if (lua_type(L, i) == LUA_TSTRING) {
+    if (p.kinds == kind::dtype) dtype(i);
+    if (p.kinds == kind::device) device(i);
+    if (!p.choices.empty() && p.kinds == kind::any)
+      fail("{}: {} is '{}'; use {}", name, p.name, text(i), p.expected());
+  }
+  if (!p.stated) wrong(i, p.expected());
+  fail("{}: {} must be {}, got {}", name, p.name, p.expected(), describe(L, i));
+}
+
+bool Args::fits(const Param& p, int i) const {
+  if (p.kinds == kind::any && p.choices.empty()) return true;
+  const auto is = [&p](unsigned kinds) { return (p.kinds & kinds) != 0; };
+  const auto all = [&](bool (*good)(lua_State*, int)) {
+    bool fit = true;
+    for (int k = 1, n = int(lua_objlen(L, i)); k <= n && fit; ++k) {
+      lua_rawgeti(L, i, k);
+      fit = good(L, -1);
+      lua_pop(L, 1);
+    }
+    return fit;
+  };
+  switch (lua_type(L, i)) {
+    case LUA_TBOOLEAN: return is(kind::boolean);
+    case LUA_TNUMBER: {
+      const double x = lua_tonumber(L, i);
+      return is(kind::text) || (is(kind::number) && p.holds(x)) ||
+             (is(kind::integer) && p.holds(x) && x == std::floor(x));
+    }
+    case LUA_TSTRING: {
+      const std::string s = lua_tostring(L, i);
+      return is(kind::string | kind::text) || (is(kind::dtype) && dtype_named(s) != Dtype::none) ||
+             (is(kind::device) && (device(i), true)) ||
+             std::find(p.choices.begin(), p.choices.end(), s) != p.choices.end();
+    }
+    case LUA_TFUNCTION: return is(kind::function);
+    case LUA_TTABLE: break;
+    default: return (is(kind::tensor | kind::list) && tensor_at(L, i)) || is(kind::generator);
+  }
+  if (is(kind::table | kind::list)) return true;
+  if (is(kind::function) && luaL_getmetafield(L, i, "__call")) return lua_pop(L, 1), true;
+  using State = lua_State;
+  return (is(kind::tensors) && all([](State* l, int k) { return tensor_at(l, k) != nullptr; })) ||
+         (is(kind::strings) &&
+          all([](State* l, int k) { return lua_type(l, k) == LUA_TSTRING; })) ||
+         (is(kind::numbers) &&
+          all([](State* l, int k) { return lua_type(l, k) == LUA_TNUMBER; })) ||
+         (is(kind::integers) && all([](State* l, int k) {
+            const double x = lua_tonumber(l, k);
+            return lua_type(l, k) == LUA_TNUMBER && x == std::floor(x);
+          }));
+}
+
+void Args::check_stated() const {
+  require_all();
+  const Signature& s = signature_of(entry_);
+  for (int i = 1; i <= int(s.params.size()); ++i) {
+    const Param& p = s.params[size_t(i - 1)];
+    if (!p.stated) continue;
+    if (given(i)) {
+      if (!fits(p, i)) refuse(i);
+    } else if (p.has_default) {
+      push_default(L, p);
+      lua_replace(L, i);
+    }
+  }
+}
+
+const Tensor& Args::tensor(int i) const {
+  static const Tensor none;
+  if (const Tensor* t = tensor_at(L, i)) return *t;
+  if (given(i) || !param(i).optional) wrong(i, "a tensor");
+  return none;
+}
+
+Tensor Args::operand(int i) const {
+  if (lua_type(L, i) == LUA_TNUMBER) return Tensor(lua_tonumber(L, i));
+  if (lua_type(L, i) == LUA_TBOOLEAN) return scalar(lua_toboolean(L, i), Dtype::b8);
+  const Tensor* t = tensor_at(L, i);
+  if (!t) wrong(i, "a tensor or a number");
+  return *t;
+}
+
+double Args::number(int i) const {
+  if (lua_type(L, i) == LUA_TNUMBER) return lua_tonumber(L, i);
+  if (!defaulted(i)) wrong(i, "a number");
+  return param(i).number;
+}
+
+int64_t Args::to_integer(int index, int argument, int entry) const {
+  const double x = lua_tonumber(L, index);
+  const bool number = lua_type(L, index) == LUA_TNUMBER, large = std::fabs(x) > 9007199254740992.0;
+  if (number && x == std::floor(x) && !large) return int64_t(x);
+  const std::string where = entry > 0 ? fmt::format("entry {} of ", entry) : "";
+  fail("{}: {}{} must be an integer{}, got {}", signature_of(entry_).name, where, name(argument),
+       number && large ? " within 2^53" : "", describe(L, index));
+}
+int64_t Args::integer(int i) const {
+  return defaulted(i) ? int64_t(param(i).number) : to_integer(i, i);
+}
+
+bool Args::boolean(int i) const {
+  if (lua_type(L, i) == LUA_TBOOLEAN) return lua_toboolean(L, i);
+  if (!defaulted(i)) wrong(i, "true or false");
+  return param(i).boolean;
+}
+
+int Args::choice(int i) const {
+  const Param& p = param(i);
+  if (defaulted(i)) return p.choice;
+  const char* s = lua_type(L, i) == LUA_TSTRING ? lua_tostring(L, i) : nullptr;
+  for (size_t k = 0; s && k < p.choices.size(); ++k)
+    if (p.choices[k] == s) return int(k);
+  refuse(i);
+}
+
+std::string Args::text(int i) const {
+  return std::string(defaulted(i) ? param(i).text : characters(i));
+}
+
+std::string_view Args::characters(int i) const {
+  if (lua_type(L, i) != LUA_TSTRING) wrong(i, "a string");
+  size_t n;
+  const char* s = lua_tolstring(L, i, &n);
+  return {s, n};
+}
+
+namespace {
+int64_t zero_based(const std::string& who, int64_t p) {
+  if (p == 0) fail("{}: 0 is not a position; positions count from 1, and from -1 at the end", who);
+  return p > 0 ? p - 1 : p;
+}
+}  // namespace
+
+int64_t Args::position(int i) const { return zero_based(signature_of(entry_).name, integer(i)); }
+
+std::vector<int64_t> Args::integers(int i) const {
+  std::vector<int64_t> list;
+  if (lua_type(L, i) == LUA_TNUMBER) return {integer(i)};
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "an integer or a list of integers");
+  const int n = int(lua_objlen(L, i));
+  n > 0 ? lua_pushinteger(L, n) : lua_pushnil(L);
+  if (lua_next(L, i)) check_keys(L, i, n, signature_of(entry_).name.c_str(), name(i));
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    list.push_back(to_integer(lua_gettop(L), i, n > 1 ? k : 0));
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+Shape Args::shape(int i) const {
+  if (!given(i) && param(i).optional) return param(i).shape;
+  const std::vector<int64_t> list = integers(i);
+  if (list.size() > size_t(kMaxDims))
+    fail("{}: {} dimensions are asked for, a tensor has at most {}", signature_of(entry_).name,
+         list.size(), kMaxDims);
+  return Shape(list.data(), int(list.size()));
+}
+
+Shape Args::new_shape(int i) const {
+  const Shape s = shape(i);
+  checked_count(signature_of(entry_).name.c_str(), s);
+  return s;
+}
+
+Shape Args::dims(int i) const {
+  if (!given(i) && param(i).optional) return param(i).shape;
+  Shape dims;
+  const std::vector<int64_t> list = integers(i);
+  if (list.size() > size_t(kMaxDims))
+    fail("{}: {} dimensions are named, a tensor has at most {}", signature_of(entry_).name,
+         list.size(), kMaxDims);
+  for (int64_t d : list) dims.push(zero_based(signature_of(entry_).name, d));
+  return dims;
+}
+
+std::vector<Tensor> Args::tensors(int i) const {
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a list of tensors");
+  std::vector<Tensor> list;
+  const int n = int(lua_objlen(L, i));
+  list.reserve(size_t(n));
+  for (int k = 1; k <= n; ++k) {
+    lua_rawgeti(L, i, k);
+    const Tensor* t = tensor_at(L, -1);
+    if (!t)
+      fail("{}: {} must be a list of tensors, entry {} is {}", signature_of(entry_).name, name(i),
+           k, describe(L, -1));
+    list.push_back(*t);
+    lua_pop(L, 1);
+  }
+  return list;
+}
+
+Dtype Args::dtype(int i) const {
+  if (!given(i) && param(i).optional) return param(i).dtype;
+  const std::string s = text(i);
+  const Dtype d = dtype_named(s);
+  if (d == Dtype::none)
+    fail(
+        "{}: '{}' is not a dtype; use 'float32', 'float64', 'float16', 'bfloat16', 'int64', "
+        "'int32', 'uint8' or 'bool'",
+        signature_of(entry_).name, s);
+  return d;
+}
+
+const Device& Args::device(int i) const {
+  if (!given(i)) return default_device();
+  if (lua_type(L, i) != LUA_TSTRING) wrong(i, "'cpu', 'cuda' or 'cuda:0'");
+  const std::string wanted = text(i);
+  try {
+    return device_named(wanted);
+  } catch (const Error& e) { fail("{}: {}", signature_of(entry_).name, e.what()); }
+}
+
+void Args::function(int i) const {
+  if (lua_type(L, i) == LUA_TFUNCTION) return;
+  if (lua_type(L, i) != LUA_TTABLE || !luaL_getmetafield(L, i, "__call")) wrong(i, "a function");
+  lua_pop(L, 1);  // a module, for one
+}
+void Args::table(int i) const {
+  if (lua_type(L, i) != LUA_TTABLE) wrong(i, "a table");
+}
+
+}  // namespace mt::lua
