@@ -36,7 +36,8 @@ reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|tabl
   ['gradient.spacing'] = 'number|number[]|mt.Tensor[]', ['interpolate.scale_factor'] = 'number|number[]',
   ['lerp.y'] = tensor, ['lerp.weight'] = operand, ['clamp_min.min'] = operand, ['clamp_max.max'] = operand}
 -- What comes back, where the declaration does not say it and it is no tensor.
-reference.returns = {cdiv = integer, get_num_threads = integer}
+reference.returns = {cdiv = integer, get_num_threads = integer, Generator = 'mt.Generator', class = 'mt.Class',
+  register_hook = 'mt.Hook'}
 for returned, names in pairs {boolean = 'gradcheck gradgradcheck is_tensor',
   any = 'all any at data help indices item memory_stats no_grad profile size stride time timeit tolist',
 } do
@@ -70,35 +71,76 @@ local function returned_by(f)
   end
   if f.class then return {f.class} end
   if f.returns then return returned end
-  return {reference.returns[f.name] or (f.owner == 'mt' or f.method) and tensor or 'any'}
+  return {reference.returns[f.name] or f.subject ~= 'The program' and (f.owner == 'mt' or f.method) and tensor or 'any'}
 end
 
---- One function as a stub: its types, another form with the options as one table, and an empty body.
-local function stub(owner, f, is_method, untyped)
-  local lines, names = {'--- ' .. f.doc:gsub('\n', ' ')}, {}
-  local required, options = {}, {}
+--- The parts of a stub: `---@param` lines, names of parameters, the class of the option table (lines and name), which
+--- may stand where an optional argument does, and further forms of the call.
+local function arguments(f, is_method, untyped)
+  local lines, names, fields, overloads = {}, {}, {}, {}
+  local class = (f.class or (f.owner == 'x' and 'mt.Tensor' or f.owner) .. '.' .. f.name) .. '.Options'
+  local optional, open = f.parameters.out, f.parameters.open
   for i, p in ipairs(f.parameters) do
-    local of = is_method and i == 1 and tensor or type_of(f.name, p, untyped)
-    if p.default then options[#options + 1] = ('%s?: %s'):format(p.name, of)
-    else required[#required + 1] = ('%s: %s'):format(is_method and i == 1 and 'self' or p.name, of) end
-    if not (is_method and i == 1) then
-      lines[#lines + 1] = ('---@param %s%s %s%s'):format(p.name, p.default and '?' or '', of,
-        p.default and p.default ~= 'nil' and ' default ' .. p.default or '')
-      names[#names + 1] = p.name
+    optional = optional or p.default
+    if i > 1 or not f.method then
+      fields[#fields + 1] = ('---@field %s? %s'):format(p.name, type_of(f.name, p, untyped))
     end
   end
-  if f.parameters.open then lines[#lines + 1], names[#names + 1] = '---@param ... any', '...' end
-  if f.parameters.out then options[#options + 1] = 'out?: mt.Tensor' end
-  local returned = returned_by(f)
-  for _, one in ipairs(returned) do lines[#lines + 1] = '---@return ' .. one end
-  if #options > 0 and not f.parameters.open then
-    required[#required + 1] = ('options: {%s}'):format(table.concat(options, ', '))
-    lines[#lines + 1] = ('---@overload fun(%s)%s'):format(table.concat(required, ', '),
-      #returned > 0 and ': ' .. table.concat(returned, ', ') or '')
+  if f.parameters.out then fields[#fields + 1] = '---@field out? mt.Tensor' end
+  local has_table, first = optional and not open, is_method and 2 or 1
+  for i = first, #f.parameters do
+    local p = f.parameters[i]
+    lines[#lines + 1] = ('---@param %s%s %s%s%s'):format(p.name, p.default and '?' or '', type_of(f.name, p, {}),
+      p.default and has_table and '|' .. class or '',
+      p.default and p.default ~= 'nil' and ' default ' .. p.default or '')
+    names[#names + 1] = p.name
   end
+  if f.parameters.out then lines[#lines + 1], names[#names + 1] = '---@param options? ' .. class, 'options' end
+  if open then lines[#lines + 1], names[#names + 1] = '---@param ... any', '...' end
+  local self, p = is_method and 'self: mt.Tensor, ' or '', f.parameters[first]
+  if has_table and p and not p.default then overloads[1] = ('fun(%soptions: %s)'):format(self, class) end
+  if p and p.collects then
+    overloads[#overloads + 1] = ('fun(%s...: %s)'):format(self, has_table and 'integer|' .. class or integer)
+  end
+  if not has_table then return lines, names, '', overloads end
+  return lines, names, ('---@class %s\n%s\n---@field [integer] any\n\n'):format(class, table.concat(fields, '\n')),
+    overloads
+end
+
+--- One function as a stub: the class of its options, unless `twin` has it, its types and an empty body.
+local function stub(owner, f, is_method, untyped, twin)
+  local lines, names, options, overloads = arguments(f, is_method, twin and {} or untyped)
+  local returned = returned_by(f)
+  local results = #returned > 0 and ': ' .. table.concat(returned, ', ') or ''
+  for _, one in ipairs(returned) do lines[#lines + 1] = '---@return ' .. one end
+  for _, form in ipairs(overloads) do lines[#lines + 1] = '---@overload ' .. form .. results end
   lines[#lines + 1] = ('function %s%s%s(%s) end'):format(owner, is_method and ':' or '.', f.name,
     table.concat(names, ', '))
-  return table.concat(lines, '\n') .. '\n'
+  return ('%s--- %s\n%s\n'):format(twin and '' or options, f.doc:gsub('\n', ' '), table.concat(lines, '\n'))
+end
+
+--- A class of modules or optimizers: its objects with their fields, and the call that makes them.
+local function class_stub(f, untyped)
+  local lines, _, options, overloads = arguments(f, false, untyped)
+  local fields, is_tensor, params = {}, {}, {}
+  for _, name in ipairs(type(f.value) == 'table' and rawget(f.value, '__tensors') or {}) do is_tensor[name] = '' end
+  for _, p in ipairs(f.base == 'mt.Module' and f.parameters or {}) do
+    if is_tensor[p.name] then is_tensor[p.name] = '?'
+    else
+      fields[#fields + 1] = ('---@field %s%s %s\n'):format(p.name, p.default == 'nil' and '?' or '',
+        type_of(f.name, p, {}))
+    end
+  end
+  for name, maybe in pairs(is_tensor) do fields[#fields + 1] = ('---@field %s%s mt.Tensor\n'):format(name, maybe) end
+  table.sort(fields)
+  for i, line in ipairs(lines) do
+    params[i] = line:gsub('^%-%-%-@param (%S+) (.-)$', '%1: %2'):gsub(' default .*', '')
+  end
+  table.insert(overloads, 1, ('fun(%s)'):format(table.concat(params, ', ')))
+  for i, form in ipairs(overloads) do overloads[i] = ('---@overload %s: %s\n'):format(form, f.class) end
+  return ('%s--- %s\n---@class %s: %s\n%s%s\n\n---@class %s.Class: mt.Class\n%s%s = {}\n'):format(options,
+    f.doc:gsub('\n', ' '), f.class, f.base, table.concat(fields),
+    f.base == 'mt.Module' and '---@overload fun(...: any): any' or '', f.class, table.concat(overloads), f.class)
 end
 
 local function sorted(names)
@@ -134,7 +176,8 @@ function reference.functions()
       local of_class = object and (type(value) == 'table' or object == 'Optimizer')
       all[#all + 1] = {subject = subject, owner = owner, name = name, signature = signature, doc = doc,
                        parameters = parameters, returns = returns,
-                       class = of_class and owner .. '.' .. name or nil, base = of_class and 'mt.' .. object,
+                       value = value, class = of_class and owner .. '.' .. name or nil,
+                       base = of_class and 'mt.' .. object,
                        method = owner == 'mt' and core.methods[name] == value or owner == 'x'}
     end
     return signature
@@ -196,41 +239,89 @@ function reference.markdown()
   return table.concat(lines, '\n') .. '\n'
 end
 
+-- What stands before the functions.
+local head = [[
+---@meta mtorch
+-- Stubs for the Lua language server, made by scripts/reference.lua.
+
+---@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'int64'|'int32'|'uint8'|'bool'
+
+---@class mt.Generator
+
+---@class mt.Tensor
+---@field shape integer[]
+---@field dtype mt.Dtype
+---@field device string
+---@field grad? mt.Tensor
+---@field requires_grad boolean
+---@field is_leaf boolean
+---@field ndim integer
+---@field T mt.Tensor
+---@field mT mt.Tensor
+---@field [table] mt.Tensor
+---@field [integer] mt.Tensor
+---@field [mt.Tensor] mt.Tensor
+---@operator add(mt.Tensor|number): mt.Tensor
+---@operator sub(mt.Tensor|number): mt.Tensor
+---@operator mul(mt.Tensor|number): mt.Tensor
+---@operator div(mt.Tensor|number): mt.Tensor
+---@operator pow(mt.Tensor|number): mt.Tensor
+---@operator mod(mt.Tensor|number): mt.Tensor
+---@operator unm: mt.Tensor
+---@operator len: integer
+local Tensor = {}
+
+--- A class of modules, or of optimizers: a call makes an object.
+---@class mt.Class
+---@field [string] any
+---@overload fun(...: any): mt.Module
+
+local mt = {}
+]]
+
+local method_returns = {parameters = list, buffers = list, children = 'mt.Module[]', modules = 'mt.Module[]',
+  named_parameters = 'fun(): string, mt.Tensor', named_buffers = 'fun(): string, mt.Tensor', describe = text,
+  named_modules = 'fun(): string, mt.Module', state_dict = 'table', saved_tensors = 'mt.Tensor ...'}
+for name in ('apply train float double half bfloat16 cpu cuda to eval clone requires_grad_'):gmatch('%S+') do
+  method_returns[name] = 'self'
+end
+
+--- The methods of modules, optimizers, hooks.
+local function object_stub(object)
+  local parts = {('---@class mt.%s\n---@field [any] any\n---@overload fun(...: any): any\nlocal %s = {}\n'):format(
+    object.class, object.class)}
+  for _, entry in ipairs(object) do
+    local name, inside = entry[1]:match('^([%w_]+)%((.*)%)$')
+    local names, lines = {}, {}
+    for item in (inside or ''):gmatch('[^,%s]+') do
+      names[#names + 1] = item == '..' and '...' or item:match('^[%w_]+')
+      if item:find('=', 1, true) then lines[#lines + 1] = ('---@param %s? any\n'):format(names[#names]) end
+    end
+    parts[#parts + 1] = name and ('--- %s\n%s---@return %s\nfunction %s:%s(%s) end\n'):format(entry[2],
+      table.concat(lines), method_returns[name] or 'any', object.class, name, table.concat(names, ', ')) or
+      ('--- %s\n---@type any\n%s.%s = nil\n'):format(entry[2], object.class, entry[1])
+  end
+  return table.concat(parts, '\n')
+end
+
 --- The stubs, and the names of parameters whose type nobody knows.
 function reference.stubs()
-  local untyped, parts = {}, {
-    '---@meta mtorch', '-- Stubs for the Lua language server, made by scripts/reference.lua.', '',
-    "---@alias mt.Dtype 'float32'|'float64'|'float16'|'bfloat16'|'int64'|'int32'|'uint8'|'bool'", '',
-    '---@class mt.Generator', '',
-    '---@class mt.Tensor', '---@field shape integer[]', '---@field dtype mt.Dtype', '---@field device string',
-    '---@field grad? mt.Tensor', '---@field requires_grad boolean', '---@field is_leaf boolean',
-    '---@field ndim integer', '---@field T mt.Tensor', '---@field mT mt.Tensor',
-    '---@field [any] any', '---@operator add(mt.Tensor|number): mt.Tensor',
-    '---@operator sub(mt.Tensor|number): mt.Tensor',
-    '---@operator mul(mt.Tensor|number): mt.Tensor', '---@operator div(mt.Tensor|number): mt.Tensor',
-    '---@operator pow(mt.Tensor|number): mt.Tensor', '---@operator mod(mt.Tensor|number): mt.Tensor',
-    '---@operator unm: mt.Tensor', '---@operator len: integer', 'local Tensor = {}', '', 'local mt = {}', '',
-  }
-  for _, m in ipairs(modules) do parts[#parts + 1] = ('mt.%s = {}'):format(m.name) end
-  parts[#parts + 1] = ''
-  for _, f in ipairs(reference.functions()) do
-    if f.name == 'repeat' then -- no name in Lua's grammar; x['repeat'](x, 2) works
-    elseif f.owner ~= 'x' then
-      if f.class then parts[#parts + 1] = ('---@class %s: %s'):format(f.class, f.base) end
-      parts[#parts + 1] = stub(f.owner, f, false, untyped)
-    end
-    if f.method and f.name ~= 'repeat' then parts[#parts + 1] = stub('Tensor', f, true, untyped) end
+  local untyped, parts, described, seen = {}, {head}, reference.functions(), {}
+  for _, f in ipairs(described) do seen[f.owner:match('^mt%.(.*)') or f.name] = true end
+  for _, m in ipairs(modules) do
+    if seen[m.name] then parts[#parts + 1] = ('mt.%s = {}'):format(m.name) end
   end
-  for _, object in ipairs(objects) do
-    parts[#parts + 1] = ('---@class mt.%s\n---@field [any] any\n---@overload fun(...: any): any\nlocal %s = {}\n')
-      :format(object.class, object.class)
-    for _, entry in ipairs(object) do
-      local name, arguments = entry[1]:match('^([%w_]+)%((.*)%)$')
-      local names = {}
-      for argument in (arguments or ''):gmatch('[^,%s]+') do names[#names + 1] = (argument:gsub('=.*', '')) end
-      local code = name and ('function %s:%s(%s) end'):format(object.class, name,
-        (table.concat(names, ', '):gsub('%.%.', '...'))) or ('%s.%s = nil'):format(object.class, entry[1])
-      parts[#parts + 1] = ('--- %s\n%s\n'):format(entry[2], code)
+  for _, name in ipairs(keys(mt)) do
+    if not seen[name] then parts[#parts + 1] = ('---@type any\nmt.%s = nil'):format(name) end
+  end
+  for _, object in ipairs(objects) do parts[#parts + 1] = object_stub(object) end
+  for _, f in ipairs(described) do
+    if f.name == 'repeat' then -- no name in Lua's grammar; x['repeat'](x, 2) works
+    elseif f.class then
+      parts[#parts + 1] = class_stub(f, untyped)
+    else
+      if f.owner ~= 'x' then parts[#parts + 1] = stub(f.owner, f, false, untyped) end
+      if f.method then parts[#parts + 1] = stub('Tensor', f, true, untyped, f.owner ~= 'x') end
     end
   end
   parts[#parts + 1] = 'return mt\n'

@@ -104,6 +104,18 @@ t.test('the stubs are Lua, and know the type of every parameter', function()
   t.eq(untyped, {})
 end)
 
+t.test('the stubs have classes with fields, their constructors, and option tables', function()
+  local stubs = reference.stubs()
+  for _, text in ipairs{'---@class mt.nn.Linear: mt.Module\n---@field bias? mt.Tensor\n---@field in_features integer',
+      'fun(in_features: integer, out_features: integer, bias?: boolean|mt.nn.Linear.Options): mt.nn.Linear',
+      '---@class mt.nn.CrossEntropyLoss: mt.Module', "---@field reduction? 'mean'|'sum'|'none'",
+      '---@class mt.Optimizer',
+      '---@class mt.sum.Options\n---@field dim? ', '---@param keepdim? boolean|mt.sum.Options default false',
+      '---@overload fun(...: integer|mt.zeros.Options): mt.Tensor'} do
+    assert(stubs:find(text, 1, true), text)
+  end
+end)
+
 --- What mt.help prints of a name.
 local function helped(name)
   local printed, real = {}, print

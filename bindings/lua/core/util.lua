@@ -25,22 +25,6 @@ function util.sorted_keys(t)
   return keys
 end
 
-local function hide_commas(list) return (list:gsub(',', '\0')) end
-
---- The parameters of a signature: {name, default (text), open ('..'), collects}; {out=} is a last one, `options`.
-function util.parameters(signature)
-  local list = {}
-  local text = signature:match('%((.*)%)$'):gsub('%b{}', hide_commas):gsub('%b[]', hide_commas)
-  for item in text:gmatch('%s*([^,]+)') do
-    local name, default = item:gsub('%z', ','):match('^([^=]*)=(.*)$')
-    name = name or item
-    list[#list + 1] = item == '{out=}' and {name = 'options', default = 'nil', out = true} or {
-      name = name:gsub('[%[%]]', ''):gsub('%.%.$', ''), default = default, open = item == '..',
-      collects = name:find('..', 1, true) ~= nil}
-  end
-  return list
-end
-
 local function field(object, name) return object[name] end
 
 --- A tensor (anything with `:tolist()`) as numbers or nested lists; other values unchanged.
