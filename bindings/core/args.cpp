@@ -1,12 +1,63 @@
-// args.cpp -- the arguments of a call: put into their places, checked, converted
+// args.cpp -- tensors as Lua values; the arguments of a call: put into their places, checked, converted
 #include <algorithm>
 #include <cmath>
 
 #include "bindings/core/indexing.h"
 #include "bindings/core/lua.h"
+#include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 
 namespace mt::lua {
+
+// ---- tensors and lists as Lua values ------------------------------------------------------------
+
+namespace {
+
+/// What a tensor's userdata holds. No other userdata has this size and these first bytes, and
+/// scripts cannot make any.
+struct Box {
+  uint64_t mark = kMark;
+  Tensor tensor;
+  static constexpr uint64_t kMark = 0x726f736e65742174;  // "t!tensor"
+};
+
+}  // namespace
+
+Tensor* tensor_at(lua_State* L, int i) {
+  Box* box = static_cast<Box*>(lua_touserdata(L, i));
+  if (!box || lua_objlen(L, i) != sizeof(Box) || box->mark != Box::kMark) return nullptr;
+  if (!box->tensor.defined()) fail("this tensor has been collected already");
+  return &box->tensor;
+}
+
+void push_tensor(lua_State* L, const Tensor& t) {
+  if (!t.defined()) return lua_pushnil(L);
+  Box* box = new (lua_newuserdata(L, sizeof(Box))) Box;
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_setmetatable(L, -2);
+  box->tensor = t;
+  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]]
+    notify_shared(*node);
+}
+
+void free_tensor(lua_State* L, int i) {
+  Box* box = static_cast<Box*>(lua_touserdata(L, i));
+  if (box && lua_type(L, i) == LUA_TUSERDATA && lua_objlen(L, i) == sizeof(Box) &&
+      box->mark == Box::kMark)
+    box->tensor.reset();
+}
+int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
+
+void push_shape(lua_State* L, const Shape& shape) {
+  lua_createtable(L, shape.size(), 0);
+  for (int i = 0; i < shape.size(); ++i) {
+    lua_pushnumber(L, double(shape[i]));
+    lua_rawseti(L, -2, i + 1);
+  }
+  luaL_getmetatable(L, "mtorch.shape");
+  lua_setmetatable(L, -2);
+}
+int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
 // ---- putting arguments into their places --------------------------------------------------------
 
@@ -35,9 +86,18 @@ TableForm classify(lua_State* L, int i, bool whole) {
 
 }  // namespace
 
+/// The common case: nothing to move.
+bool Args::by_position(const Signature& s) const {
+  const int n = lua_gettop(L);
+  return n >= s.required && n <= int(s.params.size()) && !s.collects &&
+         (n == 0 || lua_type(L, n) != LUA_TTABLE);
+}
+
 void Args::bind_arguments() {
-  place(true);
-  if (signature_of(entry_).stated) [[unlikely]]
+  const Signature& s = signature_of(entry_);
+  if (by_position(s)) lua_settop(L, int(s.params.size()));
+  else place(true);
+  if (s.stated) [[unlikely]]
     check_stated();
 }
 
@@ -45,8 +105,7 @@ void Args::bind_arguments() {
 void Args::place(bool spreads) {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
-  if (n >= s.required && n <= params && !s.collects && (n == 0 || lua_type(L, n) != LUA_TTABLE))
-    return lua_settop(L, params);  // the common case: by position, nothing to move
+  if (by_position(s)) return lua_settop(L, params);
   auto param = [&](int i) -> const Param& { return s.params[size_t(i - 1)]; };
   // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
   // positional ones.

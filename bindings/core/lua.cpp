@@ -1,4 +1,4 @@
-// lua.cpp -- tensors as Lua values, the guard of every call: errors at the user's line, pressure on the collector
+// lua.cpp -- the guard of every call: errors at the user's line, pressure on the collector
 #include "bindings/core/lua.h"
 
 #include <algorithm>
@@ -19,56 +19,6 @@ namespace mt::lua {
 
 const char kMetatable = 0;
 const char kModuleCall = 0;
-
-// ---- tensors and lists as Lua values ------------------------------------------------------------
-
-namespace {
-
-/// What a tensor's userdata holds. No other userdata has this size and these first bytes, and
-/// scripts cannot make any.
-struct Box {
-  uint64_t mark = kMark;
-  Tensor tensor;
-  static constexpr uint64_t kMark = 0x726f736e65742174;  // "t!tensor"
-};
-
-}  // namespace
-
-Tensor* tensor_at(lua_State* L, int i) {
-  Box* box = static_cast<Box*>(lua_touserdata(L, i));
-  if (!box || lua_objlen(L, i) != sizeof(Box) || box->mark != Box::kMark) return nullptr;
-  if (!box->tensor.defined()) fail("this tensor has been collected already");
-  return &box->tensor;
-}
-
-void push_tensor(lua_State* L, const Tensor& t) {
-  if (!t.defined()) return lua_pushnil(L);
-  Box* box = new (lua_newuserdata(L, sizeof(Box))) Box;
-  lua_pushvalue(L, lua_upvalueindex(2));
-  lua_setmetatable(L, -2);
-  box->tensor = t;
-  if (const Node* node = t.impl()->node; node && node->extra) [[unlikely]]
-    notify_shared(*node);
-}
-
-void free_tensor(lua_State* L, int i) {
-  Box* box = static_cast<Box*>(lua_touserdata(L, i));
-  if (box && lua_type(L, i) == LUA_TUSERDATA && lua_objlen(L, i) == sizeof(Box) &&
-      box->mark == Box::kMark)
-    box->tensor.reset();
-}
-int Args::push(const Tensor& t) const { return push_tensor(L, t), 1; }
-
-void push_shape(lua_State* L, const Shape& shape) {
-  lua_createtable(L, shape.size(), 0);
-  for (int i = 0; i < shape.size(); ++i) {
-    lua_pushnumber(L, double(shape[i]));
-    lua_rawseti(L, -2, i + 1);
-  }
-  luaL_getmetatable(L, "mtorch.shape");
-  lua_setmetatable(L, -2);
-}
-int Args::push(const Shape& s) const { return push_shape(L, s), 1; }
 
 // ---- the guard ----------------------------------------------------------------------------------
 

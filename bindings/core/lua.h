@@ -60,7 +60,11 @@ struct Entry {
   ~Entry();
 };
 
-const Signature& signature_of(const Entry&);
+const Signature& parse_once(const Entry&);
+inline const Signature& signature_of(const Entry& e) {
+  const Signature* known = e.parsed.load(std::memory_order_acquire);
+  return known ? *known : parse_once(e);
+}
 /// The name of a function: its signature up to the parenthesis.
 std::string name_of(const Entry&);
 
@@ -131,6 +135,7 @@ class Args {
   int self() const { return lua_settop(L, 1), 1; }
 
  private:
+  bool by_position(const Signature&) const;
   void place(bool spreads);
   [[noreturn]] void refuse(int i) const;
   void collect(int at);

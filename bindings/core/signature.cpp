@@ -231,11 +231,10 @@ std::string name_of(const Entry& e) {
 
 Entry::~Entry() { delete parsed.load(); }
 
-const Signature& signature_of(const Entry& e) {
-  const Signature* known = e.parsed.load(std::memory_order_acquire);
-  if (known) return *known;
-  const Signature* fresh =
-      new Signature(parse_signature(e.signature, e.body.types, e.body.type_count));
+const Signature& parse_once(const Entry& e) {
+  const Signature *known = nullptr,
+                  *fresh =
+                      new Signature(parse_signature(e.signature, e.body.types, e.body.type_count));
   if (e.parsed.compare_exchange_strong(known, fresh)) return *fresh;
   delete fresh;
   return *known;
