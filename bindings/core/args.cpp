@@ -290,7 +290,7 @@ bool Args::fits(const Param& p, int i) const {
     case LUA_TNUMBER: {
       const double x = lua_tonumber(L, i);
       return is(kind::text) || (is(kind::number) && p.holds(x)) ||
-             (is(kind::integer) && p.holds(x) && x == std::floor(x));
+             (is(kind::integer) && p.holds(x) && x == std::floor(x) && std::isfinite(x));
     }
     case LUA_TSTRING: {
       const std::string s = lua_tostring(L, i);

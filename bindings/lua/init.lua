@@ -109,13 +109,13 @@ return function(mt, _, methods, tensor_meta, shape_meta)
     core.fail('mt.arange counts from 0 and stops before its end; use mt.range(first, last[, step]), ' ..
       'which includes both')
   end)
-  mt.launch_kernel = core.declare('launch_kernel(fn, grid, ..)',
+  mt.launch_kernel = core.declare('launch_kernel(fn: function, grid, ..)',
     'A grid kernel without a GPU: calls a Lua function once for each cell, in order. launch_kernel(fn, gx, gy, ..) ' ..
     'and launch_kernel(fn, {gx, gy}, ..), in 1 to 3 dimensions, call fn(i, j, ..); launch_kernel(fn, { {bx, by}, ' ..
     '{tx, ty} }, ..) is blocks and threads and calls fn(block_idx, thread_idx, block_dim, ..), tables with x, y, z, ' ..
     'positions from 1: i = (block_idx.x - 1) * block_dim.x + thread_idx.x.',
     function(...) return require('mtorch.cuda.grid').launch_kernel(...) end)
-  methods.indices = core.declare('indices(x)',
+  methods.indices = core.declare('indices(x: tensor)',
     'An iterator over all positions, the last dimension fastest: for i, j in x:indices() do.',
     function(x) return require('mtorch.cuda.grid').indices(x) end)
   mt.memory_stats = core.declare('memory_stats()', 'Bytes of the CPU: allocated (in tensors), peak, reserved (in ' ..

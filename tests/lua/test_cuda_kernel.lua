@@ -242,7 +242,7 @@ end)
 
 test('what is refused when a kernel is made', function()
   local function refused(options, sentence) raises(function() mt.cuda.kernel(options) end, sentence) end
-  refused({source = 5}, 'cuda.kernel: source must be a string of CUDA C, got 5')
+  refused({source = 5}, 'kernel: source must be a string, got 5')
   refused({source = scale, name = 'scael'}, "cuda.kernel: the source has no kernel 'scael'; it has 'scale'")
   refused({source = 'int x;'}, 'cuda.kernel: the source has no __global__ function; which one is it')
   refused({source = 'int x;', name = 'k'}, "the source has no kernel 'k', no __global__ function at all")

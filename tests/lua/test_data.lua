@@ -59,7 +59,7 @@ test('what is refused', function()
     end
   end
   raises(function() data.simple() end, 'simple: ')
-  raises(function() data.spiral(1) end, 'spiral: at least 2')
+  raises(function() data.spiral(1) end, 'spiral: n must be a whole number from 2 to')
   raises(function() return data.spirl end, "did you mean 'spiral'")
   raises(function() data.simple(5):get(6) end, 'position 6')
 end)

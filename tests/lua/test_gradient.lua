@@ -466,7 +466,7 @@ test('Function: what is wrong is said with the function and the place', function
   with(function(_, g) return g, false, nil, nil, false end)() -- as for arguments that were left out
   is(x.grad, {1, 1})
   raises(function() mt.Function{forward = print} end, "'backward' is missing")
-  raises(function() mt.Function{forward = print, backward = 3} end, 'must be functions')
+  raises(function() mt.Function{forward = print, backward = 3} end, 'must be a function')
   raises(function() Exp() end, 'nil')
   raises(function() mt.Function{name = 'None', forward = function() end, backward = print}(x) end,
     'None: forward returned no tensor')
@@ -671,7 +671,7 @@ test('recompute: a function that does something else the second time is refused'
   end, x)
   raises(function() y:sum():backward() end, 'recompute: the second run')
   eq(x.grad, nil)
-  raises(function() mt.recompute(3) end, 'a function is needed')
+  raises(function() mt.recompute(3) end, 'fn must be a function')
 end)
 
 test('recompute: operations in place inside, as without it', function()

@@ -183,8 +183,8 @@ t.test('clamp_min and clamp_max write into out', function()
 end)
 
 t.test('indices of what is no tensor', function()
-  t.raises(function() local _ = mt.zeros(2).indices(5) end, 'indices: a tensor is needed, got')
-  t.raises(function() local _ = mt.zeros(2).indices('a') end, 'indices: a tensor is needed, got')
+  t.raises(function() local _ = mt.zeros(2).indices(5) end, 'indices: x must be a tensor, got')
+  t.raises(function() local _ = mt.zeros(2).indices('a') end, 'indices: x must be a tensor, got')
 end)
 
 t.finish()

@@ -213,8 +213,8 @@ end)
 t.test('wrong arguments are refused before anything runs', function()
   local ran = false
   local function fn() ran = true end
-  t.raises(function() mt.profile(3) end, "profile: argument 1 'fn' must be a function")
-  t.raises(function() mt.profile(fn, {sort = 'name'}) end, "profile: sort must be 'self', 'total'")
+  t.raises(function() mt.profile(3) end, "profile: fn must be a function")
+  t.raises(function() mt.profile(fn, {sort = 'name'}) end, "profile: sort is 'name'; use 'self', 'total'")
   t.raises(function() mt.profile(fn, {top = 1.5}) end, 'profile: top must be a whole number')
   t.raises(function() mt.profile(fn, {path = 7}) end, 'profile: path must be a string')
   t.raises(function() mt.profile(fn, {path = '/no/such/folder/x.json'}) end, 'profile: cannot write')

@@ -314,7 +314,7 @@ wrong{
   {'A11 simple', function() mt.data.simple(0) end, '^simple: .*1.*10.*0'},
   {'A11 simple 2', function() mt.data.simple('5') end, "^simple: .*1.*10.*string.*'5'"},
   {'A11 xor', function() mt.data.xor(2.5) end, '^xor: .*1.*10.*2%.5'},
-  {'A11 spiral', function() mt.data.spiral(1) end, '^spiral: at least 2 points are needed, got 1'},
+  {'A11 spiral', function() mt.data.spiral(1) end, '^spiral: n must be a whole number from 2 to 10000000, got 1'},
   {'A11 circle', function() mt.data.circle() end, "^circle: .*1.*'n'.*missing"},
   {'A11 diag', function() mt.data.diag(1e9) end, '^diag: .*1.*10.*1000000000'},
   {'A11 split', function() mt.data.split(10, 5) end, '^split: 2 arguments given, it takes 1'},

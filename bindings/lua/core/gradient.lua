@@ -64,25 +64,20 @@ end
 
 local kind = {__call = call_function, __tostring = function(self) return 'mt.Function ' .. self.name end}
 
-gradient.Function = core.declare("Function(forward, backward, name='Function')",
+gradient.Function = core.declare("Function(forward: function, backward: function, name: string = 'Function')",
   'An operation with your own gradient, F = mt.Function{forward=function(ctx, ...) .. end, ' ..
   'backward=function(ctx, g1, ...) .. end}, called F(...). ctx:save_for_backward(tensors..), ' ..
   'ctx:saved_tensors() (several values); backward gets a gradient for each result and returns one for each ' ..
   'argument, nil for none.',
   function(forward, backward, name)
-    if not core.is_callable(forward) or not core.is_callable(backward) then
-      core.fail('Function: forward and backward must be functions, got %s and %s', core.describe(forward),
-        core.describe(backward))
-    end
-    return setmetatable({forward = forward, backward = backward, name = name or 'Function'}, kind)
+    return setmetatable({forward = forward, backward = backward, name = name}, kind)
   end)
 
 -- ---- mt.recompute --------------------------------------------------------------------------------
 
-gradient.recompute = core.declare('recompute(fn, ..)',
+gradient.recompute = core.declare('recompute(fn: function, ..)',
   'fn(..) without saving what its gradient needs: the backward runs fn a second time, with the same random numbers.',
   function(fn, ...)
-    if not core.is_callable(fn) then core.fail('recompute: a function is needed, got ' .. core.describe(fn)) end
     local arguments, state = pack(...), mt.get_rng_state()
     local function again()
       local now = mt.get_rng_state()
@@ -123,7 +118,6 @@ end
 
 --- fn's results as a list of tensors.
 local function results_of(name, fn, inputs)
-  if not core.is_callable(fn) then core.fail('%s: a function is needed, got %s', name, core.describe(fn)) end
   local results = pack(mt.enable_grad(fn, unpack(inputs)))
   if results.n == 1 and type(results[1]) == 'table' and not mt.is_tensor(results[1]) then results = results[1] end
   for k = 1, results.n or #results do
@@ -162,7 +156,7 @@ local function jacobian_of(y, inputs, create_graph)
   return blocks
 end
 
-gradient.jacobian = core.declare('jacobian(fn, inputs, create_graph=false)',
+gradient.jacobian = core.declare('jacobian(fn: function, inputs, create_graph=false)',
   'All derivatives of fn(inputs..) by its inputs: of one result by one input a tensor of the shape result then ' ..
   'input; lists of inputs or results give lists, J[result][input].',
   recorded(function(fn, inputs, create_graph)
@@ -176,7 +170,7 @@ gradient.jacobian = core.declare('jacobian(fn, inputs, create_graph=false)',
     return (results.n or #results) == 1 and all[1] or all
   end), true)
 
-gradient.hessian = core.declare('hessian(fn, inputs, create_graph=false)',
+gradient.hessian = core.declare('hessian(fn: function, inputs, create_graph=false)',
   'The second derivatives of fn(inputs..), which returns one number: for one input a tensor of its shape twice; ' ..
   'for a list H[input][input].',
   recorded(function(fn, inputs, create_graph)
@@ -221,7 +215,7 @@ local function gradients(outputs, weights, list, create_graph)
   return mt.grad(moving, list, {grad_outputs = with, create_graph = create_graph, allow_unused = true})
 end
 
-gradient.vjp = core.declare('vjp(fn, inputs, v=nil)',
+gradient.vjp = core.declare('vjp(fn: function, inputs, v=nil)',
   "fn(inputs..), and v' J: the gradients of its results times v by the inputs. v has the results' shapes.",
   recorded(function(fn, inputs, v)
     local list, single = fresh('vjp', inputs)
@@ -234,7 +228,7 @@ gradient.vjp = core.declare('vjp(fn, inputs, v=nil)',
   end), true)
 
 --- The gradient by v of the gradient's product with v (the double-backward trick of J. Townsend, 2017).
-gradient.jvp = core.declare('jvp(fn, inputs, v=nil)',
+gradient.jvp = core.declare('jvp(fn: function, inputs, v=nil)',
   "fn(inputs..), and J v: how the results change when the inputs move along v. v has the inputs' shapes.",
   recorded(function(fn, inputs, v)
     local list = fresh('jvp', inputs)

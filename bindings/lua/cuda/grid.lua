@@ -1,6 +1,5 @@
 -- grid.lua -- walks over positions: x:indices(), and mt.launch_kernel, a GPU's grid without a GPU
 local core = require 'mtorch.core'
-local mt = require 'mtorch'
 
 local grid = {}
 
@@ -55,7 +54,6 @@ local function launch_cells(fn, size, ...)
 end
 
 function grid.launch_kernel(fn, where, second, ...)
-  if not core.is_callable(fn) then core.fail('launch_kernel: fn must be a function, got ' .. core.describe(fn)) end
   if type(where) ~= 'table' then
     return launch_cells(fn, {sizes(where, 'grid_x')[1], sizes(second, 'grid_y')[1]}, ...)
   end
@@ -68,7 +66,6 @@ end
 
 --- An iterator over all positions of a tensor, the last dimension fastest.
 function grid.indices(x)
-  if not mt.is_tensor(x) then core.fail('indices: a tensor is needed, got ' .. core.describe(x)) end
   local shape = x.shape
   local rank, at, left = #shape, {}, 1
   if rank == 0 then core.fail('indices: a 0-d tensor has no positions') end

@@ -150,13 +150,6 @@ end
 
 --- Runs fn `warmup` times, records it once more, and returns the graph.
 function cuda.graph(fn, warmup, device)
-  if not core.is_callable(fn) then
-    core.fail('graph: argument 1 must be a function, got ' .. core.describe(fn))
-  end
-  warmup = warmup or 2
-  if type(warmup) ~= 'number' or warmup % 1 ~= 0 or warmup < 0 then
-    core.fail('graph: warmup must be a whole number from 0, got ' .. core.describe(warmup))
-  end
   local trouble = device == 'cpu' and "a GPU is needed, 'cuda' or 'cuda:0'" or core.device_unavailable_reason(device)
   if trouble ~= '' then core.fail('graph: ' .. trouble) end
   for _ = 1, warmup do fn() end

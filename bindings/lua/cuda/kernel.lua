@@ -224,23 +224,15 @@ function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'about').signa
 Kernel.__metatable = false
 
 return function(source, name, options, defines, rank, device, check)
-  if type(source) ~= 'string' then fail('cuda.kernel: source must be a string of CUDA C, got ' .. describe(source)) end
   if not source:find('[\n{;]') and source:find('%.[%w]+$') then
     fail("cuda.kernel: '%s' is the path of a file, source is its text: source = io.open('%s'):read('*a')", source,
       source)
   end
-  if name ~= nil and type(name) ~= 'string' then fail('cuda.kernel: name must be a string, got ' .. describe(name)) end
-  if device ~= nil and type(device) ~= 'string' then
-    fail('cuda.kernel: device must be a string, got ' .. describe(device))
-  end
-  if check ~= nil and type(check) ~= 'boolean' then
-    fail('cuda.kernel: check must be true or false, got ' .. describe(check))
-  end
   options, defines = list_of_options(options), define_lines(defines)
   local origins = origins_of(source, name)
-  local handle = parts.cuda_compile(source, name or '', device or 'cuda', origins, options, defines)
+  local handle = parts.cuda_compile(source, name or '', device, origins, options, defines)
   local about = parts.cuda_about(handle)
   set_ranks(handle, about, rank)
-  parts.cuda_check(handle, check or false)
+  parts.cuda_check(handle, check)
   return setmetatable({[HANDLE] = handle, about = about}, Kernel)
 end

@@ -11,17 +11,9 @@ function Set:size() return #self.y end
 --- Example i: its input and its target.
 function Set:get(i) return self.x[i], self.y[i] end
 
-local function check_count(name, n)
-  if type(n) ~= 'number' or n % 1 ~= 0 or n < 1 or n > 1e7 then
-    core.fail('%s: the number of points must be a whole number from 1 to 10 million, got %s', name,
-      core.describe(n))
-  end
-end
-
 --- Uniform points in the unit square; `rule` answers whether (x1, x2) is of class 1.
 local function points(name, doc, rule)
-  data[name] = core.declare(name .. '(n)', doc, function(n)
-    check_count(name, n)
+  data[name] = core.declare(name .. '(n: int >= 1 <= 10000000)', doc, function(n)
     local x = mt.rand(n, 2)
     local x1, x2 = x[{{}, 1}], x[{{}, 2}]
     return setmetatable({name = name, x = x, y = rule(x1, x2):float()}, Set)
@@ -43,20 +35,19 @@ points('circle', 'n points, class 1 outside the circle (x1 - .5)^2 + (x2 - .5)^2
 
 --- Two arms of a spiral, n / 2 points each: t = 10 i / (n / 2), i from 5; the second with t = -t
 --- and x1, x2 exchanged.
-data.spiral = core.declare('spiral(n)', 'Two arms of a spiral, floor(n / 2) points each.', function(n)
-  check_count('spiral', n)
-  local half = math.floor(n / 2)
-  if half == 0 then core.fail('spiral: at least 2 points are needed, got ' .. n) end
-  local x, y = {}, {}
-  for k = 1, 2 * half do
-    local first = k <= half
-    local t = 10 * ((first and k or k - half) + 4) / half * (first and 1 or -1)
-    local a, b = t * math.cos(t) / 20 + 0.5, t * math.sin(t) / 20 + 0.5
-    x[k] = first and {a, b} or {b, a}
-    y[k] = first and 0 or 1
-  end
-  return setmetatable({name = 'spiral', x = mt.tensor(x), y = mt.tensor(y)}, Set)
-end)
+data.spiral = core.declare('spiral(n: int >= 2 <= 10000000)', 'Two arms of a spiral, floor(n / 2) points each.',
+  function(n)
+    local half = math.floor(n / 2)
+    local x, y = {}, {}
+    for k = 1, 2 * half do
+      local first = k <= half
+      local t = 10 * ((first and k or k - half) + 4) / half * (first and 1 or -1)
+      local a, b = t * math.cos(t) / 20 + 0.5, t * math.sin(t) / 20 + 0.5
+      x[k] = first and {a, b} or {b, a}
+      y[k] = first and 0 or 1
+    end
+    return setmetatable({name = 'spiral', x = mt.tensor(x), y = mt.tensor(y)}, Set)
+  end)
 
 data.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST's (also .gz): the file's " ..
   'own values, uint8 for images and labels.', core.read_idx)

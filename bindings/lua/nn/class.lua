@@ -8,22 +8,19 @@ local class = {}
 local role = setmetatable({}, {__mode = 'k'})
 class.role = role
 
-local function with_role(name, tensor, what)
-  if not mt.is_tensor(tensor) then
-    core.fail('%s: a tensor is needed, got %s', name, core.describe(tensor))
-  end
+local function with_role(tensor, what)
   local t = tensor:detach()
   role[t] = what
   return t
 end
 
 --- `nn.Parameter(t)`: a tensor that modules register and optimizers change; it requires a gradient.
-class.Parameter = core.declare('Parameter(tensor)', 'A tensor that modules register and optimizers change.',
-  function(tensor) return with_role('Parameter', tensor, 'parameter'):requires_grad_() end)
+class.Parameter = core.declare('Parameter(tensor: tensor)', 'A tensor that modules register and optimizers change.',
+  function(tensor) return with_role(tensor, 'parameter'):requires_grad_() end)
 
 --- `nn.Buffer(t)`: a tensor that is saved and moved with the module but not trained.
-class.Buffer = core.declare('Buffer(tensor)', 'A tensor that is saved with the module but not trained.',
-  function(tensor) return with_role('Buffer', tensor, 'buffer') end)
+class.Buffer = core.declare('Buffer(tensor: tensor)', 'A tensor that is saved with the module but not trained.',
+  function(tensor) return with_role(tensor, 'buffer') end)
 
 -- ---- fields ------------------------------------------------------------------------------------
 
@@ -135,9 +132,9 @@ class.constructor(class.Module, 'Module(..)', 'The base of all modules; see nn.c
 
 --- `nn.class('Net'[, Base])`: a class of modules; define __init and forward, make objects with
 --- Net(...).
-class.class = core.declare('class(name, base=nil)', 'A class of modules: define __init and forward, then call it.',
+class.class = core.declare('class(name: string, base=nil)',
+  'A class of modules: define __init and forward, then call it.',
   function(name, base)
-    if type(name) ~= 'string' then core.fail('class: a name is needed, got ' .. core.describe(name)) end
     if base ~= nil and (type(base) ~= 'table' or not rawget(base, '__meta')) then
       core.fail('class: the base must be a class of modules, got ' ..
         (is_module(base) and 'a module of the class ' .. base.__name or core.describe(base)))

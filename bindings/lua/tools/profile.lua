@@ -125,38 +125,18 @@ function core.profile_program(path)
   return stop
 end
 
---- A count from 0 or `least`.
-local function count(name, value, default, least)
-  if value == nil then return default end
-  if type(value) ~= 'number' or value < least or value % 1 ~= 0 then
-    core.fail('profile: %s must be a whole number from %d, got %s', name, least, core.describe(value))
-  end
-  return value
-end
-
-return core.declare("profile(fn, path=nil, sort='self', top=nil, quiet=false, wait=0, warmup=0, active=1)",
+return core.declare("profile(fn: function, path: string = nil, sort: 'self'|'total'|'cuda'|'calls' = 'self', " ..
+  'top: int >= 0 = nil, quiet=false, wait: int >= 0 = 0, warmup: int >= 0 = 0, active: int >= 1 = 1)',
   'What fn() spends its time on: prints a row for each operation, gradient and kernel, largest self time first ' ..
-  "(sort: 'self', 'total', 'cuda', 'calls'; top: how many), writes a trace for Perfetto to path. Returns the rows " ..
+  "(or by sort; top: how many), writes a trace for Perfetto to path. Returns the rows " ..
   '{name, kind, calls, self_cpu, cpu_total, cpu_avg, self_cuda, cuda_total, cuda_avg} in seconds, with wall, ' ..
   'outside and cuda in all, then what fn returned. As a schedule of torch.profiler: fn is called wait times, warmup ' ..
   'times under the profiler, of which nothing is kept, then active times.',
 function(fn, path, sort, top, quiet, wait, warmup, active)
-  if type(fn) ~= 'function' and type(fn) ~= 'table' then
-    core.fail("profile: argument 1 'fn' must be a function, got " .. core.describe(fn))
-  end
-  sort = sort == nil and 'self' or sort
-  if not orders[sort] then
-    core.fail("profile: sort must be 'self', 'total', 'cuda' or 'calls', got " .. core.describe(sort))
-  end
-  top = count('top', top, math.huge, 0)
-  wait, warmup, active = count('wait', wait, 0, 0), count('warmup', warmup, 0, 0), count('active', active, 1, 1)
-  if path ~= nil then
-    if type(path) ~= 'string' then core.fail('profile: path must be a string, got ' .. core.describe(path)) end
-    core.check_writable('profile', path)
-  end
+  if path then core.check_writable('profile', path) end
   local function finished(rows, ...)
     finish(rows, path, sort)
-    if not quiet then show(rows, top, 1) end
+    if not quiet then show(rows, top or math.huge, 1) end
     return rows, ...
   end
   for _ = 1, wait do fn() end

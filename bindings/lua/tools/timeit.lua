@@ -12,19 +12,11 @@ local timing = {}
 
 --- `mt.timeit(fn, {n=, runs=7, quiet=})` prints "mean +- deviation per loop" and returns mean,
 --- deviation and median in seconds. Without n, as many loops as take 0.05 s.
-timing.timeit = core.declare('timeit(fn, n=nil, runs=7, quiet=false)', 'How long fn() takes: prints "mean +- ' ..
+timing.timeit = core.declare('timeit(fn: function, n: int >= 1 = nil, runs: int >= 1 = 7, quiet=false)',
+  'How long fn() takes: prints "mean +- ' ..
   'deviation per loop" of runs of n loops each (without n as many as take 0.05 s); returns mean, deviation, median ' ..
   'in seconds. Before and after each run it waits for the GPUs in use.',
 function(fn, n, runs, quiet)
-  if not core.is_callable(fn) then
-    core.fail('timeit: fn must be a function, got ' .. core.describe(fn))
-  end
-  runs = runs or 7
-  for name, count in pairs {n = n, runs = runs} do
-    if type(count) ~= 'number' or count < 1 or count % 1 ~= 0 then
-      core.fail('timeit: %s must be a whole number from 1, got %s', name, core.describe(count))
-    end
-  end
   local function run(loops)
     core.wait_for_gpus()
     local start = core.time()
@@ -59,12 +51,12 @@ end)
 
 --- `mt.time(fn)` prints what one call of fn takes, as %time: of the processor (user, sys, total: all
 --- threads together) and of the clock. Returns these in seconds, then what fn returned.
-timing.time = core.declare('time(fn, quiet=false)', 'What one call of fn takes: prints the time of the processor ' ..
+timing.time = core.declare('time(fn: function, quiet=false)',
+  'What one call of fn takes: prints the time of the processor ' ..
   '(user, sys, total: all threads together) and of the clock (wall; it waits for the GPUs in use); returns ' ..
   '{user=, sys=, total=, wall=} in seconds, then what fn returned. The first call of a function may compile; ' ..
   'mt.timeit repeats.',
 function(fn, quiet)
-  if not core.is_callable(fn) then core.fail('time: fn must be a function, got ' .. core.describe(fn)) end
   core.wait_for_gpus()
   local user, sys = core.cpu_times()
   local start = core.time()
