@@ -5,3 +5,4 @@
 #include "engine/linalg/distance.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/optim.h"

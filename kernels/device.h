@@ -13,7 +13,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 5;
+constexpr uint32_t kDeviceAbi = 6;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -219,31 +219,26 @@ struct Random {
   uint64_t span;
 };
 
-/// What changes at each replay of a CUDA graph: the learning rate, and 1 - beta^step of Adam's two
-/// averages, which begin as 0.
-struct StepNumbers {
-  double lr, bias1, bias2;
-};
-/// One parameter's update; all arrays contiguous, n long. Formulas as in torch.optim.
-struct SgdStep {
-  Dtype dtype;
-  int64_t n;
+constexpr int kMaxStates = 3, kMaxNumbers = 11;
+/// One parameter in a step of an optimizer: contiguous arrays, n long.
+struct OptimizeTensor {
+  int64_t n, before;  // before: elements of the parameters that come first
   void* value;
   const void* grad;
-  void* momentum_buffer;  // null without momentum
-  StepNumbers now;
-  double momentum, dampening, weight_decay;
-  bool nesterov, first;  // first: the buffer starts as the gradient
+  void* state[kMaxStates];  // null: not there
+  int row;                  // of `numbers`
 };
-struct AdamStep {
+/// A step of optimizer `rule` (kernels/optimizers.h) for `count` parameters with n elements together,
+/// all with the same states.
+struct Optimize {
+  int rule;
+  unsigned states;  // bit k: state k is there
   Dtype dtype;
+  int count;
   int64_t n;
-  void* value;
-  const void* grad;
-  void *mean, *square;
-  StepNumbers now;
-  double beta1, beta2, eps, weight_decay;
-  bool decoupled;  // AdamW: the decay acts on the value, not through the gradient
+  const OptimizeTensor* tensors;
+  const double* numbers;  // rows of kMaxNumbers
+  bool on_device;  // of a graph: the rows are in the GPU's memory, and written before each replay
 };
 
 /// Every verb: its result, its name, its argument. Each backend defines all of them; the fields of
@@ -270,8 +265,7 @@ struct AdamStep {
   V(void, nonzero, Nonzero)        \
   V(void, search, Search)          \
   V(void, random, Random)          \
-  V(void, sgd, SgdStep)            \
-  V(void, adam, AdamStep)
+  V(void, optimize, Optimize)
 // clang-format on
 
 /// A device: its name, its memory and the table of its verbs.

@@ -9,9 +9,8 @@
 namespace mt {
 
 /// What the engine and the plug-in must agree about.
-constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 4;
-constexpr int kMostSteps = 32;  // of groups of parameters in a graph
-constexpr int kMostGpus = 8;    // of a machine
+constexpr uint32_t kGpuAbi = kDeviceAbi << 8 | 5;
+constexpr int kMostGpus = 8;  // of a machine
 
 /// Bytes, except `allocations` and what follows, which count since the start.
 struct GpuUse {
@@ -37,10 +36,9 @@ struct BadIndex {
 };
 
 /// What a replay of a graph does not share with the run that was captured: the place in the stream
-/// of random numbers, from where the captured offsets began, and the optimizers' numbers.
+/// of random numbers, from where the captured offsets began.
 struct Replay {
   uint64_t seed, offset;
-  StepNumbers step[kMostSteps];
 };
 
 struct Gpu : Device {
@@ -87,8 +85,11 @@ struct Gpu : Device {
   bool (*capture)();
   /// Ends that. Null where nothing was to be kept, or something went wrong.
   void* (*captured)(bool keep);
-  /// Which entry of Replay::step the next `sgd` or `adam` reads; -1: the numbers it is given.
-  void (*step_entry)(int);
+  /// Memory for n numbers that a replay needs before it begins; nothing else of the graph that is
+  /// captured uses it, and it stays as long as the graph. Null where there is none, which is noted.
+  double* (*graph_numbers)(int64_t n);
+  /// Writes n numbers, as arguments of kernels: it never waits, and the source may be changed at once.
+  void (*write_numbers)(double* to, const double* from, int64_t n);
   void (*replay)(void* graph, const Replay&);
   /// Its arena goes when the last tensor in it does.
   void (*drop_graph)(void* graph);

@@ -23,7 +23,7 @@ for kind, names in pairs {
   [integers] = 'dim shape size', [number] = 'first last max maxnorm min p scale_factor value',
   [boolean] = 'align_corners enabled retain_graph sci_mode unbiased',
   [text] = 'device equation name other path profile rounding_mode',
-  [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'betas range',
+  [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
   table = 'base defines rank', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
   ['number|boolean|table|mt.Tensor'] = 'data',
 } do
@@ -35,6 +35,11 @@ reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|tabl
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
   ['gradient.spacing'] = 'number|number[]|mt.Tensor[]', ['interpolate.scale_factor'] = 'number|number[]',
   ['lerp.y'] = tensor, ['lerp.weight'] = operand, ['clamp_min.min'] = operand, ['clamp_max.max'] = operand}
+for _, optimizer in ipairs(core.optimizers()) do
+  for _, option in ipairs(optimizer.options) do
+    if type(option.default) == 'table' then reference.of[optimizer.name .. '.' .. option.name] = 'number[]' end
+  end
+end
 -- What comes back, where the declaration does not say it and it is no tensor.
 reference.returns = {cdiv = integer, get_num_threads = integer, Generator = 'mt.Generator', class = 'mt.Class',
   register_hook = 'mt.Hook'}

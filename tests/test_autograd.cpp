@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "engine/autograd/view_gradients.h"
+#include "engine/ops/optim.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -206,8 +207,7 @@ MT_TEST("a saved tensor that was changed in place is refused", "[autograd]") {
   const Tensor w = leaf(tensor({2}, {1, 2}));
   w.set_grad(tensor({2}, {1, 1}));
   const Tensor loss = sum(square(w));
-  std::vector<Tensor> velocity;
-  sgd_step({w}, velocity, {});
+  SGD({w}).step();
   CHECK(contains(error_of([&] { loss.backward(); }),
                  "backward: square needs a tensor (2) that was changed in place"));
 }

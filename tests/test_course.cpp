@@ -4,6 +4,7 @@
 // must give what the CPU gives; 3.5 training. As in the course's tests inputs have 1 to 4 dimensions
 // of 1 to 3 elements in -100..100, lie in memory in any order, and 1e-2 is near enough.
 #include "engine/core/device.h"
+#include "engine/ops/optim.h"
 #include "tests/support.h"
 
 namespace mt::test {
@@ -236,12 +237,12 @@ int64_t train_split(const Device& there, int epochs) {
     const Tensor out = reshape(sigmoid(linear(h, p[4], p[5])), {-1});
     return out * of + (out - 1.0) * (of - 1.0);
   };
-  std::vector<Tensor> velocity;
+  const SGD sgd(p, {.lr = 0.05});
   for (int epoch = 0; epoch < epochs; ++epoch)
     for (int64_t at = 0; at < kPoints; at += kBatch) {
       for (const Tensor& w : p) w.set_grad({});
       mean(-log(own(slice(x, 0, at, kBatch), slice(y, 0, at, kBatch)) + 1e-6)).backward();
-      sgd_step(p, velocity, {0.05, 0, 0, 0, false});
+      sgd.step();
     }
   for (const Tensor& w : p) w.set_grad({});
   NoGrad off;

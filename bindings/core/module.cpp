@@ -24,106 +24,7 @@
 namespace mt::lua {
 namespace {
 
-/// Tensors of a Lua list where `false` or nothing stands for "not yet".
-std::vector<Tensor> state_list(const Args& a, int i, size_t n) {
-  std::vector<Tensor> list(n);
-  a.table(i);
-  for (size_t k = 0; k < n; ++k) {
-    lua_rawgeti(a.L, i, int(k + 1));
-    if (const Tensor* t = tensor_at(a.L, -1)) list[k] = *t;
-    lua_pop(a.L, 1);
-  }
-  return list;
-}
-/// Which tensors a list holds; the Lua list keeps them alive.
-std::vector<const TensorImpl*> identities(const std::vector<Tensor>& list) {
-  std::vector<const TensorImpl*> ids(list.size());
-  for (size_t k = 0; k < list.size(); ++k) ids[k] = list[k].defined() ? list[k].impl() : nullptr;
-  return ids;
-}
-void store_list(const Args& a, int i, const std::vector<const TensorImpl*>& before,
-                const std::vector<Tensor>& after) {
-  for (size_t k = 0; k < after.size(); ++k) {
-    if (!after[k].defined() || (k < before.size() && before[k] == after[k].impl())) continue;
-    push_tensor(a.L, after[k]);
-    lua_rawseti(a.L, i, int(k + 1));
-  }
-}
-
-/// Adam where parameters count different numbers of steps: those that missed as many step together,
-/// fewest first, which cuda/init.lua relies on. Returns how many each has missed now.
-std::vector<int64_t> adam_apart(const std::vector<Tensor>& p, std::vector<Tensor>& m,
-                                std::vector<Tensor>& s, AdamOptions o,
-                                std::vector<int64_t> missed) {
-  const int64_t step = o.step;
-  std::vector<int64_t> lags, after = missed;
-  for (size_t i = 0; i < p.size(); ++i)
-    if (p[i].grad().defined()) lags.push_back(missed[i]);
-    else ++after[i];
-  std::sort(lags.begin(), lags.end());
-  lags.erase(std::unique(lags.begin(), lags.end()), lags.end());
-  for (const int64_t lag : lags) {
-    std::vector<Tensor> now = p;
-    for (size_t i = 0; i < p.size(); ++i)
-      if (missed[i] != lag) now[i] = p[i].detach();  // has no gradient and is passed over
-    o.step = step - lag;
-    adam_step(now, m, s, o);
-  }
-  return after;
-}
-
-/// A parameter counts the steps for which it has a gradient, as PyTorch's do: the group's less those
-/// that it missed. Mostly there are none, and nothing is counted. Whether it pushed new counts.
-bool adam_steps(Args& a) {
-  const std::vector<Tensor> p = a.tensors(1);
-  const size_t n = p.size();
-  std::vector<Tensor> m = state_list(a, 2, n), s = state_list(a, 3, n);
-  const auto m0 = identities(m), s0 = identities(s);
-  const AdamOptions o{a.number(4), a.number(5),         a.number(6),  a.number(7),
-                      a.number(8), a.boolean(9, false), a.integer(10)};
-  const bool apart = a.given(11) || std::any_of(p.begin(), p.end(), [](const Tensor& t) {
-                       return !t.grad().defined();
-                     });
-  std::vector<int64_t> missed;
-  if (apart) {
-    if (a.given(11)) missed = a.integers(11);
-    missed.resize(n);
-    missed = adam_apart(p, m, s, o, std::move(missed));
-  } else {
-    adam_step(p, m, s, o);
-  }
-  store_list(a, 2, m0, m);
-  store_list(a, 3, s0, s);
-  if (!apart) return false;
-  lua_createtable(a.L, int(n), 0);
-  for (size_t i = 0; i < n; ++i) {
-    lua_pushnumber(a.L, double(missed[i]));
-    lua_rawseti(a.L, -2, int(i + 1));
-  }
-  return true;
-}
-
 const Entry kCore[] = {
-    {"sgd_step(parameters, velocity, lr, momentum, dampening, weight_decay, nesterov)",
-     "One step of SGD over all parameters; velocity is filled.",
-     [](Args& a) {
-       const std::vector<Tensor> p = a.tensors(1);
-       const SgdOptions o{a.number(3), a.number(4), a.number(5), a.number(6), a.boolean(7, false)};
-       std::vector<Tensor> velocity =
-           o.momentum != 0 ? state_list(a, 2, p.size()) : std::vector<Tensor>();
-       const auto before = identities(velocity);
-       sgd_step(p, velocity, o);
-       if (o.momentum != 0) store_list(a, 2, before, velocity);
-       return 0;
-     }},
-    {"adam_step(parameters, mean, square, lr, beta1, beta2, eps, weight_decay, decoupled, step, "
-     "missed=nil)",
-     "One step of Adam over all parameters; mean and square are filled. missed: how many of the "
-     "steps each parameter had no gradient for, nil for none; returned as it is after the step.",
-     [](Args& a) {
-       if (adam_steps(a)) return 1;
-       return 0;
-     }},
     {"zero_grad([parameters])", "Drops the gradients of a list of tensors.",
      [](Args& a) {
        a.table(1);
@@ -226,13 +127,6 @@ const Entry kCore[] = {
      "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
      "False where the processor cannot.",
      [](Args& a) { return a.push(set_flush_denormal(a.boolean(1))); }},
-    {"without_denormals(fn, ..)", "fn(..) while results too small to be normal numbers become 0.",
-     [](Args& a) {
-       a.function(1);
-       const NoDenormals mode;
-       lua_call(a.L, a.count() - 1, 0);
-       return 0;
-     }},
     {"device_unavailable_reason(device)",
      "Why a device cannot be used; an empty string when it can.",
      [](Args& a) {
@@ -493,6 +387,7 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 void open_core(lua_State* L) {
   add(L, kCore);
   add(L, kLanguage);
+  add_optim(L);
   add_profile(L);
   for (const Entry& e : kCore) e.internal = true;
   for (const Entry& e : kLanguage) e.internal = true;

@@ -1,8 +1,8 @@
 // cuda.cpp -- what Lua asks of GPUs: memory, page-locked tensors, events, graphs
 #include <cstdio>
 #include <cstring>
-#include <memory>
 
+#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "engine/core/host.h"
 #include "engine/gpu/graph.h"
@@ -19,41 +19,8 @@ const Gpu& gpu_at(const Args& a, int i) {
 
 // ---- objects that Lua holds ----------------------------------------------------------------------
 
-/// A userdata that ends what it holds. `what` names it in errors.
-template <class T> struct Held {
-  std::unique_ptr<T> object;
-
-  static T* push(lua_State* L, std::unique_ptr<T> object) {
-    Held* h = new (lua_newuserdata(L, sizeof(Held))) Held;
-    if (luaL_newmetatable(L, T::kName)) {
-      lua_pushcfunction(L, collect);
-      lua_setfield(L, -2, "__gc");
-      lua_pushboolean(L, false);
-      lua_setfield(L, -2, "__metatable");
-    }
-    lua_setmetatable(L, -2);
-    h->object = std::move(object);
-    return h->object.get();
-  }
-  static int collect(lua_State* L) {
-    static_cast<Held*>(lua_touserdata(L, 1))->object.reset();
-    return 0;
-  }
-  static T& at(const Args& a, int i) {
-    Held* h = static_cast<Held*>(lua_touserdata(a.L, i));
-    bool is = h && lua_getmetatable(a.L, i);
-    if (is) {
-      luaL_getmetatable(a.L, T::kName);
-      is = lua_rawequal(a.L, -1, -2);
-      lua_pop(a.L, 2);
-    }
-    if (!is || !h->object) a.wrong(i, T::kShown);
-    return *h->object;
-  }
-};
-
 struct Event {
-  static constexpr const char *kName = "mtorch.event", *kShown = "an event of mt.cuda.Event";
+  static constexpr char kShown[] = "an event of mt.cuda.Event";
   const Gpu& gpu;
   void* const mark;
   bool recorded = false;
@@ -68,7 +35,7 @@ struct Event {
 
 /// What Lua holds of a graph.
 struct Recorded : Graph {
-  static constexpr const char *kName = "mtorch.graph", *kShown = "a graph of mt.cuda.graph";
+  static constexpr char kShown[] = "a graph of mt.cuda.graph";
   using Graph::Graph;
 };
 
@@ -196,17 +163,9 @@ const Entry kCuda[] = {
        Held<Recorded>::at(a, 1).finish(a.boolean(2));
        return 0;
      }},
-    {"graph_replay(g, rates, steps)",
-     "Queues what was recorded; a rate and a number for each step.",
+    {"graph_replay(g)", "Queues what was recorded.",
      [](Args& a) {
-       std::vector<Graph::Step> steps(lua_objlen(a.L, 2));
-       for (size_t i = 0; i < steps.size(); ++i) {
-         lua_rawgeti(a.L, 2, int(i) + 1);
-         lua_rawgeti(a.L, 3, int(i) + 1);
-         steps[i] = {lua_tonumber(a.L, -2), int64_t(lua_tonumber(a.L, -1))};
-         lua_pop(a.L, 2);
-       }
-       Held<Recorded>::at(a, 1).replay(steps);
+       Held<Recorded>::at(a, 1).replay();
        return 0;
      }},
     {"graph_drop(g)", "Ends a graph.",

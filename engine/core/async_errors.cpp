@@ -57,12 +57,6 @@ void set_current_capture(Capture* c) {
   current_capture = c;
   capturing = c ? &c->gpu : nullptr;
 }
-void record_step(StepRule rule) {
-  if (current_capture->steps.size() == kMostSteps)
-    fail("a graph can hold {} steps of optimizers; use several graphs", kMostSteps);
-  capturing->step_entry(int(current_capture->steps.size()));
-  current_capture->steps.push_back(std::move(rule));
-}
 
 GpuCall* new_gpu_call() {
   const int64_t now = started_on_gpus();

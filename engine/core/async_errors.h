@@ -29,9 +29,6 @@ std::string describe_violation(const IndexBound&, int64_t value);
 /// Whether a verb that checks positions reports a wrong one when it is called.
 bool reports_synchronously(const Device&);
 
-/// The numbers of an optimizer's step from its learning rate and its place among the steps.
-using StepRule = std::function<StepNumbers(double lr, int64_t step)>;
-
 /// What a CUDA graph keeps of its recording beside the work itself (mt::Graph). Lives as long as
 /// the graph, so that errors of its replays find their bounds.
 struct Capture {
@@ -40,14 +37,14 @@ struct Capture {
   ~Capture();
   const Gpu& gpu;
   std::vector<std::pair<uint64_t, IndexBound>> bounds;  // by the number of the check
-  std::vector<StepRule> steps;
+  /// What a replay does first, in order: all of them with `false`, which may throw and changes
+  /// nothing, then with `true`.
+  std::vector<std::function<void(bool commit)>> before_replay;
   Capture* next;  // of all that live
 };
 /// The capture of this moment, or null; `capturing` is its GPU.
 extern Capture* current_capture;
 void set_current_capture(Capture*);
-/// The next sgd or adam of the GPU that is recorded reads its numbers from each replay.
-void record_step(StepRule);
 
 /// A call of the user's that launched work on a GPU.
 struct GpuCall {

@@ -33,18 +33,14 @@ void Graph::finish(bool keep) {
   }
 }
 
-void Graph::replay(const std::vector<Step>& steps) {
+void Graph::replay() {
   if (!handle_) fail("this graph recorded nothing that can be replayed");
   if (capturing) fail("a graph cannot be replayed while another is recorded");
-  const std::vector<StepRule>& recorded = capture_->steps;
-  if (steps.size() != recorded.size())
-    fail("{} steps were recorded, not {}", recorded.size(), steps.size());
   check_alive(gpu_);
+  for (const bool commit : {false, true})
+    for (const auto& prepare : capture_->before_replay) prepare(commit);
   Generator& generator = default_generator();
-  Replay r{};
-  r.seed = generator.initial_seed();
-  r.offset = generator.counter() - begun_;
-  for (size_t i = 0; i < steps.size(); ++i) r.step[i] = recorded[i](steps[i].lr, steps[i].number);
+  const Replay r{generator.initial_seed(), generator.counter() - begun_};
   const profile::Scope scope(profile::Kind::launch, uint64_t(this), [] { return "launch: graph"; });
   gpu_.replay(handle_, r);
   generator.set_counter(generator.counter() + draws_);

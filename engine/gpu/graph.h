@@ -1,7 +1,6 @@
 // graph.h -- CUDA graphs: a run of operations recorded once and replayed
 #pragma once
 #include <memory>
-#include <vector>
 
 #include "engine/core/async_errors.h"
 
@@ -16,13 +15,8 @@ class Graph {
   ~Graph();
   /// Ends the recording. Without `keep`, or where something went wrong, nothing can be replayed.
   void finish(bool keep);
-  /// Queues all that was recorded; `steps` are the optimizers', as many and in the order as they
-  /// were recorded.
-  struct Step {
-    double lr;
-    int64_t number;
-  };
-  void replay(const std::vector<Step>& steps);
+  /// Queues all that was recorded. The optimizers' steps count, with the options of now.
+  void replay();
   const Gpu& gpu() const { return gpu_; }
 
  private:

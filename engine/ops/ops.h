@@ -15,7 +15,6 @@
 #include "engine/ops/loss.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/normalize.h"
-#include "engine/ops/optim.h"
 #include "engine/ops/pool.h"
 #include "engine/ops/print.h"
 #include "engine/ops/products.h"

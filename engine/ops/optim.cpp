@@ -1,4 +1,7 @@
-// optim.cpp -- optimizer steps over all parameters in one call
+// optim.cpp -- optimizers: what is known of each, and a step for all parameters in one call
+#include "engine/ops/optim.h"
+
+#include <algorithm>
 #include <cmath>
 
 #include "engine/autograd/graph.h"
@@ -9,94 +12,298 @@
 namespace mt {
 namespace {
 
-/// Calls `step(i, value, gradient)` for each parameter that has a gradient, with plain contiguous
-/// data.
-template <class Step>
-void each(const char* name, const std::vector<Tensor>& parameters, const Step& step) {
-  NoGrad off;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Tensor& p = parameters[i];
-    check_alive(p.device());
-    Tensor g = p.grad();
-    if (!g.defined()) continue;
-    if (!(g.shape() == p.shape()))
-      fail("{}: parameter {} is {}, its gradient {}", name, i + 1, to_string(p.shape()),
-           to_string(g.shape()));
-    if (!is_float(p.dtype())) fail("{}: parameter {} is {}", name, i + 1, dtype_name(p.dtype()));
-    if (&g.device() != &p.device())
-      fail("{}: parameter {} is on {}, its gradient on {}", name, i + 1, p.device().name,
-           g.device().name);
-    g = contiguous(to(g, wide(p.dtype())));
-    const Tensor value = contiguous(to_compute_dtype(p));
-    step(i, value, g);
-    if (value.impl() != p.impl()) copy_(p, value);
-    else bump(p);
-  }
+// ---- the table of optimizers ----------------------------------------------------------------------
+
+template <class O> void prepare(const double* options, optim::Progress& p, double* numbers) {
+  const auto o = options_in<typename O::Options>(options);
+  bool decoupled = requires { O::decoupled; };
+  if constexpr (requires { o.decoupled_weight_decay; }) decoupled = o.decoupled_weight_decay;
+  double decay = 0;
+  if constexpr (requires { o.weight_decay; }) decay = o.weight_decay;
+  const optim::Numbers<O, double> k{o.maximize ? -1.0 : 1.0, decoupled ? 0 : decay,
+                                    decoupled ? 1 - o.lr * decay : 1, O::prepare(o, p)};
+  std::memcpy(numbers, &k, sizeof k);
 }
 
-/// In a graph the step gets its numbers from each replay.
-void tell_graph(const std::vector<Tensor>& parameters, StepRule rule) {
-  if (capturing && !parameters.empty() && &parameters[0].device() == capturing)
-    record_step(std::move(rule));
+template <class O> const char* refuses(const double* options) {
+  const auto o = options_in<typename O::Options>(options);
+  if constexpr (requires { O::refuses(o); }) return O::refuses(o);
+  else return nullptr;
 }
 
-/// State beside a parameter: zeros at first, then of the parameter's shape and dtype; float32 for
-/// 16-bit floats.
-void fit_state(const char* name, Tensor& state, const Tensor& value, size_t i) {
-  if (!state.defined()) {
-    if (capturing)
-      fail(
-          "{}: parameter {} has no state yet, which every replay would make anew; let mt.cuda.graph "
-          "run the function before it records, warmup=1 or more",
-          name, i + 1);
-    state = zeros_like(value);
-    return;
+int option_named(const optim::Info& info, const char* name) {
+  for (int i = 0; name && i < optim::kMaxOptions && info.options[i].name; ++i)
+    if (std::strcmp(info.options[i].name, name) == 0) return i;
+  return -1;
+}
+
+template <class O> OptimizerRow row_of() {
+  const typename O::Options defaults{};
+  constexpr int options = optim::count_names(O::info.options);
+  static_assert(sizeof defaults == options * sizeof(double), "each option has its name and range");
+  OptimizerRow r{&O::info, options, optim::states<O>, 0, {}, {}, {}, {}, prepare<O>, refuses<O>};
+  while (r.running < optim::kMaxRunning && O::info.running[r.running]) ++r.running;
+  std::memcpy(r.defaults, &defaults, sizeof defaults);
+  for (int i = 0; i + 1 < options; ++i)
+    r.pair[i] = std::strcmp(O::info.options[i].name, O::info.options[i + 1].name) == 0;
+  for (int k = 0; k < kMaxStates; ++k) {
+    r.when[k] = option_named(O::info, O::info.states[k].when);
+    r.start[k] = option_named(O::info, O::info.states[k].start);
   }
-  if (!(state.shape() == value.shape()))
-    fail("{}: parameter {} is {}, its state {}; make a new optimizer", name, i + 1,
-         to_string(value.shape()), to_string(state.shape()));
-  state = contiguous(to(to(state, value.device()), value.dtype()));
+  return r;
+}
+
+/// Which states the options ask for.
+unsigned states_for(const OptimizerRow& row, const double* options) {
+  unsigned mask = 0;
+  for (int k = 0; k < row.states; ++k)
+    if (row.when[k] < 0 || options[row.when[k]] != 0) mask |= 1u << k;
+  return mask;
+}
+
+bool in_range(const optim::Option& o, double x) {
+  return x >= o.least && x <= o.most && !(o.below && x == o.most) && std::isfinite(x);
 }
 
 }  // namespace
 
-void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& velocity,
-              const SgdOptions& o) {
-  velocity.resize(parameters.size());
-  tell_graph(parameters, [](double lr, int64_t) { return StepNumbers{lr, 0, 0}; });
-  each("SGD", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
-    const bool first = !velocity[i].defined();
-    if (o.momentum != 0) fit_state("SGD", velocity[i], value, i);
-    value.device().sgd({value.dtype(),
-                        value.numel(),
-                        value.data(),
-                        g.data(),
-                        o.momentum != 0 ? velocity[i].data() : nullptr,
-                        {o.lr, 0, 0},
-                        o.momentum,
-                        o.dampening,
-                        o.weight_decay,
-                        o.nesterov,
-                        first});
-  });
+const OptimizerRow& optimizer_row(int rule) {
+#define MT_ROW(O) row_of<optim::O>(),
+  static const OptimizerRow rows[] = {MT_OPTIMIZERS(MT_ROW)};
+#undef MT_ROW
+  return rows[rule];
 }
 
-void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean,
-               std::vector<Tensor>& square, const AdamOptions& o) {
-  mean.resize(parameters.size());
-  square.resize(parameters.size());
-  const auto numbers = [beta1 = o.beta1, beta2 = o.beta2](double lr, int64_t step) {
-    return StepNumbers{lr, 1 - std::pow(beta1, step), 1 - std::pow(beta2, step)};
+std::string wrong_option(const OptimizerRow& row, const double* options) {
+  for (int i = 0; i < row.options; ++i) {
+    const optim::Option& o = row.info->options[i];
+    if (in_range(o, options[i])) continue;
+    const std::string from = std::isfinite(o.least) ? fmt::format(" from {}", o.least) : "";
+    const std::string end =
+        o.most < math::kInfinity ? fmt::format(" {} {}", o.below ? "to below" : "to", o.most) : "";
+    return fmt::format("{} must be a finite number{}{}, got {}", o.name, from, end, options[i]);
+  }
+  const char* const sentence = row.refuses(options);
+  return sentence ? sentence : "";
+}
+
+// ---- a step ---------------------------------------------------------------------------------------
+
+namespace {
+
+/// A parameter that has a gradient, as the verb gets it.
+struct Entry {
+  size_t group, index;
+  unsigned states;
+  const Tensor* parameter;
+  Tensor grad, copy;  // copy: of a parameter that is not contiguous, or a 16-bit float
+  const Tensor& value() const { return copy.defined() ? copy : *parameter; }
+  bool same_kind(const Entry& e) const {
+    return states == e.states && value().dtype() == e.value().dtype() &&
+           &value().device() == &e.value().device();
+  }
+};
+
+bool same(const optim::Progress& a, const optim::Progress& b) {
+  return a.step == b.step && a.running[0] == b.running[0] && a.running[1] == b.running[1] &&
+         a.first == b.first;
+}
+
+bool same_shape(const Tensor& a, const Tensor& b) {
+  const TensorImpl &x = *a.impl(), &y = *b.impl();
+  return x.ndim == y.ndim && std::equal(x.size, x.size + x.ndim, y.size);
+}
+
+bool is_recorded(const Device& d) { return capturing && &d == capturing; }
+
+}  // namespace
+
+struct Optimizer::Impl : std::enable_shared_from_this<Impl> {
+  const int rule;
+  const OptimizerRow& row;
+  std::vector<Group> groups;
+  std::vector<Entry> entries;  // of the step under way, as what follows
+  std::vector<OptimizeTensor> tensors;
+  std::vector<double> numbers;
+
+  explicit Impl(int r) : rule(r), row(optimizer_row(r)) {}
+  const char* name() const { return row.info->name; }
+  void fit_state(const Group&, Parameter&, int k, const Tensor& value, size_t i) const;
+  void add_entry(size_t group, size_t index, unsigned states);
+  void advance(const Group&, Parameter&);
+  void fill_numbers(const Entry* from, const Entry* to);
+  double* record(const Entry* from, const Entry* to);
+  void run(const Entry* from, const Entry* to);
+};
+
+/// Makes state k, or brings it to where the parameter is.
+void Optimizer::Impl::fit_state(const Group& group, Parameter& p, int k, const Tensor& value,
+                                size_t i) const {
+  Tensor& state = p.state[k];
+  if (!state.defined()) {
+    if (is_recorded(value.device()))
+      fail(
+          "{}: parameter {} has no state yet, which every replay would make anew; let mt.cuda.graph "
+          "run the function before it records, warmup=1 or more",
+          name(), i + 1);
+    const int start = row.start[k];
+    state = full(value.shape(), start < 0 ? 0 : group.options[size_t(start)], value.dtype(),
+                 value.device());
+    p.progress.first = true;
+    return;
+  }
+  if (!same_shape(state, value))
+    fail("{}: parameter {} is {}, its state {}; make a new optimizer", name(), i + 1,
+         to_string(value.shape()), to_string(state.shape()));
+  if (state.dtype() != value.dtype() || &state.device() != &value.device() ||
+      !state.is_contiguous())
+    state = contiguous(to(to(state, value.device()), value.dtype()));
+}
+
+void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
+  Parameter& parameter = groups[group].parameters[i];
+  const Tensor& p = parameter.value;
+  check_alive(p.device());
+  Tensor g = p.grad();
+  if (!g.defined()) return;
+  if (!same_shape(g, p))
+    fail("{}: parameter {} is {}, its gradient {}", name(), i + 1, to_string(p.shape()),
+         to_string(g.shape()));
+  if (!is_float(p.dtype())) fail("{}: parameter {} is {}", name(), i + 1, dtype_name(p.dtype()));
+  if (&g.device() != &p.device())
+    fail("{}: parameter {} is on {}, its gradient on {}", name(), i + 1, p.device().name,
+         g.device().name);
+  const Dtype dtype = wide(p.dtype());
+  entries.push_back({group, i, states, &p, std::move(g), {}});
+  Entry& e = entries.back();
+  if (p.dtype() != dtype || !p.is_contiguous()) e.copy = contiguous(to_compute_dtype(p));
+  if (e.grad.dtype() != dtype || !e.grad.is_contiguous()) e.grad = contiguous(to(e.grad, dtype));
+  for (int k = 0; k < row.states; ++k)
+    if (optim::has(states, k)) fit_state(groups[group], parameter, k, e.value(), i);
+}
+
+/// Counts a step of a parameter; its numbers are a new row.
+void Optimizer::Impl::advance(const Group& group, Parameter& p) {
+  ++p.progress.step;
+  numbers.resize(numbers.size() + kMaxNumbers);
+  row.prepare(group.options.data(), p.progress, &numbers[numbers.size() - kMaxNumbers]);
+  p.progress.first = false;
+}
+
+/// The rows of a step; parameters that have come equally far share one.
+void Optimizer::Impl::fill_numbers(const Entry* from, const Entry* to) {
+  optim::Progress before;
+  const Parameter* last = nullptr;
+  for (const Entry* e = from; e < to; ++e) {
+    Group& group = groups[e->group];
+    Parameter& p = group.parameters[e->index];
+    if (last && e->group == e[-1].group && same(p.progress, before)) {
+      p.progress = last->progress;
+    } else {
+      before = p.progress;
+      advance(group, p);
+    }
+    last = &p;
+    tensors[size_t(e - from)].row = int(numbers.size()) / kMaxNumbers - 1;
+  }
+}
+
+/// Where the graph that is recorded finds a row for each parameter, which its replays fill.
+double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
+  struct Place {
+    size_t group, index;
+    void* state[kMaxStates];
   };
-  const StepNumbers now = numbers(o.lr, o.step);
-  tell_graph(parameters, numbers);
-  each("Adam", parameters, [&](size_t i, const Tensor& value, const Tensor& g) {
-    fit_state("Adam", mean[i], value, i);
-    fit_state("Adam", square[i], value, i);
-    value.device().adam({value.dtype(), value.numel(), value.data(), g.data(), mean[i].data(),
-                         square[i].data(), now, o.beta1, o.beta2, o.eps, o.weight_decay,
-                         o.decoupled});
-  });
+  std::vector<Place> places;
+  for (const Entry* e = from; e < to; ++e) {
+    tensors[size_t(e - from)].row = int(e - from);
+    Place& p = places.emplace_back(Place{e->group, e->index, {}});
+    std::copy_n(tensors[size_t(e - from)].state, kMaxStates, p.state);
+  }
+  const Gpu& gpu = *capturing;
+  double* const rows = gpu.graph_numbers((to - from) * kMaxNumbers);
+  const auto prepare = [self = shared_from_this(), places, rows, &gpu,
+                        states = from->states](bool commit) {
+    self->numbers.clear();
+    for (const Place& at : places) {
+      Group& group = self->groups[at.group];
+      Parameter& p = group.parameters[at.index];
+      bool fits = states_for(self->row, group.options.data()) == states;
+      for (int k = 0; k < kMaxStates; ++k)
+        fits &= !at.state[k] || (p.state[k].defined() && p.state[k].data() == at.state[k]);
+      if (!fits)
+        fail("replay: {} has other state now than was recorded; record the graph again",
+             self->name());
+      if (commit) self->advance(group, p);
+    }
+    if (commit) gpu.write_numbers(rows, self->numbers.data(), int64_t(self->numbers.size()));
+  };
+  current_capture->before_replay.push_back(prepare);
+  return rows;
+}
+
+/// The step of parameters of one kind.
+void Optimizer::Impl::run(const Entry* from, const Entry* to) {
+  const Device& device = from->value().device();
+  tensors.clear(), numbers.clear();
+  int64_t n = 0;
+  for (const Entry* e = from; e < to; ++e) {
+    const Parameter& p = groups[e->group].parameters[e->index];
+    OptimizeTensor t{e->value().numel(), n, e->value().data(), e->grad.data(), {}, 0};
+    for (int k = 0; k < row.states; ++k)
+      if (optim::has(e->states, k)) t.state[k] = p.state[k].data();
+    tensors.push_back(t);
+    n += t.n;
+  }
+  const bool recorded = is_recorded(device);
+  if (!recorded) fill_numbers(from, to);
+  const double* const rows = recorded ? record(from, to) : numbers.data();
+  device.optimize({rule, from->states, from->value().dtype(), int(to - from), n, tensors.data(),
+                   rows, recorded});
+  for (const Entry* e = from; e < to; ++e) {
+    if (e->copy.defined()) copy_(*e->parameter, e->copy);
+    else bump(*e->parameter);
+  }
+}
+
+Optimizer::Optimizer(int rule) : impl_(std::make_shared<Impl>(rule)) {}
+const OptimizerRow& Optimizer::row() const { return impl_->row; }
+std::vector<Optimizer::Group>& Optimizer::groups() const { return impl_->groups; }
+
+void Optimizer::add_group(const std::vector<Tensor>& parameters, const double* options) const {
+  check(options);
+  Group group{};
+  std::copy_n(options, row().options, group.options.begin());
+  for (const Tensor& p : parameters) group.parameters.push_back({p, {}, {}});
+  groups().push_back(std::move(group));
+}
+
+void Optimizer::check(const double* options) const {
+  if (const std::string wrong = wrong_option(row(), options); !wrong.empty())
+    fail("{}: {}", row().info->name, wrong);
+}
+
+void Optimizer::zero_grad() const {
+  for (const Group& group : groups())
+    for (const Parameter& p : group.parameters) p.value.set_grad({});
+}
+
+void Optimizer::step() const {
+  const NoGrad off;
+  Impl& self = *impl_;
+  struct Clear {
+    std::vector<Entry>& entries;
+    ~Clear() { entries.clear(); }
+  } const clear{self.entries};
+  for (size_t g = 0; g < self.groups.size(); ++g) {
+    const unsigned states = states_for(self.row, self.groups[g].options.data());
+    for (size_t i = 0; i < self.groups[g].parameters.size(); ++i) self.add_entry(g, i, states);
+  }
+  const Entry* const end = self.entries.data() + self.entries.size();
+  for (const Entry *from = self.entries.data(), *to = from; from < end; from = to) {
+    while (to < end && to->same_kind(*from)) ++to;
+    self.run(from, to);
+  }
 }
 
 }  // namespace mt

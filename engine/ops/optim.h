@@ -1,25 +1,90 @@
-// optim.h -- one step of an optimizer over all parameters
+// optim.h -- optimizers: parameters with their state, and a step for all of them in one call
 #pragma once
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "kernels/optimizers.h"
 
 namespace mt {
 
-struct SgdOptions {
-  double lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0;
-  bool nesterov = false;
+/// What the engine and the bindings know about an optimizer of kernels/optimizers.h.
+struct OptimizerRow {
+  const optim::Info* info;
+  int options, states, running;             // how many
+  double defaults[optim::kMaxOptions];      // flags are 0 or 1
+  bool pair[optim::kMaxOptions];            // with the next one a list of two in Lua
+  int when[kMaxStates], start[kMaxStates];  // the options that a state names, or -1
+  void (*prepare)(const double* options, optim::Progress&, double* numbers);
+  const char* (*refuses)(const double* options);  // a sentence about options that do not fit
 };
-/// One step for every parameter that has a gradient; `velocity` (one entry each) is filled when
-/// momentum asks for it.
-void sgd_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& velocity,
-              const SgdOptions&);
-struct AdamOptions {
-  double lr = 0.001, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  bool decoupled = false;
-  int64_t step = 1;
+const OptimizerRow& optimizer_row(int rule);
+/// A sentence about options outside their ranges, or nothing.
+std::string wrong_option(const OptimizerRow&, const double* options);
+
+/// The struct of options whose numbers these are.
+template <class Options> Options options_in(const double* numbers) {
+  Options o;
+  std::memcpy(static_cast<void*>(&o), numbers, sizeof o);
+  return o;
+}
+
+/// Changes parameters by their gradients. A handle, as a Tensor is: copies share parameters and state.
+class Optimizer {
+ public:
+  /// A parameter, the steps that it had a gradient for, and its state, made by the first of them:
+  /// of its shape and dtype, float32 for 16-bit floats.
+  struct Parameter {
+    Tensor value;
+    optim::Progress progress;
+    Tensor state[kMaxStates];
+  };
+  struct Group {
+    std::vector<Parameter> parameters;
+    std::array<double, optim::kMaxOptions> options;
+  };
+
+  explicit Optimizer(int rule);
+  const OptimizerRow& row() const;
+  std::vector<Group>& groups() const;
+  void add_group(const std::vector<Tensor>& parameters, const double* options) const;
+  /// One step for every parameter that has a gradient. Where an error is thrown nothing has changed.
+  void step() const;
+  /// Drops the gradients of all parameters.
+  void zero_grad() const;
+  /// Throws Error for options outside their ranges.
+  void check(const double* options) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
 };
-void adam_step(const std::vector<Tensor>& parameters, std::vector<Tensor>& mean,
-               std::vector<Tensor>& square, const AdamOptions&);
+
+/// An optimizer with the options of its struct: `mt::Adam adam(parameters, {.lr = 1e-4}); adam.step();`
+template <class Rule, int number> class OptimizerOf : public Optimizer {
+ public:
+  using Options = typename Rule::Options;
+  explicit OptimizerOf(const std::vector<Tensor>& parameters, const Options& options = {})
+      : Optimizer(number) {
+    add_group(parameters, options);
+  }
+  void add_group(const std::vector<Tensor>& parameters, const Options& options = {}) const {
+    Optimizer::add_group(parameters, reinterpret_cast<const double*>(&options));
+  }
+  Options options(size_t group = 0) const {
+    return options_in<Options>(groups().at(group).options.data());
+  }
+  void set_options(const Options& options, size_t group = 0) const {
+    const double* const numbers = reinterpret_cast<const double*>(&options);
+    check(numbers);
+    std::memcpy(groups().at(group).options.data(), numbers, sizeof options);
+  }
+};
+#define MT_OPTIMIZER(O) using O = OptimizerOf<optim::O, optim::k##O>;
+MT_OPTIMIZERS(MT_OPTIMIZER)
+#undef MT_OPTIMIZER
 
 }  // namespace mt

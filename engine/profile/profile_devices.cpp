@@ -10,6 +10,7 @@
 #include "engine/core/dtype.h"
 #include "engine/core/host.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/optim.h"
 #include "engine/profile/profile.h"
 #include "engine/profile/verb_log.h"
 #include "kernels/profile.h"
@@ -52,10 +53,15 @@ std::string copy_name(const char* verb, uint64_t detail) {
   return fmt::format("convert {} to {}", dtype_name(from), dtype_name(to));
 }
 
+std::string optimizer_name(const char* verb, uint64_t rule) {
+  return fmt::format("{} {}", verb, optimizer_row(int(rule)).info->name);
+}
+
 template <class... A> What what(const A&...) { return {}; }
 What what(const Map& m) { return {uint64_t(m.op) << 2 | uint64_t(m.part), map_name}; }
 What what(const Reduce& r) { return {uint64_t(r.op), reduction_name}; }
 What what(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_name}; }
+What what(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
 
 // ---- verbs that take their time -------------------------------------------------------------------
 

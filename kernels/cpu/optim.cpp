@@ -1,54 +1,56 @@
-// optim.cpp -- the optimizers' verbs on the CPU: one pass over value, gradient and state
-#include "kernels/optim.h"
-
+// optim.cpp -- a step of an optimizer on the CPU: one pass over all parameters, gradients and state
 #include "kernels/cpu/parallel.h"
+#include "kernels/optimizers.h"
 #include "kernels/verbs.h"
-#include "kernels/view.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-template <class T> [[gnu::noinline]] void sgd_as(const SgdStep& s) {
-  T* value = static_cast<T*>(s.value);
-  const T* grad = static_cast<const T*>(s.grad);
-  T* velocity = static_cast<T*>(s.momentum_buffer);
-  const SgdFormula<T> shared(s);
-  parallel_strips(s.n, [&](int64_t from, int64_t to) {
-    const SgdFormula<T> f = shared;  // a copy of its own: stores through T* cannot change it
-    if (!velocity) {
+/// The step for elements `from` to `to` of one parameter.
+template <class O, unsigned States, class T> struct Elements {
+  [[gnu::noinline]] static void run(const OptimizeTensor& p, const double* row, int64_t from,
+                                    int64_t to) {
+    const optim::Numbers<O, T> k = optim::numbers_in<O, T>(row);
+    T* const value = static_cast<T*>(p.value);
+    const T* const grad = static_cast<const T*>(p.grad);
+    T* const state[] = {static_cast<T*>(p.state[0]), static_cast<T*>(p.state[1]),
+                        static_cast<T*>(p.state[2])};
+    if (k.sign > 0) {
       MT_INDEPENDENT
-      for (int64_t i = from; i < to; ++i) f.step(value[i], grad[i]);
-      return;
+      for (int64_t i = from; i < to; ++i) optim::update<O, States>(k, value, grad[i], state, i);
+    } else {
+      MT_INDEPENDENT
+      for (int64_t i = from; i < to; ++i) optim::update<O, States>(k, value, -grad[i], state, i);
     }
-    MT_INDEPENDENT
-    for (int64_t i = from; i < to; ++i) f.step(value[i], grad[i], velocity[i]);
-  });
-}
+  }
+};
+using Run = void (*)(const OptimizeTensor&, const double* row, int64_t from, int64_t to);
 
-template <class T> [[gnu::noinline]] void adam_as(const AdamStep& s) {
-  T* value = static_cast<T*>(s.value);
-  const T* grad = static_cast<const T*>(s.grad);
-  T* mean = static_cast<T*>(s.mean);
-  T* square = static_cast<T*>(s.square);
-  const AdamFormula<T> shared(s);
-  parallel_strips(s.n, [&](int64_t from, int64_t to) {
-    const AdamFormula<T> f = shared;
-    MT_INDEPENDENT
-    for (int64_t i = from; i < to; ++i) f.step(value[i], grad[i], mean[i], square[i]);
-  });
+/// The parameter that holds element i of all.
+int parameter_at(const Optimize& o, int64_t i) {
+  int first = 0, end = o.count;
+  while (end - first > 1) {
+    const int middle = first + (end - first) / 2;
+    (o.tensors[middle].before <= i ? first : end) = middle;
+  }
+  return first;
 }
 
 }  // namespace
 
-// Moments that decay into denormals would make a step several times slower.
-void sgd(const SgdStep& s) {
-  const NoDenormals mode;
-  s.dtype == Dtype::f64 ? sgd_as<double>(s) : sgd_as<float>(s);
-}
-void adam(const AdamStep& s) {
-  const NoDenormals mode;
-  s.dtype == Dtype::f64 ? adam_as<double>(s) : adam_as<float>(s);
+void optimize(const Optimize& o) {
+  const NoDenormals
+      mode;  // moments that decay into denormals would make a step several times slower
+  const Run run = optim::Table<Elements, Run>::find(o);
+  parallel_strips(o.n, [&](int64_t from, int64_t to) {
+    for (int k = parameter_at(o, from); from < to; ++k) {
+      const OptimizeTensor& p = o.tensors[k];
+      const int64_t end = p.before + p.n < to ? p.before + p.n : to;
+      run(p, o.numbers + p.row * kMaxNumbers, from - p.before, end - p.before);
+      from = end;
+    }
+  });
 }
 
 }  // namespace MT_ISA

@@ -41,8 +41,6 @@ bool capturing();
 void keep(const void* arguments, size_t bytes);
 /// Of the graph that is being captured: what its replays say anew; else null.
 const Replay* replay_values();
-/// The entry of Replay::step that `adam` reads, or -1.
-int step_entry();
 
 /// A verb that looks whether positions are there; its kernels call `report_out_of_bounds`.
 struct BoundsCheck {

@@ -145,16 +145,24 @@ void end(State& g, Graph* graph) {
 
 __global__ void set_values(Replay values, Replay* at) { *at = values; }
 
+constexpr int kNumbers = 256;
+struct Numbers {
+  double of[kNumbers];
+};
+__global__ void set_numbers(const __grid_constant__ Numbers numbers, int n, double* at) {
+  if (int(threadIdx.x) < n) at[threadIdx.x] = numbers.of[threadIdx.x];
+}
+
 }  // namespace
 
 // ---- the arena ----------------------------------------------------------------------------------
 
-void* arena_take(size_t bytes) {
+void* arena_take(size_t bytes, bool fresh) {
   Graph* const graph = state().recording;
   const SizeClass c = class_of(bytes);
   if (c.index >= kClasses) return nullptr;
   List<void*>& idle = graph->idle[c.index];
-  if (idle.size > 0) {
+  if (idle.size > 0 && !fresh) {
     ++graph->live;
     return idle.at[--idle.size];
   }
@@ -202,8 +210,6 @@ int64_t arena_bytes() {
 // ---- recording ----------------------------------------------------------------------------------
 
 bool capturing() { return state().recording != nullptr; }
-int step_entry() { return state().step_entry; }
-void set_step_entry(int entry) { state().step_entry = entry; }
 
 void keep(const void* arguments, size_t bytes) {
   List<uintptr_t>& words = state().recording->words;
@@ -214,16 +220,22 @@ void keep(const void* arguments, size_t bytes) {
   }
 }
 
+/// Fresh memory that stays as long as the arena.
+void* take_for_replays(Graph* graph, size_t bytes) {
+  void* const data = arena_take(bytes, true);
+  if (data) --graph->live;
+  else check(cudaErrorMemoryAllocation, "recording a graph");
+  return data;
+}
 const Replay* replay_values() {
   Graph* const graph = state().recording;
   if (!graph) return nullptr;
-  if (!graph->values) {
-    graph->values = static_cast<Replay*>(arena_take(sizeof(Replay)));
-    if (graph->values) --graph->live;  // it stays as long as the arena
-  }
+  if (!graph->values) graph->values = static_cast<Replay*>(take_for_replays(graph, sizeof(Replay)));
   graph->reads_values = graph->values != nullptr;
-  if (!graph->values) check(cudaErrorMemoryAllocation, "recording a graph");
   return graph->values;
+}
+double* graph_numbers(int64_t n) {
+  return static_cast<double*>(take_for_replays(state().recording, size_t(n) * sizeof(double)));
 }
 
 bool capture() {
@@ -239,7 +251,6 @@ bool capture() {
   }
   graph->next = g.graphs;
   g.graphs = g.recording = graph;
-  g.step_entry = -1;
   return true;
 }
 
@@ -250,7 +261,7 @@ void* captured(bool keep) {
   cudaError_t e = cudaStreamEndCapture(g.stream, &recorded);
   if (e == cudaSuccess && keep) e = cudaGraphInstantiate(&graph->exec, recorded, 0);
   if (recorded) cudaGraphDestroy(recorded);
-  g.recording = nullptr, g.step_entry = -1;
+  g.recording = nullptr;
   if (e != cudaSuccess) {
     cudaGetLastError();
     if (keep) check(e, "recording a graph");
@@ -288,6 +299,15 @@ void replay(void* which, const Replay& values) {
   check(cudaGraphLaunch(graph->exec, g.stream), "a graph");
   g.unsettled |= graph->checks;
   started("a graph's replay");
+}
+
+void write_numbers(double* to, const double* from, int64_t n) {
+  Numbers part;
+  for (int64_t i = 0; i < n; i += kNumbers) {
+    const int64_t some = std::min<int64_t>(n - i, kNumbers);
+    std::memcpy(part.of, from + i, size_t(some) * sizeof(double));
+    launch("numbers", set_numbers, 1, kNumbers, part, int(some), to + i);
+  }
 }
 
 void drop_graph(void* which) {

@@ -1,101 +1,85 @@
-// optim.cu -- the optimizers' verbs on CUDA: one pass over value, gradient and state
-#include "kernels/optim.h"
-
+// optim.cu -- a step of an optimizer on CUDA: one launch for up to 64 parameters
 #include "kernels/cuda/cuda.h"
+#include "kernels/optimizers.h"
 #include "kernels/verbs.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
 
+constexpr int kMostTensors = 64, kMostRows = 4;
+/// The arguments of a launch. In a graph the rows of `replayed`, one for each parameter, replace those
+/// of `numbers`.
+struct Batch {
+  const double* replayed;
+  int count;
+  int first[kMostTensors + 1];  // block of each parameter
+  uint8_t row[kMostTensors];
+  int64_t n[kMostTensors];
+  void* value[kMostTensors];
+  const void* grad[kMostTensors];
+  void* state[kMaxStates][kMostTensors];
+  double numbers[kMostRows][kMaxNumbers];
+};
+static_assert(sizeof(Batch) <= 4096, "as many bytes as every GPU takes");
+
 /// Moments below the smallest normal number are 0, as on the CPU.
 template <class T> __device__ void flush(T& moment) {
   constexpr T least = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
   if (moment > -least && moment < least) moment = T(0);
 }
-template <class T>
-__device__ void adam_element(const AdamFormula<T>& f, T& value, T grad, T& mean, T& square) {
-  f.step(value, grad, mean, square);
-  flush(mean), flush(square);
-}
-template <class T>
-__device__ void sgd_element(const SgdFormula<T>& f, T& value, T grad, T& velocity) {
-  f.step(value, grad, velocity);
-  flush(velocity);
-}
-template <class T> __global__ void sgd_plain(SgdFormula<T> f, int64_t n, T* value, const T* grad) {
-  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count())
-    f.step(value[i], grad[i]);
-}
-template <class T>
-__global__ void sgd_momentum(SgdFormula<T> f, int64_t n, T* value, const T* grad, T* velocity) {
-  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count())
-    sgd_element(f, value[i], grad[i], velocity[i]);
-}
-template <class T>
-__global__ void adam_step(AdamFormula<T> f, int64_t n, T* value, const T* grad, T* mean,
-                          T* square) {
-  for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count())
-    adam_element(f, value[i], grad[i], mean[i], square[i]);
+
+template <class O, unsigned States, class T>
+__global__ void optimize_batch(const __grid_constant__ Batch b) {
+  const int block = int(blockIdx.x);
+  int t = 0;
+  for (int half = kMostTensors / 2; half > 0; half /= 2)
+    if (t + half < b.count && b.first[t + half] <= block) t += half;
+  const optim::Numbers<O, T> k =
+      optim::numbers_in<O, T>(b.replayed ? b.replayed + t * kMaxNumbers : b.numbers[b.row[t]]);
+  T* const value = static_cast<T*>(b.value[t]);
+  const T* const grad = static_cast<const T*>(b.grad[t]);
+  T* const state[] = {static_cast<T*>(b.state[0][t]), static_cast<T*>(b.state[1][t]),
+                      static_cast<T*>(b.state[2][t])};
+  const int64_t n = b.n[t], threads = int64_t(b.first[t + 1] - b.first[t]) * blockDim.x;
+  for (int64_t i = int64_t(block - b.first[t]) * blockDim.x + threadIdx.x; i < n; i += threads) {
+    optim::update<O, States>(k, value, k.sign * grad[i], state, i);
+    for (int s = 0; s < optim::states<O>; ++s)
+      if (optim::has(States, s)) flush(state[s][i]);
+  }
 }
 
-// In a graph, whose replays say the numbers of the step.
-template <class T>
-__global__ void sgd_replayed(const __grid_constant__ SgdStep call, const StepNumbers* now) {
-  SgdStep s = call;
-  s.now = *now;
-  const SgdFormula<T> f(s);
-  T* const value = static_cast<T*>(s.value);
-  T* const velocity = static_cast<T*>(s.momentum_buffer);
-  const T* const grad = static_cast<const T*>(s.grad);
-  for (int64_t i = cuda::thread_number(); i < s.n; i += cuda::thread_count())
-    if (velocity) sgd_element(f, value[i], grad[i], velocity[i]);
-    else f.step(value[i], grad[i]);
-}
-template <class T>
-__global__ void adam_replayed(const __grid_constant__ AdamStep call, const StepNumbers* now) {
-  AdamStep s = call;
-  s.now = *now;
-  const AdamFormula<T> f(s);
-  for (int64_t i = cuda::thread_number(); i < s.n; i += cuda::thread_count())
-    adam_element(f, static_cast<T*>(s.value)[i], static_cast<const T*>(s.grad)[i],
-                 static_cast<T*>(s.mean)[i], static_cast<T*>(s.square)[i]);
-}
-
-/// Where the step that is recorded finds its numbers, or null.
-const StepNumbers* numbers_of_replay() {
-  const Replay* const replay = cuda::step_entry() >= 0 ? cuda::replay_values() : nullptr;
-  return replay ? &replay->step[cuda::step_entry()] : nullptr;
-}
-
-template <class T> void sgd_as(const SgdStep& s) {
-  const unsigned blocks = cuda::blocks_for(s.n, cuda::kThreads);
-  if (const StepNumbers* now = numbers_of_replay())
-    return cuda::launch("sgd", sgd_replayed<T>, blocks, cuda::kThreads, s, now);
-  const SgdFormula<T> f(s);
-  T* const value = static_cast<T*>(s.value);
-  const T* const grad = static_cast<const T*>(s.grad);
-  if (s.momentum_buffer)
-    cuda::launch("sgd", sgd_momentum<T>, blocks, cuda::kThreads, f, s.n, value, grad,
-                 static_cast<T*>(s.momentum_buffer));
-  else cuda::launch("sgd", sgd_plain<T>, blocks, cuda::kThreads, f, s.n, value, grad);
-}
-template <class T> void adam_as(const AdamStep& s) {
-  const unsigned blocks = cuda::blocks_for(s.n, cuda::kThreads);
-  if (const StepNumbers* now = numbers_of_replay())
-    return cuda::launch("adam", adam_replayed<T>, blocks, cuda::kThreads, s, now);
-  cuda::launch("adam", adam_step<T>, blocks, cuda::kThreads, AdamFormula<T>(s), s.n,
-               static_cast<T*>(s.value), static_cast<const T*>(s.grad), static_cast<T*>(s.mean),
-               static_cast<T*>(s.square));
-}
+template <class O, unsigned States, class T> struct Launch {
+  static void run(const Batch& b) {
+    cuda::launch(O::info.name, optimize_batch<O, States, T>, unsigned(b.first[b.count]),
+                 cuda::kThreads, b);
+  }
+};
+using Run = void (*)(const Batch&);
 
 }  // namespace
 
-void sgd(const SgdStep& s) {
-  if (s.n > 0) s.dtype == Dtype::f64 ? sgd_as<double>(s) : sgd_as<float>(s);
-}
-void adam(const AdamStep& s) {
-  if (s.n > 0) s.dtype == Dtype::f64 ? adam_as<double>(s) : adam_as<float>(s);
+void optimize(const Optimize& o) {
+  const Run run = optim::Table<Launch, Run>::find(o);
+  for (int from = 0, i; from < o.count; from = i) {
+    Batch b{};
+    b.replayed = o.on_device ? o.numbers + o.tensors[from].row * kMaxNumbers : nullptr;
+    int rows = 0, last = -1;
+    for (i = from; i < o.count && b.count < kMostTensors; ++i) {
+      const OptimizeTensor& p = o.tensors[i];
+      if (!o.on_device && p.row != last) {
+        if (rows == kMostRows) break;
+        __builtin_memcpy(b.numbers[rows++], o.numbers + p.row * kMaxNumbers, sizeof b.numbers[0]);
+        last = p.row;
+      }
+      const int k = b.count++;
+      b.row[k] = uint8_t(rows - 1);
+      b.n[k] = p.n, b.value[k] = p.value, b.grad[k] = p.grad;
+      for (int s = 0; s < kMaxStates; ++s) b.state[s][k] = p.state[s];
+      b.first[k + 1] = b.first[k] + int(cuda::blocks_for(p.n, 4 * cuda::kThreads));
+    }
+    run(b);
+  }
 }
 
 }  // namespace MT_ISA

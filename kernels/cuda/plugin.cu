@@ -207,7 +207,8 @@ template <int I> Gpu table() {
   d.event_ms = On<I, event_ms>::call;
   d.capture = On<I, capture>::call;
   d.captured = On<I, captured>::call;
-  d.step_entry = On<I, set_step_entry>::call;
+  d.graph_numbers = On<I, graph_numbers>::call;
+  d.write_numbers = On<I, write_numbers>::call;
   d.replay = On<I, replay>::call;
   d.drop_graph = On<I, drop_graph>::call;
 #define MT_FILL(result, verb, Argument) d.verb = On<I, mt::verb>::call;

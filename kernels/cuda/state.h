@@ -52,7 +52,6 @@ struct State {
   Pinned* pinned = nullptr;    // all of its page-locked memory, in use and idle
   Graph* graphs = nullptr;     // all that hold memory
   Graph* recording = nullptr;  // one of them
-  int step_entry = -1;
 };
 
 /// The state of the GPU that the calling thread works on.
@@ -78,11 +77,13 @@ bool event_done(void*);
 float event_ms(void* first, void* second);
 bool capture();
 void* captured(bool keep);
-void set_step_entry(int);
+double* graph_numbers(int64_t n);
+void write_numbers(double* to, const double* from, int64_t n);
 void replay(void* graph, const Replay&);
 void drop_graph(void* graph);
-/// Memory of the arena of the graph that is being captured, or null.
-void* arena_take(size_t bytes);
+/// Memory of the arena of the graph that is being captured, or null. `fresh`: no kernel of the graph
+/// has written to it before.
+void* arena_take(size_t bytes, bool fresh = false);
 /// Whether the memory is some graph's business: in its arena, or used by its kernels.
 bool graph_gives(void* data, size_t bytes, bool pinned);
 /// What the arenas hold.

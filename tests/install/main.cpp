@@ -15,6 +15,8 @@ int main() {
   const mt::Tensor x = mt::range(-1, 2, 1, mt::Dtype::f32).requires_grad_();  // -1 0 1 2
   mt::relu(x * 3.0).sum().backward();
   std::puts(mt::to_string(x.grad()).c_str());
+  mt::SGD({x}, {.lr = 1}).step();
+  if (x.at(2) != -2) return 1;
   try {
     mt::matmul(mt::ones({2, 3}), mt::ones({4, 5}));
   } catch (const mt::Error& e) { std::puts(e.what()); }

@@ -69,7 +69,11 @@ test('optimizers step as on the CPU', function()
     function(p) return optim.SGD(p, {lr = 0.1, momentum = 0.9, nesterov = true}) end,
     function(p) return optim.Adam(p, {lr = 0.1, weight_decay = 0.01}) end,
     function(p) return optim.AdamW(p, {lr = 0.1, weight_decay = 0.1}) end,
+    function(p) return optim.RMSprop(p, {lr = 0.1, weight_decay = 0.1, momentum = 0.5, centered = true}) end,
   }
+  for _, info in ipairs(require('mtorch.core').optimizers()) do
+    cases[#cases + 1] = function(p) return optim[info.name](p, {lr = 0.1}) end
+  end
   for number, make in ipairs(cases) do
     for _, dtype in ipairs {'float32', 'float64'} do
       for _, shape in ipairs {{}, {0}, {3}, {33, 45}, {1025}} do
@@ -92,6 +96,21 @@ test('optimizers step as on the CPU', function()
           error(('case %d, %s: %s'):format(number, dtype, (all[2] - all[1]):abs():max():item()))
         end
       end
+    end
+  end
+end)
+
+test('moments below the smallest normal number become 0', function()
+  for _, name in ipairs{'Adam', 'RMSprop'} do
+    local p = mt.ones({1000}, {device = 'cuda'}):requires_grad_()
+    local opt = mt.optim[name]({p})
+    p.grad = mt.full({1000}, name == 'Adam' and 2e-38 or 1e-19, {device = 'cuda'})
+    opt:step()
+    p.grad = mt.zeros({1000}, {device = 'cuda'})
+    for _ = 1, 200 do opt:step() end
+    local state = opt.param_groups[1].state[1]
+    for _, moment in ipairs{state.exp_avg or state.square_avg, state.exp_avg_sq} do
+      t.eq(moment:ne(0):mul(moment:abs():lt(1.17e-38)):sum():item(), 0)
     end
   end
 end)

@@ -2,6 +2,7 @@
 local mt = require 'mtorch'
 local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local core = require 'mtorch.core'
 local nn, optim = mt.nn, mt.optim
 
 local start = {1, -2, 0.5}
@@ -145,7 +146,8 @@ test('Adam counts the steps of each parameter', function()
     local function make(p) return optim[case[1]](p, case[2]) end
     local found, opt = sparse_steps(make)
     near(found, case[3], 1e-12)
-    eq({opt.param_groups[1].state.step, opt.param_groups[1].state.missed}, {12, {0, 5, 7, 12}})
+    local state = opt.param_groups[1].state
+    eq({state[1].step, state[2].step, state[3].step, state[4]}, {12, 7, 5, nil})
     near(sparse_steps(make, 8), case[3], 1e-12)
   end
   local a, b = nn.Parameter(mt.ones(1)), nn.Parameter(mt.ones(1))
@@ -158,18 +160,60 @@ test('Adam counts the steps of each parameter', function()
   opt = optim.Adam{a, b}
   a.grad, b.grad = mt.ones(1), mt.ones(1)
   opt:step()
-  eq(opt.param_groups[1].state.missed, nil)
   local state = opt:state_dict()
-  for _, bad in ipairs{5, {1}, {0, 2}, {0, -1}, {0, 0.5}} do
-    state[1].state = {mean = {}, square = {}, step = 1, missed = bad}
-    raises(function() opt:load_state_dict(state) end, 'group 1.state.missed must be a list of 2 counts up to 1')
+  for _, bad in ipairs{-1, 0.5, 0 / 0, 1 / 0} do
+    state[1].state[2] = {step = bad}
+    raises(function() opt:load_state_dict(state) end, 'group 1.state%[2%].step is ')
   end
-  a.grad = mt.ones(1)
-  b.grad = nil
-  opt:step()
-  b.grad = mt.ones(1)
-  opt.param_groups[1].state.mean[2] = mt.ones(3) -- the error names the parameter's own place
-  raises(function() opt:step() end, 'parameter 2 is %(1%), its state %(3%)')
+end)
+
+--- What state_dict() returned when a group had lists of state, and counts of missed steps.
+local function former(state)
+  local names = {Adam = {exp_avg = 'mean', exp_avg_sq = 'square'},
+    RMSprop = {square_avg = 'square', grad_avg = 'mean', momentum_buffer = 'buffer'}}
+  for _, group in ipairs(state) do
+    local old = group.optimizer == 'SGD' and {} or {mean = {}, square = {}, buffer = {}, step = 0, missed = {}}
+    for _, own in pairs(group.state) do old.step = old.step and math.max(old.step, own.step) end
+    for i = 1, #group.params do
+      local own = group.state[i] or {step = 0}
+      if old.missed then old.missed[i] = old.step - own.step end
+      for key, value in pairs(own) do
+        if group.optimizer == 'SGD' then
+          if key == 'momentum_buffer' then old[i] = value end
+        elseif key ~= 'step' then
+          old[names[group.optimizer][key]][i] = value
+        end
+      end
+    end
+    if group.optimizer ~= 'Adam' then old.step, old.missed = nil, nil end
+    group.state = old
+    group.maximize, group.amsgrad = nil, nil
+  end
+  return state
+end
+
+test('states saved as lists are loaded', function()
+  for name, option in pairs{Adam = {lr = 0.1}, SGD = {lr = 0.1, momentum = 0.9, dampening = 0.5},
+                            RMSprop = {lr = 0.1, centered = true, momentum = 0.5}} do
+    local results = {}
+    for _, through in ipairs{function(state) return state end, former} do
+      local a, b, c = nn.Parameter(mt.tensor{1, 2}), nn.Parameter(mt.tensor{3, 4}), nn.Parameter(mt.ones(1))
+      local opt = optim[name]({a, b, c}, option)
+      for step = 1, 6 do
+        if step == 4 then
+          local other = optim[name]({a, b, c}, {lr = 5})
+          opt = other:load_state_dict(through(opt:state_dict()))
+        end
+        opt:zero_grad()
+        local loss = a:square():sum()
+        if step % 2 == 1 then loss = loss + b:square():sum() end
+        loss:backward()
+        opt:step()
+      end
+      results[#results + 1] = {a:tolist(), b:tolist(), c:tolist()}
+    end
+    eq(results[2], results[1])
+  end
 end)
 
 test('step takes a closure and returns its loss', function()
@@ -219,6 +263,50 @@ test('RMSprop takes the steps of torch.optim.RMSprop', function()
   local p = nn.Parameter(mt.ones(2))
   raises(function() optim.RMSprop({p}, {alpha = -1}) end, 'RMSprop: alpha must be .*%-1')
   raises(function() optim.RMSprop({p}, {centered = 1}) end, 'RMSprop: centered must be true or false')
+end)
+
+test('the options and states of every optimizer', function()
+  for _, info in ipairs(core.optimizers()) do
+    local function trained(options)
+      local p = mt.tensor({1, -2, 0.5}, 'float64'):requires_grad_()
+      local opt = optim[info.name]({p}, options)
+      for step = 1, 4 do
+        opt:zero_grad();
+        (p:square() * mt.tensor({1, 0.5, 2}, 'float64')):sum():mul(step == 1 and 1 or 0.01):backward()
+        opt:step()
+      end
+      return p:tolist(), opt.param_groups[1], opt
+    end
+    local plain, group = trained()
+    eq(group.state[1].step, 4)
+    for _, option in ipairs(info.options) do
+      eq(group[option.name], option.default)
+      if type(option.default) == 'boolean' then
+        local options = {[option.name] = true}
+        if option.name == 'nesterov' then options.momentum = 0.5 end
+        if option.name == 'decoupled_weight_decay' then options.weight_decay = 0.5 end
+        assert(t.bits(trained(options)) ~= t.bits(plain), info.name .. ' ' .. option.name)
+        raises(function() optim[info.name]({mt.ones(1)}, {[option.name] = 3}) end,
+          ('%s: %s must be true or false, got 3'):format(info.name, option.name))
+      elseif type(option.default) == 'table' then
+        raises(function() optim[info.name]({mt.ones(1)}, {[option.name] = 3}) end,
+          ('%s: %s must be two numbers in '):format(info.name, option.name))
+      else
+        raises(function() optim[info.name]({mt.ones(1)}, {[option.name] = 0 / 0}) end,
+          ('%s: %s must be a finite number'):format(info.name, option.name))
+      end
+    end
+    -- what is saved after two of the steps goes on
+    local start, _, opt = trained()
+    local q = mt.tensor(start, 'float64'):requires_grad_()
+    local other = optim[info.name]({q}, {lr = 0.5}):load_state_dict(opt:state_dict())
+    for _, each in ipairs{opt, other} do
+      each.param_groups[1].params[1].grad = mt.ones({3}, 'float64')
+      each:step()
+    end
+    eq(q:tolist(), opt.param_groups[1].params[1]:tolist())
+    eq(other.param_groups[1].state[1].step, 5)
+  end
 end)
 
 test('steps are not recorded and parameters stay leaves', function()
@@ -313,17 +401,18 @@ test('a state that does not fit is refused and changes nothing', function()
   local function sgd(p) return optim.SGD(p, {lr = 0.1, momentum = 0.9}) end
   local function adam(p) return optim.Adam(p, {lr = 0.1}) end
   local opt = trained(adam, 2, 3)
-  local before = t.bits(opt.param_groups[1].state.mean[1]:tolist())
+  local before = t.bits(opt.param_groups[1].state[1].exp_avg:tolist())
   local function refused(state, pattern)
     raises(function() opt:load_state_dict(state) end, 'load_state_dict: ' .. pattern)
     local group = opt.param_groups[1]
-    eq({group.lr, group.eps, group.state.step, t.bits(group.state.mean[1]:tolist())}, {0.1, 1e-8, 1, before})
+    local own = group.state[1]
+    eq({group.lr, group.eps, own.step, t.bits(own.exp_avg:tolist())}, {0.1, 1e-8, 1, before})
   end
   refused(trained(sgd, 2, 3):state_dict(), 'the state is of SGD, this is Adam')
   refused(trained(optim.AdamW, 2, 3):state_dict(), 'the state is of AdamW, this is Adam')
   refused(trained(adam, 2):state_dict(), 'group 1 has 2 parameters, the state 1')
   refused(trained(adam, 2, 3, 4):state_dict(), 'group 1 has 2 parameters, the state 3')
-  refused(trained(adam, 2, 4):state_dict(), 'group 1.state.mean%[2%] is %(4%), the parameter %(3%)')
+  refused(trained(adam, 2, 4):state_dict(), 'group 1.state%[2%].exp_avg[_sq]* is %(4%), the parameter %(3%)')
   refused({{}}, 'group 1 is not what')
   refused({5}, 'group 1 is not what state_dict%(%) returned, got 5')
   refused({}, '1 groups are needed, got 0')
@@ -336,12 +425,14 @@ test('a state that does not fit is refused and changes nothing', function()
   refused(changed('lr', -1), 'lr must be a finite number from 0')
   refused(changed('lr', math.huge), 'lr must be a finite number from 0, got inf')
   refused(changed('betas', {0.9}), 'betas must be')
-  refused(changed('state', {mean = {}, square = {}, step = 0.5}), 'group 1.state.step is 0.5')
-  refused(changed('state', {mean = 5, square = {}, step = 1}), 'group 1.state.mean must be a list')
-  refused(changed('state', {mean = {}, square = {[7] = mt.ones(1)}, step = 1}),
-    'group 1.state.square%[7%] belongs to no parameter')
+  refused(changed('state', {{step = 0.5}}), 'group 1.state%[1%].step is 0.5')
+  refused(changed('state', {5}), 'group 1.state%[1%] must be a table, got 5')
+  refused(changed('state', {{exp_avg = 5}}), 'group 1.state%[1%].exp_avg is 5, the parameter %(2%)')
+  refused(changed('state', {{mean = mt.ones(2)}}), 'group 1.state%[1%].mean is no state of Adam')
+  refused(changed('state', {[7] = {}}), 'group 1.state%[7%] belongs to no parameter')
   local other = trained(sgd, 2, 3)
-  raises(function() other:load_state_dict(trained(sgd, 3, 3):state_dict()) end, 'group 1.state%[1%] is %(3%)')
+  raises(function() other:load_state_dict(trained(sgd, 3, 3):state_dict()) end,
+    'group 1.state%[1%].momentum_buffer is %(3%)')
   opt:load_state_dict(trained(function(p) return optim.Adam(p, {lr = 0.5}) end, 2, 3):state_dict())
   eq(opt.param_groups[1].lr, 0.5)
 end)
@@ -360,8 +451,8 @@ test('options are those of the groups, and no others', function()
   local found = {}
   for key in pairs(group) do found[#found + 1] = key end
   table.sort(found)
-  eq(found, {'betas', 'eps', 'lr', 'params', 'state', 'weight_decay'})
-  eq(rawequal(optim.SGD{nn.Parameter(mt.ones(1))}.steps_on_device, true), true)
+  eq(found, {'amsgrad', 'betas', 'eps', 'lr', 'maximize', 'params', 'weight_decay'})
+  eq(group.state, {})
 end)
 
 test('arguments of methods', function()
@@ -393,7 +484,8 @@ test('a network learns xor', function()
 end)
 
 t.test('an option that was set wrong stops the step before anything changes', function()
-  for _, name in ipairs{'SGD', 'Adam', 'AdamW', 'RMSprop'} do
+  for _, info in ipairs(core.optimizers()) do
+    local name = info.name
     local a, b = mt.ones(1):requires_grad_(), mt.ones(1):requires_grad_()
     local opt = mt.optim[name]{{params = {a}}, {params = {b}}}
     local loss = (a * 2 + b * 3):sum()
@@ -423,8 +515,8 @@ test('moments that decay end at 0, not in denormals, and no other operation chan
   for _ = 1, 200 do opt:step() end
   local tiny = mt.tensor({1e-39}) -- which is no normal float32
   eq((tiny * 1):item() > 0, true)
-  local state = opt:state_dict()[1].state
-  for _, moment in ipairs{state.mean[1] or state.mean, state.square[1] or state.square} do
+  local state = opt:state_dict()[1].state[1]
+  for _, moment in ipairs{state.exp_avg, state.exp_avg_sq} do
     eq((moment:ne(0)):mul(moment:abs():lt(1.17e-38)):sum():item(), 0)
   end
 end)
@@ -439,12 +531,11 @@ test('a step of RMSprop too, on all threads, and only the step', function()
     opt:step()
     p.grad = mt.zeros({200000}, {device = 'cpu'})
     for _ = 1, 200 do opt:step() end
-    for _, moment in pairs(opt:state_dict()[1].state.square) do
-      eq(moment:ne(0):mul(moment:lt(1.17e-38)):sum():item(), 0)
-    end
+    local moment = opt:state_dict()[1].state[1].square_avg
+    eq(moment:ne(0):mul(moment:lt(1.17e-38)):sum():item(), 0)
     eq((tiny * 1):ne(0):sum():item(), 200000)
-    opt.param_groups[1].state.square[1] = mt.ones(3)
-    raises(function() opt:step() end, 'test_optim.lua:%d+: addcmul_: ')
+    opt.param_groups[1].alpha = -1
+    raises(function() opt:step() end, 'test_optim.lua:%d+: RMSprop: alpha must be a finite number from 0, got %-1')
     eq((tiny * 1):ne(0):sum():item(), 200000)
   end
 end)

@@ -44,7 +44,7 @@ return {
     'the GPU without doing it. g() does all of that again with the memory, the numbers and the shapes of the ' ..
     'recording, and returns the tensors that fn returned. Inputs are tensors that are written into before: ' ..
     'x:copy_(batch). fn may not wait for the GPU (item, tolist, printing, x:cpu()), begins with zero_grad, and ' ..
-    'draws random numbers that go on from replay to replay. SGD and Adam take the learning rate of the replay; ' ..
-    'another option that changed is refused. g:release() ends it.',
+    'draws random numbers that go on from replay to replay. Optimizers take the options of the replay; one ' ..
+    'that needs other state than was recorded is refused. g:release() ends it.',
     function(fn, warmup, device) return require('mtorch.cuda').graph(fn, warmup, device) end),
 }
