@@ -227,6 +227,23 @@ local function product_rows()
   end
 end
 
+--- A step of every optimizer: one parameter of 64 Ki elements, and six of 4 to 64.
+local function optimizer_rows()
+  for _, size in ipairs {'4', '64Ki'} do
+    for _, info in ipairs(core.optimizers()) do
+      row(('%s/%s'):format(info.name, size), 'optimizers, ' .. size, function()
+        local list = {}
+        for i, n in ipairs(size == '4' and {4, 64, 8, 64, 16, 4} or {65536}) do
+          list[i] = safe(n):requires_grad_()
+          list[i].grad = uniform(-1, 1, n)
+        end
+        local opt = mt.optim[info.name](list, {lr = 1e-6})
+        return function() opt:step() end
+      end)
+    end
+  end
+end
+
 -- ---- whole jobs ----
 
 local function chain()
@@ -378,7 +395,7 @@ local function main()
     require 'bench_gpu' {row = row, safe = safe, bound = bound, median = median, wait = wait, options = options}
   end
   for _, add_rows in ipairs {elementwise_rows, reduction_rows, movement_rows, product_rows,
-                             job_rows} do add_rows() end
+                             optimizer_rows, job_rows} do add_rows() end
   if #rows == 0 then quit("no row's name matches '%s'", options.only) end
   local others = {}
   if options.compare ~= '' then

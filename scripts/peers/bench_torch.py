@@ -186,6 +186,17 @@ def products(bench):
         bench.row(f"matmul/{name}", lambda: torch.matmul(a, b))
 
 
+def optimizers(bench):
+    """A step of every optimizer that has no closure, of one parameter and of six small ones."""
+    for size, shapes in (("4", (4, 64, 8, 64, 16, 4)), ("64Ki", (65536,))):
+        parameters = [safe(n).requires_grad_() for n in shapes]
+        for p in parameters:
+            p.grad = torch.rand_like(p) * 2 - 1
+        for name, kind in vars(torch.optim).items():
+            if isinstance(kind, type) and name not in ("Optimizer", "LBFGS", "SparseAdam", "Muon"):
+                bench.row(f"{name}/{size}", kind(parameters, lr=1e-6).step)
+
+
 def gpu(bench):
     x, y, a, b = safe(4), safe(4), safe(10, 10), safe(10, 10)
     bench.launch("launch/add", lambda: x + y)
@@ -321,7 +332,7 @@ def main():
     torch.manual_seed(1)
     print(f"torch {torch.__version__}, {args.threads} threads", file=sys.stderr)
     bench = Bench(args)
-    parts = [elementwise, reductions, movement, products]
+    parts = [elementwise, reductions, movement, products, optimizers]
     if args.device != "cpu":
         torch.set_default_device(args.device)
         bench.wait = torch.cuda.synchronize
