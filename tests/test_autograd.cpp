@@ -1,6 +1,7 @@
 // test_autograd.cpp -- the graph of gradients: chain rule, accumulation, changes in place, higher
 // orders, long graphs
 #include <pthread.h>
+#include <numeric>
 
 #include <thread>
 
@@ -255,6 +256,34 @@ MT_TEST("no_grad and detach leave the graph", "[autograd]") {
   std::thread([&] { seen = grad_enabled(); }).join();
   CHECK(seen);
   CHECK(!(x * 2.0).requires_grad());
+}
+
+MT_TEST("a node keeps one value, and gives it out as what it is", "[autograd]") {
+  struct Small {
+    int d;
+    bool on;
+  };
+  struct Large {
+    Shape shape;
+    double p;
+  };
+  static const NodeType type{"kept", nullptr};
+  const Tensor x = ones({2}).requires_grad_();
+  const auto node = [&](const Tensor& y) -> Node& { return record(type, y, {&x}); };
+  const Tensor a = ones({2}), b = ones({2}), c = ones({2}), d = ones({2});
+  node(a).keep(Small{3, true});
+  node(b).keep(Large{{2, 3}, 0.5});
+  int64_t* few = node(c).keep_list<int64_t>(2);
+  int64_t* many = node(d).keep_list<int64_t>(100);
+  std::iota(few, few + 2, 7), std::iota(many, many + 100, 7);
+  CHECK(a.impl()->node->kept<Small>().d == 3);
+  CHECK(a.impl()->node->kept<Small>().on);
+  CHECK(b.impl()->node->kept<Large>().shape == Shape{2, 3});
+  CHECK(b.impl()->node->kept<Large>().p == 0.5);
+  CHECK(c.impl()->node->kept_list<int64_t>()[1] == 8);
+  CHECK(d.impl()->node->kept_list<int64_t>()[99] == 106);
+  CHECK(contains(error_of([&] { a.impl()->node->kept<Large>(); }), "kept: its node keeps"));
+  CHECK(contains(error_of([&] { c.impl()->node->kept<double>(); }), "kept: its node keeps"));
 }
 
 MT_TEST("gradients have the shape and dtype of their tensor", "[autograd]") {

@@ -110,25 +110,28 @@ Recording* latest = nullptr;
 struct Mine {
   uint64_t recording = 0;
   Log* log = nullptr;
+  int thread = 0;
 };
-thread_local Mine mine;
+constinit thread_local Mine mine;
 
 Log* my_log() {
   if (latest && mine.recording == latest->serial) return mine.log;
   std::lock_guard lock(guard);
   if (!latest) return nullptr;
   // A thread that comes back to an outer recording finds its log again.
-  static thread_local int number = 0;
   static int threads = 0;
-  if (number == 0) number = ++threads;
-  for (Log& log : latest->logs)
-    if (log.thread == number) return mine = {latest->serial, &log}, &log;
-  Log& log = latest->logs.emplace_back();
-  log.recording = latest;
-  log.thread = number;
-  log.root.log = &log;
-  mine = {latest->serial, &log};
-  return &log;
+  if (mine.thread == 0) mine.thread = ++threads;
+  Log* log = nullptr;
+  for (Log& known : latest->logs)
+    if (known.thread == mine.thread) log = &known;
+  if (!log) {
+    log = &latest->logs.emplace_back();
+    log->recording = latest;
+    log->thread = mine.thread;
+    log->root.log = log;
+  }
+  mine.recording = latest->serial;
+  return mine.log = log;
 }
 
 bool alive(uint64_t serial) {
