@@ -97,16 +97,16 @@ using Reductions = List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, Norm1, No
 template <class Op, class T> struct Accumulator { using type = T; };
 #define MT_ACCUMULATE(Op, T, A) \
   template <> struct Accumulator<Op, T> { using type = A; };
-#define MT_ACCUMULATE_WIDE(Op)        \
-  MT_ACCUMULATE(Op, float, double)    \
+#define MT_ACCUMULATE_WIDE(Op, Float) \
+  MT_ACCUMULATE(Op, float, Float)     \
   MT_ACCUMULATE(Op, bool, int64_t)    \
   MT_ACCUMULATE(Op, uint8_t, int64_t) \
   MT_ACCUMULATE(Op, int32_t, int64_t)
-MT_ACCUMULATE_WIDE(Sum)
-MT_ACCUMULATE_WIDE(Prod)
-MT_ACCUMULATE_WIDE(Norm1)
-MT_ACCUMULATE_WIDE(Norm2)
-MT_ACCUMULATE_WIDE(CountNonzero)
+MT_ACCUMULATE_WIDE(Sum, double)
+MT_ACCUMULATE_WIDE(Prod, double)
+MT_ACCUMULATE_WIDE(Norm1, double)
+MT_ACCUMULATE_WIDE(Norm2, double)
+MT_ACCUMULATE_WIDE(CountNonzero, int64_t)
 MT_ACCUMULATE(CountNonzero, double, int64_t)
 #undef MT_ACCUMULATE_WIDE
 #undef MT_ACCUMULATE

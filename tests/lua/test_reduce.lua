@@ -147,6 +147,10 @@ test('nansum, nanmean, count_nonzero, aminmax', function()
   is(mt.tensor({1, 2}, 'int64'):nansum(), 3, 'int64')
   is(mt.tensor{{1, 0, nan}}:count_nonzero(1), {1, 0, 1}, 'int64')
   is(mt.tensor{true, false}:count_nonzero(), 1)
+  for _, dtype in ipairs {'float16', 'float32', 'float64', 'int32'} do
+    is(mt.full({1000}, 3):to(dtype):count_nonzero(), 1000, 'int64')
+  end
+  is(mt.full({1000}, 3):norm(0), 1000)
   local low, high = m:aminmax()
   eq({low:item(), high:item()}, {1, 4})
   low, high = m:aminmax(1)
