@@ -13,7 +13,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 6;
+constexpr uint32_t kDeviceAbi = 7;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -41,21 +41,14 @@ struct Copy {
   int64_t out_stride[kMaxDims], in_stride[kMaxDims];
 };
 
-/// What `Reduce` computes: an entry of op::Reductions; the position of the first largest or smallest
-/// element, and in `also` the element; the sum of squared deviations from the mean over
-/// max(0, n - number), and in `also` the mean; log(sum(exp)).
-enum : int { kArgmax = 100, kArgmin = 101, kMoments = 102, kLogsumexp = 103 };
-
-/// out[kept] = join over the reduced dimensions of in[kept, reduced]; `in` and `out` dtypes differ
-/// for sum of integers (int64), all/any (bool) and argmax/argmin (int64, counted through the
-/// reduced dimensions in order).
+/// out[kept] = a reduction of op::Reductions over the reduced dimensions of in[kept, reduced]; its
+/// struct says the result's dtype. Positions are counted through the reduced dimensions in order.
 struct Reduce {
   int op;
-  Dtype dtype, out_dtype;
-  void* out;
-  void* out2;  // second result, strides of out: the value for argmax, the mean for moments; or null
-  double number;  // of kMoments: the correction
+  Dtype dtype;
+  void *out, *out2;  // out2: the second result, with strides of out, in `dtype`. Each may be null
   const void* in;
+  double param[4];
   int kept, reduced;  // numbers of dimensions
   int64_t kept_size[kMaxDims], out_stride[kMaxDims], kept_stride[kMaxDims];
   int64_t reduced_size[kMaxDims], reduced_stride[kMaxDims];
@@ -72,15 +65,14 @@ struct AlongDim {
   int64_t n, out_step, in_step;  // a negative step walks backwards
 };
 
-enum class ScanOp : int { sum, prod, logaddexp, max, min };
-/// out[i] = in[0] joined .. with in[i] along each line; of max and min also the position of the last
-/// extreme so far, or of the last NaN.
+/// out[i] = a scan of op::Scans of in[0], .., in[i] along each line.
 struct Scan {
-  ScanOp op;
+  int op;
   Dtype dtype;
   void* out;
-  int64_t* index;  // of max and min, with out's strides
+  int64_t* index;  // the second result of some, with out's strides
   const void* in;
+  double param[4];
   AlongDim lines;
 };
 

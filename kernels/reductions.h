@@ -1,144 +1,218 @@
-// reductions.h -- every reduction: what it starts from, how two elements join, and its help
+// reductions.h -- every reduction in one struct: state, result, derivative, help, test points
+//
+// `enter` makes a state of one element, `combine` joins two states in any order, `finish` makes the
+// result. Which states meet depends on the shape alone (kernels/cpu/reduce.cpp, kernels/cuda/reduce.cu).
+// To add a reduction: write its struct, its function, and its entry in the list at the end of the
+// file. A scan (scans.h) can be its running form.
 #pragma once
 #include "kernels/ops.h"
 
 namespace mt::op {
 inline namespace MT_ISA {
 
-/// What becomes of an element before it is joined.
-enum class Premap { identity, abs, square, nonzero };
+// ---- what a reduction declares ------------------------------------------------------------------
 
-/// A reduction joins elements with an associative function, starting from its identity.
+/// Which tensors a reduction takes.
+enum class Takes : uint8_t {
+  any,     // as they are
+  real,    // bool and integers become the default float
+  floats,  // others are refused
+  bools,   // others are asked first whether they are nonzero
+};
+
+/// The dtype of the result.
+enum class Result : uint8_t {
+  same,     // the input's
+  wide,     // the input's; of integers and bools int64
+  integer,  // int64
+  boolean,  // bool
+};
+
+/// Whether no elements have a result.
+enum class Empty : uint8_t { has_result, refused };
+
+/// What `df` reads besides the incoming gradient.
+enum Reads : uint8_t { reads_nothing = 0, reads_x = 1, reads_result = 2, reads_second = 4 };
+
+/// In which float type a function of Lua computes (bindings/core/autocast.h).
+enum class Autocast : uint8_t { none, float32, float32_round };
+
+constexpr int kReducePoint = 4;
+/// Four elements and what comes of them, computed elsewhere: the result, or of a scan all of them.
+struct ReducePoint {
+  double in[kReducePoint], out[kReducePoint];
+};
+
+/// Of a reduction or scan. Without `doc` it is a part of a function, and has none of its own.
 struct ReduceInfo {
   const char* name;
   const char* doc;
-  bool empty_ok;         // false: an empty dimension has no answer (max of nothing)
-  bool boolean = false;  // asks of each element whether it is nonzero, and answers bool
-  Premap premap = Premap::identity;
-  int extreme = 0;  // 1: the largest is kept, -1: the smallest; NaN wins
+  Takes takes;
+  Result result;
+  Empty empty;
+  uint8_t reads;
+  ReducePoint points[2];
+  Param params[kMaxParams - 1] = {};
+  Autocast autocast = Autocast::none;
+  double lo = -4, hi = 4;  // where tests sample
 };
 
-struct Sum {
-  static constexpr ReduceInfo info{"sum", "The sum; of integers an int64, of nothing 0.", true};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return x + y; }
+/// What is known when a reduction ends: how many elements each result is made of, and the parameters.
+struct ReduceCall {
+  double count;
+  const double* param;
 };
 
-struct Prod {
+/// The same for `df`, on numbers or tensors. `second`: the second result; of a struct whose ties share
+/// the gradient, how many elements tie.
+template <class V> struct ReduceContext {
+  double count;
+  double param[kMaxParams - 1];
+  V second;
+};
+
+/// What structs have that declare nothing else.
+///   maps         the state is a number, `enter` is `premap` of the element converted, and both it and
+///                `combine` take vectors of floats too
+///   hands_on     `df` is g: no kernel runs
+///   extreme      1: the largest element is kept, -1: the smallest
+///   two_results  `second` is the other one
+///   ties_share   the elements for which `ties(x, y)` holds share the gradient
+///   needs_index  the result is a position, the second one the element there, which has the gradient
+struct Reduction {
+  static constexpr bool maps = false, hands_on = false, two_results = false, ties_share = false,
+                        needs_index = false;
+  static constexpr int extreme = 0;
+  template <class A> MT_HD static A premap(A a) { return a; }
+  template <class T, class S> MT_HD static S finish(const S& s, const ReduceCall&) { return s; }
+};
+
+/// The name of a reduction, as an object: `sum(x, dims, keepdim)` calls `reduce` of x's namespace,
+/// which also says what dims are.
+template <class Op, class X> struct DimsOf;
+template <class Op> struct ReduceFunction {
+  template <class X, class... P>
+  auto operator()(const X& x, const typename DimsOf<Op, X>::type& dims = {}, bool keepdim = false,
+                  const P&... params) const {
+    return reduce(Op{}, x, dims, keepdim, params...);
+  }
+};
+#ifdef __CUDACC__
+#define MT_REDUCTION(Op, name)
+#else
+#define MT_REDUCTION(Op, name)              \
+  inline namespace functions {              \
+  inline constexpr ReduceFunction<Op> name; \
+  }
+#endif
+
+// ---- states that are one number -------------------------------------------------------------------
+
+/// What elements of type T are added and multiplied in: floats and small integers in something wider.
+template <class T> struct WideOf { using type = int64_t; };
+template <> struct WideOf<float> { using type = double; };
+template <> struct WideOf<double> { using type = double; };
+template <class T> using Wide = typename WideOf<T>::type;
+
+struct Adds : Reduction {
+  static constexpr bool maps = true;
+  template <class T> using State = Wide<T>;
+  template <class S> MT_HD static S identity() { return S(0); }
+  template <class S> MT_HD static S combine(S x, S y) { return x + y; }
+};
+struct Multiplies : Reduction {
+  static constexpr bool maps = true;
+  template <class T> using State = Wide<T>;
+  template <class S> MT_HD static S identity() { return S(1); }
+  template <class S> MT_HD static S combine(S x, S y) { return x * y; }
+};
+/// A NaN wins.
+template <bool Largest> struct Extreme : Reduction {
+  static constexpr bool maps = true, ties_share = true;
+  static constexpr int extreme = Largest ? 1 : -1;
+  template <class T> using State = T;
+  template <class S> MT_HD static S identity() {
+    return Largest ? math::lowest<S>() : math::highest<S>();
+  }
+  template <class S> MT_HD static S combine(S x, S y) {
+    if constexpr (Largest) return Maximum::f(x, y);
+    else return Minimum::f(x, y);
+  }
+  template <class V> static auto ties(const V& x, const V& y) { return x == y; }
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V& y, const ReduceContext<V>& c) {
+    return select(x == y, g, zero(g)) / c.second;
+  }
+};
+
+// clang-format off
+
+struct Sum : Adds {
+  static constexpr bool hands_on = true;
+  static constexpr ReduceInfo info{"sum", "The sum; of integers an int64, of nothing 0.",
+    Takes::any, Result::wide, Empty::has_result, reads_nothing,
+    {{{1.5, -2.25, 3, 0.5}, {2.75}}, {{-1, 0.25, 2, 2}, {3.25}}}, {}, Autocast::float32};
+  template <class V>
+  MT_HD static V df(const V& g, const V&, const V&, const ReduceContext<V>&) { return g; }
+};
+MT_REDUCTION(Sum, sum)
+
+/// The gradient is in engine/ops/prod.cpp: it has to look for zeros.
+struct Prod : Multiplies {
   static constexpr ReduceInfo info{"prod", "The product; of integers an int64, of nothing 1.",
-                                   true};
-  template <class T> MT_HD static T identity() { return T(1); }
-  template <class T> MT_HD static T join(T x, T y) { return x * y; }
+    Takes::any, Result::wide, Empty::has_result, reads_x | reads_result,
+    {{{1.5, -2.25, 3, 0.5}, {-5.0625}}, {{-1, 0.25, 2, 2}, {-1}}}, {}, Autocast::float32};
+};
+MT_REDUCTION(Prod, prod)
+
+struct Amax : Extreme<true> {
+  static constexpr ReduceInfo info{"amax", "The largest element; NaN wins; ties share the gradient.",
+    Takes::any, Result::same, Empty::refused, reads_x | reads_result,
+    {{{1.5, -2.25, 3, 0.5}, {3}}, {{-1, 0.25, 2, 2}, {2}}}};
+};
+MT_REDUCTION(Amax, amax)
+
+struct Amin : Extreme<false> {
+  static constexpr ReduceInfo info{"amin", "The smallest element; NaN wins; ties share the gradient.",
+    Takes::any, Result::same, Empty::refused, reads_x | reads_result,
+    {{{1.5, -2.25, 3, 0.5}, {-2.25}}, {{-1, 0.25, 2, 2}, {-1}}}};
+};
+MT_REDUCTION(Amin, amin)
+
+struct Asks : Reduction {
+  static constexpr bool maps = true;
+  template <class T> using State = T;
 };
 
-struct Amax {
-  static constexpr ReduceInfo info{"amax",
-                                   "The largest element; NaN wins; ties share the gradient.",
-                                   false,
-                                   false,
-                                   Premap::identity,
-                                   1};
-  template <class T> MT_HD static T identity() { return math::lowest<T>(); }
-  template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
+struct All : Asks {
+  static constexpr ReduceInfo info{"all",
+    "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.",
+    Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
+    {{{1.5, -2.25, 3, 0.5}, {1}}, {{-1, 0, 2, 2}, {0}}}};
+  template <class S> MT_HD static S identity() { return S(1); }
+  template <class S> MT_HD static S combine(S x, S y) { return S(x && y); }
 };
+MT_REDUCTION(All, all)
 
-struct Amin {
-  static constexpr ReduceInfo info{"amin",
-                                   "The smallest element; NaN wins; ties share the gradient.",
-                                   false,
-                                   false,
-                                   Premap::identity,
-                                   -1};
-  template <class T> MT_HD static T identity() { return math::highest<T>(); }
-  template <class T> MT_HD static T join(T x, T y) { return Minimum::f(x, y); }
+struct Any : Asks {
+  static constexpr ReduceInfo info{"any",
+    "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.",
+    Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
+    {{{1.5, -2.25, 3, 0.5}, {1}}, {{0, 0, 0, 0}, {0}}}};
+  template <class S> MT_HD static S identity() { return S(0); }
+  template <class S> MT_HD static S combine(S x, S y) { return S(x || y); }
 };
+MT_REDUCTION(Any, any)
 
-struct All {
-  static constexpr ReduceInfo info{"all", "Whether every element is nonzero.", true, true};
-  template <class T> MT_HD static T identity() { return T(1); }
-  template <class T> MT_HD static T join(T x, T y) { return T(x && y); }
-};
-
-struct Any {
-  static constexpr ReduceInfo info{"any", "Whether some element is nonzero; NaN is.", true, true};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return T(x || y); }
-};
-
-struct CountNonzero {
+struct CountNonzero : Adds {
   static constexpr ReduceInfo info{"count_nonzero", "How many elements are not 0; NaN is not.",
-                                   true, false, Premap::nonzero};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return x + y; }
+    Takes::any, Result::integer, Empty::has_result, reads_nothing,
+    {{{1.5, -2.25, 3, 0.5}, {4}}, {{-1, 0, 2, 2}, {3}}}};
+  template <class A> MT_HD static A premap(A a) { return a != 0 ? A{} + 1 : A{}; }
 };
+MT_REDUCTION(CountNonzero, count_nonzero)
 
-struct Norm1 {
-  static constexpr ReduceInfo info{"norm", "The sum of magnitudes.", true, false, Premap::abs};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return x + y; }
-};
-
-/// The square of the norm: the engine takes the root.
-struct Norm2 {
-  static constexpr ReduceInfo info{"norm", "The sum of squares.", true, false, Premap::square};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return x + y; }
-};
-
-struct NormMax {
-  static constexpr ReduceInfo info{"norm", "The largest magnitude.", false, false, Premap::abs, 1};
-  template <class T> MT_HD static T identity() { return T(0); }
-  template <class T> MT_HD static T join(T x, T y) { return Maximum::f(x, y); }
-};
-
-using Reductions = List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, Norm1, Norm2, NormMax>;
-
-/// What elements of type T are joined in: floats and small integers in something wider.
-template <class Op, class T> struct Accumulator { using type = T; };
-#define MT_ACCUMULATE(Op, T, A) \
-  template <> struct Accumulator<Op, T> { using type = A; };
-#define MT_ACCUMULATE_WIDE(Op, Float) \
-  MT_ACCUMULATE(Op, float, Float)     \
-  MT_ACCUMULATE(Op, bool, int64_t)    \
-  MT_ACCUMULATE(Op, uint8_t, int64_t) \
-  MT_ACCUMULATE(Op, int32_t, int64_t)
-MT_ACCUMULATE_WIDE(Sum, double)
-MT_ACCUMULATE_WIDE(Prod, double)
-MT_ACCUMULATE_WIDE(Norm1, double)
-MT_ACCUMULATE_WIDE(Norm2, double)
-MT_ACCUMULATE_WIDE(CountNonzero, int64_t)
-MT_ACCUMULATE(CountNonzero, double, int64_t)
-#undef MT_ACCUMULATE_WIDE
-#undef MT_ACCUMULATE
-
-/// An element as its reduction joins it, in the type A of the partial results.
-template <class Op, class A, class T> MT_HD A enter(T x) {
-  if constexpr (Op::info.premap == Premap::nonzero) return A(x != T(0));
-  const A a = math::convert<A>(x);
-  if constexpr (Op::info.premap == Premap::abs) return select(a < A(0), A(A(0) - a), a);
-  else if constexpr (Op::info.premap == Premap::square) return a * a;
-  else return a;
-}
-
-// ---- partial results that are more than one number ------------------------------------------------
-
-/// The mean and the sum of squared deviations from it.
-struct WelfordState {
-  double n, mean, m2;
-};
-/// As in Chan, Golub & LeVeque 1979.
-MT_HD WelfordState join(const WelfordState& a, const WelfordState& b) {
-  if (a.n == 0) return b;
-  if (b.n == 0) return a;
-  const double n = a.n + b.n, delta = b.mean - a.mean;
-  return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
-}
-/// The variance: over nothing where the correction leaves nothing.
-MT_HD double variance(const WelfordState& s, double correction) {
-  const double left = s.n - correction;
-  return s.m2 / (left > 0 ? left : 0.0);
-}
-MT_HD double mean(const WelfordState& s) { return s.n > 0 ? s.mean : 0.0 / s.n; }
+// ---- states of several numbers --------------------------------------------------------------------
 
 /// log(sum(exp(x))) as an offset, which is finite, and the sum of exp(x - offset).
 template <class T> struct LogSumExpState {
@@ -148,22 +222,181 @@ template <class T> struct LogSumExpState {
 template <class T> MT_HD T offset_for(T most) {
   return most - most == T(0) ? most : T(0);  // infinities and NaN are met unshifted
 }
-template <class T>
-MT_HD LogSumExpState<T> join(const LogSumExpState<T>& a, const LogSumExpState<T>& b) {
-  if (a.sum == 0) return b;
-  if (b.sum == 0) return a;
-  const T most = a.offset > b.offset ? a.offset : b.offset;
-  return {most, a.sum * math::exp(double(a.offset) - double(most)) +
-                    b.sum * math::exp(double(b.offset) - double(most))};
-}
-template <class T> MT_HD double logarithm(const LogSumExpState<T>& s) {
-  return double(s.offset) + math::log(s.sum);
-}
 
+struct LogSumExp : Reduction {
+  static constexpr ReduceInfo info{"logsumexp", "log(sum(exp(x))) without overflow; of nothing -inf.",
+    Takes::real, Result::same, Empty::has_result, reads_x | reads_result,
+    {{{1.5, -2.25, 3, 0.5}, {3.2703802635371621}}, {{-1, 0.25, 2, 2}, {2.7991099701326601}}}, {},
+    Autocast::float32};
+  template <class T> using State = LogSumExpState<T>;
+  template <class S> MT_HD static S identity() { return {0, 0}; }
+  template <class S, class T> MT_HD static S enter(T x, int64_t, const double*) {
+    const T offset = offset_for(x);
+    return {offset, math::exp(double(x) - double(offset))};
+  }
+  template <class S> MT_HD static S combine(const S& a, const S& b) {
+    if (a.sum == 0) return b;
+    if (b.sum == 0) return a;
+    const auto most = a.offset > b.offset ? a.offset : b.offset;
+    return {most, a.sum * math::exp(double(a.offset) - double(most)) +
+                      b.sum * math::exp(double(b.offset) - double(most))};
+  }
+  template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall&) {
+    return T(double(s.offset) + math::log(s.sum));
+  }
+  /// A row of -infinity alone has the gradient 0: its sum of exp does not feel any element.
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V& y, const ReduceContext<V>&) {
+    return g * exp(x - select(y == V(-math::kInfinity), zero(y), y));
+  }
+};
+MT_REDUCTION(LogSumExp, logsumexp)
+
+/// An element and its position; -1: nothing yet.
+template <class T> struct ArgState {
+  T value;
+  int64_t at;
+};
 /// Whether x takes the place of the extreme so far; a NaN counts as the extreme.
 template <class Op, class T> MT_HD bool is_better(T x, T best) {
-  const bool further = Op::info.extreme > 0 ? x > best : x < best;
+  const bool further = Op::extreme > 0 ? x > best : x < best;
   return further | ((x != x) & (best == best));
+}
+
+template <bool Largest> struct ArgExtreme : Reduction {
+  static constexpr bool two_results = true, needs_index = true;
+  static constexpr int extreme = Largest ? 1 : -1;
+  using Value = Extreme<Largest>;  // the reduction that finds the element alone
+  template <class T> using State = ArgState<T>;
+  template <class S> MT_HD static S identity() { return {0, -1}; }
+  template <class S, class T> MT_HD static S enter(T x, int64_t i, const double*) { return {x, i}; }
+  template <class S> MT_HD static S combine(const S& a, const S& b) {
+    if (a.at < 0) return b;
+    if (b.at < 0) return a;
+    if (is_better<ArgExtreme>(a.value, b.value)) return a;
+    if (is_better<ArgExtreme>(b.value, a.value)) return b;
+    return a.at < b.at ? a : b;
+  }
+  template <class T, class S> MT_HD static int64_t finish(const S& s, const ReduceCall&) {
+    return s.at;
+  }
+  template <class T, class S> MT_HD static T second(const S& s) { return s.value; }
+};
+
+struct Argmax : ArgExtreme<true> {
+  static constexpr ReduceInfo info{"argmax", "The position (from 1) of the first largest element.",
+    Takes::any, Result::integer, Empty::refused, reads_nothing,
+    {{{1.5, -2.25, 3, 0.5}, {2}}, {{-1, 0.25, 2, 2}, {2}}}};
+};
+MT_REDUCTION(Argmax, argmax)
+
+struct Argmin : ArgExtreme<false> {
+  static constexpr ReduceInfo info{"argmin", "The position (from 1) of the first smallest element.",
+    Takes::any, Result::integer, Empty::refused, reads_nothing,
+    {{{1.5, -2.25, 3, 0.5}, {1}}, {{-1, 0.25, 2, 2}, {0}}}};
+};
+MT_REDUCTION(Argmin, argmin)
+
+/// The mean and the sum of squared deviations from it (Welford 1962).
+struct Moments {
+  double n, mean, m2;
+};
+/// As in Chan, Golub & LeVeque 1979.
+MT_HD Moments combine(const Moments& a, const Moments& b) {
+  if (a.n == 0) return b;
+  if (b.n == 0) return a;
+  const double n = a.n + b.n, delta = b.mean - a.mean;
+  return {n, a.mean + delta * (b.n / n), a.m2 + b.m2 + delta * delta * (a.n * b.n / n)};
+}
+
+/// The second result is the mean. mt.var has a signature of its own (`unbiased`).
+struct Var : Reduction {
+  static constexpr bool two_results = true;
+  static constexpr ReduceInfo info{"var",
+    "The variance: squared deviations over n - correction; unbiased=false is correction=0. By "
+    "position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).",
+    Takes::floats, Result::same, Empty::has_result, reads_x | reads_second,
+    {{{1.5, -2.25, 3, 0.5}, {4.890625}}, {{-1, 0.25, 2, 2}, {2.140625}}}, {{"correction", 1}},
+    Autocast::float32_round};
+  template <class T> using State = Moments;
+  template <class S> MT_HD static S identity() { return {0, 0, 0}; }
+  template <class S, class T> MT_HD static S enter(T x, int64_t, const double*) { return {1, double(x), 0}; }
+  template <class S> MT_HD static S combine(const S& a, const S& b) { return op::combine(a, b); }
+  /// Over nothing where the correction leaves nothing.
+  MT_HD static double left(double count, double correction) {
+    return count > correction ? count - correction : 0;
+  }
+  template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall& c) {
+    return T(s.m2 / left(s.n, c.param[0]));
+  }
+  template <class T, class S> MT_HD static T second(const S& s) {
+    return T(s.n > 0 ? s.mean : 0.0 / s.n);
+  }
+  /// The mean where gradients of gradients are wanted: `reduced` gives other reductions of x.
+  template <class F> static auto second_of(const F& reduced, double count) {
+    return reduced(Sum{}) / count;
+  }
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V&, const ReduceContext<V>& c) {
+    return g * (x - c.second) * V(2 / left(c.count, c.param[0]));
+  }
+};
+
+// ---- parts of norm ----------------------------------------------------------------------------------
+
+struct Norm1 : Adds {
+  static constexpr ReduceInfo info{"norm", nullptr,
+    Takes::floats, Result::same, Empty::has_result, reads_x,
+    {{{1.5, -2.25, 3, 0.5}, {7.25}}, {{-1, 0.25, 2, 2}, {5.25}}}};
+  template <class A> MT_HD static A premap(A a) { return a < 0 ? -a : a; }
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V&, const ReduceContext<V>&) {
+    return g * sign(x);
+  }
+};
+
+struct Norm2 : Adds {
+  static constexpr ReduceInfo info{"norm", nullptr,
+    Takes::floats, Result::same, Empty::has_result, reads_x | reads_result,
+    {{{1.5, -2.25, 3, 0.5}, {4.0697051490249266}}, {{-1, 0.25, 2, 2}, {3.0103986446980739}}}};
+  template <class A> MT_HD static A premap(A a) { return a * a; }
+  template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall&) {
+    return T(math::sqrt(s));  // of a double: the squares of float32 would overflow
+  }
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V& y, const ReduceContext<V>&) {
+    return select(y == V(0), zero(g), x / select(y == V(0), y + V(1), y) * g);
+  }
+};
+
+struct NormMax : Extreme<true> {
+  static constexpr ReduceInfo info{"norm", nullptr,
+    Takes::floats, Result::same, Empty::refused, reads_x | reads_result,
+    {{{1.5, -2.25, 3, 0.5}, {3}}, {{-1, 0.25, 2, 2}, {2}}}};
+  template <class A> MT_HD static A premap(A a) { return a < 0 ? -a : a; }
+  template <class V> static auto ties(const V& x, const V& y) { return abs(x) == y; }
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V& y, const ReduceContext<V>& c) {
+    return select(abs(x) == y, g, zero(g)) * sign(x) / c.second;
+  }
+};
+
+// ---- the list: the only registration -----------------------------------------------------------
+
+using Reductions = List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, LogSumExp, Argmax, Argmin,
+                        Var, Norm1, Norm2, NormMax>;
+
+// clang-format on
+
+// ---- what loops ask ---------------------------------------------------------------------------------
+
+/// What elements of type T are joined in.
+template <class Op, class T> using StateOf = typename Op::template State<T>;
+
+/// Element i as a state.
+template <class Op, class S, class T> MT_HD S enter(T x, int64_t i, const double* param) {
+  if constexpr (Op::maps) return Op::premap(math::convert<S>(x));
+  else return Op::template enter<S>(x, i, param);
 }
 
 }  // namespace MT_ISA

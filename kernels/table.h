@@ -1,7 +1,9 @@
 // table.h -- folds the lists of operations into numbers: ids, arities, declarations
 #pragma once
+#include <type_traits>
+
 #include "kernels/ops.h"
-#include "kernels/reductions.h"
+#include "kernels/scans.h"
 
 namespace mt::op {
 inline namespace MT_ISA {
@@ -17,8 +19,9 @@ template <class Op, class First, class... Rest> struct IndexIn<Op, List<First, R
 };
 /// The number by which devices and bindings know an elementwise operation.
 template <class Op> constexpr int id = IndexIn<Op, Elementwise>::value;
-/// The number of a reduction.
+/// The numbers of a reduction and of a scan.
 template <class Op> constexpr int reduction_id = IndexIn<Op, Reductions>::value;
+template <class Op> constexpr int scan_id = IndexIn<Op, Scans>::value;
 
 /// Calls `body(Op{})` for each entry of a list.
 template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& body) {
@@ -30,9 +33,9 @@ template <class... Op, class Body> constexpr void for_each(List<Op...>, Body&& b
 template <class Op, class = void> constexpr bool mask_first = false;
 template <class Op> constexpr bool mask_first<Op, decltype(void(Op::mask_first))> = true;
 
-constexpr int count_params(const Info& info) {
+template <class AnyInfo> constexpr int count_params(const AnyInfo& info) {
   int n = 0;
-  while (n < kMaxParams && info.params[n].name) ++n;
+  for (const Param& p : info.params) n += p.name ? 1 : 0;
   return n;
 }
 
@@ -115,6 +118,68 @@ template <class Op, int Part, class T, int I>
 using In = typename BoolOr<mask_first<Op> && I == (Part == 0 ? 0 : 1), T>::type;
 template <class Op, int Part, class T>
 using Out = typename BoolOr<Part == 0 && answers_bool<Op>, T>::type;
+
+// ---- reductions and scans -------------------------------------------------------------------------
+
+/// Whether element type T reaches the loops of a reduction (otherwise the engine has converted it).
+template <class T> constexpr bool accepts(Takes what) {
+  return what == Takes::any ? true : what == Takes::bools ? is_bool<T> : math::is_floating<T>;
+}
+/// The same of a scan.
+template <class Op, class T>
+constexpr bool scans = accepts<T>(Op::info.takes) &&
+                       (Op::info.result != Result::wide || !math::is_integer<T> || sizeof(T) == 8);
+/// The type of a reduction's result.
+template <class Op, class T>
+using ResultType = std::conditional_t<
+    Op::info.result == Result::boolean, bool,
+    std::conditional_t<Op::info.result == Result::integer ||
+                           (Op::info.result == Result::wide && math::is_integer<T>),
+                       int64_t, T>>;
+
+/// Of a table with a row for each entry of a list and a column for each dtype: `Loops` has
+/// `of<Op, T>()`, which is null where T does not reach the loops.
+template <class Loops, class... Op> auto loop_of(int op, Dtype dtype, List<Op...>) {
+  using Loop = typename Loops::Loop;
+  static const Loop loops[][kLoopDtypes] = {
+      {Loops::template of<Op, bool>(), Loops::template of<Op, uint8_t>(),
+       Loops::template of<Op, int32_t>(), Loops::template of<Op, int64_t>(),
+       Loops::template of<Op, float>(), Loops::template of<Op, double>()}...};
+  return loops[op][static_cast<int>(dtype)];
+}
+
+/// The derivative of a reduction as an elementwise operation: of the incoming gradient and what df
+/// reads, seen in the input's shape; its parameters are the count and the reduction's own.
+template <class Op> struct GradientOf {
+  // clang-format off
+  static constexpr Info info{Op::info.name, "", Accepts::real, {nothing}, 0, 0, {},
+    {{"count"}, Op::info.params[0], Op::info.params[1], Op::info.params[2]}};
+  // clang-format on
+  static constexpr uint8_t reads = Op::info.reads | (Op::ties_share ? reads_second : 0);
+  static constexpr int x = 1, y = x + (reads & reads_x ? 1 : 0),
+                       second = y + (reads & reads_result ? 1 : 0),
+                       inputs = second + (reads & reads_second ? 1 : 0);
+  template <class T, class... U> MT_HD static T f(T g, U... more) {
+    const T v[] = {g, T(more)..., g};
+    ReduceContext<T> c{double(v[inputs]), {}, v[second]};
+    for (int k = 0; k < count_params(Op::info); ++k) c.param[k] = double(v[inputs + 1 + k]);
+    return Op::df(g, v[x], v[y], c);
+  }
+};
+template <class Op> constexpr int inputs<GradientOf<Op>> = GradientOf<Op>::inputs;
+template <class Op> constexpr bool answers_bool<GradientOf<Op>> = false;
+
+/// Whether a kernel computes the gradient of a reduction.
+template <class Op> constexpr bool has_gradient_kernel = has_df<Op> && !Op::hands_on;
+
+template <class... A, class... B> List<A..., B...> operator+(List<A...>, List<B...>);
+template <class Op>
+using GradientsOf = std::conditional_t<has_gradient_kernel<Op>, List<GradientOf<Op>>, List<>>;
+template <class... Op>
+auto with_gradients(List<Op...>) -> decltype((Elementwise{} + ... + GradientsOf<Op>{}));
+/// What the map verb computes: elementwise operations, then gradients of reductions.
+using Mapped = decltype(with_gradients(Reductions{}));
+template <class Op> constexpr int gradient_id = IndexIn<GradientOf<Op>, Mapped>::value;
 
 }  // namespace MT_ISA
 }  // namespace mt::op

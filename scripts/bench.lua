@@ -149,29 +149,35 @@ local function elementwise_rows()
   end
 end
 
-local function reduction_rows()
-  for _, size in ipairs(sizes) do
-    for _, name in ipairs {'sum', 'mean', 'max', 'min', 'prod', 'argmax'} do
-      row(name .. '/' .. size[1], 'reductions', function()
-        return bound(mt[name], safe(size[2]))
-      end)
-    end
-  end
-  for _, name in ipairs {'var', 'norm', 'logsumexp', 'median', 'cumsum', 'cumprod', 'sort'} do
-    row(name .. '/1Mi', 'reductions', function()
-      local x = safe(1024 * 1024)
-      if name:find('^cum') then return bound(mt[name], x, 1) end
-      return bound(mt[name], x)
+--- Rows of one size and along the dimensions of a matrix, of functions that are called f(x, dim).
+local function rows_of(name, sized, along, arguments, uniform_in)
+  for _, size in ipairs(sized) do
+    row(name .. '/' .. size[1], 'reductions', function()
+      return bound(mt[name], uniform_in(size[2]), unpack(arguments))
     end)
   end
-  for _, name in ipairs {'sum', 'max', 'argmax', 'prod', 'amax', 'var', 'logsumexp', 'cumsum',
-                         'cumprod', 'cummax', 'sort', 'median', 'softmax', 'log_softmax'} do
-    for dim, which in ipairs {'_cols', '_rows'} do
-      row(name .. which .. '/1Mi', 'reductions', function()
-        return bound(mt[name], safe(1024, 1024), dim)
-      end)
-    end
+  if not along then return end
+  for dim, which in ipairs {'_cols', '_rows'} do
+    row(name .. which .. '/1Mi', 'reductions', function()
+      return bound(mt[name], uniform_in(1024, 1024), dim, unpack(arguments, 2))
+    end)
   end
+end
+
+local function reduction_rows()
+  for _, op in ipairs(core.reductions()) do
+    local lo, hi = math.max(op.lo, 0.5), math.min(op.hi, 1.5)
+    rows_of(op.name, sizes, true, op.scan and {1, unpack(op.values)} or {}, function(...)
+      return uniform(lo, hi, ...)
+    end)
+  end
+  for _, name in ipairs {'mean', 'max', 'min'} do
+    rows_of(name, sizes, name == 'max', {}, safe)
+  end
+  for _, name in ipairs {'norm', 'median', 'sort'} do
+    rows_of(name, {sizes[3]}, name ~= 'norm', {}, safe)
+  end
+  for _, name in ipairs {'softmax', 'log_softmax'} do rows_of(name, {}, true, {}, safe) end
   row('topk/1Mi', 'reductions', function() return bound(mt.topk, safe(1024 * 1024), 100) end)
   row('topk_rows/1Mi', 'reductions', function() return bound(mt.topk, safe(1024, 1024), 10, 2) end)
 end

@@ -157,7 +157,8 @@ MT_TEST("task 3.1: reductions and permute", "[task3_1][course]") {
     CHECK(std::fabs(sum(x).item() - total) < 1e-2);
     CHECK(std::fabs(mean(x).item() - total / double(x.numel())) < 1e-2);
     const int64_t d = rng.below(x.dim());
-    for (const auto reduce : {sum, mean, prod}) {
+    using Reduce = std::function<Tensor(const Tensor&, const Shape&, bool)>;
+    for (const Reduce& reduce : {Reduce(sum), Reduce(mean), Reduce(prod)}) {
       gradcheck([&](const std::vector<Tensor>& v) { return reduce(v[0], {d}, false); }, {x});
       gradcheck([&](const std::vector<Tensor>& v) { return reduce(v[0], {}, false); }, {x});
     }

@@ -175,7 +175,9 @@ MT_TEST("argmax and argmin give the first position of the extreme", "[reduce]") 
       expected.push_back(double((largest ? std::max_element(of.begin(), of.end())
                                          : std::min_element(of.begin(), of.end())) -
                                 of.begin()));
-    const auto run = largest ? argmax : argmin;
+    const auto run = [&](const Tensor& of, std::optional<int64_t> dim, bool keepdim) {
+      return largest ? argmax(of, dim, keepdim) : argmin(of, dim, keepdim);
+    };
     const Tensor y = whole ? run(x, {}, false) : run(x, rng.below(2) ? d : d - x.dim(), false);
     INFO(to_string(x.shape()) << " by " << to_string(x.strides()) << ", dimension "
                               << (whole ? -1 : d));
@@ -283,9 +285,7 @@ MT_TEST("gradients of reductions agree with finite differences", "[reduce]") {
     for (const Shape& dims : std::vector<Shape>{{}, {0}, {1}, {-1, 0}})
       for (const bool keepdim : {false, true}) {
         INFO(layout.name << " over " << to_string(dims) << (keepdim ? " keepdim" : ""));
-        const auto check = [&](const char* name,
-                               Tensor (*reduction)(const Tensor&, const Shape&, bool),
-                               bool smooth) {
+        const auto check = [&](const char* name, const auto& reduction, bool smooth) {
           INFO(name);
           const TensorFunction f = [&](const std::vector<Tensor>& x) {
             return reduction(smooth

@@ -17,7 +17,8 @@ struct List {
   AutocastClass casting;
   const char* names;  // between spaces
 };
-/// As torch.amp does, with one list for all devices; elementwise operations say it in kernels/ops.h.
+/// As torch.amp does, with one list for all devices; elementwise operations, reductions and scans say it in
+/// kernels/.
 constexpr List kLists[] = {
     {AutocastClass::half,
      " matmul mm bmm mv dot vdot inner addmm addmv baddbmm addbmm linear bilinear einsum tensordot "
@@ -25,18 +26,16 @@ constexpr List kLists[] = {
      "conv2d_anchored "
      "scaled_dot_product_attention "},
     {AutocastClass::float32,
-     " softmax log_softmax softmin logsumexp sum nansum prod cumsum cumprod layer_norm rms_norm "
-     "group_norm instance_norm "},
+     " softmax log_softmax softmin nansum layer_norm rms_norm group_norm instance_norm "},
     {AutocastClass::internal_float32,
      " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
      "interpolate batch_norm glu quantile nanquantile "},
     {AutocastClass::float32_round,
-     " mean nanmean var std var_mean std_mean cov norm normalize "
-     "logcumsumexp cdist cosine_similarity pairwise_distance mse_loss l1_loss smooth_l1_loss "
-     "huber_loss binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss "
-     "kl_div margin_ranking_loss hinge_embedding_loss cosine_embedding_loss "
-     "triplet_margin_loss gaussian_nll_loss poisson_nll_loss multi_margin_loss "
-     "multilabel_margin_loss ctc_loss grid_sample "}};
+     " mean nanmean std var_mean std_mean cov norm normalize cdist cosine_similarity "
+     "pairwise_distance mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
+     "binary_cross_entropy_with_logits cross_entropy nll_loss kl_div margin_ranking_loss "
+     "hinge_embedding_loss cosine_embedding_loss triplet_margin_loss "
+     "gaussian_nll_loss poisson_nll_loss multi_margin_loss multilabel_margin_loss ctc_loss grid_sample "}};
 
 /// Whether the function writes into this argument: a converted copy would take the change.
 bool is_written(const Entry& e, int i) {
@@ -104,6 +103,13 @@ AutocastClass autocast_class_of(const Entry& e) {
   AutocastClass found = AutocastClass::none;
   if (const int op = op_named(name); op >= 0 && op_row(op).info->facts.autocast_float32)
     found = AutocastClass::float32;
+  for (int i = 0; i < kReductions + kScans; ++i) {
+    const op::ReduceInfo& info =
+        *(i < kReductions ? reduce_row(i) : scan_row(i - kReductions)).info;
+    if (!info.doc || name != info.name) continue;
+    if (info.autocast == op::Autocast::float32) found = AutocastClass::float32;
+    if (info.autocast == op::Autocast::float32_round) found = AutocastClass::float32_round;
+  }
   for (const List& list : kLists)
     if (std::string_view(list.names).find(key) != std::string_view::npos) found = list.casting;
   e.autocast_class.store(uint8_t(found), std::memory_order_relaxed);

@@ -195,6 +195,26 @@ int declare(Args& a) {
   return 1;
 }
 
+/// Pushes a table with what operations, reductions and scans have in common.
+template <class Info> void push_info(Args& a, const Info& info, int params) {
+  lua_State* L = a.L;
+  const auto set = [L](const char* key) { lua_setfield(L, -2, key); };
+  lua_newtable(L);
+  a.push(std::string(info.name)), set("name");
+  a.push(std::string(info.doc)), set("doc");
+  a.push(info.lo), set("lo");
+  a.push(info.hi), set("hi");
+  for (const bool names : {true, false}) {
+    lua_newtable(L);
+    for (int k = 0; k < params; ++k) {
+      if (names) a.push(std::string(info.params[k].name));
+      else a.push(info.params[k].value);
+      lua_rawseti(L, -2, k + 1);
+    }
+    set(names ? "params" : "values");
+  }
+}
+
 /// The elementwise operations, for the benchmark and the reference.
 int operations(Args& a) {
   static const char* const accepts[] = {"any", "number", "real", "integer"};
@@ -202,22 +222,12 @@ int operations(Args& a) {
   lua_createtable(L, kOps, 0);
   for (int i = 0; i < kOps; ++i) {
     const OpRow& row = op_row(i);
-    lua_newtable(L);
-    auto set = [L](const char* key) { lua_setfield(L, -2, key); };
-    a.push(std::string(row.info->name)), set("name");
-    a.push(std::string(row.info->doc)), set("doc");
+    push_info(a, *row.info, row.params);
+    const auto set = [L](const char* key) { lua_setfield(L, -2, key); };
     a.push(double(row.inputs)), set("inputs");
     a.push(row.answers_bool), set("answers_bool");
     a.push(row.mask_first), set("mask_first");
     a.push(std::string(accepts[int(row.info->accepts)])), set("accepts");
-    a.push(row.info->lo), set("lo");
-    a.push(row.info->hi), set("hi");
-    lua_newtable(L);
-    for (int k = 0; k < row.params; ++k) {
-      a.push(std::string(row.info->params[k].name));
-      lua_rawseti(L, -2, k + 1);
-    }
-    set("params");
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -252,6 +262,24 @@ int check_options(Args& a) {
       fail("{}: {} must be {}, got {}", operation, key, p.expected(), describe(a.L, -1));
   });
   return 0;
+}
+
+/// The reductions and scans that are functions, for tests and the benchmark.
+int reductions(Args& a) {
+  static const char* const takes[] = {"any", "real", "floats", "bools"};
+  lua_State* L = a.L;
+  lua_newtable(L);
+  for (int i = 0, n = 0; i < kReductions + kScans; ++i) {
+    const ReduceRow& row = i < kReductions ? reduce_row(i) : scan_row(i - kReductions);
+    if (!row.info->doc) continue;
+    push_info(a, *row.info, row.params);
+    const auto set = [L](const char* key) { lua_setfield(L, -2, key); };
+    a.push(i >= kReductions), set("scan");
+    a.push(row.differentiable), set("differentiable");
+    a.push(std::string(takes[int(row.info->takes)])), set("takes");
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
 }
 
 int parameters_of(Args& a) {
@@ -327,6 +355,8 @@ const Entry kLanguage[] = {
      }},
     {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.",
      operations},
+    {"reductions()", "The reductions and scans: name, what they take, parameters, where to sample.",
+     reductions},
     {"entry(..)",
      "The signature of a function without its types, its help, and what it says of ranges and choices; or "
      "nothing.",

@@ -1,5 +1,6 @@
 // reduce.cpp -- reductions, moments, norms, scans: fewer elements out than in, or all so far
 #include <cmath>
+#include <deque>
 
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
@@ -16,32 +17,105 @@ Tensor converted(const Args& a, int i) {
   return a.given(i) ? to(x, a.dtype(i, x.dtype())) : x;
 }
 
-template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced(Args& a) {
-  return a.push(reduce(a.tensor(1), a.dims(2), a.boolean(3, false)));
-}
 /// The result in the dtype that argument i names: integers are added and multiplied as int64, whose
 /// low bits are what a narrower one would hold.
 Tensor as_named(const Args& a, int i, const Tensor& result) {
   return a.given(i) ? to(result, a.dtype(i, result.dtype())) : result;
 }
-/// The same with a dtype to compute in.
+/// mean, nansum: with a dtype to compute in.
 template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int reduced_as(Args& a) {
   const Shape dims = a.dims(2);
   const bool keepdim = a.boolean(3, false);
   return a.push(as_named(a, 4, reduce(converted(a, 4), dims, keepdim)));
 }
 
-/// all and any: a Lua boolean for the whole tensor, a tensor along a dimension.
-template <Tensor (*reduce)(const Tensor&, const Shape&, bool)> int asked(Args& a) {
-  const Tensor answer = reduce(a.tensor(1), a.dims(2), a.boolean(3, false));
-  if (a.given(2) || a.out()) return a.push(answer);
-  return a.push(answer.item() != 0);
+// ---- the reductions and scans of kernels/ --------------------------------------------------------
+
+/// The parameters of a reduction or scan, from argument i on.
+struct Params {
+  double value[op::kMaxParams] = {};
+  Params(const Args& a, int i, const op::ReduceInfo& info, int count) {
+    for (int k = 0; k < count; ++k) value[k] = a.number(i + k, info.params[k].value);
+  }
+};
+
+/// Of everything, or along dimensions. Positions; of questions a Lua boolean for the whole tensor; of
+/// sums and products a dtype to compute in.
+template <class Op> int reduced(Args& a) {
+  const bool keepdim = a.boolean(3, false);
+  if constexpr (Op::needs_index) {
+    std::optional<int64_t> dim;
+    if (a.given(2)) dim = a.position(2);
+    return push_positions(a, reduce(Op{}, a.tensor(1), dim, keepdim));
+  } else {
+    const Shape dims = a.dims(2);
+    constexpr int count = op::count_params(Op::info);
+    constexpr int named = Op::info.result == op::Result::wide ? 4 + count : 0;
+    const Params params(a, 4, Op::info, count);
+    const auto run = [&](const Tensor& x) {
+      return reduce(op::reduction_id<Op>, x, dims, keepdim, params.value);
+    };
+    if constexpr (named > 0) return a.push(as_named(a, named, run(converted(a, named))));
+    const Tensor y = run(a.tensor(1));
+    if constexpr (Op::info.result == op::Result::boolean)
+      if (!a.given(2) && !a.out()) return a.push(y.item() != 0);
+    return a.push(y);
+  }
 }
 
-template <Tensor (*find)(const Tensor&, std::optional<int64_t>, bool)> int found(Args& a) {
-  std::optional<int64_t> dim;
-  if (a.given(2)) dim = a.position(2);
-  return push_positions(a, find(a.tensor(1), dim, a.boolean(3, false)));
+template <class Op> int scanned(Args& a) {
+  const int64_t dim = a.position(2);
+  constexpr bool wide = Op::info.result == op::Result::wide;
+  constexpr int count = op::count_params(Op::info), named = 3 + count;
+  const Params params(a, 3, Op::info, count);
+  const Tensor x = wide ? converted(a, named) : a.tensor(1);
+  const ValuesIndices p = scan(op::scan_id<Op>, x, dim, params.value);
+  if constexpr (Op::needs_index) return push_picked(a, p);
+  else return push_or_write(a, wide ? as_named(a, named, p.values) : p.values);
+}
+
+struct Generated {
+  std::string signature, doc;
+  Entry entry;
+};
+
+std::string params_text(const op::ReduceInfo& info) {
+  std::string s;
+  for (const op::Param& p : info.params)
+    if (p.name)
+      s += p.required ? fmt::format(", {}: number", p.name)
+                      : fmt::format(", {}={}", p.name, p.value);
+  return s + (info.result == op::Result::wide ? ", dtype=nil" : "");
+}
+
+template <class Op> void add_reduction(std::deque<Generated>& all) {
+  if constexpr (Op::info.doc != nullptr) {
+    Generated& g = all.emplace_back();
+    g.signature = fmt::format("{}(x, {}=nil, keepdim=false{}, {{out=}})", Op::info.name,
+                              Op::needs_index ? "dim" : "[dim]", params_text(Op::info));
+    g.doc = Op::info.doc, g.entry.body = Body(reduced<Op>);
+  }
+}
+template <class Op> void add_scan(std::deque<Generated>& all) {
+  for (const bool in_place : {false, true}) {
+    if (in_place && Op::info.result != op::Result::wide) continue;
+    Generated& g = all.emplace_back();
+    g.signature = fmt::format("{}{}(x, dim{}{})", Op::info.name, in_place ? "_" : "",
+                              params_text(Op::info), in_place || Op::needs_index ? "" : ", {out=}");
+    g.doc = in_place ? fmt::format("{}, written into x.", Op::info.name) : Op::info.doc;
+    g.entry.body = {scanned<Op>, nullptr, 0, Op::needs_index ? "tensor, tensor" : "tensor"};
+    g.entry.in_place = in_place;
+  }
+}
+const std::deque<Generated>& generated() {
+  static const std::deque<Generated>* const list = [] {
+    auto* all = new std::deque<Generated>;
+    op::for_each(op::Reductions{}, [&](auto op) { add_reduction<decltype(op)>(*all); });
+    op::for_each(op::Scans{}, [&](auto op) { add_scan<decltype(op)>(*all); });
+    for (Generated& g : *all) g.entry.signature = g.signature.c_str(), g.entry.doc = g.doc.c_str();
+    return all;
+  }();
+  return *list;
 }
 
 void need_some(const Args& a, const Tensor& x) {
@@ -52,17 +126,16 @@ void need_some(const Args& a, const Tensor& x) {
 
 /// max and min: of everything one tensor; along a dimension values and positions; of two tensors
 /// elementwise.
-template <int Op, Tensor (*extreme)(const Tensor&, const Shape&, bool),
-          ValuesIndices (*along)(const Tensor&, int64_t, bool)>
+template <class Op, class Reduction, ValuesIndices (*along)(const Tensor&, int64_t, bool)>
 int extremes(Args& a) {
   const Tensor& x = a.tensor(1);
   if (!a.given(2)) {
     need_some(a, x);
-    return a.push(extreme(x, {}, false));
+    return a.push(reduce(Reduction{}, x, Shape{}, false));
   }
   if (const Tensor* y = tensor_at(a.L, 2)) {
     const Tensor* inputs[] = {&x, y};
-    return a.push(elementwise(Op, inputs));
+    return a.push(elementwise(op::id<Op>, inputs));
   }
   return push_picked(a, along(x, a.position(2), a.boolean(3, false)));
 }
@@ -86,7 +159,7 @@ template <Tensor (*moment)(const Tensor&, const Shape&, double, bool)> int sprea
   return a.push(moment(a.tensor(1), a.dims(2), correction(a), a.boolean(3, false)));
 }
 template <bool Root> int spread_and_mean(Args& a) {
-  const Moments m = var_mean(a.tensor(1), a.dims(2), correction(a), a.boolean(3, false));
+  const VarMean m = var_mean(a.tensor(1), a.dims(2), correction(a), a.boolean(3, false));
   a.push(Root ? root_of_variance(m.variance) : m.variance);
   return 1 + a.push(m.mean);
 }
@@ -105,14 +178,6 @@ int norm_body(Args& a) {
   const Shape dims = a.dims(3);
   const bool keepdim = a.boolean(4, false);
   return a.push(norm(converted(a, 5), p, dims, keepdim));
-}
-
-template <Tensor (*scan)(const Tensor&, int64_t)> int scanned(Args& a) {
-  const int64_t dim = a.position(2);
-  return push_or_write(a, as_named(a, 3, scan(converted(a, 3), dim)));
-}
-template <ValuesIndices (*scan)(const Tensor&, int64_t)> int scanned_extreme(Args& a) {
-  return push_picked(a, scan(a.tensor(1), a.position(2)));
 }
 
 int diff_body(Args& a) {
@@ -193,39 +258,21 @@ int histogram_body(Args& a) {
 
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
-    {"sum(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", op::Sum::info.doc, reduced_as<sum>},
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
      "The mean of all elements, or along dimensions; of nothing NaN.", reduced_as<mean>},
-    {"prod(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", op::Prod::info.doc, reduced_as<prod>},
-    {"amax(x, [dim]=nil, keepdim=false, {out=})", op::Amax::info.doc, reduced<amax>},
-    {"amin(x, [dim]=nil, keepdim=false, {out=})", op::Amin::info.doc, reduced<amin>},
     {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
      aminmax_body},
-    {"all(x, [dim]=nil, keepdim=false, {out=})",
-     "Whether all are nonzero: a Lua boolean, or a bool tensor along dim.", asked<all>},
-    {"any(x, [dim]=nil, keepdim=false, {out=})",
-     "Whether one is nonzero: a Lua boolean, or a bool tensor along dim.", asked<any>},
     {"max(x, dim=nil, keepdim=false, {out=})",
      "The largest element; with dim values and positions; with a tensor maximum(x, y).",
-     extremes<op::id<op::Maximum>, amax, max_along>},
+     extremes<op::Maximum, op::Amax, max_along>},
     {"min(x, dim=nil, keepdim=false, {out=})",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
-     extremes<op::id<op::Minimum>, amin, min_along>},
-    {"argmax(x, dim=nil, keepdim=false, {out=})",
-     "The position (from 1) of the first largest element.", found<argmax>},
-    {"argmin(x, dim=nil, keepdim=false, {out=})",
-     "The position (from 1) of the first smallest element.", found<argmin>},
-    {"count_nonzero(x, [dim]=nil, keepdim=false, {out=})", op::CountNonzero::info.doc,
-     reduced<count_nonzero>},
-    {"logsumexp(x, [dim]=nil, keepdim=false, {out=})",
-     "log(sum(exp(x))) without overflow; of nothing -inf.", reduced<logsumexp>},
+     extremes<op::Minimum, op::Amin, min_along>},
     {"nansum(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The sum of what is not NaN.",
      reduced_as<nansum>},
     {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The mean of what is not NaN.",
      reduced_as<nanmean>},
-    {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})",
-     "The variance: squared deviations over n - correction; unbiased=false is correction=0. By "
-     "position keepdim comes after dim (in PyTorch unbiased): x:var(1, {unbiased=false}).",
+    {"var(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})", op::Var::info.doc,
      spread_of<var>},
     {"std(x, [dim]=nil, keepdim=false, correction=1, unbiased=nil, {out=})",
      "The standard deviation, the root of var; where it is 0 its gradient is 0.",
@@ -256,18 +303,6 @@ const Entry kMethods[] = {
      "sum(|x|^p)^(1/p), by default the root of the squares' sum; p may be 0 (counts), math.huge "
      "or -math.huge. Where it is 0 its gradient is 0.",
      norm_body},
-    {"cumsum(x, dim, dtype=nil, {out=})", "The sum of all elements so far along dim.",
-     scanned<cumsum>},
-    {"cumprod(x, dim, dtype=nil, {out=})", "The product of all elements so far along dim.",
-     scanned<cumprod>},
-    {"cumsum_(x, dim, dtype=nil)", "cumsum, written into x.", scanned<cumsum>, -1, true},
-    {"cumprod_(x, dim, dtype=nil)", "cumprod, written into x.", scanned<cumprod>, -1, true},
-    {"logcumsumexp(x, dim, {out=})", "log(cumsum(exp(x))) along dim, without overflow.",
-     [](Args& a) { return a.push(logcumsumexp(a.tensor(1), a.position(2))); }},
-    {"cummax(x, dim)", "The largest element so far and where it stood last; NaN stays.",
-     scanned_extreme<cummax>},
-    {"cummin(x, dim)", "The smallest element so far and where it stood last; NaN stays.",
-     scanned_extreme<cummin>},
     {"diff(x, n=1, dim=-1, prepend=nil, append=nil, {out=})",
      "The differences of neighbours along dim, taken n times; of bools whether they differ.",
      diff_body},
@@ -297,6 +332,7 @@ const Entry kDist{"dist(x, y, p=2)",
 }  // namespace
 
 void register_reduce(Registry& c) {
+  for (const Generated& g : generated()) c.both(g.entry);
   c.add_with_method(kMethods);
   c.method(kDist);
   c.alias("trapz", "trapezoid");

@@ -9,6 +9,7 @@
 #include "engine/core/device.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
+#include "engine/ops/reduce_common.h"
 
 namespace mt {
 namespace {
@@ -103,7 +104,7 @@ bool is_column_major(const Tensor& x) {
 /// 16-bit floats the float32 that they are calculated in (`wide_numbers`), so that the number is not
 /// rounded first. As PyTorch's CPU does.
 Dtype number_dtype(int op, int input, Dtype d) {
-  if (!is_half(d)) return d;
+  if (!is_half(d) || op >= kOps) return d;
   return op_entries[size_t(op)].row.info->facts.wide_numbers >> input & 1 ? wide(d) : d;
 }
 
@@ -478,6 +479,13 @@ int op_named(std::string_view name) {
   for (int i = 0; i < kOps; ++i)
     if (name == op_entries[i].row.info->name) return i;
   return -1;
+}
+
+Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* params) {
+  const Tensor& g = *operands[0];
+  Tensor out = empty(g.shape(), g.dtype(), g.device());
+  run_part(op, 0, g.dtype(), out, operands, n, params);
+  return out;
 }
 
 Tensor elementwise(int op, const Tensor* const* inputs, const double* given) {

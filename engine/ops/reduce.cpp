@@ -3,6 +3,8 @@
 #include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace mt {
@@ -45,26 +47,91 @@ void need_elements(const char* name, const Tensor& x, int d) {
        to_string(x.shape()), d + 1, name);
 }
 
-Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* also) {
+namespace {
+
+// ---- facts folded from the list -----------------------------------------------------------------
+
+using op::ReduceContext;
+
+struct ReduceEntry {
+  ReduceRow row;
+  Dtype (*result)(Dtype);
+  uint8_t reads;
+  bool ties_share;
+  int gradient;  // the kernel of the derivative; -1: the incoming gradient is handed on
+  /// The derivative as recorded operations: the formula at T = Tensor.
+  Tensor (*recorded)(const Tensor& g, const Tensor& x, const Tensor& y,
+                     const ReduceContext<Tensor>&);
+  Tensor (*second)(const Tensor& x, unsigned mask);  // the second result, recorded
+  Tensor (*ties)(const Tensor& x, const Tensor& y);
+  NodeType type;
+};
+
+template <op::Result result> Dtype result_of(Dtype d) {
+  return result == op::Result::integer                ? Dtype::i64
+         : result == op::Result::boolean              ? Dtype::b8
+         : result == op::Result::wide && !is_float(d) ? Dtype::i64
+                                                      : d;
+}
+
+void reduce_backward(Node& node, const Tensor& g, Tensor* dx);
+
+template <class Op> ReduceEntry entry_of() {
+  constexpr bool by_hand = std::is_same_v<Op, op::Prod>;
+  constexpr op::ReduceInfo info = Op::info;
+  ReduceEntry e{};
+  e.row = {&Op::info, op::count_params(info), op::has_df<Op> || by_hand, Op::needs_index};
+  e.result = result_of<info.result>;
+  e.reads = info.reads, e.ties_share = Op::ties_share, e.gradient = -1;
+  if constexpr (op::has_df<Op>) e.recorded = Op::template df<Tensor>;
+  if constexpr (op::has_gradient_kernel<Op>) e.gradient = op::gradient_id<Op>;
+  if constexpr (Op::ties_share)
+    e.ties = [](const Tensor& x, const Tensor& y) -> Tensor { return Op::ties(x, y); };
+  if constexpr ((info.reads & op::reads_second) != 0)
+    e.second = [](const Tensor& x, unsigned mask) -> Tensor {
+      const auto reduced = [&](auto other) {
+        return reduce_recorded({op::reduction_id<decltype(other)>, info.name, mask, true}, x);
+      };
+      return Op::second_of(reduced, double(count_of(x, mask)));
+    };
+  e.type = {info.name, by_hand ? prod_backward : reduce_backward, op::reduction_id<Op>};
+  return e;
+}
+template <class... Op> std::array<ReduceEntry, kReductions> collect(op::List<Op...>) {
+  return {entry_of<Op>()...};
+}
+const std::array<ReduceEntry, kReductions> entries = collect(op::Reductions{});
+
+}  // namespace
+
+const ReduceRow& reduce_row(int reduction) { return entries[size_t(reduction)].row; }
+
+// ---- the way forward ----------------------------------------------------------------------------
+
+Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
   const Tensor* const target = Into::take();
+  const ReduceEntry& e = entries[size_t(how.op)];
+  const Dtype result = e.result(x.dtype());
   if (is_half(x.dtype())) {
-    const Tensor out = run_reduce(how, to_compute_dtype(x), wide(answer), also);
-    if (also) *also = cast_no_grad(*also, x.dtype());
-    return cast_no_grad(out, answer);
+    const Tensor out = run_reduce(how, to_compute_dtype(x), second);
+    if (second) *second = cast_no_grad(*second, x.dtype());
+    return cast_no_grad(out, result);
   }
   Shape shape;
   for (int d = 0; d < x.dim(); ++d) {
     if (!(how.mask >> d & 1)) shape.push(x.size(d));
     else if (how.keepdim) shape.push(1);
   }
-  if (count_of(x, how.mask) == 0 && !how.empty_ok && checked_count(how.name, shape) > 0)
+  if (!how.empty_ok && e.row.info->empty == op::Empty::refused && count_of(x, how.mask) == 0 &&
+      checked_count(how.name, shape) > 0)
     fail("{}: {} has no elements there; of none there is no {}", how.name, to_string(x.shape()),
          how.name);
-  Tensor out = result_in(also ? nullptr : target, shape, answer, x.device(), true);
+  Tensor out = result_in(second ? nullptr : target, shape, result, x.device(), true);
   Reduce r;
-  r.op = how.op, r.number = how.number, r.dtype = x.dtype(), r.out_dtype = answer;
+  r.op = how.op, r.dtype = x.dtype();
   r.out = out.data(), r.in = x.data(), r.out2 = nullptr;
-  if (also) *also = empty(shape, x.dtype(), x.device()), r.out2 = also->data();
+  std::memcpy(r.param, how.param, sizeof r.param);
+  if (second) *second = empty(shape, x.dtype(), x.device()), r.out2 = second->data();
   r.kept = r.reduced = 0;
   for (int d = 0, o = 0; d < x.dim(); ++d) {
     if (how.mask >> d & 1) {
@@ -81,6 +148,51 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Dtype answer, Tensor* al
   return out;
 }
 
+namespace {
+
+/// x in a dtype that the reduction takes.
+Tensor taken(const Reducing& how, const Tensor& x) {
+  switch (entries[size_t(how.op)].row.info->takes) {
+    case op::Takes::any: break;
+    case op::Takes::real: return as_float(x);
+    case op::Takes::floats: need_float(how.name, x); break;
+    case op::Takes::bools: return to(x, Dtype::b8);
+  }
+  return x;
+}
+
+}  // namespace
+
+Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
+  const ReduceEntry& e = entries[size_t(how.op)];
+  const Tensor x = taken(how, given);
+  if (!e.row.differentiable || !wants_grad(x)) return run_reduce(how, x, second);
+  Tensor other;
+  const bool reads_second = e.reads & op::reads_second;
+  if (reads_second && !second) second = &other;
+  Tensor out = run_reduce(how, x, second);
+  Node& node = record(e.type, out, {&x});
+  if (e.reads & op::reads_x) node.save(0, x, 0);
+  else node.save_shape(0, x);
+  if (e.reads & op::reads_result) node.save(1, out, Node::kOutput);
+  if (reads_second) node.save(2, *second, Node::kOther);
+  KeptReduction kept{how.mask, {}};
+  std::copy_n(how.param, op::kMaxParams - 1, kept.param);
+  node.keep(kept);
+  return out;
+}
+
+Tensor reduce(int reduction, const Tensor& x, const Shape& dims, bool keepdim,
+              const double* params) {
+  const op::ReduceInfo& info = *entries[size_t(reduction)].row.info;
+  Reducing how{reduction, info.name, dims_mask(info.name, x, dims), keepdim};
+  for (int i = 0; i < entries[size_t(reduction)].row.params; ++i)
+    how.param[i] = params ? params[i] : info.params[i].value;
+  return reduce_recorded(how, x);
+}
+
+// ---- the way back -------------------------------------------------------------------------------
+
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
   if (reduced.numel() == 1 && !grad_enabled()) {
     Shape stride = input;
@@ -94,8 +206,8 @@ Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
 }
 
 void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
-  dx[0] = scatter_add(zeros(node.shape(0), g.dtype(), g.device()), int64_t(node.number[0]),
-                      node.get(1), g);
+  dx[0] =
+      scatter_add(zeros(node.shape(0), g.dtype(), g.device()), node.kept<int>(), node.get(1), g);
 }
 
 void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
@@ -104,49 +216,49 @@ void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, 
   Node& node = record(type, values, {&x});
   node.save_shape(0, x);
   node.save(1, index, Node::kOther);
-  node.number[0] = d;
+  node.keep(d);
 }
 
 namespace {
 
-/// An entry of op::Reductions over the dimensions of a mask.
-template <class Op>
-Tensor run(const Tensor& x, unsigned mask, bool keepdim, Dtype answer,
-           const char* name = Op::info.name) {
-  return run_reduce({name, op::reduction_id<Op>, mask, keepdim, Op::info.empty_ok}, x, answer);
-}
-
-Dtype sum_dtype(Dtype d) { return is_float(d) ? d : Dtype::i64; }
-
-/// amax and amin: the gradient goes to all elements that equal the result, in equal shares.
-void extreme_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const unsigned mask = unsigned(node.number[0]);
-  const Tensor x = node.get(0);
-  const Shape dims = dims_of(mask, x.dim());
-  const Tensor best = spread(node.get(1), x.shape(), mask);
-  const Tensor hits = to(eq(x, best), x.dtype());
-  const Tensor shares = dims.size() ? sum(hits, dims, true) : hits;
-  dx[0] = spread(g, x.shape(), mask) * hits / shares;
-}
-const NodeType kAmax{"amax", extreme_backward}, kAmin{"amin", extreme_backward};
-
-template <class Op>
-Tensor extreme(const NodeType& type, const Tensor& x, const Shape& dims, bool keepdim) {
-  const unsigned mask = dims_mask(Op::info.name, x, dims);
-  Tensor out = run<Op>(x, mask, keepdim, x.dtype());
-  if (wants_grad(x)) {
-    Node& node = record(type, out, {&x});
-    node.save(0, x, 0);
-    node.save(1, out, Node::kOutput);
-    node.number[0] = mask;
+/// `df` on g, x and the results, all seen in x's shape: one kernel, or recorded operations.
+void reduce_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const ReduceEntry& e = entries[size_t(node.type->op)];
+  const auto [mask, params] = node.kept<KeptReduction>();
+  const bool reads_x = e.reads & op::reads_x;
+  const Tensor x = reads_x ? node.get(0) : Tensor();
+  const Shape shape = reads_x ? x.shape() : node.shape(0);
+  Tensor operand[kMaxOperands] = {spread(g, shape, mask)};
+  if (e.gradient < 0) {
+    dx[0] = operand[0];
+    return;
   }
-  return out;
-}
-
-Tensor position(const char* name, int op, const Tensor& x, std::optional<int64_t> dim,
-                bool keepdim) {
-  const unsigned mask = dim ? dims_mask(name, x, {*dim}) : dims_mask(name, x, {});
-  return run_reduce({name, op, mask, keepdim, false}, x, Dtype::i64);
+  int n = 1;
+  const auto add = [&](const Tensor& t) { return operand[n++] = t; };
+  Tensor y;
+  ReduceContext<Tensor> c;
+  if (reads_x) add(x);
+  if (e.reads & op::reads_result) y = add(spread(node.get(1), shape, mask));
+  if (e.ties_share) {
+    const Tensor among = e.ties(x, y);
+    c.second = reduce_recorded({op::reduction_id<op::Sum>, "sum", mask, true}, among);
+    c.second = add(spread(to(c.second, g.dtype()), shape, mask));
+  } else if (e.reads & op::reads_second) {
+    c.second = add(spread(grad_enabled() ? e.second(x, mask) : node.get(2), shape, mask));
+  }
+  double numbers[op::kMaxParams] = {1};
+  for (int d = 0; d < shape.size(); ++d)
+    if (mask >> d & 1) numbers[0] *= double(shape[d]);
+  std::copy_n(params, op::kMaxParams - 1, numbers + 1);
+  if (grad_enabled()) {
+    c.count = numbers[0];
+    std::copy_n(numbers + 1, op::kMaxParams - 1, c.param);
+    dx[0] = to(e.recorded(operand[0], x, y, c), g.dtype());
+    return;
+  }
+  const Tensor* given[kMaxOperands];
+  for (int k = 0; k < n; ++k) given[k] = &operand[k];
+  dx[0] = run_mapped(e.gradient, given, n, numbers);
 }
 
 ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64_t dim,
@@ -154,148 +266,28 @@ ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64
   return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     ValuesIndices p;
-    p.index = run_reduce({type.name, op, 1u << d, true, true}, y, Dtype::i64, &p.values);
+    p.index = run_reduce({op, type.name, 1u << d, true, true}, y, &p.values);
     record_gather(type, y, p.values, d, p.index);
     return without(p, d, keepdim || x.dim() == 0);
   });
 }
 const NodeType kMax{"max", gather_backward}, kMin{"min", gather_backward};
 
-Tensor sum_as(const char* name, const Tensor& x, const Shape& dims, bool keepdim) {
-  const unsigned mask = dims_mask(name, x, dims);
-  Tensor out = run<op::Sum>(x, mask, keepdim, sum_dtype(x.dtype()), name);
-  if (wants_grad(x)) {
-    static const NodeType type{"sum", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] = spread(g, node.shape(0), unsigned(node.number[0]));
-                               }};
-    Node& node = record(type, out, {&x});
-    node.save_shape(0, x);
-    node.number[0] = mask;
-  }
-  return out;
-}
-
 }  // namespace
 
-Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
-  return sum_as("sum", x, dims, keepdim);
+ValuesIndices max_along(const Tensor& x, int64_t dim, bool keepdim) {
+  return extreme_along(kMax, op::reduction_id<op::Argmax>, x, dim, keepdim);
+}
+ValuesIndices min_along(const Tensor& x, int64_t dim, bool keepdim) {
+  return extreme_along(kMin, op::reduction_id<op::Argmin>, x, dim, keepdim);
 }
 
 Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
-  if (!is_float(x.dtype()))
-    fail("mean: of {} the mean is a fraction; use x:float():mean()", dtype_name(x.dtype()));
-  const Tensor total = sum_as("mean", x, dims, keepdim);
+  need_float("mean", x);
+  const unsigned mask = dims_mask("mean", x, dims);
+  const Tensor total = reduce_recorded({op::reduction_id<op::Sum>, "mean", mask, keepdim}, x);
   const Into same(total.requires_grad() ? nullptr : &total);
-  return total / Tensor(double(count_of(x, dims_mask("mean", x, dims))));
-}
-
-namespace {
-
-bool has_zero(const Tensor& x) {
-  NoGrad off;
-  return count_nonzero(x).at_integer(0) != x.numel();
-}
-
-/// For each element the product of the others: the whole divided by the element, where no zero is
-/// in the way.
-Tensor others_of(const Tensor& x, unsigned mask) {
-  const Shape dims = dims_of(mask, x.dim());
-  if (dims.size() == 0) return ones(x.shape(), x.dtype(), x.device());
-  const Tensor is_zero = eq(x, 0.0);
-  const Tensor zeros_there = spread(sum(to(is_zero, x.dtype()), dims, true), x.shape(), mask);
-  const Tensor safe = where(is_zero, Tensor(1.0), x);
-  const Tensor rest = spread(prod(safe, dims, true), x.shape(), mask);
-  const Tensor alone = where(is_zero, eq(zeros_there, 1.0), eq(zeros_there, 0.0));
-  return where(alone, rest / safe, Tensor(0.0));
-}
-
-/// The same in operations that can be differentiated again: each row is repeated and loses one
-/// element.
-Tensor others_recorded(const Tensor& x, unsigned mask) {
-  Shape order, back = x.shape(), kept;
-  for (int d = 0; d < x.dim(); ++d)
-    if (!(mask >> d & 1)) order.push(d), kept.push(x.size(d));
-  int64_t n = 1;
-  for (int64_t d : dims_of(mask, x.dim())) order.push(d), n *= x.size(int(d));
-  for (int i = 0; i < x.dim(); ++i) back[int(order[i])] = i;
-  const Tensor moved = permute(x, order);
-  Shape square = kept;
-  square.push(1), square.push(n);
-  const Tensor rows = reshape(moved, square);
-  const Tensor left_out = where(eye(n, n, Dtype::b8, x.device()), Tensor(1.0), rows);
-  return permute(reshape(prod(left_out, {-1}), moved.shape()), back);
-}
-
-}  // namespace
-
-Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
-  const unsigned mask = dims_mask("prod", x, dims);
-  Tensor out = run<op::Prod>(x, mask, keepdim, sum_dtype(x.dtype()));
-  if (wants_grad(x)) {
-    static const NodeType type{"prod", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Tensor x = node.get(0);
-                                 const unsigned mask = unsigned(node.number[0]);
-                                 const bool zeros = has_zero(x);
-                                 dx[0] = spread(g, x.shape(), mask) *
-                                         (!zeros ? spread(node.get(1), x.shape(), mask) / x
-                                          : grad_enabled() ? others_recorded(x, mask)
-                                                           : others_of(x, mask));
-                               }};
-    Node& node = record(type, out, {&x});
-    node.save(0, x, 0);
-    node.save(1, out, Node::kOutput);
-    node.number[0] = mask;
-  }
-  return out;
-}
-
-Tensor amax(const Tensor& x, const Shape& dims, bool keepdim) {
-  return extreme<op::Amax>(kAmax, x, dims, keepdim);
-}
-Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) {
-  return extreme<op::Amin>(kAmin, x, dims, keepdim);
-}
-Tensor all(const Tensor& x, const Shape& dims, bool keepdim) {
-  return run<op::All>(to(x, Dtype::b8), dims_mask("all", x, dims), keepdim, Dtype::b8);
-}
-Tensor any(const Tensor& x, const Shape& dims, bool keepdim) {
-  return run<op::Any>(to(x, Dtype::b8), dims_mask("any", x, dims), keepdim, Dtype::b8);
-}
-Tensor count_nonzero(const Tensor& x, const Shape& dims, bool keepdim) {
-  return run<op::CountNonzero>(x, dims_mask("count_nonzero", x, dims), keepdim, Dtype::i64);
-}
-Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
-  return position("argmax", kArgmax, x, dim, keepdim);
-}
-Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
-  return position("argmin", kArgmin, x, dim, keepdim);
-}
-ValuesIndices max_along(const Tensor& x, int64_t dim, bool keepdim) {
-  return extreme_along(kMax, kArgmax, x, dim, keepdim);
-}
-ValuesIndices min_along(const Tensor& x, int64_t dim, bool keepdim) {
-  return extreme_along(kMin, kArgmin, x, dim, keepdim);
-}
-
-Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
-  const Tensor x = as_float(input);
-  const unsigned mask = dims_mask("logsumexp", x, dims);
-  Tensor out = run_reduce({"logsumexp", kLogsumexp, mask, keepdim, true}, x, x.dtype());
-  if (wants_grad(x)) {
-    // A row of -infinity alone has the gradient 0: its sum of exp does not feel any element.
-    static const NodeType type{
-        "logsumexp", [](Node& node, const Tensor& g, Tensor* dx) {
-          const Tensor x = node.get(0), out = node.get(1);
-          const unsigned mask = unsigned(node.number[0]);
-          const Tensor offset = where(eq(out, Tensor(-math::kInfinity)), Tensor(0.0), out);
-          dx[0] = spread(g, x.shape(), mask) * exp(x - spread(offset, x.shape(), mask));
-        }};
-    Node& node = record(type, out, {&x});
-    node.save(0, x, 0);
-    node.save(1, out, Node::kOutput);
-    node.number[0] = mask;
-  }
-  return out;
+  return total / Tensor(double(count_of(x, mask)));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "engine/core/tensor.h"
+#include "kernels/table.h"
 
 namespace mt {
 
@@ -11,19 +12,43 @@ struct ValuesIndices {
   Tensor values, index;
 };
 
-Tensor sum(const Tensor&, const Shape& dims = {}, bool keepdim = false);
+// Every reduction of kernels/reductions.h with MT_REDUCTION is a function `mt::sum(x, dims = {},
+// keepdim = false, parameters..)`; of those that need an index `dims` is one dimension or nothing.
+
+/// What the engine and the bindings know about a reduction or a scan (scan.h).
+struct ReduceRow {
+  const op::ReduceInfo* info;
+  int params;
+  bool differentiable, needs_index;
+};
+constexpr int kReductions = op::Reductions::size, kScans = op::Scans::size;
+const ReduceRow& reduce_row(int reduction);
+const ReduceRow& scan_row(int scan);
+
+/// Applies a reduction; without `params` its parameters are their defaults.
+Tensor reduce(int reduction, const Tensor& x, const Shape& dims, bool keepdim,
+              const double* params = nullptr);
+
+template <class Op, class... P>
+Tensor reduce(Op, const Tensor& x, const Shape& dims, bool keepdim, const P&... params) {
+  const double given[] = {double(params)..., 0};
+  return reduce(op::reduction_id<Op>, x, dims, keepdim, sizeof...(P) > 0 ? given : nullptr);
+}
+template <class Op>
+Tensor reduce(Op, const Tensor& x, const std::optional<int64_t>& dim, bool keepdim) {
+  return reduce(op::reduction_id<Op>, x, dim ? Shape{*dim} : Shape{}, keepdim);
+}
+
+namespace op {
+inline namespace MT_ISA {
+template <class Op> struct DimsOf<Op, Tensor> {
+  using type = std::conditional_t<Op::needs_index, std::optional<int64_t>, Shape>;
+};
+}  // namespace MT_ISA
+}  // namespace op
+using namespace op::functions;  // mt::sum and its kin
+
 Tensor mean(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-Tensor prod(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-Tensor amax(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-Tensor amin(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-Tensor all(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-Tensor any(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-Tensor count_nonzero(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-/// log(sum(exp(x))), without overflow.
-Tensor logsumexp(const Tensor&, const Shape& dims = {}, bool keepdim = false);
-/// Positions of the first largest or smallest; without `dim` counted through the whole tensor.
-Tensor argmax(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = false);
-Tensor argmin(const Tensor&, std::optional<int64_t> dim = {}, bool keepdim = false);
 /// The first largest or smallest along a dimension, with its position.
 ValuesIndices max_along(const Tensor&, int64_t dim, bool keepdim = false);
 ValuesIndices min_along(const Tensor&, int64_t dim, bool keepdim = false);

@@ -14,21 +14,43 @@ int64_t count_of(const Tensor& x, unsigned mask);
 /// A gradient or a result with its reduced dimensions back as size 1, seen in the input's shape.
 Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask);
 
-/// One call of the reduce verb: x over the dimensions of a mask.
+/// One call of a reduction: x over the dimensions of a mask.
 struct Reducing {
-  const char* name;
   int op;
+  const char* name;  // in errors
   unsigned mask;
-  bool keepdim, empty_ok;
-  double number = 0;
+  bool keepdim;
+  bool empty_ok = false;  // also where the struct refuses it
+  double param[op::kMaxParams] = {};
 };
-/// The answers. `also`: an empty handle that becomes the second answer.
-Tensor run_reduce(const Reducing&, const Tensor& x, Dtype answer, Tensor* also = nullptr);
+/// The verb, on what the struct takes. `second`: an empty handle that becomes the second result.
+Tensor run_reduce(const Reducing&, const Tensor& x, Tensor* second = nullptr);
+/// The same for any dtype, recorded.
+Tensor reduce_recorded(Reducing, const Tensor& x, Tensor* second = nullptr);
+/// An elementwise kernel on operands of one shape, outside the graph: gradients of reductions.
+Tensor run_mapped(int op, const Tensor* const* operands, int n, const double* params);
+
+/// The sum of each element and those after it along a dimension, recorded.
+Tensor sum_from_end(const Tensor& x, int d);
+/// Gradients that are written by hand, of what looks for zeros (prod.cpp).
+void prod_backward(Node& node, const Tensor& g, Tensor* dx);
+void cumprod_backward(Node& node, const Tensor& g, Tensor* dx);
 
 /// x as a float tensor: integers become the default float.
 inline Tensor as_float(const Tensor& x) { return is_float(x.dtype()) ? x : to(x, default_dtype()); }
 /// Refuses what has no fractions.
 void need_float(const char* name, const Tensor& x);
+
+/// What nodes keep: of reductions the dimensions that went, of scans the one gone along.
+struct KeptReduction {
+  unsigned mask;
+  double param[op::kMaxParams - 1];
+};
+struct KeptScan {
+  int d;
+  bool backwards;
+  double param[op::kMaxParams - 1];
+};
 
 /// Records that `values` are x at `index` along dimension d; the gradient goes back there.
 void record_gather(const NodeType&, const Tensor& x, const Tensor& values, int d,
@@ -42,7 +64,7 @@ ValuesIndices at_least_1d(const char* name, const Tensor& x, int64_t dim, const 
   const int d = wrap_dim(name, dim, x.dim());
   if (x.dim() > 0) return f(x, d);
   const ValuesIndices p = f(reshape(x, {1}), 0);
-  return {reshape(p.values, {}), reshape(p.index, {})};
+  return {reshape(p.values, {}), p.index.defined() ? reshape(p.index, {}) : p.index};
 }
 /// The same without dimension d, unless it is to be kept.
 inline ValuesIndices without(const ValuesIndices& p, int d, bool keepdim) {

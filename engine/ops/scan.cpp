@@ -1,5 +1,9 @@
-// scan.cpp -- sums, products and extremes of all elements so far: the verb and the gradients
+// scan.cpp -- scans of tensors: the verb, and the gradients, which are scans from the end
 #include "engine/ops/scan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "engine/core/upcast.h"
 #include "engine/ops/reduce_common.h"
@@ -21,15 +25,56 @@ AlongDim along_dim(const Tensor& in, const Tensor& out, int d) {
 
 namespace {
 
-/// The scan verb; `backwards` from the end of each line to its beginning.
-Tensor run(ScanOp op, const Tensor& x, int d, bool backwards, Tensor* index = nullptr) {
-  if (is_half(x.dtype()))
-    return cast_no_grad(run(op, to_compute_dtype(x), d, backwards, index), x.dtype());
+// ---- facts folded from the list -----------------------------------------------------------------
+
+using Formula = Tensor (*)(const Tensor& g, const Tensor& x, const Tensor& y);
+
+struct ScanEntry {
+  ReduceRow row;
+  bool by_sign, lines_apart;
+  Formula weigh, unweigh;  // null: the incoming gradient is scanned as it is
+  NodeType type;
+};
+
+void scan_backward(Node& node, const Tensor& g, Tensor* dx);
+
+template <class Op> ScanEntry entry_of() {
+  constexpr bool by_hand = std::is_same_v<Op, op::Cumprod>;
+  ScanEntry e{};
+  e.row = {&Op::info, op::count_params(Op::info), Op::reverse_scan || Op::needs_index || by_hand,
+           Op::needs_index};
+  e.by_sign = Op::by_sign, e.lines_apart = Op::lines_apart;
+  if constexpr (requires(Tensor t) { Op::weigh(t, t, t); })
+    e.weigh = Op::template weigh<Tensor>, e.unweigh = Op::template unweigh<Tensor>;
+  e.type = {Op::info.name,
+            Op::needs_index ? gather_backward
+            : by_hand       ? cumprod_backward
+                            : scan_backward,
+            op::scan_id<Op>};
+  return e;
+}
+template <class... Op> std::array<ScanEntry, kScans> collect(op::List<Op...>) {
+  return {entry_of<Op>()...};
+}
+const std::array<ScanEntry, kScans> entries = collect(op::Scans{});
+
+/// One call: along dimension d, `backwards` from the end of each line to its beginning.
+struct Scanning {
+  int op, d;
+  bool backwards = false;
+  double param[op::kMaxParams] = {};
+};
+
+Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
+  if (is_half(x.dtype())) return cast_no_grad(run(how, to_compute_dtype(x), index), x.dtype());
   Tensor out = empty(x.shape(), x.dtype(), x.device());
   if (index) *index = empty(x.shape(), Dtype::i64, x.device());
-  Scan s{op,       x.dtype(),           out.data(), index ? index->data_as<int64_t>() : nullptr,
-         x.data(), along_dim(x, out, d)};
-  if (backwards && x.numel() > 0) {
+  Scan s;
+  s.op = how.op, s.dtype = x.dtype(), s.out = out.data(), s.in = x.data();
+  s.index = index ? index->data_as<int64_t>() : nullptr;
+  std::memcpy(s.param, how.param, sizeof s.param);
+  s.lines = along_dim(x, out, how.d);
+  if (how.backwards && x.numel() > 0) {
     AlongDim& l = s.lines;
     const int64_t item = item_size(x.dtype()), last = l.n - 1;
     s.in = static_cast<const char*>(s.in) + last * l.in_step * item;
@@ -40,135 +85,69 @@ Tensor run(ScanOp op, const Tensor& x, int d, bool backwards, Tensor* index = nu
   return out;
 }
 
-/// Integers are summed as int64.
-Tensor summable(const Tensor& x) { return is_float(x.dtype()) ? x : to(x, Dtype::i64); }
-
-template <class F> Tensor each_line(const char* name, const Tensor& x, int64_t dim, const F& f) {
-  const int d = wrap_dim(name, dim, x.dim());
-  return x.dim() > 0 ? f(x, d) : reshape(f(reshape(x, {1}), 0), {});
-}
-
-Tensor sums(const Tensor& x, int d, bool backwards) {
-  Tensor out = run(ScanOp::sum, x, d, backwards);
-  if (wants_grad(x)) {
-    static const NodeType type{"cumsum", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 dx[0] = sums(g, int(node.number[0]), node.number[1] == 0);
-                               }};
-    Node& node = record(type, out, {&x});
-    node.number[0] = d, node.number[1] = backwards;
-  }
-  return out;
-}
-
-/// The gradient of cumprod where x holds zeros. Up to the first zero of a line the general formula
-/// holds; the zero itself gets the products without it; behind it all products stay 0.
-Tensor products_backward(const Tensor& x, const Tensor& out, const Tensor& g, int d) {
-  const Tensor zero = eq(x, Tensor(0.0));
-  const Tensor zeros_so_far = sums(to(zero, Dtype::i64), d, false);
-  const Tensor first = logical_and(zero, eq(zeros_so_far, Tensor(1.0)));
-  const Tensor without = run(ScanOp::prod, where(first, Tensor(1.0), x), d, false);
-  const Tensor before = sums(g * out, d, true) / where(zero, Tensor(1.0), x);
-  const Tensor at = sums(g * without, d, true);
-  return where(eq(zeros_so_far, Tensor(0.0)), before, where(first, at, Tensor(0.0)));
-}
-
-/// The same in operations that can be differentiated again: each line is repeated, and the k-th
-/// copy lacks the k-th element.
-Tensor products_backward_recorded(const Tensor& x, const Tensor& g, int d) {
-  const int64_t n = x.size(d);
-  const Tensor rows = unsqueeze(transpose(x, d, -1), -2),
-               grads = unsqueeze(transpose(g, d, -1), -2);
-  const Tensor missing = where(eye(n, n, Dtype::b8, x.device()), Tensor(1.0), rows);
-  const Tensor place = range(0, double(n - 1), 1, Dtype::i64, x.device());
-  const Tensor after = le(unsqueeze(place, 1), unsqueeze(place, 0));
-  const Tensor parts = where(after, cumprod(missing, -1) * grads, Tensor(0.0));
-  return transpose(sum(parts, {-1}), d, -1);
-}
-
-Tensor log_sums(const Tensor& x, int d, bool backwards) {
+Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullptr) {
+  const ScanEntry& e = entries[size_t(how.op)];
   Tensor out;
-  {
-    NoGrad off;  // lines side by side are joined as vectors, which pays for two transpositions
-    const bool turn = d > 0 && x.stride(d) == 1 && x.numel() >= 4 * x.size(d);
-    const Tensor y = turn ? contiguous(transpose(x.detach(), 0, d)) : x;
-    out = run(ScanOp::logaddexp, y, turn ? 0 : d, backwards);
-    if (turn) out = contiguous(transpose(out, 0, d));
+  if (e.lines_apart && how.d > 0 && x.stride(how.d) == 1 && x.numel() >= 4 * x.size(how.d)) {
+    NoGrad off;
+    Scanning turned = how;
+    turned.d = 0;
+    out = run(turned, contiguous(transpose(x.detach(), 0, how.d)), index);
+    out = contiguous(transpose(out, 0, how.d));
+  } else {
+    out = run(how, x, index);
   }
-  if (!wants_grad(x)) return out;
-  // sum over later i of g[i] exp(x - out[i]), in logarithms and for each sign of g by itself.
-  static const NodeType type{"logcumsumexp", [](Node& node, const Tensor& g, Tensor* dx) {
-                               const Tensor x = node.get(0), out = node.get(1);
-                               const int d = int(node.number[0]);
-                               const bool backwards = node.number[1] != 0;
-                               const Tensor none(-math::kInfinity);
-                               const Tensor safe = where(eq(out, none), Tensor(0.0), out);
-                               const auto part = [&](const Tensor& amount) {
-                                 const Tensor some = gt(amount, Tensor(0.0));
-                                 const Tensor logs = where(
-                                     some, log(where(some, amount, Tensor(1.0))) - safe, none);
-                                 return exp(log_sums(logs, d, !backwards) + x);
-                               };
-                               dx[0] = part(g) - part(-g);
-                             }};
-  Node& node = record(type, out, {&x});
-  node.save(0, x, 0);
-  node.save(1, out, Node::kOutput);
-  node.number[0] = d, node.number[1] = backwards;
+  if (!e.row.differentiable || !wants_grad(x)) return out;
+  if (e.row.needs_index) {
+    record_gather(e.type, x, out, how.d, *index);
+    return out;
+  }
+  Node& node = record(e.type, out, {&x});
+  if (e.row.info->reads & op::reads_x) node.save(0, x, 0);
+  if (e.row.info->reads & op::reads_result) node.save(1, out, Node::kOutput);
+  KeptScan kept{how.d, how.backwards, {}};
+  std::copy_n(how.param, op::kMaxParams - 1, kept.param);
+  node.keep(kept);
   return out;
 }
 
-ValuesIndices extremes(const NodeType& type, ScanOp op, const Tensor& x, int64_t dim) {
-  return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
-    ValuesIndices p;
-    p.values = run(op, y, d, false, &p.index);
-    record_gather(type, y, p.values, d, p.index);
-    return p;
-  });
+void scan_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const ScanEntry& e = entries[size_t(node.type->op)];
+  const KeptScan& kept = node.kept<KeptScan>();
+  Scanning back{node.type->op, kept.d, !kept.backwards};
+  std::copy_n(kept.param, op::kMaxParams - 1, back.param);
+  const Tensor x = node.has(0) ? node.get(0) : Tensor(), y = node.has(1) ? node.get(1) : Tensor();
+  const auto part = [&](const Tensor& amount) {
+    if (!e.weigh) return scan_recorded(back, amount);
+    return e.unweigh(scan_recorded(back, e.weigh(amount, x, y)), x, y);
+  };
+  dx[0] = e.by_sign ? part(g) - part(-g) : part(g);
 }
 
 }  // namespace
 
-Tensor cumsum(const Tensor& x, int64_t dim) {
-  return each_line("cumsum", summable(x), dim,
-                   [](const Tensor& y, int d) { return sums(y, d, false); });
-}
+const ReduceRow& scan_row(int scan) { return entries[size_t(scan)].row; }
 
-Tensor cumprod(const Tensor& x, int64_t dim) {
-  return each_line("cumprod", summable(x), dim, [](const Tensor& y, int d) {
-    Tensor out = run(ScanOp::prod, y, d, false);
-    if (!wants_grad(y)) return out;
-    static const NodeType type{"cumprod", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Tensor x = node.get(0), out = node.get(1);
-                                 const int d = int(node.number[0]);
-                                 bool zeros;
-                                 {
-                                   NoGrad off;
-                                   zeros = count_nonzero(x).at_integer(0) != x.numel();
-                                 }
-                                 dx[0] = !zeros           ? sums(g * out, d, true) / x
-                                         : grad_enabled() ? products_backward_recorded(x, g, d)
-                                                          : products_backward(x, out, g, d);
-                               }};
-    Node& node = record(type, out, {&y});
-    node.save(0, y, 0);
-    node.save(1, out, Node::kOutput);
-    node.number[0] = d;
-    return out;
+ValuesIndices scan(int op, const Tensor& given, int64_t dim, const double* params) {
+  const ScanEntry& e = entries[size_t(op)];
+  const op::ReduceInfo& info = *e.row.info;
+  if (info.takes == op::Takes::floats) need_float(info.name, given);
+  const Tensor x = info.takes == op::Takes::real ? as_float(given)
+                   : info.result == op::Result::wide && !is_float(given.dtype())
+                       ? to(given, Dtype::i64)
+                       : given;
+  Scanning how{op, 0};
+  for (int i = 0; i < e.row.params; ++i) how.param[i] = params ? params[i] : info.params[i].value;
+  return at_least_1d(info.name, x, dim, [&](const Tensor& y, int d) {
+    how.d = d;
+    ValuesIndices p;
+    p.values = scan_recorded(how, y, e.row.needs_index ? &p.index : nullptr);
+    return p;
   });
 }
 
-Tensor logcumsumexp(const Tensor& x, int64_t dim) {
-  return each_line("logcumsumexp", as_float(x), dim,
-                   [](const Tensor& y, int d) { return log_sums(y, d, false); });
-}
-
-ValuesIndices cummax(const Tensor& x, int64_t dim) {
-  static const NodeType type{"cummax", gather_backward};
-  return extremes(type, ScanOp::max, x, dim);
-}
-ValuesIndices cummin(const Tensor& x, int64_t dim) {
-  static const NodeType type{"cummin", gather_backward};
-  return extremes(type, ScanOp::min, x, dim);
+Tensor sum_from_end(const Tensor& x, int d) {
+  return scan_recorded({op::scan_id<op::Cumsum>, d, true}, x);
 }
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim) {

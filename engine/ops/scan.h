@@ -1,16 +1,23 @@
-// scan.h -- sums, products and extremes of all elements so far along a dimension
+// scan.h -- reductions of all elements so far along a dimension
 #pragma once
 #include "engine/ops/reduce.h"
 
 namespace mt {
 
-Tensor cumsum(const Tensor&, int64_t dim);
-Tensor cumprod(const Tensor&, int64_t dim);
-/// log(cumsum(exp(x))), without overflow.
-Tensor logcumsumexp(const Tensor&, int64_t dim);
-/// The extreme so far and the position of its last occurrence; NaN stays.
-ValuesIndices cummax(const Tensor&, int64_t dim);
-ValuesIndices cummin(const Tensor&, int64_t dim);
+// Every scan of kernels/scans.h is a function `mt::cumsum(x, dim, parameters..)`; of those with a
+// second result (cummax) it gives values and positions.
+
+/// Applies a scan; without `params` its parameters are their defaults. `index` is defined for those
+/// that have one.
+ValuesIndices scan(int scan, const Tensor& x, int64_t dim, const double* params = nullptr);
+
+template <class Op, class... P> auto scan(Op, const Tensor& x, int64_t dim, const P&... params) {
+  const double given[] = {double(params)..., 0};
+  ValuesIndices p = scan(op::scan_id<Op>, x, dim, sizeof...(P) > 0 ? given : nullptr);
+  if constexpr (Op::needs_index) return p;
+  else return p.values;
+}
+
 /// The differences of neighbours along a dimension, n times; of bools whether they differ.
 Tensor diff(const Tensor&, int64_t n = 1, int64_t dim = -1);
 

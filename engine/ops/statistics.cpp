@@ -15,63 +15,35 @@ namespace mt {
 
 namespace {
 
-void variance_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const Tensor x = node.get(0);
-  const unsigned mask = unsigned(node.number[0]);
-  const double left = std::max(0.0, double(count_of(x, mask)) - node.number[1]);
-  const Shape dims = dims_of(mask, x.dim());
-  const Tensor centre = dims.size() ? mean(x, dims, true) : x;
-  dx[0] = spread(g, x.shape(), mask) * (x - centre) * Tensor(2 / left);
-}
-
 Tensor variance(const char* name, const Tensor& x, const Shape& dims, double correction,
-                bool keepdim, Tensor* centre) {
-  if (!is_float(x.dtype()))
-    fail("{}: of {} it is a fraction; use x:float():{}()", name, dtype_name(x.dtype()), name);
+                bool keepdim, Tensor* centre = nullptr) {
+  need_float(name, x);
   if (std::isnan(correction)) fail("{}: the correction is NaN", name);
-  const unsigned mask = dims_mask(name, x, dims);
-  Tensor out = run_reduce({name, kMoments, mask, keepdim, true, correction}, x, x.dtype(), centre);
-  if (wants_grad(x)) {
-    static const NodeType type{"var", variance_backward};
-    Node& node = record(type, out, {&x});
-    node.save(0, x, 0);
-    node.number[0] = mask, node.number[1] = correction;
-  }
-  return out;
+  return reduce_recorded(
+      {op::reduction_id<op::Var>, name, dims_mask(name, x, dims), keepdim, false, {correction}}, x,
+      centre);
 }
 
 }  // namespace
 
 Tensor root_of_variance(const Tensor& variance) {
-  Tensor out;
-  {
-    NoGrad off;
-    out = sqrt(variance.detach());
-  }
-  if (wants_grad(variance)) {
-    static const NodeType type{"std", [](Node& node, const Tensor& g, Tensor* dx) {
-                                 const Tensor root = node.get(0);
-                                 const Tensor none = eq(root, Tensor(0.0));
-                                 dx[0] = where(none, Tensor(0.0),
-                                               g / (where(none, Tensor(1.0), root) * Tensor(2.0)));
-                               }};
-    record(type, out, {&variance}).save(0, out, Node::kOutput);
-  }
-  return out;
+  if (!wants_grad(variance)) return sqrt(variance);
+  const Tensor none = eq(variance, Tensor(0.0));
+  return where(none, Tensor(0.0), sqrt(where(none, Tensor(1.0), variance)));
 }
 
-Moments var_mean(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+VarMean var_mean(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
   if (wants_grad(x))
-    return {variance("var_mean", x, dims, correction, keepdim, nullptr), mean(x, dims, keepdim)};
-  Moments m;
+    return {variance("var_mean", x, dims, correction, keepdim), mean(x, dims, keepdim)};
+  VarMean m;
   m.variance = variance("var_mean", x, dims, correction, keepdim, &m.mean);
   return m;
 }
 Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
-  return variance("var", x, dims, correction, keepdim, nullptr);
+  return variance("var", x, dims, correction, keepdim);
 }
 Tensor standard_deviation(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
-  return root_of_variance(variance("std", x, dims, correction, keepdim, nullptr));
+  return root_of_variance(variance("std", x, dims, correction, keepdim));
 }
 
 // ---- covariance ----------------------------------------------------------------------------------
@@ -136,50 +108,26 @@ Tensor corrcoef(const Tensor& x) {
 
 namespace {
 
-/// The slope of the norm by each element; where the norm is 0 it is 0.
+/// The derivative of sum(|x|^p)^(1/p); where x or the norm is 0 it is 0.
 void norm_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x = node.get(0), out = node.get(1), nothing(0.0), one(1.0);
-  const unsigned mask = unsigned(node.number[0]);
-  const double p = node.number[1];
-  const Tensor norms = spread(out, x.shape(), mask), grads = spread(g, x.shape(), mask);
-  const Tensor none = eq(norms, nothing), zero = eq(x, nothing);
-  const Tensor safe = where(none, one, norms);
+  const auto [mask, params] = node.kept<KeptReduction>();
+  const double p = params[0];
   if (p == 0) {
     dx[0] = zeros_like(x);
-  } else if (p == 1) {
-    dx[0] = grads * sign(x);
-  } else if (p == 2) {
-    dx[0] = where(none, nothing, x / safe * grads);
-  } else if (std::isinf(p)) {
-    const Tensor hits = to(eq(abs(x), norms), x.dtype());
-    const Shape dims = dims_of(mask, x.dim());
-    dx[0] = grads * sign(x) * (hits / (dims.size() ? sum(hits, dims, true) : hits));
-  } else {
-    const Tensor size = abs(where(zero, one, x));
-    const Tensor slope = sign(x) * pow(size / safe, Tensor(p - 1));
-    dx[0] = where(logical_or(none, zero), nothing, grads * slope);
+    return;
   }
+  const Tensor norms = spread(out, x.shape(), mask), grads = spread(g, x.shape(), mask);
+  const Tensor none = eq(norms, nothing), zero = eq(x, nothing);
+  const Tensor size = abs(where(zero, one, x));
+  const Tensor slope = sign(x) * pow(size / where(none, one, norms), Tensor(p - 1));
+  dx[0] = where(logical_or(none, zero), nothing, grads * slope);
 }
 
-template <class Op> Tensor summed(const Tensor& x, unsigned mask, bool keepdim, Dtype answer) {
-  return run_reduce({"norm", op::reduction_id<Op>, mask, keepdim, Op::info.empty_ok}, x, answer);
-}
-
-Tensor norm_value(const Tensor& x, double p, unsigned mask, bool keepdim) {
-  if (p == 2)  // the squares of float32 would overflow
-    return to(sqrt(summed<op::Norm2>(x, mask, keepdim, Dtype::f64)), x.dtype());
-  if (p == 1) return summed<op::Norm1>(x, mask, keepdim, x.dtype());
-  if (p == math::kInfinity) return summed<op::NormMax>(x, mask, keepdim, x.dtype());
-  const Shape dims = dims_of(mask, x.dim());
-  if (p == 0)
-    return to(dims.size() ? count_nonzero(x, dims, keepdim) : ne(x, Tensor(0.0)), x.dtype());
-  if (p < 0 && std::isinf(p)) {
-    const Tensor size = abs(x);
-    return dims.size() ? amin(size, dims, keepdim) : size;
-  }
-  if (is_half(x.dtype())) return to(norm_value(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
+Tensor power_norm(const Tensor& x, double p, unsigned mask, bool keepdim) {
+  if (is_half(x.dtype())) return to(power_norm(to(x, Dtype::f32), p, mask, keepdim), x.dtype());
   const Tensor powers = pow(abs(x), Tensor(p));
-  return pow(dims.size() ? sum(powers, dims, keepdim) : powers, Tensor(1 / p));
+  return pow(run_reduce({op::reduction_id<op::Sum>, "norm", mask, keepdim}, powers), Tensor(1 / p));
 }
 
 }  // namespace
@@ -191,17 +139,24 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   if (std::isinf(p) && count_of(x, mask) == 0)
     fail("norm: {} has no elements there; of none there is no largest or smallest magnitude",
          to_string(x.shape()));
+  const auto reduced = [&](auto op, const Tensor& of) {
+    return reduce_recorded({op::reduction_id<decltype(op)>, "norm", mask, keepdim}, of);
+  };
+  if (p == 2) return reduced(op::Norm2{}, x);
+  if (p == 1) return reduced(op::Norm1{}, x);
+  if (std::isinf(p)) return p > 0 ? reduced(op::NormMax{}, x) : reduced(op::Amin{}, abs(x));
   Tensor out;
   {
     NoGrad off;
-    out = norm_value(x.detach(), p, mask, keepdim);
+    out = p == 0 ? to(reduced(op::CountNonzero{}, x), x.dtype())
+                 : power_norm(x.detach(), p, mask, keepdim);
   }
   if (wants_grad(x)) {
     static const NodeType type{"norm", norm_backward};
     Node& node = record(type, out, {&x});
     node.save(0, x, 0);
     node.save(1, out, Node::kOutput);
-    node.number[0] = mask, node.number[1] = p;
+    node.keep(KeptReduction{mask, {p}});
   }
   return out;
 }

@@ -7,10 +7,10 @@
 namespace mt {
 
 /// The variance sum((x - mean)^2) / max(0, n - correction), and the mean.
-struct Moments {
+struct VarMean {
   Tensor variance, mean;
 };
-Moments var_mean(const Tensor&, const Shape& dims = {}, double correction = 1,
+VarMean var_mean(const Tensor&, const Shape& dims = {}, double correction = 1,
                  bool keepdim = false);
 Tensor var(const Tensor&, const Shape& dims = {}, double correction = 1, bool keepdim = false);
 /// The root of the variance; where it is 0 the gradient is 0.

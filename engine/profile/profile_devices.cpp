@@ -29,23 +29,20 @@ struct What {
   std::string (*name)(const char* verb, uint64_t detail) = nullptr;
 };
 
+template <class... Op> const char* name_in(uint64_t i, op::List<Op...>) {
+  static constexpr const char* names[] = {Op::info.name...};
+  return names[i];
+}
 std::string map_name(const char* verb, uint64_t detail) {
-  const char* op = op_row(int(detail >> 2)).info->name;
-  return fmt::format("{} {}{}", verb, op, (detail & 3) ? " gradient" : "");
+  const uint64_t op = detail >> 2;
+  const bool gradient = (detail & 3) || op >= uint64_t(kOps);
+  return fmt::format("{} {}{}", verb, name_in(op, op::Mapped{}), gradient ? " gradient" : "");
 }
 std::string reduction_name(const char* verb, uint64_t detail) {
-  static const std::vector<const char*> names = [] {
-    std::vector<const char*> list;
-    op::for_each(op::Reductions{}, [&](auto r) { list.push_back(r.info.name); });
-    return list;
-  }();
-  const char* name = detail < names.size()  ? names[detail]
-                     : detail == kArgmax    ? "argmax"
-                     : detail == kArgmin    ? "argmin"
-                     : detail == kMoments   ? "moments"
-                     : detail == kLogsumexp ? "logsumexp"
-                                            : "";
-  return fmt::format("{} {}", verb, name);
+  return fmt::format("{} {}", verb, name_in(detail, op::Reductions{}));
+}
+std::string scan_name(const char* verb, uint64_t detail) {
+  return fmt::format("{} {}", verb, name_in(detail, op::Scans{}));
 }
 std::string copy_name(const char* verb, uint64_t detail) {
   const Dtype to = Dtype(detail >> 8), from = Dtype(detail & 255);
@@ -60,6 +57,7 @@ std::string optimizer_name(const char* verb, uint64_t rule) {
 template <class... A> What what(const A&...) { return {}; }
 What what(const Map& m) { return {uint64_t(m.op) << 2 | uint64_t(m.part), map_name}; }
 What what(const Reduce& r) { return {uint64_t(r.op), reduction_name}; }
+What what(const Scan& s) { return {uint64_t(s.op), scan_name}; }
 What what(const Copy& c) { return {uint64_t(c.to) << 8 | uint64_t(c.from), copy_name}; }
 What what(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
 

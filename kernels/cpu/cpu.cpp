@@ -23,22 +23,24 @@ void cpu_sync() {}
 #if defined(MT_BUILT_AVX2) && defined(MT_BUILT_AVX512)
 Device narrow, wide;
 
-template <class... Op> constexpr bool any_of(int op, op::List<Op...>) {
-  return ((op == op::id<Op>) || ...);
+template <class All, class... Op> constexpr bool any_of(int op, op::List<Op...>) {
+  return ((op == op::IndexIn<Op, All>::value) || ...);
 }
 using Narrow = op::List<op::Reciprocal, op::Hypot, op::Fmod, op::Maximum, op::Addcmul>;
 
 void mixed_map(const Map& m) {
   const bool few = m.ndim == 1 && m.size[0] < 16;
-  (few || (m.part == 0 && any_of(m.op, Narrow{})) ? narrow : wide).map(m);
+  (few || (m.part == 0 && any_of<op::Mapped>(m.op, Narrow{})) ? narrow : wide).map(m);
 }
 void mixed_reduce(const Reduce& r) {
   const bool rows = r.reduced == 1 && r.reduced_stride[0] == 1 && r.kept > 0;
-  (rows && (r.op == kArgmax || r.op == kArgmin) ? narrow : wide).reduce(r);
+  const bool slow = any_of<op::Reductions>(r.op, op::List<op::Argmax, op::Argmin>{});
+  (rows && slow ? narrow : wide).reduce(r);
 }
 void mixed_scan(const Scan& s) {
   const bool rows = s.lines.in_step == 1;
-  (rows && (s.op == ScanOp::sum || s.op == ScanOp::prod) ? narrow : wide).scan(s);
+  const bool slow = any_of<op::Scans>(s.op, op::List<op::Cumsum, op::Cumprod>{});
+  (rows && slow ? narrow : wide).scan(s);
 }
 void mixed_matmul(const Matmul& m) { (m.m == 1 || m.n == 1 || m.k < 4 ? narrow : wide).matmul(m); }
 void fill_mixed(Device& device) {

@@ -125,7 +125,7 @@ template <class... Op> struct Table<op::List<Op...>> {
   static constexpr bool answers_bool[] = {op::answers_bool<Op>...};
   static constexpr bool one[] = {takes_one<Op, 0>...};
 };
-using All = Table<op::Elementwise>;
+using All = Table<op::Mapped>;
 
 constexpr int64_t kFew = 512;
 

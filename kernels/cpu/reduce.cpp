@@ -20,55 +20,60 @@ constexpr int64_t kBuffer = 512;   // elements gathered at a time where the redu
 constexpr int64_t kColumns = 256;  // outputs that are reduced side by side
 constexpr int64_t kRows = 32;      // rows of columns that are joined at a time
 
-// ---- rules: what a reduction keeps, how it joins a run, rows of columns, and what it writes ------
+// ---- parts of the loop ----------------------------------------------------------------------------
 
-/// An entry of op::Reductions.
-template <class Op, class Element> struct Simple {
-  using T = Element;
-  using State = typename op::Accumulator<Op, T>::type;
+using op::StateOf;
+
+/// How any struct is reduced.
+template <class Op, class T> struct Generic {
+  using State = StateOf<Op, T>;
+  static constexpr int64_t kWidth =
+      kColumns;  // columns that are reduced side by side by one thread
+  /// The state of n neighbours, of which the first is element `at`.
+  static State run(const T* x, int64_t n, int64_t at, const double* param) {
+    State s = Op::template identity<State>();
+    for (int64_t i = 0; i < n; ++i) s = Op::combine(s, op::enter<Op, State>(x[i], at + i, param));
+    return s;
+  }
+  /// Joins rows of n elements, each element `at` of its column, to the states of their columns.
+  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t at,
+                      const double* param) {
+    for (int64_t i = 0; i < rows; ++i, x += step)
+      for (int64_t j = 0; j < n; ++j)
+        state[j] = Op::combine(state[j], op::enter<Op, State>(x[j], at + i, param));
+  }
+};
+
+/// A faster way for some structs.
+template <class Op, class T> struct Fast : Generic<Op, T> {};
+
+/// States that are numbers, in vectors.
+template <class Op, class T>
+requires(Op::maps) struct Fast<Op, T> {
+  using State = StateOf<Op, T>;
   static constexpr int64_t kWidth = 4 * kColumns;
-  static State start() { return Op::template identity<State>(); }
-  static State run(const T* x, int64_t n) { return join_run<Op>(x, n); }
-  static State join(const State& a, const State& b) { return Op::join(a, b); }
-  /// Joins rows of n elements to the states of their columns, each in the rows' order.
-  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
+  static State run(const T* x, int64_t n, int64_t, const double*) { return join_run<Op>(x, n); }
+  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
+                      const double*) {
+    const auto in = [&](int64_t i) { return op::enter<Op, State>(x[i], 0, nullptr); };
     int64_t i = 0;
     for (; i + 4 <= rows; i += 4, x += 4 * step)
       for (int64_t j = 0; j < n; ++j) {
-        State s = Op::join(state[j], op::enter<Op, State>(x[j]));
-        s = Op::join(s, op::enter<Op, State>(x[step + j]));
-        s = Op::join(s, op::enter<Op, State>(x[2 * step + j]));
-        state[j] = Op::join(s, op::enter<Op, State>(x[3 * step + j]));
+        State s = Op::combine(state[j], in(j));
+        s = Op::combine(s, in(step + j));
+        s = Op::combine(s, in(2 * step + j));
+        state[j] = Op::combine(s, in(3 * step + j));
       }
     for (; i < rows; ++i, x += step)
-      for (int64_t j = 0; j < n; ++j) state[j] = Op::join(state[j], op::enter<Op, State>(x[j]));
+      for (int64_t j = 0; j < n; ++j) state[j] = Op::combine(state[j], in(j));
   }
-  /// Writes the answers of n outputs, `step` apart from `at`.
-  __attribute__((noinline)) static void write(const Reduce& r, int64_t at, int64_t step,
-                                              const State* state, int64_t n) {
-    const auto to = [&](auto* cell) {
-      for (int64_t i = 0; i < n; ++i)
-        cell[at + i * step] = math::convert<Pointee<decltype(cell)>>(state[i]);
-    };
-    if (r.out_dtype == Dtype::f32) to(static_cast<float*>(r.out));
-    else if (r.out_dtype == Dtype::f64) to(static_cast<double*>(r.out));
-    else if (r.out_dtype == Dtype::i64) to(static_cast<int64_t*>(r.out));
-    else if (r.out_dtype == Dtype::i32) to(static_cast<int32_t*>(r.out));
-    else if (r.out_dtype == Dtype::u8) to(static_cast<uint8_t*>(r.out));
-    else to(static_cast<bool*>(r.out));
-  }
-  template <class P> struct PointeeOf;
-  template <class U> struct PointeeOf<U*> { using type = U; };
-  template <class P> using Pointee = typename PointeeOf<P>::type;
 };
 
-/// The mean and the sum of squared deviations from it: two passes over a run that is in the cache.
-template <class Element> struct Moments {
-  using T = Element;
-  using State = op::WelfordState;
+/// Two passes over a run that is in the cache: the mean, then deviations from it.
+template <class T> struct Fast<op::Var, T> {
+  using State = op::Moments;
   static constexpr int64_t kWidth = kColumns;
-  static State start() { return {0, 0, 0}; }
-  static State run(const T* x, int64_t n) {
+  static State run(const T* x, int64_t n, int64_t, const double*) {
     const double mean = double(join_run<op::Sum, T, 1>(x, n)) / double(n);
     return {double(n), mean, deviations(x, mean, n)};
   }
@@ -88,8 +93,8 @@ template <class Element> struct Moments {
     for (int l = 0; l < width; ++l) rest += all[l];
     return rest;
   }
-  static State join(const State& a, const State& b) { return op::join(a, b); }
-  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
+  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
+                      const double*) {
     double mean[kColumns] = {}, m2[kColumns] = {};
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < n; ++j) mean[j] += double(x[i * step + j]);
@@ -99,24 +104,16 @@ template <class Element> struct Moments {
         const double d = double(x[i * step + j]) - mean[j];
         m2[j] += d * d;
       }
-    for (int64_t j = 0; j < n; ++j) state[j] = join(state[j], {double(rows), mean[j], m2[j]});
-  }
-  static void write(const Reduce& r, int64_t at, int64_t step, const State* state, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-      const op::WelfordState& s = state[i];
-      static_cast<T*>(r.out)[at + i * step] = T(op::variance(s, r.number));
-      if (r.out2) static_cast<T*>(r.out2)[at + i * step] = T(op::mean(s));
-    }
+    for (int64_t j = 0; j < n; ++j)
+      state[j] = op::combine(state[j], {double(rows), mean[j], m2[j]});
   }
 };
 
-/// log(sum(exp(x))).
-template <class Element> struct LogSumExp {
-  using T = Element;
-  using State = op::LogSumExpState<T>;
+/// The largest element first, then exponentials in vectors.
+template <class T> struct Fast<op::LogSumExp, T> {
+  using State = StateOf<op::LogSumExp, T>;
   static constexpr int64_t kWidth = kColumns;
-  static State start() { return {T(0), 0}; }
-  static State run(const T* x, int64_t n) {
+  static State run(const T* x, int64_t n, int64_t, const double*) {
     const T offset = op::offset_for(join_run<op::Amax>(x, n));
     double sum = 0;
     T buffer[kExpRun];
@@ -124,31 +121,22 @@ template <class Element> struct LogSumExp {
       sum += exp_run(x + i, offset, buffer, smaller(kExpRun, n - i));
     return {offset, sum};
   }
-  static State join(const State& a, const State& b) { return op::join(a, b); }
-  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n) {
+  static void columns(State* state, const T* x, int64_t rows, int64_t step, int64_t n, int64_t,
+                      const double*) {
     T most[kColumns];
     double sum[kColumns] = {};
     for (int64_t j = 0; j < n; ++j) most[j] = math::lowest<T>();
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < n; ++j) most[j] = op::Amax::join(most[j], x[i * step + j]);
+      for (int64_t j = 0; j < n; ++j) most[j] = op::Amax::combine(most[j], x[i * step + j]);
     for (int64_t j = 0; j < n; ++j) most[j] = op::offset_for(most[j]);
     for (int64_t i = 0; i < rows; ++i) {
       T e[kColumns];
       for (int64_t j = 0; j < n; ++j) e[j] = math::exp(x[i * step + j] - most[j]);
       for (int64_t j = 0; j < n; ++j) sum[j] += double(e[j]);
     }
-    for (int64_t j = 0; j < n; ++j) state[j] = join(state[j], {most[j], sum[j]});
+    for (int64_t j = 0; j < n; ++j)
+      state[j] = op::LogSumExp::combine(state[j], State{most[j], sum[j]});
   }
-  static void write(const Reduce& r, int64_t at, int64_t step, const State* state, int64_t n) {
-    for (int64_t i = 0; i < n; ++i)
-      static_cast<T*>(r.out)[at + i * step] = T(op::logarithm(state[i]));
-  }
-};
-
-/// The first extreme and its position.
-template <class T> struct ArgState {
-  T value;
-  int64_t at;
 };
 
 // ---- walking ------------------------------------------------------------------------------------
@@ -185,7 +173,8 @@ bool in_columns(const Reduce& r, int64_t elements) {
          r.kept_size[r.kept - 1] >= 4 && !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
 }
 
-/// Calls `rows(x, number of rows, step)` for the reduced elements of columns that begin at x.
+/// Calls `rows(x, number of rows, step, number of the first)` for the reduced elements of columns that
+/// begin at x.
 template <class T, class Rows>
 void each_rows(const Reduce& r, const T* x, int64_t elements, const Rows& rows) {
   const int64_t inner = r.reduced > 0 ? r.reduced_size[r.reduced - 1] : 1;
@@ -193,13 +182,29 @@ void each_rows(const Reduce& r, const T* x, int64_t elements, const Rows& rows) 
   for (int64_t i = 0; i < elements && !mt_interrupted; i += inner) {
     const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
     for (int64_t k = 0; k < inner && !mt_interrupted; k += kRows)
-      rows(at + k * step, smaller(kRows, inner - k), step);
+      rows(at + k * step, smaller(kRows, inner - k), step, i + k);
   }
 }
 
-template <class Rule> struct Reducer {
-  using T = typename Rule::T;
-  using State = typename Rule::State;
+template <class Op, class T> struct Reducer {
+  using Way = Fast<Op, T>;
+  using State = StateOf<Op, T>;
+  static constexpr int64_t kWidth = Way::kWidth;
+  static State start() { return Op::template identity<State>(); }
+
+  /// Writes the results of n outputs, `step` apart from `at`.
+  __attribute__((noinline)) static void write(const Reduce& r, int64_t elements, int64_t at,
+                                              int64_t step, const State* state, int64_t n) {
+    using Out = op::ResultType<Op, T>;
+    const op::ReduceCall call{double(elements), r.param};
+    if (!Op::two_results || r.out)
+      for (int64_t i = 0; i < n; ++i)
+        static_cast<Out*>(r.out)[at + i * step] =
+            math::convert<Out>(Op::template finish<T>(state[i], call));
+    if constexpr (Op::two_results)
+      for (int64_t i = 0; r.out2 && i < n; ++i)
+        static_cast<T*>(r.out2)[at + i * step] = Op::template second<T>(state[i]);
+  }
 
   /// The reduced elements [from, to) of one output; what is not contiguous passes through a buffer.
   __attribute__((noinline)) static State piece(const T* x, const Reduce& r, int64_t from,
@@ -207,7 +212,7 @@ template <class Rule> struct Reducer {
     const int last = r.reduced - 1;
     const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
     const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
-    State result = Rule::start();
+    State result = start();
     for (int64_t i = from; i < to;) {
       int64_t n = smaller(to - i, row - i % row);
       const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
@@ -218,7 +223,7 @@ template <class Rule> struct Reducer {
                  sizeof(T));
         at = buffer;
       }
-      result = Rule::join(result, Rule::run(at, n));
+      result = Op::combine(result, Way::run(at, n, i, r.param));
       i += n;
     }
     return result;
@@ -227,18 +232,19 @@ template <class Rule> struct Reducer {
   /// Whole rows are joined to a row of partial results, as wide as threads have work then: memory
   /// is read best from one end to the other.
   static void columns(const Reduce& r, int64_t outputs, int64_t elements) {
-    const int64_t most = cpu_threads() == 1 ? Rule::kWidth : kColumns;
+    const int64_t most = cpu_threads() == 1 ? kWidth : kColumns;
     const int64_t width = r.kept_size[r.kept - 1], tiles = (width + most - 1) / most;
     parallel(outputs / width * tiles, outputs * elements > 2 * kGrain, [&](int64_t tile) {
       const int64_t first = tile / tiles * width + tile % tiles * most;
       const int64_t n = smaller(most, width - tile % tiles * most);
-      State state[Rule::kWidth];
-      for (int64_t j = 0; j < n; ++j) state[j] = Rule::start();
-      each_rows(
-          r, static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),
-          elements,
-          [&](const T* x, int64_t rows, int64_t step) { Rule::columns(state, x, rows, step, n); });
-      Rule::write(r, out_at(r, first), out_step(r), state, n);
+      State state[kWidth];
+      for (int64_t j = 0; j < n; ++j) state[j] = start();
+      each_rows(r,
+                static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),
+                elements, [&](const T* x, int64_t rows, int64_t step, int64_t at) {
+                  Way::columns(state, x, rows, step, n, at, r.param);
+                });
+      write(r, elements, out_at(r, first), out_step(r), state, n);
     });
   }
 
@@ -249,18 +255,18 @@ template <class Rule> struct Reducer {
     if (pieces < 2 || outputs >= 16) return false;
     for (int64_t o = 0; o < outputs; ++o) {
       const T* x = static_cast<const T*>(r.in) + offset_of(o, r.kept, r.kept_size, r.kept_stride);
-      State total = Rule::start();
+      State total = start();
       for (int64_t begin = 0; begin < pieces && !mt_interrupted; begin += kMost) {
         State part[kMost];
         const int64_t n = smaller(kMost, pieces - begin);
-        for (int64_t p = 0; p < n; ++p) part[p] = Rule::start();
+        for (int64_t p = 0; p < n; ++p) part[p] = start();
         parallel(n, elements > 2 * kGrain, [&](int64_t p) {
           const int64_t from = (begin + p) * kPiece;
           part[p] = piece(x, r, from, smaller(elements, from + kPiece));
         });
-        for (int64_t p = 0; p < n; ++p) total = Rule::join(total, part[p]);
+        for (int64_t p = 0; p < n; ++p) total = Op::combine(total, part[p]);
       }
-      Rule::write(r, out_at(r, o), 1, &total, 1);
+      write(r, elements, out_at(r, o), 1, &total, 1);
     }
     return true;
   }
@@ -274,13 +280,13 @@ template <class Rule> struct Reducer {
     each_output<T>(r, outputs, elements, [&](int64_t first, int64_t n, const T* x, int64_t step) {
       State state[64];
       for (int64_t o = 0; o < n; ++o, x += step) {
-        state[o] = Rule::start();
-        if (whole) state[o] = Rule::join(state[o], Rule::run(x, elements));
+        state[o] = start();
+        if (whole) state[o] = Op::combine(state[o], Way::run(x, elements, 0, r.param));
         else
           for (int64_t from = 0; from < elements && !mt_interrupted; from += kPiece)
-            state[o] = Rule::join(state[o], piece(x, r, from, smaller(elements, from + kPiece)));
+            state[o] = Op::combine(state[o], piece(x, r, from, smaller(elements, from + kPiece)));
       }
-      Rule::write(r, out_at(r, first), out_step(r), state, n);
+      write(r, elements, out_at(r, first), out_step(r), state, n);
     });
   }
 };
@@ -288,13 +294,13 @@ template <class Rule> struct Reducer {
 // ---- positions ----------------------------------------------------------------------------------
 
 /// The position of the first largest or smallest element; a NaN counts as the extreme.
-template <class Op, class T> struct Arg {
+template <class Op, class T> struct Position {
   /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
-  static ArgState<T> line(const T* x, const Reduce& r, int64_t elements) {
+  static op::ArgState<T> line(const T* x, const Reduce& r, int64_t elements) {
     const int last = r.reduced - 1;
     const int64_t row = last >= 0 ? r.reduced_size[last] : 1;
     const int64_t step = last >= 0 ? r.reduced_stride[last] : 1;
-    ArgState<T> best{*x, 0};
+    op::ArgState<T> best{*x, 0};
     for (int64_t i = 0; i < elements && best.value == best.value && !mt_interrupted;) {
       int64_t n = smaller(smaller(elements - i, row - i % row), kBuffer);
       const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
@@ -304,7 +310,7 @@ template <class Op, class T> struct Arg {
                  sizeof(T));
         at = buffer;
       }
-      const T most = join_run<Op>(at, n);
+      const T most = join_run<typename Op::Value>(at, n);
       if (op::is_better<Op>(most, best.value)) {
         int64_t k = 0;
         while (!(at[k] == most || (most != most && at[k] != at[k]))) ++k;
@@ -327,7 +333,7 @@ template <class Op, class T> struct Arg {
       Index at[kColumns] = {};
       for (int64_t j = 0; j < n; ++j) best[j] = start[j];
       Index row = 0;
-      each_rows(r, start, elements, [&](const T* x, int64_t rows, int64_t step) {
+      each_rows(r, start, elements, [&](const T* x, int64_t rows, int64_t step, int64_t) {
         for (int64_t i = 0; i < rows; ++i, ++row, x += step)
           for (int64_t j = 0; j < n; ++j) {
             const bool wins = op::is_better<Op>(x[j], best[j]);
@@ -340,7 +346,7 @@ template <class Op, class T> struct Arg {
     });
   }
 
-  static void write(const Reduce& r, int64_t at, ArgState<T> best) {
+  static void write(const Reduce& r, int64_t at, op::ArgState<T> best) {
     if (r.out) static_cast<int64_t*>(r.out)[at] = best.at;
     if (r.out2) static_cast<T*>(r.out2)[at] = best.value;
   }
@@ -358,46 +364,24 @@ template <class Op, class T> struct Arg {
 
 // ---- tables -------------------------------------------------------------------------------------
 
-using Verb = void (*)(const Reduce&);
-/// Reductions of bools take bool alone: the engine has asked each element first.
-template <class Op, class T> constexpr Verb verb() {
-  if constexpr (Op::info.boolean && sizeof(T) > sizeof(bool)) return nullptr;
-  else if constexpr (Op::info.premap != op::Premap::identity &&
-                     Op::info.premap != op::Premap::nonzero && !math::is_floating<T>)
-    return nullptr;
-  else return Reducer<Simple<Op, T>>::reduce;
-}
-struct Verbs {
-  Verb of[kLoopDtypes];
+struct Loops {
+  using Loop = void (*)(const Reduce&);
+  template <class Op, class T> static constexpr Loop of() {
+    if constexpr (!op::accepts<T>(Op::info.takes)) return nullptr;
+    else if constexpr (Op::needs_index && Op::extreme != 0) return Position<Op, T>::reduce;
+    else return Reducer<Op, T>::reduce;
+  }
 };
-template <class L> struct Table;
-template <class... Op> struct Table<op::List<Op...>> {
-  static constexpr Verbs row[] = {
-      {{verb<Op, bool>(), verb<Op, uint8_t>(), verb<Op, int32_t>(), verb<Op, int64_t>(),
-        verb<Op, float>(), verb<Op, double>()}}...};
-};
-template <class Op> constexpr Verbs arg_row() {
-  return {{Arg<Op, bool>::reduce, Arg<Op, uint8_t>::reduce, Arg<Op, int32_t>::reduce,
-           Arg<Op, int64_t>::reduce, Arg<Op, float>::reduce, Arg<Op, double>::reduce}};
-}
-template <template <class> class Rule> constexpr Verbs float_row() {
-  return {{nullptr, nullptr, nullptr, nullptr, Reducer<Rule<float>>::reduce,
-           Reducer<Rule<double>>::reduce}};
-}
-constexpr Verbs special[] = {arg_row<op::Amax>(), arg_row<op::Amin>(), float_row<Moments>(),
-                             float_row<LogSumExp>()};
 
 }  // namespace
 
 void reduce(const Reduce& call) {
-  const int dtype = static_cast<int>(call.dtype);
   Reduce r = call;
   int64_t* const kept[2] = {r.out_stride, r.kept_stride};
   r.kept = collapse(r.kept, r.kept_size, kept);
   int64_t* const reduced[1] = {r.reduced_stride};
   r.reduced = collapse(r.reduced, r.reduced_size, reduced);
-  const Verbs& verbs = r.op >= kArgmax ? special[r.op - kArgmax] : Table<op::Reductions>::row[r.op];
-  verbs.of[dtype](r);
+  op::loop_of<Loops>(r.op, r.dtype, op::Reductions{})(r);
 }
 
 }  // namespace MT_ISA

@@ -1,10 +1,10 @@
-// scan.cpp -- the scan verb on the CPU: sums, products and extremes so far
+// scan.cpp -- the scan verb on the CPU: reductions of all elements so far
 //
 // A chain of additions is as slow as one addition after the other, so several lines run side by
 // side, and a long line is cut into parts whose totals are found first. Floats are summed in double.
 #include "kernels/cpu/along_dim.h"
 #include "kernels/cpu/simd_reduce.h"
-#include "kernels/scans.h"
+#include "kernels/table.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -15,117 +15,130 @@ constexpr int64_t kTile = 256;   // lines that lie side by side and run together
 constexpr int kLines = 8;        // lines, or parts of one, that run together
 constexpr int64_t kPart = 1040;  // a power of two apart, parts would share one place in the cache
 
-template <class Op, class T> struct Running {
-  using A = typename op::Accumulator<op::Sum, T>::type;
+/// Whether the total of a part is found faster than by scanning it, so that long lines are cut.
+template <class Op> constexpr bool kCuts = requires { typename Op::Total; };
 
-  /// Lines side by side: row after row.
-  static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
-    const T* in = static_cast<const T*>(s.in) + in_at(l, first);
-    T* out = static_cast<T*>(s.out) + out_at(l, first);
-    A state[kTile];
-    for (int64_t j = 0; j < n; ++j) state[j] = Op::template identity<A>();
-    for (int64_t i = 0; i < l.n && !mt_interrupted; ++i, in += l.in_step, out += l.out_step) {
-      MT_INDEPENDENT
-      for (int64_t j = 0; j < n; ++j) {
-        state[j] = Op::join(state[j], A(in[j]));
-        out[j] = T(state[j]);
-      }
-    }
+/// A place in a line, or in kLines of them.
+template <class T> struct At {
+  const T* in;
+  T* out;
+  int64_t* index;  // null: there is no second result
+  static At line(const Scan& s, const AlongDim& l, int64_t line) {
+    const int64_t to = out_at(l, line);
+    return {static_cast<const T*>(s.in) + in_at(l, line), static_cast<T*>(s.out) + to,
+            s.index ? s.index + to : nullptr};
   }
-
-  /// kLines lines in lockstep, each from its own state.
-  static void together(const T* const* in, T* const* out, A* state, int64_t n, int64_t in_step,
-                       int64_t out_step) {
-    A s[kLines];
-    for (int k = 0; k < kLines; ++k) s[k] = state[k];
-    for (int64_t i = 0; i < n; ++i)
-      for (int k = 0; k < kLines; ++k) {
-        s[k] = Op::join(s[k], A(in[k][i * in_step]));
-        out[k][i * out_step] = T(s[k]);
-      }
-    for (int k = 0; k < kLines; ++k) state[k] = s[k];
-  }
-  static void alone(const T* in, T* out, A start, int64_t n, int64_t in_step, int64_t out_step) {
-    in_strips(n, [&](int64_t from, int64_t to) {
-      A s = start;
-      for (int64_t i = from; i < to; ++i) {
-        s = Op::join(s, A(in[i * in_step]));
-        out[i * out_step] = T(s);
-      }
-      start = s;
-    });
-  }
-  /// Whether a line is cut into parts: lines that begin a power of two apart would drive each other
-  /// out of the cache.
-  static bool cuts(const AlongDim& l) { return Op::cut && l.in_step == 1 && l.n >= 8 * kLines; }
-  /// One line; where it is long, kLines parts of it at a time.
-  static void line(const T* in, T* out, const AlongDim& l) {
-    A s = Op::template identity<A>();
-    int64_t i = 0;
-    if constexpr (Op::cut) {
-      const int64_t part = smaller(kPart, l.n / kLines);
-      for (; cuts(l) && i + kLines * part <= l.n && !mt_interrupted; i += kLines * part) {
-        const T* from[kLines];
-        T* to[kLines];
-        A state[kLines];
-        for (int k = 0; k < kLines; ++k) {
-          from[k] = in + i + k * part, to[k] = out + (i + k * part) * l.out_step;
-          state[k] = s;
-          s = Op::join(s, A(join_run<typename Op::Of, T, 1>(from[k], part)));
-        }
-        together(from, to, state, part, 1, l.out_step);
-      }
-    }
-    alone(in + i * l.in_step, out + i * l.out_step, s, l.n - i, l.in_step, l.out_step);
-  }
-
-  static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
-    const T* in = static_cast<const T*>(s.in) + in_at(l, first);
-    T* out = static_cast<T*>(s.out) + out_at(l, first);
-    const int64_t apart = l.ndim > 0 ? l.in_stride[l.ndim - 1] : 0;
-    const int64_t out_apart = l.ndim > 0 ? l.out_stride[l.ndim - 1] : 0;
-    if (n == kLines && !cuts(l)) {
-      A state[kLines];
-      for (A& s : state) s = Op::template identity<A>();
-      return in_strips(l.n, [&](int64_t i, int64_t end) {
-        const T* from[kLines];
-        T* to[kLines];
-        for (int k = 0; k < kLines; ++k) {
-          from[k] = in + k * apart + i * l.in_step;
-          to[k] = out + k * out_apart + i * l.out_step;
-        }
-        together(from, to, state, end - i, l.in_step, l.out_step);
-      });
-    }
-    for (int64_t k = 0; k < n; ++k) line(in + k * apart, out + k * out_apart, l);
-  }
-
-  static void scan(const Scan& s) {
-    const AlongDim l = collapsed(s.lines);
-    if (side_by_side(l))
-      return each_lines(l, kTile, [&](int64_t first, int64_t n) { tile(s, l, first, n); });
-    each_lines(l, kLines, [&](int64_t first, int64_t n) { lines(s, l, first, n); });
+  At moved(int64_t in_by, int64_t out_by) const {
+    return {in + in_by, out + out_by, index ? index + out_by : nullptr};
   }
 };
 
-/// The extreme so far and the position of its last occurrence; the first NaN stays, and a later NaN
-/// takes the position.
-template <class T, bool Largest> struct Extremes {
-  MT_HD static bool wins(T x, T best) { return wins_so_far<Largest>(x, best); }
-  static T worst() { return worst_so_far<T, Largest>(); }
+/// How any struct is scanned.
+template <class Op, class T> struct Generic {
+  using State = op::StateOf<Op, T>;
+  static State start() { return Op::template identity<State>(); }
 
+  /// Element i of a line after a state; its result is written `to` elements from the place.
+  static State step(const Scan& s, const State& before, T x, int64_t i, const At<T>& place,
+                    int64_t to) {
+    const State state = Op::combine(before, op::enter<Op, State>(x, i, s.param));
+    place.out[to] = T(Op::template finish<T>(state, op::ReduceCall{double(i + 1), s.param}));
+    if constexpr (Op::needs_index) place.index[to] = Op::index(state);
+    return state;
+  }
+
+  /// Lines side by side: row after row.
+  static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
+    At<T> row = At<T>::line(s, l, first);
+    State state[kTile];
+    for (int64_t j = 0; j < n; ++j) state[j] = start();
+    for (int64_t i = 0; i < l.n && !mt_interrupted; ++i, row = row.moved(l.in_step, l.out_step)) {
+      const At<T> here = row;
+      MT_INDEPENDENT
+      for (int64_t j = 0; j < n; ++j) state[j] = step(s, state[j], here.in[j], i, here, j);
+    }
+  }
+
+  /// Elements [from, to) of kLines lines in lockstep, each from its own state; those of line k count
+  /// from at[k].
+  static void together(const Scan& s, const At<T>* line, State* state, const int64_t* at,
+                       int64_t from, int64_t to, int64_t in_step, int64_t out_step) {
+    State now[kLines];
+    for (int k = 0; k < kLines; ++k) now[k] = state[k];
+    for (int64_t i = from; i < to; ++i)
+      for (int k = 0; k < kLines; ++k)
+        now[k] = step(s, now[k], line[k].in[i * in_step], at[k] + i, line[k], i * out_step);
+    for (int k = 0; k < kLines; ++k) state[k] = now[k];
+  }
+  /// Elements from `begin` on of one line, after a state.
+  static void alone(const Scan& s, const At<T>& at, State start, int64_t begin, const AlongDim& l) {
+    in_strips(l.n - begin, [&](int64_t from, int64_t to) {
+      State now = start;
+      for (int64_t i = begin + from; i < begin + to; ++i)
+        now = step(s, now, at.in[i * l.in_step], i, at, i * l.out_step);
+      start = now;
+    });
+  }
+  /// Lines that begin a power of two apart would drive each other out of the cache: they are cut.
+  static bool cuts(const AlongDim& l) { return kCuts<Op> && l.in_step == 1 && l.n >= 8 * kLines; }
+  /// One line; where it is long, kLines parts of it at a time.
+  static void line(const Scan& s, const At<T>& at, const AlongDim& l) {
+    State now = start();
+    int64_t i = 0;
+    if constexpr (kCuts<Op>) {
+      const int64_t part = smaller(kPart, l.n / kLines);
+      for (; cuts(l) && i + kLines * part <= l.n && !mt_interrupted; i += kLines * part) {
+        At<T> parts[kLines];
+        State state[kLines];
+        int64_t first[kLines];
+        for (int k = 0; k < kLines; ++k) {
+          first[k] = i + k * part;
+          parts[k] = at.moved(first[k], first[k] * l.out_step);
+          state[k] = now;
+          now = Op::combine(now, State(join_run<typename Op::Total, T, 1>(parts[k].in, part)));
+        }
+        together(s, parts, state, first, 0, part, 1, l.out_step);
+      }
+    }
+    alone(s, at, now, i, l);
+  }
+
+  static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
+    const At<T> at = At<T>::line(s, l, first);
+    const int64_t apart = l.ndim > 0 ? l.in_stride[l.ndim - 1] : 0;
+    const int64_t out_apart = l.ndim > 0 ? l.out_stride[l.ndim - 1] : 0;
+    At<T> all[kLines];
+    for (int k = 0; k < int(n); ++k) all[k] = at.moved(k * apart, k * out_apart);
+    if (n == kLines && !cuts(l)) {
+      State state[kLines];
+      for (State& each : state) each = start();
+      constexpr int64_t first[kLines] = {};
+      return in_strips(l.n, [&](int64_t from, int64_t to) {
+        together(s, all, state, first, from, to, l.in_step, l.out_step);
+      });
+    }
+    for (int k = 0; k < int(n); ++k) line(s, all[k], l);
+  }
+};
+
+/// A faster way for some structs.
+template <class Op, class T> struct Fast : Generic<Op, T> {};
+
+/// Extremes, whose values and positions are kept apart.
+template <class Op, class T>
+requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
   static void tile(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
     const T* in = static_cast<const T*>(s.in) + in_at(l, first);
     T* out = static_cast<T*>(s.out) + out_at(l, first);
     int64_t* index = s.index + out_at(l, first);
     T best[kTile];
     int64_t at[kTile] = {};
-    for (int64_t j = 0; j < n; ++j) best[j] = worst();
+    for (int64_t j = 0; j < n; ++j) best[j] = Op::template worst<T>();
     for (int64_t i = 0; i < l.n && !mt_interrupted;
          ++i, in += l.in_step, out += l.out_step, index += l.out_step) {
       MT_INDEPENDENT
       for (int64_t j = 0; j < n; ++j) {
-        const bool won = wins(in[j], best[j]);
+        const bool won = Op::wins(in[j], best[j]);
         best[j] = won ? in[j] : best[j];
         at[j] = won ? i : at[j];
         out[j] = best[j];
@@ -135,16 +148,19 @@ template <class T, bool Largest> struct Extremes {
   }
   /// Most elements change nothing: kBlock of them are compared at once, and only a block that holds
   /// a new extreme is walked.
-  static void line(const T* in, T* out, int64_t* index, const AlongDim& l) {
+  static void line(const At<T>& at_line, const AlongDim& l) {
+    const T* const in = at_line.in;
+    T* const out = at_line.out;
+    int64_t* const index = at_line.index;
     constexpr int64_t kBlock = 32;
-    T best = worst();
+    T best = Op::template worst<T>();
     int64_t at = 0;
     const bool near = l.in_step == 1 && l.out_step == 1;
     for (int64_t from = 0, end; from < l.n && !mt_interrupted; from = end) {
       end = smaller(l.n, from + kBlock);
       if (near && end - from == kBlock) {
         int winners = 0;
-        for (int64_t i = 0; i < kBlock; ++i) winners |= wins(in[from + i], best) ? 1 : 0;
+        for (int64_t i = 0; i < kBlock; ++i) winners |= Op::wins(in[from + i], best) ? 1 : 0;
         if (winners == 0) {
           for (int64_t i = 0; i < kBlock; ++i) out[from + i] = best;
           for (int64_t i = 0; i < kBlock; ++i) index[from + i] = at;
@@ -153,7 +169,7 @@ template <class T, bool Largest> struct Extremes {
       }
       for (int64_t i = from; i < end; ++i) {
         const T x = in[i * l.in_step];
-        const bool won = wins(x, best);
+        const bool won = Op::wins(x, best);
         best = won ? x : best;
         at = won ? i : at;
         out[i * l.out_step] = best;
@@ -161,45 +177,33 @@ template <class T, bool Largest> struct Extremes {
       }
     }
   }
-  static void scan(const Scan& s) {
-    const AlongDim l = collapsed(s.lines);
-    if (side_by_side(l))
-      return each_lines(l, kTile, [&](int64_t first, int64_t n) { tile(s, l, first, n); });
-    each_lines(l, kLines, [&](int64_t first, int64_t n) {
-      for (int64_t k = first; k < first + n; ++k)
-        line(static_cast<const T*>(s.in) + in_at(l, k), static_cast<T*>(s.out) + out_at(l, k),
-             s.index + out_at(l, k), l);
-    });
+  static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
+    for (int64_t k = first; k < first + n; ++k) line(At<T>::line(s, l, k), l);
   }
 };
 
-using Verb = void (*)(const Scan&);
-template <class Op> constexpr Verb verb(Dtype d) {
-  return d == Dtype::f32   ? Running<Op, float>::scan
-         : d == Dtype::f64 ? Running<Op, double>::scan
-                           : Running<Op, int64_t>::scan;
+template <class Op, class T> void run(const Scan& s) {
+  const AlongDim l = collapsed(s.lines);
+  if (side_by_side(l))
+    return each_lines(l, kTile, [&](int64_t i, int64_t n) { Fast<Op, T>::tile(s, l, i, n); });
+  each_lines(l, kLines, [&](int64_t i, int64_t n) { Fast<Op, T>::lines(s, l, i, n); });
 }
-template <bool Largest> constexpr Verb extreme(Dtype d) {
-  return d == Dtype::f32   ? Extremes<float, Largest>::scan
-         : d == Dtype::f64 ? Extremes<double, Largest>::scan
-         : d == Dtype::i64 ? Extremes<int64_t, Largest>::scan
-         : d == Dtype::i32 ? Extremes<int32_t, Largest>::scan
-                           : Extremes<uint8_t, Largest>::scan;
-}
+
+/// Bools are scanned as uint8.
+struct Loops {
+  using Loop = void (*)(const Scan&);
+  template <class Op, class T> static constexpr Loop of() {
+    if constexpr (!op::scans<Op, T>) return nullptr;
+    else if constexpr (op::is_bool<T>) return run<Op, uint8_t>;
+    else return run<Op, T>;
+  }
+};
 
 }  // namespace
 
 void scan(const Scan& s) {
   if (s.lines.n == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
-  switch (s.op) {
-    case ScanOp::sum: return verb<SumSoFar>(s.dtype)(s);
-    case ScanOp::prod: return verb<ProdSoFar>(s.dtype)(s);
-    case ScanOp::logaddexp:
-      return s.dtype == Dtype::f32 ? Running<LogAdd, float>::scan(s)
-                                   : Running<LogAdd, double>::scan(s);
-    case ScanOp::max: return extreme<true>(s.dtype)(s);
-    case ScanOp::min: return extreme<false>(s.dtype)(s);
-  }
+  op::loop_of<Loops>(s.op, s.dtype, op::Scans{})(s);
 }
 
 }  // namespace MT_ISA

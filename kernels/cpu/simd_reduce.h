@@ -22,14 +22,17 @@ template <class T, int Bytes = kPackBytes> struct PackOf {
 };
 template <class T, int Bytes = kPackBytes> using Pack = typename PackOf<T, Bytes>::type;
 
+using op::StateOf;
+
 /// Whether a reduction's elements can be joined pack by pack.
-template <class A, class T> constexpr bool kPacks = math::is_floating<T>&& math::is_floating<A>;
+template <class Op, class A, class T>
+constexpr bool kPacks = Op::maps&& math::is_floating<T>&& math::is_floating<A>;
 
 /// Which extreme is right where neither is NaN.
 template <class Op, class V> MT_HD V join_packs(V x, V y) {
-  if constexpr (Op::info.extreme > 0) return x > y ? x : y;
-  else if constexpr (Op::info.extreme < 0) return x < y ? x : y;
-  else return Op::join(x, y);
+  if constexpr (Op::extreme > 0) return x > y ? x : y;
+  else if constexpr (Op::extreme < 0) return x < y ? x : y;
+  else return Op::combine(x, y);
 }
 
 /// How many elements of T a lane of A takes at a time. Of floats to be added sixteen, in two halves
@@ -73,29 +76,26 @@ template <class A, class T> MT_HD Pack<A> widened(const T* x) {
   return widen<A, T>(load_part<A>(x));
 }
 
-/// Elements of type T as a pack of A, each entered; every one joins Fold of them.
+/// Elements of type T as a pack of A, each mapped; every one joins Fold of them.
 template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T* x) {
   if constexpr (Fold == 16) {
     constexpr int width = kPackBytes / int(sizeof(T));
     const auto two = [&](int i) {
-      return Op::join(load_part<T>(x + i * width), load_part<T>(x + (i + 1) * width));
+      return Op::combine(load_part<T>(x + i * width), load_part<T>(x + (i + 1) * width));
     };
-    return widen_halves(Op::join(Op::join(two(0), two(2)), Op::join(two(4), two(6))));
+    return widen_halves(Op::combine(Op::combine(two(0), two(2)), Op::combine(two(4), two(6))));
   }
-  const Pack<A> a = widened<A>(x);
-  if constexpr (Op::info.premap == op::Premap::square) return a * a;
-  else if constexpr (Op::info.premap == op::Premap::abs) return a < 0 ? -a : a;
-  else return a;
+  return Op::premap(widened<A>(x));
 }
 
 /// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
 /// elements pairwise, then the rest. With Fold 1 each element is widened.
 template <class Op, class T, int Fold = kFold<Op, T>>
-__attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T* x, int64_t n) {
-  using A = typename op::Accumulator<Op, T>::type;
+__attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
+  using A = StateOf<Op, T>;
   A total = Op::template identity<A>();
   int64_t i = 0;
-  if constexpr (kPacks<A, T>) {
+  if constexpr (kPacks<Op, A, T>) {
     constexpr int width = kPackBytes / int(sizeof(A)), step = Fold * width;
     constexpr int parts = Fold > 1 ? 4 : 8;
     const auto load = [&](int64_t at) { return load_pack<Op, A, Fold>(x + at); };
@@ -107,7 +107,7 @@ __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T
 #pragma GCC unroll 8
         for (int k = 0; k < parts; ++k) {
           const Pack<A> v = load(i + k * step);
-          if constexpr (Op::info.extreme != 0) nan |= v != v;
+          if constexpr (Op::extreme != 0) nan |= v != v;
           part[k] = join_packs<Op>(part[k], v);
         }
       for (int half = parts / 2; half > 0; half /= 2)
@@ -115,36 +115,36 @@ __attribute__((noinline)) typename op::Accumulator<Op, T>::type join_run(const T
       A lane[width];
       __builtin_memcpy(lane, &part[0], sizeof lane);
       for (int half = width / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; ++l) lane[l] = Op::join(lane[l], lane[l + half]);
+        for (int l = 0; l < half; ++l) lane[l] = Op::combine(lane[l], lane[l + half]);
       total = lane[0];
-      if constexpr (Op::info.extreme != 0)
+      if constexpr (Op::extreme != 0)
         for (int l = 0; l < width; ++l) total = nan[l] ? A(__builtin_nan("")) : total;
     }
-    if constexpr (Fold > 1) return Op::join(total, A(join_run<Op, T, 1>(x + i, n - i)));
+    if constexpr (Fold > 1) return Op::combine(total, A(join_run<Op, T, 1>(x + i, n - i)));
     A rest = Op::template identity<A>();
     for (const T *at = x + i, *end = x + n; at < end; ++at)
-      rest = Op::join(rest, op::enter<Op, A>(*at));
-    return Op::join(total, rest);
+      rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));
+    return Op::combine(total, rest);
   } else {
     constexpr int lanes = 16;
     A lane[lanes];
     for (A& l : lane) l = total;
     for (; i + lanes <= n; i += lanes)
-      for (int l = 0; l < lanes; ++l) lane[l] = Op::join(lane[l], op::enter<Op, A>(x[i + l]));
+      for (int l = 0; l < lanes; ++l)
+        lane[l] = Op::combine(lane[l], op::enter<Op, A>(x[i + l], 0, nullptr));
     for (const T *at = x + i, *end = x + n; at < end; ++at)
-      total = Op::join(total, op::enter<Op, A>(*at));
+      total = Op::combine(total, op::enter<Op, A>(*at, 0, nullptr));
     for (int half = lanes / 2; half > 0; half /= 2)
-      for (int l = 0; l < half; ++l) lane[l] = Op::join(lane[l], lane[l + half]);
-    return Op::join(lane[0], total);
+      for (int l = 0; l < half; ++l) lane[l] = Op::combine(lane[l], lane[l + half]);
+    return Op::combine(lane[0], total);
   }
 }
 
 /// The same for lines of any length.
-template <class Op, class T>
-typename op::Accumulator<Op, T>::type join_line(const T* x, int64_t n) {
+template <class Op, class T> StateOf<Op, T> join_line(const T* x, int64_t n) {
   auto total = join_run<Op>(x, n < kGrain ? n : kGrain);
   in_strips(n - kGrain, [&](int64_t from, int64_t to) {
-    total = Op::join(total, join_run<Op>(x + kGrain + from, to - from));
+    total = Op::combine(total, join_run<Op>(x + kGrain + from, to - from));
   });
   return total;
 }

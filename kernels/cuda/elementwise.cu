@@ -86,7 +86,7 @@ void map_numbers(const Map& call, unsigned numbers) {
   const Kernels& kernels = row.of[call.part][static_cast<int>(wide(call.dtype))];
   const HalfKernels& half = row.half[call.part];
   const int used = call.inputs + 1;
-  const char* const name = name_of(call.op, op::Elementwise{});
+  const char* const name = name_of(call.op, op::Mapped{});
   Map m = call;
   int64_t* stride[kMaxOperands + 1];
   for (int k = 0; k < used; ++k) stride[k] = m.stride[k];

@@ -281,7 +281,7 @@ template <class... Op> const Row& row_in(int op, op::List<Op...> all) {
 
 }  // namespace
 
-template <> const Row& row_of<MT_PIECE>(int op) { return row_in(op, op::Elementwise{}); }
+template <> const Row& row_of<MT_PIECE>(int op) { return row_in(op, op::Mapped{}); }
 #endif
 
 }  // namespace map_kernels

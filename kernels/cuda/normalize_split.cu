@@ -30,9 +30,8 @@ struct JoinSums {
   }
 };
 struct JoinSpreads {
-  __device__ op::WelfordState operator()(const op::WelfordState& a,
-                                         const op::WelfordState& b) const {
-    return op::join(a, b);
+  __device__ op::Moments operator()(const op::Moments& a, const op::Moments& b) const {
+    return op::combine(a, b);
   }
 };
 struct Add {
@@ -44,7 +43,7 @@ struct Split {
   Normalize c;
   int64_t rows, elements, part, parts;
   bool aligned;   // all of x, grad and out lie at multiples of 16 bytes
-  void* partial;  // [rows, parts] of WelfordState or Sums
+  void* partial;  // [rows, parts] of Moments or Sums
   void* slopes;   // [rows, 2], going back: the means of the weighted g and g x
 };
 
@@ -142,16 +141,15 @@ template <class T, int W> __global__ void spreads(const __grid_constant__ Split 
   squares = team.total(squares, Add{});
   const double lost = mean - double(about);
   if (team.number() == 0)
-    part.template partial<op::WelfordState>() = {n, mean, squares - n * lost * lost};
+    part.template partial<op::Moments>() = {n, mean, squares - n * lost * lost};
 }
 /// A warp for each row.
 template <class T> __global__ void join_spreads(const __grid_constant__ Split s) {
   const cuda::Warp team;
   for (int64_t row = team.first_line(); row < s.rows; row += team.lines_at_once()) {
-    const op::WelfordState* const parts =
-        static_cast<const op::WelfordState*>(s.partial) + row * s.parts;
-    op::WelfordState all{0, 0, 0};
-    for (int64_t p = team.number(); p < s.parts; p += team.size()) all = op::join(all, parts[p]);
+    const op::Moments* const parts = static_cast<const op::Moments*>(s.partial) + row * s.parts;
+    op::Moments all{0, 0, 0};
+    for (int64_t p = team.number(); p < s.parts; p += team.size()) all = op::combine(all, parts[p]);
     all = team.total(all, JoinSpreads{});
     if (team.number() != 0) continue;
     const double variance = all.m2 / all.n;
@@ -258,8 +256,7 @@ bool normalize_split(const Normalize& c) {
   s.part = s.part < kLeast ? kLeast : (s.part + 15) / 16 * 16;
   s.parts = (s.elements + s.part - 1) / s.part;
   const size_t slopes = c.grad ? size_t(s.rows) * 2 * sizeof(double) : 0,
-               partial =
-                   size_t(s.rows * s.parts) * (c.grad ? sizeof(Sums) : sizeof(op::WelfordState));
+               partial = size_t(s.rows * s.parts) * (c.grad ? sizeof(Sums) : sizeof(op::Moments));
   const cuda::Scratch scratch(slopes + partial);
   s.slopes = scratch.as<void>();
   s.partial = scratch.as<char>() + slopes;

@@ -16,102 +16,32 @@ constexpr int kBlock = 256;
 constexpr int kAcross = 32, kDown = kBlock / kAcross;  // a block over columns
 constexpr int64_t kPart = 16384;                       // elements of one output that a block joins
 
-// ---- rules: what a reduction keeps, how two results join, and what it writes ---------------------
+// ---- what one thread joins by itself, in the order of its elements --------------------------------
 
-template <class To> __device__ void put(void* out, int64_t at, To value) {
-  static_cast<To*>(out)[at] = value;
-}
-
-/// An entry of op::Reductions.
-template <class Op, class Element> struct Simple {
-  using T = Element;
-  using State = typename op::Accumulator<Op, T>::type;
-  static __device__ State start() { return Op::template identity<State>(); }
-  static __device__ State enter(T x, int64_t) { return op::enter<Op, State>(x); }
-  static __device__ State join(const State& a, const State& b) { return Op::join(a, b); }
-  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
-    switch (r.out_dtype) {
-      case Dtype::f32: return put(r.out, at, math::convert<float>(s));
-      case Dtype::f64: return put(r.out, at, math::convert<double>(s));
-      case Dtype::i64: return put(r.out, at, math::convert<int64_t>(s));
-      case Dtype::i32: return put(r.out, at, math::convert<int32_t>(s));
-      case Dtype::u8: return put(r.out, at, math::convert<uint8_t>(s));
-      default: return put(r.out, at, math::convert<bool>(s));
-    }
-  }
-};
-
-template <class Element> struct Moments {
-  using T = Element;
-  using State = op::WelfordState;
-  static __device__ State start() { return {0, 0, 0}; }
-  static __device__ State enter(T x, int64_t) { return {1, double(x), 0}; }
-  static __device__ State join(const State& a, const State& b) { return op::join(a, b); }
-  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
-    put(r.out, at, T(op::variance(s, r.number)));
-    if (r.out2) put(r.out2, at, T(op::mean(s)));
-  }
-};
-
-template <class Element> struct LogSumExp {
-  using T = Element;
-  using State = op::LogSumExpState<T>;
-  static __device__ State start() { return {0, 0}; }
-  static __device__ State enter(T x, int64_t) {
-    const T offset = op::offset_for(x);
-    return {offset, math::exp(double(x) - double(offset))};
-  }
-  static __device__ State join(const State& a, const State& b) { return op::join(a, b); }
-  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
-    put(r.out, at, T(op::logarithm(s)));
-  }
-};
-
-/// The first extreme and its position; a NaN counts as the extreme.
-template <class V> struct ArgState {
-  V value;
-  int64_t at;  // -1: nothing yet
-};
-template <class Op, class Element> struct Arg {
-  using T = Element;
-  using State = ArgState<T>;
-  static __device__ State start() { return {T(0), -1}; }
-  static __device__ State enter(T x, int64_t i) { return {x, i}; }
-  static __device__ State join(const State& a, const State& b) {
-    if (a.at < 0) return b;
-    if (b.at < 0) return a;
-    if (op::is_better<Op>(a.value, b.value)) return a;
-    if (op::is_better<Op>(b.value, a.value)) return b;
-    return a.at < b.at ? a : b;
-  }
-  static __device__ void write(const Reduce& r, int64_t at, const State& s) {
-    if (r.out) put(r.out, at, s.at);
-    if (r.out2) put(r.out2, at, s.value);
-  }
-};
-
-/// What one thread joins by itself, in the order of its elements.
-template <class Rule> class Alone {
+template <class Op, class Element> class Alone {
  public:
-  using T = typename Rule::T;
-  __device__ void enter(T x, int64_t i) { s_ = Rule::join(s_, Rule::enter(x, i)); }
-  __device__ typename Rule::State state() const { return s_; }
+  using T = Element;
+  using State = op::StateOf<Op, T>;
+  __device__ void enter(T x, int64_t i, const double* param) {
+    s_ = Op::combine(s_, op::enter<Op, State>(x, i, param));
+  }
+  __device__ State state() const { return s_; }
 
  private:
-  typename Rule::State s_ = Rule::start();
+  State s_ = Op::template identity<State>();
 };
 /// Sums about the first element, without a division for each: being one of them, it is never so far
 /// away that more than log2(n) bits of m2 are lost.
-template <class Element> class Alone<Moments<Element>> {
+template <class Element> class Alone<op::Var, Element> {
  public:
   using T = Element;
-  __device__ void enter(T x, int64_t) {
+  __device__ void enter(T x, int64_t, const double*) {
     if (n_ == 0) first_ = double(x);
     const double d = double(x) - first_;
     n_ += 1, sum_ += d, squares_ += d * d;
   }
-  __device__ op::WelfordState state() const {
-    if (n_ == 0) return Moments<T>::start();
+  __device__ op::Moments state() const {
+    if (n_ == 0) return op::Var::identity<op::Moments>();
     const double mean = sum_ / n_, m2 = squares_ - sum_ * mean;
     return {n_, first_ + mean, m2 < 0 ? 0.0 : m2};
   }
@@ -120,24 +50,24 @@ template <class Element> class Alone<Moments<Element>> {
   double n_ = 0, first_ = 0, sum_ = 0, squares_ = 0;
 };
 /// One exponential for each element, in its own precision.
-template <class Element> class Alone<LogSumExp<Element>> {
+template <class Element> class Alone<op::LogSumExp, Element> {
  public:
   using T = Element;
-  using Rule = LogSumExp<T>;
-  __device__ void enter(T x, int64_t i) {
+  using State = op::LogSumExpState<T>;
+  __device__ void enter(T x, int64_t, const double*) {
     const T d = x - s_.offset;
     if (s_.sum > 0 && s_.sum < math::kInfinity && d - d == T(0)) {
       const double e = double(math::exp(-math::fabs(d)));
       if (d > T(0)) s_ = {x, s_.sum * e + 1};
       else s_.sum += e;
     } else {
-      s_ = Rule::join(s_, Rule::enter(x, i));
+      s_ = op::LogSumExp::combine(s_, op::LogSumExp::enter<State>(x, 0, nullptr));
     }
   }
-  __device__ op::LogSumExpState<T> state() const { return s_; }
+  __device__ State state() const { return s_; }
 
  private:
-  op::LogSumExpState<T> s_ = Rule::start();
+  State s_ = op::LogSumExp::identity<State>();
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -153,23 +83,33 @@ struct Job {
 __device__ inline int64_t begin_of(const Job& j, int64_t output) {
   return offset_of(output, j.r.kept, j.r.kept_size, j.r.kept_stride);
 }
-template <class Rule>
-__device__ void finish(const Job& j, int64_t output, int64_t part, const typename Rule::State& s) {
-  if (j.parts > 1) static_cast<typename Rule::State*>(j.partial)[output * j.parts + part] = s;
-  else Rule::write(j.r, offset_of(output, j.r.kept, j.r.kept_size, j.r.out_stride), s);
+template <class Op, class T>
+__device__ void write(const Job& j, int64_t output, const op::StateOf<Op, T>& s) {
+  using Out = op::ResultType<Op, T>;
+  const int64_t at = offset_of(output, j.r.kept, j.r.kept_size, j.r.out_stride);
+  const op::ReduceCall call{double(j.elements), j.r.param};
+  if (!Op::two_results || j.r.out)
+    static_cast<Out*>(j.r.out)[at] = math::convert<Out>(Op::template finish<T>(s, call));
+  if constexpr (Op::two_results)
+    if (j.r.out2) static_cast<T*>(j.r.out2)[at] = Op::template second<T>(s);
+}
+template <class Op, class T>
+__device__ void finish(const Job& j, int64_t output, int64_t part, const op::StateOf<Op, T>& s) {
+  if (j.parts > 1) static_cast<op::StateOf<Op, T>*>(j.partial)[output * j.parts + part] = s;
+  else write<Op, T>(j, output, s);
 }
 
 /// The states of a block's threads joined, for thread 0.
-template <class Rule> __device__ typename Rule::State join_block(const typename Rule::State& s) {
-  typename Rule::State* const all = cuda::shared_memory<typename Rule::State>();
+template <class Op, class State> __device__ State join_block(const State& s) {
+  State* const all = cuda::shared_memory<State>();
   const int t = int(threadIdx.x);
   all[t] = s;
   for (int half = int(blockDim.x) / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (t < half) all[t] = Rule::join(all[t], all[t + half]);
+    if (t < half) all[t] = Op::combine(all[t], all[t + half]);
   }
   // Thread 0 alone: it reads what it wrote itself.
-  const typename Rule::State joined = t == 0 ? all[0] : s;
+  const State joined = t == 0 ? all[0] : s;
   __syncthreads();  // the next output's states come
   return joined;
 }
@@ -185,83 +125,82 @@ __device__ void enter_line(const Job& j, int64_t base, int64_t i, int64_t to, in
     for (; i + (at_once - 1) * by < to; i += at_once * by, in += at_once * step) {
       T x[at_once];
       for (int k = 0; k < at_once; ++k) x[k] = in[k * step];
-      for (int k = 0; k < at_once; ++k) own.enter(x[k], i + k * by);
+      for (int k = 0; k < at_once; ++k) own.enter(x[k], i + k * by, j.r.param);
     }
-    for (; i < to; i += by, in += step) own.enter(*in, i);
+    for (; i < to; i += by, in += step) own.enter(*in, i, j.r.param);
   } else {
     for (; i < to; i += by)
       own.enter(static_cast<const T*>(
                     j.r.in)[base + offset_of(i, j.r.reduced, j.r.reduced_size, j.r.reduced_stride)],
-                i);
+                i, j.r.param);
   }
 }
 
 /// A block for each output, or for each part of one (the grid's y).
-template <class Rule> __global__ void lines(const __grid_constant__ Job j) {
+template <class Op, class T> __global__ void lines(const __grid_constant__ Job j) {
   const int t = int(threadIdx.x), threads = int(blockDim.x);
   for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
     const int64_t base = begin_of(j, o), from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
-    Alone<Rule> own;
+    Alone<Op, T> own;
     enter_line(j, base, from + t, to, threads, own);
-    const auto s = join_block<Rule>(own.state());
-    if (t == 0) finish<Rule>(j, o, blockIdx.y, s);
+    const auto s = join_block<Op>(own.state());
+    if (t == 0) finish<Op, T>(j, o, blockIdx.y, s);
   }
 }
 
 /// Many short lines: 32 threads for each, kBlock / 32 lines to a block.
-template <class Rule> __global__ void short_lines(const __grid_constant__ Job j) {
-  using State = typename Rule::State;
+template <class Op, class T> __global__ void short_lines(const __grid_constant__ Job j) {
+  using State = op::StateOf<Op, T>;
   const int t = int(threadIdx.x), row = int(threadIdx.y);
   State* const all = cuda::shared_memory<State>() + row * 32;
   for (int64_t o0 = int64_t(blockIdx.x) * (kBlock / 32); o0 < j.outputs;
        o0 += int64_t(gridDim.x) * (kBlock / 32)) {
     const int64_t o = o0 + row;
-    Alone<Rule> own;
+    Alone<Op, T> own;
     if (o < j.outputs) enter_line(j, begin_of(j, o), t, j.elements, 32, own);
     all[t] = own.state();
     for (int half = 16; half > 0; half /= 2) {
       __syncthreads();
-      if (t < half) all[t] = Rule::join(all[t], all[t + half]);
+      if (t < half) all[t] = Op::combine(all[t], all[t + half]);
     }
-    if (t == 0 && o < j.outputs) finish<Rule>(j, o, 0, all[0]);
+    if (t == 0 && o < j.outputs) finish<Op, T>(j, o, 0, all[0]);
     __syncthreads();
   }
 }
 
 /// Neighbouring outputs side by side: a thread joins every kDown-th element of one column.
-template <class Rule> __global__ void columns(const __grid_constant__ Job j) {
-  using State = typename Rule::State;
+template <class Op, class T> __global__ void columns(const __grid_constant__ Job j) {
+  using State = op::StateOf<Op, T>;
   State* const all = cuda::shared_memory<State>();
   const int across = int(threadIdx.x), down = int(threadIdx.y);
   for (int64_t o0 = int64_t(blockIdx.x) * kAcross; o0 < j.outputs;
        o0 += int64_t(gridDim.x) * kAcross) {
     const int64_t o = o0 + across, from = int64_t(blockIdx.y) * j.part;
     const int64_t to = smaller(j.elements, from + j.part);
-    Alone<Rule> own;
+    Alone<Op, T> own;
     if (o < j.outputs) enter_line(j, begin_of(j, o), from + down, to, kDown, own);
     all[down * kAcross + across] = own.state();
     for (int half = kDown / 2; half > 0; half /= 2) {
       __syncthreads();
       if (down < half)
         all[down * kAcross + across] =
-            Rule::join(all[down * kAcross + across], all[(down + half) * kAcross + across]);
+            Op::combine(all[down * kAcross + across], all[(down + half) * kAcross + across]);
     }
-    if (down == 0 && o < j.outputs) finish<Rule>(j, o, blockIdx.y, all[across]);
+    if (down == 0 && o < j.outputs) finish<Op, T>(j, o, blockIdx.y, all[across]);
     __syncthreads();
   }
 }
 
 /// The parts of each output, joined by a block.
-template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) {
-  using State = typename Rule::State;
+template <class Op, class T> __global__ void join_parts(const __grid_constant__ Job j) {
+  using State = op::StateOf<Op, T>;
   for (int64_t o = blockIdx.x; o < j.outputs; o += gridDim.x) {
     const State* const part = static_cast<const State*>(j.partial) + o * j.parts;
-    State s = Rule::start();
-    for (int64_t p = threadIdx.x; p < j.parts; p += blockDim.x) s = Rule::join(s, part[p]);
-    s = join_block<Rule>(s);
-    if (threadIdx.x == 0)
-      Rule::write(j.r, offset_of(o, j.r.kept, j.r.kept_size, j.r.out_stride), s);
+    State s = Op::template identity<State>();
+    for (int64_t p = threadIdx.x; p < j.parts; p += blockDim.x) s = Op::combine(s, part[p]);
+    s = join_block<Op>(s);
+    if (threadIdx.x == 0) write<Op, T>(j, o, s);
   }
 }
 
@@ -271,8 +210,8 @@ int threads_for(int64_t n) {
   return threads;
 }
 
-template <class Rule> void run(const Reduce& r) {
-  using State = typename Rule::State;
+template <class Op, class T> void run(const Reduce& r) {
+  using State = op::StateOf<Op, T>;
   Job j;
   j.r = r;
   j.outputs = count(r.kept, r.kept_size), j.elements = count(r.reduced, r.reduced_size);
@@ -293,61 +232,41 @@ template <class Rule> void run(const Reduce& r) {
   j.partial = scratch.as<void>();
   const dim3 grid(unsigned(smaller<int64_t>(tiles, 1 << 20)), unsigned(j.parts));
   if (side_by_side) {
-    cuda::launch_blocks("reduce", columns<Rule>, grid, dim3(kAcross, kDown), kBlock * sizeof(State),
-                        j);
+    cuda::launch_blocks("reduce", columns<Op, T>, grid, dim3(kAcross, kDown),
+                        kBlock * sizeof(State), j);
   } else if (j.parts == 1 && j.elements > 32 && j.elements <= 4096 && j.outputs >= 4096) {
     const int64_t blocks = (j.outputs + kBlock / 32 - 1) / (kBlock / 32);
-    cuda::launch_blocks("reduce", short_lines<Rule>, unsigned(smaller<int64_t>(blocks, 1 << 20)),
+    cuda::launch_blocks("reduce", short_lines<Op, T>, unsigned(smaller<int64_t>(blocks, 1 << 20)),
                         dim3(32, kBlock / 32), kBlock * sizeof(State), j);
   } else {
     const int threads = threads_for(j.part);
-    cuda::launch_blocks("reduce", lines<Rule>, grid, threads, size_t(threads) * sizeof(State), j);
+    cuda::launch_blocks("reduce", lines<Op, T>, grid, threads, size_t(threads) * sizeof(State), j);
   }
   if (j.parts == 1) return;
   const int threads = threads_for(j.parts);
-  cuda::launch_blocks("reduce", join_parts<Rule>, unsigned(smaller<int64_t>(j.outputs, 1 << 20)),
+  cuda::launch_blocks("reduce", join_parts<Op, T>, unsigned(smaller<int64_t>(j.outputs, 1 << 20)),
                       threads, size_t(threads) * sizeof(State), j);
 }
 
 // ---- tables -------------------------------------------------------------------------------------
 
-using Verb = void (*)(const Reduce&);
-struct Verbs {
-  Verb of[kLoopDtypes];
+struct Loops {
+  using Loop = void (*)(const Reduce&);
+  template <class Op, class T> static constexpr Loop of() {
+    if constexpr (op::accepts<T>(Op::info.takes)) return run<Op, T>;
+    else return nullptr;
+  }
 };
-/// Reductions of bools take bool alone: the engine has asked each element first.
-template <class Op, class T> constexpr Verb verb() {
-  if constexpr (Op::info.boolean && sizeof(T) > sizeof(bool)) return nullptr;
-  else if constexpr (Op::info.premap != op::Premap::identity &&
-                     Op::info.premap != op::Premap::nonzero && !math::is_floating<T>)
-    return nullptr;
-  else return run<Simple<Op, T>>;
-}
-template <class... Op> const Verbs& row_of(int op, op::List<Op...>) {
-  static const Verbs rows[] = {{{verb<Op, bool>(), verb<Op, uint8_t>(), verb<Op, int32_t>(),
-                                 verb<Op, int64_t>(), verb<Op, float>(), verb<Op, double>()}}...};
-  return rows[op];
-}
-template <class Op> constexpr Verbs arg_row() {
-  return {{run<Arg<Op, bool>>, run<Arg<Op, uint8_t>>, run<Arg<Op, int32_t>>, run<Arg<Op, int64_t>>,
-           run<Arg<Op, float>>, run<Arg<Op, double>>}};
-}
-template <template <class> class Rule> constexpr Verbs float_row() {
-  return {{nullptr, nullptr, nullptr, nullptr, run<Rule<float>>, run<Rule<double>>}};
-}
 
 }  // namespace
 
 void reduce(const Reduce& call) {
-  static const Verbs special[] = {arg_row<op::Amax>(), arg_row<op::Amin>(), float_row<Moments>(),
-                                  float_row<LogSumExp>()};
   Reduce r = call;
   int64_t* const kept[2] = {r.out_stride, r.kept_stride};
   r.kept = collapse(r.kept, r.kept_size, kept);
   int64_t* const reduced[1] = {r.reduced_stride};
   r.reduced = collapse(r.reduced, r.reduced_size, reduced);
-  const Verbs& verbs = r.op >= kArgmax ? special[r.op - kArgmax] : row_of(r.op, op::Reductions{});
-  verbs.of[static_cast<int>(call.dtype)](r);
+  op::loop_of<Loops>(r.op, r.dtype, op::Reductions{})(r);
 }
 
 }  // namespace MT_ISA

@@ -3,11 +3,10 @@
 // A team of threads goes along a line, each thread joining a few neighbours. Where there are few
 // lines, each is cut into parts: their totals are found first, then what comes before each part,
 // then the parts are scanned. The cuts depend on the shape alone. Floats are summed in double.
-#include "kernels/scans.h"
-
 #include "kernels/cuda/load.h"
 #include "kernels/cuda/team.h"
 #include "kernels/device.h"
+#include "kernels/table.h"
 #include "kernels/verbs.h"
 #include "kernels/view.h"
 
@@ -19,33 +18,16 @@ constexpr int64_t kMostParts =
     8 * cuda::kThreads;  // enough for every processor; a block joins those of a line
 constexpr int64_t kLeastPart = 2048;
 
-template <class Op, class Element> struct Running {
+/// What the walk along lines asks of a struct.
+template <class Op, class Element> struct Rule {
   using T = Element;
-  using State = typename op::Accumulator<op::Sum, T>::type;
+  using State = op::StateOf<Op, T>;
   static __device__ State nothing() { return Op::template identity<State>(); }
-  static __device__ State enter(T x, int64_t) { return State(x); }
-  __device__ State operator()(const State& a, const State& b) const { return Op::join(a, b); }
-  static __device__ void write(const Scan& s, int64_t at, const State& state) {
-    static_cast<T*>(s.out)[at] = T(state);
-  }
-};
-
-/// An extreme and the position of its last occurrence; -1: nothing yet.
-template <class V> struct ArgState {
-  V value;
-  int64_t at;
-};
-template <bool Largest, class Element> struct Extreme {
-  using T = Element;
-  using State = ArgState<T>;
-  static __device__ State nothing() { return {worst_so_far<T, Largest>(), -1}; }
-  static __device__ State enter(T x, int64_t i) { return {x, i}; }
-  __device__ State operator()(const State& a, const State& b) const {
-    return b.at >= 0 && (a.at < 0 || wins_so_far<Largest>(b.value, a.value)) ? b : a;
-  }
-  static __device__ void write(const Scan& s, int64_t at, const State& state) {
-    static_cast<T*>(s.out)[at] = state.value;
-    s.index[at] = state.at;
+  __device__ State operator()(const State& a, const State& b) const { return Op::combine(a, b); }
+  static __device__ void write(const Scan& s, int64_t at, int64_t i, const State& state) {
+    static_cast<T*>(s.out)[at] =
+        T(Op::template finish<T>(state, op::ReduceCall{double(i + 1), s.param}));
+    if constexpr (Op::needs_index) s.index[at] = Op::index(state);
   }
 };
 
@@ -59,16 +41,14 @@ struct Job {
 
 /// The elements [from, to) of a line, whose first one lies at `in_at`, after `state`; returns what all
 /// come to.
-template <class Rule, class Team>
-__device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in_at, int64_t out,
-                                     int64_t from, int64_t to, typename Rule::State state,
-                                     bool write) {
-  using State = typename Rule::State;
+template <class Op, class T, class Team>
+__device__ op::StateOf<Op, T> walk(const Scan& s, const Team& team, int64_t in_at, int64_t out,
+                                   int64_t from, int64_t to, op::StateOf<Op, T> state, bool write) {
+  using State = op::StateOf<Op, T>;
   constexpr int each = Team::kLines == cuda::kThreads ? 1 : 4;
-  using T = typename Rule::T;
   using Elements = cuda::Group<T, each>;
-  const Rule join;
-  const State nothing = Rule::nothing();
+  const Rule<Op, T> join;
+  const State nothing = Rule<Op, T>::nothing();
   const T* const x = static_cast<const T*>(s.in) + in_at;
   constexpr bool kCanGroup = each > 1 && sizeof(Elements) <= 16;
   const bool grouped = kCanGroup && s.lines.in_step == 1 &&
@@ -84,7 +64,7 @@ __device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in
     for (int k = 0; k < each && !whole; ++k)
       in.v[k] = first + k < to ? x[(first + k) * s.lines.in_step] : T(0);
     for (int k = 0; k < each; ++k) {
-      if (first + k < to) sum = join(sum, Rule::enter(in.v[k], first + k));
+      if (first + k < to) sum = join(sum, op::enter<Op, State>(in.v[k], first + k, s.param));
       mine[k] = sum;
     }
     const cuda::Scanned<State> scanned = team.scan(sum, nothing, join);
@@ -92,7 +72,8 @@ __device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in
       const State before = join(state, scanned.before);
       for (int k = 0; k < each; ++k)
         if (first + k < to)
-          Rule::write(s, out + (first + k) * s.lines.out_step, join(before, mine[k]));
+          Rule<Op, T>::write(s, out + (first + k) * s.lines.out_step, first + k,
+                             join(before, mine[k]));
     }
     state = join(state, scanned.all);
   }
@@ -100,35 +81,35 @@ __device__ typename Rule::State walk(const Scan& s, const Team& team, int64_t in
 }
 
 /// The parts of all lines: `write` false finds their totals.
-template <class Rule, class Team>
+template <class Op, class T, class Team>
 __global__ void scan_parts(const __grid_constant__ Job j, bool write) {
-  using State = typename Rule::State;
+  using State = op::StateOf<Op, T>;
   const Team team;
   const AlongDim& l = j.s.lines;
   State* const states = static_cast<State*>(j.state);
   for (int64_t p = team.first_line(); p < j.lines * j.parts; p += team.lines_at_once()) {
     const int64_t line = p / j.parts, from = (p - line * j.parts) * j.part;
-    const State start = states && write ? states[p] : Rule::nothing();
-    const State all = walk<Rule>(j.s, team, offset_of(line, l.ndim, l.size, l.in_stride),
-                                 offset_of(line, l.ndim, l.size, l.out_stride), from,
-                                 smaller(l.n, from + j.part), start, write);
+    const State start = states && write ? states[p] : Rule<Op, T>::nothing();
+    const State all = walk<Op, T>(j.s, team, offset_of(line, l.ndim, l.size, l.in_stride),
+                                  offset_of(line, l.ndim, l.size, l.out_stride), from,
+                                  smaller(l.n, from + j.part), start, write);
     if (!write && team.number() == 0) states[p] = all;
   }
 }
 
 /// Of each line, from its parts' totals to what comes before them.
-template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) {
-  using State = typename Rule::State;
+template <class Op, class T> __global__ void join_parts(const __grid_constant__ Job j) {
+  using State = op::StateOf<Op, T>;
   const cuda::Block team;
   for (int64_t line = team.first_line(); line < j.lines; line += team.lines_at_once()) {
     State* const states = static_cast<State*>(j.state) + line * j.parts;
-    const Rule join;
+    const Rule<Op, T> join;
     // Neighbouring parts are a thread's.
     const int64_t each = (j.parts + team.size() - 1) / team.size(), from = team.number() * each,
                   to = smaller(j.parts, from + each);
-    State mine = Rule::nothing();
+    State mine = Rule<Op, T>::nothing();
     for (int64_t p = from; p < to; ++p) mine = join(mine, states[p]);
-    State before = team.scan(mine, Rule::nothing(), join).before;
+    State before = team.scan(mine, Rule<Op, T>::nothing(), join).before;
     for (int64_t p = from; p < to; ++p) {
       const State own = states[p];
       states[p] = before;
@@ -137,8 +118,8 @@ template <class Rule> __global__ void join_parts(const __grid_constant__ Job j) 
   }
 }
 
-template <class Rule> void run(const Scan& s) {
-  using State = typename Rule::State;
+template <class Op, class T> void run(const Scan& s) {
+  using State = op::StateOf<Op, T>;
   Job j{s, 0, 1, 0, nullptr};
   AlongDim& l = j.s.lines;
   int64_t* const stride[2] = {l.out_stride, l.in_stride};
@@ -148,10 +129,11 @@ template <class Rule> void run(const Scan& s) {
                      !(l.in_step == 1 && l.out_step == 1);
   const cuda::Teams teams = cuda::team_for(j.lines, l.n, apart);
   if (teams == cuda::Teams::alone)
-    return cuda::launch_teams<cuda::Alone>("scan", scan_parts<Rule, cuda::Alone>, j.lines, j, true);
+    return cuda::launch_teams<cuda::Alone>("scan", scan_parts<Op, T, cuda::Alone>, j.lines, j,
+                                           true);
   if (teams == cuda::Teams::warp)
-    return cuda::launch_teams<cuda::Warp>("scan", scan_parts<Rule, cuda::Warp>, j.lines, j, true);
-  const auto kernel = scan_parts<Rule, cuda::Block>;
+    return cuda::launch_teams<cuda::Warp>("scan", scan_parts<Op, T, cuda::Warp>, j.lines, j, true);
+  const auto kernel = scan_parts<Op, T, cuda::Block>;
   if (j.lines >= 512 || l.n < 2 * kLeastPart)
     return cuda::launch_teams<cuda::Block>("scan", kernel, j.lines, j, true);
   const int64_t parts = smaller(kMostParts, (l.n + kLeastPart - 1) / kLeastPart);
@@ -159,36 +141,25 @@ template <class Rule> void run(const Scan& s) {
   const cuda::Scratch scratch(size_t(j.lines * j.parts) * sizeof(State));
   j.state = scratch.as<void>();
   cuda::launch_teams<cuda::Block>("scan", kernel, j.lines * j.parts, j, false);
-  cuda::launch_teams<cuda::Block>("scan", join_parts<Rule>, j.lines, j);
+  cuda::launch_teams<cuda::Block>("scan", join_parts<Op, T>, j.lines, j);
   cuda::launch_teams<cuda::Block>("scan", kernel, j.lines * j.parts, j, true);
 }
 
-template <class Op> void sums(const Scan& s) {
-  if (s.dtype == Dtype::f32) run<Running<Op, float>>(s);
-  else if (s.dtype == Dtype::f64) run<Running<Op, double>>(s);
-  else if constexpr (Op::cut) run<Running<Op, int64_t>>(s);
-}
-template <bool Largest> void extremes(const Scan& s) {
-  switch (s.dtype) {
-    case Dtype::f32: return run<Extreme<Largest, float>>(s);
-    case Dtype::f64: return run<Extreme<Largest, double>>(s);
-    case Dtype::i64: return run<Extreme<Largest, int64_t>>(s);
-    case Dtype::i32: return run<Extreme<Largest, int32_t>>(s);
-    default: return run<Extreme<Largest, uint8_t>>(s);  // bool too
+/// Bools are scanned as uint8.
+struct Loops {
+  using Loop = void (*)(const Scan&);
+  template <class Op, class T> static constexpr Loop of() {
+    if constexpr (!op::scans<Op, T>) return nullptr;
+    else if constexpr (op::is_bool<T>) return run<Op, uint8_t>;
+    else return run<Op, T>;
   }
-}
+};
 
 }  // namespace
 
 void scan(const Scan& s) {
   if (s.lines.n == 0 || count(s.lines.ndim, s.lines.size) == 0) return;
-  switch (s.op) {
-    case ScanOp::sum: return sums<SumSoFar>(s);
-    case ScanOp::prod: return sums<ProdSoFar>(s);
-    case ScanOp::logaddexp: return sums<LogAdd>(s);
-    case ScanOp::max: return extremes<true>(s);
-    case ScanOp::min: return extremes<false>(s);
-  }
+  op::loop_of<Loops>(s.op, s.dtype, op::Scans{})(s);
 }
 
 }  // namespace MT_ISA

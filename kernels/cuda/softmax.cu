@@ -12,7 +12,7 @@ struct Add {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
 struct Larger {
-  template <class T> __device__ T operator()(T a, T b) const { return op::Amax::join(a, b); }
+  template <class T> __device__ T operator()(T a, T b) const { return op::Amax::combine(a, b); }
 };
 
 /// The line at `out`, n elements `step` apart.
@@ -24,7 +24,7 @@ __device__ void line(const Team& team, T* out, const T* in, const T* grad, int64
   double sum = 0;
   if constexpr (forward) {
     T most = math::lowest<T>();
-    for (int64_t i = first; i < n; i += by) most = op::Amax::join(most, in[i * step]);
+    for (int64_t i = first; i < n; i += by) most = op::Amax::combine(most, in[i * step]);
     most = team.total(most, Larger{});
     for (int64_t i = first; i < n; i += by) sum += double(math::exp(in[i * step] - most));
     sum = team.total(sum, Add{});
@@ -55,7 +55,7 @@ __device__ void held_line(const Team& team, T* out, const T* in, const T* grad, 
   double sum = 0;
   if constexpr (part == SoftmaxPart::softmax || part == SoftmaxPart::log_softmax) {
     T most = math::lowest<T>();
-    x.each(team, n, [&](T v, int, int) { most = op::Amax::join(most, v); });
+    x.each(team, n, [&](T v, int, int) { most = op::Amax::combine(most, v); });
     most = team.total(most, Larger{});
     x.each(team, n, [&](T& v, int, int) {
       const T e = math::exp(v - most);

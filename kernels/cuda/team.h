@@ -70,13 +70,13 @@ struct Warp {
 /// The block is kThreads; needs kShared bytes of shared memory.
 struct Block {
   static constexpr int kLines = 1, kTogether = 1, kWarps = kThreads / 32;
-  static constexpr size_t kShared = kWarps * 16;
+  static constexpr size_t kShared = kWarps * 32;
   __device__ int number() const { return int(threadIdx.x); }
   __device__ int size() const { return kThreads; }
   __device__ int64_t first_line() const { return blockIdx.x; }
   __device__ int64_t lines_at_once() const { return gridDim.x; }
   template <class S, class Join> __device__ S total(S s, const Join& join) const {
-    static_assert(sizeof(S) <= 16);
+    static_assert(sizeof(S) <= 32);
     S* const of_warp = shared_memory<S>();
     for (int by = 16; by > 0; by /= 2) s = join(s, from_lane_across(s, by));
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = s;
@@ -88,7 +88,7 @@ struct Block {
   }
   template <class S, class Join>
   __device__ Scanned<S> scan(S s, const S& nothing, const Join& join) const {
-    static_assert(sizeof(S) <= 16);
+    static_assert(sizeof(S) <= 32);
     S* const of_warp = shared_memory<S>();
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     for (int by = 1; by < 32; by *= 2) {

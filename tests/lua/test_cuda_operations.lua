@@ -1,4 +1,4 @@
--- test_cuda_operations.lua -- Every elementwise operation on the GPU against the CPU, gradients too.
+-- test_cuda_operations.lua -- Every operation, reduction and scan on the GPU against the CPU, gradients too.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local t = require 'testing'
@@ -202,3 +202,66 @@ t.test('var and logsumexp of awkward numbers', function()
 end)
 
 t.finish()
+
+-- ---- reductions and scans ----
+
+local function reduced(op, x, dim)
+  if op.scan then return mt[op.name](x, dim or 1, unpack(op.values)) end
+  return mt[op.name](x, dim)
+end
+--- A reduction or scan of everything and along each dimension; of all results the first.
+local function each_way(op, x, f)
+  for dim = op.scan and 1 or 0, x:dim() do f(dim > 0 and dim or nil) end
+end
+local function values_for(op, dtype, specials)
+  local x = mt.rand(33, 46, {dtype = 'float64'}) * (op.hi - op.lo) + op.lo
+  if dtype == 'bool' then return x:gt((op.lo + op.hi) / 2) end
+  if not dtype:find('float') then return (dtype == 'uint8' and x:abs() or x):round():to(dtype) end
+  local flat = x:view(-1)
+  for i, special in ipairs(specials and {0 / 0, 1 / 0, -1 / 0, 0, -0.0} or {}) do flat[170 * i] = special end
+  return x:to(dtype)
+end
+local dtypes_of = {any = takes.any, bools = takes.any, real = takes.real, floats = 'float32 float64'}
+local near = {float32 = 4e-6, float64 = 1e-13}
+
+for _, op in ipairs(core.reductions()) do
+  t.test(op.name, function()
+    mt.manual_seed(7)
+    for dtype in dtypes_of[op.takes]:gmatch('%S+') do
+      for _, specials in ipairs {false, true} do
+        local base = values_for(op, dtype, specials)
+        for _, layout in ipairs(layouts) do
+          local here, there = layout[2](base), layout[2](base:to('cuda'))
+          each_way(op, here, function(dim)
+            local ok, wanted, index = pcall(reduced, op, here, dim)
+            local what = ('%s of %s along %s, %s'):format(op.name, dtype, dim or 'all', layout[1])
+            if not ok then return t.raises(function() reduced(op, there, dim) end, op.name) end
+            local got, where = reduced(op, there, dim)
+            if not mt.is_tensor(wanted) then return t.eq({what, got}, {what, wanted}) end
+            same(got, wanted, near[wanted.dtype], what)
+            if index then same(where, index, nil, what) end
+          end)
+        end
+      end
+    end
+  end)
+  t.test(op.name .. ': gradients', function()
+    if not op.differentiable then return end
+    mt.manual_seed(8)
+    for _, dtype in ipairs {'float32', 'float64'} do
+      local base = values_for(op, dtype)
+      for _, layout in ipairs {layouts[1], layouts[2], layouts[4]} do
+        each_way(op, base, function(dim)
+          local found = {}
+          for _, device in ipairs {'cpu', 'cuda'} do
+            local x = base:to(device):detach():requires_grad_()
+            local y = reduced(op, layout[2](x), dim)
+            y:sum():backward()
+            found[device] = x.grad
+          end
+          same(found.cuda, found.cpu, 50 * near[dtype], ('gradient of %s of %s, %s'):format(op.name, dtype, layout[1]))
+        end)
+      end
+    end
+  end)
+end
