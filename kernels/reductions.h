@@ -342,6 +342,39 @@ struct Var : Reduction {
   }
 };
 
+struct EntropyState {
+  double sum, product;  // of x and of x log(x)
+};
+
+/// The second result is the sum.
+struct Entropy : Reduction {
+  static constexpr bool two_results = true;
+  static constexpr ReduceInfo info{"entropy",
+    "The Shannon entropy -sum(p * log(p)) of p = x / sum(x), where 0 * log(0) is 0; of nothing NaN.",
+    Takes::real, Result::same, Empty::has_result, reads_x | reads_result | reads_second,
+    {{{1, 1, 2, 4}, {1.2130075659799043}}, {{0.5, 0, 1.5, 3}, {0.89794572485677978}}}, {},
+    Autocast::float32, 0.1, 4};
+  template <class T> using State = EntropyState;
+  template <class S> MT_HD static S identity() { return {0, 0}; }
+  template <class S, class T> MT_HD static S enter(T x, int64_t, const double*) {
+    const double p = double(x);
+    return {p, p == 0 ? 0 : p * math::log(p)};
+  }
+  template <class S> MT_HD static S combine(const S& a, const S& b) {
+    return {a.sum + b.sum, a.product + b.product};
+  }
+  template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall&) {
+    return T(math::log(s.sum) - s.product / s.sum);
+  }
+  template <class T, class S> MT_HD static T second(const S& s) { return T(s.sum); }
+  template <class F> static auto second_of(const F& reduced, double) { return reduced(Sum{}); }
+  template <class V>
+  MT_HD static V df(const V& g, const V& x, const V& y, const ReduceContext<V>& c) {
+    return -g * (log(x / c.second) + y) / c.second;
+  }
+};
+MT_REDUCTION(Entropy, entropy)
+
 // ---- parts of norm ----------------------------------------------------------------------------------
 
 struct Norm1 : Adds {
@@ -384,7 +417,7 @@ struct NormMax : Extreme<true> {
 // ---- the list: the only registration -----------------------------------------------------------
 
 using Reductions = List<Sum, Prod, Amax, Amin, All, Any, CountNonzero, LogSumExp, Argmax, Argmin,
-                        Var, Norm1, Norm2, NormMax>;
+                        Var, Entropy, Norm1, Norm2, NormMax>;
 
 // clang-format on
 
