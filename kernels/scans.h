@@ -126,9 +126,35 @@ struct Cummin : RunningExtreme<false> {
 };
 MT_SCAN(Cummin, cummin)
 
+struct DiscountedState {
+  double sum, factor;  // factor: of what came before
+};
+
+/// y[i] = x[i] + discount * y[i - 1]: a recursive filter, of which the gradient is its reverse.
+struct DiscountedCumsum : Scanning {
+  static constexpr bool reverse_scan = true;
+  static constexpr ReduceInfo info{"discounted_cumsum",
+    "The sum of all elements so far along dim, each times discount for every place that it lies back.",
+    Takes::real, Result::same, Empty::has_result, reads_nothing,
+    {{{1.5, -2.25, 3, 0.5}, {1.5, -1.5, 2.25, 1.625}},
+     {{-1, 0.25, 2, 2}, {-1, -0.25, 1.875, 2.9375}}}, {{"discount", 0.5, true}}, Autocast::float32};
+  template <class T> using State = DiscountedState;
+  template <class S> MT_HD static S identity() { return {0, 1}; }
+  template <class S, class T> MT_HD static S enter(T x, int64_t, const double* param) {
+    return {double(x), param[0]};
+  }
+  template <class S> MT_HD static S combine(const S& a, const S& b) {
+    return {a.sum * b.factor + b.sum, a.factor * b.factor};
+  }
+  template <class T, class S> MT_HD static T finish(const S& s, const ReduceCall&) {
+    return T(s.sum);
+  }
+};
+MT_SCAN(DiscountedCumsum, discounted_cumsum)
+
 // ---- the list: the only registration -----------------------------------------------------------
 
-using Scans = List<Cumsum, Cumprod, Logcumsumexp, Cummax, Cummin>;
+using Scans = List<Cumsum, Cumprod, Logcumsumexp, Cummax, Cummin, DiscountedCumsum>;
 
 // clang-format on
 
