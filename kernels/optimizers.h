@@ -213,6 +213,31 @@ struct Adagrad {
   }
 };
 
+struct AdadeltaOptions {
+  double lr = 1, rho = .9, eps = 1e-6, weight_decay = 0;
+  Flag maximize = false;
+};
+struct Adadelta {
+  using Options = AdadeltaOptions;
+  static constexpr Info info{"Adadelta",
+    "Steps by a running mean of the steps before over one of gradients, as torch.optim.Adadelta (Zeiler 2012).",
+    {{"lr"}, {"rho", 0, 1}, {"eps"}, {"weight_decay"}, flag("maximize")},
+    {{"square_avg"}, {"acc_delta"}}};
+  static constexpr Point<Options> points[] = {
+    {{}, {0.996837785583488, 1.00101894212736, 0.989529375903589}},
+    {{.lr = .5, .rho = .7, .eps = .01, .weight_decay = .1, .maximize = true},
+     {1.08304547985374, 0.964227130549531, 1.24160610283189}}};
+
+  template <class T> struct Terms { T lr, rho, rest, eps; };
+  static Terms<double> prepare(const Options& o, const Progress&) { return {o.lr, o.rho, 1 - o.rho, o.eps}; }
+  template <unsigned, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& square, T& delta) {
+    square = k.rho * square + k.rest * g * g;
+    const T d = math::sqrt(delta + k.eps) / math::sqrt(square + k.eps) * g;
+    delta = k.rho * delta + k.rest * d * d;
+    w = w - k.lr * d;
+  }
+};
+
 struct AdamaxOptions {
   double lr = 2e-3, beta1 = .9, beta2 = .999, eps = 1e-8, weight_decay = 0;
   Flag maximize = false;
@@ -335,7 +360,7 @@ struct Lion {
 // ---- the list: the only registration ------------------------------------------------------------
 
 #define MT_OPTIMIZERS(X) \
-  X(SGD) X(Adam) X(AdamW) X(RMSprop) X(Adagrad) X(Adamax) X(NAdam) X(RAdam) X(Lion)
+  X(SGD) X(Adam) X(AdamW) X(RMSprop) X(Adagrad) X(Adadelta) X(Adamax) X(NAdam) X(RAdam) X(Lion)
 
 // clang-format on
 
