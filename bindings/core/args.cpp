@@ -105,7 +105,7 @@ void Args::bind_arguments() {
 void Args::place(bool spreads) {
   const Signature& s = signature_of(entry_);
   const int params = int(s.params.size()), n = lua_gettop(L);
-  if (by_position(s)) return lua_settop(L, params);
+  if (!spreads && by_position(s)) return lua_settop(L, params);
   auto param = [&](int i) -> const Param& { return s.params[size_t(i - 1)]; };
   // f{...} and x:f{...} alone: named options, and a list part that is the list argument or the
   // positional ones.

@@ -37,18 +37,16 @@ const Entry kCore[] = {
        return 0;
      }},
     {"isatty(fd)", "Whether a file descriptor is a terminal.",
-     [](Args& a) { return a.push(isatty(int(a.integer(1))) == 1); }},
-    {"columns()", "The width of the terminal, 80 where there is none.",
-     [](Args& a) {
+     bind<[](int64_t fd) { return isatty(int(fd)) == 1; }>},
+    {"columns()", "The width of the terminal, 80 where there is none.", bind<[] {
        winsize w{};
-       const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
-       return a.push(known ? double(w.ws_col) : 80.0);
-     }},
-    {"time()", "Seconds of a clock that never steps back.",
-     [](Args& a) {
+       const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col != 0;
+       return known ? int64_t(w.ws_col) : 80;
+     }>},
+    {"time()", "Seconds of a clock that never steps back.", bind<[] {
        const auto now = std::chrono::steady_clock::now().time_since_epoch();
-       return a.push(std::chrono::duration<double>(now).count());
-     }},
+       return std::chrono::duration<double>(now).count();
+     }>},
     {"cpu_times()", "Seconds that the program has computed, and that the system has for it.",
      [](Args& a) {
        rusage use{};
@@ -59,11 +57,9 @@ const Entry kCore[] = {
        a.push(seconds(use.ru_utime));
        return 1 + a.push(seconds(use.ru_stime));
      }},
-    {"wait_for_gpus()", "Waits until the GPUs in use have done what they were asked.",
-     [](Args&) {
+    {"wait_for_gpus()", "Waits until the GPUs in use have done what they were asked.", bind<[] {
        if (gpus_in_use) for_each_cuda(synchronize);
-       return 0;
-     }},
+     }>},
     {"memory()",
      "Bytes live in tensors, and of the CPU's now, at most so far and kept for reuse; how many "
      "storages of the CPU's were made.",
@@ -73,12 +69,10 @@ const Entry kCore[] = {
        return 5;
      }},
     {"set_memory_limit(bytes)", "Tensors may hold this much together; more is 'out of memory'.",
-     [](Args& a) {
-       const int64_t bytes = a.integer(1);
+     bind<[](int64_t bytes) {
        if (bytes < 0) fail("set_memory_limit: {} bytes", bytes);
        set_memory_limit(bytes);
-       return 0;
-     }},
+     }>},
     {"read_idx(path)", "The tensor in an IDX file.",
      [](Args& a) {
        if (lua_type(a.L, 1) != LUA_TSTRING)
@@ -91,42 +85,28 @@ const Entry kCore[] = {
        return lua_pushvalue(a.L, 2), 1;
      }},
     {"check_writable(operation, path)", "Refuses a file that write_file would refuse.",
-     [](Args& a) {
-       check_writable(a.text(1).c_str(), a.text(2));
-       return 0;
-     }},
-    {"isa()", "The instruction set of the kernels.",
-     [](Args& a) { return a.push(std::string(cpu_isa())); }},
+     bind<[](const std::string& operation, const std::string& path) {
+       check_writable(operation.c_str(), path);
+     }>},
+    {"isa()", "The instruction set of the kernels.", bind<[]() { return std::string(cpu_isa()); }>},
     {"cuda_unavailable_reason()", "Why CUDA cannot be used; an empty string when it can.",
-     [](Args& a) { return a.push(cuda_unavailable_reason()); }},
-    {"cuda_devices()", "How many GPUs can be used.",
-     [](Args& a) { return a.push(double(cuda_devices())); }},
+     bind<cuda_unavailable_reason>},
+    {"cuda_devices()", "How many GPUs can be used.", bind<cuda_devices>},
     {"device_name(device)", "What a device is sold as.",
-     [](Args& a) {
-       const Device& d = a.device(1);
-       return a.push(std::string(d.model ? d.model : "CPU"));
-     }},
-    {"synchronize(device)", "Waits until a device has done what it was asked.",
-     [](Args& a) {
-       synchronize(a.device(1));
-       return 0;
-     }},
-    {"set_num_threads(n)", "How many threads kernels use.",
-     [](Args& a) {
-       const int64_t n = a.integer(1);
+     bind<[](const Device& d) { return std::string(d.model ? d.model : "CPU"); }>},
+    {"synchronize(device)", "Waits until a device has done what it was asked.", bind<synchronize>},
+    {"set_num_threads(n)", "How many threads kernels use.", bind<[](int64_t n) {
        const int most = most_cpu_threads();
-       if (n < 1 || n > most)
+       if (n < 1 || most < n)
          fail("set_num_threads: {} threads; use 1..{} on this machine", n, most);
        set_cpu_threads(int(n));
-       return 0;
-     }},
-    {"get_num_threads()", "How many threads kernels use.",
-     [](Args& a) { return a.push(double(cpu_threads())); }},
+     }>},
+    {"get_num_threads()", "How many threads kernels use.", bind<cpu_threads>},
     {"set_flush_denormal(enabled)",
      "Whether results too small to be normal numbers become 0, and such "
      "operands count as 0, in all kernels (denormals are slow); an optimizer's step does so anyway. "
      "False where the processor cannot.",
-     [](Args& a) { return a.push(set_flush_denormal(a.boolean(1))); }},
+     bind<set_flush_denormal>},
     {"device_unavailable_reason(device)",
      "Why a device cannot be used; an empty string when it can.",
      [](Args& a) {
@@ -378,10 +358,10 @@ const Entry kLanguage[] = {
      "Refuses options that are not in known, {name = type}, or whose value is not of that type.",
      check_options},
     {"set_data(x, y)", "Makes x the data of y; its gradient and its identity stay.",
-     [](Args& a) {
-       replace_data(a.tensor(1), a.tensor(2));
-       return a.self();
-     }},
+     bind<[](const Tensor& x, const Tensor& y) -> const Tensor& {
+       replace_data(x, y);
+       return x;
+     }>},
 };
 
 int load_embedded(lua_State* L) {
