@@ -71,11 +71,6 @@ void Node::save(int slot, const Tensor& t, int from) {
   source[slot] = int8_t(from);
 }
 
-void Node::save_shape(int slot, const Tensor& t) {
-  saved[slot] = Ref<TensorImpl>::adopt(shape_of(t).release());
-  source[slot] = kOther;
-}
-
 void* Node::keep_there(size_t bytes) {
   kept_there = pool_alloc(bytes);
   kept_bytes = uint32_t(bytes);

@@ -73,7 +73,6 @@ struct Node {
   uint32_t version[kMaxSaved] = {};
   static constexpr size_t kKept = 4 * sizeof(double);
   union {
-    double number[4];
     unsigned char kept_here[kKept];
     void* kept_there;
   };
@@ -92,14 +91,11 @@ struct Node {
   /// Remembers a tensor for the way back, and its version. `source`: the input's number, kOutput or
   /// kOther.
   void save(int slot, const Tensor&, int source);
-  /// Remembers the shape alone.
-  void save_shape(int slot, const Tensor&);
   /// The remembered tensor. Throws when it was changed in place since. While gradients are
   /// themselves recorded it is connected to the graph again.
   Tensor get(int slot);
   /// Whether `get` has something there.
   bool has(int slot) const { return saved[slot] || (extra && extra->place[slot] >= 0); }
-  Shape shape(int slot) const { return Shape(saved[slot]->size, saved[slot]->ndim); }
 
   /// Keeps what the way back needs beside tensors, one value of a plain type: dimensions, sizes,
   /// parameters. Small ones lie in the node. `kept` of another type than was kept is an error.

@@ -163,6 +163,16 @@ Tensor taken(const Reducing& how, const Tensor& x) {
 
 }  // namespace
 
+namespace {
+
+/// What is kept where x is not.
+struct KeptShape {
+  KeptReduction reduction;
+  Shape shape;
+};
+
+}  // namespace
+
 Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
   const ReduceEntry& e = entries[size_t(how.op)];
   const Tensor x = taken(how, given);
@@ -173,12 +183,12 @@ Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
   Tensor out = run_reduce(how, x, second);
   Node& node = record(e.type, out, {&x});
   if (e.reads & op::reads_x) node.save(0, x, 0);
-  else node.save_shape(0, x);
   if (e.reads & op::reads_result) node.save(1, out, Node::kOutput);
   if (reads_second) node.save(2, *second, Node::kOther);
   KeptReduction kept{how.mask, {}};
   std::copy_n(how.param, op::kMaxParams - 1, kept.param);
-  node.keep(kept);
+  if (e.reads & op::reads_x) node.keep(kept);
+  else node.keep(KeptShape{kept, x.shape()});
   return out;
 }
 
@@ -205,18 +215,26 @@ Tensor spread(const Tensor& reduced, const Shape& input, unsigned mask) {
   return expand(reshape(reduced, shape), input);
 }
 
+namespace {
+
+struct KeptDim {
+  int d;
+  Shape shape;  // of x
+};
+
+}  // namespace
+
 void gather_backward(Node& node, const Tensor& g, Tensor* dx) {
-  dx[0] =
-      scatter_add(zeros(node.shape(0), g.dtype(), g.device()), node.kept<int>(), node.get(1), g);
+  const auto& [d, shape] = node.kept<KeptDim>();
+  dx[0] = scatter_add(zeros(shape, g.dtype(), g.device()), d, node.get(1), g);
 }
 
 void record_gather(const NodeType& type, const Tensor& x, const Tensor& values, int d,
                    const Tensor& index) {
   if (!wants_grad(x)) return;
   Node& node = record(type, values, {&x});
-  node.save_shape(0, x);
   node.save(1, index, Node::kOther);
-  node.keep(d);
+  node.keep(KeptDim{d, x.shape()});
 }
 
 namespace {
@@ -224,10 +242,11 @@ namespace {
 /// `df` on g, x and the results, all seen in x's shape: one kernel, or recorded operations.
 void reduce_backward(Node& node, const Tensor& g, Tensor* dx) {
   const ReduceEntry& e = entries[size_t(node.type->op)];
-  const auto [mask, params] = node.kept<KeptReduction>();
   const bool reads_x = e.reads & op::reads_x;
+  const auto& [mask, params] =
+      reads_x ? node.kept<KeptReduction>() : node.kept<KeptShape>().reduction;
   const Tensor x = reads_x ? node.get(0) : Tensor();
-  const Shape shape = reads_x ? x.shape() : node.shape(0);
+  const Shape shape = reads_x ? x.shape() : node.kept<KeptShape>().shape;
   Tensor operand[kMaxOperands] = {spread(g, shape, mask)};
   if (e.gradient < 0) {
     dx[0] = operand[0];
