@@ -116,7 +116,8 @@ end
 
 --- A plain list of parameters is one group; {params=list, lr=..} entries are several.
 local function make(info, parameters, defaults)
-  local self = {param_groups = {}, name = info.name, defaults = defaults, handle = core.optimizer(info.rule)}
+  local self = {param_groups = {}, name = info.name, defaults = defaults, class = Optimizer,
+    handle = core.optimizer(info.rule)}
   self.group_meta = group_meta(self)
   setmetatable(self, meta)
   local first = type(parameters) == 'table' and rawget(parameters, 1)
