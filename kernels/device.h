@@ -39,6 +39,7 @@ struct Copy {
   void* out;
   const void* in;
   int64_t out_stride[kMaxDims], in_stride[kMaxDims];
+  bool streams = false;  // write past the caches: `out` lies in a large storage
 };
 
 /// out[kept] = a reduction of op::Reductions over the reduced dimensions of in[kept, reduced]; its

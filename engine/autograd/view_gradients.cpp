@@ -197,7 +197,9 @@ void PartSum::add(const ViewGradient& part) {
     width_ = width;
     from_ = some ? std::min(from_, first) : first;
     to_ = some ? std::max(to_, first + n) : first + n;
-    copy_elements(view_of(whole_, r.size, r.stride, r.offset), part.gradient);
+    constexpr int64_t kUncached = 48 << 20;  // bytes: early parts would leave the caches anyway
+    copy_elements(view_of(whole_, r.size, r.stride, r.offset), part.gradient,
+                  whole_.numel() * item_size(whole_.dtype()) >= kUncached);
     return;
   }
   if (!columns || first < from_ || first + n > to_) fill_rest();

@@ -23,7 +23,7 @@ void fill_elements(const Tensor& out, const Tensor& in, Copy& c) {
 
 }  // namespace
 
-void copy_elements(const Tensor& out, const Tensor& in) {
+void copy_elements(const Tensor& out, const Tensor& in, bool streams) {
   Copy c;
   c.to = out.dtype(), c.from = in.dtype();
   c.ndim = out.dim();
@@ -32,6 +32,7 @@ void copy_elements(const Tensor& out, const Tensor& in) {
   std::memcpy(c.out_stride, out.impl()->stride, bytes);
   std::memcpy(c.in_stride, in.impl()->stride, bytes);
   c.out = out.data(), c.in = in.data();
+  c.streams = streams;
   if (&in.device() != &out.device()) return fill_elements(out, in, c);
   out.device().copy(c);
 }

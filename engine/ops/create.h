@@ -24,7 +24,7 @@ Tensor to(const Tensor&, Dtype);
 Tensor to(const Tensor& x, const Device& device, bool non_blocking = false);
 /// A copy in page-locked memory of the CPU, from which copies to the GPU need not wait.
 Tensor pin_memory(const Tensor&);
-/// The copy verb alone, for shapes that agree: no checks, no graph.
-void copy_elements(const Tensor& out, const Tensor& in);
+/// The copy verb alone, for shapes that agree: no checks, no graph. `streams`: past the caches.
+void copy_elements(const Tensor& out, const Tensor& in, bool streams = false);
 
 }  // namespace mt

@@ -173,6 +173,16 @@ void copy_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, in
 
 #undef MT_BY_SIZE
 
+/// A row past the caches.
+void stream_row(char* out, int64_t to, const char* in, int64_t from, int64_t n, int64_t item) {
+  if (to != 1 || from < 0 || from > 1 || n * item < 512)
+    return copy_row(out, to, in, from, n, item, nullptr);
+  if (from == 1) return stream_bytes<false>(out, in, n * item);
+  alignas(64) char line[64];
+  move_run(line, 1, in, 0, 64 / item, item);
+  stream_bytes<true>(out, line, n * item);
+}
+
 constexpr int64_t kFetch = 4096;  // elements; the lines of smaller results are not fetched ahead
 
 /// One long row, piece by piece.
@@ -182,8 +192,12 @@ bool one_row(const Copy& c) {
   parallel((n + kGrain - 1) / kGrain, n > 2 * kGrain, [&](int64_t piece) {
     const int64_t at = piece * kGrain;
     char* const out = static_cast<char*>(c.out) + at * to * item;
-    copy_row(out, to, static_cast<const char*>(c.in) + at * from * item, from,
-             smaller(kGrain, n - at), item, n > kFetch ? out + kGrain * item : nullptr);
+    const char* const in = static_cast<const char*>(c.in) + at * from * item;
+    const int64_t here = smaller(kGrain, n - at);
+    if (!c.streams)
+      return copy_row(out, to, in, from, here, item, n > kFetch ? out + kGrain * item : nullptr);
+    stream_row(out, to, in, from, here, item);
+    finish_streams();
   });
   return true;
 }
@@ -204,9 +218,10 @@ bool by_rows(const Copy& c) {
     const char* in =
         static_cast<const char*>(c.in) + offset_of(first, last, c.size, c.in_stride) * item;
     for (int64_t row = first;;) {
-      copy_row(out, c.out_stride[last], in, c.in_stride[last], n, item,
-               fetches ? out + next_row : nullptr);
-      if (++row >= end) return;
+      const int64_t to = c.out_stride[last], from = c.in_stride[last];
+      if (c.streams) stream_row(out, to, in, from, n, item);
+      else copy_row(out, to, in, from, n, item, fetches ? out + next_row : nullptr);
+      if (++row >= end) break;
       for (int d = last - 1; d >= 0; --d) {
         out += c.out_stride[d] * item, in += c.in_stride[d] * item;
         if (++at[d] < c.size[d]) break;
@@ -214,6 +229,7 @@ bool by_rows(const Copy& c) {
         at[d] = 0;
       }
     }
+    if (c.streams) finish_streams();
   });
   return true;
 }

@@ -1,4 +1,4 @@
-// copy_bytes.h -- memcpy for rows of a few vectors up to some pages
+// copy_bytes.h -- memcpy for rows of a few vectors up to some pages, and past the caches
 #pragma once
 #include "kernels/cpu/simd.h"
 
@@ -35,6 +35,20 @@ inline void copy_bytes(char* out, const char* in, int64_t n, const char* next = 
   }
   if (n % step) block(n - step);  // over some bytes again
 }
+
+/// The same past the caches: n bytes of `in`, or of one line that repeats, from which lines of `out`
+/// need not be read first. Other threads see them after finish_streams().
+template <bool repeats> inline void stream_bytes(char* out, const char* in, int64_t n) {
+  constexpr int64_t line = 64, width = int64_t(sizeof(simd::F32s));
+  int64_t at = smaller(n, -reinterpret_cast<intptr_t>(out) & (line - 1));
+  __builtin_memcpy(out, in, size_t(at));
+  for (; at + line <= n; at += line)
+    for (int64_t k = 0; k < line; k += width)
+      simd::stream(reinterpret_cast<float*>(out + at + k),
+                   simd::load(reinterpret_cast<const float*>(in + (repeats ? k : at + k))));
+  __builtin_memcpy(out + at, in + (repeats ? 0 : at), size_t(n - at));
+}
+inline void finish_streams() { _mm_sfence(); }
 
 }  // namespace MT_ISA
 }  // namespace mt

@@ -50,6 +50,8 @@ MT_SIMD F32s load(const float* p) { return MT_MM(loadu_ps)(p); }
 MT_SIMD F64s load(const double* p) { return MT_MM(loadu_pd)(p); }
 MT_SIMD void store(float* p, F32s v) { MT_MM(storeu_ps)(p, v); }
 MT_SIMD void store(double* p, F64s v) { MT_MM(storeu_pd)(p, v); }
+/// Past the caches, to a multiple of the register's size.
+MT_SIMD void stream(float* p, F32s v) { MT_MM(stream_ps)(p, v); }
 MT_SIMD F32s broadcast(float x) { return MT_MM(set1_ps)(x); }
 MT_SIMD F64s broadcast(double x) { return MT_MM(set1_pd)(x); }
 MT_SIMD F32s add(F32s a, F32s b) { return MT_MM(add_ps)(a, b); }

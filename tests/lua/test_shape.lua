@@ -464,4 +464,20 @@ t.test('billions of parts of nothing are refused', function()
   t.raises(function() x:split(1, 2) end, 'split: 1099511627776 tensors')
 end)
 
+-- From 48 MiB on the parts of a gradient are written past the caches, whatever their place and strides.
+for _, case in ipairs{{'float32', 3, 4200003}, {'float64', 3, 2100001, 'float64'}, {'float16', 5, 5100001, 'float16'}} do
+  t.test('parts of a large gradient: ' .. case[1], function()
+    local rows, columns = case[2], case[3]
+    local x = mt.zeros(rows, columns, case[4] or 'float32'):requires_grad_()
+    local weight = mt.range(1, columns):fmod(251):to(x.dtype)
+    local sum = 0
+    for i, row in ipairs(x:unbind()) do
+      sum = sum + (i == 2 and row:sum() * 3 or (row * weight * i):sum()) -- row 2: one number everywhere
+    end
+    sum:backward()
+    assert(x.grad[1]:equal(weight) and x.grad[2]:equal(mt.full({columns}, 3, x.dtype)))
+    assert(x.grad[rows]:equal(weight * rows))
+  end)
+end
+
 t.finish()
