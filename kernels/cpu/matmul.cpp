@@ -328,8 +328,8 @@ template <class T> Product<T> cut(const Product<T>& q, bool rows, int64_t i, int
   return part;
 }
 
-constexpr double kLongWork = 1.5e9;
-constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;
+constexpr double kLongWork = 1.5e9;                         // multiply-adds between two looks for
+constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // Ctrl-C; terms: at least, at most
 
 /// Sums of very many terms, some after the others.
 template <class T> void in_parts(const Product<T>& q) {

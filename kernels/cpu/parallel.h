@@ -63,13 +63,13 @@ template <class Body> inline void parallel(int64_t pieces, bool spread, const Bo
 
 constexpr int64_t kGrain = 32768;  // elements a thread takes at a time
 
-/// Calls `body(from, to)` for strips of [0, n), one after the other: where a piece may be long, so
-/// that it ends within milliseconds after an interrupt,
+/// Calls `body(from, to)` for strips of [0, n), one after the other: a piece that may be long ends
+/// within milliseconds after an interrupt.
 template <class Body> inline void in_strips(int64_t n, const Body& body) {
   for (int64_t from = 0; from < n && !mt_interrupted; from += kGrain)
     body(from, n - from < kGrain ? n : from + kGrain);
 }
-/// `f(i)` for every i, in strips, where the order does not matter,
+/// The same with `f(i)` for every i, where their order does not matter.
 template <class F> inline void each_element(int64_t n, const F& f) {
   int64_t i = 0;
   do {
@@ -78,7 +78,7 @@ template <class F> inline void each_element(int64_t n, const F& f) {
     for (; i < end; ++i) f(i);
   } while (i < n && !mt_interrupted);
 }
-/// or on several threads, where no strip needs another.
+/// The strips on several threads, where none needs another.
 template <class Body> inline void parallel_strips(int64_t n, const Body& body) {
   parallel((n + kGrain - 1) / kGrain, n > 2 * kGrain, [&](int64_t i) {
     const int64_t from = i * kGrain;

@@ -465,10 +465,10 @@ t.test('billions of parts of nothing are refused', function()
 end)
 
 -- From 48 MiB on the parts of a gradient are written past the caches, whatever their place and strides.
-for _, case in ipairs{{'float32', 3, 4200003}, {'float64', 3, 2100001, 'float64'}, {'float16', 5, 5100001, 'float16'}} do
+for _, case in ipairs{{'float32', 3, 4200003}, {'float64', 3, 2100001}, {'float16', 5, 5100001}} do
   t.test('parts of a large gradient: ' .. case[1], function()
     local rows, columns = case[2], case[3]
-    local x = mt.zeros(rows, columns, case[4] or 'float32'):requires_grad_()
+    local x = mt.zeros(rows, columns, case[1]):requires_grad_()
     local weight = mt.range(1, columns):fmod(251):to(x.dtype)
     local sum = 0
     for i, row in ipairs(x:unbind()) do
