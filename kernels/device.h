@@ -106,32 +106,33 @@ struct Softmax {
   int64_t outer, n, inner;
 };
 
-/// batch_norm is [N, 1, C, 1, HW], layer_norm [1, rows, 1, D, 1], group_norm [1, N, G, C / G, HW]:
-/// x seen as contiguous [outer, images, period, per, run], with a mean and a biased variance for each
-/// row [images, period]: out = (x - mean) * rate * weight + bias, where weight and bias (or null)
-/// are [period, per] and rate = 1 / sqrt(variance + eps). With `grad`, the gradient of out, the
-/// verb goes back: `out` is the gradient of x, and those of weight and bias (or null), which begin
-/// as zeros, come as parts to be added up, normalize_parts() of them. run is 1 only where outer is.
-/// Where the statistics are `given`, those of each channel [period, per], there is no way back;
-/// out = (x - mean) * (rate * weight) + bias, and `rate` is room for a number of each channel.
+/// x seen as contiguous [outer, batch, groups, channels_per_group, spatial], with a mean and a biased
+/// variance for each row [batch, groups]: out = (x - mean) * rate * weight + bias, where weight and
+/// bias (or null) are [groups, channels_per_group] and rate = 1 / sqrt(variance + eps). batch_norm is
+/// [N, 1, C, 1, HW], layer_norm [1, rows, 1, D, 1], group_norm [1, N, G, C / G, HW]; spatial is 1 only
+/// where outer is. With `grad`, the gradient of out, the verb goes back: `out` is the gradient of x,
+/// and those of weight and bias (or null), which begin as zeros, come as parts to be added up,
+/// normalize_parts() of them. Where the statistics are `given`, those of each channel
+/// [groups, channels_per_group], there is no way back; out = (x - mean) * (rate * weight) + bias, and
+/// `rate` is room for a number of each channel.
 struct Normalize {
   Dtype dtype;
   bool centred;  // false: the mean is taken to be 0
   bool given;
-  int64_t outer, images, period, per, run;
+  int64_t outer, batch, groups, channels_per_group, spatial;
   double eps;
   const void *x, *weight, *bias;
   void *out, *mean, *variance, *rate;
   const void* grad;
   void *weight_grad, *bias_grad;
 };
-/// How many images share one part of the weight's gradient.
-MT_HD constexpr int64_t normalize_images(const Normalize& c) {
-  const int64_t most = 65536 / (c.period * c.per);
-  return c.run > 1 ? 1 : most < 1 ? 1 : most > 512 ? 512 : most;
+/// How many of the batch share one part of the weight's gradient.
+MT_HD constexpr int64_t normalize_batch_per_part(const Normalize& c) {
+  const int64_t most = 65536 / (c.groups * c.channels_per_group);
+  return c.spatial > 1 ? 1 : most < 1 ? 1 : most > 512 ? 512 : most;
 }
 constexpr int64_t normalize_parts(const Normalize& c) {
-  return (c.images + normalize_images(c) - 1) / normalize_images(c);
+  return (c.batch + normalize_batch_per_part(c) - 1) / normalize_batch_per_part(c);
 }
 
 /// Gather: out[.., i, ..] = in[.., index[.., i, ..], ..] along one dimension, whose stride in `in`

@@ -10,18 +10,19 @@
 namespace mt {
 namespace {
 
-/// How the verb sees x: [outer, images, period, per, run]; a row is what `images` and `period` name,
-/// weight and bias are [period, per].
+/// How the verb sees x: [outer, batch, groups, channels_per_group, spatial]; a row is what `batch`
+/// and `groups` name, weight and bias are [groups, channels_per_group].
 struct Sizes {
-  int64_t outer, images, period, per, run;
-  Shape shape() const { return {outer, images, period, per, run}; }
+  int64_t outer, batch, groups, channels_per_group, spatial;
+  Shape shape() const { return {outer, batch, groups, channels_per_group, spatial}; }
 };
 
 Normalize call(const Tensor& x, const Sizes& n, double eps, bool centred, const Tensor& out,
                const Tensor& mean, const Tensor& rate) {
   Normalize c{};
   c.dtype = x.dtype(), c.eps = eps, c.centred = centred;
-  c.outer = n.outer, c.images = n.images, c.period = n.period, c.per = n.per, c.run = n.run;
+  c.outer = n.outer, c.batch = n.batch, c.groups = n.groups,
+  c.channels_per_group = n.channels_per_group, c.spatial = n.spatial;
   c.x = x.data(), c.out = out.data(), c.mean = mean.data(), c.rate = rate.data();
   return c;
 }
@@ -29,7 +30,7 @@ const void* data_of(const Tensor& t) { return t.defined() ? t.data() : nullptr; 
 
 /// What a node keeps beside x, the weight, means and rates.
 struct Rows {
-  int64_t outer, per;
+  int64_t outer, channels_per_group;
   double eps;
   bool centred;
 };
@@ -39,14 +40,15 @@ struct Rows {
 void recorded_backward(Node& node, const Sizes& n, const Tensor& given, const Tensor& weight,
                        const Tensor& g, Tensor* dx) {
   const Shape row{0, 3, 4}, others{0, 1, 4};  // what a row, what a weight is summed over
-  const auto& [outer, per, eps, centred] = node.kept<Rows>();
+  const auto& [outer, channels_per_group, eps, centred] = node.kept<Rows>();
   const Tensor x = reshape(given, n.shape()), slope = reshape(g, n.shape());
   const Tensor centre = centred ? x - mean(x, row, true) : x;
   const Tensor rate = rsqrt(mean(square(centre), row, true) + Tensor(eps)), y = centre * rate;
   if (node.wants(1)) dx[1] = reshape(sum(slope * y, others), weight.shape());
   if (node.wants(2)) dx[2] = reshape(sum(slope, others), weight.shape());
   if (!node.wants(0)) return;
-  const Tensor s = weight.defined() ? slope * reshape(weight, {1, 1, n.period, n.per, 1}) : slope;
+  const Tensor s =
+      weight.defined() ? slope * reshape(weight, {1, 1, n.groups, n.channels_per_group, 1}) : slope;
   const Tensor along = s - y * mean(s * y, row, true);
   dx[0] = reshape((centred ? along - mean(s, row, true) : along) * rate, given.shape());
 }
@@ -55,15 +57,15 @@ void normalize_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor given = node.get(0), mean = node.get(2), rate = node.get(3);
   const Tensor weight = node.has(1) ? node.get(1) : Tensor();
   const Rows& kept = node.kept<Rows>();
-  Sizes n{kept.outer, rate.size(0), rate.size(1), kept.per, 1};
-  n.run = given.numel() / (n.outer * n.images * n.period * n.per);
+  Sizes n{kept.outer, rate.size(0), rate.size(1), kept.channels_per_group, 1};
+  n.spatial = given.numel() / (n.outer * n.batch * n.groups * n.channels_per_group);
   if (grad_enabled()) return recorded_backward(node, n, given, weight, g, dx);
   const Tensor x = contiguous(given), slope = contiguous(g);
   const Tensor w = weight.defined() ? contiguous(weight) : weight;
   const Tensor out = empty(x.shape(), x.dtype(), x.device());
   Normalize c = call(x, n, kept.eps, kept.centred, out, mean, rate);
   c.weight = data_of(w), c.grad = slope.data();
-  const Shape parts{normalize_parts(c), n.period * n.per};
+  const Shape parts{normalize_parts(c), n.groups * n.channels_per_group};
   Tensor part[3];
   for (int i = 1; i < 3; ++i)
     if (node.wants(i)) part[i] = zeros(parts, x.dtype(), x.device());
@@ -171,7 +173,7 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
     NoGrad off;
     const Tensor x = contiguous(given), near_w = fused ? contiguous(w) : w,
                  near_b = b.defined() ? contiguous(b) : b;
-    const Shape rows{n.images, n.period};
+    const Shape rows{n.batch, n.groups};
     out = empty(x.shape(), x.dtype(), x.device());
     mean = empty(rows, x.dtype(), x.device()), rate = empty(rows, x.dtype(), x.device());
     variance = empty(rows, x.dtype(), x.device());
@@ -188,11 +190,11 @@ Tensor standardize(const char* name, const Tensor& given, const Sizes& n, double
     if (fused) node.save(1, w, 1);
     node.save(2, mean, Node::kOther);
     node.save(3, rate, Node::kOther);
-    node.keep(Rows{n.outer, n.per, eps, centred});
+    node.keep(Rows{n.outer, n.channels_per_group, eps, centred});
   }
   if (fused || !(weight.defined() || bias.defined())) return out;
   const auto beside = [&](const Tensor& t) {
-    return t.defined() ? reshape(t, {1, 1, n.period, n.per, 1}) : t;
+    return t.defined() ? reshape(t, {1, 1, n.groups, n.channels_per_group, 1}) : t;
   };
   return reshape(scaled(reshape(out, n.shape()), beside(weight), beside(bias)), given.shape());
 }
@@ -293,11 +295,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
          to_string(x.shape()));
   if (x.numel() == 0) return scaled(clone(x), by_channel(weight, x), by_channel(bias, x));
   // Channels of few elements each are laid along memory first.
-  const int64_t images = x.size(0), channels = x.size(1), run = n / images;
-  const bool along = images == 1 || run >= 16;
+  const int64_t batch = x.size(0), channels = x.size(1), spatial = n / batch;
+  const bool along = batch == 1 || spatial >= 16;
   const Tensor z = along ? x : contiguous(transpose(x, 0, 1));
   Statistics now;
-  const Sizes sizes{along ? images : 1, 1, channels, 1, along ? run : n};
+  const Sizes sizes{along ? batch : 1, 1, channels, 1, along ? spatial : n};
   const Tensor y = standardize(name, z, sizes, eps, weight, bias, true, &now);
   move(running_mean, reshape(now.mean, {channels}), momentum);
   move(running_var, reshape(now.variance, {channels}) * Tensor(double(n) / double(n - 1)),
@@ -336,8 +338,10 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     fail("{}: num_groups is {}, which does not divide the {} channels of {}", name, groups,
          x.size(1), to_string(x.shape()));
   if (x.numel() == 0) return clone(x);
-  const int64_t per = x.size(1) / groups, run = x.numel() / (x.size(0) * x.size(1));
-  return standardize(name, x, {1, x.size(0), groups, per, run}, eps, weight, bias);
+  const int64_t channels_per_group = x.size(1) / groups,
+                spatial = x.numel() / (x.size(0) * x.size(1));
+  return standardize(name, x, {1, x.size(0), groups, channels_per_group, spatial}, eps, weight,
+                     bias);
 }
 
 }  // namespace mt

@@ -48,7 +48,7 @@ template <class T, class F> MT_HD Two sums(int64_t n, const F& f) {
 
 template <class T> struct Rows {
   const Normalize& c;
-  const int64_t inner = c.per * c.run, step = c.images * c.period * inner;
+  const int64_t inner = c.channels_per_group * c.spatial, step = c.batch * c.groups * inner;
   const double n = double(c.outer * inner);
 
   const T* in(int64_t row, int64_t o) const {
@@ -58,7 +58,7 @@ template <class T> struct Rows {
     return static_cast<const T*>(c.grad) + o * step + row * inner;
   }
   T* out(int64_t row, int64_t o) const { return static_cast<T*>(c.out) + o * step + row * inner; }
-  int64_t channel(int64_t row) const { return row % c.period * c.per; }
+  int64_t channel(int64_t row) const { return row % c.groups * c.channels_per_group; }
   static T at(const void* values, int64_t i, T otherwise) {
     return values ? static_cast<const T*>(values)[i] : otherwise;
   }
@@ -86,15 +86,15 @@ template <class T> struct Rows {
     static_cast<T*>(c.rate)[row] = rate;
     const int64_t first = channel(row);
     for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
-      if (c.run == 1) {
+      if (c.spatial == 1) {
         scale(out(row, o), in(row, o), mean, rate, first);
         continue;
       }
-      for (int64_t p = 0; p < c.per; ++p) {
+      for (int64_t p = 0; p < c.channels_per_group; ++p) {
         const T w = at(c.weight, first + p, 1), b = at(c.bias, first + p, 0);
-        const T* const x = in(row, o) + p * c.run;
-        T* const y = out(row, o) + p * c.run;
-        each_element(c.run, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w + b; });
+        const T* const x = in(row, o) + p * c.spatial;
+        T* const y = out(row, o) + p * c.spatial;
+        each_element(c.spatial, [=](int64_t i) { y[i] = (x[i] - mean) * rate * w + b; });
       }
     }
   }
@@ -115,13 +115,14 @@ template <class T> struct Rows {
   /// A row of channels: `to` is where the sums of its image begin.
   void channels_backward(int64_t row) const {
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
-    const int64_t first = channel(row), to = row / c.period * c.period * c.per + first;
+    const int64_t first = channel(row),
+                  to = row / c.groups * c.groups * c.channels_per_group + first;
     Two all{0, 0};
-    for (int64_t p = 0; p < c.per; ++p) {
+    for (int64_t p = 0; p < c.channels_per_group; ++p) {
       Two here{0, 0};
       for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
-        const T *const x = in(row, o) + p * c.run, *const g = grad(row, o) + p * c.run;
-        const Two s = sums<T>(c.run, [=](auto read, int64_t i, auto& a, auto& b) {
+        const T *const x = in(row, o) + p * c.spatial, *const g = grad(row, o) + p * c.spatial;
+        const Two s = sums<T>(c.spatial, [=](auto read, int64_t i, auto& a, auto& b) {
           const auto gi = read(g + i);
           a += gi, b += gi * ((read(x + i) - mean) * rate);
         });
@@ -133,11 +134,11 @@ template <class T> struct Rows {
     }
     const T middle = c.centred ? T(all.a / n) : T(0), slope = T(all.b / n);
     for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
-      for (int64_t p = 0; p < c.per; ++p) {
+      for (int64_t p = 0; p < c.channels_per_group; ++p) {
         const T w = at(c.weight, first + p, 1);
-        const T *const x = in(row, o) + p * c.run, *const g = grad(row, o) + p * c.run;
-        T* const dx = out(row, o) + p * c.run;
-        each_element(c.run, [=](int64_t i) {
+        const T *const x = in(row, o) + p * c.spatial, *const g = grad(row, o) + p * c.spatial;
+        T* const dx = out(row, o) + p * c.spatial;
+        each_element(c.spatial, [=](int64_t i) {
           dx[i] = (g[i] * w - middle - (x[i] - mean) * rate * slope) * rate;
         });
       }
@@ -145,7 +146,7 @@ template <class T> struct Rows {
   /// A row in which every element has its own weight; what those get is added in place of `piece`.
   void elements_backward(int64_t row, int64_t piece) const {
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
-    const int64_t first = channel(row), to = piece * c.period * c.per + first;
+    const int64_t first = channel(row), to = piece * c.groups * c.channels_per_group + first;
     const T *const x = in(row, 0), *const g = grad(row, 0);
     const T* const w = static_cast<const T*>(c.weight) + first;
     const bool weighted = c.weight != nullptr;
@@ -179,9 +180,9 @@ template <class T> struct Rows {
 
 template <class T> void run(const Normalize& c) {
   const Rows<T> rows{c};
-  const int64_t all = c.images * c.period;
+  const int64_t all = c.batch * c.groups;
   const bool spread = all * c.outer * rows.inner > kGrain;
-  if (!c.grad || c.run > 1) {
+  if (!c.grad || c.spatial > 1) {
     const int64_t together = smaller(kGrain / (c.outer * rows.inner) + 1, all);
     return parallel((all + together - 1) / together, spread, [&](int64_t piece) {
       for (int64_t row = piece * together; row < smaller(all, (piece + 1) * together); ++row)
@@ -189,10 +190,10 @@ template <class T> void run(const Normalize& c) {
         else rows.forward(row);
     });
   }
-  const int64_t each = normalize_images(c);
-  parallel((c.images + each - 1) / each, spread, [&](int64_t piece) {
-    const int64_t end = smaller(c.images, (piece + 1) * each) * c.period;
-    for (int64_t row = piece * each * c.period; row < end; ++row)
+  const int64_t each = normalize_batch_per_part(c);
+  parallel((c.batch + each - 1) / each, spread, [&](int64_t piece) {
+    const int64_t end = smaller(c.batch, (piece + 1) * each) * c.groups;
+    for (int64_t row = piece * each * c.groups; row < end; ++row)
       rows.elements_backward(row, piece);
   });
 }
@@ -214,7 +215,8 @@ void shift(T* y, const T* x, int64_t n, const T* mean, const T* scale, const T* 
 }
 
 template <class T> void by_given(const Normalize& c) {
-  const int64_t channels = c.period * c.per, all = c.outer * c.images * channels * c.run;
+  const int64_t channels = c.groups * c.channels_per_group,
+                all = c.outer * c.batch * channels * c.spatial;
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
                  *const variance = static_cast<const T*>(c.variance),
                  *const weight = static_cast<const T*>(c.weight);
@@ -223,8 +225,8 @@ template <class T> void by_given(const Normalize& c) {
   for (int64_t i = 0; i < channels; ++i) scale[i] = op::Rsqrt::f(variance[i] + T(c.eps));
   if (weight)
     for (int64_t i = 0; i < channels; ++i) scale[i] *= weight[i];
-  const bool each = c.run == 1;
-  const int64_t n = each ? channels : c.run, rows = all / n, together = kGrain / n + 1;
+  const bool each = c.spatial == 1;
+  const int64_t n = each ? channels : c.spatial, rows = all / n, together = kGrain / n + 1;
   parallel((rows + together - 1) / together, all > 2 * kGrain, [&](int64_t piece) {
     const int64_t end = smaller(rows, (piece + 1) * together);
     for (int64_t row = piece * together; row < end; ++row) {

@@ -22,7 +22,8 @@ __device__ inline int64_t divide(int64_t a, int64_t b) {
   return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
 }
 
-/// A row: `outer` pieces of `inner` elements, a piece holding `per` channels of `run` elements.
+/// A row: `outer` pieces of `inner` elements, a piece holding `channels_per_group` channels of
+/// `spatial` elements.
 template <class T, class Team> struct Row {
   const Normalize& c;
   const Team& team;
@@ -34,10 +35,10 @@ template <class T, class Team> struct Row {
       : c(c),
         team(team),
         row(row),
-        inner(c.per * c.run),
-        step(c.images * c.period * inner),
+        inner(c.channels_per_group * c.spatial),
+        step(c.batch * c.groups * inner),
         n(double(c.outer * inner)),
-        channel(row % c.period * c.per) {}
+        channel(row % c.groups * c.channels_per_group) {}
 
   /// Calls `body(where in memory, where in the piece)` for this thread's share of what lies in the
   /// elements [from, from + n) of every piece.
@@ -58,7 +59,7 @@ template <class T, class Team> struct Row {
   __device__ double total(double s) const { return team.total(s, Add{}); }
   /// Which of the row's channels has the i-th element of a piece.
   __device__ int64_t channel_of(int64_t i) const {
-    return c.run == 1 ? i : c.per == 1 ? 0 : divide(i, c.run);
+    return c.spatial == 1 ? i : c.channels_per_group == 1 ? 0 : divide(i, c.spatial);
   }
   __device__ T weight(int64_t p) const {
     return c.weight ? static_cast<const T*>(c.weight)[channel + p] : T(1);
@@ -142,11 +143,11 @@ template <class T, class Team> struct Row {
     T* const dx = static_cast<T*>(c.out);
     const T mean = static_cast<const T*>(c.mean)[row], rate = static_cast<const T*>(c.rate)[row];
     double a = 0, b = 0;
-    if (c.run > 1) {  // each channel's sums are its weight's gradient too
-      const int64_t to = row / c.period * c.period * c.per + channel;
-      for (int64_t p = 0; p < c.per; ++p) {
+    if (c.spatial > 1) {  // each channel's sums are its weight's gradient too
+      const int64_t to = row / c.groups * c.groups * c.channels_per_group + channel;
+      for (int64_t p = 0; p < c.channels_per_group; ++p) {
         double here_a = 0, here_b = 0;
-        each(p * c.run, c.run, [&](int64_t at, int64_t) {
+        each(p * c.spatial, c.spatial, [&](int64_t at, int64_t) {
           here_a += double(g[at]), here_b += double(g[at] * ((x[at] - mean) * rate));
         });
         here_a = total(here_a), here_b = total(here_b);
@@ -176,7 +177,7 @@ template <class T, class Team> struct Row {
 template <class T, class Team, int K, bool Backward>
 __global__ void rows(const __grid_constant__ Normalize c) {
   const Team team;
-  const int64_t rows = c.images * c.period;
+  const int64_t rows = c.batch * c.groups;
   for (int64_t i = team.first_line(); i < rows; i += team.lines_at_once()) {
     const Row<T, Team> row(c, team, i);
     if constexpr (K > 0 && Backward) row.template backward_held<K>();
@@ -186,21 +187,19 @@ __global__ void rows(const __grid_constant__ Normalize c) {
   }
 }
 
-/// What the weights of single elements get: a thread goes through the images that share a part, in
-/// their order.
+/// The gradients of the weights of single elements: a thread goes through its part of the batch, in order.
 template <class T> __global__ void element_parts(const __grid_constant__ Normalize c) {
-  const int64_t width = c.period * c.per, each = normalize_images(c),
+  const int64_t width = c.groups * c.channels_per_group, each = normalize_batch_per_part(c),
                 n = normalize_parts(c) * width;
   const T *const x = static_cast<const T*>(c.x), *const g = static_cast<const T*>(c.grad);
   T* const dw = static_cast<T*>(c.weight_grad);
   T* const db = static_cast<T*>(c.bias_grad);
   for (int64_t t = cuda::thread_number(); t < n; t += cuda::thread_count()) {
-    const int64_t part = t / width, i = t - part * width,
-                  end = smaller(c.images, (part + 1) * each);
-    const int64_t place = divide(i, c.per);
+    const int64_t part = t / width, i = t - part * width, end = smaller(c.batch, (part + 1) * each);
+    const int64_t place = divide(i, c.channels_per_group);
     T w = 0, b = 0;
     for (int64_t image = part * each; image < end; ++image) {
-      const int64_t at = image * width + i, row = image * c.period + place;
+      const int64_t at = image * width + i, row = image * c.groups + place;
       w += g[at] *
            ((x[at] - static_cast<const T*>(c.mean)[row]) * static_cast<const T*>(c.rate)[row]);
       b += g[at];
@@ -215,9 +214,9 @@ template <class T> __global__ void shift(const __grid_constant__ Normalize c, in
   const T *const mean = static_cast<const T*>(c.mean), *const bias = static_cast<const T*>(c.bias),
                  *const variance = static_cast<const T*>(c.variance),
                  *const weight = static_cast<const T*>(c.weight);
-  const int64_t channels = c.period * c.per;
+  const int64_t channels = c.groups * c.channels_per_group;
   for (int64_t i = cuda::thread_number(); i < n; i += cuda::thread_count()) {
-    const int64_t row = divide(i, c.run), p = row - divide(row, channels) * channels;
+    const int64_t row = divide(i, c.spatial), p = row - divide(row, channels) * channels;
     const T rate = op::Rsqrt::f(variance[p] + T(c.eps)), scale = weight ? rate * weight[p] : rate;
     const T y = (static_cast<const T*>(c.x)[i] - mean[p]) * scale;
     static_cast<T*>(c.out)[i] = bias ? y + bias[p] : y;
@@ -226,9 +225,11 @@ template <class T> __global__ void shift(const __grid_constant__ Normalize c, in
 
 template <class T, class Team, bool Backward> void run_rows(const Normalize& c) {
   const auto start = [&](auto k) {
-    cuda::launch_teams<Team>("normalize", rows<T, Team, k.value, Backward>, c.images * c.period, c);
+    cuda::launch_teams<Team>("normalize", rows<T, Team, k.value, Backward>, c.batch * c.groups, c);
   };
-  if (c.outer == 1 && (!Backward || c.run == 1) && cuda::held<Team>(c.per * c.run, start)) return;
+  if (c.outer == 1 && (!Backward || c.spatial == 1) &&
+      cuda::held<Team>(c.channels_per_group * c.spatial, start))
+    return;
   start(std::integral_constant<int, 0>{});
 }
 template <class T, class Team> void run_rows(const Normalize& c) {
@@ -237,17 +238,17 @@ template <class T, class Team> void run_rows(const Normalize& c) {
 
 template <class T> void run(const Normalize& c) {
   if (c.given) {
-    const int64_t all = c.outer * c.images * c.period * c.per * c.run;
+    const int64_t all = c.outer * c.batch * c.groups * c.channels_per_group * c.spatial;
     return cuda::launch("normalize", shift<T>, cuda::blocks_for(all, cuda::kThreads),
                         cuda::kThreads, c, all);
   }
-  const int64_t elements = c.outer * c.per * c.run;
+  const int64_t elements = c.outer * c.channels_per_group * c.spatial;
   // Short channels are summed one by one: by a warp, which needs no barriers for it.
-  const bool short_channels = c.grad && c.run > 1 && c.outer * c.run <= 64;
+  const bool short_channels = c.grad && c.spatial > 1 && c.outer * c.spatial <= 64;
   if (elements <= 512 || short_channels) run_rows<T, cuda::Warp>(c);
   else run_rows<T, cuda::Block>(c);
-  if (!c.grad || c.run > 1 || !(c.weight_grad || c.bias_grad)) return;
-  const int64_t threads = normalize_parts(c) * c.period * c.per;
+  if (!c.grad || c.spatial > 1 || !(c.weight_grad || c.bias_grad)) return;
+  const int64_t threads = normalize_parts(c) * c.groups * c.channels_per_group;
   cuda::launch("normalize", element_parts<T>, cuda::blocks_for(threads, cuda::kThreads),
                cuda::kThreads, c);
 }
@@ -255,7 +256,7 @@ template <class T> void run(const Normalize& c) {
 }  // namespace
 
 void normalize(const Normalize& c) {
-  if (c.outer * c.images * c.period * c.per * c.run == 0) return;
+  if (c.outer * c.batch * c.groups * c.channels_per_group * c.spatial == 0) return;
   if (!c.given && normalize_split(c)) return;
   if (c.dtype == Dtype::f32) run<float>(c);
   else run<double>(c);

@@ -38,7 +38,7 @@ struct Add {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-/// Rows of `outer` pieces of `run` elements of one channel, in `parts` parts of `part` elements.
+/// Rows of `outer` pieces of `spatial` elements of one channel, in `parts` parts of `part` elements.
 struct Split {
   Normalize c;
   int64_t rows, elements, part, parts;
@@ -57,14 +57,14 @@ template <class T, int W> struct Part {
         row(blockIdx.x),
         from(int64_t(blockIdx.y) * s.part),
         to(smaller(s.elements, from + s.part)),
-        base(row * s.c.run),
-        step(s.rows * s.c.run) {}
+        base(row * s.c.spatial),
+        step(s.rows * s.c.spatial) {}
 
   /// Where element i of the row lies.
   __device__ int64_t place(int64_t i) const {
-    const int64_t o =
-        ((i | s.c.run) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(s.c.run)) : i / s.c.run;
-    return base + o * step + (i - o * s.c.run);
+    const int64_t o = ((i | s.c.spatial) >> 32) == 0 ? int64_t(uint32_t(i) / uint32_t(s.c.spatial))
+                                                     : i / s.c.spatial;
+    return base + o * step + (i - o * s.c.spatial);
   }
   __device__ cuda::Group<T, W> load(const void* data, int64_t at) const {
     const T* const x = static_cast<const T*>(data) + at;
@@ -160,7 +160,7 @@ template <class T> __global__ void join_spreads(const __grid_constant__ Split s)
 }
 template <class T, int W> __global__ void scale(const __grid_constant__ Split s) {
   const Part<T, W> part(s);
-  const int64_t channel = part.row % s.c.period;
+  const int64_t channel = part.row % s.c.groups;
   const T mean = static_cast<const T*>(s.c.mean)[part.row],
           rate = static_cast<const T*>(s.c.rate)[part.row];
   const T w = value_at<T>(s.c.weight, channel, 1), b = value_at<T>(s.c.bias, channel, 0);
@@ -197,7 +197,7 @@ template <class T> __global__ void join_sums(const __grid_constant__ Split s) {
     for (int64_t p = team.number(); p < s.parts; p += team.size()) all = JoinSums{}(all, parts[p]);
     all = team.total(all, JoinSums{});
     if (team.number() != 0) continue;
-    const double w = double(value_at<T>(s.c.weight, row % s.c.period, 1));
+    const double w = double(value_at<T>(s.c.weight, row % s.c.groups, 1));
     if (s.c.bias_grad) static_cast<T*>(s.c.bias_grad)[row] += T(all.g);
     if (s.c.weight_grad) static_cast<T*>(s.c.weight_grad)[row] += T(all.gx);
     static_cast<T*>(s.slopes)[2 * row] = s.c.centred ? T(w * all.g / n) : T(0);
@@ -208,7 +208,7 @@ template <class T, int W> __global__ void gradients(const __grid_constant__ Spli
   const Part<T, W> part(s);
   const T mean = static_cast<const T*>(s.c.mean)[part.row],
           rate = static_cast<const T*>(s.c.rate)[part.row];
-  const T w = value_at<T>(s.c.weight, part.row % s.c.period, 1);
+  const T w = value_at<T>(s.c.weight, part.row % s.c.groups, 1);
   const T middle = static_cast<const T*>(s.slopes)[2 * part.row],
           slope = static_cast<const T*>(s.slopes)[2 * part.row + 1];
   part.each([&](const int64_t* at, auto n) {
@@ -242,15 +242,17 @@ template <class T> void run(Split& s) {
   constexpr int wide = 16 / sizeof(T);
   const auto address = [](const void* data) { return reinterpret_cast<uintptr_t>(data); };
   s.aligned = (address(s.c.x) | address(s.c.grad) | address(s.c.out)) % 16 == 0;
-  if (s.c.run % wide == 0) run<T, wide>(s);
+  if (s.c.spatial % wide == 0) run<T, wide>(s);
   else run<T, 1>(s);
 }
 
 }  // namespace
 
 bool normalize_split(const Normalize& c) {
-  Split s{c, c.images * c.period, c.outer * c.run, 0, 0, false, nullptr, nullptr};
-  if (c.per > 1 || c.run == 1 || s.rows >= kBlocks / 2 || s.elements < 2 * kLeast) return false;
+  Split s{c, c.batch * c.groups, c.outer * c.spatial, 0, 0, false, nullptr, nullptr};
+  if (c.channels_per_group > 1 || c.spatial == 1 || s.rows >= kBlocks / 2 ||
+      s.elements < 2 * kLeast)
+    return false;
   const int64_t most = kBlocks / s.rows;
   s.part = (s.elements + most - 1) / most;
   s.part = s.part < kLeast ? kLeast : (s.part + 15) / 16 * 16;
