@@ -391,6 +391,7 @@ has 'doctor names the instruction set' out avx
 if grep -q '^flags.* avx512_vbmi2' /proc/cpuinfo; then best=avx512; else best=avx2; fi
 for isa in base avx2 $best; do
   MTORCH_ISA=$isa run '' doctor
+  grep -q "MTORCH_ISA=$isa is not in this build" err && continue # as the dev preset builds it
   has "MTORCH_ISA=$isa" out "instructions     ok   $isa "
 done
 run '' doctor && has "the best instruction set is chosen: $best" out "instructions     ok   $best "
