@@ -8,6 +8,6 @@ return {
   ReLU = module.of('ReLU', mt.relu, 1),
   SiLU = module.of('SiLU', mt.silu, 1),
   Sigmoid = module.of('Sigmoid', mt.sigmoid, 1),
-  Softplus = module.of('Softplus', mt.softplus, 1, {beta = 'number = 1', threshold = 'number = 20'}),
+  Softplus = module.of('Softplus', mt.softplus, 1),
   Tanh = module.of('Tanh', mt.tanh, 1),
 }

@@ -80,7 +80,7 @@ end
 --- is a function of mt, called with the inputs and the fields that its signature names, or a
 --- function of the module and the inputs. extra(self) is what print adds.
 function module.define(spec)
-  local made, tensors, make = class.class(spec[1]:match('^[%w_]+')), {}, {}
+  local made, params, tensors, make = class.class(spec[1]:match('^[%w_]+')), nil, {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do
     for _, name in ipairs(spec[kind] or {}) do
       tensors[#tensors + 1], make[name] = name, kind == 'buffers' and class.Buffer or class.Parameter
@@ -88,7 +88,7 @@ function module.define(spec)
   end
   class.constructor(made, spec[1], spec[2], function(self, ...)
     local options = {}
-    for i, p in ipairs(core.parameters(made)) do
+    for i, p in ipairs(params) do
       options[p.name] = select(i, ...)
       if not make[p.name] then self[p.name] = option(options[p.name]) end
     end
@@ -97,11 +97,12 @@ function module.define(spec)
       if values[i] then self[name] = make[name](values[i]) end
     end
   end)
-  local params, inputs = core.parameters(spec.forward), 0
-  if params then
-    while not make[params[inputs + 1].name] do inputs = inputs + 1 end
+  params = core.parameters(made)
+  local arguments, inputs = core.parameters(spec.forward), 0
+  if arguments then
+    while not make[arguments[inputs + 1].name] do inputs = inputs + 1 end
   end
-  made.forward = params and forward_of(spec.forward, params, inputs) or counted(spec.forward)
+  made.forward = arguments and forward_of(spec.forward, arguments, inputs) or counted(spec.forward)
   made.extra, made.__tensors = spec.extra, tensors
   return made
 end
