@@ -16,10 +16,28 @@
 
 namespace mt {
 
-/// Element types: first those that kernels calculate in, in order of promotion; then the 16-bit
-/// floats, which are converted where they are read and written. `none` means "no preference".
-enum class Dtype : uint8_t { b8, u8, i32, i64, f32, f64, f16, bf16, none };
-constexpr int kDtypes = 8;
+/// Every element type: its name here, its C++ type, its name for users, the type it is calculated in. First
+/// those that kernels calculate in, in the order of promotion, then those that are only stored: converted
+/// where they are read and written.
+// clang-format off
+#define MT_DTYPES(V)                \
+  V(b8, bool, "bool", b8)           \
+  V(u8, uint8_t, "uint8", u8)       \
+  V(i32, int32_t, "int32", i32)     \
+  V(i64, int64_t, "int64", i64)     \
+  V(f32, float, "float32", f32)     \
+  V(f64, double, "float64", f64)    \
+  V(f16, Float16, "float16", f32)   \
+  V(bf16, Bfloat16, "bfloat16", f32)\
+  V(i8, int8_t, "int8", i32)        \
+  V(i16, int16_t, "int16", i32)
+// clang-format on
+
+#define MT_NAME(name, ...) name,
+/// `none` means "no preference".
+enum class Dtype : uint8_t { MT_DTYPES(MT_NAME) none };
+#undef MT_NAME
+constexpr int kDtypes = static_cast<int>(Dtype::none);
 /// How many of them loops are compiled for.
 constexpr int kLoopDtypes = 6;
 
@@ -27,14 +45,10 @@ constexpr int kLoopDtypes = 6;
 constexpr int kMaxDims = 16;
 
 template <Dtype D> struct CType;
-template <> struct CType<Dtype::b8> { using type = bool; };
-template <> struct CType<Dtype::u8> { using type = uint8_t; };
-template <> struct CType<Dtype::i32> { using type = int32_t; };
-template <> struct CType<Dtype::i64> { using type = int64_t; };
-template <> struct CType<Dtype::f32> { using type = float; };
-template <> struct CType<Dtype::f64> { using type = double; };
-template <> struct CType<Dtype::f16> { using type = Float16; };
-template <> struct CType<Dtype::bf16> { using type = Bfloat16; };
+#define MT_CTYPE(name, T, ...) \
+  template <> struct CType<Dtype::name> { using type = T; };
+MT_DTYPES(MT_CTYPE)
+#undef MT_CTYPE
 /// The C++ type of an element: `ctype<Dtype::f32>` is float.
 template <Dtype D> using ctype = typename CType<D>::type;
 
@@ -42,13 +56,18 @@ MT_HD constexpr bool is_float(Dtype d) { return d >= Dtype::f32 && d <= Dtype::b
 /// Whether it is one of the 16-bit floats.
 MT_HD constexpr bool is_half(Dtype d) { return d == Dtype::f16 || d == Dtype::bf16; }
 /// What elements of a dtype are calculated in.
-MT_HD constexpr Dtype wide(Dtype d) { return is_half(d) ? Dtype::f32 : d; }
+MT_HD constexpr Dtype wide(Dtype d) {
+#define MT_WIDE(name, T, text, calculated) | uint64_t(Dtype::calculated) << 4 * int(Dtype::name)
+  return static_cast<Dtype>((0 MT_DTYPES(MT_WIDE)) >> 4 * int(d) & 15);
+#undef MT_WIDE
+}
+/// Whether elements are only stored in it.
+MT_HD constexpr bool is_narrow(Dtype d) { return d >= Dtype::f16; }
 /// Bytes per element.
 MT_HD constexpr int64_t item_size(Dtype d) {
-  return is_half(d)                           ? 2
-         : d == Dtype::f64 || d == Dtype::i64 ? 8
-         : d == Dtype::f32 || d == Dtype::i32 ? 4
-                                              : 1;
+#define MT_SIZE(name, T, ...) | uint64_t(sizeof(T)) << 4 * int(Dtype::name)
+  return int64_t((uint64_t(1) << 4 * kDtypes MT_DTYPES(MT_SIZE)) >> 4 * int(d) & 15);
+#undef MT_SIZE
 }
 
 }  // namespace mt

@@ -462,10 +462,7 @@ Dtype Args::dtype(int i) const {
   const std::string s = text(i);
   const Dtype d = dtype_named(s);
   if (d == Dtype::none)
-    fail(
-        "{}: '{}' is not a dtype; use 'float32', 'float64', 'float16', 'bfloat16', 'int64', "
-        "'int32', 'uint8' or 'bool'",
-        signature_of(entry_).name, s);
+    fail("{}: '{}' is not a dtype; use {}", signature_of(entry_).name, s, dtype_names());
   return d;
 }
 

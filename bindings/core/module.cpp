@@ -330,7 +330,7 @@ const Entry kLanguage[] = {
        if (&x.device() != &cpu_device())
          fail("data: the tensor is on {}; use x:cpu():data()", x.device().name);
        lua_pushlightuserdata(a.L, x.data());
-       lua_pushstring(a.L, dtype_name(x.dtype()));
+       lua_pushstring(a.L, dtype_ctype(x.dtype()));
        return 2;
      }},
     {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.",

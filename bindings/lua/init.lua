@@ -91,15 +91,13 @@ return function(mt, _, methods, tensor_meta, shape_meta)
   shape_meta.__tostring = function(shape) return '(' .. table.concat(shape, ', ') .. ')' end
   shape_meta.__metatable = false
 
-  local pointer = {float32 = 'float *', float64 = 'double *', int64 = 'int64_t *', int32 = 'int32_t *',
-                   uint8 = 'uint8_t *', bool = 'bool *', float16 = 'uint16_t *', bfloat16 = 'uint16_t *'}
   methods.data = core.declare('data(x)',
     'A typed FFI pointer to the elements, 0-based: contiguous CPU tensors only, valid while x is referenced; to ' ..
     'the bits of float16 and bfloat16. Gradients do not notice what is written through it: write before the forward ' ..
     'or after the backward.',
     function(x)
-      local p, dtype = core.data_address(x)
-      return require('ffi').cast(pointer[dtype], p)
+      local p, ctype = core.data_address(x)
+      return require('ffi').cast(ctype .. ' *', p)
     end)
 
   -- Modules' functions that are about the program rather than about tensors.

@@ -1,19 +1,34 @@
 // dtype.cpp -- names, kinds and promotion of element types
 #include "engine/core/dtype.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "kernels/math/number.h"
 
 namespace mt {
 namespace {
 
-constexpr const char* kNames[kDtypes] = {"bool",    "uint8",   "int32",   "int64",
-                                         "float32", "float64", "float16", "bfloat16"};
+#define MT_TEXT(name, T, text, ...) text,
+constexpr const char* kNames[] = {MT_DTYPES(MT_TEXT)};
+#undef MT_TEXT
+#define MT_TEXT(name, T, ...) is_half(Dtype::name) ? "uint16_t" : #T,
+constexpr const char* kCTypes[] = {MT_DTYPES(MT_TEXT)};
+#undef MT_TEXT
 
 }  // namespace
 
 const char* dtype_name(Dtype d) { return d == Dtype::none ? "none" : kNames[static_cast<int>(d)]; }
+
+const char* dtype_ctype(Dtype d) { return kCTypes[static_cast<int>(d)]; }
+
+std::string dtype_names() {
+  std::string list;
+  for (int i = 0; i < kDtypes; ++i)
+    list += fmt::format("{}'{}'", i == 0 ? "" : i + 1 < kDtypes ? ", " : " or ", kNames[i]);
+  return list;
+}
 
 Dtype dtype_named(std::string_view name) {
   for (int i = 0; i < kDtypes; ++i)
@@ -21,24 +36,31 @@ Dtype dtype_named(std::string_view name) {
   return Dtype::none;
 }
 
-// The enum is in the order of promotion, but for the 16-bit floats, which lie between integers and
-// float32.
 Dtype promote(Dtype a, Dtype b) {
   if (a == Dtype::none || a == b) return b;
   if (b == Dtype::none) return a;
-  if (is_half(a)) return is_half(b) ? Dtype::f32 : is_float(b) ? b : a;
-  if (is_half(b)) return is_float(a) ? a : b;
-  return a < b ? b : a;
+  // Wider than the two where neither holds the other: int16 of uint8 and int8, float32 of the 16-bit floats.
+  const auto rank = [](Dtype d) {
+    constexpr Dtype order[] = {Dtype::b8,  Dtype::u8,  Dtype::i8,   Dtype::i16, Dtype::i32,
+                               Dtype::i64, Dtype::f16, Dtype::bf16, Dtype::f32, Dtype::f64};
+    return std::find(order, std::end(order), d) - order;
+  };
+  if (rank(a) > rank(b)) std::swap(a, b);
+  if (b == Dtype::i8 && a == Dtype::u8) return Dtype::i16;
+  return b == Dtype::bf16 && a == Dtype::f16 ? Dtype::f32 : b;
 }
 
 void check_value(const char* operation, double v, Dtype dtype) {
   if (is_float(dtype)) return;
-  const bool whole = v == std::floor(v);
-  const bool fits = dtype == Dtype::b8   ? whole
-                    : dtype == Dtype::u8 ? whole && v >= 0 && v <= 255
-                    : dtype == Dtype::i32
-                        ? whole && v >= -2147483648.0 && v <= 2147483647.0
-                        : whole && v >= -9223372036854775808.0 && v < 9223372036854775808.0;
+  const bool fits =
+      v == std::floor(v) &&
+      (dtype == Dtype::b8 || with_dtype(dtype, [&](auto zero) {
+         using T = decltype(zero);
+         if constexpr (math::is_integer<
+                           T>)  // 2^63 is no int64, as which it would be held at the end
+           return v >= double(math::lowest<T>()) && v < double(math::highest<T>() / 2 + 1) * 2;
+         else return true;
+       }));
   if (!fits) fail("{}: {} does not fit into {}", operation, show(v), dtype_name(dtype));
 }
 

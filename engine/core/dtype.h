@@ -1,5 +1,6 @@
 // dtype.h -- names, kinds and promotion of element types
 #pragma once
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -9,10 +10,14 @@ namespace mt {
 
 /// 'float32', 'int64', ..
 const char* dtype_name(Dtype);
+/// The C type of an element's bits: "float", "uint16_t" for the 16-bit floats.
+const char* dtype_ctype(Dtype);
+/// "'bool', 'uint8', .. or 'int16'": what an error offers.
+std::string dtype_names();
 /// The dtype of that name, or Dtype::none.
 Dtype dtype_named(std::string_view);
 /// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then
-/// the wider one; float16 and bfloat16 make float32.
+/// the wider one; uint8 and int8 make int16, float16 and bfloat16 float32.
 Dtype promote(Dtype, Dtype);
 /// Refuses a number that a dtype cannot hold: 300 in uint8, 2.5 in int64.
 void check_value(const char* operation, double value, Dtype);
@@ -25,13 +30,10 @@ void set_default_dtype(Dtype);
 /// Calls `body(T{})` with the C++ type of a dtype.
 template <class Body> decltype(auto) with_dtype(Dtype d, Body&& body) {
   switch (d) {
-    case Dtype::b8: return body(bool{});
-    case Dtype::u8: return body(uint8_t{});
-    case Dtype::i32: return body(int32_t{});
-    case Dtype::i64: return body(int64_t{});
-    case Dtype::f64: return body(double{});
-    case Dtype::f16: return body(Float16{});
-    case Dtype::bf16: return body(Bfloat16{});
+#define MT_CASE(name, T, ...) \
+  case Dtype::name: return body(T{});
+    MT_DTYPES(MT_CASE)
+#undef MT_CASE
     default: return body(float{});
   }
 }

@@ -150,9 +150,9 @@ bool scalar_named(const Tokens& words, Scalar& s) {
                {"int2", {unknown, 8, true, "int32", 2}},
                {"int4", {unknown, 16, true, "int32", 4}},
                {"uchar4", {unknown, 4, true, "uint8", 4}},
-               {"int8_t", {integer, 1, true, nullptr}},
+               {"int8_t", {integer, 1, true, "int8"}},
                {"uint8_t", {integer, 1, false, "uint8"}},
-               {"int16_t", {integer, 2, true, nullptr}},
+               {"int16_t", {integer, 2, true, "int16"}},
                {"uint16_t", {integer, 2, false, nullptr}},
                {"int32_t", {integer, 4, true, "int32"}},
                {"uint32_t", {integer, 4, false, "int32"}},
@@ -177,7 +177,8 @@ bool scalar_named(const Tokens& words, Scalar& s) {
     return false;
   const int bytes = is_char ? 1 : is_short ? 2 : longs ? 8 : 4;  // as on Linux
   const char* dtype = bytes == 8 ? "int64" : bytes == 4 ? "int32" : nullptr;
-  if (is_char && is_unsigned) dtype = "uint8";
+  if (is_char) dtype = is_unsigned ? "uint8" : "int8";
+  if (is_short && !is_unsigned) dtype = "int16";
   (void)is_signed;
   s = {integer, bytes, !is_unsigned, dtype};
   return true;

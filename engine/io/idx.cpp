@@ -13,7 +13,7 @@ struct Kind {
   int code, bytes;
   Dtype dtype;
 };
-constexpr Kind kKinds[] = {{0x08, 1, Dtype::u8},  {0x09, 1, Dtype::i32}, {0x0b, 2, Dtype::i32},
+constexpr Kind kKinds[] = {{0x08, 1, Dtype::u8},  {0x09, 1, Dtype::i8},  {0x0b, 2, Dtype::i16},
                            {0x0c, 4, Dtype::i32}, {0x0d, 4, Dtype::f32}, {0x0e, 8, Dtype::f64}};
 
 void need(Bytes& bytes, void* out, size_t n, const char* what) {
@@ -32,8 +32,8 @@ void convert(const Kind& kind, const uint8_t* p, int64_t n, const Tensor& out, i
   for (int64_t i = 0; i < n; ++i, p += kind.bytes) {
     const uint64_t v = big_endian(p, kind.bytes);
     switch (kind.code) {
-      case 0x09: out.data_as<int32_t>()[at + i] = int8_t(v); break;
-      case 0x0b: out.data_as<int32_t>()[at + i] = int16_t(v); break;
+      case 0x09: out.data_as<int8_t>()[at + i] = int8_t(v); break;
+      case 0x0b: out.data_as<int16_t>()[at + i] = int16_t(v); break;
       case 0x0e: std::memcpy(out.data_as<double>() + at + i, &v, 8); break;
       default: {
         const uint32_t word = uint32_t(v);

@@ -6,8 +6,8 @@
 
 namespace mt {
 
-/// The tensor in an IDX file (yann.lecun.com/exdb/mnist), plain or gzip: uint8 stays uint8, signed
-/// 8, 16 and 32 bits become int32, floats stay floats. Throws on anything that is not exactly that.
+/// The tensor in an IDX file (yann.lecun.com/exdb/mnist), plain or gzip, in the dtype of the file. Throws on
+/// anything that is not exactly that.
 Tensor parse_idx(const void* data, size_t size);
 /// The same from a file; errors name the path.
 Tensor read_idx(const std::string& path);

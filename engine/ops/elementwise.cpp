@@ -7,6 +7,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
@@ -132,10 +133,30 @@ struct Numbers {
   }
 };
 
+void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
+              const double* params);
+
+/// The same for int8 and int16, which the kernels of a GPU do not convert.
+void run_as_int32(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand,
+                  int n, const double* params) {
+  Tensor computed[kMaxOperands];
+  const Tensor* given[kMaxOperands];
+  for (int k = 0; k < n; ++k) {
+    computed[k] = operand[k]->impl()->number ? *operand[k] : to_compute_dtype(*operand[k]);
+    given[k] = &computed[k];
+  }
+  if (out.dtype() != dtype) return run_part(op, part, wide(dtype), out, given, n, params);
+  const Tensor answer = empty(out.shape(), wide(dtype), out.device());
+  run_part(op, part, wide(dtype), answer, given, n, params);
+  round_into(out, answer);
+}
+
 /// Calls the map verb for operands of one shape and plain numbers, or beside a GPU's tensors 0-d ones
 /// of the CPU. What is contiguous, or one element repeated, is told as one dimension.
 void run_part(int op, int part, Dtype dtype, const Tensor& out, const Tensor* const* operand, int n,
               const double* params) {
+  if (is_narrow(dtype) && !is_float(dtype) && !is_cpu(out.device()))
+    return run_as_int32(op, part, dtype, out, operand, n, params);
   Map m;
   m.op = op, m.part = part, m.dtype = dtype, m.plain = 0, m.inputs = n;
   const auto type_of = [&](int k) {

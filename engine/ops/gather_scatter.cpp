@@ -187,7 +187,7 @@ namespace {
 void scatter_into(const char* name, const Tensor& out, int d, const Index& index,
                   const Tensor& source, ScatterReduce join) {
   if (index.at.numel() == 0) return;
-  if (join != ScatterReduce::set && is_half(out.dtype()))
+  if (join != ScatterReduce::set && is_narrow(out.dtype()))
     return in_compute_dtype(out, [&](const Tensor& wide) {
       scatter_into(name, wide, d, index, to_compute_dtype(source), join);
     });
@@ -333,7 +333,7 @@ double identity(ScatterReduce join, Dtype dtype) {
   if (join == ScatterReduce::mul) return 1;
   if (join == ScatterReduce::add || join == ScatterReduce::set) return 0;
   const bool low = join == ScatterReduce::max;
-  return with_dtype(wide(dtype), [&](auto zero) {
+  return with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
     return low ? double(math::lowest<T>()) : double(math::highest<T>());
   });

@@ -149,7 +149,7 @@ Tensor searchsorted(const char* name, const Tensor& sorted, const Tensor& values
     fail("{}: the sequence is {}, the values {}; convert one with x:to('{}')", name,
          dtype_name(sorted.dtype()), dtype_name(values.dtype()), dtype_name(sorted.dtype()));
   check_together(name, sorted, values);
-  if (is_half(sorted.dtype()))
+  if (is_narrow(sorted.dtype()))
     return searchsorted(name, to_compute_dtype(sorted), to_compute_dtype(values), right, first);
   const bool one = sorted.dim() == 1;
   bool fits = one || sorted.dim() == values.dim();

@@ -11,7 +11,9 @@ namespace {
 
 /// Whether the operands are calculated with as float32: the tensor cores of a GPU take 16-bit floats
 /// as they are.
-bool through_float32(const Tensor& a) { return is_half(a.dtype()) && is_cpu(a.device()); }
+bool through_float32(const Tensor& a) {
+  return is_narrow(a.dtype()) && (is_cpu(a.device()) || !is_float(a.dtype()));
+}
 
 /// Fills the batch part and the strides of a product whose operands have rank >= 2 and equal
 /// leading sizes.

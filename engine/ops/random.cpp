@@ -19,9 +19,9 @@ Generator& stream(Generator* g) { return g ? *g : default_generator(); }
 
 Tensor draw(Generator* g, Distribution what, const Shape& shape, Dtype dtype, const Device& device,
             int64_t low = 0, uint64_t span = 0) {
-  if (is_half(dtype)) {
+  if (is_narrow(dtype)) {
     NoGrad off;
-    const Tensor x = draw(g, what, shape, Dtype::f32, device, low, span);
+    const Tensor x = draw(g, what, shape, wide(dtype), device, low, span);
     if (what != Distribution::uniform) return to(x, dtype);
     const double steps = double(largest_whole(dtype));  // rounded down: 1 does not occur
     return to(floor(x * Tensor(steps)) / Tensor(steps), dtype);
@@ -257,14 +257,12 @@ const Tensor& random_(const Tensor& x, int64_t low, int64_t high, Generator* g) 
 
 int64_t largest_whole(Dtype dtype) {
   switch (dtype) {
-    case Dtype::b8: return 1;
-    case Dtype::u8: return 255;
-    case Dtype::i32: return INT32_MAX;
-    case Dtype::i64: return INT64_MAX;
+    case Dtype::f64: return int64_t(1) << 53;
     case Dtype::f32: return int64_t(1) << 24;
     case Dtype::f16: return int64_t(1) << 11;
     case Dtype::bf16: return int64_t(1) << 8;
-    default: return int64_t(1) << 53;
+    default:
+      return with_dtype(dtype, [](auto zero) { return int64_t(math::highest<decltype(zero)>()); });
   }
 }
 

@@ -112,7 +112,7 @@ Tensor run_reduce(const Reducing& how, const Tensor& x, Tensor* second) {
   const Tensor* const target = Into::take();
   const ReduceEntry& e = entries[size_t(how.op)];
   const Dtype result = e.result(x.dtype());
-  if (is_half(x.dtype())) {
+  if (is_narrow(x.dtype())) {
     const Tensor out = run_reduce(how, to_compute_dtype(x), second);
     if (second) *second = cast_no_grad(*second, x.dtype());
     return cast_no_grad(out, result);

@@ -66,7 +66,7 @@ struct Scanning {
 };
 
 Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
-  if (is_half(x.dtype())) return cast_no_grad(run(how, to_compute_dtype(x), index), x.dtype());
+  if (is_narrow(x.dtype())) return cast_no_grad(run(how, to_compute_dtype(x), index), x.dtype());
   Tensor out = empty(x.shape(), x.dtype(), x.device());
   if (index) *index = empty(x.shape(), Dtype::i64, x.device());
   Scan s;

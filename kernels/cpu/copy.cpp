@@ -1,7 +1,7 @@
 // copy.cpp -- the copy verb on the CPU: rows, conversions, transposition in squares of cache lines
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/copy_bytes.h"
-#include "kernels/cpu/half_convert.h"
+#include "kernels/cpu/narrow.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
@@ -17,13 +17,15 @@ template <class To, class From> void convert_run(char* out, const char* in, int6
 }
 
 using Convert = void (*)(char*, const char*, int64_t);
-#define MT_ROW(To)                                                                \
-  {                                                                               \
-    convert_run<To, bool>, convert_run<To, uint8_t>, convert_run<To, int32_t>,    \
-        convert_run<To, int64_t>, convert_run<To, float>, convert_run<To, double> \
-  }
-constexpr Convert converts[kLoopDtypes][kLoopDtypes] = {
-    MT_ROW(bool), MT_ROW(uint8_t), MT_ROW(int32_t), MT_ROW(int64_t), MT_ROW(float), MT_ROW(double)};
+template <class To, class From> constexpr Convert convert_as() {
+  if constexpr (math::is_number<To> && math::is_number<From>) return convert_run<To, From>;
+  else return nullptr;
+}
+#define MT_COLUMN(name, From, ...) convert_as<To, From>(),
+template <class To> constexpr Convert converts_to[] = {MT_DTYPES(MT_COLUMN)};
+#undef MT_COLUMN
+#define MT_ROW(name, To, ...) converts_to<To>,
+constexpr const Convert* converts[] = {MT_DTYPES(MT_ROW)};
 #undef MT_ROW
 
 /// From or to a 16-bit float, by way of float32.

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/fast_path.h"
-#include "kernels/cpu/half_convert.h"
+#include "kernels/cpu/narrow.h"
 #include "kernels/device.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
@@ -132,15 +132,16 @@ constexpr int64_t kFew = 512;
 Dtype operand_dtype(const Map& m, int k) {
   const int mask = !All::mask_first[m.op] ? -1 : m.part == 0 ? 1 : 2;
   const bool is_bool = k == mask || (k == 0 && m.part == 0 && All::answers_bool[m.op]);
-  return is_bool ? Dtype::b8 : m.plain >> k & 1 ? Dtype::f32 : m.dtype;
+  return is_bool ? Dtype::b8 : m.plain >> k & 1 ? wide(m.dtype) : m.dtype;
 }
 int64_t operand_item(const Map& m, int k) { return item_size(operand_dtype(m, k)); }
 
-/// The loop of float32 over 16-bit floats, which pass through buffers in the first-level cache.
-__attribute__((noinline)) void run_half(const Map& m, Loop loop, char* const* data, int64_t n,
-                                        int one) {
+/// The loop of float32 or int32 over a dtype that is only stored, which passes through buffers in the
+/// first-level cache.
+__attribute__((noinline)) void run_narrow(const Map& m, Loop loop, char* const* data, int64_t n,
+                                          int one) {
   constexpr int64_t kPiece = 512;
-  alignas(64) float buffer[kMaxOperands + 1][kPiece];
+  alignas(64) char buffer[kMaxOperands + 1][kPiece * 4];
   for (int64_t at = 0; at < n; at += kPiece) {
     const int64_t here = smaller(kPiece, n - at);
     char* part[kMaxOperands + 1];
@@ -148,12 +149,13 @@ __attribute__((noinline)) void run_half(const Map& m, Loop loop, char* const* da
       const Dtype d = operand_dtype(m, k);
       const bool repeated = one >= 0 && k == one + 1;
       part[k] = data[k] + (repeated ? 0 : at) * item_size(d);
-      if (!is_half(d)) continue;
+      if (!is_narrow(d)) continue;
       if (k > 0) widen_run(d, buffer[k], part[k], repeated ? 1 : here);
-      part[k] = reinterpret_cast<char*>(buffer[k]);
+      part[k] = buffer[k];
     }
     loop(part, here, m.scalar, one);
-    if (is_half(operand_dtype(m, 0))) narrow_run(m.dtype, data[0] + at * 2, buffer[0], here);
+    const Dtype d = operand_dtype(m, 0);
+    if (is_narrow(d)) narrow_run(d, data[0] + at * item_size(d), buffer[0], here);
   }
 }
 /// Runs the loop of a call over contiguous data.
@@ -161,7 +163,7 @@ struct Runner {
   const Map& m;
   Loop loop;
   void operator()(char* const* data, int64_t n, int one) const {
-    if (is_half(m.dtype)) run_half(m, loop, data, n, one);
+    if (is_narrow(m.dtype)) run_narrow(m, loop, data, n, one);
     else loop(data, n, m.scalar, one);
   }
 };

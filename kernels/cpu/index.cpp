@@ -269,9 +269,10 @@ bool scatter(const Gather& call) {
     case Dtype::i32: return scatter_join<int32_t>(g);
     case Dtype::i64: return scatter_join<int64_t>(g);
     case Dtype::f32: return scatter_join<float>(g);
-    case Dtype::f16:
-    case Dtype::bf16: return scatter_as<ScatterReduce::set, uint16_t>(g);
-    default: return scatter_join<double>(g);
+    case Dtype::f64: return scatter_join<double>(g);
+    default:  // only stored: copied
+      return item_size(g.dtype) == 1 ? scatter_as<ScatterReduce::set, uint8_t>(g)
+                                     : scatter_as<ScatterReduce::set, uint16_t>(g);
   }
 }
 

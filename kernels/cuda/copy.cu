@@ -93,18 +93,12 @@ struct Converts {
   void (*flat)(void*, const void*, int64_t);
   void (*strided)(Elements);
 };
-#define MT_ENTRY(To, From) \
-  { convert_flat<To, From>, convert<To, From> }
-#define MT_ROW(To)                                                                               \
-  {                                                                                              \
-    MT_ENTRY(To, bool), MT_ENTRY(To, uint8_t), MT_ENTRY(To, int32_t), MT_ENTRY(To, int64_t),     \
-        MT_ENTRY(To, float), MT_ENTRY(To, double), MT_ENTRY(To, Float16), MT_ENTRY(To, Bfloat16) \
-  }
-const Converts converts[kDtypes][kDtypes] = {MT_ROW(bool),    MT_ROW(uint8_t), MT_ROW(int32_t),
-                                             MT_ROW(int64_t), MT_ROW(float),   MT_ROW(double),
-                                             MT_ROW(Float16), MT_ROW(Bfloat16)};
+#define MT_COLUMN(name, From, ...) {convert_flat<To, From>, convert<To, From>},
+template <class To> constexpr Converts converts_to[] = {MT_DTYPES(MT_COLUMN)};
+#undef MT_COLUMN
+#define MT_ROW(name, To, ...) converts_to<To>,
+constexpr const Converts* converts[] = {MT_DTYPES(MT_ROW)};
 #undef MT_ROW
-#undef MT_ENTRY
 
 /// Makes the last dimension one of groups of `width`, where that can be.
 void group(int64_t width, int64_t to_size, int64_t from_size, Elements& e) {

@@ -275,9 +275,10 @@ bool scatter(const Gather& g) {
     case Dtype::i32: return scatter_join<int32_t>(s, g.join);
     case Dtype::i64: return scatter_join<int64_t>(s, g.join);
     case Dtype::f32: return scatter_join<float>(s, g.join);
-    case Dtype::f16:
-    case Dtype::bf16: return scatter_as<ScatterReduce::set, uint16_t>(s);
-    default: return scatter_join<double>(s, g.join);
+    case Dtype::f64: return scatter_join<double>(s, g.join);
+    default:  // only stored: copied
+      return item_size(g.dtype) == 1 ? scatter_as<ScatterReduce::set, uint8_t>(s)
+                                     : scatter_as<ScatterReduce::set, uint16_t>(s);
   }
 }
 

@@ -10,6 +10,8 @@ namespace math {
 template <class T> inline constexpr bool is_integer = false;
 template <> inline constexpr bool is_integer<bool> = true;
 template <> inline constexpr bool is_integer<uint8_t> = true;
+template <> inline constexpr bool is_integer<int8_t> = true;
+template <> inline constexpr bool is_integer<int16_t> = true;
 template <> inline constexpr bool is_integer<int32_t> = true;
 template <> inline constexpr bool is_integer<int64_t> = true;
 template <class T> inline constexpr bool is_floating = false;
@@ -28,17 +30,15 @@ constexpr double kNil = __builtin_nan("");
 
 /// The smallest value of T: -infinity for floats.
 template <class T> MT_HD constexpr T lowest() {
-  if constexpr (is_floating<T>) return static_cast<T>(-kInfinity);
-  else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MIN);
-  else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MIN);
-  else return T(0);
+  if constexpr (is_floating<T> || is_stored<T>) return static_cast<T>(-kInfinity);
+  else if constexpr (T(-1) > T(0)) return T(0);
+  else return static_cast<T>(int64_t(uint64_t(1) << 63) >> (64 - 8 * sizeof(T)));
 }
-/// The largest value of T: infinity for floats.
+/// The largest value of T: infinity for floats, true for bool.
 template <class T> MT_HD constexpr T highest() {
-  if constexpr (is_floating<T>) return static_cast<T>(kInfinity);
-  else if constexpr (sizeof(T) == 8) return static_cast<T>(INT64_MAX);
-  else if constexpr (sizeof(T) == 4) return static_cast<T>(INT32_MAX);
-  else return T(255);  // uint8; as bool this is true
+  if constexpr (is_floating<T> || is_stored<T>) return static_cast<T>(kInfinity);
+  else if constexpr (T(-1) > T(0)) return T(-1);
+  else return static_cast<T>(~lowest<T>());
 }
 
 /// The largest finite number of a float type.
@@ -52,12 +52,15 @@ template <class T> MT_HD constexpr T largest() {
 template <class T, class From> MT_HD constexpr T convert(From x) {
   if constexpr (is_stored<From>) {
     return convert<T>(static_cast<float>(x));
-  } else if constexpr (is_integer<T> && is_floating<From> && sizeof(T) > 1) {
-    constexpr From end = sizeof(T) == 8 ? From(9223372036854775808.0) : From(2147483648.0);
-    return x >= end ? highest<T>() : x < -end ? lowest<T>() : x != x ? T(0) : static_cast<T>(x);
-  } else if constexpr (sizeof(T) == 1 && is_floating<From>) {
-    if constexpr (static_cast<T>(2) == static_cast<T>(1)) return x != From(0);  // bool
-    else return x >= From(255) ? T(255) : x > From(0) ? static_cast<T>(x) : T(0);
+  } else if constexpr (is_integer<T> && static_cast<T>(2) == static_cast<T>(1)) {  // bool
+    return x != From(0);
+  } else if constexpr (is_integer<T> && is_floating<From>) {
+    // The ends of 8 to 32 bits are held exactly, or rounded to a number that is beyond.
+    constexpr From end = -2 * From(lowest<T>() / 2);
+    if constexpr (T(-1) > T(0))
+      return x >= From(255) ? T(255) : x > From(0) ? static_cast<T>(x) : T(0);
+    else
+      return x >= end ? highest<T>() : x < -end ? lowest<T>() : x != x ? T(0) : static_cast<T>(x);
   } else {
     return static_cast<T>(x);
   }

@@ -92,7 +92,7 @@ end)
 test('copies of every layout hold the same elements', function()
   mt.manual_seed(1)
   local function slow(x) return mt.tensor(x:tolist()):to(x.dtype) end
-  for _, dtype in ipairs{'float32', 'float64', 'uint8'} do
+  for _, dtype in ipairs{'float32', 'float64', 'uint8', 'int8', 'int16'} do
     local function whole(...) return mt.randint(0, 200, {...}):to(dtype) end
     for _, n in ipairs{1, 3, 15, 16, 17, 33, 64, 65, 130} do
       for _, m in ipairs{1, 5, 16, 31, 48, 129} do

@@ -32,14 +32,14 @@ t.test('every pattern, there and back', function()
     same(g, x)
     same(g:float(), x:float())
     same(g:float():to(dtype), x)
-    for _, other in ipairs {'float64', 'int64', 'int32', 'uint8', 'bool', 'float16', 'bfloat16'} do
+    for _, other in ipairs {'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool', 'float16', 'bfloat16'} do
       same(g:to(other), x:to(other))
     end
     same(g:double():to(dtype), x)
   end
   local wide = mt.randn(70001) * mt.tensor(10):pow(mt.randn(70001) * 4)
   for _, dtype in ipairs(halves) do same(wide:to('cuda'):to(dtype), wide:to(dtype)) end
-  for _, dtype in ipairs {'int64', 'int32', 'uint8', 'bool'} do
+  for _, dtype in ipairs {'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
     local n = mt.randint(1, 200, {1025}):to(dtype)
     for _, half in ipairs(halves) do same(n:to('cuda'):to(half), n:to(half)) end
   end

@@ -3,7 +3,7 @@ local mt = require 'mtorch'
 local t = require 'testing'
 t.needs_cuda()
 
-local kDtypes = {'bool', 'uint8', 'int32', 'int64', 'float32', 'float64'}
+local kDtypes = {'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64'}
 
 --- A tensor of this dtype with few different values, some of them NaN where it has one.
 local function values(shape, dtype)
@@ -156,7 +156,7 @@ t.test('masks: select, scatter, fill, nonzero, of every dtype and length', funct
   for _, n in ipairs {0, 1, 7, 8, 33, 500, 2048, 2049, 8192, 32768, 32769, 70001} do
     for _, share in ipairs {0, 1, 5, 10} do
       local mask = mt.randint(0, 10, {n}, 'int64'):lt(share)
-      for _, dtype in ipairs(n < 3000 and kDtypes or {'uint8', 'float32'}) do
+      for _, dtype in ipairs(n < 3000 and kDtypes or {'uint8', 'int8', 'int16', 'float32'}) do
         local x, source = values({n}, dtype), values({n}, dtype)
         same(function(a, m) return a:masked_select(m) end, x, mask)
         same(function(a, m, s) return a:masked_scatter(m, s) end, x, mask, source)
@@ -183,7 +183,7 @@ end)
 
 t.test('searchsorted, bucketize, isin', function()
   mt.manual_seed(9)
-  for _, dtype in ipairs {'uint8', 'int32', 'int64', 'float32', 'float64'} do
+  for _, dtype in ipairs {'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64'} do
     local row = mt.tensor({0, 1, 1, 2, 4}, dtype)
     local rows = mt.stack({row, row + 1, row + 2})
     for _, right in ipairs {false, true} do

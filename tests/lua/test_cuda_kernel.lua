@@ -268,7 +268,8 @@ test('what is refused when a kernel is made', function()
   refused({source = scale, rank = {x = 1.5}}, 'rank of x must be a number of dimensions, got 1.5')
   refused({source = 'struct P { int a; }; __global__ void k(int n, P p) {}'},
     "cuda.kernel: argument 2 'p' %(P p%) cannot be given from Lua")
-  refused({source = '__global__ void k(char* text) {}'}, "argument 1 'text' %(char%* text%) cannot be given")
+  refused({source = '__global__ void k(unsigned short* text) {}'},
+    "argument 1 'text' %(unsigned short%* text%) cannot be given")
   refused({source = '__global__ void k(float** x) {}'}, "argument 1 'x' %(float%*%* x%) cannot be given")
 end)
 

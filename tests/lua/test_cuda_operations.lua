@@ -125,7 +125,7 @@ t.test('broadcasts along a contiguous last dimension, in groups and not, are the
     function(p, q) return p + q end, function(p, q) return p:lt(q) end, function(p, q) return p:maximum(q) end,
     function(p, q) return p:lt(q):where(p, q) end,
   }
-  for _, dtype in ipairs {'float32', 'float64', 'float16', 'bfloat16', 'int64', 'int32', 'uint8'} do
+  for _, dtype in ipairs {'float32', 'float64', 'float16', 'bfloat16', 'int64', 'int32', 'uint8', 'int8', 'int16'} do
     for _, w in ipairs {8, 16, 24, 7} do
       local x, row, column = mt.randn(6, w) * 3, mt.randn(w) * 3, mt.randn(6, 1) * 3
       local image, channel = mt.randn(2, 3, 4, w) * 3, mt.randn(3, 1, 1) * 3
@@ -148,7 +148,7 @@ end)
 
 t.test('conversions in groups of 16 bytes and not are the bits of the CPU', function()
   mt.manual_seed(3)
-  local dtypes = {'bool', 'uint8', 'int32', 'int64', 'float32', 'float64', 'float16', 'bfloat16'}
+  local dtypes = {'bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64', 'float16', 'bfloat16'}
   for _, from in ipairs(dtypes) do
     local numbers = (mt.randn(16, 33) * 90):to(from)
     local long = (mt.randn(5003) * 90):to(from)

@@ -30,7 +30,7 @@ local sizes = {
   {65, 64, 63}, {64, 64, 64}, {0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {130, 70, 300}, {7, 9, 1025},
 }
 
-for _, dtype in ipairs{'float32', 'float64', 'int32', 'int64', 'uint8'} do
+for _, dtype in ipairs{'float32', 'float64', 'int32', 'int64', 'uint8', 'int8', 'int16'} do
   local tol = tolerance[dtype]
   T.test('matmul of ' .. dtype .. ', plain and transposed', function()
     for _, s in ipairs(sizes) do

@@ -23,7 +23,7 @@ local shapes = {{16}, {48}, {500}, {1025}, {5000}, {33, 3}, {45, 33, 40}, {3, 70
 
 test('cumsum, cumprod, logcumsumexp, cummax, cummin along every dimension', function()
   mt.manual_seed(1)
-  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'bool'} do
+  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
     for _, shape in ipairs(shapes) do
       if #shape == 3 and dtype ~= 'float32' then shape = {4, 33, 5} end
       local x = random(shape, dtype)

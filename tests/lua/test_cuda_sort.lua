@@ -21,7 +21,7 @@ end
 local function random(shape, dtype)
   if dtype == 'bool' then return mt.randint(0, 1, shape):to('bool') end
   if dtype == 'int64' then return mt.randint(-2 ^ 40, 2 ^ 40, shape) end
-  if dtype == 'int32' then return mt.randint(-20, 20, shape):to(dtype) end
+  if dtype:match('^int') then return mt.randint(-20, 20, shape):to(dtype) end
   if dtype == 'uint8' then return mt.randint(0, 255, shape):to(dtype) end
   return mt.randn(shape, {dtype = dtype})
 end
@@ -31,7 +31,7 @@ local shapes = {{1}, {16}, {48}, {500}, {1025}, {2048}, {3000}, {33, 3}, {4, 3, 
 
 test('sort along every dimension, both ways, stable', function()
   mt.manual_seed(1)
-  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'bool'} do
+  for _, dtype in ipairs {'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
     for _, shape in ipairs(shapes) do
       local x = random(shape, dtype)
       for dim = 1, #shape do
@@ -46,7 +46,7 @@ end)
 
 test('topk and kthvalue: few of many, and many', function()
   mt.manual_seed(2)
-  for _, dtype in ipairs {'float32', 'int64', 'uint8'} do
+  for _, dtype in ipairs {'float32', 'int64', 'uint8', 'int8', 'int16'} do
     for _, n in ipairs {7, 1025, 5000} do
       local x = random({2, n}, dtype)
       for _, k in ipairs {0, 1, 7, 512, 513, 1500} do

@@ -204,7 +204,7 @@ end)
 
 test('index tensors of every integer dtype, and of no other', function()
   local x = mt.range(1, 6):view(3, 2)
-  for _, dtype in ipairs{'uint8', 'int32', 'int64'} do
+  for _, dtype in ipairs{'uint8', 'int8', 'int16', 'int32', 'int64'} do
     is(x[mt.tensor({3, 1}, {dtype = dtype})], {{5, 6}, {1, 2}})
     is(x:index_select(1, mt.tensor({2}, {dtype = dtype})), {{3, 4}})
   end
@@ -620,7 +620,7 @@ test('one element, read and written without more than it needs', function()
     fn()
     return select(5, memory()) - before
   end
-  for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8', 'float16'} do
+  for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'float16'} do
     local x = mt.zeros({3, 4}, {dtype = dtype, device = 'cpu'})
     local column, seven = x:t(), mt.tensor(7, {dtype = dtype, device = 'cpu'})
     eq(made(function()

@@ -271,7 +271,7 @@ test('comparisons and logic in place keep the dtype', function()
   end
   local bits = {and_ = {0, 0, 1}, or_ = {1, 1, 1}, xor_ = {1, 1, 0}}
   for name, expected in pairs(bits) do
-    for _, dtype in ipairs{'float64', 'int32', 'uint8'} do
+    for _, dtype in ipairs{'float64', 'int32', 'uint8', 'int8', 'int16'} do
       local z = mt.tensor({0, 2, 3}, dtype)
       z['logical_' .. name](z, mt.tensor({5, 0, 7}, dtype))
       eq({z.dtype, z:tolist()}, {dtype, expected})

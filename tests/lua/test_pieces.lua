@@ -112,7 +112,7 @@ test('dtypes: joined ones promote, a source is converted', function()
   eq(mt.cartesian_prod(mt.ones(2):long(), mt.ones(1):long()).dtype, 'int64')
   eq(mt.range(1, 3):combinations().dtype, 'int64')
   eq(mt.zeros(2, 2):long():select_scatter(mt.full({2}, 2.7), 1, 1):tolist(), {{2, 2}, {0, 0}})
-  for _, dtype in ipairs{'float16', 'bfloat16', 'float64', 'int32', 'uint8', 'bool'} do
+  for _, dtype in ipairs{'float16', 'bfloat16', 'float64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
     local x = mt.ones(2, 2):to(dtype)
     eq({x:slice_scatter(x).dtype, x:diagonal_scatter(x[1]).dtype, x[1]:combinations().dtype}, {dtype, dtype, dtype})
   end

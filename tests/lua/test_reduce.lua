@@ -284,7 +284,7 @@ test('sort, argsort, msort', function()
   is(mt.tensor{{3, 1}, {2, 5}}:msort(), {{2, 1}, {3, 5}})
   is(mt.zeros(2, 0):sort(), {{}, {}})
   for _, n in ipairs{41, 300, 5000, 70000} do
-    for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8'} do
+    for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16'} do
       local x = (mt.rand(n) * 200):to(dtype)
       if dtype ~= 'uint8' then x = x - 100 end
       local s, at = x:sort()

@@ -357,7 +357,7 @@ test('splits and windows have the strides of views', function()
 end)
 
 test('every dtype is turned, padded and joined', function()
-  for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8', 'bool'} do
+  for _, dtype in ipairs{'float32', 'float64', 'int64', 'int32', 'uint8', 'int8', 'int16', 'bool'} do
     local x = mt.tensor({{1, 0}, {0, 1}}, 'float32'):to(dtype)
     for _, y in ipairs{x:flip(1), x:roll(1, 1), x:tril(), x:pad{1, 0}, x:tile(2), x:diag(),
                        x:diag_embed(), x:repeat_interleave(2), mt.vstack{x, x}} do

@@ -25,12 +25,12 @@ Shapes. x.shape prints as (5, 784), compares with ==, and its entries are number
 Dimensions count from 1; -1 is the last. x:view(4, -1), x:reshape(..), x:t(), x:permute(2, 1, 3),
 x:unsqueeze(1), x:expand(3, -1). Sizes of 1 are repeated where two tensors meet (broadcasting).]],
   dtypes = [[
-Dtypes: 'float32' 'float64' 'int64' 'int32' 'uint8' 'bool', and 'float16' 'bfloat16', which are calculated
-with in float32 and rounded after each operation (mt.autocast). Numbers make float32 whatever their values:
-mt.tensor({1, 2}) is float32, mt.tensor({1, 2}, {dtype='int64'}) is not; of booleans bool. randint,
-randperm, range with whole ends and results that are positions are int64. x:float() x:double() x:long()
-x:int() x:byte() x:bool() x:half() x:bfloat16() x:to('float64'). Between tensors as in PyTorch; a Lua number adopts the
-tensor's dtype, a fraction makes an integer tensor float. mt.set_default_dtype('float64').]],
+Dtypes: 'float32' 'float64' 'int64' 'int32' 'uint8' 'bool'; 'float16' 'bfloat16', which are calculated with in float32
+and rounded after each operation (mt.autocast); 'int8' 'int16', which are calculated with in int32. Numbers make
+float32 whatever their values: mt.tensor({1, 2}) is float32, mt.tensor({1, 2}, {dtype='int64'}) is not; of booleans
+bool. randint, randperm, range with whole ends and results that are positions are int64. x:float() x:double() x:long()
+x:int() x:short() x:byte() x:char() x:bool() x:half() x:bfloat16() x:to('float64'). Between tensors as in PyTorch; a
+Lua number adopts the tensor's dtype, a fraction makes an integer tensor float. mt.set_default_dtype('float64').]],
   options = [[
 Arguments come in PyTorch's order; optional ones by position (nil is the default) or by name in one
 last table: x:sum(2, true) is x:sum(2, {keepdim=true}) is x:sum{dim=2, keepdim=true}.
@@ -95,11 +95,11 @@ Kernels in CUDA C. k = mt.cuda.kernel{source=[[ .. ]], name='scale', rank={x=1},
   k[{blocks, threads}](out, x, 2.5, n)       k[{ {gx, gy}, {bx, by} }](..)       k[{blocks, threads, bytes}](..)
 The third number is shared memory beside what the kernel declares. mt.cdiv(n, threads) blocks cover n elements.
 A pointer takes a contiguous tensor of its type on the GPU: float* float32, double* float64, int* int32, long long*
-int64, unsigned char* uint8, bool* bool, __half* float16; float4* whole groups of 4. Write const where a kernel only
-reads: other tensors count as changed in place. `const float (*f)[3]` wants a matrix of 3 columns; rank={f=2} any
-matrix. A tensor with its shape is mt::tensor2<float> m (tensor1 .. tensor4, of const T where a kernel only reads): any
-strides, m[row][col] or m(row, col) from 0, m.size(0). Numbers are whole and in range for integers, true or false for
-bool. name='scale<float>' is an instance.
+int64, unsigned char* uint8, char* int8, short* int16, bool* bool, __half* float16; float4* whole groups of 4. Write
+const where a kernel only reads: other tensors count as changed in place. `const float (*f)[3]` wants a matrix of 3
+columns; rank={f=2} any matrix. A tensor with its shape is mt::tensor2<float> m (tensor1 .. tensor4, of const T where a
+kernel only reads): any strides, m[row][col] or m(row, col) from 0, m.size(0). Numbers are whole and in range for
+integers, true or false for bool. name='scale<float>' is an instance.
 With check=true a launch runs between guard regions around each tensor and waits: what it writes there is an error that
 names the tensor and the side. Includes of a host program (stdio.h, cstdint, cuda_runtime.h, torch/extension.h) are
 accepted; its functions, TORCH_CHECK and the like are left out.

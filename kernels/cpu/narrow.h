@@ -1,4 +1,4 @@
-// half_convert.h -- contiguous 16-bit floats to float32 and back
+// narrow.h -- contiguous elements of types that are only stored, to what they are calculated in and back
 #pragma once
 #include "kernels/base.h"
 #include "kernels/cpu/parallel.h"
@@ -31,24 +31,40 @@ inline int64_t widen_eights(float*, const uint16_t*, int64_t) { return 0; }
 inline int64_t narrow_eights(uint16_t*, const float*, int64_t) { return 0; }
 #endif
 
-inline void widen_run(Dtype from, float* out, const void* in, int64_t n) {
+template <class To, class From> void cast_run(To* out, const From* in, int64_t n) {
+  MT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<To>(in[i]);
+}
+/// From a dtype that is only stored to wide(from), float32 or int32.
+inline void widen_run(Dtype from, void* out, const void* in, int64_t n) {
   const uint16_t* const h = static_cast<const uint16_t*>(in);
+  float* const f = static_cast<float*>(out);
   if (from == Dtype::f16) {
     MT_INDEPENDENT
-    for (int64_t i = widen_eights(out, h, n); i < n; ++i) out[i] = float_of_f16(h[i]);
-  } else {
+    for (int64_t i = widen_eights(f, h, n); i < n; ++i) f[i] = float_of_f16(h[i]);
+  } else if (from == Dtype::bf16) {
     MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) out[i] = float_of_bf16(h[i]);
+    for (int64_t i = 0; i < n; ++i) f[i] = float_of_bf16(h[i]);
+  } else if (from == Dtype::i8) {
+    cast_run(static_cast<int32_t*>(out), static_cast<const int8_t*>(in), n);
+  } else {
+    cast_run(static_cast<int32_t*>(out), static_cast<const int16_t*>(in), n);
   }
 }
-inline void narrow_run(Dtype to, void* out, const float* in, int64_t n) {
+/// From wide(to) back; integers lose their upper bits.
+inline void narrow_run(Dtype to, void* out, const void* in, int64_t n) {
   uint16_t* const h = static_cast<uint16_t*>(out);
+  const float* const f = static_cast<const float*>(in);
   if (to == Dtype::f16) {
     MT_INDEPENDENT
-    for (int64_t i = narrow_eights(h, in, n); i < n; ++i) h[i] = f16_of_float(in[i]);
-  } else {
+    for (int64_t i = narrow_eights(h, f, n); i < n; ++i) h[i] = f16_of_float(f[i]);
+  } else if (to == Dtype::bf16) {
     MT_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) h[i] = bf16_of_float(in[i]);
+    for (int64_t i = 0; i < n; ++i) h[i] = bf16_of_float(f[i]);
+  } else if (to == Dtype::i8) {
+    cast_run(static_cast<int8_t*>(out), static_cast<const int32_t*>(in), n);
+  } else {
+    cast_run(static_cast<int16_t*>(out), static_cast<const int32_t*>(in), n);
   }
 }
 
