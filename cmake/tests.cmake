@@ -134,6 +134,14 @@ foreach(name gpu_check nightly.gpu_check)
     "MTORCH=$<TARGET_FILE:mtorch>;MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;OMP_NUM_THREADS=1")
 endforeach()
 
+# The examples of CONTRIBUTING.md apply; nightly they are built and tested.
+add_test(NAME recipes COMMAND sh tests/recipes.sh --apply ${CMAKE_BINARY_DIR}/recipes_applied
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+add_test(NAME nightly.recipes COMMAND sh tests/recipes.sh ${CMAKE_BINARY_DIR}/recipes CONFIGURATIONS nightly
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(recipes nightly.recipes PROPERTIES SKIP_RETURN_CODE 77)
+set_tests_properties(nightly.recipes PROPERTIES LABELS nightly RUN_SERIAL ON TIMEOUT 7200)
+
 # Every script that people run is a test with a target.
 add_test(NAME script.train_split
   COMMAND mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PTS 50
