@@ -68,6 +68,8 @@ inline const Signature& signature_of(const Entry& e) {
 /// The name of a function: its signature up to the parenthesis.
 std::string name_of(const Entry&);
 
+inline const Param kFurther{};  // an argument after "..": it is needed
+
 /// The arguments of one call: `args.tensor(1)`. Every accessor checks, and throws mt::Error with
 /// the argument's number, name and value. Positions of tensors' elements and dimensions come
 /// 1-based from Lua and are 0-based here.
@@ -83,7 +85,11 @@ class Args {
 
   lua_State* const L;
   const Entry& entry() const { return entry_; }
-  const Param& param(int i) const { return signature_of(entry_).params[size_t(i - 1)]; }
+  /// What the signature says of argument i; of those after "..": that it is needed.
+  const Param& param(int i) const {
+    const std::vector<Param>& params = signature_of(entry_).params;
+    return size_t(i) <= params.size() ? params[size_t(i - 1)] : kFurther;
+  }
   bool given(int i) const { return !lua_isnoneornil(L, i); }
   /// Whether argument i is left out and has a default other than nil.
   bool defaulted(int i) const { return !given(i) && param(i).has_default; }

@@ -36,6 +36,7 @@ template <bool SkipNan>
 Tensor quantile_of(const Tensor& x, const Operand& q, std::optional<Dim> dim, bool keepdim,
                    QuantileRule rule) {
   const Tensor& t = q.value;
+  if (t.dtype() == Dtype::b8) fail("q is bool; it must be a number or a tensor of numbers");
   if (t.dim() > 1) fail("q is {}; it must be a number or have one dimension", to_string(t.shape()));
   std::vector<double> fractions;
   for (int64_t i = 0; i < t.numel(); ++i) fractions.push_back(t.at(i));

@@ -156,7 +156,7 @@ CudaKernel::CudaKernel(CudaSource source, const std::string& device)
     if (t.kind == CudaType::unknown || half || (t.kind == CudaType::pointer && t.element.empty()))
       fail(
           "cuda.kernel: {} cannot be given from Lua; parameters are pointers to float, double, "
-          "int, long long, "
+          "int, long long, short, char, "
           "unsigned char, bool or __half, mt::tensor1 .. mt::tensor4 of them, and numbers",
           argument(int(i)));
   }

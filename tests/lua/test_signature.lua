@@ -87,4 +87,18 @@ test('option tables are checked by the same types', function()
   raises(function() core.check_options('show', 3, known) end, 'show: options must be a table, got 3')
 end)
 
+-- Also after "..", where the signature names no parameter.
+test("nil after the parameters of an open signature is refused, never a crash", function()
+  local a = mt.ones(2)
+  for _, name in ipairs{'einsum', 'meshgrid', 'broadcast_tensors', 'broadcast_shapes', 'block_diag', 'cartesian_prod'} do
+    for _, first in ipairs{{}, {a}, {a, a}, {{2, 3}}, {{2, 3}, {3}}, {'i,i->', a}, {'i,i,i,i,i->', a, a, a, a}} do
+      for extra = 1, 3 do pcall(mt[name], unpack(first, 1, #first + extra)) end
+    end
+  end
+  raises(function() mt.broadcast_shapes({2, 3}, nil) end, 'broadcast_shapes: argument 2 must be an integer or a list')
+  raises(function() mt.einsum('i,i,i,i,i->', a, a, a, a, nil) end, 'einsum: argument 6 must be a tensor, got nil')
+  raises(function() mt.nn.MSELoss()(a) end, "argument 2 'target' is missing")
+  raises(function() a:quantile(true) end, 'quantile: q is bool; it must be a number')
+end)
+
 t.finish()

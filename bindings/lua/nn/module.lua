@@ -25,10 +25,14 @@ local function forward_of(fn, params, inputs)
   if fields[1] then table.insert(fields, 1, 'local held = self.__held') end
   local text = ([[local fn, refuse, rawget = ...
     return function(self, %s, more)
-      if x1 == nil or more ~= nil then refuse(self, %d, more) end
+      if x%d == nil or more ~= nil then
+        refuse(self, %d, more)
+        if x1 ~= nil then return fn(%s) end -- which says what is missing
+      end
       %s
       return fn(%s)
-    end]]):format(table.concat(given, ', ', 1, inputs), inputs, table.concat(fields, '\n'), table.concat(given, ', '))
+    end]]):format(table.concat(given, ', ', 1, inputs), inputs, inputs, table.concat(given, ', ', 1, inputs - 1),
+    table.concat(fields, '\n'), table.concat(given, ', '))
   return assert(loadstring(text, '@mtorch/nn/module.lua'))(fn, refuse, rawget)
 end
 
