@@ -424,7 +424,7 @@ test('arguments of methods are checked', function()
   raises(function() net(x, x) end, 'Sequential: too many arguments')
   raises(function() net[1](x, x) end, 'Linear: too many arguments')
   raises(function() net[2](x, x) end, 'ReLU: too many arguments')
-  raises(function() nn.MSELoss()(x) end, "argument 2 'target' must be a tensor, got nil")
+  raises(function() nn.MSELoss()(x) end, "argument 2 'target' is missing")
 end)
 
 test('constructors count arguments as the user does', function()
