@@ -181,7 +181,7 @@ MT_TEST("the options of an optimizer: ranges, and the states that they ask for",
   const Tensor p = leaf(tensor({2}, {1, 2}));
   p.set_grad(tensor({2}, {1, 1}));
   CHECK(contains(error_of([&] { Adam({p}, {.beta1 = 1}); }),
-                 "Adam: betas must be a finite number from 0 to below 1, got 1"));
+                 "Adam: betas must be two numbers from 0 to below 1, got 1"));
   CHECK(
       contains(error_of([&] { SGD({p}, {.lr = -1}); }), "SGD: lr must be a finite number from 0"));
   CHECK(

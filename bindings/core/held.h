@@ -8,6 +8,7 @@ namespace mt::lua {
 
 /// A userdata that ends what it holds. T::kShown names it in errors, and is its metatable's key.
 template <class T> struct Held {
+  const char* kind = T::kShown;
   std::unique_ptr<T> object;
 
   static T* push(lua_State* L, std::unique_ptr<T> object) {
@@ -38,13 +39,8 @@ template <class T> struct Held {
   }
   static T& at(const Args& a, int i) {
     Held* h = static_cast<Held*>(lua_touserdata(a.L, i));
-    bool is = h && lua_getmetatable(a.L, i);
-    if (is) {
-      push_metatable(a.L);
-      is = lua_rawequal(a.L, -1, -2);
-      lua_pop(a.L, 2);
-    }
-    if (!is || !h->object) a.wrong(i, T::kShown);
+    if (!h || lua_objlen(a.L, i) != sizeof(Held) || h->kind != T::kShown || !h->object)
+      a.wrong(i, T::kShown);
     return *h->object;
   }
 };

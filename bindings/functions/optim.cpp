@@ -1,6 +1,7 @@
 // optim.cpp -- what Lua asks of optimizers: the list of them, steps, and their state
 #include <cmath>
 #include <cstring>
+#include <unordered_map>
 
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
@@ -27,10 +28,9 @@ struct Where {
   }
 };
 
-[[noreturn]] void wrong_list(const OptimizerRow& row, const Where& where, int i) {
-  const optim::Option& o = row.info->options[i];
-  fail("{}: {} must be two numbers in [{}, {}{}, such as {{{}, {}}}", std::string(where), o.name,
-       o.least, o.most, o.below ? ")" : "]", row.defaults[i], row.defaults[i + 1]);
+[[noreturn]] void wrong(lua_State* L, const OptimizerRow& row, const Where& where, int i) {
+  fail("{}: {} must be {}, got {}", std::string(where), row.info->options[i].name,
+       option_range(row, i), describe(L, -1));
 }
 
 /// The options in the table at `table`, as the struct has them, of the optimizer at 1.
@@ -44,10 +44,10 @@ void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int
     lua_rawget(L, table);
     const int type = lua_type(L, -1);
     if (row.pair[i]) {
-      if (type != LUA_TTABLE || lua_objlen(L, -1) != 2) wrong_list(row, where, i);
+      if (type != LUA_TTABLE || lua_objlen(L, -1) != 2) wrong(L, row, where, i);
       for (int k = 1; k <= 2; ++k) {
         lua_rawgeti(L, -k, k);
-        if (lua_type(L, -1) != LUA_TNUMBER) wrong_list(row, where, i);
+        if (lua_type(L, -1) != LUA_TNUMBER) wrong(L, row, where, i);
         out[i + k - 1] = lua_tonumber(L, -1);
       }
       ++i;
@@ -56,31 +56,81 @@ void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int
         fail("{}: {} must be true or false, got {}", std::string(where), o.name, describe(L, -1));
       out[i] = lua_toboolean(L, -1);
     } else {
-      if (type != LUA_TNUMBER)
-        fail("{}: {} must be a finite number{}, got {}", std::string(where), o.name,
-             o.least < 0 ? "" : fmt::format(" from {}", o.least), describe(L, -1));
+      if (type != LUA_TNUMBER) wrong(L, row, where, i);
       out[i] = lua_tonumber(L, -1);
     }
   }
   lua_settop(L, top);
-  if (const std::string wrong = wrong_option(row, out); !wrong.empty())
-    fail("{}: {}", std::string(where), wrong);
+  if (const std::string sentence = wrong_option(row, out); !sentence.empty())
+    fail("{}: {}", std::string(where), sentence);
 }
 
-/// Takes the options of the groups over, which are the tables in the list at `list`.
-const Owned& with_options(Args& a, int list) {
-  const Owned& o = Held<Owned>::at(a, 1);
+/// Pushes the list `params` of the group on top, whose optimizer's keys are at `names`; false where it is
+/// none.
+bool push_parameters(lua_State* L, const OptimizerRow& row, int names) {
+  if (lua_type(L, -1) != LUA_TTABLE) return false;
+  lua_rawgeti(L, names, row.options + 1);
+  lua_rawget(L, -2);
+  return lua_type(L, -1) == LUA_TTABLE;
+}
+
+/// Whether the tables in the list at 2 are the groups of the optimizer at 1; if `options`, takes their
+/// options over.
+bool has_groups(lua_State* L, const Owned& o, bool options) {
+  const OptimizerRow& row = o.row();
   std::vector<Optimizer::Group>& groups = o.groups();
-  a.table(list);
+  if (lua_type(L, 2) != LUA_TTABLE || lua_objlen(L, 2) != groups.size()) return false;
+  lua_settop(L, 2);
+  lua_getfenv(L, 1);
   for (size_t i = 0; i < groups.size(); ++i) {
-    lua_rawgeti(a.L, list, int(i) + 1);
+    const std::vector<Optimizer::Parameter>& held = groups[i].parameters;
+    lua_rawgeti(L, 2, int(i) + 1);
+    if (!push_parameters(L, row, 3) || lua_objlen(L, 5) != held.size()) return false;
+    for (size_t k = 0; k < held.size(); ++k) {
+      lua_rawgeti(L, 5, int(k) + 1);
+      const Tensor* const p = tensor_at(L, -1);
+      if (!p || p->impl() != held[k].value.impl()) return false;
+      lua_settop(L, 5);
+    }
+    if (options)
+      read_options(L, row, {row.info->name, groups.size() > 1 ? i + 1 : 0}, 4,
+                   groups[i].options.data());
+    lua_settop(L, 3);
+  }
+  return true;
+}
+
+/// Takes the groups in the list at 2 over; a parameter keeps its state.
+int take_groups(Args& a) {
+  const Owned& o = Held<Owned>::at(a, 1);
+  std::unordered_map<const TensorImpl*, const Optimizer::Parameter*> held;
+  for (const Optimizer::Group& g : o.groups())
+    for (const Optimizer::Parameter& p : g.parameters) held[p.value.impl()] = &p;
+  a.table(2);
+  const size_t n = lua_objlen(a.L, 2);
+  std::vector<Optimizer::Group> groups(n);
+  lua_getfenv(a.L, 1);
+  const int names = lua_gettop(a.L);
+  for (size_t i = 0; i < n; ++i) {
+    lua_rawgeti(a.L, 2, int(i) + 1);
     const int group = lua_gettop(a.L);
     a.table(group);
-    read_options(a.L, o.row(), {o.row().info->name, groups.size() > 1 ? i + 1 : 0}, group,
+    read_options(a.L, o.row(), {o.row().info->name, n > 1 ? i + 1 : 0}, group,
                  groups[i].options.data());
-    lua_pop(a.L, 1);
+    const int count = push_parameters(a.L, o.row(), names) ? int(lua_objlen(a.L, -1)) : 0;
+    for (int k = 1; k <= count; ++k) {
+      lua_rawgeti(a.L, group + 1, k);
+      if (const Tensor* const p = tensor_at(a.L, -1)) {
+        const auto known = held.find(p->impl());
+        groups[i].parameters.push_back(known == held.end() ? Optimizer::Parameter{*p, {}, {}}
+                                                           : *known->second);
+      }
+      lua_pop(a.L, 1);
+    }
+    lua_settop(a.L, group - 1);
   }
-  return o;
+  o.groups() = std::move(groups);
+  return 0;
 }
 
 void push_default(lua_State* L, const OptimizerRow& row, int i) {
@@ -123,7 +173,10 @@ int optimizers(Args& a) {
 int push_state(Args& a) {
   const Owned& o = Held<Owned>::at(a, 1);
   const OptimizerRow& row = o.row();
-  const std::vector<Optimizer::Parameter>& all = o.groups().at(size_t(a.integer(2) - 1)).parameters;
+  const int64_t g = a.integer(2);
+  if (g < 1 || g > int64_t(o.groups().size()))
+    fail("optimizer_state: group {} of {}", g, o.groups().size());
+  const std::vector<Optimizer::Parameter>& all = o.groups()[size_t(g) - 1].parameters;
   lua_newtable(a.L);
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i].progress.step == 0) continue;
@@ -144,9 +197,16 @@ int push_state(Args& a) {
 double number_at_top(lua_State* L, const std::string& where) {
   const Tensor* const t = tensor_at(L, -1);
   const double x = t && t->numel() == 1 ? t->item() : lua_tonumber(L, -1);
-  if (!(t ? t->numel() == 1 : lua_type(L, -1) == LUA_TNUMBER))
+  if (!(t ? t->numel() == 1 : lua_type(L, -1) == LUA_TNUMBER) || !std::isfinite(x))
     fail("{} is {}", where, describe(L, -1));
   return x;
+}
+
+/// Refuses a state at the top of the stack without this entry.
+void require_entry(lua_State* L, const std::string& where, const char* key) {
+  lua_getfield(L, -1, key);
+  if (lua_isnil(L, -1)) fail("{}.{} is missing", where, key);
+  lua_pop(L, 1);
 }
 
 /// The state in the table at the top of the stack, for a parameter.
@@ -158,8 +218,7 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row, cons
     const std::string here = where + '.' + key;
     if (key == "step") {
       s.progress.step = number_at_top(L, here);
-      if (!(s.progress.step >= 0 && s.progress.step == std::floor(s.progress.step) &&
-            std::isfinite(s.progress.step)))
+      if (!(s.progress.step >= 0 && s.progress.step == std::floor(s.progress.step)))
         fail("{} is {}", here, describe(L, -1));
       return;
     }
@@ -177,6 +236,10 @@ Optimizer::Parameter parameter_state(lua_State* L, const OptimizerRow& row, cons
     }
     fail("{} is no state of {}", here, row.info->name);
   });
+  require_entry(L, where, "step");
+  for (int k = 0; k < row.running; ++k) require_entry(L, where, row.info->running[k]);
+  for (int k = 0; k < row.states && s.progress.step > 0; ++k)
+    if (row.when[k] < 0) require_entry(L, where, row.info->states[k].name);
   return s;
 }
 
@@ -210,12 +273,16 @@ const Entry kOptim[] = {
      optimizers},
     {"optimizer(rule)", "One without parameters.",
      [](Args& a) {
-       const Owned& o = *Held<Owned>::push(a.L, std::make_unique<Owned>(int(a.integer(1))));
-       lua_createtable(a.L, o.row().options, 0);  // the names of options, which a step looks up
+       const int64_t rule = a.integer(1);
+       if (rule < 0 || rule >= optim::kOptimizers) fail("optimizer: there is no rule {}", rule);
+       const Owned& o = *Held<Owned>::push(a.L, std::make_unique<Owned>(int(rule)));
+       lua_createtable(a.L, o.row().options + 1, 0);  // the keys of groups, which a step looks up
        for (int i = 0; i < o.row().options; ++i) {
          lua_pushstring(a.L, o.row().info->options[i].name);
          lua_rawseti(a.L, -2, i + 1);
        }
+       lua_pushliteral(a.L, "params");
+       lua_rawseti(a.L, -2, o.row().options + 1);
        lua_setfenv(a.L, -2);
        return 1;
      }},
@@ -235,16 +302,30 @@ const Entry kOptim[] = {
        o.add_group(a.tensors(3), options);
        return 0;
      }},
+    {"optimizer_has(optimizer, groups)", "Whether the groups have the parameters of the optimizer.",
+     [](Args& a) {
+       lua_pushboolean(a.L, has_groups(a.L, Held<Owned>::at(a, 1), false));
+       return 1;
+     }},
     {"optimizer_options(optimizer, groups)", "Takes the options of the groups over.",
      [](Args& a) {
-       with_options(a, 2);
+       const Owned& o = Held<Owned>::at(a, 1);
+       if (!has_groups(a.L, o, true))
+         fail("replay: the parameters of {} are others than were recorded; record the graph again",
+              o.row().info->name);
        return 0;
      }},
-    {"optimizer_step(optimizer, groups)", "The same, and a step.",
+    {"optimizer_step(optimizer, groups)",
+     "The same, and a step; false where the groups have other parameters than the optimizer.",
      [](Args& a) {
-       with_options(a, 2).step();
-       return 0;
+       const Owned& o = Held<Owned>::at(a, 1);
+       const bool same = has_groups(a.L, o, true);
+       if (same) o.step();
+       lua_pushboolean(a.L, same);
+       return 1;
      }},
+    {"optimizer_take(optimizer, groups)", "Takes the groups over; parameters keep their state.",
+     take_groups},
     {"optimizer_state(optimizer, group)", "Of each parameter {step=, exp_avg=, ..}.", push_state},
     {"optimizer_load(optimizer, states)", "Takes such lists over, one for each group.", load_state},
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
+#include "engine/autograd/inplace.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
@@ -74,14 +75,20 @@ const OptimizerRow& optimizer_row(int rule) {
   return rows[rule];
 }
 
+std::string option_range(const OptimizerRow& row, int i) {
+  const optim::Option& o = row.info->options[i];
+  const bool pair = row.pair[i] || (i > 0 && row.pair[i - 1]);
+  const std::string from = std::isfinite(o.least) ? fmt::format(" from {}", o.least) : "";
+  const std::string end =
+      o.most < math::kInfinity ? fmt::format(" {} {}", o.below ? "to below" : "to", o.most) : "";
+  return (pair ? "two numbers" : "a finite number") + from + end;
+}
+
 std::string wrong_option(const OptimizerRow& row, const double* options) {
   for (int i = 0; i < row.options; ++i) {
     const optim::Option& o = row.info->options[i];
     if (in_range(o, options[i])) continue;
-    const std::string from = std::isfinite(o.least) ? fmt::format(" from {}", o.least) : "";
-    const std::string end =
-        o.most < math::kInfinity ? fmt::format(" {} {}", o.below ? "to below" : "to", o.most) : "";
-    return fmt::format("{} must be a finite number{}{}, got {}", o.name, from, end, options[i]);
+    return fmt::format("{} must be {}, got {}", o.name, option_range(row, i), show(options[i]));
   }
   const char* const sentence = row.refuses(options);
   return sentence ? sentence : "";
@@ -176,7 +183,10 @@ void Optimizer::Impl::add_entry(size_t group, size_t i, unsigned states) {
   const Dtype dtype = wide(p.dtype());
   entries.push_back({group, i, states, &p, std::move(g), {}});
   Entry& e = entries.back();
-  if (p.dtype() != dtype || !p.is_contiguous()) e.copy = contiguous(to_compute_dtype(p));
+  if (p.dtype() != dtype || !p.is_contiguous()) {
+    check_writable(name(), p);
+    e.copy = contiguous(to_compute_dtype(p));
+  }
   if (e.grad.dtype() != dtype || !e.grad.is_contiguous()) e.grad = contiguous(to(e.grad, dtype));
   for (int k = 0; k < row.states; ++k)
     if (optim::has(states, k)) fit_state(groups[group], parameter, k, e.value(), i);
@@ -212,12 +222,13 @@ void Optimizer::Impl::fill_numbers(const Entry* from, const Entry* to) {
 double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
   struct Place {
     size_t group, index;
+    Tensor value;
     void* state[kMaxStates];
   };
   std::vector<Place> places;
   for (const Entry* e = from; e < to; ++e) {
     tensors[size_t(e - from)].row = int(e - from);
-    Place& p = places.emplace_back(Place{e->group, e->index, {}});
+    Place& p = places.emplace_back(Place{e->group, e->index, *e->parameter, {}});
     std::copy_n(tensors[size_t(e - from)].state, kMaxStates, p.state);
   }
   const Gpu& gpu = *capturing;
@@ -226,6 +237,10 @@ double* Optimizer::Impl::record(const Entry* from, const Entry* to) {
                         states = from->states](bool commit) {
     self->numbers.clear();
     for (const Place& at : places) {
+      if (at.group >= self->groups.size() || at.index >= self->groups[at.group].parameters.size() ||
+          self->groups[at.group].parameters[at.index].value.impl() != at.value.impl())
+        fail("replay: {} has other parameters now than were recorded; record the graph again",
+             self->name());
       Group& group = self->groups[at.group];
       Parameter& p = group.parameters[at.index];
       bool fits = states_for(self->row, group.options.data()) == states;

@@ -22,6 +22,8 @@ struct OptimizerRow {
   const char* (*refuses)(const double* options);  // a sentence about options that do not fit
 };
 const OptimizerRow& optimizer_row(int rule);
+/// "a finite number from 0", "two numbers from 0 to below 1": what option i has to be.
+std::string option_range(const OptimizerRow&, int i);
 /// A sentence about options outside their ranges, or nothing.
 std::string wrong_option(const OptimizerRow&, const double* options);
 

@@ -290,7 +290,7 @@ test('the options and states of every optimizer', function()
           ('%s: %s must be true or false, got 3'):format(info.name, option.name))
       elseif type(option.default) == 'table' then
         raises(function() optim[info.name]({mt.ones(1)}, {[option.name] = 3}) end,
-          ('%s: %s must be two numbers in '):format(info.name, option.name))
+          ('%s: %s must be two numbers from 0 to below 1, got 3'):format(info.name, option.name))
       else
         raises(function() optim[info.name]({mt.ones(1)}, {[option.name] = 0 / 0}) end,
           ('%s: %s must be a finite number'):format(info.name, option.name))
@@ -547,6 +547,123 @@ test('set_flush_denormal', function()
   eq(mt.set_flush_denormal(false), true)
   eq(flushed, 0)
   eq((tiny * 1):ne(0):sum():item(), 200000)
+end)
+
+--- Parameters of zeros with gradients of ones.
+local function zeros_with_grad(n)
+  local list = {}
+  for i = 1, n do
+    list[i] = nn.Parameter(mt.zeros(1))
+    list[i].grad = mt.ones(1)
+  end
+  return unpack(list)
+end
+
+test('a step takes over the lists of parameters that were changed', function()
+  local a, b, c = zeros_with_grad(3)
+  local opt = optim.SGD({a}, {lr = 1})
+  local group = opt.param_groups[1]
+  group.params[1] = b
+  opt:step()
+  eq({a:item(), b:item()}, {0, -1})
+  group.params[2] = a
+  opt:step()
+  eq({a:item(), b:item()}, {-1, -2})
+  group.params = {c}
+  opt:step()
+  eq({a:item(), b:item(), c:item()}, {-1, -2, -1})
+  group.params = nil
+  raises(function() opt:step() end, 'SGD: param_groups%[1%].params: a list of parameters is needed, got nil')
+  group.params = {c}
+  opt:step()
+  eq(c:item(), -2)
+  for _, bad in ipairs{{c, c}, {3}, {}, {c * 2}} do
+    group.params = bad
+    raises(function() opt:step() end, 'SGD: param_groups%[1%].params: ')
+  end
+  group.params = {c}
+  for _, bad in ipairs{'x', {params = {a}, lr = 2}} do
+    opt.param_groups[2] = bad
+    for _, f in ipairs{opt.step, opt.state_dict} do
+      raises(function() f(opt) end, 'param_groups%[2%] is no group of this optimizer .*add_param_group')
+    end
+  end
+  opt.param_groups[2] = nil
+  opt:step()
+  eq({a:item(), b:item(), c:item()}, {-1, -2, -3})
+  opt.param_groups = 5
+  raises(function() opt:step() end, 'SGD: param_groups must be the list of groups, got 5')
+end)
+
+test('parameters keep their state where groups change', function()
+  local a, b = zeros_with_grad(2)
+  local opt = optim.Adam({{params = {a}, lr = 1}, {params = {b}, lr = 0.5}})
+  opt:step()
+  a.grad = nil
+  opt:step()
+  local groups = opt.param_groups
+  groups[1], groups[2] = groups[2], groups[1]
+  eq({groups[1].state[1].step, groups[2].state[1].step, #opt:state_dict()}, {2, 1, 2})
+  opt:step()
+  eq({groups[1].state[1].step, groups[2].state[1].step}, {3, 1})
+  near({a:item(), b:item()}, {-1, -1.5}, 1e-6)
+  local last = table.remove(groups, 1)
+  opt:step()
+  eq({#opt:state_dict(), groups[1].state[1].step}, {1, 1})
+  near({a:item(), b:item()}, {-1, -1.5}, 1e-6)
+  opt:add_param_group{params = last.params, lr = 0.5}
+  opt:step()
+  near(b:item(), -2, 1e-6)
+  table.insert(groups[1].params, 1, nn.Parameter(mt.zeros(1)))
+  a.grad = mt.ones(1)
+  opt:step()
+  eq({groups[1].state[1], groups[1].state[2].step}, {nil, 2})
+  groups[1].lr = -1 -- what loads another does not need
+  opt:load_state_dict(optim.Adam({{params = {zeros_with_grad(2)}}, {params = {zeros_with_grad(1)}}}):state_dict())
+  eq(groups[1].lr, 0.001)
+end)
+
+test('a saved list with holes is loaded, a state that is not whole is refused', function()
+  local a, b, c = zeros_with_grad(3)
+  local sgd = optim.SGD({a, b, c}, {lr = 1, momentum = 0.5})
+  local saved = sgd:state_dict()
+  saved[1].state = {[3] = mt.ones(1)}
+  sgd:load_state_dict(saved)
+  eq({sgd.param_groups[1].state[1], sgd.param_groups[1].state[3].momentum_buffer:item()}, {nil, 1})
+  saved[1].maximize = nil
+  sgd:load_state_dict(saved)
+  saved[1].lr = nil
+  raises(function() sgd:load_state_dict(saved) end, 'load_state_dict: group 1: lr is nil')
+  local function refused(opt, state, pattern)
+    local s = opt:state_dict()
+    s[1].state = {state}
+    raises(function() opt:load_state_dict(s) end, 'load_state_dict: group 1.state%[1%].' .. pattern)
+  end
+  local one = mt.ones(1)
+  refused(optim.Adam{a}, {step = 100, exp_avg = one}, 'exp_avg_sq is missing')
+  refused(optim.Adam{a}, {exp_avg = one, exp_avg_sq = one}, 'step is missing')
+  refused(optim.NAdam{a}, {step = 1, exp_avg = one, exp_avg_sq = one}, 'mu_product is missing')
+  refused(optim.NAdam{a}, {step = 1, exp_avg = one, exp_avg_sq = one, mu_product = 0 / 0}, 'mu_product is ')
+end)
+
+test('no parameter moves where another cannot be written', function()
+  local a = zeros_with_grad(1)
+  local b = mt.ones(1):expand(3):detach():requires_grad_()
+  b.grad = mt.ones(3)
+  raises(function() optim.SGD({a, b}, {lr = 1}):step() end, 'SGD: ')
+  eq(a:item(), 0)
+end)
+
+test('what is said of options and numbers', function()
+  local a = zeros_with_grad(1)
+  local opt = optim.SGD{a}
+  raises(function() opt.param_groups[1].state = {} end, 'SGD: the state of a group is read%-only; .*load_state_dict')
+  raises(function() optim.Adam({a}, {betas = {1, 0.9}}) end, 'betas must be two numbers from 0 to below 1, got 1$')
+  raises(function() optim.SGD({a}, {lr = 0 / 0}) end, 'lr must be a finite number from 0, got nan$')
+  for _, bad in ipairs{99, -1} do
+    raises(function() core.optimizer(bad) end, 'optimizer: there is no rule')
+    raises(function() core.optimizer_state(opt.handle, bad) end, 'optimizer_state: group ')
+  end
 end)
 
 t.finish()

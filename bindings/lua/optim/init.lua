@@ -56,6 +56,26 @@ local function own(self, method)
   end
 end
 
+--- The optimizer takes `param_groups` over where its lists have changed; parameters keep their state.
+local function adopt(self)
+  local seen = {}
+  if type(self.param_groups) ~= 'table' then
+    core.fail('%s: param_groups must be the list of groups, got %s', self.name, core.describe(self.param_groups))
+  end
+  for i, group in ipairs(self.param_groups) do
+    local name = ('%s: param_groups[%d]'):format(self.name, i)
+    if type(group) ~= 'table' or getmetatable(group) ~= self.group_meta then
+      core.fail('%s is no group of this optimizer but %s; opt:add_param_group{params = list, ..} adds one', name,
+        core.describe(group))
+    end
+    for _, p in ipairs(checked_parameters(name .. '.params', rawget(group, 'params'), seen)) do seen[p] = i end
+  end
+  core.optimizer_take(self.handle, self.param_groups)
+end
+local function current(self)
+  if not core.optimizer_has(self.handle, self.param_groups) then adopt(self) end
+end
+
 --- The metatable of the groups: an option that the optimizer has not is an error; `state` is a list
 --- of {step=, exp_avg=, ..}, one for each parameter that has had a step.
 local function group_meta(self)
@@ -64,11 +84,15 @@ local function group_meta(self)
       hint(keys(self.defaults, {state = true}), key))
   end
   local function put(group, key, value) -- an option that was set to nil, again
-    if self.defaults[key] == nil then unknown(group, key) end
+    if key == 'state' then
+      core.fail('%s: the state of a group is read-only; opt:load_state_dict(state) sets it', self.name)
+    end
+    if key ~= 'params' and self.defaults[key] == nil then unknown(group, key) end
     rawset(group, key, value)
   end
   local function get(group, key)
     if key ~= 'state' then unknown(group, key) end
+    current(self)
     for i, other in ipairs(self.param_groups) do
       if rawequal(other, group) then return core.optimizer_state(self.handle, i) end
     end
@@ -84,6 +108,7 @@ local function add_group(self, entry)
   if type(entry) ~= 'table' then
     core.fail('%s: a group {params = list, ..} is needed, got %s', name, core.describe(entry))
   end
+  current(self)
   local options, seen = {}, {}
   for key, value in pairs(defaults) do options[key] = copied(value) end
   for key, value in pairs(entry) do
@@ -156,7 +181,10 @@ function Optimizer:step(closure, ...)
     end
     loss = closure()
   end
-  core.optimizer_step(self.handle, self.param_groups)
+  if not core.optimizer_step(self.handle, self.param_groups) then
+    adopt(self)
+    core.optimizer_step(self.handle, self.param_groups)
+  end
   if core.stepped then core.stepped[self] = true end
   return loss
 end
@@ -165,6 +193,7 @@ end
 function Optimizer:state_dict(...)
   own(self, 'state_dict')
   if select('#', ...) > 0 then core.fail('state_dict: it takes no arguments') end
+  current(self)
   local state, n = {}, 0
   for i, group in ipairs(self.param_groups) do
     local copy = {optimizer = self.name, state = group.state}
@@ -187,7 +216,9 @@ local former = {mean = {Adam = 'exp_avg', AdamW = 'exp_avg', RMSprop = 'grad_avg
 local function by_parameter(state, name, n)
   local lists = {}
   for key, of in pairs(former) do lists[of[name] or key] = state[key] end
-  if mt.is_tensor(state[1]) or mt.is_tensor(state[2]) then lists.momentum_buffer = state end
+  for i, entry in pairs(state) do
+    if type(i) == 'number' and mt.is_tensor(entry) then lists.momentum_buffer = state end
+  end
   if next(lists) == nil then return state end
   local new = {}
   for i = 1, n do
@@ -216,7 +247,7 @@ local function loaded_group(self, group, saved, i)
   local new = {}
   for key, default in pairs(self.defaults) do
     local value = saved[key]
-    if value == nil then value = default end -- saved before there was this option
+    if value == nil and (key == 'maximize' or key == 'amsgrad') then value = default end -- not in former states
     if type(value) ~= type(default) then
       core.fail('load_state_dict: %s: %s is %s', where, key, core.describe(value))
     end
@@ -235,6 +266,7 @@ function Optimizer:load_state_dict(state, ...)
     core.fail('load_state_dict: %s groups are needed, got %s', #self.param_groups,
       type(state) == 'table' and #state or core.describe(state))
   end
+  current(self)
   local new, states = {}, {}
   for i, group in ipairs(self.param_groups) do new[i], states[i] = loaded_group(self, group, state[i], i) end
   core.optimizer_load(self.handle, states)
