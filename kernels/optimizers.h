@@ -69,6 +69,14 @@ constexpr bool has(unsigned states, int k) { return states >> k & 1; }
 inline double pow(double x, double y) { return __builtin_pow(x, y); }
 inline double sqrt(double x) { return __builtin_sqrt(x); }
 
+/// Adam's running means of the gradient and of its square, stored and returned.
+template <class T> struct Moments { T mean, square; };
+template <class K, class T> MT_HD Moments<T> move_moments(const K& k, T g, T& mean, T& square) {
+  const T m = k.beta1 * mean + k.rest1 * g, q = k.beta2 * square + k.rest2 * g * g;
+  mean = m, square = q;
+  return {m, q};
+}
+
 // The rows of Info are tables.
 // clang-format off
 
@@ -128,8 +136,7 @@ struct Adam {
   }
   template <unsigned States, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& mean, T& square,
                                                              T& largest) {
-    const T m = k.beta1 * mean + k.rest1 * g, q = k.beta2 * square + k.rest2 * g * g;
-    mean = m, square = q;
+    const auto [m, q] = move_moments(k, g, mean, square);
     T most = q;
     if constexpr (has(States, 2)) largest = most = q < largest ? largest : q;
     w = w - k.rate * m / (math::sqrt(most) * k.scale + k.eps);
@@ -290,8 +297,7 @@ struct NAdam {
             o.lr * next / (1 - product * next), 1 / sqrt(1 - pow(o.beta2, p.step)), o.eps};
   }
   template <unsigned, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& mean, T& square) {
-    const T m = k.beta1 * mean + k.rest1 * g, q = k.beta2 * square + k.rest2 * g * g;
-    mean = m, square = q;
+    const auto [m, q] = move_moments(k, g, mean, square);
     w = w - (k.by_grad * g + k.by_mean * m) / (math::sqrt(q) * k.scale + k.eps);
   }
 };
@@ -324,8 +330,7 @@ struct RAdam {
             double(scaled)};
   }
   template <unsigned, class T> MT_HD static void step(const Terms<T>& k, T& w, T g, T& mean, T& square) {
-    const T m = k.beta1 * mean + k.rest1 * g, q = k.beta2 * square + k.rest2 * g * g;
-    mean = m, square = q;
+    const auto [m, q] = move_moments(k, g, mean, square);
     const T root = math::sqrt(q) + k.eps;
     w = w - k.rate * m / (k.scaled != T(0) ? root : T(1));
   }

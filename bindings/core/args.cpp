@@ -461,8 +461,11 @@ Dtype Args::dtype(int i) const {
   if (!given(i) && param(i).optional) return param(i).dtype;
   const std::string s = text(i);
   const Dtype d = dtype_named(s);
-  if (d == Dtype::none)
-    fail("{}: '{}' is not a dtype; use {}", signature_of(entry_).name, s, dtype_names());
+  if (d == Dtype::none) {
+    std::vector<std::string> names;
+    for (int k = 0; k < kDtypes; ++k) names.push_back(fmt::format("'{}'", dtype_name(Dtype(k))));
+    fail("{}: '{}' is not a dtype; use {}", signature_of(entry_).name, s, one_of(names));
+  }
   return d;
 }
 

@@ -79,6 +79,8 @@ struct Signature {
 
 /// Reads a signature; `types` are those of an engine function, or null.
 Signature parse_signature(const std::string& text, const Type* types, int type_count);
+/// "a, b or c": what an error offers.
+std::string one_of(const std::vector<std::string>& words);
 /// "number|tensor", "'mean'|'sum'": the type as a signature states it.
 std::string type_text(const Param&);
 /// What help says of ranges, and of parameters that are a choice: "p: a number from 0 to 1; reduction:

@@ -23,13 +23,6 @@ const char* dtype_name(Dtype d) { return d == Dtype::none ? "none" : kNames[stat
 
 const char* dtype_ctype(Dtype d) { return kCTypes[static_cast<int>(d)]; }
 
-std::string dtype_names() {
-  std::string list;
-  for (int i = 0; i < kDtypes; ++i)
-    list += fmt::format("{}'{}'", i == 0 ? "" : i + 1 < kDtypes ? ", " : " or ", kNames[i]);
-  return list;
-}
-
 Dtype dtype_named(std::string_view name) {
   for (int i = 0; i < kDtypes; ++i)
     if (name == kNames[i]) return static_cast<Dtype>(i);
@@ -52,15 +45,14 @@ Dtype promote(Dtype a, Dtype b) {
 
 void check_value(const char* operation, double v, Dtype dtype) {
   if (is_float(dtype)) return;
-  const bool fits =
-      v == std::floor(v) &&
-      (dtype == Dtype::b8 || with_dtype(dtype, [&](auto zero) {
-         using T = decltype(zero);
-         if constexpr (math::is_integer<
-                           T>)  // 2^63 is no int64, as which it would be held at the end
-           return v >= double(math::lowest<T>()) && v < double(math::highest<T>() / 2 + 1) * 2;
-         else return true;
-       }));
+  // The end beyond the largest, as 2^63 for int64, which as a double is not its largest.
+  const auto holds = [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (math::is_integer<T>)
+      return v >= double(math::lowest<T>()) && v < double(math::highest<T>() / 2 + 1) * 2;
+    else return true;
+  };
+  const bool fits = v == std::floor(v) && (dtype == Dtype::b8 || with_dtype(dtype, holds));
   if (!fits) fail("{}: {} does not fit into {}", operation, show(v), dtype_name(dtype));
 }
 

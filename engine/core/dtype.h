@@ -1,6 +1,5 @@
 // dtype.h -- names, kinds and promotion of element types
 #pragma once
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -12,8 +11,6 @@ namespace mt {
 const char* dtype_name(Dtype);
 /// The C type of an element's bits: "float", "uint16_t" for the 16-bit floats.
 const char* dtype_ctype(Dtype);
-/// "'bool', 'uint8', .. or 'int16'": what an error offers.
-std::string dtype_names();
 /// The dtype of that name, or Dtype::none.
 Dtype dtype_named(std::string_view);
 /// The smallest type that holds both, as in PyTorch: float beats integer, integer beats bool, then

@@ -112,8 +112,8 @@ struct Entry {
 };
 
 bool same(const optim::Progress& a, const optim::Progress& b) {
-  return a.step == b.step && a.running[0] == b.running[0] && a.running[1] == b.running[1] &&
-         a.first == b.first;
+  return a.step == b.step && a.first == b.first &&
+         std::equal(a.running, a.running + optim::kMaxRunning, b.running);
 }
 
 bool same_shape(const Tensor& a, const Tensor& b) {

@@ -161,10 +161,6 @@ Tensor taken(const Reducing& how, const Tensor& x) {
   return x;
 }
 
-}  // namespace
-
-namespace {
-
 /// What is kept where x is not.
 struct KeptShape {
   KeptReduction reduction;
