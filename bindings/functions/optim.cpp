@@ -33,11 +33,13 @@ struct Where {
        option_range(row, i), describe(L, -1));
 }
 
-/// The options in the table at `table`, as the struct has them, of the optimizer at 1.
-void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int table,
+/// Pushes the keys of the groups of the optimizer at 1: the options and "params".
+int push_names(lua_State* L) { return lua_getfenv(L, 1), lua_gettop(L); }
+
+/// The options in the table at `table`, as the struct has them; their keys are at `names`.
+void read_options(lua_State* L, const OptimizerRow& row, const Where& where, int table, int names,
                   double* out) {
-  const int top = lua_gettop(L), names = top + 1;
-  lua_getfenv(L, 1);
+  const int top = lua_gettop(L);
   for (int i = 0; i < row.options; ++i) {
     const optim::Option& o = row.info->options[i];
     lua_rawgeti(L, names, i + 1);
@@ -81,7 +83,7 @@ bool has_groups(lua_State* L, const Owned& o, bool options) {
   std::vector<Optimizer::Group>& groups = o.groups();
   if (lua_type(L, 2) != LUA_TTABLE || lua_objlen(L, 2) != groups.size()) return false;
   lua_settop(L, 2);
-  lua_getfenv(L, 1);
+  push_names(L);
   for (size_t i = 0; i < groups.size(); ++i) {
     const std::vector<Optimizer::Parameter>& held = groups[i].parameters;
     lua_rawgeti(L, 2, int(i) + 1);
@@ -93,7 +95,7 @@ bool has_groups(lua_State* L, const Owned& o, bool options) {
       lua_settop(L, 5);
     }
     if (options)
-      read_options(L, row, {row.info->name, groups.size() > 1 ? i + 1 : 0}, 4,
+      read_options(L, row, {row.info->name, groups.size() > 1 ? i + 1 : 0}, 4, 3,
                    groups[i].options.data());
     lua_settop(L, 3);
   }
@@ -109,13 +111,12 @@ int take_groups(Args& a) {
   a.table(2);
   const size_t n = lua_objlen(a.L, 2);
   std::vector<Optimizer::Group> groups(n);
-  lua_getfenv(a.L, 1);
-  const int names = lua_gettop(a.L);
+  const int names = push_names(a.L);
   for (size_t i = 0; i < n; ++i) {
     lua_rawgeti(a.L, 2, int(i) + 1);
     const int group = lua_gettop(a.L);
     a.table(group);
-    read_options(a.L, o.row(), {o.row().info->name, n > 1 ? i + 1 : 0}, group,
+    read_options(a.L, o.row(), {o.row().info->name, n > 1 ? i + 1 : 0}, group, names,
                  groups[i].options.data());
     const int count = push_parameters(a.L, o.row(), names) ? int(lua_objlen(a.L, -1)) : 0;
     for (int k = 1; k <= count; ++k) {
@@ -290,7 +291,8 @@ const Entry kOptim[] = {
      [](Args& a) {
        double options[optim::kMaxOptions];
        a.table(2);
-       read_options(a.L, Held<Owned>::at(a, 1).row(), {a.text(3).c_str()}, 2, options);
+       read_options(a.L, Held<Owned>::at(a, 1).row(), {a.text(3).c_str()}, 2, push_names(a.L),
+                    options);
        return 0;
      }},
     {"optimizer_add(optimizer, options, parameters)", "One more group.",
@@ -298,7 +300,7 @@ const Entry kOptim[] = {
        const Owned& o = Held<Owned>::at(a, 1);
        double options[optim::kMaxOptions];
        a.table(2);
-       read_options(a.L, o.row(), {o.row().info->name}, 2, options);
+       read_options(a.L, o.row(), {o.row().info->name}, 2, push_names(a.L), options);
        o.add_group(a.tensors(3), options);
        return 0;
      }},
