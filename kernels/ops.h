@@ -111,9 +111,7 @@ template <class Op> struct Function {
   }
 #endif
 
-template <class T> MT_HD constexpr T select(bool condition, T yes, T no) {
-  return condition ? yes : no;
-}
+using math::select;
 /// A zero of the same shape: the derivative of what is flat.
 template <class T> MT_HD constexpr auto zero(const T& x) {
   if constexpr (math::is_number<T>) return T(0);

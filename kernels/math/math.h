@@ -4,8 +4,9 @@
 
 /// What holds for everything here:
 /// - `for (...) y[i] = math::exp(x[i])` becomes SIMD code in every instruction set. No branch and
-///   no table: a `?:` takes one of two values that are both computed.
-/// - One formula serves float and double; constants and polynomials are chosen by the type.
+///   no table: `select` takes one of two values that are both computed.
+/// - One formula serves float, double and symbolic numbers (is_symbolic); constants and polynomials
+///   are chosen by the format, Real<T>.
 /// - Each polynomial is a minimax fit of our own: Remez exchange in 300 bits, coefficients rounded
 ///   one by one from the lowest power, the rest fitted again. The bounds named are those of the
 ///   rounded coefficients.
@@ -23,13 +24,36 @@
 #define MT_FROM_LIBM2(name)                                             \
   MT_HD float name(float x, float y) { return MT_LIBM(name##f)(x, y); } \
   MT_HD double name(double x, double y) { return MT_LIBM(name)(x, y); }
-#define MT_FROM_CORE(name)                            \
-  MT_HD float name(float x) { return core::name(x); } \
-  MT_HD double name(double x) { return core::name(x); }
+// the function of the symbolic number's namespace, which is preferred to this template
+#define MT_OWN_OF_SYMBOLS(name) \
+  template <class T> MT_HD Symbolic<T> name(T x) { return name(x); }
+#define MT_FROM_CORE(name)                              \
+  MT_HD float name(float x) { return core::name(x); }   \
+  MT_HD double name(double x) { return core::name(x); } \
+  MT_OF_SYMBOLS(name)
+#define MT_OF_SYMBOLS(name) \
+  template <class T> MT_HD Symbolic<T> name(T x) { return core::name(x); }
 
 namespace mt {
 inline namespace MT_ISA {
 namespace math {
+
+/// Whether T is a symbolic number: it records what is done to it, and what it has recorded is compiled
+/// or printed. Such a T has, explicitly, T(constant); + - * / and unary -; comparisons, whose results
+/// have & | ^ !; and in its own namespace fma, fabs, sqrt, floor, ceil, trunc, rint, copysign, select,
+/// to_bits and from_bits<T>. Real<T> is derived from its format's, with a `Bits` that has
+/// Bits(constant), + - & | ^, << and logical >> by constants, == and !=.
+template <class T> inline constexpr bool is_symbolic = false;
+
+template <bool Holds, class T> struct Only {};
+template <class T> struct Only<true, T> { using type = T; };
+/// T, if it is a symbolic number; otherwise the function that returns it is none.
+template <class T> using Symbolic = typename Only<is_symbolic<T>, T>::type;
+template <class T> using Plain = typename Only<!is_symbolic<T>, T>::type;
+
+template <class T> MT_HD constexpr T select(bool condition, T yes, T no) {
+  return condition ? yes : no;
+}
 
 MT_FROM_LIBM(fabs)
 MT_FROM_LIBM(sqrt)
@@ -38,6 +62,13 @@ MT_FROM_LIBM(ceil)
 MT_FROM_LIBM(trunc)
 MT_FROM_LIBM(rint)  // ties go to the even neighbour
 MT_FROM_LIBM2(copysign)
+MT_OWN_OF_SYMBOLS(fabs)
+MT_OWN_OF_SYMBOLS(sqrt)
+MT_OWN_OF_SYMBOLS(floor)
+MT_OWN_OF_SYMBOLS(ceil)
+MT_OWN_OF_SYMBOLS(trunc)
+MT_OWN_OF_SYMBOLS(rint)
+template <class T> MT_HD Symbolic<T> copysign(T x, T y) { return copysign(x, y); }
 MT_FROM_LIBM2(fmod)  // has the sign of x, as in C
 
 /// a * b + c, rounded once where the instruction set has FMA and twice where it has not.
@@ -54,19 +85,9 @@ MT_HD double fma(double a, double b, double c) { return a * b + c; }
 
 namespace core {
 /// c0 + c1 x + c2 x^2 + ... by Horner's rule.
-template <class T> MT_HD T poly(T, T c0) { return c0; }
-template <class T, class... C> MT_HD T poly(T x, T c0, C... c) { return fma(poly(x, c...), x, c0); }
-
-/// (tanh(x) - x) / x^3 in z = x^2 on |x| <= 0.5625; the error relative to tanh is 2^-29.4 and
-/// 2^-59.8.
-MT_HD float tanh_poly(float z) {
-  return poly(z, -0.333333135f, 0.13332437f, -0.0538357571f, 0.0210005436f, -0.00617022766f);
-}
-MT_HD double tanh_poly(double z) {
-  return poly(z, -0.33333333333333276, 0.13333333333322822, -0.053968253961546711,
-              0.021869488322275556, -0.0088632315566989171, 0.0035920814520366408,
-              -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
-              8.2289900700901637e-05, -1.8861084704467454e-05);
+template <class T, class C> MT_HD T poly(T, C c0) { return T(c0); }
+template <class T, class C, class... More> MT_HD T poly(T x, C c0, More... c) {
+  return fma(poly(x, c...), x, T(c0));
 }
 
 /// A floating-point format and the constants that depend on it. A `_hi` has so few bits that its
@@ -76,7 +97,8 @@ template <> struct Real<float> {
   using Bits = uint32_t;
   static constexpr int mantissa = 23;
   static constexpr Bits bias = 127, upper_half = 0xfffff000u;
-  static constexpr float smallest = 0x1p-126f;    // normal number
+  static constexpr float smallest = 0x1p-126f;  // normal number
+  static constexpr float root_half = 0.707106769f;
   static constexpr float two_mantissa = 0x1p23f;  // 2^mantissa
   static constexpr float round = 0x1.8p23f;       // adding and subtracting it rounds to integer
   static constexpr float ln2_hi = 0x1.62e4p-1f, ln2_lo = 0x1.7f7d1cp-20f;
@@ -93,6 +115,7 @@ template <> struct Real<double> {
   static constexpr int mantissa = 52;
   static constexpr Bits bias = 1023, upper_half = 0xfffffffff8000000u;
   static constexpr double smallest = 0x1p-1022;
+  static constexpr double root_half = 0.70710678118654757;
   static constexpr double two_mantissa = 0x1p52;
   static constexpr double round = 0x1.8p52;
   static constexpr double ln2_hi = 0x1.62e42fefa38p-1, ln2_lo = 0x1.ef35793c7673p-45;
@@ -125,13 +148,29 @@ MT_HD double fused(double a, double b, double c) {
 #endif
 }
 
-template <class T> using bits_of = typename Real<T>::Bits;
+template <class T> MT_HD Symbolic<T> fused(T a, T b, T c) { return fma(a, b, c); }
 
-template <class T> MT_HD bits_of<T> to_bits(T x) { return __builtin_bit_cast(bits_of<T>, x); }
-template <class T> MT_HD T from_bits(bits_of<T> b) { return __builtin_bit_cast(T, b); }
+template <class T> using bits_of = typename Real<T>::Bits;
+template <class T> constexpr bool is_single = Real<T>::mantissa == 23;
+
+MT_HD uint32_t to_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
+MT_HD uint64_t to_bits(double x) { return __builtin_bit_cast(uint64_t, x); }
+template <class T> MT_HD Plain<T> from_bits(bits_of<T> b) { return __builtin_bit_cast(T, b); }
+
+/// (tanh(x) - x) / x^3 in z = x^2 on |x| <= 0.5625; the error relative to tanh is 2^-29.4 and
+/// 2^-59.8.
+template <class T> MT_HD T tanh_poly(T z) {
+  if constexpr (is_single<T>)
+    return poly(z, -0.333333135f, 0.13332437f, -0.0538357571f, 0.0210005436f, -0.00617022766f);
+  else
+    return poly(z, -0.33333333333333276, 0.13333333333322822, -0.053968253961546711,
+                0.021869488322275556, -0.0088632315566989171, 0.0035920814520366408,
+                -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
+                8.2289900700901637e-05, -1.8861084704467454e-05);
+}
 
 /// The smaller of x and max; NaN stays NaN.
-template <class T> MT_HD T at_most(T x, T max) { return x > max ? max : x; }
+template <class T> MT_HD T at_most(T x, T max) { return select(x > max, max, x); }
 
 /// x cut to [-max, max]; NaN stays NaN. (Two comparisons of x with constants become jumps in g++,
 /// and six selects where one is needed.)
@@ -140,14 +179,14 @@ template <class T> MT_HD T limit(T x, T max) { return copysign(at_most(fabs(x), 
 // ---- the exponential ----------------------------------------------------------------------------
 
 /// (e^r - 1 - r) / r^2 on |r| <= ln(2)/2; the error relative to e^r is 2^-27.6 and 2^-61.8.
-MT_HD float exp_poly(float r) {
-  return poly(r, 0.5f, 0.166665122f, 0.0416661873f, 0.00836959854f, 0.00139517186f);
-}
-MT_HD double exp_poly(double r) {
-  return poly(r, 0.5, 0.16666666666666685, 0.041666666666666727, 0.0083333333333153771,
-              0.0013888888888856058, 0.00019841269900459151, 2.4801587377929172e-05,
-              2.7557230817310702e-06, 2.7557230071228129e-07, 2.5113438019108969e-08,
-              2.0927895187793429e-09);
+template <class T> MT_HD T exp_poly(T r) {
+  if constexpr (is_single<T>)
+    return poly(r, 0.5f, 0.166665122f, 0.0416661873f, 0.00836959854f, 0.00139517186f);
+  else
+    return poly(r, 0.5, 0.16666666666666685, 0.041666666666666727, 0.0083333333333153771,
+                0.0013888888888856058, 0.00019841269900459151, 2.4801587377929172e-05,
+                2.7557230817310702e-06, 2.7557230071228129e-07, 2.5113438019108969e-08,
+                2.0927895187793429e-09);
 }
 
 /// e^x = 2^k (1 + r + t) with |r| <= ln(2)/2. `n` is k + Real::round: its low bits are the integer.
@@ -156,8 +195,8 @@ template <class T> struct Exp { T n, r, t; };
 /// Cody and Waite's reduction of x - less; t also holds what rounding r lost.
 template <class T> MT_HD Exp<T> exp_parts(T x, T less = T(0)) {
   using R = Real<T>;
-  T n = fma(x, R::log2e, R::round), k = n - R::round;
-  T hi = fma(k, -R::ln2_hi, x), lo = fma(k, R::ln2_lo, less), r = hi - lo;
+  T n = fma(x, T(R::log2e), T(R::round)), k = n - T(R::round);
+  T hi = fma(k, T(-R::ln2_hi), x), lo = fma(k, T(R::ln2_lo), less), r = hi - lo;
   return {n, r, fma(r * r, exp_poly(r), (hi - r) - lo)};
 }
 }  // namespace core
@@ -187,50 +226,51 @@ namespace core {
 
 /// 2^k for a k that is the exponent of a normal number.
 template <class T> MT_HD T power_of_two(T n) {
-  return from_bits<T>((to_bits(n) + Real<T>::bias) << Real<T>::mantissa);
+  return from_bits<T>((to_bits(n) + bits_of<T>(Real<T>::bias)) << Real<T>::mantissa);
 }
 
 /// 2^k (1 + r + t) for any k: 2^k in two factors, so that only the last product rounds, be it to a
 /// denormal.
 template <class T> MT_HD T scaled(Exp<T> e) {
   using R = Real<T>;
-  bits_of<T> k = to_bits(e.n) - to_bits(R::round) + 2 * R::bias, half = k >> 1;
+  bits_of<T> k = to_bits(e.n) - bits_of<T>(to_bits(R::round) - 2 * R::bias), half = k >> 1;
   const T up = from_bits<T>(half << R::mantissa), down = from_bits<T>((k - half) << R::mantissa);
   return (T(1) + (e.r + e.t)) * up * down;
 }
 
-template <class T> MT_HD T exp(T x) { return scaled(exp_parts(limit(x, Real<T>::exp_max))); }
+template <class T> MT_HD T exp(T x) { return scaled(exp_parts(limit(x, T(Real<T>::exp_max)))); }
 
 /// e^-|x|.
 template <class T> MT_HD T exp_minus(T x) {
-  return scaled(exp_parts(-at_most(fabs(x), Real<T>::exp_max)));
+  return scaled(exp_parts(-at_most(fabs(x), T(Real<T>::exp_max))));
 }
 
 template <class T> MT_HD T exp2(T x) {
   using R = Real<T>;
-  T y = limit(x, R::exp2_max), n = y + R::round;
-  T r = (y - (n - R::round)) * (R::ln2_hi + R::ln2_lo);
+  T y = limit(x, T(R::exp2_max)), n = y + T(R::round);
+  T r = (y - (n - T(R::round))) * T(R::ln2_hi + R::ln2_lo);
   return scaled(Exp<T>{n, r, r * r * exp_poly(r)});
 }
 
 /// 2^k (r + t) + (2^k - 1), doubled at the end because 2^k itself may overflow; x where it is tiny.
 template <class T> MT_HD T expm1(T x) {
   using R = Real<T>;
-  Exp<T> e = exp_parts(limit(x, R::expm1_max));
-  const T least = R::round - T(R::mantissa + 10);  // a smaller 2^k is lost beside -1
-  T s = power_of_two((e.n < least ? least : e.n) - T(1));
+  Exp<T> e = exp_parts(limit(x, T(R::expm1_max)));
+  const T least(R::round - (R::mantissa + 10));  // a smaller 2^k is lost beside -1
+  T s = power_of_two(select(e.n < least, least, e.n) - T(1));
   T y = fma(s, e.t, fma(s, e.r, s - T(0.5)));
-  return fabs(x) < T(0.25) / R::two_mantissa ? x : y + y;
+  return select(fabs(x) < T(0.25f / R::two_mantissa), x, y + y);
 }
 
 // ---- the logarithm ------------------------------------------------------------------------------
 
 /// (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2 on |s| <= 3 - sqrt(8); the error relative to the
 /// logarithm is 2^-30.1 and 2^-59.4.
-MT_HD float log_poly(float z) { return poly(z, 0.666667819f, 0.399767905f, 0.298935264f); }
-MT_HD double log_poly(double z) {
-  return poly(z, 0.66666666666667396, 0.3999999999937659, 0.2857142875163694, 0.22222197550716216,
-              0.18183621004813999, 0.15312515605986882, 0.14812108205743862);
+template <class T> MT_HD T log_poly(T z) {
+  if constexpr (is_single<T>) return poly(z, 0.666667819f, 0.399767905f, 0.298935264f);
+  else
+    return poly(z, 0.66666666666667396, 0.3999999999937659, 0.2857142875163694, 0.22222197550716216,
+                0.18183621004813999, 0.15312515605986882, 0.14812108205743862);
 }
 
 /// x = 2^k m with sqrt(1/2) <= m < sqrt(2); `inverse` is 2^-k.
@@ -239,19 +279,20 @@ template <class T> struct Split { T k, m, inverse; };
 /// For a positive normal x; anything else gives some numbers.
 template <class T> MT_HD Split<T> split(T x) {
   using R = Real<T>;
-  const bits_of<T> root = to_bits(T(0.70710678118654757)), one = to_bits(T(1));
-  bits_of<T> b = to_bits(x) - root + one, k = b >> R::mantissa, fraction = to_bits(R::smallest) - 1;
-  return {from_bits<T>(k | to_bits(R::two_mantissa)) - (R::two_mantissa + T(R::bias)),
-          from_bits<T>((b & fraction) + root), from_bits<T>((2 * R::bias - k) << R::mantissa)};
+  using B = bits_of<T>;
+  const auto one = R::bias << R::mantissa, fraction = to_bits(R::smallest) - 1;
+  B b = to_bits(x) - B(to_bits(R::root_half) - one), k = b >> R::mantissa;
+  return {from_bits<T>(k | B(to_bits(R::two_mantissa))) - T(R::two_mantissa + R::bias),
+          from_bits<T>((b & B(fraction)) + B(to_bits(R::root_half))),
+          from_bits<T>((B(2 * R::bias) - k) << R::mantissa)};
 }
 
 /// The same for denormals too.
 template <class T> MT_HD Split<T> split_any(T x) {
   using R = Real<T>;
-  bool tiny = x < R::smallest;
-  Split<T> p = split(tiny ? x * R::two_mantissa : x);
-  p.k -= tiny ? T(R::mantissa) : T(0);
-  return p;
+  const auto tiny = x < T(R::smallest);
+  Split<T> p = split(select(tiny, x * T(R::two_mantissa), x));
+  return {p.k - select(tiny, T(R::mantissa), T(0)), p.m, p.inverse};
 }
 
 /// log(1 + f) = f - (half - t) with half = f^2 / 2, for sqrt(1/2) <= 1 + f < sqrt(2). The
@@ -265,14 +306,15 @@ template <class T> MT_HD Log<T> log_parts(T f) {
 /// k ln(2) + log(1 + f).
 template <class T> MT_HD T log_sum(T k, T f) {
   Log<T> l = log_parts(f);
-  return fma(k, Real<T>::ln2_hi, f - (l.half - fma(k, Real<T>::ln2_lo, l.t)));
+  using R = Real<T>;
+  return fma(k, T(R::ln2_hi), f - (l.half - fma(k, T(R::ln2_lo), l.t)));
 }
 
 /// y, or what the logarithm of an x is that is not a positive number.
 template <class T> MT_HD T log_special(T x, T y) {
   const T inf = T(__builtin_inf()), nan = T(__builtin_nan(""));
-  T above = x < inf ? y : x, below = x == T(0) ? -inf : nan;
-  return x > T(0) ? above : below;
+  T above = select(x < inf, y, x), below = select(x == T(0), -inf, nan);
+  return select(x > T(0), above, below);
 }
 
 template <class T> MT_HD T log(T x) {
@@ -286,7 +328,7 @@ template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit
   Split<T> p = split_any(x);
   T f = p.m - T(1);
   Log<T> l = log_parts(f);
-  T upper = from_bits<T>(to_bits(f - l.half) & Real<T>::upper_half);
+  T upper = from_bits<T>(to_bits(f - l.half) & bits_of<T>(Real<T>::upper_half));
   T rest = ((f - upper) - l.half) + l.t;
   T low = fma(p.k, unit_lo, fma(upper, scale_lo, rest * scale));
   T a = p.k * unit_hi, b = upper * scale_hi, sum = a + b;  // |a| > |b|, or a is 0
@@ -294,11 +336,12 @@ template <class T> MT_HD T log_base(T x, T scale, T scale_hi, T scale_lo, T unit
 }
 template <class T> MT_HD T log2(T x) {
   using R = Real<T>;
-  return log_base(x, R::log2e, R::log2e_hi, R::log2e_lo, T(1), T(0));
+  return log_base(x, T(R::log2e), T(R::log2e_hi), T(R::log2e_lo), T(1), T(0));
 }
 template <class T> MT_HD T log10(T x) {
   using R = Real<T>;
-  return log_base(x, R::log10e, R::log10e_hi, R::log10e_lo, R::log10_2_hi, R::log10_2_lo);
+  return log_base(x, T(R::log10e), T(R::log10e_hi), T(R::log10e_lo), T(R::log10_2_hi),
+                  T(R::log10_2_lo));
 }
 
 /// log(u + c), where u is 1 + x rounded and c what the rounding lost (Knuth's two-sum). For a large
@@ -307,47 +350,48 @@ template <class T> MT_HD T log1p(T x) {
   using R = Real<T>;
   T u = T(1) + x, v = u - T(1), c = (T(1) - (u - v)) + (x - v);
   Split<T> p = split(u);
-  T f = (p.m - T(1)) + (u < T(4) * R::two_mantissa ? c * p.inverse : T(0));
-  return fabs(x) < T(0.25) / R::two_mantissa ? x : log_special(u, log_sum(p.k, f));
+  T f = (p.m - T(1)) + select(u < T(4 * R::two_mantissa), c * p.inverse, T(0));
+  return select(fabs(x) < T(0.25f / R::two_mantissa), x, log_special(u, log_sum(p.k, f)));
 }
 
 /// log(1 + x) for 0 <= x <= 1.
 template <class T> MT_HD T log1p_unit(T x) {
-  bool big = x > T(0.41421356237309503);  // 1 + x > sqrt(2)
-  return log_sum(big ? T(1) : T(0), big ? T(0.5) * x - T(0.5) : x);
+  const auto big = x > T(0.41421356237309503);  // 1 + x > sqrt(2)
+  return log_sum(select(big, T(1), T(0)), select(big, T(0.5) * x - T(0.5), x));
 }
 
 // ---- tanh ---------------------------------------------------------------------------------------
 
 /// The polynomial near zero, 1 - 2 / (e^2|x| + 1) elsewhere.
 template <class T> MT_HD T tanh(T x) {
-  T a = at_most(fabs(x), Real<T>::tanh_max), z = a * a;
+  T a = at_most(fabs(x), T(Real<T>::tanh_max)), z = a * a;
   Exp<T> e = exp_parts(a + a);
   T s = power_of_two(e.n), far = T(1) - T(2) / (fma(s, e.r + e.t, s) + T(1));
-  return copysign(a < T(0.5625) ? fma(a * z, tanh_poly(z), a) : far, x);
+  return copysign(select(a < T(0.5625), fma(a * z, tanh_poly(z), a), far), x);
 }
 
 // ---- the error function, in float ---------------------------------------------------------------
 
 /// x + x p(x^2) up to 0.921875 and 1 - e^q(|x|) beyond, where q fits log(erfc(x)) on [0.92, 4], as
 /// in N. Juffa's erff; the errors relative to erf are 2^-29.8 and 2^-28.9. From 3.92 on it is 1.
-MT_HD float erf(float x) {
-  float a = at_most(fabs(x), 4.0f), z = a * a;
-  float p = poly(z, 0.128379166f, -0.376126289f, 0.112836242f, -0.0268555768f, 0.00519185606f,
-                 -0.000804190175f, 7.95756278e-05f);
-  float q = poly(a, -0.000207018442f, -1.12762737f, -0.637265801f, -0.10385631f, 0.0221897401f,
-                 -0.0030336848f, 0.000194946289f);
-  Exp<float> e = exp_parts(q);
-  float s = power_of_two(e.n), far = 1.0f - fma(s, e.r + e.t, s);
-  return copysign(a < 0.921875f ? fma(a, p, a) : far, x);
+template <class T> MT_HD T erf(T x) {
+  static_assert(is_single<T>);
+  T a = at_most(fabs(x), T(4)), z = a * a;
+  T p = poly(z, 0.128379166f, -0.376126289f, 0.112836242f, -0.0268555768f, 0.00519185606f,
+             -0.000804190175f, 7.95756278e-05f);
+  T q = poly(a, -0.000207018442f, -1.12762737f, -0.637265801f, -0.10385631f, 0.0221897401f,
+             -0.0030336848f, 0.000194946289f);
+  Exp<T> e = exp_parts(q);
+  T s = power_of_two(e.n), far = T(1) - fma(s, e.r + e.t, s);
+  return copysign(select(a < T(0.921875f), fma(a, p, a), far), x);
 }
 
 // ---- sine and cosine, in float ------------------------------------------------------------------
 
 /// a = r + rest + n pi/2 with |r| <= pi/4; the low bits of `quadrant` are those of n.
-struct Angle {
-  float r, rest;
-  uint32_t quadrant;
+template <class T> struct Angle {
+  T r, rest;
+  bits_of<T> quadrant;
 };
 /// The same in double, without a rest.
 struct Quadrant {
@@ -360,11 +404,13 @@ constexpr float kNear = 0x1p14f;
 
 /// The first subtraction is exact, because r has no bit below 2^-24 and is less than 1; the second
 /// keeps what it loses; a fourth piece would add 2^-60.
-MT_HD Angle near_angle(float a) {
-  float shifted = fma(a, 0x1.45f306p-1f, Real<float>::round), n = shifted - Real<float>::round;
-  float r1 = fused(n, -0x1.921fb6p+0f, a), p = n * -0x1.777a5cp-25f, r = r1 - p, back = r1 - r;
-  float lost = (r1 - (r + back)) + (back - p);
-  float rest = fma(n, 0x1.ee59dap-50f, lost - fused(n, -0x1.777a5cp-25f, -p));
+template <class T> MT_HD Angle<T> near_angle(T a) {
+  static_assert(is_single<T>);
+  const T round(Real<T>::round), second(-0x1.777a5cp-25f);
+  T shifted = fma(a, T(0x1.45f306p-1f), round), n = shifted - round;
+  T r1 = fused(n, T(-0x1.921fb6p+0f), a), p = n * second, r = r1 - p, back = r1 - r;
+  T lost = (r1 - (r + back)) + (back - p);
+  T rest = fma(n, T(0x1.ee59dap-50f), lost - fused(n, second, -p));
   return {r, rest, to_bits(shifted)};
 }
 MT_HD Quadrant near_quadrant(float a) {
@@ -393,29 +439,32 @@ MT_HD Quadrant any_quadrant(float a) {
   double n = (t1 + t2) + one, turn = ((t1 - (n - one)) + t2) + t3;
   return {turn * 0x1.921fb54442d18p+0, to_bits(n)};
 }
-MT_HD Angle any_angle(float a) {
+MT_HD Angle<float> any_angle(float a) {
   Quadrant q = any_quadrant(a);
   float r = float(q.r);
   return {r, float(q.r - r), uint32_t(q.quadrant)};
 }
 
 /// sin(angle + shift pi/2). The polynomials on |r| <= pi/4 have errors of 2^-27.9 and 2^-33.1.
-MT_HD float sin_of(Angle a, uint32_t shift) {
-  float r = a.r, z = r * r, half = 0.5f * z, rough = 1.0f - half;
-  float s = poly(z, -0.166666552f, 0.00833218731f, -0.000195178975f);
-  float c = poly(z, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
+template <class T> MT_HD T sin_of(Angle<T> a, bits_of<T> shift) {
+  using B = bits_of<T>;
+  T r = a.r, z = r * r, half = T(0.5) * z, rough = T(1) - half;
+  T s = poly(z, -0.166666552f, 0.00833218731f, -0.000195178975f);
+  T c = poly(z, 0.0416666456f, -0.00138873013f, 2.44306611e-05f);
   s = r + fma(r * z, s, a.rest);
-  c = rough + fma(z * z, c, fma(-r, a.rest, (1.0f - rough) - half));
-  uint32_t quadrant = a.quadrant + shift;
-  return from_bits<float>(to_bits(quadrant & 1 ? c : s) ^ (quadrant & 2) << 30);
+  c = rough + fma(z * z, c, fma(-r, a.rest, (T(1) - rough) - half));
+  B quadrant = a.quadrant + shift;
+  return from_bits<T>(to_bits(select((quadrant & B(1)) != B(0), c, s)) ^ (quadrant & B(2)) << 30);
 }
-MT_HD float with_sign_of(float x, float y) {  // y, or -y where x is negative
-  return from_bits<float>(to_bits(y) ^ (to_bits(x) & 0x80000000u));
+template <class T> MT_HD T with_sign_of(T x, T y) {  // y, or -y where x is negative
+  return from_bits<T>(to_bits(y) ^ (to_bits(x) & bits_of<T>(0x80000000u)));
 }
 
 /// For |x| <= kNear.
-MT_HD float near_sin(float x) { return with_sign_of(x, sin_of(near_angle(fabs(x)), 0)); }
-MT_HD float near_cos(float x) { return sin_of(near_angle(fabs(x)), 1); }
+template <class T> MT_HD T near_sin(T x) {
+  return with_sign_of(x, sin_of(near_angle(fabs(x)), bits_of<T>(0)));
+}
+template <class T> MT_HD T near_cos(T x) { return sin_of(near_angle(fabs(x)), bits_of<T>(1)); }
 
 /// For every x, and with the near ones' results where those hold.
 MT_HD float sin(float x) {
@@ -441,6 +490,7 @@ MT_FROM_CORE(tanh)
 MT_HD float sin(float x) { return core::sin(x); }
 MT_HD float cos(float x) { return core::cos(x); }
 MT_HD float erf(float x) { return core::erf(x); }
+MT_OF_SYMBOLS(erf)
 MT_HD double sin(double x) { return __builtin_sin(x); }
 MT_HD double cos(double x) { return __builtin_cos(x); }
 MT_HD double erf(double x) { return __builtin_erf(x); }
@@ -463,8 +513,9 @@ template <class T> MT_HD T silu(T x) {
 /// yes where x has a minus sign, else no. (g++ makes two ways of several `?:` with one condition,
 /// and divides in both.)
 template <class T> MT_HD T if_minus(T x, T yes, T no) {
-  bits_of<T> mask = 0 - (to_bits(x) >> (8 * sizeof(T) - 1));
-  return from_bits<T>((to_bits(yes) & mask) | (to_bits(no) & ~mask));
+  constexpr int sign = is_single<T> ? 31 : 63;
+  const bits_of<T> mask = bits_of<T>(0) - (to_bits(x) >> sign), other = to_bits(no);
+  return from_bits<T>(other ^ ((to_bits(yes) ^ other) & mask));
 }
 
 /// y / (1 + e^-x) with e^-x = 2^k (1 + u). Where x is negative the sum is taken times `unit`, a
@@ -472,23 +523,25 @@ template <class T> MT_HD T if_minus(T x, T yes, T no) {
 /// last product. Beyond `most` the sum is 1.
 template <class T> MT_HD T logistic(T x, T y) {
   using R = Real<T>;
-  T held = x < R::logistic_least ? R::logistic_least : x;
-  held = held > R::logistic_most ? R::logistic_most : held;
+  const T least(R::logistic_least), most(R::logistic_most);
+  T held = select(x < least, least, x);
+  held = select(held > most, most, held);
   Exp<T> e = exp_parts(-held);
-  T unit = if_minus(x, R::logistic_unit, T(1));
+  T unit = if_minus(x, T(R::logistic_unit), T(1));
   T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
   T sum = power + unit, lost = unit - (sum - power);
   return y / (sum + fma(power, e.r + e.t, lost)) * unit;
 }
 template <class T> MT_HD T sigmoid(T x) { return logistic(x, T(1)); }
 template <class T> MT_HD T silu(T x) {
-  return logistic(x, x < Real<T>::logistic_least ? Real<T>::logistic_least : x);
+  const T least(Real<T>::logistic_least);
+  return logistic(x, select(x < least, least, x));
 }
 #endif
 
 /// log(1 + e^x).
 template <class T> MT_HD T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + log1p_unit(exp_minus(x));
+  return select(x < T(0), T(0), x) + log1p_unit(exp_minus(x));
 }
 
 }  // namespace core
@@ -501,7 +554,9 @@ MT_FROM_CORE(softplus)
 }  // namespace MT_ISA
 }  // namespace mt
 
+#undef MT_OF_SYMBOLS
 #undef MT_FROM_CORE
+#undef MT_OWN_OF_SYMBOLS
 #undef MT_FROM_LIBM2
 #undef MT_FROM_LIBM
 #undef MT_LIBM

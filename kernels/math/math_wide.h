@@ -224,22 +224,32 @@ MT_WIDE(erfc)
 namespace core {
 /// a (1 - ndtr(a)) 2^64 for 0 <= a <= 14.5, in float by e^(-a^2/2) g(t) with t = (a - 1) / (a + 3);
 /// g within 2^-27.0. The exponent keeps what rounding a^2 lost.
-MT_HD float normal_tail(float a) {
-  float half = -0.5f * a, z = a * half, t = (a - 1) / (a + 3);
-  Exp<float> e = exp_parts(z, -fused(a, half, -z));
-  float g = poly(t, 0.261578292f, 0.496857196f, -0.707251012f, 0.458017409f, -0.0600881018f,
-                 -0.0760192350f, 0.00320461136f, 0.0365757458f, -0.0139527554f);
-  return fma(g, e.r + e.t, g) * from_bits<float>((to_bits(e.n) << 23) + to_bits(0x1p64f));
+template <class T> MT_HD T normal_tail(T a) {
+  static_assert(is_single<T>);
+  T half = T(-0.5) * a, z = a * half, t = (a - T(1)) / (a + T(3));
+  Exp<T> e = exp_parts(z, -fused(a, half, -z));
+  T g = poly(t, 0.261578292f, 0.496857196f, -0.707251012f, 0.458017409f, -0.0600881018f,
+             -0.0760192350f, 0.00320461136f, 0.0365757458f, -0.0139527554f);
+  const bits_of<T> scale(to_bits(0x1p64f));
+  return fma(g, e.r + e.t, g) * from_bits<T>((to_bits(e.n) << 23) + scale);
 }
-/// |x|, at most 14.5: nothing is left below -14.5. (By its bits it is held faster: of a choice between
-/// floats g++ makes one for each number that follows from it.)
-MT_HD float normal_size(float x) {
-  uint32_t size = to_bits(fabs(x)), most = to_bits(14.5f);
-  return from_bits<float>(size < most ? size : most);
+/// |x|, at most 14.5, which NaN becomes too: nothing is left below -14.5.
+template <class T> MT_HD T normal_size(T x) {
+  const T size = fabs(x), most(14.5f);
+  return select(size < most, size, most);
 }
 /// (ndtr(x) - 1/2) / x in w = x^2, up to 3/4.
-MT_HD float normal_middle(float w) {
+template <class T> MT_HD T normal_middle(T w) {
   return poly(w, 0.398942262f, -0.0664898977f, 0.00996985286f, -0.00117542245f, 9.83313003e-05f);
+}
+template <class T> MT_HD T gelu(T x) {
+  T far = select(x < T(0), T(0), x) - normal_tail(normal_size(x)) * T(0x1p-64f), w = x * x;
+  return copysign(select(fabs(x) < T(0.75f), fma(w, normal_middle(w), T(0.5f) * x), far), x);
+}
+template <class T> MT_HD T ndtr(T x) {
+  T a = normal_size(x), tail = normal_tail(a) / a * T(0x1p-64f);
+  T far = select(x < T(0), tail, T(1) - tail);
+  return select(fabs(x) >= T(0.75f), far, fma(x, normal_middle(x * x), T(0.5f)));
 }
 }  // namespace core
 
@@ -255,15 +265,10 @@ MT_HD double twice_ndtr(double x) {
 MT_HD double gelu(double x) { return x < -40 ? -0.0 : 0.5 * x * twice_ndtr(x); }
 /// The normal distribution function.
 MT_HD double ndtr(double x) { return x < -40 ? 0.0 : 0.5 * twice_ndtr(x); }
-MT_HD float gelu(float x) {
-  float far = (x < 0 ? 0.0f : x) - core::normal_tail(core::normal_size(x)) * 0x1p-64f, w = x * x;
-  return copysign(fabs(x) < 0.75f ? fma(w, core::normal_middle(w), 0.5f * x) : far, x);
-}
-MT_HD float ndtr(float x) {
-  float a = core::normal_size(x), tail = core::normal_tail(a) / a * 0x1p-64f;
-  float far = x < 0 ? tail : 1.0f - tail;
-  return fabs(x) >= 0.75f ? far : fma(x, core::normal_middle(x * x), 0.5f);
-}
+MT_HD float gelu(float x) { return core::gelu(x); }
+MT_HD float ndtr(float x) { return core::ndtr(x); }
+template <class T> MT_HD Symbolic<T> gelu(T x) { return core::gelu(x); }
+template <class T> MT_HD Symbolic<T> ndtr(T x) { return core::ndtr(x); }
 MT_HD double tanhshrink(double x) {
   const double z = x * x;
   return z < 0.25 ? 0.0 - x * z * core::tanh_poly(z) : x - tanh(x);

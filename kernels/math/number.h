@@ -67,8 +67,7 @@ template <class T, class From> MT_HD constexpr T convert(From x) {
 }
 
 template <class T> MT_HD T abs(T x) {
-  if constexpr (sizeof(T) == 8 && is_floating<T>) return __builtin_fabs(x);
-  else if constexpr (is_floating<T>) return __builtin_fabsf(x);
+  if constexpr (is_floating<T> || is_symbolic<T>) return fabs(x);
   else return static_cast<T>(x < T(0) ? T(0) - x : x);
 }
 
@@ -84,6 +83,7 @@ MT_WHOLE(trunc)
 #undef MT_WHOLE
 MT_HD float round(float x) { return rint(x); }
 MT_HD double round(double x) { return rint(x); }
+template <class T> MT_HD Symbolic<T> round(T x) { return rint(x); }
 
 /// Both of two bools; a product of anything else.
 MT_HD bool times(bool x, bool y) { return x & y; }
