@@ -10,10 +10,11 @@
 #include "kernels/base.h"
 #include "kernels/conv.h"
 #include "kernels/matmul.h"
+#include "kernels/program.h"
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 7;
+constexpr uint32_t kDeviceAbi = 8;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -260,6 +261,9 @@ struct Optimize {
   V(void, search, Search)          \
   V(void, random, Random)          \
   V(void, optimize, Optimize)
+/// Verbs of the CPU alone: a GPU gets programs as CUDA C (engine/gpu), and null here.
+#define MT_CPU_VERBS(V) \
+  V(void, run, Run)
 // clang-format on
 
 /// A device: its name, its memory and the table of its verbs.
@@ -278,6 +282,7 @@ struct Device {
   const char* (*take_error)();
 #define MT_FIELD(result, verb, Argument) result (*verb)(const Argument&);
   MT_VERBS(MT_FIELD)
+  MT_CPU_VERBS(MT_FIELD)
 #undef MT_FIELD
 };
 

@@ -7,6 +7,7 @@ inline namespace MT_ISA {
 
 #define MT_DECLARE(result, verb, Argument) result verb(const Argument&);
 MT_VERBS(MT_DECLARE)
+MT_CPU_VERBS(MT_DECLARE)
 #undef MT_DECLARE
 
 }  // namespace MT_ISA

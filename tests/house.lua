@@ -23,6 +23,7 @@ local engine_arrows = {
   gpu = {header = 'core gpu', source = language .. ' gpu'},
   io = {header = 'core io', source = 'core io'},
   profile = {header = 'core profile', source = 'core ops profile'},
+  compile = {header = 'core compile', source = language .. ' compile'},
 }
 -- The same of the bindings: the program at the top, core at the bottom.
 local binding_arrows = {

@@ -142,7 +142,7 @@ int run_entry(lua_State* L) {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
-    return args.out() ? run_into(args, run_body) : run_body(args);
+    return args.out() ? run_into(args, args.out(), run_body) : run_body(args);
   } catch (const Error& error) {
     if (keeps_names(e)) throw;
     throw Error(named(name_of(e), error.what()));

@@ -153,8 +153,9 @@ class Args {
   int out_ = 0;
 };
 
-/// Runs `body` for a call with {out=t}: its result is written into t, which is returned.
-int run_into(Args&, int (*body)(Args&));
+/// Runs `body` for a call with {out=t}, t at stack index `at` above the arguments: its result is written
+/// into t, which is returned.
+int run_into(Args&, int at, int (*body)(Args&));
 /// Whether an elementwise operation of these inputs can write there as it goes: out is none of them, or
 /// exactly one of them.
 bool may_write_to(const Args&, const Tensor* const* inputs, int n);

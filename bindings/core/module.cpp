@@ -317,6 +317,11 @@ const Entry kLanguage[] = {
        push_gradient(a.L);
        return 1;
      }},
+    {"compile()", "What compile/*.lua is made of.",
+     [](Args& a) {
+       push_compile(a.L);
+       return 1;
+     }},
     {"cuda_kernel()", "What cuda/kernel.lua is made of.",
      [](Args& a) {
        push_cuda_kernel(a.L);

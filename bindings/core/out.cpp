@@ -25,9 +25,8 @@ void check_fits(const Tensor& out, const Tensor& made) {
 
 }  // namespace
 
-int run_into(Args& a, int (*body)(Args&)) {
+int run_into(Args& a, int at, int (*body)(Args&)) {
   lua_State* L = a.L;
-  const int at = a.out();
   if (!tensor_at(L, at)) fail("out must be a tensor, got {}", describe(L, at));
   const Tensor out = *tensor_at(L, at);
   bool shares = false, recorded = out.requires_grad();

@@ -53,6 +53,7 @@ void open_generators(lua_State* L);   // the metatable of generators
 void open_markers(lua_State* L);      // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);    // x + y, -x
 void push_cuda(lua_State* L);         // what cuda/init.lua is made of
+void push_compile(lua_State* L);      // parts of mt.map and its kin
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
 void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
 void push_linalg(lua_State* L);       // mt.linalg

@@ -73,6 +73,9 @@ local function library()
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end
+  for _, name in ipairs {'map', 'zip', 'reduce'} do
+    lazy[name] = function() return require('mtorch.compile.map')[name] end
+  end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   return lazy
 end

@@ -64,10 +64,18 @@ What what(const Optimize& o) { return {uint64_t(o.rule), optimizer_name}; }
 // ---- verbs that take their time -------------------------------------------------------------------
 
 #define MT_ENUMERATOR(result, verb, Argument) verb,
-enum class Verb : int { alloc, free, sync, upload, download, MT_VERBS(MT_ENUMERATOR) };
+enum class Verb : int {
+  alloc,
+  free,
+  sync,
+  upload,
+  download,
+  MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR)
+};
 #undef MT_ENUMERATOR
 #define MT_NAME(result, verb, Argument) #verb,
-constexpr const char* kNames[] = {"alloc", "free", "sync", "upload", "download", MT_VERBS(MT_NAME)};
+constexpr const char* kNames[] = {"alloc",  "free",     "sync",
+                                  "upload", "download", MT_VERBS(MT_NAME) MT_CPU_VERBS(MT_NAME)};
 #undef MT_NAME
 
 constexpr uint64_t key_of(int device, Verb verb, const What& w) {
@@ -116,6 +124,7 @@ template <int D> void time_numbers(const Map& m, unsigned numbers) {
 template <int D> void take_time(Device& table) {
 #define MT_TIME(result, verb, Argument) table.verb = Timed<D, &Device::verb, Verb::verb>::call;
   MT_VERBS(MT_TIME)
+  if constexpr (D == 0) { MT_CPU_VERBS(MT_TIME) }
 #undef MT_TIME
   // Memory of the CPU comes from free lists, and there is nothing to wait for: not worth a row.
   if (D > 0 || logging) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/fast_path.h"
 #include "kernels/cpu/narrow.h"
 #include "kernels/device.h"
@@ -13,8 +14,7 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
-/// `one`: the input, from 0, that is one element for all of the block; -1 for none.
-using Loop = void (*)(char* const* data, int64_t n, const double* scalar, int one);
+using Loop = ElementwiseLoop;
 
 /// Whether the loop has a way of its own for an input of one element (x + 1, x * column), where
 /// copies of it would cost as much as the operation. A loop without takes copies.
@@ -198,6 +198,11 @@ void map_few(const Map& m, const Runner& run, bool takes_one) {
 }
 
 }  // namespace
+
+ElementwiseLoop elementwise_loop(int op, Dtype dtype, bool& one) {
+  one = All::one[op];
+  return All::row[op].of[0][static_cast<int>(dtype)];
+}
 
 void map(const Map& call) {
   const Runner run{call, All::row[call.op].of[call.part][static_cast<int>(wide(call.dtype))]};

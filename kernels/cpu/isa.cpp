@@ -7,6 +7,7 @@ inline namespace MT_ISA {
 void fill_verbs(Device& device) {
 #define MT_FILL(result, verb, Argument) device.verb = verb;
   MT_VERBS(MT_FILL)
+  MT_CPU_VERBS(MT_FILL)
 #undef MT_FILL
 }
 

@@ -1,0 +1,186 @@
+// compile.cpp -- what compile/*.lua is made of: expression programs under construction, and their runs
+#include <new>
+
+#include "bindings/functions/functions.h"
+#include "engine/compile/apply.h"
+#include "engine/compile/builder.h"
+#include "engine/ops/ops.h"
+
+namespace mt::lua {
+namespace {
+
+constexpr uint64_t kMark = 0x72656c6975622174;  // "t!builer"
+struct BuilderBox {
+  uint64_t mark = kMark;
+  ir::Builder builder;
+};
+const char kBuilderMeta[] = "mtorch.compile.builder";
+
+ir::Builder& builder_at(const Args& a) {
+  BuilderBox* box = static_cast<BuilderBox*>(lua_touserdata(a.L, 1));
+  const bool ours = box && lua_type(a.L, 1) == LUA_TUSERDATA &&
+                    lua_objlen(a.L, 1) == sizeof(BuilderBox) && box->mark == kMark;
+  if (!ours) a.wrong(1, "a program under construction");
+  return box->builder;
+}
+int free_builder(lua_State* L) {
+  static_cast<BuilderBox*>(lua_touserdata(L, 1))->~BuilderBox();
+  return 0;
+}
+int new_builder(Args& a) {
+  new (lua_newuserdata(a.L, sizeof(BuilderBox))) BuilderBox;
+  if (luaL_newmetatable(a.L, kBuilderMeta)) {
+    lua_pushcfunction(a.L, free_builder);
+    lua_setfield(a.L, -2, "__gc");
+    lua_pushboolean(a.L, 0);
+    lua_setfield(a.L, -2, "__metatable");
+  }
+  lua_setmetatable(a.L, -2);
+  return 1;
+}
+
+int value_at(const Args& a, const ir::Builder& b, int i) {
+  const lua_Integer v = lua_tointeger(a.L, i);
+  if (v < 0 || v >= b.count()) a.wrong(i, "a value of this program");
+  return int(v);
+}
+
+/// op(builder, operation, line, values.., parameters..)
+int add_operation(Args& a) {
+  ir::Builder& b = builder_at(a);
+  const int op = int(lua_tointeger(a.L, 2));
+  if (op < 0 || op >= kOps) a.wrong(2, "an operation");
+  const OpRow& row = op_row(op);
+  b.set_line(int(lua_tointeger(a.L, 3)));
+  int in[3] = {-1, -1, -1};
+  for (int k = 0; k < row.inputs; ++k) in[k] = value_at(a, b, 4 + k);
+  double params[op::kMaxParams] = {};
+  for (int k = 0; k < row.params; ++k)
+    params[k] = a.given(4 + row.inputs + k) ? lua_tonumber(a.L, 4 + row.inputs + k)
+                                            : row.info->params[k].value;
+  lua_pushinteger(a.L, b.add(op, in, params));
+  return 1;
+}
+
+int constant(Args& a) {
+  ir::Builder& b = builder_at(a);
+  const int v = lua_isboolean(a.L, 2) ? b.constant_bool(lua_toboolean(a.L, 2))
+                                      : b.constant(lua_tonumber(a.L, 2));
+  lua_pushinteger(a.L, v);
+  return 1;
+}
+int leaf(Args& a) {
+  ir::Builder& b = builder_at(a);
+  const int which = int(lua_tointeger(a.L, 3));
+  lua_pushinteger(a.L, a.text(2) == "input" ? b.input(which) : b.number(which));
+  return 1;
+}
+/// The value of a constant, or nil; whether it is a bool.
+int ask(Args& a) {
+  const ir::Builder& b = builder_at(a);
+  const int v = value_at(a, b, 2);
+  const auto c = b.constant_of(v);
+  if (!c) lua_pushnil(a.L);
+  else if (b.is_bool(v)) lua_pushboolean(a.L, *c != 0);
+  else lua_pushnumber(a.L, *c);
+  lua_pushboolean(a.L, b.is_bool(v));
+  return 2;
+}
+
+/// finish(builder, {values}, inputs, numbers): the program; which numbers it reads.
+int finish(Args& a) {
+  const ir::Builder& b = builder_at(a);
+  std::vector<int> outputs;
+  a.table(2);
+  for (int k = 1, n = int(lua_objlen(a.L, 2)); k <= n; ++k) {
+    lua_rawgeti(a.L, 2, k);
+    outputs.push_back(value_at(a, b, lua_gettop(a.L)));
+    lua_pop(a.L, 1);
+  }
+  const ir::Expression& e =
+      b.finish(outputs, int(lua_tointeger(a.L, 3)), int(lua_tointeger(a.L, 4)));
+  lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(&e));
+  lua_newtable(a.L);
+  for (int i = 0; i < e.program().count; ++i)
+    if (e.program().code[i].op == kNumber) {
+      lua_pushboolean(a.L, 1);
+      lua_rawseti(a.L, -2, e.program().code[i].which + 1);
+    }
+  return 2;
+}
+const ir::Expression& expression_at(const Args& a, int i) {
+  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
+  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
+}
+
+/// The results of a program: program, name, numbers or nil, tensors..
+int results_of(Args& a) {
+  const ir::Expression& e = expression_at(a, 1);
+  const Program& p = e.program();
+  double numbers[256];
+  if (p.numbers > 256) fail("a compiled function reads {} numbers; at most 256", p.numbers);
+  for (int k = 0; k < p.numbers; ++k) {
+    lua_rawgeti(a.L, 3, k + 1);
+    numbers[k] = lua_tonumber(a.L, -1);
+    lua_pop(a.L, 1);
+  }
+  std::vector<Tensor> inputs;
+  inputs.reserve(size_t(p.inputs));
+  for (int k = 0; k < p.inputs; ++k) inputs.push_back(a.tensor(4 + k));
+  const std::vector<Tensor> results = ir::apply(e, lua_tostring(a.L, 2), inputs, numbers);
+  for (const Tensor& y : results) a.push(y);
+  return int(results.size());
+}
+/// The same, followed by a tensor that the result is written into.
+int run_program(Args& a) {
+  const int after = 4 + expression_at(a, 1).program().inputs;
+  return a.given(after) ? run_into(a, after, results_of) : results_of(a);
+}
+
+/// A copy of a Lua function with the same lines; upvalues are nil, globals those of the state.
+int clone(Args& a) {
+  a.function(1);
+  std::string code;
+  const lua_Writer append = [](lua_State*, const void* p, size_t n, void* to) {
+    static_cast<std::string*>(to)->append(static_cast<const char*>(p), n);
+    return 0;
+  };
+  lua_settop(a.L, 1);
+  if (lua_dump(a.L, append, &code) != 0) a.wrong(1, "a Lua function");
+  if (luaL_loadbuffer(a.L, code.data(), code.size(), "=clone") != 0)
+    fail("a function could not be copied: {}", lua_tostring(a.L, -1));
+  return 1;
+}
+
+const Entry kParts[] = {
+    {"clone(..)", "A copy of a Lua function.", clone},
+    {"builder()", "An empty program.", new_builder},
+    {"op(..)", "An operation's value: builder, operation, line, values.., parameters..",
+     add_operation},
+    {"constant(..)", "A number's or boolean's value: builder, constant.", constant},
+    {"leaf(..)", "builder, 'input' or 'number', which.", leaf},
+    {"ask(..)", "builder, value: its constant or nil; whether it is a bool.", ask},
+    {"finish(..)", "builder, {values}, inputs, numbers: the program.", finish},
+    {"run(..)", "program, name, numbers or nil, tensors.., out: the results.", run_program},
+    {"text(..)", "The program as text.",
+     [](Args& a) { return a.push(ir::text_of(expression_at(a, 1).program())); }},
+    {"operation(..)", "name: the number of an elementwise operation, its inputs, its parameters.",
+     [](Args& a) {
+       const int op = op_named(a.text(1));
+       if (op < 0) return 0;
+       lua_pushinteger(a.L, op);
+       lua_pushinteger(a.L, op_row(op).inputs);
+       lua_pushinteger(a.L, op_row(op).params);
+       return 3;
+     }},
+};
+
+}  // namespace
+
+void push_compile(lua_State* L) {
+  lua_newtable(L);
+  add(L, kParts);
+  for (const Entry& e : kParts) e.internal = true;
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,214 @@
+-- map.lua -- mt.map, mt.zip and mt.reduce: Lua functions of numbers as compiled functions of tensors
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local trace = require 'mtorch.compile.trace'
+local parts = trace.parts
+local run = parts.run
+
+local compiled = {}
+local records = setmetatable({}, {__mode = 'k'}) -- the compiled function -> what is known of it
+compiled.records = records
+local most_programs = 8
+
+--- Whether what the program was made for still holds.
+local function holds(guards)
+  for i = 1, #guards do
+    local g = guards[i]
+    if not rawequal(g.read(), g.value) then return false end
+  end
+  return true
+end
+
+--- The program for arguments of these kinds, made where there is none whose guards hold.
+local function program_for(record, kinds)
+  local key = table.concat(kinds, ' ')
+  local list = record.programs[key]
+  if not list then
+    list = {}
+    record.programs[key] = list
+  end
+  for i = 1, #list do
+    if holds(list[i].guards) then return list[i] end
+  end
+  local made = trace.compile(record.f, kinds, record.name)
+  table.insert(list, 1, made)
+  list[most_programs + 1] = nil
+  if #kinds == made.inputs and #made.guards == 0 and #made.numbers == 0 and #made.operands == 0 then
+    record.simple[#kinds] = made.program
+  end
+  return made
+end
+
+local function check_options(record, options)
+  for key in pairs(options) do
+    if key ~= 'out' then core.fail("%s: unknown option '%s'; there is 'out'", record.name, tostring(key)) end
+  end
+  return options.out
+end
+
+--- The arguments sorted: tensors, numbers, and what each is.
+local function sorted(record, n, ...)
+  local tensors, numbers, kinds, out = {}, {}, {}, nil
+  for i = 1, n do
+    local x = select(i, ...)
+    if mt.is_tensor(x) then kinds[i], tensors[#tensors + 1] = 'tensor', x
+    elseif type(x) == 'number' then kinds[i], numbers[#numbers + 1] = 'number', x
+    elseif i == n and type(x) == 'table' then out = check_options(record, x)
+    else core.fail('%s: argument %d must be a tensor or a number, got %s', record.name, i, core.describe(x)) end
+  end
+  if #tensors == 0 then core.fail('%s: none of the arguments is a tensor', record.name) end
+  return tensors, numbers, kinds, out
+end
+
+local function call(record, ...)
+  local tensors, given, kinds, out = sorted(record, select('#', ...), ...)
+  local made = program_for(record, kinds)
+  local numbers = {}
+  for k, n in ipairs(made.numbers) do
+    if made.used[k] then
+      local x = n.read()
+      if type(x) ~= 'number' then
+        core.fail("%s: the captured '%s' was a number and is %s now", record.name, n.name, core.describe(x))
+      end
+      numbers[k] = x
+    end
+  end
+  for k, x in ipairs(given) do numbers[128 + k] = x end
+  for _, o in ipairs(made.operands) do
+    local t = o.read()
+    if not mt.is_tensor(t) or t:dim() ~= 0 then
+      core.fail("%s: the captured '%s' was a 0-d tensor and is %s now", record.name, o.name, core.describe(t))
+    end
+    tensors[#tensors + 1] = t
+  end
+  tensors[#tensors + 1] = out
+  return run(made.program, record.name, numbers, unpack(tensors))
+end
+
+--- The function of tensors that f becomes.
+local function compile(name, f)
+  local record = {f = f, name = name, programs = {}, simple = {}}
+  local simple, is_tensor = record.simple, mt.is_tensor
+  local function compiled_function(x, y, ...)
+    if is_tensor(x) then -- the common calls, without a table
+      if y == nil and select('#', ...) == 0 then
+        if simple[1] then return run(simple[1], name, nil, x) end
+      elseif is_tensor(y) and select('#', ...) == 0 and simple[2] then
+        return run(simple[2], name, nil, x, y)
+      end
+    end
+    if y == nil and select('#', ...) == 0 then return call(record, x) end
+    return call(record, x, y, ...)
+  end
+  records[compiled_function] = record
+  return compiled_function
+end
+
+local function check_function(name, f)
+  if type(f) ~= 'function' then core.fail('%s: it takes a Lua function, got %s', name, core.describe(f)) end
+  if records[f] then core.fail('%s: this function is compiled already', name) end
+  if debug.getinfo(f, 'S').what == 'C' then
+    core.fail('%s: it takes a Lua function of numbers; this one is built in', name)
+  end
+end
+
+local help = 'The Lua function f of numbers, compiled: called with tensors (any layout, broadcast) and numbers it ' ..
+  'gives f of their elements, with gradients of every order. Captured numbers are read again at every call.'
+compiled.map = core.declare('map(f: function)', help .. ' mt.map(function(x) return x * x end)(t)', function(f)
+  check_function('map', f)
+  return compile('map', f)
+end)
+compiled.zip = core.declare('zip(f: function)', help .. ' mt.zip(function(x, y) return x * y end)(a, b)', function(f)
+  check_function('zip', f)
+  return compile('zip', f)
+end)
+
+-- ---- reduce ------------------------------------------------------------------------------------------
+
+--- What f is for numbers, or an error at the user's line.
+local function on_numbers(f, a, b)
+  local y = f(a, b)
+  if type(y) ~= 'number' then core.fail('reduce: f must return a number, it returned %s', core.describe(y)) end
+  return y
+end
+local function close(a, b)
+  return a == b or (a ~= a and b ~= b) or math.abs(a - b) <= 1e-9 * math.max(math.abs(a), math.abs(b), 1)
+end
+
+--- Tries f on samples: it must be associative, the identity neutral on both sides.
+local function check_reduction(f, identity)
+  local samples = {-2.5, -1, 0, 0.75, 1, 3.25}
+  for _, a in ipairs(samples) do
+    local left, right = on_numbers(f, identity, a), on_numbers(f, a, identity)
+    if not close(left, a) or not close(right, a) then
+      core.fail('reduce: the identity %g is not neutral: f(%g, %g) is %g', identity, close(left, a) and a or identity,
+        close(left, a) and identity or a, close(left, a) and right or left)
+    end
+  end
+  for _, a in ipairs(samples) do
+    for _, b in ipairs(samples) do
+      for _, c in ipairs(samples) do
+        local left, right = on_numbers(f, on_numbers(f, a, b), c), on_numbers(f, a, on_numbers(f, b, c))
+        if not close(left, right) then
+          core.fail('reduce: f is not associative: f(f(%g, %g), %g) is %g, f(%g, f(%g, %g)) is %g', a, b, c, left, a, b,
+            c, right)
+        end
+      end
+    end
+  end
+end
+
+--- The name of the built-in reduction that f is, or nil.
+local function built_in(program)
+  local text = parts.text(program):gsub(' +; line %d+', '')
+  local head = '%0 = input 1\n%1 = input 2\n'
+  if text == head .. '%2 = add %0, %1\nreturn %2\n' then return 'sum' end
+  if text == head .. '%2 = mul %0, %1\nreturn %2\n' then return 'prod' end
+end
+
+--- Pairs of neighbours along a dimension, again and again, until one element is left: a tree that depends on the
+--- size alone.
+local function reduce_pairs(pair, x, dim, identity)
+  local n = x:size(dim)
+  if n == 0 then
+    local shape = x:size()
+    shape[dim] = 1
+    return mt.full(shape, identity, {dtype = x.dtype, device = x.device})
+  end
+  while n > 1 do
+    local half = math.floor(n / 2)
+    local pairs_of = x:narrow(dim, 1, 2 * half):unflatten(dim, {half, 2})
+    local y = pair(pairs_of:select(dim + 1, 1), pairs_of:select(dim + 1, 2))
+    x = n % 2 == 1 and mt.cat({y, x:narrow(dim, n, 1):to(y.dtype)}, dim) or y
+    n = x:size(dim)
+  end
+  return x
+end
+
+compiled.reduce = core.declare('reduce(f: function, identity: number)',
+  'The Lua function f of two numbers as a reduction, called r(x[, dim[, keepdim]]): f must be associative and the ' ..
+  'identity neutral, which is tried on samples. Without dim the result is 0-d, of nothing it is the identity; with ' ..
+  'gradients. mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)',
+  function(f, identity)
+    check_function('reduce', f)
+    local pair, checked, name = compile('reduce', f), false, nil
+    return function(x, dim, keepdim)
+      if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
+      if not checked then
+        check_reduction(f, identity)
+        checked = true
+      end
+      local made = program_for(records[pair], {'tensor', 'tensor'})
+      name = built_in(made.program)
+      if name and x:numel() > 0 then
+        if dim == nil then return x[name](x) end
+        return x[name](x, dim, keepdim or false)
+      end
+      if dim == nil then return reduce_pairs(pair, x:reshape(-1), 1, identity):reshape({}) end
+      if dim < 0 then dim = dim + x:dim() + 1 end
+      local y = reduce_pairs(pair, x, dim, identity)
+      return keepdim and y or y:squeeze(dim)
+    end
+  end)
+
+return compiled

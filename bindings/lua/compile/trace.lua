@@ -1,0 +1,472 @@
+-- trace.lua -- calls a Lua function with symbols for numbers, and so makes an expression program of it
+--
+-- The function itself is not touched: a clone of it runs, whose globals and upvalues are stand-ins.
+-- Symbols and stand-ins for captured tables are cdata, since Lua asks cdata, unlike tables, when they
+-- are compared with numbers, or their length is taken. A comparison of symbols chooses: the function is
+-- run once for each way through it, and the ways are joined by `where`.
+local ffi = require 'ffi'
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local parts = core.compile()
+
+local trace = {}
+
+ffi.cdef 'typedef struct { int32_t id; } mtorch_symbol; typedef struct { int32_t id; } mtorch_captured;'
+local Symbol, Captured = ffi.typeof 'mtorch_symbol', ffi.typeof 'mtorch_captured'
+local getinfo, getupvalue, setupvalue = debug.getinfo, debug.getupvalue, debug.setupvalue
+
+local most_paths, most_decisions = 64, 24
+local session -- of the trace under way
+local Session = {}
+Session.__index = Session
+
+local function is_symbol(x) return ffi.istype(Symbol, x) end
+local function is_captured(x) return ffi.istype(Captured, x) end
+
+--- The line of the user's function that is running.
+local function line()
+  for level = 3, 40 do
+    local info = getinfo(level, 'Sl')
+    if not info then return 0 end
+    if info.currentline > 0 and info.source:sub(1, 8) ~= '@mtorch/' then return info.currentline end
+  end
+  return 0
+end
+
+local function id_of(x)
+  local kind = type(x)
+  if is_symbol(x) then return x.id end
+  if kind == 'number' or kind == 'boolean' then return parts.constant(session.builder, x) end
+  core.fail('arithmetic on %s; a compiled function calculates with numbers', kind == 'cdata' and 'a captured table' or
+    core.describe(x))
+end
+
+local operations = setmetatable({}, {__index = function(self, name)
+  local id, inputs, parameters = parts.operation(name)
+  local found = id and {id = id, inputs = inputs, parameters = parameters, name = name} or false
+  rawset(self, name, found)
+  return found
+end})
+
+--- The value of an operation: a symbol, or the number or boolean that it is.
+local function operation(op, ...)
+  if not session then core.fail('%s: a symbol of a trace that has ended', op.name) end
+  local a, b, c = ...
+  local n = op.inputs
+  local id
+  if n == 1 then id = parts.op(session.builder, op.id, line(), id_of(a), select(2, ...))
+  elseif n == 2 then id = parts.op(session.builder, op.id, line(), id_of(a), id_of(b), select(3, ...))
+  else id = parts.op(session.builder, op.id, line(), id_of(a), id_of(b), id_of(c), select(4, ...)) end
+  local constant, is_bool = parts.ask(session.builder, id)
+  if constant ~= nil then return constant end
+  local symbol = Symbol(id)
+  if is_bool then session.bools[id] = true end
+  return symbol
+end
+
+--- Which way this path takes where a bool decides.
+local function decide(condition)
+  if type(condition) == 'boolean' then return condition end
+  local s = session
+  local known = s.decided[condition.id]
+  if known ~= nil then return known end
+  s.position = s.position + 1
+  if s.position > most_decisions then
+    core.fail('a traced function decides more than %d times on one path, at line %d; a loop whose end depends on an ' ..
+      'element cannot be traced', most_decisions, line())
+  end
+  local choice = s.choices[s.position]
+  if choice == nil then choice = true end
+  s.choices[s.position], s.conditions[s.position] = choice, condition.id
+  s.decided[condition.id] = choice
+  return choice
+end
+
+local function op(name) return operations[name] end
+local function where(c, a, b) return operation(op 'where', c, a, b) end
+
+local meta = {
+  __add = function(a, b) return (operation(op 'add', a, b)) end,
+  __sub = function(a, b) return (operation(op 'sub', a, b)) end,
+  __mul = function(a, b) return (operation(op 'mul', a, b)) end,
+  __div = function(a, b) return (operation(op 'div', a, b)) end,
+  __pow = function(a, b) return (operation(op 'pow', a, b)) end,
+  __unm = function(a) return (operation(op 'neg', a)) end,
+  -- a - floor(a / b) * b, as LuaJIT has it
+  __mod = function(a, b)
+    local whole = operation(op 'floor', operation(op 'div', a, b))
+    return (operation(op 'sub', a, operation(op 'mul', whole, b)))
+  end,
+  __lt = function(a, b) return (decide(operation(op 'lt', a, b))) end,
+  __le = function(a, b) return (decide(operation(op 'le', a, b))) end,
+  __eq = function(a, b)
+    local function is_number(x) return type(x) == 'number' or is_symbol(x) end
+    if not is_number(a) or not is_number(b) then return false end
+    return (decide(operation(op 'eq', a, b)))
+  end,
+  __concat = function() core.fail('a traced number cannot be made text') end,
+  __tostring = function() return 'a number that is being traced' end,
+  __call = function() core.fail('a number is called as a function') end,
+  __newindex = function() core.fail('a number has no fields') end,
+}
+--- x:relu() and its kin.
+function meta.__index(_, key)
+  local of = operations[key]
+  if not of then core.fail("a number has no '%s'", tostring(key)) end
+  return function(...) return (operation(of, ...)) end
+end
+ffi.metatype(Symbol, meta)
+
+-- ---- math.* of symbols -----------------------------------------------------------------------------
+
+local symbolic = {} -- Lua's function -> that of symbols
+local function any_symbol(...)
+  for i = 1, select('#', ...) do
+    if is_symbol((select(i, ...))) then return true end
+  end
+  return false
+end
+local function define(name, f)
+  local plain = math[name]
+  symbolic[plain] = function(...)
+    if not any_symbol(...) then return plain(...) end
+    return (f(...))
+  end
+end
+for name, other in pairs {exp = 'exp', log10 = 'log10', sin = 'sin', cos = 'cos', tan = 'tan', asin = 'asin',
+  acos = 'acos', atan = 'atan', sinh = 'sinh', cosh = 'cosh', tanh = 'tanh', sqrt = 'sqrt', abs = 'abs',
+  floor = 'floor', ceil = 'ceil', pow = 'pow', fmod = 'fmod', atan2 = 'atan2', deg = 'rad2deg', rad = 'deg2rad'} do
+  local of = op(other)
+  define(name, function(a, b)
+    if of.inputs == 1 then return operation(of, a) end
+    return operation(of, a, b)
+  end)
+end
+define('log', function(x, base)
+  local y = operation(op 'log', x)
+  return base and operation(op 'div', y, symbolic[math.log](base)) or y
+end)
+-- What LuaJIT's interpreter does with NaN and zeros of both signs.
+local function fold(name)
+  return function(first, ...)
+    for i = 1, select('#', ...) do
+      local x = select(i, ...)
+      first = where(operation(op(name), first, x), first, x)
+    end
+    return first
+  end
+end
+define('max', fold 'gt')
+define('min', fold 'lt')
+define('modf', function(x) return operation(op 'trunc', x) end)
+symbolic[math.modf] = function(x)
+  if not is_symbol(x) then return math.modf(x) end
+  local whole = operation(op 'trunc', x)
+  return whole, (operation(op 'sub', x, whole))
+end
+define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', e)) end)
+symbolic[math.random] = function()
+  core.fail('math.random in a compiled function: it runs once for all elements; give it a tensor of mt.rand')
+end
+symbolic[math.frexp] = function() core.fail('math.frexp cannot be compiled') end
+
+local math_of_symbols = setmetatable({}, {__index = function(_, key)
+  local plain = math[key]
+  return symbolic[plain] or plain
+end, __newindex = function() core.fail('a compiled function changes math') end})
+
+--- mt.relu(x) and its kin; other names as they are.
+local functions_of_mt = setmetatable({}, {__index = function(self, key)
+  local of = type(key) == 'string' and operations[key]
+  if not of then core.fail("mt.%s is no function of numbers; a compiled function can use those of one element, such " ..
+    'as mt.relu and mt.sigmoid', tostring(key)) end
+  local function f(...) return (operation(of, ...)) end
+  rawset(self, key, f)
+  return f
+end, __newindex = function() core.fail('a compiled function changes mt') end})
+
+-- ---- what Lua's own functions do with symbols and captured tables -------------------------------------
+
+local function contents(t) return session.tables[t.id] end
+symbolic[type] = function(x)
+  return is_symbol(x) and 'number' or is_captured(x) and 'table' or type(x)
+end
+symbolic[tonumber] = function(x, base)
+  if is_symbol(x) then return x end
+  return tonumber(x, base)
+end
+symbolic[next] = function(t, key)
+  if not is_captured(t) then return next(t, key) end
+  local following = next(contents(t).value, key)
+  if following ~= nil then return following, t[following] end
+end
+symbolic[pairs] = function(t)
+  if not is_captured(t) then return pairs(t) end
+  return symbolic[next], t, nil
+end
+symbolic[ipairs] = function(t)
+  if not is_captured(t) then return ipairs(t) end
+  return function(_, i)
+    if t[i + 1] ~= nil then return i + 1, t[i + 1] end
+  end, t, 0
+end
+symbolic[unpack] = function(t, i, j)
+  if not is_captured(t) then return unpack(t, i, j) end
+  local list = {}
+  for k = i or 1, j or #t do list[k] = t[k] end
+  return unpack(list, i or 1, j or #t)
+end
+for _, f in ipairs {print, io.write, tostring} do
+  symbolic[f] = f == tostring and function(x) return tostring(x) end or function()
+    core.fail('a compiled function prints; it runs once for all elements')
+  end
+end
+
+-- ---- captured values: numbers are parameters, the rest are guards --------------------------------------
+
+--- What a captured value is inside the clone. `read` reads it again; `where_from` names it.
+function Session:stand_in(value, read, where_from)
+  local kind = type(value)
+  if kind == 'number' then
+    if self.frozen == true or self.frozen == where_from then
+      self:guard(read, value, where_from)
+      return value
+    end
+    local known = self.known[where_from]
+    if known then return known end
+    local k = #self.numbers + 1
+    self.numbers[k] = {read = read, name = where_from}
+    local symbol = Symbol(parts.leaf(self.builder, 'number', k - 1))
+    self.known[where_from] = symbol
+    return symbol
+  elseif kind == 'table' then
+    if rawequal(value, mt) then return functions_of_mt end
+    if rawequal(value, math) then return math_of_symbols end
+    return self:captured(value, read, where_from)
+  elseif mt.is_tensor(value) then
+    if value:dim() ~= 0 then
+      core.fail("the captured tensor '%s' is %s; inside a compiled function only a 0-d tensor can be captured, " ..
+        'others are arguments', where_from, tostring(value.shape))
+    end
+    return self:operand(read, where_from)
+  end
+  self:guard(read, value, where_from)
+  if kind == 'function' then return self:function_of(value, where_from) end
+  return value
+end
+
+function Session:guard(read, value, where_from)
+  if self.guarded[where_from] then return end
+  self.guarded[where_from] = true
+  self.guards[#self.guards + 1] = {read = read, value = value, name = where_from}
+end
+
+function Session:operand(read, where_from)
+  local known = self.known[where_from]
+  if known then return known end
+  self.operands[#self.operands + 1] = {read = read, name = where_from}
+  local symbol = Symbol(parts.leaf(self.builder, 'input', self.inputs + #self.operands - 1))
+  self.known[where_from] = symbol
+  return symbol
+end
+
+function Session:captured(value, read, where_from)
+  local known = self.known[where_from]
+  if known then return known end
+  local id = #self.tables + 1
+  self.tables[id] = {value = value, read = read, name = where_from, fields = {}}
+  local stand_in = Captured(id)
+  self.known[where_from] = stand_in
+  return stand_in
+end
+
+local function field_name(name, key)
+  if type(key) == 'string' then return name .. '.' .. key end
+  return ('%s[%s]'):format(name, tostring(key))
+end
+ffi.metatype(Captured, {
+  __index = function(self, key)
+    if not session then core.fail('a captured table of a trace that has ended') end
+    if is_symbol(key) then core.fail('a captured table is indexed by a traced number; pass it as a tensor') end
+    local t = contents(self)
+    local value = t.value[key]
+    local read = t.read
+    return (session:stand_in(value, function()
+      local now = read()
+      return type(now) == 'table' and now[key] or nil
+    end, field_name(t.name, key)))
+  end,
+  __newindex = function(self, key)
+    core.fail("a compiled function writes to the captured '%s'; it must have no effects",
+      field_name(contents(self).name, key))
+  end,
+  __len = function(self)
+    local t = contents(self)
+    local read, n = t.read, #t.value
+    session:guard(function()
+      local now = read()
+      return type(now) == 'table' and #now or nil
+    end, n, '#' .. t.name)
+    return n
+  end,
+  __tostring = function(self) return contents(self).name end,
+  __call = function(self) core.fail("the captured '%s' is called; a compiled function can call functions of numbers",
+    contents(self).name) end,
+})
+
+--- The function of symbols for a captured function: math's and mt's have one; a Lua function is cloned.
+function Session:function_of(f, name)
+  if symbolic[f] then return symbolic[f] end
+  local signature = core.entry(f)
+  local of = signature and operations[signature:match '^[%w_]+' or '']
+  if of then return functions_of_mt[of.name] end
+  if getinfo(f, 'S').what == 'C' then return f end
+  return self:clone(f, name)
+end
+
+--- A copy of a Lua function with the same lines, whose upvalues and globals are stand-ins.
+function Session:clone(f, name)
+  if self.clones[f] then return self.clones[f] end
+  local clone = parts.clone(f)
+  self.clones[f] = clone
+  local env = getfenv(f)
+  setfenv(clone, setmetatable({}, {
+    __index = function(_, key)
+      local value = env[key]
+      if symbolic[value] then return symbolic[value] end
+      return (self:stand_in(value, function() return env[key] end, tostring(key)))
+    end,
+    __newindex = function(_, key)
+      core.fail("a compiled function writes to the global '%s'; it must have no effects", tostring(key))
+    end}))
+  local set = {}
+  for i = 1, getinfo(f, 'u').nups do
+    local upvalue, value = getupvalue(f, i)
+    if upvalue == '' then upvalue = ('upvalue %d'):format(i) end
+    local stand_in = self:stand_in(value, function() return (select(2, getupvalue(f, i))) end,
+      name == '' and upvalue or upvalue)
+    setupvalue(clone, i, stand_in)
+    set[i] = {name = upvalue, value = stand_in}
+  end
+  self.written[#self.written + 1] = {clone = clone, set = set}
+  return clone
+end
+
+--- An upvalue that the function assigned: only the clone's has changed.
+function Session:check_upvalues()
+  for _, w in ipairs(self.written) do
+    for i, u in ipairs(w.set) do
+      local _, now = getupvalue(w.clone, i)
+      if not rawequal(now, u.value) and not (is_symbol(now) and is_symbol(u.value) and now.id == u.value.id) then
+        core.fail("a compiled function assigns the captured '%s'; it must have no effects", u.name)
+      end
+    end
+  end
+end
+
+-- ---- the ways through the function ------------------------------------------------------------------
+
+local function pack(...) return {n = select('#', ...), ...} end
+
+--- Calls the clone on every path; returns the results of each with what it decided.
+function Session:explore(f, arguments)
+  local leaves = {}
+  self.choices = {}
+  repeat
+    self.position, self.conditions, self.decided = 0, {}, {}
+    local results = pack(f(unpack(arguments, 1, arguments.n)))
+    self:check_upvalues()
+    leaves[#leaves + 1] = {results = results, conditions = self.conditions, choices = {unpack(self.choices, 1,
+      self.position)}, n = self.position}
+    if #leaves > most_paths then
+      core.fail('a traced function has more than %d ways through it', most_paths)
+    end
+    local last = self.position
+    while last > 0 and not self.choices[last] do last = last - 1 end
+    if last > 0 then self.choices[last] = false end
+    for i = last + 1, #self.choices do self.choices[i] = nil end
+  until last == 0
+  return leaves
+end
+
+local function kind_of(s, x)
+  if is_symbol(x) then return s.bools[x.id] and 'a boolean' or 'a number' end
+  local kind = type(x)
+  return (kind == 'number' or kind == 'boolean') and 'a ' .. kind or core.describe(x)
+end
+
+--- The results of leaves from..to, which agree in the first depth - 1 decisions.
+function Session:join(leaves, from, to, depth)
+  if from == to then return leaves[from].results end
+  local second = from
+  while leaves[second].choices[depth] do second = second + 1 end
+  local yes, no = self:join(leaves, from, second - 1, depth + 1), self:join(leaves, second, to, depth + 1)
+  if yes.n ~= no.n then core.fail('it returns %d values on one path and %d on another', yes.n, no.n) end
+  local joined, condition = {n = yes.n}, Symbol(leaves[from].conditions[depth])
+  for k = 1, yes.n do
+    local a, b = kind_of(self, yes[k]), kind_of(self, no[k])
+    if a ~= b then core.fail('result %d is %s on one path and %s on another', k, a, b) end
+    joined[k] = where(condition, yes[k], no[k])
+  end
+  return joined
+end
+
+--- The program of f for `inputs` tensors among its arguments ('tensor' or 'number' each).
+local function attempt(f, kinds, name, frozen)
+  local inputs = 0
+  for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
+  local s = setmetatable({builder = parts.builder(), inputs = inputs, frozen = frozen, numbers = {}, guards = {},
+    guarded = {}, operands = {}, tables = {}, known = {}, clones = {}, written = {}, bools = {}}, Session)
+  local before = session
+  session = s
+  local ok, result = pcall(function()
+    local arguments, input, number = {n = #kinds}, 0, 0
+    for i, kind in ipairs(kinds) do
+      if kind == 'tensor' then
+        arguments[i], input = Symbol(parts.leaf(s.builder, 'input', input)), input + 1
+      else -- numbers of the call come after 128 captured ones
+        arguments[i], number = Symbol(parts.leaf(s.builder, 'number', 128 + number)), number + 1
+      end
+    end
+    local joined = s:explore(s:clone(f, ''), arguments)
+    joined = s:join(joined, 1, #joined, 1)
+    if joined.n == 0 then core.fail('it returns nothing') end
+    local values = {}
+    for k = 1, joined.n do
+      local kind = kind_of(s, joined[k])
+      if kind ~= 'a number' and kind ~= 'a boolean' then core.fail('result %d is %s, no number', k, kind) end
+      values[k] = id_of(joined[k])
+    end
+    if #s.numbers > 128 then core.fail('it captures %d numbers; at most 128', #s.numbers) end
+    local count = number > 0 and 128 + number or #s.numbers
+    local program, used = parts.finish(s.builder, values, inputs + #s.operands, count)
+    return {program = program, used = used, results = joined.n}
+  end)
+  session = before
+  if not ok then return nil, result, s end
+  result.numbers, result.guards, result.operands, result.inputs = s.numbers, s.guards, s.operands, inputs
+  for k = #s.numbers, 1, -1 do -- what the program does not read need not be read for it
+    if result.used[k] then break end
+    s.numbers[k] = nil
+  end
+  return result
+end
+
+--- Makes a program of a Lua function; name is 'map' and so on. A captured number is a parameter, or where that
+--- cannot be traced (the end of a loop) a guard.
+function trace.compile(f, kinds, name)
+  local found, trouble, s = attempt(f, kinds, name, nil)
+  if found then return found end
+  local captured = {}
+  for _, n in ipairs(s.numbers) do captured[#captured + 1] = n.name end
+  for i = 1, #captured + 1 do
+    found = #captured > 0 and attempt(f, kinds, name, captured[i] or true)
+    if found then return found end
+  end
+  local place, message = tostring(trouble):match '^(.-:%d+: )(.*)$'
+  if place then error(place .. name .. ': ' .. message, 0) end
+  core.fail('%s: %s', name, tostring(trouble))
+end
+
+trace.parts = parts
+return trace

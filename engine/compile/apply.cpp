@@ -1,0 +1,191 @@
+// apply.cpp -- expression programs on tensors: dtypes, broadcasting, the verb, the recorded gradient
+#include "engine/compile/apply.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/autograd/function.h"
+#include "engine/core/device.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/out.h"
+
+namespace mt::ir {
+namespace {
+
+/// The dtype that numbers are calculated in. A 0-d tensor ranks below others, as in PyTorch.
+Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
+                      const double* numbers) {
+  Dtype tensors = Dtype::none, points = Dtype::none;
+  for (const Tensor& x : inputs) {
+    Dtype& kind = x.dim() == 0 ? points : tensors;
+    kind = promote(kind, x.dtype());
+  }
+  Dtype d = tensors == Dtype::none ? points : tensors;
+  if (tensors != Dtype::none && points != Dtype::none && !is_float(tensors) &&
+      (is_float(points) || tensors == Dtype::b8))
+    d = promote(tensors, points);
+  if (is_float(d)) return d;
+  bool whole = e.is_whole() && d != Dtype::none;
+  for (int k = 0; k < e.program().numbers; ++k) whole &= numbers[k] == std::floor(numbers[k]);
+  return !whole ? default_dtype() : d == Dtype::b8 ? Dtype::i64 : d;
+}
+
+/// Runs the program over operands of one shape, all of its dtype.
+void run(const Expression& e, Dtype dtype, const Tensor* const* out, const Tensor* const* in,
+         const double* numbers) {
+  const Program& p = e.program();
+  const Tensor& first = *out[0];
+  Run r;
+  r.program = &p, r.dtype = dtype, r.numbers = numbers;
+  const int used = p.outputs + p.inputs;
+  bool flat = true;
+  for (int k = 0; k < used; ++k) {
+    const Tensor& x = k < p.outputs ? *out[k] : *in[k - p.outputs];
+    r.data[k] = x.data();
+    r.is_bool[k] = k < p.outputs && e.is_bool(k);
+    flat &= x.is_contiguous();
+  }
+  r.ndim = flat ? 1 : first.dim();
+  if (flat) r.size[0] = first.numel();
+  for (int d = 0; !flat && d < r.ndim; ++d) r.size[d] = first.size(d);
+  for (int k = 0; k < used; ++k) {
+    const TensorImpl& x = *(k < p.outputs ? *out[k] : *in[k - p.outputs]).impl();
+    if (flat) r.stride[k][0] = 1;
+    else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * size_t(r.ndim));
+  }
+  first.device().run(r);
+}
+
+/// The results, without a gradient, of inputs of one shape and dtype.
+std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
+                            const Shape& shape, const Device& device, const double* numbers,
+                            const Tensor* target) {
+  const Program& p = e.program();
+  const Dtype calculated = wide(dtype);
+  std::vector<Tensor> results(size_t(p.outputs)), converted(inputs.size());
+  const Tensor *out[kMaxProgramOutputs], *in[kMaxProgramInputs];
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (inputs[k].dtype() != calculated) converted[k] = to(inputs[k].detach(), calculated);
+    in[k] = converted[k].defined() ? &converted[k] : &inputs[k];
+  }
+  for (int k = 0; k < p.outputs; ++k) {
+    const Dtype d = e.is_bool(k) ? Dtype::b8 : calculated;
+    results[size_t(k)] = result_in(target, shape, d, device);
+    out[k] = &results[size_t(k)];
+  }
+  run(e, calculated, out, in, numbers);
+  if (calculated != dtype)
+    for (int k = 0; k < p.outputs; ++k)
+      if (!e.is_bool(k)) results[size_t(k)] = to(results[size_t(k)], dtype);
+  return results;
+}
+
+// ---- the recorded gradient --------------------------------------------------------------------------
+
+/// What the node of a program keeps, followed by its numbers.
+struct Kept {
+  const Expression* expression;
+  unsigned wanted;
+  int8_t slot[kMaxProgramOperands];  // of a gradient's operands: where the node saved it; -1: g
+};
+constexpr size_t kKeptDoubles = (sizeof(Kept) + sizeof(double) - 1) / sizeof(double);
+
+void program_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const double* const list = node.kept_list<double>();
+  Kept kept;
+  std::memcpy(&kept, list, sizeof kept);
+  const Expression::Gradient& d = kept.expression->gradient(kept.wanted);
+  std::vector<Tensor> operands;
+  for (size_t k = 0; k < d.operands.size(); ++k)
+    operands.push_back(kept.slot[k] < 0 ? g : node.get(kept.slot[k]));
+  const std::vector<Tensor> found =
+      apply(*d.expression, "the gradient of map", operands, list + kKeptDoubles);
+  for (size_t k = 0; k < d.inputs.size(); ++k)
+    if (node.wants(d.inputs[k])) dx[d.inputs[k]] = found[k];
+}
+const NodeType kProgram{"map", program_backward};
+
+/// Records a program of one result whose gradient reads at most kMaxSaved inputs; false where it
+/// reads more.
+bool record_small(const Expression& e, const Expression::Gradient& d, unsigned wanted,
+                  const std::vector<Tensor>& inputs, const Tensor& out, const double* numbers) {
+  Kept kept{&e, wanted, {}};
+  int saved = 0;
+  for (size_t k = 0; k < d.operands.size(); ++k)
+    kept.slot[k] = int8_t(d.operands[k] == 0 ? -1 : saved++);
+  if (saved > kMaxSaved) return false;
+  Node& node = record(kProgram, out, inputs);
+  for (size_t k = 0; k < d.operands.size(); ++k)
+    if (kept.slot[k] >= 0)
+      node.save(kept.slot[k], inputs[size_t(d.operands[k] - 1)], d.operands[k] - 1);
+  double* const list = node.keep_list<double>(kKeptDoubles + size_t(e.program().numbers));
+  std::memcpy(list, &kept, sizeof kept);
+  for (int k = 0; k < e.program().numbers; ++k) list[kKeptDoubles + size_t(k)] = numbers[k];
+  return true;
+}
+
+std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient& d,
+                                 const char* name, const std::vector<Tensor>& inputs,
+                                 const std::vector<Tensor>& outputs, const double* numbers) {
+  const int results = e.program().outputs;
+  std::vector<Tensor> save;
+  std::vector<int> place;  // of an operand: in `save`, or -1 - result
+  for (int k : d.operands) {
+    place.push_back(k < results ? -1 - k : int(save.size()));
+    if (k >= results) save.push_back(inputs[size_t(k - results)]);
+  }
+  std::vector<double> kept(numbers, numbers + e.program().numbers);
+  const auto backward = [&d, place, kept, n = inputs.size()](const std::vector<Tensor>& g) {
+    const std::vector<Tensor> saved = saved_tensors();
+    std::vector<Tensor> operands, dx(n);
+    for (int k : place) operands.push_back(k < 0 ? g[size_t(-1 - k)] : saved[size_t(k)]);
+    const std::vector<Tensor> found =
+        apply(*d.expression, "the gradient of map", operands, kept.data());
+    for (size_t k = 0; k < d.inputs.size(); ++k) dx[size_t(d.inputs[k])] = found[k];
+    return dx;
+  };
+  return record_function(name, inputs, outputs, std::vector<bool>(outputs.size(), false), save,
+                         backward);
+}
+
+std::vector<Tensor> recorded(const Expression& e, const char* name,
+                             const std::vector<Tensor>& inputs, std::vector<Tensor> outputs,
+                             const double* numbers) {
+  unsigned wanted = 0;
+  for (size_t k = 0; k < inputs.size(); ++k) wanted |= unsigned(inputs[k].requires_grad()) << k;
+  const Expression::Gradient& d = e.gradient(wanted);
+  if (!d.expression) return outputs;
+  if (outputs.size() == 1 && record_small(e, d, wanted, inputs, outputs[0], numbers))
+    return outputs;
+  return record_large(e, d, name, inputs, outputs, numbers);
+}
+
+}  // namespace
+
+std::vector<Tensor> apply(const Expression& e, const char* name, const std::vector<Tensor>& given,
+                          const double* numbers) {
+  const Tensor* const out = Into::take();
+  if (given.empty()) fail("{}: it needs a tensor", name);
+  const Device& device = given[0].device();
+  const Dtype dtype = computing_dtype(e, given, numbers);
+  Shape shape = given[0].shape();
+  bool wants = false;
+  for (const Tensor& x : given) {
+    if (&x.device() != &device)
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, device.name,
+           x.device().name, device.name);
+    shape = broadcast(name, shape, x.shape());
+    wants |= wants_grad(x);
+  }
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : given) {
+    const Tensor& y = wants ? to(x, dtype) : x;
+    inputs.push_back(y.shape() == shape ? y : expand(y, shape));
+  }
+  std::vector<Tensor> results = compute(e, inputs, dtype, shape, device, numbers, out);
+  return wants && is_float(dtype) ? recorded(e, name, inputs, std::move(results), numbers)
+                                  : results;
+}
+
+}  // namespace mt::ir

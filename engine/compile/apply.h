@@ -1,0 +1,16 @@
+// apply.h -- expression programs on tensors: dtypes, broadcasting, the verb, the recorded gradient
+#pragma once
+#include <vector>
+
+#include "engine/compile/builder.h"
+#include "engine/core/tensor.h"
+
+namespace mt::ir {
+
+/// Every result of the program for inputs of any shapes that broadcast together, on one device. Their
+/// dtype is the inputs' promoted one, the default float for integers unless the program stays in
+/// integers; bools are bool. `numbers` are its parameters. Gradients of every order are recorded.
+std::vector<Tensor> apply(const Expression&, const char* name, const std::vector<Tensor>& inputs,
+                          const double* numbers);
+
+}  // namespace mt::ir

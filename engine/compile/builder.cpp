@@ -1,0 +1,347 @@
+// builder.cpp -- expression programs: constants folded, equal values shared, dead code dropped
+#include "engine/compile/builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <mutex>
+
+#include "engine/compile/value.h"
+#include "engine/ops/ops.h"
+
+namespace mt::ir {
+namespace {
+
+uint64_t mix(uint64_t h, uint64_t x) {
+  h = (h ^ x) * 0x9e3779b97f4a7c15;
+  return h ^ h >> 29;
+}
+
+template <class Op> bool is(int op) { return op == op::id<Op>; }
+
+/// Whether the operation gives a bool of numbers.
+bool answers_bool(int op) { return op_row(op).answers_bool; }
+
+template <class... Op> bool one_of(int op) { return ((op == op::id<Op>) || ...); }
+/// The operations of Expression::is_whole.
+bool keeps_whole(int op) {
+  return answers_bool(op) || one_of<op::Add, op::Sub, op::Mul, op::Neg, op::Where, op::Abs,
+                                    op::Sign, op::Minimum, op::Maximum, op::Square, op::Relu>(op);
+}
+
+}  // namespace
+
+thread_local Builder* Building::current_ = nullptr;
+
+bool Builder::Key::operator==(const Key& k) const {
+  return op == k.op && which == k.which && is_bool == k.is_bool && std::equal(in, in + 3, k.in) &&
+         std::bit_cast<uint64_t>(constant) == std::bit_cast<uint64_t>(k.constant);
+}
+size_t Builder::KeyHash::operator()(const Key& k) const {
+  uint64_t h = mix(uint64_t(uint32_t(k.op)), uint64_t(uint32_t(k.which)) << 1 | k.is_bool);
+  for (int v : k.in) h = mix(h, uint64_t(uint32_t(v)));
+  return mix(h, std::bit_cast<uint64_t>(k.constant));
+}
+
+int Builder::put(Instruction c) {
+  const Key key{c.op, {c.in[0], c.in[1], c.in[2]}, c.which, c.is_bool, c.constant};
+  const auto [at, is_new] = known_.try_emplace(key, count());
+  if (!is_new) return at->second;
+  if (count() >= 32000) fail("a compiled function of more than 32000 operations");
+  c.line = line_, c.slot = -1;
+  code_.push_back(c);
+  return count() - 1;
+}
+int Builder::input(int which) { return put({kInput, false, {-1, -1, -1}, -1, which, 0, 0}); }
+int Builder::number(int which) { return put({kNumber, false, {-1, -1, -1}, -1, which, 0, 0}); }
+int Builder::constant(double x) { return put({kConstant, false, {-1, -1, -1}, -1, -1, 0, x}); }
+int Builder::constant_bool(bool x) {
+  return put({kConstant, true, {-1, -1, -1}, -1, -1, 0, double(x)});
+}
+
+std::optional<double> Builder::constant_of(int value) const {
+  const Instruction& c = code_[size_t(value)];
+  return c.op == kConstant ? std::optional<double>(c.constant) : std::nullopt;
+}
+const double* Builder::params_of(int value) const {
+  const int at = code_[size_t(value)].op >= 0 ? code_[size_t(value)].which : -1;
+  return at < 0 ? nullptr : &params_[size_t(at)];
+}
+
+int Builder::as_number(int value) {
+  if (!is_bool(value)) return value;
+  const int in[] = {value, constant(1), constant(0)};
+  return add(op::id<op::Where>, in);
+}
+
+/// The value of an operation of constants, by the kernels of the CPU in float64.
+int Builder::folded(int op, const int* in, int n, const double* params) {
+  Map m{};
+  double number[3], answer = 0;
+  bool truth[3], answered = false;
+  const OpRow& row = op_row(op);
+  const bool bools = is_bool(in[n - 1]);
+  m.op = op, m.part = 0, m.dtype = bools ? Dtype::b8 : Dtype::f64, m.inputs = n, m.ndim = 1;
+  m.size[0] = 1;
+  for (int k = 0; k < n; ++k) {
+    number[k] = *constant_of(in[k]), truth[k] = number[k] != 0;
+    m.data[k + 1] = is_bool(in[k]) ? static_cast<void*>(&truth[k]) : &number[k];
+    m.stride[k + 1][0] = 1;
+  }
+  for (int k = 0; params && k < row.params; ++k) m.scalar[k] = params[k];
+  const bool gives_bool = bools || row.answers_bool;
+  m.data[0] = gives_bool ? static_cast<void*>(&answered) : &answer;
+  m.stride[0][0] = 1;
+  cpu_device().map(m);
+  return gives_bool ? constant_bool(answered) : constant(answer);
+}
+
+/// x to a constant power, where products have the result; -1: it has to be computed.
+int Builder::power(int x, double exponent) {
+  const auto times = [&](int a, int b) {
+    const int in[] = {a, b};
+    return add(op::id<op::Mul>, in);
+  };
+  if (exponent == 1) return x;
+  if (exponent == 2) return times(x, x);
+  if (exponent == 3) return times(times(x, x), x);
+  if (exponent == 4) return times(times(x, x), times(x, x));
+  if (exponent == -1) {
+    const int in[] = {constant(1), x};
+    return add(op::id<op::Div>, in);
+  }
+  return -1;
+}
+
+/// What an operation is without computing: x * 1, select(c, x, x); -1 where there is no such value.
+int Builder::simplified(int op, const int* in, int n) {
+  const auto constant = [&](int k, double x) {
+    const auto c = k < n ? constant_of(in[k]) : std::nullopt;
+    return c && *c == x && (x != 0 || !std::signbit(*c));
+  };
+  if (is<op::Mul>(op)) return constant(0, 1) ? in[1] : constant(1, 1) ? in[0] : -1;
+  if (is<op::Div>(op)) return constant(1, 1) ? in[0] : -1;
+  if (is<op::Sub>(op)) return constant(1, 0) ? in[0] : -1;
+  if (is<op::Neg>(op) && instruction(in[0]).op == op) return instruction(in[0]).in[0];
+  if (is<op::LogicalNot>(op) && is_bool(in[0]) && instruction(in[0]).op == op)
+    return instruction(in[0]).in[0];
+  if (is<op::Pow>(op)) {
+    const auto exponent = constant_of(in[1]);
+    return exponent ? power(in[0], *exponent) : -1;
+  }
+  if (is<op::Where>(op)) {
+    if (in[1] == in[2]) return in[1];
+    if (const auto c = constant_of(in[0])) return *c != 0 ? in[1] : in[2];
+    if (!is_bool(in[1])) return -1;
+    const auto yes = constant_of(in[1]), no = constant_of(in[2]);
+    if (yes && no && *yes != 0) return in[0];
+    if (yes && no) {
+      const int of[] = {in[0]};
+      return add(op::id<op::LogicalNot>, of);
+    }
+  }
+  return -1;
+}
+
+int Builder::add(int op, const int* given, const double* params) {
+  const OpRow& row = op_row(op);
+  int in[3] = {-1, -1, -1};
+  const bool logic =
+      one_of<op::LogicalAnd, op::LogicalOr, op::LogicalXor, op::LogicalNot, op::Eq, op::Ne>(op);
+  bool bools = is<op::Where>(op) || logic;
+  for (int k = is<op::Where>(op); k < row.inputs; ++k) bools &= is_bool(given[k]);
+  bool constants = true;
+  for (int k = 0; k < row.inputs; ++k) {
+    in[k] = bools || (row.mask_first && k == 0) ? given[k] : as_number(given[k]);
+    constants &= constant_of(in[k]).has_value();
+  }
+  const int simple = simplified(op, in, row.inputs);
+  if (simple >= 0) return simple;
+  if (constants) return folded(op, in, row.inputs, params);
+  int which = -1;
+  if (row.params > 0) {
+    for (size_t at = 0; at < params_.size() && which < 0; at += op::kMaxParams)
+      if (std::equal(params, params + row.params, &params_[at])) which = int(at);
+    if (which < 0) {
+      which = int(params_.size());
+      for (int k = 0; k < op::kMaxParams; ++k) params_.push_back(k < row.params ? params[k] : 0);
+    }
+  }
+  return put({int16_t(op),
+              row.answers_bool || bools,
+              {int16_t(in[0]), int16_t(in[1]), int16_t(in[2])},
+              -1,
+              which,
+              0,
+              0});
+}
+
+std::vector<int> Builder::add(const Expression& e, const std::vector<int>& inputs) {
+  const Program& p = e.program();
+  std::vector<int> value(size_t(p.count), -1);
+  const int before = line_;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    line_ = c.line;
+    int in[3] = {-1, -1, -1};
+    for (int k = 0; k < 3; ++k)
+      if (c.in[k] >= 0) in[k] = value[size_t(c.in[k])];
+    value[size_t(i)] = c.op == kInput    ? inputs[size_t(c.which)]
+                       : c.op == kNumber ? number(c.which)
+                       : c.op == kConstant
+                           ? (c.is_bool ? constant_bool(c.constant != 0) : constant(c.constant))
+                           : add(c.op, in, c.which < 0 ? nullptr : p.params + c.which);
+  }
+  line_ = before;
+  std::vector<int> results;
+  for (int k = 0; k < p.outputs; ++k) results.push_back(value[size_t(p.output[k])]);
+  return results;
+}
+
+// ---- the finished program -------------------------------------------------------------------------
+
+namespace {
+
+/// Gives each value a buffer from the instruction that computes it to the last that reads it; numbers
+/// and constants keep theirs. Returns how many there are.
+int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& outputs) {
+  const int n = int(code.size());
+  std::vector<int> last(size_t(n), -1);
+  for (int i = 0; i < n; ++i)
+    for (int v : code[size_t(i)].in)
+      if (v >= 0) last[size_t(v)] = i;
+  for (int v : outputs) last[size_t(v)] = n;
+  std::vector<int16_t> unused;
+  int slots = 0;
+  const auto take = [&] {
+    if (unused.empty()) return int16_t(slots++);
+    const int16_t slot = unused.back();
+    unused.pop_back();
+    return slot;
+  };
+  for (Instruction& c : code)
+    if (c.op == kConstant || c.op == kNumber) c.slot = take();
+  for (int i = 0; i < n; ++i) {
+    Instruction& c = code[size_t(i)];
+    if (c.op < 0) continue;
+    const auto release = [&](bool same_kind) {
+      for (int k = 0; k < 3; ++k) {
+        const int v = c.in[k];
+        if (v < 0 || last[size_t(v)] != i || code[size_t(v)].op < 0) continue;
+        if ((code[size_t(v)].is_bool == c.is_bool) != same_kind) continue;
+        if (std::find(c.in, c.in + k, v) != c.in + k) continue;
+        unused.push_back(code[size_t(v)].slot);
+      }
+    };
+    release(true);
+    c.slot = take();
+    release(false);
+  }
+  return slots;
+}
+
+struct Interned {
+  std::mutex lock;
+  std::unordered_multimap<uint64_t, std::unique_ptr<Expression>> all;
+};
+Interned& interned() {
+  static auto* const kept = new Interned;  // programs are never freed
+  return *kept;
+}
+
+bool same_bits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+bool same(const Program& a, const Program& b) {
+  if (a.count != b.count || a.inputs != b.inputs || a.outputs != b.outputs ||
+      a.numbers != b.numbers)
+    return false;
+  if (!std::equal(a.output, a.output + a.outputs, b.output)) return false;
+  for (int i = 0; i < a.count; ++i) {
+    const Instruction &x = a.code[i], &y = b.code[i];
+    if (x.op != y.op || x.is_bool != y.is_bool || x.line != y.line || x.which != y.which ||
+        !std::equal(x.in, x.in + 3, y.in) || !same_bits(x.constant, y.constant))
+      return false;
+    for (int k = 0; x.op >= 0 && x.which >= 0 && k < op::kMaxParams; ++k)
+      if (!same_bits(a.params[x.which + k], b.params[y.which + k])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const Expression& Builder::finish(const std::vector<int>& outputs, int inputs, int numbers) const {
+  std::vector<char> live(code_.size(), 0);
+  for (int v : outputs) live[size_t(v)] = 1;
+  for (size_t i = code_.size(); i-- > 0;)
+    for (int v : code_[i].in)
+      if (live[i] && v >= 0) live[size_t(v)] = 1;
+  std::vector<Instruction> code;
+  std::vector<int16_t> place(code_.size(), -1), results;
+  for (size_t i = 0; i < code_.size(); ++i) {
+    if (!live[i]) continue;
+    place[i] = int16_t(code.size());
+    code.push_back(code_[i]);
+    for (int16_t& v : code.back().in)
+      if (v >= 0) v = place[size_t(v)];
+  }
+  for (int v : outputs) results.push_back(place[size_t(v)]);
+  if (inputs > kMaxProgramInputs || results.size() > size_t(kMaxProgramOutputs))
+    fail("a compiled function has {} tensors to read and {} to write; at most {} and {}", inputs,
+         results.size(), kMaxProgramInputs, kMaxProgramOutputs);
+  auto made =
+      std::make_unique<Expression>(std::move(code), std::move(results), params_, inputs, numbers);
+  if (made->program().slots > kMaxProgramSlots)
+    fail("a compiled function needs {} values at once; at most {}: divide it",
+         made->program().slots, kMaxProgramSlots);
+  Interned& known = interned();
+  const std::lock_guard guard(known.lock);
+  const auto [first, last] = known.all.equal_range(made->program().hash);
+  for (auto at = first; at != last; ++at)
+    if (same(at->second->program(), made->program())) return *at->second;
+  return *known.all.emplace(made->program().hash, std::move(made))->second;
+}
+
+Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
+                       std::vector<double> params, int inputs, int numbers)
+    : code_(std::move(code)),
+      outputs_(std::move(outputs)),
+      params_(std::move(params)) {
+  const int slots = assign_slots(code_, outputs_);
+  uint64_t hash = mix(uint64_t(inputs), uint64_t(numbers));
+  for (const Instruction& c : code_) {
+    hash = mix(hash, uint64_t(uint16_t(c.op)) << 32 | uint64_t(uint32_t(c.line)));
+    hash = mix(hash, uint64_t(uint16_t(c.in[0])) << 32 | uint64_t(uint16_t(c.in[1])) << 16 |
+                         uint16_t(c.in[2]));
+    hash = mix(hash, std::bit_cast<uint64_t>(c.constant));
+    if (c.op >= 0) whole_ &= keeps_whole(c.op);
+    if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
+  }
+  for (int v : outputs_) hash = mix(hash, uint64_t(v));
+  program_ = {code_.data(),    int(code_.size()), inputs, int(outputs_.size()), numbers, slots,
+              outputs_.data(), params_.data(),    hash};
+}
+
+std::string text_of(const Program& p) {
+  std::string text;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    std::string line = fmt::format("%{} = ", i);
+    if (c.op == kInput) line += fmt::format("input {}", c.which + 1);
+    else if (c.op == kNumber) line += fmt::format("number {}", c.which + 1);
+    else if (c.op == kConstant && c.is_bool) line += c.constant != 0 ? "true" : "false";
+    else if (c.op == kConstant) line += fmt::format("{}", c.constant);
+    else line += op_row(c.op).info->name;
+    for (int k = 0; k < 3 && c.in[k] >= 0; ++k)
+      line += fmt::format("{}%{}", k ? ", " : " ", c.in[k]);
+    if (c.op >= 0 && c.which >= 0)
+      for (int k = 0; k < op_row(c.op).params; ++k)
+        line += fmt::format(", {}={}", op_row(c.op).info->params[k].name, p.params[c.which + k]);
+    text += c.line > 0 ? fmt::format("{:<44} ; line {}\n", line, c.line) : line + "\n";
+  }
+  for (int k = 0; k < p.outputs; ++k)
+    text += fmt::format("{}%{}", k ? ", " : "return ", p.output[k]);
+  return text + "\n";
+}
+
+}  // namespace mt::ir

@@ -1,0 +1,101 @@
+// builder.h -- makes expression programs: folds constants, shares equal values, drops dead code
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/program.h"
+
+namespace mt::ir {
+
+class Expression;
+
+/// An expression program under construction. Values are numbered from 0 in the order they come up.
+class Builder {
+ public:
+  Builder() = default;
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  int input(int which);   // an element of tensor `which`
+  int number(int which);  // parameter `which`
+  int constant(double);
+  int constant_bool(bool);
+  /// Operation `op` of values; bools become 0 and 1 where it calculates.
+  int add(int op, const int* in, const double* params = nullptr);
+  /// The values of another program's outputs, for these values of its inputs and numbers.
+  std::vector<int> add(const Expression&, const std::vector<int>& inputs);
+
+  bool is_bool(int value) const { return code_[size_t(value)].is_bool; }
+  std::optional<double> constant_of(int value) const;
+  const Instruction& instruction(int value) const { return code_[size_t(value)]; }
+  const double* params_of(int value) const;
+  int count() const { return int(code_.size()); }
+  /// What comes next belongs to this line of the Lua source.
+  void set_line(int line) { line_ = line; }
+  int line() const { return line_; }
+
+  /// The program that computes these values; equal programs are one object, which is never freed.
+  /// Throws where it is larger than devices take.
+  const Expression& finish(const std::vector<int>& outputs, int inputs, int numbers) const;
+
+ private:
+  struct Key {
+    int op, in[3], which;
+    bool is_bool;
+    double constant;
+    bool operator==(const Key&) const;
+  };
+  struct KeyHash {
+    size_t operator()(const Key&) const;
+  };
+  int put(Instruction);
+  int simplified(int op, const int* in, int n);
+  int folded(int op, const int* in, int n, const double* params);
+  int power(int x, double exponent);
+  int as_number(int value);
+  std::vector<Instruction> code_;
+  std::vector<double> params_;
+  std::unordered_map<Key, int, KeyHash> known_;
+  int line_ = 0;
+};
+
+/// A finished program and what was derived from it.
+class Expression {
+ public:
+  const Program& program() const { return program_; }
+  /// Whether it has a result in integers: it only adds, subtracts, multiplies, compares, selects.
+  bool is_whole() const { return whole_; }
+  bool is_bool(int output) const { return program_.code[program_.output[output]].is_bool; }
+
+  /// The program of gradients: its results are those of the inputs in `wanted` (bits), in their order;
+  /// its inputs are `operands`: k < outputs() the gradient of result k, else input k - outputs().
+  struct Gradient {
+    const Expression* expression = nullptr;  // null: all are zero
+    std::vector<int> operands;
+    std::vector<int>
+        inputs;  // which inputs' gradients they are: those that are not zero everywhere
+  };
+  const Gradient& gradient(unsigned wanted) const;
+
+  Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
+             std::vector<double> params, int inputs, int numbers);
+  Expression(const Expression&) = delete;
+
+ private:
+  std::vector<Instruction> code_;
+  std::vector<int16_t> outputs_;
+  std::vector<double> params_;
+  Program program_{};
+  bool whole_ = true;
+  struct Derived;  // derive.cpp
+  static std::shared_ptr<Derived> make_derived();
+  std::shared_ptr<Derived> derived_ = make_derived();
+};
+
+/// The program as text, an instruction a line: `%3 = mul %1, %2   ; line 12`.
+std::string text_of(const Program&);
+
+}  // namespace mt::ir

@@ -1,0 +1,160 @@
+// program.cpp -- the run verb on the CPU: a blocked interpreter of expression programs
+//
+// Each instruction runs its elementwise loop over a block of elements whose values lie in buffers in
+// the first-level cache. The bits are those of the operations called one after the other.
+#include "kernels/program.h"
+
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/device.h"
+#include "kernels/ops.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// An instruction made ready for a run.
+struct Step {
+  ElementwiseLoop loop;  // null: an input, a number or a constant
+  const double* params;
+  int one;  // the input that is a number of one element, or -1
+};
+
+struct Interpreter {
+  const Run& r;
+  const Program& p;
+  Step* const step;
+  const int64_t item;       // bytes of a number
+  const int64_t block;      // elements of a block
+  unsigned direct_outputs;  // bit k: result k may be written where it belongs at once
+
+  bool is_single(const Instruction& c) const { return c.op == kNumber || c.op == kConstant; }
+
+  /// An operation takes a number of one element where its loop can; others read copies of it.
+  void prepare() {
+    for (int i = 0; i < p.count; ++i) {
+      const Instruction& c = p.code[i];
+      step[i] = {nullptr, nullptr, -1};
+      if (c.op < 0) continue;
+      int last = 0;
+      for (int k = 0; k < 3; ++k) last = c.in[k] >= 0 ? k : last;
+      bool takes_one = false;
+      const Dtype d = p.code[c.in[last]].is_bool ? Dtype::b8 : r.dtype;
+      step[i].loop = elementwise_loop(c.op, d, takes_one);
+      step[i].params = c.which >= 0 ? p.params + c.which : nullptr;
+      for (int k = 0; takes_one && k <= last; ++k)
+        if (is_single(p.code[c.in[k]])) step[i].one = k;
+    }
+  }
+
+  /// The buffers of numbers and constants, filled for blocks of n elements.
+  void fill_singles(char* const* value, int64_t n) const {
+    for (int i = 0; i < p.count; ++i) {
+      const Instruction& c = p.code[i];
+      if (!is_single(c)) continue;
+      const double x = c.op == kNumber ? r.numbers[c.which] : c.constant;
+      if (c.is_bool) __builtin_memset(value[i], x != 0, size_t(n));
+      else if (r.dtype == Dtype::f32) fill(value[i], static_cast<float>(x), n);
+      else if (r.dtype == Dtype::f64) fill(value[i], x, n);
+      else if (r.dtype == Dtype::i64) fill(value[i], math::convert<int64_t>(x), n);
+      else if (r.dtype == Dtype::i32) fill(value[i], math::convert<int32_t>(x), n);
+      else fill(value[i], math::convert<uint8_t>(x), n);
+    }
+  }
+  template <class T> static void fill(char* at, T x, int64_t n) {
+    T* const to = reinterpret_cast<T*>(at);
+    for (int64_t i = 0; i < n; ++i) to[i] = x;
+  }
+
+  void run_block(char* const* value, int64_t n) const {
+    for (int i = 0; i < p.count; ++i) {
+      const Step& s = step[i];
+      if (!s.loop) continue;
+      const Instruction& c = p.code[i];
+      char* const data[] = {value[i], value[c.in[0]], c.in[1] < 0 ? nullptr : value[c.in[1]],
+                            c.in[2] < 0 ? nullptr : value[c.in[2]]};
+      s.loop(data, n, s.params, s.one);
+    }
+  }
+
+  /// The elements [begin, end) of the flattened index space.
+  void run_piece(int64_t begin, int64_t end, int ndim, const int64_t* size,
+                 const int64_t (*stride)[kMaxDims]) const {
+    const int used = p.outputs + p.inputs;
+    Operand* const operand =
+        static_cast<Operand*>(__builtin_alloca_with_align(sizeof(Operand) * size_t(used), 512));
+    for (int k = 0; k < used; ++k)
+      operand[k].set(r.data[k], r.is_bool[k] ? 1 : item, ndim, size, stride[k]);
+    const int64_t row = ndim > 0 ? size[ndim - 1] : 1;
+    const bool one_row = row >= kShortRow;
+    char* const slots = static_cast<char*>(
+        __builtin_alloca_with_align(size_t(kBufferBytes) * size_t(p.slots), 512));
+    char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * size_t(p.count)));
+    for (int i = 0; i < p.count; ++i)
+      value[i] = p.code[i].slot < 0 ? nullptr : slots + kBufferBytes * p.code[i].slot;
+    fill_singles(value, smaller(block, end - begin));
+    for (int64_t at = begin, n; at < end && !mt_interrupted; at += n) {
+      n = smaller(block, end - at);
+      if (one_row) n = smaller(n, row - at % row);
+      for (int i = 0; i < p.count; ++i)
+        if (p.code[i].op == kInput)
+          value[i] = operand[p.outputs + p.code[i].which].read(at, n, one_row);
+      char* target[kMaxProgramOutputs];
+      for (int k = 0; k < p.outputs; ++k) {
+        target[k] = operand[k].target(at, one_row);
+        if (direct_outputs >> k & 1) value[p.output[k]] = target[k];
+      }
+      run_block(value, n);
+      for (int k = 0; k < p.outputs; ++k) {
+        if (value[p.output[k]] != target[k])
+          __builtin_memcpy(target[k], value[p.output[k]], size_t(n * operand[k].item));
+        operand[k].store(target[k], at, n);
+      }
+    }
+  }
+};
+
+/// The results that may be written before all inputs of their block have been read: those that are
+/// computed, no other result is, and that share no memory with an input.
+unsigned find_direct_outputs(const Run& r) {
+  const Program& p = *r.program;
+  unsigned direct = 0;
+  for (int k = 0; k < p.outputs; ++k) {
+    bool alone = p.code[p.output[k]].op >= 0;
+    for (int j = 0; j < k; ++j) alone &= p.output[j] != p.output[k];
+    for (int j = 0; j < p.inputs; ++j) alone &= r.data[p.outputs + j] != r.data[k];
+    direct |= unsigned(alone) << k;
+  }
+  return direct;
+}
+
+}  // namespace
+
+void run(const Run& r) {
+  const Program& p = *r.program;
+  const int used = p.outputs + p.inputs;
+  const int64_t item = item_size(r.dtype);
+  int64_t size[kMaxDims], strides[kMaxProgramOperands][kMaxDims], *stride[kMaxProgramOperands];
+  for (int d = 0; d < r.ndim; ++d) size[d] = r.size[d];
+  for (int k = 0; k < used; ++k) {
+    stride[k] = strides[k];
+    for (int d = 0; d < r.ndim; ++d) strides[k][d] = r.stride[k][d];
+  }
+  const int64_t total = count(r.ndim, size);
+  if (total == 0) return;
+  const int ndim = collapse(r.ndim, size, stride, used);
+  Interpreter in{r,
+                 p,
+                 static_cast<Step*>(__builtin_alloca(sizeof(Step) * size_t(p.count))),
+                 item,
+                 kBufferBytes / item,
+                 find_direct_outputs(r)};
+  in.prepare();
+  parallel((total + kGrain - 1) / kGrain, total * p.count > 2 * kGrain, [&](int64_t piece) {
+    in.run_piece(piece * kGrain, smaller(total, (piece + 1) * kGrain), ndim, size, strides);
+  });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

@@ -1,0 +1,305 @@
+-- test_map.lua -- mt.map, mt.zip, mt.reduce: Lua functions of numbers against themselves, gradients, errors
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+
+mt.manual_seed(3)
+
+--- f on every element, by plain Lua.
+local function plainly(f, ...)
+  local lists, out = {...}, {}
+  for k, x in ipairs(lists) do lists[k] = x:reshape(-1):tolist() end
+  for i = 1, #lists[1] do
+    local at = {}
+    for k, list in ipairs(lists) do at[k] = list[i] end
+    out[i] = f(unpack(at))
+  end
+  return out
+end
+local function agrees(f, tolerance, ...)
+  local y = (select('#', ...) == 1 and mt.map or mt.zip)(f)(...)
+  near(y:reshape(-1):tolist(), plainly(f, ...), tolerance)
+  return y
+end
+
+local x = mt.randn({4, 5}, {dtype = 'float64'}) * 2
+local y = mt.randn({4, 5}, {dtype = 'float64'}) * 2
+
+test('arithmetic, functions of math and operators', function()
+  agrees(function(a) return 2 * a + 1 end, 0, x)
+  agrees(function(a) return -a / 3 - a % 1.5 + 7 % a end, 1e-12, x)
+  agrees(function(a) return a ^ 2 + a ^ 3 + 2 ^ a + a ^ -1 + a ^ 4 end, 1e-10, x)
+  agrees(function(a) return math.exp(a) + math.sin(a) * math.cos(a) - math.tanh(a) end, 1e-12, x)
+  agrees(function(a) return math.floor(a) + math.ceil(a) + math.abs(a) end, 0, x)
+  agrees(function(a) return math.log(math.abs(a) + 1) + math.sqrt(a * a) + math.log10(a * a) end, 1e-12, x)
+  agrees(function(a) return math.atan(a) + math.sinh(a) + math.cosh(a) + math.deg(a) + math.rad(a) end, 1e-10, x)
+  agrees(function(a) local whole, part = math.modf(a) return whole * 10 + part end, 1e-12, x)
+  agrees(function(a, b) return math.atan2(a, b) + math.fmod(a, b) + math.pow(math.abs(a), b) end, 1e-9, x, y)
+  agrees(function(a, b) return math.max(a, b, 0.25) - math.min(a, b) end, 0, x, y)
+end)
+
+test('mt functions of one element, by name and as methods', function()
+  local z = mt.map(function(a) return mt.relu(a) + mt.sigmoid(a) + mt.leaky_relu(a, 0.1) end)(x)
+  near(z:reshape(-1):tolist(), (x:relu() + x:sigmoid() + mt.leaky_relu(x, 0.1)):reshape(-1):tolist(), 1e-12)
+  local relu = mt.relu
+  eq(mt.map(function(a) return relu(a) end)(x):tolist(), x:relu():tolist())
+  eq(mt.map(function(a) return a:relu() end)(x):tolist(), x:relu():tolist())
+end)
+
+test('comparisons choose: if, and, or, elseif, early return, nested', function()
+  agrees(function(a) if a > 0 then return a end return 0.01 * a end, 0, x)
+  agrees(function(a) return a < 0 and -a or a * 2 end, 0, x)
+  agrees(function(a)
+    if a < -1 then return -1 elseif a <= 0 then return a / 2 elseif a >= 2 then return 2 end
+    local b = a
+    if b > 1 then b = b * b end
+    return b
+  end, 0, x)
+  agrees(function(a, b)
+    local s = 0
+    for i = 1, 4 do if a * i > b then s = s + i end end
+    return s
+  end, 0, x, y)
+  agrees(function(a) return a == a and 1 or 0 end, 0, x)
+  agrees(function(a) if a ~= 0 and not (a > 1) then return 1 end return 2 end, 0, x)
+end)
+
+test('NaN, -0 and ties as LuaJIT has them', function()
+  local nan, inf = 0 / 0, math.huge
+  local s = mt.tensor({nan, -inf, -1, -0.0, 0, 1, inf, nan}, {dtype = 'float64'})
+  local a, b = s:reshape(8, 1):expand(8, 8):contiguous(), s:reshape(1, 8):expand(8, 8):contiguous()
+  local function same(f)
+    local found, expected = mt.zip(f)(a, b):reshape(-1):tolist(), plainly(f, a, b)
+    for i = 1, 64 do
+      local p, q = found[i], expected[i]
+      assert(p == q and 1 / p == 1 / q or p ~= p and q ~= q, ('%d: %s, not %s'):format(i, p, q))
+    end
+  end
+  jit.off(plainly, true) -- compiled, LuaJIT's own max has other NaN
+  same(function(p, q) return math.max(p, q) end)
+  same(function(p, q) return math.min(p, q) end)
+  same(function(p, q) return p % q end)
+  same(function(p, q) return p < q and p or q end)
+  same(function(p, q) return p <= q and p or q end)
+  same(function(p, q) return p == q and p or q end)
+end)
+
+test('several results, comparisons as results', function()
+  local sum, less, half = mt.zip(function(a, b) return a + b, a < b, a / 2 end)(x, y)
+  eq(sum:tolist(), (x + y):tolist())
+  eq(less.dtype, 'bool')
+  eq(less:tolist(), x:lt(y):tolist())
+  eq(half:tolist(), (x / 2):tolist())
+end)
+
+test('any layout, broadcasting, dtypes', function()
+  local f = mt.zip(function(a, b) return a * 2 + b end)
+  eq(f(x:t(), y:t()):tolist(), (x:t() * 2 + y:t()):tolist())
+  eq(f(x:narrow(2, 2, 3), y:select(2, 1):unsqueeze(2)):tolist(), (x:narrow(2, 2, 3) * 2 + y:narrow(2, 1, 1)):tolist())
+  eq(f(mt.zeros(0, 3), mt.zeros(3)).shape, mt.zeros(0, 3).shape)
+  eq(f(mt.tensor(1), mt.tensor(2)):item(), 4)
+  local large, column = mt.randn(300, 700), mt.randn(300, 1)
+  eq(f(large, column):equal(large * 2 + column), true)
+  eq(f(large:t(), mt.randn(1):expand(700, 300)).shape, large:t().shape)
+  local i = mt.tensor({1, 2, 3}, {dtype = 'int64'})
+  eq(f(i, i).dtype, 'int64')
+  eq(f(i, i):tolist(), {3, 6, 9})
+  eq(mt.map(function(a) return a / 2 end)(i).dtype, 'float32')
+  eq(mt.map(function(a) return a + 0.5 end)(i):tolist(), {1.5, 2.5, 3.5})
+  eq(mt.map(function(a) return math.max(a, 2) end)(i).dtype, 'int64')
+  eq(f(mt.ones(2), mt.ones({2}, {dtype = 'float64'})).dtype, 'float64')
+  eq(f(mt.ones(2), mt.tensor(1, {dtype = 'float64'})).dtype, 'float32')
+  eq(f(mt.ones({2}, {dtype = 'float16'}), i:narrow(1, 1, 2)).dtype, 'float16')
+  eq(f(x, 3):tolist(), (x * 2 + 3):tolist())
+  eq(f(3, x):tolist(), (x + 6):tolist())
+end)
+
+test('out writes into a given tensor, also one that is read', function()
+  local f = mt.map(function(a) return a * a + 1 end)
+  local into = mt.zeros({4, 5}, {dtype = 'float64'})
+  local got = f(x, {out = into})
+  eq(got == into, true)
+  near(into:tolist()[1], (x * x + 1):tolist()[1], 1e-12)
+  local own = x:clone()
+  f(own, {out = own})
+  eq(own:tolist(), (x * x + 1):tolist())
+  raises(function() f(x, {out = mt.zeros(3)}) end, 'out is %(3%), the result %(4 x 5%)')
+  raises(function() f(x, {into = own}) end, "map: unknown option 'into'")
+end)
+
+test('captured numbers, tables, globals and functions are read at every call', function()
+  local k, cfg, list = 2, {a = {b = 10}, on = true}, {1, 2, 3}
+  local function helper(a) return a * k end
+  local f = mt.map(function(a)
+    local s = helper(a) + cfg.a.b
+    if cfg.on then s = s + 1 end
+    for _, v in ipairs(list) do s = s + v end
+    return s + #list
+  end)
+  local one = mt.tensor{1}
+  eq(f(one):item(), 2 + 10 + 1 + 6 + 3)
+  k = 3
+  eq(f(one):item(), 3 + 10 + 1 + 6 + 3)
+  cfg.a = {b = 20}
+  eq(f(one):item(), 3 + 20 + 1 + 6 + 3)
+  cfg.on = false
+  eq(f(one):item(), 3 + 20 + 6 + 3)
+  list[2] = 5
+  eq(f(one):item(), 3 + 20 + 9 + 3)
+  list[4] = 1
+  eq(f(one):item(), 3 + 20 + 10 + 4)
+  helper = function(a) return -a end
+  eq(f(one):item(), -1 + 20 + 10 + 4)
+end)
+
+test('a captured number that ends a loop is a guard', function()
+  local n, c = 3, 0.5
+  local f = mt.map(function(a)
+    local s = 0
+    for i = 1, n do s = s + a * i * c end
+    return s
+  end)
+  eq(f(mt.tensor{1}):item(), 3)
+  n = 4
+  eq(f(mt.tensor{1}):item(), 5)
+  c = 1
+  eq(f(mt.tensor{1}):item(), 10)
+end)
+
+test('a captured 0-d tensor is an operand with a gradient', function()
+  local slope = mt.tensor(0.25, {requires_grad = true})
+  local f = mt.map(function(a) return a > 0 and a or a * slope end)
+  local z = f(mt.tensor{-2, 1, -4})
+  eq(z:tolist(), {-0.5, 1, -1})
+  z:sum():backward()
+  eq(slope.grad:item(), -6)
+end)
+
+test('gradients of every order', function()
+  local functions = {
+    function(a, b) return a * b + math.tanh(a) end,
+    function(a, b) return math.exp(-a * a) * math.sin(b) + 0.5 * a end,
+    function(a, b) return a > b and a * a * b or b ^ 3 end,
+    function(a, b) return math.max(a * 2, b) * math.min(a, b * b) end,
+    function(a, b) return mt.gelu(a) * mt.sigmoid(b) + mt.softplus(a * b) end,
+    function(a, b) return a % (b * b + 1) end,
+    function(a, b) return math.atan2(a, b * b + 1) / (1 + a * a) end,
+    function(a, b) return a * b, a - b * b end,
+  }
+  for i, f in ipairs(functions) do
+    local z = mt.zip(f)
+    local function joined(a, b)
+      local p, q = z(a, b)
+      return q and p * 2 + q * q or p
+    end
+    local a = mt.randn({3, 4}, {dtype = 'float64'}):requires_grad_()
+    local b = mt.randn({4}, {dtype = 'float64'}):requires_grad_()
+    assert(mt.gradcheck(joined, {a, b}), i)
+    assert(mt.gradgradcheck(joined, {a, b}), i)
+  end
+end)
+
+test('a branch that is not taken does no harm', function()
+  local f = mt.map(function(a) return a > 0 and math.log(a) or 0 end)
+  local z = mt.tensor({-1, 0, 2}, {requires_grad = true})
+  f(z):sum():backward()
+  eq(z.grad:tolist(), {0, 0, 0.5})
+end)
+
+test('many tensors', function()
+  local f = mt.zip(function(a, b, c, d, e, g) return a * b * c + d * e * g end)
+  local list = {}
+  for k = 1, 6 do list[k] = mt.randn({3}, {dtype = 'float64'}):requires_grad_() end
+  assert(mt.gradcheck(function(...) return f(...) end, list))
+end)
+
+test('bits do not depend on threads', function()
+  local f = mt.map(function(a) return math.exp(-a * a) * math.sin(a) + 0.5 * a end)
+  local z, threads = mt.randn(200000), mt.get_num_threads()
+  mt.set_num_threads(1)
+  local one = f(z)
+  mt.set_num_threads(2)
+  eq(one:equal(f(z)), true)
+  mt.set_num_threads(threads)
+end)
+
+test('reduce: trees of any associative function', function()
+  local largest = mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)
+  for _, n in ipairs {1, 2, 3, 7, 8, 100} do
+    local z = mt.randn({n, 3}, {dtype = 'float64'})
+    eq(largest(z):item(), z:max():item())
+    eq(largest(z, 1):tolist(), (z:max(1)):tolist())
+    eq(largest(z, -1, true):tolist(), (z:max(2, true)):tolist())
+  end
+  eq(largest(mt.zeros(0)):item(), -math.huge)
+  eq(largest(mt.zeros(0, 2), 1):tolist(), {-math.huge, -math.huge})
+  near(mt.reduce(function(a, b) return a + b end, 0)(x, 1):tolist(), x:sum(1):tolist(), 1e-12)
+  near(mt.reduce(function(a, b) return a * b end, 1)(x):item(), x:prod():item(), 1e-12)
+  local function logaddexp(a, b)
+    local m = math.max(a, b)
+    if m == -math.huge then return m end
+    return m + math.log(math.exp(a - m) + math.exp(b - m))
+  end
+  local total = mt.reduce(logaddexp, -math.huge)
+  near(total(x, 2):tolist(), x:logsumexp(2):tolist(), 1e-12)
+  local z = mt.randn({5, 3}, {dtype = 'float64'}):requires_grad_()
+  assert(mt.gradcheck(function(a) return total(a, 1) end, {z}))
+  assert(mt.gradcheck(function(a) return largest(a, 1) end, {z}))
+end)
+
+test('reduce refuses what is not associative or not neutral', function()
+  raises(function() mt.reduce(function(a, b) return a - b end, 0)(x) end,
+    'test_map.lua:%d+: reduce: the identity 0 is not neutral: f%(0, %-2.5%) is 2.5')
+  raises(function() mt.reduce(function(a, b) return a + b + a * b / 2 + a * a * b * b end, 0)(x) end,
+    'reduce: f is not associative: f%(f%(')
+end)
+
+-- Each is refused with one sentence that names the line.
+local captured, count = mt.ones(3), 0
+local refused = {
+  {function(a) for _ = 1, a do end return a end, "'for' limit must be a number"},
+  {function(a) while a > 0 do a = a - 1 end return a end, 'decides more than 24 times'},
+  {function(a) return a .. 'x' end, 'cannot be made text'},
+  {function(a) return math.random() * a end, 'math.random'},
+  {function(a) return mt.matmul(a, a) end, 'mt.matmul is no function of numbers'},
+  {function(a) return a:no_such() end, "a number has no 'no_such'"},
+  {function(a) return a + captured end, "captured tensor 'captured' is %(3%)", elsewhere = true},
+  {function(a) count = count + 1 return a end, "assigns the captured 'count'", elsewhere = true},
+  {function(a) a_global = a return a end, "writes to the global 'a_global'"},
+  {function(a) print(a) return a end, 'prints'},
+  {function(a) return a > 0 and 'yes' or 'no' end, "result 1 is the string 'yes' on one path"},
+  {function(a) if a > 0 then return a end end, 'returns 1 values on one path and 0 on another'},
+  {function(a) if a > 0 then return a end return a > 1 end, 'result 1 is a number on one path and a boolean'},
+  {function() end, 'returns nothing'},
+  {function(a) return {a} end, 'result 1 is a table, no number'},
+  {function(a) return a + {} end, 'arithmetic on a table'},
+  {function(a) return a + nil end, 'arithmetic on nothing'},
+  {function(a) return a() end, 'called as a function'},
+  {function(a) a.b = 1 return a end, 'a number has no fields'},
+  {function(a) error('my own') return a end, 'my own'},
+  {function(a) return no_such_function(a) end, 'no_such_function'},
+  {function(a) local s = {1, 2} return s[a] + 1 end, 'attempt to perform arithmetic on a nil value'},
+}
+test('what cannot be compiled is refused at its line', function()
+  for i, case in ipairs(refused) do
+    local line = debug.getinfo(case[1], 'S').linedefined
+    local message = raises(function() mt.map(case[1])(x) end, case[2])
+    local place = ('test_map.lua:%d: map: '):format(line)
+    assert(case.elsewhere or message:find(place, 1, true), ('%d: %s'):format(i, message))
+    assert(not message:find '\n', message)
+  end
+end)
+
+test('wrong arguments', function()
+  local f = mt.map(function(a) return a end)
+  raises(function() mt.map(3) end, 'map: f must be a function, got 3')
+  raises(function() mt.map(math.sin) end, 'built in')
+  raises(function() mt.map(f) end, 'compiled already')
+  raises(function() f(2) end, 'none of the arguments is a tensor')
+  raises(function() f() end, 'argument 1 must be a tensor or a number, got nil')
+  raises(function() f('x') end, "argument 1 must be a tensor or a number, got the string 'x'")
+  raises(function() f(mt.ones(2), mt.ones(3)) end, 'map')
+  raises(function() mt.zip(function(a, b) return a + b end)(mt.ones(2), mt.ones(3)) end, 'zip: .*%(2%).*%(3%)')
+end)
+
+t.finish()
