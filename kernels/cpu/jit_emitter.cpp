@@ -1,0 +1,266 @@
+// jit_emitter.cpp -- the frame of an emitted function: constants, prologue, loops, epilogue
+#include "kernels/cpu/jit_emitter.h"
+
+#include <algorithm>
+
+namespace mt {
+
+using ir::LaneOp;
+using Xbyak::Operand;
+using Xbyak::Reg32;
+using Xbyak::Reg64;
+
+// int64_t (void* const* data rdi, const double* numbers rsi, int64_t from rdx, int64_t to rcx); rdx counts,
+// rax and rbx are for the moment, the others hold addresses of operands.
+namespace {
+const Reg64 rax(Operand::RAX), rbx(Operand::RBX), rcx(Operand::RCX), rdx(Operand::RDX),
+    rdi(Operand::RDI), rsp(Operand::RSP), rbp(Operand::RBP);
+constexpr int kPointers[] = {Operand::R8,  Operand::R9,  Operand::R10, Operand::R11, Operand::RSI,
+                             Operand::R12, Operand::R13, Operand::R14, Operand::R15};
+constexpr int kFirstSaved = 5;  // from there on the caller's
+constexpr int kMostPointers = 9;
+constexpr int kFrame = 0x7fffffff;  // overwritten when the size of the frame is known
+}  // namespace
+
+RegisterFile register_file(Isa isa) {
+  return isa == Isa::avx512 ? RegisterFile{32, 6, true, 64} : RegisterFile{16, 0, false, 32};
+}
+
+Emitter::Emitter(const ir::LaneProgram& program, Isa isa, uint64_t repeated, uint8_t* buffer,
+                 size_t size, std::string* listing)
+    : plan_(program, register_file(isa), repeated),
+      wide_(isa == Isa::avx512),
+      item_(program.item),
+      bytes_(register_file(isa).bytes),
+      lanes_(bytes_ / program.item),
+      repeated_(repeated),
+      asm_(size, buffer),
+      listing_(listing) {
+  const size_t values = plan_.code.size() * size_t(plan_.copies);
+  reg_.assign(values, -1);
+  slot_.assign(values, -1);
+  next_.assign(values, 0);
+  std::fill(std::begin(pointer_), std::end(pointer_), int8_t(-1));
+  vectors_.count = wide_ ? 32 : 16;
+  masks_.first = 2, masks_.count = wide_ ? 6 : 0;  // k1 is that of the rest
+  std::fill(std::begin(vectors_.holds), std::end(vectors_.holds), kFree);
+  std::fill(std::begin(masks_.holds), std::end(masks_.holds), kFree);
+}
+
+bool Emitter::emit() {
+  Xbyak::ClearError();
+  const Uses in_before(plan_.code, plan_.before), in_body(plan_.code, plan_.body);
+  uses_in_body_ = &in_body;
+  write_pool();
+  write_prologue();
+  const size_t frame = asm_.getSize() - 4 - 4;  // of the 32 bits in `sub rsp, size`; `and` follows
+  write_sequence(plan_.before, in_before, 1, false);
+  pin();
+  load_pointers();
+  write_loops();
+  write_epilogue();
+  if (failed_ || Xbyak::GetError() != 0) return false;
+  const uint64_t size = uint64_t(slots_) * uint64_t(bytes_);
+  asm_.rewrite(frame, size, 4);
+  if (listing_) {
+    const std::string unknown = std::to_string(kFrame);
+    listing_->replace(listing_->find(unknown), unknown.size(), std::to_string(size));
+  }
+  return true;
+}
+
+// ---- memory ----------------------------------------------------------------------------------------
+
+/// Constants first: one element each in AVX-512, whose instructions broadcast, else a vector each.
+void Emitter::write_pool() {
+  const int copies = wide_ ? 1 : lanes_;
+  asm_.L(pool_);
+  const auto put = [&](uint64_t bits, int item, int count) {
+    const size_t at = asm_.getSize();
+    for (int i = 0; i < count; ++i) asm_.db(bits, size_t(item));
+    return at;
+  };
+  if (wide_) {
+    ones_ = put(1, 1, 16);  // bytes that are true
+  } else {
+    ones_ = put(~uint64_t(0), 8, 4);
+    signs_ = put(uint64_t(1) << (8 * item_ - 1), item_, lanes_);
+  }
+  pool_offset_.assign(plan_.code.size(), 0);
+  for (size_t i = 0; i < plan_.code.size(); ++i)
+    if (plan_.code[i].op == LaneOp::constant)
+      pool_offset_[i] = put(plan_.code[i].bits, item_, copies);
+  asm_.align(64);
+  entry_ = asm_.getSize();
+}
+
+Emitter::Address Emitter::pool(size_t offset, bool broadcast) {
+  const Xbyak::RegRip at = asm_.rip + pool_ + int(offset);
+  return broadcast ? asm_.ptr_b[at] : asm_.ptr[at];
+}
+
+Emitter::Address Emitter::slot(int32_t index) { return asm_.ptr[rsp + index * bytes_]; }
+
+/// The elements of operand k for the copy that is being written.
+Emitter::Address Emitter::operand(uint64_t k, int item) {
+  const int offset = copy_ * lanes_ * item;
+  if (pointer_[k] >= 0) return asm_.ptr[Reg64(pointer_[k]) + rdx * item + offset];
+  const auto* const listed = now_;
+  MT_EMIT(mov, rax, asm_.ptr[rdi + 8 * k]);
+  now_ = listed;
+  return asm_.ptr[rax + rdx * item + offset];
+}
+
+// ---- the function ----------------------------------------------------------------------------------
+
+void Emitter::write_prologue() {
+  int used = 0;
+  for (const int32_t id : plan_.body) {
+    const ir::LaneInstruction& x = plan_.code[size_t(id)];
+    const bool names = x.op == LaneOp::load || x.op == LaneOp::load_bool || x.op >= LaneOp::store;
+    if (names && pointer_[x.bits] < 0 && used < kMostPointers)
+      pointer_[x.bits] = int8_t(kPointers[used++]);
+  }
+  pushed_ = std::max(0, used - kFirstSaved);
+  MT_EMIT(push, rbp);
+  MT_EMIT(mov, rbp, rsp);
+  MT_EMIT(push, rbx);
+  for (int k = 0; k < pushed_; ++k) MT_EMIT(push, Reg64(kPointers[kFirstSaved + k]));
+  MT_EMIT(sub, rsp, kFrame);
+  MT_EMIT(and_, rsp, -64);
+}
+
+void Emitter::load_pointers() {
+  now_ = nullptr;
+  for (int k = 0; k < kOperands; ++k)
+    if (pointer_[k] >= 0) MT_EMIT(mov, Reg64(pointer_[k]), asm_.ptr[rdi + 8 * k]);
+}
+
+/// Gives registers for all of the loop to the invariants that are read most.
+void Emitter::pin() {
+  now_ = nullptr;
+  for (const int32_t id : plan_.pinned) {
+    const int32_t value = value_of(id, 0);
+    int r = vectors_.first + vectors_.count - 1;
+    while (vectors_.holds[r] == kTaken) --r;
+    fill(r, value);
+    vectors_.holds[r] = kTaken;
+    reg_[size_t(value)] = int8_t(r);
+  }
+}
+
+void Emitter::write_sequence(const std::vector<int32_t>& sequence, const Uses& uses, int copies,
+                             bool masked) {
+  uses_ = &uses, copies_ = copies, masked_ = masked;
+  std::fill(next_.begin(), next_.end(), 0);
+  const bool before = &sequence == &plan_.before;
+  for (const int32_t id : sequence) {
+    if (plan_.direct[size_t(id)] && !masked) continue;
+    for (int copy = 0; copy < copies; ++copy) {
+      write(id, copy);
+      const int32_t value = value_of(id, copy);
+      if (before && uses_in_body_->count(id) > 0) save(value);
+    }
+  }
+  for (File* file : {&vectors_, &masks_})  // the next sequence finds only what is pinned
+    for (int r = 0; r < 32; ++r) {
+      const int32_t value = file->holds[r];
+      if (value >= 0) reg_[size_t(value)] = -1;
+      if (value >= 0 || (file->temporary >> r & 1)) file->holds[r] = kFree;
+    }
+  vectors_.temporary = 0;
+}
+
+void Emitter::write_loops() {
+  const int step = plan_.copies * lanes_;
+  Xbyak::Label loop, rest, again, done;
+  const auto jump = [&](auto how, const char* name, Xbyak::Label& to) {
+    (asm_.*how)(to, Xbyak::CodeGenerator::T_NEAR);
+    if (listing_) *listing_ += std::string("    ") + name + "\n";
+  };
+  using Jump = void (Xbyak::CodeGenerator::*)(const Xbyak::Label&, Xbyak::CodeGenerator::LabelType);
+  const Jump jg = &Xbyak::CodeGenerator::jg, jle = &Xbyak::CodeGenerator::jle,
+             jmp = &Xbyak::CodeGenerator::jmp;
+  if (wide_ || plan_.copies > 1) {
+    MT_EMIT(lea, rax, asm_.ptr[rdx + step]);
+    MT_EMIT(cmp, rax, rcx);
+    jump(jg, "jg rest", rest);
+    asm_.align(32);
+    asm_.L(loop);
+    tell_label("loop");
+    write_sequence(plan_.body, *uses_in_body_, plan_.copies, false);
+    now_ = nullptr;
+    MT_EMIT(add, rdx, step);
+    MT_EMIT(lea, rax, asm_.ptr[rdx + step]);
+    MT_EMIT(cmp, rax, rcx);
+    jump(jle, "jle loop", loop);
+  }
+  asm_.L(rest);
+  asm_.L(again);
+  tell_label("rest");
+  if (wide_) {  // k1: the lanes that are left
+    const Reg32 eax(Operand::EAX), ebx(Operand::EBX);
+    MT_EMIT(mov, rax, rcx);
+    MT_EMIT(sub, rax, rdx);
+    jump(jle, "jle done", done);
+    MT_EMIT(mov, ebx, -1);
+    MT_EMIT(bzhi, ebx, ebx, eax);
+    if (lanes_ == 16) MT_EMIT(kmovw, Mask(1), ebx);
+    else MT_EMIT(kmovb, Mask(1), ebx);
+  } else {  // whole vectors only
+    MT_EMIT(lea, rax, asm_.ptr[rdx + lanes_]);
+    MT_EMIT(cmp, rax, rcx);
+    jump(jg, "jg done", done);
+  }
+  write_sequence(plan_.body, *uses_in_body_, 1, wide_);
+  now_ = nullptr;
+  MT_EMIT(add, rdx, lanes_);
+  jump(jmp, "jmp rest", again);
+  asm_.L(done);
+  tell_label("done");
+  if (wide_) MT_EMIT(mov, rdx, rcx);
+  asm_.L(stopped_);
+  tell_label("stopped");
+}
+
+void Emitter::write_epilogue() {
+  MT_EMIT(mov, rax, rdx);
+  MT_EMIT(lea, rsp, asm_.ptr[rbp - 8 * (pushed_ + 1)]);
+  for (int k = pushed_; k-- > 0;) MT_EMIT(pop, Reg64(kPointers[kFirstSaved + k]));
+  MT_EMIT(pop, rbx);
+  MT_EMIT(pop, rbp);
+  asm_.vzeroupper();
+  asm_.ret();
+  if (listing_) *listing_ += "    vzeroupper\n    ret\n";
+}
+
+// ---- the listing -----------------------------------------------------------------------------------
+
+void Emitter::tell_label(const char* name) {
+  if (listing_) *listing_ += std::string(name) + ":\n";
+}
+
+std::string Emitter::text(const Operand& x) {
+  if (!x.isMEM()) {
+    std::string name = static_cast<const Xbyak::Reg&>(x).toString();
+    if (x.getOpmaskIdx()) name += "{k" + std::to_string(x.getOpmaskIdx()) + "}";
+    return x.hasZero() ? name + "{z}" : name;
+  }
+  const Address& a = x.getAddress();
+  const Xbyak::RegExp e = a.getRegExp(false);
+  std::string inside;
+  if (a.getMode() != Address::M_ModRM) inside = "constants";
+  if (e.getBase().getBit()) inside = e.getBase().toString();
+  if (e.getIndex().getBit()) {
+    inside += std::string("+") + e.getIndex().toString();
+    if (e.getScale() > 1) inside += "*" + std::to_string(e.getScale());
+  }
+  if (const int64_t d = int64_t(e.getDisp()); d != 0)
+    inside += (d < 0 ? "" : "+") + std::to_string(d);
+  std::string all = "[" + inside + "]";
+  if (a.isBroadcast()) all += "{1toN}";
+  if (x.getOpmaskIdx()) all += "{k" + std::to_string(x.getOpmaskIdx()) + "}";
+  return all;
+}
+
+}  // namespace mt

@@ -1,0 +1,181 @@
+// jit_plan.cpp -- loop invariants, merged bit operations, register pressure and unrolling
+#include "kernels/cpu/jit_plan.h"
+
+#include <algorithm>
+
+namespace mt {
+namespace {
+
+using ir::LaneInstruction;
+using ir::LaneOp;
+
+bool is_bit_op(LaneOp op) { return op >= LaneOp::iand && op <= LaneOp::iandnot; }
+
+/// A function of up to three values' bits: bit 4a + 2b + c of the table is its value.
+struct BitFunction {
+  int32_t leaf[3];
+  int count;
+  uint8_t table;
+};
+constexpr uint8_t kLeafTable[] = {0xf0, 0xcc, 0xaa};
+
+uint8_t apply(LaneOp op, uint8_t a, uint8_t b) {
+  switch (op) {
+    case LaneOp::iand: return a & b;
+    case LaneOp::ior: return a | b;
+    case LaneOp::ixor: return a ^ b;
+    default: return uint8_t(~a & b);
+  }
+}
+/// The table over the leaves of `to`, which has all of those of `f`; false if there are more than three.
+bool add_leaves(BitFunction& to, const BitFunction& f) {
+  for (int k = 0; k < f.count; ++k) {
+    if (std::find(to.leaf, to.leaf + to.count, f.leaf[k]) != to.leaf + to.count) continue;
+    if (to.count == 3) return false;
+    to.leaf[to.count++] = f.leaf[k];
+  }
+  return true;
+}
+uint8_t table_over(const BitFunction& all, const BitFunction& f) {
+  uint8_t table = 0;
+  for (int row = 0; row < 8; ++row) {
+    int index = 0;
+    for (int k = 0; k < f.count; ++k) {
+      const auto place = std::find(all.leaf, all.leaf + all.count, f.leaf[k]) - all.leaf;
+      index |= (row >> (2 - place) & 1) << (2 - k);
+    }
+    table = uint8_t(table | (f.table >> index & 1) << row);
+  }
+  return table;
+}
+
+}  // namespace
+
+Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>& sequence)
+    : start_(code.size() + 1, 0) {
+  const auto each = [&](const auto& visit) {
+    for (size_t p = 0; p < sequence.size(); ++p) {
+      const LaneInstruction& x = code[size_t(sequence[p])];
+      for (int k = 0; k < ir::inputs_of(x.op); ++k)
+        if (std::find(x.in, x.in + k, x.in[k]) == x.in + k) visit(x.in[k], int32_t(p));
+    }
+  };
+  each([&](int32_t id, int32_t) { ++start_[size_t(id) + 1]; });
+  for (size_t i = 1; i < start_.size(); ++i) start_[i] += start_[i - 1];
+  positions_.resize(size_t(start_.back()));
+  std::vector<int32_t> next = start_;
+  each([&](int32_t id, int32_t p) { positions_[size_t(next[size_t(id)]++)] = p; });
+}
+
+Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated)
+    : code(program.code),
+      invariant(program.code.size(), false),
+      direct(program.code.size(), false) {
+  if (file.ternary) merge_bits();
+  std::vector<bool> needed(code.size(), false);
+  for (size_t i = code.size(); i-- > 0;) {
+    if (!needed[i] && !is_effect(code[i].op)) continue;
+    needed[i] = true;
+    for (int k = 0; k < ir::inputs_of(code[i].op); ++k) needed[size_t(code[i].in[k])] = true;
+  }
+  for (size_t i = 0; i < code.size(); ++i) {
+    const LaneInstruction& x = code[i];
+    bool same = !is_effect(x.op);
+    if (x.op == LaneOp::load || x.op == LaneOp::load_bool) same = repeated >> x.bits & 1;
+    for (int k = 0; k < ir::inputs_of(x.op); ++k) same &= bool(invariant[size_t(x.in[k])]);
+    invariant[i] = same;
+    if (!needed[i] || x.op == LaneOp::constant) continue;
+    (same ? before : body).push_back(int32_t(i));
+  }
+  const Uses uses(code, body);
+  find_direct_loads(uses);
+  choose_copies(uses, file);
+}
+
+/// and, or, xor of values that nothing else reads become one function of three bits.
+void Plan::merge_bits() {
+  std::vector<int32_t> readers(code.size(), 0);
+  for (const LaneInstruction& x : code)
+    for (int k = 0; k < ir::inputs_of(x.op); ++k) ++readers[size_t(x.in[k])];
+  std::vector<BitFunction> function(code.size());
+  for (size_t i = 0; i < code.size(); ++i) {
+    function[i] = {{int32_t(i), -1, -1}, 1, kLeafTable[0]};
+    LaneInstruction& x = code[i];
+    if (!is_bit_op(x.op)) continue;
+    for (const int into : {3, 1, 2, 0}) {  // which inputs are entered
+      BitFunction f[2], all{{}, 0, 0};
+      bool fits = true;
+      for (int k = 0; k < 2; ++k) {
+        const size_t in = size_t(x.in[k]);
+        if (into >> k & 1) {
+          f[k] = function[in];
+          fits &= readers[in] == 1 && (is_bit_op(code[in].op) || code[in].op == LaneOp::ternary);
+        } else {
+          f[k] = {{x.in[k], -1, -1}, 1, kLeafTable[0]};
+        }
+        fits = fits && add_leaves(all, f[k]);
+      }
+      if (!fits) continue;
+      all.table = apply(x.op, table_over(all, f[0]), table_over(all, f[1]));
+      function[i] = all;
+      if (into == 0 || all.count < 3) break;
+      x.op = LaneOp::ternary;
+      x.bits = all.table;
+      std::copy(all.leaf, all.leaf + 3, x.in);
+      break;
+    }
+  }
+}
+
+void Plan::find_direct_loads(const Uses& uses) {
+  size_t first_store = body.size();
+  for (size_t p = body.size(); p-- > 0;)
+    if (code[size_t(body[p])].op >= LaneOp::store) first_store = p;
+  for (const int32_t id : body) {
+    if (code[size_t(id)].op != LaneOp::load || uses.count(id) != 1) continue;
+    const size_t at = size_t(uses.at(id, 0));
+    const LaneInstruction& reader = code[size_t(body[at])];
+    const bool first = reader.in[0] == id, both = first && reader.in[1] == id;
+    switch (reader.op) {
+      case LaneOp::add:
+      case LaneOp::mul:
+      case LaneOp::fma: direct[size_t(id)] = !both && at < first_store; break;
+      case LaneOp::sub:
+      case LaneOp::div:
+      case LaneOp::min:
+      case LaneOp::max: direct[size_t(id)] = !first && at < first_store; break;
+      default: break;
+    }
+  }
+}
+
+void Plan::choose_copies(const Uses& uses, const RegisterFile& file) {
+  int live[2] = {}, most[2] = {};                   // vectors, masks
+  std::vector<std::pair<int32_t, int32_t>> wanted;  // readers in the loop, what they read
+  for (size_t p = 0; p < body.size(); ++p) {
+    const size_t i = size_t(body[p]);
+    const LaneInstruction& x = code[i];
+    for (int k = 0; k < ir::inputs_of(x.op); ++k) {
+      const int32_t in = x.in[k];
+      if (std::find(x.in, x.in + k, in) != x.in + k || invariant[size_t(in)]) continue;
+      const bool last = uses.at(in, uses.count(in) - 1) == int32_t(p);
+      if (last && !direct[size_t(in)]) --live[ir::is_mask(code[size_t(in)].op) && file.masks > 0];
+    }
+    if (is_effect(x.op) || direct[i]) continue;
+    const int kind = ir::is_mask(x.op) && file.masks > 0;
+    if (uses.count(int32_t(i)) > 0) ++live[kind];
+    most[kind] = std::max(most[kind], live[kind]);
+  }
+  for (size_t i = 0; i < code.size(); ++i)
+    if (invariant[i] && !ir::is_mask(code[i].op) && uses.count(int32_t(i)) > 0)
+      wanted.push_back({-uses.count(int32_t(i)), int32_t(i)});
+  constexpr int kTemporary = 2;
+  for (copies = 4; copies > 1; --copies)
+    if (most[0] * copies + kTemporary <= file.vectors && most[1] * copies <= file.masks) break;
+  const int free = std::max(0, file.vectors - kTemporary - most[0] * copies);
+  std::sort(wanted.begin(), wanted.end());
+  for (const auto& [count, id] : wanted)
+    if (int(pinned.size()) < free) pinned.push_back(id);
+}
+
+}  // namespace mt

@@ -1,0 +1,46 @@
+// jit_plan.h -- what the emitter decides before it writes: what leaves the loop, how far it unrolls
+#pragma once
+#include "kernels/cpu/lanes.h"
+
+namespace mt {
+
+/// The registers of an instruction set, and what it can do with them.
+struct RegisterFile {
+  int vectors, masks;  // masks 0: masks are vectors
+  bool ternary;        // one instruction for any function of three bits
+  int bytes;           // of a vector
+};
+
+/// For each instruction of a sequence the positions in it that read the instruction, in order.
+class Uses {
+ public:
+  Uses(const std::vector<ir::LaneInstruction>& code, const std::vector<int32_t>& sequence);
+  /// The n-th position that reads `id`; kNone when there are fewer.
+  int32_t at(int32_t id, int32_t n) const {
+    return n < count(id) ? positions_[size_t(start_[size_t(id)] + n)] : kNone;
+  }
+  int32_t count(int32_t id) const { return start_[size_t(id) + 1] - start_[size_t(id)]; }
+  static constexpr int32_t kNone = 0x7fffffff;
+
+ private:
+  std::vector<int32_t> start_, positions_;
+};
+
+struct Plan {
+  Plan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated);
+
+  std::vector<ir::LaneInstruction> code;
+  std::vector<bool> invariant;  // the same in every iteration; constants too
+  std::vector<bool> direct;     // a load whose one reader takes it from memory
+  std::vector<int32_t> before;  // what is computed ahead of the loop
+  std::vector<int32_t> body;
+  std::vector<int32_t> pinned;  // constants and invariants that keep a register throughout
+  int copies = 1;               // vectors in an iteration, their instructions interleaved
+
+ private:
+  void merge_bits();
+  void find_direct_loads(const Uses&);
+  void choose_copies(const Uses&, const RegisterFile&);
+};
+
+}  // namespace mt

@@ -1,0 +1,124 @@
+// jit_x64.cpp -- compiles lane programs: buffers, executable memory, runs of the code
+#include "kernels/cpu/jit_x64.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/jit_emitter.h"
+
+namespace mt {
+namespace {
+
+using ir::LaneOp;
+
+/// The bytes in memory that was writable once and is executable now; null where the system refuses.
+void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
+  const size_t page = size_t(sysconf(_SC_PAGESIZE));
+  bytes = (code.size() + page - 1) / page * page;
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  std::memcpy(memory, code.data(), code.size());
+  if (mprotect(memory, bytes, PROT_READ | PROT_EXEC) == 0) return memory;
+  munmap(memory, bytes);
+  return nullptr;
+}
+
+/// Emits into a buffer that is large enough; empty: it can't be compiled.
+std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repeated, size_t& entry,
+                          std::string* listing) {
+  if (!Emitter::has_room_for(program)) return {};
+  for (size_t size = 8192 + 128 * program.code.size(); size < size_t(64) << 20; size *= 4) {
+    std::vector<uint8_t> buffer(size);
+    if (listing) listing->clear();
+    Emitter emitter(program, isa, repeated, buffer.data(), buffer.size(), listing);
+    if (!emitter.emit()) continue;
+    entry = emitter.entry();
+    buffer.resize(emitter.size());
+    return buffer;
+  }
+  return {};
+}
+
+bool forbidden() {
+  const char* const wish = std::getenv("MTORCH_JIT");
+  return wish && std::strcmp(wish, "vm") == 0;
+}
+
+constexpr int kMostOperands = 64, kWidest = 64;
+
+}  // namespace
+
+std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t repeated) {
+  if (forbidden()) return nullptr;
+  size_t entry = 0, bytes = 0;
+  const std::vector<uint8_t> machine = emit(program, isa, repeated, entry, nullptr);
+  if (machine.empty()) return nullptr;
+  void* const memory = executable(machine, bytes);
+  if (!memory) return nullptr;
+  const int whole = isa == Isa::avx512 ? 1 : register_file(isa).bytes / program.item;
+  std::unique_ptr<Code> code(new Code(memory, bytes, entry, whole));
+  code->operands_.resize(size_t(program.operands));
+  for (const ir::LaneInstruction& x : program.code) {
+    const bool reads = x.op == LaneOp::load || x.op == LaneOp::load_bool;
+    if (!reads && x.op < LaneOp::store) continue;
+    Code::Operand& o = code->operands_[size_t(x.bits)];
+    o.item = x.op == LaneOp::load_bool || x.op == LaneOp::store_bool ? 1 : program.item;
+    (reads ? o.read : o.written) = true;
+    o.repeated = repeated >> x.bits & 1;
+  }
+  return code;
+}
+
+std::string machine_code(const ir::LaneProgram& program, Isa isa, uint64_t repeated) {
+  std::string listing;
+  size_t entry = 0;
+  emit(program, isa, repeated, entry, &listing);
+  return listing;
+}
+
+bool jit_isa(Isa& isa) {
+  const char* const name = cpu_isa();
+  isa = std::strcmp(name, "avx512") == 0 ? Isa::avx512 : Isa::avx2;
+  return std::strcmp(name, "base") != 0;
+}
+
+Code::~Code() { munmap(memory_, bytes_); }
+
+int64_t Code::run(void* const* data, const double* numbers, int64_t from, int64_t to) const {
+  const int64_t at = entry_(data, numbers, from, to);
+  return at < to && to - at < whole_ ? run_rest(data, numbers, at, to) : at;
+}
+
+/// Less than a vector, through buffers of one; behind the last element stand copies of it, which pass
+/// where it passes.
+int64_t Code::run_rest(void* const* data, const double* numbers, int64_t from, int64_t to) const {
+  alignas(64) char buffer[kMostOperands][kWidest];
+  void* part[kMostOperands];
+  const size_t n = size_t(to - from);
+  for (size_t k = 0; k < operands_.size(); ++k) {
+    const Operand& o = operands_[k];
+    const size_t item = size_t(o.item);
+    part[k] = o.repeated ? data[k] : buffer[k];
+    if (!o.read || o.repeated) continue;
+    const char* const at = static_cast<const char*>(data[k]) + size_t(from) * item;
+    std::memcpy(buffer[k], at, n * item);
+    for (size_t i = n; i < size_t(whole_); ++i)
+      std::memcpy(buffer[k] + i * item, at + (n - 1) * item, item);
+  }
+  if (entry_(part, numbers, 0, whole_) != whole_) return from;
+  for (size_t k = 0; k < operands_.size(); ++k) {
+    const Operand& o = operands_[k];
+    const size_t item = size_t(o.item);
+    if (o.written)
+      std::memcpy(static_cast<char*>(data[k]) + size_t(from) * item, buffer[k], n * item);
+  }
+  return to;
+}
+
+}  // namespace mt

@@ -1,0 +1,246 @@
+// lanes.h -- the lane program: formulas of floats recorded instruction by instruction, for jit_x64.h
+//
+// For the host's compiler only. A lane is one element of a vector register. A formula called with
+// T = Lane<float> or Lane<double> records what it computes into the LaneBuilder of this thread:
+// straight-line code in static single assignment, one width of element throughout. Equal
+// instructions are recorded once, constants are folded with the rounding of the loops, and what no
+// store or guard needs is dropped.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace mt::ir {
+
+/// What an instruction computes from `in` and `bits`.
+enum class LaneOp : uint8_t {
+  // values: `bits` is the operand or the parameter of a run, or the constant itself
+  load,       // an element of an operand
+  load_bool,  // the same of bools: a mask
+  number,     // a parameter
+  constant,   // bits of an element
+  truth,      // a mask that is `bits` everywhere
+  // floats
+  add,
+  sub,
+  mul,
+  div,
+  min,  // a < b ? a : b
+  max,  // a > b ? a : b
+  sqrt,
+  floor,
+  ceil,
+  trunc,
+  rint,
+  fma,  // a * b + c rounded once; `bits`: kMinusProduct, kMinusAddend
+  // integers of the same width, and the bits of floats
+  iadd,
+  isub,
+  iand,
+  ior,
+  ixor,
+  iandnot,  // ~a & b
+  shl,      // by `bits`
+  shr,
+  ternary,  // the function of three bits whose table is `bits`; made by the emitter
+  // masks
+  compare,   // of floats, `bits` is an Order
+  icompare,  // of integers: equal, below (unsigned) or less (signed)
+  mand,
+  mor,
+  mxor,
+  mnot,
+  select,  // a ? b : c
+  // effects
+  guard,      // a must hold in all lanes
+  store,      // a to operand `bits`
+  store_bool  // the mask a to operand `bits`
+};
+
+enum : uint64_t { kMinusProduct = 1, kMinusAddend = 2 };
+
+/// Comparisons of floats; those with "not" hold when an element is NaN.
+enum class Order : uint8_t { equal, less, less_equal, not_equal, not_less, not_less_equal };
+enum class IntOrder : uint8_t { equal, below, less };
+
+struct LaneInstruction {
+  LaneOp op;
+  int32_t in[3];  // instructions; -1: none
+  int32_t line;   // of the Lua source; 0: unknown
+  uint64_t bits;
+};
+
+const char* name_of(LaneOp);
+/// How many of `in` are used.
+int inputs_of(LaneOp);
+/// Whether the value is a mask, and not a number or its bits.
+bool is_mask(LaneOp);
+inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
+
+/// Nothing in it changes once it has been made. All loads and guards come before the first store.
+struct LaneProgram {
+  std::vector<LaneInstruction> code;
+  int item = 4;      // bytes of an element: 4 or 8
+  int operands = 0;  // those that loads and stores name are below
+};
+
+/// A text with an instruction per line.
+std::string to_string(const LaneProgram&);
+
+/// Records the instructions of one program. The one made last in a thread is its `current`.
+class LaneBuilder {
+ public:
+  explicit LaneBuilder(int item);
+  ~LaneBuilder();
+  LaneBuilder(const LaneBuilder&) = delete;
+  static LaneBuilder& current();
+
+  int32_t constant(uint64_t bits);
+  int32_t truth(bool);
+  /// Records an instruction, or finds the one that is equal, or what it folds to.
+  int32_t add(LaneOp, int32_t a = -1, int32_t b = -1, int32_t c = -1, uint64_t bits = 0);
+  void guard(int32_t mask) { add(LaneOp::guard, mask); }
+  void store(int operand, int32_t value);
+  /// Of the instructions that follow.
+  void set_line(int32_t line) { line_ = line; }
+  LaneProgram finish();
+
+ private:
+  int32_t intern(const LaneInstruction&);
+  int32_t fold(LaneInstruction&);
+  int32_t fold_floats(LaneInstruction&);
+  int32_t fold_integers(LaneInstruction&);
+  int32_t fold_masks(LaneInstruction&);
+  int32_t fold_select(LaneInstruction&);
+  bool is(int32_t id, LaneOp op) const { return code_[size_t(id)].op == op; }
+  bool is_bits(int32_t id, uint64_t bits) const {
+    return is(id, LaneOp::constant) && code_[size_t(id)].bits == bits;
+  }
+  bool minus_of(int32_t& id) const;
+
+  std::vector<LaneInstruction> code_;
+  std::vector<int32_t> table_;  // open addressing over code_
+  int item_;
+  int32_t line_ = 0;
+  LaneBuilder* const before_;
+};
+
+inline int32_t record(LaneOp op, int32_t a, int32_t b = -1, int32_t c = -1, uint64_t bits = 0) {
+  return LaneBuilder::current().add(op, a, b, c, bits);
+}
+/// The bits of a float or double in the low end of a word.
+inline uint64_t word_of(float x) { return __builtin_bit_cast(uint32_t, x); }
+inline uint64_t word_of(double x) { return __builtin_bit_cast(uint64_t, x); }
+
+/// A bool in each lane.
+struct Mask {
+  int32_t id;
+  Mask() : id(-1) {}
+  Mask(bool value) : id(LaneBuilder::current().truth(value)) {}
+  static Mask of(int32_t id) {
+    Mask m;
+    m.id = id;
+    return m;
+  }
+  friend Mask operator&(Mask a, Mask b) { return of(record(LaneOp::mand, a.id, b.id)); }
+  friend Mask operator|(Mask a, Mask b) { return of(record(LaneOp::mor, a.id, b.id)); }
+  friend Mask operator^(Mask a, Mask b) { return of(record(LaneOp::mxor, a.id, b.id)); }
+  friend Mask operator!=(Mask a, Mask b) { return a ^ b; }
+  friend Mask operator==(Mask a, Mask b) { return !(a ^ b); }
+  friend Mask operator!(Mask a) { return of(record(LaneOp::mnot, a.id)); }
+};
+
+/// The bits of a Lane<T> as an unsigned integer.
+template <class T> struct LaneBits {
+  int32_t id;
+  LaneBits() : id(-1) {}
+  template <class N, class = std::enable_if_t<std::is_integral_v<N>>>
+  LaneBits(N value)
+      : id(LaneBuilder::current().constant(sizeof(T) == 4 ? uint32_t(value) : uint64_t(value))) {}
+  static LaneBits of(int32_t id) {
+    LaneBits b;
+    b.id = id;
+    return b;
+  }
+  friend LaneBits operator+(LaneBits a, LaneBits b) { return of(record(LaneOp::iadd, a.id, b.id)); }
+  friend LaneBits operator-(LaneBits a, LaneBits b) { return of(record(LaneOp::isub, a.id, b.id)); }
+  friend LaneBits operator&(LaneBits a, LaneBits b) { return of(record(LaneOp::iand, a.id, b.id)); }
+  friend LaneBits operator|(LaneBits a, LaneBits b) { return of(record(LaneOp::ior, a.id, b.id)); }
+  friend LaneBits operator^(LaneBits a, LaneBits b) { return of(record(LaneOp::ixor, a.id, b.id)); }
+  friend LaneBits operator~(LaneBits a) { return a ^ LaneBits(-1); }
+  friend LaneBits operator<<(LaneBits a, int n) {
+    return of(record(LaneOp::shl, a.id, -1, -1, uint64_t(n)));
+  }
+  friend LaneBits operator>>(LaneBits a, int n) {
+    return of(record(LaneOp::shr, a.id, -1, -1, uint64_t(n)));
+  }
+  friend Mask operator==(LaneBits a, LaneBits b) { return compare(a, b, IntOrder::equal); }
+  friend Mask operator!=(LaneBits a, LaneBits b) { return !(a == b); }
+  friend Mask operator<(LaneBits a, LaneBits b) { return compare(a, b, IntOrder::below); }
+  friend Mask operator>(LaneBits a, LaneBits b) { return b < a; }
+  friend Mask operator<=(LaneBits a, LaneBits b) { return !(b < a); }
+  friend Mask operator>=(LaneBits a, LaneBits b) { return !(a < b); }
+  /// As signed integers.
+  friend Mask less(LaneBits a, LaneBits b) { return compare(a, b, IntOrder::less); }
+  friend LaneBits select(Mask m, LaneBits a, LaneBits b) {
+    return of(record(LaneOp::select, m.id, a.id, b.id));
+  }
+  static Mask compare(LaneBits a, LaneBits b, IntOrder order) {
+    return Mask::of(record(LaneOp::icompare, a.id, b.id, -1, uint64_t(order)));
+  }
+};
+
+/// A float or double in each lane.
+template <class T> struct Lane {
+  int32_t id;
+  Lane() : id(-1) {}
+  template <class N, class = std::enable_if_t<std::is_arithmetic_v<N>>>
+  Lane(N value) : id(LaneBuilder::current().constant(word_of(static_cast<T>(value)))) {}
+  static Lane of(int32_t id) {
+    Lane x;
+    x.id = id;
+    return x;
+  }
+  static Lane load(int operand) { return of(record(LaneOp::load, -1, -1, -1, uint64_t(operand))); }
+  static Lane number(int which) { return of(record(LaneOp::number, -1, -1, -1, uint64_t(which))); }
+
+  friend Lane operator+(Lane a, Lane b) { return of(record(LaneOp::add, a.id, b.id)); }
+  friend Lane operator-(Lane a, Lane b) { return of(record(LaneOp::sub, a.id, b.id)); }
+  friend Lane operator*(Lane a, Lane b) { return of(record(LaneOp::mul, a.id, b.id)); }
+  friend Lane operator/(Lane a, Lane b) { return of(record(LaneOp::div, a.id, b.id)); }
+  friend Lane operator-(Lane a) { return of_bits(to_bits(a) ^ sign()); }
+  Lane& operator+=(Lane b) { return *this = *this + b; }
+  Lane& operator-=(Lane b) { return *this = *this - b; }
+  Lane& operator*=(Lane b) { return *this = *this * b; }
+  Lane& operator/=(Lane b) { return *this = *this / b; }
+  friend Mask operator==(Lane a, Lane b) { return compare(a, b, Order::equal); }
+  friend Mask operator!=(Lane a, Lane b) { return compare(a, b, Order::not_equal); }
+  friend Mask operator<(Lane a, Lane b) { return compare(a, b, Order::less); }
+  friend Mask operator<=(Lane a, Lane b) { return compare(a, b, Order::less_equal); }
+  friend Mask operator>(Lane a, Lane b) { return b < a; }
+  friend Mask operator>=(Lane a, Lane b) { return b <= a; }
+  friend Lane select(Mask m, Lane a, Lane b) {
+    return of(record(LaneOp::select, m.id, a.id, b.id));
+  }
+  friend Lane fma(Lane a, Lane b, Lane c) { return of(record(LaneOp::fma, a.id, b.id, c.id)); }
+  friend Lane sqrt(Lane a) { return of(record(LaneOp::sqrt, a.id)); }
+  friend Lane floor(Lane a) { return of(record(LaneOp::floor, a.id)); }
+  friend Lane ceil(Lane a) { return of(record(LaneOp::ceil, a.id)); }
+  friend Lane trunc(Lane a) { return of(record(LaneOp::trunc, a.id)); }
+  friend Lane rint(Lane a) { return of(record(LaneOp::rint, a.id)); }
+  friend Lane fabs(Lane a) { return of_bits(to_bits(a) & ~sign()); }
+  friend Lane copysign(Lane a, Lane b) {
+    return of_bits((to_bits(a) & ~sign()) | (to_bits(b) & sign()));
+  }
+  friend LaneBits<T> to_bits(Lane a) { return LaneBits<T>::of(a.id); }
+  static Lane of_bits(LaneBits<T> b) { return of(b.id); }
+  static LaneBits<T> sign() { return LaneBits<T>(uint64_t(1) << (8 * sizeof(T) - 1)); }
+  static Mask compare(Lane a, Lane b, Order order) {
+    return Mask::of(record(LaneOp::compare, a.id, b.id, -1, uint64_t(order)));
+  }
+};
+template <class L> L from_bits(LaneBits<float> b) { return L::of_bits(b); }
+template <class L> L from_bits(LaneBits<double> b) { return L::of_bits(b); }
+
+}  // namespace mt::ir
