@@ -1,0 +1,213 @@
+// lower.cpp -- expression programs as lane programs, by the formulas of the elementwise operations
+#include "kernels/cpu/lower.h"
+
+#include <utility>
+
+#include "kernels/table.h"
+
+template <class T> inline constexpr bool mt::math::is_symbolic<mt::ir::Lane<T>> = true;
+template <class T> struct mt::math::core::Real<mt::ir::Lane<T>> : mt::math::core::Real<T> {
+  using Bits = mt::ir::LaneBits<T>;
+};
+
+namespace mt::ir {
+namespace {
+
+/// The formula of an operation on lanes: of the struct, unless that asks what kind of number it has, or
+/// is written in double.
+template <class Op> struct Formula {
+  template <class... T> static auto call(T... x) { return Op::f(x...); }
+};
+
+template <> struct Formula<op::Signbit> {
+  template <class T> static auto call(T x) { return copysign(T(1), x) < T(0); }
+};
+template <> struct Formula<op::LogicalAnd> {
+  template <class T> static auto call(T x, T y) { return (x != T(0)) & (y != T(0)); }
+};
+template <> struct Formula<op::LogicalOr> {
+  template <class T> static auto call(T x, T y) { return (x != T(0)) | (y != T(0)); }
+};
+template <> struct Formula<op::LogicalXor> {
+  template <class T> static auto call(T x, T y) { return (x != T(0)) ^ (y != T(0)); }
+};
+template <> struct Formula<op::TruncDivide> {
+  template <class T> static auto call(T x, T y) { return trunc(x / y); }
+};
+
+/// Leaves to the interpreter what is beyond the range of the formula; NaN stays.
+void require(Mask m) { LaneBuilder::current().guard(m.id); }
+
+template <> struct Formula<op::Sin> {
+  template <class T> static auto call(T x) {
+    require(!(fabs(x) > T(math::core::kNear)));
+    return math::core::near_sin(x);
+  }
+};
+template <> struct Formula<op::Cos> {
+  template <class T> static auto call(T x) {
+    require(!(fabs(x) > T(math::core::kNear)));
+    return math::core::near_cos(x);
+  }
+};
+
+/// C's fmod where |x| < 2^22 |y|: the quotient is the whole number or one more, and the rest, or what
+/// it is less than 0, has no more bits than x and y.
+template <class T> T near_fmod(T x, T y) {
+  const T a = fabs(x), b = fabs(y), most = b * T(0x1p22);
+  require((a < most) & (most < T(math::kInfinity)));
+  const T rest = fma(-trunc(a / b), b, a);
+  return copysign(select(rest < T(0), rest + b, rest), x);
+}
+/// Whether the rest has another sign than the divisor.
+template <class T> Mask crosses(T rest, T y) {
+  return (rest != T(0)) & ((rest < T(0)) != (y < T(0)));
+}
+template <> struct Formula<op::Fmod> {
+  template <class T> static auto call(T x, T y) { return near_fmod(x, y); }
+};
+template <> struct Formula<op::Remainder> {
+  template <class T> static auto call(T x, T y) {
+    const T rest = near_fmod(x, y);
+    return select(crosses(rest, y), rest + y, rest);
+  }
+};
+template <> struct Formula<op::FloorDivide> {
+  template <class T> static auto call(T x, T y) {  // math::floor_quotient, of a y that is not 0
+    const T rest = near_fmod(x, y);
+    T quotient = (x - rest) / y;
+    quotient = select(crosses(rest, y), quotient - T(1), quotient);
+    T whole = floor(quotient);
+    whole = select(quotient - whole > T(0.5), whole + T(1), whole);
+    return select(whole == T(0), copysign(T(0), x / y), whole);
+  }
+};
+
+}  // namespace
+
+/// What formulas find when they call one another by name.
+template <class Op, class T, class... U> auto apply(Op, const Lane<T>& x, const U&... more) {
+  return Formula<Op>::call(x, Lane<T>(more)...);
+}
+template <class T> Lane<T> zeros_like(const Lane<T>&) { return Lane<T>(0); }
+
+namespace {
+
+/// Those written for every width of float.
+using All =
+    op::List<op::Neg, op::Sign, op::Abs, op::Reciprocal, op::Square, op::Deg2rad, op::Rad2deg,
+             op::Sqrt, op::Rsqrt, op::Floor, op::Ceil, op::Round, op::Trunc, op::Frac, op::Clamp,
+             op::Exp, op::Expm1, op::Exp2, op::Log, op::Log1p, op::Log2, op::Log10, op::Entr,
+             op::Tanh, op::Sigmoid, op::Logit, op::Relu, op::Hardtanh, op::Relu6, op::Hardsigmoid,
+             op::Hardswish, op::Threshold, op::Hardshrink, op::Softshrink, op::LeakyRelu, op::Elu,
+             op::Celu, op::Selu, op::GeluTanh, op::Silu, op::Softplus, op::Logsigmoid, op::Mish,
+             op::Softsign, op::LogicalNot, op::Isnan, op::Isinf, op::Isposinf, op::Isneginf,
+             op::Isfinite, op::Signbit, op::Add, op::Sub, op::Mul, op::Div, op::FloorDivide,
+             op::TruncDivide, op::Remainder, op::Fmod, op::Minimum, op::Maximum, op::Fmin, op::Fmax,
+             op::Copysign, op::Xlogy, op::Xlog1py, op::Logaddexp, op::Logaddexp2, op::Heaviside,
+             op::Prelu, op::Lt, op::Le, op::Gt, op::Ge, op::Eq, op::Ne, op::LogicalAnd,
+             op::LogicalOr, op::LogicalXor, op::Where, op::Lerp, op::Addcmul, op::Addcdiv>;
+/// Those of float32 alone: float64 asks the C library.
+using Single = op::List<op::Sin, op::Cos, op::Erf, op::Gelu, op::Ndtr>;
+
+/// Records an operation of numbers; the first input may be a mask.
+using Recorder = int32_t (*)(const int32_t* in, const double* params);
+
+template <class Op, class T, int I> auto input(const int32_t* in) {
+  if constexpr (op::mask_first<Op> && I == 0) return Mask::of(in[I]);
+  else return Lane<T>::of(in[I]);
+}
+template <class Op, class T, int... I, int... S>
+int32_t record_as(const int32_t* in, const double* params, std::integer_sequence<int, I...>,
+                  std::integer_sequence<int, S...>) {
+  return Formula<Op>::call(input<Op, T, I>(in)..., Lane<T>(params[S])...).id;
+}
+template <class Op, class T> int32_t record_op(const int32_t* in, const double* params) {
+  return record_as<Op, T>(in, params, std::make_integer_sequence<int, op::inputs<Op>>{},
+                          std::make_integer_sequence<int, op::count_params(Op::info)>{});
+}
+
+struct Recorders {
+  Recorder of[op::Elementwise::size] = {};
+  template <class T, class... Op> void enter(op::List<Op...>) {
+    ((of[op::id<Op>] = record_op<Op, T>), ...);
+  }
+};
+const Recorders& recorders(Dtype dtype) {
+  static const Recorders single = [] {
+    Recorders r;
+    r.enter<float>(All{});
+    r.enter<float>(Single{});
+    return r;
+  }();
+  static const Recorders wide = [] {
+    Recorders r;
+    r.enter<double>(All{});
+    return r;
+  }();
+  return dtype == Dtype::f32 ? single : wide;
+}
+
+/// An operation of bools; -1: of none that are written here.
+int32_t record_bools(int op, const int32_t* in) {
+  const Mask a = Mask::of(in[0]), b = Mask::of(in[1]), c = Mask::of(in[2]);
+  switch (op) {
+    case op::id<op::LogicalNot>: return (!a).id;
+    case op::id<op::LogicalAnd>: return (a & b).id;
+    case op::id<op::LogicalOr>: return (a | b).id;
+    case op::id<op::LogicalXor>:
+    case op::id<op::Ne>: return (a ^ b).id;
+    case op::id<op::Eq>: return (!(a ^ b)).id;
+    case op::id<op::Where>: return ((a & b) | ((!a) & c)).id;
+    default: return -1;
+  }
+}
+
+template <class T>
+bool record_program(const Program& p, const Recorders& recorders, LaneBuilder& builder) {
+  std::vector<int32_t> value(size_t(p.count), -1);
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    builder.set_line(c.line);
+    int32_t in[3] = {-1, -1, -1}, &out = value[size_t(i)];
+    bool bools = false;  // those of the last input
+    for (int k = 0; k < 3; ++k)
+      if (c.op >= 0 && c.in[k] >= 0)
+        in[k] = value[size_t(c.in[k])], bools = p.code[c.in[k]].is_bool;
+    if (c.op == kInput) {
+      const LaneOp op = c.is_bool ? LaneOp::load_bool : LaneOp::load;
+      out = builder.add(op, -1, -1, -1, uint64_t(p.outputs + c.which));
+    } else if (c.op == kNumber && !c.is_bool) {
+      out = Lane<T>::number(c.which).id;
+    } else if (c.op == kConstant) {
+      out = c.is_bool ? builder.truth(c.constant != 0) : Lane<T>(c.constant).id;
+    } else if (c.op >= 0 && bools) {
+      out = record_bools(c.op, in);
+    } else if (c.op >= 0 && recorders.of[c.op]) {
+      out = recorders.of[c.op](in, c.which >= 0 ? p.params + c.which : nullptr);
+    }
+    if (out < 0) return false;
+  }
+  builder.set_line(0);
+  for (int k = 0; k < p.outputs; ++k) builder.store(k, value[size_t(p.output[k])]);
+  return true;
+}
+
+}  // namespace
+}  // namespace mt::ir
+
+namespace mt {
+
+bool lower(const Program& program, Dtype dtype, ir::LaneProgram& lanes) {
+  if (dtype != Dtype::f32 && dtype != Dtype::f64) return false;
+  ir::LaneBuilder builder(dtype == Dtype::f32 ? 4 : 8);
+  const ir::Recorders& recorders = ir::recorders(dtype);
+  if (!(dtype == Dtype::f32 ? ir::record_program<float>(program, recorders, builder)
+                            : ir::record_program<double>(program, recorders, builder)))
+    return false;
+  lanes = builder.finish();
+  lanes.operands = program.outputs + program.inputs;
+  return true;
+}
+
+}  // namespace mt

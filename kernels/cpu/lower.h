@@ -1,0 +1,14 @@
+// lower.h -- expression programs as lane programs, by the formulas of the elementwise operations
+#pragma once
+#include "kernels/cpu/lanes.h"
+#include "kernels/program.h"
+
+namespace mt {
+
+/// The lane program that computes what the expression program does, with the bits of the loops for
+/// AVX2 and AVX-512; its operands are those of Run. `dtype` is float32 or float64. False: it has an
+/// operation that is not written in lane instructions. Where an operation is written for a range of
+/// its inputs only, the lane program has a guard.
+bool lower(const Program&, Dtype dtype, ir::LaneProgram&);
+
+}  // namespace mt
