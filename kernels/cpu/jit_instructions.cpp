@@ -40,6 +40,7 @@ void Emitter::write(int32_t id, int copy) {
     case LaneOp::truth: return write_value();
     case LaneOp::load_bool:
       return plan_.invariant[size_t(id)] ? write_repeated_bool() : write_load_bool();
+    case LaneOp::scale: return write_scale();
     case LaneOp::fma: return write_fma();
     case LaneOp::ternary: return write_ternary();
     case LaneOp::compare: return write_compare();
@@ -170,6 +171,13 @@ void Emitter::write_mask() {
   }
 }
 #undef MT_BINARY
+
+void Emitter::write_scale() {
+  const Xmm a = reg(0);
+  const Place b = any(1);
+  consume();
+  MT_REAL(vscalef, result(), a, b);
+}
 
 /// 132: to = to * c + b, 213: to = b * to + c, 231: to = b * c + to.
 void Emitter::write_fma() {

@@ -68,10 +68,10 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
 }
 
 Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated)
-    : code(program.code),
-      invariant(program.code.size(), false),
-      direct(program.code.size(), false) {
-  if (file.ternary) merge_bits();
+    : code(program.code) {
+  if (file.wide) merge_bits(program.item);
+  else expand_scale(program.item);
+  invariant.assign(code.size(), false), direct.assign(code.size(), false);
   std::vector<bool> needed(code.size(), false);
   for (size_t i = code.size(); i-- > 0;) {
     if (!needed[i] && !is_effect(code[i].op)) continue;
@@ -92,12 +92,49 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
   choose_copies(uses, file);
 }
 
+/// a 2^b as math::core::scaled has it: by two factors, of which the last may round.
+void Plan::expand_scale(int item) {
+  const int mantissa = item == 4 ? 23 : 52;
+  const uint64_t round = item == 4 ? ir::word_of(0x1.8p23f) : ir::word_of(0x1.8p52);
+  const uint64_t bias = item == 4 ? 127 : 1023, all = item == 4 ? 0xffffffffu : ~uint64_t(0);
+  std::vector<LaneInstruction> out;
+  std::vector<int32_t> place(code.size());
+  for (size_t i = 0; i < code.size(); ++i) {
+    LaneInstruction x = code[i];
+    for (int k = 0; k < ir::inputs_of(x.op); ++k) x.in[k] = place[size_t(x.in[k])];
+    const auto add = [&](LaneOp op, int32_t a = -1, int32_t b = -1, uint64_t bits = 0) {
+      out.push_back({op, {a, b, -1}, x.line, bits});
+      return int32_t(out.size() - 1);
+    };
+    if (x.op == LaneOp::scale) {
+      const int32_t n = add(LaneOp::add, x.in[1], add(LaneOp::constant, -1, -1, round));
+      const int32_t offset = add(LaneOp::constant, -1, -1, (round - 2 * bias) & all);
+      const int32_t k = add(LaneOp::isub, n, offset), half = add(LaneOp::shr, k, -1, 1);
+      const int32_t up = add(LaneOp::shl, half, -1, uint64_t(mantissa));
+      const int32_t down = add(LaneOp::shl, add(LaneOp::isub, k, half), -1, uint64_t(mantissa));
+      add(LaneOp::mul, add(LaneOp::mul, x.in[0], up), down);
+    } else {
+      out.push_back(x);
+    }
+    place[i] = int32_t(out.size() - 1);
+  }
+  code = out;
+}
+
 /// and, or, xor of values that nothing else reads become one function of three bits.
-void Plan::merge_bits() {
+void Plan::merge_bits(int item) {
+  const uint64_t all = item == 4 ? 0xffffffffu : ~uint64_t(0);
   std::vector<int32_t> readers(code.size(), 0);
   for (const LaneInstruction& x : code)
     for (int k = 0; k < ir::inputs_of(x.op); ++k) ++readers[size_t(x.in[k])];
   std::vector<BitFunction> function(code.size());
+  const auto leaf = [&](int32_t id) {  // of two constants that are each other's contrary one
+    for (int32_t j = 0; code[size_t(id)].op == LaneOp::constant && j < id; ++j)
+      if (code[size_t(j)].op == LaneOp::constant &&
+          code[size_t(j)].bits == (~code[size_t(id)].bits & all))
+        return BitFunction{{j, -1, -1}, 1, uint8_t(~kLeafTable[0])};
+    return BitFunction{{id, -1, -1}, 1, kLeafTable[0]};
+  };
   for (size_t i = 0; i < code.size(); ++i) {
     function[i] = {{int32_t(i), -1, -1}, 1, kLeafTable[0]};
     LaneInstruction& x = code[i];
@@ -111,7 +148,7 @@ void Plan::merge_bits() {
           f[k] = function[in];
           fits &= readers[in] == 1 && (is_bit_op(code[in].op) || code[in].op == LaneOp::ternary);
         } else {
-          f[k] = {{x.in[k], -1, -1}, 1, kLeafTable[0]};
+          f[k] = leaf(x.in[k]);
         }
         fits = fits && add_leaves(all, f[k]);
       }

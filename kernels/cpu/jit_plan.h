@@ -7,7 +7,7 @@ namespace mt {
 /// The registers of an instruction set, and what it can do with them.
 struct RegisterFile {
   int vectors, masks;  // masks 0: masks are vectors
-  bool ternary;        // one instruction for any function of three bits
+  bool wide;           // AVX-512: any function of three bits and `scale` are instructions
   int bytes;           // of a vector
 };
 
@@ -38,7 +38,8 @@ struct Plan {
   int copies = 1;               // vectors in an iteration, their instructions interleaved
 
  private:
-  void merge_bits();
+  void expand_scale(int item);
+  void merge_bits(int item);
   void find_direct_loads(const Uses&);
   void choose_copies(const Uses&, const RegisterFile&);
 };

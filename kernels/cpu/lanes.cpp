@@ -18,15 +18,16 @@ struct Row {
 };
 // In the order of LaneOp.
 constexpr Row rows[] = {
-    {"load", 0, false},   {"load_bool", 0, true}, {"number", 0, false}, {"constant", 0, false},
-    {"truth", 0, true},   {"add", 2, false},      {"sub", 2, false},    {"mul", 2, false},
-    {"div", 2, false},    {"min", 2, false},      {"max", 2, false},    {"sqrt", 1, false},
-    {"floor", 1, false},  {"ceil", 1, false},     {"trunc", 1, false},  {"rint", 1, false},
-    {"fma", 3, false},    {"iadd", 2, false},     {"isub", 2, false},   {"and", 2, false},
-    {"or", 2, false},     {"xor", 2, false},      {"andnot", 2, false}, {"shl", 1, false},
-    {"shr", 1, false},    {"ternary", 3, false},  {"compare", 2, true}, {"icompare", 2, true},
-    {"mand", 2, true},    {"mor", 2, true},       {"mxor", 2, true},    {"mnot", 1, true},
-    {"select", 3, false}, {"guard", 1, false},    {"store", 1, false},  {"store_bool", 1, false}};
+    {"load", 0, false},      {"load_bool", 0, true}, {"number", 0, false},  {"constant", 0, false},
+    {"truth", 0, true},      {"add", 2, false},      {"sub", 2, false},     {"mul", 2, false},
+    {"div", 2, false},       {"min", 2, false},      {"max", 2, false},     {"sqrt", 1, false},
+    {"floor", 1, false},     {"ceil", 1, false},     {"trunc", 1, false},   {"rint", 1, false},
+    {"scale", 2, false},     {"fma", 3, false},      {"iadd", 2, false},    {"isub", 2, false},
+    {"and", 2, false},       {"or", 2, false},       {"xor", 2, false},     {"andnot", 2, false},
+    {"shl", 1, false},       {"shr", 1, false},      {"ternary", 3, false}, {"compare", 2, true},
+    {"icompare", 2, true},   {"mand", 2, true},      {"mor", 2, true},      {"mxor", 2, true},
+    {"mnot", 1, true},       {"select", 3, false},   {"guard", 1, false},   {"store", 1, false},
+    {"store_bool", 1, false}};
 static_assert(sizeof(rows) / sizeof(Row) == size_t(LaneOp::store_bool) + 1);
 
 bool commutes(LaneOp op, uint64_t bits) {
@@ -73,6 +74,7 @@ template <class T> T evaluate(LaneOp op, T a, T b, T c, uint64_t bits) {
     case LaneOp::ceil: return std::ceil(a);
     case LaneOp::trunc: return std::trunc(a);
     case LaneOp::rint: return std::rint(a);
+    case LaneOp::scale: return std::isnan(b) ? b : std::ldexp(a, int(b));
     default: return std::fma(bits & kMinusProduct ? -a : a, b, bits & kMinusAddend ? -c : c);
   }
 }

@@ -33,6 +33,7 @@ enum class LaneOp : uint8_t {
   ceil,
   trunc,
   rint,
+  scale,  // a 2^b rounded once, for 0.5 <= |a| < 2 and a whole b whose half is an exponent of a normal number
   fma,  // a * b + c rounded once; `bits`: kMinusProduct, kMinusAddend
   // integers of the same width, and the bits of floats
   iadd,
@@ -224,6 +225,7 @@ template <class T> struct Lane {
     return of(record(LaneOp::select, m.id, a.id, b.id));
   }
   friend Lane fma(Lane a, Lane b, Lane c) { return of(record(LaneOp::fma, a.id, b.id, c.id)); }
+  friend Lane scale(Lane a, Lane b) { return of(record(LaneOp::scale, a.id, b.id)); }
   friend Lane sqrt(Lane a) { return of(record(LaneOp::sqrt, a.id)); }
   friend Lane floor(Lane a) { return of(record(LaneOp::floor, a.id)); }
   friend Lane ceil(Lane a) { return of(record(LaneOp::ceil, a.id)); }

@@ -91,6 +91,18 @@ template <class Op, class T, class... U> auto apply(Op, const Lane<T>& x, const 
 }
 template <class T> Lane<T> zeros_like(const Lane<T>&) { return Lane<T>(0); }
 
+// Preferred to those of math.h: the same bits by fewer instructions.
+template <class T> Lane<T> scaled(math::core::Exp<Lane<T>> e) {
+  return scale(Lane<T>(1) + (e.r + e.t), e.n - Lane<T>(math::core::Real<T>::round));
+}
+template <class T> Lane<T> limit(Lane<T> x, Lane<T> max) {
+  const Lane<T> low = select(x > max, max, x);
+  return select(low < -max, -max, low);
+}
+template <class T> Lane<T> if_minus(Lane<T> x, Lane<T> yes, Lane<T> no) {
+  return select(less(to_bits(x), LaneBits<T>(0)), yes, no);
+}
+
 namespace {
 
 /// Those written for every width of float.
