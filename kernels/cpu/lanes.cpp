@@ -205,8 +205,8 @@ int32_t LaneBuilder::fold_floats(LaneInstruction& x) {
     const T a = to_float<T>(v[0]), b = to_float<T>(v[1]), c = to_float<T>(v[2]);
     if (all && x.op == LaneOp::compare) return truth(holds(Order(x.bits), a, b));
     if (all) return constant(to_bits(evaluate(x.op, a, b, c, x.bits)));
-    const T inverse = is(x.in[1], LaneOp::constant) ? exact_inverse(b) : T(0);
-    if (x.op == LaneOp::div && inverse != T(0)) {
+    const bool divides = x.op == LaneOp::div && is(x.in[1], LaneOp::constant);
+    if (const T inverse = divides ? exact_inverse(b) : T(0); inverse != T(0)) {
       x.op = LaneOp::mul;
       x.in[1] = constant(to_bits(inverse));
     }
