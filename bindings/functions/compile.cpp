@@ -119,7 +119,10 @@ int results_of(Args& a) {
   const Program& p = e.program();
   double numbers[256];
   if (p.numbers > 256) fail("a compiled function reads {} numbers; at most 256", p.numbers);
+  const bool given = lua_istable(a.L, 3);  // without: it reads none of them
   for (int k = 0; k < p.numbers; ++k) {
+    numbers[k] = 0;
+    if (!given) continue;
     lua_rawgeti(a.L, 3, k + 1);
     numbers[k] = lua_tonumber(a.L, -1);
     lua_pop(a.L, 1);

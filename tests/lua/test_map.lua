@@ -166,6 +166,22 @@ test('a captured number that ends a loop is a guard', function()
   eq(f(mt.tensor{1}):item(), 10)
 end)
 
+test('a captured number that no result reads', function()
+  local unread = 0.5
+  local f = mt.map(function(a)
+    local _ = a * unread
+    return a + 1
+  end)
+  eq(f(mt.tensor{1, 2}):tolist(), {2, 3})
+  eq(f(mt.tensor{1, 2}):tolist(), {2, 3})
+end)
+
+test('modf of whole and infinite numbers', function()
+  local list = {-2, -0.0, math.huge, -math.huge, 2, -1.5}
+  local _, part = mt.map(function(a) return math.modf(a) end)(mt.tensor(list, {dtype = 'float64'}))
+  for i, v in ipairs(list) do eq(1 / part[i]:item(), 1 / select(2, math.modf(v))) end
+end)
+
 test('a captured 0-d tensor is an operand with a gradient', function()
   local slope = mt.tensor(0.25, {requires_grad = true})
   local f = mt.map(function(a) return a > 0 and a or a * slope end)
@@ -265,7 +281,7 @@ local refused = {
   {function(a) return a:no_such() end, "a number has no 'no_such'"},
   {function(a) return a + captured end, "captured tensor 'captured' is %(3%)"},
   {function(a) count = count + 1 return a end, "assigns the captured 'count'"},
-  {function(a) a_global = a return a end, "writes to the global 'a_global'"},
+  {function(a) a_global = a return a end, "writes to the global 'a_global'"}, -- luacheck: ignore
   {function(a) print(a) return a end, 'prints'},
   {function(a) return a > 0 and 'yes' or 'no' end, "result 1 is the string 'yes' on one path"},
   {function(a) if a > 0 then return a end end, 'returns 1 values on one path and 0 on another'},
@@ -277,7 +293,7 @@ local refused = {
   {function(a) return a() end, 'called as a function'},
   {function(a) a.b = 1 return a end, 'a number has no fields'},
   {function(a) error('my own') return a end, 'my own'},
-  {function(a) return no_such_function(a) end, 'no_such_function'},
+  {function(a) return no_such_function(a) end, 'no_such_function'}, -- luacheck: ignore
   {function(a) local s = {1, 2} return s[a] + 1 end, 'attempt to perform arithmetic on a nil value'},
 }
 test('what cannot be compiled is refused at its line', function()

@@ -162,7 +162,8 @@ define('modf', function(x) return operation(op 'trunc', x) end)
 symbolic[math.modf] = function(x)
   if not is_symbol(x) then return math.modf(x) end
   local whole = operation(op 'trunc', x)
-  return whole, (operation(op 'sub', x, whole))
+  local zero = operation(op 'copysign', 0, x) -- of whole numbers and infinities, as LuaJIT has it
+  return whole, (where(operation(op 'eq', x, whole), zero, operation(op 'sub', x, whole)))
 end
 define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', e)) end)
 symbolic[math.random] = function()
