@@ -117,8 +117,7 @@ void Emitter::write_prologue() {
   int used = 0;
   for (const int32_t id : plan_.body) {
     const ir::LaneInstruction& x = plan_.code[size_t(id)];
-    const bool names = x.op == LaneOp::load || x.op == LaneOp::load_bool || x.op >= LaneOp::store;
-    if (names && pointer_[x.bits] < 0 && used < kMostPointers)
+    if ((is_load(x.op) || is_store(x.op)) && pointer_[x.bits] < 0 && used < kMostPointers)
       pointer_[x.bits] = int8_t(kPointers[used++]);
   }
   pushed_ = std::max(0, used - kFirstSaved);

@@ -38,6 +38,9 @@ void Emitter::write(int32_t id, int copy) {
     case LaneOp::number:
     case LaneOp::constant:
     case LaneOp::truth: return write_value();
+    case LaneOp::load_f16:
+    case LaneOp::load_word:
+      return plan_.invariant[size_t(id)] ? write_repeated_half() : write_load_half();
     case LaneOp::load_bool:
       return plan_.invariant[size_t(id)] ? write_repeated_bool() : write_load_bool();
     case LaneOp::scale: return write_scale();
@@ -52,6 +55,8 @@ void Emitter::write(int32_t id, int copy) {
     case LaneOp::select: return write_select();
     case LaneOp::guard: return write_guard();
     case LaneOp::store: return write_store();
+    case LaneOp::store_f16:
+    case LaneOp::store_word: return write_store_half();
     case LaneOp::store_bool: return write_store_bool();
     default: return now_->op < LaneOp::fma ? write_float() : write_integer();
   }
@@ -326,6 +331,45 @@ void Emitter::write_store() {
   const Xmm from = reg(0);
   if (masked_) MT_REAL(vmovu, to | Mask(1), from);
   else MT_REAL(vmovu, to, from);
+  consume();
+}
+
+// ---- 16 bits in memory -----------------------------------------------------------------------------
+
+void Emitter::write_load_half() {
+  const Address from = operand(now_->bits, 2);
+  const Xmm to = result();
+  const Xmm masked = masked_ ? to | Mask(1) | Xbyak::util::T_z : to;
+  if (now_->op == LaneOp::load_f16) MT_EMIT(vcvtph2ps, masked, from);
+  else MT_EMIT(vpmovzxwd, masked, from);
+}
+
+void Emitter::write_repeated_half() {
+  const Xbyak::Reg64 rax(Xbyak::Operand::RAX), rdi(Xbyak::Operand::RDI);
+  const Xbyak::Reg32 eax(Xbyak::Operand::EAX);
+  MT_EMIT(mov, rax, asm_.ptr[rdi + 8 * now_->bits]);
+  MT_EMIT(movzx, eax, asm_.word[rax]);
+  const Xmm to = result(), low(to.getIdx());
+  MT_EMIT(vmovd, low, eax);
+  if (now_->op == LaneOp::load_f16) MT_EMIT(vcvtph2ps, low, low);
+  MT_EMIT(vbroadcastss, to, low);
+}
+
+void Emitter::write_store_half() {
+  const Address to = operand(now_->bits, 2);
+  const Xmm from = reg(0);
+  if (now_->op == LaneOp::store_f16) {
+    const Address masked = masked_ ? to | Mask(1) : to;
+    MT_EMIT(vcvtps2ph, masked, from, uint8_t(0));  // to nearest, of two to the even one
+  } else if (wide_) {
+    const Address masked = masked_ ? to | Mask(1) : to;
+    MT_EMIT(vpmovdw, masked, from);
+  } else {
+    const Xmm half(temporary().getIdx()), low(from.getIdx());
+    MT_EMIT(vextracti128, half, Ymm(from.getIdx()), uint8_t(1));
+    MT_EMIT(vpackusdw, half, low, half);
+    MT_EMIT(vmovdqu, to, half);
+  }
   consume();
 }
 

@@ -81,7 +81,7 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
   for (size_t i = 0; i < code.size(); ++i) {
     const LaneInstruction& x = code[i];
     bool same = !is_effect(x.op);
-    if (x.op == LaneOp::load || x.op == LaneOp::load_bool) same = repeated >> x.bits & 1;
+    if (is_load(x.op)) same = repeated >> x.bits & 1;
     for (int k = 0; k < ir::inputs_of(x.op); ++k) same &= bool(invariant[size_t(x.in[k])]);
     invariant[i] = same;
     if (!needed[i] || x.op == LaneOp::constant) continue;

@@ -65,10 +65,10 @@ std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t 
   std::unique_ptr<Code> code(new Code(memory, bytes, entry, whole));
   code->operands_.resize(size_t(program.operands));
   for (const ir::LaneInstruction& x : program.code) {
-    const bool reads = x.op == LaneOp::load || x.op == LaneOp::load_bool;
-    if (!reads && x.op < LaneOp::store) continue;
+    const bool reads = is_load(x.op);
+    if (!reads && !is_store(x.op)) continue;
     Code::Operand& o = code->operands_[size_t(x.bits)];
-    o.item = x.op == LaneOp::load_bool || x.op == LaneOp::store_bool ? 1 : program.item;
+    o.item = operand_item(x.op, program.item);
     (reads ? o.read : o.written) = true;
     o.repeated = repeated >> x.bits & 1;
   }

@@ -17,17 +17,20 @@ struct Row {
   bool mask;
 };
 // In the order of LaneOp.
-constexpr Row rows[] = {
-    {"load", 0, false},      {"load_bool", 0, true}, {"number", 0, false},  {"constant", 0, false},
-    {"truth", 0, true},      {"add", 2, false},      {"sub", 2, false},     {"mul", 2, false},
-    {"div", 2, false},       {"min", 2, false},      {"max", 2, false},     {"sqrt", 1, false},
-    {"floor", 1, false},     {"ceil", 1, false},     {"trunc", 1, false},   {"rint", 1, false},
-    {"scale", 2, false},     {"fma", 3, false},      {"iadd", 2, false},    {"isub", 2, false},
-    {"and", 2, false},       {"or", 2, false},       {"xor", 2, false},     {"andnot", 2, false},
-    {"shl", 1, false},       {"shr", 1, false},      {"ternary", 3, false}, {"compare", 2, true},
-    {"icompare", 2, true},   {"mand", 2, true},      {"mor", 2, true},      {"mxor", 2, true},
-    {"mnot", 1, true},       {"select", 3, false},   {"guard", 1, false},   {"store", 1, false},
-    {"store_bool", 1, false}};
+constexpr Row rows[] = {{"load", 0, false},       {"load_f16", 0, false},  {"load_word", 0, false},
+                        {"load_bool", 0, true},   {"number", 0, false},    {"constant", 0, false},
+                        {"truth", 0, true},       {"add", 2, false},       {"sub", 2, false},
+                        {"mul", 2, false},        {"div", 2, false},       {"min", 2, false},
+                        {"max", 2, false},        {"sqrt", 1, false},      {"floor", 1, false},
+                        {"ceil", 1, false},       {"trunc", 1, false},     {"rint", 1, false},
+                        {"scale", 2, false},      {"fma", 3, false},       {"iadd", 2, false},
+                        {"isub", 2, false},       {"and", 2, false},       {"or", 2, false},
+                        {"xor", 2, false},        {"andnot", 2, false},    {"shl", 1, false},
+                        {"shr", 1, false},        {"ternary", 3, false},   {"compare", 2, true},
+                        {"icompare", 2, true},    {"mand", 2, true},       {"mor", 2, true},
+                        {"mxor", 2, true},        {"mnot", 1, true},       {"select", 3, false},
+                        {"guard", 1, false},      {"store", 1, false},     {"store_f16", 1, false},
+                        {"store_word", 1, false}, {"store_bool", 1, false}};
 static_assert(sizeof(rows) / sizeof(Row) == size_t(LaneOp::store_bool) + 1);
 
 bool commutes(LaneOp op, uint64_t bits) {
@@ -137,7 +140,7 @@ int32_t LaneBuilder::truth(bool value) { return add(LaneOp::truth, -1, -1, -1, v
 
 void LaneBuilder::store(int operand, int32_t value) {
   const bool mask = is_mask(code_[size_t(value)].op);
-  add(mask ? LaneOp::store_bool : LaneOp::store, value, -1, -1, uint64_t(operand));
+  store(operand, value, mask ? LaneOp::store_bool : LaneOp::store);
 }
 
 int32_t LaneBuilder::add(LaneOp op, int32_t a, int32_t b, int32_t c, uint64_t bits) {
@@ -319,8 +322,7 @@ LaneProgram LaneBuilder::finish() {
   }
   for (size_t i = 0; i < code_.size(); ++i) {
     const LaneOp op = code_[i].op;
-    if (needed[i] && (op == LaneOp::load || op == LaneOp::load_bool || op == LaneOp::guard))
-      last_barrier = i;
+    if (needed[i] && (is_load(op) || op == LaneOp::guard)) last_barrier = i;
   }
   LaneProgram program;
   program.item = item_;
@@ -329,13 +331,13 @@ LaneProgram LaneBuilder::finish() {
     place[i] = int32_t(program.code.size());
     LaneInstruction x = code_[i];
     for (int k = 0; k < inputs_of(x.op); ++k) x.in[k] = place[size_t(x.in[k])];
-    const bool names = x.op == LaneOp::load || x.op == LaneOp::load_bool || x.op >= LaneOp::store;
-    if (names && int(x.bits) >= program.operands) program.operands = int(x.bits) + 1;
+    if ((is_load(x.op) || is_store(x.op)) && int(x.bits) >= program.operands)
+      program.operands = int(x.bits) + 1;
     program.code.push_back(x);
   };
   for (size_t i = 0; i < code_.size(); ++i) {
     if (!needed[i]) continue;
-    if (code_[i].op >= LaneOp::store && i < last_barrier) waiting.push_back(i);
+    if (is_store(code_[i].op) && i < last_barrier) waiting.push_back(i);
     else put(i);
     if (i == last_barrier)
       for (const size_t w : waiting) put(w);

@@ -17,6 +17,8 @@ namespace mt::ir {
 enum class LaneOp : uint8_t {
   // values: `bits` is the operand or the parameter of a run, or the constant itself
   load,       // an element of an operand
+  load_f16,   // the same of float16, as a float32
+  load_word,  // the same of 16 bits, as an integer
   load_bool,  // the same of bools: a mask
   number,     // a parameter
   constant,   // bits of an element
@@ -54,9 +56,11 @@ enum class LaneOp : uint8_t {
   mnot,
   select,  // a ? b : c
   // effects
-  guard,      // a must hold in all lanes
-  store,      // a to operand `bits`
-  store_bool  // the mask a to operand `bits`
+  guard,       // a must hold in all lanes
+  store,       // a to operand `bits`
+  store_f16,   // the float32 a as a float16, rounded to nearest even
+  store_word,  // the lower 16 bits of a, the others being 0
+  store_bool   // the mask a
 };
 
 enum : uint64_t { kMinusProduct = 1, kMinusAddend = 2 };
@@ -78,6 +82,13 @@ int inputs_of(LaneOp);
 /// Whether the value is a mask, and not a number or its bits.
 bool is_mask(LaneOp);
 inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
+inline bool is_load(LaneOp op) { return op <= LaneOp::load_bool; }
+inline bool is_store(LaneOp op) { return op >= LaneOp::store; }
+/// Bytes of an element of the operand of a load or store.
+inline int operand_item(LaneOp op, int item) {
+  if (op == LaneOp::load_bool || op == LaneOp::store_bool) return 1;
+  return op == LaneOp::load || op == LaneOp::store ? item : 2;
+}
 
 /// Nothing in it changes once it has been made. All loads and guards come before the first store.
 struct LaneProgram {
@@ -102,7 +113,9 @@ class LaneBuilder {
   /// Records an instruction, or finds the one that is equal, or what it folds to.
   int32_t add(LaneOp, int32_t a = -1, int32_t b = -1, int32_t c = -1, uint64_t bits = 0);
   void guard(int32_t mask) { add(LaneOp::guard, mask); }
+  /// Of a number or a mask.
   void store(int operand, int32_t value);
+  void store(int operand, int32_t value, LaneOp how) { add(how, value, -1, -1, uint64_t(operand)); }
   /// Of the instructions that follow.
   void set_line(int32_t line) { line_ = line; }
   LaneProgram finish();

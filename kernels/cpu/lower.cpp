@@ -175,8 +175,25 @@ int32_t record_bools(int op, const int32_t* in) {
   }
 }
 
-template <class T>
-bool record_program(const Program& p, const Recorders& recorders, LaneBuilder& builder) {
+int32_t load(LaneBuilder& builder, Dtype dtype, int operand) {
+  const auto as = [&](LaneOp op) { return builder.add(op, -1, -1, -1, uint64_t(operand)); };
+  if (dtype == Dtype::f16) return as(LaneOp::load_f16);
+  if (dtype != Dtype::bf16) return as(LaneOp::load);
+  return (LaneBits<float>::of(as(LaneOp::load_word)) << 16).id;
+}
+void store(LaneBuilder& builder, Dtype dtype, int operand, int32_t value, bool is_bool) {
+  if (is_bool || !is_half(dtype)) return builder.store(operand, value);
+  if (dtype == Dtype::f16) return builder.store(operand, value, LaneOp::store_f16);
+  using B = LaneBits<float>;  // bf16_of_float
+  const B word = B::of(value), upper = word >> 16;
+  const B rounded = (word + B(0x7fff) + (upper & B(1))) >> 16,
+          nan = (upper & B(0x8000)) | B(0x7fc0);
+  const Mask is_nan = Lane<float>::of(value) != Lane<float>::of(value);
+  builder.store(operand, select(is_nan, nan, rounded).id, LaneOp::store_word);
+}
+
+template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilder& builder) {
+  const Recorders& recorders = mt::ir::recorders(wide(dtype));
   std::vector<int32_t> value(size_t(p.count), -1);
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -187,8 +204,8 @@ bool record_program(const Program& p, const Recorders& recorders, LaneBuilder& b
       if (c.op >= 0 && c.in[k] >= 0)
         in[k] = value[size_t(c.in[k])], bools = p.code[c.in[k]].is_bool;
     if (c.op == kInput) {
-      const LaneOp op = c.is_bool ? LaneOp::load_bool : LaneOp::load;
-      out = builder.add(op, -1, -1, -1, uint64_t(p.outputs + c.which));
+      out = c.is_bool ? builder.add(LaneOp::load_bool, -1, -1, -1, uint64_t(p.outputs + c.which))
+                      : load(builder, dtype, p.outputs + c.which);
     } else if (c.op == kNumber && !c.is_bool) {
       out = Lane<T>::number(c.which).id;
     } else if (c.op == kConstant) {
@@ -201,7 +218,8 @@ bool record_program(const Program& p, const Recorders& recorders, LaneBuilder& b
     if (out < 0) return false;
   }
   builder.set_line(0);
-  for (int k = 0; k < p.outputs; ++k) builder.store(k, value[size_t(p.output[k])]);
+  for (int k = 0; k < p.outputs; ++k)
+    store(builder, dtype, k, value[size_t(p.output[k])], p.code[p.output[k]].is_bool);
   return true;
 }
 
@@ -211,11 +229,11 @@ bool record_program(const Program& p, const Recorders& recorders, LaneBuilder& b
 namespace mt {
 
 bool lower(const Program& program, Dtype dtype, ir::LaneProgram& lanes) {
-  if (dtype != Dtype::f32 && dtype != Dtype::f64) return false;
-  ir::LaneBuilder builder(dtype == Dtype::f32 ? 4 : 8);
-  const ir::Recorders& recorders = ir::recorders(dtype);
-  if (!(dtype == Dtype::f32 ? ir::record_program<float>(program, recorders, builder)
-                            : ir::record_program<double>(program, recorders, builder)))
+  if (!is_float(dtype)) return false;
+  const bool doubles = dtype == Dtype::f64;
+  ir::LaneBuilder builder(doubles ? 8 : 4);
+  if (!(doubles ? ir::record_program<double>(program, dtype, builder)
+                : ir::record_program<float>(program, dtype, builder)))
     return false;
   lanes = builder.finish();
   lanes.operands = program.outputs + program.inputs;
