@@ -236,6 +236,9 @@ struct Optimize {
   bool on_device;  // of a graph: the rows are in the GPU's memory, and written before each replay
 };
 
+/// A launch of a grid kernel that was written in Lua: kernels/grid.h.
+struct Grid;
+
 /// Every verb: its result, its name, its argument. Each backend defines all of them; the fields of
 /// `Device`, their declarations (kernels/verbs.h), the tables of the CPU and of the CUDA plug-in, and
 /// the profiler's rows come from this list. A bool is false where a position is not there: then `out`
@@ -263,7 +266,8 @@ struct Optimize {
   V(void, optimize, Optimize)
 /// Verbs of the CPU alone: a GPU gets programs as CUDA C (engine/gpu), and null here.
 #define MT_CPU_VERBS(V) \
-  V(void, run, Run)
+  V(void, run, Run)     \
+  V(void, launch_grid, Grid)
 // clang-format on
 
 /// A device: its name, its memory and the table of its verbs.

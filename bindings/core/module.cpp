@@ -322,9 +322,21 @@ const Entry kLanguage[] = {
        push_compile(a.L);
        return 1;
      }},
+    {"grid_kernel()", "What compile/kernel.lua is made of.",
+     [](Args& a) {
+       push_grid_kernel(a.L);
+       return 1;
+     }},
     {"cuda_kernel()", "What cuda/kernel.lua is made of.",
      [](Args& a) {
        push_cuda_kernel(a.L);
+       return 1;
+     }},
+    {"chunks(name)", "The texts of the chunks of this name that the program was given, a list.",
+     [](Args& a) {
+       luaL_newmetatable(a.L, "mtorch.chunks");
+       lua_getfield(a.L, -1, a.text(1).c_str());
+       if (lua_isnil(a.L, -1)) lua_newtable(a.L);
        return 1;
      }},
     {"data_address(x)", "The address of the first element, for x:data().",

@@ -216,8 +216,17 @@ void adjust_library(lua_State* L) {
   lua_settop(L, 0);
 }
 
+/// All of standard input; a first line for the shell becomes a comment.
+std::string standard_input() {
+  std::string text;
+  char piece[65536];
+  for (size_t n; (n = std::fread(piece, 1, sizeof piece, stdin)) > 0;) text.append(piece, n);
+  return text.empty() || text[0] != '#' ? text : "--" + text;
+}
+
 int load_file(lua_State* L, const std::string& name) {
-  const int status = luaL_loadfilex(L, name == "-" ? nullptr : name.c_str(), "t");
+  const int status =
+      name == "-" ? load_text(L, standard_input(), "=stdin") : luaL_loadfilex(L, name.c_str(), "t");
   if (status != 0 && std::strstr(lua_tostring(L, -1), "wrong mode")) {
     lua_pop(L, 1);
     lua_pushfstring(L, "%s: bytecode is not accepted; run the Lua source", name.c_str());
@@ -226,6 +235,21 @@ int load_file(lua_State* L, const std::string& name) {
 }
 
 }  // namespace
+
+int load_text(lua_State* L, const std::string& text, const char* chunk) {
+  luaL_newmetatable(L, "mtorch.chunks");
+  lua_getfield(L, -1, chunk);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_setfield(L, -3, chunk);
+  }
+  lua_pushlstring(L, text.data(), text.size());
+  lua_rawseti(L, -2, int(lua_objlen(L, -2)) + 1);
+  lua_pop(L, 2);
+  return luaL_loadbufferx(L, text.data(), text.size(), chunk, "t");
+}
 
 /// Frees what a failed run held.
 static int collect(lua_State* L) {
@@ -368,9 +392,7 @@ int run_all(lua_State* L, const Options& o, const std::vector<std::string>& word
     lua_setglobal(L, name.c_str());
   }
   for (const std::string& code : o.code) {
-    if (luaL_loadbufferx(L, code.data(), code.size(), "=(command line)", "t") != 0 ||
-        call(L, 0, 0) != 0)
-      return 1;
+    if (load_text(L, code, "=(command line)") != 0 || call(L, 0, 0) != 0) return 1;
   }
   if (has_script) {
     if (lost_flags(L, o) != 0) return 1;

@@ -25,6 +25,8 @@ void interrupt_compiled(lua_State* L);
 bool take_interrupt();
 /// Sets the global mt and, where asked for, nn and optim; returns as `call` does.
 int predefine(lua_State* L, bool nn, bool optim);
+/// Loads the text of a chunk that is no file, and keeps it: kernels are made from their source.
+int load_text(lua_State* L, const std::string& text, const char* chunk);
 /// Reads and runs commands until the input ends; returns the exit status.
 int repl(lua_State* L);
 /// Says what was found on this machine and how to mend what was not; returns the exit status.

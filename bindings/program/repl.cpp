@@ -134,9 +134,7 @@ class Editor {
   std::string path_;
 };
 
-bool load(lua_State* L, const std::string& code) {
-  return luaL_loadbufferx(L, code.data(), code.size(), "=stdin", "t") == 0;
-}
+bool load(lua_State* L, const std::string& code) { return load_text(L, code, "=stdin") == 0; }
 
 /// Whether the error at the top of the stack says that the input is not complete.
 bool unfinished(lua_State* L) {

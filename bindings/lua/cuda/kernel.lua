@@ -1,5 +1,6 @@
 -- kernel.lua -- mt.cuda.kernel: CUDA C in a script, launched as k[{blocks, threads}](..)
 local core = require 'mtorch.core'
+local launch = require 'mtorch.core.launch'
 local parts = core.cuda_kernel()
 
 local fail, describe = core.fail, core.describe
@@ -154,33 +155,9 @@ end
 
 -- ---- launches ------------------------------------------------------------------------------------
 
-local function whole(value) return type(value) == 'number' and value % 1 == 0 end
-
---- Three sizes of a number or of {x, y, z}.
-local function sizes(name, what, value)
-  if whole(value) then return value, 1, 1 end
-  if type(value) == 'table' and #value >= 1 and #value <= 3 then
-    local x, y, z = value[1], value[2] or 1, value[3] or 1
-    if whole(x) and whole(y) and whole(z) then return x, y, z end
-  end
-  fail('%s: %s must be a whole number or {x, y, z} of them, got %s', name, what, describe(value))
-end
-
 local function launcher(self, size)
-  local handle, name = rawget(self, HANDLE), rawget(self, 'about').name
-  local n = #size
-  if n < 2 or n > 3 then
-    fail('%s: a launch is k[{blocks, threads}](..) or k[{blocks, threads, bytes of shared memory}](..), got %d ' ..
-      'entr%s', name, n, n == 1 and 'y' or 'ies')
-  end
-  local gx, gy, gz = sizes(name, 'the number of blocks', size[1])
-  local bx, by, bz = sizes(name, 'the number of threads', size[2])
-  local shared = size[3] or 0
-  if not whole(shared) then
-    fail('%s: the bytes of shared memory must be a whole number, got %s', name, describe(shared))
-  end
-  local launch = parts.cuda_launch
-  return function(...) launch(handle, gx, gy, gz, bx, by, bz, shared, ...) end
+  local handle, run = rawget(self, HANDLE), parts.cuda_launch
+  return launch.launcher(rawget(self, 'about').name, size, function(...) return run(handle, ...) end, true)
 end
 
 local methods = {}

@@ -50,6 +50,26 @@ Gradients add up in w.grad: w.grad = nil or opt:zero_grad() before the next step
 mt.no_grad(function() w:sub_(w.grad * 0.1) end) changes a leaf. mt.grad(out, inputs) gives gradients
 without touching .grad; {create_graph=true} makes them differentiable. mt.jacobian, mt.hessian, mt.vjp,
 mt.jvp; x:register_hook(fn); mt.Function{forward=, backward=}; mt.gradcheck(fn, inputs) in float64.]],
+  kernels = [[
+Grid kernels. k = mt.kernel(function(a, b, c) ... end) runs the function once for each thread of a grid:
+  local add = mt.kernel(function(x, y, out)
+    local i = grid(1)                                 -- local i, j = grid(2): i along x; from 1
+    if i <= #out then out[i] = x[i] + y[i] end        -- threads beyond the end do nothing
+  end)
+  add[{mt.cdiv(n, 256), 256}](x, y, out)              -- {blocks, threads}, each a number or {x, y, z}
+  add:over(out)(x, y, out)                            -- a thread for each element
+It is compiled from its source: locals, arithmetic, comparisons, and or not, if while repeat, for i = a, b, break,
+return, a[i][j], #a, a.shape[d], math.*, print, and calls of other such functions.
+  grid(n)  thread_idx  block_idx  block_dim  grid_dim   positions and sizes, with .x .y .z
+  shared(n[, m][, dtype])  barrier()                    memory of a block; all its threads wait
+  atomic_add(t, i, .., v)                               t[i] = t[i] + v, gives the old value
+  warp_sum(v) warp_max(v) warp_min(v) shuffle_down(v, n) shuffle_xor(v, mask) lane()   in a warp of 32 threads
+  constant(t)                                           a small tensor that is only read
+Whole literals, counters, shapes and whole numbers from outside are whole (64 bits); / gives floats, and
+math.floor(a / b) of whole numbers is exact. Floats are the widest float dtype of the tensors. Captured numbers are read
+again at each launch. {check=true} finds accesses out of bounds, races, divergent barriers and uninitialised shared
+memory. An argument that requires a gradient is refused outside of mt.no_grad: wrap the kernel in mt.Function.
+Kernels in CUDA C, mt.cuda.kernel: mt.help('cuda_kernels').]],
   operators = [[
 + - * / ^ % and unary minus are elementwise with broadcasting, a number on either side. There is no @:
 x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:
@@ -90,7 +110,7 @@ A training step:
   print(loss:item())
 Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
 nn.class('Net') with __init and forward makes your own module.]],
-  kernels = [=[
+  cuda_kernels = [=[
 Kernels in CUDA C. k = mt.cuda.kernel{source=[[ .. ]], name='scale', rank={x=1}, defines={TILE=16}}
   k[{blocks, threads}](out, x, 2.5, n)       k[{ {gx, gy}, {bx, by} }](..)       k[{blocks, threads, bytes}](..)
 The third number is shared memory beside what the kernel declares. mt.cdiv(n, threads) blocks cover n elements.

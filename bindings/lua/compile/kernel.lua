@@ -1,0 +1,57 @@
+-- kernel.lua -- mt.kernel: grid kernels written in Lua
+local core = require 'mtorch.core'
+local launch = require 'mtorch.core.launch'
+local parts = core.grid_kernel()
+local source = require 'mtorch.compile.source'
+
+local fail = core.fail
+local Kernel, HANDLE = {}, {} -- a key of its own for what C++ made
+
+local builtins = {[print] = 'print'}
+for name, value in pairs(math) do
+  if type(value) == 'function' then builtins[value] = name end
+end
+
+local methods = {}
+
+local grid_launch = parts.grid_launch
+local function runner(handle)
+  return function(gx, gy, gz, bx, by, bz, _, ...) return grid_launch(handle, gx, gy, gz, bx, by, bz, ...) end
+end
+
+local blocks = {{256, 1, 1}, {16, 16, 1}, {8, 8, 4}}
+--- A launch with a thread for each element of x: x, y and z of the grid over dimensions 1, 2 and 3.
+methods.over = core.declare('over(self, x: tensor)',
+  'A launch with a thread for each element of a tensor of 1 to 3 dimensions: x of the grid goes over dimension 1, y ' ..
+  'over 2, z over 3, in blocks of 256, 16 x 16 or 8 x 8 x 4, rounded up; the kernel guards the rest.',
+  function(self, x)
+    local name, rank = rawget(self, 'name'), x.ndim
+    local block = blocks[rank]
+    if not block then fail('%s: over takes a tensor of 1 to 3 dimensions, got %d', name, rank) end
+    local count = {1, 1, 1}
+    for d = 1, rank do count[d] = math.ceil(x.shape[d] / block[d]) end
+    return launch.launcher(name, {count, block}, runner(rawget(self, HANDLE)))
+  end)
+
+function Kernel.__index(self, key)
+  local name = rawget(self, 'name')
+  if type(key) == 'table' then return launch.launcher(name, key, runner(rawget(self, HANDLE))) end
+  if methods[key] then return methods[key] end
+  if type(key) == 'number' then fail('%s: a launch is k[{blocks, threads}](..), with a table', name) end
+  fail("%s: a kernel has no '%s'; it has k[{blocks, threads}](..), k:over(x)(..) and k.name", name, tostring(key))
+end
+function Kernel.__newindex(self, key) fail("%s: '%s' cannot be set", rawget(self, 'name'), tostring(key)) end
+function Kernel.__call(self)
+  fail('%s: how many threads? k[{blocks, threads}](..) or k:over(x)(..)', rawget(self, 'name'))
+end
+function Kernel.__tostring(self) return 'kernel ' .. rawget(self, 'name') end
+Kernel.__metatable = false
+
+return core.declare('kernel(fn: function, check: bool = false)',
+  'A grid kernel from a Lua function, compiled from its source: k[{blocks, threads}](..) runs it for each thread, ' ..
+  "k:over(x)(..) for each element of x. mt.help('kernels') says what such a function may contain. check=true finds " ..
+  'accesses out of bounds, races, divergent barriers and uninitialised shared memory, with the line of the kernel.',
+  function(fn, check)
+    local handle = parts.grid_make(fn, source.locate, builtins, check)
+    return setmetatable({[HANDLE] = handle, name = parts.grid_name(handle)}, Kernel)
+  end)

@@ -1,0 +1,98 @@
+-- source.lua -- where the source of a Lua function stands, and which of the functions there it is
+local core = require 'mtorch.core'
+local parts = core.grid_kernel()
+
+local source = {}
+
+local function file_text(path)
+  local file = io.open(path, 'rb')
+  if not file then return nil end
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+
+--- Bytecode as it is compared: without line numbers and names, and without the places of upvalues, which depend on what
+--- is around a function.
+local function code_of(fn)
+  local dump = string.dump(fn, true)
+  local at = 5
+  local function number()
+    local value, scale = 0, 1
+    while true do
+      local byte = dump:byte(at)
+      at = at + 1
+      value = value + byte % 128 * scale
+      if byte < 128 then return value end
+      scale = scale * 128
+    end
+  end
+  number() -- the flags of the dump
+  local list = {}
+  while at <= #dump do
+    local length = number()
+    if length == 0 then break end
+    local first, upvalues = at, dump:byte(at + 3)
+    at = at + 4
+    number()
+    number()
+    local from = at
+    local count = number()
+    local code = at + 4 * count
+    list[#list + 1] = dump:sub(first, from - 1) .. dump:sub(at, code - 1) ..
+      dump:sub(code + 2 * upvalues, first + length - 1)
+    at = first + length
+  end
+  return table.concat(list, '|')
+end
+
+--- The function that a text says, with these names around it as locals.
+local function compiled(names, text)
+  local around = #names > 0 and ('local %s\n'):format(table.concat(names, ', ')) or ''
+  local chunk = loadstring(around .. 'return function' .. text)
+  return chunk and chunk()
+end
+
+local function upvalues_of(fn)
+  local names = {}
+  while true do
+    local name = debug.getupvalue(fn, #names + 1)
+    if not name then return names end
+    names[#names + 1] = name
+  end
+end
+
+--- The texts that a chunk may have had.
+local function texts_of(info)
+  local kind = info.source:sub(1, 1)
+  if kind == '@' then return {file_text(info.source:sub(2))} end
+  if kind == '=' then return core.chunks(info.source) end
+  return {info.source}
+end
+
+--- Of a function: the text of its chunk, what messages call that, its first and last line, and which of the functions
+--- on these lines it is.
+function source.locate(fn)
+  local info = debug.getinfo(fn, 'S')
+  if info.what ~= 'Lua' then
+    core.fail('kernel: a Lua function is needed, got %s', info.what == 'C' and 'one of C' or 'a chunk')
+  end
+  local texts = texts_of(info)
+  if #texts == 0 then
+    core.fail('kernel: the source of %s cannot be read, and kernels are made from it', info.short_src)
+  end
+  local wanted, names = code_of(fn), upvalues_of(fn)
+  for i = #texts, 1, -1 do
+    local text = texts[i]
+    for which, candidate in ipairs(parts.grid_find(text, info.linedefined, info.lastlinedefined)) do
+      local other = compiled(names, candidate)
+      if other and code_of(other) == wanted then
+        return text, info.short_src, info.linedefined, info.lastlinedefined, which
+      end
+    end
+  end
+  core.fail('kernel: %s:%d is not what was loaded; the file has changed since, load it again', info.short_src,
+    info.linedefined)
+end
+
+return source

@@ -1,0 +1,340 @@
+// grid_kernel.cpp -- launches of grid kernels written in Lua
+#include "engine/compile/grid_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/autograd/graph.h"
+#include "engine/autograd/inplace.h"
+#include "engine/core/device.h"
+
+namespace mt {
+namespace {
+
+using grid::Outer;
+using grid::Kernel;
+
+constexpr size_t kVariants = 16;
+
+/// Remembers what a kernel asked about the script.
+class Recorder : public grid::Outside {
+ public:
+  explicit Recorder(KernelScript& s) : script_(s) {}
+  std::vector<std::pair<grid::Path, Outer>> looked;
+  std::vector<std::pair<int, double>> numbers;
+
+  bool is_upvalue(int function, const std::string& name) override {
+    return script_.is_upvalue(function, name);
+  }
+  Outer look(const grid::Path& path) override {
+    Outer o = script_.look(path);
+    looked.emplace_back(path, o);
+    return o;
+  }
+  const ast::Function& function(int index) override { return script_.function(index); }
+  double number(int index) override {
+    numbers.emplace_back(index, script_.number(index));
+    return numbers.back().second;
+  }
+
+ private:
+  KernelScript& script_;
+};
+
+bool same(const Outer& a, const Outer& b) {
+  return a.kind == b.kind && a.index == b.index && a.text == b.text && a.dtype == b.dtype &&
+         a.ndim == b.ndim;
+}
+bool is_whole(double x) { return x == std::floor(x) && std::fabs(x) <= 9007199254740992.0; }
+
+}  // namespace
+
+/// The kernel for one list of types.
+struct GridKernel::Variant {
+  std::vector<Outer> arguments;
+  std::vector<std::pair<grid::Path, Outer>> looked;
+  std::vector<std::pair<int, double>> numbers;
+  Kernel program;
+  std::unique_ptr<grid::Unit> unit[8];  // by the axes in which a tile's threads differ
+
+  bool fits(KernelScript& script, const std::vector<Outer>& given) const {
+    if (!std::equal(given.begin(), given.end(), arguments.begin(), arguments.end(), same))
+      return false;
+    for (const auto& [path, outer] : looked)
+      if (!same(script.look(path), outer)) return false;
+    for (const auto& [index, value] : numbers)
+      if (script.number(index) != value) return false;
+    return true;
+  }
+};
+
+GridKernel::GridKernel(bool check) : check_(check) {}
+GridKernel::~GridKernel() = default;
+
+GridKernel::Variant& GridKernel::variant_for(KernelScript& script,
+                                             const std::vector<Outer>& arguments) {
+  for (auto& v : variants_)
+    if (v->fits(script, arguments)) {
+      std::rotate(variants_.begin(), variants_.begin() + (&v - variants_.data()),
+                  variants_.begin() + (&v - variants_.data()) + 1);
+      return *variants_.front();
+    }
+  auto v = std::make_unique<Variant>();
+  Recorder recorder(script);
+  grid::build(v->program, recorder, arguments);
+  grid::infer_types(v->program);
+  grid::find_needs(v->program);
+  v->arguments = arguments;
+  v->looked = std::move(recorder.looked), v->numbers = std::move(recorder.numbers);
+  if (variants_.size() == kVariants) variants_.pop_back();
+  variants_.insert(variants_.begin(), std::move(v));
+  return *variants_.front();
+}
+
+// ---- a launch --------------------------------------------------------------------------------------
+
+/// One launch of a variant.
+struct GridKernel::Run {
+  KernelScript& script;
+  Variant& variant;
+  const GridSize& size;
+  const std::vector<GridArgument>& arguments;
+  bool check;
+  std::vector<mt::Tensor> tensors;  // of the program, in its order; shared arrays are undefined
+  std::vector<GridTensor> views;
+  Grid launch{};
+  GridFault fault{};
+
+  const Kernel& program() const { return variant.program; }
+
+  const Device& collect() {
+    size_t next = 0;
+    const Device* device = nullptr;
+    for (const grid::Tensor& t : program().tensors) {
+      mt::Tensor x;
+      if (!t.shared && t.outer >= 0) x = script.tensor(t.outer);
+      else if (!t.shared) {
+        while (!arguments[next].tensor) ++next;
+        x = *arguments[next++].tensor;
+      }
+      tensors.push_back(x);
+      views.push_back(t.shared ? shared_view(t) : view_of_tensor(x));
+      if (t.shared) continue;
+      check_tensor(t, x);
+      if (device && device != &x.device())
+        fail("{}: '{}' is on {}, another tensor on {}; a kernel runs on one device", program().name,
+             t.name, x.device().name, device->name);
+      device = &x.device();
+    }
+    return device ? *device : cpu_device();
+  }
+  void check_tensor(const grid::Tensor& t, const mt::Tensor& x) const {
+    if (wants_grad(x))
+      fail(
+          "{}: '{}' requires a gradient, which a grid kernel does not have; call it inside mt.no_grad(fn), or wrap it "
+          "in mt.Function",
+          program().name, t.name);
+    if (t.stored) check_writable(program().name.c_str(), x);
+    if (t.constant && x.numel() * item_size(x.dtype()) > (64 << 10))
+      fail("{}: constant('{}') has {} bytes; constant memory holds 65536", program().name, t.name,
+           x.numel() * item_size(x.dtype()));
+  }
+  static GridTensor view_of_tensor(const mt::Tensor& x) {
+    GridTensor v{};
+    v.data = x.data(), v.dtype = x.dtype(), v.ndim = x.dim();
+    for (int d = 0; d < v.ndim; ++d) v.size[d] = x.size(d), v.stride[d] = x.stride(d);
+    return v;
+  }
+  static GridTensor shared_view(const grid::Tensor& t) {
+    GridTensor v{};
+    v.dtype = t.dtype, v.ndim = t.ndim;
+    int64_t stride = 1;
+    for (int d = t.ndim - 1; d >= 0; --d)
+      v.size[d] = t.size[d], v.stride[d] = stride, stride *= t.size[d];
+    return v;
+  }
+
+  /// Cuts the grid into tiles, and says along which axis lanes are counted first.
+  void cut() {
+    for (int d = 0; d < 3; ++d) launch.total[d] = size.grid[d] * size.block[d], launch.axes[d] = d;
+    if (!program().by_thread) {
+      double score[3];
+      for (int d = 0; d < 3; ++d)
+        score[d] = launch.total[d] > 1 ? grid::axis_score(program(), d, views) : -INFINITY;
+      std::stable_sort(launch.axes, launch.axes + 3,
+                       [&](int a, int b) { return score[a] > score[b]; });
+    }
+    int64_t room = kLanes;
+    for (const int d : launch.axes) {
+      if (program().in_blocks || check) {
+        launch.tile[d] = size.block[d];
+        continue;
+      }
+      const int64_t total = launch.total[d], parts = (total + room - 1) / room;
+      launch.tile[d] = (total + parts - 1) / parts;
+      room = launch.tile[d] >= kEnoughLanes || parts > 1 ? 1 : room / launch.tile[d];
+    }
+  }
+  static constexpr int64_t kLanes = 512, kEnoughLanes = 128;
+
+  void prepare() {
+    cut();
+    bool varying[3];
+    for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
+    auto& unit = variant.unit[varying[0] | varying[1] << 1 | varying[2] << 2];
+    if (!unit) unit = grid::lower(variant.program, varying);
+    launch.program = &unit->program;
+    launch.check = check, launch.fault = &fault;
+    const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
+    bool loops = false;
+    for (const GridInstruction& i : unit->code)
+      loops |=
+          i.code == GridCode::count || i.code == GridCode::loop || i.code == GridCode::count_lanes;
+    launch.spread = double(cells) * double(unit->code.size()) * (loops ? 64 : 1) > 200000;
+    ordered.clear();
+    for (const int k : unit->tensors) ordered.push_back(views[size_t(k)]);
+    launch.tensors = ordered.data();
+    fill_scalars(*unit);
+  }
+  std::vector<GridTensor> ordered;
+  std::vector<GridScalar> scalars;
+
+  void fill_scalars(const grid::Unit& unit) {
+    scalars = unit.scalars;
+    for (size_t k = 0; k < program().scalars.size(); ++k) {
+      const grid::LaunchScalar& s = program().scalars[k];
+      GridScalar& to = scalars[size_t(unit.first_scalar) + k];
+      double value = 0;
+      switch (s.kind) {
+        case grid::LaunchScalar::argument: value = arguments[size_t(s.index)].value; break;
+        case grid::LaunchScalar::captured: value = script.number(s.index); break;
+        case grid::LaunchScalar::size: to.whole = views[size_t(s.index)].size[s.dim]; continue;
+        case grid::LaunchScalar::block_dim: to.whole = size.block[s.dim]; continue;
+        case grid::LaunchScalar::grid_dim: to.whole = size.grid[s.dim]; continue;
+      }
+      if (s.type == GridType::boolean) to.truth = value != 0;
+      else if (s.type == GridType::integer) to.whole = int64_t(value);
+      else if (program().real == Dtype::f64) to.number = value;
+      else to.single = float(value);
+    }
+    launch.scalars = scalars.data();
+  }
+
+  std::string thread(const int64_t* t) const {
+    return fmt::format("({}, {}, {})", t[0], t[1], t[2]);
+  }
+  void raise(const grid::Unit& unit) const {
+    const std::string where = fmt::format("thread {} of the grid", thread(fault.thread));
+    const auto tensor = [&]() -> const grid::Tensor& {
+      return program().tensors[size_t(unit.tensors[size_t(fault.tensor)])];
+    };
+    switch (fault.kind) {
+      case GridFaultKind::none: return;
+      case GridFaultKind::out_of_bounds: {
+        const int64_t extent = ordered[size_t(fault.tensor)].size[fault.dim];
+        grid::fail_line(
+            program(), fault.line,
+            fmt::format(
+                "{}: index {} is out of bounds in dimension {} of '{}', which has the positions 1 to {}, in {}",
+                program().name, fault.index, fault.dim + 1, tensor().name, extent, where));
+      }
+      case GridFaultKind::division_by_zero:
+        grid::fail_line(
+            program(), fault.line,
+            fmt::format("{}: a whole number is divided by zero, in {}", program().name, where));
+      case GridFaultKind::divergent_barrier:
+        grid::fail_line(
+            program(), fault.line,
+            fmt::format("{}: divergent barrier: {} does not come to it, others of its block do",
+                        program().name, where));
+      case GridFaultKind::race:
+        grid::fail_line(
+            program(), fault.line,
+            fmt::format(
+                "{}: race: {} {} an element of '{}' that thread {} {}, with no barrier or atomic between",
+                program().name, where, fault.writes ? "writes" : "reads", tensor().name,
+                thread(fault.other), fault.other_writes ? "wrote" : "read"));
+      case GridFaultKind::uninitialised:
+        grid::fail_line(
+            program(), fault.line,
+            fmt::format("{}: uninitialised: {} reads an element of '{}' that no thread has written",
+                        program().name, where, tensor().name));
+      case GridFaultKind::no_memory: fail("{}: out of memory", program().name);
+    }
+  }
+
+  void go(const Device& device) {
+    prepare();
+    device.launch_grid(launch);
+    for (size_t k = 0; k < tensors.size(); ++k)
+      if (program().tensors[k].stored && !program().tensors[k].shared) bump(tensors[k]);
+    check_interrupt();
+    raise(*variant
+               .unit[(launch.tile[0] > 1) | (launch.tile[1] > 1) << 1 | (launch.tile[2] > 1) << 2]);
+  }
+};
+
+namespace {
+
+void check_size(const std::string& name, const GridSize& s) {
+  static constexpr int64_t grid[3] = {2147483647, 65535, 65535}, block[3] = {1024, 1024, 64};
+  for (int d = 0; d < 3; ++d) {
+    if (s.grid[d] < 0 || s.grid[d] > grid[d])
+      fail("{}: {} blocks in {}; at most {}", name, s.grid[d], "xyz"[d], grid[d]);
+    if (s.block[d] < 1 || s.block[d] > block[d])
+      fail("{}: {} threads in {} of a block; 1 to {}", name, s.block[d], "xyz"[d], block[d]);
+  }
+  const int64_t threads = s.block[0] * s.block[1] * s.block[2];
+  if (threads > 1024)
+    fail("{}: {} x {} x {} = {} threads in a block; at most 1024", name, s.block[0], s.block[1],
+         s.block[2], threads);
+}
+
+Outer outer_of(const ast::Function& f, const GridArgument& a, int i) {
+  Outer o;
+  o.index = i;
+  if (a.tensor) o.kind = Outer::tensor, o.dtype = a.tensor->dtype(), o.ndim = a.tensor->dim();
+  else if (a.kind == GridArgument::number) o.kind = is_whole(a.value) ? Outer::whole : Outer::real;
+  else if (a.kind == GridArgument::boolean) o.kind = Outer::boolean;
+  else
+    fail("{}: argument {} '{}' must be a tensor, a number or a boolean, got {}", f.name, i + 1,
+         f.variables[size_t(i)], a.text);
+  return o;
+}
+
+}  // namespace
+
+void GridKernel::launch(KernelScript& script, const GridSize& size,
+                        const std::vector<GridArgument>& arguments) {
+  const ast::Function& f = script.function(0);
+  check_size(f.name, size);
+  if (int(arguments.size()) != f.parameters) {
+    std::string list;
+    for (int k = 0; k < f.parameters; ++k) list += (k ? ", " : "") + f.variables[size_t(k)];
+    fail("{}: {} argument{} given, it takes {}: {}({})", f.name, arguments.size(),
+         arguments.size() == 1 ? "" : "s", f.parameters, f.name, list);
+  }
+  std::vector<Outer> types;
+  for (size_t k = 0; k < arguments.size(); ++k) types.push_back(outer_of(f, arguments[k], int(k)));
+  Variant& v = variant_for(script, types);
+  Run run{script, v, size, arguments, check_, {}, {}, {}, {}, {}, {}};
+  const Device& device = run.collect();
+  if (!is_cpu(device))
+    fail(
+        "{}: grid kernels written in Lua do not run on {} yet; move the tensors with x:cpu(), or use mt.cuda.kernel",
+        f.name, device.name);
+  int64_t bytes = 0;
+  for (const grid::Tensor& t : v.program.tensors) {
+    if (!t.shared) continue;
+    bytes += t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype);
+    if (bytes > kGridShared)
+      grid::fail_line(
+          v.program, t.line,
+          fmt::format("{}: {} bytes of shared memory; a block has at most 49152", f.name, bytes));
+  }
+  if (size.grid[0] * size.grid[1] * size.grid[2] == 0) return;
+  run.go(device);
+}
+
+}  // namespace mt

@@ -1,0 +1,46 @@
+// grid_kernel.h -- a grid kernel written in Lua: read for the types of a launch, checked, launched
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/compile/grid_lower.h"
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+/// An argument as the script gave it.
+struct GridArgument {
+  const mt::Tensor* tensor = nullptr;
+  enum Kind { other, number, boolean } kind = other;
+  double value = 0;
+  std::string text;  // what messages call it, where it is none of these
+};
+struct GridSize {
+  int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+};
+
+/// What a kernel needs of the script: the values of names, by grid::Outside.
+class KernelScript : public grid::Outside {
+ public:
+  virtual mt::Tensor tensor(int index) = 0;  // that was captured
+};
+
+class GridKernel {
+ public:
+  explicit GridKernel(bool check);
+  GridKernel(const GridKernel&) = delete;
+  GridKernel& operator=(const GridKernel&) = delete;
+  ~GridKernel();
+  /// Checks everything, then runs the kernel on the device of its tensors.
+  void launch(KernelScript&, const GridSize&, const std::vector<GridArgument>&);
+
+ private:
+  struct Variant;
+  struct Run;
+  Variant& variant_for(KernelScript&, const std::vector<grid::Outer>&);
+  bool check_;
+  std::vector<std::unique_ptr<Variant>> variants_;  // the last used first
+};
+
+}  // namespace mt

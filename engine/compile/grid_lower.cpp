@@ -1,0 +1,406 @@
+// grid_lower.cpp -- a typed grid kernel as instructions for a device's interpreter
+#include "engine/compile/grid_lower.h"
+
+#include <map>
+
+namespace mt::grid {
+namespace {
+
+class Lowering {
+ public:
+  Lowering(Kernel& p, Unit& u, const bool varying[3]) : p_(p), u_(u), classes_(p, varying) {}
+
+  void run() {
+    next_scalar_ = u_.first_scalar + int(p_.scalars.size());
+    for (const Statement& s : p_.statements) count_reads(s);
+    for (size_t v = 0; v < p_.variables.size(); ++v) {
+      const Variable& x = p_.variables[v];
+      const Class c = classes_.of_variable(int(v));
+      variable_.push_back(c == Class::scalar ? next_scalar_++
+                          : c == Class::affine
+                              ? next_affine_++
+                              : new_vector(x.type == GridType::none ? GridType::integer : x.type));
+    }
+    body(p_.body);
+    finish();
+  }
+
+ private:
+  // ---- registers ---------------------------------------------------------------------------------
+
+  int new_vector(GridType t) {
+    u_.vector_type.push_back(t);
+    return int(u_.vector_type.size()) - 1;
+  }
+  struct Mark {
+    size_t used[4];
+  };
+  Mark mark() const { return {{used_[0], used_[1], used_[2], used_[3]}}; }
+  void release(const Mark& m) {
+    for (int k = 0; k < 4; ++k) used_[k] = m.used[k];
+  }
+  int temporary(GridType t) {
+    std::vector<int>& pool = pool_[int(t)];
+    size_t& used = used_[int(t)];
+    if (used == pool.size()) pool.push_back(new_vector(t));
+    return pool[used++];
+  }
+  int constant(double value, GridType t) {
+    const auto [at, fresh] = constants_.try_emplace({int(t), value}, next_scalar_);
+    if (fresh) {
+      GridScalar s{};
+      if (t == GridType::integer) s.whole = int64_t(value);
+      else if (t == GridType::boolean) s.truth = value != 0;
+      else if (p_.real == Dtype::f64) s.number = value;
+      else s.single = float(value);
+      known_.push_back({next_scalar_++, s});
+    }
+    return at->second;
+  }
+
+  // ---- instructions ------------------------------------------------------------------------------
+
+  GridInstruction& emit(GridCode code, int line, GridType type = GridType::none) {
+    GridInstruction i{};
+    i.code = code, i.line = line, i.type = type;
+    i.dst = i.a = i.b = i.c = -1;
+    u_.code.push_back(i);
+    return u_.code.back();
+  }
+  static GridType operand_type(const Value& v) {
+    if (v.kind != Value::operation) return v.type;
+    if (v.op == GridOp::select) return v.type;
+    return v.args[0]->type;
+  }
+
+  int scalar(const Value& v, int into = -1) {
+    switch (v.kind) {
+      case Value::number:
+      case Value::boolean: return constant(v.value, v.type);
+      case Value::scalar: return u_.first_scalar + v.index;
+      case Value::variable: return variable_[size_t(v.index)];
+      case Value::place: return kGridFirst + v.index;
+      case Value::thread: return constant(1, GridType::integer);
+      case Value::block: return kGridBlock + v.index;
+      case Value::load: {
+        const int list = indices(v.args);
+        const int dst = into >= 0 ? into : next_scalar_++;
+        GridInstruction& i = emit(GridCode::load_scalar, v.line, v.type);
+        i.tensor = v.index, i.index = list, i.dst = dst;
+        return dst;
+      }
+      case Value::operation: break;
+    }
+    int a[3] = {0, 0, 0};
+    for (size_t k = 0; k < v.args.size(); ++k) a[k] = scalar(*v.args[k]);
+    guard_division(v, [&] { return ~a[1]; });
+    const int dst = into >= 0 ? into : next_scalar_++;
+    GridInstruction& i = emit(GridCode::scalar, v.line, operand_type(v));
+    i.op = v.op, i.dst = dst, i.a = a[0], i.b = a[1], i.c = a[2];
+    return dst;
+  }
+  void scalar_to(int dst, const Value& v) {
+    const int from = scalar(v, dst);
+    if (from == dst) return;
+    GridInstruction& i = emit(GridCode::scalar, v.line, v.type);
+    i.op = GridOp::copy, i.dst = dst, i.a = from, i.b = i.c = from;
+  }
+
+  int affine(const Value& v, int into = -1) {
+    if (classes_.of(v) == Class::scalar) return ~scalar(v);
+    if (v.kind == Value::place) return kGridPlace + v.index;
+    if (v.kind == Value::thread) return kGridThread + v.index;
+    if (v.kind == Value::variable) return variable_[size_t(v.index)];
+    const int a = affine(*v.args[0]), b = v.args.size() > 1 ? affine(*v.args[1]) : a;
+    const int dst = into >= 0 ? into : next_affine_++;
+    GridInstruction& i = emit(GridCode::affine, v.line);
+    i.op = v.op, i.dst = dst, i.a = a, i.b = b;
+    return dst;
+  }
+  void affine_to(int dst, const Value& v) {
+    const int from = affine(v, dst);
+    if (from == dst) return;
+    GridInstruction& i = emit(GridCode::affine, v.line);
+    i.op = GridOp::copy, i.dst = dst, i.a = i.b = from;
+  }
+
+  /// Indices as entries of the list, the first of which it returns.
+  int indices(const std::vector<Value*>& list) {
+    std::vector<GridItem> items;
+    for (const Value* a : list) items.push_back(item(*a));
+    const int first = int(u_.list.size());
+    u_.list.insert(u_.list.end(), items.begin(), items.end());
+    return first;
+  }
+  GridItem item(const Value& v) {
+    switch (classes_.of(v)) {
+      case Class::scalar: return {GridItem::scalar, v.type, scalar(v)};
+      case Class::affine: return {GridItem::affine, v.type, affine(v)};
+      default: return {GridItem::vector, v.type, vector(v)};
+    }
+  }
+
+  /// The operand for a value: a vector, or ~scalar.
+  int vector(const Value& v) {
+    const Class c = classes_.of(v);
+    if (c == Class::scalar) return ~scalar(v);
+    if (c == Class::vector && v.kind == Value::variable) return variable_[size_t(v.index)];
+    return vector_to(-1, v, false);
+  }
+  /// The same in a vector `dst` (-1: a temporary); lanes that are not active may have to keep theirs.
+  int vector_to(int dst, const Value& v, bool masked) {
+    const Class c = classes_.of(v);
+    const bool converts = v.kind == Value::operation && v.op == GridOp::to_real;
+    if (c == Class::affine || (converts && classes_.of(*v.args[0]) == Class::affine)) {
+      const int from = affine(converts ? *v.args[0] : v);
+      if (dst < 0) dst = temporary(v.type);
+      GridInstruction& i = emit(GridCode::spread, v.line, v.type);
+      i.dst = dst, i.a = from, i.masked = masked;
+      return dst;
+    }
+    if (c == Class::scalar || v.kind == Value::variable) return copy_to(dst, vector(v), v, masked);
+    if (v.kind == Value::load) return load_to(dst, v, masked);
+    return operation_to(dst, v, masked);
+  }
+  int copy_to(int dst, int from, const Value& v, bool masked) {
+    if (dst < 0) dst = temporary(v.type);
+    GridInstruction& i = emit(GridCode::vector, v.line, v.type);
+    i.op = GridOp::copy, i.dst = dst, i.a = from, i.masked = masked;
+    return dst;
+  }
+  int load_to(int dst, const Value& v, bool masked) {
+    const Mark before = mark();
+    const int list = indices(v.args);
+    release(before);
+    const bool direct = dst >= 0 && !masked;
+    const int to = direct ? dst : temporary(v.type);
+    GridInstruction& i = emit(GridCode::load, v.line, v.type);
+    i.tensor = v.index, i.index = list, i.dst = to, i.flag = !direct;
+    if (direct || dst < 0) return to;
+    copy_to(dst, to, v, masked);
+    release(before);
+    return dst;
+  }
+  int operation_to(int dst, const Value& v, bool masked) {
+    const Value *x = &v, *sum = nullptr;
+    if (const Value* product = fused(v)) x = product, sum = v.args[product == v.args[0] ? 1 : 0];
+    const Mark before = mark();
+    int a[3] = {-1, -1, -1};
+    const size_t n = x->args.size();
+    for (size_t k = 0; k < n; ++k) a[k] = vector(*x->args[k]);
+    if (sum) a[2] = vector(*sum);
+    guard_division(v, [&] { return a[1]; });
+    release(before);
+    if (dst < 0) dst = temporary(v.type);
+    GridInstruction& i = emit(GridCode::vector, v.line, sum ? v.type : operand_type(v));
+    i.op = sum ? GridOp::mul_add : v.op;
+    i.dst = dst, i.a = a[0], i.b = a[1], i.c = a[2], i.masked = masked;
+    return dst;
+  }
+  /// The product in a sum of floats, to be calculated in one pass.
+  const Value* fused(const Value& v) const {
+    if (v.op != GridOp::add || v.type != GridType::real) return nullptr;
+    for (size_t k = 2; k-- > 0;) {
+      const Value& x = *v.args[k];
+      if (x.kind == Value::operation && x.op == GridOp::mul && classes_.of(x) == Class::vector)
+        return &x;
+    }
+    return nullptr;
+  }
+  /// Whole numbers are not divided by 0: that is reported.
+  template <class F> void guard_division(const Value& v, const F& divisor) {
+    if (v.type != GridType::integer ||
+        (v.op != GridOp::mod && v.op != GridOp::floor_div && v.op != GridOp::fmod))
+      return;
+    if (v.args[1]->kind == Value::number && v.args[1]->value != 0) return;
+    const int by = divisor(), zero = constant(0, GridType::integer);
+    int fine;
+    if (by < 0) {
+      fine = ~next_scalar_;
+      GridInstruction& i = emit(GridCode::scalar, v.line, GridType::integer);
+      i.op = GridOp::ne, i.dst = next_scalar_++, i.a = ~by, i.b = i.c = zero;
+    } else {
+      fine = temporary(GridType::boolean);
+      GridInstruction& i = emit(GridCode::vector, v.line, GridType::integer);
+      i.op = GridOp::ne, i.dst = fine, i.a = by, i.b = ~zero;
+    }
+    GridInstruction& i = emit(GridCode::assert_, v.line);
+    i.a = fine, i.flag = uint8_t(GridFaultKind::division_by_zero);
+  }
+
+  // ---- statements --------------------------------------------------------------------------------
+
+  void body(const Body& list) {
+    for (Statement* s : list) {
+      const Mark before = mark();
+      statement(*s);
+      release(before);
+    }
+  }
+  void statement(Statement& s) {
+    switch (s.kind) {
+      case Statement::assign: return assign(s.variable, *s.value);
+      case Statement::store:
+      case Statement::atomic_add: return store(s);
+      case Statement::branch: return branch(s);
+      case Statement::count: return count(s);
+      case Statement::loop:
+      case Statement::scope: return loop(s);
+      case Statement::leave: emit(GridCode::leave, s.line).a = begin_[s.target]; return;
+      case Statement::barrier: emit(GridCode::barrier, s.line); return;
+      case Statement::warp: return warp(s);
+      case Statement::print: return print(s);
+    }
+  }
+  void assign(int variable, const Value& v) {
+    const int dst = variable_[size_t(variable)];
+    switch (classes_.of_variable(variable)) {
+      case Class::scalar: return scalar_to(dst, v);
+      case Class::affine: return affine_to(dst, v);
+      default: vector_to(dst, v, classes_.is_masked(variable, regions_));
+    }
+  }
+  void store(const Statement& s) {
+    const int list = indices(s.args), from = vector(*s.value);
+    const bool atomic = s.kind == Statement::atomic_add;
+    GridInstruction& i =
+        emit(atomic ? GridCode::atomic_add : GridCode::store, s.line, s.value->type);
+    i.tensor = s.tensor, i.index = list, i.a = from;
+    if (!atomic || !reads_[s.variable]) return;
+    const int dst = variable_[size_t(s.variable)];
+    i.dst = dst;
+  }
+  /// The body of an instruction that is there already.
+  void inside(Statement& s, const Body& list) {
+    regions_.push_back(&s);
+    levels_ = std::max(levels_, int(regions_.size()));
+    body(list);
+    regions_.pop_back();
+  }
+  void branch(Statement& s) {
+    const bool leaves =
+        s.body.size() == 1 && s.other.empty() && s.body[0]->kind == Statement::leave;
+    const int condition = vector(*s.value);
+    if (leaves) {
+      GridInstruction& i = emit(GridCode::leave_if, s.line);
+      i.a = begin_[s.body[0]->target], i.b = condition;
+      return;
+    }
+    const size_t at = u_.code.size();
+    GridInstruction& i = emit(GridCode::branch, s.line);
+    i.a = condition, i.flag = s.leaves;
+    inside(s, s.body);
+    u_.code[at].middle = int(u_.code.size());
+    inside(s, s.other);
+    u_.code[at].end = int(u_.code.size());
+  }
+  void loop(Statement& s) {
+    const size_t at = u_.code.size();
+    begin_[&s] = int(at);
+    emit(s.kind == Statement::loop ? GridCode::loop : GridCode::scope, s.line);
+    inside(s, s.body);
+    u_.code[at].end = int(u_.code.size());
+  }
+  void count(Statement& s) {
+    const int dst = variable_[size_t(s.variable)];
+    const GridType type = p_.variables[size_t(s.variable)].type;
+    const Class c = classes_.of_variable(s.variable);
+    int a;
+    if (c == Class::scalar) a = ~scalar(*s.value);
+    else if (c == Class::affine) a = affine(*s.value);
+    else a = vector_to(dst, *s.value, false);
+    const int b = vector(*s.last), step = vector(*s.step);
+    const size_t at = u_.code.size();
+    begin_[&s] = int(at);
+    GridInstruction& i =
+        emit(c == Class::scalar ? GridCode::count : GridCode::count_lanes, s.line, type);
+    i.dst = dst, i.a = a, i.b = b, i.c = step;
+    i.flag = c == Class::scalar ? s.leaves : c == Class::vector;
+    inside(s, s.body);
+    u_.code[at].end = int(u_.code.size());
+  }
+  void warp(const Statement& s) {
+    int from = vector(*s.value);
+    if (from < 0) from = copy_to(-1, from, *s.value, false);
+    const int by = vector(*s.args[0]);
+    const int dst = variable_[size_t(s.variable)];
+    GridInstruction& i = emit(GridCode::warp, s.line, s.value->type);
+    i.dst = dst, i.a = from, i.b = by, i.flag = uint8_t(s.what);
+  }
+  void print(const Statement& s) {
+    std::vector<GridItem> items;
+    for (size_t k = 0; k < s.args.size(); ++k)
+      items.push_back(s.args[k] ? item(*s.args[k])
+                                : GridItem{GridItem::text, GridType::none, s.texts[k]});
+    GridInstruction& i = emit(GridCode::print, s.line);
+    i.a = int(u_.list.size()), i.b = int(items.size());
+    u_.list.insert(u_.list.end(), items.begin(), items.end());
+  }
+
+  void count_reads(const Statement& s) {
+    for (const Value* v : {s.value, s.last, s.step})
+      if (v) count_reads(*v);
+    for (const Value* v : s.args)
+      if (v) count_reads(*v);
+  }
+  void count_reads(const Value& v) {
+    if (v.kind == Value::variable) ++reads_[v.index];
+    for (const Value* a : v.args) count_reads(*a);
+  }
+  void finish() {
+    u_.scalars.assign(size_t(next_scalar_), GridScalar{});
+    for (const auto& [at, s] : known_) u_.scalars[size_t(at)] = s;
+    for (const std::string& t : p_.texts) u_.texts.push_back(t.c_str());
+    GridProgram& g = u_.program;
+    g.code = u_.code.data(), g.count = int(u_.code.size());
+    g.list = u_.list.data(), g.texts = u_.texts.data();
+    g.real = p_.real;
+    g.scalars = next_scalar_, g.affines = next_affine_, g.vectors = int(u_.vector_type.size());
+    g.vector_type = u_.vector_type.data();
+    g.levels = levels_ + 2;
+    g.in_order = p_.in_order;
+    order_tensors();
+  }
+
+  /// Those of a launch come first.
+  void order_tensors() {
+    std::vector<int> place(p_.tensors.size());
+    for (const bool shared : {false, true})
+      for (size_t k = 0; k < p_.tensors.size(); ++k) {
+        const Tensor& t = p_.tensors[k];
+        if (t.shared != shared) continue;
+        place[k] = int(u_.tensors.size());
+        u_.tensors.push_back(int(k));
+        ++(shared ? u_.program.shared : u_.program.tensors);
+        if (shared)
+          u_.program.shared_bytes +=
+              (t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype) + 63) / 64 * 64;
+      }
+    for (GridInstruction& i : u_.code)
+      if (i.code == GridCode::load || i.code == GridCode::load_scalar ||
+          i.code == GridCode::store || i.code == GridCode::atomic_add)
+        i.tensor = place[size_t(i.tensor)];
+  }
+
+  Kernel& p_;
+  Unit& u_;
+  Classes classes_;
+  std::vector<int> variable_, pool_[4];
+  size_t used_[4] = {0, 0, 0, 0};
+  int next_scalar_ = 0, next_affine_ = 6, levels_ = 0;
+  std::map<std::pair<int, double>, int> constants_;
+  std::vector<std::pair<int, GridScalar>> known_;
+  std::map<int, int> reads_;
+  std::map<const Statement*, int> begin_;
+  std::vector<Statement*> regions_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> lower(Kernel& p, const bool varying[3]) {
+  auto u = std::make_unique<Unit>();
+  Lowering(p, *u, varying).run();
+  return u;
+}
+
+}  // namespace mt::grid

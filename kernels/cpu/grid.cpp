@@ -1,0 +1,537 @@
+// grid.cpp -- runs a grid kernel on the CPU: tiles of threads in lockstep, each instruction over all lanes
+//
+// A lane is a thread. Control flow that is the same in all lanes is followed as it stands; where lanes
+// differ, both ways are walked with the lanes that go there (Active). Lanes that leave a loop or scope
+// wait in its `left` mask until it ends.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cpu/grid_machine.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// A machine that follows instructions, for kernels with real numbers R.
+template <class R> struct Walk : GridMachine {
+  using I = GridInstruction;
+
+  // ---- lanes -------------------------------------------------------------------------------------
+
+  /// What is set of `set` between lo and hi, as lanes.
+  static Active lanes_of(uint8_t* set, int lo, int hi) {
+    const void* const one = std::memchr(set + lo, 1, size_t(hi - lo));
+    if (!one) return kNobody;
+    lo = int(static_cast<const uint8_t*>(one) - set);
+    while (!set[hi - 1]) --hi;
+    int count = 0;
+    for (int l = lo; l < hi; ++l) count += set[l];
+    return {lo, hi, count == hi - lo ? nullptr : set};
+  }
+  /// The lanes of `a` where `c` is `wanted`.
+  static Active where(Active a, const bool* c, bool wanted, uint8_t* set) {
+    if (a.mask)
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(a.mask[l] & (c[l] == wanted));
+    else
+      for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(c[l] == wanted);
+    return lanes_of(set, a.lo, a.hi);
+  }
+  void clear(uint8_t* set) const { std::memset(set, 0, size_t(lanes)); }
+  static void add(uint8_t* set, Active a) {
+    for (int l = a.lo; l < a.hi; ++l) set[l] = uint8_t(set[l] | uint8_t(a.has(l)));
+  }
+  Active both(Active a, Active b, uint8_t* set) const {
+    if (a.empty() && b.empty()) return kNobody;
+    if (b.empty() && !a.mask) return a;
+    if (a.empty() && !b.mask) return b;
+    uint8_t sum[kGridLanes];
+    clear(sum), add(sum, a), add(sum, b);
+    std::memcpy(set, sum, size_t(lanes));
+    return lanes_of(set, 0, lanes);
+  }
+  /// The same lanes with a mask in `set`.
+  Active moved(Active a, uint8_t* set) const {
+    if (!a.mask || a.mask == set) return a;
+    std::memcpy(set, a.mask, size_t(lanes));
+    return {a.lo, a.hi, set};
+  }
+  /// A bool operand as a vector.
+  const bool* truth(int ref) { return static_cast<const bool*>(vector[ref]); }
+
+  // ---- arithmetic --------------------------------------------------------------------------------
+
+  void scalar_op(const I& i) {
+    GridScalar& d = scalar[i.dst];
+    const GridScalar &x = scalar[i.a], &y = scalar[i.b];
+    if (i.type == GridType::integer) switch (i.op) {
+        case GridOp::add: d.whole = x.whole + y.whole; return;
+        case GridOp::sub: d.whole = x.whole - y.whole; return;
+        case GridOp::mul: d.whole = x.whole * y.whole; return;
+        case GridOp::lt: d.truth = x.whole < y.whole; return;
+        case GridOp::le: d.truth = x.whole <= y.whole; return;
+        case GridOp::copy: d.whole = x.whole; return;
+        default: break;
+      }
+    loops.find(i.op, i.type, 7)(&d, &x, &y, &scalar[i.c], 1);
+  }
+
+  GridAffine affine_operand(int ref) {
+    return ref < 0 ? GridAffine{at(ref).whole, {0, 0, 0}} : affine[ref];
+  }
+  void affine_op(const I& i) {
+    GridAffine x = affine_operand(i.a);
+    if (i.op == GridOp::add || i.op == GridOp::sub) {
+      const GridAffine y = affine_operand(i.b);
+      const int64_t sign = i.op == GridOp::add ? 1 : -1;
+      x.base += sign * y.base;
+      for (int k = 0; k < 3; ++k) x.step[k] += sign * y.step[k];
+    } else if (i.op == GridOp::mul || i.op == GridOp::neg) {
+      if (i.op == GridOp::mul && i.a < 0) x = affine[i.b];
+      const int64_t by = i.op == GridOp::neg ? -1 : at(i.a < 0 ? i.a : i.b).whole;
+      x.base *= by;
+      for (int k = 0; k < 3; ++k) x.step[k] *= by;
+    }
+    affine[i.dst] = x;
+  }
+
+  static bool is_comparison(GridOp op) { return op >= GridOp::lt && op <= GridOp::ne; }
+  int64_t result_bytes(const I& i) const {
+    if (is_comparison(i.op)) return 1;
+    if (i.op == GridOp::floor || i.op == GridOp::ceil) return 8;
+    return i.op == GridOp::to_real ? item : bytes_of(i.type);
+  }
+  /// dst = what `run(out)` writes for the lanes from lo on; lanes that are not active keep theirs.
+  template <class Run> void write(const I& i, Active a, int64_t bytes, const Run& run) {
+    char* const own_memory = static_cast<char*>(own[i.dst]);
+    vector[i.dst] = own_memory;
+    if (!i.masked || !a.mask) return run(own_memory + a.lo * bytes);
+    run(spare + a.lo * bytes);
+    if (bytes == 1)
+      blend(reinterpret_cast<uint8_t*>(own_memory), reinterpret_cast<uint8_t*>(spare), a);
+    else if (bytes == 4)
+      blend(reinterpret_cast<float*>(own_memory), reinterpret_cast<float*>(spare), a);
+    else blend(reinterpret_cast<int64_t*>(own_memory), reinterpret_cast<int64_t*>(spare), a);
+  }
+  template <class T> static void blend(T* out, const T* in, Active a) {
+    for (int l = a.lo; l < a.hi; ++l) out[l] = a.mask[l] ? in[l] : out[l];
+  }
+  void vector_op(const I& i, Active a) {
+    const int64_t bytes = bytes_of(i.type);
+    const bool select = i.op == GridOp::select;
+    const int arity = kGridArity[int(i.op)];
+    const int mode = (i.a >= 0) | (i.b >= 0) << 1 | (i.c >= 0) << 2;
+    const void* const x = operand(i.a, a.lo, select ? 1 : bytes);
+    const void* const y = arity > 1 ? operand(i.b, a.lo, bytes) : nullptr;
+    const void* const z = arity > 2 ? operand(i.c, a.lo, bytes) : nullptr;
+    if (arity == 1 && i.a < 0) return fill(i, a, x);
+    const GridLoop loop = loops.find(i.op, i.type, mode);
+    write(i, a, result_bytes(i), [&](void* out) { loop(out, x, y, z, a.hi - a.lo); });
+  }
+  /// One number for all lanes: only copies have that.
+  void fill(const I& i, Active a, const void* value) {
+    const int64_t bytes = bytes_of(i.type);
+    write(i, a, bytes, [&](char* out) {
+      const int count = a.hi - a.lo;
+      if (bytes == 1) std::memset(out, *static_cast<const uint8_t*>(value), size_t(count));
+      else if (bytes == 4)
+        for (int l = 0; l < count; ++l)
+          reinterpret_cast<float*>(out)[l] = *static_cast<const float*>(value);
+      else
+        for (int l = 0; l < count; ++l)
+          reinterpret_cast<int64_t*>(out)[l] = *static_cast<const int64_t*>(value);
+    });
+  }
+  void spread_op(const I& i, Active a) {
+    const bool real = i.type == GridType::real;
+    write(i, a, real ? item : 8, [&](char* out) {
+      int64_t* const numbers = real ? whole + a.lo : reinterpret_cast<int64_t*>(out);
+      spread(affine[i.a], a.lo, a.hi, numbers - a.lo);
+      if (!real) return;
+      for (int l = 0; l < a.hi - a.lo; ++l) reinterpret_cast<R*>(out)[l] = R(numbers[l]);
+    });
+  }
+
+  // ---- control flow ------------------------------------------------------------------------------
+
+  Active run(int at, int end, Active a, int level) {
+    while (at < end) {
+      if (a.empty() || stop) return kNobody;
+      const I& i = program.code[at];
+      switch (i.code) {
+        case GridCode::scalar: scalar_op(i); break;
+        case GridCode::affine: affine_op(i); break;
+        case GridCode::vector: vector_op(i, a); break;
+        case GridCode::spread: spread_op(i, a); break;
+        case GridCode::load_scalar: load_scalar(i, a); break;
+        case GridCode::load: load(i, a); break;
+        case GridCode::store: store(i, a); break;
+        default: a = rarer(i, at, a, level);
+      }
+      at = i.end > at ? i.end : at + 1;
+    }
+    return a;
+  }
+  Active rarer(const I& i, int at, Active a, int level) {
+    switch (i.code) {
+      case GridCode::atomic_add: atomic_add(i, a); break;
+      case GridCode::branch: return branch(i, at, a, level);
+      case GridCode::count:
+        return i.type == GridType::real ? count<R>(i, at, a, level)
+                                        : count<int64_t>(i, at, a, level);
+      case GridCode::count_lanes: return count_lanes(i, at, a, level);
+      case GridCode::loop:
+      case GridCode::scope: return loop(i, at, a, level);
+      case GridCode::leave: add(left[i.a], a); return kNobody;
+      case GridCode::leave_if: return leave_if(i, a, level);
+      case GridCode::barrier: barrier(i, a); break;
+      case GridCode::warp: warp(i, a); break;
+      case GridCode::print: print(i, a); break;
+      case GridCode::assert_: check(i, a); break;
+      default: break;
+    }
+    return a;
+  }
+
+  Active branch(const I& i, int at, Active a, int level) {
+    Active yes = a, no = kNobody;
+    if (i.a < 0) {
+      if (!this->at(i.a).truth) yes = kNobody, no = a;
+    } else {
+      const bool* const c = truth(i.a);
+      yes = where(a, c, true, mask(level, 0));
+      if (i.middle < i.end || i.flag) no = where(a, c, false, mask(level, 1));
+    }
+    if (!yes.empty()) yes = moved(run(at + 1, i.middle, yes, level + 1), mask(level, 0));
+    if (!no.empty() && i.middle < i.end) no = run(i.middle, i.end, no, level + 1);
+    return i.flag ? both(yes, no, mask(level, 2)) : a;  // flag: lanes may have left
+  }
+
+  Active leave_if(const I& i, Active a, int level) {
+    if (i.b < 0) {
+      if (!at(i.b).truth) return a;
+      add(left[i.a], a);
+      return kNobody;
+    }
+    const bool* const c = truth(i.b);
+    uint8_t* const out = left[i.a];
+    for (int l = a.lo; l < a.hi; ++l) out[l] = uint8_t(out[l] | uint8_t(c[l] & a.has(l)));
+    return where(a, c, false, mask(level, 2));
+  }
+
+  bool interrupted() const { return mt_interrupted || stop; }
+  uint8_t* begin(int at, int level) {
+    clear(mask(level, 0));
+    return left[at] = mask(level, 0);
+  }
+  Active loop(const I& i, int at, Active a, int level) {
+    uint8_t* const gone = begin(at, level);
+    Active now = a;
+    do now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
+    while (i.code == GridCode::loop && !now.empty() && !interrupted());
+    return both(i.code == GridCode::scope ? now : kNobody, lanes_of(gone, 0, lanes),
+                mask(level, 2));
+  }
+
+  template <class T> T& as(GridScalar& s) {
+    if constexpr (sizeof(T) == 4) return s.single;
+    else if constexpr (T(0.5) == T(0)) return s.whole;
+    else return s.number;
+  }
+  /// The same numbers in all lanes; flag: lanes may leave.
+  template <class T> Active count(const I& i, int at, Active a, int level) {
+    const T last = as<T>(this->at(i.b)), step = as<T>(this->at(i.c));
+    T k = as<T>(this->at(i.a));
+    uint8_t* const gone = i.flag ? begin(at, level) : nullptr;
+    Active now = a;
+    for (; (step > 0 ? k <= last : last <= k) && !interrupted();) {
+      as<T>(scalar[i.dst]) = k;
+      const Active after = run(at + 1, i.end, now, level + 1);
+      if (gone) {
+        now = moved(after, mask(level, 3));
+        if (now.empty()) break;
+      }
+      if constexpr (T(0.5) == T(0))
+        if (step > 0 ? k > last - step : k < last - step) break;
+      k += step;
+    }
+    return gone ? both(now, lanes_of(gone, 0, lanes), mask(level, 2)) : a;
+  }
+
+  /// condition[l] = whether lane l goes on with k.
+  template <class T>
+  void goes_on(Active a, const T* k, const T* last, bool one, const T* step, bool one_step) {
+    for (int l = a.lo; l < a.hi; ++l) {
+      const T end = last[one ? 0 : l], by = step[one_step ? 0 : l];
+      condition[l] = by > 0 ? k[l] <= end : end <= k[l];
+    }
+  }
+  template <class T> const T* from_lane_0(int ref) {
+    return static_cast<const T*>(operand(ref, 0, sizeof(T)));
+  }
+  template <class T> void advance(Active a, T* k, const T* step, bool one) {
+    for (int l = a.lo; l < a.hi; ++l)
+      if (a.has(l)) k[l] += step[one ? 0 : l];
+  }
+  /// Numbers that differ between lanes: affine, or (flag) vectors.
+  Active count_lanes(const I& i, int at, Active a, int level) {
+    uint8_t* const gone = begin(at, level);
+    uint8_t* const finished = mask(level, 1);
+    clear(finished);
+    const bool real = i.type == GridType::real;
+    if (!i.flag) affine[i.dst] = affine_operand(i.a);
+    for (Active now = a; !now.empty() && !interrupted();) {
+      if (!i.flag) {
+        spread(affine[i.dst], now.lo, now.hi, whole);
+        goes_on<int64_t>(now, whole, from_lane_0<int64_t>(i.b), i.b < 0, from_lane_0<int64_t>(i.c),
+                         true);
+      } else if (real) {
+        goes_on<R>(now, from_lane_0<R>(i.dst), from_lane_0<R>(i.b), i.b < 0, from_lane_0<R>(i.c),
+                   i.c < 0);
+      } else {
+        goes_on<int64_t>(now, from_lane_0<int64_t>(i.dst), from_lane_0<int64_t>(i.b), i.b < 0,
+                         from_lane_0<int64_t>(i.c), i.c < 0);
+      }
+      for (int l = now.lo; l < now.hi; ++l) finished[l] |= uint8_t(now.has(l) & !condition[l]);
+      now = where(now, condition, true, mask(level, 3));
+      now = moved(run(at + 1, i.end, now, level + 1), mask(level, 3));
+      if (!i.flag) affine[i.dst].base += this->at(i.c).whole;
+      else if (real) advance<R>(now, static_cast<R*>(own[i.dst]), from_lane_0<R>(i.c), i.c < 0);
+      else
+        advance<int64_t>(now, static_cast<int64_t*>(own[i.dst]), from_lane_0<int64_t>(i.c),
+                         i.c < 0);
+    }
+    add(finished, lanes_of(gone, 0, lanes));
+    std::memcpy(mask(level, 2), finished, size_t(lanes));
+    return lanes_of(mask(level, 2), 0, lanes);
+  }
+
+  // ---- threads together --------------------------------------------------------------------------
+
+  void barrier(const I& i, Active a) {
+    ++epoch;
+    if (!grid.check || (!a.mask && a.lo == 0 && a.hi == lanes)) return;
+    for (int l = 0; l < lanes; ++l)
+      if (l < a.lo || l >= a.hi || !a.has(l)) return report(GridFaultKind::divergent_barrier, i, l);
+  }
+
+  static constexpr int kWarp = 32;
+  template <class T> void warp_as(const I& i, Active a, T* out) {
+    const T* const x = static_cast<const T*>(vector[i.a]);
+    const int64_t* const by = from_lane_0<int64_t>(i.b);
+    const GridWarp what = GridWarp(i.flag);
+    for (int w = a.lo / kWarp * kWarp; w < a.hi; w += kWarp) {
+      const auto active = [&](int l) { return l >= a.lo && l < a.hi && a.has(l); };
+      T value[kWarp];
+      for (int l = 0; l < kWarp; ++l) {
+        const T nothing = what == GridWarp::max   ? T(-INFINITY)
+                          : what == GridWarp::min ? T(INFINITY)
+                                                  : T(0);
+        value[l] = active(w + l) ? x[w + l] : nothing;
+      }
+      if (what < GridWarp::shuffle_down) butterfly(value, what);
+      for (int l = 0; l < kWarp && w + l < lanes; ++l) {
+        if (!active(w + l)) continue;
+        const int64_t k = i.b < 0 ? *by : by[w + l];
+        const int64_t from = what == GridWarp::shuffle_down  ? l + k
+                             : what == GridWarp::shuffle_xor ? l ^ k
+                                                             : l;
+        const bool there = from >= 0 && from < kWarp && w + from < lanes;
+        out[w + l] = there ? value[from] : value[l];
+      }
+    }
+  }
+  template <class T> static void butterfly(T* value, GridWarp what) {
+    for (int half = kWarp / 2; half > 0; half /= 2) {
+      T next[kWarp];
+      for (int l = 0; l < kWarp; ++l) {
+        const T x = value[l], y = value[l ^ half];
+        next[l] = what == GridWarp::sum   ? T(x + y)
+                  : what == GridWarp::max ? (x > y ? x : y)
+                                          : (x < y ? x : y);
+      }
+      std::memcpy(value, next, sizeof next);
+    }
+  }
+  void warp(const I& i, Active a) {
+    vector[i.dst] = own[i.dst];
+    if (i.type == GridType::real) warp_as<R>(i, a, static_cast<R*>(own[i.dst]));
+    else warp_as<int64_t>(i, a, static_cast<int64_t*>(own[i.dst]));
+  }
+
+  // ---- what threads say --------------------------------------------------------------------------
+
+  void print(const I& i, Active a) {
+    for (int l = a.lo; l < a.hi; ++l) {
+      if (!a.has(l)) continue;
+      for (int k = 0; k < i.b; ++k) {
+        if (k) std::fputc('\t', stdout);
+        print_item(program.list[i.a + k], l);
+      }
+      std::fputc('\n', stdout);
+    }
+  }
+  void print_item(const GridItem& x, int l) {
+    if (x.kind == GridItem::text) {
+      std::fputs(program.texts[x.at], stdout);
+      return;
+    }
+    GridScalar s{};
+    if (x.kind == GridItem::scalar) s = scalar[x.at];
+    else if (x.kind == GridItem::affine) s.whole = value(affine[x.at], l);
+    else
+      std::memcpy(&s, static_cast<const char*>(vector[x.at]) + l * bytes_of(x.type),
+                  size_t(bytes_of(x.type)));
+    if (x.type == GridType::boolean) std::fputs(s.truth ? "true" : "false", stdout);
+    else if (x.type == GridType::integer) std::printf("%lld", static_cast<long long>(s.whole));
+    else std::printf("%.14g", double(as<R>(s)));
+  }
+  void check(const I& i, Active a) {
+    for (int l = a.lo; l < a.hi; ++l)
+      if (a.has(l) && !(i.a < 0 ? at(i.a).truth : truth(i.a)[l]))
+        return report(GridFaultKind(i.flag), i, l);
+  }
+
+  // ---- tiles -------------------------------------------------------------------------------------
+
+  void set_shape(const int64_t* size) {
+    int64_t shape[3];
+    for (int k = 0; k < 3; ++k) shape[k] = size[grid.axes[k]];
+    if (lanes && shape[0] == n[0] && shape[1] == n[1] && shape[2] == n[2]) return;
+    lanes = int(shape[0] * shape[1] * shape[2]);
+    for (int k = 0; k < 3; ++k) n[k] = int(shape[k]);
+    for (int l = 0; l < lanes; ++l) {
+      lane[0][l] = l % n[0], lane[1][l] = l / n[0] % n[1], lane[2][l] = l / n[0] / n[1];
+    }
+  }
+  void run_tile(int64_t number) {
+    tile = number;
+    int64_t place[3], size[3], rest = number;
+    for (int d = 0; d < 3; ++d) {
+      const int64_t count = (grid.total[d] + grid.tile[d] - 1) / grid.tile[d];
+      place[d] = rest % count, rest /= count;
+      first[d] = place[d] * grid.tile[d];
+      const int64_t left_over = grid.total[d] - first[d];
+      size[d] = left_over < grid.tile[d] ? left_over : grid.tile[d];
+    }
+    set_shape(size);
+    std::memcpy(scalar, grid.scalars, sizeof(GridScalar) * size_t(program.scalars));
+    std::memcpy(vector, own, sizeof(void*) * size_t(program.vectors));
+    for (int d = 0; d < 3; ++d) {
+      scalar[kGridBlock + d].whole = place[d] + 1, scalar[kGridFirst + d].whole = first[d] + 1;
+      GridAffine position{1, {0, 0, 0}};
+      for (int k = 0; k < 3; ++k) position.step[k] = grid.axes[k] == d;
+      affine[kGridThread + d] = position;
+      position.base += first[d];
+      affine[kGridPlace + d] = position;
+    }
+    for (int k = 0; k < program.shared; ++k) {
+      const GridTensor& t = tensor[program.tensors + k];
+      std::memset(t.data, 0, size_t(t.size[0] * t.stride[0] * item_size(t.dtype)));
+    }
+    ++epoch;
+    run(0, program.count, {0, lanes, nullptr}, 0);
+  }
+};
+
+// ---- memory, and the launch ------------------------------------------------------------------------
+
+/// Memory of a thread that lasts from launch to launch.
+struct Memory {
+  char* data = nullptr;
+  size_t bytes = 0;
+  bool need(size_t wanted) {
+    if (wanted <= bytes) return true;
+    std::free(data);
+    data = static_cast<char*>(std::aligned_alloc(64, (wanted + 63) / 64 * 64));
+    bytes = data ? wanted : 0;
+    return data != nullptr;
+  }
+  ~Memory() { std::free(data); }
+};
+thread_local Memory memory;
+
+/// Hands out parts of it; with `base` null it counts.
+struct Parts {
+  char* base;
+  size_t used = 0;
+  template <class T> T* take(int64_t count) {
+    T* const part = reinterpret_cast<T*>(base + used);
+    used += (size_t(count) * sizeof(T) + 63) / 64 * 64;
+    return part;
+  }
+};
+
+/// Gives the machine its memory, or counts it.
+void lay_out(GridMachine& m, Parts& parts, bool real) {
+  const GridProgram& p = m.program;
+  m.scalar = parts.take<GridScalar>(p.scalars), m.affine = parts.take<GridAffine>(p.affines);
+  m.own = parts.take<void*>(p.vectors), m.vector = parts.take<void*>(p.vectors);
+  m.tensor = parts.take<GridTensor>(p.tensors + p.shared);
+  m.left = parts.take<uint8_t*>(p.count);
+  m.masks = parts.take<uint8_t>(int64_t(p.levels) * kMasks * kGridLanes);
+  m.valid = parts.take<uint8_t>(kGridLanes), m.condition = parts.take<bool>(kGridLanes);
+  for (auto& coordinate : m.lane) coordinate = parts.take<int64_t>(kGridLanes);
+  m.offset = parts.take<int64_t>(kGridLanes), m.whole = parts.take<int64_t>(kGridLanes);
+  m.spare = parts.take<char>(8 * kGridLanes);
+  const int64_t most = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
+  for (int v = 0; v < p.vectors; ++v) {
+    void* const own = parts.take<char>(most * m.bytes_of(p.vector_type[v]));
+    if (real) m.own[v] = own;
+  }
+  char* const shared = parts.take<char>(p.shared_bytes);
+  if (!real) return;
+  char* next = shared;
+  std::memcpy(m.tensor, m.grid.tensors, sizeof(GridTensor) * size_t(p.tensors + p.shared));
+  for (int k = p.tensors; k < p.tensors + p.shared; ++k) {
+    GridTensor& t = m.tensor[k];
+    t.data = next;
+    next += (t.size[0] * t.stride[0] * item_size(t.dtype) + 63) / 64 * 64;
+  }
+}
+
+/// Keeps the fault of the earliest tile.
+void keep(const Grid& g, const GridFault& fault) {
+  static AtomicInt busy{0};
+  int none = 0;
+  while (
+      !__atomic_compare_exchange_n(&busy.word, &none, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    none = 0;
+  if (g.fault->kind == GridFaultKind::none || fault.tile < g.fault->tile) *g.fault = fault;
+  __atomic_store_n(&busy.word, 0, __ATOMIC_RELEASE);
+}
+
+template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
+  Walk<R> m{{g, *g.program, grid_loops(g.program->real), int(sizeof(R))}};
+  Parts parts{nullptr};
+  lay_out(m, parts, false);
+  if (!memory.need(parts.used)) {
+    m.fault.kind = GridFaultKind::no_memory, m.fault.tile = from;
+    return keep(g, m.fault);
+  }
+  parts = {memory.data};
+  lay_out(m, parts, true);
+  for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
+  if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
+}
+
+}  // namespace
+
+void GridMachine::note(const GridInstruction&, int, int64_t, bool, bool) {}
+
+void launch_grid(const Grid& g) {
+  int64_t tiles = 1;
+  for (int d = 0; d < 3; ++d) tiles *= (g.total[d] + g.tile[d] - 1) / g.tile[d];
+  const bool alone = g.program->in_order || g.check || !g.spread;
+  const int64_t pieces = alone ? 1 : tiles < 256 ? tiles : 256;
+  parallel(pieces, !alone, [&](int64_t i) {
+    const int64_t from = tiles * i / pieces, to = tiles * (i + 1) / pieces;
+    if (g.program->real == Dtype::f64) run_tiles<double>(g, from, to);
+    else run_tiles<float>(g, from, to);
+  });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

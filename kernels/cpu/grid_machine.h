@@ -1,0 +1,85 @@
+// grid_machine.h -- the state of a tile of a grid kernel that runs in lockstep
+#pragma once
+#include "kernels/cpu/grid_loops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+struct GridAffine {
+  int64_t base, step[3];
+};
+/// The lanes lo .. hi - 1, of them those where `mask` is set; null: all.
+struct Active {
+  int lo, hi;
+  const uint8_t* mask;
+  bool empty() const { return lo >= hi; }
+  bool has(int lane) const { return !mask || mask[lane]; }
+};
+constexpr Active kNobody{0, 0, nullptr};
+constexpr int kMasks = 4;  // of each level of control flow
+
+struct GridShadow;  // what check mode knows of an element
+
+struct GridMachine {
+  const Grid& grid;
+  const GridProgram& program;
+  const GridLoops& loops;
+  int item;  // bytes of a real
+  int lanes = 0, n[3] = {1, 1, 1};
+  int64_t tile = 0;
+  int64_t first[3] = {0, 0, 0};  // of the tile, in x, y, z
+  GridScalar* scalar = nullptr;
+  GridAffine* affine = nullptr;
+  void **own = nullptr, **vector = nullptr;  // each vector's memory, and where its elements are now
+  GridTensor* tensor = nullptr;
+  uint8_t** left = nullptr;  // by the instruction of a loop or scope: lanes that left it
+  uint8_t *masks = nullptr, *valid = nullptr;
+  bool* condition = nullptr;
+  int64_t *lane[3] = {}, *offset = nullptr,
+          *whole = nullptr;  // coordinates; offsets of elements; room
+  char* spare = nullptr;
+  GridShadow** shadow = nullptr;  // of each tensor, in check mode
+  int epoch = 1;                  // counts barriers
+  GridFault fault{};
+  bool stop = false;
+
+  uint8_t* mask(int level, int k) { return masks + (level * kMasks + k) * kGridLanes; }
+  GridScalar& at(int ref) { return scalar[~ref]; }
+  /// The elements of an operand from lane lo on: a vector, or a scalar where ref < 0.
+  const void* operand(int ref, int lo, int64_t bytes) {
+    return ref < 0 ? static_cast<const void*>(&at(ref))
+                   : static_cast<const char*>(vector[ref]) + lo * bytes;
+  }
+  int64_t bytes_of(GridType t) const {
+    return t == GridType::real ? item : t == GridType::integer ? 8 : 1;
+  }
+  int64_t value(const GridAffine& a, int l) const {
+    return a.base + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
+  }
+  bool one_row() const { return n[1] == 1 && n[2] == 1; }
+  /// Writes an affine number as a vector of whole numbers.
+  void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;
+  /// The thread of a lane, counted from 1 in x, y, z.
+  void thread_of(int l, int64_t* out) const {
+    for (int k = 0; k < 3; ++k) out[grid.axes[k]] = first[grid.axes[k]] + lane[k][l] + 1;
+  }
+  void report(GridFaultKind, const GridInstruction&, int lane, int dim = 0, int64_t index = 0);
+
+  void load_scalar(const GridInstruction&, Active);
+  void load(const GridInstruction&, Active);
+  void store(const GridInstruction&, Active);
+  void atomic_add(const GridInstruction&, Active);
+  /// In check mode: remembers who touches an element, and reports a race.
+  void note(const GridInstruction&, int lane, int64_t offset, bool writes, bool atomic);
+
+ private:
+  struct Place;
+  bool affine_place(const GridInstruction&, Active, Place&) const;
+  bool lane_places(const GridInstruction&, Active);
+  int64_t index_of(const GridItem&, int lane) const;
+  void blame(const GridInstruction&, Active);
+};
+
+}  // namespace MT_ISA
+}  // namespace mt

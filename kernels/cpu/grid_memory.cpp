@@ -1,0 +1,297 @@
+// grid_memory.cpp -- loads and stores of a grid kernel's tile; no access leaves its tensor
+#include "kernels/cpu/grid_machine.h"
+#include "kernels/math/number.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+/// What an element of type D is in a kernel with real numbers R.
+template <class D, class R> struct Element { using type = R; };
+template <class R> struct Element<bool, R> { using type = bool; };
+template <class R> struct Element<uint8_t, R> { using type = int64_t; };
+template <class R> struct Element<int8_t, R> { using type = int64_t; };
+template <class R> struct Element<int16_t, R> { using type = int64_t; };
+template <class R> struct Element<int32_t, R> { using type = int64_t; };
+template <class R> struct Element<int64_t, R> { using type = int64_t; };
+
+template <class D, class V> D stored(V value) {
+  if constexpr (math::is_stored<D>) return D(static_cast<float>(value));
+  else return static_cast<D>(value);
+}
+template <class V, class D> V loaded(D value) {
+  if constexpr (math::is_stored<D>) return V(static_cast<float>(value));
+  else return static_cast<V>(value);
+}
+
+/// How elements of one dtype come and go.
+struct Mover {
+  void (*read_run)(void* out, const void* in, int64_t step, int64_t n);
+  void (*read_at)(void* out, const void* in, const int64_t* at, int64_t n);
+  void (*write_run)(void* out, int64_t step, const void* in, bool one, int64_t n);
+  void (*write_at)(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                   int64_t n);
+  void (*add_at)(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                 void* before, int64_t n);
+};
+template <class D, class R> struct Moves {
+  using V = typename Element<D, R>::type;
+  static void read_run(void* out, const void* in, int64_t step, int64_t n) {
+    V* const o = static_cast<V*>(out);
+    const D* const x = static_cast<const D*>(in);
+    if (step == 1)
+      for (int64_t i = 0; i < n; ++i) o[i] = loaded<V>(x[i]);
+    else
+      for (int64_t i = 0; i < n; ++i) o[i] = loaded<V>(x[i * step]);
+  }
+  static void read_at(void* out, const void* in, const int64_t* at, int64_t n) {
+    V* const o = static_cast<V*>(out);
+    const D* const x = static_cast<const D*>(in);
+    MT_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) o[i] = loaded<V>(x[at[i]]);
+  }
+  static void write_run(void* out, int64_t step, const void* in, bool one, int64_t n) {
+    D* const o = static_cast<D*>(out);
+    const V* const x = static_cast<const V*>(in);
+    if (one)
+      for (int64_t i = 0; i < n; ++i) o[i * step] = stored<D>(*x);
+    else if (step == 1)
+      for (int64_t i = 0; i < n; ++i) o[i] = stored<D>(x[i]);
+    else
+      for (int64_t i = 0; i < n; ++i) o[i * step] = stored<D>(x[i]);
+  }
+  static void write_at(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                       int64_t n) {
+    D* const o = static_cast<D*>(out);
+    const V* const x = static_cast<const V*>(in);
+    for (int64_t i = 0; i < n; ++i)
+      if (set[i]) o[at[i]] = stored<D>(x[one ? 0 : i]);
+  }
+  static void add_at(void* out, const int64_t* at, const uint8_t* set, const void* in, bool one,
+                     void* before, int64_t n) {
+    D* const o = static_cast<D*>(out);
+    const V* const x = static_cast<const V*>(in);
+    V* const b = static_cast<V*>(before);
+    for (int64_t i = 0; i < n; ++i) {
+      if (!set[i]) continue;
+      const V was = loaded<V>(o[at[i]]);
+      o[at[i]] = stored<D>(V(was + x[one ? 0 : i]));
+      if (b) b[i] = was;
+    }
+  }
+  static constexpr Mover all{read_run, read_at, write_run, write_at, add_at};
+};
+template <class R>
+constexpr Mover kMovers[] = {
+#define MT_MOVES(name, T, ...) Moves<T, R>::all,
+    MT_DTYPES(MT_MOVES)
+#undef MT_MOVES
+};
+const Mover& mover(Dtype d, Dtype real) {
+  return (real == Dtype::f64 ? kMovers<double> : kMovers<float>)[int(d)];
+}
+
+}  // namespace
+
+// ---- which elements ------------------------------------------------------------------------------
+
+/// Where the lanes' elements are: offset + step[0] * l0 + ..
+struct GridMachine::Place {
+  int64_t offset, step[3];
+};
+
+void GridMachine::spread(const GridAffine& a, int lo, int hi, int64_t* out) const {
+  if (one_row()) {
+    const int64_t base = a.base, step = a.step[0];
+    for (int l = lo; l < hi; ++l) out[l] = base + step * l;
+  } else {
+    for (int l = lo; l < hi; ++l) out[l] = value(a, l);
+  }
+}
+
+int64_t GridMachine::index_of(const GridItem& x, int l) const {
+  if (x.kind == GridItem::scalar) return scalar[x.at].whole;
+  if (x.kind == GridItem::affine) return value(affine[x.at], l);
+  return static_cast<const int64_t*>(vector[x.at])[l];
+}
+
+/// False where an index is no affine number, or where one of them may lie outside.
+bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
+  const GridTensor& t = tensor[i.tensor];
+  const bool row = one_row();
+  p = {};
+  for (int d = 0; d < t.ndim; ++d) {
+    const GridItem& x = program.list[i.index + d];
+    int64_t base, low, high;
+    if (x.kind == GridItem::scalar) {
+      base = low = high = scalar[x.at].whole;
+    } else if (x.kind == GridItem::affine) {
+      const GridAffine& f = affine[x.at];
+      base = low = high = f.base;
+      for (int k = 0; k < 3; ++k) {
+        const int64_t from = row && k == 0 ? f.step[0] * a.lo : 0;
+        const int64_t to = row && k == 0 ? f.step[0] * (a.hi - 1) : f.step[k] * (n[k] - 1);
+        low += from < to ? from : to, high += from < to ? to : from;
+        p.step[k] += f.step[k] * t.stride[d];
+      }
+    } else {
+      return false;
+    }
+    if (low < 1 || high > t.size[d]) return false;
+    p.offset += (base - 1) * t.stride[d];
+  }
+  return true;
+}
+
+/// Sets offset[l] and valid[l] of the lanes lo .. hi - 1, valid where a lane is active and inside; the
+/// offset of others is 0. Reports the first lane that is outside. False where no element may be touched.
+bool GridMachine::lane_places(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  int64_t* const at = offset;
+  uint8_t* const fine = valid;
+  for (int l = a.lo; l < a.hi; ++l) at[l] = 0, fine[l] = 1;
+  for (int d = 0; d < t.ndim; ++d) {
+    const GridItem& x = program.list[i.index + d];
+    const uint64_t size = uint64_t(t.size[d]);
+    const int64_t stride = t.stride[d];
+    const int64_t* index = whole;
+    if (x.kind == GridItem::vector) index = static_cast<const int64_t*>(vector[x.at]);
+    else if (x.kind == GridItem::affine) spread(affine[x.at], a.lo, a.hi, whole);
+    else
+      for (int l = a.lo; l < a.hi; ++l) whole[l] = scalar[x.at].whole;
+    MT_INDEPENDENT
+    for (int l = a.lo; l < a.hi; ++l) {
+      const uint64_t k = uint64_t(index[l]) - 1;
+      at[l] += int64_t(k) * stride;
+      fine[l] &= k < size;
+    }
+  }
+  int outside = 0, inside = 0;
+  for (int l = a.lo; l < a.hi; ++l) {
+    const int active = a.has(l);
+    outside += active & !fine[l];
+    fine[l] = uint8_t(fine[l] & active);
+    inside += fine[l];
+    at[l] = fine[l] ? at[l] : 0;
+  }
+  if (outside) blame(i, a);
+  return inside > 0;
+}
+
+/// Reports the first active lane with an index outside.
+void GridMachine::blame(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  for (int l = a.lo; l < a.hi; ++l) {
+    if (!a.has(l)) continue;
+    for (int d = 0; d < t.ndim; ++d) {
+      const int64_t k = index_of(program.list[i.index + d], l);
+      if (k < 1 || k > t.size[d]) return report(GridFaultKind::out_of_bounds, i, l, d, k);
+    }
+  }
+}
+
+void GridMachine::report(GridFaultKind kind, const GridInstruction& i, int l, int dim,
+                         int64_t index) {
+  if (grid.check) stop = true;
+  if (fault.kind != GridFaultKind::none) return;
+  fault.kind = kind;
+  fault.line = i.line, fault.tensor = i.tensor, fault.dim = dim, fault.index = index;
+  fault.tile = tile;
+  thread_of(l, fault.thread);
+}
+
+// ---- accesses ------------------------------------------------------------------------------------
+
+void GridMachine::load_scalar(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  int64_t at = 0;
+  for (int d = 0; d < t.ndim; ++d) {
+    const int64_t k = scalar[program.list[i.index + d].at].whole;
+    if (k < 1 || k > t.size[d]) {
+      scalar[i.dst].whole = 0;
+      return blame(i, a);
+    }
+    at += (k - 1) * t.stride[d];
+  }
+  if (grid.check)
+    for (int l = a.lo; l < a.hi && !stop; ++l)
+      if (a.has(l)) note(i, l, at, false, false);
+  mover(t.dtype, program.real)
+      .read_run(&scalar[i.dst], static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
+}
+
+void GridMachine::load(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  const int64_t item = item_size(t.dtype), bytes = bytes_of(i.type);
+  const Mover& m = mover(t.dtype, program.real);
+  char* const out = static_cast<char*>(own[i.dst]);
+  vector[i.dst] = out;
+  Place p;
+  if (!grid.check && affine_place(i, a, p)) {
+    const char* const from = static_cast<const char*>(t.data) + p.offset * item;
+    const bool merged = one_row() || (p.step[1] == n[0] * p.step[0] &&
+                                      (n[2] == 1 || p.step[2] == n[1] * p.step[1]));
+    if (merged && p.step[0] == 1 && i.flag && item == bytes && !is_half(t.dtype)) {
+      vector[i.dst] = const_cast<char*>(from);
+    } else if (merged) {
+      m.read_run(out + a.lo * bytes, from + a.lo * p.step[0] * item, p.step[0], a.hi - a.lo);
+    } else {
+      char* row = out;
+      for (int z = 0; z < n[2]; ++z)
+        for (int y = 0; y < n[1]; ++y, row += n[0] * bytes)
+          m.read_run(row, from + (z * p.step[2] + y * p.step[1]) * item, p.step[0], n[0]);
+    }
+    return;
+  }
+  if (!lane_places(i, a)) {
+    __builtin_memset(out + a.lo * bytes, 0, size_t((a.hi - a.lo) * bytes));
+    return;
+  }
+  m.read_at(out + a.lo * bytes, t.data, offset + a.lo, a.hi - a.lo);
+  for (int l = a.lo; l < a.hi; ++l) {
+    if (valid[l]) {
+      if (grid.check && !stop) note(i, l, offset[l], false, false);
+    } else {
+      __builtin_memset(out + l * bytes, 0, size_t(bytes));
+    }
+  }
+}
+
+void GridMachine::store(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  const int64_t item = item_size(t.dtype);
+  const Mover& m = mover(t.dtype, program.real);
+  const void* const in = operand(i.a, a.lo, bytes_of(i.type));
+  const bool one = i.a < 0;
+  Place p;
+  if (!grid.check && !a.mask && one_row() && affine_place(i, a, p) && p.step[0] != 0) {
+    char* const to = static_cast<char*>(t.data) + (p.offset + a.lo * p.step[0]) * item;
+    return m.write_run(to, p.step[0], in, one, a.hi - a.lo);
+  }
+  if (!lane_places(i, a)) return;
+  if (grid.check)
+    for (int l = a.lo; l < a.hi && !stop; ++l)
+      if (valid[l]) note(i, l, offset[l], true, false);
+  m.write_at(t.data, offset + a.lo, valid + a.lo, in, one, a.hi - a.lo);
+}
+
+void GridMachine::atomic_add(const GridInstruction& i, Active a) {
+  const GridTensor& t = tensor[i.tensor];
+  const int64_t bytes = bytes_of(i.type);
+  char* before = nullptr;
+  if (i.dst >= 0) {
+    vector[i.dst] = own[i.dst];
+    before = static_cast<char*>(own[i.dst]) + a.lo * bytes;
+    __builtin_memset(before, 0, size_t((a.hi - a.lo) * bytes));
+  }
+  if (!lane_places(i, a)) return;
+  if (grid.check)
+    for (int l = a.lo; l < a.hi && !stop; ++l)
+      if (valid[l]) note(i, l, offset[l], true, true);
+  mover(t.dtype, program.real)
+      .add_at(t.data, offset + a.lo, valid + a.lo, operand(i.a, a.lo, bytes), i.a < 0, before,
+              a.hi - a.lo);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt

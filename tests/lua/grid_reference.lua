@@ -1,0 +1,109 @@
+-- grid_reference.lua -- grid kernels as plain Lua: threads are coroutines, tensors are nested tables
+local mt = require 'mtorch'
+
+local reference = {}
+
+--- A tensor as nested tables with a shape, as kernels see it.
+local function table_of(x)
+  local function level(list, shape, d)
+    local t = {shape = {}, ndim = #shape - d + 1}
+    for k = d, #shape do t.shape[#t.shape + 1] = shape[k] end
+    for i = 1, shape[d] do
+      if d == #shape then t[i] = list[i] else t[i] = level(list[i], shape, d + 1) end
+    end
+    return t
+  end
+  return level(x:tolist(), x.shape, 1)
+end
+local function plain(t, rank)
+  local list = {}
+  for i = 1, t.shape[1] do
+    if rank == 1 then list[i] = t[i] else list[i] = plain(t[i], rank - 1) end
+  end
+  return list
+end
+
+--- The words of kernels, for a thread that `state` describes.
+local function words(state)
+  local env = setmetatable({}, {__index = _G})
+  function env.grid(n)
+    local place = {}
+    for k, axis in ipairs {'x', 'y', 'z'} do
+      place[k] = (env.block_idx[axis] - 1) * env.block_dim[axis] + env.thread_idx[axis]
+    end
+    return unpack(place, 1, n)
+  end
+  function env.barrier() coroutine.yield() end
+  function env.shared(n, m)
+    state.calls = state.calls + 1
+    local list, call = state.shared, state.calls
+    if not list[call] then
+      local sizes = {n, type(m) == 'number' and m or nil}
+      list[call] = {shape = sizes}
+      for i = 1, n do
+        list[call][i] = 0
+        if sizes[2] then
+          list[call][i] = {shape = {m}}
+          for j = 1, m do list[call][i][j] = 0 end
+        end
+      end
+    end
+    return list[call]
+  end
+  function env.atomic_add(t, ...)
+    local list = {...}
+    for k = 1, #list - 2 do t = t[list[k]] end
+    local at, before = list[#list - 1], t[list[#list - 1]]
+    t[at] = before + list[#list]
+    return before
+  end
+  function env.constant(t) return t end
+  return env
+end
+
+local function xyz(size)
+  if type(size) == 'number' then return {x = size, y = 1, z = 1} end
+  return {x = size[1], y = size[2] or 1, z = size[3] or 1}
+end
+local function each(size, visit)
+  for z = 1, size.z do
+    for y = 1, size.y do
+      for x = 1, size.x do visit {x = x, y = y, z = z} end
+    end
+  end
+end
+
+--- Runs f as Lua over blocks x threads; returns what the tensors among the arguments became, as lists.
+function reference.run(f, blocks, threads, ...)
+  local given, arguments = {...}, {}
+  for k, x in ipairs(given) do arguments[k] = mt.is_tensor(x) and table_of(x) or x end
+  local grid_dim, block_dim = xyz(blocks), xyz(threads)
+  each(grid_dim, function(block)
+    local shared, waiting = {}, {}
+    each(block_dim, function(thread)
+      local state = {shared = shared, calls = 0}
+      local env = words(state)
+      env.block_idx, env.thread_idx, env.block_dim, env.grid_dim = block, thread, block_dim, grid_dim
+      waiting[#waiting + 1] = {env = env, thread = coroutine.create(f)}
+    end)
+    local before = getfenv(f)
+    while #waiting > 0 do
+      local left = {}
+      for _, t in ipairs(waiting) do
+        setfenv(f, t.env)
+        local ok, why = coroutine.resume(t.thread, unpack(arguments))
+        setfenv(f, before)
+        if not ok then error(why, 0) end
+        if coroutine.status(t.thread) ~= 'dead' then left[#left + 1] = t end
+      end
+      waiting = left
+    end
+  end)
+  local results = {}
+  for k, x in ipairs(given) do
+    if mt.is_tensor(x) then results[k] = plain(arguments[k], #x.shape) end
+  end
+  return results
+end
+
+return reference

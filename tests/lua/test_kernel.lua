@@ -1,0 +1,558 @@
+-- test_kernel.lua -- grid kernels written in Lua, against the same functions run as plain Lua
+local mt = require 'mtorch'
+local folder = arg[0]:match '^(.*/)[^/]*$' or './'
+package.path = folder .. '?.lua;' .. package.path
+local testing = require 'testing'
+local reference = require 'grid_reference'
+local test, eq, near, raises = testing.test, testing.eq, testing.near, testing.raises
+
+local function counting(...)
+  local n = 1
+  for _, size in ipairs {...} do n = n * size end
+  return mt.range(1, n):double():reshape(...)
+end
+
+--- Launches f on copies of the arguments and runs it as Lua; both must give the same numbers (within `tol`).
+local function same(f, blocks, threads, arguments, tol)
+  local copies = {}
+  for k, x in ipairs(arguments) do copies[k] = mt.is_tensor(x) and x:clone() or x end
+  local expected = reference.run(f, blocks, threads, unpack(arguments))
+  mt.kernel(f)[{blocks, threads}](unpack(copies))
+  for k, x in ipairs(copies) do
+    if mt.is_tensor(x) then
+      if tol then
+        local given, wanted = x:reshape(-1), mt.tensor(expected[k], x.dtype):reshape(-1)
+        near(given:tolist(), wanted:tolist(), tol)
+      else
+        eq(testing.bits(x:tolist()), testing.bits(expected[k]))
+      end
+    end
+  end
+end
+
+-- ---- constructs ----------------------------------------------------------------------------------
+
+test('matmul, as in the seeds', function()
+  local function matmul(a, b, c)
+    local i, j = grid(2)
+    if i <= c.shape[1] and j <= c.shape[2] then
+      local acc = 0
+      for k = 1, a.shape[2] do acc = acc + a[i][k] * b[k][j] end
+      c[i][j] = acc
+    end
+  end
+  for _, n in ipairs {{1, 1, 1}, {5, 7, 3}, {33, 20, 40}} do
+    local a, b = mt.randn(n[1], n[2], 'float64'), mt.randn(n[2], n[3], 'float64')
+    same(matmul, {mt.cdiv(n[1], 16), mt.cdiv(n[3], 16)}, {16, 16}, {a, b, mt.zeros(n[1], n[3], 'float64')})
+  end
+  local a, b, c = mt.randn(40, 30), mt.randn(30, 50), mt.zeros(40, 50)
+  mt.kernel(matmul):over(c)(a, b, c)
+  near((c - a:matmul(b)):abs():max():item(), 0, 1e-5)
+  local d = mt.zeros(50, 40):t() -- a result and an input that are transposed
+  mt.kernel(matmul):over(d)(a:t():contiguous():t(), b, d)
+  eq(mt.equal(c, d), true)
+end)
+
+test('grid in 1, 2 and 3 dimensions, and what a block knows', function()
+  same(function(x)
+    local i = grid(1)
+    if i <= #x then x[i] = i * 10 end
+  end, 3, 4, {counting(10)})
+  same(function(x)
+    local i, j, k = grid(3)
+    if i <= x.shape[1] and j <= x.shape[2] and k <= x.shape[3] then x[i][j][k] = i * 100 + j * 10 + k end
+  end, {2, 3, 2}, {2, 1, 3}, {counting(4, 3, 5)})
+  same(function(x, y)
+    local t = (thread_idx.y - 1) * block_dim.x + thread_idx.x
+    local b = (block_idx.y - 1) * grid_dim.x + block_idx.x
+    x[b][t] = block_idx.x * 1000 + block_idx.y * 100 + thread_idx.x * 10 + thread_idx.y
+    y[b][t] = block_dim.x * block_dim.y * block_dim.z + grid_dim.x * grid_dim.y * grid_dim.z
+  end, {2, 3}, {4, 2}, {counting(6, 8), counting(6, 8)})
+  same(function(x)
+    local i = (block_idx.x - 1) * block_dim.x + thread_idx.x
+    local tx, bx = thread_idx.x, block_idx.x
+    if i <= #x then x[i] = x[i] + tx * 100 + bx end
+  end, 3, 5, {counting(13)})
+end)
+
+test('arithmetic is that of Lua', function()
+  same(function(x, y, z)
+    local i = grid(1)
+    local a, b = x[i], y[i]
+    z[i][1] = a + b - a * b
+    z[i][2] = a / b
+    z[i][3] = a % b
+    z[i][4] = -a
+    z[i][5] = math.floor(a) + math.ceil(b)
+    z[i][6] = math.max(a, b, 0) + math.min(a, b)
+    z[i][7] = math.abs(a) - math.sqrt(math.abs(b))
+    z[i][8] = (a > b and a or b) + (a <= 0 and 1 or 2)
+  end, 5, 8, {mt.randn(40, 'float64') * 5, mt.randn(40, 'float64') * 5, mt.zeros(40, 8, 'float64')})
+  same(function(x, y, z)
+    local i = grid(1)
+    local a, b = x[i], y[i]
+    z[i][1] = math.exp(a / 4) + math.log(math.abs(b) + 1)
+    z[i][2] = math.sin(a) + math.cos(b) + math.tan(a)
+    z[i][3] = math.tanh(a) + math.sinh(b) + math.cosh(a)
+    z[i][4] = math.atan2(a, b) + math.atan(a)
+    z[i][5] = math.asin(a / 100) + math.acos(b / 100)
+    z[i][6] = math.abs(a) ^ 1.5 + math.pow(2, b) + math.log10(math.abs(a) + 1)
+    z[i][7] = math.fmod(a, b) + math.deg(a) + math.rad(b)
+    z[i][8] = math.pi * a + 1 / math.huge
+  end, 5, 8, {mt.randn(40, 'float64') * 5, mt.randn(40, 'float64') * 5, mt.zeros(40, 8, 'float64')}, 1e-9)
+end)
+
+test('whole numbers stay whole', function()
+  same(function(x, n)
+    local i = grid(1)
+    local half = math.floor(i / 2)
+    x[i][1] = math.floor(-i / 3) * 10 + math.ceil(i / 3)
+    x[i][2] = i % 3 + (-i) % 3 + i % -4
+    x[i][3] = half * half + math.max(i, n) - math.min(i, 3)
+    x[i][4] = math.floor((i * 7919 + 17) / n) % 1000
+    x[i][5] = math.abs(i - 7)
+    x[i][6] = math.floor(i / n * 100)
+  end, 4, 5, {mt.zeros(20, 6, 'int64'), 13})
+  -- beyond the 24 bits of a float32
+  local x = mt.zeros(4, 'int64')
+  mt.kernel(function(x)
+    local i = grid(1)
+    x[i] = math.floor((i * 1000000007 + 1) / 3)
+  end)[{1, 4}](x)
+  eq(x:tolist(), {333333336, 666666671, 1000000007, 1333333343})
+end)
+
+test('if, while, repeat, for, break, return', function()
+  same(function(x, y)
+    local i = grid(1)
+    if i > #x then return end
+    local v = x[i]
+    if v > 20 then v = v - 20 elseif v > 10 then v = v * 2 else v = -v end
+    local n = 0
+    while v > 1 do
+      v = v / 2
+      n = n + 1
+      if n == 3 then break end
+    end
+    repeat
+      local step = n + 1
+      v = v + step
+    until v > 30 or step > 100
+    y[i][1] = v
+    y[i][2] = n
+  end, 3, 12, {counting(30), mt.zeros(30, 2, 'float64')})
+  same(function(x)
+    local i = grid(1)
+    local sum = 0
+    for k = 1, i do sum = sum + k end
+    for k = 10, 1, -3 do sum = sum + k * 100 end
+    for k = i, 40, 7 do sum = sum + k * 10000 end
+    for k = 0.5, 2, 0.25 do sum = sum + k end
+    for k = 1, i / 2 do
+      if k == 3 then break end
+      sum = sum + 0.125
+    end
+    for k = 5, 1 do sum = -k end
+    x[i] = sum
+  end, 2, 10, {counting(20)})
+  same(function(x)
+    local i = grid(1)
+    for k = 1, 5 do
+      for l = 1, 5 do
+        if k * l > i then break end
+        if k == 4 and l == i then return end
+        x[i] = x[i] + k * 10 + l
+      end
+      if x[i] > 500 then break end
+    end
+    x[i] = -x[i]
+  end, 2, 10, {counting(20)})
+end)
+
+test('lanes that leave keep their values', function()
+  same(function(x, y)
+    local i = grid(1)
+    local k, sum = 0, 0
+    while true do
+      k = k + 1
+      if k > i then break end
+      if k % 4 == 0 then sum = sum - 1 else sum = sum + x[k] end
+      local again = k
+      while again > 0 do
+        again = again - 3
+        if again == 1 then break end
+      end
+      sum = sum + again
+    end
+    y[i][1], y[i][2] = k, sum
+  end, 3, 7, {counting(21), mt.zeros(21, 2, 'float64')})
+end)
+
+test('and, or, not do not read what they skip', function()
+  same(function(x, y)
+    local i = grid(1)
+    local before = i > 1 and x[i - 1] or 0
+    local after = i < #x and x[i + 1] or -1
+    local both = i > 2 and x[i - 2] > 3 and i % 2 == 0
+    local either = i < 3 or x[i - 2] == 5
+    local neither = not (both or either)
+    y[i][1] = before + after
+    y[i][2] = both and 1 or 0
+    y[i][3] = either and 1 or 0
+    y[i][4] = (neither and i ~= 7) and 1 or 0
+    while i > 1 and x[i - 1] > 4 do i = i - 1 end
+    y[grid(1)][5] = i
+  end, 1, 16, {counting(16), mt.zeros(16, 5, 'float64')})
+end)
+
+test('helpers are inlined, with several results, early returns and helpers of their own', function()
+  local scale = 3
+  local function square(v) return v * v end
+  local function clamp(v, lo, hi)
+    if v < lo then return lo end
+    if v > hi then return hi end
+    return v
+  end
+  local function both(a, b)
+    local s = square(a) + scale
+    return s, clamp(b, -2, 2)
+  end
+  local function row_sum(m, row)
+    local sum = 0
+    for j = 1, m.shape[2] do sum = sum + m[row][j] end
+    return sum
+  end
+  local function set(m, i, j, v) m[i][j] = v end
+  same(function(x, y)
+    local i = grid(1)
+    local s, c = both(x[i][1], x[i][2])
+    y[i][1] = s
+    y[i][2] = c
+    y[i][3] = row_sum(x, i) + square(clamp(s, 0, 5))
+    set(y, i, 4, (both(i, 0)))
+  end, 2, 6, {mt.randn(12, 3, 'float64') * 3, mt.zeros(12, 4, 'float64')})
+end)
+
+test('several targets, blocks, shadowed names, rows and shapes in locals', function()
+  same(function(x, y)
+    local i = grid(1)
+    local row, shape = x[i], x.shape
+    local a, b = row[1], row[2]
+    a, b = b, a
+    do
+      local a = a * 100
+      b = b + a
+    end
+    y[i][1], y[i][2] = a, b
+    local n = #row
+    for k = 1, n do
+      local n = k * 2
+      y[i][3] = y[i][3] + n + shape[1]
+    end
+    i = i + 1
+    y[i - 1][4] = row[3] + n
+  end, 1, 6, {mt.randn(6, 3, 'float64'), mt.zeros(6, 4, 'float64')})
+end)
+
+test('dtypes: integers, bools, mixtures, 16 bits', function()
+  same(function(x, y, z, w)
+    local i = grid(1)
+    y[i] = x[i] * 2 - 1
+    z[i] = x[i] > 3 and i ~= 5
+    if z[i] then w[i] = x[i] / 4 end
+  end, 1, 8, {mt.range(1, 8):int(), mt.zeros(8, 'int64'), mt.zeros(8):bool(), mt.zeros(8, 'float64')})
+  local x = mt.tensor({1.5, 2.5, -3.5}, 'bfloat16')
+  mt.kernel(function(x) local i = grid(1); x[i] = x[i] * 2 end)[{1, 3}](x)
+  eq(x:float():tolist(), {3, 5, -7})
+  for _, dtype in ipairs {'uint8', 'int8', 'int16', 'int32', 'int64', 'float16', 'float32', 'float64'} do
+    local t = mt.range(1, 5):to(dtype)
+    mt.kernel(function(t, k) local i = grid(1); t[i] = t[i] * k + i end)[{1, 5}](t, 3)
+    eq(t:double():tolist(), {4, 8, 12, 16, 20})
+  end
+  local single, twice = mt.tensor {1}, mt.tensor({1}, 'float64') -- the widest float is the kernel's
+  mt.kernel(function(a, b) b[1] = a[1] / 3 end)[{1, 1}](single, twice)
+  eq(twice:item(), 1 / 3)
+end)
+
+test('strided, transposed, expanded and 0-d arguments', function()
+  local function add(x, y)
+    local i, j = grid(2)
+    if i <= x.shape[1] and j <= x.shape[2] then y[i][j] = y[i][j] + x[i][j] * 2 end
+  end
+  local k = mt.kernel(add)
+  local x, y = mt.randn(30, 20), mt.zeros(60, 50)
+  local part = y[{{1, 60, 2}, {11, 30}}]
+  k:over(x)(x, part)
+  eq(mt.equal(part, x * 2), true)
+  local turned = mt.zeros(20, 30):t()
+  k:over(x)(x, turned)
+  eq(mt.equal(turned, x * 2), true)
+  local whole = mt.zeros(30, 20)
+  k:over(x)(mt.randn(20):expand(30, 20), whole)
+  eq(mt.equal(whole[1], whole[30]), true)
+  local cell = mt.tensor(4)
+  mt.kernel(function(c, t) t[1] = #t + 1 end)[{1, 1}](cell, whole[1])
+  eq(whole[1][1]:item(), 21)
+end)
+
+-- ---- captured values -----------------------------------------------------------------------------
+
+local rate = 2
+test('captured numbers are read again at every launch', function()
+  local options = {scale = 10, list = {1, 2}}
+  local flag, table_of_weights = true, mt.tensor {1, 2, 3}
+  local k = mt.kernel(function(x)
+    local i = grid(1)
+    x[i] = i * rate + options.scale + options.list[2] + (flag and 0.5 or 0) + table_of_weights[i]
+  end)
+  local x = mt.zeros(3)
+  k[{1, 3}](x)
+  eq(x:tolist(), {15.5, 18.5, 21.5})
+  rate, options.scale, flag = 3, 0.25, false
+  k[{1, 3}](x)
+  eq(x:tolist(), {6.25, 10.25, 14.25})
+  rate, options.list[2], table_of_weights = 2, 0, mt.zeros(3)
+  k[{1, 3}](x)
+  eq(x:tolist(), {2.25, 4.25, 6.25})
+end)
+
+function square_of_global(v) return v * v end -- luacheck: ignore
+test('captured and global helpers may change', function()
+  local function helper(v) return v + 1 end
+  local k = mt.kernel(function(x) local i = grid(1); x[i] = helper(i) + square_of_global(2) end) -- luacheck: ignore
+  local x = mt.zeros(2)
+  k[{1, 2}](x)
+  eq(x:tolist(), {6, 7})
+  helper = function(v) return v * 100 end
+  k[{1, 2}](x)
+  eq(x:tolist(), {104, 204})
+end)
+
+test('two functions on one line; source in strings, -e, standard input', function()
+  local a, b = mt.kernel(function(x) x[grid(1)] = 1 end), mt.kernel(function(x) x[grid(1)] = 2 end)
+  local x = mt.zeros(1)
+  a[{1, 1}](x); eq(x:item(), 1)
+  b[{1, 1}](x); eq(x:item(), 2)
+  local f = loadstring 'local mt = require "mtorch"\nlocal n = 7\nreturn mt.kernel(function(x) x[grid(1)] = n end)'
+  f()[{1, 1}](x); eq(x:item(), 7)
+  local code = "local k = mt.kernel(function(x) local i = grid(1); x[i] = 5 end) local x = mt.zeros(2) " ..
+    'k[{1, 2}](x) print(x:sum():item())'
+  local program = arg[-1] or 'mtorch'
+  local lines = "%s -e '%s' 2>&1; echo '#!x\nlocal mt = require \"mtorch\" %s' | %s - 2>&1"
+  local pipe = io.popen(lines:format(program, code, code, program))
+  eq(pipe:read '*a', '10\n10\n')
+  pipe:close()
+end)
+
+test('a file that has changed', function()
+  local path = os.tmpname()
+  local function write(text)
+    local file = io.open(path, 'w')
+    file:write(text)
+    file:close()
+  end
+  write 'local mt = require "mtorch"\nreturn function(x) x[grid(1)] = 1 end'
+  local f = dofile(path)
+  write 'local mt = require "mtorch"\nreturn function(x) x[grid(1)] = 2 end'
+  raises(function() mt.kernel(f) end, 'has changed since')
+  os.remove(path)
+  raises(function() mt.kernel(f) end, 'cannot be read')
+end)
+
+-- ---- wrong programs ------------------------------------------------------------------------------
+
+-- {body of function(x, y, n), line in it, what the message says}; x is (4) float32, y (4 x 5) int64, n = 3.
+local wrong = {
+  {'goto done\n::done::', 1, 'goto is not there in kernels; use while, break or return'},
+  {'local t = {1, 2}', 1, 'a table is not there in kernels; use a local for each value, a tensor or shared%(n%)'},
+  {'local i = grid(1)\nlocal f = function() end', 2, 'a function inside a kernel is not there; define it outside'},
+  {'local function f() end', 1, 'a function inside a kernel is not there; define it outside'},
+  {'for k, v in pairs(x) do end', 1, 'a for over an iterator is not there in kernels; use for i = 1, n do'},
+  {'local s = "a" .. "b"', 1, "'%.%.' joins strings, which kernels do not have"},
+  {'local s = "a"', 1, 'a string is no value in a kernel'},
+  {'local i = x:size(1)', 1, 'methods are not there in kernels; sizes are x%.shape%[d%] and #x'},
+  {'x[1, 2] = 3', 1, nil},
+  {'total = 1', 1, "'total' is no local of the kernel and cannot be set; write local total = %.%., or a tensor"},
+  {'\n\nx[1] = nothing', 3, "'nothing' is nil: no local, captured value, global or word of kernels has this name"},
+  {'x[1] = math.nothing(2)', 1, "'math%.nothing' is nil: .*kernels know the functions of math"},
+  {'x[1] = math.random()', 1, "'random' is not there in kernels; of Lua's functions they know math%.%*"},
+  {'x[1] = tonumber("1")', 1, "'tonumber' is a function of C, which kernels cannot use"},
+  {'x[1] = mt.exp(2)', 1, "'mt%.exp' is"},
+  {'x[1] = mt', 1, "'mt' is no number"},
+  {'x[1] = io.stdout', 1, "'io%.stdout' is a userdata, which kernels cannot use"},
+  {'x = 1', 1, "'x' is a tensor or function and cannot be set; use another local"},
+  {'x[1.5] = 1', 1, "an index into 'x' is a float; positions are whole numbers from 1: use math%.floor"},
+  {'local i = grid(1)\nx[i / 2] = 1', 2, "an index into 'x' is a float"},
+  {'x[true] = 1', 1, "an index into 'x' is a boolean"},
+  {'x[1][2] = 1', 1, "'x' has 1 dimension, here is one index more"},
+  {'y[1] = 1', 1, "cannot write to 'y', a tensor of 2 dimensions with 1 index; an element is y%[i%]%[j%]"},
+  {'x[1] = y[1]', 1, "cannot read 'y', a tensor of 2 dimensions with 1 index; an element is y%[i%]%[j%]"},
+  {'x[1] = x', 1, "cannot read 'x', a tensor of 1 dimension; an element is x%[i%]"},
+  {'x[1] = n[1]', 1, 'an index into a number'},
+  {'x[1] = x[1][1]', 1, 'one index more'},
+  {'y[1][1] = 0.5', 1, "'y' is a tensor of int64 and takes whole numbers, not a float: use math%.floor"},
+  {'y[1][1] = n / 2', 1, 'takes whole numbers, not a float: use math%.floor'},
+  {'x[1] = x[1] > 2', 1, "'x' is a tensor of float32 and takes a number, not a boolean: write x and 1 or 0"},
+  {'x[1] = true + 1', 1, 'arithmetic with a boolean; kernels calculate with numbers: write x and 1 or 0'},
+  {'x[1] = -(n > 2)', 1, 'arithmetic with a boolean'},
+  {'if n then x[1] = 1 end', 1, 'the condition is a number, which is always true in Lua; compare it, as in x ~= 0'},
+  {'while x[1] do end', 1, 'is a number, which is always true in Lua; compare it'},
+  {'x[1] = not n and 1 or 0', 1, "the operand of 'not' is a number, which is always true in Lua"},
+  {'local b = n > 1 and n\nx[1] = 0', 1, "an operand of 'and' or 'or' is a number, which is always true"},
+  {'local b = n > 1\nb = 5', 2, "'b' is a number here and a boolean elsewhere; a local has one type in a kernel"},
+  {'x[1] = n > 1 and true or 5', 1, 'is a number'},
+  {'x[1] = n == true and 1 or 0', 1, 'a comparison of a boolean with a number'},
+  {'x[1] = (n > 1) < (n > 2) and 1 or 0', 1, 'a comparison of a boolean by order'},
+  {'x[1] = nil', 1, 'nil is no value in a kernel; use a number or a boolean'},
+  {'local a = nil', 1, 'nil is no value in a kernel; local a alone declares it'},
+  {'if n == nil then x[1] = 1 end', 1, 'nothing is nil in a kernel'},
+  {'local a\nx[1] = a', 2, "'a' is read, but no value was ever given to it"},
+  {'return 1', 1, 'a kernel returns nothing; it writes into a tensor that it was given'},
+  {'local i, j = grid()', 1, 'grid takes the number of dimensions, grid%(1%) to grid%(3%)'},
+  {'local i = grid(4)', 1, 'grid takes the number of dimensions'},
+  {'local i, j = grid(1)', 1, '2 names, but the call gives 1 value'},
+  {'x[1] = thread_idx', 1, "'thread_idx' is no number; write thread_idx%.x"},
+  {'x[1] = thread_idx.w', 1, "thread_idx has %.x, %.y and %.z, not '%.w'"},
+  {'x[1] = block_dim()', 1, "'block_dim' is no function; write block_dim%.x"},
+  {'x[1] = grid', 1, "'grid' is no number"},
+  {'x[1] = x.size', 1, "a tensor in a kernel has elements, #x, x%.shape%[d%] and x%.ndim, not 'size'"},
+  {'x[1] = x.shape[2]', 1, "'x' has 1 dimension; there is no shape%[2%]"},
+  {'x[1] = x.shape[n]', 1, 'the dimension must be a whole literal or a captured whole number'},
+  {'x[1] = #n', 1, '# is the first size of a tensor, not of a value'},
+  {'local s = shared(n)', 1, 'a size of shared memory must be a whole literal or a captured whole number'},
+  {'local s = shared(20000)\ns[1] = 1', 1, '80000 bytes of shared memory; a block has at most 49152'},
+  {'local s = shared(100000)', 1, '100000 elements do not fit into 48 KiB of shared memory'},
+  {"local s = shared(4, 'complex')", 1, "'complex' is no dtype for shared memory; use float32"},
+  {'if n > 1 then local s = shared(4) end', 1, 'shared%(%.%.%) stands at the top of a kernel, outside of if and loops'},
+  {'barrier(1)', 1, 'barrier%(%) takes no arguments'},
+  {'atomic_add(x, 1)', 1, "atomic_add: 'x' has 1 dimension, got 0 indices"},
+  {'atomic_add(y, 1, 2)', 1, "atomic_add: 'y' has 2 dimensions, got 1 index"},
+  {'atomic_add(n, 1, 2)', 1, 'the first argument of atomic_add is a tensor'},
+  {'x[1] = warp_sum()', 1, 'warp_sum%(v%) takes one number'},
+  {'x[1] = shuffle_down(1)', 1, 'shuffle_down%(v, n%) takes a number and a distance'},
+  {'x[1] = math.sqrt(1, 2)', 1, 'math%.sqrt takes 1 argument, got 2'},
+  {'x[1] = math.atan2(1)', 1, 'math%.atan2 takes 2 arguments, got 1'},
+  {'x[1] = recursive(3)', 1, "'recursive' calls itself; kernels have no recursion, use a loop"},
+  {'x[1] = two(1)', 1, "'two' takes 2 arguments, got 1"},
+  {'x[1] = nothing_back(1)', 1, 'this call gives no value'},
+  {'x[1] = sometimes(n)', nil, "'sometimes' returns 1 value here and 2 elsewhere"},
+  {'for i = 1, 10, 0 do x[1] = i end', 1, 'a for with a step of 0 never ends'},
+  {'for i = 1, n / 2, n do x[1] = i end', 1, 'the end of this for is a float and its step no literal'},
+  {'for i = true, 3 do end', 1, "'for' limit must be a number"},
+  {'x[1] = 5LL', 1, 'the number 5LL is not there in kernels; whole numbers are 64%-bit as they are'},
+  {'x[1] = ...', 1, nil},
+  {'x[1], x[2] = 1', 1, '2 targets, but 1 value'},
+  {'for i = 1, 3 do break end\nlocal i = cfg[n]', 2, "the table 'cfg' is read through names or whole literals"},
+  {'cfg.k = 3', 1, 'only locals and elements of tensors can be set'},
+  {'local v = constant(n)', 1, 'constant%(t%) takes a tensor that was captured or passed'},
+  {"print 'x'", 1, 'a call in a kernel needs parentheses and numbers'},
+}
+local outer = "local mt = require 'mtorch' local cfg = {k = 2} " ..
+  [[local function recursive(n) return recursive(n - 1) end ]] ..
+  [[local function two(a, b) return a + b end local function nothing_back(a) end ]] ..
+  [[local function sometimes(a) if a > 1 then return 1, 2 end return 1 end return mt.kernel(function(x, y, n) ]]
+
+test('wrong programs are refused by one sentence with their line', function()
+  local count = 0
+  for _, case in ipairs(wrong) do
+    local chunk = loadstring(outer .. case[1] .. '\nend)')
+    if not chunk then
+      eq(case[3], nil) -- no Lua: its own compiler says so
+    else
+      count = count + 1
+      local ok, message = pcall(function() chunk()[{1, 1}](mt.zeros(4), mt.zeros({4, 5}, 'int64'), 3) end)
+      if ok then error('no error: ' .. case[1]) end
+      local line, text = message:match '^.-kernel: [^\n]-%.%.%."%]:(%d+): (.*)$'
+      if not line or not text:find(case[3]) or (case[2] and tonumber(line) ~= case[2]) or text:find '\n' then
+        error(('%s\ngives: %s\nexpected line %s: %s'):format(case[1], message, tostring(case[2]), case[3]))
+      end
+    end
+  end
+  eq(count >= 40, true)
+end)
+
+test('arguments and launches are checked', function()
+  local function add(x, n) local i = grid(1); x[i] = x[i] + n end
+  local k = mt.kernel(add)
+  local x = mt.zeros(4)
+  raises(function() k(x, 1) end, 'how many threads')
+  raises(function() k[{1}](x, 1) end, 'got 1 entry')
+  raises(function() k[{1, 4}](x) end, '1 argument given, it takes 2: add%(x, n%)')
+  raises(function() k[{1, 4}](x, 'a') end, "argument 2 'n' must be a tensor, a number or a boolean, got the string 'a'")
+  raises(function() k[{1, 4}](x, nil) end, "argument 2 'n' must be .*, got nil")
+  raises(function() k[{1, 4}]({}, 1) end, "argument 1 'x' must be .*, got a table")
+  raises(function() k[{1, 4}](1, 1) end, 'an index into a number')
+  raises(function() k[{1, 1025}](x, 1) end, '1025 threads in x of a block; 1 to 1024')
+  raises(function() k[{1, {64, 32}}](x, 1) end, '64 x 32 x 1 = 2048 threads in a block; at most 1024')
+  raises(function() k[{-1, 4}](x, 1) end, '%-1 blocks in x')
+  raises(function() k[{1, 1.5}](x, 1) end, 'must be a whole number')
+  raises(function() k:over(mt.zeros(2, 2, 2, 2)) end, 'over takes a tensor of 1 to 3 dimensions, got 4')
+  raises(function() k[{1, 4}](mt.zeros(4):requires_grad_(), 1) end,
+    "'x' requires a gradient, .*mt.no_grad.*mt.Function")
+  raises(function() k[{1, 4}](mt.zeros(1):expand(4), 1) end, 'add: ')
+  raises(function() print(k.speed) end, "a kernel has no 'speed'")
+  raises(function() k.speed = 1 end, 'cannot be set')
+  raises(function() mt.kernel(print) end, 'a Lua function is needed')
+  raises(function() mt.kernel(3) end, 'function')
+  eq(tostring(k), 'kernel add')
+  k[{0, 4}](x, 1)
+  eq(x:sum():item(), 0)
+  local w = mt.ones(4):requires_grad_()
+  mt.no_grad(function() k[{1, 4}](w, 1) end)
+  eq(w:tolist(), {2, 2, 2, 2})
+end)
+
+test('what a kernel writes is noticed by backward', function()
+  local x = mt.ones(3):requires_grad_()
+  local y = x * 1
+  local z = (y * y):sum()
+  local d = y:detach()
+  mt.kernel(function(d) d[grid(1)] = 0 end)[{1, 3}](d)
+  raises(function() z:backward() end, 'changed in place')
+end)
+
+-- ---- bounds --------------------------------------------------------------------------------------
+
+test('nothing outside of a tensor is touched; the first access there is named', function()
+  local whole = mt.zeros(10)
+  local x = whole[{{3, 6}}]
+  local k = mt.kernel(function(x, from)
+    local i = grid(1) + from
+    x[i] = i
+  end)
+  local text = raises(function() k[{1, 8}](x, 0) end,
+    ":%d+: k: index 5 is out of bounds in dimension 1 of 'x', which has the positions 1 to 4, in thread %(5, 1, 1%)")
+  eq(select(2, text:gsub('\n', '')), 0)
+  eq(whole:tolist(), {0, 0, 1, 2, 3, 4, 0, 0, 0, 0})
+  raises(function() k[{1, 2}](x, -1) end, 'index 0 is out of bounds')
+  raises(function() k[{1, 2}](x, 2 ^ 52) end, 'out of bounds')
+  eq(whole[1]:item() + whole[2]:item() + whole[7]:item(), 0)
+  raises(function()
+    mt.kernel(function(x, y) -- every kind of index
+      local i, j = grid(2)
+      y[i][j] = x[x[i] + i] + x[j * j] + x[3 * i - 2]
+    end)[{1, {4, 4}}](mt.range(1, 4):long(), mt.zeros({4, 4}, 'int64'))
+  end, 'out of bounds')
+  raises(function() mt.kernel(function(x) x[1] = x[7] end)[{1, 2}](x) end, 'index 7 is out of bounds')
+  raises(function() mt.kernel(function(x) x[9] = 1 end)[{1, 2}](x) end, 'index 9 is out of bounds')
+  raises(function() mt.kernel(function(x) x[1] = x[1] end)[{1, 2}](mt.zeros(0)) end, 'index 1 is out of bounds')
+  -- what a guard holds back is no fault
+  mt.kernel(function(x)
+    local i = grid(1)
+    if i > 1 and i < #x then x[i] = x[i - 1] * 0 + x[i + 1] * 0 end
+  end)[{4, 4}](x)
+end)
+
+test('whole numbers divided by zero', function()
+  local x = mt.zeros(4, 'int64')
+  local k = mt.kernel(function(x)
+    local i = grid(1)
+    if i ~= 3 then x[i] = math.floor(12 / (i - 3)) + 7 % (i - 3) end
+  end)
+  k[{1, 4}](x)
+  eq(x:tolist(), {-7, -12, 0, 12})
+  raises(function() mt.kernel(function(x) x[1] = 5 % (grid(1) - 1) end)[{1, 2}](x) end,
+    ':%d+: kernel: a whole number is divided by zero, in thread %(1, 1, 1%)')
+end)
+
+testing.finish()
