@@ -14,11 +14,13 @@ enum Opcode : int16_t {
   kInput = -1,     // an element of tensor `which`
   kNumber = -2,    // parameter `which` of the run
   kConstant = -3,  // `constant`
+  kReduce = -4,    // reduction `which` (kernels/reductions.h) of a value along the row
 };
 
 struct Instruction {
   int16_t op;     // the id of an elementwise operation, or an Opcode
   bool is_bool;   // the value is a bool, else a number
+  bool is_row;       // one value for a whole row, in a program that reduces rows
   int16_t in[3];  // the values that it reads; -1: none
   int16_t slot;   // the buffer of its value, while it is needed
   int32_t which;  // see Opcode; of an operation: where its parameters begin in Program::params
@@ -30,10 +32,12 @@ constexpr int kMaxProgramInputs = 24, kMaxProgramOutputs = 16;
 constexpr int kMaxProgramOperands = kMaxProgramInputs + kMaxProgramOutputs;
 constexpr int kMaxProgramSlots = 96;
 
-/// `output[k]` is the value of result k. Nothing in it changes once it has been made.
+/// `output[k]` is the value of result k. Nothing in it changes once it has been made. `by_rows`: it
+/// reduces rows, the lines along the last dimension of a run.
 struct Program {
   const Instruction* code;
   int count, inputs, outputs, numbers, slots;
+  bool by_rows;
   const int16_t* output;
   const double* params;  // of operations with parameters, kMaxParams (kernels/ops.h) for each
   uint64_t hash;         // of all above: equal programs are one object
@@ -41,7 +45,9 @@ struct Program {
 
 /// For every position of `size`: out[k] = result k of the program for the inputs' elements there.
 /// Operands [0, outputs) are the results, then come the inputs; numbers have dtype `dtype`, except
-/// results that are bool. An output may be exactly one of the inputs.
+/// results that are bool. An output may be exactly one of the inputs. A program by rows has them along
+/// the last dimension, at most kLongestRow elements; operands of one element a row have stride 0 there.
+constexpr int64_t kLongestRow = 16384, kTile = 4096;
 struct Run {
   const Program* program;
   Dtype dtype;
@@ -51,6 +57,12 @@ struct Run {
   void* data[kMaxProgramOperands];
   bool is_bool[kMaxProgramOperands];
   int64_t stride[kMaxProgramOperands][kMaxDims];
+  char* scratch;  // of a program by rows: row_scratch() bytes for each thread, 64-byte aligned
 };
+/// Elements of the rows that are calculated together.
+MT_HD constexpr int64_t tile_elements(int64_t row) { return row > kTile ? row : kTile; }
+MT_HD constexpr int64_t row_scratch(const Program& p, int64_t item, int64_t row) {
+  return (p.slots + p.inputs + p.outputs + 3) * (tile_elements(row) * item + 64);
+}
 
 }  // namespace mt

@@ -23,11 +23,19 @@ struct Box {
 
 }  // namespace
 
-Tensor* tensor_at(lua_State* L, int i) {
+Tensor* box_at(lua_State* L, int i) {
   Box* box = static_cast<Box*>(lua_touserdata(L, i));
   if (!box || lua_objlen(L, i) != sizeof(Box) || box->mark != Box::kMark) return nullptr;
   if (!box->tensor.defined()) fail("this tensor has been collected already");
   return &box->tensor;
+}
+const Tensor* shape_at(lua_State* L, int i) { return box_at(L, i); }
+
+Tensor* tensor_at(lua_State* L, int i) {
+  Tensor* const x = box_at(L, i);
+  if (x && x->impl()->deferred && !defers_now()) [[unlikely]]
+    evaluate(*x);
+  return x;
 }
 
 void push_tensor(lua_State* L, const Tensor& t) {

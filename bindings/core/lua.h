@@ -21,8 +21,8 @@ namespace mt::lua {
 class Args;
 
 /// Facts of a body: errors of the functions that it calls keep their names; elements of its result are
-/// not set.
-enum Fact : uint8_t { kKeepsNames = 1, kUnset = 2 };
+/// not set; in a fused function its arguments need no data, or it wants numbers and is refused there.
+enum Fact : uint8_t { kKeepsNames = 1, kUnset = 2, kDefers = 4, kWantsNumbers = 8 };
 
 /// What an entry runs. From bind<fn> it comes with the types of fn's parameters and results.
 struct Body {
@@ -175,8 +175,11 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
   }
 }
 
-/// The tensor at a stack index, or null.
+/// The tensor at a stack index, or null. Its data is there, unless it is an argument of an entry that
+/// defers.
 Tensor* tensor_at(lua_State* L, int index);
+/// The same, of which only shape and dtype are asked.
+const Tensor* shape_at(lua_State* L, int index);
 /// Pushes a tensor; an undefined one is nil. Only inside functions made by push_closure.
 void push_tensor(lua_State* L, const Tensor&);
 /// What __gc does.

@@ -38,13 +38,13 @@ bool Builder::Key::operator==(const Key& k) const {
          std::bit_cast<uint64_t>(constant) == std::bit_cast<uint64_t>(k.constant);
 }
 size_t Builder::KeyHash::operator()(const Key& k) const {
-  uint64_t h = mix(uint64_t(uint32_t(k.op)), uint64_t(uint32_t(k.which)) << 1 | k.is_bool);
+  uint64_t h = mix(uint64_t(uint32_t(k.op)), uint64_t(uint32_t(k.which)) << 2 | k.is_row << 1 | k.is_bool);
   for (int v : k.in) h = mix(h, uint64_t(uint32_t(v)));
   return mix(h, std::bit_cast<uint64_t>(k.constant));
 }
 
 int Builder::put(Instruction c) {
-  const Key key{c.op, {c.in[0], c.in[1], c.in[2]}, c.which, c.is_bool, c.constant};
+  const Key key{c.op, {c.in[0], c.in[1], c.in[2]}, c.which, c.is_bool, c.is_row, c.constant};
   const auto [at, is_new] = known_.try_emplace(key, count());
   if (!is_new) return at->second;
   if (count() >= 32000) fail("a compiled function of more than 32000 operations");
@@ -52,11 +52,20 @@ int Builder::put(Instruction c) {
   code_.push_back(c);
   return count() - 1;
 }
-int Builder::input(int which) { return put({kInput, false, {-1, -1, -1}, -1, which, 0, 0}); }
-int Builder::number(int which) { return put({kNumber, false, {-1, -1, -1}, -1, which, 0, 0}); }
-int Builder::constant(double x) { return put({kConstant, false, {-1, -1, -1}, -1, -1, 0, x}); }
+int Builder::input(int which, bool is_row) {
+  return put({kInput, false, is_row, {-1, -1, -1}, -1, which, 0, 0});
+}
+int Builder::number(int which) { return put({kNumber, false, true, {-1, -1, -1}, -1, which, 0, 0}); }
+int Builder::constant(double x) {
+  return put({kConstant, false, true, {-1, -1, -1}, -1, -1, 0, x});
+}
 int Builder::constant_bool(bool x) {
-  return put({kConstant, true, {-1, -1, -1}, -1, -1, 0, double(x)});
+  return put({kConstant, true, true, {-1, -1, -1}, -1, -1, 0, double(x)});
+}
+int Builder::reduce(int reduction, int value) {
+  if (is_row(value)) return -1;
+  const int number = as_number(value);
+  return put({kReduce, false, true, {int16_t(number), -1, -1}, -1, reduction, 0, 0});
 }
 
 std::optional<double> Builder::constant_of(int value) const {
@@ -167,8 +176,11 @@ int Builder::add(int op, const int* given, const double* params) {
       for (int k = 0; k < op::kMaxParams; ++k) params_.push_back(k < row.params ? params[k] : 0);
     }
   }
+  bool same_in_row = true;
+  for (int k = 0; k < row.inputs; ++k) same_in_row &= is_row(in[k]);
   return put({int16_t(op),
               row.answers_bool || bools,
+              same_in_row,
               {int16_t(in[0]), int16_t(in[1]), int16_t(in[2])},
               -1,
               which,
@@ -223,12 +235,14 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
     if (c.op == kConstant || c.op == kNumber) c.slot = take();
   for (int i = 0; i < n; ++i) {
     Instruction& c = code[size_t(i)];
-    if (c.op < 0) continue;
+    if (c.op < 0 && c.op != kReduce) continue;
     const auto release = [&](bool same_kind) {
       for (int k = 0; k < 3; ++k) {
         const int v = c.in[k];
-        if (v < 0 || last[size_t(v)] != i || code[size_t(v)].op < 0) continue;
-        if ((code[size_t(v)].is_bool == c.is_bool) != same_kind) continue;
+        if (v < 0 || last[size_t(v)] != i) continue;
+        const Instruction& x = code[size_t(v)];
+        if (x.op < 0 && x.op != kReduce) continue;
+        if ((x.is_bool == c.is_bool && x.is_row == c.is_row) != same_kind) continue;
         if (std::find(c.in, c.in + k, v) != c.in + k) continue;
         unused.push_back(code[size_t(v)].slot);
       }
@@ -259,7 +273,7 @@ bool same(const Program& a, const Program& b) {
   if (!std::equal(a.output, a.output + a.outputs, b.output)) return false;
   for (int i = 0; i < a.count; ++i) {
     const Instruction &x = a.code[i], &y = b.code[i];
-    if (x.op != y.op || x.is_bool != y.is_bool || x.line != y.line || x.which != y.which ||
+    if (x.op != y.op || x.is_bool != y.is_bool || x.is_row != y.is_row || x.line != y.line || x.which != y.which ||
         !std::equal(x.in, x.in + 3, y.in) || !same_bits(x.constant, y.constant))
       return false;
     for (int k = 0; x.op >= 0 && x.which >= 0 && k < op::kMaxParams; ++k)
@@ -308,18 +322,20 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
       outputs_(std::move(outputs)),
       params_(std::move(params)) {
   const int slots = assign_slots(code_, outputs_);
+  bool by_rows = false;
   uint64_t hash = mix(uint64_t(inputs), uint64_t(numbers));
   for (const Instruction& c : code_) {
     hash = mix(hash, uint64_t(uint16_t(c.op)) << 32 | uint64_t(uint32_t(c.line)));
     hash = mix(hash, uint64_t(uint16_t(c.in[0])) << 32 | uint64_t(uint16_t(c.in[1])) << 16 |
                          uint16_t(c.in[2]));
     hash = mix(hash, std::bit_cast<uint64_t>(c.constant));
+    by_rows |= c.op == kReduce || (c.op == kInput && c.is_row);
     if (c.op >= 0) whole_ &= keeps_whole(c.op);
     if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
   }
   for (int v : outputs_) hash = mix(hash, uint64_t(v));
   program_ = {code_.data(),    int(code_.size()), inputs, int(outputs_.size()), numbers, slots,
-              outputs_.data(), params_.data(),    hash};
+              by_rows, outputs_.data(), params_.data(),    hash};
 }
 
 std::string text_of(const Program& p) {
@@ -327,7 +343,8 @@ std::string text_of(const Program& p) {
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
     std::string line = fmt::format("%{} = ", i);
-    if (c.op == kInput) line += fmt::format("input {}", c.which + 1);
+    if (c.op == kInput) line += fmt::format("{} {}", c.is_row ? "row input" : "input", c.which + 1);
+    else if (c.op == kReduce) line += fmt::format("row {}", reduce_row(c.which).info->name);
     else if (c.op == kNumber) line += fmt::format("number {}", c.which + 1);
     else if (c.op == kConstant && c.is_bool) line += c.constant != 0 ? "true" : "false";
     else if (c.op == kConstant) line += fmt::format("{}", c.constant);

@@ -19,16 +19,20 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  int input(int which);   // an element of tensor `which`
+  int input(int which, bool is_row = false);  // an element of tensor `which`; one for a whole row
   int number(int which);  // parameter `which`
   int constant(double);
   int constant_bool(bool);
   /// Operation `op` of values; bools become 0 and 1 where it calculates.
   int add(int op, const int* in, const double* params = nullptr);
+  /// A reduction of kernels/reductions.h along the row; one of what is the same in a row is -1.
+  int reduce(int reduction, int value);
   /// The values of another program's outputs, for these values of its inputs and numbers.
   std::vector<int> add(const Expression&, const std::vector<int>& inputs);
 
   bool is_bool(int value) const { return code_[size_t(value)].is_bool; }
+  /// Whether a value is the same in a whole row.
+  bool is_row(int value) const { return code_[size_t(value)].is_row; }
   std::optional<double> constant_of(int value) const;
   const Instruction& instruction(int value) const { return code_[size_t(value)]; }
   const double* params_of(int value) const;
@@ -44,7 +48,7 @@ class Builder {
  private:
   struct Key {
     int op, in[3], which;
-    bool is_bool;
+    bool is_bool, is_row;
     double constant;
     bool operator==(const Key&) const;
   };
@@ -69,6 +73,7 @@ class Expression {
   /// Whether it has a result in integers: it only adds, subtracts, multiplies, compares, selects.
   bool is_whole() const { return whole_; }
   bool is_bool(int output) const { return program_.code[program_.output[output]].is_bool; }
+  bool is_row(int output) const { return program_.code[program_.output[output]].is_row; }
 
   /// The program of gradients: its results are those of the inputs in `wanted` (bits), in their order;
   /// its inputs are `operands`: k < outputs() the gradient of result k, else input k - outputs().
@@ -78,7 +83,8 @@ class Expression {
     std::vector<int>
         inputs;  // which inputs' gradients they are: those that are not zero everywhere
   };
-  const Gradient& gradient(unsigned wanted) const;
+  /// `row`: of a program by rows, how many elements a row has.
+  const Gradient& gradient(unsigned wanted, int64_t row = 0) const;
 
   Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
              std::vector<double> params, int inputs, int numbers);

@@ -2,7 +2,8 @@
 //
 // In forward mode, by one input after the other: a `select` takes one of two slopes, so the slope of
 // the branch that was not taken (log of a negative number) does no harm, as 0 times it would. Values
-// that several derivatives need are computed once.
+// that several derivatives need are computed once. Programs by rows go backwards, as a graph does.
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -93,22 +94,99 @@ int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::
   return sum;
 }
 
-Expression::Gradient derive(const Expression& e, unsigned wanted) {
+// ---- programs by rows: adjoints, from the results to the inputs -------------------------------------
+
+using ReduceFormula = Value (*)(const Value& g, const Value& x, const Value& y, double count);
+template <class Op> Value reduce_slope(const Value& g, const Value& x, const Value& y, double count) {
+  Builder& b = Building::current();
+  op::ReduceContext<Value> c{count, {}, Value()};
+  for (int k = 0; k < op::kMaxParams - 1; ++k) c.param[k] = Op::info.params[k].value;
+  const auto reduced = [&](auto other, const Value& of) {
+    return Value(Value::Id{b.reduce(op::reduction_id<decltype(other)>, of.id)});
+  };
+  if constexpr (Op::ties_share) c.second = reduced(op::Sum{}, Value(Op::ties(x, y)));
+  else if constexpr ((Op::info.reads & op::reads_second) != 0)
+    c.second = Op::second_of([&](auto other) { return reduced(other, x); }, count);
+  return Op::template df<Value>(g, x, y, c);
+}
+template <class Op> constexpr ReduceFormula reduce_formula() {
+  if constexpr (op::has_df<Op> && !Op::needs_index) return &reduce_slope<Op>;
+  else return nullptr;
+}
+template <class... Op> std::array<ReduceFormula, kReductions> collect_reductions(op::List<Op...>) {
+  return {reduce_formula<Op>()...};
+}
+const std::array<ReduceFormula, kReductions> reduce_formulas = collect_reductions(op::Reductions{});
+
+/// Walks a program by rows backwards.
+struct Adjoints {
+  Builder& b;
+  const int64_t row;
+  std::vector<int> of;  // a value's adjoint; -1: 0
+
+  void add(int value, int part, bool from_elements) {
+    if (from_elements && b.is_row(value) && !is_single(value)) {
+      const int count[] = {part, b.is_row(part) ? b.constant(double(row)) : -1};
+      part = b.is_row(part) ? b.add(op::id<op::Mul>, count)
+                            : b.reduce(op::reduction_id<op::Sum>, part);
+    }
+    const int in[] = {of[size_t(value)], part};
+    of[size_t(value)] = in[0] < 0 ? part : b.add(op::id<op::Add>, in);
+  }
+  bool is_single(int value) const {
+    const int op = b.instruction(value).op;
+    return op == kConstant || op == kNumber;
+  }
+  void visit(int i) {
+    const Instruction c = b.instruction(i);
+    const int g = of[size_t(i)];
+    if (g < 0 || c.is_bool || (c.op < 0 && c.op != kReduce)) return;
+    b.set_line(c.line);
+    if (c.op == kReduce) {
+      const ReduceFormula f = reduce_formulas[size_t(c.which)];
+      if (!f) fail("{} in a fused function has no gradient", reduce_row(c.which).info->name);
+      const Value x(Value::Id{c.in[0]}), y(Value::Id{i});
+      return add(c.in[0], f(Value(Value::Id{g}), x, y, double(row)).id, false);
+    }
+    const OpRow& r = op_row(c.op);
+    for (int k = 0; k < r.inputs; ++k) {
+      const Formula f = formulas[size_t(c.op)].by[k];
+      if (!f || b.is_bool(c.in[k]) || is_single(c.in[k])) continue;
+      std::vector<Value> operand{Value(Value::Id{g})};
+      for (int slot = 0; slot < 4; ++slot)
+        if (r.info->saves[k] >> slot & 1)
+          operand.emplace_back(Value::Id{slot == 3 ? i : c.in[slot]});
+      double params[4] = {};
+      if (const double* given = b.params_of(i)) std::copy_n(given, 4, params);
+      add(c.in[k], f(operand.data(), params).id, !c.is_row);
+    }
+  }
+};
+
+Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
   const Program& p = e.program();
   Builder b;
   const Building scope(b);
   std::vector<int> inputs, g;
-  for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k));
+  std::vector<char> row_input(size_t(p.inputs), 0);
+  for (int i = 0; i < p.count; ++i)
+    if (p.code[i].op == kInput) row_input[size_t(p.code[i].which)] = p.code[i].is_row;
+  for (int k = 0; k < p.inputs; ++k) inputs.push_back(b.input(k, row_input[size_t(k)]));
   std::vector<int> outputs = b.add(e, inputs);
   const int forward = b.count();
-  for (int k = 0; k < p.outputs; ++k) g.push_back(b.input(p.inputs + k));
+  for (int k = 0; k < p.outputs; ++k) g.push_back(b.input(p.inputs + k, p.by_rows && e.is_row(k)));
   for (int k = 0; k < p.outputs; ++k)
     if (e.is_bool(k)) outputs[size_t(k)] = -1;
   Expression::Gradient result;
   std::vector<int> gradients;
+  Adjoints adjoint{b, row, std::vector<int>(size_t(forward), -1)};
+  for (size_t k = 0; p.by_rows && k < outputs.size(); ++k)
+    if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
+  for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);
   for (int k = 0; k < p.inputs; ++k) {
     if (!(wanted >> k & 1)) continue;
-    const int id = gradient_by(b, k, outputs, g, inputs, forward);
+    const int id = p.by_rows ? adjoint.of[size_t(inputs[size_t(k)])]
+                             : gradient_by(b, k, outputs, g, inputs, forward);
     if (id < 0) continue;
     gradients.push_back(id);
     result.inputs.push_back(k);
@@ -122,7 +200,7 @@ Expression::Gradient derive(const Expression& e, unsigned wanted) {
     const Instruction& c = all.program().code[i];
     if (c.op != kInput) continue;
     const int k = c.which;
-    place[size_t(k)] = compact.input(int(result.operands.size()));
+    place[size_t(k)] = compact.input(int(result.operands.size()), c.is_row);
     result.operands.push_back(k < p.inputs ? p.outputs + k : k - p.inputs);
   }
   const std::vector<int> ids = compact.add(all, place);
@@ -134,13 +212,13 @@ Expression::Gradient derive(const Expression& e, unsigned wanted) {
 
 struct Expression::Derived {
   std::mutex lock;
-  std::map<unsigned, std::unique_ptr<Gradient>> known;
+  std::map<std::pair<unsigned, int64_t>, std::unique_ptr<Gradient>> known;
 };
 
-const Expression::Gradient& Expression::gradient(unsigned wanted) const {
+const Expression::Gradient& Expression::gradient(unsigned wanted, int64_t row) const {
   const std::lock_guard guard(derived_->lock);
-  std::unique_ptr<Gradient>& g = derived_->known[wanted];
-  if (!g) g = std::make_unique<Gradient>(derive(*this, wanted));
+  std::unique_ptr<Gradient>& g = derived_->known[{wanted, row}];
+  if (!g) g = std::make_unique<Gradient>(derive(*this, wanted, row));
   return *g;
 }
 std::shared_ptr<Expression::Derived> Expression::make_derived() {

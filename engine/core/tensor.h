@@ -14,6 +14,16 @@ struct Node;
 struct Hook;
 class Tensor;
 
+/// The data of a tensor that is computed when it is needed: a value of a fused function. Until then the
+/// tensor has a shape and a dtype, and no storage. Bindings compute what they are given.
+struct Deferred {
+  virtual ~Deferred() = default;
+  /// Gives x its storage and its place in the graph of gradients.
+  virtual void evaluate(const Tensor& x) = 0;
+  /// Adds to the elements to come; false where it cannot.
+  virtual bool add(double) { return false; }
+};
+
 /// What a Tensor points to. Sizes, strides and the offset count elements.
 struct TensorImpl {
   std::atomic<int> refs{1};
@@ -35,6 +45,7 @@ struct TensorImpl {
   TensorImpl* grad = nullptr;     // counted
   TensorImpl* pending = nullptr;  // counted: the gradient of a backward under way
   std::vector<std::shared_ptr<Hook>>* hooks = nullptr;  // owned: called with a leaf's gradient
+  Deferred* deferred = nullptr;                         // owned: computes the data
   int64_t size[kMaxDims], stride[kMaxDims];
 
   static TensorImpl* create();
@@ -107,6 +118,16 @@ class Tensor {
   void regenerate_node() const;  // inplace.cpp
   Ref<TensorImpl> impl_;
 };
+
+/// A tensor without data, which `deferred` will compute.
+Tensor deferred_tensor(const Shape&, Dtype, bool requires_grad, std::unique_ptr<Deferred>);
+/// Computes the data of x, if that waits.
+inline void evaluate(const Tensor& x) {
+  if (x.impl()->deferred) [[unlikely]]
+    x.impl()->deferred->evaluate(x);
+}
+/// Makes x, which waited, the tensor that was computed.
+void set_evaluated(const Tensor& x, const Tensor& computed);
 
 /// An uninitialised contiguous tensor.
 Tensor empty(const Shape&, Dtype, const Device& = cpu_device());

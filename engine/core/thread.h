@@ -8,6 +8,7 @@ namespace mt {
 
 class Tensor;
 struct CheckpointScope;  // autograd/function.h
+struct Deferral;         // ops/deferral.h
 struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h
@@ -35,6 +36,7 @@ struct ThreadState : ThreadDefaults {
   CheckpointScope* checkpoint = nullptr;  // the innermost
   Node* unused = nullptr;                 // nodes to be freed, a list
   bool freeing = false;                   // .. which is being done
+  Deferral* deferral = nullptr;           // the fused function that is running
 };
 extern constinit thread_local ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 

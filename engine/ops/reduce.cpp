@@ -1,5 +1,6 @@
 // reduce.cpp -- reductions of tensors: which dimensions go, the verb, the gradient
 #include "engine/core/upcast.h"
+#include "engine/ops/deferral.h"
 #include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
 
@@ -171,6 +172,10 @@ struct KeptShape {
 
 Tensor reduce_recorded(Reducing how, const Tensor& given, Tensor* second) {
   const ReduceEntry& e = entries[size_t(how.op)];
+  if (thread_state.deferral && !thread_state.out && !second) [[unlikely]] {
+    Tensor later = thread_state.deferral->reduce(how, given);
+    if (later.defined()) return later;
+  }
   const Tensor x = taken(how, given);
   if (!e.row.differentiable || !wants_grad(x)) return run_reduce(how, x, second);
   Tensor other;
@@ -281,6 +286,14 @@ ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64
   return at_least_1d(type.name, x, dim, [&](const Tensor& y, int d) {
     need_elements(type.name, y, d);
     ValuesIndices p;
+    if (thread_state.deferral && !thread_state.out) [[unlikely]] {
+      const int extreme = op == op::reduction_id<op::Argmax> ? op::reduction_id<op::Amax>
+                                                             : op::reduction_id<op::Amin>;
+      const Reducing how{extreme, type.name, 1u << d, keepdim};
+      p.values = thread_state.deferral->reduce(how, y);
+      if (p.values.defined())
+        return {p.values, thread_state.deferral->positions({op, type.name, 1u << d, keepdim}, y)};
+    }
     p.index = run_reduce({op, type.name, 1u << d, true, true}, y, &p.values);
     record_gather(type, y, p.values, d, p.index);
     return without(p, d, keepdim || x.dim() == 0);

@@ -2,10 +2,8 @@
 //
 // Each instruction runs its elementwise loop over a block of elements whose values lie in buffers in
 // the first-level cache. The bits are those of the operations called one after the other.
-#include "kernels/program.h"
+#include "kernels/cpu/program.h"
 
-#include "kernels/cpu/blocks.h"
-#include "kernels/cpu/elementwise.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kernels/verbs.h"
@@ -13,13 +11,6 @@
 namespace mt {
 inline namespace MT_ISA {
 namespace {
-
-/// An instruction made ready for a run.
-struct Step {
-  ElementwiseLoop loop;  // null: an input, a number or a constant
-  const double* params;
-  int one;  // the input that is a number of one element, or -1
-};
 
 struct Interpreter {
   const Run& r;
@@ -29,53 +20,27 @@ struct Interpreter {
   const int64_t block;      // elements of a block
   unsigned direct_outputs;  // bit k: result k may be written where it belongs at once
 
-  bool is_single(const Instruction& c) const { return c.op == kNumber || c.op == kConstant; }
-
   /// An operation takes a number of one element where its loop can; others read copies of it.
   void prepare() {
     for (int i = 0; i < p.count; ++i) {
       const Instruction& c = p.code[i];
-      step[i] = {nullptr, nullptr, -1};
+      step[i] = {nullptr, nullptr, -1, false};
       if (c.op < 0) continue;
       int last = 0;
       for (int k = 0; k < 3; ++k) last = c.in[k] >= 0 ? k : last;
       bool takes_one = false;
       const Dtype d = p.code[c.in[last]].is_bool ? Dtype::b8 : r.dtype;
       step[i].loop = elementwise_loop(c.op, d, takes_one);
+      step[i].takes_one = takes_one;
       step[i].params = c.which >= 0 ? p.params + c.which : nullptr;
       for (int k = 0; takes_one && k <= last; ++k)
         if (is_single(p.code[c.in[k]])) step[i].one = k;
     }
   }
 
-  /// The buffers of numbers and constants, filled for blocks of n elements.
-  void fill_singles(char* const* value, int64_t n) const {
-    for (int i = 0; i < p.count; ++i) {
-      const Instruction& c = p.code[i];
-      if (!is_single(c)) continue;
-      const double x = c.op == kNumber ? r.numbers[c.which] : c.constant;
-      if (c.is_bool) __builtin_memset(value[i], x != 0, size_t(n));
-      else if (r.dtype == Dtype::f32) fill(value[i], static_cast<float>(x), n);
-      else if (r.dtype == Dtype::f64) fill(value[i], x, n);
-      else if (r.dtype == Dtype::i64) fill(value[i], math::convert<int64_t>(x), n);
-      else if (r.dtype == Dtype::i32) fill(value[i], math::convert<int32_t>(x), n);
-      else fill(value[i], math::convert<uint8_t>(x), n);
-    }
-  }
-  template <class T> static void fill(char* at, T x, int64_t n) {
-    T* const to = reinterpret_cast<T*>(at);
-    for (int64_t i = 0; i < n; ++i) to[i] = x;
-  }
-
   void run_block(char* const* value, int64_t n) const {
-    for (int i = 0; i < p.count; ++i) {
-      const Step& s = step[i];
-      if (!s.loop) continue;
-      const Instruction& c = p.code[i];
-      char* const data[] = {value[i], value[c.in[0]], c.in[1] < 0 ? nullptr : value[c.in[1]],
-                            c.in[2] < 0 ? nullptr : value[c.in[2]]};
-      s.loop(data, n, s.params, s.one);
-    }
+    for (int i = 0; i < p.count; ++i)
+      if (step[i].loop) run_step(p, step, i, value, n);
   }
 
   /// The elements [begin, end) of the flattened index space.
@@ -93,7 +58,7 @@ struct Interpreter {
     char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * size_t(p.count)));
     for (int i = 0; i < p.count; ++i)
       value[i] = p.code[i].slot < 0 ? nullptr : slots + kBufferBytes * p.code[i].slot;
-    fill_singles(value, smaller(block, end - begin));
+    fill_singles(r, value, smaller(block, end - begin));
     for (int64_t at = begin, n; at < end && !mt_interrupted; at += n) {
       n = smaller(block, end - at);
       if (one_row) n = smaller(n, row - at % row);
@@ -115,21 +80,40 @@ struct Interpreter {
   }
 };
 
-/// The results that may be written before all inputs of their block have been read: those that are
-/// computed, no other result is, and that share no memory with an input.
+template <class T> void fill(char* at, T x, int64_t n) {
+  T* const to = reinterpret_cast<T*>(at);
+  for (int64_t i = 0; i < n; ++i) to[i] = x;
+}
+
+}  // namespace
+
+void fill_singles(const Run& r, char* const* value, int64_t n) {
+  const Program& p = *r.program;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    if (!is_single(c)) continue;
+    const double x = c.op == kNumber ? r.numbers[c.which] : c.constant;
+    if (c.is_bool) __builtin_memset(value[i], x != 0, size_t(n));
+    else if (r.dtype == Dtype::f32) fill(value[i], static_cast<float>(x), n);
+    else if (r.dtype == Dtype::f64) fill(value[i], x, n);
+    else if (r.dtype == Dtype::i64) fill(value[i], math::convert<int64_t>(x), n);
+    else if (r.dtype == Dtype::i32) fill(value[i], math::convert<int32_t>(x), n);
+    else fill(value[i], math::convert<uint8_t>(x), n);
+  }
+}
+
 unsigned find_direct_outputs(const Run& r) {
   const Program& p = *r.program;
   unsigned direct = 0;
   for (int k = 0; k < p.outputs; ++k) {
-    bool alone = p.code[p.output[k]].op >= 0;
+    const int op = p.code[p.output[k]].op;
+    bool alone = op >= 0 || op == kReduce;
     for (int j = 0; j < k; ++j) alone &= p.output[j] != p.output[k];
     for (int j = 0; j < p.inputs; ++j) alone &= r.data[p.outputs + j] != r.data[k];
     direct |= unsigned(alone) << k;
   }
   return direct;
 }
-
-}  // namespace
 
 void run(const Run& r) {
   const Program& p = *r.program;
@@ -151,6 +135,7 @@ void run(const Run& r) {
                  kBufferBytes / item,
                  find_direct_outputs(r)};
   in.prepare();
+  if (p.by_rows) return run_by_rows(r, in.step);
   parallel((total + kGrain - 1) / kGrain, total * p.count > 2 * kGrain, [&](int64_t piece) {
     in.run_piece(piece * kGrain, smaller(total, (piece + 1) * kGrain), ndim, size, strides);
   });

@@ -1,0 +1,19 @@
+// deferral.h -- who takes operations over to compute them together later: a fused function (compile/fuse.h)
+#pragma once
+#include "engine/ops/reduce_common.h"
+
+namespace mt {
+
+/// While one is set on a thread, elementwise operations and reductions ask it first.
+struct Deferral {
+  /// A tensor without data yet; undefined where it does not take the operation, and then the data of
+  /// all inputs is there.
+  virtual Tensor elementwise(int op, const Tensor* const* inputs, const double* params) = 0;
+  virtual Tensor reduce(const Reducing&, const Tensor&) = 0;
+  /// The positions that belong to such a reduction of x, computed when they are needed.
+  virtual Tensor positions(const Reducing&, const Tensor& x) = 0;
+  /// Computes all that waits: something is about to be changed in place.
+  virtual void evaluate_all() = 0;
+};
+
+}  // namespace mt

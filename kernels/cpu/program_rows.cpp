@@ -1,0 +1,160 @@
+// program_rows.cpp -- the run verb for programs that reduce rows: tiles of whole rows, all steps in cache
+#include "kernels/cpu/program.h"
+#include "kernels/device.h"
+#include "kernels/reductions.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+struct Rows {
+  const Run& r;
+  const Program& p;
+  const Step* const step;
+  const int64_t n, item;  // elements of a row, bytes of a number
+  const int64_t tile;     // bytes between buffers
+
+  int64_t bytes(int operand) const { return r.is_bool[operand] ? 1 : item; }
+  int64_t stride_in_row(int operand) const { return r.stride[operand][r.ndim - 1]; }
+  int64_t row_at(int operand, int64_t row) const {
+    return offset_of(row, r.ndim - 1, r.size, r.stride[operand]) * bytes(operand);
+  }
+  bool repeats_row(int operand) const {
+    for (int d = 0; d < r.ndim - 1; ++d)
+      if (r.stride[operand][d] != 0) return false;
+    return true;
+  }
+  /// Whether the rows follow each other in memory, so that they can stay where they are.
+  bool lies_flat(int operand) const {
+    int64_t expected = 1;
+    for (int d = r.ndim - 1; d >= 0; expected *= r.size[d--])
+      if (r.size[d] != 1 && r.stride[operand][d] != expected) return false;
+    return true;
+  }
+
+  /// Input k of `rows` rows, contiguous: where it lies, or copied into `buffer`.
+  char* read(int operand, bool is_row, int64_t row, int64_t rows, char* buffer) const {
+    char* const data = static_cast<char*>(r.data[operand]);
+    const int64_t size = bytes(operand), step_in_row = stride_in_row(operand);
+    if (!is_row && lies_flat(operand)) return data + row * n * size;
+    for (int64_t i = 0; i < rows; ++i) {
+      const char* const from = data + row_at(operand, row + i);
+      if (is_row) __builtin_memcpy(buffer + i * size, from, size_t(size));
+      else move_run(buffer + i * n * size, 1, from, step_in_row, n, size);
+    }
+    return buffer;
+  }
+  void write(int k, const char* value, bool is_row, int64_t row, int64_t rows) const {
+    char* const data = static_cast<char*>(r.data[k]);
+    const int64_t size = bytes(k);
+    for (int64_t i = 0; i < rows; ++i) {
+      char* const to = data + row_at(k, row + i);
+      if (is_row) __builtin_memcpy(to, value + i * size, size_t(size));
+      else move_run(to, stride_in_row(k), value + i * n * size, 1, n, size);
+    }
+  }
+
+  void reduce_rows(const Instruction& c, char* const* value, int i, int64_t rows) const {
+    Reduce d;
+    d.op = c.which, d.dtype = r.dtype, d.out = value[i], d.out2 = nullptr, d.in = value[c.in[0]];
+    for (double& x : d.param) x = 0;
+    d.kept = d.reduced = 1;
+    d.kept_size[0] = rows, d.out_stride[0] = 1, d.kept_stride[0] = n;
+    d.reduced_size[0] = n, d.reduced_stride[0] = 1;
+    reduce(d);
+  }
+
+  /// One element of a row beside whole rows: row after row, as a number where the loop takes one.
+  void run_mixed(int i, char* const* value, int64_t rows, char* copies) const {
+    const Instruction& c = p.code[i];
+    const Step& s = step[i];
+    const auto is_row = [&](int k) {
+      return c.in[k] >= 0 && p.code[c.in[k]].is_row && !is_single(p.code[c.in[k]]);
+    };
+    const int64_t out = c.is_bool ? 1 : item;
+    for (int64_t at = 0; at < rows; ++at) {
+      char* data[4] = {value[i] + at * n * out, nullptr, nullptr, nullptr};
+      int one = s.one;
+      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) {
+        const Instruction& x = p.code[c.in[k]];
+        const int64_t size = x.is_bool ? 1 : item;
+        data[k + 1] = value[c.in[k]] + (is_row(k) ? at * size : is_single(x) ? 0 : at * n * size);
+        if (!is_row(k)) continue;
+        if (s.takes_one && one < 0) one = k;
+        else move_run(copies, 1, data[k + 1], 0, n, size), data[k + 1] = copies, copies += n * size;
+      }
+      s.loop(data, n, s.params, one);
+    }
+  }
+
+  void run_tile(char* const* value, int64_t rows, char* copies) const {
+    for (int i = 0; i < p.count; ++i) {
+      const Instruction& c = p.code[i];
+      if (c.op == kReduce) reduce_rows(c, value, i, rows);
+      if (c.op < 0) continue;
+      bool mixed = false;
+      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) {
+        const Instruction& x = p.code[c.in[k]];
+        mixed |= x.is_row && !is_single(x);
+      }
+      if (mixed && !c.is_row) run_mixed(i, value, rows, copies);
+      else run_step(p, step, i, value, c.is_row ? rows : rows * n);
+    }
+  }
+
+  void run_piece(int64_t begin, int64_t end) const {
+    const int used = p.outputs + p.inputs;
+    char* at = r.scratch + worker_number() * row_scratch(p, item, n);
+    char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * size_t(p.count)));
+    char *buffer[kMaxProgramOperands], *const slots = at;
+    for (int i = 0; i < p.count; ++i)
+      value[i] = p.code[i].slot < 0 ? nullptr : slots + tile * p.code[i].slot;
+    for (int k = 0; k < used; ++k) buffer[k] = slots + tile * (p.slots + k);
+    char* const copies = slots + tile * (p.slots + used);
+    const int64_t most = tile_elements(n) / n;
+    fill_singles(r, value, smaller(most, end - begin) * n);
+    for (int64_t row = begin; row < end && !mt_interrupted; row += most) {
+      const int64_t rows = smaller(most, end - row);
+      for (int i = 0; i < p.count; ++i) {
+        const Instruction& c = p.code[i];
+        const int k = p.outputs + c.which;
+        if (c.op != kInput || (row > begin && value[i] && !c.is_row && repeats_row(k))) continue;
+        value[i] = read(k, c.is_row, row, rows, buffer[k]);
+      }
+      run_results(value, row, rows, copies);
+    }
+  }
+  /// Results that lie flat are computed where they belong.
+  void run_results(char** value, int64_t row, int64_t rows, char* copies) const {
+    for (int k = 0; k < p.outputs; ++k) {
+      const int i = p.output[k];
+      if (direct >> k & 1)
+        value[i] = static_cast<char*>(r.data[k]) + row * (p.code[i].is_row ? 1 : n) * bytes(k);
+    }
+    run_tile(value, rows, copies);
+    for (int k = 0; k < p.outputs; ++k)
+      if (!(direct >> k & 1)) write(k, value[p.output[k]], p.code[p.output[k]].is_row, row, rows);
+  }
+  unsigned direct = 0;
+};
+
+}  // namespace
+
+void run_by_rows(const Run& r, const Step* step) {
+  const Program& p = *r.program;
+  const int64_t n = r.size[r.ndim - 1], item = item_size(r.dtype);
+  const int64_t rows = count(r.ndim - 1, r.size);
+  if (rows == 0) return;
+  Rows work{r, p, step, n, item, tile_elements(n) * item + 64};
+  for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
+    if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k))) work.direct |= 1u << k;
+  const int64_t most = tile_elements(n) / smaller(tile_elements(n), n > 0 ? n : 1);
+  const int64_t per_piece = most * (kGrain / tile_elements(n) > 0 ? kGrain / tile_elements(n) : 1);
+  parallel((rows + per_piece - 1) / per_piece, rows * n * p.count > 2 * kGrain, [&](int64_t piece) {
+    work.run_piece(piece * per_piece, smaller(rows, (piece + 1) * per_piece));
+  });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
