@@ -20,7 +20,7 @@ enum Opcode : int16_t {
 struct Instruction {
   int16_t op;     // the id of an elementwise operation, or an Opcode
   bool is_bool;   // the value is a bool, else a number
-  bool is_row;       // one value for a whole row, in a program that reduces rows
+  bool is_row;    // one value for a whole row, in a program that reduces rows
   int16_t in[3];  // the values that it reads; -1: none
   int16_t slot;   // the buffer of its value, while it is needed
   int32_t which;  // see Opcode; of an operation: where its parameters begin in Program::params

@@ -10,6 +10,7 @@
 #include "bindings/core/indexing.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
+#include "engine/core/deferral.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/profile/profile.h"
@@ -134,11 +135,21 @@ std::string no_memory(lua_State* L, const std::string& before) {
       before, memory_use().live, lua_gc(L, LUA_GCCOUNT, 0));
 }
 
+/// A call inside a fused function: what waits is computed before something may change in place.
+void enter_deferred(const Entry& e) {
+  if (e.body.facts & kWantsNumbers)
+    fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+  const bool changes = e.in_place || name_of(e).ends_with('_') || e.internal;
+  if (changes && !(e.body.facts & kDefers)) thread_state.deferral->evaluate_all();
+}
+
 int run_entry(lua_State* L) {
   const Entry& e = *static_cast<const Entry*>(lua_touserdata(L, lua_upvalueindex(1)));
   Args args(L, e);
   calls.entry = &e;
   try {
+    if (thread_state.deferral) [[unlikely]]
+      enter_deferred(e);
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
@@ -152,6 +163,9 @@ int run_entry(lua_State* L) {
 }  // namespace
 
 lua_State* current_state() { return calls.collectable; }
+bool defers_now() {
+  return thread_state.deferral && calls.entry && (calls.entry->body.facts & kDefers);
+}
 
 void set_host() {
   static const bool once = [] {

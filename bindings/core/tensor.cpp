@@ -9,6 +9,7 @@
 #include "bindings/core/module.h"
 #include "bindings/core/registry.h"
 #include "engine/autograd/cycles.h"
+#include "engine/core/deferral.h"
 #include "engine/core/device.h"
 #include "engine/ops/views.h"
 #include "kernels/cpu/parallel.h"
@@ -160,11 +161,18 @@ bool push_method(lua_State* L, const std::string& key) {
 
 /// What the Lua-side __index does not find among the methods: fields, positions, and methods that
 /// nobody has asked for yet.
+/// Whether a field says nothing of the data.
+bool is_geometry(std::string_view key) {
+  return key == "shape" || key == "dtype" || key == "ndim" || key == "requires_grad";
+}
+
 int get_field(lua_State* L) {
-  const Tensor* self = tensor_at(L, 1);
+  const Tensor* self = shape_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
-  if (is_index(L, 2)) {
+  const bool index = is_index(L, 2);
+  if (x.impl()->deferred && (index || !is_geometry(lua_tostring(L, 2)))) evaluate(x);
+  if (index) {
     try {
       push_tensor(L, read_index(L, 2, x));
     } catch (const Error& e) { throw Error(named("index", e.what())); }
@@ -188,6 +196,7 @@ int set_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
+  if (thread_state.deferral) thread_state.deferral->evaluate_all();  // x may be what waits reads
   if (!is_index(L, 2)) {
     const std::string_view key = lua_tostring(L, 2);
     if (key == "requires_grad") {
@@ -238,7 +247,7 @@ int collect_garbage(lua_State* L) {
 }
 
 int length(lua_State* L) {
-  const Tensor* x = tensor_at(L, 1);
+  const Tensor* x = shape_at(L, 1);
   if (!x || x->dim() == 0) fail("#: a 0-d tensor has no length");
   lua_pushnumber(L, double(x->size(0)));
   return 1;
@@ -273,15 +282,17 @@ template <int (*body)(lua_State*)> int safely(lua_State* L) {
 // ---- methods about one tensor -------------------------------------------------------------------
 
 const Entry kMethods[] = {
-    {"dim(x)", "The number of dimensions.", bind<[](const Tensor& x) { return x.dim(); }>},
-    {"numel(x)", "The number of elements.", bind<[](const Tensor& x) { return x.numel(); }>},
+    {"dim(x)", "The number of dimensions.",
+     bind<[](const Tensor& x) { return x.dim(); }> | kDefers},
+    {"numel(x)", "The number of elements.",
+     bind<[](const Tensor& x) { return x.numel(); }> | kDefers},
     {"size(x, dim=nil)", "The shape as a list, or the size of one dimension.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
        if (!a.given(2)) return a.push(x.shape());
        if (x.dim() == 0) fail("size: a 0-d tensor has no dimensions");
        return a.push(double(x.size(wrap_dim("size", a.position(2), x.dim()))));
-     }},
+     } | kDefers},
     {"stride(x, dim=nil)", "How many elements apart neighbours lie, for each dimension or one.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -299,7 +310,7 @@ const Entry kMethods[] = {
        if (x.numel() != 1) x.item();  // the engine's sentence
        push_element(a.L, x, 0);
        return 1;
-     }},
+     } | kWantsNumbers},
     {"at(x, ..)", "The number at a position, x:at(i, j): fast, outside the graph.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -311,7 +322,7 @@ const Entry kMethods[] = {
          i = i * x.size(d) + index_position(index_number(a.L, d + 2), x.size(d), d);
        push_element(a.L, x, i);
        return 1;
-     }},
+     } | kWantsNumbers},
     {"tolist(x)", "Nested lists of numbers (booleans for bool); a number for a 0-d tensor.",
      [](Args& a) {
        const Tensor& x = a.tensor(1);
@@ -321,7 +332,7 @@ const Entry kMethods[] = {
        int64_t at = 0;
        push_list(a.L, contiguous(a.tensor(1).detach()), 0, at);
        return 1;
-     }},
+     } | kWantsNumbers},
     {"requires_grad_(x, wanted=true)", "Asks for a gradient (or no longer); returns x.",
      bind<[](const Tensor& x, bool wanted) -> const Tensor& { return x.requires_grad_(wanted); }>},
     {"backward(x, gradient=nil, retain_graph=false, create_graph=false)",

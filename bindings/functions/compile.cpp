@@ -4,6 +4,7 @@
 #include "bindings/functions/functions.h"
 #include "engine/compile/apply.h"
 #include "engine/compile/builder.h"
+#include "engine/compile/fuse.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {
@@ -155,7 +156,20 @@ int clone(Args& a) {
   return 1;
 }
 
+/// fused(fn, ..): fn(..), whose elementwise operations and reductions of rows wait.
+int fused(Args& a) {
+  a.function(1);
+  ir::Fuser fuser;
+  lua_call(a.L, a.count() - 1, LUA_MULTRET);
+  std::vector<Tensor> results;
+  for (int i = 1; i <= lua_gettop(a.L); ++i)
+    if (const Tensor* t = shape_at(a.L, i)) results.push_back(*t);
+  ir::Fuser::evaluate_together(results);
+  return lua_gettop(a.L);
+}
+
 const Entry kParts[] = {
+    {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
     {"clone(..)", "A copy of a Lua function.", clone},
     {"builder()", "An empty program.", new_builder},
     {"op(..)", "An operation's value: builder, operation, line, values.., parameters..",

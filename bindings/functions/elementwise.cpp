@@ -197,12 +197,17 @@ int mvlgamma_body(Args& a) {
 struct Special {
   const char *name, *arguments;
   int (*body)(Args&);
+  bool defers = false;  // it asks nothing of its tensors' data
 };
 const Special kSpecial[] = {
-    {"add", "x, y, alpha=1", scaled_body},        {"sub", "x, y, alpha=1", scaled_body},
-    {"div", "x, y, rounding_mode=nil", div_body}, {"gelu", "x, approximate='none'", gelu_body},
-    {"round", "x, decimals=0", round_body},       {"prelu", "x, weight", prelu_body},
-    {"lerp", "x, y, weight", elementwise_body},   {"clamp", "x, min=nil, max=nil", clamp_body},
+    {"add", "x, y, alpha=1", scaled_body, true},
+    {"sub", "x, y, alpha=1", scaled_body, true},
+    {"div", "x, y, rounding_mode=nil", div_body, true},
+    {"gelu", "x, approximate='none'", gelu_body, true},
+    {"round", "x, decimals=0", round_body},
+    {"prelu", "x, weight", prelu_body},
+    {"lerp", "x, y, weight", elementwise_body, true},
+    {"clamp", "x, min=nil, max=nil", clamp_body, true},
     {"polygamma", "x, n", polygamma_body},
 };
 const Special* special(const OpRow& row) {
@@ -267,6 +272,7 @@ const std::deque<Generated>& generated() {
         g.entry.signature = g.signature.c_str(), g.entry.doc = g.doc.c_str();
         const Special* own = special(row);
         g.entry.body = own ? Body(own->body) : generic_body(row);
+        if (!in_place && (!own || own->defers)) g.entry.body = g.entry.body | kDefers;
         g.entry.op = i, g.entry.in_place = in_place;
       }
     }
@@ -386,7 +392,7 @@ void open_operators(lua_State* L) {
         lua_setfield(L, -2, o.event);
       }
   static const Entry negate{"neg(x, ignored=nil)", "-x.",
-                            [](Args& a) { return a.push(-a.tensor(1)); }};
+                            [](Args& a) { return a.push(-a.tensor(1)); } | kDefers};
   push_function(L, negate);
   lua_setfield(L, -2, "__unm");
   lua_pop(L, 1);

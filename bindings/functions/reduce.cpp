@@ -58,7 +58,11 @@ template <class Op> int reduced(Args& a) {
     if constexpr (named > 0) return a.push(as_named(a, named, run(converted(a, named))));
     const Tensor y = run(a.tensor(1));
     if constexpr (Op::info.result == op::Result::boolean)
-      if (!a.given(2) && !a.out()) return a.push(y.item() != 0);
+      if (!a.given(2) && !a.out()) {
+        if (thread_state.deferral)
+          fail("a fused function cannot ask for numbers; return the tensor and ask outside");
+        return a.push(y.item() != 0);
+      }
     return a.push(y);
   }
 }
@@ -93,7 +97,7 @@ template <class Op> void add_reduction(std::deque<Generated>& all) {
     Generated& g = all.emplace_back();
     g.signature = fmt::format("{}(x, {}=nil, keepdim=false{}, {{out=}})", Op::info.name,
                               Op::needs_index ? "dim" : "[dim]", params_text(Op::info));
-    g.doc = Op::info.doc, g.entry.body = Body(reduced<Op>);
+    g.doc = Op::info.doc, g.entry.body = Body(reduced<Op>) | kDefers;
   }
 }
 template <class Op> void add_scan(std::deque<Generated>& all) {
@@ -259,15 +263,16 @@ int histogram_body(Args& a) {
 /// Functions of the module that are methods of their first argument too.
 const Entry kMethods[] = {
     {"mean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})",
-     "The mean of all elements, or along dimensions; of nothing NaN.", reduced_as<mean>},
+     "The mean of all elements, or along dimensions; of nothing NaN.",
+     Body(reduced_as<mean>) | kDefers},
     {"aminmax(x, dim=nil, keepdim=false)", "The smallest and the largest element: two tensors.",
      aminmax_body},
     {"max(x, dim=nil, keepdim=false, {out=})",
      "The largest element; with dim values and positions; with a tensor maximum(x, y).",
-     extremes<op::Maximum, op::Amax, max_along>},
+     Body(extremes<op::Maximum, op::Amax, max_along>) | kDefers},
     {"min(x, dim=nil, keepdim=false, {out=})",
      "The smallest element; with dim values and positions; with a tensor minimum(x, y).",
-     extremes<op::Minimum, op::Amin, min_along>},
+     Body(extremes<op::Minimum, op::Amin, min_along>) | kDefers},
     {"nansum(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The sum of what is not NaN.",
      reduced_as<nansum>},
     {"nanmean(x, [dim]=nil, keepdim=false, dtype=nil, {out=})", "The mean of what is not NaN.",

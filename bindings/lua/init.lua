@@ -73,7 +73,7 @@ local function library()
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
     lazy[name] = function() return require('mtorch.core.gradient')[name] end
   end
-  for _, name in ipairs {'map', 'zip', 'reduce'} do
+  for _, name in ipairs {'map', 'zip', 'reduce', 'fuse'} do
     lazy[name] = function() return require('mtorch.compile.map')[name] end
   end
   lazy.kernel = function() return require 'mtorch.compile.kernel' end

@@ -9,6 +9,7 @@
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt::ir {
 namespace {
@@ -31,35 +32,40 @@ Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
   return !whole ? default_dtype() : d == Dtype::b8 ? Dtype::i64 : d;
 }
 
-/// Runs the program over operands of one shape, all of its dtype.
-void run(const Expression& e, Dtype dtype, const Tensor* const* out, const Tensor* const* in,
-         const double* numbers) {
+/// Runs the program over operands of the shape of `space`, all of its dtype, or of one element a row.
+void run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* const* out,
+         const Tensor* const* in, const double* numbers, const Device& device) {
   const Program& p = e.program();
-  const Tensor& first = *out[0];
   Run r;
   r.program = &p, r.dtype = dtype, r.numbers = numbers;
-  const int used = p.outputs + p.inputs;
-  bool flat = true;
+  const int used = p.outputs + p.inputs, last = space.size() - 1;
+  bool flat = !p.by_rows;
   for (int k = 0; k < used; ++k) {
     const Tensor& x = k < p.outputs ? *out[k] : *in[k - p.outputs];
     r.data[k] = x.data();
     r.is_bool[k] = k < p.outputs && e.is_bool(k);
     flat &= x.is_contiguous();
   }
-  r.ndim = flat ? 1 : first.dim();
-  if (flat) r.size[0] = first.numel();
-  for (int d = 0; !flat && d < r.ndim; ++d) r.size[d] = first.size(d);
+  r.ndim = flat ? 1 : space.size();
+  if (flat) r.size[0] = out[0]->numel();
+  for (int d = 0; !flat && d < r.ndim; ++d) r.size[d] = space[d];
   for (int k = 0; k < used; ++k) {
     const TensorImpl& x = *(k < p.outputs ? *out[k] : *in[k - p.outputs]).impl();
     if (flat) r.stride[k][0] = 1;
     else std::memcpy(r.stride[k], x.stride, sizeof(int64_t) * size_t(r.ndim));
+    if (p.by_rows && x.size[last] == 1) r.stride[k][last] = 0;
   }
-  first.device().run(r);
+  Tensor scratch;
+  if (p.by_rows) {
+    scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
+    r.scratch = static_cast<char*>(scratch.data());
+  }
+  device.run(r);
 }
 
 /// The results, without a gradient, of inputs of one shape and dtype.
 std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
-                            const Shape& shape, const Device& device, const double* numbers,
+                            const Shape& space, const Device& device, const double* numbers,
                             const Tensor* target) {
   const Program& p = e.program();
   const Dtype calculated = wide(dtype);
@@ -71,10 +77,12 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
   }
   for (int k = 0; k < p.outputs; ++k) {
     const Dtype d = e.is_bool(k) ? Dtype::b8 : calculated;
+    Shape shape = space;
+    if (p.by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
     results[size_t(k)] = result_in(target, shape, d, device);
     out[k] = &results[size_t(k)];
   }
-  run(e, calculated, out, in, numbers);
+  run(e, calculated, space, out, in, numbers, device);
   if (calculated != dtype)
     for (int k = 0; k < p.outputs; ++k)
       if (!e.is_bool(k)) results[size_t(k)] = to(results[size_t(k)], dtype);
@@ -125,8 +133,14 @@ bool record_small(const Expression& e, const Expression::Gradient& d, unsigned w
   return true;
 }
 
+/// A gradient in the shape of its input: one element a row for all of it.
+Tensor in_shape(const Tensor& g, const Shape& shape) {
+  return g.shape() == shape ? g : expand(g, shape);
+}
+
 std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient& d,
-                                 const char* name, const std::vector<Tensor>& inputs,
+                                 const char* name, const Shape& space,
+                                 const std::vector<Tensor>& inputs,
                                  const std::vector<Tensor>& outputs, const double* numbers) {
   const int results = e.program().outputs;
   std::vector<Tensor> save;
@@ -136,29 +150,34 @@ std::vector<Tensor> record_large(const Expression& e, const Expression::Gradient
     if (k >= results) save.push_back(inputs[size_t(k - results)]);
   }
   std::vector<double> kept(numbers, numbers + e.program().numbers);
-  const auto backward = [&d, place, kept, n = inputs.size()](const std::vector<Tensor>& g) {
+  std::vector<Shape> shapes;
+  for (const Tensor& x : inputs) shapes.push_back(x.shape());
+  const Dtype dtype = inputs[0].dtype();
+  const auto backward = [&d, place, kept, shapes, space, dtype](const std::vector<Tensor>& g) {
     const std::vector<Tensor> saved = saved_tensors();
-    std::vector<Tensor> operands, dx(n);
+    std::vector<Tensor> operands, dx(shapes.size());
     for (int k : place) operands.push_back(k < 0 ? g[size_t(-1 - k)] : saved[size_t(k)]);
     const std::vector<Tensor> found =
-        apply(*d.expression, "the gradient of map", operands, kept.data());
-    for (size_t k = 0; k < d.inputs.size(); ++k) dx[size_t(d.inputs[k])] = found[k];
+        apply_in(*d.expression, "a compiled gradient", operands, dtype, space, kept.data());
+    for (size_t k = 0; k < d.inputs.size(); ++k)
+      dx[size_t(d.inputs[k])] = in_shape(found[k], shapes[size_t(d.inputs[k])]);
     return dx;
   };
   return record_function(name, inputs, outputs, std::vector<bool>(outputs.size(), false), save,
                          backward);
 }
 
-std::vector<Tensor> recorded(const Expression& e, const char* name,
+std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape& space,
                              const std::vector<Tensor>& inputs, std::vector<Tensor> outputs,
                              const double* numbers) {
   unsigned wanted = 0;
   for (size_t k = 0; k < inputs.size(); ++k) wanted |= unsigned(inputs[k].requires_grad()) << k;
-  const Expression::Gradient& d = e.gradient(wanted);
+  const bool by_rows = e.program().by_rows;
+  const Expression::Gradient& d = e.gradient(wanted, by_rows ? space[space.size() - 1] : 0);
   if (!d.expression) return outputs;
-  if (outputs.size() == 1 && record_small(e, d, wanted, inputs, outputs[0], numbers))
+  if (outputs.size() == 1 && !by_rows && record_small(e, d, wanted, inputs, outputs[0], numbers))
     return outputs;
-  return record_large(e, d, name, inputs, outputs, numbers);
+  return record_large(e, d, name, space, inputs, outputs, numbers);
 }
 
 }  // namespace
@@ -184,8 +203,18 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
     inputs.push_back(y.shape() == shape ? y : expand(y, shape));
   }
   std::vector<Tensor> results = compute(e, inputs, dtype, shape, device, numbers, out);
-  return wants && is_float(dtype) ? recorded(e, name, inputs, std::move(results), numbers)
+  return wants && is_float(dtype) ? recorded(e, name, shape, inputs, std::move(results), numbers)
                                   : results;
+}
+
+std::vector<Tensor> apply_in(const Expression& e, const char* name,
+                             const std::vector<Tensor>& inputs, Dtype dtype, const Shape& space,
+                             const double* numbers) {
+  bool wants = false;
+  for (const Tensor& x : inputs) wants |= wants_grad(x);
+  const Device& device = inputs.empty() ? cpu_device() : inputs[0].device();
+  std::vector<Tensor> results = compute(e, inputs, dtype, space, device, numbers, nullptr);
+  return wants ? recorded(e, name, space, inputs, std::move(results), numbers) : results;
 }
 
 }  // namespace mt::ir

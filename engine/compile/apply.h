@@ -13,4 +13,9 @@ namespace mt::ir {
 std::vector<Tensor> apply(const Expression&, const char* name, const std::vector<Tensor>& inputs,
                           const double* numbers);
 
+/// The same for inputs that have the shape of `space`, or of one element a row of it (its last dimension 1),
+/// in `dtype`. Results that are the same in a row have one element a row.
+std::vector<Tensor> apply_in(const Expression&, const char* name, const std::vector<Tensor>& inputs,
+                             Dtype dtype, const Shape& space, const double* numbers);
+
 }  // namespace mt::ir

@@ -34,11 +34,13 @@ bool keeps_whole(int op) {
 thread_local Builder* Building::current_ = nullptr;
 
 bool Builder::Key::operator==(const Key& k) const {
-  return op == k.op && which == k.which && is_bool == k.is_bool && std::equal(in, in + 3, k.in) &&
+  return op == k.op && which == k.which && is_bool == k.is_bool && is_row == k.is_row &&
+         std::equal(in, in + 3, k.in) &&
          std::bit_cast<uint64_t>(constant) == std::bit_cast<uint64_t>(k.constant);
 }
 size_t Builder::KeyHash::operator()(const Key& k) const {
-  uint64_t h = mix(uint64_t(uint32_t(k.op)), uint64_t(uint32_t(k.which)) << 2 | k.is_row << 1 | k.is_bool);
+  uint64_t h =
+      mix(uint64_t(uint32_t(k.op)), uint64_t(uint32_t(k.which)) << 2 | k.is_row << 1 | k.is_bool);
   for (int v : k.in) h = mix(h, uint64_t(uint32_t(v)));
   return mix(h, std::bit_cast<uint64_t>(k.constant));
 }
@@ -55,7 +57,9 @@ int Builder::put(Instruction c) {
 int Builder::input(int which, bool is_row) {
   return put({kInput, false, is_row, {-1, -1, -1}, -1, which, 0, 0});
 }
-int Builder::number(int which) { return put({kNumber, false, true, {-1, -1, -1}, -1, which, 0, 0}); }
+int Builder::number(int which) {
+  return put({kNumber, false, true, {-1, -1, -1}, -1, which, 0, 0});
+}
 int Builder::constant(double x) {
   return put({kConstant, false, true, {-1, -1, -1}, -1, -1, 0, x});
 }
@@ -200,6 +204,7 @@ std::vector<int> Builder::add(const Expression& e, const std::vector<int>& input
       if (c.in[k] >= 0) in[k] = value[size_t(c.in[k])];
     value[size_t(i)] = c.op == kInput    ? inputs[size_t(c.which)]
                        : c.op == kNumber ? number(c.which)
+                       : c.op == kReduce ? reduce(c.which, in[0])
                        : c.op == kConstant
                            ? (c.is_bool ? constant_bool(c.constant != 0) : constant(c.constant))
                            : add(c.op, in, c.which < 0 ? nullptr : p.params + c.which);
@@ -273,8 +278,9 @@ bool same(const Program& a, const Program& b) {
   if (!std::equal(a.output, a.output + a.outputs, b.output)) return false;
   for (int i = 0; i < a.count; ++i) {
     const Instruction &x = a.code[i], &y = b.code[i];
-    if (x.op != y.op || x.is_bool != y.is_bool || x.is_row != y.is_row || x.line != y.line || x.which != y.which ||
-        !std::equal(x.in, x.in + 3, y.in) || !same_bits(x.constant, y.constant))
+    if (x.op != y.op || x.is_bool != y.is_bool || x.is_row != y.is_row || x.line != y.line ||
+        x.which != y.which || !std::equal(x.in, x.in + 3, y.in) ||
+        !same_bits(x.constant, y.constant))
       return false;
     for (int k = 0; x.op >= 0 && x.which >= 0 && k < op::kMaxParams; ++k)
       if (!same_bits(a.params[x.which + k], b.params[y.which + k])) return false;
@@ -284,27 +290,31 @@ bool same(const Program& a, const Program& b) {
 
 }  // namespace
 
-const Expression& Builder::finish(const std::vector<int>& outputs, int inputs, int numbers) const {
+Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
   std::vector<char> live(code_.size(), 0);
   for (int v : outputs) live[size_t(v)] = 1;
   for (size_t i = code_.size(); i-- > 0;)
     for (int v : code_[i].in)
       if (live[i] && v >= 0) live[size_t(v)] = 1;
-  std::vector<Instruction> code;
-  std::vector<int16_t> place(code_.size(), -1), results;
+  Finished f;
+  std::vector<int16_t> place(code_.size(), -1);
   for (size_t i = 0; i < code_.size(); ++i) {
     if (!live[i]) continue;
-    place[i] = int16_t(code.size());
-    code.push_back(code_[i]);
-    for (int16_t& v : code.back().in)
+    place[i] = int16_t(f.code.size());
+    f.code.push_back(code_[i]);
+    for (int16_t& v : f.code.back().in)
       if (v >= 0) v = place[size_t(v)];
   }
-  for (int v : outputs) results.push_back(place[size_t(v)]);
-  if (inputs > kMaxProgramInputs || results.size() > size_t(kMaxProgramOutputs))
+  for (int v : outputs) f.outputs.push_back(place[size_t(v)]);
+  return f;
+}
+
+const Expression& Builder::intern(Finished f, int inputs, int numbers) const {
+  if (inputs > kMaxProgramInputs || f.outputs.size() > size_t(kMaxProgramOutputs))
     fail("a compiled function has {} tensors to read and {} to write; at most {} and {}", inputs,
-         results.size(), kMaxProgramInputs, kMaxProgramOutputs);
-  auto made =
-      std::make_unique<Expression>(std::move(code), std::move(results), params_, inputs, numbers);
+         f.outputs.size(), kMaxProgramInputs, kMaxProgramOutputs);
+  auto made = std::make_unique<Expression>(std::move(f.code), std::move(f.outputs), params_, inputs,
+                                           numbers);
   if (made->program().slots > kMaxProgramSlots)
     fail("a compiled function needs {} values at once; at most {}: divide it",
          made->program().slots, kMaxProgramSlots);
@@ -314,6 +324,22 @@ const Expression& Builder::finish(const std::vector<int>& outputs, int inputs, i
   for (auto at = first; at != last; ++at)
     if (same(at->second->program(), made->program())) return *at->second;
   return *known.all.emplace(made->program().hash, std::move(made))->second;
+}
+
+const Expression& Builder::finish(const std::vector<int>& outputs, int inputs, int numbers) const {
+  return intern(live_code(outputs), inputs, numbers);
+}
+const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<int>& inputs,
+                                  std::vector<int>& numbers) const {
+  Finished f = live_code(outputs);
+  inputs.clear(), numbers.clear();
+  for (Instruction& c : f.code) {
+    std::vector<int>* const list = c.op == kInput ? &inputs : c.op == kNumber ? &numbers : nullptr;
+    if (!list) continue;
+    list->push_back(c.which);
+    c.which = int(list->size()) - 1;
+  }
+  return intern(std::move(f), int(inputs.size()), int(numbers.size()));
 }
 
 Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
@@ -334,8 +360,8 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
     if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
   }
   for (int v : outputs_) hash = mix(hash, uint64_t(v));
-  program_ = {code_.data(),    int(code_.size()), inputs, int(outputs_.size()), numbers, slots,
-              by_rows, outputs_.data(), params_.data(),    hash};
+  program_ = {code_.data(), int(code_.size()), inputs,          int(outputs_.size()), numbers,
+              slots,        by_rows,           outputs_.data(), params_.data(),       hash};
 }
 
 std::string text_of(const Program& p) {

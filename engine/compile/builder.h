@@ -20,7 +20,7 @@ class Builder {
   Builder& operator=(const Builder&) = delete;
 
   int input(int which, bool is_row = false);  // an element of tensor `which`; one for a whole row
-  int number(int which);  // parameter `which`
+  int number(int which);                      // parameter `which`
   int constant(double);
   int constant_bool(bool);
   /// Operation `op` of values; bools become 0 and 1 where it calculates.
@@ -44,6 +44,9 @@ class Builder {
   /// The program that computes these values; equal programs are one object, which is never freed.
   /// Throws where it is larger than devices take.
   const Expression& finish(const std::vector<int>& outputs, int inputs, int numbers) const;
+  /// The same with those inputs and numbers alone that it reads: in the order of these lists.
+  const Expression& finish(const std::vector<int>& outputs, std::vector<int>& inputs,
+                           std::vector<int>& numbers) const;
 
  private:
   struct Key {
@@ -56,6 +59,12 @@ class Builder {
     size_t operator()(const Key&) const;
   };
   int put(Instruction);
+  struct Finished {
+    std::vector<Instruction> code;
+    std::vector<int16_t> outputs;
+  };
+  Finished live_code(const std::vector<int>& outputs) const;
+  const Expression& intern(Finished, int inputs, int numbers) const;
   int simplified(int op, const int* in, int n);
   int folded(int op, const int* in, int n, const double* params);
   int power(int x, double exponent);

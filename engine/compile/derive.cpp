@@ -97,7 +97,8 @@ int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::
 // ---- programs by rows: adjoints, from the results to the inputs -------------------------------------
 
 using ReduceFormula = Value (*)(const Value& g, const Value& x, const Value& y, double count);
-template <class Op> Value reduce_slope(const Value& g, const Value& x, const Value& y, double count) {
+template <class Op>
+Value reduce_slope(const Value& g, const Value& x, const Value& y, double count) {
   Builder& b = Building::current();
   op::ReduceContext<Value> c{count, {}, Value()};
   for (int k = 0; k < op::kMaxParams - 1; ++k) c.param[k] = Op::info.params[k].value;

@@ -22,7 +22,8 @@ class Building {
 
 /// A value of the program under construction.
 struct Value {
-  int id;
+  int id = -1;
+  Value() = default;
   struct Id {
     int id;
   };

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 #include <new>
+#include <utility>
 
 #include "engine/autograd/cycles.h"
 #include "engine/autograd/graph.h"

@@ -8,7 +8,7 @@ namespace mt {
 
 class Tensor;
 struct CheckpointScope;  // autograd/function.h
-struct Deferral;         // ops/deferral.h
+struct Deferral;         // deferral.h
 struct Device;
 struct Node;
 struct Walk;  // autograd/graph.h

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/deferral.h"
 #include "engine/core/device.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/deferral.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"

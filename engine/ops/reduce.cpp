@@ -1,6 +1,6 @@
 // reduce.cpp -- reductions of tensors: which dimensions go, the verb, the gradient
+#include "engine/core/deferral.h"
 #include "engine/core/upcast.h"
-#include "engine/ops/deferral.h"
 #include "engine/ops/out.h"
 #include "engine/ops/reduce_common.h"
 
@@ -292,7 +292,8 @@ ValuesIndices extreme_along(const NodeType& type, int op, const Tensor& x, int64
       const Reducing how{extreme, type.name, 1u << d, keepdim};
       p.values = thread_state.deferral->reduce(how, y);
       if (p.values.defined())
-        return {p.values, thread_state.deferral->positions({op, type.name, 1u << d, keepdim}, y)};
+        return ValuesIndices{
+            p.values, thread_state.deferral->positions({op, type.name, 1u << d, keepdim}, y)};
     }
     p.index = run_reduce({op, type.name, 1u << d, true, true}, y, &p.values);
     record_gather(type, y, p.values, d, p.index);
@@ -314,7 +315,7 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   need_float("mean", x);
   const unsigned mask = dims_mask("mean", x, dims);
   const Tensor total = reduce_recorded({op::reduction_id<op::Sum>, "mean", mask, keepdim}, x);
-  const Into same(total.requires_grad() ? nullptr : &total);
+  const Into same(total.requires_grad() || total.impl()->deferred ? nullptr : &total);
   return total / Tensor(double(count_of(x, mask)));
 }
 

@@ -4,6 +4,7 @@
 // the first-level cache. The bits are those of the operations called one after the other.
 #include "kernels/cpu/program.h"
 
+#include "kernels/cpu/native.h"
 #include "kernels/device.h"
 #include "kernels/ops.h"
 #include "kernels/verbs.h"
@@ -15,27 +16,19 @@ namespace {
 struct Interpreter {
   const Run& r;
   const Program& p;
-  Step* const step;
+  const Step* const step;
   const int64_t item;       // bytes of a number
   const int64_t block;      // elements of a block
   unsigned direct_outputs;  // bit k: result k may be written where it belongs at once
+  int ndim;                 // of the collapsed run
+  const int64_t* size;
+  const int64_t (*stride)[kMaxDims];
 
-  /// An operation takes a number of one element where its loop can; others read copies of it.
-  void prepare() {
-    for (int i = 0; i < p.count; ++i) {
-      const Instruction& c = p.code[i];
-      step[i] = {nullptr, nullptr, -1, false};
-      if (c.op < 0) continue;
-      int last = 0;
-      for (int k = 0; k < 3; ++k) last = c.in[k] >= 0 ? k : last;
-      bool takes_one = false;
-      const Dtype d = p.code[c.in[last]].is_bool ? Dtype::b8 : r.dtype;
-      step[i].loop = elementwise_loop(c.op, d, takes_one);
-      step[i].takes_one = takes_one;
-      step[i].params = c.which >= 0 ? p.params + c.which : nullptr;
-      for (int k = 0; takes_one && k <= last; ++k)
-        if (is_single(p.code[c.in[k]])) step[i].one = k;
-    }
+  int64_t row() const { return ndim > 0 ? size[ndim - 1] : 1; }
+  bool one_row() const { return row() >= kShortRow; }  // blocks end where a row ends
+  void set(Operand* operand) const {
+    for (int k = 0; k < p.outputs + p.inputs; ++k)
+      operand[k].set(r.data[k], r.is_bool[k] ? 1 : item, ndim, size, stride[k]);
   }
 
   void run_block(char* const* value, int64_t n) const {
@@ -44,15 +37,10 @@ struct Interpreter {
   }
 
   /// The elements [begin, end) of the flattened index space.
-  void run_piece(int64_t begin, int64_t end, int ndim, const int64_t* size,
-                 const int64_t (*stride)[kMaxDims]) const {
-    const int used = p.outputs + p.inputs;
-    Operand* const operand =
-        static_cast<Operand*>(__builtin_alloca_with_align(sizeof(Operand) * size_t(used), 512));
-    for (int k = 0; k < used; ++k)
-      operand[k].set(r.data[k], r.is_bool[k] ? 1 : item, ndim, size, stride[k]);
-    const int64_t row = ndim > 0 ? size[ndim - 1] : 1;
-    const bool one_row = row >= kShortRow;
+  __attribute__((noinline)) void run_piece(int64_t begin, int64_t end) const {
+    Operand* const operand = static_cast<Operand*>(
+        __builtin_alloca_with_align(sizeof(Operand) * size_t(p.outputs + p.inputs), 512));
+    set(operand);
     char* const slots = static_cast<char*>(
         __builtin_alloca_with_align(size_t(kBufferBytes) * size_t(p.slots), 512));
     char** const value = static_cast<char**>(__builtin_alloca(sizeof(char*) * size_t(p.count)));
@@ -61,13 +49,13 @@ struct Interpreter {
     fill_singles(r, value, smaller(block, end - begin));
     for (int64_t at = begin, n; at < end && !mt_interrupted; at += n) {
       n = smaller(block, end - at);
-      if (one_row) n = smaller(n, row - at % row);
+      if (one_row()) n = smaller(n, row() - at % row());
       for (int i = 0; i < p.count; ++i)
         if (p.code[i].op == kInput)
-          value[i] = operand[p.outputs + p.code[i].which].read(at, n, one_row);
+          value[i] = operand[p.outputs + p.code[i].which].read(at, n, one_row());
       char* target[kMaxProgramOutputs];
       for (int k = 0; k < p.outputs; ++k) {
-        target[k] = operand[k].target(at, one_row);
+        target[k] = operand[k].target(at, one_row());
         if (direct_outputs >> k & 1) value[p.output[k]] = target[k];
       }
       run_block(value, n);
@@ -78,7 +66,59 @@ struct Interpreter {
       }
     }
   }
+
+  /// The inputs, as operands in bits, that are one element: everywhere, or in each row of a block.
+  uint64_t repeated() const {
+    uint64_t bits = 0;
+    for (int k = p.outputs; k < p.outputs + p.inputs; ++k) {
+      bool everywhere = ndim > 0;
+      for (int d = 0; d < ndim; ++d) everywhere &= stride[k][d] == 0;
+      bits |= uint64_t(everywhere || (ndim > 0 && one_row() && stride[k][ndim - 1] == 0)) << k;
+    }
+    return bits;
+  }
+
+  /// The same by machine code. Where a guard stops it, the interpreter goes on.
+  void run_piece_native(const Code& code, uint64_t single, int64_t begin, int64_t end) const {
+    const int used = p.outputs + p.inputs;
+    Operand* const operand =
+        static_cast<Operand*>(__builtin_alloca_with_align(sizeof(Operand) * size_t(used), 512));
+    set(operand);
+    int64_t longest = kGrain;
+    bool buffered = false;
+    for (int k = 0; k < used; ++k) {
+      if ((single >> k & 1) || operand[k].direct(one_row())) continue;
+      longest = smaller(longest, kBufferBytes / operand[k].item);
+      buffered |= k < p.outputs;
+    }
+    for (int64_t at = begin, n; at < end && !mt_interrupted; at += n) {
+      n = smaller(longest, end - at);
+      if (ndim > 1 && one_row()) n = smaller(n, row() - at % row());
+      char* data[kMaxProgramOperands];
+      for (int k = 0; k < used; ++k)
+        data[k] = k < p.outputs     ? operand[k].target(at, one_row())
+                  : single >> k & 1 ? operand[k].data + first_of_row(k, at) * operand[k].item
+                                    : operand[k].read(at, n, one_row());
+      int64_t done = 0;
+      while (true) {
+        done = run_native(code, reinterpret_cast<void* const*>(data), r.numbers, done, n);
+        if (done == n || buffered) break;
+        const int64_t more = smaller(n - done, kAround);
+        run_piece(at + done, at + done + more);
+        if ((done += more) == n) break;
+      }
+      for (int k = 0; k < p.outputs; ++k) operand[k].store(data[k], at, done);
+      if (done < n) run_piece(at + done, at + n);
+    }
+  }
+  static constexpr int64_t kAround = 256;  // elements that the interpreter takes from a guard on
+  int64_t first_of_row(int k, int64_t at) const {
+    return ndim > 0 ? offset_of(at / row(), ndim - 1, size, stride[k]) : 0;
+  }
 };
+
+/// Elements times instructions from which a program is compiled.
+constexpr int64_t kWorthCompiling = 4096;
 
 template <class T> void fill(char* at, T x, int64_t n) {
   T* const to = reinterpret_cast<T*>(at);
@@ -86,6 +126,22 @@ template <class T> void fill(char* at, T x, int64_t n) {
 }
 
 }  // namespace
+
+void prepare(const Run& r, Step* step) {
+  const Program& p = *r.program;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    step[i] = {nullptr, nullptr, -1, false};
+    if (c.op < 0) continue;
+    int last = 0;
+    for (int k = 0; k < 3; ++k) last = c.in[k] >= 0 ? k : last;
+    const Dtype d = p.code[c.in[last]].is_bool ? Dtype::b8 : r.dtype;
+    step[i].loop = elementwise_loop(c.op, d, step[i].takes_one);
+    step[i].params = c.which >= 0 ? p.params + c.which : nullptr;
+    for (int k = 0; step[i].takes_one && k <= last; ++k)
+      if (is_single(p.code[c.in[k]])) step[i].one = k;
+  }
+}
 
 void fill_singles(const Run& r, char* const* value, int64_t n) {
   const Program& p = *r.program;
@@ -128,16 +184,18 @@ void run(const Run& r) {
   const int64_t total = count(r.ndim, size);
   if (total == 0) return;
   const int ndim = collapse(r.ndim, size, stride, used);
-  Interpreter in{r,
-                 p,
-                 static_cast<Step*>(__builtin_alloca(sizeof(Step) * size_t(p.count))),
-                 item,
-                 kBufferBytes / item,
-                 find_direct_outputs(r)};
-  in.prepare();
-  if (p.by_rows) return run_by_rows(r, in.step);
+  if (p.by_rows) return run_by_rows(r);
+  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * size_t(p.count)));
+  const Interpreter in{r,    p,    step,   item, kBufferBytes / item, find_direct_outputs(r),
+                       ndim, size, strides};
+  prepare(r, step);
+  const uint64_t single = in.repeated();
+  const Code* const code =
+      total * p.count >= kWorthCompiling ? native_code(p, r.dtype, single) : nullptr;
   parallel((total + kGrain - 1) / kGrain, total * p.count > 2 * kGrain, [&](int64_t piece) {
-    in.run_piece(piece * kGrain, smaller(total, (piece + 1) * kGrain), ndim, size, strides);
+    const int64_t begin = piece * kGrain, end = smaller(total, begin + kGrain);
+    if (code) in.run_piece_native(*code, single, begin, end);
+    else in.run_piece(begin, end);
   });
 }
 

@@ -24,13 +24,15 @@ inline void run_step(const Program& p, const Step* step, int i, char* const* val
   step[i].loop(data, n, step[i].params, step[i].one);
 }
 
+/// An operation takes a number of one element where its loop can; others read copies of it.
+void prepare(const Run&, Step*);
 /// The buffers of numbers and constants, filled for blocks of n elements.
 void fill_singles(const Run&, char* const* value, int64_t n);
 /// The results, as bits, that may be written before all inputs of their block have been read: those
 /// that are computed, no other result is, and that share no memory with an input.
 unsigned find_direct_outputs(const Run&);
 /// Runs a program by rows.
-void run_by_rows(const Run&, const Step*);
+void run_by_rows(const Run&);
 
 }  // namespace MT_ISA
 }  // namespace mt

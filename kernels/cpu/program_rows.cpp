@@ -141,14 +141,17 @@ struct Rows {
 
 }  // namespace
 
-void run_by_rows(const Run& r, const Step* step) {
+void run_by_rows(const Run& r) {
   const Program& p = *r.program;
+  Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * size_t(p.count)));
+  prepare(r, step);
   const int64_t n = r.size[r.ndim - 1], item = item_size(r.dtype);
   const int64_t rows = count(r.ndim - 1, r.size);
   if (rows == 0) return;
   Rows work{r, p, step, n, item, tile_elements(n) * item + 64};
   for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
-    if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k))) work.direct |= 1u << k;
+    if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k)))
+      work.direct |= 1u << k;
   const int64_t most = tile_elements(n) / smaller(tile_elements(n), n > 0 ? n : 1);
   const int64_t per_piece = most * (kGrain / tile_elements(n) > 0 ? kGrain / tile_elements(n) : 1);
   parallel((rows + per_piece - 1) / per_piece, rows * n * p.count > 2 * kGrain, [&](int64_t piece) {

@@ -211,4 +211,18 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
     end
   end)
 
+-- ---- fuse ---------------------------------------------------------------------------------------------
+
+compiled.fuse = core.declare('fuse(f: function)',
+  'The function f of tensors with its elementwise operations, and reductions along the last dimension (sum, mean, ' ..
+  'max, min, amax, amin, logsumexp), computed together: softmax or a layer norm by hand reads and writes memory ' ..
+  'once. Other operations run as themselves in between; gradients of every order. It takes and returns what f does.',
+  function(f)
+    if records[f] then core.fail('fuse: this function is compiled already') end
+    local fused = parts.fused
+    local function fused_function(...) return fused(f, ...) end
+    records[fused_function] = {f = f, name = 'fuse'}
+    return fused_function
+  end)
+
 return compiled

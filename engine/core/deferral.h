@@ -1,8 +1,10 @@
 // deferral.h -- who takes operations over to compute them together later: a fused function (compile/fuse.h)
 #pragma once
-#include "engine/ops/reduce_common.h"
+#include "engine/core/tensor.h"
 
 namespace mt {
+
+struct Reducing;  // ops/reduce_common.h
 
 /// While one is set on a thread, elementwise operations and reductions ask it first.
 struct Deferral {

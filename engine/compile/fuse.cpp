@@ -1,0 +1,308 @@
+// fuse.cpp -- fused functions: elementwise operations and reductions of rows wait, and run as one program
+#include "engine/compile/fuse.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/compile/apply.h"
+#include "engine/ops/ops.h"
+#include "engine/ops/reduce_common.h"
+
+namespace mt::ir {
+namespace {
+
+/// No operation waits while this lives.
+struct Undeferred {
+  Undeferred() : before(std::exchange(thread_state.deferral, nullptr)) {}
+  Undeferred(const Undeferred&) = delete;
+  ~Undeferred() { thread_state.deferral = before; }
+  Deferral* const before;
+};
+
+Shape row_shape(Shape space) {
+  space[space.size() - 1] = 1;
+  return space;
+}
+Shape without_last(const Shape& space) {
+  Shape s;
+  for (int d = 0; d < space.size() - 1; ++d) s.push(space[d]);
+  return s;
+}
+
+}  // namespace
+
+class Fusion : public std::enable_shared_from_this<Fusion> {
+ public:
+  Fusion(const Shape& s, Dtype d, bool recorded) : space(s), dtype(d), recording(recorded) {}
+
+  const Shape space;
+  const Dtype dtype;
+  const bool recording;
+
+  struct Value : Deferred {
+    Value(std::shared_ptr<Fusion> f, int v) : fusion(std::move(f)), id(v) {}
+    void evaluate(const Tensor& x) override { fusion->compute({x}); }
+    const std::shared_ptr<Fusion> fusion;
+    const int id;
+  };
+  /// The value that x waits for here, or null.
+  const Value* value_of(const Tensor& x) const {
+    const auto* v = dynamic_cast<const Value*>(x.impl()->deferred);
+    return v && v->fusion.get() == this ? v : nullptr;
+  }
+
+  /// Whether a result of this shape has a place: elements, or one for each row.
+  bool has_place(const Shape& s) const {
+    return s == space || s == row_shape(space) || s == without_last(space);
+  }
+  bool takes(const Shape& result, const Tensor& x) const {
+    const Value* v = value_of(x);
+    if (!v) return true;
+    const bool squeezed = x.dim() < space.size();
+    return squeezed == (result.size() < space.size());
+  }
+
+  /// A tensor that has its data, or a number, as a value for results of this shape.
+  int operand(const Tensor& x, const Shape& result, bool literal) {
+    if (x.impl()->number) return number(x.at(0), literal);
+    if (const Value* v = value_of(x)) return v->id;
+    const bool rows = result != space || x.numel() == 1 ||
+                      (x.size(x.dim() - 1) == 1 && space[space.size() - 1] > 1);
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (inputs[k].x.impl() == x.impl() && inputs[k].rows == rows)
+        return builder.input(int(k), rows);
+    if (inputs.size() == 200) fail("fuse: more than 200 tensors meet in one function");
+    inputs.push_back({x, x.impl()->storage->version, rows});
+    return builder.input(int(inputs.size()) - 1, rows);
+  }
+  int number(double x, bool literal) {
+    if (literal || (x == std::floor(x) && std::fabs(x) <= 64)) return builder.constant(x);
+    const auto at = std::find(numbers.begin(), numbers.end(), x);
+    if (at != numbers.end()) return builder.number(int(at - numbers.begin()));
+    numbers.push_back(x);
+    return builder.number(int(numbers.size()) - 1);
+  }
+
+  Tensor result(int id, const Shape& shape, bool wants) {
+    const bool is_bool = builder.is_bool(id);
+    return deferred_tensor(shape, is_bool ? Dtype::b8 : dtype, wants && recording && !is_bool,
+                           std::make_unique<Value>(shared_from_this(), id));
+  }
+
+  void compute(const std::vector<Tensor>& list);
+
+  Builder builder;
+
+ private:
+  struct Input {
+    Tensor x;
+    uint32_t version;
+    bool rows;
+  };
+  Tensor prepared(const Input&) const;
+  std::vector<Input> inputs;
+  std::vector<double> numbers;
+};
+
+/// An input in the space's shape, or in that of one element a row.
+Tensor Fusion::prepared(const Input& in) const {
+  if (in.x.impl()->storage->version != in.version)
+    fail("fuse: a tensor {} was changed in place after the function read it; clone() it first",
+         to_string(in.x.shape()));
+  if (!in.rows) return in.x.shape() == space ? in.x : expand(in.x, space);
+  const Shape rows = row_shape(space);
+  if (in.x.numel() == 1) return expand(reshape(in.x, {}), rows);
+  if (in.x.dim() == space.size() && in.x.size(in.x.dim() - 1) == 1)
+    return in.x.shape() == rows ? in.x : expand(in.x, rows);
+  if (in.x.dim() > 0 && in.x.size(in.x.dim() - 1) == 1 &&
+      broadcast("fuse", in.x.shape(), rows) == rows)
+    return expand(in.x, rows);
+  return unsqueeze(expand(in.x, without_last(space)), -1);
+}
+
+void Fusion::compute(const std::vector<Tensor>& list) {
+  const Undeferred now;
+  const NoGrad scope(recording);
+  std::vector<int> ids, place, used, read;
+  for (const Tensor& x : list) {
+    const int id = value_of(x)->id;
+    const auto at = std::find(ids.begin(), ids.end(), id);
+    place.push_back(int(at - ids.begin()));
+    if (at == ids.end()) ids.push_back(id);
+  }
+  const Expression& e = builder.finish(ids, used, read);
+  std::vector<Tensor> operands;
+  for (int k : used) operands.push_back(prepared(inputs[size_t(k)]));
+  std::vector<double> given;
+  for (int k : read) given.push_back(numbers[size_t(k)]);
+  const std::vector<Tensor> results = apply_in(e, "fuse", operands, dtype, space, given.data());
+  for (size_t k = 0; k < list.size(); ++k) {
+    if (!list[k].impl()->deferred) continue;
+    Tensor y = results[size_t(place[k])];
+    if (y.numel() == list[k].numel())
+      y = y.shape() == list[k].shape() ? y : reshape(y, list[k].shape());
+    else y = contiguous(expand(y, list[k].shape()));
+    set_evaluated(list[k], y);
+  }
+}
+
+// ---- what waits -----------------------------------------------------------------------------------
+
+namespace {
+
+bool is_plain_float(Dtype d) { return d == Dtype::f32 || d == Dtype::f64; }
+
+/// The positions of a reduction.
+struct Positions : Deferred {
+  Positions(const Reducing& h, Tensor t) : how(h), x(std::move(t)) {}
+  void evaluate(const Tensor& y) override {
+    const Undeferred now;
+    const NoGrad off;
+    mt::evaluate(x);
+    const int64_t d = std::countr_zero(how.mask);
+    const bool largest = how.op == op::reduction_id<op::Argmax>;
+    Tensor index = (largest ? max_along(x, d, how.keepdim) : min_along(x, d, how.keepdim)).index;
+    set_evaluated(y, shift == 0 ? index : index + Tensor(shift));
+  }
+  bool add(double n) override {
+    shift += n;
+    return true;
+  }
+  const Reducing how;
+  const Tensor x;
+  double shift = 0;
+};
+
+}  // namespace
+
+Fuser::Fuser() : before_(thread_state.deferral) {
+  if (!thread_state.debugging && !thread_state.autocast.on()) thread_state.deferral = this;
+}
+Fuser::~Fuser() { thread_state.deferral = before_; }
+
+/// The space where operands meet, if one of them waits in one; else a new one.
+std::shared_ptr<Fusion> Fuser::fusion_of(const Shape& result, const Tensor* const* inputs, int n,
+                                         Dtype dtype) {
+  for (const std::shared_ptr<Fusion>& f : open_) {
+    bool here = false, fits = f->dtype == dtype && f->recording == grad_enabled();
+    fits = fits && f->has_place(result);
+    for (int k = 0; k < n && fits; ++k) {
+      here |= f->value_of(*inputs[k]) != nullptr;
+      fits &= f->takes(result, *inputs[k]);
+    }
+    if (fits && (here || (f->space == result && f->builder.count() < 2000))) return f;
+  }
+  if (result.size() == 0) return nullptr;
+  open_.push_back(std::make_shared<Fusion>(result, dtype, grad_enabled()));
+  return open_.back();
+}
+
+namespace {
+
+/// The dtype in which operands meet; none where they do not: other devices, integers, several floats.
+Dtype meeting_dtype(const OpRow& row, const Tensor* const* inputs) {
+  Dtype dtype = Dtype::none;
+  for (int k = 0; k < row.inputs; ++k) {
+    const TensorImpl& x = *inputs[k]->impl();
+    if (x.number) continue;
+    if (!x.deferred && x.storage->device != &cpu_device()) return Dtype::none;
+    if (x.dtype == Dtype::b8 && x.deferred && row.mask_first && k == 0) continue;
+    if (!is_plain_float(x.dtype) || (dtype != Dtype::none && dtype != x.dtype)) return Dtype::none;
+    if (x.ndim == 0 && x.deferred) return Dtype::none;
+    dtype = x.dtype;
+  }
+  return dtype;
+}
+
+}  // namespace
+
+Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* params) {
+  const OpRow& row = op_row(op);
+  const Dtype dtype =
+      row.info->accepts == op::Accepts::integer ? Dtype::none : meeting_dtype(row, inputs);
+  Shape result = inputs[0]->shape();
+  bool wants = false, several = false, waits = false;
+  for (int k = 0; k < row.inputs && dtype != Dtype::none; ++k) {
+    if (k > 0) result = broadcast(row.info->name, result, inputs[k]->shape());
+    wants |= inputs[k]->requires_grad();
+    several |= inputs[k]->dim() > 0;
+    waits |= inputs[k]->impl()->deferred != nullptr;
+  }
+  bool empty = false;
+  for (int64_t n : result) empty |= n == 0;
+  const bool refused =
+      wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool;
+  std::shared_ptr<Fusion> f;
+  if (dtype != Dtype::none && several && !empty && !refused &&
+      (waits || result[result.size() - 1] > 1))
+    f = fusion_of(result, inputs, row.inputs, dtype);
+  if (!f) {
+    for (int k = 0; k < row.inputs; ++k) evaluate(*inputs[k]);
+    return {};
+  }
+  int in[3] = {-1, -1, -1};
+  for (int k = 0; k < row.inputs; ++k) {
+    if (!f->value_of(*inputs[k])) evaluate(*inputs[k]);
+    in[k] = f->operand(*inputs[k], result, op == op::id<op::Pow>);
+  }
+  return wait(f->result(f->builder.add(op, in, params), result, wants));
+}
+
+Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
+  const op::ReduceInfo& info = *reduce_row(how.op).info;
+  const Shape shape = x.shape();
+  const int last = shape.size() - 1;
+  const bool known = how.op == op::reduction_id<op::Sum> || how.op == op::reduction_id<op::Amax> ||
+                     how.op == op::reduction_id<op::Amin> ||
+                     how.op == op::reduction_id<op::LogSumExp>;
+  bool taken = known && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
+  taken = taken && (x.impl()->deferred || &x.device() == &cpu_device()) && info.doc;
+  for (int64_t n : shape) taken &= n > 0;
+  taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;
+  const Tensor* const inputs[] = {&x};
+  const std::shared_ptr<Fusion> f = taken ? fusion_of(shape, inputs, 1, x.dtype()) : nullptr;
+  const int id =
+      f && f->space == shape ? f->builder.reduce(how.op, f->operand(x, shape, false)) : -1;
+  if (id < 0) {
+    evaluate(x);
+    return {};
+  }
+  return wait(
+      f->result(id, how.keepdim ? row_shape(shape) : without_last(shape), x.requires_grad()));
+}
+
+Tensor Fuser::positions(const Reducing& how, const Tensor& x) {
+  const Shape shape = x.shape();
+  return wait(deferred_tensor(how.keepdim ? row_shape(shape) : without_last(shape), Dtype::i64,
+                              false, std::make_unique<Positions>(how, x)));
+}
+
+Tensor Fuser::wait(Tensor x) {
+  waiting_.push_back(x);
+  return x;
+}
+
+void Fuser::evaluate_all() {
+  std::vector<Tensor> alive;
+  for (const Tensor& x : std::exchange(waiting_, {}))
+    if (!x.unique()) alive.push_back(x);
+  open_.clear();
+  evaluate_together(alive);
+}
+
+void Fuser::evaluate_together(const std::vector<Tensor>& list) {
+  std::unordered_map<Fusion*, std::vector<Tensor>> by_space;
+  for (const Tensor& x : list)
+    if (const auto* v = dynamic_cast<const Fusion::Value*>(x.impl()->deferred))
+      by_space[v->fusion.get()].push_back(x);
+  for (const auto& [f, of] : by_space) {
+    const std::shared_ptr<Fusion> kept = f->shared_from_this();
+    for (size_t k = 0; k < of.size(); k += kMaxProgramOutputs) {
+      const size_t end = std::min(of.size(), k + kMaxProgramOutputs);
+      kept->compute({of.begin() + ptrdiff_t(k), of.begin() + ptrdiff_t(end)});
+    }
+  }
+  for (const Tensor& x : list) evaluate(x);
+}
+
+}  // namespace mt::ir

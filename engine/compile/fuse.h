@@ -1,0 +1,40 @@
+// fuse.h -- fused functions: elementwise operations and reductions of rows wait, and run as one program
+//
+// While a fused function runs, an operation adds its value to the program of its iteration space (the
+// shape of its elements) and gives a tensor without data (Deferred). A tensor that something else
+// needs, or that the function returns, is computed by the part of the program that leads to it.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/core/deferral.h"
+#include "engine/core/tensor.h"
+
+namespace mt::ir {
+
+class Fusion;  // one iteration space and its program
+
+/// Takes over the operations of this thread while it lives.
+class Fuser : public Deferral {
+ public:
+  Fuser();
+  Fuser(const Fuser&) = delete;
+  ~Fuser();
+  Tensor elementwise(int op, const Tensor* const* inputs, const double* params) override;
+  Tensor reduce(const Reducing&, const Tensor&) override;
+  Tensor positions(const Reducing&, const Tensor&) override;
+  void evaluate_all() override;
+  /// Computes these tensors, those of one space together.
+  static void evaluate_together(const std::vector<Tensor>&);
+
+ private:
+  std::shared_ptr<Fusion> fusion_of(const Shape& result, const Tensor* const* inputs, int n,
+                                    Dtype dtype);
+  Tensor wait(Tensor);
+  std::vector<std::shared_ptr<Fusion>> open_;
+  std::vector<Tensor> waiting_;
+  Deferral* const before_;
+};
+
+}  // namespace mt::ir

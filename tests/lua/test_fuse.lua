@@ -1,0 +1,152 @@
+-- test_fuse.lua -- mt.fuse: functions of tensors computed together, against the same operations one by one
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+
+mt.manual_seed(5)
+
+local functions = {
+  softmax = function(x) local e = (x - x:max(-1, true)):exp() return e / e:sum(-1, true) end,
+  log_softmax = function(x) return x - x:logsumexp(-1, true) end,
+  layer_norm = function(x)
+    local d = x - x:mean(-1, true)
+    return d / ((d * d):mean(-1, true) + 1e-5):sqrt()
+  end,
+  rms_norm = function(x) return x / ((x * x):mean(-1, true) + 1e-5):sqrt() end,
+  loss = function(x) return (x:logsumexp(-1) - x:amax(-1)) * 2 end,
+  chain = function(x) return (x * 2 + 1):relu() * x:sigmoid() end,
+  compare = function(x) return mt.where(x:gt(0.5), x * x, x / 2) end,
+  clamp = function(x) return x:clamp(-0.5, 0.5) + mt.leaky_relu(x, 0.2) end,
+  least = function(x) return x - x:amin(-1, true) end,
+}
+local names = {}
+for name in pairs(functions) do names[#names + 1] = name end
+table.sort(names)
+
+test('bits of the operations one by one, in any layout', function()
+  for _, name in ipairs(names) do
+    local f = functions[name]
+    local g = mt.fuse(f)
+    for _, x in ipairs {mt.randn(7, 5), mt.randn(2, 3, 33), mt.randn(40, 12):t(), mt.randn(3, 8, 10):narrow(2, 2, 4),
+      mt.randn({6, 9}, {dtype = 'float64'}), mt.randn(9), mt.randn(3, 5000), mt.randn(300, 40)} do
+      local a, b = f(x), g(x)
+      eq(b.shape, a.shape)
+      eq(b.dtype, a.dtype)
+      assert(a:equal(b), name)
+    end
+  end
+end)
+
+test('gradients of both orders, weights and biases along the row', function()
+  local w = mt.randn({5}, {dtype = 'float64'}):requires_grad_()
+  local b = mt.randn({5}, {dtype = 'float64'}):requires_grad_()
+  for _, name in ipairs(names) do
+    local g = mt.fuse(function(x, weight, bias) return functions[name](x * weight + bias) * 3 end)
+    local x = mt.randn({4, 5}, {dtype = 'float64'}):requires_grad_()
+    assert(mt.gradcheck(g, {x, w, b}), name)
+    assert(mt.gradgradcheck(g, {x, w, b}), name)
+  end
+end)
+
+test('one element a row, 0-d tensors and numbers meet elements', function()
+  local column = mt.randn({4, 1}, {dtype = 'float64'}):requires_grad_()
+  local scale = mt.tensor(1.5, {dtype = 'float64', requires_grad = true})
+  local x = mt.randn({4, 6}, {dtype = 'float64'}):requires_grad_()
+  local function f(a, c, s) return (a * c + s):sum(-1, true) * c + a / s end
+  eq(mt.fuse(f)(x, column, scale):equal(f(x, column, scale)), true)
+  assert(mt.gradcheck(mt.fuse(f), {x, column, scale}))
+end)
+
+test('several results, tables, functions of functions', function()
+  local f = mt.fuse(function(x)
+    local m = x:mean(-1, true)
+    return m, {centred = x - m}, (x - m):sigmoid()
+  end)
+  local x = mt.randn(4, 6)
+  local m, list, s = f(x)
+  eq(m:equal(x:mean(-1, true)), true)
+  eq(list.centred:equal(x - m), true)
+  eq(s:equal((x - m):sigmoid()), true)
+  local inner = mt.fuse(functions.softmax)
+  eq(mt.fuse(function(y) return inner(y * 2) + 1 end)(x):equal(functions.softmax(x * 2) + 1), true)
+end)
+
+test('what cannot be fused runs as itself in between', function()
+  local w = mt.randn(6, 3)
+  local function f(x)
+    local h = (x * 2):tanh():matmul(w)
+    local y = (h - h:mean(-1, true)):relu()
+    return (y:sort(-1)) + y:sum() + y:t():t()
+  end
+  local x = mt.randn(5, 6)
+  near(mt.fuse(f)(x):tolist(), f(x):tolist(), 1e-6)
+  local g = mt.fuse(function(a) return a:max(-1) end)
+  local values, positions = g(x)
+  local expected, places = x:max(-1)
+  eq(values:equal(expected), true)
+  eq(positions:tolist(), places:tolist())
+end)
+
+test('changes in place inside a fused function come in their order', function()
+  local x = mt.randn(4, 5)
+  local function f(a)
+    local b = a:clone()
+    local doubled = b * 2
+    b:add_(1)
+    b[1] = 0
+    return doubled + b
+  end
+  eq(mt.fuse(f)(x):equal(f(x)), true)
+end)
+
+test('modules, other dtypes, no_grad, numbers that change', function()
+  local net = mt.nn.Sequential(mt.nn.Linear(6, 4), mt.nn.ReLU(), mt.nn.Linear(4, 2))
+  local x = mt.randn(3, 6)
+  eq(mt.fuse(function(a) return net(a * 2) end)(x):equal(net(x * 2)), true)
+  local integers = mt.range(1, 6)
+  eq(mt.fuse(function(a) return a * 2 + 1 end)(integers):tolist(), (integers * 2 + 1):tolist())
+  local k = 2
+  local f = mt.fuse(function(a) return a * k end)
+  eq(f(x):equal(x * 2), true)
+  k = 0.3
+  eq(f(x):equal(x * 0.3), true)
+  local p = mt.randn(2, 3):requires_grad_()
+  local y = mt.fuse(function(a) return mt.no_grad(function() return a * 2 end) + a end)(p)
+  y:sum():backward()
+  eq(p.grad:tolist(), {{1, 1, 1}, {1, 1, 1}})
+  eq(mt.fuse(function(a) return a.shape, a:size(1), #a, (a * 2).dtype, (a * 2):dim() end)(x), x.shape)
+end)
+
+test('a value that leaves the function by another way is computed when it is used', function()
+  local kept
+  local x = mt.randn(3, 4)
+  mt.fuse(function(a) kept = a * 2 + 1 return a end)(x)
+  eq(kept:equal(x * 2 + 1), true)
+  local ok = pcall(mt.fuse(function(a) kept = a * 3 error 'stop' end), x)
+  eq(ok, false)
+  eq(kept:equal(x * 3), true)
+end)
+
+test('numbers cannot be asked for', function()
+  local x = mt.randn(3, 4)
+  for _, f in ipairs {function(a) local n = a:sum(-1)[1]:item() return n end,
+    function(a) local list = a:tolist() return list end, function(a) local n = a:at(1, 1) return n end,
+    function(a) return a:gt(0):any() and a or -a end} do
+    local message = raises(function() mt.fuse(f)(x) end, 'a fused function cannot ask for numbers')
+    assert(message:find(':' .. debug.getinfo(f, 'S').linedefined .. ':', 1, true), message)
+  end
+  raises(function() mt.fuse(3) end, 'fuse: f must be a function')
+  raises(function() mt.fuse(function(a) return a + mt.ones(5) end)(x) end, 'add: .*%(3 x 4%).*%(5%)')
+end)
+
+test('bits do not depend on threads', function()
+  local x, threads = mt.randn(200, 700), mt.get_num_threads()
+  local f = mt.fuse(functions.softmax)
+  mt.set_num_threads(1)
+  local one = f(x)
+  mt.set_num_threads(2)
+  eq(one:equal(f(x)), true)
+  mt.set_num_threads(threads)
+end)
+
+t.finish()
