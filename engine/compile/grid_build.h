@@ -61,7 +61,8 @@ class Builder {
 
   // grid_expressions.cpp
   Item item(const Expr&);
-  std::vector<Item> items(const std::vector<ast::Expr>&, size_t wanted);
+  std::vector<Item> items(const std::vector<ast::Expr>&, size_t wanted, size_t from = 0);
+  void keep_before(Value*&, size_t mark, int line);
   Value* value(const Expr&);
   Value* value_of(Item, int line);
   Value* spilled(Value*, int line);

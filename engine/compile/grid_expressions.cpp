@@ -82,10 +82,19 @@ Item Builder::item(const Expr& e) {
   }
 }
 
+/// A value that was built before statement `mark` of the body is calculated there, not after what follows.
+void Builder::keep_before(Value*& v, size_t mark, int line) {
+  if (out_->size() == mark || v->kind < Value::operation) return;
+  const Body rest(out_->begin() + long(mark), out_->end());
+  out_->resize(mark);
+  v = spilled(v, line);
+  out_->insert(out_->end(), rest.begin(), rest.end());
+}
+
 /// The values of a list of expressions; the last one may be a call that gives several.
-std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t wanted) {
+std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t wanted, size_t from) {
   std::vector<Item> all;
-  for (size_t k = 0; k < list.size(); ++k) {
+  for (size_t k = from; k < list.size(); ++k) {
     const size_t mark = out_->size();
     Item it = item(*list[k]);
     if (it.kind == Item::several) {
@@ -95,14 +104,8 @@ std::vector<Item> Builder::items(const std::vector<ast::Expr>& list, size_t want
         all.push_back(it.list[i]);
       continue;
     }
-    if (out_->size() > mark && k > 0)  // what was read before it must not be read after it
-      for (Item& before : all)
-        if (before.kind == Item::value && before.number->kind >= Value::operation) {
-          Body rest(out_->begin() + long(mark), out_->end());
-          out_->resize(mark);
-          before.number = spilled(before.number, list[k]->line);
-          out_->insert(out_->end(), rest.begin(), rest.end());
-        }
+    for (Item& before : all)
+      if (before.kind == Item::value) keep_before(before.number, mark, list[k]->line);
     all.push_back(it);
   }
   return all;
@@ -258,10 +261,7 @@ Item Builder::element(Item tensor, const Expr& key, int line) {
                              t.ndim == 1 ? "" : "s"));
   const size_t mark = out_->size();
   Value* const index = value(key);
-  if (out_->size() > mark)
-    for (Value*& before : tensor.prefix)
-      if (before->kind >= Value::operation)
-        refuse(line, "a call with effects inside an index must stand in a local before");
+  for (Value*& before : tensor.prefix) keep_before(before, mark, line);
   tensor.prefix.push_back(index);
   return tensor;
 }
@@ -365,41 +365,32 @@ Value* Builder::logical(const Expr& e) {
 
 /// condition and yes or no.
 Value* Builder::chosen(const Expr& condition, const Expr& yes, const Expr& no, int line) {
-  Value* const c = value(condition);
-  const auto says_boolean = [](const Expr& e) {
-    return e.kind == Expr::boolean || (e.kind == Expr::unary && e.text == "not") ||
-           (e.kind == Expr::binary &&
-            (e.text[0] == '<' || e.text[0] == '>' || e.text[0] == '=' || e.text[0] == '~'));
-  };
-  if (says_boolean(yes)) {  // (c and yes) or no
-    const int result = fresh("x and y or z", line);
-    store(result, c, line);
-    Value* const known = make(Value::variable, result, line);
-    Statement* const first = emit(Statement::branch, line);
-    first->value = known;
-    Body* const before = into(first->body);
-    store(result, value(yes), line);
-    out_ = before;
-    Statement* const second = emit(Statement::branch, line);
-    second->value = op(GridOp::logical_not, {known}, line);
-    into(second->body);
-    store(result, value(no), line);
-    out_ = before;
-    return known;
-  }
+  Value* c = value(condition);
   if (!is_heavy(yes) && !is_heavy(no)) {
     Value* const y = value(yes);
     return op(GridOp::select, {c, y, value(no)}, line);
   }
   const int result = fresh("x and y or z", line);
-  Statement* const b = emit(Statement::branch, line);
-  b->value = c;
-  Body* const before = into(b->body);
+  Value* const known = make(Value::variable, result, line);
+  const bool is_number = yes.kind == Expr::number || (yes.kind == Expr::unary && yes.text == "-") ||
+                         (yes.kind == Expr::binary &&
+                          std::string_view("+-*/%^").find(yes.text) != std::string_view::npos);
+  if (!is_number) c = spilled(c, line);
+  Statement* const first = emit(Statement::branch, line);
+  first->value = c;
+  Body* const before = into(first->body);
   store(result, value(yes), line);
-  out_ = &b->other;
+  if (is_number) {
+    out_ = &first->other;
+  } else {  // `no` is also taken where `yes` is false: a `not` of two says so where types are known
+    out_ = before;
+    Statement* const second = emit(Statement::branch, line);
+    second->value = op(GridOp::logical_not, {c, known}, line);
+    out_ = &second->body;
+  }
   store(result, value(no), line);
   out_ = before;
-  return make(Value::variable, result, line);
+  return known;
 }
 
 }  // namespace mt::grid

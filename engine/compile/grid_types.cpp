@@ -143,6 +143,13 @@ class Checker {
   }
   Value* operation(Value* v) {
     std::vector<Value*>& a = v->args;
+    if (v->op == GridOp::logical_not && a.size() == 2) {  // of `c and x or y`: whether it is y
+      need_boolean(a[0], "an operand of 'and' or 'or'");
+      if (a[1]->type == T::boolean)
+        a[0] = make(GridOp::logical_and, {a[0], a[1]}, T::boolean, v->line);
+      a.pop_back();
+      return v;
+    }
     if (is_logical(v->op)) {
       for (const Value* x : a)
         need_boolean(x, v->op == GridOp::logical_not ? "the operand of 'not'"

@@ -76,10 +76,7 @@ Item Builder::call_builtin(const std::string& name, const Expr& e) {
   const int line = e.line;
   if (name == "print") return print(e), nothing();
   std::vector<Value*> args;
-  for (size_t k = 1; k < e.args.size(); ++k) {
-    Value* const v = value(*e.args[k]);
-    args.push_back(e.args.size() > 2 && v->kind == Value::load ? spilled(v, line) : v);
-  }
+  for (Item& it : items(e.args, e.args.size(), 1)) args.push_back(value_of(it, line));
   if (name == "deg" || name == "rad") {
     if (args.size() != 1)
       refuse(line, fmt::format("math.{} takes 1 argument, got {}", name, args.size()));

@@ -479,7 +479,9 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   const int64_t most = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
   for (int v = 0; v < p.vectors; ++v) {
     void* const own = parts.take<char>(most * m.bytes_of(p.vector_type[v]));
-    if (real) m.own[v] = own;
+    if (!real) continue;
+    m.own[v] = own;
+    if (p.vector_type[v] == GridType::boolean) std::memset(own, 0, size_t(most));
   }
   char* const shared = parts.take<char>(p.shared_bytes);
   if (!real) return;
@@ -513,13 +515,13 @@ template <class R> void run_tiles(const Grid& g, int64_t from, int64_t to) {
   }
   parts = {memory.data};
   lay_out(m, parts, true);
+  GridCheck checks;
+  m.checks = &checks;
   for (int64_t t = from; t < to && !mt_interrupted && !m.stop; ++t) m.run_tile(t);
   if (m.fault.kind != GridFaultKind::none) keep(g, m.fault);
 }
 
 }  // namespace
-
-void GridMachine::note(const GridInstruction&, int, int64_t, bool, bool) {}
 
 void launch_grid(const Grid& g) {
   int64_t tiles = 1;

@@ -19,7 +19,19 @@ struct Active {
 constexpr Active kNobody{0, 0, nullptr};
 constexpr int kMasks = 4;  // of each level of control flow
 
-struct GridShadow;  // what check mode knows of an element
+/// What check mode knows of the elements that threads touched, by their addresses.
+struct GridShadow;
+struct GridCheck {
+  GridShadow* entries = nullptr;
+  size_t capacity = 0, used = 0;
+  uint64_t asked = 0, watched = 0;  // of the first 64 tensors: whether is_watched is known, and is
+  GridCheck() = default;
+  GridCheck(const GridCheck&) = delete;
+  ~GridCheck();
+  /// The element at an address, a new one where it is not known; null: there is no memory.
+  GridShadow* find(uintptr_t address);
+  bool grow();
+};
 
 struct GridMachine {
   const Grid& grid;
@@ -39,8 +51,8 @@ struct GridMachine {
   int64_t *lane[3] = {}, *offset = nullptr,
           *whole = nullptr;  // coordinates; offsets of elements; room
   char* spare = nullptr;
-  GridShadow** shadow = nullptr;  // of each tensor, in check mode
-  int epoch = 1;                  // counts barriers
+  GridCheck* checks = nullptr;  // in check mode
+  int epoch = 1;                // counts barriers
   GridFault fault{};
   bool stop = false;
 
@@ -77,6 +89,9 @@ struct GridMachine {
   struct Place;
   bool affine_place(const GridInstruction&, Active, Place&) const;
   bool lane_places(const GridInstruction&, Active);
+  bool is_watched(int tensor) const;
+  bool shares_written(int tensor) const;
+  void place_of(int64_t thread, int64_t* out) const;
   int64_t index_of(const GridItem&, int lane) const;
   void blame(const GridInstruction&, Active);
 };

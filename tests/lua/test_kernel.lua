@@ -200,6 +200,7 @@ test('and, or, not do not read what they skip', function()
     y[i][2] = both and 1 or 0
     y[i][3] = either and 1 or 0
     y[i][4] = (neither and i ~= 7) and 1 or 0
+    y[i][4] = y[i][4] + ((i > 4 and (i > 5 and i < 9) or x[i] == 3) and 10 or 0)
     while i > 1 and x[i - 1] > 4 do i = i - 1 end
     y[grid(1)][5] = i
   end, 1, 16, {counting(16), mt.zeros(16, 5, 'float64')})
@@ -400,7 +401,7 @@ local wrong = {
   {'x[1] = not n and 1 or 0', 1, "the operand of 'not' is a number, which is always true in Lua"},
   {'local b = n > 1 and n\nx[1] = 0', 1, "an operand of 'and' or 'or' is a number, which is always true"},
   {'local b = n > 1\nb = 5', 2, "'b' is a number here and a boolean elsewhere; a local has one type in a kernel"},
-  {'x[1] = n > 1 and true or 5', 1, 'is a number'},
+  {'x[1] = n > 1 and true or 5', 1, 'x and y or z gives a boolean or a number; a value has one type'},
   {'x[1] = n == true and 1 or 0', 1, 'a comparison of a boolean with a number'},
   {'x[1] = (n > 1) < (n > 2) and 1 or 0', 1, 'a comparison of a boolean by order'},
   {'x[1] = nil', 1, 'nil is no value in a kernel; use a number or a boolean'},
@@ -553,6 +554,291 @@ test('whole numbers divided by zero', function()
   eq(x:tolist(), {-7, -12, 0, 12})
   raises(function() mt.kernel(function(x) x[1] = 5 % (grid(1) - 1) end)[{1, 2}](x) end,
     ':%d+: kernel: a whole number is divided by zero, in thread %(1, 1, 1%)')
+end)
+
+-- ---- threads together ----------------------------------------------------------------------------
+
+test('shared memory and barriers: tiles of a matrix product', function()
+  local TILE = 4
+  same(function(a, b, c)
+    local i, j = grid(2)
+    local ti, tj = thread_idx.x, thread_idx.y
+    local left, right = shared(TILE, TILE), shared(TILE, TILE)
+    local acc = 0
+    for t = 0, math.ceil(a.shape[2] / TILE) - 1 do
+      local k = t * TILE
+      left[ti][tj] = (i <= a.shape[1] and k + tj <= a.shape[2]) and a[i][k + tj] or 0
+      right[ti][tj] = (k + ti <= b.shape[1] and j <= b.shape[2]) and b[k + ti][j] or 0
+      barrier()
+      for l = 1, TILE do acc = acc + left[ti][l] * right[l][tj] end
+      barrier()
+    end
+    if i <= c.shape[1] and j <= c.shape[2] then c[i][j] = acc end
+  end, {3, 4}, {4, 4}, {mt.randn(10, 7, 'float64'), mt.randn(7, 13, 'float64'), mt.zeros(10, 13, 'float64')})
+end)
+
+test('shared memory: sums of blocks, prefix sums, reversal', function()
+  same(function(x, out)
+    local i, t = grid(1), thread_idx.x
+    local cells = shared(8)
+    cells[t] = i <= #x and x[i] or 0
+    barrier()
+    local step = 4
+    while step >= 1 do
+      if t <= step then cells[t] = cells[t] + cells[t + step] end
+      step = math.floor(step / 2)
+      barrier()
+    end
+    if t == 1 then out[block_idx.x] = cells[1] end
+  end, 4, 8, {mt.randn(30, 'float64'), mt.zeros(4, 'float64')})
+  same(function(x)
+    local i, t = grid(1), thread_idx.x
+    local cells = shared(2, 6)
+    cells[1][t] = x[i]
+    local from = 1
+    local step = 1
+    while step < 6 do
+      barrier()
+      local to = 3 - from
+      cells[to][t] = t > step and cells[from][t] + cells[from][t - step] or cells[from][t]
+      from = to
+      step = step * 2
+    end
+    x[i] = cells[from][t]
+  end, 3, 6, {mt.randn(18, 'float64')})
+  local x = mt.range(1, 6):int()
+  mt.kernel(function(x)
+    local t = thread_idx.x
+    local cells = shared(6, 'int32')
+    cells[t] = x[t]
+    barrier()
+    x[t] = cells[7 - t]
+  end)[{1, 6}](x)
+  eq(x:tolist(), {6, 5, 4, 3, 2, 1})
+end)
+
+test('atomic_add: histograms, float sums in thread order, what was there before', function()
+  same(function(x, counts, sum)
+    local i = grid(1)
+    if i <= #x then
+      atomic_add(counts, x[i], 1)
+      atomic_add(sum, 1, 1, 1 / i)
+    end
+  end, 5, 8, {mt.randint(1, 5, {37}):long(), mt.zeros(5, 'int64'), mt.zeros(1, 1, 'float64')})
+  local x, counter = mt.zeros(20, 'int64'), mt.zeros(1, 'int64')
+  mt.kernel(function(x, counter)
+    local i = grid(1)
+    if i % 2 == 0 then x[atomic_add(counter, 1, 1) + 1] = i end
+  end)[{4, 5}](x, counter)
+  eq(counter:item(), 10)
+  eq(x:tolist(), {2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+  local bins = mt.zeros(3, 4, 'int64')
+  mt.kernel(function(bins)
+    local own = shared(4, 'int64')
+    if thread_idx.x <= 4 then own[thread_idx.x] = 0 end
+    barrier()
+    atomic_add(own, thread_idx.x % 4 + 1, thread_idx.x)
+    barrier()
+    if thread_idx.x <= 4 then bins[block_idx.x][thread_idx.x] = own[thread_idx.x] end
+  end)[{3, 16}](bins)
+  eq(bins[2]:tolist(), {40, 28, 32, 36})
+end)
+
+test('warps', function()
+  local n = 80 -- the last warp is half a one
+  local x, out = mt.range(1, n):double(), mt.zeros(n, 8, 'float64')
+  mt.kernel(function(x, out)
+    local i = grid(1)
+    local v = x[i]
+    out[i][1], out[i][2], out[i][3] = warp_sum(v), warp_max(v), warp_min(v)
+    out[i][4] = shuffle_down(v, 3)
+    out[i][5] = shuffle_xor(v, 1)
+    out[i][6] = lane()
+    if i % 2 == 0 then out[i][7] = warp_sum(i) end
+    out[i][8] = shuffle_down(i, i % 2)
+  end)[{1, n}](x, out)
+  local o = out:tolist()
+  for i = 1, n do
+    local first = math.floor((i - 1) / 32) * 32 + 1
+    local last = math.min(first + 31, n)
+    local even = 0
+    for k = first, last do even = even + (k % 2 == 0 and k or 0) end
+    eq(o[i], {(first + last) * (last - first + 1) / 2, last, first, i + 3 <= last and i + 3 or i,
+      (i % 2 == 1 and i + 1 or i - 1), i - first + 1, i % 2 == 0 and even or 0, i + i % 2})
+  end
+end)
+
+test('constant memory', function()
+  local filter = mt.tensor {1, 2, 3}
+  local x, out = mt.range(1, 10), mt.zeros(8)
+  local k = mt.kernel(function(x, f, out)
+    local i = grid(1)
+    local c, d = constant(f), constant(filter)
+    out[i] = x[i] * c[1] + x[i + 1] * d[2] + x[i + 2] * c[3]
+  end)
+  k[{1, 8}](x, filter, out)
+  eq(out:tolist(), {14, 20, 26, 32, 38, 44, 50, 56})
+  raises(function() k[{1, 8}](x, mt.zeros(20000), out) end, "constant%('f'%) has 80000 bytes; .* holds 65536")
+end)
+
+test('print says what threads say, in their order', function()
+  local code = "local k = mt.kernel(function(x) local i, j = grid(2) " ..
+    "if i > 1 then print('at', i, j, x[i] / 2, i == j) end end) k[{2, {1, 2}}](mt.range(1, 2))"
+  local program = arg[-1] or 'mtorch'
+  local pipe = io.popen(('%s -e "%s"'):format(program, code))
+  eq(pipe:read '*a', 'at\t2\t1\t1\tfalse\nat\t2\t2\t1\ttrue\n')
+  pipe:close()
+end)
+
+-- ---- check=true ----------------------------------------------------------------------------------
+
+--- f launched with check=true raises an error like this one.
+local function faulty(what, f, blocks, threads, ...)
+  local arguments = {...}
+  local k = mt.kernel(f, {check = true})
+  return raises(function() k[{blocks, threads}](unpack(arguments)) end, what)
+end
+
+test('check: out of bounds', function()
+  local x = mt.zeros(8)
+  faulty(":%d+: kernel: index 9 is out of bounds in dimension 1 of 'x', which .* 1 to 8, in thread %(9, 1, 1%)",
+    function(x) x[grid(1)] = 1 end, 3, 4, x)
+  eq(x:sum():item(), 8)
+end)
+
+test('check: races', function()
+  faulty("race: thread %(2, 1, 1%) of the grid writes an element of 'x' that thread %(1, 1, 1%) wrote, with no barrier",
+    function(x) x[1] = grid(1) end, 1, 4, mt.zeros(4))
+  faulty("race: .* reads an element of 'x' that thread %(%d, 1, 1%) wrote", function(x)
+    local i = grid(1)
+    x[i] = i
+    if i < 4 then x[i] = x[i + 1] end
+  end, 1, 4, mt.zeros(4))
+  faulty("race: .* writes an element of 'x' that thread %(%d, 1, 1%) read", function(x)
+    local i = grid(1)
+    local v = x[i % 4 + 1]
+    x[i] = v
+  end, 1, 4, mt.zeros(4))
+  faulty('race', function(x) -- a barrier orders no threads of two blocks
+    local i = grid(1)
+    x[i] = 1
+    barrier()
+    if i < 8 then x[i] = x[i + 1] end
+  end, 2, 4, mt.zeros(8))
+  faulty('race', function(x) -- the barrier after the loads is missing
+    local t = thread_idx.x
+    local cells = shared(8)
+    cells[t] = x[t]
+    barrier()
+    cells[t] = cells[9 - t]
+    x[t] = cells[t]
+  end, 1, 8, mt.zeros(8))
+  faulty('race', function(x)
+    local i = grid(1)
+    if i == 1 then x[1] = 5 end
+    atomic_add(x, 1, 1)
+  end, 1, 4, mt.zeros(1))
+  local x = mt.zeros(6) -- two arguments of one memory
+  faulty('race', function(x, y)
+    local i = grid(1)
+    y[i] = x[i] + 1
+  end, 1, 5, x[{{1, 5}}], x[{{2, 6}}])
+end)
+
+test('check: divergent barriers and uninitialised shared memory', function()
+  faulty(':%d+: kernel: divergent barrier: thread %(4, 1, 1%) of the grid does not come to it, others of its block do',
+    function(x)
+      local t = thread_idx.x
+      if t < 4 then barrier() end
+      x[t] = t
+    end, 1, 4, mt.zeros(4))
+  faulty('divergent barrier', function(x)
+    local t = thread_idx.x
+    for k = 1, t do barrier() end -- luacheck: ignore
+    x[t] = t
+  end, 1, 4, mt.zeros(4))
+  faulty("uninitialised: thread %(8, 1, 1%) .* reads an element of 'cells' that no thread has written", function(x)
+    local t = thread_idx.x
+    local cells = shared(8)
+    if t < 8 then cells[t] = t end
+    barrier()
+    x[t] = cells[t]
+  end, 1, 8, mt.zeros(8))
+  faulty('uninitialised', function(x) -- what another block wrote is gone
+    local t = thread_idx.x
+    local cells = shared(4)
+    if block_idx.x == 1 then cells[t] = t end
+    x[grid(1)] = cells[t]
+  end, 2, 4, mt.zeros(8))
+end)
+
+test('check: what is right is not reported', function()
+  local k = mt.kernel(function(x, sum, out)
+    local i, t = grid(1), thread_idx.x
+    local cells = shared(8)
+    cells[t] = x[i]
+    barrier()
+    local step = 4
+    while step >= 1 do
+      if t <= step then cells[t] = cells[t] + cells[t + step] end
+      step = math.floor(step / 2)
+      barrier()
+    end
+    if t == 1 then atomic_add(sum, 1, cells[1]) end
+    x[i] = x[i] * 2
+    barrier()
+    out[i] = x[(block_idx.x - 1) * 8 + t % 8 + 1]
+  end, {check = true})
+  local x, sum, out = mt.range(1, 32), mt.zeros(1), mt.zeros(32)
+  k[{4, 8}](x, sum, out)
+  eq(sum:item(), 528)
+  eq(out[8]:item(), 2)
+end)
+
+-- ---- gradients -----------------------------------------------------------------------------------
+
+test('mt.Function gives a kernel a gradient', function()
+  local forward = mt.kernel(function(x, y)
+    local i = grid(1)
+    if i <= #x then y[i] = x[i] * x[i] * x[i] end
+  end)
+  local backward = mt.kernel(function(x, g, dx)
+    local i = grid(1)
+    if i <= #x then dx[i] = 3 * x[i] * x[i] * g[i] end
+  end)
+  local cube = mt.Function {
+    forward = function(ctx, x)
+      ctx:save_for_backward(x)
+      local y = mt.zeros_like(x)
+      forward:over(x)(x, y)
+      return y
+    end,
+    backward = function(ctx, g)
+      local x, dx = ctx:saved_tensors(), mt.zeros_like(g)
+      mt.no_grad(function() backward:over(g)(x, g, dx) end)
+      return dx
+    end,
+  }
+  eq(mt.gradcheck(function(x) return cube(x) end, {mt.randn(20, 'float64'):requires_grad_()}), true)
+end)
+
+test('the same bits for every number of threads', function()
+  local k = mt.kernel(function(a, b, c)
+    local i, j = grid(2)
+    local acc = 0
+    for k = 1, a.shape[2] do acc = acc + a[i][k] * b[k][j] end
+    c[i][j] = acc + math.exp(-acc)
+  end)
+  local a, b = mt.randn(96, 64), mt.randn(64, 96)
+  local before, first = mt.get_num_threads(), nil
+  for _, n in ipairs {1, 2, 3, 5} do
+    mt.set_num_threads(n)
+    local c = mt.zeros(96, 96)
+    k:over(c)(a, b, c)
+    first = first or c
+    eq(mt.equal(c, first), true)
+  end
+  mt.set_num_threads(before)
 end)
 
 testing.finish()

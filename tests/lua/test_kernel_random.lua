@@ -1,0 +1,195 @@
+-- test_kernel_random.lua -- random grid kernels against the same text run as plain Lua, bit for bit
+--
+-- MTORCH_RANDOM_KERNELS=10000 runs that many; one that fails is printed with its seed.
+local mt = require 'mtorch'
+local folder = arg[0]:match '^(.*/)[^/]*$' or './'
+package.path = folder .. '?.lua;' .. package.path
+local testing = require 'testing'
+local reference = require 'grid_reference'
+
+local count = tonumber(os.getenv 'MTORCH_RANDOM_KERNELS' or '') or 300
+local first = tonumber(os.getenv 'MTORCH_RANDOM_SEED' or '') or 1
+
+-- ---- a generator of text ---------------------------------------------------------------------------
+
+local state
+local function random(n)
+  state = (state * 48271) % 2147483647
+  return state % n + 1
+end
+local function one(list) return list[random(#list)] end
+
+local Writer = {}
+Writer.__index = Writer
+
+function Writer:line(text) self.lines[#self.lines + 1] = ('  '):rep(self.depth) .. text end
+
+--- Whole numbers stay small, so that Lua's are exact.
+function Writer:whole(depth)
+  local choice = depth > 2 and random(3) or random(11)
+  if choice <= 2 and #self.wholes > 0 then return one(self.wholes) end
+  if choice == 3 or depth > 2 then return tostring(random(9) - 3) end
+  local a, b = self:whole(depth + 1), self:whole(depth + 1)
+  if choice <= 5 then return ('(%s %s %s)'):format(a, one {'+', '-', '*'}, b) end
+  if choice == 6 then return ('math.floor(%s / %d)'):format(a, random(5)) end
+  if choice == 7 then return ('(%s %% %s)'):format(a, one {'3', '7', '-5', '(' .. b .. ' % 4 + 5)'}) end
+  if choice == 8 then return ('math.%s(%s, %s)'):format(one {'min', 'max'}, a, b) end
+  if choice == 9 then return ('q[%s]'):format(self:index(depth + 1)) end
+  if choice == 10 then return ('((%s) and %s or %s)'):format(self:condition(depth + 1), a, b) end
+  return ('math.floor(%s %% 9)'):format(self:number(depth + 1))
+end
+function Writer:index(depth)
+  if random(3) == 1 and self.guarded then return 'i' end
+  return ('%s %% #x + 1'):format(self:whole(depth + 1))
+end
+function Writer:number(depth)
+  local choice = depth > 2 and random(3) or random(12)
+  if choice <= 2 and #self.numbers > 0 then return one(self.numbers) end
+  if choice == 3 or depth > 2 then return one {'0.5', '-1.25', '3.75', 'rate'} end
+  local a, b = self:number(depth + 1), self:number(depth + 1)
+  if choice <= 5 then return ('(%s %s %s)'):format(a, one {'+', '-', '*'}, b) end
+  if choice == 6 then return ('(%s / (math.abs(%s) + 1))'):format(a, b) end
+  if choice == 7 then return ('x[%s]'):format(self:index(depth + 1)) end
+  if choice == 8 then return ('m[%s][%s %% 3 + 1]'):format(self:index(depth + 1), self:whole(depth + 1)) end
+  if choice == 9 then return ('math.%s(%s, %s)'):format(one {'min', 'max'}, a, b) end
+  if choice == 10 then return ('((%s) and %s or %s)'):format(self:condition(depth + 1), a, b) end
+  if choice == 11 then return ('helper(%s, %s)'):format(a, self:whole(depth + 1)) end
+  return ('(%s + %s)'):format(self:whole(depth + 1), a)
+end
+function Writer:condition(depth)
+  local choice = depth > 2 and 1 or random(6)
+  local compare = one {'<', '<=', '>', '>=', '==', '~='}
+  if choice <= 2 then return ('%s %s %s'):format(self:whole(depth + 1), compare, self:whole(depth + 1)) end
+  if choice == 3 then return ('%s %s %s'):format(self:number(depth + 1), compare, self:number(depth + 1)) end
+  if choice == 4 then return ('not (%s)'):format(self:condition(depth + 1)) end
+  return ('(%s) %s (%s)'):format(self:condition(depth + 1), one {'and', 'or'}, self:condition(depth + 1))
+end
+
+--- Runs `write` with the names that are known now; those that it declares go out of scope.
+function Writer:scope(write)
+  local wholes, numbers = #self.wholes, #self.numbers
+  self.depth = self.depth + 1
+  write()
+  self.depth = self.depth - 1
+  while #self.wholes > wholes do table.remove(self.wholes) end
+  while #self.numbers > numbers do table.remove(self.numbers) end
+end
+function Writer:block(level)
+  for _ = 1, random(3) do self:statement(level) end
+end
+
+function Writer:declare(level)
+  self.names = self.names + 1
+  local name = 'v' .. self.names
+  if random(2) == 1 then
+    self:line(('local %s = %s %% 13'):format(name, self:whole(0)))
+    self.wholes[#self.wholes + 1], self.set_wholes[name] = name, true
+  else
+    self:line(('local %s = %s %% 16 - 8'):format(name, self:number(0)))
+    self.numbers[#self.numbers + 1], self.set_numbers[name] = name, true
+  end
+end
+function Writer:assign()
+  local wholes, numbers = {}, {}
+  for _, name in ipairs(self.wholes) do if self.set_wholes[name] then wholes[#wholes + 1] = name end end
+  for _, name in ipairs(self.numbers) do if self.set_numbers[name] then numbers[#numbers + 1] = name end end
+  if #wholes > 0 and random(2) == 1 then self:line(('%s = %s %% 11'):format(one(wholes), self:whole(0)))
+  elseif #numbers > 0 then self:line(('%s = %s %% 16 - 8'):format(one(numbers), self:number(0))) end
+end
+function Writer:store()
+  if random(3) == 1 then self:line(('p[i] = %s'):format(self:whole(0)))
+  else self:line(('out[i][%s %% 4 + 1] = %s'):format(self:whole(1), self:number(0))) end
+end
+function Writer:loop(level)
+  self.names = self.names + 1
+  local name = 'k' .. self.names
+  local kind = random(3)
+  if kind == 1 then
+    self:line(('for %s = %s %% 5, %s %% 7%s do'):format(name, self:whole(1), self:whole(1), one {'', ', 2', ', -1'}))
+  else
+    self:line(('local %s = %s %% 5'):format(name, self:whole(1)))
+    self:line(kind == 2 and ('while %s < 6 do'):format(name) or 'repeat')
+  end
+  self:scope(function()
+    self.wholes[#self.wholes + 1] = name
+    if kind > 1 then self:line(('%s = %s + 1'):format(name, name)) end
+    self:block(level + 1)
+    if random(3) == 1 then self:line(('if %s then break end'):format(self:condition(1))) end
+    if random(3) == 1 then self:block(level + 1) end
+  end)
+  self:line(kind == 3 and ('until %s >= 4 or %s'):format(name, self:condition(2)) or 'end')
+end
+function Writer:statement(level)
+  local choice = level > 2 and random(5) or random(9)
+  if choice == 1 then return self:declare(level) end
+  if choice <= 3 then return self:assign() end
+  if choice <= 5 then return self:store() end
+  if choice <= 7 then
+    self:line(('if %s then'):format(self:condition(0)))
+    self:scope(function() self:block(level + 1) end)
+    if random(2) == 1 then
+      self:line 'else'
+      self:scope(function() self:block(level + 1) end)
+    end
+    return self:line 'end'
+  end
+  if choice == 8 and random(4) == 1 then return self:line(('if %s then return end'):format(self:condition(1))) end
+  self:loop(level)
+end
+
+local head = [[
+local rate = 1.5
+local function helper(v, n)
+  if n > 3 then return v * 0.5 end
+  for k = 1, n do
+    v = v + k
+    if v > 5 then return v - 1 end
+  end
+  return v
+end
+return function(x, m, q, out, p)
+]]
+local places = {
+  'local i = grid(1)',
+  'local i = (block_idx.x - 1) * block_dim.x + thread_idx.x',
+  'local t, b = thread_idx.x, block_idx.x\n  local i = (b - 1) * block_dim.x + t',
+}
+
+local function text_of(seed)
+  state = seed * 7919 + 12345
+  for _ = 1, 5 do random(2) end
+  local w = setmetatable({lines = {}, depth = 1, wholes = {'i'}, numbers = {}, set_wholes = {}, set_numbers = {},
+    names = 0, guarded = true}, Writer)
+  w:line(one(places))
+  w:line 'if i > #x then return end'
+  for _ = 1, 3 do w:declare(0) end
+  for _ = 1, 3 + random(5) do w:statement(0) end
+  w:line(('out[i][1] = %s'):format(w:number(0)))
+  return head .. table.concat(w.lines, '\n') .. '\nend'
+end
+
+-- ---- both ways -------------------------------------------------------------------------------------
+
+local function run(seed)
+  local f = assert(loadstring(text_of(seed)))()
+  local n = random(40)
+  local threads = random(20)
+  mt.manual_seed(seed)
+  local arguments = {mt.randn({n}, 'float64') * 3, mt.randn({n, 3}, 'float64'), mt.randint(-5, 9, {n}):long(),
+    mt.zeros({n, 4}, 'float64'), mt.zeros({n}, 'int64')}
+  local copies = {}
+  for k, x in ipairs(arguments) do copies[k] = x:clone() end
+  local expected = reference.run(f, mt.cdiv(n, threads), threads, unpack(arguments))
+  mt.kernel(f)[{mt.cdiv(n, threads), threads}](unpack(copies))
+  local function bits(list) return (testing.bits(list):gsub('%-0%f[%s}]', '0')) end -- whole numbers have no -0
+  for k = 4, 5 do testing.eq(bits(copies[k]:tolist()), bits(expected[k])) end
+end
+
+testing.test('random kernels', function()
+  for seed = first, first + count - 1 do
+    local ok, why = pcall(run, seed)
+    if not ok then error(('MTORCH_RANDOM_SEED=%d: %s\n%s'):format(seed, why, text_of(seed)), 0) end
+  end
+end)
+
+testing.finish()
