@@ -101,6 +101,7 @@ local function compile(name, f)
     return call(record, x, y, ...)
   end
   records[compiled_function] = record
+  trace.sources[compiled_function] = f
   return compiled_function
 end
 

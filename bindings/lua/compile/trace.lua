@@ -7,9 +7,10 @@
 local ffi = require 'ffi'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local refuse = require 'mtorch.compile.refuse'
 local parts = core.compile()
 
-local trace = {}
+local trace = {sources = setmetatable({}, {__mode = 'k'})} -- a compiled function -> what it was compiled from
 
 ffi.cdef 'typedef struct { int32_t id; } mtorch_symbol; typedef struct { int32_t id; } mtorch_captured;'
 local Symbol, Captured = ffi.typeof 'mtorch_symbol', ffi.typeof 'mtorch_captured'
@@ -33,12 +34,14 @@ local function line()
   return 0
 end
 
+local function name_of_captured(x) return is_captured(x) and session.tables[x.id].name end
 local function id_of(x)
   local kind = type(x)
   if is_symbol(x) then return x.id end
   if kind == 'number' or kind == 'boolean' then return parts.constant(session.builder, x) end
-  core.fail('arithmetic on %s; a compiled function calculates with numbers', kind == 'cdata' and 'a captured table' or
-    core.describe(x))
+  local captured = name_of_captured(x)
+  core.fail('arithmetic on %s; a compiled function calculates with numbers', captured and
+    ("the captured table '%s'"):format(captured) or core.describe(x))
 end
 
 local operations = setmetatable({}, {__index = function(self, name)
@@ -72,8 +75,8 @@ local function decide(condition)
   if known ~= nil then return known end
   s.position = s.position + 1
   if s.position > most_decisions then
-    core.fail('a traced function decides more than %d times on one path, at line %d; a loop whose end depends on an ' ..
-      'element cannot be traced', most_decisions, line())
+    core.fail('it decides more than %d times on one path, at last in line %d; a loop must not end where an element ' ..
+      'says so: use %s', most_decisions, line(), refuse.instead)
   end
   local choice = s.choices[s.position]
   if choice == nil then choice = true end
@@ -85,12 +88,41 @@ end
 local function op(name) return operations[name] end
 local function where(c, a, b) return operation(op 'where', c, a, b) end
 
+--- Lua's operators take numbers, no booleans.
+local function arithmetic(name)
+  local of = op(name)
+  return function(a, b)
+    if type(a) == 'boolean' or type(b) == 'boolean' then
+      core.fail('arithmetic on a boolean; choose a number by it: condition and 1 or 0')
+    end
+    return (operation(of, a, b))
+  end
+end
+
+--- An operation as mt has it; its answers, such as mt.isnan's, choose the way as comparisons do.
+local function function_of(of)
+  return function(...)
+    local n = select('#', ...)
+    if n < of.inputs or n > of.inputs + of.parameters then
+      local most = of.parameters > 0 and (' to %d'):format(of.inputs + of.parameters) or ''
+      core.fail('%s takes %d%s number%s, got %d', of.name, of.inputs, most, (of.inputs > 1 or of.parameters > 0) and 's'
+        or '', n)
+    end
+    for i = of.inputs + 1, n do
+      if is_symbol((select(i, ...))) then
+        core.fail('%s: argument %d is a parameter, the same for all elements; it can be a plain number alone',
+          of.name, i)
+      end
+    end
+    local y = operation(of, ...)
+    if is_symbol(y) and session.bools[y.id] then return (decide(y)) end
+    return y
+  end
+end
+
 local meta = {
-  __add = function(a, b) return (operation(op 'add', a, b)) end,
-  __sub = function(a, b) return (operation(op 'sub', a, b)) end,
-  __mul = function(a, b) return (operation(op 'mul', a, b)) end,
-  __div = function(a, b) return (operation(op 'div', a, b)) end,
-  __pow = function(a, b) return (operation(op 'pow', a, b)) end,
+  __add = arithmetic 'add', __sub = arithmetic 'sub', __mul = arithmetic 'mul', __div = arithmetic 'div',
+  __pow = arithmetic 'pow',
   __unm = function(a) return (operation(op 'neg', a)) end,
   -- a - floor(a / b) * b, as LuaJIT has it
   __mod = function(a, b)
@@ -104,16 +136,23 @@ local meta = {
     if not is_number(a) or not is_number(b) then return false end
     return (decide(operation(op 'eq', a, b)))
   end,
-  __concat = function() core.fail('a traced number cannot be made text') end,
+  __concat = function() core.fail('a number that is being traced cannot be made text') end,
   __tostring = function() return 'a number that is being traced' end,
   __call = function() core.fail('a number is called as a function') end,
-  __newindex = function() core.fail('a number has no fields') end,
+  __newindex = function() core.fail('a number has no fields; keep values in locals') end,
 }
 --- x:relu() and its kin.
 function meta.__index(_, key)
+  if type(key) ~= 'string' then
+    core.fail('an argument is one element, a number, and has no [%s]; give a neighbour as a tensor of its own',
+      is_symbol(key) and 'i' or tostring(key))
+  end
   local of = operations[key]
-  if not of then core.fail("a number has no '%s'", tostring(key)) end
-  return function(...) return (operation(of, ...)) end
+  if not of then
+    local of_tensors = pcall(function() return mt.tensor(0)[key] end)
+    core.fail("an element is a number and has no '%s'%s", key, of_tensors and '; tensors have, outside' or '')
+  end
+  return function_of(of)
 end
 ffi.metatype(Symbol, meta)
 
@@ -166,10 +205,13 @@ symbolic[math.modf] = function(x)
   return whole, (where(operation(op 'eq', x, whole), zero, operation(op 'sub', x, whole)))
 end
 define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', e)) end)
+symbolic[math.randomseed] = function()
+  core.fail('math.randomseed in a compiled function: it runs once for all elements; mt.manual_seed seeds tensors')
+end
 symbolic[math.random] = function()
   core.fail('math.random in a compiled function: it runs once for all elements; give it a tensor of mt.rand')
 end
-symbolic[math.frexp] = function() core.fail('math.frexp cannot be compiled') end
+symbolic[math.frexp] = function() core.fail('math.frexp cannot be compiled; math.floor and math.log can') end
 
 local math_of_symbols = setmetatable({}, {__index = function(_, key)
   local plain = math[key]
@@ -179,9 +221,11 @@ end, __newindex = function() core.fail('a compiled function changes math') end})
 --- mt.relu(x) and its kin; other names as they are.
 local functions_of_mt = setmetatable({}, {__index = function(self, key)
   local of = type(key) == 'string' and operations[key]
-  if not of then core.fail("mt.%s is no function of numbers; a compiled function can use those of one element, such " ..
-    'as mt.relu and mt.sigmoid', tostring(key)) end
-  local function f(...) return (operation(of, ...)) end
+  if not of then
+    core.fail('mt.%s is no function of numbers; a compiled function can use those of one element, such as mt.relu ' ..
+      'and mt.sigmoid', tostring(key))
+  end
+  local f = function_of(of)
   rawset(self, key, f)
   return f
 end, __newindex = function() core.fail('a compiled function changes mt') end})
@@ -192,9 +236,18 @@ local function contents(t) return session.tables[t.id] end
 symbolic[type] = function(x)
   return is_symbol(x) and 'number' or is_captured(x) and 'table' or type(x)
 end
-symbolic[tonumber] = function(x, base)
+local plain_tonumber = refuse.guarded(tonumber, 'tonumber', is_symbol, name_of_captured)
+symbolic[tonumber] = function(x, ...)
   if is_symbol(x) then return x end
-  return tonumber(x, base)
+  return (plain_tonumber(x, ...))
+end
+symbolic[error] = function(message)
+  core.fail('it raises an error%s: %s', session.position > 0 and
+    ', which no single element can; return a value such as 0 / 0' or '', tostring(message))
+end
+symbolic[assert] = function(condition, ...)
+  if condition then return condition, ... end
+  symbolic[error]((...) or 'assertion failed!')
 end
 symbolic[next] = function(t, key)
   if not is_captured(t) then return next(t, key) end
@@ -217,10 +270,14 @@ symbolic[unpack] = function(t, i, j)
   for k = i or 1, j or #t do list[k] = t[k] end
   return unpack(list, i or 1, j or #t)
 end
-for _, f in ipairs {print, io.write, tostring} do
-  symbolic[f] = f == tostring and function(x) return tostring(x) end or function()
-    core.fail('a compiled function prints; it runs once for all elements')
+for _, f in ipairs {print, io.write} do
+  symbolic[f] = function()
+    core.fail('%s in a compiled function: it runs once for all elements; print the result', refuse.name_of(f))
   end
+end
+symbolic[tostring] = function(x)
+  if is_symbol(x) then core.fail 'a number that is being traced cannot be made text' end
+  return tostring(x)
 end
 
 -- ---- captured values: numbers are parameters, the rest are guards --------------------------------------
@@ -246,8 +303,8 @@ function Session:stand_in(value, read, where_from)
     return self:captured(value, read, where_from)
   elseif mt.is_tensor(value) then
     if value:dim() ~= 0 then
-      core.fail("the captured tensor '%s' is %s; inside a compiled function only a 0-d tensor can be captured, " ..
-        'others are arguments', where_from, tostring(value.shape))
+      core.fail("the captured tensor '%s' is %s; only a 0-d tensor can be captured, give others as arguments",
+        where_from, tostring(value.shape))
     end
     return self:operand(read, where_from)
   end
@@ -288,8 +345,11 @@ end
 ffi.metatype(Captured, {
   __index = function(self, key)
     if not session then core.fail('a captured table of a trace that has ended') end
-    if is_symbol(key) then core.fail('a captured table is indexed by a traced number; pass it as a tensor') end
     local t = contents(self)
+    if is_symbol(key) then
+      core.fail("the captured table '%s' is indexed by an element; make a tensor of it and pick outside, by " ..
+        'index_select', t.name)
+    end
     local value = t.value[key]
     local read = t.read
     return (session:stand_in(value, function()
@@ -298,8 +358,8 @@ ffi.metatype(Captured, {
     end, field_name(t.name, key)))
   end,
   __newindex = function(self, key)
-    core.fail("a compiled function writes to the captured '%s'; it must have no effects",
-      field_name(contents(self).name, key))
+    core.fail("a compiled function writes to the captured '%s'; it must have no effects, return the value instead",
+      field_name(contents(self).name, is_symbol(key) and 'i' or key))
   end,
   __len = function(self)
     local t = contents(self)
@@ -318,10 +378,16 @@ ffi.metatype(Captured, {
 --- The function of symbols for a captured function: math's and mt's have one; a Lua function is cloned.
 function Session:function_of(f, name)
   if symbolic[f] then return symbolic[f] end
+  if trace.sources[f] then return self:clone(trace.sources[f], name) end
   local signature = core.entry(f)
-  local of = signature and operations[signature:match '^[%w_]+' or '']
-  if of then return functions_of_mt[of.name] end
-  if getinfo(f, 'S').what == 'C' then return f end
+  local called = signature and signature:match '^[%w_]+'
+  if called then
+    return operations[called] and functions_of_mt[called] or function() return functions_of_mt[called] end
+  end
+  local info = getinfo(f, 'S')
+  if info.what == 'C' or info.source:sub(1, 8) == '@mtorch/' then
+    return refuse.guarded(f, name, is_symbol, name_of_captured)
+  end
   return self:clone(f, name)
 end
 
@@ -338,7 +404,8 @@ function Session:clone(f, name)
       return (self:stand_in(value, function() return env[key] end, tostring(key)))
     end,
     __newindex = function(_, key)
-      core.fail("a compiled function writes to the global '%s'; it must have no effects", tostring(key))
+      core.fail("a compiled function writes to the global '%s'; it must have no effects (is a local missing?)",
+        tostring(key))
     end}))
   local set = {}
   for i = 1, getinfo(f, 'u').nups do
@@ -359,7 +426,8 @@ function Session:check_upvalues()
     for i, u in ipairs(w.set) do
       local _, now = getupvalue(w.clone, i)
       if not rawequal(now, u.value) and not (is_symbol(now) and is_symbol(u.value) and now.id == u.value.id) then
-        core.fail("a compiled function assigns the captured '%s'; it must have no effects", u.name)
+        core.fail("a compiled function assigns the captured '%s'; it must have no effects, return the value instead",
+          u.name)
       end
     end
   end
@@ -380,7 +448,8 @@ function Session:explore(f, arguments)
     leaves[#leaves + 1] = {results = results, conditions = self.conditions, choices = {unpack(self.choices, 1,
       self.position)}, n = self.position}
     if #leaves > most_paths then
-      core.fail('a traced function has more than %d ways through it', most_paths)
+      core.fail('it has more than %d ways through it; math.max, math.min and mt.clamp choose without a new one, or ' ..
+        'use a grid kernel (mt.kernel)', most_paths)
     end
     local last = self.position
     while last > 0 and not self.choices[last] do last = last - 1 end
@@ -402,11 +471,16 @@ function Session:join(leaves, from, to, depth)
   local second = from
   while leaves[second].choices[depth] do second = second + 1 end
   local yes, no = self:join(leaves, from, second - 1, depth + 1), self:join(leaves, second, to, depth + 1)
-  if yes.n ~= no.n then core.fail('it returns %d values on one path and %d on another', yes.n, no.n) end
+  if yes.n ~= no.n then
+    core.fail('it returns %d value%s on one path and %d on another; return as many on each', yes.n, yes.n == 1 and '' or
+      's', no.n)
+  end
   local joined, condition = {n = yes.n}, Symbol(leaves[from].conditions[depth])
   for k = 1, yes.n do
     local a, b = kind_of(self, yes[k]), kind_of(self, no[k])
-    if a ~= b then core.fail('result %d is %s on one path and %s on another', k, a, b) end
+    if a ~= b then
+      core.fail('result %d is %s on one path and %s on another; both must be numbers, or booleans', k, a, b)
+    end
     joined[k] = where(condition, yes[k], no[k])
   end
   return joined
@@ -431,11 +505,13 @@ local function attempt(f, kinds, name, frozen)
     end
     local joined = s:explore(s:clone(f, ''), arguments)
     joined = s:join(joined, 1, #joined, 1)
-    if joined.n == 0 then core.fail('it returns nothing') end
+    if joined.n == 0 then core.fail('it returns nothing; return what an element becomes') end
     local values = {}
     for k = 1, joined.n do
       local kind = kind_of(s, joined[k])
-      if kind ~= 'a number' and kind ~= 'a boolean' then core.fail('result %d is %s, no number', k, kind) end
+      if kind ~= 'a number' and kind ~= 'a boolean' then
+        core.fail('result %d is %s; a compiled function returns numbers and booleans', k, kind)
+      end
       values[k] = id_of(joined[k])
     end
     if #s.numbers > 128 then core.fail('it captures %d numbers; at most 128', #s.numbers) end
@@ -453,6 +529,21 @@ local function attempt(f, kinds, name, frozen)
   return result
 end
 
+--- The place of an error and its text: a line of the function, of one that it calls, or where it begins.
+function Session:place_of(text, f)
+  local file, number, message = text:match '^([^\n]-):(%d+): (.*)$'
+  number = tonumber(number)
+  self.clones[f] = true
+  for g in pairs(self.clones) do
+    local info = getinfo(g, 'S')
+    if file == info.short_src and number >= info.linedefined and number <= info.lastlinedefined then
+      return file .. ':' .. number, message
+    end
+  end
+  local info = getinfo(f, 'S')
+  return info.short_src .. ':' .. info.linedefined, message or text
+end
+
 --- Makes a program of a Lua function; name is 'map' and so on. A captured number is a parameter, or where that
 --- cannot be traced (the end of a loop) a guard.
 function trace.compile(f, kinds, name)
@@ -464,9 +555,13 @@ function trace.compile(f, kinds, name)
     found = #captured > 0 and attempt(f, kinds, name, captured[i] or true)
     if found then return found end
   end
-  local place, message = tostring(trouble):match '^(.-:%d+: )(.*)$'
-  if place then error(place .. name .. ': ' .. message, 0) end
-  core.fail('%s: %s', name, tostring(trouble))
+  local place, message = s:place_of(tostring(trouble), f)
+  message = refuse.in_words(message)
+  local info = getinfo(f, 'u')
+  if not info.isvararg and info.nparams > #kinds and message:find '%f[%a]nil%f[%A]' then
+    message = ('%s (the function takes %d arguments and got %d)'):format(message, info.nparams, #kinds)
+  end
+  error(('%s: %s: %s'):format(place, name, message), 0)
 end
 
 trace.parts = parts

@@ -1,0 +1,105 @@
+-- refuse.lua -- what a traced function cannot call, and LuaJIT's errors in words for the function's author
+local core = require 'mtorch.core'
+
+local refuse = {}
+local instead = 'a fixed number of steps and if, or a grid kernel (mt.kernel)'
+refuse.instead = instead
+
+-- ---- Lua's own functions -----------------------------------------------------------------------------
+
+local names = {} -- a function -> what it is called
+for _, library in ipairs{'coroutine', 'debug', 'ffi', 'io', 'jit', 'os', 'package', 'string', 'table', 'bit', 'math'} do
+  local t = _G[library] or package.loaded[library] or {}
+  for key, value in pairs(t) do
+    if type(value) == 'function' then names[value] = library .. '.' .. key end
+  end
+end
+for key, value in pairs(_G) do
+  if type(value) == 'function' then names[value] = key end
+end
+--- The name of one of Lua's own functions, or nil.
+function refuse.name_of(f) return names[f] end
+
+-- What may be called, because it does the same for every element: with tables that the function has made, and, unless
+-- `symbols`, only with numbers and texts that no element decides.
+local allowed = {}
+for _, name in ipairs{'select', 'rawequal', 'setmetatable', 'table.insert', 'table.remove', 'table.sort', 'table.maxn',
+  'rawget', 'rawset'} do
+  allowed[name] = 'symbols'
+end
+for _, library in ipairs{'string', 'bit', 'math'} do
+  for key in pairs(_G[library]) do allowed[library .. '.' .. key] = 'plain' end
+end
+allowed['table.concat'], allowed['tonumber'] = 'plain', 'plain'
+allowed['string.dump'], allowed['math.randomseed'] = nil, nil
+
+local reasons = {
+  ['string'] = 'an element has no text',
+  ['bit'] = "an element's bits are asked by mt.bitwise_and and its kin, of integer tensors",
+  ['table'] = 'an element has no text',
+}
+
+--- What stands for one of Lua's own functions in a traced one.
+function refuse.guarded(f, called, is_symbol, name_of_captured)
+  local name = names[f] or called
+  local way = allowed[name]
+  if not way then
+    return function()
+      core.fail('%s in a compiled function: it would run once, when the function is traced, not for each element; ' ..
+        'call it outside', name)
+    end
+  end
+  return function(...)
+    for i = 1, select('#', ...) do
+      local x = select(i, ...)
+      local captured = name_of_captured(x)
+      if captured then
+        core.fail("%s gets the captured table '%s'; a compiled function reads its fields, %s[i], and can change " ..
+          'tables that it has made alone', name, captured, captured)
+      end
+      local first = name == 'table.concat' and type(x) == 'table' and x[1] or x
+      if way == 'plain' and is_symbol(first) then
+        core.fail('%s of an element: %s', name, reasons[name:match '^%a+'] or 'it takes plain numbers')
+      end
+    end
+    return f(...)
+  end
+end
+
+-- ---- what LuaJIT says ----------------------------------------------------------------------------------
+
+local texts = {
+  {'^a compiled function of more than (%d+) operations', 'it has more than %1 operations; use fewer steps, or a ' ..
+    'grid kernel (mt.kernel)'},
+  {"^bad argument #(%d+) to '(.-)' %((%w+) expected, got (.-)%)", 'argument %1 of %2 must be a %3, got %4',
+    "^bad argument #%d+ to '.-' %(.- expected, got cdata%)"},
+  {"^'for' limit must be a number", 'the end of a loop depends on an element; use ' .. instead},
+  {"^'for' initial value must be a number", 'the beginning of a loop depends on an element; use ' .. instead},
+  {"^'for' step must be a number", 'the step of a loop depends on an element; use ' .. instead},
+  {'^attempt to get length of', 'a number has no length; a table or a text has'},
+  {"^attempt to call .- '([^']+)' %(a nil value%)", "'%1' is nil, no function; is it spelled right?"},
+  {'^attempt to call a nil value', 'nil is called as a function'},
+  {"^attempt to call .- '([^']+)' %(a (%w+) value%)", "'%1' is a %2, no function"},
+  {"^attempt to index .- '([^']+)' %(a (%w+) value%)", "'%1' is %2 and has no fields"},
+  {"^attempt to perform arithmetic on .- '([^']+)' %(a (%w+) value%)", "arithmetic on '%1', which is %2"},
+  {'^attempt to perform arithmetic on a (%w+) value', 'arithmetic on %1; a table indexed by an element has nil there'},
+  {"^attempt to compare '?.-'? with '?.-'?$", 'an element is compared with what is no number'},
+  {'^attempt to compare (%w+) with (%w+)', '%1 is compared with %2'},
+  {"^attempt to concatenate .-", 'a number that is being traced cannot be made text'},
+  {"^bad argument #%d+ to '.-' %(.- expected, got cdata%)", "one of Lua's own functions gets an element; those of " ..
+    'math and the mt functions of one element take it'},
+  {'stack overflow', 'it calls itself without end, or until an element says so; use ' .. instead},
+}
+
+--- A message without its place, in words that say what to do.
+function refuse.in_words(message)
+  for _, t in ipairs(texts) do
+    if message:find(t[1]) and not (t[3] and message:find(t[3])) then
+      local captures = {message:match(t[1])}
+      return (t[2]:gsub('%%(%d)', function(k) return captures[tonumber(k)] end))
+    end
+  end
+  return message
+end
+
+return refuse
