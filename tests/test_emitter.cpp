@@ -369,6 +369,124 @@ TEST_CASE("more operands than there are registers for addresses", "[emitter]") {
   }
 }
 
+namespace {
+
+/// A random program with turns: operands 0.. are carried, then read only, then they move by lanes, by one.
+template <class T> struct Turns {
+  LaneProgram program;
+  int carried, fixed, moving, single;
+
+  explicit Turns(Rng& rng)
+      : carried(int(rng.between(1, 3))),
+        fixed(int(rng.below(3))),
+        moving(int(rng.between(1, 3))),
+        single(int(rng.between(0, 3))) {
+    LaneBuilder builder(sizeof(T));
+    std::vector<int32_t> values, masks;
+    const int all = carried + fixed + moving + single;
+    for (int k = 0; k < all; ++k) {
+      const LaneOp op = k < carried + fixed            ? LaneOp::load
+                        : k < carried + fixed + moving ? LaneOp::load_turn
+                                                       : LaneOp::load_one;
+      values.push_back(builder.add(op, -1, -1, -1, uint64_t(k)));
+    }
+    values.push_back(ir::Lane<T>(0.5).id);
+    values.push_back(builder.add(LaneOp::number, -1, -1, -1, 0));
+    const auto any = [&] { return values[size_t(rng.below(int64_t(values.size())))]; };
+    masks.push_back(builder.truth(true));
+    for (int length = int(rng.between(1, 14)); length > 0; --length) {
+      const LaneOp ops[] = {LaneOp::add, LaneOp::sub, LaneOp::mul,    LaneOp::fma,
+                            LaneOp::min, LaneOp::max, LaneOp::select, LaneOp::compare};
+      const LaneOp op = ops[rng.below(8)];
+      if (op == LaneOp::compare) masks.push_back(builder.add(op, any(), any(), -1, 1));
+      else if (op == LaneOp::select) values.push_back(builder.add(op, masks.back(), any(), any()));
+      else values.push_back(builder.add(op, any(), any(), op == LaneOp::fma ? any() : -1));
+    }
+    for (int k = 0; k < carried; ++k) {
+      builder.carry(k, rng.below(4) ? values.back() : any());
+      builder.store(k, k);
+    }
+    program = builder.finish();
+    program.operands = all;
+  }
+
+  void interpret(std::vector<std::vector<T>>& data, const std::vector<int64_t>& step,
+                 const double* numbers, int64_t turns, size_t n) const {
+    const size_t length = program.code.size();
+    for (size_t lane = 0; lane < n; ++lane) {
+      std::vector<uint64_t> value(length);
+      for (int64_t turn = 0; turn < turns; ++turn) {
+        for (size_t k = 0; k < length; ++k) {
+          const LaneInstruction& x = program.code[k];
+          const auto at = [&](int j) { return x.in[j] < 0 ? 0 : value[size_t(x.in[j])]; };
+          if (x.op == LaneOp::load) {
+            if (turn == 0) value[k] = ir::word_of(data[x.bits][lane]);
+          } else if (ir::is_moving(x.op)) {
+            const size_t own = x.op == LaneOp::load_one ? 0 : lane;
+            value[k] = ir::word_of(data[x.bits][size_t(turn * step[x.bits]) + own]);
+          } else if (x.op == LaneOp::number) {
+            value[k] = ir::word_of(T(numbers[x.bits]));
+          } else if (x.op == LaneOp::constant || x.op == LaneOp::truth) {
+            value[k] = x.bits;
+          } else if (x.op != LaneOp::store) {
+            value[k] = evaluate<T>(x, at(0), at(1), at(2));
+          }
+        }
+        std::vector<uint64_t> next;
+        for (const auto& c : program.carries) next.push_back(value[size_t(c.next)]);
+        for (size_t c = 0; c < next.size(); ++c) value[size_t(program.carries[c].first)] = next[c];
+      }
+      for (const LaneInstruction& x : program.code)
+        if (x.op == LaneOp::store) data[x.bits][lane] = from_word<T>(value[size_t(x.in[0])]);
+    }
+  }
+};
+
+template <class T> void check_turns(int programs) {
+  Rng rng(77 + sizeof(T));
+  for (int p = 0; p < programs; ++p) {
+    const Turns<T> t(rng);
+    for (const Isa isa : {Isa::avx2, Isa::avx512}) {
+      if (!runs(isa)) continue;
+      const auto code = compile(t.program, isa, 0);
+      REQUIRE(code);
+      const size_t n = size_t(rng.below(200)), all = size_t(t.program.operands);
+      const int64_t turns = rng.between(1, 6);
+      const double numbers[] = {rng.uniform(-2, 2)};
+      std::vector<std::vector<T>> data(all);
+      std::vector<int64_t> step(all, 0);
+      for (size_t k = 0; k < all; ++k) {
+        step[k] = int64_t(k) < t.carried + t.fixed ? 0 : int64_t(n) + rng.below(3);
+        data[k].resize(size_t(step[k] * (turns - 1)) + n + 1);
+        for (T& x : data[k]) x = T(rng.uniform(-1.5, 1.5));
+      }
+      auto expected = data;
+      t.interpret(expected, step, numbers, turns, n);
+      std::vector<void*> pointers;
+      for (auto& one : data) pointers.push_back(one.data());
+      for (const int64_t s : step)
+        pointers.push_back(reinterpret_cast<void*>(s * int64_t(sizeof(T))));
+      pointers.push_back(reinterpret_cast<void*>(turns));
+      REQUIRE(code->run(pointers.data(), numbers, 0, int64_t(n)) == int64_t(n));
+      for (size_t k = 0; k < all; ++k)
+        for (size_t i = 0; i < data[k].size(); ++i)
+          if (data[k][i] != expected[k][i] &&
+              !(std::isnan(data[k][i]) && std::isnan(expected[k][i])))
+            FAIL("operand " << k << ", element " << i << " of " << n << ", " << turns
+                            << " turns, carried " << t.carried << ": " << data[k][i] << ", not "
+                            << expected[k][i] << "\n"
+                            << to_string(t.program) << machine_code(t.program, isa, 0));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("programs with turns keep what is carried in registers", "[emitter]") {
+  check_turns<float>(2000);
+  check_turns<double>(1000);
+}
+
 TEST_CASE("programs fold constants and keep what is exact", "[emitter]") {
   LaneBuilder builder(4);
   const F x = F::load(1);

@@ -26,13 +26,14 @@ RegisterFile register_file(Isa isa) {
   return isa == Isa::avx512 ? RegisterFile{32, 6, true, 64} : RegisterFile{16, 0, false, 32};
 }
 
-Emitter::Emitter(const ir::LaneProgram& program, Isa isa, uint64_t repeated, uint8_t* buffer,
-                 size_t size, std::string* listing)
-    : plan_(program, register_file(isa), repeated),
+Emitter::Emitter(const ir::LaneProgram& program, Isa isa, uint64_t repeated, int copies,
+                 uint8_t* buffer, size_t size, std::string* listing)
+    : plan_(program, register_file(isa), repeated, copies),
       wide_(isa == Isa::avx512),
       item_(program.item),
       bytes_(register_file(isa).bytes),
       lanes_(bytes_ / program.item),
+      operands_(program.operands),
       repeated_(repeated),
       asm_(size, buffer),
       listing_(listing) {
@@ -49,14 +50,15 @@ Emitter::Emitter(const ir::LaneProgram& program, Isa isa, uint64_t repeated, uin
 
 bool Emitter::emit() {
   Xbyak::ClearError();
-  const Uses in_before(plan_.code, plan_.before), in_body(plan_.code, plan_.body);
+  const Uses in_before(plan_.code, plan_.before);
+  const Uses in_body(plan_.code, plan_.body, plan_.after_body);
   uses_in_body_ = &in_body;
   write_pool();
   write_prologue();
   const size_t frame = asm_.getSize() - 4 - 4;  // of the 32 bits in `sub rsp, size`; `and` follows
   write_sequence(plan_.before, in_before, 1, false);
   pin();
-  load_pointers();
+  if (plan_.carries.empty()) load_pointers();
   write_loops();
   write_epilogue();
   if (failed_ || Xbyak::GetError() != 0) return false;
@@ -84,6 +86,7 @@ void Emitter::write_pool() {
     ones_ = put(1, 1, 16);  // bytes that are true
   } else {
     ones_ = put(~uint64_t(0), 8, 4);
+    put(0, 8, 4);  // ones and zeros: masks of any number of lanes
     signs_ = put(uint64_t(1) << (8 * item_ - 1), item_, lanes_);
   }
   pool_offset_.assign(plan_.code.size(), 0);
@@ -111,6 +114,13 @@ Emitter::Address Emitter::operand(uint64_t k, int item) {
   return asm_.ptr[rax + rdx * item + offset];
 }
 
+/// Of a load: operands that move on have a register that does.
+Emitter::Address Emitter::source(const ir::LaneInstruction& x) {
+  if (!ir::is_moving(x.op)) return operand(x.bits, ir::operand_item(x.op, item_));
+  const int offset = x.op == LaneOp::load_one ? 0 : copy_ * bytes_;
+  return asm_.ptr[Reg64(pointer_[x.bits]) + offset];
+}
+
 // ---- the function ----------------------------------------------------------------------------------
 
 void Emitter::write_prologue() {
@@ -119,6 +129,7 @@ void Emitter::write_prologue() {
     const ir::LaneInstruction& x = plan_.code[size_t(id)];
     if ((is_load(x.op) || is_store(x.op)) && pointer_[x.bits] < 0 && used < kMostPointers)
       pointer_[x.bits] = int8_t(kPointers[used++]);
+    failed_ |= ir::is_moving(x.op) && pointer_[x.bits] < 0;
   }
   pushed_ = std::max(0, used - kFirstSaved);
   MT_EMIT(push, rbp);
@@ -138,6 +149,10 @@ void Emitter::load_pointers() {
 /// Gives registers for all of the loop to the invariants that are read most.
 void Emitter::pin() {
   now_ = nullptr;
+  if (!plan_.carries.empty() && !wide_) {
+    rest_mask_ = vectors_.count - 1;
+    vectors_.holds[rest_mask_] = kTaken;
+  }
   for (const int32_t id : plan_.pinned) {
     const int32_t value = value_of(id, 0);
     int r = vectors_.first + vectors_.count - 1;
@@ -153,14 +168,22 @@ void Emitter::write_sequence(const std::vector<int32_t>& sequence, const Uses& u
   uses_ = &uses, copies_ = copies, masked_ = masked;
   std::fill(next_.begin(), next_.end(), 0);
   const bool before = &sequence == &plan_.before;
+  position_ = -1;
   for (const int32_t id : sequence) {
+    ++position_;
     if (plan_.direct[size_t(id)] && !masked) continue;
     for (int copy = 0; copy < copies; ++copy) {
       write(id, copy);
       const int32_t value = value_of(id, copy);
-      if (before && uses_in_body_->count(id) > 0) save(value);
+      if (before && (uses_in_body_->count(id) > 0 || !plan_.exit.empty())) save(value);
+      if (plan_.uniform[size_t(id)]) break;
     }
   }
+  if (plan_.carries.empty() || before) forget();
+}
+
+/// Frees the registers of all that is not pinned.
+void Emitter::forget() {
   for (File* file : {&vectors_, &masks_})  // the next sequence finds only what is pinned
     for (int r = 0; r < 32; ++r) {
       const int32_t value = file->holds[r];
@@ -187,7 +210,8 @@ void Emitter::write_loops() {
     asm_.align(32);
     asm_.L(loop);
     tell_label("loop");
-    write_sequence(plan_.body, *uses_in_body_, plan_.copies, false);
+    if (plan_.carries.empty()) write_sequence(plan_.body, *uses_in_body_, plan_.copies, false);
+    else write_turns(plan_.copies, false);
     now_ = nullptr;
     MT_EMIT(add, rdx, step);
     MT_EMIT(lea, rax, asm_.ptr[rdx + step]);
@@ -197,29 +221,45 @@ void Emitter::write_loops() {
   asm_.L(rest);
   asm_.L(again);
   tell_label("rest");
-  if (wide_) {  // k1: the lanes that are left
-    const Reg32 eax(Operand::EAX), ebx(Operand::EBX);
+  const bool all = wide_ || !plan_.carries.empty();
+  if (all) {
     MT_EMIT(mov, rax, rcx);
     MT_EMIT(sub, rax, rdx);
     jump(jle, "jle done", done);
-    MT_EMIT(mov, ebx, -1);
-    MT_EMIT(bzhi, ebx, ebx, eax);
-    if (lanes_ == 16) MT_EMIT(kmovw, Mask(1), ebx);
-    else MT_EMIT(kmovb, Mask(1), ebx);
+    write_rest_mask();
   } else {  // whole vectors only
     MT_EMIT(lea, rax, asm_.ptr[rdx + lanes_]);
     MT_EMIT(cmp, rax, rcx);
     jump(jg, "jg done", done);
   }
-  write_sequence(plan_.body, *uses_in_body_, 1, wide_);
+  if (plan_.carries.empty()) write_sequence(plan_.body, *uses_in_body_, 1, wide_);
+  else write_turns(1, true);
   now_ = nullptr;
   MT_EMIT(add, rdx, lanes_);
   jump(jmp, "jmp rest", again);
   asm_.L(done);
   tell_label("done");
-  if (wide_) MT_EMIT(mov, rdx, rcx);
+  if (all) MT_EMIT(mov, rdx, rcx);
   asm_.L(stopped_);
   tell_label("stopped");
+}
+
+/// The lanes of a vector that are left, of which rax has the number: k1, or a vector of masks.
+void Emitter::write_rest_mask() {
+  const Reg32 eax(Operand::EAX), ebx(Operand::EBX);
+  if (wide_) {
+    MT_EMIT(mov, ebx, -1);
+    MT_EMIT(bzhi, ebx, ebx, eax);
+    if (lanes_ == 16) MT_EMIT(kmovw, Mask(1), ebx);
+    else MT_EMIT(kmovb, Mask(1), ebx);
+    return;
+  }
+  MT_EMIT(mov, ebx, lanes_);
+  MT_EMIT(cmp, rax, rbx);
+  MT_EMIT(cmovg, rax, rbx);
+  MT_EMIT(neg, rax);
+  MT_EMIT(lea, rbx, pool(ones_ + 32, false));
+  MT_EMIT(vmovups, vector(rest_mask_), asm_.ptr[rbx + rax * item_]);
 }
 
 void Emitter::write_epilogue() {

@@ -16,13 +16,15 @@ RegisterFile register_file(Isa);
 
 class Emitter {
  public:
-  /// `listing`, if any, gets the assembly.
-  Emitter(const ir::LaneProgram&, Isa, uint64_t repeated, uint8_t* buffer, size_t size,
+  static constexpr int kMostCopies = 8;
+  /// `copies`: at most so many vectors in an iteration. `listing`, if any, gets the assembly.
+  Emitter(const ir::LaneProgram&, Isa, uint64_t repeated, int copies, uint8_t* buffer, size_t size,
           std::string* listing);
-  /// False: the buffer is too small.
+  /// False: the buffer is too small, or (failed) there are too few registers.
   bool emit();
   size_t size() const { return asm_.getSize(); }
   size_t entry() const { return entry_; }
+  bool failed() const { return failed_; }
   static bool has_room_for(const ir::LaneProgram& program) { return program.operands <= kOperands; }
 
  private:
@@ -55,20 +57,32 @@ class Emitter {
   void write_epilogue();
   void write_loops();
   void load_pointers();
+  void write_rest_mask();
   void pin();
   void write_sequence(const std::vector<int32_t>& sequence, const Uses&, int copies, bool masked);
+  void forget();
   Address pool(size_t offset, bool broadcast);
   Address slot(int32_t index);
   Address operand(uint64_t k, int item);
+  Address source(const ir::LaneInstruction&);
   void tell_label(const char* name);
   template <class... A> void tell(const char* name, const A&... operands);
   static std::string text(const Xbyak::Operand&);
   static std::string text(const Xbyak::Label&) { return {}; }
   static std::string text(int64_t number) { return std::to_string(number); }
 
+  // jit_turns.cpp: programs with turns
+  void write_turns(int copies, bool masked);
+  void start_operands();
+  void move_operands();
+  void carry_on(int copies);
+  int carried_into(int32_t value) const;
+  bool carries_here(int32_t* first) const;
+  bool is_entry(int32_t id) const;
+
   // jit_registers.cpp: who is where
   int32_t value_of(int32_t id, int copy) const {
-    return id * plan_.copies + (plan_.invariant[size_t(id)] ? 0 : copy);
+    return id * plan_.copies + (plan_.shared(id) ? 0 : copy);
   }
   int32_t id_of(int32_t value) const { return value / plan_.copies; }
   int32_t in_value(int k) const { return value_of(now_->in[k], copy_); }
@@ -78,6 +92,7 @@ class Emitter {
   int32_t next_use(int32_t value) const { return uses_->at(id_of(value), next_[size_t(value)]); }
   bool has_copy(int32_t value) const;
   bool dies(int32_t value) const;
+  bool is_last_copy() const { return plan_.uniform[size_t(id_)] || copy_ + 1 == copies_; }
   Xbyak::Ymm vector(int index) const { return wide_ ? Xbyak::Zmm(index) : Xbyak::Ymm(index); }
   int allocate(File&, int32_t value);
   void evict(File&, int index);
@@ -125,7 +140,7 @@ class Emitter {
 
   Plan plan_;
   const bool wide_;  // AVX-512
-  const int item_, bytes_, lanes_;
+  const int item_, bytes_, lanes_, operands_;
   const uint64_t repeated_;
   Xbyak::CodeGenerator asm_;
   std::string* const listing_;
@@ -135,6 +150,7 @@ class Emitter {
   size_t ones_ = 0, signs_ = 0;  // in the pool
   int8_t pointer_[kOperands];    // the register with the operand's address, or -1
   int pushed_ = 0;
+  int rest_mask_ = -1;  // AVX2, programs with turns: the register of the lanes that are left
 
   std::vector<int8_t> reg_;
   std::vector<int32_t> slot_, next_;
@@ -144,7 +160,7 @@ class Emitter {
   const Uses* uses_ = nullptr;
   const Uses* uses_in_body_ = nullptr;
   const ir::LaneInstruction* now_ = nullptr;
-  int32_t id_ = 0;
+  int32_t id_ = 0, position_ = 0;
   int copy_ = 0, copies_ = 1;
   bool masked_ = false, failed_ = false;
 };

@@ -35,6 +35,8 @@ void Emitter::write(int32_t id, int copy) {
   begin(id, copy);
   switch (now_->op) {
     case LaneOp::load:
+    case LaneOp::load_turn:
+    case LaneOp::load_one:
     case LaneOp::number:
     case LaneOp::constant:
     case LaneOp::truth: return write_value();
@@ -77,10 +79,12 @@ void Emitter::write_value() {
     return;
   }
   const Xmm to = result(), low(to.getIdx());
-  if (now_->op == LaneOp::load && !plan_.invariant[size_t(id_)]) {
-    const Address from = operand(now_->bits, item_);
-    if (masked_) MT_REAL(vmovu, to | Mask(1) | Xbyak::util::T_z, from);
-    else MT_REAL(vmovu, to, from);
+  if (now_->op == LaneOp::load_one) return broadcast(to.getIdx(), source(*now_));
+  if (ir::is_load(now_->op) && !plan_.invariant[size_t(id_)]) {
+    const Address at = source(*now_);
+    if (masked_ && wide_) MT_REAL(vmovu, to | Mask(1) | Xbyak::util::T_z, at);
+    else if (masked_) MT_REAL(vmaskmov, to, vector(rest_mask_), at);
+    else MT_REAL(vmovu, to, at);
     return;
   }
   Address from = asm_.ptr[rsi + 8 * now_->bits];
@@ -329,7 +333,8 @@ void Emitter::write_store_bool() {
 void Emitter::write_store() {
   const Address to = operand(now_->bits, item_);
   const Xmm from = reg(0);
-  if (masked_) MT_REAL(vmovu, to | Mask(1), from);
+  if (masked_ && wide_) MT_REAL(vmovu, to | Mask(1), from);
+  else if (masked_) MT_REAL(vmaskmov, to, vector(rest_mask_), from);
   else MT_REAL(vmovu, to, from);
   consume();
 }

@@ -51,7 +51,8 @@ uint8_t table_over(const BitFunction& all, const BitFunction& f) {
 
 }  // namespace
 
-Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>& sequence)
+Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>& sequence,
+           const std::vector<int32_t>& after)
     : start_(code.size() + 1, 0) {
   const auto each = [&](const auto& visit) {
     for (size_t p = 0; p < sequence.size(); ++p) {
@@ -59,6 +60,10 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
       for (int k = 0; k < ir::inputs_of(x.op); ++k)
         if (std::find(x.in, x.in + k, x.in[k]) == x.in + k) visit(x.in[k], int32_t(p));
     }
+    for (size_t k = 0; k < after.size(); ++k)
+      if (std::find(after.begin(), after.begin() + int64_t(k), after[k]) ==
+          after.begin() + int64_t(k))
+        visit(after[k], int32_t(sequence.size()));
   };
   each([&](int32_t id, int32_t) { ++start_[size_t(id) + 1]; });
   for (size_t i = 1; i < start_.size(); ++i) start_[i] += start_[i - 1];
@@ -67,29 +72,49 @@ Uses::Uses(const std::vector<LaneInstruction>& code, const std::vector<int32_t>&
   each([&](int32_t id, int32_t p) { positions_[size_t(next[size_t(id)]++)] = p; });
 }
 
-Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated)
-    : code(program.code) {
+Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t repeated,
+           int most_copies)
+    : code(program.code),
+      carries(program.carries),
+      copies(most_copies) {
   if (file.wide) merge_bits(program.item);
   else expand_scale(program.item);
-  invariant.assign(code.size(), false), direct.assign(code.size(), false);
+  sort_out(repeated);
+  const Uses uses(code, body, after_body);
+  find_direct_loads(uses);
+  choose_copies(uses, file);
+}
+
+/// Drops what nothing needs, and says what belongs before, into and behind the loop.
+void Plan::sort_out(uint64_t repeated) {
   std::vector<bool> needed(code.size(), false);
+  for (const ir::LaneProgram::Carry& c : carries) {
+    needed[size_t(c.next)] = true;
+    after_body.push_back(c.next);
+  }
   for (size_t i = code.size(); i-- > 0;) {
     if (!needed[i] && !is_effect(code[i].op)) continue;
     needed[i] = true;
     for (int k = 0; k < ir::inputs_of(code[i].op); ++k) needed[size_t(code[i].in[k])] = true;
   }
+  invariant.assign(code.size(), false), uniform = direct = invariant;
   for (size_t i = 0; i < code.size(); ++i) {
     const LaneInstruction& x = code[i];
-    bool same = !is_effect(x.op);
-    if (is_load(x.op)) same = repeated >> x.bits & 1;
-    for (int k = 0; k < ir::inputs_of(x.op); ++k) same &= bool(invariant[size_t(x.in[k])]);
-    invariant[i] = same;
+    bool same = !is_effect(x.op), one = same && x.op != LaneOp::load_turn;
+    if (is_load(x.op)) same = repeated >> x.bits & 1, one &= x.op == LaneOp::load_one;
+    for (int k = 0; k < ir::inputs_of(x.op); ++k) {
+      same &= bool(invariant[size_t(x.in[k])]);
+      one &= shared(x.in[k]);
+    }
+    invariant[i] = same, uniform[i] = one && !same;
     if (!needed[i] || x.op == LaneOp::constant) continue;
-    (same ? before : body).push_back(int32_t(i));
+    const bool turns = !carries.empty() && !same;
+    (same                            ? before
+     : turns && x.op == LaneOp::load ? entry
+     : turns && is_store(x.op)       ? exit
+                                     : body)
+        .push_back(int32_t(i));
   }
-  const Uses uses(code, body);
-  find_direct_loads(uses);
-  choose_copies(uses, file);
 }
 
 /// a 2^b as math::core::scaled has it: by two factors, of which the last may round.
@@ -119,6 +144,7 @@ void Plan::expand_scale(int item) {
     place[i] = int32_t(out.size() - 1);
   }
   code = out;
+  for (ir::LaneProgram::Carry& c : carries) c = {place[size_t(c.first)], place[size_t(c.next)]};
 }
 
 /// and, or, xor of values that nothing else reads become one function of three bits.
@@ -169,8 +195,10 @@ void Plan::find_direct_loads(const Uses& uses) {
   for (size_t p = body.size(); p-- > 0;)
     if (code[size_t(body[p])].op >= LaneOp::store) first_store = p;
   for (const int32_t id : body) {
-    if (code[size_t(id)].op != LaneOp::load || uses.count(id) != 1) continue;
+    const LaneOp op = code[size_t(id)].op;
+    if ((op != LaneOp::load && op != LaneOp::load_turn) || uses.count(id) != 1) continue;
     const size_t at = size_t(uses.at(id, 0));
+    if (at == body.size()) continue;
     const LaneInstruction& reader = code[size_t(body[at])];
     const bool first = reader.in[0] == id, both = first && reader.in[1] == id;
     switch (reader.op) {
@@ -187,14 +215,17 @@ void Plan::find_direct_loads(const Uses& uses) {
 }
 
 void Plan::choose_copies(const Uses& uses, const RegisterFile& file) {
-  int live[2] = {}, most[2] = {};                   // vectors, masks
+  int live[2] = {int(entry.size()), 0}, most[2] = {live[0], 0};  // vectors, masks
   std::vector<std::pair<int32_t, int32_t>> wanted;  // readers in the loop, what they read
   for (size_t p = 0; p < body.size(); ++p) {
     const size_t i = size_t(body[p]);
     const LaneInstruction& x = code[i];
     for (int k = 0; k < ir::inputs_of(x.op); ++k) {
       const int32_t in = x.in[k];
-      if (std::find(x.in, x.in + k, in) != x.in + k || invariant[size_t(in)]) continue;
+      const bool again = std::find(x.in, x.in + k, in) != x.in + k;
+      if (again || invariant[size_t(in)] ||
+          (!carries.empty() && code[size_t(in)].op == LaneOp::load))
+        continue;
       const bool last = uses.at(in, uses.count(in) - 1) == int32_t(p);
       if (last && !direct[size_t(in)]) --live[ir::is_mask(code[size_t(in)].op) && file.masks > 0];
     }
@@ -206,10 +237,13 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file) {
   for (size_t i = 0; i < code.size(); ++i)
     if (invariant[i] && !ir::is_mask(code[i].op) && uses.count(int32_t(i)) > 0)
       wanted.push_back({-uses.count(int32_t(i)), int32_t(i)});
-  constexpr int kTemporary = 2;
-  for (copies = 4; copies > 1; --copies)
-    if (most[0] * copies + kTemporary <= file.vectors && most[1] * copies <= file.masks) break;
-  const int free = std::max(0, file.vectors - kTemporary - most[0] * copies);
+  const int temporary = carries.empty() ? 2 : 3;   // one for the mask of the rest
+  for (const ir::LaneProgram::Carry& c : carries)  // a load that is carried passes through another
+    most[0] += code[size_t(c.next)].op == LaneOp::load && c.next != c.first;
+  if (carries.empty()) copies = std::min(copies, 4);
+  for (; copies > 1; --copies)
+    if (most[0] * copies + temporary <= file.vectors && most[1] * copies <= file.masks) break;
+  const int free = std::max(0, file.vectors - temporary - most[0] * copies);
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [count, id] : wanted)
     if (int(pinned.size()) < free) pinned.push_back(id);

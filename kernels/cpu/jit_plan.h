@@ -14,7 +14,9 @@ struct RegisterFile {
 /// For each instruction of a sequence the positions in it that read the instruction, in order.
 class Uses {
  public:
-  Uses(const std::vector<ir::LaneInstruction>& code, const std::vector<int32_t>& sequence);
+  /// `after`: what is read when the sequence has ended.
+  Uses(const std::vector<ir::LaneInstruction>& code, const std::vector<int32_t>& sequence,
+       const std::vector<int32_t>& after = {});
   /// The n-th position that reads `id`; kNone when there are fewer.
   int32_t at(int32_t id, int32_t n) const {
     return n < count(id) ? positions_[size_t(start_[size_t(id)] + n)] : kNone;
@@ -27,20 +29,28 @@ class Uses {
 };
 
 struct Plan {
-  Plan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated);
+  Plan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated, int most_copies);
 
   std::vector<ir::LaneInstruction> code;
   std::vector<bool> invariant;  // the same in every iteration; constants too
+  std::vector<bool> uniform;    // the same in all lanes, not in all turns
   std::vector<bool> direct;     // a load whose one reader takes it from memory
   std::vector<int32_t> before;  // what is computed ahead of the loop
   std::vector<int32_t> body;
-  std::vector<int32_t> pinned;  // constants and invariants that keep a register throughout
-  int copies = 1;               // vectors in an iteration, their instructions interleaved
+  std::vector<ir::LaneProgram::Carry> carries;
+  std::vector<int32_t> entry, exit;  // of a program with turns: its loads and stores
+  std::vector<int32_t> after_body;   // what is carried on
+  std::vector<int32_t> pinned;       // constants and invariants that keep a register throughout
+  int copies = 1;                    // vectors in an iteration, their instructions interleaved
+
+  /// One value serves all vectors of an iteration.
+  bool shared(int32_t id) const { return invariant[size_t(id)] || uniform[size_t(id)]; }
 
  private:
   void expand_scale(int item);
   void merge_bits(int item);
   void find_direct_loads(const Uses&);
+  void sort_out(uint64_t repeated);
   void choose_copies(const Uses&, const RegisterFile&);
 };
 

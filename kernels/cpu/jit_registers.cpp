@@ -15,7 +15,7 @@ bool Emitter::has_copy(int32_t value) const {
 /// Whether the instruction being written is the last to read the value.
 bool Emitter::dies(int32_t value) const {
   const int32_t id = id_of(value);
-  const bool shared = plan_.invariant[size_t(id)] && copy_ + 1 < copies_;
+  const bool shared = plan_.shared(id) && !is_last_copy();
   const int r = reg_[size_t(value)];
   if (shared ||
       (r >= 0 && vectors_.holds[r] == kTaken && !(wide_ && ir::is_mask(plan_.code[size_t(id)].op))))
@@ -70,7 +70,7 @@ Emitter::Address Emitter::home(int32_t value) {
   const size_t id = size_t(id_of(value));
   if (slot_[size_t(value)] >= 0) return slot(slot_[size_t(value)]);
   if (plan_.code[id].op == LaneOp::constant) return pool(pool_offset_[id], wide_);
-  return operand(plan_.code[id].bits, item_);
+  return source(plan_.code[id]);
 }
 
 /// Loads the value into a register.
@@ -133,7 +133,7 @@ void Emitter::consume() {
     if (again) continue;
     const bool invariant = plan_.invariant[size_t(in)];
     const bool last = dies(value);
-    if (!invariant || copy_ + 1 == copies_) ++next_[size_t(value)];
+    if (!plan_.shared(in) || is_last_copy()) ++next_[size_t(value)];
     if (!last) continue;
     const int r = reg_[size_t(value)];
     if (r >= 0) file_of(in).holds[r] = kFree;
@@ -146,21 +146,30 @@ void Emitter::consume() {
 }
 
 /// The register that the instruction writes.
-int Emitter::define() { return allocate(file_of(id_), value_of(id_, copy_)); }
+int Emitter::define() {
+  const int32_t value = value_of(id_, copy_);
+  int32_t first;
+  if (!carries_here(&first)) return allocate(file_of(id_), value);
+  return reg_[size_t(value)] = reg_[size_t(first)];
+}
 
 /// For an instruction that overwrites one of three inputs: an input that dies if there is one, or a
 /// copy, best of what must be loaded anyway. One input at most stays in memory.
 Emitter::Three Emitter::three() {
   int memory = -1, target = -1;
   bool copied = true;
+  int32_t first;
+  const bool carried = carries_here(&first);
   for (int k = 2; k >= 0; --k) {
     if (is_near(k)) continue;
     if (memory < 0) memory = k;
-    else if (target < 0 && now_->in[k] != now_->in[memory]) target = k;
+    else if (target < 0 && !carried && now_->in[k] != now_->in[memory]) target = k;
     else reload(k);
     if (memory >= 0 && is_near(memory)) memory = -1;  // it was the same value
   }
-  for (int k = 0; k < 3 && target < 0; ++k)
+  for (int k = 0; k < 3 && carried; ++k)
+    if (in_value(k) == first) target = k, copied = false;
+  for (int k = 0; k < 3 && target < 0 && !carried; ++k)
     if (k != memory && dies(in_value(k))) target = k, copied = false;
   if (target < 0) {
     target = memory >= 0 ? memory : 0;
@@ -178,7 +187,8 @@ Emitter::Three Emitter::three() {
   }
   const int r = reg_[size_t(from)];
   consume();
-  vectors_.holds[r] = to;
+  if (vectors_.holds[r] != kTaken)
+    vectors_.holds[r] = to;  // kTaken: the register of what is carried
   reg_[size_t(to)] = int8_t(r);
   t.to = vector(r);
   return t;

@@ -33,11 +33,16 @@ void* executable(const std::vector<uint8_t>& code, size_t& bytes) {
 std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repeated, size_t& entry,
                           std::string* listing) {
   if (!Emitter::has_room_for(program)) return {};
-  for (size_t size = 8192 + 128 * program.code.size(); size < size_t(64) << 20; size *= 4) {
+  int copies = Emitter::kMostCopies;
+  for (size_t size = 8192 + 128 * program.code.size(); size < size_t(64) << 20 && copies > 0;) {
     std::vector<uint8_t> buffer(size);
     if (listing) listing->clear();
-    Emitter emitter(program, isa, repeated, buffer.data(), buffer.size(), listing);
-    if (!emitter.emit()) continue;
+    Emitter emitter(program, isa, repeated, copies, buffer.data(), buffer.size(), listing);
+    if (!emitter.emit()) {
+      if (emitter.failed()) copies /= 2;
+      else size *= 4;
+      continue;
+    }
     entry = emitter.entry();
     buffer.resize(emitter.size());
     return buffer;
@@ -61,7 +66,8 @@ std::unique_ptr<Code> compile(const ir::LaneProgram& program, Isa isa, uint64_t 
   if (machine.empty()) return nullptr;
   void* const memory = executable(machine, bytes);
   if (!memory) return nullptr;
-  const int whole = isa == Isa::avx512 ? 1 : register_file(isa).bytes / program.item;
+  const bool any = isa == Isa::avx512 || !program.carries.empty();  // number of elements
+  const int whole = any ? 1 : register_file(isa).bytes / program.item;
   std::unique_ptr<Code> code(new Code(memory, bytes, entry, whole));
   code->operands_.resize(size_t(program.operands));
   for (const ir::LaneInstruction& x : program.code) {

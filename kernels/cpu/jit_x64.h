@@ -23,6 +23,8 @@ class Code {
   /// Runs the elements [from, to) of operands that are contiguous (data[k] is the address of element
   /// 0) or one element repeated. Returns `to`, or the element before which a guard stopped: nothing
   /// from there on has been written, and it is within 128 of one that does not pass.
+  /// Of a program with turns data[operands + k] is how many bytes operand k moves on with each turn, and
+  /// data[2 operands] how many turns there are, at least one; both as integers.
   int64_t run(void* const* data, const double* numbers, int64_t from, int64_t to) const;
   size_t bytes() const { return bytes_; }
 

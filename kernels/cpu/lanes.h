@@ -20,6 +20,8 @@ enum class LaneOp : uint8_t {
   load_f16,   // the same of float16, as a float32
   load_word,  // the same of 16 bits, as an integer
   load_bool,  // the same of bools: a mask
+  load_turn,  // of a program with turns: an element of an operand that moves on with each turn
+  load_one,   // the same, one element for all lanes
   number,     // a parameter
   constant,   // bits of an element
   truth,      // a mask that is `bits` everywhere
@@ -82,17 +84,25 @@ int inputs_of(LaneOp);
 /// Whether the value is a mask, and not a number or its bits.
 bool is_mask(LaneOp);
 inline bool is_effect(LaneOp op) { return op >= LaneOp::guard; }
-inline bool is_load(LaneOp op) { return op <= LaneOp::load_bool; }
+inline bool is_load(LaneOp op) { return op <= LaneOp::load_one; }
+/// Whether the operand moves on with each turn.
+inline bool is_moving(LaneOp op) { return op == LaneOp::load_turn || op == LaneOp::load_one; }
 inline bool is_store(LaneOp op) { return op >= LaneOp::store; }
 /// Bytes of an element of the operand of a load or store.
 inline int operand_item(LaneOp op, int item) {
   if (op == LaneOp::load_bool || op == LaneOp::store_bool) return 1;
-  return op == LaneOp::load || op == LaneOp::store ? item : 2;
+  return op == LaneOp::load || is_moving(op) || op == LaneOp::store ? item : 2;
 }
 
 /// Nothing in it changes once it has been made. All loads and guards come before the first store.
+/// With `carries` it is a loop of turns for each lane: what is neither `load` nor `store` is done in
+/// every turn; then the value `first`, a load, becomes `next`. Stores are of such values, at the end.
 struct LaneProgram {
+  struct Carry {
+    int32_t first, next;
+  };
   std::vector<LaneInstruction> code;
+  std::vector<Carry> carries;
   int item = 4;      // bytes of an element: 4 or 8
   int operands = 0;  // those that loads and stores name are below
 };
@@ -116,6 +126,8 @@ class LaneBuilder {
   /// Of a number or a mask.
   void store(int operand, int32_t value);
   void store(int operand, int32_t value, LaneOp how) { add(how, value, -1, -1, uint64_t(operand)); }
+  /// With the end of each turn the load `first` becomes `next`.
+  void carry(int32_t first, int32_t next) { carries_.push_back({first, next}); }
   /// Of the instructions that follow.
   void set_line(int32_t line) { line_ = line; }
   LaneProgram finish();
@@ -134,6 +146,7 @@ class LaneBuilder {
   bool minus_of(int32_t& id) const;
 
   std::vector<LaneInstruction> code_;
+  std::vector<LaneProgram::Carry> carries_;
   std::vector<int32_t> table_;  // open addressing over code_
   int item_;
   int32_t line_ = 0;
