@@ -21,7 +21,9 @@ struct Maker {
   int inputs = 0;
 
   int put(int op, bool is_bool, int which, double constant = 0, const int* in = nullptr) {
-    Instruction c{int16_t(op), is_bool, {-1, -1, -1}, 0, which, int32_t(code.size()), constant};
+    Instruction c{};
+    c.op = int16_t(op), c.is_bool = is_bool, c.which = which, c.constant = constant;
+    c.line = int32_t(code.size()), c.in[0] = c.in[1] = c.in[2] = -1;
     for (int k = 0; in && k < op_row(op).inputs; ++k) c.in[k] = int16_t(in[k]);
     code.push_back(c);
     return int(code.size()) - 1;
