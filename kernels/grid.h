@@ -52,7 +52,7 @@ enum class GridCode : uint8_t {
   store,        // tensor[indices] = a, as in `vector`
   atomic_add,   // the same, += in thread order; vector dst (or -1) is what was there
   branch,       // if a: the body up to `middle`, else the rest up to `end`
-  count,        // for scalar dst = a, b, c (a step), scalars
+  count,        // for scalar dst = a, b, c (a step), scalars; `middle`: the body only adds products
   count_lanes,  // for dst (affine where a is one, as in `affine`; `flag`: a vector) = a, b, c
   loop,         // the body again and again
   scope,        // the body once

@@ -1,6 +1,7 @@
 // grid_lower.cpp -- a typed grid kernel as instructions for a device's interpreter
 #include "engine/compile/grid_lower.h"
 
+#include <algorithm>
 #include <map>
 
 namespace mt::grid {
@@ -318,6 +319,41 @@ class Lowering {
     i.flag = c == Class::scalar ? s.leaves : c == Class::vector;
     inside(s, s.body);
     u_.code[at].end = int(u_.code.size());
+    if (c == Class::scalar && type == GridType::integer) u_.code[at].middle = adds_products(at);
+  }
+  /// Whether a loop's body only adds the product of two elements to a vector, at places that are linear in
+  /// the counter.
+  bool adds_products(size_t at) const {
+    const GridInstruction& sum = u_.code.back();
+    if (u_.code.size() < at + 4 || sum.op != GridOp::mul_add || sum.dst != sum.c || sum.a == sum.b)
+      return false;
+    std::vector<int> scalars = {u_.code[at].dst}, affines;
+    const auto depends = [](const std::vector<int>& list, int x) {
+      return std::find(list.begin(), list.end(), x) != list.end();
+    };
+    int factors = 0;
+    for (size_t k = at + 1; k + 1 < u_.code.size(); ++k) {
+      const GridInstruction& i = u_.code[k];
+      const bool loads = i.code == GridCode::load || i.code == GridCode::load_scalar;
+      if (loads) {
+        const int result = i.code == GridCode::load ? i.dst : ~i.dst;
+        if (i.type != GridType::real || (result != sum.a && result != sum.b)) return false;
+        ++factors;
+        continue;
+      }
+      const bool scalar = i.code == GridCode::scalar;
+      if (!scalar && i.code != GridCode::affine) return false;
+      if (scalar && (i.type != GridType::integer || (i.op != GridOp::add && i.op != GridOp::sub &&
+                                                     i.op != GridOp::mul && i.op != GridOp::neg)))
+        return false;
+      const auto linear = [&](int x) {
+        return scalar ? depends(scalars, x) : x < 0 ? depends(scalars, ~x) : depends(affines, x);
+      };
+      const bool a = linear(i.a), b = kGridArity[int(i.op)] > 1 && linear(i.b);
+      if (a && b && i.op == GridOp::mul) return false;
+      if (a || b) (scalar ? scalars : affines).push_back(i.dst);
+    }
+    return factors == 2;
   }
   void warp(const Statement& s) {
     int from = vector(*s.value);

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/cpu/grid_machine.h"
+#include "kernels/cpu/grid_sums.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -240,10 +241,53 @@ template <class R> struct Walk : GridMachine {
     else if constexpr (T(0.5) == T(0)) return s.whole;
     else return s.number;
   }
+  /// A loop over whole numbers whose body only adds a product of two elements (`middle` says so), with all
+  /// accesses inside: done at once. Every index is linear in the counter, so that the first, the second and
+  /// the last place say all.
+  bool add_products(const I& i, int at, Active a) {
+    const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
+    const int64_t last = this->at(i.b).whole;
+    if (i.middle == 0 || grid.check || a.mask || !one_row() ||
+        (step > 0 ? last - from : from - last) < 3)
+      return false;
+    const int64_t count = (last - from) / step + 1;
+    const I& sum = program.code[i.end - 1];
+    GridFactor<R> factor[2] = {};
+    const int64_t places[] = {0, 1, count - 1};
+    for (const int64_t k : places) {
+      scalar[i.dst].whole = from + k * step;
+      for (int j = at + 1; j + 1 < i.end; ++j) {
+        const I& x = program.code[j];
+        if (x.code == GridCode::scalar) scalar_op(x);
+        else if (x.code == GridCode::affine) affine_op(x);
+        else if (!find_factor(x, a, k, count,
+                              factor[x.dst == (x.code == GridCode::load ? sum.a : ~sum.a) ? 0 : 1]))
+          return false;
+      }
+    }
+    if (!factor[0].lanes && !factor[1].lanes) return false;
+    vector[sum.dst] = own[sum.dst];
+    sum_products(static_cast<R*>(own[sum.dst]), factor[0], factor[1], a.lo, a.hi, count);
+    return true;
+  }
+  bool find_factor(const I& x, Active a, int64_t k, int64_t count, GridFactor<R>& f) const {
+    Place p;
+    const GridTensor& t = tensor[x.tensor];
+    if (t.dtype != program.real || !affine_place(x, a, p)) return false;
+    if (p.step[0] != 0 && p.step[0] != 1) return false;
+    const R* const at = static_cast<const R*>(t.data) + p.offset;
+    const bool lanes = p.step[0] == 1;
+    if (k == 0) return f = {at, 0, lanes}, true;
+    if (k == 1) f.by = at - f.at;
+    return f.lanes == lanes && at == f.at + k * f.by && (k == 1 || k == count - 1);
+  }
+
   /// The same numbers in all lanes; flag: lanes may leave.
   template <class T> Active count(const I& i, int at, Active a, int level) {
     const T last = as<T>(this->at(i.b)), step = as<T>(this->at(i.c));
     T k = as<T>(this->at(i.a));
+    if constexpr (T(0.5) == T(0))
+      if (add_products(i, at, a)) return a;
     uint8_t* const gone = i.flag ? begin(at, level) : nullptr;
     Active now = a;
     for (; (step > 0 ? k <= last : last <= k) && !interrupted();) {

@@ -78,6 +78,13 @@ struct GridMachine {
   }
   void report(GridFaultKind, const GridInstruction&, int lane, int dim = 0, int64_t index = 0);
 
+  /// Where the lanes' elements are: offset + step[0] * l0 + .. False where an index is no affine number, or
+  /// where one of them may lie outside.
+  struct Place {
+    int64_t offset, step[3];
+  };
+  bool affine_place(const GridInstruction&, Active, Place&) const;
+
   void load_scalar(const GridInstruction&, Active);
   void load(const GridInstruction&, Active);
   void store(const GridInstruction&, Active);
@@ -86,8 +93,6 @@ struct GridMachine {
   void note(const GridInstruction&, int lane, int64_t offset, bool writes, bool atomic);
 
  private:
-  struct Place;
-  bool affine_place(const GridInstruction&, Active, Place&) const;
   bool lane_places(const GridInstruction&, Active);
   bool is_watched(int tensor) const;
   bool shares_written(int tensor) const;

@@ -95,11 +95,6 @@ const Mover& mover(Dtype d, Dtype real) {
 
 // ---- which elements ------------------------------------------------------------------------------
 
-/// Where the lanes' elements are: offset + step[0] * l0 + ..
-struct GridMachine::Place {
-  int64_t offset, step[3];
-};
-
 void GridMachine::spread(const GridAffine& a, int lo, int hi, int64_t* out) const {
   if (one_row()) {
     const int64_t base = a.base, step = a.step[0];
@@ -115,30 +110,35 @@ int64_t GridMachine::index_of(const GridItem& x, int l) const {
   return static_cast<const int64_t*>(vector[x.at])[l];
 }
 
-/// False where an index is no affine number, or where one of them may lie outside.
 bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
   const GridTensor& t = tensor[i.tensor];
   const bool row = one_row();
   p = {};
   for (int d = 0; d < t.ndim; ++d) {
     const GridItem& x = program.list[i.index + d];
+    const int64_t stride = t.stride[d];
     int64_t base, low, high;
     if (x.kind == GridItem::scalar) {
       base = low = high = scalar[x.at].whole;
+    } else if (x.kind == GridItem::affine && row) {
+      const GridAffine& f = affine[x.at];
+      const int64_t from = f.step[0] * a.lo, to = f.step[0] * (a.hi - 1);
+      base = f.base;
+      low = base + (from < to ? from : to), high = base + (from < to ? to : from);
+      p.step[0] += f.step[0] * stride;
     } else if (x.kind == GridItem::affine) {
       const GridAffine& f = affine[x.at];
       base = low = high = f.base;
       for (int k = 0; k < 3; ++k) {
-        const int64_t from = row && k == 0 ? f.step[0] * a.lo : 0;
-        const int64_t to = row && k == 0 ? f.step[0] * (a.hi - 1) : f.step[k] * (n[k] - 1);
-        low += from < to ? from : to, high += from < to ? to : from;
-        p.step[k] += f.step[k] * t.stride[d];
+        const int64_t to = f.step[k] * (n[k] - 1);
+        low += to < 0 ? to : 0, high += to < 0 ? 0 : to;
+        p.step[k] += f.step[k] * stride;
       }
     } else {
       return false;
     }
     if (low < 1 || high > t.size[d]) return false;
-    p.offset += (base - 1) * t.stride[d];
+    p.offset += (base - 1) * stride;
   }
   return true;
 }
@@ -216,8 +216,11 @@ void GridMachine::load_scalar(const GridInstruction& i, Active a) {
   if (grid.check)
     for (int l = a.lo; l < a.hi && !stop; ++l)
       if (a.has(l)) note(i, l, at, false, false);
-  mover(t.dtype, program.real)
-      .read_run(&scalar[i.dst], static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
+  if (t.dtype == Dtype::f32 && program.real == Dtype::f32)
+    scalar[i.dst].single = static_cast<const float*>(t.data)[at];
+  else
+    mover(t.dtype, program.real)
+        .read_run(&scalar[i.dst], static_cast<char*>(t.data) + at * item_size(t.dtype), 1, 1);
 }
 
 void GridMachine::load(const GridInstruction& i, Active a) {

@@ -53,6 +53,56 @@ test('matmul, as in the seeds', function()
   eq(mt.equal(c, d), true)
 end)
 
+test('sums of products, whose loops run at once where all accesses are inside', function()
+  local function convolution(x, w, y, first, last, step)
+    local i = grid(1)
+    if i > #y then return end
+    local a, b, c, d = 0.5, 0, 0, 0
+    for k = first, last, step do a = a + x[i + k - 1] * w[k] end
+    for k = 1, #w do b = b + w[#w + 1 - k] * x[k + i - 1] end
+    for k = 1, #w do c = c + x[2 * k] * w[k] end
+    for k = 1, #w do d = d + x[i] * x[i + 1] end
+    y[i] = a * 1000 + b - c / 3 + d
+  end
+  for _, n in ipairs {1, 5, 16, 100, 131, 300} do
+    local x, w = mt.randn({n + 10}, 'float64'), mt.randn({5}, 'float64')
+    for _, range in ipairs {{1, 5, 1}, {5, 1, -1}, {1, 5, 2}, {2, 2, 1}, {4, 1, 1}, {5, 2, -2}} do
+      same(convolution, mt.cdiv(n, 64), 64, {x, w, mt.zeros({n}, 'float64'), unpack(range)})
+    end
+  end
+  same(function(a, b, c)
+    local i, j = grid(2)
+    if i > c.shape[1] or j > c.shape[2] then return end
+    local s, t = 0, 0
+    for k = 1, a.shape[1] do
+      s = s + a[k][i] * b[k][j]
+      for l = 1, 3 do t = t + a[k][l] * b[l][j] end
+    end
+    c[i][j] = s + t
+  end, {2, 5}, {4, 40}, {mt.randn(9, 7, 'float64'), mt.randn(200, 9, 'float64'):t(), mt.zeros(7, 200, 'float64')})
+  local x, y = mt.randn(200), mt.zeros(200)
+  for _, bad in ipairs {{0, 9}, {1, 10}, {-3, 20}} do
+    raises(function()
+      mt.kernel(function(x, y, first, last)
+        local i = grid(1)
+        local s = 0
+        for k = first, last do s = s + x[i] * x[k * 21] end
+        y[i] = s
+      end)[{1, 200}](x, y, bad[1], bad[2])
+    end, 'is out of bounds')
+  end
+  for _, dtype in ipairs {'float16', 'int32', 'float32'} do
+    local w, out = mt.range(1, 4):to(dtype), mt.zeros(200)
+    mt.kernel(function(x, w, out)
+      local i = grid(1)
+      local s = 0
+      for k = 1, 4 do s = s + x[i] * w[k] end
+      out[i] = s
+    end)[{1, 200}](x, w, out)
+    near((out - x * 10):abs():max():item(), 0, 1e-5)
+  end
+end)
+
 test('grid in 1, 2 and 3 dimensions, and what a block knows', function()
   same(function(x)
     local i = grid(1)

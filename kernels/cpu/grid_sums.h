@@ -1,0 +1,64 @@
+// grid_sums.h -- sums of products over a loop's counter, the lanes' sums held in registers
+#pragma once
+#include "kernels/base.h"
+
+namespace mt {
+inline namespace MT_ISA {
+
+/// One factor: at[k * by], the same in all lanes, or at[k * by + lane].
+template <class R> struct GridFactor {
+  const R* at;
+  int64_t by;
+  bool lanes;
+};
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+/// Lanes as the compiler's vectors: Count of them, and the rest of a row one by one.
+template <class R, int Count, bool X, bool Y>
+inline void sum_lanes(R* sum, GridFactor<R> x, GridFactor<R> y, int64_t from, int64_t count) {
+  constexpr int kBytes = Count == 0 ? int(sizeof(R)) : kVectorBytes,
+                kWidth = kBytes / int(sizeof(R));
+  constexpr int kVectors = Count == 0 ? 1 : Count;
+  typedef R Vector __attribute__((vector_size(kBytes)));
+  Vector s[kVectors];
+  for (int v = 0; v < kVectors; ++v) __builtin_memcpy(&s[v], sum + from + v * kWidth, kBytes);
+  const R *p = x.at + (X ? from : 0), *q = y.at + (Y ? from : 0);
+  for (int64_t k = 0; k < count; ++k, p += x.by, q += y.by)
+    for (int v = 0; v < kVectors; ++v) {
+      Vector a, b;
+      if constexpr (X) __builtin_memcpy(&a, p + v * kWidth, kBytes);
+      else a = Vector{} + *p;
+      if constexpr (Y) __builtin_memcpy(&b, q + v * kWidth, kBytes);
+      else b = Vector{} + *q;
+      s[v] = s[v] + a * b;
+    }
+  for (int v = 0; v < kVectors; ++v) __builtin_memcpy(sum + from + v * kWidth, &s[v], kBytes);
+}
+
+template <class R, bool X, bool Y>
+inline void sum_row(R* sum, GridFactor<R> x, GridFactor<R> y, int64_t from, int64_t to,
+                    int64_t count) {
+  constexpr int kWidth = kVectorBytes / int(sizeof(R));
+  for (; to - from >= 8 * kWidth; from += 8 * kWidth) sum_lanes<R, 8, X, Y>(sum, x, y, from, count);
+  for (; to - from >= kWidth; from += kWidth) sum_lanes<R, 1, X, Y>(sum, x, y, from, count);
+  for (; from < to; ++from) sum_lanes<R, 0, X, Y>(sum, x, y, from, count);
+}
+
+/// sum[l] = sum[l] + x * y for k = 0 .. count - 1, in this order, for the lanes from .. to - 1.
+template <class R>
+void sum_products(R* sum, GridFactor<R> x, GridFactor<R> y, int64_t from, int64_t to,
+                  int64_t count) {
+  if (x.lanes && y.lanes) sum_row<R, true, true>(sum, x, y, from, to, count);
+  else if (x.lanes) sum_row<R, true, false>(sum, x, y, from, to, count);
+  else sum_row<R, false, true>(sum, x, y, from, to, count);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
