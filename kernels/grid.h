@@ -47,6 +47,7 @@ enum class GridCode : uint8_t {
   affine,       // dst = op(a, b), affine; an operand below 0 is the scalar ~operand
   vector,       // dst = op(a, b, c), vectors; an operand below 0 is the scalar ~operand
   spread,       // vector dst = affine a
+  compare,      // vector of bools dst = lt or le of affine a and b, as in `affine`
   load_scalar,  // dst = tensor[indices], all scalars
   load,         // vector dst = tensor[indices]
   store,        // tensor[indices] = a, as in `vector`

@@ -183,6 +183,13 @@ class Lowering {
     return dst;
   }
   int operation_to(int dst, const Value& v, bool masked) {
+    if (dst < 0 && compares_affine(v)) {
+      const int a = affine(*v.args[0]), b = affine(*v.args[1]);
+      dst = temporary(GridType::boolean);
+      GridInstruction& i = emit(GridCode::compare, v.line);
+      i.op = v.op, i.dst = dst, i.a = a, i.b = b;
+      return dst;
+    }
     const Value *x = &v, *sum = nullptr;
     if (const Value* product = fused(v)) x = product, sum = v.args[product == v.args[0] ? 1 : 0];
     const Mark before = mark();
@@ -197,6 +204,10 @@ class Lowering {
     i.op = sum ? GridOp::mul_add : v.op;
     i.dst = dst, i.a = a[0], i.b = a[1], i.c = a[2], i.masked = masked;
     return dst;
+  }
+  bool compares_affine(const Value& v) const {
+    return (v.op == GridOp::lt || v.op == GridOp::le) && v.args[0]->type == GridType::integer &&
+           classes_.of(*v.args[0]) != Class::vector && classes_.of(*v.args[1]) != Class::vector;
   }
   /// The product in a sum of floats, to be calculated in one pass.
   const Value* fused(const Value& v) const {

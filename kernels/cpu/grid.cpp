@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/grid_machine.h"
 #include "kernels/cpu/grid_sums.h"
+#include "kernels/math/number.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -155,6 +156,27 @@ template <class R> struct Walk : GridMachine {
     });
   }
 
+  /// lt or le of affine numbers: in a row a range of lanes.
+  void compare_op(const I& i, Active a) {
+    GridAffine d = affine_operand(i.a);
+    const GridAffine y = affine_operand(i.b);
+    d.base -= y.base;
+    for (int k = 0; k < 3; ++k) d.step[k] -= y.step[k];
+    const int64_t least = i.op == GridOp::lt ? 0 : 1;  // true where d < least
+    bool* const out = static_cast<bool*>(vector[i.dst] = own[i.dst]);
+    const int64_t s = d.step[0];
+    if (!one_row() || s == 0) {
+      for (int l = a.lo; l < a.hi; ++l) out[l] = value(d, l) < least;
+      return;
+    }
+    // base + s * l < least: l < edge where s > 0, else l >= edge
+    const int64_t room = s > 0 ? least - d.base : d.base - least, step = s > 0 ? s : -s;
+    int64_t edge = s > 0 ? -math::floor_divide(-room, step) : math::floor_divide(room, step) + 1;
+    edge = edge < a.lo ? a.lo : edge > a.hi ? a.hi : edge;
+    std::memset(out + a.lo, s > 0, size_t(edge - a.lo));
+    std::memset(out + edge, s < 0, size_t(a.hi - edge));
+  }
+
   // ---- control flow ------------------------------------------------------------------------------
 
   Active run(int at, int end, Active a, int level) {
@@ -166,6 +188,7 @@ template <class R> struct Walk : GridMachine {
         case GridCode::affine: affine_op(i); break;
         case GridCode::vector: vector_op(i, a); break;
         case GridCode::spread: spread_op(i, a); break;
+        case GridCode::compare: compare_op(i, a); break;
         case GridCode::load_scalar: load_scalar(i, a); break;
         case GridCode::load: load(i, a); break;
         case GridCode::store: store(i, a); break;
@@ -241,45 +264,59 @@ template <class R> struct Walk : GridMachine {
     else if constexpr (T(0.5) == T(0)) return s.whole;
     else return s.number;
   }
+  /// A factor of a product, whose places are linear in a loop's counter.
+  struct Factor {
+    const R* at;
+    int64_t by, step[3];
+    bool follow(const R* now, const Place& p, int64_t k) {
+      if (k == 0) at = now, by = 0, step[0] = p.step[0], step[1] = p.step[1], step[2] = p.step[2];
+      if (k == 1) by = now - at;
+      return now == at + k * by && step[0] == p.step[0] && step[1] == p.step[1] &&
+             step[2] == p.step[2];
+    }
+    GridFactor<R> row(int y, int z) const {
+      return {at + y * step[1] + z * step[2], by, step[0] == 1};
+    }
+  };
+  bool find_factor(const I& x, Active a, int64_t k, Factor& f) const {
+    Place p;
+    const GridTensor& t = tensor[x.tensor];
+    if (t.dtype != program.real || !affine_place(x, a, p)) return false;
+    if (p.step[0] != 0 && p.step[0] != 1) return false;
+    return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
+  }
   /// A loop over whole numbers whose body only adds a product of two elements (`middle` says so), with all
   /// accesses inside: done at once. Every index is linear in the counter, so that the first, the second and
   /// the last place say all.
   bool add_products(const I& i, int at, Active a) {
     const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
     const int64_t last = this->at(i.b).whole;
-    if (i.middle == 0 || grid.check || a.mask || !one_row() ||
+    const bool whole_tile = a.lo == 0 && a.hi == lanes;
+    if (i.middle == 0 || grid.check || a.mask || !(one_row() || whole_tile) ||
         (step > 0 ? last - from : from - last) < 3)
       return false;
     const int64_t count = (last - from) / step + 1;
     const I& sum = program.code[i.end - 1];
-    GridFactor<R> factor[2] = {};
+    Factor factor[2] = {};
     const int64_t places[] = {0, 1, count - 1};
     for (const int64_t k : places) {
       scalar[i.dst].whole = from + k * step;
       for (int j = at + 1; j + 1 < i.end; ++j) {
         const I& x = program.code[j];
+        const bool second = x.dst != (x.code == GridCode::load ? sum.a : ~sum.a);
         if (x.code == GridCode::scalar) scalar_op(x);
         else if (x.code == GridCode::affine) affine_op(x);
-        else if (!find_factor(x, a, k, count,
-                              factor[x.dst == (x.code == GridCode::load ? sum.a : ~sum.a) ? 0 : 1]))
-          return false;
+        else if (!find_factor(x, a, k, factor[second])) return false;
       }
     }
-    if (!factor[0].lanes && !factor[1].lanes) return false;
-    vector[sum.dst] = own[sum.dst];
-    sum_products(static_cast<R*>(own[sum.dst]), factor[0], factor[1], a.lo, a.hi, count);
+    R* const sums = static_cast<R*>(vector[sum.dst] = own[sum.dst]);
+    const int rows = one_row() ? 1 : n[1] * n[2];
+    for (int r = 0; r < rows && !mt_interrupted; ++r) {
+      const int y = r % n[1], z = r / n[1];
+      const int lo = rows == 1 ? a.lo : 0, hi = rows == 1 ? a.hi : n[0];
+      sum_products(sums + r * n[0], factor[0].row(y, z), factor[1].row(y, z), lo, hi, count);
+    }
     return true;
-  }
-  bool find_factor(const I& x, Active a, int64_t k, int64_t count, GridFactor<R>& f) const {
-    Place p;
-    const GridTensor& t = tensor[x.tensor];
-    if (t.dtype != program.real || !affine_place(x, a, p)) return false;
-    if (p.step[0] != 0 && p.step[0] != 1) return false;
-    const R* const at = static_cast<const R*>(t.data) + p.offset;
-    const bool lanes = p.step[0] == 1;
-    if (k == 0) return f = {at, 0, lanes}, true;
-    if (k == 1) f.by = at - f.at;
-    return f.lanes == lanes && at == f.at + k * f.by && (k == 1 || k == count - 1);
   }
 
   /// The same numbers in all lanes; flag: lanes may leave.

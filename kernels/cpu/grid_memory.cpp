@@ -271,6 +271,15 @@ void GridMachine::store(const GridInstruction& i, Active a) {
     char* const to = static_cast<char*>(t.data) + (p.offset + a.lo * p.step[0]) * item;
     return m.write_run(to, p.step[0], in, one, a.hi - a.lo);
   }
+  if (!grid.check && !a.mask && a.lo == 0 && a.hi == lanes && affine_place(i, a, p) &&
+      p.step[0] != 0) {
+    const char* row = static_cast<const char*>(in);  // the rows of a whole tile
+    for (int z = 0; z < n[2]; ++z)
+      for (int y = 0; y < n[1]; ++y, row += one ? 0 : n[0] * bytes_of(i.type))
+        m.write_run(static_cast<char*>(t.data) + (p.offset + z * p.step[2] + y * p.step[1]) * item,
+                    p.step[0], row, one, n[0]);
+    return;
+  }
   if (!lane_places(i, a)) return;
   if (grid.check)
     for (int l = a.lo; l < a.hi && !stop; ++l)

@@ -57,7 +57,8 @@ void sum_products(R* sum, GridFactor<R> x, GridFactor<R> y, int64_t from, int64_
                   int64_t count) {
   if (x.lanes && y.lanes) sum_row<R, true, true>(sum, x, y, from, to, count);
   else if (x.lanes) sum_row<R, true, false>(sum, x, y, from, to, count);
-  else sum_row<R, false, true>(sum, x, y, from, to, count);
+  else if (y.lanes) sum_row<R, false, true>(sum, x, y, from, to, count);
+  else sum_row<R, false, false>(sum, x, y, from, to, count);
 }
 
 }  // namespace MT_ISA

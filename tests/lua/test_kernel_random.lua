@@ -119,7 +119,19 @@ function Writer:loop(level)
   end)
   self:line(kind == 3 and ('until %s >= 4 or %s'):format(name, self:condition(2)) or 'end')
 end
+--- The loop that is done at once, where its places are inside.
+function Writer:products()
+  self.names = self.names + 1
+  local name, from = 'v' .. self.names, random(3)
+  self:line(('local %s = %s'):format(name, one {'0', '0.5', 'rate'}))
+  self:line(('for k = %d, %d%s do'):format(from, from + random(6), one {'', ', 2'}))
+  self:line(('  %s = %s + %s * %s'):format(name, name, one {'m[i][k % 3 + 1]', 'x[i]', 'w[k]', 'w[k + 2]', 'm[i][2]'},
+    one {'w[k]', 'w[2 * k]', 'w[k + i]', 'w[i + 2 * k - 1]', 'w[60 - k]'}))
+  self:line 'end'
+  self.numbers[#self.numbers + 1] = name
+end
 function Writer:statement(level)
+  if random(12) == 1 then return self:products() end
   local choice = level > 2 and random(5) or random(9)
   if choice == 1 then return self:declare(level) end
   if choice <= 3 then return self:assign() end
@@ -147,12 +159,13 @@ local function helper(v, n)
   end
   return v
 end
-return function(x, m, q, out, p)
+return function(x, m, q, out, p, w)
 ]]
 local places = {
   'local i = grid(1)',
   'local i = (block_idx.x - 1) * block_dim.x + thread_idx.x',
   'local t, b = thread_idx.x, block_idx.x\n  local i = (b - 1) * block_dim.x + t',
+  'local r, c = grid(2)\n  local i = (r - 1) * grid_dim.y * block_dim.y + c', -- of a grid of two dimensions
 }
 
 local function text_of(seed)
@@ -160,27 +173,35 @@ local function text_of(seed)
   for _ = 1, 5 do random(2) end
   local w = setmetatable({lines = {}, depth = 1, wholes = {'i'}, numbers = {}, set_wholes = {}, set_numbers = {},
     names = 0, guarded = true}, Writer)
-  w:line(one(places))
+  local place = one(places)
+  w:line(place)
   w:line 'if i > #x then return end'
   for _ = 1, 3 do w:declare(0) end
   for _ = 1, 3 + random(5) do w:statement(0) end
   w:line(('out[i][1] = %s'):format(w:number(0)))
-  return head .. table.concat(w.lines, '\n') .. '\nend'
+  return head .. table.concat(w.lines, '\n') .. '\nend', place == places[4]
 end
 
 -- ---- both ways -------------------------------------------------------------------------------------
 
 local function run(seed)
-  local f = assert(loadstring(text_of(seed)))()
+  local text, flat = text_of(seed)
+  local f = assert(loadstring(text))()
   local n = random(40)
   local threads = random(20)
+  local blocks = mt.cdiv(n, threads)
+  if flat then
+    threads = {random(5), random(9)}
+    local columns = random(3)
+    blocks = {mt.cdiv(n, threads[1] * threads[2] * columns), columns}
+  end
   mt.manual_seed(seed)
   local arguments = {mt.randn({n}, 'float64') * 3, mt.randn({n, 3}, 'float64'), mt.randint(-5, 9, {n}):long(),
-    mt.zeros({n, 4}, 'float64'), mt.zeros({n}, 'int64')}
+    mt.zeros({n, 4}, 'float64'), mt.zeros({n}, 'int64'), mt.randn({80}, 'float64')}
   local copies = {}
   for k, x in ipairs(arguments) do copies[k] = x:clone() end
-  local expected = reference.run(f, mt.cdiv(n, threads), threads, unpack(arguments))
-  mt.kernel(f)[{mt.cdiv(n, threads), threads}](unpack(copies))
+  local expected = reference.run(f, blocks, threads, unpack(arguments))
+  mt.kernel(f)[{blocks, threads}](unpack(copies))
   local function bits(list) return (testing.bits(list):gsub('%-0%f[%s}]', '0')) end -- whole numbers have no -0
   for k = 4, 5 do testing.eq(bits(copies[k]:tolist()), bits(expected[k])) end
 end
@@ -188,7 +209,7 @@ end
 testing.test('random kernels', function()
   for seed = first, first + count - 1 do
     local ok, why = pcall(run, seed)
-    if not ok then error(('MTORCH_RANDOM_SEED=%d: %s\n%s'):format(seed, why, text_of(seed)), 0) end
+    if not ok then error(('MTORCH_RANDOM_SEED=%d: %s\n%s'):format(seed, why, (text_of(seed))), 0) end
   end
 end)
 
