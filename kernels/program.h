@@ -32,6 +32,16 @@ constexpr int kMaxProgramInputs = 24, kMaxProgramOutputs = 16;
 constexpr int kMaxProgramOperands = kMaxProgramInputs + kMaxProgramOutputs;
 constexpr int kMaxProgramSlots = 96;
 
+struct Program;
+
+/// The instructions [begin, end) of a program by rows, one after the other, as a program of its own:
+/// its inputs and results are the values in `in` and `out` of the whole.
+struct Segment {
+  const Program* program;
+  int begin, end;
+  const int16_t *in, *out;
+};
+
 /// `output[k]` is the value of result k. Nothing in it changes once it has been made. `by_rows`: it
 /// reduces rows, the lines along the last dimension of a run.
 struct Program {
@@ -39,8 +49,10 @@ struct Program {
   int count, inputs, outputs, numbers, slots;
   bool by_rows;
   const int16_t* output;
-  const double* params;  // of operations with parameters, kMaxParams (kernels/ops.h) for each
-  uint64_t hash;         // of all above: equal programs are one object
+  const double* params;    // of operations with parameters, kMaxParams (kernels/ops.h) for each
+  uint64_t hash;           // of all above: equal programs are one object
+  const Segment* segment;  // of a program by rows: its elementwise parts, in order
+  int segments;
 };
 
 /// For every position of `size`: out[k] = result k of the program for the inputs' elements there.

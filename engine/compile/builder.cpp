@@ -219,6 +219,46 @@ std::vector<int> Builder::add(const Expression& e, const std::vector<int>& input
 
 namespace {
 
+bool computes(const Instruction& c) { return c.op >= 0 || c.op == kReduce; }
+
+/// The end of the elementwise part of a program by rows that begins at i; of others i + 1.
+int part_end(const std::vector<Instruction>& code, int i) {
+  const auto is_part = [&](int k) { return code[size_t(k)].op >= 0 && !code[size_t(k)].is_row; };
+  int end = i + 1;
+  while (is_part(i) && end < int(code.size()) && is_part(end)) ++end;
+  return end;
+}
+
+/// The buffers of a program by rows, whose parts run as one: what a part reads is needed until its end.
+int assign_slots_by_rows(std::vector<Instruction>& code, const std::vector<int16_t>& outputs) {
+  const int n = int(code.size());
+  std::vector<int> last(size_t(n), -1);
+  int slots = 0;
+  for (int i = 0, end; i < n; i = end) {
+    end = part_end(code, i);
+    for (int k = i; k < end; ++k)
+      for (int v : code[size_t(k)].in)
+        if (v >= 0) last[size_t(v)] = end;
+  }
+  for (int v : outputs) last[size_t(v)] = n + 1;
+  for (Instruction& c : code)
+    if (c.op == kConstant || c.op == kNumber) c.slot = int16_t(slots++);
+  std::vector<int> free;
+  for (int i = 0, end; i < n; i = end) {
+    end = part_end(code, i);
+    for (int k = i; k < end; ++k) {
+      Instruction& c = code[size_t(k)];
+      if (!computes(c)) continue;
+      c.slot = int16_t(free.empty() ? slots++ : free.back());
+      if (!free.empty()) free.pop_back();
+    }
+    for (int v = 0; v < end; ++v)
+      if (computes(code[size_t(v)]) && (last[size_t(v)] == end || (v >= i && last[size_t(v)] < 0)))
+        free.push_back(code[size_t(v)].slot);
+  }
+  return slots;
+}
+
 /// Gives each value a buffer from the instruction that computes it to the last that reads it; numbers
 /// and constants keep theirs. Returns how many there are.
 int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& outputs) {
@@ -347,21 +387,111 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
     : code_(std::move(code)),
       outputs_(std::move(outputs)),
       params_(std::move(params)) {
-  const int slots = assign_slots(code_, outputs_);
   bool by_rows = false;
+  for (const Instruction& c : code_) by_rows |= c.op == kReduce || (c.op == kInput && c.is_row);
+  if (by_rows) sort_by_rows();
+  const int slots = by_rows ? assign_slots_by_rows(code_, outputs_) : assign_slots(code_, outputs_);
   uint64_t hash = mix(uint64_t(inputs), uint64_t(numbers));
   for (const Instruction& c : code_) {
     hash = mix(hash, uint64_t(uint16_t(c.op)) << 32 | uint64_t(uint32_t(c.line)));
     hash = mix(hash, uint64_t(uint16_t(c.in[0])) << 32 | uint64_t(uint16_t(c.in[1])) << 16 |
                          uint16_t(c.in[2]));
     hash = mix(hash, std::bit_cast<uint64_t>(c.constant));
-    by_rows |= c.op == kReduce || (c.op == kInput && c.is_row);
     if (c.op >= 0) whole_ &= keeps_whole(c.op);
     if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
   }
   for (int v : outputs_) hash = mix(hash, uint64_t(v));
-  program_ = {code_.data(), int(code_.size()), inputs,          int(outputs_.size()), numbers,
-              slots,        by_rows,           outputs_.data(), params_.data(),       hash};
+  program_ = {code_.data(),   int(code_.size()),
+              inputs,         int(outputs_.size()),
+              numbers,        slots,
+              by_rows,        outputs_.data(),
+              params_.data(), hash,
+              nullptr,        0};
+  if (by_rows) find_segments();
+}
+
+/// Rows' values, then elements, then reductions of them, level by level.
+void Expression::sort_by_rows() {
+  const size_t n = code_.size();
+  std::vector<int> order(n), key(n, -1), level(n, 0);
+  for (size_t i = 0; i < n; ++i) {
+    const Instruction& c = code_[i];
+    order[i] = int(i);
+    for (int v : c.in)
+      if (v >= 0) level[i] = std::max(level[i], level[size_t(v)]);
+    if (computes(c)) key[i] = 3 * level[i] + (c.op == kReduce ? 2 : c.is_row ? 0 : 1);
+    if (c.op == kReduce) ++level[i];
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return key[size_t(a)] < key[size_t(b)]; });
+  std::vector<int16_t> place(n);
+  std::vector<Instruction> sorted;
+  for (size_t i = 0; i < n; ++i) {
+    place[size_t(order[i])] = int16_t(i);
+    sorted.push_back(code_[size_t(order[i])]);
+  }
+  for (Instruction& c : sorted)
+    for (int16_t& v : c.in)
+      if (v >= 0) v = place[size_t(v)];
+  for (int16_t& v : outputs_) v = place[size_t(v)];
+  code_ = std::move(sorted);
+}
+
+void Expression::find_segments() {
+  for (int i = 0, end; i < int(code_.size()); i = end) {
+    end = part_end(code_, i);
+    if (code_[size_t(i)].op >= 0 && !code_[size_t(i)].is_row) add_segment(i, end);
+  }
+  program_.segment = segments_.data(), program_.segments = int(segments_.size());
+}
+
+void Expression::add_segment(int begin, int end) {
+  Part part;
+  std::vector<int16_t> place(code_.size(), -1);
+  const auto inside = [&](int v) { return v >= begin && v < end; };
+  const auto value = [&](int v) {
+    if (place[size_t(v)] >= 0) return place[size_t(v)];
+    Instruction c = code_[size_t(v)];
+    if (c.op != kConstant && c.op != kNumber) {
+      c.op = kInput, c.which = int(part.in.size());
+      c.in[0] = c.in[1] = c.in[2] = -1;
+      part.in.push_back(int16_t(v));
+    }
+    c.is_row = false;
+    place[size_t(v)] = int16_t(part.code.size());
+    part.code.push_back(c);
+    return place[size_t(v)];
+  };
+  for (int i = begin; i < end; ++i) {
+    Instruction c = code_[size_t(i)];
+    for (int16_t& v : c.in)
+      if (v >= 0) v = inside(v) ? place[size_t(v)] : value(v);
+    place[size_t(i)] = int16_t(part.code.size());
+    part.code.push_back(c);
+  }
+  std::vector<char> needed(code_.size(), 0);
+  for (int i = 0; i < int(code_.size()); ++i)
+    for (int v : code_[size_t(i)].in)
+      if (v >= 0 && !inside(i)) needed[size_t(v)] = 1;
+  for (int v : outputs_) needed[size_t(v)] = 1;
+  for (int i = begin; i < end; ++i)
+    if (needed[size_t(i)]) part.out.push_back(int16_t(i)), part.outputs.push_back(place[size_t(i)]);
+  if (part.in.size() > size_t(kMaxProgramInputs) || part.out.size() > size_t(kMaxProgramOutputs))
+    return;
+  Part& kept = parts_.emplace_back(std::move(part));
+  kept.program = {kept.code.data(),
+                  int(kept.code.size()),
+                  int(kept.in.size()),
+                  int(kept.out.size()),
+                  program_.numbers,
+                  0,
+                  false,
+                  kept.outputs.data(),
+                  params_.data(),
+                  mix(program_.hash, uint64_t(begin) + 1),
+                  nullptr,
+                  0};
+  segments_.push_back({&kept.program, begin, end, kept.in.data(), kept.out.data()});
 }
 
 std::string text_of(const Program& p) {

@@ -1,5 +1,6 @@
 // builder.h -- makes expression programs: folds constants, shares equal values, drops dead code
 #pragma once
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -104,6 +105,16 @@ class Expression {
   std::vector<int16_t> outputs_;
   std::vector<double> params_;
   Program program_{};
+  struct Part {
+    std::vector<Instruction> code;
+    std::vector<int16_t> in, out, outputs;
+    Program program;
+  };
+  void sort_by_rows();
+  void find_segments();
+  void add_segment(int begin, int end);
+  std::deque<Part> parts_;
+  std::vector<Segment> segments_;
   bool whole_ = true;
   struct Derived;  // derive.cpp
   static std::shared_ptr<Derived> make_derived();

@@ -117,9 +117,6 @@ struct Interpreter {
   }
 };
 
-/// Elements times instructions from which a program is compiled.
-constexpr int64_t kWorthCompiling = 4096;
-
 template <class T> void fill(char* at, T x, int64_t n) {
   T* const to = reinterpret_cast<T*>(at);
   for (int64_t i = 0; i < n; ++i) to[i] = x;

@@ -1,4 +1,5 @@
 // program_rows.cpp -- the run verb for programs that reduce rows: tiles of whole rows, all steps in cache
+#include "kernels/cpu/native.h"
 #include "kernels/cpu/program.h"
 #include "kernels/device.h"
 #include "kernels/reductions.h"
@@ -88,8 +89,32 @@ struct Rows {
     }
   }
 
+  /// A segment by machine code: row after row where one of a row is among its inputs. False where a
+  /// guard stopped it.
+  bool run_segment(int s, char* const* value, int64_t rows) const {
+    const Segment& g = p.segment[s];
+    const int outputs = g.program->outputs, used = outputs + g.program->inputs;
+    const int64_t lines = by_row[s] ? rows : 1, length = by_row[s] ? n : rows * n;
+    for (int64_t row = 0; row < lines; ++row) {
+      char* data[kMaxProgramOperands];
+      for (int k = 0; k < used; ++k) {
+        const int v = k < outputs ? g.out[k] : g.in[k - outputs];
+        const int64_t size = p.code[v].is_bool ? 1 : item;
+        data[k] = value[v] + row * (p.code[v].is_row ? 1 : n) * size;
+      }
+      void* const* const at = reinterpret_cast<void* const*>(data);
+      if (run_native(*code[s], at, r.numbers, 0, length) != length) return false;
+    }
+    return true;
+  }
+
   void run_tile(char* const* value, int64_t rows, char* copies) const {
-    for (int i = 0; i < p.count; ++i) {
+    for (int i = 0, s = 0; i < p.count; ++i) {
+      while (s < p.segments && p.segment[s].begin < i) ++s;
+      if (s < p.segments && p.segment[s].begin == i && code[s] && run_segment(s, value, rows)) {
+        i = p.segment[s].end - 1;
+        continue;
+      }
       const Instruction& c = p.code[i];
       if (c.op == kReduce) reduce_rows(c, value, i, rows);
       if (c.op < 0) continue;
@@ -136,7 +161,20 @@ struct Rows {
     for (int k = 0; k < p.outputs; ++k)
       if (!(direct >> k & 1)) write(k, value[p.output[k]], p.code[p.output[k]].is_row, row, rows);
   }
+  /// Looks for the machine code of the segments.
+  void find_code() {
+    for (int s = 0; s < p.segments; ++s) {
+      const Segment& g = p.segment[s];
+      uint64_t repeated = 0;
+      for (int k = 0; k < g.program->inputs; ++k)
+        repeated |= uint64_t(p.code[g.in[k]].is_row) << (g.program->outputs + k);
+      by_row[s] = repeated != 0;
+      code[s] = native_code(*g.program, r.dtype, repeated);
+    }
+  }
   unsigned direct = 0;
+  const Code** code = nullptr;
+  bool* by_row = nullptr;
 };
 
 }  // namespace
@@ -149,6 +187,10 @@ void run_by_rows(const Run& r) {
   const int64_t rows = count(r.ndim - 1, r.size);
   if (rows == 0) return;
   Rows work{r, p, step, n, item, tile_elements(n) * item + 64};
+  work.code = static_cast<const Code**>(__builtin_alloca(sizeof(Code*) * size_t(p.segments + 1)));
+  work.by_row = static_cast<bool*>(__builtin_alloca(size_t(p.segments + 1)));
+  for (int s = 0; s < p.segments; ++s) work.code[s] = nullptr;
+  if (rows * n * p.count >= kWorthCompiling) work.find_code();
   for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
     if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k)))
       work.direct |= 1u << k;
