@@ -161,9 +161,9 @@ bool push_method(lua_State* L, const std::string& key) {
 
 /// What the Lua-side __index does not find among the methods: fields, positions, and methods that
 /// nobody has asked for yet.
-/// Whether a field says nothing of the data.
-bool is_geometry(std::string_view key) {
-  return key == "shape" || key == "dtype" || key == "ndim" || key == "requires_grad";
+/// Whether a field needs the data, or the place in the graph, of a tensor that waits in a fused function.
+bool needs_data(std::string_view key) {
+  return key == "device" || key == "grad" || key == "is_leaf" || key == "T" || key == "mT";
 }
 
 int get_field(lua_State* L) {
@@ -171,7 +171,7 @@ int get_field(lua_State* L) {
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
   const bool index = is_index(L, 2);
-  if (x.impl()->deferred && (index || !is_geometry(lua_tostring(L, 2)))) evaluate(x);
+  if (x.impl()->deferred && (index || needs_data(lua_tostring(L, 2)))) evaluate(x);
   if (index) {
     try {
       push_tensor(L, read_index(L, 2, x));

@@ -125,12 +125,30 @@ struct Adjoints {
   const int64_t row;
   std::vector<int> of;  // a value's adjoint; -1: 0
 
-  void add(int value, int part, bool from_elements) {
-    if (from_elements && b.is_row(value) && !is_single(value)) {
-      const int count[] = {part, b.is_row(part) ? b.constant(double(row)) : -1};
-      part = b.is_row(part) ? b.add(op::id<op::Mul>, count)
-                            : b.reduce(op::reduction_id<op::Sum>, part);
+  /// The sum along the row. What is the same in it is taken out of the sum.
+  int row_sum(int part) {
+    const Instruction c = b.instruction(part);
+    if (b.is_row(part)) {
+      const int in[] = {part, b.constant(double(row))};
+      return b.add(op::id<op::Mul>, in);
     }
+    const auto with = [&](int k, int other) {
+      int in[] = {c.in[0], other, -1};
+      in[k] = row_sum(c.in[k]), in[1 - k] = other;
+      return b.add(c.op, in);
+    };
+    if (c.op == op::id<op::Neg>) {
+      const int in[] = {row_sum(c.in[0])};
+      return b.add(c.op, in);
+    }
+    if ((c.op == op::id<op::Div> || c.op == op::id<op::Mul>)&&b.is_row(c.in[1]))
+      return with(0, c.in[1]);
+    if (c.op == op::id<op::Mul> && b.is_row(c.in[0])) return with(1, c.in[0]);
+    return b.reduce(op::reduction_id<op::Sum>, part);
+  }
+
+  void add(int value, int part, bool from_elements) {
+    if (from_elements && b.is_row(value) && !is_single(value)) part = row_sum(part);
     const int in[] = {of[size_t(value)], part};
     of[size_t(value)] = in[0] < 0 ? part : b.add(op::id<op::Add>, in);
   }
