@@ -3,12 +3,8 @@
 
 #include <utility>
 
+#include "kernels/cpu/lane_math.h"
 #include "kernels/table.h"
-
-template <class T> inline constexpr bool mt::math::is_symbolic<mt::ir::Lane<T>> = true;
-template <class T> struct mt::math::core::Real<mt::ir::Lane<T>> : mt::math::core::Real<T> {
-  using Bits = mt::ir::LaneBits<T>;
-};
 
 namespace mt::ir {
 namespace {
@@ -90,18 +86,6 @@ template <class Op, class T, class... U> auto apply(Op, const Lane<T>& x, const 
   return Formula<Op>::call(x, Lane<T>(more)...);
 }
 template <class T> Lane<T> zeros_like(const Lane<T>&) { return Lane<T>(0); }
-
-// Preferred to those of math.h: the same bits by fewer instructions.
-template <class T> Lane<T> scaled(math::core::Exp<Lane<T>> e) {
-  return scale(Lane<T>(1) + (e.r + e.t), e.n - Lane<T>(math::core::Real<T>::round));
-}
-template <class T> Lane<T> limit(Lane<T> x, Lane<T> max) {
-  const Lane<T> low = select(x > max, max, x);
-  return select(low < -max, -max, low);
-}
-template <class T> Lane<T> if_minus(Lane<T> x, Lane<T> yes, Lane<T> no) {
-  return select(less(to_bits(x), LaneBits<T>(0)), yes, no);
-}
 
 namespace {
 

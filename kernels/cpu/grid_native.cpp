@@ -1,0 +1,298 @@
+// grid_native.cpp -- machine code for loops of grid kernels: recorded as lane programs with turns
+#include "kernels/cpu/grid_native.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kernels/cpu/jit_x64.h"
+#include "kernels/cpu/lane_math.h"
+
+namespace mt {
+namespace {
+
+using ir::LaneOp;
+using ir::Mask;
+
+/// The formulas of grid_loops.cpp on lanes; false: not of this operation.
+template <class F> bool calculate(GridOp op, F x, F y, F z, F& out) {
+  switch (op) {
+    case GridOp::neg: return out = -x, true;
+    case GridOp::abs: return out = fabs(x), true;
+    case GridOp::sqrt: return out = sqrt(x), true;
+    case GridOp::exp: return out = math::exp(x), true;
+    case GridOp::log: return out = math::log(x), true;
+    case GridOp::log10: return out = math::log10(x), true;
+    case GridOp::tanh: return out = math::tanh(x), true;
+    case GridOp::copy: return out = x, true;
+    case GridOp::add: return out = x + y, true;
+    case GridOp::sub: return out = x - y, true;
+    case GridOp::mul: return out = x * y, true;
+    case GridOp::div: return out = x / y, true;
+    case GridOp::mod: return out = x - floor(x / y) * y, true;
+    case GridOp::min: return out = select(x < y, x, y), true;
+    case GridOp::max: return out = select(x > y, x, y), true;
+    case GridOp::mul_add: return out = x * y + z, true;
+    default: return false;
+  }
+}
+template <class F> bool compare(GridOp op, F x, F y, Mask& out) {
+  switch (op) {
+    case GridOp::lt: return out = x < y, true;
+    case GridOp::le: return out = x <= y, true;
+    case GridOp::eq: return out = x == y, true;
+    case GridOp::ne: return out = x != y, true;
+    default: return false;
+  }
+}
+bool combine(GridOp op, Mask x, Mask y, Mask& out) {
+  switch (op) {
+    case GridOp::copy: return out = x, true;
+    case GridOp::logical_not: return out = !x, true;
+    case GridOp::logical_and: return out = x & y, true;
+    case GridOp::logical_or: return out = x | y, true;
+    case GridOp::eq: return out = !(x ^ y), true;
+    case GridOp::ne: return out = x ^ y, true;
+    default: return false;
+  }
+}
+
+/// Records the body of a loop whose real numbers are T.
+template <class T> class LoopRecorder {
+  using F = ir::Lane<T>;
+  using I = GridInstruction;
+
+ public:
+  LoopRecorder(const GridProgram& p, int at, uint64_t lanes, GridLoopCode& out)
+      : p_(p),
+        at_(at),
+        lanes_(lanes),
+        out_(out),
+        builder_(sizeof(T)) {}
+
+  /// False: the loop is left to the interpreter.
+  bool record(ir::LaneProgram& program) {
+    const I& loop = p_.code[at_];
+    for (int j = at_ + 1; j < loop.end; ++j) note_written(p_.code[j]);
+    varying_scalar_[loop.dst] = true;
+    for (int j = at_ + 1; j < loop.end; ++j) {
+      const I& i = p_.code[j];
+      builder_.set_line(i.line);
+      if (!instruction(i, j)) return false;
+    }
+    builder_.set_line(loop.line);
+    if (carried_.empty()) return false;
+    for (const auto& [vector, first] : carried_) {
+      builder_.carry(first.id, vector_[vector]);
+      builder_.store(first.operand, first.id);
+    }
+    program = builder_.finish();
+    program.operands = out_.operands;
+    return true;
+  }
+
+ private:
+  struct First {
+    int32_t id;
+    int operand;
+  };
+  void note_written(const I& i) {
+    if (i.code == GridCode::vector || i.code == GridCode::load) written_vector_[i.dst] = true;
+    else if (i.code == GridCode::affine) written_affine_[i.dst] = true;
+    else written_scalar_[i.dst] = true;
+  }
+  int32_t operand(LaneOp op, GridLoopCode::Kind kind, int at) {
+    if (out_.operands == GridLoopCode::kOperands) return -1;
+    out_.operand[out_.operands] = {kind, at};
+    return builder_.add(op, -1, -1, -1, uint64_t(out_.operands++));
+  }
+
+  bool instruction(const I& i, int j) {
+    switch (i.code) {
+      case GridCode::scalar: return i.type == GridType::real ? real_scalar(i) : whole(i);
+      case GridCode::affine: return affine(i);
+      case GridCode::load_scalar:
+        return i.type == GridType::real && load(i, j, false, scalar_[i.dst]);
+      case GridCode::load:
+        return i.type == GridType::real && load(i, j, lanes_ >> (j - at_ - 1) & 1, vector_[i.dst]);
+      case GridCode::vector: return vector(i);
+      default: return false;
+    }
+  }
+  bool load(const I&, int j, bool lanes, int32_t& to) {
+    to = operand(lanes ? LaneOp::load_turn : LaneOp::load_one, GridLoopCode::memory, j - at_ - 1);
+    return to >= 0;
+  }
+
+  // Whole numbers say only where elements are. A number that changes must be linear in the counter, and
+  // must not be kept from turn to turn.
+  static bool is_linear(GridOp op, bool a, bool b) {
+    if (op == GridOp::mul) return !(a && b);
+    return op == GridOp::add || op == GridOp::sub || op == GridOp::neg || op == GridOp::copy;
+  }
+  bool whole(const I& i) {
+    if (i.type != GridType::integer || i.op == GridOp::to_real || i.op >= GridOp::lt) return false;
+    const int arity = kGridArity[int(i.op)];
+    const int in[] = {i.a, i.b};
+    bool varies[2] = {};
+    for (int k = 0; k < arity; ++k) {
+      if (written_scalar_.count(in[k]) && !varying_scalar_.count(in[k])) return false;
+      varies[k] = varying_scalar_.count(in[k]) && varying_scalar_[in[k]];
+    }
+    varying_scalar_[i.dst] = varies[0] || varies[1];
+    return !varying_scalar_[i.dst] || is_linear(i.op, varies[0], varies[1]);
+  }
+  bool affine(const I& i) {
+    const int in[] = {i.a, i.b};
+    bool varies[2] = {};
+    for (int k = 0; k < kGridArity[int(i.op)] && k < 2; ++k) {
+      auto& written = in[k] < 0 ? written_scalar_ : written_affine_;
+      auto& varying = in[k] < 0 ? varying_scalar_ : varying_affine_;
+      const int ref = in[k] < 0 ? ~in[k] : in[k];
+      if (written.count(ref) && !varying.count(ref)) return false;
+      varies[k] = varying.count(ref) && varying[ref];
+    }
+    varying_affine_[i.dst] = varies[0] || varies[1];
+    return is_linear(i.op, varies[0], varies[1]);
+  }
+
+  /// A real scalar; -1: it is kept from turn to turn, or there are too many operands.
+  int32_t scalar_value(int s) {
+    if (const auto at = scalar_.find(s); at != scalar_.end()) return at->second;
+    if (written_scalar_.count(s)) return -1;
+    return scalar_[s] = operand(LaneOp::load, GridLoopCode::scalar, s);
+  }
+  /// A vector, or a scalar where ref < 0.
+  int32_t value(int ref) {
+    if (ref < 0) return scalar_value(~ref);
+    if (const auto at = vector_.find(ref); at != vector_.end()) return at->second;
+    if (p_.vector_type[ref] != GridType::real) return -1;
+    const bool carried = written_vector_.count(ref);
+    const int place = out_.operands;
+    const int32_t id =
+        operand(LaneOp::load, carried ? GridLoopCode::carried : GridLoopCode::fixed, ref);
+    if (carried) carried_[ref] = {id, place};
+    return vector_[ref] = id;
+  }
+  bool real_scalar(const I& i) {
+    const int in[] = {i.a, i.b, i.c};
+    int32_t id[3] = {};
+    for (int k = 0; k < kGridArity[int(i.op)]; ++k)
+      if ((id[k] = scalar_value(in[k])) < 0) return false;
+    F out;
+    if (!calculate(i.op, F::of(id[0]), F::of(id[1]), F::of(id[2]), out)) return false;
+    scalar_[i.dst] = out.id;
+    return true;
+  }
+  bool vector(const I& i) {
+    const int in[] = {i.a, i.b, i.c};
+    int32_t id[3] = {};
+    for (int k = 0; k < kGridArity[int(i.op)]; ++k) {
+      const bool truth = i.type == GridType::boolean || (i.op == GridOp::select && k == 0);
+      if (truth && (in[k] < 0 || !vector_.count(in[k]))) return false;
+      if ((id[k] = value(in[k])) < 0) return false;
+    }
+    Mask mask;
+    F number;
+    int32_t& to = vector_[i.dst];
+    if (i.type == GridType::boolean) {
+      if (i.op == GridOp::select) return false;
+      return combine(i.op, Mask::of(id[0]), Mask::of(id[1]), mask) && (to = mask.id, true);
+    }
+    if (i.type != GridType::real) return false;
+    if (i.op == GridOp::select) {
+      number = select(Mask::of(id[0]), F::of(id[1]), F::of(id[2]));
+      return to = number.id, true;
+    }
+    if (compare(i.op, F::of(id[0]), F::of(id[1]), mask)) return to = mask.id, true;
+    if (!calculate(i.op, F::of(id[0]), F::of(id[1]), F::of(id[2]), number)) return false;
+    return to = number.id, true;
+  }
+
+  const GridProgram& p_;
+  const int at_;
+  const uint64_t lanes_;
+  GridLoopCode& out_;
+  ir::LaneBuilder builder_;
+  std::map<int, bool> written_vector_, written_scalar_, written_affine_;
+  std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they change
+  std::map<int, int32_t> vector_, scalar_;
+  std::map<int, First> carried_;
+};
+
+bool record(const GridProgram& p, int at, uint64_t lanes, GridLoopCode& out,
+            ir::LaneProgram& program) {
+  return p.real == Dtype::f64 ? LoopRecorder<double>(p, at, lanes, out).record(program)
+                              : LoopRecorder<float>(p, at, lanes, out).record(program);
+}
+std::unique_ptr<Code> make(const GridProgram& p, int at, uint64_t lanes, Isa isa,
+                           GridLoopCode& out) {
+  ir::LaneProgram program;
+  if (!record(p, at, lanes, out, program)) return nullptr;
+  uint64_t repeated = 0;
+  for (int k = 0; k < out.operands; ++k)
+    repeated |= uint64_t(out.operand[k].kind == GridLoopCode::scalar) << k;
+  return compile(program, isa, repeated);
+}
+
+/// All that the code depends on.
+std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
+  std::string key;
+  const auto put = [&](int64_t x) { key.append(reinterpret_cast<const char*>(&x), sizeof x); };
+  put(int(p.real)), put(int64_t(lanes)), put(p.code[at].dst), put(p.code[at].flag);
+  for (int j = at + 1; j < p.code[at].end; ++j) {
+    const GridInstruction& i = p.code[j];
+    for (const int x : {int(i.code), int(i.op), int(i.type), i.dst, i.a, i.b, i.c}) put(x);
+    for (const int ref : {i.a, i.b, i.c})  // the types of vectors that it reads
+      put(i.code == GridCode::vector && ref >= 0 && ref < p.vectors ? int(p.vector_type[ref]) : 0);
+  }
+  return key;
+}
+
+/// Whether a loop can be recorded at all.
+bool fits(const GridProgram& p, int at) {
+  const GridInstruction& loop = p.code[at];
+  if (loop.flag || loop.end - at - 1 > kGridLoopLength) return false;
+  for (int j = at + 1; j < loop.end; ++j) {
+    const GridCode c = p.code[j].code;
+    const bool loads = c == GridCode::load || c == GridCode::load_scalar;
+    if (!loads && c != GridCode::scalar && c != GridCode::affine && c != GridCode::vector)
+      return false;
+  }
+  GridLoopCode out;
+  ir::LaneProgram program;
+  return record(p, at, 0, out, program);
+}
+
+struct Made {
+  GridLoopCode loop;
+  std::unique_ptr<Code> code;
+  bool fits = false;
+};
+constexpr uint64_t kAnyLanes = ~uint64_t(0);
+
+/// The entry of a loop, made at first use.
+const Made& made(const GridProgram& p, int at, uint64_t lanes) {
+  static std::mutex lock;
+  static auto* const all = new std::map<std::string, Made>;
+  const std::string key = key_of(p, at, lanes);
+  const std::lock_guard guard(lock);
+  const auto [found, is_new] = all->try_emplace(key);
+  Made& m = found->second;
+  Isa isa;
+  if (!is_new || !jit_isa(isa)) return m;
+  if (lanes == kAnyLanes) m.fits = fits(p, at);
+  else m.code = make(p, at, lanes, isa, m.loop), m.loop.code = m.code.get();
+  return m;
+}
+
+}  // namespace
+
+bool grid_loop_fits(const GridProgram& p, int at) { return made(p, at, kAnyLanes).fits; }
+const GridLoopCode& grid_loop_code(const GridProgram& p, int at, uint64_t lanes) {
+  return made(p, at, lanes).loop;
+}
+
+}  // namespace mt

@@ -1,0 +1,102 @@
+-- test_kernel_loops.lua -- loops of grid kernels as machine code, against check mode, which interprets them
+local mt = require 'mtorch'
+local folder = arg[0]:match '^(.*/)[^/]*$' or './'
+package.path = folder .. '?.lua;' .. package.path
+local testing = require 'testing'
+local test, eq = testing.test, testing.eq
+
+--- Both ways to run f over `out` must give the same bits.
+local function same(f, out, ...)
+  local plain, checked = out:clone(), out:clone()
+  mt.kernel(f):over(plain)(plain, ...)
+  mt.kernel(f, {check = true}):over(checked)(checked, ...)
+  eq(testing.bits(plain:reshape(-1):tolist()), testing.bits(checked:reshape(-1):tolist()))
+end
+
+for _, dtype in ipairs {'float32', 'float64'} do
+  local function random(...) return mt.randn(..., dtype) end
+  local sizes = {{3, 5, 4}, {7, 33, 50}, {2, 64, 130}, {5, 300, 9}}
+
+  test('sums of differences, ' .. dtype, function()
+    for _, s in ipairs(sizes) do
+      same(function(out, a, b)
+        local i, j = grid(2)
+        if i <= out.shape[1] and j <= out.shape[2] then
+          local sum, most = 0.0, -1.0
+          for k = 1, a.shape[2] do
+            local d = a[i][k] - b[k][j]
+            sum = sum + d * d
+            most = math.max(most, d / (1 + math.abs(d)))
+          end
+          out[i][j] = math.sqrt(sum) + most
+        end
+      end, mt.zeros(s[1], s[3], dtype), mt.randn(s[1], s[2], dtype), mt.randn(s[2], s[3], dtype))
+    end
+  end)
+
+  test('several sums, choices and functions, ' .. dtype, function()
+    for _, s in ipairs(sizes) do
+      same(function(out, a, b, scale)
+        local i, j = grid(2)
+        if i <= out.shape[1] and j <= out.shape[2] then
+          local sum, most, last = 0.5, -10.0, 0.0
+          for k = 1, a.shape[2] do
+            local x = a[i][k] * scale
+            local y = math.exp(-math.abs(x - b[k][j]))
+            most = math.max(most, y)
+            if y > 0.3 then sum = sum + y * x else sum = sum - x end
+            last = most - last
+          end
+          out[i][j] = sum + most * last
+        end
+      end, mt.zeros(s[1], s[3], dtype), mt.randn(s[1], s[2], dtype), mt.randn(s[2], s[3], dtype), 1.25)
+    end
+  end)
+
+  test('numbers that follow one another, ' .. dtype, function()
+    same(function(out, a)
+      local j = grid(1)
+      if j <= #out then
+        local before, now = 0.0, 1.0
+        for k = 1, 40 do before, now = now, before * 0.5 + now * a[j] + a[k] end
+        out[j] = now
+      end
+    end, mt.zeros(77, dtype), mt.randn(77, dtype))
+  end)
+
+  test('places: backwards, in steps, beside one another, kept whole numbers, ' .. dtype, function()
+    same(function(out, a)
+      local j = grid(1)
+      if j <= #out then
+        local sum, at = 0.0, 1
+        for k = 60, 2, -3 do sum = sum + a[k + j] * a[2 * k - 1] end
+        for k = 1, 30 do
+          sum = sum * 0.5 + a[at + j]
+          at = at + 2
+        end
+        for k = 1, 20 do sum = sum + a[k * k % 7 + j] end
+        for k = 1, 25 do sum = sum * a[(k - 1) * 4 + 1] + a[j] end
+        out[j] = sum
+      end
+    end, mt.zeros(90, dtype), mt.randn(200, dtype))
+  end)
+end
+
+test('an index that leaves a tensor in a late turn is told', function()
+  local k = mt.kernel(function(out, a)
+    local j = grid(1)
+    if j <= #out then
+      local sum = 0.0
+      for n = 1, 50 do sum = sum + a[n] * a[n] - a[j] end
+      out[j] = sum
+    end
+  end)
+  local ok, text = pcall(function()
+    local out = mt.zeros(32)
+    k:over(out)(out, mt.randn(49))
+  end)
+  eq(ok, false)
+  eq(tostring(text):match 'index 50 is out of bounds' ~= nil, true)
+end)
+
+testing.finish()
