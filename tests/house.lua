@@ -20,7 +20,7 @@ local engine_arrows = {
   autograd = {header = 'core autograd', source = language},
   ops = {header = language, source = language},
   linalg = {header = language .. ' linalg', source = language .. ' linalg'},
-  gpu = {header = 'core gpu', source = language .. ' gpu'},
+  gpu = {header = 'core gpu compile', source = language .. ' gpu compile'},
   io = {header = 'core io', source = 'core io'},
   profile = {header = 'core profile', source = 'core ops profile'},
   compile = {header = 'core compile', source = language .. ' compile'},

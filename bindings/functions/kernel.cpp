@@ -5,7 +5,8 @@
 
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
-#include "engine/compile/grid_kernel.h"
+#include "engine/compile/grid_cuda.h"
+#include "engine/gpu/grid_launch.h"
 
 namespace mt::lua {
 namespace {
@@ -222,6 +223,13 @@ const Entry kParts[] = {
     {"grid_launch(kernel, gx, gy, gz, bx, by, bz, ..)", "Checks and launches.", grid_launch},
     {"grid_find(text, first, last)", "The functions in a source that begin and end on these lines.",
      grid_find},
+    {"grid_cuda(kernel, compile)",
+     "The CUDA C for the types of the last launch; `compile`: compiles it.",
+     [](Args& a) {
+       const grid::Kernel& k = Held<LuaKernel>::at(a, kHandle).kernel.last();
+       if (a.boolean(2)) compile_grid(k, 90);
+       return a.push(grid::cuda_text(k));
+     }},
     {"grid_name(kernel)", "The name of a kernel.",
      [](Args& a) { return a.push(Held<LuaKernel>::at(a, kHandle).functions[0].tree->name); }},
 };
@@ -229,6 +237,7 @@ const Entry kParts[] = {
 }  // namespace
 
 void push_grid_kernel(lua_State* L) {
+  launch_grid_on_gpu = launch_grid_cuda;
   lua_newtable(L);
   add(L, kParts);
   for (const Entry& e : kParts) e.internal = true;

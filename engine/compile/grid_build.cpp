@@ -5,9 +5,8 @@ namespace mt::grid {
 
 void fail_line(const Kernel& p, int line, const std::string& text) {
   const size_t function = size_t(line >> 20);
-  const ast::Function& f =
-      function < p.functions.size() && p.functions[function] ? *p.functions[function] : *p.function;
-  ast::fail_at(f, line & 0xfffff, "{}", text);
+  fail("kernel: {}:{}: {}", function < p.chunks.size() ? p.chunks[function] : "", line & 0xfffff,
+       text);
 }
 
 void build(Kernel& p, Outside& outside, const std::vector<Outer>& arguments) {
@@ -76,8 +75,8 @@ bool returns_early(const ast::Block& block, bool outermost) {
 
 void Builder::run(const std::vector<Outer>& arguments) {
   const ast::Function& f = outside_.function(0);
-  p_.function = &f, p_.name = f.name;
-  p_.functions = {&f};
+  p_.name = f.name;
+  p_.chunks = {f.chunk};
   Frame frame{&f, 0, std::vector<Item>(f.variables.size())};
   frame_ = &frame;
   out_ = &p_.body;
@@ -110,8 +109,8 @@ void Builder::call_function(const ast::Function& f, int index, std::vector<Item>
   if (int(arguments.size()) != f.parameters)
     refuse(line, fmt::format("'{}' takes {} argument{}, got {}", f.name, f.parameters,
                              f.parameters == 1 ? "" : "s", arguments.size()));
-  if (p_.functions.size() <= size_t(index)) p_.functions.resize(size_t(index) + 1);
-  p_.functions[size_t(index)] = &f;
+  if (p_.chunks.size() <= size_t(index)) p_.chunks.resize(size_t(index) + 1);
+  p_.chunks[size_t(index)] = f.chunk;
   Frame frame{&f, index, std::vector<Item>(f.variables.size()), frame_, out_};
   for (size_t k = 0; k < arguments.size(); ++k) {
     Item& it = arguments[k];

@@ -87,8 +87,7 @@ struct LaunchScalar {
 
 struct Kernel {
   std::string name;
-  const ast::Function* function = nullptr;      // whose chunk messages name
-  std::vector<const ast::Function*> functions;  // of all lines
+  std::vector<std::string> chunks;  // of the functions whose lines are named: function << 20 | line
   Dtype real = Dtype::f32;
   std::deque<Value> values;
   std::deque<Statement> statements;

@@ -48,6 +48,41 @@ bool same(const Outer& a, const Outer& b) {
 }
 bool is_whole(double x) { return x == std::floor(x) && std::fabs(x) <= 9007199254740992.0; }
 
+std::string shown(const int64_t* t) { return fmt::format("({}, {}, {})", t[0], t[1], t[2]); }
+
+/// Throws what a thread met; `tensor` and `extent` are of the access.
+void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, int64_t extent) {
+  const std::string where = fmt::format("thread {} of the grid", shown(fault.thread));
+  std::string what;
+  switch (fault.kind) {
+    case GridFaultKind::none: return;
+    case GridFaultKind::out_of_bounds:
+      what = fmt::format(
+          "index {} is out of bounds in dimension {} of '{}', which has the positions 1 to {}, in {}",
+          fault.index, fault.dim + 1, tensor, extent, where);
+      break;
+    case GridFaultKind::division_by_zero:
+      what = "a whole number is divided by zero, in " + where;
+      break;
+    case GridFaultKind::divergent_barrier:
+      what =
+          fmt::format("divergent barrier: {} does not come to it, others of its block do", where);
+      break;
+    case GridFaultKind::race:
+      what = fmt::format(
+          "race: {} {} an element of '{}' that thread {} {}, with no barrier or atomic between",
+          where, fault.writes ? "writes" : "reads", tensor, shown(fault.other),
+          fault.other_writes ? "wrote" : "read");
+      break;
+    case GridFaultKind::uninitialised:
+      what = fmt::format("uninitialised: {} reads an element of '{}' that no thread has written",
+                         where, tensor);
+      break;
+    case GridFaultKind::no_memory: fail("{}: out of memory", k.name);
+  }
+  grid::fail_line(k, fault.line, k.name + ": " + what);
+}
+
 }  // namespace
 
 /// The kernel for one list of types.
@@ -56,6 +91,7 @@ struct GridKernel::Variant {
   std::vector<std::pair<grid::Path, Outer>> looked;
   std::vector<std::pair<int, double>> numbers;
   Kernel program;
+  std::shared_ptr<void> compiled;       // for GPUs
   std::unique_ptr<grid::Unit> unit[8];  // by the axes in which a tile's threads differ
 
   bool fits(KernelScript& script, const std::vector<Outer>& given) const {
@@ -71,16 +107,21 @@ struct GridKernel::Variant {
 
 GridKernel::GridKernel(bool check) : check_(check) {}
 GridKernel::~GridKernel() = default;
+const Kernel& GridKernel::last() const {
+  if (variants_.empty()) fail("kernel: it was not launched yet; its types are those of a launch");
+  return variants_.front()->program;
+}
+void (*launch_grid_on_gpu)(const GridCudaLaunch&, const Device&) = nullptr;
 
-GridKernel::Variant& GridKernel::variant_for(KernelScript& script,
-                                             const std::vector<Outer>& arguments) {
+std::shared_ptr<GridKernel::Variant> GridKernel::variant_for(KernelScript& script,
+                                                             const std::vector<Outer>& arguments) {
   for (auto& v : variants_)
     if (v->fits(script, arguments)) {
       std::rotate(variants_.begin(), variants_.begin() + (&v - variants_.data()),
                   variants_.begin() + (&v - variants_.data()) + 1);
-      return *variants_.front();
+      return variants_.front();
     }
-  auto v = std::make_unique<Variant>();
+  auto v = std::make_shared<Variant>();
   Recorder recorder(script);
   grid::build(v->program, recorder, arguments);
   grid::infer_types(v->program);
@@ -89,7 +130,7 @@ GridKernel::Variant& GridKernel::variant_for(KernelScript& script,
   v->looked = std::move(recorder.looked), v->numbers = std::move(recorder.numbers);
   if (variants_.size() == kVariants) variants_.pop_back();
   variants_.insert(variants_.begin(), std::move(v));
-  return *variants_.front();
+  return variants_.front();
 }
 
 // ---- a launch --------------------------------------------------------------------------------------
@@ -97,7 +138,7 @@ GridKernel::Variant& GridKernel::variant_for(KernelScript& script,
 /// One launch of a variant.
 struct GridKernel::Run {
   KernelScript& script;
-  Variant& variant;
+  std::shared_ptr<Variant> variant;
   const GridSize& size;
   const std::vector<GridArgument>& arguments;
   bool check;
@@ -106,7 +147,7 @@ struct GridKernel::Run {
   Grid launch{};
   GridFault fault{};
 
-  const Kernel& program() const { return variant.program; }
+  const Kernel& program() const { return variant->program; }
 
   const Device& collect() {
     size_t next = 0;
@@ -182,8 +223,8 @@ struct GridKernel::Run {
     cut();
     bool varying[3];
     for (int d = 0; d < 3; ++d) varying[d] = launch.tile[d] > 1;
-    auto& unit = variant.unit[varying[0] | varying[1] << 1 | varying[2] << 2];
-    if (!unit) unit = grid::lower(variant.program, varying);
+    auto& unit = variant->unit[varying[0] | varying[1] << 1 | varying[2] << 2];
+    if (!unit) unit = grid::lower(variant->program, varying);
     launch.program = &unit->program;
     launch.check = check, launch.fault = &fault;
     const int64_t cells = launch.total[0] * launch.total[1] * launch.total[2];
@@ -195,16 +236,17 @@ struct GridKernel::Run {
     ordered.clear();
     for (const int k : unit->tensors) ordered.push_back(views[size_t(k)]);
     launch.tensors = ordered.data();
-    fill_scalars(*unit);
+    scalars = unit->scalars;
+    fill_scalars(scalars.data() + unit->first_scalar);
+    launch.scalars = scalars.data();
   }
   std::vector<GridTensor> ordered;
   std::vector<GridScalar> scalars;
 
-  void fill_scalars(const grid::Unit& unit) {
-    scalars = unit.scalars;
+  void fill_scalars(GridScalar* out) {
     for (size_t k = 0; k < program().scalars.size(); ++k) {
       const grid::LaunchScalar& s = program().scalars[k];
-      GridScalar& to = scalars[size_t(unit.first_scalar) + k];
+      GridScalar& to = out[k];
       double value = 0;
       switch (s.kind) {
         case grid::LaunchScalar::argument: value = arguments[size_t(s.index)].value; break;
@@ -218,60 +260,43 @@ struct GridKernel::Run {
       else if (program().real == Dtype::f64) to.number = value;
       else to.single = float(value);
     }
-    launch.scalars = scalars.data();
-  }
-
-  std::string thread(const int64_t* t) const {
-    return fmt::format("({}, {}, {})", t[0], t[1], t[2]);
-  }
-  void raise(const grid::Unit& unit) const {
-    const std::string where = fmt::format("thread {} of the grid", thread(fault.thread));
-    const auto tensor = [&]() -> const grid::Tensor& {
-      return program().tensors[size_t(unit.tensors[size_t(fault.tensor)])];
-    };
-    switch (fault.kind) {
-      case GridFaultKind::none: return;
-      case GridFaultKind::out_of_bounds: {
-        const int64_t extent = ordered[size_t(fault.tensor)].size[fault.dim];
-        grid::fail_line(
-            program(), fault.line,
-            fmt::format(
-                "{}: index {} is out of bounds in dimension {} of '{}', which has the positions 1 to {}, in {}",
-                program().name, fault.index, fault.dim + 1, tensor().name, extent, where));
-      }
-      case GridFaultKind::division_by_zero:
-        grid::fail_line(
-            program(), fault.line,
-            fmt::format("{}: a whole number is divided by zero, in {}", program().name, where));
-      case GridFaultKind::divergent_barrier:
-        grid::fail_line(
-            program(), fault.line,
-            fmt::format("{}: divergent barrier: {} does not come to it, others of its block do",
-                        program().name, where));
-      case GridFaultKind::race:
-        grid::fail_line(
-            program(), fault.line,
-            fmt::format(
-                "{}: race: {} {} an element of '{}' that thread {} {}, with no barrier or atomic between",
-                program().name, where, fault.writes ? "writes" : "reads", tensor().name,
-                thread(fault.other), fault.other_writes ? "wrote" : "read"));
-      case GridFaultKind::uninitialised:
-        grid::fail_line(
-            program(), fault.line,
-            fmt::format("{}: uninitialised: {} reads an element of '{}' that no thread has written",
-                        program().name, where, tensor().name));
-      case GridFaultKind::no_memory: fail("{}: out of memory", program().name);
-    }
   }
 
   void go(const Device& device) {
-    prepare();
-    device.launch_grid(launch);
+    if (is_cpu(device)) run_here(device);
+    else queue(device);
+  }
+  void count_changes() const {
     for (size_t k = 0; k < tensors.size(); ++k)
       if (program().tensors[k].stored && !program().tensors[k].shared) bump(tensors[k]);
+  }
+  void run_here(const Device& device) {
+    prepare();
+    device.launch_grid(launch);
+    count_changes();
     check_interrupt();
-    raise(*variant
-               .unit[(launch.tile[0] > 1) | (launch.tile[1] > 1) << 1 | (launch.tile[2] > 1) << 2]);
+    if (fault.kind == GridFaultKind::none) return;
+    const grid::Unit& unit =
+        *variant
+             ->unit[(launch.tile[0] > 1) | (launch.tile[1] > 1) << 1 | (launch.tile[2] > 1) << 2];
+    const size_t t = size_t(fault.tensor);
+    raise(program(), fault, program().tensors[size_t(unit.tensors[t])].name,
+          ordered[t].size[fault.dim]);
+  }
+  void queue(const Device& device) {
+    if (!launch_grid_on_gpu)
+      fail("{}: grid kernels written in Lua do not run on {}", program().name, device.name);
+    scalars.resize(program().scalars.size());
+    fill_scalars(scalars.data());
+    const auto kept = variant;
+    launch_grid_on_gpu({program(), size, views, scalars, variant->compiled,
+                        [kept, v = views](const GridFault& f) {
+                          const size_t t = size_t(f.tensor);
+                          raise(kept->program, f, kept->program.tensors[t].name, v[t].size[f.dim]);
+                        }},
+                       device);
+    count_changes();
+    if (check) synchronize(device);
   }
 };
 
@@ -317,20 +342,16 @@ void GridKernel::launch(KernelScript& script, const GridSize& size,
   }
   std::vector<Outer> types;
   for (size_t k = 0; k < arguments.size(); ++k) types.push_back(outer_of(f, arguments[k], int(k)));
-  Variant& v = variant_for(script, types);
+  const std::shared_ptr<Variant> v = variant_for(script, types);
   Run run{script, v, size, arguments, check_, {}, {}, {}, {}, {}, {}};
   const Device& device = run.collect();
-  if (!is_cpu(device))
-    fail(
-        "{}: grid kernels written in Lua do not run on {} yet; move the tensors with x:cpu(), or use mt.cuda.kernel",
-        f.name, device.name);
   int64_t bytes = 0;
-  for (const grid::Tensor& t : v.program.tensors) {
+  for (const grid::Tensor& t : v->program.tensors) {
     if (!t.shared) continue;
     bytes += t.size[0] * t.size[1] * t.size[2] * item_size(t.dtype);
     if (bytes > kGridShared)
       grid::fail_line(
-          v.program, t.line,
+          v->program, t.line,
           fmt::format("{}: {} bytes of shared memory; a block has at most 49152", f.name, bytes));
   }
   if (size.grid[0] * size.grid[1] * size.grid[2] == 0) return;

@@ -1,5 +1,6 @@
 // grid_kernel.h -- a grid kernel written in Lua: read for the types of a launch, checked, launched
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,18 @@ struct GridSize {
   int64_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
 };
 
+/// A launch for a GPU, which engine/gpu does.
+struct GridCudaLaunch {
+  const grid::Kernel& kernel;
+  const GridSize& size;
+  const std::vector<GridTensor>& views;    // of its tensors
+  const std::vector<GridScalar>& scalars;  // its numbers
+  std::shared_ptr<void>& compiled;         // what is kept with the kernel
+  std::function<void(const GridFault&)> raise;
+};
+/// Null: there is no GPU for them.
+extern void (*launch_grid_on_gpu)(const GridCudaLaunch&, const Device&);
+
 /// What a kernel needs of the script: the values of names, by grid::Outside.
 class KernelScript : public grid::Outside {
  public:
@@ -32,15 +45,17 @@ class GridKernel {
   GridKernel(const GridKernel&) = delete;
   GridKernel& operator=(const GridKernel&) = delete;
   ~GridKernel();
+  /// The CUDA C that the last launch's types lead to.
+  const grid::Kernel& last() const;
   /// Checks everything, then runs the kernel on the device of its tensors.
   void launch(KernelScript&, const GridSize&, const std::vector<GridArgument>&);
 
  private:
   struct Variant;
   struct Run;
-  Variant& variant_for(KernelScript&, const std::vector<grid::Outer>&);
+  std::shared_ptr<Variant> variant_for(KernelScript&, const std::vector<grid::Outer>&);
   bool check_;
-  std::vector<std::unique_ptr<Variant>> variants_;  // the last used first
+  std::vector<std::shared_ptr<Variant>> variants_;  // the last used first
 };
 
 }  // namespace mt

@@ -112,6 +112,31 @@ void raise_violation(const Gpu& gpu) {
        describe_violation(*e, wrong.low));
 }
 
+namespace {
+struct Waiting {
+  const Gpu* gpu;
+  int64_t started;
+  std::function<void()> look;
+};
+std::vector<Waiting>& waiting = *new std::vector<Waiting>;  // it outlives the GPU's memory
+}  // namespace
+
+void when_done(const Gpu& gpu, std::function<void()> look) {
+  waiting.push_back({&gpu, *gpu.started, std::move(look)});
+}
+/// Calls those whose work was waited for.
+static void look_at_done(const Gpu& gpu) {
+  for (size_t k = 0; k < waiting.size();) {
+    if (waiting[k].gpu != &gpu || waiting[k].started > *gpu.waited || capturing) {
+      ++k;
+      continue;
+    }
+    const std::function<void()> look = std::move(waiting[k].look);
+    waiting.erase(waiting.begin() + long(k));
+    look();
+  }
+}
+
 void check_alive(const Device& d) {
   if (is_cpu(d)) return;
   const char* const what = gpu_of(d).lost();
@@ -124,6 +149,7 @@ void check_alive(const Device& d) {
 void check_done(const Gpu& gpu) {
   if (const char* what = gpu.take_error()) fail("{}: {}", gpu.name, what);
   raise_violation(gpu);
+  look_at_done(gpu);
 }
 void check_device(const Device& d) {
   if (is_cpu(d)) return;

@@ -202,8 +202,16 @@ local function run(seed)
   for k, x in ipairs(arguments) do copies[k] = x:clone() end
   local expected = reference.run(f, blocks, threads, unpack(arguments))
   mt.kernel(f)[{blocks, threads}](unpack(copies))
+  local on_gpu = {}
+  if mt.cuda.is_available() then
+    for k, x in ipairs(arguments) do on_gpu[k] = x:to 'cuda' end
+    mt.kernel(f)[{blocks, threads}](unpack(on_gpu))
+  end
   local function bits(list) return (testing.bits(list):gsub('%-0%f[%s}]', '0')) end -- whole numbers have no -0
-  for k = 4, 5 do testing.eq(bits(copies[k]:tolist()), bits(expected[k])) end
+  for k = 4, 5 do
+    testing.eq(bits(copies[k]:tolist()), bits(expected[k]))
+    if on_gpu[k] then testing.eq(bits(on_gpu[k]:tolist()), bits(expected[k])) end
+  end
 end
 
 testing.test('random kernels', function()

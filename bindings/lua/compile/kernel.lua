@@ -33,6 +33,10 @@ methods.over = core.declare('over(self, x: tensor)',
     return launch.launcher(name, {count, block}, runner(rawget(self, HANDLE)))
   end)
 
+methods.cuda_source = core.declare('cuda_source(self, compile: bool = false)',
+  "The CUDA C that a GPU gets for the types of the last launch; compile=true gives it to NVIDIA's compiler too.",
+  function(self, compile) return parts.grid_cuda(rawget(self, HANDLE), compile) end)
+
 function Kernel.__index(self, key)
   local name = rawget(self, 'name')
   if type(key) == 'table' then return launch.launcher(name, key, runner(rawget(self, HANDLE))) end

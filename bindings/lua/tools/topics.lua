@@ -69,7 +69,8 @@ Whole literals, counters, shapes and whole numbers from outside are whole (64 bi
 math.floor(a / b) of whole numbers is exact. Floats are the widest float dtype of the tensors. Captured numbers are read
 again at each launch. {check=true} finds accesses out of bounds, races, divergent barriers and uninitialised shared
 memory. An argument that requires a gradient is refused outside of mt.no_grad: wrap the kernel in mt.Function.
-Kernels in CUDA C, mt.cuda.kernel: mt.help('cuda_kernels').]],
+It runs on the device of its tensors: on a GPU as CUDA C, k:cuda_source() after a launch; there float atomics are added
+in any order, and check=true waits and finds accesses out of bounds. Kernels in CUDA C: mt.help('cuda_kernels').]],
   operators = [[
 + - * / ^ % and unary minus are elementwise with broadcasting, a number on either side. There is no @:
 x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:

@@ -1,0 +1,123 @@
+// grid_launch.cpp -- grid kernels written in Lua on a GPU: compiled from their CUDA C, launched
+#include "engine/gpu/grid_launch.h"
+
+#include <cstring>
+#include <map>
+
+#include "engine/compile/grid_cuda.h"
+#include "engine/core/async_errors.h"
+#include "engine/ops/create.h"
+#include "kernels/module.h"
+
+namespace mt {
+namespace {
+
+/// What became of a kernel on the GPUs, kept as long as the kernel.
+struct Compiled {
+  struct Place {
+    LoadedKernel kernel{};
+    Tensor fault;        // grid::kCudaFault integers in the GPU's memory
+    bool asked = false;  // somebody will look there
+  };
+  std::map<const Device*, Place> places;
+  std::string name;
+  ~Compiled() {
+    for (const auto& [device, place] : places)
+      if (place.fault.defined()) modules_of(*device)->unload(place.kernel);
+  }
+};
+
+void load(Compiled& c, Compiled::Place& place, const grid::Kernel& kernel, const Device& d) {
+  const CudaCode code = compile_grid(kernel, modules_of(d)->arch);
+  const std::string text = grid::cuda_text(kernel);
+  c.name = grid::cuda_name(kernel);
+  char why[2048] = "";
+  if (!modules_of(d)->load(
+          {code.image.data(), code.image.size(), code.symbol.c_str(), text.c_str(), c.name.c_str()},
+          place.kernel, why, sizeof why))
+    fail("{}: cannot be loaded on {}: {}", kernel.name, d.name, why);
+  place.fault = zeros({grid::kCudaFault}, Dtype::i64, d);
+}
+
+/// Reads what the threads reported, when it is known.
+void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
+                    const std::function<void(const GridFault&)>& raise) {
+  Compiled::Place& place = c->places.at(&d);
+  place.asked = false;
+  int64_t words[grid::kCudaFault] = {};
+  d.download(words, place.fault.data(), sizeof words);
+  if (words[0] == 0) return;
+  const int64_t none[grid::kCudaFault] = {};
+  d.upload(place.fault.data(), none, sizeof none);
+  GridFault f{};
+  f.kind = GridFaultKind(words[0]);
+  f.line = int(words[1]), f.tensor = int(words[2]), f.dim = int(words[3]), f.index = words[4];
+  for (int k = 0; k < 3; ++k) f.thread[k] = words[5 + k];
+  raise(f);
+}
+
+}  // namespace
+
+CudaCode compile_grid(const grid::Kernel& kernel, int arch) {
+  CudaSource source;
+  source.text = grid::cuda_text(kernel), source.name = grid::cuda_name(kernel);
+  source.origins = {{1, kernel.name, 1}};
+  source.options = {"--fmad=false"};  // the bits of the CPU
+  return compile_cuda(source, arch);
+}
+
+void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
+  check_alive(d);
+  if (!modules_of(d)) fail("{}: {} has no way to load code", l.kernel.name, d.name);
+  for (const grid::Tensor& t : l.kernel.tensors)
+    if (is_half(t.dtype))
+      fail("{}: '{}' is a tensor of {}, which grid kernels do not take on a GPU; use x:float()",
+           l.kernel.name, t.name, dtype_name(t.dtype));
+  if (!l.compiled) l.compiled = std::make_shared<Compiled>();
+  const auto compiled = std::static_pointer_cast<Compiled>(l.compiled);
+  Compiled::Place& place = compiled->places[&d];
+  if (!place.fault.defined()) load(*compiled, place, l.kernel, d);
+  const int64_t threads = l.size.block[0] * l.size.block[1] * l.size.block[2];
+  if (threads > place.kernel.max_threads)
+    fail("{}: {} threads in a block; with its {} registers a thread at most {}", l.kernel.name,
+         threads, place.kernel.registers, place.kernel.max_threads);
+  std::vector<std::vector<uint64_t>> values;
+  for (size_t t = 0; t < l.views.size(); ++t) {
+    const GridTensor& v = l.views[t];
+    if (l.kernel.tensors[t].shared) continue;
+    std::vector<uint64_t> words = {reinterpret_cast<uintptr_t>(v.data)};
+    const int rank = std::max(v.ndim, 1);
+    for (int k = 0; k < rank; ++k) words.push_back(k < v.ndim ? uint64_t(v.size[k]) : 1);
+    for (int k = 0; k < rank; ++k) words.push_back(k < v.ndim ? uint64_t(v.stride[k]) : 1);
+    values.push_back(std::move(words));
+  }
+  for (const GridScalar& s : l.scalars) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &s, sizeof bits);
+    values.push_back({bits});
+  }
+  values.push_back({reinterpret_cast<uintptr_t>(place.fault.data())});
+  std::vector<void*> places;
+  std::vector<unsigned> bytes;
+  for (std::vector<uint64_t>& v : values)
+    places.push_back(v.data()), bytes.push_back(unsigned(8 * v.size()));
+  static std::map<std::string, int> names;  // the plug-in remembers them
+  Launch c{&place.kernel,
+           names.try_emplace(compiled->name).first->first.c_str(),
+           {},
+           {},
+           0,
+           places.data(),
+           bytes.data(),
+           int(places.size())};
+  for (int k = 0; k < 3; ++k)
+    c.grid[k] = unsigned(l.size.grid[k]), c.block[k] = unsigned(l.size.block[k]);
+  modules_of(d)->launch(c);
+  if (!place.asked) {
+    place.asked = true;
+    when_done(gpu_of(d), [compiled, &d, raise = l.raise] { look_for_fault(compiled, d, raise); });
+  }
+  check_device(d);
+}
+
+}  // namespace mt

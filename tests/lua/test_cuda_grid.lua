@@ -1,0 +1,133 @@
+-- test_cuda_grid.lua -- grid kernels written in Lua as CUDA C: NVRTC takes them, and they give what the CPU gives
+local mt = require 'mtorch'
+local folder = arg[0]:match '^(.*/)[^/]*$' or './'
+package.path = folder .. '?.lua;' .. package.path
+local testing = require 'testing'
+local test, eq, raises = testing.test, testing.eq, testing.raises
+
+local rate = 1.25
+local function helper(v, n)
+  if n > 2 then return v * rate end
+  for k = 1, n do
+    v = v + k
+    if v > 3 then return v - 1 end
+  end
+  return v
+end
+
+-- {name, kernel, blocks, threads, arguments..}
+local cases = {
+  {'arithmetic', function(x, y, out)
+    local i = grid(1)
+    if i > #x then return end
+    local a, b = x[i], y[i]
+    out[i][1] = a + b * 2 - a / (math.abs(b) + 1)
+    out[i][2] = math.floor(a) + math.ceil(b) + a % 3 - (b % -1.5)
+    out[i][3] = math.max(a, b, 0) + math.min(a, b) + (a > b and a or b)
+    out[i][4] = math.floor(i / 3) + i % 4 + (-i) % 3 + math.floor(i * 7 / (i + 1))
+    out[i][5] = helper(a, i % 4) + #x + out.shape[2]
+    out[i][6] = ((a > 0 and b > 0) or not (i < 5)) and 1 or 0
+  end, 3, 8, mt.randn({20}, 'float64') * 3, mt.randn({20}, 'float64'), mt.zeros({20, 6}, 'float64')},
+  {'loops', function(out)
+    local i, j = grid(2)
+    local sum, n = 0, 0
+    for k = i, j + 3 do
+      if k == 4 then break end
+      sum = sum + k
+    end
+    while n < i do
+      n = n + 1
+      if n * j > 6 then break end
+    end
+    repeat sum = sum + 0.5 until sum > j
+    for v = 2, 0.5, -0.5 do sum = sum + v end
+    out[i][j] = sum * 10 + n
+  end, {2, 2}, {3, 2}, mt.zeros({6, 4}, 'float64')},
+  {'shared', function(x, out)
+    local t, i = thread_idx.x, grid(1)
+    local cells, flags = shared(8), shared(8, 2, 'int32')
+    cells[t] = x[i]
+    flags[t][1], flags[t][2] = t, i
+    barrier()
+    local step = 4
+    while step >= 1 do
+      if t <= step then cells[t] = cells[t] + cells[t + step] end
+      barrier()
+      step = math.floor(step / 2)
+    end
+    out[i] = cells[1] + flags[9 - t][2]
+  end, 3, 8, mt.randn(24), mt.zeros(24)},
+  {'atomics and integers', function(x, counts, small)
+    local i = grid(1)
+    atomic_add(counts, x[i] % 5 + 1, i)
+    small[i] = x[i] * 2 - 1
+  end, 2, 16, mt.randint(1, 9, {32}):long(), mt.zeros(5, 'int64'), mt.zeros(32, 'int16')},
+  {'warps', function(x, out)
+    local i = grid(1)
+    out[i][1], out[i][2], out[i][3] = warp_sum(x[i]), warp_max(x[i]), warp_min(x[i])
+    out[i][4], out[i][5], out[i][6] = shuffle_down(x[i], 2), shuffle_xor(x[i], 3), lane()
+  end, 1, 64, mt.randn(64), mt.zeros(64, 6)},
+  {'bools and masks', function(x, mask)
+    local i = grid(1)
+    mask[i] = x[i] > 0 and not mask[i]
+  end, 1, 16, mt.randn(16), mt.randn(16):gt(0)},
+}
+
+local nvrtc = pcall(function() mt.cuda.kernel {source = '__global__ void f(int* x) {}', name = 'f'} end)
+local gpu = mt.cuda.is_available()
+
+for _, case in ipairs(cases) do
+  test(case[1], function()
+    local k, here, there = mt.kernel(case[2]), {}, {}
+    for n = 5, #case do here[n - 4], there[n - 4] = case[n]:clone(), gpu and case[n]:to 'cuda' end
+    k[{case[3], case[4]}](unpack(here))
+    if nvrtc then
+      local source = k:cuda_source {compile = true}
+      eq(source:find '#line %d+ "[^"]*test_cuda_grid.lua"' ~= nil, true)
+    end
+    if not gpu then return end
+    k[{case[3], case[4]}](unpack(there))
+    for n, x in ipairs(here) do eq(testing.bits(there[n]:cpu():tolist()), testing.bits(x:tolist())) end
+  end)
+end
+
+if not gpu then
+  print 'the rest is skipped: there is no GPU'
+  testing.finish()
+  return
+end
+
+test('numbers are read at every launch, and views are taken as they lie', function()
+  local k = mt.kernel(function(x, n) local i, j = grid(2); x[i][j] = x[i][j] * rate + n end)
+  local x = mt.ones(6, 8):to 'cuda'
+  local part = x[{{1, 6, 2}, {3, 5}}]:t()
+  k[{1, {3, 3}}](part, 2)
+  rate = 2
+  k[{1, {3, 3}}](part, 0.5)
+  rate = 1.25
+  eq(part:cpu():sum():item(), 9 * 7)
+  eq(x:cpu():sum():item(), 9 * 7 + 39)
+end)
+
+test('what a thread meets is raised at the next synchronisation, once', function()
+  local x = mt.zeros(4):to 'cuda'
+  local k = mt.kernel(function(x) local i = grid(1); x[i] = 1 end)
+  k[{1, 4}](x)
+  mt.cuda.synchronize()
+  raises(function()
+    k[{1, 6}](x)
+    mt.cuda.synchronize()
+  end, ":%d+: k: index 5 is out of bounds in dimension 1 of 'x', which .* 1 to 4, in thread %(%d, 1, 1%)")
+  mt.cuda.synchronize()
+  eq(x:cpu():sum():item(), 4)
+  local divides = mt.kernel(function(x) x[1] = 5 % (grid(1) - 1) end, {check = true})
+  raises(function() divides[{1, 2}](mt.zeros(1, 'int64'):to 'cuda') end, 'a whole number is divided by zero')
+end)
+
+test('one device', function()
+  local k = mt.kernel(function(x, y) x[1] = y[1] end)
+  raises(function() k[{1, 1}](mt.zeros(1):to 'cuda', mt.zeros(1)) end, 'a kernel runs on one device')
+  raises(function() k[{1, 1}](mt.zeros(1):half():to 'cuda', mt.zeros(1):to 'cuda') end, 'float16.*use x:float')
+end)
+
+testing.finish()
