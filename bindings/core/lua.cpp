@@ -13,6 +13,7 @@
 #include "engine/core/deferral.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
+#include "engine/gpu/program_cuda.h"
 #include "engine/profile/profile.h"
 #include "kernels/cpu/parallel.h"
 
@@ -171,6 +172,7 @@ void set_host() {
   static const bool once = [] {
     host.index_base = 1, host.collect_garbage = collect_garbage;
     host.where = where, host.function = function_under_way;
+    host.run_on_gpu = run_on_gpu;
     return true;
   }();
   (void)once;

@@ -5,6 +5,7 @@
 #include "engine/compile/apply.h"
 #include "engine/compile/builder.h"
 #include "engine/compile/fuse.h"
+#include "engine/gpu/program_cuda.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {
@@ -181,6 +182,12 @@ const Entry kParts[] = {
     {"run(..)", "program, name, numbers or nil, tensors.., out: the results.", run_program},
     {"text(..)", "The program as text.",
      [](Args& a) { return a.push(ir::text_of(expression_at(a, 1).program())); }},
+    {"cuda_text(..)", "program, dtype, dimensions (0: contiguous): its CUDA C, or nothing.",
+     [](Args& a) {
+       const Program& p = expression_at(a, 1).program();
+       const std::string text = cuda_text(p, a.dtype(2), int(lua_tointeger(a.L, 3)));
+       return text.empty() ? 0 : a.push(text);
+     }},
     {"operation(..)", "name: the number of an elementwise operation, its inputs, its parameters.",
      [](Args& a) {
        const int op = op_named(a.text(1));

@@ -6,6 +6,7 @@
 
 #include "engine/autograd/function.h"
 #include "engine/core/device.h"
+#include "engine/core/host.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
@@ -32,8 +33,32 @@ Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
   return !whole ? default_dtype() : d == Dtype::b8 ? Dtype::i64 : d;
 }
 
+/// The operations one by one, where a device has no kernel of the program.
+std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const double* numbers,
+                            Dtype dtype, const Device& device) {
+  const Program& p = e.program();
+  const NoGrad off;
+  std::vector<Tensor> value(size_t(p.count)), results;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    const auto single = [&](double x) { return scalar(x, c.is_bool ? Dtype::b8 : dtype, device); };
+    Tensor& v = value[size_t(i)];
+    if (c.op == kInput) v = *in[c.which];
+    else if (c.op == kNumber) v = single(numbers[c.which]);
+    else if (c.op == kConstant) v = single(c.constant);
+    else if (c.op == kReduce) v = mt::reduce(c.which, value[size_t(c.in[0])], {-1}, true);
+    else {
+      const Tensor* inputs[3];
+      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) inputs[k] = &value[size_t(c.in[k])];
+      v = elementwise(c.op, inputs, c.which < 0 ? nullptr : p.params + c.which);
+    }
+  }
+  for (int k = 0; k < p.outputs; ++k) results.push_back(value[size_t(p.output[k])]);
+  return results;
+}
+
 /// Runs the program over operands of the shape of `space`, all of its dtype, or of one element a row.
-void run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* const* out,
+bool run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* const* out,
          const Tensor* const* in, const double* numbers, const Device& device) {
   const Program& p = e.program();
   Run r;
@@ -60,7 +85,9 @@ void run(const Expression& e, Dtype dtype, const Shape& space, const Tensor* con
     scratch = empty({cpu_threads(), row_scratch(p, item_size(dtype), space[last])}, Dtype::u8);
     r.scratch = static_cast<char*>(scratch.data());
   }
+  if (!is_cpu(device)) return host.run_on_gpu && host.run_on_gpu(r, device);
   device.run(r);
+  return true;
 }
 
 /// The results, without a gradient, of inputs of one shape and dtype.
@@ -82,7 +109,10 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
     results[size_t(k)] = result_in(target, shape, d, device);
     out[k] = &results[size_t(k)];
   }
-  run(e, calculated, space, out, in, numbers, device);
+  if (!run(e, calculated, space, out, in, numbers, device)) {
+    const std::vector<Tensor> made = compose(e, in, numbers, calculated, device);
+    for (int k = 0; k < p.outputs; ++k) copy_(results[size_t(k)], made[size_t(k)]);
+  }
   if (calculated != dtype)
     for (int k = 0; k < p.outputs; ++k)
       if (!e.is_bool(k)) results[size_t(k)] = to(results[size_t(k)], dtype);

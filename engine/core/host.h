@@ -14,6 +14,8 @@ struct Host {
   std::string (*where)() = nullptr;               // the script's line under way, "train.lua:12"
   const char* (*function)() = nullptr;            // the function of it that is running, or null
   void (*on_cuda_open)(const Device&) = nullptr;  // a GPU comes into use
+  bool (*run_on_gpu)(const Run&,
+                     const Device&) = nullptr;  // an expression program; see gpu/program_cuda.h
 };
 extern constinit Host host;
 

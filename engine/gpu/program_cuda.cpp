@@ -1,0 +1,387 @@
+// program_cuda.cpp -- expression programs on a GPU: CUDA C from the lane instructions, compiled and launched
+#include "engine/gpu/program_cuda.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "engine/core/device.h"
+#include "engine/core/error.h"
+#include "engine/gpu/nvrtc.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/lower.h"
+#include "kernels/module.h"
+#include "kernels/view.h"
+
+namespace mt {
+namespace {
+
+using ir::LaneOp;
+
+// ---- lane instructions as text ------------------------------------------------------------------------
+
+/// What stands before every kernel. Floats keep their bits through the casts.
+constexpr char kBefore[] = R"(typedef unsigned int word4;
+typedef unsigned long long word8;
+__device__ inline float as_float(word4 x) { return __builtin_bit_cast(float, x); }
+__device__ inline double as_float(word8 x) { return __builtin_bit_cast(double, x); }
+__device__ inline word4 as_word(float x) { return __builtin_bit_cast(word4, x); }
+__device__ inline word8 as_word(double x) { return __builtin_bit_cast(word8, x); }
+__device__ inline float power_of_2(float n) { return as_float(word4((int)n + 127) << 23); }
+__device__ inline double power_of_2(double n) { return as_float(word8((long long)n + 1023) << 52); }
+template <class T> __device__ inline T scale(T x, T n) {
+  const T half = floor(n * T(0.5));
+  return x * power_of_2(half) * power_of_2(n - half);
+}
+)";
+
+/// The body of a function of lanes: its operands are parameters a0, a1, ..
+class LaneText {
+ public:
+  LaneText(const ir::LaneProgram& p, int outputs) : p_(p), outputs_(outputs) {}
+  bool has_form = true;
+
+  std::string body() {
+    std::string s;
+    for (int i = 0; i < int(p_.code.size()); ++i) {
+      const ir::LaneInstruction& c = p_.code[size_t(i)];
+      if (c.op == LaneOp::constant || c.op == LaneOp::truth || c.op == LaneOp::number) continue;
+      if (c.op == LaneOp::store || c.op == LaneOp::store_bool) {
+        s += fmt::format("  return {};\n", c.op == LaneOp::store ? real(c.in[0]) : name(c.in[0]));
+        continue;
+      }
+      s += fmt::format("  const {} v{} = {};\n", type(i), i, expression(c));
+    }
+    return s;
+  }
+
+ private:
+  bool wide() const { return p_.item == 8; }
+  const char* real_type() const { return wide() ? "double" : "float"; }
+  const char* word_type() const { return wide() ? "word8" : "word4"; }
+  bool is_word(int i) const {
+    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    if (c.op == LaneOp::select) return is_word(c.in[1]) || is_word(c.in[2]);
+    return c.op >= LaneOp::iadd && c.op <= LaneOp::shr;
+  }
+  const char* type(int i) const {
+    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    return is_mask(c.op) ? "bool" : is_word(i) ? word_type() : real_type();
+  }
+  std::string name(int i) const {
+    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    return c.op == LaneOp::truth ? (c.bits ? "true" : "false") : fmt::format("v{}", i);
+  }
+  std::string real(int i) const {
+    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    if (c.op == LaneOp::constant) {
+      const double x = wide() ? __builtin_bit_cast(double, c.bits)
+                              : double(__builtin_bit_cast(float, uint32_t(c.bits)));
+      if (std::isfinite(x)) {
+        const std::string digits = wide() ? fmt::format("{:#.17g}", x) : fmt::format("{:#.9g}f", x);
+        return x < 0 || std::signbit(x) ? "(" + digits + ")" : digits;
+      }
+    }
+    return c.op == LaneOp::constant || is_word(i) ? fmt::format("as_float({})", word(i)) : name(i);
+  }
+  std::string word(int i) const {
+    const ir::LaneInstruction& c = p_.code[size_t(i)];
+    if (c.op == LaneOp::constant)
+      return fmt::format("{}({:#x}u{})", word_type(), c.bits, wide() ? "ll" : "");
+    return is_word(i) ? name(i) : fmt::format("as_word({})", name(i));
+  }
+  std::string call(const char* f, const ir::LaneInstruction& c) const {
+    std::string s = fmt::format("{}{}({}", f, wide() ? "" : "f", real(c.in[0]));
+    for (int k = 1; k < inputs_of(c.op); ++k) s += ", " + real(c.in[k]);
+    return s + ")";
+  }
+  std::string between(const char* sign, const std::string& a, const std::string& b) const {
+    return fmt::format("{} {} {}", a, sign, b);
+  }
+  std::string compare(const ir::LaneInstruction& c) const {
+    static constexpr const char* signs[] = {"==", "<", "<=", "!=", "<", "<="};
+    const std::string s = between(signs[c.bits], real(c.in[0]), real(c.in[1]));
+    return c.bits >= 4 ? "!(" + s + ")" : s;
+  }
+  std::string fma(const ir::LaneInstruction& c) const {
+    const char *product = c.bits & ir::kMinusProduct ? "-" : "",
+               *addend = c.bits & ir::kMinusAddend ? "-" : "";
+    return fmt::format("fma{}({}{}, {}, {}{})", wide() ? "" : "f", product, real(c.in[0]),
+                       real(c.in[1]), addend, real(c.in[2]));
+  }
+
+  std::string expression(const ir::LaneInstruction& c) {
+    const auto reals = [&](const char* sign) {
+      return between(sign, real(c.in[0]), real(c.in[1]));
+    };
+    const auto words = [&](const char* sign) {
+      return between(sign, word(c.in[0]), word(c.in[1]));
+    };
+    const auto masks = [&](const char* sign) {
+      return between(sign, name(c.in[0]), name(c.in[1]));
+    };
+    switch (c.op) {
+      case LaneOp::load:
+      case LaneOp::load_bool: return fmt::format("a{}", int(c.bits) - outputs_);
+      case LaneOp::add: return reals("+");
+      case LaneOp::sub: return reals("-");
+      case LaneOp::mul: return reals("*");
+      case LaneOp::div: return reals("/");
+      case LaneOp::min:
+        return fmt::format("{} ? {} : {}", reals("<"), real(c.in[0]), real(c.in[1]));
+      case LaneOp::max:
+        return fmt::format("{} ? {} : {}", reals(">"), real(c.in[0]), real(c.in[1]));
+      case LaneOp::sqrt: return call("sqrt", c);
+      case LaneOp::floor: return call("floor", c);
+      case LaneOp::ceil: return call("ceil", c);
+      case LaneOp::trunc: return call("trunc", c);
+      case LaneOp::rint: return call("rint", c);
+      case LaneOp::scale: return fmt::format("scale({}, {})", real(c.in[0]), real(c.in[1]));
+      case LaneOp::fma: return fma(c);
+      case LaneOp::iadd: return words("+");
+      case LaneOp::isub: return words("-");
+      case LaneOp::iand: return words("&");
+      case LaneOp::ior: return words("|");
+      case LaneOp::ixor: return words("^");
+      case LaneOp::iandnot: return fmt::format("~{} & {}", word(c.in[0]), word(c.in[1]));
+      case LaneOp::shl: return fmt::format("{} << {}", word(c.in[0]), c.bits);
+      case LaneOp::shr: return fmt::format("{} >> {}", word(c.in[0]), c.bits);
+      case LaneOp::compare: return compare(c);
+      case LaneOp::icompare: return integers(c);
+      case LaneOp::mand: return masks("&&");
+      case LaneOp::mor: return masks("||");
+      case LaneOp::mxor: return masks("!=");
+      case LaneOp::mnot: return "!" + name(c.in[0]);
+      case LaneOp::select: return chosen(c);
+      default: has_form = false; return "0";  // a guard: the formula holds for a range alone
+    }
+  }
+  std::string chosen(const ir::LaneInstruction& c) const {
+    const bool words = is_word(c.in[1]) || is_word(c.in[2]);
+    return fmt::format("{} ? {} : {}", name(c.in[0]), words ? word(c.in[1]) : real(c.in[1]),
+                       words ? word(c.in[2]) : real(c.in[2]));
+  }
+  std::string integers(const ir::LaneInstruction& c) const {
+    const auto order = ir::IntOrder(c.bits);
+    if (order == ir::IntOrder::equal) return between("==", word(c.in[0]), word(c.in[1]));
+    if (order == ir::IntOrder::below) return between("<", word(c.in[0]), word(c.in[1]));
+    const char* const type = wide() ? "(long long)" : "(int)";
+    return fmt::format("{0}({1}) < {0}({2})", type, word(c.in[0]), word(c.in[1]));
+  }
+
+  const ir::LaneProgram& p_;
+  const int outputs_;
+};
+
+// ---- operations as device functions ---------------------------------------------------------------------
+
+/// The CUDA library's function for an operation whose formula has no lane instructions for all inputs.
+const char* library_function(std::string_view name) {
+  static constexpr const char* known[] = {"sin",  "cos",  "tan",   "asin",  "acos",  "atan",
+                                          "sinh", "cosh", "asinh", "acosh", "atanh", "erf",
+                                          "erfc", "pow",  "atan2", "fmod",  "hypot", "lgamma"};
+  for (const char* f : known)
+    if (name == f) return f;
+  return nullptr;
+}
+
+/// `__device__ float op_tanh(float a0) { .. }`, or nothing.
+std::string device_function(const Program& p, int i, Dtype dtype, const std::string& called) {
+  const Instruction& c = p.code[i];
+  const OpRow& row = op_row(c.op);
+  Instruction code[4];
+  const char* const real = dtype == Dtype::f64 ? "double" : "float";
+  std::string parameters, arguments;
+  for (int k = 0; k < row.inputs; ++k) {
+    const bool is_bool = p.code[c.in[k]].is_bool;
+    code[k] = {kInput, is_bool, false, {-1, -1, -1}, -1, k, 0, 0};
+    parameters += fmt::format("{}{} a{}", k ? ", " : "", is_bool ? "bool" : real, k);
+    arguments += fmt::format("{}a{}", k ? ", " : "", k);
+  }
+  code[row.inputs] = {c.op, c.is_bool, false, {0, 1, 2}, -1, c.which, 0, 0};
+  for (int k = row.inputs; k < 3; ++k) code[row.inputs].in[k] = -1;
+  const int16_t output = int16_t(row.inputs);
+  const Program one{code,  row.inputs + 1, row.inputs, 1, 0,       0,
+                    false, &output,        p.params,   0, nullptr, 0};
+  const std::string head = fmt::format("__device__ inline {} {}({}) {{\n",
+                                       c.is_bool ? "bool" : real, called, parameters);
+  ir::LaneProgram lanes;
+  if (lower(one, dtype, lanes)) {
+    LaneText text(lanes, 1);
+    const std::string body = text.body();
+    if (text.has_form) return head + body + "}\n";
+  }
+  const char* const f = library_function(row.info->name);
+  if (!f) return "";
+  return head +
+         fmt::format("  return {}{}({});\n}}\n", f, dtype == Dtype::f64 ? "" : "f", arguments);
+}
+
+std::string constant_text(const Instruction& c, Dtype dtype) {
+  if (c.is_bool) return c.constant != 0 ? "true" : "false";
+  if (dtype == Dtype::f64)
+    return fmt::format("as_float(word8({:#x}ull))", __builtin_bit_cast(uint64_t, c.constant));
+  return fmt::format("as_float(word4({:#x}u))", __builtin_bit_cast(uint32_t, float(c.constant)));
+}
+
+/// Where element i of operand k lies.
+std::string place(int ndim, int k) {
+  if (ndim == 0) return "i";
+  return fmt::format("at{}", k);
+}
+
+std::string offsets(int ndim, int operands) {
+  if (ndim == 0) return "";
+  std::string s = "  long long rest = i";
+  for (int k = 0; k < operands; ++k) s += fmt::format(", at{} = 0", k);
+  s += ";\n";
+  for (int d = ndim - 1; d >= 0; --d) {
+    s +=
+        d > 0
+            ? fmt::format(
+                  "  {{ const long long next = rest / r.size[{0}], p = rest - next * r.size[{0}]; rest = next;",
+                  d)
+            : std::string("  { const long long p = rest;");
+    for (int k = 0; k < operands; ++k) s += fmt::format(" at{0} += p * r.stride[{0}][{1}];", k, d);
+    s += " }\n";
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string cuda_text(const Program& p, Dtype dtype, int ndim) {
+  const char* const real = dtype == Dtype::f64 ? "double" : "float";
+  const int operands = p.outputs + p.inputs;
+  std::string functions, body = offsets(ndim, operands);
+  std::map<std::tuple<int, int, int>, std::string> known;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    std::string value;
+    if (c.op == kInput)
+      value = fmt::format("((const {}*)r.data[{}])[{}]", real, p.outputs + c.which,
+                          place(ndim, p.outputs + c.which));
+    else if (c.op == kNumber) value = fmt::format("({})r.number[{}]", real, c.which);
+    else if (c.op == kConstant) value = constant_text(c, dtype);
+    else if (c.op == kReduce) return "";
+    else {
+      int bools = 0;
+      for (int k = 0; k < op_row(c.op).inputs; ++k) bools |= int(p.code[c.in[k]].is_bool) << k;
+      std::string& called = known[{c.op, c.which, bools}];
+      if (called.empty()) {
+        called = fmt::format("op_{}{}", op_row(c.op).info->name,
+                             known.size() > 1 ? fmt::format("_{}", known.size()) : "");
+        const std::string f = device_function(p, i, dtype, called);
+        if (f.empty()) return "";
+        functions += f;
+      }
+      value = called + "(";
+      for (int k = 0; k < op_row(c.op).inputs; ++k)
+        value += fmt::format("{}x{}", k ? ", " : "", c.in[k]);
+      value += ")";
+    }
+    body += fmt::format("  const {} x{} = {};{}\n", c.is_bool ? "bool" : real, i, value,
+                        c.line > 0 ? fmt::format("  // line {}", c.line) : "");
+  }
+  for (int k = 0; k < p.outputs; ++k)
+    body +=
+        fmt::format("  (({}*)r.data[{}])[{}] = x{};\n", p.code[p.output[k]].is_bool ? "bool" : real,
+                    k, place(ndim, k), p.output[k]);
+  std::string shape;
+  if (ndim > 0)
+    shape = fmt::format(" long long size[{}]; long long stride[{}][{}];", ndim, operands, ndim);
+  return std::string(kBefore) + functions +
+         fmt::format("struct Run {{ long long n; void* data[{}]; double number[{}];{} }};\n",
+                     operands, p.numbers > 0 ? p.numbers : 1, shape) +
+         "extern \"C\" __global__ void mt_program(Run r) {\n"
+         "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+         "  if (i >= r.n) return;\n" +
+         body + "}\n";
+}
+
+// ---- the launch -----------------------------------------------------------------------------------------
+
+namespace {
+
+struct Kernel {
+  bool exists = false;
+  CudaCode code;
+  LoadedKernel loaded{};
+};
+
+/// The kernel for a program on a GPU, made at first use and kept.
+const Kernel& kernel_of(const Run& r, int ndim, const Device& device) {
+  static std::mutex lock;
+  static auto* const all =
+      new std::map<std::tuple<const Program*, Dtype, int, const Device*>, std::unique_ptr<Kernel>>;
+  const std::lock_guard guard(lock);
+  std::unique_ptr<Kernel>& k = (*all)[{r.program, r.dtype, ndim, &device}];
+  if (k) return *k;
+  k = std::make_unique<Kernel>();
+  const Modules* const modules = modules_of(device);
+  if (!modules || !nvrtc_unavailable_reason().empty()) return *k;
+  CudaSource source;
+  source.text = cuda_text(*r.program, r.dtype, ndim), source.name = "mt_program";
+  source.options = {"--fmad=false"};
+  source.origins.push_back({1, "a compiled function", 1});
+  if (source.text.empty()) return *k;
+  k->code = compile_cuda(source, modules->arch);
+  char why[256] = "";
+  const Code code{k->code.image.data(), k->code.image.size(), k->code.symbol.c_str(),
+                  source.text.c_str(), source.name.c_str()};
+  if (!modules->load(code, k->loaded, why, sizeof why)) fail("a compiled function: {}", why);
+  k->loaded.stays = true;
+  k->exists = true;
+  return *k;
+}
+
+}  // namespace
+
+bool run_on_gpu(const Run& r, const Device& device) {
+  const Program& p = *r.program;
+  if (p.by_rows || (r.dtype != Dtype::f32 && r.dtype != Dtype::f64)) return false;
+  const int used = p.outputs + p.inputs;
+  int64_t size[kMaxDims], strides[kMaxProgramOperands][kMaxDims], *stride[kMaxProgramOperands];
+  std::memcpy(size, r.size, sizeof(int64_t) * size_t(r.ndim));
+  for (int k = 0; k < used; ++k) {
+    stride[k] = strides[k];
+    std::memcpy(strides[k], r.stride[k], sizeof(int64_t) * size_t(r.ndim));
+  }
+  const int64_t n = count(r.ndim, size);
+  if (n == 0) return true;
+  const int dims = collapse(r.ndim, size, stride, used);
+  bool flat = dims <= 1;
+  for (int k = 0; k < used; ++k) flat &= dims == 0 || strides[k][0] == 1;
+  const int ndim = flat ? 0 : dims;
+  std::vector<uint64_t> argument{uint64_t(n)};
+  for (int k = 0; k < used; ++k) argument.push_back(reinterpret_cast<uintptr_t>(r.data[k]));
+  for (int k = 0; k < p.numbers; ++k)
+    argument.push_back(__builtin_bit_cast(uint64_t, r.numbers[k]));
+  if (p.numbers == 0) argument.push_back(0);
+  for (int d = 0; d < ndim; ++d) argument.push_back(uint64_t(size[d]));
+  for (int k = 0; k < used; ++k)
+    for (int d = 0; d < ndim; ++d) argument.push_back(uint64_t(strides[k][d]));
+  if (argument.size() * 8 > 4000) return false;  // CUDA's limit is 4096 bytes
+  const Kernel& k = kernel_of(r, ndim, device);
+  if (!k.exists) return false;
+  constexpr int64_t kThreads = 256;
+  void* place[] = {argument.data()};
+  const unsigned bytes[] = {unsigned(argument.size() * 8)};
+  Launch c{&k.loaded,
+           "compiled function",
+           {unsigned((n + kThreads - 1) / kThreads), 1, 1},
+           {kThreads, 1, 1},
+           0,
+           place,
+           bytes,
+           1};
+  modules_of(device)->launch(c);
+  check_device(device);
+  return true;
+}
+
+}  // namespace mt
