@@ -248,6 +248,37 @@ test('bits do not depend on threads', function()
   mt.set_num_threads(threads)
 end)
 
+test('loops whose end depends on an element run as grid kernels', function()
+  local scale = 2
+  local function collatz(a)
+    local n = 0
+    while a > 1 do
+      if a % 2 == 0 then a = a / 2 else a = 3 * a + 1 end
+      n = n + 1
+    end
+    return n * scale
+  end
+  local f, z = mt.map(collatz), mt.range(1, 12):view(3, 4):t()
+  eq(f(z):reshape(-1):tolist(), plainly(collatz, z))
+  scale = 1
+  eq(f(z):reshape(-1):tolist(), plainly(collatz, z))
+  local function escape(a, b)
+    local p, q = 0, 0
+    for i = 1, 50 do
+      if p * p + q * q > 4 then return i end
+      p, q = p * p - q * q + a, 2 * p * q + b
+    end
+    return 50
+  end
+  local a, b = mt.linspace(-2, 1, 5), mt.linspace(-1, 1, 3):unsqueeze(2)
+  local found = mt.zip(escape)(a, b)
+  eq(found.shape, mt.zeros(3, 5).shape)
+  eq(found:reshape(-1):tolist(), plainly(escape, a:expand(3, 5), b:expand(3, 5)))
+  local into = mt.zeros(3, 5)
+  eq(mt.zip(escape)(a, b, {out = into}) == into, true)
+  raises(function() f(z:float():requires_grad_()) end, 'map: a function with a loop .* has no gradient')
+end)
+
 test('reduce: trees of any associative function', function()
   local largest = mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)
   for _, n in ipairs {1, 2, 3, 7, 8, 100} do

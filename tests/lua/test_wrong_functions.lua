@@ -11,15 +11,11 @@ local no_number, text = nil, 'text'
 
 -- luacheck: push ignore
 local refused = {
-  -- loops and recursion that an element ends
-  {function(a) for _ = 1, a do end return a end, 'the end of a loop depends on an element; use a fixed number'},
-  {function(a) for _ = a, 3 do end return a end, 'the beginning of a loop depends on an element'},
-  {function(a) for _ = 1, 3, a do end return a end, 'the step of a loop depends on an element'},
-  {function(a) while a > 0 do a = a - 1 end return a end, 'more than 24 times .*a fixed number .*%(mt.kernel'},
-  {function(a) repeat a = a / 2 until a < 1 return a end, 'more than 24 times'},
+  -- loops that an element ends are kernels, which know less; recursion
+  {function(a) local l = '' for _ = 1, a do l = l .. 'x' end return #l end, 'joins strings, which kernels do not have'},
+  {function(a) while a > 0 do a = a - mt.relu(a) end return a end, 'mt'},
   {function(a) local function r(v) return v > 0 and 1 + r(v - 1) or v end return r(a) end, 'more than 24 times'},
   {function(a) local function r(v) return 1 + r(v) end return r(a) end, 'calls itself without end'},
-  {function(a) for i = 1, 7 do if a > i then a = a * 1.01 end end return a end, 'more than 64 ways .*math.max'},
   {function(a) for _ = 1, 40000 do a = a * a + 1 end return a end, 'more than 32000 operations; use fewer steps'},
   -- tables, text
   {function(a) local s = {1, 2} return s[a] + 1 end, 'arithmetic on nil; a table indexed by an element has nil there'},

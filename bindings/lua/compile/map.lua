@@ -1,6 +1,7 @@
 -- map.lua -- mt.map, mt.zip and mt.reduce: Lua functions of numbers as compiled functions of tensors
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local loops = require 'mtorch.compile.loops'
 local trace = require 'mtorch.compile.trace'
 local parts = trace.parts
 local run = parts.run
@@ -63,6 +64,7 @@ end
 local function call(record, ...)
   local tensors, given, kinds, out = sorted(record, select('#', ...), ...)
   local made = program_for(record, kinds)
+  if made.kernel then return loops.run(record.name, made.kernel, kinds, tensors, given, out) end
   local numbers = {}
   for k, n in ipairs(made.numbers) do
     if made.used[k] then

@@ -7,6 +7,7 @@
 local ffi = require 'ffi'
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local loops = require 'mtorch.compile.loops'
 local refuse = require 'mtorch.compile.refuse'
 local parts = core.compile()
 
@@ -554,6 +555,13 @@ function trace.compile(f, kinds, name)
   for i = 1, #captured + 1 do
     found = #captured > 0 and attempt(f, kinds, name, captured[i] or true)
     if found then return found end
+  end
+  if loops.are_why(tostring(trouble)) then
+    local ok, kernel = pcall(loops.kernel, f, kinds)
+    if ok then
+      return {kernel = kernel, kinds = kinds, numbers = {}, guards = {}, operands = {}, inputs = -1, results = 1}
+    end
+    loops.refuse(name, kernel)
   end
   local place, message = s:place_of(tostring(trouble), f)
   message = refuse.in_words(message)
