@@ -42,8 +42,8 @@ function loops.run(name, kernel, kinds, tensors, numbers, out)
   local dtype = tensors[1].dtype
   for _, x in ipairs(tensors) do
     if x.requires_grad and mt.is_grad_enabled() then
-      core.fail('%s: a function with a loop whose end depends on an element has no gradient; give x:detach(), or wrap ' ..
-        'a kernel in mt.Function', name)
+      core.fail('%s: a function with a loop whose end depends on an element has no gradient; give x:detach(), or ' ..
+        'wrap a kernel in mt.Function', name)
     end
     if rank[x.dtype] > rank[dtype] then dtype = x.dtype end
   end
