@@ -9,9 +9,8 @@
 #include <cstring>
 
 #include "kernels/cpu/grid_machine.h"
-#include "kernels/cpu/grid_native.h"
 #include "kernels/cpu/grid_sums.h"
-#include "kernels/cpu/native.h"
+#include "kernels/cpu/grid_turns.h"
 #include "kernels/math/number.h"
 #include "kernels/verbs.h"
 
@@ -321,74 +320,7 @@ template <class R> struct Walk : GridMachine {
     return true;
   }
 
-  /// What this machine knows of a loop: whether its turns can be machine code, and that of the last launch.
-  struct Seen {
-    int at = -1;
-    bool fits = false;
-    uint64_t lanes = 0;
-    const GridLoopCode* code = nullptr;
-  };
-  Seen seen[8] = {};
-  Seen& seen_at(int at) {
-    Seen& s = seen[at % 8];
-    if (s.at != at) s = {at, grid_loop_fits(program, at), 0, nullptr};
-    return s;
-  }
-  /// Does all turns but the last by machine code (grid_native.h), and says how many those were.
-  int64_t native_turns(const I& i, int at, Active a) {
-    const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
-    const int64_t last = this->at(i.b).whole;
-    constexpr int64_t kFewest = 4;
-    if (grid.check || a.mask || !one_row() ||
-        (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
-      return 0;
-    Seen& s = seen_at(at);
-    if (!s.fits) return 0;
-    const int64_t count = (last - from) / step + 1;
-    Factor place[kGridLoopLength];
-    uint64_t lanes_next = 0;
-    const int64_t places[] = {0, 1, count - 1};
-    for (const int64_t k : places) {
-      scalar[i.dst].whole = from + k * step;
-      for (int j = at + 1; j < i.end; ++j) {
-        const I& x = program.code[j];
-        const bool loads = x.code == GridCode::load || x.code == GridCode::load_scalar;
-        if (x.code == GridCode::scalar && x.type == GridType::integer) scalar_op(x);
-        if (x.code == GridCode::affine) affine_op(x);
-        if (!loads) continue;
-        if (!find_factor(x, a, k, place[j - at - 1])) return 0;
-        lanes_next |= uint64_t(place[j - at - 1].step[0] == 1) << (j - at - 1);
-      }
-    }
-    if (!s.code || s.lanes != lanes_next)
-      s.lanes = lanes_next, s.code = &grid_loop_code(program, at, lanes_next);
-    return s.code->code ? run_turns(*s.code, a, place, count - 1) : 0;
-  }
-  int64_t run_turns(const GridLoopCode& loop, Active a, const Factor* place, int64_t turns) {
-    void* data[2 * GridLoopCode::kOperands + 1];
-    int64_t done = 0;
-    for (constexpr int64_t kPiece = 1 << 16; done < turns && !interrupted();) {
-      for (int k = 0; k < loop.operands; ++k) {
-        const GridLoopCode::Operand& o = loop.operand[k];
-        const bool moves = o.kind == GridLoopCode::memory;
-        const Factor& f = place[moves ? o.at : 0];
-        if (o.kind == GridLoopCode::carried && vector[o.at] != own[o.at]) {
-          std::memcpy(static_cast<R*>(own[o.at]) + a.lo, static_cast<R*>(vector[o.at]) + a.lo,
-                      sizeof(R) * size_t(a.hi - a.lo));
-          vector[o.at] = own[o.at];
-        }
-        data[k] = moves                            ? const_cast<R*>(f.at + done * f.by)
-                  : o.kind == GridLoopCode::scalar ? static_cast<void*>(&scalar[o.at])
-                                                   : vector[o.at];
-        data[loop.operands + k] = reinterpret_cast<void*>(moves ? f.by * int64_t(sizeof(R)) : 0);
-      }
-      const int64_t now = turns - done < kPiece ? turns - done : kPiece;
-      data[2 * loop.operands] = reinterpret_cast<void*>(now);
-      run_native(*loop.code, data, nullptr, a.lo, a.hi);
-      done += now;
-    }
-    return done;
-  }
+  GridSeen seen[8] = {};  // loops
 
   /// The same numbers in all lanes; flag: lanes may leave.
   template <class T> Active count(const I& i, int at, Active a, int level) {
@@ -396,7 +328,7 @@ template <class R> struct Walk : GridMachine {
     T k = as<T>(this->at(i.a));
     if constexpr (T(0.5) == T(0)) {
       if (add_products(i, at, a)) return a;
-      k += native_turns(i, at, a) * step;
+      k += native_turns<R>(*this, i, at, a) * step;
     }
     uint8_t* const gone = i.flag ? begin(at, level) : nullptr;
     Active now = a;

@@ -77,11 +77,7 @@ template <class T> class LoopRecorder {
     const I& loop = p_.code[at_];
     for (int j = at_ + 1; j < loop.end; ++j) note_written(p_.code[j]);
     varying_scalar_[loop.dst] = true;
-    for (int j = at_ + 1; j < loop.end; ++j) {
-      const I& i = p_.code[j];
-      builder_.set_line(i.line);
-      if (!instruction(i, j)) return false;
-    }
+    if (!body(at_ + 1, loop.end)) return false;
     builder_.set_line(loop.line);
     if (carried_.empty()) return false;
     for (const auto& [vector, first] : carried_) {
@@ -99,6 +95,7 @@ template <class T> class LoopRecorder {
     int operand;
   };
   void note_written(const I& i) {
+    if (i.code == GridCode::branch) return;
     if (i.code == GridCode::vector || i.code == GridCode::load) written_vector_[i.dst] = true;
     else if (i.code == GridCode::affine) written_affine_[i.dst] = true;
     else written_scalar_[i.dst] = true;
@@ -109,8 +106,31 @@ template <class T> class LoopRecorder {
     return builder_.add(op, -1, -1, -1, uint64_t(out_.operands++));
   }
 
+  bool body(int from, int to) {
+    for (int j = from; j < to;) {
+      const I& i = p_.code[j];
+      builder_.set_line(i.line);
+      if (!instruction(i, j)) return false;
+      j = i.code == GridCode::branch ? i.end : j + 1;
+    }
+    return true;
+  }
+  /// Both ways are done, and what they write is chosen.
+  bool branch(const I& i, int j) {
+    if (i.a < 0 || i.flag || !vector_.count(i.a)) return false;
+    const Mask c = Mask::of(vector_[i.a]), outside = active_;
+    const bool inside = inside_;
+    inside_ = true;
+    active_ = inside ? outside & c : c;
+    bool fine = body(j + 1, i.middle);
+    active_ = inside ? outside & !c : !c;
+    fine = fine && body(i.middle, i.end);
+    active_ = outside, inside_ = inside;
+    return fine;
+  }
   bool instruction(const I& i, int j) {
     switch (i.code) {
+      case GridCode::branch: return branch(i, j);
       case GridCode::scalar: return i.type == GridType::real ? real_scalar(i) : whole(i);
       case GridCode::affine: return affine(i);
       case GridCode::load_scalar:
@@ -186,6 +206,24 @@ template <class T> class LoopRecorder {
     scalar_[i.dst] = out.id;
     return true;
   }
+  /// What a vector is after an instruction, which writes active lanes.
+  bool set(const I& i, Mask value) {
+    if (i.masked && inside_) {
+      if (!vector_.count(i.dst)) return false;
+      value = (active_ & value) | ((!active_) & Mask::of(vector_[i.dst]));
+    }
+    vector_[i.dst] = value.id;
+    return true;
+  }
+  bool set(const I& i, F number) {
+    if (i.masked && inside_) {
+      const int32_t before = value(i.dst);
+      if (before < 0) return false;
+      number = select(active_, number, F::of(before));
+    }
+    vector_[i.dst] = number.id;
+    return true;
+  }
   bool vector(const I& i) {
     const int in[] = {i.a, i.b, i.c};
     int32_t id[3] = {};
@@ -196,19 +234,14 @@ template <class T> class LoopRecorder {
     }
     Mask mask;
     F number;
-    int32_t& to = vector_[i.dst];
     if (i.type == GridType::boolean) {
       if (i.op == GridOp::select) return false;
-      return combine(i.op, Mask::of(id[0]), Mask::of(id[1]), mask) && (to = mask.id, true);
+      return combine(i.op, Mask::of(id[0]), Mask::of(id[1]), mask) && set(i, mask);
     }
     if (i.type != GridType::real) return false;
-    if (i.op == GridOp::select) {
-      number = select(Mask::of(id[0]), F::of(id[1]), F::of(id[2]));
-      return to = number.id, true;
-    }
-    if (compare(i.op, F::of(id[0]), F::of(id[1]), mask)) return to = mask.id, true;
-    if (!calculate(i.op, F::of(id[0]), F::of(id[1]), F::of(id[2]), number)) return false;
-    return to = number.id, true;
+    if (i.op == GridOp::select) return set(i, select(Mask::of(id[0]), F::of(id[1]), F::of(id[2])));
+    if (compare(i.op, F::of(id[0]), F::of(id[1]), mask)) return set(i, mask);
+    return calculate(i.op, F::of(id[0]), F::of(id[1]), F::of(id[2]), number) && set(i, number);
   }
 
   const GridProgram& p_;
@@ -216,6 +249,8 @@ template <class T> class LoopRecorder {
   const uint64_t lanes_;
   GridLoopCode& out_;
   ir::LaneBuilder builder_;
+  Mask active_;  // within branches
+  bool inside_ = false;
   std::map<int, bool> written_vector_, written_scalar_, written_affine_;
   std::map<int, bool> varying_scalar_, varying_affine_;  // of those seen: whether they change
   std::map<int, int32_t> vector_, scalar_;
@@ -244,7 +279,9 @@ std::string key_of(const GridProgram& p, int at, uint64_t lanes) {
   put(int(p.real)), put(int64_t(lanes)), put(p.code[at].dst), put(p.code[at].flag);
   for (int j = at + 1; j < p.code[at].end; ++j) {
     const GridInstruction& i = p.code[j];
+    const bool branches = i.code == GridCode::branch;
     for (const int x : {int(i.code), int(i.op), int(i.type), i.dst, i.a, i.b, i.c}) put(x);
+    put(i.masked), put(i.flag), put(branches ? i.middle - j : 0), put(branches ? i.end - j : 0);
     for (const int ref : {i.a, i.b, i.c})  // the types of vectors that it reads
       put(i.code == GridCode::vector && ref >= 0 && ref < p.vectors ? int(p.vector_type[ref]) : 0);
   }
@@ -258,7 +295,8 @@ bool fits(const GridProgram& p, int at) {
   for (int j = at + 1; j < loop.end; ++j) {
     const GridCode c = p.code[j].code;
     const bool loads = c == GridCode::load || c == GridCode::load_scalar;
-    if (!loads && c != GridCode::scalar && c != GridCode::affine && c != GridCode::vector)
+    if (!loads && c != GridCode::scalar && c != GridCode::affine && c != GridCode::vector &&
+        c != GridCode::branch)
       return false;
   }
   GridLoopCode out;

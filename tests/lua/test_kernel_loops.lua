@@ -15,7 +15,7 @@ end
 
 for _, dtype in ipairs {'float32', 'float64'} do
   local function random(...) return mt.randn(..., dtype) end
-  local sizes = {{3, 5, 4}, {7, 33, 50}, {2, 64, 130}, {5, 300, 9}}
+  local sizes = {{3, 5, 4}, {7, 33, 50}, {2, 64, 130}, {5, 300, 9}, {16, 20, 16}, {32, 9, 48}}
 
   test('sums of differences, ' .. dtype, function()
     for _, s in ipairs(sizes) do
@@ -44,7 +44,12 @@ for _, dtype in ipairs {'float32', 'float64'} do
             local x = a[i][k] * scale
             local y = math.exp(-math.abs(x - b[k][j]))
             most = math.max(most, y)
-            if y > 0.3 then sum = sum + y * x else sum = sum - x end
+            if y > 0.3 then
+              sum = sum + y * x
+              if y < 0.6 then last = x end
+            else
+              sum = sum - x
+            end
             last = most - last
           end
           out[i][j] = sum + most * last
