@@ -9,8 +9,7 @@ namespace mt::grid {
 Classes::Classes(Kernel& p, const bool varying[3])
     : p_(p),
       varying_(varying),
-      variable_(p.variables.size(), Class::scalar),
-      depth_(p.variables.size(), 0) {
+      variable_(p.variables.size(), Class::scalar) {
   for (Statement& s : p.statements) s.divergent = s.leaves = false;
   while (walk(p.body)) {}
 }
@@ -44,7 +43,8 @@ Class Classes::of_operation(const Value& v) const {
 }
 
 bool Classes::is_masked(int variable, const std::vector<Statement*>& regions) const {
-  for (size_t k = size_t(depth_[size_t(variable)]); k < regions.size(); ++k)
+  const auto home = depth_.find(p_.variables[size_t(variable)].home);
+  for (size_t k = home == depth_.end() ? 0 : home->second; k < regions.size(); ++k)
     if (regions[k]->divergent) return true;
   return false;
 }
@@ -81,8 +81,7 @@ bool Classes::leave(const Statement& s) {
 
 bool Classes::walk(const Body& body) {
   bool changed = false;
-  for (size_t v = 0; v < p_.variables.size(); ++v)
-    if (p_.variables[v].home == &body) depth_[v] = int(regions_.size());
+  depth_[&body] = regions_.size();
   for (Statement* s : body) {
     switch (s->kind) {
       case Statement::assign: changed |= give(s->variable, of(*s->value)); break;

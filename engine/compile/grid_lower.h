@@ -1,5 +1,7 @@
 // grid_lower.h -- a typed grid kernel as instructions for a device's interpreter
 #pragma once
+#include <map>
+
 #include "engine/compile/grid_ir.h"
 
 namespace mt::grid {
@@ -43,7 +45,7 @@ class Classes {
   Kernel& p_;
   const bool* varying_;
   std::vector<Class> variable_;
-  std::vector<int> depth_;  // of variables' homes
+  std::map<const Body*, size_t> depth_;  // of bodies
   std::vector<Statement*> regions_;
 };
 

@@ -286,6 +286,7 @@ template <class R> struct Walk : GridMachine {
     if (p.step[0] != 0 && p.step[0] != 1) return false;
     return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
   }
+  static constexpr int64_t kLongSum = 1 << 20;  // a longer one is asked for interrupts in between
   /// A loop over whole numbers whose body only adds a product of two elements (`middle` says so), with all
   /// accesses inside: done at once. Every index is linear in the counter, so that the first, the second and
   /// the last place say all.
@@ -293,10 +294,10 @@ template <class R> struct Walk : GridMachine {
     const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
     const int64_t last = this->at(i.b).whole;
     const bool whole_tile = a.lo == 0 && a.hi == lanes;
-    if (i.middle == 0 || grid.check || a.mask || !(one_row() || whole_tile) ||
-        (step > 0 ? last - from : from - last) < 3)
-      return false;
-    const int64_t count = (last - from) / step + 1;
+    if (i.middle == 0 || grid.check || a.mask || !(one_row() || whole_tile)) return false;
+    if (step == 0 || (step > 0 ? last < from : from < last)) return false;
+    const int64_t count = math::floor_divide(last - from, step) + 1;
+    if (count < 2 || count > kLongSum) return false;
     const I& sum = program.code[i.end - 1];
     Factor factor[2] = {};
     const int64_t places[] = {0, 1, count - 1};
@@ -564,10 +565,10 @@ void lay_out(GridMachine& m, Parts& parts, bool real) {
   m.spare = parts.take<char>(8 * kGridLanes);
   const int64_t most = m.grid.tile[0] * m.grid.tile[1] * m.grid.tile[2];
   for (int v = 0; v < p.vectors; ++v) {
-    void* const own = parts.take<char>(most * m.bytes_of(p.vector_type[v]));
-    if (!real) continue;
-    m.own[v] = own;
-    if (p.vector_type[v] == GridType::boolean) std::memset(own, 0, size_t(most));
+    const int64_t bytes = most * m.bytes_of(p.vector_type[v]);
+    void* const own = parts.take<char>(bytes);
+    if (real)
+      m.own[v] = std::memset(own, 0, size_t(bytes));  // lanes that are not active hold numbers
   }
   char* const shared = parts.take<char>(p.shared_bytes);
   if (!real) return;

@@ -522,6 +522,16 @@ test('wrong programs are refused by one sentence with their line', function()
   eq(count >= 40, true)
 end)
 
+test('a kernel that grows without end is refused', function()
+  local lines = {'local mt = require "mtorch"', 'local function f0(x) return x + 1 end'}
+  for k = 1, 25 do lines[#lines + 1] = ('local function f%d(x) return f%d(x) + f%d(x) end'):format(k, k - 1, k - 1) end
+  lines[#lines + 1] = 'return mt.kernel(function(x) x[1] = f25(1) end)'
+  raises(function() loadstring(table.concat(lines, '\n'))()[{1, 1}](mt.zeros(1)) end, 'more than 10000 statements')
+  local deep = 'local mt = require "mtorch" return mt.kernel(function(x) x[1] = ' .. ('('):rep(160) .. '1' ..
+    (')'):rep(160) .. ' end)'
+  raises(function() loadstring(deep)() end, 'an expression is nested too deeply')
+end)
+
 test('arguments and launches are checked', function()
   local function add(x, n) local i = grid(1); x[i] = x[i] + n end
   local k = mt.kernel(add)
