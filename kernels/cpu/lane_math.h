@@ -12,8 +12,9 @@ template <class T> struct mt::math::core::Real<mt::ir::Lane<T>> : mt::math::core
 namespace mt::ir {
 
 // Preferred to those of math.h: the same bits by fewer instructions.
-template <class T> Lane<T> scaled(math::core::Exp<Lane<T>> e) {
-  return scale(Lane<T>(1) + (e.r + e.t), e.n - Lane<T>(math::core::Real<T>::round));
+template <class T> Lane<T> scaled(math::core::Exp<Lane<T>> e, Lane<T>) {
+  const T none = math::core::Real<T>::round + (sizeof(T) == 4 ? 254 : 0);
+  return scale(Lane<T>(1) + e.q, e.n - Lane<T>(none));
 }
 template <class T> Lane<T> limit(Lane<T> x, Lane<T> max) {
   const Lane<T> low = select(x > max, max, x);

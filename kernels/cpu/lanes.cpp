@@ -78,7 +78,8 @@ template <class T> T evaluate(LaneOp op, T a, T b, T c, uint64_t bits) {
     case LaneOp::ceil: return std::ceil(a);
     case LaneOp::trunc: return std::trunc(a);
     case LaneOp::rint: return std::rint(a);
-    case LaneOp::scale: return std::isnan(b) ? b : std::ldexp(a, int(b));
+    case LaneOp::scale:
+      return std::isnan(b) ? b : std::ldexp(a, int(std::fmax(T(-9999), std::fmin(b, T(9999)))));
     default: return std::fma(bits & kMinusProduct ? -a : a, b, bits & kMinusAddend ? -c : c);
   }
 }

@@ -89,6 +89,12 @@ template <class T, class C> MT_HD T poly(T, C c0) { return T(c0); }
 template <class T, class C, class... More> MT_HD T poly(T x, C c0, More... c) {
   return fma(poly(x, c...), x, T(c0));
 }
+/// The same with z = x^2, by pairs: half as many steps wait for one another.
+template <class T, class C> MT_HD T poly_pairs(T, T, C c0) { return T(c0); }
+template <class T, class C> MT_HD T poly_pairs(T x, T, C c0, C c1) { return fma(x, T(c1), T(c0)); }
+template <class T, class C, class... More> MT_HD T poly_pairs(T x, T z, C c0, C c1, More... c) {
+  return fma(z, poly_pairs(x, z, c...), fma(x, T(c1), T(c0)));
+}
 
 /// A floating-point format and the constants that depend on it. A `_hi` has so few bits that its
 /// product with an exponent, or with a number of half the mantissa, is exact; `_lo` is the rest.
@@ -157,16 +163,12 @@ MT_HD uint32_t to_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 MT_HD uint64_t to_bits(double x) { return __builtin_bit_cast(uint64_t, x); }
 template <class T> MT_HD Plain<T> from_bits(bits_of<T> b) { return __builtin_bit_cast(T, b); }
 
-/// (tanh(x) - x) / x^3 in z = x^2 on |x| <= 0.5625; the error relative to tanh is 2^-29.4 and
-/// 2^-59.8.
+/// (tanh(x) - x) / x^3 in z = x^2 on |x| <= 0.5625, in double; the error relative to tanh is 2^-59.8.
 template <class T> MT_HD T tanh_poly(T z) {
-  if constexpr (is_single<T>)
-    return poly(z, -0.333333135f, 0.13332437f, -0.0538357571f, 0.0210005436f, -0.00617022766f);
-  else
-    return poly(z, -0.33333333333333276, 0.13333333333322822, -0.053968253961546711,
-                0.021869488322275556, -0.0088632315566989171, 0.0035920814520366408,
-                -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
-                8.2289900700901637e-05, -1.8861084704467454e-05);
+  return poly(z, -0.33333333333333276, 0.13333333333322822, -0.053968253961546711,
+              0.021869488322275556, -0.0088632315566989171, 0.0035920814520366408,
+              -0.0014554746021123598, 0.00058816332643850172, -0.00023266557887705264,
+              8.2289900700901637e-05, -1.8861084704467454e-05);
 }
 
 /// The smaller of x and max; NaN stays NaN.
@@ -176,12 +178,24 @@ template <class T> MT_HD T at_most(T x, T max) { return select(x > max, max, x);
 /// and six selects where one is needed.)
 template <class T> MT_HD T limit(T x, T max) { return copysign(at_most(fabs(x), max), x); }
 
+/// The smaller one; `most` where n is NaN. (Of a choice between floats g++ makes one for each number
+/// that follows from it, of integers one instruction.)
+template <class T> MT_HD T lesser(T n, T most) {
+  if constexpr (is_symbolic<T>) {
+    return select(n < most, n, most);
+  } else {
+    const bits_of<T> a = to_bits(n), b = to_bits(most);
+    return from_bits<T>(a < b ? a : b);
+  }
+}
+
 // ---- the exponential ----------------------------------------------------------------------------
 
-/// (e^r - 1 - r) / r^2 on |r| <= ln(2)/2; the error relative to e^r is 2^-27.6 and 2^-61.8.
+/// e^r - 1 = r + r^2 p(r) on |r| <= ln(2)/2; the error of p relative to e^r is 2^-28.2 and 2^-61.8.
 template <class T> MT_HD T exp_poly(T r) {
   if constexpr (is_single<T>)
-    return poly(r, 0.5f, 0.166665122f, 0.0416661873f, 0.00836959854f, 0.00139517186f);
+    return poly_pairs(r, r * r, 0.49999994f, 0.166665226f, 0.0416682921f, 0.00836853217f,
+                      0.00138182985f);
   else
     return poly(r, 0.5, 0.16666666666666685, 0.041666666666666727, 0.0083333333333153771,
                 0.0013888888888856058, 0.00019841269900459151, 2.4801587377929172e-05,
@@ -189,15 +203,33 @@ template <class T> MT_HD T exp_poly(T r) {
                 2.0927895187793429e-09);
 }
 
-/// e^x = 2^k (1 + r + t) with |r| <= ln(2)/2. `n` is k + Real::round: its low bits are the integer.
-template <class T> struct Exp { T n, r, t; };
-
-/// Cody and Waite's reduction of x - less; t also holds what rounding r lost.
-template <class T> MT_HD Exp<T> exp_parts(T x, T less = T(0)) {
+/// e^(x - less) / 2^k - 1 for a tiny `less`, with what rounding r lost.
+template <class T> MT_HD T exact_exp_rest(T x, T k, T less) {
   using R = Real<T>;
-  T n = fma(x, T(R::log2e), T(R::round)), k = n - T(R::round);
   T hi = fma(k, T(-R::ln2_hi), x), lo = fma(k, T(R::ln2_lo), less), r = hi - lo;
-  return {n, r, fma(r * r, exp_poly(r), (hi - r) - lo)};
+  return r + fma(r * r, exp_poly(r), (hi - r) - lo);
+}
+/// e^x / 2^k - 1 for |x - k ln(2)| <= ln(2)/2, by Cody and Waite's reduction.
+template <class T> MT_HD T exp_rest(T x, T k) {
+  using R = Real<T>;
+  if constexpr (is_single<T>) {
+    T r = fma(k, T(-R::ln2_lo), fma(k, T(-R::ln2_hi), x));
+    return fma(r * r, exp_poly(r), r);
+  } else {
+    return exact_exp_rest(x, k, T(0));
+  }
+}
+/// e^x = 2^k (1 + q). `n` is k + Real::round + offset: its low bits are the integer k + offset.
+template <class T> struct Exp { T n, q; };
+template <class T> MT_HD Exp<T> exp_parts(T x, int offset) {
+  using R = Real<T>;
+  const T round(R::round + offset);
+  T n = fma(x, T(R::log2e), round);
+  return {n, exp_rest(x, n - round)};
+}
+/// 2^n for an n that is Real::round and an exponent with its bias.
+template <class T> MT_HD T power_of_two(T n) {
+  return from_bits<T>(to_bits(n) << Real<T>::mantissa);
 }
 }  // namespace core
 
@@ -224,54 +256,69 @@ template <class T> MT_HD T log1p_unit(T x) { return math::log1p(x); }
 
 namespace core {
 
-/// 2^k for a k that is the exponent of a normal number.
-template <class T> MT_HD T power_of_two(T n) {
-  return from_bits<T>((to_bits(n) + bits_of<T>(Real<T>::bias)) << Real<T>::mantissa);
-}
-
-/// 2^k (1 + r + t) for any k: 2^k in two factors, so that only the last product rounds, be it to a
-/// denormal.
-template <class T> MT_HD T scaled(Exp<T> e) {
+/// 2^k (1 + q) for any k in two factors, so that only the last product rounds, be it to a denormal.
+/// In double n is k + Real::round, in float 254 more.
+template <class T> MT_HD T scaled(Exp<T> e, T x) {
   using R = Real<T>;
-  bits_of<T> k = to_bits(e.n) - bits_of<T>(to_bits(R::round) - 2 * R::bias), half = k >> 1;
-  const T up = from_bits<T>(half << R::mantissa), down = from_bits<T>((k - half) << R::mantissa);
-  return (T(1) + (e.r + e.t)) * up * down;
+  if constexpr (is_single<T>) {
+    T unit = select(x < T(-86), T(0x1p-63f), T(2));
+    T up = from_bits<T>((to_bits(e.n) << R::mantissa) - to_bits(unit));
+    return fma(up, e.q, up) * unit;
+  } else {
+    bits_of<T> k = to_bits(e.n) - bits_of<T>(to_bits(R::round) - 2 * R::bias), half = k >> 1;
+    const T up = from_bits<T>(half << R::mantissa), down = from_bits<T>((k - half) << R::mantissa);
+    return (T(1) + e.q) * up * down;
+  }
 }
 
-template <class T> MT_HD T exp(T x) { return scaled(exp_parts(limit(x, T(Real<T>::exp_max)))); }
+/// In float a large x makes n the largest and q infinite or nearly so, and a small x is looked for at the
+/// end.
+template <class T> MT_HD T exp(T x) {
+  using R = Real<T>;
+  if constexpr (is_single<T>) {
+    const T round(R::round + 254), most(R::round + 254 + 128);
+    T n = lesser(fma(x, T(R::log2e), round), most);
+    return select(x < T(-R::exp_max), T(0), scaled(Exp<T>{n, exp_rest(x, n - round)}, x));
+  } else {
+    return scaled(exp_parts(limit(x, T(R::exp_max)), 0), x);
+  }
+}
 
 /// e^-|x|.
 template <class T> MT_HD T exp_minus(T x) {
-  return scaled(exp_parts(-at_most(fabs(x), T(Real<T>::exp_max))));
+  T a = at_most(fabs(x), T(Real<T>::exp_max));
+  if constexpr (is_single<T>) {
+    Exp<T> e = exp_parts(-a, Real<T>::bias + 64);
+    T s = power_of_two(e.n);
+    return fma(s, e.q, s) * T(0x1p-64f);
+  } else {
+    return scaled(exp_parts(-a, 0), x);
+  }
 }
 
 template <class T> MT_HD T exp2(T x) {
   using R = Real<T>;
-  T y = limit(x, T(R::exp2_max)), n = y + T(R::round);
-  T r = (y - (n - T(R::round))) * T(R::ln2_hi + R::ln2_lo);
-  return scaled(Exp<T>{n, r, r * r * exp_poly(r)});
+  if constexpr (is_single<T>) {
+    const T round(R::round + 254), most(R::round + 254 + 128);
+    T n = lesser(x + round, most), r = (x - (n - round)) * T(R::ln2_hi + R::ln2_lo);
+    return select(x < T(-R::exp2_max), T(0), scaled(Exp<T>{n, fma(r * r, exp_poly(r), r)}, x));
+  } else {
+    T y = limit(x, T(R::exp2_max)), n = y + T(R::round);
+    T r = (y - (n - T(R::round))) * T(R::ln2_hi + R::ln2_lo);
+    return scaled(Exp<T>{n, r + r * r * exp_poly(r)}, x);
+  }
 }
 
-/// 2^k (r + t) + (2^k - 1), doubled at the end because 2^k itself may overflow; x where it is tiny.
+/// 2^k q + (2^k - 1), doubled at the end because 2^k itself may overflow; x where it is tiny.
 template <class T> MT_HD T expm1(T x) {
   using R = Real<T>;
-  Exp<T> e = exp_parts(limit(x, T(R::expm1_max)));
-  const T least(R::round - (R::mantissa + 10));  // a smaller 2^k is lost beside -1
-  T s = power_of_two(select(e.n < least, least, e.n) - T(1));
-  T y = fma(s, e.t, fma(s, e.r, s - T(0.5)));
+  Exp<T> e = exp_parts(limit(x, T(R::expm1_max)), R::bias - 1);
+  const T least(R::round + R::bias - (R::mantissa + 11));  // a smaller 2^k is lost beside -1
+  T s = power_of_two(select(e.n < least, least, e.n)), y = fma(s, e.q, s - T(0.5));
   return select(fabs(x) < T(0.25f / R::two_mantissa), x, y + y);
 }
 
 // ---- the logarithm ------------------------------------------------------------------------------
-
-/// (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2 on |s| <= 3 - sqrt(8); the error relative to the
-/// logarithm is 2^-30.1 and 2^-59.4.
-template <class T> MT_HD T log_poly(T z) {
-  if constexpr (is_single<T>) return poly(z, 0.666667819f, 0.399767905f, 0.298935264f);
-  else
-    return poly(z, 0.66666666666667396, 0.3999999999937659, 0.2857142875163694, 0.22222197550716216,
-                0.18183621004813999, 0.15312515605986882, 0.14812108205743862);
-}
 
 /// x = 2^k m with sqrt(1/2) <= m < sqrt(2); `inverse` is 2^-k.
 template <class T> struct Split { T k, m, inverse; };
@@ -295,19 +342,37 @@ template <class T> MT_HD Split<T> split_any(T x) {
   return {p.k - select(tiny, T(R::mantissa), T(0)), p.m, p.inverse};
 }
 
-/// log(1 + f) = f - (half - t) with half = f^2 / 2, for sqrt(1/2) <= 1 + f < sqrt(2). The
-/// arrangement is that of FreeBSD's e_log.c: s = f / (2 + f) and log(1 + f) = f - s (f - R).
+/// log(1 + f) = f - (half - t) with half = f^2 / 2, for m = 1 + f. In double the arrangement is
+/// that of FreeBSD's e_log.c: s = f / (2 + f) and log(1 + f) = f - s (f - R), where the polynomial is
+/// (log((1+s)/(1-s)) - 2s) / s^3 in z = s^2. In float it is (log(1+f) - f + f^2/2) / f^3. The errors
+/// relative to the logarithm are 2^-27.3 and 2^-59.4.
 template <class T> struct Log { T half, t; };
+template <class T> MT_HD T log_poly(T f, T z) {
+  return poly_pairs(f, z, 0.333333313f, -0.250008196f, 0.200012416f, -0.166234091f, 0.1420158f,
+                    -0.131596103f, 0.127622172f, -0.0763643906f);
+}
 template <class T> MT_HD Log<T> log_parts(T f) {
-  T s = f / (T(2) + f), z = s * s, half = T(0.5) * f * f;
-  return {half, s * fma(z, log_poly(z), half)};
+  if constexpr (is_single<T>) {
+    T z = f * f;
+    return {T(0.5) * z, f * z * log_poly(f, z)};
+  } else {
+    T s = f / (T(2) + f), z = s * s, half = T(0.5) * f * f;
+    T p = poly(z, 0.66666666666667396, 0.3999999999937659, 0.2857142875163694, 0.22222197550716216,
+               0.18183621004813999, 0.15312515605986882, 0.14812108205743862);
+    return {half, s * fma(z, p, half)};
+  }
 }
 
 /// k ln(2) + log(1 + f).
 template <class T> MT_HD T log_sum(T k, T f) {
-  Log<T> l = log_parts(f);
   using R = Real<T>;
-  return fma(k, T(R::ln2_hi), f - (l.half - fma(k, T(R::ln2_lo), l.t)));
+  if constexpr (is_single<T>) {
+    T z = f * f, p = fma(f, log_poly(f, z), T(-0.5));
+    return fma(k, T(R::ln2_hi + R::ln2_lo), fma(z, p, f));
+  } else {
+    Log<T> l = log_parts(f);
+    return fma(k, T(R::ln2_hi), f - (l.half - fma(k, T(R::ln2_lo), l.t)));
+  }
 }
 
 /// y, or what the logarithm of an x is that is not a positive number.
@@ -362,12 +427,28 @@ template <class T> MT_HD T log1p_unit(T x) {
 
 // ---- tanh ---------------------------------------------------------------------------------------
 
-/// The polynomial near zero, 1 - 2 / (e^2|x| + 1) elsewhere.
+/// In float q = e / (1 + e) with 2e = e^2a - 1, corrected by what q (1 + e) differs from e, in which
+/// the rounding of 1 + e has no part. 2e is 2^k (1 + ..) - 1, where k is 0 up to a = 0.2566, because e is
+/// rounded coarsely beyond 1/4; ln(2)/2 may be short, because the result depends little on e where k is
+/// large. In double the polynomial near zero, 1 - 2 / (e^2a + 1) elsewhere.
 template <class T> MT_HD T tanh(T x) {
-  T a = at_most(fabs(x), T(Real<T>::tanh_max)), z = a * a;
-  Exp<T> e = exp_parts(a + a);
-  T s = power_of_two(e.n), far = T(1) - T(2) / (fma(s, e.r + e.t, s) + T(1));
-  return copysign(select(a < T(0.5625), fma(a * z, tanh_poly(z), a), far), x);
+  using R = Real<T>;
+  T a = at_most(fabs(x), T(R::tanh_max));
+  if constexpr (is_single<T>) {
+    const T round(R::round + R::bias);
+    T n = fma(a - T(0.0833f), T(2 * R::log2e), round);
+    T r = fma(n - round, T(-0.346573591f), a), z = r * r;
+    T p = poly_pairs(r, z, 1.0f, 0.666666508f, 0.333336413f, 0.133340985f, 0.0440663658f,
+                     0.014772444f);
+    T s = power_of_two(n), e = fma(s, fma(z, p, r), fma(s, T(0.5), T(-0.5)));
+    T inverse = T(1) / (T(1) + e), q = e * inverse;
+    return copysign(fma(fma(-e, q, e - q), inverse, q), x);
+  } else {
+    T z = a * a;
+    Exp<T> e = exp_parts(a + a, R::bias);
+    T s = power_of_two(e.n), far = T(1) - T(2) / (fma(s, e.q, s) + T(1));
+    return copysign(select(a < T(0.5625), fma(a * z, tanh_poly(z), a), far), x);
+  }
 }
 
 // ---- the error function, in float ---------------------------------------------------------------
@@ -381,8 +462,8 @@ template <class T> MT_HD T erf(T x) {
              -0.000804190175f, 7.95756278e-05f);
   T q = poly(a, -0.000207018442f, -1.12762737f, -0.637265801f, -0.10385631f, 0.0221897401f,
              -0.0030336848f, 0.000194946289f);
-  Exp<T> e = exp_parts(q);
-  T s = power_of_two(e.n), far = T(1) - fma(s, e.r + e.t, s);
+  Exp<T> e = exp_parts(q, Real<T>::bias);
+  T s = power_of_two(e.n), far = T(1) - fma(s, e.q, s);
   return copysign(select(a < T(0.921875f), fma(a, p, a), far), x);
 }
 
@@ -518,19 +599,19 @@ template <class T> MT_HD T if_minus(T x, T yes, T no) {
   return from_bits<T>(other ^ ((to_bits(yes) ^ other) & mask));
 }
 
-/// y / (1 + e^-x) with e^-x = 2^k (1 + u). Where x is negative the sum is taken times `unit`, a
-/// small power of two, so that it does not overflow, and the quotient may become denormal in the
-/// last product. Beyond `most` the sum is 1.
+/// y / (1 + e^-x) with e^-x = 2^k (1 + u). Where x is negative the sum is taken times `unit`, a small
+/// power of two, so that it does not overflow, and the quotient may become denormal in the last
+/// product. Beyond `most` the sum is 1.
 template <class T> MT_HD T logistic(T x, T y) {
   using R = Real<T>;
   const T least(R::logistic_least), most(R::logistic_most);
   T held = select(x < least, least, x);
   held = select(held > most, most, held);
-  Exp<T> e = exp_parts(-held);
+  Exp<T> e = exp_parts(-held, 0);
   T unit = if_minus(x, T(R::logistic_unit), T(1));
   T power = from_bits<T>((to_bits(e.n) << R::mantissa) + to_bits(unit));
   T sum = power + unit, lost = unit - (sum - power);
-  return y / (sum + fma(power, e.r + e.t, lost)) * unit;
+  return y / (sum + fma(power, e.q, lost)) * unit;
 }
 template <class T> MT_HD T sigmoid(T x) { return logistic(x, T(1)); }
 template <class T> MT_HD T silu(T x) {

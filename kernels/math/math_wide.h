@@ -35,7 +35,8 @@ constexpr double kPi = 0x1.921fb54442d18p+1, kHalfPi = 0x1.921fb54442d18p+0;
 /// e^x within 2^-34, for |x| <= 700.
 MT_HD double wide_exp(double x) {
   using R = Real<double>;
-  double n = fma(x, R::log2e, R::round), k = n - R::round;
+  const double round = R::round + R::bias;
+  double n = fma(x, R::log2e, round), k = n - round;
   double r = fma(k, -0x1.62e42fefa39efp-1, x);
   double p = poly(r, 0.5000000067682077, 0.16666665868934588, 0.04166629494736049,
                   0.00833349707504467, 0.0013944659622210946, 0.00019790341406942358);
@@ -150,11 +151,12 @@ struct Hyperbolic {
 };  // 2^(k-1) + and - 2^(-k-1)
 MT_HD Hyperbolic hyperbolic(double a) {
   using R = Real<double>;
-  double x = at_most(a, 100.0), n = fma(x, R::log2e, R::round), k = n - R::round;
+  const double round = R::round + R::bias;
+  double x = at_most(a, 100.0), n = fma(x, R::log2e, round), k = n - round;
   double r = fma(k, -0x1.62e42fefa39efp-1, x), z = r * r;
   double s = poly(z, 0.16666666754549914, 0.008333288954676485, 0.00019904960651298507);
   double c = poly(z, 0.5000000079136975, 0.041666267074609284, 0.0013946230113492692);
-  double up = power_of_two(n) * 0.5, down = power_of_two(R::round - k) * 0.5;
+  double up = power_of_two(n) * 0.5, down = power_of_two(round - k) * 0.5;
   return {fma(z, c, 1.0), fma(r * z, s, r), up + down, up - down};
 }
 MT_HD float sinh(float x) {
@@ -225,25 +227,24 @@ namespace core {
 /// a (1 - ndtr(a)) 2^64 for 0 <= a <= 14.5, in float by e^(-a^2/2) g(t) with t = (a - 1) / (a + 3);
 /// g within 2^-27.0. The exponent keeps what rounding a^2 lost.
 template <class T> MT_HD T normal_tail(T a) {
+  using R = Real<T>;
   static_assert(is_single<T>);
-  T half = T(-0.5) * a, z = a * half, t = (a - T(1)) / (a + T(3));
-  Exp<T> e = exp_parts(z, -fused(a, half, -z));
+  T half = T(-0.5) * a, z = a * half, less = -fused(a, half, -z);
+  T t = (a - T(1)) / (a + T(3));
   T g = poly(t, 0.261578292f, 0.496857196f, -0.707251012f, 0.458017409f, -0.0600881018f,
              -0.0760192350f, 0.00320461136f, 0.0365757458f, -0.0139527554f);
-  const bits_of<T> scale(to_bits(0x1p64f));
-  return fma(g, e.r + e.t, g) * from_bits<T>((to_bits(e.n) << 23) + scale);
+  const T round(R::round + R::bias + 64);
+  T n = fma(z, T(R::log2e), round), q = exact_exp_rest(z, n - round, less);
+  return fma(g, q, g) * power_of_two(n);
 }
 /// |x|, at most 14.5, which NaN becomes too: nothing is left below -14.5.
-template <class T> MT_HD T normal_size(T x) {
-  const T size = fabs(x), most(14.5f);
-  return select(size < most, size, most);
-}
+template <class T> MT_HD T normal_size(T x) { return lesser(fabs(x), T(14.5f)); }
 /// (ndtr(x) - 1/2) / x in w = x^2, up to 3/4.
 template <class T> MT_HD T normal_middle(T w) {
   return poly(w, 0.398942262f, -0.0664898977f, 0.00996985286f, -0.00117542245f, 9.83313003e-05f);
 }
 template <class T> MT_HD T gelu(T x) {
-  T far = select(x < T(0), T(0), x) - normal_tail(normal_size(x)) * T(0x1p-64f), w = x * x;
+  T w = x * x, far = fma(normal_tail(normal_size(x)), T(-0x1p-64f), select(x < T(0), T(0), x));
   return copysign(select(fabs(x) < T(0.75f), fma(w, normal_middle(w), T(0.5f) * x), far), x);
 }
 template <class T> MT_HD T ndtr(T x) {
