@@ -181,6 +181,9 @@ foreach(script "threads --n 2000" "reduce --largest 5000" "matmul --largest 64 -
   set_tests_properties(script.cuda_${name} PROPERTIES PASS_REGULAR_EXPRESSION "right.*table: .*csv|skipped: .*NVRTC"
     ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CACHE=off")
 endforeach()
+add_test(NAME script.puzzles COMMAND mtorch scripts/puzzles.lua --solutions --runs 1
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.puzzles PROPERTIES PASS_REGULAR_EXPRESSION "14 ok, 0 wrong, 0 not written yet")
 add_test(NAME script.bench_threads COMMAND mtorch scripts/bench_threads.lua --runs 2 --busy 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.bench_threads PROPERTIES PASS_REGULAR_EXPRESSION "exp +1 .*512\\^3 +1 +[0-9.]+ ")

@@ -64,6 +64,16 @@ function lesson.cpu_microseconds(fn, runs)
   return median * 1e6
 end
 
+--- Either of them, by the device that fn's tensors are on; short functions are called many times a run.
+function lesson.device_microseconds(device, fn, runs)
+  if device ~= 'cpu' then return lesson.microseconds(fn, runs) end
+  local began = core.time()
+  fn()
+  local n = math.max(1, math.min(1000, math.floor(0.005 / math.max(core.time() - began, 1e-7))))
+  local _, _, median = mt.timeit(fn, {n = n, runs = runs or 3, quiet = true})
+  return median * 1e6
+end
+
 --- Raises where a result on any device differs from what it should be.
 function lesson.check(what, got, wanted, tolerance)
   got, wanted = got:cpu(), wanted:cpu()
