@@ -61,6 +61,7 @@ class Emitter {
   void pin();
   void write_sequence(const std::vector<int32_t>& sequence, const Uses&, int copies, bool masked);
   void forget();
+  void prefetch(const ir::LaneInstruction&, int copies);
   Address pool(size_t offset, bool broadcast);
   Address slot(int32_t index);
   Address operand(uint64_t k, int item);
