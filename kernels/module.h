@@ -5,7 +5,7 @@
 namespace mt {
 
 /// What a compiler made of a kernel, and of what.
-struct Code {
+struct CudaImage {
   const void* image;  // a cubin, or PTX with its zero byte
   size_t bytes;
   const char* symbol;  // the kernel's name in it
@@ -36,7 +36,7 @@ struct Launch {
 struct Modules {
   int arch;  // compute capability, 90 for 9.0
   /// False with a sentence where the driver refuses the code.
-  bool (*load)(const Code&, LoadedKernel&, char* why, size_t room);
+  bool (*load)(const CudaImage&, LoadedKernel&, char* why, size_t room);
   void (*unload)(const LoadedKernel&);
   /// Where a __constant__ or __device__ variable lies; null: there is none of that name.
   void* (*variable)(const LoadedKernel&, const char* name, size_t* bytes);

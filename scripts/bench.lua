@@ -11,7 +11,8 @@
 -- longer. A ratio is the other time / ours. With --sittings the peer and we take turns, and a row is
 -- the median of them. On a GPU a run ends when the GPU has done its calls, and
 -- there are more rows: launch/<op> (what a call costs Lua, without waiting), 64 Mi elements, larger
--- products, with the copy back too, and the filter of a 1000 x 2000 image.
+-- products, with the copy back too, and the filter of a 1000 x 2000 image. own_*: functions that people write
+-- themselves (bench_functions.lua), with the peers torch_compile and numba too.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -36,7 +37,8 @@ local program = arg[0]
 for i = -1, -100, -1 do program = arg[i] or program end
 
 local options = mt.args {
-  only = '', quick = false, threads = 1, peer = {'none', 'torch', 'numpy', 'cblas'}, save = '',
+  only = '', quick = false, threads = 1, peer = {'none', 'torch', 'torch_compile', 'numba', 'numpy', 'cblas'},
+  save = '',
   plot = '', compare = '', sittings = 1, format = {'plain', 'markdown'},
 }
 
@@ -315,6 +317,7 @@ local function job_rows()
       row(('views_%s/%d'):format(kind, n), 'whole jobs', views_row(kind, n))
     end
   end
+  if not on_gpu then dofile(folder .. 'bench_functions.lua')(row, options.quick) end
   row('chain/4', 'whole jobs', chain)
   row('split_epoch/100', 'whole jobs', split_epoch)
   row('startup', 'whole jobs', startup)

@@ -194,7 +194,7 @@ const LoadedKernel& CudaKernel::load(const Device& d) {
   char why[2048] = "";
   const std::string whole = source_.defines + source_.text;
   const auto try_it = [&] {
-    const Code c{code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(),
+    const CudaImage c{code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(),
                  source_.name.c_str()};
     return modules_of(d)->load(c, kernel, why, sizeof why);
   };

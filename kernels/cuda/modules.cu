@@ -49,7 +49,7 @@ const char* text_of(CUresult r) { return cudaGetErrorString(cudaError_t(r)); }
 
 }  // namespace
 
-bool load_module(const Code& code, LoadedKernel& kernel, char* why, size_t room) {
+bool load_module(const CudaImage& code, LoadedKernel& kernel, char* why, size_t room) {
   const Driver& d = driver();
   if (!d.found) return std::snprintf(why, room, "the NVIDIA driver is too old to load code"), false;
   char log[1024] = "";
@@ -107,7 +107,7 @@ void queue(const Launch& c) {
 
 #else  // the emulation compiles the text anew
 
-bool load_module(const Code& code, LoadedKernel& kernel, char*, size_t) {
+bool load_module(const CudaImage& code, LoadedKernel& kernel, char*, size_t) {
   emulation::Loaded* const loaded = emulation::load(code.source, code.name);
   kernel = {loaded, loaded, 1024, 0, 0, 0, 48 << 10, false};
   return true;

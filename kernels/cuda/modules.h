@@ -4,7 +4,7 @@
 
 namespace mt::cuda {
 
-bool load_module(const Code&, LoadedKernel&, char* why, size_t room);
+bool load_module(const CudaImage&, LoadedKernel&, char* why, size_t room);
 void unload_module(const LoadedKernel&);
 void* module_variable(const LoadedKernel&, const char* name, size_t* bytes);
 void write_variable(void* to, const void* from, size_t bytes);

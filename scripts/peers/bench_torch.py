@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 import torch
 import torch.nn.functional as F
 
+import functions_torch
 import split_torch
 from timing import MATMULS, SIZES, Bench, options
 
@@ -341,6 +342,8 @@ def main():
         for part in parts:
             part(bench)
     views(bench)
+    if args.device == "cpu":
+        functions_torch.measure(bench)
     chain(bench)
     split(bench, args.device)
     bench.startup("import torch")
