@@ -310,6 +310,9 @@ void check_size(const std::string& name, const GridSize& s) {
     if (s.block[d] < 1 || s.block[d] > block[d])
       fail("{}: {} threads in {} of a block; 1 to {}", name, s.block[d], "xyz"[d], block[d]);
   }
+  double all = 1;
+  for (int d = 0; d < 3; ++d) all *= double(s.grid[d]) * double(s.block[d]);
+  if (all > 9e15) fail("{}: {:.3g} threads in the grid; at most 9e15", name, all);
   const int64_t threads = s.block[0] * s.block[1] * s.block[2];
   if (threads > 1024)
     fail("{}: {} x {} x {} = {} threads in a block; at most 1024", name, s.block[0], s.block[1],

@@ -489,9 +489,10 @@ template <class R> struct Walk : GridMachine {
     if (lanes && shape[0] == n[0] && shape[1] == n[1] && shape[2] == n[2]) return;
     lanes = int(shape[0] * shape[1] * shape[2]);
     for (int k = 0; k < 3; ++k) n[k] = int(shape[k]);
-    for (int l = 0; l < lanes; ++l) {
-      lane[0][l] = l % n[0], lane[1][l] = l / n[0] % n[1], lane[2][l] = l / n[0] / n[1];
-    }
+    int l = 0;
+    for (int z = 0; z < n[2]; ++z)
+      for (int y = 0; y < n[1]; ++y)
+        for (int x = 0; x < n[0]; ++x, ++l) lane[0][l] = x, lane[1][l] = y, lane[2][l] = z;
   }
   void run_tile(int64_t number) {
     tile = number;

@@ -545,6 +545,7 @@ test('arguments and launches are checked', function()
   raises(function() k[{1, 4}](1, 1) end, 'an index into a number')
   raises(function() k[{1, 1025}](x, 1) end, '1025 threads in x of a block; 1 to 1024')
   raises(function() k[{1, {64, 32}}](x, 1) end, '64 x 32 x 1 = 2048 threads in a block; at most 1024')
+  raises(function() k[{ {2 ^ 31 - 1, 65535, 65535}, {32, 8, 4} }](x, 1) end, '9.44e%+21 threads in the grid')
   raises(function() k[{-1, 4}](x, 1) end, '%-1 blocks in x')
   raises(function() k[{1, 1.5}](x, 1) end, 'must be a whole number')
   raises(function() k:over(mt.zeros(2, 2, 2, 2)) end, 'over takes a tensor of 1 to 3 dimensions, got 4')
@@ -635,6 +636,23 @@ test('shared memory and barriers: tiles of a matrix product', function()
     end
     if i <= c.shape[1] and j <= c.shape[2] then c[i][j] = acc end
   end, {3, 4}, {4, 4}, {mt.randn(10, 7, 'float64'), mt.randn(7, 13, 'float64'), mt.zeros(10, 13, 'float64')})
+end)
+
+test('sizes of shared memory that were captured follow them', function()
+  local size = 4
+  local k = mt.kernel(function(x)
+    local cells = shared(size)
+    cells[size + 1 - thread_idx.x] = x[thread_idx.x]
+    barrier()
+    x[thread_idx.x] = cells[thread_idx.x] + #cells * 10
+  end)
+  local x = mt.range(1, 4):float()
+  k[{1, 4}](x)
+  eq(x:tolist(), {44, 43, 42, 41})
+  size = 2
+  x = mt.range(1, 2):float()
+  k[{1, 2}](x)
+  eq(x:tolist(), {22, 21})
 end)
 
 test('shared memory: sums of blocks, prefix sums, reversal', function()
