@@ -6,6 +6,10 @@ local testing = require 'testing'
 local reference = require 'grid_reference'
 local test, eq, near, raises = testing.test, testing.eq, testing.near, testing.raises
 
+local program = -1 -- the program stands before its own options
+while arg[program - 1] do program = program - 1 end
+program = arg[program] or 'mtorch'
+
 local function counting(...)
   local n = 1
   for _, size in ipairs {...} do n = n * size end
@@ -388,7 +392,6 @@ test('two functions on one line; source in strings, -e, standard input', functio
   f()[{1, 1}](x); eq(x:item(), 7)
   local code = "local k = mt.kernel(function(x) local i = grid(1); x[i] = 5 end) local x = mt.zeros(2) " ..
     'k[{1, 2}](x) print(x:sum():item())'
-  local program = arg[-1] or 'mtorch'
   local lines = "%s -e '%s' 2>&1; echo '#!x\nlocal mt = require \"mtorch\" %s' | %s - 2>&1"
   local pipe = io.popen(lines:format(program, code, code, program))
   eq(pipe:read '*a', '10\n10\n')
@@ -762,7 +765,6 @@ end)
 test('print says what threads say, in their order', function()
   local code = "local k = mt.kernel(function(x) local i, j = grid(2) " ..
     "if i > 1 then print('at', i, j, x[i] / 2, i == j) end end) k[{2, {1, 2}}](mt.range(1, 2))"
-  local program = arg[-1] or 'mtorch'
   local pipe = io.popen(('%s -e "%s"'):format(program, code))
   eq(pipe:read '*a', 'at\t2\t1\t1\tfalse\nat\t2\t2\t1\ttrue\n')
   pipe:close()
