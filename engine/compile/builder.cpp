@@ -457,7 +457,6 @@ void Expression::add_segment(int begin, int end) {
       c.in[0] = c.in[1] = c.in[2] = -1;
       part.in.push_back(int16_t(v));
     }
-    c.is_row = false;
     place[size_t(v)] = int16_t(part.code.size());
     part.code.push_back(c);
     return place[size_t(v)];

@@ -1,6 +1,8 @@
 // lower.cpp -- expression programs as lane programs, by the formulas of the elementwise operations
 #include "kernels/cpu/lower.h"
 
+#include "kernels/cpu/jit_x64.h"
+
 #include <utility>
 
 #include "kernels/cpu/lane_math.h"
@@ -176,8 +178,33 @@ void store(LaneBuilder& builder, Dtype dtype, int operand, int32_t value, bool i
   builder.store(operand, select(is_nan, nan, rounded).id, LaneOp::store_word);
 }
 
+/// x / y with the bits of the division, for a y that many x share: by its reciprocal, whose quotient two
+/// remainders correct (Markstein 1990). A guard keeps it to numbers far from the ends of the exponent.
+Lane<float> divide_by_same(Lane<float> x, Lane<float> y) {
+  using B = LaneBits<float>;
+  const auto within = [](Lane<float> a, float low, float high) {
+    return ((to_bits(a) & B(0x7fffffff)) - B(word_of(low))) < B(word_of(high) - word_of(low));
+  };
+  const Mask zero = (to_bits(x) & B(0x7fffffff)) == B(0);
+  LaneBuilder::current().guard((zero | within(x, 0x1p-96f, 0x1p96f)).id);
+  LaneBuilder::current().guard(within(y, 0x1p-24f, 0x1p24f).id);
+  const Lane<float> inverse = Lane<float>(1) / y, rough = x * inverse;
+  const Lane<float> near = fma(fma(-rough, y, x), inverse, rough);
+  return copysign(fma(fma(-near, y, x), inverse, near), rough);
+}
+/// Whether a division costs more than that.
+bool divides_slowly() {
+  Isa isa;
+  return jit_isa(isa) && isa == Isa::avx512;
+}
+/// Whether all elements of a run, or of a row, have the same value.
+bool is_shared(const Instruction& c) {
+  return c.op == kNumber || c.op == kConstant || (c.op == kInput && c.is_row);
+}
+
 template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilder& builder) {
   const Recorders& recorders = mt::ir::recorders(wide(dtype));
+  const bool slowly = dtype == Dtype::f32 && divides_slowly();
   std::vector<int32_t> value(size_t(p.count), -1);
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -196,6 +223,9 @@ template <class T> bool record_program(const Program& p, Dtype dtype, LaneBuilde
       out = c.is_bool ? builder.truth(c.constant != 0) : Lane<T>(c.constant).id;
     } else if (c.op >= 0 && bools) {
       out = record_bools(c.op, in);
+    } else if (c.op == op::id<op::Div> && slowly && is_shared(p.code[c.in[1]]) &&
+               !is_shared(p.code[c.in[0]])) {
+      out = divide_by_same(Lane<float>::of(in[0]), Lane<float>::of(in[1])).id;
     } else if (c.op >= 0 && recorders.of[c.op]) {
       out = recorders.of[c.op](in, c.which >= 0 ? p.params + c.which : nullptr);
     }
