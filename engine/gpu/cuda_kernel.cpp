@@ -195,7 +195,7 @@ const LoadedKernel& CudaKernel::load(const Device& d) {
   const std::string whole = source_.defines + source_.text;
   const auto try_it = [&] {
     const CudaImage c{code.image.data(), code.image.size(), code.symbol.c_str(), whole.c_str(),
-                 source_.name.c_str()};
+                      source_.name.c_str()};
     return modules_of(d)->load(c, kernel, why, sizeof why);
   };
   bool fine = try_it();

@@ -332,7 +332,7 @@ const Kernel& kernel_of(const Run& r, int ndim, const Device& device) {
   k->code = compile_cuda(source, modules->arch);
   char why[256] = "";
   const CudaImage code{k->code.image.data(), k->code.image.size(), k->code.symbol.c_str(),
-                  source.text.c_str(), source.name.c_str()};
+                       source.text.c_str(), source.name.c_str()};
   if (!modules->load(code, k->loaded, why, sizeof why)) fail("a compiled function: {}", why);
   k->loaded.stays = true;
   k->exists = true;

@@ -139,6 +139,18 @@ test('numbers cannot be asked for', function()
   raises(function() mt.fuse(function(a) return a + mt.ones(5) end)(x) end, 'add: .*%(3 x 4%).*%(5%)')
 end)
 
+test('quotients by what a row shares have the bits of the division', function()
+  local f = mt.fuse(function(a, b) return a / b + 0 end)
+  for k = -30, 30, 3 do
+    local a, b = mt.randn(100, 300) * 2 ^ k, (mt.rand(100, 1) + 0.5) * (k % 2 == 0 and -1 or 1) * 2 ^ (k / 3)
+    eq(f(a, b):equal(a / b + 0), true)
+  end
+  local ends = mt.tensor{0, -0.0, 1 / 0, -1 / 0, 1e-40, 1e38, 3, 1e-38, -7}:expand(200, 9):contiguous()
+  local b = mt.randn(200, 1)
+  local g = mt.fuse(function(p, q) return p / q end)
+  eq((1 / g(ends, b)):equal(1 / (ends / b)), true)
+end)
+
 test('bits do not depend on threads', function()
   local x, threads = mt.randn(200, 700), mt.get_num_threads()
   local f = mt.fuse(functions.softmax)
