@@ -80,7 +80,7 @@ void raise(const Kernel& k, const GridFault& fault, const std::string& tensor, i
       break;
     case GridFaultKind::no_memory: fail("{}: out of memory", k.name);
   }
-  grid::fail_line(k, fault.line, k.name + ": " + what);
+  grid::fail_line(k, fault.line, k.name == "kernel" ? what : k.name + ": " + what);
 }
 
 }  // namespace

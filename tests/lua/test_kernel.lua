@@ -617,7 +617,7 @@ test('whole numbers divided by zero', function()
   k[{1, 4}](x)
   eq(x:tolist(), {-7, -12, 0, 12})
   raises(function() mt.kernel(function(x) x[1] = 5 % (grid(1) - 1) end)[{1, 2}](x) end,
-    ':%d+: kernel: a whole number is divided by zero, in thread %(1, 1, 1%)')
+    ':%d+: a whole number is divided by zero, in thread %(1, 1, 1%)')
 end)
 
 -- ---- threads together ----------------------------------------------------------------------------
@@ -781,7 +781,7 @@ end
 
 test('check: out of bounds', function()
   local x = mt.zeros(8)
-  faulty(":%d+: kernel: index 9 is out of bounds in dimension 1 of 'x', which .* 1 to 8, in thread %(9, 1, 1%)",
+  faulty(":%d+: index 9 is out of bounds in dimension 1 of 'x', which .* 1 to 8, in thread %(9, 1, 1%)",
     function(x) x[grid(1)] = 1 end, 3, 4, x)
   eq(x:sum():item(), 8)
 end)
@@ -826,7 +826,7 @@ test('check: races', function()
 end)
 
 test('check: divergent barriers and uninitialised shared memory', function()
-  faulty(':%d+: kernel: divergent barrier: thread %(4, 1, 1%) of the grid does not come to it, others of its block do',
+  faulty(':%d+: divergent barrier: thread %(4, 1, 1%) of the grid does not come to it, others of its block do',
     function(x)
       local t = thread_idx.x
       if t < 4 then barrier() end
