@@ -184,6 +184,17 @@ endforeach()
 add_test(NAME script.puzzles COMMAND mtorch scripts/puzzles.lua --solutions --runs 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.puzzles PROPERTIES PASS_REGULAR_EXPRESSION "14 ok, 0 wrong, 0 not written yet")
+foreach(name parallel_check parallel_test)
+  add_test(NAME script.${name} COMMAND mtorch scripts/${name}.lua --size 300 WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(script.${name} PROPERTIES PASS_REGULAR_EXPRESSION
+    "MAP.*ZIP.*REDUCE.*MATRIX MULTIPLY.*YOUR OWN.*pieces for [0-9]+ threads.*all right")
+endforeach()
+add_test(NAME script.custom_ops COMMAND mtorch scripts/custom_ops.lua --epochs 60 --limit 3
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.custom_ops PROPERTIES PASS_REGULAR_EXPRESSION "16 operators.*the operators above.*right: ")
+add_test(NAME script.compiled COMMAND mtorch scripts/compiled.lua --largest 16384 --runs 2
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(script.compiled PROPERTIES PASS_REGULAR_EXPRESSION "where the time goes.*mt.map.*right: ")
 add_test(NAME script.bench_threads COMMAND mtorch scripts/bench_threads.lua --runs 2 --busy 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.bench_threads PROPERTIES PASS_REGULAR_EXPRESSION "exp +1 .*512\\^3 +1 +[0-9.]+ ")

@@ -71,6 +71,8 @@ struct Run {
   int64_t stride[kMaxProgramOperands][kMaxDims];
   char* scratch;  // of a program by rows: row_scratch() bytes for each thread, 64-byte aligned
 };
+/// Elements times instructions of a run from which it is worth compiling, and spreading over threads.
+constexpr int64_t kNativeWork = 4096, kSpreadWork = 65536;
 /// Elements of the rows that are calculated together.
 MT_HD constexpr int64_t tile_elements(int64_t row) { return row > kTile ? row : kTile; }
 MT_HD constexpr int64_t row_scratch(const Program& p, int64_t item, int64_t row) {

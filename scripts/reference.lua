@@ -42,7 +42,7 @@ for _, optimizer in ipairs(core.optimizers()) do
 end
 -- What comes back, where the declaration does not say it and it is no tensor.
 reference.returns = {cdiv = integer, get_num_threads = integer, Generator = 'mt.Generator', class = 'mt.Class',
-  register_hook = 'mt.Hook'}
+  register_hook = 'mt.Hook', explain = text}
 for returned, names in pairs {boolean = 'gradcheck gradgradcheck is_tensor',
   any = 'all any at data help indices item memory_stats no_grad profile size stride time timeit tolist',
 } do

@@ -89,7 +89,8 @@ int ask(Args& a) {
   return 2;
 }
 
-/// finish(builder, {values}, inputs, numbers): the program; which numbers it reads.
+/// finish(builder, {values}, inputs, numbers): the program; which numbers it reads; how many
+/// operations of constants, of known values and of one operand it was spared.
 int finish(Args& a) {
   const ir::Builder& b = builder_at(a);
   std::vector<int> outputs;
@@ -108,7 +109,11 @@ int finish(Args& a) {
       lua_pushboolean(a.L, 1);
       lua_rawseti(a.L, -2, e.program().code[i].which + 1);
     }
-  return 2;
+  const ir::Builder::Saved& saved = b.saved();
+  lua_pushinteger(a.L, saved.folded);
+  lua_pushinteger(a.L, saved.shared);
+  lua_pushinteger(a.L, saved.simplified);
+  return 5;
 }
 const ir::Expression& expression_at(const Args& a, int i) {
   if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
@@ -205,6 +210,7 @@ void push_compile(lua_State* L) {
   lua_newtable(L);
   add(L, kParts);
   for (const Entry& e : kParts) e.internal = true;
+  add_explain(L);
 }
 
 }  // namespace mt::lua

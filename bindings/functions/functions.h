@@ -47,12 +47,13 @@ void register_sort(Registry&);
 void register_tensor(Registry&);
 
 // What a Lua state needs besides functions that are made when asked for.
-void add_optim(lua_State* L);         // what optim/init.lua is made of, into the core
-void add_profile(lua_State* L);       // what tools/profile.lua is made of, into the core
-void open_generators(lua_State* L);   // the metatable of generators
-void open_markers(lua_State* L);      // mt.newaxis, mt.ellipsis
-void open_operators(lua_State* L);    // x + y, -x
-void push_cuda(lua_State* L);         // what cuda/init.lua is made of
+void add_optim(lua_State* L);        // what optim/init.lua is made of, into the core
+void add_profile(lua_State* L);      // what tools/profile.lua is made of, into the core
+void open_generators(lua_State* L);  // the metatable of generators
+void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
+void open_operators(lua_State* L);   // x + y, -x
+void push_cuda(lua_State* L);        // what cuda/init.lua is made of
+void add_explain(lua_State*);
 void push_compile(lua_State* L);      // parts of mt.map and its kin
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
 void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua

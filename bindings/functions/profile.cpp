@@ -2,6 +2,7 @@
 #include "engine/profile/profile.h"
 
 #include "bindings/functions/functions.h"
+#include "engine/profile/verb_log.h"
 
 namespace mt::lua {
 namespace {
@@ -48,7 +49,38 @@ int push_report(const Args& a, const profile::Report& report) {
   return 1;
 }
 
+int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
+  lua_State* L = a.L;
+  const auto set = [&a, L](const char* key, double value) {
+    a.push(value);
+    lua_setfield(L, -2, key);
+  };
+  lua_createtable(L, int(calls.size()), 0);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    lua_createtable(L, 0, 8);
+    a.push(calls[i].text), lua_setfield(L, -2, "text");
+    set("us", calls[i].microseconds);
+    set("loops", double(calls[i].work.loops));
+    set("pieces", double(calls[i].work.pieces));
+    set("threads", double(calls[i].work.threads));
+    set("products", double(calls[i].work.products));
+    set("elements", double(calls[i].work.elements));
+    lua_rawseti(L, -2, int(i + 1));
+  }
+  return 1;
+}
+
 const Entry kProfile[] = {
+    {"verbs_call(fn)", "The verbs that fn() called, and what it returned.",
+     [](Args& a) {
+       a.function(1);
+       profile::VerbCalls watching;
+       lua_pushvalue(a.L, 1);
+       lua_call(a.L, 0, LUA_MULTRET);
+       push_calls(a, watching.calls);
+       lua_insert(a.L, 2);
+       return lua_gettop(a.L) - 1;
+     }},
     {"profile_call(fn, trace=false)", "What fn() did, and what it returned.",
      [](Args& a) {
        a.function(1);

@@ -76,6 +76,7 @@ local function library()
   for _, name in ipairs {'map', 'zip', 'reduce', 'fuse'} do
     lazy[name] = function() return require('mtorch.compile.map')[name] end
   end
+  lazy.explain = function() return require('mtorch.compile.explain').explain end
   lazy.kernel = function() return require 'mtorch.compile.kernel' end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   return lazy

@@ -48,7 +48,7 @@ size_t Builder::KeyHash::operator()(const Key& k) const {
 int Builder::put(Instruction c) {
   const Key key{c.op, {c.in[0], c.in[1], c.in[2]}, c.which, c.is_bool, c.is_row, c.constant};
   const auto [at, is_new] = known_.try_emplace(key, count());
-  if (!is_new) return at->second;
+  if (!is_new) return saved_.shared += c.op >= 0, at->second;
   if (count() >= 32000) fail("a compiled function of more than 32000 operations");
   c.line = line_, c.slot = -1;
   code_.push_back(c);
@@ -169,8 +169,8 @@ int Builder::add(int op, const int* given, const double* params) {
     constants &= constant_of(in[k]).has_value();
   }
   const int simple = simplified(op, in, row.inputs);
-  if (simple >= 0) return simple;
-  if (constants) return folded(op, in, row.inputs, params);
+  if (simple >= 0) return ++saved_.simplified, simple;
+  if (constants) return ++saved_.folded, folded(op, in, row.inputs, params);
   int which = -1;
   if (row.params > 0) {
     for (size_t at = 0; at < params_.size() && which < 0; at += op::kMaxParams)

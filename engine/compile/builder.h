@@ -38,6 +38,12 @@ class Builder {
   const Instruction& instruction(int value) const { return code_[size_t(value)]; }
   const double* params_of(int value) const;
   int count() const { return int(code_.size()); }
+  /// What did not become an instruction: operations of constants, of values known already, and those
+  /// that are one of their operands, such as x * 1.
+  struct Saved {
+    int folded = 0, shared = 0, simplified = 0;
+  };
+  const Saved& saved() const { return saved_; }
   /// What comes next belongs to this line of the Lua source.
   void set_line(int line) { line_ = line; }
   int line() const { return line_; }
@@ -74,6 +80,7 @@ class Builder {
   std::vector<double> params_;
   std::unordered_map<Key, int, KeyHash> known_;
   int line_ = 0;
+  Saved saved_;
 };
 
 /// A finished program and what was derived from it.

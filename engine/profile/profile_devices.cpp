@@ -90,7 +90,7 @@ std::string name_of(Verb verb, const What& w) {
 template <class... A>
 void write_line(std::optional<VerbLine>& line, int device, Verb verb, const What& w,
                 const A&... a) {
-  if (!logging) [[likely]]
+  if (!watched()) [[likely]]
     return;
   const std::string name = verb == Verb::copy ? "copy" : name_of(verb, w), text = describe(a...);
   line.emplace(tables[device]->name + (' ' + name) + (text.empty() ? "" : " ") + text);
@@ -127,7 +127,7 @@ template <int D> void take_time(Device& table) {
   if constexpr (D == 0) { MT_CPU_VERBS(MT_TIME) }
 #undef MT_TIME
   // Memory of the CPU comes from free lists, and there is nothing to wait for: not worth a row.
-  if (D > 0 || logging) {
+  if (D > 0 || watched()) {
     table.alloc = Timed<D, &Device::alloc, Verb::alloc>::call;
     table.free = Timed<D, &Device::free, Verb::free>::call;
     table.sync = Timed<D, &Device::sync, Verb::sync>::call;

@@ -4,15 +4,32 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "engine/profile/profile.h"
 
 namespace mt::profile {
 
 constinit bool logging = false;
+thread_local VerbCalls* VerbCalls::current_ = nullptr;
+
+VerbCalls::VerbCalls() : before_(std::exchange(current_, this)) { watch_devices(); }
+VerbCalls::~VerbCalls() {
+  current_ = before_;
+  if (!current_ && depth() == 0) unwatch_devices();
+}
 
 VerbLine::~VerbLine() {
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - began_;
+  if (VerbCalls* const all = VerbCalls::current()) {
+    const Work now = work_so_far();
+    all->calls.push_back(
+        {std::move(text_),
+         took.count(),
+         {now.loops - work_.loops, now.pieces - work_.pieces, now.products - work_.products,
+          now.elements - work_.elements, now.threads}});
+    return;
+  }
   fmt::format_to(std::back_inserter(text_), " {:.1f} us\n", took.count());
   std::fwrite(text_.data(), 1, text_.size(),
               stderr);  // in one piece, between those of other threads

@@ -4,14 +4,38 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "engine/core/dtype.h"
 #include "engine/core/shape.h"
+#include "kernels/cpu/work.h"
 #include "kernels/device.h"
+#include "kernels/program.h"
 
 namespace mt::profile {
 
 extern constinit bool logging;
+
+/// One call of a verb: its line, and what the CPU did in it.
+struct VerbCall {
+  std::string text;
+  double microseconds;
+  Work work;
+};
+/// While it lives the calls of this thread's verbs are collected here; no lines are written of them.
+class VerbCalls {
+ public:
+  VerbCalls();
+  VerbCalls(const VerbCalls&) = delete;
+  ~VerbCalls();
+  static VerbCalls* current() { return current_; }
+  std::vector<VerbCall> calls;
+
+ private:
+  static thread_local VerbCalls* current_;
+  VerbCalls* const before_;
+};
+inline bool watched() { return logging || VerbCalls::current(); }
 
 /// The sizes that a verb's argument names; of reductions, scans and sorts the dimensions that they go
 /// along come last.
@@ -59,6 +83,13 @@ inline std::string describe(const Matmul& p) {
   if (p.batch_dims > 0) batch = to_string(Shape(p.batch_size, p.batch_dims)) + " of ";
   return fmt::format("{} {}({} x {}) by ({} x {})", dtype_name(p.dtype), batch, p.m, p.k, p.k, p.n);
 }
+inline std::string describe(const Run& r) {
+  const Program& p = *r.program;
+  int operations = 0;
+  for (int i = 0; i < p.count; ++i) operations += p.code[i].op >= 0 || p.code[i].op == kReduce;
+  return fmt::format("{} {} of {} operations{}", dtype_name(r.dtype), to_string(extent_of(r)),
+                     operations, p.by_rows ? " by rows" : "");
+}
 inline std::string describe() { return ""; }
 inline std::string describe(size_t bytes) { return fmt::format("{} bytes", bytes); }
 inline std::string describe(const void*, size_t bytes) { return describe(bytes); }
@@ -70,6 +101,7 @@ class VerbLine {
  public:
   explicit VerbLine(std::string text)
       : text_(std::move(text)),
+        work_(work_so_far()),
         began_(std::chrono::steady_clock::now()) {}
   VerbLine(const VerbLine&) = delete;
   VerbLine& operator=(const VerbLine&) = delete;
@@ -77,6 +109,7 @@ class VerbLine {
 
  private:
   std::string text_;
+  Work work_;
   std::chrono::steady_clock::time_point began_;
 };
 

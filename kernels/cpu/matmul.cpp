@@ -6,6 +6,7 @@
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/work.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -281,6 +282,7 @@ template <class T> bool blas_product(const openblas::Library& blas, const Produc
   gemm_of(blas, T())(kRowMajor, ta, tb, int(q.m), int(q.n), int(q.k), 1, q.a.at, lda, q.b.at, ldb,
                      T(q.accumulate), q.c.at, ldc);
   if (threads > 1) omp_set_num_threads(threads);
+  count_product();
   return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/jit_x64.h"
 #include "kernels/cpu/lower.h"
+#include "kernels/cpu/work.h"
 
 namespace mt {
 namespace {
@@ -64,9 +65,16 @@ const Code* native_code(const Program& p, Dtype dtype, uint64_t repeated) {
   return r.code;
 }
 
+size_t native_bytes(const Program& p, Dtype dtype, uint64_t repeated) {
+  const Code* const code = native_code(p, dtype, repeated);
+  return code ? code->bytes() : 0;
+}
+
 int64_t run_native(const Code& code, void* const* data, const double* numbers, int64_t from,
                    int64_t to) {
-  return code.run(data, numbers, from, to);
+  const int64_t done = code.run(data, numbers, from, to);
+  count_elements(done - from);
+  return done;
 }
 
 }  // namespace mt

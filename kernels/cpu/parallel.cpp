@@ -1,6 +1,8 @@
 // parallel.cpp -- the pool: how pieces are claimed, how workers and callers wait
 #include "kernels/cpu/parallel.h"
 
+#include "kernels/cpu/work.h"
+
 #include <linux/futex.h>
 #include <omp.h>
 #include <pthread.h>
@@ -10,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <climits>
 #include <cstdio>
@@ -108,6 +111,12 @@ constinit Pool pool;
 constinit thread_local bool inside = false;
 constinit thread_local int number = 0;
 
+struct Counts {
+  std::atomic<int64_t> loops{0}, pieces{0}, products{0}, elements{0};
+  std::atomic<uint64_t> workers{0};  // as bits
+};
+constinit Counts counts;
+
 bool take(uint32_t job, uint32_t groups, uint32_t& group) {
   uint64_t now = pool.claim.load(std::memory_order_acquire);
   while (uint32_t(now >> 32) == job && uint32_t(now) < groups) {
@@ -139,6 +148,7 @@ template <class Finished> uint32_t work(uint32_t job, const Finished& finished) 
     for (int64_t i = group * together; i < end && !mt_interrupted; ++i) piece(body, i);
     finished();
   }
+  if (mine > 0) counts.workers |= uint64_t(1) << std::min(number, 63);
   return mine;
 }
 
@@ -269,6 +279,12 @@ int cpu_threads() {
 }
 void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, most_cpu_threads()); }
 int worker_number() { return number; }
+Work work_so_far() {
+  return {counts.loops, counts.pieces, counts.products, counts.elements,
+          std::popcount(counts.workers.exchange(0))};
+}
+void count_product() { counts.products.fetch_add(1, std::memory_order_relaxed); }
+void count_elements(int64_t n) { counts.elements.fetch_add(n, std::memory_order_relaxed); }
 bool rest_workers() {
   if (inside || pool.busy.exchange(true, std::memory_order_acquire)) return false;
   close_region();
@@ -285,6 +301,8 @@ void spread_pieces(int64_t pieces, Piece piece, const void* body) {
     return;
   }
   inside = true;
+  ++counts.loops;
+  counts.pieces += pieces;
   post(pieces, piece, body);
   const uint32_t job = pool.posted, groups = pool.groups;
   const uint32_t mine = work(job, [] {});

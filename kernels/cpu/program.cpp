@@ -188,8 +188,8 @@ void run(const Run& r) {
   prepare(r, step);
   const uint64_t single = in.repeated();
   const Code* const code =
-      total * p.count >= kWorthCompiling ? native_code(p, r.dtype, single) : nullptr;
-  parallel((total + kGrain - 1) / kGrain, total * p.count > 2 * kGrain, [&](int64_t piece) {
+      total * p.count >= kNativeWork ? native_code(p, r.dtype, single) : nullptr;
+  parallel((total + kGrain - 1) / kGrain, total * p.count > kSpreadWork, [&](int64_t piece) {
     const int64_t begin = piece * kGrain, end = smaller(total, begin + kGrain);
     if (code) in.run_piece_native(*code, single, begin, end);
     else in.run_piece(begin, end);

@@ -20,8 +20,13 @@ local function holds(guards)
   return true
 end
 
---- The program for arguments of these kinds, made where there is none whose guards hold.
+--- The program for arguments of these kinds, made where there is none whose guards hold; without kinds for as many
+--- tensors as the function has arguments.
 local function program_for(record, kinds)
+  if not kinds then
+    kinds = {}
+    for i = 1, math.max(debug.getinfo(record.f, 'u').nparams, 1) do kinds[i] = 'tensor' end
+  end
   local key = table.concat(kinds, ' ')
   local list = record.programs[key]
   if not list then
@@ -59,6 +64,13 @@ local function sorted(record, n, ...)
   end
   if #tensors == 0 then core.fail('%s: none of the arguments is a tensor', record.name) end
   return tensors, numbers, kinds, out
+end
+
+compiled.program_for = program_for
+--- The program of a call with these arguments.
+function compiled.program_of(record, ...)
+  local _, _, kinds = sorted(record, select('#', ...), ...)
+  return program_for(record, kinds)
 end
 
 local function call(record, ...)
@@ -169,6 +181,8 @@ local function built_in(program)
   if text == head .. '%2 = mul %0, %1\nreturn %2\n' then return 'prod' end
 end
 
+compiled.built_in = built_in
+
 --- Pairs of neighbours along a dimension, again and again, until one element is left: a tree that depends on the
 --- size alone.
 local function reduce_pairs(pair, x, dim, identity)
@@ -195,7 +209,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
   function(f, identity)
     check_function('reduce', f)
     local pair, checked, name = compile('reduce', f), false, nil
-    return function(x, dim, keepdim)
+    local function reduction(x, dim, keepdim)
       if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
       if not checked then
         check_reduction(f, identity)
@@ -212,6 +226,8 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
       local y = reduce_pairs(pair, x, dim, identity)
       return keepdim and y or y:squeeze(dim)
     end
+    records[reduction] = {f = f, name = 'reduce', pair = records[pair]}
+    return reduction
   end)
 
 -- ---- fuse ---------------------------------------------------------------------------------------------

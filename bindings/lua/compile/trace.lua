@@ -504,8 +504,8 @@ local function attempt(f, kinds, name, frozen)
         arguments[i], number = Symbol(parts.leaf(s.builder, 'number', 128 + number)), number + 1
       end
     end
-    local joined = s:explore(s:clone(f, ''), arguments)
-    joined = s:join(joined, 1, #joined, 1)
+    local leaves = s:explore(s:clone(f, ''), arguments)
+    local joined = s:join(leaves, 1, #leaves, 1)
     if joined.n == 0 then core.fail('it returns nothing; return what an element becomes') end
     local values = {}
     for k = 1, joined.n do
@@ -517,8 +517,9 @@ local function attempt(f, kinds, name, frozen)
     end
     if #s.numbers > 128 then core.fail('it captures %d numbers; at most 128', #s.numbers) end
     local count = number > 0 and 128 + number or #s.numbers
-    local program, used = parts.finish(s.builder, values, inputs + #s.operands, count)
-    return {program = program, used = used, results = joined.n}
+    local program, used, folded, shared, simplified = parts.finish(s.builder, values, inputs + #s.operands, count)
+    return {program = program, used = used, results = joined.n, ways = #leaves, folded = folded, shared = shared,
+      simplified = simplified}
   end)
   session = before
   if not ok then return nil, result, s end

@@ -1,0 +1,112 @@
+// explain.cpp -- what mt.explain asks of an expression program: its operations, its code, its gradient
+#include <algorithm>
+#include <map>
+
+#include "bindings/functions/functions.h"
+#include "engine/compile/builder.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/jit_x64.h"
+#include "kernels/cpu/lower.h"
+#include "kernels/cpu/native.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/reductions.h"
+
+namespace mt::lua {
+namespace {
+
+const ir::Expression& expression_at(const Args& a, int i) {
+  if (!lua_islightuserdata(a.L, i)) a.wrong(i, "a program");
+  return *static_cast<const ir::Expression*>(lua_touserdata(a.L, i));
+}
+
+/// What the operations of a program read and write when they run one after the other, for each element.
+struct Moved {
+  int numbers = 0, bools = 0;
+};
+Moved moved_by(const Program& p) {
+  Moved m;
+  const auto count = [&m](const Instruction& c) { ++(c.is_bool ? m.bools : m.numbers); };
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    if (c.op < 0 && c.op != kReduce) continue;
+    if (!c.is_row) count(c);
+    for (int v : c.in)
+      if (v >= 0 && p.code[v].op != kConstant && p.code[v].op != kNumber && !p.code[v].is_row)
+        count(p.code[v]);
+  }
+  return m;
+}
+
+/// facts(program): its operations by name, what it reads and writes, from which sizes on it is compiled and
+/// spread over threads.
+int facts(Args& a) {
+  const ir::Expression& e = expression_at(a, 1);
+  const Program& p = e.program();
+  std::map<std::string, int> names;
+  int operations = 0, numbers = 0, bools = 0;
+  for (int i = 0; i < p.count; ++i) {
+    const Instruction& c = p.code[i];
+    if (c.op < 0 && c.op != kReduce) continue;
+    ++operations;
+    ++names[c.op < 0 ? "reduction" : op_row(c.op).info->name];
+  }
+  for (int k = 0; k < p.outputs; ++k) ++(e.is_bool(k) ? bools : numbers);
+  lua_State* L = a.L;
+  const auto set = [&a, L](const char* key, double value) {
+    a.push(value);
+    lua_setfield(L, -2, key);
+  };
+  const Moved moved = moved_by(p);
+  lua_newtable(L);
+  set("operations", operations), set("instructions", p.count), set("inputs", p.inputs);
+  set("numbers_out", numbers), set("bools_out", bools);
+  set("moved_numbers", moved.numbers), set("moved_bools", moved.bools);
+  set("native_from", double((kNativeWork + p.count - 1) / p.count));
+  set("spread_from", double(std::max(kSpreadWork / p.count, kGrain) + 1));
+  set("piece", double(kGrain));
+  lua_newtable(L);
+  for (const auto& [name, n] : names) set(name.c_str(), n);
+  lua_setfield(L, -2, "names");
+  a.push(p.by_rows), lua_setfield(L, -2, "by_rows");
+  return 1;
+}
+
+/// machine(program, dtype): the machine code for operands that are contiguous, its bytes, its
+/// instruction set; without code nothing.
+int machine(Args& a) {
+  const ir::Expression& e = expression_at(a, 1);
+  const Dtype dtype = a.dtype(2);
+  Isa isa;
+  ir::LaneProgram lanes;
+  if (!jit_isa(isa) || (dtype != Dtype::f32 && dtype != Dtype::f64)) return 0;
+  if (!lower(e.program(), dtype, lanes)) return 0;
+  a.push(machine_code(lanes, isa, 0));
+  a.push(double(native_bytes(e.program(), dtype, 0)));
+  a.push(std::string(isa == Isa::avx512 ? "AVX-512" : "AVX2"));
+  return 3;
+}
+
+/// gradient(program, wanted): the program of the gradients of the inputs in `wanted` (bits); nothing
+/// where they are zero.
+int gradient(Args& a) {
+  const ir::Expression::Gradient& g =
+      expression_at(a, 1).gradient(unsigned(lua_tointeger(a.L, 2)), 0);
+  if (!g.expression) return 0;
+  lua_pushlightuserdata(a.L, const_cast<ir::Expression*>(g.expression));
+  return 1;
+}
+
+const Entry kExplain[] = {
+    {"facts(..)", "What a program does and reads.", facts},
+    {"machine(..)", "A program's machine code: program, dtype.", machine},
+    {"gradient(..)", "The program of the gradients: program, wanted.", gradient},
+};
+
+}  // namespace
+
+void add_explain(lua_State* L) {
+  for (const Entry& e : kExplain) e.internal = true;
+  add(L, kExplain);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,279 @@
+-- explain.lua -- mt.explain: what was traced and compiled, and how a call ran: loops, threads, memory
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local compiled = require 'mtorch.compile.map'
+local parts = require('mtorch.compile.trace').parts
+
+local explain = {}
+
+--- Others who know a kind of function: describe(f, text, options, ...) adds lines to `text` and returns true, or
+--- returns nothing.
+explain.describers = {}
+--- What {show=..} adds for a compiled program: its text, for a program, a dtype and which inputs' gradients.
+explain.shows = {}
+
+-- ---- text --------------------------------------------------------------------------------------------
+
+local Text = {}
+Text.__index = Text
+function Text:line(format, ...)
+  self[#self + 1] = select('#', ...) > 0 and format:format(...) or format
+end
+local function plural(n, word) return ('%d %s%s'):format(n, word, n == 1 and '' or 's') end
+
+local function source_of(f)
+  local info = debug.getinfo(f, 'S')
+  local last = info.lastlinedefined > info.linedefined and '-' .. info.lastlinedefined or ''
+  return ('%s:%d%s'):format(info.short_src, info.linedefined, last)
+end
+
+local function time_text(us)
+  return us < 1e3 and ('%.1f us'):format(us) or ('%.2f ms'):format(us / 1e3)
+end
+local function bytes_text(n)
+  if n < 2 ^ 10 then return ('%d bytes'):format(n) end
+  if n < 2 ^ 20 then return ('%.1f KiB'):format(n / 2 ^ 10) end
+  return ('%.1f MiB'):format(n / 2 ^ 20)
+end
+local function value_text(x)
+  if type(x) == 'string' then return ('%q'):format(x) end
+  return (type(x) == 'number' or type(x) == 'boolean') and tostring(x) or core.describe(x)
+end
+
+-- ---- a run -------------------------------------------------------------------------------------------
+
+--- The verbs that fn(...) calls, without memory's; its time in microseconds.
+local function verbs_of(fn, ...)
+  local arguments, n = {...}, select('#', ...)
+  fn(...) -- traced, compiled and its memory touched
+  local began = core.time()
+  fn(...)
+  local us = (core.time() - began) * 1e6
+  local verbs = {}
+  for _, v in ipairs(core.verbs_call(function() fn(unpack(arguments, 1, n)) end)) do
+    if not v.text:find '^%S+ alloc ' and not v.text:find '^%S+ free' and not v.text:find '^%S+ sync' then
+      verbs[#verbs + 1] = v
+    end
+  end
+  return verbs, us
+end
+
+--- How a verb used the CPU.
+local function way_of(v)
+  local ways = {}
+  if v.text:find '^cpu run ' then ways[1] = v.elements > 0 and 'machine code' or 'interpreter' end
+  if v.text:find '^cpu matmul ' then
+    ways[1] = v.products > 0 and ('OpenBLAS (%s)'):format(plural(v.products, 'product')) or "mtorch's own kernel"
+  end
+  if v.text:find '^cpu ' then
+    local all = mt.get_num_threads()
+    ways[#ways + 1] = v.loops == 0 and 'on the calling thread' or ('%s for %s%s'):format(plural(v.pieces, 'piece'),
+      plural(all, 'thread'), v.threads < math.min(all, v.pieces) and (', %d came in time'):format(v.threads) or '')
+  end
+  return table.concat(ways, ', ')
+end
+
+local function describe_run(text, verbs, us)
+  text:line('ran: %s, %s', time_text(us), #verbs == 0 and 'without a verb of a device' or
+    ('%s on %s'):format(plural(#verbs, 'verb'), plural(mt.get_num_threads(), 'thread')))
+  for _, v in ipairs(verbs) do
+    local way = way_of(v)
+    text:line('  %s: %s%s', v.text, way == '' and '' or way .. ', ', time_text(v.us))
+  end
+end
+
+-- ---- a compiled program ------------------------------------------------------------------------------
+
+local function counts_text(names)
+  local list = {}
+  for name, n in pairs(names) do list[#list + 1] = {name, n} end
+  table.sort(list, function(a, b)
+    if a[2] ~= b[2] then return a[2] > b[2] end
+    return a[1] < b[1]
+  end)
+  for i, pair in ipairs(list) do list[i] = pair[2] .. ' ' .. pair[1] end
+  return table.concat(list, ', ')
+end
+
+local function describe_captured(text, made)
+  for k, n in ipairs(made.numbers) do
+    if made.used[k] then
+      text:line("captured: '%s' = %s is a parameter, read again at every call", n.name, value_text(n.read()))
+    end
+  end
+  for _, o in ipairs(made.operands) do
+    text:line("captured: '%s' is a 0-d tensor, an operand with a gradient", o.name)
+  end
+  for _, g in ipairs(made.guards) do
+    if type(g.value) ~= 'function' then
+      text:line("captured: '%s' = %s is a guard: traced again when it changes", g.name, value_text(g.value))
+    end
+  end
+end
+
+local item_sizes = {float64 = 8, int64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1, int16 = 2}
+
+--- The program that was made for these arguments, in a few lines.
+local function describe_program(text, made, dtype, elements)
+  local facts = parts.facts(made.program)
+  text:line('traced: %s, %s, %s%s', plural(made.inputs, 'tensor'), plural(made.results, 'result'),
+    plural(made.ways, 'way') .. ' through it', made.ways > 1 and ', joined by where' or '')
+  describe_captured(text, made)
+  text:line('program: %s (%s)', plural(facts.operations, 'operation'), counts_text(facts.names))
+  text:line('  spared while tracing all ways: %d of constants, %d known already, %d such as x * 1', made.folded,
+    made.shared, made.simplified)
+  for k = 1, made.inputs do
+    local gradient = parts.gradient(made.program, 2 ^ (k - 1))
+    text:line('  gradient by input %d: %s', k, plural(gradient and parts.facts(gradient).operations or 0, 'operation'))
+  end
+  local _, code_bytes, isa = parts.machine(made.program, dtype)
+  text:line('loops: one over all elements, in pieces of %d; parallel from %d elements on', facts.piece,
+    facts.spread_from)
+  local native = code_bytes and code_bytes > 0 and ('machine code (%s, %s) from %d elements on, else ')
+    :format(isa, bytes_text(code_bytes), facts.native_from) or ''
+  text:line('  %sthe interpreter: one operation after the other on each block in the cache', native)
+  local item = item_sizes[dtype] or 4
+  local fused = (facts.inputs + facts.numbers_out) * item + facts.bools_out
+  local eager = facts.moved_numbers * item + facts.moved_bools
+  text:line('memory: %s an element read and written; one operation after the other: %s, %.1f times', bytes_text(fused),
+    bytes_text(eager), eager / fused)
+  if elements then
+    text:line('  of %d elements: %s instead of %s', elements, bytes_text(fused * elements),
+      bytes_text(eager * elements))
+  end
+end
+
+function explain.shows.program(program, _, inputs)
+  local list = {parts.text(program)}
+  for k = 1, inputs do
+    local gradient = parts.gradient(program, 2 ^ (k - 1))
+    if gradient then list[#list + 1] = ('the gradient by input %d:\n%s'):format(k, parts.text(gradient)) end
+  end
+  return table.concat(list)
+end
+function explain.shows.machine(program, dtype)
+  local listing, bytes = parts.machine(program, dtype)
+  return listing and bytes > 0 and listing or ('no machine code of %s: the interpreter runs it'):format(dtype)
+end
+function explain.shows.cuda(program, dtype)
+  return parts.cuda_text(program, dtype, 0) or ('no CUDA C of %s: operations are composed there'):format(dtype)
+end
+
+-- ---- kinds of functions --------------------------------------------------------------------------------
+
+--- The first tensor's dtype, the elements of all of them broadcast.
+local function extent_of(...)
+  local dtype, elements
+  local list = {}
+  for i = 1, select('#', ...) do
+    local x = select(i, ...)
+    if mt.is_tensor(x) then
+      dtype = dtype or x.dtype
+      list[#list + 1] = x:detach()
+    end
+  end
+  if #list > 0 then elements = (mt.broadcast_tensors(unpack(list))):numel() end
+  return dtype or 'float32', elements
+end
+
+local function describe_map(f, record, text, options, ...)
+  text:line('%s of the function at %s', record.name, source_of(record.f))
+  local n = select('#', ...)
+  local made, dtype, elements
+  if n > 0 then
+    made = compiled.program_of(record, ...)
+    dtype, elements = extent_of(...)
+  else
+    made, dtype = compiled.program_for(record, nil), 'float32'
+  end
+  describe_program(text, made, dtype, elements)
+  if n > 0 then describe_run(text, verbs_of(f, ...)) end
+  if options.show then text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs)) end
+end
+
+local function describe_reduce(f, record, text, options, ...)
+  text:line('reduce of the function at %s', source_of(record.f))
+  local made = compiled.program_for(record.pair, {'tensor', 'tensor'})
+  local x, dim = ...
+  local name = compiled.built_in(made.program)
+  local dtype = x and x.dtype or 'float32'
+  describe_program(text, made, dtype)
+  if name then
+    text:line('reduction: f is %s; the loops of that reduction run', name)
+  elseif x then
+    local size = dim and x:size(dim) or x:numel()
+    local levels = size > 1 and math.ceil(math.log(size) / math.log(2)) or 0
+    text:line('reduction: a tree of pairs, %s over %d elements: the order depends on the size alone, not on threads',
+      plural(levels, 'level'), size)
+  else
+    text:line 'reduction: a tree of pairs; the order depends on the size alone, not on threads'
+  end
+  if x then describe_run(text, verbs_of(f, ...)) end
+  if options.show then text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs)) end
+end
+
+local function describe_fuse(f, record, text, _, ...)
+  text:line('fuse of the function at %s', source_of(record.f))
+  if select('#', ...) == 0 then return text:line 'give it arguments, mt.explain(f, x), to see what ran' end
+  describe_run(text, verbs_of(f, ...))
+  local eager, us = verbs_of(record.f, ...)
+  text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
+end
+
+local function describe_call(f, text, ...)
+  local signature = core.entry(f)
+  text:line('%s: run once', signature and 'mt.' .. signature:match '^[%w_]+' or 'the function at ' .. source_of(f))
+  describe_run(text, verbs_of(f, ...))
+end
+
+-- ---- mt.explain ----------------------------------------------------------------------------------------
+
+local function names_of_shows()
+  local names = {}
+  for name in pairs(explain.shows) do names[#names + 1] = "'" .. name .. "'" end
+  table.sort(names)
+  return table.concat(names, ', ')
+end
+
+--- The options at the end of the arguments, and how many come before.
+local function options_of(...)
+  local n = select('#', ...)
+  local last = n > 0 and (select(n, ...))
+  if type(last) ~= 'table' or mt.is_tensor(last) or last[1] ~= nil then return {}, n end
+  for key in pairs(last) do
+    if key ~= 'show' then core.fail("explain: unknown option '%s'; there is 'show'", tostring(key)) end
+  end
+  if last.show and not explain.shows[last.show] then
+    core.fail("explain: show is '%s'; it can be %s", tostring(last.show), names_of_shows())
+  end
+  return last, n - 1
+end
+
+local function describe(f, options, ...)
+  local text, record = setmetatable({}, Text), compiled.records[f]
+  for _, other in ipairs(explain.describers) do
+    if other(f, text, options, ...) then return text end
+  end
+  if type(f) ~= 'function' then core.fail('explain: it takes a function, got %s', core.describe(f)) end
+  if record and record.name == 'fuse' then describe_fuse(f, record, text, options, ...)
+  elseif record and record.pair then describe_reduce(f, record, text, options, ...)
+  elseif record then describe_map(f, record, text, options, ...)
+  elseif options.show then core.fail("explain: show='%s' is for compiled functions: mt.map, mt.zip, mt.reduce",
+    options.show)
+  else describe_call(f, text, ...) end
+  return text
+end
+
+explain.explain = core.declare('explain(fn, ..)',
+  'What fn does when it is called with these arguments, printed and returned as text: of a function compiled by ' ..
+  'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function the verbs of the ' ..
+  "device that ran, over how many pieces and threads. {show='program'}, {show='machine'} or {show='cuda'} at the end adds that of " ..
+  'the compiled function. mt.explain(mt.matmul, a, b)', function(f, ...)
+    local options, n = options_of(...)
+    local arguments = {...}
+    local text = table.concat(describe(f, options, unpack(arguments, 1, n)), '\n'):gsub('\n+$', '')
+    print(text)
+    return text
+  end)
+
+return explain

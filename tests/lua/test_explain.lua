@@ -1,0 +1,131 @@
+-- test_explain.lua -- mt.explain: what it says of compiled functions, of reductions and of built-in ones
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, raises = t.test, t.eq, t.raises
+
+local printed
+local print_before = print
+--- The text of mt.explain(...), which it prints too.
+local function explained(...)
+  rawset(_G, 'print', function(text) printed = text end)
+  local ok, text = pcall(mt.explain, ...)
+  rawset(_G, 'print', print_before)
+  if not ok then error(text, 0) end
+  eq(printed, text)
+  return text
+end
+local function has(text, ...)
+  for _, pattern in ipairs{...} do
+    if not text:find(pattern) then error(('no %q in %s'):format(pattern, text), 2) end
+  end
+end
+local function lacks(text, pattern)
+  if text:find(pattern) then error(('%q in %s'):format(pattern, text), 2) end
+end
+
+test('a compiled function: captured values, ways, operations, gradients', function()
+  local k, flag, cfg, unread = 0.75, true, {list = {1, 2}}, 3
+  local slope = mt.tensor(0.25)
+  local f = mt.zip(function(a, b)
+    local _ = unread * a
+    local s = 2 * 3 * a * 1
+    for i = 1, #cfg.list do s = s + cfg.list[i] end
+    if flag and a > b then return math.exp(-a * a) * k + s end
+    return math.exp(-a * a) + slope
+  end)
+  local text = explained(f, mt.randn(30, 40), mt.randn(40))
+  has(text, 'zip of the function at [^\n]*test_explain.lua:%d+%-%d+\n',
+    'traced: 2 tensors, 1 result, 2 ways through it, joined', "'k' = 0.75 is a parameter",
+    "'cfg.list%[1%]' = 1 is a parameter", "'flag' = true is a guard", "'#cfg.list' = 2 is a guard",
+    "'slope' is a 0%-d tensor", 'program: 11 operations %(4 add, 3 mul, 1 exp, 1 lt, 1 neg, 1 where%)',
+    ' 2 such as x %* 1', 'gradient by input 1: %d+ operations', 'of 1200 elements', 'ran: ',
+    'cpu run float32 %(30 x 40%) of 11 operations: ')
+  lacks(text, 'unread')
+  k, flag = 2, false
+  text = explained(f, mt.randn(3), mt.randn(3))
+  has(text, '1 way through it\n', "'flag' = false is a guard")
+  lacks(text, "'k'")
+  eq(unread, 3)
+end)
+
+test('without arguments it is traced for its own number of tensors', function()
+  local text = explained(mt.map(function(a) return a * a end))
+  has(text, 'traced: 1 tensor, 1 result, 1 way through it\n', 'program: 1 operation %(1 mul%)',
+    'memory: 8 bytes an element read and written; one operation after the other: 12 bytes, 1.5 times')
+  lacks(text, 'ran:')
+  has(explained(mt.zip(function(a, b, c) return a * b * c end)), 'traced: 3 tensors',
+    '16 bytes an element .* 24 bytes, 1.5')
+end)
+
+test('what is parallel, from which size on', function()
+  local before = mt.get_num_threads()
+  mt.set_num_threads(2)
+  local f = mt.map(function(a) return a * a + 1 end)
+  local small, large = explained(f, mt.randn(32768)), explained(f, mt.randn(200000))
+  mt.set_num_threads(before)
+  local from = tonumber(large:match 'parallel from (%d+) elements on')
+  assert(from > 32768 and from <= 200000, from)
+  has(small, 'cpu run float32 %(32768%) of 2 operations: [^\n]*on the calling thread')
+  has(large, 'cpu run float32 %(200000%) of 2 operations: [^\n]*7 pieces for 2 threads')
+end)
+
+test('the program and the machine code', function()
+  local f = mt.map(function(a)
+    return math.exp(a) * 2
+  end)
+  local line = debug.getinfo(1, 'l').currentline - 2
+  has(explained(f, {show = 'program'}), '%%1 = exp %%0 +; line ' .. line .. '\n', 'the gradient by input 1:\n.*return')
+  has(explained(f, mt.randn(5, 'float64'), {show = 'program'}), 'return %%')
+  local text = explained(f, mt.ones(10000), {show = 'machine'})
+  if text:find 'machine code %(AVX' then has(text, 'v%a+ps', 'line ' .. line)
+  else has(text, 'no machine code of float32') end
+  has(explained(f, mt.ones({4}, {dtype = 'int64'}), {show = 'machine'}), 'no machine code of int64')
+  has(explained(f, mt.ones(4), {show = 'cuda'}), '__global__', 'line ' .. line)
+end)
+
+test('reductions: those that are built in, and trees', function()
+  local x = mt.randn(50, 40)
+  has(explained(mt.reduce(function(a, b) return a + b end, 0), x, 2), 'reduce of the function at',
+    'f is sum; the loops', 'cpu reduce sum float32 %(50 x 40%)')
+  local text = explained(mt.reduce(function(a, b) return math.max(a, b) end, -math.huge), x)
+  has(text, 'a tree of pairs, 11 levels over 2000 elements', 'cpu run float32 %(1000%) of 2 operations')
+end)
+
+test('functions that are not compiled: verbs, threads, the kernel of a product', function()
+  local before = mt.get_num_threads()
+  mt.set_num_threads(2)
+  local a, b = mt.randn(300, 300), mt.randn(300, 300)
+  local large, small = explained(mt.matmul, a, b), explained(mt.matmul, a:narrow(1, 1, 4), b)
+  mt.set_num_threads(before)
+  has(large, 'mt.matmul: run once\n',
+    'cpu matmul float32 %(300 x 300%) by %(300 x 300%): OpenBLAS %(%d products?%), %d+ pieces for 2')
+  has(small, "%(4 x 300%) by %(300 x 300%): mtorch's own kernel, ")
+  has(explained(mt.relu, a), 'mt.relu: run once', '1 verb on', 'cpu map relu float32 %(90000%): ')
+  has(explained(function(x) return (x * 2 + 1):sum() end, a), 'the function at [^\n]*test_explain.lua:%d+: run once',
+    '3 verbs on', 'map mul', 'map add', 'reduce sum')
+  local fused = mt.fuse(function(x) return (x * 2 + 1):sum(2) end)
+  has(explained(fused, a), 'fuse of the function at', 'cpu run float32 %(300 x 300%) of %d operations by rows',
+    'one operation after the other: [^\n]*3 verbs')
+end)
+
+test('the log and a recording go on', function()
+  local rows = mt.profile(function()
+    explained(mt.relu, mt.ones(4))
+    return mt.ones(4):exp()
+  end, {quiet = true})
+  local names = {}
+  for _, row in ipairs(rows) do names[row.name] = true end
+  assert(names['cpu: map exp'] and names['cpu: map relu'], 'the recording lost what came after')
+end)
+
+test('wrong arguments', function()
+  raises(function() mt.explain(3) end, 'explain: it takes a function, got 3')
+  raises(function() mt.explain(mt.relu, mt.ones(2), {show = 'program'}) end, "show='program' is for compiled functions")
+  raises(function() mt.explain(mt.map(function(a) return a end), {show = 'poem'}) end,
+    "explain: show is 'poem'; it can be 'cuda', 'machine', 'program'")
+  raises(function() mt.explain(mt.relu, mt.ones(2), {shows = 1}) end, "unknown option 'shows'; there is 'show'")
+  raises(function() mt.explain(mt.map(function(a) return a end), 'x') end, 'map: argument 1 must be')
+  raises(function() mt.explain(mt.map(function(a) return print(a) end)) end, 'map: print in a compiled function')
+end)
+
+t.finish()
