@@ -5,8 +5,8 @@
 --
 -- The lecture asks why Python is slow: calls, types, loops. Here the same function of numbers is called for each
 -- element by a Lua loop, first through tensors' methods, then through a typed pointer that LuaJIT compiles; then it is
--- written as operations of whole tensors, each of which reads and writes memory; then mt.map traces it once and runs a program
--- of all its operations block by block, or as machine code.
+-- written as operations of whole tensors, each of which reads and writes memory; then mt.map traces it once and runs
+-- a program of all its operations block by block, or as machine code.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 

@@ -267,8 +267,8 @@ end
 explain.explain = core.declare('explain(fn, ..)',
   'What fn does when it is called with these arguments, printed and returned as text: of a function compiled by ' ..
   'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function the verbs of the ' ..
-  "device that ran, over how many pieces and threads. {show='program'}, {show='machine'} or {show='cuda'} at the end adds that of " ..
-  'the compiled function. mt.explain(mt.matmul, a, b)', function(f, ...)
+  "device that ran, over how many pieces and threads. {show='program'}, {show='machine'} or {show='cuda'} at the " ..
+  'end adds that of the compiled function. mt.explain(mt.matmul, a, b)', function(f, ...)
     local options, n = options_of(...)
     local arguments = {...}
     local text = table.concat(describe(f, options, unpack(arguments, 1, n)), '\n'):gsub('\n+$', '')

@@ -208,15 +208,16 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
   'gradients. mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)',
   function(f, identity)
     check_function('reduce', f)
-    local pair, checked, name = compile('reduce', f), false, nil
+    local pair, checked, program, name = compile('reduce', f), false, nil, nil
+    local simple = records[pair].simple
     local function reduction(x, dim, keepdim)
       if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
       if not checked then
         check_reduction(f, identity)
         checked = true
       end
-      local made = program_for(records[pair], {'tensor', 'tensor'})
-      name = built_in(made.program)
+      local now = simple[2] or program_for(records[pair], {'tensor', 'tensor'}).program
+      if now ~= program then program, name = now, built_in(now) end
       if name and x:numel() > 0 then
         if dim == nil then return x[name](x) end
         return x[name](x, dim, keepdim or false)
