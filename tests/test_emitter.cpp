@@ -216,6 +216,7 @@ template <class T> class Generator {
 };
 
 bool runs(Isa isa) {
+  if (std::getenv("MTORCH_JIT")) return false;
   return isa == Isa::avx512
              ? __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                    __builtin_cpu_supports("avx512vl")

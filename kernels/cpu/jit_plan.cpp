@@ -132,8 +132,14 @@ void Plan::expand_scale(int item) {
       return int32_t(out.size() - 1);
     };
     if (x.op == LaneOp::scale) {
-      const int32_t n = add(LaneOp::add, x.in[1], add(LaneOp::constant, -1, -1, round));
-      const int32_t offset = add(LaneOp::constant, -1, -1, (round - 2 * bias) & all);
+      const LaneInstruction whole = out[size_t(x.in[1])];  // often n - c with a c like `round`
+      const bool known = whole.op == LaneOp::sub &&
+                         out[size_t(whole.in[1])].op == LaneOp::constant &&
+                         out[size_t(whole.in[1])].bits >> mantissa == round >> mantissa;
+      const uint64_t zero = known ? out[size_t(whole.in[1])].bits : round;
+      const int32_t n =
+          known ? whole.in[0] : add(LaneOp::add, x.in[1], add(LaneOp::constant, -1, -1, round));
+      const int32_t offset = add(LaneOp::constant, -1, -1, (zero - 2 * bias) & all);
       const int32_t k = add(LaneOp::isub, n, offset), half = add(LaneOp::shr, k, -1, 1);
       const int32_t up = add(LaneOp::shl, half, -1, uint64_t(mantissa));
       const int32_t down = add(LaneOp::shl, add(LaneOp::isub, k, half), -1, uint64_t(mantissa));
