@@ -13,7 +13,7 @@ t.test('there are examples', function() assert(#examples > 0) end)
 for i, code in ipairs(examples) do
   t.test('example ' .. i, function()
     local printed = {}
-    local chunk = assert(loadstring(code, '=README example ' .. i))
+    local chunk = assert(loadstring(code)) -- named by its text, which kernels are read from
     setfenv(chunk, setmetatable({print = function(...) printed[#printed + 1] = {...} end}, {__index = _G}))
     chunk()
     assert(#printed > 0, 'it prints nothing')
