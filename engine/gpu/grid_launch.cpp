@@ -69,10 +69,6 @@ CudaCode compile_grid(const grid::Kernel& kernel, int arch) {
 void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
   check_alive(d);
   if (!modules_of(d)) fail("{}: {} has no way to load code", l.kernel.name, d.name);
-  for (const grid::Tensor& t : l.kernel.tensors)
-    if (is_half(t.dtype))
-      fail("{}: '{}' is a tensor of {}, which grid kernels do not take on a GPU; use x:float()",
-           l.kernel.name, t.name, dtype_name(t.dtype));
   if (!l.compiled) l.compiled = std::make_shared<Compiled>();
   const auto compiled = std::static_pointer_cast<Compiled>(l.compiled);
   Compiled::Place& place = compiled->places[&d];
