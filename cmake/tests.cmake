@@ -173,13 +173,22 @@ add_test(NAME script.matmul_ladder_without COMMAND mtorch scripts/matmul_ladder.
 set_tests_properties(script.matmul_ladder_without PROPERTIES
   PASS_REGULAR_EXPRESSION "on a GPU -+\nskipped: .*\n.*\\| matmul \\|")
 # Those of the GPU in small, with the kernels run on the CPU.
-foreach(script "threads --n 2000" "reduce --largest 5000" "matmul --largest 64 --rows 40" "conv2d --height 40 --width 50")
+foreach(script "threads --n 2000 --cpu 2000" "reduce --largest 5000" "matmul --largest 64 --rows 40 --size 64" "conv2d --height 40 --width 50")
   separate_arguments(words UNIX_COMMAND "${script}")
   list(POP_FRONT words name)
   add_test(NAME script.cuda_${name} COMMAND mtorch --threads 1 ${CMAKE_SOURCE_DIR}/scripts/cuda_${name}.lua ${words}
     --runs 1 --csv ${CMAKE_BINARY_DIR}/cuda_${name}.csv --plot ${CMAKE_BINARY_DIR}/cuda_${name}.svg)
-  set_tests_properties(script.cuda_${name} PROPERTIES PASS_REGULAR_EXPRESSION "right.*table: .*csv|skipped: .*NVRTC"
+  set_tests_properties(script.cuda_${name} PROPERTIES PASS_REGULAR_EXPRESSION "GPU: .*right.*table: .*csv|skipped: .*NVRTC"
     ENVIRONMENT "MTORCH_CUDA_PLUGIN=$<TARGET_FILE:mtorch_cuda_emulated>;MTORCH_CACHE=off")
+endforeach()
+# And without a GPU: the kernels in Lua on the CPU, each checked.
+foreach(script "threads --cpu 5000" "matmul --size 128" "conv2d --height 40 --width 50")
+  separate_arguments(words UNIX_COMMAND "${script}")
+  list(POP_FRONT words name)
+  add_test(NAME script.cuda_${name}_cpu COMMAND mtorch ${CMAKE_SOURCE_DIR}/scripts/cuda_${name}.lua ${words} --runs 1
+    --csv ${CMAKE_BINARY_DIR}/${name}.csv --plot "")
+  set_tests_properties(script.cuda_${name}_cpu PROPERTIES ENVIRONMENT MTORCH_CUDA_PLUGIN=none
+    PASS_REGULAR_EXPRESSION "right.*out of bounds.*table: .*_cpu.csv\nskipped: the rest")
 endforeach()
 add_test(NAME script.puzzles COMMAND mtorch scripts/puzzles.lua --solutions --runs 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})

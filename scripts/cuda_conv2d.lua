@@ -1,19 +1,142 @@
--- cuda_conv2d.lua -- a small filter over a large image on a GPU: naive, shared memory, constant memory
+-- cuda_conv2d.lua -- a small filter over a large image by grid kernels: naive, shared memory, constant memory
 --
 --   mtorch scripts/cuda_conv2d.lua                     a table, a CSV file and a graph
 --   mtorch scripts/cuda_conv2d.lua --compile           only compiles the kernels: needs no GPU
 --
 -- out[row][column] is the sum of the filter's elements times the image's around (row, column); outside
--- of the image there are zeros. The image has 1000 x 2000 pixels, the filter 3 x 3.
+-- of the image there are zeros. The image has 1000 x 2000 pixels, the filter 3 x 3. Each kernel is
+-- written twice: in Lua, which runs on the CPU as well, and in CUDA C, which needs a GPU.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
   height = 1000, width = 2000, runs = 5, compile = false, csv = 'cuda_conv2d.csv', plot = 'cuda_conv2d.svg',
 }
-lesson.needs_gpu(options)
+-- ---- in Lua ----------------------------------------------------------------------------------------
 
--- ---- the kernels -----------------------------------------------------------------------------------
+local TILE_X, TILE_Y, RADIUS = 32, 8, 1                -- a warp is a row of 32 pixels
+local ROOM_X, ROOM_Y = TILE_X + 2 * RADIUS, TILE_Y + 2 * RADIUS -- a tile with a rim of RADIUS around it
+
+-- Naive: a thread makes one pixel, and reads all it needs from global memory.
+local lua_naive = mt.kernel(function(m, f, out)
+  local column, row = grid(2)                          -- x runs along a row of the image
+  local r = math.floor(f.shape[1] / 2)                 -- how far the filter reaches
+  if row <= out.shape[1] and column <= out.shape[2] then
+    local sum = 0
+    for i = 1, f.shape[1] do
+      for j = 1, f.shape[2] do
+        local y, x = row - r + i - 1, column - r + j - 1 -- the pixel under the filter's element (i, j)
+        if y >= 1 and y <= m.shape[1] and x >= 1 and x <= m.shape[2] then
+          sum = sum + m[y][x] * f[i][j]
+        end
+      end
+    end
+    out[row][column] = sum
+  end
+end)
+
+-- The filter in constant memory, which serves a whole warp at once; RADIUS is a captured number.
+local lua_constant = mt.kernel(function(m, f, out)
+  local column, row = grid(2)
+  local filter = constant(f)
+  if row <= out.shape[1] and column <= out.shape[2] then
+    local sum = 0
+    for i = 0, 2 * RADIUS do
+      for j = 0, 2 * RADIUS do
+        local y, x = row - RADIUS + i, column - RADIUS + j
+        if y >= 1 and y <= m.shape[1] and x >= 1 and x <= m.shape[2] then
+          sum = sum + m[y][x] * filter[i + 1][j + 1]
+        end
+      end
+    end
+    out[row][column] = sum
+  end
+end)
+
+-- A tile in shared memory with its rim: the threads of a block fetch it together, outside of the image
+-- as zeros; after that no thread asks where the image ends.
+local lua_shared = mt.kernel(function(m, f, out)
+  local column, row = grid(2)
+  local tile, filter = shared(ROOM_Y, ROOM_X), constant(f)
+  local row0, column0 = (block_idx.y - 1) * TILE_Y - RADIUS, (block_idx.x - 1) * TILE_X - RADIUS
+  local thread = (thread_idx.y - 1) * TILE_X + thread_idx.x
+  for place = thread, ROOM_X * ROOM_Y, TILE_X * TILE_Y do -- more places than threads
+    local down, right = math.floor((place - 1) / ROOM_X) + 1, (place - 1) % ROOM_X + 1
+    local y, x = row0 + down, column0 + right
+    local inside = y >= 1 and y <= m.shape[1] and x >= 1 and x <= m.shape[2]
+    tile[down][right] = inside and m[y][x] or 0
+  end
+  barrier()                                            -- all have written before anybody reads
+  if row <= out.shape[1] and column <= out.shape[2] then
+    local sum = 0
+    for i = 0, 2 * RADIUS do
+      for j = 0, 2 * RADIUS do
+        sum = sum + tile[thread_idx.y + i][thread_idx.x + j] * filter[i + 1][j + 1]
+      end
+    end
+    out[row][column] = sum
+  end
+end)
+
+local threads = {TILE_X, TILE_Y}
+local function blocks(h, w) return {mt.cdiv(w, TILE_X), mt.cdiv(h, TILE_Y)} end
+local function by_grid(kernel)
+  return function(m, f)
+    local out = mt.empty_like(m)
+    kernel[{blocks(m.shape[1], m.shape[2]), threads}](m, f, out)
+    return out
+  end
+end
+local function built_in(m, f)
+  local h, w = m.shape[1], m.shape[2]
+  return (mt.conv2d(m:view(1, 1, h, w), f:view(1, 1, 3, 3), nil, 1, 1):view(h, w))
+end
+local lua_steps = {{'Lua naive', by_grid(lua_naive)}, {'Lua constant filter', by_grid(lua_constant)},
+                   {'Lua shared tile', by_grid(lua_shared)}}
+local sizes = { {1, 1}, {16, 16}, {33, 45}, {48, 500}, {7, 1025}, {options.height, options.width} }
+local weights = mt.randn(3, 3)
+
+--- Each step against mt.conv2d on the CPU, for images that are no multiples of a tile, too.
+local function check(steps, device)
+  for _, size in ipairs(sizes) do
+    local m = mt.randn(size[1], size[2])
+    local wanted = built_in(m, weights)
+    for _, step in ipairs(steps) do
+      lesson.check(('%s %d x %d'):format(step[1], size[1], size[2]), step[2](m:to(device), weights:to(device)), wanted,
+        1e-5)
+    end
+  end
+  print(('all are right, for images of 1 x 1 to %d x %d'):format(options.height, options.width))
+end
+
+local function on_the_cpu()
+  print(('-- kernels in Lua on the CPU: %d x %d with 3 x 3 --'):format(options.height, options.width))
+  check(lua_steps, 'cpu')
+  -- A tile without its rim: the threads at its edges read beside it, which the check tells.
+  local rimless = mt.kernel(function(m, f, out)
+    local column, row = grid(2)
+    local tile = shared(TILE_Y, TILE_X)
+    tile[thread_idx.y][thread_idx.x] = m[row][column]
+    barrier()
+    out[row][column] = tile[thread_idx.y][thread_idx.x + 1] * f[2][3]
+  end, {check = true})
+  local small = mt.zeros(TILE_Y, TILE_X)
+  local out = small:clone()
+  lesson.fails('a tile without its rim', 'out of bounds', function() rimless[{1, threads}](small, weights, out) end)
+  local m, rows = mt.rand(options.height, options.width), {}
+  for i, step in ipairs {lua_steps[1], lua_steps[2], lua_steps[3], {'mt.conv2d', built_in}} do
+    local us = lesson.device_microseconds('cpu', function() step[2](m, weights) end, options.runs)
+    rows[i] = {step[1], us, 8 * m:numel() / us / 1e3}
+    rows[i][4] = rows[1][2] / us
+  end
+  lesson.table({'step', 'us', 'GB/s', 'times Lua naive'}, rows,
+    options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
+end
+
+if not options.compile then on_the_cpu() end
+lesson.needs_gpu(options, 'the rest of this script')
+
+-- ---- the kernels in CUDA C -------------------------------------------------------------------------
 
 -- Naive: a thread makes one pixel, and reads all it needs from global memory. For 3 x 3 that is 9
 -- reads a pixel, of which the caches serve all but one.
@@ -90,7 +213,6 @@ conv2d_shared(const float* m, float* out, int m_h, int m_w) {
 }
 ]]
 
-local TILE_X, TILE_Y, RADIUS = 32, 8, 1                -- a warp is a row of 32 pixels
 -- `rank`: tensors of any other number of dimensions are refused before anything is launched.
 local k = lesson.kernels(options, {
   {source = naive_source, name = 'conv2d_k', rank = {m = 2, f = 2, out = 2}},
@@ -100,9 +222,6 @@ local k = lesson.kernels(options, {
 })
 
 -- ---- launches --------------------------------------------------------------------------------------
-
-local function blocks(h, w) return {mt.cdiv(w, TILE_X), mt.cdiv(h, TILE_Y)} end
-local threads = {TILE_X, TILE_Y}
 
 local function naive(m, f)
   local h, w = m.shape[1], m.shape[2]
@@ -121,28 +240,17 @@ local function with_constant(kernel)
     return out
   end
 end
-local constant, shared = with_constant(k.conv2d_constant), with_constant(k.conv2d_shared)
-local function built_in(m, f)
-  local h, w = m.shape[1], m.shape[2]
-  return (mt.conv2d(m:view(1, 1, h, w), f:view(1, 1, 3, 3), nil, 1, 1):view(h, w))
-end
-local steps = {{'naive', naive}, {'constant filter', constant}, {'shared tile', shared}, {'mt.conv2d', built_in}}
+local constant_filter, shared_tile = with_constant(k.conv2d_constant), with_constant(k.conv2d_shared)
+local steps = {{'naive', naive}, {'constant filter', constant_filter}, {'shared tile', shared_tile},
+               {'mt.conv2d', built_in}, unpack(lua_steps)}
 
 -- ---- are they right? -------------------------------------------------------------------------------
 
-local f = mt.randn(3, 3)
-for _, size in ipairs { {1, 1}, {16, 16}, {33, 45}, {48, 500}, {7, 1025}, {options.height, options.width} } do
-  local m = mt.randn(size[1], size[2])
-  local wanted = built_in(m, f)
-  for _, step in ipairs(steps) do
-    lesson.check(('%s %d x %d'):format(step[1], size[1], size[2]), step[2](m:cuda(), f:cuda()), wanted, 1e-5)
-  end
-end
-print('all are right, for images of 1 x 1 to ' .. options.height .. ' x ' .. options.width)
+check(steps, 'cuda')
 
 -- The notebook's own mistake: an image of 1 x h x w given to a kernel for h x w. There it ran, with a
 -- height of 1 and a width of h; here the call says what is wrong.
-local m, there = mt.rand(options.height, options.width):cuda(), f:cuda()
+local m, there = mt.rand(options.height, options.width):cuda(), weights:cuda()
 local ok, message = pcall(naive, m:view(1, options.height, options.width), there)
 assert(not ok, 'a 3-d image was not refused')
 print('a 3-d image: ' .. message)
@@ -158,7 +266,7 @@ for _, step in ipairs(steps) do
   rows[#rows + 1] = {step[1], us, 8 * m:numel() / us / 1e3, first / us}
 end
 local m_cpu = m:cpu()
-local cpu = lesson.cpu_microseconds(function() built_in(m_cpu, f) end, options.runs)
+local cpu = lesson.cpu_microseconds(function() built_in(m_cpu, weights) end, options.runs)
 rows[#rows + 1] = {'CPU', cpu, 8 * m:numel() / cpu / 1e3, first / cpu}
 lesson.table({'step', 'us', 'GB/s', 'times naive'}, rows, options.csv)
 if options.plot ~= '' then

@@ -10,11 +10,13 @@ local function skip(why)
   os.exit(0)
 end
 
---- Where there is no GPU, says so and ends, unless the kernels are only to be compiled.
-function lesson.needs_gpu(options)
+--- Where there is no GPU, says so and ends, unless the kernels are only to be compiled. `rest` is what
+--- needs one: 'this script', or what comes after kernels in Lua, which ran on the CPU.
+function lesson.needs_gpu(options, rest)
   local usable, why = mt.cuda.is_available()
   if not usable and not options.compile then
-    skip('this script runs its kernels on an NVIDIA GPU, and ' .. why .. ' (--compile compiles them all the same)')
+    skip(('%s runs its kernels on an NVIDIA GPU, and %s (--compile compiles them all the same)'):format(
+      rest or 'this script', why))
   end
   if usable then print(('GPU: %s'):format(mt.cuda.device_name())) end
 end
@@ -72,6 +74,16 @@ function lesson.device_microseconds(device, fn, runs)
   local n = math.max(1, math.min(1000, math.floor(0.005 / math.max(core.time() - began, 1e-7))))
   local _, _, median = mt.timeit(fn, {n = n, runs = runs or 3, quiet = true})
   return median * 1e6
+end
+
+--- Runs fn, which must raise an error with `what` in it, and prints its message.
+function lesson.fails(title, what, fn)
+  local ok, message = pcall(fn)
+  message = tostring(message):gsub('^[^\n]-:%d+: ', '')
+  if ok or not message:find(what) then
+    error(('%s: %s was not found, but %s'):format(title, what, ok and 'nothing' or message), 0)
+  end
+  print(('%s: %s'):format(title, message))
 end
 
 --- Raises where a result on any device differs from what it should be.

@@ -1,19 +1,121 @@
--- cuda_matmul.lua -- matrix products on a GPU, each step explained: naive, shared memory, registers
+-- cuda_matmul.lua -- matrix products by grid kernels, each step explained: naive, shared memory, registers
 --
 --   mtorch scripts/cuda_matmul.lua                     tables, CSV files and a graph
+--   mtorch scripts/cuda_matmul.lua --size 1024         the largest product of the first table (on the CPU)
 --   mtorch scripts/cuda_matmul.lua --largest 2048      stops earlier than at 8192
 --   mtorch scripts/cuda_matmul.lua --compile           only compiles the kernels: needs no GPU
 --
 -- c = a b, where a is m x k, b is k x n and c is m x n, all row-major: the element in row i and column
--- j of a lies at a[i * k + j]. Every kernel is checked against the CPU or cuBLAS, then timed.
+-- j of a lies at a[i * k + j]. Every kernel is checked against the CPU or cuBLAS, then timed. The first
+-- kernels are written in Lua and run on the CPU as well; those in CUDA C need a GPU.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
-  largest = 8192, cpu = 2048, rows = 50000, runs = 5, compile = false,
+  largest = 8192, cpu = 2048, rows = 50000, size = 512, runs = 5, compile = false,
   csv = 'cuda_matmul.csv', plot = 'cuda_matmul.svg',
 }
-lesson.needs_gpu(options)
+-- ---- in Lua: from one cell to a grid ---------------------------------------------------------------
+
+--- One element of c, the work of one thread. Threads that have no element do nothing: the guard.
+local function cell(i, j, a, b, c)
+  if i <= c.shape[1] and j <= c.shape[2] then
+    local sum = 0
+    for k = 1, a.shape[2] do sum = sum + a[i][k] * b[k][j] end
+    c[i][j] = sum
+  end
+end
+
+-- The same function inlined into a grid kernel: each thread asks for its place in the grid. Here x runs
+-- along a row of c, so that neighbouring threads have neighbouring columns.
+local lua_naive = mt.kernel(function(a, b, c)
+  local j, i = grid(2)
+  cell(i, j, a, b, c)
+end)
+
+-- In tiles: a block makes 16 x 16 elements, and its threads fetch pieces of a and b into shared memory
+-- together, as the second kernel in CUDA C below does.
+local SIDE = 16
+local lua_tiled = mt.kernel(function(a, b, c)
+  local j, i = grid(2)
+  local x, y = thread_idx.x, thread_idx.y
+  local left, right = shared(SIDE, SIDE), shared(SIDE, SIDE)
+  local sum = 0
+  for step = 0, a.shape[2] - 1, SIDE do
+    left[y][x] = i <= a.shape[1] and step + x <= a.shape[2] and a[i][step + x] or 0
+    right[y][x] = step + y <= b.shape[1] and j <= b.shape[2] and b[step + y][j] or 0
+    barrier()                                          -- all have written before anybody reads
+    for k = 1, SIDE do sum = sum + left[y][k] * right[k][x] end
+    barrier()                                          -- all have read before anybody writes again
+  end
+  if i <= c.shape[1] and j <= c.shape[2] then c[i][j] = sum end
+end)
+
+-- The guard left out: an error with its line, and nothing outside of a tensor is touched.
+local lua_unguarded = mt.kernel(function(a, b, c)
+  local j, i = grid(2)
+  local sum = 0
+  for k = 1, a.shape[2] do sum = sum + a[i][k] * b[k][j] end
+  c[i][j] = sum
+end, {check = true})
+
+--- A product by a grid kernel: blocks of 16 x 16 threads, as many as cover c.
+local function by_grid(kernel)
+  return function(a, b)
+    local c = mt.empty({a.shape[1], b.shape[2]}, {device = a.device})
+    kernel[{ {mt.cdiv(b.shape[2], SIDE), mt.cdiv(a.shape[1], SIDE)}, {SIDE, SIDE} }](a, b, c)
+    return c
+  end
+end
+local lua_steps = {{'Lua', by_grid(lua_naive)}, {'Lua tiled', by_grid(lua_tiled)}}
+
+local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, our own and OpenBLAS on the CPU
+
+--- The way of the notebook: one cell, all cells as plain Lua, then threads; and what the guard is for.
+local function first_steps()
+  print('-- 5 digits of 784 pixels times 784 x 10 weights --')
+  local a, b = mt.rand(5, 784), mt.randn(784, 10)
+  local c, wanted = mt.zeros(5, 10), a:matmul(b)
+  cell(1, 1, a, b, c)
+  print(('one cell by hand: c[1][1] = %.4f'):format(c[1][1]:item()))
+  lesson.check('one cell', c[1][1], wanted[1][1], 1e-4)
+  mt.launch_kernel(cell, {5, 10}, a, b, c)             -- cell(i, j, a, b, c) for all 50, one after the other
+  lesson.check('mt.launch_kernel', c, wanted, 1e-4)
+  for _, step in ipairs(lua_steps) do lesson.check(step[1], step[2](a, b), wanted, 1e-4) end
+  print('mt.launch_kernel and the grid kernels: right')
+  lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{1, {16, 16}}](a, b, c) end)
+  local rows = {}
+  local function add(name, fn) rows[#rows + 1] = {name, lesson.device_microseconds('cpu', fn, options.runs)} end
+  add('mt.launch_kernel', function() mt.launch_kernel(cell, {5, 10}, a, b, c) end)
+  for _, step in ipairs(lua_steps) do add(step[1], function() step[2](a, b) end) end
+  add('mt.matmul', function() built_in(a, b) end)
+  for _, row in ipairs(rows) do row[3] = rows[1][2] / row[2] end
+  lesson.table({'5 x 784 times 784 x 10, on the CPU', 'us', 'times mt.launch_kernel'}, rows)
+end
+
+--- Products n x n on the CPU, in billions of operations a second.
+local function sizes_on_the_cpu()
+  print('\n-- n x n times n x n on the CPU: billions of multiplications and additions a second --')
+  local rows, n = {}, 64
+  while n <= options.size do
+    local a, b = mt.randn(n, n), mt.randn(n, n)
+    local row, wanted = {n}, built_in(a, b)
+    for _, step in ipairs {lua_steps[1], lua_steps[2], {'mt.matmul', built_in}} do
+      lesson.check(step[1], step[2](a, b), wanted, 1e-5 + 1e-6 * n)
+      row[#row + 1] = 2 * n ^ 3 / 1e3 / lesson.device_microseconds('cpu', function() step[2](a, b) end, options.runs)
+    end
+    rows[#rows + 1] = row
+    n = n * 2
+  end
+  lesson.table({'n', 'Lua', 'Lua tiled', 'mt.matmul'}, rows,
+    options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
+end
+
+if not options.compile then
+  first_steps()
+  sizes_on_the_cpu()
+end
+lesson.needs_gpu(options, 'the rest of this script')
 
 -- ---- naive: one thread, one element ----------------------------------------------------------------
 
@@ -151,9 +253,7 @@ local function registers(a, b)
   k.matmul_registers[{ {mt.cdiv(n, 128), mt.cdiv(m, 128)}, 256 }](a, b, c, m, n, inner)
   return c
 end
-local function built_in(a, b) return (a:matmul(b)) end -- cuBLAS on the GPU, our own and OpenBLAS on the CPU
-
-local steps = {{'naive', naive}, {'tiled', tiled}, {'registers', registers}, {'mt.matmul', built_in}}
+local steps = {{'naive', naive}, {'tiled', tiled}, {'registers', registers}, {'mt.matmul', built_in}, unpack(lua_steps)}
 
 --- Every product, against mt.matmul on the CPU where that does not take long, else on the GPU.
 local function check(a, b, a_cpu, b_cpu)
@@ -176,7 +276,7 @@ print('all products are right, of 1 x 1 to 500 x 10')
 -- ---- how fast, by size -----------------------------------------------------------------------------
 
 print('\n-- n x n times n x n: billions of multiplications and additions a second --')
-local titles, rows = {'n', 'naive', 'tiled', 'registers', 'mt.matmul', 'CPU'}, {}
+local titles, rows = {'n', 'naive', 'tiled', 'registers', 'mt.matmul', 'Lua', 'Lua tiled', 'CPU'}, {}
 local n = 64
 while n <= options.largest do
   local a_cpu, b_cpu = mt.randn(n, n), mt.randn(n, n)
@@ -187,7 +287,7 @@ while n <= options.largest do
   for c, step in ipairs(steps) do
     row[c + 1] = work / lesson.microseconds(function() step[2](a, b) end, options.runs)
   end
-  row[6] = on_cpu and work / lesson.cpu_microseconds(function() built_in(a_cpu, b_cpu) end, options.runs) or nil
+  row[8] = on_cpu and work / lesson.cpu_microseconds(function() built_in(a_cpu, b_cpu) end, options.runs) or nil
   rows[#rows + 1] = row
   n = n * 2
 end

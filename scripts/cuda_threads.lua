@@ -5,14 +5,87 @@
 --
 -- A kernel is a function that many threads of a GPU run at the same time. It is launched over a grid
 -- of blocks; a block is up to 1024 threads that sit close to each other. Each thread finds out who it
--- is from blockIdx and threadIdx, and does its part of the work.
+-- is from blockIdx and threadIdx, and does its part of the work. The first kernels are written in Lua:
+-- they run on the CPU as well. The same ones follow in CUDA C, which needs a GPU.
 local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
-  n = 2 ^ 24, runs = 5, compile = false, csv = 'cuda_threads.csv', plot = 'cuda_threads.svg',
+  n = 2 ^ 24, cpu = 2 ^ 20, runs = 5, compile = false, csv = 'cuda_threads.csv', plot = 'cuda_threads.svg',
 }
-lesson.needs_gpu(options)
+-- ---- in Lua --------------------------------------------------------------------------------------
+
+-- Every thread says its name: block_idx, then thread_idx, both from 1.
+local lua_names = mt.kernel(function()
+  print(block_idx.x, block_idx.y, thread_idx.x)
+end)
+-- Thread i adds ten to element i; grid(1) is (block_idx.x - 1) * block_dim.x + thread_idx.x. The grid has
+-- whole blocks, so the last threads may find no element: the guard sends them home.
+local lua_add_ten = mt.kernel(function(out, a)
+  local i = grid(1)
+  if i <= #out then out[i] = a[i] + 10 end
+end)
+local lua_unguarded = mt.kernel(function(out, a)
+  local i = grid(1)
+  out[i] = a[i] + 10
+end)
+-- Two dimensions: x runs along a row, y down the rows. Each thread writes its own name.
+local lua_name_tag = mt.kernel(function(out)
+  local column, row = grid(2)
+  if row <= out.shape[1] and column <= out.shape[2] then out[row][column] = row * 1000 + column end
+end)
+-- Two threads want the same element: a race, whose result depends on who comes last.
+local lua_race = mt.kernel(function(out, a)
+  local i = grid(1)
+  if i < #out then out[i] = out[i + 1] + a[i] end
+end, {check = true})
+
+local map_ten = mt.map(function(v) return v + 10 end)
+
+--- Names, guards and mistakes, on the CPU.
+local function in_lua()
+  print('-- Lua: block x, block y, thread of a grid of 2 x 2 blocks of 3 threads --')
+  lua_names[{ {2, 2}, 3 }]()
+  local room, from = mt.zeros(64), mt.zeros(64)
+  lua_add_ten[{2, 32}](room[{{1, 50}}], from[{{1, 50}}])
+  assert(room:eq(10):sum():item() == 50, 'add_ten did not write 50 elements')
+  local tags = mt.zeros({37, 45}, 'int32')
+  lua_name_tag[{ {mt.cdiv(45, 16), mt.cdiv(37, 16)}, {16, 16} }](tags)
+  local wanted = mt.range(1, 37):view(37, 1) * 1000 + mt.range(1, 45):view(1, 45)
+  lesson.check('name_tag', tags:double(), wanted:double(), 0)
+  print('add_ten and name_tag: right; the last thread of row 2 is called ' .. tags:at(2, 45))
+  -- An access outside of a tensor is never made: it is an error with its line.
+  lesson.fails('without the guard', 'out of bounds', function() lua_unguarded[{2, 32}](room[{{1, 50}}], from) end)
+  assert(room[{{51, 64}}]:ne(0):sum():item() == 0, 'numbers behind the tensor were changed')
+  lesson.fails('a race', 'race', function() lua_race[{2, 32}](room, from) end)
+end
+
+--- The same kernel by the size of its blocks, beside mt.map and the built-in addition.
+local function sizes_on_the_cpu()
+  print('\n-- Lua: adding ten to ' .. options.cpu .. ' numbers on the CPU --')
+  local x, y, rows = mt.ones(options.cpu), mt.zeros(options.cpu), {}
+  local function add(name, fn)
+    local us = lesson.device_microseconds('cpu', fn, options.runs)
+    rows[#rows + 1] = {name, us, 8 * options.cpu / us / 1e3} -- read once, written once, 4 bytes each
+  end
+  for _, size in ipairs {32, 256, 1024} do
+    local launch = lua_add_ten[{mt.cdiv(options.cpu, size), size}]
+    add(('grid kernel, blocks of %d'):format(size), function() launch(y, x) end)
+    lesson.check('add_ten', y, x + 10, 0)
+  end
+  lesson.check('mt.map', map_ten(x), x + 10, 0)
+  add('mt.map', function() map_ten(x) end)
+  add('x + 10', function() return x + 10 end)
+  lesson.table({'way', 'us', 'GB/s'}, rows, options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
+end
+
+if not options.compile then
+  in_lua()
+  sizes_on_the_cpu()
+end
+lesson.needs_gpu(options, 'the rest of this script')
+
+-- ---- in CUDA C -----------------------------------------------------------------------------------
 
 local source = [[
 // Every thread says its name. printf works in kernels; mt.cuda.synchronize() shows what they wrote.
@@ -120,9 +193,19 @@ for _, size in ipairs {32, 64, 128, 256, 512, 1024} do
   table_rows[#table_rows + 1] = {size, mt.cdiv(options.n, size), us, 8 * options.n / us / 1e3}
 end
 lesson.check('add_ten', y, x:cpu() + 10, 0)
+-- The kernel in Lua, compiled as CUDA C for this GPU, and mt.map
+y:zero_()
+for _, way in ipairs {{'Lua, 256', lua_add_ten[{mt.cdiv(options.n, 256), 256}]}, {'mt.map', map_ten}} do
+  local fn = way[1] == 'mt.map' and function() way[2](x) end or function() way[2](y, x) end
+  local us = lesson.microseconds(fn, options.runs)
+  table_rows[#table_rows + 1] = {way[1], mt.cdiv(options.n, 256), us, 8 * options.n / us / 1e3}
+end
+lesson.check('add_ten in Lua', y, x:cpu() + 10, 0)
 local titles = {'threads in a block', 'blocks', 'us', 'GB/s'}
 lesson.table(titles, table_rows, options.csv)
 local points = {}
-for i, row in ipairs(table_rows) do points[i] = {row[1], row[4]} end
+for i, row in ipairs(table_rows) do
+  if type(row[1]) == 'number' then points[i] = {row[1], row[4]} end
+end
 lesson.graph({titles[1], 'GB/s'}, points, 'Adding ten: memory moved by the size of a block', titles[1], 'GB/s',
   options.plot)
