@@ -109,6 +109,15 @@ struct mt_f16 {
 __device__ inline float mt_load(const mt_bf16* at) { return at ? float(*at) : 0.0f; }
 __device__ inline float mt_load(const mt_f16* at) { return at ? float(*at) : 0.0f; }
 )";
+/// A tensor in constant memory, where its `data` is a distance.
+constexpr char kConstant[] = R"(__constant__ double mt_constant[8192];
+template <class T, int N> __device__ inline mt_tensor<const T, N> mt_in_constant(const mt_tensor<T, N>& t) {
+  mt_tensor<const T, N> c;
+  c.data = (const T*)((const char*)mt_constant + (unsigned long long)t.data);
+  for (int d = 0; d < N; ++d) c.size[d] = t.size[d], c.stride[d] = t.stride[d];
+  return c;
+}
+)";
 constexpr char kWarps[] = R"(#ifndef __CUDACC_RTC__  // the emulation: all lanes that there are
 static unsigned __activemask() {
   const int threads = blockDim.x * blockDim.y * blockDim.z;
@@ -152,13 +161,15 @@ class Text {
     out_ = kBefore;
     find(k_.body);
     if (warps_) out_ += kWarps;
-    for (const Tensor& t : k_.tensors)
-      if (is_half(t.dtype)) {
-        out_ += kHalves;
-        break;
-      }
+    bool halves = false, constant = false;
+    for (const Tensor& t : k_.tensors) halves |= is_half(t.dtype), constant |= t.constant;
+    if (halves) out_ += kHalves;
+    if (constant) out_ += kConstant;
     out_ += fmt::format("extern \"C\" __global__ void {}({}) {{\n", cuda_name(k_), parameters());
     shared();
+    for (size_t t = 0; t < k_.tensors.size(); ++t)
+      if (k_.tensors[t].constant)
+        out_ += fmt::format("  const auto c{0} = mt_in_constant(t{0});\n", t);
     for (size_t v = 0; v < k_.variables.size(); ++v)
       out_ += fmt::format("  {} v{} = 0;\n", type(k_.variables[v].type), v);
     body(k_.body);
@@ -255,7 +266,8 @@ class Text {
   std::string address(int tensor, const std::vector<Value*>& indices, int line) const {
     std::string list;
     for (const Value* a : indices) list += ", " + value(*a);
-    return fmt::format("mt_at(t{}, fault, {}, {}{})", tensor, line, tensor, list);
+    const char* const name = k_.tensors[size_t(tensor)].constant ? "c" : "t";
+    return fmt::format("mt_at({}{}, fault, {}, {}{})", name, tensor, line, tensor, list);
   }
   std::string operation(const Value& v) const {
     std::string x[3];

@@ -177,6 +177,9 @@ struct GridKernel::Run {
           "in mt.Function",
           program().name, t.name);
     if (t.stored) check_writable(program().name.c_str(), x);
+    if (t.constant && t.stored)
+      fail("{}: the kernel writes to '{}', which it asks for as constant('{}')", program().name,
+           t.name, t.name);
     if (t.constant && x.numel() * item_size(x.dtype()) > (64 << 10))
       fail("{}: constant('{}') has {} bytes; constant memory holds 65536", program().name, t.name,
            x.numel() * item_size(x.dtype()));
@@ -289,7 +292,7 @@ struct GridKernel::Run {
     scalars.resize(program().scalars.size());
     fill_scalars(scalars.data());
     const auto kept = variant;
-    launch_grid_on_gpu({program(), size, views, scalars, variant->compiled,
+    launch_grid_on_gpu({program(), size, tensors, views, scalars, variant->compiled,
                         [kept, v = views](const GridFault& f) {
                           const size_t t = size_t(f.tensor);
                           raise(kept->program, f, kept->program.tensors[t].name, v[t].size[f.dim]);

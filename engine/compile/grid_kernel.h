@@ -25,6 +25,7 @@ struct GridSize {
 struct GridCudaLaunch {
   const grid::Kernel& kernel;
   const GridSize& size;
+  const std::vector<mt::Tensor>& tensors;  // shared arrays are undefined
   const std::vector<GridTensor>& views;    // of its tensors
   const std::vector<GridScalar>& scalars;  // its numbers
   std::shared_ptr<void>& compiled;         // what is kept with the kernel

@@ -56,6 +56,22 @@ void look_for_fault(const std::shared_ptr<Compiled>& c, const Device& d,
   raise(f);
 }
 
+/// Copies a tensor to the kernel's constant memory, `used` bytes from its begin.
+void fill_constant(const grid::Kernel& kernel, const Tensor& x, const LoadedKernel& loaded,
+                   const Device& d, GridTensor& view, int64_t& used) {
+  size_t room = 0;
+  char* const begin = static_cast<char*>(modules_of(d)->variable(loaded, "mt_constant", &room));
+  const Tensor values = contiguous(x.detach());
+  const int64_t bytes = values.numel() * item_size(values.dtype());
+  if (!begin || used + bytes > int64_t(room))
+    fail("{}: the tensors in constant(..) have {} bytes; constant memory holds {}", kernel.name,
+         used + bytes, room);
+  if (bytes > 0) modules_of(d)->write(begin + used, values.data(), size_t(bytes));
+  view.data = reinterpret_cast<void*>(used);
+  for (int k = 0; k < view.ndim; ++k) view.stride[k] = values.stride(k);
+  used += (bytes + 15) / 16 * 16;
+}
+
 }  // namespace
 
 CudaCode compile_grid(const grid::Kernel& kernel, int arch) {
@@ -78,9 +94,12 @@ void launch_grid_cuda(const GridCudaLaunch& l, const Device& d) {
     fail("{}: {} threads in a block; with its {} registers a thread at most {}", l.kernel.name,
          threads, place.kernel.registers, place.kernel.max_threads);
   std::vector<std::vector<uint64_t>> values;
+  int64_t constant = 0;
   for (size_t t = 0; t < l.views.size(); ++t) {
-    const GridTensor& v = l.views[t];
+    GridTensor v = l.views[t];
     if (l.kernel.tensors[t].shared) continue;
+    if (l.kernel.tensors[t].constant)
+      fill_constant(l.kernel, l.tensors[t], place.kernel, d, v, constant);
     std::vector<uint64_t> words = {reinterpret_cast<uintptr_t>(v.data)};
     const int rank = std::max(v.ndim, 1);
     for (int k = 0; k < rank; ++k) words.push_back(k < v.ndim ? uint64_t(v.size[k]) : 1);

@@ -67,6 +67,11 @@ local cases = {
     out[i][1], out[i][2], out[i][3] = warp_sum(x[i]), warp_max(x[i]), warp_min(x[i])
     out[i][4], out[i][5], out[i][6] = shuffle_down(x[i], 2), shuffle_xor(x[i], 3), lane()
   end, 1, 64, mt.randn(64), mt.zeros(64, 6)},
+  {'constant memory', function(x, f, g, y)
+    local i = grid(1)
+    local c, d = constant(f), constant(g)
+    y[i] = x[i] * c[1][2] + x[i + 1] * c[2][3] + d[i % #d + 1]
+  end, 1, 16, mt.randn(20), mt.randn(3, 3):t(), mt.range(1, 5), mt.zeros(16)},
   {'16-bit floats', function(x, y, z)
     local i = grid(1)
     y[i], z[i] = x[i] * 3, x[i] * 3

@@ -759,6 +759,8 @@ test('constant memory', function()
   end)
   k[{1, 8}](x, filter, out)
   eq(out:tolist(), {14, 20, 26, 32, 38, 44, 50, 56})
+  local writes = mt.kernel(function(f) local c = constant(f); f[1] = c[2] end)
+  raises(function() writes[{1, 1}](filter) end, "the kernel writes to 'f', which it asks for as constant%('f'%)")
   raises(function() k[{1, 8}](x, mt.zeros(20000), out) end, "constant%('f'%) has 80000 bytes; .* holds 65536")
 end)
 
