@@ -123,8 +123,7 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
 
 /// What the node of a program keeps, followed by its numbers.
 struct Kept {
-  const Expression* expression;
-  unsigned wanted;
+  const Expression::Gradient* gradient;
   int8_t slot[kMaxProgramOperands];  // of a gradient's operands: where the node saved it; -1: g
 };
 constexpr size_t kKeptDoubles = (sizeof(Kept) + sizeof(double) - 1) / sizeof(double);
@@ -133,8 +132,9 @@ void program_backward(Node& node, const Tensor& g, Tensor* dx) {
   const double* const list = node.kept_list<double>();
   Kept kept;
   std::memcpy(&kept, list, sizeof kept);
-  const Expression::Gradient& d = kept.expression->gradient(kept.wanted);
+  const Expression::Gradient& d = *kept.gradient;
   std::vector<Tensor> operands;
+  operands.reserve(d.operands.size());
   for (size_t k = 0; k < d.operands.size(); ++k)
     operands.push_back(kept.slot[k] < 0 ? g : node.get(kept.slot[k]));
   const std::vector<Tensor> found =
@@ -146,9 +146,9 @@ const NodeType kProgram{"map", program_backward};
 
 /// Records a program of one result whose gradient reads at most kMaxSaved inputs; false where it
 /// reads more.
-bool record_small(const Expression& e, const Expression::Gradient& d, unsigned wanted,
+bool record_small(const Expression& e, const Expression::Gradient& d,
                   const std::vector<Tensor>& inputs, const Tensor& out, const double* numbers) {
-  Kept kept{&e, wanted, {}};
+  Kept kept{&d, {}};
   int saved = 0;
   for (size_t k = 0; k < d.operands.size(); ++k)
     kept.slot[k] = int8_t(d.operands[k] == 0 ? -1 : saved++);
@@ -205,7 +205,7 @@ std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape&
   const bool by_rows = e.program().by_rows;
   const Expression::Gradient& d = e.gradient(wanted, by_rows ? space[space.size() - 1] : 0);
   if (!d.expression) return outputs;
-  if (outputs.size() == 1 && !by_rows && record_small(e, d, wanted, inputs, outputs[0], numbers))
+  if (outputs.size() == 1 && !by_rows && record_small(e, d, inputs, outputs[0], numbers))
     return outputs;
   return record_large(e, d, name, space, inputs, outputs, numbers);
 }
@@ -219,19 +219,27 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
   const Device& device = given[0].device();
   const Dtype dtype = computing_dtype(e, given, numbers);
   Shape shape = given[0].shape();
-  bool wants = false;
+  bool wants = false, alike = true;
   for (const Tensor& x : given) {
     if (&x.device() != &device)
       fail("{}: the tensors are on {} and {}; move one with x:to('{}')", name, device.name,
            x.device().name, device.name);
-    shape = broadcast(name, shape, x.shape());
+    alike &= x.dtype() == dtype && x.shape() == shape;
+    if (x.shape() != shape) shape = broadcast(name, shape, x.shape());
     wants |= wants_grad(x);
   }
-  std::vector<Tensor> inputs;
-  for (const Tensor& x : given) {
-    const Tensor& y = wants ? to(x, dtype) : x;
-    inputs.push_back(y.shape() == shape ? y : expand(y, shape));
+  if (e.alone() >= 0 && !out && is_float(dtype)) {
+    const Tensor* all[kMaxProgramInputs];
+    bool same = true;
+    for (size_t k = 0; k < given.size(); ++k) all[k] = &given[k], same &= given[k].dtype() == dtype;
+    if (same) return {elementwise(e.alone(), all)};
   }
+  std::vector<Tensor> made;
+  for (size_t k = 0; !alike && k < given.size(); ++k) {
+    const Tensor& y = wants ? to(given[k], dtype) : given[k];
+    made.push_back(y.shape() == shape ? y : expand(y, shape));
+  }
+  const std::vector<Tensor>& inputs = alike ? given : made;
   std::vector<Tensor> results = compute(e, inputs, dtype, shape, device, numbers, out);
   return wants && is_float(dtype) ? recorded(e, name, shape, inputs, std::move(results), numbers)
                                   : results;

@@ -382,6 +382,19 @@ const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<i
   return intern(std::move(f), int(inputs.size()), int(numbers.size()));
 }
 
+namespace {
+/// See Expression::alone().
+int operation_alone(const std::vector<Instruction>& code, const std::vector<int16_t>& outputs,
+                    int inputs) {
+  if (outputs.size() != 1 || int(code.size()) != inputs + 1 || outputs[0] != inputs) return -1;
+  const Instruction& last = code.back();
+  if (last.op < 0 || last.which >= 0 || op_row(last.op).inputs != inputs) return -1;
+  for (int k = 0; k < inputs; ++k)
+    if (last.in[k] != k || code[size_t(k)].op != kInput || code[size_t(k)].which != k) return -1;
+  return last.op;
+}
+}  // namespace
+
 Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outputs,
                        std::vector<double> params, int inputs, int numbers)
     : code_(std::move(code)),
@@ -400,6 +413,7 @@ Expression::Expression(std::vector<Instruction> code, std::vector<int16_t> outpu
     if (c.op >= 0) whole_ &= keeps_whole(c.op);
     if (c.op == kConstant) whole_ &= c.constant == std::floor(c.constant);
   }
+  alone_ = operation_alone(code_, outputs_, inputs);
   for (int v : outputs_) hash = mix(hash, uint64_t(v));
   program_ = {code_.data(),   int(code_.size()),
               inputs,         int(outputs_.size()),

@@ -89,6 +89,8 @@ class Expression {
   const Program& program() const { return program_; }
   /// Whether it has a result in integers: it only adds, subtracts, multiplies, compares, selects.
   bool is_whole() const { return whole_; }
+  /// The operation that all of it is, of its inputs in their order; else -1.
+  int alone() const { return alone_; }
   bool is_bool(int output) const { return program_.code[program_.output[output]].is_bool; }
   bool is_row(int output) const { return program_.code[program_.output[output]].is_row; }
 
@@ -123,6 +125,7 @@ class Expression {
   std::deque<Part> parts_;
   std::vector<Segment> segments_;
   bool whole_ = true;
+  int alone_ = -1;
   struct Derived;  // derive.cpp
   static std::shared_ptr<Derived> make_derived();
   std::shared_ptr<Derived> derived_ = make_derived();
