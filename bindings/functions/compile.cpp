@@ -136,7 +136,11 @@ int results_of(Args& a) {
   }
   std::vector<Tensor> inputs;
   inputs.reserve(size_t(p.inputs));
-  for (int k = 0; k < p.inputs; ++k) inputs.push_back(a.tensor(4 + k));
+  for (int k = 0; k < p.inputs; ++k) {
+    if (!shape_at(a.L, 4 + k))
+      fail("{}: argument {} must be a tensor or a number", lua_tostring(a.L, 2), k + 1);
+    inputs.push_back(a.tensor(4 + k));
+  }
   const std::vector<Tensor> results = ir::apply(e, lua_tostring(a.L, 2), inputs, numbers);
   for (const Tensor& y : results) a.push(y);
   return int(results.size());

@@ -137,8 +137,8 @@ void program_backward(Node& node, const Tensor& g, Tensor* dx) {
   operands.reserve(d.operands.size());
   for (size_t k = 0; k < d.operands.size(); ++k)
     operands.push_back(kept.slot[k] < 0 ? g : node.get(kept.slot[k]));
-  const std::vector<Tensor> found =
-      apply(*d.expression, "the gradient of map", operands, list + kKeptDoubles);
+  const std::vector<Tensor> found = apply_in(*d.expression, "a compiled gradient", operands,
+                                             g.dtype(), g.shape(), list + kKeptDoubles);
   for (size_t k = 0; k < d.inputs.size(); ++k)
     if (node.wants(d.inputs[k])) dx[d.inputs[k]] = found[k];
 }

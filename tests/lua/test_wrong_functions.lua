@@ -129,6 +129,7 @@ end)
 
 test('what is called wrongly', function()
   local f, r = mt.map(function(a) return a end), mt.reduce(function(a, b) return a + b end, 0)
+  f(x) -- now there is a program
   local cases = {
     {function() mt.map() end, "map: argument 1 'f' is missing"},
     {function() mt.map(x) end, 'map: f must be a function'},
@@ -139,6 +140,7 @@ test('what is called wrongly', function()
     {function() mt.reduce(function(a, b) return a + b end) end, "reduce: argument 2 'identity' is missing"},
     {function() f(2) end, 'map: none of the arguments is a tensor'},
     {function() f() end, 'map: argument 1 must be a tensor or a number, got nil'},
+    {function() f(mt.Generator(1)) end, 'map: argument 1 must be a tensor or a number'},
     {function() f('x') end, "map: argument 1 must be a tensor or a number, got the string 'x'"},
     {function() f(x, {into = x}) end, "map: unknown option 'into'; there is 'out'"},
     {function() f(x, {out = mt.zeros(5)}) end, 'out is %(5%), the result %(3%)'},

@@ -102,12 +102,12 @@ end
 --- The function of tensors that f becomes.
 local function compile(name, f)
   local record = {f = f, name = name, programs = {}, simple = {}}
-  local simple, is_tensor = record.simple, mt.is_tensor
+  local simple = record.simple
   local function compiled_function(x, y, ...)
-    if is_tensor(x) then -- the common calls, without a table
+    if type(x) == 'userdata' then -- the common calls, of tensors alone, without a table
       if y == nil and select('#', ...) == 0 then
         if simple[1] then return run(simple[1], name, nil, x) end
-      elseif is_tensor(y) and select('#', ...) == 0 and simple[2] then
+      elseif type(y) == 'userdata' and select('#', ...) == 0 and simple[2] then
         return run(simple[2], name, nil, x, y)
       end
     end
@@ -208,7 +208,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
   'gradients. mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)',
   function(f, identity)
     check_function('reduce', f)
-    local pair, checked, program, name = compile('reduce', f), false, nil, nil
+    local pair, checked, program, loops = compile('reduce', f), false, nil, nil
     local simple = records[pair].simple
     local function reduction(x, dim, keepdim)
       if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
@@ -217,10 +217,13 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
         checked = true
       end
       local now = simple[2] or program_for(records[pair], {'tensor', 'tensor'}).program
-      if now ~= program then program, name = now, built_in(now) end
-      if name and x:numel() > 0 then
-        if dim == nil then return x[name](x) end
-        return x[name](x, dim, keepdim or false)
+      if now ~= program then
+        local name = built_in(now)
+        program, loops = now, name and mt[name]
+      end
+      if loops then -- of nothing they give their identity, the only neutral number
+        if dim == nil then return loops(x) end
+        return loops(x, dim, keepdim or false)
       end
       if dim == nil then return reduce_pairs(pair, x:reshape(-1), 1, identity):reshape({}) end
       if dim < 0 then dim = dim + x:dim() + 1 end
