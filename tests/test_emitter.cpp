@@ -484,8 +484,8 @@ template <class T> void check_turns(int programs) {
 }  // namespace
 
 TEST_CASE("programs with turns keep what is carried in registers", "[emitter]") {
-  check_turns<float>(2000);
-  check_turns<double>(1000);
+  check_turns<float>(8000);
+  check_turns<double>(4000);
 }
 
 TEST_CASE("programs fold constants and keep what is exact", "[emitter]") {

@@ -76,13 +76,13 @@ Plan::Plan(const ir::LaneProgram& program, const RegisterFile& file, uint64_t re
            int most_copies)
     : code(program.code),
       carries(program.carries),
-      copies(most_copies) {
+      copies(std::max(1, most_copies)) {
   if (file.wide) merge_bits(program.item);
   else expand_scale(program.item);
   sort_out(repeated);
   const Uses uses(code, body, after_body);
   find_direct_loads(uses);
-  choose_copies(uses, file);
+  choose_copies(uses, file, most_copies > 0);
 }
 
 /// Drops what nothing needs, and says what belongs before, into and behind the loop.
@@ -220,7 +220,7 @@ void Plan::find_direct_loads(const Uses& uses) {
   }
 }
 
-void Plan::choose_copies(const Uses& uses, const RegisterFile& file) {
+void Plan::choose_copies(const Uses& uses, const RegisterFile& file, bool pins) {
   int live[2] = {int(entry.size()), 0}, most[2] = {live[0], 0};  // vectors, masks
   std::vector<std::pair<int32_t, int32_t>> wanted;  // readers in the loop, what they read
   for (size_t p = 0; p < body.size(); ++p) {
@@ -249,7 +249,7 @@ void Plan::choose_copies(const Uses& uses, const RegisterFile& file) {
   if (carries.empty()) copies = std::min(copies, 4);
   for (; copies > 1; --copies)
     if (most[0] * copies + temporary <= file.vectors && most[1] * copies <= file.masks) break;
-  const int free = std::max(0, file.vectors - temporary - most[0] * copies);
+  const int free = !pins ? 0 : std::max(0, file.vectors - temporary - most[0] * copies);
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [count, id] : wanted)
     if (int(pinned.size()) < free) pinned.push_back(id);

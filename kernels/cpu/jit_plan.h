@@ -29,6 +29,7 @@ class Uses {
 };
 
 struct Plan {
+  /// `most_copies` 0: one, and no register for all of the loop but those that it must have.
   Plan(const ir::LaneProgram&, const RegisterFile&, uint64_t repeated, int most_copies);
 
   std::vector<ir::LaneInstruction> code;
@@ -51,7 +52,7 @@ struct Plan {
   void merge_bits(int item);
   void find_direct_loads(const Uses&);
   void sort_out(uint64_t repeated);
-  void choose_copies(const Uses&, const RegisterFile&);
+  void choose_copies(const Uses&, const RegisterFile&, bool pins);
 };
 
 }  // namespace mt

@@ -22,7 +22,7 @@ int Emitter::carried_into(int32_t value) const {
 /// but itself still reads that.
 bool Emitter::carries_here(int32_t* first) const {
   const int into = carried_into(value_of(id_, copy_));
-  if (into < 0 || is_entry(id_)) return false;
+  if (into < 0 || is_entry(id_) || plan_.invariant[size_t(id_)]) return false;
   *first = value_of(into, copy_);
   const int32_t use = next_use(*first), cursor = next_[size_t(*first)];
   return use == Uses::kNone || (use == position_ && uses_->at(into, cursor + 1) == Uses::kNone);

@@ -34,12 +34,12 @@ std::vector<uint8_t> emit(const ir::LaneProgram& program, Isa isa, uint64_t repe
                           std::string* listing) {
   if (!Emitter::has_room_for(program)) return {};
   int copies = Emitter::kMostCopies;
-  for (size_t size = 8192 + 128 * program.code.size(); size < size_t(64) << 20 && copies > 0;) {
+  for (size_t size = 8192 + 128 * program.code.size(); size < size_t(64) << 20 && copies >= 0;) {
     std::vector<uint8_t> buffer(size);
     if (listing) listing->clear();
     Emitter emitter(program, isa, repeated, copies, buffer.data(), buffer.size(), listing);
     if (!emitter.emit()) {
-      if (emitter.failed()) copies /= 2;
+      if (emitter.failed()) copies = copies > 0 ? copies / 2 : -1;
       else size *= 4;
       continue;
     }
