@@ -202,11 +202,20 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
   for (size_t k = 0; p.by_rows && k < outputs.size(); ++k)
     if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
   for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);
+  const size_t number =  // the first result that is no bool
+      size_t(std::find_if(outputs.begin(), outputs.end(), [](int id) { return id >= 0; }) -
+             outputs.begin());
   for (int k = 0; k < p.inputs; ++k) {
     if (!(wanted >> k & 1)) continue;
-    const int id = p.by_rows ? adjoint.of[size_t(inputs[size_t(k)])]
-                             : gradient_by(b, k, outputs, g, inputs, forward);
-    if (id < 0) continue;
+    int id = p.by_rows ? adjoint.of[size_t(inputs[size_t(k)])]
+                       : gradient_by(b, k, outputs, g, inputs, forward);
+    if (id < 0 && number >= outputs.size()) continue;
+    if (id < 0) {  // the results are steps of it: 0, in its shape
+      const int factors[] = {g[number], b.constant(0)};
+      id = b.add(op::id<op::Mul>, factors);
+      if (p.by_rows) adjoint.add(inputs[size_t(k)], id, !b.is_row(id));
+      if (p.by_rows) id = adjoint.of[size_t(inputs[size_t(k)])];
+    }
     gradients.push_back(id);
     result.inputs.push_back(k);
   }

@@ -1,6 +1,7 @@
 -- test_map.lua -- mt.map, mt.zip, mt.reduce: Lua functions of numbers against themselves, gradients, errors
 local mt = require 'mtorch'
 local t = require 'testing'
+local trace = require 'mtorch.compile.trace'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 
 mt.manual_seed(3)
@@ -150,6 +151,43 @@ test('captured numbers, tables, globals and functions are read at every call', f
   eq(f(one):item(), 3 + 20 + 10 + 4)
   helper = function(a) return -a end
   eq(f(one):item(), -1 + 20 + 10 + 4)
+end)
+
+test('a captured value may become one of another kind', function()
+  local scale, cfg, one = nil, {on = false}, mt.tensor{1, 2}
+  local f = mt.map(function(a) return scale and a * scale or a end)
+  eq(f(one):tolist(), {1, 2})
+  scale = 3
+  eq(f(one):tolist(), {3, 6})
+  scale = mt.tensor(5)
+  eq(f(one):tolist(), {5, 10})
+  scale = nil
+  eq(f(one):tolist(), {1, 2})
+  local flag = 1
+  local g = mt.map(function(a) if flag then return a end return -a end)
+  eq(g(one):tolist(), {1, 2})
+  flag = nil
+  eq(g(one):tolist(), {-1, -2})
+  scale = 'big'
+  raises(function() f(one) end, "arithmetic on the string 'big'")
+  local h = mt.map(function(a) return cfg.on and a or -a end)
+  h(one)
+  local made, compile = 0, trace.compile
+  trace.compile = function(...) made = made + 1 return compile(...) end
+  h(one)
+  trace.compile = compile
+  eq(made, 0)
+end)
+
+test('functions that are constant in pieces have gradients of zeros', function()
+  for _, f in ipairs {math.floor, function() return 3 end, function(a) return a > 0 and 1 or 0 end} do
+    local a = mt.tensor{-1.5, 0.5}:requires_grad_()
+    mt.map(function(v) return f(v) end)(a):sum():backward()
+    eq(a.grad:tolist(), {0, 0})
+  end
+  local a, b = mt.tensor{1, 2}:requires_grad_(), mt.tensor{3, 1}:requires_grad_()
+  mt.zip(function(p, q) return (p < q and 1 or 0) + q end)(a, b):sum():backward()
+  eq({a.grad:tolist(), b.grad:tolist()}, {{0, 0}, {1, 1}})
 end)
 
 test('a captured number that ends a loop is a guard', function()

@@ -11,17 +11,28 @@ local records = setmetatable({}, {__mode = 'k'}) -- the compiled function -> wha
 compiled.records = records
 local most_programs = 8
 
---- Whether what the program was made for still holds.
-local function holds(guards)
+--- The captured numbers, where what the program was made for still holds: the guards, and that numbers are numbers
+--- and 0-d tensors 0-d tensors. Else nothing.
+local function read_captured(made)
+  local guards, numbers = made.guards, {}
   for i = 1, #guards do
     local g = guards[i]
-    if not rawequal(g.read(), g.value) then return false end
+    if not rawequal(g.read(), g.value) then return nil end
   end
-  return true
+  for k, n in ipairs(made.numbers) do
+    local x = n.read()
+    if type(x) ~= 'number' then return nil end
+    if made.used[k] then numbers[k] = x end
+  end
+  for _, o in ipairs(made.operands) do
+    local t = o.read()
+    if not mt.is_tensor(t) or t:dim() ~= 0 then return nil end
+  end
+  return numbers
 end
 
---- The program for arguments of these kinds, made where there is none whose guards hold; without kinds for as many
---- tensors as the function has arguments.
+--- The program for arguments of these kinds, made where none holds any more, and the captured numbers; without kinds
+--- for as many tensors as the function has arguments.
 local function program_for(record, kinds)
   if not kinds then
     kinds = {}
@@ -34,7 +45,8 @@ local function program_for(record, kinds)
     record.programs[key] = list
   end
   for i = 1, #list do
-    if holds(list[i].guards) then return list[i] end
+    local numbers = read_captured(list[i])
+    if numbers then return list[i], numbers end
   end
   local made = trace.compile(record.f, kinds, record.name)
   table.insert(list, 1, made)
@@ -42,7 +54,7 @@ local function program_for(record, kinds)
   if #kinds == made.inputs and #made.guards == 0 and #made.numbers == 0 and #made.operands == 0 then
     record.simple[#kinds] = made.program
   end
-  return made
+  return made, read_captured(made)
 end
 
 local function check_options(record, options)
@@ -75,26 +87,10 @@ end
 
 local function call(record, ...)
   local tensors, given, kinds, out = sorted(record, select('#', ...), ...)
-  local made = program_for(record, kinds)
+  local made, numbers = program_for(record, kinds)
   if made.kernel then return loops.run(record.name, made.kernel, kinds, tensors, given, out) end
-  local numbers = {}
-  for k, n in ipairs(made.numbers) do
-    if made.used[k] then
-      local x = n.read()
-      if type(x) ~= 'number' then
-        core.fail("%s: the captured '%s' was a number and is %s now", record.name, n.name, core.describe(x))
-      end
-      numbers[k] = x
-    end
-  end
   for k, x in ipairs(given) do numbers[128 + k] = x end
-  for _, o in ipairs(made.operands) do
-    local t = o.read()
-    if not mt.is_tensor(t) or t:dim() ~= 0 then
-      core.fail("%s: the captured '%s' was a 0-d tensor and is %s now", record.name, o.name, core.describe(t))
-    end
-    tensors[#tensors + 1] = t
-  end
+  for _, o in ipairs(made.operands) do tensors[#tensors + 1] = o.read() end
   tensors[#tensors + 1] = out
   return run(made.program, record.name, numbers, unpack(tensors))
 end

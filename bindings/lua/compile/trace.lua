@@ -355,7 +355,7 @@ ffi.metatype(Captured, {
     local read = t.read
     return (session:stand_in(value, function()
       local now = read()
-      return type(now) == 'table' and now[key] or nil
+      if type(now) == 'table' then return now[key] end
     end, field_name(t.name, key)))
   end,
   __newindex = function(self, key)
@@ -524,10 +524,6 @@ local function attempt(f, kinds, name, frozen)
   session = before
   if not ok then return nil, result, s end
   result.numbers, result.guards, result.operands, result.inputs = s.numbers, s.guards, s.operands, inputs
-  for k = #s.numbers, 1, -1 do -- what the program does not read need not be read for it
-    if result.used[k] then break end
-    s.numbers[k] = nil
-  end
   return result
 end
 
