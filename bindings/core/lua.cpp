@@ -136,12 +136,21 @@ std::string no_memory(lua_State* L, const std::string& before) {
       before, memory_use().live, lua_gc(L, LUA_GCCOUNT, 0));
 }
 
-/// A call inside a fused function: what waits is computed before something may change in place.
-void enter_deferred(const Entry& e) {
+int run_now(Args& args) {
+  return args.out() ? run_into(args, args.out(), run_body) : run_body(args);
+}
+
+/// A call inside a fused function. Operations that can do without their operands' data wait; before
+/// something may change in place, all that waits is computed; other functions run as they are.
+int run_fused(Args& args) {
+  const Entry& e = args.entry();
   if (e.body.facts & kWantsNumbers)
     fail("a fused function cannot ask for numbers; return the tensor and ask outside");
-  const bool changes = e.in_place || name_of(e).ends_with('_') || e.internal;
-  if (changes && !(e.body.facts & kDefers)) thread_state.deferral->evaluate_all();
+  if ((e.body.facts & kDefers) && !args.out()) return run_body(args);
+  if (args.out() || e.in_place || e.internal || name_of(e).ends_with('_'))
+    thread_state.deferral->evaluate_all();
+  const Undeferred now;
+  return run_now(args);
 }
 
 int run_entry(lua_State* L) {
@@ -149,12 +158,12 @@ int run_entry(lua_State* L) {
   Args args(L, e);
   calls.entry = &e;
   try {
-    if (thread_state.deferral) [[unlikely]]
-      enter_deferred(e);
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
-    return args.out() ? run_into(args, args.out(), run_body) : run_body(args);
+    if (thread_state.deferral) [[unlikely]]
+      return run_fused(args);
+    return run_now(args);
   } catch (const Error& error) {
     if (keeps_names(e)) throw;
     throw Error(named(name_of(e), error.what()));

@@ -173,6 +173,7 @@ int get_field(lua_State* L) {
   const bool index = is_index(L, 2);
   if (x.impl()->deferred && (index || needs_data(lua_tostring(L, 2)))) evaluate(x);
   if (index) {
+    const Undeferred now;
     try {
       push_tensor(L, read_index(L, 2, x));
     } catch (const Error& e) { throw Error(named("index", e.what())); }
@@ -197,6 +198,7 @@ int set_field(lua_State* L) {
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
   if (thread_state.deferral) thread_state.deferral->evaluate_all();  // x may be what waits reads
+  const Undeferred now;
   if (!is_index(L, 2)) {
     const std::string_view key = lua_tostring(L, 2);
     if (key == "requires_grad") {

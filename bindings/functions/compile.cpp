@@ -180,6 +180,12 @@ int fused(Args& a) {
 
 const Entry kParts[] = {
     {"fused(..)", "fn, arguments..: its results.", Body(fused) | kKeepsNames},
+    {"fuse_from(..)",
+     "elements: sets the least that a fused function's operations wait for; the one before.",
+     [](Args& a) {
+       lua_pushinteger(a.L, lua_Integer(ir::Fuser::smallest.exchange(a.integer(1))));
+       return 1;
+     }},
     {"clone(..)", "A copy of a Lua function.", clone},
     {"builder()", "An empty program.", new_builder},
     {"op(..)", "An operation's value: builder, operation, line, values.., parameters..",

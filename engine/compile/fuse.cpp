@@ -11,14 +11,6 @@
 namespace mt::ir {
 namespace {
 
-/// No operation waits while this lives.
-struct Undeferred {
-  Undeferred() : before(std::exchange(thread_state.deferral, nullptr)) {}
-  Undeferred(const Undeferred&) = delete;
-  ~Undeferred() { thread_state.deferral = before; }
-  Deferral* const before;
-};
-
 Shape row_shape(Shape space) {
   space[space.size() - 1] = 1;
   return space;
@@ -228,12 +220,13 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
     several |= inputs[k]->dim() > 0;
     waits |= inputs[k]->impl()->deferred != nullptr;
   }
-  bool empty = false;
-  for (int64_t n : result) empty |= n == 0;
+  int64_t count = 1;
+  for (int64_t n : result) count *= n;
+  const bool large = count > 0 && (waits || count >= smallest.load(std::memory_order_relaxed));
   const bool refused =
       wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool;
   std::shared_ptr<Fusion> f;
-  if (dtype != Dtype::none && several && !empty && !refused &&
+  if (dtype != Dtype::none && several && large && !refused &&
       (waits || result[result.size() - 1] > 1))
     f = fusion_of(result, inputs, row.inputs, dtype);
   if (!f) {
@@ -257,7 +250,7 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
                      how.op == op::reduction_id<op::LogSumExp>;
   bool taken = known && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
   taken = taken && (x.impl()->deferred || &x.device() == &cpu_device()) && info.doc;
-  for (int64_t n : shape) taken &= n > 0;
+  taken = taken && x.numel() > 0 && x.numel() >= 4 * smallest.load(std::memory_order_relaxed);
   taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;
   const Tensor* const inputs[] = {&x};
   const std::shared_ptr<Fusion> f = taken ? fusion_of(shape, inputs, 1, x.dtype()) : nullptr;

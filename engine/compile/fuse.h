@@ -4,6 +4,7 @@
 // shape of its elements) and gives a tensor without data (Deferred). A tensor that something else
 // needs, or that the function returns, is computed by the part of the program that leads to it.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,9 @@ class Fuser : public Deferral {
   Tensor reduce(const Reducing&, const Tensor&) override;
   Tensor positions(const Reducing&, const Tensor&) override;
   void evaluate_all() override;
+  /// Operations on fewer elements, and reductions of fewer than four times as many, are computed at
+  /// once: a program would take longer.
+  static inline std::atomic<int64_t> smallest = 2048;
   /// Computes these tensors, those of one space together.
   static void evaluate_together(const std::vector<Tensor>&);
 

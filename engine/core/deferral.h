@@ -1,6 +1,9 @@
 // deferral.h -- who takes operations over to compute them together later: a fused function (compile/fuse.h)
 #pragma once
+#include <utility>
+
 #include "engine/core/tensor.h"
+#include "engine/core/thread.h"
 
 namespace mt {
 
@@ -16,6 +19,17 @@ struct Deferral {
   virtual Tensor positions(const Reducing&, const Tensor& x) = 0;
   /// Computes all that waits: something is about to be changed in place.
   virtual void evaluate_all() = 0;
+};
+
+/// No operation waits while this lives.
+class Undeferred {
+ public:
+  Undeferred() : before_(std::exchange(thread_state.deferral, nullptr)) {}
+  Undeferred(const Undeferred&) = delete;
+  ~Undeferred() { thread_state.deferral = before_; }
+
+ private:
+  Deferral* const before_;
 };
 
 }  // namespace mt

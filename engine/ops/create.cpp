@@ -135,6 +135,7 @@ Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
 
 Tensor to(const Tensor& x, Dtype dtype) {
   if (x.dtype() == dtype) return x;
+  evaluate(x);
   Tensor out = empty(x.shape(), dtype, x.device());
   copy_elements(out, x);
   if (is_float(dtype) && wants_grad(x)) record(kConvert, out, {&x}).keep(x.dtype());

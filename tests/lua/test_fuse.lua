@@ -4,6 +4,8 @@ local t = require 'testing'
 local test, eq, near, raises = t.test, t.eq, t.near, t.raises
 
 mt.manual_seed(5)
+local fuse_from = require('mtorch.core').compile().fuse_from
+local usual = fuse_from(0) -- small tensors wait too
 
 local functions = {
   softmax = function(x) local e = (x - x:max(-1, true)):exp() return e / e:sum(-1, true) end,
@@ -159,6 +161,48 @@ test('bits do not depend on threads', function()
   mt.set_num_threads(2)
   eq(one:equal(f(x)), true)
   mt.set_num_threads(threads)
+end)
+
+test('in place, out= and composite functions on what waits', function()
+  local x = mt.randn(6, 16):requires_grad_()
+  for _, f in ipairs {
+    function(a) local y = a * 2 y:add_(1) y:mul_(y) return y end,
+    function(a) local y = a * 2 y:relu_() y[1] = 3 y:masked_fill_(y:gt(1), 0) return y + a end,
+    function(a) local y = a * 2 mt.no_grad(function() mt.add(a, 1, {out = y:detach()}) end) return y * 3 end,
+    function(a) return (a * 2):mean(-1, {dtype = 'float64'}) + (a + 1):sum(-1, {dtype = 'float64'}) end,
+    function(a) return mt.cosine_similarity(a * 2, a + 1) + mt.mse_loss(a * 2, a - 1) end,
+    function(a) return mt.grad((a * 2):sin():sum(), a) * 2 + a end,
+    function(a) local y = a * 2 return y[{{2, 4}}] + (y[y:gt(0)]):sum() end,
+  } do
+    local a, b = f(x), mt.fuse(f)(x)
+    eq(a:equal(b), true)
+    eq(mt.grad(a:cos():sum(), x):allclose(mt.grad(b:cos():sum(), x)), true)
+  end
+end)
+
+test('a result that is a step of its input has a gradient of zeros', function()
+  for _, f in ipairs {function(a) return a * 0 + 1 end, function(a) return a:floor() end,
+    function(a) return a:floor() - a:floor():mean(-1, true) end} do
+    local x = mt.randn(3, 5):requires_grad_()
+    mt.fuse(f)(x):sum():backward()
+    eq(x.grad:equal(mt.zeros(3, 5)), true)
+  end
+end)
+
+test('small tensors have the same bits', function()
+  fuse_from(usual)
+  for _, x in ipairs {mt.randn(4, 5), mt.randn(40, 60), mt.randn(100, 100)} do
+    for _, name in ipairs(names) do
+      local f, a, b = functions[name], x:clone():requires_grad_(), x:clone():requires_grad_()
+      local y, z = f(a), mt.fuse(f)(b)
+      eq(y:equal(z), true)
+      y:sin():sum():backward()
+      z:sin():sum():backward()
+      eq(a.grad:allclose(b.grad, {rtol = 1e-4, atol = 1e-5}), true)
+    end
+  end
+  raises(function() mt.fuse(function(a) return a:sum():item() end)(mt.ones(2)) end, 'cannot ask for numbers')
+  fuse_from(0)
 end)
 
 t.finish()
