@@ -279,10 +279,10 @@ template <class R> struct Walk : GridMachine {
       return {at + y * step[1] + z * step[2], by, step[0] == 1};
     }
   };
-  bool find_factor(const I& x, Active a, int64_t k, Factor& f) const {
+  bool find_factor(const I& x, const GridBox& box, int64_t k, Factor& f) const {
     Place p;
     const GridTensor& t = tensor[x.tensor];
-    if (t.dtype != program.real || !affine_place(x, a, p)) return false;
+    if (t.dtype != program.real || !affine_place(x, box, p)) return false;
     if (p.step[0] != 0 && p.step[0] != 1) return false;
     return f.follow(static_cast<const R*>(t.data) + p.offset, p, k);
   }
@@ -293,11 +293,11 @@ template <class R> struct Walk : GridMachine {
   bool add_products(const I& i, int at, Active a) {
     const int64_t from = this->at(i.a).whole, step = this->at(i.c).whole;
     const int64_t last = this->at(i.b).whole;
-    const bool whole_tile = a.lo == 0 && a.hi == lanes;
-    if (i.middle == 0 || grid.check || a.mask || !(one_row() || whole_tile)) return false;
+    if (i.middle == 0 || grid.check) return false;
     if (step == 0 || (step > 0 ? last < from : from < last)) return false;
     const int64_t count = math::floor_divide(last - from, step) + 1;
-    if (count < 2 || count > kLongSum) return false;
+    GridBox box;
+    if (count < 2 || count > kLongSum || !box_of(a, box)) return false;
     const I& sum = program.code[i.end - 1];
     Factor factor[2] = {};
     const int64_t places[] = {0, 1, count - 1};
@@ -308,16 +308,14 @@ template <class R> struct Walk : GridMachine {
         const bool second = x.dst != (x.code == GridCode::load ? sum.a : ~sum.a);
         if (x.code == GridCode::scalar) scalar_op(x);
         else if (x.code == GridCode::affine) affine_op(x);
-        else if (!find_factor(x, a, k, factor[second])) return false;
+        else if (!find_factor(x, box, k, factor[second])) return false;
       }
     }
     R* const sums = static_cast<R*>(vector[sum.dst] = own[sum.dst]);
-    const int rows = one_row() ? 1 : n[1] * n[2];
-    for (int r = 0; r < rows && !mt_interrupted; ++r) {
-      const int y = r % n[1], z = r / n[1];
-      const int lo = rows == 1 ? a.lo : 0, hi = rows == 1 ? a.hi : n[0];
-      sum_products(sums + r * n[0], factor[0].row(y, z), factor[1].row(y, z), lo, hi, count);
-    }
+    for (int z = box.lo[2]; z < box.hi[2]; ++z)
+      for (int y = box.lo[1]; y < box.hi[1] && !mt_interrupted; ++y)
+        sum_products(sums + (z * n[1] + y) * n[0], factor[0].row(y, z), factor[1].row(y, z),
+                     box.lo[0], box.hi[0], count);
     return true;
   }
 

@@ -17,6 +17,10 @@ struct Active {
   bool has(int lane) const { return !mask || mask[lane]; }
 };
 constexpr Active kNobody{0, 0, nullptr};
+/// The lanes of a tile from lo to hi - 1 along each axis.
+struct GridBox {
+  int lo[3], hi[3];
+};
 constexpr int kMasks = 4;  // of each level of control flow
 
 /// What check mode knows of the elements that threads touched, by their addresses.
@@ -70,6 +74,9 @@ struct GridMachine {
     return a.base + a.step[0] * lane[0][l] + a.step[1] * lane[1][l] + a.step[2] * lane[2][l];
   }
   bool one_row() const { return n[1] == 1 && n[2] == 1; }
+  GridBox whole_tile() const { return {{0, 0, 0}, {n[0], n[1], n[2]}}; }
+  /// Whether the active lanes are a box, as behind a guard of each coordinate, and which.
+  bool box_of(Active, GridBox&) const;
   /// Writes an affine number as a vector of whole numbers.
   void spread(const GridAffine& a, int lo, int hi, int64_t* out) const;
   /// The thread of a lane, counted from 1 in x, y, z.
@@ -84,6 +91,7 @@ struct GridMachine {
     int64_t offset, step[3];
   };
   bool affine_place(const GridInstruction&, Active, Place&) const;
+  bool affine_place(const GridInstruction&, const GridBox&, Place&) const;
 
   void load_scalar(const GridInstruction&, Active);
   void load(const GridInstruction&, Active);

@@ -110,7 +110,30 @@ int64_t GridMachine::index_of(const GridItem& x, int l) const {
   return static_cast<const int64_t*>(vector[x.at])[l];
 }
 
+bool GridMachine::box_of(Active a, GridBox& b) const {
+  b = whole_tile();
+  if (!a.mask && one_row()) return b.lo[0] = a.lo, b.hi[0] = a.hi, true;
+  if (!a.mask && a.lo == 0 && a.hi == lanes) return true;
+  for (int k = 0; k < 3; ++k) {  // the first and the last lane are its corners, if it is one
+    b.lo[k] = int(lane[k][a.lo]), b.hi[k] = int(lane[k][a.hi - 1]) + 1;
+    if (b.lo[k] >= b.hi[k]) return false;
+  }
+  int active = 0;
+  for (int l = a.lo; l < a.hi; ++l) active += a.has(l);
+  if (active != (b.hi[0] - b.lo[0]) * (b.hi[1] - b.lo[1]) * (b.hi[2] - b.lo[2])) return false;
+  for (int z = b.lo[2]; z < b.hi[2]; ++z)
+    for (int y = b.lo[1]; y < b.hi[1]; ++y)
+      for (int x = b.lo[0], row = (z * n[1] + y) * n[0]; x < b.hi[0]; ++x)
+        if (!a.has(row + x)) return false;
+  return true;
+}
+
 bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) const {
+  GridBox b = whole_tile();
+  if (one_row()) b.lo[0] = a.lo, b.hi[0] = a.hi;
+  return affine_place(i, b, p);
+}
+bool GridMachine::affine_place(const GridInstruction& i, const GridBox& b, Place& p) const {
   const GridTensor& t = tensor[i.tensor];
   const bool row = one_row();
   p = {};
@@ -122,7 +145,7 @@ bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) con
       base = low = high = scalar[x.at].whole;
     } else if (x.kind == GridItem::affine && row) {
       const GridAffine& f = affine[x.at];
-      const int64_t from = f.step[0] * a.lo, to = f.step[0] * (a.hi - 1);
+      const int64_t from = f.step[0] * b.lo[0], to = f.step[0] * (b.hi[0] - 1);
       base = f.base;
       low = base + (from < to ? from : to), high = base + (from < to ? to : from);
       p.step[0] += f.step[0] * stride;
@@ -130,8 +153,8 @@ bool GridMachine::affine_place(const GridInstruction& i, Active a, Place& p) con
       const GridAffine& f = affine[x.at];
       base = low = high = f.base;
       for (int k = 0; k < 3; ++k) {
-        const int64_t to = f.step[k] * (n[k] - 1);
-        low += to < 0 ? to : 0, high += to < 0 ? 0 : to;
+        const int64_t from = f.step[k] * b.lo[k], to = f.step[k] * (b.hi[k] - 1);
+        low += from < to ? from : to, high += from < to ? to : from;
         p.step[k] += f.step[k] * stride;
       }
     } else {

@@ -20,12 +20,10 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-/// Lanes as the compiler's vectors: Count of them, and the rest of a row one by one.
-template <class R, int Count, bool X, bool Y>
+/// Lanes as the compiler's vectors of kBytes, kVectors of them.
+template <class R, int kBytes, int kVectors, bool X, bool Y>
 inline void sum_lanes(R* sum, GridFactor<R> x, GridFactor<R> y, int64_t from, int64_t count) {
-  constexpr int kBytes = Count == 0 ? int(sizeof(R)) : kVectorBytes,
-                kWidth = kBytes / int(sizeof(R));
-  constexpr int kVectors = Count == 0 ? 1 : Count;
+  constexpr int kWidth = kBytes / int(sizeof(R));
   typedef R Vector __attribute__((vector_size(kBytes)));
   Vector s[kVectors];
   for (int v = 0; v < kVectors; ++v) __builtin_memcpy(&s[v], sum + from + v * kWidth, kBytes);
@@ -46,9 +44,20 @@ template <class R, bool X, bool Y>
 inline void sum_row(R* sum, GridFactor<R> x, GridFactor<R> y, int64_t from, int64_t to,
                     int64_t count) {
   constexpr int kWidth = kVectorBytes / int(sizeof(R));
-  for (; to - from >= 8 * kWidth; from += 8 * kWidth) sum_lanes<R, 8, X, Y>(sum, x, y, from, count);
-  for (; to - from >= kWidth; from += kWidth) sum_lanes<R, 1, X, Y>(sum, x, y, from, count);
-  for (; from < to; ++from) sum_lanes<R, 0, X, Y>(sum, x, y, from, count);
+  for (; to - from >= 8 * kWidth; from += 8 * kWidth)
+    sum_lanes<R, kVectorBytes, 8, X, Y>(sum, x, y, from, count);
+  for (; to - from >= kWidth; from += kWidth)
+    sum_lanes<R, kVectorBytes, 1, X, Y>(sum, x, y, from, count);
+  if constexpr (kVectorBytes > 32)
+    if (constexpr int half = 32 / int(sizeof(R)); to - from >= half)
+      sum_lanes<R, 32, 1, X, Y>(sum, x, y, from, count), from += half;
+  if constexpr (kVectorBytes > 16)
+    if (constexpr int quarter = 16 / int(sizeof(R)); to - from >= quarter)
+      sum_lanes<R, 16, 1, X, Y>(sum, x, y, from, count), from += quarter;
+  constexpr int kOne = sizeof(R);
+  if (to - from == 3) sum_lanes<R, kOne, 3, X, Y>(sum, x, y, from, count);
+  if (to - from == 2) sum_lanes<R, kOne, 2, X, Y>(sum, x, y, from, count);
+  if (to - from == 1) sum_lanes<R, kOne, 1, X, Y>(sum, x, y, from, count);
 }
 
 /// sum[l] = sum[l] + x * y for k = 0 .. count - 1, in this order, for the lanes from .. to - 1.

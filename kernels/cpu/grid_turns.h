@@ -39,8 +39,8 @@ void run_row_turns(Walk& w, const GridLoopCode& loop, int64_t vectors, int lo, i
 }
 
 template <class R, class Walk>
-int64_t run_turns(Walk& w, const GridLoopCode& loop, Active a, const typename Walk::Factor* place,
-                  int64_t turns) {
+int64_t run_turns(Walk& w, const GridLoopCode& loop, Active a, const GridBox& box,
+                  const typename Walk::Factor* place, int64_t turns) {
   for (int k = 0; k < loop.operands; ++k) {
     const int v = loop.operand[k].at;
     if (loop.operand[k].kind != GridLoopCode::carried || w.vector[v] == w.own[v]) continue;
@@ -48,18 +48,18 @@ int64_t run_turns(Walk& w, const GridLoopCode& loop, Active a, const typename Wa
                      sizeof(R) * size_t(a.hi - a.lo));
     w.vector[v] = w.own[v];
   }
-  const int rows = w.one_row() ? 1 : w.n[1] * w.n[2];
+  const int height = box.hi[1] - box.lo[1], rows = height * (box.hi[2] - box.lo[2]);
   for (int r = 0; r < rows; ++r) {
+    const int y = box.lo[1] + r % height, z = box.lo[2] + r / height;
     const R* at[kGridLoopLength];
     int64_t by[kGridLoopLength];
     for (int k = 0; k < loop.operands; ++k) {
       const int j = loop.operand[k].at;
       if (loop.operand[k].kind != GridLoopCode::memory) continue;
-      const GridFactor<R> f = place[j].row(r % w.n[1], r / w.n[1]);
+      const GridFactor<R> f = place[j].row(y, z);
       at[j] = f.at, by[j] = f.by;
     }
-    run_row_turns(w, loop, int64_t(r) * w.n[0], rows == 1 ? a.lo : 0, rows == 1 ? a.hi : w.n[0], at,
-                  by, turns);
+    run_row_turns(w, loop, int64_t(z * w.n[1] + y) * w.n[0], box.lo[0], box.hi[0], at, by, turns);
   }
   return turns;
 }
@@ -69,14 +69,13 @@ int64_t run_turns(Walk& w, const GridLoopCode& loop, Active a, const typename Wa
 template <class R, class Walk>
 int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
   const int64_t from = w.at(i.a).whole, step = w.at(i.c).whole, last = w.at(i.b).whole;
-  const bool whole_tile = a.lo == 0 && a.hi == w.lanes;
   constexpr int64_t kFewest = 4;
-  if (w.grid.check || a.mask || !(w.one_row() || whole_tile) ||
-      (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
+  if (w.grid.check || (step > 0 ? last - from < kFewest * step : last - from > kFewest * step))
     return 0;
   GridSeen& s = w.seen[at % 8];
   if (s.at != at) s = {at, grid_loop_fits(w.program, at), 0, nullptr};
-  if (!s.fits) return 0;
+  GridBox box;
+  if (!s.fits || !w.box_of(a, box)) return 0;
   const int64_t count = (last - from) / step + 1, places[] = {0, 1, count - 1};
   typename Walk::Factor place[kGridLoopLength];
   uint64_t lanes = 0;  // of the loads
@@ -88,12 +87,12 @@ int64_t native_turns(Walk& w, const GridInstruction& i, int at, Active a) {
       if (x.code == GridCode::scalar && x.type == GridType::integer) w.scalar_op(x);
       if (x.code == GridCode::affine) w.affine_op(x);
       if (!loads) continue;
-      if (!w.find_factor(x, a, k, place[j - at - 1])) return 0;
+      if (!w.find_factor(x, box, k, place[j - at - 1])) return 0;
       lanes |= uint64_t(place[j - at - 1].step[0] == 1) << (j - at - 1);
     }
   }
   if (!s.code || s.lanes != lanes) s.lanes = lanes, s.code = &grid_loop_code(w.program, at, lanes);
-  return s.code->code ? run_turns<R>(w, *s.code, a, place, count - 1) : 0;
+  return s.code->code ? run_turns<R>(w, *s.code, a, box, place, count - 1) : 0;
 }
 
 }  // namespace MT_ISA

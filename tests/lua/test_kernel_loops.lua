@@ -87,6 +87,51 @@ for _, dtype in ipairs {'float32', 'float64'} do
   end)
 end
 
+test('loops of some lanes of a tile: a box of them, ranges, holes; the others keep theirs', function()
+  for _, s in ipairs {{16, 16, 9}, {20, 10, 30}, {33, 17, 8}, {5, 3, 40}, {64, 31, 12}} do
+    for which = 1, 5 do
+      same(function(out, a, b, mode)
+        local i, j = grid(2)
+        if i <= out.shape[1] and j <= out.shape[2] then
+          local inside = i * j % 7 ~= 3 -- holes
+          if mode == 1 then inside = i > 2 and j > 1 and i < 14 and j < 9 end -- a box
+          if mode == 2 then inside = i * 100 + j > 507 end -- ragged
+          if mode == 3 then inside = i == 2 and j == 3 end -- one lane
+          if mode == 4 then inside = j == 2 end
+          local sum, last, kept = a[i][1], b[1][j], out[i][j]
+          if inside then
+            for k = 1, a.shape[2] do sum = sum + a[i][k] * b[k][j] end
+            for k = 1, a.shape[2] do
+              last = last * 0.5 - math.abs(a[i][k] - b[k][j])
+              kept = math.max(kept, last)
+            end
+          else
+            sum = sum - 1
+          end
+          out[i][j] = sum + last * 10 + kept * 100
+        end
+      end, mt.randn(s[1], s[2]), mt.randn(s[1], s[3]), mt.randn(s[3], s[2]), which)
+    end
+  end
+end)
+
+test('an index beside the lanes of a loop is no fault, one of theirs is told', function()
+  local k = mt.kernel(function(out, a, b, limit)
+    local i, j = grid(2)
+    if i <= limit and j <= out.shape[2] then
+      local sum = 0.0
+      for n = 1, a.shape[2] do sum = sum + a[i][n] * b[n][j] end
+      out[i][j] = sum
+    end
+  end)
+  local a, b, out = mt.randn(37, 20), mt.randn(20, 10), mt.zeros(37, 10)
+  k[{ {3, 1}, {16, 16} }](out, a, b, 37)
+  eq(mt.allclose(out, a:matmul(b), {atol = 1e-4}), true)
+  local ok, text = pcall(function() k[{ {3, 1}, {16, 16} }](out, a, b, 40) end)
+  eq(ok, false)
+  eq(text:find "index 38 is out of bounds in dimension 1 of 'a'" ~= nil, true)
+end)
+
 test('an index that leaves a tensor in a late turn is told', function()
   local k = mt.kernel(function(out, a)
     local j = grid(1)
