@@ -14,7 +14,8 @@ enum Opcode : int16_t {
   kInput = -1,     // an element of tensor `which`
   kNumber = -2,    // parameter `which` of the run
   kConstant = -3,  // `constant`
-  kReduce = -4,    // reduction `which` (kernels/reductions.h) of a value along the row
+  kReduce =
+      -4,  // reduction `which` (kernels/reductions.h) along the row, with the parameter `constant`
 };
 
 struct Instruction {

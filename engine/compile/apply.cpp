@@ -43,10 +43,11 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
     const Instruction& c = p.code[i];
     const auto single = [&](double x) { return scalar(x, c.is_bool ? Dtype::b8 : dtype, device); };
     Tensor& v = value[size_t(i)];
+    const double params[op::kMaxParams] = {c.constant};
     if (c.op == kInput) v = *in[c.which];
     else if (c.op == kNumber) v = single(numbers[c.which]);
     else if (c.op == kConstant) v = single(c.constant);
-    else if (c.op == kReduce) v = mt::reduce(c.which, value[size_t(c.in[0])], {-1}, true);
+    else if (c.op == kReduce) v = mt::reduce(c.which, value[size_t(c.in[0])], {-1}, true, params);
     else {
       const Tensor* inputs[3];
       for (int k = 0; k < 3 && c.in[k] >= 0; ++k) inputs[k] = &value[size_t(c.in[k])];

@@ -66,10 +66,10 @@ int Builder::constant(double x) {
 int Builder::constant_bool(bool x) {
   return put({kConstant, true, true, {-1, -1, -1}, -1, -1, 0, double(x)});
 }
-int Builder::reduce(int reduction, int value) {
+int Builder::reduce(int reduction, int value, double param) {
   if (is_row(value)) return -1;
   const int number = as_number(value);
-  return put({kReduce, false, true, {int16_t(number), -1, -1}, -1, reduction, 0, 0});
+  return put({kReduce, false, true, {int16_t(number), -1, -1}, -1, reduction, 0, param});
 }
 
 std::optional<double> Builder::constant_of(int value) const {
@@ -204,7 +204,7 @@ std::vector<int> Builder::add(const Expression& e, const std::vector<int>& input
       if (c.in[k] >= 0) in[k] = value[size_t(c.in[k])];
     value[size_t(i)] = c.op == kInput    ? inputs[size_t(c.which)]
                        : c.op == kNumber ? number(c.which)
-                       : c.op == kReduce ? reduce(c.which, in[0])
+                       : c.op == kReduce ? reduce(c.which, in[0], c.constant)
                        : c.op == kConstant
                            ? (c.is_bool ? constant_bool(c.constant != 0) : constant(c.constant))
                            : add(c.op, in, c.which < 0 ? nullptr : p.params + c.which);

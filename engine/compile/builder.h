@@ -26,8 +26,9 @@ class Builder {
   int constant_bool(bool);
   /// Operation `op` of values; bools become 0 and 1 where it calculates.
   int add(int op, const int* in, const double* params = nullptr);
-  /// A reduction of kernels/reductions.h along the row; one of what is the same in a row is -1.
-  int reduce(int reduction, int value);
+  /// A reduction of kernels/reductions.h along the row, with its first parameter; one of what is the
+  /// same in a row is -1.
+  int reduce(int reduction, int value, double param = 0);
   /// The values of another program's outputs, for these values of its inputs and numbers.
   std::vector<int> add(const Expression&, const std::vector<int>& inputs);
 

@@ -96,12 +96,13 @@ int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::
 
 // ---- programs by rows: adjoints, from the results to the inputs -------------------------------------
 
-using ReduceFormula = Value (*)(const Value& g, const Value& x, const Value& y, double count);
+using ReduceFormula = Value (*)(const Value& g, const Value& x, const Value& y, double count,
+                                double param);
 template <class Op>
-Value reduce_slope(const Value& g, const Value& x, const Value& y, double count) {
+Value reduce_slope(const Value& g, const Value& x, const Value& y, double count, double param) {
   Builder& b = Building::current();
   op::ReduceContext<Value> c{count, {}, Value()};
-  for (int k = 0; k < op::kMaxParams - 1; ++k) c.param[k] = Op::info.params[k].value;
+  c.param[0] = param;
   const auto reduced = [&](auto other, const Value& of) {
     return Value(Value::Id{b.reduce(op::reduction_id<decltype(other)>, of.id)});
   };
@@ -165,7 +166,7 @@ struct Adjoints {
       const ReduceFormula f = reduce_formulas[size_t(c.which)];
       if (!f) fail("{} in a fused function has no gradient", reduce_row(c.which).info->name);
       const Value x(Value::Id{c.in[0]}), y(Value::Id{i});
-      return add(c.in[0], f(Value(Value::Id{g}), x, y, double(row)).id, false);
+      return add(c.in[0], f(Value(Value::Id{g}), x, y, double(row), c.constant).id, false);
     }
     const OpRow& r = op_row(c.op);
     for (int k = 0; k < r.inputs; ++k) {

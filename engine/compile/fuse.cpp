@@ -245,17 +245,19 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   const op::ReduceInfo& info = *reduce_row(how.op).info;
   const Shape shape = x.shape();
   const int last = shape.size() - 1;
-  const bool known = how.op == op::reduction_id<op::Sum> || how.op == op::reduction_id<op::Amax> ||
-                     how.op == op::reduction_id<op::Amin> ||
-                     how.op == op::reduction_id<op::LogSumExp>;
+  constexpr int kinds[] = {op::reduction_id<op::Sum>, op::reduction_id<op::Amax>,
+                           op::reduction_id<op::Amin>, op::reduction_id<op::LogSumExp>,
+                           op::reduction_id<op::Var>};
+  const bool known = std::find(std::begin(kinds), std::end(kinds), how.op) != std::end(kinds);
   bool taken = known && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
   taken = taken && (x.impl()->deferred || &x.device() == &cpu_device()) && info.doc;
   taken = taken && x.numel() > 0 && x.numel() >= 4 * smallest.load(std::memory_order_relaxed);
   taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;
   const Tensor* const inputs[] = {&x};
   const std::shared_ptr<Fusion> f = taken ? fusion_of(shape, inputs, 1, x.dtype()) : nullptr;
-  const int id =
-      f && f->space == shape ? f->builder.reduce(how.op, f->operand(x, shape, false)) : -1;
+  const int id = f && f->space == shape
+                     ? f->builder.reduce(how.op, f->operand(x, shape, false), how.param[0])
+                     : -1;
   if (id < 0) {
     evaluate(x);
     return {};

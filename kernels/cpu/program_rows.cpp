@@ -60,6 +60,7 @@ struct Rows {
     Reduce d;
     d.op = c.which, d.dtype = r.dtype, d.out = value[i], d.out2 = nullptr, d.in = value[c.in[0]];
     for (double& x : d.param) x = 0;
+    d.param[0] = c.constant;
     d.kept = d.reduced = 1;
     d.kept_size[0] = rows, d.out_stride[0] = 1, d.kept_stride[0] = n;
     d.reduced_size[0] = n, d.reduced_stride[0] = 1;

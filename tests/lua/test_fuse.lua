@@ -19,6 +19,8 @@ local functions = {
   chain = function(x) return (x * 2 + 1):relu() * x:sigmoid() end,
   compare = function(x) return mt.where(x:gt(0.5), x * x, x / 2) end,
   clamp = function(x) return x:clamp(-0.5, 0.5) + mt.leaky_relu(x, 0.2) end,
+  standard = function(x) return (x - x:mean(-1, true)) / x:std(-1, true) end,
+  variance = function(x) return x * x:var(-1, true, 0) end,
   least = function(x) return x - x:amin(-1, true) end,
 }
 local names = {}

@@ -234,8 +234,9 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
 
 compiled.fuse = core.declare('fuse(f: function)',
   'The function f of tensors with its elementwise operations, and reductions along the last dimension (sum, mean, ' ..
-  'max, min, amax, amin, logsumexp), computed together: softmax or a layer norm by hand reads and writes memory ' ..
-  'once. Other operations run as themselves in between; gradients of every order. It takes and returns what f does.',
+  'max, min, amax, amin, logsumexp, var, std), computed together: softmax or a layer norm by hand reads and writes ' ..
+  'memory once. Other operations run as themselves in between; gradients of every order. It takes and returns what ' ..
+  'f does.',
   function(f)
     if records[f] then core.fail('fuse: this function is compiled already') end
     local fused = parts.fused
