@@ -151,6 +151,43 @@ int run_program(Args& a) {
   return a.given(after) ? run_into(a, after, results_of) : results_of(a);
 }
 
+/// What mt.map and mt.zip return. Its upvalues from the third on: {[n] = the program that n tensors alone
+/// run, which reads no numbers}, what errors call it, the Lua function for all other calls.
+int call_compiled(Args& a) {
+  lua_State* L = a.L;
+  const int n = lua_gettop(L);
+  if ((n == 1 && shape_at(L, 1)) || (n == 2 && shape_at(L, 1) && shape_at(L, 2))) {
+    lua_rawgeti(L, lua_upvalueindex(3), n);
+    const auto* e = static_cast<const ir::Expression*>(lua_touserdata(L, -1));
+    lua_pop(L, 1);
+    if (e) {
+      static constexpr double no_numbers[256] = {};
+      std::vector<Tensor> inputs;
+      inputs.reserve(2);
+      for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
+      const char* const name = lua_tostring(L, lua_upvalueindex(4));
+      const std::vector<Tensor> results = ir::apply(*e, name, inputs, no_numbers);
+      for (const Tensor& y : results) a.push(y);
+      return int(results.size());
+    }
+  }
+  lua_pushvalue(L, lua_upvalueindex(5));
+  lua_insert(L, 1);
+  lua_call(L, n, LUA_MULTRET);
+  return lua_gettop(L);
+}
+const Entry kCompiled{"compiled(..)", "A compiled function.", Body(call_compiled) | kKeepsNames};
+/// caller(programs, name, function): the function above.
+int make_caller(Args& a) {
+  lua_State* L = a.L;
+  push_closure(L, call, &kCompiled);
+  lua_getupvalue(L, -1, 1);
+  lua_getupvalue(L, -2, 2);
+  for (int i = 1; i <= 3; ++i) lua_pushvalue(L, i);
+  lua_pushcclosure(L, call, 5);
+  return 1;
+}
+
 /// A copy of a Lua function with the same lines; upvalues are nil, globals those of the state.
 int clone(Args& a) {
   a.function(1);
@@ -186,6 +223,7 @@ const Entry kParts[] = {
        lua_pushinteger(a.L, lua_Integer(ir::Fuser::smallest.exchange(a.integer(1))));
        return 1;
      }},
+    {"caller(..)", "The function that calls programs: programs, name, function.", make_caller},
     {"clone(..)", "A copy of a Lua function.", clone},
     {"builder()", "An empty program.", new_builder},
     {"op(..)", "An operation's value: builder, operation, line, values.., parameters..",
@@ -220,6 +258,7 @@ void push_compile(lua_State* L) {
   lua_newtable(L);
   add(L, kParts);
   for (const Entry& e : kParts) e.internal = true;
+  kCompiled.internal = true;
   add_explain(L);
 }
 

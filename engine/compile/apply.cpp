@@ -211,6 +211,19 @@ std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape&
   return record_large(e, d, name, space, inputs, outputs, numbers);
 }
 
+/// Whether all are of one float dtype.
+bool one_float(const std::vector<Tensor>& given) {
+  bool same = is_float(given[0].dtype());
+  for (const Tensor& x : given) same &= x.dtype() == given[0].dtype();
+  return same;
+}
+/// The result of a program that is one operation, of tensors that broadcast.
+Tensor alone(const Expression& e, const std::vector<Tensor>& given) {
+  const Tensor* all[kMaxProgramInputs];
+  for (size_t k = 0; k < given.size(); ++k) all[k] = &given[k];
+  return elementwise(e.alone(), all);
+}
+
 }  // namespace
 
 std::vector<Tensor> apply(const Expression& e, const char* name, const std::vector<Tensor>& given,
@@ -218,6 +231,7 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
   const Tensor* const out = Into::take();
   if (given.empty()) fail("{}: it needs a tensor", name);
   const Device& device = given[0].device();
+  if (e.alone() >= 0 && given.size() == 1 && !out && one_float(given)) return {alone(e, given)};
   const Dtype dtype = computing_dtype(e, given, numbers);
   Shape shape = given[0].shape();
   bool wants = false, alike = true;
@@ -229,12 +243,7 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
     if (x.shape() != shape) shape = broadcast(name, shape, x.shape());
     wants |= wants_grad(x);
   }
-  if (e.alone() >= 0 && !out && is_float(dtype)) {
-    const Tensor* all[kMaxProgramInputs];
-    bool same = true;
-    for (size_t k = 0; k < given.size(); ++k) all[k] = &given[k], same &= given[k].dtype() == dtype;
-    if (same) return {elementwise(e.alone(), all)};
-  }
+  if (e.alone() >= 0 && !out && one_float(given)) return {alone(e, given)};
   std::vector<Tensor> made;
   for (size_t k = 0; !alike && k < given.size(); ++k) {
     const Tensor& y = wants ? to(given[k], dtype) : given[k];

@@ -98,18 +98,7 @@ end
 --- The function of tensors that f becomes.
 local function compile(name, f)
   local record = {f = f, name = name, programs = {}, simple = {}}
-  local simple = record.simple
-  local function compiled_function(x, y, ...)
-    if type(x) == 'userdata' then -- the common calls, of tensors alone, without a table
-      if y == nil and select('#', ...) == 0 then
-        if simple[1] then return run(simple[1], name, nil, x) end
-      elseif type(y) == 'userdata' and select('#', ...) == 0 and simple[2] then
-        return run(simple[2], name, nil, x, y)
-      end
-    end
-    if y == nil and select('#', ...) == 0 then return call(record, x) end
-    return call(record, x, y, ...)
-  end
+  local compiled_function = parts.caller(record.simple, name, function(x, ...) return call(record, x, ...) end)
   records[compiled_function] = record
   trace.sources[compiled_function] = f
   return compiled_function
