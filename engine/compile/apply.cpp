@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/autograd/function.h"
+#include "engine/core/deferral.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/core/upcast.h"
@@ -33,11 +34,22 @@ Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
   return !whole ? default_dtype() : d == Dtype::b8 ? Dtype::i64 : d;
 }
 
-/// The operations one by one, where a device has no kernel of the program.
+/// Of every value, the instruction that reads it last.
+std::vector<int> last_reads(const Program& p) {
+  std::vector<int> last(size_t(p.count), -1);
+  for (int i = 0; i < p.count; ++i)
+    for (int v : p.code[i].in)
+      if (v >= 0) last[size_t(v)] = i;
+  for (int k = 0; k < p.outputs; ++k) last[size_t(p.output[k])] = p.count;
+  return last;
+}
+
+/// The operations one by one: where a device has no kernel of the program, or it is too large for one.
 std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const double* numbers,
                             Dtype dtype, const Device& device) {
   const Program& p = e.program();
-  const NoGrad off;
+  const Undeferred now;
+  const std::vector<int> last = last_reads(p);
   std::vector<Tensor> value(size_t(p.count)), results;
   for (int i = 0; i < p.count; ++i) {
     const Instruction& c = p.code[i];
@@ -53,6 +65,8 @@ std::vector<Tensor> compose(const Expression& e, const Tensor* const* in, const 
       for (int k = 0; k < 3 && c.in[k] >= 0; ++k) inputs[k] = &value[size_t(c.in[k])];
       v = elementwise(c.op, inputs, c.which < 0 ? nullptr : p.params + c.which);
     }
+    for (int k : c.in)
+      if (k >= 0 && last[size_t(k)] == i) value[size_t(k)] = Tensor();
   }
   for (int k = 0; k < p.outputs; ++k) results.push_back(value[size_t(p.output[k])]);
   return results;
@@ -110,7 +124,8 @@ std::vector<Tensor> compute(const Expression& e, const std::vector<Tensor>& inpu
     results[size_t(k)] = result_in(target, shape, d, device);
     out[k] = &results[size_t(k)];
   }
-  if (!run(e, calculated, space, out, in, numbers, device)) {
+  if (p.slots > kMaxProgramSlots || !run(e, calculated, space, out, in, numbers, device)) {
+    const NoGrad off;
     const std::vector<Tensor> made = compose(e, in, numbers, calculated, device);
     for (int k = 0; k < p.outputs; ++k) copy_(results[size_t(k)], made[size_t(k)]);
   }
@@ -205,6 +220,7 @@ std::vector<Tensor> recorded(const Expression& e, const char* name, const Shape&
   for (size_t k = 0; k < inputs.size(); ++k) wanted |= unsigned(inputs[k].requires_grad()) << k;
   const bool by_rows = e.program().by_rows;
   const Expression::Gradient& d = e.gradient(wanted, by_rows ? space[space.size() - 1] : 0);
+  if (d.too_large) return apply_each(e, inputs, inputs[0].dtype(), space, numbers);
   if (!d.expression) return outputs;
   if (outputs.size() == 1 && !by_rows && record_small(e, d, inputs, outputs[0], numbers))
     return outputs;
@@ -253,6 +269,24 @@ std::vector<Tensor> apply(const Expression& e, const char* name, const std::vect
   std::vector<Tensor> results = compute(e, inputs, dtype, shape, device, numbers, out);
   return wants && is_float(dtype) ? recorded(e, name, shape, inputs, std::move(results), numbers)
                                   : results;
+}
+
+std::vector<Tensor> apply_each(const Expression& e, const std::vector<Tensor>& inputs, Dtype dtype,
+                               const Shape& space, const double* numbers) {
+  const Dtype calculated = wide(dtype);
+  std::vector<Tensor> wider;
+  std::vector<const Tensor*> in;
+  for (const Tensor& x : inputs) wider.push_back(to(x, calculated));
+  for (const Tensor& x : wider) in.push_back(&x);
+  std::vector<Tensor> results = compose(e, in.data(), numbers, calculated, inputs[0].device());
+  for (int k = 0; k < e.program().outputs; ++k) {
+    Tensor& y = results[size_t(k)];
+    Shape shape = space;
+    if (e.program().by_rows && e.is_row(k)) shape[shape.size() - 1] = 1;
+    if (y.shape() != shape) y = contiguous(expand(y, shape));
+    if (!e.is_bool(k)) y = to(y, dtype);
+  }
+  return results;
 }
 
 std::vector<Tensor> apply_in(const Expression& e, const char* name,

@@ -18,4 +18,9 @@ std::vector<Tensor> apply(const Expression&, const char* name, const std::vector
 std::vector<Tensor> apply_in(const Expression&, const char* name, const std::vector<Tensor>& inputs,
                              Dtype dtype, const Shape& space, const double* numbers);
 
+/// The same, an operation after the other, each with a gradient of its own: for a program that is too large
+/// for devices, or has too large a gradient.
+std::vector<Tensor> apply_each(const Expression&, const std::vector<Tensor>& inputs, Dtype dtype,
+                               const Shape& space, const double* numbers);
+
 }  // namespace mt::ir

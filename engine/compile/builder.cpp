@@ -49,7 +49,7 @@ int Builder::put(Instruction c) {
   const Key key{c.op, {c.in[0], c.in[1], c.in[2]}, c.which, c.is_bool, c.is_row, c.constant};
   const auto [at, is_new] = known_.try_emplace(key, count());
   if (!is_new) return saved_.shared += c.op >= 0, at->second;
-  if (count() >= 32000) fail("a compiled function of more than 32000 operations");
+  if (count() >= 32000) throw TooLarge("a compiled function of more than 32000 operations");
   c.line = line_, c.slot = -1;
   code_.push_back(c);
   return count() - 1;
@@ -351,13 +351,11 @@ Builder::Finished Builder::live_code(const std::vector<int>& outputs) const {
 
 const Expression& Builder::intern(Finished f, int inputs, int numbers) const {
   if (inputs > kMaxProgramInputs || f.outputs.size() > size_t(kMaxProgramOutputs))
-    fail("a compiled function has {} tensors to read and {} to write; at most {} and {}", inputs,
-         f.outputs.size(), kMaxProgramInputs, kMaxProgramOutputs);
+    throw TooLarge(
+        fmt::format("a compiled function has {} tensors to read and {} to write; at most {} and {}",
+                    inputs, f.outputs.size(), kMaxProgramInputs, kMaxProgramOutputs));
   auto made = std::make_unique<Expression>(std::move(f.code), std::move(f.outputs), params_, inputs,
                                            numbers);
-  if (made->program().slots > kMaxProgramSlots)
-    fail("a compiled function needs {} values at once; at most {}: divide it",
-         made->program().slots, kMaxProgramSlots);
   Interned& known = interned();
   const std::lock_guard guard(known.lock);
   const auto [first, last] = known.all.equal_range(made->program().hash);
@@ -369,8 +367,8 @@ const Expression& Builder::intern(Finished f, int inputs, int numbers) const {
 const Expression& Builder::finish(const std::vector<int>& outputs, int inputs, int numbers) const {
   return intern(live_code(outputs), inputs, numbers);
 }
-const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<int>& inputs,
-                                  std::vector<int>& numbers) const {
+Builder::Finished Builder::compact_code(const std::vector<int>& outputs, std::vector<int>& inputs,
+                                        std::vector<int>& numbers) const {
   Finished f = live_code(outputs);
   inputs.clear(), numbers.clear();
   for (Instruction& c : f.code) {
@@ -379,7 +377,21 @@ const Expression& Builder::finish(const std::vector<int>& outputs, std::vector<i
     list->push_back(c.which);
     c.which = int(list->size()) - 1;
   }
-  return intern(std::move(f), int(inputs.size()), int(numbers.size()));
+  return f;
+}
+const Expression* Builder::finish(const std::vector<int>& outputs, std::vector<int>& inputs,
+                                  std::vector<int>& numbers) const {
+  Finished f = compact_code(outputs, inputs, numbers);
+  if (inputs.size() > size_t(kMaxProgramInputs) || outputs.size() > size_t(kMaxProgramOutputs))
+    return nullptr;
+  return &intern(std::move(f), int(inputs.size()), int(numbers.size()));
+}
+std::unique_ptr<Expression> Builder::finish_any(const std::vector<int>& outputs,
+                                                std::vector<int>& inputs,
+                                                std::vector<int>& numbers) const {
+  Finished f = compact_code(outputs, inputs, numbers);
+  return std::make_unique<Expression>(std::move(f.code), std::move(f.outputs), params_,
+                                      int(inputs.size()), int(numbers.size()));
 }
 
 namespace {

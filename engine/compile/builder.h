@@ -7,11 +7,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/core/error.h"
 #include "kernels/program.h"
 
 namespace mt::ir {
 
 class Expression;
+
+/// A program that is larger than devices take.
+struct TooLarge : Error {
+  using Error::Error;
+};
 
 /// An expression program under construction. Values are numbered from 0 in the order they come up.
 class Builder {
@@ -50,11 +56,15 @@ class Builder {
   int line() const { return line_; }
 
   /// The program that computes these values; equal programs are one object, which is never freed.
-  /// Throws where it is larger than devices take.
+  /// Throws TooLarge where it has too many inputs or outputs.
   const Expression& finish(const std::vector<int>& outputs, int inputs, int numbers) const;
-  /// The same with those inputs and numbers alone that it reads: in the order of these lists.
-  const Expression& finish(const std::vector<int>& outputs, std::vector<int>& inputs,
+  /// The same with those inputs and numbers alone that it reads: in the order of these lists. Null
+  /// where it is too large.
+  const Expression* finish(const std::vector<int>& outputs, std::vector<int>& inputs,
                            std::vector<int>& numbers) const;
+  /// The same of any size, for itself.
+  std::unique_ptr<Expression> finish_any(const std::vector<int>& outputs, std::vector<int>& inputs,
+                                         std::vector<int>& numbers) const;
 
  private:
   struct Key {
@@ -72,6 +82,8 @@ class Builder {
     std::vector<int16_t> outputs;
   };
   Finished live_code(const std::vector<int>& outputs) const;
+  Finished compact_code(const std::vector<int>& outputs, std::vector<int>& inputs,
+                        std::vector<int>& numbers) const;
   const Expression& intern(Finished, int inputs, int numbers) const;
   int simplified(int op, const int* in, int n);
   int folded(int op, const int* in, int n, const double* params);
@@ -102,6 +114,7 @@ class Expression {
     std::vector<int> operands;
     std::vector<int>
         inputs;  // which inputs' gradients they are: those that are not zero everywhere
+    bool too_large = false;
   };
   /// `row`: of a program by rows, how many elements a row has.
   const Gradient& gradient(unsigned wanted, int64_t row = 0) const;

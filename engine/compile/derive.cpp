@@ -247,7 +247,13 @@ struct Expression::Derived {
 const Expression::Gradient& Expression::gradient(unsigned wanted, int64_t row) const {
   const std::lock_guard guard(derived_->lock);
   std::unique_ptr<Gradient>& g = derived_->known[{wanted, row}];
-  if (!g) g = std::make_unique<Gradient>(derive(*this, wanted, row));
+  if (g) return *g;
+  try {
+    g = std::make_unique<Gradient>(derive(*this, wanted, row));
+  } catch (const TooLarge&) {
+    g = std::make_unique<Gradient>();
+    g->too_large = true;
+  }
   return *g;
 }
 std::shared_ptr<Expression::Derived> Expression::make_derived() {

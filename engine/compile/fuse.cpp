@@ -43,6 +43,8 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
     return v && v->fusion.get() == this ? v : nullptr;
   }
 
+  /// Whether another operation can be added.
+  bool has_room() const { return builder.count() < 16000 && inputs.size() < 200; }
   /// Whether a result of this shape has a place: elements, or one for each row.
   bool has_place(const Shape& s) const {
     return s == space || s == row_shape(space) || s == without_last(space);
@@ -63,7 +65,6 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
     for (size_t k = 0; k < inputs.size(); ++k)
       if (inputs[k].x.impl() == x.impl() && inputs[k].rows == rows)
         return builder.input(int(k), rows);
-    if (inputs.size() == 200) fail("fuse: more than 200 tensors meet in one function");
     inputs.push_back({x, x.impl()->storage->version, rows});
     return builder.input(int(inputs.size()) - 1, rows);
   }
@@ -122,12 +123,14 @@ void Fusion::compute(const std::vector<Tensor>& list) {
     place.push_back(int(at - ids.begin()));
     if (at == ids.end()) ids.push_back(id);
   }
-  const Expression& e = builder.finish(ids, used, read);
+  const Expression* const e = builder.finish(ids, used, read);
   std::vector<Tensor> operands;
   for (int k : used) operands.push_back(prepared(inputs[size_t(k)]));
   std::vector<double> given;
   for (int k : read) given.push_back(numbers[size_t(k)]);
-  const std::vector<Tensor> results = apply_in(e, "fuse", operands, dtype, space, given.data());
+  const std::vector<Tensor> results =
+      e ? apply_in(*e, "fuse", operands, dtype, space, given.data())
+        : apply_each(*builder.finish_any(ids, used, read), operands, dtype, space, given.data());
   for (size_t k = 0; k < list.size(); ++k) {
     if (!list[k].impl()->deferred) continue;
     Tensor y = results[size_t(place[k])];
@@ -177,7 +180,7 @@ std::shared_ptr<Fusion> Fuser::fusion_of(const Shape& result, const Tensor* cons
                                          Dtype dtype) {
   for (const std::shared_ptr<Fusion>& f : open_) {
     bool here = false, fits = f->dtype == dtype && f->recording == grad_enabled();
-    fits = fits && f->has_place(result);
+    fits = fits && f->has_room() && f->has_place(result);
     for (int k = 0; k < n && fits; ++k) {
       here |= f->value_of(*inputs[k]) != nullptr;
       fits &= f->takes(result, *inputs[k]);

@@ -91,6 +91,50 @@ test('what cannot be fused runs as itself in between', function()
   eq(positions:tolist(), places:tolist())
 end)
 
+test('operations that are made of others, and changes in place of what has a gradient', function()
+  local mask = mt.rand(4, 6):gt(0.5)
+  for _, f in ipairs {function(a) return (a * 2):abs_() end, function(a) return (a * 2):std(-1) end,
+    function(a) return mt.softmax(a * 2, -1) + (a * 3):norm(2, -1, true) end,
+    function(a) return (a * 2)[mask] end, function(a) return (a * 2)[(a * 3):gt(1)] end,
+    function(a) return mt.layer_norm(a * 2, {6}) + mt.cross_entropy(a * 3, (a * 2):argmax(-1)) end} do
+    local x, y = mt.randn(4, 6):requires_grad_(), nil
+    y = x:detach():clone():requires_grad_()
+    local expected, found = f(x), mt.fuse(f)(y)
+    near(found:tolist(), expected:tolist(), 1e-6)
+    expected:square():sum():backward()
+    found:square():sum():backward()
+    near(y.grad:tolist(), x.grad:tolist(), 1e-5)
+  end
+end)
+
+test('functions that are too large for one program', function()
+  local list = {}
+  for i = 1, 60 do list[i] = mt.rand(4, 6) + 0.5 end
+  local function product(a)
+    for i = 1, #list do a = a * list[i] end
+    return a - a:sum(-1, true)
+  end
+  local function at_once(a)
+    local waves, sum = {}, 0
+    for i = 1, 150 do waves[i] = (a * (i + 0.5)):sin() end
+    for i = 1, 150 do sum = sum + waves[i] * waves[151 - i]:sum(-1, true) end
+    return sum
+  end
+  local function long(a)
+    for i = 1, 20000 do a = a * 0.9 + i / 3e4 end
+    return a
+  end
+  for _, f in ipairs {product, at_once, long} do
+    local x, y = mt.randn(4, 6):requires_grad_(), nil
+    y = x:detach():clone():requires_grad_()
+    local expected, found = f(x), mt.fuse(f)(y)
+    eq(found:equal(expected), true)
+    expected:sum():backward()
+    found:sum():backward()
+    near(y.grad:tolist(), x.grad:tolist(), 1e-4)
+  end
+end)
+
 test('changes in place inside a fused function come in their order', function()
   local x = mt.randn(4, 5)
   local function f(a)

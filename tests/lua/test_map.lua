@@ -360,4 +360,24 @@ test('wrong arguments', function()
   raises(function() mt.zip(function(a, b) return a + b end)(mt.ones(2), mt.ones(3)) end, 'zip: .*%(2%).*%(3%)')
 end)
 
+test('as many tensors, numbers and operations as there may be', function()
+  local names, list = {}, {}
+  for i = 1, 24 do names[i], list[i] = 'a' .. i, (mt.rand(3, 4) + 0.5):requires_grad_() end
+  local f = loadstring(('local %s = ...\nreturn %s'):format(table.concat(names, ', '), table.concat(names, ' * ')))
+  local y = mt.zip(f)(unpack(list))
+  eq(y:equal(f(unpack(list))), true)
+  y:sum():backward()
+  near(list[7].grad:tolist(), (y / list[7]):tolist(), 1e-4)
+  local k = {}
+  for i = 1, 120 do k[i] = i / 7 end
+  local function polynomial(x)
+    local value = 0
+    for i = 1, 120 do value = value * x + k[i] end
+    return value
+  end
+  local x = (mt.rand(50) - 0.5):requires_grad_()
+  eq(mt.map(polynomial)(x):equal(polynomial(x)), true)
+  eq(mt.grad(mt.map(polynomial)(x):sum(), x):allclose(mt.grad(polynomial(x):sum(), x)), true)
+end)
+
 t.finish()
