@@ -14,7 +14,6 @@ local function same(f, out, ...)
 end
 
 for _, dtype in ipairs {'float32', 'float64'} do
-  local function random(...) return mt.randn(..., dtype) end
   local sizes = {{3, 5, 4}, {7, 33, 50}, {2, 64, 130}, {5, 300, 9}, {16, 20, 16}, {32, 9, 48}}
 
   test('sums of differences, ' .. dtype, function()

@@ -534,6 +534,26 @@ local function compare_layouts(p, compiled, dtype)
   for k = 1, p.results do same_bits('another layout, result ' .. k, found[k], expected[k]) end
 end
 
+--- Machine code against the interpreter, which runs what is small, bit for bit; slopes too.
+local function compare_machine_code(p, compiled, lists, dtype)
+  local small, large = {}, {}
+  for k, list in ipairs(lists) do
+    small[k] = mt.tensor(list, {dtype = dtype})
+    large[k] = small[k]:expand(700, #list):contiguous():requires_grad_()
+    small[k]:requires_grad_()
+  end
+  local found, expected = pack(compiled(unpack(large))), pack(compiled(unpack(small)))
+  for k = 1, p.results do
+    same_bits('machine code, result ' .. k, found[k]:detach(), expected[k]:detach():expand(found[k].shape))
+  end
+  if not found[1].requires_grad then return end
+  found[1]:sum():backward()
+  expected[1]:sum():backward()
+  for k, x in ipairs(large) do
+    if x.grad then same_bits('machine code, slope ' .. k, x.grad, small[k].grad:expand(700, #lists[1])) end
+  end
+end
+
 --- Straight functions of float32 against the same operations on tensors, bit for bit.
 local function compare_eager(p, compiled, lists)
   local f, inputs = loaded(p, {mt = mt}), {}
@@ -570,6 +590,7 @@ local function check(p)
       compare_slopes(p, tracked, compiled, lists)
       compare_layouts(p, compiled, one_of{'float32', 'float64'})
       if p.straight then compare_eager(p, compiled, lists) end
+      if chance(30) then compare_machine_code(p, compiled, lists, one_of{'float32', 'float64'}) end
     end
     change() -- captured numbers, tables and booleans
     change_plain()

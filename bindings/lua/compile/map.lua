@@ -193,7 +193,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
   'gradients. mt.reduce(function(a, b) return math.max(a, b) end, -math.huge)',
   function(f, identity)
     check_function('reduce', f)
-    local pair, checked, program, loops = compile('reduce', f), false, nil, nil
+    local pair, checked, program, own_loops = compile('reduce', f), false, nil, nil
     local simple = records[pair].simple
     local function reduction(x, dim, keepdim)
       if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
@@ -204,11 +204,11 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
       local now = simple[2] or program_for(records[pair], {'tensor', 'tensor'}).program
       if now ~= program then
         local name = built_in(now)
-        program, loops = now, name and mt[name]
+        program, own_loops = now, name and mt[name]
       end
-      if loops then -- of nothing they give their identity, the only neutral number
-        if dim == nil then return loops(x) end
-        return loops(x, dim, keepdim or false)
+      if own_loops then -- of nothing they give their identity, the only neutral number
+        if dim == nil then return own_loops(x) end
+        return own_loops(x, dim, keepdim or false)
       end
       if dim == nil then return reduce_pairs(pair, x:reshape(-1), 1, identity):reshape({}) end
       if dim < 0 then dim = dim + x:dim() + 1 end
