@@ -108,6 +108,18 @@ test('functions that are not compiled: verbs, threads, the kernel of a product',
     'one operation after the other: [^\n]*3 verbs')
 end)
 
+test('grid kernels', function()
+  local k = mt.kernel(function(x, y)
+    local i = grid(1) -- luacheck: ignore
+    if i <= #x then y[i] = x[i] * 2 end
+  end)
+  local x, y = mt.randn(1000), mt.empty(1000)
+  has(explained(k:over(x), x, y), 'a launch: run once', 'cpu launch_grid ')
+  eq(y:equal(x * 2), true)
+  has(explained(k, {show = 'cuda'}), '__global__')
+  raises(function() mt.explain(k) end, 'explain: [%w_]+ runs when it is launched: mt.explain%(k:over%(x%), x, ..%)')
+end)
+
 test('the log and a recording go on', function()
   local rows = mt.profile(function()
     explained(mt.relu, mt.ones(4))

@@ -222,7 +222,8 @@ end
 
 local function describe_call(f, text, ...)
   local signature = core.entry(f)
-  text:line('%s: run once', signature and 'mt.' .. signature:match '^[%w_]+' or 'the function at ' .. source_of(f))
+  text:line('%s: run once', signature and 'mt.' .. signature:match '^[%w_]+' or
+    debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/' and 'a launch' or 'the function at ' .. source_of(f))
   describe_run(text, verbs_of(f, ...))
 end
 
@@ -247,6 +248,17 @@ local function options_of(...)
     core.fail("explain: show is '%s'; it can be %s", tostring(last.show), names_of_shows())
   end
   return last, n - 1
+end
+
+--- Grid kernels: the launch is explained as a call, the kernel itself has its CUDA C.
+explain.describers[1] = function(f, text, options)
+  if type(f) ~= 'table' or tostring(f) ~= 'kernel ' .. tostring(rawget(f, 'name')) then return end
+  if options.show ~= 'cuda' then
+    core.fail("explain: %s runs when it is launched: mt.explain(k:over(x), x, ..); {show='cuda'} shows its CUDA C",
+      f.name)
+  end
+  text:line('%s', f:cuda_source())
+  return true
 end
 
 local function describe(f, options, ...)
