@@ -111,9 +111,31 @@ local function sizes_on_the_cpu()
     options.csv ~= '' and (options.csv:gsub('%.csv$', '') .. '_cpu.csv') or '')
 end
 
+--- A training set times the weights of ten classes, by the shape of the blocks: x runs along the 10 columns,
+--- so that in blocks of 16 x 16 the guard sends 6 of 16 threads home.
+local function tall_on_the_cpu()
+  local count = math.min(options.rows, 10000)
+  local a, b = mt.rand(count, 784), mt.randn(784, 10)
+  local wanted, rows = built_in(a, b), {}
+  local function add(name, fn)
+    lesson.check(name, fn(), wanted, 1e-3)
+    rows[#rows + 1] = {name, lesson.device_microseconds('cpu', fn, options.runs)}
+    rows[#rows][3] = 2 * count * 784 * 10 / 1e3 / rows[#rows][2]
+  end
+  for _, size in ipairs { {16, 16}, {10, 100}, {2, 256} } do
+    local c = mt.empty {count, 10}
+    local launch = lua_naive[{ {mt.cdiv(10, size[1]), mt.cdiv(count, size[2])}, size }]
+    add(('Lua, blocks of %d x %d'):format(size[1], size[2]), function() launch(a, b, c) return c end)
+  end
+  add('mt.matmul', function() return built_in(a, b) end)
+  print(('\n-- %d x 784 times 784 x 10 on the CPU --'):format(count))
+  lesson.table({'way', 'us', 'Gflop/s'}, rows)
+end
+
 if not options.compile then
   first_steps()
   sizes_on_the_cpu()
+  tall_on_the_cpu()
 end
 lesson.needs_gpu(options, 'the rest of this script')
 

@@ -266,14 +266,17 @@ small() {
   case $emulated:$1 in
     yes:cuda_threads) echo '--n 2000 --runs 1' ;;
     yes:cuda_reduce) echo '--largest 5000 --runs 1' ;;
-    yes:cuda_matmul) echo '--largest 64 --rows 40 --runs 1' ;;
+    yes:cuda_matmul) echo '--largest 64 --rows 40 --size 64 --runs 1' ;;
     yes:cuda_conv2d) echo '--height 40 --width 50 --runs 1' ;;
+    yes:fusion) echo '--rows 200 --columns 100 --runs 1' ;;
   esac
 }
 if [ $quick = no ]; then
   for script in threads reduce matmul conv2d; do
     part script cuda_$script 90 "cd \"\$out\" && \"\$program\" \"$here/scripts/cuda_$script.lua\" $(small cuda_$script)"
   done
+  part script puzzles 90 "\"\$program\" scripts/puzzles.lua --solutions"
+  part script fusion 90 "\"\$program\" scripts/fusion.lua --tables $(small fusion)"
 fi
 part here memory_at_end 30 "\"\$program\" -e \"
   for k, v in pairs(require('mtorch').cuda.memory_stats()) do print(k, v) end\""
