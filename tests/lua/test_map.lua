@@ -315,6 +315,15 @@ test('loops whose end depends on an element run as grid kernels', function()
   local into = mt.zeros(3, 5)
   eq(mt.zip(escape)(a, b, {out = into}) == into, true)
   raises(function() f(z:float():requires_grad_()) end, 'map: a function with a loop .* has no gradient')
+  local halve = mt.map(function(v)
+    local n = 0
+    while v > 1 do v, n = v / 2, n + 1 end
+    return n, v, v > 0.7
+  end)
+  local n, rest, large = halve(mt.tensor{3, 8, 0.5})
+  eq({n:tolist(), rest:tolist(), large:tolist()}, {{2, 3, 0}, {0.75, 1, 0.5}, {true, true, false}})
+  eq(halve(mt.empty(0)).shape, mt.empty(0).shape)
+  raises(function() halve(z:float(), {out = mt.zeros(4, 3)}) end, 'map: it has several results; out= takes one')
 end)
 
 test('reduce: trees of any associative function', function()
@@ -346,10 +355,17 @@ test('reduce refuses what is not associative or not neutral', function()
     'test_map.lua:%d+: reduce: the identity 0 is not neutral: f%(0, %-2.5%) is 2.5')
   raises(function() mt.reduce(function(a, b) return a + b + a * b / 2 + a * a * b * b end, 0)(x) end,
     'reduce: f is not associative: f%(f%(')
+  local add = mt.reduce(function(a, b) return a + b + 0 * a * b end, 0)
+  for what, message in pairs {x = "dim must be a whole number, got the string 'x'", [1.5] = 'got 1.5',
+    [0] = 'dimension 0 is not there', [3] = 'dimension 3 is not there; the tensor has 2'} do
+    raises(function() add(x, what) end, 'test_map.lua:%d+: reduce: .*' .. message)
+  end
+  raises(function() add(x, 1, 2) end, 'reduce: keepdim must be true or false, got 2')
 end)
 
 test('wrong arguments', function()
   local f = mt.map(function(a) return a end)
+  raises(function() mt.map(function(a) return a + nowhere end)(x) end, "arithmetic on nil; .*'nowhere' is nil")
   raises(function() mt.map(3) end, 'map: f must be a function, got 3')
   raises(function() mt.map(math.sin) end, 'built in')
   raises(function() mt.map(f) end, 'compiled already')

@@ -19,16 +19,48 @@ function loops.refuse(name, trouble)
   error(place and ('%s: %s: %s'):format(place, name, message) or trouble, 0)
 end
 
---- A kernel that calls f for each element; `kinds` says which arguments are tensors.
-function loops.kernel(f, kinds)
-  local parameters, arguments = {}, {}
+local most_results = 8
+
+--- A kernel that calls f for each element, takes `count` values of it and writes them into tensors; `kinds` says which
+--- arguments are tensors.
+local function kernel_of(f, kinds, count)
+  local parameters, arguments, values, writes = {}, {}, {}, {}
+  for k = 1, count do
+    parameters[k], values[k], writes[k] = 'result' .. k, 'v' .. k, ('result%d[i] = v%d'):format(k, k)
+  end
   for i, kind in ipairs(kinds) do
-    parameters[i] = 'a' .. i
+    parameters[count + i] = 'a' .. i
     arguments[i] = kind == 'tensor' and ('a%d[i]'):format(i) or 'a' .. i
   end
-  local text = ('local f = ...\nreturn function(result, %s)\n  local i = grid(1)\n  if i <= #result then\n' ..
-    '    result[i] = f(%s)\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(arguments, ', '))
+  local text = ('local f = ...\nreturn function(%s)\n  local i = grid(1)\n  if i <= #result1 then\n' ..
+    '    local %s = f(%s)\n    %s\n  end\nend\n'):format(table.concat(parameters, ', '), table.concat(values, ', '),
+    table.concat(arguments, ', '), table.concat(writes, '\n    '))
   return mt.kernel(assert(loadstring(text))(f))
+end
+
+--- The kernel of f, whose number of results its compiler says at the first launch.
+function loops.kernel(f, kinds)
+  return {f = f, count = most_results + 1, is_bool = {}, kernel = kernel_of(f, kinds, most_results + 1)}
+end
+
+--- Launches the kernel over elements; the results, whose dtypes are that of the numbers or bool.
+local function launch(name, k, kinds, shape, options, arguments)
+  local results, flat = {}, {}
+  for r = 1, k.count do
+    results[r] = mt.empty(shape, {dtype = k.is_bool[r] and 'bool' or options.dtype, device = options.device})
+    flat[r] = results[r]:view(-1)
+  end
+  for _, x in ipairs(arguments) do flat[#flat + 1] = x end
+  local ok, trouble = pcall(k.kernel[{math.max(math.ceil(results[1]:numel() / 256), 1), 256}], unpack(flat))
+  if ok then return results end
+  local count = tostring(trouble):match "but the call gives (%d+) value"
+  local number = tonumber(tostring(trouble):match "'result(%d+)' is a tensor of %w+ and takes a number, not a boolean")
+  if count and k.count > most_results and tonumber(count) > 0 then
+    k.count = tonumber(count)
+    k.kernel = kernel_of(k.f, kinds, k.count)
+  elseif number and not k.is_bool[number] then k.is_bool[number] = true
+  else loops.refuse(name, trouble) end
+  return launch(name, k, kinds, shape, options, arguments)
 end
 
 local function common_shape(name, tensors)
@@ -37,8 +69,8 @@ local function common_shape(name, tensors)
   return {unpack(all, 2)}
 end
 
---- The kernel's result for these tensors and numbers, in the order of `kinds`.
-function loops.run(name, kernel, kinds, tensors, numbers, out)
+--- The kernel's results for these tensors and numbers, in the order of `kinds`.
+function loops.run(name, k, kinds, tensors, numbers, out)
   local dtype = tensors[1].dtype
   for _, x in ipairs(tensors) do
     if x.requires_grad and mt.is_grad_enabled() then
@@ -59,17 +91,13 @@ function loops.run(name, kernel, kinds, tensors, numbers, out)
       arguments[i] = numbers[n]
     end
   end
-  local result = mt.empty(shape, {dtype = dtype, device = all[1].device})
-  if result:numel() > 0 then
-    local launch = kernel[{math.ceil(result:numel() / 256), 256}]
-    local ok, trouble = pcall(launch, result:view(-1), unpack(arguments))
-    if not ok then loops.refuse(name, trouble) end
+  local results = launch(name, k, kinds, shape, {dtype = dtype, device = all[1].device}, arguments)
+  if out == nil then return unpack(results) end
+  if #results > 1 then core.fail('%s: it has several results; out= takes one', name) end
+  if out.shape ~= shape then
+    core.fail('%s: out is %s, the result %s', name, tostring(out.shape), tostring(shape))
   end
-  if out == nil then return result end
-  if out.shape ~= result.shape then
-    core.fail('%s: out is %s, the result %s', name, tostring(out.shape), tostring(result.shape))
-  end
-  return out:copy_(result)
+  return out:copy_(results[1])
 end
 
 return loops

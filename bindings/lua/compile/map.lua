@@ -187,6 +187,21 @@ local function reduce_pairs(pair, x, dim, identity)
   return x
 end
 
+local function check_reduced(x, dim, keepdim)
+  if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
+  if keepdim ~= nil and type(keepdim) ~= 'boolean' then
+    core.fail('reduce: keepdim must be true or false, got %s', core.describe(keepdim))
+  end
+  if dim == nil then return end
+  if type(dim) ~= 'number' or dim % 1 ~= 0 then
+    core.fail('reduce: dim must be a whole number, got %s', core.describe(dim))
+  end
+  local most = math.max(x:dim(), 1)
+  if dim == 0 or math.abs(dim) > most then
+    core.fail('reduce: dimension %d is not there; the tensor has %d (1..%d, or -1 for the last)', dim, x:dim(), most)
+  end
+end
+
 compiled.reduce = core.declare('reduce(f: function, identity: number)',
   'The Lua function f of two numbers as a reduction, called r(x[, dim[, keepdim]]): f must be associative and the ' ..
   'identity neutral, which is tried on samples. Without dim the result is 0-d, of nothing it is the identity; with ' ..
@@ -196,7 +211,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
     local pair, checked, program, own_loops = compile('reduce', f), false, nil, nil
     local simple = records[pair].simple
     local function reduction(x, dim, keepdim)
-      if not mt.is_tensor(x) then core.fail('reduce: argument 1 must be a tensor, got %s', core.describe(x)) end
+      check_reduced(x, dim, keepdim)
       if not checked then
         check_reduction(f, identity)
         checked = true

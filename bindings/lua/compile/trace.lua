@@ -41,8 +41,10 @@ local function id_of(x)
   if is_symbol(x) then return x.id end
   if kind == 'number' or kind == 'boolean' then return parts.constant(session.builder, x) end
   local captured = name_of_captured(x)
-  core.fail('arithmetic on %s; a compiled function calculates with numbers', captured and
-    ("the captured table '%s'"):format(captured) or core.describe(x))
+  local missing = kind == 'nil' and session.missing
+  core.fail('arithmetic on %s; a compiled function calculates with numbers%s', captured and
+    ("the captured table '%s'"):format(captured) or core.describe(x), missing and
+    (" ('%s' is nil)"):format(missing) or '')
 end
 
 local operations = setmetatable({}, {__index = function(self, name)
@@ -310,6 +312,7 @@ function Session:stand_in(value, read, where_from)
     return self:operand(read, where_from)
   end
   self:guard(read, value, where_from)
+  if kind == 'nil' then self.missing = where_from end
   if kind == 'function' then return self:function_of(value, where_from) end
   return value
 end
