@@ -16,6 +16,13 @@
 namespace mt::ir {
 namespace {
 
+/// Whether integers of a dtype can be x.
+bool holds(Dtype dtype, double x) {
+  return x < 0x1p63 && with_dtype(dtype, [&](auto zero) {
+           return static_cast<double>(math::convert<decltype(zero)>(x)) == x;
+         });
+}
+
 /// The dtype that numbers are calculated in. A 0-d tensor ranks below others, as in PyTorch.
 Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
                       const double* numbers) {
@@ -29,9 +36,13 @@ Dtype computing_dtype(const Expression& e, const std::vector<Tensor>& inputs,
       (is_float(points) || tensors == Dtype::b8))
     d = promote(tensors, points);
   if (is_float(d)) return d;
+  if (d == Dtype::b8) d = Dtype::i64;
+  const Program& p = e.program();
   bool whole = e.is_whole() && d != Dtype::none;
-  for (int k = 0; k < e.program().numbers; ++k) whole &= numbers[k] == std::floor(numbers[k]);
-  return !whole ? default_dtype() : d == Dtype::b8 ? Dtype::i64 : d;
+  for (int k = 0; k < p.numbers && whole; ++k) whole = holds(d, numbers[k]);
+  for (int i = 0; i < p.count && whole; ++i)
+    if (p.code[i].op == kConstant) whole = holds(d, p.code[i].constant);
+  return whole ? d : default_dtype();
 }
 
 /// Of every value, the instruction that reads it last.

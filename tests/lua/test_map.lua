@@ -108,6 +108,12 @@ test('any layout, broadcasting, dtypes', function()
   eq(mt.map(function(a) return a / 2 end)(i).dtype, 'float32')
   eq(mt.map(function(a) return a + 0.5 end)(i):tolist(), {1.5, 2.5, 3.5})
   eq(mt.map(function(a) return math.max(a, 2) end)(i).dtype, 'int64')
+  for _, k in ipairs {1 / 0, -1 / 0, 1e30, 2 ^ 63} do -- integers cannot be these
+    eq(mt.map(function(a) return a + k end)(i):tolist(), (i:float() + k):tolist())
+  end
+  eq(mt.map(function(a) return a * 1e30 end)(i):tolist(), (i:float() * 1e30):tolist())
+  eq(mt.map(function(a) return a + 300 end)(i:to('uint8')):tolist(), {301, 302, 303})
+  eq(mt.map(function(a) return a + 200 end)(i:to('uint8')).dtype, 'uint8')
   eq(f(mt.ones(2), mt.ones({2}, {dtype = 'float64'})).dtype, 'float64')
   eq(f(mt.ones(2), mt.tensor(1, {dtype = 'float64'})).dtype, 'float32')
   eq(f(mt.ones({2}, {dtype = 'float16'}), i:narrow(1, 1, 2)).dtype, 'float16')
