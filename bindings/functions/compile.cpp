@@ -203,14 +203,22 @@ int clone(Args& a) {
   return 1;
 }
 
+/// Adds what a value has of tensors that wait, in tables two levels down.
+void collect(lua_State* L, int at, int levels, std::vector<Tensor>& found) {
+  if (const Tensor* t = shape_at(L, at); t && t->impl()->deferred) found.push_back(*t);
+  if (levels == 0 || !lua_istable(L, at)) return;
+  luaL_checkstack(L, 8, "fuse");
+  for (lua_pushnil(L); lua_next(L, at) != 0; lua_pop(L, 1))
+    collect(L, lua_gettop(L), levels - 1, found);
+}
+
 /// fused(fn, ..): fn(..), whose elementwise operations and reductions of rows wait.
 int fused(Args& a) {
   a.function(1);
   ir::Fuser fuser;
   lua_call(a.L, a.count() - 1, LUA_MULTRET);
   std::vector<Tensor> results;
-  for (int i = 1; i <= lua_gettop(a.L); ++i)
-    if (const Tensor* t = shape_at(a.L, i)) results.push_back(*t);
+  for (int i = 1; i <= lua_gettop(a.L); ++i) collect(a.L, i, 2, results);
   ir::Fuser::evaluate_together(results);
   return lua_gettop(a.L);
 }

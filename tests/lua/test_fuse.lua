@@ -165,6 +165,14 @@ test('modules, other dtypes, no_grad, numbers that change', function()
   eq(mt.fuse(function(a) return a.shape, a:size(1), #a, (a * 2).dtype, (a * 2):dim() end)(x), x.shape)
 end)
 
+test('results in tables are those of the call', function()
+  local x = mt.ones(2, 3)
+  local list = mt.fuse(function(a) return {double = a * 2, {a * 3}} end)(x)
+  x:add_(1)
+  eq(list.double:tolist(), {{2, 2, 2}, {2, 2, 2}})
+  eq(list[1][1]:tolist(), {{3, 3, 3}, {3, 3, 3}})
+end)
+
 test('a value that leaves the function by another way is computed when it is used', function()
   local kept
   local x = mt.randn(3, 4)
