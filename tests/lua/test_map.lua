@@ -371,7 +371,8 @@ end)
 
 test('wrong arguments', function()
   local f = mt.map(function(a) return a end)
-  raises(function() mt.map(function(a) return a + nowhere end)(x) end, "arithmetic on nil; .*'nowhere' is nil")
+  raises(function() mt.map(function(a) return a + nowhere end)(x) end, -- luacheck: ignore
+    "arithmetic on nil; .*'nowhere' is nil")
   raises(function() mt.map(3) end, 'map: f must be a function, got 3')
   raises(function() mt.map(math.sin) end, 'built in')
   raises(function() mt.map(f) end, 'compiled already')
