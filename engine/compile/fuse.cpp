@@ -225,7 +225,7 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
   }
   int64_t count = 1;
   for (int64_t n : result) count *= n;
-  const bool large = count > 0 && (waits || count >= smallest.load(std::memory_order_relaxed));
+  const bool large = count > 0 && (waits || count >= least_);
   const bool refused =
       wants && grad_enabled() && (row.flat || !row.differentiable) && !row.answers_bool;
   std::shared_ptr<Fusion> f;
@@ -254,7 +254,8 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   const bool known = std::find(std::begin(kinds), std::end(kinds), how.op) != std::end(kinds);
   bool taken = known && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
   taken = taken && (x.impl()->deferred || &x.device() == &cpu_device()) && info.doc;
-  taken = taken && x.numel() > 0 && x.numel() >= 4 * smallest.load(std::memory_order_relaxed);
+  if (x.numel() < least_rows_) least_ = least_rows_;
+  taken = taken && x.numel() > 0 && x.numel() >= least_rows_;
   taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;
   const Tensor* const inputs[] = {&x};
   const std::shared_ptr<Fusion> f = taken ? fusion_of(shape, inputs, 1, x.dtype()) : nullptr;

@@ -26,8 +26,8 @@ class Fuser : public Deferral {
   Tensor reduce(const Reducing&, const Tensor&) override;
   Tensor positions(const Reducing&, const Tensor&) override;
   void evaluate_all() override;
-  /// Operations on fewer elements, and reductions of fewer than four times as many, are computed at
-  /// once: a program would take longer.
+  /// Operations on fewer elements are computed at once, in a function of rows those on fewer than 16
+  /// times as many: a program would take longer.
   static inline std::atomic<int64_t> smallest = 2048;
   /// Computes these tensors, those of one space together.
   static void evaluate_together(const std::vector<Tensor>&);
@@ -38,6 +38,8 @@ class Fuser : public Deferral {
   Tensor wait(Tensor);
   std::vector<std::shared_ptr<Fusion>> open_;
   std::vector<Tensor> waiting_;
+  int64_t least_ = smallest.load(std::memory_order_relaxed);
+  const int64_t least_rows_ = 16 * least_;
   Deferral* const before_;
 };
 

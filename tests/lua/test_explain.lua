@@ -106,6 +106,7 @@ test('functions that are not compiled: verbs, threads, the kernel of a product',
   local fused = mt.fuse(function(x) return (x * 2 + 1):sum(2) end)
   has(explained(fused, a), 'fuse of the function at', 'cpu run float32 %(300 x 300%) of %d operations by rows',
     'one operation after the other: [^\n]*3 verbs')
+  has(explained(fused, mt.ones(3, 4)), '3 verbs on', 'nothing was fused: operations on fewer than 2048 elements')
 end)
 
 test('grid kernels', function()

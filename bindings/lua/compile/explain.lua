@@ -215,9 +215,13 @@ end
 local function describe_fuse(f, record, text, _, ...)
   text:line('fuse of the function at %s', source_of(record.f))
   if select('#', ...) == 0 then return text:line 'give it arguments, mt.explain(f, x), to see what ran' end
-  describe_run(text, verbs_of(f, ...))
+  local fused, took = verbs_of(f, ...)
+  describe_run(text, fused, took)
   local eager, us = verbs_of(record.f, ...)
   text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
+  if #fused >= #eager and #eager > 0 then
+    text:line('nothing was fused: operations on fewer than 2048 elements, or 32768 where rows are reduced, do not wait')
+  end
 end
 
 local function describe_call(f, text, ...)
@@ -278,9 +282,10 @@ end
 
 explain.explain = core.declare('explain(fn, ..)',
   'What fn does when it is called with these arguments, printed and returned as text: of a function compiled by ' ..
-  'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function the verbs of the ' ..
-  "device that ran, over how many pieces and threads. {show='program'}, {show='machine'} or {show='cuda'} at the " ..
-  'end adds that of the compiled function. mt.explain(mt.matmul, a, b)', function(f, ...)
+  'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function, also one that ' ..
+  'mt.fuse made, the verbs of the device that ran, over how many pieces and threads. ' ..
+  "{show='program'}, {show='machine'} or {show='cuda'} at the end adds that of the compiled function. " ..
+  'mt.explain(mt.matmul, a, b)', function(f, ...)
     local options, n = options_of(...)
     local arguments = {...}
     local text = table.concat(describe(f, options, unpack(arguments, 1, n)), '\n'):gsub('\n+$', '')

@@ -113,7 +113,9 @@ local function check_function(name, f)
 end
 
 local help = 'The Lua function f of numbers, compiled: called with tensors (any layout, broadcast) and numbers it ' ..
-  'gives f of their elements, with gradients of every order. Captured numbers are read again at every call.'
+  'gives f of their elements, with gradients of every order; several results give several tensors, comparisons bool ' ..
+  'ones, {out=t} at the end writes into t. Of integers the results are the default float, unless f only adds, ' ..
+  'subtracts, multiplies, compares and selects. Captured numbers are read again at every call.'
 compiled.map = core.declare('map(f: function)', help .. ' mt.map(function(x) return x * x end)(t)', function(f)
   check_function('map', f)
   return compile('map', f)
@@ -239,8 +241,8 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
 compiled.fuse = core.declare('fuse(f: function)',
   'The function f of tensors with its elementwise operations, and reductions along the last dimension (sum, mean, ' ..
   'max, min, amax, amin, logsumexp, var, std), computed together: softmax or a layer norm by hand reads and writes ' ..
-  'memory once. Other operations run as themselves in between; gradients of every order. It takes and returns what ' ..
-  'f does.',
+  'memory once. Other operations run as themselves in between, and so do those on less than 2048 elements (32768 ' ..
+  'where rows are reduced); gradients of every order. It takes and returns what f does.',
   function(f)
     if records[f] then core.fail('fuse: this function is compiled already') end
     local fused = parts.fused
