@@ -159,6 +159,16 @@ test('captured numbers, tables, globals and functions are read at every call', f
   eq(f(one):item(), -1 + 20 + 10 + 4)
 end)
 
+test('numbers of the call beside captured ones', function()
+  local k, unread, c = 2, 5, 10
+  local f = mt.zip(function(a, s, b, r) return a * s + b * r * k + c + (unread - unread) end)
+  local a, b = mt.tensor{1, 2}, mt.tensor{3, 4}
+  eq(f(a, 10, b, 100):tolist(), {620, 830})
+  k, c = 3, 0
+  eq(f(a, 1, b, 2):tolist(), {19, 26})
+  eq(f(1, 10, b, 100):tolist(), {910, 1210})
+end)
+
 test('a captured value may become one of another kind', function()
   local scale, cfg, one = nil, {on = false}, mt.tensor{1, 2}
   local f = mt.map(function(a) return scale and a * scale or a end)

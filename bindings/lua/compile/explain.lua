@@ -97,7 +97,7 @@ end
 
 local function describe_captured(text, made)
   for k, n in ipairs(made.numbers) do
-    if made.used[k] then
+    if made.used[made.given + k] then
       text:line("captured: '%s' = %s is a parameter, read again at every call", n.name, value_text(n.read()))
     end
   end

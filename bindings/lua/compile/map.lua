@@ -14,7 +14,7 @@ local most_programs = 8
 --- The captured numbers, where what the program was made for still holds: the guards, and that numbers are numbers
 --- and 0-d tensors 0-d tensors. Else nothing.
 local function read_captured(made)
-  local guards, numbers = made.guards, {}
+  local guards, numbers, before = made.guards, {}, made.given
   for i = 1, #guards do
     local g = guards[i]
     if not rawequal(g.read(), g.value) then return nil end
@@ -22,7 +22,7 @@ local function read_captured(made)
   for k, n in ipairs(made.numbers) do
     local x = n.read()
     if type(x) ~= 'number' then return nil end
-    if made.used[k] then numbers[k] = x end
+    if made.used[before + k] then numbers[before + k] = x end
   end
   for _, o in ipairs(made.operands) do
     local t = o.read()
@@ -89,7 +89,7 @@ local function call(record, ...)
   local tensors, given, kinds, out = sorted(record, select('#', ...), ...)
   local made, numbers = program_for(record, kinds)
   if made.kernel then return loops.run(record.name, made.kernel, kinds, tensors, given, out) end
-  for k, x in ipairs(given) do numbers[128 + k] = x end
+  for k, x in ipairs(given) do numbers[k] = x end
   for _, o in ipairs(made.operands) do tensors[#tensors + 1] = o.read() end
   tensors[#tensors + 1] = out
   return run(made.program, record.name, numbers, unpack(tensors))

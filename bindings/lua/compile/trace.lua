@@ -297,7 +297,7 @@ function Session:stand_in(value, read, where_from)
     if known then return known end
     local k = #self.numbers + 1
     self.numbers[k] = {read = read, name = where_from}
-    local symbol = Symbol(parts.leaf(self.builder, 'number', k - 1))
+    local symbol = Symbol(parts.leaf(self.builder, 'number', self.given + k - 1))
     self.known[where_from] = symbol
     return symbol
   elseif kind == 'table' then
@@ -494,8 +494,9 @@ end
 local function attempt(f, kinds, name, frozen)
   local inputs = 0
   for _, kind in ipairs(kinds) do inputs = inputs + (kind == 'tensor' and 1 or 0) end
-  local s = setmetatable({builder = parts.builder(), inputs = inputs, frozen = frozen, numbers = {}, guards = {},
-    guarded = {}, operands = {}, tables = {}, known = {}, clones = {}, written = {}, bools = {}}, Session)
+  local s = setmetatable({builder = parts.builder(), inputs = inputs, given = #kinds - inputs, frozen = frozen,
+    numbers = {}, guards = {}, guarded = {}, operands = {}, tables = {}, known = {}, clones = {}, written = {},
+    bools = {}}, Session)
   local before = session
   session = s
   local ok, result = pcall(function()
@@ -503,8 +504,8 @@ local function attempt(f, kinds, name, frozen)
     for i, kind in ipairs(kinds) do
       if kind == 'tensor' then
         arguments[i], input = Symbol(parts.leaf(s.builder, 'input', input)), input + 1
-      else -- numbers of the call come after 128 captured ones
-        arguments[i], number = Symbol(parts.leaf(s.builder, 'number', 128 + number)), number + 1
+      else -- numbers of the call come before captured ones
+        arguments[i], number = Symbol(parts.leaf(s.builder, 'number', number)), number + 1
       end
     end
     local leaves = s:explore(s:clone(f, ''), arguments)
@@ -519,14 +520,15 @@ local function attempt(f, kinds, name, frozen)
       values[k] = id_of(joined[k])
     end
     if #s.numbers > 128 then core.fail('it captures %d numbers; at most 128', #s.numbers) end
-    local count = number > 0 and 128 + number or #s.numbers
+    local count = number + #s.numbers
     local program, used, folded, shared, simplified = parts.finish(s.builder, values, inputs + #s.operands, count)
     return {program = program, used = used, results = joined.n, ways = #leaves, folded = folded, shared = shared,
       simplified = simplified}
   end)
   session = before
   if not ok then return nil, result, s end
-  result.numbers, result.guards, result.operands, result.inputs = s.numbers, s.guards, s.operands, inputs
+  result.numbers, result.guards, result.operands = s.numbers, s.guards, s.operands
+  result.inputs, result.given = inputs, s.given
   return result
 end
 
@@ -559,7 +561,8 @@ function trace.compile(f, kinds, name)
   if loops.are_why(tostring(trouble)) then
     local ok, kernel = pcall(loops.kernel, f, kinds)
     if ok then
-      return {kernel = kernel, kinds = kinds, numbers = {}, guards = {}, operands = {}, inputs = -1, results = 1}
+      return {kernel = kernel, kinds = kinds, numbers = {}, guards = {}, operands = {}, inputs = -1, given = 0,
+        results = 1}
     end
     loops.refuse(name, kernel)
   end
