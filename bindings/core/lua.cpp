@@ -141,14 +141,16 @@ int run_now(Args& args) {
 }
 
 /// A call inside a fused function. Operations that can do without their operands' data wait; before
-/// something may change in place, all that waits is computed; other functions run as they are.
+/// something may change in place, here or in a function that is called back, all that waits is
+/// computed; other functions run as they are.
 int run_fused(Args& args) {
   const Entry& e = args.entry();
   if (e.body.facts & kWantsNumbers)
     fail("a fused function cannot ask for numbers; return the tensor and ask outside");
   if ((e.body.facts & kDefers) && !args.out()) return run_body(args);
-  if (args.out() || e.in_place || e.internal || name_of(e).ends_with('_'))
-    thread_state.deferral->evaluate_all();
+  bool changes = args.out() || e.in_place || e.internal || name_of(e).ends_with('_');
+  for (int i = lua_gettop(args.L); i > 0; --i) changes |= lua_isfunction(args.L, i);
+  if (changes) thread_state.deferral->evaluate_all();
   const Undeferred now;
   return run_now(args);
 }

@@ -223,6 +223,12 @@ test('in place, out= and composite functions on what waits', function()
     function(a) local y = a * 2 y:add_(1) y:mul_(y) return y end,
     function(a) local y = a * 2 y:relu_() y[1] = 3 y:masked_fill_(y:gt(1), 0) return y + a end,
     function(a) local y = a * 2 mt.no_grad(function() mt.add(a, 1, {out = y:detach()}) end) return y * 3 end,
+    function(a)
+      local b = a:detach():clone()
+      local y = b * 2
+      mt.no_grad(function() b:zero_() end)
+      return y + a + b
+    end,
     function(a) return (a * 2):mean(-1, {dtype = 'float64'}) + (a + 1):sum(-1, {dtype = 'float64'}) end,
     function(a) return mt.cosine_similarity(a * 2, a + 1) + mt.mse_loss(a * 2, a - 1) end,
     function(a) return mt.grad((a * 2):sin():sum(), a) * 2 + a end,
