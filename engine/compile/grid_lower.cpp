@@ -2,6 +2,7 @@
 #include "engine/compile/grid_lower.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 namespace mt::grid {
@@ -47,7 +48,8 @@ class Lowering {
     return pool[used++];
   }
   int constant(double value, GridType t) {
-    const auto [at, fresh] = constants_.try_emplace({int(t), value}, next_scalar_);
+    const auto [at, fresh] =
+        constants_.try_emplace({int(t), std::bit_cast<uint64_t>(value)}, next_scalar_);
     if (fresh) {
       GridScalar s{};
       if (t == GridType::integer) s.whole = int64_t(value);
@@ -435,7 +437,7 @@ class Lowering {
   std::vector<int> variable_, pool_[4];
   size_t used_[4] = {0, 0, 0, 0};
   int next_scalar_ = 0, next_affine_ = 6, levels_ = 0;
-  std::map<std::pair<int, double>, int> constants_;
+  std::map<std::pair<int, uint64_t>, int> constants_;  // by type and bits
   std::vector<std::pair<int, GridScalar>> known_;
   std::map<int, int> reads_;
   std::map<const Statement*, int> begin_;
