@@ -190,7 +190,7 @@ foreach(script "threads --cpu 5000" "matmul --size 128" "conv2d --height 40 --wi
   set_tests_properties(script.cuda_${name}_cpu PROPERTIES ENVIRONMENT MTORCH_CUDA_PLUGIN=none
     PASS_REGULAR_EXPRESSION "right.*out of bounds.*table: .*_cpu.csv.*skipped: the rest")
 endforeach()
-add_test(NAME script.fusion COMMAND mtorch scripts/fusion.lua --rows 200 --columns 100 --runs 1
+add_test(NAME script.fusion COMMAND mtorch scripts/fusion.lua --rows 400 --columns 100 --runs 1
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.fusion PROPERTIES PASS_REGULAR_EXPRESSION
   "mt.fuse +. +1 .*layer norm: MB read and written.*all ways give the same results and gradients")

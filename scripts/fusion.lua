@@ -92,7 +92,7 @@ local function traffic_of(way, fn, x)
   end
   local ran = loops(fn, x)
   if way ~= 'built in' and #ran ~= 1 then
-    error(('%s ran %d loops, not one: %s (tensors of fewer than 8192 elements are not fused)'):format(way, #ran,
+    error(('%s ran %d loops, not one: %s (rows are fused from 32768 elements on)'):format(way, #ran,
       table.concat(ran, ', ')), 0)
   end
   return {operations = 1, read = bytes(x), written = bytes(fn(x))}
