@@ -31,6 +31,11 @@ local function read_captured(made)
   return numbers
 end
 
+--- Keeps the program of the last call with tensors alone, for calls that sort nothing.
+local function note_latest(record, kinds, made)
+  if #kinds == made.inputs and #made.operands == 0 then record.latest[#kinds] = made end
+end
+
 --- The program for arguments of these kinds, made where none holds any more, and the captured numbers; without kinds
 --- for as many tensors as the function has arguments.
 local function program_for(record, kinds)
@@ -46,11 +51,15 @@ local function program_for(record, kinds)
   end
   for i = 1, #list do
     local numbers = read_captured(list[i])
-    if numbers then return list[i], numbers end
+    if numbers then
+      note_latest(record, kinds, list[i])
+      return list[i], numbers
+    end
   end
   local made = trace.compile(record.f, kinds, record.name)
   table.insert(list, 1, made)
   list[most_programs + 1] = nil
+  note_latest(record, kinds, made)
   if #kinds == made.inputs and #made.guards == 0 and #made.numbers == 0 and #made.operands == 0 then
     record.simple[#kinds] = made.program
   end
@@ -97,8 +106,18 @@ end
 
 --- The function of tensors that f becomes.
 local function compile(name, f)
-  local record = {f = f, name = name, programs = {}, simple = {}}
-  local compiled_function = parts.caller(record.simple, name, function(x, ...) return call(record, x, ...) end)
+  local record = {f = f, name = name, programs = {}, simple = {}, latest = {}}
+  local latest, is_tensor = record.latest, mt.is_tensor
+  local compiled_function = parts.caller(record.simple, name, function(x, y, ...)
+    local n = y == nil and 1 or 2
+    local made = select('#', ...) == 0 and latest[n]
+    if made and is_tensor(x) and (n == 1 or is_tensor(y)) then
+      local numbers = read_captured(made)
+      if numbers then return run(made.program, name, numbers, x, y) end
+    end
+    if y == nil and select('#', ...) == 0 then return call(record, x) end
+    return call(record, x, y, ...)
+  end)
   records[compiled_function] = record
   trace.sources[compiled_function] = f
   return compiled_function
