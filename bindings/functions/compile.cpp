@@ -1,6 +1,5 @@
 // compile.cpp -- what compile/*.lua is made of: expression programs under construction, and their runs
-#include <new>
-
+#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "engine/compile/apply.h"
 #include "engine/compile/builder.h"
@@ -11,33 +10,12 @@
 namespace mt::lua {
 namespace {
 
-constexpr uint64_t kMark = 0x72656c6975622174;  // "t!builer"
-struct BuilderBox {
-  uint64_t mark = kMark;
-  ir::Builder builder;
+struct TracedProgram : ir::Builder {
+  static constexpr char kShown[] = "a program under construction";
 };
-const char kBuilderMeta[] = "mtorch.compile.builder";
-
-ir::Builder& builder_at(const Args& a) {
-  BuilderBox* box = static_cast<BuilderBox*>(lua_touserdata(a.L, 1));
-  const bool ours = box && lua_type(a.L, 1) == LUA_TUSERDATA &&
-                    lua_objlen(a.L, 1) == sizeof(BuilderBox) && box->mark == kMark;
-  if (!ours) a.wrong(1, "a program under construction");
-  return box->builder;
-}
-int free_builder(lua_State* L) {
-  static_cast<BuilderBox*>(lua_touserdata(L, 1))->~BuilderBox();
-  return 0;
-}
+ir::Builder& builder_at(const Args& a) { return Held<TracedProgram>::at(a, 1); }
 int new_builder(Args& a) {
-  new (lua_newuserdata(a.L, sizeof(BuilderBox))) BuilderBox;
-  if (luaL_newmetatable(a.L, kBuilderMeta)) {
-    lua_pushcfunction(a.L, free_builder);
-    lua_setfield(a.L, -2, "__gc");
-    lua_pushboolean(a.L, 0);
-    lua_setfield(a.L, -2, "__metatable");
-  }
-  lua_setmetatable(a.L, -2);
+  Held<TracedProgram>::push(a.L, std::make_unique<TracedProgram>());
   return 1;
 }
 

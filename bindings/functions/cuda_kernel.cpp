@@ -2,31 +2,18 @@
 #include "engine/gpu/cuda_kernel.h"
 
 #include <memory>
-#include <new>
 
+#include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 
 namespace mt::lua {
 namespace {
 
-struct KernelBox {
-  uint64_t mark = kMark;
-  std::unique_ptr<CudaKernel> kernel;
-  static constexpr uint64_t kMark = 0x6c656e72656b2174;  // "t!kernel"
+struct HeldKernel : CudaKernel {
+  using CudaKernel::CudaKernel;
+  static constexpr char kShown[] = "a kernel of mt.cuda.kernel";
 };
-const char kKernelMeta[] = "mtorch.cuda.kernel";
-
-CudaKernel& kernel_at(const Args& a) {
-  KernelBox* box = static_cast<KernelBox*>(lua_touserdata(a.L, 1));
-  const bool ours = box && lua_type(a.L, 1) == LUA_TUSERDATA &&
-                    lua_objlen(a.L, 1) == sizeof(KernelBox) && box->mark == KernelBox::kMark;
-  if (!ours || !box->kernel) a.wrong(1, "a kernel of mt.cuda.kernel");
-  return *box->kernel;
-}
-int free_kernel(lua_State* L) {
-  static_cast<KernelBox*>(lua_touserdata(L, 1))->kernel.reset();
-  return 0;
-}
+CudaKernel& kernel_at(const Args& a) { return Held<HeldKernel>::at(a, 1); }
 
 int compile(Args& a) {
   CudaSource s;
@@ -44,16 +31,7 @@ int compile(Args& a) {
     s.options.push_back(lua_tostring(a.L, -1));
     lua_pop(a.L, 1);
   }
-  auto kernel = std::make_unique<CudaKernel>(std::move(s), a.text(3));
-  auto* box = new (lua_newuserdata(a.L, sizeof(KernelBox))) KernelBox;
-  if (luaL_newmetatable(a.L, kKernelMeta)) {
-    lua_pushcfunction(a.L, free_kernel);
-    lua_setfield(a.L, -2, "__gc");
-    lua_pushboolean(a.L, 0);
-    lua_setfield(a.L, -2, "__metatable");
-  }
-  lua_setmetatable(a.L, -2);
-  box->kernel = std::move(kernel);
+  Held<HeldKernel>::push(a.L, std::make_unique<HeldKernel>(std::move(s), a.text(3)));
   return 1;
 }
 

@@ -280,14 +280,13 @@ int assign_slots(std::vector<Instruction>& code, const std::vector<int16_t>& out
     if (c.op == kConstant || c.op == kNumber) c.slot = take();
   for (int i = 0; i < n; ++i) {
     Instruction& c = code[size_t(i)];
-    if (c.op < 0 && c.op != kReduce) continue;
+    if (c.op < 0) continue;
     const auto release = [&](bool same_kind) {
       for (int k = 0; k < 3; ++k) {
         const int v = c.in[k];
         if (v < 0 || last[size_t(v)] != i) continue;
         const Instruction& x = code[size_t(v)];
-        if (x.op < 0 && x.op != kReduce) continue;
-        if ((x.is_bool == c.is_bool && x.is_row == c.is_row) != same_kind) continue;
+        if (x.op < 0 || (x.is_bool == c.is_bool) != same_kind) continue;
         if (std::find(c.in, c.in + k, v) != c.in + k) continue;
         unused.push_back(code[size_t(v)].slot);
       }

@@ -245,7 +245,6 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
 }
 
 Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
-  const op::ReduceInfo& info = *reduce_row(how.op).info;
   const Shape shape = x.shape();
   const int last = shape.size() - 1;
   constexpr int kinds[] = {op::reduction_id<op::Sum>, op::reduction_id<op::Amax>,
@@ -253,7 +252,7 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
                            op::reduction_id<op::Var>};
   const bool known = std::find(std::begin(kinds), std::end(kinds), how.op) != std::end(kinds);
   bool taken = known && is_plain_float(x.dtype()) && last >= 0 && how.mask == 1u << last;
-  taken = taken && (x.impl()->deferred || &x.device() == &cpu_device()) && info.doc;
+  taken = taken && (x.impl()->deferred || &x.device() == &cpu_device());
   if (x.numel() < least_rows_) least_ = least_rows_;
   taken = taken && x.numel() > 0 && x.numel() >= least_rows_;
   taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;

@@ -1,6 +1,6 @@
 // grid_sums.h -- sums of products over a loop's counter, the lanes' sums held in registers
 #pragma once
-#include "kernels/base.h"
+#include "kernels/cpu/simd.h"
 
 namespace mt {
 inline namespace MT_ISA {
@@ -12,13 +12,7 @@ template <class R> struct GridFactor {
   bool lanes;
 };
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-#elif defined(__AVX__)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
+constexpr int kVectorBytes = int(sizeof(simd::F32s));
 
 /// Lanes as the compiler's vectors of kBytes, kVectors of them.
 template <class R, int kBytes, int kVectors, bool X, bool Y>

@@ -170,6 +170,7 @@ unsigned find_direct_outputs(const Run& r) {
 
 void run(const Run& r) {
   const Program& p = *r.program;
+  if (p.by_rows) return run_by_rows(r);
   const int used = p.outputs + p.inputs;
   const int64_t item = item_size(r.dtype);
   int64_t size[kMaxDims], strides[kMaxProgramOperands][kMaxDims], *stride[kMaxProgramOperands];
@@ -181,7 +182,6 @@ void run(const Run& r) {
   const int64_t total = count(r.ndim, size);
   if (total == 0) return;
   const int ndim = collapse(r.ndim, size, stride, used);
-  if (p.by_rows) return run_by_rows(r);
   Step* const step = static_cast<Step*>(__builtin_alloca(sizeof(Step) * size_t(p.count)));
   const Interpreter in{r,    p,    step,   item, kBufferBytes / item, find_direct_outputs(r),
                        ndim, size, strides};

@@ -7,9 +7,6 @@
 namespace mt {
 inline namespace MT_ISA {
 
-/// Elements times instructions from which a program is compiled.
-constexpr int64_t kWorthCompiling = 4096;
-
 /// An instruction made ready for a run.
 struct Step {
   ElementwiseLoop loop;  // null: an input, a number or a constant

@@ -186,20 +186,20 @@ void run_by_rows(const Run& r) {
   prepare(r, step);
   const int64_t n = r.size[r.ndim - 1], item = item_size(r.dtype);
   const int64_t rows = count(r.ndim - 1, r.size);
-  if (rows == 0) return;
+  if (rows * n == 0) return;
   Rows work{r, p, step, n, item, tile_elements(n) * item + 64};
   work.code = static_cast<const Code**>(__builtin_alloca(sizeof(Code*) * size_t(p.segments + 1)));
   work.by_row = static_cast<bool*>(__builtin_alloca(size_t(p.segments + 1)));
   for (int s = 0; s < p.segments; ++s) work.code[s] = nullptr;
-  if (rows * n * p.count >= kWorthCompiling) work.find_code();
+  if (rows * n * p.count >= kNativeWork) work.find_code();
   for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
     if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k)))
       work.direct |= 1u << k;
-  const int64_t most = tile_elements(n) / smaller(tile_elements(n), n > 0 ? n : 1);
-  const int64_t per_piece = most * (kGrain / tile_elements(n) > 0 ? kGrain / tile_elements(n) : 1);
-  parallel((rows + per_piece - 1) / per_piece, rows * n * p.count > 2 * kGrain, [&](int64_t piece) {
-    work.run_piece(piece * per_piece, smaller(rows, (piece + 1) * per_piece));
-  });
+  const int64_t per_piece = tile_elements(n) / n * (kGrain / tile_elements(n));
+  parallel((rows + per_piece - 1) / per_piece, rows * n * p.count > kSpreadWork,
+           [&](int64_t piece) {
+             work.run_piece(piece * per_piece, smaller(rows, (piece + 1) * per_piece));
+           });
 }
 
 }  // namespace MT_ISA

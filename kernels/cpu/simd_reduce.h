@@ -9,13 +9,7 @@
 namespace mt {
 inline namespace MT_ISA {
 
-#if defined(__AVX512F__)
-constexpr int kPackBytes = 64;
-#elif defined(__AVX2__)
-constexpr int kPackBytes = 32;
-#else
-constexpr int kPackBytes = 16;
-#endif
+constexpr int kPackBytes = int(sizeof(simd::F32s));
 /// As many elements as one register holds; + * < and ?: work element by element.
 template <class T, int Bytes = kPackBytes> struct PackOf {
   typedef T type __attribute__((vector_size(Bytes)));
