@@ -119,9 +119,7 @@ int results_of(Args& a) {
       fail("{}: argument {} must be a tensor or a number", lua_tostring(a.L, 2), k + 1);
     inputs.push_back(a.tensor(4 + k));
   }
-  const std::vector<Tensor> results = ir::apply(e, lua_tostring(a.L, 2), inputs, numbers);
-  for (const Tensor& y : results) a.push(y);
-  return int(results.size());
+  return push_all(a, ir::apply(e, lua_tostring(a.L, 2), inputs, numbers));
 }
 /// The same, followed by a tensor that the result is written into.
 int run_program(Args& a) {
@@ -144,9 +142,7 @@ int call_compiled(Args& a) {
       inputs.reserve(2);
       for (int k = 1; k <= n; ++k) inputs.push_back(a.tensor(k));
       const char* const name = lua_tostring(L, lua_upvalueindex(4));
-      const std::vector<Tensor> results = ir::apply(*e, name, inputs, no_numbers);
-      for (const Tensor& y : results) a.push(y);
-      return int(results.size());
+      return push_all(a, ir::apply(*e, name, inputs, no_numbers));
     }
   }
   lua_pushvalue(L, lua_upvalueindex(5));

@@ -36,6 +36,25 @@ template <class... Op> std::array<Row, kOps> collect(op::List<Op...>) {
 }
 const std::array<Row, kOps> formulas = collect(op::Elementwise{});
 
+/// a + b, where -1 is 0.
+int sum_of(Builder& b, int x, int y) {
+  const int in[] = {x, y};
+  return x < 0 ? y : b.add(op::id<op::Add>, in);
+}
+
+/// The derivative of `value`, instruction c, by its operand k, times g; -1: it has none.
+int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
+  const Formula f = formulas[size_t(c.op)].by[k];
+  if (!f) return -1;
+  std::vector<Value> operand{Value(Value::Id{g})};
+  for (int slot = 0; slot < 4; ++slot)
+    if (op_row(c.op).info->saves[k] >> slot & 1)
+      operand.emplace_back(Value::Id{slot == 3 ? value : c.in[slot]});
+  double params[op::kMaxParams] = {};
+  if (const double* given = b.params_of(value)) std::copy_n(given, op::kMaxParams, params);
+  return f(operand.data(), params).id;
+}
+
 /// The derivative of value i by an input, given those of its operands (-1: 0), or -1.
 int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>& slope) {
   const OpRow& row = op_row(c.op);
@@ -50,23 +69,14 @@ int slope_of(Builder& b, const Instruction& c, int value, const std::vector<int>
   int sum = -1;
   for (int k = 0; k < row.inputs; ++k) {
     if (at(k) < 0) continue;
-    const Formula f = formulas[size_t(c.op)].by[k];
-    if (!f) {
+    const int part = derivative(b, c, value, k, at(k));
+    if (part < 0) {
       if (!row.differentiable) fail("{} in a compiled function has no gradient", row.info->name);
       continue;
     }
-    std::vector<Value> operand{Value(Value::Id{at(k)})};
-    for (int slot = 0; slot < 4; ++slot)
-      if (row.info->saves[k] >> slot & 1)
-        operand.emplace_back(Value::Id{slot == 3 ? value : c.in[slot]});
-    const double* const params = b.params_of(value);
-    const double copied[4] = {params ? params[0] : 0, params ? params[1] : 0,
-                              params ? params[2] : 0, params ? params[3] : 0};
-    const int part = f(operand.data(), copied).id;
     const auto zero = b.constant_of(part);
     if (zero && *zero == 0) continue;
-    const int in[] = {sum, part};
-    sum = sum < 0 ? part : b.add(op::id<op::Add>, in);
+    sum = sum_of(b, sum, part);
   }
   return sum;
 }
@@ -87,9 +97,7 @@ int gradient_by(Builder& b, int by, const std::vector<int>& outputs, const std::
     const int s = outputs[k] < 0 ? -1 : slope[size_t(outputs[k])];
     if (s < 0) continue;
     const int factors[] = {g[k], s};
-    const int part = b.add(op::id<op::Mul>, factors);
-    const int in[] = {sum, part};
-    sum = sum < 0 ? part : b.add(op::id<op::Add>, in);
+    sum = sum_of(b, sum, b.add(op::id<op::Mul>, factors));
   }
   return sum;
 }
@@ -150,8 +158,7 @@ struct Adjoints {
 
   void add(int value, int part, bool from_elements) {
     if (from_elements && b.is_row(value) && !is_single(value)) part = row_sum(part);
-    const int in[] = {of[size_t(value)], part};
-    of[size_t(value)] = in[0] < 0 ? part : b.add(op::id<op::Add>, in);
+    of[size_t(value)] = sum_of(b, of[size_t(value)], part);
   }
   bool is_single(int value) const {
     const int op = b.instruction(value).op;
@@ -168,17 +175,10 @@ struct Adjoints {
       const Value x(Value::Id{c.in[0]}), y(Value::Id{i});
       return add(c.in[0], f(Value(Value::Id{g}), x, y, double(row), c.constant).id, false);
     }
-    const OpRow& r = op_row(c.op);
-    for (int k = 0; k < r.inputs; ++k) {
-      const Formula f = formulas[size_t(c.op)].by[k];
-      if (!f || b.is_bool(c.in[k]) || is_single(c.in[k])) continue;
-      std::vector<Value> operand{Value(Value::Id{g})};
-      for (int slot = 0; slot < 4; ++slot)
-        if (r.info->saves[k] >> slot & 1)
-          operand.emplace_back(Value::Id{slot == 3 ? i : c.in[slot]});
-      double params[4] = {};
-      if (const double* given = b.params_of(i)) std::copy_n(given, 4, params);
-      add(c.in[k], f(operand.data(), params).id, !c.is_row);
+    for (int k = 0; k < op_row(c.op).inputs; ++k) {
+      if (b.is_bool(c.in[k]) || is_single(c.in[k])) continue;
+      const int part = derivative(b, c, i, k, g);
+      if (part >= 0) add(c.in[k], part, !c.is_row);
     }
   }
 };
