@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 #include <unordered_map>
@@ -390,7 +391,30 @@ int load_embedded(lua_State* L) {
   return 1;
 }
 
+// Finds mtorch.a.b in FOLDER/a/b.lua or FOLDER/a/b/init.lua, before the embedded modules.
+constexpr char kFromFolder[] = R"lua(local folder = ...
+table.insert(package.loaders, 1, function(name)
+  local path = name:match('^mtorch%.(.+)$')
+  if not path then return end
+  for _, tail in ipairs{'.lua', '/init.lua'} do
+    local inner = path:gsub('%.', '/') .. tail
+    local file = io.open(folder .. '/' .. inner, 'rb')
+    if file then
+      local text = file:read('*a')
+      file:close()
+      return assert(loadstring(text, '@mtorch/' .. inner))
+    end
+  end
+end))lua";
+
+/// Embedded modules are found by `require`; those in the folder MTORCH_LUA (bindings/lua of a
+/// checkout) come before them, so that a change of the Lua library needs no build.
 void preload(lua_State* L) {
+  if (const char* folder = std::getenv("MTORCH_LUA"); folder && *folder) {
+    if (luaL_loadstring(L, kFromFolder) != 0) lua_error(L);
+    lua_pushstring(L, folder);
+    lua_call(L, 1, 0);
+  }
   lua_getglobal(L, "package");
   lua_getfield(L, -1, "preload");
   for (size_t i = 0; i < embedded_count; ++i) {
