@@ -6,3 +6,4 @@
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/optim.h"
+#include "engine/ops/soft_margin_loss.h"

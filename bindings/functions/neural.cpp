@@ -1,6 +1,7 @@
 // neural.cpp -- what networks are made of: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
 #include "engine/ops/ops.h"
+#include "engine/ops/soft_margin_loss.h"
 
 namespace mt::lua {
 namespace {
@@ -68,6 +69,12 @@ const Entry kMethods[] = {
      "For scores [n x classes] and as many targets: in each row class positions (from 1), ended by "
      "-1. max(0, 1 - x[target] + x[class]) over them and all classes that are not, by classes.",
      bind<multilabel_margin_loss>},
+    {"soft_margin_loss(x, target, reduction='mean')",
+     "log(1 + exp(-target x)) for scores x; the target is 1 or -1.", bind<soft_margin_loss>},
+    {"multilabel_soft_margin_loss(x, target, weight=nil, reduction='mean')",
+     "The mean over the classes, the last dimension, of binary_cross_entropy_with_logits: scores "
+     "[n x classes] and for each class 0 or 1; weight for each class.",
+     bind<multilabel_soft_margin_loss>},
     {"kl_div(x, target, reduction: 'mean'|'sum'|'none'|'batchmean' = 'mean', log_target=false)",
      "target (log target - x) for log-probabilities x, broadcast; 'batchmean': the sum over the first "
      "size of x.",

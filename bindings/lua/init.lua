@@ -78,6 +78,7 @@ local function library()
   end
   lazy.explain = function() return require('mtorch.compile.explain').explain end
   lazy.kernel = function() return require 'mtorch.compile.kernel' end
+  lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   return lazy
 end

@@ -1,11 +1,29 @@
--- loss.lua -- losses as modules: called with scores and targets
+-- loss.lua -- losses as modules: called with scores and targets; their arguments count from 1 as the functions' do
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
 return {
   BCELoss = module.of('BCELoss', mt.binary_cross_entropy, 2),
   BCEWithLogitsLoss = module.of('BCEWithLogitsLoss', mt.binary_cross_entropy_with_logits, 2),
+  CTCLoss = module.of('CTCLoss', mt.ctc_loss, 4),
+  CosineEmbeddingLoss = module.of('CosineEmbeddingLoss', mt.cosine_embedding_loss, 3),
   CrossEntropyLoss = module.of('CrossEntropyLoss', mt.cross_entropy, 2,
     {label_smoothing = 'number >= 0 <= 1 = 0'}),
+  GaussianNLLLoss = module.of('GaussianNLLLoss', mt.gaussian_nll_loss, 3, {eps = 'number > 0 = 1e-6'}),
+  HingeEmbeddingLoss = module.of('HingeEmbeddingLoss', mt.hinge_embedding_loss, 2),
+  HuberLoss = module.of('HuberLoss', mt.huber_loss, 2, {delta = 'number > 0 = 1'}),
+  KLDivLoss = module.of('KLDivLoss', mt.kl_div, 2),
+  L1Loss = module.of('L1Loss', mt.l1_loss, 2),
   MSELoss = module.of('MSELoss', mt.mse_loss, 2),
+  MarginRankingLoss = module.of('MarginRankingLoss', mt.margin_ranking_loss, 3),
+  MultiLabelMarginLoss = module.of('MultiLabelMarginLoss', mt.multilabel_margin_loss, 2),
+  MultiLabelSoftMarginLoss = module.of('MultiLabelSoftMarginLoss', mt.multilabel_soft_margin_loss, 2),
+  MultiMarginLoss = module.of('MultiMarginLoss', mt.multi_margin_loss, 2, {p = 'int >= 1 <= 2 = 1'}),
+  NLLLoss = module.of('NLLLoss', mt.nll_loss, 2),
+  PoissonNLLLoss = module.of('PoissonNLLLoss', mt.poisson_nll_loss, 2),
+  SmoothL1Loss = module.of('SmoothL1Loss', mt.smooth_l1_loss, 2, {beta = 'number >= 0 = 1'}),
+  SoftMarginLoss = module.of('SoftMarginLoss', mt.soft_margin_loss, 2),
+  TripletMarginLoss = module.of('TripletMarginLoss', mt.triplet_margin_loss, 3, {margin = 'number > 0 = 1'}),
+  TripletMarginWithDistanceLoss = module.of('TripletMarginWithDistanceLoss', mt.triplet_margin_with_distance_loss, 3,
+    {margin = 'number > 0 = 1'}),
 }
