@@ -109,6 +109,13 @@ void Args::bind_arguments() {
     check_stated();
 }
 
+/// Whether argument n is a table that must be given: it is no options, whatever its keys.
+static bool takes_table(const Signature& s, int n) {
+  if (n > int(s.params.size())) return false;
+  const Param& p = s.params[size_t(n - 1)];
+  return !p.optional && (p.kinds & kind::table);
+}
+
 /// Without `spreads` a list is an argument, not a list of them.
 void Args::place(bool spreads) {
   const Signature& s = signature_of(entry_);
@@ -127,7 +134,8 @@ void Args::place(bool spreads) {
     return spread(n);
   const bool alone = !s.open && only && last.named;
   const bool empty = may && n > s.required && (n > params || !param(n).list) && last.empty;
-  const bool options = alone || empty || (may && last.named && !last.first);
+  const bool options =
+      alone || empty || (may && last.named && !last.first && (only || !takes_table(s, n)));
   const int base = options ? 1 : 0;  // options lie at the bottom, below the arguments
   if (options) lua_insert(L, 1);
   if (alone) {

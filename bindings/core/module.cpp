@@ -438,6 +438,8 @@ void set_loaded(lua_State* L, const char* name) {  // package.loaded[name] = top
 void open_core(lua_State* L) {
   add(L, kCore);
   add(L, kLanguage);
+  add_files(L);
+  add_json(L);
   add_optim(L);
   add_profile(L);
   for (const Entry& e : kCore) e.internal = true;

@@ -47,6 +47,8 @@ void register_sort(Registry&);
 void register_tensor(Registry&);
 
 // What a Lua state needs besides functions that are made when asked for.
+void add_files(lua_State* L);        // what data/ and io/ are made of, into the core
+void add_json(lua_State* L);         // JSON, into the core
 void add_optim(lua_State* L);        // what optim/init.lua is made of, into the core
 void add_profile(lua_State* L);      // what tools/profile.lua is made of, into the core
 void open_generators(lua_State* L);  // the metatable of generators

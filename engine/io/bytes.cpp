@@ -6,8 +6,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/core/file.h"
@@ -17,16 +19,24 @@ namespace {
 
 bool is_gzip(const uint8_t* p, size_t n) { return n >= 2 && p[0] == 0x1f && p[1] == 0x8b; }
 
-}  // namespace
-
-std::string read_file(const char* operation, const std::string& path) {
+/// A regular file for reading, and its size.
+File open_regular(const char* operation, const std::string& path, uint64_t& size) {
   if (path.find('\0') != std::string::npos) fail("{}: the path contains a zero byte", operation);
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info;
   if (!file || fstat(file.fd(), &info) != 0)
     fail("{}: cannot read '{}': {}", operation, path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail("{}: '{}' is not a regular file", operation, path);
-  std::string text(size_t(info.st_size), '\0');
+  size = uint64_t(info.st_size);
+  return file;
+}
+
+}  // namespace
+
+std::string read_file(const char* operation, const std::string& path) {
+  uint64_t size = 0;
+  const File file = open_regular(operation, path, size);
+  std::string text(size_t(size), '\0');
   size_t have = 0;
   while (have < text.size()) {
     const ssize_t n = read(file.fd(), text.data() + have, text.size() - have);
@@ -38,6 +48,32 @@ std::string read_file(const char* operation, const std::string& path) {
   return text;
 }
 
+std::string printable(std::string_view text, size_t most) {
+  std::string out(text);
+  if (out.size() > most) out = out.substr(0, most / 2) + " .. " + out.substr(out.size() - most / 2);
+  for (char& c : out)
+    if (uint8_t(c) < 0x20 || c == 0x7f) c = '?';
+  return out;
+}
+
+/// A file, of which a piece is in memory.
+struct Bytes::Input {
+  File file;
+  uint64_t ahead;  // bytes of the file that have not been read
+  std::vector<uint8_t> piece = std::vector<uint8_t>(256 << 10);
+  void read(uint8_t* out, size_t n) {
+    constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
+    ahead -= n;
+    for (size_t some; n > 0; out += some, n -= some) {
+      check_interrupt();
+      some = std::min(n, kPiece);
+      errno = 0;
+      if (!file.read(out, some))
+        fail("the file cannot be read: {}", errno ? std::strerror(errno) : "it became shorter");
+    }
+  }
+};
+
 struct Bytes::Inflate {
   z_stream z{};
   bool ended = false;
@@ -48,16 +84,54 @@ struct Bytes::Inflate {
 };
 
 Bytes::Bytes(const void* data, size_t size) : at_(static_cast<const uint8_t*>(data)), left_(size) {
-  if (is_gzip(at_, left_)) inflate_ = std::make_unique<Inflate>();
+  look_for_gzip();
+}
+Bytes::Bytes(const char* operation, const std::string& path) {
+  uint64_t size = 0;
+  File file = open_regular(operation, path, size);
+  file_.reset(new Input{std::move(file), size});
+  refill();
+  look_for_gzip();
 }
 Bytes::~Bytes() = default;
 
+void Bytes::look_for_gzip() {
+  if (is_gzip(at_, left_)) inflate_ = std::make_unique<Inflate>();
+}
+
+/// Brings more of the file behind what is left of the piece in memory; false at its end.
+bool Bytes::refill() {
+  if (!file_ || file_->ahead == 0) return false;
+  uint8_t* const piece = file_->piece.data();
+  if (left_) std::memmove(piece, at_, left_);
+  const size_t more = size_t(std::min<uint64_t>(file_->ahead, file_->piece.size() - left_));
+  file_->read(piece + left_, more);
+  at_ = piece, left_ += more;
+  return true;
+}
+
+/// Bytes as they are in the file.
+size_t Bytes::take(uint8_t* out, size_t n) {
+  size_t done = 0;
+  while (done < n) {
+    const size_t some = std::min(n - done, left_);
+    if (some) std::memcpy(out + done, at_, some);
+    at_ += some, left_ -= some, done += some;
+    if (done == n) break;
+    const uint64_t ahead = file_ ? file_->ahead : 0;
+    if (ahead == 0) break;
+    if (n - done >= file_->piece.size()) {  // straight to where they go
+      const size_t rest = size_t(std::min<uint64_t>(n - done, ahead));
+      file_->read(out + done, rest);
+      done += rest;
+    } else refill();
+  }
+  return done;
+}
+
 size_t Bytes::read(void* out, size_t n) {
-  if (inflate_) return unpack(static_cast<uint8_t*>(out), n);
-  const size_t some = n < left_ ? n : left_;
-  if (some) std::memcpy(out, at_, some);
-  at_ += some, left_ -= some;
-  return some;
+  uint8_t* const to = static_cast<uint8_t*>(out);
+  return inflate_ ? unpack(to, n) : take(to, n);
 }
 
 size_t Bytes::unpack(uint8_t* out, size_t n) {
@@ -65,6 +139,7 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
   z_stream& z = inflate_->z;
   size_t done = 0;
   while (done < n && !inflate_->ended) {
+    if (left_ < 2) refill();
     const size_t in = left_ < kPiece ? left_ : kPiece, room = n - done < kPiece ? n - done : kPiece;
     z.next_in = const_cast<uint8_t*>(at_), z.avail_in = unsigned(in);
     z.next_out = out + done, z.avail_out = unsigned(room);
@@ -72,8 +147,10 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
     at_ += in - z.avail_in, left_ -= in - z.avail_in;
     done += room - z.avail_out;
     if (status == Z_STREAM_END) {  // a member has ended; another may follow
+      if (left_ < 2) refill();
       if (left_ == 0) inflate_->ended = true;
-      else if (!is_gzip(at_, left_)) fail("gzip: {} bytes follow its end", left_);
+      else if (!is_gzip(at_, left_))
+        fail("gzip: {} bytes follow its end", left_ + (file_ ? file_->ahead : 0));
       else inflateReset(&z);
     } else if (status != Z_OK) {
       fail("gzip: {}", status == Z_BUF_ERROR && left_ == 0 ? "the file ends too early"
@@ -85,7 +162,8 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
 }
 
 uint64_t Bytes::at_most() const {
-  return inflate_ ? uint64_t(left_) * 1032 + 65536 : uint64_t(left_);
+  const uint64_t left = left_ + (file_ ? file_->ahead : 0);
+  return inflate_ ? left * 1032 + 65536 : left;
 }
 
 }  // namespace mt

@@ -49,7 +49,8 @@ data.spiral = core.declare('spiral(n: int >= 2 <= 10000000)', 'Two arms of a spi
     return setmetatable({name = 'spiral', x = mt.tensor(x), y = mt.tensor(y)}, Set)
   end)
 
-data.idx = core.declare('idx(path)', "The tensor in an IDX file, such as MNIST's (also .gz): the file's " ..
-  'own values, uint8 for images and labels.', core.read_idx)
+for _, subject in ipairs{'files'} do
+  for name, fn in pairs(require('mtorch.data.' .. subject)) do data[name] = fn end
+end
 
 return data

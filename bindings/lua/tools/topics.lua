@@ -149,6 +149,7 @@ topics.renamed = {
   arange = "mt.range(first, last[, step]), which counts to last included; mt.range(1, n)",
   ['repeat'] = "x:tile(2, 3), or x['repeat'](x, 2, 3)", ['@'] = 'x:matmul(y)', __matmul__ = 'x:matmul(y)',
   len = '#x, the size of dimension 1',
+  safetensors = 'mt.data.safetensors(path), mt.data.save_safetensors(path, {name = tensor})',
   from_numpy = "mt.frombuffer(string, {dtype=, shape=}), or mt.tensor(table)",
   numpy = 'x:tolist(), or x:data() for a typed FFI pointer',
   ['None'] = 'mt.newaxis inside x[{..}]; nil as an argument', DoubleTensor = "mt.tensor(.., {dtype='float64'})",
@@ -180,7 +181,7 @@ topics.absent = {
   clip_grad_norm_ = 'sum the squares of p.grad over net:parameters(), then p.grad:mul_(limit / norm) for each where ' ..
     'norm > limit',
   clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',
-  save = state, load = state .. '; net:load_state_dict(state)', safetensors = state, csv = rows, read_csv = rows,
+  save = state, load = state .. '; net:load_state_dict(state)', csv = rows, read_csv = rows,
   LSTM = layer, GRU = layer, RNN = layer, MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
   ['nn.init'] = init, xavier_uniform_ = init, xavier_normal_ = init, kaiming_uniform_ = init,
   kaiming_normal_ = init, DataParallel = parallel, DistributedDataParallel = parallel,

@@ -1,0 +1,161 @@
+// json.cpp -- JSON to and from Lua values
+#include "engine/io/json.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bindings/functions/functions.h"
+
+namespace mt::lua {
+namespace {
+
+/// Pushes a value; null is the value at stack index `null`, lists get the metatable at `list_meta`.
+void push_json(lua_State* L, const Json& json, int null, int list_meta) {
+  luaL_checkstack(L, 4, "JSON");
+  if (json.as<std::nullptr_t>()) lua_pushvalue(L, null);
+  else if (const bool* b = json.as<bool>()) lua_pushboolean(L, *b);
+  else if (const int64_t* n = json.as<int64_t>()) lua_pushnumber(L, double(*n));
+  else if (const double* x = json.as<double>()) lua_pushnumber(L, *x);
+  else if (const std::string* s = json.as<std::string>()) lua_pushlstring(L, s->data(), s->size());
+  else if (const JsonList* list = json.as<JsonList>()) {
+    lua_createtable(L, int(list->size()), 0);
+    for (size_t i = 0; i < list->size(); ++i) {
+      push_json(L, (*list)[i], null, list_meta);
+      lua_rawseti(L, -2, int(i + 1));
+    }
+    if (lua_istable(L, list_meta)) {
+      lua_pushvalue(L, list_meta);
+      lua_setmetatable(L, -2);
+    }
+  } else if (const JsonObject* object = json.as<JsonObject>()) {
+    lua_createtable(L, 0, int(object->size()));
+    for (const JsonMember& m : *object) {
+      lua_pushlstring(L, m.key.data(), m.key.size());
+      push_json(L, m.value, null, list_meta);
+      lua_rawset(L, -3);
+    }
+  }
+}
+
+/// The text of Lua values: tables with the keys 1..n are lists, other tables objects with their keys in order.
+struct Writer {
+  lua_State* const L;
+  const int list_meta, null;
+  std::string text, path;
+  int depth = 0;
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    fail("json: {} {}", path.empty() ? "the value" : path, what);
+  }
+  void quote(int i) {
+    size_t n = 0;
+    const char* s = lua_tolstring(L, i, &n);
+    if (!is_utf8({s, n})) refuse("is a string that is not UTF-8");
+    text += json_quoted({s, n});
+  }
+  /// Whether the table on top of the stack is a list: its metatable says so, or its keys are 1..n.
+  bool is_list() const {
+    if (lua_getmetatable(L, -1)) {
+      const bool marked = lua_istable(L, list_meta) && lua_rawequal(L, -1, list_meta);
+      lua_pop(L, 1);
+      if (marked) return true;
+    }
+    const size_t n = lua_objlen(L, -1);
+    size_t keys = 0;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) ++keys;
+    return n > 0 && keys == n;
+  }
+  void inside(const std::string& step) {
+    const size_t before = path.size();
+    path += step;
+    write();
+    lua_pop(L, 1);
+    path.resize(before);
+  }
+  void list() {
+    text += '[';
+    for (size_t i = 1, n = lua_objlen(L, -1); i <= n; ++i) {
+      if (i > 1) text += ',';
+      lua_rawgeti(L, -1, int(i));
+      inside(fmt::format("[{}]", i));
+    }
+    text += ']';
+  }
+  void object() {
+    std::vector<std::string> keys;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+      if (lua_type(L, -2) != LUA_TSTRING)
+        refuse(fmt::format("has the key {}; keys of objects are strings", describe(L, -2)));
+      size_t n = 0;
+      const char* s = lua_tolstring(L, -2, &n);
+      keys.emplace_back(s, n);
+    }
+    std::sort(keys.begin(), keys.end());
+    text += '{';
+    for (const std::string& key : keys) {
+      if (text.back() != '{') text += ',';
+      if (!is_utf8(key)) refuse("has a key that is not UTF-8");
+      text += json_quoted(key) + ':';
+      lua_pushlstring(L, key.data(), key.size());
+      lua_rawget(L, -2);
+      inside("." + key);
+    }
+    text += '}';
+  }
+  /// The value on top of the stack, which stays.
+  void write() {
+    if (null && lua_rawequal(L, -1, null)) return void(text += "null");
+    switch (lua_type(L, -1)) {
+      case LUA_TBOOLEAN: text += lua_toboolean(L, -1) ? "true" : "false"; break;
+      case LUA_TNUMBER:
+        if (!std::isfinite(lua_tonumber(L, -1)))
+          refuse(fmt::format("is {}, which JSON does not have", show(lua_tonumber(L, -1))));
+        text += json_number(lua_tonumber(L, -1));
+        break;
+      case LUA_TSTRING: quote(-1); break;
+      case LUA_TTABLE:
+        if (++depth > kJsonDepth) refuse("is nested too deeply; does a table contain itself?");
+        luaL_checkstack(L, 8, "JSON");
+        if (is_list()) list();
+        else object();
+        --depth;
+        break;
+      default: refuse(fmt::format("is {}", describe(L, -1)));
+    }
+  }
+};
+
+const Entry kJson[] = {
+    {"parse_json(text, ..)",
+     "(text, null, list_meta): the value of a JSON text; null becomes `null`, lists get the metatable list_meta.",
+     [](Args& a) {
+       lua_settop(a.L, 3);
+       push_json(a.L, parse_json(a.characters(1)), 2, 3);
+       return 1;
+     }},
+    {"json_text([value], ..)",
+     "(value, null, list_meta): a value as JSON. Tables with the keys 1..n or the metatable "
+     "list_meta are lists, others objects.",
+     [](Args& a) {
+       lua_settop(a.L, 3);
+       Writer w{a.L, 3, lua_isnil(a.L, 2) ? 0 : 2, "", ""};
+       lua_pushvalue(a.L, 1);
+       w.write();
+       return a.push(w.text);
+     }},
+    {"json_quoted(text)", "A UTF-8 string as JSON; nil where it is not UTF-8.",
+     [](Args& a) {
+       if (!is_utf8(a.characters(1))) return 0;
+       return a.push(json_quoted(a.characters(1)));
+     }},
+    {"json_number(x)", "A finite number as JSON, which is read as the same.", bind<json_number>},
+};
+
+}  // namespace
+
+void add_json(lua_State* L) {
+  for (const Entry& e : kJson) e.internal = true;
+  add(L, kJson);
+}
+
+}  // namespace mt::lua

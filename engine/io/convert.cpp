@@ -1,0 +1,71 @@
+// convert.cpp -- elements as files store them, read into tensors
+#include "engine/io/convert.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace mt {
+namespace {
+
+template <class T> void swap_bytes(uint8_t* p, int64_t n) {
+  for (int64_t i = 0; i < n; ++i, p += sizeof(T)) {
+    T x;
+    std::memcpy(&x, p, sizeof x);
+    if constexpr (sizeof x == 2) x = __builtin_bswap16(x);
+    else if constexpr (sizeof x == 4) x = __builtin_bswap32(x);
+    else x = __builtin_bswap64(x);
+    std::memcpy(p, &x, sizeof x);
+  }
+}
+void swap_bytes(void* p, int64_t n, int64_t item) {
+  uint8_t* const bytes = static_cast<uint8_t*>(p);
+  if (item == 2) swap_bytes<uint16_t>(bytes, n);
+  if (item == 4) swap_bytes<uint32_t>(bytes, n);
+  if (item == 8) swap_bytes<uint64_t>(bytes, n);
+}
+
+template <class From, class To> void widen(const uint8_t* from, To* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    From x;
+    std::memcpy(&x, from + i * int64_t(sizeof x), sizeof x);
+    to[i] = To(x);
+  }
+}
+
+/// After the bytes of x: what is not valid as it lies is made so, or refused.
+void mend(Stored stored, const Tensor& x) {
+  if (stored == Stored::boolean) {
+    uint8_t* const p = x.data_as<uint8_t>();
+    for (int64_t i = 0; i < x.numel(); ++i) p[i] = p[i] != 0;
+  } else if (stored == Stored::u64) {
+    const int64_t* const p = x.data_as<int64_t>();
+    if (const auto* at = std::find_if(p, p + x.numel(), [](int64_t v) { return v < 0; });
+        at != p + x.numel())
+      fail("the uint64 {} does not fit int64", uint64_t(*at));
+  }
+}
+
+}  // namespace
+
+void read_stored(Bytes& bytes, Stored stored, const Tensor& x, bool swapped) {
+  const int64_t item = stored_size(stored, x.dtype()), n = x.numel();
+  const auto need = [&](void* to, int64_t count) {
+    const size_t want = size_t(count * item), got = bytes.read(to, want);
+    if (got != want) fail("the file ends inside its values");
+    if (swapped) swap_bytes(to, count, item);
+  };
+  if (item == item_size(x.dtype())) {
+    need(x.data(), n);
+    return mend(stored, x);
+  }
+  uint8_t piece[8192];
+  const int64_t most = int64_t(sizeof piece) / item;
+  for (int64_t at = 0; at < n; at += most) {
+    const int64_t some = std::min(most, n - at);
+    need(piece, some);
+    if (stored == Stored::u16) widen<uint16_t>(piece, x.data_as<int32_t>() + at, some);
+    else widen<uint32_t>(piece, x.data_as<int64_t>() + at, some);
+  }
+}
+
+}  // namespace mt

@@ -1,0 +1,137 @@
+// json.cpp -- JSON values: parsed strictly (RFC 8259), written as text
+#include "engine/io/json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "engine/core/error.h"
+#include "engine/io/bytes.h"
+
+namespace mt {
+namespace {
+
+/// Builds the value from nlohmann-json's events; nothing here recurses.
+using Events = nlohmann::json_sax<nlohmann::json>;
+class Builder : public Events {
+ public:
+  bool null() override { return add(nullptr); }
+  bool boolean(bool x) override { return add(x); }
+  bool number_integer(int64_t x) override { return add(x); }
+  bool number_unsigned(uint64_t x) override {
+    if (x <= uint64_t(INT64_MAX)) return add(int64_t(x));
+    return add(double(x));
+  }
+  bool number_float(double x, const std::string&) override { return add(x); }
+  bool string(std::string& text) override { return add(std::move(text)); }
+  bool binary(Events::binary_t&) override { return false; }  // JSON has none
+  bool start_object(size_t) override {
+    open<JsonObject>();
+    keys_.emplace_back();
+    return true;
+  }
+  bool key(std::string& text) override {
+    if (!keys_.back().insert(text).second) fail("the key '{}' is there twice", printable(text));
+    std::get<JsonObject>(open_.back()->value).emplace_back().key = std::move(text);
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    return close();
+  }
+  bool start_array(size_t) override { return open<JsonList>(); }
+  bool end_array() override { return close(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& e) override {
+    std::string text = e.what();  // "[json.exception.parse_error.101] parse error at line 1, .."
+    if (const size_t at = text.find("line "); at != std::string::npos) text.erase(0, at);
+    else if (const size_t end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
+    fail("{}", printable(text, 300));
+  }
+
+  Json root;
+
+ private:
+  /// Where the next value goes; null there.
+  Json* next() {
+    if (open_.empty()) return &root;
+    if (JsonList* list = std::get_if<JsonList>(&open_.back()->value)) return &list->emplace_back();
+    return &std::get<JsonObject>(open_.back()->value).back().value;
+  }
+  template <class T> bool add(T x) {
+    next()->value.emplace<T>(std::move(x));
+    return true;
+  }
+  // A value that is open is the last of its list: the list does not grow while it is.
+  template <class T> bool open() {
+    if (open_.size() == kJsonDepth) fail("lists and objects are nested deeper than {}", kJsonDepth);
+    Json* const json = next();
+    json->value.emplace<T>();
+    open_.push_back(json);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<Json*> open_;
+  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
+};
+
+/// How many bytes the UTF-8 character at p has (RFC 3629: no surrogates, nothing overlong), or 0.
+int character(const uint8_t* p, const uint8_t* end) {
+  const auto next = [&](int i, uint8_t low = 0x80, uint8_t high = 0xbf) {
+    return end - p > i && p[i] >= low && p[i] <= high;
+  };
+  const uint8_t c = p[0];
+  if (c < 0x80) return 1;
+  if (c < 0xc2 || c > 0xf4) return 0;
+  if (c < 0xe0) return next(1) ? 2 : 0;
+  if (c < 0xf0) return next(1, c == 0xe0 ? 0xa0 : 0x80, c == 0xed ? 0x9f : 0xbf) && next(2) ? 3 : 0;
+  return next(1, c == 0xf0 ? 0x90 : 0x80, c == 0xf4 ? 0x8f : 0xbf) && next(2) && next(3) ? 4 : 0;
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text) {
+  Builder builder;
+  nlohmann::json::sax_parse(text.data(), text.data() + text.size(), &builder);
+  return std::move(builder.root);
+}
+
+bool is_utf8(std::string_view text) {
+  const auto* p = reinterpret_cast<const uint8_t*>(text.data());
+  for (const uint8_t* const end = p + text.size(); p < end;) {
+    const int n = character(p, end);
+    if (n == 0) return false;
+    p += n;
+  }
+  return true;
+}
+
+std::string json_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      default:
+        if (uint8_t(c) < 0x20 || c == 0x7f) out += fmt::format("\\u{:04x}", uint8_t(c));
+        else out += c;
+    }
+  }
+  return out += '"';
+}
+
+std::string json_number(double x) {
+  if (std::fabs(x) < 0x1p53 && x == std::floor(x) && !(x == 0 && std::signbit(x)))
+    return fmt::format("{}", int64_t(x));
+  return x == 0 ? "-0.0" : fmt::format("{}", x);
+}
+
+}  // namespace mt

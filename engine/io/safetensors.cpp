@@ -1,0 +1,219 @@
+// safetensors.cpp -- the safetensors format: a JSON header of names, dtypes, shapes and places, then the data
+#include "engine/io/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/core/file.h"
+#include "engine/io/bytes.h"
+#include "engine/io/convert.h"
+#include "engine/io/json.h"
+
+namespace mt {
+namespace {
+
+constexpr uint64_t kLongestHeader = 100'000'000;
+
+struct Kind {
+  const char* name;
+  Stored stored;
+  Dtype dtype;
+};
+constexpr Kind kKinds[] = {{"F32", Stored::same, Dtype::f32}, {"F64", Stored::same, Dtype::f64},
+                           {"F16", Stored::same, Dtype::f16}, {"BF16", Stored::same, Dtype::bf16},
+                           {"I64", Stored::same, Dtype::i64}, {"I32", Stored::same, Dtype::i32},
+                           {"I16", Stored::same, Dtype::i16}, {"I8", Stored::same, Dtype::i8},
+                           {"U8", Stored::same, Dtype::u8},   {"BOOL", Stored::boolean, Dtype::b8},
+                           {"U16", Stored::u16, Dtype::i32},  {"U32", Stored::u32, Dtype::i64},
+                           {"U64", Stored::u64, Dtype::i64}};
+
+/// What the header says of a tensor. Places count from the end of the header.
+struct Place {
+  const std::string* name;
+  const Kind* kind;
+  Shape shape;
+  uint64_t begin, end;
+};
+
+int64_t whole(const Json& json, const std::string& name, const char* what) {
+  const int64_t* n = json.as<int64_t>();
+  if (!n || *n < 0) fail("the {} of tensor '{}' are not whole numbers", what, printable(name));
+  return *n;
+}
+
+const Kind* kind_of(const Json& json, const std::string& name) {
+  const std::string* text = json.as<std::string>();
+  if (!text) fail("the dtype of tensor '{}' is no string", printable(name));
+  const Kind* kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto& k) { return k.name == *text; });
+  if (kind == std::end(kKinds))
+    fail("tensor '{}' has the dtype {}, which tensors here do not have", printable(name),
+         printable(*text, 20));
+  return kind;
+}
+
+Place place_of(const JsonMember& member) {
+  const std::string& name = member.key;
+  const JsonObject* object = member.value.as<JsonObject>();
+  if (!object) fail("the header's entry of tensor '{}' is no object", printable(name));
+  Place place{&name, nullptr, {}, 0, 0};
+  bool has_shape = false, has_offsets = false;
+  for (const JsonMember& m : *object) {
+    const JsonList* list = m.value.as<JsonList>();
+    if (m.key == "dtype") {
+      place.kind = kind_of(m.value, name);
+    } else if (m.key == "shape" && list) {
+      if (list->size() > size_t(kMaxDims))
+        fail("tensor '{}' has {} dimensions, at most {} are possible", printable(name),
+             list->size(), kMaxDims);
+      for (const Json& n : *list) place.shape.push(whole(n, name, "sizes"));
+      has_shape = true;
+    } else if (m.key == "data_offsets" && list && list->size() == 2) {
+      place.begin = uint64_t(whole((*list)[0], name, "offsets"));
+      place.end = uint64_t(whole((*list)[1], name, "offsets"));
+      has_offsets = true;
+    } else
+      fail("tensor '{}' has an entry '{}' that is not as it must be", printable(name),
+           printable(m.key));
+  }
+  if (!place.kind || !has_shape || !has_offsets)
+    fail("tensor '{}' needs dtype, shape and data_offsets", printable(name));
+  return place;
+}
+
+/// The places in the order of the data. Nothing may lie between them, before the first or in two.
+std::vector<Place> places_of(const JsonObject& header, TensorFile& file) {
+  std::vector<Place> places;
+  for (const JsonMember& member : header) {
+    if (member.key != "__metadata__") {
+      places.push_back(place_of(member));
+      continue;
+    }
+    const JsonObject* object = member.value.as<JsonObject>();
+    if (!object) fail("__metadata__ is no object");
+    for (const JsonMember& m : *object) {
+      const std::string* text = m.value.as<std::string>();
+      if (!text) fail("the metadata '{}' is no string", printable(m.key));
+      file.metadata.emplace_back(m.key, *text);
+    }
+  }
+  std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  uint64_t at = 0;
+  for (const Place& p : places) {
+    const std::string name = fmt::format("tensor '{}'", printable(*p.name));
+    const uint64_t bytes = uint64_t(checked_count(name.c_str(), p.shape)) *
+                           uint64_t(stored_size(p.kind->stored, p.kind->dtype));
+    if (p.begin != at || p.end < p.begin)
+      fail("{} lies at {}..{}, it should begin at {}", name, p.begin, p.end, at);
+    if (p.end - p.begin != bytes)
+      fail("{} has {} bytes, {} of {} need {}", name, p.end - p.begin, to_string(p.shape),
+           p.kind->name, bytes);
+    at = p.end;
+  }
+  return places;
+}
+
+std::string read_header(Bytes& bytes) {
+  uint8_t size[8];
+  if (const size_t n = bytes.read(size, 8); n != 8)
+    fail("it has {} bytes, the size of the header needs 8", n);
+  uint64_t n;
+  std::memcpy(&n, size, 8);
+  if (n > kLongestHeader)
+    fail("its header has {} bytes, at most {} are allowed", n, kLongestHeader);
+  if (n > bytes.at_most()) fail("its header has {} bytes, the file has fewer", n);
+  std::string text(size_t(n), '\0');
+  if (bytes.read(text.data(), text.size()) != text.size()) fail("it ends inside its header");
+  if (text.empty() || text[0] != '{') fail("its header does not begin with '{{'");
+  return text;
+}
+
+TensorFile parse(Bytes& bytes) {
+  TensorFile file;
+  Json header;
+  try {
+    header = parse_json(read_header(bytes));
+  } catch (const Error& e) { fail("its header: {}", e.what()); }
+  const std::vector<Place> places = places_of(*header.as<JsonObject>(), file);
+  const uint64_t all = places.empty() ? 0 : places.back().end;
+  if (all > bytes.at_most() || (!bytes.packed() && all < bytes.at_most()))
+    fail("its tensors need {} bytes, {} follow the header", all, bytes.at_most());
+  for (const Place& p : places) {
+    const Tensor x = empty(p.shape, p.kind->dtype);
+    try {
+      read_stored(bytes, p.kind->stored, x);
+    } catch (const Error& e) { fail("tensor '{}': {}", printable(*p.name), e.what()); }
+    file.tensors.push_back({*p.name, x});
+  }
+  uint8_t extra;
+  if (bytes.read(&extra, 1) != 0) fail("bytes follow its {} bytes of tensors", all);
+  return file;
+}
+
+const char* name_of(Dtype d) {
+  for (const Kind& k : kKinds)
+    if (k.dtype == d) return k.name;
+  return "";
+}
+
+}  // namespace
+
+TensorFile parse_safetensors(const void* data, size_t size) {
+  Bytes bytes(data, size);
+  return parse(bytes);
+}
+
+TensorFile read_safetensors(const char* operation, const std::string& path) {
+  Bytes bytes(operation, path);
+  try {
+    return parse(bytes);
+  } catch (const Error& e) {
+    fail("{}: '{}' is not a good safetensors file: {}", operation, path, e.what());
+  }
+}
+
+void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,
+                       Tensor (*to_host)(const Tensor&)) {
+  std::vector<const NamedTensor*> order;  // the widest first: each is aligned to its elements
+  for (const NamedTensor& t : file.tensors) order.push_back(&t);
+  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) {
+    return item_size(a->tensor.dtype()) > item_size(b->tensor.dtype());
+  });
+  std::string text = "{";
+  if (!file.metadata.empty()) {
+    text += "\"__metadata__\":{";
+    for (const auto& [key, value] : file.metadata)
+      text += fmt::format("{}{}:{}", text.back() == '{' ? "" : ",", json_quoted(key),
+                          json_quoted(value));
+    text += order.empty() ? "}" : "},";
+  }
+  int64_t at = 0;
+  for (const NamedTensor* t : order) {
+    const Shape shape = t->tensor.shape();
+    const int64_t end = at + t->tensor.numel() * item_size(t->tensor.dtype());
+    text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                        t == order[0] ? "" : ",", json_quoted(t->name), name_of(t->tensor.dtype()),
+                        fmt::join(shape, ","), at, end);
+    at = end;
+  }
+  text += '}';
+  text.append((8 - text.size() % 8) % 8, ' ');
+  if (text.size() > kLongestHeader)
+    fail(
+        "{}: the names and plain values take {} bytes as text, at most {} are possible; put long lists "
+        "of numbers into tensors",
+        operation, text.size(), kLongestHeader);
+  const uint64_t size = text.size();
+  FileWriter out(operation, path);
+  out.write({reinterpret_cast<const char*>(&size), 8});
+  out.write(text);
+  for (const NamedTensor* t : order) {
+    const Tensor x = to_host(t->tensor);
+    out.write({static_cast<const char*>(x.data()), size_t(x.numel() * item_size(x.dtype()))});
+  }
+  out.commit();
+}
+
+}  // namespace mt

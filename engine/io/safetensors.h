@@ -1,0 +1,32 @@
+// safetensors.h -- the safetensors format: a JSON header of names, dtypes, shapes and places, then the data
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+struct TensorFile {
+  std::vector<NamedTensor> tensors;  // in the order of the data
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+/// The tensors of a safetensors file (huggingface.co/docs/safetensors), plain or gzip, contiguous on the
+/// CPU: uint16 as int32, uint32 as int64, uint64 as int64 if it fits. Throws on dtypes that
+/// tensors do not have, on holes, overlaps, duplicate names, headers over 100 MB.
+TensorFile parse_safetensors(const void* data, size_t size);
+/// The same from a file, read once, straight into the tensors; errors name the path.
+TensorFile read_safetensors(const char* operation, const std::string& path);
+
+/// Writes such a file as FileWriter does. `to_host` gives the contiguous CPU tensor of one that is not;
+/// names and metadata must be UTF-8.
+void write_safetensors(const char* operation, const std::string& path, const TensorFile& file,
+                       Tensor (*to_host)(const Tensor&));
+
+}  // namespace mt
