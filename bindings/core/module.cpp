@@ -328,6 +328,11 @@ const Entry kLanguage[] = {
        push_grid_kernel(a.L);
        return 1;
      }},
+    {"watch()", "What plot/graph.lua and tools/live.lua are made of.",
+     [](Args& a) {
+       push_watch(a.L);
+       return 1;
+     }},
     {"cuda_kernel()", "What cuda/kernel.lua is made of.",
      [](Args& a) {
        push_cuda_kernel(a.L);

@@ -61,5 +61,6 @@ void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
 void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
 void push_grid_kernel(lua_State* L);  // parts of mt.kernel
 void push_linalg(lua_State* L);       // mt.linalg
+void push_watch(lua_State* L);        // what plot/graph.lua and tools/live.lua are made of
 
 }  // namespace mt::lua

@@ -19,17 +19,19 @@ function svg.escape(text)
   return (tostring(text):gsub('[&<>"\']', entities):gsub('[%z\1-\8\11\12\14-\31]', ' '))
 end
 
--- A pixel coordinate with one decimal at most.
-local function px(v)
+--- A pixel coordinate with one decimal at most.
+function svg.px(v)
   v = floor(v * 10 + 0.5) / 10
   return v == floor(v) and ('%d'):format(v) or ('%.1f'):format(v)
 end
 
--- The estimated width of a text in pixels: wide for code points from U+1100 on.
-local function text_width(text, size)
+--- The estimated width of a text in pixels: wide for code points from U+1100 on.
+function svg.text_width(text, size)
   local wide = select(2, text:gsub('[\225-\239][\128-\191][\128-\191]', ''))
   return (util.length(text) * 0.56 + wide * 0.44) * size
 end
+
+local px, text_width = svg.px, svg.text_width
 
 local function fit(text, size, room)
   local width = text_width(text, size)
@@ -61,12 +63,16 @@ svg.css = [[
 .mtp text{fill:#4b5563}.mtp .ti{fill:#111827;font-size:15px;font-weight:600}.mtp .la{font-size:13px}
 .mtp .bg{fill:#fff}.mtp .gr{stroke:#e5e7eb}.mtp .ax{stroke:#9ca3af}
 .mtp .on{fill:#111}.mtp .off{fill:#fff}
+.mtp .nm{fill:#111827;font-weight:600;font-size:12.5px}.mtp .ah{fill:#9ca3af}
+.mtp .nd{fill:#f3f4f6;stroke:#9ca3af}.mtp .lf{fill:#dbeafe;stroke:#60a5fa}.mtp .rt{fill:#dcfce7;stroke:#4ade80}
 ]] .. colour_rules('c', scale.palette) .. '\n' .. colour_rules('p', scale.palette) .. [[
 
 @media(prefers-color-scheme:dark){
 .mtp text{fill:#9ca3af}.mtp .ti{fill:#f3f4f6}
 .mtp .bg{fill:#111827}.mtp .gr{stroke:#2a3340}.mtp .ax{stroke:#6b7280}
 .mtp .on{fill:#111}.mtp .off{fill:#fff}
+.mtp .nm{fill:#f3f4f6}.mtp .ah{fill:#6b7280}
+.mtp .nd{fill:#1f2937;stroke:#6b7280}.mtp .lf{fill:#172e54;stroke:#3b82f6}.mtp .rt{fill:#14391f;stroke:#22a35a}
 ]] .. colour_rules('c', scale.dark_palette) .. '}\n'
 
 -- The canvas: a list of pieces with the figure's geometry -----------------------------------------

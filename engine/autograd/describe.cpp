@@ -1,0 +1,87 @@
+// describe.cpp -- the graph of gradients as a list, for drawings
+#include "engine/autograd/describe.h"
+
+#include <unordered_map>
+
+#include "engine/autograd/function.h"
+#include "engine/autograd/graph.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// The entries so far, and where each node and leaf stands. A queue instead of recursion: a graph can
+/// be a chain of millions.
+struct Description {
+  const char* operation;
+  size_t most;
+  std::vector<GraphEntry> entries;
+  std::vector<Node*> nodes;  // of entry i, null for a leaf
+  std::unordered_map<const void*, int> place;
+
+  int add(const void* key, GraphEntry entry, Node* node) {
+    const auto [at, fresh] = place.try_emplace(key, int(entries.size()));
+    if (!fresh) return at->second;
+    if (entries.size() == most)
+      fail("{}: the graph has more than {} operations and parameters", operation, most);
+    entries.push_back(std::move(entry));
+    nodes.push_back(node);
+    return at->second;
+  }
+  int add_leaf(const Tensor& x) {
+    GraphEntry entry;
+    entry.leaf = x;
+    entry.shape = x.shape();
+    return add(x.impl(), std::move(entry), nullptr);
+  }
+  int add_node(Node& node) {
+    if (node.consumed)
+      fail(
+          "{}: the graph was used up by a backward at {}; draw it before, or call "
+          "backward{{retain_graph=true}}",
+          operation, node.type->name);
+    GraphEntry entry;
+    entry.name = node.extra && node.extra->custom ? node.extra->custom->name : node.type->name;
+    const int op = node.type->op;  // of reductions too, from 0
+    entry.elementwise = op >= 0 && op_named(node.type->name) == op;
+    return add(&node, std::move(entry), &node);
+  }
+  int add_edge(Edge& edge) {
+    if (edge.node) return add_node(*edge.node);
+    if (edge.leaf) return add_leaf(Tensor(edge.leaf));
+    return -1;
+  }
+  void know(int at, const Tensor& x) {
+    if (at >= 0 && !entries[size_t(at)].shape) entries[size_t(at)].shape = x.shape();
+  }
+
+  /// The inputs of an entry, and what its operation saved of them and of its result.
+  void follow(size_t at) {
+    Node* node = nodes[at];
+    if (!node) return;
+    std::vector<int> inputs;
+    for (int i = 0; i < node->inputs; ++i) inputs.push_back(add_edge(node->input(i)));
+    for (int slot = 0; slot < kMaxSaved; ++slot) {
+      if (!node->saved[slot]) continue;
+      const int source = node->source[slot];
+      const Tensor saved(node->saved[slot]);
+      if (source == Node::kOutput) know(int(at), saved);
+      else if (source >= 0 && source < node->inputs) know(inputs[size_t(source)], saved);
+    }
+    entries[at].inputs = std::move(inputs);
+  }
+};
+
+}  // namespace
+
+std::vector<GraphEntry> describe_graph(const char* operation, const Tensor& root, size_t most) {
+  if (!root.requires_grad())
+    fail("{}: the tensor has no graph: nothing that led to it requires a gradient", operation);
+  Description d{operation, most, {}, {}, {}};
+  Node* node = root.impl()->node;
+  d.know(node ? d.add_node(*node) : d.add_leaf(root), root);
+  for (size_t at = 0; at < d.entries.size(); ++at) d.follow(at);
+  return std::move(d.entries);
+}
+
+}  // namespace mt
