@@ -60,7 +60,7 @@ struct Program {
 /// Operands [0, outputs) are the results, then come the inputs; numbers have dtype `dtype`, except
 /// results that are bool. An output may be exactly one of the inputs. A program by rows has them along
 /// the last dimension, at most kLongestRow elements; operands of one element a row have stride 0 there.
-constexpr int64_t kLongestRow = 16384, kTile = 4096;
+constexpr int64_t kLongestRow = 16384, kTile = 2048;
 struct Run {
   const Program* program;
   Dtype dtype;

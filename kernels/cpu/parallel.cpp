@@ -112,10 +112,17 @@ constinit thread_local bool inside = false;
 constinit thread_local int number = 0;
 
 struct Counts {
-  std::atomic<int64_t> loops{0}, pieces{0}, products{0}, elements{0};
+  std::atomic<int64_t> loops{0}, pieces{0}, products{0};
   std::atomic<uint64_t> workers{0};  // as bits
 };
 constinit Counts counts;
+
+/// Elements by worker, each in a cache line that only it writes: this is counted for each row, where
+/// a locked addition would wait for all stores before it (a quarter of the time of layer norm).
+struct alignas(64) Elements {
+  std::atomic<int64_t> n{0};
+};
+constinit Elements elements[64];
 
 bool take(uint32_t job, uint32_t groups, uint32_t& group) {
   uint64_t now = pool.claim.load(std::memory_order_acquire);
@@ -280,11 +287,16 @@ int cpu_threads() {
 void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, most_cpu_threads()); }
 int worker_number() { return number; }
 Work work_so_far() {
-  return {counts.loops, counts.pieces, counts.products, counts.elements,
+  int64_t all = 0;
+  for (const Elements& e : elements) all += e.n;
+  return {counts.loops, counts.pieces, counts.products, all,
           std::popcount(counts.workers.exchange(0))};
 }
 void count_product() { counts.products.fetch_add(1, std::memory_order_relaxed); }
-void count_elements(int64_t n) { counts.elements.fetch_add(n, std::memory_order_relaxed); }
+void count_elements(int64_t n) {
+  std::atomic<int64_t>& mine = elements[std::min(number, 63)].n;
+  mine.store(mine.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
 bool rest_workers() {
   if (inside || pool.busy.exchange(true, std::memory_order_acquire)) return false;
   close_region();

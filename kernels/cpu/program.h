@@ -31,6 +31,11 @@ void fill_singles(const Run&, char* const* value, int64_t n);
 /// The results, as bits, that may be written before all inputs of their block have been read: those
 /// that are computed, no other result is, and that share no memory with an input.
 unsigned find_direct_outputs(const Run&);
+/// Reduces `rows` contiguous rows of n <= kLongestRow elements each: the loop of a reduction, as the reduce verb
+/// would do it. `param` is the reduction's parameter.
+using RowReduction = void (*)(const char* x, int64_t n, int64_t rows, char* out,
+                              const double* param);
+RowReduction row_reduction(int reduction, Dtype);
 /// Runs a program by rows.
 void run_by_rows(const Run&);
 

@@ -56,17 +56,6 @@ struct Rows {
     }
   }
 
-  void reduce_rows(const Instruction& c, char* const* value, int i, int64_t rows) const {
-    Reduce d;
-    d.op = c.which, d.dtype = r.dtype, d.out = value[i], d.out2 = nullptr, d.in = value[c.in[0]];
-    for (double& x : d.param) x = 0;
-    d.param[0] = c.constant;
-    d.kept = d.reduced = 1;
-    d.kept_size[0] = rows, d.out_stride[0] = 1, d.kept_stride[0] = n;
-    d.reduced_size[0] = n, d.reduced_stride[0] = 1;
-    reduce(d);
-  }
-
   /// One element of a row beside whole rows: row after row, as a number where the loop takes one.
   void run_mixed(int i, char* const* value, int64_t rows, char* copies) const {
     const Instruction& c = p.code[i];
@@ -109,7 +98,8 @@ struct Rows {
     return true;
   }
 
-  void run_tile(char* const* value, int64_t rows, char* copies) const {
+  /// `filled`: elements of the buffers of numbers and constants that are there. Machine code needs none.
+  void run_tile(char* const* value, int64_t rows, char* copies, int64_t& filled) const {
     for (int i = 0, s = 0; i < p.count; ++i) {
       while (s < p.segments && p.segment[s].begin < i) ++s;
       if (s < p.segments && p.segment[s].begin == i && code[s] && run_segment(s, value, rows)) {
@@ -117,15 +107,18 @@ struct Rows {
         continue;
       }
       const Instruction& c = p.code[i];
-      if (c.op == kReduce) reduce_rows(c, value, i, rows);
+      if (c.op == kReduce)
+        row_reduction(c.which, r.dtype)(value[c.in[0]], n, rows, value[i], &c.constant);
       if (c.op < 0) continue;
+      const int64_t elements = c.is_row ? rows : rows * n;
+      if (filled < elements) fill_singles(r, value, filled = elements);
       bool mixed = false;
       for (int k = 0; k < 3 && c.in[k] >= 0; ++k) {
         const Instruction& x = p.code[c.in[k]];
         mixed |= x.is_row && !is_single(x);
       }
       if (mixed && !c.is_row) run_mixed(i, value, rows, copies);
-      else run_step(p, step, i, value, c.is_row ? rows : rows * n);
+      else run_step(p, step, i, value, elements);
     }
   }
 
@@ -139,7 +132,10 @@ struct Rows {
     for (int k = 0; k < used; ++k) buffer[k] = slots + tile * (p.slots + k);
     char* const copies = slots + tile * (p.slots + used);
     const int64_t most = tile_elements(n) / n;
-    fill_singles(r, value, smaller(most, end - begin) * n);
+    int64_t filled = 0;
+    for (int k = 0; k < p.outputs; ++k)
+      if (is_single(p.code[p.output[k]]))
+        fill_singles(r, value, filled = smaller(most, end - begin) * n);
     for (int64_t row = begin; row < end && !mt_interrupted; row += most) {
       const int64_t rows = smaller(most, end - row);
       for (int i = 0; i < p.count; ++i) {
@@ -148,17 +144,17 @@ struct Rows {
         if (c.op != kInput || (row > begin && value[i] && !c.is_row && repeats_row(k))) continue;
         value[i] = read(k, c.is_row, row, rows, buffer[k]);
       }
-      run_results(value, row, rows, copies);
+      run_results(value, row, rows, copies, filled);
     }
   }
   /// Results that lie flat are computed where they belong.
-  void run_results(char** value, int64_t row, int64_t rows, char* copies) const {
+  void run_results(char** value, int64_t row, int64_t rows, char* copies, int64_t& filled) const {
     for (int k = 0; k < p.outputs; ++k) {
       const int i = p.output[k];
       if (direct >> k & 1)
         value[i] = static_cast<char*>(r.data[k]) + row * (p.code[i].is_row ? 1 : n) * bytes(k);
     }
-    run_tile(value, rows, copies);
+    run_tile(value, rows, copies, filled);
     for (int k = 0; k < p.outputs; ++k)
       if (!(direct >> k & 1)) write(k, value[p.output[k]], p.code[p.output[k]].is_row, row, rows);
   }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/blocks.h"
+#include "kernels/cpu/program.h"
 #include "kernels/cpu/simd_reduce.h"
 #include "kernels/table.h"
 #include "kernels/verbs.h"
@@ -291,6 +292,19 @@ template <class Op, class T> struct Reducer {
   }
 };
 
+/// Contiguous rows of at most kPiece elements, for programs by rows.
+static_assert(kLongestRow <= kPiece);
+template <class Op, class T>
+void reduce_rows(const char* x, int64_t n, int64_t rows, char* out, const double* param) {
+  using R = Reducer<Op, T>;
+  const op::ReduceCall call{double(n), param};
+  for (int64_t i = 0; i < rows; ++i, x += n * int64_t(sizeof(T))) {
+    const auto row = R::Way::run(reinterpret_cast<const T*>(x), n, 0, param);
+    reinterpret_cast<T*>(out)[i] =
+        math::convert<T>(Op::template finish<T>(Op::combine(R::start(), row), call));
+  }
+}
+
 // ---- positions ----------------------------------------------------------------------------------
 
 /// The position of the first largest or smallest element; a NaN counts as the extreme.
@@ -373,7 +387,19 @@ struct Loops {
   }
 };
 
+struct RowLoops {
+  using Loop = RowReduction;
+  template <class Op, class T> static constexpr Loop of() {
+    if constexpr (!op::accepts<T>(Op::info.takes) || Op::needs_index) return nullptr;
+    else return reduce_rows<Op, T>;
+  }
+};
+
 }  // namespace
+
+RowReduction row_reduction(int reduction, Dtype dtype) {
+  return op::loop_of<RowLoops>(reduction, dtype, op::Reductions{});
+}
 
 void reduce(const Reduce& call) {
   Reduce r = call;
