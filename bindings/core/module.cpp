@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <deque>
 #include <mutex>
 #include <unordered_map>
 
@@ -145,7 +144,8 @@ const Entry kCore[] = {
 
 // ---- functions written in Lua with the declarations of C++ ones ---------------------------------
 
-/// What core.declare makes: kept for the life of the process, as closures point to it.
+/// What core.declare makes: kept for the life of the process, as closures point to it. Lua states that
+/// declare the same share it.
 struct Declared {
   std::string signature, doc;
   Entry entry;
@@ -161,14 +161,23 @@ int declared_body(Args& a) {
 
 int declare(Args& a) {
   static std::mutex guard;
-  static std::deque<Declared> all;
+  static std::unordered_map<std::string, Declared> all;
   a.function(3);
+  const bool keeps = a.boolean(4);
   std::lock_guard lock(guard);
-  Declared& d = all.emplace_back();
-  d.signature = a.text(1), d.doc = a.text(2);
-  d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(),
-  d.entry.body = a.boolean(4) ? &declared_body | kKeepsNames : Body(&declared_body);
-  signature_of(d.entry);
+  const auto [at, fresh] = all.try_emplace(fmt::format("{}\n{}\n{}", a.text(1), a.text(2), keeps));
+  Declared& d = at->second;
+  if (fresh) {
+    d.signature = a.text(1), d.doc = a.text(2);
+    d.entry.signature = d.signature.c_str(), d.entry.doc = d.doc.c_str(),
+    d.entry.body = keeps ? &declared_body | kKeepsNames : Body(&declared_body);
+    try {
+      signature_of(d.entry);
+    } catch (...) {
+      all.erase(at);
+      throw;
+    }
+  }
   lua_pushlightuserdata(a.L, &d.entry);
   lua_pushvalue(a.L, lua_upvalueindex(2));
   lua_pushvalue(a.L, 3);
@@ -316,6 +325,11 @@ const Entry kLanguage[] = {
     {"gradient()", "What core/gradient.lua is made of.",
      [](Args& a) {
        push_gradient(a.L);
+       return 1;
+     }},
+    {"loader()", "What data/loader.lua is made of.",
+     [](Args& a) {
+       push_loader(a.L);
        return 1;
      }},
     {"compile()", "What compile/*.lua is made of.",

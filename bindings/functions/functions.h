@@ -60,6 +60,7 @@ void push_compile(lua_State* L);      // parts of mt.map and its kin
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
 void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
 void push_grid_kernel(lua_State* L);  // parts of mt.kernel
+void push_loader(lua_State* L);       // parts of mt.data.DataLoader
 void push_linalg(lua_State* L);       // mt.linalg
 void push_watch(lua_State* L);        // what plot/graph.lua and tools/live.lua are made of
 

@@ -9,6 +9,7 @@
 #include "engine/core/device.h"
 #include "engine/core/dtype.h"
 #include "engine/core/error.h"
+#include "engine/ops/generator_of_thread.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/math/random.h"
 
@@ -31,7 +32,13 @@ uint64_t take(std::string_view& text, int base) {
 
 }  // namespace
 
+Generator*& generator_of_thread() {
+  static constinit thread_local Generator* own = nullptr;
+  return own;
+}
+
 Generator& default_generator() {
+  if (Generator* own = generator_of_thread()) return *own;
   static Generator generator(Generator::Kind::philox, kFirstSeed);
   return generator;
 }
@@ -39,6 +46,7 @@ Generator& default_generator() {
 void Generator::manual_seed(uint64_t seed) {
   std::lock_guard lock(guard_);
   seed_ = seed, counter_ = 0, has_normal_ = false, next_ = kWords;
+  if (kind_ == Kind::philox) return;
   state_[0] = uint32_t(seed);
   for (int i = 1; i < kWords; ++i)
     state_[i] = 1812433253u * (state_[i - 1] ^ state_[i - 1] >> 30) + uint32_t(i);

@@ -10,6 +10,9 @@ Set.__index = Set
 function Set:size() return #self.y end
 --- Example i: its input and its target.
 function Set:get(i) return self.x[i], self.y[i] end
+--- The examples at these positions.
+function Set:get_batch(positions) return self.x:index_select(1, positions), self.y:index_select(1, positions) end
+Set.batches_of = Set.get
 
 --- Uniform points in the unit square; `rule` answers whether (x1, x2) is of class 1.
 local function points(name, doc, rule)
@@ -53,4 +56,14 @@ for _, subject in ipairs{'files'} do
   for name, fn in pairs(require('mtorch.data.' .. subject)) do data[name] = fn end
 end
 
-return data
+--- Opened at first use, by file.
+local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
+  default_collate = function() return require('mtorch.data.collate').default_collate end}
+for file, names in pairs{sets = 'TensorDataset Subset ConcatDataset random_split',
+  samplers = 'SequentialSampler RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler'} do
+  for name in names:gmatch '%S+' do
+    lazy[name] = function() return require('mtorch.data.' .. file)[name] end
+  end
+end
+
+return core.strict(data, 'mt.data', nil, lazy)

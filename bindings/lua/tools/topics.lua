@@ -169,12 +169,10 @@ local rows = 'read the rows with io.lines and give them to mt.tensor(rows)'
 local layer = "write it with nn.class (mt.help('training')) from what mt.help('mt') and mt.help('nn') list"
 local init = 'mt.no_grad(function() w:uniform_(-a, a) end) or w:normal_(0, s) for each of net:parameters()'
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
-local dataset = 'a table with tensors x and y, as mt.data.xor(100) returns, and x[k] for a batch'
+local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDataset(x, y) makes one of tensors'
 local state = 'net:state_dict() and opt:state_dict() are tables of tensors and numbers, which x:tolist() makes plain'
 topics.absent = {
-  DataLoader = 'order = mt.randperm(#x), then for i = 1, #x, 64 do k = order[{{i, math.min(i + 63, #x)}}] and ' ..
-    'x[k], y[k] are a batch; x:split(64) without shuffling',
-  Dataset = dataset, TensorDataset = dataset,
+  Dataset = dataset,
   lr_scheduler = 'set opt.param_groups[1].lr between steps: group.lr = group.lr * 0.5 every so many epochs',
   StepLR = 'if epoch % 10 == 0 then group.lr = group.lr * 0.5 end, with group = opt.param_groups[1]',
   CosineAnnealingLR = 'group.lr = lr * (1 + math.cos(math.pi * epoch / epochs)) / 2, with group = opt.param_groups[1]',

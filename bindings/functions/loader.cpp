@@ -1,0 +1,104 @@
+// loader.cpp -- what data/loader.lua is made of: random numbers that belong to an item
+#include <cstring>
+
+#include "bindings/core/held.h"
+#include "bindings/functions/functions.h"
+#include "engine/ops/generator_of_thread.h"
+
+namespace mt::lua {
+namespace {
+
+/// splitmix64's finish (Steele, Lea and Flood 2014): every bit of the result depends on all of x.
+uint64_t mixed(uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+/// A key of whole numbers, arguments `first` and on.
+uint64_t key_of(const Args& a, int first) {
+  constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+  uint64_t key = 0;
+  for (int i = first; i <= a.count(); ++i) key = mixed(key + kStep * (uint64_t(a.integer(i)) + 1));
+  return key;
+}
+
+/// Random numbers that belong to items: while it is in use, the thread draws mt's numbers from
+/// `stream`; afterwards those and math.random go on where they stood.
+struct ItemRandom {
+  static constexpr char kShown[] = "a source of items' random numbers";
+  Generator stream{Generator::Kind::philox, 0};
+  Generator* before = nullptr;
+  bool in_use = false;
+  std::string lua_state;  // of math.random, as it was
+
+  ItemRandom() = default;
+  ItemRandom(const ItemRandom&) = delete;
+  ~ItemRandom() { leave(); }
+  void enter() {
+    if (in_use) return;
+    before = generator_of_thread();
+    generator_of_thread() = &stream;
+    in_use = true;
+  }
+  void leave() {
+    if (in_use) generator_of_thread() = before;
+    in_use = false;
+  }
+};
+
+/// Where LuaJIT keeps the state of math.random: a userdata, the upvalue of the C function at `index`. Its
+/// bytes are copied whole. Null where that is otherwise.
+char* random_state(lua_State* L, int index, size_t& bytes) {
+  char* state = nullptr;
+  if (!lua_iscfunction(L, index) || !lua_getupvalue(L, index, 1)) return nullptr;
+  if (lua_type(L, -1) == LUA_TUSERDATA) {
+    state = static_cast<char*>(lua_touserdata(L, -1));
+    bytes = lua_objlen(L, -1);
+  }
+  lua_pop(L, 1);
+  return state;
+}
+
+const Entry kParts[] = {
+    {"key(..)", "A seed, below 2^53, made of whole numbers.",
+     [](Args& a) { return a.push(double(key_of(a, 1) >> 11)); }},
+    {"item_random()", "A source of random numbers that belong to items.",
+     [](Args& a) {
+       Held<ItemRandom>::push(a.L, std::make_unique<ItemRandom>());
+       return 1;
+     }},
+    {"enter(source, random)",
+     "From now on the thread draws from the source; random is math.random.",
+     [](Args& a) {
+       ItemRandom& r = Held<ItemRandom>::at(a, 1);
+       size_t bytes = 0;
+       if (const char* state = random_state(a.L, 2, bytes)) r.lua_state.assign(state, bytes);
+       r.enter();
+       return 0;
+     }},
+    {"leave(source, random)", "The thread draws from where it did before.",
+     [](Args& a) {
+       ItemRandom& r = Held<ItemRandom>::at(a, 1);
+       size_t bytes = 0;
+       char* state = random_state(a.L, 2, bytes);
+       if (state && bytes == r.lua_state.size()) std::memcpy(state, r.lua_state.data(), bytes);
+       r.leave();
+       return 0;
+     }},
+    {"seed(source, ..)", "Starts the source for an item; returns a seed for math.random.",
+     [](Args& a) {
+       const uint64_t key = key_of(a, 2);
+       Held<ItemRandom>::at(a, 1).stream.manual_seed(key);
+       return a.push(double(key >> 11));
+     }},
+};
+
+}  // namespace
+
+void push_loader(lua_State* L) {
+  lua_newtable(L);
+  add(L, kParts);
+  for (const Entry& e : kParts) e.internal = true;
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,60 @@
+-- batch.lua -- the examples of one batch: got from the set and put together, with random numbers of their own
+local core = require 'mtorch.core'
+local parts = core.loader()
+local default_collate = require('mtorch.data.collate').collate
+local classes = require 'mtorch.data.class'
+
+local random, randomseed = math.random, math.randomseed
+
+-- What comes after the index in an item's key: its 1st, 2nd .. occurrence in the epoch, or 0 for a collate function.
+local for_collate = 0
+
+--- The values that get(i) returned, as a collate function sees them: one as itself, several as a list.
+local function example(i, ...)
+  local n = select('#', ...)
+  if n == 0 or (...) == nil then error(('get(%d) returned %s'):format(i, n == 0 and 'nothing' or 'nil'), 0) end
+  if n == 1 then return (...), false end
+  return {...}, true
+end
+
+--- The batch of positions, as several values; at.item is the item under way. job: {seed, epoch, occurrences}.
+local function build(set, collate, source, positions, job, at)
+  local examples, several = {}, nil
+  for k = 1, #positions do
+    local i = positions:at(k)
+    at.item = i
+    randomseed(parts.seed(source, job.seed, job.epoch, i, job.occurrences and job.occurrences[k] or 1))
+    local value, many = example(i, set:get(i))
+    if several == nil then several = many end
+    examples[k] = value
+  end
+  at.item = nil
+  randomseed(parts.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
+  if collate then return collate(examples) end
+  local batch = default_collate(examples)
+  if several then return unpack(batch) end
+  return batch
+end
+
+--- A function of a job {positions, seed, epoch, occurrences}: the batch as several values. Errors name the item.
+--- Sets that give many examples at once need neither random numbers nor a collate function.
+local function maker(set, collate)
+  if classes.has_batches(set) and not collate then
+    return function(job) return set:get_batch(job.positions) end
+  end
+  local source = parts.item_random()
+  local function finish(at, ok, ...)
+    parts.leave(source, random)
+    if ok then return ... end
+    local trouble = ...
+    if type(trouble) ~= 'string' or trouble:find 'interrupted!$' then error(trouble, 0) end
+    core.fail('DataLoader: %s: %s', at.item and ('item %d'):format(at.item) or 'collate', trouble)
+  end
+  return function(job)
+    local at = {}
+    parts.enter(source, random)
+    return finish(at, pcall(build, set, collate, source, job.positions, job, at))
+  end
+end
+
+return maker

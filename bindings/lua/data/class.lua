@@ -1,0 +1,35 @@
+-- class.lua -- classes of mt.data: sets, samplers, loaders, transforms
+local core = require 'mtorch.core'
+
+--- Whether a value is a set: an object with size() and get(i).
+local function is_set(value)
+  return type(value) == 'table' and core.is_callable(value.size) and core.is_callable(value.get)
+end
+
+--- A class whose objects new(..) returns as tables of fields. Its fields are the objects' methods. A set that is a
+--- plain table is not taken for options where it is the only argument.
+local function class(signature, doc, new)
+  local of = {__name = signature:match('^%w+'), __signature = core.declare(signature, doc, new)}
+  of.__index = of
+  of.__tostring = function(self) return self.describe and self:describe() or of.__name end
+  return setmetatable(of, {
+    __call = function(_, ...)
+      if select('#', ...) == 1 and is_set(...) then return setmetatable(of.__signature((...), {}), of) end
+      return setmetatable(of.__signature(...), of)
+    end,
+    __tostring = function() return of.__name end,
+  })
+end
+
+--- Refuses what is not a set.
+local function check_set(op, value, what)
+  if is_set(value) then return value end
+  core.fail('%s: %s must be a set, an object with size() and get(i); got %s', op, what or 'set', core.describe(value))
+end
+
+--- Whether a set's get_batch may stand for its get: it is the user's own, or get is that of the class which says so.
+local function has_batches(set)
+  return core.is_callable(set.get_batch) and (set.batches_of == nil or set.batches_of == set.get)
+end
+
+return {class = class, has_batches = has_batches, check_set = check_set, is_set = is_set}

@@ -1,0 +1,233 @@
+-- loader.lua -- DataLoader: batches of a set in an order that a seed decides, made ahead by workers
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local parts = core.loader()
+local classes = require 'mtorch.data.class'
+local maker = require 'mtorch.data.batch'
+local samplers = require 'mtorch.data.samplers'
+local positions_of = require('mtorch.data.sets').positions_of
+local workers = require 'mtorch.data.workers'
+
+-- ---- the options ---------------------------------------------------------------------------------
+
+--- A sampler as it was given: ours, an object with iter(), or positions in a list or a tensor.
+local function sampler_of(what, given, n)
+  if type(given) == 'table' and core.is_callable(given.iter) then return given end
+  if what == 'sampler' and (mt.is_tensor(given) or type(given) == 'table' and #given > 0) then
+    return {fixed = positions_of('DataLoader', given, n)}
+  end
+  core.fail('DataLoader: %s must be an object with iter(), got %s', what, core.describe(given))
+end
+
+local function check_shard(shard)
+  if shard == nil then return end
+  local rank, size = shard.rank or shard[1], shard.size or shard[2]
+  local function whole(x) return type(x) == 'number' and x % 1 == 0 end
+  if not (whole(rank) and whole(size) and rank >= 0 and rank < size) then
+    core.fail('DataLoader: shard must be {rank, size} with a rank from 0 to size - 1, got {%s, %s}', tostring(rank),
+      tostring(size))
+  end
+  return {rank = rank, size = size}
+end
+
+local function refuse_together(a, b)
+  core.fail('DataLoader: %s says the order, which %s says too; give one of them', a, b)
+end
+
+--- The seed that decides the order where none is given: of the sampler's own generator, or of the default one.
+local function drawn_seed(sampler)
+  local generator = type(sampler) == 'table' and rawget(sampler, 'generator') or nil
+  return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator}):item()
+end
+
+local Loader = classes.class('DataLoader(set: table, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
+  'sampler: table|tensor = nil, batch_sampler: table = nil, workers: int >= 0 <= 256 = 0, ' ..
+  'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
+  'shard: table = nil, prefetch: int >= 1 = 2)',
+  'Batches of a set, for x, y in loader:iter() do; loader:size() of them an epoch. The order follows from seed and ' ..
+  'epoch (without a seed one is drawn now). workers: threads that make batches ahead, `prefetch` each; a set, its ' ..
+  'transforms and collate are copied into them, and random numbers in them depend on seed, epoch and item alone. ' ..
+  'collate(examples) makes a batch of what get(i) gave; shard={rank, size} takes one of size equal parts; ' ..
+  'state_dict() and load_state_dict(state) save and restore the position.',
+  function(set, batch_size, shuffle, sampler, batch_sampler, worker_count, collate, drop_last, seed, shard, prefetch)
+    classes.check_set('DataLoader', set)
+    if sampler ~= nil and shuffle then refuse_together('sampler', 'shuffle') end
+    if batch_sampler ~= nil and (batch_size or shuffle or sampler ~= nil or drop_last) then
+      refuse_together('batch_sampler', batch_size and 'batch_size' or shuffle and 'shuffle' or sampler ~= nil and
+        'sampler' or 'drop_last')
+    end
+    if batch_sampler ~= nil and shard then core.fail 'DataLoader: shard needs batch_size, not a batch_sampler' end
+    if collate ~= nil and not core.is_callable(collate) then
+      core.fail('DataLoader: collate must be a function of a list of examples, got %s', core.describe(collate))
+    end
+    local from = batch_sampler ~= nil and sampler_of('batch_sampler', batch_sampler) or
+      sampler ~= nil and sampler_of('sampler', sampler, set:size()) or
+      (shuffle and samplers.RandomSampler or samplers.SequentialSampler)(set)
+    return {
+      dataset = set, batch_size = batch_sampler == nil and (batch_size or 1) or nil, drop_last = drop_last,
+      sampler = batch_sampler == nil and from or nil, batch_sampler = batch_sampler ~= nil and from or nil,
+      collate = collate, workers = worker_count, prefetch = prefetch, shard = check_shard(shard),
+      seed = seed or drawn_seed(from), epoch = 1, batch = 0,
+    }
+  end)
+
+-- ---- the order -----------------------------------------------------------------------------------
+
+--- All that an iterator gives, at most `most`.
+local function collect(iterator, most)
+  local list = {}
+  for value in iterator do
+    list[#list + 1] = value
+    if #list == most then break end
+  end
+  return list
+end
+
+--- fn() with random numbers of its own, which belong to an epoch.
+local function with_random(seed, epoch, fn)
+  local source, random = parts.item_random(), math.random
+  parts.enter(source, random)
+  math.randomseed(parts.seed(source, seed, epoch))
+  local ok, result = pcall(fn)
+  parts.leave(source, random)
+  if not ok then error(result, 0) end
+  return result
+end
+
+--- The size that an object tells, or nil.
+local function told_size(object) return object.size and object:size() or nil end
+
+--- How many examples of n a shard has: the same for each, so that some come twice.
+local function shard_size(shard, n) return shard and math.ceil(n / shard.size) or n end
+
+--- A shard's part of an order, every size-th from rank + 1; the order goes on with its beginning where it ends early.
+local function part_of(shard, order)
+  if not shard or #order == 0 then return order end
+  local at = mt.range(shard.rank, shard.rank + (shard_size(shard, #order) - 1) * shard.size, shard.size)
+  return (order:index_select(1, at:remainder(#order) + 1))
+end
+
+--- A counter: the 1st, 2nd .. time that each position comes, of positions one list after another.
+local function counter()
+  local seen = {}
+  return function(positions)
+    local list = positions:tolist()
+    for k, i in ipairs(list) do
+      seen[i] = (seen[i] or 0) + 1
+      list[k] = seen[i]
+    end
+    return list
+  end
+end
+
+--- The positions of an epoch, in order.
+local function order_of(self, epoch)
+  local sampler, n = self.sampler, self.dataset:size()
+  if sampler.fixed then return sampler.fixed end
+  local key = parts.key(self.seed, epoch)
+  if sampler.order then return sampler:order(mt.Generator('philox', key)) end
+  return with_random(self.seed, epoch, function()
+    return positions_of('DataLoader', collect(sampler:iter(), told_size(sampler)), n)
+  end)
+end
+
+--- The batches of an epoch: their number, and a function that gives the job of batch k.
+local function plan_of(self, epoch)
+  local counts, size, positions, occurrences = not classes.has_batches(self.dataset), self.batch_size, {}, {}
+  local repeats = true
+  if self.batch_sampler then
+    local n = self.dataset:size()
+    local lists = with_random(self.seed, epoch, function()
+      return collect(self.batch_sampler:iter(), told_size(self.batch_sampler))
+    end)
+    for k, list in ipairs(lists) do positions[k] = positions_of('DataLoader', list, n) end
+  else
+    local order = part_of(self.shard, order_of(self, epoch))
+    positions = #order == 0 and {} or order:split(size)
+    if self.drop_last and #order % size > 0 then positions[#positions] = nil end
+    repeats = self.shard or not self.sampler.order or self.sampler.repeats
+  end
+  if counts and repeats then
+    local count = counter()
+    for k, list in ipairs(positions) do occurrences[k] = count(list) end
+  end
+  return #positions, function(k)
+    return {positions = positions[k], seed = self.seed, epoch = epoch, occurrences = occurrences[k]}
+  end
+end
+
+--- How many batches an epoch has.
+function Loader:size()
+  if self.batch_sampler then
+    local n = told_size(self.batch_sampler)
+    return n or (plan_of(self, self.epoch))
+  end
+  local sampler = self.sampler
+  local n = sampler.fixed and #sampler.fixed or told_size(sampler) or #order_of(self, self.epoch)
+  n = shard_size(self.shard, n) / self.batch_size
+  return self.drop_last and math.floor(n) or math.ceil(n)
+end
+
+-- ---- iteration -----------------------------------------------------------------------------------
+
+local function values_of(self, k, ...)
+  if (...) == nil then core.fail('DataLoader: collate returned %s', select('#', ...) == 0 and 'nothing' or 'nil') end
+  if self.current then self.loader.batch = k end
+  return ...
+end
+
+--- The next batch, or nothing after the last: then the epoch is over.
+local function advance(self)
+  local loader = self.loader
+  local k = self.at + 1
+  if k > self.n then
+    if self.current and not self.over then
+      loader.epoch, loader.batch, loader.running = self.epoch + 1, 0, nil
+    end
+    self.over = true
+    return
+  end
+  self.at = k
+  return values_of(self, k, self.fetch(k))
+end
+
+--- for x, y in loader:iter() do: one epoch, or what is left of one after load_state_dict.
+function Loader:iter()
+  if self.running and not self.resumed then self.epoch, self.batch = self.epoch + 1, 0 end
+  if self.running then self.running.current = nil end
+  local n, job = plan_of(self, self.epoch)
+  local iteration = {loader = self, epoch = self.epoch, at = self.batch, n = n, current = true}
+  self.running, self.resumed = iteration, nil
+  if self.workers > 0 then
+    iteration.fetch = workers.fetcher(self, iteration, job)
+  else
+    local make = maker(self.dataset, self.collate)
+    iteration.fetch = function(k) return make(job(k)) end
+  end
+  return function() return advance(iteration) end
+end
+
+--- The position: batches handed out, not those made ahead.
+function Loader:state_dict()
+  return {seed = self.seed, epoch = self.epoch, batch = self.batch, batches = self:size()}
+end
+
+--- Goes on where state_dict() was called: the next iter() gives the rest of that epoch.
+function Loader:load_state_dict(state)
+  local function whole(x, least) return type(x) == 'number' and x % 1 == 0 and x >= least end
+  if type(state) ~= 'table' or not (whole(state.seed, -2 ^ 53) and whole(state.epoch, 1) and whole(state.batch, 0)) then
+    core.fail('DataLoader: load_state_dict needs what state_dict returned, got %s', core.describe(state))
+  end
+  self.seed, self.epoch, self.batch, self.resumed = state.seed, state.epoch, state.batch, true
+  local n = self:size()
+  if state.batches and state.batches ~= n then
+    core.fail('DataLoader: the saved position is of %d batches an epoch, this loader has %d', state.batches, n)
+  end
+end
+
+function Loader:describe()
+  return ('DataLoader(%d batches of %s, %d workers)'):format(self:size(), tostring(self.batch_size or 'a sampler'),
+    self.workers)
+end
+
+return Loader

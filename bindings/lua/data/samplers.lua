@@ -1,0 +1,124 @@
+-- samplers.lua -- orders in which a loader takes examples; samplers of other libraries' kind are objects with
+-- size() and iter()
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local classes = require 'mtorch.data.class'
+local positions_of = require('mtorch.data.sets').positions_of
+local class, check_set = classes.class, classes.check_set
+
+local samplers = {}
+
+-- A sampler of ours draws a whole epoch at once: order(generator) is an int64 tensor of positions. `repeats` says
+-- that a position may come twice.
+
+local function positions(self)
+  local order, i = self:order(self.generator), 0
+  return function()
+    i = i + 1
+    if i <= #order then return order:at(i) end
+  end
+end
+
+local function sampler(name, signature, doc, new)
+  samplers[name] = class(name .. signature, doc, new)
+  samplers[name].iter = positions
+  return samplers[name]
+end
+
+local Sequential = sampler('SequentialSampler', '(set: table)', 'The positions 1..n in order.', function(set)
+  return {dataset = check_set('SequentialSampler', set)}
+end)
+function Sequential:size() return self.dataset:size() end
+function Sequential:order()
+  local n = self:size()
+  return n == 0 and mt.zeros({0}, {dtype = 'int64'}) or mt.range(1, n)
+end
+
+local Random = sampler('RandomSampler',
+  '(set: table, replacement: bool = false, num_samples: int >= 1 = nil, generator: generator = nil)',
+  'The positions 1..n in random order; num_samples of them, with replacement if asked.',
+  function(set, replacement, num_samples, generator)
+    check_set('RandomSampler', set)
+    return {dataset = set, replacement = replacement, num_samples = num_samples, generator = generator,
+      repeats = replacement or (num_samples or 0) > set:size()}
+  end)
+function Random:size() return self.num_samples or self.dataset:size() end
+function Random:order(generator)
+  local n, wanted = self.dataset:size(), self:size()
+  if n == 0 then return mt.zeros({0}, {dtype = 'int64'}) end
+  if self.replacement then return mt.randint(1, n, {wanted}, {generator = generator}) end
+  local parts = {}
+  for left = wanted, 1, -n do
+    local order = mt.randperm(n, {generator = generator})
+    parts[#parts + 1] = left < n and order:narrow(1, 1, left) or order
+  end
+  return #parts == 1 and parts[1] or mt.cat(parts)
+end
+
+local SubsetRandom = sampler('SubsetRandomSampler', '([indices]: ints|tensor, generator: generator = nil)',
+  'These positions in random order.',
+  function(indices, generator)
+    local list = positions_of('SubsetRandomSampler', indices)
+    return {indices = list, generator = generator, repeats = #list:unique() < #list}
+  end)
+function SubsetRandom:size() return #self.indices end
+function SubsetRandom:order(generator)
+  return (self.indices:index_select(1, mt.randperm(#self.indices, {generator = generator})))
+end
+
+local Weighted = sampler('WeightedRandomSampler',
+  '([weights]: numbers|tensor, num_samples: int >= 1, replacement: bool = true, generator: generator = nil)',
+  'num_samples positions, each drawn with the probability weights[i] / sum(weights).',
+  function(weights, num_samples, replacement, generator)
+    if not mt.is_tensor(weights) then weights = mt.tensor(weights, {dtype = 'float64'}) end
+    weights = weights:detach():double()
+    if weights:dim() ~= 1 then
+      core.fail('WeightedRandomSampler: weights must be one row, got %s', core.describe(weights))
+    end
+    return {weights = weights, num_samples = num_samples, replacement = replacement, generator = generator,
+      repeats = replacement}
+  end)
+function Weighted:size() return self.num_samples end
+function Weighted:order(generator)
+  return (mt.multinomial(self.weights, self.num_samples, {replacement = self.replacement, generator = generator}))
+end
+
+--- A generator of the positions that a sampler gives: of ours drawn by `generator`.
+function samplers.each(self, generator)
+  if self.order then
+    local order, i = self:order(generator), 0
+    return function()
+      i = i + 1
+      if i <= #order then return order:at(i) end
+    end
+  end
+  return self:iter()
+end
+
+local Batch = class('BatchSampler(sampler: table, batch_size: int >= 1, drop_last: bool = false)',
+  'Lists of batch_size positions that a sampler gives; the last may be shorter, and is left out with drop_last.',
+  function(from, batch_size, drop_last)
+    if type(from) ~= 'table' or not from.iter then
+      core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s', core.describe(from))
+    end
+    return {sampler = from, batch_size = batch_size, drop_last = drop_last}
+  end)
+samplers.BatchSampler = Batch
+function Batch:size()
+  local n = self.sampler:size() / self.batch_size
+  return self.drop_last and math.floor(n) or math.ceil(n)
+end
+--- An iterator over the lists; of a sampler of ours they are drawn by `generator`, or by its own.
+function Batch:iter(generator)
+  local next_position = samplers.each(self.sampler, generator or self.sampler.generator)
+  return function()
+    local list = {}
+    for i = 1, self.batch_size do
+      list[i] = next_position()
+      if list[i] == nil then break end
+    end
+    if #list > 0 and (#list == self.batch_size or not self.drop_last) then return list end
+  end
+end
+
+return samplers

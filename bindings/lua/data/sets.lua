@@ -1,0 +1,167 @@
+-- sets.lua -- sets made of tensors and of other sets: TensorDataset, Subset, ConcatDataset, random_split
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local classes = require 'mtorch.data.class'
+local class, check_set = classes.class, classes.check_set
+
+local sets = {}
+
+-- What a loader asks a set for: size(); get(i), the values of example i, from 1; and where the set has it
+-- get_batch(positions), the values of many at once, for an int64 tensor of positions.
+
+local TensorDataset = class('TensorDataset(..)',
+  'Examples that are rows of tensors: get(i) gives x[i], y[i], ..; the tensors lie in .tensors.',
+  function(...)
+    local n = select('#', ...)
+    local tensors = {...}
+    if n == 0 then core.fail 'TensorDataset: at least one tensor is needed' end
+    for k = 1, n do
+      local x = tensors[k]
+      if not mt.is_tensor(x) or x:dim() == 0 then
+        core.fail('TensorDataset: argument %d must be a tensor with rows, got %s', k, core.describe(x))
+      end
+      if #x ~= #tensors[1] then
+        core.fail('TensorDataset: tensor %d has %d rows, the first has %d', k, #x, #tensors[1])
+      end
+    end
+    return {tensors = tensors}
+  end)
+sets.TensorDataset = TensorDataset
+
+function TensorDataset:size() return #self.tensors[1] end
+local function rows(tensors, i, k)
+  if k > #tensors then return end
+  return tensors[k][i], rows(tensors, i, k + 1)
+end
+function TensorDataset:get(i)
+  if #self.tensors == 2 then return self.tensors[1][i], self.tensors[2][i] end
+  return rows(self.tensors, i, 1)
+end
+local function selected(tensors, positions, k)
+  if k > #tensors then return end
+  return tensors[k]:index_select(1, positions), selected(tensors, positions, k + 1)
+end
+function TensorDataset:get_batch(positions)
+  if #self.tensors == 2 then
+    return self.tensors[1]:index_select(1, positions), self.tensors[2]:index_select(1, positions)
+  end
+  return selected(self.tensors, positions, 1)
+end
+TensorDataset.batches_of = TensorDataset.get
+
+--- The positions of a list or an integer tensor, as an int64 tensor on the CPU; each is checked to lie in 1..n.
+local function positions_of(op, indices, n)
+  local list = indices
+  if not mt.is_tensor(list) then
+    if type(list) ~= 'table' then
+      core.fail('%s: indices must be a list or a tensor of positions, got %s', op, core.describe(list))
+    end
+    list = #list == 0 and mt.zeros({0}, {dtype = 'int64'}) or mt.tensor(list, {dtype = 'int64'})
+  end
+  if list:dim() ~= 1 or not list.dtype:find 'int' then
+    core.fail('%s: indices must be one row of whole numbers, got %s', op, core.describe(list))
+  end
+  list = list:to('int64'):cpu()
+  if #list > 0 then
+    local least, most = list:min():item(), list:max():item()
+    local bad = least < 1 and least or n and most > n and most
+    if bad then
+      core.fail('%s: position %d is outside 1..%s', op, bad, n and tostring(n) or 'n')
+    end
+  end
+  return list
+end
+sets.positions_of = positions_of
+
+local Subset = class('Subset(set: table, indices: ints|tensor)',
+  'The examples of a set at these positions, a list or an integer tensor.',
+  function(set, indices)
+    check_set('Subset', set)
+    local list = positions_of('Subset', indices, set:size())
+    -- A set that has get_batch gives batches of any of its parts.
+    local get_batch = classes.has_batches(set) and function(self, positions)
+      return self.dataset:get_batch(self.indices:index_select(1, positions))
+    end
+    return {dataset = set, indices = list, get_batch = get_batch}
+  end)
+sets.Subset = Subset
+function Subset:size() return #self.indices end
+function Subset:get(i) return self.dataset:get(self.indices[i]:item()) end
+Subset.batches_of = Subset.get
+
+local ConcatDataset = class('ConcatDataset([sets]: list)',
+  'Sets one after another: ConcatDataset{a, b}. The sets lie in .datasets, their ends in .cumulative_sizes.',
+  function(list)
+    if classes.is_set(list) or type(list) ~= 'table' or #list == 0 then
+      core.fail('ConcatDataset: a list of sets is needed, ConcatDataset{a, b}; got %s', core.describe(list))
+    end
+    local self = {datasets = {}, cumulative_sizes = {}}
+    local total = 0
+    for k, set in ipairs(list) do
+      total = total + check_set('ConcatDataset', set, ('entry %d'):format(k)):size()
+      self.datasets[k], self.cumulative_sizes[k] = set, total
+    end
+    return self
+  end)
+sets.ConcatDataset = ConcatDataset
+function ConcatDataset:size() return self.cumulative_sizes[#self.cumulative_sizes] end
+function ConcatDataset:get(i)
+  local first, last = 1, #self.cumulative_sizes
+  if type(i) ~= 'number' or i < 1 or i > self:size() or i % 1 ~= 0 then
+    core.fail('get: position %s is outside 1..%d', tostring(i), self:size())
+  end
+  while first < last do -- the first end that is not before i
+    local middle = math.floor((first + last) / 2)
+    if self.cumulative_sizes[middle] < i then first = middle + 1 else last = middle end
+  end
+  return self.datasets[first]:get(i - (self.cumulative_sizes[first - 1] or 0))
+end
+
+--- PyTorch's rule: floor(n f) of each fraction, what is left goes round from the first.
+local function sizes_of(n, lengths)
+  local sum, fractions = 0, true
+  for k, length in ipairs(lengths) do
+    if type(length) ~= 'number' or not (length >= 0) then
+      core.fail('random_split: length %d must be a number from 0, got %s', k, core.describe(length))
+    end
+    sum, fractions = sum + length, fractions and length <= 1
+  end
+  if not (fractions and math.abs(sum - 1) < 1e-6) then
+    for k, length in ipairs(lengths) do
+      if length % 1 ~= 0 then
+        core.fail('random_split: length %d is %s; lengths are whole, or fractions that sum to 1', k, tostring(length))
+      end
+    end
+    if sum ~= n then core.fail('random_split: the lengths sum to %d, the set has %d examples', sum, n) end
+    return lengths
+  end
+  local sizes, left = {}, n
+  for k, f in ipairs(lengths) do
+    sizes[k] = math.floor(n * f + 1e-9)
+    left = left - sizes[k]
+  end
+  for k = 1, left do sizes[(k - 1) % #sizes + 1] = sizes[(k - 1) % #sizes + 1] + 1 end
+  return sizes
+end
+
+--- The parts as several values; the first is also a list of them all, for a number of parts that is not known.
+sets.random_split = core.declare('random_split(set: table, lengths: numbers, generator: generator = nil)',
+  'Parts of a set, drawn without replacement: local train, valid = mt.data.random_split(set, {0.8, 0.2}); lengths ' ..
+  'are numbers of examples, or fractions that sum to 1.',
+  function(set, lengths, generator)
+    check_set('random_split', set)
+    local n = set:size()
+    local sizes = sizes_of(n, lengths)
+    local order = mt.randperm(n, {generator = generator})
+    local parts, first = {}, 1
+    for k, size in ipairs(sizes) do
+      parts[k] = Subset(set, order:narrow(1, first, size))
+      first = first + size
+    end
+    if parts[1] then
+      for k = 1, #parts do parts[1][k] = parts[k] end
+    end
+    return unpack(parts)
+  end)
+
+return sets
