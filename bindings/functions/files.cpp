@@ -31,7 +31,16 @@ void push_named(Args& a, const std::vector<NamedTensor>& list) {
   }
 }
 
+/// The same for tensors of the same elements in the same order, and different for others that live.
+std::string elements_key(const Tensor& x) {
+  return fmt::format("{} {} {} {} {}", static_cast<const void*>(x.impl()->storage), int(x.dtype()),
+                     x.offset(), to_string(x.shape()),
+                     x.is_contiguous() ? "" : to_string(x.strides()));
+}
+
 const Entry kFiles[] = {
+    {"elements_key(x)", "The same for tensors of the same elements in the same order.",
+     bind<elements_key>},
     {"read_safetensors(operation, path)", "Tensors by name, and the metadata by name.",
      [](Args& a) {
        const TensorFile file = read_safetensors(a.text(1).c_str(), a.text(2));

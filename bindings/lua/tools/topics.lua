@@ -170,7 +170,6 @@ local layer = "write it with nn.class (mt.help('training')) from what mt.help('m
 local init = 'mt.no_grad(function() w:uniform_(-a, a) end) or w:normal_(0, s) for each of net:parameters()'
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
 local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDataset(x, y) makes one of tensors'
-local state = 'net:state_dict() and opt:state_dict() are tables of tensors and numbers, which x:tolist() makes plain'
 topics.absent = {
   Dataset = dataset,
   lr_scheduler = 'set opt.param_groups[1].lr between steps: group.lr = group.lr * 0.5 every so many epochs',
@@ -179,7 +178,7 @@ topics.absent = {
   clip_grad_norm_ = 'sum the squares of p.grad over net:parameters(), then p.grad:mul_(limit / norm) for each where ' ..
     'norm > limit',
   clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',
-  save = state, load = state .. '; net:load_state_dict(state)', csv = rows, read_csv = rows,
+  csv = rows, read_csv = rows,
   LSTM = layer, GRU = layer, RNN = layer, MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
   ['nn.init'] = init, xavier_uniform_ = init, xavier_normal_ = init, kaiming_uniform_ = init,
   kaiming_normal_ = init, DataParallel = parallel, DistributedDataParallel = parallel,

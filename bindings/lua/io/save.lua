@@ -1,0 +1,232 @@
+-- save.lua -- mt.save and mt.load: tables of tensors and plain values, as safetensors files
+--
+-- Tensors lie in the file under their paths, 'model.0.weight'. The metadata entry 'mtorch' is JSON,
+-- {"version": 1, "value": ..}: the saved table, where
+--   [..]                              a list, {..} a table whose keys are strings that do not begin with '$'
+--   {"$table": [[key, value], ..]}    any other table
+--   {"$tensor": name, "alias": n, "requires_grad": true, "role": "parameter"}
+--                                     a tensor; another tensor of the same elements has another alias
+--   {"$number": "inf" | "-inf" | "nan"}, {"$bytes": hex digits of a string that is not UTF-8}
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
+
+local save = {}
+local deepest = 200 -- tables inside one another
+
+-- ---- writing -----------------------------------------------------------------------------------
+
+--- A number as JSON: the shortest of 14 or 17 digits that is read as the same.
+local function number_text(x)
+  if x ~= x then return '{"$number":"nan"}' end
+  if x == math.huge or x == -math.huge then return ('{"$number":"%s"}'):format(x > 0 and 'inf' or '-inf') end
+  if x == 0 then return 1 / x < 0 and '-0.0' or '0' end
+  local text = ('%.14g'):format(x)
+  return tonumber(text) == x and text or ('%.17g'):format(x)
+end
+
+local function string_text(text)
+  return core.json_quoted(text) or ('{"$bytes":"%s"}'):format((text:gsub('.', function(c)
+    return ('%02x'):format(c:byte())
+  end)))
+end
+
+--- A step of a path: what is not UTF-8 is shown as %FF.
+local function step_text(key)
+  local text = type(key) == 'number' and number_text(key) or tostring(key)
+  if core.json_quoted(text) then return text end
+  return (text:gsub('[^%w%p ]', function(c) return ('%%%02X'):format(c:byte()) end))
+end
+
+local Writer = {}
+Writer.__index = Writer
+
+function Writer:refuse(path, what)
+  core.fail("%s: '%s' %s", self.operation, path == '' and 'the table' or path, what)
+end
+
+--- A name that no tensor has yet: two paths can look the same, {a={b=x}, ['a.b']=y}.
+function Writer:name_for(path)
+  local name, n = path, 1
+  while self.taken[name] or name == '__metadata__' do
+    n = n + 1
+    name = ('%s~%d'):format(path, n)
+  end
+  self.taken[name] = true
+  return name
+end
+
+function Writer:tensor(x, path)
+  local key = core.elements_key(x)
+  local known = self.known[key]
+  if not known then
+    known = {name = self:name_for(path), aliases = 0, alias_of = {}}
+    self.known[key] = known
+    self.names[#self.names + 1], self.tensors[#self.tensors + 1] = known.name, x
+  end
+  if not known.alias_of[x] then
+    known.alias_of[x], known.aliases = known.aliases, known.aliases + 1
+  end
+  local text, alias = '{"$tensor":' .. core.json_quoted(known.name), known.alias_of[x]
+  if alias > 0 then text = text .. ',"alias":' .. alias end
+  if x.requires_grad then text = text .. ',"requires_grad":true' end
+  local class = package.loaded['mtorch.nn.class']
+  local role = class and class.role[x]
+  return text .. (role and ',"role":"' .. role .. '"' or '') .. '}'
+end
+
+--- Whether the keys of a table are 1..n, or strings that can be written as they are.
+local function form_of(t)
+  local n, keys, strings = #t, 0, true
+  for key in pairs(t) do
+    keys = keys + 1
+    strings = strings and type(key) == 'string' and key:byte() ~= 36 and core.json_quoted(key) ~= nil
+  end
+  return n > 0 and keys == n and 'list' or strings and 'strings' or 'any'
+end
+
+--- The entries of a table as JSON, in the order of their keys.
+function Writer:entries(t, path)
+  local prefix = path == '' and '' or path .. '.'
+  local form, parts = form_of(t), {}
+  if form == 'list' then
+    for i = 1, #t do parts[i] = self:value(t[i], prefix .. i) end
+    return '[' .. table.concat(parts, ',') .. ']'
+  end
+  for i, key in ipairs(util.sorted_keys(t)) do
+    local kind, step = type(key), step_text(key)
+    if kind ~= 'string' and kind ~= 'number' and kind ~= 'boolean' then
+      self:refuse(path, ('has a %s as a key; keys are strings, numbers and booleans'):format(
+        mt.is_tensor(key) and 'tensor' or kind))
+    end
+    parts[i] = form == 'strings' and core.json_quoted(key) .. ':' .. self:value(t[key], prefix .. step) or
+      ('[%s,%s]'):format(self:value(key), self:value(t[key], prefix .. step))
+  end
+  local text = table.concat(parts, ',')
+  return form == 'strings' and '{' .. text .. '}' or '{"$table":[' .. text .. ']}'
+end
+
+function Writer:table(t, path)
+  if self.above[t] then
+    self:refuse(path, ("contains itself: it is '%s'"):format(self.above[t] == '' and 'the table' or self.above[t]))
+  end
+  local meta = getmetatable(t)
+  if meta then -- shapes answer false: they are lists
+    local ok, method = pcall(function() return t.state_dict end)
+    self:refuse(path, ok and method and 'is an object; save what its state_dict() returns' or
+      'has a metatable, which a file cannot hold')
+  end
+  self.depth = self.depth + 1
+  if self.depth > deepest then self:refuse(path, ('is nested deeper than %d tables'):format(deepest)) end
+  self.above[t] = path
+  local text = self:entries(t, path)
+  self.above[t], self.depth = nil, self.depth - 1
+  return text
+end
+
+function Writer:value(value, path)
+  local kind = type(value)
+  if kind == 'number' then return number_text(value) end
+  if kind == 'string' then return string_text(value) end
+  if kind == 'boolean' then return tostring(value) end
+  if mt.is_tensor(value) then return self:tensor(value, path) end
+  if kind == 'table' then return self:table(value, path) end
+  local cure = kind == 'function' and ', which a file cannot hold: save what it needs and make it anew' or
+    '; tensors, tables, numbers, strings and booleans can be saved'
+  self:refuse(path, ('is a %s%s'):format(kind, cure))
+end
+
+--- Writes a table under the name of another operation.
+function save.write(operation, path, value)
+  core.check_writable(operation, path)
+  local writer = setmetatable({operation = operation, taken = {}, known = {}, names = {}, tensors = {}, above = {},
+    depth = 0}, Writer)
+  local text = '{"version":1,"value":' .. writer:value(value, '') .. '}'
+  core.write_safetensors(operation, path, writer.names, writer.tensors, {'format', 'pt', 'mtorch', text})
+end
+
+save.save = core.declare('save(path: string, value: table)',
+  'Writes a table of tensors and plain values (numbers, strings, booleans, tables of them) that mt.load reads: ' ..
+  'whole, or what stood there stays. The file is a safetensors file, a tensor is named by its path: {a={x, y}} is ' ..
+  "a.1 and a.2. Tensors are written contiguous; several of the same elements are written once, under the first of " ..
+  'their names, and share memory when they come back, as tensors of the CPU. Networks and optimizers: their ' ..
+  'state_dict(), or mt.checkpoint.save.',
+  function(path, value) save.write('save', path, value) end)
+
+-- ---- reading -----------------------------------------------------------------------------------
+
+local Reader = {}
+Reader.__index = Reader
+
+function Reader:damaged(what) core.fail("load: '%s' is damaged: its table %s", self.path, what) end
+
+local numbers = {inf = math.huge, ['-inf'] = -math.huge, nan = 0 / 0}
+
+function Reader:tensor(spec)
+  local name, alias = spec['$tensor'], spec.alias or 0
+  local x = type(name) == 'string' and self.tensors[name]
+  if not x or type(alias) ~= 'number' then self:damaged('names a tensor that is not there') end
+  local made = self.made[name] or {}
+  self.made[name] = made
+  if made[alias] == nil then
+    local t = next(made) == nil and x or x:detach()
+    if spec.requires_grad == true then
+      if not t.dtype:find 'float' then self:damaged(('wants a gradient of %s'):format(t.dtype)) end
+      t:requires_grad_()
+    end
+    if spec.role == 'parameter' or spec.role == 'buffer' then require('mtorch.nn.class').role[t] = spec.role end
+    made[alias] = t
+  end
+  return made[alias]
+end
+
+function Reader:special(spec)
+  if spec['$tensor'] ~= nil then return self:tensor(spec) end
+  local number, bytes, pairs_list = numbers[spec['$number']], spec['$bytes'], spec['$table']
+  if number then return number end
+  if type(bytes) == 'string' and #bytes % 2 == 0 and not bytes:find('%X') then
+    return (bytes:gsub('..', function(digits) return string.char(tonumber(digits, 16)) end))
+  end
+  if type(pairs_list) ~= 'table' then self:damaged('has an entry of no known kind') end
+  local t = {}
+  for _, pair in ipairs(pairs_list) do
+    if type(pair) ~= 'table' or pair[2] == nil then self:damaged('has an entry without a value') end
+    local key = self:value(pair[1])
+    if type(key) == 'table' or type(key) == 'userdata' or key ~= key or key == nil then
+      self:damaged('has a key that is none')
+    end
+    t[key] = self:value(pair[2])
+  end
+  return t
+end
+
+function Reader:value(value)
+  if type(value) ~= 'table' then return value end
+  for key in pairs(value) do
+    if type(key) == 'string' and key:byte() == 36 then return self:special(value) end
+  end
+  for key, entry in pairs(value) do
+    if type(entry) == 'table' then value[key] = self:value(entry) end
+  end
+  return value
+end
+
+--- What mt.save wrote, or the tensors by name where another program wrote the file.
+local function load_safetensors(path)
+  local tensors, metadata = core.read_safetensors('load', path)
+  if not metadata.mtorch then return tensors end
+  local reader = setmetatable({path = path, tensors = tensors, made = {}}, Reader)
+  local ok, whole = pcall(core.parse_json, metadata.mtorch)
+  if not ok or type(whole) ~= 'table' or type(whole.value) ~= 'table' then reader:damaged('cannot be read') end
+  if whole.version ~= 1 then
+    core.fail("load: '%s' has a table of version %s, this program reads version 1; use a newer one", path,
+      tostring(whole.version))
+  end
+  return (reader:value(whole.value))
+end
+
+save.load = core.declare('load(path: string)',
+  'What mt.save wrote, or a safetensors file of another program as a table by name.',
+  function(path) return load_safetensors(path) end)
+
+return save
