@@ -2,6 +2,7 @@
 #include "engine/profile/profile.h"
 
 #include "bindings/functions/functions.h"
+#include "engine/compile/builder.h"
 #include "engine/profile/verb_log.h"
 
 namespace mt::lua {
@@ -59,6 +60,8 @@ int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
   for (size_t i = 0; i < calls.size(); ++i) {
     lua_createtable(L, 0, 8);
     a.push(calls[i].text), lua_setfield(L, -2, "text");
+    if (const Program* const p = calls[i].program)
+      a.push(ir::text_of(*p)), lua_setfield(L, -2, "program");
     set("us", calls[i].microseconds);
     set("loops", double(calls[i].work.loops));
     set("pieces", double(calls[i].work.pieces));

@@ -132,28 +132,70 @@ const std::array<ReduceFormula, kReductions> reduce_formulas = collect_reduction
 struct Adjoints {
   Builder& b;
   const int64_t row;
-  std::vector<int> of;  // a value's adjoint; -1: 0
+  std::vector<int> of;      // a value's adjoint; -1: 0
+  std::vector<int> levels;  // of the values so far
 
-  /// The sum along the row. What is the same in it is taken out of the sum.
-  int row_sum(int part) {
+  int make(int op, int x, int y = -1) {
+    const int in[] = {x, y, -1};
+    return b.add(op, in);
+  }
+  /// How many sums along the row lie one after the other before a value is known.
+  int level(int value) {
+    for (int i = int(levels.size()); i <= value; ++i) {
+      const Instruction c = b.instruction(i);
+      int most = 0;
+      for (int v : c.in)
+        if (v >= 0) most = std::max(most, levels[size_t(v)]);
+      levels.push_back(most + (c.op == kReduce));
+    }
+    return levels[size_t(value)];
+  }
+  /// The sum along the row, made of sums of parts of a level below `limit`: what is the same in the row
+  /// is taken out, a sum of terms is summed term by term. -1: there is no such way.
+  int sum_below(int limit, int part, int depth = 0) {
     const Instruction c = b.instruction(part);
-    if (b.is_row(part)) {
-      const int in[] = {part, b.constant(double(row))};
-      return b.add(op::id<op::Mul>, in);
-    }
-    const auto with = [&](int k, int other) {
-      int in[] = {c.in[0], other, -1};
-      in[k] = row_sum(c.in[k]), in[1 - k] = other;
-      return b.add(c.op, in);
+    if (b.is_row(part)) return make(op::id<op::Mul>, part, b.constant(double(row)));
+    const bool shifted = c.op == op::id<op::Add> || c.op == op::id<op::Sub>;
+    const bool by_row = shifted && (b.is_row(c.in[0]) || b.is_row(c.in[1]));
+    if (level(part) < limit && !by_row) return b.reduce(op::reduction_id<op::Sum>, part);
+    if (depth > 12) return -1;
+    const auto inner = [&](int x) { return sum_below(limit, x, depth + 1); };
+    const auto then = [&](int sum, int op, int other) {
+      return sum < 0 ? -1 : make(op, sum, other);
     };
-    if (c.op == op::id<op::Neg>) {
-      const int in[] = {row_sum(c.in[0])};
-      return b.add(c.op, in);
+    const auto both = [&](int op, int x, int y) {
+      const int first = inner(x), second = first < 0 ? -1 : inner(y);
+      return second < 0 ? -1 : make(op, first, second);
+    };
+    if (c.op == op::id<op::Neg>) return then(inner(c.in[0]), c.op, -1);
+    if (shifted) return both(c.op, c.in[0], c.in[1]);
+    if (c.op == op::id<op::Div>)
+      return b.is_row(c.in[1]) ? then(inner(c.in[0]), c.op, c.in[1]) : -1;
+    if (c.op != op::id<op::Mul>) return -1;
+    for (int k = 0; k < 2; ++k) {
+      const int other = c.in[1 - k];
+      const Instruction f = b.instruction(c.in[k]);
+      const auto times = [&](int x) {
+        return make(op::id<op::Mul>, std::min(x, other), std::max(x, other));
+      };
+      if (b.is_row(c.in[k])) return then(inner(other), c.op, c.in[k]);
+      if (f.op == op::id<op::Neg>) return then(inner(times(f.in[0])), f.op, -1);
+      if (f.op == op::id<op::Div> && b.is_row(f.in[1]))
+        return then(inner(times(f.in[0])), f.op, f.in[1]);
+      if (f.op == op::id<op::Mul> && b.is_row(f.in[1]))
+        return then(inner(times(f.in[0])), f.op, f.in[1]);
+      if (f.op == op::id<op::Mul> && b.is_row(f.in[0]))
+        return then(inner(times(f.in[1])), f.op, f.in[0]);
+      if (f.op == op::id<op::Add> || f.op == op::id<op::Sub>)
+        return both(f.op, times(f.in[0]), times(f.in[1]));
     }
-    if ((c.op == op::id<op::Div> || c.op == op::id<op::Mul>)&&b.is_row(c.in[1]))
-      return with(0, c.in[1]);
-    if (c.op == op::id<op::Mul> && b.is_row(c.in[0])) return with(1, c.in[0]);
-    return b.reduce(op::reduction_id<op::Sum>, part);
+    return -1;
+  }
+  /// The sum along the row: of parts that are known early, so that rows are passed over once for several
+  /// sums, else of what does not stand for the whole row.
+  int row_sum(int part) {
+    const int early = sum_below(level(part), part);
+    return early >= 0 ? early : sum_below(level(part) + 1, part);
   }
 
   void add(int value, int part, bool from_elements) {
@@ -199,7 +241,7 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
     if (e.is_bool(k)) outputs[size_t(k)] = -1;
   Expression::Gradient result;
   std::vector<int> gradients;
-  Adjoints adjoint{b, row, std::vector<int>(size_t(forward), -1)};
+  Adjoints adjoint{b, row, std::vector<int>(size_t(forward), -1), {}};
   for (size_t k = 0; p.by_rows && k < outputs.size(); ++k)
     if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
   for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);

@@ -93,7 +93,8 @@ void write_line(std::optional<VerbLine>& line, int device, Verb verb, const What
   if (!watched()) [[likely]]
     return;
   const std::string name = verb == Verb::copy ? "copy" : name_of(verb, w), text = describe(a...);
-  line.emplace(tables[device]->name + (' ' + name) + (text.empty() ? "" : " ") + text);
+  line.emplace(tables[device]->name + (' ' + name) + (text.empty() ? "" : " ") + text,
+               program_of(a...));
 }
 
 template <int D, auto function, Verb verb> struct Timed;

@@ -25,6 +25,7 @@ VerbLine::~VerbLine() {
     const Work now = work_so_far();
     all->calls.push_back(
         {std::move(text_),
+         program_,
          took.count(),
          {now.loops - work_.loops, now.pieces - work_.pieces, now.products - work_.products,
           now.elements - work_.elements, now.threads}});

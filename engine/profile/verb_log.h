@@ -16,9 +16,10 @@ namespace mt::profile {
 
 extern constinit bool logging;
 
-/// One call of a verb: its line, and what the CPU did in it.
+/// One call of a verb: its line, the program that it ran (null: none), and what the CPU did in it.
 struct VerbCall {
   std::string text;
+  const Program* program;
   double microseconds;
   Work work;
 };
@@ -95,12 +96,16 @@ inline std::string describe(size_t bytes) { return fmt::format("{} bytes", bytes
 inline std::string describe(const void*, size_t bytes) { return describe(bytes); }
 inline std::string describe(const void*, const void*, size_t bytes) { return describe(bytes); }
 
+template <class... A> const Program* program_of(const A&...) { return nullptr; }
+inline const Program* program_of(const Run& r) { return r.program; }
+
 /// Writes its line when the call returns: `cpu map relu float32 (64 x 10) 1.3 us`. Of a GPU the time
 /// is that of queueing the work, unless MTORCH_CUDA_SYNC is set.
 class VerbLine {
  public:
-  explicit VerbLine(std::string text)
+  VerbLine(std::string text, const Program* program)
       : text_(std::move(text)),
+        program_(program),
         work_(work_so_far()),
         began_(std::chrono::steady_clock::now()) {}
   VerbLine(const VerbLine&) = delete;
@@ -109,6 +114,7 @@ class VerbLine {
 
  private:
   std::string text_;
+  const Program* program_;
   Work work_;
   std::chrono::steady_clock::time_point began_;
 };

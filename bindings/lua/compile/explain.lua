@@ -212,11 +212,19 @@ local function describe_reduce(f, record, text, options, ...)
   if options.show then text:line('%s', explain.shows[options.show](made.program, dtype, made.inputs)) end
 end
 
-local function describe_fuse(f, record, text, _, ...)
+--- The programs that verbs ran.
+local function show_programs(text, verbs)
+  for _, v in ipairs(verbs) do
+    if v.program then text:line('program of %s:\n%s', v.text, v.program) end
+  end
+end
+
+local function describe_fuse(f, record, text, options, ...)
   text:line('fuse of the function at %s', source_of(record.f))
   if select('#', ...) == 0 then return text:line 'give it arguments, mt.explain(f, x), to see what ran' end
   local fused, took = verbs_of(f, ...)
   describe_run(text, fused, took)
+  if options.show == 'program' then show_programs(text, fused) end
   local eager, us = verbs_of(record.f, ...)
   text:line('one operation after the other: %s, %s', time_text(us), plural(#eager, 'verb'))
   if #fused >= #eager and #eager > 0 then
@@ -224,11 +232,13 @@ local function describe_fuse(f, record, text, _, ...)
   end
 end
 
-local function describe_call(f, text, ...)
+local function describe_call(f, text, options, ...)
   local signature = core.entry(f)
   text:line('%s: run once', signature and 'mt.' .. signature:match '^[%w_]+' or
     debug.getinfo(f, 'S').source:sub(1, 8) == '@mtorch/' and 'a launch' or 'the function at ' .. source_of(f))
-  describe_run(text, verbs_of(f, ...))
+  local verbs, took = verbs_of(f, ...)
+  describe_run(text, verbs, took)
+  if options.show then show_programs(text, verbs) end
 end
 
 -- ---- mt.explain ----------------------------------------------------------------------------------------
@@ -274,9 +284,9 @@ local function describe(f, options, ...)
   if record and record.name == 'fuse' then describe_fuse(f, record, text, options, ...)
   elseif record and record.pair then describe_reduce(f, record, text, options, ...)
   elseif record then describe_map(f, record, text, options, ...)
-  elseif options.show then core.fail("explain: show='%s' is for compiled functions: mt.map, mt.zip, mt.reduce",
-    options.show)
-  else describe_call(f, text, ...) end
+  elseif options.show and options.show ~= 'program' then
+    core.fail("explain: show='%s' is for compiled functions: mt.map, mt.zip, mt.reduce", options.show)
+  else describe_call(f, text, options, ...) end
   return text
 end
 
