@@ -9,6 +9,13 @@ namespace mt {
 inline namespace MT_ISA {
 namespace {
 
+/// What is done for each tile, in order: machine code of a segment, or an instruction. `nothing`: the end.
+enum class Do : int8_t { nothing, segment, reduction, row, mixed, elements };
+struct Action {
+  Do what;
+  int16_t at;  // the segment or the instruction
+};
+
 struct Rows {
   const Run& r;
   const Program& p;
@@ -98,27 +105,39 @@ struct Rows {
     return true;
   }
 
-  /// `filled`: elements of the buffers of numbers and constants that are there. Machine code needs none.
+  /// What an instruction asks for.
+  Do kind_of(int i) const {
+    const Instruction& c = p.code[i];
+    if (c.op == kReduce) return Do::reduction;
+    if (c.op < 0) return Do::nothing;
+    if (c.is_row) return Do::row;
+    for (int k = 0; k < 3 && c.in[k] >= 0; ++k) {
+      const Instruction& x = p.code[c.in[k]];
+      if (x.is_row && !is_single(x)) return Do::mixed;
+    }
+    return Do::elements;
+  }
+  /// One instruction by the interpreter. `filled`: elements of the buffers of numbers and constants that
+  /// are there; machine code needs none.
+  void interpret(Do what, int i, char* const* value, int64_t rows, char* copies,
+                 int64_t& filled) const {
+    const Instruction& c = p.code[i];
+    if (what == Do::reduction)
+      return row_reduction(c.which, r.dtype)(value[c.in[0]], n, rows, value[i], &c.constant);
+    const int64_t elements = what == Do::row ? rows : rows * n;
+    if (filled < elements) fill_singles(r, value, filled = elements);
+    if (what == Do::mixed) run_mixed(i, value, rows, copies);
+    else run_step(p, step, i, value, elements);
+  }
   void run_tile(char* const* value, int64_t rows, char* copies, int64_t& filled) const {
-    for (int i = 0, s = 0; i < p.count; ++i) {
-      while (s < p.segments && p.segment[s].begin < i) ++s;
-      if (s < p.segments && p.segment[s].begin == i && code[s] && run_segment(s, value, rows)) {
-        i = p.segment[s].end - 1;
+    for (const Action* a = action; a->what != Do::nothing; ++a) {
+      if (a->what != Do::segment) {
+        interpret(a->what, a->at, value, rows, copies, filled);
         continue;
       }
-      const Instruction& c = p.code[i];
-      if (c.op == kReduce)
-        row_reduction(c.which, r.dtype)(value[c.in[0]], n, rows, value[i], &c.constant);
-      if (c.op < 0) continue;
-      const int64_t elements = c.is_row ? rows : rows * n;
-      if (filled < elements) fill_singles(r, value, filled = elements);
-      bool mixed = false;
-      for (int k = 0; k < 3 && c.in[k] >= 0; ++k) {
-        const Instruction& x = p.code[c.in[k]];
-        mixed |= x.is_row && !is_single(x);
-      }
-      if (mixed && !c.is_row) run_mixed(i, value, rows, copies);
-      else run_step(p, step, i, value, elements);
+      if (run_segment(a->at, value, rows)) continue;
+      for (int i = p.segment[a->at].begin; i < p.segment[a->at].end; ++i)
+        interpret(kind_of(i), i, value, rows, copies, filled);
     }
   }
 
@@ -169,9 +188,23 @@ struct Rows {
       code[s] = native_code(*g.program, r.dtype, repeated);
     }
   }
+  void plan() {
+    Action* to = action;
+    for (int i = 0, s = 0; i < p.count; ++i) {
+      while (s < p.segments && p.segment[s].begin < i) ++s;
+      if (s < p.segments && p.segment[s].begin == i && code[s]) {
+        *to++ = {Do::segment, int16_t(s)};
+        i = p.segment[s].end - 1;
+      } else if (const Do what = kind_of(i); what != Do::nothing) {
+        *to++ = {what, int16_t(i)};
+      }
+    }
+    *to = {Do::nothing, 0};
+  }
   unsigned direct = 0;
   const Code** code = nullptr;
   bool* by_row = nullptr;
+  Action* action = nullptr;
 };
 
 }  // namespace
@@ -188,6 +221,8 @@ void run_by_rows(const Run& r) {
   work.by_row = static_cast<bool*>(__builtin_alloca(size_t(p.segments + 1)));
   for (int s = 0; s < p.segments; ++s) work.code[s] = nullptr;
   if (rows * n * p.count >= kNativeWork) work.find_code();
+  work.action = static_cast<Action*>(__builtin_alloca(sizeof(Action) * size_t(p.count + 1)));
+  work.plan();
   for (unsigned k = 0, can = find_direct_outputs(r); k < unsigned(p.outputs); ++k)
     if (can >> k & 1 && !p.code[p.output[k]].is_row && work.lies_flat(int(k)))
       work.direct |= 1u << k;

@@ -106,6 +106,7 @@ test('functions that are not compiled: verbs, threads, the kernel of a product',
   local fused = mt.fuse(function(x) return (x * 2 + 1):sum(2) end)
   has(explained(fused, a), 'fuse of the function at', 'cpu run float32 %(300 x 300%) of %d operations by rows',
     'one operation after the other: [^\n]*3 verbs')
+  has(explained(fused, a, {show = 'program'}), 'program of cpu run .*\n%%0 = input 1\n.*row sum')
   has(explained(fused, mt.ones(3, 4)), '3 verbs on', 'nothing was fused: operations on fewer than 2048 elements')
 end)
 
@@ -133,7 +134,7 @@ end)
 
 test('wrong arguments', function()
   raises(function() mt.explain(3) end, 'explain: it takes a function, got 3')
-  raises(function() mt.explain(mt.relu, mt.ones(2), {show = 'program'}) end, "show='program' is for compiled functions")
+  raises(function() mt.explain(mt.relu, mt.ones(2), {show = 'machine'}) end, "show='machine' is for compiled functions")
   raises(function() mt.explain(mt.map(function(a) return a end), {show = 'poem'}) end,
     "explain: show is 'poem'; it can be 'cuda', 'machine', 'program'")
   raises(function() mt.explain(mt.relu, mt.ones(2), {shows = 1}) end, "unknown option 'shows'; there is 'show'")

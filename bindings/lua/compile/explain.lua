@@ -294,7 +294,8 @@ explain.explain = core.declare('explain(fn, ..)',
   'What fn does when it is called with these arguments, printed and returned as text: of a function compiled by ' ..
   'mt.map, mt.zip or mt.reduce what was traced, its program, loops and memory; of every function, also one that ' ..
   'mt.fuse made, the verbs of the device that ran, over how many pieces and threads. ' ..
-  "{show='program'}, {show='machine'} or {show='cuda'} at the end adds that of the compiled function. " ..
+  "{show='program'}, {show='machine'} or {show='cuda'} at the end adds that of the compiled function; " ..
+  "'program' also the programs that verbs ran. " ..
   'mt.explain(mt.matmul, a, b)', function(f, ...)
     local options, n = options_of(...)
     local arguments = {...}
