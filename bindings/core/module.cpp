@@ -322,6 +322,11 @@ const Entry kLanguage[] = {
        push_cuda(a.L);
        return 1;
      }},
+    {"formats()", "What data/formats.lua is made of.",
+     [](Args& a) {
+       push_formats(a.L);
+       return 1;
+     }},
     {"gradient()", "What core/gradient.lua is made of.",
      [](Args& a) {
        push_gradient(a.L);

@@ -58,6 +58,7 @@ void push_cuda(lua_State* L);        // what cuda/init.lua is made of
 void add_explain(lua_State*);
 void push_compile(lua_State* L);      // parts of mt.map and its kin
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
+void push_formats(lua_State* L);      // what data/formats.lua is made of
 void push_gradient(lua_State* L);     // parts of the gradient functions that are written in Lua
 void push_grid_kernel(lua_State* L);  // parts of mt.kernel
 void push_loader(lua_State* L);       // parts of mt.data.DataLoader

@@ -161,6 +161,23 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
   return done;
 }
 
+std::string read_unpacked(const char* operation, const std::string& path) {
+  constexpr size_t kMost = size_t(1) << 34;  // a few kB of zeros can be a terabyte
+  std::string text = read_file(operation, path);
+  if (!is_gzip(reinterpret_cast<const uint8_t*>(text.data()), text.size())) return text;
+  std::string out;
+  try {
+    Bytes bytes(text.data(), text.size());
+    for (size_t have = 0, room = 4 * text.size() + 4096;; room *= 2) {
+      check_interrupt();
+      out.resize(room);
+      have += bytes.read(out.data() + have, room - have);
+      if (have < room) return out.resize(have), out;
+      if (have > kMost) fail("gzip: it unpacks to more than {} bytes", kMost);
+    }
+  } catch (const Error& e) { fail("{}: cannot read '{}': {}", operation, path, e.what()); }
+}
+
 uint64_t Bytes::at_most() const {
   const uint64_t left = left_ + (file_ ? file_->ahead : 0);
   return inflate_ ? left * 1032 + 65536 : left;

@@ -43,4 +43,7 @@ class Bytes {
   std::unique_ptr<Inflate> inflate_;
 };
 
+/// The whole of a regular file, unpacked where it is gzip. Throws naming the path.
+std::string read_unpacked(const char* operation, const std::string& path);
+
 }  // namespace mt

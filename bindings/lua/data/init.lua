@@ -59,7 +59,9 @@ end
 --- Opened at first use, by file.
 local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
   default_collate = function() return require('mtorch.data.collate').default_collate end}
-for file, names in pairs{sets = 'TensorDataset Subset ConcatDataset random_split',
+for file, names in pairs{
+  formats = 'csv json text image save_image wav save_wav',
+  sets = 'TensorDataset Subset ConcatDataset random_split',
   samplers = 'SequentialSampler RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler'} do
   for name in names:gmatch '%S+' do
     lazy[name] = function() return require('mtorch.data.' .. file)[name] end

@@ -165,7 +165,6 @@ topics.renamed = {
 }
 
 --- PyTorch's word for what is not there yet -> what to do without
-local rows = 'read the rows with io.lines and give them to mt.tensor(rows)'
 local layer = "write it with nn.class (mt.help('training')) from what mt.help('mt') and mt.help('nn') list"
 local init = 'mt.no_grad(function() w:uniform_(-a, a) end) or w:normal_(0, s) for each of net:parameters()'
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
@@ -178,7 +177,6 @@ topics.absent = {
   clip_grad_norm_ = 'sum the squares of p.grad over net:parameters(), then p.grad:mul_(limit / norm) for each where ' ..
     'norm > limit',
   clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',
-  csv = rows, read_csv = rows,
   LSTM = layer, GRU = layer, RNN = layer, MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
   ['nn.init'] = init, xavier_uniform_ = init, xavier_normal_ = init, kaiming_uniform_ = init,
   kaiming_normal_ = init, DataParallel = parallel, DistributedDataParallel = parallel,

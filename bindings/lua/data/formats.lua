@@ -1,0 +1,101 @@
+-- formats.lua -- mt.data: files of other programs, read and written
+local core = require 'mtorch.core'
+local parts = core.formats()
+
+local formats = {}
+
+-- ---- tables and text -----------------------------------------------------------------------------
+
+formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: string = '', columns: strings = nil)",
+  'A table of the columns of a CSV file (also .gz) by name, their names in .names: float64 tensors where all cells ' ..
+  'are numbers or empty (NaN), else lists of strings. t[k] is column k. Cells may be quoted. delimiter: a comma; in ' ..
+  'a .tsv file a tab. columns: the names of those to read, in this order. header=false: the first row is data, and ' ..
+  "columns names them all ('1', '2', .. otherwise).",
+  function(path, header, delimiter, columns)
+    if delimiter == '' then delimiter = path:gsub('%.gz$', ''):find('%.tsv$') and '\t' or ',' end
+    if #delimiter ~= 1 or delimiter:find('["\r\n]') then
+      core.fail("csv: delimiter must be one character, no quote or line break, got '%s'", delimiter)
+    end
+    local names, list = parts.csv(path, header, delimiter, columns)
+    local result = {names = names}
+    for k, name in ipairs(names) do
+      if name ~= 'names' then result[name] = list[k] end
+    end
+    return setmetatable(result, {__index = function(_, key) return list[key] end})
+  end)
+
+formats.text = core.declare('text(path: string)', 'The bytes of a file as a string, unpacked where it is gzip.',
+  function(path) return (parts.read('text', path)) end)
+
+formats.json = core.declare('json(path: string, null: bool|number|string|table = nil)',
+  'The value in a JSON file (also .gz): objects and lists are tables, null is nil or what null says.',
+  function(path, null)
+    local fine, value = pcall(core.parse_json, parts.read('json', path), null)
+    if fine then return value end
+    core.fail("json: '%s': %s", path, (value:gsub('^.-:%d+: ', '')))
+  end)
+
+-- ---- images --------------------------------------------------------------------------------------
+
+formats.image = core.declare('image(path: string, channels: int >= 1 <= 4 = nil)',
+  'The pixels of a PNG or JPEG file, uint8 [channels x height x width]: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and ' ..
+  'alpha. channels converts. 16 bits become 8, palettes RGB.',
+  function(path, channels) return (parts.image(path, channels or 0)) end)
+
+--- A picture as uint8 [channels x height x width]; floats from 0 to 1.
+local function pixels(name, x)
+  local shape = x.shape
+  if #shape == 2 then x, shape = x:unsqueeze(1), {1, shape[1], shape[2]} end
+  if #shape ~= 3 or shape[1] < 1 or shape[1] > 4 or shape[2] * shape[3] == 0 then
+    core.fail('%s: a picture is [height x width] or [1 to 4 x height x width], got %s', name, tostring(x.shape))
+  end
+  x = x:detach():cpu()
+  if x.dtype == 'bool' then x = x:byte() * 255
+  elseif x.dtype:find('float') then x = (x:float():nan_to_num(0) * 255 + 0.5):clamp(0, 255):byte()
+  elseif x.dtype ~= 'uint8' then
+    core.fail('%s: a picture is uint8, bool, or a float from 0 to 1, got %s; use x:byte()', name, x.dtype)
+  end
+  return x:contiguous()
+end
+
+formats.save_image = core.declare('save_image(path: string, x: tensor, quality: int >= 1 <= 100 = 75)',
+  'Writes a picture as .png, .jpg or .jpeg: [height x width] or [channels x height x width] with 1 gray, 2 gray and ' ..
+  'alpha (PNG), 3 RGB, 4 RGB and alpha (PNG); uint8, bool, or a float from 0 to 1. quality: of JPEG. Returns the path.',
+  function(path, x, quality)
+    local ending = path:lower():match('%.(%w+)$')
+    if ending ~= 'png' and ending ~= 'jpg' and ending ~= 'jpeg' then
+      core.fail("save_image: the path must end in .png, .jpg or .jpeg, got '%s'", path)
+    end
+    core.check_writable('save_image', path)
+    x = pixels('save_image', x)
+    if ending ~= 'png' and x.shape[1] % 2 == 0 then
+      core.fail('save_image: JPEG has 1 or 3 channels, got %d; write a .png', x.shape[1])
+    end
+    return core.write_file('save_image', path, ending == 'png' and parts.encode_png(x) or parts.encode_jpeg(x, quality))
+  end)
+
+-- ---- sound ---------------------------------------------------------------------------------------
+
+formats.wav = core.declare('wav(path: string)', 'A WAV file (PCM of 8, 16, 24, 32 bits, or floats): samples float32 ' ..
+  '[channels x frames] from -1 to 1, and the sample rate.', parts.wav)
+
+formats.save_wav = core.declare('save_wav(path: string, x: tensor, sample_rate: int >= 1, bits: int = nil)',
+  'Writes samples [channels x frames] or [frames] as WAV: uint8, int16 and int32 as they are, floats as 32-bit ' ..
+  'floats or, with bits (8, 16, 24, 32), as integers, cut to -1..1. Returns the path.',
+  function(path, x, rate, bits)
+    core.check_writable('save_wav', path)
+    if #x.shape == 1 then x = x:unsqueeze(1) end
+    if #x.shape ~= 2 then core.fail('save_wav: samples are [channels x frames], got %s', tostring(x.shape)) end
+    local real = x.dtype:find('float')
+    if not real and x.dtype ~= 'uint8' and x.dtype ~= 'int16' and x.dtype ~= 'int32' then
+      core.fail('save_wav: samples are floats, uint8, int16 or int32, got %s', x.dtype)
+    end
+    if bits and not (real and bits % 8 == 0 and bits >= 8 and bits <= 32) then
+      core.fail('save_wav: bits must be 8, 16, 24 or 32, of float samples, got %d of %s', bits, x.dtype)
+    end
+    x = x:detach():cpu()
+    x = (real and x:float() or x):contiguous()
+    return core.write_file('save_wav', path, parts.encode_wav(x, rate, bits or 0))
+  end)
+
+return formats

@@ -1,0 +1,270 @@
+// image.cpp -- PNG and JPEG: bytes as pixels, pixels as bytes
+#include "engine/io/image.h"
+
+#include <png.h>
+#include <turbojpeg.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "engine/io/library.h"
+
+namespace mt {
+namespace {
+
+constexpr uint64_t kMostPixels = 178956970;
+
+struct Png : Library {
+  Png() : Library("PNG images", "libpng16-16", {"libpng16.so.16"}) {}
+  MT_SYMBOL(png_image_begin_read_from_memory)
+  MT_SYMBOL(png_image_finish_read)
+  MT_SYMBOL(png_image_free)
+};
+const Png& png() {
+  static const Png library;
+  return library;
+}
+
+struct Jpeg : Library {
+  Jpeg() : Library("JPEG images", "libturbojpeg0", {"libturbojpeg.so.0"}) {}
+  MT_SYMBOL(tjInitDecompress)
+  MT_SYMBOL(tjInitCompress)
+  MT_SYMBOL(tjDecompressHeader3)
+  MT_SYMBOL(tjDecompress2)
+  MT_SYMBOL(tjCompress2)
+  MT_SYMBOL(tjGetErrorStr2)
+  MT_SYMBOL(tjDestroy)
+  MT_SYMBOL(tjFree)
+};
+const Jpeg& jpeg() {
+  static const Jpeg library;
+  return library;
+}
+
+void check_size(const char* format, uint64_t width, uint64_t height) {
+  if (width == 0 || height == 0) fail("a {} of {} x {} pixels", format, width, height);
+  if (width * height > kMostPixels)
+    fail("a {} of {} x {} pixels; at most {} are read", format, width, height, kMostPixels);
+}
+
+// ---- channels ------------------------------------------------------------------------------------
+
+/// Pixels with their channels side by side, as files have them, to planes.
+Tensor planes(const uint8_t* in, int64_t height, int64_t width, int channels) {
+  const Tensor out = empty({channels, height, width}, Dtype::u8);
+  const int64_t n = height * width;
+  if (channels == 1) return std::memcpy(out.data(), in, size_t(n)), out;
+  for (int c = 0; c < channels; ++c) {
+    uint8_t* const plane = out.data_as<uint8_t>() + c * n;
+    for (int64_t i = 0; i < n; ++i) plane[i] = in[i * channels + c];
+  }
+  return out;
+}
+std::vector<uint8_t> side_by_side(const Tensor& x) {
+  const int64_t channels = x.size(0), n = x.size(1) * x.size(2);
+  std::vector<uint8_t> out(size_t(x.numel()));
+  for (int64_t c = 0; c < channels; ++c) {
+    const uint8_t* const plane = x.data_as<uint8_t>() + c * n;
+    for (int64_t i = 0; i < n; ++i) out[size_t(i * channels + c)] = plane[i];
+  }
+  return out;
+}
+
+/// Gray is 0.299 R + 0.587 G + 0.114 B (ITU-R 601), in Pillow's 16 bits; new alpha is opaque.
+Tensor convert(const Tensor& x, int64_t channels) {
+  const int64_t given = x.size(0), n = x.size(1) * x.size(2);
+  if (channels == 0 || channels == given) return x;
+  const Tensor y = empty({channels, x.size(1), x.size(2)}, Dtype::u8);
+  const uint8_t* const in = x.data_as<uint8_t>();
+  uint8_t* const out = y.data_as<uint8_t>();
+  const bool colours = given >= 3;
+  const int64_t tones = channels >= 3 ? 3 : 1;
+  if (colours && tones == 1) {
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = uint8_t((in[i] * 19595 + in[n + i] * 38470 + in[2 * n + i] * 7471 + 0x8000) >> 16);
+  } else {
+    for (int64_t c = 0; c < tones; ++c)
+      std::memcpy(out + c * n, in + (colours ? c * n : 0), size_t(n));
+  }
+  if (channels % 2 == 0) {
+    if (given % 2 == 0) std::memcpy(out + tones * n, in + (given - 1) * n, size_t(n));
+    else std::memset(out + tones * n, 255, size_t(n));
+  }
+  return y;
+}
+
+// ---- PNG -----------------------------------------------------------------------------------------
+
+constexpr uint8_t kPngMark[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+/// Ends what libpng holds for an image.
+struct PngImage : png_image {
+  PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
+  PngImage(const PngImage&) = delete;
+  ~PngImage() { png().png_image_free(this); }
+};
+
+Tensor decode_png(const uint8_t* data, size_t size) {
+  // Deflate packs 1032 to one and no more: a header that promises more is not worth its memory.
+  constexpr int kSamples[] = {1, 0, 3, 1, 2, 0, 4};
+  PngImage image;
+  if (!png().png_image_begin_read_from_memory(&image, data, size))
+    fail("a PNG: {}", std::string_view(image.message));
+  check_size("PNG", image.width, image.height);
+  const int depth = data[24], samples = kSamples[data[25] <= 6 ? data[25] : 1];
+  const uint64_t row = 1 + (uint64_t(image.width) * uint64_t(depth * samples) + 7) / 8;
+  if (row * image.height > uint64_t(size) * 1032 + 65536)
+    fail("a PNG of {} x {} pixels, more than its {} bytes can hold", image.width, image.height,
+         size);
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
+  image.format &= PNG_FORMAT_FLAG_COLOR | PNG_FORMAT_FLAG_ALPHA;
+  const int channels = int(PNG_IMAGE_SAMPLE_CHANNELS(image.format));
+  std::vector<uint8_t> pixels(PNG_IMAGE_SIZE(image));
+  if (!png().png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) ||
+      PNG_IMAGE_FAILED(image))
+    fail("a PNG: {}", std::string_view(image.message));
+  return planes(pixels.data(), image.height, image.width, channels);
+}
+
+void big_endian(std::string& out, uint32_t v) {
+  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(char(v >> shift));
+}
+void add_chunk(std::string& out, const char* kind, std::string_view content) {
+  big_endian(out, uint32_t(content.size()));
+  const size_t first = out.size();
+  out.append(kind, 4).append(content);
+  big_endian(out, uint32_t(crc32(0, reinterpret_cast<const Bytef*>(out.data() + first),
+                                 uInt(out.size() - first))));
+}
+
+/// A row by the filter (PNG specification, 9) with the smallest sum of absolute differences.
+void filter_row(std::string& out, const uint8_t* row, const uint8_t* above, size_t n, size_t step) {
+  std::string best, tried(n + 1, '\0');
+  uint64_t least = ~uint64_t(0);
+  for (const int kind : {0, 1, 2, 4}) {
+    uint64_t sum = 0;
+    tried[0] = char(kind);
+    for (size_t i = 0; i < n; ++i) {
+      const int left = i >= step ? row[i - step] : 0, up = above ? above[i] : 0;
+      const int corner = above && i >= step ? above[i - step] : 0, p = left + up - corner;
+      const int a = std::abs(p - left), b = std::abs(p - up), c = std::abs(p - corner);
+      const int paeth = a <= b && a <= c ? left : b <= c ? up : corner;
+      const int guess = kind == 0 ? 0 : kind == 1 ? left : kind == 2 ? up : paeth;
+      const auto difference = int8_t(row[i] - guess);
+      tried[i + 1] = char(difference);
+      sum += uint64_t(std::abs(int(difference)));
+    }
+    if (sum < least) least = sum, best = tried;
+  }
+  out += best;
+}
+
+// ---- JPEG ----------------------------------------------------------------------------------------
+
+/// A handle of TurboJPEG's.
+struct Turbo {
+  tjhandle handle;
+  explicit Turbo(tjhandle h) : handle(h) {
+    if (!h) fail("a JPEG: no memory");
+  }
+  Turbo(const Turbo&) = delete;
+  ~Turbo() { jpeg().tjDestroy(handle); }
+  std::string_view trouble() const { return jpeg().tjGetErrorStr2(handle); }
+};
+
+Tensor decode_jpeg(const uint8_t* data, size_t size) {
+  const Turbo turbo(jpeg().tjInitDecompress());
+  int width, height, sampling, colours;
+  if (jpeg().tjDecompressHeader3(turbo.handle, data, size, &width, &height, &sampling, &colours))
+    fail("a JPEG: {}", turbo.trouble());
+  check_size("JPEG", uint64_t(width), uint64_t(height));
+  const bool four = colours == TJCS_CMYK || colours == TJCS_YCCK;
+  const int format = colours == TJCS_GRAY ? TJPF_GRAY : four ? TJPF_CMYK : TJPF_RGB;
+  const int channels = colours == TJCS_GRAY ? 1 : four ? 4 : 3;
+  std::vector<uint8_t> pixels(size_t(width) * size_t(height) * size_t(channels));
+  const auto decompress = [&](int flags) {
+    return jpeg().tjDecompress2(turbo.handle, data, size, pixels.data(), width, 0, height, format,
+                                flags | TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) == 0;
+  };
+  // Bytes between two markers do no harm; every other warning says that pixels are missing.
+  if (!decompress(TJFLAG_STOPONWARNING) &&
+      (turbo.trouble().find("extraneous bytes") == std::string_view::npos ||
+       (!decompress(0) && turbo.trouble().find("extraneous bytes") == std::string_view::npos)))
+    fail("a JPEG: {}", turbo.trouble());
+  if (!four) return planes(pixels.data(), height, width, channels);
+  // Such files store the inverse of the inks (Adobe).
+  std::vector<uint8_t> rgb(pixels.size() / 4 * 3);
+  for (size_t i = 0; i < pixels.size() / 4; ++i)
+    for (size_t c = 0; c < 3; ++c)
+      rgb[3 * i + c] = uint8_t((pixels[4 * i + c] * pixels[4 * i + 3] + 127) / 255);
+  return planes(rgb.data(), height, width, 3);
+}
+
+void check_pixels(const char* format, const Tensor& x) {
+  if (x.dim() != 3 || x.dtype() != Dtype::u8 || !x.is_contiguous() || x.numel() == 0)
+    fail("a {} needs uint8 [channels x height x width], got {}", format, to_string(x.shape()));
+}
+
+}  // namespace
+
+Tensor decode_image(const void* data, size_t size, int channels) {
+  const auto* const bytes = static_cast<const uint8_t*>(data);
+  if (size >= 33 && std::memcmp(bytes, kPngMark, sizeof kPngMark) == 0)
+    return convert(decode_png(bytes, size), channels);
+  if (size >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff)
+    return convert(decode_jpeg(bytes, size), channels);
+  fail("it is neither a PNG nor a JPEG");
+}
+
+std::string encode_png(const uint8_t* pixels, size_t height, size_t width, int channels) {
+  constexpr char kColours[] = {0, 0, 4, 2, 6};  // by the number of channels
+  const size_t n = width * size_t(channels);
+  if (height > INT32_MAX || width > INT32_MAX || n == 0 || height > size_t(INT32_MAX) / n)
+    fail("a PNG of {} x {} pixels is not written", width, height);
+  std::string rows, out(reinterpret_cast<const char*>(kPngMark), sizeof kPngMark), header;
+  for (size_t y = 0; y < height; ++y)
+    filter_row(rows, pixels + y * n, y ? pixels + (y - 1) * n : nullptr, n, size_t(channels));
+  big_endian(header, uint32_t(width)), big_endian(header, uint32_t(height));
+  header.append({8, kColours[channels], 0, 0, 0});
+  std::string packed(compressBound(uLong(rows.size())), '\0');
+  uLongf have = uLongf(packed.size());
+  if (compress2(reinterpret_cast<Bytef*>(packed.data()), &have,
+                reinterpret_cast<const Bytef*>(rows.data()), uLong(rows.size()), 6) != Z_OK)
+    fail("a PNG: no memory");
+  packed.resize(have);
+  add_chunk(out, "IHDR", header);
+  add_chunk(out, "IDAT", packed);
+  add_chunk(out, "IEND", "");
+  return out;
+}
+
+std::string encode_png(const Tensor& x) {
+  check_pixels("PNG", x);
+  if (x.size(0) > 4) fail("a PNG has 1 to 4 channels, got {}", x.size(0));
+  return encode_png(side_by_side(x).data(), size_t(x.size(1)), size_t(x.size(2)), int(x.size(0)));
+}
+
+std::string encode_jpeg(const Tensor& x, int quality) {
+  check_pixels("JPEG", x);
+  if (x.size(0) != 1 && x.size(0) != 3) fail("a JPEG has 1 or 3 channels, got {}", x.size(0));
+  if (x.size(1) > 65500 || x.size(2) > 65500)
+    fail("a JPEG has at most 65500 x 65500 pixels, got {} x {}", x.size(2), x.size(1));
+  const Turbo turbo(jpeg().tjInitCompress());
+  const bool gray = x.size(0) == 1;
+  unsigned char* made = nullptr;
+  unsigned long size = 0;
+  const bool good =
+      jpeg().tjCompress2(turbo.handle, side_by_side(x).data(), int(x.size(2)), 0, int(x.size(1)),
+                         gray ? TJPF_GRAY : TJPF_RGB, &made, &size, gray ? TJSAMP_GRAY : TJSAMP_420,
+                         quality, TJFLAG_ACCURATEDCT) == 0;
+  const std::string trouble(good ? "" : turbo.trouble());
+  std::string out(reinterpret_cast<const char*>(made), good ? size : 0);
+  jpeg().tjFree(made);
+  if (!good) fail("a JPEG: {}", trouble);
+  return out;
+}
+
+}  // namespace mt

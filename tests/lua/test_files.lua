@@ -1,0 +1,225 @@
+-- test_files.lua -- files of other programs: CSV, text, images, sound; what they wrote, and what is wrong with some
+local mt = require 'mtorch'
+local t = require 'testing'
+local data = mt.data
+local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
+local samples = dofile(here .. '/data/file_samples.lua')
+
+local folder = os.tmpname()
+os.remove(folder)
+assert(os.execute('mkdir ' .. folder))
+local function write(name, text)
+  local path = folder .. '/' .. name
+  local file = assert(io.open(path, 'wb'))
+  file:write(text)
+  file:close()
+  return path
+end
+local function bytes(hex)
+  return (hex:gsub('%s', ''):gsub('%x%x', function(two) return string.char(tonumber(two, 16)) end))
+end
+local function gzip(path)
+  os.execute('gzip -kf ' .. path)
+  return path .. '.gz'
+end
+
+-- ---- CSV -----------------------------------------------------------------------------------------
+
+t.test('csv: columns of numbers are float64 tensors, others lists', function()
+  local path = write('a.csv', '\239\187\191age,name,"size, cm"\r\n31,Ann,1.75\r\n' ..
+    '-4e2,"Bob ""B"" \n2",\r\n\r\n.5,, nan \r\n')
+  for _, p in ipairs {path, gzip(path)} do
+    local x = data.csv(p)
+    t.eq(x.names, {'age', 'name', 'size, cm'})
+    t.eq({x.age.dtype, x.age:tolist()}, {'float64', {31, -400, 0.5}})
+    t.eq(x.name, {'Ann', 'Bob "B" \n2', ''})
+    t.eq(x['size, cm']:tolist(), {1.75, 0 / 0, 0 / 0})
+    t.eq({x[1]:tolist(), x[2], x[4]}, {x.age:tolist(), x.name, nil})
+  end
+end)
+
+t.test('csv: numbers are rounded as strtod does', function()
+  local texts = {}
+  mt.manual_seed(2)
+  for _, x in ipairs(mt.randn({3000}, {dtype = 'float64'}):tolist()) do
+    for _, form in ipairs {'%.17g', '%.16f', '%.5f', '%.19f', '%.25f', '%.3e'} do texts[#texts + 1] = form:format(x) end
+  end
+  for _, text in ipairs {'0', '-0', '9007199254740993', '18446744073709551615', '99999999999999999999', '1e400',
+    '-1e-400', '1.7976931348623157e308', '4.9e-324', '+1.5', '  7 ', 'inf', '-INF', '12345678', '123456789012345678',
+    '5.', '.25'} do
+    texts[#texts + 1] = text
+  end
+  local x = data.csv(write('n.csv', 'x\n' .. table.concat(texts, '\n')))
+  t.eq(#x.x, #texts)
+  local values = x.x:tolist()
+  for i, text in ipairs(texts) do
+    local want = tonumber(text) or (text:find('-') and -1 or 1) / 0
+    if values[i] ~= want then error(('%s is read as %.17g'):format(text, values[i])) end
+  end
+end)
+
+t.test('csv: what is no number, and what stands for none', function()
+  local x = data.csv(write('b.csv', 'a,b,c\nNA,1-2,1\nnull,3,0x10\nN/A,4,2\n'))
+  t.eq(x.a:tolist(), {0 / 0, 0 / 0, 0 / 0})
+  t.eq({x.b, x.c}, {{'1-2', '3', '4'}, {'1', '0x10', '2'}})
+  t.eq(data.csv(write('c.csv', 'a\n'), {}).a.shape, mt.zeros(0).shape)
+end)
+
+t.test('csv: no header, chosen columns, other delimiters', function()
+  local path = write('d.csv', '1;x;3\n4;y;6')
+  local x = data.csv(path, {header = false, delimiter = ';'})
+  t.eq({x.names, x['1']:tolist(), x[2], x['3']:tolist()}, {{'1', '2', '3'}, {1, 4}, {'x', 'y'}, {3, 6}})
+  x = data.csv(path, {header = false, delimiter = ';', columns = {'a', 'b', 'c'}})
+  t.eq({x.names, x.c:tolist()}, {{'a', 'b', 'c'}, {3, 6}})
+  x = data.csv(path, {delimiter = ';', columns = {'3', '1'}})
+  t.eq({x.names, x['3']:tolist(), x['1']:tolist(), x.x}, {{'3', '1'}, {6}, {4}, nil})
+  x = data.csv(write('d.tsv', 'sentence\tlabel\na "quoted", line\t1\n'))
+  t.eq({x.sentence, x.label:tolist()}, {{'a "quoted", line'}, {1}})
+end)
+
+t.test('csv: many lines are the same in pieces', function()
+  local lines = {'i,word,x'}
+  for i = 1, 200000 do lines[i + 1] = ('%d,w%d,%.3f'):format(i, i % 7, i / 8) .. (i % 1000 == 0 and '\n' or '') end
+  local x = data.csv(write('long.csv', table.concat(lines, '\n')))
+  t.eq({#x.i, #x.word, x.i[77777]:item(), x.word[77777], x.x[77777]:item()}, {200000, 200000, 77777, 'w0', 9722.125})
+  assert(mt.equal(x.i, mt.range(1, 200000):double()))
+  lines[150001] = '1,2'
+  t.raises(function() return (data.csv(write('long.csv', table.concat(lines, '\n')))) end,
+    "test_files.lua:%d+: csv: '.*long.csv': line 150150: it ends at column 2, the first line at column 3")
+end)
+
+t.test('csv: errors name line and column', function()
+  local function refused(text, pattern, options)
+    t.raises(function() return (data.csv(write('bad.csv', text), options)) end, pattern)
+  end
+  refused('', 'it has no header')
+  refused('\n\n', 'it has no header')
+  refused('a,b\n1,2\n3\n', 'line 3: it ends at column 1, the first line at column 2')
+  refused('a,b\n1,2,3\n', 'line 2: it ends at column 3, the first line at column 2')
+  refused('a,b\n1,"x\n2\n', 'line 2, column 2: the quote that begins the cell is not closed')
+  refused('a,b\n1,"x"y\n', 'line 2, column 2: text follows the closing quote')
+  refused('a,b,a\n', "line 1, column 3: the name 'a' stands there twice")
+  refused('\255\254a\0', 'UTF%-16')
+  refused('a,b\n', "no column 'c'; its columns are a, b", {columns = {'c'}})
+  refused('a,b\n', "the column 'a' is wanted twice", {columns = {'a', 'a'}})
+  refused('a,b\n', 'it has 2 columns, 1 names were given', {columns = {'a'}, header = false})
+  refused('a,b\n', 'delimiter must be one character', {delimiter = ', '})
+  t.raises(function() return (data.csv(folder .. '/none.csv')) end, "csv: cannot read '.*none.csv': No such file")
+end)
+
+t.test('text', function()
+  local path = write('t.txt', 'one\r\ntwo\0\255')
+  t.eq(data.text(path), 'one\r\ntwo\0\255')
+  t.eq(data.text(gzip(path)), 'one\r\ntwo\0\255')
+  t.raises(function() return (data.text(folder)) end, 'is not a regular file')
+end)
+
+t.test('json', function()
+  local path = write('a.json', '{"a": [1, 2.5, {"b": "\\u00e9"}], "n": null, "t": true}')
+  t.eq(data.json(path), {a = {1, 2.5, {b = 'é'}}, t = true})
+  t.eq(data.json(gzip(path), {null = false}).n, false)
+  t.raises(function() return (data.json(write('b.json', '{"a": 1,\n]'))) end,
+    "test_files.lua:%d+: json: '.*b.json': line 2")
+end)
+
+-- ---- images --------------------------------------------------------------------------------------
+
+for name, sample in pairs(samples.pictures) do
+  t.test("image: Pillow's " .. name, function()
+    local path = write(name, bytes(sample.file))
+    local want = mt.frombuffer(bytes(sample.pixels), {dtype = 'uint8', shape = sample.shape})
+    local x = data.image(path)
+    t.eq({x.dtype, tostring(x.shape)}, {'uint8', tostring(want.shape)})
+    assert(mt.equal(x, want), tostring((x:float() - want:float()):abs():max():item()))
+    assert(mt.equal(data.image(gzip(path)), want))
+  end)
+end
+
+t.test('image: channels convert', function()
+  local path = write('rgba.png', bytes(samples.pictures['rgba.png'].file))
+  local x = data.image(path)
+  local gray = data.image(path, {channels = 1})
+  assert(mt.equal(data.image(path, 3), x[{{1, 3}}]))
+  local want = (x[1]:float() * 0.299 + x[2]:float() * 0.587 + x[3]:float() * 0.114):round()
+  assert((gray[1]:float() - want):abs():max():item() <= 1)
+  local both = data.image(path, 2)
+  t.eq({mt.equal(both[1], gray[1]), mt.equal(both[2], x[4])}, {true, true})
+  local rgb = data.image(write('gray.png', bytes(samples.pictures['gray.png'].file)), 4)
+  t.eq({mt.equal(rgb[1], rgb[3]), rgb[4]:min():item()}, {true, 255})
+  t.raises(function() return (data.image(path, 5)) end, 'channels must be a whole number from 1 to 4')
+end)
+
+t.test('save_image: what was written is read again', function()
+  mt.manual_seed(4)
+  for channels = 1, 4 do
+    for _, size in ipairs {{1, 1}, {5, 9}, {64, 31}} do
+      local x = mt.randint(0, 255, {channels, size[1], size[2]}):byte()
+      t.eq(data.save_image(folder .. '/w.png', x), folder .. '/w.png')
+      assert(mt.equal(data.image(folder .. '/w.png'), x))
+    end
+  end
+  local ramp = mt.linspace(-0.5, 1.5, 64):view(8, 8)
+  data.save_image(folder .. '/w.png', ramp)
+  local back = data.image(folder .. '/w.png')
+  t.eq({tostring(back.shape), back:min():item(), back:max():item()}, {'(1, 8, 8)', 0, 255})
+  t.near(back:float():flatten():tolist(), (ramp:clamp(0, 1) * 255):flatten():tolist(), 0.51)
+  local smooth = mt.linspace(0, 1, 48 * 40):view(1, 48, 40):expand(3, 48, 40)
+  data.save_image(folder .. '/w.jpg', smooth, {quality = 95})
+  local jpg = data.image(folder .. '/w.jpg')
+  assert((jpg:float() - smooth * 255):abs():max():item() < 8)
+  data.save_image(folder .. '/w.jpeg', smooth[1]:gt(0.5))
+  t.eq(tostring(data.image(folder .. '/w.jpeg').shape), '(1, 48, 40)')
+end)
+
+t.test('save_image: what is refused', function()
+  local path = folder .. '/no.png'
+  t.raises(function() data.save_image(path, mt.zeros(5, 2, 2)) end, 'save_image: a picture is .* got %(5, 2, 2%)')
+  t.raises(function() data.save_image(path, mt.zeros(3, 0, 2)) end, 'a picture is')
+  t.raises(function() data.save_image(path, mt.zeros(2, 2):long()) end, 'got int64; use x:byte%(%)')
+  t.raises(function() data.save_image(folder .. '/no.bmp', mt.zeros(2, 2)) end, 'must end in .png, .jpg or .jpeg')
+  t.raises(function() data.save_image(folder .. '/no.jpg', mt.zeros(4, 2, 2)) end, 'JPEG has 1 or 3 channels, got 4')
+  t.raises(function() data.save_image('/nowhere/a.png', mt.zeros(2, 2)) end, "there is no folder '/nowhere'")
+  t.eq(io.open(path), nil)
+  t.raises(function() return (data.image(write('x.png', 'GIF89a'))) end,
+    "image: '.*x.png': it is neither a PNG nor a JPEG")
+  -- A header that promises 100 million pixels.
+  local png = bytes(samples.pictures['gray.png'].file)
+  local huge = png:sub(1, 16) .. '\0\0\39\16\0\0\39\16' .. png:sub(25)
+  t.raises(function() return (data.image(write('huge.png', huge))) end, "huge.png': a PNG")
+end)
+
+-- ---- sound ---------------------------------------------------------------------------------------
+
+for name, sample in pairs(samples.sounds) do
+  t.test('wav: ' .. name, function()
+    local path = write(name, bytes(sample.file))
+    local x, rate = data.wav(path)
+    t.eq({x.dtype, tostring(x.shape), rate}, {'float32', tostring(mt.tensor(sample.samples).shape), sample.rate})
+    t.near(x:tolist(), mt.tensor(sample.samples):tolist(), 1e-9)
+  end)
+end
+
+t.test('save_wav: what was written is read again', function()
+  mt.manual_seed(5)
+  local x = mt.rand(2, 101) * 2 - 1
+  local path = data.save_wav(folder .. '/w.wav', x, 22050)
+  local back, rate = data.wav(path)
+  t.eq({rate, mt.equal(back, x)}, {22050, true})
+  for _, bits in ipairs {8, 16, 24, 32} do
+    data.save_wav(path, x * 1.5, 8000, {bits = bits})
+    assert((data.wav(path) - (x * 1.5):clamp(-1, 1)):abs():max():item() <= 2 ^ (1 - bits) + 1e-7)
+  end
+  for dtype, scale in pairs {int16 = 2 ^ 15, int32 = 2 ^ 31} do
+    local whole = mt.tensor({{-scale, scale - 1, 7}}, {dtype = 'float64'}):to(dtype)
+    data.save_wav(path, whole, 8000)
+    assert(mt.equal(data.wav(path), (whole:double() / scale):float()))
+  end
+  data.save_wav(path, mt.tensor({0, 128, 255}):byte(), 1)
+  t.eq(data.wav(path):tolist(), {{-1, 0, 127 / 128}})
+  t.raises(function() data.save_wav(path, x:long(), 8000) end, 'samples are floats, uint8, int16 or int32, got int64')
+  t.raises(function() data.save_wav(path, x, 8000, {bits = 12}) end, 'bits must be 8, 16, 24 or 32')
+  t.raises(function() data.save_wav(path, mt.zeros(2, 2, 2), 8000) end, 'samples are %[channels x frames%]')
+end)
+
+os.execute('rm -rf ' .. folder)
+t.finish()
