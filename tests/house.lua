@@ -347,7 +347,7 @@ for _, room in ipairs(rooms) do
   total_files, total_lines = total_files + #files, total_lines + count
   print(('%-10s %4d files %7d lines'):format(room, #files, count))
 end
-for _, path in ipairs{'CMakeLists.txt', 'cmake/embed.cmake'} do
+for _, path in ipairs{'CMakeLists.txt', 'cmake/embed.cpp'} do
   local text = read(root .. '/' .. path)
   if not text then faults[#faults + 1] = {text = path .. ' is missing'} else
     for _, fault in ipairs(faults_of(path, text)) do faults[#faults + 1] = fault end

@@ -408,8 +408,10 @@ const Entry kLanguage[] = {
 
 int load_embedded(lua_State* L) {
   const Embedded& e = *static_cast<const Embedded*>(lua_touserdata(L, lua_upvalueindex(1)));
-  if (luaL_loadbuffer(L, reinterpret_cast<const char*>(e.text), e.size, e.chunk) != 0)
-    return lua_error(L);
+  if (luaL_loadbuffer(L, e.bytecode, e.bytecode_size, e.chunk) != 0) {  // of another LuaJIT
+    lua_pop(L, 1);
+    if (luaL_loadbuffer(L, e.source, e.source_size, e.chunk) != 0) return lua_error(L);
+  }
   lua_pushstring(L, e.name);
   lua_call(L, 1, 1);
   return 1;

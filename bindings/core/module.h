@@ -16,12 +16,14 @@ void* marker(const char* name);
 
 /// The function of `mt.args`: parses the script's flags.
 int parse_args(Args&);
-/// Lua sources embedded in the program.
+/// A Lua module embedded in the program, with the bytecode of the LuaJIT that built it.
 struct Embedded {
   const char* name;   // "mtorch.nn"
   const char* chunk;  // "@mtorch/nn/init.lua"
-  const unsigned char* text;
-  size_t size;
+  const char* source;
+  size_t source_size;
+  const char* bytecode;
+  size_t bytecode_size;
 };
 extern const Embedded embedded[];
 extern const size_t embedded_count;
