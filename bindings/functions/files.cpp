@@ -2,6 +2,7 @@
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/io/npy.h"
 #include "engine/io/safetensors.h"
 
 namespace mt::lua {
@@ -31,6 +32,14 @@ void push_named(Args& a, const std::vector<NamedTensor>& list) {
   }
 }
 
+/// A list of names at argument i and a list of tensors at the next.
+std::vector<NamedTensor> named_tensors(Args& a, int i) {
+  std::vector<NamedTensor> list;
+  for (const Tensor& x : a.tensors(i + 1))
+    list.push_back({string_of(a.L, i, int(list.size() + 1)), x});
+  return list;
+}
+
 /// The same for tensors of the same elements in the same order, and different for others that live.
 std::string elements_key(const Tensor& x) {
   return fmt::format("{} {} {} {} {}", static_cast<const void*>(x.impl()->storage), int(x.dtype()),
@@ -52,13 +61,28 @@ const Entry kFiles[] = {
        }
        return 2;
      }},
+    {"read_npy(path)", "The tensor in an npy file.",
+     bind<[](const std::string& path) { return to_host(read_npy("npy", path)); }>},
+    {"read_npz(path)", "Tensors by name.",
+     [](Args& a) {
+       std::vector<NamedTensor> list = read_npz("npz", a.text(1));
+       for (NamedTensor& t : list) t.tensor = to_host(t.tensor);
+       push_named(a, list);
+       return 1;
+     }},
+    {"write_npy(path, x)", "Writes an npy file.",
+     bind<[](const std::string& path, const Tensor& x) {
+       write_npy("save_npy", path, to_host(x));
+     }>},
+    {"write_npz(path, names, tensors)", "Writes an npz file.",
+     [](Args& a) {
+       write_npz("save_npz", a.text(1), named_tensors(a, 2), to_host);
+       return 0;
+     }},
     {"write_safetensors(operation, path, names, tensors, metadata)",
      "Writes tensors under their names; metadata is a list of keys and values in turn.",
      [](Args& a) {
-       TensorFile file;
-       const std::vector<Tensor> tensors = a.tensors(4);
-       for (size_t i = 0; i < tensors.size(); ++i)
-         file.tensors.push_back({string_of(a.L, 3, int(i + 1)), tensors[i]});
+       TensorFile file{named_tensors(a, 3), {}};
        for (int i = 1, n = int(lua_objlen(a.L, 5)); i < n; i += 2)
          file.metadata.emplace_back(string_of(a.L, 5, i), string_of(a.L, 5, i + 1));
        write_safetensors(a.text(1).c_str(), a.text(2), file, to_host);

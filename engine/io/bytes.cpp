@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/core/file.h"
@@ -19,7 +18,23 @@ namespace {
 
 bool is_gzip(const uint8_t* p, size_t n) { return n >= 2 && p[0] == 0x1f && p[1] == 0x8b; }
 
-/// A regular file for reading, and its size.
+struct FileSource : ByteSource {
+  explicit FileSource(File f) : file(std::move(f)) {}
+  void read(uint8_t* out, size_t n) override {
+    constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
+    for (size_t some; n > 0; out += some, n -= some) {
+      check_interrupt();
+      some = std::min(n, kPiece);
+      errno = 0;
+      if (!file.read(out, some))
+        fail("the file cannot be read: {}", errno ? std::strerror(errno) : "it became shorter");
+    }
+  }
+  File file;
+};
+
+}  // namespace
+
 File open_regular(const char* operation, const std::string& path, uint64_t& size) {
   if (path.find('\0') != std::string::npos) fail("{}: the path contains a zero byte", operation);
   File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -30,8 +45,6 @@ File open_regular(const char* operation, const std::string& path, uint64_t& size
   size = uint64_t(info.st_size);
   return file;
 }
-
-}  // namespace
 
 std::string read_file(const char* operation, const std::string& path) {
   uint64_t size = 0;
@@ -56,24 +69,6 @@ std::string printable(std::string_view text, size_t most) {
   return out;
 }
 
-/// A file, of which a piece is in memory.
-struct Bytes::Input {
-  File file;
-  uint64_t ahead;  // bytes of the file that have not been read
-  std::vector<uint8_t> piece = std::vector<uint8_t>(256 << 10);
-  void read(uint8_t* out, size_t n) {
-    constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
-    ahead -= n;
-    for (size_t some; n > 0; out += some, n -= some) {
-      check_interrupt();
-      some = std::min(n, kPiece);
-      errno = 0;
-      if (!file.read(out, some))
-        fail("the file cannot be read: {}", errno ? std::strerror(errno) : "it became shorter");
-    }
-  }
-};
-
 struct Bytes::Inflate {
   z_stream z{};
   bool ended = false;
@@ -86,10 +81,21 @@ struct Bytes::Inflate {
 Bytes::Bytes(const void* data, size_t size) : at_(static_cast<const uint8_t*>(data)), left_(size) {
   look_for_gzip();
 }
-Bytes::Bytes(const char* operation, const std::string& path) {
-  uint64_t size = 0;
-  File file = open_regular(operation, path, size);
-  file_.reset(new Input{std::move(file), size});
+constexpr size_t kPiece = 256 << 10;
+
+Bytes::Bytes(std::unique_ptr<ByteSource> source, uint64_t size)
+    : source_(std::move(source)),
+      ahead_(size),
+      piece_(size_t(std::min<uint64_t>(size, kPiece))) {}
+Bytes::Bytes(File file, uint64_t size)
+    : Bytes(std::make_unique<FileSource>(std::move(file)), size) {
+  refill();
+  look_for_gzip();
+}
+Bytes::Bytes(const char* operation, const std::string& path) : Bytes(nullptr, 0) {
+  File file = open_regular(operation, path, ahead_);
+  piece_.resize(kPiece);
+  source_ = std::make_unique<FileSource>(std::move(file));
   refill();
   look_for_gzip();
 }
@@ -99,14 +105,14 @@ void Bytes::look_for_gzip() {
   if (is_gzip(at_, left_)) inflate_ = std::make_unique<Inflate>();
 }
 
-/// Brings more of the file behind what is left of the piece in memory; false at its end.
+/// Brings more of the source behind what is left of the piece in memory; false at its end.
 bool Bytes::refill() {
-  if (!file_ || file_->ahead == 0) return false;
-  uint8_t* const piece = file_->piece.data();
+  if (ahead_ == 0) return false;
+  uint8_t* const piece = piece_.data();
   if (left_) std::memmove(piece, at_, left_);
-  const size_t more = size_t(std::min<uint64_t>(file_->ahead, file_->piece.size() - left_));
-  file_->read(piece + left_, more);
-  at_ = piece, left_ += more;
+  const size_t more = size_t(std::min<uint64_t>(ahead_, piece_.size() - left_));
+  source_->read(piece + left_, more);
+  at_ = piece, left_ += more, ahead_ -= more;
   return true;
 }
 
@@ -117,14 +123,14 @@ size_t Bytes::take(uint8_t* out, size_t n) {
     const size_t some = std::min(n - done, left_);
     if (some) std::memcpy(out + done, at_, some);
     at_ += some, left_ -= some, done += some;
-    if (done == n) break;
-    const uint64_t ahead = file_ ? file_->ahead : 0;
-    if (ahead == 0) break;
-    if (n - done >= file_->piece.size()) {  // straight to where they go
-      const size_t rest = size_t(std::min<uint64_t>(n - done, ahead));
-      file_->read(out + done, rest);
-      done += rest;
-    } else refill();
+    if (done == n || ahead_ == 0) break;
+    if (n - done >= piece_.size()) {  // straight to where they go
+      const size_t rest = size_t(std::min<uint64_t>(n - done, ahead_));
+      source_->read(out + done, rest);
+      done += rest, ahead_ -= rest;
+    } else {
+      refill();
+    }
   }
   return done;
 }
@@ -149,8 +155,7 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
     if (status == Z_STREAM_END) {  // a member has ended; another may follow
       if (left_ < 2) refill();
       if (left_ == 0) inflate_->ended = true;
-      else if (!is_gzip(at_, left_))
-        fail("gzip: {} bytes follow its end", left_ + (file_ ? file_->ahead : 0));
+      else if (!is_gzip(at_, left_)) fail("gzip: {} bytes follow its end", left_ + ahead_);
       else inflateReset(&z);
     } else if (status != Z_OK) {
       fail("gzip: {}", status == Z_BUF_ERROR && left_ == 0 ? "the file ends too early"
@@ -161,25 +166,29 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
   return done;
 }
 
-std::string read_unpacked(const char* operation, const std::string& path) {
+std::string Bytes::rest() {
   constexpr size_t kMost = size_t(1) << 34;  // a few kB of zeros can be a terabyte
-  std::string text = read_file(operation, path);
-  if (!is_gzip(reinterpret_cast<const uint8_t*>(text.data()), text.size())) return text;
-  std::string out;
+  std::string text;
+  for (size_t some = inflate_ ? 256 << 10 : size_t(at_most()), got = some; got == some && some > 0;
+       some = inflate_ ? text.size() : 0) {
+    const size_t before = text.size();
+    if (packed() && before > kMost) fail("gzip: it unpacks to more than {} bytes", kMost);
+    text.resize(before + some);
+    got = read(text.data() + before, some);
+    text.resize(before + got);
+  }
+  return text;
+}
+
+std::string read_unpacked(const char* operation, const std::string& path) {
+  Bytes bytes(operation, path);
   try {
-    Bytes bytes(text.data(), text.size());
-    for (size_t have = 0, room = 4 * text.size() + 4096;; room *= 2) {
-      check_interrupt();
-      out.resize(room);
-      have += bytes.read(out.data() + have, room - have);
-      if (have < room) return out.resize(have), out;
-      if (have > kMost) fail("gzip: it unpacks to more than {} bytes", kMost);
-    }
+    return bytes.rest();
   } catch (const Error& e) { fail("{}: cannot read '{}': {}", operation, path, e.what()); }
 }
 
 uint64_t Bytes::at_most() const {
-  const uint64_t left = left_ + (file_ ? file_->ahead : 0);
+  const uint64_t left = left_ + ahead_;
   return inflate_ ? left * 1032 + 65536 : left;
 }
 

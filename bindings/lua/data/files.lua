@@ -1,4 +1,4 @@
--- files.lua -- files of tensors: IDX, safetensors
+-- files.lua -- files of tensors: IDX, npy, npz, safetensors
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
@@ -12,36 +12,53 @@ files.safetensors = core.declare('safetensors(path: string)',
   'comes as int32, uint32 as int64, uint64 as int64 if it fits.',
   function(path) return core.read_safetensors('safetensors', path) end)
 
---- A string that safetensors can hold.
-local function utf8(what, text)
-  if type(text) ~= 'string' then
-    core.fail('save_safetensors: %s must be a string, got %s', what, core.describe(text))
-  end
-  if not core.json_quoted(text) then core.fail('save_safetensors: %s %q is not UTF-8', what, text) end
+--- A string that the file can hold.
+local function utf8(operation, what, text)
+  if type(text) ~= 'string' then core.fail('%s: %s must be a string, got %s', operation, what, core.describe(text)) end
+  if not core.json_quoted(text) then core.fail('%s: %s %q is not UTF-8', operation, what, text) end
   return text
+end
+
+--- The names of a table of tensors in order, and the tensors.
+local function named(operation, tensors)
+  local names, list = {}, {}
+  for name in pairs(tensors) do names[#names + 1] = utf8(operation, 'a name', name) end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    list[i] = tensors[name]
+    if not mt.is_tensor(list[i]) then
+      core.fail("%s: '%s' must be a tensor, got %s", operation, name, core.describe(list[i]))
+    end
+  end
+  return names, list
 end
 
 files.save_safetensors = core.declare('save_safetensors(path: string, tensors: table, metadata: table = nil)',
   'Writes a table of tensors by name, contiguous, as a safetensors file: whole or not at all. metadata: a table of ' ..
   'strings by name. mt.save takes nested tables and plain values too.',
   function(path, tensors, metadata)
-    local names, list, texts = {}, {}, {}
-    for name in pairs(tensors) do names[#names + 1] = utf8('a name', name) end
-    table.sort(names)
-    for i, name in ipairs(names) do
-      list[i] = tensors[name]
-      if not mt.is_tensor(list[i]) then
-        core.fail("save_safetensors: '%s' must be a tensor, got %s", name, core.describe(list[i]))
-      end
-      if name == '__metadata__' then core.fail("save_safetensors: no tensor can have the name '__metadata__'") end
-    end
+    local operation, texts = 'save_safetensors', {}
+    local names, list = named(operation, tensors)
+    if tensors.__metadata__ then core.fail("save_safetensors: no tensor can have the name '__metadata__'") end
     for key, value in pairs(metadata or {}) do
-      texts[#texts + 1] = {utf8('a key of the metadata', key), utf8('the metadata ' .. key, value)}
+      key = utf8(operation, 'a key of the metadata', key)
+      texts[#texts + 1] = {key, utf8(operation, 'the metadata ' .. key, value)}
     end
     table.sort(texts, function(a, b) return a[1] < b[1] end)
     local flat = {}
     for _, pair in ipairs(texts) do flat[#flat + 1], flat[#flat + 2] = pair[1], pair[2] end
-    core.write_safetensors('save_safetensors', path, names, list, flat)
+    core.write_safetensors(operation, path, names, list, flat)
   end)
+
+files.npy = core.declare('npy(path: string)',
+  "The array of NumPy's npy file (also .gz), in the dtype of the file; " ..
+  'uint16 comes as int32, uint32 as int64, uint64 as int64 if it fits.', core.read_npy)
+files.npz = core.declare('npz(path: string)', "The arrays of NumPy's npz file (also .gz), a table by name.",
+  core.read_npz)
+files.save_npy = core.declare('save_npy(path: string, x: tensor)', "Writes a tensor as NumPy's npy file, contiguous.",
+  core.write_npy)
+files.save_npz = core.declare('save_npz(path: string, tensors: table)',
+  "Writes a table of tensors by name as NumPy's npz file, contiguous and not packed.",
+  function(path, tensors) core.write_npz(path, named('save_npz', tensors)) end)
 
 return files

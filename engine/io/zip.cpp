@@ -1,0 +1,223 @@
+// zip.cpp -- zip archives: entries read by libzip, plain entries written
+#include "engine/io/zip.h"
+
+#include <unistd.h>
+#include <zip.h>
+#include <zlib.h>
+
+#include <algorithm>
+
+#include "engine/io/library.h"
+
+namespace mt {
+namespace {
+
+struct Zip : Library {
+  Zip() : Library("zip", "libzip-dev", {"libzip.so.5", "libzip.so.4"}) {}
+  MT_SYMBOL(zip_error_init)
+  MT_SYMBOL(zip_error_strerror)
+  MT_SYMBOL(zip_error_fini)
+  MT_SYMBOL(zip_source_buffer_create)
+  MT_SYMBOL(zip_source_filep_create)
+  MT_SYMBOL(zip_source_free)
+  MT_SYMBOL(zip_open_from_source)
+  MT_SYMBOL(zip_discard)
+  MT_SYMBOL(zip_get_num_entries)
+  MT_SYMBOL(zip_stat_index)
+  MT_SYMBOL(zip_fopen_index)
+  MT_SYMBOL(zip_fread)
+  MT_SYMBOL(zip_fclose)
+  MT_SYMBOL(zip_file_strerror)
+};
+const Zip& zip() {
+  static const Zip library;
+  return library;
+}
+
+/// An entry being read.
+struct EntrySource : ByteSource {
+  EntrySource(zip_t* archive, size_t index, uint64_t size)
+      : file(zip().zip_fopen_index(archive, index, 0)),
+        left(size) {
+    if (!file) fail("an entry of the archive cannot be read");
+  }
+  EntrySource(const EntrySource&) = delete;
+  ~EntrySource() override { zip().zip_fclose(file); }
+  void read(uint8_t* out, size_t n) override {
+    constexpr size_t kPiece = 64 << 20;  // between two looks for a Ctrl-C
+    while (n > 0) {
+      check_interrupt();
+      const zip_int64_t got = zip().zip_fread(file, out, std::min(n, kPiece));
+      if (got <= 0) refuse(got);
+      out += got, n -= size_t(got), left -= uint64_t(got);
+    }
+    uint8_t extra;  // the checksum is looked at when nothing more comes
+    if (left == 0)
+      if (const zip_int64_t got = zip().zip_fread(file, &extra, 1); got != 0) refuse(got);
+  }
+  [[noreturn]] void refuse(zip_int64_t got) const {
+    fail("an entry of the archive is damaged: {}", got < 0    ? zip().zip_file_strerror(file)
+                                                   : got == 0 ? "it ends too early"
+                                                              : "it is longer than it says");
+  }
+  zip_file_t* file;
+  uint64_t left;
+};
+
+}  // namespace
+
+struct ZipReader::Archive {
+  std::string unpacked;  // of what was packed by gzip
+  zip_t* zip = nullptr;
+  Archive() = default;
+  Archive(const Archive&) = delete;
+  ~Archive() {
+    if (zip) mt::zip().zip_discard(zip);
+  }
+  void open(zip_source_t* source, zip_error_t& error) {
+    if (source) zip = mt::zip().zip_open_from_source(source, ZIP_RDONLY, &error);
+    if (zip) return;
+    const std::string why = mt::zip().zip_error_strerror(&error);
+    mt::zip().zip_error_fini(&error);
+    if (source) mt::zip().zip_source_free(source);
+    fail("it is no zip archive: {}", why);
+  }
+  void open(const void* data, size_t size) {
+    zip_error_t error;
+    mt::zip().zip_error_init(&error);
+    open(mt::zip().zip_source_buffer_create(data, size, 0, &error), error);
+  }
+};
+
+ZipReader::ZipReader(const void* data, size_t size) : archive_(std::make_unique<Archive>()) {
+  archive_->open(data, size);
+  list(size);
+}
+
+ZipReader::ZipReader(File file, uint64_t size) : archive_(std::make_unique<Archive>()) {
+  uint8_t head[2] = {};
+  if (pread(file.fd(), head, 2, 0) == 2 && head[0] == 0x1f && head[1] == 0x8b) {
+    archive_->unpacked = Bytes(std::move(file), size).rest();
+    size = archive_->unpacked.size();
+    archive_->open(archive_->unpacked.data(), size);
+  } else {
+    const int fd = dup(file.fd());
+    FILE* const stream = fd >= 0 ? fdopen(fd, "rb") : nullptr;
+    if (!stream) fail("it cannot be opened");
+    zip_error_t error;
+    zip().zip_error_init(&error);
+    archive_->open(zip().zip_source_filep_create(stream, 0, -1, &error), error);
+  }
+  list(size);
+}
+ZipReader::~ZipReader() = default;
+
+void ZipReader::list(uint64_t file_size) {
+  constexpr zip_uint64_t kWanted = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
+                                   ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
+  const zip_int64_t n = zip().zip_get_num_entries(archive_->zip, 0);
+  uint64_t all = 0;
+  for (zip_int64_t i = 0; i < n; ++i) {
+    zip_stat_t s;
+    if (zip().zip_stat_index(archive_->zip, zip_uint64_t(i), 0, &s) != 0 ||
+        (s.valid & kWanted) != kWanted)
+      fail("its entry {} cannot be read", i + 1);
+    const std::string name = printable(s.name);
+    if (s.encryption_method != ZIP_EM_NONE) fail("its entry '{}' is encrypted", name);
+    if (s.comp_method != ZIP_CM_STORE && s.comp_method != ZIP_CM_DEFLATE)
+      fail("its entry '{}' is packed by method {}; stored and deflated can be read", name,
+           s.comp_method);
+    const bool stored = s.comp_method == ZIP_CM_STORE;
+    if (s.comp_size > file_size || (all += s.comp_size) > file_size ||
+        (stored ? s.size != s.comp_size : s.size > s.comp_size * 1032 + 65536))
+      fail("its entry '{}' of {} bytes is larger than the file can hold", name, s.size);
+    entries_.push_back({s.name, s.size});
+  }
+}
+
+Bytes ZipReader::open(size_t entry) const {
+  const uint64_t size = entries_[entry].size;
+  return {std::make_unique<EntrySource>(archive_->zip, entry, size), size};
+}
+
+std::string ZipReader::text(size_t entry, size_t most) const {
+  const Entry& e = entries_[entry];
+  if (e.size > most)
+    fail("its entry '{}' has {} bytes, at most {} are expected", printable(e.name), e.size, most);
+  return open(entry).rest();
+}
+
+// ---- writing ------------------------------------------------------------------------------------
+
+namespace {
+
+void put(std::string& to, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) to += char(value >> 8 * i & 255);
+}
+
+/// What local and central headers have in common, from the version that is needed on.
+void put_facts(std::string& to, const std::string& name, uint32_t crc, uint64_t size, bool wide,
+               int extra) {
+  put(to, wide ? 45 : 20, 2);
+  put(to, 0x800, 2);              // names are UTF-8
+  put(to, 0, 2);                  // stored
+  put(to, 0, 2), put(to, 33, 2);  // 1980-01-01: the same tensors make the same file
+  put(to, crc, 4);
+  put(to, wide ? UINT32_MAX : size, 4), put(to, wide ? UINT32_MAX : size, 4);
+  put(to, name.size(), 2), put(to, uint64_t(extra), 2);
+}
+
+constexpr uint64_t kNarrow = UINT32_MAX - 1;
+
+}  // namespace
+
+void ZipWriter::write(std::string_view bytes) {
+  out_.write(bytes);
+  at_ += bytes.size();
+}
+
+void ZipWriter::add(const std::string& name, const std::vector<std::string_view>& pieces) {
+  uint64_t size = 0;
+  uLong crc = crc32(0, nullptr, 0);
+  for (const std::string_view piece : pieces) {
+    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
+    size += piece.size();
+  }
+  const bool wide = size > kNarrow || at_ > kNarrow;
+  std::string local = "PK\3\4", &central = directory_;
+  put_facts(local, name, uint32_t(crc), size, wide, wide ? 20 : 0);
+  local += name;
+  if (wide) put(local, 1, 2), put(local, 16, 2), put(local, size, 8), put(local, size, 8);
+  central += "PK\1\2";
+  put(central, 45, 2);
+  put_facts(central, name, uint32_t(crc), size, wide, wide ? 28 : 0);
+  central.append(2 + 2 + 2 + 4, '\0');  // no comment, disk 0, no attributes
+  put(central, wide ? UINT32_MAX : at_, 4);
+  central += name;
+  if (wide)
+    put(central, 1, 2), put(central, 24, 2), put(central, size, 8), put(central, size, 8),
+        put(central, at_, 8);
+  write(local);
+  for (const std::string_view piece : pieces) write(piece);
+  ++count_;
+}
+
+void ZipWriter::finish() {
+  const uint64_t start = at_, size = directory_.size();
+  const bool wide = count_ >= UINT16_MAX || start > kNarrow || size > kNarrow;
+  std::string& end = directory_;
+  if (wide) {
+    end += "PK\6\6";
+    put(end, 44, 8), put(end, 45, 2), put(end, 45, 2), put(end, 0, 8);
+    put(end, count_, 8), put(end, count_, 8), put(end, size, 8), put(end, start, 8);
+    end += "PK\6\7";
+    put(end, 0, 4), put(end, start + size, 8), put(end, 1, 4);
+  }
+  const uint64_t few = wide ? UINT16_MAX : count_;
+  end += "PK\5\6";
+  put(end, 0, 4), put(end, few, 2), put(end, few, 2);
+  put(end, wide ? UINT32_MAX : size, 4), put(end, wide ? UINT32_MAX : start, 4), put(end, 0, 2);
+  write(end);
+}
+
+}  // namespace mt
