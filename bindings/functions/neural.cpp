@@ -103,6 +103,11 @@ const Entry kMethods[] = {
      "Elements dropped to where selu is flat, with probability p; mean and variance stay. For "
      "training only when told so, as in PyTorch.",
      bind<alpha_dropout>},
+    {"feature_alpha_dropout(x, p=0.5, training=false)",
+     "alpha_dropout of whole channels of [n x c x ..].", bind<feature_alpha_dropout>},
+    {"rrelu(x, lower=0.125, upper=0.3333333333333333, training=false)",
+     "x, or a slope times x below 0: in training drawn for each element, else the mean of lower and upper (Xu 2015).",
+     bind<rrelu>},
     {"one_hot(x, num_classes=nil)",
      "int64 zeros with a one at each id (from 1) along a new last dimension.", bind<one_hot>},
 };

@@ -6,6 +6,7 @@
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
+#include "engine/ops/clip.h"
 #include "engine/ops/optim.h"
 
 namespace mt::lua {
@@ -329,6 +330,9 @@ const Entry kOptim[] = {
     {"optimizer_take(optimizer, groups)", "Takes the groups over; parameters keep their state.",
      take_groups},
     {"optimizer_state(optimizer, group)", "Of each parameter {step=, exp_avg=, ..}.", push_state},
+    {"clip_grad_norm_([parameters], max_norm, norm_type=2, error_if_nonfinite=false)",
+     "As nn has it.", bind<clip_grad_norm_>},
+    {"clip_grad_value_([parameters], clip_value)", "As nn has it.", bind<clip_grad_value_>},
     {"optimizer_load(optimizer, states)", "Takes such lists over, one for each group.", load_state},
 };
 

@@ -24,6 +24,22 @@ Tensor dropout_mask(const Tensor& x, const Shape& shape, double p) {
   return to(kept, x.dtype()) * Tensor(p < 1 ? 1 / (1 - p) : 0);
 }
 
+/// Alpha dropout by a mask of this shape.
+Tensor alpha_dropped(const char* name, const Tensor& x, const Shape& shape, double p,
+                     bool training) {
+  check_probability(name, p);
+  if (!is_float(x.dtype())) fail("{}: the input is {}; use x:float()", name, dtype_name(x.dtype()));
+  if (!training || p == 0) return x;
+  if (p == 1) return x * zeros(x.shape(), x.dtype(), x.device());
+  constexpr double alpha = 1.7580993408473766;  // selu's limit far below, which dropped ones become
+  const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
+  NoGrad off;
+  const Tensor kept = dropout_mask(x, shape, p) * Tensor(1 - p);
+  const Tensor shift = (kept - Tensor(1.0)) * Tensor(alpha * a) + Tensor(alpha * a * p);
+  set_grad_enabled(off.before);
+  return x * (kept * Tensor(a)) + shift;
+}
+
 /// ids as positions from 0 below `size`; refuses others by their place.
 Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   if (is_float(ids.dtype()) || ids.dtype() == Dtype::b8)
@@ -131,18 +147,32 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p,
 }
 
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
-  check_probability("alpha_dropout", p);
-  if (!is_float(x.dtype()))
-    fail("alpha_dropout: the input is {}; use x:float()", dtype_name(x.dtype()));
-  if (!training || p == 0) return x;
-  if (p == 1) return x * zeros(x.shape(), x.dtype(), x.device());
-  constexpr double alpha = 1.7580993408473766;  // selu's limit far below, which dropped ones become
-  const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p));
-  NoGrad off;
-  const Tensor kept = dropout_mask(x, x.shape(), p) * Tensor(1 - p);
-  const Tensor shift = (kept - Tensor(1.0)) * Tensor(alpha * a) + Tensor(alpha * a * p);
-  set_grad_enabled(off.before);
-  return x * (kept * Tensor(a)) + shift;
+  return alpha_dropped("alpha_dropout", x, x.shape(), p, training);
+}
+
+Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
+  const char* name = "feature_alpha_dropout";
+  if (x.dim() < 2)
+    fail("{}: the input is {}; expected (batch x channels x ..)", name, to_string(x.shape()));
+  Shape shape = x.shape();
+  for (int d = 2; d < x.dim(); ++d) shape[d] = 1;
+  return alpha_dropped(name, x, shape, p, training);
+}
+
+Tensor rrelu(const Tensor& x, double lower, double upper, bool training) {
+  if (!is_float(x.dtype())) fail("rrelu: the input is {}; use x:float()", dtype_name(x.dtype()));
+  if (!(lower <= upper) || std::isinf(lower) || std::isinf(upper))
+    fail("rrelu: slopes from {} to {}; lower must be at most upper, and both finite", show(lower),
+         show(upper));
+  if (!training) return leaky_relu(x, Tensor((lower + upper) / 2));
+  Tensor slope;
+  {
+    NoGrad off;
+    const Dtype drawn = wide(x.dtype());
+    slope = rand(x.shape(), drawn, x.device()) * Tensor(upper - lower) + Tensor(lower);
+    slope = where(gt(x, Tensor(0.0)), Tensor(1.0), to(slope, x.dtype()));
+  }
+  return x * slope;
 }
 
 const Tensor& dropout_(const Tensor& x, double p, bool training) {

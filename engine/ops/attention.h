@@ -22,6 +22,10 @@ Tensor feature_dropout(const char* name, int spatial, const Tensor& x, double p 
                        bool training = true);
 /// Elements dropped to where selu is flat, mean and variance kept (Klambauer et al. 2017).
 Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
+/// alpha_dropout of whole channels of (batch, channels, ..).
+Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = false);
+/// leaky_relu whose slope is drawn from lower..upper for each element, or their mean (Xu et al. 2015).
+Tensor rrelu(const Tensor& x, double lower = 1. / 8, double upper = 1. / 3, bool training = false);
 /// Rows of weight by ids, which count from `index_base`; those of `padding` get no gradient.
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<Position> padding = {});
 enum class Bag { mean, sum, max };

@@ -68,7 +68,7 @@ test('engine functions take what their types say; positions count from 1', funct
   eq(x:select(2, -1):tolist(), {3, 6})
   eq(x:glu(1).shape[1], 1)
   raises(function() x:glu(0) end, 'glu: 0 is not a position')
-  raises(function() x:flatten(1.5) end, "flatten: argument 2 'first' must be an integer, got 1.5")
+  raises(function() x:flatten(1.5) end, "flatten: argument 2 'start_dim' must be an integer, got 1.5")
   raises(function() mt.mse_loss(x, x, 'all') end, "mse_loss: reduction is 'all'; use 'mean', 'sum' or 'none'")
   raises(function() mt.mse_loss(x, 3, 4) end, "argument 2 'target' must be a tensor, got 3")
   local values, where = x:topk(2)

@@ -1,13 +1,42 @@
--- activation.lua -- elementwise functions as modules
+-- activation.lua -- activation functions as modules
 local mt = require 'mtorch'
 local module = require 'mtorch.nn.module'
 
 return {
+  CELU = module.of('CELU', mt.celu, 1, nil, mt.celu_),
+  ELU = module.of('ELU', mt.elu, 1, nil, mt.elu_),
   GELU = module.of('GELU', mt.gelu, 1, {approximate = "'none'|'tanh' = 'none'"}),
-  Identity = module.define{'Identity()', 'x itself.', forward = function(_, x) return x end},
-  ReLU = module.of('ReLU', mt.relu, 1),
-  SiLU = module.of('SiLU', mt.silu, 1),
+  GLU = module.of('GLU', mt.glu, 1),
+  Hardshrink = module.of('Hardshrink', mt.hardshrink, 1),
+  Hardsigmoid = module.of('Hardsigmoid', mt.hardsigmoid, 1, nil, mt.hardsigmoid_),
+  Hardswish = module.of('Hardswish', mt.hardswish, 1, nil, mt.hardswish_),
+  Hardtanh = module.of('Hardtanh', mt.hardtanh, 1, nil, mt.hardtanh_),
+  Identity = module.define{'Identity(..)', 'x itself, whatever the arguments.', forward = function(_, x) return x end},
+  LeakyReLU = module.of('LeakyReLU', mt.leaky_relu, 1, nil, mt.leaky_relu_),
+  LogSigmoid = module.of('LogSigmoid', mt.logsigmoid, 1),
+  LogSoftmax = module.of('LogSoftmax', mt.log_softmax, 1, {'dim'}),
+  Mish = module.of('Mish', mt.mish, 1, nil, mt.mish_),
+  PReLU = module.define{
+    'PReLU(num_parameters: int >= 1 = 1, init: number = 0.25)',
+    'x, or weight * x below 0: one slope, or one for each channel (dimension 2); they begin as init (He 2015).',
+    parameters = {'weight'},
+    init = function(o) return mt.full({o.num_parameters}, o.init) end,
+    forward = mt.prelu,
+  },
+  RReLU = module.of('RReLU', mt.rrelu, 1, nil, true),
+  ReLU = module.of('ReLU', mt.relu, 1, nil, mt.relu_),
+  ReLU6 = module.of('ReLU6', mt.relu6, 1, nil, mt.relu6_),
+  SELU = module.of('SELU', mt.selu, 1, nil, mt.selu_),
+  SiLU = module.of('SiLU', mt.silu, 1, nil, mt.silu_),
   Sigmoid = module.of('Sigmoid', mt.sigmoid, 1),
+  Softmax = module.of('Softmax', mt.softmax, 1, {'dim'}),
+  Softmax2d = module.define{'Softmax2d()', 'softmax over the channels of [n x c x h x w] or [c x h x w].',
+    forward = function(_, x) return mt.softmax(x, -3) end},
+  Softmin = module.of('Softmin', mt.softmin, 1, {'dim'}),
   Softplus = module.of('Softplus', mt.softplus, 1),
+  Softshrink = module.of('Softshrink', mt.softshrink, 1),
+  Softsign = module.of('Softsign', mt.softsign, 1),
   Tanh = module.of('Tanh', mt.tanh, 1),
+  Tanhshrink = module.of('Tanhshrink', mt.tanhshrink, 1),
+  Threshold = module.of('Threshold', mt.threshold, 1, nil, mt.threshold_),
 }

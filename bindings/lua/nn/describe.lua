@@ -18,6 +18,27 @@ local function count_parameters(self)
   return n
 end
 
+--- A field's value as print shows it.
+local function shown(value)
+  if type(value) == 'string' then return "'" .. value .. "'" end
+  return type(value) == 'table' and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
+end
+
+method('extra()', 'What print adds to the name: the options that are not their defaults. A class may have its own.',
+  function(self)
+    local parts, named = {}, false
+    for _, p in ipairs(core.parameters(self.__class) or {}) do
+      local value = rawget(self, p.name)
+      local text = value ~= nil and shown(value)
+      if not text or text == p.default or tonumber(p.default) == value or is_module(value) then
+        named = true
+      else
+        parts[#parts + 1] = named and p.name .. '=' .. text or text
+      end
+    end
+    return parts[1] and '(' .. table.concat(parts, ', ') .. ')' or ''
+  end)
+
 local described = {} -- those whose text is being made
 method('describe(indent=nil)', 'What print(net) shows: the tree with its parameters counted. Children at [1], [2] ' ..
   "count from 1, in state_dict's names from 0.",
@@ -35,7 +56,7 @@ method('describe(indent=nil)', 'What print(net) shows: the tree with its paramet
       end
     end
     described[self] = nil
-    local whole, extra = pcall(self.extra or function() return '' end, self)
+    local whole, extra = pcall(self.extra, self)
     local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
     local n = count_parameters(self)
     local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''

@@ -5,7 +5,8 @@ require 'mtorch.nn.methods'
 require 'mtorch.nn.state_dict'
 require 'mtorch.nn.describe'
 
-local subjects = {'linear', 'activation', 'containers', 'loss', 'shape'}
+local subjects = {'linear', 'containers', 'activation', 'conv', 'pool', 'loss', 'shape', 'dropout', 'normalize',
+  'embedding', 'distance'}
 
 local nn = {Buffer = class.Buffer, Module = class.Module, Parameter = class.Parameter, class = class.class}
 

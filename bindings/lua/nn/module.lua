@@ -7,9 +7,16 @@ local module = {}
 
 local refuse = class.refuse_inputs
 
+local compiled = {} -- many modules have the same text
+local function compile(text)
+  compiled[text] = compiled[text] or assert(loadstring(text, '@mtorch/nn/module.lua'))
+  return compiled[text]
+end
+
 --- `function(self, x1, .., more)` that calls fn with the inputs and, for the other parameters of its
---- signature, the module's fields of their names. Made as text, so that a call allocates nothing.
-local function forward_of(fn, params, inputs)
+--- signature, the module's fields of their names; `in_place` instead where the module's field inplace is set. Made as
+--- text, so that a call allocates nothing.
+local function forward_of(fn, params, inputs, in_place)
   local given, fields = {}, {}
   for i, p in ipairs(params) do
     if i <= inputs then
@@ -23,7 +30,8 @@ local function forward_of(fn, params, inputs)
     end
   end
   if fields[1] then table.insert(fields, 1, 'local held = self.__held') end
-  local text = ([[local fn, refuse, rawget = ...
+  if in_place then fields[#fields + 1] = 'local fn = self.inplace and in_place or fn' end
+  local text = ([[local fn, refuse, rawget, in_place = ...
     return function(self, %s, more)
       if x%d == nil or more ~= nil then
         refuse(self, %d, more)
@@ -33,16 +41,20 @@ local function forward_of(fn, params, inputs)
       return fn(%s)
     end]]):format(table.concat(given, ', ', 1, inputs), inputs, inputs, table.concat(given, ', ', 1, inputs - 1),
     table.concat(fields, '\n'), table.concat(given, ', '))
-  return assert(loadstring(text, '@mtorch/nn/module.lua'))(fn, refuse, rawget)
+  return compile(text)(fn, refuse, rawget, in_place)
 end
 
 --- The same for a function of the module itself, `forward(self, x1, ..)`.
 local function counted(forward)
-  local inputs = debug.getinfo(forward, 'u').nparams - 1
-  return function(self, ...)
-    if select('#', ...) > inputs or type(self) ~= 'table' then refuse(self, inputs, true) end
-    return forward(self, ...)
-  end
+  local inputs, names = debug.getinfo(forward, 'u').nparams - 1, {}
+  for i = 1, inputs do names[i] = ', x' .. i end
+  names = table.concat(names)
+  local text = ([[local forward, refuse, type = ...
+    return function(self%s, more)
+      if more ~= nil or type(self) ~= 'table' then refuse(self, %d, more) end
+      return forward(self%s)
+    end]]):format(names, inputs, names)
+  return compile(text)(forward, refuse, type)
 end
 
 --- "reduction: 'mean'|'sum' = 'mean'" of what core.parameters says.
@@ -56,24 +68,40 @@ end
 --- A tensor among the options goes to a device with the module.
 local function option(value) return mt.is_tensor(value) and class.Buffer(value) or value end
 
---- A module that applies fn, a function of mt, to `inputs` tensors. The other parameters of its
---- signature are the module's options: fields, which may be changed later. `training` is the
---- module's own. `stated`, {name = "type = default"}, replaces what the signature says of some.
-function module.of(name, fn, inputs, stated)
-  local _, doc = core.entry(fn)
-  local params, names, texts = core.parameters(fn), {}, {}
+--- The options of a module of fn as text: those that `stated` lists, or all that are no inputs. Their own text there,
+--- {name = "type = default"}, replaces what the signature says; '[name]' in the list takes a list.
+local function options_of(params, inputs, stated)
+  local of, texts, names = {}, {}, {}
   for i = inputs + 1, #params do
     local p = params[i]
-    if p.name ~= 'training' then
-      names[#names + 1] = p.name
-      texts[#texts + 1] = stated and stated[p.name] and p.name .. ': ' .. stated[p.name] or parameter_text(p)
-    end
+    of[p.name] = p
+    if p.name ~= 'training' then names[#names + 1] = p.name end
+  end
+  for i, shown in ipairs(stated[1] and stated or names) do
+    local name = shown:match('[%w_]+')
+    names[i] = name
+    texts[i] = stated[name] and shown .. ': ' .. stated[name] or
+      parameter_text(of[name]):gsub('^[^:]+', shown)
+  end
+  return names, table.concat(texts, ', ')
+end
+
+--- A module that applies fn, a function of mt, to `inputs` tensors. The other parameters of its
+--- signature are the module's options: fields, which may be changed later; options_of says what `stated` changes.
+--- `training` is the module's own. `in_place` is fn's form in place, or true: the module has the option inplace.
+function module.of(name, fn, inputs, stated, in_place)
+  local _, doc = core.entry(fn)
+  local params = core.parameters(fn)
+  local names, text = options_of(params, inputs, stated or {})
+  if in_place then
+    names[#names + 1], text = 'inplace', text .. (text == '' and '' or ', ') .. 'inplace: bool = false'
+    if in_place == true then in_place = function(x, ...) return x:copy_(fn(x, ...)) end end
   end
   local made = class.class(name)
-  class.constructor(made, ('%s(%s)'):format(name, table.concat(texts, ', ')), doc, function(self, ...)
+  class.constructor(made, ('%s(%s)'):format(name, text), doc, function(self, ...)
     for i, field in ipairs(names) do self[field] = option((select(i, ...))) end
   end)
-  made.forward = forward_of(fn, params, inputs)
+  made.forward = forward_of(fn, params, inputs, in_place)
   return made
 end
 
@@ -102,9 +130,10 @@ function module.define(spec)
     end
   end)
   params = core.parameters(made)
-  local arguments, inputs = core.parameters(spec.forward), 0
-  if arguments then
-    while not make[arguments[inputs + 1].name] do inputs = inputs + 1 end
+  local arguments, inputs, known = core.parameters(spec.forward), 0, {}
+  for _, p in ipairs(params) do known[p.name] = true end
+  while arguments and not (make[arguments[inputs + 1].name] or known[arguments[inputs + 1].name]) do
+    inputs = inputs + 1
   end
   made.forward = arguments and forward_of(spec.forward, arguments, inputs) or counted(spec.forward)
   made.extra, made.__tensors = spec.extra, tensors

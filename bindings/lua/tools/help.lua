@@ -55,29 +55,11 @@ local function find_of_objects(name)
   return found
 end
 
---- PyTorch's layer that mt.nn has not, but mt as a function: BatchNorm2d is mt.batch_norm.
-local function layer(name)
-  if not name or field(mt.nn, name) or field(mt.optim, name) then return end
-  local known = {}
-  for _, subject in ipairs(subjects) do
-    for _, word in ipairs(subject) do
-      if rawget(mt, word) and not word:find('_$') then known[word:gsub('_', '')] = word end
-    end
-  end
-  local plain = name:lower()
-  local word = known[plain] or known[plain:match('^(.*)[123]d$')] or known[plain:match('^(.*)loss$')]
-  if word then
-    return name, ("the function mt.%s, in a class of your own where it is to be a module (nn.class, " ..
-      "mt.help('training'))"):format(word)
-  end
-end
-
 --- PyTorch's word that nothing stands for yet, whole or its last part, and what to do without.
 local function absent(name)
   for _, word in ipairs{name, name:match('[^.]+$') or name, name:match('^optim%.(lr_scheduler)%.') or name} do
     if topics.absent[word] then return word, topics.absent[word] end
   end
-  return layer(name:match('^nn%.(%u%w*)$') or name:match('^%u%w*$'))
 end
 
 local function members(value)

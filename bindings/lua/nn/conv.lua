@@ -1,0 +1,154 @@
+-- conv.lua -- convolutions as modules, and patches as columns
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local module = require 'mtorch.nn.module'
+
+local conv = {Fold = module.of('Fold', mt.fold, 1, {'[output_size]', 'kernel_size', 'dilation', 'padding', 'stride'}),
+  Unfold = module.of('Unfold', mt.unfold, 1, {'[kernel_size]', 'dilation', 'padding', 'stride'})}
+
+--- A number for each of `dims` dimensions, from a number or a list.
+local function each(name, option, given, dims)
+  local list = {}
+  for d = 1, dims do
+    list[d] = type(given) == 'table' and (#given == 1 and given[1] or given[d]) or given
+    if type(list[d]) ~= 'number' or type(given) == 'table' and #given > 1 and #given ~= dims then
+      core.fail('%s: %s is a number or a list of %d, got %s', name, option, dims, core.describe(given))
+    end
+  end
+  return list
+end
+
+--- Refuses channels that groups do not divide, and kernels without elements.
+local function check(name, o, dims)
+  for _, side in ipairs{'in_channels', 'out_channels'} do
+    if o[side] % o.groups ~= 0 then
+      core.fail('%s: %s is %d, which %d groups do not divide', name, side, o[side], o.groups)
+    end
+  end
+  local kernel = each(name, 'kernel_size', o.kernel_size, dims)
+  for _, size in ipairs(kernel) do
+    if size < 1 then core.fail('%s: kernel_size is %d, it must be at least 1', name, size) end
+  end
+  return kernel
+end
+
+--- Weight [rows x columns / groups x kernel] and bias [out], uniform in +-1/sqrt(columns / groups * kernel).
+local function draw(o, rows, columns, kernel)
+  local shape, fan = {rows, columns / o.groups, unpack(kernel)}, columns / o.groups
+  for _, size in ipairs(kernel) do fan = fan * size end
+  local uniform = module.uniform(1 / math.sqrt(fan))
+  return uniform(shape), o.bias and uniform(o.out_channels)
+end
+
+--- Positions before and after each dimension, the last one first, as mt.pad takes them.
+local function sides_of(self, dims)
+  local sides = {}
+  local kernel, dilation = each('Conv', 'kernel_size', self.kernel_size, dims), each('Conv', 'dilation', self.dilation,
+    dims)
+  local padding = type(self.padding) ~= 'string' and each('Conv', 'padding', self.padding, dims)
+  for d = dims, 1, -1 do
+    local total = padding and 2 * padding[d] or self.padding == 'same' and dilation[d] * (kernel[d] - 1) or 0
+    sides[#sides + 1], sides[#sides + 2] = math.floor(total / 2), math.ceil(total / 2)
+  end
+  return sides
+end
+
+local function extra(self)
+  local parts = {('%d -> %d'):format(self.in_channels, self.out_channels)}
+  local function add(name, plain)
+    local value = self[name]
+    local text = type(value) == 'table' and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
+    if text ~= plain then parts[#parts + 1] = name:gsub('_size', '') .. ' ' .. text end
+  end
+  add 'kernel_size'
+  add('stride', '1')
+  add('padding', '0')
+  add('output_padding', 'nil')
+  add('dilation', '1')
+  add('groups', '1')
+  add('padding_mode', 'zeros')
+  if not self.bias then parts[#parts + 1] = 'no bias' end
+  return '(' .. table.concat(parts, ', ') .. ')'
+end
+
+local options = "stride: int|ints = 1, padding: int|ints|'same'|'valid' = 0, dilation: int|ints = 1, " ..
+  "groups: int >= 1 = 1, bias: bool = true, padding_mode: 'zeros'|'reflect'|'replicate'|'circular' = 'zeros'"
+
+local function define(dims, apply)
+  local name = ('Conv%dd'):format(dims)
+  local made = module.define{
+    ('%s(in_channels: int >= 1, out_channels: int >= 1, kernel_size: int|ints, %s)'):format(name, options),
+    select(2, core.entry(apply)) .. '\nweight and bias uniform in +-1/sqrt(in_channels / groups * kernel); ' ..
+      'padding_mode: what lies beyond the edges.',
+    parameters = {'weight', 'bias'},
+    init = function(o)
+      local kernel = check(name, o, dims)
+      return draw(o, o.out_channels, o.in_channels, kernel)
+    end,
+    forward = apply,
+    extra = extra,
+  }
+  local zeros = made.forward
+  function made.forward(self, x, more)
+    if self.padding_mode == 'zeros' or x == nil or more ~= nil then return zeros(self, x, more) end
+    local held = self.__held
+    return apply(mt.pad(x, sides_of(self, dims), self.padding_mode), held.weight, held.bias, self.stride, 0,
+      self.dilation, self.groups)
+  end
+  conv[name] = made
+end
+define(1, mt.conv1d)
+define(2, mt.conv2d)
+define(3, mt.conv3d)
+
+--- The output_padding with which the result has the spatial sizes `asked` (or, with more entries, that shape).
+local function padding_to(name, self, x, asked, dims)
+  local first = x:dim() - dims
+  if type(asked) ~= 'table' then asked = each(name, 'output_size', asked, dims) end
+  if #asked ~= dims and #asked ~= x:dim() then
+    core.fail('%s: output_size has %d numbers; give %d, or %d', name, #asked, dims, x:dim())
+  end
+  local numbers = {}
+  for _, option in ipairs{'kernel_size', 'stride', 'padding', 'dilation'} do
+    numbers[option] = each(name, option, self[option], dims)
+  end
+  local rest = {}
+  for d = 1, dims do
+    local stride = numbers.stride[d]
+    local least = (x:size(first + d) - 1) * stride - 2 * numbers.padding[d] +
+      numbers.dilation[d] * (numbers.kernel_size[d] - 1) + 1
+    rest[d] = asked[#asked - dims + d] - least
+    if rest[d] < 0 or rest[d] >= stride then
+      core.fail('%s: output_size %d of dimension %d is not possible, %d..%d are', name, asked[#asked - dims + d],
+        first + d, least, least + stride - 1)
+    end
+  end
+  return rest
+end
+
+local function define_transposed(dims, apply)
+  local name = ('ConvTranspose%dd'):format(dims)
+  conv[name] = module.define{
+    ('%s(in_channels: int >= 1, out_channels: int >= 1, kernel_size: int|ints, stride: int|ints = 1, ' ..
+      'padding: int|ints = 0, output_padding: int|ints = 0, groups: int >= 1 = 1, bias: bool = true, ' ..
+      "dilation: int|ints = 1, padding_mode: 'zeros' = 'zeros')"):format(name),
+    select(2, core.entry(apply)) .. '\nCalled with (x, output_size=nil): the size that the result is to have, where ' ..
+      'strides allow several. weight and bias uniform in +-1/sqrt(out_channels / groups * kernel).',
+    parameters = {'weight', 'bias'},
+    init = function(o)
+      local kernel = check(name, o, dims)
+      return draw(o, o.in_channels, o.out_channels, kernel)
+    end,
+    forward = function(self, x, output_size)
+      local held, rest = self.__held, self.output_padding
+      if output_size ~= nil then rest = padding_to(name, self, x, output_size, dims) end
+      return apply(x, held.weight, held.bias, self.stride, self.padding, rest, self.groups, self.dilation)
+    end,
+    extra = extra,
+  }
+end
+define_transposed(1, mt.conv_transpose1d)
+define_transposed(2, mt.conv_transpose2d)
+define_transposed(3, mt.conv_transpose3d)
+
+return conv

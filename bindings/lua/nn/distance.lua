@@ -1,0 +1,8 @@
+-- distance.lua -- how far vectors are apart, as modules
+local mt = require 'mtorch'
+local module = require 'mtorch.nn.module'
+
+return {
+  CosineSimilarity = module.of('CosineSimilarity', mt.cosine_similarity, 2),
+  PairwiseDistance = module.of('PairwiseDistance', mt.pairwise_distance, 2),
+}

@@ -1,0 +1,114 @@
+-- embedding.lua -- tables of vectors, looked up by positions
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local module = require 'mtorch.nn.module'
+
+--- The row padding_idx, counted from 1 or from the end.
+local function padding_row(name, o)
+  local row = o.padding_idx
+  if row == nil then return nil end
+  if row == 0 or math.abs(row) > o.num_embeddings then
+    core.fail('%s: padding_idx is %d, expected 1..%d (or from the end -1..-%d)', name, row, o.num_embeddings,
+      o.num_embeddings)
+  end
+  return row < 0 and o.num_embeddings + 1 + row or row
+end
+
+--- The table that is given, or drawn: normal, zeros at the padding.
+local function table_of(name, o)
+  local row, weight = padding_row(name, o), o._weight
+  if o.sparse then core.fail('%s: there are no sparse gradients here; leave sparse away', name) end
+  if weight then
+    if weight:dim() ~= 2 or weight:size(1) ~= o.num_embeddings or weight:size(2) ~= o.embedding_dim then
+      core.fail('%s: _weight is %s, expected (%d, %d)', name, tostring(weight.shape), o.num_embeddings, o.embedding_dim)
+    end
+    return weight
+  end
+  weight = mt.randn(o.num_embeddings, o.embedding_dim)
+  if row then weight[row] = 0 end
+  return weight
+end
+
+--- The table of a call: rows whose norm is over max_norm are scaled down first, in place.
+local function looked_up(self, ids)
+  local weight, most = self.__held.weight, self.max_norm
+  if most ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
+    mt.no_grad(function()
+      local rows = ids:flatten():unique()
+      weight:index_copy_(1, rows, weight:index_select(1, rows):renorm(self.norm_type, 1, most))
+    end)
+  end
+  return weight
+end
+
+--- y with its gradient divided, for each id, by how often the id is in the batch.
+local function by_frequency(self, ids, y)
+  if not self.scale_grad_by_freq or not mt.is_grad_enabled() then return y end
+  local counts = ids:flatten():bincount(nil, self.num_embeddings)
+  local share = counts:index_select(1, ids:flatten()):to(y.dtype):reciprocal():view_as(ids):unsqueeze(-1)
+  local value = y:detach()
+  return value + (y - value) * share
+end
+
+local function extra(self)
+  return ('(%d -> %d%s)'):format(self.num_embeddings, self.embedding_dim,
+    self.padding_idx and ', padding_idx ' .. self.padding_idx or '')
+end
+
+local embedding = {}
+
+embedding.Embedding = module.define{
+  'Embedding(num_embeddings: int >= 1, embedding_dim: int >= 1, padding_idx: int = nil, max_norm: number = nil, ' ..
+    'norm_type: number = 2, scale_grad_by_freq: bool = false, sparse: bool = false, _weight: tensor = nil)',
+  'Rows of weight [num_embeddings x embedding_dim] by ids, which count from 1. weight is normal; the row ' ..
+    'padding_idx is zero and gets no gradient. max_norm: rows that are looked up are held within this norm, in place.',
+  parameters = {'weight'},
+  init = function(o) return table_of('Embedding', o) end,
+  forward = function(self, ids)
+    return by_frequency(self, ids, mt.embedding(ids, looked_up(self, ids), self.padding_idx))
+  end,
+  extra = extra,
+}
+
+embedding.EmbeddingBag = module.define{
+  'EmbeddingBag(num_embeddings: int >= 1, embedding_dim: int >= 1, max_norm: number = nil, norm_type: number = 2, ' ..
+    "scale_grad_by_freq: bool = false, mode: 'mean'|'sum'|'max' = 'mean', sparse: bool = false, " ..
+    '_weight: tensor = nil, include_last_offset: bool = false, padding_idx: int = nil)',
+  'Sums, means or maxima of rows over bags of ids; called with (ids, offsets=nil, per_sample_weights=nil). See ' ..
+    'mt.embedding_bag and nn.Embedding.',
+  parameters = {'weight'},
+  init = function(o)
+    if o.scale_grad_by_freq then
+      core.fail('EmbeddingBag: scale_grad_by_freq is not here; sum the rows of an Embedding that has it')
+    end
+    return table_of('EmbeddingBag', o)
+  end,
+  forward = function(self, ids, offsets, per_sample_weights)
+    return mt.embedding_bag(ids, looked_up(self, ids), offsets, self.mode, per_sample_weights,
+      self.include_last_offset, self.padding_idx)
+  end,
+  extra = extra,
+}
+
+--- `nn.Embedding.from_pretrained(weight, {freeze=true, ..})` and the same of EmbeddingBag.
+local function pretrained(name, options)
+  local made = embedding[name]
+  made.from_pretrained = core.declare(('from_pretrained(embeddings: tensor, freeze: bool = true, %s)'):format(options),
+    'The module with this table [entries x features], which is not trained unless freeze=false.',
+    function(embeddings, freeze, ...)
+      if embeddings:dim() ~= 2 then
+        core.fail('from_pretrained: embeddings are %s; expected (entries x features)', tostring(embeddings.shape))
+      end
+      local given = {num_embeddings = embeddings:size(1), embedding_dim = embeddings:size(2), _weight = embeddings}
+      for i, option in ipairs(core.parameters(('f(%s)'):format(options))) do given[option.name] = select(i, ...) end
+      local self = made(given)
+      self.weight:requires_grad_(not freeze)
+      return self
+    end)
+end
+pretrained('Embedding', 'padding_idx: int = nil, max_norm: number = nil, norm_type: number = 2, ' ..
+  'scale_grad_by_freq: bool = false, sparse: bool = false')
+pretrained('EmbeddingBag', 'max_norm: number = nil, norm_type: number = 2, scale_grad_by_freq: bool = false, ' ..
+  "mode: 'mean'|'sum'|'max' = 'mean', sparse: bool = false, include_last_offset: bool = false, padding_idx: int = nil")
+
+return embedding

@@ -1,0 +1,124 @@
+-- normalize.lua -- normalisation as modules: batch, instance, layer, group, RMS
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local module = require 'mtorch.nn.module'
+local is_tensor = mt.is_tensor
+
+local normalize = {}
+
+-- ---- with running statistics --------------------------------------------------------------------
+
+local running = {'running_mean', 'running_var', 'num_batches_tracked'}
+
+--- Weight and bias where affine, and the running statistics where they are tracked.
+local function channels(o)
+  local n, tracked = o.num_features, o.track_running_stats
+  return o.affine and mt.ones(n), o.affine and mt.zeros(n), tracked and mt.zeros(n), tracked and mt.ones(n),
+    tracked and mt.zeros({}, 'int64')
+end
+
+--- The input has one of these numbers of dimensions.
+local function check_dims(self, x, low, high)
+  local dims = is_tensor(x) and x:dim()
+  if dims == low or dims == high then return end
+  core.fail('%s: the input is %s; expected %d%s dimensions, batch and channels first', self.__name,
+    dims and tostring(x.shape) or core.describe(x), low, low ~= high and ' or ' .. high or '')
+end
+
+--- Counts a batch, and gives the share of it in the running statistics: momentum, or of all batches alike.
+local function momentum_of(self, held)
+  local momentum, batches = self.momentum, held.num_batches_tracked
+  if not self.training or batches == nil then return momentum or 0 end
+  batches:add_(1)
+  return momentum or 1 / batches:item()
+end
+
+local function extra(self)
+  return ('(%d%s%s)'):format(self.num_features, self.affine and '' or ', not affine',
+    self.track_running_stats and '' or ', no running statistics')
+end
+
+local function batch_norm(dims)
+  local name, low, high = ('BatchNorm%dd'):format(dims), dims + 2, dims + 2
+  if dims == 1 then low = 2 end
+  normalize[name] = module.define{
+    name .. '(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = true, ' ..
+      'track_running_stats: bool = true)',
+    'Mean 0 and variance 1 of each channel (dimension 2), times weight, plus bias; in training by the batch, whose ' ..
+      'statistics move the running ones by momentum (false: their mean over all batches), else by these.',
+    parameters = {'weight', 'bias'}, buffers = running,
+    init = channels,
+    forward = function(self, x)
+      check_dims(self, x, low, high)
+      local held = self.__held
+      local mean, var = held.running_mean, held.running_var
+      return mt.batch_norm(x, mean, var, held.weight, held.bias, self.training or mean == nil,
+        momentum_of(self, held), self.eps)
+    end,
+    extra = extra,
+  }
+end
+
+local function instance_norm(dims)
+  local name = ('InstanceNorm%dd'):format(dims)
+  normalize[name] = module.define{
+    name .. '(num_features: int >= 1, eps: number >= 0 = 1e-5, momentum: number|bool = 0.1, affine: bool = false, ' ..
+      'track_running_stats: bool = false)',
+    'Mean 0 and variance 1 of each channel of each image, times weight, plus bias. With track_running_stats the ' ..
+      'running statistics, which training moves by momentum, are used in evaluation. The batch may be left out.',
+    parameters = {'weight', 'bias'}, buffers = running,
+    init = channels,
+    forward = function(self, x)
+      check_dims(self, x, dims + 1, dims + 2)
+      local held, alone = self.__held, x:dim() == dims + 1
+      local mean = held.running_mean
+      local y = mt.instance_norm(alone and x:unsqueeze(1) or x, mean, held.running_var, held.weight, held.bias,
+        self.training or mean == nil, self.momentum or 0, self.eps)
+      return alone and y:squeeze(1) or y
+    end,
+    extra = extra,
+  }
+end
+
+for dims = 1, 3 do
+  batch_norm(dims)
+  instance_norm(dims)
+end
+
+-- ---- of each example alone ----------------------------------------------------------------------
+
+normalize.LayerNorm = module.define{
+  'LayerNorm([normalized_shape]: int|ints, eps: number >= 0 = 1e-5, elementwise_affine: bool = true, ' ..
+    'bias: bool = true)',
+  'Mean 0 and variance 1 over the last dimensions, whose sizes are normalized_shape, times weight, plus bias.',
+  parameters = {'weight', 'bias'},
+  init = function(o)
+    local affine = o.elementwise_affine
+    return affine and mt.ones(o.normalized_shape), affine and o.bias and mt.zeros(o.normalized_shape)
+  end,
+  forward = mt.layer_norm,
+}
+
+normalize.RMSNorm = module.define{
+  'RMSNorm([normalized_shape]: int|ints, eps: number >= 0 = nil, elementwise_affine: bool = true)',
+  'The input over the root of its mean square (plus eps, the precision of its dtype) over the last dimensions, ' ..
+    'times weight.',
+  parameters = {'weight'},
+  init = function(o) return o.elementwise_affine and mt.ones(o.normalized_shape) end,
+  forward = mt.rms_norm,
+}
+
+normalize.GroupNorm = module.define{
+  'GroupNorm(num_groups: int >= 1, num_channels: int >= 1, eps: number >= 0 = 1e-5, affine: bool = true)',
+  'Mean 0 and variance 1 over each group of channels of each image, times weight, plus bias.',
+  parameters = {'weight', 'bias'},
+  init = function(o)
+    if o.num_channels % o.num_groups ~= 0 then
+      core.fail('GroupNorm: num_channels is %d, which %d groups do not divide', o.num_channels, o.num_groups)
+    end
+    return o.affine and mt.ones(o.num_channels), o.affine and mt.zeros(o.num_channels)
+  end,
+  forward = mt.group_norm,
+}
+
+return normalize

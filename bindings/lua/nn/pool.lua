@@ -1,0 +1,48 @@
+-- pool.lua -- pooling and images at other sizes as modules
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local module = require 'mtorch.nn.module'
+
+local pool = {}
+
+for dims = 1, 3 do
+  local d, kernel = dims .. 'd', dims == 1 and 'kernel_size' or '[kernel_size]'
+  pool['MaxPool' .. d] = module.of('MaxPool' .. d, mt['max_pool' .. d], 1,
+    {kernel, 'stride', 'padding', 'dilation', 'return_indices', 'ceil_mode'})
+  pool['AvgPool' .. d] = module.of('AvgPool' .. d, mt['avg_pool' .. d], 1,
+    {kernel, 'stride', 'padding', 'ceil_mode', 'count_include_pad', dims > 1 and 'divisor_override' or nil})
+  pool['AdaptiveAvgPool' .. d] = module.of('AdaptiveAvgPool' .. d, mt['adaptive_avg_pool' .. d], 1, {'[output_size]'})
+end
+for dims = 1, 2 do
+  local d = dims .. 'd'
+  pool['AdaptiveMaxPool' .. d] = module.of('AdaptiveMaxPool' .. d, mt['adaptive_max_pool' .. d], 1,
+    {'[output_size]', 'return_indices'})
+end
+
+pool.MaxUnpool2d = module.define{
+  'MaxUnpool2d([kernel_size]: int|ints, stride: int|ints = nil, padding: int|ints = 0)',
+  select(2, core.entry(mt.max_unpool2d)) .. ' Called with (x, indices, output_size=nil).',
+  forward = function(self, x, indices, output_size)
+    return mt.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+  end,
+}
+
+pool.Upsample = module.define{
+  "Upsample([size]: int|ints = nil, scale_factor: number|numbers = nil, mode: 'nearest'|'nearest-exact'|'area'|" ..
+    "'linear'|'bilinear'|'bicubic'|'trilinear' = 'nearest', align_corners: bool = nil)",
+  select(2, core.entry(mt.interpolate)),
+  forward = function(self, x)
+    return mt.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
+  end,
+}
+for name, mode in pairs{UpsamplingNearest2d = 'nearest', UpsamplingBilinear2d = 'bilinear'} do
+  pool[name] = module.define{
+    name .. '([size]: int|ints = nil, scale_factor: number|numbers = nil)',
+    ("Upsample with mode '%s'%s."):format(mode, mode == 'bilinear' and ' and align_corners' or ''),
+    forward = function(self, x)
+      return mt.interpolate(x, self.size, self.scale_factor, mode, mode == 'bilinear' or nil)
+    end,
+  }
+end
+
+return pool

@@ -1,0 +1,50 @@
+// clip.cpp -- gradients of many parameters held within a norm or a range
+#include "engine/ops/clip.h"
+
+#include <cmath>
+
+#include "engine/autograd/graph.h"
+#include "engine/core/upcast.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+/// The gradients that there are and that have elements.
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> all;
+  for (const Tensor& p : parameters)
+    if (Tensor g = p.grad(); g.defined() && g.numel() > 0) all.push_back(std::move(g));
+  return all;
+}
+
+}  // namespace
+
+Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double most, double p, bool finite) {
+  const NoGrad off;
+  const std::vector<Tensor> all = gradients_of(parameters);
+  if (all.empty()) return zeros({});
+  std::vector<Tensor> norms;
+  for (const Tensor& g : all) norms.push_back(to(norm(to(g, wide(g.dtype())), p), all[0].device()));
+  const Tensor total = norms.size() == 1 ? norms[0] : norm(stack(norms), p);
+  if (finite && !std::isfinite(total.item()))
+    fail("clip_grad_norm_: the norm of the gradients is {}", show(total.item()));
+  Tensor factor = minimum(Tensor(most) / (total + Tensor(1e-6)), Tensor(1.0));
+  for (const Tensor& g : all) {
+    if (&factor.device() != &g.device()) factor = to(factor, g.device());
+    const Tensor* inputs[] = {&g, &factor};
+    elementwise_(op::id<op::Mul>, inputs);
+  }
+  return total;
+}
+
+void clip_grad_value_(const std::vector<Tensor>& parameters, double most) {
+  const NoGrad off;
+  const double range[] = {-most, most};
+  for (const Tensor& g : gradients_of(parameters)) {
+    const Tensor* inputs[] = {&g};
+    elementwise_(op::id<op::Clamp>, inputs, range);
+  }
+}
+
+}  // namespace mt

@@ -1,0 +1,67 @@
+-- test_layers.lua -- Layers against PyTorch's, in float64: results, gradients of inputs and parameters, buffers.
+local mt = require 'mtorch'
+local t = require 'testing'
+local nn = mt.nn
+local here = debug.getinfo(1, 'S').source:match('^@(.*)/lua/[^/]*$')
+local cases = dofile(here .. '/data/layer_cases.lua')
+local values = mt.data.safetensors(here .. '/data/layers.safetensors')
+
+--- sin(a i + b) for i = 1, 2, ..: the numbers of layers.py.
+local function lin(shape, a, b)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return (mt.range(1, n):double() * a + b):sin():reshape(shape)
+end
+
+--- What the file has of a case whose names begin so, by the rest of the name.
+local function of(prefix)
+  local found = {}
+  for name, value in pairs(values) do
+    if name:sub(1, #prefix) == prefix then found[name:sub(#prefix + 1)] = value end
+  end
+  return found
+end
+
+local function close(got, wanted, what)
+  assert(got, what .. ' is missing')
+  t.eq(tostring(got.shape), tostring(wanted.shape))
+  local off = got:numel() == 0 and 0 or (got:detach() - wanted):abs():max():item()
+  assert(off <= 1e-9, ('%s is off by %g'):format(what, off))
+end
+
+for k, case in ipairs(cases) do
+  local code, shapes = case[1], case[2]
+  t.test(k .. ' ' .. code, function()
+    local layer = setfenv(assert(loadstring('return ' .. code)), {nn = nn, f = case.after})():double()
+    if case.wrap then case.wrap(layer) end
+    layer:load_state_dict(of(k .. '.state.'))
+    local function inputs(scale)
+      local list = {}
+      for i, shape in ipairs(shapes) do
+        local ids = values[('%d.in.%d'):format(k, i - 1)]
+        list[i] = ids and ids + 1 or (lin(shape, 0.37 + 0.2 * (i - 1), 1) * scale):requires_grad_()
+      end
+      return list
+    end
+    local function call(list)
+      local all = {unpack(list)}
+      for _, more in ipairs(case.more or {}) do all[#all + 1] = more end
+      return layer(unpack(all))
+    end
+    for n = 1, (case.calls or 1) - 1 do call(inputs(1 + 0.3 * (n - 1))) end
+    local x = inputs(1)
+    if case.eval then layer:eval() end
+    local y = call(x)
+    close(y, values[k .. '.out'], 'the result')
+    if y.requires_grad then (y * lin(y.shape, 1, 0.5)):sum():backward() end
+    local parameters, state = {}, layer:state_dict()
+    for name, p in layer:named_parameters() do parameters[name] = p end
+    for name, grad in pairs(of(k .. '.grad.')) do
+      local input, p = name:match('^in%.(%d+)$'), name:match('^p%.(.*)$')
+      close(input and x[input + 1].grad or p and parameters[p].grad, grad, 'the gradient of ' .. name)
+    end
+    for name, value in pairs(of(k .. '.after.')) do close(state[name]:double(), value:double(), name) end
+  end)
+end
+
+t.finish()
