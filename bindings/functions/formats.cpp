@@ -1,9 +1,17 @@
 // formats.cpp -- what data/formats.lua is made of: files of other programs as Lua values
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
 #include "bindings/functions/functions.h"
 #include "engine/io/bytes.h"
 #include "engine/io/csv.h"
+#include "engine/io/download.h"
 #include "engine/io/image.h"
 #include "engine/io/wav.h"
+#include "kernels/cpu/parallel.h"
 
 namespace mt::lua {
 namespace {
@@ -61,6 +69,100 @@ int read_csv(Args& a) {
   return 2;
 }
 
+std::string shown(const Tensor& x) { return to_string(x.shape()); }
+
+/// The images of files of one size, [n x channels x height x width]; decoded on all threads.
+Tensor read_images(const std::vector<std::string>& paths, int channels) {
+  if (paths.empty()) fail("image: there are no paths");
+  std::vector<Tensor> images(paths.size());
+  std::vector<std::string> trouble(paths.size());
+  parallel(int64_t(paths.size()), true, [&](int64_t i) {
+    const size_t k = size_t(i);
+    try {
+      images[k] = parsed("image", paths[k], [&](const std::string& text) {
+        return decode_image(text.data(), text.size(), channels);
+      });
+    } catch (const std::exception& e) { trouble[k] = e.what(); }
+  });
+  check_interrupt();
+  Shape shape{int64_t(paths.size())};
+  for (size_t k = 0; k < paths.size(); ++k) {
+    if (!trouble[k].empty()) throw Error(trouble[k]);
+    if (images[k].shape() != images[0].shape())
+      fail("image: '{}' is {} and '{}' is {}; a transform can bring them to one size", paths[0],
+           shown(images[0]), paths[k], shown(images[k]));
+  }
+  for (const int64_t n : images[0].shape()) shape.push(n);
+  const Tensor out = empty(shape, Dtype::u8);
+  for (size_t k = 0; k < paths.size(); ++k)
+    std::copy_n(images[k].data_as<uint8_t>(), images[k].numel(),
+                out.data_as<uint8_t>() + int64_t(k) * images[k].numel());
+  return out;
+}
+
+/// The names in a folder, in the order of their bytes: two lists, of files and of folders.
+int list_folder(Args& a) {
+  namespace fs = std::filesystem;
+  const std::string operation = a.text(1), path = a.text(2);
+  std::vector<std::string> names[2];
+  std::error_code trouble;
+  for (fs::directory_iterator at(path, trouble), end; !trouble && at != end;
+       at.increment(trouble)) {
+    std::error_code gone;
+    const bool folder = at->is_directory(gone);
+    if (folder || at->is_regular_file(gone))
+      names[folder].push_back(at->path().filename().string());
+  }
+  if (trouble) fail("{}: cannot read the folder '{}': {}", operation, path, trouble.message());
+  for (auto& list : names) {
+    std::sort(list.begin(), list.end());
+    lua_createtable(a.L, int(list.size()), 0);
+    for (size_t i = 0; i < list.size(); ++i) {
+      a.push(list[i]);
+      lua_rawseti(a.L, -2, int(i + 1));
+    }
+  }
+  return 2;
+}
+
+void make_folders(const std::string& operation, const std::string& path) {
+  std::error_code trouble;
+  std::filesystem::create_directories(path, trouble);
+  if (trouble) fail("{}: cannot make the folder '{}': {}", operation, path, trouble.message());
+}
+
+/// Says on a terminal how far a download is, some times a second.
+class Meter {
+ public:
+  Meter(const std::string& name, bool wanted) : name_(name), on_(wanted && isatty(STDERR_FILENO)) {}
+  Meter(const Meter&) = delete;
+  ~Meter() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+  void operator()(uint64_t done, uint64_t total) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!on_ || now - last_ < std::chrono::milliseconds(200)) return;
+    last_ = now, shown_ = true;
+    const std::string part =
+        total ? fmt::format("{} % of {:.1f} MB", done * 100 / total, double(total) / 1e6)
+              : fmt::format("{:.1f} MB", double(done) / 1e6);
+    std::fputs(fmt::format("\r\x1b[K{}: {}", name_, part).c_str(), stderr);
+  }
+
+ private:
+  const std::string name_;
+  const bool on_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+void fetch(const std::string& url, const std::string& path, const std::string& sha256,
+           const std::string& md5, bool progress, double most) {
+  Meter meter(path.substr(path.rfind('/') + 1), progress);
+  download(url, path, {sha256, md5, uint64_t(most)},
+           [&](uint64_t done, uint64_t total) { meter(done, total); });
+}
+
 int read_wav(Args& a) {
   const Sound sound = parsed("wav", a.text(1), [](const std::string& text) {
     return parse_wav(text.data(), text.size());
@@ -81,6 +183,13 @@ const Entry kFormats[] = {
          return decode_image(text.data(), text.size(), int(channels));
        });
      }>},
+    {"images(paths, channels)", "The images of a list of files of one size, stacked.",
+     [](Args& a) { return a.push(read_images(strings_at(a, 1), int(a.integer(2)))); }},
+    {"list_folder(operation, path)", "The names of files, the names of folders.", list_folder},
+    {"make_folders(operation, path)", "Makes a folder and those above it.", bind<make_folders>},
+    {"digest(kind, bytes)", "A checksum as hexadecimal text: sha256 or md5.", bind<digest>},
+    {"download(url, path, sha256, md5, progress, most)",
+     "Fetches a file; see engine/io/download.h.", bind<fetch>},
     {"encode_png(x)", "A PNG of uint8 [channels x height x width].",
      bind<[](const Tensor& x) { return encode_png(x); }>},
     {"encode_jpeg(x, quality)", "A JPEG of uint8 [channels x height x width].",

@@ -60,7 +60,8 @@ end
 local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
   default_collate = function() return require('mtorch.data.collate').default_collate end}
 for file, names in pairs{
-  formats = 'csv json text image save_image wav save_wav',
+  formats = 'csv json text image save_image wav save_wav', folder = 'folder',
+  mnist = 'mnist fashion_mnist digits download',
   sets = 'TensorDataset Subset ConcatDataset random_split',
   samplers = 'SequentialSampler RandomSampler SubsetRandomSampler WeightedRandomSampler BatchSampler'} do
   for name in names:gmatch '%S+' do

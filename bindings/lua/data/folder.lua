@@ -1,0 +1,75 @@
+-- folder.lua -- mt.data.folder: images in one folder for each class, as torchvision's ImageFolder
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require('mtorch.data.class').class
+local parts = core.formats()
+
+local endings = {png = true, jpg = true, jpeg = true}
+
+--- The images below a folder: folder by folder in the order of their paths, in each by name.
+local function images_below(root)
+  local folders, at, found = {root}, 1, {}
+  while at <= #folders do
+    local _, inner = parts.list_folder('folder', folders[at])
+    for _, name in ipairs(inner) do folders[#folders + 1] = folders[at] .. '/' .. name end
+    at = at + 1
+    if #folders > 100000 then core.fail("folder: '%s' has more than 100000 folders below it", root) end
+  end
+  table.sort(folders)
+  for _, folder in ipairs(folders) do
+    for _, name in ipairs((parts.list_folder('folder', folder))) do
+      if endings[(name:match('%.(%w+)$') or ''):lower()] then found[#found + 1] = folder .. '/' .. name end
+    end
+  end
+  return found
+end
+
+local Folder = class('folder(root: string, transform: function|table = nil, channels: int >= 1 <= 4 = nil)',
+  'A set of the PNG and JPEG files below root, whose folders are the classes, in order, as in ' ..
+  "torchvision's ImageFolder: get(i) gives an image, uint8 [channels x height x width], and its label, a 0-d int64 " ..
+  'tensor from 1. .classes are the names, .class_to_idx their labels, .paths the files, .y all labels. transform: a ' ..
+  'function of the image; channels converts images, 1 gray, 3 RGB.',
+  function(root, transform, channels)
+    if transform and not core.is_callable(transform) then
+      core.fail('folder: transform must be a function, got %s', core.describe(transform))
+    end
+    local _, classes = parts.list_folder('folder', root)
+    if #classes == 0 then core.fail("folder: '%s' has no folders; each class has one", root) end
+    local self = {root = root, classes = classes, class_to_idx = {}, paths = {}, transform = transform,
+      channels = channels or 0}
+    local labels = {}
+    for label, name in ipairs(classes) do
+      local found = images_below(root .. '/' .. name)
+      if #found == 0 then core.fail("folder: '%s/%s' has no .png, .jpg or .jpeg", root, name) end
+      self.class_to_idx[name] = label
+      for _, path in ipairs(found) do
+        self.paths[#self.paths + 1], labels[#labels + 1] = path, label
+      end
+    end
+    self.y = mt.tensor(labels, {dtype = 'int64', device = 'cpu'})
+    if not transform then -- many at once are decoded on all threads
+      function self.get_batch(set, positions)
+        local paths = {}
+        for k = 1, #positions do paths[k] = set.paths[positions:at(k)] end
+        return parts.images(paths, set.channels), set.y:index_select(1, positions)
+      end
+    end
+    return self
+  end)
+
+function Folder:size() return #self.paths end
+
+function Folder:get(i)
+  local path = self.paths[i]
+  if not path then core.fail('get: position %s is outside 1..%d', tostring(i), #self.paths) end
+  local x = parts.image(path, self.channels)
+  if self.transform then x = self.transform(x) end
+  return x, self.y[i]
+end
+Folder.batches_of = Folder.get
+
+function Folder:describe()
+  return ('folder(%s): %d images, %d classes'):format(self.root, #self.paths, #self.classes)
+end
+
+return {folder = Folder}

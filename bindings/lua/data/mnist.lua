@@ -1,0 +1,244 @@
+-- mnist.lua -- mt.data: MNIST and Fashion-MNIST by name, their files from the web, and digits that are drawn
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local parts = core.formats()
+local TensorDataset = require('mtorch.data.sets').TensorDataset
+local files = require 'mtorch.data.files'
+
+local mnist = {}
+
+-- The files with their checksums, as in torchvision, and where they are.
+local sources = {
+  mnist = {
+    folder = 'mnist', raw = 'MNIST/raw',
+    mirrors = {'https://ossci-datasets.s3.amazonaws.com/mnist/', 'https://storage.googleapis.com/cvdf-datasets/mnist/'},
+    files = {
+      {'train-images-idx3-ubyte', 'f68b3c2dcbeaaa9fbdd348bbdeb94873'},
+      {'train-labels-idx1-ubyte', 'd53e105ee54ea40749a09fcbcd1e9432'},
+      {'t10k-images-idx3-ubyte', '9fb629c4189551a2d022fa330f9573f3'},
+      {'t10k-labels-idx1-ubyte', 'ec29112dd5afa0611ce80d1b7f02629c'},
+    },
+  },
+  fashion_mnist = {
+    folder = 'fashion_mnist', raw = 'FashionMNIST/raw',
+    mirrors = {'http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/',
+      'https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/'},
+    files = {
+      {'train-images-idx3-ubyte', '8d4fb7e6c68d591d4c3dfef9ec88bf0d'},
+      {'train-labels-idx1-ubyte', '25c81989df183df01b3e8a0aad5dffbe'},
+      {'t10k-images-idx3-ubyte', 'bef4ecab320f06d8554ea6380940ec79'},
+      {'t10k-labels-idx1-ubyte', 'bb300cfdad3c16e7a12a480ee83cd310'},
+    },
+  },
+}
+
+local function exists(path)
+  local file = io.open(path, 'rb')
+  if file then file:close() end
+  return file ~= nil
+end
+local function say(...) io.stderr:write((...):format(select(2, ...)), '\n') end
+
+--- Where downloads are kept: $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch.
+local function cache_folder(name)
+  local xdg, home = os.getenv 'XDG_CACHE_HOME' or '', os.getenv 'HOME' or ''
+  if xdg:sub(1, 1) == '/' then return xdg .. '/mtorch/' .. name end
+  if home:sub(1, 1) ~= '/' then core.fail('%s: HOME is not set; say root=', name) end
+  return home .. '/.cache/mtorch/' .. name
+end
+
+--- The path of a file in a folder, or in the one that torchvision puts it in, plain or packed; or nil.
+local function find(root, source, name)
+  for _, folder in ipairs {root, root .. '/' .. source.raw} do
+    for _, variant in ipairs {name, (name:gsub('%-idx', '.idx'))} do
+      for _, ending in ipairs {'', '.gz'} do
+        local path = folder .. '/' .. variant .. ending
+        if exists(path) then return path end
+      end
+    end
+  end
+end
+
+--- Images and labels as floats [n x 1 x height x width] from 0 to 1 and positions 1..10.
+local function read(name, images_path, labels_path)
+  local images, labels = files.idx(images_path), files.idx(labels_path)
+  if images.dtype ~= 'uint8' or images:dim() ~= 3 or labels.dtype ~= 'uint8' or labels:dim() ~= 1 or #images ~= #labels
+  then
+    core.fail("%s: '%s' and '%s' are not images and as many labels: %s %s and %s %s", name, images_path, labels_path,
+      tostring(images.shape), images.dtype, tostring(labels.shape), labels.dtype)
+  end
+  if #labels > 0 and labels:max():item() > 9 then
+    core.fail("%s: '%s' has the label %d; labels are 0 to 9", name, labels_path, labels:max():item())
+  end
+  return images:unsqueeze(2):float():div_(255), labels:long() + 1
+end
+
+local function set_of(name, x, y)
+  local set = TensorDataset(x, y)
+  set.name, set.x, set.y = name, x, y
+  return set
+end
+local function part(name, x, y, first, last) return set_of(name, x[{{first, last}}], y[{{first, last}}]) end
+
+--- Fetches the files that are missing, from the first mirror that has each.
+local function fetch(name, source, root, mirrors)
+  local reasons, missing = {}, {}
+  for _, file in ipairs(source.files) do
+    if not find(root, source, file[1]) then missing[#missing + 1] = file end
+  end
+  if #missing > 0 then parts.make_folders(name, root) end
+  for k, file in ipairs(missing) do
+    local packed, done = file[1] .. '.gz', false
+    for _, mirror in ipairs(mirrors) do
+      local ok, reason = pcall(parts.download, mirror .. packed, root .. '/' .. packed, '', file[2], true, 2 ^ 27)
+      done = ok
+      if ok then break end
+      if reason:find 'interrupted!$' then error(reason, 0) end
+      reasons[#reasons + 1] = reason:gsub('^.-download: ', '')
+    end
+    if not done then
+      local names = {}
+      for i = k, #missing do names[#names + 1] = missing[i][1] .. '.gz' end
+      core.fail("%s: %s cannot be fetched (%s); put %s into '%s'", name, table.concat(names, ', '),
+        table.concat(reasons, '; '), #names == 1 and 'it' or 'them', root)
+    end
+  end
+end
+
+local function sets(name, root, download)
+  local source = sources[name]
+  local given = root ~= nil
+  root = root or cache_folder(source.folder)
+  if download then
+    fetch(name, source, root, download == true and source.mirrors or {download:gsub('/?$', '/', 1)})
+  end
+  local path = {}
+  for k, file in ipairs(source.files) do path[k] = find(root, source, file[1]) or false end
+  if path[1] and path[2] then
+    local x, y = read(name, path[1], path[2])
+    local test = path[3] and path[4] and set_of(name, read(name, path[3], path[4]))
+    if test then return set_of(name, x, y), test end
+    local n = math.floor(#y * 5 / 6)
+    say("%s: '%s' has no test images; the last %d training images test", name, root, #y - n)
+    return part(name, x, y, 1, n), part(name, x, y, n + 1, #y)
+  end
+  if path[3] and path[4] then
+    local x, y = read(name, path[3], path[4])
+    local n = math.floor(#y * 0.8)
+    say("%s: '%s' has the %d test images only; the first %d train, the last %d test", name, root, #y, n, #y - n)
+    return part(name, x, y, 1, n), part(name, x, y, n + 1, #y)
+  end
+  if given and not select(1, pcall(parts.list_folder, name, root)) then
+    core.fail("%s: there is no folder '%s'; download=true makes it and fetches the files", name, root)
+  end
+  say("%s: '%s' has no %s; drawn digits take their place (download=true fetches the real ones)", name, root,
+    source.files[1][1] .. '(.gz)')
+  return mnist.digits(8000, {seed = 1}), mnist.digits(2000, {seed = 2})
+end
+
+local doc = ' as two sets, train and test: .x float [n x 1 x 28 x 28] from 0 to 1, .y the class + 1, from 1 to 10. ' ..
+  'The IDX files (also .gz) lie in root, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch by default; download=true, or ' ..
+  'the address of a mirror, fetches those that are missing, with their checksums, and goes on where it was cut off. ' ..
+  'With the test images alone the first four fifths train. Without files drawn digits take their place, which is said.'
+
+mnist.mnist = core.declare('mnist(root: string = nil, download: bool|string = false)',
+  'The handwritten digits of MNIST' .. doc, function(root, download) return sets('mnist', root, download) end)
+
+mnist.fashion_mnist = core.declare('fashion_mnist(root: string = nil, download: bool|string = false)',
+  'The clothes of Fashion-MNIST' .. doc, function(root, download) return sets('fashion_mnist', root, download) end)
+
+mnist.download = core.declare("download(url: string, path: string, sha256: string = '', md5: string = '', " ..
+  'progress: bool = true)', 'Fetches a file (http, https) and returns the path: whole and with the right checksum ' ..
+  'or not at all. What was cut off lies beside it as .part, and the next call goes on from there.',
+  function(url, path, sha256, md5, progress)
+    parts.download(url, path, sha256, md5, progress, 2 ^ 40)
+    return path
+  end)
+
+-- ---- drawn digits --------------------------------------------------------------------------------
+
+--- An arc of an ellipse as points, angles in turns, 0 to the right, clockwise as y points down.
+local function arc(points, cx, cy, rx, ry, from, to)
+  for k = 0, 8 do
+    local angle = 2 * math.pi * (from + (to - from) * k / 8)
+    points[#points + 1] = {cx + rx * math.cos(angle), cy + ry * math.sin(angle)}
+  end
+  return points
+end
+
+--- The strokes of each digit in a square from -1 to 1, y downwards: lists of points.
+local function strokes()
+  return {
+    [0] = {arc({}, 0, 0, 0.55, 0.85, 0, 1)},
+    {{{-0.3, -0.5}, {0.05, -0.85}, {0.05, 0.85}}},
+    {arc({}, 0, -0.4, 0.5, 0.45, -0.5, 0.1), {{0.4, -0.13}, {-0.55, 0.85}, {0.6, 0.85}}},
+    {arc({}, -0.05, -0.42, 0.5, 0.42, -0.42, 0.25), arc({}, -0.05, 0.42, 0.58, 0.44, -0.25, 0.42)},
+    {{{0.1, -0.85}, {-0.55, 0.25}, {0.6, 0.25}}, {{0.3, -0.3}, {0.25, 0.85}}},
+    {{{0.5, -0.85}, {-0.4, -0.85}, {-0.45, -0.1}}, arc({}, -0.05, 0.3, 0.58, 0.52, -0.36, 0.4)},
+    {{{0.35, -0.85}, {-0.2, -0.3}, {-0.48, 0.3}}, arc({}, 0, 0.4, 0.48, 0.45, 0, 1)},
+    {{{-0.55, -0.8}, {0.55, -0.8}, {-0.1, 0.85}}},
+    {arc({}, 0, -0.42, 0.42, 0.4, 0, 1), arc({}, 0, 0.42, 0.52, 0.43, 0, 1)},
+    {arc({}, 0, -0.38, 0.48, 0.45, 0, 1), {{0.48, -0.35}, {0.4, 0.3}, {0.15, 0.85}}},
+  }
+end
+
+--- m pictures of one digit, [m x 28 x 28]: its segments moved, turned, sheared, scaled and bent, the distance of each
+--- pixel to the nearest of them as ink.
+local function draw(lines, m, random)
+  local from, to = {}, {}
+  for _, line in ipairs(lines) do
+    for k = 2, #line do from[#from + 1], to[#to + 1] = line[k - 1], line[k] end
+  end
+  local angle, shear = random(m) * 0.18, random(m) * 0.15
+  local sx, sy = (random(m) * 0.09 + 1) * 8.6, (random(m) * 0.09 + 1) * 9.4
+  local dx, dy = random(m) * 1.1 + 14.5, random(m) * 1.1 + 14.5
+  local bend, phase = random(m) * 0.11, random(m) * 3
+  local wide, ink = (random(m) * 0.28 + 1.15):clamp(0.6, 2.2), (random(m) * 0.1 + 0.95):clamp(0.6, 1)
+  local function placed(points) -- x and y, [m x segments]
+    local p = mt.tensor(points, {device = 'cpu'})
+    local x, y = p[{{}, 1}]:unsqueeze(1), p[{{}, 2}]:unsqueeze(1)
+    x = x + bend:unsqueeze(2) * (y * 2.5 + phase:unsqueeze(2)):sin() + shear:unsqueeze(2) * y
+    x, y = x * sx:unsqueeze(2), y * sy:unsqueeze(2)
+    local c, s = angle:cos():unsqueeze(2), angle:sin():unsqueeze(2)
+    return x * c - y * s + dx:unsqueeze(2), x * s + y * c + dy:unsqueeze(2)
+  end
+  local x1, y1 = placed(from)
+  local x2, y2 = placed(to)
+  local vx, vy = x2 - x1, y2 - y1
+  local length = (vx:square() + vy:square()):clamp(1e-6)
+  local pixel = mt.range(1, 28):float():cpu()
+  local px, py = pixel:view(1, 1, 28), pixel:view(1, 28, 1)
+  local nearest
+  for k = 1, #from do
+    local function of(t) return t[{{}, {k}}]:unsqueeze(3) end
+    local rx, ry = px - of(x1), py - of(y1)
+    local along = ((rx * of(vx) + ry * of(vy)) / of(length)):clamp(0, 1)
+    local square = (rx - along * of(vx)):square() + (ry - along * of(vy)):square()
+    nearest = nearest and mt.minimum(nearest, square) or square
+  end
+  return ((wide:view(m, 1, 1) + 0.5 - nearest:sqrt()):clamp(0, 1) * ink:view(m, 1, 1))
+end
+
+mnist.digits = core.declare('digits(n: int >= 1 <= 1000000, seed: int >= 0 = nil)',
+  'A set of n drawn digits, like MNIST in shape: strokes that are moved, turned, sheared, scaled and bent at ' ..
+  'random. .x float [n x 1 x 28 x 28] from 0 to 1, .y the digit + 1. With a seed always the same ones; without, as ' ..
+  'mt.manual_seed says.',
+  function(n, seed)
+    return mt.no_grad(function()
+      local generator = seed and mt.Generator('mt19937', seed)
+      local function random(m) return (mt.randn({m}, {generator = generator, device = 'cpu'})) end
+      local order = mt.rand({n}, {generator = generator, device = 'cpu'})
+      local y = (order * 10):floor():long():clamp(0, 9) + 1
+      local x, lines = mt.zeros({n, 28, 28}, {device = 'cpu'}), strokes()
+      for digit = 0, 9 do
+        local at = y:eq(digit + 1):nonzero():view(-1)
+        for first = 1, #at, 1000 do
+          local some = at[{{first, math.min(first + 999, #at)}}]
+          x:index_copy_(1, some, draw(lines[digit], #some, random))
+        end
+      end
+      return set_of('digits', x:unsqueeze(2), y)
+    end)
+  end)
+
+return mnist
