@@ -117,17 +117,20 @@ struct SGD {
 
 struct AdamOptions {
   double lr = 1e-3, beta1 = .9, beta2 = .999, eps = 1e-8, weight_decay = 0;
-  Flag amsgrad = false, maximize = false;
+  Flag amsgrad = false, maximize = false, decoupled_weight_decay = false;
 };
 struct Adam {
   using Options = AdamOptions;
   static constexpr Info info{"Adam", "Adaptive moments, as torch.optim.Adam (Kingma 2015).",
-    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("amsgrad"), flag("maximize")},
+    {{"lr"}, kBeta, kBeta, {"eps"}, {"weight_decay"}, flag("amsgrad"), flag("maximize"),
+     flag("decoupled_weight_decay")},
     {{"exp_avg"}, {"exp_avg_sq"}, {"max_exp_avg_sq", "amsgrad"}}};
   static constexpr Point<Options> points[] = {
     {{}, {0.99900000002, 0.999442215279139, 0.997486440052534}},
     {{.lr = .1, .beta1 = .7, .beta2 = .8, .eps = .01, .weight_decay = .1, .amsgrad = true, .maximize = true},
-     {1.09756097560976, 1.03752767455349, 1.18908304244659}}};
+     {1.09756097560976, 1.03752767455349, 1.18908304244659}},
+    {{.lr = .1, .beta1 = .7, .beta2 = .8, .eps = .01, .weight_decay = .1, .decoupled_weight_decay = true},
+     {0.891960784313725, 0.936007326096553, 0.670177480251193}}};
 
   template <class T> struct Terms { T beta1, beta2, rest1, rest2, rate, scale, eps; };
   template <class O> static Terms<double> prepare(const O& o, const Progress& p) {

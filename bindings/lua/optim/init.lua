@@ -1,6 +1,9 @@
 -- init.lua -- mt.optim: optimizers that change parameters by their gradients
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local groups = require 'mtorch.optim.groups'
+local checked_parameters, copied, extra = groups.checked_parameters, groups.copied, groups.extra
+local hint, keys, own = groups.hint, groups.keys, groups.own
 
 local optim = {}
 
@@ -8,53 +11,6 @@ local optim = {}
 
 local Optimizer = {}
 core.stepped = false -- while mt.cuda.graph records: the optimizers that step
-
---- " (did you mean 'lr'?)", or nothing.
-local function hint(names, key)
-  table.sort(names)
-  local close = core.nearest(names, tostring(key))
-  return close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
-end
-
-local function keys(...)
-  local names = {}
-  for i = 1, select('#', ...) do
-    for key in pairs((select(i, ...))) do
-      if type(key) == 'string' and not key:find('^_') then names[#names + 1] = key end
-    end
-  end
-  return names
-end
-
---- A copy of a list of parameters; `seen` has those of the groups before.
-local function checked_parameters(name, list, seen)
-  if type(list) == 'table' and rawget(list, '__fields') then
-    core.fail('%s: a list of parameters is needed, got a module; pass net:parameters()', name)
-  end
-  if type(list) ~= 'table' or #list == 0 then
-    core.fail('%s: a list of parameters is needed, got %s', name,
-      type(list) == 'table' and 'an empty list' or core.describe(list))
-  end
-  local copy, before = {}, {}
-  for i = 1, #list do
-    local p = list[i]
-    if not mt.is_tensor(p) then core.fail('%s: entry %d is %s, not a parameter', name, i, core.describe(p)) end
-    if not p.is_leaf then
-      core.fail('%s: entry %d was computed from others; only leaves can be optimized', name, i)
-    end
-    if before[p] then core.fail('%s: entry %d is the same parameter as entry %d', name, i, before[p]) end
-    if seen[p] then core.fail('%s: entry %d is a parameter of group %d already', name, i, seen[p]) end
-    copy[i], before[p] = p, i
-  end
-  return copy
-end
-
---- The optimizer that a method is called on.
-local function own(self, method)
-  if type(self) ~= 'table' or rawget(self, 'param_groups') == nil then
-    core.fail('%s: methods are called with a colon, opt:%s(..)', method, method)
-  end
-end
 
 --- The optimizer takes `param_groups` over where its lists have changed; parameters keep their state.
 local function adopt(self)
@@ -87,10 +43,11 @@ local function group_meta(self)
     if key == 'state' then
       core.fail('%s: the state of a group is read-only; opt:load_state_dict(state) sets it', self.name)
     end
-    if key ~= 'params' and self.defaults[key] == nil then unknown(group, key) end
+    if key ~= 'params' and self.defaults[key] == nil and not extra[key] then unknown(group, key) end
     rawset(group, key, value)
   end
   local function get(group, key)
+    if extra[key] then return nil end
     if key ~= 'state' then unknown(group, key) end
     current(self)
     for i, other in ipairs(self.param_groups) do
@@ -99,8 +56,6 @@ local function group_meta(self)
   end
   return {__index = get, __newindex = put}
 end
-
-local function copied(value) return type(value) == 'table' and {unpack(value)} or value end
 
 --- One more group, {params = a list, lr = ..}; what it does not say is the optimizer's.
 local function add_group(self, entry)
@@ -112,7 +67,7 @@ local function add_group(self, entry)
   local options, seen = {}, {}
   for key, value in pairs(defaults) do options[key] = copied(value) end
   for key, value in pairs(entry) do
-    if key ~= 'params' and defaults[key] == nil then
+    if key ~= 'params' and defaults[key] == nil and not extra[key] then
       core.fail("%s: unknown option '%s' in a group%s", name, tostring(key),
         hint(keys(defaults, {params = true}), key))
     end
@@ -165,8 +120,8 @@ end
 function Optimizer:zero_grad(...)
   own(self, 'zero_grad')
   if select('#', ...) > 0 then core.fail('zero_grad: it takes no arguments') end
-  local groups = self.param_groups
-  for i = 1, #groups do core.zero_grad(groups[i].params) end
+  local list = self.param_groups
+  for i = 1, #list do core.zero_grad(list[i].params) end
 end
 
 --- One step from the gradients; a closure is called first, with recording on, and its loss
@@ -247,13 +202,16 @@ local function loaded_group(self, group, saved, i)
   local new = {}
   for key, default in pairs(self.defaults) do
     local value = saved[key]
-    if value == nil and (key == 'maximize' or key == 'amsgrad') then value = default end -- not in former states
+    if value == nil and type(default) == 'boolean' and not (key == 'nesterov' or key == 'centered') then
+      value = default -- not in former states
+    end
     if type(value) ~= type(default) then
       core.fail('load_state_dict: %s: %s is %s', where, key, core.describe(value))
     end
     new[key] = copied(value)
   end
   core.optimizer_check(self.handle, new, 'load_state_dict')
+  for key in pairs(extra) do new[key] = saved[key] end
   return new, by_parameter(saved.state, self.name, #group.params)
 end
 
@@ -299,4 +257,9 @@ for _, info in ipairs(core.optimizers()) do
     end)
 end
 
-return optim
+return core.strict(optim, 'mt.optim', nil, {
+  LBFGS = function() return require 'mtorch.optim.lbfgs' end,
+  EarlyStopping = function() return require 'mtorch.optim.early_stopping' end,
+  swa = function() return core.strict(require 'mtorch.optim.swa', 'mt.optim.swa') end,
+  lr = function() return core.strict(require 'mtorch.optim.lr', 'mt.optim.lr') end,
+})

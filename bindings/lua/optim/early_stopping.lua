@@ -1,0 +1,58 @@
+-- early_stopping.lua -- optim.EarlyStopping: says when a value has not become better for some time
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+local EarlyStopping = {}
+EarlyStopping.__index = EarlyStopping
+
+--- Takes the value of an epoch, a number or a tensor of one; returns true when `patience` values in a row were not
+--- better than the best by more than min_delta, else false. NaN is not better.
+function EarlyStopping:step(value)
+  if type(self) ~= 'table' or self.patience == nil then
+    core.fail('step: methods are called with a colon, stop:step(value)')
+  end
+  if mt.is_tensor(value) and value:numel() == 1 then value = value:item() end
+  if type(value) ~= 'number' then
+    core.fail('EarlyStopping: step needs a number or a tensor of one, got %s', core.describe(value))
+  end
+  self.steps = self.steps + 1
+  local sign = self.mode == 'min' and -1 or 1
+  self.improved = sign * value > sign * self.best + self.min_delta
+  if self.improved then
+    self.best, self.best_step, self.count = value, self.steps, 0
+  else
+    self.count = self.count + 1
+  end
+  self.stopped = self.stopped or self.count >= self.patience
+  return self.stopped
+end
+
+local fields = {best = 'number', best_step = 'number', count = 'number', steps = 'number', stopped = 'boolean'}
+
+--- The best value, the step it came with, and how many have come since.
+function EarlyStopping:state_dict()
+  local state = {}
+  for key in pairs(fields) do state[key] = self[key] end
+  return state
+end
+
+--- Continues from what state_dict() returned.
+function EarlyStopping:load_state_dict(state)
+  for key, kind in pairs(fields) do
+    if type(state) ~= 'table' or type(state[key]) ~= kind then
+      core.fail('load_state_dict: it is not what state_dict() of an EarlyStopping returned, got %s',
+        core.describe(type(state) == 'table' and state[key] or state))
+    end
+  end
+  for key in pairs(fields) do self[key] = state[key] end
+  return self
+end
+
+return core.declare("EarlyStopping(patience: int >= 1 = 10, min_delta: number >= 0 = 0, mode: 'min'|'max' = 'min')",
+  'if stop:step(validation_loss) then break end: true when the value was not better than the best (stop.best, from ' ..
+  'step stop.best_step; stop.improved says whether this one was) by more than min_delta, patience times in a row. ' ..
+  'state_dict and load_state_dict as of optimizers.',
+  function(patience, min_delta, mode)
+    return setmetatable({patience = patience, min_delta = min_delta, mode = mode, steps = 0, count = 0, best_step = 0,
+      best = mode == 'min' and math.huge or -math.huge, stopped = false, improved = false}, EarlyStopping)
+  end)

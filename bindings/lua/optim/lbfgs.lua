@@ -1,0 +1,308 @@
+-- lbfgs.lua -- optim.LBFGS: limited-memory BFGS over all parameters as one vector, as torch.optim.LBFGS
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local groups = require 'mtorch.optim.groups'
+local strong_wolfe = require 'mtorch.optim.line_search'
+local own = groups.own
+
+local LBFGS = {}
+
+-- ---- parameters as one vector -------------------------------------------------------------------
+
+local function each_part(params, flat, visit)
+  local offset = 1
+  for i = 1, #params do
+    local p = params[i]
+    local n = p:numel()
+    visit(p:detach(), flat:narrow(1, offset, n):view_as(p))
+    offset = offset + n
+  end
+end
+
+--- The gradients, 0 where there is none.
+local function flat_gradient(group)
+  local parts = {}
+  for i, p in ipairs(group.params) do
+    local g = p.grad
+    parts[i] = g and g:detach():reshape(-1) or mt.zeros_like(p:detach()):reshape(-1)
+  end
+  local flat = mt.cat(parts, 1)
+  return group.maximize and -flat or flat
+end
+
+local function add_direction(group, t, d)
+  each_part(group.params, d, function(p, part) p:add_(part, t) end)
+end
+
+local function flat_values(group)
+  local parts = {}
+  for i, p in ipairs(group.params) do parts[i] = p:detach():reshape(-1) end
+  return mt.cat(parts, 1)
+end
+
+local function largest(x) return x:abs():max():item() end
+
+-- ---- one iteration ------------------------------------------------------------------------------
+
+--- The direction after the first iteration: the gradient times the inverse Hessian that the last steps say
+--- (Nocedal 1980), in two loops.
+local function direction(state, gradient, history_size)
+  local dirs, steps, ro = state.old_dirs, state.old_stps, state.ro
+  local y, s = gradient - state.prev_flat_grad, state.d * state.t
+  local ys = y:dot(s):item()
+  if ys > 1e-10 then
+    if #dirs == history_size then
+      table.remove(dirs, 1)
+      table.remove(steps, 1)
+      table.remove(ro, 1)
+    end
+    dirs[#dirs + 1], steps[#steps + 1], ro[#ro + 1] = y, s, 1 / ys
+    state.H_diag = ys / y:dot(y):item()
+  end
+  local q, al = -gradient, {}
+  for i = #dirs, 1, -1 do
+    al[i] = steps[i]:dot(q):item() * ro[i]
+    q:add_(dirs[i], -al[i])
+  end
+  q:mul_(state.H_diag)
+  for i = 1, #dirs do q:add_(steps[i], al[i] - dirs[i]:dot(q):item() * ro[i]) end
+  return q
+end
+
+--- Moves the parameters along state.d by the line search; the loss and the gradient there, and how many evaluations.
+local function search(self, group, loss, gradient, slope, most)
+  local state, start = self.state, flat_values(group)
+  local d = state.d
+  local function evaluate(t)
+    add_direction(group, t, d)
+    local f = self.evaluate()
+    local g = flat_gradient(group)
+    each_part(group.params, start, function(p, part) p:copy_(part) end)
+    return {t = t, f = f, g = g, slope = g:dot(d):item()}
+  end
+  local point, n = strong_wolfe(evaluate, {t = 0, f = loss, g = gradient, slope = slope}, state.t, largest(d),
+    group.tolerance_change, most)
+  state.t = point.t
+  add_direction(group, point.t, d)
+  return point.f, point.g, n
+end
+
+--- Up to max_iter iterations from a loss and its gradient.
+local function iterate(self, group, loss, gradient)
+  local state, evaluations = self.state, 1
+  for n = 1, group.max_iter do
+    state.n_iter = state.n_iter + 1
+    local first = state.n_iter == 1
+    if first then
+      state.d, state.old_dirs, state.old_stps, state.ro, state.H_diag = -gradient, {}, {}, {}, 1
+    else
+      state.d = direction(state, gradient, group.history_size)
+    end
+    state.prev_flat_grad, state.prev_loss = gradient:clone(), loss
+    state.t = first and math.min(1, 1 / gradient:abs():sum():item()) * group.lr or group.lr
+    local slope = gradient:dot(state.d):item()
+    if slope > -group.tolerance_change then return end
+    local ran = 0
+    if group.line_search_fn then
+      loss, gradient, ran = search(self, group, loss, gradient, slope, group.max_eval - evaluations)
+    else
+      add_direction(group, state.t, state.d)
+      if n ~= group.max_iter then loss, gradient, ran = self.evaluate(), flat_gradient(group), 1 end
+    end
+    evaluations, state.func_evals = evaluations + ran, state.func_evals + ran
+    if n == group.max_iter or evaluations >= group.max_eval or largest(gradient) <= group.tolerance_grad or
+      largest(state.d * state.t) <= group.tolerance_change or
+      math.abs(loss - state.prev_loss) < group.tolerance_change then return end
+  end
+end
+
+-- ---- options ------------------------------------------------------------------------------------
+
+-- What each option has to be; those that may be absent are in `absent`.
+local whole = 'a whole number from 1'
+local expected = {lr = 'a finite number from 0', max_iter = whole, max_eval = whole, history_size = whole,
+  tolerance_grad = 'a number', tolerance_change = 'a number', maximize = 'true or false',
+  line_search_fn = "'strong_wolfe' or nil"}
+
+local function check_option(where, name, value)
+  local ok = type(value) == 'number' and value == value
+  if expected[name] == whole then ok = ok and value >= 1 and value % 1 == 0
+  elseif name == 'lr' then ok = ok and value >= 0 and value < math.huge
+  elseif name == 'maximize' then ok = type(value) == 'boolean'
+  elseif name == 'line_search_fn' then ok = value == nil or value == 'strong_wolfe' end
+  if not ok then core.fail('%s: %s must be %s, got %s', where, name, expected[name], core.describe(value)) end
+end
+
+local function check_options(where, options)
+  for name in pairs(expected) do check_option(where, name, options[name]) end
+end
+
+--- The metatable of the one group.
+local function group_meta(self)
+  local function unknown(key)
+    core.fail("LBFGS: a group has no option '%s'%s", tostring(key),
+      groups.hint(groups.keys(expected, {state = true}), key))
+  end
+  return {
+    __index = function(_, key)
+      if key == 'state' then return next(self.state) and {self.state} or {} end
+      if not expected[key] and not groups.extra[key] then unknown(key) end
+    end,
+    __newindex = function(group, key, value)
+      if not expected[key] and not groups.extra[key] then unknown(key) end
+      rawset(group, key, value)
+    end,
+  }
+end
+
+-- ---- methods ------------------------------------------------------------------------------------
+
+--- Up to max_iter iterations; the closure, which computes the loss and its gradients and returns the loss, is called
+--- up to max_eval times. Returns the loss of the first call.
+function LBFGS:step(closure, ...)
+  own(self, 'step')
+  if select('#', ...) > 0 or not core.is_callable(closure) then
+    core.fail('LBFGS: step needs a function that computes the loss and its gradients and returns the loss, got %s',
+      core.describe(closure))
+  end
+  local group = self.param_groups[1]
+  if #self.param_groups ~= 1 then core.fail('LBFGS: it takes one group, there are %d', #self.param_groups) end
+  check_options('LBFGS', group)
+  local first
+  function self.evaluate()
+    local loss = mt.enable_grad(closure)
+    if first == nil then first = loss end
+    if mt.is_tensor(loss) and loss:numel() == 1 then loss = loss:item() end
+    if type(loss) ~= 'number' then
+      core.fail('LBFGS: the function must return the loss, it returned %s', core.describe(loss))
+    end
+    return group.maximize and -loss or loss
+  end
+  local state = self.state
+  local loss = self.evaluate()
+  local gradient = flat_gradient(group)
+  state.func_evals, state.n_iter = (state.func_evals or 0) + 1, state.n_iter or 0
+  if largest(gradient) > group.tolerance_grad then iterate(self, group, loss, gradient) end
+  self.evaluate = false
+  if core.stepped then core.stepped[self] = true end
+  return first
+end
+
+function LBFGS:zero_grad(...)
+  own(self, 'zero_grad')
+  if select('#', ...) > 0 then core.fail('zero_grad: it takes no arguments') end
+  core.zero_grad(self.param_groups[1].params)
+end
+
+function LBFGS:add_param_group()
+  own(self, 'add_param_group')
+  core.fail('LBFGS: it takes one group of parameters')
+end
+
+--- Tensors, numbers and lists of them.
+local function kept(value)
+  if type(value) ~= 'table' then return value end
+  local copy = {}
+  for key, inner in pairs(value) do copy[key] = kept(inner) end
+  return copy
+end
+
+function LBFGS:state_dict(...)
+  own(self, 'state_dict')
+  if select('#', ...) > 0 then core.fail('state_dict: it takes no arguments') end
+  local group = self.param_groups[1]
+  local copy = {optimizer = 'LBFGS', state = kept(group.state), params = {}}
+  for key, value in pairs(group) do
+    if key ~= 'params' then copy[key] = value end
+  end
+  for i = 1, #group.params do copy.params[i] = i end
+  return {copy}
+end
+
+-- The state beside the counts, and what each is.
+local fields = {d = 'tensor', t = 'number', old_dirs = 'table', old_stps = 'table', ro = 'table', H_diag = 'number',
+  prev_flat_grad = 'tensor', prev_loss = 'number', func_evals = 'number', n_iter = 'number'}
+
+--- The saved state as this optimizer's own.
+local function loaded_state(self, saved)
+  local size = flat_values(self.param_groups[1]).shape
+  local state = {}
+  for key, kind in pairs(fields) do
+    local value = saved[key]
+    local ok = value == nil or (kind == 'tensor' and mt.is_tensor(value) and value.shape == size) or type(value) == kind
+    for _, inner in ipairs(type(value) == 'table' and value or {}) do
+      ok = ok and (key == 'ro' and type(inner) == 'number' or mt.is_tensor(inner) and inner.shape == size)
+    end
+    if not ok then core.fail('load_state_dict: %s is %s, which does not fit', key, core.describe(value)) end
+    state[key] = kept(value)
+  end
+  return state
+end
+
+function LBFGS:load_state_dict(state, ...)
+  own(self, 'load_state_dict')
+  if select('#', ...) > 0 then core.fail('load_state_dict: it takes one argument, the state') end
+  local group, saved = self.param_groups[1], type(state) == 'table' and state[1]
+  if type(saved) ~= 'table' or type(saved.state) ~= 'table' or type(saved.params) ~= 'table' then
+    core.fail('load_state_dict: it is not what state_dict() returned, got %s', core.describe(state))
+  end
+  if saved.optimizer ~= 'LBFGS' then
+    core.fail('load_state_dict: the state is of %s, this is LBFGS', tostring(saved.optimizer))
+  end
+  if #saved.params ~= #group.params then
+    core.fail('load_state_dict: group 1 has %d parameters, the state %d', #group.params, #saved.params)
+  end
+  check_options('load_state_dict', saved)
+  local new = saved.state[1] and loaded_state(self, saved.state[1]) or {}
+  for key in pairs(self.state) do self.state[key] = nil end
+  for key, value in pairs(new) do self.state[key] = value end
+  for key in pairs(expected) do group[key] = saved[key] end
+  group.initial_lr = saved.initial_lr
+  return self
+end
+
+-- ---- construction -------------------------------------------------------------------------------
+
+local function unknown(self, key)
+  core.fail("LBFGS: an optimizer has no '%s'%s", tostring(key), expected[key] and
+    ('; its group has: opt.param_groups[1].%s'):format(key) or groups.hint(groups.keys(LBFGS, self), key))
+end
+local meta = {__newindex = unknown}
+function meta.__index(self, key)
+  local value = LBFGS[key]
+  if value == nil then unknown(self, key) end
+  return value
+end
+
+local names = {'lr', 'max_iter', 'max_eval', 'tolerance_grad', 'tolerance_change', 'history_size', 'line_search_fn',
+  'maximize'}
+
+return core.declare('LBFGS([parameters], lr: number >= 0 = 1, max_iter: int >= 1 = 20, max_eval: int >= 1 = nil, ' ..
+  'tolerance_grad: number = 1e-7, tolerance_change: number = 1e-9, history_size: int >= 1 = 100, ' ..
+  "line_search_fn: 'strong_wolfe' = nil, maximize: bool = false)",
+  'Limited-memory BFGS, as torch.optim.LBFGS (Nocedal 1980): opt:step(function) calls a function that computes the ' ..
+  'loss and its gradients and returns the loss, up to max_eval (5 / 4 of max_iter) times. line_search_fn: ' ..
+  "'strong_wolfe', or nil for steps of lr. One group of parameters, on one device.",
+  function(parameters, ...)
+    local first, defaults = type(parameters) == 'table' and rawget(parameters, 1), {}
+    local entry = type(first) == 'table' and rawget(first, 'params') and first or {}
+    if next(entry) and #parameters ~= 1 then core.fail('LBFGS: it takes one group, got %d', #parameters) end
+    for i, name in ipairs(names) do
+      defaults[name] = (select(i, ...))
+      if entry[name] ~= nil then defaults[name] = entry[name] end
+    end
+    if defaults.max_eval == nil then
+      defaults.max_eval = math.max(math.floor(defaults.max_iter * 5 / 4), 1)
+    end
+    check_options('LBFGS', defaults)
+    local group = {params = groups.checked_parameters('LBFGS', entry.params or parameters, {})}
+    for name, value in pairs(defaults) do group[name] = value end
+    for key in pairs(entry) do
+      if not expected[key] and not groups.extra[key] and key ~= 'params' then
+        core.fail("LBFGS: unknown option '%s' in a group%s", tostring(key), groups.hint(groups.keys(expected), key))
+      end
+    end
+    local self = {name = 'LBFGS', defaults = defaults, class = LBFGS, state = {}, evaluate = false}
+    self.param_groups = {setmetatable(group, group_meta(self))}
+    return setmetatable(self, meta)
+  end)

@@ -1,0 +1,63 @@
+-- lr_find.lua -- optim.lr.find: training steps with growing rates, to see which rate learns fastest
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+--- A copy in which tensors are copies too.
+local function copied(value)
+  if mt.is_tensor(value) then return (value:detach():clone()) end
+  if type(value) ~= 'table' then return value end
+  local copy = {}
+  for key, inner in pairs(value) do copy[key] = copied(inner) end
+  return copy
+end
+
+--- Remembers parameters and the optimizer's state; returns what brings them back.
+local function remember(opt)
+  local values, state = {}, copied(opt:state_dict())
+  for _, group in ipairs(opt.param_groups) do
+    for _, p in ipairs(group.params) do values[#values + 1] = {p, copied(p)} end
+  end
+  return function()
+    for _, pair in ipairs(values) do pair[1]:detach():copy_(pair[2]) end
+    opt:load_state_dict(state)
+    opt:zero_grad()
+  end
+end
+
+--- The rate at which the smoothed loss falls fastest with the rate's logarithm, nil where it never falls.
+local function steepest(smooth, rates)
+  local best, at = 0, nil
+  for i = 2, #smooth - 1 do
+    local slope = (smooth[i + 1] - smooth[i - 1]) / math.log(rates[i + 1] / rates[i - 1])
+    if slope < best then best, at = slope, rates[i] end
+  end
+  return at
+end
+
+return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, to: number > 0 = 10, n: int >= 3 = 100, ' ..
+  'beta: number >= 0 < 1 = 0.9)',
+  'A range test of rates (Smith 2017): runs step(), a whole training step that returns its loss, n times with rates ' ..
+  'that grow evenly in logarithm; ends early where the loss is four times its least or not finite. Returns the list ' ..
+  'of rates, that of losses, and the rate where the running mean (with beta) of the loss falls fastest, or nil. ' ..
+  'Parameters and the state of the optimizer are as before.',
+  function(step, opt, from, to, n, beta)
+    if rawget(opt, 'param_groups') == nil then core.fail('find: an optimizer is needed, got %s', core.describe(opt)) end
+    local restore = remember(opt)
+    local rates, losses, smooth, mean, least = {}, {}, {}, 0, math.huge
+    local ok, message = pcall(function()
+      for i = 1, n do
+        local rate = from * (to / from) ^ ((i - 1) / (n - 1))
+        for _, group in ipairs(opt.param_groups) do group.lr = rate end
+        local loss = step()
+        if mt.is_tensor(loss) then loss = loss:item() end
+        if type(loss) ~= 'number' then core.fail('find: step must return its loss, it returned %s', core.describe(loss)) end
+        mean = beta * mean + (1 - beta) * loss
+        rates[i], losses[i], smooth[i] = rate, loss, mean / (1 - beta ^ i)
+        least = math.min(least, smooth[i])
+        if loss ~= loss or math.abs(loss) == math.huge or i > 1 and smooth[i] > 4 * math.abs(least) then break end
+      end
+    end)
+    restore()
+    if not ok then error(message, 0) end
+    return rates, losses, steepest(smooth, rates)
+  end)

@@ -1,0 +1,131 @@
+-- swa.lua -- mt.optim.swa: averages of a network's parameters, as torch.optim.swa_utils
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local scheduler = require 'mtorch.optim.scheduler'
+
+local swa = {}
+
+-- ---- the averaged network -----------------------------------------------------------------------
+
+local AveragedModel = class.class 'AveragedModel'
+swa.AveragedModel = AveragedModel
+
+class.constructor(AveragedModel, 'AveragedModel(model: table, device: device = nil, avg_fn: function = nil, ' ..
+  'use_buffers: bool = false, ema: number >= 0 <= 1 = nil)',
+  'A copy of a network whose parameters are means of those that avg:update_parameters(net) is given: all alike ' ..
+  '(SWA, Izmailov 2018), with ema = 0.999 a running mean that keeps so much of itself, or what ' ..
+  'avg_fn(averaged, current, n_averaged) returns. Buffers are copied, with use_buffers averaged too.',
+  function(self, model, device, avg_fn, use_buffers, ema)
+    if not class.is_module(model) then core.fail('AveragedModel: a module is needed, got %s', core.describe(model)) end
+    if avg_fn and ema then core.fail('AveragedModel: avg_fn or ema, not both') end
+    self.module = model:clone()
+    if device then self.module:to(device) end
+    self.n_averaged = class.Buffer(mt.zeros({}, 'int64'))
+    self.avg_fn, self.use_buffers, self.ema = avg_fn, use_buffers, ema
+  end)
+
+function AveragedModel:forward(...) return self.module(...) end
+
+--- Floats move towards the current value, what is counted is copied.
+local function average(self, averaged, current, n)
+  local to, from = averaged:detach(), current:detach():to(averaged.device)
+  if n == 0 or not to.dtype:find('float') then to:copy_(from)
+  elseif self.avg_fn then to:copy_(self.avg_fn(to, from, n))
+  else to:lerp_(from, self.ema and 1 - self.ema or 1 / (n + 1)) end
+end
+
+local function check_alike(mine, theirs, what)
+  if #mine ~= #theirs then
+    core.fail('update_parameters: the network has %d %s, the averaged one %d', #theirs, what, #mine)
+  end
+  for i, p in ipairs(mine) do
+    if p.shape ~= theirs[i].shape then
+      core.fail('update_parameters: %s %d is %s, in the averaged network %s', what:sub(1, -2), i,
+        tostring(theirs[i].shape), tostring(p.shape))
+    end
+  end
+end
+
+--- Takes the parameters of a network into the mean; the first time they are copied.
+function AveragedModel:update_parameters(model)
+  if not class.is_module(model) then
+    core.fail('update_parameters: a module is needed, avg:update_parameters(net), got %s', core.describe(model))
+  end
+  local n = self.n_averaged:item()
+  local mine, theirs = self.module:parameters(), model:parameters()
+  check_alike(mine, theirs, 'parameters')
+  local buffers, current = self.module:buffers(), model:buffers()
+  check_alike(buffers, current, 'buffers')
+  mt.no_grad(function()
+    for i, p in ipairs(mine) do average(self, p, theirs[i], n) end
+    for i, b in ipairs(buffers) do average(self, b, current[i], self.use_buffers and n or 0) end
+    self.n_averaged:add_(1)
+  end)
+end
+
+-- ---- statistics of normalisations ---------------------------------------------------------------
+
+--- An iterator over the batches of a loader, a list, or an iterator.
+local function batches(loader)
+  if type(loader) == 'function' then return loader end
+  if type(loader) ~= 'table' then
+    core.fail('update_bn: a loader, a list of batches or an iterator is needed, got %s', core.describe(loader))
+  end
+  if getmetatable(loader) and loader.iter then return loader:iter() end
+  local i = 0
+  return function()
+    i = i + 1
+    return loader[i]
+  end
+end
+
+swa.update_bn = core.declare('update_bn(loader, model: table, device: device = nil)',
+  "The running means and variances of a network's batch normalisations, made anew from one pass over a loader (the " ..
+  'first value of each batch), a list of batches or an iterator: for averaged parameters they are others.',
+  function(loader, model, device)
+    if not class.is_module(model) then core.fail('update_bn: a module is needed, got %s', core.describe(model)) end
+    local norms, was_training = {}, model.training
+    for _, inner in ipairs(model:modules()) do
+      if inner.reset_running_stats and inner.running_mean then norms[#norms + 1] = {inner, inner.momentum} end
+    end
+    if #norms == 0 then return end
+    model:train()
+    for _, norm in ipairs(norms) do
+      norm[1]:reset_running_stats()
+      norm[1].momentum = nil -- plain means
+    end
+    local ok, message = pcall(mt.no_grad, function()
+      for x in batches(loader) do
+        if type(x) == 'table' then x = x[1] end
+        model(device and x:to(device) or x)
+      end
+    end)
+    for _, norm in ipairs(norms) do norm[1].momentum = norm[2] end
+    model:train(was_training)
+    if not ok then error(message, 0) end
+  end)
+
+-- ---- the rate -----------------------------------------------------------------------------------
+
+local swalr = {}
+function swalr:start() self.swa_lrs = scheduler.per_group(self, 'swa_lr', self.swa_lr) end
+
+local function share(self, step)
+  local t = math.max(0, math.min(1, step / math.max(1, self.anneal_epochs)))
+  return self.anneal_strategy == 'cos' and (1 - math.cos(math.pi * t)) / 2 or t
+end
+
+function swalr:rate(rate, _, i)
+  local step, target = self._step_count - 1, scheduler.of_group(self, 'swa_lrs', i)
+  if self.anneal_epochs == 0 then step = math.max(1, step) end
+  local before, now = share(self, step - 1), share(self, step)
+  local first = before == 1 and target or (rate - before * target) / (1 - before)
+  return target * now + first * (1 - now)
+end
+
+swa.SWALR = scheduler.define('SWALR(optimizer, swa_lr: number|numbers, anneal_epochs: int >= 0 = 10, ' ..
+  "anneal_strategy: 'cos'|'linear' = 'cos', last_epoch: int >= -1 = -1)",
+  'The rates go to swa_lr, one for all groups or a list, in anneal_epochs steps, and stay there.', swalr)
+
+return swa
