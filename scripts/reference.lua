@@ -25,7 +25,7 @@ for kind, names in pairs {
   [text] = 'device equation name other path profile rounding_mode',
   [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
   table = 'base defines rank', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
-  ['number|boolean|table|mt.Tensor'] = 'data',
+  ['number|boolean|table|mt.Tensor'] = 'data', ['mt.Optimizer'] = 'optimizer',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
@@ -34,7 +34,8 @@ reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|tabl
   ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
   ['gradient.spacing'] = 'number|number[]|mt.Tensor[]', ['interpolate.scale_factor'] = 'number|number[]',
-  ['lerp.y'] = tensor, ['lerp.weight'] = operand, ['clamp_min.min'] = operand, ['clamp_max.max'] = operand}
+  ['lerp.y'] = tensor, ['update_bn.loader'] = 'table|function',
+  ['lerp.weight'] = operand, ['clamp_min.min'] = operand, ['clamp_max.max'] = operand}
 for _, optimizer in ipairs(core.optimizers()) do
   for _, option in ipairs(optimizer.options) do
     if type(option.default) == 'table' then reference.of[optimizer.name .. '.' .. option.name] = 'number[]' end
@@ -160,10 +161,14 @@ local function keys(t)
 end
 
 local modules = {}
-for name in ('linalg nn optim data plot cuda'):gmatch('%S+') do
-  local ok, module = pcall(function() return mt[name] end)
-  if ok then modules[#modules + 1] = {name = name, module = module} end
+for _, name in ipairs(require('mtorch.tools.modules').names) do
+  local module = require('mtorch.tools.modules').at(name)
+  if module then modules[#modules + 1] = {name = name, module = module} end
 end
+
+-- What functions make that are called as a class is, by where they are; and those among them that make something else.
+local makes = {['mt.nn'] = 'Module', ['mt.optim'] = 'Optimizer', ['mt.optim.lr'] = 'Scheduler'}
+local makes_other = {EarlyStopping = true, find = true}
 
 --- Every declared function: {subject=, name=, signature=, doc=, method=, of_module=}, in order.
 function reference.functions()
@@ -177,8 +182,8 @@ function reference.functions()
     if signature then
       if limits ~= '' then doc = ('%s %s.'):format(doc, limits) end
       local parameters, returns = core.parameters(value)
-      local object = owner == 'mt.nn' and 'Module' or owner == 'mt.optim' and name ~= 'GradScaler' and 'Optimizer'
-      local of_class = object and (type(value) == 'table' or object == 'Optimizer')
+      local object = name == 'SWALR' and 'Scheduler' or not makes_other[name] and makes[owner]
+      local of_class = object and (type(value) == 'table' or object ~= 'Module')
       all[#all + 1] = {subject = subject, owner = owner, name = name, signature = signature, doc = doc,
                        parameters = parameters, returns = returns,
                        value = value, class = of_class and owner .. '.' .. name or nil,

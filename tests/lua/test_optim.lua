@@ -451,7 +451,7 @@ test('options are those of the groups, and no others', function()
   local found = {}
   for key in pairs(group) do found[#found + 1] = key end
   table.sort(found)
-  eq(found, {'amsgrad', 'betas', 'eps', 'lr', 'maximize', 'params', 'weight_decay'})
+  eq(found, {'amsgrad', 'betas', 'decoupled_weight_decay', 'eps', 'lr', 'maximize', 'params', 'weight_decay'})
   eq(group.state, {})
 end)
 

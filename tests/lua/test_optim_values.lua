@@ -95,7 +95,8 @@ local function metric(k) return k < 40 and math.exp(-k / 15) + 0.2 * math.sin(k 
 
 local function optimizer(name, initial)
   local p, q = mt.zeros(2):requires_grad_(), mt.zeros(1):requires_grad_()
-  local opt = optim[name]({{params = {p}, lr = 0.5}, {params = {q}, lr = 0.03}}, name == 'SGD' and {momentum = 0.9} or nil)
+  local groups = {{params = {p}, lr = 0.5}, {params = {q}, lr = 0.03}}
+  local opt = optim[name](groups, name == 'SGD' and {momentum = 0.9} or nil)
   for _, group in ipairs(opt.param_groups) do group.initial_lr = initial and group.lr * initial or nil end
   return opt
 end

@@ -84,8 +84,9 @@ t.test('every function is declared: it has a signature and help', function()
   for name in pairs(core.lazy) do local _ = mt[name] end
   for name, value in pairs(mt) do look('mt.', name, value) end
   for name, value in pairs(core.methods) do look('x:', name, value) end
-  for _, module in ipairs {'nn', 'optim', 'data', 'linalg'} do
-    for _, name in ipairs(core.names(mt[module])) do look('mt.' .. module .. '.', name, mt[module][name]) end
+  for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'data', 'linalg'} do
+    local at = require('mtorch.tools.modules').at(module)
+    for _, name in ipairs(core.names(at)) do look('mt.' .. module .. '.', name, at[name]) end
   end
   table.sort(bare)
   t.eq(bare, {})
@@ -130,7 +131,8 @@ t.test('the methods of objects have help, and no other names have', function()
   local net, leaf = mt.nn.Linear(1, 1), mt.ones(1):requires_grad_()
   local context
   mt.Function{forward = function(ctx, x) context = ctx return x * 2 end, backward = print}(leaf)
-  local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()), Context = context,
+  local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()),
+              Scheduler = mt.optim.lr.ExponentialLR(mt.optim.SGD(net:parameters()), 0.9), Context = context,
               Hook = (leaf * 2):register_hook(print)}
   for _, object in ipairs(require 'mtorch.tools.object_methods') do
     local listed = {}
@@ -162,7 +164,7 @@ t.test('what is not there yet is said, with what there is instead, and only of w
       assert(not pcall(function() return module[word] end), word .. ' is there')
     end
   end
-  for _, word in ipairs{'torch.nn.LSTM', 'optim.lr_scheduler.LinearLR',
+  for _, word in ipairs{'torch.nn.LSTM',
       'nn.utils.clip_grad_norm_'} do
     assert(helped(word):find('is not there yet: '), word)
   end

@@ -63,8 +63,9 @@ function cyclic:rate(_, base, i, group)
 end
 
 made.CyclicLR = scheduler.define('CyclicLR(optimizer, base_lr: number|numbers, max_lr: number|numbers, ' ..
-  "step_size_up: number > 0 = 2000, step_size_down: number > 0 = nil, mode: 'triangular'|'triangular2'|'exp_range' = " ..
-  "'triangular', gamma: number = 1, scale_fn: function = nil, scale_mode: 'cycle'|'iterations' = 'cycle', " ..
+  "step_size_up: number > 0 = 2000, step_size_down: number > 0 = nil, " ..
+  "mode: 'triangular'|'triangular2'|'exp_range' = 'triangular', " ..
+  "gamma: number = 1, scale_fn: function = nil, scale_mode: 'cycle'|'iterations' = 'cycle', " ..
   'cycle_momentum: bool = true, base_momentum: number|numbers = 0.8, max_momentum: number|numbers = 0.9, ' ..
   'last_epoch: int >= -1 = -1)',
   'From base_lr to max_lr in step_size_up steps, back in step_size_down, again and again (Smith 2017); momentum (or ' ..
@@ -134,7 +135,7 @@ made.OneCycleLR = scheduler.define('OneCycleLR(optimizer, max_lr: number|numbers
   'max_momentum: number|numbers = 0.95, div_factor: number > 0 = 25, final_div_factor: number > 0 = 10000, ' ..
   'three_phase: bool = false, last_epoch: int >= -1 = -1)',
   'One cycle in total_steps (or epochs * steps_per_epoch) steps: from max_lr / div_factor to max_lr in the share ' ..
-  'pct_start, then down to the first rate over final_div_factor (Smith 2018; three_phase: by way of the first rate). ' ..
-  'Momentum (or the first beta) runs against it.', once)
+  'pct_start, then down to the first rate over final_div_factor (Smith 2018); three_phase: by way of the first ' ..
+  'rate. Momentum (or the first beta) runs against it.', once)
 
 return made

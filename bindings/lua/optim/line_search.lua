@@ -22,7 +22,8 @@ local c1, c2 = 1e-4, 0.9
 local function bracket(evaluate, start, t, most)
   local before, point, n = start, evaluate(t), 0
   while n < most do
-    if point.f > start.f + c1 * point.t * start.slope or (n > 1 and point.f >= before.f) then return {before, point}, n end
+    local too_high = point.f > start.f + c1 * point.t * start.slope or (n > 1 and point.f >= before.f)
+    if too_high then return {before, point}, n end
     if abs(point.slope) <= -c2 * start.slope then return {point}, n, true end
     if point.slope >= 0 then return {before, point}, n end
     local least, far = point.t + 0.01 * (point.t - before.t), point.t * 10

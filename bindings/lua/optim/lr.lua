@@ -128,8 +128,8 @@ function restarts:step(epoch)
   end
   self:update(floor(epoch))
 end
-lr.CosineAnnealingWarmRestarts = define('CosineAnnealingWarmRestarts(optimizer, T_0: int >= 1, T_mult: int >= 1 = 1, ' ..
-  'eta_min: number = 0, last_epoch: int >= -1 = -1)',
+lr.CosineAnnealingWarmRestarts = define('CosineAnnealingWarmRestarts(optimizer, T_0: int >= 1, ' ..
+  'T_mult: int >= 1 = 1, eta_min: number = 0, last_epoch: int >= -1 = -1)',
   'Half a cosine from the rates to eta_min in T_0 steps, then again from the start, each time T_mult times as long ' ..
   '(SGDR, Loshchilov 2017). sched:step(epoch + batch / batches) may be a fraction.', restarts)
 
@@ -159,11 +159,14 @@ local function factor(self, i)
   return value
 end
 
-lr.LambdaLR = define('LambdaLR(optimizer, lr_lambda: function|table, last_epoch: int >= -1 = -1)',
+lr.LambdaLR = define('LambdaLR(optimizer, lr_lambda: function|list, last_epoch: int >= -1 = -1)',
   'The first rates times lr_lambda(steps done), a function or a list of one for each group; functions are not saved.',
-  {start = start_lambdas, unsaved = {lr_lambda = true}, rate = function(self, _, base, i) return base * factor(self, i) end})
+  {
+    start = start_lambdas, unsaved = {lr_lambda = true},
+    rate = function(self, _, base, i) return base * factor(self, i) end,
+  })
 
-lr.MultiplicativeLR = define('MultiplicativeLR(optimizer, lr_lambda: function|table, last_epoch: int >= -1 = -1)',
+lr.MultiplicativeLR = define('MultiplicativeLR(optimizer, lr_lambda: function|list, last_epoch: int >= -1 = -1)',
   'The rates times lr_lambda(steps done) at every step, a function or a list of one for each group; functions are ' ..
   'not saved.', {
     start = start_lambdas, unsaved = {lr_lambda = true},
@@ -305,11 +308,11 @@ function plateau:step(metric)
   self._last_lr = rates(self)
 end
 lr.ReduceLROnPlateau = define("ReduceLROnPlateau(optimizer, mode: 'min'|'max' = 'min', factor: number >= 0 = 0.1, " ..
-  "patience: int >= 0 = 10, threshold: number = 0.0001, threshold_mode: 'rel'|'abs' = 'rel', cooldown: int >= 0 = 0, " ..
-  'min_lr: number|numbers = 0, eps: number = 1e-8)',
+  "patience: int >= 0 = 10, threshold: number = 0.0001, threshold_mode: 'rel'|'abs' = 'rel', " ..
+  'cooldown: int >= 0 = 0, min_lr: number|numbers = 0, eps: number = 1e-8)',
   'The rates times factor after more than patience steps without a better metric, sched:step(metric): better by the ' ..
-  'share (rel) or the amount (abs) threshold. Then cooldown steps that do not count; min_lr is the least rate, or one ' ..
-  'for each group; changes below eps are left out.', plateau)
+  'share (rel) or the amount (abs) threshold. Then cooldown steps that do not count; min_lr is the least rate, or ' ..
+  'one for each group; changes below eps are left out.', plateau)
 
 for name, made in pairs(require 'mtorch.optim.cyclic') do lr[name] = made end
 lr.find = require 'mtorch.optim.lr_find'

@@ -34,8 +34,8 @@ local function steepest(smooth, rates)
   return at
 end
 
-return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, to: number > 0 = 10, n: int >= 3 = 100, ' ..
-  'beta: number >= 0 < 1 = 0.9)',
+return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, to: number > 0 = 10, ' ..
+  'n: int >= 3 = 100, beta: number >= 0 < 1 = 0.9)',
   'A range test of rates (Smith 2017): runs step(), a whole training step that returns its loss, n times with rates ' ..
   'that grow evenly in logarithm; ends early where the loss is four times its least or not finite. Returns the list ' ..
   'of rates, that of losses, and the rate where the running mean (with beta) of the loss falls fastest, or nil. ' ..
@@ -50,7 +50,9 @@ return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, t
         for _, group in ipairs(opt.param_groups) do group.lr = rate end
         local loss = step()
         if mt.is_tensor(loss) then loss = loss:item() end
-        if type(loss) ~= 'number' then core.fail('find: step must return its loss, it returned %s', core.describe(loss)) end
+        if type(loss) ~= 'number' then
+          core.fail('find: step must return its loss, it returned %s', core.describe(loss))
+        end
         mean = beta * mean + (1 - beta) * loss
         rates[i], losses[i], smooth[i] = rate, loss, mean / (1 - beta ^ i)
         least = math.min(least, smooth[i])

@@ -188,7 +188,8 @@ local function index_of(kind, options)
     end
     table.sort(names)
     local close = core.nearest(names, tostring(key))
-    core.fail("%s has no '%s'%s", kind.name, tostring(key), close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+    core.fail("%s has no '%s'%s", kind.name, tostring(key),
+      close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
   end
 end
 
@@ -222,8 +223,8 @@ function scheduler.begin(self, last_epoch)
   if self.start then self:start() end
   for i, group in ipairs(groups) do
     if last_epoch >= 0 and rawget(group, 'initial_lr') == nil then
-      core.fail('%s: last_epoch is %d, but param_groups[%d] has no initial_lr; load the state of the optimizer, or of ' ..
-        'a scheduler', self.name, last_epoch, i)
+      core.fail('%s: last_epoch is %d, but param_groups[%d] has no initial_lr; load the state of the optimizer ' ..
+        'first', self.name, last_epoch, i)
     end
     base_lrs[i] = initial_rate(group)
   end

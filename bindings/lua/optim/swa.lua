@@ -87,14 +87,17 @@ swa.update_bn = core.declare('update_bn(loader, model: table, device: device = n
     if not class.is_module(model) then core.fail('update_bn: a module is needed, got %s', core.describe(model)) end
     local norms, was_training = {}, model.training
     for _, inner in ipairs(model:modules()) do
-      if inner.reset_running_stats and inner.running_mean then norms[#norms + 1] = {inner, inner.momentum} end
+      local mean, var, count = inner.running_mean, inner.running_var, inner.num_batches_tracked
+      if mean and var and count then
+        norms[#norms + 1] = {inner, inner.momentum}
+        mean:zero_()
+        var:fill_(1)
+        count:zero_()
+        inner.momentum = false -- the mean over all batches
+      end
     end
     if #norms == 0 then return end
     model:train()
-    for _, norm in ipairs(norms) do
-      norm[1]:reset_running_stats()
-      norm[1].momentum = nil -- plain means
-    end
     local ok, message = pcall(mt.no_grad, function()
       for x in batches(loader) do
         if type(x) == 'table' then x = x[1] end

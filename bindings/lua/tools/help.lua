@@ -5,11 +5,11 @@ local mt = require 'mtorch'
 local topics = require 'mtorch.tools.topics'
 local util = require 'mtorch.core.util'
 local objects = require 'mtorch.tools.object_methods'
+local modules = require 'mtorch.tools.modules'
 
 local wrap = util.wrap
 
 local subjects = core.complete()
-local modules = {'nn', 'optim', 'data', 'linalg', 'plot', 'cuda'}
 
 local function field(object, key)
   local ok, value = pcall(function() return object[key] end)
@@ -22,9 +22,9 @@ local function find(name)
   local function add(shown, value)
     if value ~= nil then found[#found + 1] = {shown = shown, value = value} end
   end
-  local module, rest = name:match('^(%w+)%.(.+)$')
+  local module, rest = name:match('^([%w_.]+)%.([%w_]+)$')
   if module then
-    local inner = field(mt, module)
+    local inner = modules.at(module)
     add(name, type(inner) == 'table' and field(inner, rest) or nil)
     return found
   end
@@ -35,8 +35,8 @@ local function find(name)
     add('mt.' .. name, of_module)
     add('x:' .. name, method)
   end
-  for _, other in ipairs(modules) do
-    local inner = field(mt, other)
+  for _, other in ipairs(modules.names) do
+    local inner = modules.at(other)
     add(other .. '.' .. name, type(inner) == 'table' and field(inner, name) or nil)
   end
   return found
@@ -152,8 +152,8 @@ local function near(name)
   for key in pairs(mt) do names[#names + 1] = tostring(key) end
   for key in pairs(core.lazy) do names[#names + 1] = key end
   for key in pairs(topics.text) do names[#names + 1] = key end
-  for _, module in ipairs(modules) do
-    local inner = field(mt, module)
+  for _, module in ipairs(modules.names) do
+    local inner = modules.at(module)
     for _, key in ipairs(type(inner) == 'table' and core.names(inner) or {}) do names[#names + 1] = key end
   end
   for _, object in ipairs(objects) do
@@ -197,6 +197,7 @@ return core.declare('help(name=nil)', "How a function is called and what it does
     end
     if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
     local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^nn%.functional%.', ''):gsub('^F%.', '')
+    plain = plain:gsub('lr_scheduler%.', 'lr.'):gsub('swa_utils%.', 'swa.'):gsub('^lr%.', 'optim.lr.')
     plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
     local said = topics.text[plain] or topics.text[plain:lower()]
     if said then print(said) end

@@ -20,6 +20,16 @@ return {
       'opt.param_groups[1].lr = 0.01.'},
   },
   {
+    title = 'Methods of schedulers', call = 'sched:', class = 'Scheduler',
+    {'step(metric=nil)', 'One step, after opt:step(): sets the rates of the groups. ReduceLROnPlateau takes the ' ..
+      'metric; the others, if need be, the number of the step to go to, counted from 0.'},
+    {'get_last_lr()', 'The rates of the groups now, a list.'},
+    {'state_dict()', 'Where it stands, for load_state_dict; functions and the optimizer are not in it.'},
+    {'load_state_dict(state)', 'Goes on from what state_dict() of such a scheduler returned; the rates themselves ' ..
+      "are in the optimizer's state."},
+    {'last_epoch', 'A field: the number of the step, from 0.'},
+  },
+  {
     title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
     {'save_for_backward(..)', 'Keeps tensors for backward; a change in place of them before that is an error.'},
     {'saved_tensors()', 'What was saved, as several values, no list: local x, y = ctx:saved_tensors().'},

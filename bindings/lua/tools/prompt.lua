@@ -35,15 +35,15 @@ local function show(value, seen, depth, room)
   return '{' .. table.concat(parts, ', ') .. '}'
 end
 
-local modules = {'nn', 'optim', 'data', 'linalg', 'plot', 'cuda'}
+local modules = require 'mtorch.tools.modules'
 
 --- "mt.nn has BCELoss ..": the names in one of the library's tables, or nothing.
 local function contents(value)
   if value == mt then
-    return "mt has the modules " .. table.concat(modules, ' ') .. ' and the functions that mt.help() lists'
+    return "mt has the modules " .. table.concat(modules.names, ' ') .. ' and the functions that mt.help() lists'
   end
-  for _, name in ipairs(modules) do
-    if rawget(mt, name) == value then
+  for _, name in ipairs(modules.names) do
+    if modules.at(name, rawget) == value then
       return util.wrap(('mt.%s has %s'):format(name, table.concat(core.names(value), ' ')), '', 92)
     end
   end

@@ -143,6 +143,7 @@ topics.renamed = {
   requires_grad = 'a field: x.requires_grad; x:requires_grad_() sets it, or {requires_grad=true}',
   is_leaf = 'a field: x.is_leaf', grad_fn = "print(x) ends in 'from <operation>'; x.requires_grad, x.is_leaf",
   T = 'a field: x.T, as x:t()', mT = 'a field: x.mT, as x:transpose(-2, -1)',
+  lr_scheduler = "mt.optim.lr, mt.help('optim.lr')",
   autograd = "see mt.help('gradients')", slicing = "see mt.help('indexing')",
   ['in-place'] = "a last underscore: x:add_(y), x:zero_(); see mt.help('operators')",
   print = 'print(x) or tostring(x); mt.set_printoptions. print(net) counts children from 1, state_dict from 0',
@@ -171,9 +172,6 @@ local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses 
 local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDataset(x, y) makes one of tensors'
 topics.absent = {
   Dataset = dataset,
-  lr_scheduler = 'set opt.param_groups[1].lr between steps: group.lr = group.lr * 0.5 every so many epochs',
-  StepLR = 'if epoch % 10 == 0 then group.lr = group.lr * 0.5 end, with group = opt.param_groups[1]',
-  CosineAnnealingLR = 'group.lr = lr * (1 + math.cos(math.pi * epoch / epochs)) / 2, with group = opt.param_groups[1]',
   clip_grad_norm_ = 'sum the squares of p.grad over net:parameters(), then p.grad:mul_(limit / norm) for each where ' ..
     'norm > limit',
   clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',

@@ -1,0 +1,19 @@
+-- modules.lua -- the library's tables of functions, by their names behind mt: for help, the prompt and the reference
+local mt = require 'mtorch'
+
+local modules = {names = {'linalg', 'nn', 'optim', 'optim.lr', 'optim.swa', 'data', 'plot', 'cuda'}}
+
+--- The table of a name, or nil: modules.at('optim.lr'); `get` is how a field is asked for.
+function modules.at(name, get)
+  local value = mt
+  for word in name:gmatch('[^.]+') do
+    if type(value) ~= 'table' then return nil end
+    local from = value
+    local ok, field = pcall(get or function(of, key) return of[key] end, from, word)
+    if not ok then return nil end
+    value = field
+  end
+  return value
+end
+
+return modules
