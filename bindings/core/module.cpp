@@ -418,10 +418,10 @@ int load_embedded(lua_State* L) {
 }
 
 // Finds mtorch.a.b in FOLDER/a/b.lua or FOLDER/a/b/init.lua, before the embedded modules.
-constexpr char kFromFolder[] = R"lua(local folder = ...
-table.insert(package.loaders, 1, function(name)
+constexpr char kFromFolder[] = R"lua(local folder, preloaded = ..., package.loaders[1]
+package.loaders[1] = function(name)
   local path = name:match('^mtorch%.(.+)$')
-  if not path then return end
+  if not path then return preloaded(name) end
   for _, tail in ipairs{'.lua', '/init.lua'} do
     local inner = path:gsub('%.', '/') .. tail
     local file = io.open(folder .. '/' .. inner, 'rb')
@@ -431,7 +431,8 @@ table.insert(package.loaders, 1, function(name)
       return assert(loadstring(text, '@mtorch/' .. inner))
     end
   end
-end))lua";
+  return preloaded(name)
+end)lua";
 
 /// Embedded modules are found by `require`; those in the folder MTORCH_LUA (bindings/lua of a
 /// checkout) come before them, so that a change of the Lua library needs no build.

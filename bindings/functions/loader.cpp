@@ -3,6 +3,7 @@
 
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
+#include "bindings/functions/workers.h"
 #include "engine/ops/generator_of_thread.h"
 
 namespace mt::lua {
@@ -87,6 +88,7 @@ const Entry kParts[] = {
      }},
     {"seed(source, ..)", "Starts the source for an item; returns a seed for math.random.",
      [](Args& a) {
+       check_wanted();
        const uint64_t key = key_of(a, 2);
        Held<ItemRandom>::at(a, 1).stream.manual_seed(key);
        return a.push(double(key >> 11));
@@ -99,6 +101,7 @@ void push_loader(lua_State* L) {
   lua_newtable(L);
   add(L, kParts);
   for (const Entry& e : kParts) e.internal = true;
+  add_workers(L);
 }
 
 }  // namespace mt::lua

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "bindings/core/lua.h"
+#include "bindings/core/states.h"
 #include "bindings/open.h"
 #include "bindings/program/program.h"
 #include "kernels/cpu/parallel.h"
@@ -209,7 +210,7 @@ void adjust_library(lua_State* L) {
   lua_call(L, 1, 0);
   lua_getglobal(L, "string");
   lua_getfield(L, -1, "gsub");
-  plain_gsub = lua_tocfunction(L, -1);
+  if (!plain_gsub) plain_gsub = lua_tocfunction(L, -1);
   lua_pop(L, 1);
   lua_pushcfunction(L, gsub);
   if (plain_gsub) lua_setfield(L, -2, "gsub");
@@ -476,6 +477,7 @@ int main(int argc, char** argv) {
   open_lua(L);
   lua_settop(L, 0);
   adjust_library(L);
+  lua::prepare_state = adjust_library;
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);

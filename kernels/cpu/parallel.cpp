@@ -1,6 +1,7 @@
 // parallel.cpp -- the pool: how pieces are claimed, how workers and callers wait
 #include "kernels/cpu/parallel.h"
 
+#include "kernels/cpu/one_thread.h"
 #include "kernels/cpu/work.h"
 
 #include <linux/futex.h>
@@ -286,6 +287,7 @@ int cpu_threads() {
 }
 void set_cpu_threads(int n) { pool.wanted = std::clamp(n, 1, most_cpu_threads()); }
 int worker_number() { return number; }
+void stay_on_one_thread() { inside = true; }
 Work work_so_far() {
   int64_t all = 0;
   for (const Elements& e : elements) all += e.n;

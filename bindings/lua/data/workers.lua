@@ -1,4 +1,52 @@
--- workers.lua -- threads that make batches ahead, each with a Lua state of its own
+-- workers.lua -- batches made ahead by threads, each with a Lua state of its own
 local core = require 'mtorch.core'
+local parts = core.loader()
+local copy = require 'mtorch.data.copy'
 
-return {fetcher = function() core.fail 'DataLoader: workers are not there yet' end}
+-- Loaders that were dropped keep their threads until the collector finds them.
+local teams = setmetatable({}, {__mode = 'k'})
+local most_teams = 8
+
+local function start(n)
+  local living = 0
+  for _ in pairs(teams) do living = living + 1 end
+  if living >= most_teams then collectgarbage() end
+  local team = parts.start(n)
+  teams[team] = true
+  return team
+end
+
+local function packed(loader)
+  local ok, result = pcall(copy.pack, {set = loader.dataset, ['collate function'] = loader.collate})
+  if not ok then core.fail(result) end
+  return result
+end
+
+--- A function that gives batch k of an iteration, and keeps `prefetch` more for each worker under way. A loader's
+--- workers serve one iteration at a time: what another asked for is given up.
+local function fetcher(loader, iteration, job)
+  local setup, tickets, posted = packed(loader), {}, 0
+  local ahead = loader.workers * loader.prefetch
+  local function received(k, good, ...)
+    loader.served, tickets[k] = iteration, nil
+    if good then return ... end
+    local trouble = ...
+    if trouble:find 'interrupted!$' then error(trouble, 0) end
+    core.fail(trouble)
+  end
+  return function(k)
+    if not loader.team or not parts.works(loader.team) then loader.team, loader.served = start(loader.workers), nil end
+    if loader.served ~= iteration then
+      parts.set_up(setup, loader.team)
+      parts.give_up(loader.team)
+      tickets, posted = {}, k - 1
+    end
+    for i = posted + 1, math.min(iteration.n, k - 1 + ahead) do
+      tickets[i], posted = parts.post(job(i), loader.team), i
+    end
+    loader.served = nil -- so that all is asked for again where waiting is interrupted
+    return received(k, parts.take(loader.team, tickets[k]))
+  end
+end
+
+return {fetcher = fetcher}

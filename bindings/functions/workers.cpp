@@ -1,0 +1,280 @@
+// workers.cpp -- the threads of a DataLoader: each runs data/worker.lua in a Lua state of its own
+#include "bindings/functions/workers.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+
+#include "bindings/core/held.h"
+#include "bindings/core/parcel.h"
+#include "bindings/core/states.h"
+#include "bindings/functions/functions.h"
+#include "bindings/open.h"
+#include "engine/autograd/graph.h"
+#include "engine/core/thread.h"
+#include "kernels/cpu/one_thread.h"
+
+namespace mt::lua {
+
+void (*prepare_state)(lua_State* L) = nullptr;
+
+namespace {
+
+/// Ctrl-C wakes nobody: who waits looks for it this often.
+constexpr auto kPoll = std::chrono::milliseconds(20);
+/// How long the end of a loader waits for an item that is under way; then its thread is left alone.
+constexpr auto kPatience = std::chrono::seconds(2);
+
+struct Result {
+  bool good;
+  Parcel values;  // the batch, or a sentence
+};
+
+/// What the loader's thread and its workers share. Batches are known by tickets, which count up.
+struct Team {
+  std::mutex guard;
+  std::condition_variable to_do, done;
+  std::deque<std::pair<int64_t, Parcel>> jobs;
+  std::unordered_map<int64_t, Result> results;
+  std::shared_ptr<const Parcel> setup;  // the set and the collate function
+  int64_t next = 1;                     // the next ticket
+  std::atomic<int64_t> oldest{1};       // tickets before were given up
+  int alive = 0;
+  std::string death;  // why a worker ended that was not asked to
+  std::atomic<bool> stopping{false};
+
+  /// Nobody waits for what was asked before. With the guard.
+  void give_up() {
+    jobs.clear();
+    results.clear();
+    oldest = next;
+  }
+};
+
+struct Worker {
+  std::shared_ptr<Team> team;
+  std::shared_ptr<const Parcel> setup;  // the last that it was given
+  int64_t ticket = 0;                   // of the job under way, or 0
+};
+thread_local Worker* of_thread = nullptr;
+
+Worker& worker() {
+  if (!of_thread) fail("this is not a worker of a DataLoader");
+  return *of_thread;
+}
+
+// ---- a worker's thread --------------------------------------------------------------------------
+
+int open_and_work(lua_State* L) {
+  luaL_openlibs(L);
+  open_lua(L);
+  lua_settop(L, 0);
+  if (prepare_state) prepare_state(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtorch.data.worker");
+  lua_call(L, 1, 1);
+  lua_call(L, 0, 0);
+  return 0;
+}
+
+/// Works until the team stops; tells it why, where it ends for another reason.
+void work(std::shared_ptr<Team> team) {
+  stay_on_one_thread();
+  Worker self{team, nullptr};
+  of_thread = &self;
+  std::string reason = "Lua has no memory";
+  lua_State* const L = luaL_newstate();
+  if (L) {
+    if (lua_cpcall(L, open_and_work, nullptr) == 0) reason = "it returned";
+    else if (const char* message = lua_tostring(L, -1)) reason = message;
+    else reason = "it raised an error that is no string";
+  }
+  {
+    std::lock_guard lock(team->guard);
+    --team->alive;
+    if (!team->stopping) team->death = reason;
+  }
+  team->done.notify_all();
+  self = {};
+  if (L) lua_close(L);
+  of_thread = nullptr;
+}
+
+/// wait(): the next job's ticket, the job, and the set if it is another than before; nothing at the end.
+int wait(Args& a) {
+  Worker& me = worker();
+  Team& team = *me.team;
+  Parcel job;
+  std::shared_ptr<const Parcel> setup;
+  {
+    std::unique_lock lock(team.guard);
+    me.ticket = 0;
+    team.to_do.wait(lock, [&] { return team.stopping || !team.jobs.empty(); });
+    if (team.stopping) return 0;
+    me.ticket = team.jobs.front().first;
+    job = std::move(team.jobs.front().second);
+    team.jobs.pop_front();
+    setup = team.setup;
+  }
+  lua_pushnumber(a.L, double(me.ticket));
+  job.push(a.L);
+  if (setup == me.setup) return 2;
+  me.setup = setup;
+  return 2 + setup->push(a.L);
+}
+
+/// give(values, n, ticket, good): a batch, or a sentence. A table is never the last argument here: it
+/// would be one of options.
+int give(Args& a) {
+  Team& team = *worker().team;
+  const int n = int(a.integer(2));
+  const int64_t ticket = a.integer(3);
+  luaL_checkstack(a.L, n, "values for another thread");
+  for (int i = 1; i <= n; ++i) lua_rawgeti(a.L, 1, i);
+  Result result{a.boolean(4), Parcel(a.L, 5, 4 + n)};
+  {
+    std::lock_guard lock(team.guard);
+    if (ticket >= team.oldest) team.results.insert_or_assign(ticket, std::move(result));
+  }
+  team.done.notify_all();
+  return 0;
+}
+
+// ---- the loader's side --------------------------------------------------------------------------
+
+/// A team, which ends with it.
+struct Workers {
+  static constexpr char kShown[] = "the workers of a DataLoader";
+  std::shared_ptr<Team> team = std::make_shared<Team>();
+  std::vector<std::thread> threads;
+
+  explicit Workers(int n) {
+    sigset_t blocked, before;  // Ctrl-C and timers are the program's; faults stay where they are
+    sigfillset(&blocked);
+    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+      sigdelset(&blocked, fault);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    std::string trouble;
+    for (int i = 0; i < n && trouble.empty(); ++i) try {
+        team->alive = i + 1;
+        threads.emplace_back(inheriting([team = team] { work(team); }));
+      } catch (const std::system_error& e) {
+        team->alive = i;
+        trouble = e.what();
+      }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (trouble.empty()) return;
+    stop();
+    fail("DataLoader: worker {} of {} cannot be started: {}", threads.size() + 1, n, trouble);
+  }
+  ~Workers() { stop(); }
+
+  void stop() {
+    std::unique_lock lock(team->guard);
+    team->stopping = true;
+    team->give_up();
+    team->to_do.notify_all();
+    const bool ended = team->done.wait_for(lock, kPatience, [&] { return team->alive == 0; });
+    lock.unlock();
+    for (std::thread& t : threads)
+      if (t.joinable()) ended ? t.join() : t.detach();
+    threads.clear();
+  }
+};
+
+/// set_up(values, team): what the jobs to come are about. Where it is other than before, jobs are given up.
+int set_up(Args& a) {
+  Team& team = *Held<Workers>::at(a, 2).team;
+  auto setup = std::make_shared<const Parcel>(a.L, 1, 1);
+  std::lock_guard lock(team.guard);
+  if (team.setup && team.setup->same(*setup)) return 0;
+  team.setup = std::move(setup);
+  team.give_up();
+  return 0;
+}
+
+int post(Args& a) {
+  Team& team = *Held<Workers>::at(a, 2).team;
+  Parcel job(a.L, 1, 1);
+  std::unique_lock lock(team.guard);
+  const int64_t ticket = team.next++;
+  team.jobs.emplace_back(ticket, std::move(job));
+  lock.unlock();
+  team.to_do.notify_one();
+  return a.push(double(ticket));
+}
+
+/// take(team, ticket): waits; true and the batch, or false and a sentence.
+int take(Args& a) {
+  Team& team = *Held<Workers>::at(a, 1).team;
+  const int64_t ticket = a.integer(2);
+  std::unique_lock lock(team.guard);
+  auto found = team.results.end();
+  const auto ready = [&] {
+    found = team.results.find(ticket);
+    return found != team.results.end() || !team.death.empty();
+  };
+  while (!team.done.wait_for(lock, kPoll, ready)) check_interrupt();
+  if (found == team.results.end())
+    return lua_pushboolean(a.L, false), 1 + a.push("a worker ended: " + team.death);
+  const Result result = std::move(found->second);
+  team.results.erase(found);
+  lock.unlock();
+  lua_pushboolean(a.L, result.good);
+  return 1 + result.values.push(a.L);
+}
+
+const Entry kWorkers[] = {
+    {"start(n)", "Starts n workers.",
+     [](Args& a) {
+       Held<Workers>::push(a.L, std::make_unique<Workers>(int(a.integer(1))));
+       return 1;
+     }},
+    {"set_up(values, team)", "What the jobs to come are about.", set_up},
+    {"post(job, team)", "Asks for a batch; returns its ticket.", post},
+    {"take(team, ticket)", "Waits for a batch.", take},
+    {"give_up(team)", "Nobody waits for what was asked before.",
+     [](Args& a) {
+       Team& team = *Held<Workers>::at(a, 1).team;
+       std::lock_guard lock(team.guard);
+       team.give_up();
+       return 0;
+     }},
+    {"works(team)", "Whether no worker has ended.",
+     [](Args& a) {
+       Team& team = *Held<Workers>::at(a, 1).team;
+       std::lock_guard lock(team.guard);
+       return a.push(team.death.empty());
+     }},
+    {"load_function(code)", "A function of bytecode that another state of this program made.",
+     [](Args& a) {
+       worker();  // elsewhere it may be anybody's, and LuaJIT does not check bytecode
+       const std::string_view code = a.characters(1);
+       if (luaL_loadbufferx(a.L, code.data(), code.size(), "=worker", "b") != 0)
+         fail("{}", lua_tostring(a.L, -1));
+       return 1;
+     }},
+    {"wait()", "A worker's next job.", wait},
+    {"give(values, n, ticket, good)", "A worker's result.", give},
+};
+
+}  // namespace
+
+void check_wanted() {
+  if (!of_thread) return;
+  const Team& team = *of_thread->team;
+  if (team.stopping || of_thread->ticket < team.oldest)
+    fail("nobody waits for this batch any more");
+}
+
+void add_workers(lua_State* L) {
+  add(L, kWorkers);
+  for (const Entry& e : kWorkers) e.internal = true;
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,247 @@
+-- copy.lua -- copies of Lua values for another Lua state: functions with their upvalues, tables, tensors
+--
+-- `pack` makes of a value what goes between threads (numbers, strings, booleans, tensors, plain tables), `unpack`
+-- the value in the other state. What is no table there is itself; a table is a node:
+--   {kind = 'plain', value = t}                      a table of such values
+--   {kind = 'table', keys =, values =, meta =}       any other
+--   {kind = 'function', code =, cells = {{value =}, ..}, env =}  bytecode and upvalues; a cell may be shared
+--   {kind = 'named', module =, path = {..}}          what the other state has under that name
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local jit_util = require 'jit.util'
+
+local copy = {}
+
+-- ---- names ---------------------------------------------------------------------------------------
+
+local standard = {}
+for name in ([[_G _VERSION assert bit collectgarbage coroutine debug dofile error gcinfo getfenv getmetatable io ipairs
+  jit load loadfile loadstring math module newproxy next os package pairs pcall print rawequal rawget rawset require
+  select setfenv setmetatable string table tonumber tostring type unpack xpcall]]):gmatch '%S+' do
+  standard[name] = true
+end
+
+--- The names of modules, of what is in those of Lua and of ours, and of methods of tensors.
+local function known_names()
+  local known = {}
+  local function note(value, module, ...)
+    local kind = type(value)
+    local named = kind == 'function' or kind == 'table' or kind == 'userdata' and not mt.is_tensor(value)
+    if named and not known[value] then
+      known[value] = {kind = 'named', module = module, path = {...}}
+    end
+  end
+  for name, module in pairs(package.loaded) do note(module, name) end
+  for name, module in pairs(package.loaded) do
+    local ours = type(name) == 'string' and (standard[name] or name == 'ffi' or name:find '^mtorch')
+    if ours and type(module) == 'table' then
+      for key, value in next, module do
+        if type(key) == 'string' and (name ~= '_G' or standard[key]) then note(value, name, key) end
+      end
+    end
+  end
+  for name, method in next, core.methods do note(method, 'mtorch.core', 'methods', name) end
+  return known
+end
+
+-- ---- packing -------------------------------------------------------------------------------------
+
+local Packer = {}
+Packer.__index = Packer
+
+--- Whether a table is made of nothing but scalars, tensors and such tables.
+function Packer:is_plain(t)
+  local answer = self.plain[t]
+  if answer ~= nil then return answer end
+  if debug.getmetatable(t) or self.known[t] then
+    self.plain[t] = false
+    return false
+  end
+  self.plain[t] = true -- of a table that holds itself
+  for key, value in next, t do
+    for _, part in ipairs{key, value} do
+      local kind = type(part)
+      local fine = kind == 'number' or kind == 'string' or kind == 'boolean' or
+        kind == 'table' and self:is_plain(part) or kind == 'userdata' and mt.is_tensor(part)
+      if not fine then
+        self.plain[t] = false
+        return false
+      end
+    end
+  end
+  return true
+end
+
+local shown = {thread = 'a coroutine', cdata = 'FFI data', module = 'a module; use its state_dict() or its tensors'}
+local function refuse(path, value, kind)
+  local what = shown[kind] or core.describe(value)
+  if tostring(value):find '^Generator' then
+    what = 'a generator; in workers mt.rand and its kin depend on seed, epoch and item alone'
+  end
+  error(('DataLoader: a worker cannot have a copy of %s: it is %s'):format(path, what), 0)
+end
+
+function Packer:table(node, t, path)
+  if rawget(t, '__fields') and rawget(t, '__held') then refuse(path, t, 'module') end
+  if self:is_plain(t) then
+    node.kind, node.value = 'plain', t
+    return
+  end
+  node.kind, node.keys, node.values = 'table', {}, {}
+  local n = 0
+  for key, value in next, t do
+    n = n + 1
+    local inner = path .. (type(key) == 'string' and '.' .. key or ('[%s]'):format(tostring(key)))
+    node.keys[n], node.values[n] = self:value(key, 'a key of ' .. path), self:value(value, inner)
+  end
+  local meta = debug.getmetatable(t)
+  if meta then node.meta = self:value(meta, ('the metatable of %s'):format(path)) end
+end
+
+--- into[key] = value, until what it is part of turns out not to be copied.
+function Packer:note(into, key, value)
+  into[key] = value
+  self.log[#self.log + 1] = {into, key}
+end
+
+--- The globals of the program that a function's constants name, and those of the functions in it.
+function Packer:globals_of(f)
+  local i = -1
+  while true do
+    local constant = jit_util.funck(f, i)
+    if constant == nil then return end
+    if type(constant) == 'proto' then self:globals_of(constant)
+    elseif type(constant) == 'string' and not standard[constant] and rawget(_G, constant) ~= nil then
+      self:global(constant)
+    end
+    i = i - 1
+  end
+end
+
+--- A constant may be the name of a field only: what cannot be copied is an error where it is used.
+function Packer:global(name)
+  if self.globals[name] ~= nil or self.refused[name] then return end
+  self.refused[name] = 'it holds itself'
+  local log = self.log
+  self.log = {}
+  local ok, result = pcall(self.value, self, rawget(_G, name), ("the global '%s'"):format(name))
+  if ok then
+    self.globals[name], self.refused[name] = result, nil
+  else
+    for _, noted in ipairs(self.log) do noted[1][noted[2]] = nil end
+    self.refused[name] = result
+  end
+  self.log = log
+end
+
+function Packer:call(node, f, path) -- the node of a function
+  local info = debug.getinfo(f, 'S')
+  if info.what == 'C' then
+    error(('DataLoader: a worker cannot have a copy of %s: it is a C function that no module names'):format(path), 0)
+  end
+  node.kind, node.code, node.cells = 'function', string.dump(f), {}
+  local place = ('the function at %s:%d'):format(info.short_src, info.linedefined)
+  local i = 1
+  while true do
+    local name, value = debug.getupvalue(f, i)
+    if not name then break end
+    local id = debug.upvalueid(f, i)
+    local cell = self.cells[id]
+    if not cell then
+      cell = {}
+      self:note(self.cells, id, cell)
+      cell.value = self:value(value, ("upvalue '%s' of %s"):format(name, place))
+    end
+    node.cells[i] = cell
+    i = i + 1
+  end
+  local env = getfenv(f)
+  if env ~= _G then node.env = self:value(env, 'the environment of ' .. place) else self:globals_of(f) end
+end
+
+function Packer:value(value, path)
+  local kind = type(value)
+  if kind == 'nil' or kind == 'number' or kind == 'string' or kind == 'boolean' then return value end
+  if mt.is_tensor(value) then return value end
+  local node = self.known[value] or self.nodes[value]
+  if node then return node end
+  if kind ~= 'table' and kind ~= 'function' then refuse(path, value, kind) end
+  node = {}
+  self:note(self.nodes, value, node)
+  if kind == 'table' then self:table(node, value, path) else self:call(node, value, path) end
+  return node
+end
+
+--- What goes to another state for these values, a table by name.
+function copy.pack(values)
+  local self = setmetatable({known = known_names(), nodes = {}, plain = {}, cells = {}, globals = {}, refused = {},
+    log = {}}, Packer)
+  local packed = {values = {}, globals = self.globals, refused = self.refused, path = package.path,
+    cpath = package.cpath}
+  for name, value in pairs(values) do packed.values[name] = self:value(value, 'the ' .. name) end
+  return packed
+end
+
+-- ---- unpacking -----------------------------------------------------------------------------------
+
+local Unpacker = {}
+Unpacker.__index = Unpacker
+
+function Unpacker.named(_, node)
+  local value = require(node.module)
+  for _, key in ipairs(node.path) do value = value[key] end
+  return value
+end
+
+function Unpacker.plain(_, node) return node.value end
+
+function Unpacker:table(node)
+  local t = {}
+  self.done[node] = t
+  for k, key in ipairs(node.keys) do rawset(t, self:value(key), self:value(node.values[k])) end
+  if node.meta ~= nil then debug.setmetatable(t, self:value(node.meta)) end
+  return t
+end
+
+Unpacker['function'] = function(self, node)
+  local f = assert(self.load(node.code))
+  self.done[node] = f
+  for i, cell in ipairs(node.cells) do
+    local owner = self.owners[cell]
+    if owner then debug.upvaluejoin(f, i, owner[1], owner[2])
+    else
+      self.owners[cell] = {f, i}
+      debug.setupvalue(f, i, self:value(cell.value))
+    end
+  end
+  if node.env ~= nil then setfenv(f, self:value(node.env)) end
+  return f
+end
+
+function Unpacker:value(node)
+  if type(node) ~= 'table' then return node end
+  local value = self.done[node]
+  if value == nil then
+    value = self[node.kind](self, node)
+    self.done[node] = value
+  end
+  return value
+end
+
+--- A function that gives the values of what `pack` made. `load` is Lua's own, which takes bytecode.
+function copy.unpacker(load)
+  return function(packed)
+    package.path, package.cpath = packed.path, packed.cpath
+    local self = setmetatable({done = {}, owners = {}, load = load}, Unpacker)
+    for name, node in pairs(packed.globals) do rawset(_G, name, self:value(node)) end
+    local refused = packed.refused
+    setmetatable(_G, {__index = function(_, name)
+      if refused[name] then error(refused[name], 2) end
+    end})
+    local values = {}
+    for name, node in pairs(packed.values) do values[name] = self:value(node) end
+    return values
+  end
+end
+
+return copy

@@ -1,0 +1,34 @@
+-- worker.lua -- what runs in the Lua state of a loader's worker: jobs in, batches out
+local core = require 'mtorch.core'
+local parts = core.loader()
+local copy = require 'mtorch.data.copy'
+local maker = require 'mtorch.data.batch'
+
+local unpacked = copy.unpacker(parts.load_function)
+
+-- The program is not a worker's to end.
+function os.exit(code) error(('a worker called os.exit(%s)'):format(code == nil and '' or tostring(code)), 2) end
+
+local function prepare(setup)
+  local values = unpacked(setup)
+  return maker(values.set, values['collate function'])
+end
+
+local function give(ticket, good, ...)
+  if not good then return parts.give({tostring((...))}, 1, ticket, false) end
+  local ok, trouble = pcall(parts.give, {...}, select('#', ...), ticket, true)
+  if not ok then parts.give({'DataLoader: of what collate returned ' .. tostring(trouble)}, 1, ticket, false) end
+end
+
+return function()
+  local make
+  while true do
+    local ticket, job, setup = parts.wait()
+    if not ticket then return end
+    if setup then
+      local ok, result = pcall(prepare, setup)
+      make = ok and result or function() error(result, 0) end
+    end
+    give(ticket, pcall(make, job))
+  end
+end
