@@ -1,9 +1,13 @@
 // files.cpp -- files of tensors for bindings/lua/data and bindings/lua/io
+#include <cmath>
+
 #include "bindings/functions/functions.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/io/npy.h"
 #include "engine/io/safetensors.h"
+#include "engine/io/torch_file.h"
+#include "engine/io/zip.h"
 
 namespace mt::lua {
 namespace {
@@ -47,7 +51,119 @@ std::string elements_key(const Tensor& x) {
                      x.is_contiguous() ? "" : to_string(x.strides()));
 }
 
+/// Whether a zip archive holds arrays of NumPy; one that is damaged is none.
+bool is_npz(const std::string& operation, const std::string& path) {
+  uint64_t size = 0;
+  File file = open_regular(operation.c_str(), path, size);
+  try {
+    const ZipReader zip(std::move(file), size);
+    return !zip.entries().empty() && zip.entries()[0].name.ends_with(".npy");
+  } catch (const Error&) { return false; }
+}
+
+std::string file_kind(const std::string& operation, const std::string& path) {
+  Bytes bytes(operation.c_str(), path);
+  char head[6] = {};
+  const std::string_view text(head, bytes.read(head, sizeof head));
+  return text.starts_with("PK")          ? "zip"
+         : text.starts_with("\x80")      ? "torch"
+         : text.starts_with("\x93NUMPY") ? "npy"
+                                         : "other";
+}
+
+/// Pushes the values of a file of torch.save; what is there twice is one table or tensor.
+class TorchPusher {
+ public:
+  TorchPusher(const Args& a, const TorchFile& file) : a_(a), L_(a.L), file_(file) {
+    lua_newtable(L_);
+    lua_newtable(L_);
+    known_ = lua_gettop(L_), roles_ = known_ - 1;
+  }
+  int roles() const { return roles_; }
+  void push(const Pickled& p) {
+    using Kind = Pickled::Kind;
+    switch (p.kind) {
+      case Kind::none: lua_pushnil(L_); break;
+      case Kind::boolean: lua_pushboolean(L_, p.integer() != 0); break;
+      case Kind::integer: lua_pushnumber(L_, double(p.integer())); break;
+      case Kind::number: lua_pushnumber(L_, p.number()); break;
+      case Kind::text: a_.push(p.text()); break;
+      case Kind::global: a_.push(torch_name(p)); break;
+      default: shared(p);
+    }
+  }
+
+ private:
+  void shared(const Pickled& p) {
+    const bool tensor = p.is(Pickled::Kind::other);
+    if (tensor && size_t(p.integer()) >= file_.tensors.size())
+      fail("load: the file holds a storage without a tensor");
+    // A parameter is another object than the tensor that it was made of.
+    const void* const key = tensor ? static_cast<const void*>(&file_.tensors[size_t(p.integer())])
+                                   : static_cast<const void*>(&p);
+    lua_pushlightuserdata(L_, const_cast<void*>(key));
+    lua_rawget(L_, known_);
+    if (!lua_isnil(L_, -1)) return;
+    lua_pop(L_, 1);
+    if (++depth_ > 1000) fail("load: lists and dictionaries are nested deeper than 1000");
+    luaL_checkstack(L_, 6, "load");
+    if (tensor) push_tensor(file_.tensors[size_t(p.integer())]);
+    else lua_newtable(L_);
+    lua_pushlightuserdata(L_, const_cast<void*>(key));
+    lua_pushvalue(L_, -2);
+    lua_rawset(L_, known_);
+    if (p.is(Pickled::Kind::dict)) entries(p.list());
+    else if (!tensor) items(p.list());
+    --depth_;
+  }
+  void push_tensor(const TorchTensor& t) {
+    if (t.requires_grad && is_float(t.tensor.dtype())) t.tensor.requires_grad_();
+    a_.push(t.tensor);
+    if (!t.is_parameter && !t.is_buffer) return;
+    lua_pushvalue(L_, -1);
+    a_.push(std::string(t.is_parameter ? "parameter" : "buffer"));
+    lua_rawset(L_, roles_);
+  }
+  void items(const PickledList& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      push(*list[i]);
+      lua_rawseti(L_, -2, int(i + 1));
+    }
+  }
+  void entries(const PickledList& list) {
+    for (size_t i = 0; i + 1 < list.size(); i += 2) {
+      push(*list[i]);
+      const int kind = lua_type(L_, -1);
+      if ((kind != LUA_TSTRING && kind != LUA_TNUMBER && kind != LUA_TBOOLEAN) ||
+          (kind == LUA_TNUMBER && std::isnan(lua_tonumber(L_, -1))))
+        fail("load: a dictionary has {} as a key; text, numbers and booleans can be read",
+             describe(L_, -1));
+      push(*list[i + 1]);
+      lua_rawset(L_, -3);
+    }
+  }
+  const Args& a_;
+  lua_State* const L_;
+  const TorchFile& file_;
+  int known_, roles_, depth_ = 0;
+};
+
+int read_torch_body(Args& a) {
+  const TorchFile file = read_torch(a.text(1).c_str(), a.text(2));
+  TorchPusher pusher(a, file);
+  pusher.push(*file.root);
+  lua_pushvalue(a.L, pusher.roles());
+  return 2;
+}
+
 const Entry kFiles[] = {
+    {"read_torch(operation, path)",
+     "The value of a file of torch.save, and a table from its parameters and buffers to 'parameter' or 'buffer'.",
+     read_torch_body},
+    {"file_kind(operation, path)",
+     "What a file begins as: 'torch', 'zip', 'npy' or 'other'; gzip is looked into.",
+     bind<file_kind>},
+    {"is_npz(operation, path)", "Whether a zip archive holds arrays of NumPy.", bind<is_npz>},
     {"elements_key(x)", "The same for tensors of the same elements in the same order.",
      bind<elements_key>},
     {"read_safetensors(operation, path)", "Tensors by name, and the metadata by name.",

@@ -1,4 +1,4 @@
--- save.lua -- mt.save and mt.load: tables of tensors and plain values, as safetensors files
+-- save.lua -- mt.save and mt.load: tables of tensors and plain values, as safetensors files; files of PyTorch
 --
 -- Tensors lie in the file under their paths, 'model.0.weight'. The metadata entry 'mtorch' is JSON,
 -- {"version": 1, "value": ..}: the saved table, where
@@ -225,8 +225,27 @@ local function load_safetensors(path)
   return (reader:value(whole.value))
 end
 
+--- A file of torch.save: its parameters and buffers are what they were.
+local function load_torch(path)
+  local value, roles = core.read_torch('load', path)
+  if next(roles) then
+    local class = require 'mtorch.nn.class'
+    for x, role in pairs(roles) do class.role[x] = role end
+  end
+  return value
+end
+
 save.load = core.declare('load(path: string)',
-  'What mt.save wrote, or a safetensors file of another program as a table by name.',
-  function(path) return load_safetensors(path) end)
+  'What mt.save wrote. A safetensors file of another program comes as a table by name, as npz does; a file of ' ..
+  "torch.save (.pt, .pth) as what was saved, if that was tensors, state dicts, lists, numbers and text: nothing is " ..
+  'executed, and a name of anything else is an error. Dictionaries and lists are tables, None is nil, keys and ' ..
+  'numbers stay as they are (from 0). Tensors are on the CPU.',
+  function(path)
+    local kind = core.file_kind('load', path)
+    if kind == 'npy' then core.fail("load: '%s' is one array of NumPy; use mt.data.npy(path)", path) end
+    if kind == 'other' then return (load_safetensors(path)) end
+    if kind == 'zip' and core.is_npz('load', path) then return (core.read_npz(path)) end
+    return (load_torch(path))
+  end)
 
 return save

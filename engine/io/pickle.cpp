@@ -1,0 +1,307 @@
+// pickle.cpp -- Python's pickles, read without executing anything: values, and calls of a few known functions
+#include "engine/io/pickle.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "engine/core/error.h"
+#include "engine/io/bytes.h"
+
+namespace mt {
+namespace {
+
+using Kind = Pickled::Kind;
+
+/// The machine of pickle.py: a stack of values with marks, and a memo. Opcodes are named as there.
+class Machine {
+ public:
+  Machine(const uint8_t* at, const uint8_t* end, PickledValues& values, PickleCalls& calls)
+      : at_(at),
+        end_(end),
+        values_(values),
+        calls_(calls) {}
+
+  const Pickled* run() {
+    for (uint64_t steps = 0;; ++steps) {
+      if (steps % 65536 == 0) check_interrupt();
+      const uint8_t op = byte();
+      if (op == '.') return pop();
+      if (!number(op) && !text(op) && !container(op) && !memo(op) && !object(op))
+        fail("its pickle has the instruction {:02x}, which is not known or not allowed", op);
+    }
+  }
+  const uint8_t* at() const { return at_; }
+
+ private:
+  // ---- bytes
+  uint8_t byte() { return *bytes(1); }
+  const uint8_t* bytes(uint64_t n) {
+    if (n > uint64_t(end_ - at_)) fail("its pickle ends too early");
+    at_ += n;
+    return at_ - n;
+  }
+  uint64_t little(int n) {
+    const uint8_t* p = bytes(uint64_t(n));
+    uint64_t v = 0;
+    for (int i = 0; i < n; ++i) v |= uint64_t(p[i]) << 8 * i;
+    return v;
+  }
+  std::string_view line() {
+    const void* end = std::memchr(at_, '\n', size_t(end_ - at_));
+    if (!end) fail("its pickle ends too early");
+    const uint8_t* const begin = bytes(uint64_t(static_cast<const uint8_t*>(end) - at_ + 1));
+    return {reinterpret_cast<const char*>(begin), size_t(at_ - begin - 1)};
+  }
+
+  // ---- the stack
+  void push(Pickled* value) { stack_.push_back(value); }
+  void push(Kind kind, decltype(Pickled::value) value = int64_t(0)) {
+    push(values_.add(kind, std::move(value)));
+  }
+  void need(size_t n) const {
+    if (stack_.size() < (marks_.empty() ? 0 : marks_.back()) + n)
+      fail("its pickle takes a value that is not there");
+  }
+  Pickled* pop() {
+    need(1);
+    Pickled* const value = stack_.back();
+    stack_.pop_back();
+    return value;
+  }
+  Pickled& top() {
+    need(1);
+    return *stack_.back();
+  }
+  /// The values above the last mark, which goes.
+  PickledList marked() {
+    if (marks_.empty()) fail("its pickle takes a mark that is not there");
+    const size_t from = marks_.back();
+    PickledList list(stack_.begin() + ptrdiff_t(from), stack_.end());
+    stack_.resize(from);
+    marks_.pop_back();
+    return list;
+  }
+  PickledList popped(size_t n) {
+    need(n);
+    PickledList list(stack_.end() - ptrdiff_t(n), stack_.end());
+    stack_.resize(stack_.size() - n);
+    return list;
+  }
+  void extend(Kind kind, const PickledList& more) {
+    Pickled& to = top();
+    if (!to.is(kind) || (kind == Kind::dict && more.size() % 2))
+      fail("its pickle adds to what is no {}", kind == Kind::dict ? "dictionary" : "list");
+    PickledList& list = std::get<PickledList>(to.value);
+    list.insert(list.end(), more.begin(), more.end());
+  }
+  const std::string& text_of(const Pickled* p) const {
+    if (!p->is(Kind::text)) fail("its pickle has another value where text must be");
+    return p->text();
+  }
+
+  // ---- opcodes, by what they make; false where op is none of them
+  void integer(int64_t x) { push(Kind::integer, x); }
+  void decimal(std::string_view digits) {
+    if (!digits.empty() && digits.back() == 'L') digits.remove_suffix(1);
+    int64_t x = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
+    if (error == std::errc::result_out_of_range) return real(digits);
+    if (error != std::errc() || end != digits.data() + digits.size())
+      fail("its pickle has '{}' for a number", printable(digits, 30));
+    integer(x);
+  }
+  void real(std::string_view digits) {
+    double x = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
+    if (error == std::errc::invalid_argument || end != digits.data() + digits.size())
+      fail("its pickle has '{}' for a number", printable(digits, 30));
+    push(Kind::number, x);
+  }
+  /// An integer of any length in two's complement, a number where it needs more than 64 bits.
+  void longer(uint64_t n) {
+    const uint8_t* p = bytes(n);
+    const bool negative = n > 0 && (p[n - 1] & 0x80);
+    if (n <= 8) {
+      uint64_t v = negative ? ~uint64_t(0) : 0;
+      for (uint64_t i = n; i-- > 0;) v = v << 8 | p[i];
+      return integer(int64_t(v));
+    }
+    double x = 0;
+    for (uint64_t i = n; i-- > 0;) x = x * 256 + (negative ? uint8_t(~p[i]) : p[i]);
+    push(Kind::number, negative ? -x - 1 : x);
+  }
+  bool number(uint8_t op) {
+    switch (op) {
+      case 'N': push(Kind::none); return true;
+      case 0x88: push(Kind::boolean, int64_t(1)); return true;       // NEWTRUE
+      case 0x89: push(Kind::boolean, int64_t(0)); return true;       // NEWFALSE
+      case 'J': integer(int32_t(uint32_t(little(4)))); return true;  // BININT
+      case 'K': integer(int64_t(little(1))); return true;            // BININT1
+      case 'M': integer(int64_t(little(2))); return true;            // BININT2
+      case 0x8a: longer(little(1)); return true;                     // LONG1
+      case 0x8b: longer(little(4)); return true;                     // LONG4
+      case 'L': decimal(line()); return true;
+      case 'F': real(line()); return true;
+      case 'I': {
+        const std::string_view digits = line();
+        if (digits == "00" || digits == "01") push(Kind::boolean, int64_t(digits[1] == '1'));
+        else decimal(digits);
+        return true;
+      }
+      case 'G': {  // BINFLOAT
+        const uint64_t bits = __builtin_bswap64(little(8));
+        double x;
+        std::memcpy(&x, &bits, sizeof x);
+        push(Kind::number, x);
+        return true;
+      }
+      default: return false;
+    }
+  }
+
+  void characters(uint64_t n) {
+    const uint8_t* p = bytes(n);
+    push(Kind::text, std::string(reinterpret_cast<const char*>(p), size_t(n)));
+  }
+  bool text(uint8_t op) {
+    switch (op) {
+      case 'U':
+      case 'C':
+      case 0x8c: characters(little(1)); return true;  // SHORT_BINSTRING, ..
+      case 'T':
+      case 'X':
+      case 'B': characters(little(4)); return true;  // BINSTRING, BINUNICODE, ..
+      case 0x8d:
+      case 0x8e:
+      case 0x96: characters(little(8)); return true;                 // BINUNICODE8, ..
+      case 'V': push(Kind::text, std::string(line())); return true;  // UNICODE
+      case 'S': {                                                    // STRING
+        const std::string_view quoted = line();
+        if (quoted.size() < 2 || quoted.front() != quoted.back())
+          fail("its pickle has a string without quotation marks");
+        push(Kind::text, std::string(quoted.substr(1, quoted.size() - 2)));
+        return true;
+      }
+      default: return false;
+    }
+  }
+
+  bool container(uint8_t op) {
+    switch (op) {
+      case '(': marks_.push_back(stack_.size()); return true;
+      case '0':  // POP, of a mark too
+        if (!marks_.empty() && marks_.back() == stack_.size()) marks_.pop_back();
+        else pop();
+        return true;
+      case '1': marked(); return true;      // POP_MARK
+      case '2': push(&top()); return true;  // DUP
+      case ']':
+      case 0x8f: push(Kind::list, PickledList()); return true;  // EMPTY_LIST, EMPTY_SET
+      case '}': push(Kind::dict, PickledList()); return true;
+      case ')': push(Kind::tuple, PickledList()); return true;
+      case 'l':
+      case 0x91: push(Kind::list, marked()); return true;  // LIST, FROZENSET
+      case 't': push(Kind::tuple, marked()); return true;
+      case 0x85:
+      case 0x86:
+      case 0x87: push(Kind::tuple, popped(op - 0x84u)); return true;
+      case 'd':  // DICT
+        push(Kind::dict, marked());
+        if (top().list().size() % 2) fail("its pickle has a dictionary with a key alone");
+        return true;
+      case 'a': extend(Kind::list, popped(1)); return true;
+      case 'e':
+      case 0x90: extend(Kind::list, marked()); return true;  // APPENDS, ADDITEMS
+      case 's': extend(Kind::dict, popped(2)); return true;
+      case 'u': extend(Kind::dict, marked()); return true;
+      default: return false;
+    }
+  }
+
+  void put(uint64_t key) { memo_[key] = &top(); }
+  void get(uint64_t key) {
+    const auto at = memo_.find(key);
+    if (at == memo_.end()) fail("its pickle names a value that is not there");
+    push(at->second);
+  }
+  uint64_t key_of(std::string_view digits) {
+    uint64_t key = 0;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), key).ec != std::errc())
+      fail("its pickle has '{}' for a number", printable(digits, 30));
+    return key;
+  }
+  bool memo(uint8_t op) {
+    switch (op) {
+      case 'q': put(little(1)); return true;
+      case 'r': put(little(4)); return true;
+      case 'p': put(key_of(line())); return true;
+      case 0x94: put(memo_.size()); return true;  // MEMOIZE
+      case 'h': get(little(1)); return true;
+      case 'j': get(little(4)); return true;
+      case 'g': get(key_of(line())); return true;
+      case 0x80:  // PROTO
+        if (byte() > 5) fail("its pickle is of a newer protocol than 5");
+        return true;
+      case 0x95: little(8); return true;  // FRAME
+      default: return false;
+    }
+  }
+
+  bool object(uint8_t op) {
+    switch (op) {
+      case 'c': {  // GLOBAL
+        const std::string module(line());
+        push(calls_.global(module + "." + std::string(line())));
+        return true;
+      }
+      case 0x93: {  // STACK_GLOBAL
+        const PickledList names = popped(2);
+        push(calls_.global(text_of(names[0]) + "." + text_of(names[1])));
+        return true;
+      }
+      case 'R':
+      case 0x81: {  // REDUCE, NEWOBJ
+        const PickledList both = popped(2);
+        if (!both[0]->is(Kind::global) || !both[1]->is(Kind::tuple))
+          fail("its pickle calls what is no function");
+        push(calls_.call(*both[0], both[1]->list()));
+        return true;
+      }
+      case 'b': {  // BUILD
+        const Pickled& state = *pop();
+        calls_.state(top(), state);
+        return true;
+      }
+      case 'Q': push(calls_.persistent(*pop())); return true;  // BINPERSID
+      default: return false;
+    }
+  }
+
+  const uint8_t *at_, *const end_;
+  PickledValues& values_;
+  PickleCalls& calls_;
+  std::vector<Pickled*> stack_;
+  std::vector<size_t> marks_;
+  std::unordered_map<uint64_t, Pickled*> memo_;
+};
+
+}  // namespace
+
+Pickled* PickledValues::add(Kind kind, decltype(Pickled::value) value) {
+  constexpr size_t kMostText = size_t(1) << 30;  // a call can copy what is written once
+  if (kind == Kind::text && (text_ += std::get<std::string>(value).size()) > kMostText)
+    fail("its pickle makes more than {} bytes of text", kMostText);
+  return &all_.emplace_back(Pickled{kind, std::move(value)});
+}
+
+const Pickled* parse_pickle(const uint8_t*& at, const uint8_t* end, PickledValues& values,
+                            PickleCalls& calls) {
+  Machine machine(at, end, values, calls);
+  const Pickled* const root = machine.run();
+  at = machine.at();
+  return root;
+}
+
+}  // namespace mt

@@ -1,0 +1,404 @@
+// torch_file.cpp -- files of torch.save: tensors, state dicts, plain values; nothing is executed
+#include "engine/io/torch_file.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+#include "engine/io/convert.h"
+#include "engine/io/zip.h"
+
+namespace mt {
+namespace {
+
+using Kind = Pickled::Kind;
+
+enum class Call : uint8_t {
+  tensor,        // _rebuild_tensor(_v2, _v3)(storage, offset, size, stride, requires_grad, ..)
+  typed_tensor,  // .. with the dtype as argument 7
+  parameter,     // _rebuild_parameter(tensor, requires_grad, ..)
+  of_type,       // _rebuild_from_type_v2(function, type, arguments, state)
+  ordered,       // OrderedDict()
+  list,          // set([..]), Size((..))
+  first,         // device('cpu'): its first argument
+  encode,        // _codecs.encode(text, 'latin1')
+  type           // a name that is never called
+};
+struct Global {
+  const char* name;
+  Call call;
+};
+constexpr Global kGlobals[] = {{"torch._utils._rebuild_tensor_v2", Call::tensor},
+                               {"torch._utils._rebuild_tensor", Call::tensor},
+                               {"torch._utils._rebuild_tensor_v3", Call::typed_tensor},
+                               {"torch._utils._rebuild_parameter", Call::parameter},
+                               {"torch._utils._rebuild_parameter_with_state", Call::parameter},
+                               {"torch._tensor._rebuild_from_type_v2", Call::of_type},
+                               {"collections.OrderedDict", Call::ordered},
+                               {"__builtin__.set", Call::list},
+                               {"builtins.set", Call::list},
+                               {"torch.Size", Call::list},
+                               {"torch.device", Call::first},
+                               {"_codecs.encode", Call::encode},
+                               {"torch.Tensor", Call::type},
+                               {"torch.nn.parameter.Parameter", Call::type}};
+
+/// The element types: the names of their storages and of themselves.
+struct Type {
+  const char *storage, *name;
+  Stored stored;
+  Dtype dtype;
+};
+constexpr Type kTypes[] = {{"torch.FloatStorage", "torch.float32", Stored::same, Dtype::f32},
+                           {"torch.DoubleStorage", "torch.float64", Stored::same, Dtype::f64},
+                           {"torch.HalfStorage", "torch.float16", Stored::same, Dtype::f16},
+                           {"torch.BFloat16Storage", "torch.bfloat16", Stored::same, Dtype::bf16},
+                           {"torch.LongStorage", "torch.int64", Stored::same, Dtype::i64},
+                           {"torch.IntStorage", "torch.int32", Stored::same, Dtype::i32},
+                           {"torch.ShortStorage", "torch.int16", Stored::same, Dtype::i16},
+                           {"torch.CharStorage", "torch.int8", Stored::same, Dtype::i8},
+                           {"torch.ByteStorage", "torch.uint8", Stored::same, Dtype::u8},
+                           {"torch.BoolStorage", "torch.bool", Stored::boolean, Dtype::b8},
+                           {"", "torch.uint16", Stored::u16, Dtype::i32},
+                           {"", "torch.uint32", Stored::u32, Dtype::i64},
+                           {"", "torch.uint64", Stored::u64, Dtype::i64}};
+constexpr int kUntyped = int(std::size(kTypes));
+constexpr const char kUntypedName[] = "torch.storage.UntypedStorage";
+
+/// A storage, and a tensor's view of it, before the bytes are there.
+struct StorageSpec {
+  std::string key;
+  int type;       // of kTypes, or kUntyped
+  int64_t count;  // of elements, of bytes where it is untyped
+};
+struct View {
+  size_t storage;
+  int type;
+  int64_t offset;
+  Shape size, stride;
+};
+
+/// The functions and types that files may name. An `other` value below kStorages is a tensor, from there
+/// a storage; a global below kTypeNames a function, from there the storage or the name of a type.
+class TorchCalls : public PickleCalls {
+ public:
+  static constexpr int64_t kStorages = int64_t(1) << 40, kTypeNames = 1000, kDtypes = 2000;
+  explicit TorchCalls(TorchFile& file) : file_(file) {}
+
+  std::vector<StorageSpec> storages;
+  std::vector<View> views;  // of file_.tensors
+  const StorageSpec* find(const std::string& key) const {
+    const auto at = index_.find(key);
+    return at == index_.end() ? nullptr : &storages[at->second];
+  }
+
+  Pickled* global(const std::string& name) override {
+    for (size_t i = 0; i < std::size(kGlobals); ++i)
+      if (name == kGlobals[i].name) return add(Kind::global, int64_t(i));
+    for (int i = 0; i < kUntyped; ++i) {
+      if (name == kTypes[i].storage) return add(Kind::global, kTypeNames + i);
+      if (name == kTypes[i].name) return add(Kind::global, kDtypes + i);
+    }
+    if (name == kUntypedName) return add(Kind::global, kTypeNames + kUntyped);
+    fail(
+        "it names '{}', which is none of the functions and types of tensors; nothing was executed. Of "
+        "a network save net.state_dict() there",
+        printable(name));
+  }
+
+  Pickled* call(const Pickled& f, const PickledList& a) override {
+    if (f.integer() >= kTypeNames) wrong();
+    switch (kGlobals[f.integer()].call) {
+      case Call::tensor: return tensor(a, -1);
+      case Call::typed_tensor:
+        need(a.size() >= 7 && a[6]->is(Kind::global) && a[6]->integer() >= kDtypes);
+        return tensor(a, int(a[6]->integer() - kDtypes));
+      case Call::parameter: return parameter(a);
+      case Call::of_type: {
+        need(a.size() == 4 && a[0]->is(Kind::global) && a[2]->is(Kind::tuple) &&
+             a[0]->integer() < kTypeNames && kGlobals[a[0]->integer()].call < Call::of_type);
+        Pickled* const made = call(*a[0], a[2]->list());
+        state(*made, *a[3]);
+        return made;
+      }
+      case Call::ordered: return ordered(a);
+      case Call::list: {
+        need(a.size() <= 1 && (a.empty() || a[0]->is(Kind::list) || a[0]->is(Kind::tuple)));
+        return file_.values.add(Kind::list, a.empty() ? PickledList() : a[0]->list());
+      }
+      case Call::first:
+        need(!a.empty() && a[0]->is(Kind::text));
+        return file_.values.add(Kind::text, a[0]->text());
+      case Call::encode: need(!a.empty() && a[0]->is(Kind::text)); return encode(a[0]->text());
+      case Call::type: break;
+    }
+    wrong();
+  }
+
+  /// ('storage', type, key, location, count[, view])
+  Pickled* persistent(const Pickled& id) override {
+    need(id.is(Kind::tuple) && id.list().size() >= 5);
+    const PickledList& a = id.list();
+    need(a[0]->is(Kind::text) && a[0]->text() == "storage" && a[1]->is(Kind::global) &&
+         a[1]->integer() >= kTypeNames && a[1]->integer() < kDtypes && a[2]->is(Kind::text) &&
+         a[4]->is(Kind::integer) && a[4]->integer() >= 0);
+    if (a.size() > 5 && !a[5]->is(Kind::none))
+      fail("it holds views of storages, as PyTorch before 0.4 wrote them");
+    const StorageSpec spec{a[2]->text(), int(a[1]->integer() - kTypeNames), a[4]->integer()};
+    const auto [at, fresh] = index_.try_emplace(spec.key, storages.size());
+    if (fresh) storages.push_back(spec);
+    const StorageSpec& known = storages[at->second];
+    if (known.type != spec.type || known.count != spec.count)
+      fail("storage '{}' has two types or sizes", printable(spec.key));
+    return add(Kind::other, kStorages + int64_t(at->second));
+  }
+
+  /// Attributes of an OrderedDict are left out; of a tensor, whether it is a buffer.
+  void state(Pickled& object, const Pickled& state) override {
+    if (object.is(Kind::dict)) return;
+    need(is_tensor(object));
+    if (!state.is(Kind::dict)) return;
+    const PickledList& list = state.list();
+    for (size_t i = 0; i + 1 < list.size(); i += 2)
+      if (list[i]->is(Kind::text) && list[i]->text() == "_is_buffer" &&
+          list[i + 1]->is(Kind::boolean) && list[i + 1]->integer())
+        file_.tensors[size_t(object.integer())].is_buffer = true;
+  }
+
+ private:
+  [[noreturn]] static void wrong() {
+    fail("its pickle calls a function in a way that PyTorch does not");
+  }
+  static void need(bool right) {
+    if (!right) wrong();
+  }
+  static bool is_tensor(const Pickled& p) { return p.is(Kind::other) && p.integer() < kStorages; }
+  Pickled* add(Kind kind, int64_t index) { return file_.values.add(kind, index); }
+
+  Shape numbers(const Pickled& list) const {
+    need(list.is(Kind::tuple) || list.is(Kind::list));
+    Shape shape;
+    for (const Pickled* n : list.list()) {
+      need(n->is(Kind::integer) && n->integer() >= 0);
+      shape.push(n->integer());
+    }
+    return shape;
+  }
+
+  /// Whether the last element lies among the first `have`; sizes and strides are the file's.
+  static bool fits(const View& v, int64_t have) {
+    int64_t last = v.offset, step;
+    for (int d = 0; d < v.size.size(); ++d)
+      if (__builtin_mul_overflow(v.size[d] - 1, v.stride[d], &step) ||
+          __builtin_add_overflow(last, step, &last))
+        return false;
+    return last < have;
+  }
+
+  Pickled* tensor(const PickledList& a, int type) {
+    need(a.size() >= 4 && a[0]->is(Kind::other) && a[0]->integer() >= kStorages &&
+         a[1]->is(Kind::integer) && a[1]->integer() >= 0);
+    View v{size_t(a[0]->integer() - kStorages), type, a[1]->integer(), numbers(*a[2]),
+           numbers(*a[3])};
+    const StorageSpec& storage = storages[v.storage];
+    need(v.size.size() == v.stride.size() && (type >= 0) == (storage.type == kUntyped));
+    if (type < 0) v.type = storage.type;
+    const Type& t = kTypes[v.type];
+    const int64_t have = type < 0 ? storage.count : storage.count / stored_size(t.stored, t.dtype);
+    if (checked_count("tensor", v.size) > 0 && !fits(v, have))
+      fail("a tensor {} reaches beyond its storage of {} elements", to_string(v.size), have);
+    views.push_back(v);
+    TorchTensor& made = file_.tensors.emplace_back();
+    made.requires_grad = a.size() > 4 && a[4]->is(Kind::boolean) && a[4]->integer();
+    return add(Kind::other, int64_t(file_.tensors.size()) - 1);
+  }
+
+  Pickled* parameter(const PickledList& a) {
+    need(a.size() >= 2 && is_tensor(*a[0]) && a[1]->is(Kind::boolean));
+    TorchTensor& t = file_.tensors[size_t(a[0]->integer())];
+    t.is_parameter = true, t.requires_grad = a[1]->integer();
+    return add(Kind::other, a[0]->integer());
+  }
+
+  /// OrderedDict([[key, value], ..])
+  Pickled* ordered(const PickledList& a) {
+    PickledList entries;
+    need(a.size() <= 1);
+    if (!a.empty()) {
+      need(a[0]->is(Kind::list) || a[0]->is(Kind::tuple));
+      for (const Pickled* pair : a[0]->list()) {
+        need((pair->is(Kind::list) || pair->is(Kind::tuple)) && pair->list().size() == 2);
+        entries.insert(entries.end(), pair->list().begin(), pair->list().end());
+      }
+    }
+    return file_.values.add(Kind::dict, std::move(entries));
+  }
+
+  /// The bytes of a text of characters below 256.
+  Pickled* encode(const std::string& text) {
+    std::string bytes;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const uint8_t c = uint8_t(text[i]);
+      if (c < 0x80) {
+        bytes += char(c);
+        continue;
+      }
+      need((c & 0xfe) == 0xc2 && i + 1 < text.size() && (uint8_t(text[i + 1]) & 0xc0) == 0x80);
+      bytes += char((c & 3) << 6 | (uint8_t(text[++i]) & 0x3f));
+    }
+    return file_.values.add(Kind::text, std::move(bytes));
+  }
+
+  TorchFile& file_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+/// Fills the tensors' views of storages that `read(storage, x, stored)` reads.
+template <class Read> void resolve(TorchFile& file, const TorchCalls& calls, const Read& read) {
+  std::map<std::pair<size_t, int>, Tensor> flat;
+  for (size_t i = 0; i < calls.views.size(); ++i) {
+    const View& v = calls.views[i];
+    Tensor& storage = flat[{v.storage, v.type}];
+    if (!storage.defined()) {
+      const StorageSpec& s = calls.storages[v.storage];
+      const Type& t = kTypes[v.type];
+      const int64_t bytes = stored_size(t.stored, t.dtype);
+      const int64_t count = s.type == kUntyped ? s.count / bytes : s.count;
+      if (uint64_t(count) > uint64_t(INT64_MAX / bytes)) fail("storage '{}' is too large", s.key);
+      storage = read(v.storage, uint64_t(count * bytes), t, count);
+    }
+    file.tensors[i].tensor = view_of(storage, v.size, v.stride, v.offset).detach();
+  }
+}
+
+constexpr size_t kLongestPickle = 64 << 20;
+
+TorchFile parse_zip(const ZipReader& zip) {
+  constexpr std::string_view kRoot = "data.pkl";
+  const auto& entries = zip.entries();
+  std::unordered_map<std::string, size_t> index;
+  size_t root = entries.size();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string& name = entries[i].name;
+    index.emplace(name, i);
+    if (name == kRoot || name.ends_with("/data.pkl")) root = std::min(root, i);
+  }
+  if (root == entries.size()) fail("no entry of the archive is called data.pkl");
+  const std::string& name = entries[root].name;
+  const std::string folder = name.substr(0, name.size() - kRoot.size());
+  if (index.count(folder + "constants.pkl"))
+    fail("it is a program of TorchScript; save its state_dict() there");
+  bool swapped = false;
+  if (const auto at = index.find(folder + "byteorder"); at != index.end())
+    swapped = zip.text(at->second, 16) == "big";
+  TorchFile file;
+  TorchCalls calls(file);
+  const std::string text = zip.text(root, kLongestPickle);
+  const uint8_t* at = reinterpret_cast<const uint8_t*>(text.data());
+  file.root = parse_pickle(at, at + text.size(), file.values, calls);
+  resolve(file, calls, [&](size_t storage, uint64_t bytes, const Type& t, int64_t count) {
+    const std::string& key = calls.storages[storage].key;
+    const auto entry = index.find(folder + "data/" + key);
+    if (entry == index.end()) fail("its storage '{}' is not there", printable(key));
+    const uint64_t have = entries[entry->second].size;
+    if (have < bytes || (calls.storages[storage].type != kUntyped && have != bytes))
+      fail("its storage '{}' has {} bytes, {} are needed", printable(key), have, bytes);
+    const Tensor x = empty({count}, t.dtype);
+    Bytes from = zip.open(entry->second);
+    read_stored(from, t.stored, x, swapped);
+    return x;
+  });
+  return file;
+}
+
+struct Memory : ByteSource {
+  explicit Memory(const uint8_t* bytes) : at(bytes) {}
+  void read(uint8_t* out, size_t n) override {
+    std::memcpy(out, at, n);
+    at += n;
+  }
+  const uint8_t* at;
+};
+
+/// The stream of before version 1.6: three pickles about the file, the value, the storages' keys, and
+/// for each of them its size and its bytes.
+TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
+  TorchFile file;
+  TorchCalls calls(file);
+  const auto next = [&] { return parse_pickle(at, end, file.values, calls); };
+  const Pickled* const magic = next();
+  if (!magic->is(Kind::number) || magic->number() != 0x1950a86a20f9469cfc6cp0)
+    fail("it does not begin as such files do");
+  const Pickled* const version = next();
+  if (!version->is(Kind::integer) || version->integer() != 1001)
+    fail("it is of another version than 1001");
+  next();
+  file.root = next();
+  const Pickled* const keys = next();
+  if (!keys->is(Kind::list)) fail("its list of storages is none");
+  std::unordered_map<std::string, std::pair<const uint8_t*, uint64_t>> places;
+  for (const Pickled* key : keys->list()) {
+    const StorageSpec* const spec = key->is(Kind::text) ? calls.find(key->text()) : nullptr;
+    if (!spec) fail("its list of storages names one that is not there");
+    const Type* const type = spec->type == kUntyped ? nullptr : &kTypes[spec->type];
+    const uint64_t item = type ? uint64_t(stored_size(type->stored, type->dtype)) : 1;
+    uint64_t count = 0;
+    if (end - at < 8) fail("it ends inside its storages");
+    std::memcpy(&count, at, 8);
+    at += 8;
+    if (count != uint64_t(spec->count)) fail("storage '{}' has two sizes", printable(spec->key));
+    if (count > uint64_t(end - at) / item) fail("it ends inside its storages");
+    places[spec->key] = {at, count * item};
+    at += count * item;
+  }
+  resolve(file, calls, [&](size_t storage, uint64_t bytes, const Type& t, int64_t count) {
+    const auto place = places.find(calls.storages[storage].key);
+    if (place == places.end() || place->second.second < bytes)
+      fail("its storage '{}' is not there", printable(calls.storages[storage].key));
+    const Tensor x = empty({count}, t.dtype);
+    Bytes from(std::make_unique<Memory>(place->second.first), bytes);
+    read_stored(from, t.stored, x);
+    return x;
+  });
+  return file;
+}
+
+constexpr const char kTorch[] = "torch.";
+
+bool is_zip(const void* data, size_t size) { return size >= 2 && std::memcmp(data, "PK", 2) == 0; }
+
+}  // namespace
+
+std::string torch_name(const Pickled& global) {
+  const int64_t i = global.integer();
+  if (i < TorchCalls::kTypeNames) return kGlobals[i].name;
+  if (i >= TorchCalls::kDtypes) return kTypes[i - TorchCalls::kDtypes].name + std::strlen(kTorch);
+  return i - TorchCalls::kTypeNames == kUntyped ? kUntypedName
+                                                : kTypes[i - TorchCalls::kTypeNames].storage;
+}
+
+TorchFile parse_torch(const void* data, size_t size) {
+  if (is_zip(data, size)) return parse_zip(ZipReader(data, size));
+  const uint8_t* const bytes = static_cast<const uint8_t*>(data);
+  return parse_stream(bytes, bytes + size);
+}
+
+TorchFile read_torch(const char* operation, const std::string& path) {
+  uint64_t size = 0;
+  File file = open_regular(operation, path, size);
+  try {
+    char head[2] = {};
+    if (pread(file.fd(), head, 2, 0) == 2 && is_zip(head, 2))
+      return parse_zip(ZipReader(std::move(file), size));
+    const std::string text = Bytes(std::move(file), size).rest();
+    return parse_torch(text.data(), text.size());
+  } catch (const Error& e) {
+    check_interrupt();
+    fail("{}: '{}' cannot be read as a file of torch.save: {}", operation, path, e.what());
+  }
+}
+
+}  // namespace mt
