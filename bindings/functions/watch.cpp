@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
@@ -66,6 +67,12 @@ const Entry kParts[] = {
     {"wall_time()", "Seconds since 1970.", bind<[] {
        const auto now = std::chrono::system_clock::now().time_since_epoch();
        return std::chrono::duration<double>(now).count();
+     }>},
+    {"make_folder(operation, path)", "Makes a folder, and those around it, where they are missing.",
+     bind<[](const std::string& operation, const std::string& path) {
+       std::error_code trouble;
+       std::filesystem::create_directories(path, trouble);
+       if (trouble) fail("{}: cannot make the folder '{}': {}", operation, path, trouble.message());
      }>},
     {"process_id()", "The number of this process.", bind<[] { return int64_t(getpid()); }>},
 };

@@ -82,6 +82,8 @@ local function library()
   lazy.explain = function() return require('mtorch.compile.explain').explain end
   lazy.kernel = function() return require 'mtorch.compile.kernel' end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
+  lazy.SummaryWriter = function() return require('mtorch.io.summary_writer').SummaryWriter end
+  lazy.JsonLines = function() return require('mtorch.io.json_lines').JsonLines end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end
   return lazy
 end

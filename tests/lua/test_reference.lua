@@ -134,6 +134,7 @@ t.test('the methods of objects have help, and no other names have', function()
   local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()),
               Scheduler = mt.optim.lr.ExponentialLR(mt.optim.SGD(net:parameters()), 0.9), Context = context,
               Hook = (leaf * 2):register_hook(print)}
+  of.JsonLines, of.SummaryWriter = mt.JsonLines(), require('mtorch.io.summary_writer').Writer
   for _, object in ipairs(require 'mtorch.tools.object_methods') do
     local listed = {}
     for _, entry in ipairs(object) do

@@ -38,4 +38,8 @@ return {
     title = 'The handle of x:register_hook', call = 'h:', class = 'Hook',
     {'remove()', 'The hook is called no more.'},
   },
+  {title = 'Methods of mt.SummaryWriter', call = 'w:', class = 'SummaryWriter',
+   unpack(require('mtorch.io.summary_writer').methods)},
+  {title = 'Methods of mt.JsonLines', call = 'log:', class = 'JsonLines',
+   unpack(require('mtorch.io.json_lines').methods)},
 }

@@ -178,7 +178,6 @@ topics.absent = {
   LSTM = layer, GRU = layer, RNN = layer, MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
   ['nn.init'] = init, xavier_uniform_ = init, xavier_normal_ = init, kaiming_uniform_ = init,
   kaiming_normal_ = init, DataParallel = parallel, DistributedDataParallel = parallel,
-  SummaryWriter = 'mt.report writes a page with curves and tables, mt.plot single graphs',
 }
 
 return topics

@@ -1,0 +1,52 @@
+-- json_lines.lua -- mt.JsonLines: a log of one JSON object for each line
+local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
+local object = require 'mtorch.core.object'
+
+local null = {}
+
+-- What JSON can hold: tensors as numbers and lists, what is not finite as null.
+local function plain(value, depth)
+  value = util.plain(value)
+  if type(value) == 'number' then return (value == value and math.abs(value) < math.huge) and value or null end
+  if type(value) ~= 'table' then return value end
+  if depth > 100 then core.fail('JsonLines: the record is nested more than 100 deep; does a table contain itself?') end
+  local out = {}
+  for key, inner in pairs(value) do out[key] = plain(inner, depth + 1) end
+  return out
+end
+
+local JsonLines = object 'log'
+
+JsonLines.method('write(record)',
+  'Adds a line, {epoch=3, loss=loss}: numbers, texts, booleans, tensors, lists and tables of them; nan and inf are ' ..
+    'null. It is in the file at once.',
+  function(self, record)
+    if type(record) ~= 'table' then core.fail('write: the record is %s, expected a table', core.describe(record)) end
+    if not self.path then return end
+    if not self.file then core.fail("JsonLines: '%s' is closed", self.path) end
+    local text = core.json_text(plain(record, 0), null):gsub('^%[%]$', '{}')
+    local ok, why = self.file:write(text, '\n')
+    if ok then ok, why = self.file:flush() end
+    if not ok then core.fail("JsonLines: cannot write '%s': %s", self.path, why:gsub('^.*: ', '')) end
+  end)
+
+JsonLines.method('close()', 'Ends the file.', function(self)
+  if self.file then self.file:close() end
+  self.file = nil
+end)
+
+return {
+  methods = JsonLines.methods,
+  JsonLines = core.declare("JsonLines(path: string = '', append: bool = true)",
+    'A log of one JSON object for each line: log:write{epoch=1, loss=loss}. append=false begins anew. Without a ' ..
+      "path it writes nothing, so that a script's flag may be empty.",
+    function(path, append)
+      local self = JsonLines.new{path = path ~= '' and path or nil}
+      if not self.path then return self end
+      local file, why = io.open(path, append and 'ab' or 'wb')
+      if not file then core.fail("JsonLines: cannot write '%s': %s", path, why:gsub('^.*: ', '')) end
+      self.file = file
+      return self
+    end),
+}
