@@ -14,7 +14,7 @@
 
 namespace mt {
 
-constexpr uint32_t kDeviceAbi = 8;
+constexpr uint32_t kDeviceAbi = 9;
 constexpr int kMaxOperands = 5;
 
 /// out[i] = formula(in0[i], in1[i], .., scalars): part 0 of an elementwise operation is its
@@ -236,6 +236,25 @@ struct Optimize {
   bool on_device;  // of a graph: the rows are in the GPU's memory, and written before each replay
 };
 
+/// What one step of a recurrent layer computes: kernels/cells.h.
+enum class CellKind : int { rnn_tanh, rnn_relu, lstm, gru };
+/// One step for `rows` sequences, or the way back through it. All rows are contiguous: of `hidden`
+/// elements, in `gates` and `gates_grad` of as many for each part that the cell keeps, in `state` for
+/// each that it adds late (GRU).
+struct Cell {
+  CellKind kind;
+  Dtype dtype;
+  bool backward;
+  int64_t rows, hidden;
+  void* gates;        // forward: sums of products, replaced by what the way back needs
+  const void* state;  // GRU, forward: the products with the state
+  const void *h_before, *c_before;
+  void *h, *c;                          // forward: written
+  const void *h_grad, *c_grad;          // backward: what came in
+  void* gates_grad;                     // written
+  void *h_before_grad, *c_before_grad;  // added to; of the state in GRU, of the cell in LSTM
+};
+
 /// A launch of a grid kernel that was written in Lua: kernels/grid.h.
 struct Grid;
 
@@ -252,6 +271,7 @@ struct Grid;
   V(void, sort, Sort)              \
   V(void, softmax, Softmax)        \
   V(void, normalize, Normalize)    \
+  V(void, cell, Cell)              \
   V(void, matmul, Matmul)          \
   V(void, conv, Conv)              \
   V(void, max_pool, MaxPool)       \

@@ -2,6 +2,7 @@
 #include "bindings/functions/functions.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/soft_margin_loss.h"
+#include "engine/ops/recurrent.h"
 
 namespace mt::lua {
 namespace {
@@ -169,6 +170,12 @@ const Entry kFunctions[] = {
      "softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true "
      "where a key takes part. enable_gqa: heads of key and value (dimension -3) are repeated.",
      bind<scaled_dot_product_attention>},
+    {"recurrent_layer(input, weight_ih, weight_hh, bias_ih=nil, bias_hh=nil, h=nil, c=nil, "
+     "weight_hr=nil, mode='lstm', reverse=false, batch_sizes=nil)",
+     "One layer of nn.RNN, nn.LSTM or nn.GRU in one direction over [time x n x in]: the states after "
+     "every step, the last state h and, of an LSTM, its c.\nbatch_sizes: the input is [all x in], "
+     "sequences in order of falling length, so many of them in each step.",
+     bind<recurrent_layer>},
     {"bilinear(input1, input2, weight, bias=nil)",
      "input1 . weight[o] . input2 for each o; weight [out x in1 x in2].", bind<bilinear>},
     {"pixel_shuffle(input, upscale_factor)", "[.. x c r^2 x h x w] as [.. x c x h r x w r].",

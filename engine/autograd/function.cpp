@@ -153,6 +153,28 @@ std::vector<Tensor> saved_tensors() {
   return list;
 }
 
+std::vector<Tensor> recorded_gradients(
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients) {
+  // Nodes of their own, so that an input which another was computed from is not reached through that.
+  std::vector<Tensor> copies, wanted;
+  for (const Tensor& x : inputs) {
+    copies.push_back(x.defined() && x.requires_grad() ? clone(x) : x);
+    if (x.defined() && x.requires_grad()) wanted.push_back(copies.back());
+  }
+  if (wanted.empty()) return std::vector<Tensor>(inputs.size());
+  std::vector<Tensor> results = f(copies), reached, with;
+  for (size_t k = 0; k < results.size(); ++k)
+    if (results[k].requires_grad()) reached.push_back(results[k]), with.push_back(gradients[k]);
+  const std::vector<Tensor> found =
+      grad(reached, wanted, with, {.create_graph = true, .allow_unused = true});
+  std::vector<Tensor> list;
+  size_t next = 0;
+  for (const Tensor& x : inputs)
+    list.push_back(x.defined() && x.requires_grad() ? found[next++] : Tensor());
+  return list;
+}
+
 // ---- stretches ----------------------------------------------------------------------------------
 
 namespace {

@@ -44,6 +44,12 @@ std::vector<Tensor> record_function(std::string name, const std::vector<Tensor>&
 /// place, part of the graph while gradients are recorded.
 std::vector<Tensor> saved_tensors();
 
+/// The gradients of f(inputs), whose results have these gradients, by operations that are recorded:
+/// what a backward that is itself differentiated gives. Undefined inputs have none.
+std::vector<Tensor> recorded_gradients(
+    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients);
+
 // ---- a stretch that is computed twice (Chen 2016, "sublinear memory cost") ----------------------
 
 /// Operations in a stretch save nothing; what they need on the way back comes from running it again.

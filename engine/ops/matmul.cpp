@@ -15,27 +15,6 @@ bool through_float32(const Tensor& a) {
   return is_narrow(a.dtype()) && (is_cpu(a.device()) || !is_float(a.dtype()));
 }
 
-/// Fills the batch part and the strides of a product whose operands have rank >= 2 and equal
-/// leading sizes.
-void multiply(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
-              bool accumulate) {
-  const int rank = out.dim(), batch = rank - 2;
-  Matmul m;
-  m.dtype = out.dtype();
-  m.m = out.size(batch), m.n = out.size(batch + 1), m.k = a.size(batch + 1);
-  m.a = a.data(), m.b = b.data(), m.c = out.data();
-  m.a_row = a.stride(batch), m.a_col = a.stride(batch + 1);
-  m.b_row = b.stride(batch), m.b_col = b.stride(batch + 1);
-  m.c_row = out.stride(batch), m.c_col = out.stride(batch + 1);
-  m.batch_dims = batch;
-  for (int d = 0; d < batch; ++d) {
-    m.batch_size[d] = out.size(d);
-    m.a_batch[d] = a.stride(d), m.b_batch[d] = b.stride(d), m.c_batch[d] = out.stride(d);
-  }
-  m.accumulate = accumulate;
-  with_openblas(name, [&] { out.device().matmul(m); });
-}
-
 [[noreturn]] void inner_sizes(const char* name, const Tensor& a, const Tensor& b) {
   const Shape x = a.shape(), y = b.shape();
   const bool second = y.size() >= 2 && y[y.size() - 1] == x[x.size() - 1];
@@ -77,7 +56,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b, const Tensor*
     x = expand(x, sa), y = expand(y, sb), size = so;
   }
   Tensor out = result_in(target, size, x.dtype(), a.device(), true);
-  multiply(name, out, x, y, false);
+  matmul_into(name, out, x, y, false);
   if (compute_dtype) out = cast_no_grad(out, a.dtype());
   if (wants_grad(a, b)) {
     Node& node = record(kMatmul, out, {&a, &b});
@@ -95,6 +74,25 @@ void check(const char* name, const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
+
+void matmul_into(const char* name, const Tensor& out, const Tensor& a, const Tensor& b,
+                 bool accumulate) {
+  const int rank = out.dim(), batch = rank - 2;
+  Matmul m;
+  m.dtype = out.dtype();
+  m.m = out.size(batch), m.n = out.size(batch + 1), m.k = a.size(batch + 1);
+  m.a = a.data(), m.b = b.data(), m.c = out.data();
+  m.a_row = a.stride(batch), m.a_col = a.stride(batch + 1);
+  m.b_row = b.stride(batch), m.b_col = b.stride(batch + 1);
+  m.c_row = out.stride(batch), m.c_col = out.stride(batch + 1);
+  m.batch_dims = batch;
+  for (int d = 0; d < batch; ++d) {
+    m.batch_size[d] = out.size(d);
+    m.a_batch[d] = a.stride(d), m.b_batch[d] = b.stride(d), m.c_batch[d] = out.stride(d);
+  }
+  m.accumulate = accumulate;
+  with_openblas(name, [&] { out.device().matmul(m); });
+}
 
 Tensor matmul(const Tensor& a0, const Tensor& b0, const char* name) {
   if (a0.dim() == 0 || b0.dim() == 0)
@@ -158,8 +156,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     const Shape rows{0, bias.stride(0)};
     copy_elements(out, view_of(bias, out.shape(), rows, bias.offset()));
     if (compute_dtype)
-      multiply("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
-    else multiply("linear", out, x, t(weight), true);
+      matmul_into("linear", out, to_compute_dtype(x), t(to_compute_dtype(weight)), true);
+    else matmul_into("linear", out, x, t(weight), true);
     out = to(out, x.dtype());
   }
   if (wants) {

@@ -15,7 +15,7 @@ namespace {
 using namespace simd;
 
 // Arrays of registers become registers only if the loops over them are unrolled early.
-#define MT_UNROLL _Pragma("GCC unroll 8")
+#define MT_UNROLL _Pragma("GCC unroll 16")
 
 int64_t at_most(int64_t x, int64_t limit) { return x < limit ? x : limit; }
 int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -110,28 +110,20 @@ __attribute__((noinline)) void outer_tile(const Panel<T>& t, int64_t i, int64_t 
   }
 }
 
-/// All m rows of a panel. The 16 registers of AVX2 hold a tile of 6 x 2 with 2 of b and 1 of a; the
-/// last 7 to 11 rows are halved, since fewer than 8 sums cannot hide the latency of fma.
+/// `times` tiles of `rows` <= M rows from row i on.
+template <class T, int M, int V, bool Tail>
+void outer_tiles(const Panel<T>& t, int64_t rows, int64_t i, int64_t times) {
+  if (rows == M) outer_tile<T, M, V, Tail>(t, i, times);
+  else if constexpr (M > 1) outer_tiles<T, M - 1, V, Tail>(t, rows, i, times);
+}
+
+/// All m rows of a panel, in tiles of nearly equal size: fewer than 8 sums cannot hide the latency of
+/// fma. 16 registers hold a tile of 6 x 2 with 2 of b and 1 of a, the 32 of AVX-512 one of 12 x 2.
 template <class T, int V, bool Tail> void outer_panel(const Panel<T>& t, int64_t m) {
-  int64_t i = 0;
-  if constexpr (V <= 2) {
-    if (m >= 12) outer_tile<T, 6, V, Tail>(t, 0, m / 6 - 1), i = (m / 6 - 1) * 6;
-  }
-  while (i < m) {
-    const int64_t left = m - i, rows = left <= 6 ? left : (left + 1) / 2;
-    const int64_t times = 2 * rows == left ? 2 : 1;
-    if (rows == 1) outer_tile<T, 1, V, Tail>(t, i, times);
-    if constexpr (V <= 4) {
-      if (rows == 2) outer_tile<T, 2, V, Tail>(t, i, times);
-      if (rows == 3) outer_tile<T, 3, V, Tail>(t, i, times);
-    }
-    if constexpr (V <= 2) {
-      if (rows == 4) outer_tile<T, 4, V, Tail>(t, i, times);
-      if (rows == 5) outer_tile<T, 5, V, Tail>(t, i, times);
-      if (rows == 6) outer_tile<T, 6, V, Tail>(t, i, times);
-    }
-    i += rows * times;
-  }
+  constexpr int most = V > 4 ? 1 : V > 2 ? 3 : sizeof(F32s) == 64 ? 12 : 6;
+  const int64_t tiles = ceil_div(m, most), rows = m / tiles, larger = m % tiles;
+  if (larger > 0) outer_tiles<T, most, V, Tail>(t, rows + 1, 0, larger);
+  outer_tiles<T, most, V, Tail>(t, rows, larger * (rows + 1), tiles - larger);
 }
 
 /// Copies k x n elements of b, of any strides, to rows of unit stride.

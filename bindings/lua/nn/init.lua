@@ -6,7 +6,7 @@ require 'mtorch.nn.state_dict'
 require 'mtorch.nn.describe'
 
 local subjects = {'linear', 'containers', 'activation', 'conv', 'pool', 'loss', 'shape', 'dropout', 'normalize',
-  'embedding', 'distance'}
+  'embedding', 'distance', 'recurrent', 'packed'}
 
 local nn = {Buffer = class.Buffer, Module = class.Module, Parameter = class.Parameter, class = class.class}
 

@@ -1,0 +1,196 @@
+-- packed.lua -- sequences of different lengths: padded to one tensor, or packed without the padding
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+
+local packed = {}
+
+local Packed = {}
+Packed.__index = function(self, key)
+  if Packed[key] ~= nil then return Packed[key] end
+  core.fail("a packed sequence has no '%s'; it has data, batch_sizes, sorted_indices, unsorted_indices, to", tostring(key))
+end
+Packed.__tostring = function(self)
+  return ('PackedSequence(%d sequences, data %s)'):format(self.batch_sizes:at(1), tostring(self.data.shape))
+end
+
+--- Whether the value is what pack_padded_sequence returns.
+function class.is_packed(value) return getmetatable(value) == Packed end
+
+--- The rows of all steps one after another, [all x features..]: in each step those of the sequences that are so
+--- long, in order of falling length. batch_sizes says how many; sorted_indices where each sequence was (nil: there).
+local function make(data, batch_sizes, sorted, unsorted)
+  return setmetatable({data = data, batch_sizes = batch_sizes, sorted_indices = sorted or false,
+    unsorted_indices = unsorted or false}, Packed)
+end
+
+--- The same with other data of as many rows.
+function Packed:with(data) return make(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices) end
+--- The data of another dtype or on another device.
+function Packed:to(...)
+  local data = self.data:to(...)
+  local function there(t) return t and t:to(data.device) end
+  return make(data, self.batch_sizes, there(self.sorted_indices), there(self.unsorted_indices))
+end
+
+local function positions(list, device) return mt.tensor(list, {dtype = 'int64', device = device}) end
+
+--- Lengths, a tensor or a list, as a list of whole numbers in 1..most.
+local function length_list(op, lengths, n, most)
+  if mt.is_tensor(lengths) then
+    if lengths:dim() ~= 1 then core.fail('%s: the lengths are %s, expected (%d)', op, tostring(lengths.shape), n) end
+    lengths = lengths:tolist()
+  end
+  if #lengths ~= n then core.fail('%s: %d lengths for %d sequences', op, #lengths, n) end
+  for i, length in ipairs(lengths) do
+    if type(length) ~= 'number' or length % 1 ~= 0 or length < 1 or length > most then
+      core.fail('%s: length %d is %s, expected a whole number in 1..%d', op, i, core.describe(length), most)
+    end
+  end
+  return lengths
+end
+
+--- The order of falling lengths as a list, equal ones in their order; nil where they are in it.
+local function falling(lengths)
+  local order, sorted = {}, true
+  for i = 1, #lengths do
+    order[i] = i
+    if i > 1 and lengths[i] > lengths[i - 1] then sorted = false end
+  end
+  if sorted then return nil end
+  table.sort(order, function(a, b) return lengths[a] ~= lengths[b] and lengths[a] > lengths[b] or
+    lengths[a] == lengths[b] and a < b end)
+  return order
+end
+
+--- How many sequences have a step, for each step; `lengths` fall in the order.
+local function sizes_of(lengths, order)
+  local sizes, n = {}, #lengths
+  for step = 1, lengths[order and order[1] or 1] do
+    while lengths[order and order[n] or n] < step do n = n - 1 end
+    sizes[step] = n
+  end
+  return sizes
+end
+
+--- Where the packed rows lie among [time x batch] rows: of step t and sequence b (t - 1) * batch + b.
+local function rows_of(sizes, order, batch)
+  local rows = {}
+  for step, n in ipairs(sizes) do
+    for b = 1, n do rows[#rows + 1] = (step - 1) * batch + (order and order[b] or b) end
+  end
+  return rows
+end
+
+packed.pack_padded_sequence = core.declare('pack_padded_sequence(input: tensor, lengths: tensor|ints, ' ..
+  'batch_first: bool = false, enforce_sorted: bool = true)',
+  'Packs padded sequences [time x batch x ..], or with batch_first [batch x time x ..], of these lengths; recurrent ' ..
+  'layers take the result. enforce_sorted: the lengths fall; without it they are sorted.',
+  function(input, lengths, batch_first, enforce_sorted)
+    local op = 'pack_padded_sequence'
+    if input:dim() < 2 then core.fail('%s: the input is %s, expected time and batch', op, tostring(input.shape)) end
+    if batch_first then input = input:transpose(1, 2) end
+    local time, batch = input.shape[1], input.shape[2]
+    if batch == 0 then core.fail('%s: the input %s has no sequences', op, tostring(input.shape)) end
+    lengths = length_list(op, lengths, batch, time)
+    local order = falling(lengths)
+    if order and enforce_sorted then
+      core.fail('%s: the lengths must fall, or pass {enforce_sorted=false}', op)
+    end
+    local sizes, back = sizes_of(lengths, order), nil
+    if order then
+      back = {}
+      for i, b in ipairs(order) do back[b] = i end
+    end
+    local data = input:flatten(1, 2):index_select(1, positions(rows_of(sizes, order, batch), input.device))
+    return make(data, positions(sizes, 'cpu'), order and positions(order, input.device),
+      back and positions(back, input.device))
+  end)
+
+--- Refuses what is no packed sequence.
+local function check_packed(op, sequence)
+  if not class.is_packed(sequence) then
+    core.fail('%s: a packed sequence is needed, got %s; see nn.pack_padded_sequence', op, core.describe(sequence))
+  end
+end
+
+--- The lengths of the sequences in their own order, as a list.
+local function lengths_of(sequence)
+  local sizes, lengths = sequence.batch_sizes:tolist(), {}
+  local order = sequence.sorted_indices and sequence.sorted_indices:tolist()
+  for step, n in ipairs(sizes) do
+    for b = 1, n do lengths[order and order[b] or b] = step end
+  end
+  return lengths, sizes, order
+end
+
+packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence, batch_first: bool = false, ' ..
+  'padding_value: number = 0, total_length: int = nil)',
+  'The sequences padded to the longest, or to total_length, [time x batch x ..], and their lengths (an int64 tensor).',
+  function(sequence, batch_first, padding_value, total_length)
+    local op = 'pad_packed_sequence'
+    check_packed(op, sequence)
+    local lengths, sizes, order = lengths_of(sequence)
+    local time = total_length or #sizes
+    if time < #sizes then core.fail('%s: total_length is %d, the longest sequence %d', op, time, #sizes) end
+    local data, shape = sequence.data, sequence.data:size()
+    table.remove(shape, 1)
+    local rows = positions(rows_of(sizes, order, #lengths), data.device)
+    local out = mt.full({time * #lengths, unpack(shape)}, padding_value, {dtype = data.dtype, device = data.device})
+      :index_copy(1, rows, data):reshape(time, #lengths, unpack(shape))
+    return batch_first and out:transpose(1, 2) or out, positions(lengths, 'cpu')
+  end)
+
+packed.pad_sequence = core.declare("pad_sequence(sequences: tensors, batch_first: bool = false, " ..
+  "padding_value: number = 0, padding_side: 'right'|'left' = 'right')",
+  'A list of tensors [length x ..] as one [longest x batch x ..], filled up with padding_value.',
+  function(sequences, batch_first, padding_value, padding_side)
+    local most = 0
+    if #sequences == 0 then core.fail('pad_sequence: the list is empty') end
+    for i, x in ipairs(sequences) do
+      if x:dim() == 0 then core.fail('pad_sequence: sequence %d has no length, it is one number', i) end
+      most = math.max(most, x.shape[1])
+    end
+    local list = {}
+    for i, x in ipairs(sequences) do
+      local shape, more = x:size(), most - x.shape[1]
+      shape[1] = more
+      list[i] = x
+      if more > 0 then
+        local filling = mt.full(shape, padding_value, {dtype = x.dtype, device = x.device})
+        list[i] = padding_side == 'left' and mt.cat({filling, x}, 1) or mt.cat({x, filling}, 1)
+      end
+    end
+    return mt.stack(list, batch_first and 1 or 2)
+  end)
+
+packed.unpad_sequence = core.declare('unpad_sequence(padded: tensor, lengths: tensor|ints, batch_first: bool = false)',
+  'The inverse of pad_sequence: a list of the sequences of these lengths.',
+  function(padded, lengths, batch_first)
+    if padded:dim() < 2 then
+      core.fail('unpad_sequence: the input is %s, expected time and batch', tostring(padded.shape))
+    end
+    if not batch_first then padded = padded:transpose(1, 2) end
+    local list = {}
+    for i, n in ipairs(length_list('unpad_sequence', lengths, padded.shape[1], padded.shape[2])) do
+      list[i] = padded[i]:narrow(1, 1, n)
+    end
+    return list
+  end)
+
+packed.pack_sequence = core.declare('pack_sequence(sequences: tensors, enforce_sorted: bool = true)',
+  'A list of tensors [length x ..] packed: pack_padded_sequence of pad_sequence.',
+  function(sequences, enforce_sorted)
+    local lengths = {}
+    local padded = packed.pad_sequence(sequences)
+    for i, x in ipairs(sequences) do lengths[i] = x.shape[1] end
+    return packed.pack_padded_sequence(padded, lengths, {enforce_sorted = enforce_sorted})
+  end)
+
+packed.unpack_sequence = core.declare('unpack_sequence(sequence)', 'A list of the sequences that were packed.',
+  function(sequence)
+    check_packed('unpack_sequence', sequence)
+    return packed.unpad_sequence(packed.pad_packed_sequence(sequence))
+  end)
+
+return packed

@@ -1,0 +1,193 @@
+-- recurrent.lua -- recurrent layers and their cells, over mt.recurrent_layer: one fused layer in one direction
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local module = require 'mtorch.nn.module'
+require 'mtorch.nn.packed'
+
+local recurrent = {}
+
+--- What mt.recurrent_layer calls the cell.
+local function mode_of(self)
+  return self.nonlinearity and 'rnn_' .. self.nonlinearity or self.__class.mode
+end
+
+--- Parameters of one direction of a layer, or of a cell where suffix is ''. Uniform in +-1/sqrt(hidden_size).
+local function add_weights(self, suffix, gates, inputs, projection)
+  local hidden, state = self.hidden_size, projection > 0 and projection or self.hidden_size
+  local uniform = module.uniform(1 / math.sqrt(hidden))
+  self['weight_ih' .. suffix] = class.Parameter(uniform(gates * hidden, inputs))
+  self['weight_hh' .. suffix] = class.Parameter(uniform(gates * hidden, state))
+  if self.bias then
+    self['bias_ih' .. suffix] = class.Parameter(uniform(gates * hidden))
+    self['bias_hh' .. suffix] = class.Parameter(uniform(gates * hidden))
+  end
+  if projection > 0 then self['weight_hr' .. suffix] = class.Parameter(uniform(projection, hidden)) end
+end
+
+--- Stores the constructor's arguments under the names of its signature.
+local function set_options(self, made, ...)
+  for i, p in ipairs(core.parameters(made)) do self[p.name] = (select(i, ...)) end
+end
+
+--- The shape of a first state, checked.
+local function check_state(self, what, state, shape)
+  if state == nil then return end
+  if not mt.is_tensor(state) then core.fail('%s: %s must be a tensor, got %s', self.__name, what, core.describe(state)) end
+  for d = 1, math.max(#shape, state:dim()) do
+    if state.shape[d] ~= shape[d] then
+      core.fail('%s: %s is %s, expected (%s)', self.__name, what, tostring(state.shape), table.concat(shape, ' x '))
+    end
+  end
+end
+
+--- All layers over data [time x batch x in], or over packed rows: the last one's results, and the last states.
+local function layers(self, data, h, c, batch_sizes)
+  local directions, mode, hs, cs = self.bidirectional and 2 or 1, mode_of(self), {}, {}
+  for layer = 0, self.num_layers - 1 do
+    local results = {}
+    for direction = 1, directions do
+      local k, s = layer * directions + direction, ('_l%d%s'):format(layer, direction == 2 and '_reverse' or '')
+      results[direction], hs[k], cs[k] = mt.recurrent_layer(data, self['weight_ih' .. s], self['weight_hh' .. s],
+        self['bias_ih' .. s], self['bias_hh' .. s], h and h[k], c and c[k], self['weight_hr' .. s], mode,
+        direction == 2, batch_sizes)
+    end
+    data = directions == 2 and mt.cat(results, -1) or results[1]
+    if self.dropout > 0 and layer < self.num_layers - 1 then data = mt.dropout(data, self.dropout, self.training) end
+  end
+  return data, mt.stack(hs, 1), #cs > 0 and mt.stack(cs, 1) or nil
+end
+
+local function forward(self, x, h, c)
+  local packed = class.is_packed(x)
+  local data = packed and x.data or x
+  if not mt.is_tensor(data) then
+    core.fail('%s: the input must be a tensor or a packed sequence, got %s', self.__name, core.describe(x))
+  end
+  local dims, unbatched = data:dim(), not packed and data:dim() == 2
+  if data.shape[dims] ~= self.input_size or not (dims == 3 and not packed or dims == 2) then
+    core.fail('%s: the input is %s, expected (%s x %d), or one sequence (time x %d)', self.__name,
+      tostring(data.shape), self.batch_first and 'batch x time' or 'time x batch', self.input_size, self.input_size)
+  end
+  if unbatched then data = data:unsqueeze(2) elseif not packed and self.batch_first then data = data:transpose(1, 2) end
+  local n = packed and x.batch_sizes:at(1) or data.shape[2]
+  local count, state = self.num_layers * (self.bidirectional and 2 or 1),
+    (self.proj_size or 0) > 0 and self.proj_size or self.hidden_size
+  local function shape(columns) return unbatched and {count, columns} or {count, n, columns} end
+  check_state(self, 'h', h, shape(state))
+  check_state(self, 'c', c, shape(self.hidden_size))
+  local function given(t) -- in the order of the packed sequences
+    if t and unbatched then return t:unsqueeze(2) end
+    return t and packed and x.sorted_indices and t:index_select(2, x.sorted_indices) or t
+  end
+  local out, hn, cn = layers(self, data, given(h), given(c), packed and x.batch_sizes:tolist() or nil)
+  local function last(t)
+    if t and unbatched then return t:squeeze(2) end
+    return t and packed and x.unsorted_indices and t:index_select(2, x.unsorted_indices) or t
+  end
+  if packed then out = x:with(out)
+  elseif unbatched then out = out:squeeze(2)
+  elseif self.batch_first then out = out:transpose(1, 2) end
+  return out, last(hn), last(cn)
+end
+
+--- "(64 -> 128, 2 layers, bidirectional)"
+local function extra(self)
+  local parts = {('%d -> %d'):format(self.input_size, self.hidden_size)}
+  if (self.num_layers or 1) > 1 then parts[#parts + 1] = self.num_layers .. ' layers' end
+  if (self.proj_size or 0) > 0 then parts[#parts + 1] = 'projected to ' .. self.proj_size end
+  if not self.bias then parts[#parts + 1] = 'no bias' end
+  if (self.dropout or 0) > 0 then parts[#parts + 1] = ('dropout %g'):format(self.dropout) end
+  for _, name in ipairs{'bidirectional', 'batch_first'} do
+    if self[name] then parts[#parts + 1] = name end
+  end
+  return (' (%s)'):format(table.concat(parts, ', ')):sub(2)
+end
+
+local kSizes = 'input_size: int >= 1, hidden_size: int >= 1'
+local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number = 0, bidirectional: bool = false'
+
+--- A class of layers: `gates` parts of hidden_size, `states` tensors besides the input.
+local function layered(signature, doc, mode, gates, states)
+  local name = signature:match('^%w+')
+  local made = class.class(name)
+  made.mode, made.extra = mode, extra
+  class.constructor(made, signature, doc, function(self, ...)
+    set_options(self, made, ...)
+    if not (self.dropout >= 0 and self.dropout <= 1) then
+      core.fail('%s: dropout is %g, it must lie in 0..1', name, self.dropout)
+    end
+    local projection = self.proj_size or 0
+    if projection >= self.hidden_size then
+      core.fail('%s: proj_size is %d, it must be smaller than hidden_size, %d', name, projection, self.hidden_size)
+    end
+    local state, directions = projection > 0 and projection or self.hidden_size, self.bidirectional and 2 or 1
+    for layer = 0, self.num_layers - 1 do
+      for direction = 1, directions do
+        add_weights(self, ('_l%d%s'):format(layer, direction == 2 and '_reverse' or ''), gates,
+          layer == 0 and self.input_size or state * directions, projection)
+      end
+    end
+  end)
+  if states == 2 then
+    function made:forward(x, h, c, more)
+      if x == nil or more ~= nil then class.refuse_inputs(self, 3, true) end
+      return forward(self, x, h, c)
+    end
+  else
+    function made:forward(x, h, more)
+      if x == nil or more ~= nil then class.refuse_inputs(self, 2, true) end
+      return forward(self, x, h)
+    end
+  end
+  return made
+end
+
+recurrent.RNN = layered(("RNN(%s, num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', %s)")
+  :format(kSizes, kOptions),
+  "out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x [time x batch x in], " ..
+  'of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch x hidden].', nil, 1, 1)
+recurrent.LSTM = layered(('LSTM(%s, num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0)'):format(kSizes, kOptions),
+  'out, h, c = lstm(x[, h, c]): long short-term memory, gates in the order input, forget, cell, output. x is ' ..
+  '[time x batch x in], one sequence [time x in], or packed; h and c are [layers * directions x batch x hidden].',
+  'lstm', 4, 2)
+recurrent.GRU = layered(('GRU(%s, num_layers: int >= 1 = 1, %s)'):format(kSizes, kOptions),
+  'out, h = gru(x[, h]): gated recurrent units, gates in the order reset, update, new; x and h as of nn.RNN.',
+  'gru', 3, 1)
+
+--- A class of cells: one step of a layer.
+local function cell(signature, doc, mode, gates)
+  local made = class.class(signature:match('^%w+'))
+  made.mode, made.extra = mode, extra
+  class.constructor(made, signature, doc, function(self, ...)
+    set_options(self, made, ...)
+    add_weights(self, '', gates, self.input_size, 0)
+  end)
+  local inputs = mode == 'lstm' and 3 or 2
+  function made:forward(x, h, c, more)
+    if x == nil or more ~= nil or (c ~= nil and inputs == 2) then class.refuse_inputs(self, inputs, true) end
+    local single = mt.is_tensor(x) and x:dim() == 1
+    if not mt.is_tensor(x) or x.shape[x:dim()] ~= self.input_size or x:dim() > 2 then
+      core.fail('%s: the input is %s, expected (batch x %d) or (%d)', self.__name,
+        mt.is_tensor(x) and tostring(x.shape) or core.describe(x), self.input_size, self.input_size)
+    end
+    local shape = single and {self.hidden_size} or {x.shape[1], self.hidden_size}
+    check_state(self, 'h', h, shape)
+    check_state(self, 'c', c, shape)
+    if single then x, h, c = x:unsqueeze(1), h and h:unsqueeze(1), c and c:unsqueeze(1) end
+    local _, hn, cn = mt.recurrent_layer(x:unsqueeze(1), self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh,
+      h, c, nil, mode_of(self))
+    if single then return hn:squeeze(1), cn and cn:squeeze(1) end
+    return hn, cn
+  end
+  return made
+end
+
+recurrent.RNNCell = cell(("RNNCell(%s, bias: bool = true, nonlinearity: 'tanh'|'relu' = 'tanh')"):format(kSizes),
+  'h = cell(x[, h]): one step of nn.RNN.', nil, 1)
+recurrent.LSTMCell = cell(('LSTMCell(%s, bias: bool = true)'):format(kSizes),
+  'h, c = cell(x[, h, c]): one step of nn.LSTM.', 'lstm', 4)
+recurrent.GRUCell = cell(('GRUCell(%s, bias: bool = true)'):format(kSizes),
+  'h = cell(x[, h]): one step of nn.GRU.', 'gru', 3)
+
+return recurrent

@@ -1,0 +1,354 @@
+// recurrent.cpp -- recurrent layers: one product for the inputs of all steps, in each step one with
+// the state and one pass over the gates; the way back through time ends in one product for each weight
+#include "engine/ops/recurrent.h"
+
+#include <algorithm>
+
+#include "engine/autograd/function.h"
+#include "engine/core/host.h"
+#include "engine/ops/ops.h"
+#include "kernels/cells.h"
+
+namespace mt {
+namespace {
+
+const char* const kName = "recurrent_layer";
+
+enum Input { kX, kWeightX, kWeightH, kBiasX, kBiasH, kH, kC, kProjection, kInputs };
+const char* const kInputNames[kInputs] = {"the input", "weight_ih", "weight_hh", "bias_ih",
+                                          "bias_hh",   "h",         "c",         "weight_hr"};
+
+/// Rows of a step, and the state before them: in the results from row `before` on, or where that is
+/// -1 in the first state from row `start` on.
+struct Stretch {
+  int64_t first, rows, before, start;
+};
+
+struct Layer {
+  CellKind kind;
+  bool reverse;
+  std::vector<int64_t> sizes;  // rows of each step
+  Tensor in[kInputs];          // x is [all x in]
+
+  const Tensor& operator[](Input i) const { return in[i]; }
+  int64_t all() const { return in[kX].size(0); }
+  int64_t gates() const {
+    return cells::of_kind(kind, [](auto c) -> int64_t { return decltype(c)::gates; });
+  }
+  int64_t kept() const {
+    return cells::of_kind(kind, [](auto c) -> int64_t { return decltype(c)::kept; });
+  }
+  bool late() const {
+    return cells::of_kind(kind, [](auto c) { return decltype(c)::late > 0; });
+  }
+  int64_t hidden() const { return in[kWeightH].size(0) / gates(); }
+  int64_t state() const { return in[kWeightH].size(1); }
+
+  /// In the order of computing. Backwards in time sequences join, with the first state.
+  std::vector<Stretch> stretches() const {
+    std::vector<Stretch> list;
+    const int64_t steps = int64_t(sizes.size());
+    int64_t first = reverse ? all() : 0, last = 0, last_size = 0;
+    for (int64_t i = 0; i < steps; ++i) {
+      const int64_t n = sizes[size_t(reverse ? steps - 1 - i : i)];
+      if (reverse) first -= n;
+      const int64_t known = i == 0 ? 0 : std::min(n, last_size);
+      if (known > 0) list.push_back({first, known, last, 0});
+      if (n > known) list.push_back({first + known, n - known, -1, known});
+      last = first, last_size = n;
+      if (!reverse) first += n;
+    }
+    return list;
+  }
+};
+
+/// What a run computes: the results [all x state], cells [all x hidden], what the gates keep, and the
+/// hidden values before projections.
+struct Steps {
+  Tensor out, c, gates, hidden;
+};
+
+Tensor rows(const Tensor& x, int64_t first, int64_t n) { return slice(x, 0, first, n); }
+Tensor rows(const Tensor& x, const Stretch& s) { return rows(x, s.first, s.rows); }
+Tensor before(const Tensor& all, const Tensor& first, const Stretch& s) {
+  return s.before < 0 ? rows(first, s.start, s.rows) : rows(all, s.before, s.rows);
+}
+/// Each row of `out` becomes the vector.
+void repeat_row(const Tensor& out, const Tensor& row) {
+  copy_elements(out, expand(row, out.shape()));
+}
+
+Cell step_of(const Layer& l, const Steps& r, const Stretch& s, bool backward) {
+  Cell k{};
+  k.kind = l.kind, k.dtype = r.out.dtype(), k.backward = backward;
+  k.rows = s.rows, k.hidden = l.hidden();
+  k.gates = rows(r.gates, s).data(), k.h = rows(r.hidden, s).data();
+  k.h_before = before(r.out, l[kH], s).data();
+  if (l[kC].defined()) k.c = rows(r.c, s).data(), k.c_before = before(r.c, l[kC], s).data();
+  return k;
+}
+
+Steps forward(const Layer& l) {
+  const Tensor& x = l[kX];
+  const auto room = [&](int64_t n, int64_t columns) {
+    return empty({n, columns}, x.dtype(), x.device());
+  };
+  const int64_t all = l.all(), hidden = l.hidden(), columns = l.gates() * hidden;
+  Steps r;
+  r.gates = room(all, l.kept() * hidden), r.hidden = room(all, hidden);
+  r.out = l[kProjection].defined() ? room(all, l.state()) : r.hidden;
+  if (l[kC].defined()) r.c = room(all, hidden);
+  const Tensor sums = slice(r.gates, 1, 0, columns), weight = t(l[kWeightH]);
+  const bool biased = l[kBiasX].defined();
+  if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
+  matmul_into(kName, sums, x, t(l[kWeightX]), biased);
+  const Tensor late = l.late() ? room(l[kH].size(0), columns) : Tensor();
+  for (const Stretch& s : l.stretches()) {
+    check_interrupt();
+    const Tensor to = l.late() ? rows(late, 0, s.rows) : rows(sums, s);
+    if (l.late() && biased) repeat_row(to, l[kBiasH]);
+    matmul_into(kName, to, before(r.out, l[kH], s), weight, biased || !l.late());
+    Cell k = step_of(l, r, s, false);
+    k.state = l.late() ? to.data() : nullptr;
+    x.device().cell(k);
+    if (l[kProjection].defined())
+      matmul_into(kName, rows(r.out, s), rows(r.hidden, s), t(l[kProjection]));
+  }
+  return r;
+}
+
+/// The gradients of the inputs that want one, from those of the results and of the cells.
+std::vector<Tensor> backward(const Layer& l, const Steps& r, const Tensor& out_grad,
+                             const Tensor& c_grad, const std::vector<bool>& wants) {
+  const int64_t hidden = l.hidden();
+  const Tensor dh = clone(contiguous(out_grad)),
+               dc = c_grad.defined() ? clone(contiguous(c_grad)) : c_grad;
+  const Tensor dg = empty(r.gates.shape(), r.gates.dtype(), r.gates.device());
+  const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // those that the state enters
+  const Tensor state = empty(r.out.shape(), r.out.dtype(), r.out.device());
+  std::vector<Tensor> dx(kInputs);
+  dx[kH] = zeros_like(l[kH]);
+  if (dc.defined()) dx[kC] = zeros_like(l[kC]);
+  const std::vector<Stretch> list = l.stretches();
+  for (auto s = list.rbegin(); s != list.rend(); ++s) {
+    check_interrupt();
+    const Tensor slope =
+        l[kProjection].defined() ? matmul(rows(dh, *s), l[kProjection]) : rows(dh, *s);
+    const Tensor dh_before = before(dh, dx[kH], *s), h_before = before(r.out, l[kH], *s);
+    Cell k = step_of(l, r, *s, true);
+    k.h_grad = slope.data(), k.gates_grad = rows(dg, *s).data(), k.h_before_grad = dh_before.data();
+    if (dc.defined())
+      k.c_grad = rows(dc, *s).data(), k.c_before_grad = before(dc, dx[kC], *s).data();
+    dh.device().cell(k);
+    matmul_into(kName, dh_before, rows(sums, *s), l[kWeightH], true);
+    copy_elements(rows(state, *s), h_before);
+  }
+  const Tensor of_x =
+      l.late() ? cat({slice(dg, 1, 0, 2 * hidden), slice(dg, 1, 3 * hidden, hidden)}, 1) : sums;
+  if (wants[kX]) dx[kX] = matmul(of_x, l[kWeightX]);
+  if (wants[kWeightX]) dx[kWeightX] = matmul(t(of_x), l[kX]);
+  if (wants[kWeightH]) dx[kWeightH] = matmul(t(sums), state);
+  if (wants[kBiasX]) dx[kBiasX] = sum(of_x, {0});
+  if (wants[kBiasH]) dx[kBiasH] = wants[kBiasX] && !l.late() ? dx[kBiasX] : sum(sums, {0});
+  if (wants[kProjection]) dx[kProjection] = matmul(t(dh), r.hidden);
+  return dx;
+}
+
+/// The same layer step by step in recorded operations: the results and the cells.
+std::vector<Tensor> composed(const Layer& l) {
+  return cells::of_kind(l.kind, [&](auto kind) {
+    using C = decltype(kind);
+    const size_t steps = l.sizes.size();
+    const int64_t hidden = l.hidden();
+    const Tensor x = linear(l[kX], l[kWeightX], l[kBiasX]);
+    const auto grown = [](const Tensor& now, const Tensor& first, int64_t n) {
+      if (!now.defined()) return rows(first, 0, n);
+      const int64_t m = now.size(0);
+      return n <= m ? rows(now, 0, n) : cat({now, rows(first, m, n - m)}, 0);
+    };
+    std::vector<Tensor> hs(steps), cs(steps);
+    Tensor h, c;
+    int64_t first = l.reverse ? l.all() : 0;
+    for (size_t i = 0; i < steps; ++i) {
+      const size_t at = l.reverse ? steps - 1 - i : i;
+      const int64_t n = l.sizes[at];
+      if (l.reverse) first -= n;
+      h = grown(h, l[kH], n);
+      const Tensor late = linear(h, l[kWeightH], l[kBiasH]);
+      const Tensor sums = C::late ? rows(x, first, n) : rows(x, first, n) + late;
+      cells::Step<Tensor> e;
+      for (int k = 0; k < C::gates; ++k) e.g[k] = slice(sums, 1, k * hidden, hidden);
+      for (int k = 0; k < C::late; ++k) e.s[k] = slice(late, 1, k * hidden, hidden);
+      e.h = h;
+      if (C::has_c) e.c = grown(c, l[kC], n);
+      C::f(e);
+      h = hs[at] = l[kProjection].defined() ? matmul(e.h, t(l[kProjection])) : e.h;
+      c = cs[at] = e.c;
+      if (!l.reverse) first += n;
+    }
+    std::vector<Tensor> results{cat(hs, 0)};
+    if (C::has_c) results.push_back(cat(cs, 0));
+    return results;
+  });
+}
+
+/// The layer's results, with a node where one of its inputs wants a gradient.
+Steps recorded(const Layer& l) {
+  Steps r;
+  {
+    NoGrad off;
+    r = forward(l);
+  }
+  std::vector<bool> wants;
+  std::vector<Tensor> inputs;
+  for (const Tensor& x : l.in) {
+    wants.push_back(x.defined() && wants_grad(x));
+    if (x.defined()) inputs.push_back(x);
+  }
+  if (std::find(wants.begin(), wants.end(), true) == wants.end()) return r;
+  std::vector<Tensor> results{r.out}, save = inputs;
+  if (r.c.defined()) results.push_back(r.c);
+  for (const Tensor& t : {r.out, r.c, r.gates, r.hidden})
+    if (t.defined()) save.push_back(t);
+  Layer empty = l;
+  bool there[kInputs];
+  for (int i = 0; i < kInputs; ++i) there[i] = empty.in[i].defined(), empty.in[i].reset();
+  const auto way_back = [=](const std::vector<Tensor>& g) {
+    const std::vector<Tensor> saved = saved_tensors();
+    auto next = saved.begin();
+    Layer layer = empty;
+    for (int i = 0; i < kInputs; ++i)
+      if (there[i]) layer.in[i] = *next++;
+    std::vector<Tensor> dx;
+    if (grad_enabled()) {
+      dx = recorded_gradients(
+          [&](const std::vector<Tensor>& in) {
+            Layer again = empty;
+            std::copy(in.begin(), in.end(), again.in);
+            return composed(again);
+          },
+          {layer.in, layer.in + kInputs}, g);
+    } else {
+      Steps run;
+      run.out = *next++;
+      if (layer[kC].defined()) run.c = *next++;
+      run.gates = *next++, run.hidden = *next++;
+      dx = backward(layer, run, g[0], layer[kC].defined() ? g[1] : Tensor(), wants);
+    }
+    std::vector<Tensor> of_inputs;
+    for (int i = 0; i < kInputs; ++i)
+      if (there[i]) of_inputs.push_back(wants[size_t(i)] ? dx[size_t(i)] : Tensor());
+    return of_inputs;
+  };
+  const std::vector<Tensor> y = record_function(
+      kName, inputs, results, std::vector<bool>(results.size(), false), save, way_back);
+  r.out = y[0];
+  if (r.c.defined()) r.c = y[1];
+  return r;
+}
+
+// ---- what is given -------------------------------------------------------------------------------
+
+/// Input i, if it is there, must be a float of this shape beside x.
+void check(const Layer& l, Input i, const Shape& shape) {
+  const Tensor& t = l[i];
+  if (!t.defined()) return;
+  if (!(t.shape() == shape))
+    fail("{}: {} is {}, expected {}", kName, kInputNames[i], to_string(t.shape()),
+         to_string(shape));
+  if (!is_float(t.dtype()))
+    fail("{}: {} is {}; use x:float()", kName, kInputNames[i], dtype_name(t.dtype()));
+  if (&t.device() != &l[kX].device())
+    fail("{}: {} is on {}, the input on {}; move one with x:to('{}')", kName, kInputNames[i],
+         t.device().name, l[kX].device().name, l[kX].device().name);
+}
+
+void check_weights(const Layer& l) {
+  for (const Input i : {kWeightX, kWeightH})
+    if (l[i].dim() != 2 || l[i].size(0) < 1 || l[i].size(1) < 1 || l[i].size(0) % l.gates() != 0)
+      fail("{}: {} is {}; expected ({} gates of equal size x features)", kName, kInputNames[i],
+           to_string(l[i].shape()), l.gates());
+  const int64_t columns = l.gates() * l.hidden();
+  check(l, kX, l[kX].shape());
+  check(l, kWeightX, {columns, l[kX].size(l[kX].dim() - 1)});
+  check(l, kWeightH, {columns, l[kProjection].defined() ? l.state() : l.hidden()});
+  check(l, kBiasX, {columns}), check(l, kBiasH, {columns});
+  check(l, kProjection, {l.state(), l.hidden()});
+  if (l[kBiasX].defined() != l[kBiasH].defined()) fail("{}: give both biases or none", kName);
+  const bool has_c = l.kind == CellKind::lstm;
+  if (!has_c && (l[kC].defined() || l[kProjection].defined()))
+    fail("{}: c and weight_hr belong to mode 'lstm'", kName);
+}
+
+/// Rows of each step, checked.
+std::vector<int64_t> step_sizes(const Tensor& x,
+                                const std::optional<std::vector<int64_t>>& batch_sizes) {
+  const int dims = batch_sizes ? 2 : 3;
+  if (x.dim() != dims)
+    fail("{}: the input is {}, expected ({})", kName, to_string(x.shape()),
+         dims == 3 ? "time x batch x features" : "all steps x features");
+  if (!batch_sizes) {
+    if (x.size(0) == 0) fail("{}: the input {} has no steps", kName, to_string(x.shape()));
+    return std::vector<int64_t>(size_t(x.size(0)), x.size(1));
+  }
+  const std::vector<int64_t>& given = *batch_sizes;
+  if (given.empty()) fail("{}: there are no batch sizes", kName);
+  int64_t left = x.size(0);
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] < 1 || (i > 0 && given[i] > given[i - 1]))
+      fail("{}: batch size {} is {}; they are at least 1 and do not rise", kName,
+           int64_t(i) + host.index_base, given[i]);
+    left -= std::min(given[i], left + 1);
+    if (left < 0) break;
+  }
+  if (left != 0)
+    fail("{}: the batch sizes do not add up to the {} rows of the input", kName, x.size(0));
+  return given;
+}
+
+/// The rows of the results that each sequence ends at, in one direction.
+Tensor last_rows(const Layer& l, const Tensor& all) {
+  const int64_t n = l.sizes[0];
+  if (l.reverse) return rows(all, 0, n);
+  if (l.sizes.back() == n) return rows(all, l.all() - n, n);
+  Tensor at = empty({n}, Dtype::i64);
+  int64_t first = 0;
+  for (const int64_t size : l.sizes) {
+    for (int64_t b = 0; b < size; ++b) at.data_as<int64_t>()[b] = first + b;
+    first += size;
+  }
+  return index_select(all, 0, to(at, all.device()));
+}
+
+}  // namespace
+
+RecurrentStates recurrent_layer(const Tensor& x, const Tensor& weight_ih, const Tensor& weight_hh,
+                                const Tensor& bias_ih, const Tensor& bias_hh, const Tensor& h,
+                                const Tensor& c, const Tensor& weight_hr, CellKind kind,
+                                bool reverse,
+                                const std::optional<std::vector<int64_t>>& batch_sizes) {
+  Layer l{kind, reverse, {}, {x, weight_ih, weight_hh, bias_ih, bias_hh, h, c, weight_hr}};
+  l.sizes = step_sizes(x, batch_sizes);
+  check_weights(l);
+  const int64_t n = l.sizes[0];
+  check(l, kH, {n, l.state()}), check(l, kC, {n, l.hidden()});
+  Dtype dtype = x.dtype();
+  for (const Tensor& t : l.in)
+    if (t.defined()) dtype = promote(dtype, t.dtype());
+  const auto first_state = [&](int64_t columns) {
+    return zeros({n, columns}, wide(dtype), x.device());
+  };
+  for (Tensor& t : l.in)
+    if (t.defined()) t = contiguous(to(t, wide(dtype)));
+  if (!h.defined()) l.in[kH] = first_state(l.state());
+  if (!c.defined() && kind == CellKind::lstm) l.in[kC] = first_state(l.hidden());
+  l.in[kX] = reshape(l[kX], {-1, x.size(x.dim() - 1)});
+  const Steps r = recorded(l);
+  Shape shape = x.shape();
+  shape[shape.size() - 1] = l.state();
+  RecurrentStates states{to(reshape(r.out, shape), dtype), to(last_rows(l, r.out), dtype), {}};
+  if (r.c.defined()) states.c = to(last_rows(l, r.c), dtype);
+  return states;
+}
+
+}  // namespace mt

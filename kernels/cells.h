@@ -1,0 +1,131 @@
+// cells.h -- the recurrent cells: what a step makes of its sums of products, and the way back
+//
+// A formula is a template over T, as in ops.h: the loops of the CPU and of CUDA, and recorded
+// operations (T = mt::Tensor), which make gradients of gradients.
+#pragma once
+#include "kernels/device.h"
+#include "kernels/ops.h"
+
+namespace mt::cells {
+inline namespace MT_ISA {
+
+/// One element of a step. g: what comes to each gate, afterwards what the way back needs; s: what
+/// comes from the state, where the cell adds it late; h, c: the state before, afterwards the new one.
+template <class T> struct Step { T g[4], s[3], h, c; };
+/// The way back: g as kept; h and c before the step; `next` is c after it. dh and dc are the gradients
+/// of the new state, afterwards those of the one before (dh: where it goes by another way than the
+/// products); dg those of the gates' sums.
+template <class T> struct Slope { T g[4], dg[4], h, c, next, dh, dc; };
+
+/// h = f(x's products + the state's), Elman (1990).
+template <class Op> struct Rnn {
+  static constexpr int kept = 1, gates = 1, late = 0;
+  static constexpr bool has_c = false, passes_h = false;
+  template <class T> MT_HD static void f(Step<T>& e) { e.g[0] = e.h = op::Function<Op>{}(e.g[0]); }
+  template <class T> MT_HD static void df(Slope<T>& e) { e.dg[0] = Op::df(e.dh, e.g[0]); }
+};
+
+/// Gates in PyTorch's order: input, forget, cell, output. Hochreiter and Schmidhuber (1997), Gers (2000).
+struct Lstm {
+  static constexpr int kept = 4, gates = 4, late = 0;
+  static constexpr bool has_c = true, passes_h = false;
+  template <class T> MT_HD static void f(Step<T>& e) {
+    e.g[0] = op::sigmoid(e.g[0]), e.g[1] = op::sigmoid(e.g[1]);
+    e.g[2] = op::tanh(e.g[2]), e.g[3] = op::sigmoid(e.g[3]);
+    e.c = e.g[1] * e.c + e.g[0] * e.g[2];
+    e.h = e.g[3] * op::tanh(e.c);
+  }
+  template <class T> MT_HD static void df(Slope<T>& e) {
+    const T y = op::tanh(e.next), dc = e.dc + op::Tanh::df(e.dh * e.g[3], y);
+    e.dg[0] = op::Sigmoid::df(dc * e.g[2], e.g[0]);
+    e.dg[1] = op::Sigmoid::df(dc * e.c, e.g[1]);
+    e.dg[2] = op::Tanh::df(dc * e.g[0], e.g[2]);
+    e.dg[3] = op::Sigmoid::df(e.dh * y, e.g[3]);
+    e.dc = dc * e.g[1];
+  }
+};
+
+/// Gates in PyTorch's order: reset, update, new, where reset scales the state's product. Kept and
+/// differentiated are reset, update, the state's part of new, new: the first three are the sums that
+/// the state's products enter. Cho (2014).
+struct Gru {
+  static constexpr int kept = 4, gates = 3, late = 3;
+  static constexpr bool has_c = false, passes_h = true;
+  template <class T> MT_HD static void f(Step<T>& e) {
+    const T r = op::sigmoid(e.g[0] + e.s[0]), z = op::sigmoid(e.g[1] + e.s[1]);
+    const T n = op::tanh(e.g[2] + r * e.s[2]);
+    e.g[0] = r, e.g[1] = z, e.g[2] = e.s[2], e.g[3] = n;
+    e.h = n + z * (e.h - n);
+  }
+  template <class T> MT_HD static void df(Slope<T>& e) {
+    const T dn = op::Tanh::df(e.dh * (T(1) - e.g[1]), e.g[3]);
+    e.dg[0] = op::Sigmoid::df(dn * e.g[2], e.g[0]);
+    e.dg[1] = op::Sigmoid::df(e.dh * (e.h - e.g[3]), e.g[1]);
+    e.dg[2] = dn * e.g[0], e.dg[3] = dn;
+    e.dh = e.dh * e.g[1];
+  }
+};
+
+/// f(C()) for the cell of that kind.
+template <class F> MT_HD auto of_kind(CellKind kind, const F& f) {
+  switch (kind) {
+    case CellKind::lstm: return f(Lstm());
+    case CellKind::gru: return f(Gru());
+    case CellKind::rnn_relu: return f(Rnn<op::Relu>());
+    default: return f(Rnn<op::Tanh>());
+  }
+}
+
+/// One row of a step, as the loops of a device see it.
+template <class C, class T> struct Row {
+  int64_t n;
+  T* g;
+  const T *s, *h_before, *c_before;
+  T *h, *c;
+  const T *dh, *dc;
+  T *dg, *dh_before, *dc_before;
+
+  MT_HD Row(const Cell& k, int64_t row)
+      : n(k.hidden),
+        g(at(k.gates, row * C::kept)),
+        s(at(k.state, row * C::late)),
+        h_before(at(k.h_before, row)),
+        c_before(at(k.c_before, row)),
+        h(at(k.h, row)),
+        c(at(k.c, row)),
+        dh(at(k.h_grad, row)),
+        dc(at(k.c_grad, row)),
+        dg(at(k.gates_grad, row * C::kept)),
+        dh_before(at(k.h_before_grad, row)),
+        dc_before(at(k.c_before_grad, row)) {}
+
+  MT_HD void forward(int64_t j) const {
+    Step<T> e{};
+    for (int k = 0; k < C::gates; ++k) e.g[k] = g[k * n + j];
+    for (int k = 0; k < C::late; ++k) e.s[k] = s[k * n + j];
+    if constexpr (C::passes_h) e.h = h_before[j];
+    if constexpr (C::has_c) e.c = c_before[j];
+    C::f(e);
+    for (int k = 0; k < C::kept; ++k) g[k * n + j] = e.g[k];
+    if constexpr (C::has_c) c[j] = e.c;
+    h[j] = e.h;
+  }
+  MT_HD void backward(int64_t j) const {
+    Slope<T> e{};
+    for (int k = 0; k < C::kept; ++k) e.g[k] = g[k * n + j];
+    if constexpr (C::passes_h) e.h = h_before[j];
+    if constexpr (C::has_c) e.c = c_before[j], e.next = c[j], e.dc = dc[j];
+    e.dh = dh[j];
+    C::df(e);
+    for (int k = 0; k < C::kept; ++k) dg[k * n + j] = e.dg[k];
+    if constexpr (C::passes_h) dh_before[j] += e.dh;
+    if constexpr (C::has_c) dc_before[j] += e.dc;
+  }
+
+ private:
+  MT_HD T* at(void* p, int64_t row) const { return static_cast<T*>(p) + row * n; }
+  MT_HD const T* at(const void* p, int64_t row) const { return static_cast<const T*>(p) + row * n; }
+};
+
+}  // namespace MT_ISA
+}  // namespace mt::cells

@@ -1,0 +1,34 @@
+// cell.cu -- the cell verb on CUDA: a thread for each element of the state
+#include "kernels/cells.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+template <class C, class T> __global__ void steps(const __grid_constant__ Cell c) {
+  for (int64_t i = cuda::thread_number(); i < c.rows * c.hidden; i += cuda::thread_count()) {
+    const cells::Row<C, T> row(c, i / c.hidden);
+    if (c.backward) row.backward(i % c.hidden);
+    else row.forward(i % c.hidden);
+  }
+}
+
+template <class C, class T> void run(const Cell& c) {
+  cuda::launch("cell", steps<C, T>, cuda::blocks_for(c.rows * c.hidden, cuda::kThreads),
+               cuda::kThreads, c);
+}
+
+}  // namespace
+
+void cell(const Cell& c) {
+  if (c.rows * c.hidden == 0) return;
+  cells::of_kind(c.kind, [&](auto kind) {
+    if (c.dtype == Dtype::f32) run<decltype(kind), float>(c);
+    else run<decltype(kind), double>(c);
+  });
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
