@@ -8,7 +8,8 @@ local packed = {}
 local Packed = {}
 Packed.__index = function(self, key)
   if Packed[key] ~= nil then return Packed[key] end
-  core.fail("a packed sequence has no '%s'; it has data, batch_sizes, sorted_indices, unsorted_indices, to", tostring(key))
+  core.fail("a packed sequence has no '%s'; it has data, batch_sizes, sorted_indices, unsorted_indices",
+    tostring(key))
 end
 Packed.__tostring = function(self)
   return ('PackedSequence(%d sequences, data %s)'):format(self.batch_sizes:at(1), tostring(self.data.shape))
@@ -141,7 +142,7 @@ packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence, batch_f
     return batch_first and out:transpose(1, 2) or out, positions(lengths, 'cpu')
   end)
 
-packed.pad_sequence = core.declare("pad_sequence(sequences: tensors, batch_first: bool = false, " ..
+packed.pad_sequence = core.declare("pad_sequence([sequences]: tensors, batch_first: bool = false, " ..
   "padding_value: number = 0, padding_side: 'right'|'left' = 'right')",
   'A list of tensors [length x ..] as one [longest x batch x ..], filled up with padding_value.',
   function(sequences, batch_first, padding_value, padding_side)
@@ -178,7 +179,7 @@ packed.unpad_sequence = core.declare('unpad_sequence(padded: tensor, lengths: te
     return list
   end)
 
-packed.pack_sequence = core.declare('pack_sequence(sequences: tensors, enforce_sorted: bool = true)',
+packed.pack_sequence = core.declare('pack_sequence([sequences]: tensors, enforce_sorted: bool = true)',
   'A list of tensors [length x ..] packed: pack_padded_sequence of pad_sequence.',
   function(sequences, enforce_sorted)
     local lengths = {}

@@ -33,7 +33,9 @@ end
 --- The shape of a first state, checked.
 local function check_state(self, what, state, shape)
   if state == nil then return end
-  if not mt.is_tensor(state) then core.fail('%s: %s must be a tensor, got %s', self.__name, what, core.describe(state)) end
+  if not mt.is_tensor(state) then
+    core.fail('%s: %s must be a tensor, got %s', self.__name, what, core.describe(state))
+  end
   for d = 1, math.max(#shape, state:dim()) do
     if state.shape[d] ~= shape[d] then
       core.fail('%s: %s is %s, expected (%s)', self.__name, what, tostring(state.shape), table.concat(shape, ' x '))
@@ -145,8 +147,9 @@ end
 
 recurrent.RNN = layered(("RNN(%s, num_layers: int >= 1 = 1, nonlinearity: 'tanh'|'relu' = 'tanh', %s)")
   :format(kSizes, kOptions),
-  "out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x [time x batch x in], " ..
-  'of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch x hidden].', nil, 1, 1)
+  'out, h = rnn(x[, h]): h = f(weight_ih x + bias_ih + weight_hh h + bias_hh) for each step of x ' ..
+  '[time x batch x in], of one sequence [time x in], or of a packed sequence. h is [layers * directions x batch ' ..
+  'x hidden].', nil, 1, 1)
 recurrent.LSTM = layered(('LSTM(%s, num_layers: int >= 1 = 1, %s, proj_size: int >= 0 = 0)'):format(kSizes, kOptions),
   'out, h, c = lstm(x[, h, c]): long short-term memory, gates in the order input, forget, cell, output. x is ' ..
   '[time x batch x in], one sequence [time x in], or packed; h and c are [layers * directions x batch x hidden].',

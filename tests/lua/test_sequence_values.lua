@@ -1,0 +1,121 @@
+-- test_sequence_values.lua -- recurrent layers, attention and transformer layers against PyTorch's values in float64
+local t = require 'testing'
+local mt = require 'mtorch'
+local nn = mt.nn
+
+local folder = arg[0]:match('^(.*/)') or ''
+local stored = mt.data.safetensors(folder .. '../data/sequence_values.safetensors')
+mt.set_default_dtype('float64')
+
+--- The formulas of sequence_values.py.
+local function values(name, shape)
+  local n, sum = 1, 0
+  for _, size in ipairs(shape) do n = n * size end
+  for k = 1, #name do sum = sum + name:byte(k) end
+  return ((mt.range(1, n):double() * 0.7 + sum):sin() * 0.6):reshape(shape)
+end
+local function slopes(y) return (mt.range(1, y:numel()):double() * 0.3):cos():reshape(y.shape) end
+
+local function parsed(text)
+  local positional, named = {}, {}
+  for word in text:gmatch('%S+') do
+    local key, value = word:match('^(.-)=(.*)$')
+    value = value or word
+    if value == 'true' then value = true elseif value == 'false' then value = false
+    else value = tonumber(value) or value end
+    if key then named[key] = value else positional[#positional + 1] = value end
+  end
+  return positional, named
+end
+
+local configurations, expected = {}, {}
+for name, value in pairs(stored) do
+  local config, what = name:match('^(.*)/(.-)$')
+  if not expected[config] then
+    configurations[#configurations + 1], expected[config] = config, {}
+  end
+  expected[config][what] = value
+end
+table.sort(configurations)
+
+local function close(config, what, x)
+  local wanted = expected[config][what]
+  if not wanted then error(('%s: PyTorch has no %s'):format(config, what)) end
+  expected[config][what] = nil
+  if x.shape ~= wanted.shape then
+    error(('%s: %s is %s, expected %s'):format(config, what, tostring(x.shape), tostring(wanted.shape)))
+  end
+  local off = x:numel() > 0 and (x - wanted):abs():max():item() or 0
+  if not (off <= 1e-9) then error(('%s: %s is off by %g'):format(config, what, off)) end
+end
+
+--- The module of a configuration, with the parameters that PyTorch's had, loaded by their names.
+local function made(config)
+  local head, how = config:match('^(.-);(.*)$')
+  local positional, options = parsed(head)
+  local class = nn[table.remove(positional, 1)]
+  local given = {unpack(positional)}
+  given[#given + 1] = options
+  local module = class(unpack(given))
+  local state = {}
+  for name, p in module:named_parameters() do state[name] = values(name, p.shape) end
+  for what in pairs(expected[config]) do
+    local name = what:match('^grad%.([%w_.]*_[%w_.]*)$') or what:match('^grad%.(.*%..*)$')
+    if name and not state[name] then error(config .. ': there is no parameter ' .. name) end
+  end
+  module:load_state_dict(state)
+  return module, positional, options, select(2, parsed(how))
+end
+
+local function keep(config, module, inputs, outputs)
+  local loss = 0
+  for _, y in ipairs(outputs) do loss = (y * slopes(y)):sum() + loss end
+  loss:backward()
+  for k, y in ipairs(outputs) do close(config, 'out' .. k, y) end
+  for name, x in pairs(inputs) do close(config, 'grad.' .. name, x.grad) end
+  for name, p in module:named_parameters() do
+    if p.grad then close(config, 'grad.' .. name, p.grad) end
+  end
+  for what in pairs(expected[config]) do error(('%s: %s was not computed'):format(config, what)) end
+end
+
+local function leaf(name, ...) return values(name, {...}):requires_grad_() end
+
+local check = {}
+
+function check.recurrent(config)
+  local module, sizes, o, how = made(config)
+  local cell, time, n = config:find('Cell') ~= nil, 4, 3
+  local inputs = {}
+  local function shaped(name, first, ...) -- without a batch `first` stands alone
+    if how.unbatched then return first and leaf(name, first, (select(2, ...))) or leaf(name, (select(2, ...))) end
+    return first and leaf(name, first, ...) or leaf(name, ...)
+  end
+  local layers = (o.num_layers or 1) * (o.bidirectional and 2 or 1)
+  if cell then inputs.x = shaped('x', nil, n, sizes[1])
+  elseif o.batch_first and not how.unbatched then inputs.x = leaf('x', n, time, sizes[1])
+  else inputs.x = shaped('x', time, n, sizes[1]) end
+  if how.states then
+    inputs.h = shaped('h', not cell and layers or nil, n, o.proj_size or sizes[2])
+    if config:find('^LSTM') then inputs.c = shaped('c', not cell and layers or nil, n, sizes[2]) end
+  end
+  local x = inputs.x
+  if how.packed then
+    x = nn.pack_padded_sequence(x, how.packed == 'any' and {2, 4, 1} or {4, 2, 2},
+      {batch_first = o.batch_first or false, enforce_sorted = how.packed ~= 'any'})
+  end
+  local outputs = {module(x, inputs.h, inputs.c)}
+  if how.packed then
+    local lengths
+    outputs[1], lengths = nn.pad_packed_sequence(outputs[1], o.batch_first or false)
+    t.eq(lengths:tolist(), how.packed == 'any' and {2, 4, 1} or {4, 2, 2})
+  end
+  keep(config, module, inputs, outputs)
+end
+
+for _, config in ipairs(configurations) do
+  t.test(config, function() check.recurrent(config) end)
+end
+t.test('there are many configurations', function() assert(#configurations >= 60, #configurations) end)
+
+t.finish()
