@@ -1,8 +1,8 @@
 // neural.cpp -- what networks are made of: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
 #include "engine/ops/ops.h"
-#include "engine/ops/soft_margin_loss.h"
 #include "engine/ops/recurrent.h"
+#include "engine/ops/soft_margin_loss.h"
 
 namespace mt::lua {
 namespace {
