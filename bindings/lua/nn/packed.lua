@@ -125,7 +125,7 @@ local function lengths_of(sequence)
   return lengths, sizes, order
 end
 
-packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence: any, batch_first: bool = false, ' ..
+packed.pad_packed_sequence = core.declare('pad_packed_sequence(sequence: table, batch_first: bool = false, ' ..
   'padding_value: number = 0, total_length: int = nil)',
   'The sequences padded to the longest, or to total_length, [time x batch x ..], and their lengths (an int64 tensor).',
   function(sequence, batch_first, padding_value, total_length)
@@ -188,7 +188,7 @@ packed.pack_sequence = core.declare('pack_sequence([sequences]: tensors, enforce
     return packed.pack_padded_sequence(padded, lengths, {enforce_sorted = enforce_sorted})
   end)
 
-packed.unpack_sequence = core.declare('unpack_sequence(sequence: any)', 'A list of the sequences that were packed.',
+packed.unpack_sequence = core.declare('unpack_sequence(sequence: table)', 'A list of the sequences that were packed.',
   function(sequence)
     check_packed('unpack_sequence', sequence)
     return packed.unpad_sequence(packed.pad_packed_sequence(sequence))

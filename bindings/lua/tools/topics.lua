@@ -175,7 +175,7 @@ topics.absent = {
   clip_grad_norm_ = 'sum the squares of p.grad over net:parameters(), then p.grad:mul_(limit / norm) for each where ' ..
     'norm > limit',
   clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',
-  LSTM = layer, GRU = layer, RNN = layer, MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
+  MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
   ['nn.init'] = init, xavier_uniform_ = init, xavier_normal_ = init, kaiming_uniform_ = init,
   kaiming_normal_ = init, DataParallel = parallel, DistributedDataParallel = parallel,
 }
