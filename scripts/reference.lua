@@ -167,7 +167,8 @@ for _, name in ipairs(require('mtorch.tools.modules').names) do
 end
 
 -- What functions make that are called as a class is, by where they are; and those among them that make something else.
-local makes = {['mt.nn'] = 'Module', ['mt.optim'] = 'Optimizer', ['mt.optim.lr'] = 'Scheduler'}
+local makes = {['mt.nn'] = 'Module', ['mt.optim'] = 'Optimizer', ['mt.optim.lr'] = 'Scheduler',
+  ['mt.metrics'] = 'Metric'}
 local makes_other = {EarlyStopping = true, find = true}
 
 --- Every declared function: {subject=, name=, signature=, doc=, method=, of_module=}, in order.

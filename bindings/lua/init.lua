@@ -63,6 +63,7 @@ local function library()
   for _, name in ipairs {'nn', 'optim', 'data', 'plot'} do
     lazy[name] = function() return core.strict(require('mtorch.' .. name), 'mt.' .. name) end
   end
+  lazy.metrics = function() return core.strict(require 'mtorch.tools.metrics', 'mt.metrics') end
   lazy.cuda = function() return core.strict(require 'mtorch.cuda.functions', 'mt.cuda') end
   lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
   lazy.time = function() return require('mtorch.tools.timeit').time end

@@ -84,7 +84,7 @@ t.test('every function is declared: it has a signature and help', function()
   for name in pairs(core.lazy) do local _ = mt[name] end
   for name, value in pairs(mt) do look('mt.', name, value) end
   for name, value in pairs(core.methods) do look('x:', name, value) end
-  for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'data', 'linalg'} do
+  for _, module in ipairs {'nn', 'optim', 'optim.lr', 'optim.swa', 'metrics', 'data', 'linalg'} do
     local at = require('mtorch.tools.modules').at(module)
     for _, name in ipairs(core.names(at)) do look('mt.' .. module .. '.', name, at[name]) end
   end
@@ -133,6 +133,7 @@ t.test('the methods of objects have help, and no other names have', function()
   mt.Function{forward = function(ctx, x) context = ctx return x * 2 end, backward = print}(leaf)
   local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()),
               Scheduler = mt.optim.lr.ExponentialLR(mt.optim.SGD(net:parameters()), 0.9), Context = context,
+              Metric = mt.metrics.Mean(),
               Hook = (leaf * 2):register_hook(print)}
   of.JsonLines, of.SummaryWriter = mt.JsonLines(), require('mtorch.io.summary_writer').Writer
   for _, object in ipairs(require 'mtorch.tools.object_methods') do

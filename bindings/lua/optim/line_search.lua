@@ -9,10 +9,9 @@ local function cubic_minimum(x1, f1, g1, x2, f2, g2, low, high)
   local d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
   local square = d1 * d1 - g1 * g2
   if not (square >= 0) then return (low + high) / 2 end
-  local d2, at = math.sqrt(square), nil
-  if x1 <= x2 then at = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2))
-  else at = x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2 * d2)) end
-  return min(max(at, low), high)
+  local d2 = math.sqrt(square)
+  if x1 > x2 then x1, g1, x2, g2 = x2, g2, x1, g1 end
+  return min(max(x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2)), low), high)
 end
 
 -- A point is {t =, f =, g =, slope =}: the step, the loss, the gradient and its product with the direction.

@@ -30,6 +30,14 @@ return {
     {'last_epoch', 'A field: the number of the step, from 0.'},
   },
   {
+    title = 'Methods of metrics', call = 'm:', class = 'Metric',
+    {'update(..)', 'Takes a batch: predictions and targets, or what the metric says; returns the metric.'},
+    {'compute()', 'The figure of all batches since reset, a number (a tensor where it is one for each class).'},
+    {'reset()', 'Forgets all batches; returns the metric.'},
+    {'state_dict()', 'What was accumulated, for load_state_dict.'},
+    {'load_state_dict(state)', 'Goes on from what state_dict() of such a metric returned.'},
+  },
+  {
     title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
     {'save_for_backward(..)', 'Keeps tensors for backward; a change in place of them before that is an error.'},
     {'saved_tensors()', 'What was saved, as several values, no list: local x, y = ctx:saved_tensors().'},

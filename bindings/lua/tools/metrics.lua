@@ -1,0 +1,462 @@
+-- metrics.lua -- mt.metrics: figures of merit that accumulate over batches, by scikit-learn's formulas
+--
+-- m:update(predictions, targets) takes a batch, m:compute() gives the figure of all batches since m:reset().
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+local metrics = {}
+
+-- ---- what all share ------------------------------------------------------------------------------
+
+local Metric = {}
+
+local function own(self, method)
+  if type(self) ~= 'table' or rawget(self, 'state') == nil then
+    core.fail('%s: methods are called with a colon, m:%s(..)', method, method)
+  end
+end
+
+--- A copy of a state: numbers, tensors (of their own where they are added to), lists.
+local function copied(value)
+  if mt.is_tensor(value) then return (value:clone()) end
+  if type(value) ~= 'table' then return value end
+  local copy = {}
+  for key, inner in pairs(value) do copy[key] = copied(inner) end
+  return copy
+end
+
+--- Takes a batch; returns the metric.
+function Metric:update(...)
+  own(self, 'update')
+  self:take(...)
+  return self
+end
+
+--- Forgets all batches; returns the metric.
+function Metric:reset()
+  own(self, 'reset')
+  self.state = self.start and self:start() or {}
+  return self
+end
+
+--- What was accumulated, for load_state_dict.
+function Metric:state_dict()
+  own(self, 'state_dict')
+  return copied(self.state)
+end
+
+--- Goes on from what state_dict() of such a metric returned.
+function Metric:load_state_dict(state)
+  own(self, 'load_state_dict')
+  if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
+  self.state = copied(state)
+  return self
+end
+
+--- Declares a metric, the fields of which are its options: {take =, compute =, start =}. take(self, ..) is update's
+--- work, start() the state before any batch.
+local function define(signature, doc, kind)
+  local name, params, options = signature:match('^[%w_]+'), nil, {}
+  kind.name = name
+  setmetatable(kind, {__index = Metric})
+  local meta = {__index = function(self, key)
+    local value = kind[key]
+    if value ~= nil or options[key] or key == 'start' then return value end
+    local names = {}
+    for _, of in ipairs{kind, Metric, self} do
+      for known in pairs(of) do names[#names + 1] = known end
+    end
+    table.sort(names)
+    local close = core.nearest(names, tostring(key))
+    core.fail("%s has no '%s'%s", name, tostring(key),
+      close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+  end}
+  metrics[name] = core.declare(signature, doc, function(...)
+    local self = {state = {}}
+    for i, p in ipairs(params) do self[p.name] = (select(i, ...)) end
+    return setmetatable(self, meta):reset()
+  end)
+  params = core.parameters(metrics[name])
+  for _, p in ipairs(params) do options[p.name] = true end
+end
+
+local function need_tensors(self, prediction, target)
+  if not mt.is_tensor(prediction) or not mt.is_tensor(target) then
+    core.fail('%s: update takes predictions and targets, tensors, got %s and %s', self.name,
+      core.describe(prediction), core.describe(target))
+  end
+  return prediction:detach(), target:detach():to(prediction.device)
+end
+
+local function is_float(x) return x.dtype:find('float') ~= nil end
+
+-- ---- labels -------------------------------------------------------------------------------------
+
+--- Labels as a row; refuses what is no label.
+local function checked(self, labels, what, classes)
+  if labels:numel() > 0 then
+    local low, high = labels:min():item(), labels:max():item()
+    if low < 1 or classes and high > classes then
+      core.fail('%s: a %s is %d; labels count from 1%s', self.name, what, low < 1 and low or high,
+        classes and (' to %d here'):format(classes) or '')
+    end
+  end
+  return labels:long()
+end
+
+--- 1 and 2 for no and yes.
+local function yes_or_no(self, prediction, target)
+  if prediction:numel() > 0 and not self.threshold then
+    local low, high = prediction:min():item(), prediction:max():item()
+    if not (low >= 0 and high <= 1) then
+      core.fail('%s: predictions of yes or no are probabilities, found %g to %g; use x:sigmoid(), or ' ..
+        '{threshold = 0} for raw scores', self.name, low, high)
+    end
+  end
+  if not is_float(target) and target.dtype ~= 'bool' and target:numel() > 0 and target:max():item() > 1 then
+    core.fail('%s: predictions %s and labels %s are alike; labels need scores [n x classes] or predicted labels',
+      self.name, tostring(prediction.shape), tostring(target.shape))
+  end
+  self.state.binary = true
+  return prediction:gt(self.threshold or 0.5):long():reshape(-1) + 1, target:gt(0):long():reshape(-1) + 1, 2
+end
+
+--- The classes of scores and targets: which dimension of the scores has them, -1 or 2.
+local function class_dim(self, scores, target)
+  local function without(d)
+    if scores:dim() ~= target:dim() + 1 then return false end
+    for i = 1, target:dim() do
+      if target.shape[i] ~= scores.shape[i < d and i or i + 1] then return false end
+    end
+    return true
+  end
+  if without(scores:dim()) then return scores:dim() end
+  if scores:dim() > 1 and without(2) then return 2 end
+  core.fail('%s: the scores are %s, the targets %s; expected scores [n x classes] and labels [n]', self.name,
+    tostring(scores.shape), tostring(target.shape))
+end
+
+--- Rows of scores [n x classes] and labels [n], without those that are ignored.
+local function score_rows(self, scores, target)
+  local d = class_dim(self, scores, target)
+  local classes = scores.shape[d]
+  scores, target = scores:movedim(d, -1):reshape(-1, classes), target:reshape(-1)
+  if is_float(target) or target.dtype == 'bool' then
+    core.fail('%s: targets are class positions and must be integers, these are %s', self.name, target.dtype)
+  end
+  local kept = target:ne(self.ignore_index)
+  if not kept:all() then scores, target = scores[kept], target[kept] end
+  return scores, checked(self, target, 'target', classes), classes
+end
+
+--- Predicted and true labels [n], and how many classes are known.
+local function labels_of(self, prediction, target)
+  prediction, target = need_tensors(self, prediction, target)
+  if is_float(prediction) then
+    if prediction.shape == target.shape then return yes_or_no(self, prediction, target) end
+    local scores, labels, classes = score_rows(self, prediction, target)
+    if labels:numel() == 0 then return labels, labels, classes end
+    return scores:argmax(2), labels, classes
+  end
+  if prediction.shape ~= target.shape then
+    core.fail('%s: the predicted labels are %s, the targets %s', self.name, tostring(prediction.shape),
+      tostring(target.shape))
+  end
+  if prediction.dtype == 'bool' then
+    self.state.binary = true
+    return prediction:long():reshape(-1) + 1, target:gt(0):long():reshape(-1) + 1, 2
+  end
+  local kept = target:ne(self.ignore_index)
+  if not kept:all() then prediction, target = prediction[kept], target[kept] end
+  return checked(self, prediction:reshape(-1), 'predicted label', self.num_classes),
+    checked(self, target:reshape(-1), 'target', self.num_classes)
+end
+
+-- ---- counts by class ----------------------------------------------------------------------------
+
+--- Counts of n classes, those of the classes that were not known are 0.
+local function padded(counts, n)
+  return #counts == n and counts or mt.cat({counts, counts:new_zeros(n - #counts)}, 1)
+end
+
+--- a + b of counts of which one may know more classes.
+local function add(a, b)
+  if not a then return b end
+  local n = math.max(#a, #b)
+  return padded(a:to(b.device), n) + padded(b, n)
+end
+
+--- Takes a batch into the counts of right ones, predictions and targets of each class.
+local function count(self, prediction, target)
+  local p, y, classes = labels_of(self, prediction, target)
+  local least, state = math.max(self.num_classes or 0, classes or 0), self.state
+  if self.num_classes and classes and classes > self.num_classes then
+    core.fail('%s: num_classes is %d, the scores have %d', self.name, self.num_classes, classes)
+  end
+  state.right = add(state.right, mt.bincount(y[p:eq(y)], nil, least))
+  state.predicted = add(state.predicted, mt.bincount(p, nil, least))
+  state.actual = add(state.actual, mt.bincount(y, nil, least))
+end
+
+local function ratio(a, b) return mt.where(b:gt(0), a / b:clamp_min(1e-300), 0) end
+
+--- The mean of figures of classes, each a / b of counts; 0 where b is 0. 'macro' is of the classes that occur.
+local function averaged(self, numerator, denominator)
+  local state = self.state
+  if not state.actual then core.fail('%s: compute before any update', self.name) end
+  local n = math.max(#state.right, #state.predicted, #state.actual)
+  local right, predicted = padded(state.right, n):double(), padded(state.predicted, n):double()
+  local actual = padded(state.actual, n):double()
+  local a, b = numerator(right, predicted, actual), denominator(right, predicted, actual)
+  local how = self.average or (state.binary and 'binary' or 'macro')
+  if how == 'micro' then return ratio(a:sum(), b:sum()):item() end
+  local each = ratio(a, b)
+  if how == 'none' then return each end
+  if how == 'binary' then
+    if #each > 2 then core.fail("%s: 'binary' is of 2 classes, there are %d; use 'macro'", self.name, #each) end
+    return #each == 2 and each[2]:item() or 0
+  end
+  local weight = how == 'weighted' and actual or (predicted + actual):gt(0):double()
+  local total = weight:sum():item()
+  return total > 0 and (each * weight):sum():item() / total or 0
+end
+
+local options = "num_classes: int >= 1 = nil, average: 'binary'|'macro'|'micro'|'weighted'|'none' = nil, " ..
+  'threshold: number = nil, ignore_index: int = -100)'
+local inputs = ' Predictions: scores [n x classes] or labels, from 1; or probabilities of yes, with targets of ' ..
+  "their shape, 0 or 1 (above threshold, 0.5, is yes). average: 'binary' (of class 2; the default for yes or no), " ..
+  "'macro' (the mean over classes; otherwise the default), 'micro' (of all together), 'weighted' by the targets, " ..
+  "'none' a tensor. Targets of ignore_index do not count."
+
+local function by_class(name, doc, numerator, denominator)
+  define(name .. '(' .. options, doc .. inputs, {
+    take = count,
+    compute = function(self) return averaged(self, numerator, denominator) end,
+  })
+end
+
+by_class('Precision', 'The share of right ones among the predictions of a class.',
+  function(right) return right end, function(_, predicted) return predicted end)
+by_class('Recall', 'The share of right ones among the targets of a class.',
+  function(right) return right end, function(_, _, actual) return actual end)
+by_class('F1', 'The harmonic mean of precision and recall.',
+  function(right) return right * 2 end, function(_, predicted, actual) return predicted + actual end)
+
+define("Accuracy(num_classes: int >= 1 = nil, average: 'micro'|'macro'|'weighted'|'none' = 'micro', " ..
+  'threshold: number = nil, ignore_index: int = -100)',
+  "The share of right predictions; 'macro' is the mean of the classes' shares. Predictions: scores [n x classes] or " ..
+  'labels, from 1; or probabilities of yes, with targets of their shape, 0 or 1 (above threshold, 0.5, is yes).', {
+    take = function(self, prediction, target)
+      if self.average ~= 'micro' then return count(self, prediction, target) end
+      local p, y = labels_of(self, prediction, target)
+      local state = self.state
+      state.correct = (state.correct or 0) + p:eq(y):sum()
+      state.total = (state.total or 0) + y:numel()
+    end,
+    compute = function(self)
+      if self.average == 'micro' then
+        local state = self.state
+        if not state.total then core.fail('Accuracy: compute before any update') end
+        return state.correct:item() / state.total
+      end
+      return averaged(self, function(right) return right end, function(_, _, actual) return actual end)
+    end,
+  })
+
+define('TopK(k: int >= 1 = 5, ignore_index: int = -100)',
+  'The share of targets [n] (from 1) among the k classes with the highest scores [n x classes].', {
+    take = function(self, scores, target)
+      local rows, labels, classes = score_rows(self, need_tensors(self, scores, target))
+      local state, hits = self.state, 0
+      if labels:numel() > 0 then
+        local _, best = rows:topk(math.min(self.k, classes), 2)
+        hits = best:eq(labels:unsqueeze(2)):sum()
+      end
+      state.correct, state.total = (state.correct or 0) + hits, (state.total or 0) + labels:numel()
+    end,
+    compute = function(self)
+      local state = self.state
+      if not state.total then core.fail('TopK: compute before any update') end
+      return (mt.is_tensor(state.correct) and state.correct:item() or state.correct) / state.total
+    end,
+  })
+
+define("ConfusionMatrix(num_classes: int >= 1 = nil, normalize: 'true'|'pred'|'all' = nil, threshold: number = nil, " ..
+  'ignore_index: int = -100)',
+  "How often a class (row) was predicted as another (column), int64 [classes x classes]; normalize: shares of each " ..
+  "row ('true'), column ('pred') or of all. Predictions as of Accuracy.", {
+    take = function(self, prediction, target)
+      local p, y, classes = labels_of(self, prediction, target)
+      local state = self.state
+      local before = state.matrix
+      local n = math.max(self.num_classes or 0, classes or 0, before and #before or 0)
+      if y:numel() > 0 then n = math.max(n, p:max():item(), y:max():item()) end
+      if self.num_classes and n > self.num_classes then
+        core.fail('ConfusionMatrix: num_classes is %d, there is a class %d', self.num_classes, n)
+      end
+      local matrix = mt.bincount((y - 1) * n + p, nil, n * n):reshape(n, n)
+      if before then
+        local part = matrix[{{1, #before}, {1, #before}}]
+        part:add_(before:to(matrix.device))
+      end
+      state.matrix = matrix
+    end,
+    compute = function(self)
+      local matrix = self.state.matrix
+      if not matrix then core.fail('ConfusionMatrix: compute before any update') end
+      if not self.normalize then return matrix:clone() end
+      local x = matrix:double()
+      if self.normalize == 'all' then return ratio(x, x:sum():expand_as(x)) end
+      return ratio(x, x:sum(self.normalize == 'true' and 2 or 1, true):expand_as(x))
+    end,
+  })
+
+-- ---- ranks --------------------------------------------------------------------------------------
+
+--- The probability that a positive has a higher score than a negative, ties half: the area under the ROC curve
+--- (Mann and Whitney); NaN where one of them is missing.
+local function area(scores, positive)
+  local up, down = scores[positive], scores[positive:logical_not()]
+  if #up == 0 or #down == 0 then return 0 / 0 end
+  down = down:sort()
+  local below, upto = down:searchsorted(up), down:searchsorted(up, true)
+  return ((below + upto):double():sum():item() / 2 - #up) / (#up * #down)
+end
+
+define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -100)",
+  'The area under the ROC curve. Scores [n] with targets 0 or 1 (or labels 1 and 2); or scores [n x classes] with ' ..
+  "labels: each class against the rest, 'macro' the mean over classes, 'weighted' by the targets, 'none' a tensor. " ..
+  'Keeps all scores until reset; NaN where a class is missing.', {
+    start = function() return {scores = {}, targets = {}} end,
+    take = function(self, scores, target)
+      scores, target = need_tensors(self, scores, target)
+      if scores.shape == target.shape then
+        scores, target = scores:reshape(-1), target:reshape(-1):double()
+      else
+        scores, target = score_rows(self, scores, target)
+      end
+      local list = self.state.scores
+      if list[1] and list[1]:dim() ~= scores:dim() then core.fail('AUC: a batch of scores is unlike those before') end
+      list[#list + 1], self.state.targets[#list + 1] = scores:double(), target
+    end,
+    compute = function(self)
+      if #self.state.scores == 0 then core.fail('AUC: compute before any update') end
+      local scores, target = mt.cat(self.state.scores, 1), mt.cat(self.state.targets, 1)
+      if scores:dim() == 1 then
+        local low, high = target:min():item(), target:max():item()
+        if low < 0 or high > 2 or high == 2 and low < 1 then
+          core.fail('AUC: targets are 0 or 1, or labels 1 and 2; found %g to %g', low, high)
+        end
+        return area(scores, target:gt(high == 2 and 1.5 or 0.5))
+      end
+      local each, n = {}, scores.shape[2]
+      for c = 1, n do each[c] = area(scores[{{}, c}], target:eq(c)) end
+      each = mt.tensor(each, 'float64')
+      if self.average == 'none' then return each end
+      if self.average == 'macro' then return each:mean():item() end
+      local weight = mt.bincount(target, nil, n):double():to('cpu')
+      return ((each * weight):sum() / weight:sum()):item()
+    end,
+  })
+
+-- ---- means --------------------------------------------------------------------------------------
+
+define('Perplexity(ignore_index: int = -100)',
+  'exp of the mean -log probability of the targets (from 1) by raw scores: [n x length x classes] and [n x length], ' ..
+  'or classes in dimension 2; m:update(loss, n) takes the mean of n losses.', {
+    start = function() return {sum = 0, count = 0} end,
+    take = function(self, scores, target)
+      local state = self.state
+      if target == nil or type(target) == 'number' then
+        local loss = mt.is_tensor(scores) and scores:numel() == 1 and scores:item() or scores
+        if type(loss) ~= 'number' then
+          core.fail('Perplexity: update takes scores and targets, or a loss, got %s', core.describe(loss))
+        end
+        state.sum, state.count = state.sum + loss * (target or 1), state.count + (target or 1)
+        return
+      end
+      local rows, labels = score_rows(self, need_tensors(self, scores, target))
+      if labels:numel() == 0 then return end
+      state.sum = state.sum + mt.cross_entropy(rows, labels, {reduction = 'sum'}):item()
+      state.count = state.count + labels:numel()
+    end,
+    compute = function(self)
+      if self.state.count == 0 then core.fail('Perplexity: compute before any update') end
+      return math.exp(self.state.sum / self.state.count)
+    end,
+  })
+
+define('Mean()', 'The mean of numbers or of the elements of tensors: m:update(value, weight), weight 1 if left out.', {
+  start = function() return {sum = 0, weight = 0} end,
+  take = function(self, value, weight)
+    local state = self.state
+    weight = weight == nil and 1 or weight
+    for _, given in ipairs{value == nil and false or value, weight} do
+      if type(given) ~= 'number' and not mt.is_tensor(given) then
+        core.fail('Mean: update takes numbers or tensors, got %s', core.describe(given))
+      end
+    end
+    if mt.is_tensor(value) or mt.is_tensor(weight) then
+      local x = mt.is_tensor(value) and value:detach():double() or mt.tensor(value, 'float64')
+      local w = (mt.is_tensor(weight) and weight:detach():double() or mt.tensor(weight, 'float64')):to(x.device)
+      x, w = mt.broadcast_tensors(x, w)
+      value, weight = (x * w):sum():item(), w:sum():item()
+    else
+      value = value * weight
+    end
+    state.sum, state.weight = state.sum + value, state.weight + weight
+  end,
+  compute = function(self)
+    if self.state.weight == 0 then core.fail('Mean: compute before any update') end
+    return self.state.sum / self.state.weight
+  end,
+})
+
+--- The difference of predictions and targets of one shape, in double.
+local function difference(self, prediction, target)
+  prediction, target = need_tensors(self, prediction, target)
+  if prediction.shape ~= target.shape then
+    core.fail('%s: the predictions are %s, the targets %s; they must be alike', self.name, tostring(prediction.shape),
+      tostring(target.shape))
+  end
+  return prediction:double() - target:double(), target:double()
+end
+
+local function mean_of(name, doc, of)
+  define(name .. '()', doc, {
+    start = function() return {sum = 0, count = 0} end,
+    take = function(self, prediction, target)
+      local d, state = difference(self, prediction, target), self.state
+      state.sum, state.count = state.sum + of(d):sum():item(), state.count + d:numel()
+    end,
+    compute = function(self)
+      if self.state.count == 0 then core.fail('%s: compute before any update', name) end
+      return self.state.sum / self.state.count
+    end,
+  })
+end
+mean_of('MSE', 'The mean squared difference of predictions and targets.', mt.square)
+mean_of('MAE', 'The mean absolute difference of predictions and targets.', mt.abs)
+
+define('R2()', 'The coefficient of determination: 1 - sum of squared errors / sum of squares of the targets about ' ..
+  'their mean; 0 where the targets are all alike and missed.', {
+    start = function() return {count = 0, mean = 0, spread = 0, errors = 0} end,
+    take = function(self, prediction, target)
+      local d, y = difference(self, prediction, target)
+      local state, n = self.state, y:numel()
+      if n == 0 then return end
+      local mean = y:mean():item() -- spreads of two parts are joined by Chan's formula
+      local apart, all = mean - state.mean, state.count + n
+      state.spread = state.spread + (y - mean):square():sum():item() + apart ^ 2 * state.count * n / all
+      state.mean, state.count = state.mean + apart * n / all, all
+      state.errors = state.errors + d:square():sum():item()
+    end,
+    compute = function(self)
+      local state = self.state
+      if state.count < 2 then core.fail('R2: at least 2 targets are needed, there are %d', state.count) end
+      if state.spread == 0 then return state.errors == 0 and 1 or 0 end
+      return 1 - state.errors / state.spread
+    end,
+  })
+
+return metrics
