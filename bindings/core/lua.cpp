@@ -8,6 +8,7 @@
 
 #include "bindings/core/autocast.h"
 #include "bindings/core/indexing.h"
+#include "bindings/core/record.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
 #include "engine/core/deferral.h"
@@ -169,6 +170,8 @@ int run_entry(lua_State* L) {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
+    if (recording) [[unlikely]]
+      return record_call(args, run_now);
     if (thread_state.deferral) [[unlikely]]
       return run_fused(args);
     return run_now(args);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "bindings/open.h"
 #include "engine/autograd/graph.h"
@@ -470,6 +471,7 @@ void open_core(lua_State* L) {
   add_files(L);
   add_json(L);
   add_optim(L);
+  add_record(L);
   add_profile(L);
   for (const Entry& e : kCore) e.internal = true;
   for (const Entry& e : kLanguage) e.internal = true;

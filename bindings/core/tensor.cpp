@@ -7,6 +7,7 @@
 #include "bindings/core/callback.h"
 #include "bindings/core/indexing.h"
 #include "bindings/core/module.h"
+#include "bindings/core/record.h"
 #include "bindings/core/registry.h"
 #include "engine/autograd/cycles.h"
 #include "engine/core/deferral.h"
@@ -166,19 +167,31 @@ bool needs_data(std::string_view key) {
   return key == "device" || key == "grad" || key == "is_leaf" || key == "T" || key == "mT";
 }
 
+int push_part(lua_State* L, const Tensor& x) {
+  const Undeferred now;
+  try {
+    push_tensor(L, read_index(L, 2, x));
+  } catch (const Error& e) { throw Error(named("index", e.what())); }
+  return 1;
+}
+const Entry kPart{"index(x, key)", "x[key].", [](Args& a) { return push_part(a.L, a.tensor(1)); }};
+const Entry kT{"T(x, key)", "x.T.", [](Args& a) { return a.push(turned(a.tensor(1))); }};
+const Entry kMT{"mT(x, key)", "x.mT.",
+                [](Args& a) { return a.push(turned_matrices(a.tensor(1))); }};
+
+/// What such an entry gives, with (x, key) as arguments.
+int run_field(lua_State* L, const Entry& e) {
+  Args args(L, e);
+  return recording ? record_call(args, e.body.run) : e.body(args);
+}
+
 int get_field(lua_State* L) {
   const Tensor* self = shape_at(L, 1);
   if (!self) fail("index: a tensor is expected, got {}", describe(L, 1));
   const Tensor& x = *self;
   const bool index = is_index(L, 2);
   if (x.impl()->deferred && (index || needs_data(lua_tostring(L, 2)))) evaluate(x);
-  if (index) {
-    const Undeferred now;
-    try {
-      push_tensor(L, read_index(L, 2, x));
-    } catch (const Error& e) { throw Error(named("index", e.what())); }
-    return 1;
-  }
+  if (index) return recording ? run_field(L, kPart) : push_part(L, x);
   const std::string_view key = lua_tostring(L, 2);
   if (key == "shape") push_shape(L, x.shape());
   else if (key == "dtype") lua_pushstring(L, dtype_name(x.dtype()));
@@ -187,11 +200,37 @@ int get_field(lua_State* L) {
   else if (key == "requires_grad") lua_pushboolean(L, x.requires_grad());
   else if (key == "is_leaf") lua_pushboolean(L, x.is_leaf());
   else if (key == "ndim") lua_pushinteger(L, x.dim());
-  else if (key == "T") push_tensor(L, turned(x));
-  else if (key == "mT") push_tensor(L, turned_matrices(x));
+  else if (key == "T") return run_field(L, kT);
+  else if (key == "mT") return run_field(L, kMT);
   else if (!push_method(L, std::string(key))) no_field(L, std::string(key));
   return 1;
 }
+
+/// x[key] = value.
+int assign(lua_State* L, const Tensor& x) {
+  try {
+    if (write_element(L, 2, x, 3)) return 0;
+  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
+  Tensor value;
+  if (lua_type(L, 3) == LUA_TNUMBER) {
+    const double v = lua_tonumber(L, 3);
+    check_value("assignment", v, x.dtype());
+    value = scalar(v, x.dtype());
+  } else if (lua_type(L, 3) == LUA_TBOOLEAN) {
+    value = scalar(lua_toboolean(L, 3), Dtype::b8);
+  } else if (const Tensor* t = tensor_at(L, 3)) {
+    value = *t;
+  } else {
+    fail("assignment: the value must be a number or a tensor, got {}", describe(L, 3));
+  }
+  try {
+    write_index(L, 2, x, value);
+  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
+  return 0;
+}
+
+const Entry kAssign{"assign(x, key, value)", "x[key] = value.",
+                    [](Args& a) { return assign(a.L, a.tensor(1)); }};
 
 int set_field(lua_State* L) {
   const Tensor* self = tensor_at(L, 1);
@@ -222,25 +261,7 @@ int set_field(lua_State* L) {
     }
     return 0;
   }
-  try {
-    if (write_element(L, 2, x, 3)) return 0;
-  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
-  Tensor value;
-  if (lua_type(L, 3) == LUA_TNUMBER) {
-    const double v = lua_tonumber(L, 3);
-    check_value("assignment", v, x.dtype());
-    value = scalar(v, x.dtype());
-  } else if (lua_type(L, 3) == LUA_TBOOLEAN) {
-    value = scalar(lua_toboolean(L, 3), Dtype::b8);
-  } else if (const Tensor* t = tensor_at(L, 3)) {
-    value = *t;
-  } else {
-    fail("assignment: the value must be a number or a tensor, got {}", describe(L, 3));
-  }
-  try {
-    write_index(L, 2, x, value);
-  } catch (const Error& e) { throw Error(named("assignment", e.what())); }
-  return 0;
+  return recording ? run_field(L, kAssign) : assign(L, x);
 }
 
 int collect_garbage(lua_State* L) {

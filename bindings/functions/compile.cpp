@@ -1,5 +1,6 @@
 // compile.cpp -- what compile/*.lua is made of: expression programs under construction, and their runs
 #include "bindings/core/held.h"
+#include "bindings/core/record.h"
 #include "bindings/functions/functions.h"
 #include "engine/compile/apply.h"
 #include "engine/compile/builder.h"
@@ -189,6 +190,7 @@ void collect(lua_State* L, int at, int levels, std::vector<Tensor>& found) {
 /// fused(fn, ..): fn(..), whose elementwise operations and reductions of rows wait.
 int fused(Args& a) {
   a.function(1);
+  if (recording) return lua_call(a.L, a.count() - 1, LUA_MULTRET), lua_gettop(a.L);
   ir::Fuser fuser;
   lua_call(a.L, a.count() - 1, LUA_MULTRET);
   std::vector<Tensor> results;

@@ -1,0 +1,78 @@
+// record.cpp -- core.record: a Lua function that is told of every call of ours while another runs
+#include "bindings/core/record.h"
+
+#include "bindings/core/bind.h"
+
+namespace mt::lua {
+
+constinit thread_local bool recording = false;
+
+namespace {
+
+const char kWatcher = 0;  // registry key: the function that is told
+thread_local int depth = 0;
+
+/// Another value while the scope lasts.
+template <class T> struct Temporarily {
+  Temporarily(T& place, T now) : place(place), before(std::exchange(place, now)) {}
+  Temporarily(const Temporarily&) = delete;
+  ~Temporarily() { place = before; }
+  T& place;
+  const T before;
+};
+
+/// Calls the function with the depth, the entry or nils, and the `n` values on top of the stack, which stay.
+void tell(lua_State* L, const Entry* e, int n) {
+  const Temporarily quiet(recording, false);
+  const int first = lua_gettop(L) - n + 1;
+  luaL_checkstack(L, n + 4, "too many values");
+  lua_pushlightuserdata(L, const_cast<char*>(&kWatcher));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushinteger(L, depth);
+  e ? lua_pushstring(L, name_of(*e).c_str()) : lua_pushnil(L);
+  e ? lua_pushstring(L, e->signature) : lua_pushnil(L);
+  for (int i = 0; i < n; ++i) lua_pushvalue(L, first + i);
+  lua_call(L, n + 3, 0);
+}
+
+/// record(fn, watcher, ..): fn(..), while watcher is told.
+int record(Args& a) {
+  lua_State* L = a.L;
+  a.function(1), a.function(2);
+  lua_pushlightuserdata(L, const_cast<char*>(&kWatcher));
+  lua_pushvalue(L, 2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_remove(L, 2);
+  const Temporarily on(recording, true);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+const Entry kRecord[] = {
+    {"record(fn, watcher, ..)",
+     "fn(..), with watcher called before and after each call of a C++ function, as bindings/core/record.h says.",
+     Body(record) | kKeepsNames},
+    {"identity(x)", "Numbers that tell the tensor, and its storage, from others that live.",
+     [](Args& a) {
+       const TensorImpl* impl = a.tensor(1).impl();
+       a.push(double(uintptr_t(impl)));
+       return 1 + a.push(double(uintptr_t(impl->storage)));
+     }},
+};
+
+}  // namespace
+
+int record_call(Args& a, int (*run)(Args&)) {
+  const Temporarily deeper(depth, depth + 1);
+  tell(a.L, &a.entry(), lua_gettop(a.L));
+  const int results = run(a);
+  tell(a.L, nullptr, results);
+  return results;
+}
+
+void add_record(lua_State* L) {
+  add(L, kRecord);
+  for (const Entry& e : kRecord) e.internal = true;
+}
+
+}  // namespace mt::lua

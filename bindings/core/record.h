@@ -1,0 +1,18 @@
+// record.h -- a Lua function that is told of every call of ours on this thread: what mt.onnx.export writes down
+#pragma once
+#include "bindings/core/lua.h"
+
+namespace mt::lua {
+
+/// Whether calls of this thread are told to a function.
+extern constinit thread_local bool recording [[gnu::tls_model("initial-exec")]];
+
+/// Runs a call whose arguments are in their places. The function is called before it, with (depth, name,
+/// signature, arguments..), and after it, with (depth, nil, nil, results..). Its own calls are not told, and
+/// its errors pass to the caller.
+int record_call(Args&, int (*run)(Args&));
+
+/// core.record and core.identity.
+void add_record(lua_State*);
+
+}  // namespace mt::lua
