@@ -30,7 +30,8 @@ for kind, names in pairs {
   for name in names:gmatch('%S+') do reference.types[name] = kind end
 end
 -- Where one name means something else.
-reference.of = {['kernel.source'] = text, ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
+reference.of = {['kernel.source'] = text, ['export.net'] = 'mt.Module|function',
+  ['launch_kernel.grid'] = 'integer|table', ['cdiv.a'] = integer,
   ['cdiv.b'] = integer, ['to.target'] = text, ['full.value'] = 'number|boolean', ['fill.value'] = operand,
   ['unravel_index.indices'] = tensor, ['histogram.bins'] = 'integer|mt.Tensor',
   ['gradient.spacing'] = 'number|number[]|mt.Tensor[]', ['interpolate.scale_factor'] = 'number|number[]',

@@ -420,8 +420,6 @@ int load_embedded(lua_State* L) {
 
 // Finds mtorch.a.b in FOLDER/a/b.lua or FOLDER/a/b/init.lua, before the embedded modules.
 constexpr char kFromFolder[] = R"lua(local folder, preloaded = ..., package.loaders[1]
-constexpr char kFromFolder[] = R"lua(local folder = ...
-local preloaded = package.loaders[1]
 package.loaders[1] = function(name)
   local path = name:match('^mtorch%.(.+)$')
   if not path then return preloaded(name) end

@@ -1,0 +1,222 @@
+-- record.lua -- one call of a function of tensors as a list of operations: each value made once (SSA)
+--
+--   program = record(fn, inputs, names)
+--   program = {inputs = {value..}, results = {value..}, calls = {call..}}
+--   call    = {op =, args = {..}, params = {..}, results = {value..}, line = 'net.lua:12'}
+--   value   = {shape =, dtype =, call =, index =, input = i, tensor =, label =}
+--
+-- `args` are what the function `op` was called with, tensors as values, by the positions of `params` (core.parameters).
+-- A value that depends on no input is a constant and has its tensor. An operation in place makes a new value, under
+-- the name of the operation that is not (add_ is add). What it writes through a view is an operation of its own,
+-- scatter_view {base, value}, whose `view` is the call that made the view; other views of the base are made again.
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+local Value, Recorder = {}, {}
+Value.__index, Recorder.__index = Value, Recorder
+
+-- What ends in _ and writes no elements.
+local writes_nothing = {requires_grad_ = true, zero_grad_ = true, backward = true, retain_grad = true}
+
+local signatures = {}
+--- The parameters that a signature states, read once.
+local function parameters_of(signature)
+  signatures[signature] = signatures[signature] or core.parameters(signature)
+  return signatures[signature]
+end
+
+--- "net.lua:12": the nearest line that is not the library's.
+local function user_line()
+  for level = 3, 200 do
+    local info = debug.getinfo(level, 'Sl')
+    if not info then return nil end
+    if info.currentline > 0 and not info.source:find('^@mtorch/') then
+      return ('%s:%d'):format(info.short_src:match('[^/]*$'), info.currentline)
+    end
+  end
+end
+
+local function new_value(tensor, fields)
+  local value = setmetatable(fields or {}, Value)
+  value.shape, value.dtype = tensor:size(), tensor.dtype
+  return value
+end
+
+--- What is known of a tensor. One that nothing recorded has made is a constant.
+function Recorder:entry(tensor)
+  local id, storage = core.identity(tensor)
+  local entry = self.entries[id]
+  if not entry then
+    entry = {tensor = tensor, version = 0, value = new_value(tensor, {tensor = tensor, label = self.labels[id]})}
+    self:keep(entry, id, storage)
+  end
+  return entry
+end
+
+function Recorder:keep(entry, id, storage)
+  self.entries[id] = entry
+  entry.storage = self.storages[storage] or {}
+  self.storages[storage] = entry.storage
+  table.insert(entry.storage, entry)
+end
+
+--- Adds a call whose results are tensors; its values. They are constants where all its arguments are.
+function Recorder:append(call, tensors)
+  call.results = {}
+  for k, tensor in ipairs(tensors) do
+    local value = new_value(tensor, {call = call, index = k})
+    if not call.depends then value.tensor = tensor end
+    call.results[k] = value
+  end
+  table.insert(self.program.calls, call)
+  return call.results
+end
+
+local function depends(arg, levels)
+  if getmetatable(arg) == Value then return arg.tensor == nil end
+  if type(arg) ~= 'table' or levels == 0 then return false end
+  for _, inner in pairs(arg) do
+    if depends(inner, levels - 1) then return true end
+  end
+  return false
+end
+
+--- The value of a tensor now: views of a base that was written since are made again.
+function Recorder:current(entry)
+  local base = entry.base
+  if not base then return entry.value end
+  local of = self:current(base)
+  if entry.seen ~= base.version then
+    local made, args = entry.view, {}
+    for i, arg in pairs(made.args) do args[i] = arg end
+    args[entry.view_arg] = of
+    local call = {op = made.op, params = made.params, args = args, line = made.line, depends = depends(args, 3)}
+    local tensors = {}
+    for k = 1, entry.view_index do tensors[k] = entry.tensor end
+    entry.value = self:append(call, tensors)[entry.view_index]
+    entry.seen, entry.version = base.version, entry.version + 1
+  end
+  return entry.value
+end
+
+--- The tensor has a new value; so has what it is a view of.
+function Recorder:write(entry, value)
+  entry.value, entry.version = value, entry.version + 1
+  local base = entry.base
+  if not base then return end
+  local args = {base.value, value}
+  local call = {op = 'scatter_view', args = args, params = {}, view = entry.view, view_arg = entry.view_arg,
+    view_index = entry.view_index, line = entry.view.line, depends = depends(args, 1)}
+  self:write(base, self:append(call, {base.tensor})[1])
+  entry.seen = base.version
+end
+
+--- Constants that lie where is written keep what they are now.
+local function save_constants(entry)
+  for _, other in ipairs(entry.storage) do
+    local value = other.value
+    if value.tensor and not value.saved then value.tensor, value.saved = value.tensor:clone(), true end
+  end
+end
+
+--- An argument with values in place of tensors, also in lists.
+function Recorder:freeze(arg, levels)
+  if mt.is_tensor(arg) then return self:current(self:entry(arg)) end
+  if type(arg) ~= 'table' or levels == 0 or rawget(arg, '__fields') then return arg end
+  local copy = {}
+  for key, inner in pairs(arg) do copy[key] = self:freeze(inner, levels - 1) end
+  return copy
+end
+
+--- Before a call: its arguments as they are, and which tensor it will write.
+function Recorder:before(depth, name, signature, list, n)
+  local params, call = parameters_of(signature), {op = name, args = {}, sources = {}}
+  for i = 1, n do
+    call.args[i] = self:freeze(list[i], 4)
+    if mt.is_tensor(list[i]) then call.sources[i] = self:entry(list[i]) end
+  end
+  call.params, call.depends = params, depends(call.args, 5)
+  local target = (name == 'assign' or (name:find('[^_]_$') and not writes_nothing[name])) and list[1]
+  if not target and params.out and n > #params then target, call.out = list[n], true end
+  if target and mt.is_tensor(target) then
+    call.target = self:entry(target)
+    call.version = call.target.version
+    save_constants(call.target)
+    call.op = name:gsub('([^_])_$', '%1')
+  end
+  if call.depends then call.line = user_line() end
+  self.check(call)
+  self.pending[depth] = call
+end
+
+local function flatten(list, n, out)
+  for i = 1, n do
+    local value = list[i]
+    if mt.is_tensor(value) then out[#out + 1] = value
+    elseif type(value) == 'table' and not getmetatable(value) then flatten(value, #value, out) end
+  end
+  return out
+end
+
+--- A new tensor is what it is made of, and a view where an argument lies in the same memory.
+function Recorder:made(tensor, call, k, value)
+  local id, storage = core.identity(tensor)
+  if self.entries[id] then return end
+  local entry = {tensor = tensor, version = 0, value = value}
+  for i = 1, #call.params do
+    local source = call.sources[i]
+    if source and source.storage == self.storages[storage] then
+      entry.base, entry.seen = source, source.version
+      entry.view, entry.view_arg, entry.view_index = call, i, k
+      break
+    end
+  end
+  self:keep(entry, id, storage)
+end
+
+--- After a call: its results are values. What calls inside it have made is known already.
+function Recorder:after(depth, list, n)
+  local call, tensors = self.pending[depth], flatten(list, n, {})
+  self.pending[depth] = nil
+  if call.target then
+    if call.target.version == call.version then
+      local value = self:append(call, {call.target.tensor})[1]
+      self:write(call.target, value)
+    end
+    return
+  end
+  local known = true
+  for _, tensor in ipairs(tensors) do known = known and self.entries[core.identity(tensor)] ~= nil end
+  if known then return end
+  for k, value in ipairs(self:append(call, tensors)) do self:made(tensors[k], call, k, value) end
+end
+
+--- Records fn(unpack(inputs)). labels: {[core.identity(tensor)] = name}; check(call) may refuse a call before it runs
+--- (call.depends: on an input).
+local function record(fn, inputs, labels, check)
+  local self = setmetatable({entries = {}, storages = {}, labels = labels or {}, pending = {},
+    check = check or function() end, program = {inputs = {}, calls = {}}}, Recorder)
+  local copies = {}
+  for i, input in ipairs(inputs) do
+    copies[i] = input:detach():clone()
+    local entry = {tensor = copies[i], version = 0, value = new_value(copies[i], {input = i})}
+    self:keep(entry, core.identity(copies[i]))
+    self.program.inputs[i] = entry.value
+  end
+  -- Lists: of a vararg in a loop here, LuaJIT 2.1.0-beta3 has compiled select(i, ...) to another argument.
+  local function watch(depth, name, signature, ...)
+    local list, n = {...}, select('#', ...)
+    if name then return self:before(depth, name, signature, list, n) end
+    return self:after(depth, list, n)
+  end
+  local function take(...)
+    self.program.results = {}
+    for i, tensor in ipairs(flatten({...}, select('#', ...), {})) do
+      self.program.results[i] = self:current(self:entry(tensor))
+    end
+    return self.program
+  end
+  return take(mt.no_grad(core.record, fn, watch, unpack(copies)))
+end
+
+return {record = record, Value = Value}

@@ -1,0 +1,240 @@
+-- convolution.lua -- convolution, pooling and resampling as ONNX operators
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local Size = require 'mtorch.onnx.size'
+
+local entries = {}
+
+--- A number or a list as a list of n.
+local function spread(x, n)
+  if type(x) == 'table' and not Size.is(x) then return #x == n and x or spread(x[1], n) end
+  local list = {}
+  for i = 1, n do list[i] = x end
+  return list
+end
+local function twice(list)
+  local out = {}
+  for i, x in ipairs(list) do out[i], out[i + #list] = x, x end
+  return out
+end
+
+--- f of an input with a batch; an input without one gets it for the call.
+local function batched(n, f)
+  return function(g, a, call)
+    if #a.input.shape == n + 2 then return f(g, a, call) end
+    local shape = {1, unpack(a.input.shape)}
+    a.input = g:unsqueeze(a.input, {0})
+    a.input.shape = shape
+    local made = {f(g, a, call)}
+    for k, h in ipairs(made) do made[k] = g:squeeze(h, {0}) end
+    return unpack(made)
+  end
+end
+
+for n = 1, 3 do
+  entries[('conv%dd'):format(n)] = batched(n, function(g, a)
+    local dilation, stride = spread(a.dilation, n), spread(a.stride, n)
+    local pads
+    if a.padding == 'valid' then pads = spread(0, 2 * n)
+    elseif a.padding == 'same' then
+      pads = {}
+      for i = 1, n do
+        local all = dilation[i] * (a.weight.shape[i + 2] - 1)
+        pads[i], pads[i + n] = math.floor(all / 2), all - math.floor(all / 2)
+      end
+    else pads = twice(spread(a.padding, n)) end
+    return g.Conv(a.input, a.weight, a.bias or false,
+      {strides = stride, pads = pads, dilations = dilation, group = a.groups})
+  end)
+  entries[('conv_transpose%dd'):format(n)] = batched(n, function(g, a)
+    return g.ConvTranspose(a.input, a.weight, a.bias or false, {strides = spread(a.stride, n),
+      pads = twice(spread(a.padding, n)), output_padding = spread(a.output_padding, n),
+      dilations = spread(a.dilation, n), group = a.groups})
+  end)
+  entries[('max_pool%dd'):format(n)] = batched(n, function(g, a)
+    local options = {kernel_shape = spread(a.kernel_size, n), strides = spread(a.stride or a.kernel_size, n),
+      pads = twice(spread(a.padding, n)), dilations = spread(a.dilation, n), ceil_mode = a.ceil_mode and 1 or 0}
+    if not a.return_indices then return g.MaxPool(a.input, options) end
+    options.outputs = 2
+    local values, places = g.MaxPool(a.input, options)
+    local plane = 1
+    for i = 3, #a.input.shape do plane = plane * a.input.shape[i] end
+    places = g.Mod(g:value(places.name, 'int64'), plane)
+    places.positions = true
+    return values, places
+  end)
+  entries[('avg_pool%dd'):format(n)] = batched(n, function(g, a)
+    local kernel = spread(a.kernel_size, n)
+    local y = g.AveragePool(a.input, {kernel_shape = kernel, strides = spread(a.stride or kernel, n),
+      pads = twice(spread(a.padding, n)), ceil_mode = a.ceil_mode and 1 or 0,
+      count_include_pad = (a.count_include_pad or a.divisor_override) and 1 or 0})
+    if not a.divisor_override then return y end
+    local count = 1
+    for _, size in ipairs(kernel) do count = count * size end
+    return y * (count / a.divisor_override)
+  end)
+end
+
+--- Where window k of `out` begins and ends among n positions, from 0, as in PyTorch.
+local function window(k, n, out) return math.floor(k * n / out), math.ceil((k + 1) * n / out) end
+
+--- The sizes of an adaptive pooling's input and output; sizes that are not given stay.
+local function adaptive_sizes(a, n)
+  local from, to, even = {}, spread(a.output_size, n), true
+  for i = 1, n do
+    from[i] = a.input.shape[i + 2]
+    to[i] = to[i] or from[i]
+    if Size.is(from[i]) and to[i] ~= 1 then
+      core.fail('onnx.export: adaptive pooling of sizes that follow the dynamic axes is known to size 1')
+    end
+    even = even and (to[i] == 1 or from[i] % to[i] == 0)
+  end
+  return from, to, even
+end
+local function spatial(n)
+  local axes = {}
+  for i = 1, n do axes[i] = i + 1 end
+  return axes
+end
+local function is_one(list)
+  for _, x in ipairs(list) do
+    if x ~= 1 then return false end
+  end
+  return true
+end
+local function window_sizes(from, to)
+  local kernel = {}
+  for i = 1, #from do kernel[i] = from[i] / to[i] end
+  return kernel
+end
+
+for n = 1, 3 do
+  entries[('adaptive_avg_pool%dd'):format(n)] = batched(n, function(g, a)
+    local from, to, even = adaptive_sizes(a, n)
+    if is_one(to) then return g.GlobalAveragePool(a.input) end
+    if even then
+      local kernel = window_sizes(from, to)
+      return g.AveragePool(a.input, {kernel_shape = kernel, strides = kernel})
+    end
+    local y = a.input
+    for i = 1, n do -- means of windows are products with a matrix
+      local means = mt.zeros(from[i], to[i])
+      for k = 0, to[i] - 1 do
+        local first, last = window(k, from[i], to[i])
+        means[{{first + 1, last}, k + 1}] = 1 / (last - first)
+      end
+      local order = {}
+      for axis = 0, n + 1 do order[axis + 1] = axis end
+      order[i + 2], order[n + 2] = order[n + 2], order[i + 2]
+      y = g:transpose(g.MatMul(g:transpose(y, order), g:constant(means:to(y.dtype))), order)
+    end
+    return y
+  end)
+  entries[('adaptive_max_pool%dd'):format(n)] = batched(n, function(g, a)
+    local from, to, even = adaptive_sizes(a, n)
+    if a.return_indices then core.fail('onnx.export: adaptive_max_pool with return_indices has no ONNX form') end
+    if is_one(to) then return g.GlobalMaxPool(a.input) end
+    if even then
+      local kernel = window_sizes(from, to)
+      return g.MaxPool(a.input, {kernel_shape = kernel, strides = kernel})
+    end
+    local y = a.input
+    for i, axis in ipairs(spatial(n)) do
+      local parts = {}
+      for k = 0, to[i] - 1 do
+        local first, last = window(k, from[i], to[i])
+        parts[k + 1] = g:reduce('ReduceMax', g:slice(y, {axis}, {first}, {last}), {axis}, true)
+      end
+      parts[#parts + 1] = {axis = axis}
+      y = g.Concat(unpack(parts))
+    end
+    return y
+  end)
+end
+
+-- ---- other sizes -----------------------------------------------------------------------------------------
+
+local resize_modes = {nearest = 'nearest', ['nearest-exact'] = 'nearest', linear = 'linear', bilinear = 'linear',
+  trilinear = 'linear', bicubic = 'cubic'}
+entries.interpolate = function(g, a, call)
+  local x, shape, n = a.input, call.results[1].shape, #a.input.shape - 2
+  if a.mode == 'area' then
+    return entries[('adaptive_avg_pool%dd'):format(n)](g, {input = x, output_size = {unpack(shape, 3)}}, call)
+  end
+  local options = {mode = resize_modes[a.mode], coordinate_transformation_mode = 'half_pixel'}
+  if a.mode == 'nearest' then
+    options.coordinate_transformation_mode, options.nearest_mode = 'asymmetric', 'floor'
+  elseif a.mode == 'nearest-exact' then options.nearest_mode = 'round_prefer_ceil'
+  elseif a.align_corners then options.coordinate_transformation_mode = 'align_corners'
+  else options.coordinate_transformation_mode = 'pytorch_half_pixel' end
+  if a.mode == 'bicubic' then options.cubic_coeff_a = -0.75 end
+  if a.scale_factor and not a.align_corners then
+    local scales = {1, 1, unpack(spread(a.scale_factor, n))}
+    return g.Resize(x, false, g:constant(mt.tensor(scales)), options)
+  end
+  return g.Resize(x, false, false, g:size_list(shape), options)
+end
+entries.pixel_shuffle = function(g, a, call)
+  if #a.input.shape == 4 then
+    return g.DepthToSpace(a.input, {blocksize = a.upscale_factor, mode = 'CRD'})
+  end
+  local shape = {1, unpack(a.input.shape)}
+  return g:reshape(g.DepthToSpace(g:reshape(a.input, shape), {blocksize = a.upscale_factor, mode = 'CRD'}),
+    call.results[1].shape)
+end
+entries.pixel_unshuffle = function(g, a, call)
+  local s, r = a.input.shape, a.downscale_factor
+  local n = #s == 4 and s[1] or 1
+  local c, h, w = s[#s - 2], s[#s - 1], s[#s]
+  local y = g:reshape(a.input, {n, c, h / r, r, w / r, r})
+  return g:reshape(g:transpose(y, {0, 1, 3, 5, 2, 4}), call.results[1].shape)
+end
+entries.channel_shuffle = function(g, a, call)
+  local s, parts = a.input.shape, {}
+  for i, size in ipairs(s) do parts[i < 2 and i or i + 1] = size end
+  parts[2], parts[3] = a.groups, s[2] / a.groups
+  local order = {0, 2, 1}
+  for i = 4, #parts do order[i] = i - 1 end
+  return g:reshape(g:transpose(g:reshape(a.input, parts), order), call.results[1].shape)
+end
+
+--- [n x c x h x w] as columns [n x (c kh kw) x places]: a slice for each position of the kernel.
+entries.im2col = batched(2, function(g, a, call)
+  local kernel, dilation, stride = spread(a.kernel_size, 2), spread(a.dilation, 2), spread(a.stride, 2)
+  local padding, x, shape = spread(a.padding, 2), a.input, {unpack(a.input.shape)}
+  if padding[1] > 0 or padding[2] > 0 then
+    x = g.Pad(x, g:ints{0, 0, padding[1], padding[2], 0, 0, padding[1], padding[2]}, {mode = 'constant'})
+  end
+  local out = {}
+  for i = 1, 2 do
+    shape[i + 2] = shape[i + 2] + 2 * padding[i]
+    out[i] = shape[i + 2] - dilation[i] * (kernel[i] - 1) - 1
+    if Size.is(out[i]) then core.fail('onnx.export: unfold of sizes that follow the dynamic axes has no ONNX form') end
+    out[i] = math.floor(out[i] / stride[i]) + 1
+  end
+  local parts = {}
+  for i = 0, kernel[1] - 1 do
+    for j = 0, kernel[2] - 1 do
+      local first = {i * dilation[1], j * dilation[2]}
+      local last = {first[1] + (out[1] - 1) * stride[1] + 1, first[2] + (out[2] - 1) * stride[2] + 1}
+      parts[#parts + 1] = g:unsqueeze(g:slice(x, {2, 3}, first, last, stride), {2})
+    end
+  end
+  parts[#parts + 1] = {axis = 2}
+  local result = call.results[1].shape
+  return g:reshape(g.Concat(unpack(parts)), {shape[1], result[#result - 1], result[#result]})
+end)
+entries.fold = function(g, a)
+  if g.opset < 18 then core.fail('onnx.export: fold needs {opset=18}') end
+  return g.Col2Im(a.input, g:ints(spread(a.output_size, 2)), g:ints(spread(a.kernel_size, 2)),
+    {dilations = spread(a.dilation, 2), pads = twice(spread(a.padding, 2)), strides = spread(a.stride, 2)})
+end
+entries.grid_sample = function(g, a)
+  if g.opset < 16 then core.fail('onnx.export: grid_sample needs {opset=16}') end
+  local mode = a.mode
+  if g.opset >= 20 then mode = ({bilinear = 'linear', bicubic = 'cubic'})[mode] or mode end
+  return g.GridSample(a.input, a.grid, {mode = mode, padding_mode = a.padding_mode,
+    align_corners = a.align_corners and 1 or 0})
+end
+
+return entries

@@ -1,0 +1,292 @@
+-- elementwise.lua -- elementwise operations as ONNX operators
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local Graph = require 'mtorch.onnx.graph'
+local Size = require 'mtorch.onnx.size'
+
+local entries = {}
+local is_handle = Graph.is_handle
+
+--- A tensor of one element like the operand, or the number that it is.
+local function sample(x)
+  if is_handle(x) then return mt.ones(#(x.shape or {1}) == 0 and {} or {1}, {dtype = x.dtype}) end
+  return Size.is(x) and x.samples[1] or x
+end
+--- The dtype in which operands meet.
+local function common(...)
+  local list = {...}
+  local joined = sample(list[1])
+  for i = 2, select('#', ...) do
+    local next_one = sample(list[i])
+    joined = joined == true and next_one or joined
+    if mt.is_tensor(joined) or mt.is_tensor(next_one) then
+      joined = mt.where(mt.tensor(true), joined, next_one)
+    end
+  end
+  return joined.dtype
+end
+
+--- An operand as a handle of the dtype.
+local function operand(g, x, dtype)
+  if not is_handle(x) then return g:scalar(x, dtype) end
+  return g:cast(x, dtype)
+end
+
+local function result_dtype(call) return call.results[1].dtype end
+
+-- ---- one operand ---------------------------------------------------------------------------------------
+
+--- Entries of functions of one operand, converted to the result's dtype before.
+local function unary(name, f)
+  entries[name] = function(g, a, call) return f(g, operand(g, a.x, result_dtype(call)), a) end
+end
+
+for name, op in pairs{neg = 'Neg', abs = 'Abs', reciprocal = 'Reciprocal', sqrt = 'Sqrt', exp = 'Exp', log = 'Log',
+    sin = 'Sin', cos = 'Cos', tan = 'Tan', asin = 'Asin', acos = 'Acos', atan = 'Atan', sinh = 'Sinh', cosh = 'Cosh',
+    asinh = 'Asinh', acosh = 'Acosh', atanh = 'Atanh', tanh = 'Tanh', sigmoid = 'Sigmoid', relu = 'Relu', sign = 'Sign',
+    softsign = 'Softsign', selu = 'Selu'} do
+  unary(name, function(g, x) return g[op](x) end)
+end
+for name, op in pairs{floor = 'Floor', ceil = 'Ceil'} do
+  unary(name, function(g, x) return x.dtype:find 'int' and x or g[op](x) end)
+end
+
+--- onnxruntime has it in float32 alone.
+local function erf(g, x)
+  if x.dtype == 'float32' then return g.Erf(x) end
+  return g:cast(g.Erf(g:cast(x, 'float32')), x.dtype)
+end
+local function truncated(g, x) return g.Sign(x) * g.Floor(g.Abs(x)) end
+local function softplus(g, x) return g.Softplus(x) end
+local function gelu(g, x) return x * 0.5 * (erf(g, x * math.sqrt(0.5)) + 1) end
+local function gelu_tanh(g, x) return x * 0.5 * (g.Tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1) end
+local function log1p(g, x) -- Kahan: exact where 1 + x rounds
+  local u = x + 1
+  return g.Where(g.Equal(u, 1), x, g.Log(u) * x / (u - 1))
+end
+
+unary('erf', erf)
+unary('square', function(_, x) return x * x end)
+unary('rsqrt', function(g, x) return g.Reciprocal(g.Sqrt(x)) end)
+unary('deg2rad', function(_, x) return x * (math.pi / 180) end)
+unary('rad2deg', function(_, x) return x * (180 / math.pi) end)
+unary('exp2', function(g, x) return g.Exp(x * math.log(2)) end)
+unary('expm1', function(g, x) return g.Exp(x * 0.5) * g.Sinh(x * 0.5) * 2 end)
+unary('log1p', log1p)
+unary('log2', function(g, x) return g.Log(x) * (1 / math.log(2)) end)
+unary('log10', function(g, x) return g.Log(x) * (1 / math.log(10)) end)
+unary('trunc', function(g, x) return x.dtype:find 'int' and x or truncated(g, x) end)
+unary('frac', function(g, x) return x - truncated(g, x) end)
+unary('round', function(g, x, a)
+  if x.dtype:find 'int' then return x end
+  if a.decimals == 0 then return g.Round(x) end
+  return g.Round(x * 10 ^ a.decimals) / 10 ^ a.decimals
+end)
+unary('sinc', function(g, x)
+  local angle = x * math.pi
+  return g.Where(g.Equal(x, 0), 1, g.Sin(angle) / angle)
+end)
+unary('erfc', function(g, x) return -(erf(g, x) - 1) end)
+unary('ndtr', function(g, x) return (erf(g, x * math.sqrt(0.5)) + 1) * 0.5 end)
+unary('logit', function(g, x, a)
+  if a.eps then x = g.Clip(x, a.eps, 1 - a.eps) end
+  return g.Log(x / -(x - 1))
+end)
+unary('hardtanh', function(g, x, a) return g.Clip(x, a.min_val, a.max_val) end)
+unary('relu6', function(g, x) return g.Clip(x, 0, 6) end)
+unary('hardsigmoid', function(g, x) return g.HardSigmoid(x, {alpha = 1 / 6, beta = 0.5}) end)
+unary('hardswish', function(g, x) return x * g.HardSigmoid(x, {alpha = 1 / 6, beta = 0.5}) end)
+unary('threshold', function(g, x, a) return g.Where(g.Greater(x, a.threshold), x, a.value) end)
+unary('hardshrink', function(g, x, a) return g.Where(g.Greater(g.Abs(x), a.lambd), x, 0) end)
+unary('softshrink', function(g, x, a) return g.Sign(x) * g.Relu(g.Abs(x) - a.lambd) end)
+unary('leaky_relu', function(g, x, a) return g.LeakyRelu(x, {alpha = a.negative_slope}) end)
+unary('elu', function(g, x, a) return g.Elu(x, {alpha = a.alpha}) end)
+unary('celu', function(g, x, a) return g.Elu(x / a.alpha, {alpha = 1}) * a.alpha end)
+unary('gelu', function(g, x, a) return (a.approximate == 'tanh' and gelu_tanh or gelu)(g, x) end)
+unary('gelu_tanh', gelu_tanh)
+unary('silu', function(g, x) return x * g.Sigmoid(x) end)
+unary('softplus', function(g, x, a)
+  local y = x * a.beta
+  return g.Where(g.Greater(y, a.threshold), x, softplus(g, y) / a.beta)
+end)
+unary('logsigmoid', function(g, x) return -softplus(g, -x) end)
+unary('mish', function(g, x) return x * g.Tanh(softplus(g, x)) end)
+unary('tanhshrink', function(g, x) return x - g.Tanh(x) end)
+unary('positive', function(_, x) return x end)
+unary('entr', function(g, x) return g.Where(g.Equal(x, 0), 0, -(x * g.Log(x))) end)
+unary('nan_to_num', function(g, x, a)
+  local most = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
+  if not most then return x end
+  local high, low = g.IsInf(x, {detect_negative = 0}), g.IsInf(x, {detect_positive = 0})
+  return g.Where(g.IsNaN(x), a.nan, g.Where(high, a.posinf or most, g.Where(low, a.neginf or -most, x)))
+end)
+unary('clamp', function(g, x, a, _)
+  for _, bound in ipairs{{'min', 'Max'}, {'max', 'Min'}} do
+    local limit = a[bound[1]]
+    if limit ~= nil then x = g[bound[2]](x, operand(g, limit, x.dtype)) end
+  end
+  return x
+end)
+entries.clamp_min, entries.clamp_max = entries.clamp, entries.clamp
+
+local function as_bool(g, x)
+  if not is_handle(x) then return g:number(x ~= 0 and x ~= false, 'bool') end
+  return g:cast(x, 'bool')
+end
+
+for name, f in pairs{
+  logical_not = function(g, x) return g.Not(as_bool(g, x)) end,
+  isnan = function(g, x) return x.dtype:find 'float' and g.IsNaN(x) or g.And(g.Not(as_bool(g, x)), as_bool(g, x)) end,
+  isinf = function(g, x) return g.IsInf(x) end,
+  isposinf = function(g, x) return g.IsInf(x, {detect_negative = 0}) end,
+  isneginf = function(g, x) return g.IsInf(x, {detect_positive = 0}) end,
+  isfinite = function(g, x) return g.Not(g.Or(g.IsInf(x), g.IsNaN(x))) end,
+  signbit = function(g, x) return g.Less(x, 0) end,
+} do
+  entries[name] = function(g, a) return f(g, a.x) end
+end
+
+-- ---- two operands --------------------------------------------------------------------------------------
+
+--- Entries of functions of x and y in the result's dtype.
+local function binary(name, f)
+  entries[name] = function(g, a, call)
+    local dtype = result_dtype(call)
+    return f(g, operand(g, a.x, dtype), operand(g, a.y, dtype), a)
+  end
+end
+
+local function is_int(x) return x.dtype:find 'int' ~= nil end
+local function scaled(g, y, alpha)
+  if type(alpha) == 'number' and alpha == 1 then return y end
+  return y * operand(g, alpha, y.dtype)
+end
+
+binary('add', function(g, x, y, a)
+  if x.dtype == 'bool' then return g.Or(x, y) end
+  return x + scaled(g, y, a.alpha)
+end)
+binary('sub', function(g, x, y, a) return x - scaled(g, y, a.alpha) end)
+binary('mul', function(g, x, y)
+  if x.dtype == 'bool' then return g.And(x, y) end
+  return x * y
+end)
+local function remainder(g, x, y)
+  if is_int(x) then return g.Mod(x, y) end
+  return x - g.Floor(x / y) * y
+end
+local function floor_divided(g, x, y)
+  if is_int(x) then return (x - g.Mod(x, y)) / y end
+  return g.Floor(x / y)
+end
+local function trunc_divided(g, x, y) return is_int(x) and x / y or truncated(g, x / y) end
+binary('div', function(g, x, y, a)
+  if a.rounding_mode == 'floor' then return floor_divided(g, x, y) end
+  if a.rounding_mode == 'trunc' then return trunc_divided(g, x, y) end
+  return x / y
+end)
+binary('floor_divide', floor_divided)
+binary('trunc_divide', trunc_divided)
+binary('remainder', remainder)
+binary('fmod', function(g, x, y) return g.Mod(x, y, {fmod = 1}) end)
+binary('pow', function(_, x, y) return x ^ y end)
+binary('float_power', function(_, x, y) return x ^ y end)
+binary('minimum', function(g, x, y) return g.Min(x, y) end)
+binary('maximum', function(g, x, y) return g.Max(x, y) end)
+for name, op in pairs{fmin = 'Min', fmax = 'Max'} do
+  binary(name, function(g, x, y)
+    if is_int(x) then return g[op](x, y) end
+    return g.Where(g.IsNaN(x), y, g.Where(g.IsNaN(y), x, g[op](x, y)))
+  end)
+end
+binary('atan2', function(g, x, y) -- atan2(x, y): x is the ordinate
+  local angle = g.Atan(x / y)
+  local turned = g.Where(g.Less(x, 0), angle - math.pi, angle + math.pi)
+  return g.Where(g.And(g.Equal(x, 0), g.Equal(y, 0)), 0, g.Where(g.Less(y, 0), turned, angle))
+end)
+binary('hypot', function(g, x, y) return g.Sqrt(x * x + y * y) end)
+binary('copysign', function(g, x, y) return g.Where(g.Less(y, 0), -g.Abs(x), g.Abs(x)) end)
+binary('xlogy', function(g, x, y) return g.Where(g.Equal(x, 0), 0, x * g.Log(y)) end)
+binary('xlog1py', function(g, x, y) return g.Where(g.Equal(x, 0), 0, x * log1p(g, y)) end)
+binary('logaddexp', function(g, x, y) return g.Max(x, y) + log1p(g, g.Exp(-g.Abs(x - y))) end)
+binary('heaviside', function(g, x, y) return g.Where(g.Equal(x, 0), y, g:cast(g.Greater(x, 0), x.dtype)) end)
+entries.prelu = function(g, a)
+  local slope, rank = a.weight, #a.x.shape
+  if slope.shape[1] ~= 1 and rank > 2 then
+    local shape = {slope.shape[1]}
+    for i = 3, rank do shape[i - 1] = 1 end
+    slope = g:reshape(slope, shape)
+  end
+  return g.PRelu(a.x, slope)
+end
+
+-- ---- comparisons and logic -----------------------------------------------------------------------------
+
+--- Both operands in one dtype. Positions are compared with positions: a number that counts from 1 is lessened.
+local function compared(g, x, y)
+  local dtype = common(x, y)
+  if is_handle(x) and is_handle(y) or not dtype:find 'int' then
+    x, y = operand(g, x, dtype), operand(g, y, dtype)
+    if x.tensor and y.positions then return g:to_positions(x), g:bare(y) end
+    if y.tensor and x.positions then return g:bare(x), g:to_positions(y) end
+    if x.positions and not y.positions then return g:bare(x) + 1, g:bare(y) end
+    if y.positions and not x.positions then return g:bare(x), g:bare(y) + 1 end
+    return g:bare(x), g:bare(y)
+  end
+  local h, number = is_handle(x) and x or y, is_handle(x) and y or x
+  if type(number) == 'number' and h.positions then number = number - 1 end
+  h, number = g:bare(g:cast(h, dtype)), g:scalar(number, dtype)
+  if is_handle(x) then return h, number end
+  return number, h
+end
+
+for name, op in pairs{lt = 'Less', le = 'LessOrEqual', gt = 'Greater', ge = 'GreaterOrEqual', eq = 'Equal'} do
+  entries[name] = function(g, a)
+    local x, y = compared(g, a.x, a.y)
+    if x.dtype == 'bool' and op ~= 'Equal' then x, y = g:cast(x, 'int32'), g:cast(y, 'int32') end
+    return g[op](x, y)
+  end
+end
+entries.ne = function(g, a)
+  local x, y = compared(g, a.x, a.y)
+  return g.Not(g.Equal(x, y))
+end
+for name, op in pairs{logical_and = 'And', logical_or = 'Or', logical_xor = 'Xor'} do
+  entries[name] = function(g, a) return g[op](as_bool(g, a.x), as_bool(g, a.y)) end
+end
+for name, op in pairs{bitwise_and = 'And', bitwise_or = 'Or', bitwise_xor = 'Xor'} do
+  binary(name, function(g, x, y)
+    if x.dtype == 'bool' then return g[op](x, y) end
+    if g.opset < 18 then core.fail('onnx.export: %s of whole numbers needs {opset=18}', name) end
+    return g['Bitwise' .. op](x, y)
+  end)
+end
+entries.bitwise_not = function(g, a)
+  if a.x.dtype == 'bool' then return g.Not(a.x) end
+  return -(a.x + 1)
+end
+entries.isclose = function(g, a)
+  return g.LessOrEqual(g.Abs(a.x - a.y), g.Abs(a.y) * a.rtol + a.atol)
+end
+
+-- ---- three operands ------------------------------------------------------------------------------------
+
+entries.where = function(g, a, call)
+  if a.x == nil or a.y == nil or call.results[2] then
+    core.fail('onnx.export: where(condition) alone has a size that depends on the data; give x and y')
+  end
+  local dtype = result_dtype(call)
+  return g.Where(as_bool(g, a.condition), operand(g, a.x, dtype), operand(g, a.y, dtype))
+end
+entries.lerp = function(g, a, call)
+  local x, y = a.x, operand(g, a.y, result_dtype(call))
+  return x + operand(g, a.weight, x.dtype) * (y - x)
+end
+for name, op in pairs{addcmul = 'Mul', addcdiv = 'Div'} do
+  entries[name] = function(g, a, call)
+    local dtype = result_dtype(call)
+    return operand(g, a.x, dtype) + scaled(g, g[op](operand(g, a.y, dtype), operand(g, a.z, dtype)), a.value)
+  end
+end
+
+return entries

@@ -1,0 +1,213 @@
+-- init.lua -- mt.onnx: networks and functions of tensors as ONNX files
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local axes = require 'mtorch.onnx.axes'
+local lower = require('mtorch.onnx.lower').lower
+local messages = require 'mtorch.onnx.messages'
+local protobuf = require 'mtorch.io.protobuf'
+local record = require('mtorch.core.record').record
+local Size = require 'mtorch.onnx.size'
+
+local onnx = {}
+
+local function words(text)
+  local set = {}
+  for word in text:gmatch('%S+') do set[word] = true end
+  return set
+end
+local takes_numbers = words 'item at tolist equal allclose data_address all any'
+local random = words [[rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial
+  uniform exponential random alpha_dropout]]
+
+--- Refuses calls that one recording would freeze.
+local function check(call)
+  if random[call.op] and not (call.op == 'alpha_dropout' and call.args[3] ~= true) then
+    core.fail('onnx.export: %s draws random numbers, which the file would repeat; draw them outside and give them ' ..
+      'as an input', call.op)
+  end
+  if call.op:find('^dropout%d?d?$') and call.args[3] ~= false and call.args[2] ~= 0 then
+    core.fail('onnx.export: %s with training=true draws random numbers; export what is in eval mode', call.op)
+  end
+  local full = not (call.op == 'all' or call.op == 'any') or call.args[2] == nil
+  if call.depends and takes_numbers[call.op] and full then
+    core.fail('onnx.export: %s makes Lua values of a tensor that depends on an input; the file would keep those of ' ..
+      'this call for every input: calculate with tensors instead', call.op == 'data_address' and 'data' or call.op)
+  end
+end
+
+local function check_inputs(inputs)
+  if mt.is_tensor(inputs) then inputs = {inputs} end
+  if type(inputs) ~= 'table' or #inputs == 0 then
+    core.fail('onnx.export: inputs must be a tensor or a list of tensors, got %s', core.describe(inputs))
+  end
+  for i, x in ipairs(inputs) do
+    if not mt.is_tensor(x) then
+      core.fail('onnx.export: input %d must be a tensor, got %s', i, core.describe(x))
+    end
+  end
+  return inputs
+end
+
+--- Names for `count` inputs or outputs: those given, else 'input', or 'input_1' where there are several.
+local function names_of(given, count, word)
+  given = given or {}
+  if #given > count then
+    core.fail('onnx.export: %d %s_names are given for %d %s%s', #given, word, count, word, count == 1 and '' or 's')
+  end
+  local names, seen = {}, {}
+  for i = 1, count do
+    names[i] = given[i] or (count == 1 and word or ('%s_%d'):format(word, i))
+    if seen[names[i]] then core.fail("onnx.export: two %ss have the name '%s'", word, names[i]) end
+    seen[names[i]] = true
+  end
+  return names
+end
+
+--- The names of a module's parameters and buffers, by identity.
+local function labels_of(net)
+  local labels = {}
+  if class.is_module(net) then
+    for _, each in ipairs{'named_parameters', 'named_buffers'} do
+      for name, tensor in net[each](net) do labels[core.identity(tensor)] = name end
+    end
+  end
+  return labels
+end
+
+--- f() with the module in eval mode.
+local function in_eval(net, f)
+  if not class.is_module(net) then return f() end
+  local training = {}
+  for _, module in ipairs(net:modules()) do training[module] = module.training end
+  net:eval()
+  local ok, result = pcall(f)
+  for module, mode in pairs(training) do rawset(module, 'training', mode) end
+  if not ok then error(result, 0) end
+  return result
+end
+
+--- The recorded program, in which numbers that follow the dynamic axes are sizes; the axes by name.
+local function recorded(net, inputs, found)
+  local fn = net
+  if class.is_module(net) then fn = function(...) return net(...) end end
+  return in_eval(net, function()
+    local labels, programs = labels_of(net), {}
+    programs[1] = record(fn, inputs, labels, check)
+    local names, points = axes.points(found)
+    for _, point in ipairs(points) do
+      programs[#programs + 1] = record(fn, axes.resized(inputs, found, point), labels, check)
+    end
+    if #points > 0 then axes.merge(programs) end
+    return {program = programs[1], names = names, points = points}
+  end)
+end
+
+--- Lowers twice where inputs are positions: the first time shows which are.
+local function lowered(program, opset, names)
+  local inputs = {}
+  for i, name in ipairs(names) do inputs[i] = {name = name} end
+  local graph, outputs = lower(program, opset, inputs)
+  local again = false
+  for i, uses in pairs(graph.uses) do
+    if uses.positions and uses.numbers then
+      core.fail("onnx.export: the input '%s' is used both as positions, which count from 0 in the file (%s), and as " ..
+        'numbers (%s); give it twice', names[i], uses.positions, uses.numbers)
+    end
+    if uses.positions then inputs[i].positions, again = true, true end
+  end
+  if again then graph, outputs = lower(program, opset, inputs) end
+  return graph, outputs
+end
+
+--- Shapes with the names of axes in place of sizes; other sizes that vary get names of their own.
+local function shape_namer(found, run)
+  local known, count = {}, 0
+  for _, name in ipairs(run.names) do
+    local samples = {found[name].size}
+    for i, point in ipairs(run.points) do samples[i + 1] = point[name] or found[name].size end
+    local size = Size.of(samples)
+    known[size.key] = name
+  end
+  return function(shape, own)
+    local out = {}
+    for d, size in ipairs(shape) do
+      out[d] = size
+      if Size.is(size) then
+        if not known[size.key] then
+          count = count + 1
+          known[size.key] = own and own[d] or 'size_' .. count
+        end
+        out[d] = known[size.key]
+      end
+    end
+    return out
+  end
+end
+
+--- Gives the outputs their names: the nodes that make them, or copies where a name is taken.
+local function name_outputs(graph, outputs, names)
+  local rename, made = {}, {}
+  for _, node in ipairs(graph.nodes) do
+    for _, name in ipairs(node.output) do made[name] = true end
+  end
+  for i, h in ipairs(outputs) do
+    local from = graph:reference(h)
+    if not made[from] or rename[from] or (graph.taken[names[i]] and from ~= names[i]) then
+      local copy = graph:unique('output_copy')
+      table.insert(graph.nodes, {input = {from}, output = {copy}, name = copy, op_type = 'Identity', attribute = {}})
+      made[copy] = true
+      from = copy
+    end
+    if graph.taken[names[i]] and from ~= names[i] then
+      local moved = graph:unique(names[i])
+      rename[names[i]] = rename[names[i]] or moved
+    end
+    rename[from] = names[i]
+  end
+  for _, node in ipairs(graph.nodes) do
+    for _, list in ipairs{node.input, node.output} do
+      for k, name in ipairs(list) do list[k] = rename[name] or name end
+    end
+  end
+end
+
+-- The version of the file format that came with each version of the operators.
+local formats = {[13] = 7, [14] = 7, [15] = 8, [16] = 8, [17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10, [22] = 10}
+
+local function export(net, inputs, path, input_names, output_names, opset, dynamic_axes)
+  if not core.is_callable(net) then
+    core.fail('onnx.export: a module or a function is needed, got %s', core.describe(net))
+  end
+  inputs = check_inputs(inputs)
+  local names = names_of(input_names, #inputs, 'input')
+  core.check_writable('onnx.export', path)
+  local found, output_axes = axes.read(dynamic_axes, inputs, names, output_names)
+  local run = recorded(net, inputs, found)
+  local program = run.program
+  if #program.results == 0 then core.fail('onnx.export: the call returned no tensor') end
+  local outputs_named = names_of(output_names, #program.results, 'output')
+  local graph, outputs = lowered(program, opset, names)
+  name_outputs(graph, outputs, outputs_named)
+  local shape_names, value_inputs, value_outputs = shape_namer(found, run), {}, {}
+  for i, value in ipairs(program.inputs) do
+    value_inputs[i] = messages.value_info(names[i], value.dtype, shape_names(value.shape))
+  end
+  for i, value in ipairs(program.results) do
+    local name = outputs_named[i]
+    value_outputs[i] = messages.value_info(name, value.dtype, shape_names(value.shape, output_axes[name]))
+  end
+  core.write_file('onnx.export', path, protobuf.encode(messages.Model, {
+    ir_version = formats[opset], producer_name = 'mtorch', opset_import = {{version = opset}},
+    graph = {name = 'main', node = graph.nodes, initializer = graph.initializers, input = value_inputs,
+      output = value_outputs}}))
+end
+
+onnx.export = core.declare('export(net, inputs, path: string, input_names: strings = nil, ' ..
+  'output_names: strings = nil, opset: int >= 13 <= 22 = 17, dynamic_axes: table = nil)',
+  'Writes the ONNX file of a module (in eval mode) or of a function of tensors by recording one call with `inputs`, ' ..
+  'a tensor or a list. Parameters and buffers have the names of state_dict; results become outputs in their order. ' ..
+  "dynamic_axes = {x = {[1] = 'batch'}} (or {x = {1}}) leaves sizes open: then it is called again with other sizes. " ..
+  'Positions count from 0 in the file wherever an operation takes or gives them.', export)
+
+return onnx

@@ -1,0 +1,116 @@
+-- product.lua -- matrix products as ONNX operators
+local entries = {}
+
+--- Entries of products of x and y in the result's dtype.
+local function product(names, f)
+  for name in names:gmatch('%S+') do
+    entries[name] = function(g, a, call)
+      local dtype = call.results[1].dtype
+      return f(g, g:cast(a.x, dtype), g:cast(a.y, dtype), a)
+    end
+  end
+end
+
+product('matmul mm bmm mv dot vdot', function(g, x, y) return g.MatMul(x, y) end)
+product('inner', function(g, x, y, a)
+  if #a.x.shape == 0 or #a.y.shape == 0 then return x * y end
+  local rank = #a.y.shape
+  if rank == 1 then return g.MatMul(x, y) end
+  if rank == 2 then return g.MatMul(x, g:transpose(y, {1, 0})) end
+  local letters = 'abcdefgh'
+  local left, right = letters:sub(1, #a.x.shape - 1), ('ijklmnop'):sub(1, rank - 1)
+  return g.Einsum(x, y, {equation = ('%sz,%sz->%s%s'):format(left, right, left, right)})
+end)
+product('outer ger', function(g, x, y) return g:unsqueeze(x, {1}) * g:unsqueeze(y, {0}) end)
+product('tensordot', function(g, x, y, a)
+  local dims, left, right = a.dims, {}, {}
+  if type(dims) == 'number' then
+    for i = 1, dims do left[i], right[i] = #a.x.shape - dims + i, i end
+  else
+    for i, d in ipairs(dims[1]) do left[i], right[i] = d > 0 and d or d + #a.x.shape + 1, nil end
+    for i, d in ipairs(dims[2]) do right[i] = d > 0 and d or d + #a.y.shape + 1 end
+  end
+  local letters, used, xs, ys, out = 'abcdefghijklmnopqrstuvwxyz', 0, {}, {}, {}
+  for i in ipairs(a.x.shape) do
+    used = used + 1
+    xs[i] = letters:sub(used, used)
+  end
+  for i, d in ipairs(left) do ys[right[i]], out[d] = xs[d], false end
+  local text = ''
+  for i in ipairs(a.x.shape) do text = text .. (out[i] == nil and xs[i] or '') end
+  for i = 1, #a.y.shape do
+    if not ys[i] then
+      used = used + 1
+      ys[i] = letters:sub(used, used)
+      text = text .. ys[i]
+    end
+  end
+  return g.Einsum(x, y, {equation = table.concat(xs) .. ',' .. table.concat(ys) .. '->' .. text})
+end)
+product('kron', function(g, x, y, a)
+  local rank = math.max(#a.x.shape, #a.y.shape)
+  local xs, ys, shape = {}, {}, {}
+  for i = 1, rank do
+    local m, n = a.x.shape[i - rank + #a.x.shape] or 1, a.y.shape[i - rank + #a.y.shape] or 1
+    xs[2 * i - 1], xs[2 * i], ys[2 * i - 1], ys[2 * i] = m, 1, 1, n
+    shape[i] = m * n
+  end
+  return g:reshape(g:reshape(x, xs) * g:reshape(y, ys), shape)
+end)
+product('cross', function(g, x, y, a)
+  local dim = a.dim
+  for i = #a.x.shape, 1, -1 do
+    if not a.dim and a.x.shape[i] == 3 then dim = i end
+  end
+  local axis = dim > 0 and dim - 1 or dim
+  local function turned(h, order) return g.Gather(h, g:ints(order), {axis = axis}) end
+  return turned(x, {1, 2, 0}) * turned(y, {2, 0, 1}) - turned(x, {2, 0, 1}) * turned(y, {1, 2, 0})
+end)
+
+entries.einsum = function(g, a)
+  local operands = type(a[1]) == 'table' and not a[1].dtype and a[1] or a
+  local list = {unpack(operands)}
+  list[#list + 1] = {equation = a.equation:gsub('%s', '')}
+  return g.Einsum(unpack(list))
+end
+
+local function times(h, number)
+  if type(number) == 'number' and number == 1 then return h end
+  return h * number
+end
+for name, op in pairs{addmm = 'MatMul', addmv = 'MatMul', baddbmm = 'MatMul'} do
+  entries[name] = function(g, a)
+    local made = times(g[op](a.a, a.b), a.alpha)
+    if a.beta == 0 then return made end
+    return times(a.x, a.beta) + made
+  end
+end
+entries.addbmm = function(g, a)
+  return times(a.x, a.beta) + times(g:reduce('ReduceSum', g.MatMul(a.a, a.b), {0}), a.alpha)
+end
+
+--- x . weight' + bias.
+function entries.linear(g, a)
+  local x, weight, bias = a.x, a.weight, a.bias
+  if #x.shape == 2 and #weight.shape == 2 then
+    return g.Gemm(x, weight, bias or false, {transB = 1})
+  end
+  local y = g.MatMul(x, #weight.shape == 2 and g:transpose(weight, {1, 0}) or weight)
+  return bias and y + bias or y
+end
+entries.bilinear = function(g, a)
+  local y = g.Einsum(a.input1, a.weight, a.input2, {equation = '...i,oij,...j->...o'})
+  return a.bias and y + a.bias or y
+end
+
+--- Distances of rows, by differences: exact for rows that are close.
+entries.cdist = function(g, a)
+  local rank = #a.x.shape
+  local gap = g.Abs(g:unsqueeze(a.x, {rank - 1}) - g:unsqueeze(a.y, {rank - 2}))
+  if a.p == 2 then return g.Sqrt(g:reduce('ReduceSum', gap * gap, {-1})) end
+  if a.p == 1 then return g:reduce('ReduceSum', gap, {-1}) end
+  if a.p == math.huge then return g:reduce('ReduceMax', gap, {-1}) end
+  return g:reduce('ReduceSum', gap ^ a.p, {-1}) ^ (1 / a.p)
+end
+
+return entries

@@ -1,0 +1,63 @@
+-- size.lua -- a size that follows from the sizes of dynamic axes, known by what it was in several calls
+--
+-- Arithmetic of sizes and numbers gives sizes; one that is the same in all calls is a number.
+local Size = {}
+Size.__index = Size
+
+local function is(x) return getmetatable(x) == Size end
+Size.is = is
+
+--- What a number was in each call.
+function Size.of(samples)
+  local same = true
+  for i = 2, #samples do same = same and samples[i] == samples[1] end
+  if same then return samples[1] end
+  return setmetatable({samples = samples, key = table.concat(samples, ' ')}, Size)
+end
+
+--- The same for a table of functions of two numbers.
+local function lifted(f)
+  return function(a, b)
+    local samples = {}
+    for i = 1, #(is(a) and a or b).samples do
+      samples[i] = f(is(a) and a.samples[i] or a, is(b) and b.samples[i] or b)
+    end
+    return Size.of(samples)
+  end
+end
+Size.__add = lifted(function(a, b) return a + b end)
+Size.__sub = lifted(function(a, b) return a - b end)
+Size.__mul = lifted(function(a, b) return a * b end)
+Size.__div = lifted(function(a, b) return a / b end)
+Size.__mod = lifted(function(a, b) return a % b end)
+Size.__unm = function(a) return 0 - a end
+function Size:__tostring() return table.concat(self.samples, ', ') end
+
+--- Whether sizes or numbers are equal in all calls.
+function Size.equal(a, b) return is(a) and is(b) and a.key == b.key or rawequal(a, b) or not is(a) and a == b end
+
+--- scale and offset, where this is scale * other + offset in all calls.
+function Size:linear_in(other)
+  local x, y = other.samples, self.samples
+  for i = 2, #x do
+    if x[i] ~= x[1] then
+      local scale = (y[i] - y[1]) / (x[i] - x[1])
+      local offset = y[1] - scale * x[1]
+      for k = 1, #x do
+        if math.abs(scale * x[k] + offset - y[k]) > 1e-9 * math.abs(y[k]) then return nil end
+      end
+      return scale, offset
+    end
+  end
+end
+
+--- scale, where this is scale * a * b in all calls.
+function Size:product_of(a, b)
+  local scale = self.samples[1] / (a.samples[1] * b.samples[1])
+  for k, y in ipairs(self.samples) do
+    if scale * a.samples[k] * b.samples[k] ~= y then return nil end
+  end
+  return scale
+end
+
+return Size

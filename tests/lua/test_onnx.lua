@@ -1,0 +1,216 @@
+-- test_onnx.lua -- ONNX files: what is written, read back by a small reader; what is refused; onnxruntime where it is
+local t = require 'testing'
+local mt = require 'mtorch'
+local nn = mt.nn
+
+local folder = os.tmpname()
+os.remove(folder)
+assert(os.execute('mkdir ' .. folder) == 0)
+local path = folder .. '/net.onnx'
+
+-- ---- a reader of the few fields that the tests look at ---------------------------------------------------------
+
+local function varint(text, at)
+  local value, scale = 0, 1
+  repeat
+    local byte = text:byte(at)
+    value, scale, at = value + byte % 128 * scale, scale * 128, at + 1
+  until byte < 128
+  return value, at
+end
+
+--- The fields of a message: {[number] = {values..}}, blocks as strings.
+local function fields(text)
+  local out, at = {}, 1
+  while at <= #text do
+    local key, value
+    key, at = varint(text, at)
+    local number, wire = math.floor(key / 8), key % 8
+    if wire == 0 then value, at = varint(text, at)
+    elseif wire == 2 then
+      local length
+      length, at = varint(text, at)
+      value, at = text:sub(at, at + length - 1), at + length
+    else
+      local length = wire == 1 and 8 or 4
+      value, at = text:sub(at, at + length - 1), at + length
+    end
+    out[number] = out[number] or {}
+    table.insert(out[number], value)
+  end
+  return out
+end
+
+local function values(list, number)
+  local out = {}
+  for i, text in ipairs(list or {}) do out[i] = (fields(text)[number] or {''})[1] end
+  return out
+end
+
+--- {inputs, outputs, initializers (names), ops, nodes = {{op, inputs, outputs}..}, opset}.
+local function read(file)
+  local handle = assert(io.open(file, 'rb'))
+  local model = fields(handle:read('*a'))
+  handle:close()
+  local graph = fields(model[7][1])
+  local nodes = {}
+  for i, text in ipairs(graph[1] or {}) do
+    local node = fields(text)
+    nodes[i] = {op = node[4][1], inputs = node[1] or {}, outputs = node[2]}
+  end
+  return {inputs = values(graph[11], 1), outputs = values(graph[12], 1), initializers = values(graph[5], 8),
+    ops = values(graph[1], 4), nodes = nodes, opset = fields(model[8][1])[2][1], format = model[1][1],
+    dims = function(list, i)
+      local shape = fields(fields(fields(fields(graph[list][i])[2][1])[1][1])[2][1])
+      local out = {}
+      for k, text in ipairs(shape[1] or {}) do
+        local dim = fields(text)
+        out[k] = dim[1] and dim[1][1] or dim[2][1]
+      end
+      return out
+    end}
+end
+local function exported(net, inputs, options)
+  mt.onnx.export(net, inputs, path, options or {})
+  return read(path)
+end
+
+-- ---- what is written -------------------------------------------------------------------------------------------
+
+t.test('a network: names of parameters, nodes, sizes', function()
+  local net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2, false))
+  net[1].training = true
+  local model = exported(net, mt.randn(2, 3))
+  t.eq(model.ops, {'Gemm', 'Relu', 'Gemm'})
+  t.eq(model.initializers, {'0.weight', '0.bias', '2.weight'})
+  t.eq({model.inputs, model.outputs}, {{'input'}, {'output'}})
+  t.eq({model.dims(11, 1), model.dims(12, 1)}, {{2, 3}, {2, 2}})
+  t.eq({model.opset, model.format}, {17, 8})
+  t.eq(net[1].training, true)
+end)
+
+t.test('names, dynamic axes and the version are as asked for', function()
+  local model = exported(nn.Linear(3, 4), mt.randn(2, 3), {input_names = {'x'}, output_names = {'y'}, opset = 13,
+    dynamic_axes = {x = {[1] = 'rows'}}})
+  t.eq({model.inputs, model.outputs, model.opset}, {{'x'}, {'y'}, 13})
+  t.eq({model.dims(11, 1), model.dims(12, 1)}, {{'rows', 3}, {'rows', 4}})
+  t.eq(exported(nn.Linear(3, 4), mt.randn(2, 3), {dynamic_axes = {input = {1}}}).dims(12, 1), {'batch', 4})
+end)
+
+t.test('several inputs and results keep their order; tables of results are spread', function()
+  local function f(x, y) return {x + y, x - y}, x * y end
+  local model = exported(f, {mt.randn(2), mt.randn(2)})
+  t.eq({model.inputs, model.outputs}, {{'input_1', 'input_2'}, {'output_1', 'output_2', 'output_3'}})
+  t.eq(model.ops, {'Add', 'Sub', 'Mul'})
+end)
+
+t.test('what depends on no input is calculated once', function()
+  local w = mt.ones(3, 3)
+  local model = exported(function(x) return x:matmul(mt.eye(3) * 2 + w) end, mt.randn(2, 3))
+  t.eq({model.ops, #model.initializers}, {{'MatMul'}, 1})
+end)
+
+t.test('operations in place make new values', function()
+  local model = exported(function(x)
+    local y = x:clone()
+    y:add_(1)
+    local z = y * 2
+    y:mul_(3)
+    return z, y
+  end, mt.randn(2))
+  t.eq(model.ops, {'Add', 'Mul', 'Mul'})
+  t.eq({model.nodes[2].inputs[1], model.nodes[3].inputs[1]}, {model.nodes[1].outputs[1], model.nodes[1].outputs[1]})
+end)
+
+t.test('an input that is returned, and a result twice, become copies', function()
+  local model = exported(function(x)
+    local y = x + 1
+    return x, y, y
+  end, mt.randn(2), {output_names = {'a', 'b', 'c'}})
+  t.eq(model.outputs, {'a', 'b', 'c'})
+  t.eq(model.ops, {'Add', 'Identity', 'Identity'})
+end)
+
+t.test('nothing is left of an export that failed, and the file that was there stays', function()
+  exported(nn.Linear(2, 2), mt.randn(1, 2))
+  t.raises(function() mt.onnx.export(function(x) return mt.digamma(x) end, mt.randn(2), path) end, 'digamma')
+  t.eq(#read(path).nodes, 1)
+end)
+
+-- ---- what is refused -------------------------------------------------------------------------------------------
+
+local x = mt.randn(2, 3)
+local function refuses(fn, pattern, inputs, options)
+  local text = t.raises(function() mt.onnx.export(fn, inputs or x, path, options or {}) end, pattern)
+  if not text:find('^[^\n]*test_onnx.lua:%d+: ') then error('not at the user\'s line: ' .. text, 2) end
+end
+
+t.test('Lua values of tensors that depend on an input', function()
+  refuses(function(y) return y * y:sum():item() end, 'item makes Lua values of a tensor that depends on an input')
+  refuses(function(y) return y:tolist() and y end, 'tolist makes Lua values')
+  refuses(function(y) return y:gt(0):any() and y or -y end, 'any makes Lua values')
+  refuses(function(y) return y * y:data()[0] end, 'data makes Lua values')
+  mt.onnx.export(function(y) return y * mt.ones(2):sum():item() end, x, path)
+end)
+
+t.test('random numbers', function()
+  refuses(function(y) return y + mt.randn(2, 3) end, 'randn draws random numbers')
+  refuses(function(y) return mt.dropout(y, 0.5, true) end, 'dropout with training=true')
+end)
+
+t.test('operations without an ONNX form, by name and line', function()
+  refuses(function(y) return mt.lgamma(y) end, 'no ONNX form of lgamma is known; it was called at test_onnx.lua:%d+')
+  local square = mt.map(function(v) return v * v end)
+  refuses(function(y) return square(y) end, 'no ONNX form of')
+end)
+
+t.test('an input that is used as positions and as numbers', function()
+  local w = mt.randn(5, 2)
+  refuses(function(ids) return mt.embedding(ids, w), ids * 2 end,
+    "'input' is used both as positions, .*embedding.* as numbers .*mul", mt.ones({3}, 'int64'))
+end)
+
+t.test('operations that follow the sizes', function()
+  local function loop(y)
+    local sum = y[1]
+    for i = 2, y.shape[1] do sum = sum + y[i] end
+    return sum
+  end
+  refuses(loop, 'with other sizes of the dynamic axes', x, {dynamic_axes = {input = {1}}})
+  mt.onnx.export(loop, x, path)
+  refuses(function(y) return y * math.sqrt(y.shape[1]) end, 'which is no multiple', x, {dynamic_axes = {input = {1}}})
+end)
+
+t.test('wrong arguments', function()
+  local net = nn.Linear(3, 2)
+  local function wrong(pattern, ...)
+    local arguments = {...}
+    t.raises(function() mt.onnx.export(unpack(arguments)) end, pattern)
+  end
+  wrong('a module or a function is needed', 5, x, path)
+  wrong('inputs must be a tensor or a list', net, 'x', path)
+  wrong('input 2 must be a tensor', net, {x, 3}, path)
+  wrong('opset must be a whole number from 13 to 22', net, x, path, {opset = 9})
+  wrong('2 input_names are given for 1 input', net, x, path, {input_names = {'a', 'b'}})
+  wrong("'y' is no input", net, x, path, {dynamic_axes = {y = {1}}})
+  wrong("dimension 3 of 'input', which has 2", net, x, path, {dynamic_axes = {input = {3}}})
+  wrong('returned no tensor', function() return 3 end, x, path)
+  wrong('onnx.export', net, x, folder .. '/nowhere/net.onnx')
+end)
+
+-- ---- onnxruntime -----------------------------------------------------------------------------------------------
+
+t.test('onnxruntime gives the same outputs', function()
+  local python = os.getenv 'MTORCH_PEER_PYTHON'
+  if not python then
+    print('skipped: the comparison with onnxruntime; MTORCH_PEER_PYTHON names a Python that has onnx and onnxruntime')
+    return
+  end
+  os.remove(path)
+  local program = io.popen('readlink /proc/$PPID/exe'):read('*l')
+  local lines = ('%s tests/onnx_check.lua %s && %s tests/onnx_check.py %s'):format(program, folder, python, folder)
+  if os.execute(lines) ~= 0 then error('outputs differ') end
+end)
+
+os.execute('rm -r ' .. folder)
+t.finish()
