@@ -86,6 +86,17 @@ const Entry kParts[] = {
        r.leave();
        return 0;
      }},
+    {"random_state(random, state=nil)",
+     "The bytes of math.random's state, nil where LuaJIT keeps it elsewhere; with bytes: sets it.",
+     [](Args& a) {
+       size_t bytes = 0;
+       char* state = random_state(a.L, 1, bytes);
+       if (!state) return 0;
+       const std::string before(state, bytes);
+       if (a.given(2) && a.characters(2).size() == bytes)
+         std::memcpy(state, a.characters(2).data(), bytes);
+       return a.push(before);
+     }},
     {"seed(source, ..)", "Starts the source for an item; returns a seed for math.random.",
      [](Args& a) {
        check_wanted();

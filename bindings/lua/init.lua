@@ -80,6 +80,7 @@ local function library()
   for _, name in ipairs {'save', 'load'} do
     lazy[name] = function() return require('mtorch.io.save')[name] end
   end
+  lazy.checkpoint = function() return core.strict(require 'mtorch.io.checkpoint', 'mt.checkpoint') end
   lazy.explain = function() return require('mtorch.compile.explain').explain end
   lazy.kernel = function() return require 'mtorch.compile.kernel' end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end

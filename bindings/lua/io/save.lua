@@ -158,7 +158,7 @@ save.save = core.declare('save(path: string, value: table)',
 local Reader = {}
 Reader.__index = Reader
 
-function Reader:damaged(what) core.fail("load: '%s' is damaged: its table %s", self.path, what) end
+function Reader:damaged(what) core.fail("%s: '%s' is damaged: its table %s", self.operation, self.path, what) end
 
 local numbers = {inf = math.huge, ['-inf'] = -math.huge, nan = 0 / 0}
 
@@ -212,14 +212,14 @@ function Reader:value(value)
 end
 
 --- What mt.save wrote, or the tensors by name where another program wrote the file.
-local function load_safetensors(path)
-  local tensors, metadata = core.read_safetensors('load', path)
+function save.read(operation, path)
+  local tensors, metadata = core.read_safetensors(operation, path)
   if not metadata.mtorch then return tensors end
-  local reader = setmetatable({path = path, tensors = tensors, made = {}}, Reader)
+  local reader = setmetatable({operation = operation, path = path, tensors = tensors, made = {}}, Reader)
   local ok, whole = pcall(core.parse_json, metadata.mtorch)
   if not ok or type(whole) ~= 'table' or type(whole.value) ~= 'table' then reader:damaged('cannot be read') end
   if whole.version ~= 1 then
-    core.fail("load: '%s' has a table of version %s, this program reads version 1; use a newer one", path,
+    core.fail("%s: '%s' has a table of version %s, this program reads version 1; use a newer one", operation, path,
       tostring(whole.version))
   end
   return (reader:value(whole.value))
@@ -243,7 +243,7 @@ save.load = core.declare('load(path: string)',
   function(path)
     local kind = core.file_kind('load', path)
     if kind == 'npy' then core.fail("load: '%s' is one array of NumPy; use mt.data.npy(path)", path) end
-    if kind == 'other' then return (load_safetensors(path)) end
+    if kind == 'other' then return (save.read('load', path)) end
     if kind == 'zip' and core.is_npz('load', path) then return (core.read_npz(path)) end
     return (load_torch(path))
   end)

@@ -53,24 +53,31 @@ end
 local strictness = core.declare('load_state_dict(strict: bool = true)', 'The options of load_state_dict.',
   function(strict) return strict end)
 
+--- Refuses a state that does not fit a module; the module's tensors, their names in order, and what is missing and
+--- unknown where that may be.
+function class.check_state(self, state, strict)
+  if type(state) ~= 'table' or is_module(state) then
+    core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got %s',
+      is_module(state) and state.__name or core.describe(state))
+  end
+  local mine, order = state_of(self)
+  local missing, unexpected, faults = compare(mine, order, state)
+  if strict then
+    for _, name in ipairs(missing) do faults[#faults + 1] = ("'%s' is missing"):format(name) end
+    for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
+  end
+  if #faults > 0 then
+    core.fail('load_state_dict: nothing loaded into %s: %s', self.__name, table.concat(faults, ', '))
+  end
+  return mine, order, missing, unexpected
+end
+
 method('load_state_dict(state, strict=true)',
   'Copies such a table into the parameters; returns the module. Where it does not fit ' ..
   'nothing is loaded; {strict=false} leaves missing and unknown names alone and returns both lists.',
   function(self, state, strict)
-    if type(state) ~= 'table' or is_module(state) then
-      core.fail('load_state_dict: a table of tensors, as state_dict() returns, is needed, got %s',
-        is_module(state) and state.__name or core.describe(state))
-    end
     strict = strictness(strict)
-    local mine, order = state_of(self)
-    local missing, unexpected, faults = compare(mine, order, state)
-    if strict then
-      for _, name in ipairs(missing) do faults[#faults + 1] = ("'%s' is missing"):format(name) end
-      for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
-    end
-    if #faults > 0 then
-      core.fail('load_state_dict: nothing loaded into %s: %s', self.__name, table.concat(faults, ', '))
-    end
+    local mine, order, missing, unexpected = class.check_state(self, state, strict)
     mt.no_grad(function()
       for _, name in ipairs(order) do
         if state[name] then mine[name]:copy_(state[name]) end

@@ -160,7 +160,7 @@ topics.renamed = {
   ['autograd.grad'] = 'mt.grad', ['autograd.Function'] = 'mt.Function',
   ['autograd.functional.jacobian'] = 'mt.jacobian',
   ['autograd.functional.hessian'] = 'mt.hessian', ['autograd.set_detect_anomaly'] = 'mt.set_debug(true)',
-  inference_mode = 'mt.no_grad(function)', checkpoint = 'mt.recompute(fn, ..)',
+  inference_mode = 'mt.no_grad(function)', ['utils.checkpoint'] = 'mt.recompute(fn, ..)',
   ['testing.assert_close'] = 'mt.test_close(a, b[, eps]) or mt.allclose', set_num_threads = 'mt.set_num_threads',
   ['random.manual_seed'] = "mt.manual_seed; PyTorch's own numbers: mt.Generator('mt19937', seed)",
 }

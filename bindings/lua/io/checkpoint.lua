@@ -1,0 +1,193 @@
+-- checkpoint.lua -- mt.checkpoint: a training run's whole state in one file, resumed bit for bit
+--
+-- The file is one of mt.save: the states of the objects and the plain values under their keys, and under 'checkpoint'
+-- the keys of the objects and where the random numbers stood.
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
+local save = require 'mtorch.io.save'
+local parts = core.loader()
+
+local checkpoint = {}
+
+local function field(object, name) return object[name] end
+--- Whether a value has a method, whatever it says of fields that it has not.
+local function has(value, name)
+  local ok, method = pcall(field, value, name)
+  return ok and core.is_callable(method)
+end
+
+--- How the state of an object is asked for and given, or nil where it is none.
+local function methods_of(value)
+  local kind = type(value)
+  if kind ~= 'userdata' and (kind ~= 'table' or getmetatable(value) == nil and rawget(value, 'state_dict') == nil) or
+    mt.is_tensor(value) then
+    return nil
+  end
+  if has(value, 'state_dict') and has(value, 'load_state_dict') then return 'state_dict', 'load_state_dict' end
+  if has(value, 'get_state') and has(value, 'set_state') then return 'get_state', 'set_state' end -- mt.Generator
+end
+
+--- Calls found(object, keys) for each object in a table, and in plain tables inside it.
+local function each_object(t, found, keys, above)
+  keys, above = keys or {}, above or {}
+  if above[t] then return end -- mt.save refuses it
+  above[t] = true
+  for _, key in ipairs(util.sorted_keys(t)) do
+    local value = t[key]
+    keys[#keys + 1] = key
+    if methods_of(value) then
+      found(value, {unpack(keys)})
+    elseif type(value) == 'table' and not getmetatable(value) then
+      each_object(value, found, keys, above)
+    end
+    keys[#keys] = nil
+  end
+  above[t] = nil
+end
+
+local function name_of(keys)
+  local names = {}
+  for i, key in ipairs(keys) do names[i] = tostring(key) end
+  return table.concat(names, '.')
+end
+
+--- A copy of the plain tables of a value, with what replace(value) gives for some of the rest.
+local function copied(value, replace, above)
+  local other = replace(value)
+  if other ~= nil then return other end
+  above = above or {}
+  if type(value) ~= 'table' or getmetatable(value) or above[value] then return value end
+  local copy = {}
+  above[value] = true
+  for key, entry in pairs(value) do copy[key] = copied(entry, replace, above) end
+  above[value] = nil
+  return copy
+end
+
+--- Where the random numbers stand, and back there.
+local function random_state()
+  return {mt = mt.get_rng_state(), lua = parts.random_state(math.random)}
+end
+local function set_random_state(state)
+  mt.set_rng_state(state.mt)
+  if state.lua then parts.random_state(math.random, state.lua) end
+end
+
+checkpoint.save = core.declare('save(path: string, objects: table)',
+  'Writes the state of a run: checkpoint.save(path, {model=net, optim=opt, sched=sched, step=n, ..}). ' ..
+  'Of what has state_dict() and load_state_dict(state) that state is written, of generators theirs; numbers, ' ..
+  'strings, tensors and tables of them as they are; where the random numbers of mt and of math.random stand. ' ..
+  'The file is whole, or what stood there stays. mt.load reads it too.',
+  function(path, objects)
+    if objects.checkpoint ~= nil then core.fail "checkpoint.save: the key 'checkpoint' is the file's own" end
+    local list, states = {}, {}
+    each_object(objects, function(object, keys)
+      local get = methods_of(object)
+      list[#list + 1], states[object] = keys, object[get](object)
+    end)
+    local content = copied(objects, function(value)
+      return (type(value) == 'table' or type(value) == 'userdata') and states[value] or nil
+    end)
+    content.checkpoint = {version = 1, objects = list, random = random_state()}
+    save.write('checkpoint.save', path, content)
+  end, true)
+
+-- ---- resuming ----------------------------------------------------------------------------------
+
+local function at(t, keys)
+  for _, key in ipairs(keys) do
+    t = type(t) == 'table' and t[key] or nil
+  end
+  return t
+end
+
+--- What a checkpoint holds, or nil where there is no file.
+local function read(path)
+  local file, _, errno = io.open(path, 'rb')
+  if not file and errno == 2 then return nil end
+  if file then file:close() end
+  local content = save.read('checkpoint.resume', path)
+  local own = type(content) == 'table' and content.checkpoint
+  if type(own) ~= 'table' or type(own.objects) ~= 'table' or type(own.random) ~= 'table' then
+    core.fail("checkpoint.resume: '%s' is no checkpoint; mt.load(path) reads other files", path)
+  end
+  if own.version ~= 1 then
+    core.fail("checkpoint.resume: '%s' is of version %s, this program reads version 1", path, tostring(own.version))
+  end
+  for _, keys in ipairs(own.objects) do
+    if type(keys) ~= 'table' or #keys == 0 then core.fail("checkpoint.resume: '%s' is damaged", path) end
+  end
+  return content, own
+end
+
+--- The objects to fill, in the order of filling: those that are checked without being filled come last.
+local function jobs_of(objects, content, own)
+  local known, names, jobs, last = {}, {}, {}, {}
+  for i, keys in ipairs(own.objects) do
+    names[i] = name_of(keys)
+    known[names[i]] = true
+  end
+  local class = package.loaded['mtorch.nn.class']
+  each_object(objects, function(object, keys)
+    local name = name_of(keys)
+    local get, set = methods_of(object)
+    local job = {object = object, name = name, state = at(content, keys), get = get, set = set}
+    if not known[name] or job.state == nil then
+      core.fail("checkpoint.resume: the file has no state of '%s'%s", name, util.hint(name, names))
+    end
+    local module = class and type(object) == 'table' and class.is_module(object)
+    job.checked = module and object.load_state_dict == class.Module.load_state_dict
+    table.insert(job.checked and last or jobs, job)
+  end)
+  for _, job in ipairs(last) do jobs[#jobs + 1] = job end
+  return jobs, class
+end
+
+local function clone_tensors(value) return mt.is_tensor(value) and value:clone() or nil end
+
+--- Fills all objects, or none: those that are filled before one that refuses get their own state back.
+local function fill(jobs, class, random)
+  local before, current = random_state(), nil
+  local ok, trouble = pcall(function()
+    for _, job in ipairs(jobs) do
+      current = job
+      if job.checked then class.check_state(job.object, job.state, true) end
+    end
+    for _, job in ipairs(jobs) do
+      current = job
+      if not job.checked then job.before = copied(job.object[job.get](job.object), clone_tensors) end
+      job.object[job.set](job.object, job.state)
+    end
+    current = nil
+    set_random_state(random)
+  end)
+  if ok then return end
+  for _, job in ipairs(jobs) do
+    if job.before ~= nil then pcall(job.object[job.set], job.object, job.before) end
+  end
+  set_random_state(before)
+  trouble = tostring(trouble):gsub('^[^:\n]*:%d+: ', '')
+  core.fail("checkpoint.resume: nothing is changed, '%s' does not fit: %s", current and current.name or
+    'the random state', trouble)
+end
+
+checkpoint.resume = core.declare('resume(path: string, objects: table)',
+  'Goes on where checkpoint.save(path, ..) was called: fills the objects, which stand under the same keys, sets the ' ..
+  'random numbers, and returns the plain values, {step=n, ..}; nil without a file. Where one object does not ' ..
+  'fit nothing is changed. A run resumed so ends with the bits of an undisturbed one.',
+  function(path, objects)
+    local content, own = read(path)
+    if not content then return nil end
+    local jobs, class = jobs_of(objects, content, own)
+    fill(jobs, class, own.random)
+    for _, keys in ipairs(own.objects) do
+      local last = table.remove(keys)
+      local t = at(content, keys)
+      if type(t) == 'table' then t[last] = nil end
+    end
+    content.checkpoint = nil
+    return content
+  end, true)
+
+return checkpoint
