@@ -251,6 +251,19 @@ const Entry kWorkers[] = {
        std::lock_guard lock(team.guard);
        return a.push(team.death.empty());
      }},
+    {"address(fn)",
+     "Where the entry of a function of C++ lies, which is the same for all states; or nothing.",
+     [](Args& a) {
+       const Entry* e = entry_at(a.L, 1);
+       if (!e || lua_getupvalue(a.L, 1, 3)) return 0;  // a third upvalue is a function in Lua
+       return a.push(double(reinterpret_cast<uintptr_t>(e)));
+     }},
+    {"function_at(address)", "The function of an entry.",
+     [](Args& a) {
+       worker();  // elsewhere the number may be anybody's
+       push_function(a.L, *reinterpret_cast<const Entry*>(uintptr_t(a.number(1))));
+       return 1;
+     }},
     {"load_function(code)", "A function of bytecode that another state of this program made.",
      [](Args& a) {
        worker();  // elsewhere it may be anybody's, and LuaJIT does not check bytecode

@@ -108,6 +108,30 @@ test('modules and globals', function()
   rawset(_G, 'unused', nil)
 end)
 
+test('functions of C++, and sets of the library that hold some', function()
+  local relu, stack = mt.zeros(1).relu, mt.stack
+  local exp = require('mtorch.core').loader().key -- no module has it
+  local set = set_of(3, function(_, i) return relu(mt.full({2}, i - 2)), stack{mt.ones(1), mt.zeros(1)}, exp(i) end)
+  eq(batches(data.DataLoader(set, {workers = 1})), batches(data.DataLoader(set)))
+  local root = os.tmpname()
+  os.remove(root)
+  os.execute(('mkdir -p %s/a %s/b'):format(root, root))
+  for i = 1, 6 do
+    data.save_image(('%s/%s/%d.png'):format(root, i % 2 == 0 and 'a' or 'b', i), mt.full({1, 4, 5}, i * 10):to('uint8'))
+  end
+  local T = data.transforms
+  for _, transform in ipairs{false, T.Compose{T.ToTensor(), T.RandomCrop(3)}} do
+    local folder = data.folder(root, {transform = transform or nil})
+    local function run(workers)
+      return batches(data.DataLoader(folder, {batch_size = 4, shuffle = true, seed = 1, workers = workers}))
+    end
+    local want = run(0)
+    eq(#want, 2)
+    for workers = 1, 2 do eq(run(workers), want) end
+  end
+  os.execute('rm -r ' .. root)
+end)
+
 test('what cannot be copied is named', function()
   local file, co = io.tmpfile(), coroutine.create(print)
   local function refused(get, pattern)

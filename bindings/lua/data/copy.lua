@@ -6,10 +6,12 @@
 --   {kind = 'table', keys =, values =, meta =}       any other
 --   {kind = 'function', code =, cells = {{value =}, ..}, env =}  bytecode and upvalues; a cell may be shared
 --   {kind = 'named', module =, path = {..}}          what the other state has under that name
+--   {kind = 'entry', address =}                      a function of C++
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local jit_util = require 'jit.util'
 
+local parts = core.loader()
 local copy = {}
 
 -- ---- names ---------------------------------------------------------------------------------------
@@ -137,6 +139,8 @@ end
 function Packer:call(node, f, path) -- the node of a function
   local info = debug.getinfo(f, 'S')
   if info.what == 'C' then
+    node.kind, node.address = 'entry', parts.address(f)
+    if node.address then return end
     error(('DataLoader: a worker cannot have a copy of %s: it is a C function that no module names'):format(path), 0)
   end
   node.kind, node.code, node.cells = 'function', string.dump(f), {}
@@ -193,6 +197,8 @@ function Unpacker.named(_, node)
   return value
 end
 
+function Unpacker.entry(_, node) return parts.function_at(node.address) end
+
 function Unpacker.plain(_, node) return node.value end
 
 function Unpacker:table(node)
@@ -204,7 +210,7 @@ function Unpacker:table(node)
 end
 
 Unpacker['function'] = function(self, node)
-  local f = assert(self.load(node.code))
+  local f = parts.load_function(node.code)
   self.done[node] = f
   for i, cell in ipairs(node.cells) do
     local owner = self.owners[cell]
@@ -228,20 +234,18 @@ function Unpacker:value(node)
   return value
 end
 
---- A function that gives the values of what `pack` made. `load` is Lua's own, which takes bytecode.
-function copy.unpacker(load)
-  return function(packed)
-    package.path, package.cpath = packed.path, packed.cpath
-    local self = setmetatable({done = {}, owners = {}, load = load}, Unpacker)
-    for name, node in pairs(packed.globals) do rawset(_G, name, self:value(node)) end
-    local refused = packed.refused
-    setmetatable(_G, {__index = function(_, name)
-      if refused[name] then error(refused[name], 2) end
-    end})
-    local values = {}
-    for name, node in pairs(packed.values) do values[name] = self:value(node) end
-    return values
-  end
+--- The values of what `pack` made; only in a worker.
+function copy.unpack(packed)
+  package.path, package.cpath = packed.path, packed.cpath
+  local self = setmetatable({done = {}, owners = {}}, Unpacker)
+  for name, node in pairs(packed.globals) do rawset(_G, name, self:value(node)) end
+  local refused = packed.refused
+  setmetatable(_G, {__index = function(_, name)
+    if refused[name] then error(refused[name], 2) end
+  end})
+  local values = {}
+  for name, node in pairs(packed.values) do values[name] = self:value(node) end
+  return values
 end
 
 return copy

@@ -58,6 +58,7 @@ end
 
 --- Opened at first use, by file.
 local lazy = {DataLoader = function() return require 'mtorch.data.loader' end,
+  transforms = function() return require 'mtorch.data.transforms' end,
   default_collate = function() return require('mtorch.data.collate').default_collate end}
 for file, names in pairs{
   formats = 'csv json text image save_image wav save_wav', folder = 'folder',

@@ -4,13 +4,11 @@ local parts = core.loader()
 local copy = require 'mtorch.data.copy'
 local maker = require 'mtorch.data.batch'
 
-local unpacked = copy.unpacker(parts.load_function)
-
 -- The program is not a worker's to end.
 function os.exit(code) error(('a worker called os.exit(%s)'):format(code == nil and '' or tostring(code)), 2) end
 
 local function prepare(setup)
-  local values = unpacked(setup)
+  local values = copy.unpack(setup)
   return maker(values.set, values['collate function'])
 end
 

@@ -1,0 +1,276 @@
+-- transforms.lua -- mt.data.transforms: torchvision's transforms of images, tensors [.. x channels x height x width]
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require('mtorch.data.class').class
+local image = require 'mtorch.data.image'
+
+local transforms = {}
+
+local function check_image(op, x)
+  if not mt.is_tensor(x) or x:dim() < 2 then
+    core.fail('%s: an image is needed, a tensor [channels x height x width], got %s', op, core.describe(x))
+  end
+  return x
+end
+
+--- A class of transforms: new(..) gives its options, apply(self, x) the image.
+local function transform(name, signature, doc, new, apply)
+  local of = class(name .. signature, doc, new)
+  of.__call = function(self, x) return (apply(self, check_image(name, x))) end
+  transforms[name] = of
+  return of
+end
+
+-- ---- random numbers: mt's own, so that in a loader they belong to the item --------------------------
+
+local function uniform(low, high) return low + (high - low) * mt.rand({}, 'float64'):item() end
+local function chance(p) return p >= 1 or p > 0 and mt.rand({}):item() < p end
+--- A whole number from low to high.
+local function whole(low, high) return low >= high and low or mt.randint(low, high, {}):item() end
+
+-- ---- options ---------------------------------------------------------------------------------------
+
+--- A number or a list of one or two as two: {height, width}.
+local function two(op, what, value)
+  local a, b = value, value
+  if type(value) == 'table' then a, b = value[1], value[2] or value[1] end
+  if type(a) ~= 'number' or type(b) ~= 'number' then
+    core.fail('%s: %s must be a number or two of them, got %s', op, what, core.describe(value))
+  end
+  return {a, b}
+end
+
+--- A range as torchvision takes it: a number r is from -r to r (around `centre`), a list is itself.
+local function range(op, what, value, centre, least)
+  if type(value) == 'number' then
+    if value < 0 then core.fail('%s: %s must not be negative, got %g', op, what, value) end
+    return {math.max(centre - value, least or -math.huge), centre + value}
+  end
+  if type(value) ~= 'table' or type(value[1]) ~= 'number' or type(value[2]) ~= 'number' or value[1] > value[2] then
+    core.fail('%s: %s must be a number or {low, high}, got %s', op, what, core.describe(value))
+  end
+  return value
+end
+
+-- ---- transforms of transforms ------------------------------------------------------------------------
+
+local function check_list(op, list)
+  for k, t in ipairs(list) do
+    if not core.is_callable(t) then core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(t)) end
+  end
+  return list
+end
+
+transforms.Compose = class('Compose([transforms]: list)', 'Transforms one after another: Compose{a, b}.',
+  function(list) return {transforms = check_list('Compose', list)} end)
+transforms.Compose.__call = function(self, x)
+  for _, t in ipairs(self.transforms) do x = t(x) end
+  return x
+end
+
+transforms.Lambda = class('Lambda(lambd: function)', 'A function of the image.',
+  function(lambd) return {lambd = lambd} end)
+transforms.Lambda.__call = function(self, x) return self.lambd(x) end
+
+transforms.RandomApply = class('RandomApply([transforms]: list, p: number >= 0 <= 1 = 0.5)',
+  'All of these transforms with probability p, or none.',
+  function(list, p) return {transforms = check_list('RandomApply', list), p = p} end)
+transforms.RandomApply.__call = function(self, x)
+  if not chance(self.p) then return x end
+  for _, t in ipairs(self.transforms) do x = t(x) end
+  return x
+end
+
+-- ---- values -----------------------------------------------------------------------------------------
+
+transform('ToTensor', '()', 'uint8 from 0 to 255 becomes float from 0 to 1; floats stay.',
+  function() return {} end,
+  function(_, x) return x.dtype == 'uint8' and x:float() / 255 or x end)
+
+transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: bool = false)',
+  '(x - mean) / std, for each channel.',
+  function(mean, std, inplace)
+    local function column(values)
+      return mt.tensor(type(values) == 'number' and {values} or values):reshape(-1, 1, 1)
+    end
+    local self = {mean = column(mean), std = column(std), inplace = inplace}
+    if self.std:eq(0):any() then core.fail 'Normalize: std has a 0' end
+    return self
+  end,
+  function(self, x)
+    if not x.dtype:find 'float' then
+      core.fail('Normalize: the image must be of floats, got %s; use ToTensor() before', core.describe(x))
+    end
+    local mean, std = self.mean, self.std
+    if x.dtype ~= mean.dtype then mean, std = mean:to(x.dtype), std:to(x.dtype) end
+    if self.inplace then return x:sub_(mean):div_(std) end
+    return (x - mean) / std
+  end)
+
+transform('Grayscale', '(num_output_channels: int >= 1 <= 3 = 1)',
+  '0.2989 red + 0.587 green + 0.114 blue, in so many equal channels.',
+  function(n) return {n = n} end,
+  function(self, x)
+    local gray = image.gray(x)
+    return self.n == 1 and gray or mt.cat({gray, gray, gray}, -3):narrow(-3, 1, self.n)
+  end)
+
+transform('ColorJitter', '([brightness]: number|numbers = 0, contrast: number|numbers = 0, ' ..
+  'saturation: number|numbers = 0, hue: number|numbers = 0)',
+  'Each by a random factor from max(0, 1 - v) to 1 + v, the hue turned by up to hue (at most 0.5), in random order.',
+  function(brightness, contrast, saturation, hue)
+    local self = {}
+    for name, value in pairs{brightness = brightness, contrast = contrast, saturation = saturation} do
+      self[name] = value ~= 0 and range('ColorJitter', name, value, 1, 0) or nil
+    end
+    self.hue = hue ~= 0 and range('ColorJitter', 'hue', hue, 0) or nil
+    if self.hue and (self.hue[1] < -0.5 or self.hue[2] > 0.5) then core.fail 'ColorJitter: hue is at most 0.5' end
+    return self
+  end,
+  function(self, x)
+    local names = {'brightness', 'contrast', 'saturation', 'hue'}
+    for last = 4, 1, -1 do
+      local name = table.remove(names, whole(1, last))
+      local r = self[name]
+      if r then x = image[name](x, uniform(r[1], r[2])) end
+    end
+    return x
+  end)
+
+transform('GaussianBlur', '([kernel_size]: int|ints, sigma: number|numbers = nil)',
+  'A blur by a Gaussian whose deviation is drawn from {low, high} ({0.1, 2}); kernel sizes are odd, {width, height}.',
+  function(kernel_size, sigma)
+    local size = two('GaussianBlur', 'kernel_size', kernel_size)
+    if size[1] % 2 ~= 1 or size[2] % 2 ~= 1 then core.fail 'GaussianBlur: kernel sizes must be odd' end
+    local s = type(sigma) == 'number' and {sigma, sigma} or sigma or {0.1, 2}
+    if not (s[1] > 0 and s[1] <= s[2]) then core.fail 'GaussianBlur: sigma must be positive, {low, high}' end
+    return {size = size, sigma = s}
+  end,
+  function(self, x) return image.blur(x, self.size[1], self.size[2], uniform(self.sigma[1], self.sigma[2])) end)
+
+transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ratio: numbers = nil, ' ..
+  "value: number|numbers|'random' = 0, inplace: bool = false)",
+  'With probability p a rectangle, of a share of the area in scale ({0.02, 0.33}) and height / width in ratio ' ..
+  '({0.3, 3.3}), becomes value.',
+  function(p, scale, ratio, value, inplace)
+    return {p = p, scale = scale or {0.02, 0.33}, ratio = ratio or {0.3, 3.3}, value = value, inplace = inplace}
+  end,
+  function(self, x)
+    if not chance(self.p) then return x end
+    local h, w = x:size(-2), x:size(-1)
+    for _ = 1, 10 do
+      local area = h * w * uniform(self.scale[1], self.scale[2])
+      local aspect = math.exp(uniform(math.log(self.ratio[1]), math.log(self.ratio[2])))
+      local eh, ew = math.floor(math.sqrt(area * aspect) + 0.5), math.floor(math.sqrt(area / aspect) + 0.5)
+      if eh < h and ew < w then
+        return image.erase(x, whole(0, h - eh), whole(0, w - ew), eh, ew, self.value, self.inplace)
+      end
+    end
+    return x
+  end)
+
+-- ---- parts of the image -----------------------------------------------------------------------------
+
+transform('CenterCrop', '([size]: int|ints)', 'The middle, {height, width}; what lies outside is 0.',
+  function(size) return {size = two('CenterCrop', 'size', size)} end,
+  function(self, x) return image.center_crop(x, self.size[1], self.size[2]) end)
+
+transform('Pad', '([padding]: int|ints, fill: number = 0, ' ..
+  "padding_mode: 'constant'|'edge'|'reflect'|'symmetric' = 'constant')",
+  'A border: one width, {left and right, top and bottom} or {left, top, right, bottom}.',
+  function(padding, fill, mode) return {sides = image.sides('Pad', padding), fill = fill, mode = mode} end,
+  function(self, x) return image.pad(x, self.sides, self.fill, self.mode) end)
+
+transform('RandomCrop', '([size]: int|ints, padding: int|ints = nil, pad_if_needed: bool = false, fill: number = 0, ' ..
+  "padding_mode: 'constant'|'edge'|'reflect'|'symmetric' = 'constant')",
+  'A part of this size, {height, width}, at a random place, after padding.',
+  function(size, padding, pad_if_needed, fill, mode)
+    return {size = two('RandomCrop', 'size', size), sides = padding and image.sides('RandomCrop', padding),
+      pad_if_needed = pad_if_needed, fill = fill, mode = mode}
+  end,
+  function(self, x)
+    if self.sides then x = image.pad(x, self.sides, self.fill, self.mode) end
+    local h, w = self.size[1], self.size[2]
+    if self.pad_if_needed then
+      local dw, dh = math.max(w - x:size(-1), 0), math.max(h - x:size(-2), 0)
+      if dw + dh > 0 then x = image.pad(x, {dw, dh, dw, dh}, self.fill, self.mode) end
+    end
+    if x:size(-2) < h or x:size(-1) < w then
+      core.fail('RandomCrop: the image is %d x %d, smaller than %d x %d', x:size(-2), x:size(-1), h, w)
+    end
+    return image.crop(x, whole(0, x:size(-2) - h), whole(0, x:size(-1) - w), h, w)
+  end)
+
+transform('RandomHorizontalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Left and right exchanged with probability p.',
+  function(p) return {p = p} end,
+  function(self, x) return chance(self.p) and x:flip{-1} or x end)
+
+transform('RandomVerticalFlip', '(p: number >= 0 <= 1 = 0.5)', 'Top and bottom exchanged with probability p.',
+  function(p) return {p = p} end,
+  function(self, x) return chance(self.p) and x:flip{-2} or x end)
+
+-- ---- other sizes, turned images ----------------------------------------------------------------------
+
+transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'bilinear', max_size: int = nil, " ..
+  'antialias: bool = true)',
+  'To {height, width}; one number is the shorter side, the longer at most max_size. antialias: smaller images are ' ..
+  'averages.',
+  function(size, mode, max_size, antialias)
+    return {size = type(size) == 'table' and #size == 1 and size[1] or size, mode = mode, max_size = max_size,
+      antialias = antialias}
+  end,
+  function(self, x)
+    local h, w = image.resized_size(x, self.size, self.max_size)
+    return image.resize(x, h, w, self.mode, self.antialias)
+  end)
+
+transform('RandomResizedCrop', '([size]: int|ints, scale: numbers = nil, ratio: numbers = nil, ' ..
+  "interpolation: 'bilinear'|'nearest' = 'bilinear', antialias: bool = true)",
+  'A random part, of a share of the area in scale ({0.08, 1}) and width / height in ratio ({3 / 4, 4 / 3}), brought ' ..
+  'to a size.',
+  function(size, scale, ratio, mode, antialias)
+    return {size = two('RandomResizedCrop', 'size', size), scale = scale or {0.08, 1}, ratio = ratio or {3 / 4, 4 / 3},
+      mode = mode, antialias = antialias}
+  end,
+  function(self, x)
+    local top, left, h, w = image.part(x, self.scale, self.ratio, uniform, whole)
+    return image.resize(image.crop(x, top, left, h, w), self.size[1], self.size[2], self.mode, self.antialias)
+  end)
+
+transform('RandomRotation', "([degrees]: number|numbers, interpolation: 'nearest'|'bilinear' = 'nearest', " ..
+  'expand: bool = false, center: numbers = nil, fill: number = 0)',
+  'Turned counter-clockwise by a random angle, from -degrees to degrees, around center {x, y}; expand: the whole ' ..
+  'turned image fits in.',
+  function(degrees, mode, expand, center, fill)
+    return {degrees = range('RandomRotation', 'degrees', degrees, 0), mode = mode, expand = expand, center = center,
+      fill = fill}
+  end,
+  function(self, x)
+    return image.rotate(x, uniform(self.degrees[1], self.degrees[2]), self.mode, self.expand, self.center, self.fill)
+  end)
+
+transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil, scale: numbers = nil, ' ..
+  "shear: number|numbers = nil, interpolation: 'nearest'|'bilinear' = 'nearest', fill: number = 0, " ..
+  'center: numbers = nil)',
+  'A random turn, shift of up to translate {x, y} of the sides, factor in scale and shear in degrees ({x low, ' ..
+  'x high, y low, y high}).',
+  function(degrees, translate, scale, shear, mode, fill, center)
+    return {degrees = range('RandomAffine', 'degrees', degrees, 0), translate = translate, scale = scale,
+      shear = shear and range('RandomAffine', 'shear', shear, 0), mode = mode, fill = fill, center = center}
+  end,
+  function(self, x)
+    local angle = uniform(self.degrees[1], self.degrees[2])
+    local dx, dy, factor, shear_x, shear_y = 0, 0, 1, 0, 0
+    if self.translate then
+      local most_x, most_y = self.translate[1] * x:size(-1), self.translate[2] * x:size(-2)
+      dx, dy = math.floor(uniform(-most_x, most_x) + 0.5), math.floor(uniform(-most_y, most_y) + 0.5)
+    end
+    if self.scale then factor = uniform(self.scale[1], self.scale[2]) end
+    if self.shear then
+      shear_x = uniform(self.shear[1], self.shear[2])
+      if self.shear[3] then shear_y = uniform(self.shear[3], self.shear[4]) end
+    end
+    return image.affine(x, angle, {dx, dy}, factor, {shear_x, shear_y}, self.mode, self.fill, self.center)
+  end)
+
+return core.strict(transforms, 'mt.data.transforms')
