@@ -22,6 +22,7 @@ local engine_arrows = {
   linalg = {header = language .. ' linalg', source = language .. ' linalg'},
   gpu = {header = 'core gpu compile', source = language .. ' gpu compile'},
   io = {header = 'core io', source = 'core io'},
+  data = {header = 'core data', source = 'core data io'},
   profile = {header = 'core profile', source = 'core ops profile'},
   compile = {header = 'core compile', source = language .. ' compile'},
 }

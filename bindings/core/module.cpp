@@ -328,6 +328,11 @@ const Entry kLanguage[] = {
        push_formats(a.L);
        return 1;
      }},
+    {"tokenizer()", "What data/tokenizer.lua is made of.",
+     [](Args& a) {
+       push_tokenizer(a.L);
+       return 1;
+     }},
     {"gradient()", "What core/gradient.lua is made of.",
      [](Args& a) {
        push_gradient(a.L);

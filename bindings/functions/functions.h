@@ -63,6 +63,7 @@ void push_gradient(lua_State* L);     // parts of the gradient functions that ar
 void push_grid_kernel(lua_State* L);  // parts of mt.kernel
 void push_loader(lua_State* L);       // parts of mt.data.DataLoader
 void push_linalg(lua_State* L);       // mt.linalg
+void push_tokenizer(lua_State* L);    // what data/tokenizer.lua is made of
 void push_watch(lua_State* L);        // what plot/graph.lua and tools/live.lua are made of
 
 }  // namespace mt::lua

@@ -1,0 +1,68 @@
+// bpe.h -- byte-pair encoding (Sennrich, Haddow, Birch 2016): merges applied to a piece of text, and learned
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace mt {
+
+/// Strings as keys that are found by string_view.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+};
+template <class T> using TextMap = std::unordered_map<std::string, T, TextHash, std::equal_to<>>;
+
+/// Which pairs of tokens become one, and in which order: the lowest rank first.
+class Merges {
+ public:
+  struct Merge {
+    int32_t rank, token;
+  };
+  /// The first of two equal pairs counts.
+  void add(int32_t left, int32_t right, Merge merge) {
+    pairs_.try_emplace(key(left, right), merge);
+  }
+  const Merge* find(int32_t left, int32_t right) const {
+    const auto at = pairs_.find(key(left, right));
+    return at == pairs_.end() ? nullptr : &at->second;
+  }
+  void reserve(size_t n) { pairs_.reserve(n); }
+  /// Merges the tokens of a piece in place.
+  void apply(std::vector<int32_t>& tokens) const;
+
+ private:
+  static uint64_t key(int32_t a, int32_t b) { return uint64_t(uint32_t(a)) << 32 | uint32_t(b); }
+  struct Mix {
+    size_t operator()(uint64_t x) const {
+      x = (x ^ x >> 32) * 0x9e3779b97f4a7c15;
+      return size_t(x ^ x >> 29);
+    }
+  };
+  std::unordered_map<uint64_t, Merge, Mix> pairs_;
+};
+
+/// The letters by which GPT-2's vocabulary writes bytes: printable ones stand for themselves, the
+/// others for U+0100 and what follows.
+const std::string& byte_letter(uint8_t byte);
+/// The bytes that such letters write, or false where one is no such letter.
+bool bytes_of_letters(std::string_view letters, std::string& bytes);
+
+struct BpeTraining {
+  int64_t vocab_size = 1000;
+  int64_t min_frequency = 0;
+  std::vector<std::string> special_tokens;
+};
+/// Learns byte-level tokens from texts, split as GPT-2 does; the text of a tokenizer.json. The same
+/// vocabulary as that of tokenizers' BpeTrainer with the alphabet of all bytes: the most frequent pair
+/// first, of equally frequent ones the one with the lowest ids.
+std::string train_bpe(const std::vector<std::string>& texts, const BpeTraining&);
+/// A tokenizer.json whose tokens are the characters of a text, in the order of their codes.
+std::string character_tokens(std::string_view text);
+
+extern const char* const kGpt2Pattern;
+
+}  // namespace mt

@@ -1,0 +1,48 @@
+// regex.h -- the regular expressions by which tokenizers split text
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mt {
+
+/// A pattern: characters, classes ([^\s\p{L}], \p{Lu}, \s \d \w ., escapes), alternatives, groups
+/// (also ignoring the case of ASCII, (?i:..)), ? * + {n,m}, possessive too, lookahead (?=..) (?!..).
+/// Characters are Unicode's, text is UTF-8. The first alternative that leads to a match wins, as in
+/// Perl.
+class Regex {
+ public:
+  /// Throws, naming the place, on what is no such pattern.
+  explicit Regex(std::string_view pattern);
+  /// The end of the match that begins at p, or null.
+  const char* match(const char* p, const char* begin, const char* end) const;
+
+ private:
+  friend struct RegexParser;
+  /// Characters: those of ASCII as bits, others by alternatives of categories and a range.
+  struct Class {
+    struct Item {
+      uint32_t categories = 0, first = 1, last = 0;
+      bool negated = false;
+    };
+    uint64_t ascii[2] = {0, 0};
+    std::vector<Item> items;
+    bool negated = false;
+    bool holds(uint32_t c) const;
+    void add(const Item&);
+    void close();
+  };
+  enum class Op : uint8_t { run, split, jump, look, match };
+  struct Instruction {
+    Op op;
+    bool possessive = false, negative = false;
+    int x = 0, y = 0;  // run: the class; split: first and second way; jump, look: where to go on
+    int least = 1, most = 1;  // of a run
+  };
+  const char* run(size_t pc, const char* p, const char* begin, const char* end, int& steps) const;
+  std::vector<Class> classes_;
+  std::vector<Instruction> program_;
+};
+
+}  // namespace mt

@@ -1,0 +1,148 @@
+-- test_tokenizer.lua -- tokenizers beside Hugging Face's, by small files of each kind; training; characters
+local mt = require 'mtorch'
+local t = require 'testing'
+local data = mt.data
+local here = debug.getinfo(1, 'S').source:match '^@(.*)/lua/[^/]*$'
+local values = dofile(here .. '/data/tokenizer_values.lua')
+local corpus = table.concat(values.corpus)
+
+local path = os.tmpname()
+local function write(text)
+  local file = assert(io.open(path, 'wb'))
+  file:write(text)
+  file:close()
+  return path
+end
+
+local function ids_of(tokens)
+  local ids = tokens:tolist()
+  for k = 1, #ids do ids[k] = ids[k] - 1 end
+  return ids
+end
+
+for _, name in ipairs {'gpt2', 'llama3', 'llama2', 'metaspace'} do
+  local file = here .. '/data/tokenizers/' .. name .. '.json'
+  t.test(name .. ': the ids and the texts of tokenizers', function()
+    local tokenizer = data.BPETokenizer(file)
+    for k, text in ipairs(values.texts) do
+      local want = values[name][k]
+      local got = tokenizer:encode(text)
+      local ids = table.concat(ids_of(got), ' ')
+      if ids ~= table.concat(want.ids, ' ') then
+        error(('%q: %s, expected %s'):format(text, ids, table.concat(want.ids, ' ')))
+      end
+      local back = tokenizer:decode(got)
+      local expected = want.back == true and text or want.back
+      if back ~= expected then error(('%q is decoded to %q, expected %q'):format(text, back, expected)) end
+    end
+  end)
+end
+
+t.test('positions, tokens, ids', function()
+  local tokenizer = data.BPETokenizer(here .. '/data/tokenizers/gpt2.json')
+  local x = tokenizer:encode('The')
+  t.eq({x.dtype, tostring(tokenizer)}, {'int64', 'BPETokenizer: 402 tokens'})
+  t.eq({tokenizer:size(), tokenizer:token(1), tokenizer:id('<|endoftext|>')}, {402, '<|endoftext|>', 1})
+  t.eq({tokenizer:id('nothing'), tokenizer:token(403)}, {})
+  t.eq(tokenizer:token(tokenizer:id 'Ġthe'), 'Ġthe')
+  t.eq({tokenizer:decode(x), tokenizer:decode(x:tolist()), tokenizer:decode({}), tokenizer:decode(x[1])},
+    {'The', 'The', '', tokenizer:token(x:at(1))})
+  local special = tokenizer:encode('a<|endoftext|>b')
+  t.eq({tokenizer:decode(special), tokenizer:decode(special, false)}, {'ab', 'a<|endoftext|>b'})
+  local llama = data.BPETokenizer(here .. '/data/tokenizers/llama3.json')
+  t.eq({#llama:encode('', {add_special_tokens = false}), llama:encode(''):tolist()}, {0, {1}})
+  for _, bad in ipairs {0, 403, -1} do
+    local shown = tostring(bad):gsub('-', '%%-')
+    t.raises(function() tokenizer:decode({bad}) end, ('decode: token %s is outside 1..402'):format(shown))
+  end
+  t.raises(function() tokenizer:decode({1.5}) end, 'decode')
+  t.raises(function() tokenizer:encode(5) end, 'encode: text must be a string')
+  t.raises(function() tokenizer:token(0) end, 'from 1')
+end)
+
+t.test('any bytes come back from byte-level tokens', function()
+  local tokenizer = data.BPETokenizer(here .. '/data/tokenizers/gpt2.json')
+  mt.manual_seed(3)
+  for n = 1, 40 do
+    local bytes = {}
+    for i, v in ipairs(mt.randint(0, 255, {n * 7}):tolist()) do bytes[i] = string.char(v) end
+    bytes = table.concat(bytes)
+    if tokenizer:decode(tokenizer:encode(bytes)) ~= bytes then error(('%q'):format(bytes)) end
+  end
+end)
+
+t.test('training learns the merges of tokenizers', function()
+  local tokenizer = data.BPETokenizer{train = corpus, vocab_size = 380, special_tokens = {'<s>'}}
+  t.eq(tokenizer:size(), 380)
+  tokenizer:save(path)
+  local file = data.json(path)
+  local merges = {}
+  for k, pair in ipairs(file.model.merges) do merges[k] = pair[1] .. ' ' .. pair[2] end
+  t.eq(merges, values.merges)
+  local again = data.BPETokenizer(path)
+  t.eq(again:encode(corpus):tolist(), tokenizer:encode(corpus):tolist())
+  t.eq(again:decode(again:encode(corpus)), corpus)
+  t.eq(again:encode('<s>').shape, mt.zeros(1).shape)
+  local few = data.BPETokenizer{train = {'aaaa', 'aaaa'}, vocab_size = 1000}
+  t.eq({few:size(), #few:encode('aaaa')}, {258, 1})
+  t.eq(data.BPETokenizer{train = 'ab ab cd', vocab_size = 300, min_frequency = 2}:size(), 257)
+  t.raises(function() data.BPETokenizer{train = 'a', vocab_size = 255} end,
+    'test_tokenizer.lua:%d+: BPETokenizer: vocab_size is 255; the 256 bytes and 0 special tokens need 256')
+  t.raises(function() data.BPETokenizer{vocab_size = 300} end, 'either the path of a tokenizer.json or {train=text}')
+end)
+
+t.test('a long piece is merged as short ones are', function()
+  local tokenizer = data.BPETokenizer(here .. '/data/tokenizers/gpt2.json')
+  local long = ('theyll'):rep(20000)
+  local x = tokenizer:encode(long)
+  t.eq(tokenizer:decode(x), long)
+  local one = tokenizer:encode(('theyll'):rep(200))
+  t.eq(x[{{1, #one - 20}}]:tolist(), one[{{1, #one - 20}}]:tolist())
+end)
+
+t.test('CharTokenizer', function()
+  local tokenizer = data.CharTokenizer('hello, wörld\n')
+  t.eq({tokenizer:size(), tokenizer:token(1), tokenizer:id('ö'), tostring(tokenizer)},
+    {11, '\n', 11, 'CharTokenizer: 11 tokens'})
+  local x = tokenizer:encode('wörd')
+  t.eq({x:tolist(), tokenizer:decode(x)}, {{10, 11, 9, 4}, 'wörd'})
+  t.raises(function() tokenizer:encode('hex') end, "encode: the character 'x' is not among the tokenizer's 11 tokens")
+  t.raises(function() tokenizer:encode('日') end, "the character '日', U%+65E5 is not among")
+  t.raises(function() data.CharTokenizer('') end, 'CharTokenizer: the text is empty')
+  t.raises(function() data.CharTokenizer('\255') end, 'CharTokenizer: the text is not UTF%-8')
+  tokenizer:save(path)
+  local again = data.BPETokenizer(path)
+  t.eq({again:encode('wörd'):tolist(), again:decode(x)}, {{10, 11, 9, 4}, 'wörd'})
+end)
+
+t.test('what is not read is named', function()
+  local file = data.text(here .. '/data/tokenizers/gpt2.json')
+  local function refused(pattern, from, to)
+    local text, n = file:gsub(from, to)
+    assert(n > 0, from)
+    t.raises(function() return (data.BPETokenizer(write(text))) end, pattern)
+  end
+  refused("BPETokenizer: '.*': its model is WordPiece, only BPE is read", '"type":"BPE"', '"type":"WordPiece"')
+  refused("the pre%-tokenizer 'Whitespace' is not read", '"pre_tokenizer":{"type":"ByteLevel"',
+    '"pre_tokenizer":{"type":"Whitespace"')
+  refused("the decoder 'WordPiece' is not read", '"decoder":{"type":"ByteLevel"', '"decoder":{"type":"WordPiece"')
+  refused("the normalizer 'NFC' is not read", '"normalizer":null', '"normalizer":{"type":"NFC"}')
+  refused("merge 1, 'zz' and 'e': one of them, or both", '"merges":%[%["[^"]*"', '"merges":[["zz"')
+  refused('has the id %-1', '"!":%d+', '"!":-1')
+  refused('have ids up to 15000000', '"!":%d+', '"!":15000000')
+  refused('has the id 99999999999', '"!":%d+', '"!":99999999999')
+  refused('no whole number', '"!":%d+', '"!":"1"')
+  refused('line 1, column', '"version"', 'version')
+  refused("no 'model'", '"model"', '"modell"')
+  local split = '"pre_tokenizer":{"type":"Split","behavior":"Isolated","pattern":{"Regex":"%s"},"was":"ByteLevel"'
+  for pattern, what in pairs {['(a'] = 'a group that is not closed at character 3', ['a)'] = 'a %) without its %(',
+    ['[a'] = 'a class that is not closed', ['a**'] = 'a lazy or doubled quantifier', ['*'] = 'nothing to repeat',
+    ['\\\\p{Han}'] = 'a category that is not known', ['(?<a>b)'] = 'a group that is not known', ['^a'] = 'an anchor',
+    ['a{3,1}'] = 'a wrong {n,m}', ['a{9999}'] = 'too large a number', ['\\\\q'] = 'an escape that is not known',
+    ['(a|b'] = 'not closed', [('('):rep(200)] = 'too many groups'} do
+    refused(what, '"pre_tokenizer":{"type":"ByteLevel"', function() return split:format(pattern) end)
+  end
+end)
+
+os.remove(path)
+t.finish()
