@@ -202,6 +202,11 @@ foreach(name parallel_check parallel_test)
   set_tests_properties(script.${name} PROPERTIES PASS_REGULAR_EXPRESSION
     "MAP.*ZIP.*REDUCE.*MATRIX MULTIPLY.*YOUR OWN.*pieces for [0-9]+ threads.*all right")
 endforeach()
+# Scripts that train something, everything once in small.
+foreach(name vae sweep)
+  add_test(NAME script.${name} COMMAND mtorch ${CMAKE_SOURCE_DIR}/scripts/${name}.lua --dry-run)
+  set_tests_properties(script.${name} PROPERTIES PASS_REGULAR_EXPRESSION "final: [a-z_]+=[0-9.]+ ")
+endforeach()
 add_test(NAME script.custom_ops COMMAND mtorch scripts/custom_ops.lua --epochs 60 --limit 3
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(script.custom_ops PROPERTIES PASS_REGULAR_EXPRESSION "16 operators.*the operators above.*right: ")

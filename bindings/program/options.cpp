@@ -65,8 +65,17 @@ std::deque<Flag> read_flags(const Args& a) {
   return flags;
 }
 
+/// --dry-run for dry_run.
+std::string dashed(const Flag& f) {
+  std::string name = "--" + f.name;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
 void declare(CLI::App& app, Flag& f) {
-  const std::string spelling = "--" + f.name, before = default_text(f);
+  const std::string before = default_text(f);
+  std::string spelling = dashed(f);
+  if (spelling != "--" + f.name) spelling += ",--" + f.name;
   if (f.type == LUA_TBOOLEAN) {
     app.add_flag(spelling, f.on, "default " + before)->ignore_case();
   } else if (f.type == LUA_TNUMBER) {
@@ -82,7 +91,7 @@ void declare(CLI::App& app, Flag& f) {
 
 std::string unknown(const std::string& word, const std::deque<Flag>& flags) {
   std::vector<std::string> names;
-  for (const Flag& f : flags) names.push_back("--" + f.name);
+  for (const Flag& f : flags) names.push_back(dashed(f));
   if (word.substr(0, 2) != "--") return fmt::format("'{}' is not a flag; see --help", word);
   const std::string close = nearest(names, word.substr(0, word.find('=')));
   return fmt::format("unknown flag {}{}", word,

@@ -50,6 +50,17 @@ test('defaults', function()
   eq(status, 0)
 end)
 
+test('a name with underscores has dashes on the command line, or not', function()
+  for _, flag in ipairs{'--dry-run', '--dry_run'} do
+    local _, out, errors = run([[print(mt.args{dry_run = false, n_steps = 3}.dry_run)]], flag, '--n-steps', '4')
+    eq({out, errors}, {'true\n', ''})
+  end
+  local _, out = run([[mt.args{dry_run = false}]], '--help')
+  assert(out:find('--dry-run,', 1, true), out)
+  local _, _, errors = run([[mt.args{dry_run = false}]], '--dry-rum')
+  assert(errors:find('unknown flag --dry-rum (did you mean --dry-run?)', 1, true), errors)
+end)
+
 test('values, in both spellings, case ignored', function()
   local status, out, errors = run(show, '--hidden', '7', '--RATE=1e-3', '--Name', 'a b', '--deep',
     '--dataset', 'XOR',

@@ -2,10 +2,11 @@
 local core = require 'mtorch.core'
 
 --- `mt.args{hidden=100, rate=0.05, dataset={'split','xor'}}` reads the script's flags: types come
---- from the defaults, a list is a choice. Case is ignored. `--device`, `--threads`, `--seed` are
+--- from the defaults, a list is a choice. Case is ignored; --dry-run is dry_run. `--device`, `--threads`, `--seed` are
 --- always there and take effect at once.
 return core.declare('args(..)', "The script's flags, mt.args{hidden=100, rate=0.05, dataset={'split', 'xor'}}: " ..
-  'types from the defaults, a list is a choice; --device --threads --seed --help always. Returns their values.',
+  'types from the defaults, a list is a choice, dry_run is --dry-run; --device --threads --seed --help always. ' ..
+  'Returns their values.',
 function(defaults, arguments)
   if type(defaults) ~= 'table' then
     core.fail('args: a table of defaults is needed, got ' .. core.describe(defaults))

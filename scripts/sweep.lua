@@ -1,0 +1,267 @@
+-- sweep.lua -- a search over the flags of a training script, several runs at a time, and one report of all
+--
+--   mtorch scripts/sweep.lua                                            a small problem of its own: spirals
+--   mtorch scripts/sweep.lua --script scripts/train_split.lua --over 'hidden=10,50,100 rate=0.01..0.5' --runs 12 \
+--     --metric loss --processes 4
+--   mtorch scripts/sweep.lua --dry-run                                  everything once, in small
+--
+-- `--over` names flags of the script and their values: a list, hidden=10,50,100, or a range, rate=0.001..0.1. Without
+-- --runs every combination is tried (a grid search; lists alone); --runs 12 draws 12 of them: ranges are drawn evenly,
+-- or evenly in logarithm where they span more than a factor of ten. --with has flags that all runs get.
+--
+-- A run is a process of its own. What it prints is all that is known of it: its last line `final: name=number ..`, of
+-- which --metric names the figure to compare (--mode max: larger is better), and for the curves lines that begin with
+-- `epoch` and a number and go on with names and numbers: `epoch 3  loss 0.25  accuracy 0.9`.
+local mt = require 'mtorch'
+local nn, optim, metrics = mt.nn, mt.optim, mt.metrics
+
+local options = mt.args{
+  script = '', over = '', with = '', runs = 0, metric = '', mode = {'min', 'max'}, processes = 2,
+  target = 0,                                     -- what the best figure must reach; 0: any
+  report = 'sweep.html', dry_run = false,
+  train = false, hidden = 16, rate = 0.01, optimizer = {'Adam', 'SGD', 'RMSprop'}, epochs = 400, -- of a run of spirals
+}
+
+-- ---- the problem that is searched where no script is given ------------------------------------------
+
+--- Trains a network of three layers to tell the two arms of a spiral apart: `sweep.lua --train --hidden 32 ..`.
+local function train()
+  local set = mt.data.spiral(200)
+  local loader = mt.data.DataLoader(mt.data.TensorDataset(set.x, set.y), {batch_size = 50, shuffle = true})
+  local net = nn.Sequential(nn.Linear(2, options.hidden), nn.Tanh(), nn.Linear(options.hidden, options.hidden),
+    nn.Tanh(), nn.Linear(options.hidden, 1))
+  local opt = optim[options.optimizer](net:parameters(), {lr = options.rate})
+  local criterion = nn.BCEWithLogitsLoss()
+  local loss, accuracy = metrics.Mean(), metrics.Accuracy{threshold = 0}
+  for epoch = 1, options.epochs do
+    loss:reset()
+    accuracy:reset()
+    for x, y in loader:iter() do
+      local scores = net(x):squeeze(2)
+      local batch_loss = criterion(scores, y)
+      opt:zero_grad()
+      batch_loss:backward()
+      opt:step()
+      loss:update(batch_loss, #y)
+      accuracy:update(scores, y)
+    end
+    if epoch % 5 == 0 or epoch == options.epochs then
+      print(('epoch %d  loss %.5f  accuracy %.4f'):format(epoch, loss:compute(), accuracy:compute()))
+    end
+  end
+  print(('final: loss=%.5f accuracy=%.4f'):format(loss:compute(), accuracy:compute()))
+end
+if options.train then
+  train()
+  return
+end
+
+-- ---- the settings --------------------------------------------------------------------------------
+
+--- Ends the script with one sentence.
+local function refuse(...)
+  io.stderr:write('sweep: ', string.format(...), '\n')
+  os.exit(1)
+end
+
+local own = options.script == ''
+local over, metric, mode, target = options.over, options.metric, options.mode, options.target
+if own then -- the default search
+  if over == '' then
+    over = options.dry_run and 'hidden=4,8' or 'hidden=16,32,64 rate=0.01,0.03 optimizer=Adam,SGD,RMSprop'
+  end
+  if metric == '' then metric, mode = 'accuracy', 'max' end
+  if target == 0 and metric == 'accuracy' then target = 0.95 end
+elseif over == '' then
+  refuse("--over names the flags to search, --over 'hidden=10,50 rate=0.01..0.5'")
+end
+if metric == '' then metric = 'loss' end
+
+--- "hidden=10,50 rate=0.01..0.5" as a list of {name=, values={..}} or {name=, low=, high=, whole=}.
+local function parameters_of(text)
+  local list = {}
+  for word in text:gmatch('%S+') do
+    local name, values = word:match('^([%w_%-]+)=(.+)$')
+    if not name then refuse("--over: '%s' is not name=value,value or name=low..high", word) end
+    local low, high = values:match('^([^,]-)%.%.([^,]+)$')
+    local parameter = {name = name, low = tonumber(low), high = tonumber(high), values = {}}
+    if low and not (parameter.low and parameter.high and parameter.low < parameter.high) then
+      refuse("--over: the range '%s' needs two numbers, the smaller first", values)
+    end
+    parameter.whole = low and not (low .. high):find('[.eE]')
+    for value in (low and '' or values):gmatch('[^,]+') do table.insert(parameter.values, value) end
+    list[#list + 1] = parameter
+  end
+  return list
+end
+
+--- Every combination of the values, as lists of texts in the order of the parameters.
+local function grid(parameters, k)
+  k = k or 1
+  if k > #parameters then return {{}} end
+  if parameters[k].low then refuse('a grid needs lists; --%s is a range, give --runs', parameters[k].name) end
+  local all = {}
+  for _, value in ipairs(parameters[k].values) do
+    for _, rest in ipairs(grid(parameters, k + 1)) do all[#all + 1] = {value, unpack(rest)} end
+  end
+  return all
+end
+
+--- One combination by chance.
+local function drawn(parameters)
+  local setting = {}
+  for k, p in ipairs(parameters) do
+    local u = mt.rand(1):item()
+    if not p.low then
+      setting[k] = p.values[math.min(math.floor(u * #p.values) + 1, #p.values)]
+    elseif p.whole then
+      setting[k] = tostring(math.min(p.low + math.floor(u * (p.high - p.low + 1)), p.high))
+    else
+      local by_factor = p.low > 0 and p.high > 10 * p.low
+      setting[k] = ('%.4g'):format(by_factor and p.low * (p.high / p.low) ^ u or p.low + u * (p.high - p.low))
+    end
+  end
+  return setting
+end
+
+local parameters = parameters_of(over)
+local settings = {}
+if options.runs > 0 then
+  for i = 1, options.runs do settings[i] = drawn(parameters) end
+else
+  settings = grid(parameters)
+end
+
+-- ---- the runs ------------------------------------------------------------------------------------
+
+local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+
+--- The command of a run.
+local first = -1 -- the program stands before its own options
+while arg[first - 1] do first = first - 1 end
+local processes = math.max(math.min(options.processes, #settings), 1)
+local threads = math.max(math.floor(mt.get_num_threads() / processes), 1)
+local function command(setting)
+  local words = {quoted(arg[first]), quoted(own and arg[0] or options.script), own and '--train' or '', options.with,
+    '--threads', threads, '--seed', ('%d'):format(options.seed)}
+  if own then table.insert(words, ('--epochs %d'):format(options.dry_run and 10 or options.epochs)) end
+  for k, p in ipairs(parameters) do table.insert(words, ('--%s %s'):format(p.name, quoted(setting[k]))) end
+  return table.concat(words, ' ')
+end
+
+--- Runs all: xargs keeps `processes` of them going. A line tells when one has ended, and with what status.
+local function run_all(runs)
+  local list = os.tmpname()
+  local file = assert(io.open(list, 'w'))
+  file:write('case $1 in\n')
+  for i, run in ipairs(runs) do
+    file:write(('%d) %s > %s 2>&1 < /dev/null ;;\n'):format(i, command(run.setting), quoted(run.log)))
+  end
+  file:write('esac\necho $1 $?\n')
+  file:close()
+  local numbers = ('i=0; while [ $i -lt %d ]; do i=$((i + 1)); echo $i; done'):format(#runs)
+  local pipe = assert(io.popen(('%s | xargs -n 1 -P %d sh %s'):format(numbers, processes, quoted(list))))
+  local bar, done = mt.progress(#runs, {label = 'runs'}), 0
+  for line in pipe:lines() do
+    local i, status = line:match('^(%d+) (%d+)$')
+    if i then
+      done = done + 1
+      runs[tonumber(i)].status = tonumber(status)
+      bar:update(done)
+    end
+  end
+  pipe:close()
+  bar:finish()
+  os.remove(list)
+end
+
+--- Takes the figures and the curves out of what a run printed: run.final[name], run.curves[name] = {x=, y=}.
+local function read(run)
+  run.final, run.curves = {}, {}
+  for line in io.lines(run.log) do
+    local final = line:match('^final: (.*)$')
+    local epoch, rest = line:match('^%s*[Ee]poch%s+(%d+)%s*(.*)$')
+    for name, value in (final or ''):gmatch('([%w_]+)=(%S+)') do run.final[name] = tonumber(value) end
+    for name, value in (rest or ''):gmatch('([%a_]+)%s*[ =:]%s*(-?%d[%d.eE+-]*)') do
+      local curve = run.curves[name] or {x = {}, y = {}}
+      run.curves[name] = curve
+      table.insert(curve.x, tonumber(epoch))
+      table.insert(curve.y, tonumber(value) or 0 / 0)
+    end
+    run.last = line ~= '' and line or run.last
+  end
+  os.remove(run.log)
+end
+
+local runs = {}
+for i, setting in ipairs(settings) do
+  local label = {}
+  for k, p in ipairs(parameters) do label[k] = p.name .. '=' .. setting[k] end
+  runs[i] = {setting = setting, label = table.concat(label, ' '), log = os.tmpname()}
+end
+print(('%d runs of %s, %d at a time'):format(#runs, own and 'the spirals' or options.script, processes))
+run_all(runs)
+for _, run in ipairs(runs) do read(run) end
+
+-- ---- what came out -------------------------------------------------------------------------------
+
+--- Whether the figure a is better than b; NaN and none are the worst.
+local function better(a, b)
+  if a ~= a or a == nil then return false end
+  if b ~= b or b == nil then return true end
+  if mode == 'max' then return a > b end
+  return a < b
+end
+local order = {}
+for i, run in ipairs(runs) do order[i] = run end
+table.sort(order, function(a, b) return better(a.final[metric], b.final[metric]) end)
+
+local head, rows = {}, {}
+for k, p in ipairs(parameters) do head[k] = p.name end
+table.insert(head, metric)
+rows[1] = head
+for i, run in ipairs(order) do
+  local row = {unpack(run.setting)}
+  table.insert(row, run.final[metric] or ('no figure (status %s): %s'):format(tostring(run.status), run.last or ''))
+  rows[i + 1] = row
+  print(('%-50s %s=%s'):format(run.label, metric, tostring(row[#row])))
+end
+
+--- For each curve one chart with the ten best runs, that of the metric first.
+local function charts()
+  local names, list = {}, {}
+  for name in pairs(order[1].curves) do names[#names + 1] = name end
+  table.sort(names, function(a, b) return (a == metric and '' or a) < (b == metric and '' or b) end)
+  for k, name in ipairs(names) do
+    list[k] = {title = name, xlabel = 'epoch', height = 320}
+    for i = 1, math.min(#order, 10) do
+      local curve = order[i].curves[name]
+      if curve then table.insert(list[k], {x = curve.x, y = curve.y, label = order[i].label}) end
+    end
+  end
+  return list
+end
+local scratch = options.dry_run and os.tmpname()
+local page = scratch and scratch .. '.html' or options.report
+if page ~= '' then
+  mt.report{path = page, title = 'Search over ' .. over, curves = charts(), table = rows,
+    config = {script = own and 'spirals' or options.script, with = options.with, seed = options.seed, metric = metric,
+      mode = mode}}
+  if not scratch then print('report: ' .. page) end
+end
+
+if scratch then
+  os.remove(page)
+  os.remove(scratch)
+end
+
+local best = order[1]
+local figure = best.final[metric]
+if figure == nil then
+  refuse("no run printed a line 'final: %s=..'; the first one ended with: %s", metric, best.last or '')
+end
+print(('final: best_%s=%g runs=%d %s'):format(metric, figure, #runs, best.label))
+local reached = mode == 'max' and figure >= target or mode == 'min' and figure <= target
+if target ~= 0 and not options.dry_run and not reached then
+  refuse('the best %s is %g, the target %g', metric, figure, target)
+end

@@ -1,0 +1,132 @@
+-- vae.lua -- a variational autoencoder: learns to draw digits, and what a few numbers say of each
+--
+--   mtorch scripts/vae.lua --data ../shared/data/mnist        the digits of MNIST in that folder
+--   mtorch scripts/vae.lua                                    drawn digits, where there are none
+--   mtorch scripts/vae.lua --plot vae.svg --report vae.html   pictures of digits that it made up, and curves
+--   mtorch scripts/vae.lua --dry-run                          everything once, in small
+--
+-- An encoder gives for each image x a normal distribution q(z | x) over `latent` numbers; a decoder gives from such
+-- numbers z the probability of ink in each pixel, p(x | z). Trained are both by the evidence lower bound (Kingma and
+-- Welling 2014): log p(x) >= E[log p(x | z)] - KL(q(z | x) || N(0, 1)). The loss is its negative in nats an image.
+-- Afterwards z drawn from N(0, 1) are decoded to digits that nobody wrote.
+local mt = require 'mtorch'
+local nn, optim, data, metrics, plot = mt.nn, mt.optim, mt.data, mt.metrics, mt.plot
+
+local options = mt.args{
+  data = '', download = false,                        -- the folder of MNIST's files; whether to fetch them
+  epochs = 30, batch = 128, rate = 2e-3, hidden = 400, latent = 20,
+  target = 0,                                         -- the loss on test images that must be reached; 0: the default
+  plot = '', report = '', dry_run = false,
+}
+local small = options.dry_run
+
+-- ---- data ----------------------------------------------------------------------------------------
+
+--- Training and test images, rows of 784 numbers from 0 (paper) to 1 (ink), and what they are.
+local function images()
+  if small then return data.digits(256, 1).x, data.digits(64, 2).x, 'drawn' end
+  if options.data == '' and not options.download then return data.digits(8000, 1).x, data.digits(2000, 2).x, 'drawn' end
+  local train, test = data.mnist{root = options.data ~= '' and options.data or nil, download = options.download}
+  return train.x, test.x, train.name
+end
+local train_x, test_x, source = images()
+train_x, test_x = train_x:flatten(2):to(options.device), test_x:flatten(2):to(options.device)
+-- About 2 nats above what the default flags reach (MNIST: with its 10,000 test digits alone).
+local targets = {drawn = 97, mnist = 115}
+local target = options.target > 0 and options.target or targets[source] or targets.mnist
+
+-- ---- the network ---------------------------------------------------------------------------------
+
+local VAE = nn.class 'VAE'
+
+function VAE:__init(pixels, hidden, latent)
+  self.encoder = nn.Sequential(nn.Linear(pixels, hidden), nn.ReLU())
+  self.mean = nn.Linear(hidden, latent)
+  self.log_var = nn.Linear(hidden, latent) -- of the logarithm: any number is one
+  self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, pixels))
+end
+
+--- Raw scores of the pixels, and q's mean and log variance. z = mean + deviation * noise lets gradients through to
+--- both: the reparameterisation.
+function VAE:forward(x)
+  local h = self.encoder(x)
+  local mean, log_var = self.mean(h), self.log_var(h)
+  local z = mean + (log_var / 2):exp() * mt.randn_like(mean)
+  return self.decoder(z), mean, log_var
+end
+
+--- -log p(x | z) and the divergence of q from N(0, 1), both in nats an image.
+local function losses(scores, x, mean, log_var)
+  local misses = mt.binary_cross_entropy_with_logits(scores, x, {reduction = 'sum'})
+  local divergence = (mean:square() + log_var:exp() - log_var - 1):sum() / 2
+  return misses / #x, divergence / #x
+end
+
+-- ---- training ------------------------------------------------------------------------------------
+
+local epochs = small and 1 or options.epochs
+local loader = data.DataLoader(data.TensorDataset(train_x), {batch_size = options.batch, shuffle = true})
+local net = VAE(train_x.shape[2], small and 32 or options.hidden, options.latent):to(options.device)
+local opt = optim.Adam(net:parameters(), {lr = options.rate})
+local sched = optim.lr.OneCycleLR(opt, {max_lr = options.rate, epochs = epochs, steps_per_epoch = loader:size()})
+print(('%d digits (%s) to train with, %d to test'):format(#train_x, source, #test_x))
+print(net)
+
+--- The loss on the test images, and how much of it is the divergence.
+local function evaluate()
+  local total, part = metrics.Mean(), metrics.Mean()
+  mt.no_grad(function()
+    for _, x in ipairs(test_x:split(500)) do
+      local scores, mean, log_var = net(x)
+      local misses, divergence = losses(scores, x, mean, log_var)
+      total:update(misses + divergence, #x)
+      part:update(divergence, #x)
+    end
+  end)
+  return total:compute(), part:compute()
+end
+
+local curves, seconds = {train = {}, test = {}}, {}
+local bar = mt.progress(epochs, {label = 'vae'})
+for epoch = 1, epochs do
+  local train_loss = metrics.Mean()
+  seconds[epoch] = mt.time(function()
+    for x in loader:iter() do
+      opt:zero_grad()
+      local scores, mean, log_var = net(x)
+      local misses, divergence = losses(scores, x, mean, log_var)
+      local loss = misses + divergence
+      loss:backward()
+      opt:step()
+      sched:step()
+      train_loss:update(loss, #x)
+    end
+  end, {quiet = true}).wall
+  local test_loss, divergence = evaluate()
+  curves.train[epoch], curves.test[epoch] = train_loss:compute(), test_loss
+  bar:print(('epoch %2d  train %.2f  test %.2f nats an image, %.2f of them the divergence'):format(epoch,
+    curves.train[epoch], test_loss, divergence))
+  bar:update(epoch, {test = test_loss})
+end
+bar:finish()
+
+-- ---- what it learned -----------------------------------------------------------------------------
+
+local made_up = mt.no_grad(function()
+  return (net.decoder(mt.randn({32, options.latent}, {device = options.device})):sigmoid():cpu():reshape(32, 28, 28))
+end)
+print('digits that nobody wrote:')
+plot.images{made_up[{{1, 4}}], cols = 4}
+if options.plot ~= '' then print('pictures: ' .. plot.images{made_up, cols = 8, path = options.plot}) end
+if options.report ~= '' then
+  print('report: ' .. mt.report{path = options.report, title = 'A variational autoencoder', config = options,
+    curves = {loss = curves}, timing = {epoch = seconds}})
+end
+
+local final = curves.test[epochs]
+print(('final: test_loss=%.2f train_loss=%.2f target=%g epochs=%d digits=%s'):format(final, curves.train[epochs],
+  target, epochs, source))
+if not small and not (final <= target) then
+  io.stderr:write(('vae: the loss on test images is %.2f, above the target of %g\n'):format(final, target))
+  os.exit(1)
+end
