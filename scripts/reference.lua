@@ -24,7 +24,8 @@ for kind, names in pairs {
   [boolean] = 'align_corners enabled retain_graph sci_mode unbiased',
   [text] = 'device equation name other path profile rounding_mode',
   [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
-  table = 'base defines rank', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
+  table = 'base defines rank tensors',
+  ['mt.Module'] = 'module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
   ['number|boolean|table|mt.Tensor'] = 'data', ['mt.Optimizer'] = 'optimizer',
 } do
   for name in names:gmatch('%S+') do reference.types[name] = kind end

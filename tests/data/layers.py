@@ -236,6 +236,25 @@ case('ZeroPad2d', (-1, 1, 0, -1), x=(1, 2, 3, 4))
 case('ConstantPad1d', 1, 2.5, x=(2, 2, 3))
 case('ConstantPad2d', (1, 0, 2, 0), -1.5, x=(1, 2, 3, 2))
 case('ConstantPad3d', 1, 0.5, x=(1, 1, 1, 2, 2))
+# ---- parametrizations ----
+def normed(kind, **options):
+    def wrap(layer, code):
+        words = ''.join(', {%s}' % ', '.join('%s=%s' % (k, 'false' if v is None else lua(v, k))
+                                             for k, v in options.items()) if options else '')
+        return getattr(parametrizations, kind)(layer, **options), 'nn.%s(%s%s)' % (kind, code, words)
+    return wrap
+
+
+case('Linear', 4, 3, x=(5, 4), wrap=normed('weight_norm'))
+case('Linear', 4, 3, x=(5, 4), wrap=normed('weight_norm', dim=1), bias=False)
+case('Linear', 4, 3, x=(5, 4), wrap=normed('weight_norm', dim=None))
+case('Linear', 4, 3, x=(5, 4), wrap=normed('weight_norm', name='bias'))
+case('Conv2d', 2, 3, 3, x=(2, 2, 4, 5), wrap=normed('weight_norm'))
+case('ConvTranspose1d', 2, 3, 3, x=(2, 2, 4), wrap=normed('weight_norm', dim=2))
+case('Linear', 4, 3, x=(5, 4), calls=2, wrap=normed('spectral_norm'))
+case('Linear', 4, 3, x=(5, 4), calls=3, train=False, wrap=normed('spectral_norm', n_power_iterations=2))
+case('Conv2d', 2, 3, 3, x=(2, 2, 4, 5), wrap=normed('spectral_norm', dim=1))
+case('ConvTranspose2d', 2, 3, 3, x=(1, 2, 3, 4), wrap=normed('spectral_norm'))
 
 save_file({k: v.contiguous().clone() for k, v in tensors.items()}, os.path.join(here, 'layers.safetensors'))
 with open(os.path.join(here, 'layer_cases.lua'), 'w') as f:

@@ -18,25 +18,57 @@ end
 class.Parameter = core.declare('Parameter(tensor: tensor)', 'A tensor that modules register and optimizers change.',
   function(tensor) return with_role(tensor, 'parameter'):requires_grad_() end)
 
+-- Buffers that are in no state_dict.
+local transient = setmetatable({}, {__mode = 'k'})
+class.transient = transient
+
 --- `nn.Buffer(t)`: a tensor that is saved and moved with the module but not trained.
-class.Buffer = core.declare('Buffer(tensor: tensor)', 'A tensor that is saved with the module but not trained.',
-  function(tensor) return with_role(tensor, 'buffer') end)
+class.Buffer = core.declare('Buffer(tensor: tensor, persistent: bool = true)',
+  'A tensor that is moved with the module but not trained; persistent: it is saved with the module too.',
+  function(tensor, persistent)
+    local buffer = with_role(tensor, 'buffer')
+    transient[buffer] = not persistent or nil
+    return buffer
+  end)
 
 -- ---- fields ------------------------------------------------------------------------------------
 
 local function is_module(value) return type(value) == 'table' and rawget(value, '__fields') ~= nil end
 class.is_module = is_module
 
+--- How errors show a value: a module by its class.
+function class.describe(value) return is_module(value) and value.__name or core.describe(value) end
+
 --- The value of a field. A tensor with a role lies in __held, where the module does not see it
---- itself, so that assigning to it comes to `assign`.
+--- itself, so that assigning to it comes to `assign`; in lists of parameters (__lists) it lies in the module, so that
+--- `#` and ipairs see it.
 function class.field(self, key)
   local held, value = rawget(self, '__held'), rawget(self, key)
   if value == nil then return held[key] end
+  if self.__class.__lists then
+    if not role[value] and mt.is_tensor(value) then
+      value = class.Parameter(value)
+      rawset(self, key, value)
+    end
+    return value
+  end
   if not role[value] then return value end
   held[key] = value -- it took the place of something plain
   rawset(self, key, nil)
   return value
 end
+
+--- Another tensor in the place of a field's, which is not registered.
+function class.put(self, key, value)
+  if self.__class.__lists then rawset(self, key, value) else rawget(self, '__held')[key] = value end
+end
+
+--- The metatable of __held where fields are computed: those that held.__computed has a module for, at every access.
+class.computed = {__index = function(held, key)
+  local of = rawget(held, '__computed')
+  local computed = of and rawget(of, key)
+  return computed and computed:forward()
+end}
 
 --- What may not take the place of a parameter or buffer; whether a plain tensor becomes a buffer.
 local function replaces(self, key, old, value)
@@ -58,8 +90,18 @@ local function assign(self, key, value)
     core.fail("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}", self.__name, key)
   end
   local fields, held, known = rawget(self, '__fields'), rawget(self, '__held'), rawget(self, '__known')
-  if held[key] ~= nil and replaces(self, key, held[key], value) then role[value] = 'buffer' end
+  if rawget(held, '__computed') and rawget(held.__computed, key) then
+    core.fail('%s.%s is computed from parametrizations.%s: change its originals, or ' ..
+      'nn.remove_parametrizations(net, %q)',
+      self.__name, key, key, key)
+  end
+  if held[key] ~= nil and replaces(self, key, held[key], value) then
+    role[value], transient[value] = 'buffer', transient[held[key]]
+  end
   if not known[key] then fields[#fields + 1], known[key] = key, true end
+  if self.__class.__lists and mt.is_tensor(value) then
+    return rawset(self, key, role[value] and value or class.Parameter(value))
+  end
   local has_role = value ~= nil and role[value]
   held[key] = has_role and value or nil
   if not has_role then rawset(self, key, value) end

@@ -1,23 +1,31 @@
 -- containers.lua -- modules made of modules
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 local is_module = class.is_module
 
---- Puts n modules at [1..n].
-local function fill(self, op, children, n)
-  for i = 1, n do
-    if not is_module(children[i]) then
-      core.fail('%s: entry %d must be a module, got %s', op, i, core.describe(children[i]))
-    end
+--- What a container holds: whether a value is such, and its name.
+local module = {fits = is_module, name = 'module'}
+local tensor = {fits = mt.is_tensor, name = 'tensor'}
+
+local function check(of, op, value, where)
+  if not of.fits(value) then
+    core.fail('%s: %s must be a %s, got %s', op, where, of.name, class.describe(value))
   end
-  for i = 1, n do self[i] = children[i] end
+  return value
 end
 
---- The length of a list of modules, in which nothing is left out and nothing has a name.
-local function list_length(op, list)
+--- Puts n values at [from..].
+local function fill(self, op, of, children, n, from)
+  for i = 1, n do check(of, op, children[i], 'entry ' .. i) end
+  for i = 1, n do self[(from or 1) + i - 1] = children[i] end
+end
+
+--- The length of a list, in which nothing is left out and nothing has a name.
+local function list_length(op, of, list)
   if type(list) ~= 'table' or (is_module(list) and #list == 0) then
-    core.fail('%s: a list of modules is needed, got %s', op,
-      is_module(list) and list.__name or core.describe(list))
+    core.fail('%s: a list of %ss is needed, got %s', op, of.name,
+      class.describe(list))
   end
   if is_module(list) then return #list end
   local n = 0
@@ -30,11 +38,39 @@ local function list_length(op, list)
   return n
 end
 
---- One module more, at the end; returns self.
-local function append(self, module)
-  if not is_module(module) then core.fail('append: a module is needed, got ' .. core.describe(module)) end
-  self[#self + 1] = module
-  return self
+--- append, extend, insert, pop: what lists of modules or parameters can do; all but pop return the list.
+local function list_methods(made, of)
+  function made.append(self, value)
+    if not of.fits(value) then core.fail('append: a %s is needed, got %s', of.name, class.describe(value)) end
+    self[#self + 1] = value
+    return self
+  end
+  function made.extend(self, list)
+    fill(self, 'extend', of, list, list_length('extend', of, list), #self + 1)
+    return self
+  end
+  local function position(self, op, at, last)
+    if type(at) == 'number' and at < 0 then at = last + 1 + at end
+    if type(at) ~= 'number' or at % 1 ~= 0 or at < 1 or at > last then
+      core.fail('%s: the position is %s, expected 1..%d', op, core.describe(at), last)
+    end
+    return at
+  end
+  function made.insert(self, at, value)
+    at = position(self, 'insert', at, #self + 1)
+    check(of, 'insert', value, 'argument 2')
+    for i = #self, at, -1 do self[i + 1] = self[i] end
+    self[at] = value
+    return self
+  end
+  function made.pop(self, at)
+    local n = #self
+    at = position(self, 'pop', at == nil and n or at, n)
+    local value = self[at]
+    for i = at, n - 1 do self[i] = self[i + 1] end
+    self[n] = nil
+    return value
+  end
 end
 
 --- `nn.Sequential{a, b, c}` or `nn.Sequential(a, b, c)`: each module's result is the next one's
@@ -44,10 +80,10 @@ class.constructor(Sequential, 'Sequential(..)',
   "Modules one after another, nn.Sequential(a, b, c) or a list of them: each one's result is the next one's input.",
   function(self, ...)
     local n, first = select('#', ...), ...
-    if n ~= 1 or is_module(first) then return fill(self, 'Sequential', {...}, n) end
-    fill(self, 'Sequential', first, list_length('Sequential', first))
+    if n ~= 1 or is_module(first) then return fill(self, 'Sequential', module, {...}, n) end
+    fill(self, 'Sequential', module, first, list_length('Sequential', module, first))
   end)
-Sequential.append = append
+list_methods(Sequential, module)
 function Sequential:forward(x, more)
   if more ~= nil then class.refuse_inputs(self, 1, more) end
   for i = 1, #self do x = self[i](x) end
@@ -61,8 +97,114 @@ class.constructor(ModuleList, 'ModuleList(..)',
   function(self, ...)
     local n, first = select('#', ...), ...
     if n > 1 then core.fail('ModuleList: %d arguments given, it takes one list of modules', n) end
-    if n == 1 then fill(self, 'ModuleList', first, list_length('ModuleList', first)) end
+    if n == 1 then fill(self, 'ModuleList', module, first, list_length('ModuleList', module, first)) end
   end)
-ModuleList.append = append
+list_methods(ModuleList, module)
 
-return {ModuleList = ModuleList, Sequential = Sequential}
+--- `nn.ParameterList{a, b}`: tensors at [1..n], as parameters.
+local ParameterList = class.class('ParameterList')
+ParameterList.__lists = true
+class.constructor(ParameterList, 'ParameterList(..)',
+  'A list of parameters at [1..n], nn.ParameterList{a, b}; plain tensors become parameters.',
+  function(self, ...)
+    local n, first = select('#', ...), ...
+    if n > 1 then core.fail('ParameterList: %d arguments given, it takes one list of tensors', n) end
+    if n == 1 then fill(self, 'ParameterList', tensor, first, list_length('ParameterList', tensor, first)) end
+  end)
+list_methods(ParameterList, tensor)
+
+-- ---- by name ------------------------------------------------------------------------------------
+
+--- {name, value} pairs: of such a list in its order, of a table in the order of the names.
+local function pairs_of(op, of, given)
+  if type(given) ~= 'table' or is_module(given) and not given.items then
+    core.fail('%s: a table of %ss by name is needed, got %s', op, of.name,
+      class.describe(given))
+  end
+  local list = {}
+  if is_module(given) then
+    for name, value in given:items() do list[#list + 1] = {name, value} end
+  elseif given[1] ~= nil then
+    for i, pair in ipairs(given) do
+      if type(pair) ~= 'table' or type(pair[1]) ~= 'string' then
+        core.fail("%s: entry %d must be {'name', %s}, got %s", op, i, of.name, class.describe(pair))
+      end
+      list[i] = pair
+    end
+  else
+    for name, value in pairs(given) do
+      if type(name) ~= 'string' then core.fail('%s: the name %s is no string', op, core.describe(name)) end
+      list[#list + 1] = {name, value}
+    end
+    table.sort(list, function(a, b) return a[1] < b[1] end)
+  end
+  for _, pair in ipairs(list) do check(of, op, pair[2], "'" .. pair[1] .. "'") end
+  return list
+end
+
+--- A container by name, with keys, values, items, has, update, pop.
+local function named(name, of, doc)
+  local made = class.class(name)
+  local function update(self, op, given)
+    local list = pairs_of(op, of, given)
+    for _, pair in ipairs(list) do
+      class.check_name(self, op, pair[1])
+      if made[pair[1]] ~= nil then core.fail("%s: '%s' is a name of %s's own", op, pair[1], name) end
+    end
+    for _, pair in ipairs(list) do
+      local value = pair[2]
+      self[pair[1]] = of == tensor and class.role[value] ~= 'parameter' and class.Parameter(value) or value
+    end
+    return self
+  end
+  class.constructor(made, name .. '(..)', doc, function(self, ...)
+    if select('#', ...) > 1 then core.fail('%s: %d arguments given, it takes one table', name, select('#', ...)) end
+    if (...) ~= nil then update(self, name, (...)) end
+  end)
+  function made.update(self, given) return update(self, 'update', given) end
+  function made.keys(self)
+    local keys = {}
+    for _, key in ipairs(rawget(self, '__fields')) do
+      if class.field(self, key) ~= nil then keys[#keys + 1] = key end
+    end
+    return keys
+  end
+  function made.values(self)
+    local values = {}
+    for i, key in ipairs(self:keys()) do values[i] = self[key] end
+    return values
+  end
+  function made.items(self)
+    local keys, i = self:keys(), 0
+    return function()
+      i = i + 1
+      return keys[i], keys[i] and self[keys[i]]
+    end
+  end
+  function made.has(self, key)
+    for _, known in ipairs(self:keys()) do
+      if known == key then return true end
+    end
+    return false
+  end
+  function made.size(self) return #self:keys() end
+  function made.pop(self, key)
+    if not self:has(key) then core.fail("pop: %s has no entry '%s'", name, tostring(key)) end
+    local value = self[key]
+    self[key] = nil
+    return value
+  end
+  return made
+end
+
+return {
+  ModuleDict = named('ModuleDict', module,
+    "Modules by name, nn.ModuleDict{a = .., b = ..}, in the order of their names; a list {{'b', ..}, {'a', ..}} " ..
+    "keeps " ..
+    'its own. dict.a, dict[name]; keys, values, items, has, size, update, pop.'),
+  ModuleList = ModuleList,
+  ParameterDict = named('ParameterDict', tensor,
+    'Parameters by name, nn.ParameterDict{a = .., b = ..}; plain tensors become parameters. As ModuleDict.'),
+  ParameterList = ParameterList,
+  Sequential = Sequential,
+}

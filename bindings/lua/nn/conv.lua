@@ -145,6 +145,7 @@ local function define_transposed(dims, apply)
       return apply(x, held.weight, held.bias, self.stride, self.padding, rest, self.groups, self.dilation)
     end,
     extra = extra,
+    macs = function(self, x) return x:numel() / self.in_channels * self.weight:numel() end,
   }
 end
 define_transposed(1, mt.conv_transpose1d)

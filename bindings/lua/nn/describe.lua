@@ -12,16 +12,22 @@ local function thousands(n)
   return text
 end
 
+class.thousands = thousands
+
+--- How many elements the parameters have, and those of them that are frozen.
 local function count_parameters(self)
-  local n = 0
-  for _, p in ipairs(self:parameters()) do n = n + p:numel() end
-  return n
+  local n, frozen = 0, 0
+  for _, p in ipairs(self:parameters()) do
+    n, frozen = n + p:numel(), frozen + (p.requires_grad and 0 or p:numel())
+  end
+  return n, frozen
 end
 
 --- A field's value as print shows it.
 local function shown(value)
   if type(value) == 'string' then return "'" .. value .. "'" end
-  return type(value) == 'table' and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
+  local numbers = type(value) == 'table' and type(value[1]) == 'number'
+  return numbers and '{' .. table.concat(value, ', ') .. '}' or tostring(value)
 end
 
 method('extra()', 'What print adds to the name: the options that are not their defaults. A class may have its own.',
@@ -30,7 +36,8 @@ method('extra()', 'What print adds to the name: the options that are not their d
     for _, p in ipairs(core.parameters(self.__class) or {}) do
       local value = rawget(self, p.name)
       local text = value ~= nil and shown(value)
-      if not text or text == p.default or tonumber(p.default) == value or is_module(value) then
+      if not text or text == p.default or tonumber(p.default) == value or is_module(value) or
+        type(value) == 'function' then
         named = true
       else
         parts[#parts + 1] = named and p.name .. '=' .. text or text
@@ -58,11 +65,20 @@ method('describe(indent=nil)', 'What print(net) shows: the tree with its paramet
     described[self] = nil
     local whole, extra = pcall(self.extra, self)
     local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
-    local n = count_parameters(self)
+    local n, frozen = count_parameters(self)
     local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''
+    if frozen > 0 then tail = ('%s (%s frozen)'):format(tail, frozen == n and 'all' or thousands(frozen)) end
     if #children == 0 then return head .. tail end
     return ('%s(\n%s\n%s)%s'):format(head, table.concat(children, '\n'), indent, tail)
   end)
 
 method('forward(x, ..)', 'What the module computes. net(x) calls it and adds the name of the module to errors.',
   function(self) core.fail('%s has no forward: define function %s:forward(x)', self.__name, self.__name) end)
+
+method('summary(..)', 'Prints a table of the modules for an input of these sizes (the batch included), ' ..
+  'net:summary{64, 1, 28, 28}, or for tensors, net:summary{x, y}, or for sizes of several: shapes, parameters, ' ..
+  'multiply-adds of a call (products, convolutions and normalisations), memory of parameters, buffers and results. ' ..
+  'Without input the parameters alone. Options: dtype (of the input; integers are positions), device, depth, ' ..
+  'print=false. ' ..
+  'Returns the text, and the figures by name.',
+  function(self, ...) return require 'mtorch.nn.summary'(self, ...) end)

@@ -68,6 +68,7 @@ embedding.Embedding = module.define{
     return by_frequency(self, ids, mt.embedding(ids, looked_up(self, ids), self.padding_idx))
   end,
   extra = extra,
+  macs = function() return 0 end,
 }
 
 embedding.EmbeddingBag = module.define{
@@ -88,6 +89,7 @@ embedding.EmbeddingBag = module.define{
       self.include_last_offset, self.padding_idx)
   end,
   extra = extra,
+  macs = function() return 0 end,
 }
 
 --- `nn.Embedding.from_pretrained(weight, {freeze=true, ..})` and the same of EmbeddingBag.

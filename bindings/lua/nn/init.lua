@@ -4,11 +4,20 @@ local class = require 'mtorch.nn.class'
 require 'mtorch.nn.methods'
 require 'mtorch.nn.state_dict'
 require 'mtorch.nn.describe'
+require 'mtorch.nn.registration'
 
 local subjects = {'linear', 'containers', 'activation', 'conv', 'pool', 'loss', 'shape', 'dropout', 'normalize',
   'embedding', 'distance', 'recurrent', 'packed'}
 
 local nn = {Buffer = class.Buffer, Module = class.Module, Parameter = class.Parameter, class = class.class}
+
+local lazy = {init = function() return require 'mtorch.nn.initialize' end}
+for file, names in pairs{
+  functional = 'functional_call clip_grad_norm_ clip_grad_value_ parameters_to_vector vector_to_parameters',
+  parametrize = 'weight_norm spectral_norm remove_parametrizations',
+} do
+  for name in names:gmatch('%S+') do lazy[name] = function() return require('mtorch.nn.' .. file)[name] end end
+end
 
 local opened = 0
 return core.strict(nn, 'mt.nn', function(name)
@@ -16,4 +25,4 @@ return core.strict(nn, 'mt.nn', function(name)
     opened = opened + 1
     for key, value in pairs(require('mtorch.nn.' .. subjects[opened])) do nn[key] = value end
   end
-end)
+end, lazy)

@@ -40,6 +40,8 @@ local function named(list, names)
   end
 end
 
+class.walk = walk
+
 method('parameters()',
   'All parameters of the module and of those inside, each once, as a list: what optimizers take.',
   function(self) return (collect(self, 'parameter')) end)
@@ -108,7 +110,7 @@ method('to(target, ..)', "Parameters and buffers to another dtype or device, in 
     walk(self, function(_, value, owner, key)
       if not role[value] then return end
       if not value.is_leaf then -- a buffer that was computed; its data cannot be replaced
-        value = class.Buffer(value)
+        value = class.Buffer(value, not class.transient[value])
         owner.__held[key] = value
       end
       if not asked or value.dtype:find('float') then return convert(value, unpack(given, 1, n)) end
@@ -131,9 +133,10 @@ local function copied(value, made)
   if mt.is_tensor(value) then
     copy = value:detach():clone()
     if value.is_leaf and value.requires_grad then copy:requires_grad_() end
-    role[copy] = role[value]
+    role[copy], class.transient[copy] = role[value], class.transient[value]
     made[value] = copy
-  elseif type(value) == 'table' and (is_module(value) or not getmetatable(value)) then
+  elseif type(value) == 'table' and (is_module(value) or not getmetatable(value) or
+      getmetatable(value) == class.computed) then
     copy = setmetatable({}, getmetatable(value))
     made[value] = copy
     for key, inner in pairs(value) do rawset(copy, key, copied(inner, made)) end

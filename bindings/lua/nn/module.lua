@@ -106,11 +106,12 @@ function module.of(name, fn, inputs, stated, in_place)
 end
 
 --- A module with parameters:
----   module.define{signature, doc, parameters = {'weight', ..}, init =, forward =, extra =}
+---   module.define{signature, doc, parameters = {'weight', ..}, init =, forward =, extra =, macs =}
 --- The constructor's arguments become fields, but for those with a parameter's name. init(options)
 --- returns a tensor, or nil or false, for each of `parameters`, then for each of `buffers`. forward
 --- is a function of mt, called with the inputs and the fields that its signature names, or a
---- function of the module and the inputs. extra(self) is what print adds.
+--- function of the module and the inputs. extra(self) is what print adds, macs(self, x, y) the multiply-adds of
+--- a call with the input x and the result y, where nn/summary.lua does not count them right by the parameters.
 function module.define(spec)
   local made, params, tensors, make = class.class(spec[1]:match('^[%w_]+')), nil, {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do
@@ -136,7 +137,7 @@ function module.define(spec)
     inputs = inputs + 1
   end
   made.forward = arguments and forward_of(spec.forward, arguments, inputs) or counted(spec.forward)
-  made.extra, made.__tensors = spec.extra, tensors
+  made.extra, made.__macs, made.__tensors = spec.extra, spec.macs, tensors
   return made
 end
 

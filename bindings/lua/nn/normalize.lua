@@ -22,7 +22,7 @@ local function check_dims(self, x, low, high)
   local dims = is_tensor(x) and x:dim()
   if dims == low or dims == high then return end
   core.fail('%s: the input is %s; expected %d%s dimensions, batch and channels first', self.__name,
-    dims and tostring(x.shape) or core.describe(x), low, low ~= high and ' or ' .. high or '')
+    core.describe(x), low, low ~= high and ' or ' .. high or '')
 end
 
 --- Counts a batch, and gives the share of it in the running statistics: momentum, or of all batches alike.

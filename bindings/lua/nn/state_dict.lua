@@ -13,7 +13,7 @@ local function state_of(self)
       local value, name = field(module, key), prefix .. class.field_name(key)
       if is_module(value) then
         if not above[value] then visit(value, name .. '.') end
-      elseif value ~= nil and role[value] then
+      elseif value ~= nil and role[value] and not class.transient[value] then
         tensors[name], order[#order + 1] = value, name
       end
     end

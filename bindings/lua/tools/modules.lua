@@ -1,7 +1,7 @@
 -- modules.lua -- the library's tables of functions, by their names behind mt: for help, the prompt and the reference
 local mt = require 'mtorch'
 
-local modules = {names = {'linalg', 'nn', 'optim', 'optim.lr', 'optim.swa', 'data', 'data.transforms',
+local modules = {names = {'linalg', 'nn', 'nn.init', 'optim', 'optim.lr', 'optim.swa', 'data', 'data.transforms',
   'metrics', 'plot', 'onnx', 'cuda'}}
 
 --- The table of a name, or nil: modules.at('optim.lr'); `get` is how a field is asked for.

@@ -167,17 +167,12 @@ topics.renamed = {
 
 --- PyTorch's word for what is not there yet -> what to do without
 local layer = "write it with nn.class (mt.help('training')) from what mt.help('mt') and mt.help('nn') list"
-local init = 'mt.no_grad(function() w:uniform_(-a, a) end) or w:normal_(0, s) for each of net:parameters()'
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
 local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDataset(x, y) makes one of tensors'
 topics.absent = {
   Dataset = dataset,
-  clip_grad_norm_ = 'sum the squares of p.grad over net:parameters(), then p.grad:mul_(limit / norm) for each where ' ..
-    'norm > limit',
-  clip_grad_value_ = 'p.grad:clamp_(-limit, limit) for each of net:parameters()',
   MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
-  ['nn.init'] = init, xavier_uniform_ = init, xavier_normal_ = init, kaiming_uniform_ = init,
-  kaiming_normal_ = init, DataParallel = parallel, DistributedDataParallel = parallel,
+  DataParallel = parallel, DistributedDataParallel = parallel,
 }
 
 return topics

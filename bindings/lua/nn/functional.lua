@@ -1,0 +1,114 @@
+-- functional.lua -- a module called with other parameters; parameters as a vector; gradients clipped
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+
+local functional = {}
+
+--- Every place of a parameter or buffer, {owner, key}, by the tensor; and the tensors by all of their names.
+local function places_of(net)
+  local places, named = {}, {}
+  local function visit(module, prefix, above)
+    above[module] = true
+    for _, key in ipairs(rawget(module, '__fields')) do
+      local value = class.field(module, key)
+      local name = prefix .. class.field_name(key)
+      if class.is_module(value) then
+        if not above[value] then visit(value, name .. '.', above) end
+      elseif value ~= nil and class.role[value] then
+        named[name], places[value] = value, places[value] or {}
+        table.insert(places[value], {module, key})
+      end
+    end
+    above[module] = nil
+  end
+  visit(net, '', {})
+  return places, named
+end
+
+--- Puts the originals back and goes on with what the call returned or raised.
+local function finish(replaced, ok, ...)
+  for _, r in ipairs(replaced) do class.put(r[1], r[2], r[3]) end
+  if not ok then error((...), 0) end
+  return ...
+end
+
+functional.functional_call = core.declare('functional_call(net, tensors, ..)',
+  "net(..) with other tensors in the place of the parameters and buffers of these names (state_dict's), " ..
+  "nn.functional_call(net, {['0.weight'] = w}, x): gradients reach them. A shared parameter is replaced everywhere.",
+  function(net, tensors, ...)
+    if not class.is_module(net) then core.fail('functional_call: a module is needed, got %s', class.describe(net)) end
+    if type(tensors) ~= 'table' then
+      core.fail('functional_call: a table of tensors by name is needed, got %s', core.describe(tensors))
+    end
+    local places, named = places_of(net)
+    local replaced = {}
+    for name, tensor in pairs(tensors) do
+      local old = named[name]
+      if not old then
+        local names = {}
+        for known in pairs(named) do names[#names + 1] = known end
+        table.sort(names)
+        local close = core.nearest(names, tostring(name))
+        core.fail("functional_call: %s has no parameter or buffer '%s'%s", net.__name, tostring(name),
+          close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+      end
+      if not mt.is_tensor(tensor) or tensor.shape ~= old.shape then
+        core.fail("functional_call: '%s' is %s, expected a tensor %s", name,
+          mt.is_tensor(tensor) and tostring(tensor.shape) or core.describe(tensor), tostring(old.shape))
+      end
+    end
+    for name, tensor in pairs(tensors) do
+      for _, place in ipairs(places[named[name]]) do
+        replaced[#replaced + 1] = {place[1], place[2], named[name]}
+        class.put(place[1], place[2], tensor)
+      end
+    end
+    return finish(replaced, pcall(net, ...))
+  end)
+
+-- ---- gradients ----------------------------------------------------------------------------------
+
+--- A list, also of a tensor alone.
+local function list_of(parameters) return mt.is_tensor(parameters) and {parameters} or parameters end
+
+functional.clip_grad_norm_ = core.declare(
+  'clip_grad_norm_([parameters]: tensor|tensors, max_norm: number, norm_type: number = 2, ' ..
+    'error_if_nonfinite: bool = false)',
+  'Scales the gradients of the parameters, in place, so that their norm, all taken as one vector, is at most ' ..
+  'max_norm; ' ..
+  'returns the norm before, a 0-d tensor. Nothing waits for a GPU unless error_if_nonfinite asks for it.',
+  function(parameters, ...) return core.clip_grad_norm_(list_of(parameters), ...) end)
+
+functional.clip_grad_value_ = core.declare(
+  'clip_grad_value_([parameters]: tensor|tensors, clip_value: number >= 0)',
+  'Holds each element of the gradients of the parameters within +-clip_value, in place.',
+  function(parameters, clip_value) core.clip_grad_value_(list_of(parameters), clip_value) end)
+
+-- ---- one vector ---------------------------------------------------------------------------------
+
+functional.parameters_to_vector = core.declare('parameters_to_vector([parameters]: tensors)',
+  'The elements of all parameters as one vector; gradients go back to them.', function(parameters)
+    local parts = {}
+    for i, p in ipairs(parameters) do parts[i] = p:reshape(-1) end
+    if not parts[1] then core.fail('parameters_to_vector: the list is empty') end
+    return (mt.cat(parts, 1))
+  end)
+
+functional.vector_to_parameters = core.declare('vector_to_parameters(vec: tensor, [parameters]: tensors)',
+  'Writes the elements of a vector into the parameters, one after the other.', function(vec, parameters)
+    local n = 0
+    for _, p in ipairs(parameters) do n = n + p:numel() end
+    if vec:dim() ~= 1 or vec:numel() ~= n then
+      core.fail('vector_to_parameters: the vector is %s, the parameters have %d elements', tostring(vec.shape), n)
+    end
+    mt.no_grad(function()
+      local first = 1
+      for _, p in ipairs(parameters) do
+        p:copy_(vec:narrow(1, first, p:numel()):view_as(p))
+        first = first + p:numel()
+      end
+    end)
+  end)
+
+return functional

@@ -1,0 +1,166 @@
+-- registration.lua -- fields by name: registered, looked up, frozen; functions called before and after forward
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local method, role, field, is_module = class.method, class.role, class.field, class.is_module
+
+-- ---- by name ------------------------------------------------------------------------------------
+
+--- A name that a field may have.
+local function check_name(self, op, name)
+  if name == '' or name:find('.', 1, true) then
+    core.fail("%s: '%s' is no name of a field; it has characters and no '.'", op, name)
+  end
+  if name:find('^__') or class.Module[name] ~= nil then
+    core.fail("%s: '%s' is a name of %s's own", op, name, self.__name)
+  end
+end
+class.check_name = check_name
+
+method('register_buffer(name: string, tensor: tensor = nil, persistent: bool = true)',
+  "The same as net.name = nn.Buffer(tensor, persistent): saved (unless persistent=false) and moved, not trained.",
+  function(self, name, tensor, persistent)
+    check_name(self, 'register_buffer', name)
+    self[name] = tensor and class.Buffer(tensor, persistent)
+  end)
+method('register_parameter(name: string, param: tensor = nil)', 'The same as net.name = nn.Parameter(param); ' ..
+  'nil: none.',
+  function(self, name, param)
+    check_name(self, 'register_parameter', name)
+    self[name] = param and (role[param] == 'parameter' and param or class.Parameter(param))
+  end)
+method('add_module(name: string, module)', 'The same as net.name = module.', function(self, name, module)
+  check_name(self, 'add_module', name)
+  if not is_module(module) then core.fail('add_module: a module is needed, got %s', core.describe(module)) end
+  self[name] = module
+end)
+
+--- What stands behind a name such as '0.weight', of this kind: a module, 'parameter' or 'buffer'.
+local function look_up(self, op, kind, name)
+  local value = self
+  for word in name:gmatch('[^.]+') do
+    local found
+    for _, key in ipairs(is_module(value) and rawget(value, '__fields') or {}) do
+      if class.field_name(key) == word then found = field(value, key) end
+    end
+    value = found
+  end
+  if value ~= nil and (is_module(value) and 'module' or role[value]) == kind then return value end
+  local names = {}
+  class.walk(self, function(known, other)
+    if (is_module(other) and 'module' or role[other]) == kind then names[#names + 1] = known end
+  end)
+  table.sort(names)
+  local close = core.nearest(names, name)
+  core.fail("%s: %s has no %s '%s'%s", op, self.__name, kind, name,
+    close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+end
+method('get_parameter(name: string)', "The parameter with state_dict's name, '0.weight'.",
+  function(self, name) return look_up(self, 'get_parameter', 'parameter', name) end)
+method('get_buffer(name: string)', "The buffer with state_dict's name, '1.running_mean'.",
+  function(self, name) return look_up(self, 'get_buffer', 'buffer', name) end)
+method('get_submodule(name: string)', "The module with state_dict's name, 'encoder.0'; '' is this one.",
+  function(self, name) return look_up(self, 'get_submodule', 'module', name) end)
+
+-- ---- freezing -----------------------------------------------------------------------------------
+
+--- Switches the gradients of the parameters whose names one of the Lua patterns finds; of all without patterns.
+local function switch(self, op, on, patterns)
+  for _, pattern in ipairs(patterns or {}) do
+    local fits, trouble = pcall(string.find, '', pattern)
+    if not fits then core.fail("%s: '%s' is no Lua pattern: %s", op, pattern, (trouble:gsub('^.-: ', ''))) end
+  end
+  local used, names = {}, {}
+  for name, p in self:named_parameters() do
+    names[#names + 1] = name
+    local hit = not patterns
+    for _, pattern in ipairs(patterns or {}) do
+      if name:find(pattern) then used[pattern], hit = true, true end
+    end
+    if hit then p:requires_grad_(on) end
+  end
+  for _, pattern in ipairs(patterns or {}) do
+    if not used[pattern] then
+      core.fail("%s: no parameter's name fits '%s'; there are %s%s", op, pattern,
+        table.concat(names, ', ', 1, math.min(#names, 8)), #names > 8 and ', ..' or '')
+    end
+  end
+  return self
+end
+for _, of in ipairs{
+  {'freeze', "Parameters whose names (state_dict's) one of the Lua patterns finds have no gradient from now on, " ..
+    "and are " ..
+    "not trained: net:freeze{'^encoder%.', 'bias$'}, or a pattern alone; without patterns all. Returns the module."},
+  {'unfreeze', 'The opposite of freeze.'},
+} do
+  local op, doc = unpack(of)
+  method(op .. '([patterns]: string|strings = nil)', doc, function(self, patterns)
+    return switch(self, op, op == 'unfreeze', type(patterns) == 'string' and {patterns} or patterns)
+  end)
+end
+
+-- ---- hooks --------------------------------------------------------------------------------------
+
+--- One result as it is, several as a list with n.
+local function packed(...)
+  if select('#', ...) == 1 then return (...) end
+  return {n = select('#', ...), ...}
+end
+
+--- What stands for the values that a hook returned.
+local function unpacked(value)
+  if type(value) == 'table' and not is_module(value) then return unpack(value, 1, value.n or #value) end
+  return value
+end
+
+--- The forward of a module with hooks: it lies in the module, in front of its class's.
+local function hooked(self, ...)
+  local hooks = rawget(self, '__hooks')
+  local inputs = {n = select('#', ...), ...}
+  for _, hook in ipairs(hooks.before) do
+    local other = hook.fn(self, inputs)
+    if other ~= nil then inputs = {n = select('#', unpacked(other)), unpacked(other)} end
+  end
+  local output = packed((hooks.forward or self.__class.forward)(self, unpack(inputs, 1, inputs.n)))
+  for _, hook in ipairs(hooks.after) do
+    local other = hook.fn(self, inputs, output)
+    if other ~= nil then output = other end
+  end
+  return unpacked(output)
+end
+
+local Hook = {}
+Hook.__index = Hook
+--- Ends the hook; more than once does nothing.
+function Hook:remove()
+  local hooks = rawget(self.module, '__hooks')
+  for _, list in ipairs(hooks and {hooks.before, hooks.after} or {}) do
+    for i = #list, 1, -1 do
+      if list[i] == self then table.remove(list, i) end
+    end
+  end
+  if hooks and #hooks.before + #hooks.after == 0 then
+    rawset(self.module, 'forward', hooks.forward)
+    rawset(self.module, '__hooks', nil)
+  end
+end
+
+local function register(self, when, fn)
+  if not rawget(self, '__hooks') then
+    rawset(self, '__hooks', {before = {}, after = {}, forward = rawget(self, 'forward')})
+    rawset(self, 'forward', hooked)
+  end
+  local list = rawget(self, '__hooks')[when]
+  list[#list + 1] = setmetatable({module = self, fn = fn}, Hook)
+  return list[#list]
+end
+method('register_forward_hook(fn: function)',
+  'Calls fn(module, inputs, output) after forward: inputs a list, output the result, or a list of several; what it ' ..
+  'returns, unless nil, takes the place of output. hook:remove() ends it.',
+  function(self, fn) return register(self, 'after', fn) end)
+method('register_forward_pre_hook(fn: function)',
+  'Calls fn(module, inputs) before forward: what it returns, unless nil, a value or a list, takes their place. ' ..
+  'hook:remove() ends it.',
+  function(self, fn) return register(self, 'before', fn) end)
+
+return {}

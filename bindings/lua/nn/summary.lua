@@ -1,0 +1,237 @@
+-- summary.lua -- net:summary{..}: shapes, parameters, multiply-adds and memory of a network, by one call
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
+local class = require 'mtorch.nn.class'
+
+-- ---- one call, watched --------------------------------------------------------------------------
+
+--- The first tensor in what a module was given or returned.
+local function first_tensor(values)
+  if mt.is_tensor(values) then return values end
+  for i = 1, type(values) == 'table' and (values.n or #values) or 0 do
+    local found = first_tensor(values[i])
+    if found then return found end
+  end
+end
+
+local function bytes_of(x) return x:numel() * x:element_size() end
+
+--- The bytes of all tensors in what was given or returned.
+local function bytes_in(values)
+  if mt.is_tensor(values) then return bytes_of(values) end
+  local sum = 0
+  for i = 1, type(values) == 'table' and not class.is_module(values) and (values.n or #values) or 0 do
+    sum = sum + bytes_in(values[i])
+  end
+  return sum
+end
+
+--- Multiply-adds of a call: what the class says (__macs), or of its own parameters. A matrix or kernel is used once for
+--- each position of the result, which has a feature for each of its rows; a vector, as of a normalisation, once for
+--- each
+--- element.
+local function multiply_adds(module, inputs, output)
+  local x, y = first_tensor(inputs), first_tensor(output)
+  if not y then return 0 end
+  if module.__class.__macs then return module.__class.__macs(module, x, y) end
+  local sum, vector = 0, true
+  for _, key in ipairs(rawget(module, '__fields')) do
+    local p = class.field(module, key)
+    if p ~= nil and class.role[p] == 'parameter' and p:dim() > 1 then
+      sum, vector = sum + p:numel() * y:numel() / p:size(1), false
+    end
+  end
+  if vector and mt.is_tensor(module.weight) then sum = y:numel() end
+  return sum
+end
+
+--- Calls the module once, without gradients and for evaluation; {input, output, macs, calls, bytes} of each module
+--- inside.
+local function watch(net, inputs)
+  local seen, hooks, training = {}, {}, {}
+  for _, module in ipairs(net:modules()) do
+    training[module] = module.training
+    hooks[#hooks + 1] = module:register_forward_hook(function(self, given, output)
+      local row = seen[self] or {calls = 0, macs = 0, bytes = 0}
+      seen[self] = row
+      row.input, row.output = row.input or first_tensor(given), row.output or first_tensor(output)
+      row.calls, row.macs = row.calls + 1, row.macs + multiply_adds(self, given, output)
+      row.bytes = row.bytes + bytes_in(output)
+    end)
+  end
+  net:eval()
+  local ok, trouble = pcall(mt.no_grad, net, unpack(inputs, 1, inputs.n))
+  for _, hook in ipairs(hooks) do hook:remove() end
+  for module, was in pairs(training) do rawset(module, 'training', was) end
+  if not ok then
+    local shapes = {}
+    for i, x in ipairs(inputs) do shapes[i] = tostring(x.shape) end
+    core.fail('summary: the network refuses an input of %s: %s', table.concat(shapes, ', '),
+      (tostring(trouble):gsub('^[^%s]+:%d+: ', '')))
+  end
+  return seen
+end
+
+-- ---- inputs -------------------------------------------------------------------------------------
+
+--- An input of these sizes: zeros, or where the dtype is an integer one the first position.
+local function input_of(sizes, dtype, device)
+  for _, n in ipairs(sizes) do
+    if type(n) ~= 'number' or n < 0 or n % 1 ~= 0 then
+      core.fail('summary: sizes are whole numbers, got %s', core.describe(n))
+    end
+  end
+  return dtype:find('float') and mt.zeros(sizes, {dtype = dtype, device = device}) or
+    mt.ones(sizes, {dtype = dtype, device = device})
+end
+
+--- The inputs that were asked for, as sizes or tensors; nil where only parameters are to be counted.
+local function inputs_of(given, options, net)
+  if #given == 0 then return nil end
+  local first = net:parameters()[1]
+  local device = options.device or first and first.device or nil
+  local dtypes = type(options.dtype) == 'table' and options.dtype or {}
+  local function dtype(i)
+    return dtypes[i] or type(options.dtype) == 'string' and options.dtype or first and first.dtype or
+      mt.get_default_dtype()
+  end
+  if type(given[1]) == 'number' then return {n = 1, input_of(given, dtype(1), device)} end
+  local inputs = {n = #given}
+  for i, one in ipairs(given) do
+    if not mt.is_tensor(one) and type(one) ~= 'table' then
+      core.fail('summary: inputs are sizes or tensors, net:summary{64, 1, 28, 28}; got %s', core.describe(one))
+    end
+    inputs[i] = mt.is_tensor(one) and one or input_of(one, dtype(i), device)
+  end
+  return inputs
+end
+
+-- ---- the table ----------------------------------------------------------------------------------
+
+--- The sizes of a tensor as text.
+local function sizes_text(x) return x and tostring(x.shape) or '-' end
+
+local function count_text(n)
+  for _, unit in ipairs{{1e12, 'T'}, {1e9, 'G'}, {1e6, 'M'}} do
+    if n >= unit[1] then return ('%.2f %s'):format(n / unit[1], unit[2]) end
+  end
+  return class.thousands(n)
+end
+
+local function bytes_text(n)
+  for _, unit in ipairs{{2 ^ 30, 'GiB'}, {2 ^ 20, 'MiB'}, {2 ^ 10, 'KiB'}} do
+    if n >= unit[1] then return ('%.2f %s'):format(n / unit[1], unit[2]) end
+  end
+  return ('%d B'):format(n)
+end
+
+--- A row for each module, depth first; `counted` are parameters that stand in a row above.
+local function rows_of(net, seen, depth)
+  local rows, counted = {}, {}
+  local function own_parameters(module)
+    local n = 0
+    for _, key in ipairs(rawget(module, '__fields')) do
+      local p = class.field(module, key)
+      if p ~= nil and class.role[p] == 'parameter' and not counted[p] then n, counted[p] = n + p:numel(), true end
+    end
+    return n
+  end
+  local listed = {}
+  local function visit(module, name, level)
+    local again, row = listed[module], seen[module] or {}
+    listed[module] = true
+    local shown = {name = (name ~= '' and name .. ': ' or '') .. module.__name .. module:extra(), level = level,
+      input = row.input, output = row.output, macs = row.macs or 0, leaf = true, bytes = row.bytes or 0, again = again}
+    if level <= depth then rows[#rows + 1] = shown end
+    shown.parameters = again and 0 or own_parameters(module)
+    if again then shown.macs, shown.bytes = 0, 0 return shown end
+    for _, key in ipairs(rawget(module, '__fields')) do
+      local child = class.field(module, key)
+      if class.is_module(child) then
+        shown.leaf = false
+        local below = visit(child, type(key) == 'number' and ('[%d]'):format(key) or key, level + 1)
+        shown.below = (shown.below or 0) + below.parameters + (below.below or 0)
+        shown.macs = shown.macs + below.macs
+      end
+    end
+    return shown
+  end
+  visit(net, '', 1)
+  return rows
+end
+
+local function table_text(rows)
+  local lines = {{'Layer', 'Input', 'Output', 'Parameters', 'Multiply-adds'}}
+  for i, row in ipairs(rows) do
+    local parameters = row.parameters + (row.below or 0)
+    lines[i + 1] = {('  '):rep(row.level - 1) .. row.name .. (row.again and ' (again)' or ''), sizes_text(row.input),
+      sizes_text(row.output), parameters > 0 and class.thousands(parameters) or '-',
+      row.macs > 0 and count_text(row.macs) or '-'}
+  end
+  local rule = {}
+  for c = 1, #lines[1] do
+    local width = 0
+    for _, line in ipairs(lines) do width = math.max(width, util.length(line[c])) end
+    for _, line in ipairs(lines) do
+      local space = (' '):rep(width - util.length(line[c]))
+      line[c] = c <= 3 and line[c] .. space or space .. line[c]
+    end
+    rule[c] = ('-'):rep(width)
+  end
+  local out = {}
+  for i, line in ipairs(lines) do out[i] = table.concat(line, '  ') end
+  rule = table.concat(rule, '  ')
+  table.insert(out, 2, rule)
+  out[#out + 1] = rule
+  return out
+end
+
+--- What stands below the table.
+local function totals(net, inputs, seen)
+  local f = {parameters = 0, trainable = 0, macs = 0, input_bytes = inputs and bytes_in(inputs) or 0,
+    parameter_bytes = 0, activation_bytes = 0}
+  for _, p in ipairs(net:parameters()) do
+    f.parameters = f.parameters + p:numel()
+    f.trainable = f.trainable + (p.requires_grad and p:numel() or 0)
+    f.parameter_bytes = f.parameter_bytes + bytes_of(p)
+  end
+  for _, b in ipairs(net:buffers()) do f.parameter_bytes = f.parameter_bytes + bytes_of(b) end
+  for module, row in pairs(seen) do
+    f.macs = f.macs + row.macs
+    if #module:children() == 0 then f.activation_bytes = f.activation_bytes + row.bytes end
+  end
+  f.total_bytes = f.input_bytes + f.parameter_bytes + f.activation_bytes
+  return f
+end
+
+local known = {dtype = 'dtype|strings', device = 'device', depth = 'int >= 1', print = 'bool'}
+
+--- net:summary(..), as describe.lua declares it.
+return function(self, ...)
+  local given, options = {...}, {}
+  local last = given[#given]
+  if type(last) == 'table' and not class.is_module(last) and not getmetatable(last) then
+    local list = {}
+    for key, value in pairs(last) do (type(key) == 'string' and options or list)[key] = value end
+    if #given == 1 then given = list elseif next(list) == nil then given[#given] = nil end
+  elseif type(last) == 'table' and getmetatable(last) and type(last[1]) == 'number' and #given == 1 then
+    given = last -- x.shape
+  end
+  core.check_options('summary', options, known)
+  local inputs = inputs_of(given, options, self)
+  local seen = inputs and watch(self, inputs) or {}
+  local rows, figures = rows_of(self, seen, options.depth or math.huge), totals(self, inputs, seen)
+  local out = table_text(rows)
+  out[#out + 1] = ('parameters: %s (%s trainable)'):format(class.thousands(figures.parameters),
+    class.thousands(figures.trainable))
+  if inputs then
+    out[#out + 1] = 'multiply-adds: ' .. count_text(figures.macs)
+    out[#out + 1] = ('memory: %s (input %s, parameters and buffers %s, results %s)'):format(
+      bytes_text(figures.total_bytes), bytes_text(figures.input_bytes), bytes_text(figures.parameter_bytes),
+      bytes_text(figures.activation_bytes))
+  end
+  local text = table.concat(out, '\n')
+  if options.print ~= false then print(text) end
+  return text, figures
+end
