@@ -85,6 +85,35 @@ add('sorting', function(x)
   local m, m_place = x:median(3)
   return values, places, top, top_places, x:argsort(-1), k, k_place, m, m_place, x:msort()
 end, of(4, 5), {places = {false, true, false, true, true, false, true, false, true}})
+f('more_operations', function(x)
+  local m, s = x:gt(0), x[{ {}, 1}]
+  return mt.logaddexp2(x, -x), x:cummax(3), mt.discounted_cumsum(x, 2, 0.9), mt.trapezoid(x), mt.masked_scatter(x, m,
+    x * 2),
+    mt.block_diag(x[1], x[{1, {1, 2}}]), mt.cartesian_prod(s[1], s[1] * 2), x[1]:cov(),
+      mt.matrix_power(x:matmul(x.mT), 3),
+    mt.det(x:matmul(x.mT)), mt.linalg.norm(x, 2, 3), mt.conv1d_anchored(x, mt.ones(2, 4, 3)), mt.bilinear(x, x,
+      mt.ones(2, 5, 5)),
+    mt.conv1d_anchored(x, mt.linspace(0, 1, 24):reshape(2, 4, 3), true), x:diagonal_scatter(x[{ {}, 1, {1, 4}}], 0, 2,
+      3),
+    x:select_scatter(x[{ {}, 2}], 2, 1), x:slice_scatter(x[{ {}, {1, 2}}], 2, 3, 4), x:index_put({ {}, mt.tensor({1,
+      1}, 'int64')}, 1)
+end, 4, 5)
+do
+  local k, cube = 3, mt.map(function(v) if v > 0 then return v * v * v else return math.sin(v) - 1 end end)
+  local mixed = mt.zip(function(v, w) return math.max(v, w) % k, v < w, math.floor(v) end)
+  local largest = mt.reduce(function(v, w) return math.max(v, w) end, -math.huge)
+  f('compiled', function(x)
+    local a, b, c = mixed(x, x:flip{2})
+    return cube(x), a, b, c, largest(x, 2), mt.reduce(function(v, w) return v + w end, 0)(x, 2)
+  end, 6)
+end
+f('image_grids', function(x)
+  local theta = mt.tensor{ {1, 0.2, 0}, {-0.1, 0.9, 0.1} }:unsqueeze(1) * (x.shape[1] / x.shape[1]) + x[{ {}, 1, {1,
+    2}, {1, 3}}] * 0.1
+  local grid = mt.affine_grid(theta, {x.shape[1], 2, 5, 6})
+  return grid, mt.grid_sample(x, grid), mt.grid_sample(x, grid, {mode = 'nearest', padding_mode = 'border',
+    align_corners = true})
+end, 2, 6, 6)
 f('scans', function(x)
   return x:cumsum(2), x:cumsum(1), x:cumprod(3), x:logcumsumexp(2), x:diff(1, 3), x:flip{2}:cumsum(2):flip{2}
 end, 4, 5)
@@ -260,7 +289,232 @@ end
 -- ---- networks --------------------------------------------------------------------------------------------
 
 add('mlp', nn.Sequential(nn.Linear(7, 16), nn.ReLU(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3)), of(7))
-add('mlp_activations', nn.Sequential(nn.Linear(7, 8), nn.GELU(), nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 8),
-  nn.Softplus(), nn.Linear(8, 3)), of(7))
+add('mlp_activations', nn.Sequential(nn.Linear(7, 8), nn.GELU(), nn.Linear(8, 8), nn.SiLU(), nn.Linear(8, 8), nn.ELU(),
+  nn.Linear(8, 8), nn.Softplus(), nn.Linear(8, 8), nn.Mish(), nn.PReLU(), nn.Hardswish(), nn.Dropout(0.5),
+    nn.Linear(8, 3),
+  nn.LogSoftmax(2)), of(7))
+add('lenet', nn.Sequential(nn.Conv2d(1, 6, 5, {padding = 2}), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5),
+  nn.ReLU(),
+  nn.AvgPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 10), nn.Softmax(2)), of(1, 28, 28))
+
+--- A module of these parts with this forward.
+local function class(name, parts, forward)
+  local made = nn.class(name)
+  function made:__init()
+    nn.Module.__init(self)
+    for _, part in ipairs(parts) do self[part[1]] = part[2] end
+  end
+  made.forward = forward
+  return made()
+end
+--- Running statistics that are not those of the start.
+local function trained(net, make)
+  net:train()
+  for _ = 1, 3 do net(unpack(make(4))) end
+  return net:eval()
+end
+
+local function block(from, to, stride)
+  return class('Block', { {'conv1', nn.Conv2d(from, to, 3, stride, 1, {bias = false})}, {'bn1', nn.BatchNorm2d(to)},
+    {'conv2', nn.Conv2d(to, to, 3, 1, 1, {bias = false})}, {'bn2', nn.BatchNorm2d(to)},
+    {'down', nn.Sequential(nn.Conv2d(from, to, 1, stride, {bias = false}), nn.BatchNorm2d(to))} }, function(self, x)
+    local y = self.bn1(self.conv1(x)):relu_()
+    return (self.bn2(self.conv2(y)) + self.down(x)):relu_()
+  end)
+end
+add('resnet', trained(nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1), block(8, 8, 1), block(8, 16, 2), nn.AdaptiveAvgPool2d(1),
+  nn.Flatten(), nn.Linear(16, 5)), of(3, 16, 16)), of(3, 16, 16))
+add('mobilenet', trained(nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU6(),
+  nn.Conv2d(8, 8, 3, 1, 1, {groups = 8}), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 16, 1), nn.BatchNorm2d(16),
+    nn.Hardswish(),
+  nn.AdaptiveAvgPool2d({1, 1}), nn.Flatten(), nn.Dropout(0.2), nn.Linear(16, 4)), of(3, 16, 16)), of(3, 16, 16))
+add('unet', class('UNet', { {'down1', nn.Conv2d(1, 4, 3, 1, 1)}, {'down2', nn.Conv2d(4, 8, 3, 1, 1)}, {'middle',
+  nn.Conv2d(8, 8, 3, 1, 1)},
+  {'up', nn.ConvTranspose2d(8, 8, 2, 2)}, {'mix', nn.Conv2d(16, 4, 3, 1, 1)}, {'last', nn.Conv2d(8, 2, 1)},
+  {'grow', nn.Upsample({scale_factor = 2, mode = 'bilinear'})} }, function(self, x)
+  local a = self.down1(x):relu()
+  local b = self.down2(mt.max_pool2d(a, 2)):relu()
+  local c = self.middle(mt.max_pool2d(b, 2)):relu()
+  local d = self.mix(mt.cat({self.up(c), b}, 2)):relu()
+  return self.last(mt.cat({self.grow(d), a}, 2))
+end), of(1, 16, 16))
+add('vae_decoder', nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Unflatten(2, {8, 2, 2}), nn.ConvTranspose2d(8, 4, 3,
+  2, 1, 1),
+  nn.LeakyReLU(0.2), nn.ConvTranspose2d(4, 1, 4, 2, 1), nn.Sigmoid()), of(4))
+add('norms', trained(nn.Sequential(nn.BatchNorm1d(6), nn.GroupNorm(2, 6), nn.InstanceNorm1d(6, {affine = true}),
+  nn.LayerNorm(10),
+  nn.RMSNorm(10), nn.LayerNorm({6, 10}, {elementwise_affine = false})), of(6, 10)), of(6, 10))
+add('volumes', nn.Sequential(nn.Conv3d(2, 4, 3), nn.BatchNorm3d(4), nn.ReLU(), nn.MaxPool3d(2), nn.ConvTranspose3d(4,
+  2, 2),
+  nn.AdaptiveAvgPool3d(2), nn.AvgPool3d(2)), of(2, 8, 8, 8))
+add('signals', nn.Sequential(nn.Conv1d(2, 4, 5, {dilation = 2}), nn.BatchNorm1d(4), nn.ELU(), nn.MaxPool1d(2),
+  nn.ConvTranspose1d(4, 2, 4, 2),
+  nn.AdaptiveAvgPool1d(5), nn.AvgPool1d(2)), of(2, 40))
+add('paddings', nn.Sequential(nn.ReflectionPad2d(1), nn.ReplicationPad2d({1, 0, 2, 1}), nn.ConstantPad2d(1, 0.5),
+  nn.ZeroPad2d(1),
+  nn.CircularPad2d(1), nn.PixelUnshuffle(2), nn.ChannelShuffle(2), nn.PixelShuffle(2), nn.Unfold(2)), of(2, 7, 9))
+add('word_bags', class('Bag', { {'bag', nn.EmbeddingBag(20, 6, {mode = 'mean'})}, {'out', nn.Linear(6, 2)} },
+  function(self, ids) return self.out(self.bag(ids)) end), function(n) return {mt.randint(1, 20, {n, 7})} end,
+  {positions = {true}})
+add('text_convolution', class('TextCNN', { {'words', nn.Embedding(20, 6)}, {'conv', nn.Conv1d(6, 8, 3)}, {'out',
+  nn.Linear(8, 2)} },
+  function(self, ids)
+    local h = self.conv(self.words(ids):transpose(2, 3)):relu()
+    return self.out(h:amax({3}))
+  end), function(n) return {mt.randint(1, 20, {n, 7})} end, {positions = {true}})
+
+-- ---- layer by layer --------------------------------------------------------------------------------------
+
+local flat, plane, line, volume = of(6), of(4, 6, 6), of(4, 12), of(4, 4, 4, 4)
+local function layers(make, list, options)
+  for name, net in pairs(list) do add('layer_' .. name, net, make, options) end
+end
+layers(flat, {CELU = nn.CELU(), ELU = nn.ELU(0.7), GELU = nn.GELU('tanh'), GLU = nn.GLU(), Hardshrink = nn.Hardshrink(),
+  Hardsigmoid = nn.Hardsigmoid(), Hardtanh = nn.Hardtanh(-2, 0.5), LeakyReLU = nn.LeakyReLU(),
+    LogSigmoid = nn.LogSigmoid(),
+  PReLU = nn.PReLU(6), RReLU = nn.RReLU(), SELU = nn.SELU(), Softmin = nn.Softmin(2), Softshrink = nn.Softshrink(),
+  Softsign = nn.Softsign(), Tanhshrink = nn.Tanhshrink(), Threshold = nn.Threshold(0.1, 2),
+    AlphaDropout = nn.AlphaDropout(),
+  Identity = nn.Identity(), LogSoftmax = nn.LogSoftmax(-1), Unflatten = nn.Unflatten(2, {2, 3}),
+    Softplus = nn.Softplus(2, 1)})
+layers(plane, {AdaptiveAvgPool2d = nn.AdaptiveAvgPool2d({4, 5}), AdaptiveMaxPool2d = nn.AdaptiveMaxPool2d(4),
+  BatchNorm2d = nn.BatchNorm2d(4), ConvTranspose2d = nn.ConvTranspose2d(4, 6, 3, {stride = 2, groups = 2,
+    output_padding = 1}),
+  Dropout2d = nn.Dropout2d(), FeatureAlphaDropout = nn.FeatureAlphaDropout(), InstanceNorm2d = nn.InstanceNorm2d(4),
+  Softmax2d = nn.Softmax2d(), UpsamplingBilinear2d = nn.UpsamplingBilinear2d({scale_factor = 2}), PReLU2d = nn.PReLU(4),
+  UpsamplingNearest2d = nn.UpsamplingNearest2d({size = {9, 7}}), ConstantPad2d = nn.ConstantPad2d({1, 2, 0, 1}, 3)})
+layers(line, {AdaptiveAvgPool1d = nn.AdaptiveAvgPool1d(5), AdaptiveMaxPool1d = nn.AdaptiveMaxPool1d(5),
+  BatchNorm1d = nn.BatchNorm1d(4),
+  CircularPad1d = nn.CircularPad1d(2), ReflectionPad1d = nn.ReflectionPad1d({1, 3}),
+    ReplicationPad1d = nn.ReplicationPad1d(1),
+  ZeroPad1d = nn.ZeroPad1d(1), Dropout1d = nn.Dropout1d(), LPad = nn.ConstantPad1d(1, 2), MaxPool1d = nn.MaxPool1d(3,
+    2, 1), ConvSame = nn.Conv1d(4, 2, 4, {padding = 'same'}),
+  Upsample1d = nn.Upsample({scale_factor = 3, mode = 'linear'})}, {axes = { {[1] = 'batch'} }})
+layers(volume, {AdaptiveAvgPool3d = nn.AdaptiveAvgPool3d({2, 3, 1}), BatchNorm3d = nn.BatchNorm3d(4),
+  Dropout3d = nn.Dropout3d(),
+  InstanceNorm3d = nn.InstanceNorm3d(4, {affine = true}), ReflectionPad3d = nn.ReflectionPad3d(1),
+    ZeroPad3d = nn.ZeroPad3d(1),
+  ReplicationPad3d = nn.ReplicationPad3d(1), Upsample3d = nn.Upsample({size = {5, 6, 3}, mode = 'trilinear'})})
+for k, mode in ipairs{'mean', 'sum', 'max'} do
+  local fixed = function() return {mt.randint(1, 20, {7}), mt.tensor({1, 3, 3}, 'int64')} end
+  add('layer_EmbeddingBag_' .. mode, nn.EmbeddingBag(20, 4, {mode = mode, padding_idx = k > 1 and 2 or nil}), fixed,
+    {positions = {true, true}, fixed = true})
+end
+add('layer_Fold', nn.Fold({4, 4}, {2, 2}, {stride = 2, padding = 1}), of(4, 9))
+add('layer_Bilinear', nn.Bilinear(3, 4, 5), function(n) return {mt.randn(n, 3), mt.randn(n, 4)} end)
+add('layer_Cosine', nn.CosineSimilarity(), function(n) return {mt.randn(n, 3), mt.randn(n, 3)} end)
+add('layer_Pairwise', nn.PairwiseDistance(1), function(n) return {mt.randn(n, 3), mt.randn(n, 3)} end)
+add('layer_MaxUnpool2d', class('Unpool', { {'pool', nn.MaxPool2d(2, {return_indices = true})}, {'unpool',
+  nn.MaxUnpool2d(2)} },
+  function(self, x) return self.unpool(self.pool(x)) end), plane)
+add('lstm_projected', nn.LSTM(5, 6, {proj_size = 3, num_layers = 2, bidirectional = true, batch_first = true}), of(4,
+  5))
+
+local function targets(n) return {mt.randn(n, 6), mt.rand(n, 6)} end
+for name, net in pairs{MSELoss = nn.MSELoss(), L1Loss = nn.L1Loss('sum'), SmoothL1Loss = nn.SmoothL1Loss(),
+  HuberLoss = nn.HuberLoss(),
+    BCEWithLogitsLoss = nn.BCEWithLogitsLoss({pos_weight = mt.ones(6) * 2}),
+      KLDivLoss = nn.KLDivLoss({log_target = true}),
+    PoissonNLLLoss = nn.PoissonNLLLoss({full = true}), MultiLabelSoftMarginLoss = nn.MultiLabelSoftMarginLoss(),
+    SoftMarginLoss = nn.SoftMarginLoss('none'),
+      CrossEntropyProbabilities = nn.CrossEntropyLoss({label_smoothing = 0.1})} do
+  add('loss_' .. name, net, targets)
+end
+add('loss_BCELoss', nn.BCELoss(), function(n) return {mt.rand(n, 6), mt.rand(n, 6)} end)
+add('loss_GaussianNLLLoss', nn.GaussianNLLLoss({full = true}), function(n) return {mt.randn(n, 6), mt.randn(n, 6),
+  mt.rand(n, 6)} end)
+local function signs(n) return mt.rand(n):gt(0.5):float() * 2 - 1 end
+add('loss_HingeEmbeddingLoss', nn.HingeEmbeddingLoss(), function(n) return {mt.randn(n), signs(n)} end)
+add('loss_MarginRankingLoss', nn.MarginRankingLoss(0.2), function(n) return {mt.randn(n), mt.randn(n), signs(n)} end)
+add('loss_CosineEmbeddingLoss', nn.CosineEmbeddingLoss(), function(n) return {mt.randn(n, 4), mt.randn(n, 4),
+  signs(n)} end)
+for name, net in pairs{TripletMarginLoss = nn.TripletMarginLoss({swap = true}),
+    TripletMarginWithDistanceLoss = nn.TripletMarginWithDistanceLoss()} do
+  add('loss_' .. name, net, function(n) return {mt.randn(n, 4), mt.randn(n, 4), mt.randn(n, 4)} end)
+end
+local weights = mt.linspace(0.5, 1.5, 6)
+for name, net in pairs{CrossEntropyLoss = nn.CrossEntropyLoss({weight = weights, label_smoothing = 0.2}),
+  NLLLoss = nn.NLLLoss(),
+    MultiMarginLoss = nn.MultiMarginLoss({p = 2, weight = weights}),
+      Smoothed = nn.CrossEntropyLoss({label_smoothing = 0.2})} do
+  add('loss_' .. name, net, function(n) return {mt.randn(n, 6), mt.randint(1, 6, {n})} end, {positions = {false, true}})
+end
+add('loss_MultiLabelMarginLoss', nn.MultiLabelMarginLoss(), function(n)
+  return {mt.randn(n, 4), mt.tensor({ {2, 4, -1, 1} }, 'int64'):repeat_interleave(n, 1)}
+end, {positions = {false, true}})
+
+-- ---- recurrent networks ----------------------------------------------------------------------------------
+
+local function sequences(time, size) -- [time x batch x in]
+  return function(n) return {mt.randn(time, n, size)} end
+end
+local second = { {[2] = 'batch'} }
+add('lstm', nn.LSTM(5, 6), sequences(7, 5), {axes = second})
+add('gru', nn.GRU(5, 6, {num_layers = 2}), sequences(7, 5), {axes = second})
+add('rnn_relu', nn.RNN(5, 6, {nonlinearity = 'relu', bias = false}), sequences(7, 5), {axes = second})
+add('lstm_bidirectional', nn.LSTM(5, 6, {num_layers = 2, bidirectional = true, batch_first = true}), of(7, 5))
+add('gru_bidirectional', nn.GRU(5, 6, {bidirectional = true, batch_first = true, dropout = 0.5, num_layers = 2}),
+  of(7, 5))
+add('lstm_states', nn.LSTM(5, 6, {batch_first = true}), function(n)
+  return {mt.randn(n, 7, 5), mt.randn(1, n, 6), mt.randn(1, n, 6)}
+end, {axes = { {[1] = 'batch', [2] = 'time'}, {[2] = 'batch'}, {[2] = 'batch'} }})
+add('lstm_time', class('Tagger', { {'words', nn.Embedding(20, 5)}, {'lstm', nn.LSTM(5, 6, {batch_first = true})},
+  {'out', nn.Linear(6, 3)} },
+  function(self, ids)
+    local h = self.lstm(self.words(ids))
+    return self.out(h):argmax(-1), h[{ {}, -1}]
+  end), function(n) return {mt.randint(1, 20, {n, n + 4})} end,
+  {positions = {true}, places = {true}, axes = { {[1] = 'batch', [2] = 'time'} }})
+add('cells', class('Cells', { {'lstm', nn.LSTMCell(5, 6)}, {'gru', nn.GRUCell(6, 6)}, {'rnn', nn.RNNCell(6, 4)} },
+  function(self, x)
+  local h, c = self.lstm(x)
+  h, c = self.lstm(x, h, c)
+  return self.rnn(self.gru(h)), c
+end), of(5))
+add('seq2seq', class('Seq2Seq', { {'words', nn.Embedding(20, 5)}, {'encoder', nn.GRU(5, 6, {batch_first = true})},
+  {'decoder', nn.GRUCell(5, 6)}, {'out', nn.Linear(6, 20)} }, function(self, ids)
+  local _, h = self.encoder(self.words(ids))
+  local state, token, all = h[1], ids[{ {}, 1}], {}
+  for step = 1, 4 do
+    state = self.decoder(self.words(token), state)
+    local scores = self.out(state)
+    token, all[step] = scores:argmax(2), scores
+  end
+  return mt.stack(all, 2), token
+end), function(n) return {mt.randint(1, 20, {n, 6})} end, {positions = {true}, places = {false, true}})
+
+-- ---- transformers ----------------------------------------------------------------------------------------
+
+--- A block of a transformer by hand: d numbers a token, `heads` heads.
+local function transformer_block(d, heads)
+  return class('Block', { {'ln1', nn.LayerNorm(d)}, {'qkv', nn.Linear(d, 3 * d)}, {'proj', nn.Linear(d, d)}, {'ln2',
+    nn.LayerNorm(d)},
+    {'up', nn.Linear(d, 4 * d)}, {'down', nn.Linear(4 * d, d)} }, function(self, x)
+    local n, t = x.shape[1], x.shape[2]
+    local parts = self.qkv(self.ln1(x)):view(n, t, 3, heads, d / heads):permute(3, 1, 4, 2, 5)
+    local y = mt.scaled_dot_product_attention(parts[1], parts[2], parts[3], {is_causal = true})
+    x = x + self.proj(y:transpose(2, 3):reshape(n, t, d))
+    return x + self.down(mt.gelu(self.up(self.ln2(x))))
+  end)
+end
+local function gpt(d, heads)
+  local tokens = nn.Embedding(20, d)
+  return class('GPT', { {'tokens', tokens}, {'places', nn.Embedding(16, d)}, {'blocks',
+    nn.Sequential(transformer_block(d, heads),
+    transformer_block(d, heads))}, {'ln', nn.LayerNorm(d)} }, function(self, ids)
+    local t = ids.shape[2]
+    local h = self.tokens(ids) + self.places(mt.range(1, t))
+    return self.ln(self.blocks(h)):matmul(self.tokens.weight:t())
+  end)
+end
+add('gpt', gpt(16, 4), function(n) return {mt.randint(1, 20, {n, n + 4})} end,
+  {positions = {true}, axes = { {[1] = 'batch', [2] = 'time'} }})
+add('gpt_sampled', class('Greedy', { {'gpt', gpt(16, 2)} }, function(self, ids)
+  for _ = 1, 3 do
+    local last = self.gpt(ids)[{ {}, -1}]
+    ids = mt.cat({ids, last:argmax(2, true)}, 2)
+  end
+  return ids
+end), function(n) return {mt.randint(1, 20, {n, 5})} end, {positions = {true}, places = {true}})
 
 return networks

@@ -133,7 +133,8 @@ int run_program(Args& a) {
 int call_compiled(Args& a) {
   lua_State* L = a.L;
   const int n = lua_gettop(L);
-  if ((n == 1 && shape_at(L, 1)) || (n == 2 && shape_at(L, 1) && shape_at(L, 2))) {
+  const bool plain = (n == 1 && shape_at(L, 1)) || (n == 2 && shape_at(L, 1) && shape_at(L, 2));
+  if (plain && !recording) {  // a recorded call shows its program
     lua_rawgeti(L, lua_upvalueindex(3), n);
     const auto* e = static_cast<const ir::Expression*>(lua_touserdata(L, -1));
     lua_pop(L, 1);

@@ -160,8 +160,16 @@ end)
 
 t.test('operations without an ONNX form, by name and line', function()
   refuses(function(y) return mt.lgamma(y) end, 'no ONNX form of lgamma is known; it was called at test_onnx.lua:%d+')
-  local square = mt.map(function(v) return v * v end)
-  refuses(function(y) return square(y) end, 'no ONNX form of')
+  refuses(mt.map(function(v) return mt.erfinv(v) end), 'no ONNX form of erfinv, in a compiled function')
+  local double = mt.kernel(function(a, b)
+    local i = grid(1)
+    if i <= #b then b[i] = 2 * a[i] end
+  end)
+  refuses(function(y)
+    local out = mt.zeros(6)
+    double:over(out)(y:view(6), out)
+    return out
+  end, 'a kernel has no ONNX form')
 end)
 
 t.test('an input that is used as positions and as numbers', function()

@@ -224,10 +224,71 @@ entries.im2col = batched(2, function(g, a, call)
   local result = call.results[1].shape
   return g:reshape(g.Concat(unpack(parts)), {shape[1], result[#result - 1], result[#result]})
 end)
-entries.fold = function(g, a)
-  if g.opset < 18 then core.fail('onnx.export: fold needs {opset=18}') end
+--- Columns added up where they came from: the places are those that im2col gives of a plane of positions.
+local function folded(g, a, call)
+  local kernel, padding, size = spread(a.kernel_size, 2), spread(a.padding, 2), spread(a.output_size, 2)
+  local h, w = size[1] + 2 * padding[1], size[2] + 2 * padding[2]
+  local plane = mt.range(1, h * w):reshape(1, 1, h, w)
+  local places = mt.unfold(plane, {kernel_size = kernel, dilation = spread(a.dilation, 2),
+    stride = spread(a.stride, 2)})
+  local count, shape = places:numel(), a.input.shape
+  if g.opset < 16 then core.fail('onnx.export: fold needs {opset=16}') end
+  local n, channels = shape[1], shape[2] / (kernel[1] * kernel[2])
+  local columns = g:reshape(a.input, {n, channels, count})
+  local index = g:expand(g:constant((places - 1):long():reshape(1, 1, count)), {n, channels, count})
+  local empty = g:expand(g:number(0, a.input.dtype), {n, channels, h * w})
+  local y = g:reshape(g.ScatterElements(empty, index, columns, {axis = 2, reduction = 'add'}), {n, channels, h, w})
+  return g:slice(y, {2, 3}, padding, {padding[1] + size[1], padding[2] + size[2]}), call
+end
+entries.fold = function(g, a, call)
+  if g.opset < 18 then
+    if #a.input.shape == 3 then return (folded(g, a, call)) end
+    a.input.shape = {1, unpack(a.input.shape)}
+    a.input = g:reshape(a.input, a.input.shape)
+    return g:squeeze((folded(g, a, call)), {0})
+  end
   return g.Col2Im(a.input, g:ints(spread(a.output_size, 2)), g:ints(spread(a.kernel_size, 2)),
     {dilations = spread(a.dilation, 2), pads = twice(spread(a.padding, 2)), strides = spread(a.stride, 2)})
+end
+--- What max_pool2d took, at the positions that it gave.
+entries.max_unpool2d = batched(2, function(g, a, call)
+  local result, shape = call.results[1].shape, a.input.shape
+  local flat, plane = {shape[1], shape[2], shape[3] * shape[4]}, result[#result - 1] * result[#result]
+  local index = g:reshape(g:to_positions(a.indices), flat)
+  local empty = g:expand(g:number(0, a.input.dtype), {shape[1], shape[2], plane})
+  local y = g.ScatterElements(empty, index, g:reshape(a.input, flat), {axis = 2})
+  return g:reshape(y, {shape[1], shape[2], result[#result - 1], result[#result]})
+end)
+--- MiniTorch's: y[i] = sum over k of w[k] x[i + k], zeros beyond the end; reverse: x[i - k].
+for n = 1, 2 do
+  entries[('conv%dd_anchored'):format(n)] = function(g, a)
+    local weight, pads = a.weight, {}
+    for i = 1, n do
+      local room = weight.shape[i + 2] - 1
+      pads[i], pads[i + n] = a.reverse and room or 0, a.reverse and 0 or room
+    end
+    if a.reverse then
+      local axes, first, last, step = {}, {}, {}, {}
+      for i = 1, n do axes[i], first[i], last[i], step[i] = i + 1, -1, -2 ^ 31, -1 end
+      weight = g:slice(weight, axes, first, last, step)
+    end
+    return g.Conv(a.input, weight, {pads = pads})
+  end
+end
+--- The grid of positions in -1..1 that theta [n x 2 x 3] maps.
+entries.affine_grid = function(g, a)
+  local size = a.size
+  if #size ~= 4 or Size.is(size[3]) or Size.is(size[4]) then
+    core.fail('onnx.export: affine_grid is known for images, [n x c x h x w]')
+  end
+  local function line(n)
+    local x = n > 1 and mt.linspace(-1, 1, n) or mt.zeros(1)
+    return a.align_corners and x or x * ((n - 1) / n)
+  end
+  local h, w = size[3], size[4]
+  local base = mt.stack({line(w):reshape(1, w):expand(h, w), line(h):reshape(h, 1):expand(h, w), mt.ones(h, w)}, 3)
+  local y = g.MatMul(g:constant(base:reshape(1, h * w, 3):to(a.theta.dtype)), g:transpose(a.theta, {0, 2, 1}))
+  return g:reshape(y, {size[1], h, w, 2})
 end
 entries.grid_sample = function(g, a)
   if g.opset < 16 then core.fail('onnx.export: grid_sample needs {opset=16}') end

@@ -104,6 +104,7 @@ unary('elu', function(g, x, a) return g.Elu(x, {alpha = a.alpha}) end)
 unary('celu', function(g, x, a) return g.Elu(x / a.alpha, {alpha = 1}) * a.alpha end)
 unary('gelu', function(g, x, a) return (a.approximate == 'tanh' and gelu_tanh or gelu)(g, x) end)
 unary('gelu_tanh', gelu_tanh)
+unary('rrelu', function(g, x, a) return g.LeakyRelu(x, {alpha = (a.lower + a.upper) / 2}) end)
 unary('silu', function(g, x) return x * g.Sigmoid(x) end)
 unary('softplus', function(g, x, a)
   local y = x * a.beta
@@ -209,6 +210,9 @@ binary('copysign', function(g, x, y) return g.Where(g.Less(y, 0), -g.Abs(x), g.A
 binary('xlogy', function(g, x, y) return g.Where(g.Equal(x, 0), 0, x * g.Log(y)) end)
 binary('xlog1py', function(g, x, y) return g.Where(g.Equal(x, 0), 0, x * log1p(g, y)) end)
 binary('logaddexp', function(g, x, y) return g.Max(x, y) + log1p(g, g.Exp(-g.Abs(x - y))) end)
+binary('logaddexp2', function(g, x, y)
+  return g.Max(x, y) + log1p(g, g.Exp(-(g.Abs(x - y) * math.log(2)))) * (1 / math.log(2))
+end)
 binary('heaviside', function(g, x, y) return g.Where(g.Equal(x, 0), y, g:cast(g.Greater(x, 0), x.dtype)) end)
 entries.prelu = function(g, a)
   local slope, rank = a.weight, #a.x.shape

@@ -252,6 +252,21 @@ local function written(name, params, source)
 end
 entries.select_scatter = written('select', {'dim', 'index'}, 'src')
 entries.slice_scatter = written('slice', {'dim', 'first', 'last', 'step'}, 'src')
+entries.diagonal_scatter = written('diagonal', {'offset', 'dim1', 'dim2'}, 'src')
+entries.as_strided = function(g, a, call, lowering)
+  local count = 1
+  for _, size in ipairs(a.x.shape) do count = count * size end
+  if Size.is(count) then core.fail('onnx.export: as_strided of a dynamic size has no ONNX form') end
+  local places = mt.range(0, count - 1):as_strided(a.size, a.stride, a.storage_offset or 0):long()
+  return g.Gather(g.Reshape(a.x, g:ints{-1}), g:constant(places), {axis = 0}), call, lowering
+end
+entries.masked_scatter = function(g, a)
+  local all = g:ints{-1}
+  local mask = g.Reshape(g:expand(a.mask, a.x.shape), all)
+  local place = g.CumSum(g:cast(mask, 'int64'), g:number(0, 'int64')) - 1
+  local source = g.Gather(g.Reshape(a.source, all), g.Max(place, 0), {axis = 0})
+  return g:reshape(g.Where(mask, source, g.Reshape(a.x, all)), a.x.shape)
+end
 entries.index_put = function(g, a, call, lowering)
   local value = is_handle(a.values) and a.values or g:scalar(a.values, a.x.dtype)
   local part = {op = 'index', args = {call.args[1], call.args[2]}, params = {{name = 'x'}, {name = 'key'}}}

@@ -17,6 +17,7 @@ local function words(text)
   return set
 end
 local takes_numbers = words 'item at tolist equal allclose data_address all any'
+local launches = words 'grid_launch cuda_launch'
 local random = words [[rand randn randint randperm normal rand_like randn_like randint_like bernoulli multinomial
   uniform exponential random alpha_dropout]]
 
@@ -26,8 +27,12 @@ local function check(call)
     core.fail('onnx.export: %s draws random numbers, which the file would repeat; draw them outside and give them ' ..
       'as an input', call.op)
   end
-  if call.op:find('^dropout%d?d?$') and call.args[3] ~= false and call.args[2] ~= 0 then
+  local drops = call.op:find('^dropout%d?d?$') and call.args[3] ~= false and call.args[2] ~= 0
+  if drops or (call.op == 'rrelu' and call.args[4]) or (call.op == 'feature_alpha_dropout' and call.args[3]) then
     core.fail('onnx.export: %s with training=true draws random numbers; export what is in eval mode', call.op)
+  end
+  if call.depends and launches[call.op] then
+    core.fail('onnx.export: a kernel has no ONNX form; write it with operations of tensors')
   end
   local full = not (call.op == 'all' or call.op == 'any') or call.args[2] == nil
   if call.depends and takes_numbers[call.op] and full then

@@ -1,5 +1,5 @@
 -- loss.lua -- losses as ONNX operators; targets that are positions count from 0 in the file
-local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local Size = require 'mtorch.onnx.size'
 
 local entries = {}
@@ -45,10 +45,12 @@ pointwise('gaussian_nll_loss', function(g, x, y, a)
   return a.full and loss + 0.5 * math.log(2 * math.pi) or loss
 end)
 pointwise('poisson_nll_loss', function(g, x, y, a)
-  if a.full then core.fail('onnx.export: poisson_nll_loss with full=true has no ONNX form') end
-  if a.log_input then return g.Exp(x) - y * x end
-  return x - y * g.Log(x + a.eps)
+  local loss = a.log_input and g.Exp(x) - y * x or x - y * g.Log(x + a.eps)
+  if not a.full then return loss end
+  local stirling = y * g.Log(y) - y + g.Log(y * (2 * math.pi)) * 0.5
+  return loss + g.Where(g.Greater(y, 1), stirling, 0)
 end)
+pointwise('soft_margin_loss', function(g, x, y) return g.Softplus(-(y * x)) end)
 pointwise('hinge_embedding_loss', function(g, x, y, a)
   return g.Where(g.Equal(y, 1), x, g.Relu(-(x - a.margin)))
 end)
@@ -75,14 +77,33 @@ local function negative_log(g, x, a)
   return #shape == 1 and a.reduction == 'none' and g:reshape(loss, {}) or loss
 end
 entries.nll_loss = function(g, a) return negative_log(g, a.x, a) end
+
+--- (1 - e) times the loss of the class, e / classes times the sum of all classes' losses.
+local function smoothed(g, x, axis, a)
+  local classes, target = a.x.shape[axis + 1], g:to_positions(a.target)
+  local kept = g.Not(g.Equal(target, a.ignore_index))
+  local one_hot = g.OneHot(g.Where(kept, target, 0), g:number(classes, 'int64'), g:constant(mt.tensor({0, 1}, x.dtype)),
+    {axis = axis, dtype = x.dtype})
+  local weight = a.weight
+  if weight then
+    local shape = {weight.shape[1]}
+    for i = 2, #a.x.shape - axis do shape[i] = 1 end
+    weight = g:reshape(weight, shape)
+  end
+  local spread = one_hot * (1 - a.label_smoothing) + a.label_smoothing / classes
+  local loss = -g:reduce('ReduceSum', x * (weight and spread * weight or spread), {axis})
+  loss = g.Where(kept, loss, 0)
+  if a.reduction ~= 'mean' then return reduced(g, loss, a.reduction) end
+  local count = g:cast(kept, x.dtype)
+  if weight then count = count * g:reduce('ReduceSum', one_hot * weight, {axis}) end
+  return g:reduce('ReduceSum', loss, {}) / g:reduce('ReduceSum', count, {})
+end
 entries.cross_entropy = function(g, a)
   local axis = #a.x.shape == 1 and 0 or 1
   local x = g.LogSoftmax(a.x, {axis = axis})
   local probabilities = a.target.dtype:find 'float' ~= nil
   if not probabilities and a.label_smoothing == 0 then return negative_log(g, x, a) end
-  if not probabilities then
-    core.fail('onnx.export: cross_entropy with label_smoothing is known for targets that are probabilities')
-  end
+  if not probabilities then return smoothed(g, x, axis, a) end
   local classes, target = a.x.shape[axis + 1], a.target
   if a.label_smoothing > 0 then target = target * (1 - a.label_smoothing) + a.label_smoothing / classes end
   if a.weight then
@@ -93,6 +114,45 @@ entries.cross_entropy = function(g, a)
   local loss = -g:reduce('ReduceSum', x * target, {axis})
   if a.reduction ~= 'mean' then return reduced(g, loss, a.reduction) end
   return #a.x.shape == 1 and loss or g:reduce('ReduceMean', loss, {})
+end
+
+--- Of x [n x classes] the element of the target's class, [n x 1], and where that is, [n x classes] of 0 and 1.
+local function of_class(g, x, a)
+  local target = g:unsqueeze(g:to_positions(a.target), {-1})
+  local axis = #a.x.shape - 1
+  local classes = g:number(a.x.shape[axis + 1], 'int64')
+  local at = g.OneHot(g:squeeze(target, {-1}), classes, g:constant(mt.tensor({0, 1}, x.dtype)),
+    {axis = -1, dtype = x.dtype})
+  return g.GatherElements(x, target, {axis = axis}), at
+end
+entries.multi_margin_loss = function(g, a)
+  local x, classes = a.x, a.x.shape[#a.x.shape]
+  local own, at = of_class(g, x, a)
+  local loss = g.Relu(x - own + a.margin)
+  if a.p == 2 then loss = loss * loss end
+  if a.weight then loss = loss * g:reduce('ReduceSum', at * a.weight, {-1}, true) end
+  return reduced(g, g:reduce('ReduceSum', loss * -(at - 1), {-1}) / classes, a.reduction)
+end
+entries.multilabel_soft_margin_loss = function(g, a)
+  local target = g:cast(a.target, a.x.dtype)
+  local loss = g.Softplus(a.x) - a.x * target
+  if a.weight then loss = loss * a.weight end
+  return reduced(g, g:reduce('ReduceMean', loss, {-1}), a.reduction)
+end
+--- The labels of a row end at the first that is negative.
+entries.multilabel_margin_loss = function(g, a)
+  local x, target, rank = a.x, g:to_positions(a.target), #a.x.shape
+  local ended = g.CumSum(g:cast(g.Less(target, 0), 'int32'), g:number(rank - 1, 'int64'))
+  local labels = g.Equal(ended, g:number(0, 'int32'))
+  local place = g.Where(labels, target, 0)
+  local n = a.x.shape[rank]
+  local classes = g.Range(g:number(0, 'int64'), g:scalar(n, 'int64'), g:number(1, 'int64'))
+  local is_label = g.And(g.Equal(g:unsqueeze(place, {rank}), classes), g:unsqueeze(labels, {rank}))
+  local any = g:cast(g:reduce('ReduceMax', g:cast(is_label, 'int32'), {rank - 1}, true), 'bool')
+  local own = g.GatherElements(x, place, {axis = rank - 1})
+  local gap = g.Relu(g:unsqueeze(x, {rank - 1}) - g:unsqueeze(own, {rank}) + 1)
+  local counted = g.And(g:unsqueeze(labels, {rank}), g.Not(any))
+  return reduced(g, g:reduce('ReduceSum', g.Where(counted, gap, 0), {rank - 1, rank}) / n, a.reduction)
 end
 
 entries.cosine_embedding_loss = function(g, a)

@@ -9,7 +9,8 @@ local Size = require 'mtorch.onnx.size'
 local Value = require('mtorch.core.record').Value
 
 local entries = {}
-for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'product', 'convolution', 'neural', 'loss'} do
+for _, subject in ipairs{'elementwise', 'shape', 'indexing', 'reduction', 'product', 'convolution', 'neural', 'loss',
+    'recurrent', 'compiled'} do
   for name, entry in pairs(require('mtorch.onnx.' .. subject)) do entries[name] = entry end
 end
 
@@ -46,6 +47,7 @@ local function mark(results)
   local stack = {}
   local function need(value)
     local call = value.call
+    value.needed = true
     if call and is_calculated(value) and not call.needed then
       call.needed = true
       stack[#stack + 1] = call
@@ -105,7 +107,8 @@ local function described(call) return call.op .. (call.line and ' at ' .. call.l
 
 --- The nodes of one call.
 function Lowering:lower(call, a)
-  local entry = entries[call.op]
+  local linear = call.params[1] and call.params[1].name == 'A' -- of mt.linalg
+  local entry = entries[linear and 'linalg.' .. call.op or call.op]
   if not entry then
     core.fail('onnx.export: no ONNX form of %s is known; it was called at %s', call.op, call.line or '?')
   end
@@ -164,7 +167,7 @@ end
 --- The graph of a program: outputs as handles. inputs: {{name =, positions =}..}
 local function lower(program, opset, inputs)
   local graph = Graph.new(opset)
-  local self = setmetatable({graph = graph, handles = {}}, Lowering)
+  local self = setmetatable({graph = graph, handles = {}, entries = entries}, Lowering)
   for i, value in ipairs(program.inputs) do
     graph.taken[inputs[i].name] = true
     local h = graph:value(inputs[i].name, value.dtype, value.shape)

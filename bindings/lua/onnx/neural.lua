@@ -111,17 +111,40 @@ end
 
 -- ---- dropout, which is nothing in eval mode ----------------------------------------------------------------
 
-for _, name in ipairs{'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'alpha_dropout'} do
+for _, name in ipairs{'dropout', 'dropout1d', 'dropout2d', 'dropout3d', 'alpha_dropout', 'feature_alpha_dropout'} do
   entries[name] = function(_, a) return a.x end
 end
 
 -- ---- embeddings --------------------------------------------------------------------------------------------
 
 entries.embedding = function(g, a) return g.Gather(a.weight, g:to_positions(a.ids), {axis = 0}) end
-entries.embedding_bag = function(g, a)
-  if a.offsets or #a.ids.shape ~= 2 then
-    core.fail('onnx.export: embedding_bag is known for ids of bags of one size, [bags x ids]')
+
+--- Bags of different sizes: which of the ids [n] belong to each bag is a mask [bags x n].
+local function ragged_bags(g, a)
+  local ids, n = g:to_positions(a.ids), g.Size(a.ids)
+  local from = g:to_positions(a.offsets)
+  local to = g.Concat(g:slice(from, {0}, {1}, {2 ^ 31}), g:unsqueeze(n, {0}), {axis = 0})
+  if a.include_last_offset then
+    from, to = g:slice(from, {0}, {0}, {-1}), g:slice(from, {0}, {1}, {2 ^ 31})
   end
+  local place = g:unsqueeze(g.Range(g:number(0, 'int64'), n, g:number(1, 'int64')), {0})
+  local inside = g.And(g.GreaterOrEqual(place, g:unsqueeze(from, {1})), g.Less(place, g:unsqueeze(to, {1})))
+  if a.padding_idx then inside = g.And(inside, g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {0})) end
+  local rows = g.Gather(a.weight, ids, {axis = 0})
+  local member = g:cast(inside, rows.dtype)
+  if a.mode == 'max' then
+    local all = g.Where(g:unsqueeze(inside, {2}), g:unsqueeze(rows, {0}), g:number(-math.huge, rows.dtype))
+    local most = g:reduce('ReduceMax', all, {1})
+    return g.Where(g.IsInf(most), 0, most) -- empty bags
+  end
+  if a.per_sample_weights then rows = rows * g:unsqueeze(a.per_sample_weights, {1}) end
+  local sum = g.MatMul(member, rows)
+  if a.mode == 'sum' then return sum end
+  return sum / g.Max(g:reduce('ReduceSum', member, {1}, true), 1)
+end
+
+entries.embedding_bag = function(g, a)
+  if #a.ids.shape ~= 2 then return ragged_bags(g, a) end
   local ids = g:to_positions(a.ids)
   local rows = g.Gather(a.weight, ids, {axis = 0})
   local kept = a.padding_idx and g:unsqueeze(g.Not(g.Equal(ids, a.padding_idx - 1)), {2})

@@ -1,4 +1,6 @@
 -- product.lua -- matrix products as ONNX operators
+local core = require 'mtorch.core'
+
 local entries = {}
 
 --- Entries of products of x and y in the result's dtype.
@@ -101,6 +103,26 @@ end
 entries.bilinear = function(g, a)
   local y = g.Einsum(a.input1, a.weight, a.input2, {equation = '...i,oij,...j->...o'})
   return a.bias and y + a.bias or y
+end
+
+entries.det = function(g, a) return g.Det(a.x) end
+entries['linalg.det'] = function(g, a) return g.Det(a.A) end
+entries['linalg.norm'] = function(g, a)
+  local x = a.A
+  if type(a.ord) == 'string' or (a.dim ~= nil and type(a.dim) == 'table' and #a.dim > 1) then
+    core.fail('onnx.export: linalg.norm is known for vectors')
+  end
+  local axes = a.dim and {type(a.dim) == 'table' and a.dim[1] or a.dim} or {}
+  if axes[1] then axes[1] = axes[1] > 0 and axes[1] - 1 or axes[1] end
+  if a.ord == nil or a.ord == 2 then return g:reduce('ReduceL2', x, axes, a.keepdim) end
+  if a.ord == 1 then return g:reduce('ReduceL1', x, axes, a.keepdim) end
+  return g:reduce('ReduceSum', g.Abs(x) ^ a.ord, axes, a.keepdim) ^ (1 / a.ord)
+end
+entries.matrix_power = function(g, a)
+  if a.n < 1 then core.fail('onnx.export: matrix_power is known from 1, not %d', a.n) end
+  local y = a.x
+  for _ = 2, a.n do y = g.MatMul(y, a.x) end
+  return y
 end
 
 --- Distances of rows, by differences: exact for rows that are close.

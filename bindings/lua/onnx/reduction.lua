@@ -1,5 +1,6 @@
 -- reduction.lua -- reductions, scans and sorting as ONNX operators
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local Graph = require 'mtorch.onnx.graph'
 local Size = require 'mtorch.onnx.size'
 
@@ -194,6 +195,27 @@ end
 entries.cumprod = function(g, a) return running(g, a, 'ReduceProd', 1) end
 entries.logcumsumexp = function(g, a) return running(g, a, 'ReduceLogSumExp', -math.huge) end
 
+for name, op in pairs{cummax = 'ReduceMax', cummin = 'ReduceMin'} do
+  entries[name] = function(g, a, call)
+    if call.results[2].needed then
+      core.fail('onnx.export: %s is known for its values, not for their positions', name)
+    end
+    return running(g, a, op, name == 'cummax' and -math.huge or math.huge), g:number(0, 'int64')
+  end
+end
+entries.discounted_cumsum = function(g, a, call)
+  local axis, rank = axis_of(a.dim, #a.x.shape), #a.x.shape
+  local n = a.x.shape[axis + 1]
+  if Size.is(n) then core.fail('onnx.export: discounted_cumsum along a dynamic axis has no ONNX form') end
+  local i = mt.range(1, n):to(a.x.dtype)
+  local gap = i:unsqueeze(1) - i:unsqueeze(2)
+  local weights = mt.where(gap:ge(0), mt.full({}, a.discount, {dtype = a.x.dtype}) ^ gap:clamp(0), 0)
+  local order = {}
+  for k = 0, rank - 1 do order[k + 1] = k end
+  order[axis + 1], order[rank] = rank - 1, axis
+  return g:transpose(g.MatMul(g:transpose(a.x, order), g:constant(weights)), order), call
+end
+
 -- ---- differences -----------------------------------------------------------------------------------------
 
 entries.diff = function(g, a)
@@ -202,6 +224,26 @@ entries.diff = function(g, a)
   if a.append then x = g.Concat(x, a.append, {axis = axis}) end
   for _ = 1, a.n do x = g:slice(x, {axis}, {1}, {2 ^ 31}) - g:slice(x, {axis}, {0}, {-1}) end
   return x
+end
+entries.cov = function(g, a)
+  if a.fweights or a.aweights or #a.x.shape ~= 2 or Size.is(a.x.shape[2]) then
+    core.fail('onnx.export: cov is known for [n x m] without weights')
+  end
+  local gap = a.x - g:reduce('ReduceMean', a.x, {1}, true)
+  return g.MatMul(gap, g:transpose(gap, {1, 0})) / (a.x.shape[2] - a.correction)
+end
+entries.trapezoid = function(g, a)
+  local axis = axis_of(a.dim, #a.y.shape)
+  local function pairs_of(h, along)
+    return g:slice(h, {along}, {1}, {2 ^ 31}), g:slice(h, {along}, {0}, {-1})
+  end
+  local right, left = pairs_of(a.y, axis)
+  local mean, width = (right + left) * 0.5, a.dx
+  if a.x then
+    local last, first = pairs_of(a.x, #a.x.shape == 1 and 0 or axis)
+    width = last - first
+  end
+  return g:reduce('ReduceSum', mean * width, {axis})
 end
 entries.dist = function(g, a)
   local gap = g.Abs(a.x - a.y)

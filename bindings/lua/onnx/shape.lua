@@ -185,6 +185,33 @@ entries.dstack = stacked(function() return 2 end, function(shape)
   return #shape == 2 and {shape[1], shape[2], 1} or shape
 end)
 
+--- Matrices along a diagonal.
+entries.block_diag = function(g, a, call)
+  local list, shape, parts, before = type(a[1]) == 'table' and not Graph.is_handle(a[1]) and a[1] or a,
+    result_shape(call), {}, 0
+  for i, x in ipairs(list) do
+    local m = rows(x.shape)
+    local after = shape[2] - before - m[2]
+    local block = g:reshape(g:cast(x, call.results[1].dtype), m)
+    parts[i] = g.Pad(block, g:size_list{0, before, 0, after}, {mode = 'constant'})
+    before = before + m[2]
+  end
+  parts[#parts + 1] = {axis = 0}
+  return g.Concat(unpack(parts))
+end
+entries.cartesian_prod = function(g, a, call)
+  local list, parts, shape = type(a[1]) == 'table' and not Graph.is_handle(a[1]) and a[1] or a, {}, {}
+  for i, x in ipairs(list) do shape[i] = x.shape[1] end
+  for i, x in ipairs(list) do
+    local along = {}
+    for k = 1, #list do along[k] = k == i and shape[k] or 1 end
+    parts[i] = g:reshape(g:expand(g:reshape(x, along), shape), {result_shape(call)[1], 1})
+  end
+  if #parts == 1 then return list[1] end
+  parts[#parts + 1] = {axis = 1}
+  return g.Concat(unpack(parts))
+end
+
 --- x in parts along an axis, as large as the results.
 local function parted(g, x, axis, call)
   local first, made = 0, {}
@@ -290,7 +317,7 @@ for name, upper in pairs{tril = 0, triu = 1} do
 end
 
 --- The elements of two dimensions that lie on a diagonal, as the last dimension.
-local function diagonal(g, x, offset, i, j, call)
+local function diagonal(g, x, offset, i, j)
   local rank, order = #x.shape, {}
   for axis = 0, rank - 1 do
     if axis ~= i and axis ~= j then order[#order + 1] = axis end
@@ -304,7 +331,7 @@ local function diagonal(g, x, offset, i, j, call)
   for k = 1, rank - 2 do shape[k] = x.shape[order[k] + 1] end
   shape[#shape + 1] = m * n
   local places = {}
-  local length = result_shape(call)[#result_shape(call)]
+  local length = math.max(math.min(m - math.max(-offset, 0), n - math.max(offset, 0)), 0)
   for k = 0, length - 1 do places[k + 1] = (k + math.max(-offset, 0)) * n + k + math.max(offset, 0) end
   return g.Gather(g:reshape(g:transpose(x, order), shape), g:ints(places), {axis = rank - 2})
 end
@@ -319,13 +346,13 @@ local function embedded(g, x, offset)
   end
   return g.Gather(x, g:constant(places - 1), {axis = #x.shape - 1}) * g:constant(on:to(x.dtype))
 end
-entries.diagonal = function(g, a, call)
+entries.diagonal = function(g, a)
   local rank = #a.x.shape
-  return diagonal(g, a.x, a.offset, axis_of(a.dim1, rank), axis_of(a.dim2, rank), call)
+  return diagonal(g, a.x, a.offset, axis_of(a.dim1, rank), axis_of(a.dim2, rank))
 end
-entries.diag = function(g, a, call)
+entries.diag = function(g, a)
   if #a.x.shape == 1 then return embedded(g, a.x, a.diagonal) end
-  return diagonal(g, a.x, a.diagonal, 0, 1, call)
+  return diagonal(g, a.x, a.diagonal, 0, 1)
 end
 entries.diag_embed = function(g, a, call)
   local rank = #result_shape(call)
@@ -334,10 +361,7 @@ entries.diag_embed = function(g, a, call)
   end
   return embedded(g, a.x, a.offset)
 end
-entries.trace = function(g, a, call)
-  local n = math.min(a.x.shape[1], a.x.shape[2])
-  return g:reduce('ReduceSum', diagonal(g, a.x, 0, 0, 1, {results = {{shape = {n}}}}), {}, false), call
-end
+entries.trace = function(g, a) return g:reduce('ReduceSum', diagonal(g, a.x, 0, 0, 1), {}, false) end
 
 -- ---- borders and windows -----------------------------------------------------------------------------------
 
