@@ -110,14 +110,16 @@ add_test(NAME house COMMAND mtorch tests/house.lua WORKING_DIRECTORY ${CMAKE_SOU
 add_executable(mtorch_gdb tests/gdb/main.cpp)
 target_link_libraries(mtorch_gdb PRIVATE engine)
 target_compile_options(mtorch_gdb PRIVATE -g -O0)
-foreach(script symbols program interrupt blas install bundle format gdb)
+foreach(script symbols program interrupt blas install bundle format gdb resume)
   add_test(NAME ${script} COMMAND sh tests/${script}.sh ${CMAKE_BINARY_DIR} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${script} PROPERTIES SKIP_RETURN_CODE 77)
 endforeach()
 add_test(NAME nightly.interrupt COMMAND sh tests/interrupt.sh ${CMAKE_BINARY_DIR} all CONFIGURATIONS nightly
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-set_tests_properties(nightly.interrupt PROPERTIES LABELS nightly TIMEOUT 7200)
-set_tests_properties(program interrupt nightly.interrupt PROPERTIES RUN_SERIAL ON)
+add_test(NAME nightly.resume COMMAND sh tests/resume.sh ${CMAKE_BINARY_DIR} 200 CONFIGURATIONS nightly
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+set_tests_properties(nightly.interrupt nightly.resume PROPERTIES LABELS nightly TIMEOUT 7200)
+set_tests_properties(program interrupt nightly.interrupt nightly.resume PROPERTIES RUN_SERIAL ON)
 
 # Faults in the Lua code that can be seen without running it.
 add_test(NAME luacheck COMMAND sh -c "command -v luacheck >/dev/null || { echo skipped: luacheck is not here; exit 77; }; \

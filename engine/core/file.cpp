@@ -135,16 +135,28 @@ Destination find_place(const std::string& op, const std::string& path) {
   return p;
 }
 
-/// A new file beside the one it will replace, with its mode and owner; the name goes to `name`.
-File open_beside(const Destination& p, std::string& name) {
+/// A name beside the file that will be replaced, another one each time.
+std::string name_beside(const std::string& path) {
   static std::atomic<unsigned> count{0};
+  return fmt::format("{}/.mtorch-{}-{}", folder_of(path), getpid(), ++count);
+}
+/// How the kernel names an open file.
+std::string name_of(const File& file) { return fmt::format("/proc/self/fd/{}", file.fd()); }
+
+/// A new file beside the one it will replace, with its mode and owner. It has no name until it is whole,
+/// so that nothing stays where the process is killed; where the file system has no such files its name
+/// goes to `name`.
+File open_beside(const Destination& p, std::string& name) {
   const struct stat& old = p.replaced;
   const mode_t mode = old.st_nlink ? old.st_mode & 0777 : 0666;  // less the umask
-  File file;
-  do {
-    name = fmt::format("{}/.mtorch-{}-{}", folder_of(p.path), getpid(), ++count);
-    file = File(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
-  } while (!file && errno == EEXIST);
+  File file(open(folder_of(p.path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode));
+  if (file && access(name_of(file).c_str(), F_OK) != 0) file.close();  // it could get none
+  if (!file) {
+    do {
+      name = name_beside(p.path);
+      file = File(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    } while (!file && errno == EEXIST);
+  }
   if (!file) return name.clear(), std::move(file);
   if (!old.st_nlink) return file;
   // Only root may give a file away; others may choose among their groups.
@@ -207,6 +219,7 @@ FileWriter::FileWriter(const char* operation, std::string path)
   if (p.own >= 0) file_ = File(fcntl(p.own, F_DUPFD_CLOEXEC, 0));
   else file_ = p.through ? open_through(p.path) : open_beside(p, temporary_);
   if (!file_) refuse();
+  replaces_ = p.own < 0 && !p.through;
   target_ = std::move(p.path);
 }
 
@@ -221,14 +234,20 @@ void FileWriter::write(std::string_view bytes) {
 }
 
 void FileWriter::commit() {
-  if (!temporary_.empty()) replace();
+  if (replaces_) replace();
   else if (!file_.close()) refuse();
 }
 
 void FileWriter::replace() {
   const auto on_disk = [](int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS; };
-  if (!on_disk(file_.fd()) || !file_.close() || rename(temporary_.c_str(), target_.c_str()) != 0)
-    refuse();
+  if (!on_disk(file_.fd())) refuse();
+  while (temporary_.empty()) {
+    std::string name = name_beside(target_);
+    if (linkat(AT_FDCWD, name_of(file_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0)
+      temporary_ = std::move(name);
+    else if (errno != EEXIST) refuse();
+  }
+  if (!file_.close() || rename(temporary_.c_str(), target_.c_str()) != 0) refuse();
   temporary_.clear();
   const File folder(open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder) on_disk(folder.fd());  // a folder that may not be read cannot be waited for

@@ -29,9 +29,10 @@ class File {
   int fd_;
 };
 
-/// One file being written. A regular file, or one that is not there yet, is written under another
-/// name in its folder and takes its place at `commit`, with the mode and, where that is allowed, the
-/// owner of what it replaces; without a commit nothing has changed. Symbolic links are followed. A
+/// One file being written. A regular file, or one that is not there yet, is written as another one in
+/// its folder and takes its place at `commit`, with the mode and, where that is allowed, the owner of
+/// what it replaces; without a commit nothing has changed, and a process that is killed leaves nothing
+/// behind (where the file system has files without a name). Symbolic links are followed. A
 /// device, a FIFO and one of the process's own descriptors (/dev/stdout, /dev/fd/3) are written
 /// through. What is read-only by its mode, or lies in a folder that is, is refused, for root too.
 /// Every failure is an mt::Error that begins with the operation and names the path.
@@ -49,8 +50,9 @@ class FileWriter {
   [[noreturn]] void refuse() const;
 
   std::string operation_, path_;    // as the user said them
-  std::string target_, temporary_;  // links followed; empty where it is written through
+  std::string target_, temporary_;  // links followed; empty while the file beside has no name
   File file_;
+  bool replaces_ = false;  // what stands there; else it is written through
 };
 
 /// Writes a whole file as FileWriter does.
