@@ -385,6 +385,8 @@ test('summary', function()
   eq(up.macs, 16 * 24)
   local _, two = nn.Bilinear(3, 4, 2):summary{{5, 3}, {5, 4}, print = false}
   eq(two.macs, 5 * 24)
+  local _, lstm = nn.LSTM(3, 4, {num_layers = 2, bidirectional = true}):summary{5, 2, 3, print = false}
+  eq(lstm.macs, 10 * 2 * (16 * 3 + 16 * 4 + 16 * 8 + 16 * 4))
   local l = nn.Linear(2, 2)
   local again = nn.Sequential(l, l):summary{1, 2, print = false}
   assert(again:find('(again)', 1, true) and again:find('multiply-adds: 8', 1, true), again)

@@ -200,8 +200,7 @@ end
 return {
   ModuleDict = named('ModuleDict', module,
     "Modules by name, nn.ModuleDict{a = .., b = ..}, in the order of their names; a list {{'b', ..}, {'a', ..}} " ..
-    "keeps " ..
-    'its own. dict.a, dict[name]; keys, values, items, has, size, update, pop.'),
+    'keeps its own. dict.a, dict[name]; keys, values, items, has, size, update, pop.'),
   ModuleList = ModuleList,
   ParameterDict = named('ParameterDict', tensor,
     'Parameters by name, nn.ParameterDict{a = .., b = ..}; plain tensors become parameters. As ModuleDict.'),

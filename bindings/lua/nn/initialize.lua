@@ -125,8 +125,7 @@ define('kaiming_uniform_', kaiming, 'Uniform in +-gain sqrt(3 / fan), the gain o
     uniform(tensor, math.sqrt(3) * deviation('kaiming_uniform_', tensor, a, mode, kind))
   end)
 define('kaiming_normal_', kaiming, 'Normal with deviation gain / sqrt(fan), the gain of nonlinearity; a: the ' ..
-  'slope of ' ..
-  'leaky_relu (He 2015).',
+  'slope of leaky_relu (He 2015).',
   function(tensor, a, mode, kind) normal(tensor, deviation('kaiming_normal_', tensor, a, mode, kind)) end)
 
 define('orthogonal_', 'gain: number = 1',

@@ -83,8 +83,7 @@ end
 
 parametrize.weight_norm = core.declare('weight_norm(module, name: string = \'weight\', dim: int|bool = 1)',
   'The weight is g v / |v| from now on (Salimans 2016): parametrizations.weight.original0 is g, one for each ' ..
-  'position ' ..
-  'of dim (false: one for all), original1 is v. Returns the module.',
+  'position of dim (false: one for all), original1 is v. Returns the module.',
   function(module, name, dim)
     local weight = parameter_of('weight_norm', module, name)
     local rule = WeightNorm()
@@ -125,10 +124,8 @@ parametrize.spectral_norm = core.declare(
   "spectral_norm(module, name: string = 'weight', n_power_iterations: int >= 1 = 1, eps: number > 0 = 1e-12, " ..
     'dim: int = nil)',
   'The weight over its largest singular value from now on, which n_power_iterations of the power method at each ' ..
-  'use in ' ..
-  'training estimate (Miyato 2018): parametrizations.weight.original. dim is the rows of the matrix: 1, of ' ..
-  'transposed ' ..
-  'convolutions 2. Returns the module.',
+  'use in training estimate (Miyato 2018): parametrizations.weight.original. dim is the rows of the matrix: 1, of ' ..
+  'transposed convolutions 2. Returns the module.',
   function(module, name, iterations, eps, dim)
     local weight = parameter_of('spectral_norm', module, name)
     local rule = SpectralNorm()

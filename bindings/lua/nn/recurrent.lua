@@ -30,6 +30,13 @@ local function set_options(self, made, ...)
   for i, p in ipairs(core.parameters(made)) do self[p.name] = (select(i, ...)) end
 end
 
+--- Multiply-adds, for net:summary: every matrix once for each row of x.
+local function multiply_adds(self, x)
+  local sum = 0
+  for _, p in ipairs(self:parameters()) do sum = sum + (p:dim() > 1 and p:numel() or 0) end
+  return sum * x:numel() / self.input_size
+end
+
 --- The shape of a first state, checked.
 local function check_state(self, what, state, shape)
   if state == nil then return end
@@ -113,7 +120,7 @@ local kOptions = 'bias: bool = true, batch_first: bool = false, dropout: number 
 local function layered(signature, doc, mode, gates, states)
   local name = signature:match('^%w+')
   local made = class.class(name)
-  made.mode, made.extra = mode, extra
+  made.mode, made.extra, made.__macs = mode, extra, multiply_adds
   class.constructor(made, signature, doc, function(self, ...)
     set_options(self, made, ...)
     if not (self.dropout >= 0 and self.dropout <= 1) then
@@ -161,7 +168,7 @@ recurrent.GRU = layered(('GRU(%s, num_layers: int >= 1 = 1, %s)'):format(kSizes,
 --- A class of cells: one step of a layer.
 local function cell(signature, doc, mode, gates)
   local made = class.class(signature:match('^%w+'))
-  made.mode, made.extra = mode, extra
+  made.mode, made.extra, made.__macs = mode, extra, multiply_adds
   class.constructor(made, signature, doc, function(self, ...)
     set_options(self, made, ...)
     add_weights(self, '', gates, self.input_size, 0)

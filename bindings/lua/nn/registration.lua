@@ -88,9 +88,8 @@ local function switch(self, op, on, patterns)
   return self
 end
 for _, of in ipairs{
-  {'freeze', "Parameters whose names (state_dict's) one of the Lua patterns finds have no gradient from now on, " ..
-    "and are " ..
-    "not trained: net:freeze{'^encoder%.', 'bias$'}, or a pattern alone; without patterns all. Returns the module."},
+  {'freeze', "Parameters whose names (state_dict's) one of the Lua patterns finds have no gradient from now on: " ..
+    "net:freeze{'^encoder%.', 'bias$'}, or a pattern alone; without patterns all. Returns the module."},
   {'unfreeze', 'The opposite of freeze.'},
 } do
   local op, doc = unpack(of)

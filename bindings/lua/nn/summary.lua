@@ -9,6 +9,7 @@ local class = require 'mtorch.nn.class'
 --- The first tensor in what a module was given or returned.
 local function first_tensor(values)
   if mt.is_tensor(values) then return values end
+  if class.is_packed and class.is_packed(values) then return values.data end
   for i = 1, type(values) == 'table' and (values.n or #values) or 0 do
     local found = first_tensor(values[i])
     if found then return found end

@@ -1,0 +1,146 @@
+-- cartpole.lua -- reinforcement learning: a network learns to balance a pole on a cart, from rewards alone
+--
+--   mtorch scripts/cartpole.lua                                 until it balances, a few seconds
+--   mtorch scripts/cartpole.lua --limit 200 --hidden 32 --rate 0.005
+--   mtorch scripts/cartpole.lua --plot steps.svg --report cartpole.html
+--   mtorch scripts/cartpole.lua --dry-run                       everything once, in small
+--
+-- The cart (Barto, Sutton and Anderson 1983; the numbers of Gym's CartPole-v1) is pushed left or right 50 times a
+-- second; an episode ends when the pole leans by more than 12 degrees, the cart leaves the track, or after --limit
+-- steps. Each step is worth 1. The network gives the probability of either push, the policy. REINFORCE (Williams 1992):
+-- episodes are played with pushes drawn from the policy; then each push is made more likely in proportion to its
+-- advantage, how much better the steps that followed were than a second network, the critic, had expected.
+local mt = require 'mtorch'
+local nn, optim = mt.nn, mt.optim
+
+local options = mt.args{
+  updates = 300, episodes = 16, hidden = 64, rate = 0.01, discount = 0.99, entropy = 0.01, limit = 500,
+  target = 195,                                   -- the mean steps of 100 test episodes that must be reached
+  enough = 0,                                     -- the mean steps at which training stops; 0: 95 % of the limit
+  plot = '', report = '', dry_run = false,
+}
+local small = options.dry_run
+local updates, episodes = small and 2 or options.updates, small and 4 or options.episodes
+local tests = small and 4 or 100
+local enough = options.enough > 0 and options.enough or 0.95 * options.limit
+
+-- ---- the cart ------------------------------------------------------------------------------------
+
+local gravity, cart_mass, pole_mass, half_length, force, seconds = 9.8, 1, 0.1, 0.5, 10, 0.02
+local mass, pole_moment = cart_mass + pole_mass, pole_mass * half_length
+
+--- The next position, speed, angle and turning speed after a push (1: left, 2: right), by Euler's method; and whether
+--- the episode has ended.
+local function push(x, v, angle, turning, action)
+  local pushed = (action == 2 and force or -force)
+  local sin, cos = math.sin(angle), math.cos(angle)
+  local free = (pushed + pole_moment * turning * turning * sin) / mass
+  local angular = (gravity * sin - cos * free) / (half_length * (4 / 3 - pole_mass * cos * cos / mass))
+  local acceleration = free - pole_moment * angular * cos / mass
+  x, v = x + seconds * v, v + seconds * acceleration
+  angle, turning = angle + seconds * turning, turning + seconds * angular
+  return x, v, angle, turning, math.abs(x) > 2.4 or math.abs(angle) > math.rad(12)
+end
+
+-- ---- the networks --------------------------------------------------------------------------------
+
+local function network(outputs)
+  return nn.Sequential(nn.Linear(4, options.hidden), nn.Tanh(), nn.Linear(options.hidden, outputs)):to(options.device)
+end
+local policy, critic = network(2), network(1)
+local opt = optim.Adam({{params = policy:parameters()}, {params = critic:parameters()}}, {lr = options.rate})
+
+--- Plays n episodes side by side: lists of states, actions and, of each episode, the range of its steps. `greedy` takes
+--- the likelier push, else pushes are drawn.
+local function play(n, greedy)
+  local carts, states, actions, lengths = {}, {}, {}, {}
+  local start = ((mt.rand(n, 4) - 0.5) * 0.1):tolist()
+  for i = 1, n do carts[i], states[i], actions[i] = start[i], {}, {} end
+  local going = {}
+  for i = 1, n do going[i] = i end
+  mt.no_grad(function()
+    for step = 1, options.limit do
+      local seen = {}
+      for k, i in ipairs(going) do seen[k] = carts[i] end
+      -- One call for all carts; the probability of a push to the right.
+      local right = policy(mt.tensor(seen):to(options.device)):softmax(2)[{{}, 2}]:tolist()
+      local drawn, left = greedy or mt.rand(#going):tolist(), {}
+      for k, i in ipairs(going) do
+        local action = right[k] > (greedy and 0.5 or drawn[k]) and 2 or 1
+        states[i][step], actions[i][step] = carts[i], action
+        local x, v, angle, turning, ended = push(carts[i][1], carts[i][2], carts[i][3], carts[i][4], action)
+        carts[i], lengths[i] = {x, v, angle, turning}, step
+        if not ended then left[#left + 1] = i end
+      end
+      going = left
+      if #going == 0 then break end
+    end
+  end)
+  return states, actions, lengths
+end
+
+-- ---- learning ------------------------------------------------------------------------------------
+
+--- The rewards from each step to the end of the episode, each step later counted `discount` times as much.
+local function returns_of(length)
+  return (mt.ones(length):discounted_cumsum(1, options.discount):flip(1))
+end
+
+local function mean(list) return mt.tensor(list):mean():item() end
+
+local curve, times, solved = {}, {}, 0
+local bar = mt.progress(updates, {label = 'cartpole'})
+for update = 1, updates do
+  times[update] = mt.time(function()
+    local states, actions, lengths = play(episodes)
+    local seen, done, returns = {}, {}, {}
+    for i = 1, episodes do
+      seen[i] = mt.tensor(states[i])
+      done[i] = mt.tensor(actions[i], 'int64')
+      returns[i] = returns_of(lengths[i])
+    end
+    local x, action = mt.cat(seen):to(options.device), mt.cat(done):to(options.device)
+    local reward = mt.cat(returns):to(options.device) * (1 - options.discount) -- about 0 to 1
+
+    local expected = critic(x):squeeze(2)
+    local advantage = (reward - expected):detach()
+    advantage = (advantage - advantage:mean()) / (advantage:std() + 1e-6)
+    local log_p = policy(x):log_softmax(2)
+    local chosen = log_p:gather(2, action:unsqueeze(2)):squeeze(2)
+    local entropy = -(log_p:exp() * log_p):sum(2):mean() -- of the pushes: keeps it trying both
+    local loss = -(chosen * advantage):mean() - entropy * options.entropy + mt.mse_loss(expected, reward)
+    opt:zero_grad()
+    loss:backward()
+    nn.clip_grad_norm_(policy:parameters(), 1)
+    opt:step()
+    curve[update] = mean(lengths)
+  end, {quiet = true}).wall
+  if update % 5 == 0 or update == updates then
+    bar:print(('update %3d  steps %.1f'):format(update, curve[update]))
+  end
+  bar:update(update, {steps = curve[update]})
+  solved = curve[update] >= enough and solved + 1 or 0
+  if solved == 3 then break end -- three times in a row
+end
+bar:finish()
+
+-- ---- what it learned -----------------------------------------------------------------------------
+
+local _, _, lengths = play(tests, true)
+local steps, worst = mean(lengths), mt.tensor(lengths):min():item()
+if options.plot ~= '' then
+  print('plot: ' .. mt.plot.line{curve, path = options.plot, title = 'Steps of an episode', xlabel = 'update',
+    ylabel = 'steps'})
+end
+if options.report ~= '' then
+  print('report: ' .. mt.report{path = options.report, title = 'Cart and pole', config = options,
+    curves = {steps = {policy = curve}}, timing = {update = times}})
+end
+print(('final: steps=%.1f worst=%d target=%g updates=%d episodes=%d'):format(steps, worst, options.target, #curve,
+  #curve * episodes))
+if not small and not (steps >= options.target) then
+  io.stderr:write(('cartpole: the mean of %d test episodes is %.1f steps, below the target of %g\n'):format(tests,
+    steps,
+    options.target))
+  os.exit(1)
+end
