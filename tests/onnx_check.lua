@@ -32,7 +32,7 @@ end
 
 local function write(case)
   mt.manual_seed(1)
-  local inputs, names, axes = case.make(3), {}, {}
+  local inputs, names, axes = case.make(tonumber(os.getenv 'MTORCH_ONNX_BATCH') or 3), {}, {}
   for i in ipairs(inputs) do
     names[i] = #inputs == 1 and 'x' or 'x' .. i
     axes[names[i]] = case.axes and case.axes[i] or {[1] = 'batch'}

@@ -85,6 +85,13 @@ add('sorting', function(x)
   local m, m_place = x:median(3)
   return values, places, top, top_places, x:argsort(-1), k, k_place, m, m_place, x:msort()
 end, of(4, 5), {places = {false, true, false, true, true, false, true, false, true}})
+f('picked_by_value', function(x)
+  local mask = x:gt(0)
+  local y, places = x[mask], mask:nonzero()
+  local z = mt.zeros(x.shape)
+  z[mask] = y * 2
+  return y:var(), y:reshape(-1, 1) * 2, mt.cat({y, y}), z, x:masked_select(x:lt(0.3)):view(1, -1), mask:long():unique()
+end, 6)
 f('more_operations', function(x)
   local m, s = x:gt(0), x[{ {}, 1}]
   return mt.logaddexp2(x, -x), x:cummax(3), mt.discounted_cumsum(x, 2, 0.9), mt.trapezoid(x), mt.masked_scatter(x, m,
@@ -338,6 +345,12 @@ add('unet', class('UNet', { {'down1', nn.Conv2d(1, 4, 3, 1, 1)}, {'down2', nn.Co
   local d = self.mix(mt.cat({self.up(c), b}, 2)):relu()
   return self.last(mt.cat({self.grow(d), a}, 2))
 end), of(1, 16, 16))
+add('unet_any_size', nn.Sequential(nn.Conv2d(1, 4, 3, 1, 1), class('Around', { {'down', nn.Conv2d(4, 8, 3, 2, 1)},
+  {'up', nn.ConvTranspose2d(8, 4, 2, 2)} }, function(self, x)
+  local y = self.up(self.down(x):relu())
+  return mt.cat({mt.interpolate(y, {size = {x.shape[3], x.shape[4]}, mode = 'bilinear'}), x, y}, 2)
+end), nn.AdaptiveAvgPool2d(1), nn.Flatten()), function(n) return {mt.randn(n, 1, 8, 4 + 4 * n)} end,
+  {axes = { {[1] = 'batch', [3] = 'height', [4] = 'width'} }})
 add('vae_decoder', nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Unflatten(2, {8, 2, 2}), nn.ConvTranspose2d(8, 4, 3,
   2, 1, 1),
   nn.LeakyReLU(0.2), nn.ConvTranspose2d(4, 1, 4, 2, 1), nn.Sigmoid()), of(4))

@@ -1,7 +1,7 @@
 -- record.lua -- one call of a function of tensors as a list of operations: each value made once (SSA)
 --
 --   program = record(fn, inputs, names)
---   program = {inputs = {value..}, results = {value..}, calls = {call..}}
+--   program = {inputs = {value..}, results = {value..}, calls = {call..}, returned = {n =, ..}}
 --   call    = {op =, args = {..}, params = {..}, results = {value..}, line = 'net.lua:12'}
 --   value   = {shape =, dtype =, call =, index =, input = i, tensor =, label =}
 --
@@ -210,8 +210,8 @@ local function record(fn, inputs, labels, check)
     return self:after(depth, list, n)
   end
   local function take(...)
-    self.program.results = {}
-    for i, tensor in ipairs(flatten({...}, select('#', ...), {})) do
+    self.program.results, self.program.returned = {}, {n = select('#', ...), ...}
+    for i, tensor in ipairs(flatten(self.program.returned, select('#', ...), {})) do
       self.program.results[i] = self:current(self:entry(tensor))
     end
     return self.program

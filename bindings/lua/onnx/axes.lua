@@ -53,18 +53,25 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
   return found, named_outputs
 end
 
---- Sizes to record with: each axis changed alone, then all at once. Smaller ones, where positions may be limited.
-function axes.points(found)
-  local names, points = {}, {}
+--- The axes' names in order.
+function axes.names(found)
+  local names = {}
   for name in pairs(found) do names[#names + 1] = name end
   table.sort(names)
+  return names
+end
+
+--- Sizes to record with, multiples of `step` away: each axis changed alone, then all at once. Smaller ones, where
+--- positions may be limited.
+function axes.points(found, step)
+  local points, all = {}, {}
   local function other(size, by) return size > by + 2 and size - by or size + by end
-  for k, name in ipairs(names) do points[k] = {[name] = other(found[name].size, 1)} end
-  if #names == 0 then return names, points end
-  local all = {}
-  for k, name in ipairs(names) do all[name] = other(found[name].size, 1 + k) end
+  for k, name in ipairs(axes.names(found)) do
+    points[k] = {[name] = other(found[name].size, step)}
+    all[name] = other(found[name].size, (1 + k) * step)
+  end
   points[#points + 1] = all
-  return names, points
+  return points
 end
 
 --- The inputs with other sizes: what is there again and again.
@@ -80,6 +87,39 @@ function axes.resized(inputs, found, point)
     end
   end
   return made
+end
+
+--- The inputs with the same values elsewhere, some with the other sign: what is picked by value has another size then.
+function axes.shuffled(inputs, seed)
+  local made = {}
+  for i, x in ipairs(inputs) do
+    local n = x:numel()
+    local k = mt.range(1, n, {dtype = 'int64', device = x.device})
+    local y = x:reshape(-1)[(k * (2 * seed + 1) + seed) % math.max(n, 1) + 1]:reshape(x.shape)
+    if x.dtype:find 'float' then y = mt.where((k % (seed + 1)):eq(0):reshape(x.shape), -y, y) end
+    made[i] = y
+  end
+  return made
+end
+
+-- Operations whose result has a size that depends on values.
+local picks = {masked_select = true, nonzero = true, argwhere = true, unique = true, unique_consecutive = true}
+
+--- Whether the program has sizes that depend on values of the inputs.
+function axes.picks_by_value(program)
+  local function has_mask(arg, levels)
+    if getmetatable(arg) == Value then return arg.dtype == 'bool' and arg.tensor == nil end
+    if type(arg) ~= 'table' or levels == 0 then return false end
+    for _, inner in pairs(arg) do
+      if has_mask(inner, levels - 1) then return true end
+    end
+    return false
+  end
+  for _, call in ipairs(program.calls) do
+    local indexes = call.op == 'index' or call.op == 'assign' or call.op == 'index_put'
+    if call.depends and (picks[call.op] or (indexes and has_mask(call.args[2], 2))) then return true end
+  end
+  return false
 end
 
 local function differ(call, what)
@@ -112,11 +152,14 @@ local function merged(call, args)
   return out
 end
 
-local function merge_value(values)
+local function merge_value(values, call)
   local first, shape = values[1], {}
+  for i = 2, #values do
+    if #values[i].shape ~= #first.shape then differ(call, 'has a result of another rank') end
+  end
   for d = 1, #first.shape do
     local samples = {}
-    for i, value in ipairs(values) do samples[i] = value.shape[d] or 0 end
+    for i, value in ipairs(values) do samples[i] = value.shape[d] end
     shape[d] = Size.of(samples)
   end
   first.shape = shape
@@ -155,7 +198,7 @@ function axes.merge(programs)
         values[i] = program.calls[k].results[j]
         if not values[i] then differ(call, 'has another number of results') end
       end
-      merge_value(values)
+      merge_value(values, call)
     end
   end
   for j in ipairs(first.inputs) do

@@ -250,7 +250,11 @@ end
 --- Notes where sizes can be read that the file learns only when it runs.
 function Graph:note_sizes(h)
   for axis, size in ipairs(h.shape) do
-    if Size.is(size) and not self.sizes[size.key] then self.sizes[size.key] = {h, axis - 1, size} end
+    if Size.is(size) and not self.sizes[size.key] then
+      local place = {h, axis - 1, size}
+      self.sizes[size.key] = place
+      table.insert(self.known_sizes, place)
+    end
   end
 end
 
@@ -264,16 +268,16 @@ function Graph:size(x)
   if not Size.is(x) then return self:ints{x} end
   local place = self.sizes[x.key]
   if place then return size_at(self, place) end
-  for _, input in ipairs(self.input_sizes) do
-    local scale, offset = x:linear_in(input[3])
+  for _, known in ipairs(self.known_sizes) do
+    local scale, offset = x:linear_in(known[3])
     if scale and scale % 1 == 0 then
-      local y = scale == 1 and size_at(self, input) or size_at(self, input) * scale
+      local y = scale == 1 and size_at(self, known) or size_at(self, known) * scale
       return offset == 0 and y or y + offset
     end
-    if scale and (1 / scale) % 1 == 0 and offset == 0 then return size_at(self, input) / (1 / scale) end
+    if scale and (1 / scale) % 1 == 0 and offset == 0 then return size_at(self, known) / (1 / scale) end
   end
-  for _, a in ipairs(self.input_sizes) do
-    for _, b in ipairs(self.input_sizes) do
+  for _, a in ipairs(self.known_sizes) do
+    for _, b in ipairs(self.known_sizes) do
       local scale = x:product_of(a[3], b[3])
       if scale and scale % 1 == 0 then return size_at(self, a) * size_at(self, b) * scale end
     end
@@ -353,7 +357,7 @@ end
 --- An empty graph; methods in lower case, ONNX's operators by their names.
 function Graph.new(opset)
   return setmetatable({opset = opset, taken = {}, constants = {}, nodes = {}, nodes_by_key = {}, initializers = {},
-    sizes = {}, uses = {}, input_sizes = {}, size_names = {}}, {__index = function(self, key)
+    sizes = {}, uses = {}, known_sizes = {}, size_names = {}}, {__index = function(self, key)
       local method = Graph[key]
       if method ~= nil or not key:find('^%u') then return method end
       local made = operator(self, key)

@@ -69,13 +69,20 @@ local function names_of(given, count, word)
   return names
 end
 
---- The names of a module's parameters and buffers, by identity.
+--- The names of a module's parameters and buffers, by identity; of a function's captured ones behind the variable's.
 local function labels_of(net)
   local labels = {}
-  if class.is_module(net) then
+  local function add(module, prefix)
     for _, each in ipairs{'named_parameters', 'named_buffers'} do
-      for name, tensor in net[each](net) do labels[core.identity(tensor)] = name end
+      for name, tensor in module[each](module) do labels[core.identity(tensor)] = prefix .. name end
     end
+  end
+  if class.is_module(net) then add(net, '') end
+  for i = 1, type(net) == 'function' and 60 or 0 do
+    local name, value = debug.getupvalue(net, i)
+    if not name then break end
+    if class.is_module(value) then add(value, name .. '.') end
+    if name ~= '' and mt.is_tensor(value) then labels[core.identity(value)] = name end
   end
   return labels
 end
@@ -96,15 +103,28 @@ end
 local function recorded(net, inputs, found)
   local fn = net
   if class.is_module(net) then fn = function(...) return net(...) end end
-  return in_eval(net, function()
-    local labels, programs = labels_of(net), {}
-    programs[1] = record(fn, inputs, labels, check)
-    local names, points = axes.points(found)
+  local labels, names = labels_of(net), axes.names(found)
+  local function attempt(step)
+    local programs, points = {record(fn, inputs, labels, check)}, #names > 0 and axes.points(found, step) or {}
     for _, point in ipairs(points) do
       programs[#programs + 1] = record(fn, axes.resized(inputs, found, point), labels, check)
     end
-    if #points > 0 then axes.merge(programs) end
+    for seed = 1, axes.picks_by_value(programs[1]) and 2 or 0 do
+      programs[#programs + 1] = record(fn, axes.shuffled(inputs, seed), labels, check)
+      points[#points + 1] = {}
+    end
+    axes.merge(programs)
     return {program = programs[1], names = names, points = points}
+  end
+  return in_eval(net, function()
+    if #names == 0 then return attempt(1) end
+    local trouble
+    for _, step in ipairs{1, 2, 4, 8, 16, 32} do -- a network may take multiples of a power of two alone
+      local ok, run = pcall(attempt, step)
+      if ok then return run end
+      trouble = trouble or run
+    end
+    error(trouble, 0)
   end)
 end
 
@@ -190,6 +210,12 @@ local function export(net, inputs, path, input_names, output_names, opset, dynam
   local found, output_axes = axes.read(dynamic_axes, inputs, names, output_names)
   local run = recorded(net, inputs, found)
   local program = run.program
+  for i = 1, program.returned.n do
+    local value = program.returned[i]
+    if value ~= nil and not mt.is_tensor(value) and (type(value) ~= 'table' or #value == 0) then
+      core.fail('onnx.export: result %d is %s; results must be tensors or lists of tensors', i, core.describe(value))
+    end
+  end
   if #program.results == 0 then core.fail('onnx.export: the call returned no tensor') end
   local outputs_named = names_of(output_names, #program.results, 'output')
   local graph, outputs = lowered(program, opset, names)

@@ -176,10 +176,7 @@ local function lower(program, opset, inputs)
     graph:note_sizes(h)
     self.handles[value] = h
   end
-  for _, place in pairs(graph.sizes) do
-    table.insert(graph.input_sizes, place)
-    table.insert(graph.size_names, tostring(place[3]))
-  end
+  for _, place in ipairs(graph.known_sizes) do table.insert(graph.size_names, tostring(place[3])) end
   mark(program.results)
   for _, call in ipairs(program.calls) do
     if call.needed then self:call(call) end
