@@ -1,4 +1,4 @@
-// attention.cpp -- attention, embeddings, dropout and other parts of networks, composed of other
+// attention.cpp -- embeddings, dropout and other parts of networks, composed of other
 // operations
 #include "engine/ops/attention.h"
 
@@ -67,62 +67,7 @@ Tensor checked_ids(const char* name, const Tensor& ids, int64_t size) {
   fail("{}: the ids changed while they were read", name);
 }
 
-/// A key or a value whose heads are repeated so that each head of the query has one.
-Tensor for_heads(const char* name, const Tensor& q, const Tensor& x) {
-  const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
-                given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
-  if (given == 0 || heads % given != 0)
-    fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}", name,
-         to_string(q.shape()), to_string(x.shape()));
-  return heads == given ? x : repeat_interleave(x, heads / given, -3);
-}
-
 }  // namespace
-
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                                    const Tensor& mask, double dropout_p, bool causal,
-                                    std::optional<double> scale, bool gqa) {
-  const char* name = "scaled_dot_product_attention";
-  if (gqa)
-    return scaled_dot_product_attention(q, for_heads(name, q, k), for_heads(name, q, v), mask,
-                                        dropout_p, causal, scale);
-  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
-    fail("{}: query, key and value are {}, {} and {}; each needs (.. x length x features)", name,
-         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
-  const int64_t e = q.size(q.dim() - 1), l = q.size(q.dim() - 2), s = k.size(k.dim() - 2);
-  if (k.size(k.dim() - 1) != e)
-    fail("{}: the query {} and the key {} have different last sizes", name, to_string(q.shape()),
-         to_string(k.shape()));
-  if (v.size(v.dim() - 2) != s)
-    fail("{}: the key {} and the value {} have different lengths", name, to_string(k.shape()),
-         to_string(v.shape()));
-  if (causal && mask.defined()) fail("{}: give attn_mask or is_causal, not both", name);
-  check_probability(name, dropout_p, "dropout_p");
-  const double factor = scale ? *scale : 1 / std::sqrt(double(e));
-  Tensor scores = matmul(q * Tensor(factor), transpose(k, -2, -1));
-  Tensor allowed, some;  // which keys each query sees, and whether it sees any
-  if (causal || mask.defined()) {
-    NoGrad off;
-    if (causal)
-      allowed = ge(unsqueeze(range(0, double(l - 1), 1, Dtype::i64, q.device()), 1),
-                   range(0, double(s - 1), 1, Dtype::i64, q.device()));
-    else if (mask.dtype() == Dtype::b8) allowed = mask;
-    else if (is_float(mask.dtype())) allowed = ne(mask, Tensor(-INFINITY));
-    else fail("{}: attn_mask is {}; use a bool or a float tensor", name, dtype_name(mask.dtype()));
-    if (!(broadcast(name, scores.shape(), allowed.shape()) == scores.shape()))
-      fail("{}: attn_mask is {}, the scores are {}", name, to_string(allowed.shape()),
-           to_string(scores.shape()));
-    some = allowed.dim() > 0 ? any(allowed, {-1}, true) : allowed;
-  }
-  if (mask.defined() && is_float(mask.dtype()))
-    scores = scores + where(some, to(mask, scores.dtype()), Tensor(0.0));
-  else if (allowed.defined())
-    scores = where(logical_or(allowed, logical_not(some)), scores, Tensor(-INFINITY));
-  Tensor p = softmax(scores, -1);
-  if (some.defined()) p = where(some, p, Tensor(0.0));
-  if (dropout_p > 0) p = dropout(p, dropout_p);
-  return matmul(p, v);
-}
 
 Tensor dropout(const Tensor& x, double p, bool training) {
   check_probability("dropout", p);

@@ -138,6 +138,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (bias.defined() && (bias.dim() != 1 || bias.size(0) != weight.size(0)))
     fail("linear: the bias is {}, the weight {}", to_string(bias.shape()),
          to_string(weight.shape()));
+  if (x.dim() > 2 && x.is_contiguous()) {  // as rows: their bias is added on the way
+    Shape shape = x.shape();
+    const int last = shape.size() - 1;
+    int64_t rows = 1;
+    for (int d = 0; d < last; ++d) rows *= shape[d];
+    shape[last] = weight.size(0);
+    return reshape(linear(reshape(x, {rows, weight.size(1)}), weight, bias), shape);
+  }
   const bool alike = x.dtype() == weight.dtype() && x.dtype() != Dtype::b8 && x.dim() == 2 &&
                      bias.defined() && bias.dtype() == x.dtype() &&
                      &x.device() == &weight.device() && &x.device() == &bias.device();

@@ -54,6 +54,9 @@ Tensor along(const NodeType& type, SoftmaxPart part, const Tensor& input, Dim di
 
 }  // namespace
 
+Tensor softmax_gradient(const Tensor& y, const Tensor& g) {
+  return run(SoftmaxPart::softmax_gradient, y, y.dim() - 1, &g);
+}
 Tensor softmax(const Tensor& x, Dim dim) { return along(kSoftmax, SoftmaxPart::softmax, x, dim); }
 Tensor log_softmax(const Tensor& x, Dim dim) {
   return along(kLogSoftmax, SoftmaxPart::log_softmax, x, dim);

@@ -1,0 +1,308 @@
+// dot_product_attention.cpp -- attention by blocks of queries: scores for all queries at once are never in
+// memory, and the way back computes them again (Dao 2022, "FlashAttention"; Rabe and Staats 2021)
+#include <algorithm>
+#include <cmath>
+
+#include "engine/autograd/function.h"
+#include "engine/core/device.h"
+#include "engine/ops/attention.h"
+#include "engine/ops/ops.h"
+
+namespace mt {
+namespace {
+
+const char* const kName = "scaled_dot_product_attention";
+
+/// [batch x heads x length x features]; the mask can be expanded to [batch x heads x queries x keys].
+struct Attention {
+  Tensor q, k, v, mask;
+  double scale, dropout;
+  bool causal;
+  uint64_t seed, counter;  // where dropout's numbers begin in the stream
+
+  int64_t batch() const { return q.size(0); }
+  int64_t heads() const { return q.size(1); }
+  int64_t queries() const { return q.size(2); }
+  int64_t keys() const { return k.size(2); }
+  Shape scores() const { return {batch(), heads(), queries(), keys()}; }
+};
+
+/// Some batches, some heads of them, some queries of those, and the keys that they may see: the first.
+struct Block {
+  int64_t first[3], n[3], keys;
+
+  /// The part of a tensor whose dimensions are batch, heads and queries.
+  Tensor of(const Tensor& x) const {
+    Tensor part = of_keys(x);
+    return x.size(2) == 1 ? part : slice(part, 2, first[2], n[2]);
+  }
+  /// The part of one whose third dimension is not the queries.
+  Tensor of_keys(const Tensor& x) const {
+    const Tensor part = x.size(0) == 1 ? x : slice(x, 0, first[0], n[0]);
+    return x.size(1) == 1 ? part : slice(part, 1, first[1], n[1]);
+  }
+};
+
+/// Blocks whose scores stay in a CPU's cache, or fill a GPU.
+std::vector<Block> blocks_of(const Attention& a) {
+  const int64_t most = is_cpu(a.q.device()) ? 1 << 18 : 1 << 24,
+                row = std::max<int64_t>(a.keys(), 1);
+  const int64_t all[] = {a.batch(), a.heads(), a.queries()};
+  int64_t n[] = {1, 1, 1}, each = row;
+  n[2] = std::min(all[2], std::max<int64_t>(most / each, 16)), each *= std::max<int64_t>(n[2], 1);
+  if (n[2] == all[2]) n[1] = std::min(all[1], std::max<int64_t>(most / each, 1)), each *= n[1];
+  if (n[2] == all[2] && n[1] == all[1]) n[0] = std::min(all[0], std::max<int64_t>(most / each, 1));
+  std::vector<Block> list;
+  for (int64_t b = 0; b < all[0]; b += n[0])
+    for (int64_t h = 0; h < all[1]; h += n[1])
+      for (int64_t i = 0; i < all[2]; i += n[2]) {
+        Block k{{b, h, i}, {}, a.keys()};
+        for (int d = 0; d < 3; ++d) k.n[d] = std::min(n[d], all[d] - k.first[d]);
+        if (a.causal) k.keys = std::min(k.keys, i + k.n[2]);
+        list.push_back(k);
+      }
+  return list;
+}
+
+/// 0 or 1 / (1 - p) for each score of a block: the numbers that one draw for all scores would give.
+Tensor dropout_factors(const Attention& a, const Block& k) {
+  const int64_t first =
+                    ((k.first[0] * a.heads() + k.first[1]) * a.queries() + k.first[2]) * a.keys(),
+                n = k.n[0] * k.n[1] * k.n[2] * a.keys(), group = 4, before = first % group;
+  const Tensor drawn = empty({before + n}, Dtype::f32, a.q.device());
+  drawn.device().random({Distribution::uniform, Dtype::f32, drawn.data(), before + n, a.seed,
+                         a.counter + uint64_t(first / group), 0, 0});
+  const Tensor u = reshape(slice(drawn, 0, before, n), {k.n[0], k.n[1], k.n[2], a.keys()});
+  const Tensor kept = ge(slice(u, 3, 0, k.keys), Tensor(a.dropout));
+  return to(kept, a.q.dtype()) * Tensor(a.dropout < 1 ? 1 / (1 - a.dropout) : 0);
+}
+
+/// Which keys the queries see by their order: key j by query i >= j.
+Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t keys) {
+  const auto count = [&](int64_t from, int64_t n) {
+    return range(double(from), double(from + n - 1), 1, Dtype::i64, a.q.device());
+  };
+  return ge(unsqueeze(count(first, queries), 1), count(0, keys));
+}
+
+/// Whether each query sees some key, where one of the mask's rows allows none; otherwise undefined.
+Tensor some_key(const Tensor& mask) {
+  if (!mask.defined()) return {};
+  NoGrad off;
+  const Tensor allowed = mask.dtype() == Dtype::b8 ? mask : ne(mask, Tensor(-INFINITY));
+  const Tensor some = any(allowed, {-1}, true);
+  return is_cpu(some.device()) && all(some).item() != 0 ? Tensor() : some;
+}
+
+Tensor masked(const Tensor& scores, const Tensor& mask) {
+  if (mask.dtype() == Dtype::b8) return where(mask, scores, Tensor(-INFINITY));
+  return scores + to(mask, scores.dtype());
+}
+
+/// The probabilities of a block, of queries that are scaled.
+Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, const Block& k) {
+  Tensor s = matmul(k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
+  if (a.causal && k.keys > k.first[2] + 1)
+    s = masked(s, causal_mask(a, k.first[2], k.n[2], k.keys));
+  if (a.mask.defined())
+    s = masked(s, a.mask.size(3) == 1 ? k.of(a.mask) : slice(k.of(a.mask), 3, 0, k.keys));
+  s = softmax(s, -1);
+  return some.defined() ? where(k.of(some), s, Tensor(0.0)) : s;
+}
+
+/// Uninitialised, with x's leading sizes and these features, and the order of x in memory: heads beside
+/// the features where x was cut from one product.
+Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
+  const bool inside = x.stride(1) < x.stride(2) && x.size(1) > 1 && x.size(2) > 1;
+  const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
+  const Shape shape = inside ? Shape{b, n, h, features} : Shape{b, h, n, features};
+  const Tensor t =
+      cleared ? zeros(shape, x.dtype(), x.device()) : empty(shape, x.dtype(), x.device());
+  return inside ? transpose(t, 1, 2) : t;
+}
+
+/// The result; where one block is all, its probabilities too.
+std::vector<Tensor> forward(const Attention& a, const Tensor& some) {
+  const Tensor q = a.q * Tensor(a.scale), out = laid_out_as(a.q, a.v.size(3));
+  const std::vector<Block> list = blocks_of(a);
+  Tensor p;
+  for (const Block& k : list) {
+    check_interrupt();
+    p = probabilities(a, q, some, k);
+    matmul_into(kName, k.of(out), a.dropout > 0 ? p * dropout_factors(a, k) : p,
+                slice(k.of_keys(a.v), 2, 0, k.keys));
+  }
+  if (list.size() == 1) return {out, p};
+  return {out};
+}
+
+std::vector<Tensor> backward(const Attention& a, const Tensor& some, const Tensor& known,
+                             const Tensor& g) {
+  const std::vector<Block> list = blocks_of(a);
+  const Tensor q = a.q * Tensor(a.scale), scaled_k = a.k * Tensor(a.scale);
+  const Tensor dq = laid_out_as(a.q, a.q.size(3)), dk = laid_out_as(a.k, a.k.size(3), true),
+               dv = laid_out_as(a.v, a.v.size(3), true);
+  for (const Block& b : list) {
+    check_interrupt();
+    const auto seen = [&](const Tensor& x) { return slice(b.of_keys(x), 2, 0, b.keys); };
+    const Tensor p = known.defined() ? known : probabilities(a, q, some, b), slope = b.of(g);
+    Tensor dp = matmul(slope, transpose(seen(a.v), 2, 3)), used = p;
+    if (a.dropout > 0) {
+      const Tensor factors = dropout_factors(a, b);
+      dp = dp * factors, used = p * factors;
+    }
+    matmul_into(kName, seen(dv), transpose(used, 2, 3), slope, true);
+    const Tensor ds = softmax_gradient(p, dp);
+    matmul_into(kName, b.of(dq), ds, seen(scaled_k));
+    matmul_into(kName, seen(dk), transpose(ds, 2, 3), b.of(q), true);
+  }
+  return {dq, dk, dv};
+}
+
+/// The same in recorded operations, with all scores in memory.
+Tensor composed(const Attention& a, const Tensor& some) {
+  const Block whole{{0, 0, 0}, {a.batch(), a.heads(), a.queries()}, a.keys()};
+  Tensor s = matmul(a.q * Tensor(a.scale), transpose(a.k, 2, 3));
+  if (a.causal) s = masked(s, causal_mask(a, 0, a.queries(), a.keys()));
+  if (a.mask.defined() && a.mask.dtype() == Dtype::b8)
+    s = where(some.defined() ? logical_or(a.mask, logical_not(some)) : a.mask, s,
+              Tensor(-INFINITY));
+  else if (a.mask.defined())
+    s = s + to(some.defined() ? where(some, a.mask, Tensor(0.0)) : a.mask, s.dtype());
+  Tensor p = softmax(s, -1);
+  if (some.defined()) p = where(some, p, Tensor(0.0));
+  if (a.dropout > 0) p = p * dropout_factors(a, whole);
+  return matmul(p, a.v);
+}
+
+Tensor recorded(const Attention& a) {
+  const Tensor some = some_key(a.mask);
+  if (a.mask.defined() && wants_grad(a.mask)) return composed(a, some);
+  std::vector<Tensor> made;
+  {
+    NoGrad off;
+    made = forward(a, some);
+  }
+  if (!wants_grad(a.q, a.k) && !wants_grad(a.v)) return made[0];
+  const Tensor p = made.size() > 1 ? made[1] : Tensor();
+  Attention rest = a;
+  rest.q.reset(), rest.k.reset(), rest.v.reset(), rest.mask.reset();
+  const bool has_mask = a.mask.defined();
+  std::vector<Tensor> save{a.q, a.k, a.v};
+  if (has_mask) save.push_back(a.mask);
+  const auto way_back = [=](const std::vector<Tensor>& g) -> std::vector<Tensor> {
+    const std::vector<Tensor> saved = saved_tensors();
+    Attention of = rest;
+    of.q = saved[0], of.k = saved[1], of.v = saved[2];
+    if (has_mask) of.mask = saved[3];
+    if (!grad_enabled()) return backward(of, some, p, g[0]);
+    return recorded_gradients(
+        [&](const std::vector<Tensor>& in) {
+          Attention again = of;
+          again.q = in[0], again.k = in[1], again.v = in[2];
+          return std::vector<Tensor>{composed(again, some)};
+        },
+        {of.q, of.k, of.v}, g);
+  };
+  return record_function(kName, {a.q, a.k, a.v}, {made[0]}, {false}, save, way_back)[0];
+}
+
+/// A key or a value whose heads are repeated so that each head of the query has one.
+Tensor for_heads(const Tensor& q, const Tensor& x) {
+  const int64_t heads = q.dim() < 3 ? 0 : q.size(q.dim() - 3),
+                given = x.dim() < 3 ? 0 : x.size(x.dim() - 3);
+  if (given == 0 || heads % given != 0)
+    fail("{}: with enable_gqa the heads of the query {} must be a multiple of those of {}", kName,
+         to_string(q.shape()), to_string(x.shape()));
+  return heads == given ? x : repeat_interleave(x, heads / given, -3);
+}
+
+/// x with these sizes before its last two, as [batch x heads x ..].
+Tensor in_four(const Tensor& x, Shape lead) {
+  const int64_t m = x.size(x.dim() - 2), n = x.size(x.dim() - 1);
+  int64_t batch = 1;
+  for (int d = 0; d + 1 < lead.size(); ++d) batch *= lead[d];
+  const Shape four{batch, lead.size() ? lead[lead.size() - 1] : 1, m, n};
+  if (x.shape() == four) return x;
+  lead.push(m), lead.push(n);
+  return reshape(expand(x, lead), four);
+}
+
+/// The mask as [.. x .. x .. x ..], of sizes 1 where it repeats.
+Tensor mask_in_four(const Tensor& mask, const Attention& a, const Shape& lead,
+                    const Shape& scores) {
+  if (mask.dtype() != Dtype::b8 && !is_float(mask.dtype()))
+    fail("{}: attn_mask is {}; use a bool or a float tensor", kName, dtype_name(mask.dtype()));
+  if (!(broadcast(kName, scores, mask.shape()) == scores))
+    fail("{}: attn_mask is {}, the scores are {}", kName, to_string(mask.shape()),
+         to_string(scores));
+  if (&mask.device() != &a.q.device())
+    fail("{}: attn_mask is on {}, the query on {}; move one with x:to('{}')", kName,
+         mask.device().name, a.q.device().name, a.q.device().name);
+  Tensor m = mask;
+  while (m.dim() < 4) m = unsqueeze(m, 0);
+  if (m.dim() == 4 && lead.size() <= 2) return m;
+  Shape full = lead;
+  full.push(m.size(m.dim() - 2)), full.push(m.size(m.dim() - 1));
+  return reshape(expand(m, full),
+                 {a.batch(), a.heads(), full[full.size() - 2], full[full.size() - 1]});
+}
+
+void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
+           bool causal) {
+  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2)
+    fail("{}: query, key and value are {}, {} and {}; each needs (.. x length x features)", kName,
+         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
+  if (k.size(k.dim() - 1) != q.size(q.dim() - 1))
+    fail("{}: the query {} and the key {} have different last sizes", kName, to_string(q.shape()),
+         to_string(k.shape()));
+  if (v.size(v.dim() - 2) != k.size(k.dim() - 2))
+    fail("{}: the key {} and the value {} have different lengths", kName, to_string(k.shape()),
+         to_string(v.shape()));
+  for (const Tensor& x : {q, k, v}) {
+    if (!is_float(x.dtype()))
+      fail("{}: an input is {}; use x:float()", kName, dtype_name(x.dtype()));
+    if (&x.device() != &q.device())
+      fail("{}: the tensors are on {} and {}; move one with x:to('{}')", kName, q.device().name,
+           x.device().name, q.device().name);
+  }
+  if (causal && mask.defined()) fail("{}: give attn_mask or is_causal, not both", kName);
+  if (!(dropout_p >= 0 && dropout_p <= 1))
+    fail("{}: dropout_p is {}, it must lie in 0..1", kName, show(dropout_p));
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const Tensor& mask, double dropout_p, bool causal,
+                                    std::optional<double> scale, bool gqa) {
+  if (gqa)
+    return scaled_dot_product_attention(q, for_heads(q, k), for_heads(q, v), mask, dropout_p,
+                                        causal, scale);
+  check(q, k, v, mask, dropout_p, causal);
+  const auto leading = [](const Tensor& x) { return Shape(x.impl()->size, x.dim() - 2); };
+  const Shape lead = broadcast(kName, broadcast(kName, leading(q), leading(k)), leading(v));
+  const Dtype dtype = promote(promote(q.dtype(), k.dtype()), v.dtype());
+  // The tensor cores of a GPU take 16-bit floats as they are.
+  const Dtype computed = is_cpu(q.device()) ? wide(dtype) : dtype;
+  const int64_t e = q.size(q.dim() - 1), l = q.size(q.dim() - 2), s = k.size(k.dim() - 2);
+  const auto four = [&](const Tensor& x) { return in_four(to(x, computed), lead); };
+  Attention a{four(q),   four(k), four(v), {}, scale ? *scale : 1 / std::sqrt(double(e)),
+              dropout_p, causal,  0,       0};
+  if (mask.defined()) {
+    Shape scores = lead;
+    scores.push(l), scores.push(s);
+    a.mask = mask_in_four(mask, a, lead, scores);
+  }
+  if (dropout_p > 0) {
+    Generator& from = default_generator();
+    a.seed = from.initial_seed(), a.counter = from.counter();
+    from.set_counter(a.counter + uint64_t((checked_count(kName, a.scores()) + 3) / 4));
+  }
+  Shape shape = lead;
+  shape.push(l), shape.push(v.size(v.dim() - 1));
+  const Tensor out = recorded(a);
+  return to(out.shape() == shape ? out : reshape(out, shape), dtype);
+}
+
+}  // namespace mt
