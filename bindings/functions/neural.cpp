@@ -168,7 +168,8 @@ const Entry kFunctions[] = {
     {"scaled_dot_product_attention(query, key, value, attn_mask=nil, dropout_p=0, "
      "is_causal=false, scale=nil, enable_gqa=false)",
      "softmax(query key' scale + mask) value over [.. x length x features]; a bool mask is true "
-     "where a key takes part. enable_gqa: heads of key and value (dimension -3) are repeated.",
+     "where a key takes part; one of keys, [.. x 1 x keys], may stand beside is_causal. enable_gqa: "
+     "heads of key and value (dimension -3) are repeated.",
      bind<scaled_dot_product_attention>},
     {"recurrent_layer(input, weight_ih, weight_hh, bias_ih=nil, bias_hh=nil, h=nil, c=nil, "
      "weight_hr=nil, mode='lstm', reverse=false, batch_sizes=nil)",

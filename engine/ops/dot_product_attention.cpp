@@ -85,12 +85,16 @@ Tensor causal_mask(const Attention& a, int64_t first, int64_t queries, int64_t k
   return ge(unsqueeze(count(first, queries), 1), count(0, keys));
 }
 
+/// Which keys a mask leaves.
+Tensor not_forbidden(const Tensor& mask) {
+  return mask.dtype() == Dtype::b8 ? mask : ne(mask, Tensor(-INFINITY));
+}
+
 /// Whether each query sees some key, where one of the mask's rows allows none; otherwise undefined.
 Tensor some_key(const Tensor& mask) {
   if (!mask.defined()) return {};
   NoGrad off;
-  const Tensor allowed = mask.dtype() == Dtype::b8 ? mask : ne(mask, Tensor(-INFINITY));
-  const Tensor some = any(allowed, {-1}, true);
+  const Tensor some = any(not_forbidden(mask), {-1}, true);
   return is_cpu(some.device()) && all(some).item() != 0 ? Tensor() : some;
 }
 
@@ -102,12 +106,17 @@ Tensor masked(const Tensor& scores, const Tensor& mask) {
 /// The probabilities of a block, of queries that are scaled.
 Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, const Block& k) {
   Tensor s = matmul(k.of(q), transpose(slice(k.of_keys(a.k), 2, 0, k.keys), 2, 3));
+  Tensor sees = some.defined() ? k.of(some) : some, order;
   if (a.causal && k.keys > k.first[2] + 1)
-    s = masked(s, causal_mask(a, k.first[2], k.n[2], k.keys));
-  if (a.mask.defined())
-    s = masked(s, a.mask.size(3) == 1 ? k.of(a.mask) : slice(k.of(a.mask), 3, 0, k.keys));
+    s = masked(s, order = causal_mask(a, k.first[2], k.n[2], k.keys));
+  if (a.mask.defined()) {
+    const Tensor mask = k.of(a.mask), part = mask.size(3) == 1 ? mask : slice(mask, 3, 0, k.keys);
+    s = masked(s, part);
+    const Tensor allowed = a.causal ? not_forbidden(part) : Tensor();
+    if (a.causal) sees = any(order.defined() ? logical_and(order, allowed) : allowed, {-1}, true);
+  }
   s = softmax(s, -1);
-  return some.defined() ? where(k.of(some), s, Tensor(0.0)) : s;
+  return sees.defined() ? where(sees, s, Tensor(0.0)) : s;
 }
 
 /// Uninitialised, with x's leading sizes and these features, and the order of x in memory: heads beside
@@ -159,16 +168,22 @@ std::vector<Tensor> backward(const Attention& a, const Tensor& some, const Tenso
   return {dq, dk, dv};
 }
 
-/// The same in recorded operations, with all scores in memory.
-Tensor composed(const Attention& a, const Tensor& some) {
+/// The same in recorded operations, with all scores in memory. Queries that see no key see all, and
+/// their result is 0: so no gradient is NaN.
+Tensor composed(const Attention& a) {
   const Block whole{{0, 0, 0}, {a.batch(), a.heads(), a.queries()}, a.keys()};
-  Tensor s = matmul(a.q * Tensor(a.scale), transpose(a.k, 2, 3));
-  if (a.causal) s = masked(s, causal_mask(a, 0, a.queries(), a.keys()));
-  if (a.mask.defined() && a.mask.dtype() == Dtype::b8)
-    s = where(some.defined() ? logical_or(a.mask, logical_not(some)) : a.mask, s,
-              Tensor(-INFINITY));
-  else if (a.mask.defined())
-    s = s + to(some.defined() ? where(some, a.mask, Tensor(0.0)) : a.mask, s.dtype());
+  Tensor s = matmul(a.q * Tensor(a.scale), transpose(a.k, 2, 3)), allowed;
+  if (a.causal) allowed = causal_mask(a, 0, a.queries(), a.keys());
+  if (a.mask.defined()) {
+    const Tensor keys = not_forbidden(a.mask);
+    allowed = allowed.defined() ? logical_and(allowed, keys) : keys;
+    if (a.mask.dtype() != Dtype::b8) s = s + to(where(keys, a.mask, Tensor(0.0)), s.dtype());
+  }
+  Tensor some;
+  if (allowed.defined()) {
+    some = any(allowed, {-1}, true);
+    s = where(logical_or(allowed, logical_not(some)), s, Tensor(-INFINITY));
+  }
   Tensor p = softmax(s, -1);
   if (some.defined()) p = where(some, p, Tensor(0.0));
   if (a.dropout > 0) p = p * dropout_factors(a, whole);
@@ -176,8 +191,8 @@ Tensor composed(const Attention& a, const Tensor& some) {
 }
 
 Tensor recorded(const Attention& a) {
-  const Tensor some = some_key(a.mask);
-  if (a.mask.defined() && wants_grad(a.mask)) return composed(a, some);
+  const Tensor some = a.causal ? Tensor() : some_key(a.mask);
+  if (a.mask.defined() && wants_grad(a.mask)) return composed(a);
   std::vector<Tensor> made;
   {
     NoGrad off;
@@ -200,7 +215,7 @@ Tensor recorded(const Attention& a) {
         [&](const std::vector<Tensor>& in) {
           Attention again = of;
           again.q = in[0], again.k = in[1], again.v = in[2];
-          return std::vector<Tensor>{composed(again, some)};
+          return std::vector<Tensor>{composed(again)};
         },
         {of.q, of.k, of.v}, g);
   };
@@ -266,7 +281,10 @@ void check(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask
       fail("{}: the tensors are on {} and {}; move one with x:to('{}')", kName, q.device().name,
            x.device().name, q.device().name);
   }
-  if (causal && mask.defined()) fail("{}: give attn_mask or is_causal, not both", kName);
+  const bool of_keys = mask.defined() && mask.dim() > 1 && mask.size(mask.dim() - 2) == 1;
+  if (causal && mask.defined() && !of_keys)
+    fail("{}: give attn_mask or is_causal, not both (but for a mask of keys, [.. x 1 x keys])",
+         kName);
   if (!(dropout_p >= 0 && dropout_p <= 1))
     fail("{}: dropout_p is {}, it must lie in 0..1", kName, show(dropout_p));
 }

@@ -57,6 +57,11 @@ local function made(config)
   local given = {unpack(positional)}
   given[#given + 1] = options
   local module = class(unpack(given))
+  local _, o = parsed(how)
+  if o.stack then
+    local name = head:match('%w+')
+    module = nn[name:gsub('Layer', '')](module, o.stack, o.norm and nn.LayerNorm(positional[1]) or nil)
+  end
   local state = {}
   for name, p in module:named_parameters() do state[name] = values(name, p.shape) end
   for what in pairs(expected[config]) do
@@ -113,9 +118,78 @@ function check.recurrent(config)
   keep(config, module, inputs, outputs)
 end
 
-for _, config in ipairs(configurations) do
-  t.test(config, function() check.recurrent(config) end)
+local function score_mask(kind, queries, keys, batch)
+  local shape = batch and {batch, queries, keys} or {queries, keys}
+  if kind == 'float' then return leaf('mask', unpack(shape)) end
+  if kind == 'causal' then return mt.ones(shape, {dtype = 'bool'}):triu(1) end
+  local b, i, j = mt.range(0, (batch or 1) - 1):view(-1, 1, 1), mt.range(0, queries - 1):view(-1, 1),
+    mt.range(0, keys - 1)
+  return ((b * 3 + i * 7 + j * 5) % 4):eq(0):logical_and(j:ne(1)):reshape(shape)
 end
-t.test('there are many configurations', function() assert(#configurations >= 60, #configurations) end)
+
+local function key_mask(kind, batch, keys)
+  if kind == 'float' then return values('padding', {batch, keys}) end
+  local mask = mt.zeros({batch, keys}, {dtype = 'bool'})
+  mask[{1, keys}] = true
+  if kind ~= 'last' then mask[{2, 1}] = true end
+  return mask
+end
+
+local function sequences(o, how)
+  return function(name, length, size)
+    if how.unbatched then return leaf(name, length, size) end
+    if o.batch_first then return leaf(name, 2, length, size) end
+    return leaf(name, length, 2, size)
+  end
+end
+
+function check.attention(config)
+  local module, sizes, o, how = made(config)
+  local n, queries, sequence = 2, 3, sequences(o, how)
+  local keys, e, inputs = how.call == 'self' and queries or 4, sizes[1], {}
+  inputs.q = sequence('q', queries, e)
+  if how.call ~= 'self' then inputs.k = sequence('k', keys, o.kdim or e) end
+  if how.call == 'three' then inputs.v = sequence('v', keys, o.vdim or e) end
+  local options = {need_weights = how.weights ~= nil, average_attn_weights = how.weights == 'mean'}
+  if how.mask3 then options.attn_mask = score_mask(how.mask3, queries, keys, n * sizes[2]) end
+  if how.mask then options.attn_mask = score_mask(how.mask, queries, keys) end
+  if how.mask == 'float' or how.mask3 == 'float' then inputs.mask = options.attn_mask end
+  if how.padding then options.key_padding_mask = key_mask(how.padding, n, keys) end
+  local outputs = {module(inputs.q, inputs.k, inputs.v, options)}
+  if how.mask == 'causal' and not how.weights then -- said instead of given
+    local said = {is_causal = true, key_padding_mask = options.key_padding_mask}
+    assert(mt.allclose(outputs[1], module(inputs.q, inputs.k, inputs.v, said), {rtol = 1e-12}))
+  end
+  keep(config, module, inputs, outputs)
+end
+
+function check.transformer(config)
+  local module, sizes, o, how = made(config)
+  local sequence, length, whole = sequences(o, how), 3, config:find('^Transformer ') ~= nil
+  local inputs, options = {src = sequence('src', length, sizes[1])}, {}
+  if whole or config:find('^TransformerDecoder') then inputs.other = sequence('other', 4, sizes[1]) end
+  if whole then
+    options = {tgt_is_causal = true, src_key_padding_mask = key_mask('any', 2, length),
+      memory_key_padding_mask = key_mask('any', 2, length)}
+  elseif inputs.other then
+    if how.mask then
+      options.tgt_mask, options.memory_mask = score_mask(how.mask, length, length), score_mask('bool', length, 4)
+    end
+    if how.padding then
+      options.tgt_key_padding_mask, options.memory_key_padding_mask = key_mask('last', 2, length), key_mask('any', 2, 4)
+    end
+  else
+    if how.mask then options[how.stack and 'mask' or 'src_mask'] = score_mask(how.mask, length, length) end
+    if how.padding then options.src_key_padding_mask = key_mask(how.padding, 2, length) end
+  end
+  local y = inputs.other and module(inputs.src, inputs.other, options) or module(inputs.src, options)
+  keep(config, module, inputs, {y})
+end
+
+for _, config in ipairs(configurations) do
+  local kind = config:find('^Multihead') and 'attention' or config:find('^Transformer') and 'transformer' or 'recurrent'
+  t.test(config, function() check[kind](config) end)
+end
+t.test('there are many configurations', function() assert(#configurations >= 130, #configurations) end)
 
 t.finish()

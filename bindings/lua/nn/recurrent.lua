@@ -110,7 +110,7 @@ local function extra(self)
   for _, name in ipairs{'bidirectional', 'batch_first'} do
     if self[name] then parts[#parts + 1] = name end
   end
-  return (' (%s)'):format(table.concat(parts, ', ')):sub(2)
+  return ('(%s)'):format(table.concat(parts, ', '))
 end
 
 local kSizes = 'input_size: int >= 1, hidden_size: int >= 1'

@@ -166,12 +166,10 @@ topics.renamed = {
 }
 
 --- PyTorch's word for what is not there yet -> what to do without
-local layer = "write it with nn.class (mt.help('training')) from what mt.help('mt') and mt.help('nn') list"
 local parallel = 'one process works with one device; net:to(\'cuda:0\') chooses it'
 local dataset = 'any table with size() and get(i) is a set; mt.data.TensorDataset(x, y) makes one of tensors'
 topics.absent = {
   Dataset = dataset,
-  MultiheadAttention = layer .. '; mt.scaled_dot_product_attention',
   DataParallel = parallel, DistributedDataParallel = parallel,
 }
 

@@ -1,0 +1,200 @@
+-- attention.lua -- multi-head attention over mt.scaled_dot_product_attention
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local module = require 'mtorch.nn.module'
+local linear = require 'mtorch.nn.linear'
+
+local attention = {}
+
+local function xavier_uniform(rows, columns) return module.uniform(math.sqrt(6 / (rows + columns)))(rows, columns) end
+
+-- ---- masks -------------------------------------------------------------------------------------
+-- In modules a bool mask is true where attention is not allowed; in scaled_dot_product_attention where it is. A
+-- float mask is added to the scores in both.
+
+local function is_bool(mask) return mask.dtype == 'bool' end
+--- 0 where a key is allowed, -inf where not.
+local function added(mask, dtype)
+  return is_bool(mask) and mt.zeros({}, {dtype = dtype, device = mask.device}):masked_fill(mask, -math.huge) or mask
+end
+--- Two such masks as one.
+local function both(a, b, dtype)
+  if not a or not b then return a or b end
+  if is_bool(a) and is_bool(b) then return a:logical_or(b) end
+  return added(a, dtype) + added(b, dtype)
+end
+
+--- attn_mask [queries x keys] or [batch * heads x queries x keys], checked, as [.. x .. x queries x keys].
+local function score_mask(self, mask, batch, queries, keys)
+  if not mask then return nil end
+  local n = mask:dim()
+  local fits = mask.shape[n] == keys and mask.shape[n - 1] == queries and
+    (n == 2 or n == 3 and mask.shape[1] == batch * self.num_heads)
+  if not fits then
+    core.fail('%s: attn_mask is %s, expected (%d x %d) or (%d x %d x %d)', self.__name, tostring(mask.shape), queries,
+      keys, batch * self.num_heads, queries, keys)
+  end
+  return n == 2 and mask or mask:reshape(batch, self.num_heads, queries, keys)
+end
+
+--- key_padding_mask [batch x keys], checked, as [batch x 1 x 1 x keys].
+local function key_mask(self, mask, batch, keys)
+  if not mask then return nil end
+  if mask:dim() == 1 and batch == 1 then mask = mask:unsqueeze(1) end
+  if mask:dim() ~= 2 or mask.shape[1] ~= batch or mask.shape[2] ~= keys then
+    core.fail('%s: key_padding_mask is %s, expected (%d x %d)', self.__name, tostring(mask.shape), batch, keys)
+  end
+  return mask:view(batch, 1, 1, keys)
+end
+
+-- ---- the module --------------------------------------------------------------------------------
+
+--- One product for query, key and value where they are one tensor, else one for each: [.. x heads x features].
+local function projected(self, q, k, v)
+  local size, heads = self.embed_dim, self.num_heads
+  local weight, bias = self.in_proj_weight, self.in_proj_bias
+  local function cut(x, w, b, n) return mt.linear(x, w, b):unflatten(-1, {n, heads, size / heads}) end
+  if weight and rawequal(q, k) and rawequal(k, v) then
+    local all = cut(q, weight, bias, 3)
+    return all:select(-3, 1), all:select(-3, 2), all:select(-3, 3)
+  end
+  local w, b = {}, {}
+  if weight then
+    w = weight:split(size, 1)
+  else
+    w = {self.q_proj_weight, self.k_proj_weight, self.v_proj_weight}
+  end
+  if bias then b = bias:split(size, 1) end
+  return cut(q, w[1], b[1], 1):squeeze(-3), cut(k, w[2], b[2], 1):squeeze(-3), cut(v, w[3], b[3], 1):squeeze(-3)
+end
+
+--- The probabilities themselves, [batch x heads x queries x keys], with all of them in memory.
+local function weights_of(q, k, mask, causal)
+  local scores = (q / math.sqrt(q.shape[4])):matmul(k:transpose(3, 4))
+  if causal then
+    mask = both(mask, mt.ones({q.shape[3], k.shape[3]}, {dtype = 'bool', device = q.device}):triu(1), q.dtype)
+  end
+  if mask then scores = is_bool(mask) and scores:masked_fill(mask, -math.huge) or scores + mask end
+  return scores:softmax(-1)
+end
+
+local bind = core.declare('MultiheadAttention(query: tensor, key: tensor = nil, value: tensor = nil, ' ..
+  'key_padding_mask: tensor = nil, need_weights: bool = false, attn_mask: tensor = nil, ' ..
+  'average_attn_weights: bool = true, is_causal: bool = false)', 'What a call takes.', function(...) return ... end)
+
+--- Inputs as [batch x length x features], checked.
+local function laid_out(self, q, k, v)
+  local single = q:dim() == 2
+  local sizes = {self.embed_dim, self.kdim or self.embed_dim, self.vdim or self.embed_dim}
+  for i, x in ipairs{q, k, v} do
+    if x:dim() ~= (single and 2 or 3) or x.shape[x:dim()] ~= sizes[i] then
+      core.fail('%s: %s is %s, expected (%s x %d), or (length x %d)', self.__name, ({'query', 'key', 'value'})[i],
+        tostring(x.shape), self.batch_first and 'batch x length' or 'length x batch', sizes[i], sizes[i])
+    end
+  end
+  local same, shared = rawequal(q, k) and rawequal(k, v), rawequal(k, v)
+  local function turned(x)
+    return single and x:unsqueeze(1) or self.batch_first and x or x:transpose(1, 2)
+  end
+  q = turned(q)
+  k = same and q or turned(k)
+  return q, k, (same or shared) and k or turned(v), single
+end
+
+--- add_bias_kv and add_zero_attn: keys that are no input, at the end; masks leave them alone.
+local function with_more_keys(self, k, v, masks)
+  local function one_more(x, bias)
+    local shape = x:size()
+    shape[3] = 1
+    return mt.cat({x, bias and bias:view(1, self.num_heads, 1, -1):expand(shape) or
+      mt.zeros(shape, {dtype = x.dtype, device = x.device})}, 3)
+  end
+  for _, wanted in ipairs{self.add_bias_kv and {self.bias_k, self.bias_v} or false, self.add_zero_attn and {}} do
+    if wanted then
+      k, v = one_more(k, wanted[1]), one_more(v, wanted[2])
+      for i = 1, 2 do masks[i] = masks[i] and masks[i]:pad({0, 1}) end
+    end
+  end
+  return k, v
+end
+
+--- out[, weights] = mha(q[, k[, v]], {..})
+local function forward(self, ...)
+  local q, k, v, padding, need_weights, mask, average, causal = bind(...)
+  k = k or q
+  v = v or k
+  local single
+  q, k, v, single = laid_out(self, q, k, v)
+  if k.shape[1] ~= q.shape[1] or v.shape[1] ~= k.shape[1] or v.shape[2] ~= k.shape[2] then
+    core.fail('%s: query, key and value are %s, %s and %s as (batch x length x features)', self.__name,
+      tostring(q.shape), tostring(k.shape), tostring(v.shape))
+  end
+  local batch, queries, keys = q.shape[1], q.shape[2], k.shape[2]
+  local masks = {score_mask(self, mask, batch, queries, keys), key_mask(self, padding, batch, keys)}
+  causal = causal and not masks[1] -- PyTorch takes is_causal as a hint that attn_mask is such a mask
+  q, k, v = projected(self, q, k, v)
+  q, k, v = q:transpose(2, 3), k:transpose(2, 3), v:transpose(2, 3)
+  if self.add_bias_kv or self.add_zero_attn then
+    if causal then
+      masks[1], causal = mt.ones({queries, keys}, {dtype = 'bool', device = q.device}):triu(1), false
+    end
+    k, v = with_more_keys(self, k, v, masks)
+  end
+  mask = both(masks[1], masks[2], q.dtype)
+  local dropped, out, weights = self.training and self.dropout or 0, nil, nil
+  if need_weights then
+    weights = weights_of(q, k, mask, causal)
+    weights = dropped > 0 and mt.dropout(weights, dropped) or weights
+    out = weights:matmul(v)
+    weights = average and weights:mean(2) or weights
+    weights = single and weights:squeeze(1) or weights
+  else
+    out = mt.scaled_dot_product_attention(q, k, v, mask and is_bool(mask) and mask:logical_not() or mask, dropped,
+      causal)
+  end
+  out = mt.linear(out:transpose(2, 3):flatten(3, 4), self.out_proj.weight, self.out_proj.bias)
+  if single then out = out:squeeze(1) elseif not self.batch_first then out = out:transpose(1, 2) end
+  if need_weights then return out, weights end
+  return out
+end
+
+local MultiheadAttention = class.class('MultiheadAttention')
+class.constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int >= 1, num_heads: int >= 1, ' ..
+  'dropout: number >= 0 <= 1 = 0, bias: bool = true, add_bias_kv: bool = false, add_zero_attn: bool = false, ' ..
+  'kdim: int = nil, vdim: int = nil, batch_first: bool = false)',
+  'out[, weights] = mha(q[, k[, v]], {attn_mask=, key_padding_mask=, is_causal=, need_weights=false, ' ..
+  'average_attn_weights=true}) over [length x batch x embed_dim], or one sequence. A bool mask is true where ' ..
+  'attention is not allowed, a float one is added; key_padding_mask is [batch x keys]. Scores for all queries at ' ..
+  'once are in memory with need_weights alone.',
+  function(self, ...)
+    for i, p in ipairs(core.parameters(MultiheadAttention)) do
+      if p.name ~= 'bias' then self[p.name] = (select(i, ...)) end
+    end
+    local n, bias = self.embed_dim, (select(4, ...))
+    if n % self.num_heads ~= 0 then
+      core.fail('MultiheadAttention: embed_dim, %d, must be a multiple of num_heads, %d', n, self.num_heads)
+    end
+    if (self.kdim or n) == n and (self.vdim or n) == n then
+      self.in_proj_weight = class.Parameter(xavier_uniform(3 * n, n))
+    else
+      self.q_proj_weight = class.Parameter(xavier_uniform(n, n))
+      self.k_proj_weight = class.Parameter(xavier_uniform(n, self.kdim or n))
+      self.v_proj_weight = class.Parameter(xavier_uniform(n, self.vdim or n))
+    end
+    if bias then self.in_proj_bias = class.Parameter(mt.zeros(3 * n)) end
+    self.out_proj = linear.Linear(n, n, bias)
+    if bias then self.out_proj.bias = class.Parameter(mt.zeros(n)) end
+    if self.add_bias_kv then
+      local deviation = math.sqrt(2 / (2 * n))
+      self.bias_k = class.Parameter(mt.randn(1, 1, n) * deviation)
+      self.bias_v = class.Parameter(mt.randn(1, 1, n) * deviation)
+    end
+  end)
+MultiheadAttention.forward = forward
+MultiheadAttention.extra = function(self)
+  return ('(%d, %d heads%s)'):format(self.embed_dim, self.num_heads, self.batch_first and ', batch_first' or '')
+end
+attention.MultiheadAttention = MultiheadAttention
+
+return attention

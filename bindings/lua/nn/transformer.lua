@@ -1,0 +1,171 @@
+-- transformer.lua -- layers of transformers (Vaswani 2017) and stacks of them
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local class = require 'mtorch.nn.class'
+local attention = require 'mtorch.nn.attention'
+local containers = require 'mtorch.nn.containers'
+local dropout = require 'mtorch.nn.dropout'
+local linear = require 'mtorch.nn.linear'
+local module = require 'mtorch.nn.module'
+local normalize = require 'mtorch.nn.normalize'
+
+local transformer = {}
+
+local function same(...) return ... end
+
+local kLayer = 'd_model: int >= 1, nhead: int >= 1, dim_feedforward: int >= 1 = 2048, ' ..
+  "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', layer_norm_eps: number = 1e-5, " ..
+  'batch_first: bool = false, norm_first: bool = false, bias: bool = true'
+
+local function layer_norm(self, bias)
+  return normalize.LayerNorm(self.d_model, {eps = self.layer_norm_eps, bias = bias})
+end
+local function heads(self, bias)
+  return attention.MultiheadAttention(self.d_model, self.nhead,
+    {dropout = self.dropout_p, bias = bias, batch_first = self.batch_first})
+end
+
+--- The constructor of a layer: its options, its attentions by name, the two linear maps, norms and dropouts.
+local function layer(name, doc, attentions)
+  local made = class.class(name)
+  class.constructor(made, ('%s(%s)'):format(name, kLayer), doc,
+    function(self, d_model, nhead, dim_feedforward, p, activation, eps, batch_first, norm_first, bias)
+      self.d_model, self.nhead, self.dropout_p, self.activation = d_model, nhead, p, activation
+      self.layer_norm_eps, self.batch_first, self.norm_first = eps, batch_first, norm_first
+      for _, field in ipairs(attentions) do self[field] = heads(self, bias) end
+      self.linear1 = linear.Linear(d_model, dim_feedforward, bias)
+      self.dropout = dropout.Dropout(p)
+      self.linear2 = linear.Linear(dim_feedforward, d_model, bias)
+      for k = 1, #attentions + 1 do self['norm' .. k] = layer_norm(self, bias) end
+      for k = 1, #attentions + 1 do self['dropout' .. k] = dropout.Dropout(p) end
+    end)
+  made.extra = function(self)
+    return ('(%d, %d heads, %d%s%s)'):format(self.d_model, self.nhead, self.linear1.out_features,
+      self.norm_first and ', norm_first' or '', self.batch_first and ', batch_first' or '')
+  end
+  return made
+end
+
+local function feed_forward(self, x)
+  local f = self.activation
+  return self.linear2(self.dropout((type(f) == 'string' and mt[f] or f)(self.linear1(x))))
+end
+
+--- x + dropout(f(x)), normalised before f or after the sum.
+local function residual(self, k, x, f, ...)
+  local norm, drop = self['norm' .. k], self['dropout' .. k]
+  if self.norm_first then return x + drop((f(self, norm(x), ...))) end
+  return norm(x + drop((f(self, x, ...))))
+end
+
+local function self_attention(self, x, mask, padding, causal)
+  return self.self_attn(x, {attn_mask = mask, key_padding_mask = padding, is_causal = causal})
+end
+local function cross_attention(self, x, memory, mask, padding, causal)
+  return self.multihead_attn(x, memory, {attn_mask = mask, key_padding_mask = padding, is_causal = causal})
+end
+
+transformer.TransformerEncoderLayer = layer('TransformerEncoderLayer',
+  'y = layer(src, {src_mask=, src_key_padding_mask=, is_causal=false}): self-attention and two linear maps, each ' ..
+  'with a residual and layer normalisation, over [length x batch x d_model]. Masks as of nn.MultiheadAttention.',
+  {'self_attn'})
+local bind_layer = core.declare('TransformerEncoderLayer(src: tensor, src_mask: tensor = nil, ' ..
+  'src_key_padding_mask: tensor = nil, is_causal: bool = false)', 'What a call takes.', same)
+function transformer.TransformerEncoderLayer:forward(...)
+  local x, mask, padding, causal = bind_layer(...)
+  return residual(self, 2, residual(self, 1, x, self_attention, mask, padding, causal), feed_forward)
+end
+
+transformer.TransformerDecoderLayer = layer('TransformerDecoderLayer',
+  'y = layer(tgt, memory, {tgt_mask=, memory_mask=, tgt_key_padding_mask=, memory_key_padding_mask=, ' ..
+  'tgt_is_causal=false, memory_is_causal=false}): self-attention, attention to memory and two linear maps.',
+  {'self_attn', 'multihead_attn'})
+local kDecoder = 'tgt: tensor, memory: tensor, tgt_mask: tensor = nil, memory_mask: tensor = nil, ' ..
+  'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, tgt_is_causal: bool = false, ' ..
+  'memory_is_causal: bool = false'
+local bind_decoder_layer = core.declare(('TransformerDecoderLayer(%s)'):format(kDecoder), 'What a call takes.', same)
+function transformer.TransformerDecoderLayer:forward(...)
+  local x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal = bind_decoder_layer(...)
+  x = residual(self, 1, x, self_attention, mask, padding, causal)
+  x = residual(self, 2, x, cross_attention, memory, memory_mask, memory_padding, memory_causal)
+  return residual(self, 3, x, feed_forward)
+end
+
+--- A stack of copies of one layer.
+local function stack(name, doc)
+  local made = class.class(name)
+  class.constructor(made, name .. '(layer: any, num_layers: int >= 1, norm: any = nil)', doc,
+    function(self, one, num_layers, norm)
+      for _, given in ipairs{one, norm} do
+        if not class.is_module(given) then core.fail('%s: a module is needed, got %s', name, core.describe(given)) end
+      end
+      local list = {}
+      for k = 1, num_layers do list[k] = one:clone() end
+      self.layers = containers.ModuleList(list)
+      self.num_layers, self.norm = num_layers, norm
+    end)
+  return made
+end
+
+transformer.TransformerEncoder = stack('TransformerEncoder',
+  'y = encoder(src, {mask=, src_key_padding_mask=, is_causal=false}): num_layers copies of the layer, then norm.')
+local bind_encoder = core.declare('TransformerEncoder(src: tensor, mask: tensor = nil, ' ..
+  'src_key_padding_mask: tensor = nil, is_causal: bool = false)', 'What a call takes.', same)
+function transformer.TransformerEncoder:forward(...)
+  local x, mask, padding, causal = bind_encoder(...)
+  for k = 1, #self.layers do x = self.layers[k](x, mask, padding, causal) end
+  return self.norm and self.norm(x) or x
+end
+
+transformer.TransformerDecoder = stack('TransformerDecoder',
+  'y = decoder(tgt, memory, {..}), options as of nn.TransformerDecoderLayer: num_layers copies of it, then norm.')
+local bind_decoder = core.declare(('TransformerDecoder(%s)'):format(kDecoder), 'What a call takes.', same)
+function transformer.TransformerDecoder:forward(...)
+  local x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal = bind_decoder(...)
+  for k = 1, #self.layers do
+    x = self.layers[k](x, memory, mask, memory_mask, padding, memory_padding, causal, memory_causal)
+  end
+  return self.norm and self.norm(x) or x
+end
+
+local Transformer = class.class('Transformer')
+class.constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
+  'num_encoder_layers: int >= 1 = 6, num_decoder_layers: int >= 1 = 6, dim_feedforward: int >= 1 = 2048, ' ..
+  "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', custom_encoder: any = nil, " ..
+  'custom_decoder: any = nil, layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, ' ..
+  'bias: bool = true)',
+  'y = net(src, tgt, {src_mask=, tgt_mask=, memory_mask=, src_key_padding_mask=, tgt_key_padding_mask=, ' ..
+  'memory_key_padding_mask=, src_is_causal=, tgt_is_causal=, memory_is_causal=}): encoder and decoder.',
+  function(self, d_model, nhead, encoders, decoders, feedforward, p, activation, encoder, decoder, eps, batch_first,
+      norm_first, bias)
+    local options = {dim_feedforward = feedforward, dropout = p, activation = activation, layer_norm_eps = eps,
+      batch_first = batch_first, norm_first = norm_first, bias = bias}
+    local function norm() return normalize.LayerNorm(d_model, {eps = eps, bias = bias}) end
+    self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+    self.encoder = encoder or transformer.TransformerEncoder(
+      transformer.TransformerEncoderLayer(d_model, nhead, options), encoders, norm())
+    self.decoder = decoder or transformer.TransformerDecoder(
+      transformer.TransformerDecoderLayer(d_model, nhead, options), decoders, norm())
+    for _, weight in ipairs(self:parameters()) do
+      if weight:dim() == 2 then -- xavier_uniform
+        local bound = math.sqrt(6 / (weight.shape[1] + weight.shape[2]))
+        mt.no_grad(function() weight:copy_(module.uniform(bound)(weight.shape[1], weight.shape[2])) end)
+      end
+    end
+  end)
+local bind_transformer = core.declare('Transformer(src: tensor, tgt: tensor, src_mask: tensor = nil, ' ..
+  'tgt_mask: tensor = nil, memory_mask: tensor = nil, src_key_padding_mask: tensor = nil, ' ..
+  'tgt_key_padding_mask: tensor = nil, memory_key_padding_mask: tensor = nil, src_is_causal: bool = false, ' ..
+  'tgt_is_causal: bool = false, memory_is_causal: bool = false)', 'What a call takes.', same)
+function Transformer:forward(...)
+  local src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding, src_causal, tgt_causal,
+    memory_causal = bind_transformer(...)
+  local memory = self.encoder(src, src_mask, src_padding, src_causal)
+  return (self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_padding, memory_padding, tgt_causal, memory_causal))
+end
+Transformer.generate_square_subsequent_mask = core.declare('generate_square_subsequent_mask(n: int >= 1)',
+  'A float mask [n x n]: -inf where a key comes after the query, else 0.',
+  function(n) return mt.full({n, n}, -math.huge):triu(1) end)
+transformer.Transformer = Transformer
+
+return transformer
