@@ -59,13 +59,8 @@ local function projected(self, q, k, v)
     local all = cut(q, weight, bias, 3)
     return all:select(-3, 1), all:select(-3, 2), all:select(-3, 3)
   end
-  local w, b = {}, {}
-  if weight then
-    w = weight:split(size, 1)
-  else
-    w = {self.q_proj_weight, self.k_proj_weight, self.v_proj_weight}
-  end
-  if bias then b = bias:split(size, 1) end
+  local w = weight and weight:split(size, 1) or {self.q_proj_weight, self.k_proj_weight, self.v_proj_weight}
+  local b = bias and bias:split(size, 1) or {}
   return cut(q, w[1], b[1], 1):squeeze(-3), cut(k, w[2], b[2], 1):squeeze(-3), cut(v, w[3], b[3], 1):squeeze(-3)
 end
 
@@ -142,7 +137,7 @@ local function forward(self, ...)
     k, v = with_more_keys(self, k, v, masks)
   end
   mask = both(masks[1], masks[2], q.dtype)
-  local dropped, out, weights = self.training and self.dropout or 0, nil, nil
+  local dropped, out, weights = self.training and self.dropout or 0
   if need_weights then
     weights = weights_of(q, k, mask, causal)
     weights = dropped > 0 and mt.dropout(weights, dropped) or weights

@@ -94,7 +94,7 @@ end
 --- A stack of copies of one layer.
 local function stack(name, doc)
   local made = class.class(name)
-  class.constructor(made, name .. '(layer: any, num_layers: int >= 1, norm: any = nil)', doc,
+  class.constructor(made, name .. '(layer: table, num_layers: int >= 1, norm: table = nil)', doc,
     function(self, one, num_layers, norm)
       for _, given in ipairs{one, norm} do
         if not class.is_module(given) then core.fail('%s: a module is needed, got %s', name, core.describe(given)) end
@@ -131,8 +131,8 @@ end
 local Transformer = class.class('Transformer')
 class.constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
   'num_encoder_layers: int >= 1 = 6, num_decoder_layers: int >= 1 = 6, dim_feedforward: int >= 1 = 2048, ' ..
-  "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', custom_encoder: any = nil, " ..
-  'custom_decoder: any = nil, layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, ' ..
+  "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', custom_encoder: table = nil, " ..
+  'custom_decoder: table = nil, layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, ' ..
   'bias: bool = true)',
   'y = net(src, tgt, {src_mask=, tgt_mask=, memory_mask=, src_key_padding_mask=, tgt_key_padding_mask=, ' ..
   'memory_key_padding_mask=, src_is_causal=, tgt_is_causal=, memory_is_causal=}): encoder and decoder.',
