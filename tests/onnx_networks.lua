@@ -87,10 +87,11 @@ add('sorting', function(x)
 end, of(4, 5), {places = {false, true, false, true, true, false, true, false, true}})
 f('picked_by_value', function(x)
   local mask = x:gt(0)
-  local y, places = x[mask], mask:nonzero()
+  local y = x[mask]
   local z = mt.zeros(x.shape)
   z[mask] = y * 2
-  return y:var(), y:reshape(-1, 1) * 2, mt.cat({y, y}), z, x:masked_select(x:lt(0.3)):view(1, -1), mask:long():unique()
+  return y:var(), y:reshape(-1, 1) * 2, mask:nonzero():float():mean(1), mt.cat({y, y}), z,
+    x:masked_select(x:lt(0.3)):view(1, -1), mask:long():unique()
 end, 6)
 f('more_operations', function(x)
   local m, s = x:gt(0), x[{ {}, 1}]

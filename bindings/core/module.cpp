@@ -85,6 +85,28 @@ const Entry kCore[] = {
        write_file(a.text(1).c_str(), a.text(2), a.text(3));
        return lua_pushvalue(a.L, 2), 1;
      }},
+    {"write_pieces(operation, path, pieces)",
+     "The same of a list of strings and contiguous tensors of the CPU, one after another.",
+     [](Args& a) {
+       FileWriter file(a.text(1).c_str(), a.text(2));
+       a.table(3);
+       for (int k = 1, n = int(lua_objlen(a.L, 3)); k <= n; ++k) {
+         lua_rawgeti(a.L, 3, k);
+         if (const Tensor* x = tensor_at(a.L, -1)) {
+           if (!x->is_contiguous() || &x->device() != &cpu_device())
+             fail("write_pieces: piece {} is no contiguous tensor of the CPU", k);
+           file.write(
+               {static_cast<const char*>(x->data()), size_t(x->numel() * item_size(x->dtype()))});
+         } else {
+           size_t bytes;
+           const char* text = lua_tolstring(a.L, -1, &bytes);
+           file.write({text, bytes});
+         }
+         lua_pop(a.L, 1);
+       }
+       file.commit();
+       return 0;
+     }},
     {"check_writable(operation, path)", "Refuses a file that write_file would refuse.",
      bind<[](const std::string& operation, const std::string& path) {
        check_writable(operation.c_str(), path);

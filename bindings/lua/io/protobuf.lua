@@ -3,7 +3,8 @@
 --
 -- A message's type is a table {field = {number, type}}, its value a table of the same keys; what is nil is left out.
 -- Types: 'int' (int32, int64, enums), 'bool', 'float', 'double', 'bytes' (also text), or the type of a message within.
--- {number, type, 'list'} is a repeated field, its value a list; numbers are packed.
+-- {number, type, 'list'} is a repeated field, its value a list; numbers are packed. Instead of a string
+-- {piece =, bytes = n} may stand for what whoever writes the file puts there.
 local ffi = require 'ffi'
 local bit = require 'bit'
 
@@ -48,6 +49,11 @@ local function add_message(out, message, value)
   end
   local function add_one(number, kind, x)
     if scalars[kind] then return add(key(number, scalars[kind][1]) .. scalars[kind][2](x)) end
+    if kind == 'bytes' and type(x) == 'table' then
+      add(key(number, 2) .. varint(x.bytes))
+      out[#out + 1], total = x.piece, total + x.bytes
+      return
+    end
     if kind == 'bytes' then return add_block(number, x) end
     local head = #out + 1
     out[head] = ''
@@ -73,11 +79,13 @@ local function add_message(out, message, value)
   return total
 end
 
---- The bytes of a message. A key that its type lacks is an error.
-function protobuf.encode(message, value)
+--- The bytes of a message as a list of strings and pieces, and how many. A key that its type lacks is an error.
+function protobuf.pieces(message, value)
   local out = {}
-  add_message(out, message, value)
-  return table.concat(out)
+  return out, add_message(out, message, value)
 end
+
+--- The bytes of a message without pieces.
+function protobuf.encode(message, value) return table.concat((protobuf.pieces(message, value))) end
 
 return protobuf

@@ -228,10 +228,14 @@ local function export(net, inputs, path, input_names, output_names, opset, dynam
     local name = outputs_named[i]
     value_outputs[i] = messages.value_info(name, value.dtype, shape_names(value.shape, output_axes[name]))
   end
-  core.write_file('onnx.export', path, protobuf.encode(messages.Model, {
+  local pieces, size = protobuf.pieces(messages.Model, {
     ir_version = formats[opset], producer_name = 'mtorch', opset_import = {{version = opset}},
     graph = {name = 'main', node = graph.nodes, initializer = graph.initializers, input = value_inputs,
-      output = value_outputs}}))
+      output = value_outputs}})
+  if size >= 2 ^ 31 then
+    core.fail('onnx.export: the file would have %.1f GB; a file of this format holds 2', size / 2 ^ 30)
+  end
+  core.write_pieces('onnx.export', path, pieces)
 end
 
 onnx.export = core.declare('export(net, inputs, path: string, input_names: strings = nil, ' ..

@@ -23,12 +23,12 @@ local Graph = {node = {1, Node, 'list'}, name = {2, 'bytes'}, initializer = {5, 
 messages.Model = {ir_version = {1, 'int'}, producer_name = {2, 'bytes'}, producer_version = {3, 'bytes'},
   graph = {7, Graph}, opset_import = {8, {domain = {1, 'bytes'}, version = {2, 'int'}}, 'list'}}
 
---- A tensor of any layout and device.
+--- A tensor of any layout and device; a large one is a piece of the file.
 function messages.tensor(x, name)
   local shape = x:size()
   local plain = x:detach():cpu():contiguous()
-  local count = plain:numel()
-  local data = count > 0 and ffi.string(plain:data(), count * bytes[x.dtype]) or ''
+  local size = plain:numel() * bytes[x.dtype]
+  local data = size > 4096 and {piece = plain, bytes = size} or size > 0 and ffi.string(plain:data(), size) or ''
   return {dims = shape, data_type = messages.types[x.dtype], name = name, raw_data = data}
 end
 
