@@ -35,16 +35,30 @@ void tell(lua_State* L, const Entry* e, int n) {
   lua_call(L, n + 3, 0);
 }
 
-/// record(fn, watcher, ..): fn(..), while watcher is told.
+/// The function on top of the stack, or nil, is told from now on.
+void set_watcher(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kWatcher));
+  lua_insert(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+/// record(fn, watcher, ..): fn(..), while watcher is told. It is not kept: it holds what was recorded.
 int record(Args& a) {
   lua_State* L = a.L;
   a.function(1), a.function(2);
-  lua_pushlightuserdata(L, const_cast<char*>(&kWatcher));
+  if (recording) fail("a call is recorded already");
   lua_pushvalue(L, 2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  set_watcher(L);
   lua_remove(L, 2);
-  const Temporarily on(recording, true);
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  int status;
+  {
+    const Temporarily on(recording, true);
+    const Temporarily from(depth, 0);
+    status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+  }
+  lua_pushnil(L);
+  set_watcher(L);
+  if (status != 0) lua_error(L);
   return lua_gettop(L);
 }
 

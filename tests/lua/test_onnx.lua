@@ -156,6 +156,24 @@ t.test('Lua values of tensors that depend on an input', function()
   mt.onnx.export(function(y) return y * mt.ones(2):sum():item() end, x, path)
 end)
 
+t.test('after a failure nothing is recorded any more, and nothing is kept', function()
+  local core = require 'mtorch.core'
+  local kept = setmetatable({}, {__mode = 'v'})
+  pcall(mt.onnx.export, function(y)
+    kept[1] = y * 2
+    return y:sum():item()
+  end, x, path)
+  local calls = 0
+  core.record(function() return x + 1 end, function() calls = calls + 1 end)
+  local _ = x + 1
+  t.eq(calls, 2)
+  collectgarbage()
+  collectgarbage()
+  t.eq(kept[1], nil)
+  local function again(y) return core.record(function() return y end, function() end) end
+  t.raises(function() mt.onnx.export(again, x, path) end, 'recorded already')
+end)
+
 t.test('random numbers', function()
   refuses(function(y) return y + mt.randn(2, 3) end, 'randn draws random numbers')
   refuses(function(y) return mt.dropout(y, 0.5, true) end, 'dropout with training=true')
