@@ -521,6 +521,38 @@ local function gpt(d, heads)
     return self.ln(self.blocks(h)):matmul(self.tokens.weight:t())
   end)
 end
+local both = { {[1] = 'batch', [2] = 'time'} }
+local function tokens(n) return {mt.randn(n, n + 3, 8)} end
+add('mha', nn.MultiheadAttention(8, 2, {batch_first = true}), tokens, {axes = both})
+add('mha_length_first', nn.MultiheadAttention(8, 4), function(n) return {mt.randn(5, n, 8)} end,
+  {axes = { {[2] = 'batch'} }})
+add('mha_masks', class('Masked', { {'mha', nn.MultiheadAttention(8, 2, {batch_first = true, add_bias_kv = true,
+  add_zero_attn = true})} },
+  function(self, x, padding)
+    local t = x.shape[2]
+    local later = mt.ones({t, t}, {dtype = 'bool'}):triu(1)
+    local out, weights = self.mha(x, x, x, {attn_mask = later, key_padding_mask = padding, need_weights = true})
+    return out, weights, self.mha(x, x, x, {key_padding_mask = padding}), self.mha(x, {is_causal = true})
+  end), function(n)
+  local padding = mt.zeros({n, n + 3}, 'bool')
+  padding[{ {}, n + 3}] = true
+  return {mt.randn(n, n + 3, 8), padding}
+end, {axes = {both[1], both[1]}})
+add('mha_cross', nn.MultiheadAttention(8, 2, {kdim = 6, vdim = 4, batch_first = true}), function(n)
+  return {mt.randn(n, 5, 8), mt.randn(n, 7, 6), mt.randn(n, 7, 4)}
+end)
+add('transformer_encoder', nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16,
+  batch_first = true}), 2), tokens,
+  {axes = both})
+add('encoder_norm_first', nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, norm_first = true,
+  activation = 'gelu'}),
+  function(n) return {mt.randn(5, n, 8)} end, {axes = { {[2] = 'batch'} }})
+add('transformer_decoder', class('Decoder', { {'decoder', nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2,
+  {dim_feedforward = 16, batch_first = true}), 2)} }, function(self, x, memory)
+  local t = x.shape[2]
+  return self.decoder(x, memory, {tgt_mask = mt.ones({t, t}, {dtype = 'bool'}):triu(1)})
+end), function(n) return {mt.randn(n, n + 3, 8), mt.randn(n, 5, 8)} end, {axes = {both[1], {[1] = 'batch'}}})
+add('weight_norms', nn.Sequential(nn.weight_norm(nn.Linear(6, 5)), nn.spectral_norm(nn.Linear(5, 4))), of(6))
 add('gpt', gpt(16, 4), function(n) return {mt.randint(1, 20, {n, n + 4})} end,
   {positions = {true}, axes = { {[1] = 'batch', [2] = 'time'} }})
 add('gpt_sampled', class('Greedy', { {'gpt', gpt(16, 2)} }, function(self, ids)

@@ -17,7 +17,7 @@ end
 -- Operations whose result of a parameter is written as an operation, so that the parameter keeps its name.
 local rearranges = {}
 for name in ('T mT t transpose permute movedim view reshape flatten unflatten squeeze unsqueeze detach expand ' ..
-    'contiguous narrow select index'):gmatch('%S+') do
+    'contiguous narrow select index split chunk unbind'):gmatch('%S+') do
   rearranges[name] = true
 end
 
