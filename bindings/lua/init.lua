@@ -68,7 +68,7 @@ local function library()
   lazy.linalg = function() return core.strict(core.linalg(), 'mt.linalg') end
   lazy.time = function() return require('mtorch.tools.timeit').time end
   lazy.timeit = function() return require('mtorch.tools.timeit').timeit end
-  for _, name in ipairs {'args', 'progress', 'report', 'profile', 'help'} do
+  for _, name in ipairs {'args', 'progress', 'profile', 'help'} do
     lazy[name] = function() return require('mtorch.tools.' .. name) end
   end
   for _, name in ipairs {'Function', 'recompute', 'jacobian', 'hessian', 'vjp', 'jvp'} do
@@ -84,6 +84,8 @@ local function library()
   lazy.explain = function() return require('mtorch.compile.explain').explain end
   lazy.kernel = function() return require 'mtorch.compile.kernel' end
   lazy.triplet_margin_with_distance_loss = function() return require 'mtorch.nn.distance_loss' end
+  lazy.report = function() return require('mtorch.tools.report').report end
+  lazy.Report = function() return require('mtorch.tools.report_run').Report end
   lazy.SummaryWriter = function() return require('mtorch.io.summary_writer').SummaryWriter end
   lazy.JsonLines = function() return require('mtorch.io.json_lines').JsonLines end
   lazy.GradScaler = function() return require('mtorch.optim.scaler').GradScaler end

@@ -18,7 +18,7 @@ if not pcall(require, 'mtorch.plot') then
   end
 end
 
-local plot, report, progress, util, scale, contour = require 'mtorch.plot', require 'mtorch.tools.report',
+local plot, report, progress, util, scale, contour = require 'mtorch.plot', require('mtorch.tools.report').report,
   require 'mtorch.tools.progress', require 'mtorch.core.util', require 'mtorch.plot.scale',
   require 'mtorch.plot.contour'
 

@@ -117,10 +117,9 @@ local function draw_svg(entries, title, how)
   width = max(width, title and svg.text_width(title, 15) or 0) + 32
   height = height + 32 + top
   local inline = how and how.inline
-  local out = {('<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %srole="img"%s>\n'):format(
+  local out = {('<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %s role="img">\n'):format(
     svg.px(width), svg.px(height),
-    inline and '' or ('width="%s" height="%s" '):format(svg.px(width), svg.px(height)),
-    inline and (' style="max-width:%spx"'):format(svg.px(width)) or '')}
+    (inline and 'style="max-width:%spx"' or 'width="%s" height="%s"'):format(svg.px(width), svg.px(height)))}
   out[2] = '<title>' .. svg.escape(title or 'graph') .. '</title>\n'
   if not inline then
     out[3] = '<style>' .. svg.css .. '</style>\n<rect class="bg" width="100%" height="100%"/>\n'

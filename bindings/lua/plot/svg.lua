@@ -601,9 +601,9 @@ function svg.draw(fig, how)
     fig.width, fig.height = max(fig.width or size[1], 160), max(fig.height or size[2], 120)
     lay_out(c, fig)
   end
-  add(c, '<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %srole="img">\n',
-      px(fig.width), px(fig.height), how and how.inline and '' or
-      ('width="%s" height="%s" '):format(px(fig.width), px(fig.height)))
+  add(c, '<svg xmlns="http://www.w3.org/2000/svg" class="mtp" viewBox="0 0 %s %s" %s role="img">\n',
+      px(fig.width), px(fig.height), (how and how.inline and 'style="max-width:%spx"' or
+      'width="%s" height="%s"'):format(px(fig.width), px(fig.height)))
   add(c, '<title>%s</title>\n', svg.escape(fig.title or fig.kind .. ' plot'))
   if not (how and how.inline) then
     add(c, '<style>%s</style>\n<rect class="bg" width="100%%" height="100%%"/>\n', svg.css)

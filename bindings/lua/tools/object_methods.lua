@@ -48,6 +48,8 @@ return {
   },
   {title = 'Methods of mt.SummaryWriter', call = 'w:', class = 'SummaryWriter',
    unpack(require('mtorch.io.summary_writer').methods)},
+  {title = 'Methods of mt.Report', call = 'report:', class = 'Report',
+   unpack(require('mtorch.tools.report_run').methods)},
   {title = 'Methods of mt.JsonLines', call = 'log:', class = 'JsonLines',
    unpack(require('mtorch.io.json_lines').methods)},
 }

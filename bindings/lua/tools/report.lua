@@ -2,171 +2,22 @@
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 local plot = require 'mtorch.plot'
+local parts = require 'mtorch.tools.report_parts'
 local style = require 'mtorch.tools.report_style'
 
-local floor, concat = math.floor, table.concat
+local concat = table.concat
 local escape = plot.escape
 
-local known = {path = 'text', title = 'text', config = 'list', curves = 'list', surface = 'list',
-               timing = 'list', table = 'list', notes = 'text'}
+local report = {}
+
+local known = {path = 'text', title = 'text', config = 'list', curves = 'list', runs = 'list', surface = 'list',
+               figures = 'list', timing = 'list', table = 'list', notes = 'text', images = 'any', filters = 'any',
+               confusion = 'any', network = 'any', graph = 'any'}
 local total_bytes = 150000 -- what all figures may take together
-local most_rows = 60       -- of a table; the middle of a longer one is left out
 
-local function text_of(value, depth)
-  value, depth = util.plain(value), depth or 0
-  if type(value) == 'table' and depth > 4 then return '(…)' end
-  if type(value) == 'number' then return util.number_text(value, 6) end
-  if type(value) == 'table' then
-    local parts = {}
-    for i = 1, math.min(#value, 20) do parts[i] = text_of(value[i], depth + 1) end
-    return '(' .. concat(parts, ', ') .. (#value > 20 and ', …)' or ')')
-  end
-  return util.truncate(tostring(value), 200)
-end
+local function pictures() return require 'mtorch.tools.report_pictures' end
 
--- A cell, set to the right where `like` is a number.
-local function cell(tag, value, like)
-  local class = type(like) == 'number' and ' class="n"' or ''
-  return ('<%s%s>%s</%s>'):format(tag, class, escape(text_of(value)), tag)
-end
-
-local function card(content) return '<div class="card">' .. content .. '</div>' end
-
--- A table in a card. `rows` are HTML rows; a long table keeps its first and last ones.
-local function table_card(head, rows)
-  local out = {'<table>', head and '<thead>' .. head .. '</thead>' or '', '<tbody>'}
-  local left_out = #rows - most_rows
-  for i = 1, #rows do
-    if left_out <= 0 or i <= most_rows / 2 or i > #rows - most_rows / 2 then
-      out[#out + 1] = rows[i]
-    elseif i == most_rows / 2 + 1 then
-      out[#out + 1] = ('<tr class="cut"><td colspan="99">%d more rows</td></tr>'):format(left_out)
-    end
-  end
-  out[#out + 1] = '</tbody></table>'
-  return card(concat(out, '\n'))
-end
-
--- Keys of nested tables as dotted names: {model={hidden=100}} is model.hidden.
-local function config_rows(config, prefix, rows, depth)
-  for _, key in ipairs(util.sorted_keys(config)) do
-    local value, name = config[key], prefix .. tostring(key)
-    local plain = util.plain(value)
-    local nested = type(plain) == 'table' and plain[1] == nil and next(plain) ~= nil
-    if nested and depth < 5 and type(value) == 'table' then
-      config_rows(value, name .. '.', rows, depth + 1)
-    else
-      rows[#rows + 1] = '<tr>' .. cell('th', name) .. cell('td', value) .. '</tr>'
-    end
-  end
-  return rows
-end
-
--- Timing -----------------------------------------------------------------------------------------
-
--- Median, mean, 90th percentile (between neighbours by their distance) of the finite numbers.
-local function statistics(where, times)
-  local sorted, sum, first, all = {}, 0, nil, {}
-  for i = 1, #times do
-    local t = util.scalar(times[i])
-    if type(t) ~= 'number' then
-      core.fail('report: %s[%d] is %s, expected a number of seconds', where, i, core.describe(t))
-    end
-    all[i] = t
-    if t == t and math.abs(t) < math.huge then
-      first = first or t
-      sorted[#sorted + 1], sum = t, sum + t
-    end
-  end
-  if not first then return nil end
-  table.sort(sorted)
-  local function quantile(q)
-    local at = 1 + q * (#sorted - 1)
-    local k = floor(at)
-    return sorted[k] + ((sorted[k + 1] or sorted[k]) - sorted[k]) * (at - k)
-  end
-  return {n = #sorted, median = quantile(0.5), mean = sum / #sorted, p90 = quantile(0.9),
-          first = first, sorted = sorted, times = all}
-end
-
--- A list of seconds over the steps that took them; on a logarithmic axis where a few are far above the rest.
-local function times_figure(name, s, budget)
-  local unit, factor = 's', 1
-  if s.median < 1 then unit, factor = 'ms', 1e3 end
-  if s.median < 1e-3 then unit, factor = 'µs', 1e6 end
-  local shown = {}
-  for i, t in ipairs(s.times) do shown[i] = t * factor end
-  return card((plot.svg_line({shown, title = name, xlabel = 'step', ylabel = unit, height = 240,
-                              logy = s.sorted[1] > 0 and s.sorted[s.n] > 5 * s.median},
-                             {op = 'report: timing.' .. name, inline = true, budget = budget})))
-end
-
-local all_steps = 'all steps'
-
--- timing as {name = seconds or a list}: a list alone is the times of all steps.
-local function named_times(timing)
-  local list = util.plain(timing)
-  local first = type(list) == 'table' and util.scalar(list[1])
-  return first ~= nil and type(first) ~= 'table' and {[all_steps] = list} or list
-end
-
-local function timing_section(timing, budget)
-  local rows, figures, seconds = {}, {}, util.duration_text
-  for _, key in ipairs(util.sorted_keys(timing)) do
-    local value, name = util.plain(timing[key]), tostring(key)
-    local where = name == all_steps and 'timing' or 'timing.' .. name
-    if type(value) ~= 'table' and type(value) ~= 'number' then
-      core.fail('report: %s is %s, expected seconds or a list of them', where, core.describe(value))
-    end
-    local s = type(value) == 'table' and statistics(where, value)
-    local columns = {type(value) == 'number' and seconds(value) or text_of(value), '', '', '', ''}
-    if s then
-      columns = {seconds(s.median), seconds(s.mean), seconds(s.p90), seconds(s.first), s.n}
-      if s.n > 2 then figures[#figures + 1] = {name, s} end
-    end
-    for i, text in ipairs(columns) do columns[i] = cell('td', text, 0) end
-    rows[#rows + 1] = '<tr>' .. cell('th', name) .. concat(columns) .. '</tr>'
-  end
-  local heads = {cell('th', '')}
-  for i, name in ipairs{'median', 'mean', 'p90', 'first', 'count'} do
-    heads[i + 1] = cell('th', name, 0)
-  end
-  local out = {table_card('<tr>' .. concat(heads) .. '</tr>', rows)}
-  for i = 1, math.min(#figures, 6) do
-    out[i + 1] = times_figure(figures[i][1], figures[i][2], budget)
-  end
-  return concat(out, '\n')
-end
-
--- Rows ------------------------------------------------------------------------------------------
-
--- Rows are lists, the first of which is the head, or records {name = value}.
-local function rows_section(data)
-  local rows, head = {}, data[1] or {}
-  if data[1] and data[1][1] == nil then
-    local seen = {}
-    for _, record in ipairs(data) do
-      for key in pairs(record) do seen[key] = true end
-    end
-    head = util.sorted_keys(seen)
-    for i, record in ipairs(data) do
-      rows[i] = {}
-      for c, key in ipairs(head) do rows[i][c] = record[key] == nil and '' or record[key] end
-    end
-  else
-    for i = 2, #data do rows[i - 1] = data[i] end
-  end
-  local html, heads = {}, {}
-  for c, name in ipairs(head) do heads[c] = cell('th', name, rows[1] and rows[1][c]) end
-  for i, row in ipairs(rows) do
-    local cells = {}
-    for c = 1, #head do cells[c] = cell('td', row[c] == nil and '' or row[c], row[c]) end
-    html[i] = '<tr>' .. concat(cells) .. '</tr>'
-  end
-  return table_card('<tr>' .. concat(heads) .. '</tr>', html)
-end
-
--- The page ---------------------------------------------------------------------------------------
+-- Curves -----------------------------------------------------------------------------------------
 
 local function tile(value, name)
   return ('<div class="tile"><b>%s</b><span>%s</span></div>'):format(escape(value), escape(name))
@@ -176,11 +27,12 @@ end
 local function add_tiles(tiles, fig)
   for _, s in ipairs(fig.series) do
     local last
-    for i = #s.y, 1, -1 do
+    for i = #(s.y or {}), 1, -1 do
       last = last or (s.y[i] == s.y[i] and math.abs(s.y[i]) < math.huge) and s.y[i] or nil
     end
     local name = s.label or fig.title
-    if last and name and #tiles < 6 then
+    if s.label and fig.title and #fig.series > 1 then name = fig.title .. ' ' .. s.label end
+    if last and name and #tiles < 8 then
       tiles[#tiles + 1] = tile(util.number_text(last, 4), tostring(name) .. ', last')
     end
   end
@@ -227,63 +79,127 @@ local function charts_of(curves)
   return charts
 end
 
+-- Charts out of {run = {curve = list or {x=, y=}}}: one for each curve, a series for each run.
+local function add_runs(charts, runs)
+  local by_name, names = {}, {}
+  for _, run in ipairs(util.sorted_keys(runs)) do
+    local where = 'report: runs.' .. tostring(run)
+    if type(runs[run]) ~= 'table' then
+      core.fail('%s is a %s, expected a table {curve = list}', where, type(runs[run]))
+    end
+    for _, curve in ipairs(util.sorted_keys(runs[run])) do
+      local value = runs[run][curve]
+      local list = util.plain(value)
+      if type(list) ~= 'table' then
+        core.fail('%s.%s is a %s, expected a list of numbers', where, tostring(curve), type(list))
+      end
+      if not by_name[curve] then
+        by_name[curve], names[#names + 1] = {title = tostring(curve)}, curve
+      end
+      table.insert(by_name[curve], {x = list.x, y = list.y or value, label = tostring(run)})
+    end
+  end
+  for _, curve in ipairs(names) do charts[#charts + 1] = {op = 'report: runs', args = by_name[curve]} end
+end
+
+-- A chart that stands beside another.
+local function sized(args)
+  local out = {width = 500, height = 310}
+  for key, value in pairs(args) do out[key] = value end
+  return out
+end
+
 local function curve_cards(charts, budget, tiles)
   local cards = {}
   for i, chart in ipairs(charts) do
+    if #charts > 1 then chart.args = sized(chart.args) end
     local figure, fig = plot.svg_line(chart.args, {op = chart.op, inline = true, budget = budget})
     add_tiles(tiles, fig)
-    cards[i] = card(figure)
+    cards[i] = parts.card(figure)
   end
-  return concat(cards, '\n')
+  return parts.grid(cards)
 end
+
+-- The page ---------------------------------------------------------------------------------------
 
 local function section(out, title, content)
   if content == '' then return end
-  out[#out + 1] = '<section><h2>' .. title .. '</h2>' .. content .. '</section>'
+  out[#out + 1] = ('<section id="%s"><h2>%s</h2>%s</section>'):format(title:lower():gsub('%W', '-'), title, content)
 end
 
-local function page(args)
-  local charts, timing = charts_of(args.curves or {}), named_times(args.timing or {})
-  local count = #charts + (args.surface and 2 or 0)
+-- Figures {kind, arguments of plot.kind}; one that fails shows why.
+local function figure_cards(figures, budget)
+  local cards = {}
+  for i, figure in ipairs(figures) do
+    local draw = rawget(plot, 'svg_' .. tostring(figure[1]))
+    if not draw then core.fail("report: figures[%d]: mt.plot has no '%s'", i, tostring(figure[1])) end
+    cards[i] = parts.card((draw(figure[2], {op = 'report: ' .. figure[1], inline = true, budget = budget})))
+  end
+  return parts.grid(cards)
+end
+
+local function sections(args, tiles)
+  local charts, timing, out = charts_of(args.curves or {}), parts.named_times(args.timing or {}), {}
+  if args.runs then add_runs(charts, args.runs) end
+  local count = #charts + (args.surface and 2 or 0) + #(args.figures or {})
   for _, value in pairs(timing) do count = count + (type(value) == 'number' and 0 or 1) end
-  local budget, tiles, parts = total_bytes / math.max(count, 3), {}, {}
-  section(parts, 'Curves', curve_cards(charts, budget, tiles))
+  local budget = total_bytes / math.max(count, 3)
+  section(out, 'Curves', curve_cards(charts, budget, tiles))
   if args.surface then
     local how = {op = 'report: surface', inline = true, budget = 2 * budget}
-    section(parts, 'Surface', card((plot.svg_contour(args.surface, how))))
+    section(out, 'Surface', parts.card((plot.svg_contour(args.surface, how))))
   end
-  if next(timing) ~= nil then section(parts, 'Timing', timing_section(timing, budget)) end
-  if args.table then section(parts, 'Results', rows_section(args.table)) end
-  if args.config then
-    section(parts, 'Configuration', table_card(nil, config_rows(args.config, '', {}, 0)))
-  end
-  local notes = {}
-  for paragraph in (tostring(args.notes or '') .. '\n\n'):gmatch('(.-)\n%s*\n') do
-    if paragraph:find('%S') then notes[#notes + 1] = '<p>' .. escape(paragraph) .. '</p>' end
-  end
-  if notes[1] then section(parts, 'Notes', card(concat(notes))) end
+  section(out, 'Figures', figure_cards(args.figures or {}, budget))
+  if args.table then section(out, 'Results', parts.rows(args.table)) end
+  if args.confusion then section(out, 'Confusion', pictures().confusion(args.confusion)) end
+  if args.images then section(out, 'Pictures', pictures().images(args.images)) end
+  if args.filters then section(out, 'Filters', pictures().filters(args.filters)) end
+  if next(timing) ~= nil then section(out, 'Timing', parts.timing(timing, budget)) end
+  if args.network then section(out, 'Network', pictures().network(args.network)) end
+  local graph = args.graph_svg or args.graph and pictures().graph(args.graph)
+  if graph then section(out, 'Graph', parts.card(graph)) end
+  if args.config then section(out, 'Configuration', parts.config(args.config)) end
+  section(out, 'Notes', parts.notes(args.notes))
+  return out
+end
+
+--- The page of a report's parts (graph_svg: of a graph that was drawn before). live: {state = 'running' or
+--- 'finished', script=} of a page that a browser follows.
+function report.page(args, live)
+  local tiles = {}
+  local body = concat(sections(args, tiles), '\n')
   local title = escape(args.title or 'Report')
   return concat({'<!doctype html>', '<html lang="en"><head><meta charset="utf-8">',
     '<meta name="viewport" content="width=device-width,initial-scale=1">',
     '<title>' .. title .. '</title>', '<style>' .. style .. plot.css .. '</style></head>',
-    '<body><main>', '<h1>' .. title .. '</h1>',
-    '<p class="when">mtorch, ' .. os.date('%Y-%m-%d %H:%M') .. '</p>',
-    tiles[1] and '<div class="tiles">' .. concat(tiles) .. '</div>' or '', concat(parts, '\n'),
-    '</main></body></html>', ''}, '\n')
+    live and ('<body data-state="%s"><main>'):format(live.state) or '<body><main>', '<h1>' .. title .. '</h1>',
+    '<p class="when">mtorch, ' .. os.date('%Y-%m-%d %H:%M') .. (live and '<span id="state"></span>' or '') .. '</p>',
+    tiles[1] and '<div class="tiles">' .. concat(tiles) .. '</div>' or '', body,
+    '</main>' .. (live and live.script or '') .. '</body></html>', ''}, '\n')
+end
+
+--- The path of a report, which ends in .html.
+function report.check_path(path)
+  path = tostring(path)
+  if not path:lower():find('[^/]%.html?$') then
+    core.fail("report: cannot write '%s': use a path ending in .html", path)
+  end
+  return path
 end
 
 --- mt.report{path='report.html', ..} writes one HTML page that needs nothing else; returns its path.
-return core.declare('report(..)', 'Writes one HTML page that needs nothing else and returns its path: ' ..
-  "mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, timing={..}, " ..
-  "surface={arguments of plot.contour}, table={rows}}. mt.help('reports') shows the forms of each.",
+report.report = core.declare('report(..)', 'Writes one HTML page that needs nothing else and returns its path: ' ..
+  "mt.report{path='report.html', title=, notes=, config={name=value}, curves={..}, runs={name={..}}, timing={..}, " ..
+  'surface={arguments of plot.contour}, figures={{kind, arguments}}, table={rows}, images=, filters=net, ' ..
+  "confusion=, network=net, graph={loss, params=net}}. mt.help('reports') shows the forms of each. A page that " ..
+  'grows as a run goes on: mt.Report.',
 function(args)
   core.check_options('report', args, known)
   if args[1] ~= nil then
     core.fail('report: takes named parts only: report{title=.., curves=..}')
   end
-  local path = tostring(args.path or 'report.html')
-  if not path:lower():find('[^/]%.html?$') then
-    core.fail("report: cannot write '%s': use a path ending in .html", path)
-  end
-  return (util.write_file('report', path, page(args)))
+  local path = report.check_path(args.path or 'report.html')
+  return (util.write_file('report', path, report.page(args)))
 end)
+
+return report

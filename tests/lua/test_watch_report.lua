@@ -1,0 +1,208 @@
+-- test_watch_report.lua -- Tests of mt.Report: curves, tables, pictures, several runs, the live page, in a browser too
+local ffi = require 'ffi'
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local t = require 'testing'
+local nn = mt.nn
+local base = os.tmpname()
+os.remove(base)
+local path = base .. '.html'
+
+local function read(file)
+  local f = assert(io.open(file, 'rb'))
+  local text = f:read('*a')
+  f:close()
+  return text
+end
+
+local function count(text, pattern) return select(2, text:gsub(pattern, '')) end
+
+ffi.cdef [[
+int socket(int, int, int); int connect(int, const void *, unsigned); int close(int);
+long send(int, const void *, unsigned long, int); long recv(int, void *, unsigned long, int);
+]]
+
+-- Sends bytes to 127.0.0.1 and returns what comes back until the other side ends.
+local function exchange(port, text)
+  local fd = ffi.C.socket(2, 1, 0)
+  local address = ffi.new('uint8_t[16]', {2, 0, math.floor(port / 256), port % 256, 127, 0, 0, 1})
+  assert(ffi.C.connect(fd, address, 16) == 0, 'nobody listens')
+  assert(ffi.C.send(fd, text, #text, 0) == #text)
+  local piece, parts = ffi.new 'char[4096]', {}
+  while true do
+    local n = tonumber(ffi.C.recv(fd, piece, 4096, 0))
+    if n <= 0 then break end
+    parts[#parts + 1] = ffi.string(piece, n)
+  end
+  ffi.C.close(fd)
+  return table.concat(parts)
+end
+
+local function get(report, target, host)
+  return exchange(report.state.port, ('GET %s HTTP/1.1\r\nHost: %s\r\n\r\n'):format(target, host or
+    '127.0.0.1:' .. report.state.port))
+end
+
+local function network()
+  mt.manual_seed(1)
+  return nn.Sequential(nn.Linear(16, 5), nn.ReLU(), nn.Linear(5, 1))
+end
+
+t.test('a report that grows: curves by chart, rows, pictures, confusion, filters, graph, network, timing', function()
+  local report = mt.Report({report = path, live = false, lr = 0.5, seed = 1}, {title = 'a <run>'})
+  t.eq(report.on, true)
+  local net = network()
+  for epoch = 1, 5 do
+    local loss = net(mt.ones(3, 16)):sum()
+    report:graph(loss, net)
+    loss:backward()
+    report:scalar('loss/train', loss, epoch)
+    report:scalar('loss/valid', 1 / epoch, epoch)
+    report:scalars({accuracy = mt.tensor(0.25 * epoch)}, epoch)
+    report:row{epoch = epoch, loss = 1 / epoch}
+    report:timing('epoch', 0.001 * epoch)
+    report:image('digits', mt.rand(4, 1, 6, 6), {'a', 'b', 'c', 'd'})
+  end
+  report:image('one', mt.rand(3, 4, 4))
+  report:plot('bar', {{1, 2, 3}, title = 'bars'})
+  report:confusion({{8, 2}, {1, 9}}, {'cat', 'dog'})
+  report:filters(net)
+  report:network(net)
+  report:config{batch = 7}
+  report:notes('some words')
+  t.eq(report:finish(), path)
+  t.eq(report:finish(), path)
+  local html = read(path)
+  t.eq({count(html, '<svg'), count(html, '<script'), count(html, '<image')}, {9, 0, 10})
+  t.eq({count(html, '>loss<'), count(html, '>train<'), count(html, '>valid<'), count(html, '>accuracy<')}, {3, 1, 1, 2})
+  for _, text in ipairs{'a &lt;run&gt;', '>precision<', '>0.889<', '>cat<', '5 filters', '>0.weight<', 'ReLU', '>lr<',
+    '>batch<', 'some words', '>3 ms<'} do
+    assert(html:find(text, 1, true), text)
+  end
+  t.eq({html:find('>report<'), html:find('<body data%-state')}, {})
+end)
+
+t.test('several runs stand in the same charts; mt.report takes them too', function()
+  local report = mt.Report{path = path}
+  for seed = 1, 3 do
+    local run = report:run('seed ' .. seed)
+    for step = 1, 4 do run:scalar('loss', seed / step) end
+    run:row{correct = seed}
+  end
+  report:finish()
+  local html = read(path)
+  t.eq({count(html, '<svg'), count(html, '>seed 2<'), count(html, '>run<')}, {1, 2, 1})
+  mt.report{path = path, runs = {a = {loss = {3, 2}, accuracy = {1, 2}}, b = {loss = {x = {1, 5}, y = {4, 2}}}},
+            confusion = mt.tensor{{1, 0}, {0, 1}}, images = mt.rand(5, 8, 8), filters = mt.rand(4, 3, 5, 5),
+            network = network(), figures = {{'hist', {{1, 2, 2, 3}}}}}
+  html = read(path)
+  t.eq({count(html, '<svg'), count(html, '<image'), count(html, '>a</text>'), count(html, '>b</text>')}, {6, 9, 2, 1})
+  t.raises(function() mt.report{path = path, runs = {a = 3}} end, 'report: runs.a is a number, expected a table')
+  t.raises(function() mt.report{path = path, confusion = {{1, 2, 3}, {1, 2, 3}}} end, 'expected a square matrix')
+  t.raises(function() mt.report{path = path, filters = nn.Linear(2, 2)} end, 'no weights that are pictures')
+end)
+
+t.test('without a path nothing is done', function()
+  local report = mt.Report{report = '', live = false}
+  t.eq(report.on, false)
+  report:scalar('a', 1)
+  report:row{a = 1}
+  report:graph(mt.ones(1))
+  report:image('x', 3)
+  t.eq(report:finish(), nil)
+end)
+
+t.test('errors at the user\'s line', function()
+  local report = mt.Report{path = path}
+  t.raises(function() report:scalar('loss', 'x') end,
+    "test_watch_report.lua:%d+: scalar: 'loss' is the string 'x', expected a number or a tensor of one element")
+  t.raises(function() report:scalar('loss', mt.ones(2)) end, 'expected a number or a tensor of one element')
+  t.raises(function() report:image('x', mt.ones(2, 2, 2, 2, 2)) end, 'test_watch_report.lua:%d+: report: images')
+  t.raises(function() report:plot('lines', {{1, 2}}) end, "plot: mt.plot has no 'lines'")
+  t.raises(function() report:plot('line', {{1, 2}, titel = 1}) end, "report: line: unknown option 'titel'")
+  t.raises(function() report.scalar('loss', 1) end, 'methods are called with a colon, report:scalar')
+  t.raises(function() mt.Report{path = 'a.pdf'} end, "cannot write 'a.pdf': use a path ending in .html")
+  t.raises(function() mt.Report{path = '/no/such/a.html'} end, "there is no folder '/no/such'")
+  t.raises(function() mt.Report{live = true, port = 70000} end, 'port is 70000, expected 0 to 65535')
+  t.raises(function() mt.Report{pth = 'a.html'} end, "unknown option 'pth': did you mean 'path'")
+end)
+
+t.test('the file is there while the run goes on, and a figure that fails later does not end it', function()
+  local report, fails = mt.Report{path = path}, false
+  report:plot('contour', {function(x) if fails then error('broken') end return x end, grid = 4})
+  os.remove(path)
+  fails, report.state.next, report.state.next_file = true, 0, 0
+  report:scalar('loss', 1)
+  assert(read(path):find('could not be drawn: .*broken'))
+  fails, report.state.next, report.state.next_file = false, 0, 0
+  report:scalar('loss', 1)
+  t.eq(count(read(path), '<svg'), 2)
+end)
+
+t.test('the live page: what is served, to whom, and when it is drawn', function()
+  local report = mt.Report{path = path, live = true, port = 0, quiet = true, title = 'live one'}
+  local first = get(report, '/')
+  assert(first:find('^HTTP/1.1 200 OK\r\n.*text/html.*data%-state="running".*<h1>live one</h1>'))
+  assert(first:find("Content-Security-Policy: default-src 'none'", 1, true))
+  local page = first:match('X%-Page: (%d+)')
+  assert(get(report, '/?have=' .. page):find('^HTTP/1.1 204 No Content'))
+  report.state.next, report.state.next_page = 0, 0
+  report:scalar('loss', 0.125)
+  local second = get(report, '/?have=' .. page)
+  assert(second:find('^HTTP/1.1 200 OK.*>0.125<'))
+  report:scalar('loss', 0.0625) -- too soon for another
+  assert(get(report, '/?have=' .. second:match('X%-Page: (%d+)')):find('^HTTP/1.1 204'))
+  assert(get(report, '/', 'evil.example'):find('^HTTP/1.1 403 Forbidden'))
+  assert(get(report, '/', 'localhost:' .. report.state.port):find('^HTTP/1.1 200 OK'))
+  assert(get(report, '/etc/passwd'):find('^HTTP/1.1 404 Not Found'))
+  local here = 'Host: 127.0.0.1:' .. report.state.port .. '\r\n\r\n'
+  assert(exchange(report.state.port, 'POST / HTTP/1.1\r\n' .. here):find('405'))
+  assert(exchange(report.state.port, ('x'):rep(9000)):find('^HTTP/1.1 431'))
+  assert(exchange(report.state.port, '\r\n\r\nHost:'):find('^HTTP/1.1 403'))
+  t.raises(function() mt.Report{live = true, port = report.state.port} end,
+    'Report: cannot serve on 127.0.0.1 port %d+: Address already in use')
+  local server, began = report.state.server, core.time()
+  report:finish() -- waits for a browser that asked lately: this one does not ask again
+  t.eq({core.time() - began > 1.5, core.watch().wait_fetched(server, 0)}, {true, false})
+  assert(get(report, '/'):find('data%-state="finished".*>0.0625<'))
+  t.eq({core.watch().wait_fetched(server, 1), count(read(path), '<script')}, {true, 0})
+end)
+
+t.test('nobody watches: a scalar costs little', function()
+  local report = mt.Report{path = path, live = true, port = 0, quiet = true}
+  local start = os.clock()
+  for i = 1, 20000 do report:scalar('loss', 1 / i) end
+  t.eq((os.clock() - start) / 20000 < 30e-6, true)
+  start = core.time()
+  report:finish()
+  t.eq(core.time() - start < 1.5, true)
+end)
+
+t.test('a browser follows', function()
+  local pipe = io.popen('command -v chromium')
+  local chromium = pipe:read('*l')
+  pipe:close()
+  if not chromium then return print('skipped: a browser follows: chromium is not here') end
+  local report = mt.Report{live = true, port = 0, quiet = true}
+  os.execute(('{ timeout 30 %s --headless --no-sandbox --disable-gpu --user-data-dir=%s.chromium ' ..
+    '--virtual-time-budget=300000 --dump-dom %s; echo; echo END; } > %s.dom 2>/dev/null &'):format(chromium, base,
+    report.url, base))
+  local start, first, step, dom = core.time(), nil, 0, ''
+  while core.time() - start < 25 and not dom:find('END\n$') do
+    step = step + 1
+    report:scalar('step/now', step)
+    if not first and core.watch().idle(report.state.server) < 1 then first = step end
+    os.execute('sleep 0.05')
+    dom = step % 10 == 0 and read(base .. '.dom') or dom
+  end
+  report:finish()
+  os.execute(('rm -rf "%s.chromium" "%s.dom"'):format(base, base))
+  assert(first, 'the browser did not ask')
+  local shown = tonumber(dom:match('<b>(%d+)</b><span>now, last')) -- the page that it came to had no value
+  assert(shown and shown + 5 > first, ('%s is shown, %d was when the browser came'):format(tostring(shown), first))
+  assert(dom:find('<span id="state">live</span>', 1, true), 'state')
+  t.eq(count(dom, '<h1>'), 1)
+end)
+
+os.remove(path)
+t.finish()
