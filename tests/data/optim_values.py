@@ -2,10 +2,10 @@
 #
 #   python tests/data/optim_values.py > tests/data/optim_values.lua
 #
-# An optimizer's case is {name, options, options of the second group, values}: the parameters after 10 steps on the
-# loss below. A scheduler's is {spec, optimizer, rates}: a spec is {name, options, specs = {..}}, where a function is
-# the name of one of FUNCTIONS; rates are those of the first group after 0 .. 59 steps, and those of the second after
-# 0, 7, 14 .. steps; behind them the momenta, where they move.
+# An optimizer's case is {name, options, options of the second group, values, waves}: the parameters after 10 steps on
+# the loss below, which has more minima where it has waves. A scheduler's is {spec, optimizer, initial, rates}: a spec
+# is {name, options, specs = {..}}, where a function is the name of one of FUNCTIONS; rates are those of the first group
+# after 0 .. 59 steps, and those of the second after 0, 7, 14 .. steps; behind them the momenta, where they move.
 import math
 import textwrap
 import warnings
@@ -33,7 +33,7 @@ def show(*parts):
 # ---- optimizers ---------------------------------------------------------------------------------
 
 
-def trained(name, options, second):
+def trained(name, options, second, waves=0):
     p = torch.tensor([-1.2, 1, 0.5], dtype=torch.float64, requires_grad=True)
     q = torch.tensor([[0.3, -0.7], [1.1, 0.4]], dtype=torch.float64, requires_grad=True)
     groups = [p, q] if second is None else [{'params': [p]}, dict(second, params=[q])]
@@ -43,6 +43,7 @@ def trained(name, options, second):
         opt.zero_grad()
         loss = ((1 - p[0])**2 + 5 * (p[1] - p[0]**2)**2 + p[2]**4 + (q - p[2]).square().sum() +
                 0.3 * q.exp().sum() + p[0] * q[0, 0])
+        loss = loss + waves * ((4 * p).sin().sum() + (7 * q).cos().sum())
         loss = -loss if options.get('maximize') else loss
         loss.backward()
         return loss
@@ -53,7 +54,7 @@ def trained(name, options, second):
         else:
             closure()
             opt.step()
-    show(name, options, second or {}, p.tolist() + q.reshape(-1).tolist())
+    show(name, options, second or {}, p.tolist() + q.reshape(-1).tolist(), waves)
 
 
 print('-- optim_values.lua -- made by optim_values.py with PyTorch ' + torch.__version__)
@@ -110,6 +111,9 @@ for options in [
     if 'lr' not in options and 'line_search_fn' not in options:
         options['lr'] = 0.05
     trained('LBFGS', options, None)
+for waves, lr, max_iter in [(1, 1, 1), (2, 0.3, 2), (3, 4, 1), (5, 10, 2), (8, 1, 4), (0.2, 3, 2), (0.2, 0.01, 1),
+                            (0.2, 10, 1)]:
+    trained('LBFGS', dict(line_search_fn='strong_wolfe', max_iter=max_iter, max_eval=25, lr=lr), None, waves)
 
 # ---- schedulers ---------------------------------------------------------------------------------
 

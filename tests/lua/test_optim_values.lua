@@ -9,7 +9,7 @@ local values = dofile(here .. '/data/optim_values.lua') -- optim_values.py says 
 -- Optimizers --------------------------------------------------------------------------------------
 
 --- The optimizer of a case, with its parameters; and the function that steps it.
-local function trainer(name, options, second, from)
+local function trainer(name, options, second, waves, from)
   local p = mt.tensor(from and from[1] or {-1.2, 1, 0.5}, 'float64'):requires_grad_()
   local q = mt.tensor(from and from[2] or {{0.3, -0.7}, {1.1, 0.4}}, 'float64'):requires_grad_()
   local group = {params = {q}}
@@ -19,6 +19,7 @@ local function trainer(name, options, second, from)
     opt:zero_grad()
     local loss = (1 - p[1]) ^ 2 + 5 * (p[2] - p[1] ^ 2) ^ 2 + p[3] ^ 4 + (q - p[3]):square():sum() +
       0.3 * q:exp():sum() + p[1] * q[{1, 1}]
+    loss = loss + waves * ((4 * p):sin():sum() + (7 * q):cos():sum())
     if options.maximize then loss = -loss end
     loss:backward()
     return loss
@@ -33,13 +34,13 @@ local function trainer(name, options, second, from)
 end
 
 for k, case in ipairs(values.optimizers) do
-  local name, options, second, wanted = unpack(case)
+  local name, options, second, wanted, waves = unpack(case)
   test(('%s, case %d'):format(name, k), function()
-    local step, found, opt, parameters = trainer(name, options, second)
+    local step, found, opt, parameters = trainer(name, options, second, waves)
     for i = 1, 10 do
       if i == 7 then -- saved, and taken up by another
         local state = opt:state_dict()
-        local other_step, other_found, other = trainer(name, {maximize = options.maximize}, second,
+        local other_step, other_found, other = trainer(name, {maximize = options.maximize}, second, waves,
           {parameters[1]:tolist(), parameters[2]:tolist()})
         other:load_state_dict(state)
         for _ = i, 10 do other_step() end

@@ -123,6 +123,42 @@ test('states go through a file', function()
   end
 end)
 
+test('a checkpoint has all of it, and the run goes on bit for bit', function()
+  local x, y, path = mt.randn(32, 4), mt.randint(1, 3, {32}), os.tmpname()
+  local function make()
+    local run = {model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))}
+    run.optim = optim.SGD(run.model:parameters(), {lr = 0.1, momentum = 0.9})
+    run.sched = lr.SequentialLR(run.optim, {lr.LinearLR(run.optim), lr.OneCycleLR(run.optim, 0.5, 20)}, {5})
+    run.average, run.stop = optim.swa.AveragedModel(run.model, {ema = 0.9}), optim.EarlyStopping{patience = 9}
+    run.accuracy = mt.metrics.Accuracy()
+    return run
+  end
+  local function steps(run, n)
+    for _ = 1, n do
+      run.optim:zero_grad()
+      local scores = run.model(x)
+      local loss = mt.cross_entropy(scores, y)
+      loss:backward()
+      run.optim:step()
+      run.sched:step()
+      run.average:update_parameters(run.model)
+      run.stop:step(loss)
+      run.accuracy:update(scores, y)
+    end
+    local bits = {t.bits(run.sched:get_last_lr()), t.bits(run.stop.best), t.bits(run.accuracy:compute())}
+    for _, p in ipairs(run.average:parameters()) do bits[#bits + 1] = t.bits(p:tolist()) end
+    for _, p in ipairs(run.model:buffers()) do bits[#bits + 1] = t.bits(p:tolist()) end
+    return table.concat(bits, ' ')
+  end
+  local first, second = make(), make()
+  steps(first, 7)
+  mt.checkpoint.save(path, first)
+  steps(second, 2)
+  mt.checkpoint.resume(path, second)
+  os.remove(path)
+  eq(steps(second, 6), steps(first, 6))
+end)
+
 test('a step costs microseconds', function()
   local sched = lr.CosineAnnealingLR(optimizer(), 1000)
   local best = math.huge
@@ -260,6 +296,12 @@ test('update_bn makes running statistics anew', function()
   near(net[2].running_mean:tolist(), mean:tolist(), 1e-6)
   raises(function() optim.swa.update_bn({mt.ones(1, 5)}, net) end, 'last size must be')
   eq({net[2].momentum, net.training}, {0.1, false})
+  local real = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+  local rows = mt.randn(40, 2)
+  for _ = 1, 3 do real(rows * 5) end
+  optim.swa.update_bn(mt.data.DataLoader(mt.data.TensorDataset(rows, rows), {batch_size = 8}), real)
+  near(real[2].running_mean:tolist(), real[1](rows):mean(1):tolist(), 1e-6)
+  eq({real[2].num_batches_tracked:item(), real[2].momentum, real.training}, {5, 0.1, true})
   raises(function() optim.swa.update_bn(5, net) end, 'a loader, a list of batches or an iterator is needed, got 5')
 end)
 

@@ -90,7 +90,6 @@ lr.CosineAnnealingLR = define('CosineAnnealingLR(optimizer, T_max: number > 0, e
     rate = function(self, rate, base)
       local t, n, least = self.last_epoch, self.T_max, self.eta_min
       if self._is_initial then return rate end
-      if self._step_count == 1 and t > 0 then return least + (base - least) * (1 + cos(t * pi / n)) / 2 end
       if (t - 1 - n) % (2 * n) == 0 then return rate + (base - least) * (1 - cos(pi / n)) / 2 end
       return (1 + cos(pi * t / n)) / (1 + cos(pi * (t - 1) / n)) * (rate - least) + least
     end,

@@ -109,6 +109,8 @@ A training step:
   local opt = optim.Adam(net:parameters(), {lr=0.01})
   opt:zero_grad();  local loss = mt.mse_loss(net(x), y);  loss:backward();  opt:step()
   print(loss:item())
+Rates: sched = optim.lr.CosineAnnealingLR(opt, {T_max=100}), then sched:step() after opt:step(); mt.help('optim.lr').
+Figures over batches: acc = mt.metrics.Accuracy(), acc:update(logits, labels), acc:compute(); mt.help('metrics').
 Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
 nn.class('Net') with __init and forward makes your own module.]],
   cuda_kernels = [=[
