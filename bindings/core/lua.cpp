@@ -14,6 +14,7 @@
 #include "engine/core/deferral.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
+#include "engine/core/recording.h"
 #include "engine/gpu/program_cuda.h"
 #include "engine/profile/profile.h"
 #include "kernels/cpu/parallel.h"
@@ -170,6 +171,10 @@ int run_entry(lua_State* L) {
     // Elementwise operations of plain operands need nothing put in its place.
     if (e.op < 0 || lua_gettop(L) != op_row(e.op).inputs || lua_type(L, -1) == LUA_TTABLE)
       args.bind_arguments();
+    if (step_recorder) [[unlikely]] {
+      if (e.body.facts & kWantsNumbers) step_recorder->reads_element();
+      see_arguments(L);
+    }
     if (recording) [[unlikely]]
       return record_call(args, run_now);
     if (thread_state.deferral) [[unlikely]]

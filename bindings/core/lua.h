@@ -178,6 +178,8 @@ template <size_t N> void add(lua_State* L, const Entry (&entries)[N]) {
 /// The tensor at a stack index, or null. Its data is there, unless it is an argument of an entry that
 /// defers.
 Tensor* tensor_at(lua_State* L, int index);
+/// Tells the recorder of a step which tensors a function was given.
+void see_arguments(lua_State* L);
 /// Whether the call under way is of an entry that defers, inside a fused function.
 bool defers_now();
 /// The same, of which only shape and dtype are asked.

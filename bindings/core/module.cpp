@@ -402,7 +402,7 @@ const Entry kLanguage[] = {
        lua_pushlightuserdata(a.L, x.data());
        lua_pushstring(a.L, dtype_ctype(x.dtype()));
        return 2;
-     }},
+     } | kWantsNumbers},
     {"operations()", "The elementwise operations: name, inputs, parameters, where to sample.",
      operations},
     {"reductions()", "The reductions and scans: name, what they take, parameters, where to sample.",

@@ -245,6 +245,7 @@ void push_compile(lua_State* L) {
   for (const Entry& e : kParts) e.internal = true;
   kCompiled.internal = true;
   add_explain(L);
+  add_replay(L);
 }
 
 }  // namespace mt::lua

@@ -56,6 +56,7 @@ void open_markers(lua_State* L);     // mt.newaxis, mt.ellipsis
 void open_operators(lua_State* L);   // x + y, -x
 void push_cuda(lua_State* L);        // what cuda/init.lua is made of
 void add_explain(lua_State*);
+void add_replay(lua_State*);
 void push_compile(lua_State* L);      // parts of mt.map and its kin
 void push_cuda_kernel(lua_State* L);  // parts of mt.cuda.kernel
 void push_formats(lua_State* L);      // what data/formats.lua is made of

@@ -6,6 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/host.h"
+#include "engine/core/recording.h"
 
 namespace mt {
 
@@ -68,7 +69,9 @@ GpuCall* new_gpu_call() {
 }
 
 bool reports_synchronously(const Device& d) {
-  return is_cpu(d) || (gpu_of(d).synchronous && !capturing);
+  if (is_cpu(d))
+    return !step_recorder;  // a replay cannot look at values: the verbs say what is not there
+  return gpu_of(d).synchronous && !capturing;
 }
 
 std::string describe_violation(const IndexBound& e, int64_t value) {
@@ -88,7 +91,7 @@ std::string describe_violation(const IndexBound& e, int64_t value) {
 }
 
 void defer_check(const Device& d, const IndexBound& e) {
-  if (reports_synchronously(d)) return;
+  if (is_cpu(d) || reports_synchronously(d)) return;
   const Gpu& gpu = gpu_of(d);
   Asked asked{gpu.last_check(), e};
   if (const char* name = host.function ? host.function() : nullptr) asked.what.name = name;

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdlib>
 #include <new>
+#include <utility>
+#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -13,6 +15,7 @@
 #include "engine/core/device.h"
 #include "engine/core/error.h"
 #include "engine/core/host.h"
+#include "engine/core/recording.h"
 
 namespace mt {
 
@@ -65,6 +68,8 @@ SizeClass class_of(size_t bytes) {
   return {kLinear + 4 * (power - 10) + int(quarter), (size_t(1) << power) + quarter * step};
 }
 
+}  // namespace
+
 /// Freed blocks of this thread, by size class.
 struct FreeList {
   struct Link {
@@ -72,13 +77,17 @@ struct FreeList {
   };
   Link* head[kClasses + 1] = {};
   int64_t cached = 0, allocated = 0, count = 0;
-  bool closed = false;  // the thread is ending
+  bool closed = false;         // the thread is ending
+  bool keeps_all = false;      // of a BlockPool
+  std::vector<void*> largest;  // .. blocks that no class has
 
   ~FreeList() {
     closed = true;
     clear();
+    for (void* block : largest) std::free(block);
   }
   void clear() {
+    if (keeps_all && !closed) return;
     for (Link*& list : head)
       while (list) std::free(std::exchange(list, list->next));
     cached = 0;
@@ -100,6 +109,7 @@ struct FreeList {
   /// again. It may have them when it is short of memory.
   bool keeps(void* block, size_t bytes) const {
     if (closed) return false;
+    if (keeps_all) return true;
     const int64_t more = cached + int64_t(bytes) - kMostCached;
     if (more <= 0) return true;
 #if defined(MADV_FREE)
@@ -112,6 +122,7 @@ struct FreeList {
   }
   void give(void* block, size_t bytes) {
     const SizeClass c = class_of(bytes);
+    if (c.index > kClasses && keeps_all) return largest.push_back(block);
     if (c.index > kClasses || !keeps(block, c.bytes)) return std::free(block);
     Link* link = static_cast<Link*>(block);
     link->next = head[c.index];
@@ -119,6 +130,9 @@ struct FreeList {
     cached += int64_t(c.bytes);
   }
 };
+
+namespace {
+
 thread_local FreeList free_list;
 
 bool fits(size_t bytes) {
@@ -196,6 +210,8 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
     return Ref<Storage>::adopt(s);
   }
   ++free_list.count;
+  if (step_recorder) [[unlikely]]
+    step_recorder->allocated(s);
   const int64_t now =
       host_live.fetch_add(int64_t(bytes), std::memory_order_relaxed) + int64_t(bytes);
   if (now > host_peak.load(std::memory_order_relaxed))
@@ -226,6 +242,8 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes) {
 }
 
 void Storage::destroy(Storage* s) {
+  if (step_recorder) [[unlikely]]
+    step_recorder->freed(s);
   (on_host(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
   if (!s->pinned && in_one_block(*s->device, s->bytes))
@@ -241,6 +259,15 @@ void* pool_alloc(size_t bytes) {
   return block;
 }
 void pool_free(void* block, size_t bytes) { free_list.give(block, bytes); }
+
+BlockPool::BlockPool() : list_(new FreeList) { list_->keeps_all = true; }
+BlockPool::~BlockPool() { delete list_; }
+void BlockPool::exchange() {
+  std::swap(list_->head, free_list.head);
+  std::swap(list_->cached, free_list.cached);
+  std::swap(list_->keeps_all, free_list.keeps_all);
+  std::swap(list_->largest, free_list.largest);
+}
 
 MemoryUse memory_use() {
   return {live(), host_live.load(), host_peak.load(), free_list.cached, free_list.count};

@@ -73,6 +73,21 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);
 void* pool_alloc(size_t bytes);
 void pool_free(void* block, size_t bytes);
 
+/// Blocks that only what runs between enter() and leave() gets, on one thread: what is freed there is
+/// reused there, and by nobody else until the pool ends.
+class BlockPool {
+ public:
+  BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  ~BlockPool();
+  void enter() { exchange(); }
+  void leave() { exchange(); }
+
+ private:
+  void exchange();
+  struct FreeList* const list_;
+};
+
 struct MemoryUse {
   int64_t live;         // bytes of all storages
   int64_t host, peak;   // of those of the CPU, now and at most so far

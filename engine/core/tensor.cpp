@@ -9,6 +9,7 @@
 #include "engine/autograd/cycles.h"
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 #include "kernels/math/number.h"
 #include "kernels/view.h"
@@ -132,6 +133,8 @@ Tensor scalar(double value, Dtype dtype, const Device& device) {
   with_dtype(dtype, [&](auto zero) {
     *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
   });
+  if (step_recorder) [[unlikely]]
+    step_recorder->made_constant(t.impl()->storage);
   if (is_cpu(device)) return t;
   const Tensor out = empty({}, dtype, device);
   copy_elements(out, t);  // the number goes with the call
@@ -186,6 +189,8 @@ namespace {
 /// Element i, counted in row-major order, as a T.
 template <class T> T element(const Tensor& x, int64_t i) {
   check_interrupt();  // decisions are not taken by what is half done
+  if (step_recorder && !x.impl()->number) [[unlikely]]
+    step_recorder->reads_element();
   const int64_t offset = offset_of(i, x.dim(), x.impl()->size, x.impl()->stride);
   return with_dtype(x.dtype(), [&](auto zero) {
     using E = decltype(zero);

@@ -10,6 +10,7 @@ local optim = {}
 -- ---- what all share ------------------------------------------------------------------------------
 
 local Optimizer = {}
+core.step_recording = false
 core.stepped = false -- while mt.cuda.graph records: the optimizers that step
 
 --- The optimizer takes `param_groups` over where its lists have changed; parameters keep their state.
@@ -136,10 +137,13 @@ function Optimizer:step(closure, ...)
     end
     loss = closure()
   end
+  local recording = core.step_recording -- of mt.compile: a replay steps anew
+  if recording then recording:pause(self) end
   if not core.optimizer_step(self.handle, self.param_groups) then
     adopt(self)
     core.optimizer_step(self.handle, self.param_groups)
   end
+  if recording then recording:resume() end
   if core.stepped then core.stepped[self] = true end
   return loss
 end

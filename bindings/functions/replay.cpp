@@ -1,0 +1,96 @@
+// replay.cpp -- mt.compile's recorder and replays, for bindings/lua/compile/step.lua
+#include "engine/compile/replay.h"
+
+#include "bindings/core/held.h"
+#include "bindings/functions/functions.h"
+
+namespace mt::lua {
+namespace {
+
+struct Recording : StepRecorder {
+  static constexpr char kShown[] = "a recording of a step";
+  using StepRecorder::StepRecorder;
+};
+struct Step {
+  static constexpr char kShown[] = "a recorded step";
+  std::unique_ptr<StepReplay> replay;
+};
+StepReplay& step_at(const Args& a) { return *Held<Step>::at(a, 1).replay; }
+
+std::vector<Tensor> rest(const Args& a) {
+  std::vector<Tensor> list;
+  for (int i = 2; i <= lua_gettop(a.L); ++i)
+    if (const Tensor* t = tensor_at(a.L, i)) list.push_back(*t);
+  return list;
+}
+
+const Entry kReplay[] = {
+    {"step_record([inputs])", "Begins a recording, without Lua's collector.",
+     [](Args& a) {
+       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1)));
+       lua_gc(a.L, LUA_GCSTOP, 0);
+       return 1;
+     }},
+    {"step_pause(r)", "What follows is not recorded.",
+     [](Args& a) { return Held<Recording>::at(a, 1).pause(), 0; }},
+    {"step_resume(r)", "What follows is recorded, as a part of its own.",
+     [](Args& a) { return Held<Recording>::at(a, 1).resume(), 0; }},
+    {"step_finish(r, [results])", "The recorded step; or nil, and why there is none.",
+     [](Args& a) {
+       lua_gc(a.L, LUA_GCRESTART, 0);
+       Recording& r = Held<Recording>::at(a, 1);
+       std::unique_ptr<StepReplay> made = r.finish(a.tensors(2));
+       if (!made) return lua_pushnil(a.L), 1 + a.push(r.why());
+       Held<Step>::push(a.L, std::make_unique<Step>(Step{std::move(made)}));
+       return 1;
+     }},
+    {"step_drop(r)", "Ends a recording that came to nothing.",
+     [](Args& a) {
+       lua_gc(a.L, LUA_GCRESTART, 0);
+       Held<Recording>::at(a, 1);
+       static_cast<Held<Recording>*>(lua_touserdata(a.L, 1))->object.reset();
+       return 0;
+     }},
+    {"step_start(..)",
+     "step, tensors: whether it is of such tensors and nothing moved; copies them in.",
+     [](Args& a) {
+       StepReplay& s = step_at(a);
+       const std::vector<Tensor> given = rest(a);
+       bool fits = given.size() == s.inputs() && s.fits();
+       for (size_t k = 0; k < given.size() && fits; ++k) fits = s.takes(k, given[k]);
+       if (fits) s.start(given);
+       return a.push(fits);
+     }},
+    {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
+     [](Args& a) { return a.push(step_at(a).run(size_t(lua_tointeger(a.L, 2)))); }},
+    {"step_end(step)", "Its results, copied.",
+     [](Args& a) { return push_all(a, step_at(a).finish()); }},
+    {"step_changes(step)", "The tensors from outside that it changes.",
+     [](Args& a) { return push_list(a, step_at(a).changes()); }},
+    {"step_facts(step)", "How many parts and calls it has.",
+     [](Args& a) {
+       return a.push(double(step_at(a).parts())) + a.push(double(step_at(a).calls()));
+     }},
+};
+
+}  // namespace
+
+void see_arguments(lua_State* L) {
+  StepRecorder* const r = StepRecorder::current();
+  for (int i = lua_gettop(L); i > 0; --i) {
+    if (const Tensor* t = tensor_at(L, i)) r->see(*t);
+    if (!lua_istable(L, i)) continue;
+    for (int k = 1, n = int(lua_objlen(L, i)); k <= n; ++k) {
+      lua_rawgeti(L, i, k);
+      if (const Tensor* t = tensor_at(L, -1)) r->see(*t);
+      lua_pop(L, 1);
+    }
+  }
+}
+
+void add_replay(lua_State* L) {
+  for (const Entry& e : kReplay) e.internal = true;
+  add(L, kReplay);
+}
+
+}  // namespace mt::lua

@@ -1,0 +1,295 @@
+-- step.lua -- mt.compile: a step that is recorded once and replayed, on the CPU without Lua and allocation
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local captured = require 'mtorch.compile.captured'
+local parts = require('mtorch.compile.trace').parts
+
+local most_programs = 8
+
+local function pack(...) return {n = select('#', ...), ...} end
+local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
+local function place_of(f)
+  local info = debug.getinfo(f, 'S')
+  return ('%s:%d'):format(info.short_src, info.linedefined)
+end
+
+-- ---- recording ---------------------------------------------------------------------------------------
+
+--- What an optimizer that steps tells: its steps are done anew, with the options of then.
+local Recording = {}
+Recording.__index = Recording
+function Recording:pause(optimizer)
+  parts.step_pause(self.handle)
+  self.optimizers[#self.optimizers + 1] = optimizer
+end
+function Recording:resume() parts.step_resume(self.handle) end
+
+--- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
+local function record(self, arguments)
+  local inputs, given = {}, {n = arguments.n}
+  for i = 1, arguments.n do
+    given[i] = arguments[i]
+    if mt.is_tensor(arguments[i]) then
+      given[i] = arguments[i]:detach():clone()
+      inputs[#inputs + 1] = given[i]
+    end
+  end
+  collectgarbage()
+  collectgarbage() -- what stands around is not freed while the step is recorded
+  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs)}, Recording)
+  core.step_recording = recording
+  local results = pack(pcall(self.f, unpack(given, 1, given.n)))
+  core.step_recording = false
+  if not results[1] then
+    parts.step_drop(recording.handle)
+    error(results[2], 0)
+  end
+  local list, which = {}, {}
+  for i = 2, results.n do
+    if mt.is_tensor(results[i]) then
+      list[#list + 1] = results[i]
+      which[i - 1] = true
+    end
+  end
+  local step, why = parts.step_finish(recording.handle, list)
+  local out = {n = results.n - 1, unpack(results, 2, results.n)}
+  if not step then return out, nil, why end
+  for i in pairs(which) do out[i] = out[i]:detach():clone() end -- a replay writes where they were
+  return out, {step = step, optimizers = recording.optimizers, parts = (parts.step_facts(step)), which = which,
+    results = out, captured = captured.of(self.f)}
+end
+
+-- ---- replaying ---------------------------------------------------------------------------------------
+
+--- Runs what was recorded; nil where a position is not there, so that the step itself says it.
+local function replay(program)
+  local step, optimizers = program.step, program.optimizers
+  for part = 1, program.parts do
+    if not parts.step_run(step, part - 1) then return nil end
+    if optimizers[part] then optimizers[part]:step() end
+  end
+  if program.only_tensor then return parts.step_end(step) end
+  local tensors, results, k = pack(parts.step_end(step)), {n = program.results.n}, 0
+  for i = 1, results.n do
+    if program.which[i] then
+      k = k + 1
+      results[i] = tensors[k]
+    else
+      results[i] = program.results[i]
+    end
+  end
+  return unpack(results, 1, results.n)
+end
+
+-- ---- trying a replay against the step ----------------------------------------------------------------
+
+local function copies(list)
+  local all = {}
+  for i, x in ipairs(list) do all[i] = x:detach():clone() end
+  return all
+end
+local function state_of(optimizers)
+  local all = {}
+  for _, optimizer in ipairs(optimizers) do
+    if not all[optimizer] then
+      local state = optimizer:state_dict()
+      for _, group in ipairs(state) do
+        for _, entry in pairs(group.state) do
+          for key, value in pairs(entry) do
+            if mt.is_tensor(value) then entry[key] = value:clone() end
+          end
+        end
+      end
+      all[optimizer] = state
+    end
+  end
+  return all
+end
+local function parameters_of(optimizers, list)
+  for _, optimizer in ipairs(optimizers) do
+    for _, group in ipairs(optimizer.param_groups) do
+      for _, p in ipairs(group.params) do list[#list + 1] = p end
+    end
+  end
+  return list
+end
+local function same(a, b)
+  if a.shape ~= b.shape or a.dtype ~= b.dtype then return false end
+  return (a:eq(b):logical_or(a:ne(a):logical_and(b:ne(b)))):all()
+end
+
+--- Replays, takes it back, runs the step, and compares. Returns the step's results, and what differs.
+local function try(self, program, arguments)
+  local changed = parameters_of(program.optimizers, parts.step_changes(program.step))
+  local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
+  local first = pack(replay(program))
+  local after = copies(changed)
+  mt.no_grad(function()
+    for i, x in ipairs(changed) do x:copy_(before[i]) end
+  end)
+  for optimizer, state in pairs(states) do optimizer:load_state_dict(state) end
+  mt.set_rng_state(random)
+  local results = pack(self.f(unpack(arguments, 1, arguments.n)))
+  local differs
+  for i = 1, math.max(results.n, first.n) do
+    local a, b = first[i], results[i]
+    local equal = a == b
+    if mt.is_tensor(a) and mt.is_tensor(b) then equal = same(a, b) end
+    if not equal and not differs then differs = ('result %d'):format(i) end
+  end
+  for i, x in ipairs(changed) do
+    if not differs and not same(x, after[i]) then
+      differs = ('a tensor (%s) that the step changes'):format(table.concat(x.shape, ' x '))
+    end
+  end
+  return results, differs
+end
+
+-- ---- the compiled function -----------------------------------------------------------------------------
+
+--- Whether the arguments that are no tensors are those of the entry.
+local function same_values(entry, n, ...)
+  if entry.n ~= n then return false end
+  for i = 1, n do
+    local kept = entry[i]
+    if not kept.shape and not rawequal(kept.value, (select(i, ...))) then return false end
+  end
+  return true
+end
+
+--- What a program depends on of an argument.
+local function kind_of(x)
+  if not mt.is_tensor(x) then return {value = x} end
+  return {dtype = x.dtype, shape = x.shape, requires_grad = x.requires_grad, device = x.device}
+end
+
+local function same_kinds(entry, ...)
+  for i = 1, entry.n do
+    local x, kept = (select(i, ...)), entry[i]
+    if kept.shape and not (mt.is_tensor(x) and kept.shape == x.shape and kept.dtype == x.dtype and
+      kept.requires_grad == x.requires_grad and kept.device == x.device) then return false end
+  end
+  return true
+end
+
+local function check_arguments(...)
+  for i = 1, select('#', ...) do
+    local x = (select(i, ...))
+    local kind = type(x)
+    if not (mt.is_tensor(x) or kind == 'number' or kind == 'boolean' or kind == 'string' or x == nil) then
+      core.fail('compile: argument %d of a compiled step must be a tensor or a number, got %s', i, core.describe(x))
+    end
+  end
+end
+
+--- The entry for these arguments, at the front of the list.
+local function entry_for(self, grad, n, ...)
+  local entries = self.entries
+  for k = 1, #entries do
+    local entry = entries[k]
+    if entry.grad == grad and same_values(entry, n, ...) and same_kinds(entry, ...) then
+      if k > 1 then
+        table.remove(entries, k)
+        table.insert(entries, 1, entry)
+      end
+      return entry
+    end
+  end
+  check_arguments(...)
+  local entry = {n = n, grad = grad, calls = 0, replays = 0}
+  for i = 1, n do entry[i] = kind_of((select(i, ...))) end
+  table.insert(entries, 1, entry)
+  if #entries > most_programs then
+    entries[#entries] = nil
+    if not self.told then
+      self.told = true
+      tell('%s was called with more than %d kinds of arguments; the oldest programs are dropped', place_of(self.f),
+        most_programs)
+    end
+  end
+  return entry
+end
+
+local function give_up(self, entry, why)
+  entry.eager = why
+  tell('%s runs as it is: %s', place_of(self.f), why)
+end
+
+--- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
+local function slow_call(self, entry, ...)
+  entry.calls = entry.calls + 1
+  local arguments = pack(...)
+  for i = 1, arguments.n do
+    local x = arguments[i]
+    if mt.is_tensor(x) and (x.device ~= 'cpu' or x.requires_grad) then
+      give_up(self, entry, ('argument %d %s'):format(i, x.requires_grad and 'requires a gradient' or
+        'is on a GPU, where mt.cuda.graph records steps'))
+      return self.f(...)
+    end
+  end
+  if entry.calls == 1 then return self.f(...) end
+  if not entry.program then
+    local results, program, why = record(self, arguments)
+    if not program then give_up(self, entry, why) end
+    entry.program = program
+    if program then program.only_tensor = results.n == 1 and program.which[1] end
+    return unpack(results, 1, results.n)
+  end
+  local results, differs = try(self, entry.program, arguments)
+  if differs then
+    give_up(self, entry, ('%s is another one in a replay; the step reads something that changes between calls')
+      :format(differs))
+  end
+  entry.tried = true
+  return unpack(results, 1, results.n)
+end
+
+--- Whether the program runs alone: it was tried, and is not to be tried again now.
+local function runs_alone(self, entry)
+  return entry.tried and (self.verify == 0 or entry.replays % self.verify ~= self.verify - 1)
+end
+local function run(entry)
+  entry.replays = entry.replays + 1
+  return replay(entry.program)
+end
+
+local function call(self, ...)
+  local grad, n, entry = mt.is_grad_enabled(), select('#', ...), self.entries[1]
+  local program = entry and entry.program
+  if program and entry.grad == grad and same_values(entry, n, ...) and not captured.changed(program.captured) and
+    runs_alone(self, entry) and parts.step_start(program.step, ...) then return run(entry) end
+  entry = entry_for(self, grad, n, ...)
+  if entry.eager then return self.f(...) end
+  program = entry.program
+  if program then
+    local other = captured.changed(program.captured)
+    if other or not parts.step_start(program.step, ...) then
+      tell('%s is recorded again: %s', place_of(self.f), other and ("'%s' was %s and is %s"):format(other.name,
+        tostring(other.value), tostring(other.read())) or 'a parameter lies elsewhere')
+      entry.program, entry.tried = nil, false
+    elseif runs_alone(self, entry) then
+      return run(entry)
+    end
+    entry.replays = entry.replays + 1
+  end
+  return slow_call(self, entry, ...)
+end
+
+local steps = setmetatable({}, {__mode = 'k'})
+
+local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
+  'The step, a function of tensors and numbers that returns tensors, recorded at its second call and replayed from ' ..
+  'the fourth on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
+  'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
+  'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept). item() or a ' ..
+  'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
+  'N calls.',
+  function(f, verify)
+    if steps[f] then core.fail('compile: this function is compiled already') end
+    local self = {f = f, verify = verify, entries = {}}
+    local function compiled_step(...) return call(self, ...) end
+    steps[compiled_step] = self
+    return compiled_step
+  end)
+
+return compile

@@ -1,0 +1,23 @@
+// recording.h -- while a step is recorded (engine/compile/replay.h): what memory and tensors tell the recorder
+#pragma once
+
+namespace mt {
+
+struct Storage;
+
+/// Hears of this thread's storages on the CPU, and of decisions by values.
+struct Recording {
+  virtual void allocated(Storage*) = 0;
+  /// Its memory stays with the recording.
+  virtual void freed(Storage*) = 0;
+  /// Numbers were written into it that no tensor gave: they are the same at each replay.
+  virtual void made_constant(Storage*) = 0;
+  /// An element of a tensor is asked for: throws, since what comes next may depend on it.
+  virtual void reads_element() = 0;
+
+ protected:
+  ~Recording() = default;
+};
+extern constinit thread_local Recording* step_recorder [[gnu::tls_model("initial-exec")]];
+
+}  // namespace mt

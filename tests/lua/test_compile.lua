@@ -1,0 +1,293 @@
+-- test_compile.lua -- mt.compile: replays have the step's bits, notice what changed, and say what cannot be recorded
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq, raises = t.test, t.eq, t.raises
+local nn, optim = mt.nn, mt.optim
+
+--- What fn() writes to standard error while it runs, and its results.
+local function told(fn)
+  local lines, kept = {}, io.stderr
+  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end}
+  local ok, a, b = pcall(fn)
+  io.stderr = kept
+  if not ok then error(a, 0) end
+  return table.concat(lines), a, b
+end
+local function same(a, b) assert(mt.allclose(a, b, {rtol = 0, atol = 0, equal_nan = true}), 'other bits') end
+local function same_state(a, b)
+  local other = b:state_dict()
+  for name, x in pairs(a:state_dict()) do same(x, other[name]) end
+end
+
+--- Two networks from one start, their optimizers, and steps of the two.
+local function twins(make_net, make_optimizer, loss_of)
+  local made = {}
+  for k = 1, 2 do
+    mt.manual_seed(3)
+    local net = make_net()
+    local opt = make_optimizer(net:parameters())
+    made[k] = {net = net, opt = opt, step = function(x, y)
+      opt:zero_grad()
+      local loss = loss_of(net(x), y)
+      loss:backward()
+      opt:step()
+      return loss
+    end}
+  end
+  made[2].compiled = mt.compile(made[2].step)
+  return made[1], made[2]
+end
+--- Both do n steps with the same random numbers; states and losses must have the same bits.
+local function race(one, two, n, batch)
+  for i = 1, n do
+    local x, y = batch(i)
+    mt.manual_seed(100 + i)
+    local a = one.step(x, y)
+    local after = mt.get_rng_state()
+    mt.manual_seed(100 + i)
+    local b = two.compiled(x, y)
+    eq(mt.get_rng_state(), after)
+    same(a:detach(), b:detach())
+    for k, p in ipairs(one.net:parameters()) do same(p.grad, two.net:parameters()[k].grad) end
+  end
+  same_state(one.net, two.net)
+end
+local function classes(i, n)
+  mt.manual_seed(i)
+  return mt.randn(n or 8, 6), mt.randint(1, 3, {n or 8})
+end
+local function mlp() return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)) end
+
+test('a training step has the bits of the step itself, with every optimizer', function()
+  for _, name in ipairs{'SGD', 'Adam', 'AdamW', 'RMSprop', 'Adagrad', 'NAdam', 'RAdam', 'Lion'} do
+    local one, two = twins(mlp, function(p) return optim[name](p, {lr = 0.01}) end, mt.cross_entropy)
+    eq(told(function() race(one, two, 8, classes) end), '')
+  end
+end)
+
+test('dropout draws what the step would draw; running statistics go on; images', function()
+  local function net()
+    return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+      nn.Dropout(0.4), nn.Linear(4 * 4 * 4, 3))
+  end
+  local one, two = twins(net, function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end, mt.cross_entropy)
+  eq(told(function()
+    race(one, two, 7, function(i)
+      mt.manual_seed(i)
+      return mt.randn(8, 1, 8, 8), mt.randint(1, 3, {8})
+    end)
+  end), '')
+end)
+
+test('mt.map, mt.fuse and functions of one kind after another are recorded too', function()
+  local swish = mt.map(function(x) return x / (1 + math.exp(-x)) end)
+  local softmax = mt.fuse(function(x)
+    local e = (x - x:amax(-1, true)):exp()
+    return e / e:sum(-1, true)
+  end)
+  local one, two = twins(function() return nn.Linear(64, 64) end, function(p) return optim.SGD(p, {lr = 0.1}) end,
+    function(y, target)
+      local p = softmax(swish(y) + y:sort(2):cumsum(2) * 0.01)
+      return (p - target):square():mean() + mt.cat({p, target}, 1):std()
+    end)
+  eq(told(function()
+    race(one, two, 6, function(i)
+      mt.manual_seed(i)
+      return mt.randn(640, 64), mt.rand(640, 64)
+    end)
+  end), '')
+end)
+
+test('options of the optimizer are read at every call', function()
+  local one, two = twins(mlp, function(p) return optim.SGD(p, {lr = 0.1}) end, mt.cross_entropy)
+  race(one, two, 5, classes)
+  one.opt.param_groups[1].lr, two.opt.param_groups[1].lr = 0.01, 0.01
+  eq(told(function() race(one, two, 3, classes) end), '')
+end)
+
+test('other shapes, and train or eval, have programs of their own', function()
+  local one, two = twins(function() return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)) end,
+    function(p) return optim.SGD(p, {lr = 0.1}) end, mt.cross_entropy)
+  eq(told(function() race(one, two, 15, function(i) return classes(i, i % 3 == 0 and 5 or 8) end) end), '')
+  one.net:eval()
+  two.net:eval()
+  local text = told(function() race(one, two, 5, function(i) return classes(i, 8) end) end)
+  assert(text:find("'net%.training' was true and is false"), text)
+end)
+
+test('captured numbers that change are noticed', function()
+  local scale, config = 2, {shift = 1}
+  local f = mt.compile(function(x) return x * scale + config.shift end)
+  local x = mt.tensor{1, 2}
+  for _ = 1, 5 do eq(f(x):tolist(), {3, 5}) end
+  scale = 3
+  local text, y = told(function() return f(x) end)
+  eq(y:tolist(), {4, 7})
+  assert(text:find "test_compile.lua:%d+ is recorded again: 'scale' was 2 and is 3", text)
+  for _ = 1, 3 do f(x) end
+  config.shift = 10
+  text, y = told(function() return f(x) end)
+  eq(y:tolist(), {13, 16})
+  assert(text:find "'config.shift' was 1 and is 10", text)
+end)
+
+test('numbers among the arguments, several results, values that are no tensors', function()
+  local f = mt.compile(function(x, k, name) return x * k, name, x:sum() end)
+  for i = 1, 12 do
+    local k = i % 2 + 1
+    local a, b, c = f(mt.tensor{1, i}, k, 'n')
+    eq({a:tolist(), b, c:item()}, {{k, i * k}, 'n', 1 + i})
+  end
+end)
+
+test('results are never overwritten', function()
+  local f = mt.compile(function(x) return x * 2, x:t() end)
+  local kept = {}
+  for i = 1, 8 do kept[i] = {f(mt.full({2, 3}, i))} end
+  for i = 1, 8 do
+    same(kept[i][1], mt.full({2, 3}, 2 * i))
+    same(kept[i][2], mt.full({3, 2}, i))
+  end
+end)
+
+test('gradients that are added up go on', function()
+  local function pair()
+    local w = mt.ones(3):requires_grad_()
+    return w, function(x)
+      local loss = (w * x):sum()
+      loss:backward()
+      return loss
+    end
+  end
+  local w, step = pair()
+  local v, other = pair()
+  local compiled = mt.compile(other)
+  for i = 1, 8 do
+    step(mt.full({3}, i))
+    compiled(mt.full({3}, i))
+    same(w.grad, v.grad)
+  end
+end)
+
+test('asking for elements is an error at its line, and the step can be called again', function()
+  local f = mt.compile(function(x)
+    local y = x * 2
+    if y:sum():item() > 0 then return y end
+    return x
+  end)
+  local x = mt.ones(2)
+  f(x)
+  raises(function() f(x) end, 'test_compile.lua:%d+: item: a compiled step cannot ask for the elements of a tensor')
+  raises(function() f(x) end, 'cannot ask for the elements')
+  local g = mt.compile(function(a) return a:any() and a or a * 2 end)
+  g(x:gt(0))
+  raises(function() g(x:gt(0)) end, 'any: a compiled step cannot ask')
+  eq((x + 1):tolist(), {2, 2}) -- nothing is recorded any more
+end)
+
+test('an error inside leaves nothing behind', function()
+  local calls = 0
+  local f = mt.compile(function(x)
+    calls = calls + 1
+    if calls == 2 then error 'out of luck' end
+    return x + 1
+  end)
+  local x = mt.ones(2)
+  f(x)
+  raises(function() f(x) end, 'out of luck')
+  eq((x + 1):tolist(), {2, 2})
+end)
+
+test('what cannot be replayed runs as it is, and says so once', function()
+  local text = told(function()
+    local f = mt.compile(function(x) return x:tril() * 2 end)
+    for _ = 1, 4 do same(f(mt.ones(2, 2)), mt.tensor{{2, 0}, {2, 2}}) end
+  end)
+  assert(text:find 'test_compile.lua:%d+ runs as it is: mul reads numbers that no verb of the device has written', text)
+  eq(select(2, text:gsub('\n', '')), 1)
+  local w = mt.ones(2):requires_grad_()
+  text = told(function()
+    local f = mt.compile(function(x) return (w * x):sum() end)
+    for _ = 1, 4 do f(mt.ones(2)):backward() end
+  end)
+  assert(text:find 'result 1 leads back to a graph; call backward inside, or compile it in no_grad', text)
+  eq(w.grad:tolist(), {4, 4})
+  text = told(function()
+    local f = mt.compile(function(x) return x:add_(1) end)
+    local x = mt.zeros(2)
+    for _ = 1, 4 do f(x) end
+    eq(x:tolist(), {4, 4})
+  end)
+  assert(text:find 'argument 1 is changed in place', text)
+end)
+
+test('a step that reads something that changes is found out at the third call', function()
+  local state = setmetatable({k = 0}, {})
+  local text = told(function()
+    local f = mt.compile(function(x)
+      state.k = state.k + 1
+      return x * state.k
+    end)
+    for i = 1, 6 do eq(f(mt.ones(1)):item(), i) end
+  end)
+  assert(text:find 'result 1 is another one in a replay; the step reads something that changes between calls', text)
+end)
+
+test('verify=N finds later changes', function()
+  local state = setmetatable({k = 1}, {})
+  local f = mt.compile(function(x) return x * state.k end, {verify = 4})
+  for _ = 1, 5 do f(mt.ones(1)) end
+  state.k = 5
+  local text, last = told(function()
+    local y
+    for _ = 1, 4 do y = f(mt.ones(1)) end
+    return y
+  end)
+  assert(text:find 'is another one in a replay', text)
+  eq(last:item(), 5)
+end)
+
+test('more than eight kinds of arguments drop the oldest program', function()
+  local f = mt.compile(function(x) return x + 1 end)
+  local text = told(function()
+    for _ = 1, 3 do
+      for n = 1, 10 do eq(f(mt.ones(n)):sum():item(), 2 * n) end
+    end
+  end)
+  assert(text:find 'more than 8 kinds of arguments', text)
+  eq(select(2, text:gsub('\n', '')), 1)
+end)
+
+test('labels that are not there are told by the step itself', function()
+  local one, two = twins(mlp, function(p) return optim.SGD(p, {lr = 0.1}) end, mt.cross_entropy)
+  race(one, two, 5, classes)
+  local x = mt.randn(8, 6)
+  local before = two.net[1].weight:clone()
+  raises(function() two.compiled(x, mt.full({8}, 4, {dtype = 'int64'})) end, 'test_compile.lua:%d+: cross_entropy: .* 4')
+  assert(mt.equal(before, two.net[1].weight))
+  race(one, two, 3, classes)
+end)
+
+test('a parameter that lies elsewhere is noticed', function()
+  local net = nn.Linear(2, 1)
+  local f = mt.compile(function(x) return mt.no_grad(function() return net(x) end) end)
+  local x = mt.ones(1, 2)
+  for _ = 1, 4 do f(x) end
+  net:double()
+  net:float()
+  net.weight:detach():fill_(3)
+  local text, y = told(function() return f(x) end)
+  same(y, net(x):detach())
+  assert(text:find 'a parameter lies elsewhere', text)
+end)
+
+test('wrong use is one sentence', function()
+  raises(function() mt.compile(3) end, 'compile: ')
+  raises(function() mt.compile(function(x) return x end)({1}) end, 'argument 1 of a compiled step must be a tensor')
+  local f = mt.compile(function(x) return x end)
+  raises(function() mt.compile(f) end, 'compiled already')
+  raises(function() mt.compile(function() end, {verify = -1}) end, 'verify')
+  assert(mt.explain(mt.compile(function(x) return x * 2 end), mt.ones(3)):find 'compiled step')
+end)
+
+t.finish()
