@@ -4,6 +4,7 @@
 --   mtorch scripts/train_split.lua --BACKEND cpu --HIDDEN 100 --DATASET split --RATE 0.05 --PLOT
 --   mtorch scripts/train_split.lua --dataset all --seeds 5       a table of simple, split and xor, which the task names
 --   mtorch scripts/train_split.lua --dataset every --seeds 5     of all six sets; --dataset diag --seeds 5: of one
+--   mtorch scripts/train_split.lua --compile                     an epoch is recorded by mt.compile and replayed
 --   mtorch scripts/train_split.lua --device cuda                 an epoch is one graph; --eager: without
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.core.util'
@@ -13,6 +14,7 @@ local options = mt.args{
   backend = {'cpu', 'gpu'}, pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
   dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all', 'every'},
   plot = false, json = '', report = '', eager = false,
+  compile = false,
 }
 --- A flag that cannot be meant ends the script with one sentence.
 local function refuse(...)
@@ -103,6 +105,10 @@ end
 --- hundred kernels in one launch.
 local function epoch_of(net, opt, set)
   local epoch, graph, x, y = 0, nil, nil, nil
+  if options.compile then
+    local compiled = mt.compile(function(new_x, new_y) return run_batches(net, opt, new_x, new_y) end)
+    return function() return compiled(shuffled(set)) end
+  end
   return function()
     epoch = epoch + 1
     local new_x, new_y = shuffled(set)

@@ -175,6 +175,13 @@ void StepRecorder::pause() {
   step_recorder = nullptr, active_ = false;
   replay_->pool_.leave();
   replay_->ends_.push_back(replay_->calls_.size());
+  keep_grads();
+}
+/// What an optimizer will find, or the caller.
+void StepRecorder::keep_grads() {
+  std::vector<StepReplay::Grad>& grads = replay_->grads_.emplace_back();
+  for (const auto& [impl, leaf] : leaves_)
+    if (leaf.requires_grad()) grads.push_back({leaf, leaf.grad()});
 }
 void StepRecorder::resume() {
   step_recorder = this, active_ = true;
@@ -301,7 +308,6 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
     StepReplay::Guard g{leaf, impl->storage, nullptr};
     if (leaf.requires_grad()) {
       const Tensor now = leaf.grad();
-      made->grads_.push_back({leaf, now});
       if (now.defined() && outside_.count(now.impl()->storage) &&
           touched_.count(now.impl()->storage))
         g.grad = now.impl()->storage;
@@ -339,16 +345,15 @@ bool StepReplay::fits() const {
   return true;
 }
 
-void StepReplay::set_grads() const {
-  for (const Grad& g : grads_)
-    if (g.leaf.grad().impl() != g.grad.impl()) g.leaf.set_grad(g.grad);
+void StepReplay::set_grads(size_t part) const {
+  for (const Grad& g : grads_[part])
+    if (g.leaf.impl()->grad != g.grad.impl()) g.leaf.set_grad(g.grad);
 }
 
 void StepReplay::start(const std::vector<Tensor>& inputs) {
   const NoGrad off;
   for (size_t k = 0; k < inputs.size(); ++k) copy_(inputs_[k], inputs[k]);
   begun_ = default_generator().counter();
-  set_grads();
 }
 
 bool StepReplay::run(size_t part) {
@@ -359,6 +364,7 @@ bool StepReplay::run(size_t part) {
     if (c.random) c.random->seed = seed, c.random->offset = begun_ + c.place;
     if (!c.run(c.argument)) return false;
   }
+  set_grads(part);
   return true;
 }
 

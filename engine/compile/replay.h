@@ -58,7 +58,7 @@ class StepReplay {
     uint32_t version;  // changes in place, of one run
   };
   StepReplay() = default;
-  void set_grads() const;
+  void set_grads(size_t part) const;
 
   BlockPool pool_;
   std::deque<std::vector<std::byte>> arguments_;
@@ -66,7 +66,7 @@ class StepReplay {
   std::vector<size_t> ends_;  // of the parts
   std::vector<Tensor> inputs_, results_;
   std::vector<Ref<Storage>> kept_;
-  std::vector<Grad> grads_;
+  std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
   std::vector<Change> changes_;
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator
@@ -104,6 +104,7 @@ class StepRecorder : public Recording {
     std::byte* constant = nullptr;  // a copy of what was written without a verb
   };
   void stop();
+  void keep_grads();
   void refuse(std::string why);
   Memory* memory_at(const void*);
   bool check(void*& pointer, bool out);

@@ -82,6 +82,9 @@ local function describe_run(text, verbs, us)
   end
 end
 
+--- Adds the verbs of fn(...).
+function Text:run(fn, ...) describe_run(self, verbs_of(fn, ...)) end
+
 -- ---- a compiled program ------------------------------------------------------------------------------
 
 local function counts_text(names)

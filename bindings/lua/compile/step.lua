@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
+local explain = require 'mtorch.compile.explain'
 local parts = require('mtorch.compile.trace').parts
 
 local most_programs = 8
@@ -11,6 +12,11 @@ local function tell(format, ...) io.stderr:write('compile: ', format:format(...)
 local function place_of(f)
   local info = debug.getinfo(f, 'S')
   return ('%s:%d'):format(info.short_src, info.linedefined)
+end
+
+local function same(a, b)
+  if a.shape ~= b.shape or a.dtype ~= b.dtype then return false end
+  return (a:eq(b):logical_or(a:ne(a):logical_and(b:ne(b)))):all()
 end
 
 -- ---- recording ---------------------------------------------------------------------------------------
@@ -53,7 +59,14 @@ local function record(self, arguments)
   end
   local step, why = parts.step_finish(recording.handle, list)
   local out = {n = results.n - 1, unpack(results, 2, results.n)}
-  if not step then return out, nil, why end
+  if not step then
+    mt.no_grad(function() -- what was changed in place were copies
+      for i = 1, arguments.n do
+        if mt.is_tensor(given[i]) and not same(given[i], arguments[i]) then arguments[i]:copy_(given[i]) end
+      end
+    end)
+    return out, nil, why
+  end
   for i in pairs(which) do out[i] = out[i]:detach():clone() end -- a replay writes where they were
   return out, {step = step, optimizers = recording.optimizers, parts = (parts.step_facts(step)), which = which,
     results = out, captured = captured.of(self.f)}
@@ -61,13 +74,18 @@ end
 
 -- ---- replaying ---------------------------------------------------------------------------------------
 
---- Runs what was recorded; nil where a position is not there, so that the step itself says it.
+--- Runs what was recorded. False where a position is not there: the step itself says it.
 local function replay(program)
   local step, optimizers = program.step, program.optimizers
   for part = 1, program.parts do
-    if not parts.step_run(step, part - 1) then return nil end
+    if not parts.step_run(step, part - 1) then return false end
     if optimizers[part] then optimizers[part]:step() end
   end
+  return true
+end
+
+local function results_of(program)
+  local step = program.step
   if program.only_tensor then return parts.step_end(step) end
   local tensors, results, k = pack(parts.step_end(step)), {n = program.results.n}, 0
   for i = 1, results.n do
@@ -113,16 +131,12 @@ local function parameters_of(optimizers, list)
   end
   return list
 end
-local function same(a, b)
-  if a.shape ~= b.shape or a.dtype ~= b.dtype then return false end
-  return (a:eq(b):logical_or(a:ne(a):logical_and(b:ne(b)))):all()
-end
-
 --- Replays, takes it back, runs the step, and compares. Returns the step's results, and what differs.
 local function try(self, program, arguments)
   local changed = parameters_of(program.optimizers, parts.step_changes(program.step))
   local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
-  local first = pack(replay(program))
+  local done = replay(program)
+  local first = done and pack(results_of(program))
   local after = copies(changed)
   mt.no_grad(function()
     for i, x in ipairs(changed) do x:copy_(before[i]) end
@@ -130,6 +144,7 @@ local function try(self, program, arguments)
   for optimizer, state in pairs(states) do optimizer:load_state_dict(state) end
   mt.set_rng_state(random)
   local results = pack(self.f(unpack(arguments, 1, arguments.n)))
+  if not done then return results end
   local differs
   for i = 1, math.max(results.n, first.n) do
     local a, b = first[i], results[i]
@@ -182,29 +197,34 @@ local function check_arguments(...)
   end
 end
 
---- The entry for these arguments, at the front of the list.
+--- The entry for these arguments and captured values, at the front of the list.
 local function entry_for(self, grad, n, ...)
-  local entries = self.entries
+  local entries, other = self.entries, nil
   for k = 1, #entries do
     local entry = entries[k]
     if entry.grad == grad and same_values(entry, n, ...) and same_kinds(entry, ...) then
-      if k > 1 then
-        table.remove(entries, k)
-        table.insert(entries, 1, entry)
+      local changed = entry.program and captured.changed(entry.program.captured)
+      if not changed then
+        table.insert(entries, 1, table.remove(entries, k))
+        return entry
       end
-      return entry
+      other = other or changed
     end
   end
   check_arguments(...)
-  local entry = {n = n, grad = grad, calls = 0, replays = 0}
+  local entry = {n = n, grad = grad, calls = other and 1 or 0, replays = 0}
   for i = 1, n do entry[i] = kind_of((select(i, ...))) end
   table.insert(entries, 1, entry)
+  if other then
+    tell("%s is recorded again: '%s' was %s and is %s", place_of(self.f), other.name, tostring(other.value),
+      tostring(other.read()))
+  end
   if #entries > most_programs then
     entries[#entries] = nil
     if not self.told then
       self.told = true
-      tell('%s was called with more than %d kinds of arguments; the oldest programs are dropped', place_of(self.f),
-        most_programs)
+      tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
+        place_of(self.f), most_programs)
     end
   end
   return entry
@@ -237,6 +257,7 @@ local function slow_call(self, entry, ...)
   end
   local results, differs = try(self, entry.program, arguments)
   if differs then
+    entry.program = nil
     give_up(self, entry, ('%s is another one in a replay; the step reads something that changes between calls')
       :format(differs))
   end
@@ -248,27 +269,26 @@ end
 local function runs_alone(self, entry)
   return entry.tried and (self.verify == 0 or entry.replays % self.verify ~= self.verify - 1)
 end
-local function run(entry)
+local function run(self, entry, ...)
   entry.replays = entry.replays + 1
-  return replay(entry.program)
+  if not replay(entry.program) then return self.f(...) end
+  return results_of(entry.program)
 end
 
 local function call(self, ...)
   local grad, n, entry = mt.is_grad_enabled(), select('#', ...), self.entries[1]
   local program = entry and entry.program
   if program and entry.grad == grad and same_values(entry, n, ...) and not captured.changed(program.captured) and
-    runs_alone(self, entry) and parts.step_start(program.step, ...) then return run(entry) end
+    runs_alone(self, entry) and parts.step_start(program.step, ...) then return run(self, entry, ...) end
   entry = entry_for(self, grad, n, ...)
   if entry.eager then return self.f(...) end
   program = entry.program
   if program then
-    local other = captured.changed(program.captured)
-    if other or not parts.step_start(program.step, ...) then
-      tell('%s is recorded again: %s', place_of(self.f), other and ("'%s' was %s and is %s"):format(other.name,
-        tostring(other.value), tostring(other.read())) or 'a parameter lies elsewhere')
+    if not parts.step_start(program.step, ...) then
+      tell('%s is recorded again: a parameter or gradient lies elsewhere', place_of(self.f))
       entry.program, entry.tried = nil, false
     elseif runs_alone(self, entry) then
-      return run(entry)
+      return run(self, entry, ...)
     end
     entry.replays = entry.replays + 1
   end
@@ -291,5 +311,31 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
     steps[compiled_step] = self
     return compiled_step
   end)
+
+explain.describers[#explain.describers + 1] = function(f, text, _, ...)
+  local self = steps[f]
+  if not self then return end
+  text:line('compiled step, the function at %s', place_of(self.f))
+  local entry_now = self.entries[1]
+  for _ = 1, select('#', ...) > 0 and not (entry_now and entry_now.tried) and 3 or 0 do f(...) end
+  for _, entry in ipairs(self.entries) do
+    local kinds = {}
+    for i = 1, entry.n do
+      kinds[i] = entry[i].shape and ('%s (%s)'):format(entry[i].dtype, table.concat(entry[i].shape, ' x ')) or
+        tostring(entry[i].value)
+    end
+    local program, how = entry.program, 'not recorded yet'
+    if entry.eager then how = 'runs as it is: ' .. entry.eager
+    elseif program then
+      local count, calls = parts.step_facts(program.step)
+      how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,
+        count, #program.captured, entry.replays)
+    end
+    text:line('  of %s%s: %s', table.concat(kinds, ', '), entry.grad and '' or ' in no_grad', how)
+  end
+  if select('#', ...) == 0 then return true end
+  text:run(f, ...)
+  return true
+end
 
 return compile
