@@ -381,6 +381,8 @@ test('summary', function()
   eq({g.trainable, g.macs}, {1458, f.macs / 2})
   local _, ids = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 2)):summary{3, 5, dtype = 'int64', print = false}
   eq({ids.macs, ids.input_bytes}, {15 * 8, 120})
+  eq(select(2, nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 2)):summary{3, 5, print = false}), ids)
+  eq(select(2, net:summary{1, 8, 8, print = false}).macs, f.macs / 2)
   local _, up = nn.ConvTranspose2d(2, 3, 2, {stride = 2}):summary{{1, 2, 4, 4}, print = false}
   eq(up.macs, 16 * 24)
   local _, two = nn.Bilinear(3, 4, 2):summary{{5, 3}, {5, 4}, print = false}

@@ -15,8 +15,9 @@ local function with_role(tensor, what)
 end
 
 --- `nn.Parameter(t)`: a tensor that modules register and optimizers change; it requires a gradient.
-class.Parameter = core.declare('Parameter(tensor: tensor)', 'A tensor that modules register and optimizers change.',
-  function(tensor) return with_role(tensor, 'parameter'):requires_grad_() end)
+class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = true)',
+  'A tensor that modules register and optimizers change.',
+  function(tensor, requires_grad) return with_role(tensor, 'parameter'):requires_grad_(requires_grad) end)
 
 -- Buffers that are in no state_dict.
 local transient = setmetatable({}, {__mode = 'k'})

@@ -75,10 +75,9 @@ method('describe(indent=nil)', 'What print(net) shows: the tree with its paramet
 method('forward(x, ..)', 'What the module computes. net(x) calls it and adds the name of the module to errors.',
   function(self) core.fail('%s has no forward: define function %s:forward(x)', self.__name, self.__name) end)
 
-method('summary(..)', 'Prints a table of the modules for an input of these sizes (the batch included), ' ..
-  'net:summary{64, 1, 28, 28}, or for tensors, net:summary{x, y}, or for sizes of several: shapes, parameters, ' ..
+method('summary(..)', 'Prints a table of the modules for an input of these sizes, net:summary{64, 1, 28, 28} (a ' ..
+  'batch of 1 may be left out), or for tensors, net:summary{x, y}, or for sizes of several: shapes, parameters, ' ..
   'multiply-adds of a call (products, convolutions and normalisations), memory of parameters, buffers and results. ' ..
-  'Without input the parameters alone. Options: dtype (of the input; integers are positions), device, depth, ' ..
-  'print=false. ' ..
-  'Returns the text, and the figures by name.',
+  'Without input the parameters alone. Options: dtype of the input, device, depth, print=false. Returns the text, ' ..
+  'and the figures by name.',
   function(self, ...) return require 'mtorch.nn.summary'(self, ...) end)

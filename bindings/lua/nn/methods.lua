@@ -51,14 +51,20 @@ method('named_parameters()',
 method('buffers()', 'All buffers, as a list.', function(self) return (collect(self, 'buffer')) end)
 method('named_buffers()', 'An iterator over names and buffers.',
   function(self) return named(collect(self, 'buffer')) end)
-method('children()', 'The modules that are direct fields, as a list.', function(self)
-  local list, seen = {}, {}
+--- The modules that are direct fields, each once, and their names.
+local function children(self)
+  local list, names, seen = {}, {}, {}
   for _, key in ipairs(rawget(self, '__fields')) do
     local value = field(self, key)
-    if is_module(value) and not seen[value] then list[#list + 1], seen[value] = value, true end
+    if is_module(value) and not seen[value] then
+      list[#list + 1], names[#names + 1], seen[value] = value, class.field_name(key), true
+    end
   end
-  return list
-end)
+  return list, names
+end
+method('children()', 'The modules that are direct fields, as a list.', function(self) return (children(self)) end)
+method('named_children()', 'An iterator over names and the modules that are direct fields.',
+  function(self) return named(children(self)) end)
 method('modules()', 'The module itself and all inside, as a list.', function(self)
   local list = collect(self, 'module')
   table.insert(list, 1, self)

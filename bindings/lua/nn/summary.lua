@@ -65,13 +65,23 @@ local function watch(net, inputs)
   local ok, trouble = pcall(mt.no_grad, net, unpack(inputs, 1, inputs.n))
   for _, hook in ipairs(hooks) do hook:remove() end
   for module, was in pairs(training) do rawset(module, 'training', was) end
-  if not ok then
+  if ok then return seen end
+  return nil, trouble
+end
+
+--- watch of the first inputs that the network takes, each made by a function; and those inputs.
+local function watch_first(net, attempts)
+  local said
+  for _, make in ipairs(attempts) do
+    local inputs = make()
+    local seen, trouble = watch(net, inputs)
+    if seen then return seen, inputs end
     local shapes = {}
     for i, x in ipairs(inputs) do shapes[i] = tostring(x.shape) end
-    core.fail('summary: the network refuses an input of %s: %s', table.concat(shapes, ', '),
+    said = said or ('summary: the network refuses an input of %s: %s'):format(table.concat(shapes, ', '),
       (tostring(trouble):gsub('^[^%s]+:%d+: ', '')))
   end
-  return seen
+  core.fail('%s', said)
 end
 
 -- ---- inputs -------------------------------------------------------------------------------------
@@ -87,9 +97,9 @@ local function input_of(sizes, dtype, device)
     mt.ones(sizes, {dtype = dtype, device = device})
 end
 
---- The inputs that were asked for, as sizes or tensors; nil where only parameters are to be counted.
-local function inputs_of(given, options, net)
-  if #given == 0 then return nil end
+--- Functions that make the inputs that were asked for, as sizes or tensors: of the sizes of one input also with a
+--- batch of 1, and, where no dtype is asked for, of positions.
+local function attempts_of(given, options, net)
   local first = net:parameters()[1]
   local device = options.device or first and first.device or nil
   local dtypes = type(options.dtype) == 'table' and options.dtype or {}
@@ -97,7 +107,15 @@ local function inputs_of(given, options, net)
     return dtypes[i] or type(options.dtype) == 'string' and options.dtype or first and first.dtype or
       mt.get_default_dtype()
   end
-  if type(given[1]) == 'number' then return {n = 1, input_of(given, dtype(1), device)} end
+  if type(given[1]) == 'number' then
+    local attempts = {}
+    for _, of in ipairs{dtype(1), options.dtype == nil and 'int64' or nil} do
+      for _, sizes in ipairs{given, {1, unpack(given)}} do
+        attempts[#attempts + 1] = function() return {n = 1, input_of(sizes, of, device)} end
+      end
+    end
+    return attempts
+  end
   local inputs = {n = #given}
   for i, one in ipairs(given) do
     if not mt.is_tensor(one) and type(one) ~= 'table' then
@@ -105,7 +123,7 @@ local function inputs_of(given, options, net)
     end
     inputs[i] = mt.is_tensor(one) and one or input_of(one, dtype(i), device)
   end
-  return inputs
+  return {function() return inputs end}
 end
 
 -- ---- the table ----------------------------------------------------------------------------------
@@ -220,8 +238,8 @@ return function(self, ...)
     given = last -- x.shape
   end
   core.check_options('summary', options, known)
-  local inputs = inputs_of(given, options, self)
-  local seen = inputs and watch(self, inputs) or {}
+  local seen, inputs = {}, nil
+  if given[1] ~= nil then seen, inputs = watch_first(self, attempts_of(given, options, self)) end
   local rows, figures = rows_of(self, seen, options.depth or math.huge), totals(self, inputs, seen)
   local out = table_text(rows)
   out[#out + 1] = ('parameters: %s (%s trainable)'):format(class.thousands(figures.parameters),
