@@ -1,0 +1,268 @@
+-- train_mnist.lua -- learns to read handwritten digits: MiniTorch's network, a LeNet and a better one
+--
+--   mtorch scripts/train_mnist.lua --data ../shared/data/mnist                  the best network, MNIST in that folder
+--   mtorch scripts/train_mnist.lua --data DIR --model module4                   MiniTorch's Module 4, 5000 digits
+--   mtorch scripts/train_mnist.lua --data DIR --model lenet --epochs 10
+--   mtorch scripts/train_mnist.lua --download                                   fetches MNIST first
+--   mtorch scripts/train_mnist.lua                                              drawn digits, where there are none
+--   mtorch scripts/train_mnist.lua --data DIR --checkpoint run.mt               goes on after it was stopped
+--   mtorch scripts/train_mnist.lua --dry-run                                    everything once, in small
+--
+-- An image is a tensor [1 x 28 x 28] from 0 (paper) to 1 (ink), its label a position from 1 to 10: the digit + 1.
+-- A network gives ten scores for each image, logits; cross entropy compares their softmax with the label.
+local mt = require 'mtorch'
+local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
+local T = data.transforms
+local time = require('mtorch.core').time
+
+local options = mt.args{
+  data = '', download = false,                -- the folder of MNIST's files; whether to fetch them
+  model = {'best', 'lenet', 'module4'},
+  epochs = 0, batch = 0, rate = 0,            -- 0: what suits the model
+  train = 0,                                  -- how many digits to train with; 0: all (module4: 5000)
+  workers = 1,                                -- threads that make batches ahead; the result is the same for any number
+  checkpoint = '',                            -- a file that is written after each epoch, and resumed from
+  log = '', report = '',                      -- a folder for TensorBoard; one page with curves
+  target = 0,                                 -- the accuracy that must be reached, in percent; 0: the default
+  record = '',                                -- a file for scripts/peers/mnist_torch.py: the first 100 steps
+  dry_run = false,
+}
+local device, small = options.device, options.dry_run
+
+-- ---- three networks --------------------------------------------------------------------------------
+
+local models = {}
+
+--- MiniTorch's Module 4: its convolutions look at the pixel itself and those right of and below it, so that the border
+--- lies on two sides only. All numbers begin uniform in (-0.05, 0.05).
+function models.module4()
+  local net = nn.Sequential(
+    nn.ZeroPad2d{0, 2, 0, 2}, nn.Conv2d(1, 4, 3), nn.ReLU(),
+    nn.ZeroPad2d{0, 2, 0, 2}, nn.Conv2d(4, 8, 3), nn.ReLU(),
+    nn.AvgPool2d(4), nn.Flatten(),
+    nn.Linear(392, 64), nn.ReLU(), nn.Dropout(0.25),
+    nn.Linear(64, 10))
+  for _, p in ipairs(net:parameters()) do nn.init.uniform_(p, -0.05, 0.05) end
+  return net
+end
+
+--- LeNet-5 (LeCun et al. 1998) with the rectifiers and maxima of today.
+function models.lenet()
+  return nn.Sequential(
+    nn.Conv2d(1, 6, 5, {padding = 2}), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+    nn.Linear(400, 120), nn.ReLU(),
+    nn.Linear(120, 84), nn.ReLU(),
+    nn.Linear(84, 10))
+end
+
+--- Three convolutions, each normalised and halved: 28, 14, 7, 3 pixels wide.
+function models.best()
+  local function block(inputs, outputs, kernel)
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, {padding = (kernel - 1) / 2, bias = false}),
+      nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2))
+  end
+  return nn.Sequential(
+    block(1, 24, 5), block(24, 48, 3), block(48, 96, 3), nn.Flatten(),
+    nn.Dropout(0.3), nn.Linear(96 * 9, 10))
+end
+
+-- What suits each: epochs, batch size, learning rate, and the accuracy that it must reach.
+local settings = {
+  module4 = {epochs = 16, batch = 16, rate = 0.01, train = 5000, target = 95},
+  lenet = {epochs = 10, batch = 64, rate = 0.001, target = 97},
+  best = {epochs = 12, batch = 64, rate = 0.01, target = 98.8},
+}
+local given = settings[options.model]
+local function chosen(name) return options[name] > 0 and options[name] or given[name] end
+local epochs = small and math.max(options.epochs, 1) or chosen 'epochs'
+local batch, rate = chosen 'batch', chosen 'rate'
+
+-- ---- data ------------------------------------------------------------------------------------------
+
+--- Two sets, for training and for the test.
+local function digits()
+  if small then return data.digits(160, 1), data.digits(64, 2) end
+  if options.data == '' and not options.download then return data.digits(8000, 1), data.digits(2000, 2) end
+  return data.mnist{root = options.data ~= '' and options.data or nil, download = options.download}
+end
+local train, test = digits()
+-- Module 4 takes the pixels as they are in the files, from 0 to 255: its small first weights need them.
+if options.model == 'module4' then
+  train, test = data.TensorDataset(train.x * 255, train.y), data.TensorDataset(test.x * 255, test.y)
+end
+
+local function first(set, n) return n < set:size() and data.Subset(set, mt.range(1, n)) or set end
+local wanted = options.train > 0 and options.train or given.train
+if wanted then train = first(train, wanted) end
+
+--- A set is any table with size() and get(i). This one turns, shifts, scales and slants the images of another by random
+--- amounts, so that no image is seen twice; in a loader the amounts follow from seed, epoch and i.
+local function augmented(set)
+  local change = T.RandomAffine(10, {translate = {0.1, 0.1}, scale = {0.9, 1.1}, shear = 8,
+    interpolation = 'bilinear'})
+  return {
+    size = function() return set:size() end,
+    get = function(_, i)
+      local x, y = set:get(i)
+      return change(x), y
+    end,
+  }
+end
+
+local augments = options.model == 'best' and options.record == ''
+local loader = data.DataLoader(augments and augmented(train) or train,
+  {batch_size = batch, shuffle = true, drop_last = true, seed = options.seed,
+    workers = augments and options.workers or 0})
+
+-- ---- training --------------------------------------------------------------------------------------
+
+local net = models[options.model]():to(device)
+if options.record ~= '' then net:double() end -- rounding grows from step to step, with Adam soon beyond 1e-4
+local loss_of = nn.CrossEntropyLoss()
+local opt, sched, average
+if options.model == 'best' then
+  opt = optim.AdamW(net:parameters(), {lr = rate, weight_decay = 0.01})
+  -- The rate grows for some epochs and then shrinks to nothing.
+  sched = optim.lr.OneCycleLR(opt, {max_lr = rate, total_steps = epochs * loader:size(), pct_start = 0.2})
+  -- What is tested is a running mean of the parameters: it does not tremble with the last batches.
+  average = optim.swa.AveragedModel(net, {ema = 0.995, use_buffers = true})
+elseif options.model == 'lenet' then
+  opt = optim.Adam(net:parameters(), {lr = rate})
+else
+  opt = optim.SGD(net:parameters(), {lr = rate})
+end
+
+-- What PyTorch needs to compute the same steps: the first parameters and buffers, the batches, the losses. Dropout is
+-- left out, as it draws other numbers there.
+local recorded
+if options.record ~= '' then
+  recorded = {start = net:clone():state_dict(), total_steps = epochs * loader:size(), rate = rate, x = {}, y = {},
+    loss = {}}
+  for _, module in net:named_modules() do
+    if tostring(module):find '^Dropout' then module.p = 0 end
+  end
+end
+
+--- Accuracy in percent and mean loss of a network on a set.
+local function evaluate(network, set)
+  local accuracy, mean = metrics.Accuracy(), metrics.Mean()
+  network:eval()
+  mt.no_grad(function()
+    for x, y in data.DataLoader(set, {batch_size = 250}):iter() do
+      x, y = x:to(device), y:to(device)
+      local scores = network(recorded and x:double() or x)
+      accuracy:update(scores, y)
+      mean:update(loss_of(scores, y), #y)
+    end
+  end)
+  network:train()
+  return accuracy:compute() * 100, mean:compute()
+end
+
+-- Module 4 looks at one batch of 16 of its 500 validation digits, every five batches.
+local valid = options.model == 'module4' and data.DataLoader(first(test, 500), {batch_size = 16})
+local function count_right()
+  local x, y = valid:iter()()
+  if recorded then x = x:double() end
+  net:eval()
+  local scores = mt.no_grad(net, x:to(device))
+  net:train()
+  return scores:argmax(2):eq(y:to(device)):sum():item(), #y
+end
+
+local writer = options.log ~= '' and mt.SummaryWriter(options.log)
+local curves = {epoch = {}, loss = {}, accuracy = {}}
+local begin, step, most_right, full_epoch = 1, 0, 0, nil
+local state = {model = net, optim = opt, sched = sched, average = average, loader = loader}
+if options.checkpoint ~= '' then
+  local resumed = mt.checkpoint.resume(options.checkpoint, state)
+  if resumed then
+    begin, step, curves = resumed.epoch + 1, resumed.step, resumed.curves
+    most_right, full_epoch = resumed.most_right, resumed.full_epoch
+    print(('goes on after epoch %d of %s'):format(resumed.epoch, options.checkpoint))
+  end
+end
+
+--- Keeps a step.
+local function record(x, y, loss)
+  if #recorded.loss < 100 then
+    table.insert(recorded.x, x)
+    table.insert(recorded.y, y - 1)
+    table.insert(recorded.loss, loss)
+  end
+end
+
+--- One pass over the training digits; the mean loss.
+local function run_epoch(epoch)
+  local mean = metrics.Mean()
+  local bar = mt.progress(loader:size(), {label = 'epoch ' .. epoch})
+  for x, y in loader:iter() do
+    x, y = x:to(device), y:to(device)
+    if recorded then x = x:double() end
+    local loss = loss_of(net(x), y)
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    if sched then sched:step() end
+    if average then average:update_parameters(net) end
+    step = step + 1
+    local value = loss:item()
+    mean:update(value, #y)
+    if recorded then record(x, y, value) end
+    bar:update(nil, {loss = value})
+    if valid and step % 5 == 0 then
+      local right, of = count_right()
+      most_right = math.max(most_right, right)
+      if right == of then full_epoch = full_epoch or epoch end
+      bar:print(('Epoch %d loss %.4f valid acc %d/%d'):format(epoch, value, right, of))
+    end
+  end
+  bar:finish()
+  return mean:compute()
+end
+
+local started = time()
+for epoch = begin, epochs do
+  local loss = run_epoch(epoch)
+  local accuracy, test_loss = evaluate(average or net, test)
+  print(('epoch %2d  loss %.4f  test loss %.4f  accuracy %.2f'):format(epoch, loss, test_loss, accuracy))
+  table.insert(curves.epoch, epoch)
+  table.insert(curves.loss, loss)
+  table.insert(curves.accuracy, accuracy)
+  if writer then
+    writer:add_scalar('loss/train', loss, epoch)
+    writer:add_scalar('loss/test', test_loss, epoch)
+    writer:add_scalar('accuracy/test', accuracy, epoch)
+  end
+  if options.checkpoint ~= '' then
+    state.epoch, state.step, state.curves = epoch, step, curves
+    state.most_right, state.full_epoch = most_right, full_epoch
+    mt.checkpoint.save(options.checkpoint, state)
+  end
+end
+if writer then writer:close() end
+
+if recorded then
+  recorded.x, recorded.y = mt.stack(recorded.x), mt.stack(recorded.y)
+  recorded.loss = mt.tensor(recorded.loss, {dtype = 'float64'})
+  mt.save(options.record, recorded)
+end
+
+-- ---- what came out ---------------------------------------------------------------------------------
+
+local accuracy, loss = evaluate(average or net, test)
+if options.report ~= '' then
+  mt.report{path = options.report, title = 'Handwritten digits: ' .. options.model,
+    config = {model = options.model, epochs = epochs, batch = batch, rate = rate, seed = options.seed},
+    curves = {{x = curves.epoch, y = curves.loss, title = 'Training loss', xlabel = 'epoch'},
+      {x = curves.epoch, y = curves.accuracy, title = 'Accuracy on test digits, %', xlabel = 'epoch'}}}
+end
+local shown = valid and (' valid=%d/16 full_at_epoch=%s'):format(most_right, full_epoch or 'never') or ''
+print(('final: model=%s train=%d test=%d epochs=%d%s loss=%.4f accuracy=%.2f seconds=%.1f'):format(options.model,
+  train:size(), test:size(), epochs, shown, loss, accuracy, time() - started))
+local target = options.target > 0 and options.target or given.target
+if not small and accuracy < target then
+  io.stderr:write(('train_mnist: the accuracy is %.2f, the target %g\n'):format(accuracy, target))
+  os.exit(1)
+end
