@@ -44,7 +44,7 @@ std::vector<std::string> strings_at(const Args& a, int i) {
 /// The names in order, and a list of columns: tensors and lists of strings.
 int read_csv(Args& a) {
   const std::string path = a.text(1), delimiter = a.text(3);
-  CsvOptions options{a.boolean(2), ',', strings_at(a, 4)};
+  CsvOptions options{a.boolean(2), ',', a.boolean(5), strings_at(a, 4)};
   if (!delimiter.empty()) options.delimiter = delimiter[0];
   const std::vector<CsvColumn> columns = parsed("csv", path, [&](const std::string& text) {
     return parse_csv(text.data(), text.size(), options);
@@ -172,7 +172,8 @@ int read_wav(Args& a) {
 }
 
 const Entry kFormats[] = {
-    {"csv(path, header, delimiter, columns=nil)", "The names of columns, the columns.", read_csv},
+    {"csv(path, header, delimiter, columns, quotes)", "The names of columns, the columns.",
+     read_csv},
     {"read(operation, path)", "The bytes of a file, unpacked.",
      bind<[](const std::string& operation, const std::string& path) {
        return read_unpacked(operation.c_str(), path);

@@ -47,14 +47,16 @@ enum class End { cell, line, text };
 /// doubled, in a buffer until the next call.
 class Cells {
  public:
-  Cells(std::string_view text, char delimiter, size_t line = 1)
+  Cells(std::string_view text, const CsvOptions& options, size_t line = 1)
       : at_(text.data()),
         end_(text.data() + text.size()),
-        delimiter_(delimiter),
+        delimiter_(options.delimiter),
+        quotes_(options.quotes),
         line_(line) {}
 
   bool done() const { return at_ == end_; }
   std::string_view rest() const { return {at_, size_t(end_ - at_)}; }
+  bool may_be_quoted() const { return quotes_ && rest().find('"') != std::string_view::npos; }
   size_t line() const { return line_; }
 
   /// Skips lines without a character.
@@ -65,7 +67,7 @@ class Cells {
     }
   }
   End next(std::string_view& cell) {
-    if (at_ < end_ && *at_ == '"') return quoted(cell);
+    if (quotes_ && at_ < end_ && *at_ == '"') return quoted(cell);
     const char* const first = at_;
     while (at_ < end_ && *at_ != delimiter_ && *at_ != '\n') ++at_;
     const char* last = at_;
@@ -136,6 +138,7 @@ class Cells {
 
   const char *at_, *end_;
   char delimiter_;
+  bool quotes_;
   size_t line_, column_ = 1;
   std::string buffer_;
 };
@@ -220,7 +223,7 @@ void count_lines(Piece& piece, size_t& breaks) {
 std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
   constexpr size_t kSize = 1 << 20;
   std::string_view text = cells.rest();
-  const bool quotes = text.find('"') != text.npos;
+  const bool quotes = cells.may_be_quoted();
   std::vector<Piece> pieces;
   size_t line = cells.line(), row = 0;
   while (!text.empty()) {
@@ -243,11 +246,11 @@ std::vector<Piece> cut(const Cells& cells, const std::vector<int>& place) {
 }
 
 /// Reads the numbers of a piece; a column with something else stays unfinished.
-void read_numbers(Piece& piece, const std::vector<int>& place, char delimiter,
+void read_numbers(Piece& piece, const std::vector<int>& place, const CsvOptions& options,
                   const std::vector<double*>& numbers) {
   piece.numeric.assign(numbers.size(), true);
   std::string_view cell;
-  const Cells cells(piece.text, delimiter, piece.line);
+  const Cells cells(piece.text, options, piece.line);
   piece.rows = each_cell(cells, place, [&](Cells& at, size_t k, size_t row) {
     End end;
     double value;
@@ -262,7 +265,7 @@ void read_numbers(Piece& piece, const std::vector<int>& place, char delimiter,
 
 /// The columns of numbers, without data where a cell is none.
 std::vector<Tensor> read_columns(std::vector<Piece>& pieces, size_t n,
-                                 const std::vector<int>& place, char delimiter) {
+                                 const std::vector<int>& place, const CsvOptions& options) {
   const size_t most = pieces.empty() ? 0 : pieces.back().row + pieces.back().most;
   std::vector<Tensor> columns(n);
   std::vector<double*> numbers(n);
@@ -272,7 +275,7 @@ std::vector<Tensor> read_columns(std::vector<Piece>& pieces, size_t n,
   }
   parallel(int64_t(pieces.size()), true, [&](int64_t i) {
     try {
-      read_numbers(pieces[size_t(i)], place, delimiter, numbers);
+      read_numbers(pieces[size_t(i)], place, options, numbers);
     } catch (const std::exception& e) { pieces[size_t(i)].error = e.what(); }
   });
   check_interrupt();
@@ -320,7 +323,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
     fail("it is UTF-16; save it as UTF-8");
-  Cells cells(text, options.delimiter);
+  Cells cells(text, options);
   cells.skip_empty_lines();
   if (cells.done()) fail("it has no {}", options.header ? "header" : "rows");
   const Cells before = cells;
@@ -340,7 +343,7 @@ std::vector<CsvColumn> parse_csv(const void* data, size_t size, const CsvOptions
   // First the numbers. A column that turns out to be none is read again as text.
   std::vector<CsvColumn> columns(n);
   std::vector<Piece> pieces = cut(cells, place);
-  std::vector<Tensor> numbers = read_columns(pieces, n, place, options.delimiter);
+  std::vector<Tensor> numbers = read_columns(pieces, n, place, options);
   for (size_t i = 0; i < names.size(); ++i)
     if (place[i] >= 0) columns[size_t(place[i])].name = names[i];
   bool all = true;

@@ -11,6 +11,7 @@ namespace mt {
 struct CsvOptions {
   bool header = true;  // the first row has the names; without, they are "1", "2", ..
   char delimiter = ',';
+  bool quotes = true;                // a quotation mark at its front opens a cell's quotes
   std::vector<std::string> columns;  // which, in this order; without a header the names of all
 };
 

@@ -1,0 +1,234 @@
+-- train_sentiment.lua -- is a sentence about a film kind or unkind: convolution over word vectors
+--
+--   mtorch scripts/train_sentiment.lua                          sentences made by a small grammar
+--   mtorch scripts/train_sentiment.lua --data SST-2             train.tsv and dev.tsv of that folder (GLUE's SST-2)
+--   mtorch scripts/train_sentiment.lua --data SST-2 --glove glove.6B.50d.txt --train 450 --valid 100 --epochs 30
+--   mtorch scripts/train_sentiment.lua --text "not a dull moment"    says what the network thinks of it, too
+--   mtorch scripts/train_sentiment.lua --dry-run                everything once, in small
+--
+-- MiniTorch's Module 4, after Kim 2014, "Convolutional Neural Networks for Sentence Classification": every word is a
+-- vector of `size` numbers; windows of 3, 4 and 5 words go through `maps` filters each, of each filter the largest
+-- answer in the sentence is kept, wherever it was, and one linear layer weighs the answers. Word vectors are learned
+-- with the rest, or begin as those of a GloVe file.
+local mt = require 'mtorch'
+local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
+
+local options = mt.args{
+  data = '', glove = '',                       -- the folder of SST-2's files; a file of word vectors
+  train = 0, valid = 0,                        -- how many sentences of each; 0: all
+  epochs = 0, batch = 50, rate = 1e-3,         -- epochs 0: the default for the data
+  size = 50, maps = 100, dropout = 0.5,
+  target = 0,                                  -- the accuracy in percent that must be reached; 0: the default
+  text = '', report = '', dry_run = false,
+}
+local small = options.dry_run
+
+-- ---- sentences -----------------------------------------------------------------------------------
+
+--- Sentences by a small grammar: {words, kind = 1 or unkind = 0}. What counts is the last clause, and a "not" turns
+--- the word behind it round, so that single words are not enough.
+local function made_up(n)
+  local function words(text)
+    local list = {}
+    for word in text:gmatch '%S+' do list[#list + 1] = word end
+    return list
+  end
+  local adjectives = {
+    [1] = words 'good great moving funny clever warm charming fresh gripping brilliant tender witty lovely honest bold',
+    [0] = words 'bad dull boring stale lazy clumsy tedious bland awful silly cold hollow weak noisy shallow',
+  }
+  local things = words 'film story plot acting script ending music camera cast dialogue comedy drama hero villain'
+  local fillers = words 'really quite so very rather somehow often simply'
+  local function any(list) return list[math.random(#list)] end
+  local function clause(kind)
+    local turned = math.random() < 0.3
+    local word = any(adjectives[turned and 1 - kind or kind])
+    local forms = {'the %s is %s %s', 'a %s that is %s %s', 'i found the %s %s %s', 'what a %s , %s %s'}
+    return any(forms):format(any(things), turned and 'not' or any(fillers), word)
+  end
+  math.randomseed(options.seed or 1)
+  local list = {}
+  for i = 1, n do
+    local kind = i % 2
+    local text = clause(kind)
+    if math.random() < 0.4 then text = clause(1 - kind) .. ' but ' .. text end
+    list[i] = {text = text, kind = kind}
+  end
+  return list
+end
+
+--- The rows of a file with the columns sentence and label, tab-separated (its quotation marks are words).
+local function read(path)
+  local file = data.csv(path, {quotes = false})
+  local list = {}
+  for i, text in ipairs(file.sentence) do list[i] = {text = text, kind = file.label:at(i)} end
+  return list
+end
+
+local function first(list, n)
+  if n <= 0 or n >= #list then return list end
+  return {unpack(list, 1, n)}
+end
+
+local source = options.data == '' and 'made_up' or 'sst2'
+local train, valid
+if small then
+  train, valid, source = made_up(60), made_up(20), 'made_up'
+elseif source == 'sst2' then
+  train = first(read(options.data .. '/train.tsv'), options.train)
+  valid = first(read(options.data .. '/dev.tsv'), options.valid)
+else
+  local all = made_up(2400)
+  train, valid = first({unpack(all, 1, 2000)}, options.train), first({unpack(all, 2001)}, options.valid)
+end
+local epochs = small and 1 or options.epochs > 0 and options.epochs or source == 'sst2' and 4 or 12
+local target = options.target > 0 and options.target or source == 'sst2' and 70 or 90
+
+-- ---- words as numbers ----------------------------------------------------------------------------
+
+-- Position 1 fills short sentences up, 2 stands for words that training did not have.
+local padding, unknown, widest = 1, 2, 5
+local position, count = {}, 2
+
+local function each_word(text) return text:lower():gmatch '%S+' end
+for _, sentence in ipairs(train) do
+  for word in each_word(sentence.text) do
+    if not position[word] then
+      count = count + 1
+      position[word] = count
+    end
+  end
+end
+
+--- Positions [n x longest], padded behind, and labels [n].
+local function numbers(list)
+  local rows, labels, longest = {}, {}, widest
+  for i, sentence in ipairs(list) do
+    local row = {}
+    for word in each_word(sentence.text) do row[#row + 1] = position[word] or unknown end
+    rows[i], labels[i] = row, sentence.kind
+    longest = math.max(longest, #row)
+  end
+  for _, row in ipairs(rows) do
+    for k = #row + 1, longest do row[k] = padding end
+  end
+  return mt.tensor(rows, {dtype = 'int64'}):to(options.device), mt.tensor(labels):to(options.device)
+end
+local train_set = data.TensorDataset(numbers(train))
+local valid_x, valid_y = numbers(valid)
+
+--- A batch without the columns that are padding in all of its sentences.
+local function cut(x)
+  local longest = x:ne(padding):sum(2):max():item()
+  return x[{{}, {1, math.max(longest, widest)}}]
+end
+
+-- ---- the network ---------------------------------------------------------------------------------
+
+local TextCNN = nn.class 'TextCNN'
+
+function TextCNN:__init(words, size, maps, dropout)
+  self.embedding = nn.Embedding(words, size, {padding_idx = padding})
+  self.convolutions = nn.ModuleList{nn.Conv1d(size, maps, 3), nn.Conv1d(size, maps, 4), nn.Conv1d(size, maps, widest)}
+  self.dropout = nn.Dropout(dropout)
+  self.out = nn.Linear(3 * maps, 1)
+end
+
+--- Positions [batch x words] to one score each: above 0 means kind.
+function TextCNN:forward(x)
+  local vectors = self.embedding(x):transpose(2, 3) -- [batch x size x words]
+  local answers = {}
+  for k = 1, 3 do answers[k] = self.convolutions[k](vectors):relu():amax(3) end -- the largest of each filter
+  return self.out(self.dropout(mt.cat(answers, 2))):squeeze(2)
+end
+
+local net = TextCNN(count, options.size, options.maps, options.dropout):to(options.device)
+
+--- Puts the vectors of a GloVe file ("word v1 v2 ..") in the places of the words that it has.
+local function load_vectors(path)
+  local found = 0
+  mt.no_grad(function()
+    for line in data.text(path):gmatch '[^\n]+' do
+      local word, rest = line:match '^(%S+) (.*)$'
+      local at = position[word]
+      if at then
+        local vector = {}
+        for v in rest:gmatch '%S+' do vector[#vector + 1] = tonumber(v) end
+        if #vector ~= options.size then
+          io.stderr:write(('sentiment: %s has vectors of %d numbers; say --size %d\n'):format(path, #vector, #vector))
+          os.exit(1)
+        end
+        net.embedding.weight[at] = mt.tensor(vector)
+        found = found + 1
+      end
+    end
+  end)
+  print(('%d of %d words have vectors in %s'):format(found, count - 2, path))
+end
+if options.glove ~= '' then load_vectors(options.glove) end
+
+print(('%d sentences (%s) to train with, %d to check, %d words'):format(#train, source, #valid, count - 2))
+print(net)
+
+-- ---- training ------------------------------------------------------------------------------------
+
+local loader = data.DataLoader(train_set, {batch_size = options.batch, shuffle = true})
+local opt = optim.Adam(net:parameters(), {lr = options.rate})
+local criterion = nn.BCEWithLogitsLoss() -- the sigmoid is part of the loss
+
+--- How many of the sentences that training did not see are right, in percent.
+local function accuracy()
+  net:eval()
+  local right = mt.no_grad(function()
+    local sum = 0
+    for first_row = 1, #valid_x, 500 do
+      local rows = {first_row, math.min(first_row + 499, #valid_x)}
+      sum = sum + net(cut(valid_x[{rows}])):gt(0):float():eq(valid_y[{rows}]):sum():item()
+    end
+    return sum
+  end)
+  net:train()
+  return 100 * right / #valid_x
+end
+
+local curves, best = {loss = {}, accuracy = {}}, 0
+local bar = mt.progress(epochs * loader:size(), {label = 'sentiment'})
+for epoch = 1, epochs do
+  local mean = metrics.Mean()
+  for x, y in loader:iter() do
+    opt:zero_grad()
+    local loss = criterion(net(cut(x)), y)
+    loss:backward()
+    opt:step()
+    mean:update(loss, #x)
+    bar:update(nil, {loss = loss:item()})
+  end
+  curves.loss[epoch], curves.accuracy[epoch] = mean:compute(), accuracy()
+  best = math.max(best, curves.accuracy[epoch])
+  bar:print(('epoch %2d  loss %.4f  accuracy %.1f %%'):format(epoch, curves.loss[epoch], curves.accuracy[epoch]))
+end
+bar:finish()
+
+-- ---- what it learned -----------------------------------------------------------------------------
+
+--- The probability that a sentence is kind.
+local function judge(text)
+  net:eval()
+  return mt.no_grad(function()
+    local x = numbers{{text = text, kind = 0}}
+    return net(x):sigmoid():item()
+  end)
+end
+local examples = options.text ~= '' and {options.text} or {valid[1].text, valid[2].text, 'the film is not bad'}
+for _, text in ipairs(examples) do print(('%3.0f %% kind: %.90s'):format(100 * judge(text), text)) end
+
+if options.report ~= '' then
+  print('report: ' .. mt.report{path = options.report, title = 'Sentiment of sentences', config = options,
+    curves = {loss = curves.loss, ['accuracy in %'] = curves.accuracy}})
+end
+print(('final: accuracy=%.1f best=%.1f loss=%.4f target=%g epochs=%d sentences=%s'):format(curves.accuracy[epochs],
+  best, curves.loss[epochs], target, epochs, source))
+if not small and not (best > target) then
+  io.stderr:write(('sentiment: the best accuracy is %.1f %%, not above %g\n'):format(best, target))
+  os.exit(1)
+end

@@ -1,0 +1,27 @@
+// fuzz.h -- what the fuzz targets share: a parser may refuse its bytes by an mt::Error, and nothing else
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "engine/core/error.h"
+#include "engine/core/memory.h"
+
+namespace mt {
+
+/// Calls parse(bytes, size); sentences are what damaged files give. Other exceptions end the fuzzer.
+template <class Parse> int fuzz(const uint8_t* data, size_t size, const Parse& parse) {
+  static const bool limited = (set_memory_limit(int64_t(1) << 28), true);
+  (void)limited;
+  try {
+    parse(reinterpret_cast<const char*>(data), size);
+  } catch (const Error&) {}  // NOLINT
+  return 0;
+}
+
+}  // namespace mt
+
+#define MT_FUZZ(...)                                                          \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t n) {     \
+    return mt::fuzz(bytes, n, [](const char* data, size_t size) __VA_ARGS__); \
+  }
