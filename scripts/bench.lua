@@ -12,7 +12,8 @@
 -- the median of them. On a GPU a run ends when the GPU has done its calls, and
 -- there are more rows: launch/<op> (what a call costs Lua, without waiting), 64 Mi elements, larger
 -- products, with the copy back too, and the filter of a 1000 x 2000 image. own_*: functions that people write
--- themselves (bench_functions.lua), with the peers torch_compile and numba too.
+-- themselves (bench_functions.lua), with the peers torch_compile and numba too. step_*: training steps
+-- (bench_networks.lua).
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -318,6 +319,7 @@ local function job_rows()
     end
   end
   if not on_gpu then dofile(folder .. 'bench_functions.lua')(row, options.quick) end
+  dofile(folder .. 'bench_networks.lua')(row)
   row('chain/4', 'whole jobs', chain)
   row('split_epoch/100', 'whole jobs', split_epoch)
   row('startup', 'whole jobs', startup)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import functions_torch
+import networks_torch
 import split_torch
 from timing import MATMULS, SIZES, Bench, options
 
@@ -344,6 +345,7 @@ def main():
     views(bench)
     if args.device == "cpu":
         functions_torch.measure(bench)
+    networks_torch.measure(bench)
     chain(bench)
     split(bench, args.device)
     bench.startup("import torch")
