@@ -119,10 +119,18 @@ Tensor probabilities(const Attention& a, const Tensor& q, const Tensor& some, co
   return sees.defined() ? where(sees, s, Tensor(0.0)) : s;
 }
 
-/// Uninitialised, with x's leading sizes and these features, and the order of x in memory: heads beside
-/// the features where x was cut from one product.
+/// Whether x has its heads beside the features in memory: it was cut from one product.
+bool heads_inside(const Tensor& x) {
+  return x.stride(1) < x.stride(2) && x.size(1) > 1 && x.size(2) > 1;
+}
+/// x * factor, in the order of memory.
+Tensor scaled(const Tensor& x, double factor) {
+  if (!heads_inside(x)) return x * Tensor(factor);
+  return transpose(transpose(x, 1, 2) * Tensor(factor), 1, 2);
+}
+/// Uninitialised, with x's leading sizes and these features, and the order of x in memory.
 Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
-  const bool inside = x.stride(1) < x.stride(2) && x.size(1) > 1 && x.size(2) > 1;
+  const bool inside = heads_inside(x);
   const int64_t b = x.size(0), h = x.size(1), n = x.size(2);
   const Shape shape = inside ? Shape{b, n, h, features} : Shape{b, h, n, features};
   const Tensor t =
@@ -132,7 +140,7 @@ Tensor laid_out_as(const Tensor& x, int64_t features, bool cleared = false) {
 
 /// The result; where one block is all, its probabilities too.
 std::vector<Tensor> forward(const Attention& a, const Tensor& some) {
-  const Tensor q = a.q * Tensor(a.scale), out = laid_out_as(a.q, a.v.size(3));
+  const Tensor q = scaled(a.q, a.scale), out = laid_out_as(a.q, a.v.size(3));
   const std::vector<Block> list = blocks_of(a);
   Tensor p;
   for (const Block& k : list) {
@@ -148,9 +156,10 @@ std::vector<Tensor> forward(const Attention& a, const Tensor& some) {
 std::vector<Tensor> backward(const Attention& a, const Tensor& some, const Tensor& known,
                              const Tensor& g) {
   const std::vector<Block> list = blocks_of(a);
-  const Tensor q = a.q * Tensor(a.scale), scaled_k = a.k * Tensor(a.scale);
-  const Tensor dq = laid_out_as(a.q, a.q.size(3)), dk = laid_out_as(a.k, a.k.size(3), true),
-               dv = laid_out_as(a.v, a.v.size(3), true);
+  const Tensor q = scaled(a.q, a.scale), scaled_k = scaled(a.k, a.scale);
+  const bool adds = list.size() != 1 || list[0].keys < a.keys();
+  const Tensor dq = laid_out_as(a.q, a.q.size(3)), dk = laid_out_as(a.k, a.k.size(3), adds),
+               dv = laid_out_as(a.v, a.v.size(3), adds);
   for (const Block& b : list) {
     check_interrupt();
     const auto seen = [&](const Tensor& x) { return slice(b.of_keys(x), 2, 0, b.keys); };
@@ -160,10 +169,10 @@ std::vector<Tensor> backward(const Attention& a, const Tensor& some, const Tenso
       const Tensor factors = dropout_factors(a, b);
       dp = dp * factors, used = p * factors;
     }
-    matmul_into(kName, seen(dv), transpose(used, 2, 3), slope, true);
+    matmul_into(kName, seen(dv), transpose(used, 2, 3), slope, adds);
     const Tensor ds = softmax_gradient(p, dp);
     matmul_into(kName, b.of(dq), ds, seen(scaled_k));
-    matmul_into(kName, seen(dk), transpose(ds, 2, 3), b.of(q), true);
+    matmul_into(kName, seen(dk), transpose(ds, 2, 3), b.of(q), adds);
   }
   return {dq, dk, dv};
 }

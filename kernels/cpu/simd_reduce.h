@@ -115,6 +115,19 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
         for (int l = 0; l < width; ++l) total = nan[l] ? A(__builtin_nan("")) : total;
     }
     if constexpr (Fold > 1) return Op::combine(total, A(join_run<Op, T, 1>(x + i, n - i)));
+    if constexpr (Op::extreme != 0 && Fold == 1) {  // in any order: one pack at a time
+      if (n - i >= width) {
+        Pack<A> part = load(i);
+        auto nan = part != part;
+        for (i += width; i + width <= n; i += width) {
+          const Pack<A> v = load(i);
+          nan |= v != v;
+          part = join_packs<Op>(part, v);
+        }
+        for (int l = 0; l < width; ++l)
+          total = Op::combine(total, nan[l] ? A(__builtin_nan("")) : part[l]);
+      }
+    }
     A rest = Op::template identity<A>();
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));
