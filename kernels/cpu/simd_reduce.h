@@ -82,6 +82,23 @@ template <class Op, class A, int Fold, class T> MT_HD Pack<A> load_pack(const T*
   return Op::premap(widened<A>(x));
 }
 
+/// The extreme of the whole packs from `i` on, which moves behind them.
+template <class Op, class A, class T> A short_extreme(const T* x, int64_t& i, int64_t n) {
+  constexpr int width = kPackBytes / int(sizeof(A));
+  A total = Op::template identity<A>();
+  if (n - i < width) return total;
+  Pack<A> part = load_pack<Op, A, 1>(x + i);
+  auto nan = part != part;
+  for (i += width; i + width <= n; i += width) {
+    const Pack<A> v = load_pack<Op, A, 1>(x + i);
+    nan |= v != v;
+    part = join_packs<Op>(part, v);
+  }
+  for (int l = 0; l < width; ++l)
+    total = Op::combine(total, nan[l] ? A(__builtin_nan("")) : part[l]);
+  return total;
+}
+
 /// `n` contiguous elements joined: packs of partial results, then the packs pairwise, then their
 /// elements pairwise, then the rest. With Fold 1 each element is widened.
 template <class Op, class T, int Fold = kFold<Op, T>>
@@ -115,19 +132,8 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
         for (int l = 0; l < width; ++l) total = nan[l] ? A(__builtin_nan("")) : total;
     }
     if constexpr (Fold > 1) return Op::combine(total, A(join_run<Op, T, 1>(x + i, n - i)));
-    if constexpr (Op::extreme != 0 && Fold == 1) {  // in any order: one pack at a time
-      if (n - i >= width) {
-        Pack<A> part = load(i);
-        auto nan = part != part;
-        for (i += width; i + width <= n; i += width) {
-          const Pack<A> v = load(i);
-          nan |= v != v;
-          part = join_packs<Op>(part, v);
-        }
-        for (int l = 0; l < width; ++l)
-          total = Op::combine(total, nan[l] ? A(__builtin_nan("")) : part[l]);
-      }
-    }
+    if constexpr (Op::extreme != 0 && Fold == 1)
+      total = Op::combine(total, short_extreme<Op, A>(x, i, n));
     A rest = Op::template identity<A>();
     for (const T *at = x + i, *end = x + n; at < end; ++at)
       rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));

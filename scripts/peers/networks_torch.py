@@ -1,4 +1,4 @@
-"""The rows of bench_networks.lua in PyTorch: training steps of whole networks."""
+# networks_torch.py -- the rows of bench_networks.lua in PyTorch: training steps of whole networks
 import torch
 from torch import nn
 from torch.nn import functional as F
