@@ -199,11 +199,12 @@ function LBFGS:add_param_group()
   core.fail('LBFGS: it takes one group of parameters')
 end
 
---- Tensors, numbers and lists of them.
-local function kept(value)
+--- Tensors, numbers and lists of them; tensors as those of `like`, if given.
+local function kept(value, like)
+  if like and mt.is_tensor(value) then return (value:to(like.device):to(like.dtype)) end
   if type(value) ~= 'table' then return value end
   local copy = {}
-  for key, inner in pairs(value) do copy[key] = kept(inner) end
+  for key, inner in pairs(value) do copy[key] = kept(inner, like) end
   return copy
 end
 
@@ -225,8 +226,8 @@ local fields = {d = 'tensor', t = 'number', old_dirs = 'table', old_stps = 'tabl
 
 --- The saved state as this optimizer's own.
 local function loaded_state(self, saved)
-  local size = flat_values(self.param_groups[1]).shape
-  local state = {}
+  local like = flat_values(self.param_groups[1])
+  local size, state = like.shape, {}
   for key, kind in pairs(fields) do
     local value = saved[key]
     local ok = value == nil or (kind == 'tensor' and mt.is_tensor(value) and value.shape == size) or type(value) == kind
@@ -234,7 +235,7 @@ local function loaded_state(self, saved)
       ok = ok and (key == 'ro' and type(inner) == 'number' or mt.is_tensor(inner) and inner.shape == size)
     end
     if not ok then core.fail('load_state_dict: %s is %s, which does not fit', key, core.describe(value)) end
-    state[key] = kept(value)
+    state[key] = kept(value, like)
   end
   return state
 end

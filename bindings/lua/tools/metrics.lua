@@ -351,7 +351,7 @@ define("AUC(average: 'macro'|'weighted'|'none' = 'macro', ignore_index: int = -1
       end
       local each, n = {}, scores.shape[2]
       for c = 1, n do each[c] = area(scores[{{}, c}], target:eq(c)) end
-      each = mt.tensor(each, 'float64')
+      each = mt.tensor(each, {dtype = 'float64', device = 'cpu'})
       if self.average == 'none' then return each end
       if self.average == 'macro' then return each:mean():item() end
       local weight = mt.bincount(target, nil, n):double():to('cpu')
