@@ -4,6 +4,7 @@
 #include "engine/core/tensor.h"
 #include "engine/linalg/distance.h"
 #include "engine/linalg/linalg.h"
+#include "engine/ops/clip.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/optim.h"
 #include "engine/ops/soft_margin_loss.h"

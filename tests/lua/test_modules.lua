@@ -389,6 +389,8 @@ test('summary', function()
   eq(two.macs, 5 * 24)
   local _, lstm = nn.LSTM(3, 4, {num_layers = 2, bidirectional = true}):summary{5, 2, 3, print = false}
   eq(lstm.macs, 10 * 2 * (16 * 3 + 16 * 4 + 16 * 8 + 16 * 4))
+  local _, mha = nn.MultiheadAttention(4, 2):summary{mt.rand(5, 3, 4), mt.rand(6, 3, 4), print = false}
+  eq(mha.macs, 15 * 32 + 18 * 32 + 2 * 3 * 5 * 6 * 4)
   local l = nn.Linear(2, 2)
   local again = nn.Sequential(l, l):summary{1, 2, print = false}
   assert(again:find('(again)', 1, true) and again:find('multiply-adds: 8', 1, true), again)

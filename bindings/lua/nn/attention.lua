@@ -190,6 +190,14 @@ MultiheadAttention.forward = forward
 MultiheadAttention.extra = function(self)
   return ('(%d, %d heads%s)'):format(self.embed_dim, self.num_heads, self.batch_first and ', batch_first' or '')
 end
+--- Multiply-adds, for net:summary: of the projections of queries, keys, values and results, and of both products
+--- between them.
+function MultiheadAttention.__macs(self, q, _, inputs)
+  local k = mt.is_tensor(inputs[2]) and inputs[2] or q
+  local n, batch = self.embed_dim, q:dim() == 2 and 1 or q:size(self.batch_first and 1 or 2)
+  local queries, keys = q:numel() / n, k:numel() / k:size(-1)
+  return queries * 2 * n * n + keys * n * ((self.kdim or n) + (self.vdim or n)) + 2 * queries * keys / batch * n
+end
 attention.MultiheadAttention = MultiheadAttention
 
 return attention

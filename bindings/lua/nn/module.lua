@@ -110,8 +110,8 @@ end
 --- The constructor's arguments become fields, but for those with a parameter's name. init(options)
 --- returns a tensor, or nil or false, for each of `parameters`, then for each of `buffers`. forward
 --- is a function of mt, called with the inputs and the fields that its signature names, or a
---- function of the module and the inputs. extra(self) is what print adds, macs(self, x, y) the multiply-adds of
---- a call with the input x and the result y, where nn/summary.lua does not count them right by the parameters.
+--- function of the module and the inputs. extra(self) is what print adds, macs(self, x, y, inputs) the multiply-adds
+--- of a call (x: the first input, y: the result) where nn/summary.lua does not count them right by the parameters.
 function module.define(spec)
   local made, params, tensors, make = class.class(spec[1]:match('^[%w_]+')), nil, {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do

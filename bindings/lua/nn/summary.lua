@@ -35,7 +35,7 @@ end
 local function multiply_adds(module, inputs, output)
   local x, y = first_tensor(inputs), first_tensor(output)
   if not y then return 0 end
-  if module.__class.__macs then return module.__class.__macs(module, x, y) end
+  if module.__class.__macs then return module.__class.__macs(module, x, y, inputs) end
   local sum, vector = 0, true
   for _, key in ipairs(rawget(module, '__fields')) do
     local p = class.field(module, key)
@@ -218,7 +218,9 @@ local function totals(net, inputs, seen)
   for _, b in ipairs(net:buffers()) do f.parameter_bytes = f.parameter_bytes + bytes_of(b) end
   for module, row in pairs(seen) do
     f.macs = f.macs + row.macs
-    if #module:children() == 0 then f.activation_bytes = f.activation_bytes + row.bytes end
+    local whole = true -- else its results are those of the modules inside
+    for _, child in ipairs(module:modules()) do whole = whole and (child == module or not seen[child]) end
+    f.activation_bytes = f.activation_bytes + (whole and row.bytes or 0)
   end
   f.total_bytes = f.input_bytes + f.parameter_bytes + f.activation_bytes
   return f
