@@ -484,6 +484,47 @@ t.test('progress: a live line, at most ten a second, within the width', function
        {true, true, true})
 end)
 
+t.test('progress: bars inside bars, unknown totals, rates, iterators, values that are set', function()
+  local out, err = captured(plain_utf8, host(true, 0.05), function()
+    local outer = progress(2, {label = 'epoch'})
+    for e = 1, 2 do
+      local inner = progress(4, {label = 'batch'})
+      for i in inner do inner:set{loss = i} end
+      outer:print('epoch ' .. e)
+      outer:update(e)
+    end
+  end)
+  t.eq({out, count(err, 'loss 4')}, {'epoch 1\nepoch 2\n', 2})
+  local line, most = 0, 0 -- the cursor stays within the two lines, and ends below one
+  for mark in err:gmatch('[\n\27]%[?A?') do
+    if mark == '\n' then line = line + 1 elseif mark == '\27[A' then line = line - 1 end
+    if line < 0 then error('above the first line') end
+    most = math.max(most, line)
+  end
+  t.eq({line, most, err:match('epoch 100%%[^\n]*\n$') ~= nil}, {1, 1, true})
+  _, err = captured(plain_utf8, host(true, 0.05), function()
+    local n, seen = 0, {}
+    local bar = progress(function() n = n + 1 if n < 6 then return n, 2 * n end end,
+                         {label = 'stream', unit = 'images', per_step = 8})
+    for a, b in bar do seen[a] = b end
+    t.eq(seen, {2, 4, 6, 8, 10})
+  end)
+  t.eq({err:find('%%'), err:find('ETA')}, {})
+  t.eq({err:find('stream 5  ', 1, true) ~= nil, err:find('[%d.]+ images/s') ~= nil, err:sub(-1)}, {true, true, '\n'})
+  local loader = {size = function() return 3 end, iter = function(self)
+    return function(s, k) t.eq(s, self) if k < 3 then return k + 1, k * 10 end end, self, 0
+  end}
+  captured(plain_utf8, host(true, 0.05), function()
+    local seen = {}
+    for k, v in progress(loader, {label = 'x'}) do seen[k] = v end
+    t.eq(seen, {0, 10, 20})
+    local bar = progress(loader)
+    t.eq(bar.total, 3)
+    bar:finish()
+  end)
+  t.raises(function() progress(3):set(2) end, 'progress: set takes a table, got 2')
+end)
+
 t.test('progress: an update costs little', function()
   captured(plain_utf8, {isatty = function() return true end}, function()
     local bar, stats = progress(1e6), {loss = 1}

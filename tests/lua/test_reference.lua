@@ -136,7 +136,7 @@ t.test('the methods of objects have help, and no other names have', function()
               Metric = mt.metrics.Mean(),
               Hook = (leaf * 2):register_hook(print)}
   of.JsonLines, of.SummaryWriter = mt.JsonLines(), require('mtorch.io.summary_writer').Writer
-  of.Report = mt.Report{}
+  of.Report, of.Bar = mt.Report{}, mt.progress(1)
   for _, object in ipairs(require 'mtorch.tools.object_methods') do
     local listed = {}
     for _, entry in ipairs(object) do

@@ -48,6 +48,13 @@ return {
   },
   {title = 'Methods of mt.SummaryWriter', call = 'w:', class = 'SummaryWriter',
    unpack(require('mtorch.io.summary_writer').methods)},
+  {
+    title = 'Methods of mt.progress', call = 'bar:', class = 'Bar',
+    {'update(i=nil, values=nil)', 'So many steps are done (nil: one more); values, {loss=l}, stand at the end.'},
+    {'set(values)', 'What stands at the end from now on, where the loop itself counts the steps.'},
+    {'print(..)', 'A line that stays, above the bars.'},
+    {'finish()', 'Ends the bar early; the last step does so by itself.'},
+  },
   {title = 'Methods of mt.Report', call = 'report:', class = 'Report',
    unpack(require('mtorch.tools.report_run').methods)},
   {title = 'Methods of mt.JsonLines', call = 'log:', class = 'JsonLines',

@@ -1,13 +1,13 @@
--- progress.lua -- mt.progress: a live line on stderr when it is a terminal, else nothing or lines.
+-- progress.lua -- mt.progress: live lines on stderr when it is a terminal, else nothing or plain lines.
 local core = require 'mtorch.core'
 local util = require 'mtorch.core.util'
 
 local floor, min, max, huge = math.floor, math.min, math.max, math.huge
-local clear_line = '\r\27[K'
 local frame_seconds = 0.1 -- at most 10 redraws a second
 local most_skipped = 64   -- updates between two looks at the clock: a sudden slowness must show
-local known = {label = 'text', every = 'number'}
-local on_screen = setmetatable({}, {__mode = 'v'}) -- on_screen.bar: the bar whose line is open
+local known = {label = 'text', every = 'number', total = 'number', unit = 'text', per_step = 'number'}
+local on_screen = setmetatable({}, {__mode = 'v'}) -- the open bars by number, the outer ones first
+local bars, drawn_lines = 0, 0
 
 local Bar = {}
 Bar.__index = Bar
@@ -35,33 +35,63 @@ local function bar_text(fraction, width, utf8)
   return '[' .. ('='):rep(full - head) .. ('>'):rep(head) .. (' '):rep(width - full) .. ']'
 end
 
--- The texts before and after the bar itself, and the fraction done.
+-- "12 ms/step", or what was done in a second: "4310 images/s".
+local function rate_text(bar, step)
+  if not bar.unit then return util.duration_text(step, bar.micro) .. '/step' end
+  return util.number_text(bar.per_step / max(step, 1e-12), 4) .. ' ' .. bar.unit .. '/s'
+end
+
+-- The texts before and after the bar itself, and the fraction done, nil where nobody knows how much there is.
 local function parts_of(bar, now)
   local i, total, elapsed = bar.i, bar.total, max(now - bar.start, 0)
-  local fraction = total > 0 and min(max(i / total, 0), 1) or 1
-  local before = (bar.label and bar.label .. ' ' or '') .. ('%3d%%'):format(floor(100 * fraction))
-  local after = ('%d/%d  %s'):format(i, total, util.duration_text(elapsed, bar.micro))
+  local known_total = total < huge
+  local fraction = known_total and (total > 0 and min(max(i / total, 0), 1) or 1) or nil
+  local label, percent = bar.label, fraction and ('%3d%%'):format(floor(100 * fraction))
+  local before = (label or '') .. (label and percent and ' ' or '') .. (percent or '')
+  local after = (known_total and i .. '/' .. total or i) .. '  ' .. util.duration_text(elapsed, bar.micro)
   if i > 0 then
     local step = elapsed / i
-    local left = i < total and ', ETA ' .. util.duration_text(step * (total - i), bar.micro) or ''
-    after = after .. left .. '  ' .. util.duration_text(step, bar.micro) .. '/step'
+    local left = i < total and known_total and ', ETA ' .. util.duration_text(step * (total - i), bar.micro) or ''
+    after = after .. left .. '  ' .. rate_text(bar, step)
   end
   return before, bar.stats and after .. '  ' .. bar.stats or after, fraction
 end
 
-local function redraw(bar, now)
+local function line_of(bar, now)
   local columns = util.columns() - 1 -- a full last column would wrap
   local before, after, fraction = parts_of(bar, now)
   local room = min(columns - util.length(before) - util.length(after) - (bar.utf8 and 2 or 4), 40)
-  local middle = room >= 5 and ' ' .. bar_text(fraction, room, bar.utf8) .. ' ' or ' '
-  local line = util.truncate(before .. middle .. after, columns, not bar.utf8 and '~' or nil)
-  write(clear_line .. line)
-  bar.drawn, on_screen.bar = now, bar
+  local middle = fraction and room >= 5 and ' ' .. bar_text(fraction, room, bar.utf8) .. ' ' or
+    before ~= '' and ' ' or ''
+  return util.truncate(before .. middle .. after, columns, not bar.utf8 and '~' or nil)
+end
+
+-- To the start of the first line that the bars hold, all of which are cleared.
+local function cleared()
+  local text = drawn_lines > 1 and '\r' .. ('\27[A'):rep(drawn_lines - 1) .. '\27[J' or '\r\27[K'
+  drawn_lines = 0
+  return text
+end
+
+-- Draws the lines of all open bars, the outer ones above.
+local function repaint(now)
+  local numbers, lines = {}, {}
+  for number in pairs(on_screen) do numbers[#numbers + 1] = number end
+  table.sort(numbers)
+  for i, number in ipairs(numbers) do lines[i] = (i > 1 and '\27[K' or '') .. line_of(on_screen[number], now) end
+  local start = cleared()
+  drawn_lines = #lines
+  write(start .. table.concat(lines, '\n'))
+end
+
+local function redraw(bar, now)
+  bar.drawn = now
+  repaint(now)
 end
 
 local function plain_line(bar, now)
   local before, after = parts_of(bar, now)
-  write(before .. ' ' .. after .. '\n')
+  write(before .. (before ~= '' and ' ' or '') .. after .. '\n')
   bar.printed = bar.i
 end
 
@@ -69,7 +99,8 @@ end
 local function look(bar, stats)
   local now, i = bar.time(), bar.i
   local due = not bar.live or i >= bar.total or now - bar.drawn >= frame_seconds
-  if due and type(stats) == 'table' then bar.stats = stats_text(stats) end
+  stats = type(stats) == 'table' and stats or bar.latest
+  if due and stats then bar.stats, bar.latest = stats_text(stats), nil end
   if i >= bar.total then return bar:finish() end
   if not bar.live then
     plain_line(bar, now)
@@ -90,31 +121,57 @@ function Bar:update(i, stats)
   if i >= self.next then look(self, stats) end
 end
 
---- bar:print(line): a permanent line on stdout, above the bar.
-function Bar.print(_, ...)
-  local shown = on_screen.bar
-  if shown then write(clear_line) end
+--- bar:set{loss=..}: the values that stand at the end from now on.
+function Bar:set(stats)
+  if type(stats) ~= 'table' then core.fail('progress: set takes a table, got %s', core.describe(stats)) end
+  self.latest = stats
+end
+
+--- bar:print(line): a permanent line on stdout, above the bars.
+function Bar:print(...)
+  local shown = drawn_lines > 0
+  if shown then write(cleared()) end
   print(...)
   io.stdout:flush()
-  if shown then redraw(shown, shown.time()) end
+  if shown then repaint(self.time()) end
 end
 
 --- bar:finish(): draws the last state and ends the line; the bar draws no more.
 function Bar:finish()
   if self.done then return end
   self.done, self.next = true, huge
-  if self.live and self.i > 0 then
+  if self.latest then self.stats, self.latest = stats_text(self.latest), nil end
+  if self.live and self.i == 0 then on_screen[self.number] = nil
+  elseif self.live then
     redraw(self, self.time())
-    write('\n')
-    on_screen.bar = nil
+    on_screen[self.number] = nil
+    if next(on_screen) then repaint(self.time()) -- the bar inside another leaves no line
+    else
+      write('\n')
+      drawn_lines = 0
+    end
   elseif not self.live and self.every and self.printed ~= self.i then
     plain_line(self, self.time())
   end
 end
 
--- One step of `for i in mt.progress(n) do`: i - 1 steps are done when step i begins.
-function Bar:__call(_, i)
-  i = (i or 0) + 1
+-- What an iterator gave, and the end where that is nothing.
+local function given(bar, first, ...)
+  if first == nil then bar:finish() end
+  return first, ...
+end
+
+-- One step of `for i in mt.progress(n) do`: i - 1 steps are done when step i begins. Of an iterator the same: what it
+-- gives is passed on.
+function Bar:__call(_, control)
+  local source = self.source
+  if source then
+    if self.begun then self:update(self.i + 1) end
+    self.begun = true
+    if source.control ~= nil then control, source.control = source.control, nil end
+    return given(self, source.next(source.state, control))
+  end
+  local i = (control or 0) + 1
   if i > 1 then self:update(i - 1) end
   if i <= self.total then return i end
   self:finish()
@@ -124,36 +181,61 @@ local function whole(value, least)
   return type(value) == 'number' and value >= least and value < huge and value % 1 == 0
 end
 
-local function new(_, total, options)
-  if type(total) == 'table' and not options then -- progress{total=, label=}
+-- An iterator's three values and how many steps it has: of a loader (iter, size) or of a function.
+local function source_of(value, ...)
+  if type(value) == 'function' then return {next = value}, nil end
+  if type(value) ~= 'table' or type(value.iter) ~= 'function' then return nil end
+  local source, size = {}, value.size
+  source.next, source.state, source.control = value:iter(...)
+  return source, type(size) == 'function' and value:size() or nil
+end
+
+-- total and options out of progress(total, {..}), progress{total=, ..}, progress(loader, {..}).
+local function read(total, options)
+  local source, size = source_of(total)
+  if source then total = size
+  elseif type(total) == 'table' and not options then
     options = {}
     for key, value in pairs(total) do options[key] = value end
-    total = options.total or options[1]
-    options.total, options[1] = nil, nil
+    total, options[1] = options[1], nil
   end
   options = options or {}
-  if not whole(total, 0) then
+  core.check_options('progress', options, known)
+  if total == nil then total = options.total end
+  return total, options, source
+end
+
+local function new(_, total, options)
+  local source
+  total, options, source = read(total, options)
+  if total ~= nil and not whole(total, 0) then
     core.fail('progress: total is %s, expected a whole number of steps', tostring(total))
   end
-  core.check_options('progress', options, known)
-  local every = options.every
+  total = total or huge
+  local every, per_step = options.every, options.per_step
   if every and not whole(every, 1) then
     core.fail('progress: every is %s, expected a whole number from 1', tostring(every))
   end
   local live, time, utf8 = util.isatty(2), util.host('time') or os.clock, util.utf8()
   local now = time()
-  return setmetatable({
-    total = total, label = options.label and tostring(options.label), every = every, live = live,
-    time = time, utf8 = utf8, micro = not utf8 and 'us' or nil, i = 0, printed = 0, start = now,
-    drawn = now - frame_seconds, looked = now, looked_i = 0, done = false,
+  bars = bars + 1
+  local bar = setmetatable({
+    total = total, label = options.label and tostring(options.label), every = every, live = live, number = bars,
+    time = time, utf8 = utf8, micro = not utf8 and 'us' or nil, i = 0, printed = 0, start = now, source = source,
+    drawn = now - frame_seconds, looked = now, looked_i = 0, done = false, per_step = per_step or 1,
+    unit = options.unit or per_step and 'items' or nil,
     next = live and 1 or every and min(every, total) or huge,
   }, Bar)
+  if live then on_screen[bars] = bar end
+  return bar
 end
 
---- mt.progress(total[, {label=, every=}]): a bar of `total` steps; or `for i in mt.progress(n) do`.
+--- mt.progress(total[, {label=, every=, unit=, per_step=}]): a bar of `total` steps (unknown: nil); or
+--- `for i in mt.progress(n) do`, `for x, y in mt.progress(loader) do`. Bars inside others stand below them.
 --- Without a terminal on stderr it draws nothing, or a plain line each `every` steps.
---- mt.progress.close() ends the line of a bar that is on the screen (the host, before an error).
-return setmetatable({close = function()
-  if on_screen.bar then write('\n') end
-  on_screen.bar = nil
+--- mt.progress.close() ends the lines of bars that are on the screen (the host, before an error).
+return setmetatable({Bar = Bar, close = function()
+  if drawn_lines > 0 then write('\n') end
+  for number in pairs(on_screen) do on_screen[number] = nil end
+  drawn_lines = 0
 end}, {__call = new})
