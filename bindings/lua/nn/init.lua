@@ -1,6 +1,7 @@
 -- init.lua -- mt.nn: modules, in files by subject, each opened when a name is asked for that those before it lack
 local core = require 'mtorch.core'
 local class = require 'mtorch.nn.class'
+local module = require 'mtorch.nn.module'
 require 'mtorch.nn.methods'
 require 'mtorch.nn.state_dict'
 require 'mtorch.nn.describe'
@@ -21,8 +22,11 @@ end
 
 local opened = 0
 return core.strict(nn, 'mt.nn', function(name)
-  while opened < #subjects and (name == nil or rawget(nn, name) == nil) do
+  while opened < #subjects and (name == nil or rawget(nn, name) == nil and not lazy[name]) do
     opened = opened + 1
-    for key, value in pairs(require('mtorch.nn.' .. subjects[opened])) do nn[key] = value end
+    for key, value in pairs(require('mtorch.nn.' .. subjects[opened])) do
+      if module.is_later(value) then lazy[key] = function() return module.now(value) end else nn[key] = value end
+    end
   end
+  if lazy[name] then nn[name] = lazy[name]() end
 end, lazy)
