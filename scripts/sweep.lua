@@ -182,7 +182,7 @@ local function read(run)
     local final = line:match('^final: (.*)$')
     local epoch, rest = line:match('^%s*[Ee]poch%s+(%d+)%s*(.*)$')
     for name, value in (final or ''):gmatch('([%w_]+)=(%S+)') do run.final[name] = tonumber(value) end
-    for name, value in (rest or ''):gmatch('([%a_]+)%s*[ =:]%s*(-?%d[%d.eE+-]*)') do
+    for name, value in (rest or ''):gmatch('(%a[%a_/ ]-)%s*[ =:]%s*(-?%d[%d.eE+-]*)') do
       local curve = run.curves[name] or {x = {}, y = {}}
       run.curves[name] = curve
       table.insert(curve.x, tonumber(epoch))
@@ -216,27 +216,27 @@ local order = {}
 for i, run in ipairs(runs) do order[i] = run end
 table.sort(order, function(a, b) return better(a.final[metric], b.final[metric]) end)
 
-local head, rows = {}, {}
-for k, p in ipairs(parameters) do head[k] = p.name end
+local head, rows = {'rank'}, {}
+for k, p in ipairs(parameters) do head[k + 1] = p.name end
 table.insert(head, metric)
 rows[1] = head
 for i, run in ipairs(order) do
-  local row = {unpack(run.setting)}
+  local row = {i, unpack(run.setting)}
   table.insert(row, run.final[metric] or ('no figure (status %s): %s'):format(tostring(run.status), run.last or ''))
   rows[i + 1] = row
-  print(('%-50s %s=%s'):format(run.label, metric, tostring(row[#row])))
+  print(('%3d  %-50s %s=%s'):format(i, run.label, metric, tostring(row[#row])))
 end
 
---- For each curve one chart with the ten best runs, that of the metric first.
+--- For each curve one chart with the eight best runs, named by their ranks; that of the metric first.
 local function charts()
   local names, list = {}, {}
   for name in pairs(order[1].curves) do names[#names + 1] = name end
   table.sort(names, function(a, b) return (a == metric and '' or a) < (b == metric and '' or b) end)
   for k, name in ipairs(names) do
-    list[k] = {title = name, xlabel = 'epoch', height = 320}
-    for i = 1, math.min(#order, 10) do
+    list[k] = {title = name, xlabel = 'epoch'}
+    for i = 1, math.min(#order, 8) do
       local curve = order[i].curves[name]
-      if curve then table.insert(list[k], {x = curve.x, y = curve.y, label = order[i].label}) end
+      if curve then table.insert(list[k], {x = curve.x, y = curve.y, label = tostring(i)}) end
     end
   end
   return list
@@ -244,9 +244,9 @@ end
 local scratch = options.dry_run and os.tmpname()
 local page = scratch and scratch .. '.html' or options.report
 if page ~= '' then
-  mt.report{path = page, title = 'Search over ' .. over, curves = charts(), table = rows,
-    config = {script = own and 'spirals' or options.script, with = options.with, seed = options.seed, metric = metric,
-      mode = mode}}
+  mt.report{path = page, title = 'A search over ' .. table.concat(head, ', ', 2, #head - 1), curves = charts(),
+    table = rows, config = {script = own and 'spirals' or options.script, over = over, with = options.with,
+      seed = options.seed, metric = metric, mode = mode}}
   if not scratch then print('report: ' .. page) end
 end
 

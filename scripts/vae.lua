@@ -2,7 +2,8 @@
 --
 --   mtorch scripts/vae.lua --data ../shared/data/mnist        the digits of MNIST in that folder
 --   mtorch scripts/vae.lua                                    drawn digits, where there are none
---   mtorch scripts/vae.lua --plot vae.svg --report vae.html   pictures of digits that it made up, and curves
+--   mtorch scripts/vae.lua --plot vae.svg                     pictures of digits that it made up
+--   mtorch scripts/vae.lua --report vae.html --live           curves and pictures; a browser follows
 --   mtorch scripts/vae.lua --dry-run                          everything once, in small
 --
 -- An encoder gives for each image x a normal distribution q(z | x) over `latent` numbers; a decoder gives from such
@@ -16,7 +17,7 @@ local options = mt.args{
   data = '', download = false,                        -- the folder of MNIST's files; whether to fetch them
   epochs = 30, batch = 128, rate = 2e-3, hidden = 400, latent = 20,
   target = 0,                                         -- the loss on test images that must be reached; 0: the default
-  plot = '', report = '', dry_run = false,
+  plot = '', report = '', live = false, dry_run = false,
 }
 local small = options.dry_run
 
@@ -86,11 +87,13 @@ local function evaluate()
   return total:compute(), part:compute()
 end
 
-local curves, seconds = {train = {}, test = {}}, {}
+local report = mt.Report(options, {title = 'A variational autoencoder'})
+report:network(net)
+local final = {}
 local bar = mt.progress(epochs, {label = 'vae'})
 for epoch = 1, epochs do
   local train_loss = metrics.Mean()
-  seconds[epoch] = mt.time(function()
+  local seconds = mt.time(function()
     for x in loader:iter() do
       opt:zero_grad()
       local scores, mean, log_var = net(x)
@@ -103,30 +106,34 @@ for epoch = 1, epochs do
     end
   end, {quiet = true}).wall
   local test_loss, divergence = evaluate()
-  curves.train[epoch], curves.test[epoch] = train_loss:compute(), test_loss
-  bar:print(('epoch %2d  train %.2f  test %.2f nats an image, %.2f of them the divergence'):format(epoch,
-    curves.train[epoch], test_loss, divergence))
+  final = {train = train_loss:compute(), test = test_loss}
+  bar:print(('epoch %2d  train %.2f  test %.2f nats an image, %.2f of them the divergence'):format(epoch, final.train,
+    test_loss, divergence))
   bar:update(epoch, {test = test_loss})
+  report:scalars({['loss/train'] = final.train, ['loss/test'] = test_loss, divergence = divergence}, epoch)
+  report:timing('epoch', seconds)
 end
 bar:finish()
 
 -- ---- what it learned -----------------------------------------------------------------------------
 
-local made_up = mt.no_grad(function()
-  return (net.decoder(mt.randn({32, options.latent}, {device = options.device})):sigmoid():cpu():reshape(32, 28, 28))
+--- Rows of pixels as pictures.
+local function pictures(rows) return (rows:cpu():reshape(-1, 28, 28)) end
+local made_up, kept = mt.no_grad(function()
+  local z = mt.randn({30, options.latent}, {device = options.device})
+  return net.decoder(z):sigmoid(), (net(test_x[{{1, 18}}]):sigmoid())
 end)
 print('digits that nobody wrote:')
-plot.images{made_up[{{1, 4}}], cols = 4}
-if options.plot ~= '' then print('pictures: ' .. plot.images{made_up, cols = 8, path = options.plot}) end
-if options.report ~= '' then
-  print('report: ' .. mt.report{path = options.report, title = 'A variational autoencoder', config = options,
-    curves = {loss = curves}, timing = {epoch = seconds}})
-end
+plot.images{pictures(made_up[{{1, 4}}]), cols = 4}
+if options.plot ~= '' then print('pictures: ' .. plot.images{pictures(made_up), cols = 6, path = options.plot}) end
+report:image('digits that nobody wrote', pictures(made_up))
+report:image(('test digits, and what %d numbers keep of them'):format(options.latent),
+  pictures(mt.cat({test_x[{{1, 18}}], kept}, 1)))
+if report:finish() then print('report: ' .. options.report) end
 
-local final = curves.test[epochs]
-print(('final: test_loss=%.2f train_loss=%.2f target=%g epochs=%d digits=%s'):format(final, curves.train[epochs],
-  target, epochs, source))
-if not small and not (final <= target) then
-  io.stderr:write(('vae: the loss on test images is %.2f, above the target of %g\n'):format(final, target))
+print(('final: test_loss=%.2f train_loss=%.2f target=%g epochs=%d digits=%s'):format(final.test, final.train, target,
+  epochs, source))
+if not small and not (final.test <= target) then
+  io.stderr:write(('vae: the loss on test images is %.2f, above the target of %g\n'):format(final.test, target))
   os.exit(1)
 end
