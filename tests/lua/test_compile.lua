@@ -287,6 +287,15 @@ test('more than eight kinds of arguments drop the oldest program', function()
   eq(select(2, text:gsub('\n', '')), 1)
 end)
 
+test('numbers that are others at every call end the recording, with one line', function()
+  local f = mt.compile(function(x, k) return x * k end)
+  local text = told(function()
+    for k = 1, 60 do eq(f(mt.ones(2), k):tolist(), {k, k}) end
+  end)
+  assert(text:find 'change too often; pass what changes as a tensor', text)
+  eq(select(2, text:gsub('\n', '')), 2)
+end)
+
 test('labels that are not there are told by the step itself', function()
   local one, two = twins(mlp, function(p) return optim.SGD(p, {lr = 0.1}) end, mt.cross_entropy)
   race(one, two, 5, classes)

@@ -408,4 +408,32 @@ t.test('memory is used again inside a recording', function()
   t.near(g():item(), 100 * mt.cross_entropy(x, labels):item(), 1e-2)
 end)
 
+t.test('mt.compile records a graph', function()
+  local function twin()
+    mt.manual_seed(2)
+    local net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.25), nn.Linear(8, 2))
+    local opt = optim.Adam(net:parameters(), {lr = 0.01})
+    return net, function(x, y)
+      opt:zero_grad()
+      local loss = mt.cross_entropy(net(x), y)
+      loss:backward()
+      opt:step()
+      return loss
+    end
+  end
+  local net, step = twin()
+  local other, same = twin()
+  local compiled, kept = mt.compile(same), {}
+  for i = 1, 7 do
+    mt.manual_seed(i)
+    local x, y = mt.randn(i % 3 == 0 and 4 or 6, 3), mt.randint(1, 2, {i % 3 == 0 and 4 or 6})
+    local random = mt.get_rng_state()
+    local a = step(x, y):item()
+    mt.set_rng_state(random)
+    kept[i] = {a, compiled(x, y)}
+  end
+  for i = 1, 7 do t.eq(kept[i][2]:item(), kept[i][1]) end
+  for name, x in pairs(net:state_dict()) do assert(mt.equal(x, other:state_dict()[name]), name) end
+end)
+
 t.finish()

@@ -221,10 +221,13 @@ local function entry_for(self, grad, n, ...)
   end
   if #entries > most_programs then
     entries[#entries] = nil
-    if not self.told then
-      self.told = true
+    self.dropped = (self.dropped or 0) + 1
+    if self.dropped == 1 then
       tell('%s was called with more than %d kinds of arguments and captured values; the oldest programs are dropped',
         place_of(self.f), most_programs)
+    elseif self.dropped == 3 * most_programs then -- recording costs more than replays gain
+      self.eager = 'its arguments or captured values change too often'
+      tell('%s runs as it is: %s; pass what changes as a tensor', place_of(self.f), self.eager)
     end
   end
   return entry
@@ -235,18 +238,51 @@ local function give_up(self, entry, why)
   tell('%s runs as it is: %s', place_of(self.f), why)
 end
 
+--- The GPU of the arguments, or nil.
+local function gpu_of(arguments)
+  for i = 1, arguments.n do
+    local x = arguments[i]
+    if mt.is_tensor(x) and x.device ~= 'cpu' then return x.device end
+  end
+end
+
+--- A call with tensors of a GPU: a CUDA graph, recorded at the second call.
+local function graph_call(self, entry, device, arguments)
+  if entry.calls == 1 then return self.f(unpack(arguments, 1, arguments.n)) end
+  local program = entry.program
+  if not program then
+    local inputs = {n = arguments.n}
+    for i = 1, arguments.n do
+      local x = arguments[i]
+      inputs[i] = mt.is_tensor(x) and x:detach():clone() or x
+    end
+    program = {inputs = inputs, captured = captured.of(self.f),
+      graph = mt.cuda.graph(function() return self.f(unpack(inputs, 1, inputs.n)) end, 0, device)}
+    entry.program = program
+  end
+  for i = 1, arguments.n do
+    if mt.is_tensor(arguments[i]) then program.inputs[i]:copy_(arguments[i]) end
+  end
+  local results = pack(program.graph())
+  for i = 1, results.n do
+    if mt.is_tensor(results[i]) then results[i] = results[i]:detach():clone() end
+  end
+  return unpack(results, 1, results.n)
+end
+
 --- A call that is not a plain replay: the first, the one that is recorded, those that are tried.
 local function slow_call(self, entry, ...)
   entry.calls = entry.calls + 1
   local arguments = pack(...)
   for i = 1, arguments.n do
     local x = arguments[i]
-    if mt.is_tensor(x) and (x.device ~= 'cpu' or x.requires_grad) then
-      give_up(self, entry, ('argument %d %s'):format(i, x.requires_grad and 'requires a gradient' or
-        'is on a GPU, where mt.cuda.graph records steps'))
+    if mt.is_tensor(x) and x.requires_grad then
+      give_up(self, entry, ('argument %d requires a gradient'):format(i))
       return self.f(...)
     end
   end
+  local gpu = gpu_of(arguments)
+  if gpu then return graph_call(self, entry, gpu, arguments) end
   if entry.calls == 1 then return self.f(...) end
   if not entry.program then
     local results, program, why = record(self, arguments)
@@ -276,14 +312,15 @@ local function run(self, entry, ...)
 end
 
 local function call(self, ...)
+  if self.eager then return self.f(...) end
   local grad, n, entry = mt.is_grad_enabled(), select('#', ...), self.entries[1]
   local program = entry and entry.program
-  if program and entry.grad == grad and same_values(entry, n, ...) and not captured.changed(program.captured) and
+  if program and program.step and entry.grad == grad and same_values(entry, n, ...) and not captured.changed(program.captured) and
     runs_alone(self, entry) and parts.step_start(program.step, ...) then return run(self, entry, ...) end
   entry = entry_for(self, grad, n, ...)
   if entry.eager then return self.f(...) end
   program = entry.program
-  if program then
+  if program and program.step then
     if not parts.step_start(program.step, ...) then
       tell('%s is recorded again: a parameter or gradient lies elsewhere', place_of(self.f))
       entry.program, entry.tried = nil, false
@@ -303,7 +340,7 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
   'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept). item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
-  'N calls.',
+  'N calls. On a GPU it is a CUDA graph.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local self = {f = f, verify = verify, entries = {}}
@@ -326,6 +363,7 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
     end
     local program, how = entry.program, 'not recorded yet'
     if entry.eager then how = 'runs as it is: ' .. entry.eager
+    elseif program and program.graph then how = tostring(program.graph)
     elseif program then
       local count, calls = parts.step_facts(program.step)
       how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,
