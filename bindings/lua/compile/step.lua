@@ -315,8 +315,10 @@ local function call(self, ...)
   if self.eager then return self.f(...) end
   local grad, n, entry = mt.is_grad_enabled(), select('#', ...), self.entries[1]
   local program = entry and entry.program
-  if program and program.step and entry.grad == grad and same_values(entry, n, ...) and not captured.changed(program.captured) and
-    runs_alone(self, entry) and parts.step_start(program.step, ...) then return run(self, entry, ...) end
+  if program and program.step and entry.grad == grad and same_values(entry, n, ...) and
+    not captured.changed(program.captured) and runs_alone(self, entry) and parts.step_start(program.step, ...) then
+    return run(self, entry, ...)
+  end
   entry = entry_for(self, grad, n, ...)
   if entry.eager then return self.f(...) end
   program = entry.program
