@@ -1,0 +1,201 @@
+-- transfer.lua -- transfer learning: a network that PyTorch trained on one task learns another from a few examples
+--
+--   mtorch scripts/transfer.lua --weights cnn.pt              weights that PyTorch saved: .pt, .pth or .safetensors
+--   mtorch scripts/transfer.lua                               without them: trains such a network itself, and says so
+--   mtorch scripts/transfer.lua --data ../shared/data/mnist   the digits of MNIST in that folder instead of drawn ones
+--   mtorch scripts/transfer.lua --shots 5                     5 examples of each class instead of 10
+--   mtorch scripts/transfer.lua --dry-run                     everything once, in small
+--
+-- The network knows the digits 0 to 4; it is to tell 5 to 9 apart, and sees only a few of each. Its convolutions have
+-- learned what strokes and corners look like, which serves both tasks, so they are kept; the classifier on top of them
+-- is new. First that is trained alone, the convolutions frozen by name, then everything with a small step. A network
+-- that starts from nothing sees the same few examples, to compare with.
+--
+-- In PyTorch the weights come from a network of the same names and shapes:
+--
+--   net = nn.ModuleDict({
+--       'features': nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+--                                 nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+--       'classifier': nn.Sequential(nn.Flatten(), nn.Linear(32 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, 5))})
+--   torch.save(net.state_dict(), 'cnn.pt')        # or safetensors.torch.save_file(net.state_dict(), ..)
+local mt = require 'mtorch'
+local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
+
+local options = mt.args{
+  weights = '', keep = 'pretrained.safetensors', -- PyTorch's file; '': a network is trained here, and kept in this one
+  data = '',                                     -- the folder of MNIST's files; '': drawn digits
+  shots = 10,                                    -- examples of each new class
+  pretrain_epochs = 3, head_epochs = 100, tune_epochs = 60,
+  batch = 32, rate = 2e-3, tune_rate = 2e-4,
+  target = 0,                                    -- the accuracy that must be reached; 0: the default
+  dry_run = false,
+}
+local small = options.dry_run
+if small then options.pretrain_epochs, options.head_epochs, options.tune_epochs = 1, 2, 1 end
+
+--- What cannot be meant ends the script with one sentence.
+local function refuse(...)
+  io.stderr:write('transfer: ', string.format(...), '\n')
+  os.exit(1)
+end
+if options.shots < 1 or options.shots % 1 ~= 0 then refuse('--shots must be a whole number from 1') end
+
+-- ---- the network ---------------------------------------------------------------------------------
+
+local CNN = nn.class 'CNN'
+
+function CNN:__init(classes)
+  self.features = nn.Sequential(
+    nn.Conv2d(1, 16, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),  -- 16 maps of 14 x 14
+    nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2)) -- 32 maps of 7 x 7
+  self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(32 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, classes))
+end
+
+function CNN:forward(x) return (self.classifier(self.features(x))) end
+
+-- ---- the two tasks -------------------------------------------------------------------------------
+
+--- The digits from `first` to `last` of a set, their labels counted from 1: {x = [n x 1 x 28 x 28], y = [n]}.
+local function part(set, first, last)
+  local wanted = set.y:ge(first + 1):logical_and(set.y:le(last + 1)):nonzero():flatten()
+  return {x = set.x:index_select(1, wanted):to(options.device),
+    y = (set.y:index_select(1, wanted) - first):to(options.device)}
+end
+
+--- `shots` examples of each of the classes 1..5, the first ones that come.
+local function few(set, shots)
+  local list = {}
+  for class = 1, 5 do
+    local of_class = set.y:eq(class):nonzero():flatten()
+    if #of_class < shots then refuse('there are %d examples of the digit %d, --shots %d are too many', #of_class,
+      class + 4, shots) end
+    list[class] = of_class[{{1, shots}}]
+  end
+  local chosen = mt.cat(list)
+  return {x = set.x:index_select(1, chosen), y = set.y:index_select(1, chosen)}
+end
+
+local train, test, source
+if options.data ~= '' and not small then
+  train, test = data.mnist{root = options.data}
+  source = train.name
+else
+  train, test, source = data.digits(small and 400 or 6000, 1), data.digits(small and 200 or 2000, 2), 'drawn'
+end
+-- A few hundredths below what the default flags reach (MNIST: with its 10,000 test digits alone).
+local target = options.target > 0 and options.target or source == 'drawn' and 0.9 or 0.85
+local old_train, old_test = part(train, 0, 4), part(test, 0, 4)
+local new_train, new_test = few(part(train, 5, 9), options.shots), part(test, 5, 9)
+
+-- ---- training ------------------------------------------------------------------------------------
+
+local function accuracy(net, set)
+  local counted = metrics.Accuracy()
+  net:eval()
+  mt.no_grad(function()
+    for _, k in ipairs(mt.range(1, #set.y):split(500)) do
+      counted:update(net(set.x:index_select(1, k:to(options.device))), set.y:index_select(1, k:to(options.device)))
+    end
+  end)
+  net:train()
+  return counted:compute()
+end
+
+--- Trains those parameters of a network that are not frozen; returns the last epoch's loss.
+local function fit(net, set, epochs, rate)
+  local trained = {}
+  for _, p in ipairs(net:parameters()) do
+    if p.requires_grad then trained[#trained + 1] = p end
+  end
+  local opt = optim.Adam(trained, {lr = rate})
+  local loader = data.DataLoader(data.TensorDataset(set.x, set.y), {batch_size = options.batch, shuffle = true})
+  local loss_of_epoch = metrics.Mean()
+  for _ = 1, epochs do
+    loss_of_epoch:reset()
+    for x, y in loader:iter() do
+      opt:zero_grad()
+      local loss = mt.cross_entropy(net(x), y)
+      loss:backward()
+      opt:step()
+      loss_of_epoch:update(loss, #y)
+    end
+  end
+  return loss_of_epoch:compute()
+end
+
+-- ---- 1. the weights of the first task ------------------------------------------------------------
+
+local path, weights_from = options.weights, 'file'
+if path == '' then
+  path, weights_from = options.keep, 'trained here'
+  print(('no --weights: a network is trained here, on %d digits from 0 to 4 (%s), for %d epochs'):format(#old_train.y,
+    source, options.pretrain_epochs))
+  local net = CNN(5):to(options.device)
+  local loss = fit(net, old_train, options.pretrain_epochs, options.rate)
+  mt.save(path, net:state_dict()) -- a safetensors file, which PyTorch can read too
+  print(('  loss %.4f, accuracy %.3f on digits from 0 to 4 that it has not seen; its weights are in %s'):format(loss,
+    accuracy(net, old_test), path))
+end
+
+-- ---- 2. into a network for the second task -------------------------------------------------------
+
+--- The tensors of a file by PyTorch's names. Checkpoints often hold them one table further in.
+local function state_in(file)
+  local state = mt.load(file)
+  for _, key in ipairs{'state_dict', 'model_state_dict', 'model'} do
+    if type(state) == 'table' and type(state[key]) == 'table' then state = state[key] end
+  end
+  if type(state) ~= 'table' then refuse("'%s' holds no table of weights", file) end
+  return state
+end
+
+local net = CNN(5):to(options.device)
+local state = state_in(path)
+for name in pairs(state) do
+  if tostring(name):find '^classifier%.' then state[name] = nil end -- it answers the old question
+end
+local missing, unknown = net:load_state_dict(state, {strict = false})
+for _, name in ipairs(missing) do
+  if not name:find '^classifier%.' then
+    refuse("'%s' has no '%s'; see the beginning of this script for the network", path, name)
+  end
+end
+print(('from %s: %d tensors; new: %s; not used: %s'):format(path, #net:parameters() - #missing,
+  table.concat(missing, ', '), #unknown > 0 and table.concat(unknown, ', ') or 'none'))
+
+-- ---- 3. the new classifier alone, then everything with a small step ------------------------------------
+
+local function count(of)
+  local n = 0
+  for _, p in ipairs(of:parameters()) do n = n + (p.requires_grad and p:numel() or 0) end
+  return n
+end
+
+net:freeze '^features%.'
+print(('%d examples of each digit from 5 to 9; %d of %d numbers are trained'):format(options.shots, count(net),
+  count(CNN(5))))
+local kept = net.features[1].weight:clone()
+local loss = fit(net, new_train, options.head_epochs, options.rate)
+assert(mt.equal(kept, net.features[1].weight), 'a frozen layer has changed')
+local head = accuracy(net, new_test)
+print(('the classifier alone: loss %.4f, accuracy %.3f'):format(loss, head))
+
+net:unfreeze()
+loss = fit(net, new_train, options.tune_epochs, options.tune_rate)
+local tuned = accuracy(net, new_test)
+print(('all layers, with a small step: loss %.4f, accuracy %.3f'):format(loss, tuned))
+
+-- ---- 4. the same examples, from nothing ----------------------------------------------------------
+
+local scratch = CNN(5):to(options.device)
+fit(scratch, new_train, options.head_epochs + options.tune_epochs, options.rate)
+local from_nothing = accuracy(scratch, new_test)
+print(('a network that starts from nothing: accuracy %.3f'):format(from_nothing))
+
+print(('final: accuracy=%.4f head_only=%.4f from_nothing=%.4f target=%g shots=%d digits=%s weights=%s'):format(tuned,
+  head, from_nothing, target, options.shots, source, (weights_from:gsub(' ', '_'))))
+if not small and not (tuned >= target and tuned > from_nothing) then
+  io.stderr:write(('transfer: the accuracy is %.3f; the target is %g and more than %.3f, that from nothing\n'):format(
+    tuned, target, from_nothing))
+  os.exit(1)
+end
