@@ -61,8 +61,8 @@ class Cells {
 
   /// Skips lines without a character.
   void skip_empty_lines() {
-    while (at_ < end_ && (*at_ == '\n' || (*at_ == '\r' && at_ + 1 < end_ && at_[1] == '\n'))) {
-      at_ += *at_ == '\n' ? 1 : 2;
+    while (at_ < end_ && (*at_ == '\n' || (*at_ == '\r' && (at_ + 1 == end_ || at_[1] == '\n')))) {
+      at_ += *at_ == '\n' || at_ + 1 == end_ ? 1 : 2;
       next_line();
     }
   }
@@ -255,6 +255,8 @@ void read_numbers(Piece& piece, const std::vector<int>& place, const CsvOptions&
     End end;
     double value;
     if (!piece.numeric[k]) return at.next(cell);
+    if (row >= piece.most) [[unlikely]]
+      fail("more rows than lines");
     if (!at.number(value, end)) {
       end = at.next(cell);
       if (!parse_number(cell, value)) return piece.numeric[k] = false, end;
