@@ -12,9 +12,12 @@ local core = require 'mtorch.core'
 
 -- Functions that write files write them here.
 local ffi = require 'ffi'
-ffi.cdef 'char *mkdtemp(char *template); int chdir(const char *path);'
+ffi.cdef [[char *mkdtemp(char *template); int chdir(const char *path);
+  int setenv(const char *name, const char *value, int overwrite);]]
 local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch_hostile.XXXXXX')))
 assert(ffi.C.chdir(folder) == 0)
+for _, name in ipairs{'http_proxy', 'https_proxy'} do ffi.C.setenv(name, 'http://127.0.0.1:9', 1) end -- no web
+ffi.C.setenv('XDG_CACHE_HOME', folder, 1)
 
 local usual = os.getenv('MTORCH_SANITIZED') and 200000 or 20000
 local calls, seed = tonumber(arg and arg[1]) or usual, tonumber(arg and arg[2]) or 1

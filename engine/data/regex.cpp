@@ -285,7 +285,7 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
   };
   std::vector<Way> ways;
   for (;;) {
-    if (++steps > kMostSteps) fail("the pattern takes too long on this text");
+    if (++steps > kMostSteps) fail("encode: the pattern takes too long on this text");
     const Instruction& i = program_[pc];
     bool good = true;
     switch (i.op) {

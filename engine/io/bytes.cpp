@@ -169,13 +169,13 @@ size_t Bytes::unpack(uint8_t* out, size_t n) {
 std::string Bytes::rest() {
   constexpr size_t kMost = size_t(1) << 34;  // a few kB of zeros can be a terabyte
   std::string text;
-  for (size_t some = inflate_ ? 256 << 10 : size_t(at_most()), got = some; got == some && some > 0;
-       some = inflate_ ? text.size() : 0) {
+  for (size_t some = inflate_ ? 256 << 10 : size_t(at_most()); some > 0;) {
     const size_t before = text.size();
     if (packed() && before > kMost) fail("gzip: it unpacks to more than {} bytes", kMost);
     text.resize(before + some);
-    got = read(text.data() + before, some);
+    const size_t got = read(text.data() + before, some);
     text.resize(before + got);
+    some = inflate_ && got == some ? text.size() : 0;  // as much again
   }
   return text;
 }

@@ -110,6 +110,13 @@ t.test('csv: errors name line and column', function()
   t.raises(function() return (data.csv(folder .. '/none.csv')) end, "csv: cannot read '.*none.csv': No such file")
 end)
 
+t.test('text: all of a large packed file', function()
+  for _, n in ipairs {2 ^ 18, 2 ^ 19, 2 ^ 20 + 1, 5000000} do
+    local text = ('0123456789abcdef'):rep(n / 16)
+    t.eq(data.text(gzip(write('large.txt', text))) == text, true)
+  end
+end)
+
 t.test('text', function()
   local path = write('t.txt', 'one\r\ntwo\0\255')
   t.eq(data.text(path), 'one\r\ntwo\0\255')
