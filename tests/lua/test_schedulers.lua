@@ -93,6 +93,15 @@ test('state that does not fit changes nothing', function()
   local state = step:state_dict()
   state.last_epoch = 'two'
   raises(function() step:load_state_dict(state) end, "last_epoch is the string 'two'")
+  state.last_epoch, state.base_lrs = 2, {'x'}
+  raises(function() step:load_state_dict(state) end, "the state's base_lrs is a table")
+  local opt = optimizer()
+  local two = lr.SequentialLR(opt, {lr.ConstantLR(opt), lr.ExponentialLR(opt, 0.9)}, {4})
+  state = two:state_dict()
+  table.remove(state._schedulers)
+  raises(function() two:load_state_dict(state) end, 'the state is of 1 schedulers, SequentialLR has 2')
+  state._schedulers = {3, 4}
+  raises(function() two:load_state_dict(state) end, 'a table is needed, got 3')
   eq(step.last_epoch, 1)
   eq(step:state_dict().optimizer, nil)
   local cyclic = lr.CyclicLR(optimizer(0.1, {momentum = 0.5}), 0.1, 1, {scale_fn = math.cos})

@@ -147,11 +147,24 @@ function Scheduler:state_dict()
   return state
 end
 
+--- Whether a value is of the kind of another: lists, of entries of one kind.
+local function alike(own_value, value)
+  if type(value) ~= type(own_value) then return false end
+  local _, entry = next(type(own_value) == 'table' and own_value or {})
+  for _, inner in pairs(entry ~= nil and value or {}) do
+    if not alike(entry, inner) then return false end
+  end
+  return true
+end
+
 --- Refuses what state_dict() of such a scheduler cannot have returned.
 local function check_state(self, state)
   if type(state) ~= 'table' then core.fail('load_state_dict: a table is needed, got %s', core.describe(state)) end
   for key, value in pairs(self:state_dict()) do
-    if type(state[key]) ~= type(value) then
+    if key == '_schedulers' and type(state[key]) == 'table' and #state[key] ~= #value then
+      core.fail('load_state_dict: the state is of %d schedulers, %s has %d', #state[key], self.name, #value)
+    end
+    if key ~= '_schedulers' and not alike(value, state[key]) or type(state[key]) ~= type(value) then
       core.fail("load_state_dict: the state's %s is %s; is it of a %s?", key, core.describe(state[key]), self.name)
     end
   end
