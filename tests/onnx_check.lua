@@ -5,6 +5,8 @@ package.path = (arg[0]:match('^(.*)/[^/]*$') or '.') .. '/?.lua;' .. package.pat
 local mt = require 'mtorch'
 
 local folder, only = arg[1], arg[2]
+-- The batch of the recorded call, and a version of the operators for all cases that name none.
+local batch, opset = tonumber(os.getenv 'MTORCH_ONNX_BATCH') or 3, tonumber(os.getenv 'MTORCH_ONNX_OPSET')
 
 --- Whole numbers that count from 1 as those of the file.
 local function from_zero(x, counts) return counts and mt.where(x:gt(0), x - 1, x) or x end
@@ -32,13 +34,13 @@ end
 
 local function write(case)
   mt.manual_seed(1)
-  local inputs, names, axes = case.make(tonumber(os.getenv 'MTORCH_ONNX_BATCH') or 3), {}, {}
+  local inputs, names, axes = case.make(batch), {}, {}
   for i in ipairs(inputs) do
     names[i] = #inputs == 1 and 'x' or 'x' .. i
     axes[names[i]] = case.axes and case.axes[i] or {[1] = 'batch'}
   end
   local path = folder .. '/' .. case.name
-  mt.onnx.export(case.net, inputs, path .. '.onnx', {input_names = names, opset = case.opset,
+  mt.onnx.export(case.net, inputs, path .. '.onnx', {input_names = names, opset = case.opset or opset,
     dynamic_axes = not case.fixed and axes or nil})
   mt.data.save_safetensors(path .. '.1.safetensors', call(case, case.make(3), names))
   if not case.fixed then

@@ -85,6 +85,14 @@ add('sorting', function(x)
   local m, m_place = x:median(3)
   return values, places, top, top_places, x:argsort(-1), k, k_place, m, m_place, x:msort()
 end, of(4, 5), {places = {false, true, false, true, true, false, true, false, true}})
+f('of_bools_and_scalars', function(x)
+  local b, s, n = x:gt(0), x:sum(), (x * 9):long()
+  return b:amax({2}), b:cumsum(1), b:maximum(x:lt(1)), mt.where(b, x:gt(1), b), b:flip{2}, s:amax(), s:softmax(1),
+    s:cumsum(1), s:sum(),
+    s:var(1, false, 0), n:nansum(), n:cumprod(2), mt.isfinite(n), n:tril(), n:byte():triu(), mt.entropy(x:abs(), 2),
+      n:lerp(n * 2, 0.5),
+    x:double():atan(), x:sigmoid():logit(1e-3), (b:sort(2))
+end, 6)
 f('picked_by_value', function(x)
   local mask = x:gt(0)
   local y = x[mask]

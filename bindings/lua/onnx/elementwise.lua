@@ -42,20 +42,27 @@ local function unary(name, f)
 end
 
 for name, op in pairs{neg = 'Neg', abs = 'Abs', reciprocal = 'Reciprocal', sqrt = 'Sqrt', exp = 'Exp', log = 'Log',
-    sin = 'Sin', cos = 'Cos', tan = 'Tan', asin = 'Asin', acos = 'Acos', atan = 'Atan', sinh = 'Sinh', cosh = 'Cosh',
-    asinh = 'Asinh', acosh = 'Acosh', atanh = 'Atanh', tanh = 'Tanh', sigmoid = 'Sigmoid', relu = 'Relu', sign = 'Sign',
-    softsign = 'Softsign', selu = 'Selu'} do
+    sin = 'Sin', cos = 'Cos', tanh = 'Tanh', sigmoid = 'Sigmoid', relu = 'Relu', softsign = 'Softsign',
+    selu = 'Selu'} do
   unary(name, function(g, x) return g[op](x) end)
 end
+--- What onnxruntime has in float32 alone.
+local function single(op)
+  return function(g, x)
+    if x.dtype == 'float32' then return g[op](x) end
+    return g:cast(g[op](g:cast(x, 'float32')), x.dtype)
+  end
+end
+local erf, sinh, atan = single 'Erf', single 'Sinh', single 'Atan'
+for name, op in pairs{tan = 'Tan', asin = 'Asin', acos = 'Acos', cosh = 'Cosh', asinh = 'Asinh', acosh = 'Acosh',
+    atanh = 'Atanh', erf = 'Erf', sinh = 'Sinh', atan = 'Atan'} do
+  unary(name, single(op))
+end
+unary('sign', function(g, x) return x.dtype == 'bool' and x or g.Sign(x) end)
 for name, op in pairs{floor = 'Floor', ceil = 'Ceil'} do
   unary(name, function(g, x) return x.dtype:find 'int' and x or g[op](x) end)
 end
 
---- onnxruntime has it in float32 alone.
-local function erf(g, x)
-  if x.dtype == 'float32' then return g.Erf(x) end
-  return g:cast(g.Erf(g:cast(x, 'float32')), x.dtype)
-end
 local function truncated(g, x) return g.Sign(x) * g.Floor(g.Abs(x)) end
 local function softplus(g, x) return g.Softplus(x) end
 local function gelu(g, x) return x * 0.5 * (erf(g, x * math.sqrt(0.5)) + 1) end
@@ -65,18 +72,17 @@ local function log1p(g, x) -- Kahan: exact where 1 + x rounds
   return g.Where(g.Equal(u, 1), x, g.Log(u) * x / (u - 1))
 end
 
-unary('erf', erf)
 unary('square', function(_, x) return x * x end)
 unary('rsqrt', function(g, x) return g.Reciprocal(g.Sqrt(x)) end)
 unary('deg2rad', function(_, x) return x * (math.pi / 180) end)
 unary('rad2deg', function(_, x) return x * (180 / math.pi) end)
 unary('exp2', function(g, x) return g.Exp(x * math.log(2)) end)
-unary('expm1', function(g, x) return g.Exp(x * 0.5) * g.Sinh(x * 0.5) * 2 end)
+unary('expm1', function(g, x) return g.Exp(x * 0.5) * sinh(g, x * 0.5) * 2 end)
 unary('log1p', log1p)
 unary('log2', function(g, x) return g.Log(x) * (1 / math.log(2)) end)
 unary('log10', function(g, x) return g.Log(x) * (1 / math.log(10)) end)
 unary('trunc', function(g, x) return x.dtype:find 'int' and x or truncated(g, x) end)
-unary('frac', function(g, x) return x - truncated(g, x) end)
+unary('frac', function(g, x) return x.dtype:find 'int' and x - x or x - truncated(g, x) end)
 unary('round', function(g, x, a)
   if x.dtype:find 'int' then return x end
   if a.decimals == 0 then return g.Round(x) end
@@ -86,11 +92,11 @@ unary('sinc', function(g, x)
   local angle = x * math.pi
   return g.Where(g.Equal(x, 0), 1, g.Sin(angle) / angle)
 end)
-unary('erfc', function(g, x) return -(erf(g, x) - 1) end)
+unary('erfc', function(g, x) return 1 - erf(g, x) end)
 unary('ndtr', function(g, x) return (erf(g, x * math.sqrt(0.5)) + 1) * 0.5 end)
 unary('logit', function(g, x, a)
   if a.eps then x = g.Clip(x, a.eps, 1 - a.eps) end
-  return g.Log(x / -(x - 1))
+  return g.Log(x / (1 - x))
 end)
 unary('hardtanh', function(g, x, a) return g.Clip(x, a.min_val, a.max_val) end)
 unary('relu6', function(g, x) return g.Clip(x, 0, 6) end)
@@ -137,15 +143,19 @@ end
 
 for name, f in pairs{
   logical_not = function(g, x) return g.Not(as_bool(g, x)) end,
-  isnan = function(g, x) return x.dtype:find 'float' and g.IsNaN(x) or g.And(g.Not(as_bool(g, x)), as_bool(g, x)) end,
+  isnan = function(g, x) return g.IsNaN(x) end,
   isinf = function(g, x) return g.IsInf(x) end,
   isposinf = function(g, x) return g.IsInf(x, {detect_negative = 0}) end,
   isneginf = function(g, x) return g.IsInf(x, {detect_positive = 0}) end,
   isfinite = function(g, x) return g.Not(g.Or(g.IsInf(x), g.IsNaN(x))) end,
-  signbit = function(g, x) return g.Less(x, 0) end,
 } do
-  entries[name] = function(g, a) return f(g, a.x) end
+  entries[name] = function(g, a)
+    if a.x.dtype:find 'float' or name == 'logical_not' then return f(g, a.x) end
+    local all = g.Equal(a.x, a.x) -- whole numbers and bools are finite
+    return name == 'isfinite' and all or g.Not(all)
+  end
 end
+entries.signbit = function(g, a) return g.Less(a.x.dtype == 'bool' and g:cast(a.x, 'int32') or a.x, 0) end
 
 -- ---- two operands --------------------------------------------------------------------------------------
 
@@ -192,16 +202,20 @@ binary('remainder', remainder)
 binary('fmod', function(g, x, y) return g.Mod(x, y, {fmod = 1}) end)
 binary('pow', function(_, x, y) return x ^ y end)
 binary('float_power', function(_, x, y) return x ^ y end)
-binary('minimum', function(g, x, y) return g.Min(x, y) end)
-binary('maximum', function(g, x, y) return g.Max(x, y) end)
+local function extreme(g, op, x, y)
+  if x.dtype == 'bool' then return op == 'Min' and g.And(x, y) or g.Or(x, y) end
+  return g[op](x, y)
+end
+binary('minimum', function(g, x, y) return extreme(g, 'Min', x, y) end)
+binary('maximum', function(g, x, y) return extreme(g, 'Max', x, y) end)
 for name, op in pairs{fmin = 'Min', fmax = 'Max'} do
   binary(name, function(g, x, y)
-    if is_int(x) then return g[op](x, y) end
+    if not x.dtype:find 'float' then return extreme(g, op, x, y) end
     return g.Where(g.IsNaN(x), y, g.Where(g.IsNaN(y), x, g[op](x, y)))
   end)
 end
 binary('atan2', function(g, x, y) -- atan2(x, y): x is the ordinate
-  local angle = g.Atan(x / y)
+  local angle = atan(g, x / y)
   local turned = g.Where(g.Less(x, 0), angle - math.pi, angle + math.pi)
   return g.Where(g.And(g.Equal(x, 0), g.Equal(y, 0)), 0, g.Where(g.Less(y, 0), turned, angle))
 end)
@@ -213,7 +227,10 @@ binary('logaddexp', function(g, x, y) return g.Max(x, y) + log1p(g, g.Exp(-g.Abs
 binary('logaddexp2', function(g, x, y)
   return g.Max(x, y) + log1p(g, g.Exp(-(g.Abs(x - y) * math.log(2)))) * (1 / math.log(2))
 end)
-binary('heaviside', function(g, x, y) return g.Where(g.Equal(x, 0), y, g:cast(g.Greater(x, 0), x.dtype)) end)
+binary('heaviside', function(g, x, y)
+  if x.dtype == 'bool' then return g.Or(x, y) end
+  return g.Where(g.Equal(x, 0), y, g:cast(g.Greater(x, 0), x.dtype))
+end)
 entries.prelu = function(g, a)
   local slope, rank = a.weight, #a.x.shape
   if slope.shape[1] ~= 1 and rank > 2 then
@@ -283,7 +300,7 @@ entries.where = function(g, a, call)
   return g.Where(as_bool(g, a.condition), operand(g, a.x, dtype), operand(g, a.y, dtype))
 end
 entries.lerp = function(g, a, call)
-  local x, y = a.x, operand(g, a.y, result_dtype(call))
+  local x, y = operand(g, a.x, result_dtype(call)), operand(g, a.y, result_dtype(call))
   return x + operand(g, a.weight, x.dtype) * (y - x)
 end
 for name, op in pairs{addcmul = 'Mul', addcdiv = 'Div'} do

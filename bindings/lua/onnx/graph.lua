@@ -207,6 +207,10 @@ local function operator(self, op)
       for i = 2, 3 do
         if not is_handle(inputs[i]) then inputs[i] = self:scalar(inputs[i], dtype) end
       end
+      if dtype == 'bool' then -- which onnxruntime lacks
+        local mask, x, y = unpack(inputs)
+        return self.Or(self.And(mask, x), self.And(self.Not(mask), y))
+      end
     end
     return self:node(op, inputs, attributes, dtype, outputs)
   end

@@ -287,7 +287,7 @@ entries.masked_select = function(g, a)
 end
 entries.nonzero = function(g, a)
   if a.as_tuple then core.fail('onnx.export: nonzero is known without as_tuple') end
-  local y = g:transpose(g.NonZero(a.x), {1, 0})
+  local y = g:transpose(g.NonZero(g:cast(a.x, 'bool')), {1, 0})
   y.positions = true
   return y
 end

@@ -198,7 +198,8 @@ local function name_outputs(graph, outputs, names)
 end
 
 -- The version of the file format that came with each version of the operators.
-local formats = {[13] = 7, [14] = 7, [15] = 8, [16] = 8, [17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10, [22] = 10}
+local formats = {[13] = 7, [14] = 7, [15] = 8, [16] = 8, [17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10, [22] = 10,
+  [23] = 11}
 
 local function export(net, inputs, path, input_names, output_names, opset, dynamic_axes)
   if not core.is_callable(net) then
@@ -239,7 +240,7 @@ local function export(net, inputs, path, input_names, output_names, opset, dynam
 end
 
 onnx.export = core.declare('export(net, inputs, path: string, input_names: strings = nil, ' ..
-  'output_names: strings = nil, opset: int >= 13 <= 22 = 17, dynamic_axes: table = nil)',
+  'output_names: strings = nil, opset: int >= 13 <= 23 = 17, dynamic_axes: table = nil)',
   'Writes the ONNX file of a module (in eval mode) or of a function of tensors by recording one call with `inputs`, ' ..
   'a tensor or a list. Parameters and buffers have the names of state_dict; results become outputs in their order. ' ..
   "dynamic_axes = {x = {[1] = 'batch'}} (or {x = {1}}) leaves sizes open: then it is called again with other sizes. " ..

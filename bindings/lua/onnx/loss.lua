@@ -30,7 +30,7 @@ pointwise('huber_loss', function(g, x, y, a)
   return g.Where(g.LessOrEqual(gap, a.delta), gap * gap * 0.5, (gap - 0.5 * a.delta) * a.delta)
 end)
 pointwise('binary_cross_entropy', function(g, x, y, a)
-  local loss = -(y * g.Max(g.Log(x), -100) - (y - 1) * g.Max(g.Log(-(x - 1)), -100))
+  local loss = -(y * g.Max(g.Log(x), -100) - (y - 1) * g.Max(g.Log(1 - x), -100))
   return a.weight and loss * a.weight or loss
 end)
 pointwise('binary_cross_entropy_with_logits', function(g, x, y, a)
@@ -131,7 +131,7 @@ entries.multi_margin_loss = function(g, a)
   local loss = g.Relu(x - own + a.margin)
   if a.p == 2 then loss = loss * loss end
   if a.weight then loss = loss * g:reduce('ReduceSum', at * a.weight, {-1}, true) end
-  return reduced(g, g:reduce('ReduceSum', loss * -(at - 1), {-1}) / classes, a.reduction)
+  return reduced(g, g:reduce('ReduceSum', loss * (1 - at), {-1}) / classes, a.reduction)
 end
 entries.multilabel_soft_margin_loss = function(g, a)
   local target = g:cast(a.target, a.x.dtype)
@@ -161,7 +161,7 @@ entries.cosine_embedding_loss = function(g, a)
   local size = g.Sqrt((sum(x * x) + 1e-12) * (sum(y * y) + 1e-12))
   local similar = sum(x * y) / size
   local target = g:cast(a.target, x.dtype)
-  return reduced(g, g.Where(g.Equal(target, 1), -(similar - 1), g.Relu(similar - a.margin)), a.reduction)
+  return reduced(g, g.Where(g.Equal(target, 1), 1 - similar, g.Relu(similar - a.margin)), a.reduction)
 end
 entries.triplet_margin_loss = function(g, a)
   local function distance(x, y)

@@ -15,11 +15,14 @@ for name, op in pairs{softmax = 'Softmax', log_softmax = 'LogSoftmax'} do
     return g[op](x, {axis = axis_of(a.dim, #a.x.shape)})
   end
 end
-entries.softmin = function(g, a) return g.Softmax(-a.x, {axis = axis_of(a.dim, #a.x.shape)}) end
-entries.glu = function(g, a)
+entries.softmin = function(g, a, call)
+  return g.Softmax(-g:cast(a.x, call.results[1].dtype), {axis = axis_of(a.dim, #a.x.shape)})
+end
+entries.glu = function(g, a, call)
   local axis = axis_of(a.dim, #a.x.shape)
   local half = a.x.shape[axis + 1] / 2
-  return g:slice(a.x, {axis}, {0}, {half}) * g.Sigmoid(g:slice(a.x, {axis}, {half}, {2 ^ 31}))
+  local x = g:cast(a.x, call.results[1].dtype)
+  return g:slice(x, {axis}, {0}, {half}) * g.Sigmoid(g:slice(x, {axis}, {half}, {2 ^ 31}))
 end
 entries.normalize = function(g, a)
   local axis = axis_of(a.dim, #a.x.shape)

@@ -27,9 +27,9 @@ end
 --- Entries of reductions of x, converted to the result's dtype before.
 local function reduction(name, f)
   entries[name] = function(g, a, call)
-    local x = g:cast(a.x, call.results[1].dtype)
+    local dtype = call.results[1].dtype
+    local x = g:cast(a.x, dtype == 'bool' and 'int32' or dtype)
     x.shape = a.x.shape
-    if #x.shape == 0 then x = g:reshape(x, {1}) end
     return f(g, x, axes_of(a), a.keepdim, a)
   end
 end
@@ -38,7 +38,7 @@ for name, op in pairs{sum = 'ReduceSum', prod = 'ReduceProd', mean = 'ReduceMean
     amin = 'ReduceMin', logsumexp = 'ReduceLogSumExp'} do
   reduction(name, function(g, x, axes, keep) return g:reduce(op, x, axes, keep) end)
 end
-local function zero_for_nan(g, x) return g.Where(g.IsNaN(x), 0, x) end
+local function zero_for_nan(g, x) return not x.dtype:find 'float' and x or g.Where(g.IsNaN(x), 0, x) end
 reduction('nansum', function(g, x, axes, keep) return g:reduce('ReduceSum', zero_for_nan(g, x), axes, keep) end)
 reduction('nanmean', function(g, x, axes, keep)
   local n = g:reduce('ReduceSum', g:cast(g.Not(g.IsNaN(x)), x.dtype), axes, keep)
@@ -84,7 +84,8 @@ reduction('norm', function(g, x, axes, keep, a)
   return g:reduce('ReduceSum', g.Abs(x) ^ p, axes, keep) ^ (1 / p)
 end)
 reduction('entropy', function(g, x, axes, keep)
-  return -g:reduce('ReduceSum', g.Where(g.Equal(x, 0), 0, x * g.Log(x)), axes, keep)
+  local sum = g:reduce('ReduceSum', x, axes, keep)
+  return g.Log(sum) - g:reduce('ReduceSum', g.Where(g.Equal(x, 0), 0, x * g.Log(x)), axes, keep) / sum
 end)
 
 -- ---- extremes and their positions ------------------------------------------------------------------------
@@ -130,11 +131,12 @@ local function top(g, x, k, axis, largest)
   return values, places
 end
 entries.topk = function(g, a) return top(g, a.x, a.k, axis_of(a.dim, #a.x.shape), a.largest) end
-entries.sort = function(g, a)
+local function sorted(g, a)
   local axis = axis_of(a.dim, #a.x.shape)
   return top(g, a.x, a.x.shape[axis + 1], axis, a.descending)
 end
-entries.argsort = function(g, a) return (select(2, entries.sort(g, a))) end
+entries.sort = sorted
+entries.argsort = function(g, a) return (select(2, sorted(g, a))) end
 entries.msort = function(g, a) return (top(g, a.x, a.x.shape[1], 0, false)) end
 
 --- The k-th smallest along an axis, and its position.
@@ -192,8 +194,13 @@ local function running(g, a, op, neutral)
   for i, from in ipairs(order) do back[from + 1] = i - 1 end
   return g:transpose(y, back)
 end
-entries.cumprod = function(g, a) return running(g, a, 'ReduceProd', 1) end
-entries.logcumsumexp = function(g, a) return running(g, a, 'ReduceLogSumExp', -math.huge) end
+for name, how in pairs{cumprod = {'ReduceProd', 1}, logcumsumexp = {'ReduceLogSumExp', -math.huge}} do
+  entries[name] = function(g, a, call)
+    local x = g:cast(a.x, call.results[1].dtype)
+    x.shape = a.x.shape
+    return running(g, {x = x, dim = a.dim}, how[1], how[2])
+  end
+end
 
 for name, op in pairs{cummax = 'ReduceMax', cummin = 'ReduceMin'} do
   entries[name] = function(g, a, call)
@@ -245,6 +252,33 @@ entries.trapezoid = function(g, a)
   end
   return g:reduce('ReduceSum', mean * width, {axis})
 end
+--- A 0-d tensor is reduced as one of one element; a bool one is compared as whole numbers.
+local function prepared(entry, name)
+  return function(g, a, call, lowering)
+    local x, single = a.x, false
+    if x then
+      single = #x.shape == 0
+      if single then x = g:reshape(x, {1}) end
+      if x.dtype == 'bool' and name ~= 'all' and name ~= 'any' then
+        local shape = x.shape
+        x = g:cast(x, 'int32')
+        x.shape = shape
+      end
+      a.x = x
+    end
+    local made = {entry(g, a, call, lowering)}
+    for k, result in ipairs(call.results) do
+      if single and made[k] then
+        local kind = made[k].positions
+        made[k] = g:reshape(made[k], result.shape)
+        made[k].positions = kind
+      end
+    end
+    return unpack(made)
+  end
+end
+for name, entry in pairs(entries) do entries[name] = prepared(entry, name) end
+
 entries.dist = function(g, a)
   local gap = g.Abs(a.x - a.y)
   if a.p == math.huge then return g:reduce('ReduceMax', gap, {}) end

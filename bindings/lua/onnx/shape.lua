@@ -266,6 +266,7 @@ entries.repeat_interleave = function(g, a, call)
 end
 
 local function flipped(g, x, axes)
+  if #x.shape == 0 then return x end
   local first, last, step = {}, {}, {}
   for i in ipairs(axes) do first[i], last[i], step[i] = -1, -2 ^ 31, -1 end
   local y = g:slice(x, axes, first, last, step)
@@ -305,7 +306,7 @@ end
 for name, upper in pairs{tril = 0, triu = 1} do
   entries[name] = function(g, a)
     local x = a.x
-    if g.opset >= 14 and x.dtype ~= 'bool' then
+    if g.opset >= 14 and (x.dtype:find 'float' or x.dtype == 'int64') then
       return g.Trilu(x, g:scalar(a.diagonal, 'int64'), {upper = upper})
     end
     local rank = #x.shape
