@@ -256,6 +256,30 @@ case('Linear', 4, 3, x=(5, 4), calls=3, train=False, wrap=normed('spectral_norm'
 case('Conv2d', 2, 3, 3, x=(2, 2, 4, 5), wrap=normed('spectral_norm', dim=1))
 case('ConvTranspose2d', 2, 3, 3, x=(1, 2, 3, 4), wrap=normed('spectral_norm'))
 
+
+# ---- 100 steps of training from the same start, in the same order ----
+def curve(dtype):
+    net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+                        parametrizations.weight_norm(nn.Conv2d(4, 6, 3)), nn.GELU(), nn.AdaptiveAvgPool2d(2),
+                        nn.Flatten(), nn.LayerNorm(24), nn.Linear(24, 3)).to(dtype)
+    for p in net.parameters():
+        with torch.no_grad():
+            p.copy_(lin(p.shape, 0.71, 0.1 * p.dim()) * 0.5 + 0.1)
+    opt, losses = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3), []
+    for step in range(100):
+        x = lin((8, 1, 8, 8), 0.37 + 0.01 * (step % 7))
+        y = torch.arange(8) * (step % 7 + 1) % 3
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(net((x + y.view(8, 1, 1, 1) * 0.3).to(dtype)), y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        opt.step()
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=torch.float64)
+
+
+tensors['curve.float32'], tensors['curve.float64'] = curve(torch.float32), curve(torch.float64)
+
 save_file({k: v.contiguous().clone() for k, v in tensors.items()}, os.path.join(here, 'layers.safetensors'))
 with open(os.path.join(here, 'layer_cases.lua'), 'w') as f:
     f.write('-- layer_cases.lua -- made by layers.py with PyTorch %s: layers, sizes of inputs (false: in the '

@@ -66,4 +66,29 @@ for k, case in ipairs(cases) do
   end)
 end
 
+t.test('100 steps from the same start and in the same order have the losses of PyTorch', function()
+  for dtype, most in pairs{float32 = 1e-4, float64 = 1e-11} do
+    local net = nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1, bias = false}), nn.BatchNorm2d(4), nn.ReLU(),
+      nn.MaxPool2d(2), nn.weight_norm(nn.Conv2d(4, 6, 3)), nn.GELU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+      nn.LayerNorm(24), nn.Linear(24, 3)):to(dtype)
+    for _, p in ipairs(net:parameters()) do
+      mt.no_grad(function() p:copy_(lin(p.shape, 0.71, 0.1 * p:dim()) * 0.5 + 0.1) end)
+    end
+    local opt = mt.optim.SGD(net:parameters(), {lr = 0.05, momentum = 0.9, weight_decay = 1e-3})
+    local losses = {}
+    for step = 0, 99 do
+      local x = lin({8, 1, 8, 8}, 0.37 + 0.01 * (step % 7), 1)
+      local y = mt.range(0, 7) * (step % 7 + 1) % 3
+      opt:zero_grad()
+      local loss = mt.cross_entropy(net((x + y:view(8, 1, 1, 1):double() * 0.3):to(dtype)), y + 1)
+      loss:backward()
+      nn.clip_grad_norm_(net:parameters(), 0.5)
+      opt:step()
+      losses[step + 1] = loss:item()
+    end
+    t.near(losses, values['curve.' .. dtype]:tolist(), most)
+    assert(losses[100] < 0.5 * losses[1], losses[100])
+  end
+end)
+
 t.finish()
