@@ -36,3 +36,20 @@ for _, name in ipairs {'gpt2', 'llama2', 'llama3', 'metaspace'} do
   if pattern then write('regex', name, pattern:gsub('\\\\', '\\') .. "\0It's  12 w\195\182rds,\n\n x") end
 end
 write('regex', 'parts', '(?i:ab|c)+[^\\s\\p{Lu}a-f]*x{2,3}(?=y)\\P{N}?+\0ABcxx y')
+
+-- Of NumPy, safetensors and PyTorch, small ones: a change of few bytes of them meets what matters.
+local function sample(kind, ...)
+  for _, name in ipairs {...} do write(kind, name, read(here .. '/data/files/' .. name)) end
+end
+sample('safetensors', 'all.safetensors', 'float8.safetensors')
+sample('npy', 'f4.npy', 'f4.npy.gz', 'fortran.npy', 'bool.npy', 'u8.npy', 'big.npy', 'version3.npy', 'records.npy')
+sample('npz', 'plain.npz', 'packed.npz')
+sample('torch_file', 'tensor.pt', 'state.pt', 'evil.pt')
+-- Values of streams, with the list of their storages.
+for name, pickle in pairs {
+  tensor = 'ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpu' ..
+    'K\4tQK\0K\4\133K\1\133\137ccollections\nOrderedDict\n)RtR.](X\1\0\0\0000e.\4\0\0\0\0\0\0\0' .. ('x'):rep(16),
+  numbers = '(K\1M\1\2J\1\2\3\4G\63\248\0\0\0\0\0\0F2.5\nI01\nL99L\n\138\1\255\136\137Nt.].',
+  texts = "(S'a'\nU\1bX\1\0\0\0cVd\n\140\1e\148\142\1\0\0\0\0\0\0\0ft.].",
+  tables = '}q\0(K\1]q\1(K\2K\3eK\4(K\5K\6du\143(K\7\1440h\1h\1a0g1\n0.].',
+} do write('torch_file', name, pickle) end
