@@ -88,6 +88,8 @@ test('wrong shapes and options of layers are one sentence', function()
     ["Conv2d(3, 4, 3, {padding = 'full'})"] = "Conv2d: padding must be 'same', 'valid', a whole number or a list",
     ["Conv1d(3, 4, 3, {padding_mode = 'wrap'})"] = "Conv1d: padding_mode is 'wrap'; use 'zeros', 'reflect'",
     ['Conv2d(3, 4, 3, {strid = 2})'] = "Conv2d: unknown option 'strid' %(did you mean 'stride'%?%)",
+    ["Conv1d(2, 2, 3, {padding = 'same', stride = 2})"] = "Conv1d: padding 'same' needs stride 1, the stride is 2",
+    ['Embedding(3, 2, {max_norm = 1})(ids)'] = 'embedding: id 4 .*is outside 1%.%.3',
     ['BatchNorm2d(3)(x)'] = 'BatchNorm2d: the input is a tensor %(2 x 3%) float32; expected 4 dimensions',
     ['BatchNorm1d(3)(5)'] = 'BatchNorm1d: the input is 5; expected 2 or 3 dimensions',
     ['BatchNorm1d(4)(x)'] = 'batch_norm: running_mean is %(4%), expected %(3%)',
@@ -102,8 +104,8 @@ test('wrong shapes and options of layers are one sentence', function()
     ['Softmax()'] = "Softmax: argument 1 'dim' is missing",
     ['LayerNorm(4)(x)'] = 'layer_norm: normalized_shape is %(4%)',
   } do
-    local run = setfenv(assert(loadstring('return nn.' .. code)), {nn = nn, x = code:find '^ConvT' and mt.ones(3,
-      3) or x})
+    local env = {nn = nn, x = code:find '^ConvT' and mt.ones(3, 3) or x, ids = mt.tensor({4}, 'int64')}
+    local run = setfenv(assert(loadstring('return nn.' .. code)), env)
     raises(run, message)
   end
 end)

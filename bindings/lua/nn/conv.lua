@@ -29,6 +29,11 @@ local function check(name, o, dims)
   for _, size in ipairs(kernel) do
     if size < 1 then core.fail('%s: kernel_size is %d, it must be at least 1', name, size) end
   end
+  for _, stride in ipairs(each(name, 'stride', o.stride, dims)) do
+    if stride ~= 1 and o.padding == 'same' then
+      core.fail("%s: padding 'same' needs stride 1, the stride is %d", name, stride)
+    end
+  end
   return kernel
 end
 
@@ -141,7 +146,7 @@ local function define_transposed(dims, apply)
     end,
     forward = function(self, x, output_size)
       local held, rest = self.__held, self.output_padding
-      if output_size ~= nil then rest = padding_to(name, self, x, output_size, dims) end
+      if output_size ~= nil and mt.is_tensor(x) then rest = padding_to(name, self, x, output_size, dims) end
       return apply(x, held.weight, held.bias, self.stride, self.padding, rest, self.groups, self.dilation)
     end,
     extra = extra,

@@ -35,7 +35,7 @@ local function looked_up(self, ids)
   if most ~= nil and mt.is_tensor(ids) and ids:numel() > 0 then
     mt.no_grad(function()
       local rows = ids:flatten():unique()
-      weight:index_copy_(1, rows, weight:index_select(1, rows):renorm(self.norm_type, 1, most))
+      weight:index_copy_(1, rows, mt.embedding(rows, weight):renorm(self.norm_type, 1, most))
     end)
   end
   return weight

@@ -113,6 +113,9 @@ A training step:
   local opt = optim.Adam(net:parameters(), {lr=0.01})
   opt:zero_grad();  local loss = mt.mse_loss(net(x), y);  loss:backward();  opt:step()
   print(loss:item())
+Gradients clipped, between backward and step: nn.clip_grad_norm_(net:parameters(), 1).
+net:train() and net:eval() switch dropout and batch normalisation; net:freeze('^encoder%.') leaves parameters alone;
+nn.init.kaiming_normal_(w) draws others; print(net) and net:summary{64, 2} show what there is.
 Rates: sched = optim.lr.CosineAnnealingLR(opt, {T_max=100}), then sched:step() after opt:step(); mt.help('optim.lr').
 Figures over batches: acc = mt.metrics.Accuracy(), acc:update(logits, labels), acc:compute(); mt.help('metrics').
 Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
