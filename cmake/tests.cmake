@@ -205,7 +205,8 @@ foreach(name parallel_check parallel_test)
     "MAP.*ZIP.*REDUCE.*MATRIX MULTIPLY.*YOUR OWN.*pieces for [0-9]+ threads.*all right")
 endforeach()
 # Scripts that train something, everything once in small.
-foreach(name vae sweep regression cartpole train_sentiment transfer)
+foreach(name vae sweep regression cartpole train_sentiment transfer char_lstm
+  char_gpt gpt2)
   add_test(NAME script.${name} COMMAND mtorch ${CMAKE_SOURCE_DIR}/scripts/${name}.lua --dry-run)
   set_tests_properties(script.${name} PROPERTIES PASS_REGULAR_EXPRESSION "final: [a-z_]+=[0-9.]+ ")
 endforeach()

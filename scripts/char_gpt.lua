@@ -1,0 +1,158 @@
+-- char_gpt.lua -- a small transformer learns a text character by character and writes from it
+--
+--   mtorch scripts/char_gpt.lua                               learns the sentences of a small grammar
+--   mtorch scripts/char_gpt.lua --data book.txt --steps 5000 --size 192 --layers 4 --length 128
+--   mtorch scripts/char_gpt.lua --prompt 'the old '           what the writing begins with
+--   mtorch scripts/char_gpt.lua --dry-run                     everything once, in small
+--
+-- A decoder as GPT-2 (Radford 2019): each character becomes a vector, its place another; layers of self-attention, in
+-- which a place sees itself and those before it alone (causal), and of two linear maps; at each place scores of the
+-- next character. All places of a window are trained at once by the surprise, -log2 of the probability of the
+-- character that did come, in bits.
+local mt = require 'mtorch'
+local nn, optim, data = mt.nn, mt.optim, mt.data
+local folder = arg[0]:match('^(.*/)') or ''
+local text = dofile(folder .. 'char_text.lua')
+
+local options = mt.args{
+  data = '',                                             -- a text file; '': sentences of a small grammar
+  steps = 500, batch = 16, length = 64, rate = 3e-3, decay = 0.1, warmup = 40,
+  size = 128, layers = 2, heads = 4, dropout = 0.0,
+  prompt = '', sample = 240, temperature = 0.8, top_k = 0, -- top_k > 0: only so many of the likeliest characters
+  target = 0.0,                                          -- bits a character that must be reached; 0: the default
+  save = '',                                             -- a file for the trained parameters (safetensors)
+  plot = '', dry_run = false,
+}
+local small = options.dry_run
+local steps, length = small and 6 or options.steps, options.length
+
+-- ---- data ----------------------------------------------------------------------------------------
+
+local all, source, target_of = text.load(options.data, small)
+local tokenizer = data.CharTokenizer(all)
+local ids = tokenizer:encode(all):to(options.device)
+local cut = math.floor(#ids * 0.9)
+local train, test = ids[{{1, cut}}], ids[{{cut + 1, -1}}]
+local target = options.target > 0 and options.target or target_of(ids:tolist())
+if #test <= length then error(('the text is too short for windows of %d characters'):format(length), 0) end
+print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
+
+--- Windows of the text [n x length] that begin at these positions, and what follows each of their characters.
+local function windows(list, starts)
+  local at = starts:unsqueeze(2) + mt.range(0, length - 1):to(options.device)
+  return list[at], list[at + 1]
+end
+
+-- ---- the network ---------------------------------------------------------------------------------
+
+local GPT = nn.class 'CharGPT'
+
+function GPT:__init(characters)
+  local size = options.size
+  self.token, self.place = nn.Embedding(characters, size), nn.Embedding(length, size)
+  nn.init.normal_(self.token.weight, {std = 0.02})
+  nn.init.normal_(self.place.weight, {std = 0.02})
+  local layer = nn.TransformerEncoderLayer(size, options.heads, {dim_feedforward = 4 * size, dropout = options.dropout,
+    activation = 'gelu', batch_first = true, norm_first = true})
+  self.layers = nn.TransformerEncoder(layer, options.layers, nn.LayerNorm(size))
+  self.head = nn.Linear(size, characters, {bias = false})
+end
+
+--- Scores of each next character [batch x length x characters].
+function GPT:forward(x)
+  local h = self.token(x) + self.place.weight:narrow(1, 1, x.shape[2])
+  return self.head(self.layers(h, {is_causal = true}))
+end
+
+local net = GPT(tokenizer:size()):to(options.device)
+
+-- Weight decay is for matrices; vectors (biases, normalisations) stay free.
+local matrices, vectors = {}, {}
+for _, p in ipairs(net:parameters()) do table.insert(p:dim() > 1 and matrices or vectors, p) end
+local opt = optim.AdamW({{params = matrices, weight_decay = options.decay}, {params = vectors, weight_decay = 0}},
+  {lr = options.rate, betas = {0.9, 0.95}})
+-- A short rise, then half a cosine down to a tenth.
+local warmup = math.min(options.warmup, steps)
+local sched = optim.lr.LambdaLR(opt, function(done)
+  if done < warmup then return (done + 1) / warmup end
+  local part = (done - warmup) / math.max(1, steps - warmup)
+  return 0.1 + 0.45 * (1 + math.cos(math.pi * part))
+end)
+print(net)
+
+local function loss_of(x, y) return mt.cross_entropy(net(x):flatten(1, 2), y:flatten()) end
+
+--- The mean surprise on windows of the test text that lie side by side, in bits a character.
+local function evaluate()
+  net:eval()
+  local mean = mt.metrics.Mean()
+  mt.no_grad(function()
+    local starts = mt.range(1, math.min(#test - length, 128 * length), length):long():to(options.device)
+    for _, some in ipairs(starts:split(64)) do
+      local x, y = windows(test, some)
+      mean:update(loss_of(x, y), #some)
+    end
+  end)
+  net:train()
+  return mean:compute() / math.log(2)
+end
+
+-- ---- training ------------------------------------------------------------------------------------
+
+local curve, every = {}, math.max(1, math.floor(steps / 8))
+local bar = mt.progress(steps, {label = 'char_gpt'})
+local took = mt.time(function()
+  for step = 1, steps do
+    local x, y = windows(train, mt.randint(1, #train - length, {options.batch}, {device = options.device}))
+    opt:zero_grad()
+    local loss = loss_of(x, y)
+    loss:backward()
+    nn.clip_grad_norm_(net:parameters(), 1)
+    opt:step()
+    sched:step()
+    curve[step] = loss:item() / math.log(2)
+    if step % every == 0 then
+      bar:print(('step %5d  train %.3f  test %.3f bits a character'):format(step, curve[step], evaluate()))
+    end
+    bar:update(step, {bits = curve[step]})
+  end
+end, {quiet = true}).wall
+bar:finish()
+
+-- ---- writing -------------------------------------------------------------------------------------
+
+--- Text that goes on after the prompt; the network sees the last `length` characters.
+local function write(prompt, n)
+  net:eval()
+  return mt.no_grad(function()
+    local list = tokenizer:encode(prompt):to(options.device)
+    for _ = 1, n do
+      local seen = list[{{math.max(1, #list - length + 1), -1}}]
+      local scores = net(seen:unsqueeze(1))[{1, -1}] / options.temperature
+      if options.top_k > 0 then
+        local best, at = scores:topk(math.min(options.top_k, #scores))
+        scores = mt.full({#scores}, -math.huge, {device = options.device}):index_copy(1, at, best)
+      end
+      list = mt.cat{list, mt.multinomial(scores:softmax(1), 1)}
+    end
+    return tokenizer:decode(list)
+  end)
+end
+local prompt = options.prompt ~= '' and options.prompt or all:match('\n(.)') or all:sub(1, 1)
+print('it writes:\n' .. write(prompt, small and 10 or options.sample))
+
+if options.plot ~= '' then
+  print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits a character'})
+end
+if options.save ~= '' then
+  data.save_safetensors(options.save, net:state_dict())
+  print('parameters: ' .. options.save)
+end
+
+local bits = evaluate()
+print(('final: bits=%.4f perplexity=%.3f target=%.4f steps=%d characters_per_second=%.0f'):format(bits, 2 ^ bits,
+  target, steps, steps * options.batch * length / took))
+if not small and not (bits <= target) then
+  io.stderr:write(('char_gpt: %.4f bits a character on the test text, above the target of %.4f\n'):format(bits, target))
+  os.exit(1)
+end
