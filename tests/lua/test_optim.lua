@@ -226,6 +226,16 @@ test('step takes a closure and returns its loss', function()
     return l
   end)
   eq({loss:item(), p:item()}, {16, 0})
+  p = nn.Parameter(mt.tensor{4})
+  opt = optim.SGD{p, lr = 0.5}
+  mt.no_grad(function() -- the closure is recorded all the same
+    opt:step(function()
+      local l = p:square():sum()
+      l:backward()
+      return l
+    end)
+  end)
+  eq(p:item(), 0)
   eq(opt:step(), nil)
 end)
 

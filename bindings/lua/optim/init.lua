@@ -135,7 +135,7 @@ function Optimizer:step(closure, ...)
     if not core.is_callable(closure) then
       core.fail('step: a function that returns the loss is needed, got %s', core.describe(closure))
     end
-    loss = closure()
+    if mt.is_grad_enabled() then loss = closure() else loss = mt.enable_grad(closure) end
   end
   local recording = core.step_recording -- of mt.compile: a replay steps anew
   if recording then recording:pause(self) end

@@ -170,7 +170,8 @@ function LBFGS:step(closure, ...)
   check_options('LBFGS', group)
   local first
   function self.evaluate()
-    local loss = mt.enable_grad(closure)
+    local loss
+    if mt.is_grad_enabled() then loss = closure() else loss = mt.enable_grad(closure) end
     if first == nil then first = loss end
     if mt.is_tensor(loss) and loss:numel() == 1 then loss = loss:item() end
     if type(loss) ~= 'number' then
