@@ -783,4 +783,7 @@ return {
       0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05}, {0.05, 0.05,
       0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05}}},
   },
+  names = {'LambdaLR', 'MultiplicativeLR', 'StepLR', 'MultiStepLR', 'ConstantLR', 'LinearLR', 'ExponentialLR',
+    'SequentialLR', 'CosineAnnealingLR', 'ChainedScheduler', 'ReduceLROnPlateau', 'CyclicLR',
+    'CosineAnnealingWarmRestarts', 'OneCycleLR', 'PolynomialLR'},
 }

@@ -5,7 +5,8 @@
 # An optimizer's case is {name, options, options of the second group, values, waves}: the parameters after 10 steps on
 # the loss below, which has more minima where it has waves. A scheduler's is {spec, optimizer, initial, rates}: a spec
 # is {name, options, specs = {..}}, where a function is the name of one of FUNCTIONS; rates are those of the first group
-# after 0 .. 59 steps, and those of the second after 0, 7, 14 .. steps; behind them the momenta, where they move.
+# after 0 .. 59 steps, and those of the second after 0, 7, 14 .. steps; behind them the momenta, where they move. names
+# are those of all schedulers.
 import math
 import textwrap
 import warnings
@@ -241,4 +242,7 @@ scheduled('ChainedScheduler', [('SequentialLR', [warm, ('ExponentialLR', dict(ga
 for options in [dict(swa_lr=0.05), dict(swa_lr=[0.05, 0.2], anneal_epochs=30, anneal_strategy='linear'),
                 dict(swa_lr=0.05, anneal_epochs=0)]:
     scheduled('SWALR', options)
-print('  },\n}')
+names = [name for name in torch.optim.lr_scheduler.__all__ if name != 'LRScheduler']
+print('  },')
+print(textwrap.fill('names = %s,' % lua(names), 118, initial_indent='  ', subsequent_indent='    '))
+print('}')
