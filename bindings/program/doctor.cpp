@@ -50,6 +50,12 @@ int doctor() {
   blas();
   row("line editing", there("libedit.so.2"), "libedit.so.2",
       "the prompt works without: apt-get install libedit2");
+  row("npz, .pt", there("libzip.so.5") || there("libzip.so.4"), "libzip",
+      "zip archives cannot be read: apt-get install libzip-dev");
+  row("PNG", there("libpng16.so.16"), "libpng", "apt-get install libpng16-16");
+  row("JPEG", there("libturbojpeg.so.0"), "TurboJPEG", "apt-get install libturbojpeg0");
+  row("downloads", there("libcurl.so.4") || there("libcurl-gnutls.so.4"), "libcurl",
+      "apt-get install libcurl4");
   const std::string trouble = cuda_unavailable_reason();
   row("cuda", trouble.empty(), trouble.empty() ? "usable" : trouble);
   if (trouble.empty()) {
