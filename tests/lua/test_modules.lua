@@ -195,6 +195,16 @@ test('fields by name', function()
   raises(function() net:add_module('v', 5) end, 'add_module: a module is needed, got 5')
 end)
 
+test('fields may have the names of methods', function()
+  local net = nn.class('Net')()
+  net.modules, net.children, net.extra = nn.ModuleList{nn.Linear(1, 1)}, nn.ReLU(), nn.Linear(1, 2)
+  net:eval()
+  net:freeze '^extra'
+  eq({net.modules[1].training, net.extra.weight.requires_grad, #net:parameters()}, {false, false, 4})
+  assert(tostring(net):find('6 parameters (4 frozen)', 1, true), tostring(net))
+  assert(net:summary{print = false}:find('parameters: 6 (2 trainable)', 1, true))
+end)
+
 test('freezing by patterns', function()
   local net = mlp()
   assert(rawequal(net:freeze '^0%.', net))

@@ -166,7 +166,7 @@ local function make_class(of, base)
     return value
   end
   of.__meta = {__index = index, __newindex = assign, __call = call,
-    __tostring = function(self) return self:describe() end}
+    __tostring = function(self) return class.Module.describe(self) end}
   return setmetatable(of, {__index = base, __call = construct, __tostring = function() return of.__name end})
 end
 

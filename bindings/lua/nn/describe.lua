@@ -17,7 +17,7 @@ class.thousands = thousands
 --- How many elements the parameters have, and those of them that are frozen.
 local function count_parameters(self)
   local n, frozen = 0, 0
-  for _, p in ipairs(self:parameters()) do
+  for _, p in ipairs(class.Module.parameters(self)) do
     n, frozen = n + p:numel(), frozen + (p.requires_grad and 0 or p:numel())
   end
   return n, frozen
@@ -58,12 +58,12 @@ method('describe(indent=nil)', 'What print(net) shows: the tree with its paramet
       local value = field(self, key)
       if is_module(value) then
         local name = type(key) == 'number' and ('[%d]'):format(key) or key
-        local _, text = pcall(value.describe, value, indent .. '  ')
+        local _, text = pcall(class.Module.describe, value, indent .. '  ')
         children[#children + 1] = ('%s  %s: %s'):format(indent, name, tostring(text))
       end
     end
     described[self] = nil
-    local whole, extra = pcall(self.extra, self)
+    local whole, extra = pcall(self.__class.extra, self)
     local head = self.__name .. (whole and extra or ' (its __init has not called the __init of its base)')
     local n, frozen = count_parameters(self)
     local tail = n > 0 and ('  %s parameters'):format(thousands(n)) or ''

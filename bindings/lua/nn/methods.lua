@@ -74,26 +74,26 @@ method('named_modules()', 'An iterator over names and the modules inside.',
   function(self) return named(collect(self, 'module')) end)
 method('apply(fn: function)', 'Calls fn(module) for every module inside, then for this one; returns it.',
   function(self, fn)
-    for _, child in ipairs(self:children()) do child:apply(fn) end
+    for _, child in ipairs((children(self))) do child:apply(fn) end
     fn(self)
     return self
   end)
 method('train(mode: bool = true)',
   'Switches to training, what dropout and normalisations ask for (net.training); returns it.',
   function(self, mode)
-    for _, module in ipairs(self:modules()) do rawset(module, 'training', mode) end
+    for _, module in ipairs(class.Module.modules(self)) do rawset(module, 'training', mode) end
     return self
   end)
 method('eval()', 'The same as train(false).', function(self) return self:train(false) end)
 method('requires_grad_(on: bool = true)',
   'Whether the parameters have gradients: false freezes them; returns it.',
   function(self, on)
-    for _, p in ipairs(self:parameters()) do p:requires_grad_(on) end
+    for _, p in ipairs((collect(self, 'parameter'))) do p:requires_grad_(on) end
     return self
   end)
 method('zero_grad()',
   'Drops the gradients of all parameters: the next backward adds up in .grad otherwise.',
-  function(self) core.zero_grad(self:parameters()) end)
+  function(self) core.zero_grad((collect(self, 'parameter'))) end)
 
 --- The same data elsewhere or of another dtype; the gradient goes with it.
 local function convert(value, ...)

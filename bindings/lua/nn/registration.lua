@@ -71,7 +71,7 @@ local function switch(self, op, on, patterns)
     if not fits then core.fail("%s: '%s' is no Lua pattern: %s", op, pattern, (trouble:gsub('^.-: ', ''))) end
   end
   local used, names = {}, {}
-  for name, p in self:named_parameters() do
+  for name, p in class.Module.named_parameters(self) do
     names[#names + 1] = name
     local hit = not patterns
     for _, pattern in ipairs(patterns or {}) do

@@ -51,7 +51,7 @@ end
 --- inside.
 local function watch(net, inputs)
   local seen, hooks, training = {}, {}, {}
-  for _, module in ipairs(net:modules()) do
+  for _, module in ipairs(class.Module.modules(net)) do
     training[module] = module.training
     hooks[#hooks + 1] = module:register_forward_hook(function(self, given, output)
       local row = seen[self] or {calls = 0, macs = 0, bytes = 0}
@@ -100,7 +100,7 @@ end
 --- Functions that make the inputs that were asked for, as sizes or tensors: of the sizes of one input also with a
 --- batch of 1, and, where no dtype is asked for, of positions.
 local function attempts_of(given, options, net)
-  local first = net:parameters()[1]
+  local first = class.Module.parameters(net)[1]
   local device = options.device or first and first.device or nil
   local dtypes = type(options.dtype) == 'table' and options.dtype or {}
   local function dtype(i)
@@ -160,15 +160,17 @@ local function rows_of(net, seen, depth)
   local function visit(module, name, level)
     local again, row = listed[module], seen[module] or {}
     listed[module] = true
-    local shown = {name = (name ~= '' and name .. ': ' or '') .. module.__name .. module:extra(), level = level,
-      input = row.input, output = row.output, macs = row.macs or 0, leaf = true, bytes = row.bytes or 0, again = again}
+    local shown = {name = (name ~= '' and name .. ': ' or '') .. module.__name .. module.__class.extra(module),
+      level = level, input = row.input, output = row.output, macs = row.macs or 0, again = again}
     if level <= depth then rows[#rows + 1] = shown end
     shown.parameters = again and 0 or own_parameters(module)
-    if again then shown.macs, shown.bytes = 0, 0 return shown end
+    if again then
+      shown.macs = 0
+      return shown
+    end
     for _, key in ipairs(rawget(module, '__fields')) do
       local child = class.field(module, key)
       if class.is_module(child) then
-        shown.leaf = false
         local below = visit(child, type(key) == 'number' and ('[%d]'):format(key) or key, level + 1)
         shown.below = (shown.below or 0) + below.parameters + (below.below or 0)
         shown.macs = shown.macs + below.macs
@@ -210,16 +212,16 @@ end
 local function totals(net, inputs, seen)
   local f = {parameters = 0, trainable = 0, macs = 0, input_bytes = inputs and bytes_in(inputs) or 0,
     parameter_bytes = 0, activation_bytes = 0}
-  for _, p in ipairs(net:parameters()) do
+  for _, p in ipairs(class.Module.parameters(net)) do
     f.parameters = f.parameters + p:numel()
     f.trainable = f.trainable + (p.requires_grad and p:numel() or 0)
     f.parameter_bytes = f.parameter_bytes + bytes_of(p)
   end
-  for _, b in ipairs(net:buffers()) do f.parameter_bytes = f.parameter_bytes + bytes_of(b) end
+  for _, b in ipairs(class.Module.buffers(net)) do f.parameter_bytes = f.parameter_bytes + bytes_of(b) end
   for module, row in pairs(seen) do
     f.macs = f.macs + row.macs
     local whole = true -- else its results are those of the modules inside
-    for _, child in ipairs(module:modules()) do whole = whole and (child == module or not seen[child]) end
+    for _, child in ipairs(class.Module.modules(module)) do whole = whole and (child == module or not seen[child]) end
     f.activation_bytes = f.activation_bytes + (whole and row.bytes or 0)
   end
   f.total_bytes = f.input_bytes + f.parameter_bytes + f.activation_bytes
