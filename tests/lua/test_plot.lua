@@ -502,6 +502,7 @@ t.test('progress: bars inside bars, unknown totals, rates, iterators, values tha
     most = math.max(most, line)
   end
   t.eq({line, most, err:match('epoch 100%%[^\n]*\n$') ~= nil}, {1, 1, true})
+  local _
   _, err = captured(plain_utf8, host(true, 0.05), function()
     local n, seen = 0, {}
     local bar = progress(function() n = n + 1 if n < 6 then return n, 2 * n end end,
