@@ -6,6 +6,7 @@
 --   mtorch scripts/train_split.lua --dataset every --seeds 5     of all six sets; --dataset diag --seeds 5: of one
 --   mtorch scripts/train_split.lua --compile                     an epoch is recorded by mt.compile and replayed
 --   mtorch scripts/train_split.lua --device cuda                 an epoch is one graph; --eager: without
+--   mtorch scripts/train_split.lua --report run.html --live      a page with everything, which a browser follows
 local mt = require 'mtorch'
 local core, util = require 'mtorch.core', require 'mtorch.core.util'
 local nn, optim, data = mt.nn, mt.optim, mt.data
@@ -13,7 +14,7 @@ local nn, optim, data = mt.nn, mt.optim, mt.data
 local options = mt.args{
   backend = {'cpu', 'gpu'}, pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
   dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all', 'every'},
-  plot = false, json = '', report = '', eager = false,
+  plot = false, json = '', report = '', live = false, eager = false,
   compile = false,
 }
 --- A flag that cannot be meant ends the script with one sentence.
@@ -31,8 +32,8 @@ end
 --- The sets of the table, or nil for one run.
 local sets = {all = {'simple', 'split', 'xor'}, every = {'simple', 'diag', 'split', 'xor', 'circle', 'spiral'}}
 local tabled = sets[options.dataset] or options.seeds > 1 and {options.dataset} or nil
-if tabled and (options.plot or options.json ~= '' or options.report ~= '') then
-  refuse('--plot, --json and --report show one run; choose one --dataset and --seeds 1')
+if tabled and (options.plot or options.json ~= '' or options.report ~= '' or options.live) then
+  refuse('--plot, --json, --report and --live show one run; choose one --dataset and --seeds 1')
 end
 
 -- ---- the network ---------------------------------------------------------------------------------
@@ -124,6 +125,25 @@ local function epoch_of(net, opt, set)
   end
 end
 
+--- What the network has learned, as arguments of mt.plot.contour.
+local function surface(run)
+  local x, y = run.set.x, run.set.y
+  return {
+    function(a, b)
+      return mt.no_grad(function() return run.net(mt.tensor{{a, b}}:to(device)):item() end)
+    end,
+    points = {x = x[{{}, 1}]:tolist(), y = x[{{}, 2}]:tolist(), class = y:tolist()},
+    title = ('%s: what the network has learned'):format(run.dataset), xlabel = 'x1', ylabel = 'x2',
+  }
+end
+
+--- The page of one run: mt.Report does nothing without --report and --live.
+local function report_of(dataset)
+  local config = {dataset = dataset, device = device}
+  for _, key in ipairs {'pts', 'hidden', 'rate', 'epochs', 'batch', 'seed', 'threads'} do config[key] = options[key] end
+  return (mt.Report{path = options.report, live = options.live, title = 'mtorch: ' .. dataset, config = config})
+end
+
 --- Trains one network and returns what happened.
 local function train(dataset, seed, quiet)
   local started = core.time()
@@ -133,19 +153,22 @@ local function train(dataset, seed, quiet)
   set.x, set.y = set.x:to(device), set.y:to(device)
   local opt = optim.SGD(net:parameters(), {lr = options.rate})
   local run = {dataset = dataset, seed = seed, set = set, net = net, times = {}, epochs = {}, losses = {}, correct = {}}
-  local bar = mt.progress(options.epochs, {label = dataset})
+  local bar, report = mt.progress(options.epochs, {label = dataset}), report_of(dataset)
+  if report.on then report:plot('contour', surface(run)) end
   local run_epoch = epoch_of(net, opt, set)
   for epoch = 1, options.epochs do
     local before = core.time()
     local loss = run_epoch()
     if device ~= 'cpu' then mt.cuda.synchronize(device) end
     run.times[epoch] = core.time() - before
+    report:timing('epoch', run.times[epoch])
     local index = epoch - 1 -- MiniTorch's epochs are 0..499
     if index % 10 == 0 or epoch == options.epochs then
       run.loss = loss:detach():sum():item()
       local correct = count_correct(net, set)
       run.epochs[#run.epochs + 1] = index
       run.losses[#run.losses + 1], run.correct[#run.correct + 1] = run.loss, correct
+      report:scalars({['loss of the last batch'] = run.loss, ['points classified correctly'] = correct}, index)
       if not quiet and index % 10 == 0 then
         bar:print(('Epoch  %d  loss  %.4f correct %d  time/epoch %.5fs'):format(index, run.loss, correct,
           run.times[epoch]))
@@ -154,6 +177,8 @@ local function train(dataset, seed, quiet)
     bar:update(epoch)
   end
   bar:finish()
+  report:network(net)
+  report:finish()
   run.total = core.time() - started
   local later = {}
   for i = 2, #run.times do later[#later + 1] = run.times[i] end
@@ -170,17 +195,6 @@ local function final_line(run)
 end
 
 -- ---- what is left behind: pictures, a report, a record -------------------------------------------
-
-local function surface(run)
-  local x, y = run.set.x, run.set.y
-  return {
-    function(a, b)
-      return mt.no_grad(function() return run.net(mt.tensor{{a, b}}:to(device)):item() end)
-    end,
-    points = {x = x[{{}, 1}]:tolist(), y = x[{{}, 2}]:tolist(), class = y:tolist()},
-    title = ('%s: what the network has learned'):format(run.dataset), xlabel = 'x1', ylabel = 'x2',
-  }
-end
 
 local function curves(run)
   return {
@@ -220,14 +234,6 @@ local function write_json(run, path)
   util.write_file('train_split', path, text)
 end
 
-local function write_report(run, path)
-  local config = {}
-  for _, key in ipairs {'pts', 'hidden', 'rate', 'epochs', 'batch', 'seed', 'threads'} do config[key] = options[key] end
-  config.dataset, config.device = run.dataset, device
-  mt.report{path = path, title = 'mtorch: ' .. run.dataset, config = config, curves = curves(run),
-    surface = surface(run), timing = {epoch = run.times}}
-end
-
 -- ---- one run, or the table -----------------------------------------------------------------------
 
 if tabled then
@@ -249,6 +255,5 @@ else
   local run = train(options.dataset, options.seed)
   if options.plot then write_plots(run) end
   if options.json ~= '' then write_json(run, options.json) end
-  if options.report ~= '' then write_report(run, options.report) end
   print(final_line(run))
 end

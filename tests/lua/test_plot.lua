@@ -155,10 +155,10 @@ end)
 
 t.test('gaps: NaN and inf break the line and nothing else', function()
   local svg = well_formed((plot.svg_line{{1, 2, nan, 4, inf, 6, 7}}))
-  local d = svg:match('<path class="c1" d="([^"]*)"')
-  t.eq({count(d, 'M'), count(d, 'L'), count(d, 'h0')}, {3, 2, 1})
+  local d, dots = svg:match('<path class="c1" d="([^"]*)".-<path class="c1" d="([^"]*)"')
+  t.eq({count(d, 'M'), count(d, 'L'), count(d, 'h0'), count(dots, 'M'), count(dots, 'h0')}, {2, 2, 0, 1, 1})
   t.eq(count(well_formed((plot.svg_line{{nan, nan}})), 'no value can be drawn'), 1)
-  t.eq(count((plot.svg_line{{1, 0, 10}, logy = true}):match('c1" d="([^"]*)"'), 'M'), 2)
+  t.eq(count((plot.svg_line{{1, 0, 10}, logy = true}):match('c1" d="([^"]*)"'), 'M%S+ %S+h0'), 2)
   for _, kind in ipairs{'line', 'bar', 'hist'} do
     for _, data in ipairs{{1e308, -1e308}, {1e300, -1e300}, {5e-324, 0}, {inf, 1, -inf}, {0, 0},
                           {1, 1 + 1e-15}, {1e16, 1e16 + 2}, {nan}} do
@@ -311,7 +311,10 @@ t.test('images are the pixels, exactly', function()
   t.eq(pixels((plot.svg_image{tensor{{{255}}, {{0}}, {{128}}}})), {{{255}}, {{0}}, {{128}}})
   local svg = plot.svg_images{{{{1}}, {{2}}, {{3}}}, labels = {'a', 'b', 'c'}, cols = 2}
   t.eq({count(svg, '<image'), count(svg, '>c<')}, {3, 1})
-  t.raises(function() plot.image{5, 6} end, 'an image has 1 dimension, expected %[h x w%]')
+  local seen = select(2, plot.svg_image{{{{255, 0}}, {{128, 0}}, {{0, 0}}, {{255, 0}}}}).tiles[1] -- RGBA upon white
+  t.eq({seen[1][1], seen[2][1], seen[3][1], seen[4]}, {{255, 255}, {128, 255}, {0, 255}})
+  t.raises(function() plot.image{require('mtorch').zeros(5, 2, 2)} end, 'an image has 5 channels, expected 1')
+  t.raises(function() plot.image{5, 6} end, 'an image has 1 dimension, expected %[h x w%] or')
   t.raises(function() plot.image{require('mtorch').zeros(0, 3)} end, 'plot.image: the image is empty')
   t.raises(function() plot.images{{{{1}}, {{1, 2}}}} end, 'image 2 is 1 x 1 x 2, expected the size of the first')
   t.raises(function() plot.heatmap{{1, 2}, {3, 4}, cmap = 'viridus'} end,

@@ -105,25 +105,46 @@ local function depth_of(list)
   return depth
 end
 
+-- Gray and alpha, or RGB and alpha, laid upon white: alpha is 0..1, or 0..255 where a value is above 1.
+local function upon_white(channels)
+  local alpha, most = channels[#channels], 1
+  for _, channel in ipairs(channels) do
+    for _, row in ipairs(channel) do
+      for _, v in ipairs(row) do if v > 1 then most = 255 end end
+    end
+  end
+  channels[#channels] = nil
+  for _, channel in ipairs(channels) do
+    for i, row in ipairs(channel) do
+      for j, v in ipairs(row) do
+        local a = alpha[i][j] / most
+        row[j] = v * a + most * (1 - a)
+      end
+    end
+  end
+  return channels
+end
+
 -- One image as a list of channels, 1 or 3 matrices of one size.
 function data.image(op, value)
   local list = plain(value)
   local depth = depth_of(list)
   if type(list) == 'table' and #list == 0 then fail('%s: the image is empty: give at least one pixel', op) end
   if depth ~= 2 and depth ~= 3 then
-    fail('%s: an image has %d dimension%s, expected [h x w], [1 x h x w] or [3 x h x w]', op, depth,
+    fail('%s: an image has %d dimension%s, expected [h x w] or [channels x h x w]', op, depth,
       depth == 1 and '' or 's')
   end
   local channels = depth == 2 and {list} or list
-  if #channels ~= 1 and #channels ~= 3 then
-    fail('%s: an image has %d channels, expected 1 (gray) or 3 (red, green, blue)', op, #channels)
+  if #channels > 4 then
+    fail("%s: an image has %d channels, expected 1 (gray), 2 (with alpha), 3 (RGB) or 4 (RGBA); x:unsqueeze(2) " ..
+      'makes a picture of each for plot.images', op, #channels)
   end
   local out = {}
   for k = 1, #channels do
     out[k] = data.matrix(op, channels[k])
     if #out[k] ~= #out[1] or #out[k][1] ~= #out[1][1] then fail(op .. ': the channels differ in size') end
   end
-  return out
+  return #out % 2 == 0 and upon_white(out) or out
 end
 
 -- The images of a list of images, or of a tensor [n x h x w] or [n x channels x h x w].

@@ -546,7 +546,8 @@ for kind, doc in pairs{
   contour = 'contour{matrix or f(x, y), xrange={0,1}, yrange={0,1}, levels=10, level=0.5, grid=60, points={x=, y=, ' ..
     'class=}, cmap=, aspect=, ..}: filled bands and the line of `level`; matrix row 1 is low y.',
   image = "image{x, cmap='gray', vmin=, vmax=, ..}: pixels as they are, row 1 on top: [h x w], [1 x h x w], or " ..
-    '[3 x h x w] in colour (0..1, or 0..255 where a value is above 1). Gray spans the values that there are.',
+    '[3 x h x w] in colour (0..1, or 0..255 where a value is above 1); with alpha [2 x h x w], [4 x h x w]. Gray ' ..
+    'spans the values that there are.',
   images = 'images{x, cols=, labels={..}, cmap=, vmin=, vmax=, ..}: a list of images of one size, or [n x h x w], ' ..
     '[n x 1 x h x w], [n x 3 x h x w], side by side.',
 } do

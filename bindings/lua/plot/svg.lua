@@ -267,26 +267,27 @@ end
 
 local paint = {}
 
--- "M..L.." of a polyline; a point alone between gaps becomes a dot (round caps draw h0).
+-- "M..L.." of a polyline, and the points alone between gaps as dots (round caps draw h0).
 local function path_of(xs, ys)
-  local out, open = {}, false
+  local out, dots, open = {}, {}, false
   for i = 1, #xs do
     local x = xs[i]
-    if x then
-      out[#out + 1] = (open and 'L' or 'M') .. px(x) .. ' ' .. px(ys[i])
-      if not open and not xs[i + 1] then out[#out + 1] = 'h0' end
-    end
+    if x and not open and not xs[i + 1] then dots[#dots + 1] = ('M%s %sh0'):format(px(x), px(ys[i]))
+    elseif x then out[#out + 1] = (open and 'L' or 'M') .. px(x) .. ' ' .. px(ys[i]) end
     open = x and true
   end
-  return concat(out)
+  return concat(out), concat(dots)
 end
 
 local function draw_line(c, s, cell, limit)
-  local d = path_of(scale.polyline(s.x, s.y, c.sx, c.sy, cell, limit))
-  local width = #s.x == 1 and '7' or #s.x > 2000 and '1.2' or '2'
-  add(c, '<path class="%s" d="%s" fill="none" stroke="currentColor" stroke-width="%s" ' ..
-      'stroke-linejoin="round" stroke-linecap="round"%s/>\n', class(c.fig, s.colour), d, width,
-      dash(s.colour))
+  local line, dots = path_of(scale.polyline(s.x, s.y, c.sx, c.sy, cell, limit))
+  local function draw(d, width)
+    if d == '' then return end
+    add(c, '<path class="%s" d="%s" fill="none" stroke="currentColor" stroke-width="%s" ' ..
+        'stroke-linejoin="round" stroke-linecap="round"%s/>\n', class(c.fig, s.colour), d, width, dash(s.colour))
+  end
+  draw(line, #s.x > 2000 and '1.2' or '2')
+  draw(dots, #s.x == 1 and '7' or '5')
 end
 
 -- The stretches of a polyline between its gaps, each as a list of {x, y}.

@@ -43,7 +43,9 @@ end
 
 -- The canvas: cells of 2 x 4 braille dots, or of one glyph per series -----------------------------
 
-local glyphs = {'*', '+', 'o', 'x', '#', '@', '%', '&'}
+local glyphs = {'*', '+', 'o', 'x', '#', '@', '%', '&', 'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H'}
+
+local function glyph_of(colour) return glyphs[(colour - 1) % #glyphs + 1] end
 
 local function braille(bits)
   return string.char(226, 160 + floor(bits / 64), 128 + bits % 64)
@@ -73,7 +75,7 @@ local function canvas_row(canvas, row)
     if not bits then
       out[#out + 1] = ' '
     else
-      local glyph = canvas.dotted and braille(bits) or glyphs[(colour - 1) % 8 + 1]
+      local glyph = canvas.dotted and braille(bits) or glyph_of(colour)
       out[#out + 1] = paint(canvas.t, colour, glyph)
     end
   end
@@ -136,7 +138,7 @@ local function add_legend(t, fig, dotted, out)
   for i, s in ipairs(fig.series) do
     if s.label and i <= 24 then
       local text = cut(t, s.label, 30)
-      local sign = t.utf8 and dotted and '●' or glyphs[(s.colour - 1) % 8 + 1]
+      local sign = t.utf8 and dotted and '●' or glyph_of(s.colour)
       width = width + util.length(text) + 5
       if not line or width > t.columns then
         out[#out + 1], width = line, util.length(text) + 5

@@ -202,6 +202,8 @@ return core.declare('help(name=nil)', "How a function is called and what it does
     plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
     local said = topics.text[plain] or topics.text[plain:lower()]
     if said then print(said) end
+    local sample = topics.sample[plain] or topics.sample[plain:lower()]
+    if sample then print('\n  ' .. sample:gsub('\n', '\n  ')) end
     local other = topics.renamed[plain]
     if other then print(("'%s' is here: %s"):format(plain, other)) end
     local word, instead = absent(plain)

@@ -192,7 +192,7 @@ method('config(values)', 'Rows of the configuration, {name = value}.', function(
 end)
 method('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(self, 'notes', text) end)
 
-method('graph(loss: tensor, params: table = nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
+method('graph(loss, params=nil)', 'The graph of a loss, before its backward: the first is kept, so ' ..
   'that this may stand in the loop.',
   function(self, loss, params)
     if not self.on or self.state.graph then return end

@@ -76,7 +76,7 @@ in any order, and check=true waits and finds accesses out of bounds. Kernels in 
 x:matmul(y). No += : x:add_(y) in place, or x = x + y. No `not`, `and`, `or` on tensors:
 x:logical_not(), x:logical_and(y), x:logical_or(y).]],
   plots = [[
-Plots. mt.plot.line scatter fill_between bar hist heatmap contour image images; mt.help('plot.line') and so on.
+Plots. mt.plot.line scatter fill_between bar hist heatmap contour image images graph; mt.help('plot.line') and so on.
 Without a path the figure is drawn in the terminal; path='a.svg' writes a file and returns the path.
   mt.plot.line{loss, title='loss', logy=true}                       one list over 1..n
   mt.plot.line{epochs, train, valid, labels={'train', 'valid'}}     several over x
@@ -92,10 +92,20 @@ Reports. mt.report{path='run.html', ..} writes one HTML page; every part may be 
   curves={loss={3, 2, 1}}                         a chart with that title
   curves={loss={train=list, valid=list}}          several series in one chart
   curves={ {epochs, losses, title='Loss', xlabel='epoch'} }   arguments of plot.line, in this order
+  runs={a={loss=list}, b={loss=list}}             a chart for each curve, a series for each run
   timing=list                                     seconds of each step: median, mean, 90th percentile, a graph
   timing={epoch=list, total=12.5}                 a row for each name
   surface={function(x, y) return .. end, points={..}}         arguments of plot.contour
-  table={ {'name', 'value'}, {'a', 1} }           rows, the first is the head; or records {name='a', value=1}]],
+  figures={ {'bar', {values, labels=names}} }     any figure of mt.plot
+  table={ {'name', 'value'}, {'a', 1} }           rows, the first is the head; or records {name='a', value=1}
+  images=x, images={x, title=, labels=}           as plot.images takes them; confusion={matrix=m, classes=names}
+  filters=net  network=net  graph={loss, params=net}
+A page that grows: report = mt.Report(flags) of mt.args{report='', live=false, ..}; without --report and --live all of
+it does nothing (report.on is false).
+  report:scalar('loss/train', loss[, step])  report:scalars({accuracy=a}, epoch)  report:row{epoch=1, loss=l}
+  report:image(name, x)  report:plot('hist', {x})  report:confusion(m, names)  report:filters(net)  report:network(net)
+  report:graph(loss, net)  report:timing('epoch', seconds)  report:run('seed 2'):scalar(..)  report:finish()
+--live prints an address on this machine, where a browser follows while the run goes on.]],
   progress = [[
 Progress. A line on the terminal with a bar, values, the time left and the time of a step; nothing in a log.
   for i in mt.progress(n) do .. end                         for x, y in mt.progress(loader, {label='train'}) do .. end
@@ -120,6 +130,32 @@ Rates: sched = optim.lr.CosineAnnealingLR(opt, {T_max=100}), then sched:step() a
 Figures over batches: acc = mt.metrics.Accuracy(), acc:update(logits, labels), acc:compute(); mt.help('metrics').
 Labels and token ids count from 1: classes 1..n for mt.cross_entropy(logits, labels).
 nn.class('Net') with __init and forward makes your own module.]],
+  data = [[
+Data. A set has set:size() and set:get(i); a loader gives batches in an order that depends on its seed alone.
+  mt.data.simple diag split xor circle spiral(n)      points of the unit square: set.x [n x 2], set.y [n], 0 or 1
+  mt.data.csv json npy npz idx safetensors image wav text (path), also .gz; mnist, fashion_mnist; folder(root)
+  TensorDataset(x, y) Subset ConcatDataset random_split(set, {0.8, 0.2})      sets out of tensors and of sets
+  DataLoader(set, {batch_size=64, shuffle=true, workers=2, seed=1})           for x, y in loader:iter() do .. end
+  mt.data.transforms: Compose Normalize RandomCrop RandomHorizontalFlip Resize ..     torchvision's names
+Labels count from 1. mt.help('data') lists all names, mt.help('DataLoader') one.]],
+  saving = [[
+Saving. Every file is written whole or not at all.
+  mt.save(path, {net = net:state_dict(), epoch = 3})      mt.load(path)       safetensors; PyTorch's .pt loads too
+  net:load_state_dict(mt.load(path).net)
+  mt.checkpoint.save(path, {model=net, optim=opt, sched=sched, loader=loader, step=n})
+  mt.checkpoint.resume(path, {model=net, optim=opt})      fills them, random numbers too, and returns plain values;
+                                                          nil where there is no file yet
+  mt.onnx.export(net, x, 'net.onnx')                      for other programs]],
+  watching = [[
+Watching a run.
+  mt.progress(n), mt.progress(loader)     a bar with values, rate and time left: mt.help('progress')
+  mt.plot.line{losses}                    a graph in the terminal, or a file with path=: mt.help('plots')
+  mt.plot.graph(loss, {params=net})       what led to a loss, before its backward
+  mt.plot.images(x)                       pictures in the terminal, or a file
+  mt.Report(flags)                        one page, --report run.html; --live: a browser follows: mt.help('reports')
+  mt.SummaryWriter('runs/a')              for TensorBoard: add_scalar add_histogram add_image add_text ..
+  mt.JsonLines('run.jsonl')               log:write{epoch=1, loss=l}: a JSON object for each line
+  mt.metrics, mt.profile(fn), mt.timeit(fn)]],
   cuda_kernels = [=[
 Kernels in CUDA C. k = mt.cuda.kernel{source=[[ .. ]], name='scale', rank={x=1}, defines={TILE=16}}
   k[{blocks, threads}](out, x, 2.5, n)       k[{ {gx, gy}, {bx, by} }](..)       k[{blocks, threads, bytes}](..)
@@ -142,6 +178,60 @@ mt.manual_seed(1) starts the stream anew, the same on every device. mt.rand mt.r
 last, shape) mt.randperm(n) mt.bernoulli mt.multinomial mt.normal; x:normal_() x:uniform_().
 mt.get_rng_state, mt.set_rng_state. These are not the numbers of torch.manual_seed(1). PyTorch's own come from
 g = mt.Generator('mt19937', 1): mt.randn(784, 10, {generator=g}) begins -1.5256 -0.7502 -0.6540, as there.]],
+}
+
+--- title -> a script that runs; files are written into the current folder
+topics.sample = {
+  training = [[
+local net = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 1))
+local opt = optim.Adam(net:parameters(), {lr = 0.02})
+local sched = optim.lr.StepLR(opt, {step_size = 50, gamma = 0.5})
+local set = mt.data.xor(100)
+for _ = 1, 100 do
+  local loss = mt.binary_cross_entropy_with_logits(net(set.x):squeeze(2), set.y)
+  opt:zero_grad()
+  loss:backward()
+  opt:step()
+  sched:step()
+end
+net:eval()
+print(mt.no_grad(net, set.x):squeeze(2):gt(0):float():eq(set.y):float():mean():item())]],
+  data = [[
+local points = mt.data.split(100)
+local train, test = mt.data.random_split(mt.data.TensorDataset(points.x, points.y), {0.8, 0.2})
+local loader = mt.data.DataLoader(train, {batch_size = 16, shuffle = true, seed = 1})
+for x, y in loader:iter() do assert(#x == #y) end
+print(train:size(), test:size(), loader:size())]],
+  saving = [[
+local net = nn.Linear(3, 2)
+local opt = optim.Adam(net:parameters())
+mt.save('net.safetensors', {net = net:state_dict(), epoch = 3})
+print(mt.load('net.safetensors').epoch)
+for step = (mt.checkpoint.resume('run.ckpt', {model = net, optim = opt}) or {step = 0}).step + 1, 5 do
+  opt:zero_grad()
+  net(mt.ones(1, 3)):sum():backward()
+  opt:step()
+  mt.checkpoint.save('run.ckpt', {model = net, optim = opt, step = step})
+end
+print(mt.checkpoint.resume('run.ckpt', {model = net, optim = opt}).step)]],
+  watching = [[
+local report = mt.Report{path = 'run.html', title = 'A run', config = {lr = 0.1}}
+local writer, log = mt.SummaryWriter('runs/a'), mt.JsonLines('run.jsonl')
+local bar = mt.progress(50, {label = 'train'})
+local w = mt.randn(3):requires_grad_()
+for step in bar do
+  local loss = (w * w):sum()
+  report:graph(loss, {w = w})
+  w.grad = nil
+  loss:backward()
+  mt.no_grad(function() w:sub_(w.grad * 0.1) end)
+  report:scalar('loss', loss, step)
+  writer:add_scalar('loss', loss, step)
+  log:write{step = step, loss = loss}
+  bar:set{loss = loss}
+end
+writer:close()
+print(report:finish())]],
 }
 
 --- PyTorch's, NumPy's and Python's word -> what it is here
