@@ -322,9 +322,11 @@ end
 for _, module in ipairs {'linalg', 'nn', 'optim', 'data'} do
   local ok, inner = pcall(function() return mt[module] end)
   for _, name in ipairs(ok and core.names(inner) or {}) do
-    if not left_out[name] then add(module .. '.' .. name, inner[name], false, module == 'nn' and 'module(a, b)') end
+    local open = module == 'nn' and core.is_callable(inner[name]) and 'module(a, b)'
+    if not left_out[name] then add(module .. '.' .. name, inner[name], false, open) end
   end
 end
+for _, name in ipairs(core.names(mt.nn.init)) do add('nn.init.' .. name, mt.nn.init[name]) end
 table.sort(targets, function(a, b) return a.name < b.name end)
 for _, target in ipairs(targets) do
   target.parameters = {}
