@@ -29,7 +29,7 @@ std::vector<int32_t> ids_at(const Args& a, int i, int64_t size) {
 const Entry kTokenizer[] = {
     {"tokenizer(json)", "A tokenizer of the text of a tokenizer.json.",
      [](Args& a) {
-       Held<HeldTokenizer>::push(a.L, std::make_unique<HeldTokenizer>(a.text(1)));
+       Held<HeldTokenizer>::push(a.L, std::make_unique<HeldTokenizer>(a.characters(1)));
        return 1;
      }},
     {"encode(tokenizer, text, special)", "The positions of a text's tokens, int64.",
@@ -56,8 +56,6 @@ const Entry kTokenizer[] = {
        const auto id = tokenizer_at(a).id(a.characters(2));
        return id ? a.push(double(*id + 1)) : 0;
      }},
-    {"json(tokenizer)", "The text of its file.",
-     [](Args& a) { return a.push(tokenizer_at(a).json()); }},
     {"train(texts, vocab_size, min_frequency, special_tokens)", "Learns tokens: a tokenizer.json.",
      [](Args& a) {
        const auto list = [&](int i) {

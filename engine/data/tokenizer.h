@@ -21,7 +21,7 @@ namespace mt {
 class Tokenizer {
  public:
   /// Of the text of a tokenizer.json. Throws what is wrong with it.
-  explicit Tokenizer(std::string json);
+  explicit Tokenizer(std::string_view json);
 
   /// The ids of a text. special: added as the post-processor says (a first token, ..).
   std::vector<int32_t> encode(std::string_view text, bool special = true) const;
@@ -33,7 +33,6 @@ class Tokenizer {
   /// A token as the file writes it, or null.
   const std::string* token(int64_t id) const;
   std::optional<int32_t> id(std::string_view token) const;
-  const std::string& json() const { return json_; }
 
  private:
   friend struct TokenizerReader;
@@ -71,7 +70,6 @@ class Tokenizer {
   const Added* added_at(std::string_view text, size_t at) const;
   void apply(const DecodeStep&, std::vector<std::string>& parts) const;
 
-  std::string json_;
   std::vector<std::string> tokens_;  // by id; empty where there is none
   std::vector<char> special_;
   TextMap<int32_t> ids_, pieces_;  // pieces_: as they stand in text

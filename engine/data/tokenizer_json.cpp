@@ -315,8 +315,6 @@ struct TokenizerReader {
   }
 };
 
-Tokenizer::Tokenizer(std::string json) : json_(std::move(json)) {
-  TokenizerReader{*this}.read(parse_json(json_));
-}
+Tokenizer::Tokenizer(std::string_view json) { TokenizerReader{*this}.read(parse_json(json)); }
 
 }  // namespace mt

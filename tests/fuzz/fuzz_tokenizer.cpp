@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 MT_FUZZ({
-  const mt::Tokenizer tokenizer{std::string(data, size)};
+  const mt::Tokenizer tokenizer({data, size});
   const auto ids = tokenizer.encode("It's  12 w\xc3\xb6rds,\n\n \xe2\x96\x81 \xff");
   tokenizer.decode(ids, false);
 })

@@ -115,6 +115,15 @@ t.test('CharTokenizer', function()
   t.eq({again:encode('wörd'):tolist(), again:decode(x)}, {{10, 11, 9, 4}, 'wörd'})
 end)
 
+t.test('workers of a loader have copies', function()
+  local tokenizer = data.CharTokenizer('abc')
+  local set = {size = function() return 4 end}
+  function set.get(_, i) return tokenizer:encode(('abca'):sub(i, i)) end
+  local seen = {}
+  for x in data.DataLoader(set, {batch_size = 2, workers = 1}):iter() do seen[#seen + 1] = x:tolist() end
+  t.eq(seen, {{{1}, {2}}, {{3}, {1}}})
+end)
+
 t.test('what is not read is named', function()
   local file = data.text(here .. '/data/tokenizers/gpt2.json')
   local function refused(pattern, from, to)

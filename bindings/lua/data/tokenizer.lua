@@ -6,39 +6,54 @@ local parts = core.tokenizer()
 
 local tokenizers = {}
 
---- A tokenizer of the text of a tokenizer.json; errors begin with what was to be read.
+-- A tokenizer is the text of its file, so that workers of a loader can have it; what was made of that is here.
+local handles = setmetatable({}, {__mode = 'k'})
+local function handle(self)
+  local made = handles[self]
+  if not made then
+    if type(self) ~= 'table' or type(self.json) ~= 'string' then
+      core.fail('a tokenizer is needed, got %s', core.describe(self))
+    end
+    made = parts.tokenizer(self.json)
+    handles[self] = made
+  end
+  return made
+end
+
+--- Errors begin with what was to be read.
 local function open(name, what, json)
-  local ok, held = pcall(parts.tokenizer, json)
-  if not ok then core.fail('%s: %s: %s', name, what, (held:gsub('^.-:%d+: ', ''))) end
-  return {held = held}
+  local self = {json = json}
+  local ok, trouble = pcall(handle, self)
+  if not ok then core.fail('%s: %s: %s', name, what, (trouble:gsub('^.-:%d+: ', ''))) end
+  return self
 end
 
 local encode = core.declare('encode(self, text: string, add_special_tokens: bool = true)',
   'The positions of the tokens of a text, an int64 tensor: the ids of the file + 1. add_special_tokens: with those ' ..
   'that the file puts around a text.',
-  function(self, text, special) return (parts.encode(self.held, text, special)) end)
+  function(self, text, special) return (parts.encode(handle(self), text, special)) end)
 
 local decode = core.declare('decode(self, ids, skip_special_tokens: bool = true)',
   'The text of positions, a tensor, a list or one.',
   function(self, ids, skip)
     if type(ids) == 'table' and #ids == 0 then return '' end
-    return (parts.decode(self.held, ids, skip))
+    return (parts.decode(handle(self), ids, skip))
   end)
 
 local save = core.declare('save(self, path: string)', "Writes Hugging Face's tokenizer.json, which " ..
   'BPETokenizer(path) reads; returns the path.',
-  function(self, path) return core.write_file('save', path, parts.json(self.held)) end)
+  function(self, path) return core.write_file('save', path, self.json) end)
 
 local token = core.declare('token(self, id: int >= 1)', 'The token at a position as the file writes it, or nil.',
-  function(self, id) return (parts.token(self.held, id)) end)
+  function(self, id) return (parts.token(handle(self), id)) end)
 
 local id = core.declare('id(self, token: string)', 'The position of a token, or nil.',
-  function(self, text) return (parts.id(self.held, text)) end)
+  function(self, text) return (parts.id(handle(self), text)) end)
 
 local function tokenizer(name, signature, doc, new)
   local of = class(signature, doc, new)
   of.encode, of.decode, of.save, of.token, of.id = encode, decode, save, token, id
-  function of:size() return parts.size(self.held) end
+  function of:size() return parts.size(handle(self)) end
   function of:describe() return ('%s: %d tokens'):format(name, self:size()) end
   tokenizers[name] = of
 end
