@@ -11,6 +11,19 @@ local program = -1 -- it stands before its own options
 while arg[program - 1] do program = program - 1 end
 program = arg[program]
 
+-- Downloads need libcurl and libcrypto, which a bare machine may lack.
+local scratch = os.tmpname()
+for _, try in ipairs {function() parts.digest('md5', '') end,
+  function() data.download('http://127.0.0.1:1/x', scratch) end} do
+  local _, reason = pcall(try)
+  os.remove(scratch)
+  os.remove(scratch .. '.part')
+  if reason and tostring(reason):find 'cannot be loaded' then
+    print('skipped: ' .. reason)
+    os.exit(0)
+  end
+end
+
 local folder = os.tmpname()
 os.remove(folder)
 assert(os.execute('mkdir -p ' .. folder .. '/web ' .. folder .. '/to'))
