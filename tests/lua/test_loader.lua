@@ -313,6 +313,8 @@ test('shards are equal and cover the set', function()
 end)
 
 test('what a loader refuses', function()
+  local odd = {size = function() return 'x' end, get = function(_, i) return i end}
+  raises(function() data.DataLoader(odd):iter() end, "size%(%) returned the string 'x'")
   local set = numbers(4)
   raises(function() data.DataLoader(3) end, 'set must be a table, got 3')
   raises(function() data.DataLoader({1}, 3) end, 'set must be a set, an object with size')

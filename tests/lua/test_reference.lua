@@ -134,7 +134,8 @@ t.test('the methods of objects have help, and no other names have', function()
   local of = {Module = mt.nn.Module, Optimizer = mt.optim.SGD(net:parameters()),
               Scheduler = mt.optim.lr.ExponentialLR(mt.optim.SGD(net:parameters()), 0.9), Context = context,
               Metric = mt.metrics.Mean(),
-              Hook = (leaf * 2):register_hook(print)}
+              Hook = (leaf * 2):register_hook(print),
+              DataLoader = mt.data.DataLoader(mt.data.xor(4), 2)}
   of.JsonLines, of.SummaryWriter = mt.JsonLines(), require('mtorch.io.summary_writer').Writer
   of.Report, of.Bar = mt.Report{}, mt.progress(1)
   for _, object in ipairs(require 'mtorch.tools.object_methods') do

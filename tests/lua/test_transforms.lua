@@ -178,6 +178,32 @@ test('what they refuse', function()
   raises(function() T.Pad({1, 2, 3}) end, 'padding must be 1, 2 or 4 numbers')
   raises(function() T.Grayscale()(image(2, 3, 3)) end, '1 or 3 channels')
   raises(function() return T.RandomFlip end, "did you mean")
+  raises(function() T.Resize(4)(mt.zeros(3, 0, 2)) end, 'has no pixels')
+  raises(function() T.RandomErasing(1, {1}) end, 'scale must be {low, high}')
+  raises(function() T.RandomAffine(0, {0.1}) end, 'translate must be {x, y}')
+end)
+
+test('random arguments end in images or in sentences at the line', function()
+  local core = require 'mtorch.core'
+  core.set_memory_limit(2 ^ 28)
+  math.randomseed(1)
+  local values = {0, 1, 2, 3, -1, 0.5, 2 ^ 31, 1 / 0, 0 / 0, 'x', 'bilinear', 'edge', true, {}, {1}, {1, 2}, {0.1, 0.3},
+    {3, 2}, {1, 2, 3, 4}, function(y) return y end, mt.ones(3), {T.ToTensor()}}
+  local images = {image(3, 6, 7), image(1, 4, 4), mt.rand(3, 8, 8), mt.zeros(0), mt.rand({}), mt.zeros(3, 0, 2), 'x', 5,
+    mt.rand(2, 3, 4, 4), mt.rand(3, 4, 4):lt(0.5), mt.rand({3, 5, 5}, 'float16'), mt.range(1, 5)}
+  local names = core.names(T)
+  for _ = 1, 1500 do
+    local name = names[math.random(#names)]
+    local given = {}
+    for i = 1, math.random(0, 3) do given[i] = values[math.random(#values)] end
+    local ok, made = pcall(function() return (T[name](unpack(given))) end)
+    local trouble = not ok and made
+    if ok then
+      ok, trouble = pcall(function() return (made(images[math.random(#images)])) end)
+    end
+    if not ok then assert(trouble:find '^[^:]*test_transforms.lua:%d+: ' and not trouble:find 'attempt to', trouble) end
+  end
+  core.set_memory_limit(2 ^ 46)
 end)
 
 t.finish()

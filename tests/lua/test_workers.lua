@@ -132,6 +132,22 @@ test('functions of C++, and sets of the library that hold some', function()
   os.execute('rm -r ' .. root)
 end)
 
+test('compiled functions, tokenizers', function()
+  local k = 3
+  local f = mt.map(function(x) return x * x + k end)
+  local total = mt.reduce(function(a, b) return a + b end, 0)
+  local fused = mt.fuse(function(x) return (x * 2):sum() end)
+  local letters = data.CharTokenizer 'hello world'
+  local words = data.BPETokenizer{train = ('low lower newest '):rep(10), vocab_size = 270}
+  local set = set_of(4, function(_, i)
+    local x = mt.full({3}, i)
+    return f(x), total(x) + fused(x), {letters = letters:encode 'hell', words = words:encode 'lower'}
+  end)
+  local want = batches(data.DataLoader(set, {batch_size = 2}))
+  eq(#want, 2)
+  eq(batches(data.DataLoader(set, {batch_size = 2, workers = 2})), want)
+end)
+
 test('what cannot be copied is named', function()
   local file, co = io.tmpfile(), coroutine.create(print)
   local function refused(get, pattern)

@@ -251,7 +251,7 @@ compiled.reduce = core.declare('reduce(f: function, identity: number)',
       local y = reduce_pairs(pair, x, dim, identity)
       return keepdim and y or y:squeeze(dim)
     end
-    records[reduction] = {f = f, name = 'reduce', pair = records[pair]}
+    records[reduction] = {f = f, name = 'reduce', pair = records[pair], identity = identity}
     return reduction
   end)
 

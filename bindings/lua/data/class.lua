@@ -27,9 +27,18 @@ local function check_set(op, value, what)
   core.fail('%s: %s must be a set, an object with size() and get(i); got %s', op, what or 'set', core.describe(value))
 end
 
+--- How many examples a set, or positions a sampler, says that it has.
+local function size_of(object)
+  local n = object:size()
+  if type(n) ~= 'number' or n % 1 ~= 0 or n < 0 or n > 2 ^ 53 then
+    core.fail('size() returned %s, a whole number from 0 is needed', core.describe(n))
+  end
+  return n
+end
+
 --- Whether a set's get_batch may stand for its get: it is the user's own, or get is that of the class which says so.
 local function has_batches(set)
   return core.is_callable(set.get_batch) and (set.batches_of == nil or set.batches_of == set.get)
 end
 
-return {class = class, has_batches = has_batches, check_set = check_set, is_set = is_set}
+return {class = class, size_of = size_of, has_batches = has_batches, check_set = check_set, is_set = is_set}

@@ -7,6 +7,7 @@
 --   {kind = 'function', code =, cells = {{value =}, ..}, env =}  bytecode and upvalues; a cell may be shared
 --   {kind = 'named', module =, path = {..}}          what the other state has under that name
 --   {kind = 'entry', address =}                      a function of C++
+--   {kind = 'compiled', name =, f =, identity =}     what mt.map, zip, reduce or fuse made of f
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local jit_util = require 'jit.util'
@@ -50,6 +51,7 @@ end
 
 local Packer = {}
 Packer.__index = Packer
+
 
 --- Whether a table is made of nothing but scalars, tensors and such tables.
 function Packer:is_plain(t)
@@ -137,6 +139,13 @@ function Packer:global(name)
 end
 
 function Packer:call(node, f, path) -- the node of a function
+  local compiled = package.loaded['mtorch.compile.map'] -- opened with the first such function
+  local record = compiled and compiled.records[f]
+  if record then
+    node.kind, node.name, node.identity = 'compiled', record.name, record.identity
+    node.f = self:value(record.f, path)
+    return
+  end
   local info = debug.getinfo(f, 'S')
   if info.what == 'C' then
     node.kind, node.address = 'entry', parts.address(f)
@@ -198,6 +207,12 @@ function Unpacker.named(_, node)
 end
 
 function Unpacker.entry(_, node) return parts.function_at(node.address) end
+
+function Unpacker:compiled(node)
+  local make, f = require('mtorch.compile.map')[node.name], self:value(node.f)
+  if node.identity ~= nil then return make(f, node.identity) end
+  return make(f)
+end
 
 function Unpacker.plain(_, node) return node.value end
 

@@ -175,6 +175,7 @@ function image.resized_size(x, size, max_size)
   if type(size) == 'table' then return size[1], size[2] end
   local h, w = x:size(-2), x:size(-1)
   local short, long = math.min(h, w), math.max(h, w)
+  if short == 0 then core.fail('Resize: the image %s has no pixels', tostring(x.shape)) end
   local new_short, new_long = size, math.floor(size * long / short)
   if max_size and new_long > max_size then
     new_short, new_long = math.floor(max_size * new_short / new_long), max_size
@@ -183,40 +184,23 @@ function image.resized_size(x, size, max_size)
   return new_short, new_long
 end
 
---- The weights of n pixels in each of `wanted`: a triangle as wide as a new pixel, or as an old one where those are
---- smaller or without antialias.
-local function weights_of(n, wanted, antialias)
+--- The matrix that brings n pixels to `wanted`, [wanted x n]: its weights are a triangle as wide as a new pixel, or as
+--- an old one where those are smaller or without antialias.
+local function resizer(n, wanted, antialias, like)
+  local options = {dtype = 'float64', device = like.device}
   local step = n / wanted
   local reach = antialias and math.max(step, 1) or 1
-  local rows = {}
-  for i = 0, wanted - 1 do
-    local centre, row, sum = step * (i + 0.5), {}, 0
-    if not antialias then centre = math.max(centre, 0.5) end
-    for j = 0, n - 1 do
-      local v = math.max(0, 1 - math.abs(j + 0.5 - centre) / reach)
-      row[j + 1], sum = v, sum + v
-    end
-    if not antialias and centre > n - 0.5 then
-      for j = 1, n do row[j] = j == n and 1 or 0 end
-      sum = 1
-    end
-    for j = 1, n do row[j] = row[j] / sum end
-    rows[i + 1] = row
-  end
-  return mt.tensor(rows, {dtype = 'float64', device = 'cpu'})
-end
-
-local kept = {}
---- The matrix that brings n pixels to `wanted`, [wanted x n].
-local function resizer(n, wanted, antialias, like)
-  local key = ('%d %d %s %s %s'):format(n, wanted, tostring(antialias), like.dtype, like.device)
-  if not kept[key] then kept[key] = weights_of(n, wanted, antialias):to(like.dtype):to(like.device) end
-  return kept[key]
+  local centre = (mt.range(0, wanted - 1, 1, options) + 0.5) * step
+  if not antialias then centre = centre:clamp(0.5, n - 0.5) end
+  local pixel = mt.range(0, n - 1, 1, options) + 0.5
+  local weights = (1 - (pixel - centre:unsqueeze(2)):abs() / reach):clamp(0)
+  return (weights / weights:sum(2, true)):to(like.dtype)
 end
 
 function image.resize(x, h, w, mode, antialias)
   local from_h, from_w = x:size(-2), x:size(-1)
   if from_h == h and from_w == w then return x end
+  if from_h * from_w == 0 then core.fail('Resize: the image %s has no pixels', tostring(x.shape)) end
   if mode == 'nearest' then
     local function picked(n, wanted) return (mt.range(0, wanted - 1):double() * (n / wanted)):floor():long() + 1 end
     return (x:index_select(-2, picked(from_h, h)):index_select(-1, picked(from_w, w)))
@@ -262,11 +246,13 @@ local function inverse_matrix(center, angle, shift, factor, shear)
   return m
 end
 
-local bases = {}
+local bases, kept = {}, 0
 --- The middles of h x w pixels from the image's middle, and 1: [h w x 3].
 local function base_of(h, w, like)
   local key = ('%d %d %s %s'):format(h, w, like.dtype, like.device)
   if not bases[key] then
+    if kept == 64 then bases, kept = {}, 0 end
+    kept = kept + 1
     local y = mt.linspace(-h / 2 + 0.5, h / 2 - 0.5, h):reshape(h, 1):expand(h, w):reshape(-1)
     local x = mt.linspace(-w / 2 + 0.5, w / 2 - 0.5, w):reshape(1, w):expand(h, w):reshape(-1)
     bases[key] = mt.stack({x, y, mt.ones(h * w)}, 2):to(like.dtype):to(like.device)

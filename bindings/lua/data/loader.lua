@@ -61,7 +61,7 @@ local Loader = classes.class('DataLoader(set: table, batch_size: int >= 1 = nil,
       core.fail('DataLoader: collate must be a function of a list of examples, got %s', core.describe(collate))
     end
     local from = batch_sampler ~= nil and sampler_of('batch_sampler', batch_sampler) or
-      sampler ~= nil and sampler_of('sampler', sampler, set:size()) or
+      sampler ~= nil and sampler_of('sampler', sampler, classes.size_of(set)) or
       (shuffle and samplers.RandomSampler or samplers.SequentialSampler)(set)
     return {
       dataset = set, batch_size = batch_sampler == nil and (batch_size or 1) or nil, drop_last = drop_last,
@@ -95,7 +95,7 @@ local function with_random(seed, epoch, fn)
 end
 
 --- The size that an object tells, or nil.
-local function told_size(object) return object.size and object:size() or nil end
+local function told_size(object) return object.size and classes.size_of(object) or nil end
 
 --- How many examples of n a shard has: the same for each, so that some come twice.
 local function shard_size(shard, n) return shard and math.ceil(n / shard.size) or n end
@@ -122,7 +122,7 @@ end
 
 --- The positions of an epoch, in order.
 local function order_of(self, epoch)
-  local sampler, n = self.sampler, self.dataset:size()
+  local sampler, n = self.sampler, classes.size_of(self.dataset)
   if sampler.fixed then return sampler.fixed end
   local key = parts.key(self.seed, epoch)
   if sampler.order then return sampler:order(mt.Generator('philox', key)) end
@@ -136,7 +136,7 @@ local function plan_of(self, epoch)
   local counts, size, positions, occurrences = not classes.has_batches(self.dataset), self.batch_size, {}, {}
   local repeats = true
   if self.batch_sampler then
-    local n = self.dataset:size()
+    local n = classes.size_of(self.dataset)
     local lists = with_random(self.seed, epoch, function()
       return collect(self.batch_sampler:iter(), told_size(self.batch_sampler))
     end)

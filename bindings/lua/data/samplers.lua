@@ -28,7 +28,7 @@ end
 local Sequential = sampler('SequentialSampler', '(set: table)', 'The positions 1..n in order.', function(set)
   return {dataset = check_set('SequentialSampler', set)}
 end)
-function Sequential:size() return self.dataset:size() end
+function Sequential:size() return classes.size_of(self.dataset) end
 function Sequential:order()
   local n = self:size()
   return n == 0 and mt.zeros({0}, {dtype = 'int64'}) or mt.range(1, n)
@@ -40,19 +40,20 @@ local Random = sampler('RandomSampler',
   function(set, replacement, num_samples, generator)
     check_set('RandomSampler', set)
     return {dataset = set, replacement = replacement, num_samples = num_samples, generator = generator,
-      repeats = replacement or (num_samples or 0) > set:size()}
+      repeats = replacement or (num_samples or 0) > classes.size_of(set)}
   end)
-function Random:size() return self.num_samples or self.dataset:size() end
+function Random:size() return self.num_samples or classes.size_of(self.dataset) end
 function Random:order(generator)
-  local n, wanted = self.dataset:size(), self:size()
+  local n, wanted = classes.size_of(self.dataset), self:size()
   if n == 0 then return mt.zeros({0}, {dtype = 'int64'}) end
   if self.replacement then return mt.randint(1, n, {wanted}, {generator = generator}) end
-  local parts = {}
-  for left = wanted, 1, -n do
-    local order = mt.randperm(n, {generator = generator})
-    parts[#parts + 1] = left < n and order:narrow(1, 1, left) or order
+  if wanted == n then return (mt.randperm(n, {generator = generator})) end
+  local order = mt.empty({wanted}, {dtype = 'int64'})
+  for first = 1, wanted, n do
+    local size = math.min(n, wanted - first + 1)
+    order:narrow(1, first, size):copy_(mt.randperm(n, {generator = generator}):narrow(1, 1, size))
   end
-  return #parts == 1 and parts[1] or mt.cat(parts)
+  return order
 end
 
 local SubsetRandom = sampler('SubsetRandomSampler', '([indices]: ints|tensor, generator: generator = nil)',
@@ -105,7 +106,7 @@ local Batch = class('BatchSampler(sampler: table, batch_size: int >= 1, drop_las
   end)
 samplers.BatchSampler = Batch
 function Batch:size()
-  local n = self.sampler:size() / self.batch_size
+  local n = classes.size_of(self.sampler) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)
 end
 --- An iterator over the lists; of a sampler of ours they are drawn by `generator`, or by its own.

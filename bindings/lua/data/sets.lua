@@ -77,7 +77,7 @@ local Subset = class('Subset(set: table, indices: ints|tensor)',
   'The examples of a set at these positions, a list or an integer tensor.',
   function(set, indices)
     check_set('Subset', set)
-    local list = positions_of('Subset', indices, set:size())
+    local list = positions_of('Subset', indices, classes.size_of(set))
     -- A set that has get_batch gives batches of any of its parts.
     local get_batch = classes.has_batches(set) and function(self, positions)
       return self.dataset:get_batch(self.indices:index_select(1, positions))
@@ -98,7 +98,7 @@ local ConcatDataset = class('ConcatDataset([sets]: list)',
     local self = {datasets = {}, cumulative_sizes = {}}
     local total = 0
     for k, set in ipairs(list) do
-      total = total + check_set('ConcatDataset', set, ('entry %d'):format(k)):size()
+      total = total + classes.size_of(check_set('ConcatDataset', set, ('entry %d'):format(k)))
       self.datasets[k], self.cumulative_sizes[k] = set, total
     end
     return self
@@ -150,7 +150,7 @@ sets.random_split = core.declare('random_split(set: table, lengths: numbers, gen
   'are numbers of examples, or fractions that sum to 1.',
   function(set, lengths, generator)
     check_set('random_split', set)
-    local n = set:size()
+    local n = classes.size_of(set)
     local sizes = sizes_of(n, lengths)
     local order = mt.randperm(n, {generator = generator})
     local parts, first = {}, 1

@@ -34,8 +34,10 @@ local function whole(low, high) return low >= high and low or mt.randint(low, hi
 local function two(op, what, value)
   local a, b = value, value
   if type(value) == 'table' then a, b = value[1], value[2] or value[1] end
-  if type(a) ~= 'number' or type(b) ~= 'number' then
-    core.fail('%s: %s must be a number or two of them, got %s', op, what, core.describe(value))
+  local function fits(x) return type(x) == 'number' and x % 1 == 0 and x >= 1 and x <= 2 ^ 31 end
+  if not (fits(a) and fits(b)) then
+    core.fail('%s: %s must be a whole number from 1 or two of them, got %s', op, what, type(value) == 'table' and
+      ('{%s}'):format(table.concat(value, ', ')) or core.describe(value))
   end
   return {a, b}
 end
@@ -52,9 +54,25 @@ local function range(op, what, value, centre, least)
   return value
 end
 
+--- A range {low, high} with 0 <= low <= high (above 0 where `positive`), or the default.
+local function between(op, what, value, default, positive)
+  if value == nil then return default end
+  local low, high = value[1], value[2]
+  if not (low and high and #value == 2 and low >= 0 and low <= high and high < math.huge) or positive and low == 0 then
+    core.fail('%s: %s must be {low, high} with %s low <= high', op, what, positive and '0 <' or '0 <=')
+  end
+  return value
+end
+--- A point {x, y} or nothing.
+local function point(op, what, value)
+  if value ~= nil and #value ~= 2 then core.fail('%s: %s must be {x, y}, got %d numbers', op, what, #value) end
+  return value
+end
+
 -- ---- transforms of transforms ------------------------------------------------------------------------
 
 local function check_list(op, list)
+  if type(list) ~= 'table' then core.fail('%s: a list of transforms is needed, got %s', op, core.describe(list)) end
   for k, t in ipairs(list) do
     if not core.is_callable(t) then core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(t)) end
   end
@@ -142,9 +160,8 @@ transform('GaussianBlur', '([kernel_size]: int|ints, sigma: number|numbers = nil
   function(kernel_size, sigma)
     local size = two('GaussianBlur', 'kernel_size', kernel_size)
     if size[1] % 2 ~= 1 or size[2] % 2 ~= 1 then core.fail 'GaussianBlur: kernel sizes must be odd' end
-    local s = type(sigma) == 'number' and {sigma, sigma} or sigma or {0.1, 2}
-    if not (s[1] > 0 and s[1] <= s[2]) then core.fail 'GaussianBlur: sigma must be positive, {low, high}' end
-    return {size = size, sigma = s}
+    local s = type(sigma) == 'number' and {sigma, sigma} or sigma
+    return {size = size, sigma = between('GaussianBlur', 'sigma', s, {0.1, 2}, true)}
   end,
   function(self, x) return image.blur(x, self.size[1], self.size[2], uniform(self.sigma[1], self.sigma[2])) end)
 
@@ -153,7 +170,8 @@ transform('RandomErasing', '(p: number >= 0 <= 1 = 0.5, scale: numbers = nil, ra
   'With probability p a rectangle, of a share of the area in scale ({0.02, 0.33}) and height / width in ratio ' ..
   '({0.3, 3.3}), becomes value.',
   function(p, scale, ratio, value, inplace)
-    return {p = p, scale = scale or {0.02, 0.33}, ratio = ratio or {0.3, 3.3}, value = value, inplace = inplace}
+    return {p = p, scale = between('RandomErasing', 'scale', scale, {0.02, 0.33}),
+      ratio = between('RandomErasing', 'ratio', ratio, {0.3, 3.3}, true), value = value, inplace = inplace}
   end,
   function(self, x)
     if not chance(self.p) then return x end
@@ -216,7 +234,8 @@ transform('Resize', "([size]: int|ints, interpolation: 'bilinear'|'nearest' = 'b
   'To {height, width}; one number is the shorter side, the longer at most max_size. antialias: smaller images are ' ..
   'averages.',
   function(size, mode, max_size, antialias)
-    return {size = type(size) == 'table' and #size == 1 and size[1] or size, mode = mode, max_size = max_size,
+    local pair = two('Resize', 'size', size)
+    return {size = type(size) == 'table' and #size > 1 and pair or pair[1], mode = mode, max_size = max_size,
       antialias = antialias}
   end,
   function(self, x)
@@ -229,8 +248,9 @@ transform('RandomResizedCrop', '([size]: int|ints, scale: numbers = nil, ratio: 
   'A random part, of a share of the area in scale ({0.08, 1}) and width / height in ratio ({3 / 4, 4 / 3}), brought ' ..
   'to a size.',
   function(size, scale, ratio, mode, antialias)
-    return {size = two('RandomResizedCrop', 'size', size), scale = scale or {0.08, 1}, ratio = ratio or {3 / 4, 4 / 3},
-      mode = mode, antialias = antialias}
+    local op = 'RandomResizedCrop'
+    return {size = two(op, 'size', size), ratio = between(op, 'ratio', ratio, {3 / 4, 4 / 3}, true),
+      scale = between(op, 'scale', scale, {0.08, 1}), mode = mode, antialias = antialias}
   end,
   function(self, x)
     local top, left, h, w = image.part(x, self.scale, self.ratio, uniform, whole)
@@ -242,8 +262,8 @@ transform('RandomRotation', "([degrees]: number|numbers, interpolation: 'nearest
   'Turned counter-clockwise by a random angle, from -degrees to degrees, around center {x, y}; expand: the whole ' ..
   'turned image fits in.',
   function(degrees, mode, expand, center, fill)
-    return {degrees = range('RandomRotation', 'degrees', degrees, 0), mode = mode, expand = expand, center = center,
-      fill = fill}
+    return {degrees = range('RandomRotation', 'degrees', degrees, 0), mode = mode, expand = expand,
+      center = point('RandomRotation', 'center', center), fill = fill}
   end,
   function(self, x)
     return image.rotate(x, uniform(self.degrees[1], self.degrees[2]), self.mode, self.expand, self.center, self.fill)
@@ -255,8 +275,10 @@ transform('RandomAffine', '([degrees]: number|numbers, translate: numbers = nil,
   'A random turn, shift of up to translate {x, y} of the sides, factor in scale and shear in degrees ({x low, ' ..
   'x high, y low, y high}).',
   function(degrees, translate, scale, shear, mode, fill, center)
-    return {degrees = range('RandomAffine', 'degrees', degrees, 0), translate = translate, scale = scale,
-      shear = shear and range('RandomAffine', 'shear', shear, 0), mode = mode, fill = fill, center = center}
+    local op = 'RandomAffine'
+    return {degrees = range(op, 'degrees', degrees, 0), translate = point(op, 'translate', translate),
+      scale = between(op, 'scale', scale, nil, true), shear = shear and range(op, 'shear', shear, 0), mode = mode,
+      fill = fill, center = point(op, 'center', center)}
   end,
   function(self, x)
     local angle = uniform(self.degrees[1], self.degrees[2])

@@ -38,6 +38,14 @@ return {
     {'load_state_dict(state)', 'Goes on from what state_dict() of such a metric returned.'},
   },
   {
+    title = 'Methods of loaders', call = 'loader:', class = 'DataLoader',
+    {'iter()', 'An iterator over the batches of one epoch, for x, y in loader:iter() do; after load_state_dict over ' ..
+      'what is left of one.'},
+    {'size()', 'How many batches an epoch has.'},
+    {'state_dict()', 'The position, batches handed out and not those made ahead: {seed, epoch, batch, batches}.'},
+    {'load_state_dict(state)', 'The next iter() goes on where state_dict() was called.'},
+  },
+  {
     title = 'The ctx of mt.Function', call = 'ctx:', class = 'Context',
     {'save_for_backward(..)', 'Keeps tensors for backward; a change in place of them before that is an error.'},
     {'saved_tensors()', 'What was saved, as several values, no list: local x, y = ctx:saved_tensors().'},
