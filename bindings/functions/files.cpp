@@ -63,8 +63,10 @@ bool is_npz(const std::string& operation, const std::string& path) {
 
 std::string file_kind(const std::string& operation, const std::string& path) {
   Bytes bytes(operation.c_str(), path);
-  char head[6] = {};
+  char head[9] = {};
   const std::string_view text(head, bytes.read(head, sizeof head));
+  // The size of a safetensors header may be any of the marks that follow; the header begins with '{'.
+  if (head[8] == '{') return "other";
   return text.starts_with("PK")          ? "zip"
          : text.starts_with("\x80")      ? "torch"
          : text.starts_with("\x93NUMPY") ? "npy"

@@ -16,13 +16,10 @@ local deepest = 200 -- tables inside one another
 
 -- ---- writing -----------------------------------------------------------------------------------
 
---- A number as JSON: the shortest of 14 or 17 digits that is read as the same.
 local function number_text(x)
   if x ~= x then return '{"$number":"nan"}' end
   if x == math.huge or x == -math.huge then return ('{"$number":"%s"}'):format(x > 0 and 'inf' or '-inf') end
-  if x == 0 then return 1 / x < 0 and '-0.0' or '0' end
-  local text = ('%.14g'):format(x)
-  return tonumber(text) == x and text or ('%.17g'):format(x)
+  return core.json_number(x)
 end
 
 local function string_text(text)
@@ -90,6 +87,8 @@ function Writer:entries(t, path)
   local prefix = path == '' and '' or path .. '.'
   local form, parts = form_of(t), {}
   if form == 'list' then
+    local numbers = type(t[1]) == 'number' and core.json_numbers(t)
+    if numbers then return numbers end
     for i = 1, #t do parts[i] = self:value(t[i], prefix .. i) end
     return '[' .. table.concat(parts, ',') .. ']'
   end
