@@ -17,10 +17,14 @@ namespace mt::lua {
 namespace {
 
 /// f(text) of a whole file, unpacked where it is gzip; errors begin with the operation and the path.
+/// A plain file lies in memory of a tensor meanwhile, which is not filled with zeros first.
 template <class F> auto parsed(const char* operation, const std::string& path, const F& f) {
-  const std::string text = read_unpacked(operation, path);
+  Bytes bytes(operation, path);
   try {
-    return f(text);
+    if (bytes.packed()) return f(std::string_view(bytes.rest()));
+    const Tensor memory = empty({int64_t(bytes.at_most())}, Dtype::u8);
+    const size_t size = bytes.read(memory.data(), size_t(memory.numel()));
+    return f(std::string_view(memory.data_as<char>(), size));
   } catch (const Error& e) {
     check_interrupt();
     fail("{}: '{}': {}", operation, path, e.what());
@@ -46,7 +50,7 @@ int read_csv(Args& a) {
   const std::string path = a.text(1), delimiter = a.text(3);
   CsvOptions options{a.boolean(2), ',', a.boolean(5), strings_at(a, 4)};
   if (!delimiter.empty()) options.delimiter = delimiter[0];
-  const std::vector<CsvColumn> columns = parsed("csv", path, [&](const std::string& text) {
+  const std::vector<CsvColumn> columns = parsed("csv", path, [&](std::string_view text) {
     return parse_csv(text.data(), text.size(), options);
   });
   lua_createtable(a.L, int(columns.size()), 0);
@@ -79,7 +83,7 @@ Tensor read_images(const std::vector<std::string>& paths, int channels) {
   parallel(int64_t(paths.size()), true, [&](int64_t i) {
     const size_t k = size_t(i);
     try {
-      images[k] = parsed("image", paths[k], [&](const std::string& text) {
+      images[k] = parsed("image", paths[k], [&](std::string_view text) {
         return decode_image(text.data(), text.size(), channels);
       });
     } catch (const std::exception& e) { trouble[k] = e.what(); }
@@ -164,9 +168,8 @@ void fetch(const std::string& url, const std::string& path, const std::string& s
 }
 
 int read_wav(Args& a) {
-  const Sound sound = parsed("wav", a.text(1), [](const std::string& text) {
-    return parse_wav(text.data(), text.size());
-  });
+  const Sound sound = parsed(
+      "wav", a.text(1), [](std::string_view text) { return parse_wav(text.data(), text.size()); });
   a.push(sound.samples);
   return 1 + a.push(double(sound.rate));
 }
@@ -180,7 +183,7 @@ const Entry kFormats[] = {
      }>},
     {"image(path, channels)", "The pixels of a PNG or JPEG; channels 0: as in the file.",
      bind<[](const std::string& path, int64_t channels) {
-       return parsed("image", path, [&](const std::string& text) {
+       return parsed("image", path, [&](std::string_view text) {
          return decode_image(text.data(), text.size(), int(channels));
        });
      }>},
