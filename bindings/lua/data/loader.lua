@@ -107,19 +107,6 @@ local function part_of(shard, order)
   return (order:index_select(1, at:remainder(#order) + 1))
 end
 
---- A counter: the 1st, 2nd .. time that each position comes, of positions one list after another.
-local function counter()
-  local seen = {}
-  return function(positions)
-    local list = positions:tolist()
-    for k, i in ipairs(list) do
-      seen[i] = (seen[i] or 0) + 1
-      list[k] = seen[i]
-    end
-    return list
-  end
-end
-
 --- The positions of an epoch, in order.
 local function order_of(self, epoch)
   local sampler, n = self.sampler, classes.size_of(self.dataset)
@@ -131,28 +118,48 @@ local function order_of(self, epoch)
   end)
 end
 
---- The batches of an epoch: their number, and a function that gives the job of batch k.
-local function plan_of(self, epoch)
-  local counts, size, positions, occurrences = not classes.has_batches(self.dataset), self.batch_size, {}, {}
-  local repeats = true
+--- The positions of an epoch, and a function that says where batch k begins and ends among them; their number.
+local function batches_of(self, epoch)
   if self.batch_sampler then
-    local n = classes.size_of(self.dataset)
-    local lists = with_random(self.seed, epoch, function()
+    local n, lists, ends = classes.size_of(self.dataset), {}, {[0] = 0}
+    local given = with_random(self.seed, epoch, function()
       return collect(self.batch_sampler:iter(), told_size(self.batch_sampler))
     end)
-    for k, list in ipairs(lists) do positions[k] = positions_of('DataLoader', list, n) end
-  else
-    local order = part_of(self.shard, order_of(self, epoch))
-    positions = #order == 0 and {} or order:split(size)
-    if self.drop_last and #order % size > 0 then positions[#positions] = nil end
-    repeats = self.shard or not self.sampler.order or self.sampler.repeats
+    for k, list in ipairs(given) do
+      lists[k] = positions_of('DataLoader', list, n)
+      ends[k] = ends[k - 1] + #lists[k]
+    end
+    return #lists > 0 and mt.cat(lists) or nil, function(k) return ends[k - 1] + 1, ends[k] end, #lists
   end
-  if counts and repeats then
-    local count = counter()
-    for k, list in ipairs(positions) do occurrences[k] = count(list) end
+  local order, size = part_of(self.shard, order_of(self, epoch)), self.batch_size
+  local n = #order
+  return order, function(k) return (k - 1) * size + 1, math.min(k * size, n) end,
+    self.drop_last and math.floor(n / size) or math.ceil(n / size)
+end
+
+--- How often each position came before and at each place, where one may come twice; else nothing.
+local function occurrences_of(self, order)
+  local sampler = self.sampler
+  if not order or classes.has_batches(self.dataset) then return end
+  if sampler and sampler.order and not sampler.repeats and not self.shard then return end
+  local seen, list = {}, order:tolist()
+  for k, i in ipairs(list) do
+    seen[i] = (seen[i] or 0) + 1
+    list[k] = seen[i]
   end
-  return #positions, function(k)
-    return {positions = positions[k], seed = self.seed, epoch = epoch, occurrences = occurrences[k]}
+  return list
+end
+
+--- The batches of an epoch: their number, and a function that gives the job of batch k.
+local function plan_of(self, epoch)
+  local order, span, n = batches_of(self, epoch)
+  local occurrences = occurrences_of(self, order)
+  return n, function(k)
+    local first, last = span(k)
+    local counts = occurrences and {}
+    for i = first, counts and last or 0 do counts[i - first + 1] = occurrences[i] end
+    return {positions = order:narrow(1, first, last - first + 1), seed = self.seed, epoch = epoch,
+      occurrences = counts or nil}
   end
 end
 
