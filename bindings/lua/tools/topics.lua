@@ -173,16 +173,6 @@ k:set_constant('F', x) fills `__constant__ float F[..]`. What printf writes is s
 k.signature k.parameters k.cached k.milliseconds k.registers k.shared k.max_threads k.log. Compiled code is kept in
 $MTORCH_CACHE, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch, at most 256 MiB; MTORCH_CACHE=off keeps nothing.
 Without a GPU kernels compile (for compute capability 9.0) and arguments are checked; a launch says what is missing.]=],
-  saving = [[
-Saving. mt.save(path, {net=net:state_dict(), losses=list, note='x'}) and t = mt.load(path): tensors, numbers, text and
-tables of them in a safetensors file, whole or not at all. mt.load reads other programs' safetensors and npz files and
-those of torch.save (.pt) too, by name.
-A run that goes on where it was stopped:
-  local run = {model=net, optim=opt, sched=sched, loader=loader}
-  local at = mt.checkpoint.resume('run.ckpt', run) or {step=0}        nil without a file
-  for step = at.step + 1, n do ..
-    mt.checkpoint.save('run.ckpt', {model=net, optim=opt, sched=sched, loader=loader, step=step})
-NumPy's and others' files: mt.data.npy npz safetensors idx, mt.data.save_npy save_npz save_safetensors.]],
   random = [[
 mt.manual_seed(1) starts the stream anew, the same on every device. mt.rand mt.randn mt.randint(first,
 last, shape) mt.randperm(n) mt.bernoulli mt.multinomial mt.normal; x:normal_() x:uniform_().
