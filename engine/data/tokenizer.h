@@ -16,8 +16,8 @@ namespace mt {
 /// A byte-pair tokenizer. Ids are the file's, from 0. Read are: the model BPE (byte_fallback,
 /// ignore_merges, unk_token); the pre-tokenizers ByteLevel, Split, Digits, Metaspace; the normalizers
 /// Prepend and Replace; the decoders ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace; the
-/// post-processors ByteLevel and TemplateProcessing; sequences of these; added tokens. Anything else
-/// is refused by name. May be used on several threads at once.
+/// post-processors ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing; sequences of
+/// these; added tokens. Anything else is refused by name. May be used on several threads at once.
 class Tokenizer {
  public:
   /// Of the text of a tokenizer.json. Throws what is wrong with it.

@@ -125,12 +125,9 @@ struct TokenizerReader {
     t.byte_fallback_ = flag(model, "byte_fallback");
     t.ignores_merges_ = flag(model, "ignore_merges");
     t.joins_unknown_ = flag(model, "fuse_unk");
-    if (const Json* u = member(model, "unk_token")) {
-      const std::string* const token = u->as<std::string>();
-      const auto id = token ? t.id(*token) : std::nullopt;
-      if (!id) fail("its unk_token is not in the vocabulary");
-      t.unknown_ = *id;
-    }
+    // One that is no token (GPT-2's files have "") is as good as none.
+    if (const Json* u = member(model, "unk_token"))
+      if (const std::string* token = u->as<std::string>()) t.unknown_ = t.id(*token).value_or(-1);
     pieces();
     merges(need<JsonList>(model, "merges", "the model"));
   }
@@ -289,10 +286,22 @@ struct TokenizerReader {
     }
   }
 
+  /// The id in ["<s>", 0].
+  int32_t special_at(const Json& step, const char* name) const {
+    const auto& pair = need<JsonList>(step, name, "its post-processor");
+    const int64_t* const id = pair.size() == 2 ? pair[1].as<int64_t>() : nullptr;
+    if (!id || !t.token(*id)) fail("the '{}' of its post-processor is no token", name);
+    return int32_t(*id);
+  }
   void post_processor(const Json* given) {
     for (const Json* step : steps(given, "processors", "its post-processor")) {
       const auto& type = need<std::string>(*step, "type", "its post-processor");
       if (type == "ByteLevel") continue;
+      if (type == "RobertaProcessing" || type == "BertProcessing") {
+        t.before_.push_back(special_at(*step, "cls"));
+        t.after_.push_back(special_at(*step, "sep"));
+        continue;
+      }
       if (type != "TemplateProcessing") unknown("the post-processor", type);
       const Json* const special = member(*step, "special_tokens");
       bool behind = false;

@@ -88,6 +88,31 @@ def metaspace():
     return finish("metaspace", t)
 
 
+def roberta():
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator([corpus], trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<s>", "</s>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
+    return finish("roberta", t)
+
+
+def removed():
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+                                   r"(?i:'s|'t|'re)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
+                             "removed", invert=True),
+        pre_tokenizers.Split("-", "isolated"), pre_tokenizers.Digits(),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator([corpus], trainers.BpeTrainer(
+        vocab_size=300, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    return finish("removed", t)
+
+
 def lua(text):
     plain = [32 <= b < 127 and chr(b) not in '"\\' for b in text.encode()]
     return '"' + "".join(chr(b) if good else "\\%03d" % b for b, good in zip(text.encode(), plain)) + '"'
@@ -117,7 +142,7 @@ with open("tests/data/tokenizer_values.lua", "w") as f:
             quoted = '"' + quoted[cut:]
         f.write("    " + " ..\n      ".join(pieces + [quoted]) + ",\n")
     f.write("  },\n")
-    for make in (gpt2, llama3, llama2, metaspace):
+    for make in (gpt2, llama3, llama2, metaspace, roberta, removed):
         tokenizer = make()
         f.write("  %s = {\n" % make.__name__)
         for text in texts:

@@ -20,7 +20,7 @@ local function ids_of(tokens)
   return ids
 end
 
-for _, name in ipairs {'gpt2', 'llama3', 'llama2', 'metaspace'} do
+for _, name in ipairs {'gpt2', 'llama3', 'llama2', 'metaspace', 'roberta', 'removed'} do
   local file = here .. '/data/tokenizers/' .. name .. '.json'
   t.test(name .. ': the ids and the texts of tokenizers', function()
     local tokenizer = data.BPETokenizer(file)
