@@ -82,7 +82,7 @@ set_tests_properties(cudnn.conv cudnn.cudnn cudnn.device_conv cudnn.device_nn PR
 
 # Some of them again with the emulated GPU as the default device.
 foreach(name autograd create data einsum elementwise errors gradient half index inplace layers linalg metrics modules nn optim
-    product random reduce schedulers shape tensor training wrong_arguments wrong_shapes wrong_values)
+    product random recurrent reduce schedulers sequence_values shape tensor training wrong_arguments wrong_shapes wrong_values)
   add_test(NAME device.${name} COMMAND mtorch --threads 1 tests/on_device.lua cuda tests/lua/test_${name}.lua
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(device.${name} PROPERTIES

@@ -45,7 +45,7 @@ local function close(config, what, x)
   if x.shape ~= wanted.shape then
     error(('%s: %s is %s, expected %s'):format(config, what, tostring(x.shape), tostring(wanted.shape)))
   end
-  local off = x:numel() > 0 and (x - wanted):abs():max():item() or 0
+  local off = x:numel() > 0 and (x - wanted:to(x.device)):abs():max():item() or 0
   if not (off <= 1e-9) then error(('%s: %s is off by %g'):format(config, what, off)) end
 end
 
