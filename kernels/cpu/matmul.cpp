@@ -296,11 +296,12 @@ template <class T> double inner_cost(const Product<T>& q) {
 
 constexpr double kBlasWork = 8e6;
 
-/// With 32 registers of 512 bits the own kernel is ahead up to about 500 x 500 x 500 (1024 x 128 x 512:
-/// 157 to 136 GFLOP/s), but for an a whose rows are not contiguous, which OpenBLAS packs.
+/// With 32 registers of 512 bits the own kernel is ahead (1024 x 128 x 512: 157 to 136 GFLOP/s, 256 x
+/// 256 x 256: 148 to 136) until both k and n are large (512 x 512 x 512: 114 to 137), but for an a whose
+/// rows are not contiguous, which OpenBLAS packs.
 template <class T> bool wants_blas(const Product<T>& q) {
-  const double most = sizeof(F32s) == 64 && q.a.col == 1 ? 1e8 : kBlasWork;
-  return q.m >= 32 && q.n >= 32 && q.work() > most;
+  const bool wide = sizeof(F32s) == 64 && q.a.col == 1 && (q.k <= 256 || q.n <= 256);
+  return q.m >= 32 && q.n >= 32 && q.work() > (wide ? 1e8 : kBlasWork);
 }
 
 /// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
