@@ -132,6 +132,28 @@ test('functions of C++, and sets of the library that hold some', function()
   os.execute('rm -r ' .. root)
 end)
 
+test('random numbers of get_batch, and of modules that workers open, leave the program alone', function()
+  local set = {size = function() return 9 end, get = error,
+    get_batch = function(_, p) return p + mt.rand(#p), math.random() end}
+  local want = batches(data.DataLoader(set, {batch_size = 4, seed = 1}))
+  eq(batches(data.DataLoader(set, {batch_size = 4, seed = 1, workers = 2})), want)
+  local path = os.tmpname()
+  local file = io.open(path, 'w')
+  file:write "local mt = require 'mtorch' mt.manual_seed(1) mt.rand(1) return {one = function() return 1 end}"
+  file:close()
+  local before = package.path
+  package.path = path:match '^(.*/)' .. '?;' .. before
+  local module = require(path:match '[^/]+$')
+  mt.manual_seed(4)
+  local expected = {mt.rand(1):item(), mt.rand(1):item()}
+  mt.manual_seed(4)
+  local first = mt.rand(1):item()
+  eq(#batches(data.DataLoader(set_of(3, function() return module.one() end), {workers = 1, seed = 1})), 3)
+  eq({first, mt.rand(1):item()}, expected)
+  package.path = before
+  os.remove(path)
+end)
+
 test('compiled functions, tokenizers', function()
   local k = 3
   local f = mt.map(function(x) return x * x + k end)

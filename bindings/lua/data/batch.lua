@@ -36,24 +36,31 @@ local function build(set, collate, source, positions, job, at)
   return batch
 end
 
+--- The batch of a set that gives many examples at once.
+local function get_batch(set, _, source, positions, job)
+  randomseed(parts.seed(source, job.seed, job.epoch, positions:at(1), for_collate))
+  return set:get_batch(positions)
+end
+
 --- A function of a job {positions, seed, epoch, occurrences}: the batch as several values. Errors name the item.
---- Sets that give many examples at once need neither random numbers nor a collate function.
 local function maker(set, collate)
-  if classes.has_batches(set) and not collate then
+  local whole = classes.has_batches(set) and not collate
+  if whole and set.batches_of then -- a set of the library draws no random numbers
     return function(job) return set:get_batch(job.positions) end
   end
-  local source = parts.item_random()
+  local make, source = whole and get_batch or build, parts.item_random()
   local function finish(at, ok, ...)
     parts.leave(source, random)
     if ok then return ... end
     local trouble = ...
     if type(trouble) ~= 'string' or trouble:find 'interrupted!$' then error(trouble, 0) end
-    core.fail('DataLoader: %s: %s', at.item and ('item %d'):format(at.item) or 'collate', trouble)
+    core.fail('DataLoader: %s: %s', at.item and ('item %d'):format(at.item) or whole and 'get_batch' or 'collate',
+      trouble)
   end
   return function(job)
     local at = {}
     parts.enter(source, random)
-    return finish(at, pcall(build, set, collate, source, job.positions, job, at))
+    return finish(at, pcall(make, set, collate, source, job.positions, job, at))
   end
 end
 

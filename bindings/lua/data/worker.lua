@@ -20,6 +20,8 @@ end
 
 return function()
   local make
+  local source = parts.item_random() -- what modules draw when they are opened is not the program's either
+  parts.enter(source, math.random)
   while true do
     local ticket, job, setup = parts.wait()
     if not ticket then return end
