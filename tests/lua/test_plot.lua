@@ -324,6 +324,38 @@ t.test('images are the pixels, exactly', function()
   t.eq({count(magma, '#fcfdbf') > 0, count(plot.svg_heatmap{{1, 2}, {3, 4}}, '#fcfdbf')}, {true, 0})
 end)
 
+t.test('PNG: every kind, its size, its colours, its text', function()
+  local mt = require 'mtorch'
+  local path = folder .. '.png'
+  local function drawn(kind, args)
+    args.path = path
+    t.eq(plot[kind](args), path)
+    local x = mt.data.image(path)
+    os.remove(path)
+    return x
+  end
+  local function colour(x, i, j) return ('#%02x%02x%02x'):format(unpack(x[{{}, i, j}]:tolist())) end
+  local x = drawn('bar', {{1, 1}, width = 300, height = 200})
+  t.eq(x.shape, mt.zeros(3, 400, 600).shape)
+  t.eq({colour(x, 300, 180), colour(x, 8, 8)}, {'#0072b2', '#ffffff'})
+  t.eq(x[{{}, {370, 400}, {100, 260}}]:min():item() < 120, true) -- the number under the bar
+  x = drawn('heatmap', {{{0, 1}, {1, 0}}, rows = {'a', 'b'}, width = 300, height = 300})
+  t.eq({colour(x, 60, 120), colour(x, 60, 360)}, {'#440154', '#fde725'})
+  x = drawn('images', {mt.tensor{{{255, 0}}, {{0, 255}}}:byte():reshape(2, 1, 1, 2), labels = {'x', 'y'}})
+  t.eq({x[{1, {}, {}}]:eq(0):any(), x[{1, 60, 60}]:item()}, {true, 255})
+  x = drawn('line', {{1, 2, 3}, {3, 2, 1}, title = '<T> & Ü', labels = {'one'}, width = 300, height = 200})
+  t.eq(x[{{}, {25, 60}, {50, 200}}]:min():item() < 40, true) -- the title
+  for kind, data in pairs{scatter = {{1, 2}, {2, 1}, class = {1, 2}}, hist = {{1, 2, 2}}, contour = {{{0, 1}, {1, 0}}},
+                          fill_between = {{1, 2}, {0, 1}, {2, 3}}, image = {mt.rand(3, 4, 4)}} do
+    local y = drawn(kind, data)
+    t.eq({#y, y:float():std():item() > 1}, {3, true})
+  end
+  local w = mt.ones(2):requires_grad_()
+  plot.graph((w * w):sum(), {path = path, params = {weight = w}})
+  t.eq(mt.data.image(path):float():std():item() > 1, true)
+  os.remove(path)
+end)
+
 t.test('a list that holds itself is refused', function()
   local loop = {}
   loop[1] = loop
@@ -347,8 +379,8 @@ t.test('errors name the operation, the values, the cure and this line', function
   raises(function() plot.line{} end, 'plot.line: no data')
   raises(function() plot.line{{1, 'a'}} end,
          "plot.line: series 1: value 2 is the string 'a', expected a number")
-  raises(function() plot.line{five, path = 'a.png'} end,
-         "plot.line: cannot write 'a.png' yet: use a path ending in .svg")
+  raises(function() plot.line{five, path = 'a.pdf'} end,
+         "plot.line: cannot write 'a.pdf': use a path ending in .svg or .png")
   raises(function() plot.line{five, path = '/no/such/x.svg'} end,
          "plot.line: cannot write '/no/such/x.svg': there is no folder '/no/such'")
   raises(function() plot.line{five, title = {}} end, 'title must be a string or a number, got a table')

@@ -203,12 +203,12 @@ function graph.svg(op, loss, params, title, how)
   return draw_svg(graph.collect(op, loss, params), title, how)
 end
 
---- Draws the graph into a file (.svg, .dot, .gv) and returns its path, or as text on stdout.
+--- Draws the graph into a file (.svg, .png, .dot, .gv) and returns its path, or as text on stdout.
 function graph.show(loss, path, params, title)
   local op = 'plot.graph'
   local kind = path and tostring(path):lower():match('[^/]%.(%w+)$')
-  if path and kind ~= 'svg' and kind ~= 'dot' and kind ~= 'gv' then
-    core.fail("%s: cannot write '%s': use a path ending in .svg or .dot", op, tostring(path))
+  if path and not ({svg = true, png = true, dot = true, gv = true})[kind] then
+    core.fail("%s: cannot write '%s': use a path ending in .svg, .png or .dot", op, tostring(path))
   end
   local entries = graph.collect(op, loss, params)
   if not path then
@@ -216,7 +216,8 @@ function graph.show(loss, path, params, title)
     io.stdout:flush()
     return
   end
-  return (util.write_file(op, path, kind == 'svg' and draw_svg(entries, title) or draw_dot(entries, title)))
+  local text = (kind == 'svg' or kind == 'png') and draw_svg(entries, title) or draw_dot(entries, title)
+  return (util.write_file(op, path, kind == 'png' and require('mtorch.plot.raster').png(text) or text))
 end
 
 return graph

@@ -503,12 +503,18 @@ end
 
 local function check_path(op, path)
   path = tostring(path)
-  if path:lower():find('%.png$') then
-    fail("%s: cannot write '%s' yet: use a path ending in .svg", op, path)
-  elseif not path:lower():find('[^/]%.svg$') then
-    fail("%s: cannot write '%s': use a path ending in .svg", op, path)
+  local kind = path:lower():match('[^/]%.(%w+)$')
+  if kind ~= 'svg' and kind ~= 'png' then
+    fail("%s: cannot write '%s': use a path ending in .svg or .png", op, path)
   end
   return path
+end
+
+-- The bytes of a file: SVG, or PNG of twice as many pixels.
+local function file_text(path, fig)
+  if not path:lower():find('%.png$') then return svg.draw(fig) end
+  local tiles = {}
+  return require('mtorch.plot.raster').png(svg.draw(fig, {tiles = tiles}), tiles)
 end
 
 local function show(kind, ...)
@@ -516,7 +522,7 @@ local function show(kind, ...)
   local list, opts = arguments(op, kind, ...)
   local path = opts.path and check_path(op, opts.path)
   local fig = figure(kind, op, list, opts)
-  if path then return (util.write_file(op, path, svg.draw(fig))) end
+  if path then return (util.write_file(op, path, file_text(path, fig))) end
   io.stdout:write(term.draw(fig))
   io.stdout:flush()
 end
@@ -535,7 +541,7 @@ local declare = util.host('declare') or function(_, _, fn) return fn end
 for kind, doc in pairs{
   line = 'line{x, y1, .., title=, xlabel=, ylabel=, labels={..}, logx=, logy=, aspect=, width=, height=, path=}: ' ..
     'lines over x, over 1..n for one list. An entry {x=, y=, label=} has its own x, with low= and high= a band; ' ..
-    "kind='scatter' draws dots. With a path an SVG file, else text.",
+    "kind='scatter' draws dots. With a path ('a.svg', 'a.png') a file, else text.",
   scatter = 'scatter{x, y, class={..}, labels={..}, aspect=, ..}: dots coloured by class; [n x 2] is both. ' ..
     "Entries {x=, y=, label=, kind='line'} as in line; aspect='equal': one unit is as long on both axes.",
   fill_between = 'fill_between{x, low, high, label=, ..}: the band between two curves; entries as in line.',
@@ -559,8 +565,8 @@ end
 
 plot.graph = declare('graph(loss: tensor, path: string = nil, params: table = nil, title: text = nil)',
   'What led to a tensor: operations with their shapes, inputs above what uses them. params: a module, or {name = ' ..
-    "tensor}, for the names of parameters. path='a.svg' or 'a.dot' (Graphviz) writes a file and returns its path, " ..
-    'else text. Draw before backward, which uses the graph up.',
+    "tensor}, for the names of parameters. path='a.svg', 'a.png' or 'a.dot' (Graphviz) writes a file and returns its " ..
+    'path, else text. Draw before backward, which uses the graph up.',
   function(...)
     local path = require('mtorch.plot.graph').show(...)
     if path then return path end

@@ -574,9 +574,13 @@ function paint.images(c, fig)
     local x = c.left + (k - 1) % fig.cols * c.step_x
     local y = c.top + floor((k - 1) / fig.cols) * c.step_y
     local rows, channels = pixels_of(fig, tile)
-    add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
-        'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(wide * c.pixel), px(high * c.pixel),
-        png(rows, wide, channels))
+    local size = {x = x, y = y, width = wide * c.pixel, height = high * c.pixel, rows = rows, channels = channels}
+    if c.tiles then c.tiles[k] = size
+    else
+      add(c, '<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" ' ..
+          'style="image-rendering:pixelated" href="%s"/>\n', px(x), px(y), px(size.width), px(size.height),
+          png(rows, wide, channels))
+    end
     if fig.labels then
       label(c, x + wide * c.pixel / 2, y + high * c.pixel + 14, 'middle',
             fit(fig.labels[k], 12, wide * c.pixel + gap))
@@ -592,9 +596,9 @@ end
 local default_size = {contour = {560, 480}, heatmap = {560, 480}}
 
 --- The SVG text of a figure. `how`: inline=true leaves style and background to the page (svg.css),
---- budget= is the number of bytes to stay near (default 150000).
+--- budget= is the number of bytes to stay near (default 150000), tiles= a list that takes pictures instead of the text.
 function svg.draw(fig, how)
-  local c = {fig = fig, budget = how and how.budget or 150000}
+  local c = {fig = fig, budget = how and how.budget or 150000, tiles = how and how.tiles}
   if fig.tiles then
     lay_out_tiles(c, fig)
   else

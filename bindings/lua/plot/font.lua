@@ -1,0 +1,77 @@
+-- font.lua -- A font of strokes for figures as pixels: digits, letters, signs of ASCII.
+--
+-- A glyph is its width and its strokes: lists of points of two characters each: x from 0 to 9, and y, of which
+-- 4 is the baseline, C the height of small letters, G that of capitals, 0 the lowest.
+local glyphs = {
+  ['0'] = '8 24070D2G6G8D876424', ['1'] = '4 0D3G34', ['2'] = '8 0D2G6G8D8B0484',
+  ['3'] = '8 0E2G6G8E8C6A3A 6A8886642406', ['4'] = '8 646G0787', ['5'] = '8 7G1G0B2C6C8A86642406',
+  ['6'] = '8 7F5G3G0C07246486896B2B09', ['7'] = '8 0G8G34', ['8'] = '8 2A0C0E2G6G8E8C6A2A 2A0806246486886A',
+  ['9'] = '8 153454888D6G2G0E0B29698B', A = '8 044G84 1878', B = '8 040G5G7E7C5A0A 5A88866404',
+  C = '8 8E6G2G0D07246486', D = '8 040G5G8D875404', E = '7 7G0G0474 0A5A', F = '7 7G0G04 0A5A',
+  G = '8 8E6G2G0D072464868A5A', H = '8 040G 848G 0A8A', I = '0 0G04', J = '6 6G66442406',
+  K = '8 040G 8G09 2B84', L = '7 0G0474', M = '8 040G4A8G84', N = '8 040G848G', O = '8 24070D2G6G8D876424',
+  P = '8 040G6G8E8C6A0A', Q = '8 24070D2G6G8D876424 5784', R = '8 040G6G8E8C6A0A 4A84',
+  S = '8 8E6G2G0E0C2A6A8886642406', T = '8 0G8G 4G44', U = '8 0G072464878G', V = '8 0G448G', W = '9 0G245C749G',
+  X = '8 0G84 8G04', Y = '8 0G4A8G 4A44', Z = '8 0G8G0484', a = '7 0B2C5C7A74 78280705245475',
+  b = '7 0G04 0A2C5C7A76542406', c = '7 7A5C2C0A06245476', d = '7 7G74 7A5C2C0A06245476',
+  e = '7 08787A5C2C0A06245476', f = '4 4G3G1E14 0C4C', g = '7 7C72502011 7A5C2C0A06245476',
+  h = '7 0G04 0A2C5C7A74', i = '0 0C04 0F0G', j = '2 2C221000 2F2G', k = '6 0G04 6C07 2964', l = '0 0G04',
+  m = '9 0C04 0A2C3C4A44 4A6C7C9A94', n = '7 0C04 0A2C5C7A74', o = '7 24060A2C5C7A765424',
+  p = '7 0C00 0A2C5C7A76542406', q = '7 7C70 7A5C2C0A06245476', r = '4 0C04 0A2C4C',
+  s = '6 6B4C2C0B0928486765442405', t = '4 1G162444 0C4C', u = '7 0C06245476 7C74', v = '6 0C346C',
+  w = '8 0C244A648C', x = '6 0C64 6C04', y = '6 0C34 6C2000', z = '6 0C6C0464', ['.'] = '2 1415252414',
+  [','] = '2 2502', [':'] = '2 1415252414 1B1C2C2B1B', [';'] = '1 1B1C 1502', ['-'] = '5 0858',
+  ['+'] = '8 0888 4C44', ['='] = '8 0A8A 0686', ['_'] = '8 0282', ['/'] = '6 026G', ['\\'] = '6 0G62',
+  ['('] = '2 2H0D0722', [')'] = '2 0H2D2702', ['['] = '3 3G0G0333', [']'] = '3 0G3G3303',
+  ['{'] = '3 3G2F2B0A292433', ['}'] = '3 0G1F1B3A191403', ['<'] = '7 7C0874', ['>'] = '7 0C7804',
+  ['|'] = '0 0G02', ['!'] = '0 0G08 0504', ['?'] = '7 0E2G5G7E7C4A48 4544',
+  ['%'] = '9 8G14 1G0E1C2E1G 8876848688', ['#'] = '8 3G14 7G54 0C8C 0888', ['&'] = '8 840E2G4E06244488',
+  ['*'] = '6 3D37 0B69 6B09', ["'"] = '0 0G0D', ['"'] = '3 0G0D 3G3D', ['@'] = '8 6B4B295767698B8E6G2G0D072464',
+  ['~'] = '8 082A688A', ['^'] = '6 0C3G6C', ['$'] = '8 8E6G2G0E0C2A6A8886642406 4H43', ['`'] = '2 0G2D',
+  ['×'] = '6 0A64 6A04',
+}
+
+local font = {}
+
+local heights = '0123456789ABCDEFGH'
+local unit, spacing = 0.058, 2.9 -- of the font's size; in units
+local others = {['µ'] = 'u', ['…'] = '...', ['–'] = '-', ['—'] = '-'}
+
+local made = {}
+
+local function glyph(sign)
+  local known = made[sign]
+  if known then return known end
+  local text = glyphs[sign] or glyphs['?']
+  known = {width = tonumber(text:sub(1, 1)) * unit, strokes = {}}
+  for stroke in text:sub(3):gmatch('%S+') do
+    local points = {}
+    for x, y in stroke:gmatch('(.)(.)') do
+      points[#points + 1], points[#points + 2] = tonumber(x) * unit, -(heights:find(y, 1, true) - 5) * unit
+    end
+    known.strokes[#known.strokes + 1] = points
+  end
+  made[sign] = known
+  return known
+end
+
+--- The strokes of a text whose baseline begins at 0, 0, of size 1, y downwards; and its width.
+function font.strokes(text)
+  local out, x = {}, 0
+  for other, plain in pairs(others) do text = text:gsub(other, plain) end
+  for sign in text:gmatch('[%z\1-\127\194-\244][\128-\191]*') do
+    if sign == ' ' then x = x + 0.3
+    else
+      local g = glyph(sign)
+      for _, points in ipairs(g.strokes) do
+        local moved = {}
+        for i = 1, #points, 2 do moved[i], moved[i + 1] = points[i] + x, points[i + 1] end
+        out[#out + 1] = moved
+      end
+      x = x + g.width + spacing * unit
+    end
+  end
+  return out, math.max(x - spacing * unit, 0)
+end
+
+return font
