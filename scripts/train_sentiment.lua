@@ -57,12 +57,24 @@ local function made_up(n)
   return list
 end
 
---- The rows of a file with the columns sentence and label, tab-separated (its quotation marks are words).
-local function read(path)
-  local file = data.csv(path, {quotes = false})
-  local list = {}
-  for i, text in ipairs(file.sentence) do list[i] = {text = text, kind = file.label:at(i)} end
-  return list
+--- The rows of the first of these files that the folder has: columns sentence and label, named in the first line or
+--- not. In .tsv files quotation marks are words.
+local function read(names)
+  for _, name in ipairs(names) do
+    local path = options.data .. '/' .. name
+    local file = io.open(path)
+    if file then
+      local named = file:read '*l':find 'sentence'
+      file:close()
+      local rows = data.csv(path, {header = named ~= nil, columns = {'sentence', 'label'},
+        quotes = name:find '%.csv$' ~= nil})
+      local list = {}
+      for i, text in ipairs(rows.sentence) do list[i] = {text = text, kind = rows.label:at(i)} end
+      return list
+    end
+  end
+  io.stderr:write(("sentiment: '%s' has no %s\n"):format(options.data, table.concat(names, ', no ')))
+  os.exit(1)
 end
 
 local function first(list, n)
@@ -75,8 +87,8 @@ local train, valid
 if small then
   train, valid, source = made_up(60), made_up(20), 'made_up'
 elseif source == 'sst2' then
-  train = first(read(options.data .. '/train.tsv'), options.train)
-  valid = first(read(options.data .. '/dev.tsv'), options.valid)
+  train = first(read{'train.tsv', 'train.csv'}, options.train)
+  valid = first(read{'dev.tsv', 'validation.tsv', 'dev.csv', 'validation.csv'}, options.valid)
 else
   local all = made_up(2400)
   train, valid = first({unpack(all, 1, 2000)}, options.train), first({unpack(all, 2001)}, options.valid)
@@ -158,7 +170,7 @@ local function load_vectors(path)
           io.stderr:write(('sentiment: %s has vectors of %d numbers; say --size %d\n'):format(path, #vector, #vector))
           os.exit(1)
         end
-        net.embedding.weight[at] = mt.tensor(vector)
+        net.embedding.weight[at] = mt.tensor(vector):to(options.device)
         found = found + 1
       end
     end
