@@ -60,7 +60,7 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
   tried=0 bad=0 seen=
   while read -r call n; do
     "$program" -e "$old"
-    strace -o /dev/null -e trace="$call" -e inject="$call":signal=KILL:when="$n" \
+    strace -o /dev/null -e trace="$call" -e inject="$call:signal=KILL:when=$n" \
       "$program" -e "$new" 2>/dev/null
     after=$("$program" -e "$state")
     case $after in old | new) seen="$seen $after" ;; *) bad=$((bad + 1)) ;; esac
@@ -77,7 +77,7 @@ if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
     n=$(awk -F'(' -v call="$call" \
       '{n[$1]++} /O_TMPFILE|\.mtorch-/ {begun = 1} begun && $1 == call {print n[$1]; exit}' calls)
     "$program" -e "$old"
-    strace -o /dev/null -e trace="$call" -e inject="$call":error="$error":when="$n${rest#*:}" \
+    strace -o /dev/null -e trace="$call" -e inject="$call:error=$error:when=$n${rest#*:}" \
       "$program" -e "$new" >out 2>err
     is "$call fails with $error: status 1, the old file" "$? $("$program" -e "$state")" '1 old'
     has '.. one sentence' err "save: cannot write 'file': "

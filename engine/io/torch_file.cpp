@@ -16,6 +16,8 @@ namespace {
 
 using Kind = Pickled::Kind;
 
+constexpr char kTorch[] = "torch.";
+
 enum class Call : uint8_t {
   tensor,        // _rebuild_tensor(_v2, _v3)(storage, offset, size, stride, requires_grad, ..)
   typed_tensor,  // .. with the dtype as argument 7
@@ -98,11 +100,16 @@ class TorchCalls : public PickleCalls {
   Pickled* global(const std::string& name) override {
     for (size_t i = 0; i < std::size(kGlobals); ++i)
       if (name == kGlobals[i].name) return add(Kind::global, int64_t(i));
+    const bool on_gpu = name.starts_with("torch.cuda.");  // of PyTorch before 1.6
+    const std::string storage = on_gpu ? kTorch + name.substr(11) : name;
     for (int i = 0; i < kUntyped; ++i) {
-      if (name == kTypes[i].storage) return add(Kind::global, kTypeNames + i);
+      if (storage == kTypes[i].storage) return add(Kind::global, kTypeNames + i);
       if (name == kTypes[i].name) return add(Kind::global, kDtypes + i);
     }
     if (name == kUntypedName) return add(Kind::global, kTypeNames + kUntyped);
+    if (name.starts_with(kTorch) && name.find('.', 6) == std::string::npos)
+      fail("it has '{}', a type that tensors here do not have; nothing was executed",
+           printable(name));
     fail(
         "it names '{}', which is none of the functions and types of tensors; nothing was executed. Of "
         "a network save net.state_dict() there",
@@ -365,8 +372,6 @@ TorchFile parse_stream(const uint8_t* at, const uint8_t* end) {
   });
   return file;
 }
-
-constexpr const char kTorch[] = "torch.";
 
 bool is_zip(const void* data, size_t size) { return size >= 2 && std::memcmp(data, "PK", 2) == 0; }
 

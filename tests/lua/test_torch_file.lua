@@ -94,6 +94,7 @@ test('instructions of pickles', function()
     [''] = 'ends too early', ['K'] = 'ends too early', ['.'] = 'not there', ['\255.'] = 'instruction ff',
     ['a.'] = 'not there', ['K\1K\2a.'] = 'adds to', ['e.'] = 'mark', ['}(K\1u.'] = 'adds to', ['h\5.'] = 'not there',
     ['K\1K\2R.'] = 'no function', ['K\1K\2b.'] = 'in a way', ['K\1Q.'] = 'in a way', ['Pid\n.'] = 'instruction 50',
+    ['ctorch\nComplexFloatStorage\n.'] = "'torch.ComplexFloatStorage', a type that",
     ['\130\1.'] = 'instruction 82', ['(ios\nsystem\n.'] = 'instruction 69', ['cos\nsystem\n.'] = "names 'os.system'",
     ['ccollections\nOrderedDict\nK\1R.'] = 'no function', ['ctorch\nTensor\n)R.'] = 'in a way',
     ['ctorch._utils\n_rebuild_tensor_v2\n)R.'] = 'in a way', ['Ix\n.'] = 'for a number', ['\128\9.'] = 'newer protocol',
@@ -105,14 +106,16 @@ test('instructions of pickles', function()
 end)
 
 test('views beyond their storage, storages that are not there', function()
-  local function tensor(offset, size, stride, count, bytes)
+  local function tensor(offset, size, stride, count, bytes, module)
     local function pair(k) return 'J' .. number_text(k) .. '\133' end
-    local storage = "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuJ" .. number_text(count) .. 'tQ'
+    local storage = '(X\7\0\0\0storagec' .. (module or 'torch') ..
+      "\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuJ" .. number_text(count) .. 'tQ'
     write(head .. 'ctorch._utils\n_rebuild_tensor_v2\n(' .. storage .. 'J' .. number_text(offset) .. pair(size) ..
       pair(stride) .. '\137}tR.' .. '](X\1\0\0\0000e.' .. number_text(count) .. '\0\0\0\0' .. ('\0'):rep(bytes))
     return mt.load(path)
   end
   eq(tensor(1, 2, 1, 4, 16):tolist(), {0, 0})
+  eq(tensor(1, 2, 1, 4, 16, 'torch.cuda'):tolist(), {0, 0})
   raises(function() tensor(1, 4, 1, 4, 16) end, 'reaches beyond its storage of 4')
   raises(function() tensor(4, 1, 1, 4, 16) end, 'reaches beyond')
   raises(function() tensor(0, 2, 2 ^ 31 - 1, 4, 16) end, 'reaches beyond')
