@@ -320,6 +320,7 @@ local function job_rows()
   end
   if not on_gpu then dofile(folder .. 'bench_functions.lua')(row, options.quick) end
   dofile(folder .. 'bench_networks.lua')(row)
+  if not on_gpu then dofile(folder .. 'bench_data.lua')(row) end
   row('chain/4', 'whole jobs', chain)
   row('split_epoch/100', 'whole jobs', split_epoch)
   row('startup', 'whole jobs', startup)

@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 import torch
 import torch.nn.functional as F
 
+import data_torch
 import functions_torch
 import networks_torch
 import split_torch
@@ -345,6 +346,7 @@ def main():
     views(bench)
     if args.device == "cpu":
         functions_torch.measure(bench)
+        data_torch.measure(bench)
     networks_torch.measure(bench)
     chain(bench)
     split(bench, args.device)

@@ -197,7 +197,10 @@ return core.declare('help(name=nil)', "How a function is called and what it does
     end
     if type(name) ~= 'string' then core.fail('help: a name is needed, got ' .. core.describe(name)) end
     local plain = name:gsub('^torch%.', ''):gsub('^mt%.', ''):gsub('^nn%.functional%.', '')
-      :gsub('^nn%.utils%.', 'nn.'):gsub('^F%.', '')
+      :gsub('^nn%.utils%.', 'nn.'):gsub('^F%.', ''):gsub('^utils%.data%.', 'data.')
+      :gsub('^torchvision%.transforms%.', 'data.transforms.')
+    plain = plain:gsub('^torchvision%.datasets%.ImageFolder', 'data.folder')
+      :gsub('^torchvision%.datasets%.(%w+)', function(set) return 'data.' .. set:lower() end)
     plain = plain:gsub('lr_scheduler%.', 'lr.'):gsub('swa_utils%.', 'swa.'):gsub('^lr%.', 'optim.lr.')
     plain = plain:gsub('^Tensor[.:]', ''):gsub('^special%.', ''):gsub('^x:', ''):gsub('%(.*$', '')
     local said = topics.text[plain] or topics.text[plain:lower()]

@@ -1,0 +1,57 @@
+-- bench_data.lua -- the rows of bench.lua for loaders: batches of rows, of pictures in files, an epoch of a perceptron
+--
+-- loader_rows/64: a shuffled batch of 64 rows of 784 floats. loader_png/64: one of 64 pictures of 28 x 28 in PNG files,
+-- read by two workers. epoch_perceptron/8192: 784 - 128 - 10, batches of 64 of 8192 shuffled rows, SGD.
+local mt = require 'mtorch'
+local nn, optim, data = mt.nn, mt.optim, mt.data
+
+--- The next batch, epoch after epoch.
+local function batches(loader)
+  local next_batch = loader:iter()
+  return function()
+    if next_batch() == nil then
+      next_batch = loader:iter()
+      next_batch()
+    end
+  end
+end
+
+local function rows() return data.TensorDataset(mt.rand(8192, 784), mt.randint(1, 10, {8192})) end
+
+local function row_batches()
+  return batches(data.DataLoader(rows(), {batch_size = 64, shuffle = true, drop_last = true}))
+end
+
+local kept -- the folder of the pictures, removed when the program ends
+local function picture_batches()
+  local root = os.tmpname()
+  os.remove(root)
+  assert(os.execute(("mkdir -p '%s/a'"):format(root)) == 0)
+  kept = newproxy(true)
+  getmetatable(kept).__gc = function() os.execute(("rm -r '%s'"):format(root)) end
+  for i = 1, 1024 do
+    data.save_image(('%s/a/%d.png'):format(root, i), mt.randint(0, 255, {1, 28, 28}):to('uint8'))
+  end
+  local set = data.folder(root, {transform = data.transforms.ToTensor(), channels = 3})
+  return batches(data.DataLoader(set, {batch_size = 64, shuffle = true, workers = 2}))
+end
+
+local function perceptron_epoch()
+  local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+  local opt = optim.SGD(net:parameters(), {lr = 0.1})
+  local loader = data.DataLoader(rows(), {batch_size = 64, shuffle = true})
+  return function()
+    for x, y in loader:iter() do
+      opt:zero_grad()
+      mt.cross_entropy(net(x), y):backward()
+      opt:step()
+    end
+  end
+end
+
+--- Adds the rows: row(name, group, function that makes the function to time).
+return function(row)
+  row('loader_rows/64', 'loaders', row_batches)
+  row('loader_png/64', 'loaders', picture_batches)
+  row('epoch_perceptron/8192', 'loaders', perceptron_epoch)
+end
