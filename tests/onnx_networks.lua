@@ -93,6 +93,15 @@ f('of_bools_and_scalars', function(x)
       n:lerp(n * 2, 0.5),
     x:double():atan(), x:sigmoid():logit(1e-3), (b:sort(2))
 end, 6)
+f('pairs_and_integrals', function(x)
+  local n = (x * 4):long()
+  return x:reshape(-1, 3):corrcoef(), mt.cumulative_trapezoid(x), mt.trapezoid(x, mt.range(1, 6):float() ^ 2),
+    n:bitwise_left_shift(2), n:bitwise_right_shift(1),
+    x[1]:combinations(2), mt.slogdet(x[{ {}, {1, 3}}]:matmul(x[{ {}, {4, 6}}]:t()):cos()[{ {1}, {1}}]),
+      x:repeat_interleave({1, 2, 0, 1, 1, 1}, 2),
+    mt.isin(n, 3), mt.isclose(n, n + 1), mt.prelu(x, mt.linspace(0, 1, 6)), mt.cdist(x:gt(0):float(), x), x:dist(
+      x * 2)
+end, 6)
 f('picked_by_value', function(x)
   local mask = x:gt(0)
   local y = x[mask]
@@ -175,6 +184,7 @@ f('writing', function(x)
   local w = x + 0
   local half = w:narrow(3, 1, 2)
   w:mul_(3)
+  w[{ {}, 1}]:copy_(x[{ {}, 2}])
   return y, row, z, columns, half, w:fill_(2), mt.ones(2, 3):mul_(x:mean())
 end, 4, 5)
 add('gather_scatter', function(x, at)

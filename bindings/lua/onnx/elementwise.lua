@@ -120,7 +120,9 @@ unary('logsigmoid', function(g, x) return -softplus(g, -x) end)
 unary('mish', function(g, x) return x * g.Tanh(softplus(g, x)) end)
 unary('tanhshrink', function(g, x) return x - g.Tanh(x) end)
 unary('positive', function(_, x) return x end)
-unary('entr', function(g, x) return g.Where(g.Equal(x, 0), 0, -(x * g.Log(x))) end)
+unary('entr', function(g, x)
+  return g.Where(g.Less(x, 0), -math.huge, g.Where(g.Equal(x, 0), 0, -(x * g.Log(x))))
+end)
 unary('nan_to_num', function(g, x, a)
   local most = ({float32 = 3.4028234663852886e38, float64 = 1.7976931348623157e308, float16 = 65504})[x.dtype]
   if not most then return x end
@@ -231,14 +233,16 @@ binary('heaviside', function(g, x, y)
   if x.dtype == 'bool' then return g.Or(x, y) end
   return g.Where(g.Equal(x, 0), y, g:cast(g.Greater(x, 0), x.dtype))
 end)
-entries.prelu = function(g, a)
-  local slope, rank = a.weight, #a.x.shape
-  if slope.shape[1] ~= 1 and rank > 2 then
+entries.prelu = function(g, a, call)
+  local x, rank, dtype = operand(g, a.x, result_dtype(call)), #a.x.shape, result_dtype(call)
+  local slope = operand(g, a.weight, dtype)
+  slope.shape = is_handle(a.weight) and a.weight.shape or {}
+  if #slope.shape == 1 and slope.shape[1] ~= 1 and rank > 2 then
     local shape = {slope.shape[1]}
     for i = 3, rank do shape[i - 1] = 1 end
     slope = g:reshape(slope, shape)
   end
-  return g.PRelu(a.x, slope)
+  return g.PRelu(x, slope)
 end
 
 -- ---- comparisons and logic -----------------------------------------------------------------------------
@@ -282,12 +286,18 @@ for name, op in pairs{bitwise_and = 'And', bitwise_or = 'Or', bitwise_xor = 'Xor
     return g['Bitwise' .. op](x, y)
   end)
 end
+--- x 2^y, and its inverse towards minus infinity, of whole numbers.
+binary('bitwise_left_shift', function(g, x, y) return x * g.Pow(g:number(2, x.dtype), y) end)
+binary('bitwise_right_shift', function(g, x, y) return floor_divided(g, x, g.Pow(g:number(2, x.dtype), y)) end)
 entries.bitwise_not = function(g, a)
   if a.x.dtype == 'bool' then return g.Not(a.x) end
   return -(a.x + 1)
 end
 entries.isclose = function(g, a)
-  return g.LessOrEqual(g.Abs(a.x - a.y), g.Abs(a.y) * a.rtol + a.atol)
+  local dtype = common(a.x, a.y)
+  if not dtype:find 'float' then dtype = 'float64' end
+  local x, y = g:cast(a.x, dtype), g:cast(a.y, dtype)
+  return g.LessOrEqual(g.Abs(x - y), g.Abs(y) * a.rtol + a.atol)
 end
 
 -- ---- three operands ------------------------------------------------------------------------------------

@@ -313,8 +313,12 @@ entries.bucketize = function(g, a)
 end
 entries.isin = function(g, a)
   local x, tests = a.elements, a.test_elements
+  if not is_handle(x) then x = g:number(x, tests.dtype) end
+  if not is_handle(tests) then tests = g:number(tests, x.dtype) end
   if x.positions then tests = g:to_positions(tests) end
-  local same = g.Equal(g:unsqueeze(g:bare(x), {#x.shape}), g.Reshape(tests, g:ints{-1}))
+  x = g:bare(x)
+  if x.dtype:find 'float' then tests = g:cast(tests, x.dtype) else x = g:cast(x, tests.dtype) end
+  local same = g.Equal(g:unsqueeze(x, {is_handle(a.elements) and #a.elements.shape or 0}), g.Reshape(tests, g:ints{-1}))
   local any = g:cast(g:reduce('ReduceMax', g:cast(same, 'int32'), {-1}), 'bool')
   return a.invert and g.Not(any) or any
 end

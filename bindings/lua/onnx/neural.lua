@@ -32,14 +32,20 @@ entries.normalize = function(g, a)
   else size = g:reduce('ReduceSum', g.Abs(a.x) ^ a.p, {axis}, true) ^ (1 / a.p) end
   return a.x / g.Max(size, a.eps)
 end
-entries.cosine_similarity = function(g, a)
-  local x, y = a.input1, a.input2
+entries.cosine_similarity = function(g, a, call)
+  local dtype = call.results[1].dtype
+  local x, y = g:cast(a.input1, dtype), g:cast(a.input2, dtype)
+  x.shape, y.shape = a.input1.shape, a.input2.shape
   local axis = axis_of(a.dim, math.max(#x.shape, #y.shape)) - math.max(#x.shape, #y.shape)
-  local function size(h) return g.Max(g.Sqrt(g:reduce('ReduceSum', h * h, {axis})), a.eps) end
+  local function size(h)
+    if #h.shape == 0 then return g.Max(g.Abs(h), a.eps) end
+    return g.Max(g.Sqrt(g:reduce('ReduceSum', h * h, {axis})), a.eps)
+  end
   return g:reduce('ReduceSum', x * y, {axis}) / (size(x) * size(y))
 end
-entries.pairwise_distance = function(g, a)
-  local gap = g.Abs(a.input1 - a.input2 + a.eps)
+entries.pairwise_distance = function(g, a, call)
+  local dtype = call.results[1].dtype
+  local gap = g.Abs(g:cast(a.input1, dtype) - g:cast(a.input2, dtype) + a.eps)
   if a.p == 2 then return g:reduce('ReduceL2', gap, {-1}, a.keepdim) end
   if a.p == math.huge then return g:reduce('ReduceMax', gap, {-1}, a.keepdim) end
   return g:reduce('ReduceSum', gap ^ a.p, {-1}, a.keepdim) ^ (1 / a.p)

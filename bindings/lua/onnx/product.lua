@@ -118,6 +118,11 @@ entries['linalg.norm'] = function(g, a)
   if a.ord == 1 then return g:reduce('ReduceL1', x, axes, a.keepdim) end
   return g:reduce('ReduceSum', g.Abs(x) ^ a.ord, axes, a.keepdim) ^ (1 / a.ord)
 end
+entries.logdet = function(g, a) return g.Log(g.Det(a.x)) end
+entries.slogdet = function(g, a)
+  local det = g.Det(a.x)
+  return g.Sign(det), g.Log(g.Abs(det))
+end
 entries.matrix_power = function(g, a)
   if a.n < 1 then core.fail('onnx.export: matrix_power is known from 1, not %d', a.n) end
   local y = a.x
@@ -126,9 +131,10 @@ entries.matrix_power = function(g, a)
 end
 
 --- Distances of rows, by differences: exact for rows that are close.
-entries.cdist = function(g, a)
-  local rank = #a.x.shape
-  local gap = g.Abs(g:unsqueeze(a.x, {rank - 1}) - g:unsqueeze(a.y, {rank - 2}))
+entries.cdist = function(g, a, call)
+  local dtype = call.results[1].dtype
+  local x, y = g:cast(a.x, dtype), g:cast(a.y, dtype)
+  local gap = g.Abs(g:unsqueeze(x, {#a.x.shape - 1}) - g:unsqueeze(y, {#a.y.shape - 2}))
   if a.p == 2 then return g.Sqrt(g:reduce('ReduceSum', gap * gap, {-1})) end
   if a.p == 1 then return g:reduce('ReduceSum', gap, {-1}) end
   if a.p == math.huge then return g:reduce('ReduceMax', gap, {-1}) end

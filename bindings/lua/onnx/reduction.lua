@@ -232,26 +232,39 @@ entries.diff = function(g, a)
   for _ = 1, a.n do x = g:slice(x, {axis}, {1}, {2 ^ 31}) - g:slice(x, {axis}, {0}, {-1}) end
   return x
 end
-entries.cov = function(g, a)
+entries.cov = function(g, a, call)
   if a.fweights or a.aweights or #a.x.shape ~= 2 or Size.is(a.x.shape[2]) then
     core.fail('onnx.export: cov is known for [n x m] without weights')
   end
   local gap = a.x - g:reduce('ReduceMean', a.x, {1}, true)
-  return g.MatMul(gap, g:transpose(gap, {1, 0})) / (a.x.shape[2] - a.correction)
+  local y = g.MatMul(gap, g:transpose(gap, {1, 0}))
+  if call.op == 'cov' then return y / (a.x.shape[2] - a.correction) end
+  local size = g:reduce('ReduceL2', gap, {1}, true)
+  return g.Clip(y / size / g:transpose(size, {1, 0}), -1, 1)
 end
-entries.trapezoid = function(g, a)
+entries.corrcoef = entries.cov
+entries.trapezoid = function(g, a, call)
   local axis = axis_of(a.dim, #a.y.shape)
   local function pairs_of(h, along)
     return g:slice(h, {along}, {1}, {2 ^ 31}), g:slice(h, {along}, {0}, {-1})
   end
-  local right, left = pairs_of(a.y, axis)
+  local dtype = call.results[1].dtype
+  local right, left = pairs_of(g:cast(a.y, dtype), axis)
   local mean, width = (right + left) * 0.5, a.dx
   if a.x then
-    local last, first = pairs_of(a.x, #a.x.shape == 1 and 0 or axis)
+    local last, first = pairs_of(g:cast(a.x, dtype), #a.x.shape == 1 and #a.y.shape == 1 and 0 or
+      #a.x.shape == 1 and 0 or axis)
     width = last - first
+    if #a.x.shape == 1 and axis < #a.y.shape - 1 then
+      local shape = {a.x.shape[1] - 1}
+      for i = axis + 2, #a.y.shape do shape[i - axis] = 1 end
+      width = g:reshape(width, shape)
+    end
   end
+  if call.op == 'cumulative_trapezoid' then return g.CumSum(mean * width, g:number(axis, 'int64')) end
   return g:reduce('ReduceSum', mean * width, {axis})
 end
+entries.cumulative_trapezoid = entries.trapezoid
 --- A 0-d tensor is reduced as one of one element; a bool one is compared as whole numbers.
 local function prepared(entry, name)
   return function(g, a, call, lowering)
@@ -279,8 +292,9 @@ local function prepared(entry, name)
 end
 for name, entry in pairs(entries) do entries[name] = prepared(entry, name) end
 
-entries.dist = function(g, a)
-  local gap = g.Abs(a.x - a.y)
+entries.dist = function(g, a, call)
+  local dtype = call.results[1].dtype
+  local gap = g.Abs(g:cast(a.x, dtype) - g:cast(a.y, dtype))
   if a.p == math.huge then return g:reduce('ReduceMax', gap, {}) end
   return g:reduce('ReduceSum', gap ^ a.p, {}) ^ (1 / a.p)
 end

@@ -18,10 +18,9 @@ local function axis_of(dim, rank) return dim > 0 and dim - 1 or dim + rank end
 
 define([[clone contiguous detach to type_as float double long int byte short char bool cpu half bfloat16 pin_memory
   custom_function]], function(_, a) return a.x end)
-entries.copy = function(g, a) return g:expand(a.src or a[1] or a.y, a.x.shape) end
+entries.copy = function(g, a) return g:expand(a.source, a.x.shape) end
 entries.fill = function(g, a, call)
-  local value = a.value or a[1]
-  return g:expand(g:cast(g:scalar(value, a.x.dtype), call.results[1].dtype), a.x.shape)
+  return g:expand(g:cast(g:scalar(a.value, a.x.dtype), call.results[1].dtype), a.x.shape)
 end
 entries.zero = function(g, a, call) return g:expand(g:number(0, call.results[1].dtype), a.x.shape) end
 
@@ -212,6 +211,14 @@ entries.cartesian_prod = function(g, a, call)
   return g.Concat(unpack(parts))
 end
 
+--- Which elements go together is found by the operation on their positions.
+entries.combinations = function(g, a)
+  local n = a.x.shape[1]
+  if Size.is(n) then core.fail('onnx.export: combinations of a dynamic axis have no ONNX form') end
+  local places = mt.combinations(mt.range(1, n, {dtype = 'int64'}), a.r, a.with_replacement)
+  return g.Gather(a.x, g:constant(places - 1), {axis = 0})
+end
+
 --- x in parts along an axis, as large as the results.
 local function parted(g, x, axis, call)
   local first, made = 0, {}
@@ -254,6 +261,14 @@ entries.repeat_interleave = function(g, a, call)
   end
   local x, shape = a.x, {}
   local axis = a.dim and axis_of(a.dim, #x.shape) or 0
+  if type(a.repeats) == 'table' and #a.repeats == 1 then a.repeats = a.repeats[1] end
+  if type(a.repeats) == 'table' and not Size.is(a.repeats) then
+    local places = {}
+    for i, times in ipairs(a.repeats) do
+      for _ = 1, times do places[#places + 1] = i - 1 end
+    end
+    return g.Gather(a.dim and x or g.Reshape(x, g:ints{-1}), g:ints(places), {axis = axis})
+  end
   if not a.dim then
     x = g.Reshape(x, g:ints{-1})
     x.shape = {result_shape(call)[1] / a.repeats}
@@ -362,7 +377,9 @@ entries.diag_embed = function(g, a, call)
   end
   return embedded(g, a.x, a.offset)
 end
-entries.trace = function(g, a) return g:reduce('ReduceSum', diagonal(g, a.x, 0, 0, 1), {}, false) end
+entries.trace = function(g, a, call)
+  return g:reduce('ReduceSum', g:cast(diagonal(g, a.x, 0, 0, 1), call.results[1].dtype), {}, false)
+end
 
 -- ---- borders and windows -----------------------------------------------------------------------------------
 
