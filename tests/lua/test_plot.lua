@@ -324,6 +324,20 @@ t.test('images are the pixels, exactly', function()
   t.eq({count(magma, '#fcfdbf') > 0, count(plot.svg_heatmap{{1, 2}, {3, 4}}, '#fcfdbf')}, {true, 0})
 end)
 
+t.test('terminal: pictures by half blocks, in their colours', function()
+  local tty = {isatty = function() return true end}
+  local environment = {LC_ALL = 'C.UTF-8', COLORTERM = 'truecolor', COLUMNS = '80'}
+  local function row(v) return series(60, function() return v end) end
+  local text = captured(environment, tty, function()
+    plot.image{{{row(1), row(0)}, {row(0), row(0.5)}, {row(0), row(0)}}}
+  end)
+  t.eq(count(text, '\27%[48;2;0;128;0m\27%[38;2;255;0;0m▀'), 80)
+  text = captured(environment, tty, function() plot.image{{row(0), row(1)}} end)
+  t.eq(count(text, '\27%[48;2;255;255;255m\27%[38;2;0;0;0m▀'), 80)
+  text = captured(plain_utf8, no_terminal, function() plot.image{{{row(1)}, {row(1)}, {row(1)}}} end)
+  t.eq({text:find('\27'), text:find('█', 1, true) ~= nil}, {nil, true})
+end)
+
 t.test('PNG: every kind, its size, its colours, its text', function()
   local mt = require 'mtorch'
   local path = folder .. '.png'

@@ -297,7 +297,7 @@ end
 local unicode_shades = {'·', '░', '▒', '▓', '█'}
 local ascii_shades = {'.', ':', '-', '=', '+', '*', '#', '%', '@'}
 
--- shade(col, row) gives t in 0..1 or nil for the cell; `high` lines of text.
+-- shade(col, row) gives t in 0..1, a colour {r, g, b} of 0..255, or nil for the cell.
 local function surface_row(t, map, wide, row, shade, overlay)
   local out = {}
   for col = 0, wide - 1 do
@@ -306,6 +306,7 @@ local function surface_row(t, map, wide, row, shade, overlay)
       local upper, lower = shade(col, 2 * row), shade(col, 2 * row + 1)
       local function code(v, ground)
         if not v then return '' end
+        if type(v) == 'table' then return colour_code(t, v[1], v[2], v[3], ground) end
         local r, g, b = scale.colour(map, v)
         return colour_code(t, r, g, b, ground)
       end
@@ -470,9 +471,14 @@ local function tile_rows(t, fig, first, last, wide, high, split)
       local function shade(col, line)
         local i = min(floor((line + 0.5) / (high * split) * #tile) + 1, #tile)
         local j = min(floor((col + 0.5) / wide * #tile[1]) + 1, #tile[1])
-        local v = channels[1][i][j]
-        if #channels == 3 then v = 0.3 * v + 0.59 * channels[2][i][j] + 0.11 * channels[3][i][j] end
-        return scale.finite(v) and min(max(scale.shade(v, fig.z_lo, fig.z_hi), 0), 1) or nil
+        local function level(v)
+          return scale.finite(v) and min(max(scale.shade(v, fig.z_lo, fig.z_hi), 0), 1) or nil
+        end
+        if #channels == 1 then return level(channels[1][i][j]) end
+        local r, g, b = level(channels[1][i][j]), level(channels[2][i][j]), level(channels[3][i][j])
+        if not (r and g and b) then return nil end
+        if t.colours == 0 then return 0.3 * r + 0.59 * g + 0.11 * b end
+        return {floor(255 * r + 0.5), floor(255 * g + 0.5), floor(255 * b + 0.5)}
       end
       parts[#parts + 1] = surface_row(t, fig.map, wide, row, shade)
     end

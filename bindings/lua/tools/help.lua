@@ -65,7 +65,8 @@ end
 local function members(value)
   local names = {}
   for _, key in ipairs(core.names(value)) do
-    if not key:find('^_') then names[#names + 1] = key end
+    local internal = key:find('^_') or key:find('^svg_') or type(value[key]) == 'string' -- plot's own
+    if not internal then names[#names + 1] = key end
   end
   return table.concat(names, ' ')
 end
@@ -218,7 +219,7 @@ return core.declare('help(name=nil)', "How a function is called and what it does
       print(wrap(entry[3], '  ', 92))
     end
     for _, one in ipairs(found) do
-      if not said or core.entry(one.value) then show(one) end
+      if not said or core.entry(one.value) or type(one.value) == 'table' then show(one) end
     end
     if #found + #of_objects == 0 and not (said or other or word) then unknown(plain) end
   end)
