@@ -55,6 +55,14 @@ template <class F> bool pointers(Normalize& c, const F& f) {
          one(c.rate, !c.grad, f) && one(c.out, true, f) && one(c.weight_grad, true, f) &&
          one(c.bias_grad, true, f);
 }
+template <class F> bool pointers(Cell& c, const F& f) {
+  const bool there = one(c.gates, !c.backward, f) && one(c.state, false, f) &&
+                     one(c.h_before, false, f) && one(c.c_before, false, f) &&
+                     one(c.h, !c.backward, f) && one(c.c, !c.backward, f);
+  return there && one(c.h_grad, false, f) && one(c.c_grad, false, f) &&
+         one(c.gates_grad, true, f) && one(c.h_before_grad, true, f) &&
+         one(c.c_before_grad, true, f);
+}
 template <class F> bool pointers(Matmul& m, const F& f) {
   return one(m.a, false, f) && one(m.b, false, f) && one(m.c, true, f);
 }

@@ -4,6 +4,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
+#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -78,6 +79,8 @@ template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device,
         for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
       });
     });
+    if (step_recorder) [[unlikely]]
+      step_recorder->made_constant(out.impl()->storage);
     return out;
   }
   NoGrad off;

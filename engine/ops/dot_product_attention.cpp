@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/autograd/function.h"
+#include "engine/core/async_errors.h"
 #include "engine/core/device.h"
 #include "engine/ops/attention.h"
 #include "engine/ops/ops.h"
@@ -95,7 +96,7 @@ Tensor some_key(const Tensor& mask) {
   if (!mask.defined()) return {};
   NoGrad off;
   const Tensor some = any(not_forbidden(mask), {-1}, true);
-  return is_cpu(some.device()) && all(some).item() != 0 ? Tensor() : some;
+  return reports_synchronously(some.device()) && all(some).item() != 0 ? Tensor() : some;
 }
 
 Tensor masked(const Tensor& scores, const Tensor& mask) {
