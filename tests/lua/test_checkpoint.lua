@@ -76,6 +76,8 @@ test('nil without a file, an error for what is no checkpoint', function()
   raises(function() checkpoint.resume(path, {model = net}) end, 'checkpoint.resume: .* is no checkpoint')
   raises(function() checkpoint.resume('/tmp', {model = net}) end, "checkpoint.resume: '/tmp' is not a regular file")
   raises(function() checkpoint.save(path, {checkpoint = 1}) end, "the key 'checkpoint' is the file's own")
+  raises(function() checkpoint.save(path, net) end, 'checkpoint.save: a table of objects by name is needed')
+  raises(function() checkpoint.resume(path, net) end, 'checkpoint.resume: a table of objects by name is needed')
   raises(function() checkpoint.save(path, {f = print}) end, "checkpoint.save: 'f' is a function")
   local loop = {}
   loop.x = {loop}

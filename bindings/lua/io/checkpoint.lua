@@ -65,6 +65,12 @@ local function copied(value, replace, above)
   return copy
 end
 
+local function check_objects(operation, objects)
+  if methods_of(objects) or getmetatable(objects) then
+    core.fail('%s: a table of objects by name is needed, {model=net, optim=opt, step=n}, got one object', operation)
+  end
+end
+
 --- Where the random numbers stand, and back there.
 local function random_state()
   return {mt = mt.get_rng_state(), lua = parts.random_state(math.random)}
@@ -80,6 +86,7 @@ checkpoint.save = core.declare('save(path: string, objects: table)',
   'strings, tensors and tables of them as they are; where the random numbers of mt and of math.random stand. ' ..
   'The file is whole, or what stood there stays. mt.load reads it too.',
   function(path, objects)
+    check_objects('checkpoint.save', objects)
     if objects.checkpoint ~= nil then core.fail "checkpoint.save: the key 'checkpoint' is the file's own" end
     local list, states = {}, {}
     each_object(objects, function(object, keys)
@@ -177,6 +184,7 @@ checkpoint.resume = core.declare('resume(path: string, objects: table)',
   'random numbers, and returns the plain values, {step=n, ..}; nil without a file. Where one object does not ' ..
   'fit nothing is changed. A run resumed so ends with the bits of an undisturbed one.',
   function(path, objects)
+    check_objects('checkpoint.resume', objects)
     local content, own = read(path)
     if not content then return nil end
     local jobs, class = jobs_of(objects, content, own)
