@@ -141,7 +141,8 @@ end
 local function report_of(dataset)
   local config = {dataset = dataset, device = device}
   for _, key in ipairs {'pts', 'hidden', 'rate', 'epochs', 'batch', 'seed', 'threads'} do config[key] = options[key] end
-  return (mt.Report{path = options.report, live = options.live, title = 'mtorch: ' .. dataset, config = config})
+  return (mt.Report{path = options.report, live = options.live, title = 'mtorch: ' .. dataset, config = config,
+    xlabel = 'epoch'})
 end
 
 --- Trains one network and returns what happened.

@@ -159,6 +159,13 @@ t.test('the live page: what is served, to whom, and when it is drawn', function(
   assert(exchange(report.state.port, 'POST / HTTP/1.1\r\n' .. here):find('405'))
   assert(exchange(report.state.port, ('x'):rep(9000)):find('^HTTP/1.1 431'))
   assert(exchange(report.state.port, '\r\n\r\nHost:'):find('^HTTP/1.1 403'))
+  assert(get(report, '/', 'localhost:1'):find('^HTTP/1.1 200')) -- through a tunnel
+  math.randomseed(1)
+  for _ = 1, 100 do -- whatever comes gets an answer
+    local bytes = {}
+    for i = 1, math.random(200) do bytes[i] = string.char(math.random(0, 255)) end
+    assert(exchange(report.state.port, table.concat(bytes) .. '\r\n\r\n'):find('^HTTP/1.1 40'))
+  end
   t.raises(function() mt.Report{live = true, port = report.state.port} end,
     'Report: cannot serve on 127.0.0.1 port %d+: Address already in use')
   local server, began = report.state.server, core.time()

@@ -21,7 +21,7 @@ local function charts(self)
   local out = {}
   for i, name in ipairs(self.names) do
     local chart = self.charts[name]
-    out[i] = {title = name, xlabel = 'step'}
+    out[i] = {title = name, xlabel = self.xlabel}
     for k, s in ipairs(chart) do out[i][k] = {x = s.x, y = s.y, label = s.label} end
     local only = #chart == 1 and chart[1]
     if only and not only.named then out[i][1].label = nil end
@@ -227,7 +227,8 @@ method('finish()', 'Writes the page; a browser that follows gets it before the p
 
 -- Making ---------------------------------------------------------------------------------------------------
 
-local known = {path = 'text', title = 'text', config = 'list', live = 'bool', port = 'number', quiet = 'bool'}
+local known = {path = 'text', title = 'text', config = 'list', live = 'bool', port = 'number', quiet = 'bool',
+               xlabel = 'text'}
 
 local function serve(port)
   local watch = core.watch()
@@ -249,11 +250,11 @@ local function from_flags(flags, options)
 end
 
 local constructor = core.declare('Report(..)', "A report that grows as a run goes on: mt.Report{path='run.html', " ..
-  "title=, config={}, live=false, port=nil}, or mt.Report(flags, {title=..}) of a script's mt.args{report='', " ..
-  'live=false}, whose other flags are the configuration. report:scalar(name, value[, step]) scalars row image plot ' ..
-  'confusion filters network graph timing notes run; report:finish() writes the page. live=true serves it on ' ..
-  "127.0.0.1 (port 8420 or any that is free) for a browser to follow. Without a path and live it does nothing. " ..
-  'report.on says whether it does.',
+  "title=, config={}, live=false, port=nil, xlabel='step'}, or mt.Report(flags, {title=..}) of a script's " ..
+  "mt.args{report='', live=false}, whose other flags are the configuration. report:scalar(name, value[, step]) " ..
+  'scalars row image plot confusion filters network graph timing notes run; report:finish() writes the page. ' ..
+  'live=true serves it on 127.0.0.1 (port 8420 or any that is free) for a browser to follow. Without a path and ' ..
+  'live it does nothing. report.on says whether it does.',
   function(args, options)
     if type(args) ~= 'table' then core.fail('Report: %s is not a table of options', core.describe(args)) end
     if options or args.report ~= nil then args = from_flags(args, options) end
@@ -263,8 +264,9 @@ local constructor = core.declare('Report(..)', "A report that grows as a run goe
     local on = path ~= nil or args.live == true
     local config = {}
     for key, value in pairs(args.config or {}) do config[key] = value end
-    local state = {args = {title = args.title, config = config}, path = path, names = {}, charts = {}, series = {},
-      rows = {}, pictures = {}, figures = {}, times = {}, next = 0, next_page = 0, next_file = time() + 2}
+    local state = {args = {title = args.title, config = config}, path = path, xlabel = args.xlabel or 'step',
+      names = {}, charts = {}, series = {}, rows = {}, pictures = {}, figures = {}, times = {}, next = 0, next_page = 0,
+      next_file = time() + 2}
     local self = Report.new{state = state, on = on}
     if args.live then
       state.server, state.port = serve(args.port)
