@@ -9,7 +9,6 @@
 namespace mt {
 namespace {
 
-constexpr int kMostSteps = 1'000'000;  // of one match
 constexpr int kMostCopies = 1000, kDeepest = 100;
 
 uint32_t spaces() {
@@ -272,12 +271,13 @@ Regex::Regex(std::string_view pattern) {
 }
 
 const char* Regex::match(const char* p, const char* begin, const char* end) const {
-  int steps = 0;
+  // The patterns of tokenizers go over a text some times; others may never end.
+  int64_t steps = 10000 + 20 * (end - p);
   return run(0, p, begin, end, steps);
 }
 
 const char* Regex::run(size_t pc, const char* p, const char* begin, const char* end,
-                       int& steps) const {
+                       int64_t& steps) const {
   // Ways back: another instruction at p, or a run that gives characters back down to `least`.
   struct Way {
     size_t pc;
@@ -285,7 +285,7 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
   };
   std::vector<Way> ways;
   for (;;) {
-    if (++steps > kMostSteps) fail("encode: the pattern takes too long on this text");
+    if (--steps < 0) fail("encode: the pattern takes too long on this text");
     const Instruction& i = program_[pc];
     bool good = true;
     switch (i.op) {
@@ -309,7 +309,7 @@ const char* Regex::run(size_t pc, const char* p, const char* begin, const char* 
           p = next;
           if (++n == i.least) least = p;
         }
-        steps += n / 64;
+        steps -= n / 64;
         good = n >= i.least;
         if (good && !i.possessive && p > least) ways.push_back({pc + 1, p, least});
         ++pc;

@@ -40,7 +40,8 @@ class Regex {
     int x = 0, y = 0;  // run: the class; split: first and second way; jump, look: where to go on
     int least = 1, most = 1;  // of a run
   };
-  const char* run(size_t pc, const char* p, const char* begin, const char* end, int& steps) const;
+  const char* run(size_t pc, const char* p, const char* begin, const char* end,
+                  int64_t& steps) const;
   std::vector<Class> classes_;
   std::vector<Instruction> program_;
 };

@@ -100,6 +100,12 @@ t.test('a long piece is merged as short ones are', function()
   t.eq(x[{{1, #one - 20}}]:tolist(), one[{{1, #one - 20}}]:tolist())
 end)
 
+t.test('a million spaces', function()
+  local tokenizer = data.BPETokenizer(here .. '/data/tokenizers/llama3.json')
+  local long = (' '):rep(2000000) .. 'a'
+  t.eq(tokenizer:decode(tokenizer:encode(long)) == long, true)
+end)
+
 t.test('CharTokenizer', function()
   local tokenizer = data.CharTokenizer('hello, wörld\n')
   t.eq({tokenizer:size(), tokenizer:token(1), tokenizer:id('ö'), tostring(tokenizer)},
