@@ -132,6 +132,29 @@ t.test('json', function()
     "test_files.lua:%d+: json: '.*b.json': line 2")
 end)
 
+t.test('save_json and save_csv: what was written is read again', function()
+  local value = {a = {1, 2.5, {b = 'é"\n'}}, t = true, e = 1e-300}
+  t.eq(data.json(data.save_json(folder .. '/s.json', value)), value)
+  t.raises(function() data.save_json(folder .. '/s.json', {a = 0 / 0}) end, 'json: .?a is nan')
+  t.eq(data.json(folder .. '/s.json'), value)
+  local x = mt.randn({50}, {dtype = 'float64'})
+  x[3], x[4], x[5] = 0 / 0, 1 / 0, -1 / 0
+  local words = {}
+  for i = 1, 50 do words[i] = ({'plain', 'a, b', 'say "x"', 'two\nlines', ' spaces ', ''})[i % 6 + 1] end
+  for _, delimiter in ipairs {',', ';', '\t'} do
+    local path = data.save_csv(folder .. '/s.csv', {x = x, words = words, n = mt.range(1, 50),
+      names = {'words', 'x', 'n'}}, {delimiter = delimiter})
+    local back = data.csv(path, {delimiter = delimiter})
+    t.eq({back.names, back.words, back.n:tolist()[50]}, {{'words', 'x', 'n'}, words, 50})
+    t.eq(back.x:tolist(), x:tolist())
+  end
+  t.eq(data.text(data.save_csv(folder .. '/s.csv', {b = {1}, a = {'x'}})), 'a,b\nx,1\n')
+  t.eq(data.csv(data.save_csv(folder .. '/t.csv', data.csv(folder .. '/s.csv'))).b:tolist(), {1})
+  t.raises(function() data.save_csv(folder .. '/s.csv', {a = {1, 2}, b = {1}}) end,
+    "save_csv: 'b' must be a list or a tensor %[n%] as long as the first column")
+  t.raises(function() data.save_csv(folder .. '/s.csv', {a = mt.zeros(2, 2)}) end, "'a' must be a list or a tensor")
+end)
+
 -- ---- images --------------------------------------------------------------------------------------
 
 for name, sample in pairs(samples.pictures) do

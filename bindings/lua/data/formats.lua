@@ -1,5 +1,7 @@
 -- formats.lua -- mt.data: files of other programs, read and written
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
 local parts = core.formats()
 
 local formats = {}
@@ -34,6 +36,51 @@ formats.json = core.declare('json(path: string, null: bool|number|string|table =
     local fine, value = pcall(core.parse_json, parts.read('json', path), null)
     if fine then return value end
     core.fail("json: '%s': %s", path, (value:gsub('^.-:%d+: ', '')))
+  end)
+
+formats.save_json = core.declare('save_json(path: string, value: table)', 'Writes a table as JSON: tables with the ' ..
+  'keys 1..n are lists, others objects with their keys in order. Returns the path.',
+  function(path, value)
+    core.check_writable('save_json', path)
+    return core.write_file('save_json', path, core.json_text(value) .. '\n')
+  end)
+
+--- A cell as text: numbers so that they are read as the same, NaN as nothing.
+local function cell(value, special)
+  if type(value) == 'number' then
+    if value ~= value then return '' end
+    return math.abs(value) < math.huge and core.json_number(value) or value > 0 and 'inf' or '-inf'
+  end
+  local text = tostring(value)
+  if text:find(special) or text:find '^%s' or text:find '%s$' then text = '"' .. text:gsub('"', '""') .. '"' end
+  return text
+end
+
+formats.save_csv = core.declare('save_csv(path: string, columns: table, delimiter: string = nil)',
+  'Writes a table of columns by name, tensors of one dimension or lists, as CSV with a header: in the order of ' ..
+  '.names, else of the names. Returns the path.',
+  function(path, columns, delimiter)
+    core.check_writable('save_csv', path)
+    delimiter = delimiter or ','
+    if #delimiter ~= 1 or delimiter:find '["\r\n]' then
+      core.fail("save_csv: delimiter must be one character, no quote or line break, got '%s'", delimiter)
+    end
+    local names, lists, lines = rawget(columns, 'names') or util.sorted_keys(columns), {}, {}
+    for k, name in ipairs(names) do
+      local column = columns[name]
+      if mt.is_tensor(column) and column:dim() == 1 then column = column:tolist() end
+      if type(column) ~= 'table' or #column ~= #(lists[1] or column) then
+        core.fail("save_csv: '%s' must be a list or a tensor [n] as long as the first column, got %s", tostring(name),
+          core.describe(columns[name]))
+      end
+      lists[k] = column
+    end
+    local special, row = '["\r\n%' .. delimiter .. ']', {}
+    for i = 0, #(lists[1] or '') do
+      for k, name in ipairs(names) do row[k] = cell(i == 0 and name or i > 0 and lists[k][i], special) end
+      lines[i + 1] = table.concat(row, delimiter)
+    end
+    return core.write_file('save_csv', path, table.concat(lines, '\n') .. '\n')
   end)
 
 -- ---- images --------------------------------------------------------------------------------------
