@@ -190,6 +190,7 @@ local function name_outputs(graph, outputs, names)
     end
     rename[from] = names[i]
   end
+  for _, tensor in ipairs(graph.initializers) do tensor.name = rename[tensor.name] or tensor.name end
   for _, node in ipairs(graph.nodes) do
     for _, list in ipairs{node.input, node.output} do
       for k, name in ipairs(list) do list[k] = rename[name] or name end
@@ -219,6 +220,11 @@ local function export(net, inputs, path, input_names, output_names, opset, dynam
   end
   if #program.results == 0 then core.fail('onnx.export: the call returned no tensor') end
   local outputs_named = names_of(output_names, #program.results, 'output')
+  for _, input in ipairs(names) do
+    for _, output in ipairs(outputs_named) do
+      if input == output then core.fail("onnx.export: '%s' is the name of an input and of an output", input) end
+    end
+  end
   local graph, outputs = lowered(program, opset, names)
   name_outputs(graph, outputs, outputs_named)
   local shape_names, value_inputs, value_outputs = shape_namer(found, run), {}, {}
