@@ -322,11 +322,24 @@ Tensor pad_constant(const Tensor& x, const Sides& s, double value) {
   return out;
 }
 
-/// Which position of 0 .. n-1 stands at `i`, which may lie outside.
-int64_t source(Padding mode, int64_t i, int64_t n) {
-  if (mode == Padding::replicate) return std::clamp<int64_t>(i, 0, n - 1);
-  if (mode == Padding::circular) return (i % n + n) % n;
-  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+/// Dimension d with `before` and `after` positions of its own beyond its ends; negative ones are cut off.
+Tensor extended(const Tensor& x, int d, int64_t before, int64_t after, Padding mode) {
+  const int64_t cut = std::max<int64_t>(-before, 0), n = x.size(d);
+  const Tensor middle = slice(x, d, cut, n - cut - std::max<int64_t>(-after, 0));
+  const Tensor& from = mode == Padding::circular ? middle : x;  // what is cut off comes back else
+  const int64_t last = from.size(d);
+  const auto beyond = [&](int64_t count, int64_t first, int64_t edge) {
+    if (mode == Padding::circular) return slice(from, d, edge == 0 ? last - count : 0, count);
+    if (mode == Padding::reflect) return flip(slice(from, d, first, count), {d});
+    Shape size = x.shape();
+    size[d] = count;
+    return expand(slice(from, d, edge, 1), size);
+  };
+  std::vector<Tensor> parts;
+  if (before > 0) parts.push_back(beyond(before, 1, 0));
+  if (middle.size(d) > 0) parts.push_back(middle);
+  if (after > 0) parts.push_back(beyond(after, last - 1 - after, last - 1));
+  return parts.size() == 1 ? parts[0] : parts.empty() ? middle : cat(parts, d);
 }
 
 }  // namespace
@@ -366,21 +379,12 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& sides, Padding mode, dou
   Shape whole = x.shape();
   for (int d = 0; d < x.dim(); ++d) whole[d] += s.before[d] + s.after[d];
   checked_count("pad", whole);
-  for (int d = 0; d < x.dim() && mode == Padding::circular; ++d) {  // cut off first, then go round
-    const int64_t cut = std::max<int64_t>(-s.before[d], 0);
-    const int64_t n = x.size(d) - cut - std::max<int64_t>(-s.after[d], 0);
-    if (n < x.size(d)) out = slice(out, d, cut, n);
-    s.before[d] = std::max<int64_t>(s.before[d], 0), s.after[d] = std::max<int64_t>(s.after[d], 0);
-    if (n == 0 && whole[d] > 0) fail("pad: nothing is left to go around in dimension {}", d + 1);
-  }
-  for (int d = 0; d < x.dim(); ++d) {
-    if (s.before[d] == 0 && s.after[d] == 0) continue;
-    Tensor index = empty({whole[d]}, Dtype::i64);
-    parallel_strips(whole[d], [&](int64_t i, int64_t end) {
-      for (; i < end; ++i) index.data_as<int64_t>()[i] = source(mode, i - s.before[d], out.size(d));
-    });
-    out = index_select(out, d, to(index, x.device()));
-  }
+  for (int d = 0; d < x.dim() && mode == Padding::circular; ++d)
+    if (whole[d] > 0 &&
+        x.size(d) + std::min<int64_t>(s.before[d], 0) + std::min<int64_t>(s.after[d], 0) == 0)
+      fail("pad: nothing is left to go around in dimension {}", d + 1);
+  for (int d = 0; d < x.dim(); ++d)
+    if (s.before[d] != 0 || s.after[d] != 0) out = extended(out, d, s.before[d], s.after[d], mode);
   return out.impl()->storage == x.impl()->storage ? clone(out) : out;
 }
 

@@ -65,6 +65,54 @@ test('a training step has the bits of the step itself, with every optimizer', fu
   end
 end)
 
+test('layers are recorded: padding, normalisation, dropout, recurrent layers, computed weights, clipping', function()
+  local images = function(i)
+    mt.manual_seed(i)
+    return mt.rand(4, 2, 6, 6), mt.randint(1, 3, {4})
+  end
+  local sgd = function(p) return optim.SGD(p, {lr = 0.05}) end
+  for _, make in ipairs{
+    function()
+      return nn.Sequential(nn.Conv2d(2, 3, 3, {padding = 1, padding_mode = 'reflect'}), nn.BatchNorm2d(3),
+        nn.ReLU(true),
+        nn.ReplicationPad2d(1), nn.CircularPad2d(1), nn.Dropout2d(0.2), nn.RReLU(), nn.GroupNorm(1, 3), nn.MaxPool2d(2),
+        nn.Flatten(), nn.spectral_norm(nn.Linear(75, 8)), nn.LayerNorm(8), nn.weight_norm(nn.Linear(8, 3)))
+    end,
+    function() return nn.Sequential(nn.Flatten(3), nn.LSTM(36, 5, {batch_first = true}), nn.Flatten(), nn.Linear(10,
+      3)) end,
+    function() return nn.Sequential(nn.Flatten(3), nn.GRU(36, 5, {num_layers = 2, bidirectional = true}), nn.Flatten(),
+      nn.Linear(20, 3)) end,
+  } do
+    local one, two = twins(make, sgd, mt.cross_entropy)
+    eq(told(function() race(one, two, 6, images) end), '')
+  end
+  local net = nn.Linear(6, 3)
+  local function clipped(x, y)
+    net:zero_grad()
+    mt.cross_entropy(net(x), y):backward()
+    return nn.clip_grad_norm_(net:parameters(), 0.1)
+  end
+  local compiled = mt.compile(clipped)
+  for i = 1, 5 do
+    local x, y = classes(i)
+    same(clipped(x, y), compiled(x, y))
+  end
+end)
+
+test('tensors that a recorded step made and nobody has collected yet are no memory of the step', function()
+  for _, rows in ipairs{16, 48, 64, 100} do
+    local w = mt.ones(6):requires_grad_()
+    local step = mt.compile(function(x)
+      local loss = (mt.rms_norm(x, 6) * w):square():mean()
+      loss:backward()
+      return loss
+    end)
+    for _ = 1, 4 do step(mt.rand(rows, 6)) end
+    collectgarbage()
+    collectgarbage()
+  end
+end)
+
 test('an epoch of several steps is one program', function()
   local function twin()
     mt.manual_seed(5)
