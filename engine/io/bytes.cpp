@@ -16,7 +16,10 @@
 namespace mt {
 namespace {
 
-bool is_gzip(const uint8_t* p, size_t n) { return n >= 2 && p[0] == 0x1f && p[1] == 0x8b; }
+/// The mark of gzip, and deflate, the one method that it has (RFC 1952).
+bool is_gzip(const uint8_t* p, size_t n) {
+  return n >= 2 && p[0] == 0x1f && p[1] == 0x8b && (n == 2 || p[2] == 8);
+}
 
 struct FileSource : ByteSource {
   explicit FileSource(File f) : file(std::move(f)) {}

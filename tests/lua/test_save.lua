@@ -129,7 +129,7 @@ test("another program's file is a table by name, damage is a sentence", function
   mt.data.save_safetensors(path, {['0.weight'] = mt.ones(2)}, {metadata = {format = 'pt'}})
   eq(mt.load(path)['0.weight']:tolist(), {1, 1})
   -- Headers whose size looks like the first bytes of other files.
-  for _, size in ipairs{0x80, 0x280, 0x4b50, 0x93} do
+  for _, size in ipairs{0x80, 0x280, 0x4b50, 0x93, 0x8b1f} do
     local header = '{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
     local file = assert(io.open(path, 'wb'))
     file:write(string.char(size % 256, math.floor(size / 256)), ('\0'):rep(6), header, (' '):rep(size - #header),
