@@ -43,6 +43,9 @@ class Parcel::Writer {
     if (!t)
       fail("{} is {}; numbers, strings, booleans, tensors and tables of them go between threads",
            shown(L_, path), describe(L_, i));
+    if (&t->device() != &cpu_device())
+      fail("{} is a tensor of {}; workers compute on the CPU: move batches in the loop, x:to('{}')",
+           shown(L_, path), t->device().name, t->device().name);
     tag(Tag::tensor), raw(to_.tensors_.size());
     to_.tensors_.push_back(t->detach());
   }

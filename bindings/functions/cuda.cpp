@@ -4,6 +4,7 @@
 
 #include "bindings/core/held.h"
 #include "bindings/functions/functions.h"
+#include "bindings/functions/workers.h"
 #include "engine/core/host.h"
 #include "engine/gpu/graph.h"
 
@@ -188,6 +189,7 @@ const Entry kMethods[] = {
 }  // namespace
 
 void after_call(lua_State* L) {
+  if (on_worker()) return;
   if (gpus_synchronous) return check_gpus();
   GpuCall* const call = capturing ? nullptr : new_gpu_call();
   if (!call) return;

@@ -85,6 +85,7 @@ int open_and_work(lua_State* L) {
 /// Works until the team stops; tells it why, where it ends for another reason.
 void work(std::shared_ptr<Team> team) {
   stay_on_one_thread();
+  thread_state.device = nullptr;  // the CPU
   Worker self{team, nullptr};
   of_thread = &self;
   std::string reason = "Lua has no memory";
@@ -277,6 +278,8 @@ const Entry kWorkers[] = {
 };
 
 }  // namespace
+
+bool on_worker() { return of_thread != nullptr; }
 
 void check_wanted() {
   if (!of_thread) return;

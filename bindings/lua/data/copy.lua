@@ -66,7 +66,7 @@ function Packer:is_plain(t)
     for _, part in ipairs{key, value} do
       local kind = type(part)
       local fine = kind == 'number' or kind == 'string' or kind == 'boolean' or
-        kind == 'table' and self:is_plain(part) or kind == 'userdata' and mt.is_tensor(part)
+        kind == 'table' and self:is_plain(part) or kind == 'userdata' and mt.is_tensor(part) and part.device == 'cpu'
       if not fine then
         self.plain[t] = false
         return false
@@ -79,6 +79,9 @@ end
 local shown = {thread = 'a coroutine', cdata = 'FFI data', module = 'a module; use its state_dict() or its tensors'}
 local function refuse(path, value, kind)
   local what = shown[kind] or core.describe(value)
+  if mt.is_tensor(value) then
+    what = ('on %s, where workers do not compute; move batches in the loop'):format(kind)
+  end
   if tostring(value):find '^Generator' then
     what = 'a generator; in workers mt.rand and its kin depend on seed, epoch and item alone'
   end
@@ -175,7 +178,10 @@ end
 function Packer:value(value, path)
   local kind = type(value)
   if kind == 'nil' or kind == 'number' or kind == 'string' or kind == 'boolean' then return value end
-  if mt.is_tensor(value) then return value end
+  if mt.is_tensor(value) then
+    if value.device ~= 'cpu' then refuse(path, value, value.device) end
+    return value
+  end
   local node = self.known[value] or self.nodes[value]
   if node then return node end
   if kind ~= 'table' and kind ~= 'function' then refuse(path, value, kind) end

@@ -11,7 +11,10 @@ function Set:size() return #self.y end
 --- Example i: its input and its target.
 function Set:get(i) return self.x[i], self.y[i] end
 --- The examples at these positions.
-function Set:get_batch(positions) return self.x:index_select(1, positions), self.y:index_select(1, positions) end
+function Set:get_batch(positions)
+  local rows_at = require('mtorch.data.sets').rows_at
+  return rows_at(self.x, positions), rows_at(self.y, positions)
+end
 Set.batches_of = Set.get
 
 --- Uniform points in the unit square; `rule` answers whether (x1, x2) is of class 1.

@@ -37,7 +37,7 @@ end
 --- The seed that decides the order where none is given: of the sampler's own generator, or of the default one.
 local function drawn_seed(sampler)
   local generator = type(sampler) == 'table' and rawget(sampler, 'generator') or nil
-  return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator}):item()
+  return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator, device = 'cpu'}):item()
 end
 
 local Loader = classes.class('DataLoader(set: table, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
@@ -45,8 +45,8 @@ local Loader = classes.class('DataLoader(set: table, batch_size: int >= 1 = nil,
   'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
   'shard: table = nil, prefetch: int >= 1 = 2)',
   'Batches of a set, for x, y in loader:iter() do; loader:size() of them an epoch. The order follows from seed and ' ..
-  'epoch (without a seed one is drawn now). workers: threads that make batches ahead, `prefetch` each; a set, its ' ..
-  'transforms and collate are copied into them, and random numbers in them depend on seed, epoch and item alone. ' ..
+  'epoch (without a seed one is drawn now). workers: threads that make batches ahead on the CPU, `prefetch` each; ' ..
+  'a set, its transforms and collate are copied into them, random numbers in them depend on seed, epoch and item. ' ..
   'collate(examples) makes a batch of what get(i) gave; shard={rank, size} takes one of size equal parts; ' ..
   'state_dict() and load_state_dict(state) save and restore the position.',
   function(set, batch_size, shuffle, sampler, batch_sampler, worker_count, collate, drop_last, seed, shard, prefetch)
@@ -103,7 +103,8 @@ local function shard_size(shard, n) return shard and math.ceil(n / shard.size) o
 --- A shard's part of an order, every size-th from rank + 1; the order goes on with its beginning where it ends early.
 local function part_of(shard, order)
   if not shard or #order == 0 then return order end
-  local at = mt.range(shard.rank, shard.rank + (shard_size(shard, #order) - 1) * shard.size, shard.size)
+  local at = mt.range(shard.rank, shard.rank + (shard_size(shard, #order) - 1) * shard.size, shard.size,
+    {device = 'cpu'})
   return (order:index_select(1, at:remainder(#order) + 1))
 end
 

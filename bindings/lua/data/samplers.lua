@@ -7,6 +7,7 @@ local positions_of = require('mtorch.data.sets').positions_of
 local class, check_set = classes.class, classes.check_set
 
 local samplers = {}
+local whole = {dtype = 'int64', device = 'cpu'} -- positions lie on the CPU
 
 -- A sampler of ours draws a whole epoch at once: order(generator) is an int64 tensor of positions. `repeats` says
 -- that a position may come twice.
@@ -31,7 +32,7 @@ end)
 function Sequential:size() return classes.size_of(self.dataset) end
 function Sequential:order()
   local n = self:size()
-  return n == 0 and mt.zeros({0}, {dtype = 'int64'}) or mt.range(1, n)
+  return n == 0 and mt.zeros({0}, whole) or mt.range(1, n, 1, {device = 'cpu'})
 end
 
 local Random = sampler('RandomSampler',
@@ -45,13 +46,14 @@ local Random = sampler('RandomSampler',
 function Random:size() return self.num_samples or classes.size_of(self.dataset) end
 function Random:order(generator)
   local n, wanted = classes.size_of(self.dataset), self:size()
-  if n == 0 then return mt.zeros({0}, {dtype = 'int64'}) end
-  if self.replacement then return mt.randint(1, n, {wanted}, {generator = generator}) end
-  if wanted == n then return (mt.randperm(n, {generator = generator})) end
-  local order = mt.empty({wanted}, {dtype = 'int64'})
+  if n == 0 then return mt.zeros({0}, whole) end
+  if self.replacement then return mt.randint(1, n, {wanted}, {generator = generator, device = 'cpu'}) end
+  local options = {generator = generator, device = 'cpu'}
+  if wanted == n then return (mt.randperm(n, options)) end
+  local order = mt.empty({wanted}, whole)
   for first = 1, wanted, n do
     local size = math.min(n, wanted - first + 1)
-    order:narrow(1, first, size):copy_(mt.randperm(n, {generator = generator}):narrow(1, 1, size))
+    order:narrow(1, first, size):copy_(mt.randperm(n, options):narrow(1, 1, size))
   end
   return order
 end
@@ -64,7 +66,7 @@ local SubsetRandom = sampler('SubsetRandomSampler', '([indices]: ints|tensor, ge
   end)
 function SubsetRandom:size() return #self.indices end
 function SubsetRandom:order(generator)
-  return (self.indices:index_select(1, mt.randperm(#self.indices, {generator = generator})))
+  return (self.indices:index_select(1, mt.randperm(#self.indices, {generator = generator, device = 'cpu'})))
 end
 
 local Weighted = sampler('WeightedRandomSampler',
@@ -72,7 +74,7 @@ local Weighted = sampler('WeightedRandomSampler',
   'num_samples positions, each drawn with the probability weights[i] / sum(weights).',
   function(weights, num_samples, replacement, generator)
     if not mt.is_tensor(weights) then weights = mt.tensor(weights, {dtype = 'float64'}) end
-    weights = weights:detach():double()
+    weights = weights:detach():cpu():double()
     if weights:dim() ~= 1 then
       core.fail('WeightedRandomSampler: weights must be one row, got %s', core.describe(weights))
     end

@@ -37,17 +37,23 @@ function TensorDataset:get(i)
   if #self.tensors == 2 then return self.tensors[1][i], self.tensors[2][i] end
   return rows(self.tensors, i, 1)
 end
+local function rows_at(x, positions)
+  if x.device ~= 'cpu' then positions = positions:to(x.device) end
+  return (x:index_select(1, positions))
+end
+sets.rows_at = rows_at
 local function selected(tensors, positions, k)
   if k > #tensors then return end
-  return tensors[k]:index_select(1, positions), selected(tensors, positions, k + 1)
+  return rows_at(tensors[k], positions), selected(tensors, positions, k + 1)
 end
 function TensorDataset:get_batch(positions)
-  if #self.tensors == 2 then
-    return self.tensors[1]:index_select(1, positions), self.tensors[2]:index_select(1, positions)
-  end
+  if #self.tensors == 2 then return rows_at(self.tensors[1], positions), rows_at(self.tensors[2], positions) end
   return selected(self.tensors, positions, 1)
 end
 TensorDataset.batches_of = TensorDataset.get
+
+-- Positions lie on the CPU.
+local whole = {dtype = 'int64', device = 'cpu'}
 
 --- The positions of a list or an integer tensor, as an int64 tensor on the CPU; each is checked to lie in 1..n.
 local function positions_of(op, indices, n)
@@ -56,7 +62,7 @@ local function positions_of(op, indices, n)
     if type(list) ~= 'table' then
       core.fail('%s: indices must be a list or a tensor of positions, got %s', op, core.describe(list))
     end
-    list = #list == 0 and mt.zeros({0}, {dtype = 'int64'}) or mt.tensor(list, {dtype = 'int64'})
+    list = #list == 0 and mt.zeros({0}, whole) or mt.tensor(list, whole)
   end
   if list:dim() ~= 1 or not list.dtype:find 'int' then
     core.fail('%s: indices must be one row of whole numbers, got %s', op, core.describe(list))
@@ -152,7 +158,7 @@ sets.random_split = core.declare('random_split(set: table, lengths: numbers, gen
     check_set('random_split', set)
     local n = classes.size_of(set)
     local sizes = sizes_of(n, lengths)
-    local order = mt.randperm(n, {generator = generator})
+    local order = mt.randperm(n, {generator = generator, device = 'cpu'})
     local parts, first = {}, 1
     for k, size in ipairs(sizes) do
       parts[k] = Subset(set, order:narrow(1, first, size))
