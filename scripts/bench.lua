@@ -319,7 +319,7 @@ local function job_rows()
     end
   end
   if not on_gpu then dofile(folder .. 'bench_functions.lua')(row, options.quick) end
-  dofile(folder .. 'bench_networks.lua')(row)
+  dofile(folder .. 'bench_networks.lua')(row, on_gpu)
   if not on_gpu then dofile(folder .. 'bench_data.lua')(row) end
   row('chain/4', 'whole jobs', chain)
   row('split_epoch/100', 'whole jobs', split_epoch)

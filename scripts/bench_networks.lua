@@ -1,20 +1,58 @@
 -- bench_networks.lua -- the rows of bench.lua for training steps of whole networks: forward, backward, update
 --
+-- step_split/10, /100, /1000: an epoch of MiniTorch's job at that width, 50 points in batches of 10, SGD.
+-- step_mlp/64x784x128x10; step_cnn/64x28x28: two convolutions (16, 32) with pooling, then 10 classes; SGD.
 -- step_lstm/32x50x128 and step_gru: sequences (32 x 50 x 64), hidden 128, the last output to 10 classes, SGD.
 -- step_transformer/16x64x128: two layers of 4 heads, causal, 65 tokens, AdamW.
+-- The same with _compiled: through mt.compile (torch_compile has them through torch.compile).
 local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
+
+local function sgd_step(net, loss_of)
+  local opt = optim.SGD(net:parameters(), {lr = 0.05})
+  return function(x, y)
+    opt:zero_grad()
+    local loss = loss_of(net(x), y)
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
+local function split_epoch(hidden)
+  local net = nn.Sequential(nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1),
+    nn.Sigmoid(), nn.Flatten(1))
+  local step = sgd_step(net, mt.binary_cross_entropy)
+  local function epoch(x, y)
+    local loss
+    for first = 1, 50, 10 do loss = step(x:narrow(1, first, 10), y:narrow(1, first, 10)) end
+    return loss
+  end
+  return epoch, mt.rand(50, 2), mt.randint(0, 1, {50}):float()
+end
+
+local function mlp_step()
+  local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+  return sgd_step(net, mt.cross_entropy), mt.randn(64, 784), mt.randint(1, 10, {64})
+end
+
+local function cnn_step()
+  local net = nn.Sequential(nn.Conv2d(1, 16, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 10))
+  return sgd_step(net, mt.cross_entropy), mt.randn(64, 1, 28, 28), mt.randint(1, 10, {64})
+end
 
 local function recurrent_step(kind)
   local layer, head = nn[kind](64, 128, {batch_first = true}), nn.Linear(128, 10)
   local opt = optim.SGD(nn.ModuleList{layer, head}:parameters(), {lr = 0.1})
-  local x, y = mt.randn(32, 50, 64), mt.randint(1, 10, {32})
-  return function()
+  local function step(x, y)
     opt:zero_grad()
-    local out = layer(x)
-    mt.cross_entropy(head(out:select(2, -1)), y):backward()
+    local loss = mt.cross_entropy(head((layer(x)):select(2, -1)), y)
+    loss:backward()
     opt:step()
+    return loss
   end
+  return step, mt.randn(32, 50, 64), mt.randint(1, 10, {32})
 end
 
 local Gpt = nn.class('Gpt')
@@ -31,17 +69,42 @@ end
 local function transformer_step()
   local net = Gpt(65, 64, 128)
   local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
-  local x, y = mt.randint(1, 65, {16, 64}), mt.randint(1, 65, {16 * 64})
-  return function()
+  local function step(x, y)
     opt:zero_grad()
-    mt.cross_entropy(net(x):flatten(1, 2), y):backward()
+    local loss = mt.cross_entropy(net(x):flatten(1, 2), y)
+    loss:backward()
     opt:step()
+    return loss
   end
+  return step, mt.randint(1, 65, {16, 64}), mt.randint(1, 65, {16 * 64})
 end
 
+local steps = {
+  {'split', '10', function() return split_epoch(10) end},
+  {'split', '100', function() return split_epoch(100) end},
+  {'split', '1000', function() return split_epoch(1000) end},
+  {'mlp', '64x784x128x10', mlp_step},
+  {'cnn', '64x28x28', cnn_step},
+  {'lstm', '32x50x128', function() return recurrent_step('LSTM') end},
+  {'gru', '32x50x128', function() return recurrent_step('GRU') end},
+  {'transformer', '16x64x128', transformer_step},
+}
+
 --- Adds the rows: row(name, group, function that makes the function to time).
-return function(row)
-  row('step_lstm/32x50x128', 'training steps', function() return recurrent_step('LSTM') end)
-  row('step_gru/32x50x128', 'training steps', function() return recurrent_step('GRU') end)
-  row('step_transformer/16x64x128', 'training steps', transformer_step)
+return function(row, on_gpu)
+  for _, entry in ipairs(steps) do
+    local name, size, make = unpack(entry)
+    row(('step_%s/%s'):format(name, size), 'training steps', function()
+      local step, x, y = make()
+      return function() step(x, y) end
+    end)
+    if not on_gpu then
+      row(('step_%s_compiled/%s'):format(name, size), 'training steps', function()
+        local step, x, y = make()
+        local compiled = mt.compile(step)
+        for _ = 1, 3 do compiled(x, y) end -- recorded and tried
+        return function() compiled(x, y) end
+      end)
+    end
+  end
 end

@@ -296,6 +296,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
   pause();
   leave_verbs();
   std::unique_ptr<StepReplay> made = std::move(replay_);
+  made->pool_.close();
   for (size_t k = 0; k < results.size(); ++k) {
     const Memory* const m = memory_at(results[k].data());
     if (const Node* n = results[k].impl()->node; n && !n->consumed)

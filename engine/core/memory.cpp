@@ -79,7 +79,7 @@ struct FreeList {
   int64_t cached = 0, allocated = 0, count = 0;
   bool closed = false;         // the thread is ending
   bool keeps_all = false;      // of a BlockPool
-  std::vector<void*> largest;  // .. blocks that no class has
+  std::vector<void*> largest;  // .. blocks that no class has, all when it is closed
 
   ~FreeList() {
     closed = true;
@@ -267,6 +267,10 @@ void pool_free(void* block, size_t bytes) { free_list.give(block, bytes); }
 
 BlockPool::BlockPool() : list_(new FreeList) { list_->keeps_all = true; }
 BlockPool::~BlockPool() { delete list_; }
+void BlockPool::close() {  // free blocks are linked through their first bytes
+  for (FreeList::Link*& list : list_->head)
+    while (list) list_->largest.push_back(std::exchange(list, list->next));
+}
 void BlockPool::exchange() {
   std::swap(list_->head, free_list.head);
   std::swap(list_->cached, free_list.cached);

@@ -82,6 +82,8 @@ class BlockPool {
   ~BlockPool();
   void enter() { exchange(); }
   void leave() { exchange(); }
+  /// Nothing enters any more. What lies in the blocks may be written to from now on.
+  void close();
 
  private:
   void exchange();

@@ -4,6 +4,48 @@ from torch import nn
 from torch.nn import functional as F
 
 
+def sgd_step(net, loss_of, x, y):
+    sgd = torch.optim.SGD(net.parameters(), lr=0.05)
+
+    def step():
+        sgd.zero_grad()
+        loss_of(net(x), y).backward()
+        sgd.step()
+
+    return step
+
+
+def split_epoch(hidden):
+    net = nn.Sequential(
+        nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1),
+        nn.Sigmoid(), nn.Flatten(0),
+    )  # fmt: skip
+    sgd = torch.optim.SGD(net.parameters(), lr=0.05)
+    x, y = torch.rand(50, 2), torch.randint(2, (50,)).float()
+
+    def epoch():
+        for first in range(0, 50, 10):
+            sgd.zero_grad()
+            F.binary_cross_entropy(net(x[first : first + 10]), y[first : first + 10]).backward()
+            sgd.step()
+
+    return epoch
+
+
+def mlp_step():
+    net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    return sgd_step(net, F.cross_entropy, torch.randn(64, 784), torch.randint(10, (64,)))
+
+
+def cnn_step():
+    net = nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(1568, 10),
+    )  # fmt: skip
+    return sgd_step(net, F.cross_entropy, torch.randn(64, 1, 28, 28), torch.randint(10, (64,)))
+
+
 def recurrent_step(kind):
     layer, head = kind(64, 128, batch_first=True), nn.Linear(128, 10)
     sgd = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
@@ -50,11 +92,21 @@ def transformer_step():
     return step
 
 
-def measure(bench):
-    for name, prepare in (
-        ("step_lstm/32x50x128", lambda: recurrent_step(nn.LSTM)),
-        ("step_gru/32x50x128", lambda: recurrent_step(nn.GRU)),
-        ("step_transformer/16x64x128", transformer_step),
-    ):
-        if bench.wants(name):
-            bench.row(name, prepare())
+STEPS = {
+    ("split", "10"): lambda: split_epoch(10),
+    ("split", "100"): lambda: split_epoch(100),
+    ("split", "1000"): lambda: split_epoch(1000),
+    ("mlp", "64x784x128x10"): mlp_step,
+    ("cnn", "64x28x28"): cnn_step,
+    ("lstm", "32x50x128"): lambda: recurrent_step(nn.LSTM),
+    ("gru", "32x50x128"): lambda: recurrent_step(nn.GRU),
+    ("transformer", "16x64x128"): transformer_step,
+}
+
+
+def measure(bench, ending="", made=lambda step: step):
+    """Rows step_<name><ending>/<size> of each step, as `made` makes it."""
+    for (name, size), prepare in STEPS.items():
+        row = f"step_{name}{ending}/{size}"
+        if bench.wants(row):
+            bench.row(row, made(prepare()))

@@ -142,6 +142,15 @@ test('an epoch of several steps is one program', function()
   same_state(net, other)
 end)
 
+test('programs end without a trace', function()
+  for size = 1, 30 do
+    local f = mt.compile(function(x) return (((x * 2):exp() + 1):log() * 3):sum() end)
+    for _ = 1, 6 do f(mt.rand(size * 100)) end
+    f = nil
+    collectgarbage()
+  end
+end)
+
 test('dropout draws what the step would draw; running statistics go on; images', function()
   local function net()
     return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
