@@ -12,6 +12,7 @@
 #include "engine/autograd/cycles.h"
 #include "engine/core/deferral.h"
 #include "engine/core/device.h"
+#include "engine/core/recording.h"
 #include "engine/ops/views.h"
 #include "kernels/cpu/parallel.h"
 
@@ -393,6 +394,7 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
       }
     });
   });
+  tell_constant(x);
   return x;
 }
 

@@ -64,7 +64,8 @@ template <class F> bool pointers(Cell& c, const F& f) {
          one(c.c_before_grad, true, f);
 }
 template <class F> bool pointers(Matmul& m, const F& f) {
-  return one(m.a, false, f) && one(m.b, false, f) && one(m.c, true, f);
+  return one(m.a, false, f) && one(m.b, false, f) && (!m.accumulate || one(m.c, false, f)) &&
+         one(m.c, true, f);
 }
 template <class F> bool pointers(Conv& c, const F& f) {
   void** const all[] = {&c.y, &c.x, &c.w};
@@ -93,6 +94,15 @@ template <class F> bool pointers(Compress& c, const F& f) {
 }
 template <class F> bool pointers(Search& s, const F& f) {
   return one(s.sorted, false, f) && one(s.value, false, f) && one(s.out, true, f);
+}
+template <class F> bool pointers(Cell& c, const F& f) {
+  const bool known = one(c.h_before, false, f) && one(c.c_before, false, f) &&
+                     one(c.state, false, f) && one(c.gates, false, f);
+  if (!c.backward) return known && one(c.gates, true, f) && one(c.h, true, f) && one(c.c, true, f);
+  return known && one(c.h, false, f) && one(c.c, false, f) && one(c.h_grad, false, f) &&
+         one(c.c_grad, false, f) && one(c.h_before_grad, false, f) &&
+         one(c.c_before_grad, false, f) && one(c.gates_grad, true, f) &&
+         one(c.h_before_grad, true, f) && one(c.c_before_grad, true, f);
 }
 template <class F> bool pointers(Random& r, const F& f) { return one(r.out, true, f); }
 template <class F> bool pointers(Run& r, const F& f) {
@@ -180,6 +190,8 @@ void StepRecorder::stop() {
   replay_.reset();
 }
 void StepRecorder::pause() {
+  for (const auto& [at, m] : memory_)
+    if (!m.outside) paused_.push_back(Ref<Storage>::share(m.storage));
   step_recorder = nullptr, active_ = false;
   replay_->pool_.leave();
   replay_->ends_.push_back(replay_->calls_.size());
@@ -194,6 +206,7 @@ void StepRecorder::keep_grads() {
 void StepRecorder::resume() {
   step_recorder = this, active_ = true;
   replay_->pool_.enter();
+  paused_.clear();
 }
 
 void StepRecorder::refuse(std::string why) {
@@ -209,6 +222,10 @@ void StepRecorder::made_constant(Storage* s) {
   if (at == memory_.end() || at->second.outside) return;
   const auto* const bytes = static_cast<const std::byte*>(s->data);
   at->second.constant = numbers_.emplace_back(bytes, bytes + s->bytes).data();
+}
+void StepRecorder::computes_beside() {
+  const char* const name = host.function();
+  refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
 }
 void StepRecorder::reads_element() {
   fail(

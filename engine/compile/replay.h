@@ -92,6 +92,7 @@ class StepRecorder : public Recording {
   void allocated(Storage*) override;
   void freed(Storage*) override;
   void made_constant(Storage*) override;
+  void computes_beside() override;
   void reads_element() override;
   /// A verb was called with this argument.
   template <class Argument> void add(bool (*run)(const void*), const Argument&);
@@ -116,6 +117,7 @@ class StepRecorder : public Recording {
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first
   std::map<Storage*, bool> touched_;                         // storages that verbs were given
   std::string why_;
+  std::vector<Ref<Storage>> paused_;  // what lives in a pause: its blocks are the pool's
   bool active_ = false;
 };
 

@@ -87,7 +87,6 @@ struct FreeList {
     for (void* block : largest) std::free(block);
   }
   void clear() {
-    if (keeps_all && !closed) return;
     for (Link*& list : head)
       while (list) std::free(std::exchange(list, list->next));
     cached = 0;
@@ -139,6 +138,8 @@ struct FreeList {
 namespace {
 
 thread_local FreeList free_list;
+thread_local FreeList* pool = nullptr;  // the BlockPool that storages come from, and only they
+FreeList& storages() { return pool ? *pool : free_list; }
 
 bool fits(size_t bytes) {
   const int64_t most = limit.load(std::memory_order_relaxed);
@@ -150,8 +151,8 @@ bool on_host(const Device& device) { return &device == &cpu_device(); }
 bool in_one_block(const Device& device, size_t bytes) { return on_host(device) && bytes < kHuge; }
 
 void* try_allocate(const Device& device, size_t bytes) {
-  if (in_one_block(device, bytes)) return free_list.take(kHeader + bytes);
-  return on_host(device) ? free_list.take(bytes) : device.alloc(bytes);
+  if (in_one_block(device, bytes)) return storages().take(kHeader + bytes);
+  return on_host(device) ? storages().take(bytes) : device.alloc(bytes);
 }
 
 /// "1.50 GiB", "300 bytes".
@@ -192,7 +193,7 @@ bool make_room() {
 
 void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned) {
   if (pinned) pinned->unpin(data);
-  else if (on_host(device)) free_list.give(data, bytes);
+  else if (on_host(device)) storages().give(data, bytes);
   else device.free(data, bytes);
 }
 
@@ -252,7 +253,7 @@ void Storage::destroy(Storage* s) {
   (on_host(*s->device) ? host_live : gpu_live)
       .fetch_sub(int64_t(s->bytes), std::memory_order_relaxed);
   if (!s->pinned && in_one_block(*s->device, s->bytes))
-    return free_list.give(s, kHeader + s->bytes);
+    return storages().give(s, kHeader + s->bytes);
   give_back(*s->device, s->data, s->bytes, s->pinned);
   pool_free(s, sizeof(Storage));
 }
@@ -271,12 +272,8 @@ void BlockPool::close() {  // free blocks are linked through their first bytes
   for (FreeList::Link*& list : list_->head)
     while (list) list_->largest.push_back(std::exchange(list, list->next));
 }
-void BlockPool::exchange() {
-  std::swap(list_->head, free_list.head);
-  std::swap(list_->cached, free_list.cached);
-  std::swap(list_->keeps_all, free_list.keeps_all);
-  std::swap(list_->largest, free_list.largest);
-}
+void BlockPool::enter() { pool = list_; }
+void BlockPool::leave() { pool = nullptr; }
 
 MemoryUse memory_use() {
   return {live(), host_live.load(), host_peak.load(), free_list.cached, free_list.count};

@@ -73,20 +73,19 @@ Ref<Storage> allocate_pinned(const Gpu& gpu, size_t bytes);
 void* pool_alloc(size_t bytes);
 void pool_free(void* block, size_t bytes);
 
-/// Blocks that only what runs between enter() and leave() gets, on one thread: what is freed there is
-/// reused there, and by nobody else until the pool ends.
+/// Blocks of storages that are made between enter() and leave(), on one thread: what is freed there is
+/// reused by storages there, and by nobody else until the pool ends.
 class BlockPool {
  public:
   BlockPool();
   BlockPool(const BlockPool&) = delete;
   ~BlockPool();
-  void enter() { exchange(); }
-  void leave() { exchange(); }
+  void enter();
+  void leave();
   /// Nothing enters any more. What lies in the blocks may be written to from now on.
   void close();
 
  private:
-  void exchange();
   struct FreeList* const list_;
 };
 

@@ -4,6 +4,7 @@
 namespace mt {
 
 struct Storage;
+class Tensor;
 
 /// Hears of this thread's storages on the CPU, and of decisions by values.
 struct Recording {
@@ -12,6 +13,8 @@ struct Recording {
   virtual void freed(Storage*) = 0;
   /// Numbers were written into it that no tensor gave: they are the same at each replay.
   virtual void made_constant(Storage*) = 0;
+  /// Numbers are computed from tensors without a verb: there is nothing that a replay could repeat.
+  virtual void computes_beside() = 0;
   /// An element of a tensor is asked for: throws, since what comes next may depend on it.
   virtual void reads_element() = 0;
 
@@ -19,5 +22,13 @@ struct Recording {
   ~Recording() = default;
 };
 extern constinit thread_local Recording* step_recorder [[gnu::tls_model("initial-exec")]];
+
+/// To be called after numbers were written into x beside the verbs, that no tensor gave.
+void tell_constant(const Tensor& x);
+/// To be called where tensors are computed from others beside the verbs.
+inline void tell_beside() {
+  if (step_recorder) [[unlikely]]
+    step_recorder->computes_beside();
+}
 
 }  // namespace mt

@@ -128,13 +128,17 @@ Tensor view_of(const Tensor& x, const Shape& size, const Shape& stride, int64_t 
 
 Tensor shape_of(const Tensor& x) { return make(x.shape(), x.dtype()); }
 
+void tell_constant(const Tensor& x) {
+  if (step_recorder) [[unlikely]]
+    step_recorder->made_constant(x.impl()->storage);
+}
+
 Tensor scalar(double value, Dtype dtype, const Device& device) {
   Tensor t = empty({}, dtype, cpu_device());
   with_dtype(dtype, [&](auto zero) {
     *t.data_as<decltype(zero)>() = math::convert<decltype(zero)>(value);
   });
-  if (step_recorder) [[unlikely]]
-    step_recorder->made_constant(t.impl()->storage);
+  tell_constant(t);
   if (is_cpu(device)) return t;
   const Tensor out = empty({}, dtype, device);
   copy_elements(out, t);  // the number goes with the call

@@ -6,6 +6,7 @@
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/openblas.h"
+#include "engine/core/recording.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
@@ -44,6 +45,7 @@ template <class Body>
 std::vector<int> each(const char* name, const Shape& batch, Dtype dtype, double work,
                       const Body& body) {
   const int64_t n = checked_count(name, batch);
+  tell_beside();
   std::vector<int> info(size_t(n), 0);
   if (n > 0) require_openblas(name);
   parallel(n, double(n) * work > 1e5, [&](int64_t i) {

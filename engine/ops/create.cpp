@@ -79,8 +79,7 @@ template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device,
         for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
       });
     });
-    if (step_recorder) [[unlikely]]
-      step_recorder->made_constant(out.impl()->storage);
+    tell_constant(out);
     return out;
   }
   NoGrad off;

@@ -5,6 +5,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/host.h"
+#include "engine/core/recording.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
@@ -86,6 +87,7 @@ Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
     n.data_as<double>()[p] =
         double(include_pad ? last - first : std::min(last, w.size) - std::max<int64_t>(first, 0));
   });
+  tell_constant(n);
   return to(to(n, like.dtype()), like.device());
 }
 
@@ -225,6 +227,7 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
       at.data_as<int64_t>()[i * most + k] = parts.at(i, k);
     }
   }
+  for (const Tensor& t : {at, inside, n}) tell_constant(t);
   split[d] = out;
   split.insert(d + 1, most);
   Shape wide{out, most}, narrow{out};
@@ -267,6 +270,7 @@ Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const S
         for (int64_t k = 0; k < h.most; ++k)
           for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
       }
+    tell_constant(at);
     at = to(at, x.device());
     const Tensor windows = reshape(index_select(flat, 1, at), {planes, places, taps});
     const Tensor best = max_along(windows, 2, true).index;
@@ -359,6 +363,10 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
       at[k].data_as<int64_t>()[i] = held(low + k - (taps == 4 ? 1 : 0));
       weight[k].data_as<double>()[i] = w[k];
     }
+  }
+  for (int k = 0; k < taps; ++k) {
+    tell_constant(at[k]);
+    if (taps > 1) tell_constant(weight[k]);
   }
   if (taps == 1) return index_select(x, dim, to(at[0], x.device()));
   Shape column{size};

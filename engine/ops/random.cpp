@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/recording.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
@@ -168,6 +169,7 @@ Tensor multinomial(const Tensor& weights, int64_t n, bool replacement, Generator
   checked_count("multinomial", shape);
   const Dtype dtype = weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64;
   const Tensor w = contiguous(to(to(weights.detach(), cpu_device()), dtype));
+  tell_beside();
   const Tensor wide = to(w, Dtype::f64);
   const double* row = wide.data_as<double>();
   for (int64_t r = 0; r < rows; ++r) {

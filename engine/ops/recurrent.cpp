@@ -6,6 +6,7 @@
 
 #include "engine/autograd/function.h"
 #include "engine/core/host.h"
+#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 #include "kernels/cells.h"
 
@@ -317,6 +318,7 @@ Tensor last_rows(const Layer& l, const Tensor& all) {
     for (int64_t b = 0; b < size; ++b) at.data_as<int64_t>()[b] = first + b;
     first += size;
   }
+  tell_constant(at);
   return index_select(all, 0, to(at, all.device()));
 }
 

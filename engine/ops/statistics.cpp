@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/device.h"
+#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/reduce_common.h"
 #include "kernels/cpu/parallel.h"
@@ -199,6 +200,7 @@ Tensor counted(const Tensor& at, int64_t bins, int64_t first) {
   const Tensor out = zeros({bins}, Dtype::i64, at.device());
   if (!is_cpu(at.device()))
     return scatter_add(out, 0, at - Tensor(double(first)), ones({n}, Dtype::i64, at.device()));
+  tell_beside();
   const bool few = bins <= kSmall && n >= kTables * bins;
   const Tensor tables = few ? zeros({kTables, bins}, Dtype::i64) : out;
   int64_t* const c0 = tables.data_as<int64_t>();
