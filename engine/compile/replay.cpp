@@ -95,15 +95,6 @@ template <class F> bool pointers(Compress& c, const F& f) {
 template <class F> bool pointers(Search& s, const F& f) {
   return one(s.sorted, false, f) && one(s.value, false, f) && one(s.out, true, f);
 }
-template <class F> bool pointers(Cell& c, const F& f) {
-  const bool known = one(c.h_before, false, f) && one(c.c_before, false, f) &&
-                     one(c.state, false, f) && one(c.gates, false, f);
-  if (!c.backward) return known && one(c.gates, true, f) && one(c.h, true, f) && one(c.c, true, f);
-  return known && one(c.h, false, f) && one(c.c, false, f) && one(c.h_grad, false, f) &&
-         one(c.c_grad, false, f) && one(c.h_before_grad, false, f) &&
-         one(c.c_before_grad, false, f) && one(c.gates_grad, true, f) &&
-         one(c.h_before_grad, true, f) && one(c.c_before_grad, true, f);
-}
 template <class F> bool pointers(Random& r, const F& f) { return one(r.out, true, f); }
 template <class F> bool pointers(Run& r, const F& f) {
   const Program& p = *r.program;

@@ -103,11 +103,6 @@ struct FreeList {
     }
     return fresh((c.bytes + 63) / 64 * 64);
   }
-  /// For what is no data. In a BlockPool never where data were: a replay writes those again, and a
-  /// graph that was recorded may still live then.
-  void* take_object(size_t bytes) {
-    return keeps_all ? fresh((class_of(bytes).bytes + 63) / 64 * 64) : take(bytes);
-  }
   /// Whether a freed block stays here. Large ones do beyond kMostCached while no more is held than lived
   /// at once before, as in every step of a training loop: the system would fill them with zeros
   /// again. It may have them when it is short of memory.
@@ -199,7 +194,7 @@ void give_back(const Device& device, void* data, size_t bytes, const Gpu* pinned
 
 Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const Gpu* pinned) {
   const bool one = !pinned && in_one_block(device, bytes);
-  void* header = one ? block : free_list.take_object(sizeof(Storage));
+  void* header = one ? block : free_list.take(sizeof(Storage));
   if (!header) {
     give_back(device, block, bytes, pinned);
     out_of_memory(cpu_device(), sizeof(Storage));
@@ -259,8 +254,8 @@ void Storage::destroy(Storage* s) {
 }
 
 void* pool_alloc(size_t bytes) {
-  void* block = free_list.take_object(bytes);
-  if (!block && make_room()) block = free_list.take_object(bytes);
+  void* block = free_list.take(bytes);
+  if (!block && make_room()) block = free_list.take(bytes);
   if (!block) out_of_memory(cpu_device(), bytes);
   return block;
 }
