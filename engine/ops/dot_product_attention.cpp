@@ -49,6 +49,7 @@ std::vector<Block> blocks_of(const Attention& a) {
   const int64_t most = is_cpu(a.q.device()) ? 1 << 18 : 1 << 24,
                 row = std::max<int64_t>(a.keys(), 1);
   const int64_t all[] = {a.batch(), a.heads(), a.queries()};
+  if (all[0] * all[1] * all[2] == 0) return {};
   int64_t n[] = {1, 1, 1}, each = row;
   n[2] = std::min(all[2], std::max<int64_t>(most / each, 16)), each *= std::max<int64_t>(n[2], 1);
   if (n[2] == all[2]) n[1] = std::min(all[1], std::max<int64_t>(most / each, 1)), each *= n[1];

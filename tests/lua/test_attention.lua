@@ -76,6 +76,18 @@ t.test('sizes of the batch that repeat, and inputs that were cut from one produc
   assert(mt.allclose(given, all.grad, {rtol = 1e-10}))
 end)
 
+t.test('nothing to attend to, or nobody who does', function()
+  t.eq(attend(normal(2, 3, 4), normal(2, 0, 4), normal(2, 0, 5)):abs():sum():item(), 0)
+  for _, sizes in ipairs{{0, 2, 3}, {2, 0, 3}, {2, 2, 0}} do
+    local b, h, l = unpack(sizes)
+    local q, k = normal(b, h, l, 4), normal(b, h, 5, 4)
+    local y = attend(q, k, k, {dropout_p = 0.5, is_causal = true})
+    t.eq(y.shape, q.shape)
+    y:sum():backward()
+    t.eq(k.grad:abs():sum():item(), 0)
+  end
+end)
+
 t.test('gradients of gradients', function()
   mt.manual_seed(3)
   local q, k, v = normal(2, 4, 3), normal(2, 5, 3), normal(2, 5, 2)
