@@ -78,6 +78,14 @@ add('extremes', function(x)
   local low, low_places = x:min(3, true)
   return x:argmax(), x:argmax(2), x:argmin(3, true), values, places, low, low_places
 end, of(4, 5), {places = {true, true, true, false, true, false, true}})
+add('counts', function(x)
+  local ids = (x * 3):abs():long() + 1
+  local high, places = x:cummax(2)
+  local low, low_places = x:cummin(1)
+  return mt.quantile(x, 0.3, 2), mt.quantile(x, 0.5, 2, true), ids:flatten():bincount(), ids:flatten():bincount(nil,
+    30),
+    ids:flatten():bincount(x:flatten()), mt.histc(x, 5, -1, 1), mt.histc(x, 4), high, places, low, low_places
+end, of(6), {places = {[9] = true, [11] = true}})
 add('sorting', function(x)
   local values, places = x:sort(2, true)
   local top, top_places = x:topk(3, 3)
@@ -156,7 +164,8 @@ f('joins', function(x)
   local p, q = unpack(x:split(2, 2))
   local c = x:chunk(3, 3)
   local u = x:unbind(2)
-  return mt.cat({a, b}, 3), mt.cat({x, x * 2}, 1), mt.stack({x, -x}, 2), p, q, c[1], c[3], u[2], mt.vstack{x, x},
+  local s, r = unpack(x:tensor_split({3, 2}, 2))
+  return s, r, mt.cat({a, b}, 3), mt.cat({x, x * 2}, 1), mt.stack({x, -x}, 2), p, q, c[1], c[3], u[2], mt.vstack{x, x},
     mt.hstack{x, x},
     mt.stack(u, 2), mt.cat({x:gt(0):float(), x}, -1)
 end, 4, 5)

@@ -104,7 +104,7 @@ function axes.shuffled(inputs, seed)
 end
 
 -- Operations whose result has a size that depends on values.
-local picks = {masked_select = true, nonzero = true, argwhere = true, unique = true, unique_consecutive = true}
+local picks = {masked_select = true, nonzero = true, argwhere = true, unique = true, bincount = true}
 
 --- Whether the program has sizes that depend on values of the inputs.
 function axes.picks_by_value(program)

@@ -56,14 +56,16 @@ pointwise('hinge_embedding_loss', function(g, x, y, a)
 end)
 pointwise('margin_ranking_loss', function(g, x, y, a) return g.Relu(-(y * (x - a.input2)) + a.margin) end)
 
-entries.kl_div = function(g, a)
-  local log_target = a.log_target and a.target or g.Log(a.target)
-  local target = a.log_target and g.Exp(a.target) or a.target
-  local loss = target * (log_target - a.x)
-  if not a.log_target then loss = g.Where(g.Greater(target, 0), loss, g:number(0, a.x.dtype)) end
+entries.kl_div = function(g, a, call)
+  local dtype = call.results[1].dtype
+  local x, given = g:cast(a.x, dtype), g:cast(a.target, dtype)
+  local log_target = a.log_target and given or g.Log(given)
+  local target = a.log_target and g.Exp(given) or given
+  local loss = target * (log_target - x)
+  if not a.log_target then loss = g.Where(g.Greater(target, 0), loss, g:number(0, dtype)) end
   if a.reduction ~= 'batchmean' then return reduced(g, loss, a.reduction) end
   local n = a.x.shape[1]
-  return g:reduce('ReduceSum', loss, {}) / (Size.is(n) and g:scalar(n, a.x.dtype) or n)
+  return g:reduce('ReduceSum', loss, {}) / (Size.is(n) and g:scalar(n, dtype) or n)
 end
 
 -- ---- classes -----------------------------------------------------------------------------------------------

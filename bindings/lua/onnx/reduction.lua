@@ -159,6 +159,41 @@ entries.median = function(g, a)
   if not a.dim then return value end
   return value, place
 end
+--- The element at a fraction of the order, between its neighbours.
+entries.quantile = function(g, a)
+  local x, axis, n = a.x, 0, count_of(a.x, axes_of(a))
+  if type(a.q) ~= 'number' or a.interpolation ~= 'linear' or Size.is(n) then
+    core.fail("onnx.export: quantile is known for one number q, interpolation='linear', and sizes that are known")
+  end
+  if a.dim then axis = axis_of(a.dim, #x.shape) else x = g.Reshape(x, g:ints{-1}) end
+  local values = top(g, x, n, axis, false)
+  local at = a.q * (n - 1)
+  local low = math.floor(at)
+  local function pick(i) return g.Gather(values, g:ints{math.min(i, n - 1)}, {axis = axis}) end
+  local y = pick(low) * (1 - (at - low)) + pick(low + 1) * (at - low)
+  return a.dim and a.keepdim and y or g:squeeze(y, {axis})
+end
+
+--- How often each of `depth` positions stands, or the sum of its weights.
+local function counted(g, places, depth, weights, dtype)
+  local hot = g.OneHot(places, depth, g:constant(mt.tensor({0, 1}, dtype)), {axis = 0, dtype = dtype})
+  return g:reduce('ReduceSum', weights and hot * weights or hot, {1}, false)
+end
+entries.bincount = function(g, a, call)
+  local places, dtype = g:to_positions(a.x), call.results[1].dtype
+  local depth = g:reduce('ReduceMax', places, {}, false) + 1
+  if a.minlength > 0 then depth = g.Max(depth, a.minlength) end
+  return counted(g, places, depth, a.weights and g:cast(a.weights, dtype), dtype)
+end
+entries.histc = function(g, a)
+  local x = g.Reshape(a.x, g:ints{-1})
+  local low, high = a.min, a.max
+  if low == high then low, high = g:reduce('ReduceMin', x, {}, false), g:reduce('ReduceMax', x, {}, false) end
+  local inside = g.And(g.GreaterOrEqual(x, low), g.LessOrEqual(x, high))
+  local place = g.Floor((x - low) / (high - low) * a.bins)
+  place = g:cast(g.Where(inside, g.Min(place, a.bins - 1), 0), 'int64')
+  return counted(g, place, g:number(a.bins, 'int64'), g:cast(inside, x.dtype), x.dtype)
+end
 entries.unique = function(g, a, call)
   if a.dim or not a.sorted then core.fail('onnx.export: unique is known for all elements, sorted') end
   local values, _, inverse, counts = g.Unique(a.x, {sorted = 1, outputs = 4})
@@ -189,7 +224,9 @@ local function running(g, a, op, neutral)
   local list = g.Range(g:number(0, 'int64'), g:scalar(n, 'int64'), g:number(1, 'int64'))
   local seen = g.LessOrEqual(g:unsqueeze(list, {0}), g:unsqueeze(list, {1}))
   local rows = g:unsqueeze(g:transpose(a.x, order), {rank - 1})
-  local y = g:reduce(op, g.Where(seen, rows, g:number(neutral, a.x.dtype)), {rank}, false)
+  rows = g.Where(seen, rows, g:number(neutral, a.x.dtype))
+  local last = op:find '^Arg' and g[op](rows, {axis = rank, keepdims = 0, select_last_index = 1})
+  local y = last or g:reduce(op, rows, {rank}, false)
   local back = {}
   for i, from in ipairs(order) do back[from + 1] = i - 1 end
   return g:transpose(y, back)
@@ -202,12 +239,14 @@ for name, how in pairs{cumprod = {'ReduceProd', 1}, logcumsumexp = {'ReduceLogSu
   end
 end
 
-for name, op in pairs{cummax = 'ReduceMax', cummin = 'ReduceMin'} do
-  entries[name] = function(g, a, call)
-    if call.results[2].needed then
-      core.fail('onnx.export: %s is known for its values, not for their positions', name)
-    end
-    return running(g, a, op, name == 'cummax' and -math.huge or math.huge), g:number(0, 'int64')
+for name, how in pairs{cummax = {'ReduceMax', 'ArgMax', -1}, cummin = {'ReduceMin', 'ArgMin', 1}} do
+  entries[name] = function(g, a)
+    local shape = a.x.shape
+    if not a.x.dtype:find 'float' then a.x = g:cast(a.x, 'float64') end
+    a.x.shape = shape
+    local places = running(g, a, how[2], how[3] * math.huge)
+    places.positions = true
+    return running(g, a, how[1], how[3] * math.huge), places
   end
 end
 entries.discounted_cumsum = function(g, a, call)

@@ -219,22 +219,25 @@ entries.combinations = function(g, a)
   return g.Gather(a.x, g:constant(places - 1), {axis = 0})
 end
 
---- x in parts along an axis, as large as the results.
-local function parted(g, x, axis, call)
+--- x in parts along an axis, as large as the results, that begin one behind the other or at listed positions.
+local function parted(g, x, axis, call, begins)
   local first, made = 0, {}
   for k, result in ipairs(call.results) do
     local size = result.shape[axis + 1]
+    if k > 1 and type(begins) == 'table' and not Size.is(begins) then
+      first = begins[k - 1] > 0 and begins[k - 1] - 1 or begins[k - 1] + x.shape[axis + 1]
+    end
     made[k] = g:slice(x, {axis}, {first}, {first + size})
     first = first + size
   end
   return unpack(made)
 end
 define('split split_with_sizes tensor_split chunk', function(g, a, call)
-  return parted(g, a.x, axis_of(a.dim, #a.x.shape), call)
+  return parted(g, a.x, axis_of(a.dim, #a.x.shape), call, a.parts)
 end)
-entries.hsplit = function(g, a, call) return parted(g, a.x, #a.x.shape == 1 and 0 or 1, call) end
-entries.vsplit = function(g, a, call) return parted(g, a.x, 0, call) end
-entries.dsplit = function(g, a, call) return parted(g, a.x, 2, call) end
+entries.hsplit = function(g, a, call) return parted(g, a.x, #a.x.shape == 1 and 0 or 1, call, a.parts) end
+entries.vsplit = function(g, a, call) return parted(g, a.x, 0, call, a.parts) end
+entries.dsplit = function(g, a, call) return parted(g, a.x, 2, call, a.parts) end
 entries.unbind = function(g, a, call)
   local made = {}
   for k in ipairs(call.results) do
