@@ -31,6 +31,9 @@ local function check(call)
   if drops or (call.op == 'rrelu' and call.args[4]) or (call.op == 'feature_alpha_dropout' and call.args[3]) then
     core.fail('onnx.export: %s with training=true draws random numbers; export what is in eval mode', call.op)
   end
+  if call.op == 'batch_norm' and call.args[6] == true and call.args[2] then
+    core.fail('onnx.export: batch_norm is in training mode and changes its running statistics; call net:eval() first')
+  end
   if call.depends and launches[call.op] then
     core.fail('onnx.export: a kernel has no ONNX form; write it with operations of tensors')
   end
