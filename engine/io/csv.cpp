@@ -84,11 +84,12 @@ class Cells {
     at_ += minus;
     uint64_t mantissa = 0;
     const int64_t whole = digits(mantissa);
+    const int64_t before = mantissa ? whole : 0;  // zeros in front do not count
     const bool point = at_ < end_ && *at_ == '.';
     at_ += point;
     const int64_t places = point ? digits(mantissa) : 0;
     if (end_ - at_ > 1 && *at_ == '\r' && at_[1] == '\n') ++at_;
-    if (whole + places == 0 || whole + places > 19 ||
+    if (whole + places == 0 || before + places > 19 || whole > 19 ||
         (at_ < end_ && *at_ != delimiter_ && *at_ != '\n') || !scale(mantissa, places, value))
       return at_ = first, false;
     if (minus) value = -value;

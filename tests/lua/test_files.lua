@@ -49,6 +49,10 @@ t.test('csv: numbers are rounded as strtod does', function()
     '5.', '.25'} do
     texts[#texts + 1] = text
   end
+  for _ = 1, 60000 do -- digits at random lie near the middle of two numbers now and then
+    local random = math.random
+    texts[#texts + 1] = ('0.%07d%06d%06d'):format(random(0, 9999999), random(0, 999999), random(0, 999999))
+  end
   local x = data.csv(write('n.csv', 'x\n' .. table.concat(texts, '\n')))
   t.eq(#x.x, #texts)
   local values = x.x:tolist()
