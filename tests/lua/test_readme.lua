@@ -8,6 +8,13 @@ file:close()
 local examples = {}
 for code in text:gmatch('```lua\n(.-)```') do examples[#examples + 1] = code end
 
+-- What examples write goes with the folder that they run in.
+local ffi = require 'ffi'
+ffi.cdef 'int chdir(const char *); char *getcwd(char *, size_t); char *mkdtemp(char *);'
+local home = ffi.string(ffi.C.getcwd(nil, 0))
+local folder = ffi.string(ffi.C.mkdtemp(ffi.new('char[?]', 32, '/tmp/mtorch-readme-XXXXXX')))
+ffi.C.chdir(folder)
+
 t.test('there are examples', function() assert(#examples > 0) end)
 
 for i, code in ipairs(examples) do
@@ -32,4 +39,6 @@ t.test('the prompt of the README answers as it says', function()
   end
 end)
 
+ffi.C.chdir(home)
+os.execute('rm -r ' .. folder)
 t.finish()

@@ -15,6 +15,10 @@ function axes.read(dynamic_axes, inputs, input_names, output_names)
   for i, name in ipairs(input_names) do index[name] = i end
   for name, list in pairs(dynamic_axes or {}) do
     local i = index[name]
+    if type(name) ~= 'string' then
+      wrong("dimensions stand under the name of their input, {%s = {1}}, got the key %s", input_names[1],
+        core.describe(name))
+    end
     if type(list) ~= 'table' then wrong("'%s' must have a table of dimensions, got %s", name, core.describe(list)) end
     for key, value in pairs(list) do
       local dim, axis = key, value
