@@ -8,18 +8,30 @@ local formats = {}
 
 -- ---- tables and text -----------------------------------------------------------------------------
 
-formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: string = '', columns: strings = nil, " ..
-  'quotes: bool = true)',
+--- The columns at some positions.
+local function chosen(path, names, list, positions)
+  local some_names, some = {}, {}
+  for k, at in ipairs(positions) do
+    if not names[at] then core.fail("csv: '%s': it has %d columns, column %d is wanted", path, #names, at) end
+    some_names[k], some[k] = names[at], list[at]
+  end
+  return some_names, some
+end
+
+formats.csv = core.declare("csv(path: string, header: bool = true, delimiter: string = '', " ..
+  'columns: strings|ints = nil, quotes: bool = true)',
   'A table of the columns of a CSV file (also .gz) by name, their names in .names: float64 tensors where all cells ' ..
   'are numbers or empty (NaN), else lists of strings. t[k] is column k. Cells may be quoted, unless quotes=false. ' ..
-  'delimiter: a comma; in a .tsv file a tab. columns: the names of those to read, in this order. header=false: the ' ..
-  "first row is data, and columns names them all ('1', '2', .. otherwise).",
+  'delimiter: a comma; in a .tsv file a tab. columns: the names or positions of those to read, in this order. ' ..
+  "header=false: the first row is data, and columns names them all ('1', '2', .. otherwise).",
   function(path, header, delimiter, columns, quotes)
     if delimiter == '' then delimiter = path:gsub('%.gz$', ''):find('%.tsv$') and '\t' or ',' end
     if #delimiter ~= 1 or delimiter:find('["\r\n]') then
       core.fail("csv: delimiter must be one character, no quote or line break, got '%s'", delimiter)
     end
-    local names, list = parts.csv(path, header, delimiter, columns, quotes)
+    local positions = columns and type(columns[1]) == 'number' and columns
+    local names, list = parts.csv(path, header, delimiter, not positions and columns or nil, quotes)
+    if positions then names, list = chosen(path, names, list, positions) end
     local result = {names = names}
     for k, name in ipairs(names) do
       if name ~= 'names' then result[name] = list[k] end
