@@ -165,9 +165,11 @@ end
 --- Whether the arguments that are no tensors are those of the entry.
 local function same_values(entry, n, ...)
   if entry.n ~= n then return false end
+  if entry.plain == 0 then return true end
+  local given = {...} -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
   for i = 1, n do
     local kept = entry[i]
-    if not kept.shape and not rawequal(kept.value, (select(i, ...))) then return false end
+    if not kept.shape and not rawequal(kept.value, given[i]) then return false end
   end
   return true
 end
@@ -179,8 +181,9 @@ local function kind_of(x)
 end
 
 local function same_kinds(entry, ...)
+  local given = {...}
   for i = 1, entry.n do
-    local x, kept = (select(i, ...)), entry[i]
+    local x, kept = given[i], entry[i]
     if kept.shape and not (mt.is_tensor(x) and kept.shape == x.shape and kept.dtype == x.dtype and
       kept.requires_grad == x.requires_grad and kept.device == x.device) then return false end
   end
@@ -188,8 +191,9 @@ local function same_kinds(entry, ...)
 end
 
 local function check_arguments(...)
-  for i = 1, select('#', ...) do
-    local x = (select(i, ...))
+  local given = pack(...)
+  for i = 1, given.n do
+    local x = given[i]
     local kind = type(x)
     if not (mt.is_tensor(x) or kind == 'number' or kind == 'boolean' or kind == 'string' or x == nil) then
       core.fail('compile: argument %d of a compiled step must be a tensor or a number, got %s', i, core.describe(x))
@@ -212,8 +216,12 @@ local function entry_for(self, grad, n, ...)
     end
   end
   check_arguments(...)
-  local entry = {n = n, grad = grad, calls = other and 1 or 0, replays = 0}
-  for i = 1, n do entry[i] = kind_of((select(i, ...))) end
+  local entry = {n = n, grad = grad, calls = other and 1 or 0, replays = 0, plain = 0}
+  local given = {...}
+  for i = 1, n do
+    entry[i] = kind_of(given[i])
+    if not entry[i].shape then entry.plain = entry.plain + 1 end
+  end
   table.insert(entries, 1, entry)
   if other then
     tell("%s is recorded again: '%s' was %s and is %s", place_of(self.f), other.name, tostring(other.value),
