@@ -78,7 +78,8 @@ end
 local function box(e)
   local shape = shape_text(e.shape, ' × ')
   local wide = max(svg.text_width(util.truncate(e.name, 40), 12.5) * 1.08, shape and svg.text_width(shape, 11) or 0)
-  return {width = max(wide + 22, 44), height = shape and 40 or 26, shape = shape}
+  return {width = max(wide + 22, 44), height = shape and 40 or 26, shape = shape,
+    light = e.leaf ~= nil}
 end
 
 local function edge_path(p)

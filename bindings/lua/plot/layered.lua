@@ -34,7 +34,10 @@ local function vertices_of(nodes, edges)
     table.insert(layers[r], v)
     return v
   end
-  for i, node in ipairs(nodes) do all[i] = vertex(node.width, node.height, rank[i]) end
+  for i, node in ipairs(nodes) do
+    all[i] = vertex(node.width, node.height, rank[i])
+    all[i].light = node.light
+  end
   for _, e in ipairs(edges) do
     local last = all[e[1]]
     e.via = {last}
@@ -139,10 +142,11 @@ local function pull(layer, sides, gap)
     for _, side in ipairs(sides) do
       for _, u in ipairs(v[side]) do
         local w = (v.through and u.through) and 8 or (v.through or u.through) and 2 or 1 -- long edges are straight
+        if u.light then w = w * 0.1 end
         sum, weight = sum + w * u.x, weight + w
       end
     end
-    v.wanted, v.weight = weight > 0 and sum / weight or v.x, max(weight, 0.1)
+    v.wanted, v.weight = weight > 0 and sum / weight or v.x, max(weight, 0.1) * (v.light and 0.05 or 1)
   end
   settle(layer, gap)
 end
@@ -160,8 +164,9 @@ local function place(layers, gap)
   end
 end
 
---- Gives each of `nodes` ({width=, height=}) its middle, x and y, and each of `edges` ({input, user}, numbers of
---- nodes) its points {x1, y1, x2, y2, ..} from input to user; inputs stand above. Returns width and height.
+--- Gives each of `nodes` ({width=, height=, light=true: gives way to others}) its middle, x and y, and each of `edges`
+--- ({input, user}, numbers of nodes) its points {x1, y1, x2, y2, ..} from input to user; inputs stand above. Returns
+--- width and height.
 function layered.lay_out(nodes, edges, gap_x, gap_y)
   local layers, all = vertices_of(nodes, edges)
   order(layers)
