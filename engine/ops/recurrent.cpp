@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/autograd/function.h"
+#include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/core/recording.h"
 #include "engine/ops/ops.h"
@@ -79,6 +80,22 @@ void repeat_row(const Tensor& out, const Tensor& row) {
   copy_elements(out, expand(row, out.shape()));
 }
 
+/// The matrix of the product of each step, [inner x columns]. For a CPU as panels of columns, [columns /
+/// 32 x inner x 32], which its kernel would otherwise copy together in every step.
+constexpr int64_t kPanel = 32;
+Tensor for_steps(const Tensor& matrix) {
+  const int64_t inner = matrix.size(0), columns = matrix.size(1);
+  if (!is_cpu(matrix.device()) || columns % kPanel != 0) return matrix;
+  return contiguous(transpose(reshape(matrix, {inner, columns / kPanel, kPanel}), 0, 1));
+}
+/// out (+)= x . what for_steps made of the matrix.
+void step_product(const Tensor& out, const Tensor& x, const Tensor& matrix, bool accumulate) {
+  if (matrix.dim() == 2) return matmul_into(kName, out, x, matrix, accumulate);
+  const int64_t panels = matrix.size(0), n = x.size(0);
+  const Tensor parts = view_of(out, {panels, n, kPanel}, {kPanel, out.stride(0), 1}, out.offset());
+  matmul_into(kName, parts, expand(unsqueeze(x, 0), {panels, n, x.size(1)}), matrix, accumulate);
+}
+
 Cell step_of(const Layer& l, const Steps& r, const Stretch& s, bool backward) {
   Cell k{};
   k.kind = l.kind, k.dtype = r.out.dtype(), k.backward = backward;
@@ -99,7 +116,7 @@ Steps forward(const Layer& l) {
   r.gates = room(all, l.kept() * hidden), r.hidden = room(all, hidden);
   r.out = l[kProjection].defined() ? room(all, l.state()) : r.hidden;
   if (l[kC].defined()) r.c = room(all, hidden);
-  const Tensor sums = slice(r.gates, 1, 0, columns), weight = t(l[kWeightH]);
+  const Tensor sums = slice(r.gates, 1, 0, columns), weight = for_steps(t(l[kWeightH]));
   const bool biased = l[kBiasX].defined();
   if (biased) repeat_row(sums, l.late() ? l[kBiasX] : l[kBiasX] + l[kBiasH]);
   matmul_into(kName, sums, x, t(l[kWeightX]), biased);
@@ -108,7 +125,7 @@ Steps forward(const Layer& l) {
     check_interrupt();
     const Tensor to = l.late() ? rows(late, 0, s.rows) : rows(sums, s);
     if (l.late() && biased) repeat_row(to, l[kBiasH]);
-    matmul_into(kName, to, before(r.out, l[kH], s), weight, biased || !l.late());
+    step_product(to, before(r.out, l[kH], s), weight, biased || !l.late());
     Cell k = step_of(l, r, s, false);
     k.state = l.late() ? to.data() : nullptr;
     x.device().cell(k);
@@ -127,6 +144,7 @@ std::vector<Tensor> backward(const Layer& l, const Steps& r, const Tensor& out_g
   const Tensor dg = empty(r.gates.shape(), r.gates.dtype(), r.gates.device());
   const Tensor sums = slice(dg, 1, 0, l.gates() * hidden);  // those that the state enters
   const Tensor state = empty(r.out.shape(), r.out.dtype(), r.out.device());
+  const Tensor weight = for_steps(l[kWeightH]);
   std::vector<Tensor> dx(kInputs);
   dx[kH] = zeros_like(l[kH]);
   if (dc.defined()) dx[kC] = zeros_like(l[kC]);
@@ -141,7 +159,7 @@ std::vector<Tensor> backward(const Layer& l, const Steps& r, const Tensor& out_g
     if (dc.defined())
       k.c_grad = rows(dc, *s).data(), k.c_before_grad = before(dc, dx[kC], *s).data();
     dh.device().cell(k);
-    matmul_into(kName, dh_before, rows(sums, *s), l[kWeightH], true);
+    step_product(dh_before, rows(sums, *s), weight, true);
     copy_elements(rows(state, *s), h_before);
   }
   const Tensor of_x =
