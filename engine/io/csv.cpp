@@ -26,7 +26,8 @@ inline bool eight_digits(const char* p, uint64_t& number) {
 }
 
 /// mantissa / 10^places, rounded as it should be, or false. Exact numbers of 64 bits (of x86) are
-/// divided: that leaves 11 bits more than a double has, which must not be near one half.
+/// divided: that leaves 11 bits more than a double has, which must not be near one half, nor all 0, as
+/// they always are where an emulator's long double is a double.
 inline bool scale(uint64_t mantissa, int64_t places, double& value) {
   static constexpr long double kPower[] = {1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,
                                            1e7L,  1e8L,  1e9L,  1e10L, 1e11L, 1e12L, 1e13L,
@@ -36,7 +37,8 @@ inline bool scale(uint64_t mantissa, int64_t places, double& value) {
   const long double quotient = static_cast<long double>(mantissa) / kPower[places];
   uint64_t bits;
   std::memcpy(&bits, &quotient, 8);
-  if ((bits & 0x7ff) - 0x3ff <= 2) return false;
+  bits &= 0x7ff;
+  if (bits == 0 || bits - 0x3ff <= 2) return false;
   return value = double(quotient), true;
 }
 
