@@ -122,7 +122,7 @@ def wrapped(prefix, items):
     lines, line = [], prefix
     for item in items:
         if len(line) + len(item) > 110:
-            lines.append(line)
+            lines.append(line.rstrip())
             line = "     "
         line += item
     return "\n".join(lines + [line])
