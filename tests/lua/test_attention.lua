@@ -42,6 +42,11 @@ t.test('memory grows with the length, not with its square', function()
   local less, more = peak(4096), peak(8192)
   assert(more < 2.5 * less, ('%d and %d bytes'):format(less, more))
   assert(more < 24 * 2 ^ 20, more) -- the scores of all queries are 256 MiB
+  local mha, x = nn.MultiheadAttention(16, 2, {batch_first = true, dropout = 0.1}), mt.randn(1, 8192, 16)
+  local before, padding = mt.memory_stats().allocated, mt.zeros({1, 8192}, {dtype = 'bool'})
+  padding[{1, {8000, 8192}}] = true
+  mha(x, {is_causal = true, key_padding_mask = padding}):sum():backward()
+  assert(mt.memory_stats().peak - before < 24 * 2 ^ 20, mt.memory_stats().peak - before)
 end)
 
 t.test('blocks of queries, of heads and of batches', function()
