@@ -294,6 +294,22 @@ test('asking for elements is an error at its line, and the step can be called ag
   eq((x + 1):tolist(), {2, 2}) -- nothing is recorded any more
 end)
 
+test('a schedule is stepped outside', function()
+  local net = nn.Linear(2, 1)
+  local opt = optim.SGD(net:parameters(), {lr = 1})
+  local sched = optim.lr.ExponentialLR(opt, {gamma = 0.5})
+  local f = mt.compile(function(x)
+    opt:zero_grad()
+    local loss = net(x):sum()
+    loss:backward()
+    opt:step()
+    sched:step()
+    return loss
+  end)
+  f(mt.ones(1, 2))
+  raises(function() f(mt.ones(1, 2)) end, 'ExponentialLR: a schedule cannot step inside a compiled step')
+end)
+
 test('an error inside leaves nothing behind', function()
   local calls = 0
   local f = mt.compile(function(x)

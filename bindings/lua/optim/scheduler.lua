@@ -73,6 +73,9 @@ local function own(self, method)
   if type(self) ~= 'table' or rawget(self, 'optimizer') == nil then
     core.fail('%s: methods are called with a colon, sched:%s(..)', method, method)
   end
+  if method == 'step' and core.step_recording then -- Lua is not replayed
+    core.fail('%s: a schedule cannot step inside a compiled step; call sched:step() after it', self.name)
+  end
 end
 scheduler.own = own
 
