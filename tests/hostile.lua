@@ -306,7 +306,8 @@ end
 -- Not called: what ends the program, prints, waits, writes files, or changes what this test stands on.
 local left_out = {}
 for name in ([[args progress report timeit help plot set_num_threads
-  set_grad_enabled set_debug cuda launch_kernel Module]]):gmatch('%S+') do left_out[name] = true end
+  set_grad_enabled set_debug cuda launch_kernel Module
+  Report SummaryWriter JsonLines]]):gmatch('%S+') do left_out[name] = true end
 
 core.complete()
 local targets = {}

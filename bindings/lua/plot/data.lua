@@ -83,6 +83,7 @@ end
 function data.texts(op, what, value, count, of)
   if value == nil then return nil end
   local list, out = plain(value), {}
+  if type(list) ~= 'table' then fail('%s: %s is %s, expected a list', op, what, core.describe(list)) end
   for i = 1, #list do out[i] = tostring(list[i]) end
   if count and #out ~= count then
     fail('%s: %s has %d values, expected %d (%s)', op, what, #out, count, of)

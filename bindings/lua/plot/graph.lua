@@ -13,6 +13,9 @@ local graph = {}
 local function named(op, params)
   local list = {}
   if params == nil then return list end
+  if type(params) ~= 'table' then
+    core.fail('%s: params is %s, expected a module or a table {name = tensor}', op, core.describe(params))
+  end
   local named_parameters = params.named_parameters
   if named_parameters then
     for name, p in named_parameters(params) do list[#list + 1] = {name, p} end

@@ -82,6 +82,7 @@ end
 -- Charts out of {run = {curve = list or {x=, y=}}}: one for each curve, a series for each run.
 local function add_runs(charts, runs)
   local by_name, names = {}, {}
+  if type(runs) ~= 'table' then core.fail('report: runs is %s, expected tables by name', core.describe(runs)) end
   for _, run in ipairs(util.sorted_keys(runs)) do
     local where = 'report: runs.' .. tostring(run)
     if type(runs[run]) ~= 'table' then
@@ -130,7 +131,12 @@ end
 -- Figures {kind, arguments of plot.kind}; one that fails shows why.
 local function figure_cards(figures, budget)
   local cards = {}
+  if type(figures) ~= 'table' then core.fail('report: figures is %s, expected a list', core.describe(figures)) end
   for i, figure in ipairs(figures) do
+    if type(figure) ~= 'table' or type(figure[2]) ~= 'table' then
+      core.fail("report: figures[%d] is %s, expected {kind, arguments}, such as {'bar', {values}}", i,
+        core.describe(figure))
+    end
     local draw = rawget(plot, 'svg_' .. tostring(figure[1]))
     if not draw then core.fail("report: figures[%d]: mt.plot has no '%s'", i, tostring(figure[1])) end
     cards[i] = parts.card((draw(figure[2], {op = 'report: ' .. figure[1], inline = true, budget = budget})))

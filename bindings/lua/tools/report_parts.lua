@@ -139,6 +139,13 @@ end
 
 -- Rows are lists, the first of which is the head, or records {name = value}.
 function parts.rows(data)
+  data = util.plain(data)
+  if type(data) ~= 'table' then core.fail('report: table is %s, expected rows', core.describe(data)) end
+  for i = 1, #data do
+    if type(data[i]) ~= 'table' then
+      core.fail('report: table[%d] is %s, expected a row: a list, or a table {name = value}', i, core.describe(data[i]))
+    end
+  end
   local rows, head = {}, data[1] or {}
   if data[1] and data[1][1] == nil then
     local seen = {}
@@ -165,7 +172,10 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
-function parts.config(config) return parts.table_card(nil, config_rows(config, '', {}, 0)) end
+function parts.config(config)
+  if type(config) ~= 'table' then core.fail('report: config is %s, expected {name = value}', core.describe(config)) end
+  return parts.table_card(nil, config_rows(config, '', {}, 0))
+end
 
 --- Paragraphs, parted by empty lines.
 function parts.notes(text)

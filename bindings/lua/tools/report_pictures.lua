@@ -103,7 +103,7 @@ end
 
 --- The graph of a loss, or of {loss, params=, title=}, as SVG.
 function pictures.graph(graph)
-  local args = mt.is_tensor(graph) and {graph} or graph
+  local args = type(graph) == 'table' and not getmetatable(graph) and graph or {graph}
   return (require('mtorch.plot.graph').svg('report: graph', args[1], args.params, args.title, {inline = true}))
 end
 

@@ -188,6 +188,7 @@ method('filters(net)', 'The first layer whose weights are pictures, of a network
   'read again for each page.', function(self, net) keep(self, 'filters', net, true) end)
 method('network(net)', 'What print(net) shows.', function(self, net) keep(self, 'network', tostring(net)) end)
 method('config(values)', 'Rows of the configuration, {name = value}.', function(self, values)
+  if type(values) ~= 'table' then core.fail('config: %s is not a table {name = value}', core.describe(values)) end
   for key, value in pairs(values) do self.state.args.config[key] = value end
 end)
 method('notes(text: string)', 'Paragraphs at the end.', function(self, text) keep(self, 'notes', text) end)
