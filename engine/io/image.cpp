@@ -181,6 +181,9 @@ Tensor decode_jpeg(const uint8_t* data, size_t size) {
   if (jpeg().tjDecompressHeader3(turbo.handle, data, size, &width, &height, &sampling, &colours))
     fail("a JPEG: {}", turbo.trouble());
   check_size("JPEG", uint64_t(width), uint64_t(height));
+  // Each 8 x 8 pixels have a DC coefficient of a bit at least; twice as many are let through.
+  if (uint64_t(width) * uint64_t(height) > uint64_t(size) * 1024 + 65536)
+    fail("a JPEG of {} x {} pixels, more than its {} bytes can hold", width, height, size);
   const bool four = colours == TJCS_CMYK || colours == TJCS_YCCK;
   const int format = colours == TJCS_GRAY ? TJPF_GRAY : four ? TJPF_CMYK : TJPF_RGB;
   const int channels = colours == TJCS_GRAY ? 1 : four ? 4 : 3;

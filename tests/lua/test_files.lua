@@ -212,6 +212,13 @@ t.test('save_image: what was written is read again', function()
   t.eq(tostring(data.image(folder .. '/w.jpeg').shape), '(1, 48, 40)')
 end)
 
+t.test('image: large and of one colour', function()
+  local path = data.save_image(folder .. '/flat.jpg', mt.ones(3000, 2000))
+  t.eq({tostring(data.image(path).shape), data.image(path):min():item()}, {'(1, 3000, 2000)', 255})
+  path = data.save_image(folder .. '/flat.png', mt.zeros(4000, 3000))
+  t.eq({tostring(data.image(path).shape), data.image(path):max():item()}, {'(1, 4000, 3000)', 0})
+end)
+
 t.test('save_image: what is refused', function()
   local path = folder .. '/no.png'
   t.raises(function() data.save_image(path, mt.zeros(5, 2, 2)) end, 'save_image: a picture is .* got %(5, 2, 2%)')
