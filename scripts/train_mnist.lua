@@ -6,6 +6,7 @@
 --   mtorch scripts/train_mnist.lua --download                                   fetches MNIST first
 --   mtorch scripts/train_mnist.lua                                              drawn digits, where there are none
 --   mtorch scripts/train_mnist.lua --data DIR --checkpoint run.mt               goes on after it was stopped
+--   mtorch scripts/train_mnist.lua --data DIR --report run.html --live          a browser follows
 --   mtorch scripts/train_mnist.lua --dry-run                                    everything once, in small
 --
 -- An image is a tensor [1 x 28 x 28] from 0 (paper) to 1 (ink), its label a position from 1 to 10: the digit + 1.
@@ -22,7 +23,7 @@ local options = mt.args{
   train = 0,                                  -- how many digits to train with; 0: all (module4: 5000)
   workers = 1,                                -- threads that make batches ahead; the result is the same for any number
   checkpoint = '',                            -- a file that is written after each epoch, and resumed from
-  log = '', report = '',                      -- a folder for TensorBoard; one page with curves
+  log = '', report = '', live = false,        -- a folder for TensorBoard; one page; followed by a browser
   target = 0,                                 -- the accuracy that must be reached, in percent; 0: the default
   record = '',                                -- a file for scripts/peers/mnist_torch.py: the first 100 steps
   dry_run = false,
@@ -171,8 +172,19 @@ local function count_right()
   return scores:argmax(2):eq(y:to(device)):sum():item(), #y
 end
 
+local report = mt.Report(options, {title = 'Handwritten digits: ' .. options.model, xlabel = 'epoch'})
+report:network(net)
+
+--- What the page and TensorBoard show of an epoch.
 local writer = options.log ~= '' and mt.SummaryWriter(options.log)
-local curves = {epoch = {}, loss = {}, accuracy = {}}
+local curves = {} -- what each epoch came to, for a page that is resumed
+local function show(epoch, loss, test_loss, accuracy)
+  report:scalars({['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}, epoch)
+  if not writer then return end
+  writer:add_scalar('loss/train', loss, epoch)
+  writer:add_scalar('loss/test', test_loss, epoch)
+  writer:add_scalar('accuracy/test', accuracy, epoch)
+end
 local begin, step, most_right, full_epoch = 1, 0, 0, nil
 local state = {model = net, optim = opt, sched = sched, average = average, loader = loader}
 if options.checkpoint ~= '' then
@@ -180,6 +192,7 @@ if options.checkpoint ~= '' then
   if resumed then
     begin, step, curves = resumed.epoch + 1, resumed.step, resumed.curves
     most_right, full_epoch = resumed.most_right, resumed.full_epoch
+    for epoch, came in ipairs(curves) do report:scalars(came, epoch) end
     print(('goes on after epoch %d of %s'):format(resumed.epoch, options.checkpoint))
   end
 end
@@ -227,14 +240,8 @@ for epoch = begin, epochs do
   local loss = run_epoch(epoch)
   local accuracy, test_loss = evaluate(average or net, test)
   print(('epoch %2d  loss %.4f  test loss %.4f  accuracy %.2f'):format(epoch, loss, test_loss, accuracy))
-  table.insert(curves.epoch, epoch)
-  table.insert(curves.loss, loss)
-  table.insert(curves.accuracy, accuracy)
-  if writer then
-    writer:add_scalar('loss/train', loss, epoch)
-    writer:add_scalar('loss/test', test_loss, epoch)
-    writer:add_scalar('accuracy/test', accuracy, epoch)
-  end
+  show(epoch, loss, test_loss, accuracy)
+  curves[epoch] = {['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}
   if options.checkpoint ~= '' then
     state.epoch, state.step, state.curves = epoch, step, curves
     state.most_right, state.full_epoch = most_right, full_epoch
@@ -252,11 +259,23 @@ end
 -- ---- what came out ---------------------------------------------------------------------------------
 
 local accuracy, loss = evaluate(average or net, test)
-if options.report ~= '' then
-  mt.report{path = options.report, title = 'Handwritten digits: ' .. options.model,
-    config = {model = options.model, epochs = epochs, batch = batch, rate = rate, seed = options.seed},
-    curves = {{x = curves.epoch, y = curves.loss, title = 'Training loss', xlabel = 'epoch'},
-      {x = curves.epoch, y = curves.accuracy, title = 'Accuracy on test digits, %', xlabel = 'epoch'}}}
+if report.on then
+  local confusion, wrong, asked = metrics.ConfusionMatrix(10), {}, {}
+  ;(average or net):eval()
+  for x, y in data.DataLoader(test, {batch_size = 250}):iter() do
+    local answer = mt.no_grad(average or net, x:to(device)):argmax(2):cpu()
+    confusion:update(answer, y)
+    for _, i in ipairs(answer:ne(y):nonzero():view(-1):tolist()) do
+      if #wrong == 24 then break end
+      wrong[#wrong + 1], asked[#asked + 1] = x[i], ('%d>%d'):format(y[i]:item() - 1, answer[i]:item() - 1)
+    end
+  end
+  local names = {}
+  for digit = 0, 9 do names[digit + 1] = tostring(digit) end
+  report:confusion(confusion:compute(), names)
+  report:filters(net)
+  if #wrong > 0 then report:image('test digits that it misreads, true > read', mt.stack(wrong), {labels = asked}) end
+  print('report: ' .. report:finish())
 end
 local shown = valid and (' valid=%d/16 full_at_epoch=%s'):format(most_right, full_epoch or 'never') or ''
 print(('final: model=%s train=%d test=%d epochs=%d%s loss=%.4f accuracy=%.2f seconds=%.1f'):format(options.model,
