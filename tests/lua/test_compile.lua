@@ -7,9 +7,9 @@ local nn, optim = mt.nn, mt.optim
 --- What fn() writes to standard error while it runs, and its results.
 local function told(fn)
   local lines, kept = {}, io.stderr
-  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end}
+  io.stderr = {write = function(_, ...) lines[#lines + 1] = table.concat{...} end} -- luacheck: ignore 122
   local ok, a, b = pcall(fn)
-  io.stderr = kept
+  io.stderr = kept -- luacheck: ignore 122
   if not ok then error(a, 0) end
   return table.concat(lines), a, b
 end

@@ -91,7 +91,7 @@ test('batches: sizes, order, the last one', function()
 end)
 
 test('the order is a function of seed and epoch', function()
-  local function epochs(seed) 
+  local function epochs(seed)
     local loader = data.DataLoader(numbers(50), {batch_size = 8, shuffle = true, seed = seed})
     return {flat(epoch(loader)), flat(epoch(loader))}
   end
@@ -239,7 +239,7 @@ test('random numbers of an item belong to seed, epoch and index', function()
   local want = {math.random(), mt.rand({}):item()}
   math.randomseed(1)
   mt.manual_seed(1)
-  for _ in data.DataLoader(set, {seed = 1}):iter() do break end
+  for _ in data.DataLoader(set, {seed = 1}):iter() do break end -- luacheck: ignore 512
   eq({math.random(), mt.rand({}):item()}, want)
   -- An item that comes twice in an epoch is drawn anew.
   local seen = {}
@@ -286,7 +286,8 @@ test('the position is saved and restored, in the middle of an epoch and at its e
   again = new(1)
   again:load_state_dict(new(7):state_dict())
   eq(epoch(again), e1)
-  for _ in again:iter() do break end -- without load_state_dict each iter() is a new epoch
+  -- without load_state_dict each iter() is a new epoch
+  for _ in again:iter() do break end -- luacheck: ignore 512
   eq(epoch(again), e3)
   raises(function() data.DataLoader(numbers(20), 3):load_state_dict(state) end,
     'of 4 batches an epoch, this loader has 7')

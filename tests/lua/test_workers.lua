@@ -100,9 +100,9 @@ test('modules and globals', function()
   rawset(_G, 'a_global', function(i) return i + 1 end)
   rawset(_G, 'unused', io.tmpfile())
   local linear = nn.Linear
-  local set = set_of(2, function(_, i) return a_global(i), nn.Linear == linear end)
+  local set = set_of(2, function(_, i) return a_global(i), nn.Linear == linear end) -- luacheck: ignore 113
   eq(batches(data.DataLoader(set, {workers = 1})), batches(data.DataLoader(set)))
-  set = set_of(2, function() return unused end)
+  set = set_of(2, function() return unused end) -- luacheck: ignore 113
   raises(function() data.DataLoader(set, {workers = 1}):iter()() end, "item 1: .*the global 'unused': it is a userdata")
   rawset(_G, 'a_global', nil)
   rawset(_G, 'unused', nil)

@@ -125,27 +125,27 @@ function Later:__call(...) return module.now(self)(...) end
 --- function of the module and the inputs. extra(self) is what print adds, macs(self, x, y, inputs) the multiply-adds
 --- of a call (x: the first input, y: the result) where nn/summary.lua does not count them right by the parameters.
 function module.define(spec)
-  local made, params, tensors, make = class.class(spec[1]:match('^[%w_]+')), nil, {}, {}
+  local made, params, tensors, kind_of = class.class(spec[1]:match('^[%w_]+')), nil, {}, {}
   for _, kind in ipairs{'parameters', 'buffers'} do
     for _, name in ipairs(spec[kind] or {}) do
-      tensors[#tensors + 1], make[name] = name, kind == 'buffers' and class.Buffer or class.Parameter
+      tensors[#tensors + 1], kind_of[name] = name, kind == 'buffers' and class.Buffer or class.Parameter
     end
   end
   class.constructor(made, spec[1], spec[2], function(self, ...)
     local options = {}
     for i, p in ipairs(params) do
       options[p.name] = select(i, ...)
-      if not make[p.name] then self[p.name] = option(options[p.name]) end
+      if not kind_of[p.name] then self[p.name] = option(options[p.name]) end
     end
     local values = spec.init and {spec.init(options)} or {}
     for i, name in ipairs(tensors) do
-      if values[i] then self[name] = make[name](values[i]) end
+      if values[i] then self[name] = kind_of[name](values[i]) end
     end
   end)
   params = core.parameters(made)
   local arguments, inputs, known = core.parameters(spec.forward), 0, {}
   for _, p in ipairs(params) do known[p.name] = true end
-  while arguments and not (make[arguments[inputs + 1].name] or known[arguments[inputs + 1].name]) do
+  while arguments and not (kind_of[arguments[inputs + 1].name] or known[arguments[inputs + 1].name]) do
     inputs = inputs + 1
   end
   made.forward = arguments and forward_of(spec.forward, arguments, inputs) or counted(spec.forward)

@@ -1,6 +1,5 @@
 -- registration.lua -- fields by name: registered, looked up, frozen; functions called before and after forward
 local core = require 'mtorch.core'
-local mt = require 'mtorch'
 local class = require 'mtorch.nn.class'
 local method, role, field, is_module = class.method, class.role, class.field, class.is_module
 
