@@ -322,7 +322,7 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
   made->draws_ = default_generator().counter() - made->begun_;
   for (const auto& [impl, leaf] : leaves_) {
     if (!outside_.count(impl->storage)) continue;
-    StepReplay::Guard g{leaf, impl->storage, nullptr};
+    StepReplay::Guard g{leaf, impl->storage, nullptr, leaf.requires_grad()};
     if (leaf.requires_grad()) {
       const Tensor now = leaf.grad();
       if (now.defined() && outside_.count(now.impl()->storage) &&
@@ -354,7 +354,7 @@ bool StepReplay::takes(size_t input, const Tensor& x) const {
 
 bool StepReplay::fits() const {
   for (const Guard& g : guards_) {
-    if (g.tensor.impl()->storage != g.storage) return false;
+    if (g.tensor.impl()->storage != g.storage || g.tensor.requires_grad() != g.wanted) return false;
     if (!g.grad) continue;
     const Tensor now = g.tensor.grad();
     if (!now.defined() || now.impl()->storage != g.grad) return false;

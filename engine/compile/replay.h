@@ -21,7 +21,8 @@ class StepReplay {
   StepReplay(const StepReplay&) = delete;
   ~StepReplay();
 
-  /// Whether parameters, and gradients that are added to, still lie where they lay.
+  /// Whether parameters, and gradients that are added to, still lie where they lay, and those that
+  /// required a gradient still do.
   bool fits() const;
   /// Copies the inputs into the memory that was recorded. Their dtypes and shapes must be those of then.
   void start(const std::vector<Tensor>& inputs);
@@ -52,6 +53,7 @@ class StepReplay {
     Tensor tensor;
     Storage* storage;
     const Storage* grad;  // of a gradient that verbs read or write, else null
+    bool wanted;          // requires_grad
   };
   struct Change {
     Tensor tensor;

@@ -240,6 +240,59 @@ test('captured numbers that change are noticed', function()
   assert(text:find "'config.shift' was 1 and is 10", text)
 end)
 
+test('what a step captures may be frozen, exchanged and extended', function()
+  local function one(weight)
+    local net = nn.Sequential(nn.Linear(1, 1, {bias = false}))
+    nn.init.constant_(net[1].weight, weight)
+    return net
+  end
+  local changes = {
+    freeze = function(s) s.net:freeze() end,
+    exchange = function(s) s.net = one(5) end,
+    entry = function(s) s.net[1] = nn.Linear(1, 1) nn.init.ones_(s.net[1].weight) nn.init.ones_(s.net[1].bias) end,
+    append = function(s) s.net:append(nn.ReLU6()) end,
+    parameter = function(s) s.net[1].weight = nn.Parameter(mt.full({1, 1}, 4)) end,
+    hook = function(s) s.net:register_forward_hook(function(_, _, y) return y * 3 end) end,
+    second_hook = function(s) s.net[1]:register_forward_hook(function(_, _, y) return y * 3 end) end,
+    optimizer = function(s) s.opt = optim.SGD(s.net:parameters(), {lr = 0.01}) end,
+    forward = function(s) s.net.forward = function(_, x) return x * 7 + s.net[1](x) * 0 end end,
+  }
+  for name, change in pairs(changes) do
+    local losses = {}
+    for k = 1, 2 do
+      local s = {net = one(1)}
+      s.net[1]:register_forward_hook(function(_, _, y) return y + 1 end)
+      s.opt = optim.SGD(s.net:parameters(), {lr = 0.1})
+      local function step(x)
+        s.opt:zero_grad()
+        local loss = (s.net(x) ^ 2):sum()
+        if s.net[1].weight.requires_grad then loss:backward() s.opt:step() end
+        return loss
+      end
+      local run, list = k == 1 and step or mt.compile(step), {}
+      local text = told(function()
+        for i = 1, 12 do
+          if i == 6 then change(s) end
+          list[i] = run(mt.full({1, 1}, 0.5)):item()
+        end
+      end)
+      if k == 2 then assert(text:find 'is recorded again', name .. ': ' .. text) end
+      losses[k] = list
+    end
+    for i = 1, 12 do assert(losses[1][i] == losses[2][i], name .. ' ' .. i) end
+  end
+end)
+
+test('a list that a step fills is filled', function()
+  local history = {}
+  local f = mt.compile(function(x)
+    history[#history + 1] = x:sum()
+    return x * 2
+  end)
+  told(function() for _ = 1, 12 do f(mt.ones(2)) end end)
+  eq(#history, 12)
+end)
+
 test('numbers among the arguments, several results, values that are no tensors', function()
   local f = mt.compile(function(x, k, name) return x * k, name, x:sum() end)
   for i = 1, 12 do

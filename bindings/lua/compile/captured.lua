@@ -1,93 +1,123 @@
 -- captured.lua -- what a step reads besides its arguments: captured values, fields of tables and modules
+local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local records = require('mtorch.compile.map').records
+local getupvalue = debug.getupvalue
 
 local captured = {}
 
--- Tables are looked into this deep, and at so many fields of each.
+-- Plain tables are looked into this deep, and at so many fields of each.
 local deepest, most_fields = 3, 200
 
-local function is_plain(value)
-  local kind = type(value)
-  return kind == 'number' or kind == 'boolean' or kind == 'string' or kind == 'nil'
-end
-
---- Adds {name=, read=, value=} for what can be compared at each call: numbers, booleans, strings and nil, and
---- which tensor or function a captured name stands for.
-local function add(list, name, read)
-  list[#list + 1] = {name = name, read = read, value = read()}
+--- rawget(t, key) is what it is now.
+local function add_field(list, t, key, name)
+  local n = #list.tables + 1
+  list.tables[n], list.keys[n], list.values[n], list.names[n] = t, key, rawget(t, key), name
 end
 
 local visit
 
-local function visit_table(list, t, name, depth, seen)
-  if seen[t] or depth > deepest then return end
-  seen[t] = true
-  local n, is_module = 0, rawget(t, '__fields') ~= nil
-  for key, value in pairs(t) do
-    n = n + 1
-    if n > most_fields then break end
-    if type(key) == 'string' or type(key) == 'number' then
+--- The fields of a module, and of what it holds: parameters, buffers, hooks, the class.
+local function visit_module(list, module, name, depth, seen)
+  local fields, held = rawget(module, '__fields'), rawget(module, '__held')
+  add_field(list, fields, #fields + 1, name .. "'s fields")
+  for key in pairs(held) do add_field(list, held, key, ('%s.%s'):format(name, key)) end
+  for _, key in ipairs{'__class', '__hooks', 'forward'} do add_field(list, module, key, ('%s.%s'):format(name, key)) end
+  for key, value in pairs(module) do
+    if type(key) == 'number' or not key:find '^__' then
       local inner = ('%s.%s'):format(name, key)
-      if is_plain(value) or mt.is_tensor(value) then
-        add(list, inner, function() return rawget(t, key) end)
-      elseif not (is_module and type(key) == 'string' and key:find '^__') then
-        visit(list, value, inner, depth + 1, seen)
-      end
+      add_field(list, module, key, inner)
+      visit(list, value, inner, depth, seen)
     end
   end
-  local class = is_module and rawget(t, '__class')
+  local hooks = rawget(module, '__hooks')
+  for _, when in ipairs(hooks and {'before', 'after'} or {}) do
+    add_field(list, hooks[when], #hooks[when] + 1, name .. "'s hooks")
+  end
+  local class = rawget(module, '__class')
   while class do -- forward may capture values too
-    if type(rawget(class, 'forward')) == 'function' then
-      visit(list, rawget(class, 'forward'), class.__name .. '.forward', depth + 1, seen)
-    end
+    visit(list, rawget(class, 'forward'), class.__name .. '.forward', depth, seen)
     local meta = getmetatable(class)
     class = meta and meta.__index
     if type(class) ~= 'table' then break end
   end
 end
 
+local function visit_table(list, t, name, depth, seen)
+  if depth > deepest then return end
+  local n = 0
+  for key, value in pairs(t) do
+    n = n + 1
+    if n > most_fields then return end
+    if type(key) == 'string' or type(key) == 'number' then
+      local inner = ('%s.%s'):format(name, key)
+      add_field(list, t, key, inner)
+      visit(list, value, inner, depth + 1, seen)
+    end
+  end
+  add_field(list, t, #t + 1, name .. "'s entries")
+end
+
 local function visit_function(list, f, name, depth, seen)
   local compiled = records[f]
   if compiled then f = compiled.f end
-  if seen[f] then return end
-  seen[f] = true
   local info = debug.getinfo(f, 'S')
-  if info.what == 'C' or info.source:find '^@mtorch/' then return end
+  if seen[f] or info.what == 'C' or info.source:find '^@mtorch/' then return end
+  seen[f] = true
   for i = 1, 255 do
-    local upvalue = debug.getupvalue(f, i)
+    local upvalue, value = getupvalue(f, i)
     if not upvalue then break end
-    local _, value = debug.getupvalue(f, i)
-    if is_plain(value) or mt.is_tensor(value) or type(value) == 'function' then
-      add(list, upvalue, function()
-        local _, now = debug.getupvalue(f, i)
-        return now
-      end)
-    end
+    list.upvalues[#list.upvalues + 1] = {f = f, i = i, value = value, name = upvalue}
     visit(list, value, upvalue, depth, seen)
   end
 end
 
 function visit(list, value, name, depth, seen)
-  if type(value) == 'function' then visit_function(list, value, name, depth, seen)
-  elseif type(value) == 'table' and value ~= mt and value ~= _G and not rawget(value, 'param_groups') then
-    local meta = getmetatable(value)
-    if not meta or rawget(value, '__fields') then visit_table(list, value, name, depth, seen) end
+  if type(value) == 'function' then return visit_function(list, value, name, depth, seen) end
+  if type(value) ~= 'table' or seen[value] or value == mt or value == _G then return end
+  if rawget(value, 'param_groups') then return end -- an optimizer steps anew
+  if rawget(value, '__fields') and rawget(value, '__held') then
+    seen[value] = true
+    visit_module(list, value, name, depth, seen)
+  elseif not getmetatable(value) then
+    seen[value] = true
+    visit_table(list, value, name, depth, seen)
   end
 end
 
---- The list of what `f` captures, with the values of now.
+--- What `f` captures, with the values of now.
 function captured.of(f)
-  local list = {}
+  local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}}
   visit_function(list, f, 'the step', 1, {})
   return list
 end
 
---- The first entry whose value is another one now, or nil.
+--- How many values are compared.
+function captured.count(list) return #list.tables + #list.upvalues end
+
+local function shown(value)
+  return (type(value) == 'number' or type(value) == 'boolean') and tostring(value) or core.describe(value)
+end
+local function difference(name, before, now)
+  return ("'%s' was %s and is %s"):format(name, shown(before), shown(now))
+end
+
+--- "'scale' was 2 and is 3", of the first value that is another one now, or nil.
 function captured.changed(list)
-  for i = 1, #list do
-    local entry = list[i]
-    if entry.value ~= entry.read() and entry.value == entry.value then return entry end
+  local tables, keys, values = list.tables, list.keys, list.values
+  for i = 1, #tables do
+    local now, before = rawget(tables[i], keys[i]), values[i]
+    if not rawequal(now, before) and (now == now or before == before) then
+      return difference(list.names[i], before, now)
+    end
+  end
+  local upvalues = list.upvalues
+  for i = 1, #upvalues do
+    local u = upvalues[i]
+    local _, now = getupvalue(u.f, u.i)
+    if not rawequal(now, u.value) and (now == now or u.value == u.value) then
+      return difference(u.name, u.value, now)
+    end
   end
 end
 

@@ -224,8 +224,7 @@ local function entry_for(self, grad, n, ...)
   end
   table.insert(entries, 1, entry)
   if other then
-    tell("%s is recorded again: '%s' was %s and is %s", place_of(self.f), other.name, tostring(other.value),
-      tostring(other.read()))
+    tell('%s is recorded again: %s', place_of(self.f), other)
   end
   if #entries > most_programs then
     entries[#entries] = nil
@@ -332,7 +331,8 @@ local function call(self, ...)
   program = entry.program
   if program and program.step then
     if not parts.step_start(program.step, ...) then
-      tell('%s is recorded again: a parameter or gradient lies elsewhere', place_of(self.f))
+      tell('%s is recorded again: a parameter or gradient lies elsewhere, or requires_grad is another',
+        place_of(self.f))
       entry.program, entry.tried = nil, false
     elseif runs_alone(self, entry) then
       return run(self, entry, ...)
@@ -350,7 +350,8 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
   'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept). item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
-  'N calls. On a GPU it is a CUDA graph.',
+  'N calls. What else the Lua code does (printing, counting) is done by the calls that are not replayed alone. On a ' ..
+  'GPU it is a CUDA graph.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local self = {f = f, verify = verify, entries = {}}
@@ -377,7 +378,7 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
     elseif program then
       local count, calls = parts.step_facts(program.step)
       how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,
-        count, #program.captured, entry.replays)
+        count, captured.count(program.captured), entry.replays)
     end
     text:line('  of %s%s: %s', table.concat(kinds, ', '), entry.grad and '' or ' in no_grad', how)
   end
