@@ -56,6 +56,12 @@ t.test('positions, tokens, ids', function()
     t.raises(function() tokenizer:decode({bad}) end, ('decode: token %s is outside 1..402'):format(shown))
   end
   t.raises(function() tokenizer:decode({1.5}) end, 'decode')
+  local two = mt.tensor({2, 3}, {dtype = 'int64'})
+  local text = tokenizer:token(2) .. tokenizer:token(3)
+  t.eq({tokenizer:decode(two), tokenizer:decode({2, 3}), tokenizer:decode(two:tolist(), false),
+    tokenizer:decode({2, 3}, {skip_special_tokens = false})}, {text, text, text, text})
+  t.eq(data.CharTokenizer('abc'):decode({3, 1, 2}), 'cab')
+  t.raises(function() tokenizer:decode(two:float()) end, 'decode: ids must be whole numbers, got .*; use ids:long%(%)')
   t.raises(function() tokenizer:encode(5) end, 'encode: text must be a string')
   t.raises(function() tokenizer:token(0) end, 'from 1')
 end)

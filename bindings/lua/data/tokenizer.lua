@@ -1,5 +1,6 @@
 -- tokenizer.lua -- mt.data: text as positions of tokens and back, by characters or byte-pair encoding
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local class = require('mtorch.data.class').class
 local formats = core.formats()
 local parts = core.tokenizer()
@@ -33,10 +34,13 @@ local encode = core.declare('encode(self, text: string, add_special_tokens: bool
   'that the file puts around a text.',
   function(self, text, special) return (parts.encode(handle(self), text, special)) end)
 
-local decode = core.declare('decode(self, ids, skip_special_tokens: bool = true)',
-  'The text of positions, a tensor, a list or one.',
+local decode = core.declare('decode(self, [ids], skip_special_tokens: bool = true)',
+  'The text of positions, an integer tensor, a list or one.',
   function(self, ids, skip)
     if type(ids) == 'table' and #ids == 0 then return '' end
+    if mt.is_tensor(ids) and ids:numel() > 0 and not ids.dtype:find 'int' then
+      core.fail('decode: ids must be whole numbers, got %s; use ids:long()', core.describe(ids))
+    end
     return (parts.decode(handle(self), ids, skip))
   end)
 
