@@ -109,8 +109,20 @@ test('what is registered is replaced by its like, or removed', function()
   eq(names(net), {'late.weight'})
 end)
 
-test('a plain list of modules is refused, with the cure', function()
+test('a plain table of modules is refused, with the cure', function()
   local net = nn.class('Listed')()
+  for _, fill in ipairs{function() net.heads = {}; table.insert(net.heads, nn.Linear(1, 1)) end,
+    function() net.heads = {a = nn.Linear(1, 1)} end} do
+    fill()
+    for _, use in ipairs{'parameters', 'state_dict', 'train'} do
+      raises(function() net[use](net) end, 'Listed.heads: a plain table of modules is not registered; ' ..
+        'use nn.ModuleList{..} or nn.ModuleDict{..}')
+    end
+    raises(function() nn.Sequential(net):parameters() end, 'Listed.heads: a plain table')
+  end
+  net.a = net.heads.a -- what is registered too may stand in a table
+  eq(#net:parameters(), 2)
+  net.heads, net.a = nil, nil
   raises(function() net.layers = {nn.Linear(1, 1), nn.Linear(1, 1)} end,
     'Listed.layers: .*nn.ModuleList')
   net.numbers = {1, 2, 3}
@@ -285,6 +297,8 @@ test('a state that does not fit names all differences and loads nothing', functi
     assert(message:find(piece, 1, true), message)
   end
   assert(mt.equal(net.first.weight, before))
+  for k = 1, 6 do state['more' .. k] = mt.ones(1) end
+  raises(function() net:load_state_dict(state) end, "'more' is unknown, 'more1' is unknown and 5 more$")
   raises(function() net:load_state_dict(3) end, 'load_state_dict: .*got 3')
 end)
 

@@ -85,10 +85,16 @@ local function replaces(self, key, old, value)
   return true
 end
 
+--- The error of modules that neither parameters() nor state_dict() would find.
+function class.refuse_plain(self, key)
+  core.fail('%s.%s: a plain table of modules is not registered; use nn.ModuleList{..} or nn.ModuleDict{..}',
+    self.__name, tostring(key))
+end
+
 --- Fields in the order of their first assignment; what each is to the module is seen when asked.
 local function assign(self, key, value)
   if type(value) == 'table' and not is_module(value) and is_module(rawget(value, 1)) then
-    core.fail("%s.%s: a plain list of modules is not registered; use nn.ModuleList{..}", self.__name, key)
+    class.refuse_plain(self, key)
   end
   local fields, held, known = rawget(self, '__fields'), rawget(self, '__held'), rawget(self, '__known')
   if rawget(held, '__computed') and rawget(held.__computed, key) then

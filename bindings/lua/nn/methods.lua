@@ -7,19 +7,34 @@ local method, role, field, is_module = class.method, class.role, class.field, cl
 --- PyTorch's name of a field: children of a Sequential count from 0.
 function class.field_name(key) return type(key) == 'number' and tostring(key - 1) or key end
 
---- Calls visit(name, value, owner, key) for every parameter, buffer and module, depth first, each
---- once.
-local function walk(self, visit, prefix, seen)
-  prefix, seen = prefix or '', seen or {[self] = true}
-  for _, key in ipairs(rawget(self, '__fields')) do
-    local value = field(self, key)
-    if value ~= nil and not seen[value] and (is_module(value) or role[value]) then
-      seen[value] = true
-      local name = prefix .. class.field_name(key)
-      visit(name, value, self, key)
-      if is_module(value) then walk(value, visit, name .. '.', seen) end
+--- Refuses plain tables, {owner, key, table}, with a module that no field registers.
+local function check_plain(plain, seen)
+  for _, at in ipairs(plain) do
+    for _, value in next, at[3] do
+      if is_module(value) and not seen[value] then class.refuse_plain(at[1], at[2]) end
     end
   end
+end
+
+--- Calls visit(name, value, owner, key) for every parameter, buffer and module, depth first, each
+--- once.
+local function walk(self, visit, prefix, seen, plain)
+  local outermost = not plain
+  prefix, seen, plain = prefix or '', seen or {[self] = true}, plain or {}
+  for _, key in ipairs(rawget(self, '__fields')) do
+    local value = field(self, key)
+    if value ~= nil and not seen[value] then
+      if is_module(value) or role[value] then
+        seen[value] = true
+        local name = prefix .. class.field_name(key)
+        visit(name, value, self, key)
+        if is_module(value) then walk(value, visit, name .. '.', seen, plain) end
+      elseif type(value) == 'table' and getmetatable(value) == nil then
+        plain[#plain + 1] = {self, key, value}
+      end
+    end
+  end
+  if outermost then check_plain(plain, seen) end
 end
 
 local function collect(self, wanted)

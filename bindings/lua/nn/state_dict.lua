@@ -6,6 +6,7 @@ local method, role, field, is_module = class.method, class.role, class.field, cl
 
 --- Every parameter and buffer under each of its names, and the names in order.
 local function state_of(self)
+  class.walk(self, function() end) -- refuses modules that are not registered
   local tensors, order, above = {}, {}, {}
   local function visit(module, prefix)
     above[module] = true
@@ -53,6 +54,8 @@ end
 local strictness = core.declare('load_state_dict(strict: bool = true)', 'The options of load_state_dict.',
   function(strict) return strict end)
 
+local shown = 4 -- faults in an error
+
 --- Refuses a state that does not fit a module; the module's tensors, their names in order, and what is missing and
 --- unknown where that may be.
 function class.check_state(self, state, strict)
@@ -67,7 +70,9 @@ function class.check_state(self, state, strict)
     for _, name in ipairs(unexpected) do faults[#faults + 1] = ("'%s' is unknown"):format(name) end
   end
   if #faults > 0 then
-    core.fail('load_state_dict: nothing loaded into %s: %s', self.__name, table.concat(faults, ', '))
+    local more = #faults > shown and (' and %d more'):format(#faults - shown) or ''
+    core.fail('load_state_dict: nothing loaded into %s: %s%s', self.__name,
+      table.concat(faults, ', ', 1, math.min(#faults, shown)), more)
   end
   return mine, order, missing, unexpected
 end
