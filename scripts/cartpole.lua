@@ -15,14 +15,23 @@ local nn, optim = mt.nn, mt.optim
 
 local options = mt.args{
   updates = 300, episodes = 16, hidden = 64, rate = 0.01, discount = 0.99, entropy = 0.01, limit = 500,
-  target = 195,                                   -- the mean steps of 100 test episodes that must be reached
-  enough = 0,                                     -- the mean steps at which training stops; 0: 95 % of the limit
+  target = 0,                                     -- the mean steps of 100 test episodes that must be reached
+  enough = 0,                                     -- the mean steps at which training stops
   plot = '', report = '', dry_run = false,
 }
+for _, name in ipairs{'updates', 'episodes', 'hidden', 'limit'} do
+  local value = options[name]
+  if value < 1 or value % 1 ~= 0 then
+    io.stderr:write(('cartpole: --%s must be a whole number from 1, got %g\n'):format(name, value))
+    os.exit(1)
+  end
+end
 local small = options.dry_run
 local updates, episodes = small and 2 or options.updates, small and 4 or options.episodes
 local tests = small and 4 or 100
-local enough = options.enough > 0 and options.enough or 0.95 * options.limit
+-- Where 0 is given: 95 % of the limit, which is CartPole-v1's 475 of 500.
+local function or_most(steps) return steps > 0 and steps or 0.95 * options.limit end
+local target, enough = or_most(options.target), or_most(options.enough)
 
 -- ---- the cart ------------------------------------------------------------------------------------
 
@@ -81,7 +90,9 @@ end
 
 -- ---- learning ------------------------------------------------------------------------------------
 
---- The rewards from each step to the end of the episode, each step later counted `discount` times as much.
+--- The rewards from each step to the end of the episode, each step later counted `discount` times as much. As every
+--- reward is 1, this depends on the number of steps to the end alone: the sums from the first step on, turned round.
+--- Other rewards would have to be turned round before they are summed, too.
 local function returns_of(length)
   return (mt.ones(length):discounted_cumsum(1, options.discount):flip(1))
 end
@@ -136,11 +147,10 @@ if options.report ~= '' then
   print('report: ' .. mt.report{path = options.report, title = 'Cart and pole', config = options,
     curves = {steps = {policy = curve}}, timing = {update = times}})
 end
-print(('final: steps=%.1f worst=%d target=%g updates=%d episodes=%d'):format(steps, worst, options.target, #curve,
+print(('final: steps=%.1f worst=%d target=%g updates=%d episodes=%d'):format(steps, worst, target, #curve,
   #curve * episodes))
-if not small and not (steps >= options.target) then
+if not small and not (steps >= target) then
   io.stderr:write(('cartpole: the mean of %d test episodes is %.1f steps, below the target of %g\n'):format(tests,
-    steps,
-    options.target))
+    steps, target))
   os.exit(1)
 end

@@ -23,6 +23,7 @@ local options = mt.args{
   save = '',                                             -- a file for the trained parameters (safetensors)
   plot = '', dry_run = false,
 }
+text.check(options, {'steps', 'batch', 'length', 'size', 'layers', 'heads'})
 local small = options.dry_run
 local steps, length = small and 6 or options.steps, options.length
 
@@ -34,7 +35,11 @@ local ids = tokenizer:encode(all):to(options.device)
 local cut = math.floor(#ids * 0.9)
 local train, test = ids[{{1, cut}}], ids[{{cut + 1, -1}}]
 local target = options.target > 0 and options.target or target_of(ids:tolist())
-if #test <= length then error(('the text is too short for windows of %d characters'):format(length), 0) end
+if #test <= length then text.refuse('the text is too short for windows of %d characters', length) end
+local prompt = options.prompt ~= '' and options.prompt or all:match('\n(.)') or all:sub(1, 1)
+if not pcall(tokenizer.encode, tokenizer, prompt) then
+  text.refuse("--prompt '%s' has characters that the text lacks", prompt)
+end
 print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
 
 --- Windows of the text [n x length] that begin at these positions, and what follows each of their characters.
@@ -128,17 +133,16 @@ local function write(prompt, n)
     local list = tokenizer:encode(prompt):to(options.device)
     for _ = 1, n do
       local seen = list[{{math.max(1, #list - length + 1), -1}}]
-      local scores = net(seen:unsqueeze(1))[{1, -1}] / options.temperature
+      local scores = net(seen:unsqueeze(1))[{1, -1}]
       if options.top_k > 0 then
         local best, at = scores:topk(math.min(options.top_k, #scores))
         scores = mt.full({#scores}, -math.huge, {device = options.device}):index_copy(1, at, best)
       end
-      list = mt.cat{list, mt.multinomial(scores:softmax(1), 1)}
+      list = mt.cat{list, text.choose(scores, options.temperature)}
     end
     return tokenizer:decode(list)
   end)
 end
-local prompt = options.prompt ~= '' and options.prompt or all:match('\n(.)') or all:sub(1, 1)
 print('it writes:\n' .. write(prompt, small and 10 or options.sample))
 
 if options.plot ~= '' then

@@ -17,11 +17,12 @@ local options = mt.args{
   data = '',                                             -- a text file; '': sentences of a small grammar
   steps = 600, batch = 32, length = 64, rate = 4e-3,
   embedding = 32, hidden = 128, layers = 1, dropout = 0.0,
-  sample = 240, temperature = 0.8,                       -- how much to write at the end, and how daringly
+  sample = 240, temperature = 0.8,                       -- how much to write, and how daringly; 0: the likeliest
   target = 0.0,                                          -- bits a character that must be reached; 0: the default
   save = '',                                             -- a file for the trained parameters (safetensors)
   plot = '', dry_run = false,
 }
+text.check(options, {'steps', 'batch', 'length', 'embedding', 'hidden', 'layers'})
 local small = options.dry_run
 local steps = small and 6 or options.steps
 
@@ -37,7 +38,7 @@ print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:si
 --- The ids as rows [batch x ..] that are read side by side.
 local function rows(list, batch)
   local length = math.floor(#list / batch)
-  if length < 2 then error(('the text is too short for %d rows'):format(batch), 0) end
+  if length < 2 then text.refuse('the text is too short for %d rows', batch) end
   return list[{{1, batch * length}}]:reshape(batch, length)
 end
 local train, test = rows(ids[{{1, cut}}], options.batch), rows(ids[{{cut + 1, -1}}], small and 2 or 8)
@@ -126,7 +127,7 @@ local function write(n)
     local last = ids:narrow(1, 1, 1)
     for i = 1, n do
       scores, state, cell = net(last:view(1, 1), state, cell)
-      last = mt.multinomial((scores[{1, 1}] / options.temperature):softmax(1), 1)
+      last = text.choose(scores[{1, 1}], options.temperature)
       list[i] = last:item()
     end
     return tokenizer:decode(mt.tensor(list, {dtype = 'int64'}))

@@ -3,6 +3,29 @@ local mt = require 'mtorch'
 
 local text = {}
 
+--- What cannot be meant ends the script with one sentence.
+function text.refuse(...)
+  io.stderr:write(arg[0]:match '([^/]*)%.lua$' or arg[0], ': ', string.format(...), '\n')
+  os.exit(1)
+end
+
+--- Refuses options of these names that are no whole numbers from 1, and a temperature below 0.
+function text.check(options, names)
+  for _, name in ipairs(names) do
+    local value = options[name]
+    if value < 1 or value % 1 ~= 0 then text.refuse('--%s must be a whole number from 1, got %g', name, value) end
+  end
+  if not (options.temperature >= 0) then
+    text.refuse('--temperature must be a number from 0, got %g', options.temperature)
+  end
+end
+
+--- The next character by its scores [characters], as a tensor [1]: by chance, or the likeliest at temperature 0.
+function text.choose(scores, temperature)
+  if temperature == 0 then return scores:argmax():view(1) end
+  return mt.multinomial((scores / temperature):softmax(1), 1)
+end
+
 -- A sentence of the grammar is one choice of each list, all equally likely; the verb agrees with a noun that
 -- stands two words before it. How much that tells is known: the logarithm of the number of sentences.
 local subjects = {'cat', 'dog', 'bird', 'teacher', 'sailor', 'doctor', 'painter', 'child'}
@@ -53,6 +76,9 @@ end
 --- 0.1 more than the grammar has, or what a file's characters tell after one.
 function text.load(path, small)
   if path ~= '' then
+    local file = io.open(path)
+    if not file then text.refuse("--data: '%s' cannot be opened", path) end
+    file:close()
     local all = mt.data.text(path)
     return all, path, function(ids) return text.bits_after_one(ids) end
   end

@@ -28,6 +28,19 @@ local function quit(sentence, ...)
   os.exit(1)
 end
 
+for _, name in ipairs{'steps', 'batch', 'length'} do
+  local value = options[name]
+  if value < 1 or value % 1 ~= 0 then quit('--%s must be a whole number from 1, got %g', name, value) end
+end
+if not (options.temperature >= 0) then quit('--temperature must be a number from 0, got %g', options.temperature) end
+
+--- Ends the script where a file cannot be opened.
+local function must_open(path)
+  local file = io.open(path)
+  if not file then quit("'%s' cannot be opened", path) end
+  file:close()
+end
+
 -- ---- what both kinds share -----------------------------------------------------------------------
 
 --- Keys and values with those of the text so far before them, [batch x heads x length x features]. The queries see
@@ -190,7 +203,10 @@ local kinds = {gpt2 = {class = Gpt2, name = gpt2_name, turned = turned},
 --- All tensors of a folder: one file, or several that an index names.
 local function tensors_of(folder)
   local index = io.open(folder .. '/model.safetensors.index.json')
-  if not index then return data.safetensors(folder .. '/model.safetensors') end
+  if not index then
+    must_open(folder .. '/model.safetensors')
+    return data.safetensors(folder .. '/model.safetensors')
+  end
   index:close()
   local all, opened = {}, {}
   for _, file in pairs(data.json(folder .. '/model.safetensors.index.json').weight_map) do
@@ -204,6 +220,7 @@ end
 
 --- The network of a folder, its kind and its tokenizer (nil where there is none).
 local function load(folder)
+  must_open(folder .. '/config.json')
   local config = data.json(folder .. '/config.json')
   local kind = kinds[config.model_type]
   if not kind then
@@ -338,6 +355,9 @@ end
 if options.dry_run then return dry_run() end
 if options.model == '' then quit('--model names a folder with config.json and model.safetensors; or --dry-run') end
 
+for _, path in ipairs{options.tune, options.check} do
+  if path ~= '' then must_open(path) end
+end
 local net, kind, tokenizer, config = load(options.model)
 local count = 0
 for _, p in ipairs(net:parameters()) do count = count + p:numel() end

@@ -7,6 +7,10 @@ local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
 
 local options = mt.args{epochs = 200, rate = 0.1, noise = 0.1, target = 0.06, plot = '', dry_run = false}
+if options.epochs < 1 or options.epochs % 1 ~= 0 then
+  io.stderr:write(('regression: --epochs must be a whole number from 1, got %g\n'):format(options.epochs))
+  os.exit(1)
+end
 local epochs = options.dry_run and 5 or options.epochs
 
 -- Points of the line y = 3 x - 0.5, each moved a little: what the network does not know.

@@ -14,7 +14,6 @@
 local mt = require 'mtorch'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 local T = data.transforms
-local time = require('mtorch.core').time
 
 local options = mt.args{
   data = '', download = false,                -- the folder of MNIST's files; whether to fetch them
@@ -29,6 +28,17 @@ local options = mt.args{
   dry_run = false,
 }
 local device, small = options.device, options.dry_run
+
+--- What cannot be meant ends the script with one sentence.
+local function refuse(...)
+  io.stderr:write('train_mnist: ', string.format(...), '\n')
+  os.exit(1)
+end
+for _, name in ipairs{'epochs', 'batch', 'train', 'workers'} do
+  local value = options[name]
+  if value < 0 or value % 1 ~= 0 then refuse('--%s must be a whole number from 0, got %g', name, value) end
+end
+if not (options.rate >= 0) then refuse('--rate must be a number from 0, got %g', options.rate) end
 
 -- ---- three networks --------------------------------------------------------------------------------
 
@@ -96,6 +106,7 @@ end
 local function first(set, n) return n < set:size() and data.Subset(set, mt.range(1, n)) or set end
 local wanted = options.train > 0 and options.train or given.train
 if wanted then train = first(train, wanted) end
+if train:size() < batch then refuse('%d digits are no batch of %d', train:size(), batch) end
 
 --- A set is any table with size() and get(i). This one turns, shifts, scales and slants the images of another by random
 --- amounts, so that no image is seen twice; in a loader the amounts follow from seed, epoch and i.
@@ -122,12 +133,15 @@ local net = models[options.model]():to(device)
 if options.record ~= '' then net:double() end -- rounding grows from step to step, with Adam soon beyond 1e-4
 local loss_of = nn.CrossEntropyLoss()
 local opt, sched, average
+local total_steps = epochs * loader:size()
 if options.model == 'best' then
   opt = optim.AdamW(net:parameters(), {lr = rate, weight_decay = 0.01})
   -- The rate grows for some epochs and then shrinks to nothing.
-  sched = optim.lr.OneCycleLR(opt, {max_lr = rate, total_steps = epochs * loader:size(), pct_start = 0.2})
+  sched = optim.lr.OneCycleLR(opt, {max_lr = rate, total_steps = total_steps, pct_start = 0.2})
   -- What is tested is a running mean of the parameters: it does not tremble with the last batches.
-  average = optim.swa.AveragedModel(net, {ema = 0.995, use_buffers = true})
+  -- It keeps 0.995 of itself in each step, less where there are few: of n steps with 1 - 7 / n, what it started from
+  -- counts about exp(-7), a thousandth, at the end.
+  average = optim.swa.AveragedModel(net, {ema = math.max(0, math.min(0.995, 1 - 7 / total_steps)), use_buffers = true})
 elseif options.model == 'lenet' then
   opt = optim.Adam(net:parameters(), {lr = rate})
 else
@@ -138,7 +152,7 @@ end
 -- left out, as it draws other numbers there.
 local recorded
 if options.record ~= '' then
-  recorded = {start = net:clone():state_dict(), total_steps = epochs * loader:size(), rate = rate, x = {}, y = {},
+  recorded = {start = net:clone():state_dict(), total_steps = total_steps, rate = rate, x = {}, y = {},
     loss = {}}
   for _, module in net:named_modules() do
     if tostring(module):find '^Dropout' then module.p = 0 end
@@ -187,13 +201,22 @@ local function show(epoch, loss, test_loss, accuracy)
 end
 local begin, step, most_right, full_epoch = 1, 0, 0, nil
 local state = {model = net, optim = opt, sched = sched, average = average, loader = loader}
-if options.checkpoint ~= '' then
-  local resumed = mt.checkpoint.resume(options.checkpoint, state)
+local checkpoint = options.checkpoint
+if small and checkpoint ~= '' then -- a dry run leaves no file
+  checkpoint = os.tmpname()
+  os.remove(checkpoint)
+end
+if checkpoint ~= '' then
+  local resumed = mt.checkpoint.resume(checkpoint, state)
   if resumed then
+    if sched and sched.total_steps ~= total_steps then
+      refuse("the schedule in '%s' is of %g epochs, not %d: say --epochs %g, or name another file", checkpoint,
+        sched.total_steps / loader:size(), epochs, sched.total_steps / loader:size())
+    end
     begin, step, curves = resumed.epoch + 1, resumed.step, resumed.curves
     most_right, full_epoch = resumed.most_right, resumed.full_epoch
     for epoch, came in ipairs(curves) do report:scalars(came, epoch) end
-    print(('goes on after epoch %d of %s'):format(resumed.epoch, options.checkpoint))
+    print(('goes on after epoch %d of %s'):format(resumed.epoch, checkpoint))
   end
 end
 
@@ -235,19 +258,23 @@ local function run_epoch(epoch)
   return mean:compute()
 end
 
-local started = time()
-for epoch = begin, epochs do
+--- Trains for an epoch and says, shows and keeps what came of it.
+local function train_epoch(epoch)
   local loss = run_epoch(epoch)
   local accuracy, test_loss = evaluate(average or net, test)
   print(('epoch %2d  loss %.4f  test loss %.4f  accuracy %.2f'):format(epoch, loss, test_loss, accuracy))
   show(epoch, loss, test_loss, accuracy)
   curves[epoch] = {['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}
-  if options.checkpoint ~= '' then
+  if checkpoint ~= '' then
     state.epoch, state.step, state.curves = epoch, step, curves
     state.most_right, state.full_epoch = most_right, full_epoch
-    mt.checkpoint.save(options.checkpoint, state)
+    mt.checkpoint.save(checkpoint, state)
   end
 end
+local seconds = mt.time(function()
+  for epoch = begin, epochs do train_epoch(epoch) end
+end, {quiet = true}).wall
+if small and checkpoint ~= '' then os.remove(checkpoint) end
 if writer then writer:close() end
 
 if recorded then
@@ -279,7 +306,7 @@ if report.on then
 end
 local shown = valid and (' valid=%d/16 full_at_epoch=%s'):format(most_right, full_epoch or 'never') or ''
 print(('final: model=%s train=%d test=%d epochs=%d%s loss=%.4f accuracy=%.2f seconds=%.1f'):format(options.model,
-  train:size(), test:size(), epochs, shown, loss, accuracy, time() - started))
+  train:size(), test:size(), epochs, shown, loss, accuracy, seconds))
 local target = options.target > 0 and options.target or given.target
 if not small and accuracy < target then
   io.stderr:write(('train_mnist: the accuracy is %.2f, the target %g\n'):format(accuracy, target))

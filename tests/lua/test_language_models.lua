@@ -39,7 +39,13 @@ end
 
 t.test('what is not there is one sentence', function()
   assert(run():find('^gpt2: %-%-model names a folder'), run())
-  assert(run('--model', data):find('config.json'), 'no sentence')
+  for flags, sentence in pairs{['--model ' .. data] = "config.json' cannot be opened",
+    ['--model /nope'] = "'/nope/config.json' cannot be opened",
+    ['--model ' .. data .. 'gpt2 --tune /nope'] = "'/nope' cannot be opened",
+    ['--temperature -1'] = '--temperature must be a number from 0, got -1', ['--steps 0'] = '--steps must be'} do
+    local text = run(flags)
+    assert(text:find(sentence, 1, true) and text:find '^gpt2: [^\n]*\n$', text)
+  end
 end)
 
 for _, name in ipairs{'model.safetensors', 'config.json', 'tokenizer.json'} do os.remove(folder .. '/' .. name) end

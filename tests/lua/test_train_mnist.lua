@@ -4,15 +4,16 @@ local root = debug.getinfo(1, 'S').source:match('^@(.*)/tests/lua/[^/]*$') or '.
 local first = -1 -- the program stands before its own options
 while arg[first - 1] do first = first - 1 end
 
---- What the script prints with these flags, without the time that it took.
-local function run(flags)
-  local pipe = io.popen(('%s %s/scripts/train_mnist.lua --dry-run %s 2>&1'):format(arg[first], root, flags))
+--- What the script prints with these flags, without the time that it took; in small, unless `mode` says otherwise.
+local function run(flags, mode)
+  local pipe = io.popen(('%s %s/scripts/train_mnist.lua %s %s 2>&1'):format(arg[first], root, mode or '--dry-run',
+    flags))
   local text = pipe:read '*a'
   pipe:close()
   return (text:gsub('seconds=[%d.]+', ''))
 end
-local function final(flags)
-  local text = run(flags)
+local function final(flags, mode)
+  local text = run(flags, mode)
   return (assert(text:match '(final: [^\n]+)', text))
 end
 
@@ -35,12 +36,44 @@ end)
 t.test('a run that was stopped ends as one that was not', function()
   local path = os.tmpname()
   os.remove(path)
-  local whole = final('--model lenet --epochs 3')
-  final(('--model lenet --epochs 1 --checkpoint %s'):format(path))
-  local text = run(('--model lenet --epochs 3 --checkpoint %s'):format(path))
+  local few = '--train 160 --target 0.1' -- a dry run keeps no checkpoint
+  local whole = final('--model lenet --epochs 3', few)
+  final(('--model lenet --epochs 1 --checkpoint %s'):format(path), few)
+  local text = run(('--model lenet --epochs 3 --checkpoint %s'):format(path), few)
   os.remove(path)
   assert(text:find('goes on after epoch 1', 1, true), text)
   t.eq(text:match '(final: [^\n]+)', whole)
+end)
+
+t.test('the mean of the parameters keeps up with few steps; other epochs than the schedule has are refused', function()
+  local path = os.tmpname()
+  os.remove(path)
+  local few = ('--model best --train 640 --target 0.1 --checkpoint %s'):format(path)
+  local line = final('--epochs 3', few)
+  assert(tonumber(line:match 'accuracy=([%d.]+)') > 50, line)
+  for _, epochs in ipairs{2, 4} do
+    local text = run('--epochs ' .. epochs, few)
+    assert(text:find(('^train_mnist: [^\n]* is of 3 epochs, not %d: say %%-%%-epochs 3[^\n]*\n$'):format(epochs)), text)
+  end
+  os.remove(path)
+end)
+
+t.test('a dry run leaves no file', function()
+  local path = os.tmpname()
+  os.remove(path)
+  final('--checkpoint ' .. path)
+  local file = io.open(path)
+  if file then file:close() end
+  t.eq(file, nil)
+end)
+
+t.test('flags that cannot be meant are one sentence', function()
+  for flags, sentence in pairs{['--batch -3'] = '%-%-batch must be a whole number from 0, got %-3',
+    ['--epochs 1.5'] = '%-%-epochs must be', ['--rate -1'] = '%-%-rate must be',
+    ['--batch 500'] = '160 digits are no batch'} do
+    local text = run(flags)
+    assert(text:find('^train_mnist: ' .. sentence .. '[^\n]*\n$'), text)
+  end
 end)
 
 t.finish()

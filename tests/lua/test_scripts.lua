@@ -1,0 +1,68 @@
+-- test_scripts.lua -- the training scripts: flags that cannot be meant, writing the likeliest text, dry runs
+local t = require 'testing'
+
+local scripts = (arg[0]:match '^(.*/)' or './') .. '../../scripts/'
+local first = -1 -- the program stands before its own options
+while arg[first - 1] do first = first - 1 end
+
+--- What a script prints, errors too, and its exit status.
+local function run(name, flags)
+  local pipe = io.popen(("'%s' '%s%s.lua' %s 2>&1; echo status $?"):format(arg[first], scripts, name, flags))
+  local text, status = pipe:read '*a':match '^(.*)status (%d+)\n$'
+  pipe:close()
+  return text, tonumber(status)
+end
+
+local function exists(path)
+  local file = io.open(path)
+  if file then file:close() end
+  return file ~= nil
+end
+
+t.test('flags that cannot be meant are one sentence, before anything is trained', function()
+  for _, case in ipairs{
+    {'cartpole', '--episodes 0', '--episodes must be a whole number from 1, got 0'},
+    {'cartpole', '--limit 2.5', '--limit must be a whole number from 1, got 2.5'},
+    {'regression', '--epochs 0', '--epochs must be a whole number from 1, got 0'},
+    {'char_lstm', '--temperature -1', '--temperature must be a number from 0, got -1'},
+    {'char_lstm', '--steps 0', '--steps must be a whole number from 1, got 0'},
+    {'char_lstm', '--data /nope', "--data: '/nope' cannot be opened"},
+    {'char_gpt', '--heads 0', '--heads must be a whole number from 1, got 0'},
+    {'char_gpt', "--dry-run --prompt 'ZZ#'", "--prompt 'ZZ#' has characters that the text lacks"},
+  } do
+    local name, flags, sentence = unpack(case)
+    local text, status = run(name, flags)
+    t.eq(text, name .. ': ' .. sentence .. '\n')
+    t.eq(status, 1)
+  end
+end)
+
+t.test('at temperature 0 the likeliest character is written', function()
+  for _, name in ipairs{'char_lstm', 'char_gpt'} do
+    local text, status = run(name, '--dry-run --temperature 0')
+    assert(status == 0 and text:find 'it writes:\n', text)
+    local best = run(name, '--dry-run --temperature 1e-6') -- so cold that chance does not show
+    t.eq(text:match 'it writes:\n(.-)final: ', best:match 'it writes:\n(.-)final: ')
+  end
+end)
+
+t.test('cartpole: the target is 95 % of the limit', function()
+  assert(run('cartpole', '--dry-run'):find ' target=475 ')
+  assert(run('cartpole', '--dry-run --limit 200'):find ' target=190 ')
+  assert(run('cartpole', '--dry-run --target 195'):find ' target=195 ')
+end)
+
+t.test('transfer: a dry run leaves no file, and says which training was better', function()
+  local path = os.tmpname()
+  os.remove(path)
+  local text, status = run('transfer', '--dry-run --keep ' .. path)
+  t.eq(status, 0)
+  assert(not exists(path), 'it wrote ' .. path)
+  local kept = text:match 'its weights are in (%S+)'
+  assert(kept and not exists(kept), text)
+  local all, head = text:match 'final: accuracy=(%S+) head_only=(%S+)'
+  assert(text:find(all == head and 'both are as good' or all > head and 'better by [%d.]+: all layers' or
+    'better by [%d.]+: the classifier alone'), text)
+end)
+
+t.finish()
