@@ -66,7 +66,7 @@ std::string file_kind(const std::string& operation, const std::string& path) {
   char head[9] = {};
   const std::string_view text(head, bytes.read(head, sizeof head));
   // The size of a safetensors header may be any of the marks that follow; the header begins with '{'.
-  if (head[8] == '{') return "other";
+  if (head[8] == '{') return "safetensors";
   return text.starts_with("PK")          ? "zip"
          : text.starts_with("\x80")      ? "torch"
          : text.starts_with("\x93NUMPY") ? "npy"
@@ -163,7 +163,7 @@ const Entry kFiles[] = {
      "The value of a file of torch.save, and a table from its parameters and buffers to 'parameter' or 'buffer'.",
      read_torch_body},
     {"file_kind(operation, path)",
-     "What a file begins as: 'torch', 'zip', 'npy' or 'other'; gzip is looked into.",
+     "What a file begins as: 'safetensors', 'torch', 'zip', 'npy' or 'other'; gzip is looked into.",
      bind<file_kind>},
     {"is_npz(operation, path)", "Whether a zip archive holds arrays of NumPy.", bind<is_npz>},
     {"elements_key(x)", "The same for tensors of the same elements in the same order.",

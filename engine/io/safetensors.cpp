@@ -122,7 +122,7 @@ std::string read_header(Bytes& bytes) {
   uint64_t n;
   std::memcpy(&n, size, 8);
   if (n > kLongestHeader)
-    fail("its header has {} bytes, at most {} are allowed", n, kLongestHeader);
+    fail("its first 8 bytes are no size of a header, at most {}", kLongestHeader);
   if (n > bytes.at_most()) fail("its header has {} bytes, the file has fewer", n);
   std::string text(size_t(n), '\0');
   if (bytes.read(text.data(), text.size()) != text.size()) fail("it ends inside its header");
@@ -132,9 +132,10 @@ std::string read_header(Bytes& bytes) {
 
 TensorFile parse(Bytes& bytes) {
   TensorFile file;
+  const std::string text = read_header(bytes);
   Json header;
   try {
-    header = parse_json(read_header(bytes));
+    header = parse_json(text);
   } catch (const Error& e) { fail("its header: {}", e.what()); }
   const std::vector<Place> places = places_of(*header.as<JsonObject>(), file);
   const uint64_t all = places.empty() ? 0 : places.back().end;

@@ -137,6 +137,13 @@ test("another program's file is a table by name, damage is a sentence", function
     file:close()
     eq(mt.load(path).x:tolist(), {0})
   end
+  for content, what in pairs{['x,y,label\n1,2,3\n'] = 'is no safetensors file, which mt.save writes, no file of PyTorch',
+    [''] = 'is no safetensors file', ['x,y,lab,{1'] = 'is not a good .*: its first 8 bytes are no size of a header'} do
+    local file = assert(io.open(path, 'wb'))
+    file:write(content)
+    file:close()
+    raises(function() mt.load(path) end, "load: '.*' " .. what)
+  end
   local function damaged(text, what)
     mt.data.save_safetensors(path, {x = mt.ones(1), n = mt.ones(1):long()}, {metadata = {mtorch = text}})
     raises(function() mt.load(path) end, '^[^\n]*load: [^\n]*' .. what .. '[^\n]*$')

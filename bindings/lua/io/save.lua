@@ -242,7 +242,11 @@ save.load = core.declare('load(path: string)',
   function(path)
     local kind = core.file_kind('load', path)
     if kind == 'npy' then core.fail("load: '%s' is one array of NumPy; use mt.data.npy(path)", path) end
-    if kind == 'other' then return (save.read('load', path)) end
+    if kind == 'other' then
+      core.fail("load: '%s' is no safetensors file, which mt.save writes, no file of PyTorch and no npz; mt.data " ..
+        'reads csv, json, text and images', path)
+    end
+    if kind == 'safetensors' then return (save.read('load', path)) end
     if kind == 'zip' and core.is_npz('load', path) then return (core.read_npz(path)) end
     return (load_torch(path))
   end)
