@@ -332,4 +332,21 @@ test('what a loader refuses', function()
     'position 5 is outside 1..4')
 end)
 
+test('a dot instead of a colon, a loop over the object itself', function()
+  local set = numbers(4)
+  local sampler, loader = data.RandomSampler(set), data.DataLoader(set)
+  for shown, call in pairs{['get: .* set:get'] = function() set.get(1) end,
+    ['size: .* set:size'] = function() data.simple(4).size() end,
+    ['iter: .* sampler:iter'] = function() sampler.iter() end,
+    ['iter: .* loader:iter'] = function() loader.iter() end,
+    ['load_state_dict: .* loader:load_state_dict'] = function() loader.load_state_dict{seed = 1} end,
+    ['encode: .* tok:encode'] = function() data.CharTokenizer('ab').encode('a') end,
+    ['decode: .* tok:decode'] = function() data.CharTokenizer('ab').decode{1, 2} end} do
+    raises(call, 'test_loader.lua:%d+: ' .. shown:gsub('%.%*', 'methods are called with a colon,') .. '%(..%)$')
+  end
+  raises(function() for _ in loader do break end end, 'DataLoader: an iterator is needed, use loader:iter%(%)')
+  raises(function() for _ in sampler do break end end, 'RandomSampler: an iterator is needed, use sampler:iter%(%)')
+  for x in data.DataLoader(data.simple(4), {batch_size = 4, workers = 1}):iter() do eq(#x, 4) end
+end)
+
 t.finish()

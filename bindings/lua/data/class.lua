@@ -6,10 +6,29 @@ local function is_set(value)
   return type(value) == 'table' and core.is_callable(value.size) and core.is_callable(value.get)
 end
 
+-- Methods of classes that `define` made.
+local checked = setmetatable({}, {__mode = 'k'})
+
+--- of[name] = value; a method refuses a call with a dot, by an object that errors call of.__shown.
+local function define(of, name, value)
+  local method = value
+  if type(value) == 'function' and not checked[value] and not name:find '^__' then
+    function method(self, ...)
+      if type(self) ~= 'table' or getmetatable(self) == nil then
+        core.fail('%s: methods are called with a colon, %s:%s(..)', name, of.__shown, name)
+      end
+      return value(self, ...)
+    end
+    checked[method] = true
+  end
+  rawset(of, name, method)
+end
+
 --- A class whose objects new(..) returns as tables of fields. Its fields are the objects' methods. A set that is a
---- plain table is not taken for options where it is the only argument.
-local function class(signature, doc, new)
-  local of = {__name = signature:match('^%w+'), __signature = core.declare(signature, doc, new)}
+--- plain table is not taken for options where it is the only argument. Errors call an object `shown`, or set.
+local function class(signature, doc, new, shown)
+  local of = {__name = signature:match('^%w+'), __signature = core.declare(signature, doc, new),
+    __shown = shown or 'set'}
   of.__index = of
   of.__tostring = function(self) return self.describe and self:describe() or of.__name end
   return setmetatable(of, {
@@ -17,8 +36,14 @@ local function class(signature, doc, new)
       if select('#', ...) == 1 and is_set(...) then return setmetatable(of.__signature((...), {}), of) end
       return setmetatable(of.__signature(...), of)
     end,
+    __newindex = define,
     __tostring = function() return of.__name end,
   })
+end
+
+--- What `for x in object do` says of a class with iter().
+local function iterated(of)
+  function of.__call() core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__shown) end
 end
 
 --- Refuses what is not a set.
@@ -41,4 +66,5 @@ local function has_batches(set)
   return core.is_callable(set.get_batch) and (set.batches_of == nil or set.batches_of == set.get)
 end
 
-return {class = class, size_of = size_of, has_batches = has_batches, check_set = check_set, is_set = is_set}
+return {class = class, define = define, iterated = iterated, size_of = size_of,
+  has_batches = has_batches, check_set = check_set, is_set = is_set}

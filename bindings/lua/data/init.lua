@@ -4,7 +4,7 @@ local mt = require 'mtorch'
 
 local data = {}
 
-local Set = {}
+local Set = setmetatable({__shown = 'set'}, {__newindex = require('mtorch.data.class').define})
 Set.__index = Set
 --- How many examples there are.
 function Set:size() return #self.y end

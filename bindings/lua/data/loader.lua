@@ -69,7 +69,8 @@ local Loader = classes.class('DataLoader(set: table, batch_size: int >= 1 = nil,
       collate = collate, workers = worker_count, prefetch = prefetch, shard = check_shard(shard),
       seed = seed or drawn_seed(from), epoch = 1, batch = 0,
     }
-  end)
+  end, 'loader')
+classes.iterated(Loader)
 
 -- ---- the order -----------------------------------------------------------------------------------
 

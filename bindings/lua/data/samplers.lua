@@ -21,8 +21,9 @@ local function positions(self)
 end
 
 local function sampler(name, signature, doc, new)
-  samplers[name] = class(name .. signature, doc, new)
+  samplers[name] = class(name .. signature, doc, new, 'sampler')
   samplers[name].iter = positions
+  classes.iterated(samplers[name])
   return samplers[name]
 end
 
@@ -105,8 +106,9 @@ local Batch = class('BatchSampler(sampler: table, batch_size: int >= 1, drop_las
       core.fail('BatchSampler: a sampler is needed, an object with size() and iter(); got %s', core.describe(from))
     end
     return {sampler = from, batch_size = batch_size, drop_last = drop_last}
-  end)
+  end, 'sampler')
 samplers.BatchSampler = Batch
+classes.iterated(Batch)
 function Batch:size()
   local n = classes.size_of(self.sampler) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)

@@ -55,7 +55,7 @@ local id = core.declare('id(self, token: string)', 'The position of a token, or 
   function(self, text) return (parts.id(handle(self), text)) end)
 
 local function tokenizer(name, signature, doc, new)
-  local of = class(signature, doc, new)
+  local of = class(signature, doc, new, 'tok')
   of.encode, of.decode, of.save, of.token, of.id = encode, decode, save, token, id
   function of:size() return parts.size(handle(self)) end
   function of:describe() return ('%s: %d tokens'):format(name, self:size()) end
