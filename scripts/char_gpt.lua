@@ -126,8 +126,8 @@ bar:finish()
 
 -- ---- writing -------------------------------------------------------------------------------------
 
---- Text that goes on after the prompt; the network sees the last `length` characters.
-local function write(prompt, n)
+--- The prompt and n characters that go on after it; the network sees the last `length` characters.
+local function write(n)
   net:eval()
   return mt.no_grad(function()
     local list = tokenizer:encode(prompt):to(options.device)
@@ -143,7 +143,7 @@ local function write(prompt, n)
     return tokenizer:decode(list)
   end)
 end
-print('it writes:\n' .. write(prompt, small and 10 or options.sample))
+print('it writes:\n' .. write(small and 10 or options.sample))
 
 if options.plot ~= '' then
   print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits a character'})
