@@ -344,8 +344,8 @@ test('a dot instead of a colon, a loop over the object itself', function()
     ['decode: .* tok:decode'] = function() data.CharTokenizer('ab').decode{1, 2} end} do
     raises(call, 'test_loader.lua:%d+: ' .. shown:gsub('%.%*', 'methods are called with a colon,') .. '%(..%)$')
   end
-  raises(function() for _ in loader do break end end, 'DataLoader: an iterator is needed, use loader:iter%(%)')
-  raises(function() for _ in sampler do break end end, 'RandomSampler: an iterator is needed, use sampler:iter%(%)')
+  raises(function() for _ in loader do end end, 'DataLoader: an iterator is needed, use loader:iter%(%)')
+  raises(function() for _ in sampler do end end, 'RandomSampler: an iterator is needed, use sampler:iter%(%)')
   for x in data.DataLoader(data.simple(4), {batch_size = 4, workers = 1}):iter() do eq(#x, 4) end
 end)
 
