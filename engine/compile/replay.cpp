@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "engine/autograd/graph.h"
@@ -112,6 +113,7 @@ template <class A> constexpr bool kRecords = requires(A& a) { pointers(a, Any())
 
 Device verbs;  // what it holds otherwise
 int recorders = 0;
+std::mutex guard;  // of the two; other threads' calls pass through
 
 template <class T> struct Recorded;
 template <class R, class A> struct Recorded<R (*Device::*)(const A&)> {
@@ -135,6 +137,7 @@ template <class R, class A> struct Recorded<R (*Device::*)(const A&)> {
 void record_verbs() {
   Device& table =
       const_cast<Device&>(cpu_device());  // its maker keeps it in memory that is not constant
+  const std::lock_guard lock(guard);
   if (recorders++ > 0) return;
   verbs = table;
 #define MT_RECORD(result, verb, Argument) \
@@ -144,6 +147,7 @@ void record_verbs() {
 #undef MT_RECORD
 }
 void leave_verbs() {
+  const std::lock_guard lock(guard);
   if (--recorders == 0) const_cast<Device&>(cpu_device()) = verbs;
 }
 
