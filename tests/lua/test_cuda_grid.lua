@@ -84,8 +84,8 @@ local cases = {
   end, 1, 16, mt.randn(16), mt.randn(16):gt(0)},
 }
 
-local nvrtc = pcall(function() mt.cuda.kernel {source = '__global__ void f(int* x) {}', name = 'f'} end)
-local gpu = mt.cuda.is_available()
+local nvrtc = testing.has_nvrtc()
+local gpu = mt.cuda.is_available() and nvrtc
 
 for _, case in ipairs(cases) do
   test(case[1], function()
@@ -103,7 +103,7 @@ for _, case in ipairs(cases) do
 end
 
 if not gpu then
-  print 'the rest is skipped: there is no GPU'
+  print('the rest is skipped: there is no ' .. (nvrtc and 'GPU' or 'NVRTC'))
   testing.finish()
   return
 end

@@ -25,6 +25,7 @@ local near_by = {
   function(a, b) return math.atan2(a, b) + math.abs(a) ^ b end,
 }
 
+local compiled = t.has_nvrtc() -- else operation by operation, by the device's own kernels
 local function both(f, ...)
   local cpu, gpu = {mt.zip(f)(...)}, {...}
   for i, x in ipairs(gpu) do gpu[i] = x:to('cuda') end
@@ -42,7 +43,9 @@ test('formulas have the bits of the CPU, in any layout and both floats', functio
         local cpu, gpu = both(f, unpack(l))
         for k = 1, #cpu do
           eq(gpu[k].device, 'cuda:0')
-          assert(cpu[k]:equal(gpu[k]:cpu()), ('function %d, result %d, %s'):format(i, k, dtype))
+          local same_bits = cpu[k]:equal(gpu[k]:cpu())
+          if not compiled then same_bits = mt.allclose(cpu[k]:double(), gpu[k]:cpu():double()) end
+          assert(same_bits, ('function %d, result %d, %s'):format(i, k, dtype))
         end
       end
     end

@@ -135,6 +135,11 @@ function testing.needs_cuda()
   os.exit(0)
 end
 
+--- Whether CUDA C can be compiled here.
+function testing.has_nvrtc()
+  return (pcall(function() mt.cuda.kernel{source = '__global__ void f(int *x) {}', name = 'f'} end))
+end
+
 --- What a program prints that begins with mt; `settings` are shell's.
 function testing.run(settings, code)
   local first = -1 -- the program stands before its own options
