@@ -246,6 +246,8 @@ int set_field(lua_State* L) {
         fail("requires_grad must be true or false, got {}", describe(L, 3));
       x.requires_grad_(lua_toboolean(L, 3));
     } else if (key == "grad") {
+      if (step_recorder) [[unlikely]]
+        see_arguments(L);
       const Tensor* g = tensor_at(L, 3);
       if (!g && !lua_isnil(L, 3)) fail("grad must be a tensor or nil, got {}", describe(L, 3));
       if (g && !(g->shape() == x.shape()))

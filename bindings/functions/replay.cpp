@@ -52,14 +52,19 @@ const Entry kReplay[] = {
        return 0;
      }},
     {"step_start(..)",
-     "step, tensors: whether it is of such tensors and nothing moved; copies them in.",
+     "step, tensors: whether it is of such tensors and nothing moved; copies them in. Then "
+     "whether it would change one of them.",
      [](Args& a) {
        StepReplay& s = step_at(a);
        const std::vector<Tensor> given = rest(a);
        bool fits = given.size() == s.inputs() && s.fits();
-       for (size_t k = 0; k < given.size() && fits; ++k) fits = s.takes(k, given[k]);
+       bool written = false;
+       for (size_t k = 0; k < given.size() && fits; ++k) {
+         written |= s.writes(given[k]);
+         fits = s.takes(k, given[k]) && !written;
+       }
        if (fits) s.start(given);
-       return a.push(fits);
+       return a.push(fits) + a.push(written);
      }},
     {"step_run(step, part)", "Repeats the calls of a part; false where a position was not there.",
      [](Args& a) { return a.push(step_at(a).run(size_t(lua_tointeger(a.L, 2)))); }},
@@ -67,6 +72,10 @@ const Entry kReplay[] = {
      [](Args& a) { return push_all(a, step_at(a).finish()); }},
     {"step_changes(step)", "The tensors from outside that it changes.",
      [](Args& a) { return push_list(a, step_at(a).changes()); }},
+    {"step_hold(step)", "Keeps the gradients of now.",
+     [](Args& a) { return step_at(a).hold_grads(), 0; }},
+    {"step_restore(step)", "Puts them back.",
+     [](Args& a) { return step_at(a).restore_grads(), 0; }},
     {"step_facts(step)", "How many parts and calls it has.",
      [](Args& a) {
        return a.push(double(step_at(a).parts())) + a.push(double(step_at(a).calls()));

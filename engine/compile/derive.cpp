@@ -132,6 +132,7 @@ const std::array<ReduceFormula, kReductions> reduce_formulas = collect_reduction
 struct Adjoints {
   Builder& b;
   const int64_t row;
+  const int forward;        // values of the program itself come before
   std::vector<int> of;      // a value's adjoint; -1: 0
   std::vector<int> levels;  // of the values so far
 
@@ -155,8 +156,11 @@ struct Adjoints {
   int sum_below(int limit, int part, int depth = 0) {
     const Instruction c = b.instruction(part);
     if (b.is_row(part)) return make(op::id<op::Mul>, part, b.constant(double(row)));
-    const bool shifted = c.op == op::id<op::Add> || c.op == op::id<op::Sub>;
-    const bool by_row = shifted && (b.is_row(c.in[0]) || b.is_row(c.in[1]));
+    const auto splits = [&](int v) {  // x - mean is summed as it is: its parts may be much larger
+      const int16_t op = b.instruction(v).op;
+      return v >= forward && (op == op::id<op::Add> || op == op::id<op::Sub>);
+    };
+    const bool by_row = splits(part) && (b.is_row(c.in[0]) || b.is_row(c.in[1]));
     if (level(part) < limit && !by_row) return b.reduce(op::reduction_id<op::Sum>, part);
     if (depth > 12) return -1;
     const auto inner = [&](int x) { return sum_below(limit, x, depth + 1); };
@@ -168,7 +172,7 @@ struct Adjoints {
       return second < 0 ? -1 : make(op, first, second);
     };
     if (c.op == op::id<op::Neg>) return then(inner(c.in[0]), c.op, -1);
-    if (shifted) return both(c.op, c.in[0], c.in[1]);
+    if (splits(part)) return both(c.op, c.in[0], c.in[1]);
     if (c.op == op::id<op::Div>)
       return b.is_row(c.in[1]) ? then(inner(c.in[0]), c.op, c.in[1]) : -1;
     if (c.op != op::id<op::Mul>) return -1;
@@ -186,8 +190,7 @@ struct Adjoints {
         return then(inner(times(f.in[0])), f.op, f.in[1]);
       if (f.op == op::id<op::Mul> && b.is_row(f.in[0]))
         return then(inner(times(f.in[1])), f.op, f.in[0]);
-      if (f.op == op::id<op::Add> || f.op == op::id<op::Sub>)
-        return both(f.op, times(f.in[0]), times(f.in[1]));
+      if (splits(c.in[k])) return both(f.op, times(f.in[0]), times(f.in[1]));
     }
     return -1;
   }
@@ -241,7 +244,7 @@ Expression::Gradient derive(const Expression& e, unsigned wanted, int64_t row) {
     if (e.is_bool(k)) outputs[size_t(k)] = -1;
   Expression::Gradient result;
   std::vector<int> gradients;
-  Adjoints adjoint{b, row, std::vector<int>(size_t(forward), -1), {}};
+  Adjoints adjoint{b, row, forward, std::vector<int>(size_t(forward), -1), {}};
   for (size_t k = 0; p.by_rows && k < outputs.size(); ++k)
     if (outputs[k] >= 0) adjoint.add(outputs[k], g[k], false);
   for (int i = forward - 1; p.by_rows && i >= 0; --i) adjoint.visit(i);

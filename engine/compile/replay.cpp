@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "engine/core/host.h"
 #include "engine/ops/generator.h"
 #include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/interrupt.h"
 
 namespace mt {
@@ -138,7 +140,8 @@ void record_verbs() {
   Device& table =
       const_cast<Device&>(cpu_device());  // its maker keeps it in memory that is not constant
   const std::lock_guard lock(guard);
-  if (recorders++ > 0) return;
+  // The profiler may have put the recorder's verbs back after the last recording.
+  if (recorders++ > 0 || table.map == Recorded<decltype(&Device::map)>::call<&Device::map>) return;
   verbs = table;
 #define MT_RECORD(result, verb, Argument) \
   table.verb = Recorded<decltype(&Device::verb)>::call<&Device::verb>;
@@ -148,7 +151,9 @@ void record_verbs() {
 }
 void leave_verbs() {
   const std::lock_guard lock(guard);
-  if (--recorders == 0) const_cast<Device&>(cpu_device()) = verbs;
+  Device& table = const_cast<Device&>(cpu_device());
+  if (--recorders == 0 && table.map == Recorded<decltype(&Device::map)>::call<&Device::map>)
+    table = verbs;
 }
 
 bool on_stack(const void* p) {
@@ -190,13 +195,15 @@ void StepRecorder::pause() {
   step_recorder = nullptr, active_ = false;
   replay_->pool_.leave();
   replay_->ends_.push_back(replay_->calls_.size());
+  first_change_ = std::min(first_change_, replay_->calls_.size());  // what is done in a pause
   keep_grads();
 }
 /// What an optimizer will find, or the caller.
 void StepRecorder::keep_grads() {
   std::vector<StepReplay::Grad>& grads = replay_->grads_.emplace_back();
   for (const auto& [impl, leaf] : leaves_)
-    if (leaf.requires_grad()) grads.push_back({leaf, leaf.grad()});
+    if (leaf.tensor.requires_grad() && impl->grad != leaf.grad.impl())
+      grads.push_back({leaf.tensor, leaf.tensor.grad()});
 }
 void StepRecorder::resume() {
   step_recorder = this, active_ = true;
@@ -236,8 +243,9 @@ void StepRecorder::see(const Tensor& x) {
   if (!at->second.outside) return;
   if (is_new) outside_.try_emplace(s, x.detach(), s->version);
   if (!x.is_leaf() || leaves_.count(x.impl())) return;
-  leaves_.emplace(x.impl(), x);
-  if (const Tensor g = x.requires_grad() ? x.grad() : Tensor(); g.defined()) {
+  const Tensor g = x.requires_grad() ? x.grad() : Tensor();
+  leaves_.emplace(x.impl(), Leaf{x, g});
+  if (g.defined()) {
     Storage* const of = g.impl()->storage;
     if (memory_.try_emplace(uintptr_t(of->data), Memory{of->bytes, of, true, true}).second)
       outside_.try_emplace(of, g.detach(), of->version);
@@ -270,6 +278,7 @@ bool StepRecorder::check(void*& pointer, bool out) {
     return false;
   }
   touched_[m->storage] |= out;
+  if (out && m->outside) first_change_ = std::min(first_change_, replay_->calls_.size());
   m->written = true;
   return true;
 }
@@ -326,15 +335,16 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
   made->draws_ = default_generator().counter() - made->begun_;
   for (const auto& [impl, leaf] : leaves_) {
     if (!outside_.count(impl->storage)) continue;
-    StepReplay::Guard g{leaf, impl->storage, nullptr, leaf.requires_grad()};
-    if (leaf.requires_grad()) {
-      const Tensor now = leaf.grad();
-      if (now.defined() && outside_.count(now.impl()->storage) &&
-          touched_.count(now.impl()->storage))
-        g.grad = now.impl()->storage;
-    }
+    const Tensor &x = leaf.tensor, now = x.requires_grad() ? x.grad() : Tensor();
+    StepReplay::Guard g{x, impl->storage, x.requires_grad(), StepReplay::Before::any, nullptr};
+    const Storage* const first = leaf.grad.defined() ? leaf.grad.impl()->storage : nullptr;
+    if (first && touched_.count(leaf.grad.impl()->storage))
+      g.before = StepReplay::Before::same, g.grad = first;
+    if (!first && now.defined()) g.before = StepReplay::Before::none;
     made->guards_.push_back(std::move(g));
   }
+  made->threads_ = cpu_threads();
+  made->first_change_ = first_change_;
   for (const auto& [storage, seen] : outside_) {
     if (const auto at = touched_.find(storage); at != touched_.end() && at->second)
       made->changes_.push_back({seen.first, storage->version - seen.second});
@@ -357,11 +367,12 @@ bool StepReplay::takes(size_t input, const Tensor& x) const {
 }
 
 bool StepReplay::fits() const {
+  if (cpu_threads() != threads_) return false;
   for (const Guard& g : guards_) {
-    if (g.tensor.impl()->storage != g.storage || g.tensor.requires_grad() != g.wanted) return false;
-    if (!g.grad) continue;
-    const Tensor now = g.tensor.grad();
-    if (!now.defined() || now.impl()->storage != g.grad) return false;
+    const TensorImpl& x = *g.tensor.impl();
+    if (x.storage != g.storage || x.requires_grad != g.wanted) return false;
+    if (g.before == Before::none && x.grad) return false;
+    if (g.before == Before::same && (!x.grad || x.grad->storage != g.grad)) return false;
   }
   return true;
 }
@@ -383,7 +394,9 @@ bool StepReplay::run(size_t part) {
     check_interrupt();
     const Call& c = calls_[i];
     if (c.random) c.random->seed = seed, c.random->offset = begun_ + c.place;
-    if (!c.run(c.argument)) return false;
+    if (c.run(c.argument)) continue;
+    if (i < first_change_) return false;
+    fail("compile: a position is not there; what the step did before stays done");
   }
   set_grads(part);
   return true;
@@ -396,6 +409,23 @@ std::vector<Tensor> StepReplay::finish() {
   std::vector<Tensor> copies;
   for (const Tensor& r : results_) copies.push_back(clone(r));
   return copies;
+}
+
+bool StepReplay::writes(const Tensor& x) const {
+  for (const Change& c : changes_)
+    if (c.tensor.impl()->storage == x.impl()->storage) return true;
+  return false;
+}
+
+void StepReplay::hold_grads() {
+  held_.clear();
+  for (const Guard& g : guards_) held_.push_back(g.wanted ? g.tensor.grad() : Tensor());
+}
+void StepReplay::restore_grads() {
+  for (size_t k = 0; k < guards_.size(); ++k)
+    if (guards_[k].wanted && guards_[k].tensor.impl()->grad != held_[k].impl())
+      guards_[k].tensor.set_grad(held_[k]);
+  held_.clear();
 }
 
 std::vector<Tensor> StepReplay::changes() const {

@@ -5,6 +5,7 @@
 // on the same memory: without Lua, without a graph, without allocation. A replay is right where the
 // step would call the same verbs again: `fits` asks what is cheap to ask, mt.compile tries the rest.
 #pragma once
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -36,6 +37,11 @@ class StepReplay {
   std::vector<Tensor> finish();
   /// Tensors from before the step that its verbs write to.
   std::vector<Tensor> changes() const;
+  /// Whether the step changes what this tensor sees.
+  bool writes(const Tensor&) const;
+  /// Keeps the gradients of now, and puts them back.
+  void hold_grads();
+  void restore_grads();
   size_t calls() const { return calls_.size(); }
 
  private:
@@ -49,11 +55,13 @@ class StepReplay {
   struct Grad {
     Tensor leaf, grad;
   };
+  enum class Before { any, none, same };  // what .grad must be before the step
   struct Guard {
     Tensor tensor;
     Storage* storage;
-    const Storage* grad;  // of a gradient that verbs read or write, else null
-    bool wanted;          // requires_grad
+    bool wanted;  // requires_grad
+    Before before;
+    const Storage* grad;  // the same: verbs read or write it
   };
   struct Change {
     Tensor tensor;
@@ -71,6 +79,9 @@ class StepReplay {
   std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
   std::vector<Change> changes_;
+  std::vector<Tensor> held_;        // gradients, as `guards_`
+  size_t first_change_ = 0;         // the call that first changes something from before the step
+  int threads_ = 0;                 // scratch is for so many
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator
 };
 
@@ -115,10 +126,14 @@ class StepRecorder : public Recording {
   std::unique_ptr<StepReplay> replay_;
   std::map<uintptr_t, Memory> memory_;  // by the first byte
   std::deque<std::vector<std::byte>> numbers_;
-  std::map<TensorImpl*, Tensor> leaves_;
+  struct Leaf {
+    Tensor tensor, grad;  // the gradient at first
+  };
+  std::map<TensorImpl*, Leaf> leaves_;
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first
   std::map<Storage*, bool> touched_;                         // storages that verbs were given
   std::string why_;
+  size_t first_change_ = SIZE_MAX;
   std::vector<Ref<Storage>> paused_;  // what lives in a pause: its blocks are the pool's
   bool active_ = false;
 };

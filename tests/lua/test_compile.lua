@@ -283,6 +283,105 @@ test('what a step captures may be frozen, exchanged and extended', function()
   end
 end)
 
+--- f and its compiled form, each with a state of its own, do the same in `calls` calls.
+local function alike(make, calls)
+  local one, two = make(), make()
+  local compiled = mt.compile(two.step)
+  told(function()
+    for i = 1, calls do
+      one.before(i)
+      two.before(i)
+      same(one.step(mt.full({2}, i)):detach(), compiled(mt.full({2}, i)):detach())
+      for k, w in ipairs(one.leaves) do
+        local a, b = w.grad, two.leaves[k].grad
+        assert((a == nil) == (b == nil), ('call %d: gradient of leaf %d'):format(i, k))
+        if a then same(a, b) end
+        same(w:detach(), two.leaves[k]:detach())
+      end
+    end
+  end)
+end
+
+test('gradients that are zeroed outside, now and then, or set by hand', function()
+  local function state(before)
+    local s = {leaves = {mt.ones(2):requires_grad_(), mt.ones(2):requires_grad_()}}
+    local opt = optim.SGD(s.leaves, {lr = 0.1})
+    s.step = function(x)
+      local loss = (s.leaves[1] * x):sum()
+      loss:backward()
+      opt:step()
+      return loss
+    end
+    s.before = function(i) before(s, opt, i) end
+    return s
+  end
+  alike(function() return state(function(_, opt) opt:zero_grad() end) end, 12)
+  alike(function() return state(function(s) s.leaves[1].grad = nil end) end, 12)
+  alike(function() return state(function(_, opt, i) if i % 3 == 1 then opt:zero_grad() end end) end, 14)
+  alike(function() return state(function(s, _, i) s.leaves[2].grad = mt.full({2}, i) end) end, 12)
+end)
+
+test('threads, mixed precision, nested steps, coroutines, arguments that the step changes', function()
+  local threads = mt.get_num_threads()
+  mt.set_num_threads(1)
+  local f = mt.compile(function(x) return (x:sort()) end)
+  local x = mt.randn(300, 100)
+  for _ = 1, 4 do f(x) end
+  mt.set_num_threads(4)
+  told(function() for _ = 1, 6 do same(f(x), (x:sort())) end end)
+  mt.set_num_threads(threads)
+  local w = mt.ones(4, 4)
+  local product = mt.compile(function(a) return a:matmul(w) end)
+  for _ = 1, 5 do eq(mt.autocast(product, mt.ones(4, 4)).dtype, 'bfloat16') end
+  for _ = 1, 5 do eq(product(mt.ones(4, 4)).dtype, 'float32') end
+  local inner = mt.compile(function(a) return a * 2 end)
+  local outer = mt.compile(function(a) return inner(a) + 1 end)
+  eq(told(function() for i = 1, 8 do eq(outer(mt.full({1}, i)):item(), 2 * i + 1) end end), '')
+  local waits = mt.compile(function(a)
+    coroutine.yield()
+    return a
+  end)
+  local routine = coroutine.wrap(function()
+    waits(mt.ones(1))
+    waits(mt.ones(1))
+  end)
+  routine()
+  raises(routine, 'a compiled step cannot yield')
+  eq((mt.ones(1) + 1):item(), 2)
+  local b = mt.zeros(4)
+  local adds = mt.compile(function(a)
+    b:add_(1)
+    return a * 1
+  end)
+  for i = 1, 4 do eq(adds(mt.full({3}, i)):tolist(), {i, i, i}) end
+  told(function() for i = 5, 8 do eq(adds(b:narrow(1, 1, 3)):tolist(), {i, i, i}) end end)
+  local divide = mt.compile(function(a, k) return a / k end)
+  for _ = 1, 5 do eq(divide(mt.ones(1), 0):item(), math.huge) end
+  for _ = 1, 5 do eq(divide(mt.ones(1), -0.0):item(), -math.huge) end
+end)
+
+test('a position that is not there after something was changed', function()
+  local function twin()
+    local s = {w = mt.ones(3):requires_grad_()}
+    local opt = optim.SGD({s.w}, {lr = 0.1})
+    s.step = function(at)
+      opt:zero_grad()
+      s.w:sum():backward()
+      opt:step()
+      return s.w:detach():index_select(1, at)
+    end
+    return s
+  end
+  local one, two = twin(), twin()
+  local compiled = mt.compile(two.step)
+  local good, bad = mt.tensor({1}, 'int64'), mt.tensor({9}, 'int64')
+  for i = 1, 8 do
+    local at = i == 6 and bad or good
+    eq(pcall(one.step, at), (pcall(compiled, at)))
+    same(one.w:detach(), two.w:detach())
+  end
+end)
+
 test('a list that a step fills is filled', function()
   local history = {}
   local f = mt.compile(function(x)

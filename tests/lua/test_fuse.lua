@@ -265,4 +265,24 @@ test('small tensors have the same bits', function()
   fuse_from(0)
 end)
 
+test('gradients of rows far from 0 are as good as those of the operations', function()
+  local functions = {
+    function(x) local d = x - x:mean(-1, true) return (d * d * d):mean(-1, true) end,
+    function(x) local d = x - x:mean(-1, true) return d / ((d * d):mean(-1, true) + 1e-5):sqrt() end,
+    function(x) local e = (x - x:max(-1, true)):exp() return e / e:sum(-1, true) end,
+  }
+  for i, f in ipairs(functions) do
+    local x = mt.randn(128, 512) + 1e4
+    local g = mt.randn_like(f(x))
+    local function gradient(fn, a)
+      a = a:detach():requires_grad_()
+      return mt.grad(fn(a), a, {grad_outputs = g:to(a.dtype)}):double()
+    end
+    local right = gradient(f, x:double())
+    local function off(y) return ((y - right):abs():max() / right:abs():max()):item() end
+    local eager, fused = off(gradient(f, x)), off(gradient(mt.fuse(f), x))
+    assert(fused <= 8 * eager + 1e-6, ('function %d: off by %g, the operations by %g'):format(i, fused, eager))
+  end
+end)
+
 t.finish()

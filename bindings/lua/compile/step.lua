@@ -44,8 +44,13 @@ local function record(self, arguments)
   collectgarbage() -- what stands around is not freed while the step is recorded
   local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs)}, Recording)
   core.step_recording = recording
-  local results = pack(pcall(self.f, unpack(given, 1, given.n)))
+  local routine = coroutine.create(self.f) -- what yields would leave the recording under way
+  local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
   core.step_recording = false
+  if results[1] and coroutine.status(routine) == 'suspended' then
+    parts.step_drop(recording.handle)
+    core.fail 'compile: a compiled step cannot yield'
+  end
   if not results[1] then
     parts.step_drop(recording.handle)
     error(results[2], 0)
@@ -135,9 +140,11 @@ end
 local function try(self, program, arguments)
   local changed = parameters_of(program.optimizers, parts.step_changes(program.step))
   local before, states, random = copies(changed), state_of(program.optimizers), mt.get_rng_state()
+  parts.step_hold(program.step)
   local done = replay(program)
   local first = done and pack(results_of(program))
   local after = copies(changed)
+  parts.step_restore(program.step)
   mt.no_grad(function()
     for i, x in ipairs(changed) do x:copy_(before[i]) end
   end)
@@ -169,7 +176,8 @@ local function same_values(entry, n, ...)
   local given = {...} -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
   for i = 1, n do
     local kept = entry[i]
-    if not kept.shape and not rawequal(kept.value, given[i]) then return false end
+    local x, before = given[i], kept.value
+    if not kept.shape and not (rawequal(x, before) and (x ~= 0 or 1 / x == 1 / before)) then return false end
   end
   return true
 end
@@ -202,11 +210,11 @@ local function check_arguments(...)
 end
 
 --- The entry for these arguments and captured values, at the front of the list.
-local function entry_for(self, grad, n, ...)
+local function entry_for(self, mode, n, ...)
   local entries, other = self.entries, nil
   for k = 1, #entries do
     local entry = entries[k]
-    if entry.grad == grad and same_values(entry, n, ...) and same_kinds(entry, ...) then
+    if entry.mode == mode and same_values(entry, n, ...) and same_kinds(entry, ...) then
       local changed = entry.program and captured.changed(entry.program.captured)
       if not changed then
         table.insert(entries, 1, table.remove(entries, k))
@@ -216,7 +224,7 @@ local function entry_for(self, grad, n, ...)
     end
   end
   check_arguments(...)
-  local entry = {n = n, grad = grad, calls = other and 1 or 0, replays = 0, plain = 0}
+  local entry = {n = n, mode = mode, calls = other and 1 or 0, replays = 0, plain = 0, moved = 0}
   local given = {...}
   for i = 1, n do
     entry[i] = kind_of(given[i])
@@ -318,22 +326,33 @@ local function run(self, entry, ...)
   return results_of(entry.program)
 end
 
+--- What operations depend on beside their arguments: gradients (1), mixed precision (2).
+local function mode_now()
+  return (mt.is_grad_enabled() and 1 or 0) + (mt.is_autocast_enabled() and 2 or 0)
+end
+
 local function call(self, ...)
-  if self.eager then return self.f(...) end
-  local grad, n, entry = mt.is_grad_enabled(), select('#', ...), self.entries[1]
+  if self.eager or core.step_recording then return self.f(...) end
+  local mode, n, entry = mode_now(), select('#', ...), self.entries[1]
   local program = entry and entry.program
-  if program and program.step and entry.grad == grad and same_values(entry, n, ...) and
+  if program and program.step and entry.mode == mode and same_values(entry, n, ...) and
     not captured.changed(program.captured) and runs_alone(self, entry) and parts.step_start(program.step, ...) then
     return run(self, entry, ...)
   end
-  entry = entry_for(self, grad, n, ...)
+  entry = entry_for(self, mode, n, ...)
   if entry.eager then return self.f(...) end
   program = entry.program
   if program and program.step then
-    if not parts.step_start(program.step, ...) then
+    local fits, changes_argument = parts.step_start(program.step, ...)
+    if changes_argument then return self.f(...) end
+    if not fits then
       tell('%s is recorded again: a parameter or gradient lies elsewhere, or requires_grad is another',
         place_of(self.f))
-      entry.program, entry.tried = nil, false
+      entry.program, entry.tried, entry.moved = nil, false, entry.moved + 1
+      if entry.moved > most_programs then
+        give_up(self, entry, 'that changes too often')
+        return self.f(...)
+      end
     elseif runs_alone(self, entry) then
       return run(self, entry, ...)
     end
@@ -350,8 +369,8 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
   'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept). item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
-  'N calls. What else the Lua code does (printing, counting) is done by the calls that are not replayed alone. On a ' ..
-  'GPU it is a CUDA graph.',
+  'N calls. A .grad is one tensor that each call writes: clone it to keep it. What else the Lua code does (printing, ' ..
+  'counting) happens in the calls that are not replayed alone. On a GPU it is a CUDA graph.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local self = {f = f, verify = verify, entries = {}}
@@ -380,7 +399,7 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
       how = ('%d verbs in %d parts, %d captured values are compared at each call; replayed %d times'):format(calls,
         count, captured.count(program.captured), entry.replays)
     end
-    text:line('  of %s%s: %s', table.concat(kinds, ', '), entry.grad and '' or ' in no_grad', how)
+    text:line('  of %s%s: %s', table.concat(kinds, ', '), entry.mode % 2 == 1 and '' or ' in no_grad', how)
   end
   if select('#', ...) == 0 then return true end
   text:run(f, ...)
