@@ -369,8 +369,8 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
   'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept). item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
-  'N calls. A .grad is one tensor that each call writes: clone it to keep it. What else the Lua code does (printing, ' ..
-  'counting) happens in the calls that are not replayed alone. On a GPU it is a CUDA graph.',
+  'N calls. A .grad is one tensor that each call writes: clone it to keep it. What else the Lua code does ' ..
+  '(printing, counting) happens in the calls that are not replayed alone. On a GPU it is a CUDA graph.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end
     local self = {f = f, verify = verify, entries = {}}
