@@ -49,6 +49,9 @@ function core.is_callable(value)
   return type(value) == 'function' or type(meta) == 'table' and meta.__call ~= nil
 end
 
+--- Values as a list, with how many they are in n.
+function core.pack(...) return {n = select('#', ...), ...} end
+
 local function shape_equal(a, b)
   if #a ~= #b then return false end
   for i = 1, #a do

@@ -27,12 +27,7 @@ end
 local folder = os.tmpname()
 os.remove(folder)
 assert(os.execute('mkdir -p ' .. folder .. '/web ' .. folder .. '/to'))
-local function write(path, text)
-  local file = assert(io.open(path, 'wb'))
-  file:write(text)
-  file:close()
-  return path
-end
+local write = t.write_file
 local function read(path)
   local file = io.open(path, 'rb')
   local text = file and file:read '*a'

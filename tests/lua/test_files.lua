@@ -8,16 +8,8 @@ local samples = dofile(here .. '/data/file_samples.lua')
 local folder = os.tmpname()
 os.remove(folder)
 assert(os.execute('mkdir ' .. folder))
-local function write(name, text)
-  local path = folder .. '/' .. name
-  local file = assert(io.open(path, 'wb'))
-  file:write(text)
-  file:close()
-  return path
-end
-local function bytes(hex)
-  return (hex:gsub('%s', ''):gsub('%x%x', function(two) return string.char(tonumber(two, 16)) end))
-end
+local function write(name, text) return t.write_file(folder .. '/' .. name, text) end
+local bytes = t.unhex
 local function gzip(path)
   os.execute('gzip -kf ' .. path)
   return path .. '.gz'

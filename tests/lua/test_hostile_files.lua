@@ -8,18 +8,8 @@ local folder = arg[0]:gsub('[^/]*$', '') .. '../data/files/'
 local rounds = tonumber(arg[1] or 200)
 local path = os.tmpname()
 
-local function read(name)
-  local file = assert(io.open(name, 'rb'))
-  local text = file:read('*a')
-  file:close()
-  return text
-end
-local function write(text)
-  os.remove(path) -- ext4 waits for the disk where a file is cut to nothing and written again
-  local file = assert(io.open(path, 'wb'))
-  file:write(text)
-  file:close()
-end
+local read = t.read_file
+local function write(text) t.write_file(path, text) end
 local function written(save, ...)
   save(path, ...)
   return read(path)

@@ -10,23 +10,13 @@ local rounds = tonumber(arg[1] or 200)
 local path = os.tmpname()
 require('mtorch.core').set_memory_limit(2 ^ 28)
 
-local function write(text)
-  os.remove(path)
-  local file = assert(io.open(path, 'wb'))
-  file:write(text)
-  file:close()
-  return path
-end
-local function bytes(hex)
-  return (hex:gsub('%s', ''):gsub('%x%x', function(two) return string.char(tonumber(two, 16)) end))
-end
+local function write(text) return t.write_file(path, text) end
+local bytes = t.unhex
 local function gzip(text)
   local packed = write(text) .. '.gz'
   os.execute('gzip -nf ' .. path)
   text = data.text(packed)
-  local file = assert(io.open(packed, 'rb'))
-  local result = file:read '*a'
-  file:close()
+  local result = t.read_file(packed)
   os.remove(packed)
   return result
 end

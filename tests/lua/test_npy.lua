@@ -6,17 +6,8 @@ local data = mt.data
 
 local folder = arg[0]:gsub('[^/]*$', '') .. '../data/files/'
 local path = os.tmpname()
-local function read(name)
-  local file = assert(io.open(name, 'rb'))
-  local text = file:read('*a')
-  file:close()
-  return text
-end
-local function write(text)
-  local file = assert(io.open(path, 'wb'))
-  file:write(text)
-  file:close()
-end
+local read = t.read_file
+local function write(text) t.write_file(path, text) end
 
 local counted = {{0, 1, 2}, {3, 4, 5}}
 

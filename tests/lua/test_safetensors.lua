@@ -7,11 +7,7 @@ local data = mt.data
 
 local path = os.tmpname()
 
-local function write(text)
-  local file = assert(io.open(path, 'wb'))
-  file:write(text)
-  file:close()
-end
+local function write(text) t.write_file(path, text) end
 local function size_text(n)
   local bytes = {}
   for i = 1, 8 do

@@ -6,17 +6,8 @@ local nn = mt.nn
 
 local folder = arg[0]:gsub('[^/]*$', '') .. '../data/files/'
 local path = os.tmpname()
-local function read(name)
-  local file = assert(io.open(name, 'rb'))
-  local text = file:read('*a')
-  file:close()
-  return text
-end
-local function write(text)
-  local file = assert(io.open(path, 'wb'))
-  file:write(text)
-  file:close()
-end
+local read = t.read_file
+local function write(text) t.write_file(path, text) end
 
 local function number_text(n) -- four bytes
   return string.char(n % 256, math.floor(n / 256) % 256, math.floor(n / 65536) % 256, math.floor(n / 2 ^ 24))

@@ -135,6 +135,25 @@ function testing.needs_cuda()
   os.exit(0)
 end
 
+function testing.read_file(path)
+  local file = assert(io.open(path, 'rb'))
+  local text = file:read('*a')
+  file:close()
+  return text
+end
+--- A new file in the place of what stood there: ext4 waits for the disk where one is cut to nothing and written again.
+function testing.write_file(path, text)
+  os.remove(path)
+  local file = assert(io.open(path, 'wb'))
+  file:write(text)
+  file:close()
+  return path
+end
+--- The bytes that hexadecimal digits, with blanks between them, stand for.
+function testing.unhex(text)
+  return (text:gsub('%s', ''):gsub('%x%x', function(two) return string.char(tonumber(two, 16)) end))
+end
+
 --- Whether CUDA C can be compiled here.
 function testing.has_nvrtc()
   return (pcall(function() mt.cuda.kernel{source = '__global__ void f(int *x) {}', name = 'f'} end))

@@ -7,7 +7,7 @@ local parts = require('mtorch.compile.trace').parts
 
 local most_programs = 8
 
-local function pack(...) return {n = select('#', ...), ...} end
+local pack = core.pack
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
 local function place_of(f)
   local info = debug.getinfo(f, 'S')

@@ -439,7 +439,7 @@ end
 
 -- ---- the ways through the function ------------------------------------------------------------------
 
-local function pack(...) return {n = select('#', ...), ...} end
+local pack = core.pack
 
 --- Calls the clone on every path; returns the results of each with what it decided.
 function Session:explore(f, arguments)

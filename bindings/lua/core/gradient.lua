@@ -5,7 +5,7 @@ local parts = core.gradient()
 
 local gradient = {}
 
-local function pack(...) return {n = select('#', ...), ...} end
+local pack = core.pack
 
 local function is_float(x) return x.dtype:find 'float' ~= nil end
 

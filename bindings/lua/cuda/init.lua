@@ -44,7 +44,7 @@ local Graph = {}
 Graph.__index = Graph
 Graph.__tostring = function(self) return ('a graph of mt.cuda.graph, replayed %d times'):format(self.replays) end
 
-local function pack(...) return {n = select('#', ...), ...} end
+local pack = core.pack
 
 --- Queues what was recorded, and returns what the function returned then: the same tensors. The
 --- optimizers' steps count, and take the options of now.
