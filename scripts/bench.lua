@@ -12,7 +12,8 @@
 -- the median of them. On a GPU a run ends when the GPU has done its calls, and
 -- there are more rows: launch/<op> (what a call costs Lua, without waiting), 64 Mi elements, larger
 -- products, with the copy back too, and the filter of a 1000 x 2000 image. own_*: functions that people write
--- themselves (bench_functions.lua), with the peers torch_compile and numba too. step_*: training steps
+-- themselves, with the peers torch_compile and numba too; <op>/64Ki, <op>_back: functions and gradients of ours
+-- (bench_functions.lua). step_*: training steps
 -- (bench_networks.lua).
 local mt = require 'mtorch'
 local core = require 'mtorch.core'

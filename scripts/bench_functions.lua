@@ -1,8 +1,8 @@
--- bench_functions.lua -- the rows of bench.lua for functions that people write themselves: mt.map, mt.zip, mt.fuse
+-- bench_functions.lua -- the rows of bench.lua for functions that people write themselves, and for gradients of ours
 --
 -- own_<name>/<size>: the function of 1-D float32 tensors (row functions: n/1024 rows of 1024, from 1 Mi on) by
 -- numbers of a normal distribution; own_<name>_back/<size>: its backward pass alone, all gradients, the incoming one
--- given.
+-- given. <name>/64Ki of the library's functions, and <name>_back/<size>, are of 1-D float32 values in 0.5..1.5.
 local mt = require 'mtorch'
 
 local functions = {
@@ -21,6 +21,8 @@ local functions = {
   {name = 'rms_norm', rows = true, f = mt.fuse(function(x) return x / ((x * x):mean(-1, true) + 1e-5):sqrt() end)},
 }
 local sizes = {{'4', 4}, {'16Ki', 16384}, {'1Mi', 1048576}}
+local library = 'exp exp2 expm1 log log1p log2 log10 sin cos tan atan tanh erf erfc sigmoid silu gelu softplus ' ..
+                'logsigmoid mish elu rsqrt'
 
 local function forward(f, inputs) return function() return f(unpack(inputs)) end end
 local function backward(f, inputs)
@@ -30,8 +32,20 @@ local function backward(f, inputs)
   return function() return mt.grad(y, inputs, options) end
 end
 
+local function library_rows(row)
+  for name in library:gmatch('%S+') do
+    for _, case in ipairs{{'', '64Ki', forward}, {'_back', '64Ki', backward}, {'_back', '1Mi', backward}} do
+      local way, label, make = unpack(case)
+      row(('%s%s/%s'):format(name, way, label), 'functions and their gradients', function()
+        return make(mt[name], {mt.rand(label == '1Mi' and 1048576 or 65536) + 0.5})
+      end)
+    end
+  end
+end
+
 --- Adds the rows: row(name, group, function that makes the function to time).
 return function(row, quick)
+  library_rows(row)
   for _, case in ipairs(functions) do
     for _, size in ipairs(sizes) do
       local label, n = unpack(size)

@@ -345,6 +345,7 @@ def main():
             part(bench)
     views(bench)
     if args.device == "cpu":
+        functions_torch.measure_library(bench)
         functions_torch.measure(bench)
         data_torch.measure(bench)
     networks_torch.measure(bench)

@@ -1,5 +1,6 @@
 # functions_torch.py -- the functions of scripts/bench_functions.lua in PyTorch, and how they are measured
 import torch
+import torch.nn.functional as F
 
 
 def gelu(x):
@@ -34,6 +35,10 @@ def rms_norm(x):
 
 POINTWISE = {gelu: 1, axb_relu_mul: 2, swish: 1, exp_sin: 1}
 ROWS = (softmax, layer_norm, rms_norm)
+LIBRARY = (
+    "exp exp2 expm1 log log1p log2 log10 sin cos tan atan tanh erf erfc sigmoid silu gelu softplus "
+    "logsigmoid mish elu rsqrt"
+).split()
 SIZES = {"4": 4, "16Ki": 16384, "1Mi": 1048576}
 
 
@@ -57,3 +62,19 @@ def measure(bench, made=lambda f: f):
             y = function(*leaves)
             g = torch.randn_like(y)
             bench.row(names[1], lambda: torch.autograd.grad(y, leaves, g, retain_graph=True))
+
+
+def measure_library(bench):
+    """Rows <name>/64Ki, <name>_back/64Ki and <name>_back/1Mi of PyTorch's own functions."""
+    for name in LIBRARY:
+        f = getattr(torch, name, None) or getattr(F, name)
+        for label, n in {"64Ki": 65536, "1Mi": 1048576}.items():
+            x = torch.rand(n) + 0.5
+            if label == "64Ki":
+                with torch.no_grad():
+                    bench.row(f"{name}/{label}", lambda: f(x))
+            if not bench.wants(f"{name}_back/{label}"):
+                continue
+            y = f(x.requires_grad_())
+            g = torch.randn_like(y)
+            bench.row(f"{name}_back/{label}", lambda: torch.autograd.grad(y, x, g, retain_graph=True))
