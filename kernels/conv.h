@@ -23,12 +23,13 @@ struct Conv {
 };
 
 /// index[plane, p] = where in its plane of x the largest of a window lies: the first of equals, or
-/// the last NaN. Every window has an element inside.
+/// the last NaN; values[plane, p] = what lies there. Every window has an element inside.
 struct MaxPool {
   Dtype dtype;
   int64_t planes;
   int64_t size[2], kernel[2], out[2], stride[2], dilation[2], offset[2];
   const void* x;
+  void* values;
   int64_t* index;
 };
 

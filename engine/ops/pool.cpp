@@ -95,14 +95,16 @@ Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
 
 namespace {
 
-/// Where the largest element of each window of x (planes, height, width) lies in its plane.
-Tensor largest(const Tensor& x, const Window& h, const Window& w) {
+/// The largest element of each window of x (planes, height, width), and where in its plane it lies,
+/// in the shape of the result.
+Pooled largest(const Tensor& x, const Window& h, const Window& w, const Shape& result) {
   NoGrad off;
-  const Tensor index = empty({x.size(0), h.out * w.out}, Dtype::i64, x.device()),
-               data = contiguous(to_compute_dtype(x));
+  const Tensor index = empty(result, Dtype::i64, x.device()),
+               data = contiguous(to_compute_dtype(x)),
+               values = empty(index.shape(), data.dtype(), x.device());
   MaxPool m;
   m.dtype = data.dtype(), m.planes = x.size(0), m.x = data.data();
-  m.index = index.data_as<int64_t>();
+  m.values = values.data(), m.index = index.data_as<int64_t>();
   const Window* axis[2] = {&h, &w};
   for (int d = 0; d < 2; ++d) {
     m.size[d] = axis[d]->size, m.kernel[d] = axis[d]->kernel, m.out[d] = axis[d]->out;
@@ -110,33 +112,56 @@ Tensor largest(const Tensor& x, const Window& h, const Window& w) {
     m.offset[d] = axis[d]->offset;
   }
   if (index.numel() > 0) x.device().max_pool(m);
-  return index;
+  return {to(values, x.dtype()), index};
 }
 
 /// The largest of volumes: those of the slices' windows, then along the depth, each place of a slice
 /// for itself.
-Tensor largest_of_volumes(const Windows& all) {
+Pooled largest_of_volumes(const Windows& all) {
   NoGrad off;
   const int64_t area = all.h.size * all.w.size, places = all.h.out * all.w.out,
                 volumes = all.planes.size(0) / all.d.size;
-  const Tensor in_slice = largest(all.planes, all.h, all.w);
-  const Tensor slices = gather(reshape(all.planes, {all.planes.size(0), area}), 1, in_slice);
-  const Tensor index =
-      largest(reshape(slices, {volumes, all.d.size, places}), all.d, {places, 1, 1, 1, 0, places});
-  const auto whole = [&](int64_t n) { return scalar(double(n), Dtype::i64, index.device()); };
-  return floor_divide(index, whole(places)) * whole(area) +
-         gather(reshape(in_slice, {volumes, all.d.size * places}), 1, index);
+  const Pooled in_slice = largest(all.planes, all.h, all.w, {volumes, all.d.size * places});
+  const Pooled along = largest(reshape(in_slice.values, {volumes, all.d.size, places}), all.d,
+                               {places, 1, 1, 1, 0, places}, {volumes, all.d.out * places});
+  const auto whole = [&](int64_t n) { return scalar(double(n), Dtype::i64, along.index.device()); };
+  const Tensor index = floor_divide(along.index, whole(places)) * whole(area) +
+                       gather(in_slice.index, 1, along.index);
+  return {reshape(along.values, all.result), reshape(index, all.result)};
 }
+
+struct PooledFrom {
+  Shape shape;
+  int64_t planes;  // or volumes
+};
+/// Each value's gradient goes where the value lay; those that meet are added.
+void max_pool_backward(Node& node, const Tensor& g, Tensor* dx) {
+  const PooledFrom& x = node.kept<PooledFrom>();
+  const Tensor index = node.get(0), none = zeros(x.shape, g.dtype(), g.device());
+  if (index.numel() == 0) {
+    dx[0] = none;
+    return;
+  }
+  const Shape places{x.planes, index.numel() / x.planes};
+  dx[0] = reshape(
+      scatter_add(reshape(none, {x.planes, -1}), 1, reshape(index, places), reshape(g, places)),
+      x.shape);
+}
+const NodeType kMaxPool{"max_pool", max_pool_backward};
 
 }  // namespace
 
 Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {
   const Windows all = windows_of(name, spatial, x, o);
   check_filled(name, all.d), check_filled(name, all.h), check_filled(name, all.w);
-  const Tensor index = spatial == 3 ? largest_of_volumes(all) : largest(all.planes, all.h, all.w);
-  const int64_t size = all.d.size * all.h.size * all.w.size;
-  const Tensor flat = reshape(x, {all.planes.size(0) / all.d.size, size});
-  return {reshape(gather(flat, 1, index), all.result), reshape(index, all.result)};
+  const Pooled best =
+      spatial == 3 ? largest_of_volumes(all) : largest(all.planes, all.h, all.w, all.result);
+  if (wants_grad(x)) {
+    Node& node = record(kMaxPool, best.values, {&x});
+    node.save(0, best.index, Node::kOther);
+    node.keep(PooledFrom{x.shape(), all.planes.size(0) / all.d.size});
+  }
+  return best;
 }
 
 Tensor avg_pool(const char* name, int spatial, const Tensor& x, const PoolOptions& o) {

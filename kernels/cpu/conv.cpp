@@ -529,55 +529,11 @@ template <class T> void conv_as(const Conv& c) {
   else weight_part<T>(c);
 }
 
-// ---- pooling ------------------------------------------------------------------------------------
-
-/// The taps [begin, end) of a window at position p of an axis that lie inside.
-struct Inside {
-  int64_t start, begin, end;
-  Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
-    const int64_t step = c.dilation[d], left = c.size[d] - start;
-    begin = start < 0 ? ceil_div(-start, step) : 0;
-    end = left > 0 ? smaller(c.kernel[d], ceil_div(left, step)) : 0;
-  }
-};
-
-template <class T> void max_pool_as(const MaxPool& c) {
-  const int64_t places = area(c.out);
-  parallel(c.planes, c.planes * places * area(c.kernel) > 2 * kGrain, [&](int64_t plane) {
-    const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
-    int64_t* index = c.index + plane * places;
-    for (int64_t p = 0; p < c.out[0]; ++p) {
-      const Inside rows(c, 0, p);
-      for (int64_t q = 0; q < c.out[1] && !mt_interrupted; ++q) {
-        const Inside columns(c, 1, q);
-        const int64_t left = columns.start + columns.begin * c.dilation[1];
-        int64_t best = (rows.start + rows.begin * c.dilation[0]) * c.size[1] + left;
-        T most = x[best];
-        for (int64_t i = rows.begin; i < rows.end && !mt_interrupted; ++i) {
-          int64_t at = (rows.start + i * c.dilation[0]) * c.size[1] + left;
-          for (int64_t j = columns.begin; j < columns.end; ++j, at += c.dilation[1]) {
-            const T value = x[at];
-            const bool wins = (value > most) | (value != value);
-            best = wins ? at : best;
-            most = wins ? value : most;
-          }
-        }
-        *index++ = best;
-      }
-    }
-  });
-}
-
 }  // namespace
 
 void conv(const Conv& c) {
   if (c.dtype == Dtype::f64) conv_as<double>(c);
   else conv_as<float>(c);
-}
-
-void max_pool(const MaxPool& c) {
-  if (c.dtype == Dtype::f64) max_pool_as<double>(c);
-  else max_pool_as<float>(c);
 }
 
 }  // namespace MT_ISA

@@ -114,6 +114,28 @@ template <class T> MT_SIMD void store_first(T* p, Vector<T> v, int count) {
 }
 #endif
 
+/// Elements 0, 2, 4, .. of two registers.
+#if defined(__AVX512F__)
+MT_SIMD F32s even_elements(F32s a, F32s b) {
+  const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  return _mm512_permutex2var_ps(a, at, b);
+}
+MT_SIMD F64s even_elements(F64s a, F64s b) {
+  return _mm512_permutex2var_pd(a, _mm512_setr_epi64(0, 2, 4, 6, 8, 10, 12, 14), b);
+}
+#elif defined(__AVX2__)
+MT_SIMD F32s even_elements(F32s a, F32s b) {
+  const __m256d pairs = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(pairs, 0xd8));
+}
+MT_SIMD F64s even_elements(F64s a, F64s b) {
+  return _mm256_permute4x64_pd(_mm256_unpacklo_pd(a, b), 0xd8);
+}
+#else
+MT_SIMD F32s even_elements(F32s a, F32s b) { return _mm_shuffle_ps(a, b, 0x88); }
+MT_SIMD F64s even_elements(F64s a, F64s b) { return _mm_unpacklo_pd(a, b); }
+#endif
+
 /// One lane from each of p, p + stride, p + 2 stride, ...
 #if defined(__AVX512F__)
 MT_SIMD F32s load_lanes(const float* p, int64_t stride) {

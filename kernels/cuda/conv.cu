@@ -361,6 +361,7 @@ template <class T> __global__ void pool(const __grid_constant__ MaxPool c, int64
       }
     }
     c.index[e] = best;
+    static_cast<T*>(c.values)[e] = most;
   }
 }
 

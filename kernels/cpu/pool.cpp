@@ -1,0 +1,147 @@
+// pool.cpp -- max pooling on CPUs: a register of windows at a time
+#include "kernels/conv.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/verbs.h"
+#include "kernels/view.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+using namespace simd;
+
+int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
+int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
+int64_t area(const int64_t (&size)[2]) { return size[0] * size[1]; }
+
+template <class T> struct LaneOf;
+template <> struct LaneOf<float> { using type = int32_t; };
+template <> struct LaneOf<double> { using type = int64_t; };
+template <class T> using Lane = typename LaneOf<T>::type;
+/// A position for each element of a register.
+template <class T> struct PlacesOf {
+  typedef Lane<T> type __attribute__((vector_size(sizeof(Vector<T>))));
+};
+template <class T> using Places = typename PlacesOf<T>::type;
+
+/// The taps [begin, end) of a window at position p of an axis that lie inside.
+struct Inside {
+  int64_t start, begin, end;
+  Inside(const MaxPool& c, int d, int64_t p) : start(p * c.stride[d] + c.offset[d]) {
+    const int64_t step = c.dilation[d], left = c.size[d] - start;
+    begin = start < 0 ? ceil_div(-start, step) : 0;
+    end = left > 0 ? smaller(c.kernel[d], ceil_div(left, step)) : 0;
+  }
+};
+
+/// The windows of one row of results.
+template <class T> struct Row {
+  const MaxPool& c;
+  Inside rows;
+  const T* x;  // the plane
+  T* values;
+  int64_t* index;
+};
+
+template <class T> void one_window(const Row<T>& r, int64_t q) {
+  const MaxPool& c = r.c;
+  const Inside columns(c, 1, q);
+  const int64_t left = columns.start + columns.begin * c.dilation[1];
+  int64_t best = (r.rows.start + r.rows.begin * c.dilation[0]) * c.size[1] + left;
+  T most = r.x[best];
+  for (int64_t i = r.rows.begin; i < r.rows.end && !mt_interrupted; ++i) {
+    int64_t at = (r.rows.start + i * c.dilation[0]) * c.size[1] + left;
+    for (int64_t j = columns.begin; j < columns.end; ++j, at += c.dilation[1]) {
+      const T value = r.x[at];
+      const bool wins = (value > most) | (value != value);
+      best = wins ? at : best;
+      most = wins ? value : most;
+    }
+  }
+  r.values[q] = most, r.index[q] = best;
+}
+
+/// p[0], p[stride], .., the first n of a register; Stride is 1, 2 or, for any other, 0.
+template <class T, int Stride> MT_SIMD Vector<T> load_every(const T* p, int64_t stride, int n) {
+  constexpr int W = kWidth<T>;
+  if constexpr (Stride == 1) return n == W ? load(p) : load_first(p, n);
+  if constexpr (Stride == 2) {
+    const int all = 2 * n - 1;
+    return all <= W ? even_elements(load_first(p, all), broadcast(T(0)))
+                    : even_elements(load(p), load_first(p + W, all - W));
+  }
+  T x[W] = {};
+  for (int i = 0; i < n; ++i) x[i] = p[i * stride];
+  return load(x);
+}
+
+/// The windows [q, q + n), n at most a register, all of whose columns lie inside.
+template <class T, int Stride> MT_SIMD void some_windows(const Row<T>& r, int64_t q, int n) {
+  constexpr int W = kWidth<T>;
+  const MaxPool& c = r.c;
+  const int64_t stride = c.stride[1];
+  const int64_t start =
+      (r.rows.start + r.rows.begin * c.dilation[0]) * c.size[1] + q * stride + c.offset[1];
+  const T* row = r.x + start;
+  Vector<T> most = load_every<T, Stride>(row, stride, n);
+  Places<T> best{};
+  for (int64_t i = r.rows.begin, at = 0; i < r.rows.end && !mt_interrupted; ++i) {
+    for (int64_t j = 0; j < c.kernel[1]; ++j) {
+      const int64_t tap = at + j * c.dilation[1];
+      const Vector<T> value = load_every<T, Stride>(row + tap, stride, n);
+      const Places<T> wins = Places<T>((value > most) | (value != value));
+      best = wins ? Places<T>{} + Lane<T>(tap) : best;
+      most = wins ? value : most;
+    }
+    at += c.dilation[0] * c.size[1];
+  }
+  alignas(64) Lane<T> taps[W];
+  __builtin_memcpy(taps, &best, sizeof taps);
+  if (n == W) {
+    store(r.values + q, most);
+    for (int k = 0; k < W; ++k) r.index[q + k] = start + k * stride + taps[k];
+  } else {
+    store_first(r.values + q, most, n);
+    for (int k = 0; k < n; ++k) r.index[q + k] = start + k * stride + taps[k];
+  }
+}
+
+template <class T, int Stride>
+__attribute__((noinline)) void all_windows(const Row<T>& r, int64_t from, int64_t to) {
+  constexpr int W = kWidth<T>;
+  for (; to - from >= W && !mt_interrupted; from += W) some_windows<T, Stride>(r, from, W);
+  if (from < to) some_windows<T, Stride>(r, from, int(to - from));
+}
+
+template <class T> void max_pool_as(const MaxPool& c) {
+  const int64_t places = area(c.out), reach = (c.kernel[1] - 1) * c.dilation[1];
+  // The windows of a row whose columns lie inside; a position within one fits in a lane.
+  int64_t from = larger(ceil_div(-c.offset[1], c.stride[1]), 0);
+  int64_t to = smaller(ceil_div(c.size[1] - reach - c.offset[1], c.stride[1]), c.out[1]);
+  if (from >= to || area(c.size) > INT32_MAX) from = to = c.out[1];
+  const auto run = c.stride[1] == 1   ? all_windows<T, 1>
+                   : c.stride[1] == 2 ? all_windows<T, 2>
+                                      : all_windows<T, 0>;
+  parallel(c.planes, c.planes * places * area(c.kernel) > 2 * kGrain, [&](int64_t plane) {
+    const T* x = static_cast<const T*>(c.x) + plane * area(c.size);
+    T* values = static_cast<T*>(c.values) + plane * places;
+    int64_t* index = c.index + plane * places;
+    for (int64_t p = 0; p < c.out[0] && !mt_interrupted; ++p) {
+      const Row<T> row{c, Inside(c, 0, p), x, values + p * c.out[1], index + p * c.out[1]};
+      for (int64_t q = 0; q < from && !mt_interrupted; ++q) one_window(row, q);
+      run(row, from, to);
+      for (int64_t q = to; q < c.out[1] && !mt_interrupted; ++q) one_window(row, q);
+    }
+  });
+}
+
+}  // namespace
+
+void max_pool(const MaxPool& c) {
+  if (c.dtype == Dtype::f64) max_pool_as<double>(c);
+  else max_pool_as<float>(c);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
