@@ -14,7 +14,7 @@
 -- products, with the copy back too, and the filter of a 1000 x 2000 image. own_*: functions that people write
 -- themselves, with the peers torch_compile and numba too; <op>/64Ki, <op>_back: functions and gradients of ours
 -- (bench_functions.lua). step_*: training steps
--- (bench_networks.lua).
+-- (bench_networks.lua). conv_*, max_pool and avg_pool: bench_convolutions.lua.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
@@ -321,6 +321,7 @@ local function job_rows()
   end
   if not on_gpu then dofile(folder .. 'bench_functions.lua')(row, options.quick) end
   dofile(folder .. 'bench_networks.lua')(row, on_gpu)
+  if not on_gpu then dofile(folder .. 'bench_convolutions.lua')(row, options.quick) end
   if not on_gpu then dofile(folder .. 'bench_data.lua')(row) end
   row('chain/4', 'whole jobs', chain)
   row('split_epoch/100', 'whole jobs', split_epoch)

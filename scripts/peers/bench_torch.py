@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 import torch
 import torch.nn.functional as F
 
+import convolutions_torch
 import data_torch
 import functions_torch
 import networks_torch
@@ -347,6 +348,7 @@ def main():
     if args.device == "cpu":
         functions_torch.measure_library(bench)
         functions_torch.measure(bench)
+        convolutions_torch.measure(bench)
         data_torch.measure(bench)
     networks_torch.measure(bench)
     chain(bench)
