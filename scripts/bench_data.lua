@@ -3,7 +3,6 @@
 -- loader_rows/64: a shuffled batch of 64 rows of 784 floats. loader_png/64: one of 64 pictures of 28 x 28 in PNG files,
 -- read by two workers. epoch_perceptron/8192: 784 - 128 - 10, batches of 64 of 8192 shuffled rows, SGD.
 local mt = require 'mtorch'
-local nn, optim, data = mt.nn, mt.optim, mt.data
 
 --- The next batch, epoch after epoch.
 local function batches(loader)
@@ -16,14 +15,15 @@ local function batches(loader)
   end
 end
 
-local function rows() return data.TensorDataset(mt.rand(8192, 784), mt.randint(1, 10, {8192})) end
+local function rows() return mt.data.TensorDataset(mt.rand(8192, 784), mt.randint(1, 10, {8192})) end
 
 local function row_batches()
-  return batches(data.DataLoader(rows(), {batch_size = 64, shuffle = true, drop_last = true}))
+  return batches(mt.data.DataLoader(rows(), {batch_size = 64, shuffle = true, drop_last = true}))
 end
 
 local kept -- the folder of the pictures, removed when the program ends
 local function picture_batches()
+  local data = mt.data
   local root = os.tmpname()
   os.remove(root)
   assert(os.execute(("mkdir -p '%s/a'"):format(root)) == 0)
@@ -37,6 +37,7 @@ local function picture_batches()
 end
 
 local function perceptron_epoch()
+  local nn, optim, data = mt.nn, mt.optim, mt.data
   local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
   local opt = optim.SGD(net:parameters(), {lr = 0.1})
   local loader = data.DataLoader(rows(), {batch_size = 64, shuffle = true})

@@ -6,10 +6,9 @@
 -- step_transformer/16x64x128: two layers of 4 heads, causal, 65 tokens, AdamW.
 -- The same with _compiled: through mt.compile (torch_compile has them through torch.compile).
 local mt = require 'mtorch'
-local nn, optim = mt.nn, mt.optim
 
 local function sgd_step(net, loss_of)
-  local opt = optim.SGD(net:parameters(), {lr = 0.05})
+  local opt = mt.optim.SGD(net:parameters(), {lr = 0.05})
   return function(x, y)
     opt:zero_grad()
     local loss = loss_of(net(x), y)
@@ -20,6 +19,7 @@ local function sgd_step(net, loss_of)
 end
 
 local function split_epoch(hidden)
+  local nn = mt.nn
   local net = nn.Sequential(nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1),
     nn.Sigmoid(), nn.Flatten(1))
   local step = sgd_step(net, mt.binary_cross_entropy)
@@ -32,17 +32,20 @@ local function split_epoch(hidden)
 end
 
 local function mlp_step()
+  local nn = mt.nn
   local net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
   return sgd_step(net, mt.cross_entropy), mt.randn(64, 784), mt.randint(1, 10, {64})
 end
 
 local function cnn_step()
+  local nn = mt.nn
   local net = nn.Sequential(nn.Conv2d(1, 16, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
     nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1568, 10))
   return sgd_step(net, mt.cross_entropy), mt.randn(64, 1, 28, 28), mt.randint(1, 10, {64})
 end
 
 local function recurrent_step(kind)
+  local nn, optim = mt.nn, mt.optim
   local layer, head = nn[kind](64, 128, {batch_first = true}), nn.Linear(128, 10)
   local opt = optim.SGD(nn.ModuleList{layer, head}:parameters(), {lr = 0.1})
   local function step(x, y)
@@ -55,20 +58,24 @@ local function recurrent_step(kind)
   return step, mt.randn(32, 50, 64), mt.randint(1, 10, {32})
 end
 
-local Gpt = nn.class('Gpt')
-function Gpt:__init(vocabulary, length, size)
-  self.token, self.position = nn.Embedding(vocabulary, size), nn.Embedding(length, size)
-  self.blocks = nn.TransformerEncoder(nn.TransformerEncoderLayer(size, 4, {dim_feedforward = 4 * size, dropout = 0,
-    activation = 'gelu', batch_first = true, norm_first = true}), 2, nn.LayerNorm(size))
-  self.head = nn.Linear(size, vocabulary)
-end
-function Gpt:forward(x)
-  return (self.head(self.blocks(self.token(x) + self.position.weight, {is_causal = true})))
+local function gpt_class()
+  local nn = mt.nn
+  local Gpt = nn.class('Gpt')
+  function Gpt:__init(vocabulary, length, size)
+    self.token, self.position = nn.Embedding(vocabulary, size), nn.Embedding(length, size)
+    self.blocks = nn.TransformerEncoder(nn.TransformerEncoderLayer(size, 4, {dim_feedforward = 4 * size, dropout = 0,
+      activation = 'gelu', batch_first = true, norm_first = true}), 2, nn.LayerNorm(size))
+    self.head = nn.Linear(size, vocabulary)
+  end
+  function Gpt:forward(x)
+    return (self.head(self.blocks(self.token(x) + self.position.weight, {is_causal = true})))
+  end
+  return Gpt
 end
 
 local function transformer_step()
-  local net = Gpt(65, 64, 128)
-  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
+  local net = gpt_class()(65, 64, 128)
+  local opt = mt.optim.AdamW(net:parameters(), {lr = 1e-3})
   local function step(x, y)
     opt:zero_grad()
     local loss = mt.cross_entropy(net(x):flatten(1, 2), y)

@@ -39,22 +39,23 @@ struct CallState {
 };
 constinit thread_local CallState calls;
 
-/// The collector does not see tensors' memory. Beyond a slack (8 times Lua's heap, from 1 to 32 MiB, at
-/// least 1/64 of what lives), what was allocated is charged to it.
-/// Small, and a small part of what lives, so that memory is reused while it is in the cache (a
-/// product of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage); larger where
-/// Lua's own heap makes a collection expensive. Storages of half a MiB and more, which no cache
-/// keeps warm, wait for each other up to 16 MiB: a cycle for each 4 MiB took a tenth of what layer
-/// norm of 1 Mi floats takes.
+/// The collector does not see tensors' memory. What was allocated beyond a slack is charged to it. A
+/// cycle costs 0.3 us for each KiB of Lua's heap, and garbage pushes what is used again out of the
+/// caches, so the slack is a multiple of the heap, from 1 to 32 MiB, at least 1/64 of what lives:
+/// - 8 times, so that small storages are reused while they are in the second-level cache (a product
+///   of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage).
+/// - 24 times where storages have 128 KiB on average: few fit into that cache, and cycles would take
+///   a quarter of exp's time of 64 Ki floats.
+/// - Storages of half a MiB and more wait for each other up to 20 MiB: the shared cache has that
+///   much, and a cycle for each 4 MiB took a tenth of what layer norm of 1 Mi floats takes.
 void apply_gc_pressure(lua_State* L) {
   const int64_t debt = bytes_allocated() - calls.gc_charged;
-  const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
-  const int64_t slack =
-      std::max(std::clamp<int64_t>(8 * heap, kSlack, 32 * kSlack), memory_use().live / 64);
-  if (debt < slack) return;
   const int64_t storages = memory_use().allocations;
-  const bool large = debt / 2 > (storages - calls.gc_storages) * (kSlack / 4);
-  if (large && debt < 16 * kSlack) return;
+  const int64_t average = debt / std::max<int64_t>(1, storages - calls.gc_storages);
+  const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
+  const int64_t wanted = heap * (average >= kSlack / 8 ? 24 : 8);
+  const int64_t least = average >= kSlack / 2 ? 20 * kSlack : kSlack;
+  if (debt < std::max(std::clamp(wanted, least, 32 * kSlack), memory_use().live / 64)) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.
   const int step = int(std::min<int64_t>(debt >> 10, 1 << 20));

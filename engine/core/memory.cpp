@@ -30,6 +30,7 @@ int64_t live() {
 // A host storage is one block: the header, then the data on its own cache line. From kHuge bytes the
 // data is a block of its own, so that a power of two fills whole huge pages.
 constexpr size_t kHeader = 64, kHuge = size_t(2) << 20;
+constexpr size_t kAround = 512;  // bytes of a tensor, and of its node, around its storage
 static_assert(sizeof(Storage) <= kHeader);
 
 /// Memory of the system's. Huge pages where they fit: -x of 4 MiB is then a quarter faster, because
@@ -205,7 +206,7 @@ Ref<Storage> storage_of(const Device& device, void* block, size_t bytes, const G
   s->data = one ? static_cast<char*>(block) + kHeader : block;
   s->bytes = bytes;
   // A GPU has more memory and no reason to keep it warm: its bytes press the collector less.
-  free_list.allocated += int64_t((on_host(device) ? bytes : bytes / 32) + kHeader);
+  free_list.allocated += int64_t((on_host(device) ? bytes : bytes / 32) + kAround);
   if (!on_host(device)) {
     gpu_live.fetch_add(int64_t(bytes), std::memory_order_relaxed);
     return Ref<Storage>::adopt(s);
