@@ -25,9 +25,10 @@ std::vector<Tensor> rest(const Args& a) {
 }
 
 const Entry kReplay[] = {
-    {"step_record([inputs])", "Begins a recording, without Lua's collector.",
+    {"step_record([inputs], [arguments])",
+     "Begins a recording with copies of the arguments, without Lua's collector.",
      [](Args& a) {
-       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1)));
+       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1), a.tensors(2)));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
@@ -76,9 +77,13 @@ const Entry kReplay[] = {
      [](Args& a) { return step_at(a).hold_grads(), 0; }},
     {"step_restore(step)", "Puts them back.",
      [](Args& a) { return step_at(a).restore_grads(), 0; }},
-    {"step_facts(step)", "How many parts and calls it has.",
+    {"step_facts(step)",
+     "How many parts, calls and buffers it has, their bytes before and after planning.",
      [](Args& a) {
-       return a.push(double(step_at(a).parts())) + a.push(double(step_at(a).calls()));
+       const StepReplay::Facts f = step_at(a).facts();
+       int n = 0;
+       for (size_t x : {f.parts, f.calls, f.buffers, f.bytes, f.planned}) n += a.push(double(x));
+       return n;
      }},
 };
 

@@ -1,9 +1,9 @@
 // replay.h -- a step that was recorded: the verbs that it called, and the memory that they work on
 //
 // A StepRecorder stands in the CPU's table of verbs while a step runs, and keeps each call with its
-// argument. What the step allocates comes from a pool of its own, so that the calls can be repeated
-// on the same memory: without Lua, without a graph, without allocation. A replay is right where the
-// step would call the same verbs again: `fits` asks what is cheap to ask, mt.compile tries the rest.
+// argument. The step's own memory is then planned once, so that the calls can be repeated without
+// Lua, without a graph, without allocation. A replay is right where the step would call the same
+// verbs again: `fits` asks what is cheap to ask, mt.compile tries the rest.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/compile/step_calls.h"
 #include "engine/core/recording.h"
 #include "engine/core/tensor.h"
 
@@ -25,7 +26,7 @@ class StepReplay {
   /// Whether parameters, and gradients that are added to, still lie where they lay, and those that
   /// required a gradient still do.
   bool fits() const;
-  /// Copies the inputs into the memory that was recorded. Their dtypes and shapes must be those of then.
+  /// The calls read these. Their dtypes and shapes must be those of the recording.
   void start(const std::vector<Tensor>& inputs);
   bool takes(size_t input, const Tensor&) const;
   size_t inputs() const { return inputs_.size(); }
@@ -33,7 +34,7 @@ class StepReplay {
   /// has not been done.
   bool run(size_t part);
   size_t parts() const { return ends_.size(); }
-  /// After the last part: versions, the generator's place. The results, copied.
+  /// After the last part: versions, the generator's place. The results.
   std::vector<Tensor> finish();
   /// Tensors from before the step that its verbs write to.
   std::vector<Tensor> changes() const;
@@ -42,14 +43,19 @@ class StepReplay {
   /// Keeps the gradients of now, and puts them back.
   void hold_grads();
   void restore_grads();
-  size_t calls() const { return calls_.size(); }
+  struct Facts {
+    size_t parts, calls;
+    size_t buffers, bytes;  // of the step's own memory, each buffer by itself
+    size_t planned;         // the arena that they share
+  };
+  Facts facts() const { return {ends_.size(), calls_.size(), buffers_, bytes_, planned_}; }
 
  private:
   friend class StepRecorder;
   struct Call {
     bool (*run)(const void* argument);
     void* argument;
-    struct Random* random;  // of a call that draws numbers: its place in the stream is set anew
+    Random* random;
     uint64_t place;
   };
   struct Grad {
@@ -67,14 +73,43 @@ class StepReplay {
     Tensor tensor;
     uint32_t version;  // changes in place, of one run
   };
+  struct Input {
+    Tensor tensor;  // of the recording
+    std::vector<BufferUse> uses;
+    bool copied;  // something that outlives the call sees it: arguments are copied into `tensor`
+    const void* at;
+  };
+  struct Result {
+    Tensor tensor;
+    bool copied;  // it sees memory from before the step
+  };
+  /// Memory that is seen after the step. Results get a new one at each call, gradients where somebody
+  /// beside the leaf still has the last one.
+  struct Outgoing {
+    int buffer;
+    size_t bytes;
+    std::vector<BufferUse> uses;
+    std::vector<size_t> results;
+    std::vector<Grad*> grads;
+    std::vector<std::byte> numbers;  // what lies there at the start of each call
+    struct Own {
+      TensorImpl *grad, *leaf;
+      int handles;
+    };
+    std::vector<Own> own;
+    void count_own(const std::vector<Result>&);
+    bool is_held() const;
+  };
   StepReplay() = default;
   void set_grads(size_t part) const;
+  void renew(Outgoing&);
 
-  BlockPool pool_;
   std::deque<std::vector<std::byte>> arguments_;
   std::vector<Call> calls_;
   std::vector<size_t> ends_;  // of the parts
-  std::vector<Tensor> inputs_, results_;
+  std::vector<Input> inputs_;
+  std::vector<Result> results_;
+  std::vector<Outgoing> outgoing_;
   std::vector<Ref<Storage>> kept_;
   std::vector<std::vector<Grad>> grads_;  // after each part
   std::vector<Guard> guards_;
@@ -83,13 +118,17 @@ class StepReplay {
   size_t first_change_ = 0;         // the call that first changes something from before the step
   int threads_ = 0;                 // scratch is for so many
   uint64_t begun_ = 0, draws_ = 0;  // of the default generator
+  size_t buffers_ = 0, bytes_ = 0, planned_ = 0;
 };
+
+/// A tensor as `like` in another storage, `bytes` further than `like` is in its own.
+Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
 /// Records this thread's calls while it lives, on the CPU.
 class StepRecorder : public Recording {
  public:
-  /// `inputs` stand for the arguments of later calls.
-  explicit StepRecorder(const std::vector<Tensor>& inputs);
+  /// `inputs` are copies of the arguments, which stand for those of later calls.
+  StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
   /// An operation was given this tensor.
@@ -107,23 +146,38 @@ class StepRecorder : public Recording {
   void made_constant(Storage*) override;
   void computes_beside() override;
   void reads_element() override;
-  /// A verb was called with this argument.
-  template <class Argument> void add(bool (*run)(const void*), const Argument&);
+  /// A verb is called with this argument.
+  template <class Argument> void add(Verb, bool (*run)(const void*), const Argument&);
+  /// It was called.
+  void called() {
+    if (argument_changed_) [[unlikely]]
+      copy_arguments();
+  }
 
  private:
   struct Memory {
     size_t bytes;
     Storage* storage;
     bool written, outside;          // outside: from before the step
+    int buffer;                     // its number
     std::byte* constant = nullptr;  // a copy of what was written without a verb
   };
   void stop();
   void keep_grads();
   void refuse(std::string why);
   Memory* memory_at(const void*);
-  bool check(void*& pointer, bool out);
+  Memory& add_outside(Storage*);
+  Memory* own_memory(const Tensor&);
+  bool check(std::byte* slot, bool out, StepCall&);
+  void copy_arguments();
+  void check_results(StepReplay&, const std::vector<Tensor>&);
+  void make_guards(StepReplay&);
+  void find_outgoing(StepReplay&);
+  void plan(StepReplay&);
 
   std::unique_ptr<StepReplay> replay_;
+  std::vector<StepCall> calls_;
+  std::vector<StepBuffer> buffers_;
   std::map<uintptr_t, Memory> memory_;  // by the first byte
   std::deque<std::vector<std::byte>> numbers_;
   struct Leaf {
@@ -132,9 +186,12 @@ class StepRecorder : public Recording {
   std::map<TensorImpl*, Leaf> leaves_;
   std::map<Storage*, std::pair<Tensor, uint32_t>> outside_;  // with the version at first
   std::map<Storage*, bool> touched_;                         // storages that verbs were given
+  std::vector<Tensor> arguments_;
+  std::vector<uint32_t> versions_;  // of the arguments: their copies follow
+  bool argument_changed_ = false;
   std::string why_;
   size_t first_change_ = SIZE_MAX;
-  std::vector<Ref<Storage>> paused_;  // what lives in a pause: its blocks are the pool's
+  std::vector<Ref<Storage>> paused_;  // what lives in a pause stays
   bool active_ = false;
 };
 

@@ -607,4 +607,67 @@ test('a graph that a step leaves behind outlives its replays', function()
   collectgarbage()
 end)
 
+test('a gradient that somebody keeps is not overwritten', function()
+  local w = mt.ones(3):requires_grad_()
+  local f = mt.compile(function(x)
+    w.grad = nil
+    local loss = (w * x):sum()
+    loss:backward()
+    return loss
+  end)
+  local kept, views = {}, {}
+  for i = 1, 8 do
+    f(mt.full({3}, i))
+    if i % 2 == 0 then kept[i], views[i] = w.grad, w.grad:narrow(1, 1, 2) end
+  end
+  for i, g in pairs(kept) do
+    eq(g:tolist(), {i, i, i})
+    eq(views[i]:tolist(), {i, i})
+  end
+end)
+
+test('an argument that shares memory with what the step changes, at the call that is recorded', function()
+  for _, part in ipairs{function(b) return b end, function(b) return b:narrow(1, 2, 3) end,
+    function(b) return b:view(2, 2):t() end} do
+    local one, two = mt.range(1, 4):float(), mt.range(1, 4):float()
+    local function step_of(b) return function(a)
+      local before = a * 1
+      b:add_(1)
+      return a * 10, before
+    end end
+    local step, compiled = step_of(one), mt.compile(step_of(two))
+    told(function()
+      for _ = 1, 6 do
+        local x, before = step(part(one))
+        local y, other = compiled(part(two))
+        same(x, y)
+        same(before, other)
+      end
+    end)
+    same(one, two)
+  end
+end)
+
+test('arguments of any layout; those that the step returns or keeps as gradients', function()
+  local w = mt.ones(2, 3):requires_grad_()
+  local f = mt.compile(function(x, g)
+    w.grad = nil
+    ;(w * 2):backward(g)
+    return x, x:t(), x + 1
+  end)
+  local kept = {}
+  for i = 1, 8 do
+    local x = mt.range(1, 6):float() * i
+    x = i % 2 == 0 and x:view(3, 2):t() or x:view(2, 3)
+    local g = mt.full({2, 3}, i)
+    kept[i] = {x = x:clone(), {f(x, g)}, w.grad, g}
+  end
+  for _, k in ipairs(kept) do
+    same(k[1][1], k.x)
+    same(k[1][2], k.x:t())
+    same(k[1][3], k.x + 1)
+    same(k[2], k[3] * 2)
+  end
+end)
+
 t.finish()

@@ -32,17 +32,17 @@ function Recording:resume() parts.step_resume(self.handle) end
 
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, arguments)
-  local inputs, given = {}, {n = arguments.n}
+  local inputs, tensors, given = {}, {}, {n = arguments.n}
   for i = 1, arguments.n do
     given[i] = arguments[i]
     if mt.is_tensor(arguments[i]) then
       given[i] = arguments[i]:detach():clone()
-      inputs[#inputs + 1] = given[i]
+      inputs[#inputs + 1], tensors[#tensors + 1] = given[i], arguments[i]
     end
   end
   collectgarbage()
   collectgarbage() -- what stands around is not freed while the step is recorded
-  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs)}, Recording)
+  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, tensors)}, Recording)
   core.step_recording = recording
   local routine = coroutine.create(self.f) -- what yields would leave the recording under way
   local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
@@ -369,7 +369,7 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
   'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept). item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
-  'N calls. A .grad is one tensor that each call writes: clone it to keep it. What else the Lua code does ' ..
+  'N calls. What else the Lua code does ' ..
   '(printing, counting) happens in the calls that are not replayed alone. On a GPU it is a CUDA graph.',
   function(f, verify)
     if steps[f] then core.fail('compile: this function is compiled already') end

@@ -1,0 +1,58 @@
+// step_calls.h -- what a recorded step consists of: calls of verbs, and the buffers that they read and write
+#pragma once
+#include <climits>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "kernels/device.h"
+
+namespace mt {
+
+#define MT_ENUMERATOR(result, verb, Argument) verb,
+enum class Verb : uint8_t { MT_VERBS(MT_ENUMERATOR) MT_CPU_VERBS(MT_ENUMERATOR) };
+#undef MT_ENUMERATOR
+
+/// A pointer inside a call's argument, and what it points to.
+struct BufferUse {
+  std::byte* slot;
+  int buffer;      // of the step; -1: numbers that are the same at each replay
+  int64_t offset;  // bytes
+  bool out;
+  void set(std::byte* base) const {
+    std::byte* const p = base + offset;
+    std::memcpy(slot, &p, sizeof p);
+  }
+};
+
+struct StepCall {
+  Verb verb;
+  bool (*run)(const void* argument);
+  std::byte* argument;
+  Random* random;  // of a call that draws numbers: its place in the stream is set anew
+  uint64_t place;
+  std::vector<BufferUse> uses;
+};
+
+/// Memory that a step works on. One storage of the recording is one buffer: where blocks were used
+/// again they are several.
+struct StepBuffer {
+  enum class Kind : uint8_t {
+    inner,     // of the step alone: planned
+    input,     // an argument
+    outgoing,  // seen after the step: a result, or a gradient
+    outside,   // from before the step
+  };
+  size_t bytes;
+  Kind kind = Kind::inner;
+  int first = INT_MAX, last = -1;  // the calls between which it is needed
+  size_t offset = 0;               // of an inner one: its place in the arena
+};
+
+/// Gives inner buffers their places in one arena, so that those that are needed at once do not overlap.
+/// Returns the arena's size.
+size_t plan_memory(std::vector<StepBuffer>&, size_t calls);
+/// Bytes that inner buffers take together.
+size_t inner_bytes(const std::vector<StepBuffer>&);
+
+}  // namespace mt

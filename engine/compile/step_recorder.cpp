@@ -1,0 +1,388 @@
+// step_recorder.cpp -- recording a step: the arguments of its verbs, its memory, what must not have changed
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "engine/autograd/graph.h"
+#include "engine/compile/replay.h"
+#include "engine/compile/verb_pointers.h"
+#include "engine/core/device.h"
+#include "engine/core/error.h"
+#include "engine/core/host.h"
+#include "engine/ops/generator.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+// ---- the table of verbs while somebody records --------------------------------------------------------
+
+Device verbs;  // what it holds otherwise
+int recorders = 0;
+std::mutex guard;  // of the two; other threads' calls pass through
+
+template <class T> struct Recorded;
+template <class R, class A> struct Recorded<R (*Device::*)(const A&)> {
+  template <R (*Device::*verb)(const A&)> static bool run(const void* argument) {
+    const A& a = *static_cast<const A*>(argument);
+    if constexpr (std::is_same_v<R, bool>) return (cpu_device().*verb)(a);
+    else return (cpu_device().*verb)(a), true;
+  }
+  template <R (*Device::*verb)(const A&), Verb v> static R call(const A& a) {
+    StepRecorder* const r = StepRecorder::current();
+    if (r) r->add(v, run<verb>, a);
+    if constexpr (std::is_same_v<R, bool>) {
+      const bool there = (verbs.*verb)(a);
+      if (r && !there) fail("a position is not there; call the step itself to see which");
+      if (r) r->called();
+      return there;
+    } else {
+      (verbs.*verb)(a);
+      if (r) r->called();
+    }
+  }
+};
+constexpr auto recorded_map = Recorded<decltype(&Device::map)>::call<&Device::map, Verb::map>;
+void record_verbs() {
+  Device& table =
+      const_cast<Device&>(cpu_device());  // its maker keeps it in memory that is not constant
+  const std::lock_guard lock(guard);
+  // The profiler may have put the recorder's verbs back after the last recording.
+  if (recorders++ > 0 || table.map == recorded_map) return;
+  verbs = table;
+#define MT_RECORD(result, verb, Argument) \
+  table.verb = Recorded<decltype(&Device::verb)>::call<&Device::verb, Verb::verb>;
+  MT_VERBS(MT_RECORD)
+  MT_CPU_VERBS(MT_RECORD)
+#undef MT_RECORD
+}
+void leave_verbs() {
+  const std::lock_guard lock(guard);
+  Device& table = const_cast<Device&>(cpu_device());
+  if (--recorders == 0 && table.map == recorded_map) table = verbs;
+}
+
+bool on_stack(const void* p) {
+  static thread_local const char* const top = [] {
+    pthread_attr_t a;
+    void* low = nullptr;
+    size_t size = 0;
+    if (pthread_getattr_np(pthread_self(), &a) != 0) return static_cast<const char*>(nullptr);
+    pthread_attr_getstack(&a, &low, &size);
+    pthread_attr_destroy(&a);
+    return static_cast<const char*>(low) + size;
+  }();
+  return p >= __builtin_frame_address(0) && p < top;
+}
+
+}  // namespace
+
+// ---- recording ------------------------------------------------------------------------------------------
+
+StepRecorder::StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments)
+    : arguments_(arguments) {
+  if (step_recorder) fail("a step is being recorded already");
+  replay_.reset(new StepReplay);
+  for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, false, nullptr});
+  for (const Tensor& x : arguments) versions_.push_back(x.impl()->storage->version);
+  replay_->begun_ = default_generator().counter();
+  for (const Tensor& x : inputs) see(x);
+  record_verbs();
+  resume();
+}
+StepRecorder::~StepRecorder() { stop(); }
+
+void StepRecorder::stop() {
+  if (active_) pause();
+  if (replay_) leave_verbs();
+  replay_.reset();
+}
+void StepRecorder::pause() {
+  for (const auto& [at, m] : memory_)
+    if (!m.outside) paused_.push_back(Ref<Storage>::share(m.storage));
+  step_recorder = nullptr, active_ = false;
+  replay_->ends_.push_back(calls_.size());
+  first_change_ = std::min(first_change_, calls_.size());  // what is done in a pause
+  keep_grads();
+}
+/// What an optimizer will find, or the caller.
+void StepRecorder::keep_grads() {
+  std::vector<StepReplay::Grad>& grads = replay_->grads_.emplace_back();
+  for (const auto& [impl, leaf] : leaves_)
+    if (leaf.tensor.requires_grad() && impl->grad != leaf.grad.impl())
+      grads.push_back({leaf.tensor, leaf.tensor.grad()});
+}
+void StepRecorder::resume() {
+  copy_arguments();
+  step_recorder = this, active_ = true;
+  paused_.clear();
+}
+/// An argument may share memory with what the step changes.
+void StepRecorder::copy_arguments() {
+  const NoGrad off;
+  Recording* const self = std::exchange(step_recorder, nullptr);
+  for (size_t k = 0; k < arguments_.size(); ++k) {
+    const uint32_t now = arguments_[k].impl()->storage->version;
+    if (!argument_changed_ && now == versions_[k]) continue;
+    copy_(replay_->inputs_[k].tensor, arguments_[k]);
+    versions_[k] = now;
+  }
+  argument_changed_ = false;
+  step_recorder = self;
+}
+
+void StepRecorder::refuse(std::string why) {
+  if (why_.empty()) why_ = std::move(why);
+}
+
+void StepRecorder::allocated(Storage* s) {
+  memory_[uintptr_t(s->data)] = {s->bytes, s, false, false, int(buffers_.size())};
+  buffers_.push_back({s->bytes});
+}
+StepRecorder::Memory& StepRecorder::add_outside(Storage* s) {
+  const auto [at, is_new] = memory_.try_emplace(
+      uintptr_t(s->data), Memory{s->bytes, s, true, true, int(buffers_.size())});
+  if (is_new) buffers_.push_back({s->bytes, StepBuffer::Kind::outside});
+  return at->second;
+}
+void StepRecorder::freed(Storage* s) { memory_.erase(uintptr_t(s->data)); }
+void StepRecorder::made_constant(Storage* s) {
+  const auto at = memory_.find(uintptr_t(s->data));
+  if (at == memory_.end() || at->second.outside) return;
+  const auto* const bytes = static_cast<const std::byte*>(s->data);
+  at->second.constant = numbers_.emplace_back(bytes, bytes + s->bytes).data();
+}
+void StepRecorder::computes_beside() {
+  const char* const name = host.function();
+  refuse(std::string(name ? name : "an operation") + " computes beside the verbs of the device");
+}
+void StepRecorder::reads_element() {
+  fail(
+      "a compiled step cannot ask for the elements of a tensor; return the tensor and ask outside");
+}
+
+void StepRecorder::see(const Tensor& x) {
+  Storage* const s = x.impl()->storage;
+  if (!s || x.impl()->number) return;
+  if (!is_cpu(x.device())) return refuse("a tensor lies on " + std::string(x.device().name));
+  if (!add_outside(s).outside) return;
+  outside_.try_emplace(s, x.detach(), s->version);
+  if (!x.is_leaf() || leaves_.count(x.impl())) return;
+  const Tensor g = x.requires_grad() ? x.grad() : Tensor();
+  leaves_.emplace(x.impl(), Leaf{x, g});
+  if (!g.defined()) return;
+  Storage* const of = g.impl()->storage;
+  add_outside(of);
+  outside_.try_emplace(of, g.detach(), of->version);
+}
+
+StepRecorder::Memory* StepRecorder::memory_at(const void* p) {
+  auto at = memory_.upper_bound(uintptr_t(p));
+  if (at == memory_.begin()) return nullptr;
+  --at;
+  return uintptr_t(p) <= at->first + at->second.bytes ? &at->second : nullptr;
+}
+
+/// Whether a verb's pointer is memory that will be the same at a replay. A number on the stack is copied.
+bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
+  std::byte* pointer = nullptr;
+  std::memcpy(&pointer, slot, sizeof pointer);
+  if (on_stack(pointer)) {
+    if (out) return false;
+    call.uses.push_back({slot, -1, 0, false});
+    call.uses.back().set(numbers_.emplace_back(pointer, pointer + 8).data());
+    return true;
+  }
+  Memory* const m = memory_at(pointer);
+  if (!m) return false;
+  const int64_t offset = pointer - static_cast<std::byte*>(m->storage->data);
+  if (m->constant && !out) {
+    call.uses.push_back({slot, -1, offset, false});
+    call.uses.back().set(m->constant);
+    return true;
+  }
+  if (!out && !m->written) return false;
+  if (m->constant) {  // changed in place, from where it lies
+    m->constant = nullptr;
+    return false;
+  }
+  touched_[m->storage] |= out;
+  if (out && m->outside) {
+    first_change_ = std::min(first_change_, calls_.size());
+    for (const Tensor& x : arguments_) argument_changed_ |= x.impl()->storage == m->storage;
+  }
+  m->written = true;
+  call.uses.push_back({slot, m->buffer, offset, out});
+  return true;
+}
+
+template <class A> void StepRecorder::add(Verb verb, bool (*run)(const void*), const A& given) {
+  if (!why_.empty()) return;
+  const char* const name = host.function();
+  const std::string by = name ? name : "an operation";
+  if constexpr (!kRecords<A>) {
+    return refuse(by + " cannot be recorded");
+  } else {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&given);
+    std::byte* const kept = replay_->arguments_.emplace_back(bytes, bytes + sizeof given).data();
+    StepCall call{verb, run, kept, nullptr, 0, {}};
+    A& a = *reinterpret_cast<A*>(kept);
+    if (!pointers(a, [&](std::byte* slot, bool out) { return check(slot, out, call); }))
+      return refuse(by + " reads numbers that no verb of the device has written in the step");
+    if constexpr (std::is_same_v<A, Run>) {
+      if (a.numbers) {
+        const auto* const from = reinterpret_cast<const std::byte*>(a.numbers);
+        const size_t size = sizeof(double) * size_t(a.program->numbers);
+        a.numbers =
+            reinterpret_cast<const double*>(numbers_.emplace_back(from, from + size).data());
+      }
+    } else if constexpr (std::is_same_v<A, Random>) {
+      const Generator& g = default_generator();
+      if (g.kind() != Generator::Kind::philox || a.seed != g.initial_seed())
+        return refuse(by + " draws from a generator of its own");
+      call.random = &a, call.place = a.offset - replay_->begun_;
+    }
+    calls_.push_back(std::move(call));
+  }
+}
+
+// ---- the end of a recording -----------------------------------------------------------------------------
+
+void StepRecorder::check_results(StepReplay& made, const std::vector<Tensor>& results) {
+  for (size_t k = 0; k < results.size(); ++k) {
+    const Memory* const m = memory_at(results[k].data());
+    if (const Node* n = results[k].impl()->node; n && !n->consumed)
+      refuse(fmt::format(
+          "result {} leads back to a graph; call backward inside, or compile it in no_grad",
+          k + 1));
+    if (!m || !m->written) refuse(fmt::format("result {} was not computed in the step", k + 1));
+    made.results_.push_back({results[k].detach(), m && m->outside});
+  }
+  for (StepReplay::Input& in : made.inputs_) {
+    const Storage* const s = in.tensor.impl()->storage;
+    for (const StepReplay::Result& r : made.results_) in.copied |= r.tensor.impl()->storage == s;
+    for (const auto& part : made.grads_)
+      for (const StepReplay::Grad& g : part)
+        in.copied |= g.grad.defined() && g.grad.impl()->storage == s;
+  }
+  for (size_t k = 0; k < arguments_.size(); ++k)  // the caller's own would not be changed
+    if (const auto at = touched_.find(made.inputs_[k].tensor.impl()->storage);
+        at != touched_.end() && at->second)
+      refuse(fmt::format("argument {} is changed in place", k + 1));
+}
+
+void StepRecorder::make_guards(StepReplay& made) {
+  for (const auto& [impl, leaf] : leaves_) {
+    if (!outside_.count(impl->storage)) continue;
+    const Tensor &x = leaf.tensor, now = x.requires_grad() ? x.grad() : Tensor();
+    StepReplay::Guard g{x, impl->storage, x.requires_grad(), StepReplay::Before::any, nullptr};
+    const Storage* const first = leaf.grad.defined() ? leaf.grad.impl()->storage : nullptr;
+    if (first && touched_.count(leaf.grad.impl()->storage))
+      g.before = StepReplay::Before::same, g.grad = first;
+    if (!first && now.defined()) g.before = StepReplay::Before::none;
+    made.guards_.push_back(std::move(g));
+  }
+  made.threads_ = cpu_threads();
+  made.first_change_ = first_change_;
+  for (const auto& [storage, seen] : outside_) {
+    if (const auto at = touched_.find(storage); at != touched_.end() && at->second)
+      made.changes_.push_back({seen.first, storage->version - seen.second});
+    made.kept_.push_back(Ref<Storage>::share(storage));
+  }
+}
+
+/// The step's own memory that a tensor lies in, or null.
+StepRecorder::Memory* StepRecorder::own_memory(const Tensor& x) {
+  if (!x.defined()) return nullptr;
+  const auto at = memory_.find(uintptr_t(x.impl()->storage->data));
+  return at == memory_.end() || at->second.outside ? nullptr : &at->second;
+}
+
+/// The memory of results and of the last gradients. That of earlier ones is needed by optimizers.
+void StepRecorder::find_outgoing(StepReplay& made) {
+  std::map<int, size_t> places;
+  const auto add = [&](const Tensor& x) {
+    const Memory* const m = own_memory(x);
+    if (!m || !places.try_emplace(m->buffer, made.outgoing_.size()).second) return;
+    StepReplay::Outgoing& o = made.outgoing_.emplace_back();
+    o.buffer = m->buffer, o.bytes = m->bytes;
+    if (m->constant) o.numbers.assign(m->constant, m->constant + m->bytes);
+    buffers_[size_t(m->buffer)].kind = StepBuffer::Kind::outgoing;
+  };
+  for (const StepReplay::Result& r : made.results_) add(r.tensor);
+  for (const StepReplay::Grad& g : made.grads_.back()) add(g.grad);
+  for (size_t k = 0; k < made.results_.size(); ++k)
+    if (const Memory* const m = own_memory(made.results_[k].tensor))
+      made.outgoing_[places[m->buffer]].results.push_back(k);
+  for (size_t part = 0; part < made.grads_.size(); ++part)
+    for (StepReplay::Grad& g : made.grads_[part]) {
+      const Memory* const m = own_memory(g.grad);
+      if (!m) continue;
+      StepBuffer& b = buffers_[size_t(m->buffer)];
+      if (b.kind == StepBuffer::Kind::outgoing)
+        made.outgoing_[places[m->buffer]].grads.push_back(&g);
+      else b.last = std::max(b.last, int(made.ends_[part]) - 1);
+    }
+  for (StepReplay::Outgoing& o : made.outgoing_) o.count_own(made.results_);
+}
+
+/// Gives the calls their memory.
+void StepRecorder::plan(StepReplay& made) {
+  for (size_t i = 0; i < calls_.size(); ++i)
+    for (const BufferUse& u : calls_[i].uses)
+      if (u.buffer >= 0) {
+        StepBuffer& b = buffers_[size_t(u.buffer)];
+        b.first = std::min(b.first, int(i)), b.last = std::max(b.last, int(i));
+      }
+  std::vector<std::vector<BufferUse>*> movable(buffers_.size());
+  for (StepReplay::Input& in : made.inputs_) {
+    const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
+    buffers_[size_t(m.buffer)].kind = StepBuffer::Kind::input;
+    movable[size_t(m.buffer)] = &in.uses;
+  }
+  for (StepReplay::Outgoing& o : made.outgoing_) movable[size_t(o.buffer)] = &o.uses;
+  made.planned_ = plan_memory(buffers_, calls_.size());
+  made.bytes_ = inner_bytes(buffers_);
+  const Tensor arena = empty({int64_t(made.planned_)}, Dtype::u8);
+  auto* const first = static_cast<std::byte*>(arena.data());
+  for (StepCall& c : calls_) {
+    for (const BufferUse& u : c.uses) {
+      if (u.buffer < 0) continue;
+      const StepBuffer& b = buffers_[size_t(u.buffer)];
+      if (b.kind == StepBuffer::Kind::inner) u.set(first + b.offset);
+      else if (auto* const list = movable[size_t(u.buffer)]) list->push_back(u);
+    }
+    made.calls_.push_back({c.run, c.argument, c.random, c.place});
+  }
+  for (const StepBuffer& b : buffers_)
+    made.buffers_ += b.kind == StepBuffer::Kind::inner && b.first <= b.last;
+  for (auto& part : made.grads_)
+    for (StepReplay::Grad& g : part) {
+      const Memory* const m = own_memory(g.grad);
+      if (!m || m->constant) continue;
+      const StepBuffer& b = buffers_[size_t(m->buffer)];
+      if (b.kind == StepBuffer::Kind::inner)
+        g.grad = placed(g.grad, arena.impl()->storage, int64_t(b.offset));
+    }
+  made.kept_.push_back(Ref<Storage>::share(arena.impl()->storage));
+}
+
+std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& results) {
+  pause();
+  leave_verbs();
+  std::unique_ptr<StepReplay> made = std::move(replay_);
+  check_results(*made, results);
+  if (!why_.empty()) return nullptr;
+  made->draws_ = default_generator().counter() - made->begun_;
+  make_guards(*made);
+  find_outgoing(*made);
+  plan(*made);
+  for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
+  return made;
+}
+
+}  // namespace mt
