@@ -9,6 +9,7 @@
 #include "bindings/program/program.h"
 #include "engine/core/device.h"
 #include "engine/gpu/nvrtc.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
 
@@ -40,6 +41,17 @@ void blas() {
                   best, std::getenv("OPENBLAS_CORETYPE") ? ", or unset it" : ""));
 }
 
+void onednn_row() {
+  const onednn::Library* library = onednn::open();
+  if (!library)
+    return row("onednn", false,
+               fmt::format("large products and convolutions are slower without oneDNN: {}",
+                           onednn::why()));
+  row("onednn", true,
+      fmt::format("oneDNN {}.{}.{}, {}", library->major, library->minor, library->patch,
+                  library->path));
+}
+
 }  // namespace
 
 int doctor() {
@@ -48,6 +60,7 @@ int doctor() {
   row("instructions", true, fmt::format("{} (MTORCH_ISA=base|avx2|avx512 overrides)", cpu_isa()));
   row("threads", true, fmt::format("{} (--threads or OMP_NUM_THREADS)", cpu_threads()));
   blas();
+  onednn_row();
   row("line editing", there("libedit.so.2"), "libedit.so.2",
       "the prompt works without: apt-get install libedit2");
   row("npz, .pt", there("libzip.so.5") || there("libzip.so.4"), "libzip",
