@@ -162,7 +162,6 @@ const Entry kCore[] = {
        return a.push(nearest(names, a.text(2)));
      }},
     {"describe(..)", "How errors show a value.", [](Args& a) { return a.push(describe(a.L, 1)); }},
-    {"parse_args(options, arguments, script)", "The values of a script's flags.", &parse_args},
 };
 
 // ---- functions written in Lua with the declarations of C++ ones ---------------------------------

@@ -14,8 +14,6 @@ Tensor tensor_from(Args&, int i, Dtype);
 /// A unique address for mt.newaxis and mt.ellipsis.
 void* marker(const char* name);
 
-/// The function of `mt.args`: parses the script's flags.
-int parse_args(Args&);
 /// A Lua module embedded in the program, with the bytecode of the LuaJIT that built it.
 struct Embedded {
   const char* name;   // "mtorch.nn"

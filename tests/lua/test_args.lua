@@ -56,7 +56,7 @@ test('a name with underscores has dashes on the command line, or not', function(
     eq({out, errors}, {'true\n', ''})
   end
   local _, out = run([[mt.args{dry_run = false}]], '--help')
-  assert(out:find('--dry-run,', 1, true), out)
+  assert(out:find('--dry-run\n', 1, true), out)
   local _, _, errors = run([[mt.args{dry_run = false}]], '--dry-rum')
   assert(errors:find('unknown flag --dry-rum (did you mean --dry-run?)', 1, true), errors)
 end)
@@ -80,7 +80,7 @@ test('--help lists flags with their defaults and ends with 0', function()
   local status, out, errors = run(show .. "\nio.write('not reached')", '--help')
   eq(status, 0)
   eq(errors, '')
-  for _, piece in ipairs{'--hidden', '100', '--rate', '0.05', '--dataset', 'split | xor', '--deep',
+  for _, piece in ipairs{'--hidden', '100', '--rate', '0.05', '--dataset', 'split|xor', '--deep',
     '--device', '--threads',
                          '--seed', script} do
     assert(out:find(piece, 1, true), piece .. ' is missing in ' .. out)
@@ -145,10 +145,88 @@ test('threads, seed and device take effect', function()
   assert(status ~= 0 and errors:find('threads', 1, true), errors)
 end)
 
+local declared = [[
+local o = mt.args{
+  {'hidden', 100, 'units of each layer', type = 'int', min = 1, max = 500},
+  {'epochs', type = 'int', help = 'passes over the data'},
+  {name = 'model', choices = {'small', 'Large'}, default = 'Large', help = 'the network'},
+  {'data', required = true, help = 'folder of the digits', metavar = 'DIR'},
+  {'shuffle', true, 'mix the rows'}, {'dry-run', false, 'everything once'}, {'rate', 0.5, min = 0},
+  zeta = 1,
+}
+print(o.hidden, o.epochs, o.model, o.data, o.shuffle, o.dry_run, o.rate, o.zeta)]]
+
+test('entries say what a flag is for, and what its values are', function()
+  local status, out, errors = run(declared, '--data', 'd')
+  eq({status, out, errors}, {0, '100\tnil\tLarge\td\ttrue\tfalse\t0.5\t1\n', ''})
+  status, out = run(declared, '--data=d', '--no-shuffle', '--EPOCHS', '3', '--model', 'SMALL', '--dry_run',
+    '--hidden', '500')
+  eq({status, out}, {0, '500\t3\tsmall\td\tfalse\ttrue\t0.5\t1\n'})
+  status, out = run(declared, '--data=d', '--shuffle=no', '--dry-run=yes', '--dry-run=false', '--rate', '1',
+    '--rate', '2')
+  eq({status, out}, {0, '100\tnil\tLarge\td\tfalse\tfalse\t2\t1\n'})
+  for flags, sentence in pairs{
+    [''] = '--data is needed: folder of the digits',
+    ['--data'] = '--data needs a value, a text',
+    ['--data --hidden'] = '--data needs a value, a text',
+    ['--hidden 0'] = '--hidden must be a whole number from 1 to 500, got 0',
+    ['--hidden 501'] = '--hidden must be a whole number from 1 to 500, got 501',
+    ['--hidden 2.5'] = '--hidden must be a whole number from 1 to 500, got 2.5',
+    ['--hidden nan'] = '--hidden must be a whole number from 1 to 500, got',
+    ['--rate=-1'] = '--rate must be a number from 0, got -1',
+    ['--model big'] = "--model must be one of small, Large, got 'big'",
+    ['--shuffle=perhaps'] = "--shuffle must be true or false, got 'perhaps'",
+    ['--no-hidden'] = 'unknown flag --no-hidden',
+    ['--no-shufle'] = 'unknown flag --no-shufle (did you mean',
+    ['--seed 1.5'] = '--seed must be a whole number, got 1.5',
+    ['--threads 0'] = '--threads must be a whole number from 1, got 0',
+  } do
+    local words = {}
+    for word in flags:gmatch '%S+' do words[#words + 1] = word end
+    status, out, errors = run(declared, unpack(words))
+    eq({status, out}, {2, ''})
+    assert(errors:find(sentence, 1, true) and select(2, errors:gsub('\n', '')) == 1, flags .. ': ' .. errors)
+  end
+end)
+
+test('--help begins with the comment at the head of the script and keeps the order of the entries', function()
+  local file = assert(io.open(script, 'w'))
+  file:write('#!/usr/bin/env mtorch\n-- prog.lua -- does this\n--\n--   mtorch prog.lua   runs it\n',
+    'local mt = require "mtorch"\n-- not this\n', declared)
+  file:close()
+  local pipe = io.popen(quoted(program) .. ' ' .. quoted(script) .. ' --help')
+  local out = pipe:read '*a'
+  pipe:close()
+  assert(out:find('^prog.lua %-%- does this\n\n  mtorch prog.lua   runs it\n\nUsage: mtorch '), out)
+  assert(not out:find('not this', 1, true), out)
+  local at = 0
+  for _, line in ipairs{'\n  --hidden N           units of each layer (from 1 to 500; default 100)\n',
+    '\n  --epochs N           passes over the data\n', '\n  --model small|Large  the network (default Large)\n',
+    '\n  --data DIR           folder of the digits (needed)\n', '\n  --[no-]shuffle       mix the rows (default on)\n',
+    '\n  --dry-run            everything once\n', '\n  --rate X             (from 0; default 0.5)\n',
+    '\n  --zeta X             (default 1)\n', '\n  --device NAME', '\n  --threads N', '\n  --seed N', '\n  --help'} do
+    local found = out:find(line, 1, true)
+    assert(found and found > at, line .. ' in ' .. out)
+    at = found
+  end
+end)
+
 test('defaults that are no defaults', function()
   raises(function() mt.args() end, 'args: a table of defaults is needed, got n')
   raises(function() mt.args(3) end, 'args: a table of defaults is needed, got 3')
   raises(function() mt.args{3} end, 'args: every option needs a name, got the key 1')
+  raises(function() mt.args{[2.5] = 1} end, 'args: every option needs a name, got the key 2.5')
+  raises(function() mt.args{{3}} end, 'args: every option needs a name, got 3')
+  raises(function() mt.args{{'a', 1, hlep = 'x'}} end, "args: entry 1, 'a': unknown field 'hlep': did you mean 'help'")
+  raises(function() mt.args{{'a', 1, type = 'float'}} end,
+    "args: the type of 'a' must be one of string, number, int, f")
+  raises(function() mt.args{{'a', 1.5, type = 'int'}} end, "args: the default of 'a' must be a whole number, got 1.5")
+  raises(function() mt.args{{'a', 5, max = 4}} end, "args: the default of 'a' must be a number up to 4, got 5")
+  raises(function() mt.args{{'a', 1}, a = 2} end, "args: 'a' is declared twice")
+  raises(function() mt.args{help = 1} end, "args: 'help' cannot be the name of a flag")
+  raises(function() mt.args{['a b'] = 1} end, "args: 'a b' cannot be the name of a flag")
+  raises(function() mt.args{{'a', choices = {'x', 'y'}, default = 'z'}} end,
+    "default of 'a' must be one of x, y, got the string 'z'")
   raises(function() mt.args{a = print} end, "args: the default of 'a'.*a function")
   raises(function() mt.args{a = {}} end, "args: 'a' has no choices")
   raises(function() mt.args{a = {1, 2}} end, "args: the choices of 'a' must be strings")

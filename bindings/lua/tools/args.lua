@@ -1,41 +1,278 @@
--- args.lua -- mt.args: the flags of a script, with types and help taken from their defaults
+-- args.lua -- mt.args: the flags of a script, read from its command line, and the text of its --help
 local core = require 'mtorch.core'
+local util = require 'mtorch.core.util'
 
---- `mt.args{hidden=100, rate=0.05, dataset={'split','xor'}}` reads the script's flags: types come
---- from the defaults, a list is a choice. Case is ignored; --dry-run is dry_run. `--device`, `--threads`, `--seed` are
---- always there and take effect at once.
+-- What is declared ----------------------------------------------------------------------------------
+
+local keys = {name = true, default = true, help = true, type = true, choices = true, min = true, max = true,
+  metavar = true, required = true}
+local kinds = {'string', 'number', 'int', 'flag'}
+local lua_kinds = {string = 'string', number = 'number', boolean = 'flag'}
+
+local function fail(...) core.fail('args: ' .. string.format(...)) end
+local function number_text(x) return ('%.14g'):format(x) end
+
+--- What a value of the option must be, in words.
+local function expected(o)
+  if o.choices then return 'one of ' .. table.concat(o.choices, ', ') end
+  if o.type == 'flag' then return 'true or false' end
+  local text = o.type == 'int' and 'a whole number' or o.type == 'number' and 'a number' or 'a text'
+  if o.min then text = text .. ' from ' .. number_text(o.min) end
+  if o.max then text = text .. (o.min and ' to ' or ' up to ') .. number_text(o.max) end
+  return text
+end
+
+--- Whether a value is one that the option takes.
+local function fits(o, value)
+  if lua_kinds[type(value)] ~= (o.type == 'int' and 'number' or o.type) then return false end
+  if o.type == 'int' and value % 1 ~= 0 then return false end
+  return o.type == 'string' or o.type == 'flag' or value == value and value >= (o.min or value)
+    and value <= (o.max or value)
+end
+
+--- The choices as a list of strings that differ.
+local function check_choices(o)
+  local list, seen = o.choices, {}
+  if type(list) ~= 'table' or #list == 0 then fail("'%s' has no choices", o.name) end
+  for _, choice in ipairs(list) do
+    if type(choice) ~= 'string' then fail("the choices of '%s' must be strings", o.name) end
+    if seen[choice:lower()] then fail("'%s' has the choice '%s' twice", o.name, choice) end
+    seen[choice:lower()] = true
+  end
+  if o.default == nil and not o.required then o.default = list[1] end
+  if o.default ~= nil and not seen[tostring(o.default):lower()] then
+    fail("the default of '%s' must be %s, got %s", o.name, expected(o), core.describe(o.default))
+  end
+end
+
+--- An option from its fields, checked. Its flag is `--` and its name with dashes.
+local function checked(o)
+  if type(o.name) ~= 'string' then fail('every option needs a name, got %s', core.describe(o.name)) end
+  o.name = o.name:gsub('-', '_')
+  if not o.name:find '^%a[%w_]*$' or o.name:lower() == 'help' or o.name:lower() == 'h' then
+    fail("'%s' cannot be the name of a flag", o.name)
+  end
+  if type(o.default) == 'table' then o.choices, o.default = o.default, nil end
+  if o.choices then
+    check_choices(o)
+    o.type = 'string'
+  end
+  o.type = o.type or lua_kinds[type(o.default)] or o.default == nil and ((o.min or o.max) and 'number' or 'string')
+  if not o.type then
+    fail("the default of '%s' must be a number, a string, a boolean or a list of choices, got %s", o.name,
+      core.describe(o.default))
+  end
+  if not (' string number int flag '):find(' ' .. tostring(o.type) .. ' ', 1, true) then
+    fail("the type of '%s' must be one of %s, got %s", o.name, table.concat(kinds, ', '), core.describe(o.type))
+  end
+  if o.type == 'flag' and o.default == nil then o.default = false end
+  if o.default ~= nil and not fits(o, o.default) then
+    fail("the default of '%s' must be %s, got %s", o.name, expected(o), core.describe(o.default))
+  end
+  o.flag = '--' .. o.name:gsub('_', '-')
+  return o
+end
+
+--- {'hidden', 100, 'units of each layer', min = 1}: name, default and help in their places or by name.
+local function entry(k, given)
+  if type(given) ~= 'table' then
+    fail("every option needs a name, got the key %s: write name = default or {'name', default, 'what it is for'}", k)
+  end
+  local o, places = {}, {'name', 'default', 'help'}
+  for key, value in pairs(given) do
+    key = places[key] or key
+    if not keys[key] then
+      fail("entry %d, '%s': unknown field '%s'%s", k, tostring(given[1] or given.name), key,
+        util.hint(key, util.sorted_keys(keys)))
+    end
+    o[key] = value
+  end
+  return checked(o)
+end
+
+--- All options: the listed ones in their order, those by name alphabetically, then those of every script.
+local function read(defaults)
+  local listed = {}
+  for k, given in ipairs(defaults) do listed[k] = entry(k, given) end
+  for _, key in ipairs(util.sorted_keys(defaults)) do
+    if type(key) == 'string' then
+      listed[#listed + 1] = checked{name = key, default = defaults[key]}
+    elseif not listed[key] then
+      fail('every option needs a name, got the key %s', core.describe(key))
+    end
+  end
+  local options, by_flag = {}, {}
+  local function add(o)
+    if by_flag[o.flag:lower()] then fail("'%s' is declared twice", o.name) end
+    options[#options + 1], by_flag[o.flag:lower()] = o, o
+  end
+  for _, o in ipairs(listed) do add(o) end
+  for _, o in ipairs{
+    {name = 'device', default = 'cpu', help = 'where tensors are computed: cpu, cuda or cuda:0', metavar = 'NAME'},
+    {name = 'threads', default = core.get_num_threads(), help = 'threads of the CPU', type = 'int', min = 1},
+    {name = 'seed', default = 1, help = 'the start of all random numbers', type = 'int'},
+  } do
+    if by_flag['--' .. o.name] then
+      o = by_flag['--' .. o.name]
+      if o.name ~= 'device' then o.type = 'int' end
+    else
+      add(checked(o))
+    end
+  end
+  return options, by_flag
+end
+
+-- What is said of it --------------------------------------------------------------------------------
+
+--- The comment at the head of the script, without its dashes.
+local function head(path)
+  local file = path and io.open(path)
+  if not file then return '' end
+  local lines = {}
+  for line in file:lines() do
+    if line:find '^%-%-' and not line:find '^%-%-%[=*%[' then lines[#lines + 1] = (line:gsub('^%-%-+ ?', ''))
+    elseif #lines > 0 or not line:find '^#!' then break end
+  end
+  file:close()
+  return #lines > 0 and table.concat(lines, '\n'):gsub('%s+$', '') .. '\n\n' or ''
+end
+
+local function metavar(o)
+  if o.metavar then return ' ' .. o.metavar end
+  if o.choices then return ' ' .. table.concat(o.choices, '|') end
+  return o.type == 'flag' and '' or o.type == 'int' and ' N' or o.type == 'number' and ' X' or ' TEXT'
+end
+
+local function facts(o)
+  local list = {}
+  if o.min or o.max then
+    list[1] = (o.min and 'from ' .. number_text(o.min) .. (o.max and ' to ' or '') or 'up to ')
+      .. (o.max and number_text(o.max) or '')
+  end
+  if o.required then list[#list + 1] = 'needed' end
+  local default = type(o.default) == 'number' and number_text(o.default) or tostring(o.default)
+  if o.default == true then default = 'on' end
+  if o.default ~= nil and o.default ~= '' and o.default ~= false then list[#list + 1] = 'default ' .. default end
+  return #list > 0 and '(' .. table.concat(list, '; ') .. ')' or ''
+end
+
+local function help(options, script)
+  local usage = ('Usage: mtorch %s [flags], --name value or --name=value'):format(script or 'script.lua')
+  local lines = {head(script) .. usage}
+  local left, width = {}, 0
+  for i, o in ipairs(options) do
+    left[i] = (o.type == 'flag' and o.default and '--[no-]' .. o.flag:sub(3) or o.flag) .. metavar(o)
+    if #left[i] <= 28 then width = math.max(width, #left[i]) end
+  end
+  local room = math.max(math.min(util.columns(), 110) - width - 4, 30)
+  local indent = (' '):rep(width + 4)
+  for i, o in ipairs(options) do
+    local text = util.wrap(((o.help or '') .. ' ' .. facts(o)), indent, room)
+    if #left[i] > width then lines[#lines + 1] = '  ' .. left[i]
+    else text = '  ' .. left[i] .. (' '):rep(width - #left[i] + 2) .. text:sub(#indent + 1) end
+    if text:find '%S' then lines[#lines + 1] = (text:gsub('%s+$', '')) end
+  end
+  lines[#lines + 1] = '  --help' .. (' '):rep(width - 4) .. 'this text'
+  return table.concat(lines, '\n') .. '\n'
+end
+
+-- What is given -------------------------------------------------------------------------------------
+
+local yes = {['true'] = true, yes = true, on = true, ['1'] = true}
+local no = {['false'] = true, no = true, off = true, ['0'] = true}
+
+--- The value of a word for the option, or nil.
+local function converted(o, word)
+  if o.type == 'string' then
+    if not o.choices then return word end
+    for _, choice in ipairs(o.choices) do
+      if choice:lower() == word:lower() then return choice end
+    end
+    return nil
+  end
+  if o.type == 'flag' then return yes[word:lower()] or (no[word:lower()] and false) end
+  local value = tonumber(word)
+  if value and fits(o, value) then return value end
+  return nil
+end
+
+--- The values of the words by name; or nil and a sentence, with '' where --help is among them.
+local function parse(options, by_flag, words)
+  local values, i = {}, 1
+  for _, o in ipairs(options) do values[o.name] = o.default end
+  while i <= #words do
+    local word = tostring(words[i])
+    local flag, value = word:match '^(%-%-[^=]*)=(.*)$'
+    flag = (flag or word):gsub('(.)_', '%1-')
+    local o, negated = by_flag[flag:lower()], false
+    if not o and flag:lower():sub(1, 5) == '--no-' then
+      o = by_flag['--' .. flag:lower():sub(6)]
+      negated = true
+      if o and (o.type ~= 'flag' or value) then o = nil end
+    end
+    if flag:lower() == '--help' or flag == '-h' then return nil, '' end
+    if not o then
+      if word:sub(1, 2) ~= '--' then return nil, ("'%s' is not a flag; see --help"):format(word) end
+      local names = {}
+      for _, known in ipairs(options) do
+        names[#names + 1] = known.flag
+        if known.type == 'flag' then names[#names + 1] = '--no-' .. known.flag:sub(3) end
+      end
+      local near = core.nearest(names, flag)
+      return nil, ('unknown flag %s%s'):format(word, near ~= '' and (' (did you mean %s?)'):format(near)
+        or '; see --help')
+    end
+    if o.type == 'flag' then
+      value = value or (negated and 'false' or 'true')
+    elseif not value then
+      i = i + 1
+      value = words[i] and tostring(words[i])
+      if not value or value:sub(1, 2) == '--' then
+        return nil, ('%s needs a value, %s'):format(o.flag, expected(o))
+      end
+    end
+    values[o.name] = converted(o, value)
+    if values[o.name] == nil then
+      local shown = tonumber(value) and value or ("'%s'"):format(value)
+      return nil, ('%s must be %s, got %s'):format(o.flag, expected(o), shown)
+    end
+    i = i + 1
+  end
+  for _, o in ipairs(options) do
+    if o.required and values[o.name] == nil then
+      return nil, ('%s is needed%s'):format(o.flag, o.help and ': ' .. o.help or '')
+    end
+  end
+  return values
+end
+
+--- `mt.args{hidden = 100, rate = 0.05, dataset = {'split', 'xor'}}` reads the script's flags: types come from the
+--- defaults, a list is a choice. An entry in the list says more, and keeps its place in --help:
+--- `{'hidden', 100, 'units of each layer', type = 'int', min = 1}`. Other fields: choices, max, metavar, required;
+--- without a default the value is nil where the flag is not given.
 return core.declare('args(..)', "The script's flags, mt.args{hidden=100, rate=0.05, dataset={'split', 'xor'}}: " ..
-  'types from the defaults, a list is a choice, dry_run is --dry-run; --device --threads --seed --help always. ' ..
-  'Returns their values.',
+  "types from the defaults, a list is a choice, dry_run is --dry-run; {'hidden', 100, 'units of each layer', " ..
+  "type='int', min=1} says more, mt.help('flags'); --device --threads --seed --help always. Returns their values.",
 function(defaults, arguments)
   if type(defaults) ~= 'table' then
-    core.fail('args: a table of defaults is needed, got ' .. core.describe(defaults))
+    fail('a table of defaults is needed, got %s', core.describe(defaults))
   end
-  local options = {device = 'cpu', threads = core.get_num_threads(), seed = 1}
-  for name, value in pairs(defaults) do options[name] = value end
   local words = type(arg) == 'table' and arg or {} -- a global of the script's, after all
   arguments = arguments or words
-  if type(arguments) ~= 'table' then core.fail('args: a list of words is needed, got ' .. core.describe(arguments)) end
-  local script = type(words[0]) == 'string' and words[0] or 'script'
-  local values, message = core.parse_args(options, arguments, script)
+  if type(arguments) ~= 'table' then fail('a list of words is needed, got %s', core.describe(arguments)) end
+  local script = type(words[0]) == 'string' and words[0]
+  local options, by_flag = read(defaults)
+  local values, message = parse(options, by_flag, arguments)
+  if message == '' then
+    io.stdout:write(help(options, script))
+    os.exit(0)
+  end
+  local trouble = values and core.device_unavailable_reason(values.device)
+  if trouble and trouble ~= '' then values, message = nil, trouble end
   if not values then
-    if values == false then
-      io.stdout:write(message)
-      os.exit(0)
-    end
-    io.stderr:write('mtorch: ', script, ': ', message, '\n')
+    io.stderr:write('mtorch: ', script or 'script', ': ', message, '\n')
     os.exit(2)
   end
-  local function refuse(text)
-    io.stderr:write('mtorch: ', script, ': ', text, '\n')
-    os.exit(1)
-  end
-  local trouble = core.device_unavailable_reason(values.device)
-  if trouble ~= '' then refuse(trouble) end
-  if values.threads < 1 or values.threads % 1 ~= 0 then
-    refuse(('--threads must be a whole number from 1, got %g'):format(values.threads))
-  end
-  if values.seed % 1 ~= 0 then refuse(('--seed must be a whole number, got %g'):format(values.seed)) end
   core.set_num_threads(values.threads)
   require('mtorch').manual_seed(values.seed)
   return values

@@ -106,6 +106,18 @@ it does nothing (report.on is false).
   report:image(name, x)  report:plot('hist', {x})  report:confusion(m, names)  report:filters(net)  report:network(net)
   report:graph(loss, net)  report:timing('epoch', seconds)  report:run('seed 2'):scalar(..)  report:finish()
 --live prints an address on this machine, where a browser follows while the run goes on.]],
+  flags = [[
+Flags of a script. o = mt.args{hidden=100, rate=0.05, deep=false, dataset={'split', 'xor'}} reads --hidden 50 --deep
+--dataset=xor; o.hidden is then 50. Types come from the defaults, a list is a choice, dry_run is --dry-run. An entry
+says more, and --help shows entries in their order, behind the comment at the head of the script:
+  o = mt.args{
+    {'data', required=true, help='folder of the images', metavar='DIR'},      o.data
+    {'hidden', 100, 'units of each layer', type='int', min=1},                name, default, help; type, min, max
+    {'model', {'small', 'large'}, 'the network'},                             a choice; also choices={..}, default=
+    {'epochs', help='passes; if not given 10', type='int', min=1},            nil where it is not given
+    {'shuffle', true, 'mix the rows'},                                        --no-shuffle
+  }
+type is 'string', 'number', 'int' or 'flag'. --device --threads --seed take effect at once; o.device is a name.]],
   progress = [[
 Progress. A line on the terminal with a bar, values, the time left and the time of a step; nothing in a log.
   for i in mt.progress(n) do .. end                         for x, y in mt.progress(loader, {label='train'}) do .. end
@@ -242,6 +254,7 @@ topics.renamed = {
   requires_grad = 'a field: x.requires_grad; x:requires_grad_() sets it, or {requires_grad=true}',
   is_leaf = 'a field: x.is_leaf', grad_fn = "print(x) ends in 'from <operation>'; x.requires_grad, x.is_leaf",
   T = 'a field: x.T, as x:t()', mT = 'a field: x.mT, as x:transpose(-2, -1)',
+  argparse = "mt.args{..}; see mt.help('flags')",
   lr_scheduler = "mt.optim.lr, mt.help('optim.lr')",
   autograd = "see mt.help('gradients')", slicing = "see mt.help('indexing')",
   ['in-place'] = "a last underscore: x:add_(y), x:zero_(); see mt.help('operators')",
