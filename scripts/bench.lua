@@ -39,9 +39,15 @@ local program = arg[0]
 for i = -1, -100, -1 do program = arg[i] or program end
 
 local options = mt.args {
-  only = '', quick = false, threads = 1, peer = {'none', 'torch', 'torch_compile', 'numba', 'numpy', 'cblas'},
-  save = '',
-  plot = '', compare = '', sittings = 1, format = {'plain', 'markdown'},
+  {'only', '', 'rows that match one of these Lua patterns', metavar = 'PATTERN,..'},
+  {'quick', false, 'short runs: whether it works, no figures'},
+  {'threads', 1, 'threads of the CPU, of the peer too', min = 1},
+  {'peer', {'none', 'torch', 'torch_compile', 'numba', 'numpy', 'cblas'}, 'what is timed beside it'},
+  {'sittings', 1, 'how often peer and program take turns; the median counts', type = 'int', min = 1},
+  {'save', '', 'file for the rows (.tsv)', metavar = 'FILE'},
+  {'compare', '', 'file of rows to compare with', metavar = 'FILE'},
+  {'plot', '', 'chart of the ratios (.svg, .png)', metavar = 'FILE'},
+  {'format', {'plain', 'markdown'}, 'how the table is written'},
 }
 
 local function say(sentence, ...)

@@ -20,7 +20,11 @@ int kill(int pid, int signal);
 extern char **environ;
 ]]
 
-local options = mt.args {runs = 200, busy = '0,1,2', threads = 2}
+local options = mt.args {
+  {'runs', 200, 'runs of each operation', type = 'int', min = 1},
+  {'busy', '0,1,2', 'how many cores other programs keep busy', metavar = 'LIST'},
+  {'threads', 2, 'threads that are compared with one', min = 1},
+}
 local program = arg[0]
 for i = -1, -100, -1 do program = arg[i] or program end
 

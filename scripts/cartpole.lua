@@ -14,24 +14,24 @@ local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
 
 local options = mt.args{
-  updates = 300, episodes = 16, hidden = 64, rate = 0.01, discount = 0.99, entropy = 0.01, limit = 500,
-  target = 0,                                     -- the mean steps of 100 test episodes that must be reached
-  enough = 0,                                     -- the mean steps at which training stops
-  plot = '', report = '', dry_run = false,
+  {'updates', 300, 'steps of the optimizer at most', type = 'int', min = 1},
+  {'episodes', 16, 'episodes played for each update', type = 'int', min = 1},
+  {'hidden', 64, 'units of the hidden layers', type = 'int', min = 1},
+  {'rate', 0.01, 'learning rate', min = 0},
+  {'discount', 0.99, 'what a reward is worth one step later', min = 0, max = 1},
+  {'entropy', 0.01, 'weight of the entropy, which keeps the policy from settling early', min = 0},
+  {'limit', 500, 'steps after which an episode ends', type = 'int', min = 1},
+  {'target', help = 'mean steps of 100 test episodes that must be reached; if not given 95 % of the limit', min = 0},
+  {'enough', help = 'mean steps at which training stops; if not given 95 % of the limit', min = 0},
+  {'plot', help = 'picture of the curve (.svg, .png)', metavar = 'FILE'},
+  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'dry_run', false, 'everything once, in small'},
 }
-for _, name in ipairs{'updates', 'episodes', 'hidden', 'limit'} do
-  local value = options[name]
-  if value < 1 or value % 1 ~= 0 then
-    io.stderr:write(('cartpole: --%s must be a whole number from 1, got %g\n'):format(name, value))
-    os.exit(1)
-  end
-end
 local small = options.dry_run
 local updates, episodes = small and 2 or options.updates, small and 4 or options.episodes
 local tests = small and 4 or 100
--- Where 0 is given: 95 % of the limit, which is CartPole-v1's 475 of 500.
-local function or_most(steps) return steps > 0 and steps or 0.95 * options.limit end
-local target, enough = or_most(options.target), or_most(options.enough)
+local most = 0.95 * options.limit -- CartPole-v1's 475 of 500
+local target, enough = options.target or most, options.enough or most
 
 -- ---- the cart ------------------------------------------------------------------------------------
 
@@ -139,11 +139,11 @@ bar:finish()
 
 local _, _, lengths = play(tests, true)
 local steps, worst = mean(lengths), mt.tensor(lengths):min():item()
-if options.plot ~= '' then
+if options.plot then
   print('plot: ' .. mt.plot.line{curve, path = options.plot, title = 'Steps of an episode', xlabel = 'update',
     ylabel = 'steps'})
 end
-if options.report ~= '' then
+if options.report then
   print('report: ' .. mt.report{path = options.report, title = 'Cart and pole', config = options,
     curves = {steps = {policy = curve}}, timing = {update = times}})
 end

@@ -15,15 +15,26 @@ local folder = arg[0]:match('^(.*/)') or ''
 local text = dofile(folder .. 'char_text.lua')
 
 local options = mt.args{
-  data = '',                                             -- a text file; '': sentences of a small grammar
-  steps = 500, batch = 16, length = 64, rate = 3e-3, decay = 0.1, warmup = 40,
-  size = 128, layers = 2, heads = 4, dropout = 0.0,
-  prompt = '', sample = 240, temperature = 0.8, top_k = 0, -- top_k > 0: only so many of the likeliest characters
-  target = 0.0,                                          -- bits a character that must be reached; 0: the default
-  save = '',                                             -- a file for the trained parameters (safetensors)
-  plot = '', dry_run = false,
+  {'data', help = 'text file; if not given sentences of a small grammar', metavar = 'FILE'},
+  {'steps', 500, 'steps of the optimizer', type = 'int', min = 1},
+  {'batch', 16, 'windows in a step', type = 'int', min = 1},
+  {'length', 64, 'characters of a window: as far back as the network sees', type = 'int', min = 1},
+  {'rate', 3e-3, 'learning rate', min = 0},
+  {'decay', 0.1, 'weight decay of the matrices', min = 0},
+  {'warmup', 40, 'steps until the rate has grown to its full size', type = 'int', min = 0},
+  {'size', 128, 'numbers that stand for a character', type = 'int', min = 1},
+  {'layers', 2, 'layers of the transformer', type = 'int', min = 1},
+  {'heads', 4, 'heads of the attention; they divide the size', type = 'int', min = 1},
+  {'dropout', 0.0, 'probability of a zero', min = 0, max = 1},
+  {'prompt', help = 'what the writing begins with', metavar = 'TEXT'},
+  {'sample', 240, 'characters to write at the end', type = 'int', min = 0},
+  {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest character', min = 0},
+  {'top_k', help = 'draw among so many of the likeliest characters alone', type = 'int', min = 1},
+  {'target', help = 'bits a character that must be reached', min = 0},
+  {'save', help = 'file for the trained parameters (safetensors)', metavar = 'FILE'},
+  {'plot', help = 'picture of the curve (.svg, .png)', metavar = 'FILE'},
+  {'dry_run', false, 'everything once, in small'},
 }
-text.check(options, {'steps', 'batch', 'length', 'size', 'layers', 'heads'})
 local small = options.dry_run
 local steps, length = small and 6 or options.steps, options.length
 
@@ -34,9 +45,9 @@ local tokenizer = data.CharTokenizer(all)
 local ids = tokenizer:encode(all):to(options.device)
 local cut = math.floor(#ids * 0.9)
 local train, test = ids[{{1, cut}}], ids[{{cut + 1, -1}}]
-local target = options.target > 0 and options.target or target_of(ids:tolist())
+local target = options.target or target_of(ids:tolist())
 if #test <= length then text.refuse('the text is too short for windows of %d characters', length) end
-local prompt = options.prompt ~= '' and options.prompt or all:match('\n(.)') or all:sub(1, 1)
+local prompt = options.prompt or all:match('\n(.)') or all:sub(1, 1)
 if not pcall(tokenizer.encode, tokenizer, prompt) then
   text.refuse("--prompt '%s' has characters that the text lacks", prompt)
 end
@@ -134,7 +145,7 @@ local function write(n)
     for _ = 1, n do
       local seen = list[{{math.max(1, #list - length + 1), -1}}]
       local scores = net(seen:unsqueeze(1))[{1, -1}]
-      if options.top_k > 0 then
+      if options.top_k then
         local best, at = scores:topk(math.min(options.top_k, #scores))
         scores = mt.full({#scores}, -math.huge, {device = options.device}):index_copy(1, at, best)
       end
@@ -145,10 +156,10 @@ local function write(n)
 end
 print('it writes:\n' .. write(small and 10 or options.sample))
 
-if options.plot ~= '' then
+if options.plot then
   print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits a character'})
 end
-if options.save ~= '' then
+if options.save then
   data.save_safetensors(options.save, net:state_dict())
   print('parameters: ' .. options.save)
 end

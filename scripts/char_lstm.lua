@@ -14,15 +14,22 @@ local folder = arg[0]:match('^(.*/)') or ''
 local text = dofile(folder .. 'char_text.lua')
 
 local options = mt.args{
-  data = '',                                             -- a text file; '': sentences of a small grammar
-  steps = 600, batch = 32, length = 64, rate = 4e-3,
-  embedding = 32, hidden = 128, layers = 1, dropout = 0.0,
-  sample = 240, temperature = 0.8,                       -- how much to write, and how daringly; 0: the likeliest
-  target = 0.0,                                          -- bits a character that must be reached; 0: the default
-  save = '',                                             -- a file for the trained parameters (safetensors)
-  plot = '', dry_run = false,
+  {'data', help = 'text file; if not given sentences of a small grammar', metavar = 'FILE'},
+  {'steps', 600, 'steps of the optimizer', type = 'int', min = 1},
+  {'batch', 32, 'rows of the text that are read side by side', type = 'int', min = 1},
+  {'length', 64, 'characters of each row in a step', type = 'int', min = 1},
+  {'rate', 4e-3, 'learning rate', min = 0},
+  {'embedding', 32, 'numbers that stand for a character', type = 'int', min = 1},
+  {'hidden', 128, 'units of the LSTM', type = 'int', min = 1},
+  {'layers', 1, 'layers of the LSTM', type = 'int', min = 1},
+  {'dropout', 0.0, 'probability of a zero between layers', min = 0, max = 1},
+  {'sample', 240, 'characters to write at the end', type = 'int', min = 0},
+  {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest character', min = 0},
+  {'target', help = 'bits a character that must be reached', min = 0},
+  {'save', help = 'file for the trained parameters (safetensors)', metavar = 'FILE'},
+  {'plot', help = 'picture of the curve (.svg, .png)', metavar = 'FILE'},
+  {'dry_run', false, 'everything once, in small'},
 }
-text.check(options, {'steps', 'batch', 'length', 'embedding', 'hidden', 'layers'})
 local small = options.dry_run
 local steps = small and 6 or options.steps
 
@@ -32,7 +39,7 @@ local all, source, target_of = text.load(options.data, small)
 local tokenizer = data.CharTokenizer(all)
 local ids = tokenizer:encode(all):to(options.device)
 local cut = math.floor(#ids * 0.9)
-local target = options.target > 0 and options.target or target_of(ids:tolist())
+local target = options.target or target_of(ids:tolist())
 print(('%s: %d characters, %d different ones'):format(source, #ids, tokenizer:size()))
 
 --- The ids as rows [batch x ..] that are read side by side.
@@ -135,10 +142,10 @@ local function write(n)
 end
 print('it writes:\n' .. write(small and 20 or options.sample))
 
-if options.plot ~= '' then
+if options.plot then
   print('curve: ' .. mt.plot.line{y = curve, path = options.plot, xlabel = 'step', ylabel = 'bits a character'})
 end
-if options.save ~= '' then
+if options.save then
   data.save_safetensors(options.save, net:state_dict())
   print('parameters: ' .. options.save)
 end

@@ -9,17 +9,6 @@ function text.refuse(...)
   os.exit(1)
 end
 
---- Refuses options of these names that are no whole numbers from 1, and a temperature below 0.
-function text.check(options, names)
-  for _, name in ipairs(names) do
-    local value = options[name]
-    if value < 1 or value % 1 ~= 0 then text.refuse('--%s must be a whole number from 1, got %g', name, value) end
-  end
-  if not (options.temperature >= 0) then
-    text.refuse('--temperature must be a number from 0, got %g', options.temperature)
-  end
-end
-
 --- The next character by its scores [characters], as a tensor [1]: by chance, or the likeliest at temperature 0.
 function text.choose(scores, temperature)
   if temperature == 0 then return scores:argmax():view(1) end
@@ -72,10 +61,10 @@ function text.bits_after_one(ids)
   return bits
 end
 
---- The text of a file, or sentences where `path` is ''; its name; and the bits a character that must be reached:
+--- The text of a file, or sentences where `path` is nil; its name; and the bits a character that must be reached:
 --- 0.1 more than the grammar has, or what a file's characters tell after one.
 function text.load(path, small)
-  if path ~= '' then
+  if path then
     local file = io.open(path)
     if not file then text.refuse("--data: '%s' cannot be opened", path) end
     file:close()

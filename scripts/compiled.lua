@@ -10,7 +10,11 @@
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 
-local options = mt.args{largest = 1048576, runs = 5, plot = ''}
+local options = mt.args{
+  {'largest', 1048576, 'elements of the largest tensor', type = 'int', min = 1},
+  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'plot', help = 'chart of the table (.svg, .png)', metavar = 'FILE'},
+}
 mt.manual_seed(options.seed)
 
 local function gelu(x) return 0.5 * x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x ^ 3))) end
@@ -98,7 +102,7 @@ for _, n in ipairs(sizes) do
 end
 
 curves.title, curves.xlabel, curves.ylabel, curves.logx, curves.logy = 'gelu by hand', 'elements', 'us', true, true
-if options.plot ~= '' then
+if options.plot then
   curves.path = options.plot
   mt.plot.line(curves)
   print('chart: ' .. options.plot)

@@ -10,7 +10,12 @@ local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
-  height = 1000, width = 2000, runs = 5, compile = false, csv = 'cuda_conv2d.csv', plot = 'cuda_conv2d.svg',
+  {'height', 1000, 'rows of the image', type = 'int', min = 1},
+  {'width', 2000, 'columns of the image', type = 'int', min = 1},
+  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'compile', false, 'only compile the kernels; needs no GPU'},
+  {'csv', 'cuda_conv2d.csv', "file for the table; '' for none", metavar = 'FILE'},
+  {'plot', 'cuda_conv2d.svg', "file for the graph; '' for none", metavar = 'FILE'},
 }
 -- ---- in Lua ----------------------------------------------------------------------------------------
 

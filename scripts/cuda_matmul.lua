@@ -12,8 +12,14 @@ local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
-  largest = 8192, cpu = 2048, rows = 50000, size = 512, runs = 5, compile = false,
-  csv = 'cuda_matmul.csv', plot = 'cuda_matmul.svg',
+  {'largest', 8192, 'largest n of the products n x n on a GPU', type = 'int', min = 1},
+  {'cpu', 2048, 'largest n that the CPU computes beside the GPU', type = 'int', min = 1},
+  {'rows', 50000, 'rows of the tall product', type = 'int', min = 1},
+  {'size', 512, 'largest n of the kernels in Lua on the CPU', type = 'int', min = 1},
+  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'compile', false, 'only compile the kernels; needs no GPU'},
+  {'csv', 'cuda_matmul.csv', "file for the table; '' for none", metavar = 'FILE'},
+  {'plot', 'cuda_matmul.svg', "file for the graph; '' for none", metavar = 'FILE'},
 }
 -- ---- in Lua: from one cell to a grid ---------------------------------------------------------------
 

@@ -11,7 +11,12 @@ local mt = require 'mtorch'
 local lesson = require 'cuda_lesson'
 
 local options = mt.args {
-  n = 2 ^ 24, cpu = 2 ^ 20, runs = 5, compile = false, csv = 'cuda_threads.csv', plot = 'cuda_threads.svg',
+  {'n', 2 ^ 24, 'elements on a GPU', type = 'int', min = 1},
+  {'cpu', 2 ^ 20, 'elements on the CPU', type = 'int', min = 1},
+  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'compile', false, 'only compile the kernels; needs no GPU'},
+  {'csv', 'cuda_threads.csv', "file for the table; '' for none", metavar = 'FILE'},
+  {'plot', 'cuda_threads.svg', "file for the graph; '' for none", metavar = 'FILE'},
 }
 -- ---- in Lua --------------------------------------------------------------------------------------
 

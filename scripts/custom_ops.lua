@@ -11,7 +11,14 @@ local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local nn, optim = mt.nn, mt.optim
 
-local options = mt.args{pts = 50, hidden = 100, rate = 0.05, epochs = 200, batch = 10, limit = 1.2}
+local options = mt.args{
+  {'pts', 50, 'points of the data set', type = 'int', min = 1},
+  {'hidden', 100, 'units of the hidden layers', type = 'int', min = 1},
+  {'rate', 0.05, 'learning rate', min = 0},
+  {'epochs', 200, 'passes over the points', type = 'int', min = 1},
+  {'batch', 10, 'points in a step', type = 'int', min = 1},
+  {'limit', 1.2, 'how many times the built-in time the compiled operators may take', min = 0},
+}
 
 -- ---- the operators -----------------------------------------------------------------------------------
 

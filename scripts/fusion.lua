@@ -15,7 +15,13 @@ local folder = arg[0]:match '^(.*/)[^/]*$' or './'
 package.path = folder .. '?.lua;' .. package.path
 local lesson = require 'cuda_lesson'
 
-local options = mt.args {rows = 2048, columns = 1024, runs = 5, csv = '', tables = false}
+local options = mt.args {
+  {'rows', 2048, 'rows of the tensors', type = 'int', min = 1},
+  {'columns', 1024, 'columns of the tensors', type = 'int', min = 1},
+  {'runs', 5, 'runs of which the median counts', type = 'int', min = 1},
+  {'csv', '', 'files NAME_*.csv for the tables', metavar = 'NAME.csv'},
+  {'tables', false, 'the tables alone, no bar charts'},
+}
 
 -- ---- the functions ---------------------------------------------------------------------------------
 

@@ -14,25 +14,26 @@ local nn, optim, data = mt.nn, mt.optim, mt.data
 local attend = mt.scaled_dot_product_attention
 
 local options = mt.args{
-  model = '',                                     -- the folder
-  prompt = '', sample = 60, temperature = 0.8, top_k = 40,
-  tune = '',                                      -- a text file to train with
-  steps = 100, batch = 4, length = 64, rate = 1e-4,
-  save = '',                                      -- a folder for the model that was trained
-  check = '', target = 1e-4,                      -- logits to compare with, and how far off they may be
-  dry_run = false,
+  {'model', help = 'folder with config.json, *.safetensors and tokenizer.json', metavar = 'DIR'},
+  {'prompt', help = 'what the writing begins with', metavar = 'TEXT'},
+  {'sample', 60, 'tokens to write', type = 'int', min = 0},
+  {'temperature', 0.8, 'how daringly it writes; 0: always the likeliest token', min = 0},
+  {'top_k', 40, 'draw among so many of the likeliest tokens alone; 0: among all', type = 'int', min = 0},
+  {'tune', help = 'text file to train further with', metavar = 'FILE'},
+  {'steps', 100, 'steps of that training', type = 'int', min = 1},
+  {'batch', 4, 'windows of the text in a step', type = 'int', min = 1},
+  {'length', 64, 'tokens of a window', type = 'int', min = 1},
+  {'rate', 1e-4, 'learning rate', min = 0},
+  {'save', help = 'folder for the model that was trained', metavar = 'DIR'},
+  {'check', help = 'file with input_ids and logits to compare with (safetensors)', metavar = 'FILE'},
+  {'target', 1e-4, 'how far off the compared logits may be', min = 0},
+  {'dry_run', false, 'small random models of both kinds'},
 }
 
 local function quit(sentence, ...)
   io.stderr:write('gpt2: ', sentence:format(...), '\n')
   os.exit(1)
 end
-
-for _, name in ipairs{'steps', 'batch', 'length'} do
-  local value = options[name]
-  if value < 1 or value % 1 ~= 0 then quit('--%s must be a whole number from 1, got %g', name, value) end
-end
-if not (options.temperature >= 0) then quit('--temperature must be a number from 0, got %g', options.temperature) end
 
 --- Ends the script where a file cannot be opened.
 local function must_open(path)
@@ -353,17 +354,16 @@ local function dry_run()
 end
 
 if options.dry_run then return dry_run() end
-if options.model == '' then quit('--model names a folder with config.json and model.safetensors; or --dry-run') end
+if not options.model then quit('--model names a folder with config.json and model.safetensors; or --dry-run') end
 
-for _, path in ipairs{options.tune, options.check} do
-  if path ~= '' then must_open(path) end
-end
+if options.tune then must_open(options.tune) end
+if options.check then must_open(options.check) end
 local net, kind, tokenizer, config = load(options.model)
 local count = 0
 for _, p in ipairs(net:parameters()) do count = count + p:numel() end
 print(('%s: %s, %d parameters'):format(options.model, config.model_type, count))
 
-if options.check ~= '' then
+if options.check then
   local off = difference(net, data.safetensors(options.check))
   print(('final: logits_difference=%.3g target=%g'):format(off, options.target))
   if not (off <= options.target) then quit('the logits differ by %g, more than %g', off, options.target) end
@@ -372,16 +372,16 @@ end
 if not tokenizer then quit("'%s' has no tokenizer.json", options.model) end
 
 local first, last
-if options.tune ~= '' then
+if options.tune then
   first, last = tune(net, tokenizer:encode(data.text(options.tune)):to(options.device), options.steps)
   print(('loss %.4f to %.4f in %d steps'):format(first, last, options.steps))
-  if options.save ~= '' then
+  if options.save then
     save(net, kind, options.model, options.save)
     print('saved: ' .. options.save)
   end
 end
 
-local ids = tokenizer:encode(options.prompt ~= '' and options.prompt or '\n'):to(options.device)
+local ids = tokenizer:encode(options.prompt or '\n'):to(options.device)
 local list, speed = write(net, ids, options.sample, config.eos_token_id and config.eos_token_id + 1)
 print(tokenizer:decode(list))
 print(('final: tokens=%d tokens_per_second=%.1f%s'):format(#list - #ids, speed,

@@ -23,7 +23,12 @@ for i = #words, 1, -1 do
     for _ = 1, value and 1 or 2 do table.remove(words, i) end
   end
 end
-local options = mt.args({data = '', rows = 50000, runs = 7, plot = 'matmul_ladder.svg'}, words)
+local options = mt.args({
+  {'data', help = "folder of MNIST's files (also .gz); if not given generated digits", metavar = 'DIR'},
+  {'rows', 50000, 'digits of the whole set', type = 'int', min = 1},
+  {'runs', 7, 'runs of which the median counts', type = 'int', min = 1},
+  {'plot', 'matmul_ladder.svg', "file for the chart; '' for none", metavar = 'FILE'},
+}, words)
 
 local function title(text) print('\n-- ' .. text .. ' ' .. ('-'):rep(math.max(3, 76 - #text))) end
 local function exists(path)
@@ -55,7 +60,7 @@ end
 
 --- x_train (rows x 784), x_valid (at least 5 x 784), and whether they are the notebook's.
 local function load_digits()
-  if options.data == '' then
+  if not options.data then
     print('digits: generated (give --data DIR for real ones)')
     local all = generated(options.rows)
     return all, all, false

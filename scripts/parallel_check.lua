@@ -8,7 +8,10 @@
 -- (mt.explain). Each result is compared with plain Lua and must have the same bits on 1, 2 and 3 threads.
 local mt = require 'mtorch'
 
-local options = mt.args{size = 700, show = {'', 'program', 'machine'}}
+local options = mt.args{
+  {'size', 700, 'rows and columns of the tensors', type = 'int', min = 2},
+  {'show', help = 'print this of each compiled function', choices = {'none', 'program', 'machine'}},
+}
 mt.manual_seed(options.seed)
 local n = options.size
 local threads = math.max(mt.get_num_threads(), 2)
@@ -27,7 +30,7 @@ local function check(title, f, plain, ...)
   print(('\n%s\n%s'):format(title, ('-'):rep(#title)))
   mt.set_num_threads(threads)
   local arguments, count = {...}, select('#', ...)
-  if options.show ~= '' and plain.compiled then
+  if options.show ~= 'none' and plain.compiled then
     arguments[count + 1], count = {show = options.show}, count + 1
   end
   mt.explain(f, unpack(arguments, 1, count))

@@ -16,7 +16,14 @@ package.path = folder .. '?.lua;' .. package.path
 local lesson = require 'cuda_lesson'
 local trace = require 'puzzles_trace'
 
-local options = mt.args {puzzle = 0, hint = 0, solutions = false, answers = '', runs = 3, csv = ''}
+local options = mt.args {
+  {'puzzle', help = 'this one alone, with its task and a picture', type = 'int', min = 1},
+  {'hint', help = 'the same with a hint', type = 'int', min = 1},
+  {'solutions', false, 'the solutions, with pictures and times'},
+  {'answers', help = 'Lua file that returns your kernels, {map = function(out, a) .. end}', metavar = 'FILE'},
+  {'runs', 3, 'runs of which the median counts', type = 'int', min = 1},
+  {'csv', '', 'file for the table of times', metavar = 'FILE'},
+}
 
 local function counting(...)
   local n = 1
@@ -210,7 +217,7 @@ end
 local answers = {}
 if options.solutions then
   answers = dofile(folder .. 'puzzles_solutions.lua')
-elseif options.answers ~= '' then
+elseif options.answers then
   answers = dofile(options.answers)
 end
 local devices = {'cpu'}
@@ -226,7 +233,7 @@ local function timed(puzzle, f)
   return row
 end
 
-local only = options.hint > 0 and options.hint or options.puzzle
+local only = options.hint or options.puzzle or 0
 local rows, counts = {}, {ok = 0, wrong = 0, ['not written yet'] = 0}
 for number, puzzle in ipairs(puzzles) do
   if only == 0 or only == number then

@@ -6,11 +6,14 @@
 local mt = require 'mtorch'
 local nn, optim = mt.nn, mt.optim
 
-local options = mt.args{epochs = 200, rate = 0.1, noise = 0.1, target = 0.06, plot = '', dry_run = false}
-if options.epochs < 1 or options.epochs % 1 ~= 0 then
-  io.stderr:write(('regression: --epochs must be a whole number from 1, got %g\n'):format(options.epochs))
-  os.exit(1)
-end
+local options = mt.args{
+  {'epochs', 200, 'steps with all points', type = 'int', min = 1},
+  {'rate', 0.1, 'learning rate', min = 0},
+  {'noise', 0.1, 'standard deviation of the points about the line', min = 0},
+  {'target', 0.06, 'how far off the line may be', min = 0},
+  {'plot', help = 'picture of points and line (.svg, .png)', metavar = 'FILE'},
+  {'dry_run', false, 'everything once, in small'},
+}
 local epochs = options.dry_run and 5 or options.epochs
 
 -- Points of the line y = 3 x - 0.5, each moved a little: what the network does not know.
@@ -34,7 +37,7 @@ for epoch = 1, epochs do
 end
 
 local found, constant = net.weight:item(), net.bias:item()
-if options.plot ~= '' then
+if options.plot then
   mt.plot.scatter{x = x:flatten():tolist(), y = y:flatten():tolist(), path = options.plot, xlabel = 'x', ylabel = 'y',
     title = ('y = %.3f x %+.3f'):format(found, constant)}
 end

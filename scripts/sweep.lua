@@ -11,45 +11,74 @@
 --
 -- A run is a process of its own. What it prints is all that is known of it: its last line `final: name=number ..`, of
 -- which --metric names the figure to compare (--mode max: larger is better), and for the curves lines that begin with
--- `epoch` and a number and go on with names and numbers: `epoch 3  loss 0.25  accuracy 0.9`.
+-- `epoch` and a number and go on with names and numbers: `epoch 3  loss 0.25  valid_loss 0.31`. The figure should be of
+-- data that the run was not trained with: the best loss in training is the best at learning by heart.
 local mt = require 'mtorch'
 local nn, optim, metrics = mt.nn, mt.optim, mt.metrics
 
 local options = mt.args{
-  script = '', over = '', with = '', runs = 0, metric = '', mode = {'min', 'max'}, processes = 2,
-  target = 0,                                     -- what the best figure must reach; 0: any
-  report = 'sweep.html', dry_run = false,
-  train = false, hidden = 16, rate = 0.01, optimizer = {'Adam', 'SGD', 'RMSprop'}, epochs = 400, -- of a run of spirals
+  {'script', help = 'the training script; if not given a small problem of its own', metavar = 'FILE'},
+  {'over', help = "flags and their values, 'hidden=10,50 rate=0.01..0.5'", metavar = 'FLAGS'},
+  {'with', '', 'flags that all runs get', metavar = 'FLAGS'},
+  {'runs', help = 'draw so many combinations; if not given all are tried', type = 'int', min = 1},
+  {'metric', help = "name in the line 'final:' by which runs are ranked (default loss)", metavar = 'NAME'},
+  {'mode', {'min', 'max'}, 'whether the smaller or the larger figure is better'},
+  {'processes', 2, 'runs at a time', type = 'int', min = 1},
+  {'target', help = 'what the best figure must reach'},
+  {'report', 'sweep.html', "page with everything; '' for none", metavar = 'FILE'},
+  {'dry_run', false, 'everything once, in small'},
+  {'train', false, 'one run of the small problem, with the flags that follow'},
+  {'hidden', 16, 'units of its hidden layers', type = 'int', min = 1},
+  {'rate', 0.01, 'its learning rate', min = 0},
+  {'optimizer', {'Adam', 'SGD', 'RMSprop'}, 'its optimizer'},
+  {'epochs', 400, 'passes over its points', type = 'int', min = 1},
 }
 
 -- ---- the problem that is searched where no script is given ------------------------------------------
 
---- Trains a network of three layers to tell the two arms of a spiral apart: `sweep.lua --train --hidden 32 ..`.
+--- Mean loss and accuracy of a network on the points of a loader.
+local function evaluate(net, criterion, loader)
+  local loss, accuracy = metrics.Mean(), metrics.Accuracy{threshold = 0}
+  net:eval()
+  mt.no_grad(function()
+    for x, y in loader:iter() do
+      local scores = net(x):squeeze(2)
+      loss:update(criterion(scores, y), #y)
+      accuracy:update(scores, y)
+    end
+  end)
+  net:train()
+  return loss:compute(), accuracy:compute()
+end
+
+--- Trains a network of three layers to tell the two arms of a spiral apart: `sweep.lua --train --hidden 32 ..`. A third
+--- of the points is kept aside: runs are compared by what they do on points that they were not trained with.
 local function train()
-  local set = mt.data.spiral(200)
-  local loader = mt.data.DataLoader(mt.data.TensorDataset(set.x, set.y), {batch_size = 50, shuffle = true})
+  local set = mt.data.spiral(300)
+  local train_set, valid_set = mt.data.random_split(mt.data.TensorDataset(set.x, set.y), {200, 100})
+  local loader = mt.data.DataLoader(train_set, {batch_size = 50, shuffle = true})
+  local valid = mt.data.DataLoader(valid_set, {batch_size = 100})
   local net = nn.Sequential(nn.Linear(2, options.hidden), nn.Tanh(), nn.Linear(options.hidden, options.hidden),
     nn.Tanh(), nn.Linear(options.hidden, 1))
   local opt = optim[options.optimizer](net:parameters(), {lr = options.rate})
-  local criterion = nn.BCEWithLogitsLoss()
-  local loss, accuracy = metrics.Mean(), metrics.Accuracy{threshold = 0}
+  local criterion, loss = nn.BCEWithLogitsLoss(), metrics.Mean()
+  local valid_loss, valid_accuracy
   for epoch = 1, options.epochs do
     loss:reset()
-    accuracy:reset()
     for x, y in loader:iter() do
-      local scores = net(x):squeeze(2)
-      local batch_loss = criterion(scores, y)
+      local batch_loss = criterion(net(x):squeeze(2), y)
       opt:zero_grad()
       batch_loss:backward()
       opt:step()
       loss:update(batch_loss, #y)
-      accuracy:update(scores, y)
     end
     if epoch % 5 == 0 or epoch == options.epochs then
-      print(('epoch %d  loss %.5f  accuracy %.4f'):format(epoch, loss:compute(), accuracy:compute()))
+      valid_loss, valid_accuracy = evaluate(net, criterion, valid)
+      print(('epoch %d  loss %.5f  valid_loss %.5f  valid_accuracy %.4f'):format(epoch, loss:compute(), valid_loss,
+        valid_accuracy))
     end
   end
-  print(('final: loss=%.5f accuracy=%.4f'):format(loss:compute(), accuracy:compute()))
+  print(('final: loss=%.5f valid_loss=%.5f valid_accuracy=%.4f'):format(loss:compute(), valid_loss, valid_accuracy))
 end
 if options.train then
   train()
@@ -64,18 +93,16 @@ local function refuse(...)
   os.exit(1)
 end
 
-local own = options.script == ''
+local own = not options.script
 local over, metric, mode, target = options.over, options.metric, options.mode, options.target
 if own then -- the default search
-  if over == '' then
-    over = options.dry_run and 'hidden=4,8' or 'hidden=16,32,64 rate=0.01,0.03 optimizer=Adam,SGD,RMSprop'
-  end
-  if metric == '' then metric, mode = 'accuracy', 'max' end
-  if target == 0 and metric == 'accuracy' then target = 0.95 end
-elseif over == '' then
+  over = over or options.dry_run and 'hidden=4,8' or 'hidden=16,32,64 rate=0.01,0.03 optimizer=Adam,SGD,RMSprop'
+  if not metric then metric, mode = 'valid_accuracy', 'max' end
+  if metric == 'valid_accuracy' then target = target or 0.95 end
+elseif not over then
   refuse("--over names the flags to search, --over 'hidden=10,50 rate=0.01..0.5'")
 end
-if metric == '' then metric = 'loss' end
+metric = metric or 'loss'
 
 --- "hidden=10,50 rate=0.01..0.5" as a list of {name=, values={..}} or {name=, low=, high=, whole=}.
 local function parameters_of(text)
@@ -126,7 +153,7 @@ end
 
 local parameters = parameters_of(over)
 local settings = {}
-if options.runs > 0 then
+if options.runs then
   for i = 1, options.runs do settings[i] = drawn(parameters) end
 else
   settings = grid(parameters)
@@ -139,7 +166,7 @@ local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 --- The command of a run.
 local first = -1 -- the program stands before its own options
 while arg[first - 1] do first = first - 1 end
-local processes = math.max(math.min(options.processes, #settings), 1)
+local processes = math.min(options.processes, #settings)
 local threads = math.max(math.floor(mt.get_num_threads() / processes), 1)
 local function command(setting)
   local words = {quoted(arg[first]), quoted(own and arg[0] or options.script), own and '--train' or '', options.with,
@@ -261,7 +288,7 @@ if figure == nil then
   refuse("no run printed a line 'final: %s=..'; the first one ended with: %s", metric, best.last or '')
 end
 print(('final: best_%s=%g runs=%d %s'):format(metric, figure, #runs, best.label))
-local reached = mode == 'max' and figure >= target or mode == 'min' and figure <= target
-if target ~= 0 and not options.dry_run and not reached then
+local reached = not target or mode == 'max' and figure >= target or mode == 'min' and figure <= target
+if not (options.dry_run or reached) then
   refuse('the best %s is %g, the target %g', metric, figure, target)
 end

@@ -16,16 +16,21 @@ local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 local T = data.transforms
 
 local options = mt.args{
-  data = '', download = false,                -- the folder of MNIST's files; whether to fetch them
-  model = {'best', 'lenet', 'module4'},
-  epochs = 0, batch = 0, rate = 0,            -- 0: what suits the model
-  train = 0,                                  -- how many digits to train with; 0: all (module4: 5000)
-  workers = 1,                                -- threads that make batches ahead; the result is the same for any number
-  checkpoint = '',                            -- a file that is written after each epoch, and resumed from
-  log = '', report = '', live = false,        -- a folder for TensorBoard; one page; followed by a browser
-  target = 0,                                 -- the accuracy that must be reached, in percent; 0: the default
-  record = '',                                -- a file for scripts/peers/mnist_torch.py: the first 100 steps
-  dry_run = false,
+  {'data', help = "folder of MNIST's files; if not given drawn digits", metavar = 'DIR'},
+  {'download', false, 'fetch MNIST first'},
+  {'model', {'best', 'lenet', 'module4'}, "the network; module4 is MiniTorch's"},
+  {'epochs', help = 'passes over the digits; if not given what suits the model, 12, 10 or 16', type = 'int', min = 0},
+  {'batch', help = 'digits in a step; if not given 64, 64 or 16', type = 'int', min = 1},
+  {'rate', help = 'learning rate; if not given 0.01, 0.001 or 0.01', min = 0},
+  {'train', help = 'train with so many digits; if not given all, of module4 5000', type = 'int', min = 1},
+  {'workers', 1, 'threads that make batches ahead; the result is the same', type = 'int', min = 0},
+  {'checkpoint', help = 'file that is written after each epoch, and resumed from', metavar = 'FILE'},
+  {'log', help = 'folder for TensorBoard', metavar = 'DIR'},
+  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'live', false, 'a browser follows the run'},
+  {'target', help = 'accuracy in percent that must be reached; if not given 98.8, 97 or 95', min = 0, max = 100},
+  {'record', help = 'file for scripts/peers/mnist_torch.py: the first 100 steps', metavar = 'FILE'},
+  {'dry_run', false, 'everything once, in small'},
 }
 local device, small = options.device, options.dry_run
 
@@ -34,11 +39,6 @@ local function refuse(...)
   io.stderr:write('train_mnist: ', string.format(...), '\n')
   os.exit(1)
 end
-for _, name in ipairs{'epochs', 'batch', 'train', 'workers'} do
-  local value = options[name]
-  if value < 0 or value % 1 ~= 0 then refuse('--%s must be a whole number from 0, got %g', name, value) end
-end
-if not (options.rate >= 0) then refuse('--rate must be a number from 0, got %g', options.rate) end
 
 -- ---- three networks --------------------------------------------------------------------------------
 
@@ -85,8 +85,8 @@ local settings = {
   best = {epochs = 12, batch = 64, rate = 0.01, target = 98.8},
 }
 local given = settings[options.model]
-local function chosen(name) return options[name] > 0 and options[name] or given[name] end
-local epochs = small and math.max(options.epochs, 1) or chosen 'epochs'
+local function chosen(name) return options[name] or given[name] end
+local epochs = small and (options.epochs or 1) or chosen 'epochs'
 local batch, rate = chosen 'batch', chosen 'rate'
 
 -- ---- data ------------------------------------------------------------------------------------------
@@ -94,8 +94,8 @@ local batch, rate = chosen 'batch', chosen 'rate'
 --- Two sets, for training and for the test.
 local function digits()
   if small then return data.digits(160, 1), data.digits(64, 2) end
-  if options.data == '' and not options.download then return data.digits(8000, 1), data.digits(2000, 2) end
-  return data.mnist{root = options.data ~= '' and options.data or nil, download = options.download}
+  if not options.data and not options.download then return data.digits(8000, 1), data.digits(2000, 2) end
+  return data.mnist{root = options.data, download = options.download}
 end
 local train, test = digits()
 -- Module 4 takes the pixels as they are in the files, from 0 to 255: its small first weights need them.
@@ -104,7 +104,7 @@ if options.model == 'module4' then
 end
 
 local function first(set, n) return n < set:size() and data.Subset(set, mt.range(1, n)) or set end
-local wanted = options.train > 0 and options.train or given.train
+local wanted = chosen 'train'
 if wanted then train = first(train, wanted) end
 if train:size() < batch then refuse('%d digits are no batch of %d', train:size(), batch) end
 
@@ -122,7 +122,7 @@ local function augmented(set)
   }
 end
 
-local augments = options.model == 'best' and options.record == ''
+local augments = options.model == 'best' and not options.record
 local loader = data.DataLoader(augments and augmented(train) or train,
   {batch_size = batch, shuffle = true, drop_last = true, seed = options.seed,
     workers = augments and options.workers or 0})
@@ -130,7 +130,7 @@ local loader = data.DataLoader(augments and augmented(train) or train,
 -- ---- training --------------------------------------------------------------------------------------
 
 local net = models[options.model]():to(device)
-if options.record ~= '' then net:double() end -- rounding grows from step to step, with Adam soon beyond 1e-4
+if options.record then net:double() end -- rounding grows from step to step, with Adam soon beyond 1e-4
 local loss_of = nn.CrossEntropyLoss()
 local opt, sched, average
 local total_steps = epochs * loader:size()
@@ -151,7 +151,7 @@ end
 -- What PyTorch needs to compute the same steps: the first parameters and buffers, the batches, the losses. Dropout is
 -- left out, as it draws other numbers there.
 local recorded
-if options.record ~= '' then
+if options.record then
   recorded = {start = net:clone():state_dict(), total_steps = total_steps, rate = rate, x = {}, y = {},
     loss = {}}
   for _, module in net:named_modules() do
@@ -190,7 +190,7 @@ local report = mt.Report(options, {title = 'Handwritten digits: ' .. options.mod
 report:network(net)
 
 --- What the page and TensorBoard show of an epoch.
-local writer = options.log ~= '' and mt.SummaryWriter(options.log)
+local writer = options.log and mt.SummaryWriter(options.log)
 local curves = {} -- what each epoch came to, for a page that is resumed
 local function show(epoch, loss, test_loss, accuracy)
   report:scalars({['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}, epoch)
@@ -202,11 +202,11 @@ end
 local begin, step, most_right, full_epoch = 1, 0, 0, nil
 local state = {model = net, optim = opt, sched = sched, average = average, loader = loader}
 local checkpoint = options.checkpoint
-if small and checkpoint ~= '' then -- a dry run leaves no file
+if small and checkpoint then -- a dry run leaves no file
   checkpoint = os.tmpname()
   os.remove(checkpoint)
 end
-if checkpoint ~= '' then
+if checkpoint then
   local resumed = mt.checkpoint.resume(checkpoint, state)
   if resumed then
     if sched and sched.total_steps ~= total_steps then
@@ -265,7 +265,7 @@ local function train_epoch(epoch)
   print(('epoch %2d  loss %.4f  test loss %.4f  accuracy %.2f'):format(epoch, loss, test_loss, accuracy))
   show(epoch, loss, test_loss, accuracy)
   curves[epoch] = {['loss/train'] = loss, ['loss/test'] = test_loss, ['accuracy/test'] = accuracy}
-  if checkpoint ~= '' then
+  if checkpoint then
     state.epoch, state.step, state.curves = epoch, step, curves
     state.most_right, state.full_epoch = most_right, full_epoch
     mt.checkpoint.save(checkpoint, state)
@@ -274,7 +274,7 @@ end
 local seconds = mt.time(function()
   for epoch = begin, epochs do train_epoch(epoch) end
 end, {quiet = true}).wall
-if small and checkpoint ~= '' then os.remove(checkpoint) end
+if small and checkpoint then os.remove(checkpoint) end
 if writer then writer:close() end
 
 if recorded then
@@ -307,7 +307,7 @@ end
 local shown = valid and (' valid=%d/16 full_at_epoch=%s'):format(most_right, full_epoch or 'never') or ''
 print(('final: model=%s train=%d test=%d epochs=%d%s loss=%.4f accuracy=%.2f seconds=%.1f'):format(options.model,
   train:size(), test:size(), epochs, shown, loss, accuracy, seconds))
-local target = options.target > 0 and options.target or given.target
+local target = chosen 'target'
 if not small and accuracy < target then
   io.stderr:write(('train_mnist: the accuracy is %.2f, the target %g\n'):format(accuracy, target))
   os.exit(1)

@@ -14,12 +14,20 @@ local mt = require 'mtorch'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 
 local options = mt.args{
-  data = '', glove = '',                       -- the folder of SST-2's files; a file of word vectors
-  train = 0, valid = 0,                        -- how many sentences of each; 0: all
-  epochs = 0, batch = 50, rate = 1e-3,         -- epochs 0: the default for the data
-  size = 50, maps = 100, dropout = 0.5,
-  target = 0,                                  -- the accuracy in percent that must be reached; 0: the default
-  text = '', report = '', dry_run = false,
+  {'data', help = "folder of SST-2's files; if not given sentences of a small grammar", metavar = 'DIR'},
+  {'glove', help = 'file of word vectors to begin with', metavar = 'FILE'},
+  {'train', help = 'use only so many sentences', type = 'int', min = 1},
+  {'valid', help = 'test only so many sentences', type = 'int', min = 1},
+  {'epochs', help = "passes over the sentences; if not given 4 of SST-2, 12 of the grammar's", type = 'int', min = 1},
+  {'batch', 50, 'sentences in a step', type = 'int', min = 1},
+  {'rate', 1e-3, 'learning rate', min = 0},
+  {'size', 50, 'numbers of a word vector', type = 'int', min = 1},
+  {'maps', 100, 'filters of each width', type = 'int', min = 1},
+  {'dropout', 0.5, 'probability of a zero before the last layer', min = 0, max = 1},
+  {'target', help = "accuracy in percent that must be reached; if not given 70 of SST-2, 90 of the grammar's", min = 0},
+  {'text', help = 'a sentence that the network judges at the end', metavar = 'TEXT'},
+  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'dry_run', false, 'everything once, in small'},
 }
 local small = options.dry_run
 
@@ -78,11 +86,11 @@ local function read(names)
 end
 
 local function first(list, n)
-  if n <= 0 or n >= #list then return list end
+  if not n or n >= #list then return list end
   return {unpack(list, 1, n)}
 end
 
-local source = options.data == '' and 'made_up' or 'sst2'
+local source = options.data and 'sst2' or 'made_up'
 local train, valid
 if small then
   train, valid, source = made_up(60), made_up(20), 'made_up'
@@ -93,8 +101,8 @@ else
   local all = made_up(2400)
   train, valid = first({unpack(all, 1, 2000)}, options.train), first({unpack(all, 2001)}, options.valid)
 end
-local epochs = small and 1 or options.epochs > 0 and options.epochs or source == 'sst2' and 4 or 12
-local target = options.target > 0 and options.target or source == 'sst2' and 70 or 90
+local epochs = small and 1 or options.epochs or source == 'sst2' and 4 or 12
+local target = options.target or source == 'sst2' and 70 or 90
 
 -- ---- words as numbers ----------------------------------------------------------------------------
 
@@ -174,7 +182,7 @@ local function load_vectors(path)
   end)
   print(('%d of %d words have vectors in %s'):format(found, count - 2, path))
 end
-if options.glove ~= '' then load_vectors(options.glove) end
+if options.glove then load_vectors(options.glove) end
 
 print(('%d sentences (%s) to train with, %d to check, %d words'):format(#train, source, #valid, count - 2))
 print(net)
@@ -226,10 +234,10 @@ local function judge(text)
     return net(x):sigmoid():item()
   end)
 end
-local examples = options.text ~= '' and {options.text} or {valid[1].text, valid[2].text, 'the film is not bad'}
+local examples = options.text and {options.text} or {valid[1].text, valid[2].text, 'the film is not bad'}
 for _, text in ipairs(examples) do print(('%3.0f %% kind: %.90s'):format(100 * judge(text), text)) end
 
-if options.report ~= '' then
+if options.report then
   print('report: ' .. mt.report{path = options.report, title = 'Sentiment of sentences', config = options,
     curves = {loss = curves.loss, ['accuracy in %'] = curves.accuracy}})
 end

@@ -12,10 +12,21 @@ local core, util = require 'mtorch.core', require 'mtorch.core.util'
 local nn, optim, data = mt.nn, mt.optim, mt.data
 
 local options = mt.args{
-  backend = {'cpu', 'gpu'}, pts = 50, hidden = 100, rate = 0.05, epochs = 500, batch = 10, seeds = 1,
-  dataset = {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all', 'every'},
-  plot = false, json = '', report = '', live = false, eager = false,
-  compile = false,
+  {'backend', {'cpu', 'gpu'}, "MiniTorch's name for --device"},
+  {'pts', 50, 'points of the data set', type = 'int', min = 1},
+  {'hidden', 100, 'units of the hidden layers', type = 'int', min = 1},
+  {'rate', 0.05, 'learning rate', min = 0},
+  {'epochs', 500, 'passes over the points', type = 'int', min = 1},
+  {'batch', 10, 'points in a step', type = 'int', min = 1},
+  {'seeds', 1, 'runs with seeds one after the other, shown in a table', type = 'int', min = 1},
+  {'dataset', {'split', 'simple', 'diag', 'xor', 'circle', 'spiral', 'all', 'every'},
+    'all: a table of simple, split and xor; every: of all six'},
+  {'compile', false, 'an epoch is recorded by mt.compile and replayed'},
+  {'eager', false, 'on a GPU: no graph of an epoch'},
+  {'plot', false, 'write the loss curve and the decision surface (.svg)'},
+  {'json', help = 'file for the numbers', metavar = 'FILE'},
+  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'live', false, 'a browser follows the run'},
 }
 --- A flag that cannot be meant ends the script with one sentence.
 local function refuse(...)
@@ -25,14 +36,10 @@ end
 
 local device = options.backend == 'gpu' and 'cuda' or options.device
 if core.device_unavailable_reason(device) ~= '' then refuse('%s', core.device_unavailable_reason(device)) end
-for _, name in ipairs {'pts', 'hidden', 'epochs', 'batch', 'seeds'} do
-  local value = options[name]
-  if value < 1 or value % 1 ~= 0 then refuse('--%s must be a whole number from 1, got %g', name, value) end
-end
 --- The sets of the table, or nil for one run.
 local sets = {all = {'simple', 'split', 'xor'}, every = {'simple', 'diag', 'split', 'xor', 'circle', 'spiral'}}
 local tabled = sets[options.dataset] or options.seeds > 1 and {options.dataset} or nil
-if tabled and (options.plot or options.json ~= '' or options.report ~= '' or options.live) then
+if tabled and (options.plot or options.json or options.report or options.live) then
   refuse('--plot, --json, --report and --live show one run; choose one --dataset and --seeds 1')
 end
 
@@ -255,6 +262,6 @@ if tabled then
 else
   local run = train(options.dataset, options.seed)
   if options.plot then write_plots(run) end
-  if options.json ~= '' then write_json(run, options.json) end
+  if options.json then write_json(run, options.json) end
   print(final_line(run))
 end

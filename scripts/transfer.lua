@@ -24,13 +24,19 @@ local mt = require 'mtorch'
 local nn, optim, data, metrics = mt.nn, mt.optim, mt.data, mt.metrics
 
 local options = mt.args{
-  weights = '', keep = 'pretrained.safetensors', -- PyTorch's file; '': a network is trained here, and kept in this one
-  data = '',                                     -- the folder of MNIST's files; '': drawn digits
-  shots = 10,                                    -- examples of each new class
-  pretrain_epochs = 3, head_epochs = 100, tune_epochs = 60,
-  batch = 32, rate = 2e-3, tune_rate = 2e-4,
-  target = 0,                                    -- the accuracy that must be reached; 0: the default
-  dry_run = false,
+  {'weights', help = "PyTorch's file (.pt, .pth, .safetensors); if not given a network is trained here",
+    metavar = 'FILE'},
+  {'keep', 'pretrained.safetensors', 'file for the network that is trained here', metavar = 'FILE'},
+  {'data', help = "folder of MNIST's files; if not given drawn digits", metavar = 'DIR'},
+  {'shots', 10, 'examples of each new class', type = 'int', min = 1},
+  {'pretrain_epochs', 3, 'passes over the first task', type = 'int', min = 1},
+  {'head_epochs', 100, 'passes over the second with its last layers alone', type = 'int', min = 0},
+  {'tune_epochs', 60, 'passes with all layers', type = 'int', min = 0},
+  {'batch', 32, 'images in a step', type = 'int', min = 1},
+  {'rate', 2e-3, 'learning rate', min = 0},
+  {'tune_rate', 2e-4, 'learning rate with all layers', min = 0},
+  {'target', help = 'accuracy that must be reached; if not given 0.85, of drawn digits 0.9', min = 0, max = 1},
+  {'dry_run', false, 'everything once, in small'},
 }
 local small = options.dry_run
 if small then options.pretrain_epochs, options.head_epochs, options.tune_epochs = 1, 2, 1 end
@@ -40,7 +46,6 @@ local function refuse(...)
   io.stderr:write('transfer: ', string.format(...), '\n')
   os.exit(1)
 end
-if options.shots < 1 or options.shots % 1 ~= 0 then refuse('--shots must be a whole number from 1') end
 
 -- ---- the network ---------------------------------------------------------------------------------
 
@@ -78,14 +83,14 @@ local function few(set, shots)
 end
 
 local train, test, source
-if options.data ~= '' and not small then
+if options.data and not small then
   train, test = data.mnist{root = options.data}
   source = train.name
 else
   train, test, source = data.digits(small and 400 or 6000, 1), data.digits(small and 200 or 2000, 2), 'drawn'
 end
 -- A few hundredths below what the default flags reach (MNIST: with its 10,000 test digits alone).
-local target = options.target > 0 and options.target or source == 'drawn' and 0.9 or 0.85
+local target = options.target or source == 'drawn' and 0.9 or 0.85
 local old_train, old_test = part(train, 0, 4), part(test, 0, 4)
 local new_train, new_test = few(part(train, 5, 9), options.shots), part(test, 5, 9)
 
@@ -128,7 +133,7 @@ end
 -- ---- 1. the weights of the first task ------------------------------------------------------------
 
 local path, weights_from = options.weights, 'file'
-if path == '' then
+if not path then
   path, weights_from = options.keep, 'trained here'
   if small then -- a dry run leaves no file
     path = os.tmpname()

@@ -14,10 +14,18 @@ local mt = require 'mtorch'
 local nn, optim, data, metrics, plot = mt.nn, mt.optim, mt.data, mt.metrics, mt.plot
 
 local options = mt.args{
-  data = '', download = false,                        -- the folder of MNIST's files; whether to fetch them
-  epochs = 30, batch = 128, rate = 2e-3, hidden = 400, latent = 20,
-  target = 0,                                         -- the loss on test images that must be reached; 0: the default
-  plot = '', report = '', live = false, dry_run = false,
+  {'data', help = "folder of MNIST's files; if not given drawn digits", metavar = 'DIR'},
+  {'download', false, 'fetch MNIST first'},
+  {'epochs', 30, 'passes over the images', type = 'int', min = 1},
+  {'batch', 128, 'images in a step', type = 'int', min = 1},
+  {'rate', 2e-3, 'largest learning rate', min = 0},
+  {'hidden', 400, 'units of the hidden layers', type = 'int', min = 1},
+  {'latent', 20, 'numbers that stand for an image', type = 'int', min = 1},
+  {'target', help = 'loss on test images that must be reached, in nats', min = 0},
+  {'plot', help = 'pictures of digits that it made up (.svg, .png)', metavar = 'FILE'},
+  {'report', help = 'page with everything', metavar = 'FILE'},
+  {'live', false, 'a browser follows the run'},
+  {'dry_run', false, 'everything once, in small'},
 }
 local small = options.dry_run
 
@@ -26,15 +34,15 @@ local small = options.dry_run
 --- Training and test images, rows of 784 numbers from 0 (paper) to 1 (ink), and what they are.
 local function images()
   if small then return data.digits(256, 1).x, data.digits(64, 2).x, 'drawn' end
-  if options.data == '' and not options.download then return data.digits(8000, 1).x, data.digits(2000, 2).x, 'drawn' end
-  local train, test = data.mnist{root = options.data ~= '' and options.data or nil, download = options.download}
+  if not options.data and not options.download then return data.digits(8000, 1).x, data.digits(2000, 2).x, 'drawn' end
+  local train, test = data.mnist{root = options.data, download = options.download}
   return train.x, test.x, train.name
 end
 local train_x, test_x, source = images()
 train_x, test_x = train_x:flatten(2):to(options.device), test_x:flatten(2):to(options.device)
 -- About 2 nats above what the default flags reach (MNIST: with its 10,000 test digits alone).
 local targets = {drawn = 97, mnist = 115}
-local target = options.target > 0 and options.target or targets[source] or targets.mnist
+local target = options.target or targets[source] or targets.mnist
 
 -- ---- the network ---------------------------------------------------------------------------------
 
@@ -125,7 +133,7 @@ local made_up, kept = mt.no_grad(function()
 end)
 print('digits that nobody wrote:')
 plot.images{pictures(made_up[{{1, 4}}]), cols = 4}
-if options.plot ~= '' then print('pictures: ' .. plot.images{pictures(made_up), cols = 6, path = options.plot}) end
+if options.plot then print('pictures: ' .. plot.images{pictures(made_up), cols = 6, path = options.plot}) end
 report:image('digits that nobody wrote', pictures(made_up))
 report:image(('test digits, and what %d numbers keep of them'):format(options.latent),
   pictures(mt.cat({test_x[{{1, 18}}], kept}, 1)))

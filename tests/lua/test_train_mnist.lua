@@ -68,11 +68,11 @@ t.test('a dry run leaves no file', function()
 end)
 
 t.test('flags that cannot be meant are one sentence', function()
-  for flags, sentence in pairs{['--batch -3'] = '%-%-batch must be a whole number from 0, got %-3',
+  for flags, sentence in pairs{['--batch -3'] = '%-%-batch must be a whole number from 1, got %-3',
     ['--epochs 1.5'] = '%-%-epochs must be', ['--rate -1'] = '%-%-rate must be',
     ['--batch 500'] = '160 digits are no batch'} do
     local text = run(flags)
-    assert(text:find('^train_mnist: ' .. sentence .. '[^\n]*\n$'), text)
+    assert(text:find('^[^\n]*train_mnist[^\n]*: ' .. sentence .. '[^\n]*\n$'), text)
   end
 end)
 
