@@ -1,6 +1,7 @@
 // grid_cuda.cpp -- a typed grid kernel as CUDA C, with the lines of its Lua source
 #include "engine/compile/grid_cuda.h"
 
+#include <bit>
 #include <cctype>
 #include <cmath>
 #include <map>
@@ -181,19 +182,21 @@ class Text {
     return t == GridType::real ? real() : t == GridType::boolean ? "bool" : "mt_int";
   }
   const char* real() const { return k_.real == Dtype::f64 ? "double" : "float"; }
+  /// The type of an element in CUDA C.
   static const char* element(Dtype d) {
-    switch (d) {
-      case Dtype::b8: return "bool";
-      case Dtype::u8: return "unsigned char";
-      case Dtype::i8: return "signed char";
-      case Dtype::i16: return "short";
-      case Dtype::i32: return "int";
-      case Dtype::i64: return "mt_int";
-      case Dtype::f64: return "double";
-      case Dtype::f16: return "mt_f16";
-      case Dtype::bf16: return "mt_bf16";
-      default: return "float";
-    }
+    return with_dtype(d, [](auto zero) -> const char* {
+      using T = decltype(zero);
+      constexpr const char* kSigned[] = {"signed char", "short", "int", "mt_int"};
+      constexpr const char* kUnsigned[] = {"unsigned char", "unsigned short", "unsigned int"};
+      constexpr int size = std::bit_width(sizeof(T)) - 1;
+      if constexpr (std::is_same_v<T, bool>) return "bool";
+      else if constexpr (std::is_same_v<T, Float16>) return "mt_f16";
+      else if constexpr (std::is_same_v<T, Bfloat16>) return "mt_bf16";
+      else if constexpr (std::is_same_v<T, double>) return "double";
+      else if constexpr (std::is_same_v<T, float>) return "float";
+      else if constexpr (std::is_signed_v<T>) return kSigned[size];
+      else return kUnsigned[size];
+    });
   }
   std::string parameters() const {
     std::string list;
