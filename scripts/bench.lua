@@ -30,7 +30,14 @@ extern char **environ;
 local sizes = {{'4', 4}, {'1Ki', 1024}, {'1Mi', 1024 * 1024}}
 local matmuls = {'10x2x100', '10x100x100', '10x100x1', '32x32x32', '64x64x64', '128x128x128',
                  '256x256x256', '512x512x512', '1024x1024x1024', '1x1024x1024', '5x784x10',
-                 '50000x784x10'}
+                 '50000x784x10', '64x784x128'}
+-- tn: the memory holds the transpose of the first operand; nt: of the second; tt: of both.
+for _, name in ipairs {'10x100x100', '64x784x128', '128x128x128', '512x512x512', '1024x1024x1024'} do
+  for _, layout in ipairs {'nt_', 'tn_', 'tt_'} do matmuls[#matmuls + 1] = layout .. name end
+end
+for _, name in ipairs {'nt_1x1024x1024', 'nt_50000x784x10', 'tn_784x50000x10'} do
+  matmuls[#matmuls + 1] = name
+end
 -- Arguments that are plain numbers in the peers' rows, by position.
 local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1}}
 
@@ -235,10 +242,11 @@ end
 
 local function product_rows()
   for _, name in ipairs(matmuls) do
-    local m, k, n = name:match('(%d+)x(%d+)x(%d+)')
+    local layout, m, k, n = name:match('^(%a*)_?(%d+)x(%d+)x(%d+)$')
     m, k, n = tonumber(m), tonumber(k), tonumber(n)
     row('matmul/' .. name, 'products', function()
-      return bound(mt.matmul, safe(m, k), safe(k, n))
+      local a = layout:match '^t' and safe(k, m):t() or safe(m, k)
+      return bound(mt.matmul, a, layout:match 't$' and safe(n, k):t() or safe(k, n))
     end)
   end
 end

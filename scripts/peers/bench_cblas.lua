@@ -13,10 +13,10 @@ void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, co
                  const float *b, int ldb, float beta, float *c, int ldc);
 ]]
 local options = mt.args {only = '', quick = false, threads = 1}
-mt.ones(512, 512):matmul(mt.ones(512, 512)) -- mtorch opens the library, with kernels for the processor
+mt.linalg.inv(mt.eye(2)) -- mtorch opens the library, with kernels for the processor
 local blas = ffi.load('libopenblas.so.0')
 blas.openblas_set_num_threads(options.threads)
-local kRowMajor, kAsIs = 101, 111
+local kRowMajor, kAsIs, kTransposed = 101, 111, 112
 
 local function run(call, loops)
   local began = core.time()
@@ -24,13 +24,15 @@ local function run(call, loops)
   return (core.time() - began) / loops
 end
 
-for name in options.only:gmatch('matmul/[%dx]+') do
-  local m, k, n = name:match('(%d+)x(%d+)x(%d+)')
+for name in options.only:gmatch('matmul/[%l%dx_]+') do
+  local layout, m, k, n = name:match('/(%a*)_?(%d+)x(%d+)x(%d+)$')
   m, k, n = tonumber(m), tonumber(k), tonumber(n)
   local a, b, c = mt.rand(m, k), mt.rand(k, n), mt.zeros(m, n)
   local pa, pb, pc = a:data(), b:data(), c:data()
+  local ta, tb = layout:match '^t', layout:match 't$'
   local function call()
-    blas.cblas_sgemm(kRowMajor, kAsIs, kAsIs, m, n, k, 1, pa, k, pb, n, 0, pc, n)
+    blas.cblas_sgemm(kRowMajor, ta and kTransposed or kAsIs, tb and kTransposed or kAsIs, m, n, k, 1,
+                     pa, ta and m or k, pb, tb and k or n, 0, pc, n)
   end
   local least, loops, times = options.quick and 1e-3 or 5e-3, 1, {}
   run(call, 1)

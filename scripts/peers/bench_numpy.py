@@ -4,7 +4,7 @@ import os
 import sys
 
 sys.dont_write_bytecode = True
-from timing import MATMULS, SIZES, Bench, options
+from timing import MATMULS, SIZES, Bench, factors, options
 
 args = options(__doc__)
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -108,8 +108,7 @@ def movement(bench):
 
 def products(bench):
     for name in MATMULS:
-        m, k, n = map(int, name.split("x"))
-        a, b = safe(m, k), safe(k, n)
+        a, b = factors(name, safe)
         bench.row(f"matmul/{name}", lambda: np.matmul(a, b))
 
 

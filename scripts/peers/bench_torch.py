@@ -17,7 +17,7 @@ import data_torch
 import functions_torch
 import networks_torch
 import split_torch
-from timing import MATMULS, SIZES, Bench, options
+from timing import MATMULS, SIZES, Bench, factors, options
 
 UNARY = {
     "neg": torch.neg,
@@ -185,8 +185,7 @@ def movement(bench):
 
 def products(bench):
     for name in MATMULS:
-        m, k, n = map(int, name.split("x"))
-        a, b = safe(m, k), safe(k, n)
+        a, b = factors(name, safe)
         bench.row(f"matmul/{name}", lambda: torch.matmul(a, b))
 
 

@@ -10,8 +10,20 @@ import time
 SIZES = {"4": 4, "1Ki": 1024, "1Mi": 1024 * 1024}
 MATMULS = (
     "10x2x100 10x100x100 10x100x1 32x32x32 64x64x64 128x128x128 256x256x256 512x512x512 "
-    "1024x1024x1024 1x1024x1024 5x784x10 50000x784x10"
+    "1024x1024x1024 1x1024x1024 5x784x10 50000x784x10 64x784x128 "
+    "nt_10x100x100 tn_10x100x100 tt_10x100x100 nt_64x784x128 tn_64x784x128 tt_64x784x128 "
+    "nt_128x128x128 tn_128x128x128 tt_128x128x128 nt_512x512x512 tn_512x512x512 tt_512x512x512 "
+    "nt_1024x1024x1024 tn_1024x1024x1024 tt_1024x1024x1024 "
+    "nt_1x1024x1024 nt_50000x784x10 tn_784x50000x10"
 ).split()
+
+
+def factors(name, safe):
+    """The operands of matmul/NAME: of tn_ and tt_ the first is stored transposed, of nt_ and tt_ the second."""
+    layout = name.split("_")[0] if "_" in name else "nn"
+    m, k, n = map(int, name.split("_")[-1].split("x"))
+    a = safe(k, m).T if layout[0] == "t" else safe(m, k)
+    return a, safe(n, k).T if layout[1] == "t" else safe(k, n)
 
 
 def options(purpose):
