@@ -7,7 +7,7 @@
 namespace mt::lua {
 namespace {
 
-struct Recording : StepRecorder {
+struct Recording final : StepRecorder {
   static constexpr char kShown[] = "a recording of a step";
   using StepRecorder::StepRecorder;
 };

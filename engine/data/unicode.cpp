@@ -2,6 +2,7 @@
 #include "engine/data/unicode.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "engine/data/unicode_ranges.h"
@@ -44,11 +45,20 @@ void append_utf8(std::string& text, uint32_t c) {
       put(0x80 | (c & 0x3f));
 }
 
-uint32_t category_bit(uint32_t c) {
-  if (c >= 0x110000) return uint32_t(1) << 29;  // Cn
+static uint32_t search_category(uint32_t c) {
   const auto* const run =
       std::upper_bound(std::begin(kCategoryRuns), std::end(kCategoryRuns), c << 5 | 31);
   return uint32_t(1) << (run[-1] & 31);
+}
+
+uint32_t category_bit(uint32_t c) {
+  static const auto ascii = [] {
+    std::array<uint32_t, 128> bits;
+    for (uint32_t i = 0; i < 128; ++i) bits[i] = search_category(i);
+    return bits;
+  }();
+  if (c < 128) return ascii[c];
+  return c < 0x110000 ? search_category(c) : uint32_t(1) << 29;  // Cn
 }
 
 uint32_t category_mask(std::string_view name) {

@@ -131,8 +131,9 @@ struct Choices {
 };
 void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
   const Tensor x0 = node.get(0), facts = node.get(1), labels = node.get(2);
-  const auto& [blank, zero_infinity] = node.kept<Choices>();
-  const Spelling spelling{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2), blank};
+  const Choices choices = node.kept<Choices>();
+  const Spelling spelling{labels, pick(facts, 0, 0), pick(facts, 0, 1), pick(facts, 0, 2),
+                          choices.blank};
   Tensor out;
   {
     NoGrad off;
@@ -140,7 +141,7 @@ void ctc_backward(Node& node, const Tensor& g, Tensor* dx) {
     out = zeros(x.shape(), x.dtype());
     each_sequence(x, spelling, [&](const auto& one, int64_t i) {
       using T = std::decay_t<decltype(one.x[0])>;
-      if (zero_infinity && std::isinf(one.loss(one.forward()))) return;
+      if (choices.zero_infinity && std::isinf(one.loss(one.forward()))) return;
       one.backward(scale.at(i), out.template data_as<T>() + i * x.size(2));
     });
   }
