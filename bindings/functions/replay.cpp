@@ -24,6 +24,16 @@ std::vector<Tensor> rest(const Args& a) {
   return list;
 }
 
+std::vector<double> number_list(const Args& a, int i) {
+  std::vector<double> list(lua_objlen(a.L, i));
+  for (size_t k = 0; k < list.size(); ++k) {
+    lua_rawgeti(a.L, i, int(k) + 1);
+    list[k] = lua_tonumber(a.L, -1);
+    lua_pop(a.L, 1);
+  }
+  return list;
+}
+
 const Entry kReplay[] = {
     {"step_record([inputs], [arguments])",
      "Begins a recording with copies of the arguments, without Lua's collector.",
@@ -77,6 +87,24 @@ const Entry kReplay[] = {
      [](Args& a) { return step_at(a).hold_grads(), 0; }},
     {"step_restore(step)", "Puts them back.",
      [](Args& a) { return step_at(a).restore_grads(), 0; }},
+    {"step_find_numbers(step, other, {mine}, {theirs})",
+     "Which of the numbers its calls hold where they differ from the other's, counted from 1, and "
+     "whether integers become floats; nil, and why it is not they alone that differ.",
+     [](Args& a) {
+       std::string why;
+       const StepReplay& other = *Held<Step>::at(a, 2).replay;
+       const std::vector<int> used =
+           step_at(a).find_numbers(other, number_list(a, 3), number_list(a, 4), why);
+       if (used.empty()) return lua_pushnil(a.L), 1 + a.push(why);
+       lua_createtable(a.L, int(used.size()), 0);
+       for (size_t k = 0; k < used.size(); ++k) {
+         lua_pushinteger(a.L, used[k] + 1);
+         lua_rawseti(a.L, -2, int(k) + 1);
+       }
+       return 1 + a.push(step_at(a).mixes_dtypes());
+     }},
+    {"step_set_numbers(step, {values})", "Puts others there.",
+     [](Args& a) { return step_at(a).set_numbers(number_list(a, 2)), 0; }},
     {"step_facts(step)",
      "How many parts, calls and buffers it has, their bytes before and after planning.",
      [](Args& a) {

@@ -43,6 +43,14 @@ class StepReplay {
   /// Keeps the gradients of now, and puts them back.
   void hold_grads();
   void restore_grads();
+  /// Finds where the calls hold numbers that differ from those of another recording of the same calls:
+  /// each must be one of the values `mine`, and there the same one of `theirs`. Returns which of them are
+  /// there; none where something else differs: `why` says it.
+  std::vector<int> find_numbers(const StepReplay& other, const std::vector<double>& mine,
+                                const std::vector<double>& theirs, std::string& why);
+  bool mixes_dtypes() const;
+  /// Puts values there, counted as before.
+  void set_numbers(const std::vector<double>& values);
   struct Facts {
     size_t parts, calls;
     size_t buffers, bytes;  // of the step's own memory, each buffer by itself
@@ -101,11 +109,20 @@ class StepReplay {
     bool is_held() const;
   };
   StepReplay() = default;
+  bool looks_like(const StepReplay& other) const;
   void set_grads(size_t part) const;
   void renew(Outgoing&);
 
+  struct Number {
+    std::byte* at;
+    bool wide;  // float64, else float32
+    int value;
+  };
   std::deque<std::vector<std::byte>> arguments_;
   std::vector<Call> calls_;
+  std::vector<StepCall> recorded_;
+  std::vector<StepBuffer> memory_;
+  std::vector<Number> numbers_;
   std::vector<size_t> ends_;  // of the parts
   std::vector<Input> inputs_;
   std::vector<Result> results_;

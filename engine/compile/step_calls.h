@@ -19,6 +19,7 @@ struct BufferUse {
   int buffer;      // of the step; -1: numbers that are the same at each replay
   int64_t offset;  // bytes
   bool out;
+  size_t bytes = 0;  // of numbers of a tensor; 0: one number
   void set(std::byte* base) const {
     std::byte* const p = base + offset;
     std::memcpy(slot, &p, sizeof p);

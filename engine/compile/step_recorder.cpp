@@ -201,7 +201,7 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
   if (!m) return false;
   const int64_t offset = pointer - static_cast<std::byte*>(m->storage->data);
   if (m->constant && !out) {
-    call.uses.push_back({slot, -1, offset, false});
+    call.uses.push_back({slot, -1, offset, false, m->bytes});
     call.uses.back().set(m->constant);
     return true;
   }
@@ -369,6 +369,8 @@ void StepRecorder::plan(StepReplay& made) {
         g.grad = placed(g.grad, arena.impl()->storage, int64_t(b.offset));
     }
   made.kept_.push_back(Ref<Storage>::share(arena.impl()->storage));
+  made.recorded_ = std::move(calls_);
+  made.memory_ = std::move(buffers_);
 }
 
 std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& results) {

@@ -3,6 +3,7 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local captured = require 'mtorch.compile.captured'
 local explain = require 'mtorch.compile.explain'
+local numbers = require 'mtorch.compile.numbers'
 local parts = require('mtorch.compile.trace').parts
 
 local most_programs = 8
@@ -169,17 +170,21 @@ end
 
 -- ---- the compiled function -----------------------------------------------------------------------------
 
---- Whether the arguments that are no tensors are those of the entry.
+--- Whether the arguments that are no tensors are those of the entry, or numbers that its program takes.
 local function same_values(entry, n, ...)
   if entry.n ~= n then return false end
   if entry.plain == 0 then return true end
-  local given = {...} -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
+  local given, free = {...}, entry.free -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
   for i = 1, n do
     local kept = entry[i]
     local x, before = given[i], kept.value
-    if not kept.shape and not (rawequal(x, before) and (x ~= 0 or 1 / x == 1 / before)) then return false end
+    if free and free.arguments[i] then
+      if type(x) ~= 'number' then return false end
+    elseif not kept.shape and not (rawequal(x, before) and (x ~= 0 or 1 / x == 1 / before)) then
+      return false
+    end
   end
-  return true
+  return not free or numbers.take(free, given)
 end
 
 --- What a program depends on of an argument.
@@ -198,6 +203,41 @@ local function same_kinds(entry, ...)
   return true
 end
 
+--- Whether the arguments are those of the entry but for numbers.
+local function same_but_numbers(entry, n, ...)
+  local given = {...}
+  for i = 1, n do
+    local kept, x = entry[i], given[i]
+    if entry.n ~= n or not kept.shape and kept.value ~= x and
+      not (type(x) == 'number' and type(kept.value) == 'number') then return false end
+  end
+  return true
+end
+
+--- Where another program differs from the entry's in numbers alone, the entry's takes their place.
+local function join_numbers(self, entry, arguments)
+  if entry.plain == 0 then return end
+  for k, other in ipairs(self.entries) do
+    local before = other.program
+    if other ~= entry and before and before.step and not other.free and other.mode == entry.mode and
+      same_but_numbers(other, arguments.n, unpack(arguments, 1, arguments.n)) and
+      same_kinds(other, unpack(arguments, 1, arguments.n)) and not captured.changed(before.captured) then
+      local others = {n = other.n}
+      for i = 1, other.n do others[i] = other[i].value end
+      for i = 1, other.n do
+        if others[i] == nil then others[i] = arguments[i] end
+      end
+      local free, i, why = numbers.find(self.f, entry.program, arguments, before, others)
+      if free then
+        entry.free = free
+        table.remove(self.entries, k)
+        return
+      end
+      self.fixed = i and numbers.reason(i, why)
+    end
+  end
+end
+
 local function check_arguments(...)
   local given = pack(...)
   for i = 1, given.n do
@@ -211,9 +251,11 @@ end
 
 --- The entry for these arguments and captured values, at the front of the list.
 local function entry_for(self, mode, n, ...)
-  local entries, other = self.entries, nil
+  local entries, other, alike = self.entries, nil, false
   for k = 1, #entries do
     local entry = entries[k]
+    alike = alike or entry.mode == mode and not entry.eager and same_but_numbers(entry, n, ...) and
+      same_kinds(entry, ...)
     if entry.mode == mode and same_values(entry, n, ...) and same_kinds(entry, ...) then
       local changed = entry.program and captured.changed(entry.program.captured)
       if not changed then
@@ -224,7 +266,7 @@ local function entry_for(self, mode, n, ...)
     end
   end
   check_arguments(...)
-  local entry = {n = n, mode = mode, calls = other and 1 or 0, replays = 0, plain = 0, moved = 0}
+  local entry = {n = n, mode = mode, calls = (other or alike) and 1 or 0, replays = 0, plain = 0, moved = 0}
   local given = {...}
   for i = 1, n do
     entry[i] = kind_of(given[i])
@@ -242,7 +284,8 @@ local function entry_for(self, mode, n, ...)
         place_of(self.f), most_programs)
     elseif self.dropped == 3 * most_programs then -- recording costs more than replays gain
       self.eager = 'its arguments or captured values change too often'
-      tell('%s runs as it is: %s; pass what changes as a tensor', place_of(self.f), self.eager)
+      tell('%s runs as it is: %s%s; pass what changes as a tensor', place_of(self.f), self.eager,
+        self.fixed and (' (%s)'):format(self.fixed) or '')
     end
   end
   return entry
@@ -303,7 +346,10 @@ local function slow_call(self, entry, ...)
     local results, program, why = record(self, arguments)
     if not program then give_up(self, entry, why) end
     entry.program = program
-    if program then program.only_tensor = results.n == 1 and program.which[1] end
+    if program then
+      program.only_tensor = results.n == 1 and program.which[1]
+      join_numbers(self, entry, arguments)
+    end
     return unpack(results, 1, results.n)
   end
   local results, differs = try(self, entry.program, arguments)
@@ -313,12 +359,20 @@ local function slow_call(self, entry, ...)
       :format(differs))
   end
   entry.tried = true
+  if entry.free then entry.free.tried = numbers.moved(entry.free) end
   return unpack(results, 1, results.n)
 end
 
 --- Whether the program runs alone: it was tried, and is not to be tried again now.
 local function runs_alone(self, entry)
+  local free = entry.free
+  if free and not free.tried and numbers.moved(free) then return false end
   return entry.tried and (self.verify == 0 or entry.replays % self.verify ~= self.verify - 1)
+end
+--- Whether the program is of such tensors; it is ready then. And whether it would change one of them.
+local function start(entry, ...)
+  if entry.free then numbers.set(entry.free, entry.program) end
+  return parts.step_start(entry.program.step, ...)
 end
 local function run(self, entry, ...)
   entry.replays = entry.replays + 1
@@ -336,19 +390,22 @@ local function call(self, ...)
   local mode, n, entry = mode_now(), select('#', ...), self.entries[1]
   local program = entry and entry.program
   if program and program.step and entry.mode == mode and same_values(entry, n, ...) and
-    not captured.changed(program.captured) and runs_alone(self, entry) and parts.step_start(program.step, ...) then
+    not captured.changed(program.captured) and runs_alone(self, entry) and start(entry, ...) then
     return run(self, entry, ...)
   end
   entry = entry_for(self, mode, n, ...)
   if entry.eager then return self.f(...) end
   program = entry.program
   if program and program.step then
-    local fits, changes_argument = parts.step_start(program.step, ...)
+    local fits, changes_argument = start(entry, ...)
     if changes_argument then return self.f(...) end
     if not fits then
       tell('%s is recorded again: a parameter or gradient lies elsewhere, or requires_grad is another',
         place_of(self.f))
-      entry.program, entry.tried, entry.moved = nil, false, entry.moved + 1
+      entry.program, entry.tried, entry.free, entry.moved = nil, false, nil, entry.moved + 1
+      for i = 1, n do
+        if not entry[i].shape then entry[i].value = (select(i, ...)) end
+      end
       if entry.moved > most_programs then
         give_up(self, entry, 'that changes too often')
         return self.f(...)
@@ -367,7 +424,8 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'The step, a function of tensors and numbers that returns tensors, recorded at its second call and replayed from ' ..
   'the fourth on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
-  'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept). item() or a ' ..
+  'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept); numbers among ' ..
+  'the arguments are parameters unless the Lua code decides by them. item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
   'N calls. What else the Lua code does ' ..
   '(printing, counting) happens in the calls that are not replayed alone. On a GPU it is a CUDA graph.',
