@@ -190,7 +190,7 @@ struct All : Asks {
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
     {{{1.5, -2.25, 3, 0.5}, {1}}, {{-1, 0, 2, 2}, {0}}}};
   template <class S> MT_HD static S identity() { return S(1); }
-  template <class S> MT_HD static S combine(S x, S y) { return S(x && y); }
+  template <class S> MT_HD static S combine(S x, S y) { return S(x & y); }
 };
 MT_REDUCTION(All, all)
 
@@ -200,7 +200,7 @@ struct Any : Asks {
     Takes::bools, Result::boolean, Empty::has_result, reads_nothing,
     {{{1.5, -2.25, 3, 0.5}, {1}}, {{0, 0, 0, 0}, {0}}}};
   template <class S> MT_HD static S identity() { return S(0); }
-  template <class S> MT_HD static S combine(S x, S y) { return S(x || y); }
+  template <class S> MT_HD static S combine(S x, S y) { return S(x | y); }
 };
 MT_REDUCTION(Any, any)
 

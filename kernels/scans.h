@@ -17,7 +17,7 @@ inline namespace MT_ISA {
 ///   needs_index         the second result is where the elements stand, to which the gradient goes
 struct Scanning : Reduction {
   static constexpr bool reverse_scan = false, by_sign = false;
-  static constexpr bool lines_apart = false;  // faster over lines that lie side by side in memory
+  static constexpr bool lines_apart = false;  // on a GPU faster over lines side by side in memory
 };
 
 /// The name of a scan, as an object: `cumsum(x, dim)` calls `scan` of x's namespace.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "engine/core/device.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/reduce_common.h"
 
@@ -88,7 +89,8 @@ Tensor run(const Scanning& how, const Tensor& x, Tensor* index) {
 Tensor scan_recorded(const Scanning& how, const Tensor& x, Tensor* index = nullptr) {
   const ScanEntry& e = entries[size_t(how.op)];
   Tensor out;
-  if (e.lines_apart && how.d > 0 && x.stride(how.d) == 1 && x.numel() >= 4 * x.size(how.d)) {
+  if (e.lines_apart && !is_cpu(x.device()) && how.d > 0 && x.stride(how.d) == 1 &&
+      x.numel() >= 4 * x.size(how.d)) {
     NoGrad off;
     Scanning turned = how;
     turned.d = 0;

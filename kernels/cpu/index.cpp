@@ -146,10 +146,21 @@ template <class T> bool gather_as(const Gather& g) {
 
 // ---- scatter ------------------------------------------------------------------------------------
 
+/// Whether n positions are all there and none counts from the end, asked in vectors.
+inline bool all_there(const int64_t* index, int64_t n, const Positions p) {
+  int64_t least = p.first, most = p.first;
+  for (int64_t i = 0; i < n; ++i) {
+    least = index[i] < least ? index[i] : least;
+    most = index[i] > most ? index[i] : most;
+  }
+  return least >= p.first && most - p.first < p.extent;
+}
+
 /// A row whose elements go each to a position of their own; what is not there is passed over.
 template <ScatterReduce J, class T>
 bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* index, int64_t xs,
                    int64_t step, int64_t n, const Positions p) {
+  constexpr int64_t kBlock = 64;
   bool wrong = false;
   auto put = [&](int64_t at, int64_t i, T x) {
     bool here = false;
@@ -159,10 +170,18 @@ bool scatter_cells(T* out, int64_t os, const T* in, int64_t is, const int64_t* i
     T& cell = out[i * os + k * step];
     cell = join<J>(cell, x);
   };
-  if (xs == 1 && is == 1 && os == 0 && step == 1)
-    for (int64_t i = 0; i < n; ++i) put(index[i], 0, in[i]);
-  else
-    for (int64_t i = 0; i < n; ++i) put(index[i * xs], i, in[i * is]);
+  const bool near = xs == 1 && is == 1 && os == 0 && step == 1;
+  for (int64_t from = 0; from < n; from += kBlock) {
+    const int64_t end = smaller(n, from + kBlock);
+    if (near && all_there(index + from, end - from, p)) {
+      for (int64_t i = from; i < end; ++i) {
+        T& cell = out[index[i] - p.first];
+        cell = join<J>(cell, in[i]);
+      }
+    } else {
+      for (int64_t i = from; i < end; ++i) put(index[i * xs], i, in[i * is]);
+    }
+  }
   return wrong;
 }
 

@@ -140,6 +140,23 @@ template <class T> struct Fast<op::LogSumExp, T> {
   }
 };
 
+/// p log(p) of a run in vectors.
+template <class T> struct Fast<op::Entropy, T> : Generic<op::Entropy, T> {
+  static op::EntropyState run(const T* x, int64_t n, int64_t, const double*) {
+    double product = 0, terms[kBuffer];
+    for (int64_t i = 0; i < n; i += kBuffer) {
+      const int64_t here = smaller(kBuffer, n - i);
+      MT_INDEPENDENT
+      for (int64_t j = 0; j < here; ++j) {
+        const double p = double(x[i + j]), log = math::log(p);
+        terms[j] = p == 0 ? 0 : p * log;
+      }
+      product += join_run<op::Sum>(terms, here);
+    }
+    return {double(join_run<op::Sum, T, 1>(x, n)), product};
+  }
+};
+
 // ---- walking ------------------------------------------------------------------------------------
 
 /// Calls `body(first, n, elements of the first, step)` for groups of outputs in one row, threads
@@ -307,6 +324,22 @@ void reduce_rows(const char* x, int64_t n, int64_t rows, char* out, const double
 
 // ---- positions ----------------------------------------------------------------------------------
 
+/// Where the extreme of n elements is first, or the first NaN if that is the extreme. kBlock elements
+/// are compared at once.
+template <class T> int64_t place_of(const T* x, T extreme, int64_t n) {
+  constexpr int64_t kBlock = 32;
+  const bool nan = extreme != extreme;
+  int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock) {
+    int found = 0;
+    for (int64_t j = i; j < i + kBlock; ++j)
+      found |= int(x[j] == extreme) | (int(nan) & int(x[j] != x[j]));
+    if (found) break;
+  }
+  while (!(x[i] == extreme || (nan && x[i] != x[i]))) ++i;
+  return i;
+}
+
 /// The position of the first largest or smallest element; a NaN counts as the extreme.
 template <class Op, class T> struct Position {
   /// Reduces a block first; looks for the position only if the block beats the best so far: most do not.
@@ -326,8 +359,7 @@ template <class Op, class T> struct Position {
       }
       const T most = join_run<typename Op::Value>(at, n);
       if (op::is_better<Op>(most, best.value)) {
-        int64_t k = 0;
-        while (!(at[k] == most || (most != most && at[k] != at[k]))) ++k;
+        const int64_t k = place_of(at, most, n);
         best = {at[k], i + k};
       }
       i += n;

@@ -182,6 +182,47 @@ requires(requires(T x) { Op::wins(x, x); }) struct Fast<Op, T> {
   }
 };
 
+/// Blocks of exponentials below the largest so far: their sums, then logarithms of all sums.
+template <class T> struct Fast<op::Logcumsumexp, T> : Generic<op::Logcumsumexp, T> {
+  using Base = Generic<op::Logcumsumexp, T>;
+  static constexpr int64_t kBlock = 256;
+
+  /// The results of n elements x after `before`, into x; false, and nothing is done, where a sum would
+  /// lose what is small, or is not finite.
+  static bool block(double* x, int64_t n, double& before) {
+    double most = before;
+    int finite = 1;
+    for (int64_t j = 0; j < n; ++j) {
+      most = x[j] > most ? x[j] : most;
+      finite &= int(x[j] - x[j] == 0);
+    }
+    if (!finite || !(most - (before > x[0] ? before : x[0]) < 600)) return false;
+    double sum = math::exp(before - most);
+    MT_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) x[j] = math::exp(x[j] - most);
+    for (int64_t j = 0; j < n; ++j) x[j] = sum += x[j];
+    MT_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) x[j] = most + math::log(x[j]);
+    before = x[n - 1];
+    return true;
+  }
+  static void lines(const Scan& s, const AlongDim& l, int64_t first, int64_t n) {
+    for (int64_t k = first; k < first + n; ++k) {
+      const At<T> at = At<T>::line(s, l, k);
+      double before = Base::start(), x[kBlock];
+      for (int64_t i = 0; i < l.n && !mt_interrupted; i += kBlock) {
+        const int64_t here = smaller(kBlock, l.n - i);
+        for (int64_t j = 0; j < here; ++j) x[j] = double(at.in[(i + j) * l.in_step]);
+        if (block(x, here, before))
+          for (int64_t j = 0; j < here; ++j) at.out[(i + j) * l.out_step] = T(x[j]);
+        else
+          for (int64_t j = i; j < i + here; ++j)
+            before = Base::step(s, before, at.in[j * l.in_step], j, at, j * l.out_step);
+      }
+    }
+  }
+};
+
 template <class Op, class T> void run(const Scan& s) {
   const AlongDim l = collapsed(s.lines);
   if (side_by_side(l))

@@ -139,7 +139,7 @@ __attribute__((noinline)) StateOf<Op, T> join_run(const T* x, int64_t n) {
       rest = Op::combine(rest, op::enter<Op, A>(*at, 0, nullptr));
     return Op::combine(total, rest);
   } else {
-    constexpr int lanes = 16;
+    constexpr int lanes = sizeof(A) == 1 ? 64 : 16;
     A lane[lanes];
     for (A& l : lane) l = total;
     for (; i + lanes <= n; i += lanes)
