@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bindings/core/advice.h"
 #include "bindings/core/indexing.h"
 #include "bindings/core/lua.h"
 #include "engine/autograd/graph.h"
@@ -231,10 +232,9 @@ void Args::bind_named() {
       if (p.name == key) place = int(names.size());
     }
     if (!place) {
-      const std::string close = nearest(names, key);
+      const std::string said = advice(L, s.name, key, names);
       fail("{}: unknown option '{}'{}", s.name, key,
-           close.empty() ? fmt::format("; it takes {}", s.text)
-                         : fmt::format(" (did you mean '{}'?)", close));
+           said.empty() ? fmt::format("; it takes {}", s.text) : said);
     }
     if (!lua_isnil(L, 1 + place))
       fail("{}: '{}' is given twice, by position and by name", s.name, key);

@@ -1,7 +1,9 @@
 // nearest.cpp -- the name that someone meant: the nearest one of those that there are
+#include <strings.h>
+
 #include <algorithm>
 
-#include "bindings/core/lua.h"
+#include "bindings/core/advice.h"
 
 namespace mt::lua {
 
@@ -35,7 +37,31 @@ std::string nearest(const std::vector<std::string>& names, const std::string& na
     const size_t d = distance(name, candidate);
     if (d < least) least = d, best = candidate;
   }
+  if (!best.empty() || name.size() < 3) return best;
+  for (const std::string& candidate : names)  // else the shortest name that begins so
+    if (strncasecmp(candidate.c_str(), name.c_str(), name.size()) == 0 &&
+        (best.empty() || candidate.size() < best.size()))
+      best = candidate;
   return best;
+}
+
+std::string advice(lua_State* L, const std::string& owner, const std::string& name,
+                   const std::vector<std::string>& names) {
+  const int top = lua_gettop(L);
+  std::string text;
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "mtorch.core");
+  lua_getfield(L, -1, "advice");
+  lua_pushstring(L, owner.c_str());
+  lua_pushstring(L, name.c_str());
+  lua_createtable(L, int(names.size()), 0);
+  for (size_t i = 0; i < names.size(); ++i) {
+    lua_pushstring(L, names[i].c_str());
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  if (lua_pcall(L, 3, 1, 0) == 0 && lua_isstring(L, -1)) text = lua_tostring(L, -1);
+  lua_settop(L, top);
+  return text;
 }
 
 std::string nearest_key(lua_State* L, int i, const std::string& name,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bindings/core/advice.h"
 #include "bindings/core/bind.h"
 #include "bindings/core/callback.h"
 #include "bindings/core/indexing.h"
@@ -152,11 +153,13 @@ bool push_method(lua_State* L, const std::string& key) {
   std::vector<std::string> names = {"shape",   "dtype", "device", "grad", "requires_grad",
                                     "is_leaf", "ndim",  "T",      "mT"};
   const std::string close = nearest_key(L, -1, key, names);
+  const std::string said = advice(L, "tensor", key, {});
   luaL_getmetatable(L, "mtorch.module");
   lua_pushstring(L, key.c_str());
   lua_rawget(L, -2);
   fail("a tensor has no field or method '{}'{}", key,
        lua_isfunction(L, -1) ? fmt::format("; use mt.{}(x, ..)", key)
+       : !said.empty()       ? said
        : close.empty()       ? ""
                              : " (did you mean '" + close + "'?)");
 }

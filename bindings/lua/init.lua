@@ -15,18 +15,51 @@ function core.names(module)
   return names
 end
 
+--- The same as a set: {name = true}.
+function core.name_set(module)
+  local set = {}
+  for _, name in ipairs(core.names(module)) do set[name] = true end
+  return set
+end
+
+--- What an error says of an unknown name, for a list of those that there are; see core/advice.lua.
+function core.advice(owner, key, names) return require 'mtorch.core.advice'(owner, key, names) end
+
 --- A table whose unknown fields are errors that name the nearest known one. open(key) may make a field, open() all but
 --- those of `lazy`, functions that make one each. A table that is strict already stays as it is.
 function core.strict(module, name, open, lazy)
   if getmetatable(module) then return module end
-  return setmetatable(module, {open = open, lazy = lazy, __index = function(self, key)
+  local function described()
+    return ('%s: mt.help(%s) lists its names'):format(name, name == 'mt' and '' or ("'%s'"):format(name:sub(4)))
+  end
+  return setmetatable(module, {open = open, lazy = lazy, __tostring = described, __index = function(self, key)
     if lazy and lazy[key] then rawset(self, key, lazy[key]()) elseif open then open(key) end
     local value = rawget(self, key)
     if value ~= nil then return value end
     if lazy and core.methods[key] then core.fail("%s has no '%s', which is a method: x:%s(..)", name, key, key) end
-    local close = core.nearest(core.names(self), tostring(key))
-    core.fail("%s has no '%s'%s", name, tostring(key), close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+    core.fail("%s has no '%s'%s", name, tostring(key), core.advice(name, key, core.names(self)))
   end})
+end
+
+--- An __index for the objects of a class: its methods; other names are errors, but those of the set `optional`.
+--- `owner` is the word for such objects: set, loader, metric.
+function core.members(of, name, owner, optional)
+  return function(self, key)
+    local value = of[key]
+    if value ~= nil or optional and optional[key] then return value end
+    if type(key) ~= 'string' then
+      core.fail('%s has nothing at [%s]%s', name, tostring(key), of.get and ('; %s:get(i) is an example'):format(owner)
+        or of.iter and ('; for .. in %s:iter() do'):format(owner) or '')
+    end
+    local names = {}
+    for _, from in ipairs{of, self} do
+      for known in pairs(from) do
+        if type(known) == 'string' and not known:find '^_' then names[#names + 1] = known end
+      end
+    end
+    table.sort(names)
+    core.fail("%s has no '%s'%s", name, key, core.advice(owner, key, names))
+  end
 end
 
 local raise, entry, parameters = core.fail, core.entry, core.parameters
@@ -108,6 +141,7 @@ return function(mt, _, methods, tensor_meta, shape_meta)
 
   shape_meta.__eq = shape_equal
   shape_meta.__tostring = function(shape) return '(' .. table.concat(shape, ', ') .. ')' end
+  function shape_meta.__call() core.fail('shape: it is a field, no method: x.shape, x.shape[1], x:size(1)') end
   shape_meta.__metatable = false
 
   methods.data = core.declare('data(x)',

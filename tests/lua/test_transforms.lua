@@ -162,7 +162,7 @@ test('transforms are called; Normalize in place; lists', function()
   local x = mt.ones(2, 2, 2)
   T.Normalize(1, 2, true)(x)
   eq(x:sum():item(), 0)
-  eq(tostring(T.ToTensor()), 'ToTensor')
+  eq(tostring(T.ToTensor()), 'ToTensor()')
   near(T.Compose{T.ToTensor()}(image(1, 1, 2)):tolist()[1][1], {0, 37 / 255})
 end)
 

@@ -5,10 +5,12 @@ local function results(...) return ... end
 
 --- A metatable for objects that errors call `shown`, as in 'writer:add_scalar'; its methods come by
 --- of.method(signature, doc, body) and stand in of.methods as help shows them, {signature, help}. Arguments
---- are checked where the signature states types.
-return function(shown)
+--- are checked where the signature states types. `optional` is the set of fields that may be nil.
+return function(shown, optional)
   local of = {methods = {}}
-  of.__index, of.__metatable = of, false
+  of.__metatable = false
+  of.__index = core.members(of, shown, shown, optional)
+  function of.__tostring(self) return of.describe and of.describe(self) or shown end
   function of.method(signature, doc, body)
     local check = core.declare(signature, doc, results)
     local name, shown_as = signature:match('^[%w_]+'), core.entry(check)

@@ -1,5 +1,6 @@
 -- class.lua -- classes of mt.data: sets, samplers, loaders, transforms
 local core = require 'mtorch.core'
+local shown_as = require 'mtorch.core.shown'
 
 --- Whether a value is a set: an object with size() and get(i).
 local function is_set(value)
@@ -24,13 +25,34 @@ local function define(of, name, value)
   rawset(of, name, method)
 end
 
+-- What any set, sampler or loader may be asked for.
+local asked = {}
+for name in ('size get get_batch batches_of iter order repeats generator fixed describe transform tolist state_dict ' ..
+  'load_state_dict running resumed current team served indices dataset'):gmatch '%S+' do asked[name] = true end
+
+-- What objects of transforms and other plain classes were made of, for print.
+local given = setmetatable({}, {__mode = 'k'})
+
+--- Name(option=value, ..) of an object.
+local function described(of, self)
+  local list = given[self]
+  if not list then return of.__name end
+  return ('%s(%s)'):format(of.__name, shown_as.options(core.parameters(of.__signature), function(i) return list[i] end))
+end
+
 --- A class whose objects new(..) returns as tables of fields. Its fields are the objects' methods. A set that is a
 --- plain table is not taken for options where it is the only argument. Errors call an object `shown`, or set.
 local function class(signature, doc, new, shown)
-  local of = {__name = signature:match('^%w+'), __signature = core.declare(signature, doc, new),
-    __shown = shown or 'set'}
-  of.__index = of
-  of.__tostring = function(self) return self.describe and self:describe() or of.__name end
+  local of = {__name = signature:match('^%w+'), __shown = shown or 'set'}
+  local optional = setmetatable({}, {__index = asked})
+  of.__index = core.members(of, of.__name, of.__shown, optional)
+  of.__tostring = function(self) return self.describe and self:describe() or described(of, self) end
+  of.__signature = core.declare(signature, doc, function(...)
+    local self = new(...)
+    if not of.describe then given[self] = {...} end
+    return self
+  end)
+  for _, p in ipairs(core.parameters(of.__signature)) do optional[p.name] = true end
   return setmetatable(of, {
     __call = function(_, ...)
       if select('#', ...) == 1 and is_set(...) then return setmetatable(of.__signature((...), {}), of) end
@@ -41,9 +63,13 @@ local function class(signature, doc, new, shown)
   })
 end
 
---- What `for x in object do` says of a class with iter().
+--- What `for x in object do` says.
 local function iterated(of)
-  function of.__call() core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__shown) end
+  function of.__call()
+    if of.iter then core.fail('%s: an iterator is needed, use %s:iter()', of.__name, of.__shown) end
+    core.fail('%s: for i = 1, set:size() do .. set:get(i) .. end, or for .. in mt.data.DataLoader(set):iter() do',
+      of.__name)
+  end
 end
 
 --- Refuses what is not a set.
@@ -66,5 +92,5 @@ local function has_batches(set)
   return core.is_callable(set.get_batch) and (set.batches_of == nil or set.batches_of == set.get)
 end
 
-return {class = class, define = define, iterated = iterated, size_of = size_of,
+return {class = class, asked = asked, define = define, iterated = iterated, size_of = size_of,
   has_batches = has_batches, check_set = check_set, is_set = is_set}

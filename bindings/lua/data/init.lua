@@ -5,7 +5,7 @@ local mt = require 'mtorch'
 local data = {}
 
 local Set = setmetatable({__shown = 'set'}, {__newindex = require('mtorch.data.class').define})
-Set.__index = Set
+Set.__index = core.members(Set, 'the set', 'set', require('mtorch.data.class').asked)
 --- How many examples there are.
 function Set:size() return #self.y end
 --- Example i: its input and its target.
@@ -16,6 +16,7 @@ function Set:get_batch(positions)
   return rows_at(self.x, positions), rows_at(self.y, positions)
 end
 Set.batches_of = Set.get
+function Set.__tostring(self) return ('%s(%d points)'):format(self.name, #self.y) end
 
 --- Uniform points in the unit square; `rule` answers whether (x1, x2) is of class 1.
 local function points(name, doc, rule)

@@ -5,6 +5,7 @@ local parts = core.loader()
 local classes = require 'mtorch.data.class'
 local maker = require 'mtorch.data.batch'
 local samplers = require 'mtorch.data.samplers'
+local shown = require 'mtorch.core.shown'
 local positions_of = require('mtorch.data.sets').positions_of
 local workers = require 'mtorch.data.workers'
 
@@ -235,8 +236,13 @@ function Loader:load_state_dict(state)
 end
 
 function Loader:describe()
-  return ('DataLoader(%d batches of %s, %d workers)'):format(self:size(), tostring(self.batch_size or 'a sampler'),
-    self.workers)
+  local parts = {('%d batches of %s'):format(self:size(), tostring(self.batch_size or 'a sampler'))}
+  if self.sampler and self.sampler.order ~= samplers.SequentialSampler.order then
+    parts[2] = self.sampler.order == samplers.RandomSampler.order and 'shuffled' or 'a sampler'
+  end
+  if self.drop_last then parts[#parts + 1] = 'drop_last' end
+  if self.workers > 0 then parts[#parts + 1] = ('%d workers'):format(self.workers) end
+  return ('DataLoader(%s; %s)'):format(table.concat(parts, ', '), shown.set(self.dataset))
 end
 
 return Loader

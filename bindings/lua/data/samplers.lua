@@ -3,6 +3,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
+local shown = require 'mtorch.core.shown'
 local positions_of = require('mtorch.data.sets').positions_of
 local class, check_set = classes.class, classes.check_set
 
@@ -23,6 +24,7 @@ end
 local function sampler(name, signature, doc, new)
   samplers[name] = class(name .. signature, doc, new, 'sampler')
   samplers[name].iter = positions
+  samplers[name].describe = function(self) return ('%s(%d positions)'):format(name, self:size()) end
   classes.iterated(samplers[name])
   return samplers[name]
 end
@@ -109,6 +111,9 @@ local Batch = class('BatchSampler(sampler: table, batch_size: int >= 1, drop_las
   end, 'sampler')
 samplers.BatchSampler = Batch
 classes.iterated(Batch)
+function Batch:describe()
+  return ('BatchSampler(%d batches of %d, %s)'):format(self:size(), self.batch_size, shown.set(self.sampler))
+end
 function Batch:size()
   local n = classes.size_of(self.sampler) / self.batch_size
   return self.drop_last and math.floor(n) or math.ceil(n)

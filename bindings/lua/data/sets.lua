@@ -3,8 +3,19 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local classes = require 'mtorch.data.class'
 local class, check_set = classes.class, classes.check_set
+local shown = require 'mtorch.core.shown'
 
 local sets = {}
+
+--- "(3) float32" of each tensor, without its rows.
+local function rows_text(tensors)
+  local parts = {}
+  for k, x in ipairs(tensors) do
+    local shape = x.shape
+    parts[k] = ('(%s) %s'):format(table.concat(shape, ', ', 2), x.dtype)
+  end
+  return table.concat(parts, ', ')
+end
 
 -- What a loader asks a set for: size(); get(i), the values of example i, from 1; and where the set has it
 -- get_batch(positions), the values of many at once, for an int64 tensor of positions.
@@ -27,6 +38,7 @@ local TensorDataset = class('TensorDataset(..)',
     return {tensors = tensors}
   end)
 sets.TensorDataset = TensorDataset
+classes.iterated(TensorDataset)
 
 function TensorDataset:size() return #self.tensors[1] end
 local function rows(tensors, i, k)
@@ -51,6 +63,9 @@ function TensorDataset:get_batch(positions)
   return selected(self.tensors, positions, 1)
 end
 TensorDataset.batches_of = TensorDataset.get
+function TensorDataset:describe()
+  return ('TensorDataset(%d examples of %s)'):format(self:size(), rows_text(self.tensors))
+end
 
 -- Positions lie on the CPU.
 local whole = {dtype = 'int64', device = 'cpu'}
@@ -91,9 +106,13 @@ local Subset = class('Subset(set: table, indices: ints|tensor)',
     return {dataset = set, indices = list, get_batch = get_batch}
   end)
 sets.Subset = Subset
+classes.iterated(Subset)
 function Subset:size() return #self.indices end
 function Subset:get(i) return self.dataset:get(self.indices[i]:item()) end
 Subset.batches_of = Subset.get
+function Subset:describe()
+  return ('Subset(%d of %s)'):format(self:size(), shown.set(self.dataset))
+end
 
 local ConcatDataset = class('ConcatDataset([sets]: list)',
   'Sets one after another: ConcatDataset{a, b}. The sets lie in .datasets, their ends in .cumulative_sizes.',
@@ -110,6 +129,7 @@ local ConcatDataset = class('ConcatDataset([sets]: list)',
     return self
   end)
 sets.ConcatDataset = ConcatDataset
+classes.iterated(ConcatDataset)
 function ConcatDataset:size() return self.cumulative_sizes[#self.cumulative_sizes] end
 function ConcatDataset:get(i)
   local first, last = 1, #self.cumulative_sizes
@@ -121,6 +141,11 @@ function ConcatDataset:get(i)
     if self.cumulative_sizes[middle] < i then first = middle + 1 else last = middle end
   end
   return self.datasets[first]:get(i - (self.cumulative_sizes[first - 1] or 0))
+end
+function ConcatDataset:describe()
+  local parts = {}
+  for k, set in ipairs(self.datasets) do parts[k] = shown.set(set) end
+  return ('ConcatDataset(%d examples: %s)'):format(self:size(), table.concat(parts, ' + '))
 end
 
 --- PyTorch's rule: floor(n f) of each fraction, what is left goes round from the first.

@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local class = require('mtorch.data.class').class
+local shown = require 'mtorch.core.shown'
 local image = require 'mtorch.data.image'
 
 local transforms = {}
@@ -16,6 +17,7 @@ end
 --- A class of transforms: new(..) gives its options, apply(self, x) the image.
 local function transform(name, signature, doc, new, apply)
   local of = class(name .. signature, doc, new)
+  of.__index = of -- fields of options that were left out are nil
   of.__call = function(self, x) return (apply(self, check_image(name, x))) end
   transforms[name] = of
   return of
@@ -86,6 +88,8 @@ transforms.Compose.__call = function(self, x)
   return x
 end
 
+function transforms.Compose:describe() return shown.lines('Compose', self.transforms) end
+
 transforms.Lambda = class('Lambda(lambd: function)', 'A function of the image.',
   function(lambd) return {lambd = lambd} end)
 transforms.Lambda.__call = function(self, x) return self.lambd(x) end
@@ -97,6 +101,10 @@ transforms.RandomApply.__call = function(self, x)
   if not chance(self.p) then return x end
   for _, t in ipairs(self.transforms) do x = t(x) end
   return x
+end
+
+function transforms.RandomApply:describe()
+  return shown.lines('RandomApply', self.transforms, 'p=' .. shown.value(self.p))
 end
 
 -- ---- values -----------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ local function plain(value, depth)
   return out
 end
 
-local JsonLines = object 'log'
+local JsonLines = object('log', {path = true, file = true})
+function JsonLines:describe() return self.path and ("JsonLines('%s')"):format(self.path) or 'JsonLines(off)' end
 
 JsonLines.method('write(record)',
   'Adds a line, {epoch=3, loss=loss}: numbers, texts, booleans, tensors, lists and tables of them; nan and inf are ' ..

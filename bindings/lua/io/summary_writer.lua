@@ -8,7 +8,8 @@ local object = require 'mtorch.core.object'
 local watch = core.watch()
 local wall_time = watch.wall_time
 
-local Writer = object 'w'
+local Writer = object('w', {file = true, at_end = true, options = true, time = true})
+function Writer:describe() return ("SummaryWriter('%s')"):format(self.log_dir) end
 local method = Writer.method
 
 --- Bytes of what waits to be written; then it is written at once.

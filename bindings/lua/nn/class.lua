@@ -131,8 +131,8 @@ function core.missing_field(key)
     of = getmetatable(of).__index
   end
   table.sort(names)
-  local close = core.nearest(names, key)
-  return (" (%s has no '%s'%s)"):format(self.__name, key, close ~= '' and ("; did you mean '%s'?"):format(close) or '')
+  local advice = core.advice('module', key, names):gsub('^ %((.*)%)$', '; %1')
+  return (" (%s has no '%s'%s)"):format(self.__name, key, advice)
 end
 
 -- ---- construction and calls --------------------------------------------------------------------

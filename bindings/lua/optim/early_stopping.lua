@@ -3,7 +3,14 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
 local EarlyStopping = {}
-EarlyStopping.__index = EarlyStopping
+EarlyStopping.__index = core.members(EarlyStopping, 'EarlyStopping', 'stop')
+
+function EarlyStopping:__tostring()
+  local best = self.steps == 0 and 'no value yet' or
+    ('best %.6g at step %d of %d'):format(self.best, self.best_step, self.steps)
+  return ("EarlyStopping(patience=%d, min_delta=%g, mode='%s'): %s%s"):format(self.patience, self.min_delta, self.mode,
+    best, self.stopped and ', stopped' or '')
+end
 
 --- Takes the value of an epoch, a number or a tensor of one; returns true when `patience` values in a row were not
 --- better than the best by more than min_delta, else false. NaN is not better.

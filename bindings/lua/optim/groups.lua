@@ -1,14 +1,14 @@
 -- groups.lua -- what optimizers share: lists of parameters, options of groups, and what is said where they are wrong
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
+local shown = require 'mtorch.core.shown'
 
 local groups = {}
 
 --- " (did you mean 'lr'?)", or nothing.
 function groups.hint(names, key)
   table.sort(names)
-  local close = core.nearest(names, tostring(key))
-  return close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
+  return core.advice('optimizer', key, names)
 end
 
 function groups.keys(...)
@@ -49,6 +49,33 @@ function groups.own(self, method)
   if type(self) ~= 'table' or rawget(self, 'param_groups') == nil then
     core.fail('%s: methods are called with a colon, opt:%s(..)', method, method)
   end
+end
+
+--- The metatable of param_groups: a group that is not there is an error.
+groups.list_meta = {__index = function(list, key)
+  if type(key) == 'number' and key ~= #list + 1 then
+    core.fail('param_groups[%s]: groups count from 1, there %s', tostring(key),
+      #list == 1 and 'is 1' or ('are %d'):format(#list))
+  end
+end, __tostring = function(list)
+  local parts = {}
+  for i, group in ipairs(list) do parts[i] = tostring(group) end
+  return '{' .. table.concat(parts, '; ') .. '}'
+end}
+
+--- Name(lr=0.1, ..) of one group and how many tensors it has; on several lines where there are several.
+function groups.described(self, group)
+  local options = core.parameters(require('mtorch').optim[self.name])
+  local text = shown.options(options, function(_, p) return p.name ~= 'parameters' and rawget(group, p.name) or nil end,
+    true)
+  return ('%d tensor%s, %s'):format(#group.params, #group.params == 1 and '' or 's', text)
+end
+function groups.print(self)
+  local list = self.param_groups
+  if #list == 1 then return ('%s(%s)'):format(self.name, groups.described(self, list[1])) end
+  local lines = {}
+  for i, group in ipairs(list) do lines[i] = ('  [%d]: %s'):format(i, groups.described(self, group)) end
+  return ('%s(\n%s\n)'):format(self.name, table.concat(lines, '\n'))
 end
 
 function groups.copied(value) return type(value) == 'table' and {unpack(value)} or value end

@@ -5,6 +5,8 @@ local groups = require 'mtorch.optim.groups'
 local checked_parameters, copied, extra = groups.checked_parameters, groups.copied, groups.extra
 local hint, keys, own = groups.hint, groups.keys, groups.own
 
+local shown = require 'mtorch.core.shown'
+
 local optim = {}
 
 -- ---- what all share ------------------------------------------------------------------------------
@@ -55,7 +57,7 @@ local function group_meta(self)
       if rawequal(other, group) then return core.optimizer_state(self.handle, i) end
     end
   end
-  return {__index = get, __newindex = put}
+  return {__index = get, __newindex = put, __tostring = function(group) return groups.described(self, group) end}
 end
 
 --- One more group, {params = a list, lr = ..}; what it does not say is the optimizer's.
@@ -88,7 +90,7 @@ local function unknown(self, key)
     options[key] ~= nil and ('; each group has its own: opt.param_groups[i].%s'):format(key) or
     hint(keys(Optimizer, self), key))
 end
-local meta = {__newindex = unknown}
+local meta = {__newindex = unknown, __tostring = groups.print}
 function meta.__index(self, key)
   local value = Optimizer[key]
   if value == nil then unknown(self, key) end
@@ -97,8 +99,8 @@ end
 
 --- A plain list of parameters is one group; {params=list, lr=..} entries are several.
 local function make(info, parameters, defaults)
-  local self = {param_groups = {}, name = info.name, defaults = defaults, class = Optimizer,
-    handle = core.optimizer(info.rule)}
+  local self = {param_groups = setmetatable({}, groups.list_meta), name = info.name, defaults = defaults,
+    class = Optimizer, handle = core.optimizer(info.rule)}
   self.group_meta = group_meta(self)
   setmetatable(self, meta)
   local first = type(parameters) == 'table' and rawget(parameters, 1)
@@ -240,15 +242,9 @@ end
 
 -- ---- the optimizers ------------------------------------------------------------------------------
 
---- A default as a signature shows it: 1e-8, {0.9, 0.999}.
-local function shown(value)
-  if type(value) == 'table' then return ('{%s, %s}'):format(shown(value[1]), shown(value[2])) end
-  return type(value) == 'number' and ('%.14g'):format(value):gsub('e%-0', 'e-') or tostring(value)
-end
-
 for _, info in ipairs(core.optimizers()) do
   local parts = {'[parameters]'}
-  for i, option in ipairs(info.options) do parts[i + 1] = option.name .. '=' .. shown(option.default) end
+  for i, option in ipairs(info.options) do parts[i + 1] = option.name .. '=' .. shown.value(option.default) end
   optim[info.name] = core.declare(('%s(%s)'):format(info.name, table.concat(parts, ', ')), info.doc,
     function(parameters, ...)
       local defaults = {}

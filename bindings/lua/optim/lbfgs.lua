@@ -269,7 +269,7 @@ local function unknown(self, key)
   core.fail("LBFGS: an optimizer has no '%s'%s", tostring(key), expected[key] and
     ('; its group has: opt.param_groups[1].%s'):format(key) or groups.hint(groups.keys(LBFGS, self), key))
 end
-local meta = {__newindex = unknown}
+local meta = {__newindex = unknown, __tostring = groups.print}
 function meta.__index(self, key)
   local value = LBFGS[key]
   if value == nil then unknown(self, key) end
@@ -305,6 +305,6 @@ return core.declare('LBFGS([parameters], lr: number >= 0 = 1, max_iter: int >= 1
       end
     end
     local self = {name = 'LBFGS', defaults = defaults, class = LBFGS, state = {}, evaluate = false}
-    self.param_groups = {setmetatable(group, group_meta(self))}
+    self.param_groups = setmetatable({setmetatable(group, group_meta(self))}, groups.list_meta)
     return setmetatable(self, meta)
   end)

@@ -3,7 +3,13 @@ local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
 local GradScaler = {}
-GradScaler.__index = GradScaler
+GradScaler.__index = core.members(GradScaler, 'GradScaler', 'scaler')
+
+function GradScaler:__tostring()
+  if not self.enabled then return 'GradScaler(enabled=false)' end
+  return ('GradScaler(scale=%.14g, growth_factor=%g, backoff_factor=%g, growth_interval=%d)'):format(self.factor,
+    self.growth_factor, self.backoff_factor, self.growth_interval)
+end
 
 local function check(name, value, low, open)
   if type(value) ~= 'number' or not (open and value > low or not open and value >= low) or value == math.huge then

@@ -4,6 +4,8 @@
 -- most rates follow from the rate before, so that schedulers can act on one optimizer together.
 local core = require 'mtorch.core'
 
+local shown = require 'mtorch.core.shown'
+
 local scheduler = {}
 
 -- ---- the optimizer and its groups ---------------------------------------------------------------
@@ -188,6 +190,12 @@ function Scheduler:load_state_dict(state)
   return self
 end
 
+local function rates_text(list)
+  local parts = {}
+  for i, rate in ipairs(list) do parts[i] = ('%.6g'):format(rate) end
+  return table.concat(parts, ', ')
+end
+
 -- ---- declarations -------------------------------------------------------------------------------
 
 -- Fields that may be absent.
@@ -203,9 +211,7 @@ local function index_of(kind, options)
       for name in pairs(of) do names[#names + 1] = name end
     end
     table.sort(names)
-    local close = core.nearest(names, tostring(key))
-    core.fail("%s has no '%s'%s", kind.name, tostring(key),
-      close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+    core.fail("%s has no '%s'%s", kind.name, tostring(key), core.advice('scheduler', key, names))
   end
 end
 
@@ -229,6 +235,15 @@ function scheduler.define(signature, doc, kind)
   params = core.parameters(made)
   for _, p in ipairs(params) do options[p.name] = true end
   meta.__index = index_of(kind, options)
+  meta.__tostring = function(self)
+    local inner = rawget(self, '_schedulers')
+    if inner then return shown.lines(kind.name, inner) end
+    local text = shown.options(params, function(_, p)
+      return p.name ~= 'optimizer' and p.name ~= 'last_epoch' and rawget(self, p.name) or nil
+    end)
+    return ('%s(%s) at step %d, lr %s'):format(kind.name, text, rawget(self, 'last_epoch') or 0,
+      rates_text(rates(self)))
+  end
   return made
 end
 

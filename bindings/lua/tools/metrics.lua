@@ -4,6 +4,8 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
+local shown = require 'mtorch.core.shown'
+
 local metrics = {}
 
 -- ---- what all share ------------------------------------------------------------------------------
@@ -67,9 +69,11 @@ local function define(signature, doc, kind)
       for known in pairs(of) do names[#names + 1] = known end
     end
     table.sort(names)
-    local close = core.nearest(names, tostring(key))
-    core.fail("%s has no '%s'%s", name, tostring(key),
-      close ~= '' and (" (did you mean '%s'?)"):format(close) or '')
+    core.fail("%s has no '%s'%s", name, tostring(key), core.advice('metric', key, names))
+  end, __call = function()
+    core.fail('%s: it is no function; m:update(..) takes a batch, m:compute() gives the figure', name)
+  end, __tostring = function(self)
+    return ('%s(%s)'):format(name, shown.options(params, function(_, p) return rawget(self, p.name) end))
   end}
   metrics[name] = core.declare(signature, doc, function(...)
     local self = {state = {}}

@@ -11,6 +11,10 @@ local bars, drawn_lines = 0, 0
 
 local Bar = {}
 Bar.__index = Bar
+function Bar:__tostring()
+  return ('progress(%s%s of %s)'):format(self.label and self.label .. ': ' or '', self.i,
+    self.total < huge and self.total or 'unknown')
+end
 
 local function write(text)
   io.stderr:write(text)

@@ -11,8 +11,14 @@ local least_between_files = 10 -- and between two files
 local share = 50              -- a page may take one part in so many of the time
 local usual_port = 8420
 
-local Report = object 'report'
+local Report = object('report', {name = true, url = true})
 local method = Report.method
+
+function Report:describe()
+  if not self.on then return 'Report(off)' end
+  return ('Report(%s%s)'):format(self.state.path and "'" .. self.state.path .. "'" or 'live',
+    self.name and ", run '" .. self.name .. "'" or '')
+end
 
 -- The page -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,37 @@
+-- advice.lua -- what errors say of a name that is not there: PyTorch's word for something, or the nearest name
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+
+-- Where a name that mt lacks may be meant to lie.
+local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 'nn.init', 'data.transforms', 'cuda'}
+
+local function strip(owner, key) return (owner .. '.' .. key):gsub('^mt%.', '') end
+
+--- "mt.data.DataLoader", where one of the library's tables has the name.
+local function elsewhere(owner, key)
+  local modules = require 'mtorch.tools.modules'
+  if owner ~= 'mt' and not owner:find '^mt%.' then return nil end
+  for _, name in ipairs(places) do
+    local module = modules.at(name)
+    if owner ~= 'mt.' .. name and type(module) == 'table' and core.name_set(module)[key] then
+      return ('mt.%s.%s'):format(name, key)
+    end
+  end
+  if owner ~= 'mt' and core.name_set(mt)[key] then return 'mt.' .. key end
+end
+
+--- What follows "OWNER has no 'KEY'": "; here it is ..", " (did you mean 'x'?)" or nothing. `names` are those that
+--- there are.
+return function(owner, key, names)
+  key = tostring(key)
+  local topics, full = require 'mtorch.tools.topics', strip(owner, key)
+  local general = owner == 'tensor' or owner == 'mt' or owner:find '^mt%.'
+  local here = topics.renamed[full] or general and topics.renamed[key]
+  if here then return '; ' .. ((here:find '^see ' or here:find '^not ') and '' or 'here it is ') .. here end
+  local instead = topics.absent[full] or general and topics.absent[key]
+  if instead then return '; ' .. instead end
+  local close = core.nearest(names, key)
+  local place = (owner == 'mt' or close == '') and elsewhere(owner, key)
+  if place then return '; it is ' .. place end
+  return close ~= '' and (" (did you mean '%s'?)"):format(close) or ''
+end

@@ -1,0 +1,51 @@
+-- shown.lua -- how objects are printed: Name(option=value, ..), with the options that are not their defaults
+local core = require 'mtorch.core'
+
+local shown = {}
+
+--- A value in one short line: numbers, text in quotes, short lists, objects by what they print.
+function shown.value(value)
+  local kind = type(value)
+  if kind == 'number' then return (('%.14g'):format(value):gsub('e([+-])0+(%d)', 'e%1%2'):gsub('e%+', 'e')) end
+  if kind == 'string' then return "'" .. value .. "'" end
+  if kind == 'function' then return 'a function' end
+  if require('mtorch').is_tensor(value) then return core.describe(value) end
+  if kind ~= 'table' then return tostring(value) end
+  local meta = getmetatable(value)
+  if type(meta) == 'table' and meta.__tostring then return tostring(value) end
+  if meta ~= nil or next(value) == nil or #value == 0 then return next(value) == nil and '{}' or '{..}' end
+  local parts = {}
+  for i = 1, math.min(#value, 6) do parts[i] = shown.value(value[i]) end
+  if #value > 6 then parts[7] = ('.. %d in all'):format(#value) end
+  return '{' .. table.concat(parts, ', ') .. '}'
+end
+
+--- "a=1, b='x'": the parameters `params` of a signature with their values get(i, p), where these are not nil; with
+--- `all` the defaults too.
+function shown.options(params, get, all)
+  local parts = {}
+  for i, p in ipairs(params) do
+    local value = get(i, p)
+    local text = value ~= nil and shown.value(value)
+    if text and (all or text ~= p.default and not (p.default and tonumber(p.default) == value)) then
+      parts[#parts + 1] = p.name .. '=' .. text
+    end
+  end
+  return table.concat(parts, ', ')
+end
+
+--- Name(.., lines of entries).
+function shown.lines(name, list, more)
+  local parts = {}
+  for i, entry in ipairs(list) do parts[i] = '  ' .. shown.value(entry):gsub('\n', '\n  ') end
+  return ('%s(%s\n%s\n)'):format(name, more or '', table.concat(parts, '\n'))
+end
+
+--- A set or sampler: what it prints, or that it is one of the script's own.
+function shown.set(object)
+  local meta = getmetatable(object)
+  if type(meta) == 'table' and meta.__tostring then return tostring(object) end
+  return ('a set of %s'):format(tostring(object:size()))
+end
+
+return shown
