@@ -236,13 +236,13 @@ function Loader:load_state_dict(state)
 end
 
 function Loader:describe()
-  local parts = {('%d batches of %s'):format(self:size(), tostring(self.batch_size or 'a sampler'))}
+  local words = {('%d batches of %s'):format(self:size(), tostring(self.batch_size or 'a sampler'))}
   if self.sampler and self.sampler.order ~= samplers.SequentialSampler.order then
-    parts[2] = self.sampler.order == samplers.RandomSampler.order and 'shuffled' or 'a sampler'
+    words[2] = self.sampler.order == samplers.RandomSampler.order and 'shuffled' or 'a sampler'
   end
-  if self.drop_last then parts[#parts + 1] = 'drop_last' end
-  if self.workers > 0 then parts[#parts + 1] = ('%d workers'):format(self.workers) end
-  return ('DataLoader(%s; %s)'):format(table.concat(parts, ', '), shown.set(self.dataset))
+  if self.drop_last then words[#words + 1] = 'drop_last' end
+  if self.workers > 0 then words[#words + 1] = ('%d workers'):format(self.workers) end
+  return ('DataLoader(%s; %s)'):format(table.concat(words, ', '), shown.set(self.dataset))
 end
 
 return Loader
