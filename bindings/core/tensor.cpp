@@ -11,9 +11,9 @@
 #include "bindings/core/record.h"
 #include "bindings/core/registry.h"
 #include "engine/autograd/cycles.h"
+#include "engine/core/constants.h"
 #include "engine/core/deferral.h"
 #include "engine/core/device.h"
-#include "engine/core/recording.h"
 #include "engine/ops/views.h"
 #include "kernels/cpu/parallel.h"
 
@@ -388,19 +388,19 @@ Tensor tensor_from(Args& a, int i, Dtype dtype) {
   Nested nested(a.L);
   nested.read(i);
   if (dtype == Dtype::none) dtype = nested.booleans ? Dtype::b8 : default_dtype();
-  Tensor x = empty(nested.shape, dtype);
-  if (nested.values.size() != size_t(x.numel())) fail("tensor: the lists are not regular");
-  with_dtype(dtype, [&](auto zero) {
+  const int64_t n = int64_t(nested.values.size());
+  if (n != checked_count("tensor", nested.shape)) fail("tensor: the lists are not regular");
+  return with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    in_strips(x.numel(), [&](int64_t k, int64_t end) {
-      for (; k < end; ++k) {
-        check_value("tensor", nested.values[size_t(k)], dtype);
-        x.data_as<T>()[k] = static_cast<T>(nested.values[size_t(k)]);
-      }
+    return constants<T>(nested.shape, [&](T* to) {
+      in_strips(n, [&](int64_t k, int64_t end) {
+        for (; k < end; ++k) {
+          check_value("tensor", nested.values[size_t(k)], dtype);
+          to[k] = static_cast<T>(nested.values[size_t(k)]);
+        }
+      });
     });
   });
-  tell_constant(x);
-  return x;
 }
 
 void open_tensor(lua_State* L) {

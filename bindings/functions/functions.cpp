@@ -2,6 +2,7 @@
 #include "bindings/functions/functions.h"
 
 #include "engine/autograd/graph.h"
+#include "engine/core/constants.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/out.h"
 
@@ -27,10 +28,7 @@ int NewTensorOptions::push(const Args& a, const Tensor& t) const {
 
 WholeNumbers Arg<WholeNumbers>::get(const Args& a, int i) {
   if (tensor_at(a.L, i)) return {a.tensor(i)};
-  const std::vector<int64_t> list = a.integers(i);
-  Tensor numbers = empty({int64_t(list.size())}, Dtype::i64);
-  std::copy(list.begin(), list.end(), numbers.data_as<int64_t>());
-  return {numbers};
+  return {constants(a.integers(i))};
 }
 
 int push_list(const Args& a, const std::vector<Tensor>& list) {

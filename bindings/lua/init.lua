@@ -85,6 +85,12 @@ end
 --- Values as a list, with how many they are in n.
 function core.pack(...) return {n = select('#', ...), ...} end
 
+--- 'file:line' where a Lua function begins.
+function core.place_of(f)
+  local info = debug.getinfo(f, 'S')
+  return ('%s:%d'):format(info.short_src, info.linedefined)
+end
+
 local function shape_equal(a, b)
   if #a ~= #b then return false end
   for i = 1, #a do

@@ -6,6 +6,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/async_errors.h"
+#include "engine/core/constants.h"
 #include "engine/core/host.h"
 #include "engine/ops/index_checks.h"
 #include "engine/ops/ops.h"
@@ -187,13 +188,6 @@ std::vector<int64_t> bag_ends(const Tensor& offsets, int64_t n, bool include_las
   return ends;
 }
 
-/// The numbers of a list as int64.
-Tensor integers(const std::vector<int64_t>& list, const Shape& shape, const Device& device) {
-  Tensor out = empty(shape, Dtype::i64);
-  std::copy(list.begin(), list.end(), out.data_as<int64_t>());
-  return to(out, device);
-}
-
 /// The largest of each bag's rows: bags as lines of equal length, filled up with what is not kept.
 Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector<int64_t>& ends) {
   const int64_t bags = int64_t(ends.size()) - 1, features = rows.size(1);
@@ -208,10 +202,9 @@ Tensor largest_of_bags(const Tensor& rows, const Tensor& kept, const std::vector
       place.push_back(there.back() ? at : 0);
     }
   }
-  const Tensor at = integers(place, {bags * most}, rows.device());
-  const Tensor inside =
-      reshape(logical_and(index_select(kept, 0, at), integers(there, {bags * most}, rows.device())),
-              {bags, most, 1});
+  const Tensor at = to(constants(place), rows.device());
+  const Tensor inside = reshape(
+      logical_and(index_select(kept, 0, at), to(constants(there), rows.device())), {bags, most, 1});
   const Tensor lines = reshape(index_select(rows, 0, at), {bags, most, features});
   const Tensor best = max_along(where(inside, lines, Tensor(-INFINITY)), 1).values;
   return where(any(inside, {1}), best, Tensor(0.0));
@@ -310,12 +303,12 @@ Tensor embedding_bag(const Tensor& ids, const Tensor& weight, const Tensor& offs
     return largest_of_bags(embedding(flat, weight, padding),
                            padding ? kept : ones({used}, Dtype::b8, weight.device()), ends);
   int64_t each = offsets.defined() ? 0 : ids.size(1);
-  Tensor bag = empty({used}, Dtype::i64);
-  for (int64_t b = 0; b < bags; ++b) {
-    check_interrupt();
-    std::fill(bag.data_as<int64_t>() + ends[size_t(b)],
-              bag.data_as<int64_t>() + ends[size_t(b + 1)], b);
-  }
+  Tensor bag = constants<int64_t>({used}, [&](int64_t* p) {
+    for (int64_t b = 0; b < bags; ++b) {
+      check_interrupt();
+      std::fill(p + ends[size_t(b)], p + ends[size_t(b + 1)], b);
+    }
+  });
   bag = to(bag, weight.device());
   Tensor factor = per_sample;
   if (factor.defined()) factor = slice(reshape(factor, {n}), 0, 0, used);

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/constants.h"
 #include "engine/core/device.h"
-#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -70,18 +70,15 @@ Tensor eye(int64_t rows, int64_t columns, Dtype dtype, const Device& device) {
 /// f of 0, 1, .. n - 1, which takes a double or a tensor of them: what is on a GPU is made there, so
 /// that nobody waits.
 template <class F> Tensor sequence(int64_t n, Dtype dtype, const Device& device, const F& f) {
-  if (is_cpu(device)) {
-    Tensor out = empty({n}, dtype);
-    with_dtype(dtype, [&](auto zero) {
+  if (is_cpu(device))
+    return with_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
-      T* const to = out.data_as<T>();
-      parallel_strips(n, [&](int64_t i, int64_t end) {
-        for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
+      return constants<T>({n}, [&](T* to) {
+        parallel_strips(n, [&](int64_t i, int64_t end) {
+          for (; i < end; ++i) to[i] = static_cast<T>(f(double(i)));
+        });
       });
     });
-    tell_constant(out);
-    return out;
-  }
   NoGrad off;
   return to(f(to(cumsum(ones({n}, Dtype::i64, device), 0) - Tensor(1.0), Dtype::f64)), dtype);
 }

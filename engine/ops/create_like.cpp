@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/core/constants.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -12,15 +13,15 @@ namespace mt {
 Tensor logspace(double first, double last, int64_t n, double base, Dtype dtype,
                 const Device& device) {
   if (!is_float(dtype)) fail("logspace: {} cannot hold fractions", dtype_name(dtype));
-  Tensor out = empty({n}, dtype);
-  with_dtype(dtype, [&](auto zero) {
+  const Tensor out = with_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
-    T* const to = out.data_as<T>();
-    parallel_strips(n, [&](int64_t i, int64_t end) {
-      for (; i < end; ++i) {
-        const double at = n > 1 ? double(i) / double(n - 1) : 0;
-        to[i] = static_cast<T>(std::pow(base, first * (1 - at) + last * at));
-      }
+    return constants<T>({n}, [&](T* to) {
+      parallel_strips(n, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) {
+          const double at = n > 1 ? double(i) / double(n - 1) : 0;
+          to[i] = static_cast<T>(std::pow(base, first * (1 - at) + last * at));
+        }
+      });
     });
   });
   return to(out, device);

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/constants.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
@@ -80,14 +80,14 @@ void check_filled(const char* name, const Window& w) {
 
 /// How many elements each window is divided by, as a row of out numbers.
 Tensor counts(const Window& w, bool include_pad, const Tensor& like) {
-  Tensor n = empty({w.out}, Dtype::f64);
-  each_element(w.out, [&](int64_t p) {
-    const int64_t first = p * w.stride + w.offset,
-                  last = std::min(first + w.kernel, w.size - w.offset);
-    n.data_as<double>()[p] =
-        double(include_pad ? last - first : std::min(last, w.size) - std::max<int64_t>(first, 0));
+  const Tensor n = constants<double>({w.out}, [&](double* count) {
+    each_element(w.out, [&](int64_t p) {
+      const int64_t first = p * w.stride + w.offset,
+                    last = std::min(first + w.kernel, w.size - w.offset);
+      count[p] =
+          double(include_pad ? last - first : std::min(last, w.size) - std::max<int64_t>(first, 0));
+    });
   });
-  tell_constant(n);
   return to(to(n, like.dtype()), like.device());
 }
 
@@ -223,9 +223,10 @@ struct Parts {
   int64_t size, out, most = 0;
   int64_t first(int64_t i) const { return i * size / out; }
   int64_t last(int64_t i) const { return ((i + 1) * size + out - 1) / out; }
+  int64_t count(int64_t i) const { return last(i) - first(i); }
   int64_t at(int64_t i, int64_t k) const { return std::min(first(i) + k, last(i) - 1); }
   Parts(int64_t all, int64_t parts) : size(all), out(parts) {
-    for (int64_t i = 0; i < out; ++i) most = std::max(most, last(i) - first(i));
+    for (int64_t i = 0; i < out; ++i) most = std::max(most, count(i));
   }
 };
 
@@ -242,17 +243,15 @@ Tensor adaptive_means(const Tensor& x, int d, int64_t out) {
   }
   const Parts parts(size, out);
   const int64_t most = parts.most;
-  Tensor at = empty({out * most}, Dtype::i64), inside = empty({out, most}, Dtype::b8),
-         n = empty({out, 1}, Dtype::f64);
-  for (int64_t i = 0; i < out; ++i) {
-    check_interrupt();
-    n.data_as<double>()[i] = double(parts.last(i) - parts.first(i));
-    for (int64_t k = 0; k < most; ++k) {
-      inside.data_as<bool>()[i * most + k] = parts.first(i) + k < parts.last(i);
-      at.data_as<int64_t>()[i * most + k] = parts.at(i, k);
-    }
-  }
-  for (const Tensor& t : {at, inside, n}) tell_constant(t);
+  const Tensor at = constants<int64_t>({out * most}, [&](int64_t* to) {
+    each_element(out * most, [&](int64_t i) { to[i] = parts.at(i / most, i % most); });
+  });
+  const Tensor inside = constants<bool>({out, most}, [&](bool* to) {
+    each_element(out * most, [&](int64_t i) { to[i] = i % most < parts.count(i / most); });
+  });
+  const Tensor n = constants<double>({out, 1}, [&](double* to) {
+    each_element(out, [&](int64_t i) { to[i] = double(parts.count(i)); });
+  });
   split[d] = out;
   split.insert(d + 1, most);
   Shape wide{out, most}, narrow{out};
@@ -287,15 +286,14 @@ Pooled adaptive_max_pool(const char* name, int spatial, const Tensor& x, const S
   Tensor index;
   {
     NoGrad off;
-    Tensor at = empty({places * taps}, Dtype::i64);
-    int64_t* to_fill = at.data_as<int64_t>();
-    for (int64_t i = 0; i < h.out; ++i)
-      for (int64_t j = 0; j < w.out; ++j) {
-        check_interrupt();
-        for (int64_t k = 0; k < h.most; ++k)
-          for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
-      }
-    tell_constant(at);
+    Tensor at = constants<int64_t>({places * taps}, [&](int64_t* to_fill) {
+      for (int64_t i = 0; i < h.out; ++i)
+        for (int64_t j = 0; j < w.out; ++j) {
+          check_interrupt();
+          for (int64_t k = 0; k < h.most; ++k)
+            for (int64_t l = 0; l < w.most; ++l) *to_fill++ = h.at(i, k) * width + w.at(j, l);
+        }
+    });
     at = to(at, x.device());
     const Tensor windows = reshape(index_select(flat, 1, at), {planes, places, taps});
     const Tensor best = max_along(windows, 2, true).index;
@@ -367,16 +365,16 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
   const int64_t from = x.size(dim);
   const int taps = how == Interpolation::linear ? 2 : how == Interpolation::cubic ? 4 : 1;
   if (from == size && (scale == 0 || scale == 1)) return x;
-  Tensor at[4], weight[4];
-  for (int k = 0; k < taps; ++k)
-    at[k] = empty({size}, Dtype::i64), weight[k] = empty({size}, Dtype::f64);
+  std::vector<int64_t> at[4];
+  std::vector<double> weight[4];
+  for (int k = 0; k < taps; ++k) at[k].resize(size_t(size)), weight[k].resize(size_t(size));
   const auto held = [=](double p) { return std::min(std::max<int64_t>(int64_t(p), 0), from - 1); };
   for (int64_t i = 0; i < size; ++i) {
     check_interrupt();
     if (taps == 1) {  // in float, as PyTorch
       const float step = scale > 0 ? float(1 / scale) : float(from) / float(size),
                   place = float(i) + (how == Interpolation::nearest_exact ? 0.5f : 0.0f);
-      at[0].data_as<int64_t>()[i] = held(std::floor(place * step));
+      at[0][size_t(i)] = held(std::floor(place * step));
       continue;
     }
     double p = sample_at(i, from, size, scale, corners);
@@ -385,21 +383,17 @@ Tensor resample(const Tensor& x, int dim, int64_t size, double scale, Interpolat
     double w[4] = {1 - t, t, 0, 0};
     if (how == Interpolation::cubic) cubic_weights(t, w);
     for (int k = 0; k < taps; ++k) {
-      at[k].data_as<int64_t>()[i] = held(low + k - (taps == 4 ? 1 : 0));
-      weight[k].data_as<double>()[i] = w[k];
+      at[k][size_t(i)] = held(low + k - (taps == 4 ? 1 : 0));
+      weight[k][size_t(i)] = w[k];
     }
   }
-  for (int k = 0; k < taps; ++k) {
-    tell_constant(at[k]);
-    if (taps > 1) tell_constant(weight[k]);
-  }
-  if (taps == 1) return index_select(x, dim, to(at[0], x.device()));
+  if (taps == 1) return index_select(x, dim, to(constants(at[0]), x.device()));
   Shape column{size};
   for (int d = dim + 1; d < x.dim(); ++d) column.push(1);
   Tensor y;
   for (int k = 0; k < taps; ++k) {
-    const Tensor w = reshape(to(to(weight[k], x.dtype()), x.device()), column),
-                 part = index_select(x, dim, to(at[k], x.device())) * w;
+    const Tensor w = reshape(to(to(constants(weight[k]), x.dtype()), x.device()), column),
+                 part = index_select(x, dim, to(constants(at[k]), x.device())) * w;
     y = k == 0 ? part : y + part;
   }
   return y;

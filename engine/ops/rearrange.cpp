@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/core/recording.h"
@@ -266,18 +267,17 @@ Tensor triangle_indices(bool lower, int64_t rows, int64_t columns, int64_t offse
   };
   const auto before = [&](int64_t i) { return lower ? below(i) : i * columns - below(i); };
   const int64_t n = before(rows);
-  Tensor out = empty({2, n}, Dtype::i64);
-  int64_t* const p = out.data_as<int64_t>();
-  parallel_strips(n, [&](int64_t at, int64_t end) {
-    int64_t row = 0;  // the last one that begins at `at` or before it and is not empty
-    for (int64_t step = std::bit_floor(uint64_t(rows)); step > 0; step /= 2)
-      if (row + step < rows && before(row + step) <= at) row += step;
-    for (int64_t column = at - before(row) + (lower ? 0 : width(row)); at < end; ++at, ++column) {
-      while (column >= (lower ? width(row) : columns)) ++row, column = lower ? 0 : width(row);
-      p[at] = row, p[n + at] = column;
-    }
+  return constants<int64_t>({2, n}, [&](int64_t* p) {
+    parallel_strips(n, [&](int64_t at, int64_t end) {
+      int64_t row = 0;  // the last one that begins at `at` or before it and is not empty
+      for (int64_t step = std::bit_floor(uint64_t(rows)); step > 0; step /= 2)
+        if (row + step < rows && before(row + step) <= at) row += step;
+      for (int64_t column = at - before(row) + (lower ? 0 : width(row)); at < end; ++at, ++column) {
+        while (column >= (lower ? width(row) : columns)) ++row, column = lower ? 0 : width(row);
+        p[at] = row, p[n + at] = column;
+      }
+    });
   });
-  return out;
 }
 
 Tensor diag(const Tensor& x, int64_t offset) {

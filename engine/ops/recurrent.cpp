@@ -3,11 +3,12 @@
 #include "engine/ops/recurrent.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/autograd/function.h"
+#include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/host.h"
-#include "engine/core/recording.h"
 #include "engine/ops/ops.h"
 #include "kernels/cells.h"
 
@@ -330,14 +331,13 @@ Tensor last_rows(const Layer& l, const Tensor& all) {
   const int64_t n = l.sizes[0];
   if (l.reverse) return rows(all, 0, n);
   if (l.sizes.back() == n) return rows(all, l.all() - n, n);
-  Tensor at = empty({n}, Dtype::i64);
+  std::vector<int64_t> at(static_cast<size_t>(n));
   int64_t first = 0;
   for (const int64_t size : l.sizes) {
-    for (int64_t b = 0; b < size; ++b) at.data_as<int64_t>()[b] = first + b;
+    std::iota(at.begin(), at.begin() + size, first);
     first += size;
   }
-  tell_constant(at);
-  return index_select(all, 0, to(at, all.device()));
+  return index_select(all, 0, to(constants(at), all.device()));
 }
 
 }  // namespace

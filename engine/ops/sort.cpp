@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/reduce_common.h"
@@ -314,9 +315,7 @@ bool unique_by_counting(const Tensor& x, Unique& u) {
   const Index known(nonzero_list(there)[0]);
   const Tensor ids = range(0, double(span), 1, Dtype::i64, x.device());
   // Not `+ low`: a number of this size may not be a double.
-  const Tensor lowest = full({1}, 0, Dtype::i64);
-  lowest.data_as<int64_t>()[0] = low;
-  const Tensor first = to(lowest, x.device());
+  const Tensor first = to(constants(std::vector{low}), x.device());
   u.values = to(index_select(ids, 0, known) + first, x.dtype());
   u.counts = index_select(counts, 0, known);
   const Tensor place = cumsum(to(there, Dtype::i64), 0) - Tensor(1.0);

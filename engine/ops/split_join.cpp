@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/autograd/graph.h"
+#include "engine/core/constants.h"
 #include "engine/ops/ops.h"
 #include "kernels/cpu/parallel.h"
 
@@ -112,17 +113,18 @@ Tensor combinations(const Tensor& x, int64_t r, bool repeats) {
   const int64_t n = x.numel() == 0 ? 0 : x.numel() + (repeats ? r - 1 : 0);
   if (r > n) return reshape(slice(x, 0, 0, 0), {0, r});
   const int64_t rows = count_choices(n, r);
-  const Tensor at = zeros({rows, r}, Dtype::i64);
   std::vector<int64_t> place(static_cast<size_t>(r));
   for (int64_t k = 0; k < r; ++k) place[size_t(k)] = k;
-  int64_t* out = at.data_as<int64_t>();
-  for (int64_t row = 0; row < rows && !mt_interrupted; ++row) {
-    for (int64_t k = 0; k < r; ++k) *out++ = place[size_t(k)] - (repeats ? k : 0);
-    int64_t k = r - 1;
-    while (k > 0 && place[size_t(k)] == n - r + k) --k;
-    ++place[size_t(k)];
-    for (++k; k < r; ++k) place[size_t(k)] = place[size_t(k - 1)] + 1;
-  }
+  const Tensor at = constants<int64_t>({rows, r}, [&](int64_t* out) {
+    for (int64_t row = 0; row < rows; ++row) {
+      if (row % 1024 == 0) check_interrupt();
+      for (int64_t k = 0; k < r; ++k) *out++ = place[size_t(k)] - (repeats ? k : 0);
+      int64_t k = r - 1;
+      while (k > 0 && place[size_t(k)] == n - r + k) --k;
+      ++place[size_t(k)];
+      for (++k; k < r; ++k) place[size_t(k)] = place[size_t(k - 1)] + 1;
+    }
+  });
   return take(x, to(at, x.device()));
 }
 

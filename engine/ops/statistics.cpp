@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/constants.h"
 #include "engine/core/device.h"
 #include "engine/core/recording.h"
 #include "engine/ops/ops.h"
@@ -244,11 +245,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t least, int64_t f
   const Tensor amount =
       weights.defined() ? to(weights.detach(), dtype) : ones(at.shape(), dtype, device);
   Tensor place = at;
-  if (first != 0) {  // not `- first`: a number of this size may not be a double
-    const Tensor lowest = full({1}, 0, Dtype::i64);
-    lowest.data_as<int64_t>()[0] = first;
-    place = at - to(lowest, device);
-  }
+  if (first != 0)  // not `- first`: a number of this size may not be a double
+    place = at - to(constants(std::vector{first}), device);
   return scatter_add(zeros({bins}, dtype, device), 0, place, amount);
 }
 

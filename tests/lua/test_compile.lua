@@ -188,6 +188,28 @@ test('recurrent layers, attention, constants made inside', function()
   end), '')
 end)
 
+test('tables of positions that operations make of shapes and lists are kept', function()
+  local ids = mt.range(1, 6):long():view(2, 3)
+  for name, f in pairs{
+    combinations = function(x) return mt.combinations(x, 2) end,
+    logspace = function(x) return x * mt.logspace(0, 1, 6) end,
+    embedding_bag = function(x) return mt.embedding_bag(ids, mt.stack({x, -x}, 2)) end,
+    largest = function(x) return mt.embedding_bag(ids, mt.stack({x, -x}, 2), nil, {mode = 'max'}) end,
+    adaptive = function(x) return mt.adaptive_avg_pool1d(x:view(1, 1, 6), 4) end,
+    largest_adaptive = function(x) return (mt.adaptive_max_pool1d(x:view(1, 1, 6), 4)) end,
+    padded = function(x) return mt.avg_pool1d(x:view(1, 1, 6), 3, {padding = 1, count_include_pad = false}) end,
+    resampled = function(x) return mt.interpolate(x:view(1, 1, 6), {size = 9, mode = 'linear'}) end,
+  } do
+    local compiled = mt.compile(f)
+    eq(told(function()
+      for _ = 1, 4 do
+        local x = mt.randn(6)
+        same(compiled(x), f(x))
+      end
+    end), '', name)
+  end
+end)
+
 test('mt.map, mt.fuse and functions of one kind after another are recorded too', function()
   local swish = mt.map(function(x) return x / (1 + math.exp(-x)) end)
   local softmax = mt.fuse(function(x)

@@ -23,8 +23,7 @@ local function plural(n, word) return ('%d %s%s'):format(n, word, n == 1 and '' 
 
 local function source_of(f)
   local info = debug.getinfo(f, 'S')
-  local last = info.lastlinedefined > info.linedefined and '-' .. info.lastlinedefined or ''
-  return ('%s:%d%s'):format(info.short_src, info.linedefined, last)
+  return core.place_of(f) .. (info.lastlinedefined > info.linedefined and '-' .. info.lastlinedefined or '')
 end
 
 local function time_text(us)

@@ -8,12 +8,8 @@ local parts = require('mtorch.compile.trace').parts
 
 local most_programs = 8
 
-local pack = core.pack
+local pack, place_of = core.pack, core.place_of
 local function tell(format, ...) io.stderr:write('compile: ', format:format(...), '\n') end
-local function place_of(f)
-  local info = debug.getinfo(f, 'S')
-  return ('%s:%d'):format(info.short_src, info.linedefined)
-end
 
 local function same(a, b)
   if a.shape ~= b.shape or a.dtype ~= b.dtype then return false end

@@ -543,8 +543,7 @@ function Session:place_of(text, f)
       return file .. ':' .. number, message
     end
   end
-  local info = getinfo(f, 'S')
-  return info.short_src .. ':' .. info.linedefined, message or text
+  return core.place_of(f), message or text
 end
 
 --- Makes a program of a Lua function; name is 'map' and so on. A captured number is a parameter, or where that

@@ -156,7 +156,7 @@ function Packer:call(node, f, path) -- the node of a function
     error(('DataLoader: a worker cannot have a copy of %s: it is a C function that no module names'):format(path), 0)
   end
   node.kind, node.code, node.cells = 'function', string.dump(f), {}
-  local place = ('the function at %s:%d'):format(info.short_src, info.linedefined)
+  local place = 'the function at ' .. core.place_of(f)
   local i = 1
   while true do
     local name, value = debug.getupvalue(f, i)

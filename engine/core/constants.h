@@ -1,0 +1,31 @@
+// constants.h -- tensors on the CPU of numbers that no tensor gave: tables of positions, counts, lists of the caller
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "engine/core/recording.h"
+#include "engine/core/tensor.h"
+
+namespace mt {
+
+template <class T> inline constexpr Dtype dtype_of = Dtype::none;
+#define MT_DTYPE_OF(name, T, ...) template <> inline constexpr Dtype dtype_of<T> = Dtype::name;
+MT_DTYPES(MT_DTYPE_OF)
+#undef MT_DTYPE_OF
+
+/// The tensor that `write(T* to)` fills. What it writes may depend on shapes and options, on elements of
+/// tensors only where those were asked for by `item`: a recorded step keeps the numbers.
+template <class T, class Write> Tensor constants(const Shape& shape, const Write& write) {
+  const Tensor x = empty(shape, dtype_of<T>);
+  write(x.data_as<T>());
+  tell_constant(x);
+  return x;
+}
+
+/// The numbers of a list, as one dimension.
+template <class T> Tensor constants(const std::vector<T>& list) {
+  return constants<T>({int64_t(list.size())},
+                      [&](T* to) { std::copy(list.begin(), list.end(), to); });
+}
+
+}  // namespace mt
