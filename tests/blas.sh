@@ -10,6 +10,7 @@ build=${1:-$here/build}
 program=$build/mtorch
 [ -x "$program" ] || { echo "not ok - $program is missing" && exit 1; }
 unset MTORCH_BLAS OPENBLAS_CORETYPE
+export MTORCH_ONEDNN=off # which takes large products where it is
 folder=$(mktemp -d /tmp/mtorch_blas.XXXXXX)
 trap 'rm -rf "$folder"' EXIT
 

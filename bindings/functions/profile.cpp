@@ -67,6 +67,7 @@ int push_calls(const Args& a, const std::vector<profile::VerbCall>& calls) {
     set("pieces", double(calls[i].work.pieces));
     set("threads", double(calls[i].work.threads));
     set("products", double(calls[i].work.products));
+    set("onednn", double(calls[i].work.onednn));
     set("elements", double(calls[i].work.elements));
     lua_rawseti(L, -2, int(i + 1));
   }

@@ -28,7 +28,7 @@ VerbLine::~VerbLine() {
          program_,
          took.count(),
          {now.loops - work_.loops, now.pieces - work_.pieces, now.products - work_.products,
-          now.elements - work_.elements, now.threads}});
+          now.onednn - work_.onednn, now.elements - work_.elements, now.threads}});
     return;
   }
   fmt::format_to(std::back_inserter(text_), " {:.1f} us\n", took.count());

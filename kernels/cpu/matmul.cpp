@@ -1,8 +1,13 @@
-// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, OpenBLAS beyond
+// matmul.cpp -- the matrix product on CPUs: own kernels up to some size, oneDNN or OpenBLAS beyond
 #include "kernels/matmul.h"
 
 #include <omp.h>
 
+#include <atomic>
+#include <type_traits>
+#include <vector>
+
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd.h"
@@ -29,15 +34,20 @@ template <class T> struct Mat {
   Mat transposed() const { return {at, col, row}; }
 };
 
+/// free: by the cheapest kernel, or OpenBLAS. chain: by the outer form. onednn_chain: by oneDNN, with
+/// the same sums.
+enum class Way { free, onednn, chain, onednn_chain };
+
 template <class T> struct Product {
   int64_t m, n, k;
   Mat<const T> a, b;
   Mat<T> c;
   bool accumulate;
+  Way way = Way::free;
   double work() const { return double(m) * double(n) * double(k); }
   /// c^T = b^T . a^T: every kernel is written for rows of c, and serves columns through this.
   Product transposed() const {
-    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate};
+    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate, way};
   }
 };
 
@@ -148,6 +158,11 @@ template <class T> void pack(int64_t k, int64_t n, Mat<const T> b, T* to, int64_
 
 constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of an L1
 
+/// In equal parts of at most kDeep: every way that sums k terms in chains begins a chain after these.
+int64_t depth_of(int64_t k) {
+  return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
+}
+
 /// Packing what is contiguous already pays where the panel, read in place, would be spread over too
 /// many cache lines and used often enough: +10 % at 64 x 784 x 128, x 2 at 512 x 512 x 512.
 template <class T> bool packs(const Product<T>& q) {
@@ -159,10 +174,11 @@ template <class T> void outer_product(const Product<T>& q) {
   constexpr int W = kWidth<T>;
   const bool packing = packs(q);
   alignas(64) T packed[kDeep * 2 * W];
+  const int64_t depth = depth_of(q.k);
   int64_t p = 0;
   do {
     Panel<T> t;
-    t.k = at_most(q.k - p, kDeep);
+    t.k = at_most(q.k - p, depth);
     t.a = q.a.from(0, p);
     t.accumulate = q.accumulate || p > 0;
     for (int64_t j = 0, columns; j < q.n; j += columns) {
@@ -246,12 +262,7 @@ template <class T> void inner_product(const Product<T>& q) {
   }
 }
 
-// ---- OpenBLAS, which packs both operands in blocks tuned to every level of cache.
-
-// As cblas.h has them.
-constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
-auto gemm_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
-auto gemm_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
+// ---- Libraries, which pack both operands in blocks tuned to every level of cache.
 
 /// The leading dimension under which BLAS reads this matrix by rows, or 0 if it cannot.
 template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
@@ -260,24 +271,60 @@ template <class T> int leading(Mat<T> x, int64_t rows, int64_t cols) {
   return step >= cols && step <= INT32_MAX ? int(step) : 0;
 }
 
-/// False, with nothing done, if the strides or sizes are beyond BLAS.
-template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& q) {
+/// A product as BLAS is told of it: c by rows, operands by rows or by columns.
+template <class T> struct Gemm {
+  Product<T> q;
+  bool ta, tb;
+  int lda, ldb, ldc;  // ldc is 0 if the strides or sizes are beyond BLAS
+};
+template <class T> Gemm<T> gemm_of(const Product<T>& q) {
   const int ldc = leading(q.c, q.m, q.n);
-  if (!ldc) return leading(q.c.transposed(), q.n, q.m) && blas_product(blas, q.transposed());
-  int lda = leading(q.a, q.m, q.k), ldb = leading(q.b, q.k, q.n);
-  const int ta = lda ? kAsIs : kTransposed, tb = ldb ? kAsIs : kTransposed;
-  if (!lda) lda = leading(q.a.transposed(), q.k, q.m);
-  if (!ldb) ldb = leading(q.b.transposed(), q.n, q.k);
-  if (!lda || !ldb) return false;
+  if (!ldc && leading(q.c.transposed(), q.n, q.m)) return gemm_of(q.transposed());
+  const int lda = leading(q.a, q.m, q.k), ldb = leading(q.b, q.k, q.n);
+  const int lda_t = lda ? lda : leading(q.a.transposed(), q.k, q.m);
+  const int ldb_t = ldb ? ldb : leading(q.b.transposed(), q.n, q.k);
+  return {q, !lda, !ldb, lda_t, ldb_t, lda_t && ldb_t ? ldc : 0};
+}
+
+// As cblas.h has them.
+constexpr int kRowMajor = 101, kAsIs = 111, kTransposed = 112;
+auto function_of(const openblas::Library& blas, float) { return blas.cblas_sgemm; }
+auto function_of(const openblas::Library& blas, double) { return blas.cblas_dgemm; }
+
+/// False, with nothing done, if the strides or sizes are beyond BLAS.
+template <class T> bool blas_product(const openblas::Library& blas, const Product<T>& product) {
+  const Gemm<T> g = gemm_of(product);
+  const Product<T>& q = g.q;
+  if (!g.ldc) return false;
   // Outside a parallel region OpenBLAS would cut the work by the number of its own threads.
   const int threads = omp_get_max_threads();
   if (threads > 1) omp_set_num_threads(1);
-  gemm_of(blas, T())(kRowMajor, ta, tb, int(q.m), int(q.n), int(q.k), 1, q.a.at, lda, q.b.at, ldb,
-                     T(q.accumulate), q.c.at, ldc);
+  function_of(blas, T())(kRowMajor, g.ta ? kTransposed : kAsIs, g.tb ? kTransposed : kAsIs,
+                         int(q.m), int(q.n), int(q.k), 1, q.a.at, g.lda, q.b.at, g.ldb,
+                         T(q.accumulate), q.c.at, g.ldc);
   if (threads > 1) omp_set_num_threads(threads);
   count_product();
   return true;
 }
+
+/// In the chains of the outer form, which is also faster than all terms at once (1024 x 1024 x 1024:
+/// 170 to 153 GFLOP/s), and which computes what oneDNN refuses.
+void onednn_product(const Product<float>& product) {
+  const Gemm<float> g = gemm_of(product);
+  const Product<float>& q = g.q;
+  if (!g.ldc) return outer_product(q);
+  const int64_t depth = depth_of(q.k);
+  for (int64_t p = 0; p < q.k; p += depth) {
+    Product<float> part = q;
+    part.k = at_most(depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.accumulate = q.accumulate || p > 0;
+    if (!onednn::sgemm(g.ta, g.tb, q.m, q.n, part.k, part.a.at, g.lda, part.b.at, g.ldb, q.c.at,
+                       g.ldc, part.accumulate))
+      outer_product(part);
+  }
+  count_onednn();
+}
+void onednn_product(const Product<double>&) {}
 
 // ---- Which of them, and in what pieces. The shape alone decides, never the number of threads.
 
@@ -295,12 +342,61 @@ template <class T> double inner_cost(const Product<T>& q) {
   return double(q.m) * double(q.n) * (0.75 * double(ceil_div(q.k, kWidth<T>)) + 6);
 }
 
+/// Whether oneDNN computes the outer form's bits, by layout (a bit of ta + 2 tb): each element is one
+/// chain of fma over kDeep terms. Its AVX-512 kernels do. Looked at once, on a small product and a
+/// large one, since it has kernels for either.
+int layouts_like_chains() {
+  int unlike = 0;
+  for (const int64_t m : {40, 200}) {
+    const int64_t n = 7 * m / 5, k = kDeep;
+    std::vector<float> a(size_t(m * k)), b(size_t(k * n)), c(size_t(m * n)), d(size_t(m * n));
+    for (size_t i = 0; i < a.size(); ++i) a[i] = 1.0f / float(i % 1019 + 3) - 0.1f;
+    for (size_t i = 0; i < b.size(); ++i) b[i] = 1.0f / float(i % 1021 + 2) - 0.1f;
+    const Mat<const float> rows_a{a.data(), k, 1}, columns_a{a.data(), 1, m},
+        rows_b{b.data(), n, 1}, columns_b{b.data(), 1, k};
+    for (int layout = 0; layout < 4; ++layout) {
+      const Mat<const float> x = layout & 1 ? columns_a : rows_a,
+                             y = layout & 2 ? columns_b : rows_b;
+      outer_product(Product<float>{m, n, k, x, y, {c.data(), n, 1}, false});
+      onednn_product({m, n, k, x, y, {d.data(), n, 1}, false});
+      if (c != d) unlike |= 1 << layout;
+    }
+  }
+  return ~unlike;
+}
+
+// Multiply-adds: of a product at which oneDNN is ahead, of all of them until it pays to have it compile
+// its kernels (30 to 80 ms), and of one product that has it compile them in any case.
+constexpr double kOnednnWork = 1e6, kWarmWork = 1e9, kColdWork = 5e6;
+std::atomic<double> work_so_far{0};
+
+/// Which way each of `entries` products goes. Work is counted, and own kernels take what comes before
+/// it is enough, only where they and oneDNN compute the same bits, which so do not depend on the count.
+/// Elsewhere the shape decides.
+template <class T> Way way_of(const Product<T>& q, int64_t entries) {
+  if constexpr (std::is_same_v<T, float>) {
+    const double work = q.work();
+    if (work < kOnednnWork || q.m < 24 || q.n < 24 || q.k < 16) return Way::free;
+    const Gemm<float> g = gemm_of(q);
+    const onednn::Library* library = g.ldc ? onednn::open() : nullptr;
+    if (!library) return Way::free;
+    if (!library->avx512 || sizeof(F32s) < 32) return work > kColdWork ? Way::onednn : Way::free;
+    const double all = work_so_far.load(std::memory_order_relaxed) + work * double(entries);
+    work_so_far.store(all, std::memory_order_relaxed);
+    if (all < kWarmWork) return Way::chain;
+    static const int like = layouts_like_chains();
+    return like >> (g.ta + 2 * g.tb) & 1 ? Way::onednn_chain : Way::chain;
+  }
+  return Way::free;
+}
+
 constexpr double kBlasWork = 8e6;
 
 /// With 32 registers of 512 bits the own kernel is ahead (1024 x 128 x 512: 157 to 136 GFLOP/s, 256 x
 /// 256 x 256: 148 to 136) until both k and n are large (512 x 512 x 512: 114 to 137), but for an a whose
 /// rows are not contiguous, which OpenBLAS packs.
 template <class T> bool wants_blas(const Product<T>& q) {
+  if (q.way != Way::free) return false;
   const bool wide = sizeof(F32s) == 64 && q.a.col == 1 && (q.k <= 256 || q.n <= 256);
   return q.m >= 32 && q.n >= 32 && q.work() > (wide ? 1e8 : kBlasWork);
 }
@@ -308,13 +404,15 @@ template <class T> bool wants_blas(const Product<T>& q) {
 /// One piece, on the calling thread. OpenBLAS begins to win at about 200 x 200 x 200; with few rows
 /// or columns it does not (1 x 1024 x 1024: 3 times slower; pieces of 16 x 1024 x 1024: equal).
 template <class T> void one_thread(const Product<T>& q) {
+  if (q.way == Way::onednn || q.way == Way::onednn_chain) return onednn_product(q);
   if (wants_blas(q)) {
     const openblas::Library* blas = openblas::need();
     if (!blas || blas_product(*blas, q)) return;
   }
   const Product<T> t = q.transposed();
   const double outer = outer_cost(q), outer_t = outer_cost(t), inner = inner_cost(q);
-  if (inner < outer && inner < outer_t) return inner_product(q.n < 4 && q.n < q.m ? t : q);
+  if (q.way == Way::free && inner < outer && inner < outer_t)
+    return inner_product(q.n < 4 && q.n < q.m ? t : q);
   outer_product(outer <= outer_t ? q : t);
 }
 
@@ -353,9 +451,14 @@ template <class T> void panel(const Product<T>& q, bool by_rows) {
 /// One entry of the batch: from two MFLOP on in panels of rows or columns. OpenBLAS packs the whole
 /// of the other operand for each: of 256, since 128 cost a tenth, and few of them are halved.
 template <class T> void entry(const Product<T>& q) {
-  const bool by_rows = q.m >= q.n, blas = wants_blas(q);
+  const bool by_rows = q.m >= q.n, blas = q.way == Way::onednn || wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
   if (longer <= 128 || q.work() < 1e6) return in_parts(q);
+  if (q.way == Way::onednn_chain) {  // an element's sum is the same in any panel
+    const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
+    const int64_t panels = at_most(longer >= 512 * threads ? 2 * threads : threads, most);
+    return parallel(panels, true, [&](int64_t i) { panel(cut(q, by_rows, i, panels), by_rows); });
+  }
   const int64_t size = blas || longer >= 2048 ? 256 : longer < 1024 ? 128 : longer / 8;
   const int64_t panels = ceil_div(longer, size),
                 halves = blas && panels < 8 && shorter >= 1024 ? 2 : 1;
@@ -402,7 +505,8 @@ template <class T> void batched(const Matmul& call) {
   int64_t entries = 1;
   for (int d = 0; d < dims; ++d) entries *= call.batch_size[d];
   if (first.m == 0 || first.n == 0 || entries == 0) return;
-  if (first.work() > kBlasWork) openblas::open();  // before threads are
+  first.way = way_of(first, entries);
+  if (first.way == Way::free && first.work() > kBlasWork) openblas::open();  // before threads are
   if (entries == 1) return entry(first);
   // Pieces of a MFLOP, if that makes enough of them; else the entries are cut themselves.
   const double work = first.work();

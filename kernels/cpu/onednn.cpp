@@ -25,6 +25,7 @@ struct Version {
 // caller's in version 2 and a handle in version 3, but passed by pointer in these.
 #define MT_ONEDNN(X)                                                                             \
   X(const Version*, dnnl_version, (void))                                                        \
+  X(int, dnnl_get_effective_cpu_isa, (void))                                                     \
   X(int, dnnl_sgemm,                                                                             \
     (char, char, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*, int64_t, \
      float, float*, int64_t))                                                                    \
@@ -92,7 +93,7 @@ struct Functions {
 };
 
 constexpr int kCpu = 1, kInOrder = 1, kUserScratchpad = 1, kAnyTag = 1, kTraining = 64,
-              kQueryKernel = 8, kQueryScratchpad = 136, kScratchpad = 80;
+              kQueryKernel = 8, kQueryScratchpad = 136, kScratchpad = 80, kAvx512 = 0x27;
 constexpr size_t kLayoutRoom = 2048, kOperationRoom = 16384;  // 696 and 5976 bytes in 2.6
 
 constexpr const char* kCure =
@@ -140,7 +141,7 @@ bool accept(void* file, const char* name) {
     return refuse(name, reason);
   }
   const Version& version = *dnnl.dnnl_version();
-  the_library = {the_path, version.major, version.minor, version.patch};
+  the_library = {the_path, version.major, version.minor, version.patch, false};
   if (version.major != 2 && version.major != 3) {
     std::snprintf(reason, sizeof reason, "this is version %d of oneDNN", version.major);
     return refuse(name, reason);
@@ -153,6 +154,7 @@ bool accept(void* file, const char* name) {
   void* symbol = nullptr;
   std::memcpy(&symbol, &dnnl.dnnl_sgemm, sizeof symbol);
   const bool known = dladdr(symbol, &info) && info.dli_fname;
+  the_library.avx512 = (dnnl.dnnl_get_effective_cpu_isa() & kAvx512) == kAvx512;
   std::snprintf(the_path, sizeof the_path, "%s", known ? info.dli_fname : name);
   return true;
 }

@@ -113,7 +113,7 @@ constinit thread_local bool inside = false;
 constinit thread_local int number = 0;
 
 struct Counts {
-  std::atomic<int64_t> loops{0}, pieces{0}, products{0};
+  std::atomic<int64_t> loops{0}, pieces{0}, products{0}, onednn{0};
   std::atomic<uint64_t> workers{0};  // as bits
 };
 constinit Counts counts;
@@ -291,9 +291,10 @@ void stay_on_one_thread() { inside = true; }
 Work work_so_far() {
   int64_t all = 0;
   for (const Elements& e : elements) all += e.n;
-  return {counts.loops, counts.pieces, counts.products, all,
-          std::popcount(counts.workers.exchange(0))};
+  return {counts.loops,  counts.pieces, counts.products,
+          counts.onednn, all,           std::popcount(counts.workers.exchange(0))};
 }
+void count_onednn() { counts.onednn.fetch_add(1, std::memory_order_relaxed); }
 void count_product() { counts.products.fetch_add(1, std::memory_order_relaxed); }
 void count_elements(int64_t n) {
   std::atomic<int64_t>& mine = elements[std::min(number, 63)].n;

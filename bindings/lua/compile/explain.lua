@@ -62,7 +62,8 @@ local function way_of(v)
   local ways = {}
   if v.text:find '^cpu run ' then ways[1] = v.elements > 0 and 'machine code' or 'interpreter' end
   if v.text:find '^cpu matmul ' then
-    ways[1] = v.products > 0 and ('OpenBLAS (%s)'):format(plural(v.products, 'product')) or "mtorch's own kernel"
+    ways[1] = v.onednn > 0 and ('oneDNN (%s)'):format(plural(v.onednn, 'product')) or
+      v.products > 0 and ('OpenBLAS (%s)'):format(plural(v.products, 'product')) or "mtorch's own kernel"
   end
   if v.text:find '^cpu ' then
     local all = mt.get_num_threads()
