@@ -35,10 +35,12 @@ std::vector<double> number_list(const Args& a, int i) {
 }
 
 const Entry kReplay[] = {
-    {"step_record([inputs], [arguments])",
-     "Begins a recording with copies of the arguments, without Lua's collector.",
+    {"step_record([inputs], [arguments], fuse)",
+     "Begins a recording with copies of the arguments, without Lua's collector. fuse: 0 no, 1 yes, 2 where "
+     "the step has numbers among its arguments.",
      [](Args& a) {
-       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1), a.tensors(2)));
+       Held<Recording>::push(a.L, std::make_unique<Recording>(a.tensors(1), a.tensors(2),
+                                                              StepFusion(lua_tointeger(a.L, 3))));
        lua_gc(a.L, LUA_GCSTOP, 0);
        return 1;
      }},
@@ -83,6 +85,8 @@ const Entry kReplay[] = {
      [](Args& a) { return push_all(a, step_at(a).finish()); }},
     {"step_changes(step)", "The tensors from outside that it changes.",
      [](Args& a) { return push_list(a, step_at(a).changes()); }},
+    {"step_leaves(step)", "The tensors whose gradients it sets.",
+     [](Args& a) { return push_list(a, step_at(a).leaves()); }},
     {"step_hold(step)", "Keeps the gradients of now.",
      [](Args& a) { return step_at(a).hold_grads(), 0; }},
     {"step_restore(step)", "Puts them back.",
@@ -105,6 +109,16 @@ const Entry kReplay[] = {
      }},
     {"step_set_numbers(step, {values})", "Puts others there.",
      [](Args& a) { return step_at(a).set_numbers(number_list(a, 2)), 0; }},
+    {"step_fused(step)", "A line on each program that its calls were joined to.",
+     [](Args& a) {
+       const std::vector<std::string>& lines = step_at(a).fused();
+       lua_createtable(a.L, int(lines.size()), 0);
+       for (size_t k = 0; k < lines.size(); ++k) {
+         a.push(lines[k]);
+         lua_rawseti(a.L, -2, int(k) + 1);
+       }
+       return 1;
+     }},
     {"step_facts(step)",
      "How many parts, calls and buffers it has, their bytes before and after planning.",
      [](Args& a) {

@@ -96,6 +96,10 @@ class Builder {
   Saved saved_;
 };
 
+/// Part k of operation `op` as the map verb has it: its derivative by input k, of the incoming gradient
+/// and what the operation saves. -1: it has none.
+int add_derivative(Builder&, int op, int part, const int* operands, int n, const double* params);
+
 /// A finished program and what was derived from it.
 class Expression {
  public:

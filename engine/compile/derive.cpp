@@ -42,6 +42,19 @@ int sum_of(Builder& b, int x, int y) {
   return x < 0 ? y : b.add(op::id<op::Add>, in);
 }
 
+}  // namespace
+
+int add_derivative(Builder& b, int op, int part, const int* operands, int n, const double* params) {
+  const Formula f = formulas[size_t(op)].by[part - 1];
+  if (!f) return -1;
+  const Building here(b);
+  std::vector<Value> list;
+  for (int k = 0; k < n; ++k) list.emplace_back(Value::Id{operands[k]});
+  return f(list.data(), params).id;
+}
+
+namespace {
+
 /// The derivative of `value`, instruction c, by its operand k, times g; -1: it has none.
 int derivative(Builder& b, const Instruction& c, int value, int k, int g) {
   const Formula f = formulas[size_t(c.op)].by[k];

@@ -146,6 +146,12 @@ void StepReplay::restore_grads() {
   held_.clear();
 }
 
+std::vector<Tensor> StepReplay::leaves() const {
+  std::vector<Tensor> list;
+  for (const Grad& g : grads_.back()) list.push_back(g.leaf);
+  return list;
+}
+
 std::vector<Tensor> StepReplay::changes() const {
   std::vector<Tensor> list;
   for (const Change& c : changes_) list.push_back(c.tensor);

@@ -38,6 +38,8 @@ class StepReplay {
   std::vector<Tensor> finish();
   /// Tensors from before the step that its verbs write to.
   std::vector<Tensor> changes() const;
+  /// The leaves whose gradients it sets.
+  std::vector<Tensor> leaves() const;
   /// Whether the step changes what this tensor sees.
   bool writes(const Tensor&) const;
   /// Keeps the gradients of now, and puts them back.
@@ -56,6 +58,7 @@ class StepReplay {
     size_t buffers, bytes;  // of the step's own memory, each buffer by itself
     size_t planned;         // the arena that they share
   };
+  const std::vector<std::string>& fused() const { return fused_; }
   Facts facts() const { return {ends_.size(), calls_.size(), buffers_, bytes_, planned_}; }
 
  private:
@@ -122,6 +125,7 @@ class StepReplay {
   std::vector<Call> calls_;
   std::vector<StepCall> recorded_;
   std::vector<StepBuffer> memory_;
+  std::vector<std::string> fused_;
   std::vector<Number> numbers_;
   std::vector<size_t> ends_;  // of the parts
   std::vector<Input> inputs_;
@@ -138,6 +142,9 @@ class StepReplay {
   size_t buffers_ = 0, bytes_ = 0, planned_ = 0;
 };
 
+/// Whether calls are joined to programs. `parameters`: the step has numbers among its arguments.
+enum class StepFusion { none, all, parameters };
+
 /// A tensor as `like` in another storage, `bytes` further than `like` is in its own.
 Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 
@@ -145,7 +152,7 @@ Tensor placed(const Tensor& like, Storage*, int64_t bytes = 0);
 class StepRecorder : public Recording {
  public:
   /// `inputs` are copies of the arguments, which stand for those of later calls.
-  StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments);
+  StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments, StepFusion);
   StepRecorder(const StepRecorder&) = delete;
   ~StepRecorder();
   /// An operation was given this tensor.
@@ -206,8 +213,8 @@ class StepRecorder : public Recording {
   std::vector<Tensor> arguments_;
   std::vector<uint32_t> versions_;  // of the arguments: their copies follow
   bool argument_changed_ = false;
+  const StepFusion fuse_;
   std::string why_;
-  size_t first_change_ = SIZE_MAX;
   std::vector<Ref<Storage>> paused_;  // what lives in a pause stays
   bool active_ = false;
 };

@@ -47,6 +47,7 @@ struct StepBuffer {
   size_t bytes;
   Kind kind = Kind::inner;
   int first = INT_MAX, last = -1;  // the calls between which it is needed
+  bool kept = false;               // for what comes between two parts
   size_t offset = 0;               // of an inner one: its place in the arena
 };
 

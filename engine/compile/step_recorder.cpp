@@ -8,6 +8,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/compile/replay.h"
+#include "engine/compile/step_fuse.h"
 #include "engine/compile/verb_pointers.h"
 #include "engine/core/device.h"
 #include "engine/core/error.h"
@@ -83,8 +84,10 @@ bool on_stack(const void* p) {
 
 // ---- recording ------------------------------------------------------------------------------------------
 
-StepRecorder::StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments)
-    : arguments_(arguments) {
+StepRecorder::StepRecorder(const std::vector<Tensor>& inputs, const std::vector<Tensor>& arguments,
+                           StepFusion fuse)
+    : arguments_(arguments),
+      fuse_(fuse) {
   if (step_recorder) fail("a step is being recorded already");
   replay_.reset(new StepReplay);
   for (const Tensor& x : inputs) replay_->inputs_.push_back({x, {}, false, nullptr});
@@ -106,7 +109,6 @@ void StepRecorder::pause() {
     if (!m.outside) paused_.push_back(Ref<Storage>::share(m.storage));
   step_recorder = nullptr, active_ = false;
   replay_->ends_.push_back(calls_.size());
-  first_change_ = std::min(first_change_, calls_.size());  // what is done in a pause
   keep_grads();
 }
 /// What an optimizer will find, or the caller.
@@ -211,10 +213,8 @@ bool StepRecorder::check(std::byte* slot, bool out, StepCall& call) {
     return false;
   }
   touched_[m->storage] |= out;
-  if (out && m->outside) {
-    first_change_ = std::min(first_change_, calls_.size());
+  if (out && m->outside)
     for (const Tensor& x : arguments_) argument_changed_ |= x.impl()->storage == m->storage;
-  }
   m->written = true;
   call.uses.push_back({slot, m->buffer, offset, out});
   return true;
@@ -287,7 +287,6 @@ void StepRecorder::make_guards(StepReplay& made) {
     made.guards_.push_back(std::move(g));
   }
   made.threads_ = cpu_threads();
-  made.first_change_ = first_change_;
   for (const auto& [storage, seen] : outside_) {
     if (const auto at = touched_.find(storage); at != touched_.end() && at->second)
       made.changes_.push_back({seen.first, storage->version - seen.second});
@@ -325,7 +324,7 @@ void StepRecorder::find_outgoing(StepReplay& made) {
       StepBuffer& b = buffers_[size_t(m->buffer)];
       if (b.kind == StepBuffer::Kind::outgoing)
         made.outgoing_[places[m->buffer]].grads.push_back(&g);
-      else b.last = std::max(b.last, int(made.ends_[part]) - 1);
+      else b.kept = true;
     }
   for (StepReplay::Outgoing& o : made.outgoing_) o.count_own(made.results_);
 }
@@ -338,6 +337,17 @@ void StepRecorder::plan(StepReplay& made) {
         StepBuffer& b = buffers_[size_t(u.buffer)];
         b.first = std::min(b.first, int(i)), b.last = std::max(b.last, int(i));
       }
+  for (size_t part = 0; part < made.grads_.size(); ++part)
+    for (const StepReplay::Grad& g : made.grads_[part])
+      if (const Memory* const m = own_memory(g.grad); m && !m->constant) {
+        int& last = buffers_[size_t(m->buffer)].last;
+        last = std::max(last, int(made.ends_[part]) - 1);
+      }
+  made.first_change_ = made.ends_[0];
+  for (size_t i = calls_.size(); i-- > 0;)
+    for (const BufferUse& u : calls_[i].uses)
+      if (u.out && u.buffer >= 0 && buffers_[size_t(u.buffer)].kind == StepBuffer::Kind::outside)
+        made.first_change_ = std::min(made.first_change_, i);
   std::vector<std::vector<BufferUse>*> movable(buffers_.size());
   for (StepReplay::Input& in : made.inputs_) {
     const Memory& m = memory_.at(uintptr_t(in.tensor.data()));
@@ -382,6 +392,10 @@ std::unique_ptr<StepReplay> StepRecorder::finish(const std::vector<Tensor>& resu
   made->draws_ = default_generator().counter() - made->begun_;
   make_guards(*made);
   find_outgoing(*made);
+  if (fuse_ != StepFusion::none)
+    made->fused_ =
+        fuse_calls(calls_, made->ends_, buffers_, made->arguments_, fuse_ == StepFusion::parameters,
+                   Recorded<decltype(&Device::run)>::run<&Device::run>);
   plan(*made);
   for (std::vector<std::byte>& n : numbers_) made->arguments_.push_back(std::move(n));
   return made;

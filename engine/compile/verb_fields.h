@@ -90,7 +90,8 @@ template <class F> void fields(Run& r, F& f) {
     f.same(r.is_bool[k]);
     same(r.stride[k], r.ndim, f);
   }
-  numbers(const_cast<double*>(r.numbers), r.numbers ? p.numbers : 0, f);
+  for (int k = 0; r.numbers && k < p.numbers; ++k)
+    f.number(const_cast<double&>(r.numbers[k]), r.dtype == Dtype::f32);
 }
 /// The dtype of elements that one number stands for, of verbs that take such.
 inline Dtype number_dtype(const Map& m) { return m.dtype; }

@@ -28,10 +28,11 @@ end
 function Recording:resume() parts.step_resume(self.handle) end
 
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
-local function record(self, arguments)
-  local inputs, tensors, given = {}, {}, {n = arguments.n}
+local function record(self, entry, arguments)
+  local inputs, tensors, given, has_numbers = {}, {}, {n = arguments.n}, false
   for i = 1, arguments.n do
     given[i] = arguments[i]
+    has_numbers = has_numbers or type(arguments[i]) == 'number'
     if mt.is_tensor(arguments[i]) then
       given[i] = arguments[i]:detach():clone()
       inputs[#inputs + 1], tensors[#tensors + 1] = given[i], arguments[i]
@@ -39,7 +40,8 @@ local function record(self, arguments)
   end
   collectgarbage()
   collectgarbage() -- what stands around is not freed while the step is recorded
-  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, tensors)}, Recording)
+  local fuse = entry.unfused and 0 or has_numbers and 2 or 1
+  local recording = setmetatable({optimizers = {}, handle = parts.step_record(inputs, tensors, fuse)}, Recording)
   core.step_recording = recording
   local routine = coroutine.create(self.f) -- what yields would leave the recording under way
   local results = pack(coroutine.resume(routine, unpack(given, 1, given.n)))
@@ -133,6 +135,11 @@ local function parameters_of(optimizers, list)
   end
   return list
 end
+local function grads_of(leaves)
+  local all = {}
+  for i, x in ipairs(leaves) do all[i] = x.grad and x.grad:detach():clone() or false end
+  return all
+end
 --- Replays, takes it back, runs the step, and compares. Returns the step's results, and what differs.
 local function try(self, program, arguments)
   local changed = parameters_of(program.optimizers, parts.step_changes(program.step))
@@ -140,7 +147,8 @@ local function try(self, program, arguments)
   parts.step_hold(program.step)
   local done = replay(program)
   local first = done and pack(results_of(program))
-  local after = copies(changed)
+  local after, leaves = copies(changed), parts.step_leaves(program.step)
+  local grads = grads_of(leaves)
   parts.step_restore(program.step)
   mt.no_grad(function()
     for i, x in ipairs(changed) do x:copy_(before[i]) end
@@ -159,6 +167,11 @@ local function try(self, program, arguments)
   for i, x in ipairs(changed) do
     if not differs and not same(x, after[i]) then
       differs = ('a tensor (%s) that the step changes'):format(table.concat(x.shape, ' x '))
+    end
+  end
+  for i, grad in ipairs(grads_of(leaves)) do
+    if not differs and (not grad) ~= (not grads[i]) or not differs and grad and not same(grad, grads[i]) then
+      differs = ('the gradient of a tensor (%s)'):format(table.concat(leaves[i].shape, ' x '))
     end
   end
   return results, differs
@@ -339,7 +352,7 @@ local function slow_call(self, entry, ...)
   if gpu then return graph_call(self, entry, gpu, arguments) end
   if entry.calls == 1 then return self.f(...) end
   if not entry.program then
-    local results, program, why = record(self, arguments)
+    local results, program, why = record(self, entry, arguments)
     if not program then give_up(self, entry, why) end
     entry.program = program
     if program then
@@ -349,6 +362,10 @@ local function slow_call(self, entry, ...)
     return unpack(results, 1, results.n)
   end
   local results, differs = try(self, entry.program, arguments)
+  if differs and not entry.unfused and #parts.step_fused(entry.program.step) > 0 then
+    entry.program, entry.free, entry.unfused = nil, nil, true -- recorded again at the next call
+    return unpack(results, 1, results.n)
+  end
   if differs then
     entry.program = nil
     give_up(self, entry, ('%s is another one in a replay; the step reads something that changes between calls')
@@ -433,6 +450,24 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
     return compiled_step
   end)
 
+local function bytes(n)
+  return n < 2 ^ 10 and ('%d bytes'):format(n) or n < 2 ^ 20 and ('%.1f KiB'):format(n / 2 ^ 10) or
+    ('%.1f MiB'):format(n / 2 ^ 20)
+end
+--- Its memory, its programs, its parameters.
+local function describe_program(text, entry)
+  local step = entry.program.step
+  local _, _, buffers, own, planned = parts.step_facts(step)
+  text:line('    memory of its own: %d buffers, %s; planned: %s', buffers, bytes(own), bytes(planned))
+  for _, line in ipairs(parts.step_fused(step)) do text:line('    one program, %s', line) end
+  if entry.unfused then text:line('    not fused: the bits of a program were others') end
+  if entry.free then
+    local list = {}
+    for k, at in ipairs(entry.free) do list[k] = entry.free.expressions[at].text end
+    text:line('    numbers that may be others at each call: %s', table.concat(list, ', '))
+  end
+end
+
 explain.describers[#explain.describers + 1] = function(f, text, _, ...)
   local self = steps[f]
   if not self then return end
@@ -442,8 +477,9 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
   for _, entry in ipairs(self.entries) do
     local kinds = {}
     for i = 1, entry.n do
-      kinds[i] = entry[i].shape and ('%s (%s)'):format(entry[i].dtype, table.concat(entry[i].shape, ' x ')) or
-        tostring(entry[i].value)
+      local kept = entry[i]
+      kinds[i] = entry.free and entry.free.arguments[i] and 'a number' or kept.shape and
+        ('%s (%s)'):format(kept.dtype, table.concat(kept.shape, ' x ')) or tostring(kept.value)
     end
     local program, how = entry.program, 'not recorded yet'
     if entry.eager then how = 'runs as it is: ' .. entry.eager
@@ -454,6 +490,7 @@ explain.describers[#explain.describers + 1] = function(f, text, _, ...)
         count, captured.count(program.captured), entry.replays)
     end
     text:line('  of %s%s: %s', table.concat(kinds, ', '), entry.mode % 2 == 1 and '' or ' in no_grad', how)
+    if program and program.step then describe_program(text, entry) end
   end
   if select('#', ...) == 0 then return true end
   text:run(f, ...)

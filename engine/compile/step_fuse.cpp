@@ -1,0 +1,499 @@
+// step_fuse.cpp -- joins elementwise calls of a recorded step, and reductions of their rows, to programs
+//
+// Calls are taken in order into groups of one iteration space, which run where their last call stood.
+// A group ends at a call that reads what it writes in another way, or writes what it reads or writes. A
+// result that no later call reads, and nobody sees after the step, is not written.
+#include "engine/compile/step_fuse.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "engine/compile/builder.h"
+#include "engine/compile/fuse.h"
+#include "engine/ops/ops.h"
+#include "kernels/cpu/parallel.h"
+
+namespace mt {
+namespace {
+
+using ir::Builder;
+
+constexpr int kMostInstructions = 64, kMostInputs = 16, kMostOutputs = 8, kDearest = 12;
+constexpr size_t kMostOpen = 8;
+
+int64_t numel(const Shape& s) {
+  int64_t n = 1;
+  for (int64_t d : s) n *= d;
+  return n;
+}
+Shape without_last(const Shape& s) { return Shape(s.data(), s.size() - 1); }
+Shape with(Shape s, int64_t last) {
+  s.push(last);
+  return s;
+}
+
+/// The strides of an operand over `from` for the same elements counted over `to`; none where no strides
+/// say it.
+std::optional<Shape> restride(const Shape& from, const Shape& stride, const Shape& to) {
+  Shape made = to;
+  if (from.size() == 0) {
+    for (int d = 0; d < to.size(); ++d) made[d] = 0;
+    return made;
+  }
+  int view = to.size() - 1;
+  int64_t base = stride[from.size() - 1], elements = 1, seen = 1;
+  for (int d = from.size() - 1; d >= 0; --d) {
+    elements *= from[d];
+    if (d > 0 && (from[d - 1] == 1 || stride[d - 1] == elements * base)) continue;
+    while (view >= 0 && (seen < elements || to[view] == 1)) {
+      made[view] = to[view] == 1 ? 0 : seen * base;
+      seen *= to[view--];
+    }
+    if (seen != elements) return {};
+    if (d > 0) base = stride[d - 1], elements = 1, seen = 1;
+  }
+  if (view >= 0) return {};
+  return made;
+}
+
+/// An operand: elements of a buffer, or numbers that are the same at each replay.
+struct Operand {
+  BufferUse use;
+  Shape stride;
+  bool number = false, mask = false, row = false;
+  double value = 0;
+  bool same(const Operand& o) const {
+    std::byte *a = nullptr, *b = nullptr;
+    if (use.buffer < 0) std::memcpy(&a, use.slot, sizeof a), std::memcpy(&b, o.use.slot, sizeof b);
+    return use.buffer == o.use.buffer && use.offset == o.use.offset && row == o.row && a == b &&
+           stride == o.stride;
+  }
+};
+
+/// A call that a program can compute.
+struct Work {
+  const Map* map = nullptr;
+  const Reduce* reduce = nullptr;
+  Dtype dtype;
+  Shape size;
+  std::vector<Operand> in;
+  Operand out;
+};
+
+const BufferUse* use_at(const StepCall& c, const void* slot) {
+  for (const BufferUse& u : c.uses)
+    if (u.slot == slot) return &u;
+  return nullptr;
+}
+
+/// How many instructions a derivative is; operations themselves are one.
+int cost_of(int op, int part) {
+  if (part == 0) return 1;
+  static std::map<std::pair<int, int>, int> known;
+  const auto [at, is_new] = known.try_emplace({op, part}, kDearest + 1);
+  if (!is_new) return at->second;
+  Builder b;
+  int in[5];
+  for (int k = 0; k < 5; ++k) in[k] = b.input(k);
+  const double params[op::kMaxParams] = {0.25, 0.5, 0.75, 1};
+  const int before = b.count(), made = add_derivative(b, op, part, in, 5, params);
+  return made < 0 ? at->second : at->second = b.count() - before;
+}
+
+/// The map as work; none where a program cannot have it.
+std::optional<Work> work_of(const Map& m, const StepCall& c, bool parameters) {
+  if (m.op >= kOps || !(m.dtype == Dtype::f32 || m.dtype == Dtype::f64)) return {};
+  const OpRow& row = op_row(m.op);
+  if (row.info->accepts == op::Accepts::integer || (parameters && row.params > 0)) return {};
+  if (cost_of(m.op, m.part) > kDearest) return {};
+  Work w;
+  w.map = &m, w.dtype = m.dtype, w.size = Shape(m.size, m.ndim);
+  const int mask = !row.mask_first ? -1 : m.part == 0 ? 1 : 2;
+  for (int k = 0; k <= m.inputs; ++k) {
+    const BufferUse* const u = use_at(c, &m.data[k]);
+    if (!u) return {};
+    Operand o{*u, Shape(m.stride[k], m.ndim)};
+    bool repeats = true;
+    for (int d = 0; d < m.ndim; ++d) {
+      if (m.size[d] == 1) o.stride[d] = 0;
+      repeats &= o.stride[d] == 0;
+    }
+    o.mask = k == mask;
+    const size_t one = size_t(item_size(m.dtype));
+    if (u->buffer < 0 && (u->bytes <= one || repeats)) {
+      if (o.mask || !repeats) return {};
+      o.number = true;
+      o.value = m.dtype == Dtype::f32 ? double(*static_cast<const float*>(m.data[k]))
+                                      : *static_cast<const double*>(m.data[k]);
+    }
+    if (k == 0) w.out = o;
+    else w.in.push_back(o);
+  }
+  return w;
+}
+/// A reduction along rows that lie in memory: of others the verb sums in another order.
+std::optional<Work> work_of(const Reduce& r, const StepCall& c) {
+  constexpr int kinds[] = {op::reduction_id<op::Sum>, op::reduction_id<op::Amax>,
+                           op::reduction_id<op::Amin>, op::reduction_id<op::LogSumExp>,
+                           op::reduction_id<op::Var>};
+  if (std::find(std::begin(kinds), std::end(kinds), r.op) == std::end(kinds)) return {};
+  if (!(r.dtype == Dtype::f32 || r.dtype == Dtype::f64) || r.out2 || r.reduced != 1) return {};
+  const BufferUse *const in = use_at(c, &r.in), *const out = use_at(c, &r.out);
+  if (!in || !out || in->buffer < 0 || r.kept == 0 || r.kept + 1 > kMaxDims) return {};
+  const int64_t n = r.reduced_size[0];
+  Work w;
+  w.reduce = &r, w.dtype = r.dtype, w.size = with(Shape(r.kept_size, r.kept), n);
+  if (n < 2 || n > kLongestRow || r.reduced_stride[0] != 1 ||
+      numel(w.size) < 16 * ir::Fuser::smallest)
+    return {};
+  Operand x{*in, with(Shape(r.kept_stride, r.kept), r.reduced_stride[0])};
+  for (int d = 0; d < w.size.size(); ++d)
+    if (w.size[d] == 1) x.stride[d] = 0;
+  w.in = {x};
+  w.out = {*out, with(Shape(r.out_stride, r.kept), 0)};
+  for (int d = 0; d < r.kept; ++d)
+    if (r.kept_size[d] == 1) w.out.stride[d] = 0;
+  w.out.row = true;
+  return w;
+}
+
+struct Group {
+  Dtype dtype;
+  Shape size;
+  bool rows = false;  // it reduces them
+  Builder builder;
+  std::vector<size_t> calls;
+  std::vector<std::string> names;
+  std::vector<Operand> inputs;
+  struct Value {
+    Operand at;
+    int id;
+  };
+  std::vector<Value> values;  // what lies in memory that the group writes
+  std::vector<double> numbers;
+
+  bool reads(int buffer) const {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const Operand& o) { return o.use.buffer == buffer; });
+  }
+  bool writes(int buffer) const {
+    return std::any_of(values.begin(), values.end(),
+                       [&](const Value& v) { return v.at.use.buffer == buffer; });
+  }
+  /// Whether a call has to come after this group's.
+  bool stands_before(const StepCall& c) const {
+    for (const BufferUse& u : c.uses)
+      if (u.buffer >= 0 && (writes(u.buffer) || (u.out && reads(u.buffer)))) return true;
+    return false;
+  }
+  bool move_to(const Shape& to);
+  bool fit(Work&);
+  bool agrees(const Work&) const;
+  int value_of(const Operand&);
+  bool add(const Work&);
+};
+
+/// Counts over another space of as many elements.
+bool Group::move_to(const Shape& to) {
+  if (to == size) return true;
+  if (rows && to[to.size() - 1] != size[size.size() - 1]) return false;
+  std::vector<Shape> made;
+  const auto look = [&](const Operand& o) {
+    const auto s = restride(size, o.stride, to);
+    if (s) made.push_back(*s);
+    return bool(s);
+  };
+  for (const Operand& o : inputs)
+    if (!look(o)) return false;
+  for (const Value& v : values)
+    if (!look(v.at)) return false;
+  size_t k = 0;
+  for (Operand& o : inputs) o.stride = made[k++];
+  for (Value& v : values) v.at.stride = made[k++];
+  size = to;
+  return true;
+}
+
+/// Brings the work and the group to one space. The work may be of one element for each row.
+bool Group::fit(Work& w) {
+  if (w.dtype != dtype) return false;
+  const int64_t all = numel(size), n = numel(w.size), last = size[size.size() - 1];
+  if (w.reduce) {
+    if (n != all || !move_to(w.size)) return false;
+    return true;
+  }
+  const auto strides = [&](const Shape& to, bool row) {
+    std::vector<Shape> made;
+    for (const Operand* o = &w.out;; o = o == &w.out ? w.in.data() : o + 1) {
+      if (o == w.in.data() + w.in.size()) break;
+      const auto s = restride(w.size, o->stride, to);
+      if (!s) return false;
+      made.push_back(*s);
+    }
+    const auto set = [&](Operand& o, size_t k) {
+      o.stride = row ? with(made[k], 0) : made[k];
+      o.row = row && !o.number;
+    };
+    set(w.out, 0);
+    for (size_t k = 0; k < w.in.size(); ++k) set(w.in[k], k + 1);
+    return true;
+  };
+  if (n == all) {
+    if (w.size == size || strides(size, false) || move_to(w.size)) {
+      w.size = size;
+      return true;
+    }
+    return false;
+  }
+  if (!rows || n * last != all || !strides(without_last(size), true)) return false;
+  w.size = size;
+  return true;
+}
+
+/// Whether the work sees what the group writes as the group does, and writes nothing else that it
+/// reads.
+bool Group::agrees(const Work& w) const {
+  const auto conflicts = [](const Operand& a, const Operand& b) {
+    return a.use.buffer >= 0 && a.use.buffer == b.use.buffer && !a.same(b);
+  };
+  for (const Value& v : values) {
+    if (conflicts(v.at, w.out)) return false;
+    for (const Operand& o : w.in)  // one element a row may be seen by all of its row
+      if (Operand row = o; row.row = v.at.row, conflicts(v.at, row)) return false;
+  }
+  for (const Operand& o : inputs)
+    if (conflicts(o, w.out)) return false;
+  for (const Operand& o : w.in)
+    if (conflicts(o, w.out)) return false;
+  return true;
+}
+
+int Group::value_of(const Operand& o) {
+  if (o.number) {
+    numbers.push_back(o.value);
+    return builder.number(int(numbers.size()) - 1);
+  }
+  for (const Value& v : values) {
+    Operand row = o;
+    row.row = v.at.row;
+    if (v.at.same(row)) return v.id;
+  }
+  for (size_t k = 0; k < inputs.size(); ++k)
+    if (inputs[k].same(o)) return builder.input(int(k), o.row);
+  inputs.push_back(o);
+  return builder.input(int(inputs.size()) - 1, o.row);
+}
+
+/// False where the program would be too large, or needs a mask from elsewhere.
+bool Group::add(const Work& w) {
+  const int cost = w.map ? cost_of(w.map->op, w.map->part) : 1;
+  if (builder.count() + cost > kMostInstructions || inputs.size() + w.in.size() > kMostInputs)
+    return false;
+  for (const Operand& o : w.in) {
+    bool made_here = false;
+    for (const Value& v : values) made_here |= v.at.same(o) && builder.is_bool(v.id);
+    if (o.mask != made_here) return false;
+  }
+  int in[kMaxOperands] = {-1, -1, -1};
+  for (size_t k = 0; k < w.in.size(); ++k) in[k] = value_of(w.in[k]);
+  int id = -1;
+  if (w.reduce) id = builder.reduce(w.reduce->op, in[0], w.reduce->param[0]);
+  else if (w.map->part == 0) id = builder.add(w.map->op, in, w.map->scalar);
+  else id = add_derivative(builder, w.map->op, w.map->part, in, int(w.in.size()), w.map->scalar);
+  if (id < 0) return false;
+  rows |= w.reduce != nullptr;
+  for (Value& v : values)
+    if (v.at.same(w.out)) {
+      v = {w.out, id};
+      return true;
+    }
+  values.push_back({w.out, id});
+  return true;
+}
+
+class StepFuser {
+ public:
+  StepFuser(std::vector<StepCall>& calls, std::vector<size_t>& ends,
+            std::vector<StepBuffer>& buffers, std::deque<std::vector<std::byte>>& kept,
+            bool parameters, bool (*run)(const void*))
+      : calls_(calls),
+        ends_(ends),
+        buffers_(buffers),
+        kept_(kept),
+        parameters_(parameters),
+        run_(run) {}
+  std::vector<std::string> all();
+
+ private:
+  std::optional<Work> work_at(size_t) const;
+  bool join(size_t, Work&);
+  void close(size_t group);
+  bool is_needed(const Operand&, size_t after) const;
+  bool emit(Group&);
+
+  std::vector<StepCall>& calls_;
+  std::vector<size_t>& ends_;
+  std::vector<StepBuffer>& buffers_;
+  std::deque<std::vector<std::byte>>& kept_;
+  const bool parameters_;
+  bool (*const run_)(const void*);
+  std::vector<std::unique_ptr<Group>> open_;
+  std::map<size_t, StepCall> made_;  // by the last call that they stand for
+  std::vector<bool> gone_;
+  std::vector<int> last_read_;
+  std::vector<std::string> groups_;
+};
+
+std::optional<Work> StepFuser::work_at(size_t i) const {
+  const StepCall& c = calls_[i];
+  if (c.verb == Verb::map)
+    return work_of(*reinterpret_cast<const Map*>(c.argument), c, parameters_);
+  if (c.verb == Verb::reduce) return work_of(*reinterpret_cast<const Reduce*>(c.argument), c);
+  return {};
+}
+
+std::string name_of(const Work& w) {
+  if (w.reduce) {
+    constexpr auto name = []<class... Op>(int op, op::List<Op...>) {
+      const char* const names[] = {Op::info.name...};
+      return names[op];
+    };
+    return name(w.reduce->op, op::Reductions{});
+  }
+  return std::string(op_row(w.map->op).info->name) + (w.map->part ? " gradient" : "");
+}
+
+/// Takes the call into a group that has one of its operands.
+bool StepFuser::join(size_t i, Work& w) {
+  for (size_t k = 0; k < open_.size(); ++k) {
+    Group& g = *open_[k];
+    bool shares = false;
+    for (const Operand& o : w.in)
+      shares |= o.use.buffer >= 0 && (g.writes(o.use.buffer) || g.reads(o.use.buffer));
+    Work fitted = w;
+    if (!shares || !g.fit(fitted) || !g.agrees(fitted)) continue;
+    for (size_t h = open_.size(); h-- > 0;)  // the others that must come first
+      if (open_[h].get() != &g && open_[h]->stands_before(calls_[i])) close(h);
+    if (!g.add(fitted)) return false;
+    g.calls.push_back(i);
+    g.names.push_back(name_of(w));
+    return true;
+  }
+  return false;
+}
+
+bool StepFuser::is_needed(const Operand& o, size_t after) const {
+  const StepBuffer& b = buffers_[size_t(o.use.buffer)];
+  return b.kind != StepBuffer::Kind::inner || b.kept ||
+         last_read_[size_t(o.use.buffer)] > int(after);
+}
+
+void StepFuser::close(size_t at) {
+  const std::unique_ptr<Group> g = std::move(open_[at]);
+  open_.erase(open_.begin() + ptrdiff_t(at));
+  if (g->calls.size() < 2 || !emit(*g)) return;
+  for (size_t i : g->calls) gone_[i] = true;
+}
+
+/// The group as one call; false where it stays several.
+bool StepFuser::emit(Group& g) {
+  const size_t last = g.calls.back();
+  std::vector<int> ids, used, read;
+  std::vector<const Operand*> out;
+  for (const Group::Value& v : g.values)
+    if (is_needed(v.at, last)) ids.push_back(v.id), out.push_back(&v.at);
+  if (ids.empty() || ids.size() > size_t(kMostOutputs)) return false;
+  const ir::Expression* const e = g.builder.finish(ids, used, read);
+  if (!e || e->program().slots > kMaxProgramSlots) return false;
+  const Program& p = e->program();
+  Run r{};
+  r.program = &p, r.dtype = g.dtype, r.ndim = g.size.size();
+  std::copy_n(g.size.data(), g.size.size(), r.size);
+  std::byte* const argument = kept_.emplace_back(sizeof r).data();
+  Run& made = *new (argument) Run(r);
+  std::byte* const numbers = kept_.emplace_back(sizeof(double) * (read.size() + 1)).data();
+  made.numbers = reinterpret_cast<const double*>(numbers);
+  for (size_t k = 0; k < read.size(); ++k)
+    std::memcpy(numbers + k * sizeof(double), &g.numbers[size_t(read[k])], sizeof(double));
+  StepCall c{Verb::run, run_, argument, nullptr, 0, {}};
+  const auto place = [&](int k, const Operand& o, bool is_out) {
+    BufferUse u = o.use;
+    std::memcpy(&made.data[k], u.slot, sizeof(void*));
+    u.slot = reinterpret_cast<std::byte*>(&made.data[k]), u.out = is_out;
+    c.uses.push_back(u);
+    std::copy_n(o.stride.data(), g.size.size(), made.stride[k]);
+    made.is_bool[k] = is_out && e->is_bool(k);
+  };
+  for (int k = 0; k < p.inputs; ++k) place(p.outputs + k, g.inputs[size_t(used[size_t(k)])], false);
+  for (int k = 0; k < p.outputs; ++k) {
+    if (p.by_rows != g.rows || (g.rows && e->is_row(k) != out[size_t(k)]->row)) return false;
+    place(k, *out[size_t(k)], true);
+  }
+  if (p.by_rows) {
+    const int64_t row = g.size[g.size.size() - 1];
+    const size_t bytes = size_t(cpu_threads() * row_scratch(p, item_size(g.dtype), row));
+    c.uses.push_back({reinterpret_cast<std::byte*>(&made.scratch), int(buffers_.size()), 0, true});
+    buffers_.push_back({bytes});
+    made.scratch = reinterpret_cast<char*>(argument);  // until memory is planned
+  }
+  std::string text =
+      fmt::format("{} {}{}: ", dtype_name(g.dtype), to_string(g.size), p.by_rows ? " by rows" : "");
+  for (size_t k = 0; k < g.names.size(); ++k) text += (k ? ", " : "") + g.names[k];
+  const size_t spared = g.values.size() - ids.size();
+  if (spared > 0)
+    text += fmt::format("; {} of {} results are not written", spared, g.values.size());
+  groups_.push_back(std::move(text));
+  made_.emplace(last, std::move(c));
+  return true;
+}
+
+std::vector<std::string> StepFuser::all() {
+  gone_.assign(calls_.size(), false);
+  last_read_.assign(buffers_.size(), -1);
+  for (size_t i = 0; i < calls_.size(); ++i)
+    for (const BufferUse& u : calls_[i].uses)
+      if (u.buffer >= 0) last_read_[size_t(u.buffer)] = int(i);
+  size_t part = 0;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    while (part < ends_.size() && ends_[part] <= i) {
+      while (!open_.empty()) close(open_.size() - 1);
+      ++part;
+    }
+    std::optional<Work> w = work_at(i);
+    if (w && join(i, *w)) continue;
+    for (size_t h = open_.size(); h-- > 0;)
+      if (open_[h]->stands_before(calls_[i])) close(h);
+    if (!w || w->size.size() == 0 || numel(w->size) < ir::Fuser::smallest) continue;
+    if (open_.size() == kMostOpen) close(0);
+    auto g = std::make_unique<Group>();
+    g->dtype = w->dtype, g->size = w->size;
+    if (!g->agrees(*w) || !g->add(*w)) continue;
+    g->calls.push_back(i);
+    g->names.push_back(name_of(*w));
+    open_.push_back(std::move(g));
+  }
+  while (!open_.empty()) close(open_.size() - 1);
+  std::vector<StepCall> joined;
+  part = 0;
+  for (size_t i = 0; i <= calls_.size(); ++i) {
+    while (part < ends_.size() && ends_[part] == i) ends_[part++] = joined.size();
+    if (i == calls_.size()) break;
+    if (const auto at = made_.find(i); at != made_.end()) joined.push_back(std::move(at->second));
+    else if (!gone_[i]) joined.push_back(std::move(calls_[i]));
+  }
+  calls_ = std::move(joined);
+  return std::move(groups_);
+}
+
+}  // namespace
+
+std::vector<std::string> fuse_calls(std::vector<StepCall>& calls, std::vector<size_t>& ends,
+                                    std::vector<StepBuffer>& buffers,
+                                    std::deque<std::vector<std::byte>>& kept, bool parameters,
+                                    bool (*run)(const void*)) {
+  return StepFuser(calls, ends, buffers, kept, parameters, run).all();
+}
+
+}  // namespace mt
