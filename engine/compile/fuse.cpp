@@ -21,6 +21,16 @@ Shape without_last(const Shape& space) {
   return s;
 }
 
+/// Where a shape lies in the space [.., n]: a value for each element; one for each row, [.., 1]; the same
+/// without the last dimension, [..]. A squeezed operand is broadcast among rows, the others among elements.
+enum class Place { elements, rows, squeezed, none };
+Place place_in(const Shape& space, const Shape& s) {
+  return s == space                 ? Place::elements
+         : s == row_shape(space)    ? Place::rows
+         : s == without_last(space) ? Place::squeezed
+                                    : Place::none;
+}
+
 }  // namespace
 
 class Fusion : public std::enable_shared_from_this<Fusion> {
@@ -45,28 +55,23 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
 
   /// Whether another operation can be added.
   bool has_room() const { return builder.count() < 16000 && inputs.size() < 200; }
-  /// Whether a result of this shape has a place: elements, or one for each row.
-  bool has_place(const Shape& s) const {
-    return s == space || s == row_shape(space) || s == without_last(space);
-  }
-  bool takes(const Shape& result, const Tensor& x) const {
-    const Value* v = value_of(x);
-    if (!v) return true;
-    const bool squeezed = x.dim() < space.size();
-    return squeezed == (result.size() < space.size());
+  /// Whether x can be an operand of results there. A value of this space must lie as they do.
+  bool takes(const Tensor& x, Place result) const {
+    return !value_of(x) ||
+           (place_in(space, x.shape()) == Place::squeezed) == (result == Place::squeezed);
   }
 
-  /// A tensor that has its data, or a number, as a value for results of this shape.
-  int operand(const Tensor& x, const Shape& result, bool literal) {
+  /// A tensor that has its data, or a number, as an operand of results there.
+  int operand(const Tensor& x, Place result, bool literal) {
     if (x.impl()->number) return number(x.at(0), literal);
     if (const Value* v = value_of(x)) return v->id;
-    const bool rows = result != space || x.numel() == 1 ||
-                      (x.size(x.dim() - 1) == 1 && space[space.size() - 1] > 1);
-    for (size_t k = 0; k < inputs.size(); ++k)
-      if (inputs[k].x.impl() == x.impl() && inputs[k].rows == rows)
-        return builder.input(int(k), rows);
-    inputs.push_back({x, x.impl()->storage->version, rows});
-    return builder.input(int(inputs.size()) - 1, rows);
+    const bool same_in_rows =
+        x.numel() == 1 || (x.size(x.dim() - 1) == 1 && space[space.size() - 1] > 1);
+    const Place place = result == Place::elements && same_in_rows ? Place::rows : result;
+    size_t k = 0;
+    while (k < inputs.size() && (inputs[k].x.impl() != x.impl() || inputs[k].place != place)) ++k;
+    if (k == inputs.size()) inputs.push_back({x, x.impl()->storage->version, place});
+    return builder.input(int(k), place != Place::elements);
   }
   int number(double x, bool literal) {
     if (literal || (x == std::floor(x) && std::fabs(x) <= 64)) return builder.constant(x);
@@ -90,7 +95,7 @@ class Fusion : public std::enable_shared_from_this<Fusion> {
   struct Input {
     Tensor x;
     uint32_t version;
-    bool rows;
+    Place place;
   };
   Tensor prepared(const Input&) const;
   std::vector<Input> inputs;
@@ -102,15 +107,11 @@ Tensor Fusion::prepared(const Input& in) const {
   if (in.x.impl()->storage->version != in.version)
     fail("fuse: a tensor {} was changed in place after the function read it; clone() it first",
          to_string(in.x.shape()));
-  if (!in.rows) return in.x.shape() == space ? in.x : expand(in.x, space);
-  const Shape rows = row_shape(space);
-  if (in.x.numel() == 1) return expand(reshape(in.x, {}), rows);
-  if (in.x.dim() == space.size() && in.x.size(in.x.dim() - 1) == 1)
-    return in.x.shape() == rows ? in.x : expand(in.x, rows);
-  if (in.x.dim() > 0 && in.x.size(in.x.dim() - 1) == 1 &&
-      broadcast("fuse", in.x.shape(), rows) == rows)
-    return expand(in.x, rows);
-  return unsqueeze(expand(in.x, without_last(space)), -1);
+  const Shape shape = in.place == Place::elements ? space
+                      : in.place == Place::rows   ? row_shape(space)
+                                                  : without_last(space);
+  const Tensor x = in.x.shape() == shape ? in.x : expand(in.x, shape);
+  return in.place == Place::squeezed ? unsqueeze(x, -1) : x;
 }
 
 void Fusion::compute(const std::vector<Tensor>& list) {
@@ -180,12 +181,13 @@ std::shared_ptr<Fusion> Fuser::fusion_of(const Shape& result, const Tensor* cons
                                          Dtype dtype) {
   for (const std::shared_ptr<Fusion>& f : open_) {
     bool here = false, fits = f->dtype == dtype && f->recording == grad_enabled();
-    fits = fits && f->has_room() && f->has_place(result);
+    const Place place = place_in(f->space, result);
+    fits = fits && f->has_room() && place != Place::none;
     for (int k = 0; k < n && fits; ++k) {
       here |= f->value_of(*inputs[k]) != nullptr;
-      fits &= f->takes(result, *inputs[k]);
+      fits &= f->takes(*inputs[k], place);
     }
-    if (fits && (here || (f->space == result && f->builder.count() < 2000))) return f;
+    if (fits && (here || (place == Place::elements && f->builder.count() < 2000))) return f;
   }
   if (result.size() == 0) return nullptr;
   open_.push_back(std::make_shared<Fusion>(result, dtype, grad_enabled()));
@@ -236,10 +238,11 @@ Tensor Fuser::elementwise(int op, const Tensor* const* inputs, const double* par
     for (int k = 0; k < row.inputs; ++k) evaluate(*inputs[k]);
     return {};
   }
+  const Place place = place_in(f->space, result);
   int in[3] = {-1, -1, -1};
   for (int k = 0; k < row.inputs; ++k) {
     if (!f->value_of(*inputs[k])) evaluate(*inputs[k]);
-    in[k] = f->operand(*inputs[k], result, op == op::id<op::Pow>);
+    in[k] = f->operand(*inputs[k], place, op == op::id<op::Pow>);
   }
   return wait(f->result(f->builder.add(op, in, params), result, wants));
 }
@@ -258,9 +261,10 @@ Tensor Fuser::reduce(const Reducing& how, const Tensor& x) {
   taken = taken && shape[last] > 1 && shape[last] <= kLongestRow;
   const Tensor* const inputs[] = {&x};
   const std::shared_ptr<Fusion> f = taken ? fusion_of(shape, inputs, 1, x.dtype()) : nullptr;
-  const int id = f && f->space == shape
-                     ? f->builder.reduce(how.op, f->operand(x, shape, false), how.param[0])
-                     : -1;
+  const int id =
+      f && f->space == shape
+          ? f->builder.reduce(how.op, f->operand(x, Place::elements, false), how.param[0])
+          : -1;
   if (id < 0) {
     evaluate(x);
     return {};

@@ -61,6 +61,32 @@ test('one element a row, 0-d tensors and numbers meet elements', function()
   assert(mt.gradcheck(mt.fuse(f), {x, column, scale}))
 end)
 
+test('what meets values of rows is broadcast as it is for any tensor', function()
+  local x = mt.randn(48, 48, 16, 'float64'):requires_grad_()
+  local shapes = {{}, {1}, {48}, {48, 1}, {1, 48}, {48, 48}, {48, 1, 1}, {1, 48, 1}, {48, 48, 1}}
+  for _, shape in ipairs(shapes) do
+    local y = mt.randn(shape, 'float64'):requires_grad_()
+    local function f(a, b)
+      local squeezed = a:sum(3) * b
+      local kept = a:amax(3, true) - b
+      return squeezed + 1, kept * 2, kept:sum(3) - b
+    end
+    local function all(g)
+      local results = {g(x, y)}
+      local loss = 0
+      for k, r in ipairs(results) do loss = loss + (r * k):square():mean() end
+      local gx, gy = unpack(mt.grad(loss, {x, y}))
+      results[4], results[5] = gx, gy
+      return results
+    end
+    local fused, plain = all(mt.fuse(f)), all(f)
+    for k = 1, 5 do
+      eq(fused[k].shape, plain[k].shape)
+      assert(mt.allclose(fused[k], plain[k]), table.concat(shape, ' x ') .. ': result ' .. k)
+    end
+  end
+end)
+
 test('several results, tables, functions of functions', function()
   local f = mt.fuse(function(x)
     local m = x:mean(-1, true)
