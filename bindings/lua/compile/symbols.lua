@@ -1,0 +1,285 @@
+-- symbols.lua -- symbols that stand for numbers while a Lua function is traced, and what functions do with them
+--
+-- Symbols and stand-ins for captured tables are cdata, since Lua asks cdata, unlike tables, when they
+-- are compared with numbers, or their length is taken. Each operation on them becomes one of the program
+-- that is built by the trace under way (`symbols.session`, trace.lua).
+local ffi = require 'ffi'
+local core = require 'mtorch.core'
+local mt = require 'mtorch'
+local refuse = require 'mtorch.compile.refuse'
+local parts = core.compile()
+
+local symbols = {}
+
+ffi.cdef 'typedef struct { int32_t id; } mtorch_symbol; typedef struct { int32_t id; } mtorch_captured;'
+local Symbol, Captured = ffi.typeof 'mtorch_symbol', ffi.typeof 'mtorch_captured'
+local getinfo = debug.getinfo
+
+local most_decisions = 24
+
+local function is_symbol(x) return ffi.istype(Symbol, x) end
+local function is_captured(x) return ffi.istype(Captured, x) end
+
+--- The line of the user's function that is running.
+local function line()
+  for level = 3, 40 do
+    local info = getinfo(level, 'Sl')
+    if not info then return 0 end
+    if info.currentline > 0 and info.source:sub(1, 8) ~= '@mtorch/' then return info.currentline end
+  end
+  return 0
+end
+
+local function name_of_captured(x) return is_captured(x) and symbols.session.tables[x.id].name end
+local function id_of(x)
+  local kind = type(x)
+  if is_symbol(x) then return x.id end
+  if kind == 'number' or kind == 'boolean' then return parts.constant(symbols.session.builder, x) end
+  local captured = name_of_captured(x)
+  local missing = kind == 'nil' and symbols.session.missing
+  core.fail('arithmetic on %s; a compiled function calculates with numbers%s', captured and
+    ("the captured table '%s'"):format(captured) or core.describe(x), missing and
+    (" ('%s' is nil)"):format(missing) or '')
+end
+
+local operations = setmetatable({}, {__index = function(self, name)
+  local id, inputs, parameters = parts.operation(name)
+  local found = id and {id = id, inputs = inputs, parameters = parameters, name = name} or false
+  rawset(self, name, found)
+  return found
+end})
+
+--- The value of an operation: a symbol, or the number or boolean that it is.
+local function operation(op, ...)
+  if not symbols.session then core.fail('%s: a symbol of a trace that has ended', op.name) end
+  local a, b, c = ...
+  local n = op.inputs
+  local id
+  if n == 1 then id = parts.op(symbols.session.builder, op.id, line(), id_of(a), select(2, ...))
+  elseif n == 2 then id = parts.op(symbols.session.builder, op.id, line(), id_of(a), id_of(b), select(3, ...))
+  else id = parts.op(symbols.session.builder, op.id, line(), id_of(a), id_of(b), id_of(c), select(4, ...)) end
+  local constant, is_bool = parts.ask(symbols.session.builder, id)
+  if constant ~= nil then return constant end
+  local symbol = Symbol(id)
+  if is_bool then symbols.session.bools[id] = true end
+  return symbol
+end
+
+--- Which way this path takes where a bool decides.
+local function decide(condition)
+  if type(condition) == 'boolean' then return condition end
+  local s = symbols.session
+  local known = s.decided[condition.id]
+  if known ~= nil then return known end
+  s.position = s.position + 1
+  if s.position > most_decisions then
+    core.fail('it decides more than %d times on one path, at last in line %d; a loop must not end where an element ' ..
+      'says so: use %s', most_decisions, line(), refuse.instead)
+  end
+  local choice = s.choices[s.position]
+  if choice == nil then choice = true end
+  s.choices[s.position], s.conditions[s.position] = choice, condition.id
+  s.decided[condition.id] = choice
+  return choice
+end
+
+local function op(name) return operations[name] end
+local function where(c, a, b) return operation(op 'where', c, a, b) end
+
+--- Lua's operators take numbers, no booleans.
+local function arithmetic(name)
+  local of = op(name)
+  return function(a, b)
+    if type(a) == 'boolean' or type(b) == 'boolean' then
+      core.fail('arithmetic on a boolean; choose a number by it: condition and 1 or 0')
+    end
+    return (operation(of, a, b))
+  end
+end
+
+--- An operation as mt has it; its answers, such as mt.isnan's, choose the way as comparisons do.
+local function function_of(of)
+  return function(...)
+    local n = select('#', ...)
+    if n < of.inputs or n > of.inputs + of.parameters then
+      local most = of.parameters > 0 and (' to %d'):format(of.inputs + of.parameters) or ''
+      core.fail('%s takes %d%s number%s, got %d', of.name, of.inputs, most, (of.inputs > 1 or of.parameters > 0) and 's'
+        or '', n)
+    end
+    for i = of.inputs + 1, n do
+      if is_symbol((select(i, ...))) then
+        core.fail('%s: argument %d is a parameter, the same for all elements; it can be a plain number alone',
+          of.name, i)
+      end
+    end
+    local y = operation(of, ...)
+    if is_symbol(y) and symbols.session.bools[y.id] then return (decide(y)) end
+    return y
+  end
+end
+
+local meta = {
+  __add = arithmetic 'add', __sub = arithmetic 'sub', __mul = arithmetic 'mul', __div = arithmetic 'div',
+  __pow = arithmetic 'pow',
+  __unm = function(a) return (operation(op 'neg', a)) end,
+  -- a - floor(a / b) * b, as LuaJIT has it
+  __mod = function(a, b)
+    local whole = operation(op 'floor', operation(op 'div', a, b))
+    return (operation(op 'sub', a, operation(op 'mul', whole, b)))
+  end,
+  __lt = function(a, b) return (decide(operation(op 'lt', a, b))) end,
+  __le = function(a, b) return (decide(operation(op 'le', a, b))) end,
+  __eq = function(a, b)
+    local function is_number(x) return type(x) == 'number' or is_symbol(x) end
+    if not is_number(a) or not is_number(b) then return false end
+    return (decide(operation(op 'eq', a, b)))
+  end,
+  __concat = function() core.fail('a number that is being traced cannot be made text') end,
+  __tostring = function() return 'a number that is being traced' end,
+  __call = function() core.fail('a number is called as a function') end,
+  __newindex = function() core.fail('a number has no fields; keep values in locals') end,
+}
+--- x:relu() and its kin.
+function meta.__index(_, key)
+  if type(key) ~= 'string' then
+    core.fail('an argument is one element, a number, and has no [%s]; give a neighbour as a tensor of its own',
+      is_symbol(key) and 'i' or tostring(key))
+  end
+  local of = operations[key]
+  if not of then
+    local of_tensors = pcall(function() return mt.tensor(0)[key] end)
+    core.fail("an element is a number and has no '%s'%s", key, of_tensors and '; tensors have, outside' or '')
+  end
+  return function_of(of)
+end
+ffi.metatype(Symbol, meta)
+
+-- ---- math.* of symbols -----------------------------------------------------------------------------
+
+local symbolic = {} -- Lua's function -> that of symbols
+local function any_symbol(...)
+  for i = 1, select('#', ...) do
+    if is_symbol((select(i, ...))) then return true end
+  end
+  return false
+end
+local function define(name, f)
+  local plain = math[name]
+  symbolic[plain] = function(...)
+    if not any_symbol(...) then return plain(...) end
+    return (f(...))
+  end
+end
+for name, other in pairs {exp = 'exp', log10 = 'log10', sin = 'sin', cos = 'cos', tan = 'tan', asin = 'asin',
+  acos = 'acos', atan = 'atan', sinh = 'sinh', cosh = 'cosh', tanh = 'tanh', sqrt = 'sqrt', abs = 'abs',
+  floor = 'floor', ceil = 'ceil', pow = 'pow', fmod = 'fmod', atan2 = 'atan2', deg = 'rad2deg', rad = 'deg2rad'} do
+  local of = op(other)
+  define(name, function(a, b)
+    if of.inputs == 1 then return operation(of, a) end
+    return operation(of, a, b)
+  end)
+end
+define('log', function(x, base)
+  local y = operation(op 'log', x)
+  return base and operation(op 'div', y, symbolic[math.log](base)) or y
+end)
+-- What LuaJIT's interpreter does with NaN and zeros of both signs.
+local function fold(name)
+  return function(first, ...)
+    for i = 1, select('#', ...) do
+      local x = select(i, ...)
+      first = where(operation(op(name), first, x), first, x)
+    end
+    return first
+  end
+end
+define('max', fold 'gt')
+define('min', fold 'lt')
+define('modf', function(x) return operation(op 'trunc', x) end)
+symbolic[math.modf] = function(x)
+  if not is_symbol(x) then return math.modf(x) end
+  local whole = operation(op 'trunc', x)
+  local zero = operation(op 'copysign', 0, x) -- of whole numbers and infinities, as LuaJIT has it
+  return whole, (where(operation(op 'eq', x, whole), zero, operation(op 'sub', x, whole)))
+end
+define('ldexp', function(m, e) return operation(op 'mul', m, operation(op 'exp2', e)) end)
+symbolic[math.randomseed] = function()
+  core.fail('math.randomseed in a compiled function: it runs once for all elements; mt.manual_seed seeds tensors')
+end
+symbolic[math.random] = function()
+  core.fail('math.random in a compiled function: it runs once for all elements; give it a tensor of mt.rand')
+end
+symbolic[math.frexp] = function() core.fail('math.frexp cannot be compiled; math.floor and math.log can') end
+
+local math_of_symbols = setmetatable({}, {__index = function(_, key)
+  local plain = math[key]
+  return symbolic[plain] or plain
+end, __newindex = function() core.fail('a compiled function changes math') end})
+
+--- mt.relu(x) and its kin; other names as they are.
+local functions_of_mt = setmetatable({}, {__index = function(self, key)
+  local of = type(key) == 'string' and operations[key]
+  if not of then
+    core.fail('mt.%s is no function of numbers; a compiled function can use those of one element, such as mt.relu ' ..
+      'and mt.sigmoid', tostring(key))
+  end
+  local f = function_of(of)
+  rawset(self, key, f)
+  return f
+end, __newindex = function() core.fail('a compiled function changes mt') end})
+
+-- ---- what Lua's own functions do with symbols and captured tables -------------------------------------
+
+local function contents(t) return symbols.session.tables[t.id] end
+symbolic[type] = function(x)
+  return is_symbol(x) and 'number' or is_captured(x) and 'table' or type(x)
+end
+local plain_tonumber = refuse.guarded(tonumber, 'tonumber', is_symbol, name_of_captured)
+symbolic[tonumber] = function(x, ...)
+  if is_symbol(x) then return x end
+  return (plain_tonumber(x, ...))
+end
+symbolic[error] = function(message)
+  core.fail('it raises an error%s: %s', symbols.session.position > 0 and
+    ', which no single element can; return a value such as 0 / 0' or '', tostring(message))
+end
+symbolic[assert] = function(condition, ...)
+  if condition then return condition, ... end
+  symbolic[error]((...) or 'assertion failed!')
+end
+symbolic[next] = function(t, key)
+  if not is_captured(t) then return next(t, key) end
+  local following = next(contents(t).value, key)
+  if following ~= nil then return following, t[following] end
+end
+symbolic[pairs] = function(t)
+  if not is_captured(t) then return pairs(t) end
+  return symbolic[next], t, nil
+end
+symbolic[ipairs] = function(t)
+  if not is_captured(t) then return ipairs(t) end
+  return function(_, i)
+    if t[i + 1] ~= nil then return i + 1, t[i + 1] end
+  end, t, 0
+end
+symbolic[unpack] = function(t, i, j)
+  if not is_captured(t) then return unpack(t, i, j) end
+  local list = {}
+  for k = i or 1, j or #t do list[k] = t[k] end
+  return unpack(list, i or 1, j or #t)
+end
+for _, f in ipairs {print, io.write} do
+  symbolic[f] = function()
+    core.fail('%s in a compiled function: it runs once for all elements; print the result', refuse.name_of(f))
+  end
+end
+symbolic[tostring] = function(x)
+  if is_symbol(x) then core.fail 'a number that is being traced cannot be made text' end
+  return tostring(x)
+end
+
+symbols.Symbol, symbols.Captured, symbols.is_symbol = Symbol, Captured, is_symbol
+symbols.id_of, symbols.where, symbols.operations, symbols.of_lua = id_of, where, operations, symbolic
+symbols.contents, symbols.name_of_captured = contents, name_of_captured
+symbols.math, symbols.mt = math_of_symbols, functions_of_mt
+return symbols
