@@ -1,61 +1,47 @@
--- bench.lua -- the time of every operation and of whole jobs, alone or beside a peer
+-- bench.lua -- the time of every operation and of whole jobs, alone or beside peers
 --
---   mtorch scripts/bench.lua --peer torch --save now.tsv
---   mtorch scripts/bench.lua --only '^relu/,^add/' --compare before.tsv
+--   mtorch scripts/bench.lua --peer torch --save now.json
+--   mtorch scripts/bench.lua --only '^relu/,^add/' --compare before.json
+--   mtorch scripts/bench.lua --only '^exp/' --sizes 4,1Ki,64Ki,1Mi --peer torch,copy --plot exp.svg --graph sizes
 --   mtorch scripts/bench.lua --device cuda --peer torch
---   mtorch scripts/bench.lua --only '^matmul/' --peer cblas --sittings 5
 --
--- Prints `name<TAB>microseconds`. Rows are those of peers/bench_torch.py: <op>/<size> of 1-D
--- float32 values in 0.5..1.5, _rows along the last dimension of a 1024 x 1024 matrix and _cols
--- along the first, matmul/MxKxN. Each is the median of 7 runs of 5 ms, or of one call if that is
--- longer. A ratio is the other time / ours. With --sittings the peer and we take turns, and a row is
--- the median of them. On a GPU a run ends when the GPU has done its calls, and
--- there are more rows: launch/<op> (what a call costs Lua, without waiting), 64 Mi elements, larger
--- products, with the copy back too, and the filter of a 1000 x 2000 image. own_*: functions that people write
--- themselves, with the peers torch_compile and numba too; <op>/64Ki, <op>_back: functions and gradients of ours
--- (bench_functions.lua). step_*: training steps
--- (bench_networks.lua). conv_*, max_pool and avg_pool: bench_convolutions.lua.
+-- Prints `name<TAB>microseconds`; with peers, columns: name, ours, and for each peer its time and the ratio, the
+-- peer's time / ours. Every contender is a process of its own (bench/worker.lua, peers/worker.py) that makes a row's
+-- inputs and warms up; then they take turns, seven runs each of at least 5 ms or one call, and the median counts. A
+-- peer that is not installed is told in a line and left out; MTORCH_PEER_PYTHON names the Python that has them.
+-- Peers: torch, torch_compile, jax, numpy, numba, tinygrad; cpp (loops, g++ -O3), cblas (the BLAS called directly),
+-- copy (a memory copy of as many bytes); python, luajit (start-up); mtorch itself as no_onednn, avx2 (that instruction
+-- set), two_threads; all: every one that is no mtorch. bench/rows.lua says what a row is and where it stands.
 local mt = require 'mtorch'
 local core = require 'mtorch.core'
 local ffi = require 'ffi'
-local bench_table = require 'bench_table'
-
-ffi.cdef [[
-int posix_spawnp(int *pid, const char *file, const void *, const void *,
-                 char *const argv[], char *const env[]);
-int waitpid(int pid, int *status, int options);
-extern char **environ;
-]]
-
-local sizes = {{'4', 4}, {'1Ki', 1024}, {'1Mi', 1024 * 1024}}
-local matmuls = {'10x2x100', '10x100x100', '10x100x1', '32x32x32', '64x64x64', '128x128x128',
-                 '256x256x256', '512x512x512', '1024x1024x1024', '1x1024x1024', '5x784x10',
-                 '50000x784x10', '64x784x128'}
--- tn: the memory holds the transpose of the first operand; nt: of the second; tt: of both.
-for _, name in ipairs {'10x100x100', '64x784x128', '128x128x128', '512x512x512', '1024x1024x1024'} do
-  for _, layout in ipairs {'nt_', 'tn_', 'tt_'} do matmuls[#matmuls + 1] = layout .. name end
-end
-for _, name in ipairs {'nt_1x1024x1024', 'nt_50000x784x10', 'tn_784x50000x10'} do
-  matmuls[#matmuls + 1] = name
-end
--- Arguments that are plain numbers in the peers' rows, by position.
-local numbers = {clamp = {[2] = 0.7, [3] = 1.2}, lerp = {[3] = 0.3}, polygamma = {[2] = 1}}
-
-local folder = arg[0]:match('^(.*/)') or ''
-local program = arg[0]
-for i = -1, -100, -1 do program = arg[i] or program end
+local Contender = require 'bench.contender'
+local report = require 'bench.report'
+local rows = require 'bench.rows'
+local tools = require 'bench.tools'
 
 local options = mt.args {
   {'only', '', 'rows that match one of these Lua patterns', metavar = 'PATTERN,..'},
-  {'quick', false, 'short runs: whether it works, no figures'},
-  {'threads', 1, 'threads of the CPU, of the peer too', min = 1},
-  {'peer', {'none', 'torch', 'torch_compile', 'numba', 'numpy', 'cblas'}, 'what is timed beside it'},
-  {'sittings', 1, 'how often peer and program take turns; the median counts', type = 'int', min = 1},
-  {'save', '', 'file for the rows (.tsv)', metavar = 'FILE'},
-  {'compare', '', 'file of rows to compare with', metavar = 'FILE'},
-  {'plot', '', 'chart of the ratios (.svg, .png)', metavar = 'FILE'},
+  {'quick', false, 'short runs of fewer rows: whether it works, no figures'},
+  {'threads', 1, 'threads of the CPU, of the peers too', min = 1},
+  {'peer', 'none', 'what is timed beside it: names with commas, or all', metavar = 'NAME,..'},
+  {'sizes', '4,1Ki,1Mi', 'numbers of elements of elementwise rows and reductions', metavar = 'N,..'},
+  {'sittings', 1, 'how often all rows are measured; all turns together count', type = 'int', min = 1},
+  {'without_onednn', false, 'products, convolutions and steps also without oneDNN (peer no_onednn)'},
+  {'alone', false, 'the peer alone, without mtorch'},
+  {'save', '', 'file for the rows (.json with everything, .tsv)', metavar = 'FILE'},
+  {'from', '', 'shows rows that were saved instead of measuring (.json)', metavar = 'FILE,..'},
+  {'compare', '', 'earlier rows; of a .json status 1 where a row is slower beyond noise', metavar = 'FILE'},
+  {'plot', '', 'file for a graph (.svg)', metavar = 'FILE'},
+  {'graph', {'ratios', 'sizes', 'roofline'}, 'what the graph shows'},
   {'format', {'plain', 'markdown'}, 'how the table is written'},
 }
+local python_peers = {torch = true, torch_compile = true, jax = true, numpy = true, numba = true, tinygrad = true}
+local settings = {no_onednn = 'MTORCH_ONEDNN=off', avx2 = 'MTORCH_ISA=avx2'}
+local all_peers = {'torch', 'torch_compile', 'jax', 'numpy', 'numba', 'tinygrad', 'cpp', 'cblas', 'copy', 'python',
+  'luajit'}
+local known = {mtorch = true, no_onednn = true, avx2 = true, two_threads = true}
+for _, name in ipairs(all_peers) do known[name] = true end
 
 local function say(sentence, ...)
   mt.progress.close()
@@ -67,44 +53,171 @@ local function quit(...)
   os.exit(1)
 end
 
--- ---- taking a time ----
+-- ---- who is measured ----
 
-local function median(list)
-  table.sort(list)
-  local n = #list
-  return (list[math.floor((n + 1) / 2)] + list[math.ceil((n + 1) / 2)]) / 2
-end
-
-local on_gpu = options.device ~= 'cpu'
-local function wait() if on_gpu then core.synchronize(options.device) end end
-
-local function run(call, loops)
-  local began = core.time()
-  for _ = 1, loops do call() end
-  wait()
-  return core.time() - began
-end
-
---- The time of one call. The warm-up is long enough for the memory of results to be reused.
-local function seconds_of(call)
-  local runs, least, warm = options.quick and 3 or 7, options.quick and 1e-3 or 5e-3, 5e-2
-  jit.flush() -- the loop would keep the traces of earlier rows and be slower for each
-  collectgarbage()
-  local began, loops, taken = core.time(), 1
-  repeat
-    taken = run(call, loops)
-    if taken < least then
-      loops = math.max(2 * loops, math.floor(1.2 * loops * least / taken))
+local function names_of_contenders()
+  local list = options.alone and {} or {'mtorch'}
+  local text = options.peer == 'all' and table.concat(all_peers, ',') or options.peer == 'none' and '' or options.peer
+  if options.without_onednn then text = text .. ',no_onednn' end
+  for name in text:gmatch('[^,%s]+') do
+    if not known[name] then
+      quit("no peer is called '%s'; there are %s, no_onednn, avx2, two_threads", name, table.concat(all_peers, ', '))
     end
-  until taken >= least and core.time() - began > warm
-  local times = {}
-  for i = 1, runs do times[i] = run(call, loops) / loops end
-  return median(times)
+    list[#list + 1] = name
+  end
+  if #list == 0 then quit('--alone needs a --peer') end
+  return list
 end
 
--- ---- rows: {name=, group=, prepare=}; prepare() gives the function to time, or its seconds ----
+local function start(name)
+  local threads = tostring(name == 'two_threads' and 2 or options.threads)
+  local times = {'--least', options.quick and '1e-3' or '5e-3', '--warm', options.quick and '2e-3' or '5e-2',
+    '--threads', threads, '--device', options.device}
+  local words = {tools.program, tools.folder .. 'bench/worker.lua', '--name', name}
+  if python_peers[name] then words = {tools.python(), tools.folder .. 'peers/worker.py', name} end
+  for _, word in ipairs(times) do words[#words + 1] = word end
+  return Contender.start(name, words, ('OMP_NUM_THREADS=%s %s'):format(threads, settings[name] or ''))
+end
 
-local rows, groups = {}, {}
+--- All that can be measured, as {contender, ..}; the others are told.
+local function start_all(names)
+  local started, list = {}, {}
+  for i, name in ipairs(names) do started[i] = start(name) end
+  for _, c in ipairs(started) do
+    local word, text = c:answer()
+    if word == 'hello' then
+      c.title = text
+      list[#list + 1] = c
+    else
+      say('%s is left out: %s', c.name, text)
+      c:stop()
+    end
+  end
+  return list
+end
+
+-- ---- taking turns ----
+
+--- A row's contenders that are ready, with the first call's microseconds and the bytes.
+local function prepare(row, contenders)
+  local ready = {}
+  for _, c in ipairs(contenders) do
+    local setup, call = rows.side(row, c.name)
+    if call then
+      local kind = row.sides.reports and 'reports' or ''
+      local word, first, bytes = c:ask('prepare', row.name, row.inputs, setup, call, kind)
+      if word == 'ready' then
+        ready[#ready + 1] = {contender = c, times = {}, first = tonumber(first)}
+        if c.name == 'mtorch' then row.bytes = tonumber(bytes) end
+      else
+        say('skipped %s of %s: %s', row.name, c.name, first)
+      end
+    end
+  end
+  return ready
+end
+
+--- The first call of a new process for each, as often as there are turns.
+local function measure_fresh(row, contenders)
+  local ready, turns = {}, options.quick and 1 or 3
+  for turn = 1, turns do
+    for i, c in ipairs(contenders) do
+      local _, call = rows.side(row, c.name)
+      if call and (turn == 1 or ready[i]) then
+        local new = start(c.name)
+        if new:answer() == 'hello' then
+          local one = prepare(row, {new})[1]
+          ready[i] = ready[i] or {contender = c, times = {}}
+          if one then table.insert(ready[i].times, one.first) else ready[i] = nil end
+        end
+        new:stop()
+      end
+    end
+  end
+  local list = {}
+  for i = 1, #contenders do list[#list + 1] = ready[i] end
+  return list
+end
+
+local function measure_turns(row, contenders)
+  local ready, most = prepare(row, contenders), options.quick and 3 or 7
+  for turn = 1, most do
+    for _, r in ipairs(ready) do
+      local slow = r.times[1] and r.times[1] > 0.3e6 and not row.sides.unit
+      if not r.failed and not (turn > 3 and slow) and not (turn > 1 and (slow or row.sides.unit) and options.quick) then
+        local word, us = r.contender:ask('run')
+        r.failed = word ~= 'time'
+        if r.failed then say('skipped %s of %s: %s', row.name, r.contender.name, us)
+        else table.insert(r.times, tonumber(us)) end
+      end
+    end
+  end
+  return ready
+end
+
+--- Adds the turns of a row to row.turns[contender].
+local function measure(row, contenders)
+  row.turns = row.turns or {}
+  local ready = (row.sides.fresh and measure_fresh or measure_turns)(row, contenders)
+  for _, r in ipairs(ready) do
+    local list = row.turns[r.contender.name] or {}
+    for _, us in ipairs(r.times) do list[#list + 1] = us end
+    if #list > 0 then row.turns[r.contender.name] = list end
+  end
+end
+
+local function quartile(sorted, part)
+  local at = 1 + (#sorted - 1) * part
+  local low = math.floor(at)
+  return sorted[low] + (at - low) * ((sorted[low + 1] or sorted[low]) - sorted[low])
+end
+
+local function summary(times)
+  table.sort(times)
+  return {us = quartile(times, 0.5), low = quartile(times, 0.25), high = quartile(times, 0.75), n = #times}
+end
+
+--- The row as report.lua knows it.
+local function finished(row)
+  local results = {}
+  for name, times in pairs(row.turns) do results[name] = summary(times) end
+  return {name = row.name, group = row.group, unit = row.sides.unit, flops = row.sides.flops, bytes = row.bytes,
+    results = results}
+end
+
+-- ---- the machine ----
+
+local function processor()
+  for line in io.lines('/proc/cpuinfo') do
+    local name = line:match('^model name%s*:%s*(.+)$')
+    if name then return name end
+  end
+  return 'unknown processor'
+end
+
+--- What the machine is, and how fast it is apart from mtorch: a copy of 4 MiB and a loop that LuaJIT compiles.
+local function machine()
+  local function timed(call)
+    local times = {}
+    call()
+    for i = 1, 15 do
+      local began = core.time()
+      call()
+      times[i] = (core.time() - began) * 1e6
+    end
+    return summary(times)
+  end
+  local cells = ffi.new('double[1024]')
+  return {processor = processor(), isa = core.isa(), date = os.date('!%Y-%m-%d'), threads = options.threads,
+    copy = timed(tools.memory_copy(2 ^ 22)), quick = options.quick, command = table.concat(arg, ' '),
+    loop = timed(function()
+      for _ = 1, 500 do
+        for i = 0, 1023 do cells[i] = cells[i] * 0.5 + 1 end
+      end
+    end)}
+end
+
+-- ---- from the options to the table ----
 
 --- Whether --only, patterns or beginnings of names with commas between, names this row.
 local function selected(name)
@@ -115,344 +228,166 @@ local function selected(name)
   return false
 end
 
-local function row(name, group, prepare)
-  if not selected(name) then return end
-  rows[#rows + 1] = {name = name, prepare = prepare}
-  if not groups[group] then
-    groups[#groups + 1], groups[group] = group, {}
+local function sizes()
+  local list, factors = {}, {[''] = 1, Ki = 1024, Mi = 1024 ^ 2}
+  for label in options.sizes:gmatch('[^,%s]+') do
+    local number, factor = label:match('^(%d+)(%a*)$')
+    if not factors[factor] then quit("--sizes takes numbers such as 4, 16Ki and 1Mi, got '%s'", label) end
+    list[#list + 1] = {label, number * factors[factor]}
   end
-  table.insert(groups[group], rows[#rows])
+  if #list == 0 then quit('--sizes names none') end
+  if options.quick and options.sizes == '4,1Ki,1Mi' then table.remove(list, 2) end
+  return list
 end
-
-local function uniform(lo, hi, ...) return mt.rand(...) * (hi - lo) + lo end
-local function safe(...) return uniform(0.5, 1.5, ...) end
-
---- A function that calls f with these arguments.
-local function bound(f, ...)
-  local n, a, b, c = select('#', ...), ...
-  if n == 1 then return function() return f(a) end end
-  if n == 2 then return function() return f(a, b) end end
-  if n == 3 then return function() return f(a, b, c) end end
-  local all = {...}
-  return function() return f(unpack(all, 1, n)) end
-end
-
-local function operation(op, n)
-  local f, given, arguments = mt[op.name], numbers[op.name] or {}, {}
-  local lo, hi = math.max(op.lo, 0.5), math.min(op.hi, 1.5)
-  if lo >= hi then lo, hi = op.lo, op.hi end
-  for i = 1, op.inputs do
-    arguments[i] = given[i] or op.accepts == 'integer' and mt.randint(0, 9, {n}) or
-                       uniform(lo, hi, n)
-  end
-  if op.mask_first then arguments[1] = mt.rand(n):lt(0.5) end
-  for i = op.inputs + 1, op.inputs + #op.params do arguments[i] = given[i] end
-  if not pcall(f, unpack(arguments)) then -- a parameter has no default
-    for i = op.inputs + 1, op.inputs + #op.params do arguments[i] = 0.5 end
-  end
-  return bound(f, unpack(arguments))
-end
-
-local function elementwise_rows()
-  local names = {}
-  for i, op in ipairs(core.operations()) do names[i] = op.name end
-  for _, size in ipairs(sizes) do
-    for i, name in ipairs(names) do
-      -- The description is asked for again, not kept: what rows keep, the collector walks.
-      row(name .. '/' .. size[1], 'elementwise, ' .. size[1], function()
-        return operation(core.operations()[i], size[2])
-      end)
-    end
-  end
-end
-
---- Rows of one size and along the dimensions of a matrix, of functions that are called f(x, dim).
-local function rows_of(name, sized, along, arguments, uniform_in)
-  for _, size in ipairs(sized) do
-    row(name .. '/' .. size[1], 'reductions', function()
-      return bound(mt[name], uniform_in(size[2]), unpack(arguments))
-    end)
-  end
-  if not along then return end
-  for dim, which in ipairs {'_cols', '_rows'} do
-    row(name .. which .. '/1Mi', 'reductions', function()
-      return bound(mt[name], uniform_in(1024, 1024), dim, unpack(arguments, 2))
-    end)
-  end
-end
-
-local function reduction_rows()
-  for _, op in ipairs(core.reductions()) do
-    local lo, hi = math.max(op.lo, 0.5), math.min(op.hi, 1.5)
-    rows_of(op.name, sizes, true, op.scan and {1, unpack(op.values)} or {}, function(...)
-      return uniform(lo, hi, ...)
-    end)
-  end
-  for _, name in ipairs {'mean', 'max', 'min'} do
-    rows_of(name, sizes, name == 'max', {}, safe)
-  end
-  for _, name in ipairs {'norm', 'median', 'sort'} do
-    rows_of(name, {sizes[3]}, name ~= 'norm', {}, safe)
-  end
-  for _, name in ipairs {'softmax', 'log_softmax'} do rows_of(name, {}, true, {}, safe) end
-  row('topk/1Mi', 'reductions', function() return bound(mt.topk, safe(1024 * 1024), 100) end)
-  row('topk_rows/1Mi', 'reductions', function() return bound(mt.topk, safe(1024, 1024), 10, 2) end)
-end
-
-local function movement_rows()
-  local n = 1024
-  local function move(name, prepare) row(name .. '/1Mi', 'movement', prepare) end
-  local function add(x, y) return x + y end
-  move('softmax', function() return bound(mt.softmax, safe(n, n), 2) end)
-  move('copy_t', function()
-    return bound(function(x) return x:t():contiguous() end, safe(n, n))
-  end)
-  move('add_row', function() return bound(add, safe(n, n), safe(n)) end)
-  move('add_col', function() return bound(add, safe(n, n), safe(n, 1)) end)
-  move('gather', function() return bound(mt.gather, safe(n, n), 2, mt.randint(1, n, {n, n})) end)
-  move('scatter_add', function()
-    return bound(mt.scatter_add, mt.zeros(n, n), 2, mt.randint(1, n, {n, n}), safe(n, n))
-  end)
-  move('index_select', function()
-    return bound(mt.index_select, safe(n, n), 1, mt.randint(1, n, {n}))
-  end)
-  move('index_add', function()
-    local x, at, source = mt.zeros(n, n), mt.randint(1, n, {n}), safe(n, n)
-    return function() return mt.index_add(x, 1, at, source) end
-  end)
-  move('masked_select', function()
-    return bound(mt.masked_select, safe(n, n), mt.rand(n, n):lt(0.5))
-  end)
-  move('bincount', function() return bound(mt.bincount, mt.randint(1, n, {n * n})) end)
-  move('layer_norm', function()
-    local x, weight, bias = safe(n, n), safe(n), safe(n)
-    return function() return mt.layer_norm(x, {n}, weight, bias) end
-  end)
-  for _, which in ipairs {'', '_eval'} do
-    move('batch_norm' .. which, function()
-      local x, c, training = safe(16, 64, 32, 32), 64, which == ''
-      local rm, rv, weight, bias = safe(c), safe(c), safe(c), safe(c)
-      return function() return mt.batch_norm(x, rm, rv, weight, bias, training) end
-    end)
-  end
-  move('cat', function() return bound(mt.cat, {safe(n / 2, n), safe(n / 2, n)}, 1) end)
-  move('rand', function() return bound(mt.rand, n * n) end)
-  move('randn', function() return bound(mt.randn, n * n) end)
-end
-
-local function product_rows()
-  for _, name in ipairs(matmuls) do
-    local layout, m, k, n = name:match('^(%a*)_?(%d+)x(%d+)x(%d+)$')
-    m, k, n = tonumber(m), tonumber(k), tonumber(n)
-    row('matmul/' .. name, 'products', function()
-      local a = layout:match '^t' and safe(k, m):t() or safe(m, k)
-      return bound(mt.matmul, a, layout:match 't$' and safe(n, k):t() or safe(k, n))
-    end)
-  end
-end
-
---- A step of every optimizer: one parameter of 64 Ki elements, and six of 4 to 64.
-local function optimizer_rows()
-  for _, size in ipairs {'4', '64Ki'} do
-    for _, info in ipairs(core.optimizers()) do
-      row(('%s/%s'):format(info.name, size), 'optimizers, ' .. size, function()
-        local list = {}
-        for i, n in ipairs(size == '4' and {4, 64, 8, 64, 16, 4} or {65536}) do
-          list[i] = safe(n):requires_grad_()
-          list[i].grad = uniform(-1, 1, n)
-        end
-        local opt = mt.optim[info.name](list, {lr = 1e-6})
-        return function() opt:step() end
-      end)
-    end
-  end
-end
-
--- ---- whole jobs ----
-
-local function chain()
-  local x, y = safe(4):requires_grad_(), safe(4)
-  return function()
-    x.grad = nil;
-    (x + y):relu():sum():backward()
-  end
-end
-
-local function split_epoch()
-  local script = folder .. 'train_split.lua'
-  local file = io.open(script) or error(script .. ' is not there', 0)
-  file:close()
-  local ok, last = bench_table.run_program {
-    program, script, '--hidden', '100', '--dataset', 'split', '--rate', '0.05', '--epochs',
-    options.quick and '50' or '500', '--seed', '1', '--threads', tostring(options.threads),
-    '--device', options.device,
-  }
-  local ms = tonumber(last:match('ms_per_epoch=([%d.]+)'))
-  if not (ok and ms) then error('train_split.lua ended with: ' .. last, 0) end
-  return ms / 1e3
-end
-
-local function startup()
-  local argv = ffi.new('const char *[4]', program, '-e', '')
-  local pid, status, times = ffi.new('int[1]'), ffi.new('int[1]'), {}
-  for i = 1, options.quick and 5 or 20 do
-    local began = core.time()
-    local failed = ffi.C.posix_spawnp(pid, program, nil, nil, ffi.cast('char *const *', argv),
-                                      ffi.C.environ)
-    if failed == 0 then ffi.C.waitpid(pid[0], status, 0) end
-    times[i] = core.time() - began
-    if failed ~= 0 or status[0] ~= 0 then error("cannot run " .. program .. " -e ''", 0) end
-  end
-  return median(times)
-end
-
--- Views of 16 x 512 each, all of a tensor, summed with different weights: the time of all of them.
-local views = {
-  select = function(x, n) return x:view(n, 16, 512), function(y, i) return y:select(1, i) end end,
-  narrow = function(x) return x, function(y, i) return y:narrow(1, 16 * i - 15, 16) end end,
-  index = function(x, n) return x:view(16, n, 512), function(y, i) return y[{{}, i}] end end,
-  unbind = function(x, n) return x:view(n, 16, 512):unbind() end,
-  chunk = function(x, n) return x:chunk(n) end,
-}
-local function views_row(kind, n)
-  return function()
-    local x = safe(16 * n, 512):requires_grad_()
-    return function()
-      local parts, part = views[kind](x, n)
-      local sum = 0
-      for i = 1, n do sum = sum + (part and part(parts, i) or parts[i]) * (i / n) end
-      x.grad = nil
-      sum:sum():backward()
-    end
-  end
-end
-
-local function job_rows()
-  for _, kind in ipairs{'select', 'narrow', 'index', 'unbind', 'chunk'} do
-    for _, n in ipairs(options.quick and {16} or {16, 256, 4096}) do
-      row(('views_%s/%d'):format(kind, n), 'whole jobs', views_row(kind, n))
-    end
-  end
-  if not on_gpu then dofile(folder .. 'bench_functions.lua')(row, options.quick) end
-  dofile(folder .. 'bench_networks.lua')(row, on_gpu)
-  if not on_gpu then dofile(folder .. 'bench_convolutions.lua')(row, options.quick) end
-  if not on_gpu then dofile(folder .. 'bench_data.lua')(row) end
-  row('chain/4', 'whole jobs', chain)
-  row('split_epoch/100', 'whole jobs', split_epoch)
-  row('startup', 'whole jobs', startup)
-end
-
-local function peer_column(name)
-  local runner, ending = os.getenv('MTORCH_PEER_PYTHON') or 'python3', '.py'
-  if name == 'cblas' then runner, ending = program, '.lua' end
-  local script = folder .. 'peers/bench_' .. name .. ending
-  local words = {runner, script, '--threads', tostring(options.threads)}
-  if options.quick then words[#words + 1] = '--quick' end
-  if on_gpu then words[#words + 1] = '--device=' .. options.device end
-  local names = {}
-  for i, r in ipairs(rows) do names[i] = r.name end
-  if options.only ~= '' or name == 'cblas' then words[#words + 1] = '--only=^(' .. table.concat(names, '|') .. ')$' end
-  local column, last = bench_table.from_program(name, words, #rows)
-  return column or quit('%s fails with %s (MTORCH_PEER_PYTHON names the Python): %s', script,
-                        runner, last)
-end
-
--- ---- from the options to the table ----
 
 local function check_options()
-  local with_ratio = options.peer ~= 'none' or options.compare ~= ''
-  if on_gpu then mt.set_default_device(options.device) end
-  numbers.prelu = {[2] = mt.full({1}, 0.25)}
-  if options.plot ~= '' and not with_ratio then
-    quit('--plot draws ratios; give --peer or --compare too')
-  end
   if options.plot ~= '' and not options.plot:match('%.svg$') then
     quit("--plot writes SVG, so '%s' must end in .svg", options.plot)
+  end
+  if options.plot ~= '' and options.graph == 'ratios' and options.peer == 'none' and options.from == '' then
+    quit('--plot draws ratios; give --peer too')
   end
   for _, path in ipairs {options.save, options.plot} do
     if path ~= '' then core.check_writable('bench', path) end
   end
 end
 
---- The peer's times and ours in turns: all sittings but the last, as {[name] = {us, ..}}.
-local function earlier_sittings()
-  local ours, theirs = {}, {}
-  local function note(lists, name, us)
-    lists[name] = lists[name] or {}
-    table.insert(lists[name], us)
+local function read_all(paths)
+  local runs = {}
+  for path in paths:gmatch('[^,]+') do
+    local run, trouble = report.read(path)
+    runs[#runs + 1] = run or quit('%s', trouble)
   end
-  for _ = 2, options.sittings do
-    local column = options.peer ~= 'none' and peer_column(options.peer)
-    for name, us in pairs(column and column.times or {}) do note(theirs, name, us) end
-    for _, r in ipairs(rows) do
-      local ok, call = pcall(r.prepare)
-      if ok and type(call) == 'function' then ok, call = pcall(seconds_of, call) end
-      if ok then note(ours, r.name, call * 1e6) end
-    end
+  local run = report.merge(runs)
+  local kept = {}
+  for _, r in ipairs(run.rows) do
+    if selected(r.name) then kept[#kept + 1] = r end
   end
-  return ours, theirs
-end
-local function median_with(lists, name, us)
-  local all = lists[name] or {}
-  table.insert(all, us)
-  return median(all)
+  run.rows = kept
+  return run
 end
 
---- Times the rows and shows each as it comes, in the median with `before`; returns those that could
---- be measured.
-local function measure_all(writer, before)
-  local measured, bar = {}, mt.progress(#rows, {label = 'mtorch'})
-  for _, r in ipairs(rows) do
-    local ok, call = pcall(r.prepare)
-    if ok and type(call) == 'function' then ok, call = pcall(seconds_of, call) end
-    if not ok and tostring(call):match('interrupted!$') then error(call, 0) end
-    if ok then
-      r.us, measured[#measured + 1] = median_with(before, r.name, call * 1e6), r
-      bar:print(writer:row(r.name, r.us))
-    else
-      say('skipped %s: %s', r.name, tostring(call))
+--- Measures all rows and shows each when it is done, beside those of an earlier file.
+local function measure_all(list, contenders, shown)
+  local run = {rows = {}, columns = {}, machine = machine()}
+  local bar = mt.progress(#list * options.sittings, {label = 'rows'})
+  for i, c in ipairs(contenders) do run.columns[i] = {name = c.name, title = c.title} end
+  for sitting = 1, options.sittings do
+    for _, row in ipairs(list) do
+      measure(row, contenders)
+      bar:update()
+      if sitting == options.sittings and next(row.turns) then
+        local r = finished(row)
+        run.rows[#run.rows + 1] = r
+        bar:print(shown(r))
+      end
     end
-    bar:update()
   end
-  return measured
+  return run
+end
+
+local function groups_of(list)
+  local groups = {}
+  for _, r in ipairs(list) do
+    local group = r.group or ''
+    if not groups[group] then groups[#groups + 1], groups[group] = group, {} end
+    table.insert(groups[group], r)
+  end
+  return groups
+end
+
+--- Adds a column with the earlier times; returns the run.
+local function with_column(columns, old)
+  columns[#columns + 1] = {name = 'before', title = options.compare}
+  local before = {}
+  for _, r in ipairs(old.rows) do before[r.name] = r.results.mtorch end
+  return before
+end
+
+--- Measures rows that seem slower once more, twice at most, all turns together; the rows that stay slower.
+local function confirmed(old, run, list, contenders)
+  local slower = report.regressions(old, run)
+  for _ = 1, list and 2 or 0 do
+    local again = {}
+    for _, s in ipairs(slower) do again[s.name] = true end
+    for _, row in ipairs(list) do
+      if again[row.name] then measure(row, {contenders[1]}) end
+    end
+    run.machine = machine()
+    for i, r in ipairs(run.rows) do
+      for _, row in ipairs(list) do
+        if again[r.name] and row.name == r.name then run.rows[i] = finished(row) end
+      end
+    end
+    slower = report.regressions(old, run)
+  end
+  return slower
+end
+
+local function compare(old, run, list, contenders)
+  local slower = confirmed(old, run, list, contenders)
+  for _, s in ipairs(slower) do
+    say('%s is slower: %.3f, was %.3f (%.2f times; noise allows %.2f)', s.name, s.new, s.old, s.new / s.old, s.allowed)
+  end
+  return #slower == 0
+end
+
+local function show(writer, run, before)
+  return function(r)
+    if before then r.results.before = before[r.name] end
+    return writer:row(r)
+  end
+end
+
+--- What there is to show: measured now, or read.
+local function gather(old)
+  local columns = {}
+  if options.from ~= '' then
+    local run = read_all(options.from)
+    if options.peer ~= 'none' then
+      local wanted = {}
+      for _, name in ipairs(names_of_contenders()) do wanted[name] = true end
+      for _, c in ipairs(run.columns) do columns[#columns + 1] = wanted[c.name] and c or nil end
+    else
+      for i, c in ipairs(run.columns) do columns[i] = c end
+    end
+    local before = old and with_column(columns, old)
+    return columns, before, function(shown)
+      for _, r in ipairs(run.rows) do print(shown(r)) end
+      return run
+    end
+  end
+  local names = names_of_contenders()
+  local list = rows.all({quick = options.quick, device = options.device, sizes = sizes()}, selected)
+  if #list == 0 then quit("no row's name matches '%s'", options.only) end
+  local contenders = start_all(names)
+  if #contenders == 0 then quit('nothing is left to measure') end
+  for i, c in ipairs(contenders) do columns[i] = {name = c.name, title = c.title} end
+  local before = old and with_column(columns, old)
+  return columns, before, function(shown) return measure_all(list, contenders, shown), list, contenders end
 end
 
 local function main()
   check_options()
-  if on_gpu then
-    require 'bench_gpu' {row = row, safe = safe, bound = bound, median = median, wait = wait, options = options}
-  end
-  for _, add_rows in ipairs {elementwise_rows, reduction_rows, movement_rows, product_rows,
-                             optimizer_rows, job_rows} do add_rows() end
-  if #rows == 0 then quit("no row's name matches '%s'", options.only) end
-  local others = {}
+  local old, trouble
   if options.compare ~= '' then
-    local before, trouble = bench_table.read(options.compare)
-    others[1] = before or quit('%s', trouble)
+    old, trouble = report.read(options.compare)
+    if not old then quit('%s', trouble) end
   end
-  local ours, theirs = earlier_sittings()
-  if options.peer ~= 'none' then
-    local column = peer_column(options.peer)
-    for name, us in pairs(column.times) do column.times[name] = median_with(theirs, name, us) end
-    table.insert(others, 1, column)
-  end
-  local writer = bench_table.writer(others, options.format == 'markdown')
-  if #others > 0 or options.format == 'markdown' then print(writer:head()) end
-  local measured = measure_all(writer, ours)
-  for _, name in ipairs(options.only == '' and writer:missing(measured) or {}) do
-    print(writer:row(name))
-  end
+  local columns, before, produce = gather(old)
+  local markdown = options.format == 'markdown'
+  local writer = report.writer(columns, markdown)
+  if #columns > 1 or markdown then print(writer:head()) end
+  local run, list, contenders = produce(show(writer, nil, before))
+  local groups = groups_of(run.rows)
   for _, group in ipairs(groups) do
-    local mean = writer:mean(group, groups[group])
+    local mean = #columns > 1 and writer:mean(group, groups[group])
     if mean then print(mean) end
   end
-  if options.save ~= '' then
-    local header = ('mtorch %s, %d threads%s'):format(
-      on_gpu and core.device_name(options.device) or core.isa(), options.threads,
-                                                      options.quick and ', quick' or '')
-    bench_table.write(options.save, header, measured)
-  end
-  if options.plot ~= '' then bench_table.plot(options.plot, measured, others[1]) end
+  if options.save ~= '' then report.save(options.save, run) end
+  if options.plot ~= '' then require 'bench.graphs'[options.graph](options.plot, run, columns) end
+  if old and options.compare:match('%.json$') and not compare(old, run, list, contenders) then os.exit(1) end
+  for _, c in ipairs(contenders or {}) do c:stop() end
 end
 
 main()

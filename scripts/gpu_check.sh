@@ -131,11 +131,10 @@ fi
 part bench mtorch 150 "\"\$program\" scripts/bench.lua --device cuda $flags --only '$rows' --save \"\$out/mtorch.tsv\""
 python=${MTORCH_PEER_PYTHON:-python3}
 cat >"$out/peer.sh" <<'END'
-"$1" -c 'import torch; assert torch.cuda.is_available()' || { echo "no PyTorch with CUDA ($1)" && exit 77; }
-names=$(grep -v '^#' "$out/mtorch.tsv" | cut -f1 | tr '\n' '|')
-"$1" scripts/peers/bench_torch.py --threads 1 --device=cuda "--only=^(${names%|})\$" >"$out/torch.tsv"
+"$2" -c 'import torch; assert torch.cuda.is_available()' || { echo "no PyTorch with CUDA ($2)" && exit 77; }
+MTORCH_PEER_PYTHON=$2 "$1" scripts/bench.lua --device cuda --alone --peer torch --only "$3" $4 --save "$out/torch.tsv"
 END
-hardware bench torch 120 "sh \"\$out/peer.sh\" \"$python\""
+hardware bench torch 120 "sh \"\$out/peer.sh\" \"\$program\" \"$python\" '$rows' $flags"
 
 # ---- large, and whole grids ----
 if [ $emulated = yes ] || [ $quick = yes ]; then

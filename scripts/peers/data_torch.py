@@ -1,4 +1,4 @@
-# data_torch.py -- the rows of bench_data.lua in PyTorch: loaders and an epoch of a perceptron
+# data_torch.py -- the rows of scripts/bench/loaders.lua in PyTorch: loaders and an epoch of a perceptron
 import pathlib
 import tempfile
 
@@ -57,13 +57,3 @@ def perceptron_epoch():
             sgd.step()
 
     return epoch
-
-
-def measure(bench):
-    for name, prepare in (
-        ("loader_rows/64", row_batches),
-        ("loader_png/64", picture_batches),
-        ("epoch_perceptron/8192", perceptron_epoch),
-    ):
-        if bench.wants(name):
-            bench.row(name, prepare())

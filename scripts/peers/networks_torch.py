@@ -1,4 +1,4 @@
-# networks_torch.py -- the rows of bench_networks.lua in PyTorch: training steps of whole networks
+# networks_torch.py -- the steps of scripts/bench/networks.lua in PyTorch
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -102,11 +102,3 @@ STEPS = {
     ("gru", "32x50x128"): lambda: recurrent_step(nn.GRU),
     ("transformer", "16x64x128"): transformer_step,
 }
-
-
-def measure(bench, ending="", made=lambda step: step):
-    """Rows step_<name><ending>/<size> of each step, as `made` makes it."""
-    for (name, size), prepare in STEPS.items():
-        row = f"step_{name}{ending}/{size}"
-        if bench.wants(row):
-            bench.row(row, made(prepare()))

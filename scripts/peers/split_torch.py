@@ -74,15 +74,16 @@ def main():
     parser.add_argument("--pts", type=int, default=50)
     parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     began = time.perf_counter()
-    seconds, correct, loss = train(a.dataset, a.hidden, a.rate, a.epochs, a.seed, a.pts, a.batch)
+    seconds, correct, loss = train(a.dataset, a.hidden, a.rate, a.epochs, a.seed, a.pts, a.batch, a.device)
     total = time.perf_counter() - began
     typical = statistics.median(seconds[1:] or seconds)
     print(
         f"final: dataset={a.dataset} hidden={a.hidden} rate={a.rate:g} epochs={a.epochs} "
-        f"seed={a.seed} device=cpu threads={a.threads} correct={correct}/{a.pts} loss={loss:.4f} "
+        f"seed={a.seed} device={a.device} threads={a.threads} correct={correct}/{a.pts} loss={loss:.4f} "
         f"ms_per_epoch={typical * 1e3:.4f} first_epoch_ms={seconds[0] * 1e3:.1f} "
         f"total_s={total:.2f}"
     )

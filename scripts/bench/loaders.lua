@@ -1,4 +1,4 @@
--- bench_data.lua -- the rows of bench.lua for loaders: batches of rows, of pictures in files, an epoch of a perceptron
+-- loaders.lua -- rows of loaders: batches of rows, of pictures in files, an epoch of a perceptron
 --
 -- loader_rows/64: a shuffled batch of 64 rows of 784 floats. loader_png/64: one of 64 pictures of 28 x 28 in PNG files,
 -- read by two workers. epoch_perceptron/8192: 784 - 128 - 10, batches of 64 of 8192 shuffled rows, SGD.
@@ -50,9 +50,13 @@ local function perceptron_epoch()
   end
 end
 
---- Adds the rows: row(name, group, function that makes the function to time).
-return function(row)
-  row('loader_rows/64', 'loaders', row_batches)
-  row('loader_png/64', 'loaders', picture_batches)
-  row('epoch_perceptron/8192', 'loaders', perceptron_epoch)
-end
+return {
+  row_batches = row_batches, picture_batches = picture_batches, perceptron_epoch = perceptron_epoch,
+  add = function(row)
+    for name, make in pairs {['loader_rows/64'] = 'row_batches', ['loader_png/64'] = 'picture_batches',
+      ['epoch_perceptron/8192'] = 'perceptron_epoch'} do
+      row('loaders', name, '', {{"local call = require('bench.loaders')." .. make .. '()', 'call()'},
+        torch = {('import data_torch\ncall = data_torch.%s()'):format(make), 'call()'}})
+    end
+  end,
+}

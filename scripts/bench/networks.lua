@@ -1,10 +1,10 @@
--- bench_networks.lua -- the rows of bench.lua for training steps of whole networks: forward, backward, update
+-- networks.lua -- rows of training steps of whole networks: forward, backward, update
 --
 -- step_split/10, /100, /1000: an epoch of MiniTorch's job at that width, 50 points in batches of 10, SGD.
 -- step_mlp/64x784x128x10; step_cnn/64x28x28: two convolutions (16, 32) with pooling, then 10 classes; SGD.
 -- step_lstm/32x50x128 and step_gru: sequences (32 x 50 x 64), hidden 128, the last output to 10 classes, SGD.
 -- step_transformer/16x64x128: two layers of 4 heads, causal, 65 tokens, AdamW.
--- The same with _compiled: through mt.compile (torch_compile has them through torch.compile).
+-- The same with _compiled: through mt.compile; peers: torch.compile, jax.jit, TinyJit, and loops in Numba and C++.
 local mt = require 'mtorch'
 
 local function sgd_step(net, loss_of)
@@ -86,32 +86,45 @@ local function transformer_step()
   return step, mt.randint(1, 65, {16, 64}), mt.randint(1, 65, {16 * 64})
 end
 
-local steps = {
-  {'split', '10', function() return split_epoch(10) end},
-  {'split', '100', function() return split_epoch(100) end},
-  {'split', '1000', function() return split_epoch(1000) end},
-  {'mlp', '64x784x128x10', mlp_step},
-  {'cnn', '64x28x28', cnn_step},
-  {'lstm', '32x50x128', function() return recurrent_step('LSTM') end},
-  {'gru', '32x50x128', function() return recurrent_step('GRU') end},
-  {'transformer', '16x64x128', transformer_step},
+-- The function, what makes it here, and what in peers/networks_torch.py and peers/networks_jax.py.
+local makers = {
+  split = split_epoch, mlp = mlp_step, cnn = cnn_step, transformer = transformer_step,
+  lstm = function() return recurrent_step('LSTM') end, gru = function() return recurrent_step('GRU') end,
 }
 
---- Adds the rows: row(name, group, function that makes the function to time).
-return function(row, on_gpu)
-  for _, entry in ipairs(steps) do
-    local name, size, make = unpack(entry)
-    row(('step_%s/%s'):format(name, size), 'training steps', function()
-      local step, x, y = make()
-      return function() step(x, y) end
-    end)
-    if not on_gpu then
-      row(('step_%s_compiled/%s'):format(name, size), 'training steps', function()
-        local step, x, y = make()
-        local compiled = mt.compile(step)
-        for _ = 1, 3 do compiled(x, y) end -- recorded and tried
-        return function() compiled(x, y) end
-      end)
+local function split_peers(hidden)
+  return {
+    numba = {('import split_numba\nstep = split_numba.epoch(%d)'):format(hidden), 'step()'},
+    cpp = {'split.cpp', '-DHIDDEN=' .. hidden},
+    tinygrad = {('import networks_tinygrad\nstep = networks_tinygrad.split_epoch(%d)'):format(hidden), 'step()'},
+  }
+end
+
+-- name, size, argument, whether JAX and tinygrad have it.
+local steps = {
+  {'split', '10', 10, jax = true}, {'split', '100', 100, jax = true}, {'split', '1000', 1000, jax = true},
+  {'mlp', '64x784x128x10', jax = true, tinygrad = true}, {'cnn', '64x28x28', jax = true},
+  {'lstm', '32x50x128', jax = true}, {'gru', '32x50x128'}, {'transformer', '16x64x128', jax = true},
+}
+
+local function add(row)
+  for _, s in ipairs(steps) do
+    local name, size, argument = s[1], s[2], s[3] or ''
+    local function side(module, made)
+      return {('import %s\nstep = %s'):format(module, made), 'step()'}
     end
+    local torch = ("networks_torch.STEPS['%s', '%s']()"):format(name, size)
+    local jax = s.jax and side('networks_jax', ('networks_jax.%s(%s)'):format(name, argument))
+    local ours = ("local step, x, y = require('bench.networks').%s(%s)"):format(name, argument)
+    row('training steps', ('step_%s/%s'):format(name, size), '', {{ours, 'step(x, y)'},
+      torch = side('networks_torch', torch)})
+    local sides = argument ~= '' and split_peers(argument) or {}
+    sides[1] = {ours .. ' step = mt.compile(step) for _ = 1, 3 do step(x, y) end', 'step(x, y)'}
+    sides.torch_compile, sides.jax = side('networks_torch', ('made(%s)'):format(torch)), jax
+    sides.tinygrad = sides.tinygrad or s.tinygrad and side('networks_tinygrad', 'networks_tinygrad.mlp_step()')
+    row('training steps', ('step_%s_compiled/%s'):format(name, size), '', sides)
   end
 end
+
+makers.add = add
+return makers

@@ -1,0 +1,68 @@
+-- contender.lua -- a program that measures rows for bench.lua when asked, over a pipe: ours, and each peer's
+--
+-- bench/worker.lua and peers/worker.py answer lines: `prepare<TAB>row<TAB>inputs<TAB>setup<TAB>call` by
+-- `ready<TAB>microseconds of the first call<TAB>bytes of inputs and results`, or `none<TAB>why`; then `run` by
+-- `time<TAB>microseconds of one call`. The first line that they print is `hello<TAB>versions` or `none<TAB>why`.
+local Contender = {}
+Contender.__index = Contender
+
+local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+
+local function last_words(path)
+  local last = ''
+  local file = io.open(path)
+  for line in file and file:lines() or function() end do
+    if line:match('^%S') and line ~= 'stack traceback:' then last = line end
+  end
+  if file then file:close() end
+  return last
+end
+
+--- Starts `words` with the environment `settings` ('A=1 B=2'); nothing is awaited.
+function Contender.start(name, words, settings)
+  local self = setmetatable({name = name}, Contender)
+  local path = os.tmpname()
+  self.errors = path .. '.err'
+  os.remove(path)
+  assert(os.execute('mkfifo ' .. quoted(path)) == 0, 'mkfifo fails')
+  local list = {}
+  for i, word in ipairs(words) do list[i] = quoted(word) end
+  self.to = io.popen(('env %s %s > %s 2> %s'):format(settings, table.concat(list, ' '), quoted(path),
+    quoted(self.errors)), 'w')
+  self.from = io.open(path) -- waits until the shell has opened it, too
+  os.remove(path)
+  return self
+end
+
+--- The fields of the next line; 'none' and a sentence where the program has ended.
+function Contender:answer()
+  local line = self.from and self.from:read('*l')
+  if not line then
+    local why = last_words(self.errors)
+    self:stop()
+    return 'none', why == '' and 'it ended without a word' or why
+  end
+  local fields = {}
+  for field in (line .. '\t'):gmatch('([^\t]*)\t') do fields[#fields + 1] = field end
+  return unpack(fields)
+end
+
+--- Sends a line and returns the fields of the answer.
+function Contender:ask(...)
+  if not self.to then return 'none', 'it has ended' end
+  local fields = {...}
+  for i, field in ipairs(fields) do fields[i] = tostring(field):gsub('\n', '\\n'):gsub('%s+', ' ') end
+  self.to:write(table.concat(fields, '\t'), '\n')
+  self.to:flush()
+  return self:answer()
+end
+
+--- Lets the program end; it may be started again by Contender.start.
+function Contender:stop()
+  if self.to then self.to:close() end -- the end of its input
+  if self.from then self.from:close() end
+  if self.errors then os.remove(self.errors) end
+  self.to, self.from, self.errors = nil, nil, nil
+end
+
+return Contender

@@ -1,0 +1,95 @@
+-- functions.lua -- rows of functions that people write themselves, in one piece (mt.map, mt.zip, mt.fuse) and as chains
+--
+-- own_<name>/<size>: by numbers of a normal distribution (row functions: n/1024 rows of 1024, from 16 Ki on), compiled;
+-- own_<name>_back/<size>: the backward pass alone, all gradients, the incoming one given. chain_<name>/<size>: the same
+-- function as operations one by one. PyTorch's side is the same chain in both, torch_compile's and JAX's are compiled.
+local mt = require 'mtorch'
+
+-- Each is made where its row is timed.
+local own = {
+  gelu = function()
+    return mt.map(function(x) return 0.5 * x * (1 + math.tanh(0.7978845608 * (x + 0.044715 * x ^ 3))) end)
+  end,
+  axb_relu_mul = function() return mt.zip(function(x, y) return mt.relu(2.5 * x + 1.5) * y end) end,
+  swish = function() return mt.map(function(x) return x * mt.sigmoid(x) end) end,
+  exp_sin = function() return mt.map(function(x) return math.exp(-x * x) * math.sin(x) + 0.5 * x end) end,
+  triad = function() return mt.zip(function(x, y) return x + 2.5 * y end) end,
+  swish_mul_add = function() return mt.zip(function(x, y, z) return x * mt.sigmoid(x) * y + z end) end,
+}
+-- The same of tensors: chains as they are, row functions through mt.fuse.
+local chains = {
+  gelu = function(x) return 0.5 * x * (1 + (0.7978845608 * (x + 0.044715 * x ^ 3)):tanh()) end,
+  axb_relu_mul = function(x, y) return (2.5 * x + 1.5):relu() * y end,
+  swish = function(x) return x * x:sigmoid() end,
+  exp_sin = function(x) return (-x * x):exp() * x:sin() + 0.5 * x end,
+  triad = function(x, y) return x + 2.5 * y end,
+  swish_mul_add = function(x, y, z) return x * x:sigmoid() * y + z end,
+  softmax = function(x)
+    local e = (x - x:max(-1, true)):exp()
+    return e / e:sum(-1, true)
+  end,
+  layer_norm = function(x)
+    local d = x - x:mean(-1, true)
+    return d / ((d * d):mean(-1, true) + 1e-5):sqrt()
+  end,
+  rms_norm = function(x) return x / ((x * x):mean(-1, true) + 1e-5):sqrt() end,
+}
+for _, name in ipairs {'softmax', 'layer_norm', 'rms_norm'} do
+  own[name] = function() return mt.fuse(chains[name]) end
+end
+
+-- name, inputs, JAX's expression, the loop of C++.
+local functions = {
+  {'gelu', 'x', '0.5 * x * (1 + jnp.tanh(0.7978845608 * (x + 0.044715 * x**3)))',
+    '0.5f * x[i] * (1 + std::tanh(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i])))'},
+  {'axb_relu_mul', 'xy', 'jnp.maximum(2.5 * x + 1.5, 0) * y', 'std::max(2.5f * x[i] + 1.5f, 0.f) * y[i]'},
+  {'swish', 'x', 'x * jax.nn.sigmoid(x)', 'x[i] / (1 + std::exp(-x[i]))'},
+  {'exp_sin', 'x', 'jnp.exp(-x * x) * jnp.sin(x) + 0.5 * x', 'std::exp(-x[i] * x[i]) * std::sin(x[i]) + 0.5f * x[i]'},
+  {'triad', 'xy', 'x + 2.5 * y', 'x[i] + 2.5f * y[i]'},
+  {'swish_mul_add', 'xyz', 'x * jax.nn.sigmoid(x) * y + z', 'x[i] / (1 + std::exp(-x[i])) * y[i] + z[i]'},
+  {'softmax', 'x', '(lambda e: e / e.sum(-1, keepdims=True))(jnp.exp(x - x.max(-1, keepdims=True)))', rows = true},
+  {'layer_norm', 'x', '(lambda d: d / jnp.sqrt((d * d).mean(-1, keepdims=True) + 1e-5))(x - x.mean(-1, keepdims=True))',
+    rows = true},
+  {'rms_norm', 'x', 'x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)', rows = true},
+}
+local sizes = {{'4', 4}, {'16Ki', 16384}, {'1Mi', 1048576}}
+
+local function add(row, o)
+  local function forward(f, size, names, inputs)
+    local name, list, fused = f[1], table.concat(names, ', '), {}
+    local peer = ('own_torch.%s(%s)'):format(name, list)
+    for key, text in pairs {torch = peer, torch_compile = peer, jax = f[3]} do fused[key] = text end
+    fused[1] = {("local f = require('bench.functions').own.%s()"):format(name), ('f(%s)'):format(list)}
+    fused.numba = f[4] and ('own_numba.%s(np.empty_like(x), %s)'):format(name, list)
+    fused.cpp = f[4] and ('for (long i = 0; i < n; ++i) o[i] = %s;'):format(f[4])
+    fused.copies = true
+    row('your own functions', ('own_%s/%s'):format(name, size), inputs, fused)
+    row('chains of operations', ('chain_%s/%s'):format(name, size), inputs, {
+      {("local f = require('bench.functions').chains.%s"):format(name), ('f(%s)'):format(list)}, torch = peer})
+  end
+  local function backward(f, size, names, inputs)
+    local name, list = f[1], table.concat(names, ', ')
+    local torch = {('y = made(own_torch.%s)(%s); g = torch.randn_like(y)'):format(name, list),
+      ('torch.autograd.grad(y, (%s,), g, retain_graph=True)'):format(list)}
+    row('your own functions', ('own_%s_back/%s'):format(name, size), inputs, {
+      {("local f = require('bench.functions').own.%s() local call = tools.gradient(f(%s), %s)"):format(name, list,
+        list), 'call()'}, torch = torch, torch_compile = torch})
+  end
+  for _, f in ipairs(functions) do
+    for _, size in ipairs(sizes) do
+      local label, n = unpack(size)
+      if not (o.quick and n > 20000) and (not f.rows or n >= 16384) then
+        local names, plain, leaves = {}, {}, {}
+        for name in f[2]:gmatch('%a') do
+          local shape = f.rows and ('%dx1024'):format(n / 1024) or tostring(n)
+          names[#names + 1] = name
+          plain[#plain + 1], leaves[#leaves + 1] = name .. '=normal:' .. shape, name .. '=leafnormal:' .. shape
+        end
+        forward(f, label, names, table.concat(plain, ' '))
+        backward(f, label, names, table.concat(leaves, ' '))
+      end
+    end
+  end
+end
+
+return {own = own, chains = chains, add = add}

@@ -1,0 +1,172 @@
+-- report.lua -- what bench.lua reads and writes: saved rows (TSV, JSON), tables, means, comparison with an earlier run
+local mt = require 'mtorch'
+local util = require 'mtorch.core.util'
+
+local report = {}
+
+-- A row is {name=, group=, unit=, flops=, bytes=, results = {contender = {us=, low=, high=, n=}}}: the median and the
+-- quartiles of its turns. A column is {name=, title=}.
+
+-- ---- files ----
+
+--- Writes what was measured: .json with everything, else `name<TAB>microseconds` of the first column.
+function report.save(path, run)
+  if path:match('%.json$') then return mt.data.save_json(path, run) end
+  local lines, first = {'# ' .. run.columns[1].title}, run.columns[1].name
+  for _, r in ipairs(run.rows) do
+    if r.results[first] then lines[#lines + 1] = ('%s\t%.3f'):format(r.name, r.results[first].us) end
+  end
+  util.write_file('bench.lua', path, table.concat(lines, '\n') .. '\n')
+end
+
+local function read_tsv(path)
+  local rows, file = {}, io.open(path)
+  local text = file and file:read('*a')
+  if not text then return nil, ("cannot read '%s'"):format(path) end
+  file:close()
+  for name, us in text:gmatch('([%w_/]+)\t([%d.]+)') do
+    rows[#rows + 1] = {name = name, results = {mtorch = {us = tonumber(us)}}}
+  end
+  if #rows == 0 then return nil, ("'%s' has no rows name<TAB>microseconds"):format(path) end
+  return {rows = rows, columns = {{name = 'mtorch', title = path:match('[^/]*$')}}}
+end
+
+--- What report.save wrote; nil and a sentence where it cannot be read.
+function report.read(path)
+  if not path:match('%.json$') then return read_tsv(path) end
+  local ok, run = pcall(mt.data.json, path)
+  if not ok then return nil, tostring(run) end
+  if type(run) ~= 'table' or not run.rows or not run.columns then
+    return nil, ("'%s' is no file of bench.lua --save"):format(path)
+  end
+  return run
+end
+
+--- Several runs as one: rows of a name keep the results of the last, columns are those of all.
+function report.merge(runs)
+  local all, columns, rows = {columns = {}, rows = {}, machine = runs[#runs].machine}, {}, {}
+  for _, run in ipairs(runs) do
+    for _, c in ipairs(run.columns) do
+      if not columns[c.name] then
+        columns[c.name] = c
+        all.columns[#all.columns + 1] = c
+      end
+    end
+    for _, r in ipairs(run.rows) do
+      if not rows[r.name] then
+        rows[r.name] = r
+        all.rows[#all.rows + 1] = r
+      end
+      for name, result in pairs(r.results) do rows[r.name].results[name] = result end
+    end
+  end
+  return all
+end
+
+-- ---- tables ----
+
+local Writer = {}
+Writer.__index = Writer
+
+--- Writes rows of `columns`, ours first, as markdown or as plain text.
+function report.writer(columns, markdown)
+  return setmetatable({columns = columns, markdown = markdown}, Writer)
+end
+
+local function number(x)
+  local digits = x >= 100 and 0 or x >= 10 and 1 or 2
+  return ('%.' .. digits .. 'f'):format(x)
+end
+
+--- A time with its unit, three digits.
+function report.time_text(us)
+  if us < 0.9995 then return number(us * 1e3) .. ' ns' end
+  if us < 999.5 then return number(us) .. ' us' end
+  if us < 999500 then return number(us / 1e3) .. ' ms' end
+  return number(us / 1e6) .. ' s'
+end
+
+function Writer:cell(row, result)
+  if not result then return '-' end
+  if not self.markdown then return ('%.3f'):format(result.us) end
+  return row.unit == 'MiB' and number(result.us) .. ' MiB' or report.time_text(result.us)
+end
+
+local function ratio(ours, theirs) return ours and theirs and theirs.us / ours.us end
+
+-- One line: the first cell, ours, and a pair of cells for each other column.
+function Writer:line(first, ours, pair_of)
+  local markdown = self.markdown
+  local text = (markdown and '| %s | %s |' or '%-22s %12s'):format(first, ours)
+  for i = 2, #self.columns do
+    text = text .. (markdown and ' %s | %s |' or ' %14s %8s'):format(pair_of(self.columns[i]))
+  end
+  return text
+end
+
+function Writer:head()
+  local unit = self.markdown and '' or ' us'
+  local titles = self:line(self.markdown and 'row' or '', self.columns[1].name .. unit,
+    function(c) return (self.markdown and c.short or c.name) .. unit, 'ratio' end)
+  return self.markdown and titles .. '\n|---|--:|' .. ('--:|--:|'):rep(#self.columns - 1) or titles
+end
+
+function Writer:row(r)
+  local ours = r.results[self.columns[1].name]
+  if not self.markdown and #self.columns == 1 then return ours and ('%s\t%.3f'):format(r.name, ours.us) end
+  return self:line(self.markdown and '`' .. r.name .. '`' or r.name, self:cell(r, ours), function(column)
+    local theirs = r.results[column.name]
+    local times = ratio(ours, theirs)
+    return self:cell(r, theirs), times and ('%.2f'):format(times) or '-'
+  end)
+end
+
+--- The geometric means of the ratios of these rows; nil where there are none.
+function Writer:mean(group, rows)
+  local most = 0
+  local function pair(column)
+    local sum, n = 0, 0
+    for _, r in ipairs(rows) do
+      local times = ratio(r.results[self.columns[1].name], r.results[column.name])
+      if times then sum, n = sum + math.log(times), n + 1 end
+    end
+    most = math.max(most, n)
+    local mean = n > 0 and ('%.2f'):format(math.exp(sum / n)) or '-'
+    return n .. (n == 1 and ' row' or ' rows'), self.markdown and '**' .. mean .. '**' or mean
+  end
+  local text = self:line(self.markdown and '**' .. group .. ', geometric mean**' or 'mean: ' .. group, '', pair)
+  return most > 0 and text or nil
+end
+
+-- ---- comparison ----
+
+--- How much slower the machine itself is than it was: by what was measured of it in both runs; at least 1.
+local function drift(old, new)
+  local worst = 1
+  for _, key in ipairs {'copy', 'loop'} do
+    local a, b = (old.machine or {})[key], (new.machine or {})[key]
+    if a and b then worst = math.max(worst, b.us / a.us) end
+  end
+  return worst
+end
+
+--- The rows of `new` that are slower than in `old` beyond noise, as {name=, old=, new=, allowed=}. A row's noise is the
+--- width between its quartiles, in both runs: the lower quartile now must be above the upper one then, and the
+--- median must have grown by more than both widths and by more than the machine itself became slower.
+function report.regressions(old, new)
+  local before, slower, machine = {}, {}, drift(old, new)
+  for _, r in ipairs(old.rows) do before[r.name] = r.results.mtorch end
+  for _, r in ipairs(new.rows) do
+    local a, b = before[r.name], r.results.mtorch
+    if a and b and a.low and b.low then
+      local noise = (a.high - a.low) / a.us + (b.high - b.low) / b.us
+      local allowed = machine * (1 + noise)
+      if b.us > allowed * a.us and b.low > machine * a.high then
+        slower[#slower + 1] = {name = r.name, old = a.us, new = b.us, allowed = allowed}
+      end
+    end
+  end
+  return slower
+end
+
+return report

@@ -1,0 +1,209 @@
+-- tools.lua -- what rows of the benchmark call beside mtorch: copies, the BLAS, C++ loops, whole programs, launches
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+local ffi = require 'ffi'
+
+ffi.cdef [[
+int posix_spawnp(int *pid, const char *file, const void *, const void *, char *const argv[], char *const env[]);
+int waitpid(int pid, int *status, int options);
+extern char **environ;
+void openblas_set_num_threads(int n);
+char *openblas_get_config(void);
+void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                 const float *b, int ldb, float beta, float *c, int ldc);
+]]
+
+-- worker.lua sets these.
+local tools = {wait = function() end, threads = 1, device = 'cpu'}
+
+tools.program = arg[0]
+for i = -1, -100, -1 do tools.program = arg[i] or tools.program end
+tools.folder = (package.searchpath('bench.tools', package.path) or ''):gsub('bench/tools%.lua$', '')
+
+function tools.median(list)
+  table.sort(list)
+  local n = #list
+  return (list[math.floor((n + 1) / 2)] + list[math.ceil((n + 1) / 2)]) / 2
+end
+
+local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+
+--- Runs a program; its success and what it printed.
+function tools.output(words)
+  local list = {}
+  for i, word in ipairs(words) do list[i] = quoted(tostring(word)) end
+  local pipe = io.popen(table.concat(list, ' ') .. ' 2>&1; echo "status $?"')
+  local text = pipe:read('*a')
+  pipe:close()
+  return text:match('status (%d+)%s*$') == '0', (text:gsub('status %d+%s*$', ''))
+end
+
+--- Microseconds of a whole process.
+function tools.process(...)
+  local words = {...}
+  local argv, pid, status = ffi.new('const char *[?]', #words + 1), ffi.new('int[1]'), ffi.new('int[1]')
+  for i, word in ipairs(words) do argv[i - 1] = word end
+  local began = core.time()
+  local failed = ffi.C.posix_spawnp(pid, words[1], nil, nil, ffi.cast('char *const *', argv), ffi.C.environ)
+  if failed == 0 then ffi.C.waitpid(pid[0], status, 0) end
+  local taken = core.time() - began
+  if failed ~= 0 or status[0] ~= 0 then error('cannot run ' .. table.concat(words, ' '), 0) end
+  return taken * 1e6
+end
+
+--- The number after `key=` in the output of one of our scripts (of the folder scripts/).
+function tools.script(key, name, ...)
+  local path = tools.folder .. name
+  local ok, text = tools.output {tools.program, path, ...}
+  local value = tonumber(text:match(key .. '=([%d.]+)'))
+  if not (ok and value) then error(name .. ' ended with: ' .. text, 0) end
+  return value
+end
+
+--- Microseconds that a call takes from Lua while the GPU is far from done with the earlier ones.
+function tools.launching(call)
+  local times, loops = {}, 200
+  for i = 1, 10 do
+    tools.wait()
+    local began = core.time()
+    for _ = 1, loops do call() end
+    times[i] = (core.time() - began) / loops
+  end
+  tools.wait()
+  return tools.median(times) * 1e6
+end
+
+--- The gradient of y alone, the incoming one given: a function.
+function tools.gradient(y, ...)
+  local inputs, options = {...}, {grad_outputs = {mt.randn_like(y)}, retain_graph = true}
+  return function() return mt.grad(y, inputs, options) end
+end
+
+-- ---- limits ----
+
+function tools.memory_copy(bytes)
+  local from, to = ffi.new('char[?]', bytes + 64), ffi.new('char[?]', bytes + 64)
+  ffi.fill(from, bytes, 1)
+  return function() ffi.copy(to, from, bytes) end
+end
+
+local blas
+function tools.open_blas()
+  if blas == nil then
+    pcall(mt.linalg.inv, mt.eye(2)) -- mtorch opens the library, with kernels for the processor
+    local ok, library = pcall(ffi.load, 'libopenblas.so.0')
+    blas = ok and library or false
+    if blas then blas.openblas_set_num_threads(tools.threads) end
+  end
+  return blas
+end
+
+--- a b by cblas_sgemm into memory that is there; 'tn': the memory holds the transpose of a; and so on.
+function tools.sgemm(layout, a, b)
+  local ta, tb = layout:sub(1, 1) == 't', layout:sub(2, 2) == 't'
+  local m, k, n = a:size(ta and 2 or 1), a:size(ta and 1 or 2), b:size(tb and 1 or 2)
+  local c, library = mt.zeros(m, n), tools.open_blas()
+  local pa, pb, pc = a:data(), b:data(), c:data()
+  local order, as_is, transposed = 101, 111, 112
+  return function()
+    library.cblas_sgemm(order, ta and transposed or as_is, tb and transposed or as_is, m, n, k, 1, pa, ta and m or k,
+      pb, tb and k or n, 0, pc, n)
+    return c
+  end
+end
+
+local compiled = 0
+--- Compiles C++ and returns the library; every text is a shared object of its own.
+function tools.compile(text, ...)
+  compiled = compiled + 1
+  local base = os.tmpname()
+  local file = assert(io.open(base .. '.cpp', 'w'))
+  file:write(text)
+  file:close()
+  local ok, words = tools.output {'g++', '-O3', '-march=native', '-shared', '-fPIC', '-o', base .. '.so',
+    base .. '.cpp', ...}
+  local library = ok and ffi.load(base .. '.so')
+  for _, ending in ipairs {'', '.cpp', '.so'} do os.remove(base .. ending) end
+  if not ok then error('g++: ' .. words, 0) end
+  return library
+end
+
+--- A function that runs loops of C++ over float inputs into `o`, memory that is there. `body` sees the inputs by name,
+--- `o` and `n`, the number of elements of the first; `file`, instead of a body, names a source of scripts/peers/ whose
+--- `extern "C" void row_N(..)` takes nothing.
+function tools.compiled_loop(names, values, file, body)
+  local name = ('row_%d'):format(compiled)
+  if file ~= '' then
+    local source = assert(io.open(tools.folder .. 'peers/' .. file))
+    local library = tools.compile(source:read('*a'), ('-DCALL=%s'):format(name), unpack(tools.words(body)))
+    source:close()
+    ffi.cdef(('void %s(void);'):format(name))
+    return library[name]
+  end
+  local parameters, pointers = {}, {}
+  for i, x in ipairs(values) do parameters[i], pointers[i] = 'const float *' .. names[i], x:data() end
+  local n = values[1]:numel()
+  local signature = ('void %s(%s, float *o, long n)'):format(name, table.concat(parameters, ', '))
+  local library = tools.compile('#include <cmath>\n#include <algorithm>\nextern "C" ' .. signature .. '{' .. body ..
+    '}\n')
+  ffi.cdef(signature:gsub('const float %*%w+', 'const float *') .. ';')
+  local f, out = library[name], mt.zeros(n)
+  pointers[#pointers + 1] = out:data()
+  pointers[#pointers + 1] = n
+  local a, b, c, d, e = unpack(pointers)
+  local call = ({[3] = function() f(a, b, c) end, [4] = function() f(a, b, c, d) end,
+    [5] = function() f(a, b, c, d, e) end})[#pointers]
+  return function()
+    call()
+    return out
+  end
+end
+
+function tools.words(text)
+  local list = {}
+  for word in text:gmatch('%S+') do list[#list + 1] = word end
+  return list
+end
+
+--- MiB of the program.
+function tools.size_of_program()
+  local path = tools.program
+  if not path:find('/') then path = select(2, tools.output {'which', path}):match('[^\n]+') end
+  local file = assert(io.open(path, 'rb'))
+  local size = file:seek('end')
+  file:close()
+  return size / 2 ^ 20
+end
+
+-- ---- who is there ----
+
+local function answers(command)
+  local ok, text = tools.output(command)
+  return ok and text:match('[^\n]+')
+end
+
+--- Why a contender of worker.lua cannot be measured, and how to get it; nil where it can.
+function tools.missing(name)
+  if name == 'cpp' then return not answers {'g++', '--version'} and 'g++ is not here (Debian: apt install g++)' end
+  if name == 'luajit' then return not answers {'luajit', '-v'} and 'luajit is not here (apt install luajit)' end
+  if name == 'python' then
+    return not answers {tools.python(), '-c', 'print(1)'} and 'python3 is not here (apt install python3)'
+  end
+  if name == 'cblas' then
+    return not tools.open_blas() and 'libopenblas.so.0 is not here (apt install libopenblas0-openmp)'
+  end
+end
+
+function tools.python() return os.getenv('MTORCH_PEER_PYTHON') or 'python3' end
+
+function tools.version(name)
+  if name == 'cpp' then return answers {'g++', '--version'} .. ' -O3 -march=native' end
+  if name == 'python' then return answers {tools.python(), '--version'} end
+  if name == 'luajit' then return answers {'luajit', '-v'}:match('^LuaJIT %S+') end
+  if name == 'cblas' then return ffi.string(tools.open_blas().openblas_get_config()) end
+  if name == 'copy' then return 'memcpy' end
+  return ('mtorch %s, %d threads'):format(tools.device == 'cpu' and core.isa() or core.device_name(tools.device),
+    tools.threads)
+end
+
+return tools

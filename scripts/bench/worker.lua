@@ -1,0 +1,136 @@
+-- worker.lua -- measures the rows that bench.lua sends: ours, and the limits that need no Python (contender.lua)
+--
+--   mtorch scripts/bench/worker.lua --name NAME --threads N --device cpu --least S --warm S
+--
+-- NAME: mtorch; cblas (the BLAS called directly); copy (memcpy of as many bytes as the row reads and writes); cpp
+-- (loops in C++, g++ -O3 -march=native); python, luajit (how long they take to start).
+local options = require('mtorch').args {
+  {'name', 'mtorch', 'who measures'},
+  {'least', 5e-3, 'seconds of a run'},
+  {'warm', 5e-2, 'seconds of calls before the first run'},
+}
+local mt = require 'mtorch'
+local core = require 'mtorch.core'
+package.path = arg[0]:gsub('bench/worker%.lua$', '?.lua;') .. package.path
+local tools = require 'bench.tools'
+
+local on_gpu = options.device ~= 'cpu'
+if on_gpu then mt.set_default_device(options.device) end
+local function wait() if on_gpu then core.synchronize(options.device) end end
+tools.wait, tools.threads, tools.device = wait, options.threads, options.device
+
+local function run(call, loops)
+  local began = core.time()
+  for _ = 1, loops do call() end
+  wait()
+  return core.time() - began
+end
+
+--- The tensors of `x=1024x1024 i=index10:5 ..` (rows.lua says what kinds there are), and their names.
+local function make_inputs(text)
+  local names, values = {}, {}
+  for name, kind, shape in text:gmatch('(%w+)=([%w%.,-]-):?([%dx]+)%f[%s%z]') do
+    local sizes = {}
+    for n in shape:gmatch('%d+') do sizes[#sizes + 1] = tonumber(n) end
+    local base, first, second = kind:match('^(%a*)(-?[%d%.]*),?(-?[%d%.]*)$')
+    local leaf = base:match('^leaf')
+    base = base:gsub('^leaf', '')
+    local x
+    if base == 'normal' then x = mt.randn(sizes)
+    elseif base == 'index' then x = mt.randint(1, tonumber(first), sizes)
+    elseif base == 'int' then x = mt.randint(0, tonumber(first), sizes)
+    elseif base == 'bool' then x = mt.rand(sizes):lt(0.5)
+    elseif base == 'zeros' then x = mt.zeros(sizes)
+    else
+      local lo, hi = tonumber(first) or 0.5, tonumber(second) or 1.5
+      x = mt.rand(sizes) * (hi - lo) + lo
+    end
+    names[#names + 1], values[#values + 1] = name, leaf and x:requires_grad_() or x
+  end
+  return names, values
+end
+
+--- The function that a row times: `setup` is statements, `call` an expression or, with `;` or `=`, statements.
+local function make_call(inputs, setup, call)
+  local names, values = make_inputs(inputs)
+  setup = setup:gsub('\\n', '\n')
+  local head = ('local mt, tools%s = ... %s return function() '):format(#names > 0 and ', ' .. table.concat(names, ', ')
+    or '', setup)
+  local chunk, trouble = loadstring(head .. 'return ' .. call .. ' end', '=row')
+  if not chunk then chunk, trouble = loadstring(head .. call .. ' end', '=row') end
+  if not chunk then error(trouble, 0) end
+  return chunk(mt, tools, unpack(values)), names, values
+end
+
+local function bytes_of(x) return mt.is_tensor(x) and x:numel() * x:element_size() or 0 end
+local function bytes_moved(values, ...)
+  local bytes = 0
+  for _, x in ipairs(values) do bytes = bytes + bytes_of(x) end
+  for i = 1, select('#', ...) do bytes = bytes + bytes_of((select(i, ...))) end
+  return bytes
+end
+
+local makers = {}
+function makers.mtorch(inputs, setup, call) return make_call(inputs, setup, call) end
+function makers.copy(inputs, setup, call)
+  local f, _, values = make_call(inputs, setup, call)
+  local half = math.ceil(bytes_moved(values, f()) / 2)
+  return tools.memory_copy(half), {}, {}
+end
+function makers.cpp(inputs, setup, call)
+  local names, values = make_inputs(inputs)
+  return tools.compiled_loop(names, values, setup, call), names, values
+end
+makers.cblas, makers.python, makers.luajit = makers.mtorch, makers.mtorch, makers.mtorch
+
+-- ---- the conversation ----
+
+local call, loops
+local answers = {}
+
+--- Makes the function and calls it until it is warm; `reports` says that a call returns its own microseconds.
+function answers.prepare(_, inputs, setup, text, reports)
+  call, loops = nil, 1
+  jit.flush() -- loops would keep the traces of earlier rows and be slower for each
+  collectgarbage()
+  collectgarbage()
+  local f, _, values = (makers[options.name] or makers.mtorch)(inputs, setup, text)
+  if reports == 'reports' then
+    call, loops = f, nil
+    return 'ready', 0, 0
+  end
+  local began = core.time()
+  local bytes = bytes_moved(values, f())
+  wait()
+  local first = core.time() - began
+  local second = first < 100 * options.warm and run(f, 1) or first
+  began = core.time()
+  while second < options.warm do
+    local taken = run(f, loops)
+    if taken >= options.least and core.time() - began > options.warm then break end
+    if taken < options.least then loops = math.max(2 * loops, math.floor(1.2 * loops * options.least / taken)) end
+  end
+  call = f
+  return 'ready', first * 1e6, bytes
+end
+
+function answers.run()
+  if not loops then return 'time', call() end
+  return 'time', run(call, loops) / loops * 1e6
+end
+
+local function answer(line)
+  local fields = {}
+  for field in (line .. '\t'):gmatch('([^\t]*)\t') do fields[#fields + 1] = field end
+  local ok, word, a, b = pcall(answers[fields[1]], select(2, unpack(fields)))
+  if not ok then return 'none\t' .. tostring(word):gsub('%s+', ' ') end
+  return ('%s\t%.6f\t%d'):format(word, a, b or 0)
+end
+
+local why = tools.missing(options.name)
+io.stdout:write(why and 'none\t' .. why or 'hello\t' .. tools.version(options.name), '\n')
+io.stdout:flush()
+for line in why and function() end or io.lines() do
+  io.stdout:write(answer(line), '\n')
+  io.stdout:flush()
+end

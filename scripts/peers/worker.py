@@ -1,0 +1,312 @@
+# worker.py -- measures the rows that scripts/bench.lua sends, in a Python library (scripts/bench/contender.lua)
+"""worker.py NAME --threads N --device cpu --least S --warm S; NAME: torch, torch_compile, jax, numpy, numba, tinygrad.
+
+A row is inputs (x=1024x1024 ..), setup (statements) and call (an expression or statements). torch_compile and JAX
+compile the expression as a function of the inputs; JAX's and tinygrad's results are waited for."""
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+PACKAGES = {"torch_compile": "torch"}
+
+
+class Library:
+    """NumPy, and what the others do as it does."""
+
+    modules = ()
+
+    def __init__(self, args):
+        import numpy as np
+
+        self.np, self.threads = np, args.threads
+        self.generator = np.random.default_rng(1)
+        self.names = {"np": np, "generator": self.generator, "process": process, "script": script, "size_of": size_of}
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+        for module in self.modules:
+            self.names[module] = __import__(module)
+        self.wait = lambda: None
+
+    def version(self):
+        return f"numpy {self.np.__version__}"
+
+    def array(self, values, leaf):
+        return values
+
+    def tensor(self, kind, shape):
+        """Values of a kind, as scripts/bench/rows.lua lists them; positions count from 0."""
+        np, g = self.np, self.generator
+        leaf, base, first, second = re.fullmatch(r"(leaf)?([a-z]*)(-?[\d.]*),?(-?[\d.]*)", kind).groups()
+        if base == "normal":
+            values = g.standard_normal(shape, dtype=np.float32)
+        elif base in ("index", "int"):
+            values = g.integers(int(first) + (base == "int"), size=shape)
+        elif base == "bool":
+            values = g.random(shape) < 0.5
+        elif base == "zeros":
+            values = np.zeros(shape, np.float32)
+        else:
+            lo, hi = float(first or 0.5), float(second or 1.5)
+            values = (g.random(shape, dtype=np.float32) * np.float32(hi - lo) + np.float32(lo)).astype(np.float32)
+        return self.array(values, bool(leaf))
+
+    def function(self, inputs, setup, call):
+        space = dict(self.names, **inputs)
+        self.before(space, list(inputs), setup)
+        exec(setup.replace("\\n", "\n"), space)
+        return self.compiled(space, list(inputs), call, setup)
+
+    def before(self, space, names, setup):
+        pass
+
+    def compiled(self, space, names, call, setup):
+        return body(space, "", call)
+
+
+def body(space, parameters, call):
+    """The function (parameters) -> call, a list of statements where it is no expression."""
+    try:
+        return eval(f"lambda {parameters}: ({call})", space)
+    except SyntaxError:
+        exec(f"def call({parameters}): {call}", space)
+        return space["call"]
+
+
+class Torch(Library):
+    modules = ("own_torch",)
+
+    def __init__(self, args, compiles=False):
+        super().__init__(args)
+        import torch
+        import torch.nn.functional as F
+
+        torch.set_num_threads(args.threads)
+        torch.manual_seed(1)
+        self.torch, self.compiles, self.device = torch, compiles, args.device
+        made = (lambda f: torch.compile(f, dynamic=False)) if compiles else (lambda f: f)
+        self.names.update(torch=torch, F=F, nn=torch.nn, made=made, device=args.device, launching=launching(self))
+        if args.device != "cpu":
+            torch.set_default_device(args.device)
+            torch.backends.cudnn.allow_tf32 = False
+            self.wait = torch.cuda.synchronize
+
+    def version(self):
+        return f"{'torch.compile' if self.compiles else 'torch'} {self.torch.__version__}"
+
+    def array(self, values, leaf):
+        return self.torch.tensor(values, device=self.device).requires_grad_(leaf)
+
+    def before(self, space, names, setup):
+        leaves = any(getattr(space[name], "requires_grad", False) for name in names)
+        self.torch.set_grad_enabled(bool(setup) or leaves)
+
+    def compiled(self, space, names, call, setup):
+        if not self.compiles or setup:
+            return body(space, "", call)
+        f = space["made"](body(space, ", ".join(names), call))
+        values = [space[name] for name in names]
+        return lambda: f(*values)
+
+
+class Jax(Library):
+    def __init__(self, args):
+        if args.threads == 1:
+            os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+            os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # its pool takes what cores there are
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        super().__init__(args)
+        import jax
+        import jax.numpy as jnp
+
+        self.jax = jax
+        self.names.update(jax=jax, jnp=jnp, lax=jax.lax)
+
+    def version(self):
+        return f"jax {self.jax.__version__}"
+
+    def array(self, values, leaf):
+        return self.jax.numpy.asarray(values)
+
+    def compiled(self, space, names, call, setup):
+        if setup:  # it compiles and waits itself
+            return body(space, "", call)
+        f = self.jax.jit(body(space, ", ".join(names), call))
+        values, wait = [space[name] for name in names], self.jax.block_until_ready
+        return lambda: wait(f(*values))
+
+
+class Numba(Library):
+    modules = ("own_numba",)
+
+    def __init__(self, args):
+        super().__init__(args)
+        import numba
+
+        numba.set_num_threads(args.threads)
+        self.numba = numba
+
+    def version(self):
+        return f"numba {self.numba.__version__}"
+
+
+class Tinygrad(Library):
+    def __init__(self, args):
+        os.environ.setdefault("DEV", "CPU")
+        os.environ["CPU_COUNT"] = str(args.threads)
+        super().__init__(args)
+        import tinygrad
+
+        self.tinygrad = tinygrad
+        self.names.update(tinygrad=tinygrad, Tensor=tinygrad.Tensor)
+
+    def version(self):
+        from importlib.metadata import version
+
+        return f"tinygrad {version('tinygrad')}"
+
+    def array(self, values, leaf):
+        return self.tinygrad.Tensor(values).realize()
+
+    def compiled(self, space, names, call, setup):
+        if setup:
+            return body(space, "", call)
+        f = body(space, ", ".join(names), call)
+        step = self.tinygrad.TinyJit(lambda *values: f(*values).realize())
+        values = [space[name] for name in names]
+        device = self.tinygrad.Device[self.tinygrad.Device.DEFAULT]
+
+        def run():
+            step(*values)
+            device.synchronize()
+
+        return run
+
+
+LIBRARIES = {
+    "numpy": Library, "torch": Torch, "torch_compile": lambda args: Torch(args, True), "jax": Jax, "numba": Numba,
+    "tinygrad": Tinygrad,
+}  # fmt: skip
+
+
+def process(*command):
+    """The microseconds of a whole process of this Python."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *command], check=True)
+    return (time.perf_counter() - began) * 1e6
+
+
+def script(key, name, *words):
+    """The number after `key=` in the output of a script beside this one."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    done = subprocess.run([sys.executable, path, *map(str, words)], capture_output=True, text=True)
+    found = re.search(key + r"=([\d.]+)", done.stdout)
+    if not found:
+        raise RuntimeError(f"{name}: {(done.stderr.strip().splitlines() or ['no ' + key])[-1]}")
+    return float(found[1])
+
+
+def size_of(*packages):
+    """The MiB of installed packages, with the libraries that wheels put beside them."""
+    import importlib.util
+
+    total = 0
+    for package in packages:
+        folder = os.path.dirname(importlib.util.find_spec(package).origin)
+        for place in (folder, folder + ".libs"):
+            for root, _, files in os.walk(place):
+                total += sum(os.lstat(os.path.join(root, f)).st_size for f in files if "__pycache__" not in root)
+    return total / 2**20
+
+
+def launching(library):
+    def measure(call, loops=200):
+        """The microseconds that a call costs the host while the device is far from done."""
+        times = []
+        for _ in range(10):
+            library.wait()
+            began = time.perf_counter()
+            for _ in range(loops):
+                call()
+            times.append((time.perf_counter() - began) / loops)
+        library.wait()
+        return statistics.median(times) * 1e6
+
+    return measure
+
+
+class Worker:
+    def __init__(self, args, library):
+        self.args, self.library = args, library
+        self.call, self.loops = None, 1
+
+    def seconds(self, loops):
+        self.library.wait()
+        call = self.call
+        began = time.perf_counter()
+        for _ in range(loops):
+            call()
+        self.library.wait()
+        return time.perf_counter() - began
+
+    def prepare(self, name, inputs, setup, call, reports=""):
+        self.call = None
+        tensors = {}
+        for item in inputs.split():
+            variable, text = item.split("=", 1)
+            kind, _, shape = text.rpartition(":")
+            tensors[variable] = self.library.tensor(kind, tuple(map(int, shape.split("x"))))
+        if reports:
+            self.call, self.loops = body(dict(self.library.names, **tensors), "", call), 0
+            return "ready", 0
+        self.call, self.loops = self.library.function(tensors, setup, call), 1
+        first = self.seconds(1)
+        began, second = time.perf_counter(), self.seconds(1) if first < 100 * self.args.warm else first
+        while second < self.args.warm:
+            taken = self.seconds(self.loops)
+            if taken >= self.args.least and time.perf_counter() - began > self.args.warm:
+                break
+            if taken < self.args.least:
+                self.loops = max(2 * self.loops, int(1.2 * self.loops * self.args.least / taken))
+        return "ready", first * 1e6
+
+    def run(self):
+        if self.loops == 0:
+            return "time", self.call()
+        return "time", self.seconds(self.loops) / self.loops * 1e6
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=sorted(LIBRARIES))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--least", type=float, default=5e-3)
+    parser.add_argument("--warm", type=float, default=5e-2)
+    args = parser.parse_args()
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print goes where errors go
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+        os.environ[variable] = str(args.threads)  # read once, by the import
+    try:
+        library = LIBRARIES[args.name](args)
+    except ImportError as error:
+        package = PACKAGES.get(args.name, args.name)
+        print(f"none\t{error} ({sys.executable}): pip install {package}", file=answers)
+        return
+    worker = Worker(args, library)
+    print(f"hello\t{library.version()}, {args.threads} threads", file=answers)
+    for line in sys.stdin:
+        word, *fields = line.rstrip("\n").split("\t")
+        try:
+            answer = getattr(worker, word)(*fields)
+            print(answer[0], f"{answer[1]:.6f}", sep="\t", file=answers)
+        except Exception as error:
+            print("none", " ".join(f"{type(error).__name__}: {error}".split())[:300], sep="\t", file=answers)
+
+
+if __name__ == "__main__":
+    main()
