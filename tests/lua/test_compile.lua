@@ -262,6 +262,50 @@ test('captured numbers that change are noticed', function()
   assert(text:find "'config.shift' was 1 and is 10", text)
 end)
 
+test('globals, deep fields and objects are compared; what cannot be is a reason not to compile', function()
+  local Scaler = {}
+  Scaler.__index = Scaler
+  function Scaler:scaled(x) return x * self.scale end
+  local object, deep = setmetatable({scale = 2}, Scaler), {a = {b = {c = {d = {e = {k = 2}}}}}}
+  test_scale = 2 -- luacheck: ignore 111
+  test_helper = function(x) return x * 2 end -- luacheck: ignore 111
+  local steps = {
+    object = {function(x) return object:scaled(x) end, function() object.scale = 3 end},
+    method = {function(x) return object:scaled(x) end, function()
+      function Scaler:scaled(x) return x * 7 + self.scale * 0 end
+    end},
+    class = {function(x) return object:scaled(x) end, function()
+      setmetatable(object, {__index = {scaled = function(_, x) return x * 4 end}})
+    end},
+    deep = {function(x) return x * deep.a.b.c.d.e.k end, function() deep.a.b.c.d.e.k = 3 end},
+    global = {function(x) return x * test_scale end, function() test_scale = 3 end}, -- luacheck: ignore 111 113
+    global_function = {function(x) return test_helper(x) end, function() -- luacheck: ignore 113
+      test_helper = function(x) return x * 5 end -- luacheck: ignore 111
+    end},
+  }
+  for _, name in ipairs{'object', 'method', 'class', 'deep', 'global', 'global_function'} do
+    local step, change = unpack(steps[name])
+    local f = mt.compile(step)
+    local x = mt.ones(2)
+    eq(told(function() for _ = 1, 6 do same(f(x), step(x)) end end), '', name)
+    local before = step(x)
+    change()
+    assert(not mt.equal(before, step(x)), name)
+    local text = told(function() for _ = 1, 5 do same(f(x), step(x)) end end)
+    assert(text:find 'is recorded again', name .. text)
+  end
+  test_scale, test_helper = nil, nil -- luacheck: ignore 111
+  local words = {}
+  for i = 1, 40000 do words[i] = i end
+  local f = mt.compile(function(x) return x * words[1] end)
+  local text = told(function() for _ = 1, 5 do f(mt.ones(2)) end end)
+  assert(text:find "runs as it is: 'words.%d+' belongs to more than 32768 values", text)
+  local cell = require('ffi').new('double[1]', 2)
+  f = mt.compile(function(x) return x * cell[0] end)
+  text = told(function() for _ = 1, 5 do f(mt.ones(2)) end end)
+  assert(text:find "'cell' is cdata", text)
+end)
+
 test('what a step captures may be frozen, exchanged and extended', function()
   local function one(weight)
     local net = nn.Sequential(nn.Linear(1, 1, {bias = false}))
@@ -521,9 +565,10 @@ test('what cannot be replayed runs as it is, and says so once', function()
 end)
 
 test('a step that reads something that changes is found out at the third call', function()
-  local state = setmetatable({k = 0}, {})
+  package.loaded.test_state = {k = 0} -- a library's tables are not compared
   local text = told(function()
     local f = mt.compile(function(x)
+      local state = package.loaded.test_state
       state.k = state.k + 1
       return x * state.k
     end)
@@ -533,8 +578,9 @@ test('a step that reads something that changes is found out at the third call', 
 end)
 
 test('verify=N finds later changes', function()
-  local state = setmetatable({k = 1}, {})
-  local f = mt.compile(function(x) return x * state.k end, {verify = 4})
+  local state = {k = 1}
+  package.loaded.test_state = state
+  local f = mt.compile(function(x) return x * package.loaded.test_state.k end, {verify = 4})
   for _ = 1, 5 do f(mt.ones(1)) end
   state.k = 5
   local text, last = told(function()

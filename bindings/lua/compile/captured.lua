@@ -1,4 +1,8 @@
--- captured.lua -- what a step reads besides its arguments: captured values, fields of tables and modules
+-- captured.lua -- what a step reads besides its arguments: captured values, globals, fields of tables and objects
+--
+-- All that can be reached from the step is compared at each call: upvalues and globals of its functions, fields of
+-- tables, with the metatables of objects and the functions there. What is too much, or cannot be compared, is a reason
+-- not to compile the step.
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local records = require('mtorch.compile.map').records
@@ -6,19 +10,31 @@ local getupvalue = debug.getupvalue
 
 local captured = {}
 
--- Plain tables are looked into this deep, and at so many fields of each.
-local deepest, most_fields = 3, 200
+local most_values = 32768
+local found, util = pcall(require, 'jit.util')
+local global_get = 54 -- LuaJIT 2.1's GGET (flow.lua)
+
+local libraries = {[mt] = true, [_G] = true}
+for _, name in ipairs{'math', 'string', 'table', 'os', 'io', 'bit', 'coroutine', 'debug', 'package', 'jit', 'ffi'} do
+  libraries[_G[name] or package.loaded[name] or name] = true
+end
+
+local function refuse(list, ...) list.why = list.why or (...):format(select(2, ...)) end
 
 --- rawget(t, key) is what it is now.
 local function add_field(list, t, key, name)
   local n = #list.tables + 1
+  if n > most_values then
+    return refuse(list, "'%s' belongs to more than %d values that would have to be compared at each call", name,
+      most_values)
+  end
   list.tables[n], list.keys[n], list.values[n], list.names[n] = t, key, rawget(t, key), name
 end
 
 local visit
 
 --- The fields of a module, and of what it holds: parameters, buffers, hooks, the class.
-local function visit_module(list, module, name, depth, seen)
+local function visit_module(list, module, name, seen)
   local fields, held = rawget(module, '__fields'), rawget(module, '__held')
   add_field(list, fields, #fields + 1, name .. "'s fields")
   for key in pairs(held) do add_field(list, held, key, ('%s.%s'):format(name, key)) end
@@ -27,7 +43,7 @@ local function visit_module(list, module, name, depth, seen)
     if type(key) == 'number' or not key:find '^__' then
       local inner = ('%s.%s'):format(name, key)
       add_field(list, module, key, inner)
-      visit(list, value, inner, depth, seen)
+      visit(list, value, inner, seen)
     end
   end
   local hooks = rawget(module, '__hooks')
@@ -36,29 +52,52 @@ local function visit_module(list, module, name, depth, seen)
   end
   local class = rawget(module, '__class')
   while class do -- forward may capture values too
-    visit(list, rawget(class, 'forward'), class.__name .. '.forward', depth, seen)
+    visit(list, rawget(class, 'forward'), class.__name .. '.forward', seen)
     local meta = getmetatable(class)
     class = meta and meta.__index
     if type(class) ~= 'table' then break end
   end
 end
 
-local function visit_table(list, t, name, depth, seen)
-  if depth > deepest then return end
-  local n = 0
-  for key, value in pairs(t) do
-    n = n + 1
-    if n > most_fields then return end
+local function visit_table(list, t, name, seen)
+  for key, value in next, t do
+    if list.why then return end
     if type(key) == 'string' or type(key) == 'number' then
       local inner = ('%s.%s'):format(name, key)
       add_field(list, t, key, inner)
-      visit(list, value, inner, depth + 1, seen)
+      visit(list, value, inner, seen)
     end
   end
   add_field(list, t, #t + 1, name .. "'s entries")
 end
 
-local function visit_function(list, f, name, depth, seen)
+--- An object: its fields, and the class that its metatable is.
+local function visit_object(list, t, name, seen)
+  local meta = getmetatable(t)
+  if type(meta) ~= 'table' then return refuse(list, "'%s' hides its metatable", name) end
+  list.objects[#list.objects + 1] = {t = t, meta = meta, name = name}
+  visit_table(list, t, name, seen)
+  visit(list, meta, name .. "'s class", seen)
+end
+
+--- Globals that a function reads.
+local function visit_globals(list, f, seen)
+  if not found then return end
+  local env = getfenv(f)
+  for pc = 1, util.funcinfo(f).bytecodes - 1 do
+    local ins = util.funcbc(f, pc)
+    if bit.band(ins, 255) == global_get then
+      local name = util.funck(f, -bit.rshift(ins, 16) - 1)
+      local value = rawget(env, name)
+      if not libraries[value] and not (type(value) == 'function' and debug.getinfo(value, 'S').what == 'C') then
+        add_field(list, env, name, name)
+        visit(list, value, name, seen)
+      end
+    end
+  end
+end
+
+local function visit_function(list, f, name, seen)
   local compiled = records[f]
   if compiled then f = compiled.f end
   local info = debug.getinfo(f, 'S')
@@ -68,27 +107,29 @@ local function visit_function(list, f, name, depth, seen)
     local upvalue, value = getupvalue(f, i)
     if not upvalue then break end
     list.upvalues[#list.upvalues + 1] = {f = f, i = i, value = value, name = upvalue}
-    visit(list, value, upvalue, depth, seen)
+    visit(list, value, upvalue, seen)
   end
+  visit_globals(list, f, seen)
 end
 
-function visit(list, value, name, depth, seen)
-  if type(value) == 'function' then return visit_function(list, value, name, depth, seen) end
-  if type(value) ~= 'table' or seen[value] or value == mt or value == _G then return end
+function visit(list, value, name, seen)
+  local kind = type(value)
+  if kind == 'function' then return visit_function(list, value, name, seen) end
+  if kind == 'cdata' and not tostring(value):find '^ctype<' then
+    return refuse(list, "'%s' is cdata, whose contents cannot be compared", name)
+  end
+  if kind ~= 'table' or seen[value] or libraries[value] or list.why then return end
   if rawget(value, 'param_groups') then return end -- an optimizer steps anew
-  if rawget(value, '__fields') and rawget(value, '__held') then
-    seen[value] = true
-    visit_module(list, value, name, depth, seen)
-  elseif not getmetatable(value) then
-    seen[value] = true
-    visit_table(list, value, name, depth, seen)
-  end
+  seen[value] = true
+  if rawget(value, '__fields') and rawget(value, '__held') then visit_module(list, value, name, seen)
+  elseif getmetatable(value) ~= nil then visit_object(list, value, name, seen)
+  else visit_table(list, value, name, seen) end
 end
 
---- What `f` captures, with the values of now.
+--- What `f` captures, with the values of now; `why` says what cannot be compared.
 function captured.of(f)
-  local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}}
-  visit_function(list, f, 'the step', 1, {})
+  local list = {tables = {}, keys = {}, values = {}, names = {}, upvalues = {}, objects = {}}
+  visit_function(list, f, 'the step', {})
   return list
 end
 
@@ -110,6 +151,9 @@ function captured.changed(list)
     if not rawequal(now, before) and (now == now or before == before) then
       return difference(list.names[i], before, now)
     end
+  end
+  for _, o in ipairs(list.objects) do
+    if getmetatable(o.t) ~= o.meta then return ("'%s' has another metatable"):format(o.name) end
   end
   local upvalues = list.upvalues
   for i = 1, #upvalues do

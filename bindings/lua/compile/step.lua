@@ -352,6 +352,11 @@ local function slow_call(self, entry, ...)
   if gpu then return graph_call(self, entry, gpu, arguments) end
   if entry.calls == 1 then return self.f(...) end
   if not entry.program then
+    local why_not = captured.of(self.f).why
+    if why_not then
+      give_up(self, entry, why_not)
+      return self.f(...)
+    end
     local results, program, why = record(self, entry, arguments)
     if not program then give_up(self, entry, why) end
     entry.program = program
