@@ -8,6 +8,39 @@
 
 namespace mt::lua {
 
+namespace {
+
+/// The field `key` of the table at the top, without metamethods, in its place; false where it is no string.
+bool take_string(lua_State* L, const char* key, std::string& text) {
+  lua_pushstring(L, key);
+  lua_rawget(L, -2);
+  const bool found = lua_type(L, -1) == LUA_TSTRING;
+  if (found) text = lua_tostring(L, -1);
+  lua_pop(L, 1);
+  return found;
+}
+
+/// "the module Linear", "the class Linear" (no object of it), "a DataLoader": what the library's tables are.
+std::string class_at(lua_State* L, int i) {
+  const int top = lua_gettop(L);
+  std::string name, text;
+  lua_pushvalue(L, i);
+  lua_pushliteral(L, "__class");
+  lua_rawget(L, -2);
+  if (lua_istable(L, -1) && take_string(L, "__name", name)) text = "the module " + name;
+  lua_settop(L, top);
+  lua_pushvalue(L, i);
+  if (text.empty() && take_string(L, "__name", name))
+    text = fmt::format("the class {0}; {0}(..) makes an object", name);
+  if (text.empty() && lua_getmetatable(L, -1) && lua_istable(L, -1) &&
+      take_string(L, "__name", name))
+    text = (std::strchr("AEIOUaeiou", name[0]) ? "an " : "a ") + name;
+  lua_settop(L, top);
+  return text;
+}
+
+}  // namespace
+
 std::string describe(lua_State* L, int i) {
   switch (lua_type(L, i)) {
     case LUA_TNONE: return "nothing";
@@ -23,6 +56,8 @@ std::string describe(lua_State* L, int i) {
   }
   if (const Tensor* t = tensor_at(L, i))
     return fmt::format("a tensor {} {}", to_string(t->shape()), dtype_name(t->dtype()));
+  if (lua_type(L, i) == LUA_TTABLE)
+    if (const std::string name = class_at(L, i); !name.empty()) return name;
   return fmt::format("a {}", lua_typename(L, lua_type(L, i)));
 }
 
@@ -77,6 +112,57 @@ std::string module_at(lua_State* L, lua_Debug& frame) {
   return text;
 }
 
+/// Puts the module of this frame on the stack, its first local; false where there is none.
+bool push_module(lua_State* L, lua_Debug& frame) {
+  if (!lua_getlocal(L, &frame, 1)) return false;
+  if (lua_istable(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
+/// ".fc", "[2]": under which key the table at `parent` holds the one at `child`; "" where it does not.
+/// A list of modules in between is passed, ".layers[1]".
+std::string key_of(lua_State* L, int parent, int child, bool lists = true) {
+  std::string found;
+  lua_pushnil(L);
+  while (found.empty() && lua_next(L, parent)) {
+    const std::string key =
+        lua_type(L, -2) == LUA_TNUMBER   ? fmt::format("[{}]", lua_tonumber(L, -2))
+        : lua_type(L, -2) == LUA_TSTRING ? fmt::format(".{}", lua_tostring(L, -2))
+                                         : "";
+    const bool own = key.compare(0, 3, ".__") != 0;
+    if (own && lua_rawequal(L, -1, child)) {
+      found = key;
+    } else if (own && lists && lua_istable(L, -1) && lua_checkstack(L, 8)) {
+      const std::string inner = key_of(L, lua_gettop(L), child, false);
+      if (!inner.empty()) found = key + inner;
+    }
+    lua_pop(L, found.empty() ? 1 : 2);
+  }
+  return found;
+}
+
+/// "Sequential[2]", "TransformerEncoder.layers[1].linear1": the way through modules, which lie on the stack from
+/// `first` on, the innermost first. "" where it is one module alone, or not held by the one around it.
+std::string way(lua_State* L, int first) {
+  const int outermost = lua_gettop(L);
+  std::string text;
+  for (int child = first; child < outermost; ++child) {
+    int parent = child + 1;
+    const std::string key = key_of(L, parent, child);
+    if (key.empty()) return "";
+    text = key + text;
+  }
+  std::string name;
+  if (text.empty()) return "";
+  lua_pushvalue(L, outermost);
+  lua_pushliteral(L, "__class");
+  lua_rawget(L, -2);
+  if (lua_istable(L, -1)) take_string(L, "__name", name);
+  lua_settop(L, outermost);
+  return name.empty() ? "" : name + text;
+}
+
 }  // namespace
 
 std::string named(const std::string& operation, const std::string& sentence) {
@@ -89,6 +175,7 @@ std::string named(const std::string& operation, const std::string& sentence) {
 std::string position(lua_State* L) {
   lua_Debug frame;
   std::string module;
+  const int top = lua_gettop(L);
   for (int level = 0; lua_getstack(L, level, &frame); ++level) {
     lua_getinfo(L, "Slf", &frame);
     lua_pushlightuserdata(L, const_cast<char*>(&kModuleCall));
@@ -96,12 +183,16 @@ std::string position(lua_State* L) {
     const bool is_module_call = lua_rawequal(L, -1, -2);
     lua_pop(L, 2);
     if (is_module_call && module.empty()) module = module_at(L, frame);
+    if (is_module_call && lua_checkstack(L, 8)) push_module(L, frame);
     if (frame.currentline > 0 && std::strncmp(frame.source, "@mtorch/", 8) != 0) {
       std::string text = fmt::format("{}:{}: ", frame.short_src, frame.currentline);
+      if (module.empty()) module = way(L, top + 1);
       if (!module.empty()) text += "(in " + module + ") ";
+      lua_settop(L, top);
       return text;
     }
   }
+  lua_settop(L, top);
   return "";
 }
 

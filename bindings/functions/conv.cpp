@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "bindings/functions/functions.h"
+#include "bindings/functions/same_dtype.h"
 #include "engine/ops/ops.h"
 
 namespace mt::lua {
@@ -33,6 +34,7 @@ template <int Spatial>
 Tensor convolution(const char* name, const Tensor& input, const Tensor& weight, const Tensor& bias,
                    const Shape& stride, const ConvPadding& padding, const Shape& dilation,
                    int64_t groups) {
+  check_same_dtype(input, weight);
   ConvOptions o;
   o.stride = stride, o.padding = padding.sides, o.same = padding.same, o.dilation = dilation;
   o.groups = groups;
@@ -43,6 +45,7 @@ template <int Spatial>
 Tensor transposed(const char* name, const Tensor& input, const Tensor& weight, const Tensor& bias,
                   const Shape& stride, const Shape& padding, const Shape& output_padding,
                   int64_t groups, const Shape& dilation) {
+  check_same_dtype(input, weight);
   ConvOptions o;
   o.stride = stride, o.padding = padding, o.output_padding = output_padding;
   o.groups = groups, o.dilation = dilation;

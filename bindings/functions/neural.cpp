@@ -1,5 +1,6 @@
 // neural.cpp -- what networks are made of: softmax, losses, normalisation, attention
 #include "bindings/functions/functions.h"
+#include "bindings/functions/same_dtype.h"
 #include "engine/ops/ops.h"
 #include "engine/ops/recurrent.h"
 #include "engine/ops/soft_margin_loss.h"
@@ -178,7 +179,11 @@ const Entry kFunctions[] = {
      "sequences in order of falling length, so many of them in each step.",
      bind<recurrent_layer>},
     {"bilinear(input1, input2, weight, bias=nil)",
-     "input1 . weight[o] . input2 for each o; weight [out x in1 x in2].", bind<bilinear>},
+     "input1 . weight[o] . input2 for each o; weight [out x in1 x in2].",
+     bind<[](const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
+       check_same_dtype(x, weight), check_same_dtype(y, weight);
+       return bilinear(x, y, weight, bias);
+     }>},
     {"pixel_shuffle(input, upscale_factor)", "[.. x c r^2 x h x w] as [.. x c x h r x w r].",
      bind<pixel_shuffle>},
     {"pixel_unshuffle(input, downscale_factor)", "[.. x c x h r x w r] as [.. x c r^2 x h x w].",

@@ -1,5 +1,6 @@
 // product.cpp -- products of matrices and vectors
 #include "bindings/functions/functions.h"
+#include "bindings/functions/same_dtype.h"
 #include "engine/linalg/distance.h"
 #include "engine/linalg/linalg.h"
 #include "engine/ops/ops.h"
@@ -101,7 +102,11 @@ const Entry kMethods[] = {
     {"matrix_power(x, n, {out=})",
      "The n-th power of square matrices; of their inverses for negative n.",
      bind<linalg::matrix_power>},
-    {"linear(x, weight, bias=nil)", "x . weight' + bias, with weight [out x in].", bind<linear>},
+    {"linear(x, weight, bias=nil)", "x . weight' + bias, with weight [out x in].",
+     bind<[](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+       check_same_dtype(x, weight);
+       return linear(x, weight, bias);
+     }>},
 };
 
 }  // namespace

@@ -126,6 +126,10 @@ void check_channels(const char* name, const Tensor& x, int least, const Tensor& 
     fail("{}: the input is {}; expected at least {} dimensions, batch and channels first", name,
          to_string(x.shape()), least);
   const Shape channels{x.size(1)};
+  for (const Tensor& t : {running_mean, weight})
+    if (t.defined() && t.dim() == 1 && t.size(0) != x.size(1))
+      fail("{}: the input {} has {} channels, the layer {}", name, to_string(x.shape()), x.size(1),
+           t.size(0));
   check_beside(name, "running_mean", running_mean, x, channels);
   check_beside(name, "running_var", running_var, x, channels);
   for (const Tensor& t : {running_mean, running_var})  // integers would lose what moves them

@@ -92,7 +92,7 @@ test('wrong shapes and options of layers are one sentence', function()
     ['Embedding(3, 2, {max_norm = 1})(ids)'] = 'embedding: id 4 .*is outside 1%.%.3',
     ['BatchNorm2d(3)(x)'] = 'BatchNorm2d: the input is a tensor %(2 x 3%) float32; expected 4 dimensions',
     ['BatchNorm1d(3)(5)'] = 'BatchNorm1d: the input is 5; expected 2 or 3 dimensions',
-    ['BatchNorm1d(4)(x)'] = 'batch_norm: running_mean is %(4%), expected %(3%)',
+    ['BatchNorm1d(4)(x)'] = 'batch_norm: the input %(2 x 3%) has 3 channels, the layer 4',
     ['GroupNorm(2, 3)'] = 'GroupNorm: num_channels is 3, which 2 groups do not divide',
     ['Embedding(3, 2, {padding_idx = 0})'] = 'Embedding: padding_idx is 0, expected 1%.%.3',
     ['Embedding(3, 2, {sparse = true})'] = 'Embedding: there are no sparse gradients here',
@@ -408,7 +408,8 @@ test('summary', function()
   assert(again:find('(again)', 1, true) and again:find('multiply-adds: 8', 1, true), again)
   assert(not net:summary{1, 1, 8, 8, depth = 1, print = false}:find 'Conv2d')
   assert(net:summary{print = false}:find('parameters: 1,498 (1,458 trainable)', 1, true))
-  raises(function() net:summary{1, 8} end, 'summary: the network refuses an input of %(1, 8%): conv2d')
+  raises(function() net:summary{1, 8} end,
+    'summary: the network refuses an input of %(1, 8%): %(in Sequential%[1%]%) conv2d')
   eq(rawget(net[1], 'forward'), nil)
   raises(function() net:summary{1, 8, dept = 2} end, "summary: unknown option 'dept': did you mean 'depth'")
   raises(function() net:summary('x') end, "summary: inputs are sizes or tensors.*the string 'x'")

@@ -2,6 +2,10 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 
+-- Other libraries' words for options.
+local usual = {axis = 'dim', axes = 'dim', keepdims = 'keepdim', learning_rate = 'lr', rate = 'lr', sep = 'delimiter',
+  hidden_dim = 'hidden_size', units = 'out_features', epsilon = 'eps', filename = 'path', file = 'path'}
+
 -- Where a name that mt lacks may be meant to lie.
 local places = {'nn', 'optim', 'data', 'metrics', 'linalg', 'plot', 'optim.lr', 'nn.init', 'data.transforms', 'cuda'}
 
@@ -30,6 +34,9 @@ return function(owner, key, names)
   if here then return '; ' .. ((here:find '^see ' or here:find '^not ') and '' or 'here it is ') .. here end
   local instead = topics.absent[full] or general and topics.absent[key]
   if instead then return '; ' .. instead end
+  for _, name in ipairs(names) do
+    if name == usual[key] then return (" (did you mean '%s'?)"):format(name) end
+  end
   local close = core.nearest(names, key)
   local place = (owner == 'mt' or close == '') and elsewhere(owner, key)
   if place then return '; it is ' .. place end

@@ -1,5 +1,6 @@
 -- class.lua -- classes of mt.data: sets, samplers, loaders, transforms
 local core = require 'mtorch.core'
+local mt = require 'mtorch'
 local shown_as = require 'mtorch.core.shown'
 
 --- Whether a value is a set: an object with size() and get(i).
@@ -75,7 +76,8 @@ end
 --- Refuses what is not a set.
 local function check_set(op, value, what)
   if is_set(value) then return value end
-  core.fail('%s: %s must be a set, an object with size() and get(i); got %s', op, what or 'set', core.describe(value))
+  core.fail('%s: %s must be a set, an object with size() and get(i)%s; got %s', op, what or 'set',
+    mt.is_tensor(value) and ', mt.data.TensorDataset(x, y) makes one of tensors' or '', core.describe(value))
 end
 
 --- How many examples a set, or positions a sampler, says that it has.

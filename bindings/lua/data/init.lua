@@ -9,7 +9,10 @@ Set.__index = core.members(Set, 'the set', 'set', require('mtorch.data.class').a
 --- How many examples there are.
 function Set:size() return #self.y end
 --- Example i: its input and its target.
-function Set:get(i) return self.x[i], self.y[i] end
+function Set:get(i)
+  require('mtorch.data.sets').check_position(i, #self.y)
+  return self.x[i], self.y[i]
+end
 --- The examples at these positions.
 function Set:get_batch(positions)
   local rows_at = require('mtorch.data.sets').rows_at

@@ -29,7 +29,7 @@ local function sampler(name, signature, doc, new)
   return samplers[name]
 end
 
-local Sequential = sampler('SequentialSampler', '(set: table)', 'The positions 1..n in order.', function(set)
+local Sequential = sampler('SequentialSampler', '(set)', 'The positions 1..n in order.', function(set)
   return {dataset = check_set('SequentialSampler', set)}
 end)
 function Sequential:size() return classes.size_of(self.dataset) end
@@ -39,7 +39,7 @@ function Sequential:order()
 end
 
 local Random = sampler('RandomSampler',
-  '(set: table, replacement: bool = false, num_samples: int >= 1 = nil, generator: generator = nil)',
+  '(set, replacement: bool = false, num_samples: int >= 1 = nil, generator: generator = nil)',
   'The positions 1..n in random order; num_samples of them, with replacement if asked.',
   function(set, replacement, num_samples, generator)
     check_set('RandomSampler', set)
@@ -80,6 +80,17 @@ local Weighted = sampler('WeightedRandomSampler',
     weights = weights:detach():cpu():double()
     if weights:dim() ~= 1 then
       core.fail('WeightedRandomSampler: weights must be one row, got %s', core.describe(weights))
+    end
+    local bad = weights:ge(0):logical_and(weights:isfinite()):logical_not():nonzero():view(-1)
+    if #bad > 0 then
+      core.fail('WeightedRandomSampler: weight %d is %g; weights are finite and not negative', bad:at(1),
+        weights:at(bad:at(1)))
+    end
+    local possible = weights:gt(0):sum():item()
+    if possible == 0 then core.fail 'WeightedRandomSampler: all weights are 0' end
+    if not replacement and num_samples > possible then
+      core.fail('WeightedRandomSampler: %d of %d positions with a weight cannot be drawn without replacement',
+        num_samples, possible)
     end
     return {weights = weights, num_samples = num_samples, replacement = replacement, generator = generator,
       repeats = replacement}

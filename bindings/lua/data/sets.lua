@@ -20,6 +20,14 @@ end
 -- What a loader asks a set for: size(); get(i), the values of example i, from 1; and where the set has it
 -- get_batch(positions), the values of many at once, for an int64 tensor of positions.
 
+--- Refuses what is no position of an example.
+local function check_position(i, n)
+  if type(i) ~= 'number' or not (i >= 1 and i <= n) or i % 1 ~= 0 then
+    core.fail('get: %s is not a position; there are examples 1..%d', core.describe(i), n)
+  end
+end
+sets.check_position = check_position
+
 local TensorDataset = class('TensorDataset(..)',
   'Examples that are rows of tensors: get(i) gives x[i], y[i], ..; the tensors lie in .tensors.',
   function(...)
@@ -46,6 +54,7 @@ local function rows(tensors, i, k)
   return tensors[k][i], rows(tensors, i, k + 1)
 end
 function TensorDataset:get(i)
+  check_position(i, #self.tensors[1])
   if #self.tensors == 2 then return self.tensors[1][i], self.tensors[2][i] end
   return rows(self.tensors, i, 1)
 end
@@ -94,7 +103,7 @@ local function positions_of(op, indices, n)
 end
 sets.positions_of = positions_of
 
-local Subset = class('Subset(set: table, indices: ints|tensor)',
+local Subset = class('Subset(set, indices: ints|tensor)',
   'The examples of a set at these positions, a list or an integer tensor.',
   function(set, indices)
     check_set('Subset', set)
@@ -108,7 +117,10 @@ local Subset = class('Subset(set: table, indices: ints|tensor)',
 sets.Subset = Subset
 classes.iterated(Subset)
 function Subset:size() return #self.indices end
-function Subset:get(i) return self.dataset:get(self.indices[i]:item()) end
+function Subset:get(i)
+  check_position(i, #self.indices)
+  return self.dataset:get(self.indices:at(i))
+end
 Subset.batches_of = Subset.get
 function Subset:describe()
   return ('Subset(%d of %s)'):format(self:size(), shown.set(self.dataset))
@@ -133,9 +145,7 @@ classes.iterated(ConcatDataset)
 function ConcatDataset:size() return self.cumulative_sizes[#self.cumulative_sizes] end
 function ConcatDataset:get(i)
   local first, last = 1, #self.cumulative_sizes
-  if type(i) ~= 'number' or i < 1 or i > self:size() or i % 1 ~= 0 then
-    core.fail('get: position %s is outside 1..%d', tostring(i), self:size())
-  end
+  check_position(i, self:size())
   while first < last do -- the first end that is not before i
     local middle = math.floor((first + last) / 2)
     if self.cumulative_sizes[middle] < i then first = middle + 1 else last = middle end
@@ -176,7 +186,7 @@ local function sizes_of(n, lengths)
 end
 
 --- The parts as several values; the first is also a list of them all, for a number of parts that is not known.
-sets.random_split = core.declare('random_split(set: table, lengths: numbers, generator: generator = nil)',
+sets.random_split = core.declare('random_split(set, lengths: numbers, generator: generator = nil)',
   'Parts of a set, drawn without replacement: local train, valid = mt.data.random_split(set, {0.8, 0.2}); lengths ' ..
   'are numbers of examples, or fractions that sum to 1.',
   function(set, lengths, generator)

@@ -74,7 +74,9 @@ end
 -- ---- transforms of transforms ------------------------------------------------------------------------
 
 local function check_list(op, list)
-  if type(list) ~= 'table' then core.fail('%s: a list of transforms is needed, got %s', op, core.describe(list)) end
+  if type(list) ~= 'table' or core.is_callable(list) then
+    core.fail('%s: a list of transforms is needed, %s{a, b}; got %s', op, op, core.describe(list))
+  end
   for k, t in ipairs(list) do
     if not core.is_callable(t) then core.fail('%s: entry %d must be a function, got %s', op, k, core.describe(t)) end
   end
@@ -128,6 +130,11 @@ transform('Normalize', '(mean: number|numbers, std: number|numbers, inplace: boo
       core.fail('Normalize: the image must be of floats, got %s; use ToTensor() before', core.describe(x))
     end
     local mean, std = self.mean, self.std
+    for what, values in pairs{mean = mean, std = std} do
+      if #values > 1 and #values ~= x:size(-3) then
+        core.fail('Normalize: %s has %d numbers, the image %s', what, #values, core.describe(x))
+      end
+    end
     if x.dtype ~= mean.dtype then mean, std = mean:to(x.dtype), std:to(x.dtype) end
     if self.inplace then return x:sub_(mean):div_(std) end
     return (x - mean) / std

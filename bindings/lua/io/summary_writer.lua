@@ -145,6 +145,9 @@ method('add_histogram(tag: string, values: any, global_step: int >= 0 = nil, bin
   'How the values of a tensor or a list spread. bins: their number, or a tensor or list of edges; else those that ' ..
     'TensorBoard uses.',
   function(self, tag, values, step, bins, time)
+    if not mt.is_tensor(values) and type(values) ~= 'table' then
+      core.fail("add_histogram: '%s' is %s, expected a tensor or a list", tag, core.describe(values))
+    end
     local x = flat_double(values)
     local finite = x:isfinite()
     if not finite:all() then x = x[finite] end

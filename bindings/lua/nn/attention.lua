@@ -83,6 +83,7 @@ local function laid_out(self, q, k, v)
   local single = q:dim() == 2
   local sizes = {self.embed_dim, self.kdim or self.embed_dim, self.vdim or self.embed_dim}
   for i, x in ipairs{q, k, v} do
+    class.check_dtype(self, x, self.out_proj.weight)
     if x:dim() ~= (single and 2 or 3) or x.shape[x:dim()] ~= sizes[i] then
       core.fail('%s: %s is %s, expected (%s x %d), or (length x %d)', self.__name, ({'query', 'key', 'value'})[i],
         tostring(x.shape), self.batch_first and 'batch x length' or 'length x batch', sizes[i], sizes[i])

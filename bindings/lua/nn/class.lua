@@ -17,7 +17,13 @@ end
 --- `nn.Parameter(t)`: a tensor that modules register and optimizers change; it requires a gradient.
 class.Parameter = core.declare('Parameter(tensor: tensor, requires_grad: bool = true)',
   'A tensor that modules register and optimizers change.',
-  function(tensor, requires_grad) return with_role(tensor, 'parameter'):requires_grad_(requires_grad) end)
+  function(tensor, requires_grad)
+    if requires_grad and not tensor.dtype:find 'float' then
+      core.fail('Parameter: a tensor of floats is needed, got %s; use x:float(), or {requires_grad=false}',
+        core.describe(tensor))
+    end
+    return with_role(tensor, 'parameter'):requires_grad_(requires_grad)
+  end)
 
 -- Buffers that are in no state_dict.
 local transient = setmetatable({}, {__mode = 'k'})
@@ -135,6 +141,14 @@ function core.missing_field(key)
   return (" (%s has no '%s'%s)"):format(self.__name, key, advice)
 end
 
+--- Refuses an input of another dtype than its weights'.
+function class.check_dtype(self, x, weight)
+  if mt.is_tensor(x) and x.dtype ~= weight.dtype and not mt.is_autocast_enabled() then
+    core.fail("%s: the input is %s, its weights %s; use x:to('%s')%s", self.__name, x.dtype, weight.dtype, weight.dtype,
+      x.dtype:find 'float' and (", or net:to('%s')"):format(x.dtype) or '')
+  end
+end
+
 -- ---- construction and calls --------------------------------------------------------------------
 
 local function results(...) return ... end
@@ -158,8 +172,9 @@ function class.constructor(of, signature, doc, init)
 end
 
 --- The error of a forward that is given `more` than its inputs, or called without a module.
-function class.refuse_inputs(self, inputs, more)
+function class.refuse_inputs(self, inputs, more, first)
   if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end
+  if more == nil and first == nil then core.fail('%s: the input is nil', self.__name) end
   if more ~= nil then core.fail('%s: too many arguments given, it is called with %d', self.__name, inputs) end
 end
 

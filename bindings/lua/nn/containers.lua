@@ -23,6 +23,9 @@ end
 
 --- The length of a list, in which nothing is left out and nothing has a name.
 local function list_length(op, of, list)
+  if type(list) == 'table' and rawget(list, '__name') then
+    core.fail('%s: a %s is needed, got %s', op, of.name, core.describe(list))
+  end
   if type(list) ~= 'table' or (is_module(list) and #list == 0) then
     core.fail('%s: a list of %ss is needed, got %s', op, of.name,
       class.describe(list))

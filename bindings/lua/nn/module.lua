@@ -34,8 +34,8 @@ local function forward_of(fn, params, inputs, in_place)
   local text = ([[local fn, refuse, rawget, in_place = ...
     return function(self, %s, more)
       if x%d == nil or more ~= nil then
-        refuse(self, %d, more)
-        if x1 ~= nil then return fn(%s) end -- which says what is missing
+        refuse(self, %d, more, x1)
+        return fn(%s) -- which says what is missing
       end
       %s
       return fn(%s)
@@ -51,7 +51,7 @@ local function counted(forward)
   names = table.concat(names)
   local text = ([[local forward, refuse, type = ...
     return function(self%s, more)
-      if more ~= nil or type(self) ~= 'table' then refuse(self, %d, more) end
+      if more ~= nil or type(self) ~= 'table' then refuse(self, %d, more, true) end
       return forward(self%s)
     end]]):format(names, inputs, names)
   return compile(text)(forward, refuse, type)
@@ -108,7 +108,7 @@ end
 -- A class takes 20 microseconds, so that those of functions are made when they are asked for.
 local Later = {}
 --- The class that make(name, fn, inputs, stated, in_place) makes.
-function module.of(...) return setmetatable({...}, Later) end
+function module.of(name, ...) return setmetatable({__name = name, name, ...}, Later) end
 function module.is_later(value) return getmetatable(value) == Later end
 --- The class.
 function module.now(later)

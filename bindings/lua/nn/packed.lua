@@ -150,6 +150,13 @@ packed.pad_sequence = core.declare("pad_sequence([sequences]: tensors, batch_fir
     if #sequences == 0 then core.fail('pad_sequence: the list is empty') end
     for i, x in ipairs(sequences) do
       if x:dim() == 0 then core.fail('pad_sequence: sequence %d has no length, it is one number', i) end
+      local first = sequences[1]
+      local alike = x:dim() == first:dim() and x.dtype == first.dtype
+      for d = 2, x:dim() do alike = alike and x.shape[d] == first.shape[d] end
+      if not alike then
+        core.fail('pad_sequence: sequence %d is %s, sequence 1 %s; all but their lengths must be alike', i,
+          core.describe(x), core.describe(first))
+      end
       most = math.max(most, x.shape[1])
     end
     local list = {}

@@ -41,7 +41,8 @@ end
 local function check_state(self, what, state, shape)
   if state == nil then return end
   if not mt.is_tensor(state) then
-    core.fail('%s: %s must be a tensor, got %s', self.__name, what, core.describe(state))
+    core.fail('%s: %s must be a tensor, got %s%s', self.__name, what, core.describe(state),
+      type(state) == 'table' and '; states are arguments of their own, lstm(x, h, c)' or '')
   end
   for d = 1, math.max(#shape, state:dim()) do
     if state.shape[d] ~= shape[d] then
@@ -77,6 +78,10 @@ local function forward(self, x, h, c)
   if data.shape[dims] ~= self.input_size or not (dims == 3 and not packed or dims == 2) then
     core.fail('%s: the input is %s, expected (%s x %d), or one sequence (time x %d)', self.__name,
       tostring(data.shape), self.batch_first and 'batch x time' or 'time x batch', self.input_size, self.input_size)
+  end
+  class.check_dtype(self, data, self.weight_ih_l0)
+  if not packed and data.shape[self.batch_first and not unbatched and 2 or 1] == 0 then
+    core.fail('%s: the input %s has no steps', self.__name, tostring(data.shape))
   end
   if unbatched then data = data:unsqueeze(2) elseif not packed and self.batch_first then data = data:transpose(1, 2) end
   local n = packed and x.batch_sizes:at(1) or data.shape[2]
@@ -140,12 +145,12 @@ local function layered(signature, doc, mode, gates, states)
   end)
   if states == 2 then
     function made:forward(x, h, c, more)
-      if x == nil or more ~= nil then class.refuse_inputs(self, 3, true) end
+      if x == nil or more ~= nil then class.refuse_inputs(self, 3, more, x) end
       return forward(self, x, h, c)
     end
   else
     function made:forward(x, h, more)
-      if x == nil or more ~= nil then class.refuse_inputs(self, 2, true) end
+      if x == nil or more ~= nil then class.refuse_inputs(self, 2, more, x) end
       return forward(self, x, h)
     end
   end
@@ -175,7 +180,9 @@ local function cell(signature, doc, mode, gates)
   end)
   local inputs = mode == 'lstm' and 3 or 2
   function made:forward(x, h, c, more)
-    if x == nil or more ~= nil or (c ~= nil and inputs == 2) then class.refuse_inputs(self, inputs, true) end
+    if inputs == 2 then more = more or c end
+    if x == nil or more ~= nil then class.refuse_inputs(self, inputs, more, x) end
+    class.check_dtype(self, x, self.weight_ih)
     local single = mt.is_tensor(x) and x:dim() == 1
     if not mt.is_tensor(x) or x.shape[x:dim()] ~= self.input_size or x:dim() > 2 then
       core.fail('%s: the input is %s, expected (batch x %d) or (%d)', self.__name,

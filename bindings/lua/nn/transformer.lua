@@ -30,6 +30,9 @@ local function layer(name, doc, attentions)
   local made = class.class(name)
   class.constructor(made, ('%s(%s)'):format(name, kLayer), doc,
     function(self, d_model, nhead, dim_feedforward, p, activation, eps, batch_first, norm_first, bias)
+      if d_model % nhead ~= 0 then
+        core.fail('%s: d_model, %d, must be a multiple of nhead, %d', name, d_model, nhead)
+      end
       self.d_model, self.nhead, self.dropout_p, self.activation = d_model, nhead, p, activation
       self.layer_norm_eps, self.batch_first, self.norm_first = eps, batch_first, norm_first
       for _, field in ipairs(attentions) do self[field] = heads(self, bias) end

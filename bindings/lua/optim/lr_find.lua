@@ -42,6 +42,7 @@ return core.declare('find(step: function, opt: table, from: number > 0 = 1e-7, t
   'Parameters and the state of the optimizer are as before.',
   function(step, opt, from, to, n, beta)
     if rawget(opt, 'param_groups') == nil then core.fail('find: an optimizer is needed, got %s', core.describe(opt)) end
+    if from >= to then core.fail('find: from is %g, to %g; from must be the smaller', from, to) end
     local restore = remember(opt)
     local rates, losses, smooth, mean, least = {}, {}, {}, 0, math.huge
     local ok, message = pcall(function()

@@ -395,7 +395,8 @@ define('Mean()', 'The mean of numbers or of the elements of tensors: m:update(va
   take = function(self, value, weight)
     local state = self.state
     weight = weight == nil and 1 or weight
-    for _, given in ipairs{value == nil and false or value, weight} do
+    if value == nil then core.fail('Mean: update takes a number or a tensor, got nil') end
+    for _, given in ipairs{value, weight} do
       if type(given) ~= 'number' and not mt.is_tensor(given) then
         core.fail('Mean: update takes numbers or tensors, got %s', core.describe(given))
       end

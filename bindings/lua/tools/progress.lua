@@ -120,7 +120,12 @@ end
 --- bar:update([i][, {loss=..}]): i steps are done (default one more); the values stand at the end.
 --- The last step finishes the bar.
 function Bar:update(i, stats)
-  if type(i) ~= 'number' then i, stats = self.i + 1, stats or i end
+  if type(i) ~= 'number' then
+    if i ~= nil and type(i) ~= 'table' then
+      core.fail('progress: update takes the number of the step and a table of values, got %s', core.describe(i))
+    end
+    i, stats = self.i + 1, stats or i
+  end
   self.i = i
   if i >= self.next then look(self, stats) end
 end
