@@ -317,7 +317,7 @@ test('what a loader refuses', function()
   local odd = {size = function() return 'x' end, get = function(_, i) return i end}
   raises(function() data.DataLoader(odd):iter() end, "size%(%) returned the string 'x'")
   local set = numbers(4)
-  raises(function() data.DataLoader(3) end, 'set must be a table, got 3')
+  raises(function() data.DataLoader(3) end, 'set must be a set, an object with size%(%) and get%(i%); got 3')
   raises(function() data.DataLoader({1}, 3) end, 'set must be a set, an object with size')
   raises(function() data.DataLoader(set, {batch_size = 0}) end, 'batch_size must be a whole number from 1, got 0')
   raises(function() data.DataLoader(set, {batchsize = 2}) end, 'batch_size')

@@ -61,7 +61,7 @@ function Folder:size() return #self.paths end
 
 function Folder:get(i)
   local path = self.paths[i]
-  if not path then core.fail('get: %s is not a position; there are examples 1..%d', core.describe(i), #self.paths) end
+  if not path then core.fail('get: position %s is outside 1..%d', core.describe(i), #self.paths) end
   local x = parts.image(path, self.channels)
   if self.transform then x = self.transform(x) end
   return x, self.y[i]

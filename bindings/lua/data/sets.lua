@@ -23,7 +23,8 @@ end
 --- Refuses what is no position of an example.
 local function check_position(i, n)
   if type(i) ~= 'number' or not (i >= 1 and i <= n) or i % 1 ~= 0 then
-    core.fail('get: %s is not a position; there are examples 1..%d', core.describe(i), n)
+    if type(i) ~= 'number' then core.fail('get: a position is needed, 1..%d, got %s', n, core.describe(i)) end
+    core.fail('get: position %s is outside 1..%d', core.describe(i), n)
   end
 end
 sets.check_position = check_position
