@@ -1,17 +1,12 @@
 -- test_index.lua -- Reading and writing parts of tensors: numbers, tables, views, assignment.
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, raises = t.test, t.eq, t.raises
+local test, eq, raises, shape = t.test, t.eq, t.raises, t.shape
 
 local function grid(dtype) return mt.range(1, 12):view(3, 4):to(dtype or 'float32') end
 local function is(x, values)
   assert(mt.is_tensor(x), 'not a tensor')
   eq(x:tolist(), values)
-end
-local function shape(x, ...)
-  local list, wanted = {}, {...}
-  for i, n in ipairs(x.shape) do list[i] = n end
-  eq(list, wanted)
 end
 
 -- Reading -----------------------------------------------------------------------------------------

@@ -3,16 +3,11 @@
 -- The expected values are PyTorch's.
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local test, eq, near, raises, shape = t.test, t.eq, t.near, t.raises, t.shape
 
 local function is(x, values)
   assert(mt.is_tensor(x), 'not a tensor')
   eq(x:tolist(), values)
-end
-local function shape(x, ...)
-  local list = {}
-  for i, n in ipairs(x.shape) do list[i] = n end
-  eq(list, {...})
 end
 local function long(v) return mt.tensor(v, {dtype = 'int64'}) end
 local function flat(x) return x:reshape(-1):tolist() end

@@ -1,14 +1,9 @@
 -- test_nn.lua -- Modules: classes, registration, layers, state, containers, and what is refused.
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local test, eq, near, raises, shape = t.test, t.eq, t.near, t.raises, t.shape
 local nn = mt.nn
 
-local function shape(x, ...)
-  local list, wanted = {}, {...}
-  for i, n in ipairs(x.shape) do list[i] = n end
-  eq(list, wanted)
-end
 local function names(net)
   local list = {}
   for name in net:named_parameters() do list[#list + 1] = name end

@@ -11,14 +11,8 @@ local t = require 'testing'
 local programs, first_seed = tonumber(arg[1]) or 500, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * programs end -- others every day
 
-local state = 0
-local function below(n) -- 0 .. n - 1
-  state = (state * 16807) % 2147483647
-  return math.floor(state / 2147483647 * n)
-end
-local function between(low, high) return low + below(high - low + 1) end
-local function one_of(list) return list[between(1, #list)] end
-local function chance(percent) return below(100) < percent end
+local draws = t.draws()
+local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
 local function count(shape)
   local n = 1
@@ -202,8 +196,7 @@ function Program:change()
 end
 
 local function generate(seed)
-  state = seed * 7919 % 2147483646 + 1
-  for _ = 1, 5 do below(2) end
+  draws.seed(seed)
   local self = setmetatable({source = {}, entries = {}}, Program)
   self.shapes = {one_of{{2, 3}, {4}, {3, 2, 2}, {6}}, one_of{{2, 3}, {2, 2}, {5}}}
   for i, name in ipairs{'a', 'b'} do

@@ -12,14 +12,8 @@ local t = require 'testing'
 local functions, first_seed = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1
 if arg[2] == 'today' then first_seed = math.floor(os.time() / 86400) * functions end -- others every day
 
-local state = 0
-local function below(n) -- 0 .. n - 1
-  state = (state * 16807) % 2147483647
-  return math.floor(state / 2147483647 * n)
-end
-local function between(low, high) return low + below(high - low + 1) end
-local function one_of(list) return list[between(1, #list)] end
-local function chance(percent) return below(100) < percent end
+local draws = t.draws()
+local below, between, one_of, chance = draws.below, draws.between, draws.one_of, draws.chance
 
 -- ---- the functions of mt in plain Lua ----------------------------------------------------------------
 
@@ -375,8 +369,7 @@ end
 
 --- The source of a function of 1 to 3 numbers, of one or two results.
 local function generate(seed)
-  state = seed * 7919 % 2147483646 + 1
-  for _ = 1, 5 do below(2) end
+  draws.seed(seed)
   local arguments = {unpack({'a', 'b', 'c'}, 1, one_of{1, 1, 2, 2, 3})}
   local self = setmetatable({names = arguments, locals = {}, lines = {}, indent = '  ', count = 0, decisions = 4,
     weight = 1, captured = {'k1', 'k2', 'cfg.k', 'cfg.deep.k', 'list[1]', '#list', 'cfg.n'},

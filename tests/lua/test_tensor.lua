@@ -2,7 +2,7 @@
 -- numbers.
 local mt = require 'mtorch'
 local t = require 'testing'
-local test, eq, near, raises = t.test, t.eq, t.near, t.raises
+local test, eq, near, raises, shape = t.test, t.eq, t.near, t.raises, t.shape
 local inf, nan = math.huge, 0 / 0
 
 --- Values, dtype and shape of a tensor at once.
@@ -10,11 +10,6 @@ local function is(x, values, dtype)
   assert(mt.is_tensor(x), 'not a tensor')
   eq(x:tolist(), values)
   if dtype then eq(x.dtype, dtype) end
-end
-local function shape(x, ...)
-  local list, wanted = {}, {...}
-  for i, n in ipairs(x.shape) do list[i] = n end
-  eq(list, wanted)
 end
 
 -- Making ------------------------------------------------------------------------------------------

@@ -154,6 +154,30 @@ function testing.unhex(text)
   return (text:gsub('%s', ''):gsub('%x%x', function(two) return string.char(tonumber(two, 16)) end))
 end
 
+--- Asserts the sizes of a tensor.
+function testing.shape(x, ...)
+  local list = {}
+  for i, n in ipairs(x.shape) do list[i] = n end
+  testing.eq(list, {...})
+end
+
+--- Park and Miller's random numbers (1988), the same everywhere, of which the generators of programs draw.
+function testing.draws()
+  local d, state = {}, 1
+  function d.seed(seed)
+    state = seed * 7919 % 2147483646 + 1
+    for _ = 1, 5 do d.below(2) end
+  end
+  function d.below(n) -- 0 .. n - 1
+    state = (state * 16807) % 2147483647
+    return math.floor(state / 2147483647 * n)
+  end
+  function d.between(low, high) return low + d.below(high - low + 1) end
+  function d.one_of(list) return list[d.between(1, #list)] end
+  function d.chance(percent) return d.below(100) < percent end
+  return d
+end
+
 --- Whether CUDA C can be compiled here.
 function testing.has_nvrtc()
   return (pcall(function() mt.cuda.kernel{source = '__global__ void f(int *x) {}', name = 'f'} end))
