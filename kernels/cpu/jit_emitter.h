@@ -111,6 +111,11 @@ class Emitter {
   void consume();
   int define();
   Xmm result() { return vector(define()); }
+  struct Two {
+    Xmm to, a;
+    Place b;
+  };
+  Two two();
   struct Three {
     Xmm to;
     int target, memory;  // which inputs: the one that `to` holds, the one in memory or -1

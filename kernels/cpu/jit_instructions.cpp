@@ -101,6 +101,15 @@ void Emitter::write_value() {
   }
 }
 
+/// The operands of an instruction that reads two values: of those that commute, the one in a register first.
+Emitter::Two Emitter::two() {
+  const int first = commutes(now_->op) && !is_near(0) ? 1 : 0;
+  const Xmm a = reg(first);
+  const Place b = any(1 - first);
+  consume();
+  return {result(), a, b};
+}
+
 #define MT_BINARY(op, NAME) \
   case LaneOp::op: return NAME
 void Emitter::write_float() {
@@ -117,11 +126,7 @@ void Emitter::write_float() {
     if (wide_) return MT_REAL(vrndscale, to, a, how);
     return MT_REAL(vround, to, a, how);
   }
-  const int first = commutes(op) && !is_near(0) ? 1 : 0;
-  const Xmm a = reg(first);
-  const Place b = any(1 - first);
-  consume();
-  const Xmm to = result();
+  const auto [to, a, b] = two();
   switch (op) {
     MT_BINARY(add, MT_REAL(vadd, to, a, b));
     MT_BINARY(sub, MT_REAL(vsub, to, a, b));
@@ -134,18 +139,15 @@ void Emitter::write_float() {
 
 void Emitter::write_integer() {
   const LaneOp op = now_->op;
-  const int first = commutes(op) && !is_near(0) ? 1 : 0;
-  const Xmm a = reg(first);
   if (op == LaneOp::shl || op == LaneOp::shr) {
+    const Xmm a = reg(0);
     consume();
     const Xmm to = result();
     const uint8_t n = uint8_t(now_->bits);
     if (op == LaneOp::shl) return MT_WORD(vpsll, to, a, n);
     return MT_WORD(vpsrl, to, a, n);
   }
-  const Place b = any(1 - first);
-  consume();
-  const Xmm to = result();
+  const auto [to, a, b] = two();
   switch (op) {
     MT_BINARY(iadd, MT_WORD(vpadd, to, a, b));
     MT_BINARY(isub, MT_WORD(vpsub, to, a, b));
