@@ -54,6 +54,12 @@ foreach(script ${lua_tests})
   endif()
 endforeach()
 
+# Convolutions without oneDNN.
+foreach(name conv conv_shapes)
+  add_test(NAME own.${name} COMMAND mtorch tests/lua/test_${name}.lua WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(own.${name} PROPERTIES ENVIRONMENT MTORCH_ONEDNN=off)
+endforeach()
+
 set_property(TEST lua.reference APPEND PROPERTY ENVIRONMENT MTORCH_STUBS=${stubs})
 
 # Products and convolutions by the emulation's own cuBLAS.
@@ -94,11 +100,11 @@ foreach(isa base avx2 avx512)
   set(with_isa sh tests/isa.sh $<TARGET_FILE:mtorch> ${isa})
   add_test(NAME isa.${isa}.engine COMMAND ${with_isa} $<TARGET_FILE:mtorch_tests> "~[nightly]"
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  foreach(name elementwise reduce sort product nn kernel kernel_random)
+  foreach(name elementwise reduce sort product nn pool conv_shapes kernel kernel_random)
     add_test(NAME isa.${isa}.${name} COMMAND ${with_isa} $<TARGET_FILE:mtorch> tests/lua/test_${name}.lua
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endforeach()
-  foreach(name engine elementwise reduce sort product nn kernel kernel_random)
+  foreach(name engine elementwise reduce sort product nn pool conv_shapes kernel kernel_random)
     set_tests_properties(isa.${isa}.${name} PROPERTIES SKIP_RETURN_CODE 77)
   endforeach()
 endforeach()

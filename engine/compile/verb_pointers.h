@@ -52,7 +52,7 @@ template <class F> bool pointers(Matmul& m, const F& f) {
 template <class F> bool pointers(Conv& c, const F& f) {
   void** const all[] = {&c.y, &c.x, &c.w};
   const int to = int(c.part);
-  bool known = one(c.bias, false, f);
+  bool known = one(c.bias, false, f) && one(c.scratch, true, f);
   for (int k = 0; k < 3; ++k)
     if (k != to) known &= one(*all[k], false, f);
   return one(*all[to], true, f) && known;

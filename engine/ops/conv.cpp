@@ -1,12 +1,15 @@
 // conv.cpp -- convolutions: one sum over three tensors, in which each is the gradient of another
 #include "engine/ops/conv.h"
 
+#include <algorithm>
+
 #include "engine/autograd/graph.h"
 #include "engine/core/device.h"
 #include "engine/core/openblas.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/conv3d.h"
 #include "engine/ops/ops.h"
+#include "kernels/cpu/onednn_conv.h"
 
 namespace mt {
 namespace {
@@ -25,6 +28,11 @@ enum Role { kX, kW, kY };
 
 ConvPart part_of(Role r) {
   return r == kX ? ConvPart::input : r == kW ? ConvPart::weight : ConvPart::output;
+}
+
+/// Bytes that the CPU's verb needs.
+int64_t scratch_of(const Conv& c) {
+  return std::max(onednn::convolution_scratch(c), conv_scratch(c));
 }
 
 /// The verb. `given` holds the two other tensors at their roles.
@@ -64,6 +72,11 @@ Tensor compute(Role result, const Tensor* given, const Tensor& bias, const Geome
   c.x = held[kX].data(), c.w = held[kW].data(), c.y = held[kY].data();
   const Tensor b = bias.defined() ? contiguous(bias) : Tensor();
   c.bias = bias.defined() ? b.data() : nullptr;
+  Tensor scratch;  // a GPU has its own
+  if (const int64_t bytes = is_cpu(out.device()) ? scratch_of(c) : 0) {
+    scratch = empty({bytes}, Dtype::u8);
+    c.scratch = scratch.data();
+  }
   with_openblas("conv", [&] { out.device().conv(c); });
   return out;
 }

@@ -1,17 +1,14 @@
 // conv.cpp -- convolution on CPUs: tiles of outputs in registers, inputs laid out so that taps are
 // pointers
 //
-// A piece is one image, one group and one block of output positions. Its input is copied into a
-// scratch block in which each tap (a channel and a place in the kernel) is a contiguous run: either
-// shared, with zeros around and one plane for each phase of the stride, so that taps overlap and
-// nothing is copied twice; or, where the waste at the ends of short rows would cost more, one row
-// for each tap (im2col). The gradient for the input is the same job, once for each phase of the
-// stride. The gradient for the weight multiplies im2col blocks with the matrix kernels.
+// A piece is one image, one group and one block of output positions. Its input is copied as
+// conv_layout.h says: shared, or by columns where the waste at the ends of short rows would cost
+// more. The gradient for the input is the same job, once for each phase of the stride.
 #include "kernels/conv.h"
 
-#include "kernels/cpu/blocks.h"
-#include "kernels/cpu/openblas.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/conv_layout.h"
+#include "kernels/cpu/onednn_conv.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/verbs.h"
 
 namespace mt {
@@ -21,51 +18,6 @@ namespace {
 using namespace simd;
 
 #define MT_UNROLL _Pragma("GCC unroll 8")
-
-constexpr int64_t kScratch = 192 * 1024;  // bytes of a piece's copied input: a part of an L2
-constexpr int64_t kTaps = 1024;           // taps that are summed before the result is stored
-
-int64_t larger(int64_t x, int64_t y) { return x > y ? x : y; }
-int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
-/// One spatial axis of a job: position q in [0, count) of the result lies at start + q * step; tap
-/// j reads the input at q * stride + shift + j * shift_step and the kernel at at + j * at_step.
-struct Axis {
-  int64_t in, count, start, step, stride;
-  int64_t taps, shift, shift_step, at, at_step;
-  int64_t lowest() const { return shift_step < 0 ? shift + (taps - 1) * shift_step : shift; }
-  int64_t reach() const { return (taps - 1) * (shift_step < 0 ? -shift_step : shift_step); }
-  /// How far tap j lies above the lowest.
-  int64_t above(int64_t j) const { return shift + j * shift_step - lowest(); }
-  int64_t phases() const { return smaller(stride, reach() + 1); }
-  /// Elements of a phase that `n` positions need.
-  int64_t run(int64_t n) const { return n + reach() / stride; }
-};
-
-/// out[m, q] = bias[m] + sum over channels and taps of a[m, tap] * in[channel, q, tap].
-template <class T> struct Job {
-  Axis axis[2];
-  int64_t channels, rows;  // input planes, output planes
-  const T* in;
-  T* out;
-  const T* a;
-  int64_t a_row, kernel[2];
-  const T* bias;
-  int64_t plane, out_plane, out_width;
-  int64_t taps() const { return axis[0].taps * axis[1].taps; }
-};
-
-/// Where the taps of one chunk lie: in the weights, and in the copied input.
-struct Taps {
-  int64_t n;
-  int64_t a[kTaps], b[kTaps];
-};
-
-/// A block of positions of a job.
-struct Block {
-  int64_t first[2], size[2];
-  int64_t pitch;  // of a row of positions in the copied input
-};
 
 // ---- the tile: R rows of the result, V registers of positions -----------------------------------
 
@@ -191,82 +143,6 @@ template <class T> void all_rows(const Chunk<T>& c, int64_t from, int64_t to) {
   }
 }
 
-// ---- laying out the input -----------------------------------------------------------------------
-
-/// to[i] = in[first + i * stride] for i in [0, n), zero where that lies outside [0, size).
-template <class T>
-void lay_run(T* to, int64_t n, const T* in, int64_t first, int64_t stride, int64_t size) {
-  int64_t begin = first < 0 ? ceil_div(-first, stride) : 0;
-  int64_t end = first < size ? (size - 1 - first) / stride + 1 : 0;
-  begin = smaller(begin, n), end = larger(begin, smaller(end, n));
-  for (int64_t i = 0; i < begin; ++i) to[i] = T(0);
-  if (stride == 1)
-    for (int64_t i = begin; i < end; ++i) to[i] = in[first + i];
-  else
-    for (int64_t i = begin; i < end; ++i) to[i] = in[first + i * stride];
-  for (int64_t i = end; i < n; ++i) to[i] = T(0);
-}
-
-/// The elements that a shared layout of `channels` planes takes for a block of positions; a double,
-/// since large strides and dilations go beyond 2^63.
-double shared_size(const Axis* axis, int64_t channels, int64_t rows, int64_t columns) {
-  return double(channels) * double(axis[0].phases()) * double(axis[1].phases()) *
-         double(axis[0].run(rows)) * double(axis[1].run(columns));
-}
-
-/// The shared layout: [channel][phase][phase][row][column].
-template <class T>
-void lay_shared(const Job<T>& job, const Block& block, int64_t channel, int64_t channels, T* to,
-                Taps& taps) {
-  const Axis &h = job.axis[0], &w = job.axis[1];
-  const int64_t height = h.run(block.size[0]), width = w.run(block.size[1]);
-  const int64_t top = block.first[0] * h.stride + h.lowest(),
-                left = block.first[1] * w.stride + w.lowest();
-  const int64_t plane = h.phases() * w.phases() * height * width;
-  T* at = to;
-  for (int64_t c = 0; c < channels; ++c) {
-    const T* in = job.in + (channel + c) * job.plane;
-    for (int64_t ph = 0; ph < h.phases(); ++ph)
-      for (int64_t pw = 0; pw < w.phases(); ++pw)
-        for (int64_t i = 0; i < height; ++i, at += width) {
-          const int64_t y = top + ph + i * h.stride;
-          const bool inside = y >= 0 && y < h.in;
-          lay_run(at, width, inside ? in + y * w.in : in, left + pw, w.stride, inside ? w.in : 0);
-        }
-  }
-  taps.n = 0;
-  for (int64_t c = 0; c < channels; ++c)
-    for (int64_t i = 0; i < h.taps; ++i)
-      for (int64_t j = 0; j < w.taps; ++j) {
-        const int64_t y = h.above(i), x = w.above(j);
-        taps.a[taps.n] = ((channel + c) * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] +
-                         w.at + j * w.at_step;
-        taps.b[taps.n++] = c * plane + (y % h.stride * w.phases() + x % w.stride) * height * width +
-                           y / h.stride * width + x / w.stride;
-      }
-}
-
-/// One row of positions for each of the taps [tap, tap + n), counted through the channels.
-template <class T>
-void lay_columns(const Job<T>& job, const Block& block, int64_t tap, int64_t n, T* to, Taps& taps) {
-  const Axis &h = job.axis[0], &w = job.axis[1];
-  const int64_t positions = block.size[0] * block.size[1];
-  taps.n = n;
-  for (int64_t t = 0; t < n; ++t) {
-    const int64_t c = (tap + t) / job.taps(), i = (tap + t) / w.taps % h.taps,
-                  j = (tap + t) % w.taps;
-    taps.a[t] = (c * job.kernel[0] + h.at + i * h.at_step) * job.kernel[1] + w.at + j * w.at_step;
-    taps.b[t] = t * positions;
-    const T* in = job.in + c * job.plane;
-    for (int64_t p = 0; p < block.size[0]; ++p) {
-      const int64_t y = (block.first[0] + p) * h.stride + h.shift + i * h.shift_step;
-      const bool inside = y >= 0 && y < h.in;
-      lay_run(to + t * positions + p * block.size[1], block.size[1], inside ? in + y * w.in : in,
-              block.first[1] * w.stride + w.shift + j * w.shift_step, w.stride, inside ? w.in : 0);
-    }
-  }
-}
-
 // ---- which layout, in what blocks. The shape alone decides, never the number of threads. --------
 
 struct Plan {
@@ -378,26 +254,17 @@ void run_jobs(const Job<T>& first, int64_t images, int64_t groups, const Steps<T
 
 // ---- the three parts ----------------------------------------------------------------------------
 
-int64_t area(const int64_t (&size)[2]) { return size[0] * size[1]; }
-
 /// A kernel of one element that reads every place once: a product of matrices for each image.
 bool is_product(const Conv& c) {
   return area(c.kernel) == 1 && c.stride[0] == 1 && c.stride[1] == 1 && c.offset[0] == 0 &&
          c.offset[1] == 0 && c.size[0] == c.out[0] && c.size[1] == c.out[1];
 }
 
-template <class T> Matmul product_of(const Conv& c) {
-  Matmul m;
-  m.dtype = c.dtype;
-  m.batch_dims = 0;
-  m.accumulate = false;
-  return m;
-}
-
 /// y = w . x, or x = w' . y where the weight comes transposed: rows x inner, inner x places.
 template <class T>
 void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
-  Matmul m = product_of<T>(c);
+  Matmul m;
+  m.dtype = c.dtype;
   m.m = rows, m.k = inner, m.n = area(c.out);
   m.a = c.w, m.b = in, m.c = out;
   m.a_row = inner, m.a_col = 1, m.b_row = m.c_row = m.n, m.b_col = m.c_col = 1;
@@ -417,15 +284,6 @@ void one_by_one(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner)
   matmul(m);
 }
 
-template <class T> Job<T> job_of(const Conv& c, const T* in, T* out, int64_t rows, int64_t inner) {
-  Job<T> job;
-  job.channels = inner, job.rows = rows;
-  job.in = in, job.out = out, job.a = static_cast<const T*>(c.w), job.bias = nullptr;
-  job.a_row = inner * area(c.kernel);
-  job.kernel[0] = c.kernel[0], job.kernel[1] = c.kernel[1];
-  return job;
-}
-
 template <class T> void output_part(const Conv& c) {
   const T* x = static_cast<const T*>(c.x);
   T* y = static_cast<T*>(c.y);
@@ -433,9 +291,7 @@ template <class T> void output_part(const Conv& c) {
   Job<T> job = job_of(c, x, y, c.outputs, c.inputs);
   job.bias = static_cast<const T*>(c.bias);
   job.plane = area(c.size), job.out_plane = area(c.out), job.out_width = c.out[1];
-  for (int d = 0; d < 2; ++d)
-    job.axis[d] = {c.size[d],   c.out[d],      0, 1, c.stride[d], c.kernel[d],
-                   c.offset[d], c.dilation[d], 0, 1};
+  set_axes(c, job);
   const Steps<T> group{c.inputs * job.plane, c.outputs * job.out_plane, c.outputs * job.a_row,
                        c.outputs};
   run_jobs(job, c.batch, c.groups, {c.groups * group.in, c.groups * group.out, 0, 0}, group);
@@ -477,61 +333,16 @@ template <class T> void input_part(const Conv& c) {
     }
 }
 
-/// A group's channels in pieces; every piece goes through all images and blocks in their order.
-template <class T> void weight_part(const Conv& c) {
-  const T *x = static_cast<const T*>(c.x), *y = static_cast<const T*>(c.y);
-  T* w = static_cast<T*>(c.w);
-  Job<T> job = job_of<T>(c, x, nullptr, c.outputs, c.inputs);
-  job.plane = area(c.size);
-  for (int d = 0; d < 2; ++d)
-    job.axis[d] = {c.size[d],   c.out[d],      0, 1, c.stride[d], c.kernel[d],
-                   c.offset[d], c.dilation[d], 0, 1};
-  const int64_t taps = c.inputs * job.taps(), places = area(c.out);
-  constexpr int64_t room = kScratch / int64_t(sizeof(T));
-  const int64_t columns = smaller(c.out[1], int64_t(512)),
-                rows = larger(smaller(c.out[0], 512 / columns), 1);
-  const int64_t most = smaller(smaller(taps, room / (rows * columns)), kTaps);
-  const int64_t cuts = ceil_div(taps, smaller(most, int64_t(96)));
-  const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
-  if (work > 8e6) openblas::open();  // before threads are: some pieces may be products for it
-  parallel(c.groups * cuts, work > 1e6, [&](int64_t piece) {
-    alignas(64) T scratch[room];
-    Taps table;
-    const int64_t g = piece / cuts, cut = piece % cuts;
-    const int64_t tap = taps * cut / cuts, n = taps * (cut + 1) / cuts - tap;
-    Matmul m = product_of<T>(c);
-    m.m = c.outputs, m.n = n;
-    m.a_row = places, m.a_col = 1, m.b_col = 0, m.b_row = 1;
-    m.c = w + g * c.outputs * taps + tap, m.c_row = taps, m.c_col = 1;
-    for (int64_t image = 0; image < c.batch && !mt_interrupted; ++image) {
-      Job<T> mine = job;
-      mine.in = x + (image * c.groups + g) * c.inputs * job.plane;
-      const T* from = y + (image * c.groups + g) * c.outputs * places;
-      Block block;
-      for (int64_t p = 0; p < c.out[0]; p += rows)
-        for (int64_t q = 0; q < c.out[1] && !mt_interrupted; q += columns) {
-          block.first[0] = p, block.first[1] = q;
-          block.size[0] = smaller(rows, c.out[0] - p),
-          block.size[1] = smaller(columns, c.out[1] - q);
-          lay_columns(mine, block, tap, n, scratch, table);
-          m.k = block.size[0] * block.size[1];
-          m.a = from + p * c.out[1] + q, m.b = scratch, m.b_col = m.k;
-          matmul(m);
-          m.accumulate = true;
-        }
-    }
-  });
-}
-
 template <class T> void conv_as(const Conv& c) {
   if (c.part == ConvPart::output) output_part<T>(c);
   else if (c.part == ConvPart::input) input_part<T>(c);
-  else weight_part<T>(c);
+  else conv_weight(c);
 }
 
 }  // namespace
 
 void conv(const Conv& c) {
+  if (onednn::convolve(c)) return;
   if (c.dtype == Dtype::f64) conv_as<double>(c);
   else conv_as<float>(c);
 }

@@ -1,0 +1,274 @@
+// conv_weights.cpp -- the gradient of a convolution for its weight on CPUs
+//
+// With some channels: for one tap of the kernel it is a product, channels of x by outputs of y, summed
+// over positions. A tile of it stays in registers while the positions of a block pass: rows of the
+// shared layout are scaled registers of y's outputs, which were transposed before. With few channels:
+// im2col blocks are multiplied by the matrix kernels.
+#include "kernels/cpu/conv_layout.h"
+#include "kernels/cpu/openblas.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/verbs.h"
+
+namespace mt {
+inline namespace MT_ISA {
+namespace {
+
+using namespace simd;
+
+#define MT_UNROLL _Pragma("GCC unroll 16")
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+/// The positions of a block: rows of `columns`, x's rows `pitch` apart, those of its channels
+/// `x_row`. y has V registers of outputs for each position, one after the other.
+template <class T> struct Strip {
+  int64_t rows, columns, pitch, x_row;
+  int64_t to_row;  // of the sums: one channel's outputs
+};
+
+template <class T, int R, int V>
+__attribute__((noinline)) void tile(const Strip<T>& s, const T* x, const T* y, T* to) {
+  constexpr int W = kWidth<T>;
+  const int64_t x_row = s.x_row;
+  Vector<T> sum[R][V];
+  MT_UNROLL for (int r = 0; r < R; ++r) MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] =
+      broadcast(T(0));
+  for (int64_t p = 0; p < s.rows; ++p, x += s.pitch) {
+    const T* a = x;
+    for (int64_t q = s.columns; q > 0; --q, ++a, y += V * W) {
+      Vector<T> in[V];
+      MT_UNROLL for (int v = 0; v < V; ++v) in[v] = load(y + v * W);
+      MT_UNROLL for (int r = 0; r < R; ++r) {
+        const Vector<T> scale = broadcast(a[r * x_row]);
+        MT_UNROLL for (int v = 0; v < V; ++v) sum[r][v] = fma(scale, in[v], sum[r][v]);
+      }
+    }
+  }
+  MT_UNROLL for (int r = 0; r < R; ++r) MT_UNROLL for (int v = 0; v < V; ++v) {
+    T* at = to + r * s.to_row + v * W;
+    store(at, add(sum[r][v], load(at)));
+  }
+}
+
+template <class T> using Tile = void (*)(const Strip<T>&, const T*, const T*, T*);
+template <class T, int R, int V> Tile<T> tile_for(int64_t rows) {
+  if constexpr (R > 1) return rows == R ? tile<T, R, V> : tile_for<T, R - 1, V>(rows);
+  else return tile<T, 1, V>;
+}
+
+/// to[position][output] = y[output][position] for the first n of W outputs, zero for the others.
+template <class T>
+void pack_outputs(const T* y, int64_t plane, int64_t n, int64_t positions, T* to, int64_t to_row) {
+  constexpr int W = kWidth<T>, L = kLane<T>;
+  int64_t p = 0;
+  if (n == W)
+    for (; p + L <= positions; p += L) {
+      Vector<T> r[L];
+      MT_UNROLL for (int i = 0; i < L; ++i) r[i] = load_lanes(y + p + i * plane, L * plane);
+      transpose_lanes(r);
+      MT_UNROLL for (int i = 0; i < L; ++i) store(to + (p + i) * to_row, r[i]);
+    }
+  for (; p < positions; ++p)
+    for (int64_t j = 0; j < W; ++j) to[p * to_row + j] = j < n ? y[j * plane + p] : T(0);
+}
+
+// ---- the plan, by the shape alone ---------------------------------------------------------------
+
+constexpr int64_t kRoom = 96 * 1024;  // bytes of x's block, and of y's: together a part of an L2
+
+template <class T> struct Plan {
+  Job<T> job;
+  int64_t rows, columns;  // of a block
+  int64_t channels;       // of x that are laid at a time; 0: they would take too much room
+  int64_t panel, panels;  // outputs of a tile, and how many tiles of y are packed at a time
+  int64_t padded;         // outputs of a group, up to a whole panel
+  int64_t parts, cuts;    // pieces of the batch, of the channels
+};
+
+template <class T> Plan<T> plan_for(const Conv& c) {
+  constexpr int W = kWidth<T>;
+  constexpr int64_t room = kRoom / int64_t(sizeof(T));
+  Plan<T> plan;
+  plan.job = job_of<T>(c, static_cast<const T*>(c.x), nullptr, c.outputs, c.inputs);
+  plan.job.plane = area(c.size);
+  set_axes(c, plan.job);
+  plan.columns = smaller(c.out[1], int64_t(256));
+  plan.rows = larger(smaller(c.out[0], 256 / plan.columns), 1);
+  plan.channels = smaller(c.inputs, kTaps / plan.job.taps());
+  while (plan.channels > 0 &&
+         shared_size(plan.job.axis, plan.channels, plan.rows, plan.columns) > double(room))
+    plan.channels = plan.channels == 1 ? 0 : (plan.channels + 1) / 2;
+  plan.panel = c.outputs > W ? 2 * W : W;
+  plan.padded = ceil_div(c.outputs, plan.panel) * plan.panel;
+  plan.panels = larger(room / (plan.rows * plan.columns * plan.panel), 1);
+  plan.parts = conv_parts(c);
+  plan.cuts = c.groups * plan.parts >= 8 ? 1 : ceil_div(c.inputs, int64_t(48));
+  return plan;
+}
+
+/// One block of one image: x's channels from `channel` on, which have been laid, by all outputs.
+template <class T>
+void run_block(const Plan<T>& plan, const Conv& c, const Strip<T>& strip, const Taps& taps,
+               const T* laid, int64_t channels, const T* y, int64_t positions_apart, T* packed,
+               T* sums) {
+  constexpr int W = kWidth<T>;
+  constexpr int most = sizeof(F32s) == 64 ? 12 : 6;
+  const int64_t positions = strip.rows * strip.columns, places = area(c.out);
+  const int64_t kernel = plan.job.taps(), tiles = ceil_div(channels, int64_t(most));
+  for (int64_t first = 0; first < c.outputs; first += plan.panels * plan.panel) {
+    const int64_t end = smaller(first + plan.panels * plan.panel, c.outputs);
+    for (int64_t o = first; o < end; o += plan.panel) {
+      T* panel = packed + (o - first) * positions;
+      for (int64_t v = 0; v < plan.panel; v += W) {
+        const int64_t n = larger(smaller(c.outputs - o - v, int64_t(W)), 0);
+        const T* from = y + smaller(o + v, c.outputs - 1) * places;
+        if (strip.columns == positions_apart)
+          pack_outputs(from, places, n, positions, panel + v, plan.panel);
+        else
+          for (int64_t p = 0; p < strip.rows; ++p)
+            pack_outputs(from + p * positions_apart, places, n, strip.columns,
+                         panel + p * strip.columns * plan.panel + v, plan.panel);
+      }
+    }
+    for (int64_t i = 0; i < tiles && !mt_interrupted; ++i) {
+      const int64_t from = channels * i / tiles, rows = channels * (i + 1) / tiles - from;
+      const Tile<T> run = plan.panel > W ? tile_for<T, most, 2>(rows) : tile_for<T, most, 1>(rows);
+      for (int64_t o = first; o < end; o += plan.panel)
+        for (int64_t k = 0; k < kernel; ++k)
+          run(strip, laid + from * strip.x_row + taps.b[k], packed + (o - first) * positions,
+              sums + (k * c.inputs + from) * plan.padded + o);
+    }
+  }
+}
+
+/// The images [image, last) of a group, and the channels [channel, end) of it.
+template <class T>
+void run_piece(const Plan<T>& plan, const Conv& c, int64_t g, int64_t image, int64_t last,
+               int64_t channel, int64_t end, T* sums) {
+  alignas(64) T laid[kRoom / sizeof(T) + 8 * kWidth<T>];
+  alignas(64) T packed[kRoom / sizeof(T) + 256 * 2 * kWidth<T>];
+  const int64_t kernel = plan.job.taps();
+  for (int64_t k = 0; k < kernel; ++k)
+    __builtin_memset(sums + (k * c.inputs + channel) * plan.padded, 0,
+                     size_t((end - channel) * plan.padded) * sizeof(T));
+  Taps taps;
+  Job<T> job = plan.job;
+  for (; image < last && !mt_interrupted; ++image) {
+    const int64_t entry = image * c.groups + g;
+    job.in = plan.job.in + entry * c.inputs * job.plane;
+    const T* y = static_cast<const T*>(c.y) + entry * c.outputs * area(c.out);
+    for (int64_t p = 0; p < c.out[0]; p += plan.rows)
+      for (int64_t q = 0; q < c.out[1] && !mt_interrupted; q += plan.columns) {
+        Block block;
+        block.first[0] = p, block.first[1] = q;
+        block.size[0] = smaller(plan.rows, c.out[0] - p);
+        block.size[1] = smaller(plan.columns, c.out[1] - q);
+        const int64_t height = job.axis[0].run(block.size[0]),
+                      pitch = job.axis[1].run(block.size[1]);
+        const Strip<T> strip{block.size[0], block.size[1], pitch,
+                             job.axis[0].phases() * job.axis[1].phases() * height * pitch,
+                             plan.padded};
+        for (int64_t at = channel; at < end; at += plan.channels) {
+          const int64_t n = smaller(plan.channels, end - at);
+          lay_shared(job, block, at, n, laid, taps);
+          run_block(plan, c, strip, taps, laid, n, y + p * c.out[1] + q, c.out[1], packed,
+                    sums + at * plan.padded);
+        }
+      }
+  }
+}
+
+/// w[group, output, channel, tap] = the sum of all parts.
+template <class T> void add_parts(const Plan<T>& plan, const Conv& c, const T* sums) {
+  T* w = static_cast<T*>(c.w);
+  const int64_t kernel = plan.job.taps(), part = kernel * c.inputs * plan.padded;
+  parallel(c.groups * c.inputs, c.groups * part * plan.parts > 2 * kGrain, [&](int64_t i) {
+    const int64_t g = i / c.inputs, channel = i % c.inputs;
+    for (int64_t o = 0; o < c.outputs; ++o)
+      for (int64_t k = 0; k < kernel; ++k) {
+        const T* from = sums + g * plan.parts * part + (k * c.inputs + channel) * plan.padded + o;
+        T sum = from[0];
+        for (int64_t j = 1; j < plan.parts; ++j) sum += from[j * part];
+        w[((g * c.outputs + o) * c.inputs + channel) * kernel + k] = sum;
+      }
+  });
+}
+
+template <class T> void by_tiles(const Plan<T>& plan, const Conv& c) {
+  T* sums = static_cast<T*>(c.scratch);
+  const int64_t part = plan.job.taps() * c.inputs * plan.padded, each = plan.parts * plan.cuts;
+  const double work = double(area(c.out)) * double(part) * double(c.batch * c.groups);
+  parallel(c.groups * each, work > 1e6, [&](int64_t piece) {
+    const int64_t g = piece / each, j = piece % each / plan.cuts, cut = piece % plan.cuts;
+    run_piece(plan, c, g, c.batch * j / plan.parts, c.batch * (j + 1) / plan.parts,
+              c.inputs * cut / plan.cuts, c.inputs * (cut + 1) / plan.cuts,
+              sums + (g * plan.parts + j) * part);
+  });
+  add_parts(plan, c, sums);
+}
+
+// ---- columns ------------------------------------------------------------------------------------
+
+/// By im2col blocks and the matrix kernels: a group's taps in pieces; every piece goes through all
+/// images and blocks in their order.
+template <class T> void by_columns(const Conv& c) {
+  const T *x = static_cast<const T*>(c.x), *y = static_cast<const T*>(c.y);
+  T* w = static_cast<T*>(c.w);
+  Job<T> job = job_of<T>(c, x, nullptr, c.outputs, c.inputs);
+  job.plane = area(c.size);
+  set_axes(c, job);
+  const int64_t taps = c.inputs * job.taps(), places = area(c.out);
+  constexpr int64_t room = kScratch / int64_t(sizeof(T));
+  const int64_t columns = smaller(c.out[1], int64_t(512)),
+                rows = larger(smaller(c.out[0], 512 / columns), 1);
+  const int64_t most = smaller(smaller(taps, room / (rows * columns)), kTaps);
+  const int64_t cuts = ceil_div(taps, smaller(most, int64_t(96)));
+  const double work = double(taps) * double(places) * double(c.batch * c.groups * c.outputs);
+  if (work > 8e6) openblas::open();  // before threads are: some pieces may be products for it
+  parallel(c.groups * cuts, work > 1e6, [&](int64_t piece) {
+    alignas(64) T scratch[room];
+    Taps table;
+    const int64_t g = piece / cuts, cut = piece % cuts;
+    const int64_t tap = taps * cut / cuts, n = taps * (cut + 1) / cuts - tap;
+    Matmul m;
+    m.dtype = c.dtype, m.batch_dims = 0, m.accumulate = false;
+    m.m = c.outputs, m.n = n;
+    m.a_row = places, m.a_col = 1, m.b_col = 0, m.b_row = 1;
+    m.c = w + g * c.outputs * taps + tap, m.c_row = taps, m.c_col = 1;
+    for (int64_t image = 0; image < c.batch && !mt_interrupted; ++image) {
+      Job<T> mine = job;
+      mine.in = x + (image * c.groups + g) * c.inputs * job.plane;
+      const T* from = y + (image * c.groups + g) * c.outputs * places;
+      Block block;
+      for (int64_t p = 0; p < c.out[0]; p += rows)
+        for (int64_t q = 0; q < c.out[1] && !mt_interrupted; q += columns) {
+          block.first[0] = p, block.first[1] = q;
+          block.size[0] = smaller(rows, c.out[0] - p),
+          block.size[1] = smaller(columns, c.out[1] - q);
+          lay_columns(mine, block, tap, n, scratch, table);
+          m.k = block.size[0] * block.size[1];
+          m.a = from + p * c.out[1] + q, m.b = scratch, m.b_col = m.k;
+          matmul(m);
+          m.accumulate = true;
+        }
+    }
+  });
+}
+
+template <class T> void weight_as(const Conv& c) {
+  if (c.scratch) {
+    const Plan<T> plan = plan_for<T>(c);
+    if (plan.channels > 0) return by_tiles(plan, c);
+  }
+  by_columns<T>(c);
+}
+
+}  // namespace
+
+void conv_weight(const Conv& c) {
+  if (c.dtype == Dtype::f64) weight_as<double>(c);
+  else weight_as<float>(c);
+}
+
+}  // namespace MT_ISA
+}  // namespace mt
