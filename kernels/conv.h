@@ -38,13 +38,15 @@ constexpr int64_t conv_scratch(const Conv& c) {
 }
 
 /// index[plane, p] = where in its plane of x the largest of a window lies: the first of equals, or
-/// the last NaN; values[plane, p] = what lies there. Every window has an element inside.
+/// the last NaN; values[plane, p] = what lies there. Every window has an element inside. Backward, on
+/// a CPU alone: x[plane, i] = the sum of the values whose index it is, in their order; of the sizes
+/// only their products count.
 struct MaxPool {
   Dtype dtype;
+  bool backward = false;
   int64_t planes;
   int64_t size[2], kernel[2], out[2], stride[2], dilation[2], offset[2];
-  const void* x;
-  void* values;
+  void *x, *values;
   int64_t* index;
 };
 

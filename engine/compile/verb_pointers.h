@@ -58,7 +58,7 @@ template <class F> bool pointers(Conv& c, const F& f) {
   return one(*all[to], true, f) && known;
 }
 template <class F> bool pointers(MaxPool& p, const F& f) {
-  return one(p.x, false, f) && one(p.values, true, f) && one(p.index, true, f);
+  return one(p.values, !p.backward, f) && one(p.index, !p.backward, f) && one(p.x, p.backward, f);
 }
 template <class F> bool pointers(Gather& g, const F& f) {
   return one(g.in, false, f) && one(g.index, false, f) && one(g.out, true, f);

@@ -5,6 +5,7 @@
 
 #include "engine/autograd/graph.h"
 #include "engine/core/constants.h"
+#include "engine/core/device.h"
 #include "engine/core/host.h"
 #include "engine/core/upcast.h"
 #include "engine/ops/ops.h"
@@ -130,24 +131,57 @@ Pooled largest_of_volumes(const Windows& all) {
   return {reshape(along.values, all.result), reshape(index, all.result)};
 }
 
+/// What the way back keeps beside the index: the input's shape, and in how many planes or volumes
+/// positions count.
 struct PooledFrom {
   Shape shape;
-  int64_t planes;  // or volumes
+  int64_t planes;
 };
-/// Each value's gradient goes where the value lay; those that meet are added.
-void max_pool_backward(Node& node, const Tensor& g, Tensor* dx) {
-  const PooledFrom& x = node.kept<PooledFrom>();
-  const Tensor index = node.get(0), none = zeros(x.shape, g.dtype(), g.device());
-  if (index.numel() == 0) {
-    dx[0] = none;
-    return;
-  }
-  const Shape places{x.planes, index.numel() / x.planes};
-  dx[0] = reshape(
-      scatter_add(reshape(none, {x.planes, -1}), 1, reshape(index, places), reshape(g, places)),
-      x.shape);
+
+Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x);
+void record_pool(const NodeType& type, const Tensor& out, const Tensor& in, const Tensor& index,
+                 const PooledFrom& x) {
+  Node& node = record(type, out, {&in});
+  node.save(0, index, Node::kOther);
+  node.keep(x);
 }
-const NodeType kMaxPool{"max_pool", max_pool_backward};
+const NodeType kMaxPool{"max_pool", [](Node& node, const Tensor& g, Tensor* dx) {
+                          dx[0] = unpooled(g, node.get(0), node.kept<PooledFrom>());
+                        }};
+const NodeType kUnpool{"max_pool_backward", [](Node& node, const Tensor& g, Tensor* dx) {
+                         const PooledFrom& x = node.kept<PooledFrom>();
+                         const Tensor index = node.get(0);
+                         if (index.numel() == 0)
+                           return void(dx[0] = zeros(index.shape(), g.dtype(), g.device()));
+                         const Shape flat{x.planes, -1};
+                         dx[0] = reshape(gather(reshape(g, flat), 1, reshape(index, flat)),
+                                         index.shape());
+                       }};
+
+/// Each value's gradient goes where the value lay; those that meet are added.
+Tensor unpooled(const Tensor& g, const Tensor& index, const PooledFrom& x) {
+  if (index.numel() == 0) return zeros(x.shape, g.dtype(), g.device());
+  const Shape flat{x.planes, index.numel() / x.planes};
+  if (!is_cpu(g.device()) || !index.is_contiguous()) {
+    const Tensor none = reshape(zeros(x.shape, g.dtype(), g.device()), {x.planes, -1});
+    return reshape(scatter_add(none, 1, reshape(index, flat), reshape(g, flat)), x.shape);
+  }
+  Tensor out;
+  {
+    NoGrad off;
+    const Tensor from = contiguous(to_compute_dtype(g)),
+                 sums = empty(x.shape, from.dtype(), g.device());
+    MaxPool m;
+    m.dtype = from.dtype(), m.backward = true, m.planes = x.planes;
+    m.size[0] = m.out[0] = 1;
+    m.size[1] = sums.numel() / x.planes, m.out[1] = flat[1];
+    m.x = sums.data(), m.values = from.data(), m.index = index.data_as<int64_t>();
+    g.device().max_pool(m);
+    out = to(sums, g.dtype());
+  }
+  if (wants_grad(g)) record_pool(kUnpool, out, g, index, x);
+  return out;
+}
 
 }  // namespace
 
@@ -156,11 +190,8 @@ Pooled max_pool(const char* name, int spatial, const Tensor& x, const PoolOption
   check_filled(name, all.d), check_filled(name, all.h), check_filled(name, all.w);
   const Pooled best =
       spatial == 3 ? largest_of_volumes(all) : largest(all.planes, all.h, all.w, all.result);
-  if (wants_grad(x)) {
-    Node& node = record(kMaxPool, best.values, {&x});
-    node.save(0, best.index, Node::kOther);
-    node.keep(PooledFrom{x.shape(), all.planes.size(0) / all.d.size});
-  }
+  if (wants_grad(x))
+    record_pool(kMaxPool, best.values, x, best.index, {x.shape(), all.planes.size(0) / all.d.size});
   return best;
 }
 

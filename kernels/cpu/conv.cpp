@@ -49,17 +49,17 @@ __attribute__((noinline)) void tile(const Taps& taps, const T* a, int64_t a_row,
 template <class T>
 using Tile = void (*)(const Taps&, const T*, int64_t, const T*, const T*, T*, int64_t, bool, int);
 
-/// The tile for so many rows, with as many registers of positions as fit beside them.
-template <class T, bool One, bool Tail> Tile<T> tile_for(int64_t rows, int& v) {
-  v = One ? 1 : rows == 1 ? 8 : rows == 2 ? 4 : rows == 3 ? 3 : 2;
-  switch (rows) {
-    case 1: return tile < T, 1, One ? 1 : 8, Tail > ;
-    case 2: return tile < T, 2, One ? 1 : 4, Tail > ;
-    case 3: return tile < T, 3, One ? 1 : 3, Tail > ;
-    case 4: return tile < T, 4, One ? 1 : 2, Tail > ;
-    case 5: return tile < T, 5, One ? 1 : 2, Tail > ;
-    default: return tile < T, 6, One ? 1 : 2, Tail > ;
-  }
+/// Rows of the tallest tile, and as many registers of positions as fit beside so many: of the 16 that
+/// there are, or the 32 of AVX-512, some hold inputs and weights.
+constexpr bool kMany = sizeof(F32s) == 64;
+constexpr int kTall = kMany ? 8 : 6;
+constexpr int columns_beside(int rows) {
+  return rows == 1 ? 8 : kMany ? (rows <= 6 ? 4 : 3) : rows == 2 ? 4 : rows == 3 ? 3 : 2;
+}
+template <class T, int R, bool One, bool Tail> Tile<T> tile_for(int64_t rows) {
+  if constexpr (R > 1)
+    if (rows < R) return tile_for<T, R - 1, One, Tail>(rows);
+  return tile < T, R, One ? 1 : columns_beside(R), Tail > ;
 }
 
 /// What the tiles of one chunk of taps share.
@@ -87,7 +87,7 @@ __attribute__((noinline)) void bring_home(const Chunk<T>& c, int64_t row0, int64
       T* cell = to + r * c.job.out_plane;
       const T* value = from + r * from_row + i;
       if (w.step == 1 && c.first) {
-        MT_INDEPENDENT for (int64_t k = 0; k < valid; ++k) cell[k] = value[k];
+        copy_run(cell, value, valid);
       } else if (w.step == 1) {
         MT_INDEPENDENT for (int64_t k = 0; k < valid; ++k) cell[k] += value[k];
       } else {
@@ -108,16 +108,17 @@ template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
   const bool flat = w.step == 1 && h.step == 1 && c.block.pitch == job.out_width &&
                     c.block.size[1] == job.out_width;
   const T *a = job.a + row * job.a_row, *bias = c.first && job.bias ? job.bias + row : nullptr;
-  alignas(64) T buffer[12 * W];
-  int wide;
-  const Tile<T> full = tile_for<T, false, false>(rows, wide);
+  alignas(64) T buffer[4 * kTall * W];
+  const int wide = columns_beside(int(rows));
+  const Tile<T> full = tile_for<T, kTall, false, false>(rows);
   for (int64_t q = 0, n; q < total && !mt_interrupted; q += n) {
     const int64_t left = total - q;
     Tile<T> run = full;
     int v = wide, last = W;
     if (left < v * W && (!c.slack || left <= W)) {
-      run = left >= W ? tile_for<T, true, false>(rows, v) : tile_for<T, true, true>(rows, v);
-      last = int(smaller(left, int64_t(W)));
+      run =
+          left >= W ? tile_for<T, kTall, true, false>(rows) : tile_for<T, kTall, true, true>(rows);
+      v = 1, last = int(smaller(left, int64_t(W)));
     }
     n = smaller(left, int64_t(v) * W);
     const int64_t y = q / c.block.pitch, x = q % c.block.pitch;
@@ -136,8 +137,7 @@ template <class T> void band(const Chunk<T>& c, int64_t row, int64_t rows) {
 /// All rows, in groups that fill the registers.
 template <class T> void all_rows(const Chunk<T>& c, int64_t from, int64_t to) {
   for (int64_t i = from; i < to;) {
-    const int64_t left = to - i;
-    const int64_t rows = left >= 12 ? 6 : left <= 6 ? left : (left + 1) / 2;
+    const int64_t left = to - i, rows = ceil_div(left, ceil_div(left, int64_t(kTall)));
     band(c, i, rows);
     i += rows;
   }

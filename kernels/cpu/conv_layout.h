@@ -69,20 +69,20 @@ struct Span {
   }
 };
 
+template <class T> inline void copy_run(T* to, const T* from, int64_t n) {
+  constexpr int W = simd::kWidth<T>;
+  for (; n > W; n -= W, to += W, from += W) simd::store(to, simd::load(from));
+  if (n > 0) simd::store_first(to, simd::load_first(from, int(n)), int(n));
+}
+
 /// to[i] = in[first + i * stride] for i in [0, n), zero outside the span.
 template <class T>
 inline void lay_run(T* to, int64_t n, const T* in, int64_t first, int64_t stride, Span span) {
-  using namespace simd;
-  constexpr int W = kWidth<T>;
   int64_t i = 0;
   for (; i < span.begin; ++i) to[i] = T(0);
-  if (stride == 1) {
-    for (; i + W <= span.end; i += W) store(to + i, load(in + first + i));
-    if (i < span.end)
-      store_first(to + i, load_first(in + first + i, int(span.end - i)), int(span.end - i));
-  } else {
+  if (stride == 1) copy_run(to + i, in + first + i, span.end - i);
+  else
     for (; i < span.end; ++i) to[i] = in[first + i * stride];
-  }
   for (i = span.end; i < n; ++i) to[i] = T(0);
 }
 

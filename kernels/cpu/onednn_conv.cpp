@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/work.h"
 
 namespace mt::onednn {
 namespace {
@@ -295,6 +296,7 @@ bool convolve(const Conv& c) {
   const auto plan = c.scratch ? wanted_plan(c) : nullptr;
   if (!plan) return false;
   const Room room(*plan, c);
+  count_onednn();
   if (c.part == ConvPart::weight) return run_weights(c, *plan, room);
   bool good = true;
   const void* w = bring(plan->from_w, c.w, c.scratch, good);

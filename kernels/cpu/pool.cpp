@@ -136,9 +136,23 @@ template <class T> void max_pool_as(const MaxPool& c) {
   });
 }
 
+template <class T> void max_pool_back(const MaxPool& c) {
+  const int64_t places = area(c.out), size = area(c.size);
+  parallel(c.planes, c.planes * (places + size) > 2 * kGrain, [&](int64_t plane) {
+    T* x = static_cast<T*>(c.x) + plane * size;
+    const T* g = static_cast<const T*>(c.values) + plane * places;
+    const int64_t* index = c.index + plane * places;
+    __builtin_memset(x, 0, size_t(size) * sizeof(T));
+    in_strips(places, [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; ++i) x[index[i]] += g[i];
+    });
+  });
+}
+
 }  // namespace
 
 void max_pool(const MaxPool& c) {
+  if (c.backward) return c.dtype == Dtype::f64 ? max_pool_back<double>(c) : max_pool_back<float>(c);
   if (c.dtype == Dtype::f64) max_pool_as<double>(c);
   else max_pool_as<float>(c);
 }

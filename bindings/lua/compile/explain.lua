@@ -65,6 +65,7 @@ local function way_of(v)
     ways[1] = v.onednn > 0 and ('oneDNN (%s)'):format(plural(v.onednn, 'product')) or
       v.products > 0 and ('OpenBLAS (%s)'):format(plural(v.products, 'product')) or "mtorch's own kernel"
   end
+  if v.text:find '^cpu conv ' and v.onednn == 0 then ways[1] = "mtorch's own kernel" end
   if v.text:find '^cpu ' then
     local all = mt.get_num_threads()
     ways[#ways + 1] = v.loops == 0 and 'on the calling thread' or ('%s for %s%s'):format(plural(v.pieces, 'piece'),
