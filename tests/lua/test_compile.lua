@@ -814,4 +814,66 @@ test('numbers that a step decides by, returns, keeps or counts with are not para
   end
 end)
 
+test('captured numbers become parameters too', function()
+  local rate, w = 6, mt.ones(3)
+  local other = function(x) return x + 1 end
+  local good = {
+    plain = function(x) return x * (1 - rate / 100) + w * rate end,
+    helper = (function()
+      local function scaled(x) return x * rate end
+      return function(x) return other(scaled(x)) end
+    end)(),
+    both = function(x, k) return x * k + rate end,
+  }
+  local bad = {
+    compared = function(x) if rate > 20 then x = x + 1 end return x * rate end,
+    compared_elsewhere = (function()
+      local function large() return rate > 20 end
+      return function(x) return (large() and x + 1 or x) * rate end
+    end)(),
+    inside = function(x) return mt.no_grad(function() return rate > 20 and x + 1 or x end) * rate end,
+    power = function(x) return x ^ (rate % 7) end,
+    changed = function(x)
+      rate = rate + 1
+      return x * rate
+    end,
+  }
+  for name, step in pairs(good) do
+    rate = 6
+    local compiled, lines = mt.compile(step), 0
+    local text = told(function()
+      for k = 6, 40 do
+        rate = k
+        local x = mt.randn(3)
+        if name == 'both' then same(step(x, k + 1), compiled(x, k + 1)) else same(step(x), compiled(x)) end
+      end
+    end)
+    for _ in text:gmatch "'rate' was" do lines = lines + 1 end
+    assert(lines <= 3 and not text:find 'runs as it is', name .. text)
+  end
+  for name, step in pairs(bad) do
+    rate = 6
+    local compiled = mt.compile(step)
+    told(function()
+      for k = 6, 40 do
+        local x = mt.randn(3)
+        rate = k
+        local y = step(x)
+        rate = k
+        assert(mt.equal(y, compiled(x)), name)
+      end
+    end)
+  end
+  local net = nn.Linear(2, 2)
+  local shift = 1
+  net:register_forward_hook(function(_, _, y) return shift > 1 and y * shift or y end)
+  local hooked = mt.compile(function(x) return net(x):detach() end)
+  told(function()
+    for k = 1, 8 do
+      shift = k % 4
+      same(net(mt.ones(1, 2)):detach(), hooked(mt.ones(1, 2)))
+    end
+  end)
+end)
+
 t.finish()

@@ -48,6 +48,10 @@ local function visit_module(list, module, name, seen)
   end
   local hooks = rawget(module, '__hooks')
   for _, when in ipairs(hooks and {'before', 'after'} or {}) do
+    for k, hook in ipairs(hooks[when]) do
+      add_field(list, hooks[when], k, name .. "'s hooks")
+      visit(list, hook, name .. "'s hook", seen)
+    end
     add_field(list, hooks[when], #hooks[when] + 1, name .. "'s hooks")
   end
   local class = rawget(module, '__class')
@@ -106,7 +110,7 @@ local function visit_function(list, f, name, seen)
   for i = 1, 255 do
     local upvalue, value = getupvalue(f, i)
     if not upvalue then break end
-    list.upvalues[#list.upvalues + 1] = {f = f, i = i, value = value, name = upvalue}
+    list.upvalues[#list.upvalues + 1] = {f = f, i = i, value = value, name = upvalue, id = debug.upvalueid(f, i)}
     visit(list, value, upvalue, seen)
   end
   visit_globals(list, f, seen)
@@ -141,6 +145,25 @@ local function shown(value)
 end
 local function difference(name, before, now)
   return ("'%s' was %s and is %s"):format(name, shown(before), shown(now))
+end
+
+--- Captured variables that were numbers and are others now, by their identity; nil where something else has changed.
+function captured.moved_numbers(list)
+  local moved, seen = {}, setmetatable({}, {__index = list})
+  for _, u in ipairs(list.upvalues) do
+    local _, now = getupvalue(u.f, u.i)
+    if type(now) == 'number' and type(u.value) == 'number' and now ~= u.value then moved[u.id] = u end
+  end
+  seen.upvalues = captured.without(list, moved)
+  return not captured.changed(seen) and moved or nil
+end
+--- The captured variables of the list but for some.
+function captured.without(list, moved)
+  local kept = {}
+  for _, u in ipairs(list.upvalues) do
+    if not moved[u.id] then kept[#kept + 1] = u end
+  end
+  return kept
 end
 
 --- "'scale' was 2 and is 3", of the first value that is another one now, or nil.

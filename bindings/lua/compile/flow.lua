@@ -1,10 +1,10 @@
--- flow.lua -- where the numbers among a step's arguments go, read off its bytecode
+-- flow.lua -- where numbers that a step is given or captures go, read off its bytecode
 --
 -- A number may be changed between replays where it, and what is calculated from it alone, only ever reach operations on
 -- tensors. A comparison, an index, the end of a loop, a field that keeps it, a function that may decide by it: there
 -- the number stays one that the program was recorded for. The walk goes over all ways through a function at once: a
 -- register holds
---   {e = expression}   a number: an argument, or a calculation of such and of constants
+--   {e = expression}   a number: an argument or a captured variable, or a calculation of such and of constants
 --   {v = value}        a value that is known: captured, or an argument that is a tensor
 --   {m = name}         a method of something unknown
 --   MIXED              something that a number went into, a tensor as a rule; or one of several numbers
@@ -68,9 +68,13 @@ function Walk:expression(op, a, b)
   end
   return {e = known}
 end
-function Walk:argument(i)
-  local e = {text = 'argument ' .. i, of = function(given) return given[i] end, reads = {[i] = true}}
-  self.expressions[#self.expressions + 1] = e
+--- An argument by its number, or a captured variable by its identity.
+function Walk:source(key, text)
+  local e = self.expressions[text]
+  if not e then
+    e = {text = text, of = function(given) return given[key] end, reads = {[key] = true}}
+    self.expressions[text], self.expressions[#self.expressions + 1] = e, e
+  end
   return {e = e}
 end
 
@@ -147,10 +151,18 @@ local function closure(s, proto, names)
   for k = 0, info.upvalues - 1 do
     local name = util.funcuvname(proto, k)
     local own = names[name]
+    if own == 'free' then refuse 'is captured by a function inside' end
     if own == nil then
       for _, x in pairs(s) do if carries(x) then refuse 'may be captured by a function inside' end end
-    elseif own and carries(s[own]) then refuse 'is captured by a function inside' end
+    elseif type(own) == 'number' and carries(s[own]) then refuse 'is captured by a function inside' end
   end
+end
+
+function Walk:captured(f, i)
+  local name, value = debug.getupvalue(f, i)
+  local id = debug.upvalueid(f, i)
+  if self.free[id] then return self:source(id, ("'%s'"):format(name)) end
+  return value ~= nil and {v = value} or nil
 end
 
 --- Reads and writes of one instruction in state s; returns the positions that may follow, beside the next.
@@ -178,10 +190,10 @@ function Walk:step(f, s, pc, ins, mode, names)
   elseif op == KNUM then s[a] = {v = util.funck(f, d)}
   elseif op == KNIL then for r = a, d do s[r] = nil end
   elseif op == UGET then
-    local _, value = debug.getupvalue(f, d + 1)
-    s[a] = value ~= nil and {v = value} or nil
+    s[a] = self:captured(f, d + 1)
   elseif op >= USETV and op <= USETP then
     if op == USETV and carries(C) then refuse 'is kept in a captured variable' end
+    if self.free[debug.upvalueid(f, a + 1)] then refuse 'is changed in the step' end
   elseif op == FNEW then
     closure(s, util.funck(f, -d - 1), names)
     s[a] = INSIDE
@@ -238,7 +250,9 @@ function Walk:walk(f, args)
   local info = util.funcinfo(f)
   if info.isvararg then refuse 'is beside a variable number of arguments' end
   local names, first, states, back = {}, {}, {}, {}
-  for k = 0, info.upvalues - 1 do names[util.funcuvname(f, k)] = false end
+  for k = 0, info.upvalues - 1 do
+    names[util.funcuvname(f, k)] = self.free[debug.upvalueid(f, k + 1)] and 'free' or true
+  end
   for i = 1, info.params do
     names[debug.getlocal(f, i) or ''] = i - 1
     first[i - 1] = args[i]
@@ -278,17 +292,23 @@ function Walk:walk(f, args)
   self.depth = self.depth - 1
 end
 
---- What of(arguments) is for the places in the program that depend on the arguments in `free`: a list; or nil and how
---- one of them is used otherwise.
-function flow.expressions(f, free, arguments)
+--- What of(arguments) is for the places in the program that depend on the numbers in `free`: a list; or nil and how
+--- one of them is used otherwise. `free`: numbers of arguments, and captured variables by their identity, which are
+--- `variables` of functions {f =, id =}.
+function flow.expressions(f, free, arguments, variables)
   if not flow.usable then return nil, "is in a program of a LuaJIT whose bytecode is not known" end
-  local walk = setmetatable({expressions = {}, depth = 0}, Walk)
+  local walk = setmetatable({expressions = {}, depth = 0, free = free}, Walk)
   local args = {}
   for i = 1, arguments.n do
-    if free[i] then args[i] = walk:argument(i)
+    if free[i] then args[i] = walk:source(i, 'argument ' .. i)
     elseif arguments[i] ~= nil then args[i] = {v = arguments[i]} end
   end
-  local ok, why = pcall(walk.walk, walk, f, args)
+  local ok, why = pcall(function()
+    walk:walk(f, args)
+    for _, u in ipairs(variables or {}) do -- whoever reads the variable
+      if free[u.id] and u.f ~= f then walk:walk(u.f, {}) end
+    end
+  end)
   if ok then return walk.expressions end
   if getmetatable(why) ~= Refusal then return nil, tostring(why) end
   return nil, why.why

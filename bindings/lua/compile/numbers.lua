@@ -1,7 +1,8 @@
--- numbers.lua -- numbers among a step's arguments: which may change between replays, and their places in the program
+-- numbers.lua -- numbers that a step is given or captures: which may be others in a replay, and where they stand
 --
 -- Two recordings with other numbers are compared. Where they differ in numbers alone, each of which is what the step
 -- calculates from its arguments by the same expression (flow.lua), the later one takes any numbers of that kind.
+local captured = require 'mtorch.compile.captured'
 local flow = require 'mtorch.compile.flow'
 local parts = require('mtorch.compile.trace').parts
 
@@ -18,9 +19,15 @@ local function class_of(x, whole)
     (whole and (x % 1 == 0 and 4 or 0) + (x < 2 ^ 31 and x > -2 ^ 31 and 8 or 0) or 0)
 end
 
---- Whether the program takes the arguments in `given`; it gets their numbers then.
+--- Whether the program takes the arguments in `given` and what is captured now; it gets their numbers then.
 function numbers.take(free, given)
   local values = free.values
+  for k = 1, #free.variables do
+    local u = free.variables[k]
+    local _, x = debug.getupvalue(u.f, u.i)
+    if type(x) ~= 'number' then return false end
+    given[u.id] = x
+  end
   for k = 1, #free do
     local at = free[k]
     local x = free.expressions[at].of(given)
@@ -44,23 +51,39 @@ local function values_of(expressions, given)
   return list
 end
 
---- The numbers that may change in the program of entry, whose arguments were `arguments`, after a look at
---- one that was recorded for `others`; or nil, and which argument may not, and why.
-function numbers.find(f, program, arguments, other, others)
-  local differ, first = {}, nil
-  for i = 1, program.results.n do
-    if type(program.results[i]) == 'number' then return nil, i, 'may be in a result' end
-  end
+--- Which numbers differ between now and when `other` was recorded for `others`, by their keys; the first, and
+--- captured variables. nil where something else differs.
+local function differences(arguments, other, others)
+  local moved = captured.moved_numbers(other.captured)
+  if not moved then return end
+  local differ, first, variables, now = {}, nil, {}, {n = arguments.n}
   for i = 1, arguments.n do
+    now[i] = arguments[i]
     if type(arguments[i]) == 'number' and arguments[i] ~= others[i] then differ[i], first = true, first or i end
   end
-  local expressions, why = flow.expressions(f, differ, arguments)
+  for id, u in pairs(moved) do
+    local _, x = debug.getupvalue(u.f, u.i)
+    differ[id], now[id], others[id], first = true, x, u.value, first or ("'%s'"):format(u.name)
+    variables[#variables + 1] = u
+  end
+  return differ, first, variables, now
+end
+
+--- The numbers that may change in the program, whose arguments were `arguments`, after a look at one that was
+--- recorded for `others`; or nil, and which number may not, and why.
+function numbers.find(f, program, arguments, other, others)
+  local differ, first, variables, now = differences(arguments, other, others)
+  if not first then return end
+  for i = 1, program.results.n do
+    if type(program.results[i]) == 'number' then return nil, first, 'may be in a result' end
+  end
+  local expressions, why = flow.expressions(f, differ, arguments, program.captured.upvalues)
   if not expressions then return nil, first, why end
-  local mine, theirs = values_of(expressions, arguments), values_of(expressions, others)
+  local mine, theirs = values_of(expressions, now), values_of(expressions, others)
   local used, whole = parts.step_find_numbers(program.step, other.step, mine, theirs)
   if not used then return nil, first, whole end
   local free, seen = {expressions = expressions, values = mine, classes = {}, recorded = {}, arguments = differ,
-    whole = whole}, {}
+    variables = variables, whole = whole}, {}
   for k, at in ipairs(used) do
     free[k], free.recorded[k], free.classes[k] = at, mine[at], class_of(mine[at], whole)
     if type(free.classes[k]) ~= 'number' or class_of(theirs[at], whole) ~= free.classes[k] then
@@ -69,12 +92,13 @@ function numbers.find(f, program, arguments, other, others)
     for i in pairs(expressions[at].reads) do seen[i] = true end
   end
   for i in pairs(differ) do
-    if not seen[i] then return nil, i, 'does not show in the calculation' end
+    if not seen[i] then return nil, first, 'does not show in the calculation' end
   end
+  program.captured.upvalues = captured.without(program.captured, differ)
   return free
 end
 
 --- "argument 2 is compared".
-function numbers.reason(i, why) return ('argument %d %s'):format(i, why) end
+function numbers.reason(i, why) return (type(i) == 'number' and 'argument %d %s' or '%s %s'):format(i, why) end
 
 return numbers

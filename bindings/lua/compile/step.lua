@@ -29,7 +29,7 @@ function Recording:resume() parts.step_resume(self.handle) end
 
 --- Runs the step once with inputs of its own. Returns its results, and a program or nil and the reason.
 local function record(self, entry, arguments)
-  local inputs, tensors, given, has_numbers = {}, {}, {n = arguments.n}, false
+  local inputs, tensors, given, has_numbers = {}, {}, {n = arguments.n}, entry.captures_numbers
   for i = 1, arguments.n do
     given[i] = arguments[i]
     has_numbers = has_numbers or type(arguments[i]) == 'number'
@@ -182,8 +182,9 @@ end
 --- Whether the arguments that are no tensors are those of the entry, or numbers that its program takes.
 local function same_values(entry, n, ...)
   if entry.n ~= n then return false end
-  if entry.plain == 0 then return true end
-  local given, free = {...}, entry.free -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
+  local free = entry.free
+  if entry.plain == 0 and not free then return true end
+  local given = {...} -- compiled loops over select(i, ...) went wrong in LuaJIT 2.1.0-beta3
   for i = 1, n do
     local kept = entry[i]
     local x, before = given[i], kept.value
@@ -225,12 +226,11 @@ end
 
 --- Where another program differs from the entry's in numbers alone, the entry's takes their place.
 local function join_numbers(self, entry, arguments)
-  if entry.plain == 0 then return end
   for k, other in ipairs(self.entries) do
     local before = other.program
     if other ~= entry and before and before.step and not other.free and other.mode == entry.mode and
       same_but_numbers(other, arguments.n, unpack(arguments, 1, arguments.n)) and
-      same_kinds(other, unpack(arguments, 1, arguments.n)) and not captured.changed(before.captured) then
+      same_kinds(other, unpack(arguments, 1, arguments.n)) then
       local others = {n = other.n}
       for i = 1, other.n do others[i] = other[i].value end
       for i = 1, other.n do
@@ -275,7 +275,8 @@ local function entry_for(self, mode, n, ...)
     end
   end
   check_arguments(...)
-  local entry = {n = n, mode = mode, calls = (other or alike) and 1 or 0, replays = 0, plain = 0, moved = 0}
+  local entry = {n = n, mode = mode, calls = (other or alike) and 1 or 0, replays = 0, plain = 0, moved = 0,
+    captures_numbers = other ~= nil}
   local given = {...}
   for i = 1, n do
     entry[i] = kind_of(given[i])
@@ -442,8 +443,8 @@ local compile = core.declare('compile(step: function, verify: int >= 0 = 0)',
   'The step, a function of tensors and numbers that returns tensors, recorded at its second call and replayed from ' ..
   'the fourth on: forward, backward and optimizers without Lua, graph and allocation, with the same bits. Captured ' ..
   'parameters, gradients, running statistics, optimizers and random numbers go on as they would; arguments of other ' ..
-  'shapes or dtypes, other captured numbers and train/eval are recorded anew (8 programs are kept); numbers among ' ..
-  'the arguments are parameters unless the Lua code decides by them. item() or a ' ..
+  'shapes or dtypes, other captured values and train/eval are recorded anew (8 programs are kept); numbers that are ' ..
+  'given or captured are parameters unless the Lua code decides by them. item() or a ' ..
   'decision by a tensor inside is an error. The third call is tried against the step itself; verify=N does so every ' ..
   'N calls. What else the Lua code does ' ..
   '(printing, counting) happens in the calls that are not replayed alone. On a GPU it is a CUDA graph.',
