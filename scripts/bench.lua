@@ -208,8 +208,10 @@ local function machine()
     return summary(times)
   end
   local cells = ffi.new('double[1024]')
+  local wants_peak = options.save:match('%.json$') and not options.quick
+  local peak = wants_peak and not tools.missing('cpp') and tools.peak() or nil
   return {processor = processor(), isa = core.isa(), date = os.date('!%Y-%m-%d'), threads = options.threads,
-    copy = timed(tools.memory_copy(2 ^ 22)), quick = options.quick, command = table.concat(arg, ' '),
+    copy = timed(tools.memory_copy(2 ^ 22)), quick = options.quick, command = table.concat(arg, ' '), peak = peak,
     loop = timed(function()
       for _ = 1, 500 do
         for i = 0, 1023 do cells[i] = cells[i] * 0.5 + 1 end

@@ -86,6 +86,12 @@ function report.time_text(us)
   return number(us / 1e6) .. ' s'
 end
 
+--- A power of ten of microseconds, for an axis.
+function report.tick_text(us)
+  return us < 0.999 and ('%g ns'):format(us * 1e3) or us < 999 and ('%g us'):format(us) or us < 999999 and
+    ('%g ms'):format(us / 1e3) or ('%g s'):format(us / 1e6)
+end
+
 function Writer:cell(row, result)
   if not result then return '-' end
   if not self.markdown then return ('%.3f'):format(result.us) end

@@ -1,0 +1,99 @@
+-- test_bench.lua -- scripts/bench.lua: its columns, files, graphs, a peer that is missing, regressions beyond noise
+local t = require 'testing'
+local mt = require 'mtorch'
+
+local script = (arg[0]:match '^(.*/)' or './') .. '../../scripts/bench.lua'
+local first = -1 -- the program stands before its own options
+while arg[first - 1] do first = first - 1 end
+
+local base = os.tmpname()
+local function path(ending) return base .. ending end
+
+--- What the benchmark prints, errors too, and its exit status.
+local function run(flags, settings)
+  local pipe = io.popen(("env %s '%s' '%s' %s 2>&1; echo status $?"):format(settings or '', arg[first], script, flags))
+  local text, status = pipe:read '*a':match '^(.*)status (%d+)\n$'
+  pipe:close()
+  return text, tonumber(status)
+end
+
+t.test('a row alone is name and microseconds; beside a peer there are four columns', function()
+  local text, status = run("--quick --only '^add/4$,^startup$'")
+  t.eq(status, 0)
+  local us = tonumber(text:match '^add/4\t([%d.]+)\nstartup\t[%d.]+\n$')
+  assert(us and us > 0.01 and us < 1000, text)
+  text = run("--quick --only '^add/1Mi$' --peer copy --save " .. path '.json')
+  local name, ours, theirs, ratio = text:match '\n(add/1Mi) +([%d.]+) +([%d.]+) +([%d.]+)\n'
+  t.eq(name, 'add/1Mi')
+  assert(math.abs(theirs / ours - ratio) < 0.01, text)
+  local saved = mt.data.json(path '.json')
+  t.eq(saved.rows[1].name, 'add/1Mi')
+  t.eq(saved.rows[1].bytes, 12 * 2 ^ 20)
+  assert(saved.rows[1].results.mtorch.low <= saved.rows[1].results.mtorch.us)
+  t.eq(saved.columns[2].name, 'copy')
+end)
+
+t.test('every row can be made: its text compiles and its inputs fit', function()
+  local text, status = run "--quick --only '/4$,64x64x64$,^index_add,^views_select,^step_mlp'"
+  t.eq(status, 0)
+  assert(not text:find 'skipped', text)
+  assert(select(2, text:gsub('\n', '')) > 150, text)
+end)
+
+t.test('a peer that is not there is a line that says how to get it, never a failure', function()
+  local text, status = run("--quick --only '^neg/4$' --peer jax,python", 'MTORCH_PEER_PYTHON=/bin/false')
+  t.eq(status, 0)
+  assert(text:find('jax is left out', 1, true) and text:find('apt install python3', 1, true), text)
+  assert(text:find '\nneg/4\t[%d.]+\n', text)
+  text, status = run '--only nothing_like_this'
+  t.eq(status, 1)
+  assert(text:find("no row's name matches 'nothing_like_this'", 1, true), text)
+  text, status = run '--peer torhc'
+  assert(status == 1 and text:find("no peer is called 'torhc'", 1, true), text)
+end)
+
+--- Writes a run of three rows with these medians; the quartiles are `noise` of the median apart.
+local function write_run(ending, noise, a, b, c, machine)
+  local rows = {}
+  for i, us in ipairs{a, b, c} do
+    rows[i] = {name = ('row/%d'):format(i), group = 'g',
+      results = {mtorch = {us = us, low = us * (1 - noise / 2), high = us * (1 + noise / 2), n = 7}}}
+  end
+  mt.data.save_json(path(ending), {rows = rows, columns = {{name = 'mtorch', title = 'mtorch'}},
+    machine = {copy = {us = machine or 100}, loop = {us = 100}}})
+end
+
+t.test('--compare fails where a row is slower than noise explains, and says which', function()
+  write_run('.old.json', 0.02, 100, 10, 1)
+  local function compare(...)
+    write_run('.new.json', ...)
+    return run(('--from %s --compare %s'):format(path '.new.json', path '.old.json'))
+  end
+  local text, status = compare(0.02, 101, 9, 1.03)
+  assert(status == 0 and not text:find 'slower', text)
+  text, status = compare(0.02, 101, 11, 1)
+  assert(status == 1 and text:find('row/2 is slower: 11.000, was 10.000 (1.10 times', 1, true), text)
+  assert(not text:find 'row/1 is slower' and not text:find 'row/3 is slower', text)
+  t.eq(select(2, compare(0.2, 101, 11, 1)), 0) -- as noisy as it is slower
+  t.eq(select(2, compare(0.02, 115, 11.5, 1.15, 118)), 0) -- the machine became slower
+  t.eq(select(2, compare(0.02, 115, 13, 1.15, 118)), 1)
+end)
+
+t.test('graphs are drawn from files', function()
+  local rows = {}
+  for i, n in ipairs{'4', '1Ki', '1Mi'} do
+    rows[i] = {name = 'exp/' .. n, bytes = 8 * 4 ^ i, flops = 4 ^ i,
+      results = {mtorch = {us = 10 ^ i}, torch = {us = 2 * 10 ^ i}, copy = {us = 9 ^ i}}}
+  end
+  mt.data.save_json(path '.json', {rows = rows, machine = {copy = {us = 300}, peak = 100, processor = 'A & B'},
+    columns = {{name = 'mtorch', title = ''}, {name = 'torch', title = ''}, {name = 'copy', title = ''}}})
+  for graph, words in pairs{ratios = '2.00x', sizes = '>1Mi<', roofline = 'memory copy'} do
+    local _, status = run(('--from %s --plot %s --graph %s'):format(path '.json', path '.svg', graph))
+    local text = t.read_file(path '.svg')
+    assert(status == 0 and text:find(words, 1, true) and text:find('A &amp; B', 1, true), graph)
+    assert(not text:find 'nan' and not text:find 'inf', graph)
+  end
+end)
+
+for _, ending in ipairs{'', '.json', '.old.json', '.new.json', '.svg'} do os.remove(path(ending)) end
+t.finish()
