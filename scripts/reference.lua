@@ -24,7 +24,7 @@ for kind, names in pairs {
   [boolean] = 'align_corners enabled retain_graph sci_mode unbiased',
   [text] = 'device equation name other path profile rounding_mode',
   [callable] = 'backward fn forward', [dtype] = 'dtype', ['number[]'] = 'range',
-  table = 'base defines rank tensors',
+  table = 'base defines rank set tensors',
   ['mt.Module'] = 'module net', ['string[]'] = 'options', ['mt.Generator'] = 'generator',
   ['number|boolean|table|mt.Tensor'] = 'data', ['mt.Optimizer'] = 'optimizer',
 } do
@@ -134,7 +134,7 @@ local function class_stub(f, untyped)
   for _, name in ipairs(type(f.value) == 'table' and rawget(f.value, '__tensors') or {}) do is_tensor[name] = '' end
   for _, p in ipairs(f.base == 'mt.Module' and f.parameters or {}) do
     if is_tensor[p.name] then is_tensor[p.name] = '?'
-    else
+    elseif not (rawget(f.value, '__layer') and (p.name == 'device' or p.name == 'dtype')) then
       fields[#fields + 1] = ('---@field %s%s %s\n'):format(p.name, p.default == 'nil' and '?' or '',
         type_of(f.name, p, {}))
     end

@@ -103,27 +103,20 @@ if options.model == 'module4' then
   train, test = data.TensorDataset(train.x * 255, train.y), data.TensorDataset(test.x * 255, test.y)
 end
 
+-- Training images are turned, shifted, scaled and slanted by random amounts, so that none is seen twice; in a loader
+-- the amounts follow from seed, epoch and position.
+local augments = options.model == 'best' and not options.record
+if augments then
+  train.transform = T.RandomAffine(10, {translate = {0.1, 0.1}, scale = {0.9, 1.1}, shear = 8,
+    interpolation = 'bilinear'})
+end
+
 local function first(set, n) return n < set:size() and data.Subset(set, mt.range(1, n)) or set end
 local wanted = chosen 'train'
 if wanted then train = first(train, wanted) end
 if train:size() < batch then refuse('%d digits are no batch of %d', train:size(), batch) end
 
---- A set is any table with size() and get(i). This one turns, shifts, scales and slants the images of another by random
---- amounts, so that no image is seen twice; in a loader the amounts follow from seed, epoch and i.
-local function augmented(set)
-  local change = T.RandomAffine(10, {translate = {0.1, 0.1}, scale = {0.9, 1.1}, shear = 8,
-    interpolation = 'bilinear'})
-  return {
-    size = function() return set:size() end,
-    get = function(_, i)
-      local x, y = set:get(i)
-      return change(x), y
-    end,
-  }
-end
-
-local augments = options.model == 'best' and not options.record
-local loader = data.DataLoader(augments and augmented(train) or train,
+local loader = data.DataLoader(train,
   {batch_size = batch, shuffle = true, drop_last = true, seed = options.seed,
     workers = augments and options.workers or 0})
 

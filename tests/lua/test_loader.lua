@@ -352,4 +352,28 @@ test('a dot instead of a colon, a loop over the object itself', function()
   for x in data.DataLoader(points, {batch_size = 4, workers = 1}):iter() do eq(#x, 4) end
 end)
 
+t.test('transforms of sets: per example, in parts of sets and in workers too, assigned later', function()
+  local x, y = mt.range(1, 6):float():view(6, 1), mt.range(1, 6)
+  local function double(v) return v * 2 end
+  local set = data.TensorDataset(x, y, {transform = double, target_transform = function(v) return v + 10 end})
+  local a, b = set:get(3)
+  eq({a:item(), b:item()}, {6, 13})
+  eq(tostring(set), 'TensorDataset(6 examples of (1) float32, () int64, transform=a function, ' ..
+    'target_transform=a function)')
+  for _, workers in ipairs{0, 2} do
+    local p, q = data.DataLoader(data.Subset(set, {2, 4}), {batch_size = 2, workers = workers}):iter()()
+    eq({p:view(-1):tolist(), q:tolist()}, {{4, 8}, {12, 14}})
+  end
+  local later = data.TensorDataset(x)
+  local part = data.Subset(later, {5, 6})
+  eq(data.DataLoader(part, {batch_size = 2}):iter()():view(-1):tolist(), {5, 6})
+  later.transform = double
+  eq(data.DataLoader(part, {batch_size = 2}):iter()():view(-1):tolist(), {10, 12})
+  raises(function() data.TensorDataset(x, {transform = 3}) end, 'TensorDataset: transform must be a function or a t')
+  raises(function() data.TensorDataset(x, {transfrom = double}) end, "unknown option 'transfrom': did you mean")
+  raises(function() data.TensorDataset(x, {target_transform = double}):get(1) end, 'target_transform changes the sec')
+  local train, test = data.mnist{transform = double}
+  eq({train:get(1):max():item() > 1, test:get(1):max():item() > 1}, {true, true})
+end)
+
 t.finish()

@@ -436,11 +436,27 @@ test('arguments of methods are checked', function()
   raises(function() nn.MSELoss()(x) end, "argument 2 'target' is missing")
 end)
 
+test('layers take device and dtype, last or by name', function()
+  for _, net in ipairs{nn.Linear(3, 4, {dtype = 'float64', device = 'cpu'}), nn.Linear(3, 4, true, 'cpu', 'float64'),
+    nn.Conv2d(1, 2, 3, {dtype = 'float64'}), nn.LSTM(3, 4, {dtype = 'float64'}), nn.GRUCell(3, 4, {dtype = 'float64'}),
+    nn.BatchNorm2d(3, {dtype = 'float64'}), nn.LayerNorm(3, {dtype = 'float64'}), nn.PReLU{dtype = 'float64'},
+    nn.Embedding(3, 4, {dtype = 'float64'}), nn.MultiheadAttention(4, 2, {dtype = 'float64'}),
+    nn.Bilinear(2, 2, 2, {dtype = 'float64'}), nn.TransformerDecoderLayer(4, 2, {dtype = 'float64'}),
+    nn.Transformer(4, 2, 1, 1, {dtype = 'float64'})} do
+    for _, p in ipairs(net:parameters()) do eq(p.dtype, 'float64') end
+    for name, b in net:named_buffers() do eq(b.dtype, name:find 'num_batches' and 'int64' or 'float64') end
+    assert(not tostring(net):find 'float64' and net.dtype == nil)
+  end
+  eq(nn.Linear(3, 4, {dtype = 'float64'})(mt.ones({2, 3}, 'float64')).dtype, 'float64')
+  raises(function() nn.Linear(3, 4, {dtype = 'int64'}) end, "Linear: dtype must be one of floats, .*got 'int64'")
+  raises(function() nn.Upsample{dtype = 'float64'} end, "Upsample: unknown option 'dtype'")
+end)
+
 test('constructors count arguments as the user does', function()
   raises(function() nn.Linear(3) end, "test_nn.lua:%d+: Linear: argument 2 'out_features' is missing: Linear%(in_feat")
   raises(function() nn.Tanh(5) end, 'Tanh: 1 arguments given, it takes 0: Tanh%(%)')
   raises(function() nn.ReLU(5) end, 'ReLU: inplace must be true or false, got 5')
-  raises(function() nn.Linear(1, 2, true, 4) end, 'Linear: 4 arguments given, it takes 3')
+  raises(function() nn.Linear(1, 2, true, nil, nil, 4) end, 'Linear: 6 arguments given, it takes 5')
   raises(function() nn.Linear() end, "Linear: argument 1 'in_features' is missing")
   raises(function() nn.class('Mine', nn.Linear)(3) end, "argument 2 'out_features'")
   local Own = nn.class('Own', nn.Linear)

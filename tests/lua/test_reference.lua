@@ -108,7 +108,7 @@ end)
 t.test('the stubs have classes with fields, their constructors, and option tables', function()
   local stubs = reference.stubs()
   for _, text in ipairs{'---@class mt.nn.Linear: mt.Module\n---@field bias? mt.Tensor\n---@field in_features integer',
-      'fun(in_features: integer, out_features: integer, bias?: boolean|mt.nn.Linear.Options): mt.nn.Linear',
+      'fun(in_features: integer, out_features: integer, bias?: boolean|mt.nn.Linear.Options, device?: ',
       '---@class mt.nn.CrossEntropyLoss: mt.Module', "---@field reduction? 'mean'|'sum'|'none'",
       '---@class mt.Optimizer',
       '---@class mt.sum.Options\n---@field dim? ', '---@param keepdim? boolean|mt.sum.Options default false',

@@ -28,8 +28,9 @@ end
 
 -- What any set, sampler or loader may be asked for.
 local asked = {}
-for name in ('size get get_batch batches_of iter order repeats generator fixed describe transform tolist state_dict ' ..
-  'load_state_dict running resumed current team served indices dataset'):gmatch '%S+' do asked[name] = true end
+for name in ('size get get_batch batches_of iter order repeats generator fixed describe transform target_transform ' ..
+  'tolist state_dict load_state_dict running resumed current team served ' ..
+  'indices dataset'):gmatch '%S+' do asked[name] = true end
 
 -- What objects of transforms and other plain classes were made of, for print.
 local given = setmetatable({}, {__mode = 'k'})
@@ -89,10 +90,30 @@ local function size_of(object)
   return n
 end
 
---- Whether a set's get_batch may stand for its get: it is the user's own, or get is that of the class which says so.
+--- Whether a set's get_batch may stand for its get: it is the user's own; or no transform takes single examples, get
+--- is that of the class which says so, and of a part of a set that set has batches.
 local function has_batches(set)
-  return core.is_callable(set.get_batch) and (set.batches_of == nil or set.batches_of == set.get)
+  if not core.is_callable(set.get_batch) then return false end
+  if set.batches_of == nil then return true end
+  if set.batches_of ~= set.get or set.transform or set.target_transform then return false end
+  return set.dataset == nil or has_batches(set.dataset)
+end
+
+--- The options transform and target_transform of a set, checked.
+local function check_transforms(op, transform, target_transform)
+  for name, fn in pairs{transform = transform, target_transform = target_transform} do
+    if not core.is_callable(fn) then core.fail('%s: %s must be a function, got %s', op, name, core.describe(fn)) end
+  end
+end
+
+--- x, y, .. of an example, the first through set.transform, the second through set.target_transform.
+local function transformed(set, x, ...)
+  if set.transform then x = set.transform(x) end
+  if not set.target_transform then return x, ... end
+  if select('#', ...) == 0 then core.fail('get: target_transform changes the second tensor, there is one') end
+  return x, set.target_transform((...)), select(2, ...)
 end
 
 return {class = class, asked = asked, define = define, iterated = iterated, size_of = size_of,
+  check_transforms = check_transforms, transformed = transformed,
   has_batches = has_batches, check_set = check_set, is_set = is_set}

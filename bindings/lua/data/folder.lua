@@ -1,7 +1,8 @@
 -- folder.lua -- mt.data.folder: images in one folder for each class, as torchvision's ImageFolder
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
-local class = require('mtorch.data.class').class
+local classes = require 'mtorch.data.class'
+local class = classes.class
 local parts = core.formats()
 
 local endings = {png = true, jpg = true, jpeg = true}
@@ -24,21 +25,20 @@ local function images_below(root)
   return found
 end
 
-local Folder = class('folder(root: string, transform: function|table = nil, channels: int >= 1 <= 4 = nil)',
+local Folder = class('folder(root: string, transform: function|table = nil, channels: int >= 1 <= 4 = nil, ' ..
+  'target_transform: function|table = nil)',
   'A set of the PNG and JPEG files below root, whose folders are the classes, in order, as in ' ..
   "torchvision's ImageFolder: get(i) gives an image, uint8 [channels x height x width], and its label, a 0-d int64 " ..
   'tensor from 1. .classes are the names, .class_to_idx their labels, .paths the files, .y all labels. transform: a ' ..
-  'function of the image; channels converts images, 1 gray, 3 RGB.',
-  function(root, transform, channels)
-    if transform and not core.is_callable(transform) then
-      core.fail('folder: transform must be a function, got %s', core.describe(transform))
-    end
-    local _, classes = parts.list_folder('folder', root)
-    if #classes == 0 then core.fail("folder: '%s' has no folders; each class has one", root) end
-    local self = {root = root, classes = classes, class_to_idx = {}, paths = {}, transform = transform,
-      channels = channels or 0}
+  'function of the image, target_transform of the label; channels converts images, 1 gray, 3 RGB.',
+  function(root, transform, channels, target_transform)
+    classes.check_transforms('folder', transform, target_transform)
+    local _, names = parts.list_folder('folder', root)
+    if #names == 0 then core.fail("folder: '%s' has no folders; each class has one", root) end
+    local self = {root = root, classes = names, class_to_idx = {}, paths = {}, transform = transform,
+      target_transform = target_transform, channels = channels or 0}
     local labels = {}
-    for label, name in ipairs(classes) do
+    for label, name in ipairs(names) do
       local found = images_below(root .. '/' .. name)
       if #found == 0 then core.fail("folder: '%s/%s' has no .png, .jpg or .jpeg", root, name) end
       self.class_to_idx[name] = label
@@ -47,15 +47,15 @@ local Folder = class('folder(root: string, transform: function|table = nil, chan
       end
     end
     self.y = mt.tensor(labels, {dtype = 'int64', device = 'cpu'})
-    if not transform then -- many at once are decoded on all threads
-      function self.get_batch(set, positions)
-        local paths = {}
-        for k = 1, #positions do paths[k] = set.paths[positions:at(k)] end
-        return parts.images(paths, set.channels), set.y:index_select(1, positions)
-      end
-    end
     return self
   end)
+
+--- Many at once are decoded on all threads.
+function Folder:get_batch(positions)
+  local paths = {}
+  for k = 1, #positions do paths[k] = self.paths[positions:at(k)] end
+  return parts.images(paths, self.channels), self.y:index_select(1, positions)
+end
 
 function Folder:size() return #self.paths end
 
@@ -63,8 +63,7 @@ function Folder:get(i)
   local path = self.paths[i]
   if not path then core.fail('get: position %s is outside 1..%d', core.describe(i), #self.paths) end
   local x = parts.image(path, self.channels)
-  if self.transform then x = self.transform(x) end
-  return x, self.y[i]
+  return classes.transformed(self, x, self.y[i])
 end
 Folder.batches_of = Folder.get
 

@@ -41,7 +41,7 @@ local function drawn_seed(sampler)
   return mt.randint(0, 2 ^ 53 - 1, {1}, {generator = generator, device = 'cpu'}):item()
 end
 
-local Loader = classes.class('DataLoader(set, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
+local Loader = classes.class('DataLoader(set: any, batch_size: int >= 1 = nil, shuffle: bool = nil, ' ..
   'sampler: table|tensor = nil, batch_sampler: table = nil, workers: int >= 0 <= 256 = 0, ' ..
   'collate: function|table = nil, drop_last: bool = false, seed: int = nil, ' ..
   'shard: table = nil, prefetch: int >= 1 = 2)',

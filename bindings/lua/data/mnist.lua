@@ -2,6 +2,7 @@
 local core = require 'mtorch.core'
 local mt = require 'mtorch'
 local parts = core.formats()
+local classes = require 'mtorch.data.class'
 local TensorDataset = require('mtorch.data.sets').TensorDataset
 local files = require 'mtorch.data.files'
 
@@ -105,7 +106,7 @@ local function fetch(name, source, root, mirrors)
   end
 end
 
-local function sets(name, root, download)
+local function found_sets(name, root, download)
   local source = sources[name]
   local given = root ~= nil
   root = root or cache_folder(source.folder)
@@ -136,16 +137,28 @@ local function sets(name, root, download)
   return mnist.digits(8000, {seed = 1}), mnist.digits(2000, {seed = 2})
 end
 
+--- Both sets with the transforms, which may be nil.
+local function sets(name, root, download, transform, target_transform)
+  classes.check_transforms(name, transform, target_transform)
+  local train, test = found_sets(name, root, download)
+  for _, set in ipairs{train, test} do set.transform, set.target_transform = transform, target_transform end
+  return train, test
+end
+
+local options = '(root: string = nil, download: bool|string = false, transform: function|table = nil, ' ..
+  'target_transform: function|table = nil)'
 local doc = ' as two sets, train and test: .x float [n x 1 x 28 x 28] from 0 to 1, .y the class + 1, from 1 to 10. ' ..
   'The IDX files (also .gz) lie in root, $XDG_CACHE_HOME/mtorch or ~/.cache/mtorch by default; download=true, or ' ..
   'the address of a mirror, fetches those that are missing, with their checksums, and goes on where it was cut off. ' ..
-  'With the test images alone the first four fifths train. Without files drawn digits take their place, which is said.'
+  'With the test images alone the first four fifths train. Without files drawn digits take their place, which is ' ..
+  'said. ' ..
+  'transform is a function of an image, target_transform of a label, of both sets; train.transform = f of one.'
 
-mnist.mnist = core.declare('mnist(root: string = nil, download: bool|string = false)',
-  'The handwritten digits of MNIST' .. doc, function(root, download) return sets('mnist', root, download) end)
+mnist.mnist = core.declare('mnist' .. options, 'The handwritten digits of MNIST' .. doc,
+  function(...) return sets('mnist', ...) end)
 
-mnist.fashion_mnist = core.declare('fashion_mnist(root: string = nil, download: bool|string = false)',
-  'The clothes of Fashion-MNIST' .. doc, function(root, download) return sets('fashion_mnist', root, download) end)
+mnist.fashion_mnist = core.declare('fashion_mnist' .. options, 'The clothes of Fashion-MNIST' .. doc,
+  function(...) return sets('fashion_mnist', ...) end)
 
 mnist.download = core.declare("download(url: string, path: string, sha256: string = '', md5: string = '', " ..
   'progress: bool = true)', 'Fetches a file (http, https) and returns the path: whole and with the right checksum ' ..

@@ -29,7 +29,7 @@ local function sampler(name, signature, doc, new)
   return samplers[name]
 end
 
-local Sequential = sampler('SequentialSampler', '(set)', 'The positions 1..n in order.', function(set)
+local Sequential = sampler('SequentialSampler', '(set: any)', 'The positions 1..n in order.', function(set)
   return {dataset = check_set('SequentialSampler', set)}
 end)
 function Sequential:size() return classes.size_of(self.dataset) end
@@ -39,7 +39,7 @@ function Sequential:order()
 end
 
 local Random = sampler('RandomSampler',
-  '(set, replacement: bool = false, num_samples: int >= 1 = nil, generator: generator = nil)',
+  '(set: any, replacement: bool = false, num_samples: int >= 1 = nil, generator: generator = nil)',
   'The positions 1..n in random order; num_samples of them, with replacement if asked.',
   function(set, replacement, num_samples, generator)
     check_set('RandomSampler', set)

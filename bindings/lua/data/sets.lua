@@ -29,11 +29,20 @@ local function check_position(i, n)
 end
 sets.check_position = check_position
 
+local kTransforms = {transform = 'function|table', target_transform = 'function|table'}
+
 local TensorDataset = class('TensorDataset(..)',
-  'Examples that are rows of tensors: get(i) gives x[i], y[i], ..; the tensors lie in .tensors.',
+  'Examples that are rows of tensors, TensorDataset(x, y, .., {transform=, target_transform=}): get(i) gives x[i], ' ..
+  'y[i], ..; transform(x[i]) and target_transform(y[i]) where there are such functions, which may also be assigned ' ..
+  'later, set.transform = f. The tensors lie in .tensors.',
   function(...)
     local n = select('#', ...)
-    local tensors = {...}
+    local tensors, options = {...}, {}
+    if n > 0 and type(tensors[n]) == 'table' and getmetatable(tensors[n]) == nil and tensors[n][1] == nil then
+      options, tensors[n], n = tensors[n], nil, n - 1
+      core.check_options('TensorDataset', options, kTransforms)
+      classes.check_transforms('TensorDataset', options.transform, options.target_transform)
+    end
     if n == 0 then core.fail 'TensorDataset: at least one tensor is needed' end
     for k = 1, n do
       local x = tensors[k]
@@ -44,7 +53,7 @@ local TensorDataset = class('TensorDataset(..)',
         core.fail('TensorDataset: tensor %d has %d rows, the first has %d', k, #x, #tensors[1])
       end
     end
-    return {tensors = tensors}
+    return {tensors = tensors, transform = options.transform, target_transform = options.target_transform}
   end)
 sets.TensorDataset = TensorDataset
 classes.iterated(TensorDataset)
@@ -56,6 +65,7 @@ local function rows(tensors, i, k)
 end
 function TensorDataset:get(i)
   check_position(i, #self.tensors[1])
+  if self.transform or self.target_transform then return classes.transformed(self, rows(self.tensors, i, 1)) end
   if #self.tensors == 2 then return self.tensors[1][i], self.tensors[2][i] end
   return rows(self.tensors, i, 1)
 end
@@ -74,7 +84,11 @@ function TensorDataset:get_batch(positions)
 end
 TensorDataset.batches_of = TensorDataset.get
 function TensorDataset:describe()
-  return ('TensorDataset(%d examples of %s)'):format(self:size(), rows_text(self.tensors))
+  local text = ''
+  for _, name in ipairs{'transform', 'target_transform'} do
+    if self[name] then text = ('%s, %s=%s'):format(text, name, shown.value(self[name])) end
+  end
+  return ('TensorDataset(%d examples of %s%s)'):format(self:size(), rows_text(self.tensors), text)
 end
 
 -- Positions lie on the CPU.
@@ -104,16 +118,12 @@ local function positions_of(op, indices, n)
 end
 sets.positions_of = positions_of
 
-local Subset = class('Subset(set, indices: ints|tensor)',
+local Subset = class('Subset(set: any, indices: ints|tensor)',
   'The examples of a set at these positions, a list or an integer tensor.',
   function(set, indices)
     check_set('Subset', set)
     local list = positions_of('Subset', indices, classes.size_of(set))
-    -- A set that has get_batch gives batches of any of its parts.
-    local get_batch = classes.has_batches(set) and function(self, positions)
-      return self.dataset:get_batch(self.indices:index_select(1, positions))
-    end
-    return {dataset = set, indices = list, get_batch = get_batch}
+    return {dataset = set, indices = list}
   end)
 sets.Subset = Subset
 classes.iterated(Subset)
@@ -122,6 +132,8 @@ function Subset:get(i)
   check_position(i, #self.indices)
   return self.dataset:get(self.indices:at(i))
 end
+--- A set that has get_batch gives batches of any of its parts.
+function Subset:get_batch(positions) return self.dataset:get_batch(self.indices:index_select(1, positions)) end
 Subset.batches_of = Subset.get
 function Subset:describe()
   return ('Subset(%d of %s)'):format(self:size(), shown.set(self.dataset))
@@ -187,7 +199,7 @@ local function sizes_of(n, lengths)
 end
 
 --- The parts as several values; the first is also a list of them all, for a number of parts that is not known.
-sets.random_split = core.declare('random_split(set, lengths: numbers, generator: generator = nil)',
+sets.random_split = core.declare('random_split(set: any, lengths: numbers, generator: generator = nil)',
   'Parts of a set, drawn without replacement: local train, valid = mt.data.random_split(set, {0.8, 0.2}); lengths ' ..
   'are numbers of examples, or fractions that sum to 1.',
   function(set, lengths, generator)

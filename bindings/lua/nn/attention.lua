@@ -156,7 +156,7 @@ local function forward(self, ...)
 end
 
 local MultiheadAttention = class.class('MultiheadAttention')
-class.constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int >= 1, num_heads: int >= 1, ' ..
+class.layer_constructor(MultiheadAttention, 'MultiheadAttention(embed_dim: int >= 1, num_heads: int >= 1, ' ..
   'dropout: number >= 0 <= 1 = 0, bias: bool = true, add_bias_kv: bool = false, add_zero_attn: bool = false, ' ..
   'kdim: int = nil, vdim: int = nil, batch_first: bool = false)',
   'out[, weights] = mha(q[, k[, v]], {attn_mask=, key_padding_mask=, is_causal=, need_weights=false, ' ..

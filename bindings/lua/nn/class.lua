@@ -171,6 +171,32 @@ function class.constructor(of, signature, doc, init)
   of.__init = function(self, ...) return init(self, of.__signature(...)) end
 end
 
+--- init(self, ..) with all arguments but the last two, which say where the tensors lie and their dtype.
+local function initialize(self, init, n, ...)
+  local device, dtype = select(n + 1, ...)
+  init(self, unpack({...}, 1, n))
+  if dtype and not dtype:find 'float' then
+    core.fail("%s: dtype must be one of floats, 'float32', 'float64', 'float16' or 'bfloat16', got '%s'",
+      self.__class.__name, dtype)
+  end
+  if device or dtype then class.Module.to(self, {device = device, dtype = dtype}) end
+end
+
+--- The same of a class with parameters: device and dtype are its last options, as in PyTorch.
+function class.layer_constructor(of, signature, doc, init)
+  of.__signature = core.declare((signature:gsub('%)$', ', device: device = nil, dtype: dtype = nil)')), doc, results)
+  local n = #core.parameters(of) - 2
+  of.__layer = true
+  of.__init = function(self, ...) return initialize(self, init, n, of.__signature(...)) end
+end
+
+--- The options of a class, without device and dtype.
+function class.options(of)
+  local list = core.parameters(of)
+  if of.__layer then list[#list], list[#list - 1] = nil, nil end
+  return list
+end
+
 --- The error of a forward that is given `more` than its inputs, or called without a module.
 function class.refuse_inputs(self, inputs, more, first)
   if not is_module(self) then core.fail('forward: it is called with a colon, net:forward(x), or as net(x)') end

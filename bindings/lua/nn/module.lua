@@ -131,7 +131,8 @@ function module.define(spec)
       tensors[#tensors + 1], kind_of[name] = name, kind == 'buffers' and class.Buffer or class.Parameter
     end
   end
-  class.constructor(made, spec[1], spec[2], function(self, ...)
+  local constructor = spec.parameters and class.layer_constructor or class.constructor
+  constructor(made, spec[1], spec[2], function(self, ...)
     local options = {}
     for i, p in ipairs(params) do
       options[p.name] = select(i, ...)
@@ -142,7 +143,7 @@ function module.define(spec)
       if values[i] then self[name] = kind_of[name](values[i]) end
     end
   end)
-  params = core.parameters(made)
+  params = class.options(made)
   local arguments, inputs, known = core.parameters(spec.forward), 0, {}
   for _, p in ipairs(params) do known[p.name] = true end
   while arguments and not (kind_of[arguments[inputs + 1].name] or known[arguments[inputs + 1].name]) do

@@ -27,7 +27,7 @@ end
 
 --- Stores the constructor's arguments under the names of its signature.
 local function set_options(self, made, ...)
-  for i, p in ipairs(core.parameters(made)) do self[p.name] = (select(i, ...)) end
+  for i, p in ipairs(class.options(made)) do self[p.name] = (select(i, ...)) end
 end
 
 --- Multiply-adds, for net:summary: every matrix once for each row of x.
@@ -126,7 +126,7 @@ local function layered(signature, doc, mode, gates, states)
   local name = signature:match('^%w+')
   local made = class.class(name)
   made.mode, made.extra, made.__macs = mode, extra, multiply_adds
-  class.constructor(made, signature, doc, function(self, ...)
+  class.layer_constructor(made, signature, doc, function(self, ...)
     set_options(self, made, ...)
     if not (self.dropout >= 0 and self.dropout <= 1) then
       core.fail('%s: dropout is %g, it must lie in 0..1', name, self.dropout)
@@ -174,7 +174,7 @@ recurrent.GRU = layered(('GRU(%s, num_layers: int >= 1 = 1, %s)'):format(kSizes,
 local function cell(signature, doc, mode, gates)
   local made = class.class(signature:match('^%w+'))
   made.mode, made.extra, made.__macs = mode, extra, multiply_adds
-  class.constructor(made, signature, doc, function(self, ...)
+  class.layer_constructor(made, signature, doc, function(self, ...)
     set_options(self, made, ...)
     add_weights(self, '', gates, self.input_size, 0)
   end)

@@ -28,7 +28,7 @@ end
 --- The constructor of a layer: its options, its attentions by name, the two linear maps, norms and dropouts.
 local function layer(name, doc, attentions)
   local made = class.class(name)
-  class.constructor(made, ('%s(%s)'):format(name, kLayer), doc,
+  class.layer_constructor(made, ('%s(%s)'):format(name, kLayer), doc,
     function(self, d_model, nhead, dim_feedforward, p, activation, eps, batch_first, norm_first, bias)
       if d_model % nhead ~= 0 then
         core.fail('%s: d_model, %d, must be a multiple of nhead, %d', name, d_model, nhead)
@@ -132,7 +132,7 @@ function transformer.TransformerDecoder:forward(...)
 end
 
 local Transformer = class.class('Transformer')
-class.constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
+class.layer_constructor(Transformer, 'Transformer(d_model: int >= 1 = 512, nhead: int >= 1 = 8, ' ..
   'num_encoder_layers: int >= 1 = 6, num_decoder_layers: int >= 1 = 6, dim_feedforward: int >= 1 = 2048, ' ..
   "dropout: number >= 0 <= 1 = 0.1, activation: 'relu'|'gelu'|function = 'relu', custom_encoder: table = nil, " ..
   'custom_decoder: table = nil, layer_norm_eps: number = 1e-5, batch_first: bool = false, norm_first: bool = false, ' ..
