@@ -10,46 +10,13 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/product.h"
+#include "kernels/cpu/thin_product.h"
 #include "kernels/cpu/work.h"
 
 namespace mt {
 inline namespace MT_ISA {
 namespace {
-
-using namespace simd;
-
-// Arrays of registers become registers only if the loops over them are unrolled early.
-#define MT_UNROLL _Pragma("GCC unroll 16")
-
-int64_t at_most(int64_t x, int64_t limit) { return x < limit ? x : limit; }
-int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-
-/// Element (i, j) lies at `at + i * row + j * col`.
-template <class T> struct Mat {
-  T* at;
-  int64_t row, col;
-  T* operator()(int64_t i, int64_t j) const { return at + i * row + j * col; }
-  Mat from(int64_t i, int64_t j) const { return {(*this)(i, j), row, col}; }
-  Mat transposed() const { return {at, col, row}; }
-};
-
-/// free: by the cheapest kernel, or OpenBLAS. chain: by the outer form. onednn_chain: by oneDNN, with
-/// the same sums.
-enum class Way { free, onednn, chain, onednn_chain };
-
-template <class T> struct Product {
-  int64_t m, n, k;
-  Mat<const T> a, b;
-  Mat<T> c;
-  bool accumulate;
-  Way way = Way::free;
-  double work() const { return double(m) * double(n) * double(k); }
-  /// c^T = b^T . a^T: every kernel is written for rows of c, and serves columns through this.
-  Product transposed() const {
-    return {n, m, k, b.transposed(), a.transposed(), c.transposed(), accumulate, way};
-  }
-};
 
 // ---- The outer form: a tile of c stays in registers while k rows of b stream past it, each scaled
 // ---- by one element of a per row of the tile. It fetches M + V things for M * V multiply-adds.
@@ -156,13 +123,6 @@ template <class T> void pack(int64_t k, int64_t n, Mat<const T> b, T* to, int64_
     for (int64_t j = p < full_k ? full_n : 0; j < n; ++j) to[p * to_row + j] = *b(p, j);
 }
 
-constexpr int64_t kDeep = 256;  // rows of b in a panel: 2 registers of columns fill half of an L1
-
-/// In equal parts of at most kDeep: every way that sums k terms in chains begins a chain after these.
-int64_t depth_of(int64_t k) {
-  return k <= kDeep ? k : ceil_div(ceil_div(k, ceil_div(k, kDeep)), 8) * 8;
-}
-
 /// Packing what is contiguous already pays where the panel, read in place, would be spread over too
 /// many cache lines and used often enough: +10 % at 64 x 784 x 128, x 2 at 512 x 512 x 512.
 template <class T> bool packs(const Product<T>& q) {
@@ -174,11 +134,10 @@ template <class T> void outer_product(const Product<T>& q) {
   constexpr int W = kWidth<T>;
   const bool packing = packs(q);
   alignas(64) T packed[kDeep * 2 * W];
-  const int64_t depth = depth_of(q.k);
   int64_t p = 0;
   do {
     Panel<T> t;
-    t.k = at_most(q.k - p, depth);
+    t.k = at_most(q.k - p, q.depth);
     t.a = q.a.from(0, p);
     t.accumulate = q.accumulate || p > 0;
     for (int64_t j = 0, columns; j < q.n; j += columns) {
@@ -313,10 +272,9 @@ void onednn_product(const Product<float>& product) {
   const Gemm<float> g = gemm_of(product);
   const Product<float>& q = g.q;
   if (!g.ldc) return outer_product(q);
-  const int64_t depth = depth_of(q.k);
-  for (int64_t p = 0; p < q.k; p += depth) {
+  for (int64_t p = 0; p < q.k; p += q.depth) {
     Product<float> part = q;
-    part.k = at_most(depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
+    part.k = at_most(q.depth, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
     if (!onednn::sgemm(g.ta, g.tb, q.m, q.n, part.k, part.a.at, g.lda, part.b.at, g.ldb, q.c.at,
                        g.ldc, part.accumulate))
@@ -357,8 +315,8 @@ int layouts_like_chains() {
     for (int layout = 0; layout < 4; ++layout) {
       const Mat<const float> x = layout & 1 ? columns_a : rows_a,
                              y = layout & 2 ? columns_b : rows_b;
-      outer_product(Product<float>{m, n, k, x, y, {c.data(), n, 1}, false});
-      onednn_product({m, n, k, x, y, {d.data(), n, 1}, false});
+      outer_product(Product<float>{m, n, k, x, y, {c.data(), n, 1}, false, k});
+      onednn_product({m, n, k, x, y, {d.data(), n, 1}, false, k});
       if (c != d) unlike |= 1 << layout;
     }
   }
@@ -429,16 +387,20 @@ constexpr double kLongWork = 1.5e9;                         // multiply-adds bet
 constexpr int64_t kLongSum = 1 << 15, kLongRead = 1 << 26;  // Ctrl-C; terms: at least, at most
 
 /// Sums of very many terms, some after the others.
-template <class T> void in_parts(const Product<T>& q) {
-  if (q.k <= kLongSum) return one_thread(q);
+template <class T, class F> void in_parts(const Product<T>& q, const F& compute) {
+  if (q.k <= kLongSum) return compute(q);
   const double most = kLongWork / double(q.m) / double(q.n);
-  const int64_t terms = most < double(kLongSum) ? kLongSum : at_most(int64_t(most), kLongRead);
+  const int64_t wanted = most < double(kLongSum) ? kLongSum : at_most(int64_t(most), kLongRead);
+  const int64_t terms = ceil_div(wanted, q.depth) * q.depth;  // whole chains
   for (int64_t p = 0; p < q.k && !mt_interrupted; p += terms) {
     Product<T> part = q;
     part.k = at_most(terms, q.k - p), part.a = q.a.from(0, p), part.b = q.b.from(p, 0);
     part.accumulate = q.accumulate || p > 0;
-    one_thread(part);
+    compute(part);
   }
+}
+template <class T> void in_parts(const Product<T>& q) {
+  in_parts(q, [](const Product<T>& part) { one_thread(part); });
 }
 
 /// A panel of a very large product, cut across so that Ctrl-C is seen every 50 ms or so.
@@ -448,11 +410,33 @@ template <class T> void panel(const Product<T>& q, bool by_rows) {
   for (int64_t i = 0; i < cuts && !mt_interrupted; ++i) in_parts(cut(q, !by_rows, i, cuts));
 }
 
+/// A product of which one operand is large and c is thin: it takes the time of reading that operand.
+template <class T> void streamed_entry(const Product<T>& q) {
+  const int64_t threads = cpu_threads(), most = ceil_div(q.n, 256);  // rows of c are chains
+  const int64_t panels = at_most(threads, most);
+  parallel(panels, true, [&](int64_t i) {
+    in_parts(cut(q, false, i, panels), [](const Product<T>& part) { streamed_product(part); });
+  });
+}
+template <class T> void thin_entry(const Product<T>& q) {
+  const int64_t panels = ceil_div(q.m, q.m >= 16384 ? 2048 : 256);
+  parallel(panels, true, [&](int64_t i) {
+    in_parts(cut(q, true, i, panels), [](const Product<T>& part) { thin_product(part); });
+  });
+}
+
 /// One entry of the batch: from two MFLOP on in panels of rows or columns. OpenBLAS packs the whole
 /// of the other operand for each: of 256, since 128 cost a tenth, and few of them are halved.
 template <class T> void entry(const Product<T>& q) {
   const bool by_rows = q.m >= q.n, blas = q.way == Way::onednn || wants_blas(q);
   const int64_t longer = by_rows ? q.m : q.n, shorter = by_rows ? q.n : q.m;
+  if (q.way == Way::free && shorter <= kThin) {
+    const Product<T> t = q.transposed();
+    if (is_streamed(q)) return streamed_entry(q);
+    if (is_streamed(t)) return streamed_entry(t);
+    if (is_thin(q)) return thin_entry(q);
+    if (is_thin(t)) return thin_entry(t);
+  }
   if (longer <= 128 || q.work() < 1e6) return in_parts(q);
   if (q.way == Way::onednn_chain) {  // an element's sum is the same in any panel
     const int64_t threads = cpu_threads(), most = threads > 1 ? ceil_div(longer, 64) : 1;
@@ -492,7 +476,8 @@ template <class T> void batched(const Matmul& call) {
                    {static_cast<const T*>(call.a), call.a_row, call.a_col},
                    {static_cast<const T*>(call.b), call.b_row, call.b_col},
                    {static_cast<T*>(call.c), call.c_row, call.c_col},
-                   call.accumulate};
+                   call.accumulate,
+                   depth_of(call.k)};
   int dims = call.batch_dims;
   // Entries that share b and follow each other in a and c are rows of one larger product.
   for (; dims > 0 && call.b_batch[dims - 1] == 0; --dims) {

@@ -1,0 +1,44 @@
+-- test_thin_products.lua -- Products of a large matrix by a few rows or columns: values, gradients' layouts, bits.
+local mt = require 'mtorch'
+local t = require 'testing'
+local test, eq = t.test, t.eq
+
+local function operand(rows, columns, transposed, dtype)
+  return transposed and mt.randn({columns, rows}, {dtype = dtype}):t() or mt.randn({rows, columns}, {dtype = dtype})
+end
+
+--- The product is compared with products of float64 halves of b: sums in another order.
+local function check(dtype, m, k, n)
+  local tolerance = (dtype == 'float32' and 3e-5 or 1e-12) * k ^ 0.5
+  for layout = 0, 3 do
+    local a, b = operand(m, k, layout % 2 == 1, dtype), operand(k, n, layout >= 2, dtype)
+    local half = math.floor(k / 2)
+    local x, y = a:double(), b:double()
+    local exact = x:narrow(2, 1, half):matmul(y:narrow(1, 1, half)) +
+      x:narrow(2, half + 1, k - half):matmul(y:narrow(1, half + 1, k - half))
+    local start = mt.randn({m, n}, {dtype = dtype})
+    mt.set_num_threads(1)
+    local c, sum = a:matmul(b), mt.addmm(start, a, b)
+    eq((c - exact):abs():max():item() < tolerance, true)
+    eq((sum - start - exact):abs():max():item() < 2 * tolerance, true)
+    for _, threads in ipairs{2, 3, 8} do
+      mt.set_num_threads(threads)
+      eq(mt.equal(a:matmul(b), c), true)
+    end
+  end
+end
+
+local threads = mt.get_num_threads()
+for _, dtype in ipairs{'float32', 'float64'} do
+  test('a few rows by a large matrix, ' .. dtype, function()
+    for m = 1, 13 do check(dtype, m, 260 + 3 * m, 700 - m) end
+    check(dtype, 3, 40000, 257)
+  end)
+  test('a large matrix by a few columns, ' .. dtype, function()
+    for n = 1, 13 do check(dtype, 800 + n, 250 - n, n) end
+    check(dtype, 520, 9000, 11)
+  end)
+end
+mt.set_num_threads(threads)
+
+t.finish()
