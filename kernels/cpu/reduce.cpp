@@ -191,16 +191,15 @@ bool in_columns(const Reduce& r, int64_t elements) {
          r.kept_size[r.kept - 1] >= 4 && !(r.reduced > 0 && r.reduced_stride[r.reduced - 1] == 1);
 }
 
-/// Calls `rows(x, number of rows, step, number of the first)` for the reduced elements of columns that
-/// begin at x.
+/// Calls `rows(x, number of rows, step, number of the first)` for the reduced elements [from, to) of
+/// columns that begin at x.
 template <class T, class Rows>
-void each_rows(const Reduce& r, const T* x, int64_t elements, const Rows& rows) {
+void each_rows(const Reduce& r, const T* x, int64_t from, int64_t to, const Rows& rows) {
   const int64_t inner = r.reduced > 0 ? r.reduced_size[r.reduced - 1] : 1;
   const int64_t step = r.reduced > 0 ? r.reduced_stride[r.reduced - 1] : 0;
-  for (int64_t i = 0; i < elements && !mt_interrupted; i += inner) {
-    const T* at = x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride);
-    for (int64_t k = 0; k < inner && !mt_interrupted; k += kRows)
-      rows(at + k * step, smaller(kRows, inner - k), step, i + k);
+  for (int64_t i = from, n; i < to && !mt_interrupted; i += n) {
+    n = smaller(smaller(kRows, to - i), inner - i % inner);
+    rows(x + offset_of(i, r.reduced, r.reduced_size, r.reduced_stride), n, step, i);
   }
 }
 
@@ -247,23 +246,46 @@ template <class Op, class T> struct Reducer {
     return result;
   }
 
-  /// Whole rows are joined to a row of partial results, as wide as threads have work then: memory
-  /// is read best from one end to the other.
+  /// Rows [from, to) of n columns, from `first` on, joined to a row of partial results.
+  static void join_rows(const Reduce& r, int64_t first, int64_t n, int64_t from, int64_t to,
+                        State* state) {
+    for (int64_t j = 0; j < n; ++j) state[j] = start();
+    each_rows(r, static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),
+              from, to, [&](const T* x, int64_t rows, int64_t step, int64_t at) {
+                Way::columns(state, x, rows, step, n, at, r.param);
+              });
+  }
+
+  /// Threads take tiles of columns or, where these are few, cuts of a tile's rows, whose results are
+  /// joined in their order. Memory is read best from one end to the other, so tiles are wide.
   static void columns(const Reduce& r, int64_t outputs, int64_t elements) {
-    const int64_t most = cpu_threads() == 1 ? kWidth : kColumns;
-    const int64_t width = r.kept_size[r.kept - 1], tiles = (width + most - 1) / most;
-    parallel(outputs / width * tiles, outputs * elements > 2 * kGrain, [&](int64_t tile) {
-      const int64_t first = tile / tiles * width + tile % tiles * most;
-      const int64_t n = smaller(most, width - tile % tiles * most);
-      State state[kWidth];
-      for (int64_t j = 0; j < n; ++j) state[j] = start();
-      each_rows(r,
-                static_cast<const T*>(r.in) + offset_of(first, r.kept, r.kept_size, r.kept_stride),
-                elements, [&](const T* x, int64_t rows, int64_t step, int64_t at) {
-                  Way::columns(state, x, rows, step, n, at, r.param);
-                });
-      write(r, elements, out_at(r, first), out_step(r), state, n);
-    });
+    constexpr int64_t kCuts = 8, kLeast = 64;  // rows of a cut
+    const int64_t width = r.kept_size[r.kept - 1], tiles = (width + kWidth - 1) / kWidth;
+    const int64_t all = outputs / width * tiles;
+    const auto first_of = [&](int64_t tile) {
+      return tile / tiles * width + tile % tiles * kWidth;
+    };
+    const auto width_of = [&](int64_t tile) {
+      return smaller(kWidth, width - tile % tiles * kWidth);
+    };
+    const bool spread = outputs * elements > 2 * kGrain;
+    if (!spread || all >= kCuts || elements < kCuts * kLeast)
+      return parallel(all, spread, [&](int64_t tile) {
+        State state[kWidth];
+        const int64_t first = first_of(tile), n = width_of(tile);
+        join_rows(r, first, n, 0, elements, state);
+        write(r, elements, out_at(r, first), out_step(r), state, n);
+      });
+    for (int64_t tile = 0; tile < all; ++tile) {
+      State state[kCuts][kWidth];
+      const int64_t first = first_of(tile), n = width_of(tile);
+      parallel(kCuts, true, [&](int64_t cut) {
+        join_rows(r, first, n, elements * cut / kCuts, elements * (cut + 1) / kCuts, state[cut]);
+      });
+      for (int64_t cut = 1; cut < kCuts; ++cut)
+        for (int64_t j = 0; j < n; ++j) state[0][j] = Op::combine(state[0][j], state[cut][j]);
+      write(r, elements, out_at(r, first), out_step(r), state[0], n);
+    }
   }
 
   /// A few outputs of many elements: threads share the pieces of one output.
@@ -379,7 +401,7 @@ template <class Op, class T> struct Position {
       Index at[kColumns] = {};
       for (int64_t j = 0; j < n; ++j) best[j] = start[j];
       Index row = 0;
-      each_rows(r, start, elements, [&](const T* x, int64_t rows, int64_t step, int64_t) {
+      each_rows(r, start, 0, elements, [&](const T* x, int64_t rows, int64_t step, int64_t) {
         for (int64_t i = 0; i < rows; ++i, ++row, x += step)
           for (int64_t j = 0; j < n; ++j) {
             const bool wins = op::is_better<Op>(x[j], best[j]);
