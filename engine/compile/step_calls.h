@@ -48,9 +48,12 @@ struct StepBuffer {
   Kind kind = Kind::inner;
   int first = INT_MAX, last = -1;  // the calls between which it is needed
   bool kept = false;               // for what comes between two parts
-  size_t offset = 0;               // of an inner one: its place in the arena
+  int shares = -1;    // the buffer whose place it takes over, in the call that begins it
+  size_t offset = 0;  // of an inner one: its place in the arena
 };
 
+/// Lets results of elementwise calls take over the place of an operand that nobody needs afterwards.
+void share_in_place(const std::vector<StepCall>&, std::vector<StepBuffer>&);
 /// Gives inner buffers their places in one arena, so that those that are needed at once do not overlap.
 /// Returns the arena's size.
 size_t plan_memory(std::vector<StepBuffer>&, size_t calls);

@@ -1,7 +1,9 @@
 // step_plan.cpp -- a recorded step's memory: places for its buffers in one arena, by their lifetimes
 //
 // The calls are walked in order, as an allocator would see them: at its first use a buffer gets the
-// smallest gap that holds it, after its last use it leaves one.
+// smallest gap that holds it, after its last use it leaves one. Elementwise results are written over operands
+// that are needed no more.
+#include <algorithm>
 #include <map>
 
 #include "engine/compile/step_calls.h"
@@ -11,6 +13,9 @@ namespace {
 
 constexpr size_t kLine = 64;
 size_t lines(size_t bytes) { return bytes == 0 ? kLine : (bytes + kLine - 1) / kLine * kLine; }
+/// With a gap after large ones, so that not all begin at the same place of a page: loads would wait for
+/// stores 4 KiB apart.
+size_t room(size_t bytes) { return lines(bytes) + (bytes >= 4096 ? 5 * kLine : 0); }
 
 /// Gaps below `top`, by where they begin.
 struct Arena {
@@ -49,19 +54,78 @@ struct Arena {
   }
 };
 
+/// Operands of an elementwise call: slots and strides, the results first.
+struct Elementwise {
+  int outputs = 0, operands = 0, ndim = 0;
+  void* const* data = nullptr;
+  const int64_t (*stride)[kMaxDims] = nullptr;
+};
+Elementwise elementwise_of(const StepCall& c) {
+  if (c.verb == Verb::map) {
+    const Map& m = *reinterpret_cast<const Map*>(c.argument);
+    return {1, m.inputs + 1, m.ndim, m.data, m.stride};
+  }
+  if (c.verb != Verb::run) return {};
+  const Run& r = *reinterpret_cast<const Run*>(c.argument);
+  const Program& p = *r.program;
+  return {p.outputs, p.outputs + p.inputs, r.ndim, r.data, r.stride};
+}
+
 }  // namespace
+
+void share_in_place(const std::vector<StepCall>& calls, std::vector<StepBuffer>& buffers) {
+  const auto is_free = [&](int b, int at) {
+    return b >= 0 && buffers[size_t(b)].kind == StepBuffer::Kind::inner &&
+           (at < 0 || buffers[size_t(b)].last == at);
+  };
+  for (int i = 0; i < int(calls.size()); ++i) {
+    const Elementwise e = elementwise_of(calls[size_t(i)]);
+    std::vector<const BufferUse*> use(size_t(e.operands), nullptr);
+    for (const BufferUse& u : calls[size_t(i)].uses)
+      for (int k = 0; k < e.operands; ++k)
+        if (u.slot == reinterpret_cast<const std::byte*>(&e.data[k])) use[size_t(k)] = &u;
+    const auto alike = [&](int a, int b) {
+      return use[size_t(a)]->offset == use[size_t(b)]->offset &&
+             std::memcmp(e.stride[a], e.stride[b], sizeof(int64_t) * size_t(e.ndim)) == 0;
+    };
+    std::vector<int> taken;
+    for (int k = 0; k < e.outputs; ++k) {
+      const int to = use[size_t(k)] ? use[size_t(k)]->buffer : -1;
+      if (!is_free(to, -1) || buffers[size_t(to)].first != i) continue;
+      for (int j = e.outputs; j < e.operands; ++j) {
+        const int from = use[size_t(j)] ? use[size_t(j)]->buffer : -1;
+        if (!is_free(from, i) || from == to || buffers[size_t(from)].first >= i ||
+            buffers[size_t(from)].bytes != buffers[size_t(to)].bytes)
+          continue;
+        bool same = std::find(taken.begin(), taken.end(), from) == taken.end();
+        for (int o = 0; o < e.operands; ++o)
+          if (use[size_t(o)] && (use[size_t(o)]->buffer == from || use[size_t(o)]->buffer == to))
+            same &= alike(k, o);
+        if (!same) continue;
+        buffers[size_t(to)].shares = from;
+        taken.push_back(from);
+        break;
+      }
+    }
+  }
+}
 
 size_t plan_memory(std::vector<StepBuffer>& buffers, size_t calls) {
   std::vector<std::vector<StepBuffer*>> begin(calls), end(calls);
-  for (StepBuffer& b : buffers) {
+  std::vector<bool> goes_on(buffers.size(), false);
+  for (StepBuffer& b : buffers)
+    if (b.shares >= 0) goes_on[size_t(b.shares)] = true;
+  for (size_t k = 0; k < buffers.size(); ++k) {
+    StepBuffer& b = buffers[k];
     if (b.kind != StepBuffer::Kind::inner || b.first > b.last) continue;
     begin[size_t(b.first)].push_back(&b);
-    end[size_t(b.last)].push_back(&b);
+    if (!goes_on[k]) end[size_t(b.last)].push_back(&b);
   }
   Arena arena;
   for (size_t i = 0; i < calls; ++i) {
-    for (StepBuffer* b : begin[i]) b->offset = arena.take(lines(b->bytes));
-    for (StepBuffer* b : end[i]) arena.give(b->offset, lines(b->bytes));
+    for (StepBuffer* b : begin[i])
+      b->offset = b->shares >= 0 ? buffers[size_t(b->shares)].offset : arena.take(room(b->bytes));
+    for (StepBuffer* b : end[i]) arena.give(b->offset, room(b->bytes));
   }
   return arena.top;
 }

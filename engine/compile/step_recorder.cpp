@@ -355,6 +355,7 @@ void StepRecorder::plan(StepReplay& made) {
     movable[size_t(m.buffer)] = &in.uses;
   }
   for (StepReplay::Outgoing& o : made.outgoing_) movable[size_t(o.buffer)] = &o.uses;
+  share_in_place(calls_, buffers_);
   made.planned_ = plan_memory(buffers_, calls_.size());
   made.bytes_ = inner_bytes(buffers_);
   const Tensor arena = empty({int64_t(made.planned_)}, Dtype::u8);

@@ -79,7 +79,14 @@ test('chains, reductions of rows and what follows them are one program', functio
     assert(text:find 'one program, float32 %(', name .. text)
   end
   local text = alike('planned', function(x) return (x:matmul(x):matmul(x):matmul(x):matmul(x)) end, random(64, 64))
-  assert(text:find 'memory of its own: 3 buffers, 48.0 KiB; planned: 32.0 KiB', text)
+  assert(text:find 'memory of its own: 3 buffers, 48.0 KiB; planned: 32.6 KiB', text)
+  text = alike('in place', function(x) return ((x * 2 + 1):exp() - x):abs() * 3 end, random(200))
+  assert(text:find 'memory of its own: 5 buffers, 4.1 KiB; planned: 832 bytes', text)
+  text = alike('not in place', function(x)
+    local y = x * 2
+    return y + y:t() * 3
+  end, random(14, 14))
+  assert(text:find 'memory of its own: 2 buffers, 1.6 KiB; planned: 1.6 KiB', text)
 end)
 
 test('forward and backward', function()
