@@ -223,23 +223,23 @@ bool Callback::let_go() {
   if (tensor_left(L, -1)) lua_rawseti(L, list, 1);
   else lua_pop(L, 1);
   register_tensors(L, function, list);
-  Reach reach;
+  OwnerGraph graph;
   std::unordered_set<const void*> met;  // the owner may be among those that the function leads to
   const int n = int(lua_objlen(L, list));
   for (int i = 1; i <= n; ++i) {
     lua_rawgeti(L, list, i);
-    if (met.insert(lua_topointer(L, -1)).second) reach.start(tensor_left(L, -1)->impl(), 1);
+    if (met.insert(lua_topointer(L, -1)).second) graph.start(tensor_left(L, -1)->impl(), 1);
     lua_pop(L, 1);
   }
   // A circle through a long graph is found by a later, longer look, so that many functions in one
   // graph do not make each cycle walk all of it for each of them.
-  if (!reach.walk(size_t(32) << looks_)) {
+  if (!graph.walk(size_t(32) << looks_)) {
     due_ = state_->cycle + (1 << looks_);
     looks_ = std::min(looks_ + 1, 24);
   }
   std::vector<Node*> nodes;
   std::vector<TensorImpl*> tensors;
-  const bool all = reach.accounted(holder_, nodes, tensors);
+  const bool all = graph.owned_within(holder_, nodes, tensors);
   for (int i = 1; all && i <= n; ++i) {
     lua_rawgeti(L, list, i);
     const TensorImpl* t = tensor_left(L, -1)->impl();
@@ -294,7 +294,7 @@ int Callback::look_again(lua_State* L) {
   bool more = false;
   for (Callback* c : state->computed)
     if (c->ref_ != LUA_NOREF && (state->cycle < c->due_ || !c->let_go())) more = true;
-  drop_circles();
+  collect_cycles();
   if (more || any_suspects()) watch(L);
   return 0;
 }

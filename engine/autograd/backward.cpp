@@ -1,7 +1,7 @@
-// backward.cpp -- the walk backwards through the graph of gradients
+// backward.cpp -- the backward pass through the graph of gradients
 //
 // A node is visited when all that used its result have been: its gradient is whole then. Gradients of
-// views come as parts (view_gradients.h). They are added up in one buffer of the tensor's size that the walk
+// views come as parts (view_gradients.h). They are added up in one buffer of the tensor's size that the pass
 // owns; where the tensor is itself a view, a few small ones travel on to its own tensor instead, so
 // that a chain of views makes no buffer either. While gradients are recorded all wait for the node's
 // turn, and are joined by one operation.
@@ -64,7 +64,7 @@ struct Parts {
 
 bool earlier(const Node* a, const Node* b) { return a->sequence < b->sequence; }
 
-/// The memory of the last walk's lists, for the next.
+/// The memory of the last pass's lists, for the next.
 struct Spare {
   std::vector<Node*> ready;
   std::vector<Ref<TensorImpl>> leaves;
@@ -133,7 +133,7 @@ struct Targets {
   }
 };
 
-/// One walk. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
+/// One backward pass. Leaves collect in `pending` and are committed at the end; a failure leaves no trace.
 class BackwardPass : public Walk {
  public:
   BackwardPass(bool retain, bool create, Targets* targets = nullptr)
@@ -299,8 +299,8 @@ class BackwardPass : public Walk {
     return all;
   }
 
-  /// A hook or a function's backward may walk a graph of its own, through the same nodes and leaves:
-  /// what has come to them in this walk waits meanwhile.
+  /// A hook or a function's backward may run a pass of its own, through the same nodes and leaves:
+  /// what has come to them in this pass waits meanwhile.
   void set_aside() {
     for (Node* node : ready_) {
       aside_.push_back(std::exchange(node->pending, {}));
@@ -465,7 +465,7 @@ class BackwardPass : public Walk {
 
 namespace {
 
-/// The gradient with which a walk starts at `root`.
+/// The gradient with which a pass starts at `root`.
 Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradient) {
   if (!root.requires_grad())
     fail(
@@ -485,10 +485,10 @@ Tensor first_gradient(const char* name, const Tensor& root, const Tensor& gradie
   return one.shape() == root.shape() ? one : reshape(one, root.shape());
 }
 
-void start(BackwardPass& walk, const Tensor& root, Tensor g) {
+void start(BackwardPass& pass, const Tensor& root, Tensor g) {
   Edge edge;
   connect(edge, root);
-  walk.send(edge, std::move(g));
+  pass.send(edge, std::move(g));
 }
 
 }  // namespace
@@ -496,11 +496,11 @@ void start(BackwardPass& walk, const Tensor& root, Tensor g) {
 void backward(const Tensor& root, const Tensor& gradient, bool retain_graph, bool create_graph) {
   BackwardPass::check_depth("backward");
   Tensor g = first_gradient("backward", root, gradient);
-  BackwardPass walk(retain_graph || create_graph, create_graph);
-  start(walk, root, std::move(g));
-  walk.run();
-  walk.call_leaf_hooks();
-  walk.accumulate_grads();
+  BackwardPass pass(retain_graph || create_graph, create_graph);
+  start(pass, root, std::move(g));
+  pass.run();
+  pass.call_leaf_hooks();
+  pass.accumulate_grads();
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
@@ -521,11 +521,11 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   }
   targets.find(outputs);
   {
-    BackwardPass walk(o.retain_graph || o.create_graph, o.create_graph, &targets);
-    for (size_t i = 0; i < outputs.size(); ++i) start(walk, outputs[i], std::move(first[i]));
-    walk.run();
-    walk.call_leaf_hooks();
-    walk.collect_targets();
+    BackwardPass pass(o.retain_graph || o.create_graph, o.create_graph, &targets);
+    for (size_t i = 0; i < outputs.size(); ++i) start(pass, outputs[i], std::move(first[i]));
+    pass.run();
+    pass.call_leaf_hooks();
+    pass.collect_targets();
   }
   std::vector<Tensor> found;
   for (size_t i = 0; i < inputs.size(); ++i) {

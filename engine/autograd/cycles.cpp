@@ -1,7 +1,7 @@
-// cycles.cpp -- circles of tensors and nodes, which counts of owners alone would keep for ever
+// cycles.cpp -- reference cycles of tensors and nodes, which reference counts alone never free
 //
 // A tensor owns its gradient, and a gradient that was recorded owns the graph that leads back to the
-// tensor. As in CPython's collector: what is owned by nobody outside, nor led to by such, is garbage.
+// tensor. As in CPython's collector: what cannot be reached from outside is garbage.
 #include "engine/autograd/cycles.h"
 
 #include <mutex>
@@ -22,22 +22,22 @@ std::unordered_set<TensorImpl*>& suspects() {
 
 std::atomic<int> suspected{0};
 
-bool Reach::all_known(const Thing& t) {
+bool OwnerGraph::all_known(const Vertex& t) {
   const int64_t owners = t.tensor ? t.tensor->refs.load()
                          : t.node ? t.node->refs.load()
                                   : t.checkpoint->use_count();
   return owners == t.known;
 }
 
-/// Calls `see` with each thing that this one owns.
-template <class See> void Reach::each(const Thing& t, const See& see) {
+/// Calls `see` with each vertex that this one owns.
+template <class See> void OwnerGraph::each(const Vertex& t, const See& see) {
   const auto see_tensor = [&](TensorImpl* x) {
-    Thing next;
+    Vertex next;
     next.tensor = x;
     if (x) see(x, next);
   };
   const auto see_node = [&](Node* n) {
-    Thing next;
+    Vertex next;
     next.node = n;
     if (n) see(n, next);
   };
@@ -52,25 +52,25 @@ template <class See> void Reach::each(const Thing& t, const See& see) {
   }
   if (!t.node->extra) return;
   see_tensor(t.node->extra->retained.get());
-  Thing next;
+  Vertex next;
   next.checkpoint = &t.node->extra->checkpoint;
   if (*next.checkpoint) see(next.checkpoint->get(), next);
 }
 
-void Reach::start(TensorImpl* t, int owners) {
-  const auto [at, is_new] = things_.try_emplace(t);
+void OwnerGraph::start(TensorImpl* t, int owners) {
+  const auto [at, is_new] = vertices_.try_emplace(t);
   at->second.tensor = t;
   at->second.known += owners;
   if (is_new) order_.push_back(t);
 }
 
-bool Reach::walk(size_t most) {
+bool OwnerGraph::walk(size_t most) {
   for (size_t i = 0; i < order_.size(); ++i) {
     if (i == most) return false;
     const void* const from = order_[i];
-    Thing thing = things_.at(from);
-    each(thing, [&](const void* what, const Thing& next) {
-      const auto [at, is_new] = things_.try_emplace(what, next);
+    Vertex thing = vertices_.at(from);
+    each(thing, [&](const void* what, const Vertex& next) {
+      const auto [at, is_new] = vertices_.try_emplace(what, next);
       ++at->second.known;
       at->second.owners.push_back(from);
       if (is_new) order_.push_back(what);
@@ -79,13 +79,13 @@ bool Reach::walk(size_t most) {
   return true;
 }
 
-bool Reach::accounted(const void* thing, std::vector<Node*>& nodes,
-                      std::vector<TensorImpl*>& tensors) {
-  if (!things_.count(thing)) return false;
+bool OwnerGraph::owned_within(const void* thing, std::vector<Node*>& nodes,
+                              std::vector<TensorImpl*>& tensors) {
+  if (!vertices_.count(thing)) return false;
   std::vector<const void*> list{thing};
   std::unordered_set<const void*> met{thing};
   for (size_t i = 0; i < list.size(); ++i) {
-    const Thing& t = things_.at(list[i]);
+    const Vertex& t = vertices_.at(list[i]);
     if (!all_known(t)) return false;
     if (t.node) nodes.push_back(t.node);
     if (t.tensor) tensors.push_back(t.tensor);
@@ -95,15 +95,15 @@ bool Reach::accounted(const void* thing, std::vector<Node*>& nodes,
   return true;
 }
 
-void Reach::find_alive() {
+void OwnerGraph::find_alive() {
   std::vector<const void*> list;
-  for (auto& [what, t] : things_)
+  for (auto& [what, t] : vertices_)
     if (!all_known(t)) t.alive = true, list.push_back(what);
   while (!list.empty()) {
-    const Thing t = things_.at(list.back());
+    const Vertex t = vertices_.at(list.back());
     list.pop_back();
-    each(t, [&](const void* what, const Thing&) {
-      Thing& next = things_.at(what);
+    each(t, [&](const void* what, const Vertex&) {
+      Vertex& next = vertices_.at(what);
       if (!std::exchange(next.alive, true)) list.push_back(what);
     });
   }
@@ -122,16 +122,16 @@ void unsuspect(TensorImpl* t) {
   suspected = int(suspects().size());
 }
 
-void drop_circles() {
+void collect_cycles() {
   std::vector<Ref<TensorImpl>> garbage;
   {
     const std::lock_guard<std::mutex> lock(suspects_lock);
-    Reach reach;
-    for (TensorImpl* t : suspects()) reach.start(t, 0);
-    reach.walk();
-    reach.find_alive();
+    OwnerGraph graph;
+    for (TensorImpl* t : suspects()) graph.start(t, 0);
+    graph.walk();
+    graph.find_alive();
     for (TensorImpl* t : suspects())
-      if (reach.forgotten(t)) garbage.push_back(Ref<TensorImpl>::share(t));
+      if (graph.unreachable(t)) garbage.push_back(Ref<TensorImpl>::share(t));
   }
   for (auto& t : garbage) Ref<TensorImpl>::adopt(std::exchange(t->grad, nullptr));
 }

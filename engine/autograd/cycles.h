@@ -1,4 +1,4 @@
-// cycles.h -- circles of tensors and nodes, which counts of owners alone would keep for ever
+// cycles.h -- reference cycles of tensors and nodes, which reference counts alone never free
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -9,34 +9,35 @@
 
 namespace mt {
 
-/// The tensors, nodes and stretches that some tensors lead to, and how many of their owners are
-/// among them.
-class Reach {
+/// The tensors, nodes and checkpoints that can be reached from some tensors, and how many of the references
+/// to each come from among them.
+class OwnerGraph {
  public:
   /// Starts at a tensor of which `owners` owners are known.
   void start(TensorImpl*, int owners);
-  /// Looks at so many things, the nearest first; whether that was all of them.
+  /// Visits so many vertices, breadth first; whether that was all of them.
   bool walk(size_t most = SIZE_MAX);
-  /// Whether all owners are known of all that leads to `thing`, a node or a stretch that was reached.
-  /// Lists those nodes and tensors.
-  bool accounted(const void* thing, std::vector<Node*>& nodes, std::vector<TensorImpl*>& tensors);
-  /// Whether nobody else leads to the tensor.
-  bool forgotten(const TensorImpl* t) const { return !things_.at(t).alive; }
-  /// Finds what others own, and what that leads to.
+  /// Whether no reference from outside keeps `thing`, a node or checkpoint that was reached, alive, directly or
+  /// through others. Lists the nodes and tensors that lead to it.
+  bool owned_within(const void* thing, std::vector<Node*>& nodes,
+                    std::vector<TensorImpl*>& tensors);
+  /// Whether nothing from outside leads to the tensor; after find_alive().
+  bool unreachable(const TensorImpl* t) const { return !vertices_.at(t).alive; }
+  /// Marks what is referenced from outside, and all that can be reached from there.
   void find_alive();
 
  private:
-  struct Thing {
+  struct Vertex {
     TensorImpl* tensor = nullptr;
     Node* node = nullptr;
     const std::shared_ptr<Checkpoint>* checkpoint = nullptr;
-    int known = 0;  // owners
+    int known = 0;  // references from within
     bool alive = false;
     std::vector<const void*> owners;
   };
-  static bool all_known(const Thing&);
-  template <class See> static void each(const Thing&, const See&);
-  std::unordered_map<const void*, Thing> things_;
+  static bool all_known(const Vertex&);
+  template <class See> static void each(const Vertex&, const See&);
+  std::unordered_map<const void*, Vertex> vertices_;
   std::vector<const void*> order_;
 };
 
@@ -45,7 +46,7 @@ void suspect(TensorImpl*);
 void unsuspect(TensorImpl*);
 extern std::atomic<int> suspected;  // how many there are
 inline bool any_suspects() { return suspected.load(std::memory_order_relaxed) > 0; }
-/// Drops the gradients of suspects that nothing but circles of gradients leads to.
-void drop_circles();
+/// Drops the gradients of suspects that only reference cycles through gradients keep alive.
+void collect_cycles();
 
 }  // namespace mt

@@ -1,4 +1,4 @@
-// function.cpp -- functions whose gradient the user wrote, and stretches that are computed twice
+// function.cpp -- functions whose gradient the user wrote, and gradient checkpointing
 #include "engine/autograd/function.h"
 
 #include <algorithm>
@@ -175,7 +175,7 @@ std::vector<Tensor> recorded_gradients(
   return list;
 }
 
-// ---- stretches ----------------------------------------------------------------------------------
+// ---- gradient checkpointing ---------------------------------------------------------------------
 
 namespace {
 
@@ -227,7 +227,7 @@ uint64_t digest_of(const Tensor& t) {
 }  // namespace
 
 void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
-  const std::shared_ptr<Checkpoint>& checkpoint = thread_state.checkpoint->stretch;
+  const std::shared_ptr<Checkpoint>& checkpoint = thread_state.checkpoint->checkpoint;
   if (!thread_state.checkpoint->again) {
     NodeExtra& extra = node.ensure_extra();
     extra.checkpoint = checkpoint;
@@ -247,7 +247,7 @@ void checkpoint_save(Node& node, int slot, const Tensor& t, int from) {
 
 void checkpoint_keep(const Node& node, const Storage* storage) {
   if (!in_checkpoint() || !thread_state.checkpoint->again) return;
-  std::vector<Checkpoint::Value>& values = thread_state.checkpoint->stretch->values;
+  std::vector<Checkpoint::Value>& values = thread_state.checkpoint->checkpoint->values;
   for (auto v = values.rbegin(); v != values.rend() && v->node == &node; ++v) {
     if (v->tensor.impl()->storage != storage) continue;
     const NoGrad off;

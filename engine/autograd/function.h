@@ -11,7 +11,7 @@ namespace mt {
 // ---- a function with its own gradient -----------------------------------------------------------
 
 /// What its inner node holds. Each result has a node of its own, which leaves its gradient with the
-/// walk and leads to the inner one; that runs when all have come.
+/// backward pass and leads to the inner one; that runs when all have come.
 struct CustomFunction {
   /// From the results' gradients (undefined for results without one) to those of the inputs
   /// (undefined for none).
@@ -50,9 +50,9 @@ std::vector<Tensor> recorded_gradients(
     const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f,
     const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients);
 
-// ---- a stretch that is computed twice (Chen 2016, "sublinear memory cost") ----------------------
+// ---- gradient checkpointing (Chen 2016, "sublinear memory cost") ---------------------------------
 
-/// Operations in a stretch save nothing; what they need on the way back comes from running it again.
+/// Operations in its region save nothing; what backward needs comes from running the region again.
 /// Of what the first run would have saved it keeps a digest of the bits: the second run must make
 /// the same, or the gradient would belong to another function.
 struct Checkpoint {
@@ -66,21 +66,21 @@ struct Checkpoint {
   std::vector<Value> values;      // what the second run saved
   std::string different;          // its first operation that did so with other bits
 };
-/// While one lives, what operations on this thread would save is left to the stretch.
+/// While one lives, what operations on this thread would save is left to the checkpoint.
 struct CheckpointScope {
   CheckpointScope(std::shared_ptr<Checkpoint> s, bool second)
-      : stretch(std::move(s)),
+      : checkpoint(std::move(s)),
         again(second),
         before(std::exchange(thread_state.checkpoint, this)) {}
   ~CheckpointScope() { thread_state.checkpoint = before; }
   CheckpointScope(const CheckpointScope&) = delete;
-  const std::shared_ptr<Checkpoint> stretch;
+  const std::shared_ptr<Checkpoint> checkpoint;
   const bool again;  // the second run
   CheckpointScope* const before;
 };
 inline bool in_checkpoint() { return thread_state.checkpoint != nullptr; }
 void checkpoint_save(Node&, int slot, const Tensor&, int from);
-/// Before the storage changes in place: what the node saved of it in this stretch is copied.
+/// Before the storage changes in place: what the node saved of it in this region is copied.
 void checkpoint_keep(const Node&, const Storage*);
 void checkpoint_restore(Node&, int slot);
 

@@ -1,4 +1,4 @@
-// graph.h -- the graph of gradients: nodes, recording, and the walk backwards
+// graph.h -- the graph of gradients: nodes, recording, and the backward pass
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -61,7 +61,7 @@ struct Node {
   std::atomic<int> refs{1};
   int inputs = 0;
   bool consumed = false;
-  bool queued = false;                     // in a walk under way: a gradient has come
+  bool queued = false;                     // in a running backward pass: a gradient has come
   int8_t source[kMaxSaved];                // of what is saved: which input it is; kOutput; kOther
   uint32_t kept_type = 0, kept_bytes = 0;  // of what `keep` holds; its bytes where it is elsewhere
   uint64_t sequence = 0;  // the order of creation, in which no result comes before its inputs
@@ -76,7 +76,7 @@ struct Node {
     unsigned char kept_here[kKept];
     void* kept_there;
   };
-  Tensor pending;        // the gradient so far, while a walk is under way
+  Tensor pending;        // the gradient so far, while a backward pass runs
   Node* next = nullptr;  // the list of nodes to be freed
 
   static constexpr int8_t kOutput = -1, kOther = -2;
@@ -169,7 +169,7 @@ void notify_shared(const Node&);
 /// Calls the function with the gradient of x whenever that has been computed.
 std::shared_ptr<Hook> register_hook(const Tensor& x, std::function<Tensor(const Tensor&)>);
 
-/// A walk under way. The gradients of a function's results (function.h) wait here for the function's
+/// A running backward pass. The gradients of a function's results (function.h) wait here for the function's
 /// turn, by its node.
 struct Walk {
   std::unordered_map<const Node*, std::vector<Tensor>> function_grads;

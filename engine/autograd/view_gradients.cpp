@@ -17,8 +17,8 @@ int by_stride(const Shape& size, const Shape& stride, int* order) {
   return n;
 }
 
-/// A dimension whose elements lie between or upon those of another, the shorter of the two; or -1.
-int crossing(const TensorGeometry& r) {
+/// Of two dimensions whose extents overlap the shorter one, or -1.
+int overlapping_dim(const TensorGeometry& r) {
   int order[kMaxDims];
   const int n = by_stride(r.size, r.stride, order);
   int64_t reach = 0;
@@ -52,7 +52,7 @@ bool columns_of(const TensorGeometry& r, int64_t elements, int64_t& width, int64
 Tensor part_of(const Tensor& x, const TensorGeometry& r) {
   static const NodeType type{"view", nullptr, -1, through_view};
   TensorGeometry there;
-  if (!carry(r, x.shape(), contiguous_strides(x.shape()), geometry_of(x), there))
+  if (!remap(r, x.shape(), contiguous_strides(x.shape()), geometry_of(x), there))
     return part_of(contiguous(x), r);
   Tensor out = view_of(x, there.size, there.stride, there.offset);
   if (wants_grad(x)) record_view(type, out, x, r);
@@ -87,14 +87,14 @@ TensorGeometry select_of(TensorGeometry r, int d, int64_t at) {
   return r;
 }
 
-bool overlaps_itself(const TensorGeometry& r) { return crossing(r) >= 0; }
+bool overlaps_itself(const TensorGeometry& r) { return overlapping_dim(r) >= 0; }
 bool repeats_elements(const TensorGeometry& r) {
   int64_t n = 1, extent = 1;
   for (int d = 0; d < r.size.size(); ++d) {
     if (r.size[d] > 1 && r.stride[d] == 0) return true;
     n *= r.size[d], extent += (r.size[d] - 1) * r.stride[d];
   }
-  if (n <= 1 || crossing(r) < 0) return false;
+  if (n <= 1 || overlapping_dim(r) < 0) return false;
   if (n > extent) return true;
   std::vector<bool> met(static_cast<size_t>(extent));
   int64_t at[kMaxDims] = {};
@@ -111,7 +111,7 @@ bool repeats_elements(const TensorGeometry& r) {
   return false;
 }
 
-bool carry(const TensorGeometry& r, const Shape& shape, const Shape& from, const TensorGeometry& to,
+bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const TensorGeometry& to,
            TensorGeometry& out) {
   int order[kMaxDims];
   const int n = by_stride(shape, from, order);
@@ -164,13 +164,13 @@ void record_view(const NodeType& type, const Tensor& view, const Tensor& x,
 bool through_view(Node& node, const Shape& seen, TensorGeometry& r, Shape& input) {
   const ViewPlace& place = node.kept<ViewPlace>();
   input = place.input;
-  return carry(TensorGeometry(r), seen, contiguous_strides(seen), place.at, r);
+  return remap(TensorGeometry(r), seen, contiguous_strides(seen), place.at, r);
 }
 
 void add_view_gradient(const Tensor& whole, const ViewGradient& part) {
   if (part.gradient.numel() == 0) return;
   const TensorGeometry& r = part.at;
-  const int d = crossing(r);
+  const int d = overlapping_dim(r);
   if (d < 0) {
     add_(view_of(whole, r.size, r.stride, whole.offset() + r.offset), part.gradient);
     return;

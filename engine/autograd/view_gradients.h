@@ -1,8 +1,8 @@
 // view_gradients.h -- where views lie in their tensors, and gradients that come in such parts
 //
-// A view's gradient is nothing but its part of the tensor's gradient. Instead of a tensor of zeros
-// around it the walk is given the part and its place; it keeps one buffer for all views of a tensor,
-// so that gradients of many views cost what their elements cost.
+// A view's gradient is a part of its tensor's gradient. The backward pass gets that part and its region
+// instead of a tensor that is 0 elsewhere, and adds such parts up in one buffer per tensor, so that
+// gradients of many views take time linear in their elements.
 #pragma once
 #include <vector>
 
@@ -22,13 +22,13 @@ TensorGeometry all_of(const Shape&);
 TensorGeometry geometry_of(const Tensor&);
 TensorGeometry slice_of(TensorGeometry, int d, int64_t first, int64_t n, int64_t step);
 TensorGeometry select_of(TensorGeometry, int d, int64_t at);
-/// The same elements for a tensor of this shape and with these strides, for which `r` counts those of
-/// another: false where no strides show them there. `from` must not lie upon itself.
-bool carry(const TensorGeometry& r, const Shape& shape, const Shape& from, const TensorGeometry& to,
+/// A region `r` of a tensor of this shape with strides `from`, as a region of where its elements lie, `to`:
+/// false where no strides describe it there. `from` must not overlap itself.
+bool remap(const TensorGeometry& r, const Shape& shape, const Shape& from, const TensorGeometry& to,
            TensorGeometry& out);
-/// Whether two of its elements share a place, or may: its dimensions lie across each other.
+/// Whether two of its elements may have one place: the extents of two dimensions overlap.
 bool overlaps_itself(const TensorGeometry&);
-/// Whether two of its elements share a place. Looks at each where dimensions lie across each other.
+/// Whether two of its elements have one place. Visits all where the extents of dimensions overlap.
 bool repeats_elements(const TensorGeometry&);
 
 /// The view of x that lies there in its storage and `in_x`, as a result of x; `type` is one of kView's

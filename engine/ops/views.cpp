@@ -61,7 +61,7 @@ bool through_permute(Node& node, const Shape& seen, TensorGeometry& r, Shape& in
   for (int d = 0; d < back.size(); ++d) input[d] = seen[int(back[d])];
   TensorGeometry whole = all_of(input), turned = whole;
   for (int d = 0; d < back.size(); ++d) turned.stride[int(back[d])] = whole.stride[d];
-  return carry(TensorGeometry(r), seen, contiguous_strides(seen), turned, r);
+  return remap(TensorGeometry(r), seen, contiguous_strides(seen), turned, r);
 }
 
 }  // namespace

@@ -323,7 +323,7 @@ void record_strided(const NodeType& inside, const Tensor& view, const Tensor& x)
   TensorGeometry in_x, in_storage = geometry_of(view);
   in_storage.offset -= x.offset();
   if (!overlaps_itself(geometry_of(x)) &&
-      carry(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
+      remap(in_storage, x.shape(), x.strides(), all_of(x.shape()), in_x))
     return record_view(inside, view, x, in_x);
   record(type, view, {&x})
       .keep(Strided{geometry_of(x), geometry_of(view),
