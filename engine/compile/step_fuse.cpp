@@ -91,7 +91,7 @@ const BufferUse* use_at(const StepCall& c, const void* slot) {
 /// How many instructions a derivative is; operations themselves are one.
 int cost_of(int op, int part) {
   if (part == 0) return 1;
-  static std::map<std::pair<int, int>, int> known;
+  thread_local std::map<std::pair<int, int>, int> known;
   const auto [at, is_new] = known.try_emplace({op, part}, kDearest + 1);
   if (!is_new) return at->second;
   Builder b;
