@@ -46,15 +46,16 @@ constinit thread_local CallState calls;
 ///   of 10 x 100 x 100 costs 2.7 us into warm memory, 4.5 into 4 MiB of garbage).
 /// - 24 times where storages have 128 KiB on average: few fit into that cache, and cycles would take
 ///   a quarter of exp's time of 64 Ki floats.
-/// - Storages of half a MiB and more wait for each other up to 20 MiB: the shared cache has that
-///   much, and a cycle for each 4 MiB took a tenth of what layer norm of 1 Mi floats takes.
+/// - Storages of half a MiB and more wait for each other up to 12 MiB: a cycle for each 4 MiB took a
+///   tenth of what layer norm of 1 Mi floats takes, and more than that leaves less of the shared cache
+///   to others (20 MiB: 5 % slower beside another program's calls).
 void apply_gc_pressure(lua_State* L) {
   const int64_t debt = bytes_allocated() - calls.gc_charged;
   const int64_t storages = memory_use().allocations;
   const int64_t average = debt / std::max<int64_t>(1, storages - calls.gc_storages);
   const int64_t heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) << 10;
   const int64_t wanted = heap * (average >= kSlack / 8 ? 24 : 8);
-  const int64_t least = average >= kSlack / 2 ? 20 * kSlack : kSlack;
+  const int64_t least = average >= kSlack / 2 ? 12 * kSlack : kSlack;
   if (debt < std::max(std::clamp(wanted, least, 32 * kSlack), memory_use().live / 64)) return;
   const profile::Scope scope(profile::Kind::collector, 1, [] { return "collect garbage"; });
   // One whole cycle: what died since the last is free when it ends, and its memory is still warm.

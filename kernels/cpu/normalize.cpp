@@ -46,6 +46,8 @@ template <class T, class F> MT_HD Two sums(int64_t n, const F& f) {
   return {total.a + double(a), total.b + double(b)};
 }
 
+constexpr int64_t kAhead = 4096;  // elements of a row
+
 template <class T> struct Rows {
   const Normalize& c;
   const int64_t inner = c.channels_per_group * c.spatial, step = c.batch * c.groups * inner;
@@ -72,9 +74,12 @@ template <class T> struct Rows {
       for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o)
         sum += join_line<op::Sum>(in(row, o), inner);
     const T mean = T(sum / n);
+    // The next row comes while this one, which is in the cache, is worked at.
+    const int64_t ahead = c.outer == 1 && inner <= kAhead ? inner : 0;
     for (int64_t o = 0; o < c.outer && !mt_interrupted; ++o) {
       const T* const x = in(row, o);
       squares += sums<T>(inner, [=](auto read, int64_t i, auto& a, auto&) {
+                   __builtin_prefetch(x + i + ahead);
                    const auto d = read(x + i) - mean;
                    a += d * d;
                  }).a;

@@ -116,6 +116,7 @@ end
 
 function answers.run()
   if not loops then return 'time', call() end
+  run(call, math.floor(loops / 2)) -- the caches hold what another contender used
   return 'time', run(call, loops) / loops * 1e6
 end
 

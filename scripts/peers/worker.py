@@ -276,6 +276,7 @@ class Worker:
     def run(self):
         if self.loops == 0:
             return "time", self.call()
+        self.seconds(self.loops // 2)  # the caches hold what another contender used
         return "time", self.seconds(self.loops) / self.loops * 1e6
 
 
