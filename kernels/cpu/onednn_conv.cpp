@@ -32,10 +32,12 @@ double work_of_image(const Conv& c) {
   return double(area(c.out)) * double(area(c.kernel)) * double(c.groups * c.inputs * c.outputs);
 }
 
-/// Whether oneDNN is asked at all.
+/// Whether oneDNN is asked at all: by what fills the vectors of its kernels.
 bool suits(const Conv& c) {
-  return c.dtype == Dtype::f32 && c.inputs >= kLeastChannels && c.outputs >= kLeastChannels &&
-         c.dilation[0] > 0 && c.dilation[1] > 0 && double(c.batch) * work_of_image(c) >= kLeastWork;
+  const bool depthwise = c.inputs == 1 && c.outputs == 1 && c.groups >= kLeastChannels;
+  const bool wide = c.inputs >= kLeastChannels && c.outputs >= kLeastChannels;
+  return c.dtype == Dtype::f32 && (depthwise || wide) && c.dilation[0] > 0 && c.dilation[1] > 0 &&
+         double(c.batch) * work_of_image(c) >= kLeastWork;
 }
 
 /// The largest divisor of n that is at most `most`.
