@@ -71,7 +71,7 @@ struct Span {
 
 template <class T> inline void copy_run(T* to, const T* from, int64_t n) {
   constexpr int W = simd::kWidth<T>;
-  for (; n > W; n -= W, to += W, from += W) simd::store(to, simd::load(from));
+  for (; n >= W; n -= W, to += W, from += W) simd::store(to, simd::load(from));
   if (n > 0) simd::store_first(to, simd::load_first(from, int(n)), int(n));
 }
 
