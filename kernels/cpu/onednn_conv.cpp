@@ -1,7 +1,8 @@
 // onednn_conv.cpp -- convolutions by oneDNN: chunks of the batch in its layouts, one thread for each
 //
 // A chunk of images is brought into the layout that the primitive wants, convolved and brought back,
-// all of it by one thread and within its caches. The chunks and the algorithm follow from the shape
+// all of it by one thread and within its caches. Where there are few chunks the channels of the result
+// are cut too, and the chunks are brought before. Chunks, cuts and the algorithm follow from the shape
 // alone; gradients for the weight are added up in the order of the chunks.
 #include "kernels/cpu/onednn_conv.h"
 
@@ -67,13 +68,26 @@ int64_t direct_chunk(const Conv& c) {
   return divisor(c.batch, int64_t(std::min({double(kChunkBytes) / bytes, by_work, 1e9})));
 }
 
+/// Into how many parts the channels of the result are cut, so that there are `wanted` pieces.
+int64_t channel_cuts(const Conv& c, int64_t chunk, int64_t wanted, int64_t least) {
+  const int64_t channels = c.part == ConvPart::input ? c.inputs : c.outputs,
+                chunks = c.batch / chunk;
+  int64_t cuts = c.groups > 1 ? 1 : wanted / chunks;
+  while (cuts > 1 && (channels % (16 * cuts) != 0 || channels / cuts < least ||
+                      double(chunk) * work_of_image(c) / double(cuts) < kChunkWork))
+    cuts /= 2;
+  return std::max<int64_t>(cuts, 1);
+}
+
 // ---- plans --------------------------------------------------------------------------------------
 
-/// What a convolution of one shape needs: the primitive for a chunk, and the reorders between plain
-/// layouts and its own, none where they are the same.
+/// What a convolution of one shape needs: the primitive for a piece, a chunk of the batch by a cut of
+/// the result's channels, and the reorders between plain layouts and its own, none where they are
+/// the same.
 struct Plan {
   int64_t chunk = 0;                      // images; 0: there is no primitive
-  int64_t parts = 1;                      // sums of the weight's gradient
+  int64_t cuts = 1, parts = 1;            // parts: sums of the weight's gradient
+  Conv piece{};                           // the sizes of one
   Primitive run, from_x, from_w, from_y;  // of the result, its way home
   int64_t x = 0, w = 0, y = 0;            // bytes of each in the primitive's layout; 0: plain
 };
@@ -89,22 +103,20 @@ Key key_of(const Conv& c) {
   return key;
 }
 
-/// Contiguous, or the weight as it comes for `input`: (groups, inputs, outputs, kernel).
-struct Plain {
+/// Those of a piece within the arrays of `c`, contiguous but for the weight that comes for `input` as
+/// (groups, inputs, outputs, kernel); `any`: sizes alone.
+struct Layouts {
   Layout x, w, y;
 };
-Plain plain_layouts(const Conv& c, int64_t chunk, bool any) {
-  const int64_t xs[] = {chunk, c.groups * c.inputs, c.size[0], c.size[1]};
-  const int64_t ys[] = {chunk, c.groups * c.outputs, c.out[0], c.out[1]};
-  const int64_t ws[] = {c.groups, c.outputs, c.inputs, c.kernel[0], c.kernel[1]};
-  const auto rows = [](const int64_t(&s)[4], int64_t(&to)[4]) {
-    to[3] = 1, to[2] = s[3], to[1] = s[2] * s[3], to[0] = s[1] * s[2] * s[3];
-  };
-  const int64_t taps = area(c.kernel);
+Layouts layouts_of(const Conv& c, const Conv& piece, int64_t chunk, bool any) {
+  const int64_t xs[] = {chunk, c.groups * piece.inputs, c.size[0], c.size[1]};
+  const int64_t ys[] = {chunk, c.groups * piece.outputs, c.out[0], c.out[1]};
+  const int64_t ws[] = {c.groups, piece.outputs, piece.inputs, c.kernel[0], c.kernel[1]};
+  const int64_t taps = area(c.kernel), x_area = area(c.size), y_area = area(c.out);
   const bool exchanged = c.part == ConvPart::input;
-  int64_t x_strides[4], y_strides[4];
-  rows(xs, x_strides), rows(ys, y_strides);
-  const int64_t w_strides[] = {c.inputs * c.outputs * taps, exchanged ? taps : c.inputs * taps,
+  const int64_t x_strides[] = {c.groups * c.inputs * x_area, x_area, c.size[1], 1},
+                y_strides[] = {c.groups * c.outputs * y_area, y_area, c.out[1], 1},
+                w_strides[] = {c.inputs * c.outputs * taps, exchanged ? taps : c.inputs * taps,
                                exchanged ? c.outputs * taps : taps, c.kernel[1], 1};
   const int skip = c.groups == 1;  // then the weight has no dimension for them
   return {Layout(kF32, 4, xs, any ? nullptr : x_strides),
@@ -113,7 +125,7 @@ Plain plain_layouts(const Conv& c, int64_t chunk, bool any) {
 }
 
 Primitive primitive_for(const Conv& c, int64_t chunk, Algorithm algorithm) {
-  const Plain any = plain_layouts(c, chunk, true);
+  const Layouts any = layouts_of(c, c, chunk, true);
   int64_t before[2], after[2];
   for (int d = 0; d < 2; ++d) {
     before[d] = -c.offset[d];
@@ -136,30 +148,32 @@ bool set_way(const Layout& plain, const Layout& wanted, bool home, Primitive& wa
   return bool(way);
 }
 
+/// Sets the primitive, and how the work is cut for it.
+void choose(Plan& plan, const Conv& c, Algorithm algorithm, int64_t chunk, int64_t cuts) {
+  plan.chunk = chunk, plan.cuts = cuts, plan.piece = c;
+  (c.part == ConvPart::input ? plan.piece.inputs : plan.piece.outputs) /= cuts;
+  plan.run = primitive_for(plan.piece, chunk, algorithm);
+}
+
 Plan plan_for(const Conv& c) {
   Plan plan;
-  if (const int64_t chunk = winograd_chunk(c)) {
-    plan.run = primitive_for(c, chunk, Algorithm::winograd);
-    if (plan.run) plan.chunk = chunk;
-  }
-  if (!plan.run) {
-    plan.chunk = direct_chunk(c);
-    plan.run = primitive_for(c, plan.chunk, Algorithm::direct);
-  }
-  const Plain plain = plain_layouts(c, plan.chunk, false);
+  if (const int64_t chunk = winograd_chunk(c))
+    choose(plan, c, Algorithm::winograd, chunk, channel_cuts(c, chunk, 2, 32));
+  if (const int64_t chunk = direct_chunk(c); !plan.run)
+    choose(plan, c, Algorithm::direct, chunk, channel_cuts(c, chunk, 4, 16));
+  if (!plan.run) return {};
+  const Layouts plain = layouts_of(c, plan.piece, plan.chunk, false);
   const bool output = c.part == ConvPart::output, input = c.part == ConvPart::input,
              weight = c.part == ConvPart::weight;
-  if (!plan.run ||
-      !set_way(plain.x, plan.run.layout(input ? kSourceGradient : kSource), input, plan.from_x,
-               plan.x) ||
-      !set_way(plain.w, plan.run.layout(weight ? kWeightsGradient : kWeights), weight, plan.from_w,
-               plan.w) ||
-      !set_way(plain.y, plan.run.layout(output ? kResult : kResultGradient), output, plan.from_y,
-               plan.y))
+  const Argument x = input ? kSourceGradient : kSource, w = weight ? kWeightsGradient : kWeights,
+                 y = output ? kResult : kResultGradient;
+  if (!set_way(plain.x, plan.run.layout(x), input, plan.from_x, plan.x) ||
+      !set_way(plain.w, plan.run.layout(w), weight, plan.from_w, plan.w) ||
+      !set_way(plain.y, plan.run.layout(y), output, plan.from_y, plan.y))
     return {};
   if (weight) {
     plan.parts = std::min(conv_parts(c), c.batch / plan.chunk);
-    plan.w = aligned(plan.run.layout(kWeightsGradient).bytes());  // parts are needed anyway
+    plan.w = aligned(plan.run.layout(w).bytes());  // parts are needed anyway
   }
   return plan;
 }
@@ -192,122 +206,149 @@ std::shared_ptr<const Plan> wanted_plan(const Conv& c) {
 
 // ---- running ------------------------------------------------------------------------------------
 
-void add_bias(const Conv& c, float* y, int64_t images) {
-  const float* bias = static_cast<const float*>(c.bias);
-  const int64_t channels = c.groups * c.outputs, places = area(c.out);
-  for (int64_t i = 0; i < images * channels; ++i, y += places) {
-    const float add = bias[i % channels];
-    for (int64_t p = 0; p < places; ++p) y[p] += add;
-  }
-}
-
-/// The memory of one call: the weight in oneDNN's layout, or the parts of its gradient; then for
-/// each thread a chunk of x and of y and, for the gradient, that of a chunk.
-struct Room {
+/// A call with its memory: the weight of each cut in oneDNN's layout, or the parts of its gradient;
+/// where channels are cut, the source of all chunks; then what each thread has of its own: a chunk of
+/// x and of y and, for the gradient, that of a chunk.
+struct Call {
+  const Conv& c;
   const Plan& plan;
-  int64_t each;
-  explicit Room(const Plan& p, const Conv& c) : plan(p), each(p.x + p.y) {
-    if (c.part == ConvPart::weight) each += p.w;
+  const bool weight = c.part == ConvPart::weight, from_y = c.part == ConvPart::input;
+  const int64_t chunks = c.batch / plan.chunk, weights = plan.w * plan.cuts * plan.parts,
+                source = from_y ? plan.y : plan.x, sources = plan.cuts > 1 ? source *chunks : 0,
+                each = plan.x + plan.y + (weight ? plan.w : 0);
+
+  int64_t bytes() const { return weights + sources + each * cpu_threads(); }
+  char* scratch() const { return static_cast<char*>(c.scratch); }
+  char* mine() const { return scratch() + weights + sources + each * worker_number(); }
+  float* sum(int64_t part, int64_t cut) const {
+    return reinterpret_cast<float*>(scratch() + (part * plan.cuts + cut) * plan.w);
   }
-  int64_t bytes() const { return plan.w * plan.parts + each * cpu_threads(); }
-  char* mine(const Conv& c) const {
-    return static_cast<char*>(c.scratch) + plan.w * plan.parts + each * worker_number();
+
+  // Chunk k of x and of y, and the weight, from cut j on.
+  float* x(int64_t k, int64_t j) const {
+    const int64_t channel =
+        k * plan.chunk * c.groups * c.inputs + (from_y ? j : 0) * plan.piece.inputs;
+    return static_cast<float*>(c.x) + channel * area(c.size);
+  }
+  float* y(int64_t k, int64_t j) const {
+    const int64_t channel =
+        k * plan.chunk * c.groups * c.outputs + (from_y ? 0 : j) * plan.piece.outputs;
+    return static_cast<float*>(c.y) + channel * area(c.out);
+  }
+  float* w(int64_t j) const {
+    const Conv& p = plan.piece;
+    return static_cast<float*>(c.w) + j * p.inputs * p.outputs * area(c.kernel);
+  }
+
+  bool bring_source(int64_t k, void* to) const {
+    return from_y ? plan.from_y.run({{kSource, y(k, 0)}, {kResult, to}})
+                  : plan.from_x.run({{kSource, x(k, 0)}, {kResult, to}});
+  }
+  /// Chunk k of what all cuts read, in the primitive's layout.
+  const void* source_of(int64_t k, bool& good) const {
+    if (source == 0) return from_y ? y(k, 0) : x(k, 0);
+    if (sources > 0) return scratch() + weights + k * source;
+    good = bring_source(k, mine()) && good;
+    return mine();
+  }
+  bool bring_all() const {
+    std::atomic<bool> good{true};
+    if (!weight && plan.from_w)
+      for (int64_t j = 0; j < plan.cuts; ++j)
+        if (!plan.from_w.run({{kSource, w(j)}, {kResult, sum(0, j)}})) good = false;
+    if (sources > 0)
+      parallel(chunks, true, [&](int64_t k) {
+        if (!bring_source(k, scratch() + weights + k * source)) good = false;
+      });
+    return good;
+  }
+
+  void add_bias(int64_t k, int64_t j) const {
+    const float* bias = static_cast<const float*>(c.bias) + j * plan.piece.outputs;
+    const int64_t channels = c.groups * plan.piece.outputs, places = area(c.out);
+    for (int64_t i = 0; i < plan.chunk; ++i) {
+      float* to = y(k, j) + i * c.groups * c.outputs * places;
+      for (int64_t o = 0; o < channels; ++o, to += places)
+        for (int64_t p = 0; p < places; ++p) to[p] += bias[o];
+    }
+  }
+
+  /// The result of chunk k and cut j.
+  bool run_piece(int64_t k, int64_t j) const {
+    bool good = true;
+    const void *from = source_of(k, good), *by = plan.from_w ? sum(0, j) : w(j);
+    const Primitive& home = from_y ? plan.from_x : plan.from_y;
+    void* const plain = from_y ? x(k, j) : y(k, j);
+    void* const to = home ? mine() + source : plain;
+    good = good && plan.run.run({{from_y ? kResultGradient : kSource, from},
+                                 {kWeights, by},
+                                 {from_y ? kSourceGradient : kResult, to}});
+    if (home) good = good && home.run({{kSource, to}, {kResult, plain}});
+    if (good && c.bias) add_bias(k, j);
+    return good;
+  }
+
+  /// The weight's gradient: part i of cut j, its chunks in their order.
+  bool run_part(int64_t i, int64_t j) const {
+    bool good = true;
+    const int64_t first = chunks * i / plan.parts, end = chunks * (i + 1) / plan.parts;
+    char* const brought = mine() + plan.x;
+    float* const one = reinterpret_cast<float*>(brought + plan.y);
+    for (int64_t k = first; k < end && good && !mt_interrupted; ++k) {
+      const void *from = source_of(k, good), *by = y(k, j);
+      if (plan.from_y)
+        good = plan.from_y.run({{kSource, by}, {kResult, brought}}) && good, by = brought;
+      float* const to = k > first ? one : sum(i, j);
+      good = good && plan.run.run({{kSource, from}, {kResultGradient, by}, {kWeightsGradient, to}});
+      if (k > first && good) add_floats(sum(i, j), one, plan.w / 4);
+    }
+    return good;
+  }
+  static void add_floats(float* to, const float* from, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] += from[i];
+  }
+
+  bool run_weights() const {
+    std::atomic<bool> good{true};
+    parallel(plan.parts * plan.cuts, true, [&](int64_t piece) {
+      if (!run_part(piece / plan.cuts, piece % plan.cuts)) good = false;
+    });
+    parallel_strips(plan.cuts * plan.w / 4, [&](int64_t from, int64_t to) {
+      for (int64_t i = 1; i < plan.parts; ++i)
+        add_floats(sum(0, 0) + from, sum(i, 0) + from, to - from);
+    });
+    const Conv& p = plan.piece;
+    const size_t plain = sizeof(float) * size_t(c.groups * p.outputs * p.inputs * area(c.kernel));
+    for (int64_t j = 0; j < plan.cuts && good; ++j) {
+      if (!plan.from_w) __builtin_memcpy(w(j), sum(0, j), plain);
+      else if (!plan.from_w.run({{kSource, sum(0, j)}, {kResult, w(j)}})) good = false;
+    }
+    return good;
+  }
+
+  bool run() const {
+    if (!bring_all()) return false;
+    if (weight) return run_weights();
+    std::atomic<bool> good{true};
+    parallel(chunks * plan.cuts, true, [&](int64_t piece) {
+      if (!run_piece(piece / plan.cuts, piece % plan.cuts)) good = false;
+    });
+    return good;
   }
 };
-
-/// `plain` in the primitive's layout: brought to `room`, or as it is.
-const void* bring(const Primitive& way, const void* plain, void* room, bool& good) {
-  if (!way) return plain;
-  good = way.run({{kSource, plain}, {kResult, room}}) && good;
-  return room;
-}
-
-/// The first image of chunk k: where it begins in x, and in y.
-float* x_of(const Conv& c, const Plan& plan, int64_t k) {
-  return static_cast<float*>(c.x) + k * plan.chunk * c.groups * c.inputs * area(c.size);
-}
-float* y_of(const Conv& c, const Plan& plan, int64_t k) {
-  return static_cast<float*>(c.y) + k * plan.chunk * c.groups * c.outputs * area(c.out);
-}
-
-bool run_chunk(const Conv& c, const Plan& plan, const Room& room, const void* w, int64_t k) {
-  bool good = true;
-  char *x = room.mine(c), *y = x + plan.x;
-  float *plain_x = x_of(c, plan, k), *plain_y = y_of(c, plan, k);
-  if (c.part == ConvPart::output) {
-    void* to = plan.from_y ? static_cast<void*>(y) : plain_y;
-    const void* from = bring(plan.from_x, plain_x, x, good);
-    good = good && plan.run.run({{kSource, from}, {kWeights, w}, {kResult, to}});
-    if (plan.from_y) good = good && plan.from_y.run({{kSource, y}, {kResult, plain_y}});
-    if (good && c.bias) add_bias(c, plain_y, plan.chunk);
-  } else {
-    void* to = plan.from_x ? static_cast<void*>(x) : plain_x;
-    const void* from = bring(plan.from_y, plain_y, y, good);
-    good = good && plan.run.run({{kResultGradient, from}, {kWeights, w}, {kSourceGradient, to}});
-    if (plan.from_x) good = good && plan.from_x.run({{kSource, x}, {kResult, plain_x}});
-  }
-  return good;
-}
-
-/// to (+)= from
-void add_floats(float* to, const float* from, int64_t bytes) {
-  for (int64_t i = 0; i < bytes / 4; ++i) to[i] += from[i];
-}
-
-/// Part j of the weight's gradient: its chunks in their order.
-bool run_part(const Conv& c, const Plan& plan, const Room& room, int64_t j) {
-  bool good = true;
-  const int64_t chunks = c.batch / plan.chunk, end = chunks * (j + 1) / plan.parts;
-  char *x = room.mine(c), *y = x + plan.x, *one = y + plan.y;
-  float* const sum = static_cast<float*>(c.scratch) + j * plan.w / 4;
-  for (int64_t k = chunks * j / plan.parts, n = 0; k < end && good && !mt_interrupted; ++k, ++n) {
-    const void* from_x = bring(plan.from_x, x_of(c, plan, k), x, good);
-    const void* from_y = bring(plan.from_y, y_of(c, plan, k), y, good);
-    void* to = n > 0 ? static_cast<void*>(one) : sum;
-    good = good &&
-           plan.run.run({{kSource, from_x}, {kResultGradient, from_y}, {kWeightsGradient, to}});
-    if (n > 0 && good) add_floats(sum, reinterpret_cast<float*>(one), plan.w);
-  }
-  return good;
-}
-
-bool run_weights(const Conv& c, const Plan& plan, const Room& room) {
-  std::atomic<bool> good{true};
-  parallel(plan.parts, true, [&](int64_t j) {
-    if (!run_part(c, plan, room, j)) good = false;
-  });
-  float* const sum = static_cast<float*>(c.scratch);
-  parallel_strips(plan.w / 4, [&](int64_t from, int64_t to) {
-    for (int64_t j = 1; j < plan.parts; ++j)
-      add_floats(sum + from, sum + j * plan.w / 4 + from, 4 * (to - from));
-  });
-  if (plan.from_w) return good && plan.from_w.run({{kSource, sum}, {kResult, c.w}});
-  if (good)
-    __builtin_memcpy(c.w, sum, size_t(4 * c.groups * c.outputs * c.inputs * area(c.kernel)));
-  return good;
-}
 
 }  // namespace
 
 int64_t convolution_scratch(const Conv& c) {
   const auto plan = wanted_plan(c);
-  return plan ? Room(*plan, c).bytes() : 0;
+  return plan ? Call{c, *plan}.bytes() : 0;
 }
 
 bool convolve(const Conv& c) {
   const auto plan = c.scratch ? wanted_plan(c) : nullptr;
   if (!plan) return false;
-  const Room room(*plan, c);
   count_onednn();
-  if (c.part == ConvPart::weight) return run_weights(c, *plan, room);
-  bool good = true;
-  const void* w = bring(plan->from_w, c.w, c.scratch, good);
-  if (!good) return false;
-  std::atomic<bool> all{true};
-  parallel(c.batch / plan->chunk, true, [&](int64_t k) {
-    if (!run_chunk(c, *plan, room, w, k)) all = false;
-  });
-  return all;
+  return Call{c, *plan}.run();
 }
 
 const char* convolution_kernel(const Conv& c) {
