@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "kernels/device.h"
@@ -33,6 +34,7 @@ struct StepCall {
   Random* random;  // of a call that draws numbers: its place in the stream is set anew
   uint64_t place;
   std::vector<BufferUse> uses;
+  std::string where = {};  // the script's line, of what may become a part of a program
 };
 
 /// Memory that a step works on. One storage of the recording is one buffer: where blocks were used

@@ -332,6 +332,7 @@ class StepFuser {
   void close(size_t group);
   bool is_needed(const Operand&, size_t after) const;
   bool emit(Group&);
+  std::string lines_of(const Group&) const;
 
   std::vector<StepCall>& calls_;
   std::vector<size_t>& ends_;
@@ -397,6 +398,22 @@ void StepFuser::close(size_t at) {
   for (size_t i : g->calls) gone_[i] = true;
 }
 
+/// "train.lua:12, 13": the lines of the calls.
+std::string StepFuser::lines_of(const Group& g) const {
+  std::string text, file;
+  std::vector<std::string> seen;
+  for (size_t i : g.calls) {
+    const std::string& w = calls_[i].where;
+    if (w.empty() || std::find(seen.begin(), seen.end(), w) != seen.end()) continue;
+    const size_t colon = w.rfind(':') + 1;
+    const bool same_file = !seen.empty() && w.substr(0, colon) == file;
+    file = w.substr(0, colon);
+    text += (seen.empty() ? "" : ", ") + (same_file ? w.substr(colon) : w);
+    seen.push_back(w);
+  }
+  return text;
+}
+
 /// The group as one call; false where it stays several.
 bool StepFuser::emit(Group& g) {
   const size_t last = g.calls.back();
@@ -444,6 +461,7 @@ bool StepFuser::emit(Group& g) {
   const size_t spared = g.values.size() - ids.size();
   if (spared > 0)
     text += fmt::format("; {} of {} results are not written", spared, g.values.size());
+  if (const std::string lines = lines_of(g); !lines.empty()) text += " (" + lines + ")";
   groups_.push_back(std::move(text));
   made_.emplace(last, std::move(c));
   return true;

@@ -246,6 +246,8 @@ template <class A> void StepRecorder::add(Verb verb, bool (*run)(const void*), c
         return refuse(by + " draws from a generator of its own");
       call.random = &a, call.place = a.offset - replay_->begun_;
     }
+    if constexpr (std::is_same_v<A, Map> || std::is_same_v<A, Reduce>)
+      if (host.where && fuse_ != StepFusion::none) call.where = host.where();
     calls_.push_back(std::move(call));
   }
 }

@@ -78,7 +78,12 @@ test('chains, reductions of rows and what follows them are one program', functio
     assert(text:find((': %d verbs in 1 parts'):format(case[1])), name .. text)
     assert(text:find 'one program, float32 %(', name .. text)
   end
-  local text = alike('planned', function(x) return (x:matmul(x):matmul(x):matmul(x):matmul(x)) end, random(64, 64))
+  local text = alike('lines', function(x)
+    local y = x * 2
+    return y:exp() + 1
+  end, random(50, 50))
+  assert(text:find 'one program, float32 %(2500%): mul, exp, add; 2 of 3 results are not written %(.*:%d+, %d+%)', text)
+  text = alike('planned', function(x) return (x:matmul(x):matmul(x):matmul(x):matmul(x)) end, random(64, 64))
   assert(text:find 'memory of its own: 3 buffers, 48.0 KiB; planned: 32.6 KiB', text)
   text = alike('in place', function(x) return ((x * 2 + 1):exp() - x):abs() * 3 end, random(200))
   assert(text:find 'memory of its own: 5 buffers, 4.1 KiB; planned: 832 bytes', text)

@@ -11,8 +11,8 @@ local getupvalue = debug.getupvalue
 local captured = {}
 
 local most_values = 32768
-local found, util = pcall(require, 'jit.util')
-local global_get = 54 -- LuaJIT 2.1's GGET (flow.lua)
+local flow = require 'mtorch.compile.flow'
+local global_get = 54 -- LuaJIT 2.1's GGET
 
 local libraries = {[mt] = true, [_G] = true}
 for _, name in ipairs{'math', 'string', 'table', 'os', 'io', 'bit', 'coroutine', 'debug', 'package', 'jit', 'ffi'} do
@@ -86,8 +86,8 @@ end
 
 --- Globals that a function reads.
 local function visit_globals(list, f, seen)
-  if not found then return end
-  local env = getfenv(f)
+  if not flow.usable then return end
+  local util, env = require 'jit.util', getfenv(f)
   for pc = 1, util.funcinfo(f).bytecodes - 1 do
     local ins = util.funcbc(f, pc)
     if bit.band(ins, 255) == global_get then
