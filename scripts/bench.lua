@@ -22,6 +22,7 @@ local tools = require 'bench.tools'
 
 local options = mt.args {
   {'only', '', 'rows that match one of these Lua patterns', metavar = 'PATTERN,..'},
+  {'group', '', 'rows of groups that match, such as reductions', metavar = 'PATTERN,..'},
   {'quick', false, 'short runs of fewer rows: whether it works, no figures'},
   {'threads', 1, 'threads of the CPU, of the peers too', min = 1},
   {'peer', 'none', 'what is timed beside it: names with commas, or all', metavar = 'NAME,..'},
@@ -143,8 +144,8 @@ local function measure_turns(row, contenders)
   local ready, most = prepare(row, contenders), options.quick and 3 or 7
   for turn = 1, most do
     for _, r in ipairs(ready) do
-      local slow = r.times[1] and r.times[1] > 0.3e6 and not row.sides.unit
-      if not r.failed and not (turn > 3 and slow) and not (turn > 1 and (slow or row.sides.unit) and options.quick) then
+      local slow = row.sides.unit or r.times[1] and r.times[1] > 0.3e6
+      if not r.failed and not (slow and turn > (options.quick and 1 or 3)) then
         local word, us = r.contender:ask('run')
         r.failed = word ~= 'time'
         if r.failed then say('skipped %s of %s: %s', row.name, r.contender.name, us)
@@ -187,12 +188,16 @@ end
 
 -- ---- the machine ----
 
+--- The processor as the kernel describes it: its name, vendor, family, model, and the number of cores.
 local function processor()
+  local facts = {cores = 0}
   for line in io.lines('/proc/cpuinfo') do
-    local name = line:match('^model name%s*:%s*(.+)$')
-    if name then return name end
+    local key, value = line:match('^([%l_ ]-)%s*:%s*(.+)$')
+    if key == 'processor' then facts.cores = facts.cores + 1 end
+    if key then facts[key] = value end
   end
-  return 'unknown processor'
+  return {processor = facts['model name'] or 'unknown processor', vendor = facts.vendor_id or '?',
+    family = facts['cpu family'] or '?', model = facts.model or '?', cores = facts.cores}
 end
 
 --- What the machine is, and how fast it is apart from mtorch: a copy of 4 MiB and a loop that LuaJIT compiles.
@@ -210,25 +215,30 @@ local function machine()
   local cells = ffi.new('double[1024]')
   local wants_peak = options.save:match('%.json$') and not options.quick
   local peak = wants_peak and not tools.missing('cpp') and tools.peak() or nil
-  return {processor = processor(), isa = core.isa(), date = os.date('!%Y-%m-%d'), threads = options.threads,
-    copy = timed(tools.memory_copy(2 ^ 22)), quick = options.quick, command = table.concat(arg, ' '), peak = peak,
-    loop = timed(function()
-      for _ = 1, 500 do
-        for i = 0, 1023 do cells[i] = cells[i] * 0.5 + 1 end
-      end
-    end)}
+  local facts = processor()
+  facts.isa, facts.date, facts.threads, facts.quick = core.isa(), os.date('!%Y-%m-%d'), options.threads, options.quick
+  facts.command, facts.peak, facts.copy = table.concat(arg, ' '), peak, timed(tools.memory_copy(2 ^ 22))
+  facts.loop = timed(function()
+    for _ = 1, 500 do
+      for i = 0, 1023 do cells[i] = cells[i] * 0.5 + 1 end
+    end
+  end)
+  return facts
 end
 
 -- ---- from the options to the table ----
 
---- Whether --only, patterns or beginnings of names with commas between, names this row.
-local function selected(name)
-  for part in (options.only .. ','):gmatch('([^,]*),') do
-    local ok, at = pcall(string.find, name, part) -- a beginning need not be a Lua pattern
-    if ok and at or name:sub(1, #part) == part then return true end
+--- Whether patterns, or beginnings, with commas between, match the text.
+local function matches(patterns, text)
+  for part in (patterns .. ','):gmatch('([^,]*),') do
+    local ok, at = pcall(string.find, text, part) -- a beginning need not be a Lua pattern
+    if ok and at or text:sub(1, #part) == part then return true end
   end
   return false
 end
+
+--- Whether --only and --group name this row.
+local function selected(name, group) return matches(options.only, name) and matches(options.group, group or '') end
 
 local function sizes()
   local list, factors = {}, {[''] = 1, Ki = 1024, Mi = 1024 ^ 2}
@@ -263,7 +273,7 @@ local function read_all(paths)
   local run = report.merge(runs)
   local kept = {}
   for _, r in ipairs(run.rows) do
-    if selected(r.name) then kept[#kept + 1] = r end
+    if selected(r.name, r.group) then kept[#kept + 1] = r end
   end
   run.rows = kept
   return run

@@ -69,8 +69,8 @@ local function add(row, o)
   end
   local function backward(f, size, names, inputs)
     local name, list = f[1], table.concat(names, ', ')
-    local torch = {('y = made(own_torch.%s)(%s); g = torch.randn_like(y)'):format(name, list),
-      ('torch.autograd.grad(y, (%s,), g, retain_graph=True)'):format(list)}
+    local torch = {('out = made(own_torch.%s)(%s); g = torch.randn_like(out)'):format(name, list),
+      ('torch.autograd.grad(out, (%s,), g, retain_graph=True)'):format(list)}
     row('your own functions', ('own_%s_back/%s'):format(name, size), inputs, {
       {("local f = require('bench.functions').own.%s() local call = tools.gradient(f(%s), %s)"):format(name, list,
         list), 'call()'}, torch = torch, torch_compile = torch})

@@ -151,6 +151,11 @@ local function by_operation(run, columns)
     end
   end
   local several = {}
+  local function by_size(a, b) return a[1] < b[1] end
+  for _, op in ipairs(list) do
+    table.sort(op.sizes, by_size)
+    for _, line in pairs(op.series) do table.sort(line, by_size) end
+  end
   for _, op in ipairs(list) do several[#several + 1] = #op.sizes > 2 and op or nil end
   return several
 end
@@ -225,12 +230,12 @@ end
 
 --- A place for a label of a point where no label is yet: {x, y, anchor}.
 local function place(taken, x, y, text, right)
-  local wide = 5.4 * #text
-  for _, try in ipairs {{7, 3}, {7, 13}, {7, -8}, {-7 - wide, 3}, {-7 - wide, -8}, {-7 - wide, 13}, {7, 23}, {7, -18},
-    {-7 - wide, 23}, {-7 - wide, -18}} do
+  local wide = 6 * #text
+  for _, try in ipairs {{7, 4}, {-wide / 2, 17}, {-wide / 2, -9}, {-7 - wide, 4}, {7, 17}, {7, -9}, {-7 - wide, -9},
+    {-7 - wide, 17}, {-wide / 2, 28}, {-wide / 2, -20}, {7, 28}, {7, -20}, {-wide / 2, 40}, {-wide / 2, -32}} do
     local x1, y1, free = x + try[1], y + try[2], true
     for _, t in ipairs(taken) do
-      if x1 < t[1] + t[3] and t[1] < x1 + wide and math.abs(y1 - t[2]) < 10 then free = false end
+      if x1 < t[1] + t[3] and t[1] < x1 + wide and math.abs(y1 - t[2]) < 11 then free = false end
     end
     if free and x1 + wide < right then
       taken[#taken + 1] = {x1, y1, wide}
@@ -259,7 +264,8 @@ function graphs.roofline(path, run, columns)
   local left, right = 10 ^ panel.x_lo, 10 ^ panel.x_hi
   page:add('<path d="M%.1f %.1fL%.1f %.1fL%.1f %.1f" stroke="#222" fill="none" stroke-width="1.6"/>', panel.x_of(left),
     panel.y_of(left * bandwidth), panel.x_of(knee), panel.y_of(peak), panel.x_of(right), panel.y_of(peak))
-  local taken = {}
+  local taken = {} -- {left, base line, width} of labels and of our points
+  for _, p in ipairs(points) do taken[#taken + 1] = {panel.x_of(p.x) - 5, panel.y_of(p.y) + 4, 10} end
   for k = #columns, 1, -1 do
     for _, p in ipairs(points_of(run, columns[k].name)) do
       local x, y = panel.x_of(p.x), panel.y_of(p.y)

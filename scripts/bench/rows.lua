@@ -22,11 +22,11 @@ function rows.side(row, contender)
   return side and '', side
 end
 
---- All rows that `selected(name)` takes, in their order; `o` has quick, device, sizes.
+--- All rows that `selected(name, group)` takes, in their order; `o` has quick, device, sizes.
 function rows.all(o, selected)
   local list = {}
   local function row(group, name, inputs, sides)
-    if selected(name) then list[#list + 1] = {group = group, name = name, inputs = inputs, sides = sides} end
+    if selected(name, group) then list[#list + 1] = {group = group, name = name, inputs = inputs, sides = sides} end
   end
   if o.device ~= 'cpu' then require 'bench.gpu'(row, o) end
   require 'bench.elementwise'(row, o)
